@@ -129,14 +129,15 @@ SizeOrSizes stored_row_bytes(const std::optional<Matrix<uint8_t>>& raw, const st
 // Of a slot for such batches, where the largest batch seen had so many nodes and edges.
 std::size_t slot_bytes(int64_t num_nodes, int64_t num_relations, int64_t batch_size, const std::vector<int32_t>& fanout,
                        int64_t most_nodes, int64_t most_edges, int64_t row_bytes, int64_t label_bytes, bool edge_ids,
-                       bool edge_weights, bool names_rows) {
+                       bool edge_weights, bool names_rows, int64_t edge_row_bytes) {
   const channel::BatchShape largest{.num_nodes = most_nodes,
                                     .num_edges = most_edges,
                                     .num_seeds = batch_size,
                                     .num_offsets = (most_nodes + 1) * num_relations,
                                     .row_bytes = names_rows ? 0 : row_bytes,
                                     .label_bytes = label_bytes,
-                                    .with_e_id = edge_ids,
+                                    .edge_row_bytes = edge_row_bytes,
+                                    .with_e_id = edge_ids || edge_row_bytes > 0,
                                     .with_edge_weight = edge_weights,
                                     .with_place = names_rows};
   channel::Batch unused{};
@@ -152,7 +153,7 @@ int64_t pool_bytes(int64_t num_slots, int64_t num_nodes, int64_t most_nodes, boo
 void bind_sizes(nb::module_& module) {
   module.def("slot_bytes", &slot_bytes, nb::kw_only(), "num_nodes"_a, "num_relations"_a, "batch_size"_a, "fanout"_a,
              "most_nodes"_a, "most_edges"_a, "row_bytes"_a, "label_bytes"_a, "edge_ids"_a, "edge_weights"_a,
-             "names_rows"_a);
+             "names_rows"_a, "edge_row_bytes"_a = 0);
   module.def("pool_bytes", &pool_bytes, nb::kw_only(), "num_slots"_a, "num_nodes"_a, "most_nodes"_a, "reuse"_a,
              "row_bytes"_a);
   module.def("bytes_of_nodes", &bytes_of_nodes, "num_nodes"_a, "label_bytes"_a);

@@ -143,10 +143,12 @@ struct Batch {
   uint64_t e_id_offset;
   uint64_t edge_weight_offset;  // float32 [num_edges], where the header has with_edge_weight
   uint64_t tree_offset;         // int64 [num_nodes], the tree of each node, where disjoint: number of its seed
+  uint64_t edge_attr_offset;    // feature dtype [num_edges, feature_dim] of edge_tables[0]; typed graphs: not here
   base::Span sample;            // when the sampler drew and relabelled it
   base::Span fetch;             // when it wrote the slot
   base::TierUses row_tiers;
   base::ListUses list_tiers;
+  base::TierUse edge_rows;  // of edges, all in host memory
 };
 
 // Members of the seed set.
@@ -163,11 +165,12 @@ inline int64_t num_local_edges(const Batch& batch) {
 struct TypedBatch {
   int64_t nodes_per_hop[kMaxTypes][kMaxHops + 1];  // as Batch has them of all types together
   int64_t edges_per_hop[kMaxRelations][kMaxHops];
-  uint64_t x_offset[kMaxTypes];  // feature dtype [nodes of the type, feature_dim of the type]
-  int64_t num_labels;            // of y: nodes of the header's label_type, or the seeds among them
+  uint64_t x_offset[kMaxTypes];              // feature dtype [nodes of the type, feature_dim of the type]
+  uint64_t edge_attr_offset[kMaxRelations];  // the same of the edges of each relation
+  int64_t num_labels;                        // of y: nodes of the header's label_type, or the seeds among them
 };
 
-// Feature rows of the nodes of one type.
+// Feature rows of the nodes of one type, or of the edges of one relation.
 struct Table {
   int64_t feature_dim;     // 0: none
   uint32_t feature_dtype;  // code and bits as in DLPack: code << 8 | bits
@@ -198,11 +201,12 @@ struct ChannelHeader {
   unsigned char gpu_uuid[16];
   int32_t num_slots;
   int64_t feature_dim;
-  uint32_t feature_dtype;     // code and bits as in DLPack: code << 8 | bits
-  uint32_t label_dtype;       // the same
-  int64_t label_width;        // labels of a node; 0: one, and y has one dimension
-  uint32_t with_e_id;         // 1: batches have e_id
-  uint32_t with_edge_weight;  // 1: batches have edge_weight
+  uint32_t feature_dtype;            // code and bits as in DLPack: code << 8 | bits
+  uint32_t label_dtype;              // the same
+  int64_t label_width;               // labels of a node; 0: one, and y has one dimension
+  uint32_t with_e_id;                // 1: batches have e_id
+  uint32_t with_edge_weight;         // 1: batches have edge_weight
+  Table edge_tables[kMaxRelations];  // what batches have of edges; a graph of one type has the first
 
   // Typed graphs; feature_dim and feature_dtype are then not used, and num_slots TypedBatch follow this header.
   int32_t num_types;  // 0: the graph has one type
@@ -244,6 +248,11 @@ inline std::size_t channel_bytes(int32_t num_slots, int32_t num_types) {
 // Nodes of a type in a batch.
 inline int64_t nodes_of(const Batch& batch, const TypedBatch& typed, int type) {
   return std::accumulate(typed.nodes_per_hop[type], typed.nodes_per_hop[type] + batch.num_hops + 1, int64_t{0});
+}
+
+// Edges of a relation in a batch.
+inline int64_t edges_of(const Batch& batch, const TypedBatch& typed, int relation) {
+  return std::accumulate(typed.edges_per_hop[relation], typed.edges_per_hop[relation] + batch.num_hops, int64_t{0});
 }
 
 // Targets of a relation in a batch: nodes of its target type that were reached before the last hop.

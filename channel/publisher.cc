@@ -35,6 +35,7 @@ void fill_header(ChannelHeader& header, const ChannelOptions& options, std::size
   header.num_relations = static_cast<int32_t>(options.target_types.size());
   header.label_type = options.label_type;
   std::ranges::copy(options.tables, header.tables);
+  std::ranges::copy(options.edge_tables, header.edge_tables);
   std::ranges::copy(options.target_types, header.target_types);
   init_semaphore(header.requests_posted, 0);
   init_semaphore(header.requests_free, kMaxRequests);
@@ -51,7 +52,8 @@ Publisher::Publisher(std::filesystem::path folder, const ChannelOptions& options
     throw base::Error({"--slots", fmt::format("2 to {}", kMaxSlots), std::to_string(options.num_slots),
                        "3 is enough unless batches take very different times"});
   }
-  base::require(options.tables.size() <= kMaxTypes && options.target_types.size() <= kMaxRelations,
+  base::require(options.tables.size() <= kMaxTypes && options.target_types.size() <= kMaxRelations &&
+                    options.edge_tables.size() <= kMaxRelations,
                 "a data set with at most kMaxTypes and kMaxRelations");
   file_ = create_shared_file(folder_ / "channel.tmp",
                              channel_bytes(options.num_slots, static_cast<int32_t>(options.tables.size())));

@@ -31,6 +31,7 @@ struct ChannelOptions {
   int64_t label_width = 0;     // labels of a node; 0: one, and y has one dimension
   bool with_e_id = false;      // batches say which edges they have
   bool with_edge_weight = false;
+  std::vector<Table> edge_tables;     // feature rows of the edges of each relation; empty: batches have none
   std::vector<Table> tables;          // typed: feature rows of each type; empty: a graph of one type
   std::vector<int32_t> target_types;  // typed: of each relation
   int32_t label_type = 0;             // typed: whose nodes have labels

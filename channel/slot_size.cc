@@ -29,12 +29,17 @@ std::size_t lay_out(const BatchShape& shape, Batch& batch) {
   batch.e_id_offset = shape.with_e_id ? place(8 * shape.num_edges) : 0;
   batch.edge_weight_offset = shape.with_edge_weight ? place(4 * shape.num_edges) : 0;
   batch.tree_offset = shape.disjoint ? place(8 * shape.num_nodes) : 0;
+  batch.edge_attr_offset = shape.edge_row_bytes > 0 ? place(shape.edge_row_bytes * shape.num_edges) : 0;
   return end;
 }
 
-std::size_t lay_out_tables(std::span<const int64_t> bytes_of_type, std::size_t end, TypedBatch& typed) {
+std::size_t lay_out_tables(std::span<const int64_t> bytes_of_type, std::span<const int64_t> bytes_of_relation,
+                           std::size_t end, TypedBatch& typed) {
   for (std::size_t type = 0; type < bytes_of_type.size(); ++type) {
     typed.x_offset[type] = append(bytes_of_type[type], end);
+  }
+  for (std::size_t relation = 0; relation < bytes_of_relation.size(); ++relation) {
+    typed.edge_attr_offset[relation] = append(bytes_of_relation[relation], end);
   }
   return end;
 }

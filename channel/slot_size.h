@@ -18,6 +18,7 @@ struct BatchShape {
   int64_t num_local_edges = 0;  // counts with last_hop_global alone
   int64_t row_bytes = 0;
   int64_t label_bytes = 8;  // of a node
+  int64_t edge_row_bytes = 0;
   bool with_e_id = false;
   bool with_edge_weight = false;
   bool labels_of_seeds = false;
@@ -29,9 +30,10 @@ struct BatchShape {
 // Sets the offsets of `batch` for this shape; returns the slot bytes needed.
 std::size_t lay_out(const BatchShape& shape, Batch& batch);
 
-// Sets x_offset of `typed` for tables of these bytes behind the first `end` bytes of a slot; returns the slot bytes
-// needed.
-std::size_t lay_out_tables(std::span<const int64_t> bytes_of_type, std::size_t end, TypedBatch& typed);
+// Sets x_offset and edge_attr_offset of `typed` for tables of these bytes behind the first `end` bytes of a slot;
+// returns the slot bytes needed.
+std::size_t lay_out_tables(std::span<const int64_t> bytes_of_type, std::span<const int64_t> bytes_of_relation,
+                           std::size_t end, TypedBatch& typed);
 
 // The most nodes and edges that a batch can have (edges: -1 when a fanout of "all" leaves it open).
 struct WorstCase {

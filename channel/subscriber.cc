@@ -14,6 +14,10 @@ namespace {
 
 uint64_t bytes_of(uint32_t dlpack_code) { return (dlpack_code & 0xFF) / 8; }
 
+uint64_t row_bytes_of(const Table& table) {
+  return static_cast<uint64_t>(table.feature_dim) * bytes_of(table.feature_dtype);
+}
+
 bool has_ended(const Party& party) { return static_cast<Stage>(party.stage.load()) == Stage::kEnded; }
 
 // Whether sizes by type and by relation are those of the batch. Each is at most the sum that the slot was looked at
@@ -56,9 +60,12 @@ bool lies_in_slot(const ChannelHeader& header, const Slot& slot) {
     num_offsets = batch.num_nodes > 0 ? offsets_of(header, batch, *typed) : 0;
     num_labels = typed->num_labels;
     for (int type = 0; type < header.num_types; ++type) {
-      const Table& table = header.tables[type];
-      const uint64_t bytes = static_cast<uint64_t>(table.feature_dim) * bytes_of(table.feature_dtype);
+      const uint64_t bytes = row_bytes_of(header.tables[type]);
       if (!fits(typed->x_offset[type], nodes_of(batch, *typed, type), bytes)) return false;
+    }
+    for (int relation = 0; relation < header.num_relations; ++relation) {
+      const uint64_t bytes = row_bytes_of(header.edge_tables[relation]);
+      if (!fits(typed->edge_attr_offset[relation], edges_of(batch, *typed, relation), bytes)) return false;
     }
   }
   return fits(batch.indptr_offset, num_offsets, 8) && fits(batch.x_offset, batch.num_nodes, row_bytes) &&
@@ -70,7 +77,8 @@ bool lies_in_slot(const ChannelHeader& header, const Slot& slot) {
          fits(batch.source_node_offset, batch.num_edges, batch.last_hop_global ? 8 : 0) &&
          fits(batch.e_id_offset, batch.num_edges, header.with_e_id ? 8 : 0) &&
          fits(batch.edge_weight_offset, batch.num_edges, header.with_edge_weight ? 4 : 0) &&
-         fits(batch.tree_offset, batch.num_nodes, batch.disjoint ? 8 : 0);
+         fits(batch.tree_offset, batch.num_nodes, batch.disjoint ? 8 : 0) &&
+         fits(batch.edge_attr_offset, batch.num_edges, header.num_types > 0 ? 0 : row_bytes_of(header.edge_tables[0]));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@ namespace cohort::dataset {
 namespace {
 
 constexpr const char* kImportAgain = "import or generate the data set again";
+constexpr const char* kFiniteHint = "replace it in the source, e.g. with numpy.nan_to_num, and import again";
 constexpr std::array<const char*, 3> kSplitNames = {"train_ids", "val_ids", "test_ids"};
 
 std::string more(const Scan& bad) { return bad.count == 1 ? "" : fmt::format(" ({} such places)", bad.count); }
@@ -242,11 +243,11 @@ std::vector<Problem> check(const std::filesystem::path& folder, const std::stop_
   check_splits(data, problems, stop);
   for (int relation = 0; relation < static_cast<int>(data.meta().edge_types.size()); ++relation) {
     check_finite(data.edge_weights_of(relation), problems, stop, kImportAgain);
+    check_finite(data.edge_features_of(relation), problems, stop, kFiniteHint);
   }
   if (!data.is_typed()) check_times(data, problems, stop);
   for (int type = 0; type < static_cast<int>(data.meta().node_types.size()); ++type) {
-    check_finite(data.features_of(type), problems, stop,
-                 "replace it in the source, e.g. with numpy.nan_to_num, and import again");
+    check_finite(data.features_of(type), problems, stop, kFiniteHint);
   }
   return problems;
 }

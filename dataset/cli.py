@@ -38,11 +38,11 @@ ONE_TYPE = ", ".join(UNTYPED)  # as the help says it
 KINDS_OF = {  # the kinds of graph that an option has a meaning for, where not all
     **dict.fromkeys(SIZES, (*UNTYPED, "typed")),
     "scale": tuple(SHAPES),
-    **dict.fromkeys(("rows", "undirected", "edge_weights"), UNTYPED),
+    **dict.fromkeys(("rows", "undirected", "edge_weights", "edge_dim"), UNTYPED),
     "prepared": (*UNTYPED, *SHAPES),
     "all_features": ("typed",),
 }
-OF_ONE_TYPE = ("kind", "undirected", "edge_weights")  # more arguments of generate()
+OF_ONE_TYPE = ("kind", "undirected", "edge_weights", "edge_dim")  # more arguments of generate()
 
 
 def register(subparsers: argparse._SubParsersAction) -> argparse._SubParsersAction:
@@ -82,6 +82,13 @@ def _register_generate(commands: argparse._SubParsersAction) -> None:
     command.add_argument("--edges", type=number, help=f"{ONE_TYPE}, typed: number of edges to draw (required)")
     command.add_argument("--undirected", action="store_true", help=f"{ONE_TYPE}: store each edge in both directions")
     command.add_argument("--edge-weights", action="store_true", help=f"{ONE_TYPE}: give each edge a weight in (0, 1]")
+    command.add_argument(
+        "--edge-dim",
+        type=number,
+        default=0,
+        metavar="N",
+        help=f"{ONE_TYPE}: give each edge N features, which tell whether both ends have the same class; default: none",
+    )
     command.add_argument("--dim", type=number, help="features per node; default: 64, or the published graph's")
     command.add_argument(
         "--rows",
@@ -217,7 +224,7 @@ def _info(args: argparse.Namespace) -> int:
         return fail(error)
     if isinstance(data, HeteroDataset):
         return _info_typed(data, links)
-    arrays = (data.indptr, data.indices, data.edge_weights, data.edge_times, data.x, data.y)
+    arrays = (data.indptr, data.indices, data.edge_weights, data.edge_times, data.edge_attr, data.x, data.y)
     degrees = data.indptr[1:] - data.indptr[:-1]
     rows = {
         "name": data.name,
@@ -225,6 +232,7 @@ def _info(args: argparse.Namespace) -> int:
         "edges": f"{data.num_edges:,} ({data.indices.dtype})",
         "edge weights": "none" if data.edge_weights is None else "float32",
         **_time_rows(data),
+        **_edge_feature_rows(data),
         "in-degree": f"mean {data.num_edges / data.num_nodes:.1f}, largest {int(degrees.max()):,}",
         "features": f"{data.feature_dim} x {data.feature_dtype}",
         **_target_rows(data),
@@ -242,9 +250,17 @@ def _time_rows(data: Dataset) -> dict[str, str]:
     return {} if times is None or not len(times) else {"edge times": f"{times.min():,} to {times.max():,}"}
 
 
+def _edge_feature_rows(data: Dataset) -> dict[str, str]:
+    table = data.edge_table
+    if table is None:
+        return {}
+    encoded = f", encoded in {table.encoded_rows}" if table.encoded_rows else ""
+    return {"edge features": f"{table.feature_dim} x {table.feature_dtype}{encoded}"}
+
+
 def _info_typed(data: HeteroDataset, links: dict[str, str]) -> int:
     tables = [table.x for table in data.node_types.values()]
-    lists = [each for of in data.edge_types.values() for each in (of.indptr, of.indices, of.edge_weights)]
+    lists = [each for of in data.edge_types.values() for each in (of.indptr, of.indices, of.edge_weights, of.edge_attr)]
     rows = {"name": data.name, "nodes": f"{data.num_nodes:,}", "edges": f"{data.num_edges:,}", "target": data.target}
     _print_rows({**rows, **_target_rows(data), "size": _size([*tables, *lists, data.y]), **links})
     print_tables(*tables_of_types(data))

@@ -73,8 +73,11 @@ def tables_of_types(data: HeteroDataset) -> list[Table]:
         nodes.rows.append([name + (" (target)" if name == data.target else ""), f"{table.num_nodes:,}", features])
     edges = Table("Relations", ["relation", "edges", "reverse of"])
     for type_, relation in data.edge_types.items():
-        weighted = "" if relation.edge_weights is None else ", with weights"
-        edges.rows.append([", ".join(type_), f"{relation.num_edges:,}{weighted}", ", ".join(relation.reverse_of or ())])
+        told, rows = f"{relation.num_edges:,}", relation.edge_table
+        told += "" if relation.edge_weights is None else ", with weights"
+        told += "" if rows is None else f", features {rows.feature_dim} x {rows.feature_dtype}"
+        told += ", encoded" if rows is not None and rows.encoded_rows else ""
+        edges.rows.append([", ".join(type_), told, ", ".join(relation.reverse_of or ())])
     return [nodes, edges]
 
 

@@ -43,6 +43,17 @@ void demand_not_moved(const std::filesystem::path& folder, const std::filesystem
                      "use the data set " + renumbered.string()});
 }
 
+// The raw rows of a node type or of a relation; not mapped where there are none, or where encoded ones are the only
+// ones.
+template <typename Type>
+MappedArray map_features(const std::filesystem::path& folder, const Type& type, int64_t num_rows,
+                         const std::filesystem::path& encoded) {
+  const std::filesystem::path file = folder / type.features;
+  if (type.feature_dim == 0 || (!encoded.empty() && !std::filesystem::exists(file))) return {};
+  demand_not_moved(folder, file);
+  return map_npy(file, {{type.feature_dtype}, {num_rows, type.feature_dim}});
+}
+
 }  // namespace
 
 std::size_t Dataset::label_row_bytes() const {
@@ -71,19 +82,20 @@ const Dataset& Dataset::one_type() const {
 }
 
 void Dataset::find_rows(Rows rows) {
-  encoded_rows_.resize(meta_.node_types.size());
-  const auto has_raw = [this](const NodeType& type) {
+  encoded_rows_.of_nodes.resize(meta_.node_types.size());
+  encoded_rows_.of_edges.resize(meta_.edge_types.size());
+  const auto has_raw = [this](const auto& type) {
     return type.feature_dim == 0 || std::filesystem::exists(folder_ / type.features);
   };
-  if (rows == Rows::kAny || !std::ranges::all_of(meta_.node_types, has_raw)) {
-    encoded_rows_ = find_encoded_rows(folder_, meta_);
-  }
+  const bool all_raw = std::ranges::all_of(meta_.node_types, has_raw) && std::ranges::all_of(meta_.edge_types, has_raw);
+  if (rows == Rows::kAny || !all_raw) encoded_rows_ = find_encoded_rows(folder_, meta_);
 }
 
 void Dataset::map_types(std::vector<Problem>& problems) {
   indptr_.resize(meta_.edge_types.size());
   indices_.resize(meta_.edge_types.size());
   edge_weights_.resize(meta_.edge_types.size());
+  edge_features_.resize(meta_.edge_types.size());
   features_.resize(meta_.node_types.size());
   for (std::size_t i = 0; i < meta_.edge_types.size(); ++i) {
     const EdgeType& type = meta_.edge_types[i];
@@ -96,6 +108,8 @@ void Dataset::map_types(std::vector<Problem>& problems) {
     attempt(problems, [&] {
       indices_[i] = map_npy(folder_ / type.indices, {{DType::int32, DType::int64}, {type.num_edges}});
     });
+    attempt(problems,
+            [&] { edge_features_[i] = map_features(folder_, type, type.num_edges, encoded_rows_.of_edges[i]); });
     if (type.edge_weights.empty()) continue;
     attempt(problems, [&] {
       edge_weights_[i] = map_npy(folder_ / type.edge_weights, {{DType::float32}, {type.num_edges}});
@@ -103,12 +117,7 @@ void Dataset::map_types(std::vector<Problem>& problems) {
   }
   for (std::size_t i = 0; i < meta_.node_types.size(); ++i) {
     const NodeType& type = meta_.node_types[i];
-    const std::filesystem::path file = folder_ / type.features;
-    if (type.feature_dim == 0 || (!encoded_rows_[i].empty() && !std::filesystem::exists(file))) continue;
-    attempt(problems, [&] {
-      demand_not_moved(folder_, file);
-      features_[i] = map_npy(file, {{type.feature_dtype}, {type.num_nodes, type.feature_dim}});
-    });
+    attempt(problems, [&] { features_[i] = map_features(folder_, type, type.num_nodes, encoded_rows_.of_nodes[i]); });
   }
 }
 

@@ -17,8 +17,9 @@
 namespace cohort::dataset {
 
 inline constexpr const char* kMetaFile = "meta.json";
-inline constexpr const char* kEdgeWeightsFile = "edge_weights.npy";  // as Cohort writes it
-inline constexpr const char* kEdgeTimesFile = "edge_times.npy";      // the same
+inline constexpr const char* kEdgeWeightsFile = "edge_weights.npy";    // as Cohort writes it
+inline constexpr const char* kEdgeTimesFile = "edge_times.npy";        // the same
+inline constexpr const char* kEdgeFeaturesFile = "edge_features.npy";  // the same
 inline constexpr const char* kFormatName = "cohort-dataset";
 inline constexpr int64_t kFormatVersion = 3;  // the newest: 1 is for classes, 2 for other labels
 inline constexpr int64_t kTypedVersion = 3;   // several node types and relations
@@ -63,6 +64,9 @@ struct EdgeType {
   std::string indptr, indices;    // files
   int reverse_of = -1;            // the relation that has the same edges in the other direction; -1: none is known
   std::string edge_weights = {};  // the file; empty: its edges have none
+  int64_t feature_dim = 0;        // of its edges; 0: they have no features
+  DType feature_dtype = DType::float32;
+  std::string features = {};  // the file, empty without features
 };
 
 // What meta.json says. Versions 1 and 2 have one node type "node" and one relation ("node", "to", "node"). With several
@@ -98,6 +102,12 @@ Meta read_meta(const std::filesystem::path& folder);
 // Writes <folder>/meta.json of one node type with classes. (Python writes that of imports: dataset/meta.py.)
 void write_meta(const std::filesystem::path& folder, const Meta& meta);
 
+// The files of encoded rows of each node type and of each relation; empty for those that have none.
+struct EncodedFiles {
+  std::vector<std::filesystem::path> of_nodes = std::vector<std::filesystem::path>(1);
+  std::vector<std::filesystem::path> of_edges = std::vector<std::filesystem::path>(1);
+};
+
 // Which feature rows to look at: kRaw leaves encoded ones alone where there are raw ones.
 enum class Rows { kAny, kRaw };
 
@@ -125,11 +135,16 @@ class Dataset {
   const MappedArray& features_of(int type) const { return features_.at(index_of(type)); }  // unmapped: none, or encoded
   // The file of encoded rows (cohort dataset prepare); empty: none. features_of() may be unmapped when there is one, as
   // the raw copy may have been dropped.
-  const std::filesystem::path& encoded_rows_of(int type) const { return encoded_rows_.at(index_of(type)); }
+  const std::filesystem::path& encoded_rows_of(int type) const { return encoded_rows_.of_nodes.at(index_of(type)); }
   std::span<const int64_t> indptr_of(int relation) const { return indptr_array(relation).as<int64_t>(); }
   const MappedArray& indices_of(int relation) const { return indices_.at(index_of(relation)); }
   // float32, in the order of the indices; not mapped: none.
   const MappedArray& edge_weights_of(int relation) const { return edge_weights_.at(index_of(relation)); }
+  // Rows of the edges, in the order of the indices; as features_of() and encoded_rows_of().
+  const MappedArray& edge_features_of(int relation) const { return edge_features_.at(index_of(relation)); }
+  const std::filesystem::path& encoded_edge_rows_of(int relation) const {
+    return encoded_rows_.of_edges.at(index_of(relation));
+  }
 
   // Of data sets of one node type; with several types they throw base::Error.
   std::span<const int64_t> indptr() const { return one_type().indptr_of(0); }        // int64 [V + 1]
@@ -163,11 +178,12 @@ class Dataset {
 
   std::filesystem::path folder_;
   Meta meta_;
-  std::vector<MappedArray> indptr_ = std::vector<MappedArray>(1);                            // of each relation
-  std::vector<MappedArray> indices_ = std::vector<MappedArray>(1);                           // of each relation
-  std::vector<MappedArray> features_ = std::vector<MappedArray>(1);                          // of each node type
-  std::vector<std::filesystem::path> encoded_rows_ = std::vector<std::filesystem::path>(1);  // of each node type
-  std::vector<MappedArray> edge_weights_ = std::vector<MappedArray>(1);                      // of each relation
+  std::vector<MappedArray> indptr_ = std::vector<MappedArray>(1);         // of each relation
+  std::vector<MappedArray> indices_ = std::vector<MappedArray>(1);        // of each relation
+  std::vector<MappedArray> features_ = std::vector<MappedArray>(1);       // of each node type
+  std::vector<MappedArray> edge_features_ = std::vector<MappedArray>(1);  // of each relation
+  std::vector<MappedArray> edge_weights_ = std::vector<MappedArray>(1);   // of each relation
+  EncodedFiles encoded_rows_;
   MappedArray edge_times_, labels_;
   std::array<MappedArray, 3> splits_;  // train, val, test
 };

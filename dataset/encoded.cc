@@ -74,16 +74,45 @@ std::vector<fs::path> find_tables(const nlohmann::json& json, const fs::path& ho
   return files;
 }
 
+// The member "edge_tables": the encoded rows of the edges of some of the relations.
+std::vector<fs::path> find_edge_tables(const nlohmann::json& json, const fs::path& holder, const std::string& place,
+                                       const Meta& meta) {
+  constexpr const char* kExpected = "\"edge_tables\": a list of objects, one for each relation with encoded rows";
+  std::vector<fs::path> files(meta.edge_types.size());
+  const auto tables = json.find("edge_tables");
+  if (tables == json.end()) return files;
+  if (!tables->is_array()) throw base::Error({place, kExpected, shown(*tables), kPrepareAgain});
+  for (const nlohmann::json& table : *tables) {
+    const auto number = member<int64_t>(table, place, "relation", "the number of a relation", kPrepareAgain);
+    const bool known = number >= 0 && number < std::ssize(files);
+    if (!known || meta.edge_types[static_cast<std::size_t>(number)].feature_dim == 0) {
+      throw base::Error(
+          {place, "numbers of relations whose edges have features", std::to_string(number), kPrepareAgain});
+    }
+    const auto file = member<std::string>(table, place, "file", "the name of a file", kPrepareAgain);
+    files[static_cast<std::size_t>(number)] = file_of_rows(table, holder, file, place);
+  }
+  return files;
+}
+
 }  // namespace
 
-std::vector<fs::path> find_encoded_rows(const fs::path& folder, const Meta& meta) {
+EncodedFiles find_encoded_rows(const fs::path& folder, const Meta& meta) {
   const fs::path holder = folder_of_rows(folder);
-  if (holder.empty()) return std::vector<fs::path>(meta.node_types.size());
+  if (holder.empty()) {
+    return {std::vector<fs::path>(meta.node_types.size()), std::vector<fs::path>(meta.edge_types.size())};
+  }
   const std::string place = (holder / kPreparedFile).string();
   const nlohmann::json json = parse_json(place, "the description of encoded rows", kPrepareAgain);
   demand_format(json, place, kFormat, meta.typed ? kTypedPreparedVersion : kVersion, kPrepareAgain);
-  if (meta.typed) return find_tables(json, holder, place, meta);
-  return {file_of_rows(json, holder, kEncodedFile, place)};
+  std::vector<fs::path> of_nodes;
+  if (meta.typed) {
+    of_nodes = find_tables(json, holder, place, meta);
+  } else {
+    const bool of_edges_alone = json.contains("edge_tables") && !json.contains("raw_file");
+    of_nodes = {of_edges_alone ? fs::path() : file_of_rows(json, holder, kEncodedFile, place)};
+  }
+  return {std::move(of_nodes), find_edge_tables(json, holder, place, meta)};
 }
 
 bool is_prepared_folder(const fs::path& folder) { return fs::exists(folder / kPreparedFile); }

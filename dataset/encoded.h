@@ -2,7 +2,6 @@
 #pragma once
 
 #include <filesystem>
-#include <vector>
 
 #include "dataset/dataset.h"
 
@@ -12,9 +11,9 @@ inline constexpr const char* kPreparedFolder = "prepared";
 inline constexpr const char* kPreparedFile = "prepared.json";
 inline constexpr const char* kEncodedFile = "features.ibp";
 
-// The file of encoded rows of each node type of the data set in `folder`; empty for types that have none. Throws
-// base::Error when prepared.json is not ours, when a file is missing, or when raw features have changed since.
-std::vector<std::filesystem::path> find_encoded_rows(const std::filesystem::path& folder, const Meta& meta);
+// The files of encoded rows of the data set in `folder`. Throws base::Error when prepared.json is not ours, when a file
+// is missing, or when raw features have changed since.
+EncodedFiles find_encoded_rows(const std::filesystem::path& folder, const Meta& meta);
 
 // True when `folder` holds nothing but copies: it is a renumbered data set, or encoded rows.
 bool is_prepared_folder(const std::filesystem::path& folder);

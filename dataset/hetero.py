@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -15,14 +15,15 @@ from cohort.dataset.meta import SPLITS
 from cohort.spec.graph import GraphTypes
 
 RelationType = tuple[str, str, str]
+Table = TypeVar("Table", bound="FeatureTable")
 
 
 @dataclass(frozen=True, eq=False)
-class NodeTable:
-    """The nodes of one type.
+class FeatureTable:
+    """Feature rows, of the nodes of one type or of the edges of one relation.
 
     Attributes:
-        x: [num_nodes, D] in `feature_dtype`, bfloat16 as its bits in uint16; None without features, and if only encoded
+        x: [num_rows, D] in `feature_dtype`, bfloat16 as its bits in uint16; None without features, and if only encoded
             rows exist.
         feature_dtype: None without features.
         encoded_rows: the file of encoded rows, or None (see `cohort dataset prepare`).
@@ -30,7 +31,7 @@ class NodeTable:
         file: of a data set's raw features, which may not exist where encoded ones do; None without features.
     """
 
-    num_nodes: int
+    num_rows: int
     x: np.ndarray | None
     feature_dtype: str | None
     encoded_rows: Path | None = None
@@ -43,7 +44,7 @@ class NodeTable:
         return self.encoded_dim if self.x is None else self.x.shape[1]
 
     def x_float32(self) -> np.ndarray | None:
-        """The features as float32 [num_nodes, D], a copy; None without features.
+        """The features as float32 [num_rows, D], a copy; None without features.
 
         Raises:
             CohortError: if only encoded rows exist.
@@ -51,6 +52,14 @@ class NodeTable:
         if self.feature_dtype is None:
             return None
         return as_float32(demand_raw(self.x, self.encoded_rows), self.feature_dtype)
+
+
+class NodeTable(FeatureTable):
+    """The nodes of one type, and their features, if they have some."""
+
+    @property
+    def num_nodes(self) -> int:
+        return self.num_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,12 +71,19 @@ class Relation:
         indices: int32 or int64 [E], nodes of the source type.
         reverse_of: the relation that has the same edges in the other direction, if the data set names one.
         edge_weights: float32 [E], in the order of `indices`, or None.
+        edge_table: the edges' features, in the order of `indices`, or None.
     """
 
     indptr: np.ndarray
     indices: np.ndarray
     reverse_of: RelationType | None
     edge_weights: np.ndarray | None = None
+    edge_table: FeatureTable | None = None
+
+    @property
+    def edge_attr(self) -> np.ndarray | None:
+        """[E, D], the edges' features; None without, and if only encoded rows exist."""
+        return None if self.edge_table is None else self.edge_table.x
 
     @property
     def num_edges(self) -> int:
@@ -150,7 +166,8 @@ class HeteroDataset:
 
     def to_pyg(self):
         """The whole graph as torch_geometric HeteroData: float32 x or num_nodes of each type, edge_index int64 [2, E]
-        of each relation, edge_weight float32 [E] where it has weights, y and three bool masks of the target type."""
+        of each relation, edge_weight float32 [E] where it has weights, edge_attr float32 [E, D] where its edges have
+        features, y and three bool masks of the target type."""
         import torch
         from torch_geometric.data import HeteroData
 
@@ -164,6 +181,8 @@ class HeteroDataset:
             data[type_].edge_index = torch.from_numpy(relation.edge_index())
             if relation.edge_weights is not None:
                 data[type_].edge_weight = torch.from_numpy(np.array(relation.edge_weights))
+            if relation.edge_table is not None:
+                data[type_].edge_attr = torch.from_numpy(relation.edge_table.x_float32())
         data[self.target].y = torch.from_numpy(np.array(self.y))
         for split in ("train", "val", "test"):
             mask = torch.zeros(self.node_types[self.target].num_nodes, dtype=torch.bool)
@@ -184,11 +203,14 @@ def demand_raw(x: np.ndarray | None, encoded_rows: Path | None) -> np.ndarray:
     return x
 
 
-def read_typed(folder: Path, meta: dict[str, Any], rows: list[tuple[str, bool]]) -> HeteroDataset:
+def read_typed(
+    folder: Path, meta: dict[str, Any], rows: list[tuple[str, bool]], edge_rows: list[tuple[str, bool]]
+) -> HeteroDataset:
     """The data set of a folder whose meta.json says this.
 
     Args:
         rows: of each node type: the file of encoded rows ("": none), and whether there are raw ones.
+        edge_rows: the same of each relation.
     """
     types = [tuple(edges["type"]) for edges in meta["edges"]]
     target = meta["target"]
@@ -196,7 +218,8 @@ def read_typed(folder: Path, meta: dict[str, Any], rows: list[tuple[str, bool]])
         path=folder,
         name=meta["name"],
         node_types={
-            nodes["type"]: _node_table(folder, nodes, *found) for nodes, found in zip(meta["nodes"], rows, strict=True)
+            nodes["type"]: feature_table(folder, nodes["count"], nodes.get("features"), found, NodeTable)
+            for nodes, found in zip(meta["nodes"], rows, strict=True)
         },
         edge_types={
             type_: Relation(
@@ -204,8 +227,11 @@ def read_typed(folder: Path, meta: dict[str, Any], rows: list[tuple[str, bool]])
                 indices=map_array(folder / edges["indices"]),
                 reverse_of=types[edges["reverse_of"]] if "reverse_of" in edges else None,
                 edge_weights=map_array(folder / edges["edge_weights"]) if "edge_weights" in edges else None,
+                edge_table=feature_table(folder, edges["count"], edges["features"], found, FeatureTable)
+                if "features" in edges
+                else None,
             )
-            for type_, edges in zip(types, meta["edges"], strict=True)
+            for type_, edges, found in zip(types, meta["edges"], edge_rows, strict=True)
         },
         target=target["type"],
         task=target["task"],
@@ -215,13 +241,20 @@ def read_typed(folder: Path, meta: dict[str, Any], rows: list[tuple[str, bool]])
     )
 
 
-def _node_table(folder: Path, nodes: dict[str, Any], encoded_rows: str, has_raw: bool) -> NodeTable:
-    if "features" not in nodes:
-        return NodeTable(nodes["count"], None, None)
-    features = nodes["features"]
+def feature_table(
+    folder: Path, num_rows: int, features: dict[str, Any] | None, found: tuple[str, bool], kind: type[Table]
+) -> Table:
+    """The rows that meta.json describes by `features`; None: there are none.
+
+    Args:
+        found: the file of encoded rows ("": none), and whether there are raw ones.
+    """
+    if features is None:
+        return kind(num_rows, None, None)
+    encoded_rows, has_raw = found
     file = folder / features["file"]
-    return NodeTable(
-        num_nodes=nodes["count"],
+    return kind(
+        num_rows=num_rows,
         x=map_array(file) if has_raw else None,
         feature_dtype=features["dtype"],
         encoded_rows=Path(encoded_rows) if encoded_rows else None,

@@ -14,7 +14,7 @@ from cohort.base.errors import CohortError
 from cohort.dataset.hetero import HeteroDataset
 from cohort.dataset.links import HELD_OUT, HeldOut, LinkEdges, link_edges, save_links
 from cohort.dataset.meta import META
-from cohort.dataset.reader import Dataset, tables_of
+from cohort.dataset.reader import Dataset, relations_of, tables_of
 from cohort.dataset.reader import open as open_dataset
 from cohort.dataset.writer import demand_no_problem, output_folder
 
@@ -56,7 +56,8 @@ def split_links(
     """
     _demand_shares(shares, negatives, seed)
     data = open_dataset(source)
-    if any(table.x is None and table.feature_dtype is not None for table in tables_of(data)):
+    of_edges = [relation.edge_table for relation in relations_of(data) if relation.edge_table is not None]
+    if any(table.x is None and table.feature_dtype is not None for table in (*tables_of(data), *of_edges)):
         hint = "split the data set before cohort dataset prepare"
         raise CohortError(str(source), "a data set with raw features", "only encoded ones", hint)
     edges, generator = link_edges(data, relation), np.random.default_rng(seed)
@@ -136,12 +137,14 @@ def _without(indptr: np.ndarray, is_kept: np.ndarray) -> np.ndarray:
 def _write_rest(data: Dataset, folder: Path, name: str, is_kept: np.ndarray) -> None:
     """The data set with those edges alone."""
     meta = json.loads((data.path / META).read_text())
-    files = meta["files"]
+    files = dict(meta["files"])
     changed = {"indptr": _without(data.indptr, is_kept), "indices": data.indices[is_kept]}
     if data.edge_weights is not None:
         changed["edge_weights"] = data.edge_weights[is_kept]
     if data.edge_times is not None:
         changed["edge_times"] = data.edge_times[is_kept]
+    if (rows := data.edge_attr) is not None:
+        files["edge_features"], changed["edge_features"] = meta["edge_features"]["file"], rows[is_kept]
     _write_arrays(data.path, folder, files.values(), {files[array]: values for array, values in changed.items()})
     members = meta | {"name": name, "num_edges": int(is_kept.sum())}
     (folder / META).write_text(json.dumps(members, indent=2) + "\n")
@@ -174,8 +177,11 @@ def _write_typed_rest(
             changed[described["indices"]] = relation.indices[remain]
             if relation.edge_weights is not None:
                 changed[described["edge_weights"]] = relation.edge_weights[remain]
+            if (rows := relation.edge_attr) is not None:
+                changed[described["features"]["file"]] = rows[remain]
             described["count"] = int(remain.sum())
-    parts = [*(nodes.get("features", {}) for nodes in meta["nodes"]), *meta["edges"], meta["target"]]
+    types = [*meta["nodes"], *meta["edges"]]
+    parts = [*(type_.get("features", {}) for type_ in types), *meta["edges"], meta["target"]]
     values = [value for part in parts for value in part.values()]
     _write_arrays(data.path, folder, [each for each in values if str(each).endswith(".npy")], changed)
     (folder / META).write_text(json.dumps(meta, indent=2) + "\n")

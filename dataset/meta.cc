@@ -59,6 +59,7 @@ Meta read_plain_meta(const Json& json, const std::string& place) {
   meta.node_types = {{"node", meta.num_nodes, meta.feature_dim, meta.feature_dtype, meta.files.features}};
   meta.edge_types = {
       {"node", "to", "node", 0, 0, meta.num_edges, meta.files.indptr, meta.files.indices, -1, meta.files.edge_weights}};
+  read_features(json, place, "edge_features", meta.edge_types[0]);
   return meta;
 }
 
@@ -71,6 +72,15 @@ int64_t count_member(const Json& json, const std::string& place, const char* key
     throw base::Error({place, fmt::format("\"{}\" in [{}, 2^48]", key, least), std::to_string(value), kImportAgain});
   }
   return value;
+}
+
+const Json& object_member(const Json& json, const std::string& place, const char* key) {
+  const auto found = json.find(key);
+  if (found == json.end()) throw base::Error({place, fmt::format("the key \"{}\"", key), "none", kImportAgain});
+  if (!found->is_object()) {
+    throw base::Error({place, fmt::format("\"{}\": an object", key), shown(*found), kImportAgain});
+  }
+  return *found;
 }
 
 std::string file_member(const Json& json, const std::string& place, const char* key) {
@@ -155,6 +165,11 @@ void write_meta(const std::filesystem::path& folder, const Meta& meta) {
                                    {"test_ids", meta.files.splits[2]}}}};
   if (!meta.files.edge_weights.empty()) json["files"]["edge_weights"] = meta.files.edge_weights;
   if (!meta.files.edge_times.empty()) json["files"]["edge_times"] = meta.files.edge_times;
+  if (!meta.edge_types.empty() && meta.edge_types[0].feature_dim > 0) {
+    const EdgeType& edges = meta.edge_types[0];
+    json["edge_features"] = {
+        {"file", edges.features}, {"dim", edges.feature_dim}, {"dtype", name_of(edges.feature_dtype)}};
+  }
   const std::string text = json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   base::write_whole(folder / kMetaFile, text + '\n');
 }

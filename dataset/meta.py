@@ -29,16 +29,25 @@ def write_meta(folder: Path, version: int, name: str, members: dict[str, Any]) -
 
 
 def write_meta_of_one_type(
-    folder: Path, *, name: str, task: str, label_dtype: str, files: dict[str, str], **sizes: int | str
+    folder: Path,
+    *,
+    name: str,
+    task: str,
+    label_dtype: str,
+    files: dict[str, str],
+    edge_features: dict[str, Any] | None = None,
+    **sizes: int | str,
 ) -> None:
     """Writes meta.json of a data set of one node type, whose arrays are written.
 
     Args:
         files: of labels and splits.
+        edge_features: file, dim and dtype of the features of edges; None: they have none.
         sizes: num_nodes, num_edges, feature_dim, feature_dtype and num_classes.
     """
     arrays = {array: f"{array}.npy" for array in ("indptr", "indices", "features")}
-    of_edges = {name: f"{name}.npy" for name in ("edge_weights", "edge_times")}
-    arrays |= {name: file for name, file in of_edges.items() if (folder / file).exists()}
+    numbers = {name: f"{name}.npy" for name in ("edge_weights", "edge_times")}
+    arrays |= {name: file for name, file in numbers.items() if (folder / file).exists()}
     of_task = {} if task == "classification" else {"task": task, "label_dtype": label_dtype}
-    write_meta(folder, 2 if of_task else 1, name, sizes | {"files": arrays | files} | of_task)
+    of_edges = {} if edge_features is None else {"edge_features": edge_features}
+    write_meta(folder, 2 if of_task else 1, name, sizes | {"files": arrays | files} | of_edges | of_task)

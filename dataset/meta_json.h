@@ -27,6 +27,20 @@ std::string file_member(const nlohmann::json& json, const std::string& place, co
 // A type that features may have.
 DType feature_dtype_member(const nlohmann::json& json, const std::string& place, const char* key);
 
+// The member `key`: an object.
+const nlohmann::json& object_member(const nlohmann::json& json, const std::string& place, const char* key);
+
+// Reads the member `key`, the features of a node type or of a relation; without it there are none.
+template <typename Type>
+void read_features(const nlohmann::json& json, const std::string& place, const char* key, Type& out) {
+  if (!json.contains(key)) return;
+  const nlohmann::json& features = object_member(json, place, key);
+  const std::string at = place + ": " + key;
+  out.features = file_member(features, at, "file");
+  out.feature_dim = count_member(features, at, "dim", 1);
+  out.feature_dtype = feature_dtype_member(features, at, "dtype");
+}
+
 // Reads task, label_dtype; num_classes is in `meta`.
 void read_labels(const nlohmann::json& json, const std::string& place, Meta& meta);
 

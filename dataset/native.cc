@@ -49,7 +49,7 @@ nb::list check_folder(const std::filesystem::path& folder) {
 
 GenerateOptions options_of(const std::string& kind, int64_t nodes, int64_t edges, int64_t dim, const std::string& dtype,
                            int64_t classes, uint64_t seed, const std::array<double, 3>& split, bool undirected,
-                           bool edge_weights) {
+                           bool edge_weights, int64_t edge_dim) {
   const auto graph_kind = kind_named(kind);
   if (!graph_kind) throw base::Error({"--kind", "sbm, powerlaw or rmat", kind, ""});
   const auto feature_dtype = dtype_named(dtype);
@@ -63,7 +63,8 @@ GenerateOptions options_of(const std::string& kind, int64_t nodes, int64_t edges
           .seed = seed,
           .split = split,
           .undirected = undirected,
-          .edge_weights = edge_weights};
+          .edge_weights = edge_weights,
+          .edge_dim = edge_dim};
 }
 
 void generate_folder(const std::filesystem::path& out, GenerateOptions options, bool overwrite) {
@@ -99,14 +100,20 @@ void demand_folder_in_range(const std::filesystem::path& folder) {
   run_interruptibly([&](const std::stop_token& stop) { demand_in_range(Dataset::open(folder, Rows::kRaw), stop); });
 }
 
-// Of each node type, after the cheap checks: the file of encoded rows ("": none), and whether there are raw ones.
-std::vector<std::pair<std::string, bool>> find_rows(const std::filesystem::path& folder, bool prefer_raw) {
+// Of each node type, or relation: the file of encoded rows ("": none), and whether there are raw ones.
+using FoundRows = std::vector<std::pair<std::string, bool>>;
+
+// Of the node types and of the relations, after the cheap checks.
+std::pair<FoundRows, FoundRows> find_rows(const std::filesystem::path& folder, bool prefer_raw) {
   const Dataset data = Dataset::open(folder, prefer_raw ? Rows::kRaw : Rows::kAny);
-  std::vector<std::pair<std::string, bool>> found;
+  FoundRows of_nodes, of_edges;
   for (int type = 0; type < static_cast<int>(data.meta().node_types.size()); ++type) {
-    found.emplace_back(data.encoded_rows_of(type).string(), data.features_of(type).is_mapped());
+    of_nodes.emplace_back(data.encoded_rows_of(type).string(), data.features_of(type).is_mapped());
   }
-  return found;
+  for (int relation = 0; relation < static_cast<int>(data.meta().edge_types.size()); ++relation) {
+    of_edges.emplace_back(data.encoded_edge_rows_of(relation).string(), data.edge_features_of(relation).is_mapped());
+  }
+  return {of_nodes, of_edges};
 }
 
 PartitionOptions partition_options(const std::string& method, int64_t num_parts, uint64_t seed, int64_t memory_bytes) {
@@ -156,11 +163,11 @@ SelfLoops self_loops_named(const std::string& name) {
 
 void make_edge_sorter(EdgeSorter* self, const std::filesystem::path& folder, std::size_t memory_bytes,
                       const std::string& place, int64_t num_nodes, bool transpose, bool reverse, bool dedupe,
-                      const std::string& self_loops, bool weighted, bool timed, int64_t num_sources,
+                      const std::string& self_loops, bool weighted, bool timed, bool numbered, int64_t num_sources,
                       const std::string& source_type, const std::string& target_type) {
   new (self) EdgeSorter(folder, memory_bytes,
                         {place, num_nodes, transpose, reverse, dedupe, self_loops_named(self_loops), weighted, timed,
-                         num_sources, source_type, target_type});
+                         numbered, num_sources, source_type, target_type});
 }
 
 // int64 [n]: -1 for ids that there are not. The result fills `nodes`.
@@ -209,11 +216,11 @@ NB_MODULE(_native, m) {
   m.def("check", &check_folder, "folder"_a, "All problems of a data set, as (place, expected, found, hint).");
   m.def("demand_in_range", &demand_folder_in_range, "folder"_a, "Refuses offsets and ids that lead out of the arrays.");
   m.def("find_rows", &find_rows, "folder"_a, "prefer_raw"_a,
-        "Of each node type, after the cheap checks: the file of encoded rows, empty without, and whether there are raw "
-        "ones.");
+        "After the cheap checks, of each node type and then of each relation: the file of encoded rows, empty without, "
+        "and whether there are raw ones.");
   nb::class_<GenerateOptions>(m, "GenerateOptions", "A random data set, whole or in parts.")
       .def(nb::new_(&options_of), nb::kw_only(), "kind"_a, "nodes"_a, "edges"_a, "dim"_a, "dtype"_a, "classes"_a,
-           "seed"_a, "split"_a, "undirected"_a, "edge_weights"_a);
+           "seed"_a, "split"_a, "undirected"_a, "edge_weights"_a, "edge_dim"_a = 0);
   m.def("generate", &generate_folder, "out"_a, "options"_a, "overwrite"_a, "Writes a random data set.");
   m.def("generate_graph", &generate_graph_into, "folder"_a, "name"_a, "options"_a,
         "Writes all but the features into an existing folder.");
@@ -247,15 +254,18 @@ NB_MODULE(_native, m) {
                          "Edges in any order, more than memory holds, sorted by destination and source.")
       .def("__init__", &make_edge_sorter, nb::kw_only(), "folder"_a, "memory_bytes"_a, "place"_a, "num_nodes"_a,
            "transpose"_a = false, "reverse"_a = false, "dedupe"_a = false, "self_loops"_a = "keep",
-           "weighted"_a = false, "timed"_a = false, "num_sources"_a = -1, "source_type"_a = "", "target_type"_a = "",
-           "num_nodes -1: as many as the edges name; weighted: equal edges that come once add up. Between two types, "
-           "num_nodes are those of the target type.")
+           "weighted"_a = false, "timed"_a = false, "numbered"_a = false, "num_sources"_a = -1, "source_type"_a = "",
+           "target_type"_a = "",
+           "num_nodes -1: as many as the edges name; weighted: equal edges that come once add up; numbered: write the "
+           "number of each edge among those that were added. Between two types, num_nodes are those of the target "
+           "type.")
       .def("add", &add_edges, "src"_a, "dst"_a, "ids"_a.none(), "weights"_a.none() = nb::none(),
            "times"_a.none() = nb::none(),
            "int64 [n] each, weights float32 [n] or times int64 [n] where edges have them; with `ids` ends are ids, "
            "else nodes.")
       .def("write", &write_graph, "folder"_a, "progress"_a,
-           "Writes indptr.npy, indices.npy and, with weights or times, edge_weights.npy or edge_times.npy.")
+           "Writes indptr.npy, indices.npy and, with weights, times or numbers, edge_weights.npy, edge_times.npy or "
+           "edge_numbers.npy.")
       .def_prop_ro("num_nodes", &EdgeSorter::num_nodes)
       .def_prop_ro("edges_read", &EdgeSorter::edges_read)
       .def_prop_ro("edges_written", &EdgeSorter::edges_written);

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +14,8 @@ from cohort.dataset import _native
 
 PREPARED_FOLDER = "prepared"
 ENCODED_FILE = "features.ibp"
+# Whose rows: of a node type, of the one node type of a data set, or of the edges of a relation, () being the only one.
+Owner = str | None | tuple[str, ...]
 
 
 def raw_key(raw: Path) -> dict:
@@ -32,9 +36,12 @@ def has_encoded_rows(folder: Path) -> bool:
     return is_prepared(folder) or is_prepared(folder / PREPARED_FOLDER)
 
 
-def encoded_file(node_type: str | None) -> str:
-    """The name of the file of encoded rows; None: of the one node type of a data set."""
-    return ENCODED_FILE if node_type is None else f"{node_type}.{ENCODED_FILE}"
+def encoded_file(owner: Owner) -> str:
+    """The name of the file of encoded rows."""
+    if owner == ():
+        return f"edge_{ENCODED_FILE}"
+    name = ".".join(owner) if isinstance(owner, tuple) else owner
+    return ENCODED_FILE if name is None else f"{name}.{ENCODED_FILE}"
 
 
 @dataclass(frozen=True)
@@ -46,13 +53,22 @@ class RawRows:
     raw_mtime_ns: int
 
 
-def write_prepared(folder: Path, raw: dict[str | None, RawRows]) -> None:
-    """Writes prepared.json: the encoded rows in `folder`, by node type, are these raw rows; see encoded_file()."""
-    if None in raw:
-        text = {"version": 1} | asdict(raw[None])
-    else:
-        tables = [{"type": name, "file": encoded_file(name)} | asdict(rows) for name, rows in raw.items()]
+def write_prepared(folder: Path, raw: dict[Owner, RawRows], edge_types: Sequence[tuple[str, ...]] = ((),)) -> None:
+    """Writes prepared.json: the encoded rows in `folder` are these raw rows; see encoded_file().
+
+    Args:
+        edge_types: of the data set, in their order; (): the relation of one node type.
+    """
+    text: dict[str, Any] = {"version": 1} | (asdict(raw[None]) if None in raw else {})
+    names = [name for name in raw if isinstance(name, str)]
+    if names or () not in edge_types:
+        tables = [{"type": name, "file": encoded_file(name)} | asdict(raw[name]) for name in names]
         text = {"version": 2, "tables": tables}
+    of_edges = [(edge_types.index(owner), owner) for owner in raw if isinstance(owner, tuple)]
+    if of_edges:
+        text["edge_tables"] = [
+            {"relation": number, "file": encoded_file(owner)} | asdict(raw[owner]) for number, owner in of_edges
+        ]
     (folder / "prepared.json").write_text(json.dumps({"format": "cohort-prepared"} | text, indent=2) + "\n")
 
 

@@ -15,7 +15,15 @@ from cohort.base.errors import CohortError
 from cohort.dataset import _native
 from cohort.dataset.array_file import map_array
 from cohort.dataset.arrays import as_float32
-from cohort.dataset.hetero import HeteroDataset, NodeTable, Relation, demand_raw, read_typed
+from cohort.dataset.hetero import (
+    FeatureTable,
+    HeteroDataset,
+    NodeTable,
+    Relation,
+    demand_raw,
+    feature_table,
+    read_typed,
+)
 from cohort.dataset.meta import META, SPLITS
 
 FORMAT_NAME = b'"cohort-dataset"'
@@ -36,6 +44,7 @@ class Dataset:
         indices: int32 or int64 [E], sources of the edges into each node.
         edge_weights: float32 [E], in the order of `indices`, or None.
         edge_times: int64 [E], in the order of `indices`, ascending for each node, or None.
+        edge_table: the features of edges, in the order of `indices`, or None; `edge_attr` is their array.
         x: [V, D] in `feature_dtype`; bfloat16 as its bits in uint16. None if only encoded rows exist.
         task: "classification", "regression" or "multilabel".
         y: int64 [V], -1 for nodes without a label; regression: float32 [V], NaN for none; multilabel: [V, num_classes]
@@ -64,6 +73,7 @@ class Dataset:
     edge_weights: np.ndarray | None = None
     edge_times: np.ndarray | None = None
     file: Path | None = None
+    edge_table: FeatureTable | None = None
 
     def __reduce__(self):
         return open, (self.path.absolute(),)
@@ -81,6 +91,12 @@ class Dataset:
     def num_node_features(self) -> int:
         """`feature_dim`, as PyG calls it."""
         return self.feature_dim
+
+    @property
+    def edge_attr(self) -> np.ndarray | None:
+        """[E, D], the features of edges in their type, bfloat16 as its bits in uint16; None without, and if only
+        encoded rows exist."""
+        return None if self.edge_table is None else self.edge_table.x
 
     def __getattr__(self, name: str):
         if name in OF_PYG:
@@ -116,7 +132,8 @@ class Dataset:
 
     def to_pyg(self):
         """The whole graph as torch_geometric Data: float32 x, y, edge_index int64 [2, E], edge_weight float32 [E] or
-        edge_time int64 [E] if the edges have weights or times, and three bool masks [V]."""
+        edge_time int64 [E] if the edges have weights or times, edge_attr float32 [E, D] if they have features, and
+        three bool masks [V]."""
         import torch
         from torch_geometric.data import Data
 
@@ -127,6 +144,8 @@ class Dataset:
             data.edge_weight = torch.from_numpy(np.array(self.edge_weights))
         if self.edge_times is not None:
             data.edge_time = torch.from_numpy(np.array(self.edge_times))
+        if self.edge_table is not None:
+            data.edge_attr = torch.from_numpy(self.edge_table.x_float32())
         for split in ("train", "val", "test"):
             mask = torch.zeros(self.num_nodes, dtype=torch.bool)
             mask[torch.from_numpy(np.array(getattr(self, f"{split}_ids")))] = True
@@ -154,17 +173,19 @@ def open(path: str | os.PathLike, *, prefer_raw: bool = False) -> Dataset | Hete
         CohortError: for the first thing wrong.
     """
     folder = Path(path).expanduser()
-    rows = _native.find_rows(os.fspath(folder), prefer_raw)
+    rows, edge_rows = _native.find_rows(os.fspath(folder), prefer_raw)
     meta = json.loads((folder / META).read_bytes())
     if "nodes" in meta:
-        return read_typed(folder, meta, rows)
+        return read_typed(folder, meta, rows, edge_rows)
     ((encoded, has_raw),) = rows
+    of_edges = meta.get("edge_features")
     files = {name: folder / meta["files"][name] for name in ARRAYS if name in meta["files"]}
     arrays: dict[str, Any] = {name: map_array(file) for name, file in files.items() if name != "features" or has_raw}
     return Dataset(
         path=folder,
         encoded_rows=Path(encoded) if encoded else None,
         file=files["features"],
+        edge_table=of_edges and feature_table(folder, meta["num_edges"], of_edges, edge_rows[0], FeatureTable),
         x=arrays.pop("features", None),
         y=arrays.pop("labels"),
         task=meta.get("task", "classification"),
@@ -181,6 +202,11 @@ def tables_of(data: Dataset | HeteroDataset) -> Sequence[Dataset | NodeTable]:
 def relations_of(data: Dataset | HeteroDataset) -> Sequence[Dataset | Relation]:
     """What has the edges of each relation: of one relation, the data set itself."""
     return list(data.edge_types.values()) if isinstance(data, HeteroDataset) else [data]
+
+
+def has_edge_features(data: Dataset | HeteroDataset) -> bool:
+    """Whether the edges of any relation have features."""
+    return any(relation.edge_table is not None for relation in relations_of(data))
 
 
 def open_one_type(path: str | os.PathLike, *, prefer_raw: bool = False) -> Dataset:

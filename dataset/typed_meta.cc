@@ -24,13 +24,6 @@ const Json& list_member(const Json& json, const std::string& place, const char* 
   return *found;
 }
 
-const Json& object_member(const Json& json, const std::string& place, const char* key) {
-  const auto found = json.find(key);
-  if (found == json.end()) refuse(place, fmt::format("the key \"{}\"", key), "none");
-  if (!found->is_object()) refuse(place, fmt::format("\"{}\": an object", key), shown(*found));
-  return *found;
-}
-
 void demand_name(const std::string& name, const std::string& place) {
   const bool fits = !name.empty() && name.size() <= kMaxTypeName && std::all_of(name.begin(), name.end(), [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-';
@@ -43,11 +36,7 @@ NodeType read_node_type(const Json& json, const std::string& place) {
   out.name = meta_member<std::string>(json, place, "type", "a string");
   demand_name(out.name, place);
   out.num_nodes = count_member(json, place, "count", 1);
-  if (!json.contains("features")) return out;
-  const Json& features = object_member(json, place, "features");
-  out.features = file_member(features, place, "file");
-  out.feature_dim = count_member(features, place, "dim", 1);
-  out.feature_dtype = feature_dtype_member(features, place, "dtype");
+  read_features(json, place, "features", out);
   return out;
 }
 
@@ -77,6 +66,7 @@ EdgeType read_edge_type(const Json& json, const std::string& place, const Meta& 
   out.indptr = file_member(json, place, "indptr");
   out.indices = file_member(json, place, "indices");
   if (json.contains("edge_weights")) out.edge_weights = file_member(json, place, "edge_weights");
+  read_features(json, place, "features", out);
   return out;
 }
 

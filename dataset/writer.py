@@ -37,6 +37,7 @@ def generate(
     split: Sequence[float] = (0.6, 0.2, 0.2),
     undirected: bool = False,
     edge_weights: bool = False,
+    edge_dim: int = 0,
     overwrite: bool = False,
     rows: np.ndarray | None = None,
     write_rows: Callable[[Path, dict[str | None, Any]], None] | None = None,
@@ -47,6 +48,7 @@ def generate(
         edges: number of edges to draw.
         undirected: store each edge in both directions, as two edges.
         edge_weights: each edge has a weight in (0, 1], the same in both directions.
+        edge_dim: features of each edge, float32, which tell whether its ends have the same class; 0: edges have none.
         rows: [R, D], each node's row is drawn at random from these rows, which then determine dimension and dtype.
         write_rows: function (folder, {None: rows}) that writes the feature rows, in place of features.npy.
     """
@@ -62,6 +64,7 @@ def generate(
         split=list(split),
         undirected=undirected,
         edge_weights=edge_weights,
+        edge_dim=edge_dim,
     )
     if rows is None and write_rows is None:
         _native.generate(os.fspath(out), options, overwrite)

@@ -48,6 +48,7 @@ struct Relation {
   int reverse = -1;  // the relation, of GraphView::relations, in which the same edges run the other way; -1: none
   const float* edge_weights = nullptr;                        // float32 [edges]; null: its edges have none
   std::shared_ptr<const DrawWeights> draw_weights = nullptr;  // null: neighbours are drawn uniformly
+  cache::FeatureRows edge_rows{};                             // of its edges; row_bytes 0: none, or not wanted
 };
 
 // The graph and its rows in host memory; the owner is the data set, but for rows that are not as it has them.
@@ -65,7 +66,9 @@ struct GraphView : base::CscRef {
   int64_t row_bytes = 0;                                    // of a decoded row
   cache::RowShape row_shape;                                // the same rows as columns
   std::shared_ptr<const cache::HostRows> encoded;           // set: on the CPU rows are fetched from here
+  cache::FeatureRows edge_rows;                             // of the edges; row_bytes 0: none, or not wanted
   bool coded_host_rows = false;                             // rows stay as `encoded` has them in host memory
+  bool coded_edge_rows = false;                             // `edge_rows` as `coded_host_rows`, of all relations
   bool coded_slab_rows = false;                             // rows are encoded in the slabs of GPUs
   channel::RowsIn rows_in = channel::RowsIn::kSlots;        // of batches
   std::vector<std::shared_ptr<const std::byte[]>> decoded;  // keeps `features` that were decoded when the run began
@@ -74,6 +77,7 @@ struct GraphView : base::CscRef {
   int label_type = 0;               // the type that has labels
   bool is_typed() const { return !types.empty(); }
   bool has_edge_weights() const;  // of any relation, which batches then have
+  bool has_edge_rows() const;     // the same
   void leave_draw_weights();      // to backends: those on GPUs have copies
 };
 
@@ -145,6 +149,7 @@ struct SlotArrays {
   int64_t* tree = nullptr;         // int64 [num_nodes], of a disjoint batch: the tree that each node is in; else null
   std::vector<std::byte*> tables =
       {};  // typed: in place of x, [nodes of the type in the batch, row_bytes] for each type
+  std::vector<std::byte*> edge_attr = {};  // [edges of the relation in the batch, row_bytes] for each relation
   // Where rows are in a pool:
   int64_t* place = nullptr;    // int64 [num_nodes], of each node's row
   uint64_t number = 0;         // of the batch, in the order of batches of this backend
@@ -158,6 +163,7 @@ struct SlotArrays {
 struct FetchUse {
   base::Span time;
   cache::TierUses rows{};
+  cache::TierUse edge_rows{};  // all from host memory
 };
 
 class Backend {

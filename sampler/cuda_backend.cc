@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 #include <random>
@@ -66,6 +68,13 @@ class CudaBackend final : public Backend {
         rows_.back()->reuse_rows(type.count);
       }
     }
+    for (const Relation& relation : relations_of(graph)) {
+      std::unique_ptr<cache::FeatureFetch>& rows = edge_rows_.emplace_back();
+      if (relation.edge_rows.row_bytes == 0) continue;
+      rows = std::make_unique<cache::FeatureFetch>(
+          graph_.on_host().edge_rows()[edge_rows_.size() - 1], relation.edge_rows.row_bytes,
+          cache::FetchSettings{fetch_sms_, settings.order_host_rows, settings.host_bytes_per_second});
+    }
   }
 
   int64_t pool_rows() const override { return rows_[0]->pool_places(); }
@@ -111,7 +120,11 @@ class CudaBackend final : public Backend {
     max_blocks_ = blocks_for(sms);
     sampler_.set_max_blocks(max_blocks_);
     pace_ = Pace(part ? std::clamp(fetch_sms_, 1, sms - sms / 4) : fetch_sms_);  // a quarter at least is for sampling
-    for (const auto& rows : rows_) rows->run_on(stream, pace_.sms());
+    for (const auto* tables : {&rows_, &edge_rows_}) {
+      for (const auto& rows : *tables) {
+        if (rows) rows->run_on(stream, pace_.sms());
+      }
+    }
   }
 
   BatchSizes sample(const Query& query) override {
@@ -167,6 +180,11 @@ class CudaBackend final : public Backend {
     const InFlight& flight = oldest();
     FetchUse use{until_now(flight.started, flight.fetched)};
     for (const auto& rows : rows_) add(rows->use(), use.rows);
+    cache::TierUses of_edges{};
+    for (const auto& rows : edge_rows_) {
+      if (rows) add(rows->use(), of_edges);
+    }
+    use.edge_rows = of_edges[cache::kHostTier];
     use.time.begin_us = std::max(use.time.begin_us, last_fetch_end_us_);
     last_fetch_end_us_ = use.time.end_us;
     if (all_rows_.data()) use.rows[cache::kLocalTier] = {flight.num_rows, flight.num_rows * row_bytes_, 0};
@@ -183,7 +201,8 @@ class CudaBackend final : public Backend {
     double sampled_us = 0;  // when sampling ended
     int64_t num_rows = 0;
   };
-  // Each type's rows after those of the type before: together they share the link and the SMs that fetches have.
+  // Each type's rows after those of the type before, then those of edges: together they share the link and the SMs that
+  // fetches have.
   void fetch_rows(const SampledRef& batch, const SlotArrays& slot, cudaStream_t stream) {
     const int64_t* n_id = slot.n_id;
     for (std::size_t type = 0; type < rows_.size(); ++type) {
@@ -201,6 +220,15 @@ class CudaBackend final : public Backend {
                           .plane_a = slot.plane_a},
                          stream);
       n_id += count;
+    }
+    const int64_t* e_id = slot.e_id;
+    for (std::size_t relation = 0; relation < slot.edge_attr.size(); ++relation) {
+      const int64_t count = batch.num_edges_of(relation, edge_rows_.size());
+      if (edge_rows_[relation]) {
+        edge_rows_[relation]->set_num_sms(pace_.sms());
+        edge_rows_[relation]->fetch(e_id, count, {.rows = slot.edge_attr[relation]}, stream);
+      }
+      e_id += count;
     }
   }
 
@@ -243,8 +271,9 @@ class CudaBackend final : public Backend {
   Pace pace_{fetch_sms_};
   double sampled_us_ = 0, last_fetch_end_us_ = 0;
   CudaNeighborSampler sampler_;
-  std::optional<TypedWriter> typed_writer_;                 // of a graph of several types
-  std::vector<std::unique_ptr<cache::FeatureFetch>> rows_;  // [num_types]
+  std::optional<TypedWriter> typed_writer_;                      // of a graph of several types
+  std::vector<std::unique_ptr<cache::FeatureFetch>> rows_;       // [num_types]
+  std::vector<std::unique_ptr<cache::FeatureFetch>> edge_rows_;  // [num_relations], of edges; null: none
   int64_t row_bytes_;
   base::SharedGpuBytes all_rows_;  // the table, where there is one
   base::GrowingGpuBytes pool_;     // of rows, where there is one
@@ -277,6 +306,15 @@ void fill_caches(const GraphView& graph, const HostGraph& host, std::span<const 
   for (std::size_t rank = 0; rank < gpus.size(); ++rank) backends[rank]->set_lists(std::move(lists[rank]));
 }
 
+// Places of rows are sorted as 31 bits and one that says that there is none.
+void demand_edge_rows(const cache::FeatureRows& rows) {
+  constexpr int64_t kMost = int64_t{1} << 31;
+  cache::demand_row_of_gpu(rows.row_bytes);
+  if (rows.row_bytes == 0 || rows.shape.num_rows <= kMost) return;
+  throw base::Error({"features of edges", fmt::format("at most {} edges, on a GPU", kMost),
+                     std::to_string(rows.shape.num_rows), "leave the features of edges out, or use --device cpu"});
+}
+
 }  // namespace
 
 std::vector<std::unique_ptr<Backend>> make_cuda_backends(const GraphView& graph, std::span<const int> gpus,
@@ -286,6 +324,7 @@ std::vector<std::unique_ptr<Backend>> make_cuda_backends(const GraphView& graph,
     throw base::Error({"data set", "at most 2147483647 nodes", std::to_string(graph.num_nodes), "local ids are int32"});
   }
   for (const NodeRange& type : types_of(graph)) cache::demand_row_of_gpu(type.row_bytes);
+  for (const Relation& relation : relations_of(graph)) demand_edge_rows(relation.edge_rows);
   log.begin("copying to host memory", HostGraph::bytes_of(graph, !settings.topology_in_gpus));
   const auto on_host = std::make_shared<const HostGraph>(graph, !settings.topology_in_gpus);
   log.begin("preparing the GPUs");

@@ -114,6 +114,10 @@ int64_t HostGraph::bytes_of(const GraphView& graph, bool with_topology) {
   for (const cache::FeatureRows& rows : rows_to_copy(graph)) {
     bytes += cache::HostFeatures::bytes_of(rows, copies_coded(graph, rows));
   }
+  for (const Relation& relation : relations_of(graph)) {
+    const cache::FeatureRows& rows = relation.edge_rows;
+    if (rows.row_bytes > 0) bytes += cache::HostFeatures::bytes_of(rows, graph.coded_edge_rows && rows.encoded);
+  }
   return bytes;
 }
 
@@ -135,6 +139,12 @@ HostGraph::HostGraph(const GraphView& graph, bool with_topology) {
   }
   for (const cache::FeatureRows& rows : rows_to_copy(graph)) {
     rows_.push_back(std::make_shared<cache::HostFeatures>(rows, copies_coded(graph, rows)));
+  }
+  for (const Relation& relation : relations_of(graph)) {
+    const cache::FeatureRows& rows = relation.edge_rows;
+    std::shared_ptr<const cache::HostFeatures>& copy = edge_rows_.emplace_back();
+    if (rows.row_bytes == 0) continue;
+    copy = std::make_shared<cache::HostFeatures>(rows, graph.coded_edge_rows && rows.encoded);
   }
 }
 

@@ -28,6 +28,8 @@ class HostGraph {
   HostGraph(const GraphView& graph, bool with_topology);
   // Of each node type.
   const std::vector<std::shared_ptr<const cache::HostFeatures>>& rows() const { return rows_; }
+  // Of the edges of each relation; null: none.
+  const std::vector<std::shared_ptr<const cache::HostFeatures>>& edge_rows() const { return edge_rows_; }
   void open_topology_to_gpu() const;  // before kernels of the current GPU read it
   // Of each relation; none: it is not here.
   struct Lists {
@@ -40,7 +42,7 @@ class HostGraph {
   const std::byte* edge_times() const { return edge_times_.data(); }  // int64 [num_edges], where there are any
 
  private:
-  std::vector<std::shared_ptr<const cache::HostFeatures>> rows_;
+  std::vector<std::shared_ptr<const cache::HostFeatures>> rows_, edge_rows_;
   std::vector<Lists> topology_;
   base::HostTable edge_times_;
 };

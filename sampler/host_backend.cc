@@ -104,6 +104,13 @@ class HostBackend final : public Backend {
     for (std::size_t type = 0; type < types_.size(); ++type) {
       fetch_rows(types_[type], slot.tables.empty() ? slot.x : slot.tables[type], slot.plane_a, use);
     }
+    const int64_t edges_us = base::monotonic_us();
+    use_.edge_rows = {};
+    for (std::size_t relation = 0; relation < slot.edge_attr.size(); ++relation) {
+      const OfRelation& edges = relations_[relation];
+      gather_rows(edges.relation.edge_rows, edges.e_id, slot.edge_attr[relation], use_.edge_rows);
+    }
+    use_.edge_rows.us = since(edges_us).us();
     use_.time = since(start_us);
     use.us = graph_.rows_in == channel::RowsIn::kTable ? 0 : use_.time.us();
   }
@@ -341,27 +348,12 @@ class HostBackend final : public Backend {
 
   // The rows of the type's nodes, and what was read for them.
   void fetch_rows(const OfType& type, std::byte* x, bool plane_a, base::TierUse& use) const {
-    const std::vector<int64_t>& n_id = type.n_id;
-    if (type.range.encoded) {
-      type.range.encoded->fetch(n_id, x, plane_a);
-      use.rows += std::ssize(n_id);
-      use.bytes += type.range.encoded->stored_bytes(n_id, plane_a);
-      return;
-    }
-    const int64_t bytes = type.range.row_bytes;  // 0: the trainer reads rows itself, or there are none
-    if (bytes > 0) {
-#pragma omp parallel for schedule(static) if (n_id.size() > std::size_t{kFewItems})
-      for (std::size_t i = 0; i < n_id.size(); ++i) {
-        std::memcpy(x + static_cast<int64_t>(i) * bytes, type.range.features + n_id[i] * bytes,
-                    static_cast<std::size_t>(bytes));
-      }
-    }
-    if (graph_.is_typed()) {
-      use.rows += bytes > 0 ? std::ssize(n_id) : 0;
-      use.bytes += bytes * std::ssize(n_id);
-      return;
-    }
-    const int64_t num_rows = std::ssize(n_id) + std::ssize(relations_[0].target) - std::ssize(relations_[0].source);
+    const NodeRange& nodes = type.range;
+    gather_rows({nodes.shape, nodes.row_bytes, nodes.features, nodes.encoded}, type.n_id, x, use, plane_a);
+    if (graph_.is_typed()) return;
+    // What the trainer reads itself.
+    const int64_t num_rows = (graph_.rows_in == channel::RowsIn::kTable ? std::ssize(type.n_id) : 0) +
+                             std::ssize(relations_[0].target) - std::ssize(relations_[0].source);
     use.rows += num_rows;
     use.bytes += num_rows * graph_.row_bytes;
   }

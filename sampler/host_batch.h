@@ -35,4 +35,9 @@ struct OfRelation {
 void write_batch(const GraphView& graph, std::span<const OfType> types, std::span<const OfRelation> relations,
                  std::span<const int64_t> source_node, const SlotArrays& slot);
 
+// out[i] = row ids[i], of coded rows in planes perhaps by plane A alone, and what was read for them; row_bytes 0:
+// nothing.
+void gather_rows(const cache::FeatureRows& rows, std::span<const int64_t> ids, std::byte* out, base::TierUse& use,
+                 bool plane_a = false);
+
 }  // namespace cohort::sampler

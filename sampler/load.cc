@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <future>
+#include <ranges>
 
 #include "base/check.h"
 #include "base/host_memory.h"
@@ -30,8 +31,10 @@ bool caches_hold(int64_t bytes, const Options& options) {
   return has_cache(options) && std::ranges::min(options.cache_bytes) >= bytes;
 }
 
-int64_t row_bytes_of(const dataset::NodeType& nodes) {
-  return nodes.feature_dim * static_cast<int64_t>(dataset::size_of(nodes.feature_dtype));
+// Of a node type or of a relation.
+template <typename Type>
+int64_t row_bytes_of(const Type& type) {
+  return type.feature_dim * static_cast<int64_t>(dataset::size_of(type.feature_dtype));
 }
 
 int64_t bytes_of_all_raw_rows(const dataset::Meta& meta) {
@@ -43,10 +46,13 @@ int64_t bytes_of_all_raw_rows(const dataset::Meta& meta) {
 }
 
 bool has_encoded_rows(const dataset::Dataset& data) {
-  for (int type = 0; type < static_cast<int>(data.meta().node_types.size()); ++type) {
-    if (!data.encoded_rows_of(type).empty()) return true;
-  }
-  return false;
+  const auto is_encoded = [&](int type) { return !data.encoded_rows_of(type).empty(); };
+  return std::ranges::any_of(std::views::iota(0, static_cast<int>(data.meta().node_types.size())), is_encoded);
+}
+
+bool has_encoded_edge_rows(const dataset::Dataset& data) {
+  const auto is_encoded = [&](int relation) { return !data.encoded_edge_rows_of(relation).empty(); };
+  return std::ranges::any_of(std::views::iota(0, static_cast<int>(data.meta().edge_types.size())), is_encoded);
 }
 
 Encoded encoded_where(const dataset::Dataset& data, const Options& options) {
@@ -56,7 +62,7 @@ Encoded encoded_where(const dataset::Dataset& data, const Options& options) {
   if (has_encoded_rows(data)) {
     return {true, is_auto ? !caches_hold(bytes_of_all_raw_rows(data.meta()), options) : options.compress == "both"};
   }
-  if (is_auto) return {};
+  if (is_auto || has_encoded_edge_rows(data)) return {};
   throw base::Error({"--compress " + options.compress, "a data set with encoded rows", data.folder().string(),
                      "encode them with: cohort dataset prepare " + data.folder().string()});
 }
@@ -65,12 +71,35 @@ cache::RowShape shape_of(const dataset::NodeType& type) {
   return {type.num_nodes, type.feature_dim, dataset::name_of(type.feature_dtype)};
 }
 
-// Null: the type has no encoded rows.
-std::shared_ptr<const cache::HostRows> open_encoded(const dataset::Dataset& data, int type, bool verify_data) {
-  const std::filesystem::path& file = data.encoded_rows_of(type);
-  if (file.empty()) return nullptr;
-  const cache::RowShape shape = shape_of(data.meta().node_types[static_cast<std::size_t>(type)]);
-  return std::make_shared<cache::HostRows>(cache::HostRows::open(file, shape, verify_data));
+cache::RowShape shape_of(const dataset::EdgeType& type) {
+  return {type.num_edges, type.feature_dim, dataset::name_of(type.feature_dtype)};
+}
+
+// Feature rows of a node type or of the edges of a relation, as the data set has them.
+struct StoredRows {
+  cache::RowShape shape;
+  int64_t row_bytes = 0;
+  const std::byte* raw = nullptr;        // null: none
+  const std::filesystem::path& encoded;  // empty: none
+};
+
+StoredRows rows_of_nodes(const dataset::Dataset& data, std::size_t type) {
+  const dataset::NodeType& nodes = data.meta().node_types[type];
+  const auto number = static_cast<int>(type);
+  return {shape_of(nodes), row_bytes_of(nodes), data.features_of(number).data(), data.encoded_rows_of(number)};
+}
+
+StoredRows rows_of_edges(const dataset::Dataset& data, std::size_t relation) {
+  const dataset::EdgeType& edges = data.meta().edge_types[relation];
+  const auto number = static_cast<int>(relation);
+  return {shape_of(edges), row_bytes_of(edges), data.edge_features_of(number).data(),
+          data.encoded_edge_rows_of(number)};
+}
+
+// Null: there are no encoded rows.
+std::shared_ptr<const cache::HostRows> open_encoded(const StoredRows& rows, bool verify_data) {
+  if (rows.encoded.empty()) return nullptr;
+  return std::make_shared<cache::HostRows>(cache::HostRows::open(rows.encoded, rows.shape, verify_data));
 }
 
 // Null: the relation has none.
@@ -96,16 +125,15 @@ const int64_t* times_of(const dataset::Dataset& data) {
 }
 
 // Rows whose raw copy was dropped, in memory of their own, which the graph keeps.
-const std::byte* decode_features(const dataset::Dataset& data, int type, int64_t bytes, GraphView& graph,
-                                 const StartLog& log) {
-  const int64_t available = base::available_host_bytes();
+const std::byte* decode_features(const StoredRows& stored, GraphView& graph, const StartLog& log) {
+  const int64_t bytes = stored.shape.num_rows * stored.row_bytes, available = base::available_host_bytes();
   if (bytes > available) {
     throw base::Error({"host memory", base::format_bytes(static_cast<double>(bytes)) + " for decoded rows",
                        base::format_bytes(static_cast<double>(available)) + " available",
                        "use --compress host, which keeps them encoded"});
   }
   log.begin("decoding the rows", bytes);
-  const auto rows = open_encoded(data, type, true);
+  const auto rows = open_encoded(stored, true);
   const std::shared_ptr<std::byte[]> decoded(new std::byte[static_cast<std::size_t>(bytes)]);
   rows->decode(decoded.get());
   graph.decoded.push_back(decoded);
@@ -124,6 +152,11 @@ bool GraphView::has_edge_weights() const {
   return edge_weights || std::ranges::any_of(relations, [](const Relation& each) { return each.edge_weights; });
 }
 
+bool GraphView::has_edge_rows() const {
+  return edge_rows.row_bytes > 0 ||
+         std::ranges::any_of(relations, [](const Relation& each) { return each.edge_rows.row_bytes > 0; });
+}
+
 void GraphView::leave_draw_weights() {
   draw_weights.reset();
   for (Relation& relation : relations) relation.draw_weights.reset();
@@ -131,7 +164,11 @@ void GraphView::leave_draw_weights() {
 
 std::vector<Relation> relations_of(const GraphView& graph) {
   if (graph.is_typed()) return graph.relations;
-  return {{.lists = graph, .reverse = 0, .edge_weights = graph.edge_weights, .draw_weights = graph.draw_weights}};
+  return {{.lists = graph,
+           .reverse = 0,
+           .edge_weights = graph.edge_weights,
+           .draw_weights = graph.draw_weights,
+           .edge_rows = graph.edge_rows}};
 }
 
 std::vector<cache::FeatureRows> feature_rows(const GraphView& graph) {
@@ -192,25 +229,28 @@ GraphView typed_topology_of(const dataset::Dataset& data) {
   return graph;
 }
 
-// The rows of a node type as backends read them.
-struct TypeRows {
-  const std::byte* features = nullptr;
-  std::shared_ptr<const cache::HostRows> encoded = nullptr;
-};
-
-// `graph` says which rows are coded, and keeps those that are decoded.
-TypeRows rows_of(const dataset::Dataset& data, int type, const Options& options, GraphView& graph,
-                 const StartLog& log) {
-  TypeRows rows{data.features_of(type).data(), nullptr};
-  const bool on_gpu = options.device == "cuda";
-  if (graph.coded_host_rows || (on_gpu && (graph.coded_slab_rows || !rows.features))) {
-    rows.encoded = open_encoded(data, type, false);
-  }
-  const dataset::NodeType& nodes = data.meta().node_types[static_cast<std::size_t>(type)];
-  if (!rows.features && !rows.encoded && nodes.feature_dim > 0) {
-    rows.features = decode_features(data, type, nodes.num_nodes * row_bytes_of(nodes), graph, log);
-  }
+// Rows as backends read them; `graph` keeps those that are decoded.
+cache::FeatureRows rows_to_read(const StoredRows& stored, bool coded, const Options& options, GraphView& graph,
+                                const StartLog& log) {
+  cache::FeatureRows rows{stored.shape, stored.row_bytes, stored.raw, nullptr};
+  if (coded || (options.device == "cuda" && !rows.raw)) rows.encoded = open_encoded(stored, false);
+  if (!rows.raw && !rows.encoded && stored.row_bytes > 0) rows.raw = decode_features(stored, graph, log);
   return rows;
+}
+
+// The same of edges, for batches that have them.
+void add_edge_rows(const dataset::Dataset& data, const Options& options, GraphView& graph, const StartLog& log) {
+  const auto& edge_types = data.meta().edge_types;
+  if (std::ranges::all_of(edge_types, [](const dataset::EdgeType& edges) { return edges.feature_dim == 0; })) {
+    throw base::Error({data.folder().string(), "features of edges", "edges without",
+                       "import the data set with --edge-features, or leave the features out"});
+  }
+  graph.coded_edge_rows = options.compress != "none" && options.compress != "cache";
+  for (std::size_t relation = 0; relation < edge_types.size(); ++relation) {
+    if (edge_types[relation].feature_dim == 0) continue;
+    auto& rows = data.is_typed() ? graph.relations[relation].edge_rows : graph.edge_rows;
+    rows = rows_to_read(rows_of_edges(data, relation), graph.coded_edge_rows, options, graph, log);
+  }
 }
 
 }  // namespace
@@ -254,22 +294,24 @@ GraphView view_of(const dataset::Dataset& data, const Options& options, const St
   const Encoded encoded = encoded_where(data, options);
   graph.coded_host_rows = encoded.in_host;
   graph.coded_slab_rows = encoded.in_slabs;
+  const bool coded = encoded.in_host || (options.device == "cuda" && encoded.in_slabs);
   for (std::size_t type = 0; type < graph.types.size(); ++type) {
     NodeRange& range = graph.types[type];
-    const TypeRows rows = rows_of(data, static_cast<int>(type), options, graph, log);
-    range.row_bytes = row_bytes_of(data.meta().node_types[type]);
-    range.features = rows.features;
+    const cache::FeatureRows rows = rows_to_read(rows_of_nodes(data, type), coded, options, graph, log);
+    range.row_bytes = rows.row_bytes;
+    range.features = rows.raw;
     range.encoded = rows.encoded;
   }
+  if (options.edge_features) add_edge_rows(data, options, graph, log);
   if (!options.weight_attr.empty()) add_draw_weights(data, graph, log);
   for (std::size_t relation = 0; options.edge_weights && relation < graph.relations.size(); ++relation) {
     graph.relations[relation].edge_weights = weights_of(data, static_cast<int>(relation));
   }
   if (data.is_typed()) return graph;
-  const TypeRows rows = rows_of(data, 0, options, graph, log);
-  graph.row_bytes = static_cast<int64_t>(data.feature_row_bytes());
-  graph.row_shape = shape_of(data.meta().node_types[0]);
-  graph.features = rows.features;
+  const cache::FeatureRows rows = rows_to_read(rows_of_nodes(data, 0), coded, options, graph, log);
+  graph.row_bytes = rows.row_bytes;
+  graph.row_shape = rows.shape;
+  graph.features = rows.raw;
   graph.encoded = rows.encoded;
   if (options.edge_weights) graph.edge_weights = weights_of(data, 0);
   if (options.edge_times) graph.edge_times = times_of(data);
@@ -308,9 +350,13 @@ channel::RowsIn rows_lie_in(const GraphView& graph, const Options& options) {
 #endif
 }
 
-std::future<void> verify_rows(const dataset::Dataset& data) {
-  return std::async(std::launch::async, [&data] {
-    for (int type = 0; type < static_cast<int>(data.meta().node_types.size()); ++type) open_encoded(data, type, true);
+std::future<void> verify_rows(const dataset::Dataset& data, const Options& options) {
+  return std::async(std::launch::async, [&data, with_edges = options.edge_features] {
+    const dataset::Meta& meta = data.meta();
+    for (std::size_t type = 0; type < meta.node_types.size(); ++type) open_encoded(rows_of_nodes(data, type), true);
+    for (std::size_t relation = 0; with_edges && relation < meta.edge_types.size(); ++relation) {
+      open_encoded(rows_of_edges(data, relation), true);
+    }
   });
 }
 

@@ -20,8 +20,9 @@ GraphView view_of(const dataset::Dataset& data, const Options& options, const St
 // the CPU (unless a cache is planned), or on GPUs where each has room for the topology and, in its cache, for all rows
 // as they are; on other GPUs in a pool.
 channel::RowsIn rows_lie_in(const GraphView& graph, const Options& options);
-// Reads all encoded rows of the data set meanwhile; get() throws Error for damage.
-std::future<void> verify_rows(const dataset::Dataset& data);
+// Reads all encoded rows of the data set meanwhile, those of edges where the options want them; get() throws Error for
+// damage.
+std::future<void> verify_rows(const dataset::Dataset& data, const Options& options);
 // The same without rows: row_bytes is 0.
 GraphView topology_of(const dataset::Dataset& data);
 

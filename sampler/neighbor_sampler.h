@@ -79,9 +79,15 @@ struct SampledRef {
   std::span<const int64_t> first_node;
   std::span<const int64_t> first_edge;
 
-  int64_t num_nodes_of(std::size_t type, std::size_t num_types) const {
+  int64_t num_nodes_of(std::size_t type, std::size_t num_types) const { return count_of(first_node, type, num_types); }
+  int64_t num_edges_of(std::size_t relation, std::size_t num_relations) const {
+    return count_of(first_edge, relation, num_relations);
+  }
+
+ private:
+  static int64_t count_of(std::span<const int64_t> first, std::size_t which, std::size_t of) {
     int64_t count = 0;
-    for (std::size_t i = type; i + 1 < first_node.size(); i += num_types) count += first_node[i + 1] - first_node[i];
+    for (std::size_t i = which; i + 1 < first.size(); i += of) count += first[i + 1] - first[i];
     return count;
   }
 };

@@ -203,6 +203,7 @@ Options read_options(const std::filesystem::path& run_json) {
   members.read("edge_ids", options.edge_ids);
   members.read("edge_weights", options.edge_weights);
   members.read("weight_attr", options.weight_attr);
+  members.read("edge_features", options.edge_features);
   members.read("edge_times", options.edge_times);
   members.read("owner_pid", options.owner_pid);
   members.read("end_with_parent", options.end_with_parent);

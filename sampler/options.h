@@ -29,7 +29,8 @@ struct Options {
   bool edge_ids = false;      // batches say which edges of the data set they have
   bool edge_weights = false;  // batches have the weights of their edges
   std::string weight_attr;    // neighbours are drawn by these weights: "edge_weight"; empty: uniformly
-  bool edge_times = false;    // seeds may have times, and batches then edges up to these alone
+  bool edge_features = false;  // batches have the features of their edges
+  bool edge_times = false;     // seeds may have times, and batches then edges up to these alone
 
   // The cache.
   std::vector<int64_t> cache_bytes;   // int64 [num_ranks], budget of each rank's GPU, index included; empty: no cache

@@ -25,10 +25,14 @@ using namespace std::chrono_literals;
 int64_t num_targets(const channel::Batch& batch) { return batch.num_nodes - batch.nodes_per_hop[batch.num_hops]; }
 
 SlotArrays arrays_of(int slot, std::byte* data, const channel::Batch& batch, const channel::TypedBatch* typed,
-                     std::size_t num_types) {
+                     const GraphView& graph) {
   const auto ids = [data](uint64_t offset) { return reinterpret_cast<int64_t*>(data + offset); };
-  std::vector<std::byte*> tables;
-  for (std::size_t type = 0; type < num_types; ++type) tables.push_back(data + typed->x_offset[type]);
+  std::vector<std::byte*> tables, edge_attr;
+  for (std::size_t type = 0; type < graph.types.size(); ++type) tables.push_back(data + typed->x_offset[type]);
+  if (graph.has_edge_rows() && !typed) edge_attr = {data + batch.edge_attr_offset};
+  for (std::size_t relation = 0; graph.has_edge_rows() && relation < graph.relations.size(); ++relation) {
+    edge_attr.push_back(data + typed->edge_attr_offset[relation]);
+  }
   const int64_t of_all_types = batch.labels_of_seeds ? batch.num_seeds : batch.num_nodes;
   return {.n_id = ids(batch.n_id_offset),
           .y = data + batch.y_offset,
@@ -45,6 +49,7 @@ SlotArrays arrays_of(int slot, std::byte* data, const channel::Batch& batch, con
           .source_node = batch.last_hop_global ? ids(batch.source_node_offset) : nullptr,
           .tree = batch.disjoint ? ids(batch.tree_offset) : nullptr,
           .tables = std::move(tables),
+          .edge_attr = std::move(edge_attr),
           .place = ids(batch.place_offset)};
 }
 
@@ -89,6 +94,17 @@ std::vector<int64_t> table_bytes(const GraphView& graph, const BatchSizes& count
   return bytes;
 }
 
+// Of the rows of the edges of each relation.
+std::vector<int64_t> edge_table_bytes(const GraphView& graph, const BatchSizes& counts) {
+  std::vector<int64_t> bytes;
+  for (std::size_t relation = 0; graph.has_edge_rows() && relation < graph.relations.size(); ++relation) {
+    const std::vector<int64_t>& edges = counts.edges_of_relation[relation];
+    bytes.push_back(graph.relations[relation].edge_rows.row_bytes *
+                    std::accumulate(edges.begin(), edges.end(), int64_t{0}));
+  }
+  return bytes;
+}
+
 channel::Batch describe(const channel::Request& request, const Schedule& schedule, uint64_t step,
                         const BatchSizes& counts, bool last_hop_global) {
   channel::Batch batch{};
@@ -111,6 +127,7 @@ void report(const BatchSizes& sampled, const FetchUse& fetched, channel::Batch& 
   batch.sample = sampled.time;
   batch.fetch = fetched.time;
   batch.row_tiers = fetched.rows;
+  batch.edge_rows = fetched.edge_rows;
   batch.list_tiers = sampled.lists;
 }
 
@@ -197,7 +214,9 @@ std::span<const int32_t> Pipeline::fanout_of(const channel::Request& request) co
   return std::span(request.fanout).first(num_relations * static_cast<std::size_t>(request.num_hops));
 }
 
-bool Pipeline::remembers_edges() const { return options_.edge_ids || graph_.has_edge_weights(); }
+bool Pipeline::remembers_edges() const {
+  return options_.edge_ids || graph_.has_edge_weights() || graph_.has_edge_rows();
+}
 
 bool Pipeline::leaves_last_hop_global(const channel::Request& request) const {
   return request.last_hop_global != 0 && graph_.rows_in == channel::RowsIn::kTable && !remembers_edges() &&
@@ -242,7 +261,7 @@ void Pipeline::start_batch(int slot, Pass& pass, uint64_t step) {
   shape.num_local_edges = counts.num_local_edges;
   std::unique_ptr<channel::TypedBatch> typed = describe_types(graph_, request, counts);
   std::size_t bytes = lay_out(shape, batch);
-  if (typed) bytes = lay_out_tables(table_bytes(graph_, counts), bytes, *typed);
+  if (typed) bytes = lay_out_tables(table_bytes(graph_, counts), edge_table_bytes(graph_, counts), bytes, *typed);
   const std::size_t most_before = backend_.works_ahead() && publisher_.has_room(slot, bytes) ? 1 : 0;
   publish_until([&] { return writing_.size() <= most_before; });  // the last may copy rows from memory that is replaced
   if (is_over_) return;
@@ -257,7 +276,7 @@ void Pipeline::start_batch(int slot, Pass& pass, uint64_t step) {
   writing.batch = batch;
   writing.typed = std::move(typed);
   writing.counts = std::move(counts);
-  SlotArrays arrays = arrays_of(slot, data, batch, writing.typed.get(), graph_.types.size());
+  SlotArrays arrays = arrays_of(slot, data, batch, writing.typed.get(), graph_);
   arrays.number = number;
   arrays.oldest_in_use = pooled_.empty() ? number : pooled_.front().first;
   arrays.poison = options_.poison_slots;
@@ -327,7 +346,8 @@ void Pipeline::publish_empty(int slot, const channel::Request& request, const Sc
 channel::BatchShape Pipeline::shape_of(const channel::Request& request) const {
   return {.row_bytes = slot_row_bytes(graph_),
           .label_bytes = graph_.label_bytes,
-          .with_e_id = options_.edge_ids,
+          .edge_row_bytes = graph_.edge_rows.row_bytes,
+          .with_e_id = options_.edge_ids || graph_.has_edge_rows(),
           .with_edge_weight = graph_.has_edge_weights(),
           .labels_of_seeds = request.labels_of_seeds != 0,
           .last_hop_global = leaves_last_hop_global(request),

@@ -57,7 +57,11 @@ channel::ChannelOptions channel_options(const Options& options, const dataset::D
   }
   channel.label_dtype = dataset::dlpack_code_of(data.meta().label_dtype);
   channel.label_width = data.meta().task == dataset::Task::multilabel ? data.num_classes() : 0;
-  channel.with_e_id = options.edge_ids;
+  channel.with_e_id = options.edge_ids || options.edge_features;
+  for (const dataset::EdgeType& relation : data.meta().edge_types) {
+    if (!options.edge_features) break;
+    channel.edge_tables.push_back({relation.feature_dim, dataset::dlpack_code_of(relation.feature_dtype), 0});
+  }
   channel.with_edge_weight = options.edge_weights;
   if (options.device == "cpu") return channel;
 #ifdef COHORT_WITH_CUDA
@@ -70,13 +74,23 @@ channel::ChannelOptions channel_options(const Options& options, const dataset::D
 #endif
 }
 
-int64_t encoded_bytes(const dataset::Dataset& data) {
+int64_t encoded_bytes(const dataset::Dataset& data, bool with_edges) {
   std::uintmax_t bytes = 0;
-  for (int type = 0; type < static_cast<int>(data.meta().node_types.size()); ++type) {
-    const std::filesystem::path& file = data.encoded_rows_of(type);
+  const auto add = [&bytes](const std::filesystem::path& file) {
     if (!file.empty()) bytes += std::filesystem::file_size(file);
+  };
+  for (int type = 0; type < static_cast<int>(data.meta().node_types.size()); ++type) add(data.encoded_rows_of(type));
+  for (int relation = 0; with_edges && relation < static_cast<int>(data.meta().edge_types.size()); ++relation) {
+    add(data.encoded_edge_rows_of(relation));
   }
   return static_cast<int64_t>(bytes);
+}
+
+bool reads_encoded(const GraphView& graph) {
+  const auto types = types_of(graph);
+  const auto relations = relations_of(graph);
+  return std::ranges::any_of(types, [](const NodeRange& type) { return type.encoded != nullptr; }) ||
+         std::ranges::any_of(relations, [](const Relation& each) { return each.edge_rows.encoded != nullptr; });
 }
 
 int64_t edge_bytes(const dataset::Dataset& data) {
@@ -118,15 +132,12 @@ void Ranks::serve() {
     dataset::demand_in_range(data_);
     graph_ = view_of(data_, options_, log_);
     graph_.rows_in = rows_lie_in(graph_, options_);
-    const auto types = types_of(graph_);
-    const bool reads_encoded =
-        std::ranges::any_of(types, [](const NodeRange& type) { return type.encoded != nullptr; });
-    if (reads_encoded) verified = verify_rows(data_);  // reads the pages that are copied meanwhile
+    if (reads_encoded(graph_)) verified = verify_rows(data_, options_);  // reads the pages that are copied meanwhile
     if (options_.device == "cpu") plan_only();
     backends = make_backends(options_, graph_, log_);  // on GPUs it is the one to call plan_cache(), and to fill slabs
     graph_.leave_draw_weights();
     if (verified.valid()) {
-      log_.begin("checking the encoded rows", encoded_bytes(data_));
+      log_.begin("checking the encoded rows", encoded_bytes(data_, options_.edge_features));
       verified.get();
     }
     log_.end();

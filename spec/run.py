@@ -132,6 +132,12 @@ class SamplerSpec:
     debug_slow_fetch_us: int | None = option(None)
     debug_illegal_access_batch: int | None = option(None)
     edge_weights: bool = option(False, "use the edge weights of the data set in GCN", "Model", LOSS | MEMORY)
+    edge_features: bool = option(
+        True,
+        "use the edge features of the data set, if it has some, in GAT and in models of your own that take edge_attr",
+        "Model",
+        BATCHES | LOSS | MEMORY,
+    )
     partition: bool = option(
         False,
         "train each clique of GPUs on the seeds of its own part, and cache for these seeds; cohort dataset partition"
@@ -314,6 +320,7 @@ class TrainerSpec(RunSpec):
     Attributes:
         targets: the data set's task, or "link"; see trainer/models/targets.py.
         types: of a graph that has several node types.
+        edge_dim: features of each edge that batches have; 0: none.
         parts: ranks train on seeds of parts of their own: {"parts": a file, "cliques": ranks of each}.
         max_batches: of each pass; for a run that is only to be measured, and makes no checkpoints.
         coarse_error: the relative error bound of features in coarse epochs; 0: there are none.
@@ -323,6 +330,7 @@ class TrainerSpec(RunSpec):
     feature_dim: int
     targets: str = "classification"
     types: GraphTypes | None = None
+    edge_dim: int = 0
     parts: dict | None = None
     max_batches: int | None = None
     coarse_error: float = 0.0

@@ -30,6 +30,12 @@ def tables_of(meta: dict) -> list[tuple[int, int]]:
     return [(count, has["dim"] * ELEMENT_BYTES[has["dtype"]] if has else 0) for count, has in rows]
 
 
+def edge_row_bytes_of(meta: dict) -> int:
+    """Bytes of the widest row that an edge of a data set with this meta.json has; 0: no edge has one."""
+    described = [edges.get("features") for edges in meta["edges"]] if "edges" in meta else [meta.get("edge_features")]
+    return max(has["dim"] * ELEMENT_BYTES[has["dtype"]] if has else 0 for has in described)
+
+
 def num_nodes_of(meta: dict) -> int:
     """Nodes of all types of a data set with this meta.json."""
     return sum(count for count, _ in tables_of(meta))
@@ -199,6 +205,7 @@ def memory_needs(
         edge_ids=edge_ids,
         edge_weights=spec.edge_weights,
         names_rows=names_rows,
+        edge_row_bytes=edge_row_bytes_of(meta) if spec.edge_features else 0,
     )
     slots_bytes = spec.slots * slot_bytes
     if names_rows:

@@ -11,7 +11,7 @@
 namespace cohort::dataset {
 
 // Independent streams of random numbers of one seed.
-enum class Stream : uint64_t { edges = 1, names, classes, centres, noise, splits, weights };
+enum class Stream : uint64_t { edges = 1, names, classes, centres, noise, splits, weights, edge_noise };
 
 base::PhiloxKey stream_key(uint64_t seed, Stream stream);
 

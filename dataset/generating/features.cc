@@ -12,6 +12,7 @@ namespace {
 // How far centres lie from the origin, in standard deviations of the noise. With communities, features alone should
 // not be enough; where edges tell nothing, they must be.
 constexpr float kDistanceSbm = 2.0f, kDistanceOther = 4.0f;
+constexpr float kDistanceOfEdges = 2.0f;
 
 // The x with P(normal < x) = p, by bisection.
 double normal_quantile(double p) {
@@ -79,6 +80,19 @@ NormalTable::NormalTable() : quantiles_((1u << kCellBits) + 1) {
     const double p = static_cast<double>(i) / kNumCells;
     quantiles_[i] = static_cast<float>(normal_quantile(std::clamp(p, kTail, 1.0 - kTail)));
   }
+}
+
+EdgeFeatureGenerator::EdgeFeatureGenerator(uint64_t seed, int64_t dim)
+    : noise_(stream_key(seed, Stream::edge_noise)),
+      centre_(static_cast<std::size_t>(dim), kDistanceOfEdges / std::sqrt(static_cast<float>(dim))) {}
+
+void EdgeFeatureGenerator::write(int64_t one, int64_t other, bool same_class, float* row) const {
+  const auto [least, most] = std::minmax(one, other);
+  const base::PhiloxKey key = base::derive_key(noise_, static_cast<uint64_t>(least), static_cast<uint64_t>(most));
+  for_normals(table_, key, 0, std::ssize(centre_), [&](int64_t j, float normal) {
+    const float centre = centre_[static_cast<std::size_t>(j)];
+    row[j] = (same_class ? centre : -centre) + normal;
+  });
 }
 
 FeatureGenerator::FeatureGenerator(const GenerateOptions& options)

@@ -27,6 +27,20 @@ class NormalTable {
   std::vector<float> quantiles_;  // float32 [4097]
 };
 
+// The features of edges: standard normal noise, and at distance 2 from the origin one point where the ends of the edge
+// have the same class, and the opposite point where they have not. Noise follows from the two ends, either way.
+class EdgeFeatureGenerator {
+ public:
+  EdgeFeatureGenerator(uint64_t seed, int64_t dim);
+  // float32 [dim]
+  void write(int64_t one, int64_t other, bool same_class, float* row) const;
+
+ private:
+  NormalTable table_;
+  base::PhiloxKey noise_;
+  std::vector<float> centre_;  // float32 [dim]
+};
+
 // The rows of a generated data set, whichever and whenever: the centre of the node's class + standard normal noise.
 // uint8 holds 128 + 32 x, rounded.
 class FeatureGenerator {

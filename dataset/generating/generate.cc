@@ -31,6 +31,7 @@ void demand_options(const GenerateOptions& options) {
   demand_range("--nodes", options.num_nodes, 1, kMaxNodes);
   demand_range("--edges", options.num_edges, 0, kMaxEdges);
   demand_range("--dim", options.feature_dim, 1, kMaxDim);
+  demand_range("--edge-dim", options.edge_dim, 0, kMaxDim);
   demand_range("--classes", options.num_classes, 1, std::min(kMaxClasses, options.num_nodes));
   if (!is_feature_dtype(options.feature_dtype)) {
     throw base::Error({"--dtype", "uint8, float16, bfloat16 or float32", name_of(options.feature_dtype), ""});
@@ -87,6 +88,27 @@ void write_weights(const std::filesystem::path& folder, const GenerateOptions& o
   });
 }
 
+// indptr int64 [V + 1], indices Index [E], labels int64 [V].
+template <typename Index>
+void write_edge_features(const std::filesystem::path& folder, const GenerateOptions& options,
+                         std::span<const int64_t> indptr, std::span<const Index> indices,
+                         std::span<const int64_t> labels, const std::stop_token& stop) {
+  MappedOutput file =
+      create_npy(folder / kEdgeFeaturesFile, DType::float32, {options.stored_edges(), options.edge_dim});
+  const std::span<float> rows = file.as<float>();
+  const EdgeFeatureGenerator features(options.seed, options.edge_dim);
+  for_chunks(options.num_nodes, stop, [&](int64_t begin, int64_t end) {
+    for (int64_t node = begin; node < end; ++node) {
+      const auto first = static_cast<std::size_t>(indptr[static_cast<std::size_t>(node)]);
+      const auto last = static_cast<std::size_t>(indptr[static_cast<std::size_t>(node) + 1]);
+      for (std::size_t i = first; i < last; ++i) {
+        const bool same = labels[static_cast<std::size_t>(indices[i])] == labels[static_cast<std::size_t>(node)];
+        features.write(indices[i], node, same, rows.data() + i * static_cast<std::size_t>(options.edge_dim));
+      }
+    }
+  });
+}
+
 // Topology and labels; the files are complete when this returns.
 template <typename Index>
 void write_graph(const std::filesystem::path& folder, const Meta& meta, const GenerateOptions& options,
@@ -99,6 +121,9 @@ void write_graph(const std::filesystem::path& folder, const Meta& meta, const Ge
   generate_csc<Index>(options, names, indptr.as<int64_t>(), indices.as<Index>(), stop);
   fill_labels<Index>(options, names, labels.as<int64_t>(), stop);
   if (options.edge_weights) write_weights<Index>(folder, options, indptr.as<int64_t>(), indices.as<Index>(), stop);
+  if (options.edge_dim > 0) {
+    write_edge_features<Index>(folder, options, indptr.as<int64_t>(), indices.as<Index>(), labels.as<int64_t>(), stop);
+  }
 }
 
 // Where each split ends in the permutation that is cut into splits: int64 [3].
@@ -166,6 +191,11 @@ Meta meta_of(const std::string& name, const GenerateOptions& options) {
   meta.feature_dtype = options.feature_dtype;
   meta.num_classes = options.num_classes;
   if (options.edge_weights) meta.files.edge_weights = kEdgeWeightsFile;
+  if (options.edge_dim > 0) {
+    EdgeType& edges = meta.edge_types.emplace_back();
+    edges.feature_dim = options.edge_dim;
+    edges.features = kEdgeFeaturesFile;
+  }
   return meta;
 }
 

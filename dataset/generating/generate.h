@@ -34,6 +34,7 @@ struct GenerateOptions {
   bool overwrite = false;
   bool undirected = false;    // every edge is stored in both directions
   bool edge_weights = false;  // each has a weight in (0, 1], the same in both directions
+  int64_t edge_dim = 0;       // of each edge, float32 features that tell whether its ends have one class; 0: none
 
   int64_t stored_edges() const { return undirected ? 2 * num_edges : num_edges; }
 };

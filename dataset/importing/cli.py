@@ -102,6 +102,12 @@ def _add_source_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--time-column", metavar="NAME", help="column of the times in an edge list: name or number")
     group.add_argument(
+        "--edge-features", type=Path, metavar="FILE", help="feature rows of the edges: .npy [E, D], .csv or .parquet"
+    )
+    group.add_argument(
+        "--edge-feature-columns", type=columns, metavar="A,B|A:Z", help="columns of the edges' features in an edge list"
+    )
+    group.add_argument(
         "--separator", type=separator, metavar="C", help=f"column separator: a character, or {', '.join(SEPARATORS)}"
     )
     group.add_argument(

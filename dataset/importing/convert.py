@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy  # its packages load on first use
@@ -14,8 +15,9 @@ import scipy  # its packages load on first use
 from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
 from cohort.dataset import _native, arrays
+from cohort.dataset.importing.edge_data import EdgeData
 from cohort.dataset.importing.pca import principal_components
-from cohort.dataset.layouts.graph import Graph, LinkSplit, Rows, Source, WeightReader, rows_of_matrix
+from cohort.dataset.layouts.graph import Graph, LinkSplit, Rows, Source, rows_of_matrix
 from cohort.dataset.links import HeldOut, checked_links, link_edges, save_links
 from cohort.dataset.meta import SPLITS, write_meta_of_one_type, write_targets
 from cohort.dataset.reader import open_one_type
@@ -176,7 +178,7 @@ class GraphConversion(Conversion):
         graph, rows = self.graph, self._prepared_rows()
         shape = None if rows is None else self._write_features(rows)
         self._name_nodes()
-        num_edges = self._write_edges()
+        num_edges, edge_features = self._write_edges()
         self.id_map = None
         labels = self.labels(self.num_nodes)
         files = write_targets(self.folder, labels, self.splits(labels))
@@ -189,6 +191,7 @@ class GraphConversion(Conversion):
             task=self.options.task,
             label_dtype=labels.dtype.name,
             files=files,
+            edge_features=edge_features,
             num_nodes=self.num_nodes,
             num_edges=num_edges,
             feature_dim=shape[1],
@@ -284,13 +287,15 @@ class GraphConversion(Conversion):
             raise CohortError(self.graph.edges.place, f"{self.num_nodes} nodes, one per row", f"{count} {what}", hint)
         self.num_nodes = count
 
-    def _write_edges(self) -> int:
-        """Writes indptr.npy, indices.npy and the edges' weights or times; returns the number of edges."""
+    def _write_edges(self) -> tuple[int, dict[str, Any] | None]:
+        """Writes indptr.npy, indices.npy and the edges' weights, times and features; returns the number of edges, and
+        what meta.json says of the features."""
         graph, options = self.graph, self.options
-        if graph.edge_weights and graph.edge_times:
-            hint = "leave one of the two out"
-            raise CohortError(graph.edge_times.place, "weights or times of edges", "both", hint)
+        of_edges = EdgeData(graph.edge_weights, graph.edge_times, graph.edge_features, options.memory)
         reverse = options.undirected or (graph.reverse if options.reverse is None else options.reverse)
+        dedupe = options.undirected or (graph.dedupe if options.dedupe is None else options.dedupe)
+        self_loops = options.self_loops or graph.self_loops
+        of_edges.demand_kept(dedupe, self_loops)
         sorter = _native.EdgeSorter(
             folder=self.folder,
             memory_bytes=self.sort_memory,
@@ -298,28 +303,23 @@ class GraphConversion(Conversion):
             num_nodes=-1 if self.num_nodes is None else self.num_nodes,
             transpose=options.transpose,
             reverse=reverse,
-            dedupe=options.undirected or (graph.dedupe if options.dedupe is None else options.dedupe),
-            self_loops=options.self_loops or graph.self_loops,
-            weighted=graph.edge_weights is not None,
-            timed=graph.edge_times is not None,
+            dedupe=dedupe,
+            self_loops=self_loops,
+            **of_edges.sorter_options,
         )
-        weights = graph.edge_weights and WeightReader(graph.edge_weights, options.block_bytes)
-        times = graph.edge_times and WeightReader(graph.edge_times, options.block_bytes)
         for src, dst, fraction in graph.edges.chunks(options.block_bytes):
             try:
-                count = len(src)
-                sorter.add(src, dst, self.id_map, weights and weights.take(count), times and times.take(count))
+                sorter.add(src, dst, self.id_map, *of_edges.take(len(src)))
             except CohortError as error:
                 raise self._blamed_on_rows(error) from error
             self.progress("reading edges", fraction)
-        for numbers in filter(None, (weights, times)):
-            numbers.finish()
+        of_edges.finish()
         expected = max(1, sorter.edges_read * (2 if reverse else 1))
         sorter.write(self.folder, lambda written: self.progress("writing edges", min(1.0, written / expected)))
         self.num_nodes = sorter.num_nodes
         if self.num_nodes == 0:
             raise CohortError(graph.edges.place, "at least one node", "no edges", "--nodes says how many there are")
-        return sorter.edges_written
+        return sorter.edges_written, of_edges.write(self.folder)
 
     def _blamed_on_rows(self, error: CohortError) -> CohortError:
         """The error of a node that is too large, with the shape of the rows: they may lie the wrong way round."""

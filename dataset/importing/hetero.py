@@ -14,10 +14,10 @@ from cohort.dataset.hetero import RelationType
 from cohort.dataset.importing import tensors
 from cohort.dataset.importing.convert import ConvertOptions, write_graph
 from cohort.dataset.importing.typed import TypedConversion
-from cohort.dataset.layouts.graph import Edges, Weights, edges_in_memory
+from cohort.dataset.layouts.graph import Edges, Rows, Weights, edges_in_memory
 from cohort.dataset.layouts.typed import Nodes, TypedGraph
 
-KEPT = {"x", "num_nodes", "edge_index"}  # of every type
+KEPT = {"x", "num_nodes", "edge_index", "edge_weight", "edge_attr"}  # of every type
 KEPT_OF_TARGET = KEPT | {"y", *arrays.MASKS}
 
 
@@ -44,6 +44,7 @@ def from_hetero(
         edges={type_: _edges(type_, data[type_]) for type_ in data.edge_types},
         target=target,
         weights={type_: found for type_ in data.edge_types if (found := _weights(type_, data[type_])) is not None},
+        edge_features={type_: rows for type_ in data.edge_types if (rows := _rows(type_, data[type_])) is not None},
         labels=tensors.labels_of(data[target].get("y"), task),
         splits=tensors.splits_of(tensors.masks_of(data[target])),
         num_classes=num_classes,
@@ -103,16 +104,20 @@ def _weights(type_: RelationType, store: Any) -> Weights | None:
     return tensors.weights_in(f"edge_weight of {', '.join(type_)}", tensors.weights_of(store))
 
 
+def _rows(type_: RelationType, store: Any) -> Rows | None:
+    attributes = tensors.features_of(store)
+    return None if attributes is None else tensors.rows_of(f"edge_attr of {', '.join(type_)}", attributes)[0]
+
+
 def _warn_of_what_is_left_out(data: Any, target: str) -> None:
     """Names in one warning what a HeteroData has beside the members of a data set."""
     left_out = []
     for type_ in [*data.node_types, *data.edge_types]:
         kept = KEPT_OF_TARGET if type_ == target else KEPT
         where = type_ if isinstance(type_, str) else ", ".join(type_)
-        weights = None if isinstance(type_, str) else tensors.weights_of(data[type_])
-        given = {key: value for key, value in data[type_].items() if value is not None and value is not weights}
-        left_out += [f"{key} of {where}" for key in given if key not in kept]
+        left_out += [f"{key} of {where}" for key, value in data[type_].items() if value is not None and key not in kept]
     if left_out:
         verb = "is" if len(left_out) == 1 else "are"
-        kept_text = "x of each type, edge_index and edge_weight of each relation, y and the three masks of the target"
+        of_relations = "edge_index, edge_weight and edge_attr of each relation"
+        kept_text = f"x of each type, {of_relations}, y and the three masks of the target"
         warnings.warn(f"{'; '.join(left_out)} {verb} left out: a data set keeps {kept_text}", stacklevel=4)

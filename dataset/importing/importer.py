@@ -59,6 +59,8 @@ class SourceOptions:
         edge_weights: file of numbers [E], in the order of the edges.
         weight_column: of an edge list, the name or number of the column that has them.
         edge_times, time_column: the same for times.
+        edge_features: file of the edges' feature rows, in the order of the edges.
+        edge_feature_columns: of an edge list, the columns that have them, as `feature_columns`.
         splits: files of train, val and test ids, or of bool masks [V].
         nodes: how many there are.
         node_ids: file of the id of each row.
@@ -75,6 +77,8 @@ class SourceOptions:
     weight_column: str | None = None
     edge_times: Path | None = None
     time_column: str | None = None
+    edge_features: Path | None = None
+    edge_feature_columns: Sequence[str] | None = None
     splits: Sequence[Path] | None = None
     nodes: int | None = None
     node_ids: Path | None = None
@@ -144,6 +148,7 @@ def _demand_files(inputs: SourceOptions) -> None:
         "--labels": [inputs.labels],
         "--edge-weights": [inputs.edge_weights],
         "--edge-times": [inputs.edge_times],
+        "--edge-features": [inputs.edge_features],
         "--splits": inputs.splits or [],
         "--node-ids": [inputs.node_ids],
     }
@@ -196,9 +201,13 @@ def _read(path: Path, kind: str, inputs: SourceOptions) -> Graph | TypedGraph:
             None if column is None else tables.read_weight_column(path, column, inputs.text, are_times)
             for column, are_times in ((inputs.weight_column, False), (inputs.time_column, True))
         )
-        return Graph(name=path.name.split(".")[0], edges=edges, edge_weights=weights, edge_times=times)
-    for option, column in (("--weight-column", inputs.weight_column), ("--time-column", inputs.time_column)):
-        if column is not None:
+        columns = inputs.edge_feature_columns
+        features = None if columns is None else tables.read_row_columns(path, columns, inputs.text)
+        of_edges = {"edge_weights": weights, "edge_times": times, "edge_features": features}
+        return Graph(name=path.name.split(".")[0], edges=edges, **of_edges)
+    for option in ("weight_column", "time_column", "edge_feature_columns"):
+        if getattr(inputs, option) is not None:
+            option = "--" + option.replace("_", "-")
             raise CohortError(option, f"an edge list: {', '.join(EDGE_LISTS)}", f"format {kind}")
     if kind not in FOLDERS:
         raise CohortError("--format", " or ".join(FORMATS), kind)
@@ -270,6 +279,15 @@ def _replace(graph: Graph, inputs: SourceOptions) -> None:
         if inputs.time_column is not None:
             raise CohortError("--edge-times, --time-column", "one of the two", "both")
         graph.edge_times = tables.read_weights(inputs.edge_times, are_times=True)
+    if inputs.edge_features is not None:
+        if inputs.edge_feature_columns is not None:
+            raise CohortError("--edge-features, --edge-feature-columns", "one of the two", "both")
+        is_table = tables.kind_of(inputs.edge_features) in TABLES
+        graph.edge_features = (
+            rows_of_table(tables.open_table(inputs.edge_features))
+            if is_table
+            else tables.read_rows(inputs.edge_features)
+        )
     if inputs.nodes is not None:
         if graph.num_nodes not in (None, inputs.nodes):
             raise CohortError("--nodes", f"{graph.num_nodes}, as the source says", str(inputs.nodes))

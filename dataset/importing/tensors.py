@@ -24,6 +24,7 @@ KEPT = {
     "edge_index",
     "edge_weight",
     "edge_time",
+    "edge_attr",
     "time",
     *MASKS,
     "num_nodes",
@@ -48,6 +49,7 @@ def from_tensors(
     indices: Any = None,
     edge_weight: Any = None,
     edge_time: Any = None,
+    edge_attr: Any = None,
     train_ids: Any = None,
     val_ids: Any = None,
     test_ids: Any = None,
@@ -71,6 +73,7 @@ def from_tensors(
         edge_weight: numbers [E] or [E, 1], in the order of the edges; stored as float32.
         edge_time: integers [E], the time of each edge, in the order of the edges; not together with edge_weight. The
             in-neighbours of each node are then stored in the order of time.
+        edge_attr: [E, D] features of edges, in the order of the edges; types as of x.
         train_ids: integers [any] or a bool mask [V]; unlabelled nodes of a mask are left out. Without this and the next
             two arguments, the labelled nodes are divided at random by `split`.
         val_ids: like train_ids.
@@ -93,6 +96,7 @@ def from_tensors(
         edge_times=None
         if edge_time is None
         else weights_of_array(MemoryArray("edge_time", _numpy("edge_time", edge_time)), are_times=True),
+        edge_features=None if edge_attr is None else rows_of("edge_attr", edge_attr)[0],
         labels=labels_of(y, task),
         splits=splits_of(dict(zip(SPLITS, (train_ids, val_ids, test_ids), strict=True))),
         num_nodes=num_nodes,
@@ -130,11 +134,11 @@ def from_pyg(
 ) -> Path:
     """Writes a torch_geometric Data or HeteroData as a data set.
 
-    Of a Data: x, edge_index, optional y, train/val/test masks and weights or times. Weights are `edge_weight`, or an
-    `edge_attr` with one number per edge; times are `edge_time` [E], or `time`, integers [E] or [V]: times of nodes
-    become those of the edges from them. Of a HeteroData: x of each node type that has one (the others need num_nodes),
-    edge_index and weights of each edge type, y and masks of one node type. Other attributes are left out with a
-    warning.
+    Of a Data: x, edge_index, optional y, train/val/test masks, weights or times, and features of edges. Weights are
+    `edge_weight`, or without it an `edge_attr` with one number per edge; any other `edge_attr` [E, D] has the features.
+    Times are `edge_time` [E], or `time`, integers [E] or [V]: times of nodes become those of the edges from them. Of a
+    HeteroData: x of each node type that has one (the others need num_nodes), edge_index, weights and features of each
+    edge type, y and masks of one node type. Other attributes are left out with a warning.
 
     Args:
         target: of a HeteroData, the node type whose y and masks are kept; default: the only one that has y.
@@ -159,14 +163,15 @@ def from_pyg(
             raise CohortError("from_pyg", f"a Data with {attribute}", found, OTHER_FORMS.get(other, hint))
     splits = {split: mask for split, mask in masks_of(data).items() if mask is not None}
     weights, times = weights_of(data), _times_of(data)
-    _warn_of_what_is_left_out(data, weights)
+    of_edges = {"edge_weight": weights, "edge_time": times, "edge_attr": features_of(data)}
+    _warn_of_what_is_left_out(data)
     return from_tensors(
         out,
         x=data.x,
         y=getattr(data, "y", None),
         edge_index=data.edge_index,
         overwrite=overwrite,
-        **{"edge_weight": weights, "edge_time": times, **splits, **options},
+        **{**of_edges, **splits, **options},
     )
 
 
@@ -179,17 +184,17 @@ def masks_of(data: Any) -> dict[str, np.ndarray | None]:
     }
 
 
-def _warn_of_what_is_left_out(data: Any, weights: Any) -> None:
+def _warn_of_what_is_left_out(data: Any) -> None:
     """Names in one warning what a Data has beside the members of a data set."""
     members = data.to_dict() if hasattr(data, "to_dict") else {}
     left_out = [
         f"Data.{key} {list(value.shape) if hasattr(value, 'shape') else f'({type(value).__name__})'}"
         for key, value in members.items()
-        if key not in KEPT and value is not None and value is not weights
+        if key not in KEPT and value is not None
     ]
     if left_out:
         verb = "is" if len(left_out) == 1 else "are"
-        kept = "x, y, edge_index, edge_weight, edge_time and the three masks"
+        kept = "x, y, edge_index, edge_weight, edge_time, edge_attr and the three masks"
         warnings.warn(f"{', '.join(left_out)} {verb} left out: a data set keeps {kept}", stacklevel=3)
 
 
@@ -254,6 +259,14 @@ def weights_of(data: Any) -> Any:
     if weights is not None or attributes is None:
         return weights
     return attributes if attributes.dim() == 1 or attributes.shape[1:] == (1,) else None
+
+
+def features_of(data: Any) -> Any:
+    """edge_attr of a Data or of the store of a relation, unless it has the weights."""
+    attributes = getattr(data, "edge_attr", None)
+    if attributes is None or attributes is weights_of(data):
+        return None
+    return attributes.unsqueeze(-1) if attributes.dim() == 1 else attributes
 
 
 def weights_in(place: str, weights: Any) -> Weights | None:

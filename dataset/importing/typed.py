@@ -14,8 +14,9 @@ from cohort.dataset import _native
 from cohort.dataset.array_file import open_npy
 from cohort.dataset.hetero import HeteroDataset, RelationType
 from cohort.dataset.importing.convert import Conversion, ConvertOptions
+from cohort.dataset.importing.edge_data import FEATURES, EdgeData
 from cohort.dataset.importing.outcome import labels_and_splits_told
-from cohort.dataset.layouts.graph import Edges, WeightReader, Weights, edges_of_columns, weights_of_array
+from cohort.dataset.layouts.graph import Edges, Rows, Weights, edges_of_columns, rows_of_file, weights_of_array
 from cohort.dataset.layouts.typed import Nodes, TypedGraph
 from cohort.dataset.meta import TYPED_VERSION, write_meta, write_targets
 
@@ -32,6 +33,7 @@ OF_ONE_TYPE = {
     "features": "--features",
     "edge_weights": "--edge-weights",
     "edge_times": "--edge-times",
+    "edge_features": "--edge-features",
     "nodes": "--nodes",
 }
 HINTS = {
@@ -79,30 +81,41 @@ class TypedConversion(Conversion):
         reverses = missing_reverses(self.source.edges) if wanted else {}
         numbers = {type_: number for number, type_ in enumerate(counts)}
         order = sorted([*self.source.edges, *reverses], key=lambda relation: numbers[relation[0]])
-        weights = self.source.weights
-        sizes = {
-            relation: self._write_edges(relation, edges, counts, weights.get(relation))
+        weights, features = self.source.weights, self.source.edge_features
+        written = {
+            relation: self._write_edges(relation, edges, counts, weights.get(relation), features.get(relation))
             for relation, edges in self.source.edges.items()
         }
         for relation, of in reverses.items():
-            sizes[relation] = self._write_edges(relation, self._reversed(of), counts, self._weights_written(of))
+            beside = self._weights_written(of), self._rows_written(of, written[of][1])
+            written[relation] = self._write_edges(relation, self._reversed(of), counts, *beside)
         found = []
         for relation in order:
             files = {part: self._file(relation, part) for part in (*PARTS, "edge_weights")}
             arrays = {part: file.name for part, file in files.items() if file.exists()}
             reverse_of = {"reverse_of": order.index(reverses[relation])} if relation in reverses else {}
-            found.append({"type": relation, "count": sizes[relation]} | arrays | reverse_of)
+            count, described = written[relation]
+            of_edges = {} if described is None else {"features": described}
+            found.append({"type": relation, "count": count} | arrays | of_edges | reverse_of)
         return found
 
     def _file(self, relation: RelationType, part: str) -> Path:
         return self.folder / f"{'.'.join(relation)}.{part}.npy"
 
     def _write_edges(
-        self, relation: RelationType, edges: Edges, counts: dict[str, int], weights: Weights | None
-    ) -> int:
-        """Writes the neighbours of each node of the target type; returns the number of edges."""
+        self,
+        relation: RelationType,
+        edges: Edges,
+        counts: dict[str, int],
+        weights: Weights | None,
+        features: Rows | None,
+    ) -> tuple[int, dict[str, Any] | None]:
+        """Writes the neighbours of each node of the target type, and what the edges have beside; returns the number of
+        edges, and what meta.json says of their features."""
         source, name, target = relation
-        loops = self.options.self_loops if source == target else None
+        self_loops = (self.options.self_loops if source == target else None) or "keep"
+        of_edges = EdgeData(weights, None, features, self.options.memory)
+        of_edges.demand_kept(bool(self.options.dedupe), self_loops)
         sorter = _native.EdgeSorter(
             folder=self.folder,
             memory_bytes=self.sort_memory,
@@ -112,20 +125,22 @@ class TypedConversion(Conversion):
             source_type=source,
             target_type=target,
             dedupe=bool(self.options.dedupe),
-            self_loops=loops or "keep",
-            weighted=weights is not None,
+            self_loops=self_loops,
+            **of_edges.sorter_options,
         )
-        reader = None if weights is None else WeightReader(weights, self.options.block_bytes)
         for src, dst, fraction in edges.chunks(self.options.block_bytes):
-            sorter.add(src, dst, None, None if reader is None else reader.take(len(src)))
+            sorter.add(src, dst, None, *of_edges.take(len(src)))
             self.progress(f"reading {source} {name} {target}", fraction)
-        if reader is not None:
-            reader.finish()
+        of_edges.finish()
         expected = max(1, sorter.edges_read)
         sorter.write(self.folder, lambda written: self.progress(f"writing {name}", min(1.0, written / expected)))
+        described = of_edges.write(self.folder)
         for part in (*PARTS, *(["edge_weights"] if weights else [])):
             (self.folder / f"{part}.npy").rename(self._file(relation, part))
-        return sorter.edges_written
+        if described is not None:
+            described["file"] = f"{'.'.join(relation)}.features.npy"
+            (self.folder / FEATURES).rename(self.folder / described["file"])
+        return sorter.edges_written, described
 
     def _reversed(self, relation: RelationType) -> Edges:
         """target -> source of a relation that is written."""
@@ -138,6 +153,13 @@ class TypedConversion(Conversion):
         """In the order in which its edges are written, and read again."""
         file = self._file(relation, "edge_weights")
         return weights_of_array(open_npy(file)) if file.exists() else None
+
+    def _rows_written(self, relation: RelationType, described: dict[str, Any] | None) -> Rows | None:
+        """The same of the features of its edges."""
+        if described is None:
+            return None
+        file = open_npy(self.folder / described["file"])
+        return rows_of_file(file, "bfloat16" if described["dtype"] == "bfloat16" else None)
 
 
 def missing_reverses(relations: Collection[RelationType]) -> dict[RelationType, RelationType]:

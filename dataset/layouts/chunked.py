@@ -51,6 +51,7 @@ class Metadata(msgspec.Struct):
     edge_type: list[str]
     edges: dict[str, Chunks]
     node_data: dict[str, dict[str, Chunks]] = {}
+    edge_data: dict[str, dict[str, Chunks]] = {}
     graph_name: str | None = None
 
 
@@ -70,10 +71,17 @@ def read_chunked(source: Path) -> TypedGraph:
     graph = TypedGraph(
         name=meta.graph_name or path.parent.resolve().name,
         place=str(path),
-        nodes={type_: Nodes(count, _features(path, type_, meta)) for type_, count in counts.items()},
+        nodes={
+            type_: Nodes(count, _features(path, type_, "node_data", meta.node_data)) for type_, count in counts.items()
+        },
         edges=by_relation(
             str(path), ((relation_of(str(path), key, ":"), _edges(path, key, meta)) for key in meta.edge_type)
         ),
+        edge_features={
+            relation_of(str(path), key, ":"): rows
+            for key in meta.edge_type
+            if (rows := _features(path, key, "edge_data", meta.edge_data)) is not None
+        },
         target=labelled[0],
         labels=Labels(
             f"{path}: labels", partial(_array, path, next(of_target[name] for name in LABELS if name in of_target))
@@ -104,16 +112,16 @@ def _table(path: Path, file: Path, form: Format) -> Table:
     return ParquetFile(file) if form.name == "parquet" else TextFile(file, TextOptions(form.delimiter, "no"))
 
 
-def _features(path: Path, type_: str, meta: Metadata) -> Rows | None:
+def _features(path: Path, type_: str, member: str, data: dict[str, dict[str, Chunks]]) -> Rows | None:
     """The feature called as usual, or the only thing that is neither label nor mask."""
-    there = meta.node_data.get(type_, {})
+    there = data.get(type_, {})
     others = [name for name in there if name not in (*LABELS, *MASKS)]
     chosen = [name for name in FEATURES if name in there] or others
     if not chosen:
         return None
     if len(chosen) > 1:
         expected = f"one feature of {type_}, or one of {', '.join(FEATURES)}"
-        raise CohortError(f"{path}: node_data", expected, ", ".join(others), HINT)
+        raise CohortError(f"{path}: {member}", expected, ", ".join(others), HINT)
     chunks = there[chosen[0]]
     files = [path.parent / file for file in chunks.data]
     numpy = chunks.format.name == "numpy"

@@ -45,14 +45,15 @@ class NodesOf(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class EdgesOf(msgspec.Struct, forbid_unknown_fields=True):
-    """A relation: its type, its table or .npy file, the columns of sources and targets, and its weights: a column of
-    the table, or a .npy file."""
+    """A relation: its type, its table or .npy file, the columns of sources and targets, its weights: a column of the
+    table, or a .npy file; and the features of its edges: columns of the table, or a file of rows."""
 
     type: tuple[str, str, str]
     file: str
     source: str | None = None
     target: str | None = None
     weight: str | None = None
+    features: str | list[str] | None = None
 
 
 class Description(msgspec.Struct, forbid_unknown_fields=True):
@@ -83,6 +84,7 @@ def read_described(source: Path) -> TypedGraph:
         edges=by_relation(str(path), ((edges.type, _edges(path, edges, ids)) for edges in found.edges)),
         target=target,
         weights={edges.type: _weights(path.parent, edges) for edges in found.edges if edges.weight is not None},
+        edge_features={edges.type: _edge_rows(path, edges) for edges in found.edges if edges.features is not None},
         labels=None if of_target is None else of_target.labels(),
         splits=None if of_target is None else of_target.splits(),
         splits_from=path.name,
@@ -119,15 +121,7 @@ class _NodeFiles:
         if found is None:
             return None
         if isinstance(found, str):
-            path = self._folder / found
-            if tables.kind_of(path) not in ("npy", "csv", "parquet"):
-                expected = "a list of columns, or a .npy, .csv or .parquet file"
-                raise CohortError(f"{self._place}.features", expected, found, HINT)
-            return (
-                tables.read_rows(path)
-                if tables.kind_of(path) == "npy"
-                else rows_of_table(tables.open_table(path, WITH_HEADER))
-            )
+            return _rows_in(f"{self._place}.features", self._folder / found)
         return rows_of_table(*self._columns("features", found))
 
     def _num_nodes(self) -> int | None:
@@ -169,6 +163,14 @@ class _NodeFiles:
         return lambda: _parts(table, column)
 
 
+def _rows_in(place: str, path: Path) -> Rows:
+    """The rows of a file."""
+    kind = tables.kind_of(path)
+    if kind not in ("npy", "csv", "parquet"):
+        raise CohortError(place, "a list of columns, or a .npy, .csv or .parquet file", path.name, HINT)
+    return tables.read_rows(path) if kind == "npy" else rows_of_table(tables.open_table(path, WITH_HEADER))
+
+
 def _parts(table: Table, column: int) -> list[np.ndarray]:
     """bool [V] of train, val and test."""
     parts = []
@@ -196,6 +198,17 @@ def _edges(path: Path, found: EdgesOf, ids: dict[str, NodeIds]) -> Edges:
     table = None if tables.kind_of(file) == "npy" else tables.open_table(file, WITH_HEADER)
     ends = [] if table is None else table.choose(edges.ends)
     return with_ids(edges, table, ends, of) if any(of) else edges
+
+
+def _edge_rows(path: Path, found: EdgesOf) -> Rows:
+    place = f"{path}: features of {', '.join(found.type)}"
+    if isinstance(found.features, str):
+        return _rows_in(place, path.parent / found.features)
+    file = path.parent / found.file
+    if tables.kind_of(file) == "npy":
+        raise CohortError(place, "a file, for edges without a table", "columns", HINT)
+    table = tables.open_table(file, WITH_HEADER)
+    return rows_of_table(table, table.choose(found.features))
 
 
 def _weights(folder: Path, found: EdgesOf) -> Weights:

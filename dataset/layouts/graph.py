@@ -95,12 +95,14 @@ class Rows:
         dtype: the name that meta.json has for it.
         chunks: chunks(block_bytes) gives [n, D] at a time.
         matrix: all of them, where they are in memory anyway.
+        columns: names of those of a table that they are made of, where not all are.
     """
 
     place: str
     dtype: str
     chunks: Callable[[int], Iterator[np.ndarray]]
     matrix: np.ndarray | scipy.sparse.csr_matrix | None = None
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -170,6 +172,7 @@ class Graph(Source):
     Attributes:
         edge_weights: of edges that have them.
         edge_times: of edges that have them, and no weights.
+        edge_features: rows in the order of the edges, where edges have features.
         num_nodes: where the source says it; else the feature rows do, or the edges.
         dedupe, self_loops: what the other library does to the edges when it loads them.
         links: gives the links that are held out, of "val" and "test".
@@ -179,6 +182,7 @@ class Graph(Source):
     features: Rows | None = None
     edge_weights: Weights | None = None
     edge_times: Weights | None = None
+    edge_features: Rows | None = None
     num_nodes: int | None = None
     dedupe: bool = False
     self_loops: str = "keep"
@@ -190,9 +194,11 @@ class Graph(Source):
             return ""
         weight = self.edge_weights.column if self.edge_weights else ""
         time = self.edge_times.column if self.edge_times else ""
-        unused = [title for title in self.edges.others if title not in (weight, time)]
+        features = self.edge_features.columns if self.edge_features else ()
+        unused = [title for title in self.edges.others if title not in (weight, time, *features)]
         told = " -> ".join(self.edges.ends)
         told += (f", weights {weight}" if weight else "") + (f", times {time}" if time else "")
+        told += f", features {shortened(features)}" if features else ""
         return told + (f" ({shortened(unused)} not used)" if unused else "") + "; "
 
 
@@ -347,7 +353,7 @@ def rows_of_table(table: Table, columns: Sequence[int] | None = None) -> Rows:
     def chunks(block_bytes: int) -> Iterator[np.ndarray]:
         return (rows for rows, _ in table.blocks(columns, block_bytes, np.float32))
 
-    return Rows(str(table.path), "float32", chunks)
+    return Rows(str(table.path), "float32", chunks, columns=tuple(table.titles[i] for i in columns or ()))
 
 
 def demand_integers(array: ArrayFile | MemoryArray) -> None:

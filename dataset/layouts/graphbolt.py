@@ -89,6 +89,7 @@ def read_graphbolt(source: Path) -> TypedGraph:
         place=str(path),
         nodes={type_: Nodes(count, _features(path, meta.feature_data or [], type_)) for type_, count in nodes.items()},
         edges=by_relation(str(path), relations),
+        edge_features=_edge_features(path, meta),
         target=target,
         labels=Labels(str(path), lambda: _labels(sets, num_nodes)) if sets else None,
         splits=(lambda: [part.seeds() for part in sets]) if sets else None,
@@ -111,12 +112,25 @@ def _edges(path: Path, item: File) -> Edges:
 
 def _features(path: Path, items: Sequence[File], type_: str) -> Rows | None:
     """The rows of the feature "feat" of a node type, or of its only one."""
-    of_nodes = [item for item in items if item.domain == "node" and (item.type or NODE) == type_]
-    chosen = [item for item in of_nodes if item.name == "feat"] or of_nodes
+    return _rows(path, [item for item in items if item.domain == "node" and (item.type or NODE) == type_], type_)
+
+
+def _edge_features(path: Path, meta: Metadata) -> dict[tuple[str, str, str], Rows]:
+    """The same of the relations whose edges have features."""
+    of_edges = [item for item in meta.feature_data or [] if item.domain == "edge"]
+    found = {}
+    for relation in {_relation(path, item) for item in of_edges}:
+        items = [item for item in of_edges if _relation(path, item) == relation]
+        found[relation] = _rows(path, items, ":".join(relation))
+    return {relation: rows for relation, rows in found.items() if rows is not None}
+
+
+def _rows(path: Path, items: Sequence[File], type_: str) -> Rows | None:
+    chosen = [item for item in items if item.name == "feat"] or items
     if not chosen:
         return None
-    names = ", ".join(str(item.name) for item in of_nodes)
-    _demand(path, len(chosen) == 1, f"one feature of {type_} nodes, or one named feat", names)
+    names = ", ".join(str(item.name) for item in items)
+    _demand(path, len(chosen) == 1, f"one feature of {type_}, or one named feat", names)
     file = path.parent / chosen[0].path
     if chosen[0].format == "torch":
         return rows_of_tensor(str(file), _tensor(path, file))

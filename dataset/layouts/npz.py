@@ -24,8 +24,8 @@ from cohort.dataset.layouts.graph import (
 from cohort.dataset.meta import SPLITS
 
 HINT = (
-    "names are src, dst, x, labels and edge_weights; or PyG's: x, edge_index, y and edge_weight; or adj_*, attr_* and "
-    "labels of CSR matrices; of splits train_ids or train_mask, val_ids ..."
+    "names are src, dst, x, labels, edge_weights and edge_attr; or PyG's: x, edge_index, y, edge_weight and edge_attr; "
+    "or adj_*, attr_* and labels of CSR matrices; of splits train_ids or train_mask, val_ids ..."
 )
 
 
@@ -62,6 +62,7 @@ def _of_arrays(inputs: NamedArrays, edges: Edges, label: str | None, weight: str
         edges=edges,
         features=rows_of_file(inputs["x"]),
         edge_weights=weights_of_array(inputs[weight]) if weight in inputs else None,
+        edge_features=rows_of_file(inputs["edge_attr"]) if "edge_attr" in inputs else None,
         labels=inputs[label] if label else None,
         num_nodes=len(inputs["x"]),
         any_task=True,
@@ -70,8 +71,8 @@ def _of_arrays(inputs: NamedArrays, edges: Edges, label: str | None, weight: str
 
 def _of_matrices(inputs: NamedArrays) -> Graph:
     """Adjacency and attributes as CSR matrices; row i, column j of the adjacency is the edge i -> j."""
-    if "edge_weights" in inputs:
-        place = inputs.place("edge_weights")
+    if (name := next((name for name in ("edge_weights", "edge_attr") if name in inputs), None)) is not None:
+        place = inputs.place(name)
         raise CohortError(place, "edges as src and dst beside it", "a CSR matrix", "write the edges as src and dst")
     adjacency, attributes = _matrix(inputs, "adj"), _matrix(inputs, "attr")
     num_nodes = attributes.shape[0]

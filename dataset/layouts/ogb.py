@@ -75,7 +75,8 @@ def _read_text(raw: Path, name: str, has_labels: bool) -> Graph:
     return Graph(
         name=name,
         edges=edges_of_table(TextFile(edges, PLAIN), (0, 1)),
-        features=rows_of_table(TextFile(features, PLAIN)) if features.exists() else None,
+        features=_rows_in(features),
+        edge_features=_rows_in(raw / "edge-feat.csv.gz"),
         labels=Labels(str(label), TextFile(label, PLAIN).read) if has_labels else None,
         num_nodes=_one_count(str(raw / "num-node-list.csv.gz"), counts),
     )
@@ -98,7 +99,10 @@ def _read_types(source: Path, name: str) -> TypedGraph:
     return TypedGraph(
         name=name,
         place=str(raw),
-        nodes={type_: Nodes(count, _rows_of_type(raw, type_)) for type_, count in nodes.items()},
+        nodes={
+            type_: Nodes(count, _rows_in(raw / "node-feat" / type_ / "node-feat.csv.gz"))
+            for type_, count in nodes.items()
+        },
         edges=by_relation(str(raw / TYPES), ((relation, _edges_of(raw, relation)) for relation in relations)),
         target=labelled[0],
         labels=Labels(str(label), TextFile(label, PLAIN).read),
@@ -107,8 +111,7 @@ def _read_types(source: Path, name: str) -> TypedGraph:
     )
 
 
-def _rows_of_type(raw: Path, type_: str) -> Rows | None:
-    path = raw / "node-feat" / type_ / "node-feat.csv.gz"
+def _rows_in(path: Path) -> Rows | None:
     return rows_of_table(TextFile(path, PLAIN)) if path.exists() else None
 
 
@@ -126,6 +129,7 @@ def _read_binary(raw: Path, name: str, has_labels: bool) -> Graph:
         name=name,
         edges=edges_of_pairs(data["edge_index"]),
         features=rows_of_file(data["node_feat"]) if "node_feat" in data else None,
+        edge_features=rows_of_file(data["edge_feat"]) if "edge_feat" in data else None,
         labels=NamedArrays(_demand_file(label), DOWNLOAD)["node_label"] if has_labels else None,
         num_nodes=_one_count(counts.place, counts.read()),
     )

@@ -9,7 +9,7 @@ from cohort.base.errors import CohortError
 from cohort.dataset import arrays
 from cohort.dataset.array_file import MemoryArray
 from cohort.dataset.arrays import MASKS
-from cohort.dataset.layouts.graph import Graph, Weights, edges_in_memory, weights_of_array
+from cohort.dataset.layouts.graph import Graph, Rows, Weights, edges_in_memory, weights_of_array
 from cohort.dataset.layouts.torch_files import array_of, is_dense, load_tensors, rows_of_tensor
 
 HINT = (
@@ -34,8 +34,10 @@ def read_data(source: Path, name: str | None = None) -> Graph:
     edge_index = array_of(tensors["edge_index"])
     arrays.demand_shape(f"{place}: edge_index", edge_index, (2, None))
     rows = rows_of_tensor(f"{place}: x", tensors["x"])
-    notes = [f"{key}: the edges' {what}" for key, what in ((weights_key, "weights"), (times_key, "times")) if key]
-    used = {"x", "edge_index", "y", "num_nodes", weights_key, times_key, *MASKS}
+    attributes = "edge_attr" if _is_there(data, "edge_attr") and weights_key != "edge_attr" else ""
+    of_edges = ((weights_key, "weights"), (times_key, "times"), (attributes, "features"))
+    notes = [f"{key}: the edges' {what}" for key, what in of_edges if key]
+    used = {"x", "edge_index", "y", "num_nodes", weights_key, times_key, attributes, *MASKS}
     if unused := [str(key) for key in data if _is_there(data, key) and key not in used]:
         notes.append(f"{source.name}: not used: {', '.join(unused)}")
     graph = Graph(
@@ -45,6 +47,7 @@ def read_data(source: Path, name: str | None = None) -> Graph:
         labels=MemoryArray(f"{place}: y", array_of(tensors["y"])) if "y" in tensors else None,
         edge_weights=weights,
         edge_times=times,
+        edge_features=_edge_features(place, data) if attributes else None,
         notes=notes,
         num_nodes=len(tensors["x"]),
         any_task=True,
@@ -85,6 +88,12 @@ def _weights(place: str, data: dict) -> tuple[Weights | None, str]:
         if key == "edge_weight" or weights.ndim == 1 or weights.shape[1:] == (1,):
             return weights_of_array(MemoryArray(f"{place}: {key}", weights)), key
     return None, ""
+
+
+def _edge_features(place: str, data: dict) -> Rows:
+    """edge_attr [E, D], or [E] beside an edge_weight."""
+    attributes = _tensor(place, "edge_attr", data["edge_attr"])
+    return rows_of_tensor(f"{place}: edge_attr", attributes.unsqueeze(-1) if attributes.dim() == 1 else attributes)
 
 
 def _times(place: str, data: dict, num_nodes: int) -> tuple[Weights | None, str]:

@@ -18,6 +18,7 @@ from cohort.dataset.layouts.graph import (
     edges_of_pairs,
     edges_of_table,
     rows_of_file,
+    rows_of_table,
     weights_of_array,
     weights_of_table,
 )
@@ -83,6 +84,15 @@ def read_weight_column(path: Path, column: str, options: TextOptions, are_times:
         raise CohortError(option, "an edge list of text or Parquet", f"a file {path.name}", hint)
     table = open_table(path, _of_edges(options))
     return weights_of_table(table, table.choose([column])[0], are_times)
+
+
+def read_row_columns(path: Path, columns: Sequence[str], options: TextOptions) -> Rows:
+    """Feature rows of edges in columns of an edge list in a text or a Parquet file."""
+    if kind_of(path) not in ("csv", "parquet"):
+        hint = "pass a file of rows with --edge-features FILE"
+        raise CohortError("--edge-feature-columns", "an edge list of text or Parquet", f"a file {path.name}", hint)
+    table = open_table(path, _of_edges(options))
+    return rows_of_table(table, table.choose(columns))
 
 
 def read_weights(path: Path, are_times: bool = False) -> Weights:

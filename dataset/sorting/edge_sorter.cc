@@ -35,12 +35,18 @@ WideKey key_of(int64_t source, int64_t destination, int64_t time) {
          static_cast<uint64_t>(source);
 }
 
+// Of both ends and the number of the edge.
+WideKey numbered_key_of(int64_t source, int64_t destination, int64_t number) {
+  return static_cast<WideKey>(key_of(source, destination)) << 64 | static_cast<uint64_t>(number);
+}
+
 std::variant<KeySorter, WideKeySorter> sorter_for(const std::filesystem::path& folder, std::size_t memory_bytes,
                                                   const EdgeOptions& options) {
   using Sorter = std::variant<KeySorter, WideKeySorter>;
   if (options.timed) return Sorter(std::in_place_type<WideKeySorter>, folder, memory_bytes, options.dedupe);
   // Equal edges of different weights are different keys: ColumnWriter adds them up.
-  if (options.weighted) return Sorter(std::in_place_type<WideKeySorter>, folder, memory_bytes, false);
+  if (options.weighted || options.numbered)
+    return Sorter(std::in_place_type<WideKeySorter>, folder, memory_bytes, false);
   return Sorter(std::in_place_type<KeySorter>, folder, memory_bytes, options.dedupe);
 }
 
@@ -53,7 +59,8 @@ class ColumnWriter {
         indptr_(folder / "indptr.npy", DType::int64),
         indices_(folder / "indices.npy", sizeof(Index) == 4 ? DType::int32 : DType::int64) {
     if (options_.weighted) weights_file_.emplace(folder / "edge_weights.npy", DType::float32);
-    if (options_.timed) times_file_.emplace(folder / "edge_times.npy", DType::int64);
+    if (options_.timed) numbers_file_.emplace(folder / "edge_times.npy", DType::int64);
+    if (options_.numbered) numbers_file_.emplace(folder / "edge_numbers.npy", DType::int64);
     const int64_t zero = 0;
     indptr_.append(std::span<const int64_t>(&zero, 1));
   }
@@ -64,7 +71,7 @@ class ColumnWriter {
   }
 
   void take(std::span<const WideKey> keys) {
-    options_.timed ? take_timed(keys) : take_weighted(keys);
+    options_.weighted ? take_weighted(keys) : take_numbered(keys);
     flush();
   }
 
@@ -75,7 +82,7 @@ class ColumnWriter {
     indptr_.finish();
     indices_.finish();
     if (weights_file_) weights_file_->finish();
-    if (times_file_) times_file_->finish();
+    if (numbers_file_) numbers_file_->finish();
   }
 
   int64_t num_edges() const { return num_edges_; }
@@ -86,9 +93,15 @@ class ColumnWriter {
     double weight;
   };
 
-  void take_timed(std::span<const WideKey> keys) {
+  // With times, or numbers.
+  void take_numbered(std::span<const WideKey> keys) {
     for (const WideKey key : keys) {
-      time_ = static_cast<int64_t>(static_cast<uint64_t>(key >> 32) ^ kSignBit);
+      if (options_.numbered) {
+        number_ = static_cast<int64_t>(key);
+        take_edge(static_cast<uint64_t>(key >> 64), 0);
+        continue;
+      }
+      number_ = static_cast<int64_t>(static_cast<uint64_t>(key >> 32) ^ kSignBit);
       take_edge(key_of(static_cast<int64_t>(key & 0xFFFFFFFFu), static_cast<int64_t>(key >> 96)), 0);
     }
   }
@@ -135,7 +148,7 @@ class ColumnWriter {
   void put(int64_t source, double weight) {
     sources_.push_back(static_cast<Index>(source));
     if (weights_file_) weights_.push_back(static_cast<float>(weight));
-    if (times_file_) times_.push_back(time_);
+    if (numbers_file_) numbers_.push_back(number_);
     ++num_edges_;
   }
 
@@ -154,9 +167,9 @@ class ColumnWriter {
     indices_.append(std::span<const Index>(sources_));
     indptr_.append(std::span<const int64_t>(ends_));
     if (weights_file_) weights_file_->append(std::span<const float>(weights_));
-    if (times_file_) times_file_->append(std::span<const int64_t>(times_));
+    if (numbers_file_) numbers_file_->append(std::span<const int64_t>(numbers_));
     weights_.clear();
-    times_.clear();
+    numbers_.clear();
     sources_.clear();
     ends_.clear();
   }
@@ -164,17 +177,17 @@ class ColumnWriter {
   static constexpr std::size_t kBuffered = 1 << 17;
   EdgeOptions options_;
   NpyWriter indptr_, indices_;
-  std::optional<NpyWriter> weights_file_, times_file_;
-  std::vector<Index> sources_;  // of the last edges
-  std::vector<float> weights_;  // of the same
-  std::vector<int64_t> times_;  // of the same
-  std::vector<int64_t> ends_;   // of the last columns
-  int64_t node_ = 0;            // whose column is at hand
+  std::optional<NpyWriter> weights_file_, numbers_file_;  // the second has times or numbers
+  std::vector<Index> sources_;                            // of the last edges
+  std::vector<float> weights_;                            // of the same
+  std::vector<int64_t> numbers_;                          // of the same, or their times
+  std::vector<int64_t> ends_;                             // of the last columns
+  int64_t node_ = 0;                                      // whose column is at hand
   int64_t num_edges_ = 0;
   bool has_loop_ = false;
   std::optional<double> loop_weight_;  // of the loops that the column at hand had
   std::optional<WeightedEdge> last_;
-  int64_t time_ = 0;  // of the edge at hand
+  int64_t number_ = 0;  // of the edge at hand, or its time
 };
 
 // Makes `value` this one when it `comes_before` what is there.
@@ -189,7 +202,9 @@ void raise_or_lower(std::atomic<int64_t>& value, int64_t candidate, Before comes
 
 EdgeSorter::EdgeSorter(const std::filesystem::path& folder, std::size_t memory_bytes, EdgeOptions options)
     : options_(std::move(options)), keys_(sorter_for(folder, memory_bytes, options_)) {
-  base::require(!options_.timed || !options_.weighted, "edges with times have no weights");
+  base::require(options_.timed + options_.weighted + options_.numbered <= 1, "edges with weights, times or numbers");
+  base::require(!options_.numbered || (!options_.dedupe && options_.self_loops != SelfLoops::kAdd),
+                "edges with numbers are neither merged nor added");
   if (options_.timed && options_.self_loops == SelfLoops::kAdd) {
     throw base::Error({options_.place, "self loops kept or removed, for edges with times", "--self-loops add",
                        "a loop that is added has no time"});
@@ -204,7 +219,8 @@ void EdgeSorter::add(Ends sources, Ends destinations, int64_t count, const IdMap
   base::require(count == 0 || (weights != nullptr) == options_.weighted, "one weight for each edge, or for none");
   base::require(count == 0 || (times != nullptr) == options_.timed, "one time for each edge, or for none");
   if (options_.transpose) std::swap(sources, destinations);
-  std::visit([&](auto& keys) { add_to(keys, {sources, destinations, weights, times, ids}, count, stop); }, keys_);
+  const Piece edges{sources, destinations, weights, times, ids, options_.numbered ? edges_read_ : -1};
+  std::visit([&](auto& keys) { add_to(keys, edges, count, stop); }, keys_);
 }
 
 template <typename Key>
@@ -222,6 +238,7 @@ void EdgeSorter::add_to(BasicKeySorter<Key>& keys, Piece piece, int64_t count, c
     piece.destinations.first += edges * piece.destinations.stride;
     if (piece.weights) piece.weights += edges;
     if (piece.times) piece.times += edges;
+    if (piece.number >= 0) piece.number += edges;
   }
 }
 
@@ -230,6 +247,7 @@ Key EdgeSorter::Piece::key(int64_t source, int64_t destination, int64_t edge) co
   if constexpr (sizeof(Key) == sizeof(uint64_t)) {
     return key_of(source, destination);
   } else {
+    if (number >= 0) return numbered_key_of(source, destination, number + edge);
     return times ? key_of(source, destination, times[edge]) : key_of(source, destination, weights[edge]);
   }
 }

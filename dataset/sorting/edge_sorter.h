@@ -29,6 +29,9 @@ struct EdgeOptions {
   bool weighted = false;
   // Each edge has a time, which its reverse shares; it has no weight then. Columns ascend by time, then by source.
   bool timed = false;
+  // Each edge has the number of its place among those that were added, which its reverse shares; it has no weight or
+  // time then, and stays beside equal ones. Columns ascend by source, then by number.
+  bool numbered = false;
   // Of edges between two types of nodes: how many sources there are, and the types of both ends; num_nodes are the
   // destinations then. -1: the ends have one type.
   int64_t num_sources = -1;
@@ -47,8 +50,8 @@ struct Ends {
 
 class EdgeSorter {
  public:
-  // `folder` gets a temporary file of 8 bytes an edge, 16 with weights or times, when there are more edges than memory
-  // holds.
+  // `folder` gets a temporary file of 8 bytes an edge, 16 with weights, times or numbers, when there are more edges
+  // than memory holds.
   EdgeSorter(const std::filesystem::path& folder, std::size_t memory_bytes, EdgeOptions options);
 
   // Takes `count` edges, and weights or times [count] where edges have them. With `ids` their ends are ids, else nodes.
@@ -56,8 +59,8 @@ class EdgeSorter {
   void add(Ends sources, Ends destinations, int64_t count, const IdMap* ids, const std::stop_token& stop,
            const float* weights = nullptr, const int64_t* times = nullptr);
 
-  // Writes <folder>/indptr.npy, <folder>/indices.npy and, with weights or times, <folder>/edge_weights.npy or
-  // <folder>/edge_times.npy. The nodes' number is known then.
+  // Writes <folder>/indptr.npy, <folder>/indices.npy and, with weights, times or numbers, <folder>/edge_weights.npy,
+  // <folder>/edge_times.npy or <folder>/edge_numbers.npy. The nodes' number is known then.
   void write(const std::filesystem::path& folder, const std::stop_token& stop);
 
   int64_t num_nodes() const noexcept { return options_.num_nodes; }
@@ -73,6 +76,7 @@ class EdgeSorter {
     const float* weights;
     const int64_t* times;
     const IdMap* ids;
+    int64_t number;  // of the first edge, where edges have numbers; else -1
     template <typename Key>
     Key key(int64_t source, int64_t destination, int64_t edge) const;
   };

@@ -17,17 +17,19 @@ from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
 from cohort.dataset import Dataset, HeteroDataset
 from cohort.dataset import open as open_dataset
-from cohort.dataset.hetero import NodeTable
+from cohort.dataset.hetero import FeatureTable
 from cohort.dataset.importing.renumber import renumber
 from cohort.dataset.prepared import (
     ENCODED_FILE,
     PREPARED_FOLDER,
+    Owner,
     RawRows,
     encoded_file,
     is_prepared,
     raw_key,
     write_prepared,
 )
+from cohort.dataset.reader import relations_of
 from cohort.dataset.writer import GeneratedRows, output_folder
 from cohort.launch.data.stored_rows import StoredRows, bytes_of
 from cohort.launch.options.parser import kind
@@ -50,7 +52,7 @@ def register(dataset_commands) -> None:
     parser.add_argument(
         "--drop-raw",
         action="store_true",
-        help=f"remove features.npy after comparing all rows; refused if encoded rows need {LARGER_TOLD}",
+        help=f"remove the raw features after comparing all rows; refused if encoded rows need {LARGER_TOLD}",
     )
     parser.add_argument(
         "--reorder",
@@ -86,7 +88,8 @@ def prepare(args: argparse.Namespace) -> int:
         raise CohortError(str(args.path), "a data set to prepare", "one that was prepared", "name the one it came from")
     data = open_dataset(args.path, prefer_raw=True)
     _check_order(args, data)
-    tables = {name: StoredRows(table) for name, table in _tables_of(data).items()}
+    of_edges = {} if args.reorder == "degree" else _edge_tables_of(data)  # which stay raw where nodes are renumbered
+    tables = {name: StoredRows(table) for name, table in (_tables_of(data) | of_edges).items()}
     out = args.path / PREPARED_FOLDER
     keys = {name: raw_key(rows.file) for name, rows in tables.items()}
     profiles = _profiles(args, tables, out)
@@ -102,7 +105,7 @@ def prepare(args: argparse.Namespace) -> int:
                 hint = "prepare the data set again when it is complete"
                 raise CohortError(str(tables[name].file), "features that do not change", "a file that changes", hint)
         raw = {name: RawRows(f"../{tables[name].file.name}", **keys[name]) for name in profiles}
-        write_prepared(folder.path, raw)
+        write_prepared(folder.path, raw, list(data.edge_types) if isinstance(data, HeteroDataset) else [()])
     for name in profiles:
         if args.drop_raw and tables[name].file.exists():
             _drop_raw(tables[name], order, out / encoded_file(name))
@@ -121,15 +124,24 @@ def _check_order(args: argparse.Namespace, data: Dataset | HeteroDataset) -> Non
         raise CohortError(str(args.path), "raw features to keep", "encoded rows only, which this would replace", hint)
 
 
-def _tables_of(data: Dataset | HeteroDataset) -> dict[str | None, Dataset | NodeTable]:
-    """What has feature rows, by node type; None: the one type of a data set."""
+def _tables_of(data: Dataset | HeteroDataset) -> dict[Owner, Dataset | FeatureTable]:
+    """What has feature rows of nodes."""
     if isinstance(data, Dataset):
         return {None: data}
     return {name: table for name, table in data.node_types.items() if table.feature_dim}
 
 
-def _profiles(args: argparse.Namespace, tables: dict[str | None, StoredRows], out: Path) -> dict:
-    """How the rows of each type are to be encoded, but for those that stay raw, which is said.
+def _edge_tables_of(data: Dataset | HeteroDataset) -> dict[Owner, FeatureTable]:
+    """What has feature rows of edges."""
+    names = data.edge_types if isinstance(data, HeteroDataset) else [()]
+    relations = zip(names, relations_of(data), strict=True)
+    return {
+        name: each.edge_table for name, each in relations if each.edge_table is not None and each.edge_table.num_rows
+    }
+
+
+def _profiles(args: argparse.Namespace, tables: dict[Owner, StoredRows], out: Path) -> dict:
+    """How the rows of each table are to be encoded, but for those that stay raw, which is said.
 
     Raises:
         CohortError: the only rows are to be dropped, and are larger encoded.
@@ -145,7 +157,7 @@ def _profiles(args: argparse.Namespace, tables: dict[str | None, StoredRows], ou
             hint = f"keep the raw rows, which runs can read, too; --codec {profile.codec} encodes them in any case"
             raise CohortError(f"--drop-raw: {args.path}", "rows that are smaller encoded", larger, hint)
         file = out if name is None else out / encoded_file(name)
-        now = f"{out} is unchanged" if name is None and out.exists() else "runs read the raw rows"
+        now = f"{out} is unchanged" if len(tables) == 1 and out.exists() else "runs read the raw rows"
         forced = f"--codec {profile.codec} writes it in any case"
         print(f"{file}: not written, because it would be {larger}; {now}; {forced}", file=sys.stderr)
     return profiles

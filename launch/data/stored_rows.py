@@ -4,20 +4,22 @@ import numpy as np
 
 from cohort import ibp
 from cohort.dataset import Dataset
-from cohort.dataset.hetero import NodeTable
+from cohort.dataset.hetero import FeatureTable
 from cohort.dataset.prepared import take_rows
 
 
 class StoredRows:
-    """The feature rows of a data set, or of one of its node types, as bytes: raw where it has them, else decoded.
+    """The feature rows of a data set, of one of its node types, or of the edges of a relation, as bytes: raw where it
+    has them, else decoded.
 
     Attributes:
         file: of the raw rows; it is not there where only encoded ones were kept.
         dtype: of the features.
     """
 
-    def __init__(self, data: Dataset | NodeTable):
-        self.dtype, self.num_rows, self.file = data.feature_dtype, data.num_nodes, data.file
+    def __init__(self, data: Dataset | FeatureTable):
+        self.dtype, self.file = data.feature_dtype, data.file
+        self.num_rows = data.num_nodes if isinstance(data, Dataset) else data.num_rows
         self._raw = self._encoded = None
         if data.x is None:
             self._encoded = ibp.load(data.encoded_rows)

@@ -70,7 +70,8 @@ def peak_key(data: Dataset | HeteroDataset, run: dict) -> dict:
     """What the peak depends on."""
     options = {name: run["trainer"][name] for name in sorted(names_that_affect(RunSpec, Affects.MEMORY))}
     sampler = {name: run["sampler"][name] for name in ("num_ranks", "topology")}
-    key = options | sampler | {name: getattr(data, name) for name in OF_DATA}
+    key = options | sampler | {"edge_dim": run["trainer"]["edge_dim"]}
+    key |= {name: getattr(data, name) for name in OF_DATA}
     if isinstance(data, HeteroDataset):
         types = {"tables": [[getattr(table, name) for name in OF_TABLE] for table in tables_of(data)]}
         return key | types | {"edge_types": ["__".join(name) for name in data.edge_types]}

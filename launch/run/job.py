@@ -14,7 +14,7 @@ from cohort.cache.plan.planner import raw_row_bytes
 from cohort.dataset import Dataset, HeteroDataset, open_one_type
 from cohort.dataset import open as open_folder
 from cohort.dataset.links import link_edges, with_held_out
-from cohort.dataset.reader import relations_of, tables_of
+from cohort.dataset.reader import has_edge_features, relations_of, tables_of
 from cohort.launch.options.devices import gpu_memory, resolve_device, wants_auto_cache
 from cohort.launch.options.parser import values_of
 from cohort.launch.options.partition import clique_seeds, cliques_of_ranks, parts_file
@@ -51,6 +51,12 @@ def _demand_no_run(folder: Path) -> None:
         raise CohortError(str(folder), "the folder of a data set", "the folder of a run", hint)
 
 
+def takes_edge_features(spec: SamplerSpec, data: Dataset | HeteroDataset) -> bool:
+    """Whether batches have the features of their edges: the data set has some, and the command or model reads them."""
+    reads = not isinstance(spec, RunSpec) or spec.model == "gat" or spec.has_own_model
+    return spec.edge_features and reads and has_edge_features(data)
+
+
 def with_task(spec: RunSpec, data: Dataset | HeteroDataset) -> RunSpec:
     """The options with the task that they name, or else that of the data set."""
     return replace(spec, task=spec.task or ("link" if with_held_out(data) else "node"))
@@ -73,6 +79,7 @@ def trainer_spec(spec: RunSpec, data: Dataset | HeteroDataset) -> TrainerSpec:
         feature_dim=types.feature_dims[types.target] if types else data.feature_dim,
         targets="link" if of_links else data.task,
         types=types,
+        edge_dim=data.edge_table.feature_dim if not types and takes_edge_features(spec, data) else 0,
         parts=parts,
     )
 
@@ -107,11 +114,11 @@ def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = N
         spec = replace(spec, compress="both")  # plane A is a part of encoded rows
     device = resolve_device(spec.device)
     num_ranks = count_ranks(spec, device)
-    own_seeds = None
+    own_seeds, data = None, open_folder(dataset)
+    spec = replace(spec, edge_features=takes_edge_features(spec, data))
     if spec.partition:
         cliques = _rank_cliques(spec)
         own_seeds = list(zip(cliques, clique_seeds(dataset, cliques), strict=True))
-    data = open_folder(dataset)
     planned = replace(spec, fanout=spec.fanout * len(relations_of(data)))
     if spec.cache_ratio == "auto":
         planned = replace(planned, gpu_memory=gpu_memory(spec))
@@ -137,6 +144,7 @@ def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = N
         "num_slots": spec.slots,
         "reuse": spec.reuse if device == "cuda" else None,
         "edge_weights": spec.edge_weights or None,
+        "edge_features": spec.edge_features or None,
         "weight_attr": spec.weight_attr,
         "in_place": names_rows or None,
         "plan_file": str(plan_file) if plan_file and "cache_bytes" in cache else None,

@@ -2,14 +2,17 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from cohort.base.errors import CohortError
+from cohort.dataset import Dataset
 from cohort.dataset import open as open_folder
+from cohort.dataset.hetero import FeatureTable
 from cohort.dataset.links import HELD_OUT, files_of, with_held_out
-from cohort.dataset.reader import tables_of
+from cohort.dataset.reader import relations_of, tables_of
 from cohort.launch.data.stored_rows import StoredRows
 
 WHOLE_BYTES = 16 << 20  # files up to here are digested whole
@@ -45,12 +48,19 @@ def digests(folder: Path, parts: dict | None) -> dict[str, str]:
         ],
     }
     digests = {name: _digest([folder / file for file in files]) for name, files in members.items()}
+    digests["features"] = _digest_of_rows([table for table in tables_of(data) if table.feature_dtype is not None])
+    if tables := [each.edge_table for each in relations_of(data) if each.edge_table is not None]:
+        digests["edge features"] = _digest_of_rows(tables)
+    return digests
+
+
+def _digest_of_rows(tables: Sequence[Dataset | FeatureTable]) -> str:
+    """Of some rows of each, decoded."""
     sha = hashlib.sha256()
-    for table in tables_of(data):
-        ids = np.linspace(0, table.num_nodes - 1, NUM_ROWS).astype(np.int64)
-        if table.feature_dtype is not None:
-            sha.update(StoredRows(table).take(ids).data)
-    return digests | {"features": sha.hexdigest()[:32]}
+    for rows in map(StoredRows, tables):
+        if rows.num_rows:
+            sha.update(rows.take(np.linspace(0, rows.num_rows - 1, NUM_ROWS).astype(np.int64)).data)
+    return sha.hexdigest()[:32]
 
 
 def _digest(files: list[Path]) -> str:

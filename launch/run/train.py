@@ -15,14 +15,21 @@ from cohort.base.units import format_bytes
 from cohort.cache.plan.budget import available_host_bytes
 from cohort.dataset import Dataset, HeteroDataset
 from cohort.dataset.links import held_out_of, link_edges
-from cohort.dataset.reader import relations_of
+from cohort.dataset.reader import has_edge_features, relations_of
 from cohort.launch.options.devices import gpu_memory, resolve_device, wants_auto_cache
 from cohort.launch.options.parser import add_dataset, add_options, given_in, group, spec_of
 from cohort.launch.report.results import read_run
 from cohort.launch.report.tables import short_tables
 from cohort.launch.run.calibrate import trainer_bytes
 from cohort.launch.run.folder import new_folder, sole_use, writable_folder
-from cohort.launch.run.job import open_to_train, sampler_members, topology_of, trainer_spec, with_task
+from cohort.launch.run.job import (
+    open_to_train,
+    sampler_members,
+    takes_edge_features,
+    topology_of,
+    trainer_spec,
+    with_task,
+)
 from cohort.launch.run.machines import Machine, Meeting, folder_of, join_machines, meeting_of, this_machine
 from cohort.launch.run.programs import run_programs
 from cohort.launch.run.resume import (
@@ -98,6 +105,8 @@ def _begin(args: argparse.Namespace, spec: RunSpec, meeting: Meeting | None) -> 
         LOG.info(
             "edge times are not used: neighbours are drawn whatever their time (cohort.NeighborLoader has time_attr)"
         )
+    if spec.edge_features and has_edge_features(data) and not takes_edge_features(spec, data):
+        LOG.info(f"edge features are not used: --model {spec.model} takes none (gat does, and models of your own may)")
     if spec.out and spec.out.is_dir() and spec.out.samefile(data.path):
         raise CohortError("--out", "another folder than the data set's", str(spec.out), "choose another --out")
     if spec.out:

@@ -142,7 +142,7 @@ void publish_typed(Publisher& publisher, uint64_t pass, TypedBatch typed) {
   batch.nodes_per_hop[1] = 3;
   batch.edges_per_hop[0] = 3;
   const std::size_t end = lay_out({.num_nodes = 5, .num_edges = 3, .num_seeds = 2, .num_offsets = 3}, batch);
-  const std::size_t bytes = lay_out_tables(std::vector<int64_t>{0, 32}, end, typed);
+  const std::size_t bytes = lay_out_tables(std::vector<int64_t>{0, 32}, {}, end, typed);
   publisher.memory(slot, bytes, bytes);
   publisher.publish(slot, batch, &typed);
 }

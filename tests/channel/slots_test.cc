@@ -110,6 +110,19 @@ TEST_F(Channel, KnowsTheOldestBatchInUse) {
   }
 }
 
+TEST(SlotLayout, RowsOfEdgesFollowThoseOfNodes) {
+  Batch batch{};
+  const std::size_t without = lay_out({.num_nodes = 5, .num_edges = 3, .with_e_id = true}, batch);
+  EXPECT_EQ(batch.edge_attr_offset, 0u);
+  EXPECT_EQ(lay_out({.num_nodes = 5, .num_edges = 3, .edge_row_bytes = 100, .with_e_id = true}, batch), without + 512);
+  EXPECT_EQ(batch.edge_attr_offset, without);
+  TypedBatch typed{};
+  const std::vector<int64_t> of_types = {0, 32}, of_relations = {24, 0, 257};
+  EXPECT_EQ(lay_out_tables(of_types, of_relations, 512, typed), 512u + 256 + 256 + 512);
+  EXPECT_EQ(typed.edge_attr_offset[0], typed.x_offset[1] + 256);
+  EXPECT_EQ(typed.edge_attr_offset[2], typed.edge_attr_offset[0] + 256);
+}
+
 TEST_F(Channel, NamesTheCureWhenAllSlotsAreHeld) {
   Publisher publisher(folder_, options(2));
   publisher.announce();

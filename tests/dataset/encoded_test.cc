@@ -100,7 +100,8 @@ TEST_F(EncodedRows, OfARenumberedDataSetAreNotThoseOfItsOrigin) {
   describe_fresh();
   fs::copy_file(graph_ / "meta.json", graph_ / "prepared/meta.json");
   EXPECT_EQ(Dataset::open(graph_).encoded_rows(), fs::path());
-  EXPECT_EQ(find_encoded_rows(graph_ / "prepared", read_meta(graph_)), std::vector{graph_ / "prepared/features.ibp"});
+  EXPECT_EQ(find_encoded_rows(graph_ / "prepared", read_meta(graph_)).of_nodes,
+            std::vector{graph_ / "prepared/features.ibp"});
   fs::remove(graph_ / "features.npy");
   EXPECT_NE(refusal().find("hint: use the data set"), std::string::npos) << refusal();
 }

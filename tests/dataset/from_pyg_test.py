@@ -66,12 +66,12 @@ def test_y_of_another_task_is_refused_by_its_name(tmp_path, y):
 
 
 def test_what_is_left_out_is_said_in_one_warning(tmp_path):
-    more = {"edge_attr": torch.rand(30, 3), "year": torch.arange(NUM_NODES), "source": "web", "num_nodes": NUM_NODES}
+    more = {"degree": torch.rand(30, 3), "year": torch.arange(NUM_NODES), "source": "web", "num_nodes": NUM_NODES}
     with pytest.warns(UserWarning) as said:
         from_pyg(data_of(**more), tmp_path / "g")
     assert [str(each.message) for each in said] == [
-        "Data.edge_attr [30, 3], Data.year [9], Data.source (str) are left out: "
-        "a data set keeps x, y, edge_index, edge_weight, edge_time and the three masks"
+        "Data.degree [30, 3], Data.year [9], Data.source (str) are left out: "
+        "a data set keeps x, y, edge_index, edge_weight, edge_time, edge_attr and the three masks"
     ]
     assert said[0].filename == __file__
 

@@ -42,7 +42,9 @@ class CudaBatch {
                       host_.edge_weight.empty() ? nullptr : reinterpret_cast<float*>(at(7)),
                       host_.counts.num_nodes,
                       host_.source_node.empty() ? nullptr : at(8),
-                      host_.tree.empty() ? nullptr : at(9)};
+                      host_.tree.empty() ? nullptr : at(9),
+                      {},
+                      host_.tables_of(memory_[10].data())};
     arrays.place = place;
     arrays.number = arrays.oldest_in_use = number;
     arrays.poison = true;
@@ -66,13 +68,14 @@ class CudaBatch {
   int64_t copied_rows() const { return copied_rows_; }
 
  private:
-  // n_id, y, edge_index, input_id, x, indptr, e_id, edge_weight, source_node, tree
+  // n_id, y, edge_index, input_id, x, indptr, e_id, edge_weight, source_node, tree, edge_attr
   std::vector<std::pair<void*, std::size_t>> arrays() {
     const auto of = [](auto& array) {
       return std::pair<void*, std::size_t>(array.data(), std::span(array).size_bytes());
     };
-    return {of(host_.n_id),   of(host_.y),    of(host_.edge_index),  of(host_.input_id),    of(host_.x),
-            of(host_.indptr), of(host_.e_id), of(host_.edge_weight), of(host_.source_node), of(host_.tree)};
+    return {of(host_.n_id),        of(host_.y),      of(host_.edge_index), of(host_.input_id),
+            of(host_.x),           of(host_.indptr), of(host_.e_id),       of(host_.edge_weight),
+            of(host_.source_node), of(host_.tree),   of(host_.edge_attr)};
   }
 
   bool edge_ids_;
@@ -100,6 +103,7 @@ void expect_equal(const HostBatch& a, const HostBatch& b) {
   ASSERT_EQ(a.source_node, b.source_node);
   ASSERT_EQ(a.tree, b.tree);
   ASSERT_EQ(a.edge_weight, b.edge_weight);
+  ASSERT_EQ(a.edge_attr, b.edge_attr);
 }
 
 // excludes: from all batches but the last.
@@ -114,7 +118,8 @@ void expect_same_batches(const TestGraph<Index>& graph, TopologyPlace place, con
   for (uint64_t step = 0; step < 4; ++step) {
     std::vector<int64_t> seeds(50 + 30 * step);
     std::iota(seeds.begin(), seeds.end(), static_cast<int64_t>(100 * step));
-    Query query{seeds, fanout, batch_key(5, 1, step), !graph.edge_weights.empty() || step % 2 == 0};
+    const bool knows_edges = !graph.edge_weights.empty() || graph.edge_dim > 0;
+    Query query{seeds, fanout, batch_key(5, 1, step), knows_edges || step % 2 == 0};
     SomeExclusions exclusions(graph, seeds);
     if (excludes && step < 3) exclusions.apply_to(query);
     const HostBatch a = run_host(*host, graph.view(), query), b = run_cuda(*cuda, graph.view(), query);
@@ -136,7 +141,7 @@ void expect_same_trees(TestGraph<Index> graph, TopologyPlace place, const std::v
     std::vector<int64_t> seeds(20 + 40 * step), times(seeds.size());
     for (std::size_t i = 0; i < seeds.size(); ++i) seeds[i] = static_cast<int64_t>(i * i % 301);
     for (std::size_t i = 0; i < times.size(); ++i) times[i] = static_cast<int64_t>(i % 40) - 5;
-    Query query{seeds, fanout, batch_key(5, 1, step), step % 2 == 0};
+    Query query{seeds, fanout, batch_key(5, 1, step), graph.edge_dim > 0 || step % 2 == 0};
     query.trees.disjoint = true;
     if (step % 4 != 3) query.trees.times = times;
     query.trees.latest = step % 4 > 1;
@@ -145,7 +150,7 @@ void expect_same_trees(TestGraph<Index> graph, TopologyPlace place, const std::v
   }
   std::vector<int64_t> seeds(50);
   std::iota(seeds.begin(), seeds.end(), 0);
-  const Query query{seeds, fanout, batch_key(5, 1, 9)};
+  const Query query{seeds, fanout, batch_key(5, 1, 9), graph.edge_dim > 0};
   expect_equal(run_host(*host, graph.view(), query), run_cuda(*cuda, graph.view(), query));
 }
 
@@ -269,6 +274,18 @@ TEST(GpuBackendWeights, OfEachEdge) {
   }
 }
 
+// Rows narrower and wider than what a warp reads at once.
+TEST(GpuBackendEdgeRows, OfAnySize) {
+  for (const int64_t dim : {1, 2, 3, 8, 32, 100}) {
+    auto graph = mixed_graph<int32_t>(1500, 8);
+    graph.describe_edges(dim);
+    for (const auto& fanout : {std::vector<int32_t>{25, 10}, {-1, 3}, {0}}) {
+      expect_same_batches(graph, TopologyPlace::kAuto, fanout);
+    }
+    expect_same_trees(graph, TopologyPlace::kHost, {5, 3});
+  }
+}
+
 // Labels of one byte, of odd and even widths, of words and of two words.
 TEST(GpuBackendLabels, OfAnyWidth) {
   for (const int64_t label_bytes : {1, 4, 7, 12, 16, 121}) {
@@ -281,7 +298,8 @@ TEST(GpuBackendLabels, OfAnyWidth) {
 // As the pipeline does it: another thread samples the next batch while the rows of this one come, and it is fetched
 // before they are all there, into slots in turn. All on other SMs from time to time.
 TEST(GpuBackendAhead, SamplesAndFetchesTheNextBatchOnAnyPartOfTheSms) {
-  const auto graph = mixed_graph<int32_t>(3000, 7, 64);
+  auto graph = mixed_graph<int32_t>(3000, 7, 64);
+  graph.describe_edges(6);
   const auto host = make_host_backend(graph.view(), {});
   const int gpu = 0;
   Faults faults;

@@ -168,9 +168,9 @@ TEST_P(Rows, AreRefusedWhenDamagedOrOfAnotherDataSet) {
   bad[bad.size() / 2] = static_cast<char>(bad[bad.size() / 2] ^ 1);
   dataset::write_bytes(file, bad);
   EXPECT_NE(view("host").encoded, nullptr);
-  EXPECT_THROW(verify_rows(data_).get(), base::Error);
+  EXPECT_THROW(verify_rows(data_, {}).get(), base::Error);
   dataset::write_bytes(file, good);
-  EXPECT_NO_THROW(verify_rows(data_).get());
+  EXPECT_NO_THROW(verify_rows(data_, {}).get());
   std::filesystem::copy(graph_, folder_ / "other", std::filesystem::copy_options::recursive);
   EXPECT_THROW(dataset::Dataset::open(folder_ / "other"), base::Error) << "a copy has another time";
 }

@@ -23,6 +23,8 @@ struct TestGraph {
   std::vector<float> edge_weights;                  // none unless weigh_edges() was called
   std::shared_ptr<const DrawWeights> draw_weights;  // none unless draw_by_weight() was called
   std::vector<int64_t> edge_times;                  // none unless time_edges() was called
+  std::vector<float> edge_features;                 // [E, edge_dim], none unless describe_edges() was called
+  int64_t edge_dim = 0;
   int64_t dim = 5;
 
   void add_node(const std::vector<int64_t>& in_neighbours) {
@@ -46,6 +48,12 @@ struct TestGraph {
       }
     }
   }
+  // Each element of the rows of edges is another number.
+  void describe_edges(int64_t dim_of_edges) {
+    edge_dim = dim_of_edges;
+    edge_features.resize(indices.size() * static_cast<std::size_t>(edge_dim));
+    for (std::size_t i = 0; i < edge_features.size(); ++i) edge_features[i] = static_cast<float>(i);
+  }
   int64_t num_nodes() const { return static_cast<int64_t>(labels.size()); }
   GraphView view() const {
     GraphView graph;
@@ -65,6 +73,12 @@ struct TestGraph {
     graph.draw_weights = draw_weights;
     if (!edge_times.empty()) graph.edge_times = edge_times.data();
     graph.row_shape = {num_nodes(), dim, "float32"};
+    if (edge_dim > 0) {
+      graph.edge_rows = {{graph.num_edges, edge_dim, "float32"},
+                         edge_dim * static_cast<int64_t>(sizeof(float)),
+                         reinterpret_cast<const std::byte*>(edge_features.data()),
+                         nullptr};
+    }
     return graph;
   }
 };
@@ -141,7 +155,8 @@ struct HostBatch {
   BatchSizes counts;
   std::vector<int64_t> n_id, edge_index, input_id, indptr, e_id, source_node, tree;
   std::vector<std::byte> x, y;
-  std::vector<float> edge_weight;  // empty where the graph has none
+  std::vector<float> edge_weight;    // empty where the graph has none
+  std::vector<std::byte> edge_attr;  // the same
 
   void resize(const BatchSizes& sampled, const Query& query, const GraphView& graph) {
     counts = sampled;
@@ -151,12 +166,17 @@ struct HostBatch {
     source_node.resize(counts.num_local_edges < counts.num_edges ? static_cast<std::size_t>(counts.num_edges) : 0);
     e_id.resize(static_cast<std::size_t>(counts.num_edges));
     edge_weight.resize(graph.edge_weights ? e_id.size() : 0);
+    edge_attr.resize(e_id.size() * static_cast<std::size_t>(graph.edge_rows.row_bytes));
     input_id.resize(query.seeds.size());
     tree.resize(query.trees.disjoint ? n_id.size() : 0);
     indptr.resize(static_cast<std::size_t>(counts.num_nodes - counts.nodes_per_hop.back()) + 1);
     x.resize(n_id.size() * static_cast<std::size_t>(graph.row_bytes));
   }
   int64_t num_targets() const { return static_cast<int64_t>(indptr.size()) - 1; }
+  // Of edges, as SlotArrays has them.
+  std::vector<std::byte*> tables_of(std::byte* rows) const {
+    return edge_attr.empty() ? std::vector<std::byte*>() : std::vector<std::byte*>{rows};
+  }
   SlotArrays arrays(bool edge_ids) {
     return {n_id.data(),
             y.data(),
@@ -170,7 +190,9 @@ struct HostBatch {
             edge_weight.empty() ? nullptr : edge_weight.data(),
             counts.num_nodes,
             source_node.empty() ? nullptr : source_node.data(),
-            tree.empty() ? nullptr : tree.data()};
+            tree.empty() ? nullptr : tree.data(),
+            {},
+            tables_of(edge_attr.data())};
   }
 };
 

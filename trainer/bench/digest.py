@@ -11,14 +11,20 @@ from cohort.trainer.source import BatchSource
 
 
 def digest(batch, num_types: int = 0) -> str:
-    """SHA-256 over the bytes of n_id, edge_index, x and y of a batch or a slot, in that order; 32 hex digits of it.
+    """SHA-256 over the bytes of n_id, edge_index, x, y and, where there is one, edge_attr of a batch or a slot, in that
+    order; 32 hex digits of it.
 
     Args:
-        num_types: of a slot of several node types, whose x are then taken in their order.
+        num_types: of a slot of several node types, whose x and edge_attr are then taken in their order.
     """
     sha = hashlib.sha256()
-    tables = [batch.table(number) for number in range(num_types)] if num_types else [batch.x]
-    for tensor in (batch.n_id, batch.edge_index, *(table for table in tables if table is not None), batch.y):
+    if num_types:
+        tables = [batch.table(number) for number in range(num_types)]
+        of_edges = [batch.edge_table(number) for number in range(len(batch.edges_of_relations))]
+    else:
+        tables, of_edges = [batch.x], [getattr(batch, "edge_attr", None)]
+    there = (table for table in (*tables, batch.y, *of_edges) if table is not None)
+    for tensor in (batch.n_id, batch.edge_index, *there):
         sha.update(tensor.contiguous().view(torch.uint8).cpu().numpy().data)
     return sha.hexdigest()[:32]
 

@@ -63,6 +63,9 @@ class Batch(OfSlot, Data):
     set's ``indices``, as in PyG's loader. A disjoint loader adds ``batch`` int64 [num_nodes], a copy: the number of the
     seed whose tree each node is in. With ``edge_weights=True`` it adds ``edge_weight`` float32 [num_edges].
 
+    If the data set has features of edges, ``edge_attr`` [num_edges, dim] (in their type), a view, has the row of each
+    edge in the order of ``edge_index``, and batches have ``e_id``, too.
+
     Views may be used on the CUDA stream that was current when the batch arrived; call ``record_stream`` before another
     stream uses them.
 
@@ -75,7 +78,8 @@ def batch_of(slot) -> Batch:
     """The batch in a slot; it holds the slot. Its tensors are ordinary ones inside torch.inference_mode() too: others
     have neither a version, by which ``edge_index`` knows its offsets, nor a base."""
     trees = {} if slot.tree is None else {"batch": slot.tree.clone()}
-    of_edges = {name: value for name in ("e_id", "edge_weight") if (value := getattr(slot, name)) is not None}
+    names = ("e_id", "edge_weight", "edge_attr")
+    of_edges = {name: value for name in names if (value := getattr(slot, name)) is not None}
     batch = Batch(
         x=slot.x,
         edge_index=edges_of(slot),

@@ -36,10 +36,12 @@ class HeteroBatch(OfSlot, HeteroData):
     Each edge type has ``edge_index`` int64 [2, edges] (positions in ``n_id`` of the source type and of the target
     type), ``num_sampled_edges`` (a number for each hop) and, where the loader was asked for them, ``e_id`` int64
     [edges], the place of each edge in the ``indices`` of its type, and ``edge_weight`` float32 [edges], which is 1 for
-    edge types without weights. Edges are ordered by hop, then by target.
+    edge types without weights. Edge types whose edges have features in the data set have ``edge_attr`` [edges, dim];
+    all edge types then have ``e_id``. Edges are ordered by hop, then by target.
 
-    ``x``, ``edge_index``, ``e_id`` and ``edge_weight`` are views of a shared slot, as those of `Batch`: valid as long
-    as they are referenced, and holding the slot for that long. ``n_id``, ``y`` and ``input_id`` are copies.
+    ``x``, ``edge_index``, ``e_id``, ``edge_weight`` and ``edge_attr`` are views of a shared slot, as those of `Batch`:
+    valid as long as they are referenced, and holding the slot for that long. ``n_id``, ``y`` and ``input_id`` are
+    copies.
 
     Pickling makes a copy of all, as ``copy.deepcopy`` and ``clone()`` do.
     """
@@ -134,8 +136,8 @@ def hetero_batch_of(types: GraphTypes, slot, input_type: str | EdgeType) -> Hete
         batch[input_type].batch_size = slot.num_seeds
     edges = edges_by_type(slot, types)
     ends = accumulate((sum(per_hop) for per_hop in slot.edges_of_relations), initial=0)
-    for (edge_type, edge_index), per_hop, (begin, end) in zip(
-        edges.items(), slot.edges_of_relations, pairwise(ends), strict=True
+    for number, ((edge_type, edge_index), per_hop, (begin, end)) in enumerate(
+        zip(edges.items(), slot.edges_of_relations, pairwise(ends), strict=True)
     ):
         edge_store = batch[edge_type]
         edge_store.edge_index = edge_index
@@ -144,5 +146,8 @@ def hetero_batch_of(types: GraphTypes, slot, input_type: str | EdgeType) -> Hete
             edge_store.e_id = slot.e_id[begin:end]
         if slot.edge_weight is not None:
             edge_store.edge_weight = slot.edge_weight[begin:end]
+        edge_attr = slot.edge_table(number)
+        if edge_attr is not None:
+            edge_store.edge_attr = edge_attr
     hold(batch, slot)
     return batch

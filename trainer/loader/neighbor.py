@@ -12,6 +12,8 @@ from torch_geometric.data import Data
 
 from cohort.base.errors import CohortError
 from cohort.dataset import Dataset, HeteroDataset
+from cohort.dataset import open as open_dataset
+from cohort.dataset.reader import has_edge_features
 from cohort.spec import types
 from cohort.spec.graph import EdgeType
 from cohort.spec.run import SamplerSpec
@@ -67,6 +69,8 @@ class NeighborLoader:
             the data set's ``indices``, and its column in ``cohort.dataset.open(data).to_pyg().edge_index``.
         edge_weights: batches have ``edge_weight`` float32 [num_edges]; the data set must have edge weights, of one of
             several edge types at least.
+        edge_attr: batches have ``edge_attr`` [num_edges, dim], in the order of ``edge_index``, if the data set has
+            features of edges; False: leave them out.
         weight_attr: "edge_weight": in-neighbours are drawn with probability proportional to the edge weights of the
             data set, one after the other without replacement, as by ``torch.multinomial``. Weights must be at least 0.
             An edge of weight 0 is never drawn, so a node can get fewer neighbours; but -1 takes all edges, whatever
@@ -138,6 +142,7 @@ class NeighborLoader:
         reuse: bool = False,
         edge_ids: bool = False,
         edge_weights: bool = False,
+        edge_attr: bool = True,
         weight_attr: str | None = None,
         sampler_sms: int = 0,
         cliques: str = "auto",
@@ -165,20 +170,18 @@ class NeighborLoader:
         self.epoch = 0  # epochs begun so far; set it to repeat or skip epochs
         self._under_way: list[int] | None = None  # epoch of the iteration begun last, batches yielded; None: it is over
         self._loaded: list[int] | None = None  # the same of a state, with which the next iteration begins
-        own = None  # a sampler that this loader starts
+        own, cleanup = None, contextlib.ExitStack()  # a sampler that this loader starts, and what is done after its end
         if _sampler is None:
             limit_seconds = checked("limit_seconds", limit_seconds, types.AboveZero)
             given: dict = {"num_slots": num_slots, "seed": seed, "topology": topology, "compress": compress}
             given |= {"order": order, "reuse": reuse, "weight_attr": weight_attr}
-            options = sampler_options(given, edge_ids, edge_weights, time_attr)
-            cache = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes)
-            shape = {"fanout": self._fanout, "batch_size": self.batch_size, "slots": options["num_slots"]}
-            shape |= {"edge_weights": options["edge_weights"], "weight_attr": options["weight_attr"]}
-            spec = SamplerSpec(**shape, **cache)
-            cleanup = contextlib.ExitStack()
+            options = sampler_options(given, edge_ids, edge_weights, time_attr) | (_debug or {})
+            of_spec = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes)
             if self.data is None:
                 self.data, self._node_tensors = written(data, cleanup, time_attr)
-            options |= _debug or {}
+            options["edge_features"] = bool(edge_attr) and has_edge_features(open_dataset(self.data))
+            of_spec |= {name: options[name] for name in ("edge_weights", "edge_features", "weight_attr")}
+            spec = SamplerSpec(fanout=self._fanout, batch_size=self.batch_size, slots=options["num_slots"], **of_spec)
             own = _sampler = SamplerProcess(self.data, device, options, spec, limit_seconds, cleanup, self._types)
         self._sampler = _sampler
         self._meter: EpochMeter | None = None  # of the epoch begun last

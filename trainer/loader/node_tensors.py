@@ -14,7 +14,8 @@ from cohort.dataset import from_pyg
 from cohort.dataset.importing.tensors import times_of_sources
 from cohort.trainer.loader.machine import has_other_ranks
 
-OF_BATCHES = {"x", "edge_index", "indptr", "n_id", "input_id", "batch", "batch_size", "e_id", "edge_weight"}
+OF_BATCHES = {"x", "edge_index", "indptr", "n_id", "input_id", "batch", "batch_size"}
+OF_BATCHES |= {"e_id", "edge_weight", "edge_attr"}
 TIMES = ("edge_time", "time")  # as from_pyg takes them
 
 
@@ -42,10 +43,15 @@ def written(data: Data, cleanup: contextlib.ExitStack, time_attr: str | None = N
     if data.x is not None:  # the seeds that --cache-policy plan counts with, all of one class
         graph.y = torch.zeros(len(data.x), dtype=torch.int64)
         graph.train_mask = others.get("train_mask", torch.ones(len(data.x), dtype=torch.bool))
+    of_edges = {}
+    if graph.edge_attr is not None:  # also one number an edge, which from_pyg takes as its weight
+        of_edges["edge_attr"] = graph.edge_attr.reshape(len(graph.edge_attr), -1)
+        if time_attr is not None:  # beside which edges have no weights
+            of_edges["edge_weight"] = graph.edge_weight
     folder = RunFolder()
     cleanup.callback(folder.remove)
     try:
-        return from_pyg(graph, folder.path / "data"), others
+        return from_pyg(graph, folder.path / "data", **of_edges), others
     except BaseException:
         cleanup.close()
         raise

@@ -71,8 +71,9 @@ class Scores:
         if self.takes_places:
             return self.all_rows, blocks_of(slot)
         x = slot.x if self.all_rows is None else self.all_rows.index_select(0, slot.place)
-        weights = getattr(slot, "edge_weight", None)
-        of_edges = () if weights is None else (weights,)
+        weights, edge_attr = getattr(slot, "edge_weight", None), getattr(slot, "edge_attr", None)
+        of_edges = () if weights is None and edge_attr is None else (weights,)
+        of_edges += () if edge_attr is None else (model_input(edge_attr),)
         return x, edges_of(slot), slot.num_sampled_nodes, slot.num_sampled_edges, *of_edges
 
     def __call__(self, x, edges, num_seeds: int | None, *sizes) -> Tensor:
@@ -218,7 +219,7 @@ def step_of(
     sums: StepSums | None = None,
 ) -> TrainStep:
     """Steps of a model that `model_of` made of these options; without ``ranks`` and ``sums`` without other ranks."""
-    takes_tensors = options.layers == "pyg" or options.edge_weights or options.has_own_model
+    takes_tensors = options.layers == "pyg" or options.edge_weights or options.edge_dim or options.has_own_model
     # Means of rows would count those that a batch lacks; learned rows and seeds of links differ in number.
     is_typed_otherwise = options.types and (options.norm == "batch" or model.embeddings is not None)
     is_otherwise = takes_tensors or is_typed_otherwise or options.task == "link"

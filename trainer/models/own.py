@@ -41,7 +41,8 @@ def _model_of_rows(options: TrainerSpec) -> nn.Module:
 
         return TypedGNN(options.model, options.types, *given, **shape, featureless=options.featureless)
     if not options.has_own_model:
-        return SampledGNN(options.model, options.feature_dim, *given, options.edge_weights, **shape)
+        of_edges = options.edge_dim if options.model == "gat" else 0
+        return SampledGNN(options.model, options.feature_dim, *given, options.edge_weights, edge_dim=of_edges, **shape)
     place = f"--model {options.model}"
     sizes = {
         "in_channels": options.feature_dim,
@@ -60,10 +61,11 @@ def _model_of_rows(options: TrainerSpec) -> nn.Module:
 
 
 def callable_of(model: nn.Module) -> Callable:
-    """What is called with a batch as SampledGNN is: (x, edge_index, num_sampled_nodes, num_sampled_edges, edge_weight).
+    """What is called with a batch as SampledGNN is: (x, edge_index, num_sampled_nodes, num_sampled_edges, edge_weight,
+    edge_attr).
 
     A model of the user's gets x and edge_index, and what else its ``forward`` names of PyG's: the sizes by hop, so that
-    layers leave out what no seed needs any more, and ``edge_weight``.
+    layers leave out what no seed needs any more, ``edge_weight`` and ``edge_attr``.
     """
     if isinstance(model, SampledGNN):
         return model
@@ -71,8 +73,8 @@ def callable_of(model: nn.Module) -> Callable:
 
     def call(x, edge_index, *others):
         named = {name: others[place] for name, place in TRIMS.items() if name in takes and len(others) > place}
-        if len(others) > 2 and "edge_weight" in takes:
-            named["edge_weight"] = others[2]
+        of_edges = zip(("edge_weight", "edge_attr"), others[2:], strict=False)
+        named |= {name: values for name, values in of_edges if values is not None and name in takes}
         return model(x, edge_index, **named)
 
     return call

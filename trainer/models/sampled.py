@@ -29,6 +29,7 @@ class SampledGNN(nn.Module):
         norm: "layer" normalises each row of a hidden layer's output before the activation; "none".
         residual: a hidden layer but the first adds the rows of its input to its output, before ``norm``.
         heads: of "gat".
+        edge_dim: features of each edge, of "gat" alone; 0: edges have none.
 
     Raises:
         CohortError: sizes that do not fit each other.
@@ -48,6 +49,7 @@ class SampledGNN(nn.Module):
         norm: str = "none",
         residual: bool = False,
         heads: int = 4,
+        edge_dim: int = 0,
     ):
         super().__init__()
         self.takes_weights = kind == "gcn" and (edge_weights or layers == "pyg")
@@ -59,7 +61,7 @@ class SampledGNN(nn.Module):
         dims = [in_dim] + [hidden] * (num_layers - 1) + [out_dim]
         heads = heads if kind == "gat" else 1
         self.convs = nn.ModuleList(
-            _layer(_library(layers, edge_weights), kind, dims[i], dims[i + 1], heads, last=i == num_layers - 1)
+            _layer(_library(layers, edge_weights), kind, dims[i], dims[i + 1], heads, i == num_layers - 1, edge_dim)
             for i in range(num_layers)
         )
         self.norms = nn.ModuleList(nn.LayerNorm(hidden) for _ in range(num_layers - 1)) if norm == "layer" else None
@@ -70,7 +72,7 @@ class SampledGNN(nn.Module):
             (dims[i + 1], 0 if kind == "sage" else wide[i] + 2 * heads, dims[i] + more * wide[i] + 4 * heads)
             for i in range(num_layers)
         ]
-        self.num_classes = out_dim
+        self.num_classes, self.edge_dim = out_dim, edge_dim
         self.activation = "elu" if kind == "gat" else "relu"
         self.dropout = dropout
         self.two_sided = kind != "gcn"  # GCNConv's normalisation wants sources and targets in one set
@@ -84,17 +86,23 @@ class SampledGNN(nn.Module):
         num_sampled_nodes: list[int] | None = None,
         num_sampled_edges: list[int] | None = None,
         edge_weight: Tensor | None = None,
+        edge_attr: Tensor | None = None,
     ) -> Tensor:
         """Scores float [rows, out_dim]; the seeds are the first rows.
 
         Edges are one tensor for all layers, or a Block for each, of Cohort's layers. With the two lists of a sampled
         batch, each layer leaves out the nodes and edges that no seed needs any more. ``edge_weight`` [edges], for edges
-        that are a tensor, is for models that take weights.
+        that are a tensor, is for models that take weights; ``edge_attr`` [edges, edge_dim], likewise, for models made
+        with an ``edge_dim``.
         """
         if edge_weight is not None and not self.takes_weights:
             expected = "a model that takes weights: gcn, made with edge_weights"
             raise CohortError("edge_weight", expected, "another", "leave the weights out")
-        edges, weights = edge_index, {} if edge_weight is None else {"edge_weight": edge_weight}
+        if (edge_attr is None) != (self.edge_dim == 0):
+            expected = f"features [edges, {self.edge_dim}]" if self.edge_dim else "none: the model was made without"
+            raise CohortError("edge_attr", expected, "none" if edge_attr is None else str(list(edge_attr.shape)))
+        edges, of_edges = edge_index, {"edge_weight": edge_weight, "edge_attr": edge_attr}
+        given = of_edges = {name: values for name, values in of_edges.items() if values is not None}
         # Layers that take it do it as they read their input, where nothing comes between.
         is_read = self.fused and self.activation == "relu" and self.norms is None and not self.residual
         between = Activation("relu", self.dropout, self.training) if is_read else None
@@ -110,13 +118,12 @@ class SampledGNN(nn.Module):
                 x = first_rows_of(x, sum(num_sampled_nodes[: hops + 1]))
                 edges = edge_index[:, : sum(num_sampled_edges[:hops])]
                 num_targets = sum(num_sampled_nodes[:hops])  # rows only for the nodes that the next layer reads
+                given = {name: values[: edges.shape[1]] for name, values in of_edges.items()}
                 if self.two_sided:
                     x = (x, x[:num_targets])
-                elif weights:
-                    weights = {"edge_weight": edge_weight[: edges.shape[1]]}
-                elif self.fused:
+                elif self.fused and not given:
                     edges = block_of(edges, x.shape[0], num_targets)
-            x = layer(x, edges, activation=between, **weights) if between and i > 0 else layer(x, edges, **weights)
+            x = layer(x, edges, activation=between, **given) if between and i > 0 else layer(x, edges, **given)
             x = x if between else self._after(i, x, read)
         return x
 
@@ -161,13 +168,14 @@ def _library(layers: str, edge_weights: bool):
     return importlib.import_module("torch_geometric.nn" if layers == "pyg" else "cohort.nn")
 
 
-def _layer(library, kind: str, in_dim: int, out_dim: int, heads: int, last: bool) -> nn.Module:
+def _layer(library, kind: str, in_dim: int, out_dim: int, heads: int, last: bool, edge_dim: int) -> nn.Module:
     if kind == "sage":
         return library.SAGEConv(in_dim, out_dim)
     if kind == "gcn":
         return library.GCNConv(in_dim, out_dim)
     if kind == "gat":
-        return library.GATConv(in_dim, out_dim if last else out_dim // heads, heads=heads, concat=not last)
+        width = out_dim if last else out_dim // heads
+        return library.GATConv(in_dim, width, heads=heads, concat=not last, edge_dim=edge_dim or None)
     raise CohortError("--model", "sage, gcn or gat", kind)
 
 

@@ -24,14 +24,17 @@ class HeadReduction {
   }
 
   __device__ Loaded load(int64_t e, int64_t index) const {
-    return {argument(index), e * call_.dim + head_, !(call_.block.skip_self && index == row_)};
+    const int64_t at = e * call_.dim + head_;
+    return {argument(index, call_.scores.edge, at), at, !(call_.block.skip_self && index == row_)};
   }
 
  protected:
-  // What leaky_relu is taken of.
-  __device__ A argument(int64_t index) const {
-    return static_cast<const A*>(call_.scores.source)[index * call_.scores.source_stride + head_] + target_;
+  // What leaky_relu is taken of; `of_edges` at `at`, where there is any, is what edges themselves score.
+  __device__ A argument(int64_t index, const void* of_edges, int64_t at) const {
+    const A ends = static_cast<const A*>(call_.scores.source)[index * call_.scores.source_stride + head_] + target_;
+    return of_edges ? ends + static_cast<const A*>(of_edges)[at] : ends;
   }
+  __device__ A own_argument() const { return argument(row_, call_.scores.own_edge, at_row()); }
   __device__ A slope(A x) const { return x > 0 ? A{1} : static_cast<A>(call_.scores.slope); }
   __device__ A leaky(A x) const { return x * slope(x); }
   __device__ bool has_own() const { return row_ < call_.num_own; }
@@ -64,7 +67,7 @@ class RowTotal : public HeadReduction<A, AttentionCall> {
     if (sum != 0) take(partial[this->at_piece(piece)], sum);
   }
   __device__ void finish(const EdgeRange&) {
-    if (this->has_own()) take(this->leaky(this->argument(this->row_)), A{1});
+    if (this->has_own()) take(this->leaky(this->own_argument()), A{1});
     static_cast<A*>(call_.largest)[this->at_row()] = largest_;
     static_cast<A*>(call_.sums)[this->at_row()] = sum_;
   }
@@ -99,7 +102,7 @@ class RowWeights : public HeadReduction<A, AttentionCall> {
   __device__ void save(int64_t) const {}
   __device__ void merge(int64_t) {}
   __device__ void finish(const EdgeRange&) {
-    if (this->has_own()) static_cast<A*>(call_.own_weights)[this->at_row()] = weight(this->argument(this->row_));
+    if (this->has_own()) static_cast<A*>(call_.own_weights)[this->at_row()] = weight(this->own_argument());
   }
 
  private:
@@ -160,7 +163,7 @@ class RowGrads : public HeadReduction<A, AttentionGradCall> {
     if (this->has_own()) {
       const int64_t at = this->at_row();
       A& grad = static_cast<A*>(call_.own_grads)[at];
-      grad = static_cast<const A*>(call_.own_weights)[at] * (grad - dot_) * this->slope(this->argument(this->row_));
+      grad = static_cast<const A*>(call_.own_weights)[at] * (grad - dot_) * this->slope(this->own_argument());
       sum_ += grad;
     }
     static_cast<A*>(call_.target_grads)[this->row_ * call_.target_grads_stride + this->head_] = sum_;

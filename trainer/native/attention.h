@@ -9,14 +9,16 @@
 
 namespace cohort::trainer {
 
-// What edges score: leaky_relu(source_scores[index[e]] + target_scores[row of e]). Rows [0, num_own) have one edge
-// more, from source `row` to themselves. A dim is the number of heads; strides count elements.
+// What edges score: leaky_relu(source_scores[index[e]] + target_scores[row of e] + edge_scores[e]). Rows [0, num_own)
+// have one edge more, from source `row` to themselves. A dim is the number of heads; strides count elements.
 struct EdgeScores {
   const void* source = nullptr;  // [sources, dim]
   int64_t source_stride = 0;
   const void* target = nullptr;  // [num_rows, dim]; null: zeros
   int64_t target_stride = 0;
-  double slope = 0;  // of leaky_relu where its argument is negative
+  double slope = 0;                // of leaky_relu where its argument is negative
+  const void* edge = nullptr;      // [num_edges, dim]; null: zeros
+  const void* own_edge = nullptr;  // [num_own, dim], of edges to themselves; null: zeros
 };
 
 // weights[e] = exp(score of e) / (sum over the edges of e's row, its own among them, of exp(score)); 0 for edges that

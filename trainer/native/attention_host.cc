@@ -20,17 +20,20 @@ class RowHead {
     const EdgeRange range = range_of(call_.block, row_);
     for (int64_t e = range.begin; e < range.end; ++e) {
       const int64_t index = call_.block.index[e];
-      if (!(call_.block.skip_self && index == row_)) f(e * call_.dim + head_, false, source_score(index) + target_);
+      const int64_t at = e * call_.dim + head_;
+      if (!(call_.block.skip_self && index == row_)) f(at, false, ends_score(index) + of(call_.scores.edge, at));
     }
-    if (row_ < call_.num_own) f(row_ * call_.dim + head_, true, source_score(row_) + target_);
+    const int64_t at = row_ * call_.dim + head_;
+    if (row_ < call_.num_own) f(at, true, ends_score(row_) + of(call_.scores.own_edge, at));
   }
 
   A leaky(A x) const { return x > 0 ? x : x * static_cast<A>(call_.scores.slope); }
   A slope(A x) const { return x > 0 ? A{1} : static_cast<A>(call_.scores.slope); }
 
  private:
-  A source_score(int64_t index) const {
-    return static_cast<const A*>(call_.scores.source)[index * call_.scores.source_stride + head_];
+  static A of(const void* scores, int64_t at) { return scores ? static_cast<const A*>(scores)[at] : A{0}; }
+  A ends_score(int64_t index) const {
+    return static_cast<const A*>(call_.scores.source)[index * call_.scores.source_stride + head_] + target_;
   }
   A target_score() const {
     return static_cast<const A*>(call_.scores.target)[row_ * call_.scores.target_stride + head_];

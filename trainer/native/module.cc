@@ -88,6 +88,13 @@ void bind_slot(nb::module_& m) {
           "row_tiers", [](const HeldSlot& slot) { return rows_by_tier(slot.batch()); },
           "(rows, stored bytes, seconds) of feature rows by where they were read: local, peer, host, recent.")
       .def_prop_ro(
+          "edge_rows",
+          [](const HeldSlot& slot) {
+            const base::TierUse& use = slot.batch().edge_rows;
+            return std::tuple(use.rows, use.bytes, use.us / 1e6);
+          },
+          "(rows, stored bytes, seconds) of the edges' feature rows, all of which are read from host memory.")
+      .def_prop_ro(
           "list_tiers", [](const HeldSlot& slot) { return lists_by_tier(slot.batch()); },
           "(lists, bytes of neighbours drawn) of neighbour lists, likewise.");
 }

@@ -120,7 +120,7 @@ void bind_heads(nb::module_& m) {
               FIELD(HeadRows, row_stride), FIELD(HeadRows, head_stride));
   bind_struct(m, "EdgeScores", "Scores of edges; see trainer/native/attention.h.", FIELD(EdgeScores, source),
               FIELD(EdgeScores, source_stride), FIELD(EdgeScores, target), FIELD(EdgeScores, target_stride),
-              FIELD(EdgeScores, slope));
+              FIELD(EdgeScores, slope), FIELD(EdgeScores, edge), FIELD(EdgeScores, own_edge));
   bind_call(m, "spread_rows", "Sums rows that heads share; see trainer/native/head_rows.h.", FIELD(SpreadCall, block),
             FIELD(SpreadCall, dtype), FIELD(SpreadCall, out_dtype), FIELD(SpreadCall, dim), FIELD(SpreadCall, heads),
             FIELD(SpreadCall, x), FIELD(SpreadCall, x_stride), FIELD(SpreadCall, weights),

@@ -74,6 +74,14 @@ void bind_edge_arrays(nb::class_<HeldSlot>& slot_class) {
         return Array{batch.edge_weight_offset, {batch.num_edges}, nb::dtype<float>()};
       },
       "float32 [num_edges], as edge_index has the edges; None where nobody asked for it.");
+  bind_array(
+      slot_class, "edge_attr",
+      [](const HeldSlot& slot, const Batch& batch) -> std::optional<Array> {
+        const channel::Table& table = slot.header().edge_tables[0];
+        if (slot.typed() || table.feature_dim == 0) return std::nullopt;
+        return Array{batch.edge_attr_offset, {batch.num_edges, table.feature_dim}, dlpack_type(table.feature_dtype)};
+      },
+      "Of a graph of one type: feature rows of the edges, as edge_index has them; None where batches have none.");
 }
 
 void bind_node_arrays(nb::class_<HeldSlot>& slot_class) {
@@ -150,15 +158,24 @@ nb::object offsets_of(nb::handle self, int relation) {
   return view(self, {slot.batch().indptr_offset + 8 * static_cast<uint64_t>(first), {count(relation)}});
 }
 
+// Feature rows of the edges of a relation.
+nb::object edge_table_of(nb::handle self, int relation) {
+  const auto& slot = nb::cast<const HeldSlot&>(self);
+  const channel::TypedBatch& typed = slot.require_types();
+  base::require(relation >= 0 && relation < slot.header().num_relations, "a relation of the graph");
+  const channel::Table& table = slot.header().edge_tables[relation];
+  if (table.feature_dim == 0) return nb::none();
+  const int64_t count = channel::edges_of(slot.batch(), typed, relation);
+  return view(self, {typed.edge_attr_offset[relation], {count, table.feature_dim}, dlpack_type(table.feature_dtype)});
+}
+
 // Columns of edge_index.
 nb::object edges_of(nb::handle self, int relation) {
   const auto& slot = nb::cast<const HeldSlot&>(self);
   const channel::TypedBatch& typed = slot.require_types();
   const Batch& batch = slot.batch();
   base::require(relation >= 0 && relation < slot.header().num_relations, "a relation of the graph");
-  const auto count = [&](int which) {
-    return std::accumulate(typed.edges_per_hop[which], typed.edges_per_hop[which] + batch.num_hops, int64_t{0});
-  };
+  const auto count = [&](int which) { return channel::edges_of(batch, typed, which); };
   uint64_t first = 0;
   for (int before = 0; before < relation; ++before) first += static_cast<uint64_t>(count(before));
   return view(self,
@@ -182,6 +199,8 @@ void bind_typed_arrays(nb::class_<HeldSlot>& slot_class) {
           "relation after the other.")
       .def("table", &table_of, nb::arg("type"),
            "Of a typed graph: feature rows of the nodes of a type; None where the type has none.")
+      .def("edge_table", &edge_table_of, nb::arg("relation"),
+           "Of a typed graph: feature rows of the edges of a relation; None where batches have none.")
       .def("offsets", &offsets_of, nb::arg("relation"),
            "Of a typed graph: the part of indptr that is the relation's, int64 [targets + 1].")
       .def("edges", &edges_of, nb::arg("relation"),

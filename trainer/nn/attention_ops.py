@@ -20,6 +20,8 @@ def attend(
     x: Tensor,
     scores: Tensor,
     target_scores: Tensor | None,
+    edge_scores: Tensor | None,
+    loop_scores: Tensor | None,
     indptr: Tensor,
     source: Tensor,
     num_targets: int,
@@ -37,9 +39,11 @@ def attend(
         x: [sources, dim], which all heads share, or [sources, heads * dim].
         scores: sum_dtype [sources, heads]; or [sources, 2 heads]: then the first rows' second halves are the targets'.
         target_scores: [num_targets, heads]; None: in ``scores``, or zeros.
+        edge_scores, loop_scores: [edges, heads] and [loops, heads], what edges, and those of targets to themselves, add
+            to the scores of their ends, contiguous; None: zeros.
         indptr, source: see Block.
         loops: so many first targets have an edge to themselves, which stands for all such; -1: these are as others.
-        slope: of leaky_relu, which the sum of an edge's two scores goes through.
+        slope: of leaky_relu, which the sum of an edge's scores goes through.
         p, keys: of dropout of weights, those of edges and of edges to themselves.
 
     Returns:
@@ -47,7 +51,7 @@ def attend(
         [edges, heads] and [loops, heads], and the same after dropout (without: [0]).
     """
     edges = Edges(indptr, source, num_targets, skip_self=loops >= 0)
-    ends = _scores(scores, target_scores, num_targets, heads, loops, slope)
+    ends = _scores(scores, target_scores, edge_scores, loop_scores, num_targets, heads, loops, slope)
     weights, own_weights = head_kernels.attention(edges, ends)
     dropped, own_dropped = weights.new_empty(0), weights.new_empty(0)
     if p:
@@ -60,7 +64,7 @@ def attend(
 
 
 @attend.register_fake
-def _(x, scores, target_scores, indptr, source, num_targets, heads, shared, loops, slope, p, keys, out_dtype):
+def _(x, scores, target, edge, loop, indptr, source, num_targets, heads, shared, loops, slope, p, keys, out_dtype):
     shape = (heads, num_targets, x.shape[1]) if shared else (num_targets, x.shape[1])
     shapes = [(source.shape[0], heads), (max(loops, 0), heads)]
     weights = [scores.new_empty(shape) for shape in shapes + (shapes if p else [0, 0])]
@@ -73,6 +77,8 @@ def attend_grad(
     x: Tensor,
     scores: Tensor,
     target_scores: Tensor | None,
+    edge_scores: Tensor | None,
+    loop_scores: Tensor | None,
     indptr: Tensor,
     source: Tensor,
     weights: List[Tensor],  # noqa: UP006
@@ -82,8 +88,9 @@ def attend_grad(
     p: float,
     needs_x: bool,
     needs_scores: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of attend's ``x``, ``scores`` and ``target_scores``; [0] in place of those that are not needed.
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of attend's ``x``, ``scores``, ``target_scores``, ``edge_scores`` and ``loop_scores``; [0] in place of
+    those that are not needed.
 
     Args:
         grad: of attend's first result, contiguous, in the dtype of x.
@@ -93,12 +100,13 @@ def attend_grad(
     edges = Edges(indptr, source, num_targets, skip_self=loops >= 0)
     columns = kernels.transposed(edges, x.shape[0], skip_self=loops >= 0)
     used, own_used = weights[2:] if p else weights[:2]
-    grad_x, grad_scores, grad_target = x.new_empty(0), scores.new_empty(0), scores.new_empty(0)
+    grad_x = x.new_empty(0)
+    grad_scores, grad_target, grads, own_grads = (scores.new_empty(0) for _ in range(4))
     if needs_x:
         by_rows = columns, grad, used, own_used
         grad_x = head_kernels.fold_rows(*by_rows) if shared else _weighted(*by_rows, heads, False, grad.dtype)
     if needs_scores:
-        ends = _scores(scores, target_scores, num_targets, heads, loops, slope)
+        ends = _scores(scores, target_scores, edge_scores, loop_scores, num_targets, heads, loops, slope)
         grads, own_grads = head_kernels.dot_rows(
             edges, grad if shared else _by_head(grad, heads), _by_head(x, heads, shared), ends.num_own
         )
@@ -111,24 +119,34 @@ def attend_grad(
         to = grad_scores[:num_targets, heads:] if beside else grad_target
         head_kernels.attention_grad(edges, ends, weights[0], weights[1], grads, own_grads, to)
         _sum_by_source(columns, grads, own_grads, grad_scores[:, :heads])
-    return grad_x, grad_scores, grad_target
+    return grad_x, grad_scores, grad_target, grads, own_grads
 
 
 @attend_grad.register_fake
-def _(grad, x, scores, target_scores, indptr, source, weights, num_targets, loops, slope, p, needs_x, needs_scores):
+def _(
+    grad, x, scores, target, edge, loop, indptr, source, weights, num_targets, loops, slope, p, needs_x, needs_scores
+):
     grad_x = torch.empty_like(x, memory_format=torch.contiguous_format) if needs_x else x.new_empty(0)
     if not needs_scores:
-        return grad_x, scores.new_empty(0), scores.new_empty(0)
+        return grad_x, *(scores.new_empty(0) for _ in range(4))
     grad_scores = torch.empty_like(scores, memory_format=torch.contiguous_format)
-    return grad_x, grad_scores, scores.new_empty(num_targets, weights[0].shape[1])
+    of_edges = (torch.empty_like(each) for each in weights[:2])
+    return grad_x, grad_scores, scores.new_empty(num_targets, weights[0].shape[1]), *of_edges
 
 
 def _scores(
-    scores: Tensor, target_scores: Tensor | None, num_targets: int, heads: int, loops: int, slope: float
+    scores: Tensor,
+    target_scores: Tensor | None,
+    edge_scores: Tensor | None,
+    loop_scores: Tensor | None,
+    num_targets: int,
+    heads: int,
+    loops: int,
+    slope: float,
 ) -> Scores:
     if target_scores is None and scores.shape[1] == 2 * heads:
         target_scores = scores[:num_targets, heads:]
-    return Scores(scores[:, :heads], target_scores, max(loops, 0), slope)
+    return Scores(scores[:, :heads], target_scores, max(loops, 0), slope, edge_scores, loop_scores)
 
 
 def _by_head(rows: Tensor, heads: int, shared: bool = False) -> Tensor:
@@ -175,21 +193,59 @@ def _sum_by_source(columns: Edges, grads: Tensor, own_grads: Tensor, out: Tensor
 
 
 def _keep(ctx, inputs, output):
-    x, scores, target_scores, indptr, source, ctx.num_targets, _, _, ctx.loops, ctx.slope, ctx.p, _, _ = inputs
-    ctx.save_for_backward(x, scores, target_scores, indptr, source, *output[1:])
+    *tensors, ctx.num_targets, _, _, ctx.loops, ctx.slope, ctx.p, _, _ = inputs
+    ctx.save_for_backward(*tensors, *output[1:])
     ctx.mark_non_differentiable(*output[1:])
     ctx.set_materialize_grads(False)
 
 
 def _backward(ctx, grad, *_):
     if grad is None:
-        return (None,) * 13
-    x, *others, indptr, source = ctx.saved_tensors[:5]
-    needs = ctx.needs_input_grad[0], any(ctx.needs_input_grad[1:3])
-    edges = indptr, source, list(ctx.saved_tensors[5:]), ctx.num_targets, ctx.loops
+        return (None,) * 15
+    x, *others, indptr, source = ctx.saved_tensors[:7]
+    needs = ctx.needs_input_grad[0], any(ctx.needs_input_grad[1:5])
+    edges = indptr, source, list(ctx.saved_tensors[7:]), ctx.num_targets, ctx.loops
     grads = attend_grad(grad.to(x.dtype).contiguous(), x, *others, *edges, ctx.slope, ctx.p, *needs)
-    wanted = zip(grads, ctx.needs_input_grad[:3], strict=True)
+    wanted = zip(grads, ctx.needs_input_grad[:5], strict=True)
     return *(each if is_needed else None for each, is_needed in wanted), *[None] * 10
 
 
 attend.register_autograd(_backward, setup_context=_keep)
+
+
+@operator("loop_means")
+def loop_means(scores: Tensor, indptr: Tensor, source: Tensor, loops: int) -> tuple[Tensor, Tensor]:
+    """For each of the first ``loops`` targets, the mean of what its edges from others score; 0 without any.
+
+    Args:
+        scores: float32 or float64 [edges, heads], contiguous.
+        indptr, source: see Block.
+
+    Returns:
+        [loops, heads], and the factors by which sums became means, [loops, 1].
+    """
+    edges, heads = Edges(indptr, source, loops, skip_self=True), scores.shape[1]
+    ones = scores.new_ones(1, heads).expand(2, heads)  # rows at a stride of 0, so any number of them
+    inverse = kernels.sum_rows(edges, ones[:, :1]).clamp_(min=1).reciprocal_()
+    return kernels.sum_rows(edges, ones, heads=heads, edge_factor=scores).mul_(inverse), inverse
+
+
+@loop_means.register_fake
+def _(scores, indptr, source, loops):
+    return scores.new_empty(loops, scores.shape[1]), scores.new_empty(loops, 1)
+
+
+def _keep_loops(ctx, inputs, output):
+    ctx.save_for_backward(*inputs[1:3], output[1])
+    ctx.mark_non_differentiable(output[1])
+
+
+def _loops_backward(ctx, grad, _):
+    indptr, source, inverse = ctx.saved_tensors
+    row = torch.searchsorted(indptr, torch.arange(source.numel(), device=source.device), right=True) - 1
+    counts = (row < inverse.shape[0]) & (row != source)
+    of_rows = torch.cat((grad * inverse, grad.new_zeros(1, grad.shape[1])))
+    return of_rows[torch.where(counts, row, inverse.shape[0])], None, None, None
+
+
+loop_means.register_autograd(_loops_backward, setup_context=_keep_loops)

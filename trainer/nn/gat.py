@@ -4,7 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cohort.nn.attention_ops import attend
+from cohort.base.errors import CohortError
+from cohort.nn.attention_ops import attend, loop_means
 from cohort.nn.block import Block, block_of
 from cohort.nn.inputs import ELEMENT_COST, amp_dtype, is_prefix, materialize
 from cohort.nn.kernels import rows_of, sum_dtype
@@ -12,13 +13,14 @@ from cohort.nn.linear import head_linear
 
 
 class GATRules:
-    """What a layer with PyG's parameters and arguments computes, where edges have no features."""
+    """What a layer with PyG's parameters and arguments computes."""
 
     def forward(
         self,
         x: Tensor | tuple[Tensor, Tensor | None],
         edge_index: Tensor | Block,
         size: tuple[int, int] | None = None,
+        edge_attr: Tensor | None = None,
     ) -> Tensor:
         """[targets, heads * out_channels], or [targets, out_channels] without ``concat``.
 
@@ -26,16 +28,47 @@ class GATRules:
             x: [nodes, in_channels], or a pair for sources and targets; None for targets: they have no rows.
             edge_index: int64 [2, edges] of sources and targets, or a Block.
             size: (sources, targets), needed only without rows of targets.
+            edge_attr: [edges, edge_dim] or [edges], in the order of ``edge_index``, or in that of the Block.
         """
         source, target = (x, x) if isinstance(x, Tensor) else x
         num_targets = target.shape[0] if target is not None else (size or source.shape)[1 if size else 0]
         block = block_of(edge_index, source.shape[0], num_targets)
-        out = self._attended(rows_of(source), target, block, min(size) if size else min(source.shape[0], num_targets))
+        num_shared = min(size) if size else min(source.shape[0], num_targets)
+        of_edges = self._edge_scores(edge_attr, block, num_shared, sum_dtype(source.dtype))
+        out = self._attended(rows_of(source), target, block, num_shared, of_edges)
         if self.residual and target is not None:
             out = out + self.res(target)
         return out if self.bias is None else out + self.bias
 
-    def _attended(self, source: Tensor, target: Tensor | None, block: Block, num_shared: int) -> Tensor:
+    def _edge_scores(
+        self, edge_attr: Tensor | None, block: Block, num_shared: int, dtype: torch.dtype
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """What edges, and those of targets to themselves, add to the scores of their ends, as attend() takes it."""
+        if edge_attr is None or self.lin_edge is None:
+            return None, None
+        rows = edge_attr.view(-1, 1) if edge_attr.dim() == 1 else edge_attr
+        if rows.dim() != 2 or rows.shape[0] != block.source.numel():
+            expected = f"[{block.source.numel()}, {self.edge_dim}], a row for each edge"
+            raise CohortError("edge_attr: shape", expected, str(list(edge_attr.shape)))
+        with torch.autocast(rows.device.type, enabled=False):
+            vectors = self._vectors(self.lin_edge, self.att_edge).to(dtype)
+            scores = F.linear(rows.to(dtype), vectors)
+            scores = (scores if block.order is None else scores[block.order]).contiguous()
+            if not self.add_self_loops:
+                return scores, None
+            if self.fill_value == "mean":  # of the rows of a target's edges: their scores are linear
+                return scores, loop_means(scores, block.indptr, block.source, num_shared)[0]
+            filled = torch.as_tensor(self.fill_value, dtype=dtype, device=rows.device).expand(1, rows.shape[1])
+            return scores, F.linear(filled, vectors).expand(num_shared, -1).contiguous()
+
+    def _attended(
+        self,
+        source: Tensor,
+        target: Tensor | None,
+        block: Block,
+        num_shared: int,
+        of_edges: tuple[Tensor | None, Tensor | None],
+    ) -> Tensor:
         """The heads' sums, beside each other or averaged; the first ``num_shared`` targets are sources too."""
         lin = self.lin if self.lin is not None else self.lin_src
         materialize(lin, source.shape[1])
@@ -48,7 +81,7 @@ class GATRules:
         loops = num_shared if self.add_self_loops else -1
         ends = block.indptr, block.source, block.num_targets
         heads = self.heads, shared, loops, self.negative_slope
-        out = attend(rows, scores, target_scores, *ends, *heads, p, keys, dtype)[0]
+        out = attend(rows, scores, target_scores, *of_edges, *ends, *heads, p, keys, dtype)[0]
         if shared:
             out = head_linear(out, lin.weight.view(self.heads, self.out_channels, -1))
         out = out.reshape(block.num_targets, self.heads, self.out_channels)

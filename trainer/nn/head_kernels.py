@@ -12,19 +12,23 @@ from cohort.trainer import _native
 
 @dataclass(frozen=True)
 class Scores:
-    """Of edges, the sum of what their ends score, before leaky_relu.
+    """Of edges, the sum of what their ends and they themselves score, before leaky_relu.
 
     Attributes:
         source: float32 or float64 [sources, heads].
         target: likewise [targets, heads]; None: zeros.
         num_own: the first so many targets have an edge to themselves.
         slope: of leaky_relu where its argument is negative.
+        edge: likewise [num_edges, heads], contiguous; None: zeros.
+        own_edge: likewise [num_own, heads], of edges to themselves; None: zeros.
     """
 
     source: Tensor
     target: Tensor | None
     num_own: int
     slope: float
+    edge: Tensor | None = None
+    own_edge: Tensor | None = None
 
     def native(self) -> _native.EdgeScores:
         return _native.EdgeScores(
@@ -33,6 +37,8 @@ class Scores:
             target=_address(self.target),
             target_stride=0 if self.target is None else self.target.stride(0),
             slope=self.slope,
+            edge=_address(self.edge),
+            own_edge=_address(self.own_edge),
         )
 
 

@@ -71,18 +71,27 @@ class GCNConv(GCNRules, nn.Module):
 
 
 class GATConv(GATRules, nn.Module):
-    """Attention of so many heads, with an edge from each node to itself."""
+    """Attention of so many heads, with an edge from each node to itself, whose features are the means of the node's
+    other edges."""
 
-    negative_slope, dropout, add_self_loops, residual = 0.2, 0.0, True, False
+    negative_slope, dropout, add_self_loops, residual, fill_value = 0.2, 0.0, True, False, "mean"
     lin_src = lin_dst = None
 
-    def __init__(self, in_channels: int, out_channels: int, heads: int, concat: bool):
+    def __init__(self, in_channels: int, out_channels: int, heads: int, concat: bool, edge_dim: int | None = None):
         super().__init__()
         self.out_channels, self.heads, self.concat = out_channels, heads, concat
         self.lin = Linear(in_channels, heads * out_channels, bias=False, glorot=True)
         self.att_src = nn.Parameter(torch.empty(1, heads, out_channels))
         self.att_dst = nn.Parameter(torch.empty(1, heads, out_channels))
+        self.edge_dim, wide = edge_dim, heads * out_channels
+        self.lin_edge = None if edge_dim is None else Linear(edge_dim, wide, bias=False, glorot=True)
+        if edge_dim is not None:
+            self.att_edge = nn.Parameter(torch.empty(1, heads, out_channels))
         self.bias = nn.Parameter(torch.zeros(out_channels * (heads if concat else 1)))
         self.lin.reset_parameters()  # as above
+        if self.lin_edge is not None:
+            self.lin_edge.reset_parameters()
         draw_glorot(self.att_src)
         draw_glorot(self.att_dst)
+        if edge_dim is not None:
+            draw_glorot(self.att_edge)

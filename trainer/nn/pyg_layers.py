@@ -124,10 +124,13 @@ class GATConv(_Checked, GATRules, pyg.GATConv):
         size: tuple[int, int] | None = None,
         return_attention_weights: bool | None = None,
     ) -> Tensor:
-        """Like GATRules.forward; PyG's code runs with the other two arguments, and for sparse matrices."""
-        if edge_attr is not None or return_attention_weights is not None or takes_pygs_way(self, edge_index):
+        """Like GATRules.forward; PyG's code runs where attention weights are wanted, for sparse matrices, and where the
+        features of loops are other reductions than means."""
+        reduces = isinstance(self.fill_value, str) and self.fill_value != "mean"
+        other_loops = edge_attr is not None and self.lin_edge is not None and self.add_self_loops and reduces
+        if return_attention_weights is not None or takes_pygs_way(self, edge_index) or other_loops:
             return pyg.GATConv.forward(self, x, edge_index, edge_attr, size, return_attention_weights)
-        return super().forward(x, edge_index, size)
+        return super().forward(x, edge_index, size, edge_attr)
 
 
 class HGTConv(_Checked, HGTRules, pyg.HGTConv):

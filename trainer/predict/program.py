@@ -52,6 +52,9 @@ def model_of(run: Path, data: Dataset | HeteroDataset) -> tuple[nn.Module, Targe
         if options.get(name):
             hint = f"score nodes in batches: NeighborLoader(DIR, fanout, {argument}), and cohort.load_model(RUN)"
             raise CohortError(str(run / "run.json"), f"a run without --{name.replace('_', '-')}", "one with", hint)
+    if getattr(model, "edge_dim", 0):
+        hint = "score nodes in batches: cohort.NeighborLoader(DIR, fanout), and cohort.load_model(RUN)"
+        raise CohortError(str(run / "run.json"), "a run without edge features", "one that has read some", hint)
     trained_on = options.get("types")
     if isinstance(data, HeteroDataset) or trained_on:
         _demand_same_types(trained_on, data, run, model)

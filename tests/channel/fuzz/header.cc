@@ -26,6 +26,7 @@ struct Good {
     if (is_typed) {
       options.tables = {{0, 0, 0}, {4, 32, 0}};
       options.target_types = {1, 0};
+      options.edge_tables = {{3, 32, 0}};
       typed.nodes_per_hop[1][0] = 3;
     }
     channel::Publisher publisher(folder.path(), options);
@@ -35,7 +36,7 @@ struct Good {
     batch.num_nodes = 3;
     batch.num_seeds = 1;
     std::size_t bytes = channel::lay_out({.num_nodes = 3, .num_seeds = 1, .num_offsets = 5, .row_bytes = 16}, batch);
-    if (is_typed) bytes = channel::lay_out_tables(std::vector<int64_t>{0, 48}, bytes, typed);
+    if (is_typed) bytes = channel::lay_out_tables(std::vector<int64_t>{0, 48}, {}, bytes, typed);
     const int slot = publisher.acquire(1).value();
     publisher.memory(slot, bytes, bytes);
     publisher.publish(slot, batch, is_typed ? &typed : nullptr);

@@ -167,8 +167,8 @@ def test_target_chooses_among_types_with_y(tmp_path):
 
 def test_what_is_left_out_is_named_in_one_warning(tmp_path):
     data = graph_of(year=torch.arange(4))
-    data["author", "writes", "paper"].edge_attr = torch.rand(4, 2)
-    with pytest.warns(UserWarning, match="year of paper; edge_attr of author, writes, paper are left out") as found:
+    data["author", "writes", "paper"].degree = torch.rand(4, 2)
+    with pytest.warns(UserWarning, match="year of paper; degree of author, writes, paper are left out") as found:
         from_pyg(data, tmp_path / "out")
     assert len(found) == 1 and found[0].filename == __file__
 

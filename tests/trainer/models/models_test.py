@@ -65,6 +65,39 @@ def test_both_libraries_give_the_same(kind, shape):
         torch.testing.assert_close(results[1][name], expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("layers", ["cohort", "pyg"])
+def test_edge_features_are_trimmed_with_the_edges(layers):
+    torch.manual_seed(1)
+    model = SampledGNN("gat", 7, 16, 4, len(FANOUT), 0.0, layers, edge_dim=3)
+    x, edge_index, edges_per_hop = sampled_batch()
+    rows = torch.randn(edge_index.shape[1], 3)
+    whole = model(x, edge_index, edge_attr=rows)[: NODES_PER_HOP[0]]
+    trimmed = model(x, edge_index, NODES_PER_HOP, edges_per_hop, None, rows)[: NODES_PER_HOP[0]]
+    torch.testing.assert_close(trimmed, whole, rtol=1e-5, atol=1e-5)
+    other = model(x, edge_index, edge_attr=-rows)[: NODES_PER_HOP[0]]
+    assert not torch.allclose(other, whole, atol=1e-3)
+
+
+def test_both_libraries_give_the_same_with_edge_features():
+    x, edge_index, edges_per_hop = sampled_batch()
+    rows = torch.randn(edge_index.shape[1], 3)
+    found = []
+    for layers in ("pyg", "cohort"):
+        torch.manual_seed(1)
+        model = SampledGNN("gat", 7, 16, 4, len(FANOUT), 0.0, layers, edge_dim=3)
+        found.append((model(x, edge_index, NODES_PER_HOP, edges_per_hop, None, rows), model.state_dict()))
+    torch.testing.assert_close(found[1], found[0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["sage", "gat"])
+def test_edge_features_that_a_model_was_not_made_for_are_refused(kind):
+    x, edge_index, _ = sampled_batch()
+    with pytest.raises(CohortError, match="edge_attr: expected none: the model was made without"):
+        SampledGNN(kind, 7, 16, 4, 3, 0.0)(x, edge_index, edge_attr=torch.zeros(edge_index.shape[1], 2))
+    with pytest.raises(CohortError, match=r"edge_attr: expected features \[edges, 2\], found none"):
+        SampledGNN("gat", 7, 16, 4, 3, 0.0, edge_dim=2)(x, edge_index)
+
+
 def test_features_of_16_bits_stay_so_where_they_may():
     for dtype, kept in ((torch.float32, True), (torch.bfloat16, True), (torch.float16, True), (torch.uint8, False)):
         assert model_input(torch.ones(2, 2, dtype=dtype)).dtype == torch.float32

@@ -202,10 +202,83 @@ def test_frozen_parts_get_no_gradient():
     assert found["bias"] is not None and all(found[name] is None for name in ("att_src", "att_dst", "lin.weight"))
 
 
-def test_edge_features_weights_and_matrices_take_pygs_way():
+def with_edge_rows(theirs, ours, x, edge_index, rows, relative=1e-5):
+    """Outputs and gradients of both, also those of the features of edges."""
+    found = []
+    for layer in (theirs, ours):
+        edge_attr = rows.clone().requires_grad_()
+        found.append(run_layer(layer, x, (edge_index, edge_attr)) | {"edge_attr": edge_attr.grad})
+        found[-1] = {name: value.clone() for name, value in found[-1].items()}
+    assert found[0].keys() == found[1].keys()
+    for name, value in found[0].items():
+        assert_as_close(found[1][name], value, relative)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dims", [FEW_COLUMNS, MANY_COLUMNS])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"add_self_loops": False},
+        {"fill_value": 0.5},
+        {"fill_value": torch.tensor([1.0, -2, 3])},
+        {"fill_value": "max"},
+        {"concat": False, "bias": False},
+    ],
+)
+def test_edge_features_count_as_in_pygs_layer(device, dims, options):
+    theirs, ours = (layer.double().to(device) for layer in pair_of(GATConv, *dims, heads=4, edge_dim=3, **options))
+    x = torch.randn(90, dims[0], dtype=torch.float64, device=device).requires_grad_()
+    edge_index = with_loops(random_edges(90, 40, 700)).to(device)
+    rows = torch.randn(700, 3, dtype=torch.float64, device=device)
+    with_edge_rows(theirs, ours, (x, x[:40]), edge_index, rows)
+    with_edge_rows(theirs, ours, x, edge_index, rows)
+    edge_index, indptr = by_target(edge_index.cpu(), 40)
+    given = Block(indptr.to(device), edge_index[0].to(device), 90, 40)
+    expected = run_layer(theirs, (x, x[:40]), (edge_index.to(device), rows))
+    for name, value in run_layer(ours, (x, x[:40]), (given, rows)).items() if "max" not in options.values() else ():
+        assert_as_close(value, expected[name])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("width", [1, None, 16])
+def test_edge_features_of_any_width_in_float32(device, width):
+    theirs, ours = (layer.to(device) for layer in pair_of(GATConv, 6, 8, heads=3, edge_dim=width or 1))
+    x, edge_index = torch.randn(80, 6, device=device).requires_grad_(), random_edges(80, 80, 2000, hub=500).to(device)
+    rows = torch.randn(2500, width, device=device) if width else torch.randn(2500, device=device)
+    with_edge_rows(theirs, ours, x, edge_index, rows, 1e-4)
+
+
+def test_gradients_of_edge_features_are_those_of_differences():
+    layer = GATConv(2, 3, heads=2, edge_dim=2).double()
+    x, edge_index = torch.randn(12, 2, dtype=torch.float64), with_loops(random_edges(12, 6, 40))
+    rows = torch.randn(40, 2, dtype=torch.float64).requires_grad_()
+    assert torch.autograd.gradcheck(lambda x, rows: layer((x, x[:6]), edge_index, rows), (x.requires_grad_(), rows))
+    frozen = [parameter.requires_grad_(False) for parameter in layer.parameters()]
+    assert frozen and torch.autograd.gradcheck(lambda rows: layer((x.detach(), x.detach()[:6]), edge_index, rows), rows)
+
+
+def test_edge_features_are_left_out_as_in_pygs_layer():
+    theirs, ours = pair_of(GATConv, 6, 4, heads=2)
+    x, edge_index = torch.randn(50, 6).requires_grad_(), random_edges(50, 50, 300)
+    assert_same(theirs, ours, x, edge_index, torch.rand(300, 3))  # without edge_dim
+    theirs, ours = pair_of(GATConv, 6, 4, heads=2, edge_dim=3)
+    expected, found = (run_layer(layer, x, (edge_index,))["out"] for layer in (theirs, ours))
+    assert_as_close(found, expected)
+    assert ours.lin_edge.weight.grad is None
+
+
+def test_edge_features_of_other_edges_are_refused():
+    layer, edge_index = GATConv(6, 4, edge_dim=3), random_edges(50, 50, 300)
+    for rows in (torch.rand(299, 3), torch.rand(300, 3, 1)):
+        with pytest.raises(CohortError, match=r"edge_attr: shape: expected \[300, 3\]"):
+            layer(torch.rand(50, 6), edge_index, rows)
+
+
+def test_attention_weights_and_matrices_take_pygs_way():
     theirs, ours = pair_of(GATConv, 6, 4, heads=2, edge_dim=3)
     x, edge_index = torch.randn(50, 6).requires_grad_(), random_edges(50, 50, 300)
-    assert_same(theirs, ours, x, edge_index, torch.rand(300, 3))
     expected, found = (layer(x, edge_index, return_attention_weights=True) for layer in (theirs, ours))
     torch.testing.assert_close(found, expected)
     theirs, ours = pair_of(GATConv, 6, 4, heads=2, add_self_loops=False)

@@ -1,0 +1,135 @@
+"""What edges have beside their ends, on its way into a data set: weights, times, feature rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cohort.base.errors import CohortError
+from cohort.base.units import format_bytes
+from cohort.dataset.layouts.graph import Rows, WeightReader, Weights
+from cohort.dataset.prepared import take_rows
+from cohort.dataset.writer import write_rows
+
+FEATURES = "edge_features.npy"
+UNSORTED = "edge_features.unsorted.npy"  # while the edges are sorted
+NUMBERS, TIMES, WEIGHTS = "edge_numbers.npy", "edge_times.npy", "edge_weights.npy"
+BYTES_BESIDE = {"weights": 8, "times": 40}  # of memory, for each edge with features
+
+
+class EdgeData:
+    """The weights, times and feature rows of edges that an EdgeSorter sorts.
+
+    Weights and times alone are parts of the sort keys. Rows are not: where edges have rows, the keys have the edges'
+    numbers, and all that edges have is put into the new order afterwards. Keys by time then have ranks of the times,
+    one for each edge, which tell the numbers. Edges with equal ends and times keep their order.
+
+    Args:
+        memory: bytes that weights or times of edges with rows may take.
+    """
+
+    def __init__(self, weights: Weights | None, times: Weights | None, features: Rows | None, memory: int):
+        if weights and times:
+            raise CohortError(times.place, "weights or times of edges", "both", "leave one of the two out")
+        self._features, self._memory, self._count = features, memory, 0
+        self._reader: WeightReader | None = None
+        self._weights: np.ndarray | None = None
+        self._times: np.ndarray | None = None
+        self._order: np.ndarray | None = None
+        self._rank: np.ndarray | None = None
+        self.sorter_options: dict[str, Any] = {"weighted": weights is not None, "timed": times is not None}
+        if features is None:
+            if given := weights or times:
+                self._reader = WeightReader(given, max(1, memory // 32))
+            return
+        self.sorter_options = {"timed": True} if times else {"numbered": True}
+        if weights:
+            self._weights = self._in_memory(weights)
+        if times:
+            self._times = self._in_memory(times)
+            self._order = np.argsort(self._times, kind="stable")
+            self._rank = np.empty_like(self._order)
+            self._rank[self._order] = np.arange(len(self._order))
+
+    def _in_memory(self, numbers: Weights) -> np.ndarray:
+        """float32 or int64 [E]"""
+        parts, each = [], BYTES_BESIDE["times" if numbers.are_times else "weights"]
+        for part in numbers.chunks(max(1, self._memory // 32)):
+            parts.append(numbers.converted(part))
+            if each * sum(map(len, parts)) > self._memory:
+                what = "times" if numbers.are_times else "weights"
+                expected = f"memory for the {what} of all edges, {each} bytes for each edge with features"
+                raise CohortError("--memory", expected, format_bytes(self._memory), "give more")
+        return np.concatenate(parts) if parts else numbers.converted(np.empty(0, np.int64))
+
+    def demand_kept(self, dedupe: bool, self_loops: str) -> None:
+        """Raises CohortError where edges with features would be merged, or edges without be added."""
+        if self._features is None:
+            return
+        if dedupe:
+            hint = "leave --dedupe out, and use --reverse-edges in place of --undirected"
+            raise CohortError(
+                self._features.place, "equal edges side by side, for edges with features", "--dedupe", hint
+            )
+        if self_loops == "add":
+            hint = "a loop that is added has no features"
+            raise CohortError(self._features.place, "self loops kept or removed", "--self-loops add", hint)
+
+    def take(self, count: int) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Weights and times of the next edges, as the sorter takes them."""
+        first, self._count = self._count, self._count + count
+        if self._reader is not None:
+            numbers = self._reader.take(count)
+            return (None, numbers) if self.sorter_options["timed"] else (numbers, None)
+        if self._rank is None:
+            return None, None
+        self._demand_count(self._times, "times", at_least=True)
+        return None, self._rank[first : self._count]
+
+    def _demand_count(self, numbers: np.ndarray | None, what: str, at_least: bool = False) -> None:
+        if numbers is not None and (len(numbers) < self._count if at_least else len(numbers) != self._count):
+            found = f"{len(numbers)} for {'more' if at_least else self._count} edges"
+            raise CohortError(f"the {what} of edges", f"one of the {what} for each edge", found)
+
+    def finish(self) -> None:
+        """To be called when all edges are read. Raises CohortError for weights or times of more edges."""
+        if self._reader is not None:
+            self._reader.finish()
+        self._demand_count(self._weights, "weights")
+        self._demand_count(self._times, "times")
+
+    def write(self, folder: Path) -> dict[str, Any] | None:
+        """To be called when the sorter has written its files. Writes what it did not, and returns what meta.json says
+        of the features."""
+        if self._features is None:
+            return None
+        numbers = np.load(folder / (TIMES if self._rank is not None else NUMBERS))
+        if self._order is not None and self._times is not None:
+            numbers = self._order[numbers]
+            np.save(folder / TIMES, self._times[numbers])
+        if self._weights is not None:
+            np.save(folder / WEIGHTS, self._weights[numbers])
+        dim = self._write_rows(self._features, folder, numbers)
+        (folder / NUMBERS).unlink(missing_ok=True)
+        return {"file": FEATURES, "dim": dim, "dtype": self._features.dtype}
+
+    def _write_rows(self, given: Rows, folder: Path, numbers: np.ndarray) -> int:
+        """Writes the rows of the edges with these numbers; returns how many columns they have."""
+        rows, block_bytes = given.matrix, max(1, self._memory // 32)
+        if not isinstance(rows, np.ndarray):
+            shape = write_rows(folder / UNSORTED, given.chunks(block_bytes))
+            rows = np.load(folder / UNSORTED, mmap_mode="r") if 0 not in shape else np.empty(shape)
+        if len(rows) != self._count or 0 in rows.shape:
+            expected = f"{self._count} rows of at least one column, one row per edge"
+            raise CohortError(given.place, expected, f"shape {list(rows.shape)}")
+        of_bytes = np.ascontiguousarray(rows).view(np.uint8)
+        at_once = max(1, block_bytes // of_bytes.shape[1])
+        pieces = (
+            take_rows(of_bytes, numbers[first : first + at_once]).view(rows.dtype)
+            for first in range(0, len(numbers), at_once)
+        )
+        write_rows(folder / FEATURES, pieces)
+        (folder / UNSORTED).unlink(missing_ok=True)
+        return rows.shape[1]

@@ -1,0 +1,330 @@
+"""Features of edges through importers, sorting, renumbering, splitting and generating; checked; refused where they do
+not fit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from import_helpers import ONES, refusal
+from layout_writers import sample
+from torch_geometric.data import Data, HeteroData
+
+import cohort
+from cohort import CohortError
+from cohort.dataset import from_pyg, from_tensors, import_graph, split_links
+from cohort.dataset import open as open_dataset
+from cohort.dataset.check import check
+from cohort.dataset.importing.importer import SourceOptions
+from cohort.dataset.importing.renumber import renumber
+
+GRAPH = sample()
+SRC, DST = GRAPH.edge_index
+RANDOM = np.random.default_rng(9)
+ROWS = RANDOM.integers(-99, 99, (len(SRC), 3)).astype(np.float32)
+ROWS[:, 0] = np.arange(len(SRC))  # tells edges with equal ends apart
+
+
+def edges_read_by_hand(folder: Path) -> list[tuple]:
+    """(destination, source, features ...) in the order of the files, by json and NumPy alone, as FORMAT.md says."""
+    assert check(folder) == []
+    meta = json.loads((folder / "meta.json").read_text())
+    indptr, indices = (np.load(folder / meta["files"][name]) for name in ("indptr", "indices"))
+    told = meta["edge_features"]
+    rows = np.load(folder / told["file"])
+    assert rows.shape == (meta["num_edges"], told["dim"]) and rows.dtype.name == told["dtype"]
+    target = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    return list(zip(target.tolist(), indices.tolist(), *rows.T.tolist(), strict=True))
+
+
+def listed(src, dst, rows) -> list[tuple]:
+    """What is expected: by destination and source; equal ends keep their order."""
+    order = np.lexsort((np.arange(len(src)), src, dst))
+    return list(zip(dst[order].tolist(), src[order].tolist(), *rows[order].T.tolist(), strict=True))
+
+
+EXPECTED = listed(SRC, DST, ROWS)
+
+
+def written(folder: Path, **more) -> Path:
+    return from_tensors(folder, x=GRAPH.x, y=GRAPH.y, edge_index=GRAPH.edge_index, edge_attr=ROWS, **more)
+
+
+def edge_list(folder: Path, kind: str) -> tuple[Path, dict]:
+    """An edge list and what of SourceOptions names its features."""
+    if kind == "npy":
+        np.save(folder / "edges.npy", GRAPH.edge_index)
+        np.save(folder / "rows.npy", ROWS)
+        return folder / "edges.npy", {"edge_features": folder / "rows.npy"}
+    if kind == "parquet":
+        columns = {"src": SRC, "a": ROWS[:, 0], "dst": DST, "b": ROWS[:, 1], "c": ROWS[:, 2]}
+        pq.write_table(pa.table(columns), folder / "edges.parquet")
+        return folder / "edges.parquet", {"edge_feature_columns": ["a", "b:c"]}
+    text = "\n".join(f"{s},{d},{','.join(map(str, row))}" for s, d, row in zip(SRC, DST, ROWS.tolist(), strict=True))
+    (folder / "edges.csv").write_text(f"src,dst,a,b,c\n{text}\n")
+    if kind == "csv":
+        return folder / "edges.csv", {"edge_feature_columns": ["a:c"]}
+    (folder / "rows.csv").write_text("\n".join(",".join(map(str, row)) for row in ROWS.tolist()))
+    return folder / "edges.csv", {"edge_features": folder / "rows.csv"}
+
+
+@pytest.mark.parametrize("kind", ["npy", "csv", "parquet", "csv and a file of rows"])
+@pytest.mark.parametrize("memory", [16_000_000, 64_000_000])
+def test_edge_lists_bring_features(tmp_path, kind, memory):
+    source, given = edge_list(tmp_path, kind)
+    notes: list[str] = []
+    inputs = SourceOptions(features=ONES.features, nodes=GRAPH.num_nodes, **given)
+    import_graph(source, tmp_path / "out", inputs=inputs, memory=memory, note=notes.append)
+    assert edges_read_by_hand(tmp_path / "out") == EXPECTED
+    assert ("features a, b, c" in " ".join(notes)) == ("edge_feature_columns" in given)
+    assert not list((tmp_path / "out").glob("*number*")) and not list((tmp_path / "out").glob("*unsorted*"))
+
+
+def test_the_command_takes_features(tmp_path, run):
+    source, _ = edge_list(tmp_path, "csv")
+    arguments = ["--features", "ones", "--nodes", GRAPH.num_nodes, "--edge-feature-columns", "a:c"]
+    assert run("import", source, tmp_path / "out", *arguments) == 0
+    assert edges_read_by_hand(tmp_path / "out") == EXPECTED
+
+
+def test_options_keep_each_row_with_its_edge(tmp_path):
+    source, given = edge_list(tmp_path, "npy")
+
+    def imported(name: str, **options) -> list:
+        inputs = SourceOptions(features=ONES.features, nodes=GRAPH.num_nodes, **given)
+        import_graph(source, tmp_path / name, inputs=inputs, **options)
+        return edges_read_by_hand(tmp_path / name)
+
+    ends = np.stack([SRC, DST], axis=1).reshape(-1)
+    others = np.stack([DST, SRC], axis=1).reshape(-1)
+    assert imported("turned", transpose=True) == listed(DST, SRC, ROWS)
+    assert sorted(imported("both", reverse=True)) == sorted(listed(ends, others, ROWS.repeat(2, axis=0)))
+    kept = SRC != DST
+    assert imported("loops", self_loops="remove") == listed(SRC[kept], DST[kept], ROWS[kept])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "uint8", "bfloat16", "float64"])
+def test_types_are_kept(tmp_path, dtype):
+    rows = torch.from_numpy(np.abs(ROWS)).to(getattr(torch, dtype))
+    folder = from_tensors(tmp_path / "set", x=GRAPH.x, edge_index=GRAPH.edge_index, edge_attr=rows)
+    data = open_dataset(folder)
+    assert data.edge_table.feature_dtype == ("float32" if dtype == "float64" else dtype)
+    order = np.lexsort((np.arange(len(SRC)), SRC, DST))
+    np.testing.assert_array_equal(data.edge_table.x_float32(), rows.float().numpy()[order])
+    np.testing.assert_array_equal(data.to_pyg().edge_attr.numpy(), rows.float().numpy()[order])
+
+
+def test_weights_and_times_stay_with_their_edges(tmp_path):
+    weights = RANDOM.random(len(SRC)).astype(np.float32)
+    data = open_dataset(written(tmp_path / "weights", edge_weight=weights))
+    np.testing.assert_array_equal(data.edge_weights, weights[data.edge_attr[:, 0].astype(int)])
+    assert edges_read_by_hand(data.path) == EXPECTED
+    times = RANDOM.integers(-5, 20, len(SRC))
+    data = open_dataset(written(tmp_path / "times", edge_time=times))
+    assert check(data.path) == []
+    numbers = data.edge_attr[:, 0].astype(int)
+    target = np.repeat(np.arange(data.num_nodes), np.diff(data.indptr))
+    np.testing.assert_array_equal(
+        np.stack([data.indices, target, data.edge_times]), np.stack([SRC, DST, times])[:, numbers]
+    )
+    np.testing.assert_array_equal(data.edge_attr, ROWS[numbers])
+    assert numbers.tolist() == np.lexsort((np.arange(len(SRC)), times, DST)).tolist()
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "pyg"])
+def test_files_of_tensors_bring_features(tmp_path, kind):
+    if kind == "pyg":
+        tensors = {"x": GRAPH.x, "edge_index": GRAPH.edge_index, "edge_attr": ROWS}
+        torch.save({name: torch.from_numpy(array) for name, array in tensors.items()}, tmp_path / "data.pt")
+        import_graph(tmp_path / "data.pt", tmp_path / "out")
+    else:
+        arrays = {"src": SRC, "dst": DST, "x": GRAPH.x, "labels": GRAPH.y, "edge_attr": ROWS}
+        source = tmp_path / "in.npz"
+        if kind == "file":
+            np.savez(source, **arrays)
+        else:
+            source.mkdir()
+            for name, array in arrays.items():
+                np.save(source / f"{name}.npy", array)
+        import_graph(source, tmp_path / "out", format="npz")
+    assert edges_read_by_hand(tmp_path / "out") == EXPECTED
+
+
+def test_edge_attr_of_a_data_has_features_unless_it_is_the_weights(tmp_path):
+    tensors = {"x": torch.from_numpy(GRAPH.x), "edge_index": torch.from_numpy(GRAPH.edge_index)}
+    rows, one = torch.from_numpy(ROWS), torch.from_numpy(ROWS[:, :1])
+    assert edges_read_by_hand(from_pyg(Data(**tensors, edge_attr=rows), tmp_path / "wide")) == EXPECTED
+    weighted = open_dataset(from_pyg(Data(**tensors, edge_attr=one), tmp_path / "one"))
+    assert weighted.edge_weights is not None and weighted.edge_attr is None
+    both = open_dataset(from_pyg(Data(**tensors, edge_attr=one[:, 0], edge_weight=one[:, 0]), tmp_path / "both"))
+    assert both.edge_attr.shape == (len(SRC), 1)
+    np.testing.assert_array_equal(both.edge_attr[:, 0], both.edge_weights)
+
+
+def test_a_data_set_written_by_hand_is_read(tmp_path):
+    folder = written(tmp_path / "set")
+    meta = json.loads((folder / "meta.json").read_text())
+    rows = np.arange(2 * len(SRC), dtype=np.float16).reshape(-1, 2)
+    np.save(folder / "mine.npy", rows)
+    meta["edge_features"] = {"file": "mine.npy", "dim": 2, "dtype": "float16"}
+    (folder / "meta.json").write_text(json.dumps(meta))
+    data = open_dataset(folder)
+    np.testing.assert_array_equal(data.edge_attr, rows)
+    assert check(folder) == []
+
+
+def test_what_is_damaged_is_found(tmp_path):
+    folder = written(tmp_path / "set")
+    rows = np.load(folder / "edge_features.npy")
+    rows[5, 1] = np.nan
+    np.save(folder / "edge_features.npy", rows)
+    (problem,) = check(folder)
+    assert problem.place.endswith("edge_features.npy[5, 1]") and problem.found == "NaN"
+    np.save(folder / "edge_features.npy", rows[1:])
+    with pytest.raises(CohortError, match=r"edge_features.npy.*\[400, 3\]"):
+        open_dataset(folder)
+    (folder / "edge_features.npy").unlink()
+    with pytest.raises(CohortError, match="edge_features.npy"):
+        open_dataset(folder)
+    meta = json.loads((folder / "meta.json").read_text())
+    for told, words in (
+        ({"file": "../x.npy", "dim": 3, "dtype": "float32"}, "a file name without a folder"),
+        ({"file": "x.npy", "dim": 0, "dtype": "float32"}, '"dim" in'),
+        ({"file": "x.npy", "dim": 3, "dtype": "int64"}, "uint8, float16, bfloat16 or float32"),
+        ([], "an object"),
+    ):
+        (folder / "meta.json").write_text(json.dumps(meta | {"edge_features": told}))
+        with pytest.raises(CohortError, match=words):
+            open_dataset(folder)
+
+
+def test_what_does_not_fit_is_refused(tmp_path):
+    source, given = edge_list(tmp_path, "npy")
+    inputs = SourceOptions(features=ONES.features, nodes=GRAPH.num_nodes, **given)
+    for options, words in (
+        ({"dedupe": True}, "equal edges side by side"),
+        ({"undirected": True}, "equal edges side by side"),
+        ({"self_loops": "add"}, "self loops kept or removed"),
+    ):
+        assert words in refusal(source, tmp_path / "out", inputs=inputs, **options).expected
+    for rows in (ROWS[1:], np.concatenate([ROWS, ROWS[:1]])):
+        np.save(given["edge_features"], rows)
+        assert "400 rows" in refusal(source, tmp_path / "out", inputs=inputs).expected
+    error = refusal(source, tmp_path / "out", inputs=SourceOptions(edge_feature_columns=["a"]))
+    assert "an edge list of text or Parquet" in error.expected
+    np.savez(tmp_path / "in.npz", src=SRC, dst=DST, x=GRAPH.x, labels=GRAPH.y)
+    error = refusal(tmp_path / "in.npz", tmp_path / "out", inputs=SourceOptions(edge_feature_columns=["2"]))
+    assert error.place == "--edge-feature-columns" and "format npz" in error.found
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(CohortError, match="edge_attr: expected 400 rows"):
+        from_tensors(tmp_path / "o", x=GRAPH.x, edge_index=GRAPH.edge_index, edge_attr=ROWS[:3])
+    with pytest.raises(CohortError, match="memory for the times of all edges"):
+        many = {"edge_index": np.zeros((2, 600_000), int), "edge_attr": np.zeros((600_000, 2), np.float32)}
+        tensors = {name: torch.from_numpy(array) for name, array in many.items()}
+        tensors |= {"x": torch.ones(1, 1), "edge_time": torch.zeros(600_000, dtype=torch.int64)}
+        torch.save(tensors, tmp_path / "many.pt")
+        import_graph(tmp_path / "many.pt", tmp_path / "o", memory=16_000_000)
+
+
+def test_renumbering_takes_features_along(tmp_path):
+    folder = written(tmp_path / "data")
+    (tmp_path / "new").mkdir()
+    renumber(folder, tmp_path / "new")
+    old = np.load(tmp_path / "new/old_of_new.npy")
+    np.save(tmp_path / "new/features.npy", GRAPH.x[old])
+    found = edges_read_by_hand(tmp_path / "new")
+    assert sorted((int(old[d]), int(old[s]), *row) for d, s, *row in found) == sorted(EXPECTED)
+
+
+def test_held_out_links_leave_features_with_the_edges_that_stay(tmp_path):
+    folder = split_links(written(tmp_path / "data"), tmp_path / "out", negatives=2)
+    found = edges_read_by_hand(folder)
+    assert 0 < len(found) < len(EXPECTED) and set(found) < set(EXPECTED)
+
+
+def test_info_tells_of_features(tmp_path, run, capsys):
+    assert run("info", written(tmp_path / "data")) == 0
+    assert "edge features     3 x float32" in capsys.readouterr().out
+
+
+def test_generated_features_tell_whether_classes_are_equal(tmp_path, run):
+    options = ["--nodes", 300, "--edges", 3000, "--seed", 4, "--dim", 2, "--classes", 3]
+    assert run("generate", tmp_path / "a", *options, "--edge-dim", 5, "--undirected") == 0
+    assert run("generate", tmp_path / "plain", *options, "--undirected") == 0
+    data, plain = open_dataset(tmp_path / "a"), open_dataset(tmp_path / "plain")
+    assert check(data.path) == [] and data.edge_attr.shape == (6000, 5) and plain.edge_table is None
+    for name in ("indptr", "indices", "x", "y"):
+        np.testing.assert_array_equal(getattr(data, name), getattr(plain, name))
+    target = np.repeat(np.arange(300), np.diff(data.indptr))
+    same = data.y[data.indices] == data.y[target]
+    sums = data.edge_attr.sum(axis=1)
+    assert 0.9 < np.mean((sums > 0) == same) < 1, "noise of standard deviation 1 around two points at distance 4"
+    of_pair = {(s, t): row.tolist() for s, t, row in zip(data.indices, target, data.edge_attr, strict=True)}
+    assert all(of_pair[t, s] == row for (s, t), row in of_pair.items()), "the reverse of an edge has the same row"
+    with pytest.raises(CohortError, match="--edge-dim: expected --kind sbm, powerlaw or rmat"):
+        run("generate", tmp_path / "t", "--kind", "typed", "--nodes", 24, "--edges", 99, "--edge-dim", 2)
+
+
+@pytest.fixture(scope="module")
+def hetero() -> HeteroData:
+    data = HeteroData()
+    data["user"].x, data["item"].x = torch.rand(20, 2), torch.rand(30, 3)
+    data["item"].y = torch.arange(30) % 3
+    ends = np.stack([RANDOM.integers(20, size=200), RANDOM.integers(30, size=200)])
+    data["user", "buys", "item"].edge_index = torch.from_numpy(ends)
+    data["user", "buys", "item"].edge_attr = torch.from_numpy(RANDOM.random((200, 2)).astype(np.float32))
+    data["user", "sees", "item"].edge_index = torch.from_numpy(ends[:, :50])
+    return data
+
+
+def test_several_types_have_features_by_relation(tmp_path, hetero, run, capsys):
+    folder = from_pyg(hetero, tmp_path / "set", reverse_edges=True)
+    data = open_dataset(folder)
+    meta = json.loads((folder / "meta.json").read_text())
+    told = {tuple(each["type"]): each.get("features") for each in meta["edges"]}
+    assert told["user", "buys", "item"] == {"file": "user.buys.item.features.npy", "dim": 2, "dtype": "float32"}
+    assert told["user", "sees", "item"] is None and check(folder) == []
+    store = hetero["user", "buys", "item"]
+    given = sorted(zip(*store.edge_index.tolist(), *store.edge_attr.T.tolist(), strict=True))
+    forward, backward = data.edge_types["user", "buys", "item"], data.edge_types["item", "rev_buys", "user"]
+    assert sorted(zip(*forward.edge_index().tolist(), *forward.edge_attr.T.tolist(), strict=True)) == given
+    reverse = backward.edge_index()[::-1]
+    assert sorted(zip(*reverse.tolist(), *backward.edge_attr.T.tolist(), strict=True)) == given
+    assert data.edge_types["user", "sees", "item"].edge_attr is None
+    assert torch.equal(data.to_pyg()["user", "buys", "item"].edge_attr, torch.from_numpy(np.array(forward.edge_attr)))
+    assert run("info", folder) == 0 and "200, features 2 x float32" in capsys.readouterr().out
+    split = open_dataset(split_links(folder, tmp_path / "split", relation="buys", negatives=2))
+    kept = split.edge_types["user", "buys", "item"]
+    found = list(zip(*kept.edge_index().tolist(), *kept.edge_attr.T.tolist(), strict=True))
+    assert 0 < len(found) < 200 and set(found) < set(given)
+
+
+def test_yaml_names_features_of_relations(tmp_path):
+    rows = "\n".join(f"{s},{d},{a},{b},{c}" for s, d, (a, b, c) in zip(SRC, DST, ROWS.tolist(), strict=True))
+    (tmp_path / "cites.csv").write_text(f"src,dst,a,b,c\n{rows}\n")
+    np.save(tmp_path / "x.npy", GRAPH.x)
+    np.save(tmp_path / "rows.npy", ROWS)
+    np.save(tmp_path / "edges.npy", GRAPH.edge_index)
+    text = f"""
+nodes: {{paper: {{features: x.npy, count: {GRAPH.num_nodes}}}}}
+target: paper
+edges: [{{type: [paper, cites, paper], file: cites.csv, features: ["a:c"]}},
+        {{type: [paper, reads, paper], file: edges.npy, features: rows.npy}}]
+"""
+    (tmp_path / "graph.yaml").write_text(text)
+    import_graph(tmp_path / "graph.yaml", tmp_path / "out")
+    for relation in open_dataset(tmp_path / "out").edge_types.values():
+        found = zip(*relation.edge_index()[::-1].tolist(), *relation.edge_attr.T.tolist(), strict=True)
+        assert list(found) == EXPECTED
+    (tmp_path / "graph.yaml").write_text(text.replace("file: cites.csv", "file: edges.npy"))
+    assert "a file, for edges without a table" in refusal(tmp_path / "graph.yaml", tmp_path / "o").expected
+
+
+def test_the_package_opens_what_it_writes(tmp_path):
+    data = cohort.dataset.open(written(tmp_path / "set"))
+    assert data.edge_table.num_rows == len(SRC) and data.edge_table.feature_dim == 3

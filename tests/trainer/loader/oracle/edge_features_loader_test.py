@@ -1,0 +1,166 @@
+"""Batches with features of edges: the row of each edge's place in the data set, whatever else the loader does."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from processes import ALL_TESTS
+from torch_geometric.data import Data, HeteroData
+
+from cohort import LinkNeighborLoader, NeighborLoader, from_pyg
+from cohort.dataset import Dataset, from_tensors
+from cohort.dataset import open as open_dataset
+
+pytestmark = pytest.mark.usefixtures("shm")
+EXAMPLES = 60 if ALL_TESTS else 10
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+NUM_NODES, NUM_EDGES = 300, 4000
+
+
+def graph_of(folder: Path, width: int = 5, dtype: str = "float32", seed: int = 3, **more) -> Dataset:
+    random = np.random.default_rng(seed)
+    ends = random.integers(NUM_NODES, size=(2, NUM_EDGES))
+    ends[1, : NUM_EDGES // 4] = 0
+    rows = torch.from_numpy(random.integers(0, 255, (NUM_EDGES, width)).astype(np.float32)).to(getattr(torch, dtype))
+    x = np.repeat(np.arange(NUM_NODES, dtype=np.float32)[:, None], 3, axis=1)
+    from_tensors(folder, x=x, y=np.arange(NUM_NODES) % 3, edge_index=ends, edge_attr=rows, **more)
+    return open_dataset(folder)
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory) -> Dataset:
+    return graph_of(tmp_path_factory.mktemp("edges") / "set")
+
+
+def expect_rows(batch, data: Dataset) -> None:
+    """edge_attr has the rows of the batch's edges, which are those of e_id."""
+    e_id = batch.e_id.cpu().numpy()
+    rows = batch.edge_attr.cpu()
+    rows = rows.view(torch.uint16) if rows.dtype == torch.bfloat16 else rows
+    np.testing.assert_array_equal(rows.numpy(), data.edge_attr[e_id])
+    source = data.indices[e_id]
+    target = np.searchsorted(data.indptr, e_id, side="right") - 1
+    n_id = batch.n_id.cpu().numpy()
+    np.testing.assert_array_equal(n_id[batch.edge_index.cpu().numpy()], np.stack([source, target]))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "uint8"])
+@pytest.mark.parametrize("width", [1, 3, 16, 100])
+def test_rows_are_those_of_the_edges(tmp_path, device, dtype, width):
+    data = graph_of(tmp_path / "set", width, dtype)
+    with NeighborLoader(data, [5, 3], batch_size=40, device=device, shuffle=True) as loader:
+        for batch in loader:
+            assert batch.edge_attr.dtype == getattr(torch, dtype) and batch.edge_attr.shape[1] == width
+            expect_rows(batch, data)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_whatever_a_loader_does(tmp_path, graph, device):
+    nodes = np.arange(0, NUM_NODES, 2)
+    for options in ({"edge_ids": True}, {"disjoint": True}, {"cache_ratio": 0.3}, {"order": "asis"}, {"reuse": True}):
+        with NeighborLoader(graph, [-1, 4], nodes, batch_size=30, device=device, **options) as loader:
+            for _ in range(2):
+                for batch in loader:
+                    expect_rows(batch, graph)
+    weights = np.random.default_rng(1).random(NUM_EDGES).astype(np.float32)
+    weighted = graph_of(tmp_path / "weights", edge_weight=weights)
+    how = {"weight_attr": "edge_weight", "edge_weights": True}
+    with NeighborLoader(weighted, [4, 4], batch_size=50, device=device, **how) as loader:
+        for batch in loader:
+            expect_rows(batch, weighted)
+            np.testing.assert_array_equal(batch.edge_weight.cpu(), weighted.edge_weights[batch.e_id.cpu()])
+    timed = graph_of(tmp_path / "times", edge_time=np.random.default_rng(2).integers(0, 50, NUM_EDGES))
+    times = {"time_attr": "edge_time", "input_time": np.arange(NUM_NODES) % 60}
+    with NeighborLoader(timed, [4, 4], batch_size=50, device=device, **times) as loader:
+        for batch in loader:
+            expect_rows(batch, timed)
+
+
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(fanout=st.lists(st.sampled_from([-1, 0, 1, 2, 40]), min_size=1, max_size=3), batch_size=st.integers(1, 70))
+def test_any_fanout(graph, fanout, batch_size):
+    with NeighborLoader(graph, fanout, batch_size=batch_size, device="cpu") as loader:
+        for _, batch in zip(range(5), loader, strict=False):
+            expect_rows(batch, graph)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_batches_of_pairs_have_rows(graph, device):
+    with LinkNeighborLoader(graph, [4, 3], neg_sampling="binary", batch_size=64, device=device) as loader:
+        for _, batch in zip(range(10), loader, strict=False):
+            expect_rows(batch, graph)
+
+
+def test_the_same_batches_without_rows(graph):
+    with (
+        NeighborLoader(graph, [4, 3], batch_size=64, device="cpu") as having,
+        NeighborLoader(graph, [4, 3], batch_size=64, device="cpu", edge_attr=False) as lacking,
+    ):
+        for with_rows, without in zip(having, lacking, strict=True):
+            assert "edge_attr" not in without and "e_id" not in without
+            assert torch.equal(with_rows.edge_index, without.edge_index) and torch.equal(with_rows.x, without.x)
+
+
+def test_ranks_share_the_batches_and_states_go_on(graph):
+    with NeighborLoader(graph, [4], batch_size=64, device="cpu", shuffle=True) as loader:
+        first = [batch.edge_attr.clone() for batch in loader]
+        loader.epoch = 0
+        rest = iter(loader)
+        next(rest)
+        state = loader.state_dict()
+        rest.close()
+        loader.load_state_dict(state)
+        assert all(torch.equal(batch.edge_attr, rows) for batch, rows in zip(loader, first[1:], strict=True))
+
+
+@pytest.mark.parametrize("width", [None, 1, 4])
+def test_a_data_in_memory_keeps_its_rows(width):
+    """Also of one number an edge, which is its weight too."""
+    random = np.random.default_rng(5)
+    ends = torch.from_numpy(random.integers(50, size=(2, 600)))
+    rows = torch.from_numpy(random.random((600, width or 1)).astype(np.float32))
+    data = Data(x=torch.rand(50, 2), edge_index=ends, edge_attr=rows if width else rows[:, 0])
+    with NeighborLoader(data, [-1], batch_size=50, device="cpu") as loader:
+        (batch,) = loader
+        found = zip(*batch.n_id[batch.edge_index].tolist(), *batch.edge_attr.T.tolist(), strict=True)
+        assert sorted(found) == sorted(zip(*ends.tolist(), *rows.T.tolist(), strict=True))
+
+
+@pytest.fixture(scope="module")
+def types(tmp_path_factory) -> Path:
+    """Of three relations, two have rows, of other widths and types."""
+    random, data = np.random.default_rng(8), HeteroData()
+    for name, count in (("author", 60), ("paper", 90)):
+        data[name].x = torch.zeros(count, 2)
+    data["paper"].y = torch.zeros(90, dtype=torch.long)
+    for source, name, target in (("author", "writes", "paper"), ("paper", "of", "author"), ("paper", "cites", "paper")):
+        store, ends = data[source, name, target], (data[source].num_nodes, data[target].num_nodes)
+        store.edge_index = torch.from_numpy(np.stack([random.integers(end, size=800) for end in ends]))
+        if name == "writes":
+            store.edge_attr = torch.from_numpy(random.random((800, 3)).astype(np.float32))
+        if name == "cites":
+            store.edge_attr = torch.from_numpy(random.integers(0, 255, (800, 7)).astype(np.uint8))
+    return from_pyg(data, tmp_path_factory.mktemp("types") / "set")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_several_types_have_rows_by_relation(types, device):
+    data = open_dataset(types)
+    with NeighborLoader(data, [4, 3], "paper", batch_size=30, device=device) as loader:
+        for batch in loader:
+            for name, relation in data.edge_types.items():
+                assert ("edge_attr" in batch[name]) == (relation.edge_table is not None)
+                if relation.edge_table is not None:
+                    expected = relation.edge_attr[batch[name].e_id.cpu().numpy()]
+                    np.testing.assert_array_equal(batch[name].edge_attr.cpu().numpy(), expected)
+
+
+def test_clones_and_pickles_have_rows(graph):
+    with NeighborLoader(graph, [4], batch_size=64, device="cpu") as loader:
+        batch = next(iter(loader))
+        copy = batch.clone()
+        assert torch.equal(copy.edge_attr, batch.edge_attr) and copy.edge_attr.data_ptr() != batch.edge_attr.data_ptr()

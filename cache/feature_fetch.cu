@@ -1,6 +1,6 @@
 #include "cache/feature_fetch.h"
 
-#include <cub/device/device_radix_sort.cuh>
+#include <cub/device/device_scan.cuh>
 
 #include <algorithm>
 #include <bit>
@@ -16,6 +16,7 @@ using base::cuda_check;
 
 constexpr unsigned kAllLanes = 0xffffffffu;
 constexpr int kSplitBlocks = 1024;
+constexpr int kMostBinBits = 15;  // order rows well enough for address translation
 
 constexpr int index_of(Tier tier) { return static_cast<int>(tier); }
 
@@ -40,6 +41,15 @@ struct HostRowsRef {
   }
 };
 
+// Rows that come from the host, in the order in which they are found.
+struct HostKeys {
+  uint32_t* rows;      // uint32 [count]
+  int32_t* positions;  // int32 [count], where they go
+  uint32_t* bins;  // of 2^bin_bits rows each: how many come from a bin, then where its next one comes in the order of
+                   // addresses; null: rows are read as they are found
+  int bin_bits;
+};
+
 struct Split {
   const int64_t* nodes;    // int64 [count]
   int64_t count;           // at most, where the pool lacks them
@@ -47,13 +57,10 @@ struct Split {
   DirectoryRef directory;
   RecentRef recent;
   uint32_t own_region;
-  uint32_t absent_key;            // of a row that the host need not give
-  uint32_t* keys;                 // uint32 [count]: host rows in place (ordered later), or one after the other
-  int32_t* key_positions;         // int32 [count]
+  HostKeys host_keys;
   uint64_t* entries[kNumTiers];   // uint64 [rows of the tier]
   int32_t* positions[kNumTiers];  // int32 [rows of the tier]
   Counters* counters;
-  bool ordered;
   uint32_t most_bytes;  // that are read of a coded row: plane A alone
 
   __device__ uint32_t bytes_of(uint64_t entry) const {
@@ -114,7 +121,7 @@ __global__ void split_kernel(const __grid_constant__ Split job) {
   __shared__ Places places;
   const int64_t count = job.places ? static_cast<int64_t>(job.counters->pool.missing) : job.count;
   unsigned long long bytes[kNumTiers] = {};
-  for (int64_t first = base::grid_first() - threadIdx.x; first < job.count; first += base::grid_step()) {
+  for (int64_t first = base::grid_first() - threadIdx.x; first < count; first += base::grid_step()) {
     const int64_t i = first + threadIdx.x;
     const bool active = i < count;
     const int64_t node = active ? job.nodes[i] : 0;
@@ -122,27 +129,32 @@ __global__ void split_kernel(const __grid_constant__ Split job) {
     uint64_t entry = kNoEntry;
     const int from = active ? index_of(find_row(job, node, i, entry)) : kNumTiers;
     const int64_t at = places.take(from, job.counters);
-    const bool from_host = from == index_of(Tier::kHost);
-    if (active && !from_host) {
+    if (!active) continue;
+    if (from == index_of(Tier::kHost)) {
+      const HostKeys& keys = job.host_keys;
+      keys.rows[at] = static_cast<uint32_t>(node);
+      keys.positions[at] = position;
+      if (keys.bins) atomicAdd(&keys.bins[node >> keys.bin_bits], 1u);
+    } else {
       job.entries[from][at] = entry;
       job.positions[from][at] = position;
       for (int tier = 0; tier < kNumTiers; ++tier) bytes[tier] += tier == from ? job.bytes_of(entry) : 0;
     }
-    if (job.ordered ? i >= job.count : !from_host) continue;
-    const int64_t to = job.ordered ? i : at;
-    job.keys[to] = from_host ? static_cast<uint32_t>(node) : job.absent_key;
-    job.key_positions[to] = position;
   }
   for (int tier = 0; tier < kNumTiers; ++tier) add_up(&job.counters->bytes[tier], bytes[tier]);
 }
 
-// Where the host rows lie, in their order.
-__global__ void locate_host_rows_kernel(HostRowsRef rows, const uint32_t* keys, Counters* counters, uint64_t* entries) {
+// Where the host rows lie and where they go, in the order in which they are read.
+__global__ void locate_host_rows_kernel(HostRowsRef rows, HostKeys keys, Counters* counters, uint64_t* entries,
+                                        int32_t* positions) {
   const auto count = static_cast<int64_t>(counters->rows[index_of(Tier::kHost)]);
   unsigned long long bytes = 0;
   for (int64_t i = base::grid_first(); i < count; i += base::grid_step()) {
-    const uint64_t entry = rows.entry(keys[i]);
-    entries[i] = entry;
+    const uint32_t row = keys.rows[i];
+    const int64_t at = keys.bins ? atomicAdd(&keys.bins[row >> keys.bin_bits], 1u) : i;
+    const uint64_t entry = rows.entry(row);
+    entries[at] = entry;
+    positions[at] = keys.positions[i];
     bytes += ibp::entry_bytes(entry) + (ibp::entry_raw(entry) ? 0 : rows.plane_b_bytes);
   }
   add_up(&counters->bytes[index_of(Tier::kHost)], bytes);
@@ -211,14 +223,13 @@ bool FeatureFetch::has(Tier tier) const {
 
 void FeatureFetch::reserve(InFlight& flight, int64_t count) {
   const auto rows = static_cast<std::size_t>(count);
-  keys_.reserve(rows);
-  key_positions_.reserve(rows);
+  host_rows_.reserve(rows);
+  host_positions_.reserve(rows);
   for (int tier = 0; tier < kNumTiers; ++tier) {
     if (!has(static_cast<Tier>(tier))) continue;
     flight.entries[tier].reserve(rows);
     flight.positions[tier].reserve(rows);
   }
-  if (orders_host_rows()) keys_sorted_.reserve(rows);
 }
 
 void FeatureFetch::fetch(const int64_t* nodes, int64_t count, const FetchTarget& target, cudaStream_t stream) {
@@ -266,54 +277,52 @@ void FeatureFetch::wait_for_copies(cudaStream_t stream) const { last().ended[ind
 void FeatureFetch::split(InFlight& flight, const int64_t* nodes, int64_t count, const MissingRows& missing,
                          cudaStream_t stream) {
   auto* counters = reinterpret_cast<Counters*>(flight.tallies.data());
-  const int row_bits = std::bit_width(static_cast<uint64_t>(std::max<int64_t>(host_->num_rows() - 1, 1)));
+  const auto last_row = static_cast<uint64_t>(std::max<int64_t>(host_->num_rows() - 1, 0));
+  const int bin_bits = std::max(0, static_cast<int>(std::bit_width(last_row)) - kMostBinBits);
+  const std::size_t num_bins = orders_host_rows() ? (last_row >> bin_bits) + 1 : 0;
   Split job{.nodes = nodes,
             .count = count,
             .places = missing.places,
             .directory = slabs_.directory.ref(),
             .recent = flight.recent,
             .own_region = slabs_.own_region,
-            .absent_key = 1u << row_bits,
-            .keys = keys_.data(),
-            .key_positions = key_positions_.data(),
+            .host_keys = {.rows = host_rows_.data(),
+                          .positions = host_positions_.data(),
+                          .bins = num_bins > 0 ? bins_.reserve(num_bins) : nullptr,
+                          .bin_bits = bin_bits},
             .entries = {},
             .positions = {},
             .counters = counters,
-            .ordered = orders_host_rows(),
             .most_bytes = flight.plane_a ? host_->encoded().profile.slot_bytes : UINT32_MAX};
   for (int tier = 0; tier < kNumTiers; ++tier) {
     job.entries[tier] = flight.entries[tier].data();
     job.positions[tier] = flight.positions[tier].data();
   }
-  if (!orders_host_rows()) job.key_positions = flight.positions[index_of(Tier::kHost)].data();
+  if (num_bins > 0) cuda_check(cudaMemsetAsync(bins_.data(), 0, num_bins * sizeof(uint32_t), stream), "clear bins");
   const int grid = base::grid_for(count, kSplitBlocks);
   split_kernel<<<grid, base::kBlockThreads, 0, stream>>>(job);
   cuda_check(cudaGetLastError(), "launch the split by tier");
   if (!has(Tier::kHost)) return;
-  if (orders_host_rows()) order_host_rows(flight, count, stream);
+  if (num_bins > 0) sum_bins(num_bins, stream);
   HostRowsRef rows{{}, host_->stride_bytes(), 0};
   if (host_table_) rows.coded = host_table_->ref();
   if (!flight.plane_a) rows.plane_b_bytes = rows.coded.plane_b_stride_bytes;
-  locate_host_rows_kernel<<<grid, base::kBlockThreads, 0, stream>>>(
-      rows, orders_host_rows() ? keys_sorted_.data() : keys_.data(), counters,
-      flight.entries[index_of(Tier::kHost)].data());
+  const int host = index_of(Tier::kHost);
+  locate_host_rows_kernel<<<grid, base::kBlockThreads, 0, stream>>>(rows, job.host_keys, counters, job.entries[host],
+                                                                    job.positions[host]);
   cuda_check(cudaGetLastError(), "locate host rows");
 }
 
-void FeatureFetch::order_host_rows(InFlight& flight, int64_t count, cudaStream_t stream) {
-  // Above the row's bits one that says "not from the host"; with it, sixteen order the rows well enough for address
-  // translation, and take two passes.
-  const int bits = std::bit_width(static_cast<uint64_t>(std::max<int64_t>(host_->num_rows() - 1, 1))) + 1;
-  const auto sort = [&](void* space, std::size_t& bytes) {
-    cuda_check(cub::DeviceRadixSort::SortPairs(space, bytes, keys_.data(), keys_sorted_.data(), key_positions_.data(),
-                                               flight.positions[index_of(Tier::kHost)].data(), count,
-                                               std::max(0, bits - 16), bits, stream),
-               "order rows by address");
+// A counting sort, as only a few rows may be missing of a large batch, and only the GPU knows how many.
+void FeatureFetch::sum_bins(std::size_t num_bins, cudaStream_t stream) {
+  const auto sum = [&](void* space, std::size_t& bytes) {
+    cuda_check(
+        cub::DeviceScan::ExclusiveSum(space, bytes, bins_.data(), bins_.data(), static_cast<int>(num_bins), stream),
+        "order rows by address");
   };
   std::size_t bytes = 0;
-  sort(nullptr, bytes);
-  sort_space_.reserve(bytes);
-  sort(sort_space_.data(), bytes);
+  sum(nullptr, bytes);
+  sum(scan_space_.reserve(bytes), bytes);
 }
 
 // The memory that a tier's rows lie in.

@@ -105,7 +105,7 @@ class FeatureFetch {
   bool has_planes() const;    // whether all rows are of codec planes, wherever they are stored
   bool orders_host_rows() const { return settings_.order_host_rows && has(Tier::kHost); }
   void split(InFlight& flight, const int64_t* nodes, int64_t count, const MissingRows& missing, cudaStream_t stream);
-  void order_host_rows(InFlight& flight, int64_t count, cudaStream_t stream);
+  void sum_bins(std::size_t num_bins, cudaStream_t stream);
   void gather(InFlight& flight, Tier tier, std::byte* out, cudaStream_t stream);
   ibp::LocatedRows located(const InFlight& flight, Tier tier) const;
   void reserve(InFlight& flight, int64_t count);
@@ -119,9 +119,10 @@ class FeatureFetch {
   std::array<std::unique_ptr<ibp::DeviceProfile>, kNumTiers> profiles_;
   RecentRows recent_rows_;
   std::optional<RowPool> pool_;
-  base::Scratch<uint32_t> keys_, keys_sorted_;  // uint32 [batch], host rows
-  base::Scratch<int32_t> key_positions_;        // int32 [batch]
-  base::Scratch<std::byte> sort_space_;
+  base::Scratch<uint32_t> host_rows_;      // uint32 [batch]
+  base::Scratch<int32_t> host_positions_;  // int32 [batch]
+  base::Scratch<uint32_t> bins_;           // of host rows
+  base::Scratch<std::byte> scan_space_;
   std::array<base::Stream, kNumTiers> streams_;
   std::array<InFlight, kAtOnce> in_flight_;  // in turn
   bool plane_a_ = false;                     // of the last fetch

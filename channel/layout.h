@@ -180,12 +180,14 @@ struct Table {
 struct Slot {
   std::atomic<uint32_t> state;             // SlotState
   std::atomic<uint32_t> drained_recorded;  // GPU: the trainer has recorded `drained` for this use
+  std::atomic<uint32_t> rows_left;         // GPU: the trainer has recorded `rows_left`: it reads the pool no more
   std::atomic<int64_t> state_since_us;
   // The slot's memory. The sampler replaces it only while it fills the slot: a new generation is a new file on the CPU,
   // another descriptor of GPU memory.
   uint64_t generation;  // 0: none yet
   uint64_t bytes;
   alignas(8) unsigned char drained_handle[64];  // cudaIpcEventHandle_t, fixed for the channel's life
+  unsigned char rows_left_handle[64];           // the same
   Batch batch;
 };
 

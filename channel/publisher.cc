@@ -67,10 +67,14 @@ Publisher::Publisher(std::filesystem::path folder, const ChannelOptions& options
 #ifdef COHORT_WITH_CUDA
   memory_ = make_cuda_slot_owner(folder_, options.num_slots);
   for (int i = 0; i < options.num_slots; ++i) {
-    drained_.emplace_back(cudaEventDisableTiming | cudaEventInterprocess);
-    const cudaIpcEventHandle_t handle = drained_.back().ipc_handle();
-    static_assert(sizeof handle == sizeof header().slots[i].drained_handle);
-    std::memcpy(header().slots[i].drained_handle, &handle, sizeof handle);
+    const auto share = [](std::vector<base::Event>& events, unsigned char(&to)[64]) {
+      events.emplace_back(cudaEventDisableTiming | cudaEventInterprocess);
+      const cudaIpcEventHandle_t handle = events.back().ipc_handle();
+      static_assert(sizeof handle == sizeof to);
+      std::memcpy(to, &handle, sizeof handle);
+    };
+    share(drained_, header().slots[i].drained_handle);
+    share(rows_left_, header().slots[i].rows_left_handle);
   }
 #else
   throw base::Error({"device", "cpu", "cuda", "this build has no CUDA backend"});
@@ -178,22 +182,26 @@ uint64_t Publisher::oldest_in_use(int slot) const {
     const Slot& other = header().slots[i];
     const auto state = static_cast<SlotState>(other.state.load(std::memory_order_acquire));
     if (i == slot || other.generation == 0 || state == SlotState::kFilling) continue;
-    if (state != SlotState::kFree || !is_drained(i)) oldest = std::min(oldest, other.batch.sequence);
+    if (!leaves_rows(i, state == SlotState::kFree)) oldest = std::min(oldest, other.batch.sequence);
   }
   return oldest;
 }
 
-bool Publisher::is_drained([[maybe_unused]] int slot) const {
+bool Publisher::leaves_rows([[maybe_unused]] int slot, bool is_free) const {
 #ifdef COHORT_WITH_CUDA
-  if (header().slots[slot].drained_recorded.load() == 1) return drained_[static_cast<std::size_t>(slot)].done();
+  const Slot& shared = header().slots[slot];
+  const auto number = static_cast<std::size_t>(slot);
+  if (shared.rows_left.load() == 1) return rows_left_[number].done();
+  if (shared.drained_recorded.load() == 1) return is_free && drained_[number].done();
 #endif
-  return true;
+  return is_free;
 }
 
 void Publisher::publish(int slot, const Batch& batch, const TypedBatch* typed) {
   Slot& shared = header().slots[slot];
   base::require(static_cast<SlotState>(shared.state.load()) == SlotState::kFilling, "a slot held by the sampler");
   shared.batch = batch;
+  shared.rows_left.store(0);
   shared.batch.sequence = next_sequence_++;
   base::require((typed != nullptr) == (header().num_types > 0), "sizes by type for typed graphs alone");
   if (typed) const_cast<TypedBatch&>(*typed_batch(header(), slot)) = *typed;

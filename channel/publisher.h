@@ -103,14 +103,14 @@ class Publisher {
   bool owner_gone() const { return owner_.pid != 0 && !base::is_alive(owner_); }
   bool given_up(uint64_t pass) const { return pass < header().cancelled_below.load() || header().stop.load(); }
   int take_oldest();
-  bool is_drained(int slot) const;  // a slot that is free: whether all that read it has ended
+  bool leaves_rows(int slot, bool is_free) const;  // whether all that read rows of its batch has ended
 
   std::filesystem::path folder_;
   base::ProcessId owner_;
   base::Mapping file_;
   std::unique_ptr<SlotOwner> memory_;
 #ifdef COHORT_WITH_CUDA
-  std::vector<base::Event> drained_;
+  std::vector<base::Event> drained_, rows_left_;
 #endif
   uint64_t next_sequence_ = 0;
   uint64_t next_request_ = 0;

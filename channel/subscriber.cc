@@ -101,9 +101,13 @@ Subscriber::Subscriber(std::filesystem::path folder)
   const base::CurrentGpu gpu(ordinal_);
   memory_ = make_cuda_slot_viewer(folder_, header().num_slots);
   for (int i = 0; i < header().num_slots; ++i) {
-    cudaIpcEventHandle_t handle;
-    std::memcpy(&handle, header().slots[i].drained_handle, sizeof handle);
-    drained_.emplace_back(handle);
+    const auto open = [](std::vector<base::Event>& events, const unsigned char(&from)[64]) {
+      cudaIpcEventHandle_t handle;
+      std::memcpy(&handle, from, sizeof handle);
+      events.emplace_back(handle);
+    };
+    open(drained_, header().slots[i].drained_handle);
+    open(rows_left_, header().slots[i].rows_left_handle);
   }
 #else
   throw base::Error({(folder_ / "channel").string(), "device cpu", "device cuda", "this build has no CUDA backend"});
@@ -175,14 +179,27 @@ void Subscriber::release(int index, [[maybe_unused]] base::GpuStream stream,
   base::require(static_cast<SlotState>(slot.state.load()) == SlotState::kHeld, "a slot held by the trainer");
   if (has_ended(header().trainer)) return;
 #ifdef COHORT_WITH_CUDA
-  const bool has_events = !has_ended(header().sampler) && header().sampler.failed_at_us.load() == 0;
-  if (header().device == DeviceKind::kCuda && has_events) {
+  if (has_events()) {
     record_drained(index, stream, others);
     slot.drained_recorded.store(1);
   }
 #endif
   set_state(slot, SlotState::kFree);
   post(shared().slots_free);
+}
+
+bool Subscriber::has_events() const {
+  return header().device == DeviceKind::kCuda && !has_ended(header().sampler) &&
+         header().sampler.failed_at_us.load() == 0;
+}
+
+void Subscriber::leave_rows([[maybe_unused]] int index, [[maybe_unused]] base::GpuStream stream) {
+#ifdef COHORT_WITH_CUDA
+  if (in_child() || has_ended(header().trainer) || !has_events()) return;
+  const base::CurrentGpu gpu(ordinal_);
+  rows_left_[static_cast<std::size_t>(index)].record(stream);
+  shared().slots[index].rows_left.store(1);
+#endif
 }
 
 #ifdef COHORT_WITH_CUDA

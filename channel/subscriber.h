@@ -54,6 +54,9 @@ class Subscriber {
   // to a sampler that has ended, as the events are its own. After leave() the slot is kept. Safe from any thread.
   void release(int slot, base::GpuStream stream, std::span<const base::GpuStream> others = {});
 
+  // Work put on `stream` from now on reads no rows of the pool that the slot's batch names.
+  void leave_rows(int slot, base::GpuStream stream);
+
   // The rows that batches name, in memory of the channel's GPU, unless slots have them; valid as long as this.
   const std::byte* rows();
 
@@ -72,6 +75,7 @@ class Subscriber {
  private:
   ChannelHeader& shared() const { return *reinterpret_cast<ChannelHeader*>(file_.data()); }
   [[noreturn]] void throw_stopped() const;
+  bool has_events() const;  // which are the sampler's own
   bool in_child() const { return getpid() != process_; }
   void refuse_in_child() const;
   void refuse_when_all_are_held() const;
@@ -83,7 +87,7 @@ class Subscriber {
 #ifdef COHORT_WITH_CUDA
   void record_drained(int slot, base::GpuStream stream, std::span<const base::GpuStream> others);
 
-  std::vector<base::Event> drained_;
+  std::vector<base::Event> drained_, rows_left_;
   // Where all streams that use a slot meet, so that none of them has to wait for another. Made when there are several.
   struct Meeting {
     base::Stream stream;

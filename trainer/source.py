@@ -206,6 +206,11 @@ class BatchSource:
         self._receiver.fail(text)
 
 
+def rows_of(slot, all_rows: torch.Tensor | None) -> torch.Tensor:
+    """The slot's features: a view, or a copy of the rows of ``all_rows`` that it names."""
+    return slot.x if all_rows is None else all_rows.index_select(0, slot.place)
+
+
 def edges_of(slot) -> torch.Tensor:
     """The slot's ``edge_index``, which knows its offsets (see cohort.nn.block)."""
     return keep_offsets(slot.edge_index, indptr_of(slot))

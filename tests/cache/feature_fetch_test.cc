@@ -127,6 +127,17 @@ TEST(GpuFeatureFetch, AnyRowSize) {
   }
 }
 
+TEST(GpuFeatureFetch, OrdersRowsOfALargeTableByRanges) {
+  Table table("float32", 150'000, 5, 4);
+  FeatureFetch rows(std::make_shared<const HostFeatures>(table.rows, false), table.rows.row_bytes, {});
+  for (const int64_t count : {150'000, 1, 40'000, 3}) {
+    SCOPED_TRACE(count);
+    const std::vector<int64_t> nodes = random_nodes(150'000, count);
+    expect_rows(table, nodes, fetch(rows, table, nodes));
+    EXPECT_EQ(rows.use()[kHostTier].rows, count);
+  }
+}
+
 // A batch that has been asked for.
 struct Batch {
   int slot;

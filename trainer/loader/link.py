@@ -147,7 +147,7 @@ class LinkNeighborLoader(NeighborLoader):
             batch = hetero_batch_of(self._types, slot, self._input_type)
             pairs, source, target = (batch[name] for name in (self._input_type, *self._input_type[::2]))
         else:
-            batch = batch_of(slot)
+            batch = batch_of(slot, self._sampler.rows)
             del batch.batch_size  # as in PyG: the number of seeds is no number of pairs
             pairs = source = target = batch
         endpoints, num_pairs = slot.endpoints.clone(), len(pairs.input_id)

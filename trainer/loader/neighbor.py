@@ -63,8 +63,9 @@ class NeighborLoader:
             nodes of later loaders are not known yet.
         trainer_bytes: for "auto": peak GPU memory of this script, including its CUDA context and the sampler's.
         order: order in which a GPU reads the host rows of a batch: "address" (ascending) or "asis".
-        reuse: a GPU copies rows that earlier batches left in the shared buffer, instead of fetching them again. Only
-            for scripts that never change ``batch.x`` in place (``batch.clone()`` may be changed).
+        reuse: a GPU takes rows that earlier batches left in its memory, instead of fetching them again. None: it does
+            where ``batch.x`` is a copy. Where it is a view, ``reuse=True`` is only for scripts that never change
+            ``batch.x`` in place (``batch.clone()`` may be changed).
         edge_ids: batches have ``e_id`` int64 [num_edges], in the order of ``edge_index``: the position of each edge in
             the data set's ``indices``, and its column in ``cohort.dataset.open(data).to_pyg().edge_index``.
         edge_weights: batches have ``edge_weight`` float32 [num_edges]; the data set must have edge weights, of one of
@@ -93,10 +94,10 @@ class NeighborLoader:
             each other's loaders.
 
     Each batch has ``x, edge_index, indptr, y, batch_size, n_id, input_id, num_sampled_nodes, num_sampled_edges``, with
-    nodes in PyG's order (seeds first, then by hop). ``x``, ``edge_index`` and ``indptr`` are views of shared memory;
-    ``Batch`` describes them and the attributes that options add, ``HeteroBatch`` the batches of several node types.
-    Several node types are sampled without ``node_tensors``. A script that uses a batch on another CUDA stream than the
-    current one must call ``batch.record_stream(stream)``.
+    nodes in PyG's order (seeds first, then by hop). ``edge_index``, ``indptr`` and, if it is no copy, ``x`` are views
+    of shared memory; ``Batch`` describes them and the attributes that options add, ``HeteroBatch`` the batches of
+    several node types. Several node types are sampled without ``node_tensors``. A script that uses a batch on another
+    CUDA stream than the current one must call ``batch.record_stream(stream)``.
 
     Arguments of PyG's workers (``num_workers``, ``pin_memory``, ...) are ignored, with a warning unless they have their
     defaults. Arguments for unsupported features (``replace``, ``sampler``, ...) raise an error.
@@ -139,7 +140,7 @@ class NeighborLoader:
         cache_policy: str = "plan",
         trainer_bytes: int | None = None,
         order: str = "address",
-        reuse: bool = False,
+        reuse: bool | None = None,
         edge_ids: bool = False,
         edge_weights: bool = False,
         edge_attr: bool = True,
@@ -182,6 +183,7 @@ class NeighborLoader:
             options["edge_features"] = bool(edge_attr) and has_edge_features(open_dataset(self.data))
             of_spec |= {name: options[name] for name in ("edge_weights", "edge_features", "weight_attr")}
             spec = SamplerSpec(fanout=self._fanout, batch_size=self.batch_size, slots=options["num_slots"], **of_spec)
+            options["in_place"] = not self._types and not self._trees.disjoint
             own = _sampler = SamplerProcess(self.data, device, options, spec, limit_seconds, cleanup, self._types)
         self._sampler = _sampler
         self._meter: EpochMeter | None = None  # of the epoch begun last
@@ -290,7 +292,9 @@ class NeighborLoader:
         return batch if self._transform is None else self._transform(batch)
 
     def _batch_of(self, slot) -> Batch | HeteroBatch:
-        return hetero_batch_of(self._types, slot, self._input_type) if self._types else batch_of(slot)
+        if self._types:
+            return hetero_batch_of(self._types, slot, self._input_type)
+        return batch_of(slot, self._sampler.rows)
 
     def state_dict(self) -> dict:
         """The loader's position, as numbers and text: after the last batch, or at the start of the next epoch.

@@ -15,7 +15,7 @@ from cohort.trainer.models.own import callable_of
 from cohort.trainer.models.sampled import model_input
 from cohort.trainer.models.targets import CLASSES, Targets, targets_of
 from cohort.trainer.ranks import Ranks, StepSums
-from cohort.trainer.source import blocks_of, edges_by_type, edges_of
+from cohort.trainer.source import blocks_of, edges_by_type, edges_of, rows_of
 
 
 class Adam(torch.optim.Adam):
@@ -70,7 +70,7 @@ class Scores:
             return typed_inputs_of(slot, self.types)
         if self.takes_places:
             return self.all_rows, blocks_of(slot)
-        x = slot.x if self.all_rows is None else self.all_rows.index_select(0, slot.place)
+        x = rows_of(slot, self.all_rows)
         weights, edge_attr = getattr(slot, "edge_weight", None), getattr(slot, "edge_attr", None)
         of_edges = () if weights is None and edge_attr is None else (weights,)
         of_edges += () if edge_attr is None else (model_input(edge_attr),)

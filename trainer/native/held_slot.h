@@ -51,6 +51,8 @@ class HeldSlot {
   // Work on this CUDA stream, too, may still read the slot when it is given back. Does nothing on the CPU.
   void record_stream(base::GpuStream stream);
   void require_rows() const;  // throws base::Error where slots have none
+  // Work put on the batch's CUDA stream from now on reads no rows that the batch names.
+  void leave_rows() { subscriber_->leave_rows(held_.slot, stream_); }
   // DLPack's device type and ordinal.
   std::pair<int32_t, int32_t> dlpack_device() const;
 

@@ -64,6 +64,8 @@ void bind_slot(nb::module_& m) {
           [](HeldSlot& slot, std::uintptr_t stream) { slot.record_stream(reinterpret_cast<base::GpuStream>(stream)); },
           nb::arg("stream"),
           "Work on this CUDA stream (its handle), too, may still read the slot when it is given back.")
+      .def("leave_rows", &HeldSlot::leave_rows,
+           "Work put on the batch's CUDA stream from now on reads no rows of the pool that the batch names.")
       .def_prop_ro("num_seeds", [](const HeldSlot& slot) { return slot.batch().num_seeds; })
       .def_prop_ro(
           "num_inputs", [](const HeldSlot& slot) { return channel::num_inputs(slot.batch()); },

@@ -62,12 +62,14 @@ def unchanged(view, copy) -> bool:
     return torch.equal(view.x, copy.x) and torch.equal(view.edge_index, copy.edge_index)
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("num_slots", [2, 3, 4, 5])
-def test_held_views_are_never_overwritten(data, undisturbed, num_slots):
+@pytest.mark.filterwarnings("ignore:no MPS daemon")
+def test_held_views_are_never_overwritten(data, undisturbed, num_slots, device):
     """As many batches as possible stay referenced while the sampler fills the one slot that is left."""
     seen = []
     held = deque(maxlen=num_slots - 1)
-    with loader_of(data, num_slots, DISTURBED) as loader:
+    with loader_of(data, num_slots, DISTURBED, device) as loader:
         for _ in range(EPOCHS):
             held.clear()
             batch = None

@@ -157,6 +157,7 @@ struct HostBatch {
   std::vector<std::byte> x, y;
   std::vector<float> edge_weight;    // empty where the graph has none
   std::vector<std::byte> edge_attr;  // the same
+  bool has_edge_rows = false;
 
   void resize(const BatchSizes& sampled, const Query& query, const GraphView& graph) {
     counts = sampled;
@@ -166,6 +167,7 @@ struct HostBatch {
     source_node.resize(counts.num_local_edges < counts.num_edges ? static_cast<std::size_t>(counts.num_edges) : 0);
     e_id.resize(static_cast<std::size_t>(counts.num_edges));
     edge_weight.resize(graph.edge_weights ? e_id.size() : 0);
+    has_edge_rows = graph.edge_rows.row_bytes > 0;
     edge_attr.resize(e_id.size() * static_cast<std::size_t>(graph.edge_rows.row_bytes));
     input_id.resize(query.seeds.size());
     tree.resize(query.trees.disjoint ? n_id.size() : 0);
@@ -175,7 +177,7 @@ struct HostBatch {
   int64_t num_targets() const { return static_cast<int64_t>(indptr.size()) - 1; }
   // Of edges, as SlotArrays has them.
   std::vector<std::byte*> tables_of(std::byte* rows) const {
-    return edge_attr.empty() ? std::vector<std::byte*>() : std::vector<std::byte*>{rows};
+    return has_edge_rows ? std::vector<std::byte*>{rows} : std::vector<std::byte*>();
   }
   SlotArrays arrays(bool edge_ids) {
     return {n_id.data(),

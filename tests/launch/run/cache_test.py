@@ -127,7 +127,7 @@ def test_a_cache_that_makes_no_sense_is_refused(data, tmp_path, arguments, words
 
 
 def test_auto_is_what_slots_and_trainer_leave(data, tmp_path):
-    arguments = ["--cache-ratio", "auto", "--gpu-memory", "60MB", "--trainer-bytes", "20MB"]
+    arguments = ["--cache-ratio", "auto", "--gpu-memory", "50MB", "--trainer-bytes", "20MB"]
     _, run, _ = train(data, tmp_path / "run", *arguments, "--quiet")
     planned = cohort("plan", data, "--fanout", "4,3", "--batch-size", 100, "--gpus", 1, *arguments, "--json")
     (budget,) = run["sampler"]["cache_bytes"]

@@ -130,10 +130,10 @@ def fitting(*texts, peak=None) -> list[float]:
 
 def test_ratios_fit_by_the_rule_of_the_plan():
     assert fitting("--gpu-memory", "1GB") == [0.0, 0.1, 0.5, 1.1]
-    assert fitting("--gpu-memory", "1MB") == [0.0, 0.1, 0.5]
-    assert fitting("--gpu-memory", "1MB", "--trainer-bytes", "600KB") == [0.0, 0.1]
-    assert fitting("--gpu-memory", "1MB", peak=600_000) == [0.0, 0.1], "as the first trial has seen it"
-    assert fitting("--gpu-memory", "1MB", "--trainer-bytes", "1KB", peak=600_000) == [0.0, 0.1, 0.5]
+    assert fitting("--gpu-memory", "1800KB") == [0.0, 0.1, 0.5]
+    assert fitting("--gpu-memory", "1800KB", "--trainer-bytes", "600KB") == [0.0, 0.1]
+    assert fitting("--gpu-memory", "1800KB", peak=600_000) == [0.0, 0.1], "as the first trial has seen it"
+    assert fitting("--gpu-memory", "1800KB", "--trainer-bytes", "1KB", peak=600_000) == [0.0, 0.1, 0.5]
 
 
 def test_the_largest_batch_is_the_one_that_was_counted(cora, shm):

@@ -12,6 +12,7 @@ from processes import cohort, refused
 
 from cohort.base.errors import CohortError
 from cohort.dataset import generate
+from cohort.nn import NodeEmbedding, RowAdam
 from cohort.spec.run import TrainerSpec
 from cohort.trainer.importing import imported
 from cohort.trainer.loop.callbacks import EarlyStopping, LearningRate, callbacks_of, factor_of
@@ -140,9 +141,12 @@ def test_the_rate_falls_by_epochs():
     assert factor_of("cosine", 3, 4) == pytest.approx((1 + math.cos(math.pi * 0.75)) / 2)
     model = torch.nn.Linear(2, 2)
     options = TrainerSpec(lr=0.1, lr_schedule="linear", epochs=4, **SIZES)
-    trainer = types.SimpleNamespace(options=options, optimizer=adam(model, torch.device("cpu"), 0.1))
+    rows = RowAdam(NodeEmbedding(5, 2), lr=0.1)
+    step = types.SimpleNamespace(rows=rows)
+    trainer = types.SimpleNamespace(options=options, optimizer=adam(model, torch.device("cpu"), 0.1), step=step)
     LearningRate().epoch_begins(trainer, 3)
     assert trainer.optimizer.param_groups[0]["lr"] == pytest.approx(0.025)
+    assert rows.param_groups[0]["lr"] == pytest.approx(0.025)
 
 
 @pytest.mark.gpu

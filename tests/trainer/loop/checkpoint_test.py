@@ -120,7 +120,7 @@ def test_what_another_program_has_written_is_refused_and_not_run(file, kind, tmp
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"version": 1}, ["version: expected 4, found 1", "continue with the version"]),
+        ({"version": 1}, ["version: expected 5, found 1", "continue with the version"]),
         ({"epoch": "3"}, ["epoch: expected a member of", "found '3'"]),
         ({"ranks": None}, ["ranks: expected a member of"]),
         ({"model": 5}, ["model: expected a member of"]),

@@ -130,7 +130,8 @@ TEST_F(TypedDataset, RefusesListsAndMembersOfTheWrongKind) {
   expect_refused("\"count\": 5", "\"count\": -1", "edges[0]: expected \"count\" in [0, 2^48], found -1");
   expect_refused("\"features\": {", "\"features\": 7, \"old\": {",
                  "nodes[1]: expected \"features\": an object, found 7");
-  expect_refused("\"float32\"", "\"int64\"", "nodes[1]: features: expected \"dtype\": uint8, float16, bfloat16 or float32");
+  expect_refused("\"float32\"", "\"int64\"",
+                 "nodes[1]: features: expected \"dtype\": uint8, float16, bfloat16 or float32");
   expect_refused("\"paper.labels.npy\"", "\"../labels.npy\"",
                  "target: expected \"labels\": a file name without a folder");
   expect_refused("\"task\": \"classification\"", "\"task\": \"guess\"", "target: expected \"task\": classification");

@@ -264,9 +264,18 @@ def record_stream(slot, stream) -> None:
     Raises:
         CohortError: it is none, or one of another GPU.
     """
-    device = slot.n_id.device
-    if device.type == "cuda" and isinstance(stream, torch.cuda.Stream) and stream.device == device:
+    check_stream(slot.n_id.device, stream)
+    if slot.n_id.is_cuda:
         slot.record_stream(stream.cuda_stream)
+
+
+def check_stream(device: torch.device, stream) -> None:
+    """Refuses what is no stream of ``device``; on the CPU, None and the streams of all devices are accepted.
+
+    Raises:
+        CohortError: ``stream`` is not a stream, or belongs to another GPU.
+    """
+    if device.type == "cuda" and isinstance(stream, torch.cuda.Stream) and stream.device == device:
         return
     if device.type == "cpu" and (stream is None or isinstance(stream, torch.cuda.Stream | torch.cpu.Stream)):
         return

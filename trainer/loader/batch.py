@@ -7,7 +7,7 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.data.data import BaseData
 
-from cohort.trainer.source import edges_of, indptr_of, record_stream, rows_of
+from cohort.trainer.source import check_stream, edges_of, indptr_of, record_stream, rows_of
 
 
 class OfSlot(BaseData):
@@ -33,6 +33,7 @@ class OfSlot(BaseData):
                 if slot is not None and slot.holds(value.untyped_storage().data_ptr()):
                     record_stream(slot, stream)
                 elif value.is_cuda:
+                    check_stream(value.device, stream)
                     value.record_stream(stream)
         return self
 

@@ -57,7 +57,7 @@ def test_loaders_of_one_sampler_are_measured_apart(loader):
 def test_on_a_gpu_the_work_of_its_stream_is_measured(cora):
     import torch
 
-    with NeighborLoader(cora, [5, 5], np.arange(300), batch_size=64, device="cuda", cache_ratio=1.0) as loader:
+    with NeighborLoader(cora, [5, 5], np.arange(300), batch_size=64, device="cuda", cache_ratio=1.1) as loader:
         for batch in loader:
             assert batch.x.is_cuda
             torch.cuda._sleep(20_000_000)  # cycles: about 10 ms

@@ -127,12 +127,14 @@ class SampledGNN(nn.Module):
             x = x if between else self._after(i, x, read)
         return x
 
-    def layer_on_block(self, number: int, x: Tensor, block: Block) -> Tensor:
+    def layer_on_block(self, number: int, x: Tensor, block: Block, **of_edges: Tensor) -> Tensor:
         """What layer `number` makes of the rows of a block's sources, targets first, or of all rows that a block with
-        places may name: the targets' rows, activated where another layer follows. Of Cohort's layers alone."""
+        places may name: the targets' rows, activated where another layer follows. Of Cohort's layers alone;
+        ``of_edges``: arguments of the layer, such as ``edge_attr`` [edges, edge_dim]."""
         pair = self.two_sided and not is_placed(block)
         own = x[block.own_place] if is_placed(block) and self.residual else x
-        return self._after(number, self.convs[number]((x, x[: block.num_targets]) if pair else x, block), own)
+        ends = (x, x[: block.num_targets]) if pair else x
+        return self._after(number, self.convs[number](ends, block, **of_edges), own)
 
     def width_of(self, number: int) -> int:
         """Columns of what layer `number` puts out."""

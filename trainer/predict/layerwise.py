@@ -110,6 +110,7 @@ class Layerwise:
         self.model, self.data, self.memory = model.to(device).eval(), data, memory
         self.out, self.device = out, device
         self.blocks = FullBlocks(data.indptr, data.indices, not model.two_sided, device)
+        self.edge_rows = features_of(data.edge_table) if model.edge_dim else None
         self.widths = [data.feature_dim, *(model.width_of(i) for i in range(len(model.convs) - 1))]  # of layers' input
 
     @torch.no_grad()
@@ -151,8 +152,13 @@ class Layerwise:
     def _run_layer(self, number: int, rows: Rows, take: Callable, advance: Callable[[int], None]) -> None:
         for first, last in self._pieces(number, rows):
             x, block = self._input(number, rows, first, last)
-            take(first, self.model.layer_on_block(number, x, block).float())
-            advance(int(self.data.indptr[last] - self.data.indptr[first]) + last - first)
+            begin, end = int(self.data.indptr[first]), int(self.data.indptr[last])
+            given = {}
+            if self.edge_rows is not None:
+                of_edges, work_bytes = (range(begin, end), self.model.edge_dim), self.memory.work_bytes
+                given["edge_attr"] = taken(self.edge_rows, *of_edges, self.device, work_bytes)
+            take(first, self.model.layer_on_block(number, x, block, **given).float())
+            advance(end - begin + last - first)
 
     def _input(self, number: int, rows: Rows, first: int, last: int) -> tuple[Tensor, Block]:
         """What layer `number` reads for the targets [first, last)."""
@@ -177,7 +183,7 @@ class Layerwise:
         of_source, of_target = (4 * (self.widths[number] + width) for width in self.model.working_widths_of(number))
         if isinstance(rows, Tensor) and self.model.takes_places:
             of_source = 0
-        return self.blocks.pieces(of_source + of_target, BYTES_OF_EDGE, limit, of_source)
+        return self.blocks.pieces(of_source + of_target, BYTES_OF_EDGE + 4 * self.model.edge_dim, limit, of_source)
 
 
 def keep_scores(

@@ -1,4 +1,4 @@
-"""Rows [V, dim] of nodes: whole where there is room, else read by id; written in order."""
+"""Rows [V, dim] of nodes, or of edges: whole where there is room, else read by id; written in order."""
 
 import os
 from collections.abc import Iterator
@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from cohort import ibp
-from cohort.dataset import Dataset, NodeTable
+from cohort.dataset import Dataset
 from cohort.dataset import _native as dataset_native
+from cohort.dataset.hetero import FeatureTable
 
 MOST_BYTES_TO_GPU = 64 << 20  # of rows on their way
 MOST_BYTES_TO_FLOAT = 4 << 20  # the same; arrays of up to 32 MiB are kept by malloc when they are freed
@@ -45,8 +46,8 @@ class EncodedRows:
         return ibp.fetch(self._rows, ids, out=out)
 
 
-def features_of(data: Dataset | NodeTable) -> StoredRows | EncodedRows:
-    """The feature rows of a data set, or of a node type: raw where it has them, else encoded."""
+def features_of(data: Dataset | FeatureTable) -> StoredRows | EncodedRows:
+    """The feature rows of a data set, of a node type or of edges: raw where it has them, else encoded."""
     if data.x is None:
         return EncodedRows(data.encoded_rows)
     return StoredRows(data.x, getattr(torch, data.feature_dtype))
@@ -55,7 +56,7 @@ def features_of(data: Dataset | NodeTable) -> StoredRows | EncodedRows:
 def taken(
     rows: StoredRows | EncodedRows, ids: Tensor | range, dim: int, device: torch.device, work_bytes: int
 ) -> Tensor:
-    """The rows of nodes, int64 [n]: float32 [n, dim] on a device.
+    """The rows of nodes, or of edges, int64 [n]: float32 [n, dim] on a device.
 
     Args:
         work_bytes: of host memory, beside the result, for pieces: a GPU copies some as others are read, and types of

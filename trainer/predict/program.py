@@ -52,9 +52,6 @@ def model_of(run: Path, data: Dataset | HeteroDataset) -> tuple[nn.Module, Targe
         if options.get(name):
             hint = f"score nodes in batches: NeighborLoader(DIR, fanout, {argument}), and cohort.load_model(RUN)"
             raise CohortError(str(run / "run.json"), f"a run without --{name.replace('_', '-')}", "one with", hint)
-    if getattr(model, "edge_dim", 0):
-        hint = "score nodes in batches: cohort.NeighborLoader(DIR, fanout), and cohort.load_model(RUN)"
-        raise CohortError(str(run / "run.json"), "a run without edge features", "one that has read some", hint)
     trained_on = options.get("types")
     if isinstance(data, HeteroDataset) or trained_on:
         _demand_same_types(trained_on, data, run, model)
@@ -67,6 +64,9 @@ def model_of(run: Path, data: Dataset | HeteroDataset) -> tuple[nn.Module, Targe
         expected = f"{options['feature_dim']} features per node, as the run had"
         of_run = read_run_json(run).get("sampler", {}).get("dataset", "unknown")
         raise CohortError(str(data.path), expected, str(data.feature_dim), f"the run's data set: {of_run}")
+    if model.edge_dim and (0 if data.edge_table is None else data.edge_table.feature_dim) != model.edge_dim:
+        found = "none" if data.edge_table is None else str(data.edge_table.feature_dim)
+        raise CohortError(str(data.path), f"{model.edge_dim} features per edge, as the run had", found)
     load_weights(run, model)
     return model, targets
 

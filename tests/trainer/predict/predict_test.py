@@ -26,13 +26,13 @@ from cohort.trainer.predict import program as predict
 from cohort.trainer.predict.full_blocks import FullBlocks
 from cohort.trainer.predict.layerwise import LEAST_WORK_BYTES, Layerwise, MemoryPlan, Place, keep_scores
 
-NUM_NODES, NUM_EDGES, DIM, HIDDEN, CLASSES = 700, 6000, 12, 16, 5
+NUM_NODES, NUM_EDGES, DIM, EDGE_DIM, HIDDEN, CLASSES = 700, 6000, 12, 3, 16, 5
 FEW_NODES = 105  # where each is a piece of its own
 MODELS = ["sage", "gcn", "gat"]
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
-def write_graph(folder: Path, num_nodes: int) -> Path:
+def write_graph(folder: Path, num_nodes: int, edge_dim: int = 0) -> Path:
     """A directed graph with a hub, self-loops, edges that stand twice, and nodes without edges."""
     generator = torch.Generator().manual_seed(5)
     num_edges, num_loops = NUM_EDGES * num_nodes // NUM_NODES, 2 * num_nodes // 7
@@ -41,8 +41,10 @@ def write_graph(folder: Path, num_nodes: int) -> Path:
     loops = torch.arange(num_loops).repeat(2, 1)
     edge_index = torch.cat((edges, edges[:, num_edges // 6 : num_edges // 4], loops, loops[:, : num_loops // 5]), dim=1)
     ids = torch.randperm(num_nodes, generator=generator)
+    edge_attr = torch.randn(edge_index.shape[1], edge_dim, generator=generator) if edge_dim else None
     return cohort.from_tensors(
         folder,
+        edge_attr=edge_attr,
         x=torch.randn(num_nodes, DIM, generator=generator),
         y=torch.randint(CLASSES, (num_nodes,), generator=generator),
         edge_index=edge_index,
@@ -68,7 +70,8 @@ def pyg_scores(kind: str, weights: dict, folder: Path, num_layers: int = 2, **sh
     model.load_state_dict(weights)
     graph = cohort.dataset.open(folder).to_pyg()
     with torch.no_grad():
-        return model(graph.x, graph.edge_index)
+        of_edges = {"edge_attr": graph.edge_attr} if model.edge_dim else {}
+        return model(graph.x, graph.edge_index, **of_edges)
 
 
 def layerwise_scores(
@@ -107,6 +110,22 @@ def test_equals_pygs_layers_on_the_whole_graph(data, few_nodes, tmp_path, device
     assert device != "cpu" or fewest * len(places) <= pieces <= most * len(places)  # a GPU has memory of its own
     torch.testing.assert_close(found, pyg_scores(kind, weights, data, len(places), **shape), rtol=1e-4, atol=1e-5)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("form", ["raw", "encoded"])
+@pytest.mark.parametrize("work_bytes", [40_000, 1 << 30])
+@pytest.mark.parametrize("places", [PLACES[2], PLACES[3]], ids=" ".join)
+def test_edge_features_count_as_in_pygs_layers(tmp_path, device, form, work_bytes, places):
+    data = write_graph(tmp_path / "data", NUM_NODES, EDGE_DIM)
+    shape = {"heads": 2, "edge_dim": EDGE_DIM}
+    arguments = (data, work_bytes, places, tmp_path / "scratch", device)
+    if form == "encoded":
+        raw = pyg_scores("gat", layerwise_scores("gat", *arguments, **shape)[1], data, len(places), **shape)
+        assert main(["dataset", "prepare", str(data), "--drop-raw"]) == 0
+    found, weights, _ = layerwise_scores("gat", *arguments, **shape)
+    expected = raw if form == "encoded" else pyg_scores("gat", weights, data, len(places), **shape)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("few", [1, 10**9])

@@ -1,6 +1,6 @@
 """The types of a graph with several of them, as loaders, trainers and run.json have them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 
 EdgeType = tuple[str, str, str]
@@ -16,6 +16,7 @@ class GraphTypes:
         edge_types: (source type, name, target type).
         target: the node type that has labels.
         relation: whose edges are predicted; None: labels are.
+        edge_dims: features of each edge that batches have, by edge type, in the same order; empty: they have none.
     """
 
     counts: dict[str, int]
@@ -23,6 +24,12 @@ class GraphTypes:
     edge_types: list[EdgeType]
     target: str
     relation: EdgeType | None = None
+    edge_dims: list[int] = field(default_factory=list)
+
+    @property
+    def edge_dim_of(self) -> dict[EdgeType, int]:
+        """Features of each edge that batches have, of those edge types that have some."""
+        return {name: dim for name, dim in zip(self.edge_types, self.edge_dims, strict=False) if dim}
 
     @property
     def outputs(self) -> list[str]:

@@ -134,7 +134,7 @@ class SamplerSpec:
     edge_weights: bool = option(False, "use the edge weights of the data set in GCN", "Model", LOSS | MEMORY)
     edge_features: bool = option(
         True,
-        "use the edge features of the data set, if it has some, in GAT and in models of your own that take edge_attr",
+        "use edge features of the data set, if it has some, in GAT, R-GAT and models of your own that take edge_attr",
         "Model",
         BATCHES | LOSS | MEMORY,
     )
@@ -320,7 +320,7 @@ class TrainerSpec(RunSpec):
     Attributes:
         targets: the data set's task, or "link"; see trainer/models/targets.py.
         types: of a graph that has several node types.
-        edge_dim: features of each edge that batches have; 0: none.
+        edge_dim: features of each edge that batches have, of several edge types the most; 0: none.
         parts: ranks train on seeds of parts of their own: {"parts": a file, "cliques": ranks of each}.
         max_batches: of each pass; for a run that is only to be measured, and makes no checkpoints.
         coarse_error: the relative error bound of features in coarse epochs; 0: there are none.

@@ -53,7 +53,7 @@ def _demand_no_run(folder: Path) -> None:
 
 def takes_edge_features(spec: SamplerSpec, data: Dataset | HeteroDataset) -> bool:
     """Whether batches have the features of their edges: the data set has some, and the command or model reads them."""
-    reads = not isinstance(spec, RunSpec) or spec.model == "gat" or spec.has_own_model
+    reads = not isinstance(spec, RunSpec) or spec.model in ("gat", "rgat") or spec.has_own_model
     return spec.edge_features and reads and has_edge_features(data)
 
 
@@ -68,6 +68,9 @@ def trainer_spec(spec: RunSpec, data: Dataset | HeteroDataset) -> TrainerSpec:
     types, of_links = data.types if isinstance(data, HeteroDataset) else None, spec.task == "link"
     if types and of_links:
         types = replace(types, relation=link_edges(data, spec.relation).relation)
+    tables = [each.edge_table for each in relations_of(data)] if takes_edge_features(spec, data) else []
+    edge_dims = [0 if table is None else table.feature_dim for table in tables]
+    types = types and replace(types, edge_dims=edge_dims)
     parts = None
     if spec.partition:
         cliques = _rank_cliques(spec)
@@ -79,7 +82,7 @@ def trainer_spec(spec: RunSpec, data: Dataset | HeteroDataset) -> TrainerSpec:
         feature_dim=types.feature_dims[types.target] if types else data.feature_dim,
         targets="link" if of_links else data.task,
         types=types,
-        edge_dim=data.edge_table.feature_dim if not types and takes_edge_features(spec, data) else 0,
+        edge_dim=max(edge_dims, default=0),
         parts=parts,
     )
 

@@ -106,7 +106,9 @@ def _begin(args: argparse.Namespace, spec: RunSpec, meeting: Meeting | None) -> 
             "edge times are not used: neighbours are drawn whatever their time (cohort.NeighborLoader has time_attr)"
         )
     if spec.edge_features and has_edge_features(data) and not takes_edge_features(spec, data):
-        LOG.info(f"edge features are not used: --model {spec.model} takes none (gat does, and models of your own may)")
+        LOG.info(
+            f"edge features are not used: --model {spec.model} takes none (gat and rgat do, and models of your own may)"
+        )
     if spec.out and spec.out.is_dir() and spec.out.samefile(data.path):
         raise CohortError("--out", "another folder than the data set's", str(spec.out), "choose another --out")
     if spec.out:

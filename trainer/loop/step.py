@@ -96,7 +96,9 @@ def typed_inputs_of(slot, types: GraphTypes) -> tuple:
         table = slot.table(number)
         x[name] = ids[number] if table is None else model_input(table)
     edges = dict(zip(types.edge_types, slot.edges_of_relations, strict=True))
-    return x, edges_by_type(slot, types), nodes, edges
+    tables = {name: slot.edge_table(number) for number, name in enumerate(types.edge_types) if types.edge_dims}
+    of_edges = {name: model_input(table) for name, table in tables.items() if table is not None}
+    return x, edges_by_type(slot, types), nodes, edges, of_edges
 
 
 class TrainStep:
@@ -219,7 +221,8 @@ def step_of(
     sums: StepSums | None = None,
 ) -> TrainStep:
     """Steps of a model that `model_of` made of these options; without ``ranks`` and ``sums`` without other ranks."""
-    takes_tensors = options.layers == "pyg" or options.edge_weights or options.edge_dim or options.has_own_model
+    reads_edges = options.edge_weights or (options.edge_dim and not options.types)
+    takes_tensors = options.layers == "pyg" or reads_edges or options.has_own_model
     # Means of rows would count those that a batch lacks; learned rows and seeds of links differ in number.
     is_typed_otherwise = options.types and (options.norm == "batch" or model.embeddings is not None)
     is_otherwise = takes_tensors or is_typed_otherwise or options.task == "link"

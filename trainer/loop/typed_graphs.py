@@ -74,6 +74,11 @@ class _Inputs:
             None if table is None else table.new_zeros(sizes[-1], *table.shape[1:])
             for table, sizes in zip(self._tables, room.nodes, strict=True)
         ]
+        self._edge_tables = {
+            name: (number, slot.edge_table(number).new_zeros(room.edges[number][-1], dim))
+            for number, (name, dim) in enumerate(zip(types.edge_types, types.edge_dims, strict=False))
+            if dim
+        }
         self._y = slot.y.new_zeros((slot.num_seeds, *slot.y.shape[1:]))
         self._source = [empty(sizes[-1]) for sizes in room.edges]
         names = list(types.counts)
@@ -97,6 +102,7 @@ class _Inputs:
             self._y,
             _differences(names, room.nodes),
             _differences(types.edge_types, room.edges),
+            {name: table for name, (_, table) in self._edge_tables.items()},
         )
 
     def load(self, slot, sizes: TypedSizes) -> None:
@@ -113,6 +119,9 @@ class _Inputs:
             if table is not None:
                 rows = slot.table(number)
                 table[: len(rows)].copy_(rows)
+        for number, table in self._edge_tables.values():
+            rows = slot.edge_table(number)
+            table[: len(rows)].copy_(rows)
 
 
 def _differences(names, counts) -> dict:
@@ -125,9 +134,9 @@ class TypedStepGraphs:
     """Runs a step on batches as a CUDA graph.
 
     Args:
-        step: takes rows by type, Blocks by edge type of each layer, the seeds' labels, and sizes by hop of types and
-            of edge types; what it does must depend on nothing else but tensors that stay where they are, and on the
-            keys that activated() draws.
+        step: takes rows by type, Blocks by edge type of each layer, the seeds' labels, sizes by hop of types and of
+            edge types, and rows of edges by edge type; what it does must depend on nothing else but tensors that stay
+            where they are, and on the keys that activated() draws.
         types: of the graph.
     """
 

@@ -24,8 +24,9 @@ class TypedGNN(nn.Module):
 
     - "rsage": W mean(x_j) + V x_i + b (GraphSAGE's layer, Hamilton et al., NeurIPS 2017), then ReLU;
     - "rgcn": W mean(x_j); V x_i + b of the node type is added once (Schlichtkrull et al., ESWC 2018), then ReLU;
-    - "rgat": attention as in GATConv, heads concatenated, without edges from a node to itself, then leaky ReLU of slope
-      0.01; a linear part maps the last layer's rows to scores (MLPerf's model of IGBH), unless links are predicted;
+    - "rgat": attention as in GATConv, heads concatenated, without edges from a node to itself, with the features of
+      edges where the edge type has some, then leaky ReLU of slope 0.01; a linear part maps the last layer's rows to
+      scores (MLPerf's model of IGBH), unless links are predicted;
     - "hgt": the heterogeneous graph transformer (Hu et al., WWW 2020), without an activation, between a linear part
       with ReLU for each node type and, unless links are predicted, one that makes the scores. Targets without features
       have rows of zeros.
@@ -72,6 +73,7 @@ class TypedGNN(nn.Module):
         self.kind, self.outputs, self.dropout, self.num_classes = kind, types.outputs, dropout, out_dim
         self.of_links = types.relation is not None
         self.residual, self.fused = residual, layers == "cohort"
+        self.edge_dims = types.edge_dim_of if kind == "rgat" else {}
         dims = {name: dim for name, dim in types.feature_dims.items() if dim}
         self.embeddings = None
         if featureless == "embed" and (names := types.without_features(num_layers)):
@@ -96,7 +98,7 @@ class TypedGNN(nn.Module):
                 node_types = [name for name in types.counts if name in ends]
                 self.convs.append(transformer_of(known, node_types, width, heads, layers))
             else:
-                self.convs.append(relations_of(kind, known, dims, width, heads, layers))
+                self.convs.append(relations_of(kind, known, dims, width, heads, layers, self.edge_dims))
             dims = {name[2]: width for name in known}
             if norm != "none" and not is_last:
                 of_rows = nn.LayerNorm if norm == "layer" else BatchNorm
@@ -112,6 +114,7 @@ class TypedGNN(nn.Module):
         edge_index: dict[EdgeType, Tensor] | list[dict[EdgeType, Block]],
         num_sampled_nodes: dict[str, list[int]] | None = None,
         num_sampled_edges: dict[EdgeType, list[int]] | None = None,
+        edge_attr: dict[EdgeType, Tensor] | None = None,
     ) -> Tensor | dict[str, Tensor]:
         """Scores float [nodes of the target type, out_dim]; those of seeds are the first. To predict links, rows float
         [nodes, out_dim] of the node type of each end of the relation.
@@ -123,7 +126,15 @@ class TypedGNN(nn.Module):
             x: float [nodes, features] of each node type; of one without features int64 [nodes], ids of the type.
             edge_index: int64 [2, edges] of each edge type; or a dict of Blocks for each layer, of Cohort's layers,
                 with the two lists.
+            edge_attr: float [edges, edge_dim] of each edge type with features, of "rgat" made with some alone.
+
+        Raises:
+            CohortError: ``edge_attr`` lacks an edge type whose features the model reads.
         """
+        attributes = {name: rows for name, rows in (edge_attr or {}).items() if name in self.edge_dims}
+        if lacking := [name for name in self.edge_dims if name not in attributes]:
+            expected = f"features [edges, {self.edge_dims[lacking[0]]}] of {', '.join(lacking[0])}"
+            raise CohortError("edge_attr", expected, "none")
         num_rows = {name: rows.shape[0] for name, rows in x.items()}
         x = self.first_rows(x)
         for number in range(len(self.convs)):
@@ -135,7 +146,8 @@ class TypedGNN(nn.Module):
                 x = {name: first_rows_of(rows, sum(num_sampled_nodes[name][: hops + 1])) for name, rows in x.items()}
                 if not isinstance(edge_index, list):
                     edges = {name: ends[:, : sum(num_sampled_edges[name][:hops])] for name, ends in edges.items()}
-            x = self.layer_on(number, x, edges, num_rows)
+                attributes = {name: rows[: sum(num_sampled_edges[name][:hops])] for name, rows in attributes.items()}
+            x = self.layer_on(number, x, edges, num_rows, attributes)
         scores = {name: self.scores(x, name) for name in self.outputs}
         return scores if self.of_links else scores[self.outputs[0]]
 
@@ -149,16 +161,22 @@ class TypedGNN(nn.Module):
         return x
 
     def layer_on(
-        self, number: int, x: dict[str, Tensor], edges: dict, num_targets: dict[str, int]
+        self,
+        number: int,
+        x: dict[str, Tensor],
+        edges: dict,
+        num_targets: dict[str, int],
+        edge_attr: dict[EdgeType, Tensor] | None = None,
     ) -> dict[str, Tensor]:
         """What the next layer takes, or `scores`: the output of a layer, with what follows it; edges: int64 [2, edges]
-        or a Block of each edge type."""
+        or a Block of each edge type; edge_attr: rows of edges by edge type, as `forward` takes them."""
         if self.kind == "hgt":
             x = self._with_targets(x, self.convs[number], num_targets)
         if self._activates_as_it_reads():
             before = Activation("relu", self.dropout, self.training) if number > 0 else None
             return self.convs[number](x, edges, num_targets, before)
-        out = self.convs[number](x, edges, num_targets)
+        of_edges = {"edge_attr": edge_attr} if edge_attr else {}
+        out = self.convs[number](x, edges, num_targets, **of_edges)
         if number + 1 == len(self.convs):
             return out
         return {name: self._between(number, name, rows, x) for name, rows in out.items()}

@@ -36,6 +36,7 @@ class SummedRelations(HeteroConv):
         edge_index: dict[EdgeType, Tensor],
         num_targets: dict[str, int],
         activation: Activation | None = None,
+        edge_attr: dict[EdgeType, Tensor] | None = None,
     ) -> dict[str, Tensor]:
         """float [num_targets, width] of each node type that an edge type leads to.
 
@@ -43,6 +44,7 @@ class SummedRelations(HeteroConv):
             x: float [nodes, features] of the node types that have rows; targets are the first of their type.
             edge_index: int64 [2, edges] of each edge type.
             activation: what x goes through first; where the layer is ``fused``.
+            edge_attr: [edges, edge_dim] of the edge types whose convs take them; not where the layer is ``fused``.
         """
         if self.fused:
             return self._products(x, edge_index, num_targets, activation)
@@ -50,7 +52,8 @@ class SummedRelations(HeteroConv):
         for name, conv in self.convs.items():
             source, target, size = x[name[0]], x.get(name[2]), num_targets[name[2]]
             own = None if target is None or not getattr(conv, "root_weight", True) else target[:size]
-            rows = conv((source, own), edge_index[name], size=(source.shape[0], size))
+            of_edges = {"edge_attr": edge_attr[name]} if edge_attr and name in edge_attr else {}
+            rows = conv((source, own), edge_index[name], size=(source.shape[0], size), **of_edges)
             sums[name[2]] = sums[name[2]] + rows if name[2] in sums else rows
         return {
             name: rows + self.root[name](x[name][: num_targets[name]]) if name in self.root else rows
@@ -124,7 +127,13 @@ class BatchNorm(nn.BatchNorm1d):
 
 
 def relations_of(
-    kind: str, edge_types: list[EdgeType], dims: dict[str, int], width: int, heads: int, layers: str
+    kind: str,
+    edge_types: list[EdgeType],
+    dims: dict[str, int],
+    width: int,
+    heads: int,
+    layers: str,
+    edge_dims: dict[EdgeType, int],
 ) -> SummedRelations:
     """A layer of TypedGNN.
 
@@ -132,6 +141,7 @@ def relations_of(
         dims: features of the node types that have rows.
         width: columns of its output.
         layers: "cohort" or "pyg".
+        edge_dims: features of each edge, of the edge types that have some; read by "rgat" alone.
     """
     library = importlib.import_module("torch_geometric.nn" if layers == "pyg" else "cohort.nn")
     convs = {}
@@ -139,7 +149,8 @@ def relations_of(
         source, target = dims[name[0]], dims.get(name[2], 0)
         if kind == "rgat":
             shape = source if target in (0, source) else (source, target)
-            convs[name] = library.GATConv(shape, width // heads, heads=heads, add_self_loops=False)
+            of_edges = {"edge_dim": edge_dims[name]} if name in edge_dims else {}
+            convs[name] = library.GATConv(shape, width // heads, heads=heads, add_self_loops=False, **of_edges)
             convs[name].att_dst.requires_grad_(target > 0)  # without rows of targets nothing depends on it
         else:
             own, is_sum = kind == "rsage" and target > 0, kind == "rsage"

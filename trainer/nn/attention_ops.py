@@ -107,9 +107,9 @@ def attend_grad(
         grad_x = head_kernels.fold_rows(*by_rows) if shared else _weighted(*by_rows, heads, False, grad.dtype)
     if needs_scores:
         ends = _scores(scores, target_scores, edge_scores, loop_scores, num_targets, heads, loops, slope)
-        grads, own_grads = head_kernels.dot_rows(
-            edges, grad if shared else _by_head(grad, heads), _by_head(x, heads, shared), ends.num_own
-        )
+        rows = grad if shared else _by_head(grad, heads), _by_head(x, heads, shared)
+        has_edge_scores = edge_scores is not None  # whose gradients are read whole, those of a batch's padding too
+        grads, own_grads = head_kernels.dot_rows(edges, *rows, ends.num_own, zero_rest=has_edge_scores)
         if p:
             grads = kernels.drop_grad(used, grads, _NOTHING, p)
             own_grads = kernels.drop_grad(own_used, own_grads, _NOTHING, p)

@@ -95,16 +95,19 @@ def fold_rows(edges: Edges, x: Tensor, weights: Tensor, own_weights: Tensor) -> 
     return out
 
 
-def dot_rows(edges: Edges, grad: Tensor, x: Tensor, num_own: int) -> tuple[Tensor, Tensor]:
+def dot_rows(edges: Edges, grad: Tensor, x: Tensor, num_own: int, zero_rest: bool = False) -> tuple[Tensor, Tensor]:
     """Products of each edge's two rows, [num_edges, heads], and of a row's with its own, [num_own, heads].
 
     Args:
         grad: [heads, num_rows, dim].
         x: [heads, rows, dim]; heads that share their rows have a stride of 0.
+        zero_rest: edges that belong to no row get zeros; else memory as it was.
     """
     heads, _, dim = grad.shape
     kind = sum_dtype(x.dtype)
-    dots, own_dots = x.new_empty((edges.num_edges, heads), dtype=kind), x.new_empty((num_own, heads), dtype=kind)
+    dots, own_dots = (x.new_empty((count, heads), dtype=kind) for count in (edges.num_edges, num_own))
+    if zero_rest:
+        dots.zero_()
     sizes = _sizes(edges, x, dim) | {"heads": heads, "num_own": num_own}
     run(_native.dot_rows, x, **sizes, grad=_head_rows(grad), x=_head_rows(x), dots=dots, own_dots=own_dots)
     return dots, own_dots

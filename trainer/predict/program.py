@@ -82,6 +82,11 @@ def _demand_same_types(trained_on: dict | None, data: Dataset | HeteroDataset, r
     for name, found in names.items():
         if trained_on[name] != found:
             raise CohortError(place, f"{name} as the run had: {trained_on[name]}", str(found))
+    for name, dim in getattr(model, "edge_dims", {}).items():
+        table = data.edge_types[name].edge_table
+        if (0 if table is None else table.feature_dim) != dim:
+            found = "none" if table is None else str(table.feature_dim)
+            raise CohortError(place, f"{dim} features per edge of {', '.join(name)}, as the run had", found)
     learned = getattr(model, "embeddings", None)
     for name in learned.keys() if learned else ():
         expected, count = trained_on["counts"][name], of_data.counts[name]

@@ -38,6 +38,7 @@ class TypedLayerwise:
     ):
         self.model, self.data, self.memory, self.name = model.to(device).eval(), data, memory, name
         self.out, self.device = out, device
+        self._edge_rows = {each: features_of(data.edge_types[each].edge_table) for each in model.edge_dims}
         self._counts = {name: table.num_nodes for name, table in data.node_types.items()}
         first = set() if model.embeddings is None else set(model.embeddings.keys())
         first |= {name for name, table in data.node_types.items() if table.feature_dim}
@@ -96,10 +97,21 @@ class TypedLayerwise:
             x, edges, sizes = self._input(number, rows, name, first, last)
             if number == 0:
                 x = self.model.first_rows(x)
-            x = self.model.layer_on(number, x, edges, sizes)
+            x = self.model.layer_on(number, x, edges, sizes, self._edge_attr(number, name, first, last))
             is_last = number + 1 == len(self._gives)
             take(first, (self.model.scores(x, name) if is_last else x[name]).float())
             advance(self._cost(number, name, first, last))
+
+    def _edge_attr(self, number: int, name: str, first: int, last: int) -> dict[EdgeType, Tensor]:
+        """The rows of the edges into [first, last) of a type, of the relations whose edges have some that are read; no
+        rows of relations into other types."""
+        attributes = {}
+        for each in self.model.edge_types[number]:
+            if each in self._edge_rows:
+                indptr, dim = self.data.edge_types[each].indptr, self.model.edge_dims[each]
+                edges = range(int(indptr[first]), int(indptr[last])) if each[2] == name else range(0)
+                attributes[each] = taken(self._edge_rows[each], edges, dim, self.device, self.memory.work_bytes)
+        return attributes
 
     def _pieces(self, number: int, rows: Rows, name: str) -> Iterator[tuple[int, int]]:
         """[first, last) of targets, at least one, so many that what a layer makes of them stays within the memory."""
@@ -111,11 +123,12 @@ class TypedLayerwise:
         of_node = 4 * (max(widths) + 4 * self.model.hidden)  # with projections: keys, values, what becomes of them
         of_target = of_node * (1 + len(self._into(number, name)))
         relations = [self.data.edge_types[each] for each in self._into(number, name)]
+        of_edge = of_node + BYTES_OF_EDGE + 4 * max(self.model.edge_dims.values(), default=0)
         first, count = 0, self._counts[name]
 
         def cost(last: int) -> int:
             edges = sum(int(each.indptr[last] - each.indptr[first]) for each in relations)
-            return (last - first) * of_target + edges * (of_node + BYTES_OF_EDGE)
+            return (last - first) * of_target + edges * of_edge
 
         while first < count:
             last = bisect.bisect_right(range(count + 1), limit, lo=first + 1, key=cost) - 1

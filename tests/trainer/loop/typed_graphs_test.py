@@ -1,5 +1,7 @@
 """Batches of several types that are padded for a CUDA graph bring what they bring as they are."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from processes import cohort
@@ -33,9 +35,18 @@ def slots_of(graph, device: str, fanout=(4, 3)):
         yield from (slot for slot in source.slots(which) if slot.num_seeds == SEEDS)
 
 
-def model_of(kind: str, graph, dropout: float = 0.0, num_layers: int = 2, **shape) -> TypedGNN:
+def model_of(kind: str, graph, dropout: float = 0.0, num_layers: int = 2, types=None, **shape) -> TypedGNN:
     torch.manual_seed(1)
-    return TypedGNN(kind, graph.types, 16, graph.num_classes, num_layers, dropout, **shape)
+    return TypedGNN(kind, types or graph.types, 16, graph.num_classes, num_layers, dropout, **shape)
+
+
+def with_edge_features(graph, folder):
+    """The graph as a data set whose edges have features, of another width in every second relation, and its types."""
+    data, generator, dims = graph.to_pyg(), torch.Generator().manual_seed(4), []
+    for number, name in enumerate(graph.edge_types):
+        dims.append(3 + 2 * (number % 2))
+        data[name].edge_attr = torch.randn(graph.edge_types[name].num_edges, dims[-1], generator=generator)
+    return package.dataset.open(package.from_pyg(data, folder)), replace(graph.types, edge_dims=dims)
 
 
 def demand_in_bounds(block: Block) -> None:
@@ -58,14 +69,21 @@ def test_a_padded_batch_of_three_hops_reads_no_edge_of_the_next_hop(graph, shm, 
     compare_padded(graph, kind, {}, (3, 3, 2))
 
 
-def compare_padded(graph, kind: str, shape: dict, fanout: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("graph", [["--all-features"]], ids=["all have"], indirect=True)
+def test_a_padded_batch_has_room_for_the_features_of_edges(graph, shm, tmp_path):
+    graph, types = with_edge_features(graph, tmp_path / "set")
+    compare_padded(graph, "rgat", {}, (4, 3), types)
+
+
+def compare_padded(graph, kind: str, shape: dict, fanout: tuple[int, ...], types=None) -> None:
     """Batches with room against batches as they are: scores, gradients, and the bounds of what kernels read."""
-    model, inputs, count = model_of(kind, graph, num_layers=len(fanout), **shape), None, 0
+    types = types or graph.types
+    model, inputs, count = model_of(kind, graph, num_layers=len(fanout), types=types, **shape), None, 0
     trained = [each for each in model.parameters() if each.requires_grad]
     for slot in slots_of(graph, "cpu", fanout):
         sizes = TypedSizes.of(slot)
         if inputs is None:
-            inputs = _Inputs(sizes.grown(None), graph.types, slot)
+            inputs = _Inputs(sizes.grown(None), types, slot)
         elif not sizes.fits(inputs.room):
             continue
         inputs.load(slot, sizes)
@@ -73,7 +91,7 @@ def compare_padded(graph, kind: str, shape: dict, fanout: tuple[int, ...]) -> No
         for block in (block for of_layer in blocks for block in of_layer.values()):
             demand_in_bounds(block)
         assert len(x["paper"]) > sum(slot.nodes_of_types[0]), "nothing is padded"
-        plain, padded = Scores(model, types=graph.types).of_slot(slot), Scores(model)(x, blocks, SEEDS, *per_hop)
+        plain, padded = Scores(model, types=types).of_slot(slot), Scores(model)(x, blocks, SEEDS, *per_hop)
         torch.testing.assert_close(padded, plain, rtol=1e-4, atol=1e-5)
         wanted, found = (
             torch.autograd.grad(each.square().mean(), trained, allow_unused=True) for each in (plain, padded)
@@ -120,10 +138,10 @@ def test_a_batch_that_does_not_fit_gets_a_larger_graph(graph, shm, monkeypatch):
     assert seen[:2] == [1, 2], "room was made anew once the batch did not fit"
 
 
-def losses_of_steps(kind: str, graph, graphs_of: int | None) -> list[float]:
-    device = torch.device("cuda")
-    model = model_of(kind, graph, dropout=0.4).to(device)
-    step = TrainStep(Scores(model, types=graph.types), adam(model, device, 0.01), device, graphs_of)
+def losses_of_steps(kind: str, graph, graphs_of: int | None, types=None) -> list[float]:
+    device, types = torch.device("cuda"), types or graph.types
+    model = model_of(kind, graph, dropout=0.4, types=types).to(device)
+    step = TrainStep(Scores(model, types=types), adam(model, device, 0.01), device, graphs_of)
     torch.manual_seed(3)
     losses = []
     for slot in slots_of(graph, "cuda"):
@@ -137,5 +155,14 @@ def losses_of_steps(kind: str, graph, graphs_of: int | None) -> list[float]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_replayed_steps_train_as_others_do(graph, shm, kind):
     plain, replayed = (losses_of_steps(kind, graph, graphs_of) for graphs_of in (None, SEEDS))
+    assert len(plain) > 6 and plain[0] != plain[-1]
+    assert replayed == pytest.approx(plain, rel=1e-3)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("graph", [["--all-features"]], ids=["all have"], indirect=True)
+def test_replayed_steps_read_the_features_of_edges(graph, shm, tmp_path):
+    graph, types = with_edge_features(graph, tmp_path / "set")
+    plain, replayed = (losses_of_steps("rgat", graph, graphs_of, types) for graphs_of in (None, SEEDS))
     assert len(plain) > 6 and plain[0] != plain[-1]
     assert replayed == pytest.approx(plain, rel=1e-3)

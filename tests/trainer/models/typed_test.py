@@ -2,6 +2,7 @@
 
 import copy
 import warnings
+from dataclasses import replace
 
 import pytest
 import torch
@@ -119,11 +120,14 @@ def test_a_layer_of_rgcn_is_pygs_rgcn_conv(graph):
 
 
 @pytest.mark.parametrize("layers", ["cohort", "pyg"])
+@pytest.mark.parametrize("edge_dims", [[], [0, 2, 0, 3]], ids=["", "edge features"])
 @pytest.mark.parametrize("wide", [True, False], ids=["one width", "several widths"])
-def test_rgat_is_what_mlperf_trains(graph, layers, wide):
+def test_rgat_is_what_mlperf_trains(graph, layers, edge_dims, wide):
     torch.manual_seed(3)
     dims = dict.fromkeys(COUNTS, 6) if wide else DIMS
-    model = TypedGNN("rgat", types_of(**dims), 16, 5, num_layers=2, dropout=0.0, layers=layers, heads=2)
+    types = replace(types_of(**dims), edge_dims=edge_dims)
+    model = TypedGNN("rgat", types, 16, 5, num_layers=2, dropout=0.0, layers=layers, heads=2)
+    of_edges = {name: torch.randn(400, dim) for name, dim in types.edge_dim_of.items()}
     torch.nn.init.normal_(model.convs[0].convs["field", "topic_of", "paper"].bias)
     x = rows_of(dims)
 
@@ -135,7 +139,8 @@ def test_rgat_is_what_mlperf_trains(graph, layers, wide):
                 convs = {}
                 for name in layer.convs.keys():
                     ends = 16 if number else 6 if wide else dims["paper"] if len(set(name)) < 3 else (-1, -1)
-                    convs[name] = GATConv(ends, 8, heads=2, add_self_loops=False)
+                    dim = types.edge_dim_of.get(name)
+                    convs[name] = GATConv(ends, 8, heads=2, add_self_loops=False, edge_dim=dim)
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", UserWarning)
                     self.convs.append(HeteroConv(convs, aggr="sum"))
@@ -144,14 +149,23 @@ def test_rgat_is_what_mlperf_trains(graph, layers, wide):
         def forward(self, given: dict) -> torch.Tensor:
             for number, layer in enumerate(self.convs):
                 edges = {name: graph[name].edge_index for name in layer.convs.keys()}
-                given = layer(given, edges)
+                read = {name: rows for name, rows in of_edges.items() if name in edges}
+                given = layer(given, edges, edge_attr_dict=read)
                 given = given if number else {name: F.leaky_relu(rows) for name, rows in given.items()}
             return self.lin(given["paper"])
 
     reference = Reference()
     reference(x)
     reference.load_state_dict(model.state_dict())
-    same(model(x, graph.edge_index_dict), reference(x), list(x.values()), model, reference)
+    found = model(x, graph.edge_index_dict, edge_attr=of_edges)
+    same(found, reference(x), list(x.values()), model, reference)
+    if edge_dims:
+        with pytest.raises(CohortError) as error:
+            model(x, graph.edge_index_dict)
+        assert (error.value.place, error.value.expected) == (
+            "edge_attr",
+            "features [edges, 2] of field, topic_of, paper",
+        )
 
 
 @pytest.mark.parametrize("with_features", ["author field paper", "paper"])
@@ -203,23 +217,28 @@ def test_cohorts_layers_are_pygs_where_types_have_no_features(graph, kind, with_
     torch.testing.assert_close(own.eval()(x, edges), theirs.eval()(x, edges), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_layers_leave_out_what_no_seed_needs(graph, tmp_path, shm, kind):
+@pytest.mark.parametrize(("kind", "edge_dims"), [*((kind, []) for kind in KINDS), ("rgat", [0, 2, 0, 3])])
+def test_layers_leave_out_what_no_seed_needs(graph, tmp_path, shm, kind, edge_dims):
+    graph = copy.copy(graph)
+    types = replace(types_of(field=3, paper=5), edge_dims=edge_dims)
+    for name, dim in types.edge_dim_of.items():
+        graph[name].edge_attr = torch.randn(400, dim)
     folder = from_pyg(graph, tmp_path / "set")
-    types = types_of(field=3, paper=5)
     torch.manual_seed(1)
     model = TypedGNN(kind, types, 16, 4, num_layers=2, dropout=0.0).eval()
     with NeighborLoader(folder, [-1, -1], "paper", batch_size=40, device="cpu") as loader:
         source = loader._sampler.source
         which = source.request(loader._seed_set, loader._fanout, 40)
-        whole = model(graph.x_dict | {"author": torch.empty(60, 0)}, graph.edge_index_dict)
+        of_edges = graph.collect("edge_attr", allow_empty=True)
+        whole = model(graph.x_dict | {"author": torch.empty(60, 0)}, graph.edge_index_dict, edge_attr=of_edges)
         for slot in source.slots(which):
             x, edges, *sizes = typed_inputs_of(slot, types)
             trimmed = model(x, edges, *sizes)
             assert len(trimmed) == slot.num_seeds
             seeds = slot.n_id[-sum(slot.nodes_of_types[2]) :][: slot.num_seeds]
             torch.testing.assert_close(trimmed, whole[seeds], rtol=1e-4, atol=1e-4)
-            torch.testing.assert_close(model(x, edges)[: slot.num_seeds], trimmed, rtol=1e-4, atol=1e-4)
+            untrimmed = model(x, edges, edge_attr=sizes[2])
+            torch.testing.assert_close(untrimmed[: slot.num_seeds], trimmed, rtol=1e-4, atol=1e-4)
 
 
 def test_a_target_that_no_features_reach_is_named():

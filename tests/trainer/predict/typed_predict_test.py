@@ -1,6 +1,7 @@
 """`cohort predict` of graphs of several types: equal to the model on the whole graph, whatever pieces and memory."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,8 @@ def graph(tmp_path_factory) -> Path:
         used = [data[each].num_nodes * 9 // 10 for each in (source, target)]
         ends = [torch.randint(count, (edges,), generator=generator) for count in used]
         data[source, name, target].edge_index = torch.stack(ends)
+        if name != "writes":
+            data[source, name, target].edge_attr = torch.randn(edges, len(name), generator=generator)
     return cohort.from_pyg(data, tmp_path_factory.mktemp("typed") / "papers", reverse_edges=True)
 
 
@@ -46,7 +49,7 @@ def whole_scores(model: torch.nn.Module, data) -> torch.Tensor:
         for name, table in data.node_types.items()
     }  # fmt: skip
     with torch.no_grad():
-        return model.eval()(x, whole.edge_index_dict)
+        return model.eval()(x, whole.edge_index_dict, edge_attr=whole.collect("edge_attr"))
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -57,6 +60,7 @@ def whole_scores(model: torch.nn.Module, data) -> torch.Tensor:
         ("rsage", {"featureless": "embed"}),
         ("rgcn", {"norm": "batch"}),
         ("rgat", {"heads": 2}),
+        ("rgat", {"heads": 2, "edge features": True}),
         ("hgt", {"heads": 2}),
         ("hgt", {"heads": 2, "featureless": "embed"}),
     ],
@@ -65,7 +69,11 @@ def whole_scores(model: torch.nn.Module, data) -> torch.Tensor:
 def test_scores_are_those_of_the_model(graph, tmp_path, kind, options, device):
     data = cohort.dataset.open(graph)
     torch.manual_seed(3)
-    model = TypedGNN(kind, data.types, 16, 3, 3, 0.5, **options)
+    tables = [each.edge_table for each in data.edge_types.values()]
+    dims = [0 if table is None else table.feature_dim for table in tables]
+    types = replace(data.types, edge_dims=dims) if "edge features" in options else data.types
+    options = {name: value for name, value in options.items() if name != "edge features"}
+    model = TypedGNN(kind, types, 16, 3, 3, 0.5, **options)
     expected = whole_scores(model, data)
     places = [[Place.WHOLE] * 3, [Place.FILES] * 3, [Place.WHOLE, Place.HOST, Place.FILES]]
     for work_bytes, place in zip((1 << 30, 20_000, 100_000), places, strict=True):

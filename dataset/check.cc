@@ -82,10 +82,10 @@ void check_edges(const Dataset& data, std::vector<Problem>& problems, const std:
 }
 
 // Times must ascend in each list.
-void check_times(const Dataset& data, std::vector<Problem>& problems, const std::stop_token& stop) {
-  const MappedArray& array = data.edge_times();
-  if (!array.is_mapped() || !data.indptr_array(0).is_mapped()) return;
-  const auto indptr = data.indptr_of(0);
+void check_times(const Dataset& data, int relation, std::vector<Problem>& problems, const std::stop_token& stop) {
+  const MappedArray& array = data.edge_times_of(relation);
+  if (!array.is_mapped() || !data.indptr_array(relation).is_mapped()) return;
+  const auto indptr = data.indptr_of(relation);
   if (!std::ranges::is_sorted(indptr)) return;  // a problem of its own
   const int64_t* times = array.as<int64_t>().data();
   const auto first_step_down = [&](int64_t node) {
@@ -94,7 +94,7 @@ void check_times(const Dataset& data, std::vector<Problem>& problems, const std:
     const int64_t* after = std::is_sorted_until(begin, end);
     return after == end ? -1 : after - times;
   };
-  const Scan bad = scan(data.num_nodes(), stop, [&](int64_t node) { return first_step_down(node) >= 0; });
+  const Scan bad = scan(std::ssize(indptr) - 1, stop, [&](int64_t node) { return first_step_down(node) >= 0; });
   if (bad.first < 0) return;
   const int64_t edge = first_step_down(bad.first);
   report(problems, array, {edge, bad.count}, fmt::format("at least {}, the time before in the list", times[edge - 1]),
@@ -244,8 +244,8 @@ std::vector<Problem> check(const std::filesystem::path& folder, const std::stop_
   for (int relation = 0; relation < static_cast<int>(data.meta().edge_types.size()); ++relation) {
     check_finite(data.edge_weights_of(relation), problems, stop, kImportAgain);
     check_finite(data.edge_features_of(relation), problems, stop, kFiniteHint);
+    check_times(data, relation, problems, stop);
   }
-  if (!data.is_typed()) check_times(data, problems, stop);
   for (int type = 0; type < static_cast<int>(data.meta().node_types.size()); ++type) {
     check_finite(data.features_of(type), problems, stop, kFiniteHint);
   }

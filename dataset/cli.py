@@ -260,7 +260,11 @@ def _edge_feature_rows(data: Dataset) -> dict[str, str]:
 
 def _info_typed(data: HeteroDataset, links: dict[str, str]) -> int:
     tables = [table.x for table in data.node_types.values()]
-    lists = [each for of in data.edge_types.values() for each in (of.indptr, of.indices, of.edge_weights, of.edge_attr)]
+    lists = [
+        each
+        for of in data.edge_types.values()
+        for each in (of.indptr, of.indices, of.edge_weights, of.edge_times, of.edge_attr)
+    ]
     rows = {"name": data.name, "nodes": f"{data.num_nodes:,}", "edges": f"{data.num_edges:,}", "target": data.target}
     _print_rows({**rows, **_target_rows(data), "size": _size([*tables, *lists, data.y]), **links})
     print_tables(*tables_of_types(data))

@@ -75,6 +75,8 @@ def tables_of_types(data: HeteroDataset) -> list[Table]:
     for type_, relation in data.edge_types.items():
         told, rows = f"{relation.num_edges:,}", relation.edge_table
         told += "" if relation.edge_weights is None else ", with weights"
+        times = relation.edge_times
+        told += "" if times is None or not len(times) else f", times {times.min():,} to {times.max():,}"
         told += "" if rows is None else f", features {rows.feature_dim} x {rows.feature_dtype}"
         told += ", encoded" if rows is not None and rows.encoded_rows else ""
         edges.rows.append([", ".join(type_), told, ", ".join(relation.reverse_of or ())])

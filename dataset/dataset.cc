@@ -95,6 +95,7 @@ void Dataset::map_types(std::vector<Problem>& problems) {
   indptr_.resize(meta_.edge_types.size());
   indices_.resize(meta_.edge_types.size());
   edge_weights_.resize(meta_.edge_types.size());
+  edge_times_.resize(meta_.edge_types.size());
   edge_features_.resize(meta_.edge_types.size());
   features_.resize(meta_.node_types.size());
   for (std::size_t i = 0; i < meta_.edge_types.size(); ++i) {
@@ -110,10 +111,11 @@ void Dataset::map_types(std::vector<Problem>& problems) {
     });
     attempt(problems,
             [&] { edge_features_[i] = map_features(folder_, type, type.num_edges, encoded_rows_.of_edges[i]); });
-    if (type.edge_weights.empty()) continue;
-    attempt(problems, [&] {
-      edge_weights_[i] = map_npy(folder_ / type.edge_weights, {{DType::float32}, {type.num_edges}});
-    });
+    const auto map_beside = [&](const std::string& file, DType dtype, MappedArray& array) {
+      if (!file.empty()) attempt(problems, [&] { array = map_npy(folder_ / file, {{dtype}, {type.num_edges}}); });
+    };
+    map_beside(type.edge_weights, DType::float32, edge_weights_[i]);
+    map_beside(type.edge_times, DType::int64, edge_times_[i]);
   }
   for (std::size_t i = 0; i < meta_.node_types.size(); ++i) {
     const NodeType& type = meta_.node_types[i];
@@ -138,11 +140,6 @@ Dataset Dataset::open(const std::filesystem::path& folder, std::vector<Problem>&
   const std::filesystem::path& at = out.folder_;
   attempt(problems, [&] { out.find_rows(rows); });
   out.map_types(problems);
-  if (!meta.files.edge_times.empty()) {
-    attempt(problems, [&] {
-      out.edge_times_ = map_npy(at / meta.files.edge_times, {{DType::int64}, {meta.num_edges}});
-    });
-  }
   attempt(problems, [&] { out.labels_ = map_npy(at / meta.files.labels, {{meta.label_dtype}, label_shape(meta)}); });
   for (std::size_t i = 0; i < out.splits_.size(); ++i) {
     attempt(problems, [&] { out.splits_[i] = map_npy(at / meta.files.splits[i], {{DType::int64}, {-1}}); });

@@ -64,6 +64,7 @@ struct EdgeType {
   std::string indptr, indices;    // files
   int reverse_of = -1;            // the relation that has the same edges in the other direction; -1: none is known
   std::string edge_weights = {};  // the file; empty: its edges have none
+  std::string edge_times = {};    // the same
   int64_t feature_dim = 0;        // of its edges; 0: they have no features
   DType feature_dtype = DType::float32;
   std::string features = {};  // the file, empty without features
@@ -140,6 +141,8 @@ class Dataset {
   const MappedArray& indices_of(int relation) const { return indices_.at(index_of(relation)); }
   // float32, in the order of the indices; not mapped: none.
   const MappedArray& edge_weights_of(int relation) const { return edge_weights_.at(index_of(relation)); }
+  // int64, in the order of the indices, ascending in each list; not mapped: none.
+  const MappedArray& edge_times_of(int relation) const { return edge_times_.at(index_of(relation)); }
   // Rows of the edges, in the order of the indices; as features_of() and encoded_rows_of().
   const MappedArray& edge_features_of(int relation) const { return edge_features_.at(index_of(relation)); }
   const std::filesystem::path& encoded_edge_rows_of(int relation) const {
@@ -150,7 +153,7 @@ class Dataset {
   std::span<const int64_t> indptr() const { return one_type().indptr_of(0); }        // int64 [V + 1]
   const MappedArray& indices() const { return one_type().indices_of(0); }            // int32 or int64 [E]
   const MappedArray& edge_weights() const { return one_type().edge_weights_of(0); }  // float32 [E]; not mapped: none
-  const MappedArray& edge_times() const { return one_type().edge_times_; }           // int64 [E]; not mapped: none
+  const MappedArray& edge_times() const { return one_type().edge_times_of(0); }      // int64 [E]; not mapped: none
   const MappedArray& features() const { return one_type().features_of(0); }          // feature_dtype [V, D]
   const std::filesystem::path& encoded_rows() const { return one_type().encoded_rows_of(0); }
   bool has_raw_features() const { return features().is_mapped(); }
@@ -183,8 +186,9 @@ class Dataset {
   std::vector<MappedArray> features_ = std::vector<MappedArray>(1);       // of each node type
   std::vector<MappedArray> edge_features_ = std::vector<MappedArray>(1);  // of each relation
   std::vector<MappedArray> edge_weights_ = std::vector<MappedArray>(1);   // of each relation
+  std::vector<MappedArray> edge_times_ = std::vector<MappedArray>(1);     // of each relation
   EncodedFiles encoded_rows_;
-  MappedArray edge_times_, labels_;
+  MappedArray labels_;
   std::array<MappedArray, 3> splits_;  // train, val, test
 };
 

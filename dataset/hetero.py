@@ -71,6 +71,7 @@ class Relation:
         indices: int32 or int64 [E], nodes of the source type.
         reverse_of: the relation that has the same edges in the other direction, if the data set names one.
         edge_weights: float32 [E], in the order of `indices`, or None.
+        edge_times: int64 [E], in the order of `indices`, ascending for each node, or None.
         edge_table: the edges' features, in the order of `indices`, or None.
     """
 
@@ -78,6 +79,7 @@ class Relation:
     indices: np.ndarray
     reverse_of: RelationType | None
     edge_weights: np.ndarray | None = None
+    edge_times: np.ndarray | None = None
     edge_table: FeatureTable | None = None
 
     @property
@@ -166,8 +168,8 @@ class HeteroDataset:
 
     def to_pyg(self):
         """The whole graph as torch_geometric HeteroData: float32 x or num_nodes of each type, edge_index int64 [2, E]
-        of each relation, edge_weight float32 [E] where it has weights, edge_attr float32 [E, D] where its edges have
-        features, y and three bool masks of the target type."""
+        of each relation, edge_weight float32 [E] where it has weights, edge_time int64 [E] where it has times,
+        edge_attr float32 [E, D] where its edges have features, y and three bool masks of the target type."""
         import torch
         from torch_geometric.data import HeteroData
 
@@ -181,6 +183,8 @@ class HeteroDataset:
             data[type_].edge_index = torch.from_numpy(relation.edge_index())
             if relation.edge_weights is not None:
                 data[type_].edge_weight = torch.from_numpy(np.array(relation.edge_weights))
+            if relation.edge_times is not None:
+                data[type_].edge_time = torch.from_numpy(np.array(relation.edge_times))
             if relation.edge_table is not None:
                 data[type_].edge_attr = torch.from_numpy(relation.edge_table.x_float32())
         data[self.target].y = torch.from_numpy(np.array(self.y))
@@ -226,7 +230,7 @@ def read_typed(
                 indptr=map_array(folder / edges["indptr"]),
                 indices=map_array(folder / edges["indices"]),
                 reverse_of=types[edges["reverse_of"]] if "reverse_of" in edges else None,
-                edge_weights=map_array(folder / edges["edge_weights"]) if "edge_weights" in edges else None,
+                **{name: map_array(folder / edges[name]) for name in ("edge_weights", "edge_times") if name in edges},
                 edge_table=feature_table(folder, edges["count"], edges["features"], found, FeatureTable)
                 if "features" in edges
                 else None,

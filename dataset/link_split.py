@@ -177,6 +177,8 @@ def _write_typed_rest(
             changed[described["indices"]] = relation.indices[remain]
             if relation.edge_weights is not None:
                 changed[described["edge_weights"]] = relation.edge_weights[remain]
+            if relation.edge_times is not None:
+                changed[described["edge_times"]] = relation.edge_times[remain]
             if (rows := relation.edge_attr) is not None:
                 changed[described["features"]["file"]] = rows[remain]
             described["count"] = int(remain.sum())

@@ -57,8 +57,14 @@ Meta read_plain_meta(const Json& json, const std::string& place) {
   meta.files = files_member(json, place);
   if (meta_member<int64_t>(json, place, "version", "an integer") > 1) read_labels(json, place, meta);
   meta.node_types = {{"node", meta.num_nodes, meta.feature_dim, meta.feature_dtype, meta.files.features}};
-  meta.edge_types = {
-      {"node", "to", "node", 0, 0, meta.num_edges, meta.files.indptr, meta.files.indices, -1, meta.files.edge_weights}};
+  meta.edge_types = {{.source = "node",
+                      .name = "to",
+                      .target = "node",
+                      .num_edges = meta.num_edges,
+                      .indptr = meta.files.indptr,
+                      .indices = meta.files.indices,
+                      .edge_weights = meta.files.edge_weights,
+                      .edge_times = meta.files.edge_times}};
   read_features(json, place, "edge_features", meta.edge_types[0]);
   return meta;
 }

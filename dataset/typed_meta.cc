@@ -66,6 +66,7 @@ EdgeType read_edge_type(const Json& json, const std::string& place, const Meta& 
   out.indptr = file_member(json, place, "indptr");
   out.indices = file_member(json, place, "indices");
   if (json.contains("edge_weights")) out.edge_weights = file_member(json, place, "edge_weights");
+  if (json.contains("edge_times")) out.edge_times = file_member(json, place, "edge_times");
   read_features(json, place, "features", out);
   return out;
 }

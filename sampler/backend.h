@@ -46,7 +46,8 @@ struct Relation {
   int target_type = 0;
   base::CscRef lists{};
   int reverse = -1;  // the relation, of GraphView::relations, in which the same edges run the other way; -1: none
-  const float* edge_weights = nullptr;                        // float32 [edges]; null: its edges have none
+  const float* edge_weights = nullptr;  // float32 [edges]; null: its edges have none
+  const int64_t* edge_times = nullptr;  // int64 [edges], each list's ascend; null: they have none, or not wanted
   std::shared_ptr<const DrawWeights> draw_weights = nullptr;  // null: neighbours are drawn uniformly
   cache::FeatureRows edge_rows{};                             // of its edges; row_bytes 0: none, or not wanted
 };
@@ -77,7 +78,9 @@ struct GraphView : base::CscRef {
   int label_type = 0;               // the type that has labels
   bool is_typed() const { return !types.empty(); }
   bool has_edge_weights() const;  // of any relation, which batches then have
-  bool has_edge_rows() const;     // the same
+  bool has_edge_times() const;    // of any relation; edges of the others have any time
+  bool has_draw_weights() const;  // of any relation; neighbours of the others are drawn uniformly
+  bool has_edge_rows() const;     // as has_edge_weights()
   void leave_draw_weights();      // to backends: those on GPUs have copies
 };
 
@@ -110,7 +113,7 @@ struct Query {
   bool edge_ids = false;            // remember which edges were drawn, for e_id and edge_weight of SlotArrays
   bool last_hop_global = false;     // sources of the last hop get no batch-local ids; source_node says which they are
   std::span<const Exclusions> exclusions{};  // of different relations; from the lists of others all is drawn
-  Trees trees{};                             // of a graph of one type, with local ids in all hops and no exclusions
+  Trees trees{};                             // with local ids in all hops and no exclusions
 };
 
 // How large the batch came out.

@@ -54,7 +54,6 @@ class CudaBackend final : public Backend {
         max_blocks_(blocks_for(num_sms_of_current_gpu())),
         sampler_(graph_.relations(), first_of_types(graph), graph.num_nodes, max_blocks_),
         row_bytes_(graph.row_bytes) {
-    sampler_.set_edge_times(graph_.edge_times());
     if (graph.is_typed()) typed_writer_.emplace(graph);
     for (const NodeRange& type : types_of(graph)) {
       rows_.push_back(std::make_unique<cache::FeatureFetch>(

@@ -56,15 +56,15 @@ std::size_t indices_bytes(const base::CscRef& lists) {
 // Of edge weights, and of what DrawWeightsRef has.
 std::size_t word_bytes(int64_t count) { return static_cast<std::size_t>(count) * sizeof(uint32_t); }
 
-std::size_t time_bytes(const GraphView& graph) {
-  return graph.edge_times ? static_cast<std::size_t>(graph.num_edges) * sizeof(int64_t) : 0;
+std::size_t time_bytes(const Relation& relation) {
+  return relation.edge_times ? static_cast<std::size_t>(relation.lists.num_edges) * sizeof(int64_t) : 0;
 }
 
 // Of what lies where the topology does.
 std::size_t topology_bytes(const GraphView& graph) {
-  std::size_t bytes = time_bytes(graph);
+  std::size_t bytes = 0;
   for (const Relation& relation : relations_of(graph)) {
-    bytes += indptr_bytes(relation.lists) + indices_bytes(relation.lists);
+    bytes += indptr_bytes(relation.lists) + indices_bytes(relation.lists) + time_bytes(relation);
     if (relation.edge_weights) bytes += word_bytes(relation.lists.num_edges);
     if (relation.draw_weights) bytes += static_cast<std::size_t>(DrawWeights::bytes_of(relation.lists));
   }
@@ -130,12 +130,12 @@ HostGraph::HostGraph(const GraphView& graph, bool with_topology) {
       own.indptr = host_copy(lists.indptr, indptr_bytes(lists));
       own.indices = host_copy(lists.indices, indices_bytes(lists));
       if (relation.edge_weights) own.edge_weights = host_copy(relation.edge_weights, word_bytes(lists.num_edges));
+      if (relation.edge_times) own.edge_times = host_copy(relation.edge_times, time_bytes(relation));
       if (!relation.draw_weights) continue;
       const auto [cumulative, positive] = relation.draw_weights->ref();
       own.cumulative = host_copy(cumulative, word_bytes(lists.num_edges));
       own.positive = host_copy(positive, word_bytes(lists.num_nodes));
     }
-    if (graph.edge_times) edge_times_ = host_copy(graph.edge_times, time_bytes(graph));
   }
   for (const cache::FeatureRows& rows : rows_to_copy(graph)) {
     rows_.push_back(std::make_shared<cache::HostFeatures>(rows, copies_coded(graph, rows)));
@@ -155,8 +155,8 @@ void HostGraph::open_topology_to_gpu() const {
     lists.cumulative.open_to_gpu();
     lists.positive.open_to_gpu();
     lists.edge_weights.open_to_gpu();
+    lists.edge_times.open_to_gpu();
   }
-  edge_times_.open_to_gpu();
 }
 
 GraphOnGpu::GraphOnGpu(const GraphView& graph, std::shared_ptr<const HostGraph> on_host)
@@ -180,6 +180,10 @@ GraphOnGpu::GraphOnGpu(const GraphView& graph, std::shared_ptr<const HostGraph> 
       edge_weights = place(host.edge_weights, relation.edge_weights, of_edges, "copy edge weights to the GPU");
     }
     edge_weights_.push_back(reinterpret_cast<const float*>(edge_weights));
+    const std::byte* edge_times = nullptr;
+    if (relation.edge_times) {
+      edge_times = place(host.edge_times, relation.edge_times, time_bytes(relation), "copy edge times to the GPU");
+    }
     DrawWeightsRef weights;
     if (relation.draw_weights) {
       constexpr const char* kWhat = "copy what draws by weight read to the GPU";
@@ -197,13 +201,10 @@ GraphOnGpu::GraphOnGpu(const GraphView& graph, std::shared_ptr<const HostGraph> 
                            .first_target = own.first_target,
                            .first_source = own.first_source,
                            .first_list = own.first},
-                          weights});
-  }
-  if (in_gpu && graph.edge_times) {
-    edge_times_ = device_copy(graph.edge_times, time_bytes(graph), "copy edge times to the GPU");
+                          weights,
+                          reinterpret_cast<const int64_t*>(edge_times)});
   }
   labels_ = device_copy(graph.labels, label_bytes(graph), "copy labels to the GPU");
-  edge_times_ref_ = reinterpret_cast<const int64_t*>(in_gpu ? edge_times_.data() : on_host_->edge_times());
 }
 
 }  // namespace cohort::sampler

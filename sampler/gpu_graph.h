@@ -37,14 +37,13 @@ class HostGraph {
     base::HostTable indices;               // int32 or int64 [num_edges]
     base::HostTable cumulative, positive;  // as in DrawWeightsRef, where draws go by weight
     base::HostTable edge_weights;          // float32 [num_edges], where there are any
+    base::HostTable edge_times;            // int64 [num_edges], the same
   };
   const std::vector<Lists>& topology() const { return topology_; }
-  const std::byte* edge_times() const { return edge_times_.data(); }  // int64 [num_edges], where there are any
 
  private:
   std::vector<std::shared_ptr<const cache::HostFeatures>> rows_, edge_rows_;
   std::vector<Lists> topology_;
-  base::HostTable edge_times_;
 };
 
 class GraphOnGpu {
@@ -55,17 +54,15 @@ class GraphOnGpu {
   LabelsRef labels() const { return {labels_.data(), label_bytes_}; }
   // Of each relation, float32 [num_edges] beside the topology; or null.
   const std::vector<const float*>& edge_weights() const { return edge_weights_; }
-  const int64_t* edge_times() const { return edge_times_ref_; }  // int64 [num_edges], beside the topology; or null
   const HostGraph& on_host() const { return *on_host_; }
 
  private:
   std::shared_ptr<const HostGraph> on_host_;
   std::vector<base::DeviceBytes> topology_;  // that the host does not have
-  base::DeviceBytes edge_times_, labels_;
+  base::DeviceBytes labels_;
   std::vector<GpuRelation> relations_;
   int64_t label_bytes_;
   std::vector<const float*> edge_weights_;
-  const int64_t* edge_times_ref_ = nullptr;
 };
 
 }  // namespace cohort::sampler

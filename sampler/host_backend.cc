@@ -70,10 +70,10 @@ class HostBackend final : public Backend {
     const int64_t start_us = base::monotonic_us();
     base::require(query.fanout.size() % relations_.size() == 0, "a fanout for each relation and hop");
     base::require(!query.last_hop_global || !graph_.is_typed(), "local ids in all hops of a typed graph");
-    base::require(!query.trees.disjoint || (!graph_.is_typed() && !query.last_hop_global && query.exclusions.empty()),
-                  "no trees of a typed graph, with global ids, or with exclusions");
-    base::require(query.trees.times.empty() || (query.trees.disjoint && graph_.edge_times), "trees and edge times");
-    base::require(!query.trees.disjoint || !graph_.draw_weights, "no trees of neighbours drawn by weight");
+    base::require(!query.trees.disjoint || (!query.last_hop_global && query.exclusions.empty()),
+                  "no trees with global ids, or with exclusions");
+    base::require(query.trees.times.empty() || (query.trees.disjoint && graph_.has_edge_times()), "trees, edge times");
+    base::require(!query.trees.disjoint || !graph_.has_draw_weights(), "no trees of neighbours drawn by weight");
     forget_last_batch();
     place_seeds(query);
     end_hop_of_nodes();
@@ -83,6 +83,7 @@ class HostBackend final : public Backend {
       for (std::size_t relation = 0; relation < relations_.size(); ++relation) {
         draw_hop(query, static_cast<int>(hop), static_cast<int>(relation), query.fanout[relation * num_hops + hop]);
         if (query.last_hop_global) source_node_.insert(source_node_.end(), drawn_.begin(), drawn_.end());
+        num_drawn_ += std::ssize(drawn_);
         if (gives_ids) query.trees.disjoint ? relabel_in_trees(relations_[relation]) : relabel(relations_[relation]);
       }
       end_hop_of_nodes();
@@ -138,7 +139,7 @@ class HostBackend final : public Backend {
     }
     source_node_.clear();
     tree_ids_.clear();
-    num_lists_ = list_bytes_ = 0;
+    num_lists_ = list_bytes_ = num_drawn_ = 0;
   }
 
   // Of a node by its id among all nodes.
@@ -160,7 +161,8 @@ class HostBackend final : public Backend {
   // The same in a tree.
   int32_t reach_in_tree(OfType& type, int64_t node, int32_t tree) {
     const auto next = static_cast<int32_t>(type.n_id.size());
-    const int32_t id = tree_ids_.find_or_add(static_cast<uint64_t>(node_in_tree(tree, node)), next);
+    const int64_t in_tree = node_in_tree(tree, type.range.first + node);
+    const int32_t id = tree_ids_.find_or_add(static_cast<uint64_t>(in_tree), next);
     if (id != next) return id;
     type.n_id.push_back(node);
     type.tree.push_back(tree);
@@ -191,7 +193,7 @@ class HostBackend final : public Backend {
     const std::size_t begin = targets.before_last_hop();
     const DrawWeightsRef weights = weights_for(edges.relation.draw_weights.get(), fanout);
     const ExclusionsRef exclusions = exclusions_of(query, hop, number);
-    find_candidates(query, lists, targets, fanout);
+    find_candidates(query, edges.relation, targets, fanout);
     const Draw draw{query.key, hop, number, fanout, targets, lists, exclusions, weights, begin};
     offset_.assign(end - begin + 1, 0);
     for (std::size_t i = begin; i < end; ++i) {
@@ -201,7 +203,7 @@ class HostBackend final : public Backend {
       offset_[i - begin + 1] = offset_[i - begin] + picks;
       num_lists_ += picks > 0 ? 1 : 0;
     }
-    if (query.trees.disjoint) demand_tree_nodes(std::ssize(query.seeds) + std::ssize(edges.target) + offset_.back());
+    if (query.trees.disjoint) demand_tree_nodes(std::ssize(query.seeds) + num_drawn_ + offset_.back());
     drawn_.resize(static_cast<std::size_t>(offset_.back()));
     list_bytes_ += offset_.back() * lists.index_bytes;
     edges.per_hop.push_back(offset_.back());
@@ -234,16 +236,17 @@ class HostBackend final : public Backend {
   };
 
   // Where edges have times, of all lists of the hop: a search in each, by all threads.
-  void find_candidates(const Query& query, const base::CscRef& lists, const OfType& targets, int64_t fanout) {
+  void find_candidates(const Query& query, const Relation& relation, const OfType& targets, int64_t fanout) {
     candidates_.clear();
-    if (query.trees.times.empty()) return;
+    if (query.trees.times.empty() || !relation.edge_times) return;
     const std::size_t begin = targets.before_last_hop(), end = targets.ends_of_hops.back();
     candidates_.resize(end - begin);
 #pragma omp parallel for schedule(dynamic, 64) if (end - begin > std::size_t{kFewItems})
     for (std::size_t i = begin; i < end; ++i) {
-      const int64_t* ends = lists.indptr + targets.n_id[i];
+      const int64_t* ends = relation.lists.indptr + targets.n_id[i];
       const int64_t time = query.trees.times[static_cast<std::size_t>(targets.tree[i])];
-      candidates_[i - begin] = candidates_until(graph_.edge_times, ends[0], ends[1], time, query.trees.latest, fanout);
+      candidates_[i - begin] =
+          candidates_until(relation.edge_times, ends[0], ends[1], time, query.trees.latest, fanout);
     }
   }
 
@@ -267,8 +270,8 @@ class HostBackend final : public Backend {
     const OfType& targets = draw.targets;
     const int64_t node = targets.n_id[local_id], row = candidates(draw.lists, node, local_id - draw.first).first;
     const int64_t may = drawable(draw, local_id), picks = num_picks(may, draw.fanout);
-    const int64_t keyed =
-        targets.tree.empty() ? targets.range.first + node : node_in_tree(targets.tree[local_id], node);
+    const int64_t numbered = targets.range.first + node;
+    const int64_t keyed = targets.tree.empty() ? numbered : node_in_tree(targets.tree[local_id], numbered);
     int64_t* drawn = drawn_.data() + drawn_before;
     if (draw.weights.cumulative) {
       const ListMass list = draw.weights.of_list(draw.lists.indptr + node);
@@ -307,12 +310,13 @@ class HostBackend final : public Backend {
 
   // The same, where sources are in the trees of their targets.
   void relabel_in_trees(OfRelation& edges) {
-    OfType& nodes = types_[0];
+    OfType& sources = types_[static_cast<std::size_t>(edges.relation.source_type)];
+    const OfType& targets = types_[static_cast<std::size_t>(edges.relation.target_type)];
     edges.source.resize(edges.edges_before + drawn_.size());
     for (std::size_t edge = 0; edge < drawn_.size(); ++edge) {
       const int32_t target = edges.target[edges.edges_before + edge];
       edges.source[edges.edges_before + edge] =
-          reach_in_tree(nodes, drawn_[edge], nodes.tree[static_cast<std::size_t>(target)]);
+          reach_in_tree(sources, drawn_[edge], targets.tree[static_cast<std::size_t>(target)]);
     }
   }
 
@@ -373,6 +377,7 @@ class HostBackend final : public Backend {
   std::vector<Candidates> candidates_;  // [frontier]; none: all edges
   TreeIds tree_ids_;                    // of a disjoint batch
   std::vector<int64_t> drawn_;          // int64 [edges of the hop], positions, then nodes
+  int64_t num_drawn_ = 0;               // edges of the batch
   int64_t num_lists_ = 0;               // of the batch, that neighbours were drawn from
   int64_t list_bytes_ = 0;              // of the neighbours drawn
   FetchUse use_;

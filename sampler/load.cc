@@ -118,8 +118,16 @@ void demand_weights(const dataset::Dataset& data) {
                      "import the data set with --edge-weights or --weight-column, or leave the weights out"});
 }
 
-const int64_t* times_of(const dataset::Dataset& data) {
-  if (data.edge_times().is_mapped()) return data.edge_times().as<int64_t>().data();
+// Null: the relation has none.
+const int64_t* times_of(const dataset::Dataset& data, int relation) {
+  const dataset::MappedArray& times = data.edge_times_of(relation);
+  return times.is_mapped() ? times.as<int64_t>().data() : nullptr;
+}
+
+void demand_times(const dataset::Dataset& data) {
+  for (int relation = 0; relation < num_relations(data); ++relation) {
+    if (times_of(data, relation)) return;
+  }
   throw base::Error({data.folder().string(), "edge times", "edges without",
                      "write the data set with edge_time=..., or leave time_attr and input_time out"});
 }
@@ -139,57 +147,6 @@ const std::byte* decode_features(const StoredRows& stored, GraphView& graph, con
   graph.decoded.push_back(decoded);
   return decoded.get();
 }
-
-}  // namespace
-
-std::vector<NodeRange> types_of(const GraphView& graph) {
-  if (graph.is_typed()) return graph.types;
-  const int64_t row_bytes = graph.rows_in == channel::RowsIn::kTable ? 0 : graph.row_bytes;
-  return {{0, graph.num_nodes, graph.features, row_bytes, graph.encoded, graph.row_shape}};
-}
-
-bool GraphView::has_edge_weights() const {
-  return edge_weights || std::ranges::any_of(relations, [](const Relation& each) { return each.edge_weights; });
-}
-
-bool GraphView::has_edge_rows() const {
-  return edge_rows.row_bytes > 0 ||
-         std::ranges::any_of(relations, [](const Relation& each) { return each.edge_rows.row_bytes > 0; });
-}
-
-void GraphView::leave_draw_weights() {
-  draw_weights.reset();
-  for (Relation& relation : relations) relation.draw_weights.reset();
-}
-
-std::vector<Relation> relations_of(const GraphView& graph) {
-  if (graph.is_typed()) return graph.relations;
-  return {{.lists = graph,
-           .reverse = 0,
-           .edge_weights = graph.edge_weights,
-           .draw_weights = graph.draw_weights,
-           .edge_rows = graph.edge_rows}};
-}
-
-std::vector<cache::FeatureRows> feature_rows(const GraphView& graph) {
-  if (!graph.is_typed()) return {{graph.row_shape, graph.row_bytes, graph.features, graph.encoded}};
-  std::vector<cache::FeatureRows> rows;
-  for (const NodeRange& type : graph.types) rows.push_back({type.shape, type.row_bytes, type.features, type.encoded});
-  return rows;
-}
-
-std::vector<cache::RelationLists> numbered_lists(const GraphView& graph) {
-  const std::vector<NodeRange> types = types_of(graph);
-  const auto first_of = [&](int type) { return types[static_cast<std::size_t>(type)].first; };
-  std::vector<cache::RelationLists> lists;
-  for (const Relation& relation : relations_of(graph)) {
-    lists.push_back(
-        {relation.lists, cache::end_of(lists), first_of(relation.source_type), first_of(relation.target_type)});
-  }
-  return lists;
-}
-
-namespace {
 
 // Tells each relation its reverse: what meta.json says of either of the two; within one type, else, the relation
 // itself.
@@ -287,9 +244,7 @@ void add_draw_weights(const dataset::Dataset& data, GraphView& graph, const Star
 
 GraphView view_of(const dataset::Dataset& data, const Options& options, const StartLog& log) {
   if (options.edge_weights) demand_weights(data);
-  if (options.edge_times && data.is_typed()) {
-    throw base::Error({"edge_times", "edges without times for a graph of several node types", "true", ""});
-  }
+  if (options.edge_times) demand_times(data);
   GraphView graph = topology_of(data);
   const Encoded encoded = encoded_where(data, options);
   graph.coded_host_rows = encoded.in_host;
@@ -304,8 +259,10 @@ GraphView view_of(const dataset::Dataset& data, const Options& options, const St
   }
   if (options.edge_features) add_edge_rows(data, options, graph, log);
   if (!options.weight_attr.empty()) add_draw_weights(data, graph, log);
-  for (std::size_t relation = 0; options.edge_weights && relation < graph.relations.size(); ++relation) {
-    graph.relations[relation].edge_weights = weights_of(data, static_cast<int>(relation));
+  for (std::size_t relation = 0; relation < graph.relations.size(); ++relation) {
+    const auto number = static_cast<int>(relation);
+    if (options.edge_weights) graph.relations[relation].edge_weights = weights_of(data, number);
+    if (options.edge_times) graph.relations[relation].edge_times = times_of(data, number);
   }
   if (data.is_typed()) return graph;
   const cache::FeatureRows rows = rows_to_read(rows_of_nodes(data, 0), coded, options, graph, log);
@@ -314,7 +271,7 @@ GraphView view_of(const dataset::Dataset& data, const Options& options, const St
   graph.features = rows.raw;
   graph.encoded = rows.encoded;
   if (options.edge_weights) graph.edge_weights = weights_of(data, 0);
-  if (options.edge_times) graph.edge_times = times_of(data);
+  if (options.edge_times) graph.edge_times = times_of(data, 0);
   return graph;
 }
 

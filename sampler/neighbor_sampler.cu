@@ -220,8 +220,9 @@ void CudaNeighborSampler::count_edges(Hop& hop, cudaStream_t stream) {
     const int grid = base::grid_for(lists, max_blocks_);
     const int64_t *nodes = frontier(hop, relation), fanout = hop.fanout[relation];
     if (disjoint_) {
-      count_tree_picks_kernel<<<grid, kBlockThreads, 0, stream>>>(own.topology, nodes, lists, fanout, offset, list,
-                                                                  list_use_.data(), tree_lists(hop));
+      count_tree_picks_kernel<<<grid, kBlockThreads, 0, stream>>>(own.topology, nodes, lists, fanout, offset + first,
+                                                                  list + first, list_use_.data(),
+                                                                  tree_lists(hop, relation));
     } else if (draws_by_weight(hop, relation)) {
       count_weighted_picks_kernel<<<grid, kBlockThreads, 0, stream>>>(
           own.topology, own.weights, nodes, lists, fanout, offset + first, list + first, list_use_.data(), exclusions);
@@ -292,7 +293,8 @@ void CudaNeighborSampler::draw(const Hop& hop, const Query& query, cudaStream_t 
     if (disjoint_) {
       tree_places_.reserve(num_nodes_ + hop.num_edges, max_blocks_, stream);
       const auto in_trees = query.edge_ids ? draw_tree_kernel<true> : draw_tree_kernel<false>;
-      in_trees<<<grid, kBlockThreads, 0, stream>>>(graph, arrays, lists, key, tree_lists(hop), tree_places_.ref());
+      in_trees<<<grid, kBlockThreads, 0, stream>>>(graph, arrays, lists, key, tree_lists(hop, relation),
+                                                   tree_places_.ref());
     } else if (draws_by_weight(hop, relation)) {
       const auto kernel = query.edge_ids ? draw_weighted_kernel<true> : draw_weighted_kernel<false>;
       kernel<<<grid, kBlockThreads, 0, stream>>>(graph, relations_[relation].weights, arrays, taken_.data(), lists,

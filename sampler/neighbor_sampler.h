@@ -45,6 +45,7 @@ struct GpuRelation {
   int target_type = 0;
   TopologyRef topology{};
   DrawWeightsRef weights{};
+  const int64_t* edge_times = nullptr;  // int64 [edges], for seeds with times; null: edges of any time are drawn
 };
 
 // A frontier node's list, looked up once: counting its picks leaves it for drawing them.
@@ -103,8 +104,6 @@ class CudaNeighborSampler {
   void set_cached_lists(const cache::CachedListsRef& lists) {
     for (GpuRelation& relation : relations_) relation.topology.cached = lists;
   }
-  // int64 [E], of a graph of one type, for seeds with times.
-  void set_edge_times(const int64_t* edge_times) { edge_times_ = edge_times; }
   // Of each launch, from the next sample() on.
   void set_max_blocks(int max_blocks) { max_blocks_ = max_blocks; }
   // Draws the batch on `stream`; the host waits for sizes, two small reads a hop.
@@ -138,7 +137,7 @@ class CudaNeighborSampler {
   void count_edges(Hop& hop, cudaStream_t stream);
   void draw(const Hop& hop, const Query& query, cudaStream_t stream);
   void relabel(const Hop& hop, cudaStream_t stream);
-  TreeLists tree_lists(const Hop& hop);
+  TreeLists tree_lists(const Hop& hop, std::size_t relation);
   void end_hop(const Hop& hop, const int32_t* ids, cudaStream_t stream);
   BatchSizes sizes() const;
   const int64_t* read_back(const int64_t* values, std::size_t count, cudaStream_t stream);
@@ -156,7 +155,6 @@ class CudaNeighborSampler {
   base::Scratch<int64_t> excluded_;                    // int64, starts and positions as Query has them
   std::vector<ExclusionsRef> exclusions_;              // [num_relations], the same, of hop 0 of the batch
   // Of disjoint batches:
-  const int64_t* edge_times_ = nullptr;
   TreePlaces tree_places_;
   base::Scratch<int32_t> tree_;                             // int32 [num_nodes]
   base::Scratch<int64_t> seed_times_;                       // int64 [num_seeds], where seeds have times

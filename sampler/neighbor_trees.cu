@@ -1,17 +1,32 @@
 // The part of disjoint batches in a CudaNeighborSampler.
+#include <algorithm>
+#include <numeric>
 #include "sampler/neighbor_sampler.h"
+
 #include "sampler/tree_kernels.cuh"
 
 namespace cohort::sampler {
+namespace {
+
+// The trees of seeds that stand by type: each is called by its place in the batch.
+std::vector<int32_t> trees_by_type(std::span<const int64_t> first_of_type, std::span<const int64_t> seeds) {
+  std::vector<int32_t> trees(seeds.size());
+  std::iota(trees.begin(), trees.end(), 0);
+  std::ranges::stable_sort(trees, {}, [&](int32_t tree) {
+    return std::ranges::upper_bound(first_of_type, seeds[static_cast<std::size_t>(tree)]) - first_of_type.begin();
+  });
+  return trees;
+}
+
+}  // namespace
 
 using base::cuda_check;
 
 void CudaNeighborSampler::begin_trees(const Query& query, cudaStream_t stream) {
   const std::span<const int64_t> times = query.trees.times;
   demand_trees(num_nodes_);
-  base::require(relations_.size() == 1 && !query.last_hop_global && query.exclusions.empty(),
-                "no trees of a typed graph, with global ids, or with exclusions");
-  base::require((times.empty() || edge_times_) && !has_weights(), "edge times, for seeds with times, and no weights");
+  base::require(!query.last_hop_global && query.exclusions.empty(), "no trees with global ids, or with exclusions");
+  base::require(!has_weights(), "no trees of neighbours drawn by weight");
   timed_ = !times.empty();
   latest_ = query.trees.latest;
   if (timed_) {
@@ -19,20 +34,24 @@ void CudaNeighborSampler::begin_trees(const Query& query, cudaStream_t stream) {
     cuda_check(cudaMemcpyAsync(copy, times.data(), times.size_bytes(), cudaMemcpyHostToDevice, stream),
                "copy the times of seeds");
   }
+  const std::vector<int32_t> trees = trees_by_type(first_of_type_, query.seeds);
+  int32_t* tree = tree_.reserve(trees.size());
+  cuda_check(cudaMemcpyAsync(tree, trees.data(), trees.size() * sizeof(int32_t), cudaMemcpyHostToDevice, stream),
+             "copy the trees of seeds");
   tree_places_.clear(stream);
   tree_places_.reserve(num_nodes_, max_blocks_, stream);
-  const auto seeds = static_cast<std::size_t>(num_nodes_);
   place_tree_seeds_kernel<<<base::grid_for(num_nodes_, max_blocks_), kBlockThreads, 0, stream>>>(
-      n_id_.data(), num_nodes_, tree_places_.ref(), tree_.reserve(seeds), id_of_place_.reserve(seeds));
+      n_id_.data(), tree, num_nodes_, tree_places_.ref(), id_of_place_.reserve(trees.size()));
   cuda_check(cudaGetLastError(), "launch a sampler kernel");
 }
 
-TreeLists CudaNeighborSampler::tree_lists(const Hop& hop) {
-  return {.tree = tree_.data() + (frontier(hop, 0) - n_id_.data()),
-          .edge_times = timed_ ? edge_times_ : nullptr,
-          .times = seed_times_.data(),
-          .latest = latest_,
-          .first = first_candidate_.reserve(static_cast<std::size_t>(hop.first_list.back()))};
+TreeLists CudaNeighborSampler::tree_lists(const Hop& hop, std::size_t relation) {
+  return {
+      .tree = tree_.data() + (frontier(hop, relation) - n_id_.data()),
+      .edge_times = timed_ ? relations_[relation].edge_times : nullptr,
+      .times = seed_times_.data(),
+      .latest = latest_,
+      .first = first_candidate_.reserve(static_cast<std::size_t>(hop.first_list.back())) + hop.first_list[relation]};
 }
 
 }  // namespace cohort::sampler

@@ -94,7 +94,9 @@ void PairSeeds::make(const SeedSet& set, std::span<const int64_t> positions, con
   if (request.sharing != channel::Sharing::kShared) {
     seeds_ = sources_;
     seeds_.insert(seeds_.end(), targets_.begin(), targets_.end());
-    for (int64_t id = 0; id < std::ssize(seeds_); ++id) input_id_.push_back(id);
+    const int64_t first_target = relation.source_type == relation.target_type ? std::ssize(sources_) : 0;
+    for (int64_t id = 0; id < std::ssize(sources_); ++id) input_id_.push_back(id);
+    for (int64_t id = 0; id < std::ssize(targets_); ++id) input_id_.push_back(first_target + id);
     find_times(set, positions, request.negative_mode == channel::NegativeMode::kTriplet);
     return;
   }

@@ -179,7 +179,6 @@ void Pipeline::demand_offered(const SeedSet& set, const channel::Request& reques
   const auto refuse = [](const char* expected, const char* found) {
     throw base::Error({"seeds", expected, found, ""});
   };
-  if (is_disjoint(request) && graph_.is_typed()) refuse("shared nodes, for a data set of several node types", "trees");
   if (is_disjoint(request) && set.are_pairs && request.exclude != channel::Exclude::kNone) {
     refuse("pairs whose edges may be drawn, for disjoint batches", "others");
   }
@@ -191,7 +190,7 @@ void Pipeline::demand_offered(const SeedSet& set, const channel::Request& reques
   }
   if (set.times.empty()) return;
   if (!is_disjoint(request)) refuse("disjoint batches, for seeds with times", "shared nodes");
-  if (!graph_.edge_times) refuse("no times, for edges without times", "times");
+  if (!graph_.has_edge_times()) refuse("no times, for edges without times", "times");
 }
 
 Query Pipeline::query(Pass& pass, uint64_t step) {

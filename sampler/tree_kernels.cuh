@@ -7,11 +7,11 @@
 namespace cohort::sampler {
 namespace {
 
-__global__ void place_tree_seeds_kernel(const int64_t* n_id, int64_t num_seeds, TreePlacesRef places, int32_t* tree,
-                                        int32_t* id_of_place) {
+__global__ void place_tree_seeds_kernel(const int64_t* n_id, const int32_t* tree, int64_t num_seeds,
+                                        TreePlacesRef places, int32_t* id_of_place) {
   for (int64_t i = grid_first(); i < num_seeds; i += grid_step()) {
-    places.put(static_cast<uint64_t>(node_in_tree(i, n_id[i])), static_cast<uint64_t>(i));
-    tree[i] = id_of_place[i] = static_cast<int32_t>(i);
+    places.put(static_cast<uint64_t>(node_in_tree(tree[i], n_id[i])), static_cast<uint64_t>(i));
+    id_of_place[i] = static_cast<int32_t>(i);
   }
 }
 

@@ -46,7 +46,7 @@ struct TreePlacesRef {
 // Of the lists of a hop.
 struct TreeLists {
   const int32_t* tree;        // int32 [lists], of each frontier node
-  const int64_t* edge_times;  // int64 [E]; null: edges of any time
+  const int64_t* edge_times;  // int64 [E], of the relation; null: edges of any time
   const int64_t* times;       // int64 [trees], likewise
   bool latest;
   int64_t* first;  // int64 [lists], where the edges that may be drawn begin in the graph's indices

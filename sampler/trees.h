@@ -1,5 +1,5 @@
 // Disjoint batches: each seed is the root of a tree of its own, and a node that several trees reach is another node in
-// each of them. Trees are numbered as the batch has their seeds.
+// each of them. Trees are numbered as the batch's query has their seeds.
 //
 // Of edges with times, a tree has those alone that are no later than the time of its seed. Lists ascend by time, so
 // these are the first of each list: uniform draws are those of draw.h from a list that ends there, the latest are its
@@ -42,7 +42,7 @@ struct Candidates {
   int64_t count;
 };
 
-// times: int64 [E], of the whole graph; [begin, end): the list.
+// times: int64 [E], of all lists; [begin, end): the list.
 COHORT_HOST_DEVICE constexpr Candidates candidates_until(const int64_t* times, int64_t begin, int64_t end, int64_t time,
                                                          bool latest, int64_t fanout) {
   int64_t after = end;

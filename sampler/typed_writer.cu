@@ -36,11 +36,14 @@ struct Parts {
   }
 };
 
-__global__ void write_typed_nodes_kernel(Parts<NodePart> parts, const int64_t* n_id, int64_t num_nodes,
-                                         int64_t* out_n_id) {
+// tree: int32 [num_nodes], where out_tree is wanted.
+__global__ void write_typed_nodes_kernel(Parts<NodePart> parts, const int64_t* n_id, const int32_t* tree,
+                                         int64_t num_nodes, int64_t* out_n_id, int64_t* out_tree) {
   for (int64_t i = grid_first(); i < num_nodes; i += grid_step()) {
     const NodePart& part = parts.of(i);
-    out_n_id[part.place + i - part.first] = n_id[i] - part.first_of_type;
+    const int64_t to = part.place + i - part.first;
+    out_n_id[to] = n_id[i] - part.first_of_type;
+    if (out_tree) out_tree[to] = tree[i];
   }
 }
 
@@ -150,7 +153,7 @@ void TypedWriter::write(const SampledRef& batch, const LabelsRef& labels, std::s
   const Parts<OffsetPart> offset_parts{reinterpret_cast<const OffsetPart*>(parts + nodes.size() + edges.size()),
                                        static_cast<int>(offsets_.size())};
   write_typed_nodes_kernel<<<base::grid_for(batch.num_nodes, max_blocks), kBlockThreads, 0, stream>>>(
-      node_parts, batch.n_id, batch.num_nodes, slot.n_id);
+      node_parts, batch.n_id, batch.tree, batch.num_nodes, slot.n_id, slot.tree);
   check_launch();
   write_labels(slot.n_id + first_labelled_, labels, slot, max_blocks, stream);
   write_typed_edges_kernel<<<base::grid_for(batch.num_edges, max_blocks), kBlockThreads, 0, stream>>>(

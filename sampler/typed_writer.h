@@ -41,9 +41,9 @@ struct OffsetPart {
 class TypedWriter {
  public:
   explicit TypedWriter(const GraphView& graph);
-  // n_id, y, edge_index, indptr and, where wanted, e_id and edge_weight of the slot. To be called for one batch after
-  // the other, all on one stream, which has been waited for since the last. edge_weights: of each relation, as EdgePart
-  // has them.
+  // n_id, y, edge_index, indptr and, where wanted, tree, e_id and edge_weight of the slot. To be called for one batch
+  // after the other, all on one stream, which has been waited for since the last. edge_weights: of each relation, as
+  // EdgePart has them.
   void write(const SampledRef& batch, const LabelsRef& labels, std::span<const float* const> edge_weights,
              const SlotArrays& slot, int max_blocks, cudaStream_t stream);
 

@@ -17,7 +17,7 @@ from cohort.dataset.importing.typed import TypedConversion
 from cohort.dataset.layouts.graph import Edges, Rows, Weights, edges_in_memory
 from cohort.dataset.layouts.typed import Nodes, TypedGraph
 
-KEPT = {"x", "num_nodes", "edge_index", "edge_weight", "edge_attr"}  # of every type
+KEPT = {"x", "num_nodes", "edge_index", "edge_weight", "edge_time", "time", "edge_attr"}  # of every type
 KEPT_OF_TARGET = KEPT | {"y", *arrays.MASKS}
 
 
@@ -44,6 +44,7 @@ def from_hetero(
         edges={type_: _edges(type_, data[type_]) for type_ in data.edge_types},
         target=target,
         weights={type_: found for type_ in data.edge_types if (found := _weights(type_, data[type_])) is not None},
+        times={type_: found for type_ in data.edge_types if (found := _times(type_, data)) is not None},
         edge_features={type_: rows for type_ in data.edge_types if (rows := _rows(type_, data[type_])) is not None},
         labels=tensors.labels_of(data[target].get("y"), task),
         splits=tensors.splits_of(tensors.masks_of(data[target])),
@@ -104,6 +105,17 @@ def _weights(type_: RelationType, store: Any) -> Weights | None:
     return tensors.weights_in(f"edge_weight of {', '.join(type_)}", tensors.weights_of(store))
 
 
+def _times(type_: RelationType, data: Any) -> Weights | None:
+    """The edges' own times, or those of their sources."""
+    store, source = data[type_], data[type_[0]]
+    times, place = store.get("edge_time", store.get("time")), f"times of {', '.join(type_)}"
+    if times is None and source.get("time") is not None:
+        nodes, _ = tensors.ends_of(f"edge_index of {', '.join(type_)}", store["edge_index"])
+        count = _nodes(type_[0], source).num_nodes or 0
+        times = tensors.times_of_nodes(f"{type_[0]}.time", source["time"], count)[nodes]
+    return tensors.weights_in(place, times, are_times=True)
+
+
 def _rows(type_: RelationType, store: Any) -> Rows | None:
     attributes = tensors.features_of(store)
     return None if attributes is None else tensors.rows_of(f"edge_attr of {', '.join(type_)}", attributes)[0]
@@ -118,6 +130,6 @@ def _warn_of_what_is_left_out(data: Any, target: str) -> None:
         left_out += [f"{key} of {where}" for key, value in data[type_].items() if value is not None and key not in kept]
     if left_out:
         verb = "is" if len(left_out) == 1 else "are"
-        of_relations = "edge_index, edge_weight and edge_attr of each relation"
-        kept_text = f"x of each type, {of_relations}, y and the three masks of the target"
+        of_relations = "edge_index, edge_weight, times and edge_attr of each relation"
+        kept_text = f"x and time of each type, {of_relations}, y and the three masks of the target"
         warnings.warn(f"{'; '.join(left_out)} {verb} left out: a data set keeps {kept_text}", stacklevel=4)

@@ -137,8 +137,9 @@ def from_pyg(
     Of a Data: x, edge_index, optional y, train/val/test masks, weights or times, and features of edges. Weights are
     `edge_weight`, or without it an `edge_attr` with one number per edge; any other `edge_attr` [E, D] has the features.
     Times are `edge_time` [E], or `time`, integers [E] or [V]: times of nodes become those of the edges from them. Of a
-    HeteroData: x of each node type that has one (the others need num_nodes), edge_index, weights and features of each
-    edge type, y and masks of one node type. Other attributes are left out with a warning.
+    HeteroData: x of each node type that has one (the others need num_nodes), edge_index, weights, times and features of
+    each edge type, y and masks of one node type. The times of an edge type without any are those of its source nodes,
+    `time` [N] of their type. Other attributes are left out with a warning.
 
     Args:
         target: of a HeteroData, the node type whose y and masks are kept; default: the only one that has y.
@@ -269,9 +270,9 @@ def features_of(data: Any) -> Any:
     return attributes.unsqueeze(-1) if attributes.dim() == 1 else attributes
 
 
-def weights_in(place: str, weights: Any) -> Weights | None:
+def weights_in(place: str, weights: Any, are_times: bool = False) -> Weights | None:
     """The same to be read."""
-    return None if weights is None else weights_of_array(MemoryArray(place, _numpy(place, weights)))
+    return None if weights is None else weights_of_array(MemoryArray(place, _numpy(place, weights)), are_times)
 
 
 def _times_of(data: Any) -> Any:
@@ -284,9 +285,14 @@ def _times_of(data: Any) -> Any:
 
 def times_of_sources(place: str, data: Any, times: Any) -> np.ndarray:
     """int64 [E] of times [V] of a Data's nodes: an edge is as old as its source."""
+    return times_of_nodes(place, times, len(data.x))[_edges(data.edge_index, len(data.x))[0]]
+
+
+def times_of_nodes(place: str, times: Any, num_nodes: int) -> np.ndarray:
+    """int64 [V]"""
     numbers = arrays.edge_times(place, _numpy(place, times))
-    arrays.demand_shape(place, numbers, (len(data.x),))
-    return numbers[_edges(data.edge_index, len(data.x))[0]]
+    arrays.demand_shape(place, numbers, (num_nodes,))
+    return numbers
 
 
 def splits_of(given: dict[str, Any]) -> Callable[[], list[np.ndarray]] | None:

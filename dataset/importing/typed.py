@@ -20,7 +20,7 @@ from cohort.dataset.layouts.graph import Edges, Rows, Weights, edges_of_columns,
 from cohort.dataset.layouts.typed import Nodes, TypedGraph
 from cohort.dataset.meta import TYPED_VERSION, write_meta, write_targets
 
-PARTS = ("indptr", "indices")
+PARTS, NUMBERS = ("indptr", "indices"), ("edge_weights", "edge_times")
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 # Of ConvertOptions and SourceOptions: what several types have no meaning for.
 OF_ONE_TYPE = {
@@ -81,17 +81,21 @@ class TypedConversion(Conversion):
         reverses = missing_reverses(self.source.edges) if wanted else {}
         numbers = {type_: number for number, type_ in enumerate(counts)}
         order = sorted([*self.source.edges, *reverses], key=lambda relation: numbers[relation[0]])
-        weights, features = self.source.weights, self.source.edge_features
+        weights, times, rows = self.source.weights, self.source.times, self.source.edge_features
         written = {
-            relation: self._write_edges(relation, edges, counts, weights.get(relation), features.get(relation))
-            for relation, edges in self.source.edges.items()
+            of: self._write_edges(of, edges, counts, weights.get(of), times.get(of), rows.get(of))
+            for of, edges in self.source.edges.items()
         }
         for relation, of in reverses.items():
-            beside = self._weights_written(of), self._rows_written(of, written[of][1])
+            beside = (
+                self._numbers_written(of, "edge_weights"),
+                self._numbers_written(of, "edge_times"),
+                self._rows_written(of, written[of][1]),
+            )
             written[relation] = self._write_edges(relation, self._reversed(of), counts, *beside)
         found = []
         for relation in order:
-            files = {part: self._file(relation, part) for part in (*PARTS, "edge_weights")}
+            files = {part: self._file(relation, part) for part in (*PARTS, *NUMBERS)}
             arrays = {part: file.name for part, file in files.items() if file.exists()}
             reverse_of = {"reverse_of": order.index(reverses[relation])} if relation in reverses else {}
             count, described = written[relation]
@@ -108,13 +112,14 @@ class TypedConversion(Conversion):
         edges: Edges,
         counts: dict[str, int],
         weights: Weights | None,
+        times: Weights | None,
         features: Rows | None,
     ) -> tuple[int, dict[str, Any] | None]:
         """Writes the neighbours of each node of the target type, and what the edges have beside; returns the number of
         edges, and what meta.json says of their features."""
         source, name, target = relation
         self_loops = (self.options.self_loops if source == target else None) or "keep"
-        of_edges = EdgeData(weights, None, features, self.options.memory)
+        of_edges = EdgeData(weights, times, features, self.options.memory)
         of_edges.demand_kept(bool(self.options.dedupe), self_loops)
         sorter = _native.EdgeSorter(
             folder=self.folder,
@@ -135,7 +140,8 @@ class TypedConversion(Conversion):
         expected = max(1, sorter.edges_read)
         sorter.write(self.folder, lambda written: self.progress(f"writing {name}", min(1.0, written / expected)))
         described = of_edges.write(self.folder)
-        for part in (*PARTS, *(["edge_weights"] if weights else [])):
+        beside = [part for part, numbers in zip(NUMBERS, (weights, times), strict=True) if numbers]
+        for part in (*PARTS, *beside):
             (self.folder / f"{part}.npy").rename(self._file(relation, part))
         if described is not None:
             described["file"] = f"{'.'.join(relation)}.features.npy"
@@ -149,10 +155,10 @@ class TypedConversion(Conversion):
             f"the reverse of {', '.join(relation)}", np.load(indptr, mmap_mode="r"), open_npy(indices)
         )
 
-    def _weights_written(self, relation: RelationType) -> Weights | None:
-        """In the order in which its edges are written, and read again."""
-        file = self._file(relation, "edge_weights")
-        return weights_of_array(open_npy(file)) if file.exists() else None
+    def _numbers_written(self, relation: RelationType, part: str) -> Weights | None:
+        """Weights or times, in the order in which its edges are written, and read again."""
+        file = self._file(relation, part)
+        return weights_of_array(open_npy(file), part == "edge_times") if file.exists() else None
 
     def _rows_written(self, relation: RelationType, described: dict[str, Any] | None) -> Rows | None:
         """The same of the features of its edges."""

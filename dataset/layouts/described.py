@@ -45,14 +45,15 @@ class NodesOf(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class EdgesOf(msgspec.Struct, forbid_unknown_fields=True):
-    """A relation: its type, its table or .npy file, the columns of sources and targets, its weights: a column of the
-    table, or a .npy file; and the features of its edges: columns of the table, or a file of rows."""
+    """A relation: its type, its table or .npy file, the columns of sources and targets, its weights or times: a column
+    of the table, or a .npy file; and the features of its edges: columns of the table, or a file of rows."""
 
     type: tuple[str, str, str]
     file: str
     source: str | None = None
     target: str | None = None
     weight: str | None = None
+    time: str | None = None
     features: str | list[str] | None = None
 
 
@@ -83,7 +84,8 @@ def read_described(source: Path) -> TypedGraph:
         nodes={type_: Nodes(files.num_nodes, files.features) for type_, files in nodes.items()},
         edges=by_relation(str(path), ((edges.type, _edges(path, edges, ids)) for edges in found.edges)),
         target=target,
-        weights={edges.type: _weights(path.parent, edges) for edges in found.edges if edges.weight is not None},
+        weights={edges.type: _numbers(path.parent, edges, False) for edges in found.edges if edges.weight is not None},
+        times={edges.type: _numbers(path.parent, edges, True) for edges in found.edges if edges.time is not None},
         edge_features={edges.type: _edge_rows(path, edges) for edges in found.edges if edges.features is not None},
         labels=None if of_target is None else of_target.labels(),
         splits=None if of_target is None else of_target.splits(),
@@ -211,9 +213,10 @@ def _edge_rows(path: Path, found: EdgesOf) -> Rows:
     return rows_of_table(table, table.choose(found.features))
 
 
-def _weights(folder: Path, found: EdgesOf) -> Weights:
-    weight = str(found.weight)
-    if weight.endswith(".npy"):
-        return tables.read_weights(folder / weight)
+def _numbers(folder: Path, found: EdgesOf, are_times: bool) -> Weights:
+    """The weights of a relation's edges, or their times."""
+    given = str(found.time if are_times else found.weight)
+    if given.endswith(".npy"):
+        return tables.read_weights(folder / given, are_times)
     table = tables.open_table(folder / found.file, WITH_HEADER)
-    return weights_of_table(table, table.choose([weight])[0])
+    return weights_of_table(table, table.choose([given])[0], are_times)

@@ -28,6 +28,7 @@ class TypedGraph(Source):
         edges: by (source type, name, target type).
         target: the node type of the labels and splits.
         weights: of relations whose edges have them.
+        times: of relations whose edges have them, and no weights.
         edge_features: rows of the edges of relations that have features.
         id_bytes: memory that the ids of nodes need while edges are read.
     """
@@ -37,6 +38,7 @@ class TypedGraph(Source):
     edges: dict[RelationType, Edges]
     target: str
     weights: dict[RelationType, Weights] = field(default_factory=dict)
+    times: dict[RelationType, Weights] = field(default_factory=dict)
     edge_features: dict[RelationType, Rows] = field(default_factory=dict)
     id_bytes: int = 0
 
@@ -61,6 +63,7 @@ class TypedGraph(Source):
             name=self.name,
             edges=edges,
             edge_weights=self.weights.get(relation),
+            edge_times=self.times.get(relation),
             edge_features=self.edge_features.get(relation),
             features=nodes.features,
             num_nodes=nodes.num_nodes,

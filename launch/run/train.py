@@ -101,7 +101,7 @@ def _begin(args: argparse.Namespace, spec: RunSpec, meeting: Meeting | None) -> 
     data = open_to_train(args.dataset)
     spec = with_task(spec, data)
     check_model(spec, data)
-    if isinstance(data, Dataset) and data.edge_times is not None:
+    if any(each.edge_times is not None for each in relations_of(data)):
         LOG.info(
             "edge times are not used: neighbours are drawn whatever their time (cohort.NeighborLoader has time_attr)"
         )

@@ -52,6 +52,7 @@ void expect_equal(const TypedBatchArrays& a, const TypedBatchArrays& b) {
   ASSERT_EQ(a.sizes.edges_per_hop, b.sizes.edges_per_hop);
   ASSERT_EQ(a.sizes.num_local_edges, b.sizes.num_local_edges);
   ASSERT_EQ(a.n_id, b.n_id);
+  ASSERT_EQ(a.tree, b.tree);
   ASSERT_EQ(a.edge_index, b.edge_index);
   ASSERT_EQ(a.indptr, b.indptr);
   ASSERT_EQ(a.e_id, b.e_id);
@@ -166,6 +167,33 @@ TEST_P(GpuTypes, SameBitsByWeight) {
   TypedGraph types = random_types(seed);
   types.weigh_edges();
   expect_same_bits(types, seed);
+}
+
+// Seeds of all types, which repeat; edges of any time, up to the times of seeds, and the latest.
+TEST_P(GpuTypes, SameBitsInTrees) {
+  const auto seed = static_cast<uint64_t>(GetParam());
+  TypedGraph types = random_types(seed);
+  types.time_edges();
+  const GraphView graph = types.view();
+  const auto host = make_host_backend(graph, {});
+  const auto gpu = on_gpu(graph, seed % 2 == 0);
+  for (uint64_t step = 0; step < 6; ++step) {
+    std::vector<int64_t> seeds = some_seeds(graph, step), times;
+    seeds.insert(seeds.end(), seeds.begin(), seeds.begin() + std::ssize(seeds) / 2);
+    for (uint64_t i = 0; i < seeds.size(); ++i) {
+      times.push_back(static_cast<int64_t>(base::random_below(20, base::key_of(seed), step, i)) - 2);
+    }
+    constexpr int32_t kFanouts[] = {0, 2, 5, 40};
+    std::vector<int32_t> fanout(graph.relations.size() * (1 + step % 2));
+    for (std::size_t i = 0; i < fanout.size(); ++i) {
+      fanout[i] = kFanouts[base::random_below(4, base::key_of(seed + 9), step, i)];
+    }
+    const bool timed = graph.has_edge_times() && step % 3 > 0;
+    const Trees trees{.disjoint = true, .times = timed ? times : std::span<const int64_t>(), .latest = step % 3 == 2};
+    const Query query{seeds, fanout, batch_key(seed, 0, step), step != 4, false, {}, trees};
+    expect_equal(run_typed_host(*host, graph, query), run_typed_cuda(*gpu[0], graph, query));
+    if (HasFatalFailure()) FAIL() << "graph " << seed << ", step " << step;
+  }
 }
 
 // No cache, one for a part of all rows and lists, and one for all; rows raw or encoded, in host memory and in slabs.

@@ -31,6 +31,7 @@ struct TypedGraph {
     bool wide = false;
     std::vector<float> weights;  // none unless weigh_edges() was called
     std::shared_ptr<const DrawWeights> draw_weights;
+    std::vector<int64_t> times;  // none unless time_edges() was called
   };
   std::vector<Type> types;
   std::vector<Lists> relations;
@@ -66,6 +67,20 @@ struct TypedGraph {
           std::make_shared<DrawWeights>(graph.relations[number].lists, lists.weights.data(), "edge_weights");
     }
   }
+  // Of two relations of three; several edges of a list have the same time.
+  void time_edges() {
+    for (std::size_t number = 0; number < relations.size(); ++number) {
+      Lists& lists = relations[number];
+      if (number % 3 == 2) continue;
+      for (std::size_t list = 0; list + 1 < lists.indptr.size(); ++list) {
+        int64_t time = 0;
+        for (int64_t i = lists.indptr[list]; i < lists.indptr[list + 1]; ++i) {
+          time += static_cast<int64_t>(base::random_below(3, base::key_of(number), static_cast<uint64_t>(i), 1));
+          lists.times.push_back(time);
+        }
+      }
+    }
+  }
   GraphView view() const {
     GraphView graph;
     for (const Type& type : types) {
@@ -80,7 +95,8 @@ struct TypedGraph {
       const base::CscRef ref{types[target].count, lists.indptr.back(), lists.indptr.data(), indices,
                              lists.wide ? 8 : 4};
       const float* weights = lists.weights.empty() ? nullptr : lists.weights.data();
-      graph.relations.push_back({lists.source_type, lists.target_type, ref, -1, weights, lists.draw_weights});
+      const int64_t* times = lists.times.empty() ? nullptr : lists.times.data();
+      graph.relations.push_back({lists.source_type, lists.target_type, ref, -1, weights, times, lists.draw_weights});
       graph.num_edges += ref.num_edges;
     }
     graph.label_type = label_type;
@@ -148,6 +164,7 @@ Number number_at(const std::vector<std::byte>& bytes, std::size_t i) {
 struct TypedBatchArrays {
   BatchSizes sizes;
   std::vector<int64_t> n_id, edge_index, indptr, e_id, input_id;
+  std::vector<int64_t> tree;       // empty unless disjoint
   std::vector<float> edge_weight;  // empty where the graph has none
   std::vector<std::byte> y;
   std::vector<std::vector<std::byte>> tables;
@@ -161,6 +178,7 @@ struct TypedBatchArrays {
     e_id.resize(query.edge_ids ? static_cast<std::size_t>(sizes.num_edges) : 0);
     edge_weight.resize(graph.has_edge_weights() ? e_id.size() : 0);
     input_id.resize(query.seeds.size());
+    tree.resize(query.trees.disjoint ? n_id.size() : 0);
     int64_t num_offsets = 0;
     for (const Relation& relation : graph.relations) {
       const auto& nodes = sizes.nodes_of_type[static_cast<std::size_t>(relation.target_type)];
@@ -180,7 +198,7 @@ struct TypedBatchArrays {
   // As arrays() of a slot has them.
   std::vector<std::span<std::byte>> arrays() {
     std::vector<std::span<std::byte>> all;
-    for (auto* ids : {&n_id, &edge_index, &indptr, &e_id, &input_id})
+    for (auto* ids : {&n_id, &edge_index, &indptr, &e_id, &input_id, &tree})
       all.push_back(std::as_writable_bytes(std::span(*ids)));
     all.push_back(std::as_writable_bytes(std::span(edge_weight)));
     all.emplace_back(y);
@@ -199,10 +217,11 @@ inline SlotArrays slot_of(const std::vector<std::byte*>& arrays, const TypedBatc
   slot.indptr = ids(2);
   slot.e_id = batch.e_id.empty() ? nullptr : ids(3);
   slot.input_id = ids(4);
-  slot.edge_weight = batch.edge_weight.empty() ? nullptr : reinterpret_cast<float*>(arrays[5]);
-  slot.y = arrays[6];
+  slot.tree = batch.tree.empty() ? nullptr : ids(5);
+  slot.edge_weight = batch.edge_weight.empty() ? nullptr : reinterpret_cast<float*>(arrays[6]);
+  slot.y = arrays[7];
   slot.num_labels = batch.num_labels(graph);
-  slot.tables.assign(arrays.begin() + 7, arrays.end());
+  slot.tables.assign(arrays.begin() + 8, arrays.end());
   return slot;
 }
 

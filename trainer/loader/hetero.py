@@ -36,7 +36,9 @@ class HeteroBatch(OfSlot, HeteroData):
     Each edge type has ``edge_index`` int64 [2, edges] (positions in ``n_id`` of the source type and of the target
     type), ``num_sampled_edges`` (a number for each hop) and, where the loader was asked for them, ``e_id`` int64
     [edges], the place of each edge in the ``indices`` of its type, and ``edge_weight`` float32 [edges], which is 1 for
-    edge types without weights. Edge types whose edges have features in the data set have ``edge_attr`` [edges, dim];
+    edge types without weights. In disjoint batches, each node type has ``batch`` int64 [nodes], a copy: the number of
+    the seed, or of the pair, whose tree each node is in. Edge types whose edges have features in the data set have
+    ``edge_attr`` [edges, dim];
     all edge types then have ``e_id``. Edges are ordered by hop, then by target.
 
     ``x``, ``edge_index``, ``e_id``, ``edge_weight`` and ``edge_attr`` are views of a shared slot, as those of `Batch`:
@@ -81,7 +83,7 @@ def fanout_of(types: GraphTypes, num_neighbors) -> list[int]:
     return [picks for fanout in lists for picks in fanout]
 
 
-def seeds_of(types: GraphTypes, input_nodes) -> tuple[str, np.ndarray]:
+def seeds_of(types: GraphTypes, input_nodes, may_repeat: bool) -> tuple[str, np.ndarray]:
     """(node type, int64 [n] ids of the type) from the name of a type, or from (name, ids or mask or None).
 
     Raises:
@@ -93,7 +95,7 @@ def seeds_of(types: GraphTypes, input_nodes) -> tuple[str, np.ndarray]:
         expected = f"a node type, or (node type, ids): one of {', '.join(types.counts)}"
         hint = f'for example input_nodes=("{types.target}", data.train_ids)'
         raise CohortError("input_nodes", expected, repr(name)[:80], hint)
-    return name, ids_of(ids, types.counts[name])
+    return name, ids_of(ids, types.counts[name], may_repeat)
 
 
 def pairs_type_of(types: GraphTypes, edge_label_index) -> tuple[EdgeType, object]:
@@ -121,7 +123,9 @@ def hetero_batch_of(types: GraphTypes, slot, input_type: str | EdgeType) -> Hete
     """
     batch = HeteroBatch()
     nodes = slot.nodes_of_types
-    n_id = slot.n_id.clone().split([sum(per_hop) for per_hop in nodes])
+    sizes = [sum(per_hop) for per_hop in nodes]
+    n_id = slot.n_id.clone().split(sizes)
+    trees = None if slot.tree is None else slot.tree.clone().split(sizes)
     for number, name in enumerate(types.counts):
         store = batch[name]
         x = slot.table(number)
@@ -130,6 +134,8 @@ def hetero_batch_of(types: GraphTypes, slot, input_type: str | EdgeType) -> Hete
         store.n_id = n_id[number]
         store.num_nodes = len(n_id[number])
         store.num_sampled_nodes = nodes[number]
+        if trees is not None:
+            store.batch = trees[number]
     batch[types.target].y = slot.y.clone()
     batch[input_type].input_id = slot.input_id.clone()
     if isinstance(input_type, str):  # as in PyG: the number of seeds is no number of pairs

@@ -152,7 +152,8 @@ class LinkNeighborLoader(NeighborLoader):
             pairs = source = target = batch
         endpoints, num_pairs = slot.endpoints.clone(), len(pairs.input_id)
         if self._trees.disjoint:
-            batch.batch = self._pair_of(batch.batch, num_pairs, len(endpoints))
+            for store in batch.node_stores:
+                store.batch = self._pair_of(store.batch, num_pairs, len(endpoints))
         if self._of_pairs.negatives == "triplet":
             source.src_index, target.dst_pos_index = endpoints[: 2 * num_pairs].view(2, -1)
             of_pairs = endpoints[2 * num_pairs :].view(num_pairs, int(self._of_pairs.amount))

@@ -213,7 +213,7 @@ class NeighborLoader:
         if self._types is None:
             self._ids = ids_of(input_nodes, self._sampler.num_nodes, self._trees.disjoint)
             return self._ids
-        name, self._ids = seeds_of(self._types, input_nodes)
+        name, self._ids = seeds_of(self._types, input_nodes, self._trees.disjoint)
         self._input_type = name
         return self._ids + self._types.first_node[name]
 
@@ -221,7 +221,6 @@ class NeighborLoader:
         """Raises CohortError for what is not offered: node tensors of several types, some disjoint batches."""
         if self._types:
             demand_offered(node_tensors)
-            demand_shared(self._trees, "a data set of several node types")
         if weight_attr is not None:
             demand_shared(self._trees, "draws by weight_attr")
         if self._trees.disjoint and isinstance(cache_ratio, str):

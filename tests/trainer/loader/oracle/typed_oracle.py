@@ -39,9 +39,18 @@ def drawn_positions(key: int, node: int, hop: int, relation: int, degree: int, f
 
 
 def sample(
-    data, fanouts: dict, seeds: dict, key: tuple[int, int, int], barred: dict | None = None, by_weight=None
+    data,
+    fanouts: dict,
+    seeds: dict,
+    key: tuple[int, int, int],
+    barred: dict | None = None,
+    by_weight=None,
+    trees: dict | None = None,
+    times: list[int] | None = None,
+    latest: bool = False,
 ) -> tuple[dict, dict]:
-    """({type: (n_id, nodes by hop)}, {relation: (source, target, e_id, edges by hop)}) of one batch.
+    """({type: (n_id, nodes by hop)}, {relation: (source, target, e_id, edges by hop)}) of one batch; with ``trees``,
+    {type: (n_id, nodes by hop, tree of each node)}.
 
     Args:
         data: a HeteroDataset.
@@ -50,9 +59,15 @@ def sample(
         key: seed of the loader, epoch, step.
         barred: relation -> {(source, target)} that hop 0 does not draw.
         by_weight: weighted_positions, which draws from relations that have weights; None: all draws are uniform.
+        trees: node type -> the tree of each seed; None: all nodes are in one tree, number 0.
+        times: of each tree; None: edges of any time are drawn.
+        latest: the last of the allowed edges are taken.
     """
     batch_key = random_64(*key)
-    nodes: dict = {name: [int(seed) for seed in seeds.get(name, ())] for name in data.node_types}
+    nodes: dict = {}  # (tree, id)
+    for name in data.node_types:
+        ids = [int(seed) for seed in seeds.get(name, ())]
+        nodes[name] = list(zip(trees.get(name, ()) if trees else [0] * len(ids), ids, strict=True))
     ends = {name: [0, len(ids)] for name, ids in nodes.items()}
     edges: dict = {name: ([], [], []) for name in data.edge_types}
     per_hop: dict = {name: [] for name in data.edge_types}
@@ -61,21 +76,24 @@ def sample(
             source, target, e_id = edges[name]
             before = len(source)
             for local in range(*ends[name[2]][-2:]):
-                node = nodes[name[2]][local]
+                tree, node = nodes[name[2]][local]
                 row, end = relation.indptr[node : node + 2].tolist()
                 excluded = (
                     (barred or {}).get(name, ()) if hop == 0 else ()
                 )  # where every endpoint of a pair is expanded
                 allowed = [place for place in range(row, end) if (relation.indices[place], node) not in excluded]
-                node += data.first_node[name[2]]
+                node += data.first_node[name[2]] + (tree << 40)
                 width = fanouts[name][hop]
+                if times is not None and relation.edge_times is not None:
+                    allowed = [place for place in allowed if relation.edge_times[place] <= times[tree]]
+                    allowed = allowed[-width or len(allowed) :] if latest and width >= 0 else allowed
                 if by_weight and relation.edge_weights is not None:
                     places = [place - row for place in allowed]
                     drawn = by_weight(batch_key, node, hop, relation.edge_weights[row:end], places, width, number)
                 else:
                     drawn = drawn_positions(batch_key, node, hop, number, len(allowed), width)
                 for position in drawn:
-                    neighbour = int(relation.indices[allowed[position]])
+                    neighbour = tree, int(relation.indices[allowed[position]])
                     if neighbour not in nodes[name[0]]:
                         nodes[name[0]].append(neighbour)
                     source.append(nodes[name[0]].index(neighbour))
@@ -85,7 +103,11 @@ def sample(
         for name, ids in nodes.items():
             ends[name].append(len(ids))
     counted = {name: [b - a for a, b in pairwise(ends[name])] for name in nodes}
+    of_nodes: dict = {}
+    for name, pairs in nodes.items():
+        of_trees, ids = (np.array(each, np.int64) for each in (zip(*pairs, strict=True) if pairs else ((), ())))
+        of_nodes[name] = (ids, counted[name]) + ((of_trees,) if trees else ())
     return (
-        {name: (np.array(ids, np.int64), counted[name]) for name, ids in nodes.items()},
-        {name: (*map(np.array, edges[name]), per_hop[name]) for name in edges},
+        of_nodes,
+        {name: (*(np.array(each, np.int64) for each in edges[name]), per_hop[name]) for name in edges},
     )

@@ -13,10 +13,12 @@ def write(
     dims: dict[str, int],
     lists: dict[tuple, list[list[int]]],
     reverse_of: dict[tuple, tuple] | None = None,
+    times: dict[tuple, list[list[int]]] | None = None,
 ) -> Path:
     """A data set of format version 3, from the in-neighbours of each node by relation; row i of a table holds i.
 
-    The last type has the labels; relations are sorted by source type. ``reverse_of`` names the reverse of some.
+    The last type has the labels; relations are sorted by source type. ``reverse_of`` names the reverse of some,
+    ``times`` has the times of the edges of some, ascending in each list.
     """
     folder.mkdir(parents=True)
     order = list(counts)
@@ -35,6 +37,9 @@ def write(
         edges = {"type": list(relation), "count": sum(map(len, neighbours))}
         if reverse_of and relation in reverse_of:
             edges["reverse_of"] = relations.index(reverse_of[relation])
+        if times and relation in times:
+            edges["edge_times"] = f"{file}.edge_times.npy"
+            np.save(folder / edges["edge_times"], np.array([i for each in times[relation] for i in each], np.int64))
         meta["edges"].append(edges | {"indptr": f"{file}.indptr.npy", "indices": f"{file}.indices.npy"})
     target = order[-1]
     files = {"labels": np.arange(counts[target]) % 3, "train_ids": np.arange(counts[target])}

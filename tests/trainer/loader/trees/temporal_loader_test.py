@@ -18,7 +18,7 @@ from torch_geometric.sampler import NegativeSampling
 from tree_oracle import allowed_edges, expect_sound, subgraph_of
 
 from cohort import CohortError, LinkNeighborLoader, NeighborLoader
-from cohort.dataset import from_pyg, from_tensors, generate_typed
+from cohort.dataset import from_pyg, from_tensors
 from cohort.dataset import open as open_dataset
 from cohort.trainer.bench.digest import digest
 
@@ -208,7 +208,7 @@ def test_arguments_that_do_not_fit_are_refused(events, how, said):
         loader_of(events, [2], [1, 2, 3], **how)
 
 
-def test_what_has_no_times_or_trees_is_refused(events, cora, tmp_path):
+def test_what_has_no_times_or_trees_is_refused(events, cora):
     with pytest.raises(CohortError, match="expected edge times, found edges without"):
         next(iter(loader_of(cora, [2], [1], time_attr="time", input_time=[1])))
     data = Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0], [1]]))
@@ -225,9 +225,6 @@ def test_what_has_no_times_or_trees_is_refused(events, cora, tmp_path):
         LinkNeighborLoader(events, [2], edge_label_time=[1, 2, 3], **pairs)
     with pytest.raises(TypeError, match="input_time"):
         LinkNeighborLoader(events, [2], time_attr="time", input_time=[1, 2, 3], **pairs)
-    generate_typed(tmp_path / "typed", nodes=200, edges=500)
-    with pytest.raises(CohortError, match="disjoint: expected False, for a data set of several node types"):
-        loader_of(tmp_path / "typed", [2], "paper", disjoint=True)
     with pytest.raises(CohortError, match="every node once"):
         loader_of(events, [2], [1, 1])
 

@@ -12,11 +12,26 @@ import documents
 import pytest
 import warm
 from documents import ROOT, Block
-from processes import SECONDS_TO_START, wait_until
+from processes import ALL_TESTS, SECONDS_TO_START, wait_until
 
 LANGUAGES = {"bash", "python", "diff", "toml", "json", "yaml", "dockerfile", "text"}
 NEEDS = ["a GPU", "several GPUs", "a cluster", "Docker", "root", "minutes", "downloads", "yaml"]
 SECONDS_OF_A_BLOCK = 120
+# Sizes that pages name -> smaller ones, with which they run unless tests/run.sh --all runs them as they stand.
+SMALLER = {
+    "cohort train data/cora": "cohort train data/cora --hidden 16 --fanout 5,3",
+    "--fanout 15,10 --batch-size 256 --hidden 64": "--fanout 5,3 --batch-size 64 --hidden 16",
+    "--nodes 50K --edges 500K": "--nodes 5K --edges 50K",
+    "--nodes 12K --edges 150K": "--nodes 2K --edges 25K",
+    "--nodes 12K --edges 60K": "--nodes 2K --edges 10K",
+    "--batch-size 256 --steps 3": "--batch-size 64 --steps 1 --amp off",
+    "--epochs 4 --coarse-epochs 3": "--epochs 2 --coarse-epochs 1",
+    "--epochs 3": "--epochs 2",
+    "--epochs 5": "--epochs 2",
+    "--epochs 20": "--epochs 2",
+    "--epochs 40": "--epochs 2",
+    "--epochs 42": "--epochs 3",
+}
 PAGES = [
     page for page in documents.pages() if any(block.language in ("bash", "python") for block in documents.blocks(page))
 ]
@@ -48,10 +63,17 @@ def is_runnable(block: Block) -> bool:
     return not block.needs
 
 
+def smaller(text: str) -> str:
+    """A block with the sizes of SMALLER, which ends the same way but earlier."""
+    pattern = "|".join(map(re.escape, SMALLER))
+    return re.sub(rf"(?:{pattern})\b", lambda found: SMALLER[found[0]], text)
+
+
 def run(block: Block, folder: Path, environment: dict[str, str]) -> None:
+    text = block.text if ALL_TESTS else smaller(block.text)
     command = ["bash", "-euo", "pipefail", "-c"] if block.language == "bash" else [sys.executable, "-c"]
     result = subprocess.run(
-        [*command, block.text],
+        [*command, text],
         cwd=folder,
         env=environment,
         stdin=subprocess.DEVNULL,
@@ -60,9 +82,7 @@ def run(block: Block, folder: Path, environment: dict[str, str]) -> None:
         text=True,
         timeout=SECONDS_OF_A_BLOCK,
     )
-    assert result.returncode == 0, (
-        f"{block.place}: exit code {result.returncode}\n{block.text}\n{result.stdout[-4000:]}"
-    )
+    assert result.returncode == 0, f"{block.place}: exit code {result.returncode}\n{text}\n{result.stdout[-4000:]}"
 
 
 def prepare(page: Path, folder: Path) -> None:
@@ -101,6 +121,13 @@ def walk(page: Path, folder: Path, environment: dict[str, str]) -> None:
 @pytest.mark.parametrize("page", sorted(PAGES), ids=name_of)
 def test_the_blocks_of_a_page_run_in_order(page, tmp_path, environment):
     walk(page, tmp_path, environment)
+
+
+def test_sizes_are_made_smaller_where_pages_name_them():
+    texts = [block.text for page in PAGES for block in documents.blocks(page) if block.language == "bash"]
+    for size in SMALLER:
+        assert any(size in text and SMALLER[size] in smaller(text) for text in texts), size
+    assert smaller("--epochs 400 --nodes 12K") == "--epochs 400 --nodes 12K"
 
 
 @pytest.mark.parametrize("page", documents.pages(), ids=name_of)
@@ -186,6 +213,7 @@ def test_every_argument_says_what_it_is(parser):
             assert action.help, f"{command.prog}: {action.dest}"
 
 
+@pytest.mark.skipif(not ALL_TESTS, reason="takes 20 s: tests/run.sh --all runs it")
 def test_the_site_builds_without_a_warning(tmp_path):
     if not all(map(importlib.util.find_spec, ("mkdocs", "material", "mkdocstrings"))):
         pytest.skip("mkdocs-material or mkdocstrings is not installed: the group docs of pyproject.toml")

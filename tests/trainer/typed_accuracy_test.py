@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from processes import cohort
+from processes import ALL_TESTS, cohort
 
 import cohort as package
 
@@ -28,7 +28,7 @@ def accuracy(graph: Path, out: Path, model: str) -> float:
     return json.loads((out / "summary.json").read_text())["test_accuracy"]
 
 
-@pytest.mark.parametrize("model", ["rsage", "rgcn"])
+@pytest.mark.parametrize("model", ["rsage", *["rgcn"] * ALL_TESTS])
 def test_relations_tell_the_class(graph, tmp_path, model):
     assert accuracy(graph, tmp_path / "run", model) >= 0.95
 

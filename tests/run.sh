@@ -3,8 +3,8 @@
 #
 #   bash tests/run.sh [--all] [arguments of pytest]
 #
-# --all, for the night: every random repetition, all seeds of accuracy, kernels for sm_80, and each program in an
-# interpreter of its own (tests/warm.py).
+# --all, for the night: every random repetition, all seeds of accuracy, slow variants of runs, the pages of docs/ with
+# the sizes that they name, kernels for sm_80, and each program in an interpreter of its own (tests/warm.py).
 # Exit status 0 only when both runners ran and nothing failed. COHORT_PYTHON as in launch/quickstart.sh.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../launch/setup/setup.sh"
@@ -22,6 +22,7 @@ results=$(mktemp -d "$build/tests.XXXXXX")
 trap 'rm -rf "$results"' EXIT
 mkdir "$results/cpp"
 export PATH=$build/bin:$PATH PYTHONPATH=$build/python${PYTHONPATH:+:$PYTHONPATH} COHORT_BUILD=$build
+unset PYTHONDONTWRITEBYTECODE # or each process compiles modules and tests again; .gitignore has what is written
 failed=()
 
 # run_ctest LABEL JOBS

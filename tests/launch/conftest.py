@@ -17,13 +17,13 @@ def graph(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def undisturbed(graph, tmp_path_factory, shm):
     """undisturbed(*more options): results of a run to its end, made once."""
-    known, environment = {}, dict(os.environ)  # without what the mark `fresh` adds
+    known = {}
 
     def run(*more: str) -> dict:
         if more not in known:
             out = tmp_path_factory.mktemp("undisturbed") / "run"
             options = ["--epochs", EPOCHS, *more, "--quiet", "--out", out]
-            done = cohort("train", graph, *OPTIONS, *options, env=environment)
+            done = cohort("train", graph, *OPTIONS, *options)
             assert done.returncode == 0, done.stderr
             known[more] = results_of(out)
         return known[more]

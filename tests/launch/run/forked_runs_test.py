@@ -4,11 +4,13 @@ import os
 from pathlib import Path
 
 import numpy as np
+import pytest
 import warm
-from processes import cohort
+from processes import ALL_TESTS, cohort
 from resumable import results_of
 
 
+@pytest.mark.skipif(not ALL_TESTS, reason="takes 20 s: tests/run.sh --all runs it")
 def test_forked_runs_compute_what_fresh_ones_compute(cora, tmp_path, shm):
     """Digests of batches, weights, and results of a run of two ranks that samples, counts and plans."""
     found = []

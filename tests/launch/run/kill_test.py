@@ -1,6 +1,6 @@
 """Killed at random moments and taken up again, a run ends with the losses of one that nobody disturbed.
 
-COHORT_KILLS=100 python -m pytest tests/launch/run/kill_test.py -s kills 100 times instead of 3.
+COHORT_KILLS=100 python -m pytest tests/launch/run/kill_test.py -s kills 100 times instead of 2.
 """
 
 import os
@@ -10,16 +10,18 @@ import time
 from collections import Counter
 
 import pytest
+import warm
 from processes import ALL_TESTS, SECONDS_TO_END, processes_of, wait_until
 from resumable import results_of
 
-KILLS = int(os.environ.get("COHORT_KILLS", 100 if ALL_TESTS else 3))
+KILLS = int(os.environ.get("COHORT_KILLS", 100 if ALL_TESTS else 2))
 KILLS_A_RUN = 5 if KILLS > 5 else 2
-SECONDS_OF_LOADING = 4.0  # about as long as a start takes; moments beyond it are in training, too
+# About as long as a start takes, fresh or forked; moments beyond it are in training, too.
+SECONDS_OF_LOADING = 4.0 if os.environ.get(warm.FRESH) else 1.0
 SECONDS_OF_TRAINING = 0.4  # after the first checkpoint of a start
 KINDS = [(), ("--checkpoint-every", "7"), ("--ranks", "2", "--checkpoint-every", "3")]
 
-pytestmark = [pytest.mark.usefixtures("shm"), pytest.mark.fresh]
+pytestmark = pytest.mark.usefixtures("shm")
 
 
 def kill_at_a_random_moment(run, dice: random.Random) -> str | None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from processes import cohort
+from processes import ALL_TESTS, cohort
 from resumable import Launch, results_of
 
 import cohort as package
@@ -179,7 +179,7 @@ def test_without_held_out_links_the_task_is_to_be_named(graph, tmp_path):
     assert done.returncode == 1 and "at least one node to train on" in done.stderr
 
 
-@pytest.mark.parametrize("more", [[], ["--ranks", 2]], ids=["one", "two"])
+@pytest.mark.parametrize("more", [["--ranks", 2], *[[]] * ALL_TESTS], ids=["two", *["one"] * ALL_TESTS])
 def test_a_run_that_is_told_to_stop_goes_on_in_the_middle_of_an_epoch(graph, tmp_path, more):
     options = [*OPTIONS, "--decoder", "mlp", "--epochs", 12, "--checkpoint-every", 7, *more]
     undisturbed, out = tmp_path / "undisturbed", tmp_path / "run"

@@ -33,7 +33,7 @@ STOPS = [[signal.SIGTERM, signal.SIGINT, signal.SIGTERM]]
 STOPS += [[number] * 3 for number in (signal.SIGTERM, signal.SIGINT)] * ALL_TESTS
 
 
-@pytest.mark.parametrize("more", [[], TWO, PARTS], ids=["one", "two", "parts"])
+@pytest.mark.parametrize("more", [[], PARTS, *[TWO] * ALL_TESTS], ids=["one", "parts", *["two"] * ALL_TESTS])
 @pytest.mark.parametrize("numbers", STOPS, ids=lambda numbers: "-".join(number.name for number in numbers))
 def test_a_run_that_is_told_to_stop_goes_on_in_the_middle_of_an_epoch(launch, undisturbed, numbers, more, tmp_path):
     run, out = launch.train(*more), tmp_path / "run"
@@ -54,19 +54,20 @@ def test_a_run_that_is_told_to_stop_goes_on_in_the_middle_of_an_epoch(launch, un
     assert 1 + max(event["pid"] for event in events) // 2 == (2 if more else 1)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
-def test_a_terminal_tells_all_processes_and_the_launcher_decides(launch, undisturbed, tmp_path, number):
+def test_a_terminal_tells_all_processes_and_the_launcher_decides(launch, undisturbed, tmp_path):
     run, out = launch.train(), tmp_path / "run"
-    run.await_checkpoint()
-    pids = run.pids()
-    for pid in [*pids["trainer"], *pids["sampler"]]:
-        os.kill(pid, number)
-    run.stop(number)
-    assert launch("--resume", out).wait() == 0
+    for number in (signal.SIGINT, signal.SIGHUP):
+        run.await_checkpoint()
+        pids = run.pids()
+        for pid in [*pids["trainer"], *pids["sampler"]]:
+            os.kill(pid, number)
+        run.stop(number)
+        run = launch("--resume", out)
+    assert run.wait() == 0, run.errors.read_text()
     assert results_of(out) == undisturbed()
 
 
-@pytest.mark.parametrize("more", [[], TWO], ids=["one", "two"])
+@pytest.mark.parametrize("more", [[], *[TWO] * ALL_TESTS], ids=["one", *["two"] * ALL_TESTS])
 def test_a_checkpoint_every_few_steps(launch, undisturbed, tmp_path, more):
     run, out = launch.train("--checkpoint-every", "5", *more), tmp_path / "run"
     run.await_checkpoint()
@@ -182,6 +183,7 @@ def test_a_run_goes_on_when_files_may_not_grow(launch, undisturbed, tmp_path):
     survives(run, tmp_path / "run", FileLimit(run), undisturbed)
 
 
+@pytest.mark.skipif(not ALL_TESTS, reason="like the test before it: tests/run.sh --all runs it")
 def test_a_run_goes_on_when_the_disk_is_full(small_disk, launch, undisturbed, tmp_path):
     run = launch.train()
     survives(run, tmp_path / "run", FullDisk(run), undisturbed)

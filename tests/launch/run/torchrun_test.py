@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from processes import free_port, processes_of, wait_until
+from processes import ALL_TESTS, free_port, processes_of, wait_until
 from resumable import OPTIONS, Launch, learned, record_batches, recorded, small_graph
 
 SECONDS_OF_SILENCE = 4
@@ -122,6 +122,7 @@ def test_a_kill_in_the_middle_of_an_epoch_changes_no_batch_on_gpus(graph, tmp_pa
     assert losses == pytest.approx(expected_losses, rel=1e-4)
 
 
+@pytest.mark.skipif(not ALL_TESTS, reason="takes 20 s: tests/run.sh --all runs it")
 def test_a_restart_goes_on_by_itself_after_a_kill_at_any_time(graph, tmp_path):
     out = tmp_path / "run"
     with Agents(tmp_path, graph, [out, out], "--epochs", 12, "--checkpoint-every", 1) as agents:

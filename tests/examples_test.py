@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import warm
+from processes import ALL_TESTS
 
 from cohort import dataset
 
@@ -92,7 +93,7 @@ def test_tasks_of_srun_without_a_group_are_refused(data, environment):
     assert result.stderr.count("CohortError: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE") == 2
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [2, *[1] * ALL_TESTS])
 def test_lightning_fits_and_validates(data, environment, ranks):
     found = printed("python", "examples/lightning_sage.py", data, ranks, env=environment)
     (accuracy,) = re.findall(f"^{3 * TRAIN_NODES} seeds; validation ([0-9.]+) of {VAL_NODES} nodes$", found, re.M)

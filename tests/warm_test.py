@@ -49,10 +49,9 @@ SESSION = ({"PYTHONUNBUFFERED": "1"}, {"start_new_session": True})
 @pytest.mark.parametrize(
     ("kind", "more", "options"),
     [
-        ("-c", *PLAIN),
         ("script", *ELSEWHERE),
         ("-c", *SESSION),
-        *[("script", *PLAIN), ("-c", *ELSEWHERE), ("script", *SESSION)] * ALL_TESTS,
+        *[("-c", *PLAIN), ("script", *PLAIN), ("-c", *ELSEWHERE), ("script", *SESSION)] * ALL_TESTS,
     ],
 )
 def test_a_forked_program_finds_what_a_fresh_one_finds(tmp_path, kind, more, options):

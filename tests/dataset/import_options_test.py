@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow
 import pytest
 from import_helpers import ONES, edge_pairs, refusal
+from processes import ALL_TESTS
 from pyarrow.csv import WriteOptions, write_csv
 
 from cohort.base.errors import CohortError
@@ -178,9 +179,12 @@ def digest_of(folder: Path) -> str:
 
 @pytest.mark.parametrize("undirected", [False, True])
 def test_runs_on_disk_give_the_bytes_of_a_sort_in_memory(large, tmp_path, undirected):
-    for name, source, memory in (("a", "e.npy", 10**9), ("b", "e.npy", 16 * 10**6), ("c", "e.csv", 20 * 10**6)):
+    imports = {"a": ("e.npy", 10**9), "b": ("e.npy", 16 * 10**6)}
+    if ALL_TESTS or not undirected:
+        imports["c"] = ("e.csv", 20 * 10**6)
+    for name, (source, memory) in imports.items():
         import_graph(large / source, tmp_path / name, inputs=ONES, memory=memory, undirected=undirected)
-    assert digest_of(tmp_path / "a") == digest_of(tmp_path / "b") == digest_of(tmp_path / "c")
+    assert len({digest_of(tmp_path / name) for name in imports}) == 1
     src, dst = np.load(large / "e.npy")
     keys = np.concatenate([dst * LARGE_NODES + src] + [src * LARGE_NODES + dst] * undirected)
     keys = np.unique(keys) if undirected else np.sort(keys)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from processes import ALL_TESTS
 
 from cohort import CohortError, ibp
 
@@ -58,7 +59,7 @@ def test_refuses_ids_and_outputs_that_do_not_fit():
 
 
 @pytest.mark.parametrize("codec", ["exponent", "invariant", "sparse"])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150 if ALL_TESTS else 50, deadline=None)
 @given(data=st.data())
 def test_any_bytes_are_safe(codec, data):
     """Damaged messages give rows or an error, and nothing else."""

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.usefixtures("shm")
 
 def test_every_kind_of_layers_takes_the_same_step(cora, tmp_path):
     out = tmp_path / "bench.jsonl"
-    options = ["--device", "cpu", "--batch-size", 200, "--hidden", 16, "--steps", 2, "--dropout", 0, "--out", out]
+    options = ["--device", "cpu", "--batch-size", 200, "--hidden", 16, "--steps", 1, "--dropout", 0, "--out", out]
     done = cohort("bench", "step", cora, *options)
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in out.read_text().splitlines()]

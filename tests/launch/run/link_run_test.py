@@ -181,7 +181,7 @@ def test_without_held_out_links_the_task_is_to_be_named(graph, tmp_path):
 
 @pytest.mark.parametrize("more", [["--ranks", 2], *[[]] * ALL_TESTS], ids=["two", *["one"] * ALL_TESTS])
 def test_a_run_that_is_told_to_stop_goes_on_in_the_middle_of_an_epoch(graph, tmp_path, more):
-    options = [*OPTIONS, "--decoder", "mlp", "--epochs", 12, "--checkpoint-every", 7, *more]
+    options = [*OPTIONS, "--decoder", "mlp", "--epochs", 8, "--checkpoint-every", 7, *more]
     undisturbed, out = tmp_path / "undisturbed", tmp_path / "run"
     done = cohort("train", graph, *options, "--quiet", "--out", undisturbed)
     assert done.returncode == 0, done.stderr

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from processes import SECONDS_TO_START, cohort, processes_of, refused, wait_until
+from processes import ALL_TESTS, SECONDS_TO_START, cohort, processes_of, refused, wait_until
 
 from cohort.base.errors import CohortError
 from cohort.dataset import open as open_dataset
@@ -220,8 +220,14 @@ def test_train_takes_the_file(tuned, cora, tmp_path):
     assert f"an epoch took {seconds:.4f} s" in (out / "run.toml").read_text().splitlines()[0]
 
 
-@pytest.mark.parametrize("moment", ["first", "second"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    ("number", "moment"),
+    [
+        (signal.SIGINT, "second"),
+        (signal.SIGTERM, "first"),
+        *[(signal.SIGINT, "first"), (signal.SIGTERM, "second")] * ALL_TESTS,
+    ],
+)
 def test_it_is_told_to_stop(cora, shm, tmp_path, number, moment):
     out = tmp_path / "out"
     command = [

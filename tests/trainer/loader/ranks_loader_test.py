@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from processes import SECONDS_TO_END, free_port, processes_of, two_ranks, wait_until
+from processes import ALL_TESTS, SECONDS_TO_END, free_port, processes_of, two_ranks, wait_until
 
 from cohort import NeighborLoader
 from cohort.trainer.bench.digest import digest
@@ -233,7 +233,7 @@ sys.exit("there is a loader")
 """
 
 
-@pytest.mark.parametrize(("launcher", "alone"), [("cohort", 0), ("cohort", 1), ("torchrun", 0)])
+@pytest.mark.parametrize(("launcher", "alone"), [("cohort", 0), ("cohort", 1), *[("torchrun", 0)] * ALL_TESTS])
 def test_a_rank_that_makes_a_loader_alone_says_so_and_is_told(cora, shm, tmp_path, launcher, alone):
     warned = tmp_path / "warned"
     result = run_on_two_ranks(launcher, tmp_path, ALONE, cora, warned, alone)

@@ -6,6 +6,7 @@ import torch_geometric.nn as pyg
 from blocks import DEVICES, assert_as_close, assert_same, by_target, pair_of, random_edges, run_layer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from processes import ALL_TESTS
 
 from cohort.base.errors import CohortError
 from cohort.nn import Block, GATConv
@@ -73,7 +74,7 @@ def test_a_hub_of_many_neighbours(device, dims):
     ),
     seed=st.integers(0, 10),
 )
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200 if ALL_TESTS else 66, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_block_and_any_options(sources, targets, num_edges, dims, shared, options, seed):
     targets = min(targets, sources) if shared else targets
     theirs, ours = (layer.double() for layer in pair_of(GATConv, *dims, **options))

@@ -5,6 +5,7 @@ import torch
 from blocks import DEVICES, assert_as_close, assert_same, by_target, pair_of, random_edges, run_layer
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from processes import ALL_TESTS
 
 from cohort.base.errors import CohortError
 from cohort.nn import Block, GCNConv
@@ -35,7 +36,7 @@ def test_outputs_and_gradients_are_pygs(device, dims):
     | st.just({"normalize": False}),
     seed=st.integers(0, 10),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150 if ALL_TESTS else 50, deadline=None)
 def test_any_graph_and_any_options(nodes, num_edges, dim, options, seed):
     dtype = torch.float32 if options["normalize"] else torch.float64  # plain sums of hundreds may cancel out
     theirs, ours = (layer.to(dtype) for layer in pair_of(GCNConv, dim, 5, **options))

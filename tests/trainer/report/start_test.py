@@ -6,7 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
-from processes import cohort
+from processes import ALL_TESTS, cohort
 
 from cohort.base.files import write_whole
 from cohort.launch.report.tables import describe_start
@@ -73,7 +73,7 @@ def test_a_run_tells_its_start(cora, tmp_path, device):
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-@pytest.mark.parametrize("kind", ["sage", "gcn", "gat"])
+@pytest.mark.parametrize("kind", ["sage", *["gcn", "gat"] * ALL_TESTS])
 @pytest.mark.usefixtures("shm")
 @pytest.mark.fresh
 def test_a_run_imports_neither_pyg_nor_torchs_compiler(cora, tmp_path, kind, device):

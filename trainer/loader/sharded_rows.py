@@ -17,6 +17,7 @@ from cohort import ibp
 from cohort.base.errors import CohortError
 from cohort.ibp import arrays
 
+NOTHING = np.empty(0, np.uint8)
 BAD_IDS = -1  # in place of the number of ids: a rank has asked for rows that there are not
 
 
@@ -216,16 +217,21 @@ class ShardedRows:
         own_places = sorted_places[own]
         theirs = self._all_to_all(np.delete(sorted_places, own), wanted, asked)
         messages = [self._stored(part) for part in np.split(theirs, np.cumsum(asked)[:-1])]
-        sizes = np.array([len(message) for message in messages])
+        sizes = np.array([sum(map(len, message)) for message in messages])
         arriving = self._all_to_all_counts(sizes)
-        found = self._all_to_all(np.concatenate(messages), sizes, arriving)
-        parts = [
-            self._decoded(rank, count, message)
-            for rank, (count, message) in enumerate(zip(wanted, np.split(found, np.cumsum(arriving)[:-1]), strict=True))
-        ]
-        parts[self._rank] = self._own(own_places)
+        given = [part for message in messages for part in message]
+        found = self._all_to_all(given[0] if len(given) == 1 else np.concatenate([NOTHING, *given]), sizes, arriving)
         rows = out if out is not None else torch.empty((len(ids), self.shape[1]), dtype=self.dtype)
-        rows[torch.from_numpy(order)] = torch.cat(parts)
+        in_place = bool((ranks[1:] >= ranks[:-1]).all())  # the ids stand by rank, as the rows come
+        by_rank = rows if in_place else torch.empty_like(rows)
+        first = np.cumsum([0, *wanted])
+        first[self._rank + 1 :] += len(own_places)
+        parts = zip(wanted, np.split(found, np.cumsum(arriving)[:-1]), strict=True)
+        for rank, (count, message) in enumerate(parts):
+            self._decode(rank, message, by_rank[first[rank] :][:count])
+        by_rank[first[self._rank] :][: len(own_places)] = self._own(own_places)
+        if not in_place:
+            rows.index_copy_(0, torch.from_numpy(order), by_rank)
         self._stats.own_rows += len(own_places)
         self._stats.remote_rows += int(wanted.sum())
         self._stats.sent_bytes += int(sizes.sum())
@@ -254,25 +260,25 @@ class ShardedRows:
             return torch.as_tensor(ibp.fetch(self._rows, places))
         return self._rows[torch.from_numpy(places)]
 
-    def _stored(self, places: np.ndarray) -> np.ndarray:
-        """uint8 [bytes]: a message with these rows of this rank: what ibp.take() gives, entries first, or raw rows."""
+    def _stored(self, places: np.ndarray) -> list[np.ndarray]:
+        """Parts, uint8, of a message with these rows of this rank: raw, or what ibp.take() gives, entries first."""
         if len(places) == 0:
-            return np.empty(0, np.uint8)
+            return []
         if self._profiles[self._rank] is None:
-            return self._own(places).contiguous().view(torch.uint8).flatten().numpy()
+            return [self._own(places).contiguous().view(torch.uint8).flatten().numpy()]
         entries, data = ibp.take(self._rows, places)
-        return np.concatenate([entries.view(np.uint8), data])
+        return [entries.view(np.uint8), data]
 
-    def _decoded(self, rank: int, count: int, message: np.ndarray) -> Tensor:
-        """[count, D]: the rows of a message of a rank."""
-        rows = torch.empty((count, self.shape[1]), dtype=self.dtype)
-        if count == 0:
-            return rows
+    def _decode(self, rank: int, message: np.ndarray, rows: Tensor) -> None:
+        """Writes the rows [n, D] of a message of a rank."""
+        if len(rows) == 0:
+            return
         profile = self._profiles[rank]
         if profile is None:
-            return torch.from_numpy(message.copy()).view(self.dtype).view(count, self.shape[1])
-        directory = 8 * count
-        return ibp.decode_stored(profile, message[:directory].copy().view(np.uint64), message[directory:], rows)
+            rows.view(torch.uint8).copy_(torch.from_numpy(message).view(len(rows), -1))
+            return
+        directory = 8 * len(rows)
+        ibp.decode_stored(profile, message[:directory].copy().view(np.uint64), message[directory:], rows)
 
     def _all_to_all_counts(self, counts: np.ndarray) -> np.ndarray:
         """int64 [ranks]: one number from each rank, of those that it has for all."""

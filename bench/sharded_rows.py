@@ -1,0 +1,140 @@
+"""How fast ShardedRows brings rows of another machine, encoded and raw, beside a bare exchange of as many bytes.
+
+    PYTHONPATH=build/python python bench/sharded_rows.py [--gbits 1,5,10] [--rows FILE.npy] [--fetch 200000]
+
+Two processes hold half of the rows each, and each fetches rows of the other. They lie in network namespaces at either
+end of a virtual cable, whose rate is limited (needs root, ip and tc); `--gbits 0`: both use the loopback, without a
+limit. "bare" is torch.distributed.all_to_all_single (gloo) of the bytes of the raw rows alone, without ids. Prints the
+median of --rounds rounds: GB/s of decoded rows that arrive in a process, and the gain over raw rows.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from cohort import ShardedRows, ibp
+
+SIDES = ("bare", "raw", "stored")
+
+
+@contextlib.contextmanager
+def cable(gbits: float) -> Iterator[list[list[str]]]:
+    """What a command begins with to run at either end of a new cable of this rate."""
+    names = [f"cohort-bench-{os.getpid()}-{end}" for end in range(2)]
+
+    def run(*words: str) -> None:
+        subprocess.run(words, check=True)
+
+    for name in names:
+        run("ip", "netns", "add", name)
+    try:
+        run("ip", "link", "add", "cable", "netns", names[0], "type", "veth", "peer", "name", "cable", "netns", names[1])
+        for end, name in enumerate(names):
+            run("ip", "-n", name, "addr", "add", f"10.213.8.{1 + end}/24", "dev", "cable")
+            for link in ("cable", "lo"):
+                run("ip", "-n", name, "link", "set", link, "up")
+            limit = ["rate", f"{gbits}gbit", "burst", "4mb", "latency", "50ms"]
+            run("tc", "-n", name, "qdisc", "add", "dev", "cable", "root", "tbf", *limit)
+        yield [["ip", "netns", "exec", name] for name in names]
+    finally:
+        for name in names:
+            run("ip", "netns", "del", name)
+
+
+def rows_of(args: argparse.Namespace, name: str) -> torch.Tensor:
+    """[V, D], real rows, repeated; of bfloat16, several of them side by side."""
+    rows = torch.from_numpy(np.load(args.rows))
+    if name == "bfloat16":
+        rows = rows.to(torch.bfloat16)
+        rows = rows[: len(rows) // 8 * 8].view(len(rows) // 8, -1)
+    return rows.repeat(-(-args.table_rows // len(rows)), 1)[: args.table_rows]
+
+
+def work(args: argparse.Namespace) -> None:
+    """One of the two processes; rank 0 prints the seconds of each side as JSON."""
+    dist.init_process_group("gloo")
+    rank, seconds = dist.get_rank(), {}
+    for dtype in args.dtypes.split(","):
+        table = rows_of(args, dtype)
+        half = table[rank * (len(table) // 2) :][: len(table) // 2].contiguous()
+        encoded = ibp.encode(half, ibp.fit(half, codec="exponent"))
+        ids = torch.from_numpy(np.random.default_rng(rank).integers(len(half), size=args.fetch)) + (1 - rank) * len(
+            half
+        )
+        row_bytes = half.element_size() * half.shape[1]
+        given, found = (torch.empty(args.fetch * row_bytes, dtype=torch.uint8) for _ in range(2))
+        sizes = [args.fetch * row_bytes * (other != rank) for other in range(2)]
+        tables = {side: ShardedRows(encoded if side == "stored" else half, wire=side) for side in SIDES[1:]}
+        out = torch.empty((args.fetch, half.shape[1]), dtype=half.dtype)
+        of_sides: dict[str, list[float]] = {side: [] for side in SIDES}
+        for _ in range(args.rounds + 1):
+            for side in SIDES:
+                dist.barrier()
+                start = time.perf_counter()
+                if side == "bare":
+                    dist.all_to_all_single(found, given, sizes, sizes)
+                else:
+                    tables[side].fetch(ids, out)
+                of_sides[side].append(time.perf_counter() - start)
+        assert torch.equal(out, table[ids])
+        seconds[dtype] = {"bytes": args.fetch * row_bytes} | {
+            side: statistics.median(each[1:]) for side, each in of_sides.items()
+        }
+        for each in tables.values():
+            each.close()
+    dist.destroy_process_group()
+    if rank == 0:
+        print(json.dumps(seconds))
+
+
+def measured(args: argparse.Namespace, gbits: float) -> dict:
+    """What rank 0 has printed."""
+    with cable(gbits) if gbits else contextlib.nullcontext([[], []]) as ends:
+        processes = []
+        for rank, begin in enumerate(ends):
+            address = "10.213.8.1" if gbits else "127.0.0.1"
+            places = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": address, "MASTER_PORT": "29517"}
+            places |= {"GLOO_SOCKET_IFNAME": "cable" if gbits else "lo"}
+            command = [*begin, sys.executable, *sys.argv, "--work"]
+            processes.append(subprocess.Popen(command, env=os.environ | places, stdout=subprocess.PIPE, text=True))
+        told, _ = (process.communicate(timeout=600)[0] for process in processes)
+    if any(process.returncode for process in processes):
+        raise RuntimeError("a process of the exchange has failed")
+    return json.loads(told)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    root = Path(__file__).resolve().parents[1]
+    parser.add_argument("--gbits", default="1,5,10", help="rates of the cable, with commas; 0: the loopback")
+    parser.add_argument("--rows", type=Path, default=root / "../shared/data/deepwalk128_f32.npy")
+    parser.add_argument("--dtypes", default="float32,bfloat16")
+    parser.add_argument("--table-rows", type=int, default=400_000)
+    parser.add_argument("--fetch", type=int, default=100_000, help="rows that each process fetches")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.work:
+        return work(args)
+    print("| Gbit/s | rows | bare, GB/s | raw, GB/s | encoded, GB/s | encoded over raw |\n|---|---|---|---|---|---|")
+    for gbits in map(float, args.gbits.split(",")):
+        for dtype, found in measured(args, gbits).items():
+            rates = {side: found["bytes"] / found[side] / 1e9 for side in SIDES}
+            told = " | ".join(f"{rates[side]:.2f}" for side in SIDES)
+            print(f"| {gbits or 'loopback'} | {dtype} | {told} | {rates['stored'] / rates['raw']:.2f} |", flush=True)
+    return None
+
+
+if __name__ == "__main__":
+    main()

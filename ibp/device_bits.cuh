@@ -1,8 +1,10 @@
-// Bits, words and sums of one warp: what device_view.cuh is made of.
+// Bits, words and sums of one warp: what device_view.cuh and encode_view.cuh are made of.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+
+#include "ibp/profile_ref.h"
 
 namespace cohort::ibp {
 
@@ -111,5 +113,18 @@ __device__ inline uint32_t exclusive_sum_warp(uint32_t value, uint32_t& total) {
 }
 
 __device__ inline uint32_t ballots_below(uint32_t ballot) { return __popc(ballot & ((1u << lane_id()) - 1)); }
+
+__device__ inline uint32_t ones_of(uint32_t value) { return __popc(value); }
+__device__ inline uint32_t ones_of(uint64_t value) { return __popcll(value); }
+
+template <typename Chunk>
+__device__ inline ChunkCode<Chunk> load_code(const ChunkCode<Chunk>* from) {
+  ChunkCode<Chunk> code;
+#pragma unroll
+  for (uint32_t i = 0; i < sizeof(code) / 16; ++i) {
+    reinterpret_cast<uint4*>(&code)[i] = __ldg(reinterpret_cast<const uint4*>(from) + i);
+  }
+  return code;
+}
 
 }  // namespace cohort::ibp

@@ -18,19 +18,6 @@ inline constexpr uint32_t kReadAheadBytes = 16;
 
 // ---- invariant -----------------------------------------------------------------------------------------------------
 
-__device__ inline uint32_t ones_of(uint32_t value) { return __popc(value); }
-__device__ inline uint32_t ones_of(uint64_t value) { return __popcll(value); }
-
-template <typename Chunk>
-__device__ inline ChunkCode<Chunk> load_code(const ChunkCode<Chunk>* from) {
-  ChunkCode<Chunk> code;
-#pragma unroll
-  for (uint32_t i = 0; i < sizeof(code) / 16; ++i) {
-    reinterpret_cast<uint4*>(&code)[i] = __ldg(reinterpret_cast<const uint4*>(from) + i);
-  }
-  return code;
-}
-
 // One lane's part of a group of 32 chunks.
 template <typename Chunk>
 struct ChunkPart {

@@ -41,6 +41,25 @@ class Cutter {
   uint64_t used_ = 0;
 };
 
+using EncodeKernel = void (*)(ProfileRef, EncodeBatch);
+
+EncodeKernel encode_kernel_for(EncodeForm form) {
+  switch (form) {
+    case EncodeForm::kChunks4:
+      return encode_kernel<EncodeForm::kChunks4>;
+    case EncodeForm::kChunks8:
+      return encode_kernel<EncodeForm::kChunks8>;
+    case EncodeForm::kSingles:
+      return encode_kernel<EncodeForm::kSingles>;
+    case EncodeForm::kPairs:
+      return encode_kernel<EncodeForm::kPairs>;
+    case EncodeForm::kSparse:
+      return encode_kernel<EncodeForm::kSparse>;
+    default:
+      return encode_kernel<EncodeForm::kRaw>;
+  }
+}
+
 // What a batch uses while it is under way.
 struct Lane {
   EncodeBatch batch;
@@ -98,8 +117,8 @@ class GpuEncoder {
     directory_.entries.reserve(slots() ? 0 : static_cast<std::size_t>(rows_.num_rows));
     warps_ = std::clamp<int>(static_cast<int>(base::most_shared_bytes() / whole_bytes_), 1, 8);
     shared_bytes_ = warps_ * whole_bytes_;
-    cuda_check(cudaFuncSetAttribute(encode_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    static_cast<int>(shared_bytes_)));
+    cuda_check(
+        cudaFuncSetAttribute(kernel_, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes_)));
   }
 
   void cut(Cutter& device, Cutter& pinned) {
@@ -133,7 +152,7 @@ class GpuEncoder {
     copy(batch.rows, rows_.row(first), static_cast<std::size_t>(batch.count) * row_bytes_, in_);
     lane.arrived.record(in_);
     lane.arrived.wait_on(compute_);
-    encode_kernel<<<kBlocks, warps_ * 32, shared_bytes_, compute_>>>(device_profile_.ref(), batch);
+    kernel_<<<kBlocks, warps_ * 32, shared_bytes_, compute_>>>(device_profile_.ref(), batch);
     place_kernel<<<kBlocks, base::kBlockThreads, 0, compute_>>>(device_profile_.ref(), batch);
     cuda_check(cub::DeviceScan::ExclusiveSum(scan_space_, scan_bytes_, batch.group_sizes, batch.group_starts,
                                              batch.num_groups, compute_));
@@ -189,6 +208,7 @@ class GpuEncoder {
   DeviceProfile device_profile_;
   uint32_t slot_bytes_;  // 0: packed
   uint32_t row_bytes_, whole_bytes_;
+  EncodeKernel kernel_ = encode_kernel_for(encode_form_of(device_profile_.ref()));
   std::span<std::byte> data_;
   int64_t step_ = 0, num_batches_ = 0;
   int warps_ = 0;

@@ -4,6 +4,7 @@
 
 #include "base/launch.h"
 #include "ibp/encode_view.cuh"
+#include "ibp/encoded_ref.h"
 #include "ibp/packing.h"
 
 namespace cohort::ibp {
@@ -38,21 +39,15 @@ struct EncodeBatch {
 __device__ inline int64_t warp_first() { return (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / 32; }
 __device__ inline int64_t warp_step() { return int64_t{gridDim.x} * blockDim.x / 32; }
 
-// A row of `bytes` (any alignment) to `out`, then zeros up to `end`, a multiple of 4. `out` is one of 4.
-__device__ inline void write_words(std::byte* out, uint32_t end, const std::byte* from, uint32_t bytes) {
-  auto* words = reinterpret_cast<uint32_t*>(out);
-  for (uint32_t i = lane_id(); i < end / 4; i += 32) {
-    words[i] = i * 4 < bytes ? static_cast<uint32_t>(load_bytes(from + i * 4, min(4u, bytes - i * 4))) : 0;
-  }
-}
-
 // A warp a row, through shared memory. A slot is filled with zeros behind its row.
-static __global__ void encode_kernel(ProfileRef profile, EncodeBatch batch) {
+template <EncodeForm form>
+__global__ void encode_kernel(ProfileRef profile, EncodeBatch batch) {
   extern __shared__ __align__(16) uint32_t shared_words[];
   uint32_t* words = shared_words + threadIdx.x / 32 * (batch.words_stride / 4);
+  const RowEncoder<form> encoder(profile);
   uint32_t longest = 0;
   for (int64_t i = warp_first(); i < batch.count; i += warp_step()) {
-    uint32_t bytes = encode_row_warp(profile, batch.rows + i * profile.row_bytes, words);
+    uint32_t bytes = encoder.encode(batch.rows + i * profile.row_bytes, words);
     if (bytes > batch.longest_coded) bytes = 0;
     const uint32_t end = batch.slots ? batch.coded_stride : bytes;
     write_words(batch.coded + i * batch.coded_stride, end, reinterpret_cast<const std::byte*>(words), bytes);

@@ -1,7 +1,11 @@
 // Encoding one row by one warp into shared memory: the same bits as the host bodies. Internal to ibp/.
 #pragma once
 
-#include "ibp/device_view.cuh"
+#include <type_traits>
+
+#include "ibp/device_bits.cuh"
+#include "ibp/exponent_fields.h"
+#include "ibp/sparse_header.h"
 
 namespace cohort::ibp {
 
@@ -42,13 +46,30 @@ __device__ inline uint64_t load_bytes(const std::byte* from, uint32_t count) {
   return value;
 }
 
-// A sink that only counts, for the first pass over a row; `words` null.
+// A row of `bytes` (any alignment) to `out`, then zeros up to `end`, a multiple of 4. `out` is one of 4.
+__device__ inline void write_words(std::byte* out, uint32_t end, const std::byte* from, uint32_t bytes) {
+  auto* words = reinterpret_cast<uint32_t*>(out);
+  for (uint32_t i = lane_id(); i < end / 4; i += 32) {
+    words[i] = i * 4 < bytes ? static_cast<uint32_t>(load_bytes(from + i * 4, min(4u, bytes - i * 4))) : 0;
+  }
+}
+
+// A row that is being encoded in shared memory. Bits beyond its room are left out: the row then stays raw.
 struct Sink {
-  uint32_t* words;
+  uint32_t* words;  // zeros before
+  uint32_t room_bits;
   __device__ void put(uint32_t bit, uint32_t count, uint64_t value) const {
-    if (words) or_field_wide(words, bit, count, value);
+    if (bit + count <= room_bits) or_field_wide(words, bit, count, value);
   }
 };
+
+// Words that a row may take while it is encoded; a multiple of 4.
+COHORT_HOST_DEVICE inline uint32_t room_words(uint32_t row_bytes) { return (row_bytes + 15) / 16 * 4; }
+
+__device__ inline void zero_words_warp(uint32_t* words, uint32_t first, uint32_t end) {
+  for (uint32_t i = first + lane_id(); i < end; i += 32) words[i] = 0;
+  __syncwarp();
+}
 
 template <typename Chunk>
 __device__ uint32_t encode_chunks_warp(const ProfileRef& profile, const ChunkCode<Chunk>* codes, const std::byte* row,
@@ -77,35 +98,119 @@ __device__ uint32_t encode_chunks_warp(const ProfileRef& profile, const ChunkCod
   return bit;
 }
 
-__device__ inline uint32_t encode_exponent_warp(const ProfileRef& profile, const std::byte* row, Sink sink) {
-  const uint32_t field_bits = profile.coded_element_bits(), element_bits = profile.element_bytes * 8;
-  const uint32_t exponent_mask = low_bits_32(profile.exponent_bits) << profile.mantissa_bits;
-  const uint32_t limit = (1u << profile.code_bits) - 1;
-  uint32_t escape_bit = profile.escape_offset_bytes() * 8;
-  for (uint32_t first = 0; first < profile.num_columns; first += 32) {
-    const uint32_t column = first + lane_id();
-    const bool active = column < profile.num_columns;
-    uint32_t bits = 0, add = 0;
-    if (active) {
-      bits = static_cast<uint32_t>(load_element(row, profile.element_bytes, column));
-      add = profile.element_bytes == 4 ? profile.add[column] : (profile.add[column / 2] >> (column % 2 * 16)) & 0xffff;
+// Codec exponent: a lane codes one column, or two of 16 bits (kPairs) as one field of twice the width, so that the
+// fields of all lanes come to `width_` whole words. Lane i makes word i of them.
+template <bool kPairs>
+class ExponentEncoder {
+ public:
+  __device__ explicit ExponentEncoder(const ProfileRef& profile)
+      : profile_(profile),
+        fields_(profile),
+        width_(fields_.element * kPerLane),
+        word_(lane_id() < width_ ? lane_id() : 0, width_) {}
+
+  // The bits that the row takes. Those beyond its room are not written.
+  __device__ uint32_t encode(const std::byte* row, uint32_t* words) const {
+    // Words of fields alone are stored; the next one may have escaped exponents, too.
+    const uint32_t whole_words = profile_.num_columns * fields_.element / 32, room = room_words(profile_.row_bytes);
+    zero_words_warp(words, whole_words, room);
+    const Sink sink{words, room * 32};
+    uint32_t escape_bit = profile_.escape_offset_bytes() * 8;
+    Columns columns = load(row, lane_id());
+    for (uint32_t first = 0, at = lane_id(); first < profile_.num_columns; first += 32 * kPerLane, at += width_) {
+      const Columns ahead = load(row, first / kPerLane + 32 + lane_id());
+      const Fields mine = code(columns);
+      const uint32_t a = __shfl_sync(kAllLanes, mine.bits, word_.field);
+      const uint32_t b = __shfl_sync(kAllLanes, mine.bits, word_.field + 1);
+      const uint32_t c = __shfl_sync(kAllLanes, mine.bits, word_.field + 2);
+      if (lane_id() < width_ && at <= whole_words) {
+        const uint32_t word = word_.join(a, b, c);
+        if (at < whole_words) {
+          words[at] = word;
+        } else if (word != 0) {
+          atomicOr(words + at, word);
+        }
+      }
+      escape_bit = put_escapes(columns, mine, escape_bit, sink);
+      columns = ahead;
     }
-    const uint32_t exponent = bits & exponent_mask;
-    const uint32_t above = ((exponent - add) & low_bits_32(element_bits)) >> profile.mantissa_bits;
-    const bool escaped = active && above - 1 >= limit;
-    const uint32_t field = (bits & low_bits_32(profile.mantissa_bits)) |
-                           ((escaped ? 0 : above) << profile.mantissa_bits) |
-                           ((bits >> (element_bits - 1)) << (profile.mantissa_bits + profile.code_bits));
-    if (active) sink.put(column * field_bits, field_bits, field);
-    const uint32_t ballot = __ballot_sync(kAllLanes, escaped);
-    if (escaped) {
-      sink.put(escape_bit + ballots_below(ballot) * profile.exponent_bits, profile.exponent_bits,
-               exponent >> profile.mantissa_bits);
-    }
-    escape_bit += __popc(ballot) * profile.exponent_bits;
+    __syncwarp();
+    return escape_bit;
   }
-  return escape_bit;
-}
+
+ private:
+  static constexpr uint32_t kPerLane = kPairs ? 2 : 1;
+  // The columns of a lane, side by side, and the profile's numbers for them.
+  struct Columns {
+    uint32_t bits = 0, add = 0, count = 0;
+  };
+  struct Fields {
+    uint32_t bits = 0;
+    bool first_escaped = false, second_escaped = false;
+  };
+
+  __device__ Columns load(const std::byte* row, uint32_t i) const {
+    Columns columns;
+    if (i * kPerLane >= profile_.num_columns) return columns;
+    columns.count = min(kPerLane, profile_.num_columns - i * kPerLane);
+    columns.bits = static_cast<uint32_t>(load_aligned(row + i * 4, columns.count * (4 / kPerLane)));
+    columns.add = profile_.add[i];
+    return columns;
+  }
+
+  // 4 bytes, or the last 2 of a row, at a multiple of an element.
+  __device__ static uint32_t load_aligned(const std::byte* from, uint32_t bytes) {
+    if constexpr (kPairs) {
+      if (bytes == 2) return *reinterpret_cast<const uint16_t*>(from);
+      if (reinterpret_cast<uintptr_t>(from) % 4 != 0) {
+        const auto* halves = reinterpret_cast<const uint16_t*>(from);
+        return halves[0] | (uint32_t{halves[1]} << 16);
+      }
+    }
+    return *reinterpret_cast<const uint32_t*>(from);
+  }
+
+  __device__ Fields code(const Columns& columns) const {
+    Fields coded;
+    if constexpr (kPairs) {
+      const auto low = field_of(fields_, static_cast<uint16_t>(columns.bits), static_cast<uint16_t>(columns.add));
+      const auto high =
+          field_of(fields_, static_cast<uint16_t>(columns.bits >> 16), static_cast<uint16_t>(columns.add >> 16));
+      if (columns.count > 0) coded.bits = low.bits;
+      if (columns.count > 1) coded.bits |= uint32_t{high.bits} << fields_.element;
+      coded.first_escaped = columns.count > 0 && low.escaped;
+      coded.second_escaped = columns.count > 1 && high.escaped;
+    } else {
+      const auto field = field_of(fields_, columns.bits, columns.add);
+      if (columns.count > 0) coded.bits = field.bits;
+      coded.first_escaped = columns.count > 0 && field.escaped;
+    }
+    return coded;
+  }
+
+  // In the order of the columns; where the next ones go.
+  __device__ uint32_t put_escapes(const Columns& columns, const Fields& coded, uint32_t bit, const Sink& sink) const {
+    const uint32_t first = __ballot_sync(kAllLanes, coded.first_escaped);
+    const uint32_t second = kPairs ? __ballot_sync(kAllLanes, coded.second_escaped) : 0;
+    uint32_t at = bit + (ballots_below(first) + ballots_below(second)) * fields_.exponent;
+    if (coded.first_escaped) {
+      sink.put(at, fields_.exponent, exponent(columns.bits));
+      at += fields_.exponent;
+    }
+    if (coded.second_escaped) sink.put(at, fields_.exponent, exponent(columns.bits >> 16));
+    return bit + (__popc(first) + __popc(second)) * fields_.exponent;
+  }
+
+  __device__ uint32_t exponent(uint32_t bits) const {
+    if constexpr (kPairs) return exponent_of(fields_, static_cast<uint16_t>(bits));
+    return exponent_of(fields_, bits);
+  }
+
+  const ProfileRef& profile_;
+  ExponentFields fields_;
+  uint32_t width_;
+  WordOfFields word_;
+};
 
 // What decides the form of a sparse row.
 struct SparseCounts {
@@ -168,31 +273,66 @@ __device__ inline void write_sparse_warp(const ProfileRef& profile, const std::b
   }
 }
 
-// Encodes a row into `words` (zeroed here, room for row_bytes); its bytes, or 0 when it must stay raw.
-__device__ inline uint32_t encode_row_warp(const ProfileRef& profile, const std::byte* row, uint32_t* words) {
-  SparseCounts counts;
-  bool bitmap = false;
-  const auto run = [&](Sink sink) -> uint32_t {
-    if (profile.codec == Codec::kExponent) return encode_exponent_warp(profile, row, sink);
-    if (profile.codec == Codec::kSparse) {
-      if (sink.words) write_sparse_warp(profile, row, counts, bitmap, sink);
-      return sparse_bits(profile, counts.kind, counts.num_nonzeros, bitmap, counts.num_groups);
-    }
-    return profile.chunk_bytes == 4 ? encode_chunks_warp(profile, profile.codes4, row, sink)
-                                    : encode_chunks_warp(profile, profile.codes8, row, sink);
-  };
-  if (profile.codec == Codec::kRaw) return 0;
-  if (profile.codec == Codec::kSparse) {
-    counts = count_sparse_warp(profile, row);
-    bitmap = bitmap_is_shorter(profile, counts.num_nonzeros, counts.num_groups);
-  }
-  const uint32_t bytes = (run(Sink{nullptr}) + 31) / 32 * 4;
-  if (bytes >= profile.row_bytes) return 0;
-  for (uint32_t i = lane_id(); i < bytes / 4; i += 32) words[i] = 0;
-  __syncwarp();
-  run(Sink{words});
+// Whole words of so many bits that are shorter than the row; 0: none.
+__device__ inline uint32_t shorter_bytes(const ProfileRef& profile, uint32_t bits) {
+  const uint32_t bytes = (bits + 31) / 32 * 4;
+  return bytes < profile.row_bytes ? bytes : 0;
+}
+
+__device__ inline uint32_t encode_sparse_warp(const ProfileRef& profile, const std::byte* row, uint32_t* words) {
+  const SparseCounts counts = count_sparse_warp(profile, row);
+  const bool bitmap = bitmap_is_shorter(profile, counts.num_nonzeros, counts.num_groups);
+  const uint32_t bits = sparse_bits(profile, counts.kind, counts.num_nonzeros, bitmap, counts.num_groups);
+  const uint32_t bytes = shorter_bytes(profile, bits);
+  if (bytes == 0) return 0;
+  zero_words_warp(words, 0, bytes / 4);
+  write_sparse_warp(profile, row, counts, bitmap, {words, bytes * 8});
   __syncwarp();
   return bytes;
 }
+
+template <typename Chunk>
+__device__ uint32_t encode_invariant_warp(const ProfileRef& profile, const ChunkCode<Chunk>* codes,
+                                          const std::byte* row, uint32_t* words) {
+  const uint32_t room = room_words(profile.row_bytes);
+  zero_words_warp(words, 0, room);
+  const uint32_t bits = encode_chunks_warp(profile, codes, row, {words, room * 32});
+  __syncwarp();
+  return shorter_bytes(profile, bits);
+}
+
+enum class EncodeForm : uint8_t { kRaw, kChunks4, kChunks8, kSingles, kPairs, kSparse };
+
+inline EncodeForm encode_form_of(const ProfileRef& profile) {
+  if (profile.codec == Codec::kExponent) return profile.element_bytes == 4 ? EncodeForm::kSingles : EncodeForm::kPairs;
+  if (profile.codec == Codec::kInvariant) return profile.chunk_bytes == 4 ? EncodeForm::kChunks4 : EncodeForm::kChunks8;
+  return profile.codec == Codec::kSparse ? EncodeForm::kSparse : EncodeForm::kRaw;
+}
+
+// Encodes rows of one profile, which is not of codec planes.
+template <EncodeForm form>
+class RowEncoder {
+ public:
+  __device__ explicit RowEncoder(const ProfileRef& profile) : profile_(profile), exponent_(profile) {}
+
+  // Encodes a row into `words`: room_words() in shared memory, at a multiple of 16 bytes, which no lane still reads.
+  // Its bytes, a multiple of 4, or 0 when it must stay raw; the words then hold anything.
+  __device__ uint32_t encode(const std::byte* row, uint32_t* words) const {
+    if constexpr (kHasCodes) return shorter_bytes(profile_, exponent_.encode(row, words));
+    if constexpr (form == EncodeForm::kChunks4) return encode_invariant_warp(profile_, profile_.codes4, row, words);
+    if constexpr (form == EncodeForm::kChunks8) return encode_invariant_warp(profile_, profile_.codes8, row, words);
+    if constexpr (form == EncodeForm::kSparse) return encode_sparse_warp(profile_, row, words);
+    return 0;
+  }
+  __device__ const ProfileRef& profile() const { return profile_; }
+
+ private:
+  struct Nothing {
+    __device__ explicit Nothing(const ProfileRef&) {}
+  };
+  static constexpr bool kHasCodes = form == EncodeForm::kSingles || form == EncodeForm::kPairs;
+  const ProfileRef& profile_;
+  std::conditional_t<kHasCodes, ExponentEncoder<form == EncodeForm::kPairs>, Nothing> exponent_;
+};
 
 }  // namespace cohort::ibp

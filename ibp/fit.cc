@@ -18,21 +18,6 @@ namespace {
 
 using base::Error;
 
-// The rows looked at: one from each of `count` equal parts of the table, drawn within its part.
-std::vector<int64_t> sample_rows(int64_t num_rows, const FitOptions& options) {
-  const auto wanted = static_cast<int64_t>(std::ceil(options.sample * static_cast<double>(num_rows)));
-  const int64_t count = std::min(num_rows, std::max(wanted, options.min_sample));
-  std::vector<int64_t> rows(static_cast<std::size_t>(count));
-  const base::PhiloxKey key = base::key_of(options.seed);
-  for (int64_t i = 0; i < count; ++i) {
-    const auto first = static_cast<int64_t>(static_cast<__int128_t>(num_rows) * i / count);
-    const auto last = static_cast<int64_t>(static_cast<__int128_t>(num_rows) * (i + 1) / count);
-    const auto width = static_cast<uint64_t>(last - first);
-    rows[static_cast<std::size_t>(i)] = first + static_cast<int64_t>(base::random_below(width, key, uint64_t(i), 0));
-  }
-  return rows;
-}
-
 // The slot stride with the fewest lines a row, then the least memory.
 struct Slot {
   uint32_t bytes = 0;
@@ -151,6 +136,21 @@ void check_options(const FitOptions& options) {
 
 }  // namespace
 
+std::vector<int64_t> sample_rows(int64_t num_rows, const FitOptions& options) {
+  check_options(options);
+  const auto wanted = static_cast<int64_t>(std::ceil(options.sample * static_cast<double>(num_rows)));
+  const int64_t count = std::min(num_rows, std::max(wanted, options.min_sample));
+  std::vector<int64_t> rows(static_cast<std::size_t>(count));
+  const base::PhiloxKey key = base::key_of(options.seed);
+  for (int64_t i = 0; i < count; ++i) {
+    const auto first = static_cast<int64_t>(static_cast<__int128_t>(num_rows) * i / count);
+    const auto last = static_cast<int64_t>(static_cast<__int128_t>(num_rows) * (i + 1) / count);
+    const auto width = static_cast<uint64_t>(last - first);
+    rows[static_cast<std::size_t>(i)] = first + static_cast<int64_t>(base::random_below(width, key, uint64_t(i), 0));
+  }
+  return rows;
+}
+
 Profile blank_profile(const RowTable& rows) {
   Profile profile;
   profile.dtype = rows.dtype;
@@ -173,7 +173,6 @@ uint64_t total_bytes(const std::vector<uint32_t>& lengths, uint32_t row_bytes) {
 }
 
 Fit fit(const RowTable& rows, const FitOptions& options) {
-  check_options(options);
   check_table(rows, "fit");
   if (rows.num_rows == 0) throw Error({"fit: rows", "at least one row", "none", "a profile is learnt from rows"});
   const std::vector<int64_t> picked = sample_rows(rows.num_rows, options);

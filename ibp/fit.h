@@ -7,6 +7,10 @@
 
 namespace cohort::ibp {
 
+// The rows that fit() looks at: one from each of equal parts of the table, drawn within its part. Throws Error on
+// options that fit() does not take.
+std::vector<int64_t> sample_rows(int64_t num_rows, const FitOptions& options);
+
 // A profile with the table's shape and nothing learnt: codec raw.
 Profile blank_profile(const RowTable& rows);
 

@@ -38,6 +38,9 @@ class DeviceTable {
   // Leaves the rows where they are: pinned host memory, this GPU's or a peer's with access enabled. Throws Error when
   // this GPU cannot read them.
   explicit DeviceTable(const EncodedRows& encoded);
+  // Rows whose directory is in GPU memory, too. The caller keeps both.
+  DeviceTable(const Profile& profile, const EncodedRef& ref, bool on_host)
+      : profile_(profile), ref_(ref), on_host_(on_host) {}
 
   // Takes rows to be at `rows` in this GPU's memory, at a multiple of 128 bytes: first the rows in their layout, from
   // plane_b_at() on plane B, from overflow_at() on those of the overflow area. Kernels that were started before read
@@ -108,6 +111,38 @@ class StreamedRows {
  private:
   DeviceTable table_;
   base::PinnedBytes host_;
+};
+
+// Encoded rows that the current GPU replaces, in its memory or in pinned host memory: what WritableRows is on the host.
+// Allocates once. The overflow area has room for the rows that are in it and for `spare_rows` more. Calls, and fetches
+// from table(), must be ordered by the caller (one stream, or events).
+class DeviceWritableRows {
+ public:
+  // A copy of `rows`, which are in host memory.
+  DeviceWritableRows(const EncodedRows& rows, Place place, int64_t spare_rows);
+  // Rows of zeros, with `slot_bytes` each, a multiple of 4; of 16 is faster.
+  DeviceWritableRows(const Profile& profile, int64_t num_rows, uint32_t slot_bytes, Place place, int64_t spare_rows);
+  ~DeviceWritableRows();
+  DeviceWritableRows(const DeviceWritableRows&) = delete;
+  DeviceWritableRows& operator=(const DeviceWritableRows&) = delete;
+
+  // Row ids[i] becomes rows[i]; ids: int64 [count] and rows: [count, row_bytes], at a multiple of an element, in GPU
+  // memory. Asynchronous, allocates nothing, may be captured in a CUDA graph. If an id is outside 0..num_rows-1, or
+  // occurs twice, nothing changes. A row for which the overflow area has no room keeps its value. The next call or
+  // check() raises the Error. options: max_sms and check.
+  void put(const int64_t* ids, const void* rows, int64_t count, cudaStream_t stream, const FetchOptions& options = {});
+  // Raises the error of the puts that have ended, if any, and forgets it.
+  void check();
+
+  const DeviceTable& table() const;
+  const Profile& profile() const;
+  int64_t stored_bytes() const;  // all that was allocated for rows
+  int64_t room_left() const;     // rows that the overflow area still has room for, after the puts that have ended
+  EncodedRows to_host() const;   // a copy; waits for the GPU
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 // Rows that the caller has located itself, by a directory of its own: entries, in GPU memory, of rows in any regions.

@@ -1,23 +1,29 @@
 """History: encoded rows that programs push and pull by id."""
 
+import math
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from cohort.base.errors import CohortError
 from cohort.ibp import arrays
-from cohort.ibp.rows import Profile, encode, fit, take
+from cohort.ibp.rows import Profile, encode, fit, gpu_of, take
 from cohort.ibp.table import Table, TableStats
 
 SAMPLE_ROWS = 65536  # of a push, of which the room for each row is learned
 
 
 class History:
-    """Rows [num_rows, dim] that change, stored encoded in host memory, bit for bit: historical embeddings, key-value
-    caches, outputs of hidden layers. Rows that were never pushed are zeros.
+    """Rows [num_rows, dim] that change, stored encoded, bit for bit: historical embeddings, key-value caches, outputs
+    of hidden layers. Rows that were never pushed are zeros.
 
     The first push chooses how rows are encoded, and how much room each row gets; longer rows are stored raw in an
-    overflow area. Pushed rows take memory, others do not.
+    overflow area.
+
+    With place cpu, the CPU encodes and decodes, rows of a GPU are copied, and only rows that were pushed take memory.
+    With place pinned (host memory that a GPU reads and writes) or cuda (GPU memory), the GPU encodes and decodes; the
+    first push takes all memory, and later ones do not wait for the GPU.
 
     Args:
         num_rows: number of rows.
@@ -25,6 +31,10 @@ class History:
         dtype: of the rows: torch.float32, float16 or bfloat16.
         profile: how rows are encoded, from `fit`; None: fitted to the rows of the first push.
         codec: as for `fit`.
+        place: cpu, pinned or cuda.
+        device: the GPU, as a number or as torch names it; default: the current one.
+        spare: with place pinned or cuda, the share of the rows for which the overflow area has room beyond what the
+            rows of the first push need; with 1 there is always room.
     """
 
     def __init__(
@@ -35,11 +45,16 @@ class History:
         *,
         profile: Profile | None = None,
         codec: str = "auto",
+        place: str = "cpu",
+        device=None,
+        spare: float = 0.05,
     ):
         if num_rows < 1 or dim < 1:
             raise CohortError("History", "num_rows and dim of at least 1", f"{num_rows} and {dim}")
         if dtype not in (torch.float32, torch.float16, torch.bfloat16):
             raise CohortError("History: dtype", "torch.float32, float16 or bfloat16", str(dtype))
+        if not 0 <= spare <= 1:
+            raise CohortError("History: spare", "a share, 0 to 1", str(spare))
         wanted = str(dtype).removeprefix("torch."), dim
         if profile is not None and (profile.dtype, profile.num_columns) != wanted:
             expected, found = (
@@ -47,7 +62,9 @@ class History:
             )
             raise CohortError("History: profile", expected, found)
         self.shape, self.dtype = (num_rows, dim), dtype
-        self._given, self._codec = profile, codec
+        self.place, gpu = ("cpu", None) if place == "cpu" else gpu_of(place, device)
+        self._device = torch.device("cpu") if gpu is None else torch.device("cuda", gpu)
+        self._given, self._codec, self._spare = profile, codec, spare
         self._table: Table | None = None
 
     @property
@@ -56,30 +73,33 @@ class History:
         return self._given if self._table is None else self._table.profile
 
     def push(self, ids: Tensor, rows: Tensor) -> None:
-        """Row ids[i] becomes rows[i]. Rows of a GPU are copied to the host, which encodes them.
+        """Row ids[i] becomes rows[i].
 
         Args:
             ids: integers of any shape, each at most once, on any device.
             rows: [*ids.shape, dim] of the dtype, on any device.
 
         Raises:
-            CohortError: ids out of range or twice, or other rows; nothing has changed then.
+            CohortError: rows of another shape or dtype; with place cpu also ids out of range or twice. Nothing has
+                changed then. With place pinned or cuda, such ids change nothing, but the next push or `check` raises
+                the error; so does it if the overflow area has no room left for a row, which keeps its value.
         """
         if not isinstance(rows, Tensor) or rows.dtype != self.dtype or tuple(rows.shape) != (*ids.shape, self.shape[1]):
             found = f"{rows.dtype} {list(rows.shape)}" if isinstance(rows, Tensor) else type(rows).__name__
             raise CohortError("History.push: rows", f"{self.dtype} {[*ids.shape, self.shape[1]]}", found)
         if ids.numel() == 0:
             return
-        values = rows.detach().cpu().reshape(-1, self.shape[1]).contiguous()
+        values = rows.detach().to(self._device).reshape(-1, self.shape[1]).contiguous()
         table = self._table or self._fitted(values)
-        table.put(ids.detach().cpu().reshape(-1), values)
+        table.put(ids.detach().to(self._device).reshape(-1), values)
         self._table = table
 
     def pull(self, ids: Tensor, out: Tensor | None = None) -> Tensor:
         """Rows by id: [*ids.shape, dim] on the device of the ids.
 
         Args:
-            ids: integers of any shape, on any device; they may repeat.
+            ids: integers of any shape, on any device; they may repeat. With place pinned or cuda, of ids on a GPU that
+                are out of range, rows are zeros, and the next pull or `check` raises the error.
             out: contiguous rows to write to, on any device.
         """
         shape = (*ids.shape, self.shape[1])
@@ -88,12 +108,17 @@ class History:
         if self._table is None:
             self._check(ids)
             return torch.zeros(shape, dtype=self.dtype, device=ids.device) if out is None else out.zero_()
-        on_host = ids.detach().cpu()
+        named = ids.detach().to(self._device)
         if out is None:
-            return self._table.fetch(on_host).to(ids.device)
-        if out.device.type == "cpu":
-            return self._table.fetch(on_host, out)
-        return out.copy_(self._table.fetch(on_host))
+            return self._table.fetch(named).to(ids.device)
+        if out.device == self._device:
+            return self._table.fetch(named, out)
+        return out.copy_(self._table.fetch(named))
+
+    def check(self) -> None:
+        """Raises the error of a finished push or pull on a GPU, if there was one."""
+        if self._table is not None:
+            self._table.check()
 
     def refit(self) -> None:
         """Forgets all rows, which are zeros again, and a fitted profile: the next push chooses anew."""
@@ -111,16 +136,21 @@ class History:
 
     def _fitted(self, rows: Tensor) -> Table:
         profile = self._given or fit(rows, self._codec)
+        step = 4 if self.place == "cpu" else 16  # a GPU stores whole words of 16 bytes faster
+        room, longer = room_for(rows[:SAMPLE_ROWS].cpu(), profile, step)
+        num_rows = self.shape[0]
+        spare = min(num_rows, math.ceil(num_rows * (longer + self._spare)))
         kind = arrays.kind_of(rows)
-        return Table.of_zeros(profile, self.shape[0], room_for(rows[:SAMPLE_ROWS], profile), kind)
+        return Table.of_zeros(profile, num_rows, room, kind, self.place, device=self._device.index, spare_rows=spare)
 
 
-def room_for(rows: Tensor, profile: Profile) -> int:
-    """Bytes for each row, a multiple of 4, by which such rows take least memory: longer ones take these and are stored
-    raw elsewhere."""
+def room_for(rows: Tensor, profile: Profile, step: int = 4) -> tuple[int, float]:
+    """(bytes for each row, a multiple of `step`, by which such rows take least memory; the share of longer rows, which
+    are stored raw elsewhere)"""
     raw_bytes = -(-profile.row_bytes // 16) * 16
     entries, _ = take(encode(rows, profile, layout="packed"), np.arange(len(rows)))
     used = (entries >> np.uint64(40) & np.uint64(0xFFFF)).astype(np.int64) * 4  # FORMAT.md 2
-    rooms, counts = np.unique(used, return_counts=True)
+    rooms, counts = np.unique(-(-used // step) * step, return_counts=True)
     longer = len(rows) - np.cumsum(counts)
-    return int(rooms[np.argmin(len(rows) * rooms + longer * raw_bytes)])
+    best = np.argmin(len(rows) * rooms + longer * raw_bytes)
+    return int(rooms[best]), float(longer[best] / len(rows))

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/nanobind_errors.h"
+#include "ibp/fit.h"
 #include "ibp/ibp.h"
 #include "ibp/writable.h"
 #ifdef COHORT_WITH_CUDA
@@ -125,6 +126,15 @@ void fetch_rows(const EncodedRows& encoded, const Index& index, const OutArray& 
   fetch(plane_a ? plane_a_of(encoded) : encoded, ids, to);
 }
 
+// int64 [n]: the rows that fit() would look at.
+nb::ndarray<nb::numpy, int64_t, nb::ndim<1>> sampled_rows(int64_t num_rows, double sample, int64_t min_sample,
+                                                          uint64_t seed) {
+  auto* rows =
+      new std::vector<int64_t>(sample_rows(num_rows, {.sample = sample, .min_sample = min_sample, .seed = seed}));
+  const nb::capsule owner(rows, [](void* gone) noexcept { delete static_cast<std::vector<int64_t>*>(gone); });
+  return {rows->data(), {rows->size()}, owner};
+}
+
 // (entries uint64 [n], data uint8 [bytes]): arrays that own what they show.
 nb::tuple take_rows(const EncodedRows& encoded, const nb::ndarray<nb::ro, int64_t, nb::ndim<1>>& index) {
   check_on_host(index, "index");
@@ -225,6 +235,7 @@ void bind_functions(nb::module_& module) {
                        uint32_t threshold_percent, uint64_t seed, uint32_t mantissa_bits) {
     return fit_rows(rows, {std::move(codec), sample, min_sample, chunk_bytes, threshold_percent, seed, mantissa_bits});
   });
+  module.def("sample_rows", &sampled_rows);
   module.def("encode", [](const InArray& rows, const Profile& profile, const std::string& layout, uint32_t slot_bytes) {
     const RowTable table = table_of(rows);
     const nb::gil_scoped_release release;
@@ -266,6 +277,28 @@ void bind_cuda(nb::module_& module) {
         self.fetch(table, reinterpret_cast<const int64_t*>(index), count, reinterpret_cast<void*>(out),
                    reinterpret_cast<cudaStream_t>(stream), options);
       });
+  const auto place_of = [](bool pinned) { return pinned ? Place::kPinned : Place::kDevice; };
+  nb::class_<DeviceWritableRows>(module, "DeviceWritableRows")
+      .def("__init__", [place_of](DeviceWritableRows* self, const EncodedRows& rows, bool pinned,
+                                  int64_t spare) { new (self) DeviceWritableRows(rows, place_of(pinned), spare); })
+      .def("__init__",
+           [place_of](DeviceWritableRows* self, const Profile& profile, int64_t num_rows, uint32_t slot_bytes,
+                      bool pinned, int64_t spare) {
+             new (self) DeviceWritableRows(profile, num_rows, slot_bytes, place_of(pinned), spare);
+           })
+      .def_prop_ro("table", &DeviceWritableRows::table, nb::rv_policy::reference_internal)
+      .def_prop_ro("profile", &DeviceWritableRows::profile, nb::rv_policy::reference_internal)
+      .def_prop_ro("num_rows", [](const DeviceWritableRows& self) { return self.table().ref().num_rows; })
+      .def_prop_ro("layout", [](const DeviceWritableRows& self) { return name_of(self.table().ref().layout); })
+      .def_prop_ro("stored_bytes", &DeviceWritableRows::stored_bytes)
+      .def_prop_ro("room_left", &DeviceWritableRows::room_left)
+      .def("check", &DeviceWritableRows::check)
+      .def("to_host", &DeviceWritableRows::to_host, nb::call_guard<nb::gil_scoped_release>())
+      .def("put",
+           [](DeviceWritableRows& self, uintptr_t ids, uintptr_t rows, int64_t count, uintptr_t stream, int max_sms) {
+             self.put(reinterpret_cast<const int64_t*>(ids), reinterpret_cast<const void*>(rows), count,
+                      reinterpret_cast<cudaStream_t>(stream), {.max_sms = max_sms});
+           });
   nb::class_<StreamedRows>(module, "StreamedRows")
       .def(nb::init<const EncodedRows&>(), nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("staging_bytes", &StreamedRows::staging_bytes)

@@ -1,22 +1,11 @@
 // Codecs "exponent" and "planes" on one row. FORMAT.md 4.3 and 4.5. Plane A is a row of codec exponent whose mantissas
 // lack their low bits.
 #include "ibp/bits.h"
+#include "ibp/exponent_fields.h"
 #include "ibp/row_codec.h"
 
 namespace cohort::ibp {
 namespace {
-
-// The widths of a profile's fields, read once a row.
-struct Fields {
-  explicit Fields(const ProfileRef& profile)
-      : mantissa(profile.mantissa_bits),
-        code(profile.code_bits),
-        exponent(profile.exponent_bits),
-        rest(profile.rest_bits),
-        element(profile.coded_element_bits()),
-        limit((1u << profile.code_bits) - 1) {}
-  uint32_t mantissa, code, exponent, rest, element, limit;
-};
 
 // Columns coded at a time: first all fields, in a loop without branches that compilers turn into vector code.
 constexpr uint32_t kBlock = 64;
@@ -28,23 +17,14 @@ struct Block {
 };
 
 template <typename Element>
-void code_block(const Fields& fields, const std::byte* row, const std::byte* add, uint32_t count,
+void code_block(const ExponentFields& fields, const std::byte* row, const std::byte* add, uint32_t count,
                 Block<Element>& block) {
-  constexpr uint32_t kBits = sizeof(Element) * 8;
-  const uint32_t mantissa = fields.mantissa, rest = fields.rest, sign_shift = fields.mantissa + fields.code;
-  const auto mantissa_mask = static_cast<Element>((1u << mantissa) - 1);
-  const auto exponent_mask = static_cast<Element>(((1u << fields.exponent) - 1) << (mantissa + rest));
-  const auto limit = static_cast<Element>(fields.limit);
+  const ExponentFields widths = fields;  // a copy, which no write can change
   for (uint32_t i = 0; i < count; ++i) {
-    const auto bits = load_as<Element>(row + i * sizeof(Element));
-    const auto distance = static_cast<Element>((bits & exponent_mask) - load_as<Element>(add + i * sizeof(Element)));
-    const auto above = static_cast<Element>(distance >> (mantissa + rest));
-    const bool escaped = static_cast<Element>(above - 1) >= limit;
-    const Element code = escaped ? 0 : above;
-    const auto sign = static_cast<Element>(static_cast<Element>(bits >> (kBits - 1)) << sign_shift);
-    const auto kept = static_cast<Element>(static_cast<Element>(bits >> rest) & mantissa_mask);
-    block.fields[i] = static_cast<Element>(kept | static_cast<Element>(code << mantissa) | sign);
-    block.escaped[i] = escaped;
+    const auto field =
+        field_of(widths, load_as<Element>(row + i * sizeof(Element)), load_as<Element>(add + i * sizeof(Element)));
+    block.fields[i] = field.bits;
+    block.escaped[i] = field.escaped;
   }
 }
 
@@ -78,7 +58,7 @@ inline uint64_t escaped_columns(const uint8_t* escaped) {
 
 template <typename Element>
 uint32_t encode_elements(const ProfileRef& profile, const std::byte* row, std::byte* out) {
-  const Fields fields(profile);
+  const ExponentFields fields(profile);
   const auto* add = reinterpret_cast<const std::byte*>(profile.add);
   const uint32_t num_columns = profile.num_columns;  // a copy: a write of bytes could change what `profile` refers to
   thread_local std::vector<uint8_t> buffer;
@@ -94,8 +74,7 @@ uint32_t encode_elements(const ProfileRef& profile, const std::byte* row, std::b
     put_block(block, fields.element, count, stream);
     for (uint64_t left = escaped_columns(block.escaped) & low_bits(count); left; left &= left - 1) {
       const auto bits = load_as<Element>(from + static_cast<uint32_t>(std::countr_zero(left)) * sizeof(Element));
-      escapes[num_escapes++] =
-          static_cast<uint8_t>(static_cast<Element>(bits << 1) >> (fields.mantissa + fields.rest + 1));
+      escapes[num_escapes++] = static_cast<uint8_t>(exponent_of(fields, bits));
     }
   }
   stream.align_to_byte();
@@ -105,7 +84,7 @@ uint32_t encode_elements(const ProfileRef& profile, const std::byte* row, std::b
 
 template <typename Element>
 uint32_t decode_elements(const ProfileRef& profile, const std::byte* in, uint32_t bytes, std::byte* row) {
-  const Fields fields(profile);
+  const ExponentFields fields(profile);
   constexpr uint32_t kBits = sizeof(Element) * 8;
   if (bytes < profile.escape_offset_bytes()) return 0;
   const uint32_t mantissa_mask = (1u << fields.mantissa) - 1;
@@ -154,7 +133,7 @@ void encode_plane_b(const ProfileRef& profile, const std::byte* row, std::byte* 
 
 uint32_t decode_planes(const ProfileRef& profile, const std::byte* in, uint32_t bytes, const std::byte* plane_b,
                        std::byte* row) {
-  const Fields fields(profile);
+  const ExponentFields fields(profile);
   if (bytes < profile.escape_offset_bytes()) return 0;
   const uint32_t mantissa_mask = (1u << fields.mantissa) - 1, middle = profile.middle();
   const uint32_t low_mask = (1u << (fields.mantissa + fields.code)) - 1;

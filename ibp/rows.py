@@ -63,8 +63,16 @@ class EncodedRows:
         self._native, self._kind, self._keep = native, kind, keep
         self._table = None
         self._gpu: int | None = None
+        self._only_on_gpu = False  # of rows that a GPU has replaced, the host has no copy
         self._gathers: dict = {}  # by stream: fetches on one take turns, those on several would share scratch memory
         self.place = "cpu"
+
+    @classmethod
+    def replaced_on_gpu(cls, written, kind, place: str, gpu: int | None) -> "EncodedRows":
+        """The rows of a DeviceWritableRows, as they are at each fetch."""
+        rows = cls(written, kind)
+        rows.place, rows._gpu, rows._table, rows._only_on_gpu = place, gpu, written.table, True
+        return rows
 
     profile = property(lambda self: Profile(self._native.profile))
     num_rows = property(lambda self: self._native.num_rows)
@@ -96,8 +104,8 @@ class EncodedRows:
         moved = EncodedRows(self._native, self._kind, self._keep)
         if str(place) == "cpu":
             return moved
-        moved.place, moved._gpu = _gpu_of(place, device)
-        with _on(moved._gpu):
+        moved.place, moved._gpu = gpu_of(place, device)
+        with on_gpu(moved._gpu):
             moved._table = _native.DeviceTable(self._native, moved.place == "pinned")
         return moved
 
@@ -109,8 +117,8 @@ class EncodedRows:
         """
         if self._gpu is None:
             raise CohortError("EncodedRows.reserve", "rows with place pinned or cuda", "cpu", "call to() first")
-        with _on(self._gpu):
-            self._gather_of(_handle_of(stream), max_rows)
+        with on_gpu(self._gpu):
+            self._gather_of(handle_of(stream), max_rows)
 
     def _gather_of(self, stream: int, max_rows: int):
         gather = self._gathers.get(stream)
@@ -126,7 +134,7 @@ class EncodedRows:
             gather.check()
 
 
-def _gpu_of(place, device) -> tuple[str, int]:
+def gpu_of(place, device) -> tuple[str, int]:
     """("pinned" or "cuda", the number of the GPU)"""
     name, _, number = str(place).partition(":")
     if name not in ("pinned", "cuda") or (number and (name == "pinned" or not number.isdigit())):
@@ -152,13 +160,14 @@ def _gpu_of(place, device) -> tuple[str, int]:
     return name, gpu
 
 
-def _on(gpu: int):
+def on_gpu(gpu: int | None):
+    """The GPU of this number as the current one; of None as it is."""
     import torch
 
     return torch.cuda.device(gpu)
 
 
-def _handle_of(stream) -> int:
+def handle_of(stream) -> int:
     if stream is None:
         import torch
 
@@ -172,7 +181,7 @@ def fit(
     """Chooses from a sample of the rows how to encode them.
 
     Args:
-        rows: [num_rows, num_columns] in host memory (a CUDA tensor is sampled through the host).
+        rows: [num_rows, num_columns]. Of a CUDA tensor, the sampled rows are copied to the host.
         codec: auto (fewest 128-byte lines per row, then fewest bytes), invariant, exponent, sparse, planes or raw.
             planes takes float32 rows, and auto never chooses it.
         sample: share of the rows to sample.
@@ -184,11 +193,21 @@ def fit(
     if not 0 <= mantissa_bits <= 22:
         raise CohortError("fit: mantissa_bits", "0 to 22", str(mantissa_bits))
     if arrays.is_cuda(rows):
-        rows = rows.cpu()
+        rows, sample = _sample_of(rows, sample, min_sample, seed)
     percent = 0 if threshold is None else round(threshold * 100)
     options = (codec, sample, min_sample, chunk_bytes, percent, seed, mantissa_bits)
     native, why, count, candidates = _native.fit(rows, *options)
     return Profile(native, why, candidates, count)
+
+
+def _sample_of(rows, sample, min_sample, seed):
+    """The rows that fit() looks at, in host memory, and the share of them that it is to look at."""
+    import torch
+
+    if rows.dim() != 2 or len(rows) == 0:  # an error of fit()
+        return rows.cpu(), sample
+    ids = torch.from_numpy(_native.sample_rows(len(rows), sample, min_sample, seed))
+    return rows.detach()[ids.to(rows.device)].cpu(), 1.0
 
 
 def encode(rows, profile: Profile, *, layout="auto", slot_bytes=0, in_place=False, out=None, batch_rows=None):
@@ -208,7 +227,7 @@ def encode(rows, profile: Profile, *, layout="auto", slot_bytes=0, in_place=Fals
         rows = rows.cpu()
     if arrays.is_cuda(rows):
         _check_cuda_rows(rows, profile)
-        with _on(rows.device.index):
+        with on_gpu(rows.device.index):
             native = _native.encode_gpu(rows.data_ptr(), rows.shape[0], profile.native, layout, slot_bytes)
         return EncodedRows(native, arrays.kind_of(rows))
     return EncodedRows(_native.encode(rows, profile.native, layout, slot_bytes), arrays.kind_of(rows))
@@ -259,7 +278,22 @@ def fetch(encoded: EncodedRows, index, out=None, stream=None, max_sms=None, chec
     if out is None:
         kind = arrays.kind_for(encoded._kind, encoded.profile.dtype, index)
         out = arrays.new_array((*shape, encoded.shape[1]), kind)
+    if encoded._only_on_gpu:
+        return _fetch_to_host(encoded, ids.reshape(shape), out, stream, max_sms)
     _native.fetch(encoded._native, ids, out, planes == "A")
+    return out
+
+
+def _fetch_to_host(encoded, ids, out, stream, max_sms):
+    """The GPU fetches; the call waits for the rows, which go to host memory."""
+    import torch
+
+    fresh = torch.from_numpy(out) if isinstance(out, np.ndarray) else out
+    expected = (*ids.shape, encoded.shape[1])
+    if tuple(fresh.shape) != expected or expected[-1] * fresh.element_size() != encoded.profile.row_bytes:
+        raise CohortError("fetch: out", f"{encoded.profile.dtype} {list(expected)}", f"{fresh.dtype} {list(out.shape)}")
+    found = torch.empty(expected, dtype=fresh.dtype, device=encoded.device)
+    fresh.copy_(fetch(encoded, ids, found, stream, max_sms, check=True))
     return out
 
 
@@ -274,19 +308,16 @@ def _on_gpu_of(encoded, index, out):
                 f'move it, or call encoded.to("{encoded.place}", device="{array.device}") for rows that this GPU reads'
             )
             raise CohortError(f"fetch: {name}", f"a tensor on {encoded.device}", f"one on {array.device}", hint)
-    return _on(encoded._gpu)
+    return on_gpu(encoded._gpu)
 
 
 def _fetch_cuda(encoded, index, out, stream, max_sms, check, planes):
     import torch
 
-    handle = _handle_of(stream)
+    handle = handle_of(stream)
     given = torch.cuda.ExternalStream(stream) if isinstance(stream, int) else stream
     with torch.cuda.stream(given):  # what is allocated and converted here belongs to it; None: the current one
-        ids = index if arrays.is_torch(index) else torch.from_numpy(arrays.ids_of(index)[0]).view(np.shape(index))
-        if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
-            raise CohortError("fetch: index", "integers", f"{ids.dtype} {list(ids.shape)}")
-        ids = ids.to(encoded.device, torch.int64).contiguous()
+        ids = ids_on_gpu(index, encoded.device, "fetch: index")
         shape = (*ids.shape, encoded.shape[1])
         if out is None:
             out = arrays.new_array(shape, arrays.kind_for(encoded._kind, encoded.profile.dtype, ids), ids.device)
@@ -297,6 +328,16 @@ def _fetch_cuda(encoded, index, out, stream, max_sms, check, planes):
     gather = encoded._gather_of(handle, ids.numel())
     gather.fetch(encoded._table, *pointers, handle, max_sms or 0, check, planes == "A")
     return out
+
+
+def ids_on_gpu(index, device: str, place: str):
+    """int64 [*index.shape], contiguous, on the device."""
+    import torch
+
+    ids = index if arrays.is_torch(index) else torch.from_numpy(arrays.ids_of(index, place)[0]).view(np.shape(index))
+    if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
+        raise CohortError(place, "integers", f"{ids.dtype} {list(ids.shape)}")
+    return ids.to(device, torch.int64).contiguous()
 
 
 def take(encoded: EncodedRows, index):

@@ -4,12 +4,13 @@ import math
 import os
 import threading
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from cohort.base.errors import CohortError
 from cohort.ibp import _native, arrays
-from cohort.ibp.rows import EncodedRows, Profile, encode, fetch, fit, load
+from cohort.ibp.rows import EncodedRows, Profile, encode, fetch, fit, gpu_of, handle_of, ids_on_gpu, load, on_gpu
 
 _DIRECTORY_BYTES = {"packed": 8.0, "in place": 2.0, "slots": 0.25}  # of a row: FORMAT.md 2
 
@@ -23,12 +24,15 @@ class TableStats:
         bytes_fetched: decoded bytes of these rows.
         rows_put: rows that put() replaced.
         saved: share of the table's bytes that encoding currently saves.
+        room_left: on a GPU, once rows were put: rows that the overflow area still has room for, after the puts that
+            have ended.
     """
 
     rows_fetched: int
     bytes_fetched: int
     rows_put: int
     saved: float
+    room_left: int | None = None
 
 
 class Table:
@@ -40,17 +44,23 @@ class Table:
         place: cpu, pinned (host memory that a GPU reads) or cuda; default: where encoded rows are, for arrays cpu.
         device: the GPU that reads the rows, as a number or as torch names it; default: the current one.
         layout: as for ``encode``.
+        spare: on a GPU, ``put`` makes room for this share of the rows in the overflow area; with 1 there is always
+            room. In host memory the area grows.
     """
 
-    def __init__(self, rows, codec="auto", place=None, *, device=None, layout="auto"):
+    def __init__(self, rows, codec="auto", place=None, *, device=None, layout="auto", spare=0.05):
+        if not 0 <= spare <= 1:
+            raise CohortError("Table: spare", "a share, 0 to 1", str(spare))
         encoded = rows if isinstance(rows, EncodedRows) else _encoded(rows, codec, layout)
         self._rows = encoded if place is None else encoded.to(place, device)
-        self._written: _native.WritableRows | None = None  # once rows were put; _rows are then its rows
+        self._spare = spare
+        # Once rows were put, WritableRows or DeviceWritableRows of _native: _rows are then its rows.
+        self._written: Any = None
         self._lock = threading.Lock()  # of the numbers below, and of rows that change
         self._rows_fetched = self._rows_put = 0
 
     @classmethod
-    def load(cls, path, place="cpu", *, device=None, dtype=None, verify=True) -> "Table":
+    def load(cls, path, place="cpu", *, device=None, dtype=None, verify=True, spare=0.05) -> "Table":
         """Maps a file of encoded rows, of ``save``, ``encode(out=)`` or ``cohort ibp encode``.
 
         Args:
@@ -59,22 +69,35 @@ class Table:
             dtype: torch or numpy dtype of the rows, if it is not float16, bfloat16 or float32: of other types, the file
                 records only the width.
             verify: False skips the rows' checksums.
+            spare: as for Table.
         """
         encoded = load(path, verify=verify)
         if dtype is not None:
             encoded._kind = _kind_named(dtype, encoded.profile, str(path))
-        return cls(encoded, place=place, device=device)
+        return cls(encoded, place=place, device=device, spare=spare)
 
     @classmethod
-    def of_zeros(cls, profile: Profile, num_rows: int, slot_bytes: int, kind: tuple) -> "Table":
-        """Rows of zeros, for put(). Each has room for `slot_bytes`, a multiple of 4; memory is taken by rows put.
+    def of_zeros(
+        cls, profile: Profile, num_rows: int, slot_bytes: int, kind: tuple, place="cpu", *, device=None, spare_rows=0
+    ) -> "Table":
+        """Rows of zeros, for put(). Each has room for `slot_bytes`, a multiple of 4; in host memory, memory is taken by
+        rows put.
 
         Args:
             kind: (library, dtype) of the rows, as arrays.kind_of gives it.
+            place, device: as for Table.
+            spare_rows: on a GPU, rows for which the overflow area has room.
         """
-        written = _native.WritableRows(profile.native, num_rows, slot_bytes)
-        table = cls(EncodedRows(written.rows, kind))
-        table._written = written
+        if place == "cpu":
+            changing: Any = _native.WritableRows(profile.native, num_rows, slot_bytes)
+            table = cls(EncodedRows(changing.rows, kind))
+        else:
+            name, gpu = gpu_of(place, device)
+            with on_gpu(gpu):
+                arguments = num_rows, slot_bytes, name == "pinned", spare_rows
+                changing = _native.DeviceWritableRows(profile.native, *arguments)
+            table = cls(EncodedRows.replaced_on_gpu(changing, kind, name, gpu))
+        table._written = changing
         return table
 
     def save(self, path) -> None:
@@ -82,15 +105,22 @@ class Table:
         if self._written is None:
             return self._rows.save(path)
         with self._lock:  # encodes again: into a file without gaps
-            encode(self._rows, self.profile, out=path)
+            encode(self._rows if self.place == "cpu" else self._copy(), self.profile, out=path)
 
     def to(self, place, device=None) -> "Table":
         """A table of the same rows in another place: cpu, pinned or cuda."""
         if self._written is None:
-            return Table(self._rows, place=place, device=device)
+            return Table(self._rows, place=place, device=device, spare=self._spare)
         with self._lock:  # later changes are not the new table's
-            copy = EncodedRows(_native.WritableRows(self._rows._native).rows, self._rows._kind)
-        return Table(copy, place=place, device=device)
+            copy = self._copy()
+        return Table(copy, place=place, device=device, spare=self._spare)
+
+    def _copy(self) -> EncodedRows:
+        """Of rows that were put, in host memory."""
+        if self.place == "cpu":
+            return EncodedRows(_native.WritableRows(self._rows._native).rows, self._rows._kind)
+        with on_gpu(self._rows._gpu):
+            return EncodedRows(self._written.to_host(), self._rows._kind)
 
     profile = property(lambda self: self._rows.profile)
     place = property(lambda self: self._rows.place)
@@ -147,22 +177,29 @@ class Table:
         return found
 
     def check(self) -> None:
-        """Raises the error of a finished fetch on a GPU, if there was one."""
+        """Raises the error of a finished fetch or put on a GPU, if there was one."""
         self._rows.check()
+        if self._written is not None and self.place != "cpu":
+            self._written.check()
 
-    def put(self, ids, rows) -> None:
-        """Replaces rows, in memory: row ids[i] becomes rows[i]. For tables with place cpu.
+    def put(self, ids, rows, stream=None) -> None:
+        """Replaces rows: row ids[i] becomes rows[i].
 
-        The first call copies the encoded rows. A new row that needs more bytes than the old row is stored raw, in an
-        overflow area. If ids or rows are wrong, nothing changes. Other threads may fetch at the same time.
+        The first call copies the encoded rows. A new row that needs more bytes than its place has is stored raw, in an
+        overflow area.
+
+        With place cpu, wrong ids or rows change nothing, and other threads may fetch at the same time. With place
+        pinned or cuda, the GPU encodes, and put does not wait for it: fetches and puts on other streams need to be
+        ordered by the caller. If ids are outside the table or occur twice, nothing changes. If the overflow area has no
+        room left for a row, the row keeps its value. The next put or ``check`` raises the error.
 
         Args:
             ids: integers of any type and shape, each at most once.
-            rows: [*ids.shape, num_columns] in host memory, of the table's dtype.
+            rows: [*ids.shape, num_columns] of the table's dtype. For place cpu, in host memory.
+            stream: torch stream or its handle, for a GPU; default: the current one.
         """
         if self.place != "cpu":
-            hint = 'put rows into a table with place="cpu", then call its to() for one that a GPU reads'
-            raise CohortError("Table.put", "a table with place cpu", f"place {self.place}", hint)
+            return self._put_on_gpu(ids, rows, stream)
         flat, shape = arrays.ids_of(ids, "Table.put: ids")
         given = self._checked(rows, shape)
         with self._lock:
@@ -172,13 +209,40 @@ class Table:
             self._written.put(flat, given)
             self._rows_put += len(flat)
 
+    def _put_on_gpu(self, ids, rows, stream) -> None:
+        import torch
+
+        gpu = self._rows._gpu
+        with on_gpu(gpu):
+            handle = handle_of(stream)
+            given = torch.cuda.ExternalStream(stream) if isinstance(stream, int) else stream
+            with torch.cuda.stream(given):  # what is copied and converted here belongs to it; None: the current one
+                named = ids_on_gpu(ids, self.device, "Table.put: ids")
+                fresh = self._checked(rows, tuple(named.shape))
+                if not arrays.is_torch(fresh):
+                    fresh = torch.from_numpy(fresh.view(np.uint8))
+                fresh = fresh.to(self.device)
+            with self._lock:
+                if self._written is None:
+                    torch.cuda.synchronize()  # fetches from the rows that go
+                    spare = math.ceil(self._spare * len(self))
+                    self._written = _native.DeviceWritableRows(self._rows._native, self.place == "pinned", spare)
+                    kind = self._rows._kind
+                    self._rows = EncodedRows.replaced_on_gpu(self._written, kind, self.place, gpu)
+                self._written.put(named.data_ptr(), fresh.data_ptr(), named.numel(), handle, 0)
+                self._rows_put += named.numel()
+
     def _checked(self, rows, shape):
         """The rows as put() stores them: contiguous [n, num_columns] of the table's dtype."""
         place, wanted = "Table.put: rows", (*shape, self.shape[1])
         kind = arrays.kind_of(rows)
-        if kind is None or arrays.is_cuda(rows):
+        if kind is None or (arrays.is_cuda(rows) and self.place == "cpu"):
             found = "a CUDA tensor" if kind else type(rows).__name__
-            raise CohortError(place, "a torch or numpy array in host memory", found)
+            where = "a torch or numpy array" + (" in host memory" if self.place == "cpu" else "")
+            hint = "" if kind is None else 'call .cpu(), or make the table with place="cuda" or "pinned"'
+            raise CohortError(place, where, found, hint)
+        if self._rows._kind is None:
+            _kind_named(kind[1], self.profile, place)
         right = self._rows._kind is None or self.dtype_for(rows) == kind[1]
         if not right or tuple(rows.shape) != wanted:
             raise CohortError(place, f"{self.dtype} {list(wanted)}", f"{kind[1]} {list(rows.shape)}")
@@ -188,8 +252,9 @@ class Table:
     def stats(self) -> TableStats:
         with self._lock:
             fetched, put = self._rows_fetched, self._rows_put
+            room = self._written.room_left if self._rows._only_on_gpu else None
         saved = 1 - self.stored_bytes / self.nbytes if self.nbytes else 0.0
-        return TableStats(fetched, fetched * self.profile.row_bytes, put, saved)
+        return TableStats(fetched, fetched * self.profile.row_bytes, put, saved, room)
 
     def __repr__(self) -> str:
         where = self.place if self.place == "cpu" else f"{self.place}, {self.device}"

@@ -5,15 +5,46 @@
 #include <vector>
 
 #include "base/mapping.h"
+#include "ibp/homes.h"
 #include "ibp/ibp.h"
 #include "ibp/row_codec.h"
 
 namespace cohort::ibp {
 
-// A copy of encoded rows in which put() replaces rows. Each row has a home: its slot, or as many bytes as it had when
-// it was packed. A new row that does not fit its home is stored raw in the overflow area; a later one that fits goes
-// home, and the next row in need takes the place that it leaves. The result is rows of the packed layout, for
-// everything that takes those.
+// Homes for rows, in memory that is still to be found: HomesRef::data.
+class Homes {
+ public:
+  // Of these rows, which stay where they are: a slot each, or as many bytes as each has.
+  explicit Homes(const EncodedRows& rows);
+  // Of rows of zeros, with `slot_bytes` each, a multiple of 4. One place of the overflow area is for all of them.
+  Homes(const Profile& profile, int64_t num_rows, uint32_t slot_bytes);
+  Homes(const Homes&) = delete;
+  Homes& operator=(const Homes&) = delete;
+
+  const HomesRef& ref() const { return ref_; }
+  int64_t num_places() const { return num_places_; }  // of the overflow area, in use
+  // The bytes of all homes and of so many places.
+  uint64_t bytes_with(int64_t num_places) const;
+  // `rows`, from which the homes were made, to `to`: the homes and the places in use.
+  void copy(const EncodedRows& rows, std::byte* to) const;
+  // The same, or nothing from null, and zeros where no row is. bytes_with() as many places as there is room for.
+  void fill(const EncodedRows* rows, std::span<std::byte> to) const;
+  // The rows as those of the packed layout, in the memory of `at`, with so many places.
+  static EncodedRef packed_ref(const HomesRef& at, int64_t num_places);
+
+ private:
+  void find_rows(const EncodedRows& rows);
+  // Throws Error unless entries can name every byte of the homes and a place for each row.
+  void check(const Profile& profile) const;
+  std::vector<uint64_t> entries_;  // uint64 [num_rows]
+  std::vector<uint64_t> homes_;    // uint64 [num_rows] of rows that were packed
+  HomesRef ref_;
+  int64_t num_places_ = 0;
+};
+
+// A copy of encoded rows in which put() replaces rows. A new row that does not fit its home is stored raw in the
+// overflow area; a later one that fits goes home, and the next row in need takes the place that it leaves. The result
+// is rows of the packed layout, for everything that takes those.
 class WritableRows {
  public:
   explicit WritableRows(const EncodedRows& rows);
@@ -30,29 +61,17 @@ class WritableRows {
   const EncodedRows& rows() const { return rows_; }
 
  private:
-  struct Home {
-    uint64_t offset;
-    uint32_t bytes;
-  };
-  Home home_of(int64_t row) const;
-  void reserve_addresses(int64_t num_rows);
-  void take_over(const EncodedRows& from);
-  void set_ref(uint32_t max_coded_bytes);
-  bool is_away(int64_t row) const;
+  void reserve_addresses();
   void check_ids(std::span<const int64_t> ids) const;
-  void store_away(int64_t row, const std::byte* raw);
+  void store(int64_t row, uint32_t coded, const std::byte* raw);
 
   EncodedRows rows_;
   ProfileTables tables_;
+  Homes homes_;
+  HomesRef ref_;
   base::Mapping memory_;
-  uint32_t stride_bytes_;             // of homes; 0: homes_ has them
-  uint32_t raw_bytes_, whole_bytes_;  // of a raw row: as its entry says, and with the gap after it in the overflow
-  std::vector<uint64_t> homes_;       // uint64 [num_rows]: entries of rows that were packed
-  std::vector<uint64_t> entries_;     // uint64 [num_rows]
-  std::vector<int64_t> free_;         // places in the overflow area that rows have left
-  int64_t num_places_ = 0;            // of the overflow area, used or free
-  bool has_zeros_ = false;            // the first place is that of all rows which were never put
-  uint64_t overflow_begin_ = 0;
+  Places places_;
+  std::vector<int64_t> list_;  // what places_ calls so
 };
 
 }  // namespace cohort::ibp

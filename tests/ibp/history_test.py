@@ -98,9 +98,10 @@ def test_wrong_rows_and_ids_change_nothing():
         ({"num_rows": 0}, "expected num_rows and dim of at least 1, found 0 and 24"),
         ({"dtype": torch.int32}, "dtype: expected torch.float32, float16 or bfloat16, found torch.int32"),
         ({"dtype": torch.float16}, "profile: expected float16 x 24, found float32 x 24"),
+        ({"spare": -1}, "spare: expected a share, 0 to 1, found -1"),
         ({"dim": 23}, "profile: expected float32 x 23, found float32 x 24"),
     ],
-    ids=["rows", "dtype", "dtype of profile", "columns of profile"],
+    ids=["rows", "dtype", "dtype of profile", "spare", "columns of profile"],
 )
 def test_wrong_arguments_are_named(arguments, said):
     profile = ibp.fit(drawn(100, torch.float32, 1))
@@ -117,3 +118,31 @@ def test_rows_of_a_gpu():
     assert torch.equal(history.pull(ids), rows) and torch.equal(history.pull(ids.cpu()), rows.cpu())
     out = torch.empty_like(rows)
     assert history.pull(ids, out) is out and torch.equal(out, rows)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("place", ["pinned", "cuda"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_gpu_holds_what_was_pushed_last(dtype, place):
+    history = ibp.History(ROWS, DIM, dtype, place=place, spare=1)
+    ids = torch.arange(ROWS, device="cuda")
+    assert history.pull(ids).abs().max() == 0
+    expected = torch.zeros(ROWS, DIM, dtype=dtype)
+    for step in range(6):
+        some = torch.randperm(ROWS, generator=torch.Generator().manual_seed(step))[:100]
+        rows = drawn(100, dtype, step, [0.0, 0.9, 1.0][step % 3])
+        if step == 4:
+            rows = torch.randint(256, (100, DIM * dtype.itemsize), dtype=torch.uint8).view(dtype)
+        history.push(some.cuda() if step % 2 else some, rows.cuda())
+        expected[some] = rows
+        assert torch.equal(bits(history.pull(ids).cpu()), bits(expected))
+    out = torch.empty(3, DIM, dtype=dtype)
+    assert history.pull(ids[:3], out) is out and torch.equal(bits(out), bits(expected[:3]))
+    assert torch.equal(bits(history.pull(torch.tensor([5]))), bits(expected[[5]]))
+    history.push(torch.tensor([ROWS]), rows[:1])
+    torch.cuda.synchronize()
+    with pytest.raises(CohortError, match="a row of the table"):
+        history.check()
+    assert history.stats().room_left is not None
+    history.refit()
+    assert history.pull(ids).abs().max() == 0

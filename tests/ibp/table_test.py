@@ -178,6 +178,7 @@ def test_bad_calls_say_what_is_wrong_and_change_nothing(tmp_path):
         (lambda: ibp.Table(np.array([["a"]])), "found <U1"),
         (lambda: ibp.Table(rows.T), "C-contiguous"),
         (lambda: ibp.Table(rows, "zip"), "found zip"),
+        (lambda: ibp.Table(rows, spare=2), "spare: expected a share, 0 to 1, found 2"),
         (lambda: ibp.Table(rows, place="moon"), "expected cpu, pinned or cuda, found moon"),
         (lambda: ibp.Table.load(__file__), "IBPROWS1"),
         (lambda: ibp.Table.load(tmp_path / "rows.ibp", dtype=torch.int32), "rows that are float32, found torch.int32"),
@@ -233,9 +234,98 @@ def test_a_written_table_moves_to_a_gpu():
     for place in ("pinned", "cuda"):
         moved = table.to(place)
         assert bits(moved[torch.arange(5000, device="cuda")].cpu()) == bits(rows) == bits(moved[:])
-        with pytest.raises(CohortError, match=f'a table with place cpu, found place {place}\n.*place="cpu"'):
-            moved.put(ids, noise)
         moved[torch.tensor([5000], device="cuda")]
         torch.cuda.synchronize()
         with pytest.raises(CohortError, match="a row of the table"):
             moved.check()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("place", ["pinned", "cuda"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_gpu_puts_as_the_host_does(dtype, place, tmp_path):
+    rows = bell(dtype, 400)
+    expected = rows.clone()
+    host, table = ibp.Table(rows), ibp.Table(rows, place=place, spare=1)
+    everything = torch.arange(400, device="cuda")
+    for seed in range(4):
+        ids = torch.randperm(400, generator=torch.Generator().manual_seed(seed))[:120].view(-1, 2).int()
+        fresh = bell(dtype, 120, seed=seed + 1).view(60, 2, 50)
+        if seed == 2 and dtype != "bool":
+            noise = torch.randint(256, (60, 2, 50 * rows.element_size()), dtype=torch.uint8)
+            fresh = noise.view(rows.dtype)
+        host.put(ids, fresh)
+        on_host = seed % 2 == 0  # both ways to give ids and rows
+        table.put(ids if on_host else ids.cuda(), fresh if on_host else fresh.cuda())
+        expected[ids.long()] = fresh
+        assert bits(table[everything].cpu()) == bits(expected) == bits(host[:])
+        assert bits(table[:]) == bits(expected), "ids in host memory"
+        assert bits(table.to("cpu")[:]) == bits(expected)
+    out = torch.empty(2, 50, dtype=rows.dtype)
+    assert table.fetch([7, 8], out) is out and bits(out) == bits(expected[[7, 8]])
+    if dtype != "bfloat16":
+        assert bits(table[np.array([7, 8])]) == bits(expected[[7, 8]])
+    table.save(tmp_path / "rows.ibp")
+    again = ibp.Table.load(tmp_path / "rows.ibp", place, dtype=rows.dtype, spare=1)
+    again.put(np.arange(5), rows[:5].numpy() if dtype != "bfloat16" else rows[:5])
+    expected[:5] = rows[:5]
+    assert bits(again[everything].cpu()) == bits(expected)
+    assert table.stats().rows_put == 480 and 0 < table.stats().room_left <= 400
+
+
+@pytest.mark.gpu
+def test_a_gpu_puts_on_any_stream_and_in_a_graph():
+    rows = bell("float32", 400)
+    table = ibp.Table(rows, "exponent", place="cuda", spare=1)
+    ids, fresh = torch.arange(100, device="cuda"), rows[100:200].cuda()
+    table.put(ids, fresh)  # allocates
+    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    stream.wait_stream(torch.cuda.current_stream())
+    table.put(ids, fresh * 2, stream=stream)
+    stream.synchronize()
+    assert torch.equal(table[ids], fresh * 2)
+    with torch.cuda.graph(graph):
+        table.put(ids, fresh)
+    fresh.mul_(3)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(table[ids], fresh)
+
+
+@pytest.mark.gpu
+def test_bad_puts_on_a_gpu_are_named_later_and_change_nothing():
+    rows = bell("float32", 300, 64)
+    rows[::3] = rows[1::3]  # dense
+    noise = torch.randint(2**31, (4, 64), dtype=torch.int32).view(torch.float32)
+    table = ibp.Table(rows, "exponent", place="cuda", layout="slots", spare=0)
+    everything = torch.arange(300, device="cuda")
+    for ids, text in [
+        ([0, 300, 1, 2], r"put: ids\[1\]: expected a row of the table"),
+        ([0, 1, 2, 0], "each row once, found a row twice"),
+        ([0, 1, 2, 3], "room for rows that do not get shorter"),
+    ]:
+        table.put(ids, noise)
+        torch.cuda.synchronize()
+        with pytest.raises(CohortError, match=text):
+            table.check()
+        table.check()
+        assert bits(table[everything].cpu()) == bits(rows), text
+    for call, text in [
+        (lambda: table.put([0.5], noise[:1]), "Table.put: ids: expected integers"),
+        (lambda: table.put([0], noise[:1].double()), "found torch.float64"),
+        (lambda: table.put([0], noise), r"float32 \[1, 64\]"),
+        (lambda: ibp.Table(rows).put([0], noise[:1].cuda()), r"(?s)in host memory, found a CUDA tensor.*place=.cuda"),
+        (lambda: table.fetch([0], torch.empty(1, 63)), r"float32 \[1, 64\], found torch.float32 \[1, 63\]"),
+    ]:
+        with pytest.raises(CohortError, match=text):
+            call()
+
+
+@pytest.mark.gpu
+def test_a_profile_of_rows_on_a_gpu_is_that_of_the_rows():
+    rows = bell("float32", 20_000, 40)
+    for arguments in ({}, {"codec": "invariant", "sample": 0.3}, {"min_sample": 100, "seed": 5}):
+        on_host, on_gpu = ibp.fit(rows, **arguments), ibp.fit(rows.cuda(), **arguments)
+        assert on_gpu == on_host and (on_gpu.why, on_gpu.sample_rows) == (on_host.why, on_host.sample_rows)
+    with pytest.raises(CohortError, match=r"a share in \(0, 1\]"):
+        ibp.fit(rows.cuda(), sample=2)

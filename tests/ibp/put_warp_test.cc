@@ -1,0 +1,256 @@
+// The device code of encode_gpu() and of put() on the GPU, run by a warp on the CPU: the same bytes as the host's.
+#include "tests/ibp/warp.h"
+//
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "ibp/put_kernels.cuh"
+#include "ibp/writable.h"
+#include "tests/ibp/rows.h"
+
+namespace cohort::ibp {
+namespace {
+
+// Runs visit(form) with the form of these rows as a constant.
+template <typename Visit>
+void with_form(EncodeForm form, const Visit& visit) {
+  switch (form) {
+    case EncodeForm::kRaw:
+      return visit(std::integral_constant<EncodeForm, EncodeForm::kRaw>{});
+    case EncodeForm::kChunks4:
+      return visit(std::integral_constant<EncodeForm, EncodeForm::kChunks4>{});
+    case EncodeForm::kChunks8:
+      return visit(std::integral_constant<EncodeForm, EncodeForm::kChunks8>{});
+    case EncodeForm::kSingles:
+      return visit(std::integral_constant<EncodeForm, EncodeForm::kSingles>{});
+    case EncodeForm::kPairs:
+      return visit(std::integral_constant<EncodeForm, EncodeForm::kPairs>{});
+    case EncodeForm::kSparse:
+      return visit(std::integral_constant<EncodeForm, EncodeForm::kSparse>{});
+  }
+}
+
+// Shared memory of a warp for one row, and words behind it that nothing may touch.
+class Words {
+ public:
+  explicit Words(uint32_t row_bytes) : count_(room_words(row_bytes)), words_((count_ + 4) / 4, kUntouched) {}
+  uint32_t* data() { return &words_.data()->x; }
+  bool ends_untouched() const { return std::memcmp(&words_.back(), &kUntouched, sizeof(uint4)) == 0; }
+
+ private:
+  static constexpr uint4 kUntouched{0xa5a5a5a5, 0xa5a5a5a5, 0xa5a5a5a5, 0xa5a5a5a5};
+  uint32_t count_;
+  std::vector<uint4> words_;
+};
+
+class PutWarp : public testing::TestWithParam<Dtype> {};
+
+TEST_P(PutWarp, EncodesAsTheHost) {
+  for (const uint32_t num_columns : {1u, 7u, 33u, 64u, 129u}) {
+    const Rows seen = make_rows(Content::kMixed, GetParam(), num_columns, 70);
+    for (const Profile& profile : all_profiles(seen.table)) {
+      const ProfileTables tables(profile);
+      std::vector<std::byte> expected(encode_room(tables.ref()));
+      Words words(profile.row_bytes());
+      for (const Content content : {Content::kMixed, Content::kSpecial}) {
+        const Rows rows = make_rows(content, GetParam(), num_columns, 14);
+        for (int64_t row = 0; row < rows.table.num_rows; ++row) {
+          const uint32_t bytes = encode_row(tables.ref(), rows.table.row(row), expected.data());
+          uint32_t found = 1;
+          with_form(encode_form_of(tables.ref()), [&](auto form) {
+            warp::run([&] {
+              const RowEncoder<form.value> encoder(tables.ref());
+              const uint32_t mine = encoder.encode(rows.table.row(row), words.data());
+              if (lane_id() == 31) found = mine;
+            });
+          });
+          ASSERT_EQ(found, bytes) << name_of(profile.codec) << " x " << num_columns << ", row " << row;
+          ASSERT_EQ(std::memcmp(words.data(), expected.data(), bytes), 0) << name_of(profile.codec) << ", row " << row;
+          ASSERT_TRUE(words.ends_untouched());
+        }
+      }
+    }
+  }
+}
+
+// put() of the GPU, by one warp.
+class WarpPut {
+ public:
+  WarpPut(const Profile& profile, const Homes& homes, const EncodedRows* rows, int64_t spare)
+      : tables_(profile), profile_(profile), ref_(homes.ref()), capacity_(homes.num_places() + spare) {
+    entries_.assign(ref_.entries, ref_.entries + ref_.num_rows);
+    ref_.entries = entries_.data();
+    memory_.resize(homes.bytes_with(capacity_) + 16);
+    homes.fill(rows, {begin(), homes.bytes_with(capacity_)});
+    ref_.data = begin();
+    list_.resize(static_cast<std::size_t>(capacity_));
+    status_.places.used = static_cast<unsigned long long>(homes.num_places());
+  }
+
+  void put(const std::vector<int64_t>& ids, const std::byte* rows) {
+    status_.refused = 0;
+    const PutJob job{ids.data(), rows,         static_cast<int64_t>(ids.size()),
+                     ref_,       list_.data(), static_cast<unsigned long long>(capacity_),
+                     &status_};
+    for (int64_t i = 0; i < job.count; ++i) claim_row(job, i);
+    Words words(ref_.row_bytes);
+    with_form(encode_form_of(tables_.ref()), [&](auto form) {
+      warp::run([&] {
+        const RowEncoder<form.value> encoder(tables_.ref());
+        put_rows_warp(encoder, job, 0, 1, words.data());
+      });
+    });
+    ASSERT_TRUE(words.ends_untouched());
+    status_.places.close_gap(list_.data(), 0, 1);
+    status_.places.count_again(job.capacity);
+  }
+
+  EncodedRows rows() const { return {profile_, Homes::packed_ref(ref_, capacity_), {}}; }
+  const PutStatus& status() const { return status_; }
+
+ private:
+  std::byte* begin() { return memory_.data() + (16 - reinterpret_cast<uintptr_t>(memory_.data()) % 16) % 16; }
+  ProfileTables tables_;
+  Profile profile_;
+  HomesRef ref_;
+  int64_t capacity_;
+  std::vector<uint64_t> entries_;
+  std::vector<std::byte> memory_;
+  std::vector<int64_t> list_;
+  PutStatus status_;
+};
+
+std::vector<std::byte> decoded(const EncodedRows& encoded) {
+  std::vector<std::byte> out(static_cast<std::size_t>(encoded.ref.num_rows) * encoded.ref.row_bytes);
+  decode(encoded, out.data());
+  return out;
+}
+
+// The same rows at the same places at home, and raw ones away from home in both.
+void expect_same(const EncodedRows& host, const EncodedRows& gpu, uint64_t overflow_begin) {
+  ASSERT_EQ(decoded(host), decoded(gpu));
+  for (int64_t row = 0; row < host.ref.num_rows; ++row) {
+    const uint64_t a = host.ref.entries[row], b = gpu.ref.entries[row];
+    ASSERT_EQ(entry_raw(a), entry_raw(b)) << row;
+    ASSERT_EQ(entry_bytes(a), entry_bytes(b)) << row;
+    const bool at_home = entry_offset_bytes(a) < overflow_begin;
+    ASSERT_EQ(at_home, entry_offset_bytes(b) < overflow_begin) << row;
+    if (!at_home) continue;
+    ASSERT_EQ(a, b) << row;
+    ASSERT_EQ(std::memcmp(locate(host.ref, row).begin, locate(gpu.ref, row).begin, entry_bytes(a)), 0) << row;
+  }
+}
+
+std::vector<int64_t> every_third(int64_t count, int64_t first) {
+  std::vector<int64_t> ids;
+  for (int64_t id = first % 3; id < count; id += 3) ids.push_back(id);
+  return ids;
+}
+
+TEST_P(PutWarp, StoresAsTheHost) {
+  constexpr int64_t kRows = 24;
+  for (const uint32_t num_columns : {5u, 50u}) {
+    const Rows rows = make_rows(Content::kDense, GetParam(), num_columns, kRows);
+    for (const Profile& profile : all_profiles(rows.table)) {
+      for (const bool zeros : {false, true}) {
+        const EncodedRows encoded = encode(rows.table, profile);
+        const uint32_t slot_bytes = std::max(4u, profile.row_bytes() * 3 / 4 / 4 * 4);
+        const Homes homes_of_rows(encoded), homes_of_zeros(profile, kRows, slot_bytes);
+        const Homes& homes = zeros ? homes_of_zeros : homes_of_rows;
+        WarpPut gpu(profile, homes, zeros ? nullptr : &encoded, kRows);
+        const auto host = zeros ? std::make_unique<WritableRows>(profile, kRows, slot_bytes)
+                                : std::make_unique<WritableRows>(encoded);
+        int64_t step = 0;
+        for (const Content content : kAllContents) {
+          const std::vector<int64_t> ids = every_third(kRows, step++);
+          const Rows fresh = make_rows(content, GetParam(), num_columns, static_cast<int64_t>(ids.size()));
+          host->put(ids, fresh.table);
+          gpu.put(ids, fresh.bytes.data());
+          expect_same(host->rows(), gpu.rows(), homes.ref().overflow_begin);
+          ASSERT_EQ(gpu.status().fault, ~0ull);
+          ASSERT_EQ(gpu.status().places.used,
+                    static_cast<unsigned long long>(
+                        (host->rows().ref.data_bytes - static_cast<int64_t>(homes.ref().overflow_begin)) /
+                        homes.ref().whole_bytes()));
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, PutWarp, testing::ValuesIn(kAllDtypes));
+
+TEST(PutWarpFaults, AreTheLeastAndChangeNothing) {
+  const Rows rows = make_rows(Content::kDense, Dtype::kFloat32, 16, 40);
+  const Rows other = make_rows(Content::kNoise, Dtype::kFloat32, 16, 4);
+  const EncodedRows encoded = encode(rows.table, fit(rows.table, {.codec = "exponent"}).profile);
+  const Homes homes(encoded);
+  for (const auto& [ids, position, fault] :
+       {std::tuple{std::vector<int64_t>{3, 40, -1, 5}, 1, PutFault::kNoSuchRow}, {{3, 4, 5, 3}, 3, PutFault::kTwice}}) {
+    WarpPut gpu(encoded.profile, homes, &encoded, 40);
+    gpu.put(ids, other.bytes.data());
+    EXPECT_EQ(gpu.status().fault, static_cast<unsigned long long>(position) * 4 + static_cast<unsigned>(fault));
+    EXPECT_EQ(decoded(gpu.rows()), rows.bytes);
+    gpu.put({3, 4, 5, 6}, other.bytes.data());  // no row is still claimed
+    std::vector<std::byte> expected = rows.bytes;
+    std::copy(other.bytes.begin(), other.bytes.end(), expected.begin() + 3 * 64);
+    EXPECT_EQ(decoded(gpu.rows()), expected);
+  }
+}
+
+TEST(PutWarpFaults, RowsWithoutRoomKeepTheirValues) {
+  const Rows rows = make_rows(Content::kDense, Dtype::kFloat32, 64, 40);
+  const Rows noise = make_rows(Content::kNoise, Dtype::kFloat32, 64, 4);
+  const Profile profile = fit(rows.table, {.codec = "exponent"}).profile;
+  const EncodedRows encoded = encode(rows.table, profile, {LayoutChoice::kSlots, profile.slot_bytes});
+  WarpPut gpu(profile, Homes(encoded), &encoded, 2);
+  gpu.put({7, 8, 9, 10}, noise.bytes.data());
+  EXPECT_EQ(gpu.status().fault, 2 * 4 + static_cast<unsigned>(PutFault::kNoRoom));
+  std::vector<std::byte> expected = rows.bytes;
+  std::copy_n(noise.bytes.begin(), 2 * 256, expected.begin() + 7 * 256);
+  EXPECT_EQ(decoded(gpu.rows()), expected);
+  gpu.put({7}, rows.bytes.data() + 7 * 256);  // goes home
+  gpu.put({9}, noise.bytes.data());           // to the place that it has left
+  std::copy_n(rows.bytes.begin() + 7 * 256, 256, expected.begin() + 7 * 256);
+  std::copy_n(noise.bytes.begin(), 256, expected.begin() + 9 * 256);
+  EXPECT_EQ(decoded(gpu.rows()), expected);
+}
+
+TEST(PutPlaces, AreUsedAgainInAnyNumber) {
+  for (const unsigned long long taken : {0ull, 2ull, 3ull, 5ull}) {
+    for (const unsigned long long left : {0ull, 1ull, 3ull, 4ull}) {
+      std::vector<int64_t> list = {4, 1, 6, 100, 101, 102, 103, -1};
+      Places places{.used = 20, .free = 3, .taken = taken, .left = left};
+      std::vector<int64_t> expected = {100, 101, 102, 103};
+      expected.resize(left);
+      for (int64_t i = 0; i + int64_t(taken) < 3; ++i) expected.push_back(list[std::size_t(i)]);
+      for (unsigned long long thread = 0; thread < 2; ++thread) places.close_gap(list.data(), thread, 2);
+      places.count_again(21);
+      EXPECT_EQ(places.used, taken > 3 ? 21 : 20);
+      ASSERT_EQ(places.free, expected.size());
+      list.resize(expected.size());
+      std::sort(list.begin(), list.end());
+      std::sort(expected.begin(), expected.end());
+      EXPECT_EQ(list, expected) << taken << " taken, " << left << " left";
+    }
+  }
+}
+
+TEST(WordOfFields, IsThatOfAStreamOfBits) {
+  for (uint32_t width = 17; width < 32; ++width) {
+    std::vector<uint32_t> fields(34), words(width + 2);
+    for (uint32_t i = 0; i < 32; ++i) {
+      fields[i] = static_cast<uint32_t>(base::random_64(base::key_of(2), width, i)) & ((1u << width) - 1);
+      or_field(words.data(), i * width, width, fields[i]);
+    }
+    for (uint32_t i = 0; i < width; ++i) {
+      const WordOfFields word(i, width);
+      ASSERT_EQ(word.join(fields[word.field], fields[word.field + 1], fields[word.field + 2]), words[i]) << width;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cohort::ibp

@@ -6,6 +6,8 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <array>
 #include <memory>
 #include <tuple>
 #include <utility>
@@ -21,6 +23,7 @@
 
 #ifdef COHORT_WITH_CUDA
 #include "base/owners.h"
+#include "base/shared_gpu_bytes.h"
 #endif
 
 namespace nb = nanobind;
@@ -65,10 +68,11 @@ class OneProcess {
   OneProcess(const std::string& run_json, int num_slots)
       : options_(sampler::read_options(run_json)),
         data_(dataset::Dataset::open(options_.dataset)),
-        graph_(sampler::view_of(data_, options_)),
+        graph_(view_of(data_, options_, num_slots)),
         backends_(sampler::make_backends(options_, graph_)),
         gpu_(options_.device == "cuda" ? options_.gpus[0] : -1),
         slots_(static_cast<std::size_t>(num_slots), Slot(gpu_ >= 0)) {
+    if (names_rows()) make_rows();
     base::require(data_.meta().label_dtype == dataset::DType::int64, "labels that are classes");
     backends_[0]->enter_thread();
   }
@@ -93,9 +97,11 @@ class OneProcess {
                                                 .num_edges = batch.num_edges,
                                                 .num_seeds = batch.num_seeds,
                                                 .num_offsets = to.num_targets + 1,
-                                                .row_bytes = graph_.row_bytes},
+                                                .row_bytes = sampler::slot_row_bytes(graph_),
+                                                .with_place = graph_.rows_in == channel::RowsIn::kPool},
                                                batch);
     to.data = to.memory.at_least(bytes);
+    if (graph_.rows_in == channel::RowsIn::kPool) make_room(batch.num_nodes);
 #ifdef COHORT_WITH_CUDA
     if (wait) {
       backends_[0]->before_fetch([&](base::GpuStream stream) {
@@ -104,7 +110,11 @@ class OneProcess {
     }
 #endif
     base::require(gpu_ >= 0 || wait == 0, "no event on the CPU");
-    backends_[0]->fetch(arrays_of(to, static_cast<int>(slot)), {positions.data(), positions.size()});
+    sampler::SlotArrays arrays = arrays_of(to);
+    const uint64_t others = std::min(num_fetches_, static_cast<uint64_t>(slots_.size() - 1));  // that may be in use
+    arrays.number = num_fetches_;
+    arrays.oldest_in_use = num_fetches_++ - others;
+    backends_[0]->fetch(arrays, {positions.data(), positions.size()});
   }
 
   bool finished() { return backends_[0]->finished(); }
@@ -128,8 +138,8 @@ class OneProcess {
     const std::size_t nodes = count(batch.num_nodes), dim = count(own.data_.feature_dim());
     const auto int64 = nb::dtype<int64_t>();
     nb::dict found;
-    found["x"] = view(batch.x_offset, {nodes, dim}, own.feature_type());
-    found["padded_x"] = view(batch.x_offset, {count(channel::padded(batch.num_nodes)), dim}, own.feature_type());
+    if (!own.names_rows()) found["x"] = view(batch.x_offset, {nodes, dim}, own.feature_type());
+    found["place"] = view(batch.place_offset, {nodes}, int64);
     found["y"] = view(batch.y_offset, {nodes}, int64);
     found["edge_index"] = view(batch.edge_index_offset, {2, count(batch.num_edges)}, int64);
     found["indptr"] = view(batch.indptr_offset, {count(from.num_targets) + 1}, int64);
@@ -137,7 +147,47 @@ class OneProcess {
     return found;
   }
 
+  // Rows [any, dim] that batches name by `place`; None: slots have rows.
+  static nb::object rows(nb::handle self) {
+    auto& own = nb::cast<OneProcess&>(self);
+    if (!own.names_rows()) return nb::none();
+    const bool has_pool = own.graph_.rows_in == channel::RowsIn::kPool;
+    const int64_t count = has_pool ? own.backends_[0]->most_pool_rows(0) : own.graph_.num_nodes;
+    const int64_t stride = has_pool ? own.graph_.row_bytes : cache::raw_row_stride(own.graph_.row_bytes);
+    const auto dim = own.data_.feature_dim();
+    const std::array<std::size_t, 2> shape = {static_cast<std::size_t>(count), static_cast<std::size_t>(dim)};
+    const std::array<int64_t, 2> strides = {stride * dim / own.graph_.row_bytes, 1};
+    return nb::cast(nb::ndarray<nb::pytorch>(own.rows_, 2, shape.data(), self, strides.data(), own.feature_type(),
+                                             nb::device::cuda::value, own.gpu_));
+  }
+
  private:
+  static sampler::GraphView view_of(const dataset::Dataset& data, sampler::Options& options, int num_slots) {
+    options.num_slots = num_slots;
+    sampler::GraphView graph = sampler::view_of(data, options);
+    graph.rows_in = sampler::rows_lie_in(graph, options);
+    return graph;
+  }
+  bool names_rows() const { return graph_.rows_in != channel::RowsIn::kSlots; }
+  void make_rows() {
+#ifdef COHORT_WITH_CUDA
+    if (const base::SharedGpuBytes* table = backends_[0]->all_rows()) {
+      rows_ = table->data();
+    } else {
+      rows_ = backends_[0]->grow_pool(0, 1, 1)->data();  // further memory comes behind this
+    }
+#endif
+  }
+  // In the pool, for a batch of so many nodes in each slot.
+  void make_room(int64_t num_nodes) {
+    const auto num_slots = std::ssize(slots_);
+    const int64_t needed = channel::pool_rows(num_slots, num_nodes, graph_.num_nodes, options_.reuse);
+    if (needed <= backends_[0]->pool_rows(0)) return;
+    const int64_t batch_nodes = channel::pool_batch_nodes(num_nodes, graph_.num_nodes);
+    const int64_t preferred = channel::pool_rows(num_slots, batch_nodes, graph_.num_nodes, options_.reuse);
+    backends_[0]->grow_pool(0, needed, preferred);
+  }
+
   struct Slot {
     explicit Slot(bool on_gpu) : memory(on_gpu) {}
     Slot(const Slot& other) : memory(other.memory.on_gpu()) {}  // an empty one
@@ -147,7 +197,7 @@ class OneProcess {
     int64_t num_targets = 0;
   };
 
-  static sampler::SlotArrays arrays_of(const Slot& slot, int number) {
+  static sampler::SlotArrays arrays_of(const Slot& slot) {
     const channel::Batch& batch = slot.batch;
     sampler::SlotArrays arrays;
     arrays.n_id = reinterpret_cast<int64_t*>(slot.data + batch.n_id_offset);
@@ -155,10 +205,10 @@ class OneProcess {
     arrays.edge_index = reinterpret_cast<int64_t*>(slot.data + batch.edge_index_offset);
     arrays.input_id = reinterpret_cast<int64_t*>(slot.data + batch.input_id_offset);
     arrays.x = slot.data + batch.x_offset;
-    arrays.slot = number;
     arrays.indptr = reinterpret_cast<int64_t*>(slot.data + batch.indptr_offset);
     arrays.num_targets = slot.num_targets;
     arrays.num_labels = slot.batch.num_nodes;
+    arrays.place = reinterpret_cast<int64_t*>(slot.data + batch.place_offset);
     return arrays;
   }
 
@@ -180,6 +230,8 @@ class OneProcess {
   std::vector<std::unique_ptr<sampler::Backend>> backends_;  // one
   int gpu_;                                                  // CUDA ordinal; -1: the CPU
   std::vector<Slot> slots_;
+  std::byte* rows_ = nullptr;  // that batches name, in memory of the GPU
+  uint64_t num_fetches_ = 0;
   sampler::BatchSizes sampled_;
 };
 
@@ -198,5 +250,6 @@ NB_MODULE(one_process_native, m) {
            "cudaEvent_t that comes first.")
       .def("finished", &OneProcess::finished, "Whether all that fetch() started is in the slot.")
       .def("fetch_seconds", &OneProcess::fetch_seconds, "Of the last fetch, once it is finished.")
+      .def("rows", &OneProcess::rows, "Rows [any, dim] that batches name by `place`; None: slots have rows, x.")
       .def("arrays", &OneProcess::arrays, nb::arg("slot"), "The batch in a slot: tensors by name.");
 }

@@ -5,7 +5,7 @@
 One process samples and fetches on a stream each, with as many SMs for the fetch as --fetch-sms says (8), and trains on
 a third: the best that frameworks without a sampler of its own do. The kernels are Cohort's, the step is a CUDA graph
 too. While batch b is fetched, the host draws batch b + 1; then it starts to fetch that one and to train on batch b.
-Sampling and training share all SMs, and no row is copied from the batches before. The mean is that of the epochs but
+Sampling and training share all SMs, and no row of the batches before is found again. The mean is that of the epochs but
 the first; a line of JSON is appended to --out.
 """
 
@@ -108,7 +108,8 @@ class Loop:
         epoch.nodes += sum(nodes)
         epoch.edges += sum(edges)
         arrays = self._sampler.arrays(batch % SLOTS)
-        return SimpleNamespace(num_seeds=nodes[0], num_sampled_nodes=nodes, num_sampled_edges=edges, **arrays)
+        told = {"num_seeds": nodes[0], "num_sampled_nodes": nodes, "num_sampled_edges": edges}
+        return SimpleNamespace(**told, last_hop_global=False, **arrays)
 
     def _remember(self, batch: int) -> None:
         if self._args.device == "cuda":
@@ -135,7 +136,7 @@ def main() -> None:
         run_json = Path(folder) / "run.json"
         run_json.write_text(json.dumps({"sampler": options | {"channel": folder}}))
         sampler = OneProcess(str(run_json), SLOTS)
-    loop = Loop(sampler, _step_of(spec, data), np.array(data.train_ids), spec)
+    loop = Loop(sampler, _step_of(spec, data, sampler.rows()), np.array(data.train_ids), spec)
     epochs = []
     for number in range(args.num_epochs):
         epochs.append(loop.epoch(number))
@@ -148,14 +149,14 @@ def main() -> None:
         out.write(json.dumps({"bench": "one_process", "dataset": str(args.dataset)} | told | mean) + "\n")
 
 
-def _step_of(spec: RunSpec, data) -> TrainStep:
+def _step_of(spec: RunSpec, data, all_rows: torch.Tensor | None) -> TrainStep:
     """Steps as those of ``cohort train``."""
     device = torch.device(spec.device)
     torch.manual_seed(spec.seed)
     sizes = (data.feature_dim, spec.hidden, data.num_classes, len(spec.fanout))
     model = SampledGNN("sage", *sizes, 0.5).to(device)
     graphs_of = spec.batch_size if spec.device == "cuda" else None
-    return TrainStep(Scores(model), adam(model, device, 0.003), device, graphs_of)
+    return TrainStep(Scores(model, all_rows=all_rows), adam(model, device, 0.003), device, graphs_of)
 
 
 if __name__ == "__main__":

@@ -22,8 +22,8 @@ constexpr int index_of(Tier tier) { return static_cast<int>(tier); }
 
 // Counted on the GPU while a batch is fetched.
 struct Counters {
-  unsigned long long rows[kNumTiers];
-  unsigned long long bytes[kNumTiers];
+  unsigned long long rows[kNumPlaces];
+  unsigned long long bytes[kNumPlaces];
   PoolCounters pool;
   unsigned long long damaged;  // what fetch_located() reports
   uint32_t next_host_row;      // that no warp has taken
@@ -55,11 +55,10 @@ struct Split {
   int64_t count;           // at most, where the pool lacks them
   const uint32_t* places;  // uint32 [count], rows of the pool to be written; null: row i goes to position i
   DirectoryRef directory;
-  RecentRef recent;
   uint32_t own_region;
   HostKeys host_keys;
-  uint64_t* entries[kNumTiers];   // uint64 [rows of the tier]
-  int32_t* positions[kNumTiers];  // int32 [rows of the tier]
+  uint64_t* entries[kNumPlaces];   // uint64 [rows of the tier]
+  int32_t* positions[kNumPlaces];  // int32 [rows of the tier]
   Counters* counters;
   uint32_t most_bytes;  // that are read of a coded row: plane A alone
 
@@ -71,30 +70,30 @@ struct Split {
 // Places at the ends of the tiers' lists, for the rows of a block at once: one atomic addition a tier.
 class Places {
  public:
-  // To be called by all threads of the block. A row's place in the list of its tier; a tier of kNumTiers: no row.
+  // To be called by all threads of the block. A row's place in the list of its tier; a tier of kNumPlaces: no row.
   __device__ int64_t take(int tier, Counters* counters) {
     const uint32_t warp = threadIdx.x / 32, below = (1u << threadIdx.x % 32) - 1;
     uint32_t before = 0;  // rows of this tier in this warp's lanes before
-    for (int t = 0; t < kNumTiers; ++t) {
+    for (int t = 0; t < kNumPlaces; ++t) {
       const uint32_t lanes = __ballot_sync(kAllLanes, t == tier);
       if (threadIdx.x % 32 == 0) counts_[warp][t] = __popc(lanes);
       if (t == tier) before = __popc(lanes & below);
     }
     __syncthreads();
-    if (threadIdx.x < kNumTiers) {
+    if (threadIdx.x < kNumPlaces) {
       uint32_t total = 0;
       for (auto& count : counts_) total += std::exchange(count[threadIdx.x], total);
       first_[threadIdx.x] = total > 0 ? atomicAdd(&counters->rows[threadIdx.x], total) : 0;
     }
     __syncthreads();
-    const int64_t place = tier < kNumTiers ? first_[tier] + counts_[warp][tier] + before : 0;
+    const int64_t place = tier < kNumPlaces ? first_[tier] + counts_[warp][tier] + before : 0;
     __syncthreads();  // everybody has read
     return place;
   }
 
  private:
-  uint32_t counts_[base::kBlockThreads / 32][kNumTiers];  // rows of a warp, then of the warps before it
-  unsigned long long first_[kNumTiers];
+  uint32_t counts_[base::kBlockThreads / 32][kNumPlaces];  // rows of a warp, then of the warps before it
+  unsigned long long first_[kNumPlaces];
 };
 
 // Adds up over the warp, then into `sum`.
@@ -104,30 +103,23 @@ __device__ void add_up(unsigned long long* sum, unsigned long long value) {
 }
 
 // The nearest tier that has the node's row, and there its place; of host rows the place is found later.
-__device__ Tier find_row(const Split& job, int64_t node, int64_t position, uint64_t& entry) {
+__device__ Tier find_row(const Split& job, int64_t node, uint64_t& entry) {
   entry = job.directory.find(node);
-  if (entry != kNoEntry && ibp::entry_region(entry) == job.own_region) {
-    job.recent.note(node, position);
-    return Tier::kLocal;
-  }
-  const uint64_t recent = job.recent.find(node);
-  job.recent.note(node, position);
-  if (recent == kNoEntry) return entry == kNoEntry ? Tier::kHost : Tier::kPeer;
-  entry = recent;
-  return Tier::kRecent;
+  if (entry == kNoEntry) return Tier::kHost;
+  return ibp::entry_region(entry) == job.own_region ? Tier::kLocal : Tier::kPeer;
 }
 
 __global__ void split_kernel(const __grid_constant__ Split job) {
   __shared__ Places places;
   const int64_t count = job.places ? static_cast<int64_t>(job.counters->pool.missing) : job.count;
-  unsigned long long bytes[kNumTiers] = {};
+  unsigned long long bytes[kNumPlaces] = {};
   for (int64_t first = base::grid_first() - threadIdx.x; first < count; first += base::grid_step()) {
     const int64_t i = first + threadIdx.x;
     const bool active = i < count;
     const int64_t node = active ? job.nodes[i] : 0;
     const auto position = static_cast<int32_t>(active && job.places ? job.places[i] : i);
     uint64_t entry = kNoEntry;
-    const int from = active ? index_of(find_row(job, node, i, entry)) : kNumTiers;
+    const int from = active ? index_of(find_row(job, node, entry)) : kNumPlaces;
     const int64_t at = places.take(from, job.counters);
     if (!active) continue;
     if (from == index_of(Tier::kHost)) {
@@ -138,10 +130,10 @@ __global__ void split_kernel(const __grid_constant__ Split job) {
     } else {
       job.entries[from][at] = entry;
       job.positions[from][at] = position;
-      for (int tier = 0; tier < kNumTiers; ++tier) bytes[tier] += tier == from ? job.bytes_of(entry) : 0;
+      for (int tier = 0; tier < kNumPlaces; ++tier) bytes[tier] += tier == from ? job.bytes_of(entry) : 0;
     }
   }
-  for (int tier = 0; tier < kNumTiers; ++tier) add_up(&job.counters->bytes[tier], bytes[tier]);
+  for (int tier = 0; tier < kNumPlaces; ++tier) add_up(&job.counters->bytes[tier], bytes[tier]);
 }
 
 // Where the host rows lie and where they go, in the order in which they are read.
@@ -187,13 +179,6 @@ void FeatureFetch::set_slabs(SlabView view) {
   share_anew();
 }
 
-void FeatureFetch::reuse_rows(int64_t num_nodes) {
-  recent_rows_ = RecentRows(num_nodes, row_bytes_);
-  if (!recent_rows_.any()) return;
-  profiles_[index_of(Tier::kRecent)] = std::make_unique<ibp::DeviceProfile>(ibp::raw_profile(row_bytes_));
-  share_anew();
-}
-
 void FeatureFetch::set_num_sms(int num_sms) {
   settings_.num_sms = num_sms;
   share_.set_num_sms(num_sms);
@@ -205,8 +190,8 @@ void FeatureFetch::run_on(const std::function<base::Stream()>& make_stream, int 
 }
 
 void FeatureFetch::share_anew() {
-  std::array<bool, kNumTiers> present{};
-  for (int tier = 0; tier < kNumTiers; ++tier) present[tier] = has(static_cast<Tier>(tier));
+  std::array<bool, kNumPlaces> present{};
+  for (int tier = 0; tier < kNumPlaces; ++tier) present[tier] = has(static_cast<Tier>(tier));
   share_ = SmShare(settings_.num_sms, row_bytes_, settings_.host_bytes_per_second, present);
 }
 
@@ -217,7 +202,6 @@ bool FeatureFetch::has_planes() const {
 
 bool FeatureFetch::has(Tier tier) const {
   if (tier == Tier::kHost) return slabs_.directory.num_entries() < host_->num_rows();
-  if (tier == Tier::kRecent) return recent_rows_.any();
   return static_cast<int>(slabs_.slabs.size()) > index_of(tier);
 }
 
@@ -225,7 +209,7 @@ void FeatureFetch::reserve(InFlight& flight, int64_t count) {
   const auto rows = static_cast<std::size_t>(count);
   host_rows_.reserve(rows);
   host_positions_.reserve(rows);
-  for (int tier = 0; tier < kNumTiers; ++tier) {
+  for (int tier = 0; tier < kNumPlaces; ++tier) {
     if (!has(static_cast<Tier>(tier))) continue;
     flight.entries[tier].reserve(rows);
     flight.positions[tier].reserve(rows);
@@ -239,29 +223,24 @@ void FeatureFetch::fetch(const int64_t* nodes, int64_t count, const FetchTarget&
   auto* counters = reinterpret_cast<Counters*>(flight.tallies.data());
   cuda_check(cudaMemsetAsync(counters, 0, sizeof(Counters), stream), "clear counters");
   cuda_check(cudaMemsetAsync(&counters->damaged, 0xff, sizeof counters->damaged, stream), "clear counters");
-  base::require(!target.plane_a || !pool_, "exact rows in a pool, where rows of both kinds would meet");
   flight.plane_a = target.plane_a && has_planes();
-  if (std::exchange(plane_a_, flight.plane_a) != flight.plane_a) recent_rows_.forget();  // rows of the other kind
-  flight.recent = recent_rows_.turn_to(target.slot, {target.nodes, target.rows, count});
   flight.count = count;
   if (count > 0 && row_bytes_ > 0) {
     reserve(flight, count);
     before.split.wait_on(stream);
     MissingRows missing;
     if (pool_) {
+      if (std::exchange(plane_a_, flight.plane_a) != flight.plane_a) pool_->forget(stream);  // rows of the other kind
       missing = pool_->place(nodes, count, target.batch, &counters->pool, target.places, stream);
       if (target.poison) fill_missing(missing, count, target.rows, row_bytes_, 0xff, stream);
     }
     split(flight, pool_ ? missing.nodes : nodes, count, missing, stream);
     flight.split.record(stream);
     flight.sms = share_.next();
-    for (const Tier from : {Tier::kHost, Tier::kPeer, Tier::kLocal, Tier::kRecent}) {
+    for (const Tier from : {Tier::kHost, Tier::kPeer, Tier::kLocal}) {
       if (!has(from)) continue;
       const int tier = index_of(from);
       flight.split.wait_on(streams_[tier]);
-      if (from == Tier::kRecent) {
-        for (const base::Event& ended : before.ended) ended.wait_on(streams_[tier]);  // its rows may be copied
-      }
       flight.begun[tier].record(streams_[tier]);
       gather(flight, from, target.rows, streams_[tier]);
       flight.ended[tier].record(streams_[tier]);
@@ -271,8 +250,6 @@ void FeatureFetch::fetch(const int64_t* nodes, int64_t count, const FetchTarget&
   cuda_check(cudaMemcpyAsync(flight.seen.data(), counters, sizeof(Counters), cudaMemcpyDeviceToHost, stream),
              "read counters");
 }
-
-void FeatureFetch::wait_for_copies(cudaStream_t stream) const { last().ended[index_of(Tier::kRecent)].wait_on(stream); }
 
 void FeatureFetch::split(InFlight& flight, const int64_t* nodes, int64_t count, const MissingRows& missing,
                          cudaStream_t stream) {
@@ -284,7 +261,6 @@ void FeatureFetch::split(InFlight& flight, const int64_t* nodes, int64_t count, 
             .count = count,
             .places = missing.places,
             .directory = slabs_.directory.ref(),
-            .recent = flight.recent,
             .own_region = slabs_.own_region,
             .host_keys = {.rows = host_rows_.data(),
                           .positions = host_positions_.data(),
@@ -294,7 +270,7 @@ void FeatureFetch::split(InFlight& flight, const int64_t* nodes, int64_t count, 
             .positions = {},
             .counters = counters,
             .most_bytes = flight.plane_a ? host_->encoded().profile.slot_bytes : UINT32_MAX};
-  for (int tier = 0; tier < kNumTiers; ++tier) {
+  for (int tier = 0; tier < kNumPlaces; ++tier) {
     job.entries[tier] = flight.entries[tier].data();
     job.positions[tier] = flight.positions[tier].data();
   }
@@ -326,16 +302,10 @@ void FeatureFetch::sum_bins(std::size_t num_bins, cudaStream_t stream) {
 }
 
 // The memory that a tier's rows lie in.
-ibp::LocatedRows FeatureFetch::located(const InFlight& flight, Tier tier) const {
+ibp::LocatedRows FeatureFetch::located(Tier tier) const {
   ibp::LocatedRows rows;
   rows.on_gpu = tier != Tier::kHost;
-  if (tier == Tier::kRecent) {
-    for (std::size_t slot = 0; slot < rows.regions.size(); ++slot) {
-      const RecentBatch& batch = flight.recent.batches[slot];
-      rows.regions[slot] = {batch.rows, batch.count * row_bytes_};
-    }
-    rows.step_bytes = flight.recent.row_bytes;
-  } else if (tier != Tier::kHost) {
+  if (tier != Tier::kHost) {
     rows.regions = slabs_.regions;
     rows.step_bytes = slabs_.step_bytes;
     rows.max_coded_bytes = slabs_.max_coded_bytes;
@@ -355,8 +325,7 @@ ibp::LocatedRows FeatureFetch::located(const InFlight& flight, Tier tier) const 
 void FeatureFetch::gather(InFlight& flight, Tier tier, std::byte* out, cudaStream_t stream) {
   auto* counters = reinterpret_cast<Counters*>(flight.tallies.data());
   const int at = index_of(tier);
-  if (tier == Tier::kRecent && !flight.recent.last) return;  // a slot that is not remembered
-  ibp::LocatedRows rows = located(flight, tier);
+  ibp::LocatedRows rows = located(tier);
   rows.entries = flight.entries[at].data();
   rows.positions = flight.positions[at].data();
   rows.count = &counters->rows[at];
@@ -377,7 +346,7 @@ TierUses FeatureFetch::use() {
   }
   base::require(seen.pool.given >= seen.pool.missing, "places of the pool for all missing rows");
   TierUses uses;
-  for (int tier = 0; tier < kNumTiers; ++tier) {
+  for (int tier = 0; tier < kNumPlaces; ++tier) {
     TierUse& use = uses[static_cast<std::size_t>(tier)];
     use.rows = static_cast<int64_t>(seen.rows[tier]);
     use.bytes = static_cast<int64_t>(seen.bytes[tier]);

@@ -1,10 +1,9 @@
-// Feature rows of a batch into GPU memory, each from the nearest place that has it: this GPU's slab, a batch before, a
-// peer's slab, or host memory. They go to a slot, where batches before are copied from, or to a pool (row_pool.h),
-// which lacks but few of them.
+// Feature rows of a batch into GPU memory, each from the nearest place that has it: this GPU's slab, a peer's slab, or
+// host memory. They go to a pool (row_pool.h), which lacks but few of them, or, those of edges, one after the other.
 //
 // One pass over the batch looks every node up and splits the rows by tier. Host rows are ordered by address (3 % faster
 // from managed memory, 2 to 4 times from a large table in page-locked memory: base/host_table.h), the others need no
-// order. Then up to four gathers run side by side, each on SMs of its own, shared out by need (sm_share.h). A batch is
+// order. Then up to three gathers run side by side, each on SMs of its own, shared out by need (sm_share.h). A batch is
 // looked up while the rows of the one before come, and its gathers follow theirs tier by tier, so that no link rests.
 #pragma once
 
@@ -22,7 +21,6 @@
 #include "cache/directory.h"
 #include "cache/host_features.h"
 #include "cache/plan/cost.h"
-#include "cache/recent_rows.h"
 #include "cache/row_pool.h"
 #include "cache/row_slab.h"
 #include "cache/sm_share.h"
@@ -47,15 +45,15 @@ struct FetchSettings {
 };
 inline constexpr int kDefaultFetchSms = 32;
 
-// Where the rows of a batch go. May be written once streams have got by wait_for_copies().
+// Where the rows of a batch go.
 struct FetchTarget {
-  std::byte* rows = nullptr;       // [count, row_bytes], 16-byte aligned; or the pool, [num_places, row_bytes]
-  int slot = -1;                   // which of the buffers that are written in turn; -1: none of them
-  const int64_t* nodes = nullptr;  // int64 [count], the batch's nodes, kept as long as the rows; read by later fetches
-  int64_t* places = nullptr;       // int64 [count], of the rows in the pool, where there is one
-  PoolBatch batch{};               // which one, where there is a pool
-  bool poison = false;             // missing rows of the pool are filled with 0xFF first
-  bool plane_a = false;            // rows of codec planes, if all are stored so: as plane A alone tells them
+  std::byte* rows = nullptr;  // [count, row_bytes], 16-byte aligned; or the pool, [num_places, row_bytes]
+  int64_t* places = nullptr;  // int64 [count], of the rows in the pool, where there is one
+  PoolBatch batch{};          // which one, where there is a pool
+  bool poison = false;        // missing rows of the pool are filled with 0xFF first
+  // Rows of codec planes, if all are stored so: as plane A alone tells them. Such rows of a pool are not found by
+  // fetches of exact ones, nor the other way round.
+  bool plane_a = false;
 };
 
 class FeatureFetch {
@@ -66,8 +64,6 @@ class FeatureFetch {
   void set_num_sms(int num_sms);  // from the next fetch on
   // Reads on streams that `make_stream` makes, with so many SMs. Not while a fetch runs.
   void run_on(const std::function<base::Stream()>& make_stream, int num_sms);
-  // From the next fetch on rows are copied from slots that hold them. Whoever has the slots must leave them unchanged.
-  void reuse_rows(int64_t num_nodes);
   // From the next fetch on rows go to a pool, which is empty until it grows; `reuse`: they are found there again.
   void use_pool(int64_t num_nodes, bool reuse) { pool_.emplace(num_nodes, reuse); }
   // Not while a fetch runs; the next one follows what `stream` has.
@@ -78,8 +74,6 @@ class FeatureFetch {
   // GPU memory. Asynchronous: begins and ends on `stream`; allocates only for a batch larger than all before. Two may
   // be under way, on two streams; use() comes after each.
   void fetch(const int64_t* nodes, int64_t count, const FetchTarget& target, cudaStream_t stream);
-  // Makes `stream` wait until no fetch so far copies rows of batches before it.
-  void wait_for_copies(cudaStream_t stream) const;
   // What the oldest fetch that use() has not told of read, once it has ended. Throws base::Error when a row was
   // damaged.
   TierUses use();
@@ -88,15 +82,14 @@ class FeatureFetch {
   static constexpr std::size_t kAtOnce = 2;
   // What a fetch has for itself while it is under way.
   struct InFlight {
-    RecentRef recent;
     int64_t count = 0;
-    std::array<base::Scratch<uint64_t>, kNumTiers> entries;  // uint64 [rows of the tier]
-    std::array<base::Scratch<int32_t>, kNumTiers> positions;
+    std::array<base::Scratch<uint64_t>, kNumPlaces> entries;  // uint64 [rows of the tier]
+    std::array<base::Scratch<int32_t>, kNumPlaces> positions;
     base::DeviceBytes tallies;
     base::PinnedBytes seen;
     base::Event split;
-    std::array<base::Event, kNumTiers> begun, ended;
-    std::array<int, kNumTiers> sms{};
+    std::array<base::Event, kNumPlaces> begun, ended;
+    std::array<int, kNumPlaces> sms{};
     bool plane_a = false;
   };
 
@@ -107,7 +100,7 @@ class FeatureFetch {
   void split(InFlight& flight, const int64_t* nodes, int64_t count, const MissingRows& missing, cudaStream_t stream);
   void sum_bins(std::size_t num_bins, cudaStream_t stream);
   void gather(InFlight& flight, Tier tier, std::byte* out, cudaStream_t stream);
-  ibp::LocatedRows located(const InFlight& flight, Tier tier) const;
+  ibp::LocatedRows located(Tier tier) const;
   void reserve(InFlight& flight, int64_t count);
   void share_anew();
 
@@ -116,14 +109,13 @@ class FeatureFetch {
   FetchSettings settings_;
   SlabView slabs_;
   std::unique_ptr<ibp::DeviceTable> host_table_;  // finds coded host rows
-  std::array<std::unique_ptr<ibp::DeviceProfile>, kNumTiers> profiles_;
-  RecentRows recent_rows_;
+  std::array<std::unique_ptr<ibp::DeviceProfile>, kNumPlaces> profiles_;
   std::optional<RowPool> pool_;
   base::Scratch<uint32_t> host_rows_;      // uint32 [batch]
   base::Scratch<int32_t> host_positions_;  // int32 [batch]
   base::Scratch<uint32_t> bins_;           // of host rows
   base::Scratch<std::byte> scan_space_;
-  std::array<base::Stream, kNumTiers> streams_;
+  std::array<base::Stream, kNumPlaces> streams_;
   std::array<InFlight, kAtOnce> in_flight_;  // in turn
   bool plane_a_ = false;                     // of the last fetch
   uint64_t num_begun_ = 0, num_told_ = 0;

@@ -57,8 +57,8 @@ Counts counts_of(const CountTuple& arrays, const GraphSizes& sizes) {
   return {num_batches, node_reads.data(), expansions.data(), edges_read.data(), {promised[0], promised[1]}};
 }
 
-// Rows of a node type: how many, bytes of each in slabs and in host memory, and of one copied from a batch before.
-using TableTuple = std::tuple<int64_t, nb::object, nb::object, int64_t>;
+// Rows of a node type: how many, bytes of each in slabs and in host memory.
+using TableTuple = std::tuple<int64_t, nb::object, nb::object>;
 using Kept = std::vector<Vector<uint32_t>>;  // arrays that views are of
 
 // Of stored rows: a number, or an array of one a row, which is `kept`.
@@ -86,13 +86,12 @@ Plan plan(const std::vector<TableTuple>& tables, const std::vector<std::pair<Vec
           const std::vector<CountTuple>& counts, std::vector<std::vector<int>> cliques,
           std::vector<int64_t> budget_bytes, const std::array<double, kNumPlaces>& bytes_per_second,
           const std::array<double, kNumPlaces>& seconds_per_line, int64_t entry_bytes, int64_t scratch_bytes,
-          int recent_batches) {
+          int pool_slots) {
   PlanInput input;
   Kept kept;
-  input.sizes.recent_batches = recent_batches;
-  for (const auto& [num_rows, slab, host, recent_row_bytes] : tables) {
-    input.sizes.tables.push_back(
-        {num_rows, row_bytes_of(slab, num_rows, kept), row_bytes_of(host, num_rows, kept), recent_row_bytes});
+  input.sizes.pool_slots = pool_slots;
+  for (const auto& [num_rows, slab, host] : tables) {
+    input.sizes.tables.push_back({num_rows, row_bytes_of(slab, num_rows, kept), row_bytes_of(host, num_rows, kept)});
   }
   for (const auto& [indptr, index_bytes] : relations) {
     add_relation(indptr, input.sizes.relations).lists.index_bytes = index_bytes;
@@ -126,20 +125,19 @@ SizeOrSizes stored_row_bytes(const std::optional<Matrix<uint8_t>>& raw, const st
   return as_object(SlabRows(std::move(rows), coded).sizes());
 }
 
-// Of a slot for such batches, where the largest batch seen had so many nodes and edges.
+// Of a GPU's slot for such batches, where the largest batch seen had so many nodes and edges.
 std::size_t slot_bytes(int64_t num_nodes, int64_t num_relations, int64_t batch_size, const std::vector<int32_t>& fanout,
-                       int64_t most_nodes, int64_t most_edges, int64_t row_bytes, int64_t label_bytes, bool edge_ids,
-                       bool edge_weights, bool names_rows, int64_t edge_row_bytes) {
+                       int64_t most_nodes, int64_t most_edges, int64_t label_bytes, bool edge_ids, bool edge_weights,
+                       int64_t edge_row_bytes) {
   const channel::BatchShape largest{.num_nodes = most_nodes,
                                     .num_edges = most_edges,
                                     .num_seeds = batch_size,
                                     .num_offsets = (most_nodes + 1) * num_relations,
-                                    .row_bytes = names_rows ? 0 : row_bytes,
                                     .label_bytes = label_bytes,
                                     .edge_row_bytes = edge_row_bytes,
                                     .with_e_id = edge_ids || edge_row_bytes > 0,
                                     .with_edge_weight = edge_weights,
-                                    .with_place = names_rows};
+                                    .with_place = true};
   channel::Batch unused{};
   return channel::slot_bytes(largest, batch_size, fanout, num_nodes, channel::lay_out(largest, unused));
 }
@@ -152,8 +150,7 @@ int64_t pool_bytes(int64_t num_slots, int64_t num_nodes, int64_t most_nodes, boo
 
 void bind_sizes(nb::module_& module) {
   module.def("slot_bytes", &slot_bytes, nb::kw_only(), "num_nodes"_a, "num_relations"_a, "batch_size"_a, "fanout"_a,
-             "most_nodes"_a, "most_edges"_a, "row_bytes"_a, "label_bytes"_a, "edge_ids"_a, "edge_weights"_a,
-             "names_rows"_a, "edge_row_bytes"_a = 0);
+             "most_nodes"_a, "most_edges"_a, "label_bytes"_a, "edge_ids"_a, "edge_weights"_a, "edge_row_bytes"_a = 0);
   module.def("pool_bytes", &pool_bytes, nb::kw_only(), "num_slots"_a, "num_nodes"_a, "most_nodes"_a, "reuse"_a,
              "row_bytes"_a);
   module.def("bytes_of_nodes", &bytes_of_nodes, "num_nodes"_a, "label_bytes"_a);
@@ -280,7 +277,7 @@ NB_MODULE(_native, module) {
   cache::bind_hotness(module);
   cache::bind_stand_in(module);
   module.def("plan", &cache::plan, nb::kw_only(), "tables"_a, "relations"_a, "counts"_a, "cliques"_a, "budget_bytes"_a,
-             "bytes_per_second"_a, "seconds_per_line"_a, "entry_bytes"_a, "scratch_bytes"_a, "recent_batches"_a);
+             "bytes_per_second"_a, "seconds_per_line"_a, "entry_bytes"_a, "scratch_bytes"_a, "pool_slots"_a);
   module.def("cliques_named", &cache::cliques_named, "text"_a, "num_gpus"_a);
   module.attr("MAX_CLIQUE_GPUS") = cache::kMaxCliqueGpus;
 }

@@ -9,6 +9,7 @@ using base::cuda_check;
 
 constexpr unsigned kAllLanes = 0xffffffffu;
 constexpr int kBlocks = 1024;
+constexpr int64_t kSameNode = -1;  // the place is that of the same node elsewhere in the batch
 static_assert(PoolRef::kPieceOfPlaces == base::kBlockThreads);
 
 // To be called by all threads of the block: numbers those that `counts`, over all blocks, from *sum on.
@@ -54,12 +55,13 @@ __global__ void find_kernel(const __grid_constant__ Placing job) {
     const int64_t node = active ? job.nodes[i] : 0;
     const uint32_t place = active ? job.pool.find(node) : 0;
     const bool missing = active && place == PoolRef::kNone;
+    const bool pending = active && place == PoolRef::kPending;
     const int64_t number = take_number(missing, &job.counters->missing);
     if (missing) {
       job.missing_nodes[number] = node;
       job.missing_positions[number] = static_cast<int32_t>(i);
     } else if (active) {
-      job.places[i] = place;
+      job.places[i] = pending ? kSameNode : place;
     }
   }
 }
@@ -93,6 +95,12 @@ __global__ void give_kernel(const __grid_constant__ Placing job) {
   }
 }
 
+__global__ void join_kernel(const __grid_constant__ Placing job) {
+  for (int64_t i = base::grid_first(); i < job.count; i += base::grid_step()) {
+    if (job.places[i] == kSameNode) job.places[i] = job.pool.place_of[job.nodes[i]];
+  }
+}
+
 __global__ void fill_kernel(MissingRows rows, std::byte* pool, int64_t row_bytes, int byte) {
   const auto bytes = static_cast<int64_t>(rows.counters->missing) * row_bytes;
   for (int64_t i = base::grid_first(); i < bytes; i += base::grid_step()) {
@@ -102,11 +110,17 @@ __global__ void fill_kernel(MissingRows rows, std::byte* pool, int64_t row_bytes
 
 }  // namespace
 
-RowPool::RowPool(int64_t num_nodes, bool reuse) : reuse_(reuse), next_piece_(1, "count places of rows") {
+RowPool::RowPool(int64_t num_nodes, bool reuse)
+    : reuse_(reuse),
+      place_of_(static_cast<std::size_t>(num_nodes), "remember the places of rows"),
+      next_piece_(1, "count places of rows") {
   base::fill_gpu(next_piece_.data(), 0, sizeof(unsigned long long));
-  if (!reuse_) return;
-  place_of_ = base::DeviceArray<uint32_t>(static_cast<std::size_t>(num_nodes), "remember the places of rows");
   base::fill_gpu(place_of_.data(), 0xff, place_of_.size() * sizeof(uint32_t));  // kNone
+}
+
+void RowPool::forget(cudaStream_t stream) {
+  const std::size_t bytes = place_of_.size() * sizeof(uint32_t);
+  cuda_check(cudaMemsetAsync(place_of_.data(), 0xff, bytes, stream), "forget the places of rows");
 }
 
 void RowPool::grow(int64_t num_places, cudaStream_t stream) {
@@ -128,6 +142,7 @@ MissingRows RowPool::place(const int64_t* nodes, int64_t count, const PoolBatch&
                              .node_of = node_of_.data(),
                              .used_by = used_by_.data(),
                              .num_places = static_cast<uint32_t>(num_places_),
+                             .reuse = reuse_,
                              .batch = batch},
                     .nodes = nodes,
                     .count = count,
@@ -139,6 +154,7 @@ MissingRows RowPool::place(const int64_t* nodes, int64_t count, const PoolBatch&
                     .counters = counters};
   find_kernel<<<base::grid_for(count, kBlocks), base::kBlockThreads, 0, stream>>>(job);
   give_kernel<<<base::grid_for(count, kBlocks), base::kBlockThreads, 0, stream>>>(job);
+  join_kernel<<<base::grid_for(count, kBlocks), base::kBlockThreads, 0, stream>>>(job);
   cuda_check(cudaGetLastError(), "place rows");
   return {job.missing_nodes, job.missing_places, counters};
 }

@@ -1,6 +1,6 @@
 // A pool of decoded feature rows in GPU memory, which batches share: a batch has no rows of its own, it names places of
 // the pool. A row that the pool still has costs nothing; for any other a place is given away, and the row is written
-// there.
+// there. A node that a batch has several times has one place.
 // Places are given away in turn, as by the hand of a clock (pool_ref.h).
 #pragma once
 
@@ -16,7 +16,7 @@ namespace cohort::cache {
 
 // Counted on the GPU, zeros before the batch.
 struct PoolCounters {
-  unsigned long long missing;      // rows that the pool had not
+  unsigned long long missing;      // different rows that the pool had not
   unsigned long long given;        // places for them
   unsigned long long first_piece;  // of places, that was looked at for them
 };
@@ -35,10 +35,13 @@ class RowPool {
   // `reuse`: rows are found again.
   RowPool(int64_t num_nodes, bool reuse);
   int64_t num_places() const { return num_places_; }
+  // No row is found again that the pool has now; ordered on `stream`.
+  void forget(cudaStream_t stream);
   // Makes it larger; `stream` gets no work between this and the end of the work it has.
   void grow(int64_t num_places, cudaStream_t stream);
   // places[i] = where the row of nodes[i] is, or, for rows that are missing, where it is to be written. Among the
-  // places must be as many for the missing ones as can be missing, besides those that batches in use name.
+  // places must be as many for the missing ones as can be missing, besides those that batches in use name. A node may
+  // be there several times.
   // Asynchronous; the result is valid until the next call for a later batch.
   MissingRows place(const int64_t* nodes, int64_t count, const PoolBatch& batch, PoolCounters* counters,
                     int64_t* places, cudaStream_t stream);

@@ -14,9 +14,7 @@ constexpr double kLinkBound = 1.07, kLess = 0.9;
 constexpr int kBatchesToRemember = 32;  // that so many SMs were too few
 // Rows that straddle lines never see the rate of their link: from so much of it on, the best rate that was seen counts.
 constexpr double kNearLink = 0.7;
-constexpr double kForget = 1.001;  // a batch: what was seen need not be seen again
-// Copies of recent rows end before the other tiers: the next batch's slot, which they may read, is written after them.
-constexpr double kRecentEarlier = 1.25;
+constexpr double kForget = 1.001;           // a batch: what was seen need not be seen again
 constexpr int64_t kRowsToLearnFrom = 4096;  // of fewer rows most of the time is the launch's
 
 double seconds(const TierLoad& load, int sms) {
@@ -25,8 +23,8 @@ double seconds(const TierLoad& load, int sms) {
 
 }  // namespace
 
-std::array<int, kNumTiers> share_sms(int num_sms, const std::array<TierLoad, kNumTiers>& loads) {
-  std::array<int, kNumTiers> sms;
+std::array<int, kNumPlaces> share_sms(int num_sms, const std::array<TierLoad, kNumPlaces>& loads) {
+  std::array<int, kNumPlaces> sms;
   std::ranges::transform(loads, sms.begin(), [](const TierLoad& load) { return load.present ? 1 : 0; });
   const auto need = [&](std::size_t tier) { return loads[tier].present ? seconds(loads[tier], sms[tier]) : 0; };
   for (int used = std::accumulate(sms.begin(), sms.end(), 0); used > 0 && used < num_sms; ++used) {
@@ -42,7 +40,7 @@ std::array<int, kNumTiers> share_sms(int num_sms, const std::array<TierLoad, kNu
 }
 
 SmShare::SmShare(int num_sms, int64_t row_bytes, double host_bytes_per_second,
-                 const std::array<bool, kNumTiers>& present)
+                 const std::array<bool, kNumPlaces>& present)
     : num_sms_(num_sms), host_bytes_per_second_(host_bytes_per_second) {
   for (std::size_t tier = 0; tier < loads_.size(); ++tier) {
     loads_[tier] = {1, static_cast<double>(row_bytes) / kSmBytesPerSecond, 0, present[tier]};
@@ -75,16 +73,15 @@ double SmShare::host_cost(double measured, int sms, bool link_bound) {
   return std::max(less, 1.01 * load.least_seconds * too_few_ / load.rows);  // one more than those is asked for
 }
 
-void SmShare::learn(const TierUses& uses, const std::array<int, kNumTiers>& sms) {
-  for (std::size_t tier = 0; tier < uses.size(); ++tier) {
+void SmShare::learn(const TierUses& uses, const std::array<int, kNumPlaces>& sms) {
+  for (std::size_t tier = 0; tier < loads_.size(); ++tier) {
     TierLoad& load = loads_[tier];
     const TierUse& use = uses[tier];
     load.rows = static_cast<double>(use.rows);
     const double seconds = 1e-6 * use.us, measured = seconds * sms[tier] / load.rows;
     const bool enough_rows = use.rows >= kRowsToLearnFrom;
     if (tier != kHostTier) {
-      const double earlier = tier == static_cast<std::size_t>(Tier::kRecent) ? kRecentEarlier : 1;
-      if (enough_rows) load.sm_seconds_a_row = earlier * measured;
+      if (enough_rows) load.sm_seconds_a_row = measured;
       continue;
     }
     const auto bytes = static_cast<double>(use.bytes);

@@ -20,14 +20,14 @@
 namespace cohort::channel {
 
 constexpr uint64_t kMagic = 0x4C4E4843'54524843ull;  // "CHRTCHNL" as little-endian bytes
-constexpr uint32_t kVersion = 16;
+constexpr uint32_t kVersion = 17;
 constexpr int kMaxSlots = 64;
 constexpr int kMaxHops = 16;
 constexpr int kMaxTypes = 32;       // of nodes
 constexpr int kMaxRelations = 128;  // types of edges
 constexpr int kMaxRequests = 8;     // requests posted and not yet begun
 constexpr int kErrorBytes = 2048;
-constexpr int kMaxRowPieces = 64;  // of the memory of rows that batches name
+constexpr int kMaxRowPieces = 64;  // of the memory of the rows of one type that batches name
 
 enum class DeviceKind : uint32_t { kCpu = 0, kCuda = 1 };
 
@@ -45,8 +45,8 @@ enum class Stage : uint32_t {
   kEnded,
 };
 
-// Where the rows of batches are: each in its slot; in a table of all rows, that of node i in row i; or in a pool of
-// rows of recent batches, in GPU memory. Of the last two, batches name rows.
+// Where the rows of batches are: each in its slot; in a table of all rows, that of node i in row i; or in pools of rows
+// of recent batches in GPU memory, one for each node type. Of the last two, batches name rows.
 enum class RowsIn : uint32_t { kSlots = 0, kTable, kPool };
 
 enum class SlotState : uint32_t { kFree = 0, kFilling, kReady, kHeld };
@@ -127,11 +127,9 @@ struct Batch {
   uint32_t disjoint;                    // 1: it has trees
   int64_t nodes_per_hop[kMaxHops + 1];  // [0]: seeds, then nodes first reached in each hop
   int64_t edges_per_hop[kMaxHops];
-  // Feature dtype [padded(num_nodes), feature_dim], where the header says RowsIn::kSlots; first, so that it stays where
-  // it is.
-  uint64_t x_offset;
+  uint64_t x_offset;      // feature dtype [num_nodes, feature_dim], where the header says RowsIn::kSlots
   uint64_t n_id_offset;   // int64 [num_nodes]
-  uint64_t place_offset;  // int64 [num_nodes], the row of each node in the table or the pool
+  uint64_t place_offset;  // int64 [num_nodes], the row of each node in the table or the pool of its type
   // int64 [num_inputs() + num_endpoints], positions in the seed set, then the batch-local ids of endpoints.
   uint64_t input_id_offset;
   uint64_t y_offset;            // label_dtype [num_nodes or num_seeds], or [the same, label_width]
@@ -165,7 +163,7 @@ inline int64_t num_local_edges(const Batch& batch) {
 struct TypedBatch {
   int64_t nodes_per_hop[kMaxTypes][kMaxHops + 1];  // as Batch has them of all types together
   int64_t edges_per_hop[kMaxRelations][kMaxHops];
-  uint64_t x_offset[kMaxTypes];              // feature dtype [nodes of the type, feature_dim of the type]
+  uint64_t x_offset[kMaxTypes];              // feature dtype [nodes of the type, feature_dim], where slots have rows
   uint64_t edge_attr_offset[kMaxRelations];  // the same of the edges of each relation
   int64_t num_labels;                        // of y: nodes of the header's label_type, or the seeds among them
 };
@@ -175,6 +173,15 @@ struct Table {
   int64_t feature_dim;     // 0: none
   uint32_t feature_dtype;  // code and bits as in DLPack: code << 8 | bits
   uint32_t reserved;
+};
+
+// The rows of one node type that batches name: on the CPU the data set's file, on a GPU memory of that GPU in pieces,
+// each behind the one before. A pool gets further pieces, before the first batch that names rows there.
+struct NamedRows {
+  int64_t num_rows;  // of the table; the most that the pool may come to have; 0: the type has none
+  int64_t stride_bytes;
+  uint64_t piece_bytes[kMaxRowPieces];
+  std::atomic<uint32_t> num_pieces;
 };
 
 struct Slot {
@@ -217,13 +224,8 @@ struct ChannelHeader {
   Table tables[kMaxTypes];              // [num_types]
   int32_t target_types[kMaxRelations];  // [num_relations]
 
-  // The rows that batches name: on the CPU the data set's file, on a GPU memory of that GPU in pieces, each behind the
-  // one before. A pool gets further pieces, before the first batch that names rows there.
   RowsIn rows_in;
-  int64_t num_rows;  // of the table; the most that the pool may come to have
-  int64_t row_stride_bytes;
-  uint64_t row_piece_bytes[kMaxRowPieces];
-  std::atomic<uint32_t> num_row_pieces;
+  NamedRows rows[kMaxTypes];  // of each type; a graph of one type has the first
 
   // Who is there.
   Party sampler;

@@ -83,19 +83,23 @@ Publisher::Publisher(std::filesystem::path folder, const ChannelOptions& options
 
 Publisher::~Publisher() = default;
 
-void Publisher::name_rows(const NamedRows& rows) {
-  header().rows_in = rows.in;
-  header().num_rows = rows.num_rows;
-  header().row_stride_bytes = rows.stride_bytes;
+void Publisher::name_rows(RowsIn in, const std::vector<RowsOfType>& types) {
+  base::require(types.size() <= kMaxTypes, "rows of at most kMaxTypes");
+  header().rows_in = in;
+  for (std::size_t type = 0; type < types.size(); ++type) {
+    header().rows[type].num_rows = types[type].num_rows;
+    header().rows[type].stride_bytes = types[type].stride_bytes;
+  }
 }
 
-void Publisher::share_rows([[maybe_unused]] const base::SharedGpuBytes& piece) {
+void Publisher::share_rows([[maybe_unused]] std::size_t type, [[maybe_unused]] const base::SharedGpuBytes& piece) {
 #ifdef COHORT_WITH_CUDA
-  const uint32_t number = header().num_row_pieces.load();
+  NamedRows& rows = header().rows[type];
+  const uint32_t number = rows.num_pieces.load();
   base::require(number < kMaxRowPieces, "at most kMaxRowPieces of the memory of rows");
-  header().row_piece_bytes[number] = piece.bytes();
-  memory_->share_rows(static_cast<int>(number), piece);
-  header().num_row_pieces.store(number + 1, std::memory_order_release);
+  rows.piece_bytes[number] = piece.bytes();
+  memory_->share_rows(type, number, piece);
+  rows.num_pieces.store(number + 1, std::memory_order_release);
 #endif
 }
 
@@ -164,7 +168,7 @@ int Publisher::take_oldest() {
 std::byte* Publisher::memory(int slot, std::size_t needed_bytes, std::size_t preferred_bytes) {
   Slot& shared = header().slots[slot];
   base::require(static_cast<SlotState>(shared.state.load()) == SlotState::kFilling, "a slot held by the sampler");
-  if (!has_room(slot, needed_bytes)) memory_->grow(shared, slot, needed_bytes, preferred_bytes);
+  if (shared.bytes < needed_bytes) memory_->grow(shared, slot, needed_bytes, preferred_bytes);
   return memory_->data(slot);
 }
 

@@ -37,10 +37,9 @@ struct ChannelOptions {
   int32_t label_type = 0;             // typed: whose nodes have labels
 };
 
-// Rows that batches name, where slots have none.
-struct NamedRows {
-  RowsIn in = RowsIn::kTable;
-  int64_t num_rows = 0;  // as in ChannelHeader
+// Rows of one node type that batches name, where slots have none; see NamedRows.
+struct RowsOfType {
+  int64_t num_rows = 0;
   int64_t stride_bytes = 0;
 };
 
@@ -53,10 +52,10 @@ class Publisher {
   Publisher& operator=(const Publisher&) = delete;
 
   // Slots have no feature rows. To be called before announce().
-  void name_rows(const NamedRows& rows);
-  // The next piece of their memory, on the channel's GPU; it stays as long as the channel. Of a table before
-  // announce().
-  void share_rows(const base::SharedGpuBytes& piece);
+  void name_rows(RowsIn in, const std::vector<RowsOfType>& types);
+  // The next piece of the memory of a type's rows, on the channel's GPU; it stays as long as the channel. Of a table
+  // before announce().
+  void share_rows(std::size_t type, const base::SharedGpuBytes& piece);
 
   // Makes the channel visible: from now on the sampler is ready.
   void announce();
@@ -70,8 +69,6 @@ class Publisher {
   // The same, or nullopt when none is free now.
   std::optional<int> try_acquire(uint64_t pass);
 
-  // Whether the slot's memory will do as it is.
-  bool has_room(int slot, std::size_t needed_bytes) const { return header().slots[slot].bytes >= needed_bytes; }
   // The slot's memory, at least `needed_bytes`. When it is smaller it is replaced by `preferred_bytes` (>=
   // needed_bytes), where that leaves room for the other slots. Call only while holding the slot, before writing to it.
   std::byte* memory(int slot, std::size_t needed_bytes, std::size_t preferred_bytes);

@@ -24,8 +24,8 @@ class SlotOwner {
   // of `needed_bytes`, and writes bytes and generation into it. Throws base::Error naming need and supply.
   virtual void grow(Slot& slot, int index, std::size_t needed_bytes, std::size_t preferred_bytes) = 0;
   virtual std::byte* data(int index) const = 0;
-  // Lets the trainer map a piece of the memory of rows that batches name; on the CPU there is none.
-  virtual void share_rows(int, const base::SharedGpuBytes&) {}
+  // Lets the trainer map a piece of the memory of a type's rows that batches name; on the CPU there is none.
+  virtual void share_rows(std::size_t /*type*/, std::size_t /*piece*/, const base::SharedGpuBytes&) {}
   // Hands over what the trainer was not there for.
   virtual void hand_over() {}
 };
@@ -36,8 +36,8 @@ class SlotViewer {
   virtual ~SlotViewer() = default;
   // The slot's memory; opens a new generation when there is one. Valid until the next call for the same slot.
   virtual std::byte* open(Slot& slot, int index) = 0;
-  // Where what share_rows() shares is mapped, as far as open_rows() has done so.
-  virtual const std::byte* rows(const ChannelHeader&) { return nullptr; }
+  // Where what share_rows() shares of a type is mapped, as far as open_rows() has done so.
+  virtual const std::byte* rows(const ChannelHeader&, std::size_t /*type*/) { return nullptr; }
   virtual void open_rows(const ChannelHeader&) {}
 };
 

@@ -1,3 +1,4 @@
+#include <array>
 #include <vector>
 
 #include "base/device.h"
@@ -10,7 +11,7 @@ namespace {
 
 using base::SharedGpuBytes;
 
-DescriptorTag tag_of_rows(std::size_t piece) { return {kMaxSlots + piece, 1}; }
+DescriptorTag tag_of_rows(std::size_t type, std::size_t piece) { return {kMaxSlots + type * kMaxRowPieces + piece, 1}; }
 
 DescriptorTag tag_of(const Slot& slot, int index) { return {static_cast<uint64_t>(index), slot.generation}; }
 
@@ -31,8 +32,8 @@ class CudaSlotOwner final : public SlotOwner {
     trainer_.send(tag_of(slot, index), memory.share());
   }
   std::byte* data(int index) const override { return memory_[static_cast<std::size_t>(index)].data(); }
-  void share_rows(int piece, const SharedGpuBytes& rows) override {
-    trainer_.send(tag_of_rows(static_cast<std::size_t>(piece)), rows.share());
+  void share_rows(std::size_t type, std::size_t piece, const SharedGpuBytes& rows) override {
+    trainer_.send(tag_of_rows(type, piece), rows.share());
   }
   void hand_over() override { trainer_.send_waiting(); }
 
@@ -63,32 +64,38 @@ class CudaSlotViewer final : public SlotViewer {
     }
     return opened.memory.data();
   }
-  const std::byte* rows(const ChannelHeader& header) override {
+  const std::byte* rows(const ChannelHeader& header, std::size_t type) override {
     const base::CurrentGpu gpu(gpu_);
-    if (!rows_.data()) {
-      rows_ = base::GrowingGpuBytes(static_cast<std::size_t>(header.num_rows * header.row_stride_bytes));
-    }
-    open_rows(header);
-    return rows_.data();
+    base::GrowingGpuBytes& rows = rows_[type];
+    const NamedRows& shared = header.rows[type];
+    if (!rows.data()) rows = base::GrowingGpuBytes(static_cast<std::size_t>(shared.num_rows * shared.stride_bytes));
+    open_rows(header, type);
+    return rows.data();
   }
   void open_rows(const ChannelHeader& header) override {
-    const std::size_t shared = header.num_row_pieces.load(std::memory_order_acquire);
-    if (!rows_.data() || rows_.pieces().size() == shared) return;
-    base::require(shared <= kMaxRowPieces, "at most kMaxRowPieces of the memory of rows");
-    const base::CurrentGpu gpu(gpu_);
-    for (std::size_t piece = rows_.pieces().size(); piece < shared; ++piece) {
-      rows_.add(sampler_.receive(tag_of_rows(piece)), header.row_piece_bytes[piece], "open the feature rows");
-    }
+    for (std::size_t type = 0; type < rows_.size(); ++type) open_rows(header, type);
   }
 
  private:
+  void open_rows(const ChannelHeader& header, std::size_t type) {
+    base::GrowingGpuBytes& rows = rows_[type];
+    const std::size_t shared = header.rows[type].num_pieces.load(std::memory_order_acquire);
+    if (!rows.data() || rows.pieces().size() == shared) return;
+    base::require(shared <= kMaxRowPieces, "at most kMaxRowPieces of the memory of rows");
+    const base::CurrentGpu gpu(gpu_);
+    for (std::size_t piece = rows.pieces().size(); piece < shared; ++piece) {
+      const uint64_t bytes = header.rows[type].piece_bytes[piece];
+      rows.add(sampler_.receive(tag_of_rows(type, piece)), bytes, "open the feature rows");
+    }
+  }
+
   struct Opened {
     uint64_t generation = 0;
     SharedGpuBytes memory;
   };
   int gpu_ = base::current_gpu();
   std::vector<Opened> opened_;
-  base::GrowingGpuBytes rows_;
+  std::array<base::GrowingGpuBytes, kMaxTypes> rows_;  // of each type
   DescriptorReceiver sampler_;
 };
 

@@ -18,7 +18,7 @@ std::size_t append(int64_t bytes, std::size_t& end) {
 std::size_t lay_out(const BatchShape& shape, Batch& batch) {
   std::size_t end = 0;
   const auto place = [&end](int64_t bytes) { return append(bytes, end); };
-  batch.x_offset = place(shape.row_bytes * padded(shape.num_nodes));
+  batch.x_offset = place(shape.row_bytes * shape.num_nodes);
   batch.n_id_offset = place(8 * shape.num_nodes);
   batch.place_offset = shape.with_place ? place(8 * shape.num_nodes) : batch.n_id_offset;
   batch.input_id_offset = place(8 * ((shape.num_pairs > 0 ? shape.num_pairs : shape.num_seeds) + shape.num_endpoints));

@@ -46,9 +46,10 @@ bool lies_in_slot(const ChannelHeader& header, const Slot& slot) {
     if (offset > slot.bytes || count < 0) return false;
     return bytes_each == 0 || static_cast<uint64_t>(count) <= (slot.bytes - offset) / bytes_each;
   };
-  const uint64_t row_bytes = header.rows_in != RowsIn::kSlots || header.num_types > 0
-                                 ? 0
-                                 : static_cast<uint64_t>(header.feature_dim) * bytes_of(header.feature_dtype);
+  const bool has_rows = header.rows_in == RowsIn::kSlots;
+  const uint64_t row_bytes = has_rows && header.num_types == 0
+                                 ? static_cast<uint64_t>(header.feature_dim) * bytes_of(header.feature_dtype)
+                                 : 0;
   const auto labels = static_cast<uint64_t>(header.label_width > 0 ? header.label_width : 1);
   const bool knows_hops = batch.num_hops >= 0 && batch.num_hops <= kMaxHops;
   if (!knows_hops) return false;
@@ -60,7 +61,7 @@ bool lies_in_slot(const ChannelHeader& header, const Slot& slot) {
     num_offsets = batch.num_nodes > 0 ? offsets_of(header, batch, *typed) : 0;
     num_labels = typed->num_labels;
     for (int type = 0; type < header.num_types; ++type) {
-      const uint64_t bytes = row_bytes_of(header.tables[type]);
+      const uint64_t bytes = has_rows ? row_bytes_of(header.tables[type]) : 0;
       if (!fits(typed->x_offset[type], nodes_of(batch, *typed, type), bytes)) return false;
     }
     for (int relation = 0; relation < header.num_relations; ++relation) {
@@ -116,10 +117,11 @@ Subscriber::Subscriber(std::filesystem::path folder)
 
 Subscriber::~Subscriber() { set_stage(Stage::kEnded); }
 
-const std::byte* Subscriber::rows() {
-  base::require(header().rows_in != RowsIn::kSlots && header().device == DeviceKind::kCuda,
+const std::byte* Subscriber::rows(std::size_t type) {
+  base::require(header().rows_in != RowsIn::kSlots && header().device == DeviceKind::kCuda && type < kMaxTypes &&
+                    header().rows[type].num_rows > 0,
                 "rows in the memory of a GPU");
-  return memory_->rows(header());
+  return memory_->rows(header(), type);
 }
 
 uint64_t Subscriber::request(Request request) {

@@ -57,8 +57,9 @@ class Subscriber {
   // Work put on `stream` from now on reads no rows of the pool that the slot's batch names.
   void leave_rows(int slot, base::GpuStream stream);
 
-  // The rows that batches name, in memory of the channel's GPU, unless slots have them; valid as long as this.
-  const std::byte* rows();
+  // The rows of a type that batches name, in memory of the channel's GPU, unless slots have them; valid as long as
+  // this.
+  const std::byte* rows(std::size_t type);
 
   const ChannelHeader& header() const { return *reinterpret_cast<const ChannelHeader*>(file_.data()); }
   // CUDA's number for the channel's GPU in this process; 0 on the CPU.

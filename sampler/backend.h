@@ -71,7 +71,7 @@ struct GraphView : base::CscRef {
   bool coded_host_rows = false;                             // rows stay as `encoded` has them in host memory
   bool coded_edge_rows = false;                             // `edge_rows` as `coded_host_rows`, of all relations
   bool coded_slab_rows = false;                             // rows are encoded in the slabs of GPUs
-  channel::RowsIn rows_in = channel::RowsIn::kSlots;        // of batches
+  channel::RowsIn rows_in = channel::RowsIn::kSlots;        // of batches; kTable: of a graph of one type
   std::vector<std::shared_ptr<const std::byte[]>> decoded;  // keeps `features` that were decoded when the run began
   std::vector<NodeRange> types;     // [num_types], by ascending first; empty: a graph of one type
   std::vector<Relation> relations;  // by ascending source_type
@@ -142,7 +142,6 @@ struct SlotArrays {
   int64_t* edge_index = nullptr;   // int64 [2, num_local_edges]
   int64_t* input_id = nullptr;     // int64, as many as fetch() is given
   std::byte* x = nullptr;          // [num_nodes, row_bytes]
-  int slot = 0;                    // which slot
   int64_t* indptr = nullptr;       // int64 [num_targets + 1], first edge of each target; null: not wanted
   int64_t num_targets = 0;         // all but the last hop's nodes
   int64_t* e_id = nullptr;         // int64 [num_edges], place in the graph's indices; null: not wanted
@@ -151,15 +150,15 @@ struct SlotArrays {
   int64_t* source_node = nullptr;  // int64 [num_edges], the node of each edge's source; null: not wanted
   int64_t* tree = nullptr;         // int64 [num_nodes], of a disjoint batch: the tree that each node is in; else null
   std::vector<std::byte*> tables =
-      {};  // typed: in place of x, [nodes of the type in the batch, row_bytes] for each type
+      {};  // typed: in place of x, [nodes of the type in the batch, row_bytes] for each type, where slots have rows
   std::vector<std::byte*> edge_attr = {};  // [edges of the relation in the batch, row_bytes] for each relation
-  // Where rows are in a pool:
-  int64_t* place = nullptr;    // int64 [num_nodes], of each node's row
+  // Where rows are in pools:
+  int64_t* place = nullptr;    // int64 [num_nodes], of each node's row in the pool of its type
   uint64_t number = 0;         // of the batch, in the order of batches of this backend
   uint64_t oldest_in_use = 0;  // of the batches before: rows of this one and later ones stay
   bool poison = false;         // rows are filled with 0xFF before they are written
 
-  bool plane_a = false;  // rows in slots: of codec planes they come as plane A alone tells them
+  bool plane_a = false;  // rows of codec planes come as plane A alone tells them; not where they are in a table
 };
 
 // What it took to write a batch into its slot.
@@ -208,12 +207,15 @@ class Backend {
   // The table of all feature rows in the memory of the backend's GPU, where it has one.
   virtual const base::SharedGpuBytes* all_rows() const { return nullptr; }
 
-  // Where rows are in a pool: how many it has room for now, and at most.
-  virtual int64_t pool_rows() const { return 0; }
-  virtual int64_t most_pool_rows() const { return 0; }
-  // Gives the pool room for `preferred` rows, where there is memory for them, else for `needed`; not between fetch()
-  // and fetched(). Returns the memory that came, behind what was there. Throws Error naming need and supply.
-  virtual const base::SharedGpuBytes* grow_pool(int64_t /*needed*/, int64_t /*preferred*/) { return nullptr; }
+  // Where rows are in pools: how many that of a node type has room for now, and at most.
+  virtual int64_t pool_rows(std::size_t /*type*/) const { return 0; }
+  virtual int64_t most_pool_rows(std::size_t /*type*/) const { return 0; }
+  // Gives the pool of a node type room for `preferred` rows, where there is memory for them, else for `needed`; not
+  // between fetch() and fetched(). Returns the memory that came, behind what was there. Throws Error naming need and
+  // supply.
+  virtual const base::SharedGpuBytes* grow_pool(std::size_t /*type*/, int64_t /*needed*/, int64_t /*preferred*/) {
+    return nullptr;
+  }
 };
 
 // Deliberate faults and delays, for tests.
@@ -236,7 +238,7 @@ struct CudaSettings {
   bool topology_in_gpus = true;
   int fetch_sms = 0;            // that read feature rows; 0: a default
   bool order_host_rows = true;  // by address
-  bool reuse_rows = false;      // of batches before; those in slots must be left unchanged, and so must n_id
+  bool reuse_rows = false;      // of batches before, in pools
   int num_slots = 4;            // a pool may come to have the rows of as many batches
   double host_bytes_per_second = 51e9;
 };

@@ -99,12 +99,12 @@ cache::PlanInput plan_input(const Options& options, const GraphView& graph, cons
   cache::PlanInput input;
   for (const NodeRange& type : types_of(graph)) {
     const std::size_t at = input.sizes.tables.size();
-    input.sizes.tables.push_back({type.count, rows.in_slab[at].ref(), rows.in_host[at].ref(), type.row_bytes});
+    input.sizes.tables.push_back({type.count, rows.in_slab[at].ref(), rows.in_host[at].ref()});
   }
   if (topology_in_plan) input.sizes.relations = numbered_lists(graph);
   if (options.reuse && options.device == "cuda" && options.cache_policy == "plan" &&
       graph.rows_in != channel::RowsIn::kTable) {
-    input.sizes.recent_batches = options.num_slots - 1;
+    input.sizes.pool_slots = options.num_slots;
   }
   input.budget_bytes = options.cache_bytes;
   for (std::size_t tier = 0; tier < input.links.size(); ++tier) {

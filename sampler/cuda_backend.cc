@@ -52,21 +52,20 @@ class CudaBackend final : public Backend {
         graph_(graph, std::move(on_host)),
         fetch_sms_(settings.fetch_sms > 0 ? settings.fetch_sms : cache::kDefaultFetchSms),
         max_blocks_(blocks_for(num_sms_of_current_gpu())),
-        sampler_(graph_.relations(), first_of_types(graph), graph.num_nodes, max_blocks_),
-        row_bytes_(graph.row_bytes) {
+        sampler_(graph_.relations(), first_of_types(graph), graph.num_nodes, max_blocks_) {
     if (graph.is_typed()) typed_writer_.emplace(graph);
     for (const NodeRange& type : types_of(graph)) {
       rows_.push_back(std::make_unique<cache::FeatureFetch>(
           graph_.on_host().rows()[rows_.size()], type.row_bytes,
           cache::FetchSettings{fetch_sms_, settings.order_host_rows, settings.host_bytes_per_second}));
-      if (graph.rows_in == channel::RowsIn::kPool) {
-        rows_.back()->use_pool(type.count, settings.reuse_rows);
-        most_pool_rows_ = settings.reuse_rows ? type.count : settings.num_slots * type.count;
-        pool_ = base::GrowingGpuBytes(static_cast<std::size_t>(most_pool_rows_ * row_bytes_));
-      } else if (settings.reuse_rows && graph.rows_in == channel::RowsIn::kSlots) {
-        rows_.back()->reuse_rows(type.count);
-      }
+      Pool& pool = pools_.emplace_back();
+      if (graph.rows_in != channel::RowsIn::kPool || type.row_bytes == 0) continue;
+      rows_.back()->use_pool(type.count, settings.reuse_rows);
+      pool.row_bytes = type.row_bytes;
+      pool.most_rows = settings.reuse_rows ? type.count : settings.num_slots * type.count;
+      pool.memory = base::GrowingGpuBytes(static_cast<std::size_t>(pool.most_rows * pool.row_bytes));
     }
+    table_row_bytes_ = graph.row_bytes;
     for (const Relation& relation : relations_of(graph)) {
       std::unique_ptr<cache::FeatureFetch>& rows = edge_rows_.emplace_back();
       if (relation.edge_rows.row_bytes == 0) continue;
@@ -76,12 +75,13 @@ class CudaBackend final : public Backend {
     }
   }
 
-  int64_t pool_rows() const override { return rows_[0]->pool_places(); }
-  int64_t most_pool_rows() const override { return most_pool_rows_; }
+  int64_t pool_rows(std::size_t type) const override { return rows_[type]->pool_places(); }
+  int64_t most_pool_rows(std::size_t type) const override { return pools_[type].most_rows; }
 
-  const base::SharedGpuBytes* grow_pool(int64_t needed, int64_t preferred) override {
-    const auto missing_bytes = [this](int64_t rows) {
-      return std::max(static_cast<std::size_t>(rows * row_bytes_), pool_.bytes()) - pool_.bytes();
+  const base::SharedGpuBytes* grow_pool(std::size_t type, int64_t needed, int64_t preferred) override {
+    Pool& pool = pools_[type];
+    const auto missing_bytes = [&pool](int64_t rows) {
+      return std::max(static_cast<std::size_t>(rows * pool.row_bytes), pool.memory.bytes()) - pool.memory.bytes();
     };
     const auto free_bytes = static_cast<std::size_t>(base::free_device_bytes());
     const std::size_t bytes = missing_bytes(missing_bytes(preferred) <= free_bytes ? preferred : needed);
@@ -90,9 +90,9 @@ class CudaBackend final : public Backend {
                          base::format_bytes(static_cast<double>(free_bytes)) + " free",
                          "use fewer --slots, a smaller --batch-size or --fanout, or --topology host"});
     }
-    const base::SharedGpuBytes& piece = pool_.add(bytes, "allocate a pool of rows");
-    const auto room = static_cast<int64_t>(pool_.bytes()) / row_bytes_;
-    rows_[0]->grow_pool(std::min(room, most_pool_rows_), sampling_);
+    const base::SharedGpuBytes& piece = pool.memory.add(bytes, "allocate a pool of rows");
+    const auto room = static_cast<int64_t>(pool.memory.bytes()) / pool.row_bytes;
+    rows_[type]->grow_pool(std::min(room, pool.most_rows), sampling_);
     return &piece;
   }
 
@@ -141,10 +141,7 @@ class CudaBackend final : public Backend {
 
   bool works_ahead() const override { return true; }
 
-  void before_fetch(const std::function<void(base::GpuStream)>& order) override {
-    for (const auto& rows : rows_) rows->wait_for_copies(sampling_);
-    order(sampling_);
-  }
+  void before_fetch(const std::function<void(base::GpuStream)>& order) override { order(sampling_); }
 
   void fill(std::byte* data, std::size_t bytes, int value) override {
     cuda_check(cudaMemsetAsync(data, value, bytes, sampling_), "poison a slot");
@@ -186,7 +183,7 @@ class CudaBackend final : public Backend {
     use.edge_rows = of_edges[cache::kHostTier];
     use.time.begin_us = std::max(use.time.begin_us, last_fetch_end_us_);
     last_fetch_end_us_ = use.time.end_us;
-    if (all_rows_.data()) use.rows[cache::kLocalTier] = {flight.num_rows, flight.num_rows * row_bytes_, 0};
+    if (all_rows_.data()) use.rows[cache::kLocalTier] = {flight.num_rows, flight.num_rows * table_row_bytes_, 0};
     pace_.learn(flight.sampled_us, use.time);
     ++num_told_;
     return use;
@@ -200,25 +197,29 @@ class CudaBackend final : public Backend {
     double sampled_us = 0;  // when sampling ended
     int64_t num_rows = 0;
   };
+  // Of rows of a type; empty where there is none.
+  struct Pool {
+    int64_t row_bytes = 0, most_rows = 0;
+    base::GrowingGpuBytes memory;
+  };
   // Each type's rows after those of the type before, then those of edges: together they share the link and the SMs that
   // fetches have.
   void fetch_rows(const SampledRef& batch, const SlotArrays& slot, cudaStream_t stream) {
-    const int64_t* n_id = slot.n_id;
+    const cache::PoolBatch number{static_cast<uint32_t>(slot.number), static_cast<uint32_t>(slot.oldest_in_use)};
+    int64_t first = 0;  // node of the type
     for (std::size_t type = 0; type < rows_.size(); ++type) {
       const int64_t count = batch.num_nodes_of(type, rows_.size());
       std::byte* x = slot.tables.empty() ? slot.x : slot.tables[type];
+      std::byte* pool = pools_[type].memory.data();
       rows_[type]->set_num_sms(pace_.sms());
-      const cache::PoolBatch number{static_cast<uint32_t>(slot.number), static_cast<uint32_t>(slot.oldest_in_use)};
-      rows_[type]->fetch(n_id, count,
-                         {.rows = pool_.data() ? pool_.data() : x,
-                          .slot = slot.slot,
-                          .nodes = n_id,
-                          .places = slot.place,
+      rows_[type]->fetch(slot.n_id + first, count,
+                         {.rows = pool ? pool : x,
+                          .places = pool ? slot.place + first : nullptr,
                           .batch = number,
                           .poison = slot.poison,
                           .plane_a = slot.plane_a},
                          stream);
-      n_id += count;
+      first += count;
     }
     const int64_t* e_id = slot.e_id;
     for (std::size_t relation = 0; relation < slot.edge_attr.size(); ++relation) {
@@ -273,10 +274,9 @@ class CudaBackend final : public Backend {
   std::optional<TypedWriter> typed_writer_;                      // of a graph of several types
   std::vector<std::unique_ptr<cache::FeatureFetch>> rows_;       // [num_types]
   std::vector<std::unique_ptr<cache::FeatureFetch>> edge_rows_;  // [num_relations], of edges; null: none
-  int64_t row_bytes_;
-  base::SharedGpuBytes all_rows_;  // the table, where there is one
-  base::GrowingGpuBytes pool_;     // of rows, where there is one
-  int64_t most_pool_rows_ = 0;
+  std::vector<Pool> pools_;                                      // [num_types]
+  base::SharedGpuBytes all_rows_;                                // the table, where there is one
+  int64_t table_row_bytes_ = 0;
   cache::CachedLists lists_;
   std::mt19937_64 delays_{std::random_device{}()};
 };

@@ -291,14 +291,14 @@ bool topology_in_gpus(const GraphView& graph, const Options& options) {
 
 channel::RowsIn rows_lie_in(const GraphView& graph, const Options& options) {
   using channel::RowsIn;
-  if (!options.in_place || graph.is_typed() || graph.row_bytes == 0) return RowsIn::kSlots;
-  if (options.device == "cpu") {
-    // A cache is planned on the CPU to see what one on a GPU would do.
+  const auto types = types_of(graph);
+  if (std::ranges::all_of(types, [](const NodeRange& type) { return type.row_bytes == 0; })) return RowsIn::kSlots;
+  if (options.device == "cpu") {  // a cache is planned to see what one on a GPU would do
     const bool is_raw = graph.features && graph.decoded.empty() && !graph.encoded;
-    return is_raw && !has_cache(options) ? RowsIn::kTable : RowsIn::kSlots;
+    return options.in_place && is_raw && !has_cache(options) ? RowsIn::kTable : RowsIn::kSlots;
   }
 #ifdef COHORT_WITH_CUDA
-  const bool has_table = !graph.coded_slab_rows &&
+  const bool has_table = !graph.is_typed() && !graph.coded_slab_rows &&
                          caches_hold(cache::bytes_of_all_raw_rows(graph.num_nodes, graph.row_bytes), options) &&
                          topology_in_gpus(graph, options);
   return has_table ? RowsIn::kTable : RowsIn::kPool;

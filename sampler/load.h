@@ -16,9 +16,9 @@ namespace cohort::sampler {
 // bytes are still to be verified. Throws Error when they ask for encoded rows that were not prepared, and when what
 // must be decoded does not fit in memory.
 GraphView view_of(const dataset::Dataset& data, const Options& options, const StartLog& log = {});
-// Where the rows of batches are to be. Where the options allow it, the trainer reads them in a table: the raw file on
-// the CPU (unless a cache is planned), or on GPUs where each has room for the topology and, in its cache, for all rows
-// as they are; on other GPUs in a pool.
+// Where the rows of batches are to be; where no node has features, in slots. On the CPU, in slots, or, where the
+// options allow it, in a table: the raw file (unless a cache is planned). On GPUs in pools, or, of a graph of one type,
+// in a table where each GPU has room for the topology and, in its cache, for all rows as they are.
 channel::RowsIn rows_lie_in(const GraphView& graph, const Options& options);
 // Reads all encoded rows of the data set meanwhile, those of edges where the options want them; get() throws Error for
 // damage.

@@ -23,12 +23,12 @@ struct Options {
   std::string compress = "auto";  // rows kept encoded: "none", "cache", "host", "both"; "auto": see load.cc
   int num_slots = 4;
   int fetch_sms = 0;   // GPU: SMs that fetch rows; 0: a default
-  bool reuse = false;  // GPU: copy rows that other slots hold; who reads slots must not change them
+  bool reuse = false;  // GPU: rows of batches before are found again in pools
   uint64_t seed = 0;
-  bool in_place = false;      // batches may go without feature rows, where the trainer can read them all where they are
-  bool edge_ids = false;      // batches say which edges of the data set they have
-  bool edge_weights = false;  // batches have the weights of their edges
-  std::string weight_attr;    // neighbours are drawn by these weights: "edge_weight"; empty: uniformly
+  bool in_place = false;       // CPU: the trainer reads rows in the data set's file, where it can
+  bool edge_ids = false;       // batches say which edges of the data set they have
+  bool edge_weights = false;   // batches have the weights of their edges
+  std::string weight_attr;     // neighbours are drawn by these weights: "edge_weight"; empty: uniformly
   bool edge_features = false;  // batches have the features of their edges
   bool edge_times = false;     // seeds may have times, and batches then edges up to these alone
 

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <future>
 #include <numeric>
+#include <ranges>
 #include <thread>
 #include <utility>
 
@@ -24,7 +25,7 @@ using namespace std::chrono_literals;
 
 int64_t num_targets(const channel::Batch& batch) { return batch.num_nodes - batch.nodes_per_hop[batch.num_hops]; }
 
-SlotArrays arrays_of(int slot, std::byte* data, const channel::Batch& batch, const channel::TypedBatch* typed,
+SlotArrays arrays_of(std::byte* data, const channel::Batch& batch, const channel::TypedBatch* typed,
                      const GraphView& graph) {
   const auto ids = [data](uint64_t offset) { return reinterpret_cast<int64_t*>(data + offset); };
   std::vector<std::byte*> tables, edge_attr;
@@ -39,7 +40,6 @@ SlotArrays arrays_of(int slot, std::byte* data, const channel::Batch& batch, con
           .edge_index = ids(batch.edge_index_offset),
           .input_id = ids(batch.input_id_offset),
           .x = data + batch.x_offset,
-          .slot = slot,
           .indptr = ids(batch.indptr_offset),
           .num_targets = num_targets(batch),
           .e_id = batch.e_id_offset == 0 ? nullptr : ids(batch.e_id_offset),
@@ -84,12 +84,18 @@ int64_t num_offsets(const GraphView& graph, const channel::Batch& batch, const B
   return count;
 }
 
-// Of the rows of each type.
+int64_t nodes_of_type(const BatchSizes& counts, std::size_t type) {
+  if (counts.nodes_of_type.empty()) return counts.num_nodes;  // of a graph of one type
+  const std::vector<int64_t>& nodes = counts.nodes_of_type[type];
+  return std::accumulate(nodes.begin(), nodes.end(), int64_t{0});
+}
+
+// Of the rows of each type in a slot.
 std::vector<int64_t> table_bytes(const GraphView& graph, const BatchSizes& counts) {
   std::vector<int64_t> bytes;
   for (std::size_t type = 0; type < graph.types.size(); ++type) {
-    const std::vector<int64_t>& nodes = counts.nodes_of_type[type];
-    bytes.push_back(graph.types[type].row_bytes * std::accumulate(nodes.begin(), nodes.end(), int64_t{0}));
+    const bool has_rows = graph.rows_in == channel::RowsIn::kSlots;
+    bytes.push_back(has_rows ? graph.types[type].row_bytes * nodes_of_type(counts, type) : 0);
   }
   return bytes;
 }
@@ -182,11 +188,8 @@ void Pipeline::demand_offered(const SeedSet& set, const channel::Request& reques
   if (is_disjoint(request) && set.are_pairs && request.exclude != channel::Exclude::kNone) {
     refuse("pairs whose edges may be drawn, for disjoint batches", "others");
   }
-  if (is_disjoint(request) && graph_.rows_in == channel::RowsIn::kPool) {
-    refuse("shared nodes, where rows are in a pool", "trees");
-  }
-  if (request.plane_a != 0 && graph_.rows_in != channel::RowsIn::kSlots) {
-    refuse("exact rows, where rows are in a table or a pool", "plane A of rows");
+  if (request.plane_a != 0 && graph_.rows_in == channel::RowsIn::kTable) {
+    refuse("exact rows, where rows are in a table", "plane A of rows");
   }
   if (set.times.empty()) return;
   if (!is_disjoint(request)) refuse("disjoint batches, for seeds with times", "shared nodes");
@@ -261,10 +264,14 @@ void Pipeline::start_batch(int slot, Pass& pass, uint64_t step) {
   std::unique_ptr<channel::TypedBatch> typed = describe_types(graph_, request, counts);
   std::size_t bytes = lay_out(shape, batch);
   if (typed) bytes = lay_out_tables(table_bytes(graph_, counts), edge_table_bytes(graph_, counts), bytes, *typed);
-  const std::size_t most_before = backend_.works_ahead() && publisher_.has_room(slot, bytes) ? 1 : 0;
-  publish_until([&] { return writing_.size() <= most_before; });  // the last may copy rows from memory that is replaced
+  const std::size_t most_before = backend_.works_ahead() ? 1 : 0;
+  publish_until([&] { return writing_.size() <= most_before; });
   if (is_over_) return;
-  if (graph_.rows_in == channel::RowsIn::kPool) make_room_in_pool(slot, counts.num_nodes);
+  const bool has_pools = graph_.rows_in == channel::RowsIn::kPool;
+  const bool plane_a = request.plane_a != 0;
+  if (std::exchange(plane_a_, plane_a) != plane_a) ++kind_;
+  Pooled pooled{number, pooled_rows(counts), kind_};
+  if (has_pools) make_room_in_pools(slot, pooled);
   if (is_over_) return;
   std::byte* data = publisher_.memory(slot, bytes, slot_bytes_to_ask(request, pass.of_pairs(), bytes));
   backend_.before_fetch([&](base::GpuStream stream) { publisher_.wait_drained(slot, stream); });
@@ -275,36 +282,52 @@ void Pipeline::start_batch(int slot, Pass& pass, uint64_t step) {
   writing.batch = batch;
   writing.typed = std::move(typed);
   writing.counts = std::move(counts);
-  SlotArrays arrays = arrays_of(slot, data, batch, writing.typed.get(), graph_);
+  SlotArrays arrays = arrays_of(data, batch, writing.typed.get(), graph_);
   arrays.number = number;
-  arrays.oldest_in_use = pooled_.empty() ? number : pooled_.front().first;
+  arrays.oldest_in_use = pooled_.empty() ? number : pooled_.front().number;
   arrays.poison = options_.poison_slots;
-  arrays.plane_a = request.plane_a != 0;
-  if (graph_.rows_in == channel::RowsIn::kPool) pooled_.emplace_back(number, batch.num_nodes);
+  arrays.plane_a = plane_a;
+  if (has_pools) pooled_.push_back(std::move(pooled));
   backend_.fetch(arrays, pass.of_pairs() ? pairs_.input_id() : pass.schedule.positions(step));
   sample_ahead(pass, step + request.step_stride);
 }
 
-void Pipeline::make_room_in_pool(int slot, int64_t num_nodes) {
-  const auto rows_of = [&](int64_t nodes) {
-    return channel::pool_rows(options_.num_slots, nodes, graph_.num_nodes, options_.reuse);
-  };
-  const int64_t needed = rows_of(num_nodes);
-  if (needed > backend_.pool_rows()) {
+std::vector<int64_t> Pipeline::pooled_rows(const BatchSizes& counts) const {
+  std::vector<int64_t> rows;
+  for (std::size_t type = 0; type < types_.size(); ++type) {
+    const NodeRange& nodes = types_[type];  // each is there once, though trees may have it several times
+    rows.push_back(nodes.row_bytes > 0 ? std::min(nodes_of_type(counts, type), nodes.count) : 0);
+  }
+  return rows;
+}
+
+void Pipeline::make_room_in_pools(int slot, const Pooled& batch) {
+  for (std::size_t type = 0; type < types_.size(); ++type) {
+    const int64_t rows = batch.rows[type], num_nodes = types_[type].count;
+    const auto of_slots = [&](int64_t nodes) {
+      return channel::pool_rows(options_.num_slots, nodes, num_nodes, options_.reuse);
+    };
+    if (of_slots(rows) <= backend_.pool_rows(type)) continue;
     publish_all();
     if (is_over_) return;
-    const int64_t preferred = rows_of(channel::pool_batch_nodes(num_nodes, graph_.num_nodes));
-    if (const base::SharedGpuBytes* piece = backend_.grow_pool(needed, preferred)) publisher_.share_rows(*piece);
+    const int64_t preferred = of_slots(channel::pool_batch_nodes(rows, num_nodes));
+    const base::SharedGpuBytes* piece = backend_.grow_pool(type, of_slots(rows), preferred);
+    if (piece) publisher_.share_rows(type, *piece);
   }
-  const bool has_all = options_.reuse && backend_.pool_rows() >= graph_.num_nodes;
-  const auto fits = [&] {
-    const uint64_t oldest = publisher_.oldest_in_use(slot);
-    while (!pooled_.empty() && pooled_.front().first < oldest) pooled_.pop_front();
-    int64_t rows = num_nodes;
-    for (const auto& [number, nodes] : pooled_) rows += nodes;
-    return has_all || rows <= backend_.pool_rows();
+  const auto fits = [&](std::size_t type) {
+    // Where there is room for all rows, each has a place, unless rows of another kind are in use.
+    const auto is_same = [&](const Pooled& other) { return other.kind == batch.kind; };
+    const bool finds_all = options_.reuse && std::ranges::all_of(pooled_, is_same);
+    int64_t rows = batch.rows[type];
+    for (const Pooled& other : pooled_) rows += other.rows[type];
+    return rows <= backend_.pool_rows(type) || (finds_all && backend_.pool_rows(type) >= types_[type].count);
   };
-  while (!fits()) {
+  const auto all_fit = [&] {
+    const uint64_t oldest = publisher_.oldest_in_use(slot);
+    while (!pooled_.empty() && pooled_.front().number < oldest) pooled_.pop_front();
+    return std::ranges::all_of(std::views::iota(std::size_t{0}, types_.size()), fits);
+  };
+  while (!all_fit()) {
     publisher_.set_stage(Stage::kWaitSlot, publisher_.next_sequence());
     publish_all();
     if ((is_over_ = is_over_ || publisher_.is_over())) return;

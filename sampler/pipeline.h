@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/profiler_range.h"
 #include "channel/publisher.h"
@@ -22,6 +23,7 @@ class Pipeline {
   Pipeline(const Options& options, const GraphView& graph, Backend& backend, channel::Publisher& publisher)
       : options_(options),
         graph_(graph),
+        types_(types_of(graph)),
         backend_(backend),
         publisher_(publisher),
         seed_sets_(publisher.folder(), graph.num_nodes),
@@ -33,6 +35,12 @@ class Pipeline {
 
  private:
   struct Pass;
+  // A batch whose rows must stay in pools while it is in use.
+  struct Pooled {
+    uint64_t number;
+    std::vector<int64_t> rows;  // [num_types], at most, of each type with features
+    uint64_t kind;              // how often rows have changed between exact ones and plane A before
+  };
   // A batch that the backend writes into its slot.
   struct Writing {
     int slot = 0;
@@ -55,9 +63,11 @@ class Pipeline {
   std::span<const int32_t> fanout_of(const channel::Request& request) const;
   // What batches of the pass have of each node and edge; how many, is left open.
   channel::BatchShape shape_of(const channel::Request& request) const;
-  // Makes room in the pool for a batch of so many nodes, which is written into `slot`; waits until batches that are in
-  // use leave enough.
-  void make_room_in_pool(int slot, int64_t num_nodes);
+  // Of the batch's nodes of each type, how many rows the pools get at most.
+  std::vector<int64_t> pooled_rows(const BatchSizes& counts) const;
+  // Makes room in the pools for a batch, which is written into `slot`; waits until batches that are in use leave
+  // enough.
+  void make_room_in_pools(int slot, const Pooled& batch);
   std::size_t slot_bytes_to_ask(const channel::Request& request, bool of_pairs, std::size_t needed_bytes) const;
   // Publishes what is written, until `enough` says so or nothing is being written any more, or wanted.
   void publish_until(const std::function<bool()>& enough);
@@ -68,14 +78,17 @@ class Pipeline {
 
   const Options& options_;
   const GraphView& graph_;
+  std::vector<NodeRange> types_;
   Backend& backend_;
   channel::Publisher& publisher_;
   SeedSets seed_sets_;
   EpochOrders orders_;
-  PairSeeds pairs_;                                  // of the batch that is sampled, where seeds are pairs
-  std::deque<Writing> writing_;                      // the oldest first
-  std::deque<std::pair<uint64_t, int64_t>> pooled_;  // of batches that may be in use: numbers, nodes
-  bool is_over_ = false;                             // nobody wants what was being written
+  PairSeeds pairs_;              // of the batch that is sampled, where seeds are pairs
+  std::deque<Writing> writing_;  // the oldest first
+  std::deque<Pooled> pooled_;    // that may be in use, the oldest first
+  uint64_t kind_ = 0;            // of the last of them
+  bool plane_a_ = false;         // whether its rows are plane A alone
+  bool is_over_ = false;         // nobody wants what was being written
 };
 
 }  // namespace cohort::sampler

@@ -154,11 +154,16 @@ void Ranks::serve() {
 void Ranks::announce(const std::vector<std::unique_ptr<Backend>>& backends) {
   for (std::size_t rank = 0; rank < publishers_.size(); ++rank) {
     const base::SharedGpuBytes* table = backends[rank]->all_rows();
-    const int64_t stride = table ? cache::raw_row_stride(graph_.row_bytes) : graph_.row_bytes;
-    const bool has_pool = graph_.rows_in == channel::RowsIn::kPool;
-    const int64_t num_rows = has_pool ? backends[rank]->most_pool_rows() : graph_.num_nodes;
-    publishers_[rank]->name_rows({graph_.rows_in, num_rows, stride});
-    if (table) publishers_[rank]->share_rows(*table);
+    std::vector<channel::RowsOfType> rows;
+    if (graph_.rows_in == channel::RowsIn::kTable) {
+      rows = {{graph_.num_nodes, table ? cache::raw_row_stride(graph_.row_bytes) : graph_.row_bytes}};
+    } else if (graph_.rows_in == channel::RowsIn::kPool) {
+      for (const NodeRange& type : types_of(graph_)) {
+        rows.push_back({backends[rank]->most_pool_rows(rows.size()), type.row_bytes});
+      }
+    }
+    publishers_[rank]->name_rows(graph_.rows_in, rows);
+    if (table) publishers_[rank]->share_rows(0, *table);
     publishers_[rank]->announce();
   }
 }

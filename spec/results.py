@@ -16,7 +16,7 @@ Of = TypeVar("Of")
 
 
 class ByTier(TypedDict, Generic[Of]):
-    """In the order of a slot's counts: GPU, other GPU, host memory, slots of batches before."""
+    """In the order of a slot's counts: GPU, other GPU, host memory, pool of rows of earlier batches."""
 
     local: Of
     peer: Of

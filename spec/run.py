@@ -296,11 +296,6 @@ class RunSpec(SamplerSpec):
         "GPU: capture steps once and replay the captured steps, which takes much less CPU time",
         affects=LOSS | MEMORY,
     )
-    in_place: bool = option(
-        True,
-        "let batches name rows in place of having them: on a GPU rows of a pool that recent batches share, or of a"
-        " table if the cache has room for all raw rows; on the CPU, for SAGE and GCN, float32 rows of the data set",
-    )
 
     @property
     def has_own_model(self) -> bool:

@@ -99,7 +99,7 @@ stage_digest() {
 stage_epoch() {
   local mode run
   make_bench_graph
-  local modes=("" --no-mps --cache-ratio=1.1 "--cache-ratio=1.1 --no-in-place")
+  local modes=("" --no-mps --cache-ratio=1.1 --no-reuse)
   ((num_gpus >= 2)) && modes+=("--gpus=0,1")
   for mode in "${modes[@]}"; do
     run=$out/epoch${mode// /}

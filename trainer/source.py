@@ -17,6 +17,7 @@ from cohort.spec.graph import EdgeType, GraphTypes
 from cohort.trainer import _native
 
 REDRAWS = 8  # of a negative that is an edge
+AllRows = torch.Tensor | list[torch.Tensor | None] | None  # as BatchSource.all_rows has them
 
 
 @dataclass(frozen=True)
@@ -176,25 +177,27 @@ class BatchSource:
         self.first_batch_at = self.first_batch_at or time.monotonic()
         return slot
 
-    def all_rows(self, dataset: Path) -> torch.Tensor | None:
+    def all_rows(self, dataset: Path) -> AllRows:
         """Feature rows [any, dim] that batches name by ``place``: a table of all rows of the data set, in the memory of
-        the GPU or mapped from the data set's file; or the pool, of which only rows that a batch names may be read.
-        None: slots have rows."""
+        the GPU or mapped from the data set's file; or the pool, of which only rows that a batch names may be read. Of
+        several node types a list, with None for those without features. None: slots have rows."""
         if self.rows_in == "slots":
             return None
         if self.device.type == "cuda":
-            return self._receiver.all_rows
+            num_types = self._receiver.num_types
+            return [self._receiver.rows(number) for number in range(num_types)] if num_types else self._receiver.rows()
         rows = open_dataset(dataset).x
         return torch.from_numpy(np.load(rows.filename, mmap_mode="c"))  # torch wants memory that it may write to
 
     @property
     def rows_in(self) -> str:
-        """Where the rows of batches are: "slots", a "table" of all rows, or a "pool" of rows of recent batches."""
+        """Where the rows of batches are: "slots", a "table" of all rows, or a "pool" of rows of recent batches, one for
+        each node type."""
         return self._receiver.rows_in
 
     @property
     def slots_bytes(self) -> int:
-        """Memory of the slots of this trainer's channel and of its pool of rows, as large as they are now."""
+        """Memory of the slots of this trainer's channel and of its pools of rows, as large as they are now."""
         return self._receiver.slots_bytes
 
     def leave(self) -> None:
@@ -206,9 +209,17 @@ class BatchSource:
         self._receiver.fail(text)
 
 
-def rows_of(slot, all_rows: torch.Tensor | None) -> torch.Tensor:
+def rows_of(slot, all_rows: AllRows) -> torch.Tensor:
     """The slot's features: a view, or a copy of the rows of ``all_rows`` that it names."""
     return slot.x if all_rows is None else all_rows.index_select(0, slot.place)
+
+
+def tables_of(slot, all_rows: AllRows) -> list[torch.Tensor | None]:
+    """`rows_of` of each node type; None: the type has no features."""
+    if all_rows is None:
+        return [slot.table(number) for number in range(len(slot.nodes_of_types))]
+    named = enumerate(all_rows)
+    return [None if rows is None else rows.index_select(0, slot.places(number)) for number, rows in named]
 
 
 def edges_of(slot) -> torch.Tensor:

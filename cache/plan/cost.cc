@@ -2,15 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <limits>
 #include <numeric>
 
 #include "base/bits.h"
+#include "channel/slot_size.h"
 
 namespace cohort::cache {
 namespace {
 
 constexpr int64_t kPackedAlignBytes = 4;  // rows of their own length lie at multiples of this
 constexpr int64_t kWordBytes = 8;         // lists lie at multiples of this, their length first
+constexpr int kBatchesInUse = 2;          // one is trained on while one is fetched
 
 // Of the rows that there are; INT64_MAX: there are none.
 int64_t least_row_bytes(const TableSizes& table) {
@@ -22,17 +26,8 @@ int64_t least_row_bytes(const TableSizes& table) {
   return least;
 }
 
-}  // namespace
-
-int64_t GraphSizes::num_rows() const {
-  return std::accumulate(tables.begin(), tables.end(), int64_t{0},
-                         [](int64_t sum, const TableSizes& table) { return sum + table.num_rows; });
-}
-
-double mean_reads(Kind kind, const Counts& counts, int64_t item) {
-  const bool rows = kind == Kind::kFeature;
-  const uint32_t count = rows ? counts.node_reads[item] : counts.expansions[item];
-  const std::span<const double> promised = rows ? counts.promises.reads : counts.promises.expansions;
+// Times a batch that an item with this count is read.
+double mean_reads_of(const Counts& counts, uint32_t count, std::span<const double> promised) {
   double reads = count;
   if (count < promised.size()) {
     reads = promised[count];
@@ -42,6 +37,77 @@ double mean_reads(Kind kind, const Counts& counts, int64_t item) {
   return reads / static_cast<double>(counts.num_batches);
 }
 
+// [largest count + 1]: how many of these rows have each count.
+std::vector<int64_t> rows_by_count(const uint32_t* counts, int64_t num_rows) {
+  uint32_t most = 0;
+#pragma omp parallel for reduction(max : most) if (num_rows > kFewItems)
+  for (int64_t row = 0; row < num_rows; ++row) most = std::max(most, counts[row]);
+  std::vector<int64_t> sums(most + std::size_t{1}, 0);
+#pragma omp parallel if (num_rows > kFewItems)
+  {
+    std::vector<int64_t> own(sums.size(), 0);
+#pragma omp for
+    for (int64_t row = 0; row < num_rows; ++row) ++own[counts[row]];
+#pragma omp critical
+    std::ranges::transform(own, sums, sums.begin(), std::plus<>());
+  }
+  return sums;
+}
+
+// After how many batches the hand of a pool comes back to a place.
+double turn_of_pool(const Counts& counts, int64_t first_row, int64_t num_rows, int num_slots) {
+  const std::vector<int64_t> rows = rows_by_count(counts.node_reads + first_row, num_rows);
+  std::vector<double> reads;
+  for (uint32_t count = 0; count < rows.size(); ++count) {
+    reads.push_back(mean_reads_of(counts, count, counts.promises.reads));
+  }
+  const auto sum = [&](const auto& of_reads) {
+    double total = 0;
+    for (std::size_t i = 0; i < rows.size(); ++i) total += static_cast<double>(rows[i]) * of_reads(reads[i]);
+    return total;
+  };
+  const auto batch_rows = static_cast<int64_t>(sum([](double p) { return std::min(1.0, p); }));
+  const auto places = static_cast<double>(
+      channel::pool_rows(num_slots, channel::pool_batch_nodes(batch_rows, num_rows), num_rows, true));
+  if (places >= sum([](double p) { return p > 0 ? 1 : 0; })) return std::numeric_limits<double>::infinity();
+  const auto rows_there = [&](double batches) { return sum([&](double p) { return share_found(p, batches); }); };
+  double less = 0, more = 1;
+  while (rows_there(more) < places) more *= 2;
+  for (int i = 0; i < 50; ++i) {
+    const double middle = (less + more) / 2;
+    (rows_there(middle) < places ? less : more) = middle;
+  }
+  return less;
+}
+
+}  // namespace
+
+int64_t GraphSizes::num_rows() const {
+  return std::accumulate(tables.begin(), tables.end(), int64_t{0},
+                         [](int64_t sum, const TableSizes& table) { return sum + table.num_rows; });
+}
+
+double mean_reads(Kind kind, const Counts& counts, int64_t item) {
+  const bool rows = kind == Kind::kFeature;
+  return mean_reads_of(counts, rows ? counts.node_reads[item] : counts.expansions[item],
+                       rows ? counts.promises.reads : counts.promises.expansions);
+}
+
+double share_found(double reads, double turn) {
+  const double p = std::min(1.0, reads), stays = p * turn;
+  if (!(stays > 0)) return 0;
+  return std::isinf(stays) ? 1 : stays / (std::pow(1 - p, kBatchesInUse) + stays);
+}
+
+std::vector<double> pool_batches(const GraphSizes& sizes, const Counts& counts) {
+  std::vector<double> batches;
+  int64_t first = 0;
+  for (const TableSizes& table : sizes.tables) {
+    batches.push_back(sizes.pool_slots == 0 ? 0 : turn_of_pool(counts, first, table.num_rows, sizes.pool_slots));
+    first += table.num_rows;
+  }
+  return batches;
+}
 double mean_picks(const Counts& counts, int64_t num_lists) {
   int64_t num_expansions = 0, num_edges = 0;
 #pragma omp parallel for reduction(+ : num_expansions, num_edges) if (num_lists > kFewItems)
@@ -78,19 +144,17 @@ Costs::Rows Costs::rows_of(const RowBytes& rows) {
 
 Costs::Costs(const GraphSizes& sizes, const Links& links)
     : relations_(sizes.relations),
-      recent_batches_(sizes.recent_batches),
       num_items_{sizes.num_rows(), sizes.num_lists()},
       least_bytes_{INT64_MAX, kWordBytes} {
   int64_t first = 0;
   for (const TableSizes& table : sizes.tables) {
     const RowBytes& slab = table.slab_rows;
     const RowBytes& host = table.host_rows.each || table.host_rows.bytes > 0 ? table.host_rows : slab;
-    tables_.push_back({first, rows_of(slab), rows_of(host), rows_of({table.recent_row_bytes})});
+    tables_.push_back({first, rows_of(slab), rows_of(host)});
     first += table.num_rows;
     least_bytes_[0] = std::min(least_bytes_[0], least_row_bytes(table));
   }
   std::transform(links.begin(), links.end(), line_seconds_.begin(), [](const Link& l) { return l.line_seconds(); });
-  line_seconds_[static_cast<std::size_t>(Tier::kRecent)] = line_seconds_[static_cast<std::size_t>(Tier::kLocal)];
 }
 
 void Costs::prefetch(Kind kind, int64_t item) const {
@@ -107,18 +171,18 @@ UseByTier Costs::feature_uses(const Counts& counts, int64_t row) const {
   const int64_t in_table = row - table.first;
   if (table.slab.of(in_table) == 0) return {};
   const double reads = mean_reads(Kind::kFeature, counts, row);
-  // Of the batches that read a row, those that find it in one of the batches before, which are taken for independent.
-  const double recent = 1 - std::pow(1 - std::min(1.0, reads), recent_batches_);
-  const auto use_of = [&](Tier tier, const Rows& rows, double share) {
+  const auto number = static_cast<std::size_t>(&table - tables_.data());
+  const double found = counts.pool_batches.empty() ? 0 : share_found(reads, counts.pool_batches[number]);
+  const auto use_of = [&](Tier tier, const Rows& rows) {
     Use use;
-    use.reads = reads * share;
+    use.reads = reads * (1 - found);
     use.bytes = use.reads * static_cast<double>(rows.of(in_table));
     use.lines = use.reads * mean_lines(rows.of(in_table), rows.align_bytes);
     use.seconds = use.lines * line_seconds_[static_cast<std::size_t>(tier)];
     return use;
   };
-  return {use_of(Tier::kLocal, table.slab, 1), use_of(Tier::kPeer, table.slab, 1 - recent),
-          use_of(Tier::kHost, table.host, 1 - recent), use_of(Tier::kRecent, table.recent, recent)};
+  return {use_of(Tier::kLocal, table.slab), use_of(Tier::kPeer, table.slab), use_of(Tier::kHost, table.host),
+          Use{.reads = reads * found}};
 }
 
 // From the host: two offsets, then neighbours. From a slab: the length, then neighbours. (The lookup that says where a
@@ -149,7 +213,7 @@ UseByTier Costs::uses(Kind kind, const Counts& counts, int64_t item) const {
 
 Costs::Saved Costs::saved(Kind kind, const Counts& counts, int64_t item) const {
   const auto [local, peer, host, recent] = uses(kind, counts, item);
-  return {host.seconds - peer.seconds, peer.seconds + recent.seconds - local.seconds};
+  return {host.seconds - peer.seconds, peer.seconds - local.seconds};
 }
 
 }  // namespace cohort::cache

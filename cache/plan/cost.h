@@ -19,7 +19,7 @@ namespace cohort::cache {
 inline constexpr double kLineBytes = 128;
 inline constexpr int64_t kFewItems = 4096;  // for a loop over items: not worth waking threads for
 
-// Where rows and lists are read from; kRecent: the batches before, as far as they are still in GPU memory (rows only).
+// Where rows and lists are read from; kRecent: the pool of rows of batches before (rows only), which costs nothing.
 enum class Tier : int { kLocal = 0, kPeer = 1, kHost = 2, kRecent = 3 };
 using base::kNumTiers;
 inline constexpr int kNumPlaces = 3;  // tiers that a link leads to; kRecent is on the GPU itself
@@ -62,7 +62,9 @@ struct Counts {
   const uint32_t* expansions = nullptr;  // uint32 [lists], times neighbours were drawn from the list
   const uint64_t* edges_read = nullptr;  // uint64 [lists], neighbours drawn in all of these
   Promises promises{};
-  double mean_picks = 0;  // edges_read of an expansion, over all lists; make_plan() fills it
+  // make_plan() fills these:
+  double mean_picks = 0;               // edges_read of an expansion, over all lists
+  std::vector<double> pool_batches{};  // [tables], of each pool as share_found() takes them; empty: there are none
 };
 
 // Bytes of stored feature rows.
@@ -77,14 +79,13 @@ struct TableSizes {
   int64_t num_rows = 0;
   RowBytes slab_rows{};  // 0 bytes: the type has no features
   RowBytes host_rows{};  // where they differ from those in a slab: raw ones beside encoded ones; 0 bytes: they do not
-  int64_t recent_row_bytes = 0;  // of a row that is copied from a batch before
 };
 
 // The sizes of the items: fewer than 2^32 rows, and lists.
 struct GraphSizes {
   std::vector<TableSizes> tables;
   std::vector<RelationLists> relations;  // none: lists are read elsewhere, and no business of the plan
-  int recent_batches = 0;  // rows of so many batches before are copied instead of read from a peer or the host
+  int pool_slots = 0;  // the pool of each table has room for the batches of so many slots; 0: there are none
   int64_t num_rows() const;
   int64_t num_lists() const { return end_of(relations); }
 };
@@ -94,6 +95,16 @@ double mean_reads(Kind kind, const Counts& counts, int64_t item);
 
 // Neighbours drawn in an expansion, over all lists.
 double mean_picks(const Counts& counts, int64_t num_lists);
+
+// Of the reads of a row, which a batch makes with probability `reads`, how many find it in a pool (cache/row_pool.h)
+// whose hand comes back to a place after `turn` batches T, and leaves the place as it is if a batch in use, one
+// of B, has read its row. The row then stays for T / (1 - reads)^B batches and is away for 1 / reads, if batches are
+// independent: a share of reads T / ((1 - reads)^B + reads T) finds it.
+double share_found(double reads, double turn);
+
+// T of each table's pool: as many rows are there as it has places. After the characteristic time of Che et al. (IEEE
+// JSAC 20(7), 2002). Infinite where there is room for all rows that are read.
+std::vector<double> pool_batches(const GraphSizes& sizes, const Counts& counts);
 
 // A read of `bytes` bytes that begins at any multiple of `align_bytes` (which divides 128), all equally likely, touches
 // this many lines on average.
@@ -132,10 +143,9 @@ class Costs {
   int64_t least_stored_bytes(Kind kind) const { return least_bytes_[static_cast<std::size_t>(kind)]; }
   int64_t num_items(Kind kind) const { return num_items_[static_cast<std::size_t>(kind)]; }
 
-  // By where the item is. A peer and the host give only what no batch before has left; kRecent is that, of an item
-  // that is not local.
+  // By where the item is; each tier gives only what is not in a pool, which kRecent is.
   UseByTier uses(Kind kind, const Counts& counts, int64_t item) const;
-  // Seconds of host less peer, and of peer (with what is copied beside) less local. The first is negative where rows
+  // Seconds of host less peer, and of peer less local. The first is negative where rows
   // are so much shorter in host memory that reading them there is faster.
   struct Saved {
     double host_to_peer = 0;
@@ -149,7 +159,7 @@ class Costs {
   };
   struct Table {
     int64_t first = 0;  // the number of its first row
-    Rows slab, host, recent;
+    Rows slab, host;
   };
   struct List {
     int64_t degree;
@@ -167,8 +177,7 @@ class Costs {
 
   std::vector<Table> tables_;
   std::vector<RelationLists> relations_;
-  int recent_batches_;
-  std::array<double, kNumTiers> line_seconds_;
+  std::array<double, kNumPlaces> line_seconds_;
   std::array<int64_t, kNumKinds> num_items_, least_bytes_;
 };
 

@@ -126,7 +126,6 @@ def sampler_members(
     clique_seeds: list[tuple[list[int], np.ndarray]] | None = None,
     gpus: list[int] | None = None,
     edge_ids: bool = False,
-    names_rows: bool = False,
 ) -> dict:
     """The members of run.json's "sampler" that make the cache; empty without one.
 
@@ -137,7 +136,6 @@ def sampler_members(
         clique_seeds: (ranks, seeds int64 [n]) of each clique, where cliques train on seeds of their own.
         gpus: ordinals of those whose links are measured; None: all that are visible.
         edge_ids: whether batches have them.
-        names_rows: batches name rows of a pool, in place of having rows.
 
     Raises:
         CohortError: as `presample` and `budgets` do; and no node has features.
@@ -167,7 +165,7 @@ def sampler_members(
     if counts and clique_seeds is not None:
         of_rank = {rank: each["file"] for (ranks, _), each in zip(clique_seeds, counts, strict=True) for rank in ranks}
         hotness = {"rank_hotness": [of_rank[rank] for rank in range(num_ranks)]}
-    needs = memory_needs(spec, meta, counts, edge_ids, names_rows)
+    needs = memory_needs(spec, meta, counts, edge_ids)
     cache_bytes = budgets(num_ranks, raw_bytes_of(meta), spec.cache_ratio, spec.cache_bytes, needs)
     bandwidth = spec.bandwidth or (machine_bandwidth(gpus=gpus) if on_gpu else MEASURED_BANDWIDTH)
     return {
@@ -179,20 +177,16 @@ def sampler_members(
     } | hotness
 
 
-def memory_needs(
-    spec: SamplerSpec, meta: dict, counts: list[dict], edge_ids: bool = False, names_rows: bool = False
-) -> MemoryNeeds:
+def memory_needs(spec: SamplerSpec, meta: dict, counts: list[dict], edge_ids: bool = False) -> MemoryNeeds:
     """What a GPU needs beside the cache; a batch whose size nobody counted is the whole graph at most.
 
-    With several node types, rows count as wide as the widest, and slots have them.
+    With several node types, rows count as wide as the widest.
     """
     relations = meta.get("edges", [])
     num_edges = sum(edges["count"] for edges in relations) if relations else meta["num_edges"]
     largest = (num_nodes_of(meta), num_edges)
     if counts:
         largest = tuple(max(found[name] for found in counts) for name in ("max_batch_nodes", "max_batch_edges"))
-    names_rows = names_rows and not relations
-    row_bytes = max(row_bytes for _, row_bytes in tables_of(meta))
     slot_bytes = _native.slot_bytes(
         num_nodes=num_nodes_of(meta),
         num_relations=len(relations) or 1,
@@ -200,17 +194,19 @@ def memory_needs(
         fanout=[-1] if relations else spec.fanout,  # the sampler knows no worst case of several relations
         most_nodes=largest[0],
         most_edges=largest[1],
-        row_bytes=row_bytes,
         label_bytes=label_bytes_of(meta),
         edge_ids=edge_ids,
         edge_weights=spec.edge_weights,
-        names_rows=names_rows,
         edge_row_bytes=edge_row_bytes_of(meta) if spec.edge_features else 0,
     )
-    slots_bytes = spec.slots * slot_bytes
-    if names_rows:
-        sizes = {"num_nodes": num_nodes_of(meta), "most_nodes": largest[0], "row_bytes": row_bytes}
-        slots_bytes += _native.pool_bytes(num_slots=spec.slots, reuse=spec.reuse, **sizes)
+    pool_bytes = _native.pool_bytes(
+        num_slots=spec.slots,
+        num_nodes=num_nodes_of(meta),
+        most_nodes=largest[0],
+        reuse=spec.reuse,
+        row_bytes=max(row_bytes for _, row_bytes in tables_of(meta)),
+    )
+    slots_bytes = spec.slots * slot_bytes + pool_bytes
     # They are in the trainer's peak, where that was measured.
     of_nodes = bytes_of_nodes(meta) if spec.trainer_bytes is None else 0
     return MemoryNeeds(spec.gpu_memory, slots_bytes, spec.trainer_bytes, of_nodes)

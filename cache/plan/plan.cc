@@ -136,7 +136,10 @@ Plan make_plan(const PlanInput& input) {
   const Costs costs(input.sizes, input.links);
   if (costs.least_stored_bytes(Kind::kFeature) < 1) throw Error({"row bytes", "at least 1 of every row", "0", ""});
   std::vector<Counts> counts = input.counts;
-  for (Counts& each : counts) each.mean_picks = mean_picks(each, input.sizes.num_lists());
+  for (Counts& each : counts) {
+    each.mean_picks = mean_picks(each, input.sizes.num_lists());
+    each.pool_batches = pool_batches(input.sizes, each);
+  }
   Plan plan;
   plan.gpus.resize(input.budget_bytes.size());
   std::vector<int64_t> planned_bytes;  // the budgets of the clique before, whose placement may serve for the next too

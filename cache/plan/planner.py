@@ -24,13 +24,11 @@ class Rows:
         num_rows: nodes of the type.
         row_bytes: of every stored row, or uint32 [num_rows] of rows packed back to back; 0: the type has no features.
         host_row_bytes: as `row_bytes`, of rows in host memory, when they are stored there in another way.
-        recent_row_bytes: of a row that is copied from a batch before.
     """
 
     num_rows: int
     row_bytes: int | np.ndarray
     host_row_bytes: int | np.ndarray | None = None
-    recent_row_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -168,7 +166,7 @@ def plan(
     links: Links,
     entry_bytes: int = 8,
     scratch_bytes: int = 0,
-    recent_batches: int = 0,
+    pool_slots: int = 0,
 ):
     """Where each feature row and neighbour list goes.
 
@@ -180,7 +178,8 @@ def plan(
         budget_bytes: int [G].
         entry_bytes: of the directory, a row of the clique, on each of its GPUs.
         scratch_bytes: working memory of each GPU.
-        recent_batches: rows of so many batches before are copied instead of read from a peer or the host.
+        pool_slots: rows of earlier batches are found in a pool of each table, with room for the batches of so many
+            slots; 0: they are not.
 
     Returns:
         cohort.cache._native.Plan: `gpu(i)` with slabs and expected use a batch by tier (local, peer, host, recent),
@@ -190,10 +189,7 @@ def plan(
         CohortError: input that contradicts itself.
     """
     return _native.plan(
-        tables=[
-            (each.num_rows, _bytes(each.row_bytes), _bytes(each.host_row_bytes), each.recent_row_bytes)
-            for each in tables
-        ],
+        tables=[(each.num_rows, _bytes(each.row_bytes), _bytes(each.host_row_bytes)) for each in tables],
         relations=[(np.ascontiguousarray(each.indptr, np.int64), each.index_bytes) for each in relations],
         counts=[_native_counts(each) for each in ([counts] if isinstance(counts, Counts) else counts)],
         cliques=[list(clique) for clique in cliques],
@@ -202,7 +198,7 @@ def plan(
         seconds_per_line=list(links.seconds_per_line),
         entry_bytes=entry_bytes,
         scratch_bytes=scratch_bytes,
-        recent_batches=recent_batches,
+        pool_slots=pool_slots,
     )
 
 

@@ -50,7 +50,7 @@ class FetchSpec(SampleSpec):
     fetch_sms: list[Positive] | None = option(
         None, "numbers of SMs to try for the fetch (default: the sampler's choice)", metavar="A[,B...]"
     )
-    reuse: bool = option(False, "copy rows of earlier batches, as cohort train does (default off)", "Cache")
+    reuse: bool = option(False, "find rows of earlier batches in the pool, as cohort train does (default off)", "Cache")
 
 
 def register(benches) -> None:

@@ -211,9 +211,7 @@ class _Planning:
         self._topology_bytes = topology_bytes(self.data, self.spec.weight_attr)
         names = ("max_batch_nodes", "max_batch_edges")
         seen = [{name: getattr(each, name) for name in names} for each in self.counts if each.max_batch_nodes]
-        self.needs = memory_needs(
-            replace(spec, gpu_memory=gpu_memory(spec, self.machine)), self._meta, seen, names_rows=True
-        )
+        self.needs = memory_needs(replace(spec, gpu_memory=gpu_memory(spec, self.machine)), self._meta, seen)
 
     def _cliques(self) -> list[list[int]]:
         text, known = self.spec.cliques, self.machine.get("cliques")
@@ -316,7 +314,7 @@ class _Planning:
         return {
             "tables": self._tables(budgets),
             "relations": relations if with_lists else [],
-            "recent_batches": spec.slots - 1 if spec.reuse and spec.cache_policy == "plan" else 0,
+            "pool_slots": spec.slots if spec.reuse and spec.cache_policy == "plan" else 0,
             "budget_bytes": budgets,
             "cliques": self.cliques,
             "links": cache.Links(tuple(rates), tuple(delays)),
@@ -327,10 +325,7 @@ class _Planning:
         spec, tables = self.spec, opened_tables_of(self.data)
         if spec.row_bytes is not None:
             stored = [(spec.row_bytes if table.feature_dim else 0) for table in tables]
-            return [
-                cache.Rows(table.num_nodes, each, each, raw_row_bytes(table))
-                for table, each in zip(tables, stored, strict=True)
-            ]
+            return [cache.Rows(table.num_nodes, each, each) for table, each in zip(tables, stored, strict=True)]
         prepared = any(table.encoded_rows is not None for table in tables)
         if spec.compress in ("host", "both") and not prepared:
             hint = f"encode them with: cohort dataset prepare {spec.dataset}"
@@ -343,7 +338,6 @@ class _Planning:
                 table.num_nodes,
                 cache.stored_row_bytes(table, in_slabs),
                 cache.stored_row_bytes(table, True) if in_host else raw_row_bytes(table),
-                raw_row_bytes(table),
             )
             for table in tables
         ]

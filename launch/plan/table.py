@@ -87,7 +87,7 @@ def describe_saving(with_cache: float, without: float) -> str:
 def print_ratios(plans: dict, source: dict) -> None:
     """A row for each cache ratio: {ratio: plan}, the first without a cache."""
     columns = ["ratio", "of each GPU", "rows in GPUs %", "host B per batch", "change %", "ms"]
-    note = "rows in GPUs: in caches, or copied from earlier batches; host B: rows and lists; ms: sum of all reads"
+    note = "rows in GPUs: in caches, or in pools; host B: rows and lists; ms: sum of all reads"
     table = Table("Cache sizes", columns, note=note)
     none = host_bytes(plans[min(plans)])
     for ratio, plan in plans.items():
@@ -136,7 +136,7 @@ def print_plan(plan, source: dict, memory: dict, types: GraphTypes | None = None
     held = Table("Cache", ["GPU", "budget", "index", "rows", "row bytes", "lists", "list bytes", "alpha"])
     rates = ("rows local", "recent", "peer", "host", "lists local", "peer", "host")
     expected = Table("Reads of a batch, %", ["GPU", *rates, "host B", "ms"])
-    expected.note = "rows: feature rows (recent: copied from earlier batches); lists: neighbour lists"
+    expected.note = "rows: feature rows (recent: in the pool); lists: neighbour lists"
     expected.note += "\nalpha: share of the lists in the cache"
     expected.note += "\nms: sum of all reads"
     for i, gpu in enumerate(gpus_of(plan)):

@@ -56,7 +56,11 @@ def tier_table(run: Run, kind: Kind, is_short: bool = False) -> Table:
             rows.append(row)
     columns = ["rank", "from", kind.count, f"{kind.count} %", "bytes"]
     columns += ["GB/s"] * (kind is ROWS) + [f"{kind.count} % planned", "bytes planned"] * is_planned
-    note = "local: this GPU's memory; peer: another GPU's; recent: the slots of earlier batches" if kind is ROWS else ""
+    note = (
+        "local: this GPU's memory; peer: another GPU's; recent: the pool of rows of earlier batches"
+        if kind is ROWS
+        else ""
+    )
     if kind is ROWS and is_planned and run.summary["device"] == "cpu":
         note += "; on the CPU, a cache is planned but has no effect"
     return Table(f"{kind.title} of a batch", columns, rows, note)
@@ -138,7 +142,7 @@ def advice(run: Run) -> str:
     if os.path.isdir(dataset) and not has_encoded_rows(Path(dataset)):
         cures.append(f"cohort dataset prepare {one_line(dataset)} encodes the rows, without loss")
     if run.options.get("reuse") is False:
-        cures.append("--reuse copies rows of earlier batches")
+        cures.append("--reuse keeps rows of earlier batches")
     return f"{100 * share:.0f} % of an epoch is waiting for rows from host memory: {'; '.join(cures)}" if cures else ""
 
 

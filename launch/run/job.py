@@ -106,12 +106,12 @@ def coarse_error(spec: RunSpec, data: Dataset | HeteroDataset) -> float:
     return bound
 
 
-def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = None, names_rows: bool = False) -> dict:
+def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = None, in_place: bool = False) -> dict:
     """The member "sampler" of run.json, less what the run itself adds.
 
     Args:
         plan_file: where the sampler is to write what it expects of the cache, if there is one.
-        names_rows: the trainer takes rows that batches name; the sampler decides where they are.
+        in_place: on the CPU, the trainer reads rows in the data set's file, where it can.
     """
     if isinstance(spec, RunSpec) and spec.coarse_epochs:
         spec = replace(spec, compress="both")  # plane A is a part of encoded rows
@@ -128,9 +128,7 @@ def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = N
     if isinstance(spec, RunSpec) and spec.task == "link":  # any node may be an endpoint, of an edge or a negative
         own_seeds = [(list(range(num_ranks)), _endpoints_of(data, spec.relation))]
         planned = replace(planned, batch_size=(2 + spec.negatives) * spec.batch_size)
-    cache = cache_plan.sampler_members(
-        planned, dataset, num_ranks, device == "cuda", own_seeds, gpus_of(spec), names_rows=names_rows
-    )
+    cache = cache_plan.sampler_members(planned, dataset, num_ranks, device == "cuda", own_seeds, gpus_of(spec))
     topology = topology_of(spec, device)
     if topology != spec.topology:
         in_gpu = topology_bytes(data, spec.weight_attr)
@@ -149,7 +147,7 @@ def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = N
         "edge_weights": spec.edge_weights or None,
         "edge_features": spec.edge_features or None,
         "weight_attr": spec.weight_attr,
-        "in_place": names_rows or None,
+        "in_place": in_place or None,
         "plan_file": str(plan_file) if plan_file and "cache_bytes" in cache else None,
         "poison_slots": spec.debug_poison_slots,
         "slow_fetch_us": spec.debug_slow_fetch_us,

@@ -134,16 +134,16 @@ def _run_of(spec: RunSpec, data: Dataset | HeteroDataset) -> dict:
         uncached = replace(spec, cache_ratio=None, topology=topology_of(spec, "cuda"))
         short = {"mps": spec.mps, "sampler": sampler_members(uncached, data.path), "trainer": trainer}
         spec = replace(spec, trainer_bytes=trainer_bytes(data, short))
-    sampler = sampler_members(spec, data.path, Path(files.PLAN), _names_rows(spec, data))
+    sampler = sampler_members(spec, data.path, Path(files.PLAN), _reads_in_place(spec, data))
     return {"mps": spec.mps, "sampler": sampler, "trainer": trainer}
 
 
-def _names_rows(spec: RunSpec, data: Dataset | HeteroDataset) -> bool:
-    """Whether batches may name rows in place of having them: a GPU gathers those of any model, where layers do not."""
-    if not spec.in_place or spec.coarse_epochs or isinstance(data, HeteroDataset):
-        return False  # in coarse runs, rows of both kinds would meet in a pool
+def _reads_in_place(spec: RunSpec, data: Dataset | HeteroDataset) -> bool:
+    """Whether the layers of a run on the CPU read rows where they lie in the data set's file."""
+    if isinstance(data, HeteroDataset) or resolve_device(spec.device) == "cuda":
+        return False
     reads = spec.layers == "cohort" and spec.model in ("sage", "gcn") and not spec.edge_weights
-    return resolve_device(spec.device) == "cuda" or (reads and data.feature_dtype == "float32")
+    return reads and data.feature_dtype == "float32"
 
 
 def check_model(spec: RunSpec, data: Dataset | HeteroDataset) -> None:

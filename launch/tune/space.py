@@ -120,7 +120,7 @@ class Room:
             run = (self._dataset, self._fanout, spec.batch_size, spec.presample_batches)
             self._counts = [presample(*run, weight_attr=spec.weight_attr)]
         memory = {"gpu_memory": self._gpu_bytes, "trainer_bytes": self._trainer_bytes, "slots": point["slots"]}
-        needs = memory_needs(replace(spec, **memory), self._meta, self._counts, names_rows=True)
+        needs = memory_needs(replace(spec, **memory), self._meta, self._counts)
         if self._holds_topology(cache_bytes):
             needs = replace(needs, graph_bytes=needs.graph_bytes + self._topology_bytes)
         return not budget.misfits([cache_bytes], needs, 0, 0)

@@ -2,12 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
+#include <random>
 #include <set>
 #include <vector>
 
 #include "base/random.h"
+#include "tests/cache/host_pool.h"
 #include "tests/cache/small_graph.h"
 
 namespace cohort::cache {
@@ -127,17 +131,75 @@ TEST(Cost, ReadsArePromisedOrCounted) {
   EXPECT_DOUBLE_EQ(mean_reads(Kind::kTopology, counts, 1), 0.5);
 }
 
-// A row that half of all batches read is in one of the three batches before 7 of 8 times.
-TEST(Cost, RecentRowsAreCopied) {
+// A row that half of all batches read stays 4 T batches and is away for 2.
+TEST(Cost, RowsOfAPoolCostNothing) {
+  EXPECT_DOUBLE_EQ(share_found(0.5, 3), 12.0 / 14);
+  EXPECT_EQ(share_found(0.5, 0), 0);
+  EXPECT_EQ(share_found(1, 3), 1);
+  EXPECT_EQ(share_found(0, std::numeric_limits<double>::infinity()), 0);
+  EXPECT_EQ(share_found(0.1, std::numeric_limits<double>::infinity()), 1);
   const std::vector<uint32_t> reads = {1};
   const std::vector<uint64_t> edges = {0};
-  const GraphSizes sizes{{{1, {128}, {}, 256}}, {}, 3};
-  const auto use =
-      Costs(sizes, measured_links()).uses(Kind::kFeature, {2, reads.data(), reads.data(), edges.data()}, 0);
-  EXPECT_DOUBLE_EQ(use[kLocalTier].reads, 0.5);
-  EXPECT_DOUBLE_EQ(use[kHostTier].reads, 0.5 / 8);
-  EXPECT_DOUBLE_EQ(use[kRecentTier].reads, 0.5 * 7 / 8);
-  EXPECT_DOUBLE_EQ(use[kRecentTier].bytes, 256 * 0.5 * 7 / 8);
+  Counts counts{2, reads.data(), reads.data(), edges.data()};
+  const Costs costs({{{1, {128}}}, {}}, measured_links());
+  const double host_seconds = costs.uses(Kind::kFeature, counts, 0)[kHostTier].seconds;
+  counts.pool_batches = {3};
+  const auto use = costs.uses(Kind::kFeature, counts, 0);
+  for (const std::size_t tier : {kLocalTier, kHostTier}) EXPECT_DOUBLE_EQ(use[tier].reads, 0.5 * 2 / 14);
+  EXPECT_DOUBLE_EQ(use[kHostTier].seconds, host_seconds * 2 / 14);
+  EXPECT_DOUBLE_EQ(use[kRecentTier].reads, 0.5 * 12 / 14);
+  EXPECT_EQ(use[kRecentTier].bytes + use[kRecentTier].seconds, 0);
+}
+
+// 1000 rows, of which each batch reads all of the first 20 and half of the next 40; those after have counts of 1 in
+// 100.
+TEST(Cost, APoolHasAsManyRowsAsPlaces) {
+  std::vector<uint32_t> reads(1000, 1);
+  std::fill_n(reads.begin(), 20, 100);
+  std::fill_n(reads.begin() + 20, 40, 50);
+  const Counts counts{100, reads.data(), reads.data(), nullptr};
+  double last = 0;
+  for (const int num_slots : {2, 4, 8}) {
+    const double turn = pool_batches({{{1000, {128}}}, {}, num_slots}, counts)[0];
+    double rows = 0;
+    for (const uint32_t count : reads) rows += share_found(count / 100.0, turn);
+    EXPECT_NEAR(rows, num_slots * (49 + 49 / 4), 1e-6) << "20 + 20 + 9 rows a batch, and a quarter more";
+    EXPECT_GT(turn, last);
+    last = turn;
+  }
+  EXPECT_TRUE(std::isinf(pool_batches({{{1000, {128}}}, {}, 20}, counts)[0])) << "room for all";
+  EXPECT_EQ(pool_batches({{{1000, {128}}}, {}, 0}, counts), std::vector<double>{0});
+}
+
+// The same as pools do by their rules, with independent batches.
+TEST(Cost, APoolFindsAsManyRowsAsItsTurnSays) {
+  constexpr int64_t kRows = 2000;
+  constexpr int kSlots = 3;
+  std::mt19937_64 random(4);
+  std::vector<uint32_t> reads(kRows);
+  for (std::size_t row = 0; row < reads.size(); ++row) reads[row] = static_cast<uint32_t>(1000 / (1 + row / 10));
+  const Counts counts{1000, reads.data(), reads.data(), nullptr};
+  const double turn = pool_batches({{{kRows, {128}}}, {}, kSlots}, counts)[0];
+  double rows = 0, expected = 0;
+  for (const uint32_t count : reads) {
+    rows += count / 1000.0;
+    expected += count / 1000.0 * share_found(count / 1000.0, turn);
+  }
+  HostPool pool(kRows, kSlots * (static_cast<int64_t>(rows) + static_cast<int64_t>(rows) / 4), true);
+  int64_t read = 0, missing = 0;
+  for (uint32_t number = 0; number < 3000; ++number) {
+    std::vector<int64_t> batch;
+    for (int64_t row = 0; row < kRows; ++row) {
+      if (random() % 1000 < reads[static_cast<std::size_t>(row)]) batch.push_back(row);
+    }
+    const int64_t before = pool.num_missing;
+    pool.place(batch, {number, number == 0 ? 0 : number - 1});
+    if (number < 500) continue;  // until the pool is full
+    read += std::ssize(batch);
+    missing += pool.num_missing - before;
+  }
+  EXPECT_EQ(pool.num_without_place, 0);
+  EXPECT_NEAR(1 - static_cast<double>(missing) / static_cast<double>(read), expected / rows, 0.01);
 }
 
 }  // namespace

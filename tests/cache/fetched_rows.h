@@ -73,14 +73,26 @@ inline void expect_rows(const Table& table, const std::vector<int64_t>& nodes, c
   }
 }
 
-// A buffer that batches are written into in turn, and what is in it.
-struct Slot {
-  explicit Slot(const Table& table)
-      : rows(static_cast<std::size_t>(table.rows.shape.num_rows * table.rows.row_bytes)),
-        nodes(static_cast<std::size_t>(table.rows.shape.num_rows)) {}
-  base::DeviceBytes rows;
-  base::DeviceArray<int64_t> nodes;
-  base::Stream stream;
+// A batch that names rows of a pool.
+struct PooledBatch {
+  explicit PooledBatch(std::vector<int64_t> of)
+      : nodes(std::move(of)), on_gpu(base::upload(nodes)), places(nodes.size()) {}
+  std::vector<int64_t> nodes;
+  base::DeviceArray<int64_t> on_gpu, places;
 };
+
+inline void expect_rows_in_pool(const Table& table, const base::DeviceBytes& pool, const PooledBatch& batch) {
+  const auto row_bytes = static_cast<std::size_t>(table.rows.row_bytes);
+  std::vector<std::byte> rows(pool.bytes());
+  std::vector<int64_t> places(batch.nodes.size());
+  base::cuda_check(cudaMemcpy(rows.data(), pool.data(), rows.size(), cudaMemcpyDeviceToHost));
+  base::cuda_check(cudaMemcpy(places.data(), batch.places.data(), places.size() * 8, cudaMemcpyDeviceToHost));
+  std::vector<std::byte> got(places.size() * row_bytes);
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    ASSERT_LT(static_cast<std::size_t>(places[i] + 1) * row_bytes, rows.size() + 1);
+    std::memcpy(got.data() + i * row_bytes, rows.data() + places[i] * table.rows.row_bytes, row_bytes);
+  }
+  expect_rows(table, batch.nodes, got);
+}
 
 }  // namespace cohort::cache

@@ -8,9 +8,9 @@
 namespace cohort::cache {
 namespace {
 
-// Plane A from slabs of this GPU and of peers, from the host and from slots; rows of one kind are never given as the
-// other's.
-TEST(GpuFeatureFetch, PlaneAIsTheSameFromEveryTierAndIsNeverCopiedAsExact) {
+// Plane A from slabs of this GPU and of peers, from the host and from the pool, where rows of one kind are never found
+// as those of the other.
+TEST(GpuFeatureFetch, PlaneAIsTheSameFromEveryTierAndIsNeverFoundAsExact) {
   Table table("float32", 3000, 100, 4);
   table.encode("planes");
   Table coarse = table;
@@ -24,30 +24,33 @@ TEST(GpuFeatureFetch, PlaneAIsTheSameFromEveryTierAndIsNeverCopiedAsExact) {
   const Plan plan = plan_of(table, slab_rows, 3, 40);
   FeatureFetch rows(std::make_shared<const HostFeatures>(table.rows, true), table.rows.row_bytes, {});
   rows.set_slabs(std::move(fill_row_slabs(plan, gpus, slab_rows, 3000)[1]));
-  rows.reuse_rows(3000);
-  std::vector<Slot> slots;
-  for (int i = 0; i < 3; ++i) slots.emplace_back(table);
+  rows.use_pool(3000, true);
+  const base::Stream stream;
+  rows.grow_pool(3000, stream);
+  const base::DeviceBytes pool(static_cast<std::size_t>(3000 * table.rows.row_bytes));
   const std::vector<bool> kinds = {true, true, false, false, true, false, true, true, true};
+  std::vector<PooledBatch> batches;  // of which two are in use
   for (std::size_t i = 0; i < kinds.size(); ++i) {
-    const Slot& slot = slots[i % 3];
     std::vector<int64_t> nodes = random_nodes(3000, 3000);
     std::rotate(nodes.begin(), nodes.begin() + static_cast<int64_t>(i) * 200, nodes.end());
     nodes.resize(1500);
-    base::copy_to_gpu(slot.nodes.data(), nodes.data(), nodes.size() * sizeof(int64_t));
-    rows.fetch(
-        slot.nodes.data(), 1500,
-        {.rows = slot.rows.data(), .slot = static_cast<int>(i % 3), .nodes = slot.nodes.data(), .plane_a = kinds[i]},
-        slot.stream);
-    slot.stream.synchronize();
+    const PooledBatch& batch = batches.emplace_back(std::move(nodes));
+    const auto number = static_cast<uint32_t>(i);
+    rows.fetch(batch.on_gpu.data(), 1500,
+               {.rows = pool.data(),
+                .places = batch.places.data(),
+                .batch = {number, number == 0 ? 0 : number - 1},
+                .plane_a = kinds[i]},
+               stream);
+    stream.synchronize();
     const TierUses uses = rows.use();
     const bool same_as_before = i > 0 && kinds[i] == kinds[i - 1];
     EXPECT_EQ(uses[static_cast<std::size_t>(Tier::kRecent)].rows > 0, same_as_before) << i;
     EXPECT_GT(uses[0].rows, 0);
     EXPECT_GT(uses[1].rows, 0);
-    std::vector<std::byte> got(1500 * static_cast<std::size_t>(table.rows.row_bytes));
-    base::cuda_check(cudaMemcpy(got.data(), slot.rows.data(), got.size(), cudaMemcpyDeviceToHost));
     SCOPED_TRACE(testing::Message() << i);
-    expect_rows(kinds[i] ? coarse : table, nodes, got);
+    expect_rows_in_pool(kinds[i] ? coarse : table, pool, batch);
+    if (i > 0) expect_rows_in_pool(kinds[i - 1] ? coarse : table, pool, batches[i - 1]);
   }
 }
 

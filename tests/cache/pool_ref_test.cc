@@ -22,7 +22,7 @@ struct Held {
 struct Sizes {
   int64_t num_nodes, most_in_batch;
   std::size_t slots;
-  bool reuse = true, repeats = false;
+  bool reuse = true, repeats = false, forgets = false;
 };
 
 // Batches of random sizes, some of which are in use; their numbers are `stride` apart. They are given back in any order
@@ -30,7 +30,7 @@ struct Sizes {
 void expect_rows_of_batches_in_use(const Sizes& sizes, uint32_t stride, uint64_t seed) {
   std::mt19937_64 random(seed);
   const int64_t of_slots = static_cast<int64_t>(sizes.slots) * sizes.most_in_batch;
-  const bool has_all = sizes.reuse && !sizes.repeats;
+  const bool has_all = sizes.reuse && !sizes.forgets;
   const int64_t num_places = has_all ? std::min(of_slots, sizes.num_nodes) : of_slots;
   const bool in_order = !has_all || num_places < sizes.num_nodes;
   HostPool pool(sizes.num_nodes, num_places, sizes.reuse);
@@ -44,7 +44,10 @@ void expect_rows_of_batches_in_use(const Sizes& sizes, uint32_t stride, uint64_t
     std::shuffle(nodes.begin(), nodes.end(), random);
     Held batch{step * stride, nodes, {}};
     batch.nodes.resize(static_cast<std::size_t>(random() % static_cast<uint64_t>(sizes.most_in_batch + 1)));
-    if (sizes.repeats && batch.nodes.size() > 2) batch.nodes.back() = batch.nodes.front();
+    for (std::size_t i = 1; sizes.repeats && i < batch.nodes.size(); ++i) {  // as in trees
+      if (random() % 2 == 0) batch.nodes[i] = batch.nodes[random() % i];
+    }
+    if (sizes.forgets && random() % 4 == 0) pool.forget();
     uint32_t oldest = batch.number;
     for (const Held& other : held) {
       if (static_cast<int32_t>(other.number - oldest) < 0) oldest = other.number;
@@ -68,7 +71,11 @@ TEST(Pool, KeepsTheRowsThatBatchesInUseName) {
                                {2000, 40, 8},
                                {1, 1, 2},
                                Sizes{500, 100, 4, false},
-                               Sizes{100, 60, 3, true, true}}) {
+                               Sizes{100, 60, 3, true, true},
+                               {100, 200, 3, true, true},
+                               {100, 60, 3, false, true},
+                               {100, 60, 3, true, false, true},
+                               {100, 60, 3, true, true, true}}) {
       for (uint64_t seed = 0; seed < 3; ++seed) {
         SCOPED_TRACE(testing::Message() << "stride " << stride << ", nodes " << sizes.num_nodes << ", seed " << seed);
         expect_rows_of_batches_in_use(sizes, stride, seed);
@@ -92,8 +99,33 @@ TEST(Pool, WithRoomForAllNodesFetchesEachOnce) {
 
 TEST(Pool, WithoutReuseFetchesAllRowsOfEachBatch) {
   HostPool pool(10, 20, false);
-  for (uint32_t number = 0; number < 5; ++number) pool.place({3, 4, 5}, {number, number});
+  for (uint32_t number = 0; number < 5; ++number) pool.place({3, 4, 5, 3}, {number, number});
   EXPECT_EQ(pool.num_missing, 15);
+}
+
+TEST(Pool, GivesOnePlaceToANodeThatABatchHasSeveralTimes) {
+  for (const bool reuse : {false, true}) {
+    HostPool pool(10, 6, reuse);
+    for (uint32_t number = 0; number < 3; ++number) {
+      const std::vector<uint32_t> places = pool.place({7, 2, 7, 7, 2, 9}, {number, number});
+      EXPECT_EQ(places[0], places[2]);
+      EXPECT_EQ(places[0], places[3]);
+      EXPECT_EQ(places[1], places[4]);
+      EXPECT_EQ(pool.num_missing, reuse ? 3 : 3 * (number + 1));
+    }
+  }
+}
+
+TEST(Pool, FindsNothingOfWhatItForgot) {
+  HostPool pool(10, 9, true);
+  const std::vector<uint32_t> before = pool.place({1, 2, 3}, {0, 0});
+  pool.forget();
+  const std::vector<uint32_t> places = pool.place({1, 2, 3}, {1, 0}, 100);
+  EXPECT_EQ(pool.num_missing, 6);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(pool.row(before[i]), static_cast<int64_t>(i) + 1);
+    EXPECT_EQ(pool.row(places[i]), static_cast<int64_t>(i) + 101);
+  }
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 namespace cohort::cache {
 namespace {
 
-using Loads = std::array<TierLoad, kNumTiers>;
-using Sms = std::array<int, kNumTiers>;
+using Loads = std::array<TierLoad, kNumPlaces>;
+using Sms = std::array<int, kNumPlaces>;
 
 const TierLoad kAbsent{0, 0, 0, false};
 
@@ -23,41 +23,40 @@ double slowest(const Loads& loads, const Sms& sms) {
 
 TEST(ShareSms, NoOtherShareIsFaster) {
   const Loads cases[] = {
-      {{{1e6, 40e-9, 0}, {0, 40e-9, 0}, {1e5, 40e-9, 1e-3}, kAbsent}},
-      {{{1e6, 40e-9, 0}, {9e5, 45e-9, 0}, {1e6, 40e-9, 8e-3}, kAbsent}},
-      {{{0, 40e-9, 0}, {0, 40e-9, 0}, {1e6, 40e-9, 8e-3}, kAbsent}},
-      {{{3e6, 10e-9, 0}, {1e3, 10e-9, 0}, {5e6, 100e-9, 1e-3}, kAbsent}},
+      {{{1e6, 40e-9, 0}, {0, 40e-9, 0}, {1e5, 40e-9, 1e-3}}},
+      {{{1e6, 40e-9, 0}, {9e5, 45e-9, 0}, {1e6, 40e-9, 8e-3}}},
+      {{{0, 40e-9, 0}, {0, 40e-9, 0}, {1e6, 40e-9, 8e-3}}},
+      {{{3e6, 10e-9, 0}, {1e3, 10e-9, 0}, {5e6, 100e-9, 1e-3}}},
   };
   for (const Loads& loads : cases) {
     const int num_sms = 20;
     const Sms sms = share_sms(num_sms, loads);
     EXPECT_LE(sms[0] + sms[1] + sms[2], num_sms);
-    EXPECT_EQ(sms[3], 0);
     for (int a = 1; a < num_sms; ++a) {
       for (int b = 1; a + b < num_sms; ++b) {
-        EXPECT_LE(slowest(loads, sms), slowest(loads, {a, b, num_sms - a - b, 0}) * (1 + 1e-12));
+        EXPECT_LE(slowest(loads, sms), slowest(loads, {a, b, num_sms - a - b}) * (1 + 1e-12));
       }
     }
   }
 }
 
 TEST(ShareSms, TakesNoMoreThanHelp) {
-  EXPECT_EQ(share_sms(64, {{{0, 40e-9, 0}, {0, 40e-9, 0}, {1e6, 40e-9, 8e-3}, kAbsent}}), (Sms{1, 1, 5, 0}));
-  EXPECT_EQ(share_sms(64, {{{0, 40e-9, 0}, {0, 40e-9, 0}, {0, 40e-9, 0}, {0, 40e-9, 0}}}), (Sms{1, 1, 1, 1}));
-  EXPECT_EQ(share_sms(1, {{{1, 1, 0}, {1, 1, 0}, {1, 1, 0}, {1, 1, 0}}}), (Sms{1, 1, 1, 1}));
+  EXPECT_EQ(share_sms(64, {{{0, 40e-9, 0}, {0, 40e-9, 0}, {1e6, 40e-9, 8e-3}}}), (Sms{1, 1, 5}));
+  EXPECT_EQ(share_sms(64, {{{0, 40e-9, 0}, {0, 40e-9, 0}, {0, 40e-9, 0}}}), (Sms{1, 1, 1}));
+  EXPECT_EQ(share_sms(1, {{{1, 1, 0}, {1, 1, 0}, {1, 1, 0}}}), (Sms{1, 1, 1}));
 }
 
 TEST(ShareSms, WhatIsAbsentGetsNone) {
-  EXPECT_EQ(share_sms(8, {{kAbsent, kAbsent, {1e6, 40e-9, 0}, kAbsent}}), (Sms{0, 0, 8, 0}));
-  EXPECT_EQ(share_sms(8, {{kAbsent, kAbsent, {1e6, 40e-9, 0}, {1e6, 40e-9, 0}}}), (Sms{0, 0, 4, 4}));
-  EXPECT_EQ(share_sms(8, {{kAbsent, kAbsent, kAbsent, kAbsent}}), (Sms{0, 0, 0, 0}));
+  EXPECT_EQ(share_sms(8, {{kAbsent, kAbsent, {1e6, 40e-9, 0}}}), (Sms{0, 0, 8}));
+  EXPECT_EQ(share_sms(8, {{kAbsent, {1e6, 40e-9, 0}, {1e6, 40e-9, 0}}}), (Sms{0, 4, 4}));
+  EXPECT_EQ(share_sms(8, {{kAbsent, kAbsent, kAbsent}}), (Sms{0, 0, 0}));
 }
 
 // A link that 6 SMs saturate, and batches that take up to 4 % longer than that says.
 double host_ms(int sms, int batch) { return std::max(10.5, 63.0 / sms) * (1 + 0.01 * (batch * 7 % 5)); }
 
 TEST(SmShare, FindsTheFewestThatSaturateALinkWhateverABatchTook) {
-  SmShare share(32, 512, 51e9, {false, false, true, false});
+  SmShare share(32, 512, 51e9, {false, false, true});
   Sms sms = share.next();
   for (int batch = 0; batch < 100; ++batch) {
     const double ms = batch == 0 || batch == 50 ? 40 : host_ms(sms[2], batch);  // two that something held up
@@ -73,7 +72,7 @@ TEST(SmShare, FindsTheFewestThatSaturateALinkWhateverABatchTook) {
 // Rows that straddle lines get 40 GB/s of a link of 51, which 6.3 SMs saturate.
 TEST(SmShare, FindsTheFewestAlsoWhereRowsNeverSeeTheRateOfTheLink) {
   for (const int most : {32, 6, 4}) {
-    SmShare share(most, 400, 51e9, {false, false, true, false});
+    SmShare share(most, 400, 51e9, {false, false, true});
     double sum_ms = 0, sum_sms = 0;
     for (int batch = 0; batch < 300; ++batch) {
       const Sms sms = share.next();
@@ -89,18 +88,18 @@ TEST(SmShare, FindsTheFewestAlsoWhereRowsNeverSeeTheRateOfTheLink) {
 }
 
 TEST(SmShare, LearnsWhatARowCosts) {
-  SmShare share(33, 512, 50e9, {true, true, true, false});
-  EXPECT_EQ(share.next(), (Sms{11, 11, 11, 0})) << "nothing is known";
+  SmShare share(33, 512, 50e9, {true, true, true});
+  EXPECT_EQ(share.next(), (Sms{11, 11, 11})) << "nothing is known";
   // Local rows at 100 ns on an SM, no peers, host rows bound by their link.
   const TierUses uses = {{{100'000, 50'000'000, 100'000 * 0.1 / 11}, {}, {200'000, 90'000'000, 1800}, {}}};
-  share.learn(uses, {11, 11, 11, 0});
+  share.learn(uses, {11, 11, 11});
   const Sms sms = share.next();
   EXPECT_EQ(sms[1], 1);
   EXPECT_EQ(sms[0], 6) << "10 ms of one SM while the host's link takes 1.8";
   EXPECT_LE(sms[2], 11);
   // Host rows that no link limits: all SMs that local rows leave.
   share.learn({{{}, {}, {1'000'000, 1'000'000, 10'000}, {}}}, sms);
-  EXPECT_EQ(share.next(), (Sms{1, 1, 31, 0}));
+  EXPECT_EQ(share.next(), (Sms{1, 1, 31}));
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ class Digests(Callback):
             return
         rank, epoch, step = trainer.ranks.rank, trainer.running.epoch, trainer.running.step
         with open(f"digests-{rank}", "a") as file:
-            print(epoch, step, digest(batch), file=file)
+            print(epoch, step, digest(batch, all_rows=trainer.all_rows), file=file)
         kill = Path("kill")
         if kill.exists() and kill.read_text() == f"{rank} {epoch} {step}":
             for write in trainer.writer._waiting:
@@ -148,7 +148,7 @@ def record_batches(folder: Path) -> list:
     """Options of runs whose processes have this current folder: their trainers write digests of batches there."""
     folder.mkdir(exist_ok=True)
     (folder / "recorder.py").write_text(RECORDER)
-    return ["--callbacks", "recorder:Digests", "--no-in-place"]
+    return ["--callbacks", "recorder:Digests"]
 
 
 def recorded(folder: Path, rank: int) -> list[tuple[int, int, str]]:

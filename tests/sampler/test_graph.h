@@ -185,7 +185,6 @@ struct HostBatch {
             edge_index.data(),
             input_id.data(),
             x.data(),
-            0,
             indptr.data(),
             num_targets(),
             edge_ids ? e_id.data() : nullptr,

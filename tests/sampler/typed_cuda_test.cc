@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/owners.h"
+#include "base/shared_gpu_bytes.h"
 #include "cache/host_rows.h"
 #include "sampler/cache_plan.h"
 #include "sampler/draw.h"
@@ -223,6 +224,130 @@ TEST_P(GpuTypes, SameBitsWhateverIsCached) {
         EXPECT_EQ(rows[cache::kHostTier].rows, 0);
         EXPECT_EQ(batch.sizes.lists[cache::kHostTier].lists, 0);
       }
+    }
+  }
+}
+
+// What a trainer has of a batch whose rows are in pools.
+struct PooledTypes {
+  TypedBatchArrays batch;
+  std::vector<base::DeviceBytes> memory;
+  std::vector<int64_t> places;  // int64 [num_nodes]
+
+  // Gathers the rows that the batch names.
+  void gather(const GraphView& graph, const std::vector<const std::byte*>& pools) {
+    int64_t first = 0;
+    for (std::size_t type = 0; type < graph.types.size(); ++type) {
+      const int64_t row_bytes = graph.types[type].row_bytes;
+      const auto& nodes = batch.sizes.nodes_of_type[type];
+      const int64_t count = std::accumulate(nodes.begin(), nodes.end(), int64_t{0});
+      for (int64_t i = 0; row_bytes > 0 && i < count; ++i) {
+        const int64_t place = places[static_cast<std::size_t>(first + i)];
+        base::cuda_check(cudaMemcpy(batch.tables[type].data() + i * row_bytes, pools[type] + place * row_bytes,
+                                    static_cast<std::size_t>(row_bytes), cudaMemcpyDeviceToHost));
+      }
+      first += count;
+    }
+  }
+};
+
+// Batches of which two are in use, through pools that have room for no more; rows are poisoned before they come.
+class TypedPools {
+ public:
+  TypedPools(const GraphView& graph, bool reuse) : graph_(graph), reuse_(reuse), pools_(graph.types.size(), nullptr) {
+    CudaSettings settings;
+    settings.reuse_rows = reuse;
+    const std::vector<int> gpus = {0};
+    backend_ = std::move(make_cuda_backends(graph, gpus, settings, {}, {}).front());
+  }
+
+  PooledTypes run(const Query& query) {
+    TypedBatchArrays sized(graph_, query, backend_->sample(query));
+    make_room(sized);
+    PooledTypes pooled{std::move(sized), {}, {}};
+    std::vector<std::byte*> arrays;
+    for (const std::span<std::byte> array : pooled.batch.arrays()) {
+      pooled.memory.emplace_back(array.size() + 256);
+      arrays.push_back(pooled.memory.back().data());
+    }
+    pooled.places.resize(pooled.batch.n_id.size());
+    const base::DeviceArray<int64_t> places(pooled.places.size());
+    SlotArrays slot = slot_of(arrays, pooled.batch, graph_);
+    slot.tables.assign(graph_.types.size(), nullptr);
+    slot.place = places.data();
+    slot.number = number_;
+    slot.oldest_in_use = number_ == 0 ? 0 : number_ - 1;
+    slot.poison = true;
+    ++number_;
+    std::vector<int64_t> input_id(query.seeds.size());
+    std::iota(input_id.begin(), input_id.end(), int64_t{0});
+    backend_->before_fetch([](base::GpuStream) {});
+    backend_->fetch(slot, input_id);
+    while (!backend_->finished()) {
+    }
+    found += backend_->fetched().rows[cache::kRecentTier].rows;
+    const auto host = pooled.batch.arrays();
+    const std::size_t num_own = host.size() - graph_.types.size();  // without tables
+    for (std::size_t i = 0; i < num_own; ++i) {
+      if (host[i].empty()) continue;
+      base::cuda_check(cudaMemcpy(host[i].data(), arrays[i], host[i].size(), cudaMemcpyDeviceToHost));
+    }
+    const std::size_t bytes = pooled.places.size() * sizeof(int64_t);
+    base::cuda_check(cudaMemcpy(pooled.places.data(), places.data(), bytes, cudaMemcpyDeviceToHost));
+    pooled.gather(graph_, pools_);
+    return pooled;
+  }
+  const std::vector<const std::byte*>& pools() const { return pools_; }
+
+  int64_t found = 0;  // rows, again
+
+ private:
+  void make_room(const TypedBatchArrays& batch) {
+    before_.resize(graph_.types.size(), 0);
+    for (std::size_t type = 0; type < graph_.types.size(); ++type) {
+      const auto& nodes = batch.sizes.nodes_of_type[type];
+      const int64_t rows = std::accumulate(nodes.begin(), nodes.end(), int64_t{0}), count = graph_.types[type].count;
+      const int64_t both = rows + std::exchange(before_[type], rows);
+      const int64_t needed = reuse_ ? std::min(both, count) : both;
+      if (graph_.types[type].row_bytes == 0 || needed <= backend_->pool_rows(type)) continue;
+      const base::SharedGpuBytes* piece = backend_->grow_pool(type, needed, needed);
+      if (!pools_[type]) pools_[type] = piece->data();
+      ASSERT_GE(backend_->pool_rows(type), needed);
+    }
+  }
+
+  GraphView graph_;
+  bool reuse_;
+  std::unique_ptr<Backend> backend_;
+  std::vector<const std::byte*> pools_;  // [num_types]
+  std::vector<int64_t> before_;          // [num_types], rows of the last batch
+  uint64_t number_ = 0;
+};
+
+TEST_P(GpuTypes, SameBitsThroughPools) {
+  const auto seed = static_cast<uint64_t>(GetParam());
+  const TypedGraph types = random_types(seed);
+  const GraphView raw = types.view();
+  GraphView graph = with_encoded_rows(types, seed % 3 == 1, false);
+  graph.rows_in = channel::RowsIn::kPool;
+  const auto host = make_host_backend(raw, {});
+  for (const bool reuse : {false, true}) {
+    TypedPools pools(graph, reuse);
+    std::vector<PooledTypes> batches;
+    for (uint64_t step = 0; step < 8; ++step) {
+      const std::vector<int64_t> seeds = some_seeds(graph, step);
+      const std::vector<int32_t> fanout(graph.relations.size() * 2, step == 3 ? -1 : 5);
+      const Query query{seeds, fanout, batch_key(seed, 0, step), true};
+      batches.push_back(pools.run(query));
+      expect_equal(run_typed_host(*host, raw, query), batches.back().batch);
+      if (HasFatalFailure()) FAIL() << "graph " << seed << ", reuse " << reuse << ", step " << step;
+      if (step == 0) continue;
+      PooledTypes again = {batches[step - 1].batch, {}, batches[step - 1].places};  // which is still in use
+      again.gather(graph, pools.pools());
+      EXPECT_EQ(again.batch.tables, batches[step - 1].batch.tables) << "the batch before step " << step;
+    }
+    if (!reuse) {
+      EXPECT_EQ(pools.found, 0);
     }
   }
 }

@@ -7,22 +7,23 @@ import torch
 from cohort.base.errors import CohortError
 from cohort.dataset import HeteroDataset
 from cohort.dataset import open as open_dataset
-from cohort.trainer.source import BatchSource
+from cohort.trainer.source import AllRows, BatchSource, rows_of, tables_of
 
 
-def digest(batch, num_types: int = 0) -> str:
+def digest(batch, num_types: int = 0, all_rows: AllRows = None) -> str:
     """SHA-256 over the bytes of n_id, edge_index, x, y and, where there is one, edge_attr of a batch or a slot, in that
     order; 32 hex digits of it.
 
     Args:
         num_types: of a slot of several node types, whose x and edge_attr are then taken in their order.
+        all_rows: those that a slot names, as BatchSource.all_rows has them.
     """
     sha = hashlib.sha256()
     if num_types:
-        tables = [batch.table(number) for number in range(num_types)]
+        tables = tables_of(batch, all_rows)
         of_edges = [batch.edge_table(number) for number in range(len(batch.edges_of_relations))]
     else:
-        tables, of_edges = [batch.x], [getattr(batch, "edge_attr", None)]
+        tables, of_edges = [rows_of(batch, all_rows)], [getattr(batch, "edge_attr", None)]
     there = (table for table in (*tables, batch.y, *of_edges) if table is not None)
     for tensor in (batch.n_id, batch.edge_index, *there):
         sha.update(tensor.contiguous().view(torch.uint8).cpu().numpy().data)
@@ -44,6 +45,7 @@ def print_digests(sources: list[BatchSource], run: dict) -> None:
     if isinstance(data, HeteroDataset):
         (ids, fanout), num_types = data.types.numbered(ids, fanout), len(data.node_types)
     seed_sets = [source.add_seeds(ids) for source in sources]
+    all_rows = [source.all_rows(data.path) for source in sources]
     left, epoch = options["num_batches"], 0
     while left > 0:
         steps = min(left, -(-len(ids) // options["batch_size"]))
@@ -52,9 +54,10 @@ def print_digests(sources: list[BatchSource], run: dict) -> None:
             which = source.request(seed_set, fanout, options["batch_size"], epoch, shuffle=True)
             shares.append(source.slots(which))
         for step in range(steps):
-            slot = next(shares[step % len(shares)])
+            rank = step % len(shares)
+            slot = next(shares[rank])
             sizes = f"{slot.n_id.shape[0]} {slot.edge_index.shape[1]}"
-            print(f"{epoch}:{slot.step} {sizes} {digest(slot, num_types)}", flush=True)
+            print(f"{epoch}:{slot.step} {sizes} {digest(slot, num_types, all_rows[rank])}", flush=True)
             del slot
         for share in shares:
             share.close()

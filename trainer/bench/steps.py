@@ -18,7 +18,7 @@ from cohort.spec import files
 from cohort.spec.run import TrainerSpec, from_json
 from cohort.trainer.loop.step import TrainStep, adam, step_of
 from cohort.trainer.models.own import model_of
-from cohort.trainer.source import BatchSource
+from cohort.trainer.source import AllRows, BatchSource
 from cohort.trainer.step_clock import mark, seconds_between
 
 WARM_UP_ROUNDS = 4  # over all batches: each has its CUDA graph after the third
@@ -53,6 +53,7 @@ def measure_steps(source: BatchSource, run: dict, out: Path) -> None:
         ids, fanout = types.numbered(ids, fanout)
     asked = source.request(source.add_seeds(ids), fanout, options.batch_size, shuffle=True)
     num_full = max(1, len(ids) // options.batch_size)
+    all_rows = source.all_rows(run["sampler"]["dataset"])
     slots = list(source.slots(asked, min(members["batches"], num_full)))
     options = replace(options, batch_size=slots[0].num_seeds)  # that has CUDA graphs
     with open(out / "steps.jsonl", "w") as file:
@@ -60,17 +61,19 @@ def measure_steps(source: BatchSource, run: dict, out: Path) -> None:
             library = "pyg" if layers == "csr" else layers
             tried = replace(options, model=kind, layers=library, amp=amp)
             line = {"model": kind, "layers": layers, "amp": amp}
-            line |= _measure(slots, tried, members["steps"], layers == "csr", source.device)
+            line |= _measure(slots, tried, members["steps"], layers == "csr", source.device, all_rows)
             file.write(json.dumps(line) + "\n")
             file.flush()
 
 
-def _measure(slots: Sequence, options: TrainerSpec, count: int, is_csr: bool, device: torch.device) -> dict:
+def _measure(
+    slots: Sequence, options: TrainerSpec, count: int, is_csr: bool, device: torch.device, all_rows: AllRows
+) -> dict:
     """One line: times in milliseconds, memory in bytes. Steps are CUDA graphs where ``cohort train`` has them."""
     on_gpu = device.type == "cuda"
     without_graphs = replace(options, cuda_graphs=False)
-    peak_bytes = _peak_bytes(_new_step(without_graphs, is_csr, device), slots, device) if on_gpu else None
-    step = _new_step(options, is_csr, device)
+    peak_bytes = _peak_bytes(_new_step(without_graphs, is_csr, device, all_rows), slots, device) if on_gpu else None
+    step = _new_step(options, is_csr, device, all_rows)
     for slot in itertools.chain(*[slots] * WARM_UP_ROUNDS):
         step(slot)
     step.reset()
@@ -94,14 +97,14 @@ def _measure(slots: Sequence, options: TrainerSpec, count: int, is_csr: bool, de
     }
 
 
-def _new_step(options: TrainerSpec, is_csr: bool, device: torch.device) -> TrainStep:
+def _new_step(options: TrainerSpec, is_csr: bool, device: torch.device, all_rows: AllRows) -> TrainStep:
     """Training steps of a new model."""
     torch.manual_seed(options.seed)
     model = model_of(options).to(device)
     if is_csr:
         for layer in model.convs:
             layer.__class__ = CsrSAGEConv
-    return step_of(options, model, adam(model, device, options.lr), device)
+    return step_of(options, model, adam(model, device, options.lr), device, all_rows)
 
 
 def _peak_bytes(step: TrainStep, slots: Sequence, device: torch.device) -> int:

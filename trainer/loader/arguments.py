@@ -46,7 +46,7 @@ NOT_OFFERED = {
     "collate_fn": (None, "change batches in the loop"),
     "custom_cls": (None, "batches are torch_geometric.data.Data"),
 }
-OF_SAMPLER: dict = {"topology": types.Topology, "compress": types.Compress, "order": types.Order, "reuse": bool | None}
+OF_SAMPLER: dict = {"topology": types.Topology, "compress": types.Compress, "order": types.Order, "reuse": bool}
 OF_SAMPLER |= {"num_slots": types.Slots, "seed": types.Seed, "weight_attr": types.WeightAttr | None}
 Bytes = Annotated[int, Meta(ge=0, description="bytes, an integer of at least 0")]
 

@@ -7,7 +7,7 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.data.data import BaseData
 
-from cohort.trainer.source import check_stream, edges_of, indptr_of, record_stream, rows_of
+from cohort.trainer.source import AllRows, check_stream, edges_of, indptr_of, record_stream, rows_of
 
 
 class OfSlot(BaseData):
@@ -55,11 +55,10 @@ class Batch(OfSlot, Data):
 
     ``x`` [num_nodes, dim] (in the data set's feature dtype), ``edge_index`` int64 [2, num_edges] and ``indptr`` int64
     [num_targets + 1] are views of a shared slot: they are valid as long as they are referenced, and keep the slot in
-    use for that long. To keep a batch for longer than a step, use ``batch.clone()``. On a GPU, ``x`` is a copy, unless
-    the loader is disjoint. Edges are ordered by target: the edges of target i are [indptr[i], indptr[i + 1]). Targets
-    are all nodes except those first reached in the last hop. ``y`` [num_nodes, ...] (in the form of the labels),
-    ``n_id`` int64 [num_nodes] (global ids, seeds first) and ``input_id`` int64 [batch_size] (positions in the seed set)
-    are copies.
+    use for that long. To keep a batch for longer than a step, use ``batch.clone()``. On a GPU, ``x`` is a copy. Edges
+    are ordered by target: the edges of target i are [indptr[i], indptr[i + 1]). Targets are all nodes except those
+    first reached in the last hop. ``y`` [num_nodes, ...] (in the form of the labels), ``n_id`` int64 [num_nodes]
+    (global ids, seeds first) and ``input_id`` int64 [batch_size] (positions in the seed set) are copies.
 
     With ``edge_ids=True`` the loader adds ``e_id`` int64 [num_edges], a view: the position of each edge in the data
     set's ``indices``, as in PyG's loader. A disjoint loader adds ``batch`` int64 [num_nodes], a copy: the number of the
@@ -76,7 +75,7 @@ class Batch(OfSlot, Data):
 
 
 @torch.inference_mode(False)
-def batch_of(slot, rows: torch.Tensor | None) -> Batch:
+def batch_of(slot, rows: AllRows) -> Batch:
     """The batch in a slot; it holds the slot. Its tensors are ordinary ones inside torch.inference_mode() too: others
     have neither a version, by which ``edge_index`` knows its offsets, nor a base.
 

@@ -15,7 +15,7 @@ from cohort.spec.graph import EdgeType, GraphTypes
 from cohort.spec.types import Fanout, checked
 from cohort.trainer.loader.arguments import ids_of
 from cohort.trainer.loader.batch import OfSlot, hold
-from cohort.trainer.source import edges_by_type
+from cohort.trainer.source import AllRows, edges_by_type, tables_of
 
 
 def demand_offered(node_tensors: Mapping | None) -> None:
@@ -42,8 +42,8 @@ class HeteroBatch(OfSlot, HeteroData):
     all edge types then have ``e_id``. Edges are ordered by hop, then by target.
 
     ``x``, ``edge_index``, ``e_id``, ``edge_weight`` and ``edge_attr`` are views of a shared slot, as those of `Batch`:
-    valid as long as they are referenced, and holding the slot for that long. ``n_id``, ``y`` and ``input_id`` are
-    copies.
+    valid as long as they are referenced, and holding the slot for that long. ``n_id``, ``y``, ``input_id`` and, on a
+    GPU, ``x`` are copies.
 
     Pickling makes a copy of all, as ``copy.deepcopy`` and ``clone()`` do.
     """
@@ -115,20 +115,20 @@ def pairs_type_of(types: GraphTypes, edge_label_index) -> tuple[EdgeType, object
 
 
 @torch.inference_mode(False)
-def hetero_batch_of(types: GraphTypes, slot, input_type: str | EdgeType) -> HeteroBatch:
+def hetero_batch_of(types: GraphTypes, slot, input_type: str | EdgeType, rows: AllRows) -> HeteroBatch:
     """The batch in a slot; it holds the slot. Its tensors are ordinary ones inside torch.inference_mode() too.
 
     Args:
         input_type: node type of the seeds, or edge type of the pairs whose endpoints they are.
+        rows: of each node type, as BatchSource.all_rows has them; None: slots have rows.
     """
     batch = HeteroBatch()
     nodes = slot.nodes_of_types
     sizes = [sum(per_hop) for per_hop in nodes]
     n_id = slot.n_id.clone().split(sizes)
     trees = None if slot.tree is None else slot.tree.clone().split(sizes)
-    for number, name in enumerate(types.counts):
+    for number, (name, x) in enumerate(zip(types.counts, tables_of(slot, rows), strict=True)):
         store = batch[name]
-        x = slot.table(number)
         if x is not None:
             store.x = x
         store.n_id = n_id[number]
@@ -155,5 +155,7 @@ def hetero_batch_of(types: GraphTypes, slot, input_type: str | EdgeType) -> Hete
         edge_attr = slot.edge_table(number)
         if edge_attr is not None:
             edge_store.edge_attr = edge_attr
+    if rows is not None:
+        slot.leave_rows()
     hold(batch, slot)
     return batch

@@ -144,7 +144,7 @@ class LinkNeighborLoader(NeighborLoader):
     def _batch_of(self, slot) -> Batch | HeteroBatch:
         batch: Batch | HeteroBatch
         if self._types:
-            batch = hetero_batch_of(self._types, slot, self._input_type)
+            batch = hetero_batch_of(self._types, slot, self._input_type, self._sampler.rows)
             pairs, source, target = (batch[name] for name in (self._input_type, *self._input_type[::2]))
         else:
             batch = batch_of(slot, self._sampler.rows)

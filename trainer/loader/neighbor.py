@@ -63,9 +63,7 @@ class NeighborLoader:
             nodes of later loaders are not known yet.
         trainer_bytes: for "auto": peak GPU memory of this script, including its CUDA context and the sampler's.
         order: order in which a GPU reads the host rows of a batch: "address" (ascending) or "asis".
-        reuse: a GPU takes rows that earlier batches left in its memory, instead of fetching them again. None: it does
-            where ``batch.x`` is a copy. Where it is a view, ``reuse=True`` is only for scripts that never change
-            ``batch.x`` in place (``batch.clone()`` may be changed).
+        reuse: a GPU takes rows that earlier batches left in its memory, instead of fetching them again.
         edge_ids: batches have ``e_id`` int64 [num_edges], in the order of ``edge_index``: the position of each edge in
             the data set's ``indices``, and its column in ``cohort.dataset.open(data).to_pyg().edge_index``.
         edge_weights: batches have ``edge_weight`` float32 [num_edges]; the data set must have edge weights, of one of
@@ -140,7 +138,7 @@ class NeighborLoader:
         cache_policy: str = "plan",
         trainer_bytes: int | None = None,
         order: str = "address",
-        reuse: bool | None = None,
+        reuse: bool = True,
         edge_ids: bool = False,
         edge_weights: bool = False,
         edge_attr: bool = True,
@@ -181,9 +179,8 @@ class NeighborLoader:
             if self.data is None:
                 self.data, self._node_tensors = written(data, cleanup, time_attr)
             options["edge_features"] = bool(edge_attr) and has_edge_features(open_dataset(self.data))
-            of_spec |= {name: options[name] for name in ("edge_weights", "edge_features", "weight_attr")}
+            of_spec |= {name: options[name] for name in ("edge_weights", "edge_features", "weight_attr", "reuse")}
             spec = SamplerSpec(fanout=self._fanout, batch_size=self.batch_size, slots=options["num_slots"], **of_spec)
-            options["in_place"] = not self._types and not self._trees.disjoint
             own = _sampler = SamplerProcess(self.data, device, options, spec, limit_seconds, cleanup, self._types)
         self._sampler = _sampler
         self._meter: EpochMeter | None = None  # of the epoch begun last
@@ -292,7 +289,7 @@ class NeighborLoader:
 
     def _batch_of(self, slot) -> Batch | HeteroBatch:
         if self._types:
-            return hetero_batch_of(self._types, slot, self._input_type)
+            return hetero_batch_of(self._types, slot, self._input_type, self._sampler.rows)
         return batch_of(slot, self._sampler.rows)
 
     def state_dict(self) -> dict:

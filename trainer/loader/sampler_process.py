@@ -62,13 +62,10 @@ class SamplerProcess:
                     _warn_without_mps()
                 gpus = [gpu] if meeting is None else list(range(self.place.local_size))
                 options = {"device": kind, "gpus": gpus} | options
-                options["in_place"] = options["in_place"] and kind == "cuda"
-                options["reuse"] = options["in_place"] if options["reuse"] is None else options["reuse"]
-                spec = replace(spec, reuse=options["reuse"])
                 if kind == "cuda" and spec.cache_ratio == "auto":
                     spec = replace(spec, gpu_memory=smallest_gpu(gpus))
                     options["topology"] = "host" if options["topology"] == "auto" else options["topology"]
-                how = {"gpus": gpus, "edge_ids": options["edge_ids"], "names_rows": options["in_place"]}
+                how = {"gpus": gpus, "edge_ids": options["edge_ids"]}
                 options |= sampler_members(spec, self.data, self.place.local_size, kind == "cuda", **how)
                 self.run_folder = self._start(options, meeting)
             else:

@@ -22,8 +22,7 @@ from cohort.trainer import _native
 from cohort.trainer.source import placed
 
 WARM_UP_STEPS = 2  # of a size on a stream before its graph: kernels are loaded, the optimizer makes its state
-MOST_SIZES = 32  # that have graphs, one for each place of the features; further ones go without
-MOST_GRAPHS = 512  # of slots that had to grow, those for their earlier places are left over
+MOST_SIZES = 32  # that have graphs; further ones go without
 
 
 @dataclass(frozen=True)
@@ -50,11 +49,10 @@ class _Inputs:
     Args:
         sizes: padded.
         slot: with a batch of these sizes.
-        named: how the step takes rows that the batch names: "places", which the first Block has, or "gathered"; "":
-            the slot has rows.
+        takes_places: the step takes all rows, and the first Block says which are the batch's; else these alone.
     """
 
-    def __init__(self, sizes: Sizes, device: torch.device, slot, named: str = ""):
+    def __init__(self, sizes: Sizes, device: torch.device, slot, takes_places: bool):
         def empty(count: int) -> Tensor:
             return torch.zeros(count, dtype=torch.int64, device=device)
 
@@ -63,20 +61,17 @@ class _Inputs:
         self._offsets = [empty(targets + 1) for targets in sizes.nodes[:-1]]  # by hop; of all hops up to it
         parts = zip(self._offsets, sizes.edges, sizes.nodes[1:], sizes.nodes[:-1], strict=True)
         blocks = [Block(offsets, self._source[:edges], *ends) for offsets, edges, *ends in parts]
-        self._place = self._source_node = None
-        self._gathers = named == "gathered"
-        if named:
-            self._place = empty(sizes.nodes[-1])
-        if named == "places":
+        self._place, self._source_node, self._takes_places = empty(sizes.nodes[-1]), None, takes_places
+        if takes_places:
             self._source_node = empty(sizes.edges[-1]) if slot.last_hop_global else None
             blocks[-1] = placed(blocks[-1], self._place, self._source_node)
         self.blocks = blocks[::-1]  # a layer each: the first takes all hops
 
-    def rows_of(self, x: Tensor) -> Tensor:
-        """The features that the step takes, of those of the slot, the table or the pool."""
-        if not self._gathers:
-            return x
-        rows = x.index_select(0, self._place.clamp(min=0))
+    def rows_of(self, all_rows: Tensor) -> Tensor:
+        """The features that the step takes, of those of the table or the pool."""
+        if self._takes_places:
+            return all_rows
+        rows = all_rows.index_select(0, self._place.clamp(min=0))
         lacks = (1 << (len(rows).bit_length() - 1)) // 32  # at most so many of the last ones are not the batch's
         if lacks:
             rows[-lacks:].masked_fill_((self._place[-lacks:] < 0).unsqueeze(1), 0)
@@ -88,8 +83,7 @@ class _Inputs:
         parts = [(self._source[: len(source)], source, 0)]
         for offsets, edges, targets in zip(self._offsets, sizes.edges, sizes.nodes[:-1], strict=True):
             parts.append((offsets, indptr[: targets + 1], edges))
-        if self._place is not None:
-            parts.append((self._place, slot.place[: sizes.nodes[-1]], -1))
+        parts.append((self._place, slot.place[: sizes.nodes[-1]], -1))
         if self._source_node is not None:
             parts.append((self._source_node[: sizes.edges[-1]], slot.source_node, 0))
         if self.y.dtype == torch.int64:
@@ -152,21 +146,21 @@ class StepGraphs:
     """Runs a step on batches as CUDA graphs.
 
     Args:
-        step: takes features [padded nodes, dim], a Block a layer, and the seeds' labels; what it does must depend on
-            nothing else but tensors that stay where they are, and on the keys that activated() draws.
-        all_rows: the table or pool, where batches name their rows.
-        takes_places: the step takes all of it, and the first Block says where the batch's rows are.
+        step: takes features, a Block a layer, and the seeds' labels; what it does must depend on nothing else but
+            tensors that stay where they are, and on the keys that activated() draws.
+        all_rows: the table or pool, of which batches name rows.
+        takes_places: the features are all of it, and the first Block says where the batch's rows are; else those of the
+            batch, [padded nodes, dim].
     """
 
     def __init__(
         self,
         step: Callable[[Tensor, list[Block], Tensor], None],
         device: torch.device,
-        all_rows: Tensor | None = None,
-        takes_places: bool = False,
+        all_rows: Tensor,
+        takes_places: bool,
     ):
-        self._step, self._device, self._all_rows = step, device, all_rows
-        self._named = "" if all_rows is None else "places" if takes_places else "gathered"
+        self._step, self._device, self._all_rows, self._takes_places = step, device, all_rows, takes_places
         self._inputs: dict[Sizes, _Inputs] = {}
         self._graphs: dict[tuple, torch.cuda.CUDAGraph] = {}
         self._keys = GraphKeys(device)
@@ -174,33 +168,31 @@ class StepGraphs:
         self._warm_up_steps = Counter()  # by sizes and stream
 
     def __call__(self, slot) -> None:
-        """The step on the batch in a slot, whose features' last rows, which nobody has filled, become zeros."""
+        """The step on the batch in a slot."""
         sizes = Sizes.of(slot)
         padded = sizes.padded()
-        x = slot.padded_x if self._all_rows is None else self._all_rows
-        if self._all_rows is None and x.shape[0] > sizes.nodes[-1]:
-            x[sizes.nodes[-1] :].zero_()
-        inputs = self._inputs.get(padded) or _Inputs(padded, self._device, slot, self._named)
+        inputs = self._inputs.get(padded) or _Inputs(padded, self._device, slot, self._takes_places)
         inputs.load(slot, sizes)
-        graph = self._graph_of(x, padded, inputs)
+        graph = self._graph_of(padded, inputs)
         if graph is None:
-            self._step(inputs.rows_of(x), inputs.blocks, inputs.y)
+            self._run(inputs)
         else:
             self._keys.draw()
             graph.replay()
 
-    def _graph_of(self, x: Tensor, padded: Sizes, inputs: _Inputs) -> torch.cuda.CUDAGraph | None:
-        """The graph for these sizes, this place of the features and the current stream; None: go without."""
-        stream = torch.cuda.current_stream(self._device)
-        key = padded, x.data_ptr(), stream.cuda_stream
+    def _run(self, inputs: _Inputs) -> None:
+        self._step(inputs.rows_of(self._all_rows), inputs.blocks, inputs.y)
+
+    def _graph_of(self, padded: Sizes, inputs: _Inputs) -> torch.cuda.CUDAGraph | None:
+        """The graph for these sizes and the current stream; None: go without."""
+        key = padded, torch.cuda.current_stream(self._device).cuda_stream
         if key in self._graphs:
             return self._graphs[key]
-        warmed = padded, stream.cuda_stream
         has_room = padded in self._inputs or len(self._inputs) < MOST_SIZES
-        if self._warm_up_steps[warmed] < WARM_UP_STEPS or not has_room or len(self._graphs) >= MOST_GRAPHS:
-            self._warm_up_steps[warmed] += 1
+        if self._warm_up_steps[key] < WARM_UP_STEPS or not has_room:
+            self._warm_up_steps[key] += 1
             return None
         with self._keys.recorded():
-            graph = _captured(lambda: self._step(inputs.rows_of(x), inputs.blocks, inputs.y), self._device, self._pool)
+            graph = _captured(lambda: self._run(inputs), self._device, self._pool)
         self._inputs[padded], self._graphs[key] = inputs, graph
         return graph

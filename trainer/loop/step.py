@@ -15,7 +15,7 @@ from cohort.trainer.models.own import callable_of
 from cohort.trainer.models.sampled import model_input
 from cohort.trainer.models.targets import CLASSES, Targets, targets_of
 from cohort.trainer.ranks import Ranks, StepSums
-from cohort.trainer.source import blocks_of, edges_by_type, edges_of, rows_of
+from cohort.trainer.source import AllRows, blocks_of, edges_by_type, edges_of, rows_of, tables_of
 
 
 class Adam(torch.optim.Adam):
@@ -41,7 +41,7 @@ class Scores:
         model: a SampledGNN, or what wraps one.
         amp: under autocast to bfloat16.
         keep_half: features of 16 bits go in as they are under autocast.
-        all_rows: [any, dim], of which slots name rows (``place``); None: slots have rows.
+        all_rows: [any, dim], of which slots name rows (``place``), of several node types a list; None: slots have rows.
         types: of a graph that has several; the model is a TypedGNN then, and takes all of a batch by type.
     """
 
@@ -50,14 +50,13 @@ class Scores:
         model: torch.nn.Module,
         amp: bool = False,
         keep_half: bool = False,
-        all_rows: Tensor | None = None,
+        all_rows: AllRows = None,
         types: GraphTypes | None = None,
     ):
         self.model, self.all_rows, self.types = model, all_rows, types
         self._amp, self._keep_half = amp, amp and keep_half
-        self.takes_places = (
-            all_rows is not None and all_rows.dtype == torch.float32 and getattr(model, "takes_places", False)
-        )
+        is_float = isinstance(all_rows, Tensor) and all_rows.dtype == torch.float32
+        self.takes_places = is_float and getattr(model, "takes_places", False)
 
     def of_slot(self, slot) -> Tensor:
         """float32 [seeds, num_classes]; a row of a node's for each seed where links are predicted."""
@@ -67,7 +66,7 @@ class Scores:
     def inputs_of(self, slot) -> tuple:
         """What the model takes of the batch in a slot: features, edges and, where edges are a tensor, sizes."""
         if self.types:
-            return typed_inputs_of(slot, self.types)
+            return typed_inputs_of(slot, self.types, self.all_rows)
         if self.takes_places:
             return self.all_rows, blocks_of(slot)
         x = rows_of(slot, self.all_rows)
@@ -88,13 +87,12 @@ class Scores:
         return scores[:num_seeds].float()
 
 
-def typed_inputs_of(slot, types: GraphTypes) -> tuple:
+def typed_inputs_of(slot, types: GraphTypes, all_rows: AllRows = None) -> tuple:
     """What a model takes of the batch in a slot: features or else ids, edges, and sizes by hop, by type."""
     nodes = dict(zip(types.counts, slot.nodes_of_types, strict=True))
     ids, x = slot.n_id.split([sum(per_hop) for per_hop in nodes.values()]), {}
-    for number, name in enumerate(nodes):
-        table = slot.table(number)
-        x[name] = ids[number] if table is None else model_input(table)
+    for name, own_ids, table in zip(nodes, ids, tables_of(slot, all_rows), strict=True):
+        x[name] = own_ids if table is None else model_input(table)
     edges = dict(zip(types.edge_types, slot.edges_of_relations, strict=True))
     tables = {name: slot.edge_table(number) for number, name in enumerate(types.edge_types) if types.edge_dims}
     of_edges = {name: model_input(table) for name, table in tables.items() if table is not None}
@@ -137,12 +135,13 @@ class TrainStep:
         self.loss_sum = torch.zeros((), device=device)
         self.num_labelled = torch.zeros((), device=device)
         self._graphs_of = graphs_of
-        self._graphs = self._graphs_on(device) if graphs_of else None
+        has_rows = scores.all_rows is not None  # batches name them, in the memory of a GPU
+        self._graphs = self._graphs_on(device) if graphs_of and has_rows else None
         self._finish = ReplayedWork(self._take_sums, device) if graphs_of else self._take_sums
 
     def _graphs_on(self, device: torch.device) -> StepGraphs | TypedStepGraphs:
         if self._scores.types:
-            return TypedStepGraphs(self._run, device, self._scores.types)
+            return TypedStepGraphs(self._run, device, self._scores.types, self._scores.all_rows)
         return StepGraphs(self._run, device, self._scores.all_rows, self._scores.takes_places)
 
     def reset(self, loss_sum: float = 0.0, num_labelled: float = 0.0) -> None:
@@ -204,7 +203,7 @@ class TrainStep:
             self.rows.step()
 
 
-def scores_of(options: TrainerSpec, model: torch.nn.Module, all_rows: Tensor | None = None) -> Scores:
+def scores_of(options: TrainerSpec, model: torch.nn.Module, all_rows: AllRows = None) -> Scores:
     """Those of a model that `model_of` made of these options."""
     is_fused = options.layers == "cohort" and not options.has_own_model
     called = model if options.types else callable_of(model)
@@ -216,7 +215,7 @@ def step_of(
     model: torch.nn.Module,
     optimizer: torch.optim.Optimizer,
     device: torch.device,
-    all_rows: Tensor | None = None,
+    all_rows: AllRows = None,
     ranks: Ranks | None = None,
     sums: StepSums | None = None,
 ) -> TrainStep:

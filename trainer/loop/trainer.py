@@ -24,7 +24,7 @@ from cohort.trainer.models.own import model_of
 from cohort.trainer.models.targets import mean_loss, targets_of
 from cohort.trainer.ranks import Agreement, Ranks, StepSums
 from cohort.trainer.report.callback import HOOKS, Callback, name_of
-from cohort.trainer.source import REDRAWS, BatchSource, OfPairs, Pass
+from cohort.trainer.source import REDRAWS, AllRows, BatchSource, OfPairs, Pass
 from cohort.trainer.step_clock import StepClock
 from cohort.trainer.stop import StopRequest
 
@@ -65,7 +65,7 @@ class Trainer:
         out: Path,
         callbacks: Sequence[Callback],
         stop: StopRequest | None = None,
-        all_rows: torch.Tensor | None = None,
+        all_rows: AllRows = None,
         links: dict[str, HeldOutLinks] | None = None,
         **about,
     ):

@@ -64,15 +64,15 @@ class _Inputs:
     Nodes beyond those of a batch have no edges, and edges beyond belong to no node, so neither adds to any sum.
     """
 
-    def __init__(self, room: TypedSizes, types: GraphTypes, slot):
+    def __init__(self, room: TypedSizes, types: GraphTypes, slot, all_rows: list[Tensor | None] | None = None):
         def empty(count: int) -> Tensor:
             return torch.zeros(count, dtype=torch.int64, device=slot.n_id.device)
 
-        self.room = room
-        self._tables = [slot.table(number) for number in range(len(types.counts))]
+        self.room, self._all_rows = room, all_rows
+        given = [slot.table(number) for number in range(len(types.counts))] if all_rows is None else all_rows
         self._tables = [
-            None if table is None else table.new_zeros(sizes[-1], *table.shape[1:])
-            for table, sizes in zip(self._tables, room.nodes, strict=True)
+            None if rows is None else rows.new_zeros(sizes[-1], rows.shape[1])
+            for rows, sizes in zip(given, room.nodes, strict=True)
         ]
         self._edge_tables = {
             name: (number, slot.edge_table(number).new_zeros(room.edges[number][-1], dim))
@@ -115,10 +115,12 @@ class _Inputs:
             parts += [(to, slot.offsets(number)[: targets + 1], edges) for to, targets, edges in hops]
         kernels.copy_arrays(parts)
         self._y.copy_(slot.y[: len(self._y)])
-        for number, table in enumerate(self._tables):
-            if table is not None:
-                rows = slot.table(number)
-                table[: len(rows)].copy_(rows)
+        for number, (table, nodes) in enumerate(zip(self._tables, sizes.nodes, strict=True)):
+            pool = None if self._all_rows is None else self._all_rows[number]
+            if table is not None and pool is not None:
+                torch.index_select(pool, 0, slot.places(number), out=table[: nodes[-1]])
+            elif table is not None:
+                table[: nodes[-1]].copy_(slot.table(number))
         for number, table in self._edge_tables.values():
             rows = slot.edge_table(number)
             table[: len(rows)].copy_(rows)
@@ -138,10 +140,17 @@ class TypedStepGraphs:
             edge types, and rows of edges by edge type; what it does must depend on nothing else but tensors that stay
             where they are, and on the keys that activated() draws.
         types: of the graph.
+        all_rows: those that batches name, of each node type; None: slots have rows.
     """
 
-    def __init__(self, step: Callable[..., None], device: torch.device, types: GraphTypes):
-        self._step, self._device, self._types = step, device, types
+    def __init__(
+        self,
+        step: Callable[..., None],
+        device: torch.device,
+        types: GraphTypes,
+        all_rows: list[Tensor | None] | None = None,
+    ):
+        self._step, self._device, self._types, self._all_rows = step, device, types, all_rows
         self._keys = GraphKeys(device)
         self._inputs: _Inputs | None = None
         self._work: ReplayedWork | None = None
@@ -152,7 +161,7 @@ class TypedStepGraphs:
         if inputs is None or not sizes.fits(inputs.room):
             room = sizes.grown(inputs.room if inputs else None)
             self._inputs = self._work = inputs = None  # the old memory goes before the new comes
-            self._inputs = inputs = _Inputs(room, self._types, slot)
+            self._inputs = inputs = _Inputs(room, self._types, slot, self._all_rows)
         inputs.load(slot, sizes)
         if self._work is None:
             arguments = inputs.arguments

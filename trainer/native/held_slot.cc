@@ -39,7 +39,7 @@ void HeldSlot::record_stream(base::GpuStream stream) {
 
 void HeldSlot::require_rows() const {
   if (subscriber_->header().rows_in == channel::RowsIn::kSlots) return;
-  throw base::Error({"x of a batch", "rows in its slot", "rows in a table or a pool", "use place and all_rows"});
+  throw base::Error({"x of a batch", "rows in its slot", "rows in a table or a pool", "use place and rows"});
 }
 
 const channel::TypedBatch& HeldSlot::require_types() const {
@@ -71,9 +71,10 @@ int64_t Receiver::slots_bytes() const {
   const channel::ChannelHeader& header = subscriber_->header();
   uint64_t bytes = 0;
   for (int slot = 0; slot < header.num_slots; ++slot) bytes += header.slots[slot].bytes;
-  if (header.rows_in == channel::RowsIn::kPool) {
-    const uint32_t pieces = std::min<uint32_t>(header.num_row_pieces.load(), channel::kMaxRowPieces);
-    bytes = std::accumulate(header.row_piece_bytes, header.row_piece_bytes + pieces, bytes);
+  for (const channel::NamedRows& rows : header.rows) {
+    if (header.rows_in != channel::RowsIn::kPool) break;
+    const uint32_t pieces = std::min<uint32_t>(rows.num_pieces.load(), channel::kMaxRowPieces);
+    bytes = std::accumulate(rows.piece_bytes, rows.piece_bytes + pieces, bytes);
   }
   return static_cast<int64_t>(bytes);
 }

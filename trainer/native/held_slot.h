@@ -78,11 +78,11 @@ class Receiver {
   void set_idle() { subscriber_->set_stage(channel::Stage::kIdle); }
   void fail(const std::string& text) { subscriber_->leave_error(text.c_str()); }
   channel::RowsIn rows_in() const { return header().rows_in; }
-  const std::byte* all_rows() { return subscriber_->rows(); }  // in memory of the GPU
+  const std::byte* rows(std::size_t type) { return subscriber_->rows(type); }  // in memory of the GPU
   const channel::ChannelHeader& header() const { return subscriber_->header(); }
   std::pair<int32_t, int32_t> dlpack_device() const;
   std::string device() const;
-  int64_t slots_bytes() const;  // memory of all slots as they are now, and of the pool of rows
+  int64_t slots_bytes() const;  // memory of all slots as they are now, and of pools of rows
 
  private:
   std::shared_ptr<channel::Subscriber> subscriber_;

@@ -159,17 +159,22 @@ HeldSlot* next(Receiver& receiver, uint64_t pass, double limit_seconds, std::uin
   return slot.release();
 }
 
-nb::ndarray<nb::pytorch> all_rows(nb::handle self) {
+nb::object rows_of(nb::handle self, int type) {
   auto& receiver = nb::cast<Receiver&>(self);
   const channel::ChannelHeader& header = receiver.header();
-  const std::byte* rows = receiver.all_rows();
-  const auto dim = static_cast<std::size_t>(header.feature_dim);
-  const std::array<std::size_t, 2> sizes = {static_cast<std::size_t>(header.num_rows), dim};
-  const nb::dlpack::dtype dtype = dlpack_type(header.feature_dtype);
-  const std::array<int64_t, 2> strides = {header.row_stride_bytes * 8 / dtype.bits, 1};
+  base::require(type >= 0 && type < std::max(header.num_types, 1), "a type of the graph");
+  const channel::NamedRows& named = header.rows[type];
+  if (named.num_rows == 0) return nb::none();
+  const std::byte* rows = receiver.rows(static_cast<std::size_t>(type));
+  const channel::Table one = {header.feature_dim, header.feature_dtype, 0};
+  const channel::Table& table = header.num_types > 0 ? header.tables[type] : one;
+  const std::array<std::size_t, 2> sizes = {static_cast<std::size_t>(named.num_rows),
+                                            static_cast<std::size_t>(table.feature_dim)};
+  const nb::dlpack::dtype dtype = dlpack_type(table.feature_dtype);
+  const std::array<int64_t, 2> strides = {named.stride_bytes * 8 / dtype.bits, 1};
   const auto [device, ordinal] = receiver.dlpack_device();
-  return nb::ndarray<nb::pytorch>(const_cast<std::byte*>(rows), 2, sizes.data(), self, strides.data(), dtype, device,
-                                  ordinal);
+  return nb::cast(nb::ndarray<nb::pytorch>(const_cast<std::byte*>(rows), 2, sizes.data(), self, strides.data(), dtype,
+                                           device, ordinal));
 }
 
 void bind_receiver(nb::module_& m) {
@@ -202,15 +207,15 @@ void bind_receiver(nb::module_& m) {
             return rows_in == channel::RowsIn::kSlots ? "slots" : rows_in == channel::RowsIn::kTable ? "table" : "pool";
           },
           "Where rows are: \"slots\", where x has them; \"table\" of all rows, or \"pool\" of rows of recent batches, "
-          "of which a batch has rows `place`.")
+          "one a node type, of which a batch has rows `place`.")
       .def_prop_ro(
-          "all_rows", [](nb::handle self) { return all_rows(self); },
-          "The table or the pool [num_rows, dim], in memory of the GPU; on the CPU the data set has the table. Of a "
-          "pool "
-          "only rows that a batch names may be read.")
+          "num_types", [](const Receiver& receiver) { return receiver.header().num_types; },
+          "Node types of the graph; 0: it has one.")
+      .def("rows", &rows_of, nb::arg("type") = 0,
+           "The table or the pool [num_rows, dim] of a node type, in memory of the GPU; None where it has no features. "
+           "On the CPU the data set has the table. Of a pool only rows that a batch names may be read.")
       .def_prop_ro("device", &Receiver::device, "\"cpu\" or \"cuda:<ordinal>\".")
-      .def_prop_ro("slots_bytes", &Receiver::slots_bytes,
-                   "Memory of all slots as they are now, and of the pool of rows.");
+      .def_prop_ro("slots_bytes", &Receiver::slots_bytes, "Memory of all slots as they are now, and of pools of rows.");
 }
 
 #ifdef COHORT_WITH_CUDA

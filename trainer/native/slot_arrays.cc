@@ -85,15 +85,11 @@ void bind_edge_arrays(nb::class_<HeldSlot>& slot_class) {
 }
 
 void bind_node_arrays(nb::class_<HeldSlot>& slot_class) {
-  const auto rows = [](const HeldSlot& slot, int64_t count) {
+  bind_array(slot_class, "x", [](const HeldSlot& slot, const Batch& batch) {
     slot.require_rows();
-    return Array{slot.batch().x_offset, {count, slot.header().feature_dim}, dlpack_type(slot.header().feature_dtype)};
-  };
-  bind_array(slot_class, "x", [rows](const HeldSlot& slot, const Batch& batch) { return rows(slot, batch.num_nodes); });
-  bind_array(
-      slot_class, "padded_x",
-      [rows](const HeldSlot& slot, const Batch& batch) { return rows(slot, channel::padded(batch.num_nodes)); },
-      "x and the room behind it, which nobody has filled: padded(num_nodes) rows.");
+    const channel::ChannelHeader& header = slot.header();
+    return Array{batch.x_offset, {batch.num_nodes, header.feature_dim}, dlpack_type(header.feature_dtype)};
+  });
   bind_array(slot_class, "n_id", [](const HeldSlot&, const Batch& batch) {
     return Array{batch.n_id_offset, {batch.num_nodes}};
   });
@@ -143,8 +139,20 @@ nb::object table_of(nb::handle self, int type) {
   base::require(type >= 0 && type < slot.header().num_types, "a type of the graph");
   const channel::Table& table = slot.header().tables[type];
   if (table.feature_dim == 0) return nb::none();
+  slot.require_rows();
   const int64_t count = channel::nodes_of(slot.batch(), typed, type);
   return view(self, {typed.x_offset[type], {count, table.feature_dim}, dlpack_type(table.feature_dtype)});
+}
+
+// The part of place.
+nb::object places_of(nb::handle self, int type) {
+  const auto& slot = nb::cast<const HeldSlot&>(self);
+  const channel::TypedBatch& typed = slot.require_types();
+  const Batch& batch = slot.batch();
+  base::require(type >= 0 && type < slot.header().num_types, "a type of the graph");
+  int64_t first = 0;
+  for (int before = 0; before < type; ++before) first += channel::nodes_of(batch, typed, before);
+  return view(self, {batch.place_offset + 8 * static_cast<uint64_t>(first), {channel::nodes_of(batch, typed, type)}});
 }
 
 // The part of indptr.
@@ -199,6 +207,8 @@ void bind_typed_arrays(nb::class_<HeldSlot>& slot_class) {
           "relation after the other.")
       .def("table", &table_of, nb::arg("type"),
            "Of a typed graph: feature rows of the nodes of a type; None where the type has none.")
+      .def("places", &places_of, nb::arg("type"),
+           "Of a typed graph: the part of place that is the type's, int64 [nodes].")
       .def("edge_table", &edge_table_of, nb::arg("relation"),
            "Of a typed graph: feature rows of the edges of a relation; None where batches have none.")
       .def("offsets", &offsets_of, nb::arg("relation"),

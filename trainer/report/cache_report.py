@@ -29,7 +29,7 @@ def predicted(sampler: dict) -> list[dict] | None:
 class ReadsByRank:
     """What the batches of a run have read; those of the first epoch count until there is another.
 
-    Before the first batches there are none to copy rows from.
+    Before the first batches there are no rows of earlier ones.
     """
 
     def __init__(self):

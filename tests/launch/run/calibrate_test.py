@@ -210,7 +210,7 @@ def test_auto_on_a_gpu_measures_then_runs(data, tmp_path):
     run = json.loads((tmp_path / "run/run.json").read_text())
     meta = json.loads((data / "meta.json").read_text())
     spec = SamplerSpec(fanout=[4, 3], batch_size=100, slots=4, trainer_bytes=0)
-    slots_bytes = memory_needs(spec, meta, [], names_rows=True).slots_bytes
+    slots_bytes = memory_needs(spec, meta, []).slots_bytes
     topology_bytes = sum(np.load(data / f"{name}.npy", mmap_mode="r").nbytes for name in ("indptr", "indices"))
     assert run["sampler"]["cache_bytes"] == [20_000_000_000 - slots_bytes - math.ceil(HEADROOM * peak) - topology_bytes]
     assert run["sampler"]["topology"] == "gpu", "it and all rows have room"

@@ -226,7 +226,7 @@ def small_memory(tmp_path, monkeypatch):
 
 
 def test_shared_memory_is_too_small(cora, small_memory, tmp_path, repeat):
-    result = cohort("train", cora, "--device", "cpu", "--no-in-place", "--out", tmp_path / "run")
+    result = cohort("train", cora, "--device", "cpu", "--layers", "pyg", "--out", tmp_path / "run")
     assert result.returncode == 1
     assert "the sampler" in result.stderr and "ended with exit code 1" in result.stderr
     need, have = re.search(r"expected (\S+ [KM]B) of space, found (\S+ [KM]B) free", result.stderr).groups()

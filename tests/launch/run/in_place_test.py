@@ -55,7 +55,8 @@ def told(summary: dict) -> list[float]:
 @pytest.mark.parametrize("model", ["sage", "gcn"])
 def test_training_is_the_same(run, model):
     options = ["--device", "cpu", "--model", model]
-    there, fetched = run("there", *options), run("fetched", *options, "--no-in-place")
+    fetched = run("fetched", *options, "--cache-ratio", "0.5")  # which is planned, as for a GPU
+    there = run("there", *options)
     assert (there["rows_in_place"], fetched["rows_in_place"]) == (True, False)
     assert there["last_hop_global"] == (model == "sage") and not fetched["last_hop_global"]
     assert told(there) == (told(fetched) if model == "sage" else pytest.approx(told(fetched), rel=1e-4))
@@ -65,8 +66,8 @@ def test_training_is_the_same(run, model):
 @pytest.mark.parametrize("model", ["sage", "gcn"])
 @pytest.mark.parametrize("more", [[], ["--amp"], ["--no-cuda-graphs"]], ids=" ".join)
 def test_training_on_a_gpu_is_the_same(run, model, more):
-    options = ["--device", "cuda", "--model", model, *more, *ROOM]
-    there, fetched = run("there", *options), run("fetched", *options, "--no-in-place")
+    options = ["--device", "cuda", "--model", model, *more]
+    there, fetched = run("there", *options, *ROOM), run("fetched", *options)
     assert (there["rows_in_place"], fetched["rows_in_place"]) == (True, False)
     assert told(there) == pytest.approx(told(fetched), rel=2e-2 if more == ["--amp"] else 1e-3)
 
@@ -95,15 +96,46 @@ def test_a_cache_of_all_that_is_left_takes_all_rows(run):
     ids=" ".join,
 )
 def test_training_with_a_pool_is_the_same(run, options):
-    """Rows of the pool are poisoned before they are written: whoever reads them too early or too late gets NaN."""
+    """As with a pool in which each batch has new places. Rows of the pool are poisoned before they are written: whoever
+    reads them too early or too late gets NaN."""
     options = ["--device", "cuda", "--debug-poison-slots", *options]
-    pooled, fetched = run("pooled", *options), run("fetched", *options, "--no-in-place")
+    pooled, fetched = run("pooled", *options), run("fetched", *options, "--slots", 8, "--no-reuse")
     assert told(pooled) == pytest.approx(told(fetched), rel=2e-2 if "--amp" in options else 1e-3)
     assert pooled["bytes"]["recent"] == 0, "rows that are found again are not read"
     for epoch in pooled["epochs"]:
         found = epoch["row_tiers"]["recent"]["rows"]
         assert found == 0 if "--no-reuse" in options else found > 0
         assert sum(tier["rows"] for tier in epoch["row_tiers"].values()) == epoch["num_nodes"]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "options",
+    [
+        [],
+        ["--model", "rgcn", "--slots", "2", "--batch-size", "40", "--fanout", "2,1"],
+        ["--model", "rgat", "--no-cuda-graphs"],
+        ["--model", "hgt", "--cache-ratio", "0.3"],
+        ["--model", "rsage", "--featureless", "embed"],
+        ["--layers", "pyg", "--debug-slow-fetch-us", "3000"],
+        ["--no-reuse", "--batch-size", "100"],
+    ],
+    ids=" ".join,
+)
+def test_training_with_a_pool_for_each_type_is_the_same(tmp_path, options):
+    folder = tmp_path / "graph"
+    made = cohort("dataset", "generate", folder, "--kind", "typed", "--nodes", 3000, "--edges", 30000, "--dim", 12)
+    assert made.returncode == 0, made.stderr
+    common = ["--device", "cuda", "--fanout", "6,4", "--batch-size", 256, "--hidden", 16, "--epochs", 3, "--seed", 4]
+    found = []
+    for name, more in (("pooled", ["--debug-poison-slots"]), ("fetched", ["--slots", 8, "--no-reuse"])):
+        result = cohort("train", folder, *common, "--quiet", *options, *more, "--out", tmp_path / name)
+        assert result.returncode == 0, result.stderr
+        found.append(json.loads((tmp_path / name / "summary.json").read_text()))
+    assert told(found[0]) == pytest.approx(told(found[1]), rel=1e-3)
+    for epoch in found[0]["epochs"]:
+        recent = epoch["row_tiers"]["recent"]["rows"]
+        assert recent == 0 if "--no-reuse" in options else recent > 0
 
 
 @pytest.mark.gpu
@@ -123,7 +155,7 @@ def test_layers_that_want_rows_get_them(run, options):
 def test_two_gpus_have_a_table_each(run):
     if torch.cuda.device_count() < 2:
         pytest.skip("needs 2 GPUs")
-    options = ["--device", "cuda", "--gpus", "0,1", *ROOM]
-    there, fetched = run("there", *options), run("fetched", *options, "--no-in-place")
+    options = ["--device", "cuda", "--gpus", "0,1"]
+    there, fetched = run("there", *options, *ROOM), run("fetched", *options)
     assert there["rows_in_place"] and told(there) == pytest.approx(told(fetched), rel=1e-3)
     assert there["bytes"]["host"] == there["bytes"]["peer"] == 0 < there["bytes"]["local"]

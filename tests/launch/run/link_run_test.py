@@ -137,7 +137,7 @@ def test_cohorts_and_pygs_layers_learn_the_same(graph, tmp_path):
 
 
 def test_a_cache_is_planned_for_all_nodes(graph, tmp_path):
-    options = ["--epochs", 2, "--no-in-place", "--ranks", 2]
+    options = ["--epochs", 2, "--layers", "pyg", "--ranks", 2]
     without = train(graph, tmp_path / "without", *options)
     summary = train(graph, tmp_path / "with", *options, "--cache-ratio", 0.5)
     assert losses(summary) == losses(without)
@@ -149,7 +149,7 @@ def test_a_cache_is_planned_for_all_nodes(graph, tmp_path):
 @pytest.mark.gpu
 @pytest.mark.parametrize("ratio", [0.3, 1.1, "auto"])
 def test_a_cache_on_a_gpu_changes_no_loss(graph, tmp_path, ratio):
-    options = ["--epochs", 3, "--device", "cuda", "--topology", "host", "--no-in-place"]
+    options = ["--epochs", 3, "--device", "cuda", "--topology", "host"]
     without = train(graph, tmp_path / "without", *options)
     summary = train(graph, tmp_path / "with", *options, "--cache-ratio", ratio)
     assert losses(summary) == losses(without)
@@ -160,7 +160,7 @@ def test_a_cache_on_a_gpu_changes_no_loss(graph, tmp_path, ratio):
 @pytest.mark.gpu
 @pytest.mark.parametrize(
     "more",
-    [[], ["--no-in-place"], ["--layers", "pyg"], ["--decoder", "mlp", "--model", "gcn"], ["--loss", "softmax"]],
+    [[], ["--no-reuse"], ["--layers", "pyg"], ["--decoder", "mlp", "--model", "gcn"], ["--loss", "softmax"]],
     ids=lambda more: " ".join(more)[2:],
 )
 def test_a_gpu_trains_the_same(graph, tmp_path, more):

@@ -5,6 +5,7 @@ from collections import deque
 import numpy as np
 import pytest
 import torch
+from torch_geometric.data import HeteroData
 
 import cohort
 import cohort.dataset
@@ -125,10 +126,116 @@ def test_rows_stay_until_they_are_copied(data, on_cpu):
     assert len(kept) == len(on_cpu) // 2
 
 
-def test_disjoint_batches_have_rows_in_their_slots(data):
+@pytest.mark.parametrize("options", [{}, {"num_slots": 2}, {"reuse": False}, {"cache_ratio": 0.3}], ids=str)
+def test_disjoint_batches_are_those_of_the_cpu(data, options):
+    """A node of several trees names one row several times."""
     found = []
     for device in ("cpu", "cuda"):
-        with loader_of(data, device, disjoint=True) as loader:
-            assert loader._sampler.source.rows_in == "slots"
-            found.append(digests(loader, 1))
+        how = options if device == "cuda" else {}
+        with loader_of(data, device, POISONED | {"slow_fetch_us": 1000}, disjoint=True, **how) as loader:
+            assert loader._sampler.source.rows_in == ("pool" if device == "cuda" else "slots")
+            found.append(digests(loader))
     assert found[0] == found[1]
+
+
+TYPES = {
+    "paper": (4000, 31, np.float32),
+    "author": (3000, 8, np.float16),
+    "field": (40, 0, None),
+    "inst": (500, 5, "u1"),
+}
+RELATIONS = [("paper", "paper"), ("author", "paper"), ("field", "paper"), ("paper", "author"), ("inst", "author")]
+
+
+@pytest.fixture(scope="module")
+def typed(tmp_path_factory):
+    """Types with rows of several widths and dtypes, and one without; of the graph, a batch has a small part."""
+    draw = np.random.default_rng(1)
+    data = HeteroData()
+    for name, (count, dim, dtype) in TYPES.items():
+        data[name].num_nodes = count
+        if dim:
+            data[name].x = torch.from_numpy(draw.integers(0, 200, (count, dim)).astype(dtype))
+    data["paper"].y = torch.from_numpy(draw.integers(0, 4, TYPES["paper"][0]))
+    data["paper"].train_mask = torch.ones(TYPES["paper"][0], dtype=torch.bool)
+    for source, target in RELATIONS:
+        ends = [draw.integers(0, TYPES[name][0], 12_000) for name in (source, target)]
+        data[source, "to", target].edge_index = torch.from_numpy(np.stack(ends))
+    return cohort.from_pyg(data, tmp_path_factory.mktemp("typed") / "data")
+
+
+def typed_batches(data, device="cuda", epochs=2, debug=POISONED, **options):
+    """Of each batch all tensors, copied to the host."""
+    options = {"num_slots": 3, "batch_size": 30, "shuffle": True, "seed": 5} | options
+    with NeighborLoader(data, [3, 2], ("paper", SEEDS[:1000]), device=device, _debug=debug, **options) as loader:
+        assert loader._sampler.source.rows_in == ("pool" if device == "cuda" else "slots")
+        for _ in range(epochs):
+            for batch in loader:
+                yield {
+                    (str(store._key), name): value.cpu().clone()
+                    for store in batch.stores
+                    for name, value in store.items()
+                    if isinstance(value, torch.Tensor)
+                }
+
+
+@pytest.fixture(scope="module")
+def typed_on_cpu(typed):
+    return list(typed_batches(typed, "cpu", debug={}))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"num_slots": 2},
+        {"reuse": False},
+        {"cache_ratio": 0.3},
+        {"cache_ratio": 1.5},
+        {"order": "asis"},
+        {"topology": "host"},
+    ],
+    ids=str,
+)
+def test_batches_of_several_types_are_those_of_the_cpu(typed, typed_on_cpu, options):
+    count = 0
+    for batch, wanted in zip(
+        typed_batches(typed, debug=POISONED | {"slow_fetch_us": 1000}, **options), typed_on_cpu, strict=True
+    ):
+        assert batch.keys() == wanted.keys()
+        for key, value in wanted.items():
+            assert batch[key].dtype == value.dtype and torch.equal(batch[key], value), (count, key)
+        count += 1
+    assert count == 2 * -(-1000 // 30)
+
+
+def test_held_batches_of_several_types_keep_their_rows(typed):
+    held: deque = deque(maxlen=3)
+    options = {"num_slots": 4, "batch_size": 30, "shuffle": True, "_debug": POISONED}
+    with NeighborLoader(typed, [3, 2], ("paper", SEEDS[:1000]), device="cuda", **options) as loader:
+        for batch in loader:
+            held.append((batch, batch.clone()))
+            del batch
+            for view, copy in held:
+                for name, (_, dim, _) in TYPES.items():
+                    assert not dim or torch.equal(view[name].x, copy[name].x)
+        found = loader.stats().rows["recent"]
+    assert found > 0
+
+
+def test_two_loaders_have_pools_of_their_own(data, typed, on_cpu, typed_on_cpu):
+    """At once, on streams of their own."""
+    streams = [torch.cuda.Stream(), torch.cuda.Stream()]
+    seen, of_types = [], []
+    with loader_of(data) as loader:
+        batches, typed_ones = iter(loader), typed_batches(typed, epochs=1)
+        for _ in range(30):
+            with torch.cuda.stream(streams[0]):
+                seen.append(digest(next(batches)))
+            with torch.cuda.stream(streams[1]):
+                of_types.append(next(typed_ones))
+        batches.close()
+        typed_ones.close()
+    assert seen == on_cpu[:30]
+    for found, wanted in zip(of_types, typed_on_cpu, strict=False):
+        assert all(torch.equal(found[key], value) for key, value in wanted.items())

@@ -54,7 +54,7 @@ def test_training_reads_plane_a_and_then_exact_rows(graph, tmp_path):
 
 def test_losses_are_those_of_the_rows_that_plane_a_stands_for(graph, tmp_path):
     coarse = summary(graph, tmp_path / "a", "exact", 2, "--coarse-epochs", 2)
-    same = summary(graph, tmp_path / "b", "coarse", 2, "--no-in-place")
+    same = summary(graph, tmp_path / "b", "coarse", 2)
     assert [epoch["loss"] for epoch in coarse["epochs"]] == [epoch["loss"] for epoch in same["epochs"]]
     assert [epoch["val_accuracy"] for epoch in coarse["epochs"]] != [epoch["val_accuracy"] for epoch in same["epochs"]]
     exact = summary(graph, tmp_path / "c", "exact", 2)
@@ -81,3 +81,16 @@ def test_rows_without_planes_are_refused(graph, tmp_path):
         out = tmp_path / "run"
         result = cohort("train", graph / name, *TRAIN, "--coarse-epochs", 1, "--out", out, *options)
         assert result.returncode == 1 and f"--coarse-epochs 1: {text}" in result.stderr
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("options", [[], ["--slots", 2, "--batch-size", 60, "--fanout", "3,2"]], ids=["large", "small"])
+def test_rows_of_one_kind_are_never_found_as_those_of_the_other(graph, tmp_path, options):
+    """A pool keeps rows over passes of both kinds: training on plane A, and exact validation in between."""
+    options = ["--device", "cuda", "--coarse-epochs", 2, *options]
+    found = summary(graph, tmp_path / "a", "exact", 3, *options, "--debug-poison-slots")
+    plain = summary(graph, tmp_path / "b", "exact", 3, *options, "--no-reuse", "--slots", 8)
+    for name in ("loss", "val_accuracy"):
+        values = [[epoch[name] for epoch in run["epochs"]] for run in (found, plain)]
+        assert values[0] == pytest.approx(values[1], rel=1e-3), name
+    assert all(epoch["row_tiers"]["recent"]["rows"] > 0 for epoch in found["epochs"])

@@ -30,7 +30,7 @@ def test_padding_is_small_and_monotone():
 
 
 def slot_of(hops: int, device: torch.device, seed: int = 0) -> SimpleNamespace:
-    """A batch as a slot shows it: hubs, nodes without edges, and garbage in the room behind the features."""
+    """A batch as a slot shows it: hubs, and nodes without edges."""
     draw = np.random.default_rng(seed)
     nodes = [SEEDS]
     indptr, source, edges = [0], [], []
@@ -43,12 +43,9 @@ def slot_of(hops: int, device: torch.device, seed: int = 0) -> SimpleNamespace:
             indptr.append(len(source))
         edges.append(len(source) - sum(edges))
     total = sum(nodes)
-    padded_x = torch.full((_native.padded(total), DIM), torch.nan, device=device)
-    padded_x[:total] = torch.from_numpy(draw.standard_normal((total, DIM), np.float32)).to(device)
     targets = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     return SimpleNamespace(
-        x=padded_x[:total],
-        padded_x=padded_x,
+        x=torch.from_numpy(draw.standard_normal((total, DIM), np.float32)).to(device),
         edge_index=torch.tensor(np.array([source, targets])).to(device),
         indptr=torch.tensor(indptr).to(device),
         y=torch.from_numpy(draw.integers(-1, CLASSES, total)).to(device),
@@ -89,11 +86,11 @@ def test_a_padded_batch_has_the_same_scores_and_gradients(kind, hops):
     assert padded.nodes[-1] > sizes.nodes[-1] and padded.edges[-1] > sizes.edges[-1], "nothing is padded"
     plain = Scores(model).of_slot(slot)
     wanted = torch.autograd.grad(plain.square().sum(), list(model.parameters()))
-    inputs = _Inputs(padded, CPU, slot)
-    for other in (slot_of(hops, CPU, seed=0), slot):  # what an earlier batch left does not matter
+    before = slot_of(hops, CPU, seed=0)
+    rows, inputs = all_rows_of(before, slot), _Inputs(padded, CPU, slot, takes_places=False)
+    for other in (before, slot):  # what an earlier batch left does not matter
         inputs.load(other, Sizes.of(other))
-    slot.padded_x[sizes.nodes[-1] :].zero_()
-    scores = Scores(model)(slot.padded_x, inputs.blocks, SEEDS)
+    scores = Scores(model)(inputs.rows_of(rows), inputs.blocks, SEEDS)
     torch.testing.assert_close(scores, plain, rtol=1e-4, atol=1e-4)
     found = torch.autograd.grad(scores.square().sum(), list(model.parameters()))
     for one, other in zip(found, wanted, strict=True):
@@ -111,7 +108,7 @@ def test_a_padded_batch_without_rows_has_the_same_scores(kind, is_global, hops):
     rows = all_rows_of(slot_of(hops, CPU, seed=1), slot, global_too=is_global)
     sizes = Sizes.of(slot)
     torch.testing.assert_close(Scores(model, all_rows=rows).of_slot(slot), plain, rtol=1e-4, atol=1e-4)
-    inputs = _Inputs(sizes.padded(), CPU, slot, named="places" if model.takes_places else "gathered")
+    inputs = _Inputs(sizes.padded(), CPU, slot, model.takes_places)
     inputs.load(slot, sizes)
     x = inputs.rows_of(rows)
     torch.testing.assert_close(Scores(model)(x, inputs.blocks, SEEDS), plain, rtol=1e-4, atol=1e-4)
@@ -124,12 +121,16 @@ def test_inputs_forget_the_batch_before():
     large, small = (Sizes((64, count), (count,)) for count in (3000, 2950))
     assert large.padded() == small.padded()
     y = (torch.arange(3014 * 3).reshape(-1, 3) % 2).to(torch.uint8)
-    inputs = _Inputs(large.padded(), CPU, SimpleNamespace(y=y))
+    inputs = _Inputs(large.padded(), CPU, SimpleNamespace(y=y), takes_places=False)
     for sizes in (large, small):
         count = sizes.edges[0]
         indptr = torch.linspace(0, count, 65).long()
         edge_index = torch.ones(2, count, dtype=torch.int64)
-        inputs.load(SimpleNamespace(y=y, edge_index=edge_index, indptr=indptr), sizes)
+        place = torch.arange(count)
+        inputs.load(SimpleNamespace(y=y, edge_index=edge_index, indptr=indptr, place=place), sizes)
+        assert torch.equal(
+            inputs.rows_of(torch.ones(3014, 1)).flatten(), (torch.arange(large.padded().nodes[1]) < count).float()
+        )
         assert inputs.blocks[0].indptr[64] == count
         assert torch.equal(inputs.y, y[:64])
 
@@ -173,8 +174,8 @@ def streams(monkeypatch):
 
 def test_each_size_is_warm_on_each_stream_before_it_is_captured(streams):
     calls = []
-    graphs = StepGraphs(lambda x, blocks, y: calls.append(gc.isenabled()), CPU)
     slots = [slot_of(1, CPU, seed=seed) for seed in (0, 1)]
+    graphs = StepGraphs(lambda x, blocks, y: calls.append(gc.isenabled()), CPU, all_rows_of(*slots), False)
     for slot in slots:
         for _ in range(5):
             graphs(slot)
@@ -205,8 +206,8 @@ def test_a_capture_that_fails_leaves_the_collector_on(streams):
         if len(calls) == 3:
             raise RuntimeError("in a capture")
 
-    graphs = StepGraphs(step, CPU)
     slot = slot_of(1, CPU)
+    graphs = StepGraphs(step, CPU, all_rows_of(slot), False)
     for _ in range(2):
         graphs(slot)
     with pytest.raises(RuntimeError, match="in a capture"):
@@ -219,7 +220,7 @@ def losses_of_steps(
     device: torch.device,
     graphs_of: int | None,
     ranks: int = 1,
-    in_place: bool = False,
+    named: bool = True,
     is_global: bool = False,
 ) -> list[float]:
     """Of two sizes and two slots, with a smaller batch in between; other ranks have the same batches as this one."""
@@ -227,7 +228,7 @@ def losses_of_steps(
     sums = StepSums(list(own.parameters()), lambda values: values.mul_(ranks))
     slots = [slot_of(2, device, seed=seed) for seed in (0, 1)]
     few = slot_of(2, device, seed=5)
-    scores = Scores(own, all_rows=all_rows_of(*slots, few, global_too=is_global) if in_place else None)
+    scores = Scores(own, all_rows=all_rows_of(*slots, few, global_too=is_global) if named else None)
     step = TrainStep(scores, adam(own, device, 0.01), device, graphs_of, sums=sums if ranks > 1 else None)
     torch.manual_seed(3)
     few.num_seeds = SEEDS - 7  # runs without a graph
@@ -265,11 +266,10 @@ def test_replayed_steps_read_rows_in_place(kind, is_global):
     device = torch.device("cuda")
     torch.manual_seed(2)
     model = SampledGNN(kind, DIM, 16, CLASSES, 2, dropout=0.4).to(device)
-    plain = losses_of_steps(model, device, None)
+    plain = losses_of_steps(model, device, None, named=False)
     for graphs_of in (None, SEEDS):
-        assert losses_of_steps(model, device, graphs_of, in_place=True, is_global=is_global) == pytest.approx(
-            plain, rel=1e-4
-        )
+        found = losses_of_steps(model, device, graphs_of, is_global=is_global)
+        assert found == pytest.approx(plain, rel=1e-4)
 
 
 @pytest.mark.gpu
@@ -277,8 +277,8 @@ def test_graphs_are_made_once_and_sizes_beyond_the_most_go_without(monkeypatch):
     monkeypatch.setattr("cohort.trainer.loop.graphs.MOST_SIZES", 1)
     device = torch.device("cuda")
     calls = []
-    graphs = StepGraphs(lambda x, blocks, y: calls.append(x.sum() + y.sum()), device)
     slots = [slot_of(2, device, seed=seed) for seed in (0, 1)]
+    graphs = StepGraphs(lambda x, blocks, y: calls.append(x.sum() + y.sum()), device, all_rows_of(*slots), False)
     for slot in [slots[0]] * 6 + [slots[1]] * 3:
         graphs(slot)
     assert len(calls) == 2 + 1 + 3, "two to warm up, one captured and replayed, three of another size"

@@ -1,5 +1,6 @@
 """Batches of several types that are padded for a CUDA graph bring what they bring as they are."""
 
+import contextlib
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,7 @@ from processes import cohort
 
 import cohort as package
 from cohort.nn.block import Block
+from cohort.trainer.loader.hetero import hetero_batch_of
 from cohort.trainer.loop import typed_graphs
 from cohort.trainer.loop.step import Scores, TrainStep, adam
 from cohort.trainer.loop.typed_graphs import TypedSizes, TypedStepGraphs, _Inputs
@@ -26,13 +28,48 @@ def graph(tmp_path_factory, request):
     return package.dataset.open(folder)
 
 
-def slots_of(graph, device: str, fanout=(4, 3)):
-    """The slots of a pass over the training nodes."""
+@contextlib.contextmanager
+def opened(graph, device: str, fanout=(4, 3)):
+    """The rows that slots name, and the slots of a pass over the training nodes."""
     seeds = (graph.target, graph.train_ids)
     with package.NeighborLoader(graph, list(fanout), seeds, batch_size=SEEDS, shuffle=True, device=device) as loader:
         source = loader._sampler.source
         which = source.request(loader._seed_set, loader._fanout, SEEDS, shuffle=True)
-        yield from (slot for slot in source.slots(which) if slot.num_seeds == SEEDS)
+        yield loader._sampler.rows, (slot for slot in source.slots(which) if slot.num_seeds == SEEDS)
+
+
+def slots_of(graph, fanout=(4, 3)):
+    """The slots of a pass on the CPU, which have rows."""
+    with opened(graph, "cpu", fanout) as (_, slots):
+        yield from slots
+
+
+class Pooled:
+    """A slot on the CPU as if its rows were in pools, `all_rows`, among rows of no batch."""
+
+    def __init__(self, slot, num_types: int):
+        self._slot, self.all_rows, self._places, self.has_left = slot, [], [], False
+        for number in range(num_types):
+            table = slot.table(number)
+            count = 0 if table is None else len(table)
+            self._places.append(torch.randperm(2 * count + 3, generator=torch.Generator().manual_seed(number))[:count])
+            if table is not None:
+                table = table.new_full((2 * count + 3, table.shape[1]), torch.nan).index_copy(
+                    0, self._places[-1], table
+                )
+            self.all_rows.append(table)
+
+    def __getattr__(self, name: str):
+        return getattr(self._slot, name)
+
+    def table(self, number: int):
+        raise AssertionError("slots have no rows")
+
+    def places(self, number: int) -> torch.Tensor:
+        return self._places[number]
+
+    def leave_rows(self) -> None:
+        self.has_left = True
 
 
 def model_of(kind: str, graph, dropout: float = 0.0, num_layers: int = 2, types=None, **shape) -> TypedGNN:
@@ -80,7 +117,7 @@ def compare_padded(graph, kind: str, shape: dict, fanout: tuple[int, ...], types
     types = types or graph.types
     model, inputs, count = model_of(kind, graph, num_layers=len(fanout), types=types, **shape), None, 0
     trained = [each for each in model.parameters() if each.requires_grad]
-    for slot in slots_of(graph, "cpu", fanout):
+    for slot in slots_of(graph, fanout):
         sizes = TypedSizes.of(slot)
         if inputs is None:
             inputs = _Inputs(sizes.grown(None), types, slot)
@@ -101,6 +138,32 @@ def compare_padded(graph, kind: str, shape: dict, fanout: tuple[int, ...], types
             if one is not None:
                 torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
         assert torch.equal(y, slot.y[:SEEDS])
+        count += 1
+    assert count >= 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_in_pools_are_those_of_slots(graph, shm, kind):
+    model, num_types, count = model_of(kind, graph), len(graph.types.counts), 0
+    for slot in slots_of(graph):
+        pooled = Pooled(slot, num_types)
+        plain = Scores(model, types=graph.types).of_slot(slot)
+        scores = Scores(model, all_rows=pooled.all_rows, types=graph.types)
+        assert torch.equal(scores.of_slot(pooled), plain)
+        sizes = TypedSizes.of(slot)
+        room = sizes.grown(None)
+        inputs = [_Inputs(room, graph.types, slot), _Inputs(room, graph.types, pooled, pooled.all_rows)]
+        for each, of in zip(inputs, (slot, pooled), strict=True):
+            each.load(of, sizes)
+        for name, rows in inputs[0].arguments[0].items():
+            assert torch.equal(inputs[1].arguments[0][name], rows)
+        batches = [hetero_batch_of(graph.types, slot, graph.target, None)]
+        batches.append(hetero_batch_of(graph.types, pooled, graph.target, pooled.all_rows))
+        assert pooled.has_left
+        for name in graph.types.counts:
+            assert ("x" in batches[0][name]) == ("x" in batches[1][name])
+            assert "x" not in batches[0][name] or torch.equal(batches[0][name].x, batches[1][name].x)
+        del batches, inputs
         count += 1
     assert count >= 3
 
@@ -128,7 +191,7 @@ def test_a_batch_that_does_not_fit_gets_a_larger_graph(graph, shm, monkeypatch):
     monkeypatch.setattr(typed_graphs, "ReplayedWork", Work)
     seen: list = []
     graphs = TypedStepGraphs(lambda x, blocks, y, *per_hop: seen.append(len(made)), torch.device("cpu"), graph.types)
-    for slot in slots_of(graph, "cpu"):
+    for slot in slots_of(graph):
         if not seen:
             graphs(slot)
             small = graphs._inputs.room
@@ -140,14 +203,15 @@ def test_a_batch_that_does_not_fit_gets_a_larger_graph(graph, shm, monkeypatch):
 
 def losses_of_steps(kind: str, graph, graphs_of: int | None, types=None) -> list[float]:
     device, types = torch.device("cuda"), types or graph.types
-    model = model_of(kind, graph, dropout=0.4, types=types).to(device)
-    step = TrainStep(Scores(model, types=types), adam(model, device, 0.01), device, graphs_of)
-    torch.manual_seed(3)
-    losses = []
-    for slot in slots_of(graph, "cuda"):
-        step.reset()
-        step(slot)
-        losses.append((step.loss_sum / step.num_labelled).item())
+    model, losses = model_of(kind, graph, dropout=0.4, types=types).to(device), []
+    with opened(graph, "cuda") as (rows, slots):
+        scores = Scores(model, all_rows=rows, types=types)
+        step = TrainStep(scores, adam(model, device, 0.01), device, graphs_of)
+        torch.manual_seed(3)
+        for slot in slots:
+            step.reset()
+            step(slot)
+            losses.append((step.loss_sum / step.num_labelled).item())
     return losses
 
 

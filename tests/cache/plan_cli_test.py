@@ -83,7 +83,8 @@ def test_damaged_counts_are_refused(data, capsys, position):
 
 @pytest.mark.parametrize("cliques", ["none", "1x8", "2x4", "4x2", "3+5"])
 def test_simulated_cliques(data, capsys, cliques):
-    result = planned(capsys, data, *SMALL, "--num-gpus", 8, "--cliques", cliques, "--cache-ratio", 0.05)
+    shape = ["--num-gpus", 8, "--cliques", cliques, "--no-reuse"]  # a pool would have all rows
+    result = planned(capsys, data, *SMALL, *shape, "--cache-ratio", 0.05)
     sizes = {"none": [1] * 8, "1x8": [8], "2x4": [4, 4], "4x2": [2] * 4, "3+5": [3, 5]}[cliques]
     assert [len(clique) for clique in result["cliques"]] == sizes
     for gpu in result["gpus"]:
@@ -97,7 +98,8 @@ def test_larger_cliques_read_less_from_the_host(data, capsys):
     host = [
         sum(gpu["host_bytes"] for gpu in planned(capsys, data, *SMALL, *arguments)["gpus"])
         for arguments in (
-            ["--num-gpus", 8, "--cliques", shape, "--cache-ratio", 0.05] for shape in ("none", "4x2", "1x8")
+            ["--num-gpus", 8, "--cliques", shape, "--cache-ratio", 0.05, "--no-reuse"]
+            for shape in ("none", "4x2", "1x8")
         )
     ]
     assert host[0] > host[1] > host[2]
@@ -321,7 +323,7 @@ def test_predicted_hits_come_true_in_other_batches(tmp_path, capsys, train_share
     assert as_counted > flattery * achieved, "the counts as they are would promise too much"
     beside_pool = plan(*items, chosen_by, **common, pool_slots=3).gpu(0)
     # Batches are taken for independent: a seed that comes once an epoch brings its rows once.
-    assert hit_rates(beside_pool.feature_use)[3] == pytest.approx(found_share(batches, 3), abs=0.025)
+    assert hit_rates(beside_pool.feature_use)[3] == pytest.approx(found_share(batches, 3), abs=0.035)
 
 
 def found_share(batches: list[np.ndarray], slots: int) -> float:

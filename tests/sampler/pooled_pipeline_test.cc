@@ -230,7 +230,7 @@ TEST(PooledPipeline, EachNodeTypeHasAPool) {
   for (const TypedGraph::Type& type : graph.types) channel.tables.push_back({type.dim, 2 << 8 | 32, 0});
   for (const Relation& relation : view.relations) channel.target_types.push_back(relation.target_type);
   for (const How& how : {How{3, 20, {3, 2}, true, true}, How{4, 20, {3, 2}, false, true}, How{2, 10, {2}, true, true},
-                         How{4, 100, {-1, -1}, true, false}}) {
+                         How{3, 20, {3, 2}, true, true, kTrees}, How{4, 100, {-1, -1}, true, false}}) {
     SCOPED_TRACE(testing::Message() << how.num_slots << ", " << how.batch_size << ", " << how.reuse);
     const bool has_all = has_room_for_all(view, channel, 40, how);
     if (testing::Test::HasFatalFailure()) return;

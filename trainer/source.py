@@ -13,6 +13,7 @@ from cohort.base.errors import CohortError
 from cohort.base.units import format_bytes
 from cohort.dataset import open as open_dataset
 from cohort.nn.block import Block, keep_offsets
+from cohort.nn.inputs import PlacedRows
 from cohort.spec.graph import EdgeType, GraphTypes
 from cohort.trainer import _native
 
@@ -214,12 +215,23 @@ def rows_of(slot, all_rows: AllRows) -> torch.Tensor:
     return slot.x if all_rows is None else all_rows.index_select(0, slot.place)
 
 
-def tables_of(slot, all_rows: AllRows) -> list[torch.Tensor | None]:
-    """`rows_of` of each node type; None: the type has no features."""
+def tables_of(slot, all_rows: AllRows, where_they_are: bool = False) -> list[torch.Tensor | PlacedRows | None]:
+    """`rows_of` of each node type; None: the type has no features.
+
+    Args:
+        where_they_are: rows of float32 that the batch names are not gathered.
+    """
     if all_rows is None:
         return [slot.table(number) for number in range(len(slot.nodes_of_types))]
-    named = enumerate(all_rows)
-    return [None if rows is None else rows.index_select(0, slot.places(number)) for number, rows in named]
+    tables: list[torch.Tensor | PlacedRows | None] = []
+    for number, rows in enumerate(all_rows):
+        if rows is None:
+            tables.append(None)
+        elif where_they_are and rows.dtype == torch.float32:
+            tables.append(PlacedRows(rows, slot.places(number)))
+        else:
+            tables.append(rows.index_select(0, slot.places(number)))
+    return tables
 
 
 def edges_of(slot) -> torch.Tensor:

@@ -5,6 +5,7 @@ import inspect
 import torch
 from torch import Tensor
 
+from cohort.nn.inputs import PlacedRows
 from cohort.nn.row_optimizers import RowAdam
 from cohort.spec.graph import GraphTypes
 from cohort.spec.run import TrainerSpec
@@ -55,8 +56,8 @@ class Scores:
     ):
         self.model, self.all_rows, self.types = model, all_rows, types
         self._amp, self._keep_half = amp, amp and keep_half
-        is_float = isinstance(all_rows, Tensor) and all_rows.dtype == torch.float32
-        self.takes_places = is_float and getattr(model, "takes_places", False)
+        is_float = types is not None or (isinstance(all_rows, Tensor) and all_rows.dtype == torch.float32)
+        self.takes_places = all_rows is not None and is_float and getattr(model, "takes_places", False)
 
     def of_slot(self, slot) -> Tensor:
         """float32 [seeds, num_classes]; a row of a node's for each seed where links are predicted."""
@@ -66,7 +67,7 @@ class Scores:
     def inputs_of(self, slot) -> tuple:
         """What the model takes of the batch in a slot: features, edges and, where edges are a tensor, sizes."""
         if self.types:
-            return typed_inputs_of(slot, self.types, self.all_rows)
+            return typed_inputs_of(slot, self.types, self.all_rows, self.takes_places)
         if self.takes_places:
             return self.all_rows, blocks_of(slot)
         x = rows_of(slot, self.all_rows)
@@ -87,12 +88,16 @@ class Scores:
         return scores[:num_seeds].float()
 
 
-def typed_inputs_of(slot, types: GraphTypes, all_rows: AllRows = None) -> tuple:
-    """What a model takes of the batch in a slot: features or else ids, edges, and sizes by hop, by type."""
+def typed_inputs_of(slot, types: GraphTypes, all_rows: AllRows = None, takes_places: bool = False) -> tuple:
+    """What a model takes of the batch in a slot: features or else ids, edges, and sizes by hop, by type.
+
+    Args:
+        takes_places: features of float32 may be PlacedRows.
+    """
     nodes = dict(zip(types.counts, slot.nodes_of_types, strict=True))
     ids, x = slot.n_id.split([sum(per_hop) for per_hop in nodes.values()]), {}
-    for name, own_ids, table in zip(nodes, ids, tables_of(slot, all_rows), strict=True):
-        x[name] = own_ids if table is None else model_input(table)
+    for name, own_ids, table in zip(nodes, ids, tables_of(slot, all_rows, takes_places), strict=True):
+        x[name] = own_ids if table is None else table if isinstance(table, PlacedRows) else model_input(table)
     edges = dict(zip(types.edge_types, slot.edges_of_relations, strict=True))
     tables = {name: slot.edge_table(number) for number, name in enumerate(types.edge_types) if types.edge_dims}
     of_edges = {name: model_input(table) for name, table in tables.items() if table is not None}
@@ -141,7 +146,8 @@ class TrainStep:
 
     def _graphs_on(self, device: torch.device) -> StepGraphs | TypedStepGraphs:
         if self._scores.types:
-            return TypedStepGraphs(self._run, device, self._scores.types, self._scores.all_rows)
+            scores = self._scores
+            return TypedStepGraphs(self._run, device, scores.types, scores.all_rows, scores.takes_places)
         return StepGraphs(self._run, device, self._scores.all_rows, self._scores.takes_places)
 
     def reset(self, loss_sum: float = 0.0, num_labelled: float = 0.0) -> None:

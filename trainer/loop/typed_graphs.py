@@ -14,6 +14,7 @@ from torch import Tensor
 from cohort.nn import kernels
 from cohort.nn.activation import GraphKeys
 from cohort.nn.block import Block
+from cohort.nn.inputs import PlacedRows
 from cohort.spec.graph import EdgeType, GraphTypes
 from cohort.trainer.loop.graphs import ReplayedWork
 
@@ -64,16 +65,25 @@ class _Inputs:
     Nodes beyond those of a batch have no edges, and edges beyond belong to no node, so neither adds to any sum.
     """
 
-    def __init__(self, room: TypedSizes, types: GraphTypes, slot, all_rows: list[Tensor | None] | None = None):
+    def __init__(
+        self,
+        room: TypedSizes,
+        types: GraphTypes,
+        slot,
+        all_rows: list[Tensor | None] | None = None,
+        takes_places: bool = False,
+    ):
         def empty(count: int) -> Tensor:
             return torch.zeros(count, dtype=torch.int64, device=slot.n_id.device)
 
         self.room, self._all_rows = room, all_rows
         given = [slot.table(number) for number in range(len(types.counts))] if all_rows is None else all_rows
         self._tables = [
-            None if rows is None else rows.new_zeros(sizes[-1], rows.shape[1])
+            None if rows is None
+            else PlacedRows(rows, empty(sizes[-1])) if takes_places and rows.dtype == torch.float32
+            else rows.new_zeros(sizes[-1], rows.shape[1])
             for rows, sizes in zip(given, room.nodes, strict=True)
-        ]
+        ]  # fmt: skip
         self._edge_tables = {
             name: (number, slot.edge_table(number).new_zeros(room.edges[number][-1], dim))
             for number, (name, dim) in enumerate(zip(types.edge_types, types.edge_dims, strict=False))
@@ -117,7 +127,10 @@ class _Inputs:
         self._y.copy_(slot.y[: len(self._y)])
         for number, (table, nodes) in enumerate(zip(self._tables, sizes.nodes, strict=True)):
             pool = None if self._all_rows is None else self._all_rows[number]
-            if table is not None and pool is not None:
+            if isinstance(table, PlacedRows):
+                table.place[: nodes[-1]].copy_(slot.places(number))
+                table.place[nodes[-1] :].fill_(-1)
+            elif table is not None and pool is not None:
                 torch.index_select(pool, 0, slot.places(number), out=table[: nodes[-1]])
             elif table is not None:
                 table[: nodes[-1]].copy_(slot.table(number))
@@ -141,6 +154,7 @@ class TypedStepGraphs:
             where they are, and on the keys that activated() draws.
         types: of the graph.
         all_rows: those that batches name, of each node type; None: slots have rows.
+        takes_places: the step takes rows of float32 as PlacedRows.
     """
 
     def __init__(
@@ -149,8 +163,10 @@ class TypedStepGraphs:
         device: torch.device,
         types: GraphTypes,
         all_rows: list[Tensor | None] | None = None,
+        takes_places: bool = False,
     ):
         self._step, self._device, self._types, self._all_rows = step, device, types, all_rows
+        self._takes_places = takes_places
         self._keys = GraphKeys(device)
         self._inputs: _Inputs | None = None
         self._work: ReplayedWork | None = None
@@ -161,7 +177,7 @@ class TypedStepGraphs:
         if inputs is None or not sizes.fits(inputs.room):
             room = sizes.grown(inputs.room if inputs else None)
             self._inputs = self._work = inputs = None  # the old memory goes before the new comes
-            self._inputs = inputs = _Inputs(room, self._types, slot, self._all_rows)
+            self._inputs = inputs = _Inputs(room, self._types, slot, self._all_rows, self._takes_places)
         inputs.load(slot, sizes)
         if self._work is None:
             arguments = inputs.arguments

@@ -10,7 +10,7 @@ from cohort.base.errors import CohortError
 from cohort.nn import own_layers
 from cohort.nn.activation import Activation, activated
 from cohort.nn.block import Block, block_of
-from cohort.nn.inputs import is_placed
+from cohort.nn.inputs import PlacedRows, is_placed
 
 
 class SampledGNN(nn.Module):
@@ -156,9 +156,11 @@ class SampledGNN(nn.Module):
         return F.dropout(getattr(F, self.activation)(x), self.dropout, self.training)
 
 
-def first_rows_of(x: Tensor, count: int) -> Tensor:
-    """``x[:count]``, without a step of its own on the way back where that is all of them."""
-    return x if count == x.shape[0] else x[:count]
+def first_rows_of(x, count: int):
+    """``x[:count]`` of a tensor or of PlacedRows, without a step of its own on the way back where that is all."""
+    if count == x.shape[0]:
+        return x
+    return x.first(count) if isinstance(x, PlacedRows) else x[:count]
 
 
 def _library(layers: str, edge_weights: bool):

@@ -8,6 +8,7 @@ from torch_geometric.nn.module_dict import ModuleDict
 from cohort.base.errors import CohortError
 from cohort.nn.activation import Activation, activated
 from cohort.nn.block import Block
+from cohort.nn.inputs import PlacedRows
 from cohort.nn.node_embedding import NodeEmbedding
 from cohort.spec.graph import EdgeType, GraphTypes
 from cohort.trainer.models.sampled import first_rows_of
@@ -74,6 +75,7 @@ class TypedGNN(nn.Module):
         self.of_links = types.relation is not None
         self.residual, self.fused = residual, layers == "cohort"
         self.edge_dims = types.edge_dim_of if kind == "rgat" else {}
+        self.takes_places = self.fused and kind in ("rsage", "rgcn")  # rows of x may be PlacedRows
         dims = {name: dim for name, dim in types.feature_dims.items() if dim}
         self.embeddings = None
         if featureless == "embed" and (names := types.without_features(num_layers)):
@@ -110,7 +112,7 @@ class TypedGNN(nn.Module):
 
     def forward(
         self,
-        x: dict[str, Tensor],
+        x: dict[str, Tensor | PlacedRows],
         edge_index: dict[EdgeType, Tensor] | list[dict[EdgeType, Block]],
         num_sampled_nodes: dict[str, list[int]] | None = None,
         num_sampled_edges: dict[EdgeType, list[int]] | None = None,
@@ -123,7 +125,8 @@ class TypedGNN(nn.Module):
         any more.
 
         Args:
-            x: float [nodes, features] of each node type; of one without features int64 [nodes], ids of the type.
+            x: float [nodes, features] of each node type, or, for a model that ``takes_places``, PlacedRows; of one
+                without features int64 [nodes], ids of the type.
             edge_index: int64 [2, edges] of each edge type; or a dict of Blocks for each layer, of Cohort's layers,
                 with the two lists.
             edge_attr: float [edges, edge_dim] of each edge type with features, of "rgat" made with some alone.
@@ -151,9 +154,9 @@ class TypedGNN(nn.Module):
         scores = {name: self.scores(x, name) for name in self.outputs}
         return scores if self.of_links else scores[self.outputs[0]]
 
-    def first_rows(self, x: dict[str, Tensor]) -> dict[str, Tensor]:
+    def first_rows(self, x: dict) -> dict:
         """What the first layer reads, from rows and ids as `forward` takes them."""
-        ids, x = x, {name: rows for name, rows in x.items() if rows.dim() == 2 and rows.shape[1]}
+        ids, x = x, {name: rows for name, rows in x.items() if len(rows.shape) == 2 and rows.shape[1]}
         if self.embeddings is not None:
             x |= {name: rows(ids[name]) for name, rows in self.embeddings.items()}
         if self.kind == "hgt":

@@ -10,7 +10,7 @@ from torch_geometric.nn.module_dict import ModuleDict
 
 from cohort.nn.activation import Activation
 from cohort.nn.block import block_of
-from cohort.nn.inputs import amp_dtype
+from cohort.nn.inputs import PlacedRows, amp_dtype
 from cohort.nn.relations import Into, sum_relations
 from cohort.spec.graph import EdgeType
 
@@ -86,7 +86,8 @@ class SummedRelations(HeteroConv):
             own_weights.append(_sum([lin.weight for lin in own_parts]))
             biases.append(_sum(given_biases))
         rows = [x[name] for name in numbers]
-        dtype = amp_dtype(rows[into[0].sources[0]])
+        some = rows[into[0].sources[0]]
+        dtype = amp_dtype(some.rows if isinstance(some, PlacedRows) else some)
         out = sum_relations(into, rows, dtype, weights, own_weights, biases, activation)
         return dict(zip(relations, out, strict=True))
 

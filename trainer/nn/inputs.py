@@ -1,5 +1,7 @@
 """What the layers make of their arguments."""
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 
@@ -7,6 +9,39 @@ from cohort.base.errors import CohortError
 from cohort.nn.block import Block
 
 ELEMENT_COST = 32  # of reading or writing an element, in multiplications of a matrix product
+
+
+@dataclass(frozen=True)
+class PlacedRows:
+    """Rows that are anywhere among others: row i is ``rows[place[i]]``, or zeros where the place is negative. They get
+    no gradient.
+
+    Attributes:
+        rows: [any, columns].
+        place: int64 [n].
+    """
+
+    rows: Tensor
+    place: Tensor
+
+    @property
+    def shape(self) -> torch.Size:
+        """(n, columns)"""
+        return torch.Size((self.place.shape[0], self.rows.shape[1]))
+
+    @property
+    def device(self) -> torch.device:
+        """Where all of them are."""
+        return self.rows.device
+
+    def first(self, count: int) -> "PlacedRows":
+        """The first ones."""
+        return PlacedRows(self.rows, self.place[:count])
+
+    def gathered(self) -> Tensor:
+        """[n, columns]"""
+        found = self.rows.index_select(0, self.place.clamp(min=0))
+        return found.masked_fill_((self.place < 0).unsqueeze(1), 0)
 
 
 def amp_dtype(x: Tensor) -> torch.dtype:

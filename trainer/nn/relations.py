@@ -11,6 +11,7 @@ from torch import Tensor
 from cohort.nn import kernels
 from cohort.nn.activation import Activation
 from cohort.nn.block import Block
+from cohort.nn.inputs import PlacedRows
 from cohort.nn.kernels import Drop, Edges, sum_dtype
 from cohort.nn.linear import product_of, weight_and_bias_grads
 from cohort.trainer import _native
@@ -42,7 +43,7 @@ class _Read:
 
 def sum_relations(
     into: Sequence[Into],
-    rows: Sequence[Tensor],
+    rows: Sequence[Tensor | PlacedRows],
     dtype: torch.dtype,
     weights: Sequence[Tensor],
     own_weights: Sequence[Tensor | None],
@@ -53,13 +54,14 @@ def sum_relations(
     times ``weights``, plus the targets' own rows times ``own_weights``, plus ``biases``.
 
     Args:
-        rows: [nodes, any] of each node type.
+        rows: [nodes, any] of each node type; PlacedRows are read where they are, and not with an activation.
         weights: [width, columns of all sources] of each of ``into``.
         own_weights: [width, columns of own rows]; None: there are none.
         biases: [width].
         activation: what rows go through first.
     """
-    given = [kernels.rows_of(each) for each in rows]
+    places = [each.place if isinstance(each, PlacedRows) else None for each in rows]
+    given = [kernels.rows_of(each.rows if isinstance(each, PlacedRows) else each) for each in rows]
     reads: list[_Read | None] = [None] * len(given)
     if activation is not None:
         for number, each in enumerate(given):
@@ -68,14 +70,14 @@ def sum_relations(
             else:
                 given[number] = activation(each)
     factors = [None if each is None else each.to(dtype) for each in (*weights, *own_weights, *biases)]
-    return _SumRelations.apply(into, dtype, reads, *given, *factors)
+    return _SumRelations.apply(into, dtype, reads, places, *given, *factors)
 
 
 class _SumRelations(torch.autograd.Function):
     """The gradients of a node type's rows are added up in one matrix, relation by relation."""
 
     @staticmethod
-    def forward(ctx, into, dtype, reads, *tensors):
+    def forward(ctx, into, dtype, reads, places, *tensors):
         rows, factors = tensors[: len(reads)], tensors[len(reads) :]
         kept = [
             None if read is None else each.new_empty((each.shape[0], each.shape[1] // 4), dtype=torch.uint8)
@@ -88,10 +90,11 @@ class _SumRelations(torch.autograd.Function):
         out, saved = [], []
         for number, each in enumerate(into):
             weight, own_weight, bias = factors[number :: len(into)]
-            means, inverse_counts = _means_beside(each, rows, drops, dtype)
+            means, inverse_counts = _means_beside(each, rows, places, drops, dtype)
             sums, own = product_of(means, weight, bias), None
             if each.own is not None:
-                own = rows[each.own][: len(sums)]
+                own, place = rows[each.own], places[each.own]
+                own = own[: len(sums)] if place is None else PlacedRows(own, place[: len(sums)]).gathered()
                 if (read := reads[each.own]) is not None:
                     own = kernels.drop(own, _native.RELU, read.p, read.key, read.key_at)
                 torch.addmm(sums, own.to(dtype), own_weight.t(), out=sums)
@@ -105,7 +108,7 @@ class _SumRelations(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx, *grads):
         into, count = ctx.into, len(ctx.into)
-        needed = ctx.needs_input_grad[3 : 3 + len(ctx.reads)]
+        needed = ctx.needs_input_grad[4 : 4 + len(ctx.reads)]
         saved = iter(ctx.saved_tensors)
         factors = [next(saved) for _ in range(3 * count)]
         kept = [next(saved) for _ in ctx.reads]
@@ -129,18 +132,23 @@ class _SumRelations(torch.autograd.Function):
                 parts = (grad @ weight).split([ctx.shapes[source][1] for source in each.sources], dim=1)
                 for source, block, *part in zip(each.sources, each.blocks, parts, inverse_counts, strict=True):
                     of_rows.add(source, block, *part)
-        return None, None, None, *of_rows.all(), *of_factors
+        return None, None, None, None, *of_rows.all(), *of_factors
 
 
 def _means_beside(
-    into: Into, rows: Sequence[Tensor], drops: Sequence[Drop | None], dtype: torch.dtype
+    into: Into,
+    rows: Sequence[Tensor],
+    places: Sequence[Tensor | None],
+    drops: Sequence[Drop | None],
+    dtype: torch.dtype,
 ) -> tuple[Tensor, list[Tensor]]:
     """dtype [targets, columns of all sources], and for each relation 1 / max(1, number of edges) [targets]."""
     num_targets, widths = into.blocks[0].num_targets, [rows[number].shape[1] for number in into.sources]
     out, inverse_counts = rows[0].new_empty(num_targets, sum(widths), dtype=dtype), []
     for number, block, to in zip(into.sources, into.blocks, out.split(widths, dim=1), strict=True):
         inverse_counts.append(to.new_empty(num_targets, dtype=sum_dtype(rows[number].dtype)))
-        edges, given = Edges(block.indptr, block.source, num_targets), {"out": to, "drop": drops[number]}
+        edges = Edges(block.indptr, block.source, num_targets)
+        given = {"out": to, "drop": drops[number], "place": places[number]}
         kernels.sum_rows(edges, rows[number], dtype, **given, mean=True, inverse_count=inverse_counts[-1])
     return out, inverse_counts
 

@@ -9,6 +9,7 @@ from processes import cohort
 
 import cohort as package
 from cohort.nn.block import Block
+from cohort.nn.inputs import PlacedRows
 from cohort.trainer.loader.hetero import hetero_batch_of
 from cohort.trainer.loop import typed_graphs
 from cohort.trainer.loop.step import Scores, TrainStep, adam
@@ -157,6 +158,7 @@ def test_rows_in_pools_are_those_of_slots(graph, shm, kind):
             each.load(of, sizes)
         for name, rows in inputs[0].arguments[0].items():
             assert torch.equal(inputs[1].arguments[0][name], rows)
+        expect_same_where_rows_are(model, slot, pooled, graph.types, room)
         batches = [hetero_batch_of(graph.types, slot, graph.target, None)]
         batches.append(hetero_batch_of(graph.types, pooled, graph.target, pooled.all_rows))
         assert pooled.has_left
@@ -166,6 +168,23 @@ def test_rows_in_pools_are_those_of_slots(graph, shm, kind):
         del batches, inputs
         count += 1
     assert count >= 3
+
+
+def expect_same_where_rows_are(model, slot, pooled, types, room) -> None:
+    """Scores and gradients of a padded batch whose rows are read in the pools, if the model can."""
+    scores = Scores(model, all_rows=pooled.all_rows, types=types)
+    assert scores.takes_places == (model.kind in ("rsage", "rgcn"))
+    found = []
+    for of, rows in ((slot, None), (pooled, pooled.all_rows)):
+        inputs = _Inputs(room, types, of, rows, scores.takes_places and rows is not None)
+        inputs.load(of, TypedSizes.of(of))
+        x, blocks, _, *per_hop = inputs.arguments
+        assert any(isinstance(each, PlacedRows) for each in x.values()) == (scores.takes_places and rows is not None)
+        out = Scores(model)(x, blocks, SEEDS, *per_hop)
+        trained = [each for each in model.parameters() if each.requires_grad]
+        found.append((out, *torch.autograd.grad(out.square().mean(), trained, allow_unused=True)))
+    for one, other in zip(*found, strict=True):
+        assert (one is None) == (other is None) and (one is None or torch.equal(one, other))
 
 
 def test_room_grows_to_what_was_seen():

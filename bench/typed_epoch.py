@@ -133,9 +133,12 @@ class WholeGraphBatches:
                 num_edges[relation].append(len(ids))
             for name, lists in found.items():
                 before = len(nodes[name])
-                if lists:
-                    drawn = torch.cat([ids for _, ids, _ in lists])
-                    nodes[name], place = self.append_unique(nodes[name], drawn, need_neighbor_raw_to_unique=True)
+                drawn = torch.cat([empty, *(ids for _, ids, _ in lists)])
+                if len(drawn):
+                    if before:
+                        nodes[name], place = self.append_unique(nodes[name], drawn, need_neighbor_raw_to_unique=True)
+                    else:  # which append_unique refuses
+                        nodes[name], place = drawn.unique(return_inverse=True)
                     places = place.split([len(ids) for _, ids, _ in lists])
                     for (relation, _, center), own in zip(lists, places, strict=True):
                         edges[relation].append(torch.stack([own, center]))

@@ -77,6 +77,8 @@ TEST_P(GpuPut, StoresAsTheHost) {
     for (const Profile& profile : all_profiles(rows.table)) {
       for (const Place place : {Place::kPinned, Place::kDevice}) {
         for (const LayoutChoice layout : {LayoutChoice::kPacked, LayoutChoice::kSlots}) {
+          // Each place has each layout, at one width or at the two others: page-locking takes most of the test's time.
+          if ((place == Place::kPinned) == ((layout == LayoutChoice::kPacked) == (num_columns == 50))) continue;
           SCOPED_TRACE(name_of(profile.codec) + (layout == LayoutChoice::kSlots ? ", slots" : ", packed"));
           const EncodedRows encoded = encode(rows.table, profile, {layout});
           WritableRows host(encoded);

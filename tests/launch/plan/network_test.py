@@ -50,7 +50,7 @@ def test_an_epoch_by_hand():
 
 def test_the_command(cora, capsys):
     several = ["--machines", "4,2", "--network", "10", "--network-us", "100", "--step-ms", "20"]
-    assert main(["plan", str(cora), *SMALL, *several, "--json"]) == 0
+    assert main(["plan", str(cora), *SMALL, *several, "--no-reuse", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     gpus = told["gpus"]
     host_bytes = sum(gpu["host_bytes"] for gpu in gpus) / 2

@@ -64,7 +64,7 @@ def test_gpus_that_all_read_each_other_are_divided_where_entries_cannot_name_the
 
 def test_the_last_line_says_what_the_cache_saves(cora, capsys):
     def last(*options: str) -> tuple[str, str, str]:
-        assert main(["plan", str(cora), *SMALL, "--num-gpus", "1", *options]) == 0
+        assert main(["plan", str(cora), *SMALL, "--num-gpus", "1", "--no-reuse", *options]) == 0
         line = capsys.readouterr().out.splitlines()[-1]
         return re.fullmatch(
             r"a batch reads (\S+ \S+) from host memory, (\S+ \S+) without a cache \((\S+) %\)", line

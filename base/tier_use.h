@@ -1,4 +1,4 @@
-// What a batch read, by where it lay: the GPU's own memory, a peer's, host memory, the slots of batches before.
+// What a batch read, by where it lay: the GPU's own memory, a peer's, host memory, the slots of batches before, a disk.
 #pragma once
 
 #include <array>
@@ -6,7 +6,7 @@
 
 namespace cohort::base {
 
-inline constexpr int kNumTiers = 4;
+inline constexpr int kNumTiers = 5;
 
 // Feature rows.
 struct TierUse {

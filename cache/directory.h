@@ -10,27 +10,20 @@
 
 #include "base/host_device.h"
 #include "base/owners.h"
+#include "cache/row_bits.h"
 
 namespace cohort::cache {
 
 inline constexpr uint64_t kNoEntry = ~uint64_t{0};
 
 struct DirectoryRef {
-  const uint64_t* words = nullptr;  // uint64 [ceil(V / 32)]: flags of 32 nodes, and above them how many are set before
+  const uint64_t* words = nullptr;    // as RowBitsRef has them
   const uint64_t* entries = nullptr;  // uint64 [cached nodes], in order of the nodes; ibp::make_entry() with a region
 
   // kNoEntry for a node that is not cached.
   COHORT_HOST_DEVICE uint64_t find(int64_t node) const {
-    if (!words) return kNoEntry;
-    const uint64_t word = words[node / 32];
-    const uint32_t flags = static_cast<uint32_t>(word), bit = 1u << (node % 32);
-    if ((flags & bit) == 0) return kNoEntry;
-#ifdef __CUDA_ARCH__
-    const int before = __popc(flags & (bit - 1));
-#else
-    const int before = __builtin_popcount(flags & (bit - 1));
-#endif
-    return entries[(word >> 32) + static_cast<uint32_t>(before)];
+    const int64_t number = RowBitsRef{words}.find(node);
+    return number < 0 ? kNoEntry : entries[number];
   }
 };
 

@@ -18,11 +18,9 @@ constexpr unsigned kAllLanes = 0xffffffffu;
 constexpr int kSplitBlocks = 1024;
 constexpr int kMostBinBits = 15;  // order rows well enough for address translation
 
-constexpr int index_of(Tier tier) { return static_cast<int>(tier); }
-
 // Counted on the GPU while a batch is fetched.
 struct Counters {
-  unsigned long long rows[kNumPlaces];
+  unsigned long long rows[kNumLists];
   unsigned long long bytes[kNumPlaces];
   PoolCounters pool;
   unsigned long long damaged;  // what fetch_located() reports
@@ -55,10 +53,12 @@ struct Split {
   int64_t count;           // at most, where the pool lacks them
   const uint32_t* places;  // uint32 [count], rows of the pool to be written; null: row i goes to position i
   DirectoryRef directory;
+  RowBitsRef in_host_memory;  // the others come from a disk; no words: all are
+  uint32_t* disk_rows;        // uint32 [rows from the disk]
   uint32_t own_region;
   HostKeys host_keys;
-  uint64_t* entries[kNumPlaces];   // uint64 [rows of the tier]
-  int32_t* positions[kNumPlaces];  // int32 [rows of the tier]
+  uint64_t* entries[kNumPlaces];  // uint64 [rows of the tier]
+  int32_t* positions[kNumLists];  // int32 [rows of the tier]
   Counters* counters;
   uint32_t most_bytes;  // that are read of a coded row: plane A alone
 
@@ -70,30 +70,30 @@ struct Split {
 // Places at the ends of the tiers' lists, for the rows of a block at once: one atomic addition a tier.
 class Places {
  public:
-  // To be called by all threads of the block. A row's place in the list of its tier; a tier of kNumPlaces: no row.
+  // To be called by all threads of the block. A row's place in the list of its tier; a list of kNumLists: no row.
   __device__ int64_t take(int tier, Counters* counters) {
     const uint32_t warp = threadIdx.x / 32, below = (1u << threadIdx.x % 32) - 1;
     uint32_t before = 0;  // rows of this tier in this warp's lanes before
-    for (int t = 0; t < kNumPlaces; ++t) {
+    for (int t = 0; t < kNumLists; ++t) {
       const uint32_t lanes = __ballot_sync(kAllLanes, t == tier);
       if (threadIdx.x % 32 == 0) counts_[warp][t] = __popc(lanes);
       if (t == tier) before = __popc(lanes & below);
     }
     __syncthreads();
-    if (threadIdx.x < kNumPlaces) {
+    if (threadIdx.x < kNumLists) {
       uint32_t total = 0;
       for (auto& count : counts_) total += std::exchange(count[threadIdx.x], total);
       first_[threadIdx.x] = total > 0 ? atomicAdd(&counters->rows[threadIdx.x], total) : 0;
     }
     __syncthreads();
-    const int64_t place = tier < kNumPlaces ? first_[tier] + counts_[warp][tier] + before : 0;
+    const int64_t place = tier < kNumLists ? first_[tier] + counts_[warp][tier] + before : 0;
     __syncthreads();  // everybody has read
     return place;
   }
 
  private:
-  uint32_t counts_[base::kBlockThreads / 32][kNumPlaces];  // rows of a warp, then of the warps before it
-  unsigned long long first_[kNumPlaces];
+  uint32_t counts_[base::kBlockThreads / 32][kNumLists];  // rows of a warp, then of the warps before it
+  unsigned long long first_[kNumLists];
 };
 
 // Adds up over the warp, then into `sum`.
@@ -119,14 +119,22 @@ __global__ void split_kernel(const __grid_constant__ Split job) {
     const int64_t node = active ? job.nodes[i] : 0;
     const auto position = static_cast<int32_t>(active && job.places ? job.places[i] : i);
     uint64_t entry = kNoEntry;
-    const int from = active ? index_of(find_row(job, node, entry)) : kNumPlaces;
+    int from = active ? index_of(find_row(job, node, entry)) : kNumLists;
+    int64_t host_row = node;
+    if (from == index_of(Tier::kHost) && job.in_host_memory.words) {
+      host_row = job.in_host_memory.find(node);
+      if (host_row < 0) from = kDiskList;
+    }
     const int64_t at = places.take(from, job.counters);
     if (!active) continue;
     if (from == index_of(Tier::kHost)) {
       const HostKeys& keys = job.host_keys;
-      keys.rows[at] = static_cast<uint32_t>(node);
+      keys.rows[at] = static_cast<uint32_t>(host_row);
       keys.positions[at] = position;
-      if (keys.bins) atomicAdd(&keys.bins[node >> keys.bin_bits], 1u);
+      if (keys.bins) atomicAdd(&keys.bins[host_row >> keys.bin_bits], 1u);
+    } else if (from == kDiskList) {
+      job.disk_rows[at] = static_cast<uint32_t>(node);
+      job.positions[from][at] = position;
     } else {
       job.entries[from][at] = entry;
       job.positions[from][at] = position;
@@ -158,6 +166,7 @@ FeatureFetch::FeatureFetch(std::shared_ptr<const HostFeatures> host, int64_t row
     : host_(std::move(host)),
       row_bytes_(row_bytes),
       settings_(settings),
+      in_flight_(settings.num_fetches),
       share_(settings.num_sms, row_bytes, settings.host_bytes_per_second, {}) {
   host_->open_to_gpu();
   for (InFlight& flight : in_flight_) {
@@ -165,44 +174,10 @@ FeatureFetch::FeatureFetch(std::shared_ptr<const HostFeatures> host, int64_t row
     flight.seen = base::PinnedBytes(sizeof(Counters));
   }
   if (settings_.num_sms == 0) settings_.num_sms = kDefaultFetchSms;
-  if (host_->coded()) host_table_ = std::make_unique<ibp::DeviceTable>(host_->encoded());
+  if (host_->coded() && host_->num_rows() > 0) host_table_ = std::make_unique<ibp::DeviceTable>(host_->encoded());
   const ibp::Profile profile = host_->coded() ? host_->encoded().profile : ibp::raw_profile(row_bytes);
   if (row_bytes_ > 0) profiles_[index_of(Tier::kHost)] = std::make_unique<ibp::DeviceProfile>(profile);
   share_anew();
-}
-
-void FeatureFetch::set_slabs(SlabView view) {
-  slabs_ = std::move(view);
-  for (const Tier tier : {Tier::kLocal, Tier::kPeer}) {
-    profiles_[index_of(tier)] = std::make_unique<ibp::DeviceProfile>(slabs_.profile);
-  }
-  share_anew();
-}
-
-void FeatureFetch::set_num_sms(int num_sms) {
-  settings_.num_sms = num_sms;
-  share_.set_num_sms(num_sms);
-}
-
-void FeatureFetch::run_on(const std::function<base::Stream()>& make_stream, int num_sms) {
-  for (base::Stream& stream : streams_) stream = make_stream();
-  set_num_sms(num_sms);
-}
-
-void FeatureFetch::share_anew() {
-  std::array<bool, kNumPlaces> present{};
-  for (int tier = 0; tier < kNumPlaces; ++tier) present[tier] = has(static_cast<Tier>(tier));
-  share_ = SmShare(settings_.num_sms, row_bytes_, settings_.host_bytes_per_second, present);
-}
-
-bool FeatureFetch::has_planes() const {
-  return host_->coded() && host_->encoded().profile.codec == ibp::Codec::kPlanes &&
-         (slabs_.slabs.empty() || slabs_.profile.codec == ibp::Codec::kPlanes);
-}
-
-bool FeatureFetch::has(Tier tier) const {
-  if (tier == Tier::kHost) return slabs_.directory.num_entries() < host_->num_rows();
-  return static_cast<int>(slabs_.slabs.size()) > index_of(tier);
 }
 
 void FeatureFetch::reserve(InFlight& flight, int64_t count) {
@@ -214,18 +189,22 @@ void FeatureFetch::reserve(InFlight& flight, int64_t count) {
     flight.entries[tier].reserve(rows);
     flight.positions[tier].reserve(rows);
   }
+  if (disk_) flight.positions[kDiskList].reserve(rows);
 }
 
 void FeatureFetch::fetch(const int64_t* nodes, int64_t count, const FetchTarget& target, cudaStream_t stream) {
-  base::require(num_begun_ - num_told_ < kAtOnce, "use() after each fetch");
+  base::require(num_begun_ - num_told_ < in_flight_.size(), "use() after each fetch");
   const InFlight& before = last();
-  InFlight& flight = in_flight_[num_begun_++ % kAtOnce];
+  const std::size_t number = num_begun_++ % in_flight_.size();
+  InFlight& flight = in_flight_[number];
   auto* counters = reinterpret_cast<Counters*>(flight.tallies.data());
   cuda_check(cudaMemsetAsync(counters, 0, sizeof(Counters), stream), "clear counters");
   cuda_check(cudaMemsetAsync(&counters->damaged, 0xff, sizeof counters->damaged, stream), "clear counters");
   flight.plane_a = target.plane_a && has_planes();
   flight.count = count;
-  if (count > 0 && row_bytes_ > 0) {
+  const bool has_rows = count > 0 && row_bytes_ > 0;
+  flight.disk_rows = disk_ ? disk_->list(number, has_rows ? count : 0) : nullptr;
+  if (has_rows) {
     reserve(flight, count);
     before.split.wait_on(stream);
     MissingRows missing;
@@ -235,6 +214,7 @@ void FeatureFetch::fetch(const int64_t* nodes, int64_t count, const FetchTarget&
       if (target.poison) fill_missing(missing, count, target.rows, row_bytes_, 0xff, stream);
     }
     split(flight, pool_ ? missing.nodes : nodes, count, missing, stream);
+    if (disk_) disk_->listed(number, &counters->rows[kDiskList], stream);
     flight.split.record(stream);
     flight.sms = share_.next();
     for (const Tier from : {Tier::kHost, Tier::kPeer, Tier::kLocal}) {
@@ -249,6 +229,16 @@ void FeatureFetch::fetch(const int64_t* nodes, int64_t count, const FetchTarget&
   }
   cuda_check(cudaMemcpyAsync(flight.seen.data(), counters, sizeof(Counters), cudaMemcpyDeviceToHost, stream),
              "read counters");
+  if (!disk_ || !has_rows) return;
+  disk_->start(number,
+               {.rows = target.rows,
+                .positions = flight.positions[kDiskList].data(),
+                .damaged = &counters->damaged,
+                .counters = flight.tallies.data(),
+                .seen = flight.seen.data(),
+                .num_counters = sizeof(Counters),
+                .plane_a = flight.plane_a},
+               stream, streams_[kDiskList]);
 }
 
 void FeatureFetch::split(InFlight& flight, const int64_t* nodes, int64_t count, const MissingRows& missing,
@@ -261,6 +251,8 @@ void FeatureFetch::split(InFlight& flight, const int64_t* nodes, int64_t count, 
             .count = count,
             .places = missing.places,
             .directory = slabs_.directory.ref(),
+            .in_host_memory = disk_ ? disk_->in_memory() : RowBitsRef{},
+            .disk_rows = flight.disk_rows,
             .own_region = slabs_.own_region,
             .host_keys = {.rows = host_rows_.data(),
                           .positions = host_positions_.data(),
@@ -274,6 +266,7 @@ void FeatureFetch::split(InFlight& flight, const int64_t* nodes, int64_t count, 
     job.entries[tier] = flight.entries[tier].data();
     job.positions[tier] = flight.positions[tier].data();
   }
+  job.positions[kDiskList] = flight.positions[kDiskList].data();
   if (num_bins > 0) cuda_check(cudaMemsetAsync(bins_.data(), 0, num_bins * sizeof(uint32_t), stream), "clear bins");
   const int grid = base::grid_for(count, kSplitBlocks);
   split_kernel<<<grid, base::kBlockThreads, 0, stream>>>(job);
@@ -337,7 +330,10 @@ void FeatureFetch::gather(InFlight& flight, Tier tier, std::byte* out, cudaStrea
 }
 
 TierUses FeatureFetch::use() {
-  const InFlight& flight = in_flight_[num_told_++ % kAtOnce];
+  const std::size_t number = num_told_++ % in_flight_.size();
+  const InFlight& flight = in_flight_[number];
+  TierUses uses;
+  if (disk_) uses[index_of(Tier::kDisk)] = disk_->use(number);
   const auto& seen = *reinterpret_cast<const Counters*>(flight.seen.data());
   if (seen.damaged != ibp::kNoFetchError) {
     throw base::Error({"row " + std::to_string(seen.damaged / 2) + (pool_ ? " of the pool" : " of a batch"),
@@ -345,7 +341,6 @@ TierUses FeatureFetch::use() {
                        "the data is damaged: run cohort dataset check"});
   }
   base::require(seen.pool.given >= seen.pool.missing, "places of the pool for all missing rows");
-  TierUses uses;
   for (int tier = 0; tier < kNumPlaces; ++tier) {
     TierUse& use = uses[static_cast<std::size_t>(tier)];
     use.rows = static_cast<int64_t>(seen.rows[tier]);

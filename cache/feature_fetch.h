@@ -19,6 +19,7 @@
 #include "base/owners.h"
 #include "base/scratch.h"
 #include "cache/directory.h"
+#include "cache/disk_gather.h"
 #include "cache/host_features.h"
 #include "cache/plan/cost.h"
 #include "cache/row_pool.h"
@@ -38,10 +39,15 @@ struct SlabView {
   std::vector<std::shared_ptr<const RowSlab>> slabs;  // what it keeps
 };
 
+// Rows of a batch are listed by where they come from: the memories that a link leads to, and behind them a disk.
+inline constexpr int kDiskList = kNumPlaces;
+inline constexpr int kNumLists = kNumPlaces + 1;
+
 struct FetchSettings {
   int num_sms = 0;  // that may read rows; 0: kDefaultFetchSms
   bool order_host_rows = true;
   double host_bytes_per_second = 51e9;  // what the link to host memory gives
+  std::size_t num_fetches = 2;          // that may be under way at once, above 1
 };
 inline constexpr int kDefaultFetchSms = 32;
 
@@ -70,21 +76,25 @@ class FeatureFetch {
   void grow_pool(int64_t num_places, cudaStream_t stream) { pool_->grow(num_places, stream); }
   int64_t pool_places() const { return pool_ ? pool_->num_places() : 0; }
 
+  // From the next fetch on, rows that are not in host memory come from a disk; `host` has the others.
+  void set_disk(const DiskPart& part);
+
   // target.rows[i], or [places[i]], = row nodes[i]; nodes: int64 [count], all different where there are slots; all in
-  // GPU memory. Asynchronous: begins and ends on `stream`; allocates only for a batch larger than all before. Two may
-  // be under way, on two streams; use() comes after each.
+  // GPU memory. Asynchronous: begins and ends on `stream`, but for rows from a disk (disk_ended); allocates only for a
+  // batch larger than all before. Several may be under way, on streams of their own; use() comes after each.
   void fetch(const int64_t* nodes, int64_t count, const FetchTarget& target, cudaStream_t stream);
-  // What the oldest fetch that use() has not told of read, once it has ended. Throws base::Error when a row was
-  // damaged.
+  // Whether the oldest fetch that use() has not told of has its rows from a disk.
+  bool disk_ended() const { return !disk_ || disk_->ended(num_told_ % in_flight_.size()); }
+  // What that fetch read, once it has ended. Throws base::Error when a row was damaged, or a disk could not be read.
   TierUses use();
 
  private:
-  static constexpr std::size_t kAtOnce = 2;
   // What a fetch has for itself while it is under way.
   struct InFlight {
     int64_t count = 0;
+    uint32_t* disk_rows = nullptr;                            // uint32 [count], for those that come from a disk
     std::array<base::Scratch<uint64_t>, kNumPlaces> entries;  // uint64 [rows of the tier]
-    std::array<base::Scratch<int32_t>, kNumPlaces> positions;
+    std::array<base::Scratch<int32_t>, kNumLists> positions;
     base::DeviceBytes tallies;
     base::PinnedBytes seen;
     base::Event split;
@@ -93,7 +103,7 @@ class FeatureFetch {
     bool plane_a = false;
   };
 
-  const InFlight& last() const { return in_flight_[(num_begun_ + kAtOnce - 1) % kAtOnce]; }
+  const InFlight& last() const { return in_flight_[(num_begun_ + in_flight_.size() - 1) % in_flight_.size()]; }
   bool has(Tier tier) const;  // whether any row may come from there
   bool has_planes() const;    // whether all rows are of codec planes, wherever they are stored
   bool orders_host_rows() const { return settings_.order_host_rows && has(Tier::kHost); }
@@ -115,9 +125,10 @@ class FeatureFetch {
   base::Scratch<int32_t> host_positions_;  // int32 [batch]
   base::Scratch<uint32_t> bins_;           // of host rows
   base::Scratch<std::byte> scan_space_;
-  std::array<base::Stream, kNumPlaces> streams_;
-  std::array<InFlight, kAtOnce> in_flight_;  // in turn
-  bool plane_a_ = false;                     // of the last fetch
+  std::array<base::Stream, kNumLists> streams_;
+  std::vector<InFlight> in_flight_;  // in turn
+  std::unique_ptr<DiskGather> disk_;
+  bool plane_a_ = false;  // of the last fetch
   uint64_t num_begun_ = 0, num_told_ = 0;
   SmShare share_;
 };

@@ -7,6 +7,7 @@
 #include "base/bits.h"
 #include "base/check.h"
 #include "base/parallel_copy.h"
+#include "cache/row_subset.h"
 
 namespace cohort::cache {
 namespace {
@@ -35,13 +36,22 @@ HostFeatures::HostFeatures(const FeatureRows& rows, bool coded) : coded_(coded),
   }
 }
 
+HostFeatures::HostFeatures(const DiskRows& all, const RowBits& in_memory)
+    : coded_(true), is_part_(true), num_rows_(in_memory.num_chosen()) {
+  const RowSubset rows(all.encoded(), in_memory);
+  memory_ = base::HostTable(static_cast<std::size_t>(rows.bytes()));
+  encoded_ = rows.copy_to(memory_.data(), [&] { all.release_pages(); });
+}
+
 uint32_t HostFeatures::step_bytes() const {
   if (!coded_) return static_cast<uint32_t>(std::gcd(stride_bytes_, int64_t{ibp::kLineBytes}));
   return ibp::step_of(encoded_.ref);
 }
 
 FeatureRows HostFeatures::in_place_of(FeatureRows rows) const {
-  if (coded_) {
+  if (is_part_) {
+    rows.raw = nullptr;  // all of them are in the file of encoded rows
+  } else if (coded_) {
     rows.encoded = std::make_shared<const HostRows>(encoded_);
     rows.raw = nullptr;  // in a file that may have to be read
   } else if (stride_bytes_ == rows.row_bytes) {

@@ -4,6 +4,8 @@
 #include <cstdint>
 
 #include "base/host_table.h"
+#include "cache/disk_rows.h"
+#include "cache/row_bits.h"
 #include "cache/slab_rows.h"
 #include "ibp/gpu.h"
 
@@ -15,6 +17,9 @@ class HostFeatures {
   static int64_t bytes_of(const FeatureRows& rows, bool coded);
   // Copies the rows: `coded` as the file has them, else decoded, each at a multiple of 4 bytes.
   HostFeatures(const FeatureRows& rows, bool coded);
+
+  // Copies those rows that are to be in memory (counted); row i is then the i-th of them.
+  HostFeatures(const DiskRows& all, const RowBits& in_memory);
 
   bool coded() const { return coded_; }
   const ibp::EncodedRows& encoded() const { return encoded_; }  // raw: only the profile
@@ -32,6 +37,7 @@ class HostFeatures {
   void copy_raw(const FeatureRows& rows);
 
   bool coded_;
+  bool is_part_ = false;  // other rows are on a disk
   int64_t num_rows_, stride_bytes_ = 0;
   base::HostTable memory_;
   ibp::EncodedRows encoded_;

@@ -3,11 +3,16 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "cache/verify_rows.h"
+#include "ibp/host.h"
 
 namespace cohort::cache {
 
 HostRows HostRows::open(const std::filesystem::path& file, const RowShape& shape, bool verify_data) {
-  HostRows rows(ibp::load(file.string(), verify_data));
+  auto pages = std::make_shared<base::Mapping>(base::Mapping::of(file.string()));
+  HostRows rows(ibp::load({pages->data(), pages->bytes()}, pages, file.string(), verify_data));
+  rows.file_ = file.string();
+  rows.pages_ = std::move(pages);
   const ibp::Profile& profile = rows.rows_.profile;
   const std::string dtype = ibp::name_of(profile.dtype);
   if (rows.num_rows() != shape.num_rows || profile.num_columns != shape.num_columns || dtype != shape.dtype) {
@@ -42,5 +47,7 @@ base::UninitializedVector<uint32_t> HostRows::stored_bytes_of_each() const {
   }
   return bytes;
 }
+
+void verify_rows(const std::string& file) { ibp::verify(file); }
 
 }  // namespace cohort::cache

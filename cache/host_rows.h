@@ -4,9 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 
+#include "base/mapping.h"
 #include "base/uninitialized_vector.h"
 #include "ibp/ibp.h"
 
@@ -42,11 +44,16 @@ class HostRows {
   base::UninitializedVector<uint32_t> stored_bytes_of_each() const;
 
   const ibp::EncodedRows& encoded() const { return rows_; }
+  // The file that they are mapped from, and its pages; empty, and null, for rows in memory.
+  const std::string& file() const { return file_; }
+  const base::Mapping* pages() const { return pages_.get(); }
   int64_t num_rows() const { return rows_.ref.num_rows; }
   int64_t row_bytes() const { return rows_.ref.row_bytes; }  // of a decoded row
 
  private:
   ibp::EncodedRows rows_;
+  std::string file_;
+  std::shared_ptr<const base::Mapping> pages_;
 };
 
 }  // namespace cohort::cache

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "ibp/host.h"
 #include "ibp/row_codec.h"
 
 namespace cohort::ibp {
@@ -31,6 +32,13 @@ int64_t decode_rows(const EncodedRows& encoded, int64_t count, RowOf row_of, std
 }
 
 }  // namespace
+
+HostDecoder::HostDecoder(const Profile& profile) : tables_(std::make_shared<const ProfileTables>(profile)) {}
+
+bool HostDecoder::decode(const RowSpan& stored, std::byte* row) const {
+  thread_local std::vector<std::byte> scratch;
+  return decode_row(tables_->ref(), stored, row, scratch);
+}
 
 EncodedRows plane_a_of(const EncodedRows& encoded) {
   if (encoded.profile.codec != Codec::kPlanes) {

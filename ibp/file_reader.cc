@@ -8,6 +8,7 @@
 #include "ibp/bits.h"
 #include "ibp/checksum.h"
 #include "ibp/file_format.h"
+#include "ibp/host.h"
 #include "ibp/row_codec.h"
 
 namespace cohort::ibp {
@@ -15,6 +16,7 @@ namespace {
 
 using base::Error;
 
+constexpr int64_t kBlocksOfPiece = 256;  // of 1 MiB: so much of a file is checked at a time
 constexpr const char* kDamaged = "the file is damaged or cut short; encode the rows again";
 
 // Reads a whole file image; every offset is checked before it is used.
@@ -39,12 +41,13 @@ class Reader {
     return encoded;
   }
 
-  void verify_data() const {
+  // `after_piece` is called whenever a piece of the file is checked.
+  void verify_data(const std::function<void()>& after_piece = [] {}) const {
     const auto* blocks = section(kChecksums).data();
-    verify_blocks(section(kData), blocks, "data");
+    verify_blocks(section(kData), blocks, "data", after_piece);
     blocks += num_blocks(header_.data_bytes) * 4;
-    verify_blocks(section(kPlaneB), blocks, "plane B");
-    verify_blocks(section(kOverflow), blocks + num_blocks(header_.plane_b_bytes) * 4, "overflow");
+    verify_blocks(section(kPlaneB), blocks, "plane B", after_piece);
+    verify_blocks(section(kOverflow), blocks + num_blocks(header_.plane_b_bytes) * 4, "overflow", after_piece);
   }
 
  private:
@@ -184,16 +187,20 @@ class Reader {
           fmt::format("{} bytes", ref.max_coded_bytes));
   }
 
-  void verify_blocks(std::span<const std::byte> bytes, const std::byte* blocks, const char* what) const {
-    int64_t bad = -1;
+  void verify_blocks(std::span<const std::byte> bytes, const std::byte* blocks, const char* what,
+                     const std::function<void()>& after_piece) const {
     const auto count = static_cast<int64_t>(num_blocks(bytes.size()));
+    for (int64_t first = 0; first < count; first += kBlocksOfPiece) {
+      int64_t bad = -1;
 #pragma omp parallel for schedule(static) reduction(max : bad)
-    for (int64_t i = 0; i < count; ++i) {
-      const auto first = static_cast<std::size_t>(i) * kChecksumBlockBytes;
-      const auto block = bytes.subspan(first, std::min<std::size_t>(kChecksumBlockBytes, bytes.size() - first));
-      if (crc32c(block) != load_as<uint32_t>(blocks + i * 4)) bad = i;
+      for (int64_t i = first; i < std::min(count, first + kBlocksOfPiece); ++i) {
+        const auto begin = static_cast<std::size_t>(i) * kChecksumBlockBytes;
+        const auto block = bytes.subspan(begin, std::min<std::size_t>(kChecksumBlockBytes, bytes.size() - begin));
+        if (crc32c(block) != load_as<uint32_t>(blocks + i * 4)) bad = i;
+      }
+      check(bad < 0, fmt::format("{} with correct checksums", what), fmt::format("a wrong one in MiB {}", bad));
+      after_piece();
     }
-    check(bad < 0, fmt::format("{} with correct checksums", what), fmt::format("a wrong one in MiB {}", bad));
   }
 
   std::span<const std::byte> bytes_;
@@ -215,11 +222,27 @@ EncodedRows load(std::span<const std::byte> bytes, Keeper keeper, const std::str
   return encoded;
 }
 
+namespace {
+
+base::Mapping mapped(const std::string& path) {
+  base::Mapping file = base::Mapping::of(path);
+  if (file.bytes() == 0) throw Error({path, "a header of 128 bytes", "an empty file", kDamaged});
+  return file;
+}
+
+}  // namespace
+
 EncodedRows load(const std::string& path, bool verify_data) {
-  auto file = std::make_shared<base::Mapping>(base::Mapping::of(path));
-  if (file->bytes() == 0) throw Error({path, "a header of 128 bytes", "an empty file", kDamaged});
+  auto file = std::make_shared<base::Mapping>(mapped(path));
   const std::span<const std::byte> bytes(file->data(), file->bytes());
   return load(bytes, std::move(file), path, verify_data);
+}
+
+void verify(const std::string& path) {
+  const base::Mapping file = mapped(path);
+  const Reader reader({file.data(), file.bytes()}, path);
+  reader.read();
+  reader.verify_data([&] { file.release(); });
 }
 
 }  // namespace cohort::ibp

@@ -17,6 +17,7 @@
 #include "base/random.h"
 #include "cache/plan/plan.h"
 #include "cache/slab_rows.h"
+#include "cache/tiered_rows.h"
 #include "channel/layout.h"
 #include "sampler/start_log.h"
 #include "sampler/trees.h"
@@ -184,9 +185,9 @@ class Backend {
   // target's neighbours. A node is expanded once, by all relations into its type, in the hop after it was reached.
   virtual BatchSizes sample(const Query& query) = 0;
 
-  // True when another thread (after enter_thread()) may sample the next batch as soon as fetch() has returned, and the
-  // next fetch() may begin before the last has finished (a third may not).
-  virtual bool works_ahead() const { return false; }
+  // So many fetches may be under way at once. Above 1, another thread (after enter_thread()) may sample the next batch
+  // as soon as fetch() has returned.
+  virtual std::size_t most_fetches() const { return 1; }
 
   // Puts `order` (which makes a stream wait for the slot's last readers) before the next fetch. Nothing to do on the
   // CPU.
@@ -224,7 +225,21 @@ struct Faults {
   int64_t illegal_access_batch = -1;  // GPU: make an illegal access while fetching this batch (counted from 0)
 };
 
-std::unique_ptr<Backend> make_host_backend(const GraphView& graph, const Faults& faults);
+// A node type's rows, some of which are on a disk.
+struct DiskTable {
+  std::shared_ptr<const cache::DiskRows> rows;  // null: the type has no features
+  cache::RowBits in_memory;                     // the rows that host memory has room for
+};
+
+// Rows of each node type, some of which are on a disk (null: the type has no features), and how many batches are
+// fetched at once.
+struct TieredTables {
+  std::vector<std::shared_ptr<const cache::TieredRows>> of_types;
+  std::size_t ahead = 1;
+};
+
+// `tiered`: without tables all rows are where `graph` says.
+std::unique_ptr<Backend> make_host_backend(const GraphView& graph, const Faults& faults, TieredTables tiered = {});
 
 #ifdef COHORT_WITH_CUDA
 enum class TopologyPlace { kAuto, kGpu, kHost };
@@ -241,12 +256,15 @@ struct CudaSettings {
   bool reuse_rows = false;      // of batches before, in pools
   int num_slots = 4;            // a pool may come to have the rows of as many batches
   double host_bytes_per_second = 51e9;
+  int ahead = 1;              // with rows on a disk: batches that are fetched at once
+  int64_t staging_bytes = 0;  // of page-locked memory, for each table and GPU
 };
 
 // What the GPUs keep of rows and lists; no plan: nothing.
 struct CacheContents {
   std::shared_future<cache::Plan> plan;     // of as many GPUs as there are backends; it may be made meanwhile
   std::span<const cache::SlabRows> rows{};  // of each node type
+  std::span<const DiskTable> on_disk{};     // the same; none: all rows are in host memory
 };
 
 // One backend for each of `gpus` (CUDA ordinals). Copies features (and topology that is not in the GPUs) into host

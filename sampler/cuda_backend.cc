@@ -47,8 +47,9 @@ std::vector<int64_t> first_of_types(const GraphView& graph) {
 class CudaBackend final : public Backend {
  public:
   CudaBackend(const GraphView& graph, std::shared_ptr<const HostGraph> on_host, const CudaSettings& settings,
-              const Faults& faults)
+              const Faults& faults, std::span<const DiskTable> on_disk)
       : faults_(faults),
+        in_flight_(on_disk.empty() ? 2 : static_cast<std::size_t>(std::clamp(settings.ahead, 2, settings.num_slots))),
         graph_(graph, std::move(on_host)),
         fetch_sms_(settings.fetch_sms > 0 ? settings.fetch_sms : cache::kDefaultFetchSms),
         max_blocks_(blocks_for(num_sms_of_current_gpu())),
@@ -57,7 +58,12 @@ class CudaBackend final : public Backend {
     for (const NodeRange& type : types_of(graph)) {
       rows_.push_back(std::make_unique<cache::FeatureFetch>(
           graph_.on_host().rows()[rows_.size()], type.row_bytes,
-          cache::FetchSettings{fetch_sms_, settings.order_host_rows, settings.host_bytes_per_second}));
+          cache::FetchSettings{fetch_sms_, settings.order_host_rows, settings.host_bytes_per_second,
+                               in_flight_.size()}));
+      if (!on_disk.empty() && on_disk[rows_.size() - 1].rows) {
+        const DiskTable& table = on_disk[rows_.size() - 1];
+        rows_.back()->set_disk({table.rows, &table.in_memory, settings.staging_bytes});
+      }
       Pool& pool = pools_.emplace_back();
       if (graph.rows_in != channel::RowsIn::kPool || type.row_bytes == 0) continue;
       rows_.back()->use_pool(type.count, settings.reuse_rows);
@@ -71,7 +77,8 @@ class CudaBackend final : public Backend {
       if (relation.edge_rows.row_bytes == 0) continue;
       rows = std::make_unique<cache::FeatureFetch>(
           graph_.on_host().edge_rows()[edge_rows_.size() - 1], relation.edge_rows.row_bytes,
-          cache::FetchSettings{fetch_sms_, settings.order_host_rows, settings.host_bytes_per_second});
+          cache::FetchSettings{fetch_sms_, settings.order_host_rows, settings.host_bytes_per_second,
+                               in_flight_.size()});
     }
   }
 
@@ -139,7 +146,7 @@ class CudaBackend final : public Backend {
     return counts;
   }
 
-  bool works_ahead() const override { return true; }
+  std::size_t most_fetches() const override { return in_flight_.size(); }
 
   void before_fetch(const std::function<void(base::GpuStream)>& order) override { order(sampling_); }
 
@@ -170,7 +177,9 @@ class CudaBackend final : public Backend {
     ++num_fetches_;
   }
 
-  bool finished() override { return oldest().fetched.done(); }
+  bool finished() override {
+    return oldest().fetched.done() && std::ranges::all_of(rows_, [](const auto& rows) { return rows->disk_ended(); });
+  }
 
   FetchUse fetched() override {
     const InFlight& flight = oldest();
@@ -181,6 +190,7 @@ class CudaBackend final : public Backend {
       if (rows) add(rows->use(), of_edges);
     }
     use.edge_rows = of_edges[cache::kHostTier];
+    use.time.begin_us = std::min(use.time.begin_us, use.time.end_us - use.rows[cache::kDiskTier].us);
     use.time.begin_us = std::max(use.time.begin_us, last_fetch_end_us_);
     last_fetch_end_us_ = use.time.end_us;
     if (all_rows_.data()) use.rows[cache::kLocalTier] = {flight.num_rows, flight.num_rows * table_row_bytes_, 0};
@@ -262,7 +272,7 @@ class CudaBackend final : public Backend {
   int gpu_ = current_gpu();
   base::Stream sampling_;
   base::Event started_, sampled_;
-  std::array<InFlight, 2> in_flight_;  // in turn
+  std::vector<InFlight> in_flight_;  // in turn
   uint64_t num_fetches_ = 0, num_told_ = 0;
   GraphOnGpu graph_;
   int partition_sms_ = 0;  // as asked for; 0: all
@@ -295,6 +305,7 @@ void fill_caches(const GraphView& graph, const HostGraph& host, std::span<const 
       part = cache::plan_of_table(plan, nodes.first, nodes.count, contents.rows[type].sizes().ref());
     }
     auto rows = cache::fill_row_slabs(graph.is_typed() ? part : plan, gpus, from, nodes.count);
+    if (!contents.on_disk.empty()) contents.on_disk[type].rows->release_pages();
     for (std::size_t rank = 0; rank < gpus.size(); ++rank) {
       backends[rank]->enter_thread();
       backends[rank]->set_rows(type, std::move(rows[rank]));
@@ -324,13 +335,13 @@ std::vector<std::unique_ptr<Backend>> make_cuda_backends(const GraphView& graph,
   }
   for (const NodeRange& type : types_of(graph)) cache::demand_row_of_gpu(type.row_bytes);
   for (const Relation& relation : relations_of(graph)) demand_edge_rows(relation.edge_rows);
-  log.begin("copying to host memory", HostGraph::bytes_of(graph, !settings.topology_in_gpus));
-  const auto on_host = std::make_shared<const HostGraph>(graph, !settings.topology_in_gpus);
+  log.begin("copying to host memory", HostGraph::bytes_of(graph, !settings.topology_in_gpus, contents.on_disk));
+  const auto on_host = std::make_shared<const HostGraph>(graph, !settings.topology_in_gpus, contents.on_disk);
   log.begin("preparing the GPUs");
   std::vector<std::unique_ptr<CudaBackend>> backends(gpus.size());
   base::side_by_side(gpus.size(), [&](std::size_t i) {
     base::choose_gpu(gpus[i]);
-    backends[i] = std::make_unique<CudaBackend>(graph, on_host, settings, faults);
+    backends[i] = std::make_unique<CudaBackend>(graph, on_host, settings, faults, contents.on_disk);
   });
   if (graph.rows_in == channel::RowsIn::kTable) {
     log.begin("filling the cache", graph.num_nodes * graph.row_bytes * static_cast<int64_t>(gpus.size()));

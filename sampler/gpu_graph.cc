@@ -8,6 +8,7 @@
 #include "base/parallel_copy.h"
 #include "base/staged_copy.h"
 #include "cache/plan/gpu_bytes.h"
+#include "cache/row_subset.h"
 #include "sampler/draw_weights.h"
 
 namespace cohort::sampler {
@@ -109,9 +110,13 @@ bool topology_lies_in_gpus(const GraphView& graph, std::span<const int> gpus, To
   return place == TopologyPlace::kGpu || (place == TopologyPlace::kAuto && fits);
 }
 
-int64_t HostGraph::bytes_of(const GraphView& graph, bool with_topology) {
+int64_t HostGraph::bytes_of(const GraphView& graph, bool with_topology, std::span<const DiskTable> on_disk) {
   int64_t bytes = with_topology ? static_cast<int64_t>(topology_bytes(graph)) : 0;
+  for (const DiskTable& table : on_disk) {
+    if (table.rows) bytes += cache::RowSubset(table.rows->encoded(), table.in_memory).bytes();
+  }
   for (const cache::FeatureRows& rows : rows_to_copy(graph)) {
+    if (!on_disk.empty()) break;
     bytes += cache::HostFeatures::bytes_of(rows, copies_coded(graph, rows));
   }
   for (const Relation& relation : relations_of(graph)) {
@@ -121,8 +126,8 @@ int64_t HostGraph::bytes_of(const GraphView& graph, bool with_topology) {
   return bytes;
 }
 
-HostGraph::HostGraph(const GraphView& graph, bool with_topology) {
-  check_host_memory(bytes_of(graph, with_topology));
+HostGraph::HostGraph(const GraphView& graph, bool with_topology, std::span<const DiskTable> on_disk) {
+  check_host_memory(bytes_of(graph, with_topology, on_disk));
   if (with_topology) {
     for (const Relation& relation : relations_of(graph)) {
       const base::CscRef& lists = relation.lists;
@@ -138,7 +143,12 @@ HostGraph::HostGraph(const GraphView& graph, bool with_topology) {
     }
   }
   for (const cache::FeatureRows& rows : rows_to_copy(graph)) {
-    rows_.push_back(std::make_shared<cache::HostFeatures>(rows, copies_coded(graph, rows)));
+    if (rows_.size() < on_disk.size() && on_disk[rows_.size()].rows) {
+      const DiskTable& table = on_disk[rows_.size()];
+      rows_.push_back(std::make_shared<cache::HostFeatures>(*table.rows, table.in_memory));
+    } else {
+      rows_.push_back(std::make_shared<cache::HostFeatures>(rows, copies_coded(graph, rows)));
+    }
   }
   for (const Relation& relation : relations_of(graph)) {
     const cache::FeatureRows& rows = relation.edge_rows;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <numeric>
 #include <random>
@@ -15,9 +16,10 @@
 #include "base/process.h"
 #include "cache/host_rows.h"
 #include "sampler/backend.h"
-#include "sampler/draw.h"
+#include "sampler/draw_positions.h"
 #include "sampler/draw_weights.h"
 #include "sampler/host_batch.h"
+#include "sampler/host_fetch.h"
 #include "sampler/trees.h"
 
 namespace cohort::sampler {
@@ -27,30 +29,11 @@ constexpr int32_t kUnset = -1;
 constexpr int kFewItems = 256;            // not worth waking threads for
 constexpr std::size_t kNodesAtOnce = 64;  // whose edges a thread draws before it looks them up
 
-// Writes the drawn positions of one list, ascending; returns how many. positions: int64 [picks].
-void draw_positions(base::PhiloxKey key, int64_t node, int hop, int relation, int64_t picks, int64_t degree,
-                    int64_t* positions) {
-  if (picks == degree) {
-    for (int64_t j = 0; j < degree; ++j) positions[j] = j;
-    return;
-  }
-  for (int64_t j = 0; j < picks; ++j) {
-    const int64_t candidate = draw_candidate(key, node, hop, j, picks, degree, relation);
-    const bool taken = std::find(positions, positions + j, candidate) != positions + j;
-    positions[j] = taken ? degree - picks + j : candidate;
-  }
-  std::sort(positions, positions + picks);
-}
-
 // What hop `hop` does not draw from the relation's lists, by the local ids of their nodes.
 ExclusionsRef exclusions_of(const Query& query, int hop, int relation) {
   const auto found = std::ranges::find(query.exclusions, relation, &Exclusions::relation);
   if (hop > 0 || found == query.exclusions.end()) return {};
   return {found->starts.data(), found->positions.data()};
-}
-
-base::Span since(int64_t start_us) {
-  return {static_cast<double>(start_us), static_cast<double>(base::monotonic_us())};
 }
 
 int64_t neighbour(const base::CscRef& lists, int64_t position) {
@@ -60,11 +43,21 @@ int64_t neighbour(const base::CscRef& lists, int64_t position) {
 
 class HostBackend final : public Backend {
  public:
-  HostBackend(const GraphView& graph, const Faults& faults)
-      : graph_(graph), faults_(faults), local_id_(static_cast<std::size_t>(graph.num_nodes), kUnset) {
+  HostBackend(const GraphView& graph, const Faults& faults, TieredTables tiered)
+      : graph_(graph),
+        faults_(faults),
+        tiered_(std::move(tiered)),
+        local_id_(static_cast<std::size_t>(graph.num_nodes), kUnset) {
     for (const NodeRange& type : types_of(graph)) types_.emplace_back(type);
     for (const Relation& relation : relations_of(graph)) relations_.emplace_back(relation);
   }
+
+  void enter_thread() override {
+    if (num_threads_ == 0) num_threads_ = omp_get_max_threads();
+    omp_set_num_threads(num_threads_);
+  }
+
+  std::size_t most_fetches() const override { return tiered_.of_types.empty() ? 1 : tiered_.ahead; }
 
   BatchSizes sample(const Query& query) override {
     const int64_t start_us = base::monotonic_us();
@@ -96,28 +89,33 @@ class HostBackend final : public Backend {
   void fill(std::byte* data, std::size_t bytes, int value) override { std::memset(data, value, bytes); }
 
   void fetch(const SlotArrays& slot, std::span<const int64_t> input_id) override {
-    const int64_t start_us = base::monotonic_us();
+    HostFetch& fetch = in_flight_.emplace_back(base::monotonic_us());
     if (faults_.slow_fetch_us > 0) delay();
     std::copy(input_id.begin(), input_id.end(), slot.input_id);
     write_batch(graph_, types_, relations_, source_node_, slot);
-    use_.rows[cache::kHostTier] = {};
-    base::TierUse& use = use_.rows[cache::kHostTier];
     for (std::size_t type = 0; type < types_.size(); ++type) {
-      fetch_rows(types_[type], slot.tables.empty() ? slot.x : slot.tables[type], slot.plane_a, use);
+      std::byte* x = slot.tables.empty() ? slot.x : slot.tables[type];
+      if (!tiered_.of_types.empty()) {
+        const auto& rows = tiered_.of_types[type];
+        if (rows) fetch.add_rows(*rows, types_[type].n_id, x, slot.plane_a);
+      } else {
+        fetch_rows(types_[type], x, slot.plane_a, fetch);
+      }
     }
-    const int64_t edges_us = base::monotonic_us();
-    use_.edge_rows = {};
     for (std::size_t relation = 0; relation < slot.edge_attr.size(); ++relation) {
       const OfRelation& edges = relations_[relation];
-      gather_rows(edges.relation.edge_rows, edges.e_id, slot.edge_attr[relation], use_.edge_rows);
+      fetch.add_edge_rows(edges.relation.edge_rows, edges.e_id, slot.edge_attr[relation]);
     }
-    use_.edge_rows.us = since(edges_us).us();
-    use_.time = since(start_us);
-    use.us = graph_.rows_in == channel::RowsIn::kTable ? 0 : use_.time.us();
+    fetch.end_of_host(graph_.rows_in != channel::RowsIn::kTable);
   }
 
-  bool finished() override { return true; }
-  FetchUse fetched() override { return use_; }
+  bool finished() override { return in_flight_.front().done(); }
+
+  FetchUse fetched() override {
+    const FetchUse use = in_flight_.front().finish();
+    in_flight_.pop_front();
+    return use;
+  }
 
  private:
   void forget_last_batch() {
@@ -351,15 +349,14 @@ class HostBackend final : public Backend {
   }
 
   // The rows of the type's nodes, and what was read for them.
-  void fetch_rows(const OfType& type, std::byte* x, bool plane_a, base::TierUse& use) const {
+  void fetch_rows(const OfType& type, std::byte* x, bool plane_a, HostFetch& fetch) const {
     const NodeRange& nodes = type.range;
-    gather_rows({nodes.shape, nodes.row_bytes, nodes.features, nodes.encoded}, type.n_id, x, use, plane_a);
+    fetch.add_rows({nodes.shape, nodes.row_bytes, nodes.features, nodes.encoded}, type.n_id, x, plane_a);
     if (graph_.is_typed()) return;
     // What the trainer reads itself.
     const int64_t num_rows = (graph_.rows_in == channel::RowsIn::kTable ? std::ssize(type.n_id) : 0) +
                              std::ssize(relations_[0].target) - std::ssize(relations_[0].source);
-    use.rows += num_rows;
-    use.bytes += num_rows * graph_.row_bytes;
+    fetch.count_in_place(num_rows, graph_.row_bytes);
   }
 
   void delay() {
@@ -369,6 +366,8 @@ class HostBackend final : public Backend {
 
   GraphView graph_;
   Faults faults_;
+  TieredTables tiered_;
+  int num_threads_ = 0;  // of OpenMP, that the backend's threads have
   std::vector<OfType> types_;
   std::vector<OfRelation> relations_;
   std::vector<int32_t> local_id_;       // int32 [V], of all types, kUnset outside the batch
@@ -380,18 +379,18 @@ class HostBackend final : public Backend {
   int64_t num_drawn_ = 0;               // edges of the batch
   int64_t num_lists_ = 0;               // of the batch, that neighbours were drawn from
   int64_t list_bytes_ = 0;              // of the neighbours drawn
-  FetchUse use_;
+  std::deque<HostFetch> in_flight_;     // the oldest first
   std::mt19937_64 delays_{std::random_device{}()};
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> make_host_backend(const GraphView& graph, const Faults& faults) {
+std::unique_ptr<Backend> make_host_backend(const GraphView& graph, const Faults& faults, TieredTables tiered) {
   if (graph.num_nodes > INT32_MAX) {
     throw base::Error(
         {"data set", "at most 2147483647 nodes", std::to_string(graph.num_nodes), "batch-local ids are int32"});
   }
-  return std::make_unique<HostBackend>(graph, faults);
+  return std::make_unique<HostBackend>(graph, faults, std::move(tiered));
 }
 
 }  // namespace cohort::sampler

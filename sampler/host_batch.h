@@ -30,6 +30,10 @@ struct OfRelation {
   std::size_t edges_before = 0;  // of the last hop
 };
 
+inline base::Span since(int64_t start_us) {
+  return {static_cast<double>(start_us), static_cast<double>(base::monotonic_us())};
+}
+
 // n_id, tree, y, edge_index, and where wanted source_node, indptr, e_id and edge_weight of the slot. source_node: int64
 // [num_edges], where the last hop is global.
 void write_batch(const GraphView& graph, std::span<const OfType> types, std::span<const OfRelation> relations,

@@ -1,7 +1,6 @@
 #include "sampler/load.h"
 
 #include <algorithm>
-#include <future>
 #include <ranges>
 
 #include "base/check.h"
@@ -282,11 +281,11 @@ int64_t most_cache_bytes(const Options& options) {
   return has_cache(options) ? *std::ranges::max_element(options.cache_bytes) : 0;
 }
 
+}  // namespace
+
 bool topology_in_gpus(const GraphView& graph, const Options& options) {
   return topology_lies_in_gpus(graph, options.gpus, place_of(options.topology), most_cache_bytes(options));
 }
-
-}  // namespace
 #endif
 
 channel::RowsIn rows_lie_in(const GraphView& graph, const Options& options) {
@@ -294,7 +293,7 @@ channel::RowsIn rows_lie_in(const GraphView& graph, const Options& options) {
   const auto types = types_of(graph);
   if (std::ranges::all_of(types, [](const NodeRange& type) { return type.row_bytes == 0; })) return RowsIn::kSlots;
   if (options.device == "cpu") {  // a cache is planned to see what one on a GPU would do
-    const bool is_raw = graph.features && graph.decoded.empty() && !graph.encoded;
+    const bool is_raw = graph.features && graph.decoded.empty() && !graph.encoded && options.host_bytes < 0;
     return options.in_place && is_raw && !has_cache(options) ? RowsIn::kTable : RowsIn::kSlots;
   }
 #ifdef COHORT_WITH_CUDA
@@ -305,53 +304,6 @@ channel::RowsIn rows_lie_in(const GraphView& graph, const Options& options) {
 #else
   return RowsIn::kSlots;
 #endif
-}
-
-std::future<void> verify_rows(const dataset::Dataset& data, const Options& options) {
-  return std::async(std::launch::async, [&data, with_edges = options.edge_features] {
-    const dataset::Meta& meta = data.meta();
-    for (std::size_t type = 0; type < meta.node_types.size(); ++type) open_encoded(rows_of_nodes(data, type), true);
-    for (std::size_t relation = 0; with_edges && relation < meta.edge_types.size(); ++relation) {
-      open_encoded(rows_of_edges(data, relation), true);
-    }
-  });
-}
-
-#ifdef COHORT_WITH_CUDA
-namespace {
-
-std::vector<std::unique_ptr<Backend>> backends_on_gpus(const Options& options, const GraphView& graph,
-                                                       const StartLog& log) {
-  CudaSettings settings;
-  settings.topology_in_gpus = topology_in_gpus(graph, options);
-  settings.fetch_sms = options.fetch_sms;
-  settings.order_host_rows = options.order == "address";
-  settings.reuse_rows = options.reuse;
-  settings.num_slots = options.num_slots;
-  settings.host_bytes_per_second = options.link_bytes_per_second[cache::kHostTier];
-  if (!has_cache(options)) return make_cuda_backends(graph, options.gpus, settings, {}, options.faults, log);
-  const std::vector<cache::SlabRows> rows = slab_rows(graph);
-  if (graph.rows_in == channel::RowsIn::kTable) {
-    describe_rows_in_place(options, graph);
-    return make_cuda_backends(graph, options.gpus, settings, {{}, rows}, options.faults, log);
-  }
-  auto plan = std::async(std::launch::async, [&] {
-    return *plan_cache(options, graph, rank_cliques(options), row_sizes(graph, rows), !settings.topology_in_gpus);
-  });
-  return make_cuda_backends(graph, options.gpus, settings, {plan.share(), rows}, options.faults, log);
-}
-
-}  // namespace
-#endif
-
-std::vector<std::unique_ptr<Backend>> make_backends(const Options& options, const GraphView& graph,
-                                                    [[maybe_unused]] const StartLog& log) {
-#ifdef COHORT_WITH_CUDA
-  if (options.device == "cuda") return backends_on_gpus(options, graph, log);
-#endif
-  std::vector<std::unique_ptr<Backend>> backends;
-  for (int rank = 0; rank < options.num_ranks; ++rank) backends.push_back(make_host_backend(graph, options.faults));
-  return backends;
 }
 
 }  // namespace cohort::sampler

@@ -1,7 +1,6 @@
 // From a data set on disk to what the backend works on.
 #pragma once
 
-#include <future>
 #include <memory>
 #include <vector>
 
@@ -20,14 +19,16 @@ GraphView view_of(const dataset::Dataset& data, const Options& options, const St
 // options allow it, in a table: the raw file (unless a cache is planned). On GPUs in pools, or, of a graph of one type,
 // in a table where each GPU has room for the topology and, in its cache, for all rows as they are.
 channel::RowsIn rows_lie_in(const GraphView& graph, const Options& options);
-// Reads all encoded rows of the data set meanwhile, those of edges where the options want them; get() throws Error for
-// damage.
-std::future<void> verify_rows(const dataset::Dataset& data, const Options& options);
 // The same without rows: row_bytes is 0.
 GraphView topology_of(const dataset::Dataset& data);
 
 // Has draws from the graph go by the data set's edge weights. Throws Error where it has none, or bad ones.
 void add_draw_weights(const dataset::Dataset& data, GraphView& graph, const StartLog& log = {});
+
+#ifdef COHORT_WITH_CUDA
+// Whether the whole topology is to lie in the memory of each GPU of the options. Throws as topology_lies_in_gpus().
+bool topology_in_gpus(const GraphView& graph, const Options& options);
+#endif
 
 // The backends that the options name, one a rank. Throws Error when this build or machine does not have them.
 std::vector<std::unique_ptr<Backend>> make_backends(const Options& options, const GraphView& graph,

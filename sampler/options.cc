@@ -128,6 +128,8 @@ void refuse_other_weights(const std::string& weight_attr) {
 void read_cache(Members& members, Options& options) {
   members.read("cache_bytes", options.cache_bytes);
   members.read("cache_policy", options.cache_policy);
+  members.read("host_bytes", options.host_bytes);
+  members.read("ahead", options.ahead);
   members.read("order", options.order);
   members.read_path("hotness", options.hotness, false);
   members.read("rank_hotness", options.rank_hotness);
@@ -156,6 +158,9 @@ void check(const Options& options) {
 void check_cache(const Options& options) {
   refuse_others_than({"plan", "degree", "random", "none"}, "cache_policy", options.cache_policy);
   refuse_others_than({"address", "asis"}, "order", options.order);
+  refuse_unless(options.ahead >= 1, "ahead", "at least 1", std::to_string(options.ahead));
+  refuse_unless(options.host_bytes >= -1, "host_bytes", "0 bytes or more, or -1 for no limit",
+                std::to_string(options.host_bytes));
   if (options.cliques != "auto") cache::cliques_named(options.cliques, options.num_ranks);
   for (std::size_t tier = 0; tier < options.link_bytes_per_second.size(); ++tier) {
     const double rate = options.link_bytes_per_second[tier], line = options.link_seconds_per_line[tier];

@@ -35,6 +35,8 @@ struct Options {
   // The cache.
   std::vector<int64_t> cache_bytes;   // int64 [num_ranks], budget of each rank's GPU, index included; empty: no cache
   std::string cache_policy = "plan";  // what is hot: "plan" (as counted), "degree", "random"; "none": no cache
+  int64_t host_bytes = -1;            // for feature rows, index included; others stay on a disk; -1: for all rows
+  int ahead = 8;                      // with rows on a disk: batches that are fetched at once, where slots are free
   std::string order = "address";      // how host rows of a batch are read: "address" (ascending) or "asis"
   std::filesystem::path hotness;      // file of counts (cache/FORMAT.md); policy "plan" needs it
   std::vector<std::string> rank_hotness;  // in place of it one a rank, where cliques have seeds of their own

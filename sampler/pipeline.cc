@@ -231,7 +231,7 @@ BatchSizes Pipeline::sample(const Query& query, uint64_t step) {
 }
 
 void Pipeline::sample_ahead(Pass& pass, uint64_t step) {
-  if (!backend_.works_ahead() || pass.schedule.positions(step).empty()) return;
+  if (backend_.most_fetches() == 1 || pass.schedule.positions(step).empty()) return;
   pass.ahead = std::async(std::launch::async, [this, &pass, step] {
     backend_.enter_thread();
     return sample(query(pass, step), step);
@@ -264,8 +264,7 @@ void Pipeline::start_batch(int slot, Pass& pass, uint64_t step) {
   std::unique_ptr<channel::TypedBatch> typed = describe_types(graph_, request, counts);
   std::size_t bytes = lay_out(shape, batch);
   if (typed) bytes = lay_out_tables(table_bytes(graph_, counts), edge_table_bytes(graph_, counts), bytes, *typed);
-  const std::size_t most_before = backend_.works_ahead() ? 1 : 0;
-  publish_until([&] { return writing_.size() <= most_before; });
+  publish_until([&] { return writing_.size() < backend_.most_fetches(); });
   if (is_over_) return;
   const bool has_pools = graph_.rows_in == channel::RowsIn::kPool;
   const bool plane_a = request.plane_a != 0;

@@ -11,6 +11,7 @@
 #include "cache/slab_rows.h"
 #include "dataset/check.h"
 #include "sampler/cache_plan.h"
+#include "sampler/encoded_files.h"
 #include "sampler/load.h"
 #include "sampler/pipeline.h"
 
@@ -76,13 +77,7 @@ channel::ChannelOptions channel_options(const Options& options, const dataset::D
 
 int64_t encoded_bytes(const dataset::Dataset& data, bool with_edges) {
   std::uintmax_t bytes = 0;
-  const auto add = [&bytes](const std::filesystem::path& file) {
-    if (!file.empty()) bytes += std::filesystem::file_size(file);
-  };
-  for (int type = 0; type < static_cast<int>(data.meta().node_types.size()); ++type) add(data.encoded_rows_of(type));
-  for (int relation = 0; with_edges && relation < static_cast<int>(data.meta().edge_types.size()); ++relation) {
-    add(data.encoded_edge_rows_of(relation));
-  }
+  for (const std::filesystem::path& file : encoded_files(data, with_edges)) bytes += std::filesystem::file_size(file);
   return static_cast<int64_t>(bytes);
 }
 
@@ -132,7 +127,8 @@ void Ranks::serve() {
     dataset::demand_in_range(data_);
     graph_ = view_of(data_, options_, log_);
     graph_.rows_in = rows_lie_in(graph_, options_);
-    if (reads_encoded(graph_)) verified = verify_rows(data_, options_);  // reads the pages that are copied meanwhile
+    if (reads_encoded(graph_))
+      verified = verify_rows(data_, options_.edge_features);  // reads the pages that are copied meanwhile
     if (options_.device == "cpu") plan_only();
     backends = make_backends(options_, graph_, log_);  // on GPUs it is the one to call plan_cache(), and to fill slabs
     graph_.leave_draw_weights();

@@ -16,12 +16,13 @@ Of = TypeVar("Of")
 
 
 class ByTier(TypedDict, Generic[Of]):
-    """In the order of a slot's counts: GPU, other GPU, host memory, pool of rows of earlier batches."""
+    """In the order of a slot's counts: GPU, other GPU, host memory, pool of rows of earlier batches, disk."""
 
     local: Of
     peer: Of
     host: Of
     recent: Of
+    disk: Of
 
 
 class RowReads(TypedDict):

@@ -82,6 +82,13 @@ class SamplerSpec:
         " comparison; none: no cache",
         "Cache",
     )
+    host_bytes: types.Bytes | None = option(
+        None,
+        "host memory for rows of a prepared data set, index included; further rows stay on disk (default: no limit)",
+        "Cache",
+        metavar="B",
+    )
+    ahead: types.Positive = option(8, "batches that are read from the disk at once, if slots are free", "Cache")
     cliques: str = option(
         "auto",
         "which GPUs read each other's memory and share a cache (auto: detected from the machine)",

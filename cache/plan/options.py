@@ -127,7 +127,7 @@ def sampler_members(
     gpus: list[int] | None = None,
     edge_ids: bool = False,
 ) -> dict:
-    """The members of run.json's "sampler" that make the cache; empty without one.
+    """The members of run.json's "sampler" that make the cache, and leave rows on the disk; empty without both.
 
     Args:
         spec: the options; its fanout (of each relation) and batch size are those of the run's training, the seeds
@@ -140,13 +140,18 @@ def sampler_members(
     Raises:
         CohortError: as `presample` and `budgets` do; and no node has features.
     """
-    if spec.cache_ratio is None and spec.cache_bytes is None:
+    of_host = {} if spec.host_bytes is None else {"host_bytes": spec.host_bytes, "ahead": spec.ahead}
+    has_cache = spec.cache_ratio is not None or spec.cache_bytes is not None
+    if not has_cache and not of_host:
         return {}
     if spec.cache_policy == "none":
-        return {"cache_policy": "none"}
+        return of_host | {"cache_policy": "none"}
     meta = json.loads((dataset / "meta.json").read_text())
     if raw_bytes_of(meta) == 0:
-        raise CohortError("--cache-ratio, --cache-bytes", "features to cache", f"none in {dataset}", "leave it out")
+        options = "--cache-ratio, --cache-bytes" if has_cache else "--host-bytes"
+        raise CohortError(
+            options, "features to cache" if has_cache else "features to keep", f"none in {dataset}", "leave it out"
+        )
     counts = []
     if spec.cache_policy == "plan":
         for seeds in [None] if clique_seeds is None else [seeds for _, seeds in clique_seeds]:
@@ -160,21 +165,30 @@ def sampler_members(
             )
             counts.append(found)
             if not found["reused"]:
-                LOG.info(f"counted what {found['batches']} batches of the sampler read, for the cache: {found['file']}")
+                what = "cache" if has_cache else "host memory"
+                LOG.info(
+                    f"counted what {found['batches']} batches of the sampler read, for the {what}: {found['file']}"
+                )
     hotness: dict = {"hotness": counts[0]["file"]} if counts else {}
     if counts and clique_seeds is not None:
         of_rank = {rank: each["file"] for (ranks, _), each in zip(clique_seeds, counts, strict=True) for rank in ranks}
         hotness = {"rank_hotness": [of_rank[rank] for rank in range(num_ranks)]}
+    if not has_cache:
+        return of_host | hotness
     needs = memory_needs(spec, meta, counts, edge_ids)
     cache_bytes = budgets(num_ranks, raw_bytes_of(meta), spec.cache_ratio, spec.cache_bytes, needs)
     bandwidth = spec.bandwidth or (machine_bandwidth(gpus=gpus) if on_gpu else MEASURED_BANDWIDTH)
-    return {
-        "cache_bytes": cache_bytes,
-        "cache_policy": spec.cache_policy,
-        "cliques": spec.cliques,
-        "bytes_per_second": [1e9 * rate for rate in bandwidth],
-        "seconds_per_line": [1e-9 * nanoseconds for nanoseconds in spec.line_ns],
-    } | hotness
+    return (
+        {
+            "cache_bytes": cache_bytes,
+            "cache_policy": spec.cache_policy,
+            "cliques": spec.cliques,
+            "bytes_per_second": [1e9 * rate for rate in bandwidth],
+            "seconds_per_line": [1e-9 * nanoseconds for nanoseconds in spec.line_ns],
+        }
+        | hotness
+        | of_host
+    )
 
 
 def memory_needs(spec: SamplerSpec, meta: dict, counts: list[dict], edge_ids: bool = False) -> MemoryNeeds:

@@ -56,11 +56,10 @@ def tier_table(run: Run, kind: Kind, is_short: bool = False) -> Table:
             rows.append(row)
     columns = ["rank", "from", kind.count, f"{kind.count} %", "bytes"]
     columns += ["GB/s"] * (kind is ROWS) + [f"{kind.count} % planned", "bytes planned"] * is_planned
-    note = (
-        "local: this GPU's memory; peer: another GPU's; recent: the pool of rows of earlier batches"
-        if kind is ROWS
-        else ""
-    )
+    note = ""
+    if kind is ROWS:
+        note = "local: this GPU's memory; peer: another GPU's; recent: the pool of rows of earlier batches"
+        note += "; disk: the file of encoded rows"
     if kind is ROWS and is_planned and run.summary["device"] == "cpu":
         note += "; on the CPU, a cache is planned but has no effect"
     return Table(f"{kind.title} of a batch", columns, rows, note)

@@ -176,7 +176,7 @@ def test_rows_that_take_other_bytes_in_host_memory_and_lists_read_elsewhere(data
     counts = Counts.stand_in("degree", [Edges(indptr, indices)], 2708, 3)
     common = {"cliques": [[0]], "budget_bytes": [100_000], "links": MEASURED}
     placed = plan([Rows(2708, 64, 256)], [], counts, **common).gpu(0)
-    local, _, host, _ = placed.feature_use
+    local, _, host, *_ = placed.feature_use
     assert local.bytes == 64 * local.reads and host.bytes == 256 * host.reads > 0
     assert len(placed.topology.nodes) == 0 and all(use.reads == 0 for use in placed.topology_use)
     each = np.full(2708, 256, np.uint32)

@@ -1,4 +1,5 @@
 #include "sampler/load.h"
+#include "sampler/encoded_files.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -168,9 +169,9 @@ TEST_P(Rows, AreRefusedWhenDamagedOrOfAnotherDataSet) {
   bad[bad.size() / 2] = static_cast<char>(bad[bad.size() / 2] ^ 1);
   dataset::write_bytes(file, bad);
   EXPECT_NE(view("host").encoded, nullptr);
-  EXPECT_THROW(verify_rows(data_, {}).get(), base::Error);
+  EXPECT_THROW(verify_rows(data_, false).get(), base::Error);
   dataset::write_bytes(file, good);
-  EXPECT_NO_THROW(verify_rows(data_, {}).get());
+  EXPECT_NO_THROW(verify_rows(data_, false).get());
   std::filesystem::copy(graph_, folder_ / "other", std::filesystem::copy_options::recursive);
   EXPECT_THROW(dataset::Dataset::open(folder_ / "other"), base::Error) << "a copy has another time";
 }

@@ -38,6 +38,8 @@ TEST_F(OptionsFile, WithoutACacheHasDefaults) {
   const Options options = read(json::object());
   EXPECT_TRUE(options.cache_bytes.empty());
   EXPECT_EQ(options.order, "address");
+  EXPECT_EQ(options.host_bytes, -1);
+  EXPECT_EQ(options.ahead, 8);
   EXPECT_EQ(options.cliques, "auto");
   EXPECT_EQ(options.fetch_sms, 0);
   EXPECT_EQ(options.link_bytes_per_second, (std::array<double, 3>{1500e9, 360e9, 51e9}));
@@ -53,6 +55,8 @@ TEST_F(OptionsFile, GivesTheCacheAsWritten) {
                                 {"cache_policy", "plan"},
                                 {"hotness", "counts.bin"},
                                 {"order", "asis"},
+                                {"host_bytes", 40'000'000'000},
+                                {"ahead", 3},
                                 {"cliques", "1x2"},
                                 {"bytes_per_second", {3e12, 4e11, 5e10}},
                                 {"seconds_per_line", {0, 1e-9, 2e-9}},
@@ -62,6 +66,8 @@ TEST_F(OptionsFile, GivesTheCacheAsWritten) {
   EXPECT_EQ(options.cache_policy, "plan");
   EXPECT_EQ(options.hotness, "counts.bin");
   EXPECT_EQ(options.order, "asis");
+  EXPECT_EQ(options.host_bytes, 40'000'000'000);
+  EXPECT_EQ(options.ahead, 3);
   EXPECT_EQ(options.cliques, "1x2");
   EXPECT_EQ(options.link_bytes_per_second, (std::array<double, 3>{3e12, 4e11, 5e10}));
   EXPECT_EQ(options.link_seconds_per_line, (std::array<double, 3>{0, 1e-9, 2e-9}));
@@ -79,6 +85,8 @@ TEST_F(OptionsFile, RefusesACacheThatMakesNoSense) {
   const std::pair<json, const char*> cases[] = {
       {{{"cache_policy", "lru"}}, "cache_policy: expected plan, degree, random or none, found lru"},
       {{{"order", "random"}}, "order: expected address or asis, found random"},
+      {{{"host_bytes", -2}}, "host_bytes: expected 0 bytes or more, or -1 for no limit, found -2"},
+      {{{"ahead", 0}}, "ahead: expected at least 1, found 0"},
       {{{"cache_bytes", {1}}, {"cache_policy", "degree"}}, "cache_bytes: expected one for each of 2 ranks, found 1"},
       {{{"cache_bytes", {1, -2}}, {"cache_policy", "degree"}}, "cache_bytes: expected 0 bytes or more, found -2"},
       {{{"cache_bytes", "1GB"}}, "sampler.cache_bytes: expected a list of numbers"},

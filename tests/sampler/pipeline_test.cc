@@ -34,7 +34,7 @@ class LateBackend final : public Backend {
       : host_(make_host_backend(graph, {})), delay_(delay) {}
 
   BatchSizes sample(const Query& query) override { return host_->sample(query); }
-  bool works_ahead() const override { return true; }
+  std::size_t most_fetches() const override { return 2; }
   void before_fetch(const std::function<void(base::GpuStream)>&) override {}
   void fill(std::byte* data, std::size_t bytes, int value) override { host_->fill(data, bytes, value); }
   void fetch(const SlotArrays& slot, std::span<const int64_t> input_id) override {

@@ -43,7 +43,7 @@ class PooledBackend final : public Backend {
     }
     return sizes;
   }
-  bool works_ahead() const override { return true; }
+  std::size_t most_fetches() const override { return 2; }
   void before_fetch(const std::function<void(base::GpuStream)>&) override {}
   void fill(std::byte* data, std::size_t bytes, int value) override { host_->fill(data, bytes, value); }
   void fetch(const SlotArrays& slot, std::span<const int64_t> input_id) override {

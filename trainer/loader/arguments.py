@@ -96,8 +96,8 @@ def sampler_options(given: dict, edge_ids, edge_weights, time_attr: str | None) 
     return options | of_edges | ({} if time_attr is None else {"edge_times": True})
 
 
-def cache_options(cache_ratio, cache_bytes, cache_policy: str, cliques: str, trainer_bytes) -> dict:
-    """The arguments of a loader that ask for a cache, as SamplerSpec has them.
+def cache_options(cache_ratio, cache_bytes, cache_policy: str, cliques: str, trainer_bytes, host_bytes=None) -> dict:
+    """The arguments of a loader that say where rows are kept, as SamplerSpec has them.
 
     Raises:
         CohortError: one is out of range, or ``cache_ratio="auto"`` comes without ``trainer_bytes``.
@@ -116,6 +116,7 @@ def cache_options(cache_ratio, cache_bytes, cache_policy: str, cliques: str, tra
         "cache_bytes": _listed("cache_bytes", cache_bytes, list[Bytes]),
         "cache_policy": checked("cache_policy", cache_policy, types.CachePolicy),
         "cliques": cliques,
+        "host_bytes": None if host_bytes is None else checked("host_bytes", host_bytes, Bytes),
         "trainer_bytes": None if trainer_bytes is None else checked("trainer_bytes", trainer_bytes, Bytes),
     }
 

@@ -62,6 +62,9 @@ class NeighborLoader:
             data set. The seeds of the short run are the split "train" of the data set, not ``input_nodes``, because the
             nodes of later loaders are not known yet.
         trainer_bytes: for "auto": peak GPU memory of this script, including its CUDA context and the sampler's.
+        host_bytes: host memory for feature rows of a prepared data set, index included. The rows that are read most
+            often, by the counts of ``cache_policy="plan"``, are kept there; the others stay on the disk. None: all rows
+            are in host memory.
         order: order in which a GPU reads the host rows of a batch: "address" (ascending) or "asis".
         reuse: a GPU takes rows that earlier batches left in its memory, instead of fetching them again.
         edge_ids: batches have ``e_id`` int64 [num_edges], in the order of ``edge_index``: the position of each edge in
@@ -137,6 +140,7 @@ class NeighborLoader:
         cache_bytes: int | Sequence[int] | None = None,
         cache_policy: str = "plan",
         trainer_bytes: int | None = None,
+        host_bytes: int | None = None,
         order: str = "address",
         reuse: bool = True,
         edge_ids: bool = False,
@@ -165,8 +169,7 @@ class NeighborLoader:
         self._fanout = self._checked_fanout(num_neighbors)
         self.num_neighbors = num_neighbors if self._types else self._fanout
         self.batch_size = checked("batch_size", batch_size, types.Positive)
-        self.shuffle, self.drop_last = shuffle, drop_last
-        self.epoch = 0  # epochs begun so far; set it to repeat or skip epochs
+        self.shuffle, self.drop_last, self.epoch = shuffle, drop_last, 0  # set epoch to repeat or skip epochs
         self._under_way: list[int] | None = None  # epoch of the iteration begun last, batches yielded; None: it is over
         self._loaded: list[int] | None = None  # the same of a state, with which the next iteration begins
         own, cleanup = None, contextlib.ExitStack()  # a sampler that this loader starts, and what is done after its end
@@ -175,7 +178,7 @@ class NeighborLoader:
             given: dict = {"num_slots": num_slots, "seed": seed, "topology": topology, "compress": compress}
             given |= {"order": order, "reuse": reuse, "weight_attr": weight_attr}
             options = sampler_options(given, edge_ids, edge_weights, time_attr) | (_debug or {})
-            of_spec = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes)
+            of_spec = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes, host_bytes)
             if self.data is None:
                 self.data, self._node_tensors = written(data, cleanup, time_attr)
             options["edge_features"] = bool(edge_attr) and has_edge_features(open_dataset(self.data))

@@ -1,0 +1,158 @@
+#include "cache/disk_gather.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/device.h"
+
+namespace cohort::cache {
+namespace {
+
+using base::cuda_check;
+
+constexpr int kGatherSms = 4;  // decode more than any drive reads
+
+int current_gpu() {
+  int gpu = 0;
+  cuda_check(cudaGetDevice(&gpu), "find the current GPU");
+  return gpu;
+}
+
+}  // namespace
+
+// What a fetch has for its rows from the disk.
+struct DiskGather::Fetch {
+  base::PinnedBytes list, count;
+  base::Event listed, ended;
+  base::Event others{cudaEventDisableTiming};  // the end of what the fetch does beside
+  std::shared_ptr<Batch> batch;                // null: the fetch has no rows
+};
+
+class DiskGather::Batch final : public StagedBatch {
+ public:
+  Batch(DiskGather& gather, Fetch& fetch, const DiskTarget& target, cudaStream_t own)
+      : StagedBatch(target.plane_a), gather_(gather), fetch_(fetch), target_(target), own_(own) {}
+
+ protected:
+  std::optional<std::span<const uint32_t>> rows() override {
+    if (!fetch_.listed.done()) return std::nullopt;
+    const auto count = *reinterpret_cast<const unsigned long long*>(fetch_.count.data());
+    return std::span(reinterpret_cast<const uint32_t*>(fetch_.list.data()), static_cast<std::size_t>(count));
+  }
+
+  void decode(const StagedRows& rows) override {
+    Buffer& buffer = gather_.buffers_[rows.buffer];
+    auto* count = reinterpret_cast<unsigned long long*>(buffer.count.data());
+    *count = static_cast<unsigned long long>(rows.count);
+    ibp::LocatedRows located;
+    located.entries = reinterpret_cast<const uint64_t*>(buffer.entries.data());
+    located.positions = target_.positions + rows.first;
+    located.count = count;
+    located.regions = {ibp::RegionRef{buffer.rows.data(), static_cast<int64_t>(buffer.rows.bytes())}};
+    located.step_bytes = static_cast<uint32_t>(kStagedAlign);
+    located.max_coded_bytes = gather_.max_coded_bytes_;
+    ibp::FetchOptions options;
+    options.max_sms = kGatherSms;
+    options.plane_a = target_.plane_a;
+    ibp::fetch_located(gather_.profile_, located, target_.rows, target_.damaged, own_, options);
+    buffer.decoded.record(own_);
+  }
+
+  void end() override {
+    fetch_.others.wait_on(own_);
+    cuda_check(cudaMemcpyAsync(target_.seen, target_.counters, target_.num_counters, cudaMemcpyDeviceToHost, own_),
+               "read counters");
+    fetch_.ended.record(own_);
+  }
+
+ private:
+  DiskGather& gather_;
+  Fetch& fetch_;
+  DiskTarget target_;
+  cudaStream_t own_;
+};
+
+DiskGather::DiskGather(const DiskPart& part, std::size_t num_fetches)
+    : gpu_(current_gpu()),
+      in_memory_(base::upload(std::vector<uint64_t>(part.in_memory->words().begin(), part.in_memory->words().end()),
+                              "copy what is in host memory to the GPU")),
+      profile_(part.rows->encoded().profile),
+      max_coded_bytes_(ibp::longest_coded_bytes(part.rows->encoded().ref) +
+                       part.rows->encoded().ref.plane_b_stride_bytes),
+      buffers_(kStageBuffers),
+      reader_(
+          part.rows,
+          [&] {
+            const auto bytes = static_cast<std::size_t>(part.staging_bytes) / kStageBuffers;
+            for (Buffer& buffer : buffers_) {
+              buffer.rows = base::PinnedBytes(bytes);
+              buffer.entries = base::PinnedBytes(bytes / kBytesOfEntry);
+              buffer.count = base::PinnedBytes(sizeof(unsigned long long));
+            }
+            return stage(buffers_);
+          }(),
+          *this) {
+  for (std::size_t i = 0; i < num_fetches; ++i) {
+    Fetch& fetch = *fetches_.emplace_back(std::make_unique<Fetch>());
+    fetch.count = base::PinnedBytes(sizeof(unsigned long long));
+  }
+}
+
+DiskGather::~DiskGather() = default;
+
+std::vector<StageBuffer> DiskGather::stage(const std::vector<Buffer>& buffers) {
+  std::vector<StageBuffer> staged;
+  for (const Buffer& buffer : buffers) {
+    staged.push_back({buffer.rows.data(), static_cast<int64_t>(buffer.rows.bytes()),
+                      reinterpret_cast<uint64_t*>(buffer.entries.data()),
+                      static_cast<int64_t>(buffer.entries.bytes() / sizeof(uint64_t))});
+  }
+  return staged;
+}
+
+void DiskGather::enter_thread() { base::choose_gpu(gpu_); }
+
+uint32_t* DiskGather::list(std::size_t number, int64_t count) {
+  Fetch& fetch = *fetches_[number];
+  fetch.batch.reset();
+  const auto bytes = static_cast<std::size_t>(count) * sizeof(uint32_t);
+  if (fetch.list.bytes() < bytes) {
+    fetch.list = base::PinnedBytes();
+    fetch.list = base::PinnedBytes(bytes + bytes / 4);
+  }
+  return reinterpret_cast<uint32_t*>(fetch.list.data());
+}
+
+void DiskGather::listed(std::size_t number, const unsigned long long* count, cudaStream_t stream) {
+  const Fetch& fetch = *fetches_[number];
+  cuda_check(cudaMemcpyAsync(fetch.count.data(), count, sizeof *count, cudaMemcpyDeviceToHost, stream),
+             "read how many rows come from a disk");
+  fetch.listed.record(stream);
+}
+
+void DiskGather::start(std::size_t number, const DiskTarget& target, cudaStream_t stream, cudaStream_t own) {
+  Fetch& fetch = *fetches_[number];
+  fetch.others.record(stream);
+  fetch.listed.wait_on(own);
+  fetch.batch = std::make_shared<Batch>(*this, fetch, target, own);
+  reader_.start(fetch.batch);
+}
+
+bool DiskGather::ended(std::size_t number) const {
+  const Fetch& fetch = *fetches_[number];
+  return !fetch.batch || (fetch.batch->ended() && fetch.ended.done());
+}
+
+base::TierUse DiskGather::use(std::size_t number) const {
+  const Fetch& fetch = *fetches_[number];
+  if (!fetch.batch) return {};
+  const DiskUse& read = fetch.batch->use();
+  if (read.rows == 0) return {};
+  fetch.ended.synchronize();
+  float ms = 0;
+  cuda_check(cudaEventElapsedTime(&ms, fetch.listed, fetch.ended), "time the disk");
+  return {read.rows, read.bytes, 1e3 * ms};
+}
+
+}  // namespace cohort::cache

@@ -1,0 +1,113 @@
+#include "cache/read_threads.h"
+
+#include <fmt/format.h>
+
+#include <thread>
+#include <utility>
+
+#include "base/check.h"
+
+namespace cohort::cache {
+
+using namespace std::chrono_literals;
+
+bool ReadJob::done() const {
+  const std::lock_guard lock(mutex_);
+  return num_ended_ == num_reads_;
+}
+
+void ReadJob::wait(const std::string& place, std::chrono::milliseconds patience) {
+  std::unique_lock lock(mutex_);
+  while (num_ended_ < num_reads_) {
+    const std::size_t before = num_ended_;
+    ended_.wait_for(lock, patience, [&] { return num_ended_ == num_reads_; });
+    if (num_ended_ > before) continue;
+    lock.unlock();
+    abandon();
+    throw base::Error({place,
+                       fmt::format("an end of a read within {} s", std::chrono::duration<double>(patience).count()),
+                       "none", "the disk does not answer: see the kernel's log: dmesg"});
+  }
+  if (error_) std::rethrow_exception(error_);
+}
+
+void ReadJob::abandon() noexcept {
+  std::unique_lock lock(mutex_);
+  is_abandoned_ = true;
+  ended_.wait(lock, [&] { return num_delivering_ == 0; });
+}
+
+bool ReadJob::run_next(BlockBuffer& buffer) {
+  std::unique_lock lock(mutex_);
+  if (num_begun_ == num_reads_) return false;
+  const std::size_t i = num_begun_++;
+  if (!is_abandoned_ && !error_) {
+    lock.unlock();
+    std::exception_ptr error = run(i, buffer);
+    lock.lock();
+    if (!error_) error_ = std::move(error);
+  }
+  ++num_ended_;
+  if (num_ended_ == num_reads_) ended_.notify_all();
+  return true;
+}
+
+std::exception_ptr ReadJob::run(std::size_t i, BlockBuffer& buffer) noexcept {
+  bool delivers = false;
+  std::exception_ptr error;
+  try {
+    read(i, buffer);
+    {
+      const std::lock_guard lock(mutex_);
+      delivers = !is_abandoned_;
+      num_delivering_ += delivers ? 1 : 0;
+    }
+    if (delivers) deliver(i, buffer);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  if (!delivers) return error;
+  const std::lock_guard lock(mutex_);
+  if (--num_delivering_ == 0 && is_abandoned_) ended_.notify_all();
+  return error;
+}
+
+ReadThreads::ReadThreads(int num_threads) : state_(std::make_shared<State>()) {
+  for (int i = 0; i < num_threads; ++i) {
+    std::thread([state = state_] { serve(state); }).detach();
+    const std::lock_guard lock(state_->mutex);
+    ++state_->num_running;
+  }
+}
+
+ReadThreads::~ReadThreads() {
+  std::unique_lock lock(state_->mutex);
+  state_->is_over = true;
+  state_->changed.notify_all();
+  state_->changed.wait_for(lock, 1s, [&] { return state_->num_running == 0; });
+}
+
+void ReadThreads::start(std::shared_ptr<ReadJob> job) {
+  const std::lock_guard lock(state_->mutex);
+  state_->jobs.push_back(std::move(job));
+  state_->changed.notify_all();
+}
+
+void ReadThreads::serve(const std::shared_ptr<State>& state) {
+  BlockBuffer buffer;
+  std::unique_lock lock(state->mutex);
+  while (true) {
+    state->changed.wait(lock, [&] { return state->is_over || !state->jobs.empty(); });
+    if (state->is_over) break;
+    const std::shared_ptr<ReadJob> job = state->jobs.front();
+    lock.unlock();
+    while (job->run_next(buffer)) {
+    }
+    lock.lock();
+    if (!state->jobs.empty() && state->jobs.front() == job) state->jobs.pop_front();
+  }
+  --state->num_running;
+  state->changed.notify_all();
+}
+
+}  // namespace cohort::cache

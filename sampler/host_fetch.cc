@@ -1,0 +1,55 @@
+#include "sampler/host_fetch.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/process.h"
+#include "sampler/host_batch.h"
+
+namespace cohort::sampler {
+
+void HostFetch::add_rows(const cache::FeatureRows& rows, std::span<const int64_t> ids, std::byte* out, bool plane_a) {
+  gather_rows(rows, ids, out, use_.rows[cache::kHostTier], plane_a);
+}
+
+void HostFetch::add_rows(const cache::TieredRows& rows, std::span<const int64_t> ids, std::byte* out, bool plane_a) {
+  cache::TieredFetch fetch = rows.fetch(ids, out, plane_a);
+  use_.rows[cache::kHostTier].rows += fetch.host.rows;
+  use_.rows[cache::kHostTier].bytes += fetch.host.bytes;
+  disk_.push_back(std::move(fetch.disk));
+}
+
+void HostFetch::add_edge_rows(const cache::FeatureRows& rows, std::span<const int64_t> ids, std::byte* out) {
+  const int64_t edges_us = base::monotonic_us();
+  gather_rows(rows, ids, out, use_.edge_rows);
+  use_.edge_rows.us += since(edges_us).us();
+}
+
+void HostFetch::count_in_place(int64_t num_rows, int64_t row_bytes) {
+  use_.rows[cache::kHostTier].rows += num_rows;
+  use_.rows[cache::kHostTier].bytes += num_rows * row_bytes;
+}
+
+void HostFetch::end_of_host(bool has_rows) {
+  use_.time = since(start_us_);
+  use_.rows[cache::kHostTier].us = has_rows ? use_.time.us() : 0;
+}
+
+bool HostFetch::done() const {
+  return std::ranges::all_of(disk_, [](const cache::DiskFetch& fetch) { return fetch.done(); });
+}
+
+FetchUse HostFetch::finish() {
+  base::TierUse& disk = use_.rows[cache::kDiskTier];
+  for (cache::DiskFetch& fetch : disk_) {
+    const cache::DiskUse use = fetch.finish();
+    disk.rows += use.rows;
+    disk.bytes += use.bytes;
+  }
+  if (disk.rows == 0) return use_;
+  use_.time = since(start_us_);
+  disk.us = use_.time.us();
+  return use_;
+}
+
+}  // namespace cohort::sampler

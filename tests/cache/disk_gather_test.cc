@@ -1,0 +1,181 @@
+// Rows that a GPU gets from a disk, beside those from slabs and from host memory.
+#include "cache/disk_gather.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <deque>
+#include <filesystem>
+#include <numeric>
+#include <thread>
+
+#include "base/check.h"
+#include "tests/cache/fetched_rows.h"
+
+namespace cohort::cache {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int64_t kNumRows = 6000;
+
+struct Case {
+  const char* codec;
+  int64_t staging_bytes;
+};
+
+class GpuDiskFetch : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    table_.encode(GetParam().codec);
+    ibp::save(table_.rows.encoded->encoded(), file_);
+    for (int64_t row = 0; row < kNumRows; ++row) {
+      if (row % 4 == 1) in_memory_.choose(row);
+    }
+    in_memory_.count();
+  }
+  void TearDown() override { std::filesystem::remove(file_); }
+
+  std::unique_ptr<FeatureFetch> open(std::size_t num_fetches = 2, ReadFunction read = ::pread) {
+    const auto mapped = std::make_shared<const HostRows>(HostRows::open(file_, table_.rows.shape, false));
+    disk_ = std::make_shared<const DiskRows>(mapped, threads_, std::move(read));
+    auto rows = std::make_unique<FeatureFetch>(std::make_shared<const HostFeatures>(*disk_, in_memory_),
+                                               table_.rows.row_bytes, FetchSettings{.num_fetches = num_fetches});
+    rows->set_disk({disk_, &in_memory_, GetParam().staging_bytes});
+    return rows;
+  }
+  static void wait_for(const FeatureFetch& rows) {
+    while (!rows.disk_ended()) std::this_thread::sleep_for(1ms);
+  }
+  // What comes of a fetch of one batch after the other.
+  TierUses expect_fetched(FeatureFetch& rows, const Table& table, const std::vector<int64_t>& nodes,
+                          bool plane_a = false) {
+    const base::DeviceArray<int64_t> on_gpu = base::upload(nodes);
+    const base::DeviceBytes out(nodes.size() * static_cast<std::size_t>(table.rows.row_bytes));
+    const base::Stream stream;
+    rows.fetch(on_gpu.data(), std::ssize(nodes), {.rows = out.data(), .plane_a = plane_a}, stream);
+    stream.synchronize();
+    wait_for(rows);
+    const TierUses uses = rows.use();
+    std::vector<std::byte> got(out.bytes());
+    base::cuda_check(cudaMemcpy(got.data(), out.data(), got.size(), cudaMemcpyDeviceToHost));
+    expect_rows(table, nodes, got);
+    return uses;
+  }
+
+  Table table_{"float32", kNumRows, 100, 4};
+  RowBits in_memory_{kNumRows};
+  std::string file_ = testing::TempDir() + "disk_gather.ibp";
+  std::shared_ptr<ReadThreads> threads_ = std::make_shared<ReadThreads>(8);
+  std::shared_ptr<const DiskRows> disk_;
+};
+
+TEST_P(GpuDiskFetch, GivesEachRowFromItsTier) {
+  const auto rows = open();
+  const std::vector<int> gpus = {0};
+  const SlabRows slab_rows(table_.rows, true);
+  rows->set_slabs(std::move(fill_row_slabs(plan_of(table_, slab_rows, 1, 0), gpus, slab_rows, kNumRows)[0]));
+  for (const int64_t count : {kNumRows, int64_t{1}, int64_t{700}, int64_t{0}, int64_t{3000}}) {
+    SCOPED_TRACE(count);
+    const std::vector<int64_t> nodes = random_nodes(kNumRows, count);
+    const TierUses uses = expect_fetched(*rows, table_, nodes);
+    const auto counted = [&](auto in_tier) { return std::ranges::count_if(nodes, in_tier); };
+    EXPECT_EQ(uses[0].rows, counted([](int64_t row) { return row % 3 == 0; }));
+    EXPECT_EQ(uses[kHostTier].rows, counted([](int64_t row) { return row % 3 != 0 && row % 4 == 1; }));
+    EXPECT_EQ(uses[kDiskTier].rows, counted([](int64_t row) { return row % 3 != 0 && row % 4 != 1; }));
+  }
+}
+
+TEST_P(GpuDiskFetch, CountsStoredBytes) {
+  const auto rows = open();
+  const std::vector<int64_t> nodes = random_nodes(kNumRows, 2000);
+  const TierUses uses = expect_fetched(*rows, table_, nodes);
+  EXPECT_EQ(uses[kHostTier].bytes + uses[kDiskTier].bytes, table_.rows.encoded->stored_bytes(nodes));
+  EXPECT_GT(uses[kDiskTier].us, 0);
+}
+
+TEST_P(GpuDiskFetch, GivesPlaneAAlone) {
+  const auto rows = open();
+  Table coarse = table_;
+  std::vector<int64_t> all(kNumRows);
+  std::iota(all.begin(), all.end(), 0);
+  table_.rows.encoded->fetch(all, coarse.bytes.data(), true);
+  for (const bool plane_a : {true, false, true}) {
+    expect_fetched(*rows, plane_a ? coarse : table_, random_nodes(kNumRows, 1000), plane_a);
+  }
+}
+
+// Several batches under way, into a pool: a row that an earlier one waits for is not read again.
+TEST_P(GpuDiskFetch, FetchesBatchesSideBySideIntoAPool) {
+  const auto rows = open(3);
+  rows->use_pool(kNumRows, true);
+  const base::Stream growing;
+  rows->grow_pool(kNumRows, growing);
+  const base::DeviceBytes pool(static_cast<std::size_t>(kNumRows * table_.rows.row_bytes));
+  struct Under {
+    std::vector<int64_t> nodes;
+    base::DeviceArray<int64_t> on_gpu, places;
+    base::Stream stream;
+  };
+  std::deque<Under> under;
+  int64_t from_disk = 0;
+  const auto expect_oldest = [&] {
+    const Under& batch = under.front();
+    batch.stream.synchronize();
+    wait_for(*rows);
+    from_disk += rows->use()[kDiskTier].rows;
+    std::vector<int64_t> places(batch.nodes.size());
+    base::cuda_check(cudaMemcpy(places.data(), batch.places.data(), places.size() * 8, cudaMemcpyDeviceToHost));
+    const auto row_bytes = static_cast<std::size_t>(table_.rows.row_bytes);
+    std::vector<std::byte> all(pool.bytes()), got(places.size() * row_bytes);
+    base::cuda_check(cudaMemcpy(all.data(), pool.data(), all.size(), cudaMemcpyDeviceToHost));
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      std::memcpy(got.data() + i * row_bytes, all.data() + static_cast<std::size_t>(places[i]) * row_bytes, row_bytes);
+    }
+    expect_rows(table_, batch.nodes, got);
+    under.pop_front();
+  };
+  for (uint32_t number = 0; number < 8; ++number) {
+    if (under.size() == 3) expect_oldest();
+    Under& batch = under.emplace_back();
+    batch.nodes = random_nodes(kNumRows, 1500, number);
+    batch.on_gpu = base::upload(batch.nodes);
+    batch.places = base::DeviceArray<int64_t>(batch.nodes.size());
+    rows->fetch(batch.on_gpu.data(), 1500,
+                {.rows = pool.data(),
+                 .places = batch.places.data(),
+                 .batch = {.number = number, .oldest_in_use = 0},
+                 .poison = true},
+                batch.stream);
+  }
+  while (!under.empty()) expect_oldest();
+  EXPECT_LE(from_disk, kNumRows * 3 / 4);  // each at most once
+}
+
+TEST_P(GpuDiskFetch, SaysWhatADiskHasSaid) {
+  const auto rows = open(2, [](int, void*, std::size_t, off_t) -> ssize_t {
+    errno = EIO;
+    return -1;
+  });
+  const std::vector<int64_t> nodes = {0, 1, 2};
+  const base::DeviceArray<int64_t> on_gpu = base::upload(nodes);
+  const base::DeviceBytes out(3 * static_cast<std::size_t>(table_.rows.row_bytes));
+  const base::Stream stream;
+  rows->fetch(on_gpu.data(), 3, {.rows = out.data()}, stream);
+  stream.synchronize();
+  wait_for(*rows);
+  try {
+    rows->use();
+    FAIL() << "a failed read passed";
+  } catch (const base::Error& error) {
+    EXPECT_NE(std::string(error.what()).find(file_), std::string::npos) << error.what();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Codecs, GpuDiskFetch,
+                         testing::Values(Case{"exponent", 1 << 17}, Case{"exponent", 8 << 20}, Case{"sparse", 1 << 17},
+                                         Case{"planes", 1 << 17}));
+
+}  // namespace
+}  // namespace cohort::cache

@@ -1,0 +1,261 @@
+#include "cache/disk_rows.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <latch>
+#include <numeric>
+#include <random>
+
+#include "base/check.h"
+#include "cache/tiered_rows.h"
+#include "tests/ibp/rows.h"
+
+namespace cohort::cache {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int64_t kNumRows = 5000;
+constexpr uint32_t kNumColumns = 96;
+
+struct Case {
+  const char* codec;
+  ibp::LayoutChoice layout;
+};
+
+class DiskFileOfRows : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    rows_ = ibp::make_rows(ibp::Content::kMixed, ibp::Dtype::kFloat32, kNumColumns, kNumRows);
+    const ibp::Profile profile = ibp::fit(rows_.table, {.codec = GetParam().codec}).profile;
+    ibp::save(ibp::encode(rows_.table, profile, {.layout = GetParam().layout}), file_);
+  }
+  void TearDown() override { std::filesystem::remove(file_); }
+
+  DiskRows open(ReadFunction read = ::pread, std::chrono::milliseconds patience = 60s) {
+    const RowShape shape{kNumRows, kNumColumns, "float32"};
+    return {std::make_shared<const HostRows>(HostRows::open(file_, shape, false)), threads_, std::move(read), patience};
+  }
+  // A copy of all rows by the fetch, one after the other.
+  std::vector<std::byte> fetched(const TieredRows& rows, const std::vector<int64_t>& ids, bool plane_a = false) {
+    std::vector<std::byte> out(ids.size() * rows_.table.row_bytes());
+    TieredFetch fetch = rows.fetch(ids, out.data(), plane_a);
+    use_ = fetch.disk.finish();
+    host_ = fetch.host;
+    return out;
+  }
+  std::vector<std::byte> expected(const std::vector<int64_t>& ids) const {
+    std::vector<std::byte> out;
+    for (const int64_t id : ids)
+      out.insert(out.end(), rows_.table.row(id), rows_.table.row(id) + rows_.table.row_bytes());
+    return out;
+  }
+  static std::vector<int64_t> random_ids(std::size_t count) {
+    std::vector<int64_t> ids(kNumRows);
+    std::iota(ids.begin(), ids.end(), 0);
+    std::ranges::shuffle(ids, std::mt19937_64(3));
+    ids.resize(count);
+    return ids;
+  }
+  // Every third row is in memory.
+  static RowBits some_in_memory() {
+    RowBits bits(kNumRows);
+    for (int64_t row = 0; row < kNumRows; row += 3) bits.choose(row);
+    bits.count();
+    return bits;
+  }
+
+  ibp::Rows rows_;
+  std::string file_ = testing::TempDir() + "disk_rows.ibp";
+  std::shared_ptr<ReadThreads> threads_ = std::make_shared<ReadThreads>(8);
+  DiskUse use_;
+  base::TierUse host_;
+};
+
+TEST_P(DiskFileOfRows, GivesTheRowsBackBitForBit) {
+  const TieredRows rows(open(), some_in_memory());
+  for (const std::size_t count : {std::size_t{1}, std::size_t{700}, std::size_t{kNumRows}}) {
+    const std::vector<int64_t> ids = random_ids(count);
+    EXPECT_EQ(fetched(rows, ids), expected(ids));
+    EXPECT_EQ(use_.rows, std::ranges::count_if(ids, [](int64_t id) { return id % 3 != 0; }));
+    EXPECT_EQ(use_.rows + host_.rows, std::ssize(ids));
+    EXPECT_LE(use_.reads, 2 * use_.rows);
+    EXPECT_GE(use_.read_bytes, use_.reads * 4096);
+  }
+  EXPECT_TRUE(fetched(rows, {}).empty());
+}
+
+TEST_P(DiskFileOfRows, CountsBytesAsHostRowsDo) {
+  RowBits none(kNumRows);
+  none.count();
+  const TieredRows rows(open(), none);
+  const HostRows mapped = HostRows::open(file_, {kNumRows, kNumColumns, "float32"});
+  const std::vector<int64_t> ids = random_ids(300);
+  fetched(rows, ids);
+  EXPECT_EQ(use_.bytes, mapped.stored_bytes(ids));
+  EXPECT_EQ(host_.bytes, 0);
+  fetched(rows, ids, true);
+  EXPECT_EQ(use_.bytes, mapped.stored_bytes(ids, true));
+  fetched(TieredRows(open(), some_in_memory()), ids);
+  EXPECT_EQ(use_.bytes + host_.bytes, mapped.stored_bytes(ids));
+}
+
+// All rows in order: neighbours come together, in blocks of which each is read once or twice.
+TEST_P(DiskFileOfRows, ReadsNeighboursTogether) {
+  RowBits none(kNumRows);
+  none.count();
+  const TieredRows rows(open(), none);
+  std::vector<int64_t> ids(kNumRows);
+  std::iota(ids.begin(), ids.end(), 0);
+  EXPECT_EQ(fetched(rows, ids), expected(ids));
+  const auto file_bytes = static_cast<int64_t>(std::filesystem::file_size(file_));
+  EXPECT_LE(use_.read_bytes, file_bytes + file_bytes / 4);
+  EXPECT_LE(use_.reads, kNumRows / 20);
+}
+
+TEST_P(DiskFileOfRows, ReadsPlaneAAloneWhereThatIsAskedFor) {
+  const TieredRows rows(open(), some_in_memory());
+  const HostRows mapped = HostRows::open(file_, {kNumRows, kNumColumns, "float32"});
+  const std::vector<int64_t> ids = random_ids(900);
+  std::vector<std::byte> coarse(ids.size() * rows_.table.row_bytes());
+  mapped.fetch(ids, coarse.data(), true);
+  EXPECT_EQ(fetched(rows, ids, true), coarse);
+}
+
+TEST_P(DiskFileOfRows, FetchesSideBySide) {
+  const TieredRows rows(open(), some_in_memory());
+  const std::vector<int64_t> first = random_ids(2000), second = random_ids(4000);
+  std::vector<std::byte> a(first.size() * rows_.table.row_bytes()), b(second.size() * rows_.table.row_bytes());
+  TieredFetch fetch_a = rows.fetch(first, a.data()), fetch_b = rows.fetch(second, b.data());
+  fetch_b.disk.finish();
+  EXPECT_TRUE(fetch_b.disk.done());
+  fetch_a.disk.finish();
+  EXPECT_EQ(a, expected(first));
+  EXPECT_EQ(b, expected(second));
+}
+
+TEST_P(DiskFileOfRows, NamesFileAndOffsetOfAFailedRead) {
+  std::atomic<int> reads = 0;
+  const TieredRows rows(open([&](int file, void* to, std::size_t bytes, off_t offset) -> ssize_t {
+                          if (++reads != 5) return ::pread(file, to, bytes, offset);
+                          errno = EIO;
+                          return -1;
+                        }),
+                        some_in_memory());
+  try {
+    fetched(rows, random_ids(3000));
+    FAIL();
+  } catch (const base::Error& error) {
+    EXPECT_NE(error.parts().place.find(file_ + ", offset "), std::string::npos);
+    EXPECT_NE(error.parts().found.find("Input/output error"), std::string::npos) << error.what();
+  }
+  const std::vector<int64_t> ids = random_ids(3000);
+  EXPECT_EQ(fetched(rows, ids), expected(ids));  // the threads go on
+}
+
+TEST_P(DiskFileOfRows, RefusesAFileThatWasCutShort) {
+  const TieredRows rows(open(), some_in_memory());
+  std::filesystem::resize_file(file_, std::filesystem::file_size(file_) / 2);
+  try {
+    fetched(rows, random_ids(3000));
+    FAIL();
+  } catch (const base::Error& error) {
+    EXPECT_NE(std::string(error.what()).find("with which the run began"), std::string::npos) << error.what();
+  }
+}
+
+// Bytes that end early although the file's size is as before, as over a network.
+TEST_P(DiskFileOfRows, RefusesAReadThatEndsEarly) {
+  const TieredRows rows(open([](int, void*, std::size_t, off_t) -> ssize_t { return 0; }), some_in_memory());
+  try {
+    fetched(rows, {1});
+    FAIL();
+  } catch (const base::Error& error) {
+    EXPECT_NE(std::string(error.what()).find("the end of the file"), std::string::npos) << error.what();
+  }
+}
+
+TEST_P(DiskFileOfRows, RefusesAFileThatWasWrittenTo) {
+  const TieredRows rows(open(), some_in_memory());
+  const timespec times[2] = {{0, UTIME_OMIT}, {12345, 0}};
+  ASSERT_EQ(utimensat(AT_FDCWD, file_.c_str(), times, 0), 0);
+  EXPECT_THROW(fetched(rows, {1}), base::Error);
+}
+
+// A read that does not end: the wait does, and what the caller had is not written to any more.
+TEST_P(DiskFileOfRows, DoesNotWaitForeverForADisk) {
+  std::latch stuck(1);
+  {
+    const TieredRows rows(open(
+                              [&](int file, void* to, std::size_t bytes, off_t offset) {
+                                stuck.wait();
+                                return ::pread(file, to, bytes, offset);
+                              },
+                              50ms),
+                          some_in_memory());
+    std::vector<std::byte> out(rows_.table.row_bytes());
+    TieredFetch fetch = rows.fetch(std::vector<int64_t>{1}, out.data());
+    EXPECT_FALSE(fetch.disk.done());
+    try {
+      fetch.disk.finish();
+      FAIL();
+    } catch (const base::Error& error) {
+      EXPECT_EQ(error.parts().place, file_);
+      EXPECT_NE(std::string(error.what()).find("within 0.05 s"), std::string::npos) << error.what();
+    }
+    stuck.count_down();
+    threads_ = std::make_shared<ReadThreads>(1);  // the others have ended
+    EXPECT_EQ(out, std::vector<std::byte>(out.size()));
+  }
+}
+
+TEST_P(DiskFileOfRows, RefusesDamagedRows) {
+  if (std::string(GetParam().codec) != "sparse") GTEST_SKIP() << "any bytes are rows of this codec";
+  const TieredRows rows(open([](int file, void* to, std::size_t bytes, off_t offset) {
+                          const ssize_t got = ::pread(file, to, bytes, offset);
+                          std::memset(to, 0xff, bytes);
+                          return got;
+                        }),
+                        some_in_memory());
+  std::vector<int64_t> coded;
+  for (const int64_t id : random_ids(3000)) {
+    if (!ibp::locate(rows.disk().encoded().ref, id).raw) coded.push_back(id);
+  }
+  EXPECT_THROW(fetched(rows, coded), base::Error);
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, DiskFileOfRows,
+                         testing::Values(Case{"sparse", ibp::LayoutChoice::kPacked},
+                                         Case{"exponent", ibp::LayoutChoice::kSlots},
+                                         Case{"planes", ibp::LayoutChoice::kSlots}),
+                         [](const auto& test) { return std::string(test.param.codec); });
+
+TEST(DiskFile, ReadsThroughThePageCacheWhereTheFileSystemRefusesOtherReads) {
+  const std::filesystem::path folder = "/dev/shm";
+  if (!std::filesystem::is_directory(folder)) GTEST_SKIP() << "no tmpfs";
+  const std::string path = folder / ("cohort-disk-file-" + std::to_string(getpid()));
+  std::ofstream(path, std::ios::binary) << std::string(5000, 'x');
+  {
+    const DiskFile file(path);
+    BlockBuffer buffer;
+    const auto to = buffer.reserve(8192);
+    file.read(0, to.first(8192), 5000);
+    EXPECT_EQ(to[4999], std::byte{'x'});
+    EXPECT_THROW(file.read(4096, to.first(4096), 2000), base::Error);
+    file.demand_bytes(5000);
+    EXPECT_THROW(file.demand_bytes(5001), base::Error);
+  }
+  std::filesystem::remove(path);
+  EXPECT_THROW(DiskFile{path}, base::Error);
+}
+
+}  // namespace
+}  // namespace cohort::cache

@@ -1,0 +1,183 @@
+#include "cache/staged_reader.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <numeric>
+#include <random>
+
+#include "base/check.h"
+#include "tests/ibp/rows.h"
+
+namespace cohort::cache {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int64_t kNumRows = 3000;
+constexpr uint32_t kNumColumns = 64;
+
+// Stands for a GPU, which decodes from a buffer some time after it was told to.
+struct LateDecoder final : StagedReader::Decoder {
+  bool is_free(std::size_t buffer) override {
+    if (looks_left[buffer] > 0) --looks_left[buffer];
+    return looks_left[buffer] == 0;
+  }
+  std::vector<int> looks_left = std::vector<int>(2);
+};
+
+class Staged : public testing::TestWithParam<const char*> {
+ protected:
+  // Rows as the batch wants them, decoded from the buffers.
+  class Batch final : public StagedBatch {
+   public:
+    Batch(Staged& test, std::vector<uint32_t> rows, bool plane_a = false, bool known = true)
+        : StagedBatch(plane_a), test_(test), rows_(std::move(rows)), known_(known) {
+      out.resize(rows_.size() * test.rows_.table.row_bytes());
+    }
+    void tell() { known_ = true; }
+    const std::vector<uint32_t>& wanted() const { return rows_; }
+    std::vector<std::byte> out;
+    std::atomic<int> num_ends = 0;
+
+   protected:
+    std::optional<std::span<const uint32_t>> rows() override {
+      return known_ ? std::optional(std::span<const uint32_t>(rows_)) : std::nullopt;
+    }
+    void decode(const StagedRows& staged) override {
+      EXPECT_EQ(staged.first, next_);
+      next_ += staged.count;
+      const StageBuffer& buffer = test_.buffers_[staged.buffer];
+      ibp::decode_stored(test_.stored_profile_, std::span(buffer.entries, static_cast<std::size_t>(staged.count)),
+                         {buffer.rows, static_cast<std::size_t>(buffer.row_bytes)},
+                         out.data() + static_cast<std::size_t>(staged.first) * test_.rows_.table.row_bytes());
+      test_.decoder_.looks_left[staged.buffer] = 3;
+    }
+    void end() override {
+      EXPECT_EQ(next_, std::ssize(rows_));
+      ++num_ends;
+    }
+
+   private:
+    Staged& test_;
+    std::vector<uint32_t> rows_;
+    std::atomic<bool> known_;
+    int64_t next_ = 0;
+  };
+
+  void SetUp() override {
+    rows_ = ibp::make_rows(ibp::Content::kMixed, ibp::Dtype::kFloat32, kNumColumns, kNumRows);
+    stored_profile_ = ibp::fit(rows_.table, {.codec = GetParam()}).profile;
+    ibp::save(ibp::encode(rows_.table, stored_profile_), file_);
+    for (std::size_t i = 0; i < kStageBuffers; ++i) {
+      memory_.emplace_back(16 << 10);
+      entries_.emplace_back(40);
+      auto* begin = reinterpret_cast<std::byte*>(memory_[i].data());
+      buffers_.push_back({begin, std::ssize(memory_[i]) * 8, entries_[i].data(), 40});
+    }
+  }
+  void TearDown() override { std::filesystem::remove(file_); }
+
+  std::shared_ptr<const DiskRows> open(ReadFunction read = ::pread) {
+    const RowShape shape{kNumRows, kNumColumns, "float32"};
+    const auto rows = std::make_shared<const HostRows>(HostRows::open(file_, shape, false));
+    return std::make_shared<const DiskRows>(rows, threads_, std::move(read));
+  }
+  std::vector<uint32_t> some_rows(std::size_t count, uint64_t seed) const {
+    std::vector<uint32_t> rows(kNumRows);
+    std::iota(rows.begin(), rows.end(), 0u);
+    std::ranges::shuffle(rows, std::mt19937_64(seed));
+    rows.resize(count);
+    return rows;
+  }
+  void check(const Batch& batch) const {
+    ASSERT_EQ(batch.use().rows, std::ssize(batch.wanted()));
+    const std::size_t bytes = rows_.table.row_bytes();
+    for (std::size_t i = 0; i < batch.wanted().size(); ++i) {
+      ASSERT_EQ(std::memcmp(batch.out.data() + i * bytes, rows_.table.row(batch.wanted()[i]), bytes), 0) << i;
+    }
+    EXPECT_EQ(batch.num_ends, 1);
+  }
+  static void wait_for(const StagedBatch& batch) {
+    while (!batch.ended()) std::this_thread::sleep_for(1ms);
+  }
+
+  ibp::Rows rows_;
+  ibp::Profile stored_profile_;
+  std::string file_ = testing::TempDir() + "staged_reader.ibp";
+  std::shared_ptr<ReadThreads> threads_ = std::make_shared<ReadThreads>(4);
+  std::vector<std::vector<uint64_t>> memory_, entries_;
+  std::vector<StageBuffer> buffers_;
+  LateDecoder decoder_;
+};
+
+TEST_P(Staged, GivesEachBatchItsRows) {
+  StagedReader reader(open(), buffers_, decoder_);
+  std::vector<std::shared_ptr<Batch>> batches;
+  for (const std::size_t count : {300, 1, 0, 40, 41, 80, 0, 999}) {
+    batches.push_back(std::make_shared<Batch>(*this, some_rows(count, count)));
+    reader.start(batches.back());
+  }
+  for (const auto& batch : batches) {
+    wait_for(*batch);
+    check(*batch);
+  }
+}
+
+TEST_P(Staged, WaitsUntilTheRowsOfABatchAreKnown) {
+  StagedReader reader(open(), buffers_, decoder_);
+  const auto first = std::make_shared<Batch>(*this, some_rows(100, 1), false, false);
+  const auto second = std::make_shared<Batch>(*this, some_rows(100, 2));
+  reader.start(first);
+  reader.start(second);
+  EXPECT_FALSE(first->ended());
+  EXPECT_FALSE(second->ended());
+  first->tell();
+  wait_for(*second);
+  check(*first);
+  check(*second);
+}
+
+TEST_P(Staged, FailsAllBatchesWhenAReadFails) {
+  std::atomic<int> reads = 0;
+  StagedReader reader(open([&](int file, void* to, std::size_t bytes, off_t offset) -> ssize_t {
+                        if (++reads != 30) return ::pread(file, to, bytes, offset);
+                        errno = EIO;
+                        return -1;
+                      }),
+                      buffers_, decoder_);
+  const auto first = std::make_shared<Batch>(*this, some_rows(500, 1));
+  const auto second = std::make_shared<Batch>(*this, some_rows(500, 2));
+  reader.start(first);
+  reader.start(second);
+  wait_for(*second);
+  EXPECT_THROW(second->use(), base::Error);
+  const auto third = std::make_shared<Batch>(*this, some_rows(1, 3));
+  reader.start(third);
+  wait_for(*third);
+  try {
+    third->use();
+    FAIL();
+  } catch (const base::Error& error) {
+    EXPECT_NE(error.parts().place.find(file_ + ", offset "), std::string::npos);
+  }
+}
+
+TEST_P(Staged, EndsWithBatchesUnderWay) {
+  const auto never = std::make_shared<Batch>(*this, some_rows(10, 1), false, false);
+  {
+    StagedReader reader(open(), buffers_, decoder_);
+    reader.start(std::make_shared<Batch>(*this, some_rows(900, 2)));
+    reader.start(never);
+  }
+  EXPECT_FALSE(never->ended());
+}
+
+INSTANTIATE_TEST_SUITE_P(Codecs, Staged, testing::Values("sparse", "exponent", "planes"),
+                         [](const auto& test) { return std::string(test.param); });
+
+}  // namespace
+}  // namespace cohort::cache

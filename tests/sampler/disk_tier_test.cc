@@ -1,0 +1,142 @@
+#include "sampler/disk_tier.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+#include "cache/plan/hotness.h"
+#include "sampler/draw.h"
+#include "tests/dataset/temporary_folder.h"
+#include "tests/ibp/rows.h"
+#include "tests/sampler/test_graph.h"
+
+namespace cohort::sampler {
+namespace {
+
+constexpr uint32_t kNumColumns = 64;
+
+// A graph whose rows are in a file, at 200 bytes and more each.
+class OnDisk : public testing::Test {
+ protected:
+  void SetUp() override {
+    const ibp::Rows rows = ibp::make_rows(ibp::Content::kDense, ibp::Dtype::kFloat32, kNumColumns, num_nodes_);
+    ibp::save(ibp::encode(rows.table, ibp::fit(rows.table, {.codec = "exponent"}).profile), file_);
+    const cache::RowShape shape{num_nodes_, kNumColumns, "float32"};
+    view_ = graph_.view();
+    view_.features = nullptr;
+    view_.row_bytes = kNumColumns * 4;
+    view_.row_shape = shape;
+    view_.encoded = std::make_shared<const cache::HostRows>(cache::HostRows::open(file_, shape, false));
+    view_.coded_host_rows = true;
+    options_.host_bytes = 300'000;
+    options_.dataset = "DIR";
+  }
+  int64_t stored_bytes() const { return view_.encoded->encoded().stored_bytes(); }
+  HostBatch batch(TieredTables tiered) {
+    const std::vector<int64_t> seeds = {5, 900, 77, 1500, 3};
+    const std::vector<int32_t> fanout = {4, 5, 5};
+    const auto backend = make_host_backend(view_, {}, std::move(tiered));
+    HostBatch batch = run_host(*backend, view_, {seeds, fanout, batch_key(1, 0, 0)});
+    use_ = backend->fetched();
+    return batch;
+  }
+
+  TestGraph<int32_t> graph_ = mixed_graph<int32_t>(2000, 1);
+  int64_t num_nodes_ = graph_.view().num_nodes;
+  dataset::TemporaryFolder folder_;
+  std::string file_ = (folder_ / "features.ibp").string();
+  GraphView view_;
+  Options options_;
+  FetchUse use_;
+};
+
+TEST_F(OnDisk, IsForRowsThatDoNotFit) {
+  ASSERT_GT(stored_bytes(), options_.host_bytes);
+  EXPECT_TRUE(has_disk_tier(options_, view_));
+  options_.host_bytes = stored_bytes();
+  EXPECT_FALSE(has_disk_tier(options_, view_));
+  options_.host_bytes = -1;
+  EXPECT_FALSE(has_disk_tier(options_, view_));
+  options_.host_bytes = 0;
+  EXPECT_TRUE(has_disk_tier(options_, view_));
+  view_.rows_in = channel::RowsIn::kTable;
+  EXPECT_FALSE(has_disk_tier(options_, view_));
+}
+
+TEST_F(OnDisk, RefusesRawRowsAndTooLittleMemory) {
+  view_.coded_host_rows = false;
+  try {
+    has_disk_tier(options_, view_);
+    FAIL();
+  } catch (const base::Error& error) {
+    EXPECT_NE(std::string(error.what()).find("cohort dataset prepare DIR"), std::string::npos) << error.what();
+  }
+  view_.coded_host_rows = true;
+  options_.host_bytes = 1000;
+  EXPECT_THROW(disk_tables(options_, view_, nullptr), base::Error);
+  options_.host_bytes = int64_t{1} << 60;
+  EXPECT_THROW(disk_tables(options_, view_, nullptr), base::Error);
+}
+
+TEST_F(OnDisk, FetchesTheSameRows) {
+  const HostBatch expected = batch({});
+  std::vector<DiskTable> tables = disk_tables(options_, view_, nullptr);
+  ASSERT_EQ(tables.size(), 1u);
+  const int64_t in_memory = tables[0].in_memory.num_chosen();
+  EXPECT_GT(in_memory, 100);
+  EXPECT_LT(in_memory, num_nodes_ - 100);
+  EXPECT_EQ(tables[0].in_memory.ref().find(in_memory - 1), in_memory - 1);  // the first ones: nothing was counted
+  const HostBatch found = batch({tiered_rows(std::move(tables), {}), 2});
+  EXPECT_EQ(found.x, expected.x);
+  EXPECT_EQ(found.n_id, expected.n_id);
+  const base::TierUse &host = use_.rows[cache::kHostTier], &disk = use_.rows[cache::kDiskTier];
+  EXPECT_GT(host.rows, 0);
+  EXPECT_GT(disk.rows, 0);
+  EXPECT_EQ(host.rows + disk.rows, std::ssize(found.n_id));
+  EXPECT_EQ(host.bytes + disk.bytes, view_.encoded->stored_bytes(found.n_id));
+}
+
+TEST_F(OnDisk, KeepsTheRowsThatWereCountedMost) {
+  cache::Hotness counted({}, num_nodes_, num_nodes_, 0);
+  std::vector<int64_t> hot;
+  for (int64_t node = num_nodes_ - 50; node < num_nodes_; ++node) hot.push_back(node);
+  counted.add({hot, {}, {}});
+  options_.hotness = folder_ / "hotness.bin";
+  counted.save(options_.hotness);
+  const std::vector<DiskTable> tables = disk_tables(options_, view_, nullptr);
+  EXPECT_TRUE(tables[0].in_memory.has(num_nodes_ - 50));
+  EXPECT_TRUE(tables[0].in_memory.has(num_nodes_ - 1));
+  EXPECT_TRUE(tables[0].in_memory.has(0));
+  EXPECT_FALSE(tables[0].in_memory.has(num_nodes_ - 51));
+}
+
+TEST_F(OnDisk, LeavesOutWhatEveryCliqueHolds) {
+  cache::Plan plan;
+  plan.gpus.resize(3);
+  plan.cliques = {{{0, 1}, {}}, {{2}, {}}};
+  plan.cliques[0].rows[0].nodes = {4, 3, 2, 1};
+  plan.cliques[1].rows[0].nodes = {1, 2, 3, 5};
+  plan.gpus[0].slabs[0].num_entries = 4;
+  plan.gpus[1].slabs[0].num_entries = 3;  // does not find row 1
+  plan.gpus[2].slabs[0].num_entries = 4;
+  const std::vector<DiskTable> tables = disk_tables(options_, view_, &plan);
+  for (const int64_t row : {0, 1, 4, 5}) EXPECT_TRUE(tables[0].in_memory.has(row)) << row;
+  for (const int64_t row : {2, 3}) EXPECT_FALSE(tables[0].in_memory.has(row)) << row;
+}
+
+TEST_F(OnDisk, IsToldInTheStartLog) {
+  const std::vector<DiskTable> tables = disk_tables(options_, view_, nullptr);
+  tell(StartLog(folder_ / "."), tables);
+  std::ifstream file(folder_ / "start.jsonl");
+  const auto line = nlohmann::json::parse(file);
+  EXPECT_TRUE(line["part"].get<std::string>().starts_with("leaving rows on the disk"));
+  const int64_t bytes = line["bytes"].get<int64_t>();
+  EXPECT_GT(bytes, 0);
+  EXPECT_LT(bytes, stored_bytes());
+}
+
+}  // namespace
+}  // namespace cohort::sampler

@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cache/disk_probe.h"
+
 #ifdef COHORT_WITH_CUDA
 #include <cuda_runtime_api.h>
 
@@ -45,6 +47,15 @@ std::string describe_links([[maybe_unused]] std::span<const int> gpus) {
     if (links.peer) json["gpus"].back()["peer"] = *links.peer;
   }
 #endif
+  return json.dump();
+}
+
+std::string describe_disk(const std::string& file, double seconds) {
+  const cache::DiskRates rates = cache::probe_disk(file, std::chrono::duration<double>(seconds));
+  const nlohmann::json json = {{"is_direct", rates.is_direct},
+                               {"blocks_per_second", rates.blocks_per_second},
+                               {"row_reads_per_second", rates.row_reads_per_second},
+                               {"rows_per_second", rates.rows_per_second}};
   return json.dump();
 }
 

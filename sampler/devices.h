@@ -1,4 +1,4 @@
-// What `cohort-sampler --devices` and `--probe` say of this machine.
+// What `cohort-sampler --devices`, `--probe` and `--probe-disk` say of this machine.
 #pragma once
 
 #include <span>
@@ -14,5 +14,9 @@ std::string describe_devices();
 // What these GPUs (ordinals; none: all that are visible) get from each kind of memory (cache/probe.h), measured now, as
 // JSON: {"gpus": [{uuid, local, peer or null, host}]}, in bytes a second.
 std::string describe_links(std::span<const int> gpus);
+
+// Random reads of a file of encoded rows for so long of each kind (cache/disk_probe.h), as JSON: {is_direct,
+// blocks_per_second, row_reads_per_second, rows_per_second}.
+std::string describe_disk(const std::string& file, double seconds);
 
 }  // namespace cohort::sampler

@@ -133,9 +133,13 @@ int main(int argc, char** argv) {
     return print([&] { return sampler::presample_to_file(sampler::read_presample_options(argv[2])); });
   }
   if (what == "--probe") return print([&] { return sampler::describe_links(ordinals_of({argv + 2, argv + argc})); });
+  if (argc == 4 && what == "--probe-disk") {
+    return print([&] { return sampler::describe_disk(argv[2], std::atof(argv[3])); });
+  }
   if (argc != 2) {
     std::fprintf(stderr,
-                 "usage: cohort-sampler run.json | --devices | --probe [ORDINAL...] | --presample options.json\n");
+                 "usage: cohort-sampler run.json | --devices | --probe [ORDINAL...] | --probe-disk FILE SECONDS |"
+                 " --presample options.json\n");
     return 2;
   }
   if (what == "--devices") return print(sampler::describe_devices);

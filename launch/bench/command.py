@@ -1,6 +1,6 @@
 """``cohort bench``: measures the parts of a run separately."""
 
-from cohort.launch.bench import parts, step
+from cohort.launch.bench import disk, parts, step
 
 
 def register(commands) -> None:
@@ -9,3 +9,4 @@ def register(commands) -> None:
     benches = commands.add_parser("bench", help=text, description=text).add_subparsers(required=True, metavar="WHAT")
     parts.register(benches)
     step.register(benches)
+    disk.register(benches)

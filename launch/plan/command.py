@@ -24,13 +24,23 @@ from cohort.launch.options.devices import devices, gpu_memory
 from cohort.launch.options.parser import add_dataset, add_options, group, spec_of
 from cohort.launch.options.partition import clique_seeds, cliques_of_ranks, describe_gain
 from cohort.launch.plan import network, table
+from cohort.launch.plan.disk import DiskPlan, plan_disk
 from cohort.launch.plan.network import GB_PER_S, MICROSECONDS
 from cohort.launch.run.job import open_to_train, topology_bytes
 from cohort.spec import types
 from cohort.spec.options import option, options_of
 from cohort.spec.run import RunSpec, SamplerSpec
 
-NO_OPTIONS = {"seed", "device", "ranks", "mps", "order", "fetch_sms", "edge_weights"}  # no plan depends on them
+NO_OPTIONS = {
+    "seed",
+    "device",
+    "ranks",
+    "mps",
+    "order",
+    "fetch_sms",
+    "edge_weights",
+    "ahead",
+}  # no plan depends on them
 MODEL_OPTIONS = {"model", "hidden", "heads", "norm"}  # needed with --machines
 RATIOS = (0.0, 0.05, 0.1, 0.5, 1.0)  # where nobody says how large the cache is to be
 MachineCounts = Annotated[list[types.Positive], Meta(min_length=1, description="numbers of machines: 2,4")]
@@ -144,8 +154,11 @@ def _plan_one(planning: "_Planning") -> list[str]:
             raise CohortError("--machines", "--parameters, for a data set of several node types", "none", hint)
         of_model = spec.parameters or network.count_parameters(spec, data.feature_dim, data.num_classes)
         several = network.epochs(spec, found.placed, num_batches, of_model)
+    on_disk = planning.on_disk(found) if spec.host_bytes is not None else None
     if spec.json:
         told = table.as_json(found.placed, planning.types) | found.memory | gain
+        if on_disk:
+            told |= on_disk.as_json()
         if several:
             told |= {"network": several[0]._asdict(), "epochs": list(map(asdict, several[1]))}
         print(json.dumps(told | {"counts": planning.source, "wrong": found.wrong}, indent=2))
@@ -157,6 +170,8 @@ def _plan_one(planning: "_Planning") -> list[str]:
         nothing = {"budget_bytes": [0] * planning.num_gpus}
         without = cache.plan(counts=planning.counts_to_plan, **found.common | nothing)
         print(table.describe_saving(table.host_bytes(found.placed), table.host_bytes(without)))
+    if on_disk:
+        print(on_disk.line())
     if several:
         table.print_epochs(*several)
     return found.wrong
@@ -290,6 +305,8 @@ class _Planning:
         host_rows = sum(
             int(np.broadcast_to(rows.host_row_bytes, rows.num_rows).sum(dtype=np.int64)) for rows in common["tables"]
         )
+        if spec.host_bytes is not None:
+            host_rows = min(host_rows, spec.host_bytes)
         memory = {
             "slots_bytes": needs.slots_bytes,
             "graph_bytes": needs.graph_bytes,
@@ -341,6 +358,16 @@ class _Planning:
             )
             for table in tables
         ]
+
+    def on_disk(self, found: _Found) -> DiskPlan | None:
+        """What --host-bytes leaves on the disk; None: nothing, or it is not known what a batch reads."""
+        spec, data = self.spec, self.data
+        if self.source["policy"] in ("degree", "random"):
+            return None
+        seeds = {"train": data.train_ids, "val": data.val_ids, "test": data.test_ids}[spec.split]
+        files = [table.encoded_rows for table in opened_tables_of(data) if table.encoded_rows is not None]
+        batches = -(-len(seeds) // spec.batch_size)
+        return plan_disk(found.common["tables"], self.counts, found.placed, files, spec.host_bytes, batches)
 
     def gain(self, found: _Found) -> dict:
         """Shares of each GPU's row reads that host memory need not serve, with the seeds of parts and without."""

@@ -1,0 +1,90 @@
+"""What rows beyond host memory cost: reads of the drive that has them, at the rate that it was measured to give."""
+
+import json
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, NamedTuple, TypedDict
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from cohort.base.files import remembered, user_cache
+from cohort.base.programs import ask_sampler
+
+LOG = logging.getLogger(__name__)
+SECONDS = 1.0  # of each kind of reads, in a measurement that plans use
+Rate = Annotated[float, Meta(gt=0)]
+
+
+class DiskRates(TypedDict):
+    """What ``cohort-sampler --probe-disk`` says of a file of encoded rows.
+
+    ``blocks_per_second`` are random reads of one block of 4096 bytes each, ``row_reads_per_second`` those of random
+    rows, of which a few share one.
+    """
+
+    is_direct: bool
+    blocks_per_second: Rate
+    row_reads_per_second: Rate
+    rows_per_second: Rate
+
+
+class DiskReads(NamedTuple):
+    """What a batch of one GPU is expected to read from the disk, at most: a read for each row."""
+
+    rows_on_disk: int
+    bytes_on_disk: int
+    reads_of_batch: float
+
+
+def measured_rates(file: Path, seconds: float = SECONDS) -> DiskRates:
+    """The rates of a file of encoded rows, measured now.
+
+    Raises:
+        CohortError: it is no such file, or cannot be read.
+    """
+    return msgspec.convert(ask_sampler("--probe-disk", str(file), str(seconds)), DiskRates)
+
+
+def remembered_rates(file: Path) -> DiskRates:
+    """The same, measured unless a file in the user's cache folder has those of this file's drive.
+
+    Raises:
+        CohortError: as `measured_rates`.
+    """
+    path = user_cache() / f"disk-{os.stat(file).st_dev:x}.json"
+
+    def measured() -> str:
+        LOG.info(f"measuring random reads of the disk, once: {path}")
+        return json.dumps(measured_rates(file), indent=2) + "\n"
+
+    return remembered(path, lambda text: msgspec.json.decode(text, type=DiskRates), measured)
+
+
+def disk_reads(
+    reads: np.ndarray, num_batches: int, row_bytes: np.ndarray, cached: Sequence[np.ndarray], room_bytes: int
+) -> DiskReads:
+    """What stays on the disk, chosen as the sampler does (cache/host_share.h), and is read from there.
+
+    Args:
+        reads: int64 [rows], batches that read each row of all node types, of `num_batches` that were counted.
+        row_bytes: int64 [rows], of each in host memory, what finds it included; 0: of a type without features.
+        cached: rows that each clique holds, int64 [any] a clique; the first clique's reads are told.
+        room_bytes: of host memory for rows.
+    """
+    in_all = np.ones(len(reads), bool)
+    for rows in cached:
+        held = np.zeros(len(reads), bool)
+        held[rows] = True
+        in_all &= held
+    wanted = np.flatnonzero((row_bytes > 0) & ~in_all)
+    order = wanted[np.argsort(-reads[wanted], kind="stable")]
+    in_memory = order[: int(np.searchsorted(np.cumsum(row_bytes[order]), room_bytes, side="right"))]
+    on_disk = row_bytes > 0
+    on_disk[in_memory] = False
+    on_disk[np.concatenate(cached[:1]) if len(cached) else []] = False
+    of_batch = float(reads[on_disk].sum()) / max(1, num_batches)
+    return DiskReads(int(on_disk.sum()), int(row_bytes[on_disk].sum()), of_batch)

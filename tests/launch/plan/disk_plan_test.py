@@ -1,0 +1,87 @@
+"""`cohort plan --host-bytes` and `cohort bench disk`: what stays on the disk, and what its reads take."""
+
+import json
+
+import numpy as np
+import pytest
+
+from cohort.base.errors import CohortError
+from cohort.cache.plan import disk
+from cohort.launch.main import main
+from cohort.launch.plan.disk import DiskPlan
+
+SMALL = ["--fanout", "4,3", "--batch-size", "100", "--num-gpus", "2", "--cliques", "none"]
+RATES = {"is_direct": True, "blocks_per_second": 1000.0, "row_reads_per_second": 500.0, "rows_per_second": 600.0}
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("disk") / "graph"
+    sizes = ["--nodes", "5000", "--edges", "60000", "--dim", "64", "--classes", "7", "--split", "0.5,0.1,0.1"]
+    assert main(["dataset", "generate", str(folder), *sizes]) == 0
+    assert main(["dataset", "prepare", str(folder), "--codec", "exponent"]) == 0
+    return folder
+
+
+@pytest.fixture
+def rates(monkeypatch):
+    monkeypatch.setattr("cohort.launch.plan.disk.remembered_rates", lambda file: RATES)
+
+
+def planned(capsys, *arguments) -> dict:
+    assert main(["plan", *map(str, arguments), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_the_plan_tells_reads_and_seconds_of_an_epoch(graph, capsys, rates):
+    found = planned(capsys, graph, *SMALL, "--cache-ratio", 0.1, "--host-bytes", "300KB")
+    told = found["disk"]
+    assert found["host_needed_bytes"] < 2_000_000
+    assert told["num_batches"] == 25 and 0 < told["rows"] < 5000 and told["bytes"] > 100_000
+    assert told["seconds"] == pytest.approx(25 * told["reads_of_batch"] / 500)
+    more = planned(capsys, graph, *SMALL, "--cache-ratio", 0.1, "--host-bytes", "600KB")["disk"]
+    assert more["rows"] < told["rows"] and more["reads_of_batch"] < told["reads_of_batch"]
+    assert "disk" not in planned(capsys, graph, *SMALL, "--cache-ratio", 0.1, "--host-bytes", "1GB")
+    capsys.readouterr()
+    assert main(["plan", str(graph), *SMALL, "--cache-ratio", "0.1", "--host-bytes", "300KB"]) == 0
+    assert "reads a second (measured)" in capsys.readouterr().out
+
+
+def test_rows_are_chosen_as_the_sampler_chooses_them():
+    reads = np.array([5, 9, 9, 0, 7, 2])
+    row_bytes = np.array([10, 10, 10, 10, 0, 10])
+    cached = [np.array([1]), np.array([1, 2])]
+    found = disk.disk_reads(reads, 4, row_bytes, cached, 25)
+    assert found == disk.DiskReads(rows_on_disk=2, bytes_on_disk=20, reads_of_batch=2 / 4)  # 2 and 0 are in memory
+    assert disk.disk_reads(reads, 4, row_bytes, cached, 0).rows_on_disk == 4  # but 1, which the first clique holds
+
+
+def test_a_line_says_when_reads_go_through_the_page_cache():
+    plan = DiskPlan(rows=10, bytes=1000, reads_of_batch=3, num_batches=4, reads_per_second=6.0, is_direct=False)
+    assert plan.seconds == 2
+    assert "12 an epoch of 4 batches: 2 s at 6 reads a second (measured, through the page cache)" in plan.line()
+
+
+def test_the_rate_of_a_drive_is_measured_once(graph, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (file,) = (graph / "prepared").glob("*.ibp")
+    calls = []
+    monkeypatch.setattr(disk, "ask_sampler", lambda *words: calls.append(words) or RATES)
+    assert disk.remembered_rates(file) == disk.remembered_rates(file) == RATES
+    assert calls == [("--probe-disk", str(file), "1.0")]
+
+
+def test_rates_are_those_of_the_file(graph, capsys):
+    (file,) = (graph / "prepared").glob("*.ibp")
+    rates = disk.measured_rates(file, 0.05)
+    assert min(rates["blocks_per_second"], rates["row_reads_per_second"]) > 0
+    assert rates["rows_per_second"] >= rates["row_reads_per_second"]
+    with pytest.raises(CohortError, match="magic"):
+        disk.measured_rates(graph / "labels.npy", 0.05)
+    assert main(["bench", "disk", str(graph), "--seconds", "0.05"]) == 0
+    assert file.name in capsys.readouterr().out
+
+
+def test_bench_disk_wants_encoded_rows(cora, capsys):
+    assert main(["bench", "disk", str(cora)]) == 1
+    assert f"cohort dataset prepare {cora}" in capsys.readouterr().err

@@ -126,7 +126,8 @@ def test_training_with_a_pool_for_each_type_is_the_same(tmp_path, options):
     folder = tmp_path / "graph"
     made = cohort("dataset", "generate", folder, "--kind", "typed", "--nodes", 3000, "--edges", 30000, "--dim", 12)
     assert made.returncode == 0, made.stderr
-    common = ["--device", "cuda", "--fanout", "6,4", "--batch-size", 256, "--hidden", 16, "--epochs", 3, "--seed", 4]
+    common = ["--model", "rsage", "--device", "cuda", "--fanout", "6,4", "--batch-size", 256, "--hidden", 16]
+    common += ["--epochs", 3, "--seed", 4]
     found = []
     for name, more in (("pooled", ["--debug-poison-slots"]), ("fetched", ["--slots", 8, "--no-reuse"])):
         result = cohort("train", folder, *common, "--quiet", *options, *more, "--out", tmp_path / name)

@@ -40,7 +40,9 @@ def test_a_line_a_mode_is_appended(benched):
         run = benched[0] / "data/runs" / f"products-0.0005-{line['mode'].replace('/', '')}"
         epoch = json.loads((run / "summary.json").read_text())["epochs"][1]
         assert line["batches"] == epoch["num_batches"] == 25  # 98 seeds in batches of 4
-        assert line["shares"] == {"local": 0, "peer": 0, "host": 1, "recent": 0} and line["rows"] == "Gaussian"
+        assert (
+            line["shares"] == {"local": 0, "peer": 0, "host": 1, "recent": 0, "disk": 0} and line["rows"] == "Gaussian"
+        )
         if line is not lines[2]:  # its run's folder holds the later run of the mode
             assert line["seconds"] == epoch["seconds"] and line["wait_seconds"] == epoch["wait_seconds"]
     plain, _, coded, _, _ = (line["host_bytes"] for line in lines)

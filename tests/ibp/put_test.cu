@@ -16,12 +16,6 @@ namespace {
 
 constexpr int64_t kRows = 300;
 
-std::vector<std::byte> decoded(const EncodedRows& encoded) {
-  std::vector<std::byte> out(static_cast<std::size_t>(encoded.ref.num_rows) * encoded.ref.row_bytes);
-  decode(encoded, out.data());
-  return out;
-}
-
 // All rows, as the GPU fetches them.
 std::vector<std::byte> fetched(const DeviceWritableRows& rows) {
   const EncodedRef& ref = rows.table().ref();

@@ -122,12 +122,6 @@ class WarpPut {
   PutStatus status_;
 };
 
-std::vector<std::byte> decoded(const EncodedRows& encoded) {
-  std::vector<std::byte> out(static_cast<std::size_t>(encoded.ref.num_rows) * encoded.ref.row_bytes);
-  decode(encoded, out.data());
-  return out;
-}
-
 // The same rows at the same places at home, and raw ones away from home in both.
 void expect_same(const EncodedRows& host, const EncodedRows& gpu, uint64_t overflow_begin) {
   ASSERT_EQ(decoded(host), decoded(gpu));

@@ -129,4 +129,11 @@ inline constexpr Content kAllContents[] = {Content::kZeros,    Content::kNoise, 
 inline constexpr Dtype kAllDtypes[] = {Dtype::kUint8,   Dtype::kFloat16, Dtype::kBfloat16,
                                        Dtype::kFloat32, Dtype::kBits32,  Dtype::kBits64};
 
+// All rows.
+inline std::vector<std::byte> decoded(const EncodedRows& encoded) {
+  std::vector<std::byte> out(static_cast<std::size_t>(encoded.ref.num_rows) * encoded.ref.row_bytes);
+  decode(encoded, out.data());
+  return out;
+}
+
 }  // namespace cohort::ibp

@@ -13,12 +13,6 @@ namespace {
 
 constexpr int64_t kRows = 300;
 
-std::vector<std::byte> decoded(const EncodedRows& encoded) {
-  std::vector<std::byte> out(static_cast<std::size_t>(encoded.ref.num_rows) * encoded.ref.row_bytes);
-  decode(encoded, out.data());
-  return out;
-}
-
 // The rows as the profile encodes them in every layout.
 std::vector<EncodedRows> in_every_layout(Rows& rows, Rows& in_place, const Profile& profile) {
   std::vector<EncodedRows> encoded;

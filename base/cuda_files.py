@@ -6,7 +6,7 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-from cohort.base.programs import runs
+from cohort_gnn.base.programs import runs
 
 ROOT = Path("/dev/shm")
 NAME = re.compile(r"cuda\.shm\.[0-9a-f]+\.([0-9a-f]+)\.[0-9a-f]+", re.IGNORECASE)  # user, process, number

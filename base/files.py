@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from cohort.base.errors import CohortError
+from cohort_gnn.base.errors import CohortError
 
 LOG = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Where lines for the user go that are no result: to the logger ``cohort`` and its children, one a module.
+"""Where lines for the user go that are no result: to the logger ``cohort_gnn`` and its children, one a module.
 
 A script hears nothing of it unless it asks: ``logging.basicConfig(level=logging.INFO)``. Cohort's programs show it.
 """
@@ -8,7 +8,7 @@ import logging
 import sys
 from collections.abc import Iterator
 
-_LOG = logging.getLogger("cohort")
+_LOG = logging.getLogger("cohort_gnn")
 _LOG.addHandler(logging.NullHandler())
 
 

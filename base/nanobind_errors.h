@@ -21,7 +21,7 @@ inline void raise(const Error::Parts& parts) {
   const auto text = [](const std::string& part) {  // which may quote a damaged file
     return nanobind::steal(PyUnicode_DecodeUTF8(part.c_str(), static_cast<Py_ssize_t>(part.size()), "replace"));
   };
-  const nanobind::object type = nanobind::module_::import_("cohort.base.errors").attr("CohortError");
+  const nanobind::object type = nanobind::module_::import_("cohort_gnn.base.errors").attr("CohortError");
   PyErr_SetObject(type.ptr(), type(text(parts.place), text(parts.expected), text(parts.found), text(parts.hint)).ptr());
 }
 

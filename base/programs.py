@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from cohort.base.errors import CohortError
+from cohort_gnn.base.errors import CohortError
 
 # Environment for a process that shares the cores with another: OpenMP threads that spin while they wait make both of
 # them several times slower. What the user has set wins.

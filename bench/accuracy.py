@@ -26,8 +26,8 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 
-import cohort.dataset
-from cohort.trainer.models.sampled import SampledGNN
+import cohort_gnn as cohort
+from cohort_gnn.trainer.models.sampled import SampledGNN
 
 ROOT = Path(__file__).resolve().parents[1]
 ALLOWED_LOSS_POINTS = 1.0
@@ -96,7 +96,7 @@ def run_cohort(arguments: list[str]) -> None:
     Idle OpenMP threads sleep: on a machine of few cores those of two processes would spin against each other.
     """
     environment = {"OMP_WAIT_POLICY": "passive", **os.environ}
-    command = [sys.executable, "-m", "cohort", *arguments]
+    command = [sys.executable, "-m", "cohort_gnn", *arguments]
     result = subprocess.run(command, capture_output=True, text=True, env=environment)
     if result.returncode:
         raise RuntimeError(f"cohort {' '.join(arguments)}\nexit status {result.returncode}\n{result.stderr}")

@@ -21,7 +21,7 @@ from accuracy import ROOT, SIDES, WORDS, difference, mean_and_spread, run_cohort
 from torch import Tensor, nn
 from torch_geometric.nn import SAGEConv
 
-import cohort.dataset
+import cohort_gnn as cohort
 
 ALLOWED_LOSS_POINTS = 0.5
 FEATURES = {"cora": WORDS, "citeseer": WORDS}

@@ -22,8 +22,7 @@ from torch import Tensor, nn
 from torch_geometric.data import HeteroData
 from torch_geometric.nn import HeteroConv, SAGEConv
 
-import cohort
-import cohort.dataset
+import cohort_gnn as cohort
 
 NAMES = ("cora", "coauthor_cs")
 RELATIONS = (("paper", "cites", "paper"), ("word", "in", "paper"), ("paper", "has", "word"))

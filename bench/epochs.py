@@ -16,17 +16,17 @@ from typing import Literal
 from rich.console import Console
 from shapes import MODES, Shape, add_shape_options, data_set
 
-from cohort.base.errors import CohortError
-from cohort.base.log import shown
-from cohort.base.tables import Table, print_tables
-from cohort.base.units import format_bytes
-from cohort.launch.bench.parts import appending
-from cohort.launch.options.devices import devices
-from cohort.launch.options.parser import CommandParser, kind
-from cohort.launch.report.results import ROWS, Run, ranks_of, read_run
-from cohort.launch.tune.trial import Trial
-from cohort.spec.results import TIMES
-from cohort.spec.types import AboveZero, AtLeastZero, Device, Positive, choices_of
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.log import shown
+from cohort_gnn.base.tables import Table, print_tables
+from cohort_gnn.base.units import format_bytes
+from cohort_gnn.launch.bench.parts import appending
+from cohort_gnn.launch.options.devices import devices
+from cohort_gnn.launch.options.parser import CommandParser, kind
+from cohort_gnn.launch.report.results import ROWS, Run, ranks_of, read_run
+from cohort_gnn.launch.tune.trial import Trial
+from cohort_gnn.spec.results import TIMES
+from cohort_gnn.spec.types import AboveZero, AtLeastZero, Device, Positive, choices_of
 
 SHOWN_TIMES = ("seconds", "wait_seconds", "train_seconds", "sample_seconds", "fetch_seconds")
 FANOUT = [25, 10]

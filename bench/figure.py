@@ -19,10 +19,10 @@ from typing import NamedTuple
 from shapes import MODES
 from trials import write_png
 
-from cohort.base.errors import CohortError
-from cohort.base.tables import Table, print_tables
-from cohort.launch.options.parser import CommandParser
-from cohort.launch.report import page as report_page
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.tables import Table, print_tables
+from cohort_gnn.launch.options.parser import CommandParser
+from cohort_gnn.launch.report import page as report_page
 
 PANELS_A_ROW = 4
 ALIKE = ("scale", "rows", "device", "gpus", "machine", "reuse", "cache_ratio")  # beside the shape

@@ -12,7 +12,7 @@ import time
 
 import torch
 
-from cohort.nn import NodeEmbedding, RowAdagrad, RowAdam
+from cohort_gnn.nn import NodeEmbedding, RowAdagrad, RowAdam
 
 # Arguments of NodeEmbedding, and of its optimizer; "hot": the first tenth.
 PLACES = {

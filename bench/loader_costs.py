@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-import cohort
+import cohort_gnn as cohort
 
 
 def seconds_of(batches: Iterable, num_batches: int, warm_up: int, device: str) -> float:

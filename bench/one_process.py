@@ -21,15 +21,15 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
-import cohort
-from cohort.dataset import open as open_dataset
-from cohort.launch.options.parser import add_dataset, add_options, kind, spec_of
-from cohort.launch.run.job import sampler_members
-from cohort.spec.options import options_of
-from cohort.spec.run import RunSpec, SamplerSpec
-from cohort.spec.types import Positive
-from cohort.trainer.loop.step import Scores, TrainStep, adam
-from cohort.trainer.models.sampled import SampledGNN
+import cohort_gnn as cohort
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.launch.options.parser import add_dataset, add_options, kind, spec_of
+from cohort_gnn.launch.run.job import sampler_members
+from cohort_gnn.spec.options import options_of
+from cohort_gnn.spec.run import RunSpec, SamplerSpec
+from cohort_gnn.spec.types import Positive
+from cohort_gnn.trainer.loop.step import Scores, TrainStep, adam
+from cohort_gnn.trainer.models.sampled import SampledGNN
 
 sys.path.insert(0, str(Path(cohort.__file__).parents[2] / "bench"))  # of the build
 

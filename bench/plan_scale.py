@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 
-from cohort.cache import Counts, Links, Lists, Rows, cliques_named, plan
+from cohort_gnn.cache import Counts, Links, Lists, Rows, cliques_named, plan
 
 
 def main() -> None:

@@ -23,11 +23,11 @@ from pathlib import Path
 import numpy as np
 from trials import Trials, trial_parser, write_png
 
-from cohort.base.errors import CohortError
-from cohort.base.tables import Table, print_tables
-from cohort.launch.options.parser import as_text, kind
-from cohort.launch.report import page as report_page
-from cohort.spec.types import AboveZero, Fanout, Positive
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.tables import Table, print_tables
+from cohort_gnn.launch.options.parser import as_text, kind
+from cohort_gnn.launch.report import page as report_page
+from cohort_gnn.spec.types import AboveZero, Fanout, Positive
 
 EPOCHS = 10
 RANKS = (1, 2, 4)

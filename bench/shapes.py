@@ -5,12 +5,12 @@ import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cohort.base.errors import CohortError
-from cohort.dataset import generate
-from cohort.dataset.cli_parts import rows_to_draw
-from cohort.launch.data.prepare import encoded_rows_writer
-from cohort.launch.options.parser import add_dataset
-from cohort.launch.run.job import open_dataset
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import generate
+from cohort_gnn.dataset.cli_parts import rows_to_draw
+from cohort_gnn.launch.data.prepare import encoded_rows_writer
+from cohort_gnn.launch.options.parser import add_dataset
+from cohort_gnn.launch.run.job import open_dataset
 
 LOG = logging.getLogger(__name__)
 

@@ -22,10 +22,10 @@ from pathlib import Path
 
 from trials import Trials, trial_parser
 
-from cohort import dataset
-from cohort.base.errors import CohortError
-from cohort.base.tables import Table, print_tables
-from cohort.base.units import format_bytes
+from cohort_gnn import dataset
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.tables import Table, print_tables
+from cohort_gnn.base.units import format_bytes
 
 PIECE_BYTES = 8 << 20
 PIECES_LOOKED_AT = 200

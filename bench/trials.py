@@ -10,17 +10,17 @@ from typing import Any
 from rich.console import Console
 from shapes import add_data_or_shape, resolve_data
 
-from cohort.base.errors import CohortError
-from cohort.base.files import write_whole
-from cohort.launch.options.devices import devices, resolve_device
-from cohort.launch.options.parser import CommandParser, add_options, as_text, kind, spec_of
-from cohort.launch.report.results import Run, read_run
-from cohort.launch.tune.search import TimeBound
-from cohort.launch.tune.space import train_options
-from cohort.launch.tune.trial import Trial
-from cohort.spec.results import TIMES
-from cohort.spec.run import RunSpec
-from cohort.spec.types import AboveZero
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.files import write_whole
+from cohort_gnn.launch.options.devices import devices, resolve_device
+from cohort_gnn.launch.options.parser import CommandParser, add_options, as_text, kind, spec_of
+from cohort_gnn.launch.report.results import Run, read_run
+from cohort_gnn.launch.tune.search import TimeBound
+from cohort_gnn.launch.tune.space import train_options
+from cohort_gnn.launch.tune.trial import Trial
+from cohort_gnn.spec.results import TIMES
+from cohort_gnn.spec.run import RunSpec
+from cohort_gnn.spec.types import AboveZero
 
 BATCH_SIZE_TEXT = "seeds per batch (default: the shape's, or 8192)"
 READ_TIERS = ("local", "peer", "host", "disk")  # what is copied from batches before is not fetched

@@ -24,16 +24,16 @@ from statistics import median
 
 from trials import Trials, as_words, trial_parser, write_png
 
-from cohort.base.errors import CohortError
-from cohort.base.programs import end_with_parent
-from cohort.base.tables import Table, print_tables
-from cohort.launch.options.parser import as_text, kind
-from cohort.launch.report import page as report_page
-from cohort.launch.tune.command import TRIAL_EPOCHS
-from cohort.launch.tune.space import RUNS_OWN
-from cohort.spec.options import options_of
-from cohort.spec.run import RunSpec
-from cohort.spec.types import NotNegative, Positive, Ratios
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.programs import end_with_parent
+from cohort_gnn.base.tables import Table, print_tables
+from cohort_gnn.launch.options.parser import as_text, kind
+from cohort_gnn.launch.report import page as report_page
+from cohort_gnn.launch.tune.command import TRIAL_EPOCHS
+from cohort_gnn.launch.tune.space import RUNS_OWN
+from cohort_gnn.spec.options import options_of
+from cohort_gnn.spec.run import RunSpec
+from cohort_gnn.spec.types import NotNegative, Positive, Ratios
 
 ALLOWED_DISTANCE = 0.05
 AXES = ("cache_ratio", "sampler_sms")
@@ -155,7 +155,7 @@ def tune(args: argparse.Namespace, trials: Trials) -> dict:
     words += as_words({"epochs": trials.epochs, "minutes": minutes, "out": out})
     words += as_words({"config": args.config} if args.config else {})
     begin = time.monotonic()
-    command = [sys.executable, "-m", "cohort", "tune", str(trials.dataset), *words]
+    command = [sys.executable, "-m", "cohort_gnn", "tune", str(trials.dataset), *words]
     code = subprocess.run(command, stdin=subprocess.DEVNULL, preexec_fn=end_with_parent).returncode
     if code != 0:
         raise CohortError("cohort tune", "exit code 0", str(code), "what it said stands above")

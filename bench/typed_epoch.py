@@ -18,9 +18,9 @@ from itertools import islice
 import torch
 from torch_geometric.loader import NeighborLoader
 
-import cohort.dataset
-from cohort.trainer.loop.step import Scores, TrainStep, adam
-from cohort.trainer.models.typed import TypedGNN
+import cohort_gnn as cohort
+from cohort_gnn.trainer.loop.step import Scores, TrainStep, adam
+from cohort_gnn.trainer.models.typed import TypedGNN
 
 
 class Slot:

@@ -1,7 +1,7 @@
 """Which rows live in GPU memory: access counts, budgets, and the plan that follows from them."""
 
-from cohort.cache.plan.budget import MemoryNeeds, budgets
-from cohort.cache.plan.planner import (
+from cohort_gnn.cache.plan.budget import MemoryNeeds, budgets
+from cohort_gnn.cache.plan.planner import (
     Counts,
     Edges,
     Links,

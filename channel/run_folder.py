@@ -12,7 +12,7 @@ import stat
 import tempfile
 from pathlib import Path
 
-from cohort.base.errors import CohortError
+from cohort_gnn.base.errors import CohortError
 
 
 def shared_memory_root() -> Path:

@@ -122,13 +122,13 @@ function(cohort_program target)
   add_executable(${target} ${ARG_SOURCES})
   target_link_libraries(${target} PRIVATE cohort_flags ${ARG_LINK})
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
-  install(TARGETS ${target} RUNTIME DESTINATION cohort/bin)
+  install(TARGETS ${target} RUNTIME DESTINATION cohort_gnn/bin)
   add_dependencies(programs ${target})
 endfunction()
 
 # The Python package, laid out in the build tree by links, so that `PYTHONPATH=<build>/python` runs the sources as they are.
 # Each configuration makes the links anew: one to a file that has moved would be a module that cannot be imported.
-set(COHORT_PYTHON_TREE ${PROJECT_BINARY_DIR}/python/cohort)
+set(COHORT_PYTHON_TREE ${PROJECT_BINARY_DIR}/python/cohort_gnn)
 file(GLOB_RECURSE links LIST_DIRECTORIES true ${COHORT_PYTHON_TREE}/*)
 foreach(link ${links})
   if(IS_SYMLINK ${link})
@@ -136,7 +136,7 @@ foreach(link ${links})
   endif()
 endforeach()
 
-# cohort_python(<folder> [PACKAGE name]): the folder's *.py become cohort.<name> (default: the folder; "." is the top).
+# cohort_python(<folder> [PACKAGE name]): the folder's *.py become cohort_gnn.<name> (default: the folder; "." is the top).
 function(cohort_python folder)
   cmake_parse_arguments(ARG "" "PACKAGE" "" ${ARGN})
   if(NOT ARG_PACKAGE)
@@ -148,11 +148,11 @@ function(cohort_python folder)
     get_filename_component(name ${module} NAME)
     file(CREATE_LINK ${module} ${COHORT_PYTHON_TREE}/${ARG_PACKAGE}/${name} SYMBOLIC)
   endforeach()
-  cmake_path(SET destination NORMALIZE cohort/${ARG_PACKAGE})
+  cmake_path(SET destination NORMALIZE cohort_gnn/${ARG_PACKAGE})
   install(FILES ${modules} DESTINATION ${destination})
 endfunction()
 
-# cohort_extension(<target> PACKAGE name SOURCES ... LINK ...): the nanobind module cohort.<name>._native, and its stub
+# cohort_extension(<target> PACKAGE name SOURCES ... LINK ...): the nanobind module cohort_gnn.<name>._native, and its stub
 # for type checkers, for which the module is imported: not where it is a sanitizer's.
 function(cohort_extension target)
   cmake_parse_arguments(ARG "" "PACKAGE" "SOURCES;LINK" ${ARGN})
@@ -160,12 +160,12 @@ function(cohort_extension target)
   nanobind_add_module(${target} NB_STATIC NB_SUPPRESS_WARNINGS ${ARG_SOURCES})
   target_link_libraries(${target} PRIVATE cohort_flags ${ARG_LINK})
   set_target_properties(${target} PROPERTIES OUTPUT_NAME _native LIBRARY_OUTPUT_DIRECTORY ${COHORT_PYTHON_TREE}/${ARG_PACKAGE})
-  install(TARGETS ${target} LIBRARY DESTINATION cohort/${ARG_PACKAGE})
+  install(TARGETS ${target} LIBRARY DESTINATION cohort_gnn/${ARG_PACKAGE})
   add_dependencies(programs ${target})
   if(NOT CMAKE_CXX_FLAGS MATCHES "sanitize=")
     set(stub ${COHORT_PYTHON_TREE}/${ARG_PACKAGE}/_native.pyi)
     nanobind_add_stub(${target}_stub MODULE _native PYTHON_PATH $<TARGET_FILE_DIR:${target}> DEPENDS ${target} OUTPUT ${stub})
-    install(FILES ${stub} DESTINATION cohort/${ARG_PACKAGE})
+    install(FILES ${stub} DESTINATION cohort_gnn/${ARG_PACKAGE})
     add_dependencies(programs ${target}_stub)
   endif()
 endfunction()

@@ -17,8 +17,8 @@ from typing import BinaryIO
 
 import numpy as np
 
-from cohort.base.errors import CohortError
-from cohort.dataset.arrays import NUMBERS_HINT
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset.arrays import NUMBERS_HINT
 
 # What NumPy and zipfile raise for files that are none of theirs: their parsers raise whatever they meet.
 UNREADABLE = (

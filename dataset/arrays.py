@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy  # its packages load on first use
 
-from cohort.base.errors import CohortError
+from cohort_gnn.base.errors import CohortError
 
 TASKS = ("classification", "regression", "multilabel")
 MASKS = ("train_mask", "val_mask", "test_mask")  # of PyG's Data

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from cohort.base.errors import CohortError
-from cohort.dataset import _native
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import _native
 
 
 class Problem(NamedTuple):

@@ -12,21 +12,30 @@ import numpy as np
 from rich.console import Console
 from rich.markup import escape
 
-from cohort.base.errors import CohortError
-from cohort.base.tables import print_tables
-from cohort.base.units import format_bytes
-from cohort.dataset.check import check
-from cohort.dataset.cli_parts import add_common, fail, number, parts, rows_to_draw, summary, tables_of_types, targets
-from cohort.dataset.generating.shapes import SHAPES, generate_shape
-from cohort.dataset.generating.typed import generate_typed
-from cohort.dataset.hetero import HeteroDataset
-from cohort.dataset.importing import cli as import_cli
-from cohort.dataset.link_split import split_links
-from cohort.dataset.links import HeldOut, held_out_of, link_edges, with_held_out
-from cohort.dataset.partitioning import cli as partition_cli
-from cohort.dataset.reader import Dataset
-from cohort.dataset.reader import open as open_dataset
-from cohort.dataset.writer import generate
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.tables import print_tables
+from cohort_gnn.base.units import format_bytes
+from cohort_gnn.dataset.check import check
+from cohort_gnn.dataset.cli_parts import (
+    add_common,
+    fail,
+    number,
+    parts,
+    rows_to_draw,
+    summary,
+    tables_of_types,
+    targets,
+)
+from cohort_gnn.dataset.generating.shapes import SHAPES, generate_shape
+from cohort_gnn.dataset.generating.typed import generate_typed
+from cohort_gnn.dataset.hetero import HeteroDataset
+from cohort_gnn.dataset.importing import cli as import_cli
+from cohort_gnn.dataset.link_split import split_links
+from cohort_gnn.dataset.links import HeldOut, held_out_of, link_edges, with_held_out
+from cohort_gnn.dataset.partitioning import cli as partition_cli
+from cohort_gnn.dataset.reader import Dataset
+from cohort_gnn.dataset.reader import open as open_dataset
+from cohort_gnn.dataset.writer import generate
 
 EPILOG_NUMBERS = "Accepted forms of numbers: 2400000, 2.4M, 124M or 1e6 (K, M, G)."
 

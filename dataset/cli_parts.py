@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from cohort.base.errors import CohortError
-from cohort.base.tables import Table
-from cohort.dataset.hetero import HeteroDataset
-from cohort.dataset.reader import open_one_type
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.tables import Table
+from cohort_gnn.dataset.hetero import HeteroDataset
+from cohort_gnn.dataset.reader import open_one_type
 
 SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
 

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from cohort.base.errors import CohortError
-from cohort.dataset.array_file import map_array
-from cohort.dataset.arrays import as_float32
-from cohort.dataset.meta import SPLITS
-from cohort.spec.graph import GraphTypes
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset.array_file import map_array
+from cohort_gnn.dataset.arrays import as_float32
+from cohort_gnn.dataset.meta import SPLITS
+from cohort_gnn.spec.graph import GraphTypes
 
 RelationType = tuple[str, str, str]
 Table = TypeVar("Table", bound="FeatureTable")
@@ -124,7 +124,7 @@ class HeteroDataset:
     test_ids: np.ndarray
 
     def __reduce__(self):
-        from cohort.dataset.reader import open
+        from cohort_gnn.dataset.reader import open
 
         return open, (self.path.absolute(),)
 

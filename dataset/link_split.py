@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
-from cohort.base.errors import CohortError
-from cohort.dataset.hetero import HeteroDataset
-from cohort.dataset.links import HELD_OUT, HeldOut, LinkEdges, link_edges, save_links
-from cohort.dataset.meta import META
-from cohort.dataset.reader import Dataset, relations_of, tables_of
-from cohort.dataset.reader import open as open_dataset
-from cohort.dataset.writer import demand_no_problem, output_folder
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset.hetero import HeteroDataset
+from cohort_gnn.dataset.links import HELD_OUT, HeldOut, LinkEdges, link_edges, save_links
+from cohort_gnn.dataset.meta import META
+from cohort_gnn.dataset.reader import Dataset, relations_of, tables_of
+from cohort_gnn.dataset.reader import open as open_dataset
+from cohort_gnn.dataset.writer import demand_no_problem, output_folder
 
 REDRAWS = 8  # of a negative that is an edge
 OTHER_FILES = ("id_of_node.npy",)  # of a data set, beside those of its meta.json

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from cohort.base.errors import CohortError
-from cohort.base.files import replacing
-from cohort.dataset.array_file import map_array
-from cohort.dataset.hetero import HeteroDataset, Relation, RelationType
-from cohort.dataset.reader import Dataset
-from cohort.dataset.reader import open as open_dataset
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.files import replacing
+from cohort_gnn.dataset.array_file import map_array
+from cohort_gnn.dataset.hetero import HeteroDataset, Relation, RelationType
+from cohort_gnn.dataset.reader import Dataset
+from cohort_gnn.dataset.reader import open as open_dataset
 
 HELD_OUT = ("val", "test")
 

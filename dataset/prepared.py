@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cohort.dataset import _native
+from cohort_gnn.dataset import _native
 
 PREPARED_FOLDER = "prepared"
 ENCODED_FILE = "features.ibp"

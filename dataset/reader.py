@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from cohort.base.errors import CohortError
-from cohort.dataset import _native
-from cohort.dataset.array_file import map_array
-from cohort.dataset.arrays import as_float32
-from cohort.dataset.hetero import (
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import _native
+from cohort_gnn.dataset.array_file import map_array
+from cohort_gnn.dataset.arrays import as_float32
+from cohort_gnn.dataset.hetero import (
     FeatureTable,
     HeteroDataset,
     NodeTable,
@@ -24,7 +24,7 @@ from cohort.dataset.hetero import (
     feature_table,
     read_typed,
 )
-from cohort.dataset.meta import META, SPLITS
+from cohort_gnn.dataset.meta import META, SPLITS
 
 FORMAT_NAME = b'"cohort-dataset"'
 ARRAYS = ("indptr", "indices", "edge_weights", "edge_times", "features", "labels", *SPLITS)

@@ -7,7 +7,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from cohort.base.errors import CohortError
+from cohort_gnn.base.errors import CohortError
 
 T = TypeVar("T", bound=msgspec.Struct)
 

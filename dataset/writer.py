@@ -10,9 +10,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from cohort.base.errors import CohortError
-from cohort.dataset import _native, arrays
-from cohort.dataset.check import check
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import _native, arrays
+from cohort_gnn.dataset.check import check
 
 ROWS_AT_ONCE = 4096
 

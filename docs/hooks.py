@@ -13,9 +13,9 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ["cohort", "cohort.nn", "cohort.dataset", "cohort.ibp"]
+PACKAGES = ["cohort_gnn", "cohort_gnn.nn", "cohort_gnn.dataset", "cohort_gnn.ibp"]
 BESIDE = {
-    "NeighborLoader": ["cohort.trainer.loader.batch.Batch", "cohort.trainer.loader.stats.LoaderStats"]
+    "NeighborLoader": ["cohort_gnn.trainer.loader.batch.Batch", "cohort_gnn.trainer.loader.stats.LoaderStats"]
 }  # what a class hands out
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 
@@ -73,7 +73,7 @@ def generated_pages() -> dict[str, str]:
 
 def cli_page() -> str:
     """Every command with its arguments, as `cohort COMMAND --help` has them."""
-    from cohort.launch.main import build_parser
+    from cohort_gnn.launch.main import build_parser
 
     sections = [_command(parser, text) for parser, text in commands(build_parser())]
     return "# Command line\n\nWritten from the code; `cohort COMMAND --help` says the same.\n\n" + "\n".join(sections)

@@ -5,7 +5,7 @@ A logger for W&B or MLflow has the same hooks: begin its run in run_begins, log 
 
 import csv
 
-import cohort
+import cohort_gnn as cohort
 
 
 class CsvLogger(cohort.Callback):

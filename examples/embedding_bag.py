@@ -8,7 +8,7 @@ import sys
 import torch
 import torch.nn.functional as F
 
-from cohort import ibp
+from cohort_gnn import ibp
 
 WORDS, COLUMNS, CLASSES, TEXTS, LENGTH = 20_000, 64, 4, 2_000, 12
 generator = torch.Generator().manual_seed(0)

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch_geometric.nn import SAGEConv, to_hetero
 
-import cohort
+import cohort_gnn as cohort
 
 
 class Sage(nn.Module):

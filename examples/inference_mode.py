@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch_geometric.nn import GraphSAGE
 
-import cohort
+import cohort_gnn as cohort
 
 data = cohort.dataset.open(sys.argv[1])
 

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch.nn.parallel import DistributedDataParallel
 from torch_geometric.nn import GraphSAGE
 
-import cohort
+import cohort_gnn as cohort
 
 
 def train(folder: str, epochs: int = 2) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from cohort import ShardedRows, ibp
+from cohort_gnn import ShardedRows, ibp
 
 
 def main(file: str) -> None:

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch_geometric.nn import GraphSAGE
 
-import cohort
+import cohort_gnn as cohort
 
 NODES, EVENTS, END = 1000, 20_000, 1_000_000
 

@@ -14,23 +14,23 @@ or step by step:
 import importlib
 from typing import TYPE_CHECKING
 
-from cohort.ibp.rows import EncodedRows, Profile, bound, decode, decode_stored, encode, fetch, fit, load, take
-from cohort.ibp.table import Table, TableStats
+from cohort_gnn.ibp.rows import EncodedRows, Profile, bound, decode, decode_stored, encode, fetch, fit, load, take
+from cohort_gnn.ibp.table import Table, TableStats
 
 if TYPE_CHECKING:
-    from cohort.ibp.embedding_bag import EmbeddingBag
-    from cohort.ibp.history import History
-    from cohort.ibp.pyg import pyg_store
-    from cohort.ibp.search import top_k
-    from cohort.ibp.stream import stream_module
+    from cohort_gnn.ibp.embedding_bag import EmbeddingBag
+    from cohort_gnn.ibp.history import History
+    from cohort_gnn.ibp.pyg import pyg_store
+    from cohort_gnn.ibp.search import top_k
+    from cohort_gnn.ibp.stream import stream_module
 
 # Loaded on first use: they import torch and torch_geometric.
 _HOMES = {
-    "EmbeddingBag": "cohort.ibp.embedding_bag",
-    "History": "cohort.ibp.history",
-    "pyg_store": "cohort.ibp.pyg",
-    "stream_module": "cohort.ibp.stream",
-    "top_k": "cohort.ibp.search",
+    "EmbeddingBag": "cohort_gnn.ibp.embedding_bag",
+    "History": "cohort_gnn.ibp.history",
+    "pyg_store": "cohort_gnn.ibp.pyg",
+    "stream_module": "cohort_gnn.ibp.stream",
+    "top_k": "cohort_gnn.ibp.search",
 }
 __all__ = [
     "EmbeddingBag",
@@ -58,4 +58,4 @@ if not TYPE_CHECKING:
     def __getattr__(name: str):
         if name in _HOMES:
             return getattr(importlib.import_module(_HOMES[name]), name)
-        raise AttributeError(f"module 'cohort.ibp' has no attribute {name!r}")
+        raise AttributeError(f"module 'cohort_gnn.ibp' has no attribute {name!r}")

@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 
-from cohort.base.errors import CohortError
+from cohort_gnn.base.errors import CohortError
 
 _NUMPY = {
     "uint8": np.uint8,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from cohort.base.errors import CohortError
-from cohort.base.files import demand_output, replacing
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.files import demand_output, replacing
 
 STORED_AS = {"bfloat16": "uint16", "bits32": "uint32", "bits64": "uint64"}  # of types that .npy files have not
 
@@ -116,7 +116,7 @@ def run_analyze(arguments) -> int:
 
 
 def _draw(rows, png: Path, name: str) -> None:
-    from cohort.ibp import picture
+    from cohort_gnn.ibp import picture
 
     png = png.with_name(f"{png.stem}{name}{png.suffix}")
     picture.draw(rows, png)
@@ -125,7 +125,7 @@ def _draw(rows, png: Path, name: str) -> None:
 
 def table_of(rows, group: int, sample: float):
     """Lines of text: for each group of columns and codec, bytes saved and 128-byte lines a row; * marks the choice."""
-    from cohort import ibp
+    from cohort_gnn import ibp
 
     yield f"{'columns':>15} {'codec':>10} {'bytes/row':>10} {'saved %':>8} {'lines/row':>10} {'raw rows %':>10}"
     for first in range(0, rows.shape[1], group):
@@ -145,7 +145,7 @@ def table_of(rows, group: int, sample: float):
 
 
 def run_encode(arguments) -> int:
-    from cohort import ibp
+    from cohort_gnn import ibp
 
     read = [path for path in (arguments.rows, arguments.profile) if path]
     demand_output(arguments.out, read)
@@ -167,7 +167,7 @@ def run_encode(arguments) -> int:
 
 def _batches(encoded, batch_rows: int):
     """(first row, decoded rows) of consecutive batches; bfloat16 as uint16."""
-    from cohort import ibp
+    from cohort_gnn import ibp
 
     for first in range(0, encoded.num_rows, batch_rows):
         rows = ibp.fetch(encoded, np.arange(first, min(first + batch_rows, encoded.num_rows)))
@@ -179,7 +179,7 @@ def _batches(encoded, batch_rows: int):
 
 
 def run_decode(arguments) -> int:
-    from cohort import ibp
+    from cohort_gnn import ibp
 
     demand_output(arguments.out, [arguments.file])
     encoded = ibp.load(arguments.file)
@@ -196,7 +196,7 @@ def run_decode(arguments) -> int:
 
 
 def run_verify(arguments) -> int:
-    from cohort import ibp
+    from cohort_gnn import ibp
 
     encoded = ibp.load(arguments.file)  # raises on damage
     expected = open_rows(arguments.against) if arguments.against else None

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from cohort.base.errors import CohortError
-from cohort.ibp.table import Table
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.ibp.table import Table
 
 
 class EmbeddingBag(torch.nn.Module):

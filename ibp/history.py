@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cohort.base.errors import CohortError
-from cohort.ibp import arrays
-from cohort.ibp.rows import Profile, encode, fit, gpu_of, take
-from cohort.ibp.table import Table, TableStats
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.ibp import arrays
+from cohort_gnn.ibp.rows import Profile, encode, fit, gpu_of, take
+from cohort_gnn.ibp.table import Table, TableStats
 
 SAMPLE_ROWS = 65536  # of a push, of which the room for each row is learned
 

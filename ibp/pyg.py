@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data import FeatureStore, TensorAttr
 
-from cohort.base.errors import CohortError
-from cohort.ibp.table import Table
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.ibp.table import Table
 
 
 class _TableStore(FeatureStore):

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cohort.base.errors import CohortError
-from cohort.ibp import _native, arrays
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.ibp import _native, arrays
 
 
 @dataclass(frozen=True, eq=False)

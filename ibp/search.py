@@ -4,9 +4,9 @@ import math
 
 import torch
 
-from cohort.base.errors import CohortError
-from cohort.ibp.rows import EncodedRows, fetch
-from cohort.ibp.table import Table
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.ibp.rows import EncodedRows, fetch
+from cohort_gnn.ibp.table import Table
 
 METRICS = ("dot", "cosine", "l2")
 _PAIR_BYTES = 64 << 20  # of rows that are scored exactly at a time, as float64

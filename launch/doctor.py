@@ -21,17 +21,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cohort.base.errors import CohortError
-from cohort.base.units import format_bytes
-from cohort.cache.plan import budget
-from cohort.cache.plan.links import machine_bandwidth
-from cohort.channel.run_folder import shared_memory_root
-from cohort.launch.options.devices import devices
-from cohort.launch.options.parser import add_options, spec_of
-from cohort.launch.run.between import rates_between
-from cohort.launch.run.machines import Machine, this_machine
-from cohort.launch.run.mps import Mps
-from cohort.spec.run import RunSpec
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.units import format_bytes
+from cohort_gnn.cache.plan import budget
+from cohort_gnn.cache.plan.links import machine_bandwidth
+from cohort_gnn.channel.run_folder import shared_memory_root
+from cohort_gnn.launch.options.devices import devices
+from cohort_gnn.launch.options.parser import add_options, spec_of
+from cohort_gnn.launch.run.between import rates_between
+from cohort_gnn.launch.run.machines import Machine, this_machine
+from cohort_gnn.launch.run.mps import Mps
+from cohort_gnn.spec.run import RunSpec
 
 WELL, WORSE, BROKEN = "ok", "could be better", "broken"
 GREEN_CONTEXTS = 12050  # the driver's version from which --sampler-sms works

@@ -8,11 +8,11 @@ import sys
 import threading
 import warnings
 
-import cohort
-from cohort.base.errors import CohortError
-from cohort.base.log import shown
-from cohort.launch.options.parser import CommandParser
-from cohort.launch.run.supervise import ToldFailure
+import cohort_gnn as cohort
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.log import shown
+from cohort_gnn.launch.options.parser import CommandParser
+from cohort_gnn.launch.run.supervise import ToldFailure
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -73,16 +73,16 @@ def _leave(number: int, _frame) -> None:
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of all commands; each room registers its own."""
-    from cohort.dataset import cli as dataset_cli
-    from cohort.ibp import cli as ibp_cli
-    from cohort.launch import doctor
-    from cohort.launch.bench import command as bench
-    from cohort.launch.data import derive, prepare, shard
-    from cohort.launch.plan import command as plan
-    from cohort.launch.report import command as report
-    from cohort.launch.run import digest, inspect, predict, train
-    from cohort.launch.run import script as run_script
-    from cohort.launch.tune import command as tune
+    from cohort_gnn.dataset import cli as dataset_cli
+    from cohort_gnn.ibp import cli as ibp_cli
+    from cohort_gnn.launch import doctor
+    from cohort_gnn.launch.bench import command as bench
+    from cohort_gnn.launch.data import derive, prepare, shard
+    from cohort_gnn.launch.plan import command as plan
+    from cohort_gnn.launch.report import command as report
+    from cohort_gnn.launch.run import digest, inspect, predict, train
+    from cohort_gnn.launch.run import script as run_script
+    from cohort_gnn.launch.tune import command as tune
 
     parser = CommandParser(prog="cohort", description=cohort.__doc__.splitlines()[0])
     parser.add_argument("--version", action="version", version=f"cohort {cohort.__version__}")

@@ -8,7 +8,7 @@ from typing import Generic, TypedDict, TypeVar
 
 import msgspec
 
-from cohort.base.files import write_whole
+from cohort_gnn.base.files import write_whole
 
 TIMES = ("seconds", "wait_seconds", "train_seconds", "all_reduce_seconds", "sample_seconds", "fetch_seconds")
 OF_RANK = (*TIMES, "between_seconds", "num_batches", "row_tiers", "list_tiers")  # of an epoch, what each rank has of it

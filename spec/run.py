@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 from msgspec import Meta
 
-from cohort.base.errors import CohortError, not_a_run
-from cohort.spec import files, types
-from cohort.spec.graph import GraphTypes
-from cohort.spec.options import Affects, option
+from cohort_gnn.base.errors import CohortError, not_a_run
+from cohort_gnn.spec import files, types
+from cohort_gnn.spec.graph import GraphTypes
+from cohort_gnn.spec.options import Affects, option
 
 NOTHING, BATCHES, LOSS, MEMORY, COURSE = Affects.NOTHING, Affects.BATCHES, Affects.LOSS, Affects.MEMORY, Affects.COURSE
 TYPED = ("rsage", "rgcn", "rgat", "hgt")  # models of graphs of several node types

@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from cohort.base.errors import CohortError
-from cohort.base.units import parse_bytes
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.units import parse_bytes
 
 INT32_MAX = 2**31 - 1  # of what the programs hold in 32 bits
 MOST_NUMBER = 1e9  # of what becomes seconds, or float32

@@ -46,9 +46,9 @@ def cohort(here: Path, command: str) -> subprocess.CompletedProcess:
     env = os.environ | {name: str(here / value) for name, _, value in (text.partition("=") for text in settings)}
     assert words[0] in ("cohort", "cohort-sampler"), command
     if words[0] == "cohort":
-        start = [sys.executable, "-W", "ignore", "-m", "cohort"]
+        start = [sys.executable, "-W", "ignore", "-m", "cohort_gnn"]
     else:
-        from cohort.base.programs import program
+        from cohort_gnn.base.programs import program
 
         start = [program("cohort-sampler")]
     return subprocess.run(

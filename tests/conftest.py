@@ -54,7 +54,7 @@ def cache_home(tmp_path_factory):
 @pytest.fixture(scope="session")
 def cora(tmp_path_factory) -> Path:
     """Cora with every edge in both directions: 2708 nodes, 10556 edges, 1433 float32 features, 7 classes."""
-    from cohort.dataset.importing.importer import import_npz
+    from cohort_gnn.dataset.importing.importer import import_npz
 
     out = tmp_path_factory.mktemp("data") / "cora"
     import_npz(Path(__file__).parent / "data/cora.npz", out, undirected=True)

@@ -43,7 +43,7 @@ def name_of(page: Path) -> str:
 
 @pytest.fixture(scope="module")
 def parser():
-    from cohort.launch.main import build_parser
+    from cohort_gnn.launch.main import build_parser
 
     return build_parser()
 
@@ -192,7 +192,7 @@ def test_the_navigation_has_every_page():
     assert len(listed) == len(set(listed))
 
 
-NAMES = ["cohort.NeighborLoader", "cohort.nn.SAGEConv", "cohort.dataset.open", "cohort.ibp.fetch"]
+NAMES = ["cohort.NeighborLoader", "cohort_gnn.nn.SAGEConv", "cohort_gnn.dataset.open", "cohort_gnn.ibp.fetch"]
 
 
 def test_the_reference_has_every_command_and_name():

@@ -12,7 +12,7 @@ import pytest
 import warm
 from processes import ALL_TESTS
 
-from cohort import dataset
+from cohort_gnn import dataset
 
 pytestmark = pytest.mark.usefixtures("shm")
 
@@ -153,7 +153,7 @@ def test_a_compiled_model_learns(data, environment):
 
 def test_a_callback_logs_epochs(data, environment, tmp_path):
     options = ["--callbacks", "csv_logger:CsvLogger", "--device", "cpu", "--epochs", 3, "--out", tmp_path / "run"]
-    command = ["python", "-m", "cohort", "train", data, *options, "--fanout", "5,5", "--quiet"]
+    command = ["python", "-m", "cohort_gnn", "train", data, *options, "--fanout", "5,5", "--quiet"]
     printed(*command, env=environment, folder=EXAMPLES)
     with open(tmp_path / "run/epochs.csv", newline="") as file:
         rows = list(csv.DictReader(file))

@@ -140,10 +140,10 @@ def import_edges(root: Path, room: str) -> list[Edge]:
     for path in (path for path in files_of(root, room) if path.suffix == ".py"):
         if path.relative_to(root).parts[:2] == ("launch", "package"):
             continue
-        package = ["cohort", *path.relative_to(root).parts[:-1]]
+        package = ["cohort_gnn", *path.relative_to(root).parts[:-1]]
         for node in ast.walk(ast.parse(path.read_text(), str(path))):
             for name in (name.split(".") for name in imported_modules(node, package)):
-                if name[0] == "cohort" and len(name) > 1 and name[1] in ALLOWED:
+                if name[0] == "cohort_gnn" and len(name) > 1 and name[1] in ALLOWED:
                     edges.append(Edge(f"{path.relative_to(root)}:{node.lineno}", room, name[1]))
     return edges
 
@@ -167,10 +167,10 @@ def used_paths(root: Path, room: str) -> list[tuple[str, str, str]]:
                 if match and match[1].startswith(f"{room}/"):
                     found.append((f"{place}:{number}", str(place), match[1]))
         elif path.suffix == ".py":
-            package = ["cohort", *place.parts[:-1]]
+            package = ["cohort_gnn", *place.parts[:-1]]
             for node in ast.walk(ast.parse(path.read_text(), str(path))):
                 for name in imported_modules(node, package):
-                    used = name.removeprefix("cohort.").replace(".", "/")
+                    used = name.removeprefix("cohort_gnn.").replace(".", "/")
                     used = used if (root / used).with_suffix(".py").is_file() else str(Path(used).parent)
                     if used.startswith(f"{room}/") and (root / used).with_suffix(".py").is_file():
                         found.append((f"{place}:{node.lineno}", str(place), f"{used}.py"))
@@ -198,7 +198,7 @@ def violations(root: Path) -> list[str]:
                 wrong.append(f"{edge.place}: {room} may not use {edge.used}")
         for edge in import_edges(root, room):
             if edge.used in FORBIDDEN_IMPORTS.get(room, set()):
-                wrong.append(f"{edge.place}: {room} may not import cohort.{edge.used}")
+                wrong.append(f"{edge.place}: {room} may not import cohort_gnn.{edge.used}")
     for room in FLOORS:
         wrong += wrong_within(root, room)
     wrong += [f"{path.relative_to(root)}: sampler has no Python" for path in (root / "sampler").rglob("*.py")]
@@ -235,10 +235,18 @@ def plant(root: Path, name: str, text: str) -> None:
         ("sampler/CMakeLists.txt", "\ntarget_link_libraries(s PRIVATE ibp)", "2: sampler may not use ibp"),
         ("trainer/CMakeLists.txt", "cohort_extension(x SOURCES a.cc LINK cohort::dataset)", "may not use dataset"),
         ("sampler/CMakeLists.txt", "cohort_program(s SOURCES a.cc LINK base cohort::ibp)", "may not use ibp"),
-        ("trainer/a.py", "import cohort.launch.run.mps\n", "trainer/a.py:1: trainer may not import cohort.launch"),
-        ("trainer/a.py", "\nfrom ..launch import mps\n", "trainer/a.py:2: trainer may not import cohort.launch"),
-        ("trainer/a.py", "def f():\n  from cohort import launch\n", "trainer/a.py:2: trainer may not import"),
-        ("launch/a.py", "from cohort.trainer.loop import run\n", "launch/a.py:1: launch may not import cohort.trainer"),
+        (
+            "trainer/a.py",
+            "import cohort_gnn.launch.run.mps\n",
+            "trainer/a.py:1: trainer may not import cohort_gnn.launch",
+        ),
+        ("trainer/a.py", "\nfrom ..launch import mps\n", "trainer/a.py:2: trainer may not import cohort_gnn.launch"),
+        ("trainer/a.py", "def f():\n  from cohort_gnn import launch\n", "trainer/a.py:2: trainer may not import"),
+        (
+            "launch/a.py",
+            "from cohort_gnn.trainer.loop import run\n",
+            "launch/a.py:1: launch may not import cohort_gnn.trainer",
+        ),
         ("sampler/a.py", "", "sampler/a.py: sampler has no Python"),
         ("cache/plan/a.h", '#include "cache/b.h"\n', "cache/plan/a.h:1: cache/plan may not use cache/b.h"),
     ],
@@ -252,11 +260,11 @@ def test_a_planted_wrong_edge_is_found(tmp_path, name, text, said):
 @pytest.mark.parametrize(
     ("name", "text", "used", "is_wrong"),
     [
-        ("trainer/report/a.py", "from cohort.trainer.loop import step\n", "trainer/loop/step.py", True),
+        ("trainer/report/a.py", "from cohort_gnn.trainer.loop import step\n", "trainer/loop/step.py", True),
         ("trainer/source.py", "from .report.floor import X\n", "trainer/report/floor.py", True),
-        ("launch/run/a.py", "from cohort.launch.main import main\n", "launch/main.py", True),
-        ("launch/run/a.py", "from cohort.launch.options.parser import b\n", "launch/options/parser.py", False),
-        ("trainer/__main__.py", "from cohort.trainer.loop.trainer import T\n", "trainer/loop/trainer.py", False),
+        ("launch/run/a.py", "from cohort_gnn.launch.main import main\n", "launch/main.py", True),
+        ("launch/run/a.py", "from cohort_gnn.launch.options.parser import b\n", "launch/options/parser.py", False),
+        ("trainer/__main__.py", "from cohort_gnn.trainer.loop.trainer import T\n", "trainer/loop/trainer.py", False),
     ],
 )
 def test_folders_of_a_room_are_floors(tmp_path, name, text, used, is_wrong):
@@ -283,7 +291,7 @@ def test_folders_of_a_room_are_floors(tmp_path, name, text, used, is_wrong):
             "# cohort_library(x LINK channel)\ncohort_test(dataset LINK cohort::cache)",
         ),
         ("trainer/a.py", "import torch\nfrom cohort.base.errors import CohortError\nfrom . import loader\n"),
-        ("launch/package/__init__.py", "from cohort.trainer.loader.neighbor import NeighborLoader\n"),
+        ("launch/package/__init__.py", "from cohort_gnn.trainer.loader.neighbor import NeighborLoader\n"),
     ],
 )
 def test_an_allowed_edge_passes(tmp_path, name, text):

@@ -22,7 +22,7 @@ SECONDS_TO_START = 60.0  # importing torch on a busy machine
 
 def cohort(*arguments, **options) -> subprocess.CompletedProcess:
     """Runs `cohort <arguments>` to its end."""
-    command = [sys.executable, "-m", "cohort", *map(str, arguments)]
+    command = [sys.executable, "-m", "cohort_gnn", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, **options)
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from processes import ALL_TESTS
 
-import cohort
+import cohort_gnn as cohort
 
 ROOT = Path(__file__).resolve().parents[1]
 
 RIGHT = """
-import cohort
-from cohort import CohortError, NeighborLoader
+import cohort_gnn as cohort
+from cohort_gnn import CohortError, NeighborLoader
 
 data = cohort.dataset.open("data")
 nodes: int = data.num_nodes
@@ -28,7 +28,7 @@ class Log(cohort.Callback):
     pass
 """
 WRONG = """
-import cohort
+import cohort_gnn as cohort
 
 text: str = cohort.dataset.open("data").num_nodes
 loader = cohort.NeighborLoader("data", 4)
@@ -79,4 +79,4 @@ def test_type_checkers_see_the_names_that_are_loaded_on_first_use():
     tree = ast.parse(Path(cohort.__file__).read_text())
     (block,) = (node for node in tree.body if isinstance(node, ast.If) and isinstance(node.test, ast.Name))
     seen = {name.name: node.module for node in block.body for name in node.names}
-    assert seen == cohort._HOMES | dict.fromkeys(cohort._PACKAGES, "cohort")
+    assert seen == cohort._HOMES | dict.fromkeys(cohort._PACKAGES, "cohort_gnn")

@@ -1,9 +1,9 @@
 """Python programs that tests start are forked from one that has torch and cohort imported: 0.1 s instead of 5.
 
 ``use()`` has every ``subprocess.Popen`` of this process, and of the programs that it starts, do so for
-``python -m cohort ...``, ``python -m cohort.trainer ...``, ``python script.py`` and ``python -c text``, and so do
-processes that multiprocessing spawns. What is forked has the arguments, environment, folder, descriptors, signals and
-the parent that a fresh interpreter has.
+``python -m cohort_gnn ...``, ``python -m cohort_gnn.trainer ...``, ``python script.py`` and ``python -c text``, and so
+do processes that multiprocessing spawns. What is forked has the arguments, environment, folder, descriptors, signals
+and the parent that a fresh interpreter has.
 COHORT_TESTS_FRESH in its environment, or a variable there that forms the interpreter, has a fresh one started.
 """
 
@@ -85,7 +85,7 @@ def is_for_us(args: list[str], env: dict[str, str]) -> bool:
 def write_programs(folder: Path) -> None:
     """The commands `cohort` and `python` for shells; those that tests start from here on know them."""
     client = [sys.executable, "-I", "-S", str(HERE / "warm_client.py"), _own_server().address]
-    for name, words in (("cohort", [sys.executable, "-m", "cohort"]), ("python", [sys.executable])):
+    for name, words in (("cohort", [sys.executable, "-m", "cohort_gnn"]), ("python", [sys.executable])):
         script = folder / name
         script.write_text(f'#!/bin/sh\nexec {shlex.join(client + words)} "$@"\n')
         script.chmod(0o755)

@@ -122,10 +122,10 @@ def _leave_all_but(requests: socket.socket) -> None:
 
 
 def _import_all() -> None:
-    import cohort
+    import cohort_gnn as cohort
 
     warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated", FutureWarning)
-    for module in pkgutil.walk_packages(cohort.__path__, "cohort."):
+    for module in pkgutil.walk_packages(cohort.__path__, "cohort_gnn."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
     for name in ("torch_geometric.nn", "torch_geometric.loader", "scipy.sparse", "processes"):
@@ -146,7 +146,7 @@ def _become(start: Start) -> None:
             time.sleep(0.0005)
         _place(start)
         program = program_of(start.args)
-        warm.use(None if program.name == "cohort.trainer" else _begin_own())
+        warm.use(None if program.name == "cohort_gnn.trainer" else _begin_own())
         _settle(start, program)
         _show(start)
         _customize(start)

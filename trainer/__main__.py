@@ -1,4 +1,4 @@
-"""``python -m cohort.trainer RUN/run.json``: the trainer program of ``cohort train``, ``digest`` and ``bench``."""
+"""``python -m cohort_gnn.trainer RUN/run.json``: the trainer program of ``cohort train``, ``digest`` and ``bench``."""
 
 import json
 import logging
@@ -9,14 +9,14 @@ import time
 import traceback
 from pathlib import Path
 
-from cohort.base.errors import CohortError
-from cohort.base.log import shown
-from cohort.channel.run_folder import rank_folders
-from cohort.trainer import _native
-from cohort.trainer.messages import flush_output
-from cohort.trainer.stop import StopRequest
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.log import shown
+from cohort_gnn.channel.run_folder import rank_folders
+from cohort_gnn.trainer import _native
+from cohort_gnn.trainer.messages import flush_output
+from cohort_gnn.trainer.stop import StopRequest
 
-LOG = logging.getLogger("cohort.trainer")  # __name__ is that of the program
+LOG = logging.getLogger("cohort_gnn.trainer")  # __name__ is that of the program
 
 
 def main(run_json: Path) -> int:
@@ -31,9 +31,9 @@ def main(run_json: Path) -> int:
     signal.signal(signal.SIGTERM, stop.on_signal)
     import torch
 
-    from cohort.trainer.ranks import Place
-    from cohort.trainer.report.start import StartBar
-    from cohort.trainer.source import BatchSource, wait_for_channel
+    from cohort_gnn.trainer.ranks import Place
+    from cohort_gnn.trainer.report.start import StartBar
+    from cohort_gnn.trainer.source import BatchSource, wait_for_channel
 
     loaded_at = time.monotonic()
 
@@ -54,15 +54,15 @@ def main(run_json: Path) -> int:
                     wait_for_channel(folder, look)
                 sources.append(BatchSource(folder, rank=first + rank, num_ranks=num_all))
         if digests:
-            from cohort.trainer.bench.digest import print_digests
+            from cohort_gnn.trainer.bench.digest import print_digests
 
             print_digests(sources, run)
         elif run["trainer"]["task"] == "step":
-            from cohort.trainer.bench.steps import measure_steps
+            from cohort_gnn.trainer.bench.steps import measure_steps
 
             measure_steps(sources[0], run, run_json.parent)
         elif run["trainer"]["task"] == "batches":
-            from cohort.trainer.bench.batches import take_batches
+            from cohort_gnn.trainer.bench.batches import take_batches
 
             take_batches(sources[0], run, run_json.parent)
         else:
@@ -80,21 +80,21 @@ def main(run_json: Path) -> int:
 def _train(source, place, run: dict, out: Path, stop: StopRequest, loaded_at: float) -> None:
     import torch
 
-    from cohort.dataset import open as open_dataset
-    from cohort.spec import files
-    from cohort.spec.run import TrainerSpec, from_json
-    from cohort.trainer.loop.callbacks import callbacks_of
-    from cohort.trainer.loop.checkpoint import CheckpointFile, identity_of
-    from cohort.trainer.loop.links import seeds_of_links
-    from cohort.trainer.loop.results import Results
-    from cohort.trainer.loop.resume import Checkpoints
-    from cohort.trainer.loop.trainer import Trainer
-    from cohort.trainer.ranks import Ranks
-    from cohort.trainer.report.cache_report import predicted
-    from cohort.trainer.report.floor import Floor
-    from cohort.trainer.report.gpu_memory import MemoryPeak
-    from cohort.trainer.report.progress import Progress
-    from cohort.trainer.report.recorder import Recorder
+    from cohort_gnn.dataset import open as open_dataset
+    from cohort_gnn.spec import files
+    from cohort_gnn.spec.run import TrainerSpec, from_json
+    from cohort_gnn.trainer.loop.callbacks import callbacks_of
+    from cohort_gnn.trainer.loop.checkpoint import CheckpointFile, identity_of
+    from cohort_gnn.trainer.loop.links import seeds_of_links
+    from cohort_gnn.trainer.loop.results import Results
+    from cohort_gnn.trainer.loop.resume import Checkpoints
+    from cohort_gnn.trainer.loop.trainer import Trainer
+    from cohort_gnn.trainer.ranks import Ranks
+    from cohort_gnn.trainer.report.cache_report import predicted
+    from cohort_gnn.trainer.report.floor import Floor
+    from cohort_gnn.trainer.report.gpu_memory import MemoryPeak
+    from cohort_gnn.trainer.report.progress import Progress
+    from cohort_gnn.trainer.report.recorder import Recorder
 
     options = from_json(run["trainer"], TrainerSpec, str(out / files.RUN))
     if run.get("time_sliced") and options.sampler_sms:

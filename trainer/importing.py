@@ -3,7 +3,7 @@
 import importlib
 from typing import Any
 
-from cohort.base.errors import CohortError
+from cohort_gnn.base.errors import CohortError
 
 
 def imported(place: str, name: str) -> Any:

@@ -11,8 +11,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from cohort.trainer.step_clock import StepClock
-from cohort.trainer.stop import StopRequest
+from cohort_gnn.trainer.step_clock import StepClock
+from cohort_gnn.trainer.stop import StopRequest
 
 COME_SECONDS = 3600.0  # between the first rank and the last: the largest host tables take minutes to be opened
 STEPS_LATE = 8  # more than a GPU is ever behind its host: the slots, by default 4, are the bound

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from cohort.base.errors import CohortError
-from cohort.base.units import format_bytes
-from cohort.dataset import open as open_dataset
-from cohort.nn.block import Block, keep_offsets
-from cohort.nn.inputs import PlacedRows
-from cohort.spec.graph import EdgeType, GraphTypes
-from cohort.trainer import _native
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.units import format_bytes
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.nn.block import Block, keep_offsets
+from cohort_gnn.nn.inputs import PlacedRows
+from cohort_gnn.spec.graph import EdgeType, GraphTypes
+from cohort_gnn.trainer import _native
 
 REDRAWS = 8  # of a negative that is an edge
 AllRows = torch.Tensor | list[torch.Tensor | None] | None  # as BatchSource.all_rows has them

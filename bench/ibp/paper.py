@@ -21,7 +21,7 @@ import paper_draw
 import paper_report
 import paper_rows
 
-from cohort.base.errors import CohortError
+from cohort_gnn.base.errors import CohortError
 
 ROOT = Path(__file__).resolve().parents[2]
 

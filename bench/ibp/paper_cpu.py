@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from paper_rows import Rows
 
-from cohort import ibp
+from cohort_gnn import ibp
 
 SAMPLE_PERCENTS = (1, 2, 5, 10, 25, 50, 100)
 HELD_OUT = 0.2

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cohort.base.errors import CohortError
+from cohort_gnn.base.errors import CohortError
 
 NUM_ROWS = 20000
 WORD_COUNTS = ("citeseer", "cora", "pubmed")  # .npz files of bags of words, as the paper's sparse data sets

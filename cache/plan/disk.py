@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from cohort.base.files import remembered, user_cache
-from cohort.base.programs import ask_sampler
+from cohort_gnn.base.files import remembered, user_cache
+from cohort_gnn.base.programs import ask_sampler
 
 LOG = logging.getLogger(__name__)
 SECONDS = 1.0  # of each kind of reads, in a measurement that plans use

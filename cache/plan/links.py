@@ -9,9 +9,9 @@ from typing import Annotated, TypedDict
 import msgspec
 from msgspec import Meta
 
-from cohort.base.errors import CohortError
-from cohort.base.files import remembered, user_cache
-from cohort.base.programs import ask_sampler
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.files import remembered, user_cache
+from cohort_gnn.base.programs import ask_sampler
 
 LOG = logging.getLogger(__name__)
 

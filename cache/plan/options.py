@@ -10,14 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
-from cohort.base.errors import CohortError
-from cohort.base.files import demand_writable, user_cache
-from cohort.base.programs import ask_sampler
-from cohort.cache import _native
-from cohort.cache.plan.budget import MemoryNeeds, budgets
-from cohort.cache.plan.links import MEASURED_BANDWIDTH, machine_bandwidth
-from cohort.cache.plan.planner import ELEMENT_BYTES
-from cohort.spec.run import SamplerSpec
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.files import demand_writable, user_cache
+from cohort_gnn.base.programs import ask_sampler
+from cohort_gnn.cache import _native
+from cohort_gnn.cache.plan.budget import MemoryNeeds, budgets
+from cohort_gnn.cache.plan.links import MEASURED_BANDWIDTH, machine_bandwidth
+from cohort_gnn.cache.plan.planner import ELEMENT_BYTES
+from cohort_gnn.spec.run import SamplerSpec
 
 LOG = logging.getLogger(__name__)
 

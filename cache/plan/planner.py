@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cohort.cache import _native
+from cohort_gnn.cache import _native
 
 MAX_CLIQUE_GPUS = _native.MAX_CLIQUE_GPUS
 # "none" (each alone), "all", "2x4" (two of four) or "3+5", and how many GPUs there are, as lists of GPUs. It raises a

@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from cohort.base.errors import CohortError
-from cohort.dataset import _native
-from cohort.dataset.array_file import MemoryArray
-from cohort.dataset.hetero import RelationType
-from cohort.dataset.importing.convert import ConvertOptions, write_graph
-from cohort.dataset.importing.typed import TypedConversion
-from cohort.dataset.layouts.graph import EDGE_BYTES, EdgeChunk, Edges, Rows
-from cohort.dataset.layouts.typed import Nodes, TypedGraph
-from cohort.dataset.writer import GeneratedRows, demand_split
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import _native
+from cohort_gnn.dataset.array_file import MemoryArray
+from cohort_gnn.dataset.hetero import RelationType
+from cohort_gnn.dataset.importing.convert import ConvertOptions, write_graph
+from cohort_gnn.dataset.importing.typed import TypedConversion
+from cohort_gnn.dataset.layouts.graph import EDGE_BYTES, EdgeChunk, Edges, Rows
+from cohort_gnn.dataset.layouts.typed import Nodes, TypedGraph
+from cohort_gnn.dataset.writer import GeneratedRows, demand_split
 
 LEAST_NODES = 8  # of a type, however small the share
 

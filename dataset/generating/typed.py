@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from cohort.base.errors import CohortError
-from cohort.dataset.array_file import MemoryArray
-from cohort.dataset.importing.convert import ConvertOptions, write_graph
-from cohort.dataset.importing.typed import TypedConversion
-from cohort.dataset.layouts.graph import edges_in_memory, rows_of_matrix
-from cohort.dataset.layouts.typed import Nodes, TypedGraph
-from cohort.dataset.writer import demand_split
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset.array_file import MemoryArray
+from cohort_gnn.dataset.importing.convert import ConvertOptions, write_graph
+from cohort_gnn.dataset.importing.typed import TypedConversion
+from cohort_gnn.dataset.layouts.graph import edges_in_memory, rows_of_matrix
+from cohort_gnn.dataset.layouts.typed import Nodes, TypedGraph
+from cohort_gnn.dataset.writer import demand_split
 
 PAPER_NOISE, OTHER_NOISE = 4.0, 0.25  # of each feature, beside signatures of length 1
 STRAY = 0.1  # the share of edges whose author or field is any

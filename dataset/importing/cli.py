@@ -14,15 +14,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from cohort.base.errors import CohortError
-from cohort.base.units import byte_count
-from cohort.dataset.arrays import TASKS
-from cohort.dataset.cli_parts import add_common, fail, number, summary
-from cohort.dataset.importing.convert import ConvertOptions
-from cohort.dataset.importing.importer import FORMATS, SourceOptions, import_graph
-from cohort.dataset.layouts.tables import RAW_DTYPES, RawLayout
-from cohort.dataset.layouts.text_file import SEPARATORS, TextOptions
-from cohort.dataset.reader import open as open_dataset
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.units import byte_count
+from cohort_gnn.dataset.arrays import TASKS
+from cohort_gnn.dataset.cli_parts import add_common, fail, number, summary
+from cohort_gnn.dataset.importing.convert import ConvertOptions
+from cohort_gnn.dataset.importing.importer import FORMATS, SourceOptions, import_graph
+from cohort_gnn.dataset.layouts.tables import RAW_DTYPES, RawLayout
+from cohort_gnn.dataset.layouts.text_file import SEPARATORS, TextOptions
+from cohort_gnn.dataset.reader import open as open_dataset
 
 EPILOG = "dataset/FORMAT.md describes the content that is read from each format."
 

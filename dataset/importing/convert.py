@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 import scipy  # its packages load on first use
 
-from cohort.base.errors import CohortError
-from cohort.base.units import format_bytes
-from cohort.dataset import _native, arrays
-from cohort.dataset.importing.edge_data import EdgeData
-from cohort.dataset.importing.pca import principal_components
-from cohort.dataset.layouts.graph import Graph, LinkSplit, Rows, Source, rows_of_matrix
-from cohort.dataset.links import HeldOut, checked_links, link_edges, save_links
-from cohort.dataset.meta import SPLITS, write_meta_of_one_type, write_targets
-from cohort.dataset.reader import open_one_type
-from cohort.dataset.writer import demand_no_problem, demand_split, output_folder, random_splits, write_rows
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.units import format_bytes
+from cohort_gnn.dataset import _native, arrays
+from cohort_gnn.dataset.importing.edge_data import EdgeData
+from cohort_gnn.dataset.importing.pca import principal_components
+from cohort_gnn.dataset.layouts.graph import Graph, LinkSplit, Rows, Source, rows_of_matrix
+from cohort_gnn.dataset.links import HeldOut, checked_links, link_edges, save_links
+from cohort_gnn.dataset.meta import SPLITS, write_meta_of_one_type, write_targets
+from cohort_gnn.dataset.reader import open_one_type
+from cohort_gnn.dataset.writer import demand_no_problem, demand_split, output_folder, random_splits, write_rows
 
 # progress(what is being done, how much of it is done, in [0, 1])
 Progress = Callable[[str, float], None]

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from cohort.base.errors import CohortError
-from cohort.base.units import format_bytes
-from cohort.dataset.layouts.graph import Rows, WeightReader, Weights
-from cohort.dataset.prepared import take_rows
-from cohort.dataset.writer import write_rows
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.units import format_bytes
+from cohort_gnn.dataset.layouts.graph import Rows, WeightReader, Weights
+from cohort_gnn.dataset.prepared import take_rows
+from cohort_gnn.dataset.writer import write_rows
 
 FEATURES = "edge_features.npy"
 UNSORTED = "edge_features.unsorted.npy"  # while the edges are sorted

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cohort.base.errors import CohortError
-from cohort.dataset import arrays
-from cohort.dataset.hetero import RelationType
-from cohort.dataset.importing import tensors
-from cohort.dataset.importing.convert import ConvertOptions, write_graph
-from cohort.dataset.importing.typed import TypedConversion
-from cohort.dataset.layouts.graph import Edges, Rows, Weights, edges_in_memory
-from cohort.dataset.layouts.typed import Nodes, TypedGraph
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import arrays
+from cohort_gnn.dataset.hetero import RelationType
+from cohort_gnn.dataset.importing import tensors
+from cohort_gnn.dataset.importing.convert import ConvertOptions, write_graph
+from cohort_gnn.dataset.importing.typed import TypedConversion
+from cohort_gnn.dataset.layouts.graph import Edges, Rows, Weights, edges_in_memory
+from cohort_gnn.dataset.layouts.typed import Nodes, TypedGraph
 
 KEPT = {"x", "num_nodes", "edge_index", "edge_weight", "edge_time", "time", "edge_attr"}  # of every type
 KEPT_OF_TARGET = KEPT | {"y", *arrays.MASKS}

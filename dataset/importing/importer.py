@@ -10,30 +10,30 @@ from typing import Any
 
 import numpy as np
 
-from cohort.base.errors import CohortError
-from cohort.dataset import arrays
-from cohort.dataset.hetero import HeteroDataset
-from cohort.dataset.importing.convert import ConvertOptions, GraphConversion, Progress, write_graph
-from cohort.dataset.importing.outcome import outcome
-from cohort.dataset.importing.typed import TypedConversion, demand_no_option_of_one_type, typed_outcome
-from cohort.dataset.layouts import tables
-from cohort.dataset.layouts.chunked import METADATA as CHUNKED
-from cohort.dataset.layouts.chunked import read_chunked
-from cohort.dataset.layouts.described import DESCRIPTION, read_described
-from cohort.dataset.layouts.graph import Graph, Labels, Rows, Source, rows_of_table
-from cohort.dataset.layouts.graphbolt import METADATA, read_graphbolt
-from cohort.dataset.layouts.igb import find_igb, is_igbh, read_igb, read_igbh
-from cohort.dataset.layouts.legion import is_legion, read_legion
-from cohort.dataset.layouts.mag240m import find_mag240m, read_mag240m
-from cohort.dataset.layouts.npz import read_npz
-from cohort.dataset.layouts.ogb import is_ogb, read_ogb
-from cohort.dataset.layouts.planetoid import is_planetoid, read_planetoid
-from cohort.dataset.layouts.pyg import read_data
-from cohort.dataset.layouts.table import Table, shortened, spans
-from cohort.dataset.layouts.text_file import TextOptions
-from cohort.dataset.layouts.typed import TypedGraph
-from cohort.dataset.reader import is_dataset, open_one_type
-from cohort.dataset.reader import open as open_dataset
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import arrays
+from cohort_gnn.dataset.hetero import HeteroDataset
+from cohort_gnn.dataset.importing.convert import ConvertOptions, GraphConversion, Progress, write_graph
+from cohort_gnn.dataset.importing.outcome import outcome
+from cohort_gnn.dataset.importing.typed import TypedConversion, demand_no_option_of_one_type, typed_outcome
+from cohort_gnn.dataset.layouts import tables
+from cohort_gnn.dataset.layouts.chunked import METADATA as CHUNKED
+from cohort_gnn.dataset.layouts.chunked import read_chunked
+from cohort_gnn.dataset.layouts.described import DESCRIPTION, read_described
+from cohort_gnn.dataset.layouts.graph import Graph, Labels, Rows, Source, rows_of_table
+from cohort_gnn.dataset.layouts.graphbolt import METADATA, read_graphbolt
+from cohort_gnn.dataset.layouts.igb import find_igb, is_igbh, read_igb, read_igbh
+from cohort_gnn.dataset.layouts.legion import is_legion, read_legion
+from cohort_gnn.dataset.layouts.mag240m import find_mag240m, read_mag240m
+from cohort_gnn.dataset.layouts.npz import read_npz
+from cohort_gnn.dataset.layouts.ogb import is_ogb, read_ogb
+from cohort_gnn.dataset.layouts.planetoid import is_planetoid, read_planetoid
+from cohort_gnn.dataset.layouts.pyg import read_data
+from cohort_gnn.dataset.layouts.table import Table, shortened, spans
+from cohort_gnn.dataset.layouts.text_file import TextOptions
+from cohort_gnn.dataset.layouts.typed import TypedGraph
+from cohort_gnn.dataset.reader import is_dataset, open_one_type
+from cohort_gnn.dataset.reader import open as open_dataset
 
 TABLES = ("csv", "parquet")
 EDGE_LISTS = (*TABLES, "npy")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from cohort.dataset import arrays
-from cohort.dataset.hetero import HeteroDataset
-from cohort.dataset.importing.convert import ConvertOptions
-from cohort.dataset.layouts.graph import Graph, Source
-from cohort.dataset.reader import Dataset
+from cohort_gnn.dataset import arrays
+from cohort_gnn.dataset.hetero import HeteroDataset
+from cohort_gnn.dataset.importing.convert import ConvertOptions
+from cohort_gnn.dataset.layouts.graph import Graph, Source
+from cohort_gnn.dataset.reader import Dataset
 
 EDGES_AT_ONCE = 1 << 22
 FROM_ONE = "node 0 has no edges: do ids start at 1? --node-ids takes a file of ids, one per row"

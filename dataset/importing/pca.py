@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy  # its packages load on first use
 
-from cohort.base.errors import CohortError
+from cohort_gnn.base.errors import CohortError
 
 EXTRA_DIRECTIONS = 16
 ITERATIONS = 6

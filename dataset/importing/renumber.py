@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from cohort.dataset import _native
-from cohort.dataset.array_file import MemoryArray
-from cohort.dataset.check import demand_in_range
-from cohort.dataset.hetero import demand_raw
-from cohort.dataset.importing.edge_data import EdgeData
-from cohort.dataset.layouts.graph import Weights, edges_of_columns, rows_of_matrix, weights_of_array
-from cohort.dataset.meta import SPLITS, write_meta_of_one_type, write_targets
-from cohort.dataset.reader import Dataset, open_one_type
+from cohort_gnn.dataset import _native
+from cohort_gnn.dataset.array_file import MemoryArray
+from cohort_gnn.dataset.check import demand_in_range
+from cohort_gnn.dataset.hetero import demand_raw
+from cohort_gnn.dataset.importing.edge_data import EdgeData
+from cohort_gnn.dataset.layouts.graph import Weights, edges_of_columns, rows_of_matrix, weights_of_array
+from cohort_gnn.dataset.meta import SPLITS, write_meta_of_one_type, write_targets
+from cohort_gnn.dataset.reader import Dataset, open_one_type
 
 BLOCK_BYTES = 32_000_000  # of edges at once
 SORT_BYTES = 4_000_000_000  # of memory for edges; others go through a file

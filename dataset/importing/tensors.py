@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from cohort.base.errors import CohortError
-from cohort.dataset import arrays
-from cohort.dataset.array_file import MemoryArray
-from cohort.dataset.arrays import MASKS
-from cohort.dataset.importing.convert import ConvertOptions, GraphConversion, write_graph
-from cohort.dataset.layouts.graph import Graph, Rows, Weights, edges_in_memory, rows_of_matrix, weights_of_array
-from cohort.dataset.meta import SPLITS
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import arrays
+from cohort_gnn.dataset.array_file import MemoryArray
+from cohort_gnn.dataset.arrays import MASKS
+from cohort_gnn.dataset.importing.convert import ConvertOptions, GraphConversion, write_graph
+from cohort_gnn.dataset.layouts.graph import Graph, Rows, Weights, edges_in_memory, rows_of_matrix, weights_of_array
+from cohort_gnn.dataset.meta import SPLITS
 
 KEPT = {
     "x",
@@ -151,7 +151,7 @@ def from_pyg(
         CohortError: for another object, or like from_tensors.
     """
     if callable(getattr(data, "metadata", None)):
-        from cohort.dataset.importing.hetero import from_hetero
+        from cohort_gnn.dataset.importing.hetero import from_hetero
 
         return from_hetero(data, out, target=target, reverse_edges=reverse_edges, overwrite=overwrite, **options)
     if target is not None or reverse_edges:

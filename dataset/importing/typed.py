@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from cohort.base.errors import CohortError
-from cohort.dataset import _native
-from cohort.dataset.array_file import open_npy
-from cohort.dataset.hetero import HeteroDataset, RelationType
-from cohort.dataset.importing.convert import Conversion, ConvertOptions
-from cohort.dataset.importing.edge_data import FEATURES, EdgeData
-from cohort.dataset.importing.outcome import labels_and_splits_told
-from cohort.dataset.layouts.graph import Edges, Rows, Weights, edges_of_columns, rows_of_file, weights_of_array
-from cohort.dataset.layouts.typed import Nodes, TypedGraph
-from cohort.dataset.meta import TYPED_VERSION, write_meta, write_targets
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import _native
+from cohort_gnn.dataset.array_file import open_npy
+from cohort_gnn.dataset.hetero import HeteroDataset, RelationType
+from cohort_gnn.dataset.importing.convert import Conversion, ConvertOptions
+from cohort_gnn.dataset.importing.edge_data import FEATURES, EdgeData
+from cohort_gnn.dataset.importing.outcome import labels_and_splits_told
+from cohort_gnn.dataset.layouts.graph import Edges, Rows, Weights, edges_of_columns, rows_of_file, weights_of_array
+from cohort_gnn.dataset.layouts.typed import Nodes, TypedGraph
+from cohort_gnn.dataset.meta import TYPED_VERSION, write_meta, write_targets
 
 PARTS, NUMBERS = ("indptr", "indices"), ("edge_weights", "edge_times")
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")

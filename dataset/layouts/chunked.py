@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from cohort.base.errors import CohortError
-from cohort.dataset import arrays
-from cohort.dataset.array_file import open_npy
-from cohort.dataset.arrays import MASKS
-from cohort.dataset.layouts.graph import (
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import arrays
+from cohort_gnn.dataset.array_file import open_npy
+from cohort_gnn.dataset.arrays import MASKS
+from cohort_gnn.dataset.layouts.graph import (
     Edges,
     Labels,
     Rows,
@@ -24,11 +24,11 @@ from cohort.dataset.layouts.graph import (
     rows_of_parts,
     rows_of_table,
 )
-from cohort.dataset.layouts.parquet_file import ParquetFile
-from cohort.dataset.layouts.table import Table
-from cohort.dataset.layouts.text_file import TextFile, TextOptions
-from cohort.dataset.layouts.typed import Nodes, TypedGraph, by_relation, relation_of
-from cohort.dataset.structured import read_structured
+from cohort_gnn.dataset.layouts.parquet_file import ParquetFile
+from cohort_gnn.dataset.layouts.table import Table
+from cohort_gnn.dataset.layouts.text_file import TextFile, TextOptions
+from cohort_gnn.dataset.layouts.typed import Nodes, TypedGraph, by_relation, relation_of
+from cohort_gnn.dataset.structured import read_structured
 
 METADATA = "metadata.json"
 FEATURES, LABELS = ("feat", "features", "x"), ("label", "labels", "y")

@@ -8,15 +8,15 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from cohort.base.errors import CohortError
-from cohort.dataset.array_file import open_npy
-from cohort.dataset.layouts import tables
-from cohort.dataset.layouts.graph import Edges, Labels, Rows, Weights, rows_of_table, weights_of_table
-from cohort.dataset.layouts.node_ids import MIN_BLOCK, NodeIds, text_columns, with_ids
-from cohort.dataset.layouts.table import Table
-from cohort.dataset.layouts.text_file import TextOptions
-from cohort.dataset.layouts.typed import Nodes, TypedGraph, by_relation
-from cohort.dataset.structured import read_structured
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset.array_file import open_npy
+from cohort_gnn.dataset.layouts import tables
+from cohort_gnn.dataset.layouts.graph import Edges, Labels, Rows, Weights, rows_of_table, weights_of_table
+from cohort_gnn.dataset.layouts.node_ids import MIN_BLOCK, NodeIds, text_columns, with_ids
+from cohort_gnn.dataset.layouts.table import Table
+from cohort_gnn.dataset.layouts.text_file import TextOptions
+from cohort_gnn.dataset.layouts.typed import Nodes, TypedGraph, by_relation
+from cohort_gnn.dataset.structured import read_structured
 
 DESCRIPTION = "graph.yaml"
 HINT = "FORMAT.md describes the file"

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import scipy  # its packages load on first use
 
-from cohort.base.errors import CohortError
-from cohort.dataset import arrays
-from cohort.dataset.array_file import ArrayFile, MemoryArray
-from cohort.dataset.layouts.table import Table, shortened
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import arrays
+from cohort_gnn.dataset.array_file import ArrayFile, MemoryArray
+from cohort_gnn.dataset.layouts.table import Table, shortened
 
 ROWS_AT_ONCE = 4096  # of a sparse matrix
 EDGE_BYTES = 16

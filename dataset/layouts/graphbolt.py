@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from cohort.base.errors import CohortError
-from cohort.dataset import arrays
-from cohort.dataset.array_file import open_npy
-from cohort.dataset.layouts.graph import Edges, Labels, Rows, edges_of_pairs, edges_of_table, rows_of_file
-from cohort.dataset.layouts.text_file import TextFile, TextOptions
-from cohort.dataset.layouts.torch_files import array_of, is_dense, load_tensors, rows_of_tensor
-from cohort.dataset.layouts.typed import Nodes, TypedGraph, by_relation, relation_of
-from cohort.dataset.structured import read_structured
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import arrays
+from cohort_gnn.dataset.array_file import open_npy
+from cohort_gnn.dataset.layouts.graph import Edges, Labels, Rows, edges_of_pairs, edges_of_table, rows_of_file
+from cohort_gnn.dataset.layouts.text_file import TextFile, TextOptions
+from cohort_gnn.dataset.layouts.torch_files import array_of, is_dense, load_tensors, rows_of_tensor
+from cohort_gnn.dataset.layouts.typed import Nodes, TypedGraph, by_relation, relation_of
+from cohort_gnn.dataset.structured import read_structured
 
 METADATA = "metadata.yaml"
 SETS = ("train_set", "validation_set", "test_set")

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from cohort.base.errors import CohortError
-from cohort.dataset import arrays
-from cohort.dataset.array_file import ArrayFile, is_npy, open_npy, open_raw
-from cohort.dataset.layouts.graph import Labels, edges_of_pairs, rows_of_file
-from cohort.dataset.layouts.typed import Nodes, TypedGraph, by_relation, relation_of
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import arrays
+from cohort_gnn.dataset.array_file import ArrayFile, is_npy, open_npy, open_raw
+from cohort_gnn.dataset.layouts.graph import Labels, edges_of_pairs, rows_of_file
+from cohort_gnn.dataset.layouts.typed import Nodes, TypedGraph, by_relation, relation_of
 
 DIM = 1024
 TARGET, CITES = "paper", "paper__cites__paper"  # what the homogeneous data sets have

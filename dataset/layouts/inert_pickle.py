@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import scipy  # its packages load on first use
 
-from cohort.base.errors import CohortError
-from cohort.dataset import arrays
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import arrays
 
 HINT = "only NumPy arrays of numbers, SciPy CSR matrices, dicts and lists are read from pickles"
 BROKEN = (

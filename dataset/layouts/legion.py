@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from cohort.base.errors import CohortError
-from cohort.dataset.array_file import open_raw
-from cohort.dataset.layouts.graph import Graph, Rows, edges_of_columns, rows_of_file
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset.array_file import open_raw
+from cohort_gnn.dataset.layouts.graph import Graph, Rows, edges_of_columns, rows_of_file
 
 SETS = ("trainingset", "validationset", "testingset")
 

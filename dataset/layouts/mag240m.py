@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from cohort.base.errors import CohortError
-from cohort.dataset import arrays
-from cohort.dataset.array_file import open_npy
-from cohort.dataset.layouts.graph import Labels, edges_of_pairs, rows_of_file
-from cohort.dataset.layouts.torch_files import load_arrays
-from cohort.dataset.layouts.typed import Nodes, TypedGraph, by_relation, relation_of
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import arrays
+from cohort_gnn.dataset.array_file import open_npy
+from cohort_gnn.dataset.layouts.graph import Labels, edges_of_pairs, rows_of_file
+from cohort_gnn.dataset.layouts.torch_files import load_arrays
+from cohort_gnn.dataset.layouts.typed import Nodes, TypedGraph, by_relation, relation_of
 
 TARGET, FOLDER = "paper", "mag240m_kddcup2021"
 SPLITS = (("train",), ("valid",), ("test-dev", "test-whole", "test"))

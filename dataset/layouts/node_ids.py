@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cohort.base.errors import CohortError
-from cohort.dataset import _native
-from cohort.dataset.layouts.graph import EdgeChunk, Edges
-from cohort.dataset.layouts.parquet_file import ParquetFile
-from cohort.dataset.layouts.table import Table
-from cohort.dataset.layouts.text_file import TextFile
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import _native
+from cohort_gnn.dataset.layouts.graph import EdgeChunk, Edges
+from cohort_gnn.dataset.layouts.parquet_file import ParquetFile
+from cohort_gnn.dataset.layouts.table import Table
+from cohort_gnn.dataset.layouts.text_file import TextFile
 
 if TYPE_CHECKING:
     import pyarrow as pa

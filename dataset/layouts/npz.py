@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import scipy  # its packages load on first use
 
-from cohort.base.errors import CohortError
-from cohort.dataset import arrays
-from cohort.dataset.array_file import NamedArrays
-from cohort.dataset.arrays import MASKS
-from cohort.dataset.layouts.graph import (
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import arrays
+from cohort_gnn.dataset.array_file import NamedArrays
+from cohort_gnn.dataset.arrays import MASKS
+from cohort_gnn.dataset.layouts.graph import (
     Edges,
     Graph,
     edges_in_memory,
@@ -21,7 +21,7 @@ from cohort.dataset.layouts.graph import (
     rows_of_matrix,
     weights_of_array,
 )
-from cohort.dataset.meta import SPLITS
+from cohort_gnn.dataset.meta import SPLITS
 
 HINT = (
     "names are src, dst, x, labels, edge_weights and edge_attr; or PyG's: x, edge_index, y, edge_weight and edge_attr; "

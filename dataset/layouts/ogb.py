@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-from cohort.base.errors import CohortError
-from cohort.dataset import arrays
-from cohort.dataset.array_file import NamedArrays
-from cohort.dataset.hetero import RelationType
-from cohort.dataset.layouts import tables
-from cohort.dataset.layouts.graph import (
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import arrays
+from cohort_gnn.dataset.array_file import NamedArrays
+from cohort_gnn.dataset.hetero import RelationType
+from cohort_gnn.dataset.layouts import tables
+from cohort_gnn.dataset.layouts.graph import (
     Edges,
     Graph,
     Labels,
@@ -26,10 +26,10 @@ from cohort.dataset.layouts.graph import (
     rows_of_file,
     rows_of_table,
 )
-from cohort.dataset.layouts.node_ids import MIN_BLOCK, text_columns
-from cohort.dataset.layouts.text_file import TextFile, TextOptions
-from cohort.dataset.layouts.torch_files import load_arrays
-from cohort.dataset.layouts.typed import Nodes, TypedGraph, by_relation
+from cohort_gnn.dataset.layouts.node_ids import MIN_BLOCK, text_columns
+from cohort_gnn.dataset.layouts.text_file import TextFile, TextOptions
+from cohort_gnn.dataset.layouts.torch_files import load_arrays
+from cohort_gnn.dataset.layouts.typed import Nodes, TypedGraph, by_relation
 
 PLAIN = TextOptions(separator=",", header="no")
 DOWNLOAD = "download the data set again"

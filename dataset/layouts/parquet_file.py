@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from cohort.base.errors import CohortError
-from cohort.dataset import arrays
-from cohort.dataset.layouts.table import Table
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import arrays
+from cohort_gnn.dataset.layouts.table import Table
 
 ROW_BYTES = 256  # what a column is taken to have, as it may hold lists of numbers
 

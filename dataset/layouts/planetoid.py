@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import scipy  # its packages load on first use
 
-from cohort.base.errors import CohortError
-from cohort.dataset import arrays
-from cohort.dataset.array_file import MemoryArray
-from cohort.dataset.layouts.graph import Graph, edges_in_memory, rows_of_matrix
-from cohort.dataset.layouts.inert_pickle import load_inert
-from cohort.dataset.layouts.text_file import TextFile, TextOptions
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import arrays
+from cohort_gnn.dataset.array_file import MemoryArray
+from cohort_gnn.dataset.layouts.graph import Graph, edges_in_memory, rows_of_matrix
+from cohort_gnn.dataset.layouts.inert_pickle import load_inert
+from cohort_gnn.dataset.layouts.text_file import TextFile, TextOptions
 
 NUM_VAL = 500  # the public split: train as in y, 500 to validate, test as in test.index
 PICKLES = ("tx", "allx", "y", "ty", "ally", "graph")  # x is the start of allx

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from cohort.base.errors import CohortError
-from cohort.dataset import arrays
-from cohort.dataset.array_file import MemoryArray
-from cohort.dataset.arrays import MASKS
-from cohort.dataset.layouts.graph import Graph, Rows, Weights, edges_in_memory, weights_of_array
-from cohort.dataset.layouts.torch_files import array_of, is_dense, load_tensors, rows_of_tensor
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import arrays
+from cohort_gnn.dataset.array_file import MemoryArray
+from cohort_gnn.dataset.arrays import MASKS
+from cohort_gnn.dataset.layouts.graph import Graph, Rows, Weights, edges_in_memory, weights_of_array
+from cohort_gnn.dataset.layouts.torch_files import array_of, is_dense, load_tensors, rows_of_tensor
 
 HINT = (
     "save a Data object, or a dict of its tensors: torch.save(data.to_dict(), FILE); or write the data set yourself: "

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cohort.base.errors import CohortError
+from cohort_gnn.base.errors import CohortError
 
 READ_AT_ONCE = 1 << 24  # bytes, where all rows are read into memory
 

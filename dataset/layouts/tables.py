@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from cohort.base.errors import CohortError
-from cohort.dataset.array_file import open_npy, open_raw
-from cohort.dataset.layouts.graph import (
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset.array_file import open_npy, open_raw
+from cohort_gnn.dataset.layouts.graph import (
     Edges,
     Rows,
     Weights,
@@ -22,9 +22,9 @@ from cohort.dataset.layouts.graph import (
     weights_of_array,
     weights_of_table,
 )
-from cohort.dataset.layouts.parquet_file import ParquetFile
-from cohort.dataset.layouts.table import Table
-from cohort.dataset.layouts.text_file import TextFile, TextOptions
+from cohort_gnn.dataset.layouts.parquet_file import ParquetFile
+from cohort_gnn.dataset.layouts.table import Table
+from cohort_gnn.dataset.layouts.text_file import TextFile, TextOptions
 
 TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".edges", ".el", ".edgelist")
 GUESSED = TextOptions()

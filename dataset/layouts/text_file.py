@@ -15,10 +15,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from cohort.base.errors import CohortError
-from cohort.base.units import format_bytes
-from cohort.dataset.arrays import NUMBERS_HINT
-from cohort.dataset.layouts.table import Table
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.units import format_bytes
+from cohort_gnn.dataset.arrays import NUMBERS_HINT
+from cohort_gnn.dataset.layouts.table import Table
 
 BOM = b"\xef\xbb\xbf"  # what some programs put before UTF-8
 SEPARATORS = {"comma": ",", "tab": "\t", "semicolon": ";", "space": " ", "bar": "|"}

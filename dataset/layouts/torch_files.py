@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from cohort.base.errors import CohortError, why_not_loaded
-from cohort.dataset import arrays
-from cohort.dataset.layouts.graph import Rows, rows_of_matrix
-from cohort.dataset.layouts.inert_pickle import ADMITTED, BROKEN, InertArray
+from cohort_gnn.base.errors import CohortError, why_not_loaded
+from cohort_gnn.dataset import arrays
+from cohort_gnn.dataset.layouts.graph import Rows, rows_of_matrix
+from cohort_gnn.dataset.layouts.inert_pickle import ADMITTED, BROKEN, InertArray
 
 
 def load_tensors(path: Path, hint: str, also: Sequence[Any] = ()) -> Any:

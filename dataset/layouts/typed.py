@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from cohort.base.errors import CohortError
-from cohort.dataset.hetero import RelationType
-from cohort.dataset.layouts.graph import Edges, Graph, Rows, Source, Weights
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset.hetero import RelationType
+from cohort_gnn.dataset.layouts.graph import Edges, Graph, Rows, Source, Weights
 
 
 @dataclass(frozen=True)

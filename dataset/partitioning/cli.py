@@ -9,10 +9,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from cohort.base.errors import CohortError
-from cohort.base.units import byte_count
-from cohort.dataset.cli_parts import fail
-from cohort.dataset.partitioning.partition import METHODS, Partition, partition, parts_file
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.units import byte_count
+from cohort_gnn.dataset.cli_parts import fail
+from cohort_gnn.dataset.partitioning.partition import METHODS, Partition, partition, parts_file
 
 
 def register(commands: argparse._SubParsersAction) -> None:

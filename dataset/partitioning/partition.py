@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
-from cohort.base.errors import CohortError
-from cohort.base.files import replacing
-from cohort.dataset import _native
-from cohort.dataset.hetero import HeteroDataset
-from cohort.dataset.reader import Dataset, open
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.files import replacing
+from cohort_gnn.dataset import _native
+from cohort_gnn.dataset.hetero import HeteroDataset
+from cohort_gnn.dataset.reader import Dataset, open
 
 NODES_AT_ONCE = 1 << 16
 METHODS = ("metis", "streaming", "random")

@@ -1,6 +1,6 @@
 """``cohort bench``: measures the parts of a run separately."""
 
-from cohort.launch.bench import disk, parts, step
+from cohort_gnn.launch.bench import disk, parts, step
 
 
 def register(commands) -> None:

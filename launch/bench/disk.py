@@ -7,14 +7,14 @@ else is done with them. The larger the share of the drive's own rate, the less t
 import argparse
 from pathlib import Path
 
-from cohort.base.errors import CohortError
-from cohort.base.tables import Table, print_tables
-from cohort.base.units import format_bytes
-from cohort.cache.plan.disk import measured_rates
-from cohort.dataset.reader import tables_of
-from cohort.launch.options.parser import add_dataset, kind
-from cohort.launch.run.job import open_to_train
-from cohort.spec.types import AboveZero
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.tables import Table, print_tables
+from cohort_gnn.base.units import format_bytes
+from cohort_gnn.cache.plan.disk import measured_rates
+from cohort_gnn.dataset.reader import tables_of
+from cohort_gnn.launch.options.parser import add_dataset, kind
+from cohort_gnn.launch.run.job import open_to_train
+from cohort_gnn.spec.types import AboveZero
 
 
 def register(benches) -> None:

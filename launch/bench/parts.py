@@ -17,16 +17,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cohort.base.files import demand_writable
-from cohort.base.tables import Table, print_tables
-from cohort.base.units import format_bytes
-from cohort.launch.options.parser import add_dataset, add_options, spec_of
-from cohort.launch.run.job import check_sampler_sms, open_to_train, sampler_members
-from cohort.launch.run.programs import run_programs
-from cohort.spec.options import option, options_of
-from cohort.spec.results import TIERS
-from cohort.spec.run import RunSpec, SamplerSpec
-from cohort.spec.types import Compress, NotNegative, Positive, Ratios
+from cohort_gnn.base.files import demand_writable
+from cohort_gnn.base.tables import Table, print_tables
+from cohort_gnn.base.units import format_bytes
+from cohort_gnn.launch.options.parser import add_dataset, add_options, spec_of
+from cohort_gnn.launch.run.job import check_sampler_sms, open_to_train, sampler_members
+from cohort_gnn.launch.run.programs import run_programs
+from cohort_gnn.spec.options import option, options_of
+from cohort_gnn.spec.results import TIERS
+from cohort_gnn.spec.run import RunSpec, SamplerSpec
+from cohort_gnn.spec.types import Compress, NotNegative, Positive, Ratios
 
 
 @dataclass(kw_only=True)

@@ -16,18 +16,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from cohort.base.errors import CohortError
-from cohort.base.tables import Table, print_tables
-from cohort.base.units import format_bytes
-from cohort.dataset import Dataset, HeteroDataset
-from cohort.launch.bench.parts import appending
-from cohort.launch.options.parser import add_dataset, add_options, spec_of
-from cohort.launch.run.job import open_to_train, sampler_members, trainer_spec
-from cohort.launch.run.programs import run_programs
-from cohort.launch.run.train import check_model
-from cohort.spec.options import option, options_of
-from cohort.spec.run import TYPED, RunSpec, SamplerSpec, as_json
-from cohort.spec.types import Positive
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.tables import Table, print_tables
+from cohort_gnn.base.units import format_bytes
+from cohort_gnn.dataset import Dataset, HeteroDataset
+from cohort_gnn.launch.bench.parts import appending
+from cohort_gnn.launch.options.parser import add_dataset, add_options, spec_of
+from cohort_gnn.launch.run.job import open_to_train, sampler_members, trainer_spec
+from cohort_gnn.launch.run.programs import run_programs
+from cohort_gnn.launch.run.train import check_model
+from cohort_gnn.spec.options import option, options_of
+from cohort_gnn.spec.run import TYPED, RunSpec, SamplerSpec, as_json
+from cohort_gnn.spec.types import Positive
 
 MODELS, LAYERS = ("sage", "gcn", "gat"), ("pyg", "csr", "cohort")
 AMP = {"off": [False], "on": [True], "both": [False, True]}

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import numpy as np
 
-from cohort.base.errors import CohortError
-from cohort.base.files import replacing, write_whole
-from cohort.base.units import format_bytes
-from cohort.dataset import HeteroDataset
-from cohort.dataset import open as open_dataset
-from cohort.dataset.hetero import Relation, RelationType
-from cohort.dataset.meta import META
-from cohort.dataset.prepared import is_prepared
-from cohort.dataset.writer import write_rows
-from cohort.launch.data.prepare import bytes_bar
-from cohort.launch.data.stored_rows import StoredRows
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.files import replacing, write_whole
+from cohort_gnn.base.units import format_bytes
+from cohort_gnn.dataset import HeteroDataset
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.hetero import Relation, RelationType
+from cohort_gnn.dataset.meta import META
+from cohort_gnn.dataset.prepared import is_prepared
+from cohort_gnn.dataset.writer import write_rows
+from cohort_gnn.launch.data.prepare import bytes_bar
+from cohort_gnn.launch.data.stored_rows import StoredRows
 
 BATCH_BYTES = 64 << 20  # of neighbours' rows in memory at a time, and of means
 

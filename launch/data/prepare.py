@@ -12,14 +12,14 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from cohort import ibp
-from cohort.base.errors import CohortError
-from cohort.base.units import format_bytes
-from cohort.dataset import Dataset, HeteroDataset
-from cohort.dataset import open as open_dataset
-from cohort.dataset.hetero import FeatureTable
-from cohort.dataset.importing.renumber import renumber
-from cohort.dataset.prepared import (
+from cohort_gnn import ibp
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.units import format_bytes
+from cohort_gnn.dataset import Dataset, HeteroDataset
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.hetero import FeatureTable
+from cohort_gnn.dataset.importing.renumber import renumber
+from cohort_gnn.dataset.prepared import (
     ENCODED_FILE,
     PREPARED_FOLDER,
     Owner,
@@ -29,11 +29,11 @@ from cohort.dataset.prepared import (
     raw_key,
     write_prepared,
 )
-from cohort.dataset.reader import relations_of
-from cohort.dataset.writer import GeneratedRows, output_folder
-from cohort.launch.data.stored_rows import StoredRows, bytes_of
-from cohort.launch.options.parser import kind
-from cohort.spec.types import Seed
+from cohort_gnn.dataset.reader import relations_of
+from cohort_gnn.dataset.writer import GeneratedRows, output_folder
+from cohort_gnn.launch.data.stored_rows import StoredRows, bytes_of
+from cohort_gnn.launch.options.parser import kind
+from cohort_gnn.spec.types import Seed
 
 CODECS = ("auto", "invariant", "exponent", "sparse", "planes", "raw")
 MANTISSA_BITS = 3  # of plane A, unless asked for

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from cohort import ibp
-from cohort.base.errors import CohortError
-from cohort.base.files import demand_writable
-from cohort.base.units import format_bytes
-from cohort.dataset import Dataset
-from cohort.dataset import open as open_dataset
-from cohort.launch.data.prepare import BATCH_BYTES, bytes_bar
+from cohort_gnn import ibp
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.files import demand_writable
+from cohort_gnn.base.units import format_bytes
+from cohort_gnn.dataset import Dataset
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.launch.data.prepare import BATCH_BYTES, bytes_bar
 
 SHARDS_FOLDER = "shards"
 

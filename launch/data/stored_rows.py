@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from cohort import ibp
-from cohort.dataset import Dataset
-from cohort.dataset.hetero import FeatureTable
-from cohort.dataset.prepared import take_rows
+from cohort_gnn import ibp
+from cohort_gnn.dataset import Dataset
+from cohort_gnn.dataset.hetero import FeatureTable
+from cohort_gnn.dataset.prepared import take_rows
 
 
 class StoredRows:

@@ -3,9 +3,9 @@
 import functools
 import os
 
-from cohort.base.errors import CohortError
-from cohort.base.programs import ask_sampler
-from cohort.spec.run import SamplerSpec
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.programs import ask_sampler
+from cohort_gnn.spec.run import SamplerSpec
 
 
 def devices() -> dict:

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from cohort.base.errors import CohortError
-from cohort.spec.options import GROUPS, Option, options_of
-from cohort.spec.types import checked, choices_of, described, parsed
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.spec.options import GROUPS, Option, options_of
+from cohort_gnn.spec.types import checked, choices_of, described, parsed
 
 
 def kind(of: Any):

@@ -11,31 +11,31 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # what type checkers and editors see of the names below
-    from cohort import dataset as dataset
-    from cohort import ibp as ibp
-    from cohort import nn as nn
-    from cohort.base.errors import CohortError
-    from cohort.dataset import from_pyg, from_tensors
-    from cohort.launch.run.api import train
-    from cohort.trainer.loader.link import LinkNeighborLoader
-    from cohort.trainer.loader.neighbor import NeighborLoader
-    from cohort.trainer.loader.sharded_rows import ShardedRows
-    from cohort.trainer.models.own import load_model
-    from cohort.trainer.report.callback import Callback
+    from cohort_gnn import dataset as dataset
+    from cohort_gnn import ibp as ibp
+    from cohort_gnn import nn as nn
+    from cohort_gnn.base.errors import CohortError
+    from cohort_gnn.dataset import from_pyg, from_tensors
+    from cohort_gnn.launch.run.api import train
+    from cohort_gnn.trainer.loader.link import LinkNeighborLoader
+    from cohort_gnn.trainer.loader.neighbor import NeighborLoader
+    from cohort_gnn.trainer.loader.sharded_rows import ShardedRows
+    from cohort_gnn.trainer.models.own import load_model
+    from cohort_gnn.trainer.report.callback import Callback
 
 __version__ = "0.1.0"
 
 # Loaded on first use, so that `cohort --help` need not import torch.
 _HOMES = {
-    "Callback": "cohort.trainer.report.callback",
-    "LinkNeighborLoader": "cohort.trainer.loader.link",
-    "NeighborLoader": "cohort.trainer.loader.neighbor",
-    "ShardedRows": "cohort.trainer.loader.sharded_rows",
-    "from_pyg": "cohort.dataset",
-    "from_tensors": "cohort.dataset",
-    "CohortError": "cohort.base.errors",
-    "load_model": "cohort.trainer.models.own",
-    "train": "cohort.launch.run.api",
+    "Callback": "cohort_gnn.trainer.report.callback",
+    "LinkNeighborLoader": "cohort_gnn.trainer.loader.link",
+    "NeighborLoader": "cohort_gnn.trainer.loader.neighbor",
+    "ShardedRows": "cohort_gnn.trainer.loader.sharded_rows",
+    "from_pyg": "cohort_gnn.dataset",
+    "from_tensors": "cohort_gnn.dataset",
+    "CohortError": "cohort_gnn.base.errors",
+    "load_model": "cohort_gnn.trainer.models.own",
+    "train": "cohort_gnn.launch.run.api",
 }
 _PACKAGES = {"dataset", "ibp", "nn"}
 __all__ = [
@@ -61,5 +61,5 @@ if not TYPE_CHECKING:
         if name in _HOMES:
             return getattr(importlib.import_module(_HOMES[name]), name)
         if name in _PACKAGES:
-            return importlib.import_module(f"cohort.{name}")
-        raise AttributeError(f"module 'cohort' has no attribute {name!r}")
+            return importlib.import_module(f"cohort_gnn.{name}")
+        raise AttributeError(f"module 'cohort_gnn' has no attribute {name!r}")

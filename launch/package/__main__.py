@@ -1,7 +1,7 @@
-"""``python -m cohort``: the command ``cohort``."""
+"""``python -m cohort_gnn``: the command ``cohort``."""
 
 import sys
 
-from cohort.launch.main import main
+from cohort_gnn.launch.main import main
 
 sys.exit(main())

@@ -10,26 +10,26 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 from msgspec import Meta
 
-from cohort import cache
-from cohort.base.errors import CohortError
-from cohort.base.units import format_bytes
-from cohort.cache.plan import budget
-from cohort.cache.plan.links import machine_bandwidth
-from cohort.cache.plan.options import bytes_of_nodes, memory_needs, presample, raw_bytes_of, tables_of
-from cohort.cache.plan.planner import raw_row_bytes
-from cohort.dataset import Dataset, HeteroDataset
-from cohort.dataset.reader import relations_of
-from cohort.dataset.reader import tables_of as opened_tables_of
-from cohort.launch.options.devices import devices, gpu_memory
-from cohort.launch.options.parser import add_dataset, add_options, group, spec_of
-from cohort.launch.options.partition import clique_seeds, cliques_of_ranks, describe_gain
-from cohort.launch.plan import network, table
-from cohort.launch.plan.disk import DiskPlan, plan_disk
-from cohort.launch.plan.network import GB_PER_S, MICROSECONDS
-from cohort.launch.run.job import open_to_train, topology_bytes
-from cohort.spec import types
-from cohort.spec.options import option, options_of
-from cohort.spec.run import RunSpec, SamplerSpec
+from cohort_gnn import cache
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.units import format_bytes
+from cohort_gnn.cache.plan import budget
+from cohort_gnn.cache.plan.links import machine_bandwidth
+from cohort_gnn.cache.plan.options import bytes_of_nodes, memory_needs, presample, raw_bytes_of, tables_of
+from cohort_gnn.cache.plan.planner import raw_row_bytes
+from cohort_gnn.dataset import Dataset, HeteroDataset
+from cohort_gnn.dataset.reader import relations_of
+from cohort_gnn.dataset.reader import tables_of as opened_tables_of
+from cohort_gnn.launch.options.devices import devices, gpu_memory
+from cohort_gnn.launch.options.parser import add_dataset, add_options, group, spec_of
+from cohort_gnn.launch.options.partition import clique_seeds, cliques_of_ranks, describe_gain
+from cohort_gnn.launch.plan import network, table
+from cohort_gnn.launch.plan.disk import DiskPlan, plan_disk
+from cohort_gnn.launch.plan.network import GB_PER_S, MICROSECONDS
+from cohort_gnn.launch.run.job import open_to_train, topology_bytes
+from cohort_gnn.spec import types
+from cohort_gnn.spec.options import option, options_of
+from cohort_gnn.spec.run import RunSpec, SamplerSpec
 
 NO_OPTIONS = {
     "seed",

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from cohort.base.units import format_bytes
-from cohort.cache import Counts, Rows
-from cohort.cache.plan.disk import disk_reads, remembered_rates
-from cohort.launch.plan.table import gpus_of
+from cohort_gnn.base.units import format_bytes
+from cohort_gnn.cache import Counts, Rows
+from cohort_gnn.cache.plan.disk import disk_reads, remembered_rates
+from cohort_gnn.launch.plan.table import gpus_of
 
 
 @dataclass(frozen=True)

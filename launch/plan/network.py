@@ -4,9 +4,9 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cohort.base.errors import CohortError
-from cohort.launch.plan.table import gpus_of
-from cohort.spec.run import RunSpec
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.launch.plan.table import gpus_of
+from cohort_gnn.spec.run import RunSpec
 
 FLOAT_BYTES = 4  # of a gradient
 OTHER_SUMS = 2  # numbers that travel with the gradients: see StepSums in trainer/ranks.py

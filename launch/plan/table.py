@@ -5,10 +5,10 @@ from itertools import accumulate
 
 import numpy as np
 
-from cohort.base.tables import Table, print_tables
-from cohort.base.units import format_bytes
-from cohort.spec.graph import GraphTypes
-from cohort.spec.results import TIERS
+from cohort_gnn.base.tables import Table, print_tables
+from cohort_gnn.base.units import format_bytes
+from cohort_gnn.spec.graph import GraphTypes
+from cohort_gnn.spec.results import TIERS
 
 
 def gpus_of(plan) -> list:

@@ -3,11 +3,11 @@
 import argparse
 from pathlib import Path
 
-from cohort.base.files import demand_writable, write_whole
-from cohort.base.tables import Table, print_tables
-from cohort.launch.report import page as report_page
-from cohort.launch.report import tables as report_tables
-from cohort.launch.report.results import LISTS, ROWS, Run, one_line, read_run
+from cohort_gnn.base.files import demand_writable, write_whole
+from cohort_gnn.base.tables import Table, print_tables
+from cohort_gnn.launch.report import page as report_page
+from cohort_gnn.launch.report import tables as report_tables
+from cohort_gnn.launch.report.results import LISTS, ROWS, Run, one_line, read_run
 
 
 def register(commands) -> None:

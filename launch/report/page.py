@@ -6,11 +6,11 @@ import io
 import math
 from collections.abc import Callable
 
-from cohort.base.errors import CohortError
-from cohort.base.tables import Table
-from cohort.base.units import format_bytes
-from cohort.launch.report.results import LISTS, ROWS, Run, TierUse, ranks_of
-from cohort.spec.results import TIERS
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.tables import Table
+from cohort_gnn.base.units import format_bytes
+from cohort_gnn.launch.report.results import LISTS, ROWS, Run, TierUse, ranks_of
+from cohort_gnn.spec.results import TIERS
 
 DPI = 120
 PARTS = {"wait_seconds": "#d1495b", "train_seconds": "#30638e", "all_reduce_seconds": "#edae49"}  # of an epoch

@@ -8,11 +8,11 @@ from typing import NamedTuple, NotRequired, TypedDict, get_type_hints
 
 import msgspec
 
-from cohort.base.errors import CohortError, not_a_run
-from cohort.spec import files
-from cohort.spec.options import options_of
-from cohort.spec.results import OF_RANK, TIERS, ByTier, EpochReport, ListReads, RowReads, RunReport, add_tiers
-from cohort.spec.run import RunSpec
+from cohort_gnn.base.errors import CohortError, not_a_run
+from cohort_gnn.spec import files
+from cohort_gnn.spec.options import options_of
+from cohort_gnn.spec.results import OF_RANK, TIERS, ByTier, EpochReport, ListReads, RowReads, RunReport, add_tiers
+from cohort_gnn.spec.run import RunSpec
 
 # As the sampler is told.
 SETTLED = ("dataset", "device", "num_ranks", "gpus", "topology", "cache_bytes", "cache_policy")

@@ -4,11 +4,11 @@ import os
 from pathlib import Path
 from statistics import median
 
-from cohort.base.tables import Table
-from cohort.base.units import format_bytes
-from cohort.dataset.prepared import has_encoded_rows
-from cohort.launch.report.results import LISTS, ROWS, Kind, Run, one_line, ranks_of
-from cohort.spec.results import TIERS, TIMES
+from cohort_gnn.base.tables import Table
+from cohort_gnn.base.units import format_bytes
+from cohort_gnn.dataset.prepared import has_encoded_rows
+from cohort_gnn.launch.report.results import LISTS, ROWS, Kind, Run, one_line, ranks_of
+from cohort_gnn.spec.results import TIERS, TIMES
 
 LONG_WAIT = 0.1  # of an epoch
 DISPENSABLE = ("sample s", "fetch s", "all-reduce s", "loss")

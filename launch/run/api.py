@@ -7,15 +7,15 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from cohort.base.errors import CohortError
-from cohort.base.log import shown
-from cohort.dataset import Dataset, HeteroDataset
-from cohort.launch.run.supervise import handlers_kept
-from cohort.launch.run.train import train as command
-from cohort.spec import files
-from cohort.spec.options import options_of
-from cohort.spec.run import RunSpec
-from cohort.spec.types import checked
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.log import shown
+from cohort_gnn.dataset import Dataset, HeteroDataset
+from cohort_gnn.launch.run.supervise import handlers_kept
+from cohort_gnn.launch.run.train import train as command
+from cohort_gnn.spec import files
+from cohort_gnn.spec.options import options_of
+from cohort_gnn.spec.run import RunSpec
+from cohort_gnn.spec.types import checked
 
 
 def train(

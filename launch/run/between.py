@@ -8,11 +8,11 @@ import tempfile
 import time
 from typing import Any
 
-from cohort.base.errors import CohortError
-from cohort.base.programs import end_processes
-from cohort.launch.options.devices import devices
-from cohort.launch.run.machines import Machine, Meeting, address_towards, interface_of, meeting_of
-from cohort.launch.run.supervise import OTHERS_SECONDS, POLL_SECONDS, STOP_SECONDS, begin_child
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.programs import end_processes
+from cohort_gnn.launch.options.devices import devices
+from cohort_gnn.launch.run.machines import Machine, Meeting, address_towards, interface_of, meeting_of
+from cohort_gnn.launch.run.supervise import OTHERS_SECONDS, POLL_SECONDS, STOP_SECONDS, begin_child
 
 PAIR_SECONDS = 10.0  # that a pair of machines may take, on a network of 10 MB/s
 
@@ -45,7 +45,7 @@ def rates_between(machine: Machine, silent_seconds: float) -> dict[str, Any]:
 def _measured(about: dict[str, Any], interface: str, meeting: Meeting) -> dict[str, Any]:
     """What the process that measures has found here."""
     env = os.environ | ({"GLOO_SOCKET_IFNAME": interface} if interface else {})
-    command = [sys.executable, "-m", "cohort.launch.run.rates", json.dumps(about)]
+    command = [sys.executable, "-m", "cohort_gnn.launch.run.rates", json.dumps(about)]
     with tempfile.TemporaryFile("w+") as said:
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=said, text=True, env=env, preexec_fn=begin_child

@@ -12,16 +12,16 @@ from typing import Annotated, TypedDict
 import msgspec
 from msgspec import Meta
 
-from cohort.base.errors import CohortError
-from cohort.base.files import remembered
-from cohort.base.units import format_bytes
-from cohort.cache.plan.options import writable_folder
-from cohort.dataset import Dataset, HeteroDataset
-from cohort.dataset.reader import tables_of
-from cohort.launch.run.programs import run_programs
-from cohort.launch.run.supervise import ToldFailure, handlers_kept
-from cohort.spec.options import Affects, names_that_affect
-from cohort.spec.run import RunSpec
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.files import remembered
+from cohort_gnn.base.units import format_bytes
+from cohort_gnn.cache.plan.options import writable_folder
+from cohort_gnn.dataset import Dataset, HeteroDataset
+from cohort_gnn.dataset.reader import tables_of
+from cohort_gnn.launch.run.programs import run_programs
+from cohort_gnn.launch.run.supervise import ToldFailure, handlers_kept
+from cohort_gnn.spec.options import Affects, names_that_affect
+from cohort_gnn.spec.run import RunSpec
 
 LOG = logging.getLogger(__name__)
 

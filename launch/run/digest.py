@@ -4,11 +4,11 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from cohort.launch.options.parser import add_dataset, add_options, kind, spec_of
-from cohort.launch.run.job import open_to_train, sampler_members
-from cohort.launch.run.programs import run_programs
-from cohort.spec.run import SamplerSpec
-from cohort.spec.types import Positive
+from cohort_gnn.launch.options.parser import add_dataset, add_options, kind, spec_of
+from cohort_gnn.launch.run.job import open_to_train, sampler_members
+from cohort_gnn.launch.run.programs import run_programs
+from cohort_gnn.spec.run import SamplerSpec
+from cohort_gnn.spec.types import Positive
 
 
 def register(commands) -> None:

@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from cohort.base.errors import CohortError
-from cohort.base.files import demand_writable
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.files import demand_writable
 
 LOG = logging.getLogger(__name__)
 

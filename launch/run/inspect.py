@@ -10,14 +10,14 @@ from pathlib import Path
 from rich.console import Console, Group
 from rich.live import Live
 
-from cohort.base.errors import CohortError
-from cohort.base.programs import describe_channel
-from cohort.base.tables import Table
-from cohort.base.units import format_bytes
-from cohort.launch.options.parser import kind
-from cohort.spec import files
-from cohort.spec.run import read_run_json
-from cohort.spec.types import AboveZero
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.programs import describe_channel
+from cohort_gnn.base.tables import Table
+from cohort_gnn.base.units import format_bytes
+from cohort_gnn.launch.options.parser import kind
+from cohort_gnn.spec import files
+from cohort_gnn.spec.run import read_run_json
+from cohort_gnn.spec.types import AboveZero
 
 
 def register(commands) -> None:

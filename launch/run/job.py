@@ -5,20 +5,20 @@ from pathlib import Path
 
 import numpy as np
 
-from cohort import ibp
-from cohort.base.errors import CohortError
-from cohort.cache.plan import options as cache_plan
-from cohort.cache.plan.budget import beside_topology
-from cohort.cache.plan.links import machine_bandwidth
-from cohort.cache.plan.planner import raw_row_bytes
-from cohort.dataset import Dataset, HeteroDataset, open_one_type
-from cohort.dataset import open as open_folder
-from cohort.dataset.links import link_edges, with_held_out
-from cohort.dataset.reader import has_edge_features, relations_of, tables_of
-from cohort.launch.options.devices import gpu_memory, resolve_device, wants_auto_cache
-from cohort.launch.options.parser import values_of
-from cohort.launch.options.partition import clique_seeds, cliques_of_ranks, parts_file
-from cohort.spec.run import RunSpec, SamplerSpec, TrainerSpec
+from cohort_gnn import ibp
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.cache.plan import options as cache_plan
+from cohort_gnn.cache.plan.budget import beside_topology
+from cohort_gnn.cache.plan.links import machine_bandwidth
+from cohort_gnn.cache.plan.planner import raw_row_bytes
+from cohort_gnn.dataset import Dataset, HeteroDataset, open_one_type
+from cohort_gnn.dataset import open as open_folder
+from cohort_gnn.dataset.links import link_edges, with_held_out
+from cohort_gnn.dataset.reader import has_edge_features, relations_of, tables_of
+from cohort_gnn.launch.options.devices import gpu_memory, resolve_device, wants_auto_cache
+from cohort_gnn.launch.options.parser import values_of
+from cohort_gnn.launch.options.partition import clique_seeds, cliques_of_ranks, parts_file
+from cohort_gnn.spec.run import RunSpec, SamplerSpec, TrainerSpec
 
 
 def open_dataset(folder: Path) -> Dataset:

@@ -15,11 +15,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from cohort.base.errors import CohortError
-from cohort.base.programs import end_processes, start_time_of
-from cohort.launch.run.supervise import begin_child
-from cohort.spec.options import Affects, names_that_affect
-from cohort.spec.run import RunSpec
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.programs import end_processes, start_time_of
+from cohort_gnn.launch.run.supervise import begin_child
+from cohort_gnn.spec.options import Affects, names_that_affect
+from cohort_gnn.spec.run import RunSpec
 
 START_SECONDS = 600.0  # in which the last machine comes, by default as long as torchrun waits for it
 LAST_WORDS_SECONDS = 2.0  # in which the others hear why this machine ends
@@ -106,7 +106,7 @@ class Meeting:
         self.lost = ""  # why the run cannot go on, when another machine says so
         about = asdict(machine) | {"silent_seconds": silent_seconds, "start_seconds": start_seconds}
         self._pipe, theirs = multiprocessing.Pipe()
-        command = [sys.executable, "-m", "cohort.launch.run.meeting", json.dumps(about), str(theirs.fileno())]
+        command = [sys.executable, "-m", "cohort_gnn.launch.run.meeting", json.dumps(about), str(theirs.fileno())]
         env = os.environ | {"TORCH_CPP_LOG_LEVEL": "ERROR"}  # that a store is gone is said once, by us
         how = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "pass_fds": [theirs.fileno()]}
         self._process = subprocess.Popen(command, env=env, preexec_fn=begin_child, **how)

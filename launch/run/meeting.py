@@ -1,4 +1,4 @@
-"""``python -m cohort.launch.run.meeting``: what joins a launcher to those of the other machines of its run.
+"""``python -m cohort_gnn.launch.run.meeting``: what joins a launcher to those of the other machines of its run.
 
 It speaks through the store of torch.distributed, a process of its own so that the launcher need not import torch. Dicts
 go both ways. From the launcher: its facts, then any of {"channels": [...]}, {"ends": reason}, {"done": True}. To it:
@@ -21,8 +21,8 @@ from typing import Any
 
 from torch.distributed import PrefixStore, Store, TCPStore
 
-from cohort.base.errors import CohortError
-from cohort.base.programs import describe_channel
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.programs import describe_channel
 
 BEAT_SECONDS = 0.5
 LOOK_SECONDS = 1.0  # between two looks at what the processes of this machine do

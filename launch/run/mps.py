@@ -12,8 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from cohort.base.cuda_files import remove_cuda_files
-from cohort.base.programs import end_processes, end_with_parent, runs, start_logged
+from cohort_gnn.base.cuda_files import remove_cuda_files
+from cohort_gnn.base.programs import end_processes, end_with_parent, runs, start_logged
 
 START_SECONDS = 10.0
 STOP_SECONDS = 1.5

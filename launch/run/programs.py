@@ -9,13 +9,13 @@ import sys
 import time
 from pathlib import Path
 
-from cohort.base.files import demand_writable, write_whole
-from cohort.base.programs import program
-from cohort.channel.run_folder import RunFolder, rank_folders
-from cohort.launch.options.devices import visible_by_uuid
-from cohort.launch.run.machines import Meeting
-from cohort.launch.run.mps import Mps
-from cohort.launch.run.supervise import (
+from cohort_gnn.base.files import demand_writable, write_whole
+from cohort_gnn.base.programs import program
+from cohort_gnn.channel.run_folder import RunFolder, rank_folders
+from cohort_gnn.launch.options.devices import visible_by_uuid
+from cohort_gnn.launch.run.machines import Meeting
+from cohort_gnn.launch.run.mps import Mps
+from cohort_gnn.launch.run.supervise import (
     Stopped,
     Supervisor,
     ignore_stop_signals,
@@ -23,7 +23,7 @@ from cohort.launch.run.supervise import (
     stop_on_signals,
     stopped_later,
 )
-from cohort.spec import files
+from cohort_gnn.spec import files
 
 LOG = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ def _start(
     cleanup.callback(supervisor.stop)
     cleanup.callback(ignore_stop_signals)
     supervisor.start("sampler", [program("cohort-sampler"), str(out / files.RUN)], out / "sampler.log", {})
-    command = [sys.executable, "-m", "cohort.trainer", str(out / "run.json")]
+    command = [sys.executable, "-m", "cohort_gnn.trainer", str(out / "run.json")]
     machines = run.get("machines", {"interface": "lo", "first_rank": 0, "num_ranks": num_trainers})
     among_all = machines["interface"], machines["first_rank"], machines["num_ranks"]
     for rank in range(num_trainers):

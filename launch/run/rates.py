@@ -1,4 +1,4 @@
-"""``python -m cohort.launch.run.rates``: what the network gives between machine 0 and each other machine of a run.
+"""``python -m cohort_gnn.launch.run.rates``: what the network gives between machine 0 and each other machine of a run.
 
 A process of its own on each machine, for ``cohort doctor --machines``, so that the launcher need not import torch. The
 argument is JSON: {"rank", "hosts", "store" (as in run.json, see trainer/ranks.py), "on_gpus"}. It prints one line of

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from cohort.base.errors import CohortError
-from cohort.base.files import remove_temporaries
-from cohort.launch.options.devices import resolve_device
-from cohort.launch.options.parser import as_text, values_of
-from cohort.spec import files
-from cohort.spec.options import Affects, names_that_affect
-from cohort.spec.run import RunSpec, TrainerSpec, from_json, read_run_json
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.files import remove_temporaries
+from cohort_gnn.launch.options.devices import resolve_device
+from cohort_gnn.launch.options.parser import as_text, values_of
+from cohort_gnn.spec import files
+from cohort_gnn.spec.options import Affects, names_that_affect
+from cohort_gnn.spec.run import RunSpec, TrainerSpec, from_json, read_run_json
 
 LOG = logging.getLogger(__name__)
 

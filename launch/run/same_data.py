@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from cohort.base.errors import CohortError
-from cohort.dataset import Dataset
-from cohort.dataset import open as open_folder
-from cohort.dataset.hetero import FeatureTable
-from cohort.dataset.links import HELD_OUT, files_of, with_held_out
-from cohort.dataset.reader import relations_of, tables_of
-from cohort.launch.data.stored_rows import StoredRows
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import Dataset
+from cohort_gnn.dataset import open as open_folder
+from cohort_gnn.dataset.hetero import FeatureTable
+from cohort_gnn.dataset.links import HELD_OUT, files_of, with_held_out
+from cohort_gnn.dataset.reader import relations_of, tables_of
+from cohort_gnn.launch.data.stored_rows import StoredRows
 
 WHOLE_BYTES = 16 << 20  # files up to here are digested whole
 NUM_PIECES, PIECE_BYTES = 64, 64 << 10  # of larger ones, evenly spaced

@@ -9,14 +9,14 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from cohort.base.cuda_files import remove_cuda_files
-from cohort.base.errors import CohortError
-from cohort.base.programs import end_processes, end_with_parent
-from cohort.launch.options.devices import devices, resolve_device
-from cohort.launch.options.parser import add_options, spec_of
-from cohort.launch.run.job import count_ranks
-from cohort.launch.run.programs import start_mps
-from cohort.launch.run.supervise import (
+from cohort_gnn.base.cuda_files import remove_cuda_files
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.programs import end_processes, end_with_parent
+from cohort_gnn.launch.options.devices import devices, resolve_device
+from cohort_gnn.launch.options.parser import add_options, spec_of
+from cohort_gnn.launch.run.job import count_ranks
+from cohort_gnn.launch.run.programs import start_mps
+from cohort_gnn.launch.run.supervise import (
     POLL_SECONDS,
     Stopped,
     handlers_kept,
@@ -25,7 +25,7 @@ from cohort.launch.run.supervise import (
     stop_on_signals,
     stopped_later,
 )
-from cohort.spec.run import SamplerSpec
+from cohort_gnn.spec.run import SamplerSpec
 
 STOP_SECONDS = 5.0
 

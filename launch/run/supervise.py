@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cohort.base.cuda_files import remove_cuda_files
-from cohort.base.errors import CohortError
-from cohort.base.programs import describe_channel, end_processes, end_with_parent, log_tail, start_logged
-from cohort.launch.run.mps import Mps
+from cohort_gnn.base.cuda_files import remove_cuda_files
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.programs import describe_channel, end_processes, end_with_parent, log_tail, start_logged
+from cohort_gnn.launch.run.mps import Mps
 
 if TYPE_CHECKING:
-    from cohort.launch.run.machines import Meeting
+    from cohort_gnn.launch.run.machines import Meeting
 
 LOG = logging.getLogger(__name__)
 

@@ -9,20 +9,20 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from cohort.base.errors import CohortError, not_a_run
-from cohort.base.tables import print_tables
-from cohort.base.units import format_bytes
-from cohort.cache.plan.budget import available_host_bytes
-from cohort.dataset import Dataset, HeteroDataset
-from cohort.dataset.links import held_out_of, link_edges
-from cohort.dataset.reader import has_edge_features, relations_of
-from cohort.launch.options.devices import gpu_memory, resolve_device, wants_auto_cache
-from cohort.launch.options.parser import add_dataset, add_options, given_in, group, spec_of
-from cohort.launch.report.results import read_run
-from cohort.launch.report.tables import short_tables
-from cohort.launch.run.calibrate import trainer_bytes
-from cohort.launch.run.folder import new_folder, sole_use, writable_folder
-from cohort.launch.run.job import (
+from cohort_gnn.base.errors import CohortError, not_a_run
+from cohort_gnn.base.tables import print_tables
+from cohort_gnn.base.units import format_bytes
+from cohort_gnn.cache.plan.budget import available_host_bytes
+from cohort_gnn.dataset import Dataset, HeteroDataset
+from cohort_gnn.dataset.links import held_out_of, link_edges
+from cohort_gnn.dataset.reader import has_edge_features, relations_of
+from cohort_gnn.launch.options.devices import gpu_memory, resolve_device, wants_auto_cache
+from cohort_gnn.launch.options.parser import add_dataset, add_options, given_in, group, spec_of
+from cohort_gnn.launch.report.results import read_run
+from cohort_gnn.launch.report.tables import short_tables
+from cohort_gnn.launch.run.calibrate import trainer_bytes
+from cohort_gnn.launch.run.folder import new_folder, sole_use, writable_folder
+from cohort_gnn.launch.run.job import (
     open_to_train,
     sampler_members,
     takes_edge_features,
@@ -30,9 +30,9 @@ from cohort.launch.run.job import (
     trainer_spec,
     with_task,
 )
-from cohort.launch.run.machines import Machine, Meeting, folder_of, join_machines, meeting_of, this_machine
-from cohort.launch.run.programs import run_programs
-from cohort.launch.run.resume import (
+from cohort_gnn.launch.run.machines import Machine, Meeting, folder_of, join_machines, meeting_of, this_machine
+from cohort_gnn.launch.run.programs import run_programs
+from cohort_gnn.launch.run.resume import (
     bring_back,
     demand_no_epochs,
     demand_results_of_a_run,
@@ -40,10 +40,10 @@ from cohort.launch.run.resume import (
     resumed,
     set_aside,
 )
-from cohort.launch.run.same_data import demand_same_data, digests
-from cohort.spec import files
-from cohort.spec.graph import GraphTypes
-from cohort.spec.run import TYPED, RunSpec, as_json, read_run_json
+from cohort_gnn.launch.run.same_data import demand_same_data, digests
+from cohort_gnn.spec import files
+from cohort_gnn.spec.graph import GraphTypes
+from cohort_gnn.spec.run import TYPED, RunSpec, as_json, read_run_json
 
 LOG = logging.getLogger(__name__)
 OF_LINKS = ("relation", "decoder", "loss", "negatives")  # options of --task link alone

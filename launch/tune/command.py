@@ -8,20 +8,20 @@ import shutil
 import time
 from pathlib import Path
 
-from cohort.base.errors import CohortError
-from cohort.base.files import demand_writable
-from cohort.dataset.reader import tables_of
-from cohort.launch.options.devices import resolve_device
-from cohort.launch.options.parser import add_dataset, add_options, kind, spec_of
-from cohort.launch.run.folder import new_folder, sole_use, writable_folder
-from cohort.launch.run.job import open_to_train
-from cohort.launch.run.supervise import Stopped, ignore_stop_signals, stop_on_signals
-from cohort.launch.tune.output import Results, Screen, conclude, write
-from cohort.launch.tune.search import Point, Space, TimeBound, explore
-from cohort.launch.tune.space import CACHE_RATIOS, Room, axes_of, options_at, same_as, start_of
-from cohort.launch.tune.trial import OPTIONS_FILE, Trial
-from cohort.spec.run import RunSpec
-from cohort.spec.types import AboveZero, Ratios
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.files import demand_writable
+from cohort_gnn.dataset.reader import tables_of
+from cohort_gnn.launch.options.devices import resolve_device
+from cohort_gnn.launch.options.parser import add_dataset, add_options, kind, spec_of
+from cohort_gnn.launch.run.folder import new_folder, sole_use, writable_folder
+from cohort_gnn.launch.run.job import open_to_train
+from cohort_gnn.launch.run.supervise import Stopped, ignore_stop_signals, stop_on_signals
+from cohort_gnn.launch.tune.output import Results, Screen, conclude, write
+from cohort_gnn.launch.tune.search import Point, Space, TimeBound, explore
+from cohort_gnn.launch.tune.space import CACHE_RATIOS, Room, axes_of, options_at, same_as, start_of
+from cohort_gnn.launch.tune.trial import OPTIONS_FILE, Trial
+from cohort_gnn.spec.run import RunSpec
+from cohort_gnn.spec.types import AboveZero, Ratios
 
 LOG = logging.getLogger(__name__)
 

@@ -10,15 +10,15 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
-from cohort.base.files import demand_writable, write_whole
-from cohort.base.tables import Table, print_tables
-from cohort.base.units import format_bytes
-from cohort.launch.options.parser import as_text
-from cohort.launch.report.results import one_line
-from cohort.launch.tune.search import CLEAR_GAIN, Point, TimeBound, best
-from cohort.launch.tune.space import as_toml
-from cohort.launch.tune.trial import Trial
-from cohort.spec.results import TIMES
+from cohort_gnn.base.files import demand_writable, write_whole
+from cohort_gnn.base.tables import Table, print_tables
+from cohort_gnn.base.units import format_bytes
+from cohort_gnn.launch.options.parser import as_text
+from cohort_gnn.launch.report.results import one_line
+from cohort_gnn.launch.tune.search import CLEAR_GAIN, Point, TimeBound, best
+from cohort_gnn.launch.tune.space import as_toml
+from cohort_gnn.launch.tune.trial import Trial
+from cohort_gnn.spec.results import TIMES
 
 LOG = logging.getLogger(__name__)
 

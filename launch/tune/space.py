@@ -7,17 +7,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from cohort.cache.plan import budget
-from cohort.cache.plan import options as cache_options
-from cohort.cache.plan.options import bytes_of_nodes, memory_needs, presample, raw_bytes_of
-from cohort.cache.plan.planner import holds_all_raw_rows
-from cohort.dataset.reader import relations_of, tables_of
-from cohort.launch.options.devices import gpu_memory
-from cohort.launch.options.parser import changed_from_defaults, given_in, spec_of
-from cohort.launch.run.calibrate import HEADROOM
-from cohort.launch.run.job import topology_bytes
-from cohort.launch.tune.search import Axis, Point
-from cohort.spec.run import RunSpec
+from cohort_gnn.cache.plan import budget
+from cohort_gnn.cache.plan import options as cache_options
+from cohort_gnn.cache.plan.options import bytes_of_nodes, memory_needs, presample, raw_bytes_of
+from cohort_gnn.cache.plan.planner import holds_all_raw_rows
+from cohort_gnn.dataset.reader import relations_of, tables_of
+from cohort_gnn.launch.options.devices import gpu_memory
+from cohort_gnn.launch.options.parser import changed_from_defaults, given_in, spec_of
+from cohort_gnn.launch.run.calibrate import HEADROOM
+from cohort_gnn.launch.run.job import topology_bytes
+from cohort_gnn.launch.tune.search import Axis, Point
+from cohort_gnn.spec.run import RunSpec
 
 CACHE_RATIOS = [0.0, 0.01, 0.05, 0.1, 0.2, 0.5, 1.1]  # 1.1: all rows, and the index
 SAMPLER_SMS = (0, 8, 16, 24, 32, 48)  # 0: shared with the trainer

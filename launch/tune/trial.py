@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from cohort.base.errors import CohortError
-from cohort.base.files import demand_writable
-from cohort.base.programs import end_processes, end_with_parent, start_logged
-from cohort.launch.report.results import LISTS, ROWS, ranks_of, read_run
-from cohort.launch.report.tables import median_times
-from cohort.launch.run.supervise import POLL_SECONDS
-from cohort.launch.tune.search import Point
-from cohort.launch.tune.space import as_toml
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.files import demand_writable
+from cohort_gnn.base.programs import end_processes, end_with_parent, start_logged
+from cohort_gnn.launch.report.results import LISTS, ROWS, ranks_of, read_run
+from cohort_gnn.launch.report.tables import median_times
+from cohort_gnn.launch.run.supervise import POLL_SECONDS
+from cohort_gnn.launch.tune.search import Point
+from cohort_gnn.launch.tune.space import as_toml
 
 STOP_SECONDS = 15.0  # a launcher has ended its programs within 5 s, but host memory that was pinned takes longer
 LOG_FILE = "tune.log"
@@ -74,7 +74,7 @@ class Trial:
             self.folder.mkdir(parents=True, exist_ok=True)
             options = self.folder / OPTIONS_FILE
             options.write_text(as_toml(self.options))
-            command = [sys.executable, "-m", "cohort", "train", str(dataset), "--config", str(options)]
+            command = [sys.executable, "-m", "cohort_gnn", "train", str(dataset), "--config", str(options)]
             command += ["--epochs", str(epochs), "--out", str(self.folder), "--overwrite", "--quiet"]
             process = start_logged(command, self.folder / LOG_FILE, preexec_fn=end_with_parent)
         try:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from cohort import NeighborLoader
-from cohort.base import cuda_files
-from cohort.base.cuda_files import remove_cuda_files
-from cohort.launch.run.mps import Mps
-from cohort.launch.run.supervise import Supervisor
+from cohort_gnn import NeighborLoader
+from cohort_gnn.base import cuda_files
+from cohort_gnn.base.cuda_files import remove_cuda_files
+from cohort_gnn.launch.run.mps import Mps
+from cohort_gnn.launch.run.supervise import Supervisor
 
 LONG_AGO = 0.0
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cohort.base.files import FileWriter, remove_temporaries, replacing, temporary_folder, write_whole
+from cohort_gnn.base.files import FileWriter, remove_temporaries, replacing, temporary_folder, write_whole
 
 LIMIT_SECONDS = 20.0
 
@@ -19,7 +19,7 @@ OLD, NEW = b"the old one", b"n" * 100_000
 KILLED = """
 import os, sys
 from pathlib import Path
-from cohort.base.files import write_whole
+from cohort_gnn.base.files import write_whole
 calls = int(sys.argv[2])
 
 def counted(call):

@@ -9,12 +9,12 @@ import sys
 
 import pytest
 
-from cohort.base.log import shown
+from cohort_gnn.base.log import shown
 
-LOG = logging.getLogger("cohort.room")
+LOG = logging.getLogger("cohort_gnn.room")
 CACHED = """
 import logging, sys
-from cohort import NeighborLoader
+from cohort_gnn import NeighborLoader
 if sys.argv[2:]:
     logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
 with NeighborLoader(sys.argv[1], [3], batch_size=64, cache_ratio=0.1, device="cpu") as loader:
@@ -29,7 +29,7 @@ def test_a_script_is_told_what_it_asks_for(cora, shm, tmp_path, asks):
     result = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert (result.returncode, result.stdout) == (0, ""), result.stderr
     assert (result.stderr == "") == (not asks)
-    assert ("cohort.cache.plan.options: counted what" in result.stderr) == asks
+    assert ("cohort_gnn.cache.plan.options: counted what" in result.stderr) == asks
 
 
 def test_a_program_shows_lines_on_the_stream_that_is_there_then(capsys, monkeypatch):

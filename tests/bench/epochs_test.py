@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from documents import ROOT, module
 
-from cohort.dataset import open as open_dataset
+from cohort_gnn.dataset import open as open_dataset
 
 pytestmark = pytest.mark.usefixtures("shm")
 main = module(ROOT / "bench/epochs.py").main

@@ -5,7 +5,7 @@ import json
 import pytest
 from documents import ROOT, module
 
-from cohort.launch.report import page as report_page
+from cohort_gnn.launch.report import page as report_page
 
 figure = module(ROOT / "bench/figure.py")
 main, mean_gain, panels_of = figure.main, figure.mean_gain, figure.panels_of

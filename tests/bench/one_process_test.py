@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-import cohort
-from cohort import NeighborLoader
+import cohort_gnn as cohort
+from cohort_gnn import NeighborLoader
 
 BUILD = Path(cohort.__file__).parents[2]
 BENCH = Path(__file__).resolve().parents[2] / "bench/one_process.py"

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from documents import ROOT, module
 
-from cohort.base.errors import CohortError
-from cohort.dataset import open as open_dataset
-from cohort.launch.report import page as report_page
-from cohort.spec.run import RunSpec
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.launch.report import page as report_page
+from cohort_gnn.spec.run import RunSpec
 
 scaling = module(ROOT / "bench/scaling.py")
 SMALL = ["--device", "cpu", "--batch-size", "40", "--hidden", "8", "--epochs", "2"]

@@ -5,7 +5,7 @@ import json
 import pytest
 from documents import ROOT, module
 
-from cohort.launch.main import main as cohort
+from cohort_gnn.launch.main import main as cohort
 
 start = module(ROOT / "bench/start.py")
 SMALL = ["--device", "cpu", "--fanout", "3,2", "--batch-size", "100", "--hidden", "8"]

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 import pytest
 from documents import ROOT, module
 
-from cohort.base.errors import CohortError
-from cohort.launch.options.parser import add_options, given_in
-from cohort.launch.report import page as report_page
-from cohort.launch.tune.space import train_options
-from cohort.spec.options import options_of
-from cohort.spec.run import RunSpec
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.launch.options.parser import add_options, given_in
+from cohort_gnn.launch.report import page as report_page
+from cohort_gnn.launch.tune.space import train_options
+from cohort_gnn.spec.options import options_of
+from cohort_gnn.spec.run import RunSpec
 
 tune_grid = module(ROOT / "bench/tune_grid.py")
 TINY = ["--device", "cpu", "--fanout", "4,3", "--batch-size", "100", "--hidden", "8", "--epochs", "2"]

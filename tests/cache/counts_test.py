@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cohort import CohortError
-from cohort.base.files import user_cache
-from cohort.cache import load_counts
-from cohort.cache.plan.options import presample, sampler_members
-from cohort.spec.run import SamplerSpec
+from cohort_gnn import CohortError
+from cohort_gnn.base.files import user_cache
+from cohort_gnn.cache import load_counts
+from cohort_gnn.cache.plan.options import presample, sampler_members
+from cohort_gnn.spec.run import SamplerSpec
 
 
 def test_they_are_kept_in_the_users_cache_folder(read_only):

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from cohort.base.errors import CohortError
-from cohort.base.programs import ask_sampler, program
-from cohort.cache.plan import links
-from cohort.cache.plan.links import MEASURED_BANDWIDTH, links_file, machine_bandwidth, slowest
-from cohort.cache.plan.options import sampler_members
-from cohort.launch.main import main
-from cohort.spec.run import SamplerSpec
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.programs import ask_sampler, program
+from cohort_gnn.cache.plan import links
+from cohort_gnn.cache.plan.links import MEASURED_BANDWIDTH, links_file, machine_bandwidth, slowest
+from cohort_gnn.cache.plan.options import sampler_members
+from cohort_gnn.launch.main import main
+from cohort_gnn.spec.run import SamplerSpec
 
 
 class Machine:
@@ -30,7 +30,7 @@ class Machine:
         self.num_probes = 0
         self.failure: CohortError | None = None
         self.logged = logged
-        logged.set_level(logging.INFO, "cohort")
+        logged.set_level(logging.INFO, "cohort_gnn")
 
     def ask(self, what: str, *ordinals: str) -> dict:
         if what == "--devices":
@@ -175,7 +175,7 @@ def test_where_links_are_remembered(monkeypatch, tmp_path):
 
 
 def test_plan_measures_unless_it_is_told(machine, cora, capsys, monkeypatch):
-    monkeypatch.setattr("cohort.launch.plan.command.devices", lambda: machine.ask("--devices"))
+    monkeypatch.setattr("cohort_gnn.launch.plan.command.devices", lambda: machine.ask("--devices"))
     common = ["plan", str(cora), "--fanout", "4,3", "--batch-size", "100", "--num-gpus", "2", "--gpu-memory", "1GB"]
     common += ["--cache-ratio", "0.1", "--cliques", "none", "--no-reuse", "--json"]
     assert main([*common, "--bandwidth", "340,300,48"]) == 0
@@ -221,7 +221,7 @@ def test_the_program_finds_no_gpu():
 @pytest.mark.gpu
 def test_the_links_of_this_machine(monkeypatch, tmp_path, caplog):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    caplog.set_level(logging.INFO, "cohort")
+    caplog.set_level(logging.INFO, "cohort_gnn")
     local, peer, host = machine_bandwidth()
     assert local >= peer >= host > 0 and len(caplog.messages) == 1, caplog.messages
     (file,) = (tmp_path / "cohort").iterdir()

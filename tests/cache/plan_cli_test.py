@@ -6,16 +6,16 @@ import shutil
 import numpy as np
 import pytest
 
-from cohort import NeighborLoader, from_tensors
-from cohort.base.errors import CohortError
-from cohort.base.units import parse_bytes
-from cohort.cache import Counts, Edges, Links, Lists, MemoryNeeds, Rows, budgets, cliques_named, load_counts, plan
-from cohort.cache.plan.budget import beside_topology, misfits
-from cohort.cache.plan.options import memory_needs
-from cohort.dataset import open as open_dataset
-from cohort.launch.main import main
-from cohort.launch.plan.table import hit_rates
-from cohort.spec.run import SamplerSpec
+from cohort_gnn import NeighborLoader, from_tensors
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.units import parse_bytes
+from cohort_gnn.cache import Counts, Edges, Links, Lists, MemoryNeeds, Rows, budgets, cliques_named, load_counts, plan
+from cohort_gnn.cache.plan.budget import beside_topology, misfits
+from cohort_gnn.cache.plan.options import memory_needs
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.launch.main import main
+from cohort_gnn.launch.plan.table import hit_rates
+from cohort_gnn.spec.run import SamplerSpec
 
 SMALL = ["--fanout", "4,3", "--batch-size", "100", "--cliques", "all"]
 MEASURED = Links((1500e9, 360e9, 51e9))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from processes import cohort
 
-from cohort.base.errors import CohortError
-from cohort.channel.run_folder import RunFolder, shared_memory_root
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.channel.run_folder import RunFolder, shared_memory_root
 
 SMALL = [
     "--device",

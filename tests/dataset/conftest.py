@@ -6,7 +6,7 @@ import argparse
 
 import pytest
 
-from cohort.dataset import cli
+from cohort_gnn.dataset import cli
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ import torch
 from import_helpers import ONES, Harmful, refusal
 from layout_writers import planetoid_sample, sample, write_planetoid
 
-from cohort.base.errors import CohortError
-from cohort.dataset import open as open_dataset
-from cohort.dataset.layouts.inert_pickle import load_inert
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.layouts.inert_pickle import load_inert
 
 
 def npy(header: str, data: bytes = b"") -> bytes:
@@ -106,7 +106,7 @@ def test_a_header_that_only_the_cpp_reader_takes_is_refused(tmp_path):
     splits = dict(zip(("train_ids", "val_ids", "test_ids"), graph.splits, strict=True))
     ends = {"src": graph.edge_index[0], "dst": graph.edge_index[1]}
     np.savez(tmp_path / "graph.npz", x=graph.x, labels=graph.y, **ends, **splits)
-    from cohort.dataset import import_graph
+    from cohort_gnn.dataset import import_graph
 
     import_graph(tmp_path / "graph.npz", tmp_path / "data")
     text = "{'descr': '<i8', 'fortran_order': False, 'shape': (060,)}"

@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from cohort.base.errors import CohortError
-from cohort.dataset import check, generate
-from cohort.dataset import open as open_dataset
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import check, generate
+from cohort_gnn.dataset import open as open_dataset
 
 NODES, EDGES, DIM, CLASSES = 60, 500, 5, 3
 

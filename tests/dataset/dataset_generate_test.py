@@ -11,11 +11,11 @@ import time
 import numpy as np
 import pytest
 
-from cohort import ibp
-from cohort.base.errors import CohortError
-from cohort.dataset import generate
-from cohort.dataset import open as open_dataset
-from cohort.launch.main import main
+from cohort_gnn import ibp
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import generate
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.launch.main import main
 
 
 def make(tmp_path, **options):
@@ -157,7 +157,7 @@ def test_options_out_of_range_are_errors(tmp_path):
 
 
 def test_ctrl_c_ends_it_and_leaves_nothing(tmp_path):
-    script = f"from cohort.dataset import generate; generate({str(tmp_path / 'g')!r}, "
+    script = f"from cohort_gnn.dataset import generate; generate({str(tmp_path / 'g')!r}, "
     script += "kind='rmat', nodes=100_000, edges=400_000_000, dim=1)"
     process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True)
     while process.poll() is None and not any(tmp_path.glob("g.*.tmp/indices.npy")):

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from cohort.dataset import from_tensors
-from cohort.dataset import open as open_dataset
+from cohort_gnn.dataset import from_tensors
+from cohort_gnn.dataset import open as open_dataset
 
 
 @st.composite

@@ -5,9 +5,9 @@ import re
 import numpy as np
 import pytest
 
-from cohort.base.errors import CohortError
-from cohort.dataset import _native, from_tensors
-from cohort.dataset.partitioning.partition import load_parts, partition, parts_file
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import _native, from_tensors
+from cohort_gnn.dataset.partitioning.partition import load_parts, partition, parts_file
 
 metis = pytest.mark.skipif(not _native.has_metis(), reason="this build has no METIS (libmetis-dev)")
 NUM_NODES = 12_000
@@ -124,7 +124,7 @@ def test_a_folder_that_cannot_be_written_is_reported(graph, monkeypatch):
     def refuse(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("cohort.base.files.os.replace", refuse)
+    monkeypatch.setattr("cohort_gnn.base.files.os.replace", refuse)
     with pytest.raises(CohortError, match="No space left on device"):
         partition(graph, 6, "random")
     assert not list(graph.glob("partition-6*"))

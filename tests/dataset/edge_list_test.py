@@ -11,11 +11,11 @@ import pytest
 from import_helpers import ONES, edge_pairs, refusal, write_tables
 from layout_writers import assert_holds, sample, write_csv_gz
 
-from cohort.dataset import import_graph
-from cohort.dataset import open as open_dataset
-from cohort.dataset.importing.importer import SourceOptions
-from cohort.dataset.layouts.tables import RawLayout
-from cohort.dataset.layouts.text_file import TextOptions
+from cohort_gnn.dataset import import_graph
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.importing.importer import SourceOptions
+from cohort_gnn.dataset.layouts.tables import RawLayout
+from cohort_gnn.dataset.layouts.text_file import TextOptions
 
 # --- arrays -----------------------------------------------------------------------------------------------------------
 

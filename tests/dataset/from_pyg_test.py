@@ -9,9 +9,9 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import ToSparseTensor
 from torch_geometric.utils import to_edge_index
 
-import cohort
-from cohort import CohortError, from_pyg, from_tensors
-from cohort.dataset import open as open_dataset
+import cohort_gnn as cohort
+from cohort_gnn import CohortError, from_pyg, from_tensors
+from cohort_gnn.dataset import open as open_dataset
 
 NUM_NODES = 9
 

@@ -9,11 +9,11 @@ import pytest
 from edge_list_test import write_parquet
 from import_helpers import refusal
 
-from cohort.base.errors import CohortError
-from cohort.dataset import import_graph
-from cohort.dataset import open as open_dataset
-from cohort.dataset.importing.importer import SourceOptions
-from cohort.dataset.layouts.table import choose_columns, spans
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import import_graph
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.importing.importer import SourceOptions
+from cohort_gnn.dataset.layouts.table import choose_columns, spans
 
 X = np.arange(12.0).reshape(4, 3)
 Y = np.array([2, 0, 1, 0])

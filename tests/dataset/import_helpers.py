@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cohort.base.errors import CohortError
-from cohort.dataset import import_graph
-from cohort.dataset import open as open_dataset
-from cohort.dataset.importing.importer import SourceOptions
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import import_graph
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.importing.importer import SourceOptions
 
 ONES = SourceOptions(features="ones")
 

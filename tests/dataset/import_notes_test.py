@@ -11,10 +11,10 @@ from edge_list_test import write_parquet
 from import_helpers import ONES, edge_pairs, refusal
 from torch_geometric.data import Data
 
-from cohort.base.errors import CohortError
-from cohort.dataset import from_tensors, import_graph
-from cohort.dataset import open as open_dataset
-from cohort.dataset.importing.importer import SourceOptions
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import from_tensors, import_graph
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.importing.importer import SourceOptions
 
 NUM_NODES = 20
 SRC = np.arange(NUM_NODES)
@@ -165,7 +165,7 @@ LISTS = {  # src, dst, and whether ids look as if they started at 1
 @pytest.mark.parametrize("options", [{}, {"undirected": True}, {"self_loops": "add"}], ids=str)
 @pytest.mark.parametrize("name", LISTS)
 def test_ids_that_seem_to_start_at_1_are_asked_about(tmp_path, name, options, monkeypatch):
-    monkeypatch.setattr("cohort.dataset.importing.outcome.EDGES_AT_ONCE", 2)
+    monkeypatch.setattr("cohort_gnn.dataset.importing.outcome.EDGES_AT_ONCE", 2)
     src, dst, asked = LISTS[name]
     np.save(tmp_path / "e.npy", [src, dst])
     np.save(tmp_path / "x.npy", X[:5])

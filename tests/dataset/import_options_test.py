@@ -17,10 +17,10 @@ from import_helpers import ONES, edge_pairs, refusal
 from processes import ALL_TESTS
 from pyarrow.csv import WriteOptions, write_csv
 
-from cohort.base.errors import CohortError
-from cohort.dataset import check, import_graph
-from cohort.dataset import open as open_dataset
-from cohort.dataset.importing.importer import SourceOptions
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import check, import_graph
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.importing.importer import SourceOptions
 
 # --- what becomes of edges and nodes ----------------------------------------------------------------------------------
 
@@ -193,7 +193,7 @@ def test_runs_on_disk_give_the_bytes_of_a_sort_in_memory(large, tmp_path, undire
     np.testing.assert_array_equal(np.diff(data.indptr), np.bincount(keys // LARGE_NODES, minlength=data.num_nodes))
 
 
-IMPORT = "import sys; from cohort.launch.main import main; sys.exit(main(sys.argv[1:]))"
+IMPORT = "import sys; from cohort_gnn.launch.main import main; sys.exit(main(sys.argv[1:]))"
 
 
 def start_import(*arguments) -> subprocess.Popen:

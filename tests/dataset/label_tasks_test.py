@@ -11,14 +11,14 @@ import torch
 from import_helpers import ONES, refusal
 from layout_writers import sample, write_igb, write_ogb
 
-import cohort
-from cohort import CohortError
-from cohort.cache.plan.options import label_bytes_of
-from cohort.dataset import import_graph
-from cohort.dataset import open as open_dataset
-from cohort.dataset.check import check
-from cohort.dataset.importing.importer import SourceOptions
-from cohort.dataset.importing.renumber import renumber
+import cohort_gnn as cohort
+from cohort_gnn import CohortError
+from cohort_gnn.cache.plan.options import label_bytes_of
+from cohort_gnn.dataset import import_graph
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.check import check
+from cohort_gnn.dataset.importing.importer import SourceOptions
+from cohort_gnn.dataset.importing.renumber import renumber
 
 NUM_NODES, NUM_LABELS = 60, 5
 

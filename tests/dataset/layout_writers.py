@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse
 import torch
 
-from cohort.dataset import open as open_dataset
+from cohort_gnn.dataset import open as open_dataset
 
 
 @dataclass

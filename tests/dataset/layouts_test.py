@@ -17,9 +17,9 @@ from layout_writers import (
     write_ogb_links,
 )
 
-from cohort.dataset import held_out, import_graph
-from cohort.dataset import open as open_dataset
-from cohort.dataset.importing.importer import SourceOptions
+from cohort_gnn.dataset import held_out, import_graph
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.importing.importer import SourceOptions
 
 # --- OGB ------------------------------------------------------------------------------------------------------------
 

@@ -17,8 +17,8 @@ from layout_writers import (
 from torch_geometric.data import Data
 from torch_geometric.io import read_planetoid_data
 
-from cohort.dataset import import_graph
-from cohort.dataset import open as open_dataset
+from cohort_gnn.dataset import import_graph
+from cohort_gnn.dataset import open as open_dataset
 
 # --- PyG ------------------------------------------------------------------------------------------------------------
 

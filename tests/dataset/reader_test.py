@@ -5,8 +5,8 @@ import pickle
 
 import numpy as np
 
-from cohort.dataset import from_tensors
-from cohort.dataset import open as open_dataset
+from cohort_gnn.dataset import from_tensors
+from cohort_gnn.dataset import open as open_dataset
 
 
 def test_only_the_same_object_is_equal(cora):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from cohort.base.errors import CohortError
-from cohort.dataset import from_tensors, held_out, open_one_type, split_links, write_links
-from cohort.launch.main import main
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import from_tensors, held_out, open_one_type, split_links, write_links
+from cohort_gnn.launch.main import main
 
 NUM_NODES = 60
 

@@ -15,22 +15,22 @@ import numpy as np
 import torch
 import typed_layout_writers as typed
 
-from cohort.base.errors import CohortError
-from cohort.dataset import import_graph
-from cohort.dataset import open as open_dataset
-from cohort.dataset.importing.importer import SourceOptions
-from cohort.launch.options.parser import read_config
-from cohort.launch.report.results import LISTS, ROWS, read_run
-from cohort.launch.run import resume
-from cohort.spec.files import MODEL
-from cohort.spec.graph import GraphTypes
-from cohort.spec.options import options_of
-from cohort.spec.results import TIERS, EpochReport, RunReport
-from cohort.spec.run import RunSpec, TrainerSpec, as_json
-from cohort.trainer.loop import checkpoint
-from cohort.trainer.models.sampled import SampledGNN
-from cohort.trainer.models.weights import load_weights
-from cohort.trainer.predict.program import model_of
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import import_graph
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.importing.importer import SourceOptions
+from cohort_gnn.launch.options.parser import read_config
+from cohort_gnn.launch.report.results import LISTS, ROWS, read_run
+from cohort_gnn.launch.run import resume
+from cohort_gnn.spec.files import MODEL
+from cohort_gnn.spec.graph import GraphTypes
+from cohort_gnn.spec.options import options_of
+from cohort_gnn.spec.results import TIERS, EpochReport, RunReport
+from cohort_gnn.spec.run import RunSpec, TrainerSpec, as_json
+from cohort_gnn.trainer.loop import checkpoint
+from cohort_gnn.trainer.models.sampled import SampledGNN
+from cohort_gnn.trainer.models.weights import load_weights
+from cohort_gnn.trainer.predict.program import model_of
 
 MEMORY_BYTES = 32_000_000  # for sorting
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from cohort.ibp import cli, picture
-from cohort.launch.main import main
+from cohort_gnn.ibp import cli, picture
+from cohort_gnn.launch.main import main
 
 
 @pytest.fixture

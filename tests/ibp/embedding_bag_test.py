@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cohort import ibp
-from cohort.base.errors import CohortError
+from cohort_gnn import ibp
+from cohort_gnn.base.errors import CohortError
 
 torch = pytest.importorskip("torch")
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from cohort import ibp
-from cohort.base.errors import CohortError
+from cohort_gnn import ibp
+from cohort_gnn.base.errors import CohortError
 
 torch = pytest.importorskip("torch")
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cohort import CohortError, ibp
+from cohort_gnn import CohortError, ibp
 
 torch = pytest.importorskip("torch")
 

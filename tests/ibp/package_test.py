@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cohort import ibp
-from cohort.ibp import _native
+from cohort_gnn import ibp
+from cohort_gnn.ibp import _native
 
 EXAMPLE = Path(__file__).parents[2] / "examples/cpp"
-BUILD = Path(_native.__file__).parents[3]  # of BUILD/python/cohort/ibp
+BUILD = Path(_native.__file__).parents[3]  # of BUILD/python/cohort_gnn/ibp
 CMAKE = shutil.which("cmake", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cohort.base.errors import CohortError
+from cohort_gnn.base.errors import CohortError
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from property_test import golden_rows
 
-from cohort import CohortError, ibp
+from cohort_gnn import CohortError, ibp
 
 GOLDEN = Path(__file__).parent / "golden"
 SPECIAL = [0x7FC00001, 0xFFC12345, 0x7F800001, 0x7F800000, 0xFF800000, 0x80000000, 1, 0x807FFFFF, 0, 0x7F7FFFFF]

@@ -5,8 +5,8 @@ import importlib.util
 import numpy as np
 import pytest
 
-from cohort import ibp
-from cohort.base.errors import CohortError
+from cohort_gnn import ibp
+from cohort_gnn.base.errors import CohortError
 
 torch = pytest.importorskip("torch")
 pyg_data = pytest.importorskip("torch_geometric.data")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from processes import ALL_TESTS
 
-from cohort import ibp
+from cohort_gnn import ibp
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 

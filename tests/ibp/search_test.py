@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from cohort import CohortError, ibp
-from cohort.ibp import search
-from cohort.ibp.search import METRICS
+from cohort_gnn import CohortError, ibp
+from cohort_gnn.ibp import search
+from cohort_gnn.ibp.search import METRICS
 
 SPECIAL = [float("nan"), float("inf"), -float("inf"), 1e-40, -1e-40, 0.0, -0.0, 3e38]
 

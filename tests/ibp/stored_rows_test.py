@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from processes import ALL_TESTS
 
-from cohort import CohortError, ibp
+from cohort_gnn import CohortError, ibp
 
 FLOATS = [torch.float32, torch.float16, torch.bfloat16]
 CASES = [(dtype, "exponent") for dtype in FLOATS]

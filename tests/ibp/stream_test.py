@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from cohort import CohortError, ibp
+from cohort_gnn import CohortError, ibp
 
 torch = pytest.importorskip("torch")
 nn = torch.nn

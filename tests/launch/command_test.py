@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from processes import SECONDS_TO_START, cohort, refused
 
-from cohort.base.errors import CohortError
-from cohort.launch.run import script as run_script
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.launch.run import script as run_script
 
 pytestmark = pytest.mark.usefixtures("shm")
 
@@ -135,7 +135,7 @@ def bytes_data(tmp_path_factory):
     """A small data set with uint8 features."""
     import torch
 
-    from cohort import from_tensors
+    from cohort_gnn import from_tensors
 
     generator = torch.Generator().manual_seed(2)
     labels = torch.randint(3, (400,), generator=generator)
@@ -186,7 +186,7 @@ def test_options_from_a_file_and_arguments_that_win(cora, tmp_path):
     ids=str,
 )
 def test_a_bad_file_of_options_is_refused(cora, tmp_path, capsys, text, words):
-    from cohort.launch.main import main
+    from cohort_gnn.launch.main import main
 
     (tmp_path / "run.toml").write_text(text)
     assert main(["train", str(cora), "--config", str(tmp_path / "run.toml"), "--out", str(tmp_path / "out")]) == 1
@@ -220,7 +220,7 @@ def test_a_bad_file_of_options_is_refused(cora, tmp_path, capsys, text, words):
     ids=" ".join,
 )
 def test_bad_arguments_exit_with_2(cora, capsys, arguments):
-    from cohort.launch.main import main
+    from cohort_gnn.launch.main import main
 
     with pytest.raises(SystemExit) as end:
         main(["train", str(cora), *arguments])
@@ -231,7 +231,7 @@ def test_bad_arguments_exit_with_2(cora, capsys, arguments):
 
 @pytest.mark.parametrize("words", [[], ["dataset"], ["bench"]], ids=lambda words: " ".join(words) or "cohort")
 def test_a_command_that_is_not_finished_gets_help(words, capsys):
-    from cohort.launch.main import main
+    from cohort_gnn.launch.main import main
 
     with pytest.raises(SystemExit) as end:
         main(words)
@@ -240,8 +240,8 @@ def test_a_command_that_is_not_finished_gets_help(words, capsys):
 
 
 def test_every_option_has_a_group_and_a_sentence():
-    from cohort.launch.main import build_parser
-    from cohort.spec.options import GROUPS
+    from cohort_gnn.launch.main import build_parser
+    from cohort_gnn.spec.options import GROUPS
 
     commands = next(action for action in build_parser()._actions if action.dest == "func" or action.choices).choices
     for name in ("train", "plan", "digest"):
@@ -314,7 +314,7 @@ def test_digests_depend_on_the_seed_alone(cora):
 def test_digest_of_a_data_set_without_training_seeds(tmp_path):
     import torch
 
-    from cohort import from_tensors
+    from cohort_gnn import from_tensors
 
     nodes = torch.arange(5)
     data = from_tensors(tmp_path / "data", x=torch.zeros(5, 2), y=nodes, edge_index=torch.stack([nodes, nodes]),
@@ -334,7 +334,7 @@ def test_digest_of_a_data_set_without_training_seeds(tmp_path):
     ],
 )
 def test_a_bad_run_json_is_refused(tmp_path, text, words):
-    from cohort.base.programs import program
+    from cohort_gnn.base.programs import program
 
     (tmp_path / "run.json").write_text(text)
     sampler = [program("cohort-sampler"), str(tmp_path / "run.json")]
@@ -344,7 +344,7 @@ def test_a_bad_run_json_is_refused(tmp_path, text, words):
 
 SCRIPT = """
 import os, sys
-from cohort import NeighborLoader
+from cohort_gnn import NeighborLoader
 with NeighborLoader(sys.argv[1], [4, 4], batch_size=500, device="cpu") as loader:
     print(sum(batch.batch_size for batch in loader), sys.argv[2:])
 sys.exit(7)
@@ -370,7 +370,7 @@ def test_a_gpu_that_a_script_cannot_have_is_refused(monkeypatch):
 
 def test_a_run_whose_output_nobody_takes_ends_well(cora, tmp_path):
     out = tmp_path / "run"
-    command = [sys.executable, "-m", "cohort", "train", cora, "--device", "cpu", "--epochs", 1, "--out", out]
+    command = [sys.executable, "-m", "cohort_gnn", "train", cora, "--device", "cpu", "--epochs", 1, "--out", out]
     with open("/dev/full", "w") as full:
         result = subprocess.run(list(map(str, command)), stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
     assert "Traceback" not in result.stderr, result.stderr

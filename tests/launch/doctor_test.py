@@ -11,11 +11,11 @@ from types import SimpleNamespace
 import pytest
 from processes import cohort, free_port
 
-from cohort.base.errors import CohortError
-from cohort.launch import doctor
-from cohort.launch.doctor import BROKEN, WELL, WORSE
-from cohort.launch.main import main
-from cohort.launch.run.machines import Machine, Meeting
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.launch import doctor
+from cohort_gnn.launch.doctor import BROKEN, WELL, WORSE
+from cohort_gnn.launch.main import main
+from cohort_gnn.launch.run.machines import Machine, Meeting
 
 TWO_GPUS = {
     "cuda_build": True,
@@ -166,7 +166,7 @@ def machine_of(rank: int, port: int) -> dict[str, str]:
 
 
 def start(rank: int, port: int, seconds: int) -> subprocess.Popen:
-    command = [sys.executable, "-m", "cohort", "doctor", "--machines", "--machine-seconds", str(seconds), "--json"]
+    command = [sys.executable, "-m", "cohort_gnn", "doctor", "--machines", "--machine-seconds", str(seconds), "--json"]
     return subprocess.Popen(command, stdout=subprocess.PIPE, env=machine_of(rank, port), text=True)
 
 

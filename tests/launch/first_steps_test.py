@@ -9,9 +9,9 @@ import pytest
 import torch
 from processes import cohort, refused
 
-from cohort.dataset import open as open_dataset
-from cohort.trainer.loader.arguments import ids_of
-from cohort.trainer.report.progress import _DelayedScalar
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.trainer.loader.arguments import ids_of
+from cohort_gnn.trainer.report.progress import _DelayedScalar
 
 SMALL = ["--device", "cpu", "--fanout", "2", "--hidden", 4]
 
@@ -19,22 +19,22 @@ SMALL = ["--device", "cpu", "--fanout", "2", "--hidden", 4]
 @pytest.mark.parametrize("name", ["nn.SAGEConv", "dataset.open", "ibp.fetch"])
 def test_packages_come_with_cohort(name):
     """In a process of its own: here others have imported them."""
-    code = f"import cohort; print(cohort.{name}.__name__)"
+    code = f"import cohort_gnn as cohort; print(cohort.{name}.__name__)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.stdout.strip() == name.partition(".")[2], result.stderr
 
 
 @pytest.mark.fresh
 def test_help_waits_for_no_large_package():
-    code = "import sys; from cohort.launch.main import build_parser; build_parser(); print(*sys.modules)"
+    code = "import sys; from cohort_gnn.launch.main import build_parser; build_parser(); print(*sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     imported = set(result.stdout.split())
-    assert "cohort.launch.run.train" in imported, result.stderr
+    assert "cohort_gnn.launch.run.train" in imported, result.stderr
     assert not imported & {"torch", "torch_geometric", "scipy.sparse", "matplotlib.figure"}
 
 
 def test_a_name_that_there_is_not_is_an_attribute_error():
-    import cohort as package
+    import cohort_gnn as package
 
     with pytest.raises(AttributeError, match="no attribute 'nowhere'"):
         package.nowhere  # noqa: B018 (the access is what is tested)
@@ -84,7 +84,7 @@ def test_a_run_in_the_place_of_another_removes_its_reports(cora, tmp_path, shm):
 def test_a_reader_may_leave_early(cora, arguments):
     reader, writer = os.pipe()
     os.close(reader)
-    command = [sys.executable, "-m", "cohort", *arguments, str(cora)]
+    command = [sys.executable, "-m", "cohort_gnn", *arguments, str(cora)]
     result = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True)
     os.close(writer)
     assert (result.returncode, result.stderr) == (1, "")

@@ -7,16 +7,16 @@ import subprocess
 import pytest
 from processes import cohort, refused
 
-from cohort.base.errors import CohortError
-from cohort.launch import main
-from cohort.launch.options.parser import given_in
-from cohort.launch.run import mps
-from cohort.launch.run import programs as runs
-from cohort.launch.run import script as run_script
-from cohort.launch.run.supervise import Stopped
-from cohort.launch.tune import output as tune_output
-from cohort.launch.tune.trial import _cause_in
-from cohort.spec.run import RunSpec
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.launch import main
+from cohort_gnn.launch.options.parser import given_in
+from cohort_gnn.launch.run import mps
+from cohort_gnn.launch.run import programs as runs
+from cohort_gnn.launch.run import script as run_script
+from cohort_gnn.launch.run.supervise import Stopped
+from cohort_gnn.launch.tune import output as tune_output
+from cohort_gnn.launch.tune.trial import _cause_in
+from cohort_gnn.spec.run import RunSpec
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_folder_that_does_not_stay_is_not_named(monkeypatch, caplog, tmp_path)
     def stopped(*_):
         raise Stopped(15)
 
-    caplog.set_level(logging.INFO, "cohort")
+    caplog.set_level(logging.INFO, "cohort_gnn")
     monkeypatch.setattr(runs, "stop_on_signals", lambda: None)
     monkeypatch.setattr(runs, "_start", stopped)
     assert runs.run_programs(tmp_path, {}, show_output=False, is_kept=False) == 128 + 15

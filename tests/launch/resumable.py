@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from processes import SECONDS_TO_START, hear_hangups, processes_of, wait_until
 
-import cohort
-from cohort.dataset.partitioning.partition import parts_file
+import cohort_gnn as cohort
+from cohort_gnn.dataset.partitioning.partition import parts_file
 
 NUM_NODES, NUM_CLASSES, DIM = 1500, 5, 12
 NUM_SEEDS = 1000  # of training: 32 batches of 32, the last of 8
@@ -23,8 +23,8 @@ EPOCHS = 20
 RECORDER = """
 import os, signal
 from pathlib import Path
-from cohort import Callback
-from cohort.trainer.bench.digest import digest
+from cohort_gnn import Callback
+from cohort_gnn.trainer.bench.digest import digest
 
 class Digests(Callback):
     '''Writes a line for each step of its rank's training; the file `kill` says after which the trainer is killed.'''
@@ -77,7 +77,7 @@ class Launch:
         self.out, self.errors = out, out.with_suffix(".err")
         self.lines: list[str] = []
         with open(self.errors, "w") as errors:
-            command = [sys.executable, "-m", "cohort", "train", *map(str, arguments), "--quiet"]
+            command = [sys.executable, "-m", "cohort_gnn", "train", *map(str, arguments), "--quiet"]
             self.launcher = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,

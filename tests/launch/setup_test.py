@@ -48,14 +48,14 @@ def test_a_given_interpreter_without_packages_gets_the_whole_list(tmp_path):
 
 def test_the_virtual_environment_gets_the_command_and_the_package(tmp_path):
     venv.create(tmp_path / ".venv", with_pip=False)
-    for file in ("build/bin/cohort", "build/python/cohort/__init__.py"):
+    for file in ("build/bin/cohort", "build/python/cohort_gnn/__init__.py"):
         (tmp_path / file).parent.mkdir(parents=True)
         (tmp_path / file).write_text("place = __file__\n")
     script = f"source '{ROOT}/launch/setup/setup.sh'; root=$1 build=$1/build python=$1/.venv/bin/python; link_command"
     assert run("bash", "-euc", script, "-", tmp_path).returncode == 0
     assert (tmp_path / ".venv/bin/cohort").resolve() == tmp_path / "build/bin/cohort"
-    found = run(tmp_path / ".venv/bin/python", "-c", "import cohort; print(cohort.place)", PYTHONPATH="")
-    assert found.stdout.strip() == str(tmp_path / "build/python/cohort/__init__.py"), found.stderr
+    found = run(tmp_path / ".venv/bin/python", "-c", "import cohort_gnn as cohort; print(cohort.place)", PYTHONPATH="")
+    assert found.stdout.strip() == str(tmp_path / "build/python/cohort_gnn/__init__.py"), found.stderr
 
 
 @pytest.mark.parametrize(("release", "good"), [("11.8", False), ("12.4", False), ("12.5", True), ("13.0", True)])

@@ -5,10 +5,9 @@ import os
 import re
 from pathlib import Path
 
+import cohort as package
 import pytest
 from processes import cohort, refused
-
-import cohort as package
 
 pytestmark = pytest.mark.usefixtures("shm")
 

@@ -9,11 +9,11 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from cohort.base.errors import CohortError
-from cohort.launch.options.parser import add_options, spec_of
-from cohort.spec import types
-from cohort.spec.options import Affects, names_that_affect, options_of
-from cohort.spec.run import RunSpec, SamplerSpec, TrainerSpec, as_json, from_json
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.launch.options.parser import add_options, spec_of
+from cohort_gnn.spec import types
+from cohort_gnn.spec.options import Affects, names_that_affect, options_of
+from cohort_gnn.spec.run import RunSpec, SamplerSpec, TrainerSpec, as_json, from_json
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_the_command_line_wins_over_the_file_over_the_default(tmp_path):
 
 def test_one_more_field_is_one_more_option():
     """What a new option takes: a field; the command line, JSON and the identity of a run follow."""
-    from cohort.spec.options import option
+    from cohort_gnn.spec.options import option
 
     new = option(0.5, "a new thing", "Training", Affects.LOSS)
     more = dataclasses.make_dataclass("More", [("novelty", types.Probability, new)], bases=(RunSpec,), kw_only=True)

@@ -9,16 +9,16 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import cohort as package
 import numpy as np
 import pytest
 import torch
 from processes import cohort
 
-import cohort as package
-from cohort.dataset import from_tensors, generate
-from cohort.dataset import open as open_dataset
-from cohort.dataset.importing.importer import import_npz
-from cohort.launch.data.prepare import encoded_rows_writer
+from cohort_gnn.dataset import from_tensors, generate
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.importing.importer import import_npz
+from cohort_gnn.launch.data.prepare import encoded_rows_writer
 
 pytestmark = pytest.mark.usefixtures("shm")
 DATA = Path(__file__).parents[1] / "data"

@@ -12,12 +12,12 @@ import torch.nn.functional as F
 from processes import SECONDS_TO_END, SECONDS_TO_START, two_ranks
 from processes import cohort as run_cohort
 
-import cohort
-from cohort import NeighborLoader
-from cohort.base.programs import program
-from cohort.channel.run_folder import rank_folders
-from cohort.trainer.models.sampled import SampledGNN
-from cohort.trainer.source import BatchSource, wait_for_channel
+import cohort_gnn as cohort
+from cohort_gnn import NeighborLoader
+from cohort_gnn.base.programs import program
+from cohort_gnn.channel.run_folder import rank_folders
+from cohort_gnn.trainer.models.sampled import SampledGNN
+from cohort_gnn.trainer.source import BatchSource, wait_for_channel
 
 pytestmark = pytest.mark.usefixtures("shm")
 
@@ -169,7 +169,7 @@ def test_a_trainer_that_is_done_skips_the_last_steps_of_its_interpreter(data, tm
     # There a thread of gloo that still has a tensor makes C++ abort: seen once in some hundred ends on a busy machine.
     (tmp_path / "sitecustomize.py").write_text(
         "import atexit, os, sys\n"
-        "if 'cohort.trainer' in sys.orig_argv:\n"
+        "if 'cohort_gnn.trainer' in sys.orig_argv:\n"
         "    open(os.path.join(os.path.dirname(__file__), f'trainer-{os.getpid()}'), 'w')\n"
         "    atexit.register(os.abort)\n"
     )

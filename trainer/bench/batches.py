@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from cohort.dataset import HeteroDataset
-from cohort.dataset import open as open_dataset
-from cohort.spec.results import TIERS
-from cohort.trainer.source import BatchSource
+from cohort_gnn.dataset import HeteroDataset
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.spec.results import TIERS
+from cohort_gnn.trainer.source import BatchSource
 
 WARM_UP_BATCHES = 10
 

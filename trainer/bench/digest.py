@@ -4,10 +4,10 @@ import hashlib
 
 import torch
 
-from cohort.base.errors import CohortError
-from cohort.dataset import HeteroDataset
-from cohort.dataset import open as open_dataset
-from cohort.trainer.source import AllRows, BatchSource, rows_of, tables_of
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import HeteroDataset
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.trainer.source import AllRows, BatchSource, rows_of, tables_of
 
 
 def digest(batch, num_types: int = 0, all_rows: AllRows = None) -> str:

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from msgspec import Meta
 
-from cohort.base.errors import CohortError
-from cohort.dataset import Dataset, HeteroDataset
-from cohort.spec import types
-from cohort.spec.types import checked
-from cohort.trainer import _native
-from cohort.trainer.ranks import Place
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import Dataset, HeteroDataset
+from cohort_gnn.spec import types
+from cohort_gnn.spec.types import checked
+from cohort_gnn.trainer import _native
+from cohort_gnn.trainer.ranks import Place
 
 OF_WORKERS = {  # and what they are where nobody gives them
     "num_workers": 0,

@@ -7,7 +7,7 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.data.data import BaseData
 
-from cohort.trainer.source import AllRows, check_stream, edges_of, indptr_of, record_stream, rows_of
+from cohort_gnn.trainer.source import AllRows, check_stream, edges_of, indptr_of, record_stream, rows_of
 
 
 class OfSlot(BaseData):

@@ -8,14 +8,14 @@ import numpy as np
 import torch
 from torch_geometric.data import HeteroData
 
-from cohort.base.errors import CohortError
-from cohort.dataset import HeteroDataset
-from cohort.dataset import open as open_dataset
-from cohort.spec.graph import EdgeType, GraphTypes
-from cohort.spec.types import Fanout, checked
-from cohort.trainer.loader.arguments import ids_of
-from cohort.trainer.loader.batch import OfSlot, hold
-from cohort.trainer.source import AllRows, edges_by_type, tables_of
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import HeteroDataset
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.spec.graph import EdgeType, GraphTypes
+from cohort_gnn.spec.types import Fanout, checked
+from cohort_gnn.trainer.loader.arguments import ids_of
+from cohort_gnn.trainer.loader.batch import OfSlot, hold
+from cohort_gnn.trainer.source import AllRows, edges_by_type, tables_of
 
 
 def demand_offered(node_tensors: Mapping | None) -> None:

@@ -12,16 +12,16 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.sampler import NegativeSampling
 
-from cohort.base.errors import CohortError
-from cohort.dataset import Dataset, HeteroDataset
-from cohort.dataset import open as open_dataset
-from cohort.dataset.hetero import Relation
-from cohort.spec.graph import EdgeType
-from cohort.spec.types import checked
-from cohort.trainer.loader.batch import Batch, batch_of
-from cohort.trainer.loader.hetero import HeteroBatch, hetero_batch_of, pairs_type_of
-from cohort.trainer.loader.neighbor import NeighborLoader
-from cohort.trainer.source import REDRAWS, OfPairs
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import Dataset, HeteroDataset
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.hetero import Relation
+from cohort_gnn.spec.graph import EdgeType
+from cohort_gnn.spec.types import checked
+from cohort_gnn.trainer.loader.batch import Batch, batch_of
+from cohort_gnn.trainer.loader.hetero import HeteroBatch, hetero_batch_of, pairs_type_of
+from cohort_gnn.trainer.loader.neighbor import NeighborLoader
+from cohort_gnn.trainer.source import REDRAWS, OfPairs
 
 MOST_NEGATIVES = 10_000  # for a pair
 Exclude = Literal["reverse", "self", "none"]

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from cohort.base.errors import CohortError
-from cohort.base.programs import start_time_of
-from cohort.channel.run_folder import machine_identity
-from cohort.trainer.ranks import Place
-from cohort.trainer.source import wait_for
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.programs import start_time_of
+from cohort_gnn.channel.run_folder import machine_identity
+from cohort_gnn.trainer.ranks import Place
+from cohort_gnn.trainer.source import wait_for
 
 NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 STARTERS = ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")  # how many srun or mpirun has started

@@ -10,23 +10,23 @@ import numpy as np
 import torch
 from torch_geometric.data import Data
 
-from cohort.base.errors import CohortError
-from cohort.dataset import Dataset, HeteroDataset
-from cohort.dataset import open as open_dataset
-from cohort.dataset.reader import has_edge_features
-from cohort.spec import types
-from cohort.spec.graph import EdgeType
-from cohort.spec.run import SamplerSpec
-from cohort.spec.types import checked
-from cohort.trainer.loader.arguments import cache_options, folder_of, ids_of, sampler_options, take_pyg_arguments
-from cohort.trainer.loader.batch import Batch, batch_of
-from cohort.trainer.loader.hetero import HeteroBatch, demand_offered, fanout_of, hetero_batch_of, seeds_of, types_of
-from cohort.trainer.loader.node_tensors import checked_tensors, rows_of, written
-from cohort.trainer.loader.sampler_process import SamplerProcess
-from cohort.trainer.loader.state import checked_position
-from cohort.trainer.loader.stats import EpochMeter, LoaderStats
-from cohort.trainer.loader.trees import demand_shared, tree_options
-from cohort.trainer.source import OfPairs
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import Dataset, HeteroDataset
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.reader import has_edge_features
+from cohort_gnn.spec import types
+from cohort_gnn.spec.graph import EdgeType
+from cohort_gnn.spec.run import SamplerSpec
+from cohort_gnn.spec.types import checked
+from cohort_gnn.trainer.loader.arguments import cache_options, folder_of, ids_of, sampler_options, take_pyg_arguments
+from cohort_gnn.trainer.loader.batch import Batch, batch_of
+from cohort_gnn.trainer.loader.hetero import HeteroBatch, demand_offered, fanout_of, hetero_batch_of, seeds_of, types_of
+from cohort_gnn.trainer.loader.node_tensors import checked_tensors, rows_of, written
+from cohort_gnn.trainer.loader.sampler_process import SamplerProcess
+from cohort_gnn.trainer.loader.state import checked_position
+from cohort_gnn.trainer.loader.stats import EpochMeter, LoaderStats
+from cohort_gnn.trainer.loader.trees import demand_shared, tree_options
+from cohort_gnn.trainer.source import OfPairs
 
 
 class NeighborLoader:

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from cohort.base.errors import CohortError
-from cohort.channel.run_folder import RunFolder
-from cohort.dataset import from_pyg
-from cohort.dataset.importing.tensors import times_of_sources
-from cohort.trainer.loader.machine import has_other_ranks
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.channel.run_folder import RunFolder
+from cohort_gnn.dataset import from_pyg
+from cohort_gnn.dataset.importing.tensors import times_of_sources
+from cohort_gnn.trainer.loader.machine import has_other_ranks
 
 OF_BATCHES = {"x", "edge_index", "indptr", "n_id", "input_id", "batch", "batch_size"}
 OF_BATCHES |= {"e_id", "edge_weight", "edge_attr"}

@@ -11,20 +11,20 @@ import weakref
 from dataclasses import replace
 from pathlib import Path
 
-from cohort.base.cuda_files import remove_cuda_files
-from cohort.base.errors import CohortError
-from cohort.base.files import write_whole
-from cohort.base.programs import end_processes, log_tail, program, start_logged
-from cohort.cache.plan.options import sampler_members
-from cohort.channel.run_folder import RunFolder, meeting_point, rank_folders
-from cohort.dataset import open_one_type
-from cohort.spec.graph import GraphTypes
-from cohort.spec.run import SamplerSpec
-from cohort.spec.types import Positive, checked
-from cohort.trainer.loader.arguments import resolve_device, smallest_gpu
-from cohort.trainer.loader.machine import SAME_LOADERS, demand_same_place, this_machine, wait_for_rank
-from cohort.trainer.loop.sm_partition import divide_gpu
-from cohort.trainer.source import BatchSource, wait_for_channel
+from cohort_gnn.base.cuda_files import remove_cuda_files
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.files import write_whole
+from cohort_gnn.base.programs import end_processes, log_tail, program, start_logged
+from cohort_gnn.cache.plan.options import sampler_members
+from cohort_gnn.channel.run_folder import RunFolder, meeting_point, rank_folders
+from cohort_gnn.dataset import open_one_type
+from cohort_gnn.spec.graph import GraphTypes
+from cohort_gnn.spec.run import SamplerSpec
+from cohort_gnn.spec.types import Positive, checked
+from cohort_gnn.trainer.loader.arguments import resolve_device, smallest_gpu
+from cohort_gnn.trainer.loader.machine import SAME_LOADERS, demand_same_place, this_machine, wait_for_rank
+from cohort_gnn.trainer.loop.sm_partition import divide_gpu
+from cohort_gnn.trainer.source import BatchSource, wait_for_channel
 
 OTHER_RANKS_SECONDS = 2.0  # how long the rank that started the sampler waits for the others to be done with it
 

@@ -13,9 +13,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from cohort import ibp
-from cohort.base.errors import CohortError
-from cohort.ibp import arrays
+from cohort_gnn import ibp
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.ibp import arrays
 
 NOTHING = np.empty(0, np.uint8)
 BAD_IDS = -1  # in place of the number of ids: a rank has asked for rows that there are not

@@ -1,6 +1,6 @@
 """What NeighborLoader.state_dict() holds."""
 
-from cohort.base.errors import CohortError
+from cohort_gnn.base.errors import CohortError
 
 
 def checked_position(state: dict, identity: dict, num_steps: int) -> list[int]:

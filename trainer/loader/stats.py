@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import torch
 
-from cohort.spec.results import EpochReport
-from cohort.trainer.step_clock import StepClock
+from cohort_gnn.spec.results import EpochReport
+from cohort_gnn.trainer.step_clock import StepClock
 
 
 @dataclass(frozen=True)

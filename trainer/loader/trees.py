@@ -7,9 +7,9 @@ from typing import Literal
 import numpy as np
 import torch
 
-from cohort.base.errors import CohortError
-from cohort.dataset.arrays import edge_times
-from cohort.spec.types import checked
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset.arrays import edge_times
+from cohort_gnn.spec.types import checked
 
 Strategy = Literal["uniform", "last"]
 

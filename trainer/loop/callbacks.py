@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from cohort.base.errors import CohortError
-from cohort.spec.results import EpochReport
-from cohort.spec.run import TrainerSpec
-from cohort.trainer.importing import imported
-from cohort.trainer.report.callback import Callback
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.spec.results import EpochReport
+from cohort_gnn.spec.run import TrainerSpec
+from cohort_gnn.trainer.importing import imported
+from cohort_gnn.trainer.report.callback import Callback
 
 if TYPE_CHECKING:
-    from cohort.trainer.loop.trainer import Trainer
+    from cohort_gnn.trainer.loop.trainer import Trainer
 
 
 class LearningRate(Callback):
@@ -69,7 +69,7 @@ def callbacks_of(options: TrainerSpec) -> list[Callback]:
     if options.patience is not None:
         found.append(EarlyStopping())
     if options.tensorboard:
-        from cohort.trainer.loop.tensorboard import TensorBoard
+        from cohort_gnn.trainer.loop.tensorboard import TensorBoard
 
         found.append(TensorBoard())
     for name in options.callbacks or ():

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import torch
 
-from cohort.base.errors import CohortError, why_not_loaded
-from cohort.base.files import write_whole
-from cohort.spec.options import Affects, names_that_affect
-from cohort.spec.run import RunSpec
+from cohort_gnn.base.errors import CohortError, why_not_loaded
+from cohort_gnn.base.files import write_whole
+from cohort_gnn.spec.options import Affects, names_that_affect
+from cohort_gnn.spec.run import RunSpec
 
 FORMAT, VERSION = "cohort checkpoint", 5
 MEMBERS = {

@@ -15,11 +15,11 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from cohort.nn import kernels
-from cohort.nn.activation import GraphKeys
-from cohort.nn.block import Block
-from cohort.trainer import _native
-from cohort.trainer.source import placed
+from cohort_gnn.nn import kernels
+from cohort_gnn.nn.activation import GraphKeys
+from cohort_gnn.nn.block import Block
+from cohort_gnn.trainer import _native
+from cohort_gnn.trainer.source import placed
 
 WARM_UP_STEPS = 2  # of a size on a stream before its graph: kernels are loaded, the optimizer makes its state
 MOST_SIZES = 32  # that have graphs; further ones go without

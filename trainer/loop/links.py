@@ -4,12 +4,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from cohort.dataset import Dataset, HeteroDataset
-from cohort.dataset.links import HeldOut, held_out_of, link_edges
-from cohort.spec.graph import GraphTypes
-from cohort.trainer.models.links import scores_of_links
-from cohort.trainer.models.targets import Links
-from cohort.trainer.ranks import Ranks
+from cohort_gnn.dataset import Dataset, HeteroDataset
+from cohort_gnn.dataset.links import HeldOut, held_out_of, link_edges
+from cohort_gnn.spec.graph import GraphTypes
+from cohort_gnn.trainer.models.links import scores_of_links
+from cohort_gnn.trainer.models.targets import Links
+from cohort_gnn.trainer.ranks import Ranks
 
 SCORES_AT_ONCE = 1 << 20
 

@@ -6,16 +6,16 @@ import logging
 import math
 from pathlib import Path
 
-from cohort.base.files import write_whole
-from cohort.spec import files
-from cohort.spec.results import EpochReport, RunReport
-from cohort.trainer.loop.checkpoint import on_cpu
-from cohort.trainer.messages import unless_full
-from cohort.trainer.models.targets import Targets, is_better
-from cohort.trainer.models.weights import save_model
-from cohort.trainer.report.cache_report import ReadsByRank
-from cohort.trainer.report.callback import Callback
-from cohort.trainer.report.start import start_told
+from cohort_gnn.base.files import write_whole
+from cohort_gnn.spec import files
+from cohort_gnn.spec.results import EpochReport, RunReport
+from cohort_gnn.trainer.loop.checkpoint import on_cpu
+from cohort_gnn.trainer.messages import unless_full
+from cohort_gnn.trainer.models.targets import Targets, is_better
+from cohort_gnn.trainer.models.weights import save_model
+from cohort_gnn.trainer.report.cache_report import ReadsByRank
+from cohort_gnn.trainer.report.callback import Callback
+from cohort_gnn.trainer.report.start import start_told
 
 LOG = logging.getLogger(__name__)
 

@@ -2,11 +2,11 @@
 
 import functools
 
-from cohort.base.errors import CohortError
-from cohort.spec.results import EpochReport
-from cohort.trainer.loop.checkpoint import DAMAGED, CheckpointFile, on_cpu
-from cohort.trainer.messages import unless_full
-from cohort.trainer.report.callback import Callback
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.spec.results import EpochReport
+from cohort_gnn.trainer.loop.checkpoint import DAMAGED, CheckpointFile, on_cpu
+from cohort_gnn.trainer.messages import unless_full
+from cohort_gnn.trainer.report.callback import Callback
 
 LEAST_SECONDS = 1.0  # of training between the checkpoints of two epochs: shorter epochs would mostly write them
 

@@ -4,8 +4,8 @@ import functools
 
 import torch
 
-from cohort.trainer import _native
-from cohort.trainer.source import BatchSource
+from cohort_gnn.trainer import _native
+from cohort_gnn.trainer.source import BatchSource
 
 
 def divide_gpu(source: BatchSource, sampler_sms: int) -> None:

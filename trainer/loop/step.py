@@ -5,18 +5,18 @@ import inspect
 import torch
 from torch import Tensor
 
-from cohort.nn.inputs import PlacedRows
-from cohort.nn.row_optimizers import RowAdam
-from cohort.spec.graph import GraphTypes
-from cohort.spec.run import TrainerSpec
-from cohort.trainer.loop.graphs import ReplayedWork, StepGraphs
-from cohort.trainer.loop.typed_graphs import TypedStepGraphs
-from cohort.trainer.models.links import links_of_slot, scores_of_links
-from cohort.trainer.models.own import callable_of
-from cohort.trainer.models.sampled import model_input
-from cohort.trainer.models.targets import CLASSES, Targets, targets_of
-from cohort.trainer.ranks import Ranks, StepSums
-from cohort.trainer.source import AllRows, blocks_of, edges_by_type, edges_of, rows_of, tables_of
+from cohort_gnn.nn.inputs import PlacedRows
+from cohort_gnn.nn.row_optimizers import RowAdam
+from cohort_gnn.spec.graph import GraphTypes
+from cohort_gnn.spec.run import TrainerSpec
+from cohort_gnn.trainer.loop.graphs import ReplayedWork, StepGraphs
+from cohort_gnn.trainer.loop.typed_graphs import TypedStepGraphs
+from cohort_gnn.trainer.models.links import links_of_slot, scores_of_links
+from cohort_gnn.trainer.models.own import callable_of
+from cohort_gnn.trainer.models.sampled import model_input
+from cohort_gnn.trainer.models.targets import CLASSES, Targets, targets_of
+from cohort_gnn.trainer.ranks import Ranks, StepSums
+from cohort_gnn.trainer.source import AllRows, blocks_of, edges_by_type, edges_of, rows_of, tables_of
 
 
 class Adam(torch.optim.Adam):

@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from cohort.spec.results import EpochReport, RunReport
-from cohort.trainer.messages import unless_full
-from cohort.trainer.report.callback import Callback
+from cohort_gnn.spec.results import EpochReport, RunReport
+from cohort_gnn.trainer.messages import unless_full
+from cohort_gnn.trainer.report.callback import Callback
 
 if TYPE_CHECKING:
-    from cohort.trainer.loop.trainer import Trainer
+    from cohort_gnn.trainer.loop.trainer import Trainer
 
 PARTS = ("wait", "train", "all_reduce", "sample", "fetch")
 

@@ -11,22 +11,22 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from cohort.base.errors import CohortError
-from cohort.base.files import FileWriter
-from cohort.spec.results import EpochReport, RunReport
-from cohort.spec.run import TrainerSpec
-from cohort.trainer.loop.epoch import RunningEpoch
-from cohort.trainer.loop.links import HeldOutLinks
-from cohort.trainer.loop.seed_parts import seeds_by_rank
-from cohort.trainer.loop.sm_partition import divide_gpu
-from cohort.trainer.loop.step import TrainStep, adam, scores_of, step_of
-from cohort.trainer.models.own import model_of
-from cohort.trainer.models.targets import mean_loss, targets_of
-from cohort.trainer.ranks import Agreement, Ranks, StepSums
-from cohort.trainer.report.callback import HOOKS, Callback, name_of
-from cohort.trainer.source import REDRAWS, AllRows, BatchSource, OfPairs, Pass
-from cohort.trainer.step_clock import StepClock
-from cohort.trainer.stop import StopRequest
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.files import FileWriter
+from cohort_gnn.spec.results import EpochReport, RunReport
+from cohort_gnn.spec.run import TrainerSpec
+from cohort_gnn.trainer.loop.epoch import RunningEpoch
+from cohort_gnn.trainer.loop.links import HeldOutLinks
+from cohort_gnn.trainer.loop.seed_parts import seeds_by_rank
+from cohort_gnn.trainer.loop.sm_partition import divide_gpu
+from cohort_gnn.trainer.loop.step import TrainStep, adam, scores_of, step_of
+from cohort_gnn.trainer.models.own import model_of
+from cohort_gnn.trainer.models.targets import mean_loss, targets_of
+from cohort_gnn.trainer.ranks import Agreement, Ranks, StepSums
+from cohort_gnn.trainer.report.callback import HOOKS, Callback, name_of
+from cohort_gnn.trainer.source import REDRAWS, AllRows, BatchSource, OfPairs, Pass
+from cohort_gnn.trainer.step_clock import StepClock
+from cohort_gnn.trainer.stop import StopRequest
 
 LOG = logging.getLogger(__name__)
 

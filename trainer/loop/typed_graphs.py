@@ -11,12 +11,12 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from cohort.nn import kernels
-from cohort.nn.activation import GraphKeys
-from cohort.nn.block import Block
-from cohort.nn.inputs import PlacedRows
-from cohort.spec.graph import EdgeType, GraphTypes
-from cohort.trainer.loop.graphs import ReplayedWork
+from cohort_gnn.nn import kernels
+from cohort_gnn.nn.activation import GraphKeys
+from cohort_gnn.nn.block import Block
+from cohort_gnn.nn.inputs import PlacedRows
+from cohort_gnn.spec.graph import EdgeType, GraphTypes
+from cohort_gnn.trainer.loop.graphs import ReplayedWork
 
 
 def _counts_up_to(per_hop: Iterable[list[int]]) -> tuple[tuple[int, ...], ...]:

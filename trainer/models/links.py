@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cohort.base.errors import CohortError
-from cohort.spec.graph import GraphTypes
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.spec.graph import GraphTypes
 
 
 class Decoder(nn.Module):

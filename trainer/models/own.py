@@ -8,14 +8,14 @@ from typing import Any
 
 from torch import nn
 
-from cohort.base.errors import CohortError
-from cohort.spec import files
-from cohort.spec.run import TrainerSpec, from_json, read_run_json
-from cohort.trainer.importing import imported
-from cohort.trainer.models.links import Decoder
-from cohort.trainer.models.sampled import SampledGNN
-from cohort.trainer.models.targets import Targets, targets_of
-from cohort.trainer.models.weights import load_weights
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.spec import files
+from cohort_gnn.spec.run import TrainerSpec, from_json, read_run_json
+from cohort_gnn.trainer.importing import imported
+from cohort_gnn.trainer.models.links import Decoder
+from cohort_gnn.trainer.models.sampled import SampledGNN
+from cohort_gnn.trainer.models.targets import Targets, targets_of
+from cohort_gnn.trainer.models.weights import load_weights
 
 TRIMS = {"num_sampled_nodes_per_hop": 0, "num_sampled_edges_per_hop": 1}  # arguments of PyG's models, by place
 
@@ -37,7 +37,7 @@ def _model_of_rows(options: TrainerSpec) -> nn.Module:
     shape: dict[str, Any] = {"norm": options.norm, "residual": options.residual, "heads": options.heads}
     given = options.hidden, options.num_classes, len(options.fanout), options.dropout, options.layers
     if options.types:
-        from cohort.trainer.models.typed import TypedGNN  # and PyG, which runs with one node type need not wait for
+        from cohort_gnn.trainer.models.typed import TypedGNN  # and PyG, which runs with one node type need not wait for
 
         return TypedGNN(options.model, options.types, *given, **shape, featureless=options.featureless)
     if not options.has_own_model:

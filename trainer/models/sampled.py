@@ -6,11 +6,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cohort.base.errors import CohortError
-from cohort.nn import own_layers
-from cohort.nn.activation import Activation, activated
-from cohort.nn.block import Block, block_of
-from cohort.nn.inputs import PlacedRows, is_placed
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.nn import own_layers
+from cohort_gnn.nn.activation import Activation, activated
+from cohort_gnn.nn.block import Block, block_of
+from cohort_gnn.nn.inputs import PlacedRows, is_placed
 
 
 class SampledGNN(nn.Module):
@@ -169,7 +169,7 @@ def _library(layers: str, edge_weights: bool):
         raise CohortError("--layers", "cohort or pyg", layers)
     if layers == "cohort" and not edge_weights:
         return own_layers
-    return importlib.import_module("torch_geometric.nn" if layers == "pyg" else "cohort.nn")
+    return importlib.import_module("torch_geometric.nn" if layers == "pyg" else "cohort_gnn.nn")
 
 
 def _layer(library, kind: str, in_dim: int, out_dim: int, heads: int, last: bool, edge_dim: int) -> nn.Module:

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cohort.base.errors import CohortError
+from cohort_gnn.base.errors import CohortError
 
 
 class Classes:

@@ -5,14 +5,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.nn.module_dict import ModuleDict
 
-from cohort.base.errors import CohortError
-from cohort.nn.activation import Activation, activated
-from cohort.nn.block import Block
-from cohort.nn.inputs import PlacedRows
-from cohort.nn.node_embedding import NodeEmbedding
-from cohort.spec.graph import EdgeType, GraphTypes
-from cohort.trainer.models.sampled import first_rows_of
-from cohort.trainer.models.typed_layers import BatchNorm, relations_of, transformer_of
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.nn.activation import Activation, activated
+from cohort_gnn.nn.block import Block
+from cohort_gnn.nn.inputs import PlacedRows
+from cohort_gnn.nn.node_embedding import NodeEmbedding
+from cohort_gnn.spec.graph import EdgeType, GraphTypes
+from cohort_gnn.trainer.models.sampled import first_rows_of
+from cohort_gnn.trainer.models.typed_layers import BatchNorm, relations_of, transformer_of
 
 
 class TypedGNN(nn.Module):

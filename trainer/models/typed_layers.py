@@ -8,11 +8,11 @@ from torch import Tensor, nn
 from torch_geometric.nn import HeteroConv, HGTConv
 from torch_geometric.nn.module_dict import ModuleDict
 
-from cohort.nn.activation import Activation
-from cohort.nn.block import block_of
-from cohort.nn.inputs import PlacedRows, amp_dtype
-from cohort.nn.relations import Into, sum_relations
-from cohort.spec.graph import EdgeType
+from cohort_gnn.nn.activation import Activation
+from cohort_gnn.nn.block import block_of
+from cohort_gnn.nn.inputs import PlacedRows, amp_dtype
+from cohort_gnn.nn.relations import Into, sum_relations
+from cohort_gnn.spec.graph import EdgeType
 
 
 class SummedRelations(HeteroConv):
@@ -108,7 +108,7 @@ class _FirstRows(HGTConv):
 
 def transformer_of(edge_types: list[EdgeType], node_types: list[str], width: int, heads: int, layers: str) -> HGTConv:
     """A layer of TypedGNN: HGT, on rows of ``width`` columns of each of ``node_types``."""
-    conv = _FirstRows if layers == "pyg" else importlib.import_module("cohort.nn").HGTConv
+    conv = _FirstRows if layers == "pyg" else importlib.import_module("cohort_gnn.nn").HGTConv
     layer = conv(width, width, (node_types, edge_types), heads)
     for name in node_types:
         is_target = name in layer.dst_node_types
@@ -144,7 +144,7 @@ def relations_of(
         layers: "cohort" or "pyg".
         edge_dims: features of each edge, of the edge types that have some; read by "rgat" alone.
     """
-    library = importlib.import_module("torch_geometric.nn" if layers == "pyg" else "cohort.nn")
+    library = importlib.import_module("torch_geometric.nn" if layers == "pyg" else "cohort_gnn.nn")
     convs = {}
     for name in edge_types:
         source, target = dims[name[0]], dims.get(name[2], 0)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import torch
 
-from cohort.base.errors import CohortError, why_not_loaded
-from cohort.base.files import write_whole
-from cohort.spec import files
-from cohort.trainer.messages import unless_full
+from cohort_gnn.base.errors import CohortError, why_not_loaded
+from cohort_gnn.base.files import write_whole
+from cohort_gnn.spec import files
+from cohort_gnn.trainer.messages import unless_full
 
 
 def save_model(run: Path, weights: dict[str, torch.Tensor]) -> None:

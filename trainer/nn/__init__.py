@@ -45,5 +45,5 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str):
     if name in _HOMES:
-        return getattr(importlib.import_module(f"cohort.nn.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'cohort.nn' has no attribute {name!r}")
+        return getattr(importlib.import_module(f"cohort_gnn.nn.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'cohort_gnn.nn' has no attribute {name!r}")

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cohort.base.errors import CohortError
-from cohort.nn import kernels
-from cohort.nn.inputs import is_prefix
-from cohort.nn.operators import Operator
-from cohort.trainer import _native
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.nn import kernels
+from cohort_gnn.nn.inputs import is_prefix
+from cohort_gnn.nn.operators import Operator
+from cohort_gnn.trainer import _native
 
 ACTIVATIONS = {"relu": _native.RELU, "elu": _native.ELU}
 

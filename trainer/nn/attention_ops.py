@@ -5,12 +5,12 @@ from typing import List  # noqa: UP035, as torch 2.5 reads no `list[int]` in an 
 import torch
 from torch import Tensor
 
-from cohort.nn import head_kernels, kernels
-from cohort.nn.activation import ACTIVATIONS
-from cohort.nn.head_kernels import Scores
-from cohort.nn.kernels import Edges
-from cohort.nn.operators import operator
-from cohort.trainer import _native
+from cohort_gnn.nn import head_kernels, kernels
+from cohort_gnn.nn.activation import ACTIVATIONS
+from cohort_gnn.nn.head_kernels import Scores
+from cohort_gnn.nn.kernels import Edges
+from cohort_gnn.nn.operators import operator
+from cohort_gnn.trainer import _native
 
 _NOTHING = ACTIVATIONS["relu"]  # of weights, which are never negative
 

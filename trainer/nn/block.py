@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from cohort.base.errors import CohortError
-from cohort.nn.operators import operator
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.nn.operators import operator
 
 _OFFSETS = "_cohort_offsets"  # attribute of a batch's edge_index
 

@@ -4,12 +4,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cohort.base.errors import CohortError
-from cohort.nn.attention_ops import attend, loop_means
-from cohort.nn.block import Block, block_of
-from cohort.nn.inputs import ELEMENT_COST, amp_dtype, is_prefix, materialize
-from cohort.nn.kernels import rows_of, sum_dtype
-from cohort.nn.linear import head_linear
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.nn.attention_ops import attend, loop_means
+from cohort_gnn.nn.block import Block, block_of
+from cohort_gnn.nn.inputs import ELEMENT_COST, amp_dtype, is_prefix, materialize
+from cohort_gnn.nn.kernels import rows_of, sum_dtype
+from cohort_gnn.nn.linear import head_linear
 
 
 class GATRules:

@@ -3,12 +3,12 @@
 import torch
 from torch import Tensor
 
-from cohort.base.errors import CohortError
-from cohort.nn import kernels, ops
-from cohort.nn.activation import Activation
-from cohort.nn.block import Block, block_of
-from cohort.nn.inputs import ELEMENT_COST, amp_dtype, is_placed, materialize, require_placed_rows
-from cohort.nn.linear import linear
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.nn import kernels, ops
+from cohort_gnn.nn.activation import Activation
+from cohort_gnn.nn.block import Block, block_of
+from cohort_gnn.nn.inputs import ELEMENT_COST, amp_dtype, is_placed, materialize, require_placed_rows
+from cohort_gnn.nn.linear import linear
 
 
 class GCNRules:

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cohort.nn.kernels import Edges, _address, _scratch, run, sum_dtype
-from cohort.trainer import _native
+from cohort_gnn.nn.kernels import Edges, _address, _scratch, run, sum_dtype
+from cohort_gnn.trainer import _native
 
 
 @dataclass(frozen=True)

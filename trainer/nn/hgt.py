@@ -6,12 +6,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cohort.nn import head_kernels, kernels
-from cohort.nn.block import Block, block_of
-from cohort.nn.head_kernels import Scores
-from cohort.nn.kernels import Edges
-from cohort.nn.linear import head_linear
-from cohort.spec.graph import EdgeType
+from cohort_gnn.nn import head_kernels, kernels
+from cohort_gnn.nn.block import Block, block_of
+from cohort_gnn.nn.head_kernels import Scores
+from cohort_gnn.nn.kernels import Edges
+from cohort_gnn.nn.linear import head_linear
+from cohort_gnn.spec.graph import EdgeType
 
 
 class HGTRules:

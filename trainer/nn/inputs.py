@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from cohort.base.errors import CohortError
-from cohort.nn.block import Block
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.nn.block import Block
 
 ELEMENT_COST = 32  # of reading or writing an element, in multiplications of a matrix product
 

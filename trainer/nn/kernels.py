@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cohort.base.errors import CohortError
-from cohort.trainer import _native
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.trainer import _native
 
 _DTYPES = {
     torch.float32: _native.FLOAT32,

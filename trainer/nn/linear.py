@@ -4,8 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cohort.nn import kernels
-from cohort.nn.operators import Operator
+from cohort_gnn.nn import kernels
+from cohort_gnn.nn.operators import Operator
 
 PARTS = 512  # of many rows, that are summed side by side
 MANY_ROWS, FEW_COLUMNS = 32768, 64  # from which, and below which, products of our own pay, and not

@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from cohort.base.errors import CohortError
-from cohort.nn import kernels
-from cohort.nn.own_layers import draw
-from cohort.trainer import _native
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.nn import kernels
+from cohort_gnn.nn.own_layers import draw
+from cohort_gnn.trainer import _native
 
 
 @dataclass

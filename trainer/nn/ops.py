@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
-from cohort.nn import kernels
-from cohort.nn.kernels import Drop, Edges
-from cohort.nn.operators import operator
-from cohort.trainer import _native
+from cohort_gnn.nn import kernels
+from cohort_gnn.nn.kernels import Drop, Edges
+from cohort_gnn.nn.operators import operator
+from cohort_gnn.trainer import _native
 
 BESIDE_NONE, BESIDE_PREFIX, BESIDE_OWN = 0, 1, 2
 

@@ -8,9 +8,9 @@ import math
 import torch
 from torch import Tensor, nn
 
-from cohort.nn.gat import GATRules
-from cohort.nn.gcn import GCNRules
-from cohort.nn.sage import SAGERules
+from cohort_gnn.nn.gat import GATRules
+from cohort_gnn.nn.gcn import GCNRules
+from cohort_gnn.nn.sage import SAGERules
 
 
 class Linear(nn.Linear):

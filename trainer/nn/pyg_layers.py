@@ -9,14 +9,14 @@ from torch import Tensor
 from torch_geometric import EdgeIndex
 from torch_geometric.typing import OptPairTensor, OptTensor
 
-from cohort.base.errors import CohortError
-from cohort.nn.activation import Activation, apply_to_ends
-from cohort.nn.block import Block
-from cohort.nn.gat import GATRules
-from cohort.nn.gcn import GCNRules
-from cohort.nn.hgt import HGTRules
-from cohort.nn.inputs import is_placed, require_placed_rows
-from cohort.nn.sage import SUMS, SAGERules
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.nn.activation import Activation, apply_to_ends
+from cohort_gnn.nn.block import Block
+from cohort_gnn.nn.gat import GATRules
+from cohort_gnn.nn.gcn import GCNRules
+from cohort_gnn.nn.hgt import HGTRules
+from cohort_gnn.nn.inputs import is_placed, require_placed_rows
+from cohort_gnn.nn.sage import SUMS, SAGERules
 
 ADD = ("add", "sum")
 _HOOKS = [

@@ -8,13 +8,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cohort.nn import kernels
-from cohort.nn.activation import Activation
-from cohort.nn.block import Block
-from cohort.nn.inputs import PlacedRows
-from cohort.nn.kernels import Drop, Edges, sum_dtype
-from cohort.nn.linear import product_of, weight_and_bias_grads
-from cohort.trainer import _native
+from cohort_gnn.nn import kernels
+from cohort_gnn.nn.activation import Activation
+from cohort_gnn.nn.block import Block
+from cohort_gnn.nn.inputs import PlacedRows
+from cohort_gnn.nn.kernels import Drop, Edges, sum_dtype
+from cohort_gnn.nn.linear import product_of, weight_and_bias_grads
+from cohort_gnn.trainer import _native
 
 
 @dataclass(frozen=True)

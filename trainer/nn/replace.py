@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import torch_geometric.nn as pyg
 from torch import nn
 
-from cohort.nn.pyg_layers import GATConv, GCNConv, HGTConv, SAGEConv
+from cohort_gnn.nn.pyg_layers import GATConv, GCNConv, HGTConv, SAGEConv
 
 OURS = {pyg.SAGEConv: SAGEConv, pyg.GCNConv: GCNConv, pyg.GATConv: GATConv, pyg.HGTConv: HGTConv}
 

@@ -9,11 +9,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from cohort.nn import kernels
-from cohort.nn.kernels import Edges
-from cohort.nn.node_embedding import NodeEmbedding, Read, RowTable
-from cohort.trainer import _native
-from cohort.trainer.ranks import gather_rows
+from cohort_gnn.nn import kernels
+from cohort_gnn.nn.kernels import Edges
+from cohort_gnn.nn.node_embedding import NodeEmbedding, Read, RowTable
+from cohort_gnn.trainer import _native
+from cohort_gnn.trainer.ranks import gather_rows
 
 
 class RowOptimizer(torch.optim.Optimizer):

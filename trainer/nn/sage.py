@@ -4,12 +4,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cohort.nn import ops
-from cohort.nn.activation import Activation, apply_to_ends
-from cohort.nn.block import Block, block_of
-from cohort.nn.inputs import amp_dtype, is_placed, is_prefix, materialize, require_placed_rows
-from cohort.nn.kernels import rows_of
-from cohort.nn.linear import linear
+from cohort_gnn.nn import ops
+from cohort_gnn.nn.activation import Activation, apply_to_ends
+from cohort_gnn.nn.block import Block, block_of
+from cohort_gnn.nn.inputs import amp_dtype, is_placed, is_prefix, materialize, require_placed_rows
+from cohort_gnn.nn.kernels import rows_of
+from cohort_gnn.nn.linear import linear
 
 SUMS = {"mean": True, "sum": False, "add": False}  # whether to divide
 

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cohort.nn.block import Block
+from cohort_gnn.nn.block import Block
 
 EDGES_AT_ONCE = 1 << 18  # whose loops are counted
 READ_AT_ONCE = 1 << 20  # elements of a file

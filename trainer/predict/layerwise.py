@@ -11,14 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cohort.base.errors import CohortError
-from cohort.base.files import temporary_folder
-from cohort.base.units import format_bytes
-from cohort.dataset import Dataset
-from cohort.nn.block import Block
-from cohort.trainer.models.sampled import SampledGNN
-from cohort.trainer.predict.full_blocks import FullBlocks, position_dtype
-from cohort.trainer.predict.node_rows import EncodedRows, StoredRows, features_of, new_rows, taken
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.files import temporary_folder
+from cohort_gnn.base.units import format_bytes
+from cohort_gnn.dataset import Dataset
+from cohort_gnn.nn.block import Block
+from cohort_gnn.trainer.models.sampled import SampledGNN
+from cohort_gnn.trainer.predict.full_blocks import FullBlocks, position_dtype
+from cohort_gnn.trainer.predict.node_rows import EncodedRows, StoredRows, features_of, new_rows, taken
 
 LEAST_WORK_BYTES = 16 << 20
 MOST_WORK_BYTES = 2 << 30

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cohort import ibp
-from cohort.dataset import Dataset
-from cohort.dataset import _native as dataset_native
-from cohort.dataset.hetero import FeatureTable
+from cohort_gnn import ibp
+from cohort_gnn.dataset import Dataset
+from cohort_gnn.dataset import _native as dataset_native
+from cohort_gnn.dataset.hetero import FeatureTable
 
 MOST_BYTES_TO_GPU = 64 << 20  # of rows on their way
 MOST_BYTES_TO_FLOAT = 4 << 20  # the same; arrays of up to 32 MiB are kept by malloc when they are freed

@@ -1,4 +1,4 @@
-"""``python -m cohort.trainer.predict.program job.json``: the program of ``cohort predict``.
+"""``python -m cohort_gnn.trainer.predict.program job.json``: the program of ``cohort predict``.
 
 The job: ``run`` and ``dataset`` (folders), ``out`` (file), ``classes``, ``node_type`` (or null), ``memory_bytes``,
 ``device``, ``quiet``, ``owner_pid`` (who waits for it).
@@ -17,26 +17,26 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from torch import nn
 
-from cohort.base.errors import CohortError
-from cohort.base.files import replacing
-from cohort.base.log import shown
-from cohort.base.units import format_bytes
-from cohort.dataset import Dataset, HeteroDataset
-from cohort.dataset import open as open_dataset
-from cohort.dataset.check import demand_in_range
-from cohort.spec.run import read_run_json
-from cohort.trainer import _native
-from cohort.trainer.models.own import model_described
-from cohort.trainer.models.sampled import SampledGNN
-from cohort.trainer.models.targets import Targets
-from cohort.trainer.models.weights import load_weights
-from cohort.trainer.predict.layerwise import Layerwise, Place, keep_scores, plan_memory
-from cohort.trainer.predict.node_rows import new_rows
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.files import replacing
+from cohort_gnn.base.log import shown
+from cohort_gnn.base.units import format_bytes
+from cohort_gnn.dataset import Dataset, HeteroDataset
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.check import demand_in_range
+from cohort_gnn.spec.run import read_run_json
+from cohort_gnn.trainer import _native
+from cohort_gnn.trainer.models.own import model_described
+from cohort_gnn.trainer.models.sampled import SampledGNN
+from cohort_gnn.trainer.models.targets import Targets
+from cohort_gnn.trainer.models.weights import load_weights
+from cohort_gnn.trainer.predict.layerwise import Layerwise, Place, keep_scores, plan_memory
+from cohort_gnn.trainer.predict.node_rows import new_rows
 
 if TYPE_CHECKING:
-    from cohort.trainer.predict.typed import TypedLayerwise
+    from cohort_gnn.trainer.predict.typed import TypedLayerwise
 
-LOG = logging.getLogger("cohort.trainer.predict")  # __name__ is that of the program
+LOG = logging.getLogger("cohort_gnn.trainer.predict")  # __name__ is that of the program
 
 
 def model_of(run: Path, data: Dataset | HeteroDataset) -> tuple[nn.Module, Targets]:
@@ -114,7 +114,7 @@ def layers_of(
     """What computes the scores, within the memory that there is; of several node types those of one."""
     gpu_bytes = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else None
     if isinstance(data, HeteroDataset):
-        from cohort.trainer.predict.typed import TypedLayerwise, hidden_widths  # and PyG
+        from cohort_gnn.trainer.predict.typed import TypedLayerwise, hidden_widths  # and PyG
 
         memory = plan_memory(job["memory_bytes"], data.num_nodes, hidden_widths(model), False, gpu_bytes)
         return TypedLayerwise(model, data, memory, Path(job["out"]), device, name)

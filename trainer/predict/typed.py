@@ -9,14 +9,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from cohort.base.files import temporary_folder
-from cohort.dataset import HeteroDataset
-from cohort.nn.block import keep_offsets
-from cohort.spec.graph import EdgeType
-from cohort.trainer.models.typed import TypedGNN
-from cohort.trainer.predict.full_blocks import read_ids
-from cohort.trainer.predict.layerwise import BYTES_OF_EDGE, MemoryPlan, Place, keep_scores
-from cohort.trainer.predict.node_rows import EncodedRows, StoredRows, features_of, new_rows, taken
+from cohort_gnn.base.files import temporary_folder
+from cohort_gnn.dataset import HeteroDataset
+from cohort_gnn.nn.block import keep_offsets
+from cohort_gnn.spec.graph import EdgeType
+from cohort_gnn.trainer.models.typed import TypedGNN
+from cohort_gnn.trainer.predict.full_blocks import read_ids
+from cohort_gnn.trainer.predict.layerwise import BYTES_OF_EDGE, MemoryPlan, Place, keep_scores
+from cohort_gnn.trainer.predict.node_rows import EncodedRows, StoredRows, features_of, new_rows, taken
 
 Rows = dict[str, Tensor | StoredRows | EncodedRows]  # of all nodes, by node type; a tensor: in the device's memory
 

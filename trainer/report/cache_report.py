@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from cohort.spec.results import TIERS, EpochReport, add_tiers
+from cohort_gnn.spec.results import TIERS, EpochReport, add_tiers
 
 
 def predicted(sampler: dict) -> list[dict] | None:

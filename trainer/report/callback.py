@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cohort.spec.results import EpochReport, RunReport
+from cohort_gnn.spec.results import EpochReport, RunReport
 
 
 class Callback:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import torch
 
-from cohort.spec.results import EpochReport, RunReport
-from cohort.trainer.report.callback import Callback
+from cohort_gnn.spec.results import EpochReport, RunReport
+from cohort_gnn.trainer.report.callback import Callback
 
 WARM_UP_STEPS = 3
 GROUPS = 5  # of steps one after the other; the fastest counts

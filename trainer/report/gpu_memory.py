@@ -2,8 +2,8 @@
 
 import torch
 
-from cohort.spec.results import RunReport
-from cohort.trainer.report.callback import Callback
+from cohort_gnn.spec.results import RunReport
+from cohort_gnn.trainer.report.callback import Callback
 
 
 def peak_beside_slots(device: torch.device, slots_bytes: int) -> int:

@@ -6,10 +6,10 @@ import torch
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
-from cohort.spec.results import EpochReport, RunReport
-from cohort.trainer.messages import Console, unless_unheard
-from cohort.trainer.models.targets import Targets, targets_of
-from cohort.trainer.report.callback import Callback
+from cohort_gnn.spec.results import EpochReport, RunReport
+from cohort_gnn.trainer.messages import Console, unless_unheard
+from cohort_gnn.trainer.models.targets import Targets, targets_of
+from cohort_gnn.trainer.report.callback import Callback
 
 UPDATE_SECONDS = 0.2
 

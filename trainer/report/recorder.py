@@ -12,11 +12,11 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from cohort.base.files import write_whole
-from cohort.spec import files
-from cohort.spec.results import TIERS, EpochReport
-from cohort.trainer.messages import unless_full
-from cohort.trainer.report.callback import Callback
+from cohort_gnn.base.files import write_whole
+from cohort_gnn.spec import files
+from cohort_gnn.spec.results import TIERS, EpochReport
+from cohort_gnn.trainer.messages import unless_full
+from cohort_gnn.trainer.report.callback import Callback
 
 SHOWN_STEPS = 40
 PROFILED_EPOCHS, PROFILED_STEPS = 2, 500

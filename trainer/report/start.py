@@ -8,8 +8,8 @@ from pathlib import Path
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from cohort.base.units import format_bytes
-from cohort.trainer.messages import Console, unless_unheard
+from cohort_gnn.base.units import format_bytes
+from cohort_gnn.trainer.messages import Console, unless_unheard
 
 LOOK_SECONDS = 0.2
 

@@ -15,13 +15,13 @@ from import_helpers import ONES, refusal
 from layout_writers import sample
 from torch_geometric.data import Data, HeteroData
 
-import cohort
-from cohort import CohortError
-from cohort.dataset import from_pyg, from_tensors, import_graph, split_links
-from cohort.dataset import open as open_dataset
-from cohort.dataset.check import check
-from cohort.dataset.importing.importer import SourceOptions
-from cohort.dataset.importing.renumber import renumber
+import cohort_gnn as cohort
+from cohort_gnn import CohortError
+from cohort_gnn.dataset import from_pyg, from_tensors, import_graph, split_links
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.check import check
+from cohort_gnn.dataset.importing.importer import SourceOptions
+from cohort_gnn.dataset.importing.renumber import renumber
 
 GRAPH = sample()
 SRC, DST = GRAPH.edge_index

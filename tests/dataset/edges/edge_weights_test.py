@@ -14,13 +14,13 @@ import torch
 from import_helpers import ONES, refusal
 from layout_writers import sample
 
-import cohort
-from cohort import CohortError
-from cohort.dataset import import_graph
-from cohort.dataset import open as open_dataset
-from cohort.dataset.check import check
-from cohort.dataset.importing.importer import SourceOptions
-from cohort.dataset.importing.renumber import renumber
+import cohort_gnn as cohort
+from cohort_gnn import CohortError
+from cohort_gnn.dataset import import_graph
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.check import check
+from cohort_gnn.dataset.importing.importer import SourceOptions
+from cohort_gnn.dataset.importing.renumber import renumber
 
 GRAPH = sample()
 SRC, DST = GRAPH.edge_index

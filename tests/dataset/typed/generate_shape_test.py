@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from processes import cohort
 
-from cohort import CohortError
-from cohort.dataset import check
-from cohort.dataset import open as open_dataset
-from cohort.dataset.generating.shapes import LEAST_NODES, SHAPES, generate_shape
-from cohort.launch import main
+from cohort_gnn import CohortError
+from cohort_gnn.dataset import check
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.generating.shapes import LEAST_NODES, SHAPES, generate_shape
+from cohort_gnn.launch import main
 
 
 @pytest.mark.parametrize("kind", SHAPES)

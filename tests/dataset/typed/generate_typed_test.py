@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from cohort import CohortError
-from cohort.dataset import check, generate_typed
-from cohort.dataset import open as open_dataset
+from cohort_gnn import CohortError
+from cohort_gnn.dataset import check, generate_typed
+from cohort_gnn.dataset import open as open_dataset
 
 WRITE = """
 import sys
-from cohort.dataset import generate_typed
+from cohort_gnn.dataset import generate_typed
 generate_typed(sys.argv[1], nodes=600, edges=4000, dim=8, classes=3, seed=7, all_features=True)
 """
 

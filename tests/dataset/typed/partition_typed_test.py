@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from processes import cohort
 
-from cohort import CohortError
-from cohort.dataset import generate_typed
-from cohort.dataset import open as open_dataset
-from cohort.dataset.partitioning.partition import load_parts, partition, parts_file
-from cohort.launch.options.partition import clique_seeds
+from cohort_gnn import CohortError
+from cohort_gnn.dataset import generate_typed
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.partitioning.partition import load_parts, partition, parts_file
+from cohort_gnn.launch.options.partition import clique_seeds
 
 METHODS = ["metis", "streaming", "random"]
 

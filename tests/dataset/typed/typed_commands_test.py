@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from typed_by_hand import ARRAYS, META, write_by_hand
 
-from cohort.base.errors import CohortError
-from cohort.dataset import open as open_dataset
-from cohort.launch import main
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.launch import main
 
 REFUSED = "expected a data set of one node type, found 2 node types: author, paper"
 INFO = """\

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch_geometric.data import Data, HeteroData
 
-from cohort import CohortError, from_pyg
-from cohort.dataset import check
-from cohort.dataset import open as open_dataset
+from cohort_gnn import CohortError, from_pyg
+from cohort_gnn.dataset import check
+from cohort_gnn.dataset import open as open_dataset
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.uint8)
 

@@ -14,9 +14,9 @@ import torch
 from import_helpers import refusal
 from typed_layout_writers import assert_holds, sample, write_described
 
-from cohort.dataset import Dataset, import_graph
-from cohort.dataset import open as open_dataset
-from cohort.dataset.importing.importer import SourceOptions
+from cohort_gnn.dataset import Dataset, import_graph
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.importing.importer import SourceOptions
 
 pytest.importorskip("yaml")
 
@@ -304,7 +304,7 @@ def test_a_kill_leaves_only_what_the_next_import_removes(tmp_path):
     write_described(tmp_path / "mine", sample())
     code = """
 import os, signal, sys
-from cohort.dataset import import_graph
+from cohort_gnn.dataset import import_graph
 def progress(what, fraction):
     if what == "reading author writes paper":
         os.kill(os.getpid(), signal.SIGKILL)

@@ -11,8 +11,8 @@ import torch
 from layout_writers import with_nan, write_csv_gz
 from torch_geometric.data import HeteroData
 
-from cohort.dataset import check
-from cohort.dataset import open as open_dataset
+from cohort_gnn.dataset import check
+from cohort_gnn.dataset import open as open_dataset
 
 COUNTS = {"author": 30, "institution": 5, "paper": 50}
 RELATIONS = {

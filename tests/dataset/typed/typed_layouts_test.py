@@ -19,8 +19,8 @@ from typed_layout_writers import (
     write_ogb,
 )
 
-from cohort.dataset import Dataset, import_graph
-from cohort.dataset import open as open_dataset
+from cohort_gnn.dataset import Dataset, import_graph
+from cohort_gnn.dataset import open as open_dataset
 
 ALL = ("author", "institution", "paper")
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from typed_by_hand import ARRAYS, META, read_by_hand, write_by_hand
 
-from cohort import CohortError
-from cohort.dataset import HeteroDataset, check, from_tensors, generate_typed, open_one_type
-from cohort.dataset import open as open_dataset
+from cohort_gnn import CohortError
+from cohort_gnn.dataset import HeteroDataset, check, from_tensors, generate_typed, open_one_type
+from cohort_gnn.dataset import open as open_dataset
 
 
 def assert_same(data: HeteroDataset, by_hand: dict) -> None:

@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch_geometric.data import HeteroData
 
-import cohort
-from cohort.base.errors import CohortError
-from cohort.dataset import held_out, split_links, write_links
-from cohort.dataset import open as open_dataset
-from cohort.launch.main import main
+import cohort_gnn as cohort
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import held_out, split_links, write_links
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.launch.main import main
 
 USERS, ITEMS = 40, 25
 BUYS, REV_BUYS = ("user", "buys", "item"), ("item", "rev_buys", "user")

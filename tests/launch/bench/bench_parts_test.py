@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from processes import cohort
 
-from cohort.dataset import generate, generate_typed
-from cohort.dataset import open as open_dataset
-from cohort.launch.data.prepare import encoded_rows_writer
-from cohort.launch.main import main
+from cohort_gnn.dataset import generate, generate_typed
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.launch.data.prepare import encoded_rows_writer
+from cohort_gnn.launch.main import main
 
 pytestmark = pytest.mark.usefixtures("shm")
 KINDS = ["nothing", "next"]

@@ -5,7 +5,7 @@ import json
 import pytest
 from processes import cohort
 
-from cohort.launch.main import main
+from cohort_gnn.launch.main import main
 
 pytestmark = pytest.mark.usefixtures("shm")
 

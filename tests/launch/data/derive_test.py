@@ -8,10 +8,10 @@ import pytest
 import torch
 from processes import cohort
 
-from cohort.dataset import check, generate, generate_typed
-from cohort.dataset import open as open_dataset
-from cohort.launch.data import derive
-from cohort.launch.main import main
+from cohort_gnn.dataset import check, generate, generate_typed
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.launch.data import derive
+from cohort_gnn.launch.main import main
 
 
 @pytest.fixture(scope="module")

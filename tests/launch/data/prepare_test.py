@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from processes import cohort
 
-from cohort import ibp
-from cohort.base.errors import CohortError
-from cohort.dataset import generate
-from cohort.dataset import open as open_dataset
-from cohort.launch.data import prepare, stored_rows
-from cohort.launch.main import main
+from cohort_gnn import ibp
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import generate
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.launch.data import prepare, stored_rows
+from cohort_gnn.launch.main import main
 
 pytestmark = pytest.mark.usefixtures("shm")
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from cohort import ibp
-from cohort.dataset import generate, generate_typed
-from cohort.dataset import open as open_dataset
-from cohort.launch.main import main
+from cohort_gnn import ibp
+from cohort_gnn.dataset import generate, generate_typed
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.launch.main import main
 
 
 @pytest.fixture(scope="module")

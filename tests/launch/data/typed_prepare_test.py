@@ -3,14 +3,14 @@
 import json
 from pathlib import Path
 
+import cohort as package
 import pytest
 import torch
 from processes import cohort
 from torch_geometric.data import HeteroData
 
-import cohort as package
-from cohort import CohortError, NeighborLoader
-from cohort.dataset import open as open_dataset
+from cohort_gnn import CohortError, NeighborLoader
+from cohort_gnn.dataset import open as open_dataset
 
 pytestmark = pytest.mark.usefixtures("shm")
 

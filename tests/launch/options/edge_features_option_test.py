@@ -10,8 +10,8 @@ import torch
 from processes import cohort
 from torch_geometric.data import HeteroData
 
-from cohort import from_pyg
-from cohort.dataset import open as open_dataset
+from cohort_gnn import from_pyg
+from cohort_gnn.dataset import open as open_dataset
 
 pytestmark = pytest.mark.usefixtures("shm")
 SIZES = ["--kind", "powerlaw", "--nodes", "3K", "--edges", "60K", "--dim", 4, "--classes", 8, "--seed", 5]

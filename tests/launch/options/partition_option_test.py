@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from processes import cohort
 
-from cohort.cache import Counts, Links, Lists, Rows, load_counts, plan
-from cohort.dataset import from_tensors
-from cohort.dataset.partitioning.partition import parts_file
-from cohort.launch.main import main
-from cohort.launch.options.partition import cliques_of_ranks, describe_gain
-from cohort.trainer.loop.seed_parts import seeds_by_rank
+from cohort_gnn.cache import Counts, Links, Lists, Rows, load_counts, plan
+from cohort_gnn.dataset import from_tensors
+from cohort_gnn.dataset.partitioning.partition import parts_file
+from cohort_gnn.launch.main import main
+from cohort_gnn.launch.options.partition import cliques_of_ranks, describe_gain
+from cohort_gnn.trainer.loop.seed_parts import seeds_by_rank
 
 NUM_NODES, NUM_COMMUNITIES, DIM = 8000, 8, 64
 SHAPE = ["--fanout", "6,4", "--batch-size", 100]

@@ -9,7 +9,7 @@ import torch
 from processes import cohort
 from torch_geometric.data import HeteroData
 
-from cohort import from_pyg
+from cohort_gnn import from_pyg
 
 pytestmark = pytest.mark.usefixtures("shm")
 BY_WEIGHT = ("--weight-attr", "edge_weight")

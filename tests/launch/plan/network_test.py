@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from processes import cohort
 
-from cohort.base.errors import CohortError
-from cohort.launch.main import main
-from cohort.launch.plan.network import Epoch, Network, Step, count_parameters, epoch_on
-from cohort.spec.run import RunSpec
-from cohort.trainer.models.sampled import SampledGNN
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.launch.main import main
+from cohort_gnn.launch.plan.network import Epoch, Network, Step, count_parameters, epoch_on
+from cohort_gnn.spec.run import RunSpec
+from cohort_gnn.trainer.models.sampled import SampledGNN
 
 ROOT = Path(__file__).resolve().parents[3]
 SMALL = ["--fanout", "4,3", "--batch-size", "100", "--cache-ratio", "0.1", "--num-gpus", "2", "--cliques", "all"]

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from cohort.launch.main import main
-from cohort.launch.plan import command as plans
+from cohort_gnn.launch.main import main
+from cohort_gnn.launch.plan import command as plans
 
 SMALL = ["--fanout", "4,3", "--batch-size", "100"]
 

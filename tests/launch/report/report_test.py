@@ -10,11 +10,11 @@ from statistics import median
 import pytest
 from processes import cohort
 
-from cohort.base.units import format_bytes
-from cohort.launch import main
-from cohort.launch.report import page as report_page
-from cohort.launch.report.results import LISTS, ROWS, read_run
-from cohort.launch.report.tables import advice, epoch_table, result_table
+from cohort_gnn.base.units import format_bytes
+from cohort_gnn.launch import main
+from cohort_gnn.launch.report import page as report_page
+from cohort_gnn.launch.report.results import LISTS, ROWS, read_run
+from cohort_gnn.launch.report.tables import advice, epoch_table, result_table
 
 TRAIN = ["--device", "cpu", "--fanout", "4,3", "--batch-size", 100, "--hidden", 8, "--epochs", 3, "--quiet"]
 TIERS = ["local", "peer", "host", "recent", "disk"]

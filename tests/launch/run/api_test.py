@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
-import cohort
-from cohort import CohortError
-from cohort.dataset import open as open_dataset
+import cohort_gnn as cohort
+from cohort_gnn import CohortError
+from cohort_gnn.dataset import open as open_dataset
 
 SMALL = {"device": "cpu", "fanout": [4, 3], "hidden": 8, "batch_size": 512, "epochs": 2, "quiet": True}
 

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 from processes import cohort
 
-from cohort.base import files
-from cohort.base.errors import CohortError
-from cohort.base.log import shown
-from cohort.cache.plan.options import memory_needs
-from cohort.dataset import open as open_dataset
-from cohort.launch import main
-from cohort.launch.run import calibrate
-from cohort.launch.run.calibrate import HEADROOM, peak_file, peak_key, trainer_bytes
-from cohort.launch.run.programs import run_programs
-from cohort.launch.run.supervise import STOP_SIGNALS, ToldFailure
-from cohort.spec.run import SamplerSpec, TrainerSpec, as_json
+from cohort_gnn.base import files
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.log import shown
+from cohort_gnn.cache.plan.options import memory_needs
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.launch import main
+from cohort_gnn.launch.run import calibrate
+from cohort_gnn.launch.run.calibrate import HEADROOM, peak_file, peak_key, trainer_bytes
+from cohort_gnn.launch.run.programs import run_programs
+from cohort_gnn.launch.run.supervise import STOP_SIGNALS, ToldFailure
+from cohort_gnn.spec.run import SamplerSpec, TrainerSpec, as_json
 
 pytestmark = pytest.mark.usefixtures("shm", "aloud")
 

@@ -26,7 +26,7 @@ from processes import (
 REPEATS = int(os.environ.get("COHORT_FAULT_REPEATS", 20 if ALL_TESTS else 1))
 MOMENTS = ["loading", "training"]
 # As sitecustomize: where interpreters are forked, nothing else makes a trainer's start last until a process is killed.
-SLOW_TRAINER = "import sys, time\nif 'cohort.trainer' in sys.orig_argv:\n    time.sleep(60)\n"
+SLOW_TRAINER = "import sys, time\nif 'cohort_gnn.trainer' in sys.orig_argv:\n    time.sleep(60)\n"
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 TRAIN = ["--fanout", "5,5", "--batch-size", "64", "--hidden", "16", "--slots", "3"]
 
@@ -44,7 +44,7 @@ class Run:
         self.num_ranks = 2 if "--ranks" in more or "--gpus" in more else 1
         self.data = data
         self.errors = out.with_suffix(".err")
-        command = [sys.executable, "-m", "cohort", "train", str(data), "--device", device, "--epochs", "1000000"]
+        command = [sys.executable, "-m", "cohort_gnn", "train", str(data), "--device", device, "--epochs", "1000000"]
         with open(self.errors, "w") as errors:
             self.launcher = subprocess.Popen(
                 [*command, *TRAIN, "--out", str(out), *more],
@@ -196,7 +196,7 @@ def test_the_next_start_removes_what_a_run_killed_as_a_whole_left(start, cora, s
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_sampler_of_a_script_is_killed(cora, shm, device, repeat):
-    from cohort import CohortError, NeighborLoader
+    from cohort_gnn import CohortError, NeighborLoader
 
     with NeighborLoader(cora, [5, 5], batch_size=4, device=device, num_slots=2) as loader:
         iterator = iter(loader)

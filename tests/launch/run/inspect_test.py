@@ -20,7 +20,19 @@ SMALL = ["--device", "cpu", "--fanout", "5,3", "--batch-size", "256", "--hidden"
 def live(cora, tmp_path, request):
     """The folder of a run that goes on until the test is over; a parameter says how many ranks it has."""
     out = tmp_path / "run"
-    command = [sys.executable, "-m", "cohort", "train", cora, *SMALL, "--epochs", 1_000_000, "--quiet", "--out", out]
+    command = [
+        sys.executable,
+        "-m",
+        "cohort_gnn",
+        "train",
+        cora,
+        *SMALL,
+        "--epochs",
+        1_000_000,
+        "--quiet",
+        "--out",
+        out,
+    ]
     command += ["--ranks", getattr(request, "param", 1)]
     launcher = subprocess.Popen([str(part) for part in command], stderr=subprocess.DEVNULL)
     wait_until((out / "metrics.jsonl").exists, SECONDS_TO_START, "the first epoch")
@@ -51,7 +63,7 @@ def test_inspect_during_a_run_and_after(live):
 @pytest.mark.parametrize("ended_by", ["the run", "Ctrl-C"])
 def test_a_live_run_is_watched_until_it_ends_or_the_watcher_does(live, ended_by):
     out, launcher = live
-    command = [sys.executable, "-m", "cohort", "inspect", out, "--watch", "0.2", "--json"]
+    command = [sys.executable, "-m", "cohort_gnn", "inspect", out, "--watch", "0.2", "--json"]
     watcher = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, text=True)
     try:
         looks = [json.loads(watcher.stdout.readline()) for _ in range(3)]
@@ -68,7 +80,7 @@ def test_a_live_run_is_watched_until_it_ends_or_the_watcher_does(live, ended_by)
 
 def test_watching_shows_tables(live):
     out, launcher = live
-    command = [sys.executable, "-m", "cohort", "inspect", out, "--watch", "0.2"]
+    command = [sys.executable, "-m", "cohort_gnn", "inspect", out, "--watch", "0.2"]
     watcher = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, text=True)
     try:
         for _ in range(2):
@@ -105,7 +117,7 @@ def test_a_channel_of_another_version_is_refused(live, tmp_path):
     refused(cohort("inspect", folder), 1, words, "the same build")
     run["sampler"] |= {"channel": str(folder), "owner_pid": os.getpid()}
     (tmp_path / "run.json").write_text(json.dumps(run))
-    command = [sys.executable, "-m", "cohort.trainer", str(tmp_path / "run.json")]
+    command = [sys.executable, "-m", "cohort_gnn.trainer", str(tmp_path / "run.json")]
     trainer = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_TO_START)
     refused(trainer, 1, "cohort: ", words)
 

@@ -5,6 +5,7 @@ import shutil
 import signal
 from pathlib import Path
 
+import cohort as package
 import numpy as np
 import pytest
 import torch
@@ -12,9 +13,8 @@ import torch.nn.functional as F
 from processes import ALL_TESTS, cohort
 from resumable import Launch, results_of
 
-import cohort as package
-from cohort.dataset import held_out, split_links, write_links
-from cohort.launch.main import main
+from cohort_gnn.dataset import held_out, split_links, write_links
+from cohort_gnn.launch.main import main
 
 OPTIONS = ["--device", "cpu", "--fanout", "6,6", "--batch-size", 64, "--hidden", 16, "--lr", 0.01, "--dropout", 0]
 CHANCE = np.mean(1 / np.arange(1, 102))  # the MRR of random scores among 100 negatives

@@ -16,9 +16,9 @@ import pytest
 from processes import ALL_TESTS, cohort, enter_network, free_port, hear_hangups, processes_of, wait_until
 from resumable import OPTIONS, Launch, learned, record_batches, recorded, small_graph
 
-from cohort.base.errors import CohortError
-from cohort.launch.run import machines
-from cohort.launch.run.machines import Machine, folder_of, this_machine
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.launch.run import machines
+from cohort_gnn.launch.run.machines import Machine, folder_of, this_machine
 
 SECONDS_OF_SILENCE = 4
 REPEATS = 20 if ALL_TESTS else 1
@@ -152,7 +152,7 @@ def test_a_machine_that_is_stopped_ends_all_machines(graph, tmp_path, monkeypatc
 def meetings_of(launcher: int) -> list[int]:
     """The process by which a launcher speaks to the others."""
     children = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
-    return [pid for pid in processes_of("cohort.launch.run.meeting") if str(pid) in children]
+    return [pid for pid in processes_of("cohort_gnn.launch.run.meeting") if str(pid) in children]
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 from processes import cohort, refused
 from resumable import OPTIONS
 
-from cohort.launch.run import same_data
-from cohort.launch.run.resume import ASIDE, bring_back, set_aside
+from cohort_gnn.launch.run import same_data
+from cohort_gnn.launch.run.resume import ASIDE, bring_back, set_aside
 
 pytestmark = pytest.mark.usefixtures("shm")
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from cohort.base.errors import CohortError
-from cohort.launch import main
-from cohort.launch.run import folder as run_folder
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.launch import main
+from cohort_gnn.launch.run import folder as run_folder
 
 
 def test_names_that_are_not_given_are_not_shared(tmp_path):

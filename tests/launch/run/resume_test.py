@@ -14,7 +14,7 @@ import torch
 from processes import ALL_TESTS, SECONDS_TO_END, cohort, processes_of, wait_until
 from resumable import EPOCHS, OPTIONS, results_of
 
-from cohort.base.errors import CohortError
+from cohort_gnn.base.errors import CohortError
 
 TWO = ["--ranks", "2"]
 PARTS = [*TWO, "--cliques", "none", "--partition", "--cache-ratio", "0.2"]
@@ -338,7 +338,7 @@ def test_a_damaged_checkpoint_and_one_of_another_run_are_refused(copied, done, g
 
 
 def test_a_folder_that_a_run_works_in_is_left_alone(launch, graph, tmp_path, monkeypatch):
-    from cohort.launch.run import folder as run_folder
+    from cohort_gnn.launch.run import folder as run_folder
 
     monkeypatch.setattr(run_folder, "LOCK_SECONDS", 0.2)
     run = launch.train()

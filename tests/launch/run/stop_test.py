@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from processes import SECONDS_TO_START, cohort, hear_hangups, processes_of, refused, wait_until
 
-from cohort.dataset.partitioning.partition import _ended_at_once
+from cohort_gnn.dataset.partitioning.partition import _ended_at_once
 
 SLOW_SAMPLER = """
 import sys
-if "-m" in sys.orig_argv and "cohort" in sys.orig_argv:
-    import cohort.base.programs as programs
+if "-m" in sys.orig_argv and "cohort_gnn" in sys.orig_argv:
+    import cohort_gnn.base.programs as programs
     programs.program = lambda name: {program!r}
 """
 
@@ -38,7 +38,7 @@ def test_who_counts_for_a_stopped_command_ends_too(cora, tmp_path, slow_sampler,
     def children() -> list[int]:
         return [pid for pid in processes_of("60.125") if parent_of(pid) == launcher.pid]
 
-    command = [sys.executable, "-m", "cohort", "train", cora, "--device", "cpu", "--cache-ratio", "0.1"]
+    command = [sys.executable, "-m", "cohort_gnn", "train", cora, "--device", "cpu", "--cache-ratio", "0.1"]
     command += ["--out", tmp_path / "run"]
     command = [*map(str, command)]
     told = {"stderr": subprocess.PIPE, "text": True, "preexec_fn": hear_hangups}
@@ -62,7 +62,20 @@ def parent_of(pid: int) -> int:
 
 def test_a_run_under_nohup_outlives_its_terminal(cora, tmp_path):
     out = tmp_path / "run"
-    command = ["nohup", sys.executable, "-m", "cohort", "train", cora, "--device", "cpu", "--epochs", "3", "--out", out]
+    command = [
+        "nohup",
+        sys.executable,
+        "-m",
+        "cohort_gnn",
+        "train",
+        cora,
+        "--device",
+        "cpu",
+        "--epochs",
+        "3",
+        "--out",
+        out,
+    ]
     command += ["--batch-size", "64", "--hidden", "16", "--fanout", "4,3"]
     with subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as run:
         wait_until((out / "metrics.jsonl").exists, SECONDS_TO_START, "the first epoch")
@@ -73,7 +86,7 @@ def test_a_run_under_nohup_outlives_its_terminal(cora, tmp_path):
 
 def test_a_data_set_that_is_not_finished_goes_when_it_is_stopped(tmp_path):
     out = tmp_path / "data"
-    command = [sys.executable, "-m", "cohort", "dataset", "generate", out, "--nodes", "3M", "--edges", "60M"]
+    command = [sys.executable, "-m", "cohort_gnn", "dataset", "generate", out, "--nodes", "3M", "--edges", "60M"]
     with subprocess.Popen([*map(str, command)], stderr=subprocess.PIPE, text=True) as process:
         wait_until(lambda: list(tmp_path.iterdir()), SECONDS_TO_START, "a folder")
         process.terminate()
@@ -112,8 +125,8 @@ def test_signals_end_what_cannot_be_asked_and_come_back():
 def test_a_summary_that_cannot_be_written_costs_no_result(cora, tmp_path, shm):
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\n"
-        "if 'cohort.trainer' in sys.orig_argv:\n"
-        "    from cohort.spec.results import RunReport\n"
+        "if 'cohort_gnn.trainer' in sys.orig_argv:\n"
+        "    from cohort_gnn.spec.results import RunReport\n"
         "    def full(*_):\n"
         "        raise OSError(28, 'No space left on device')\n"
         "    RunReport.write = full\n"

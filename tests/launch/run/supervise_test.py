@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from cohort.launch.run import supervise
-from cohort.launch.run.supervise import STOP_SIGNALS, Stopped, ignore_stop_signals, stop_on_signals, stopped_later
+from cohort_gnn.launch.run import supervise
+from cohort_gnn.launch.run.supervise import STOP_SIGNALS, Stopped, ignore_stop_signals, stop_on_signals, stopped_later
 
 
 @pytest.fixture(autouse=True)

@@ -43,7 +43,7 @@ class Agents:
             command = [sys.executable, "-m", "torch.distributed.run", "--nnodes", len(outs), "--nproc-per-node", 1]
             command += ["--max-restarts", 2, "--rdzv-id", "job", "--rdzv-backend", "c10d", "--rdzv-endpoint", endpoint]
             command += ["--local-addr", f"127.0.0.{1 + rank}", "--no-python"]  # torchrun numbers agents by address
-            command += [sys.executable, "-m", "cohort", "train", graph, *OPTIONS, *options, "--out", out, "--quiet"]
+            command += [sys.executable, "-m", "cohort_gnn", "train", graph, *OPTIONS, *options, "--out", out, "--quiet"]
             command += ["--machine-seconds", SECONDS_OF_SILENCE]
             with open(self.logs[rank], "w") as log:
                 argv = [str(word) for word in command]

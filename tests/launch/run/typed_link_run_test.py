@@ -4,6 +4,7 @@ import json
 import signal
 from pathlib import Path
 
+import cohort as package
 import numpy as np
 import pytest
 import torch
@@ -12,9 +13,8 @@ from processes import ALL_TESTS, cohort
 from resumable import Launch, results_of
 from torch_geometric.data import HeteroData
 
-import cohort as package
-from cohort.dataset import held_out, split_links
-from cohort.launch.main import main
+from cohort_gnn.dataset import held_out, split_links
+from cohort_gnn.launch.main import main
 
 OPTIONS = ["--device", "cpu", "--fanout", "6,6", "--batch-size", 64, "--hidden", 16, "--lr", 0.01, "--dropout", 0]
 OPTIONS += ["--model", "rsage", "--featureless", "embed"]

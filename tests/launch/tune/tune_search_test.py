@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from cohort.launch.tune.search import Axis, Space, TimeBound, Tried, best, explore
+from cohort_gnn.launch.tune.search import Axis, Space, TimeBound, Tried, best, explore
 
 GRID = [Axis("cache_ratio", (1.1, 0.5, 0.1, 0.0)), Axis("sampler_sms", (8, 16, 32, 64))]
 REST = [Axis("slots", (3, 4, 6)), Axis("reuse", ("on", "off")), Axis("compress", ("none", "cache", "host", "both"))]

@@ -14,16 +14,16 @@ import numpy as np
 import pytest
 from processes import ALL_TESTS, SECONDS_TO_START, cohort, processes_of, refused, wait_until
 
-from cohort.base.errors import CohortError
-from cohort.dataset import open as open_dataset
-from cohort.launch import main
-from cohort.launch.options.parser import spec_of
-from cohort.launch.tune.command import _make_fresh
-from cohort.launch.tune.output import Results, conclude, table_of
-from cohort.launch.tune.search import Axis
-from cohort.launch.tune.space import Room, as_toml, axes_of, options_at, same_as, start_of, train_options
-from cohort.launch.tune.trial import STOP_SECONDS, Trial
-from cohort.spec.run import RunSpec
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.launch import main
+from cohort_gnn.launch.options.parser import spec_of
+from cohort_gnn.launch.tune.command import _make_fresh
+from cohort_gnn.launch.tune.output import Results, conclude, table_of
+from cohort_gnn.launch.tune.search import Axis
+from cohort_gnn.launch.tune.space import Room, as_toml, axes_of, options_at, same_as, start_of, train_options
+from cohort_gnn.launch.tune.trial import STOP_SECONDS, Trial
+from cohort_gnn.spec.run import RunSpec
 
 START = {"cache_ratio": 0.0, "sampler_sms": 0, "slots": 4, "reuse": True, "compress": "auto"}
 TINY = ["--device", "cpu", "--fanout", "4,3", "--batch-size", 100, "--hidden", 8]
@@ -240,7 +240,7 @@ def test_it_is_told_to_stop(cora, shm, tmp_path, number, moment):
         "2" if moment == "second" else "1000000",
     ]
     with open(tmp_path / "said", "w") as said:
-        tuning = subprocess.Popen([sys.executable, "-m", "cohort", *command], stdout=said, stderr=said)
+        tuning = subprocess.Popen([sys.executable, "-m", "cohort_gnn", *command], stdout=said, stderr=said)
     trial = out / ("trial-02" if moment == "second" else "trial-01")
     wait_until(lambda: len(processes_of(trial / "run.json")) == 2, SECONDS_TO_START, "starting the trial")
     tuning.send_signal(number)

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch_geometric.nn import GAT, GCN, GraphSAGE
 
-import cohort
-from cohort import NeighborLoader
-from cohort.nn.block import block_of
+import cohort_gnn as cohort
+from cohort_gnn import NeighborLoader
+from cohort_gnn.nn.block import block_of
 
 pytestmark = pytest.mark.usefixtures("shm")
 

@@ -8,10 +8,9 @@ import torch
 from torch_geometric.data import HeteroData
 from torch_geometric.sampler.base import SubgraphType
 
-import cohort
-import cohort.nn
-from cohort import CohortError, NeighborLoader
-from cohort.dataset import open as open_dataset
+import cohort_gnn as cohort
+from cohort_gnn import CohortError, NeighborLoader
+from cohort_gnn.dataset import open as open_dataset
 
 pytestmark = pytest.mark.usefixtures("shm")
 

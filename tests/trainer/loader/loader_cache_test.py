@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from cohort import CohortError, NeighborLoader
-from cohort.trainer.loader.arguments import cache_options, smallest_gpu
+from cohort_gnn import CohortError, NeighborLoader
+from cohort_gnn.trainer.loader.arguments import cache_options, smallest_gpu
 
 pytestmark = pytest.mark.usefixtures("shm")
 

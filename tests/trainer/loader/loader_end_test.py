@@ -12,8 +12,8 @@ import pytest
 import torch
 from processes import SECONDS_TO_END, SECONDS_TO_START, processes_of, wait_until
 
-from cohort.base.programs import program
-from cohort.channel.run_folder import RunFolder
+from cohort_gnn.base.programs import program
+from cohort_gnn.channel.run_folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("shm")
 
@@ -22,7 +22,7 @@ FOR_EVER_US = 10**10  # of each fetch, at random up to so many
 
 SCRIPT = """
 import os, sys
-from cohort import NeighborLoader
+from cohort_gnn import NeighborLoader
 loader = NeighborLoader(sys.argv[1], [5, 5], batch_size=16, device="cpu", seed=int(sys.argv[2]))
 print(loader._sampler.process.pid, flush=True)
 while True:
@@ -55,7 +55,7 @@ def test_the_end_of_a_script_ends_its_sampler_and_leaves_nothing(cora, shm, tmp_
 
 STUCK = """
 import sys
-from cohort import NeighborLoader
+from cohort_gnn import NeighborLoader
 debug = {"slow_fetch_us": int(sys.argv[3])}
 loader = NeighborLoader(sys.argv[1], [5, 5], batch_size=16, device=sys.argv[2], _debug=debug)
 print(loader._sampler.process.pid, flush=True)
@@ -64,7 +64,7 @@ next(iter(loader))
 # Both slots are given back behind work that lasts for most of a minute, and the sampler waits for it on the GPU.
 KILLED_IN_A_STEP = """
 import os, signal, sys, time, torch
-from cohort import NeighborLoader
+from cohort_gnn import NeighborLoader
 loader = NeighborLoader(sys.argv[1], [5, 5], batch_size=16, device="cuda", num_slots=2)
 batches = iter(loader)
 batch = next(batches)

@@ -8,8 +8,8 @@ import pytest
 import torch
 from processes import cohort
 
-from cohort import CohortError, NeighborLoader
-from cohort.launch.run.supervise import describe_channel
+from cohort_gnn import CohortError, NeighborLoader
+from cohort_gnn.launch.run.supervise import describe_channel
 
 pytestmark = pytest.mark.usefixtures("shm")
 
@@ -138,7 +138,7 @@ def test_what_is_no_state_is_refused(cora, foreign):
 GO_ON = """
 import json, sys
 import torch.distributed as dist
-from cohort import NeighborLoader
+from cohort_gnn import NeighborLoader
 
 data, out = sys.argv[1:]
 dist.init_process_group("gloo")

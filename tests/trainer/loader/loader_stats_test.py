@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from cohort import NeighborLoader
+from cohort_gnn import NeighborLoader
 
 pytestmark = pytest.mark.usefixtures("shm")
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from cohort import CohortError, NeighborLoader
-from cohort.dataset import open as open_dataset
-from cohort.trainer.loader import batch as loader_batch
-from cohort.trainer.source import record_stream
+from cohort_gnn import CohortError, NeighborLoader
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.trainer.loader import batch as loader_batch
+from cohort_gnn.trainer.source import record_stream
 
 pytestmark = pytest.mark.usefixtures("shm")
 

@@ -14,9 +14,9 @@ from processes import SECONDS_TO_END, wait_until
 from torch_geometric.data import Data
 from torch_geometric.utils import k_hop_subgraph
 
-import cohort
-from cohort import CohortError, NeighborLoader
-from cohort.dataset import open as open_dataset
+import cohort_gnn as cohort
+from cohort_gnn import CohortError, NeighborLoader
+from cohort_gnn.dataset import open as open_dataset
 
 pytestmark = pytest.mark.usefixtures("shm")
 
@@ -210,7 +210,7 @@ def test_copies_and_pickles_of_a_batch_do_not_hold_its_slot(cora, copied):
 
 def test_a_script_that_pickles_a_batch_ends_in_silence(cora):
     lines = [
-        "import pickle, sys; from cohort import NeighborLoader",
+        "import pickle, sys; from cohort_gnn import NeighborLoader",
         "batch = next(iter(NeighborLoader(sys.argv[1], [5], batch_size=16, device='cpu')))",
         "pickle.dumps(batch)",
     ]

@@ -10,12 +10,12 @@ import torch
 import torch.distributed as dist
 from processes import SECONDS_TO_END, wait_until
 
-from cohort import CohortError, NeighborLoader
-from cohort.trainer import _native
-from cohort.trainer.bench.digest import digest
-from cohort.trainer.loader import machine
-from cohort.trainer.loader.arguments import resolve_device
-from cohort.trainer.ranks import Place
+from cohort_gnn import CohortError, NeighborLoader
+from cohort_gnn.trainer import _native
+from cohort_gnn.trainer.bench.digest import digest
+from cohort_gnn.trainer.loader import machine
+from cohort_gnn.trainer.loader.arguments import resolve_device
+from cohort_gnn.trainer.ranks import Place
 
 pytestmark = pytest.mark.usefixtures("shm")
 
@@ -67,7 +67,7 @@ def join(rank: int, size: int, store) -> None:
 def on_ranks(tmp_path, work, size: int, *arguments, environment=STARTED_BY["mp.spawn"], answering=None) -> list:
     """What `work(rank, size, store, *arguments)` returned on each rank; `answering`: on so many of them."""
     context = multiprocessing.get_context("forkserver")  # it imports once
-    context.set_forkserver_preload(["cohort.trainer.loader.neighbor", "torch_geometric.nn"])
+    context.set_forkserver_preload(["cohort_gnn.trainer.loader.neighbor", "torch_geometric.nn"])
     answers = context.Queue()
     told = [(work, answers, rank, size, environment(rank), tmp_path / "store", arguments) for rank in range(size)]
     processes = [context.Process(target=_rank, args=each) for each in told]

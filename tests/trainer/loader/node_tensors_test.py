@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from cohort import CohortError, NeighborLoader
-from cohort.channel.run_folder import shared_memory_root
+from cohort_gnn import CohortError, NeighborLoader
+from cohort_gnn.channel.run_folder import shared_memory_root
 
 NUM_NODES = 500
 
@@ -62,7 +62,7 @@ def test_the_next_run_removes_what_a_killed_script_left(shm, cora):
     script = """
 import os, signal, torch
 from torch_geometric.data import Data
-from cohort import NeighborLoader
+from cohort_gnn import NeighborLoader
 loader = NeighborLoader(Data(x=torch.ones(9, 2), edge_index=torch.zeros(2, 9, dtype=torch.int64)), [2], device="cpu")
 os.kill(os.getpid(), signal.SIGKILL)
 """

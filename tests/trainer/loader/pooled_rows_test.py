@@ -7,10 +7,9 @@ import pytest
 import torch
 from torch_geometric.data import HeteroData
 
-import cohort
-import cohort.dataset
-from cohort import LinkNeighborLoader, NeighborLoader
-from cohort.trainer.bench.digest import digest
+import cohort_gnn as cohort
+from cohort_gnn import LinkNeighborLoader, NeighborLoader
+from cohort_gnn.trainer.bench.digest import digest
 
 pytestmark = [
     pytest.mark.usefixtures("shm"),

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from processes import ALL_TESTS, SECONDS_TO_END, free_port, processes_of, two_ranks, wait_until
 
-from cohort import NeighborLoader
-from cohort.trainer.bench.digest import digest
+from cohort_gnn import NeighborLoader
+from cohort_gnn.trainer.bench.digest import digest
 
 pytestmark = pytest.mark.usefixtures("shm")
 
 LAUNCHERS = {
     "torchrun": ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"],
-    "cohort": ["-m", "cohort", "run"],
+    "cohort": ["-m", "cohort_gnn", "run"],
 }
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
@@ -39,8 +39,8 @@ TAKE_TURNS = """
 import json, sys
 import torch
 import torch.distributed as dist
-from cohort import NeighborLoader
-from cohort.trainer.bench.digest import digest
+from cohort_gnn import NeighborLoader
+from cohort_gnn.trainer.bench.digest import digest
 
 def describe(batch):
     if batch.batch_size == 0:
@@ -104,7 +104,7 @@ def test_two_torchruns_of_two_ranks_are_two_machines(cora, shm, tmp_path, of_one
 CLOSE_EARLY = """
 import os, sys, time
 from pathlib import Path
-from cohort import NeighborLoader
+from cohort_gnn import NeighborLoader
 data, out = sys.argv[1], Path(sys.argv[2])
 loader = NeighborLoader(data, [4], batch_size=100, device="cpu")
 if os.environ["RANK"] == "0":
@@ -129,7 +129,7 @@ def test_a_rank_that_is_done_first_leaves_the_sampler_to_the_others(cora, shm, t
 
 FAIL = """
 import os, sys, time
-from cohort import NeighborLoader
+from cohort_gnn import NeighborLoader
 loader = NeighborLoader(sys.argv[1], [4], batch_size=100, device="cpu")
 next(iter(loader))
 if os.environ["RANK"] == "1":
@@ -147,7 +147,7 @@ def test_a_rank_that_fails_ends_the_others(cora, shm, tmp_path):
 
 LOSE_THE_SAMPLER = """
 import os, sys
-from cohort import CohortError, NeighborLoader
+from cohort_gnn import CohortError, NeighborLoader
 loader = NeighborLoader(sys.argv[1], [4], batch_size=4, device="cpu", num_slots=2)
 iterator = iter(loader)
 try:
@@ -172,7 +172,7 @@ def test_every_rank_is_told_that_the_sampler_was_killed(cora, shm, tmp_path):
 DIFFER = """
 import os, sys
 import numpy as np
-import cohort
+import cohort_gnn as cohort
 rank = int(os.environ["RANK"])
 options = {"input_nodes": np.arange(600), "batch_size": 64}
 def demand(words, make):
@@ -209,8 +209,8 @@ def test_every_rank_is_told_when_their_loaders_differ(cora, shm, tmp_path):
 ALONE = """
 import os, sys, time, warnings
 from pathlib import Path
-from cohort import CohortError, NeighborLoader
-from cohort.trainer.loader import machine
+from cohort_gnn import CohortError, NeighborLoader
+from cohort_gnn.trainer.loader import machine
 rank, warned = int(os.environ["RANK"]), Path(sys.argv[2])
 machine.PATIENCE_SECONDS = 0.2
 if rank != int(sys.argv[3]):
@@ -243,7 +243,7 @@ def test_a_rank_that_makes_a_loader_alone_says_so_and_is_told(cora, shm, tmp_pat
 
 
 def test_a_missing_first_rank_is_named(cora, monkeypatch):
-    from cohort import CohortError
+    from cohort_gnn import CohortError
 
     place = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
     for name, value in place.items():

@@ -6,7 +6,7 @@ import pytest
 import torch.multiprocessing
 from sharded_ranks import run
 
-from cohort import CohortError, ShardedRows
+from cohort_gnn import CohortError, ShardedRows
 
 
 def answers(folder, what: str, size: int) -> list[dict]:

@@ -5,10 +5,9 @@ from collections import deque
 import pytest
 import torch
 
-import cohort
-import cohort.dataset
-from cohort import NeighborLoader
-from cohort.trainer.bench.digest import digest
+import cohort_gnn as cohort
+from cohort_gnn import NeighborLoader
+from cohort_gnn.trainer.bench.digest import digest
 
 pytestmark = pytest.mark.usefixtures("shm")
 

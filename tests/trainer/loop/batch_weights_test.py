@@ -10,9 +10,9 @@ import torch_geometric.nn as pyg
 from processes import cohort as run_cohort
 from torch.nn import functional as F
 
-import cohort
-from cohort import CohortError, NeighborLoader
-from cohort.trainer.models.sampled import SampledGNN
+import cohort_gnn as cohort
+from cohort_gnn import CohortError, NeighborLoader
+from cohort_gnn.trainer.models.sampled import SampledGNN
 
 NUM_NODES, DIM, CLASSES = 500, 6, 3
 

@@ -5,10 +5,10 @@ from math import nan
 import pytest
 import torch
 
-from cohort.spec.results import EpochReport, RunReport
-from cohort.trainer.loop.epoch import RunningEpoch
-from cohort.trainer.loop.results import is_best
-from cohort.trainer.models.targets import targets_of
+from cohort_gnn.spec.results import EpochReport, RunReport
+from cohort_gnn.trainer.loop.epoch import RunningEpoch
+from cohort_gnn.trainer.loop.results import is_best
+from cohort_gnn.trainer.models.targets import targets_of
 
 
 @pytest.mark.parametrize(

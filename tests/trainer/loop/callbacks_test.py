@@ -10,22 +10,22 @@ import pytest
 import torch
 from processes import cohort, refused
 
-from cohort.base.errors import CohortError
-from cohort.dataset import generate
-from cohort.nn import NodeEmbedding, RowAdam
-from cohort.spec.run import TrainerSpec
-from cohort.trainer.importing import imported
-from cohort.trainer.loop.callbacks import EarlyStopping, LearningRate, callbacks_of, factor_of
-from cohort.trainer.loop.step import adam
-from cohort.trainer.models.own import callable_of, load_model, model_of
-from cohort.trainer.report.callback import Callback
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import generate
+from cohort_gnn.nn import NodeEmbedding, RowAdam
+from cohort_gnn.spec.run import TrainerSpec
+from cohort_gnn.trainer.importing import imported
+from cohort_gnn.trainer.loop.callbacks import EarlyStopping, LearningRate, callbacks_of, factor_of
+from cohort_gnn.trainer.loop.step import adam
+from cohort_gnn.trainer.models.own import callable_of, load_model, model_of
+from cohort_gnn.trainer.report.callback import Callback
 
 pytestmark = pytest.mark.usefixtures("shm")
 TINY = ["--device", "cpu", "--fanout", "4,3", "--batch-size", "50", "--hidden", "8"]
 SIZES = {"num_classes": 4, "feature_dim": 6}
 OWN = """
 import torch
-import cohort
+import cohort_gnn as cohort
 
 
 class Net(torch.nn.Module):
@@ -90,7 +90,7 @@ def test_a_model_and_a_callback_of_ones_own(data, own):
     assert "cohort: the run ends early, after 2 of 5 epochs" in done.stdout
     summary = json.loads((run / "summary.json").read_text())
     assert len(summary["epochs"]) == 2 and 0 <= summary["test_accuracy"] <= 1
-    code = f"import cohort; print(type(cohort.load_model({str(run)!r})).__name__)"
+    code = f"import cohort_gnn as cohort; print(type(cohort.load_model({str(run)!r})).__name__)"
     loaded = subprocess.run([sys.executable, "-c", code], cwd=own, capture_output=True, text=True)
     assert loaded.stdout == "Net\n", loaded.stderr
     refused(cohort("predict", run, data, "--out", own / "p.npy", cwd=own), 1, "expected a built-in model", "own:Net")

@@ -10,14 +10,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from cohort import CohortError
-from cohort.spec.results import EpochReport
-from cohort.spec.run import TrainerSpec, as_json
-from cohort.trainer.loop.checkpoint import CheckpointFile, identity_of, load
-from cohort.trainer.loop.results import write_metrics
-from cohort.trainer.loop.resume import Checkpoints
-from cohort.trainer.messages import unless_full
-from cohort.trainer.stop import StopRequest
+from cohort_gnn import CohortError
+from cohort_gnn.spec.results import EpochReport
+from cohort_gnn.spec.run import TrainerSpec, as_json
+from cohort_gnn.trainer.loop.checkpoint import CheckpointFile, identity_of, load
+from cohort_gnn.trainer.loop.results import write_metrics
+from cohort_gnn.trainer.loop.resume import Checkpoints
+from cohort_gnn.trainer.messages import unless_full
+from cohort_gnn.trainer.stop import StopRequest
 
 IDENTITY = {"model": "sage", "fanout": [5, 3], "lr": 0.01, "num_ranks": 1, "data": "abc"}
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from processes import cohort
 
-from cohort import ibp
-from cohort.dataset import open as open_dataset
+from cohort_gnn import ibp
+from cohort_gnn.dataset import open as open_dataset
 
 pytestmark = pytest.mark.usefixtures("shm")
 

@@ -5,16 +5,16 @@ import json
 import pytest
 import torch
 
-from cohort import NeighborLoader
-from cohort.base.errors import CohortError
-from cohort.launch.main import main
+from cohort_gnn import NeighborLoader
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.launch.main import main
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"), [(["--device", "cpu"], "a GPU"), (["--device", "cuda", "--no-mps"], "MPS")]
 )
 def test_without_a_gpu_to_divide_it_is_refused(cora, capsys, monkeypatch, arguments, words):
-    monkeypatch.setattr("cohort.launch.run.job.resolve_device", lambda name: name)
+    monkeypatch.setattr("cohort_gnn.launch.run.job.resolve_device", lambda name: name)
     assert main(["train", str(cora), "--sampler-sms", "16", *arguments]) == 1
     error = capsys.readouterr().err
     assert "--sampler-sms" in error and words in error

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from cohort.nn import activated
-from cohort.nn.activation import GraphKeys
-from cohort.trainer import _native
-from cohort.trainer.loop.graphs import ReplayedWork, Sizes, StepGraphs, _Inputs
-from cohort.trainer.loop.step import Scores, TrainStep, adam
-from cohort.trainer.models.sampled import SampledGNN
-from cohort.trainer.ranks import StepSums
+from cohort_gnn.nn import activated
+from cohort_gnn.nn.activation import GraphKeys
+from cohort_gnn.trainer import _native
+from cohort_gnn.trainer.loop.graphs import ReplayedWork, Sizes, StepGraphs, _Inputs
+from cohort_gnn.trainer.loop.step import Scores, TrainStep, adam
+from cohort_gnn.trainer.models.sampled import SampledGNN
+from cohort_gnn.trainer.ranks import StepSums
 
 SEEDS, DIM, CLASSES = 40, 12, 5
 CPU = torch.device("cpu")
@@ -274,7 +274,7 @@ def test_replayed_steps_read_rows_in_place(kind, is_global):
 
 @pytest.mark.gpu
 def test_graphs_are_made_once_and_sizes_beyond_the_most_go_without(monkeypatch):
-    monkeypatch.setattr("cohort.trainer.loop.graphs.MOST_SIZES", 1)
+    monkeypatch.setattr("cohort_gnn.trainer.loop.graphs.MOST_SIZES", 1)
     device = torch.device("cuda")
     calls = []
     slots = [slot_of(2, device, seed=seed) for seed in (0, 1)]

@@ -3,18 +3,18 @@
 import contextlib
 from dataclasses import replace
 
+import cohort as package
 import pytest
 import torch
 from processes import cohort
 
-import cohort as package
-from cohort.nn.block import Block
-from cohort.nn.inputs import PlacedRows
-from cohort.trainer.loader.hetero import hetero_batch_of
-from cohort.trainer.loop import typed_graphs
-from cohort.trainer.loop.step import Scores, TrainStep, adam
-from cohort.trainer.loop.typed_graphs import TypedSizes, TypedStepGraphs, _Inputs
-from cohort.trainer.models.typed import TypedGNN
+from cohort_gnn.nn.block import Block
+from cohort_gnn.nn.inputs import PlacedRows
+from cohort_gnn.trainer.loader.hetero import hetero_batch_of
+from cohort_gnn.trainer.loop import typed_graphs
+from cohort_gnn.trainer.loop.step import Scores, TrainStep, adam
+from cohort_gnn.trainer.loop.typed_graphs import TypedSizes, TypedStepGraphs, _Inputs
+from cohort_gnn.trainer.models.typed import TypedGNN
 
 SEEDS = 64
 KINDS = ["rsage", "rgcn", "rgat", "hgt"]

@@ -5,9 +5,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from cohort.base.errors import CohortError
-from cohort.trainer.models.links import Decoder, scores_of_links
-from cohort.trainer.models.targets import Links
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.trainer.models.links import Decoder, scores_of_links
+from cohort_gnn.trainer.models.targets import Links
 
 PLACES = torch.tensor([[0, 1, 2, 3], [4, 0, 0, 4]])  # source, target, two negatives
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 import torch_geometric.nn.models as pyg
 
-from cohort.base.errors import CohortError
-from cohort.nn.block import keep_offsets
-from cohort.trainer.models.sampled import SampledGNN, model_input
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.nn.block import keep_offsets
+from cohort_gnn.trainer.models.sampled import SampledGNN, model_input
 
 NODES_PER_HOP, FANOUT = [6, 20, 40, 60], [5, 3, 2]
 

@@ -10,10 +10,10 @@ from processes import cohort as run_cohort
 from processes import refused
 from torch.nn import functional as F
 
-import cohort
-from cohort import CohortError, NeighborLoader
-from cohort.trainer.loop.step import Scores, TrainStep
-from cohort.trainer.models.targets import mean_loss, targets_of
+import cohort_gnn as cohort
+from cohort_gnn import CohortError, NeighborLoader
+from cohort_gnn.trainer.loop.step import Scores, TrainStep
+from cohort_gnn.trainer.models.targets import mean_loss, targets_of
 
 NUM_NODES, DIM, LABELS = 900, 8, 3
 CPU = torch.device("cpu")

@@ -10,10 +10,10 @@ import torch.nn.functional as F
 from torch_geometric.data import HeteroData
 from torch_geometric.nn import GATConv, HeteroConv, HGTConv, RGCNConv, SAGEConv
 
-from cohort import CohortError, NeighborLoader, from_pyg
-from cohort.spec.graph import GraphTypes
-from cohort.trainer.loop.step import typed_inputs_of
-from cohort.trainer.models.typed import TypedGNN
+from cohort_gnn import CohortError, NeighborLoader, from_pyg
+from cohort_gnn.spec.graph import GraphTypes
+from cohort_gnn.trainer.loop.step import typed_inputs_of
+from cohort_gnn.trainer.models.typed import TypedGNN
 
 KINDS = ["rsage", "rgcn", "rgat", "hgt"]
 SHAPES: list[dict] = [{}, {"norm": "layer"}, {"norm": "batch"}, {"residual": True}]

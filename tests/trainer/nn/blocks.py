@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch_geometric.nn as pyg
 
-from cohort.nn import Block
+from cohort_gnn.nn import Block
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 

@@ -9,8 +9,8 @@ import torch_geometric.nn as pyg
 from blocks import DEVICES, assert_as_close, random_edges
 from torch import nn
 
-import cohort.nn
-from cohort.nn import accelerate
+import cohort_gnn as cohort
+from cohort_gnn.nn import accelerate
 
 
 class Residual(nn.Module):

@@ -5,8 +5,8 @@ import torch
 import torch.nn.functional as F
 from blocks import DEVICES
 
-from cohort.base.errors import CohortError
-from cohort.nn import activated
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.nn import activated
 
 
 @pytest.mark.parametrize("device", DEVICES)

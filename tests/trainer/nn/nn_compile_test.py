@@ -5,8 +5,8 @@ import torch
 from processes import ALL_TESTS
 from torch_geometric.nn import GAT, GCN, GraphSAGE
 
-import cohort
-from cohort import CohortError, NeighborLoader
+import cohort_gnn as cohort
+from cohort_gnn import CohortError, NeighborLoader
 
 pytestmark = pytest.mark.usefixtures("shm")
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 from blocks import DEVICES
 
-from cohort.nn import GCNConv, SAGEConv, ops
-from cohort.nn.activation import Activation
-from cohort.nn.block import Block
+from cohort_gnn.nn import GCNConv, SAGEConv, ops
+from cohort_gnn.nn.activation import Activation
+from cohort_gnn.nn.block import Block
 
 SOURCES, TARGETS, DIM = 700, 90, 24
 LAYERS = {

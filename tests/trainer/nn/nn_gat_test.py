@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from processes import ALL_TESTS
 
-from cohort.base.errors import CohortError
-from cohort.nn import Block, GATConv
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.nn import Block, GATConv
 
 FEW_COLUMNS, MANY_COLUMNS = (6, 40), (40, 6)  # rows are summed before they are multiplied by the weights; after
 

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from processes import ALL_TESTS
 
-from cohort.base.errors import CohortError
-from cohort.nn import Block, GCNConv
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.nn import Block, GCNConv
 
 
 def with_loops(edge_index: torch.Tensor) -> torch.Tensor:

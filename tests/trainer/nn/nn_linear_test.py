@@ -5,9 +5,9 @@ import torch
 import torch.nn.functional as F
 from blocks import DEVICES, assert_as_close
 
-import cohort.nn.linear as layer
-from cohort.nn import kernels
-from cohort.nn.linear import MANY_ROWS, PARTS, column_sums, head_linear, linear
+import cohort_gnn.nn.linear as layer
+from cohort_gnn.nn import kernels
+from cohort_gnn.nn.linear import MANY_ROWS, PARTS, column_sums, head_linear, linear
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -4,8 +4,8 @@ import pytest
 import torch
 from blocks import DEVICES, assert_as_close, by_target, placed, random_edges
 
-from cohort.base.errors import CohortError
-from cohort.nn import Block, GATConv, GCNConv, SAGEConv
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.nn import Block, GATConv, GCNConv, SAGEConv
 
 
 def block_on(device: str) -> Block:

@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from processes import ALL_TESTS
 
-from cohort.base.errors import CohortError
-from cohort.nn import Block, SAGEConv
-from cohort.nn.block import block_of, keep_offsets
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.nn import Block, SAGEConv
+from cohort_gnn.nn.block import block_of, keep_offsets
 
 
 @pytest.mark.parametrize("device", DEVICES)

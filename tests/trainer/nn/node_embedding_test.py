@@ -7,8 +7,8 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing
 
-from cohort import CohortError
-from cohort.nn import NodeEmbedding, RowAdagrad, RowAdam
+from cohort_gnn import CohortError
+from cohort_gnn.nn import NodeEmbedding, RowAdagrad, RowAdam
 
 ROWS, DIM = 60, 12
 HOT = torch.tensor([0, 3, 4, 31, 32, 33, 59, 3])

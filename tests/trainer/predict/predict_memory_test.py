@@ -2,8 +2,8 @@
 
 import pytest
 
-from cohort.base.errors import CohortError
-from cohort.trainer.predict.layerwise import LEAST_WORK_BYTES, MemoryPlan, Place, plan_memory
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.trainer.predict.layerwise import LEAST_WORK_BYTES, MemoryPlan, Place, plan_memory
 
 
 def test_memory_is_shared_out():

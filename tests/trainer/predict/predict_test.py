@@ -14,17 +14,17 @@ import torch
 from processes import SECONDS_TO_START, hear_hangups, wait_until
 from processes import cohort as run_cohort
 
-import cohort
-from cohort.base.errors import CohortError
-from cohort.base.files import replacing
-from cohort.launch.main import main
-from cohort.spec.files import MODEL
-from cohort.trainer.models.sampled import SampledGNN
-from cohort.trainer.models.weights import load_weights, save_model
-from cohort.trainer.predict import layerwise
-from cohort.trainer.predict import program as predict
-from cohort.trainer.predict.full_blocks import FullBlocks
-from cohort.trainer.predict.layerwise import LEAST_WORK_BYTES, Layerwise, MemoryPlan, Place, keep_scores
+import cohort_gnn as cohort
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.files import replacing
+from cohort_gnn.launch.main import main
+from cohort_gnn.spec.files import MODEL
+from cohort_gnn.trainer.models.sampled import SampledGNN
+from cohort_gnn.trainer.models.weights import load_weights, save_model
+from cohort_gnn.trainer.predict import layerwise
+from cohort_gnn.trainer.predict import program as predict
+from cohort_gnn.trainer.predict.full_blocks import FullBlocks
+from cohort_gnn.trainer.predict.layerwise import LEAST_WORK_BYTES, Layerwise, MemoryPlan, Place, keep_scores
 
 NUM_NODES, NUM_EDGES, DIM, EDGE_DIM, HIDDEN, CLASSES = 700, 6000, 12, 3, 16, 5
 FEW_NODES = 105  # where each is a piece of its own
@@ -130,8 +130,8 @@ def test_edge_features_count_as_in_pygs_layers(tmp_path, device, form, work_byte
 
 @pytest.mark.parametrize("few", [1, 10**9])
 def test_blocks_hold_every_edge_once(data, monkeypatch, few):
-    monkeypatch.setattr("cohort.trainer.predict.full_blocks.FEW", few)
-    monkeypatch.setattr("cohort.trainer.predict.full_blocks.READ_AT_ONCE", 7)
+    monkeypatch.setattr("cohort_gnn.trainer.predict.full_blocks.FEW", few)
+    monkeypatch.setattr("cohort_gnn.trainer.predict.full_blocks.READ_AT_ONCE", 7)
     graph = cohort.dataset.open(data)
     blocks = FullBlocks(graph.indptr, graph.indices, with_degrees=True, device=torch.device("cpu"))
     edges = []
@@ -300,15 +300,15 @@ def test_a_stopped_prediction_leaves_nothing(data, run, tmp_path, number, to_all
     wait = "time.sleep(60)" if moment == "its first second" else "None"
     (slow / "sitecustomize.py").write_text(
         "import sys, time\n"
-        "if 'cohort.trainer.predict.program' in sys.orig_argv:\n"
+        "if 'cohort_gnn.trainer.predict.program' in sys.orig_argv:\n"
         f"    open({str(slow / 'started')!r}, 'w').close()\n"
         f"    {wait}\n"
-        "    import cohort.trainer.predict.layerwise as layerwise\n"
+        "    import cohort_gnn.trainer.predict.layerwise as layerwise\n"
         "    layerwise.Layerwise._run_layer = lambda *_: time.sleep(60)\n"
     )
     out = tmp_path / "pred.npy"
     least = NUM_NODES * 9 + LEAST_WORK_BYTES
-    command = [sys.executable, "-m", "cohort", "predict", run, data, "--out", out, "--memory", least]
+    command = [sys.executable, "-m", "cohort_gnn", "predict", run, data, "--out", out, "--memory", least]
     env = os.environ | {"PYTHONPATH": f"{slow}:{os.environ.get('PYTHONPATH', '')}"}
     command = [*map(str, command), "--device", "cpu"]
     told = {"stderr": subprocess.PIPE, "text": True, "preexec_fn": hear_hangups}
@@ -326,8 +326,8 @@ def test_a_killed_prediction_is_told_and_leaves_nothing(data, run, tmp_path):
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(
         "import os, signal, sys\n"
-        "if 'cohort.trainer.predict.program' in sys.orig_argv:\n"
-        "    import cohort.trainer.predict.layerwise as layerwise\n"
+        "if 'cohort_gnn.trainer.predict.program' in sys.orig_argv:\n"
+        "    import cohort_gnn.trainer.predict.layerwise as layerwise\n"
         "    layerwise.Layerwise._run_layer = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     (tmp_path / "pred.npy.1-01234567.tmp").mkdir()  # of a process that was killed

@@ -10,10 +10,10 @@ import torch
 from processes import cohort as run_cohort
 from torch_geometric.data import HeteroData
 
-import cohort
-from cohort.trainer.models.typed import TypedGNN
-from cohort.trainer.predict.layerwise import MemoryPlan, Place
-from cohort.trainer.predict.typed import TypedLayerwise
+import cohort_gnn as cohort
+from cohort_gnn.trainer.models.typed import TypedGNN
+from cohort_gnn.trainer.predict.layerwise import MemoryPlan, Place
+from cohort_gnn.trainer.predict.typed import TypedLayerwise
 
 CPU = torch.device("cpu")
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]

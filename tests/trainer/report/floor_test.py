@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from cohort.spec.results import EpochReport
-from cohort.trainer.report import floor as floor_module
-from cohort.trainer.report.floor import Floor
+from cohort_gnn.spec.results import EpochReport
+from cohort_gnn.trainer.report import floor as floor_module
+from cohort_gnn.trainer.report.floor import Floor
 
 LINKS = [1000e9, 400e9, 50e9]
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from cohort.trainer.report.gpu_memory import peak_beside_slots
+from cohort_gnn.trainer.report.gpu_memory import peak_beside_slots
 
 
 def test_what_pytorch_has_given_back_counts_and_slots_do_not(monkeypatch):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from cohort.spec.results import RunReport
-from cohort.trainer.report.progress import test_result as described  # no test
+from cohort_gnn.spec.results import RunReport
+from cohort_gnn.trainer.report.progress import test_result as described  # no test
 
 
 @pytest.mark.parametrize(

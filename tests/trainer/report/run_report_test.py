@@ -7,10 +7,10 @@ from math import isnan
 import pytest
 import torch
 
-from cohort.spec.results import EpochReport, RunReport
-from cohort.trainer.loop.epoch import RunningEpoch
-from cohort.trainer.loop.results import write_metrics
-from cohort.trainer.report.cache_report import ReadsByRank
+from cohort_gnn.spec.results import EpochReport, RunReport
+from cohort_gnn.trainer.loop.epoch import RunningEpoch
+from cohort_gnn.trainer.loop.results import write_metrics
+from cohort_gnn.trainer.report.cache_report import ReadsByRank
 
 
 def epoch_of(number: int, rows: int = 1000) -> EpochReport:

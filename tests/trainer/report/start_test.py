@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from processes import ALL_TESTS, cohort
 
-from cohort.base.files import write_whole
-from cohort.launch.report.tables import describe_start
-from cohort.trainer.report.start import start_parts, start_told
+from cohort_gnn.base.files import write_whole
+from cohort_gnn.launch.report.tables import describe_start
+from cohort_gnn.trainer.report.start import start_parts, start_told
 
 # As sitecustomize: a trainer writes what it has imported.
 AT_EXIT = """
@@ -18,7 +18,7 @@ import atexit, os, sys
 
 @atexit.register
 def _():
-    if "cohort.trainer.loop.trainer" in sys.modules:
+    if "cohort_gnn.trainer.loop.trainer" in sys.modules:
         with open(os.environ["IMPORTED"], "w") as file:
             file.write(" ".join(sys.modules))
 """

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 from processes import cohort
 
-from cohort.spec.results import EpochReport, RunReport
-from cohort.trainer.loop.tensorboard import TensorBoard, scalars_of
+from cohort_gnn.spec.results import EpochReport, RunReport
+from cohort_gnn.trainer.loop.tensorboard import TensorBoard, scalars_of
 
 
 def a_report(epoch: int) -> EpochReport:

@@ -10,8 +10,8 @@ import torch
 from processes import cohort, two_ranks
 from torch.profiler import ProfilerActivity, profile
 
-from cohort.trainer.report import recorder as recorders
-from cohort.trainer.report.recorder import Recorder, kernels_of
+from cohort_gnn.trainer.report import recorder as recorders
+from cohort_gnn.trainer.report.recorder import Recorder, kernels_of
 
 pytestmark = pytest.mark.usefixtures("shm")
 CPU = torch.device("cpu")

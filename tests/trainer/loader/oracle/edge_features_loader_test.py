@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from processes import ALL_TESTS
 from torch_geometric.data import Data, HeteroData
 
-from cohort import LinkNeighborLoader, NeighborLoader, from_pyg
-from cohort.dataset import Dataset, from_tensors
-from cohort.dataset import open as open_dataset
+from cohort_gnn import LinkNeighborLoader, NeighborLoader, from_pyg
+from cohort_gnn.dataset import Dataset, from_tensors
+from cohort_gnn.dataset import open as open_dataset
 
 pytestmark = pytest.mark.usefixtures("shm")
 EXAMPLES = 60 if ALL_TESTS else 10

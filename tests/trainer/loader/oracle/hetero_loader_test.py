@@ -15,9 +15,9 @@ from torch_geometric.nn import HeteroConv, SAGEConv
 from typed_oracle import sample
 from typed_sets import schemas, write
 
-import cohort
-from cohort import CohortError, NeighborLoader
-from cohort.dataset import open as open_dataset
+import cohort_gnn as cohort
+from cohort_gnn import CohortError, NeighborLoader
+from cohort_gnn.dataset import open as open_dataset
 
 pytestmark = pytest.mark.usefixtures("shm")
 EXAMPLES = 200 if ALL_TESTS else 20

@@ -17,9 +17,9 @@ from torch_geometric.sampler import NegativeSampling
 from torch_geometric.transforms import RandomLinkSplit
 from torch_geometric.utils import k_hop_subgraph
 
-from cohort import CohortError, LinkNeighborLoader
-from cohort.dataset import from_tensors
-from cohort.dataset import open as open_dataset
+from cohort_gnn import CohortError, LinkNeighborLoader
+from cohort_gnn.dataset import from_tensors
+from cohort_gnn.dataset import open as open_dataset
 
 pytestmark = pytest.mark.usefixtures("shm")
 EXAMPLES = 150 if ALL_TESTS else 20

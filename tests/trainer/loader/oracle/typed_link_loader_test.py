@@ -16,8 +16,8 @@ from torch_geometric.sampler import NegativeSampling
 from typed_oracle import random_64, sample
 from typed_sets import schemas, write
 
-from cohort import CohortError, LinkNeighborLoader
-from cohort.dataset import open as open_dataset
+from cohort_gnn import CohortError, LinkNeighborLoader
+from cohort_gnn.dataset import open as open_dataset
 
 pytestmark = pytest.mark.usefixtures("shm")
 EXAMPLES = 150 if ALL_TESTS else 20

@@ -14,9 +14,9 @@ from torch_geometric.sampler import NegativeSampling
 from typed_oracle import sample
 from typed_sets import schemas, write
 
-from cohort import CohortError, LinkNeighborLoader, NeighborLoader
-from cohort.dataset import check, from_pyg
-from cohort.dataset import open as open_dataset
+from cohort_gnn import CohortError, LinkNeighborLoader, NeighborLoader
+from cohort_gnn.dataset import check, from_pyg
+from cohort_gnn.dataset import open as open_dataset
 
 pytestmark = pytest.mark.usefixtures("shm")
 EXAMPLES = 150 if ALL_TESTS else 20

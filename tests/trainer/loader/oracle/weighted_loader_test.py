@@ -14,9 +14,9 @@ from torch_geometric.data import Data, HeteroData
 from typed_oracle import random_64
 from weighted_oracle import weighted_positions
 
-from cohort import CohortError, LinkNeighborLoader, NeighborLoader, from_pyg
-from cohort.dataset import from_tensors
-from cohort.dataset import open as open_dataset
+from cohort_gnn import CohortError, LinkNeighborLoader, NeighborLoader, from_pyg
+from cohort_gnn.dataset import from_tensors
+from cohort_gnn.dataset import open as open_dataset
 
 pytestmark = pytest.mark.usefixtures("shm")
 EXAMPLES = 100 if ALL_TESTS else 15

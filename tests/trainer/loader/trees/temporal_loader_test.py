@@ -17,10 +17,10 @@ from torch_geometric.data import Data
 from torch_geometric.sampler import NegativeSampling
 from tree_oracle import allowed_edges, expect_sound, subgraph_of
 
-from cohort import CohortError, LinkNeighborLoader, NeighborLoader
-from cohort.dataset import from_pyg, from_tensors
-from cohort.dataset import open as open_dataset
-from cohort.trainer.bench.digest import digest
+from cohort_gnn import CohortError, LinkNeighborLoader, NeighborLoader
+from cohort_gnn.dataset import from_pyg, from_tensors
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.trainer.bench.digest import digest
 
 pytestmark = pytest.mark.usefixtures("shm")
 EXAMPLES = 150 if ALL_TESTS else 25
@@ -133,8 +133,8 @@ TAKE_TURNS = """
 import json, sys
 import numpy as np
 import torch.distributed as dist
-from cohort import NeighborLoader
-from cohort.trainer.bench.digest import digest
+from cohort_gnn import NeighborLoader
+from cohort_gnn.trainer.bench.digest import digest
 
 data, out, device = sys.argv[1:]
 dist.init_process_group("gloo")

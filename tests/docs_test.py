@@ -192,7 +192,7 @@ def test_the_navigation_has_every_page():
     assert len(listed) == len(set(listed))
 
 
-NAMES = ["cohort.NeighborLoader", "cohort_gnn.nn.SAGEConv", "cohort_gnn.dataset.open", "cohort_gnn.ibp.fetch"]
+NAMES = ["cohort_gnn.NeighborLoader", "cohort_gnn.nn.SAGEConv", "cohort_gnn.dataset.open", "cohort_gnn.ibp.fetch"]
 
 
 def test_the_reference_has_every_command_and_name():

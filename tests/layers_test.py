@@ -290,7 +290,7 @@ def test_folders_of_a_room_are_floors(tmp_path, name, text, used, is_wrong):
             "dataset/CMakeLists.txt",
             "# cohort_library(x LINK channel)\ncohort_test(dataset LINK cohort::cache)",
         ),
-        ("trainer/a.py", "import torch\nfrom cohort.base.errors import CohortError\nfrom . import loader\n"),
+        ("trainer/a.py", "import torch\nfrom cohort_gnn.base.errors import CohortError\nfrom . import loader\n"),
         ("launch/package/__init__.py", "from cohort_gnn.trainer.loader.neighbor import NeighborLoader\n"),
     ],
 )

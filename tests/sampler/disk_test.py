@@ -5,9 +5,10 @@ import os
 import re
 from pathlib import Path
 
-import cohort as package
 import pytest
 from processes import cohort, refused
+
+import cohort_gnn as package
 
 pytestmark = pytest.mark.usefixtures("shm")
 

@@ -9,12 +9,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import cohort as package
 import numpy as np
 import pytest
 import torch
 from processes import cohort
 
+import cohort_gnn as package
 from cohort_gnn.dataset import from_tensors, generate
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.importing.importer import import_npz

@@ -3,10 +3,11 @@
 import json
 from pathlib import Path
 
-import cohort as package
 import pytest
 import torch
 from processes import ALL_TESTS, cohort
+
+import cohort_gnn as package
 
 OPTIONS = ["--device", "cpu", "--fanout", "10,1", "--batch-size", 256, "--hidden", 64, "--lr", 0.01, "--dropout", 0.1]
 OPTIONS += ["--epochs", 20, "--quiet"]

@@ -3,12 +3,12 @@
 import json
 from pathlib import Path
 
-import cohort as package
 import pytest
 import torch
 from processes import cohort
 from torch_geometric.data import HeteroData
 
+import cohort_gnn as package
 from cohort_gnn import CohortError, NeighborLoader
 from cohort_gnn.dataset import open as open_dataset
 

@@ -5,7 +5,6 @@ import shutil
 import signal
 from pathlib import Path
 
-import cohort as package
 import numpy as np
 import pytest
 import torch
@@ -13,6 +12,7 @@ import torch.nn.functional as F
 from processes import ALL_TESTS, cohort
 from resumable import Launch, results_of
 
+import cohort_gnn as package
 from cohort_gnn.dataset import held_out, split_links, write_links
 from cohort_gnn.launch.main import main
 

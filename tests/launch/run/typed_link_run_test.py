@@ -4,7 +4,6 @@ import json
 import signal
 from pathlib import Path
 
-import cohort as package
 import numpy as np
 import pytest
 import torch
@@ -13,6 +12,7 @@ from processes import ALL_TESTS, cohort
 from resumable import Launch, results_of
 from torch_geometric.data import HeteroData
 
+import cohort_gnn as package
 from cohort_gnn.dataset import held_out, split_links
 from cohort_gnn.launch.main import main
 

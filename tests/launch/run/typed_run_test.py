@@ -4,12 +4,13 @@ import json
 import shutil
 from pathlib import Path
 
-import cohort as package
 import numpy as np
 import pytest
 import torch
 from processes import ALL_TESTS, cohort
 from torch_geometric.data import HeteroData
+
+import cohort_gnn as package
 
 OPTIONS = ["--model", "rsage", "--device", "cpu", "--fanout", "4,4", "--batch-size", 64, "--hidden", 16, "--quiet"]
 OPTIONS += ["--lr", 0.03]

@@ -3,11 +3,11 @@
 import contextlib
 from dataclasses import replace
 
-import cohort as package
 import pytest
 import torch
 from processes import cohort
 
+import cohort_gnn as package
 from cohort_gnn.nn.block import Block
 from cohort_gnn.nn.inputs import PlacedRows
 from cohort_gnn.trainer.loader.hetero import hetero_batch_of

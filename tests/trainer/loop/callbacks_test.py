@@ -214,18 +214,8 @@ def test_each_epoch_has_a_line_on_a_pipe_that_may_close(data, tmp_path):
     lines = [line for line in done.stdout.splitlines() if line.startswith("epoch ") and ": loss" in line]
     assert [line.split(":")[0] for line in lines] == ["epoch 1/3", "epoch 2/3", "epoch 3/3"]
     assert all(word in lines[0] for word in ("validation", " s, wait ", "seeds/s"))
-    command = [
-        sys.executable,
-        "-m",
-        "cohort",
-        "train",
-        str(data),
-        *TINY,
-        "--epochs",
-        "30",
-        "--out",
-        str(tmp_path / "cut"),
-    ]
+    options = ["--epochs", "30", "--out", str(tmp_path / "cut")]
+    command = [sys.executable, "-m", "cohort_gnn", "train", str(data), *TINY, *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
     process.stdout.close()
     process.stderr.read()

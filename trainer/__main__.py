@@ -114,10 +114,11 @@ def _train(source, place, run: dict, out: Path, stop: StopRequest, loaded_at: fl
     ranks = Ranks(place, source.device, machines["store"])
     checkpoints = Checkpoints(CheckpointFile(out / files.CHECKPOINT, identity_of(run)))
     only_measured = options.max_batches is not None
+    floor = Floor(source.device, run["sampler"].get("bytes_per_second"), run.get("disk_rows_per_second"))
     callbacks = [
         Recorder(),
         MemoryPeak(),
-        *([] if only_measured else [Floor(source.device, run["sampler"].get("bytes_per_second"))]),
+        *([] if only_measured else [floor]),
         Results(run["began"], loaded_at),
         Progress(),
         *callbacks_of(options),

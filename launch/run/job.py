@@ -9,6 +9,7 @@ from cohort_gnn import ibp
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.cache.plan import options as cache_plan
 from cohort_gnn.cache.plan.budget import beside_topology
+from cohort_gnn.cache.plan.disk import remembered_rates
 from cohort_gnn.cache.plan.links import machine_bandwidth
 from cohort_gnn.cache.plan.planner import raw_row_bytes
 from cohort_gnn.dataset import Dataset, HeteroDataset, open_one_type
@@ -157,6 +158,18 @@ def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = N
         bandwidth = spec.bandwidth or machine_bandwidth(gpus=gpus_of(spec))
         members["bytes_per_second"] = [1e9 * rate for rate in bandwidth]
     return {name: value for name, value in members.items() if value is not None} | cache
+
+
+def disk_rate(spec: SamplerSpec, data: Dataset | HeteroDataset) -> dict[str, float]:
+    """{"disk_rows_per_second": of the slowest drive with rows that --host-bytes leaves there}; {}: no row stays there.
+
+    Raises:
+        CohortError: the disk cannot be measured, which is done once a drive.
+    """
+    files = [table.encoded_rows for table in tables_of(data) if table.encoded_rows is not None]
+    if spec.host_bytes is None or sum(file.stat().st_size for file in files) <= spec.host_bytes:
+        return {}
+    return {"disk_rows_per_second": min(remembered_rates(file)["rows_per_second"] for file in files)}
 
 
 def _endpoints_of(data: Dataset | HeteroDataset, relation: str | None) -> np.ndarray:

@@ -23,6 +23,7 @@ from cohort_gnn.launch.report.tables import short_tables
 from cohort_gnn.launch.run.calibrate import trainer_bytes
 from cohort_gnn.launch.run.folder import new_folder, sole_use, writable_folder
 from cohort_gnn.launch.run.job import (
+    disk_rate,
     open_to_train,
     sampler_members,
     takes_edge_features,
@@ -135,7 +136,7 @@ def _run_of(spec: RunSpec, data: Dataset | HeteroDataset) -> dict:
         short = {"mps": spec.mps, "sampler": sampler_members(uncached, data.path), "trainer": trainer}
         spec = replace(spec, trainer_bytes=trainer_bytes(data, short))
     sampler = sampler_members(spec, data.path, Path(files.PLAN), _reads_in_place(spec, data))
-    return {"mps": spec.mps, "sampler": sampler, "trainer": trainer}
+    return {"mps": spec.mps, "sampler": sampler, "trainer": trainer} | disk_rate(spec, data)
 
 
 def _reads_in_place(spec: RunSpec, data: Dataset | HeteroDataset) -> bool:

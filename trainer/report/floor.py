@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 import torch
 
-from cohort_gnn.spec.results import EpochReport, RunReport
+from cohort_gnn.spec.results import TIERS, EpochReport, RunReport
 from cohort_gnn.trainer.report.callback import Callback
 
 WARM_UP_STEPS = 3
 GROUPS = 5  # of steps one after the other; the fastest counts
 GROUP_SECONDS, MOST_STEPS = 0.05, 50  # of a group: so that what begins and ends it is little of it
 LIMIT_SECONDS = 5.0  # after which no group begins
-PARTS = ("trainer", "sampler", "pcie", "nvlink")
+PARTS = ("trainer", "sampler", "pcie", "nvlink", "disk")
 
 
 class Floor(Callback):
@@ -22,16 +22,21 @@ class Floor(Callback):
 
     An epoch takes at least: its steps, each as long as one on a batch that lies ready while nothing else runs; its
     sampling, each batch as fast as the fastest; the bytes of rows and lists from host memory, and those from peers, at
-    the rates that the links were measured to give. On the CPU sampling and fetching are one, and there are no links.
+    the rates that the links were measured to give; its rows from a disk, at the rate of the drive. On the CPU there are
+    no links, and fetching counts as sampling, unless rows come from a disk: then fetches of several batches overlap.
 
     Args:
         device: the trainer's.
         bytes_per_second: of the links (local, peer, host); None: they bound nothing.
+        disk_rows_per_second: of the drive, which all ranks share; None: it bounds nothing.
     """
 
-    def __init__(self, device: torch.device, bytes_per_second: list[float] | None):
+    def __init__(
+        self, device: torch.device, bytes_per_second: list[float] | None, disk_rows_per_second: float | None = None
+    ):
         self._on_gpu = device.type == "cuda"
         self._links = bytes_per_second if self._on_gpu else None
+        self._disk = disk_rows_per_second
         self.sample_seconds_an_edge = math.inf  # of the fastest batch so far; math.inf: none had edges
         self.step_seconds = 0.0  # of a whole batch, of the slowest rank
 
@@ -62,7 +67,8 @@ class Floor(Callback):
         """Looks at a batch of training."""
         edges = sum(slot.num_sampled_edges)
         if edges > 0:
-            taken_us = slot.sample_us + (0 if self._on_gpu else slot.fetch_us)
+            overlaps = self._on_gpu or slot.row_tiers[TIERS.index("disk")][0] > 0
+            taken_us = slot.sample_us + (0 if overlaps else slot.fetch_us)
             self.sample_seconds_an_edge = min(self.sample_seconds_an_edge, taken_us / 1e6 / edges)
 
     def join(self, others: list[tuple[float, float]]) -> None:
@@ -89,7 +95,7 @@ class Floor(Callback):
         return (time.perf_counter() - begin) / count
 
     def of(self, epoch: EpochReport, batch_size: int, num_ranks: int, shares_sms: bool = False) -> dict:
-        """{"trainer", "sampler", "pcie", "nvlink": seconds; "seconds": the largest; "bottleneck": its name}.
+        """{"trainer", "sampler", "pcie", "nvlink", "disk": seconds; "seconds": the largest; "bottleneck": its name}.
 
         Where steps and sampling share the SMs, "in_turns" is what both take one after the other: no bound, as they run
         side by side, but each for itself keeps all SMs busy.
@@ -109,6 +115,8 @@ class Floor(Callback):
             for part, tier, rate in (("pcie", "host", self._links[2]), ("nvlink", "peer", self._links[1])):
                 read = [rank["row_tiers"][tier]["bytes"] + rank["list_tiers"][tier]["bytes"] for rank in ranks]
                 parts[part] = max(read) / rate
+        if self._disk:
+            parts["disk"] = epoch.row_tiers["disk"]["rows"] / self._disk
         bottleneck = max(parts, key=parts.get)
         turns = {"in_turns": parts["trainer"] + parts["sampler"]} if shares_sms else {}
         return parts | {"seconds": parts[bottleneck], "bottleneck": bottleneck} | turns

@@ -7,15 +7,17 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from cohort_gnn.spec.results import EpochReport
+from cohort_gnn.spec.results import TIERS, EpochReport
 from cohort_gnn.trainer.report import floor as floor_module
 from cohort_gnn.trainer.report.floor import Floor
 
 LINKS = [1000e9, 400e9, 50e9]
 
 
-def slot(edges: int, sample_us: float, fetch_us: float = 0.0):
-    return SimpleNamespace(num_sampled_edges=[edges // 2, edges - edges // 2], sample_us=sample_us, fetch_us=fetch_us)
+def slot(edges: int, sample_us: float, fetch_us: float = 0.0, disk_rows: int = 0):
+    tiers = [(disk_rows if tier == "disk" else 0, 0, 0.0) for tier in TIERS]
+    edges_of_hops = [edges // 2, edges - edges // 2]
+    return SimpleNamespace(num_sampled_edges=edges_of_hops, sample_us=sample_us, fetch_us=fetch_us, row_tiers=tiers)
 
 
 def epoch_of(edges: int, seeds: int, host_bytes: int = 0, peer_bytes: int = 0, list_bytes: int = 0) -> EpochReport:
@@ -71,6 +73,16 @@ def test_on_the_cpu_fetching_is_the_samplers_work_and_there_are_no_links():
     found = floor.of(epoch_of(2000, 10, host_bytes=int(1e12)), batch_size=10, num_ranks=1)
     assert found["sampler"] == pytest.approx(0.002) and found["pcie"] == found["nvlink"] == 0
     assert found["bottleneck"] == "sampler"
+
+
+def test_rows_from_a_disk_come_at_the_rate_of_the_drive_that_ranks_share():
+    floor = Floor(torch.device("cpu"), None, disk_rows_per_second=500.0)
+    floor.add(slot(1000, 500.0, fetch_us=9e6, disk_rows=10))  # other batches' rows were read meanwhile
+    epoch = epoch_of(2000, 10)
+    epoch.row_tiers["disk"]["rows"] = 3000
+    found = floor.of(epoch, batch_size=10, num_ranks=2)
+    assert found["disk"] == found["seconds"] == pytest.approx(6.0) and found["bottleneck"] == "disk"
+    assert found["sampler"] == pytest.approx(0.0005)
 
 
 @pytest.fixture

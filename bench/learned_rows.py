@@ -20,6 +20,7 @@ PLACES = {
     "host": ({"place": "host"}, {}),
     "host, states on device": ({"place": "host"}, {"states_on_device": True}),
     "host, a tenth hot": ({"place": "host", "hot": True}, {}),
+    "the same, states on device": ({"place": "host", "hot": True}, {"states_on_device": True}),
 }
 OPTIMIZERS = {"adagrad": (RowAdagrad, 1), "adam": (RowAdam, 2)}
 
@@ -37,7 +38,7 @@ def main() -> None:
         "--device", default="cuda" if torch.cuda.is_available() else "cpu", help="default: a GPU, if any"
     )
     args = parser.parse_args()
-    print(f"{'rows':24} {'optimizer':10} {'read ms':>9} {'step ms':>9} {'sum ms':>9} {'GB/s':>7}")
+    print(f"{'rows':26} {'optimizer':10} {'read ms':>9} {'step ms':>9} {'sum ms':>9} {'GB/s':>7}")
     for place, (of_rows, of_states) in PLACES.items():
         for name, (make, num_states) in OPTIMIZERS.items():
             hot = torch.arange(args.nodes // 10) if of_rows.get("hot") else None
@@ -46,7 +47,7 @@ def main() -> None:
             crossing = args.batch * (1 - args.hot_reads if hot is not None else 1) if of_rows else 0
             moved = 4 * args.dim * crossing * (2 if of_states else 2 + 2 * num_states)
             rate = f"{moved / (read + step) / 1e9:.1f}" if moved else "-"
-            print(f"{place:24} {name:10} {1e3 * read:9.2f} {1e3 * step:9.2f} {1e3 * (read + step):9.2f} {rate:>7}")
+            print(f"{place:26} {name:10} {1e3 * read:9.2f} {1e3 * step:9.2f} {1e3 * (read + step):9.2f} {rate:>7}")
             del rows
 
 

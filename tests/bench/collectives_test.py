@@ -1,4 +1,4 @@
-"""bench/collectives.py: its model and its measures of sizes, against numbers computed by hand."""
+"""bench/ibp/collectives.py: its model and its measures of sizes, against numbers computed by hand."""
 
 import importlib.util
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-FILE = Path(__file__).resolve().parents[2] / "bench/collectives.py"
+FILE = Path(__file__).resolve().parents[2] / "bench/ibp/collectives.py"
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """Bytes and speed of float32 rows whose elements may be off by a bounded error, beside other codecs of this kind.
 
     python -m pip install zfpy pysz
-    PYTHONPATH=build/python python bench/bounded_codecs.py --rows vectors.npy [--mantissa-bits 3,7] [--markdown]
+    PYTHONPATH=build/python python bench/ibp/bounded_codecs.py --rows vectors.npy [--mantissa-bits 3,7] [--markdown]
 
 For each table and each t of --mantissa-bits: plane A of codec planes with t bits of the mantissa, then ZFP and SZ3 with
 the greatest absolute error that plane A has on this table as their bound, then bfloat16 and FP8 (E4M3, scaled so that

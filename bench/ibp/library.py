@@ -1,6 +1,6 @@
 """How fast `cohort.ibp` is in a script, each part beside what a script does without it.
 
-    PYTHONPATH=build/python python bench/library.py [bag planes topk stream history store] [--scale 1]
+    PYTHONPATH=build/python python bench/ibp/library.py [bag planes topk stream history store] [--scale 1]
 
 bag      EmbeddingBag over a table in host memory, encoded and raw; rows gathered by the CPU, and sums of the CPU.
 planes   rows of codec planes from host memory: plane A alone, both planes, and codec exponent.

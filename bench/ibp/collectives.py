@@ -1,6 +1,6 @@
 """What compression is worth in collectives of training: sizes measured on real payloads, times from a model.
 
-    PYTHONPATH=build/python python bench/collectives.py --rows vectors.npy [--ranks 8] [--gbits 10,100,200,400]
+    PYTHONPATH=build/python python bench/ibp/collectives.py --rows vectors.npy [--ranks 8] [--gbits 10,100,200,400]
 
 Payloads: rows of the file as float32 and, eight beside each other, as bfloat16; the ids of a batch that another rank
 has, ascending int64; gradients of a two-layer SAGE model after some steps. Their encoded sizes are measured here.

@@ -6,10 +6,10 @@
 # PYTHON: the interpreters to build for, each with its headers (default: that of the set-up). For Python 3.12 the wheel
 # has the stable ABI, and is one for all later versions; Python 3.11 needs one of its own. FOLDER: dist by default.
 #
-# A wheel has the CPU and the CUDA code, for compute capability 8.0, 9.0, 10.0 and 12.0, and PTX for those in between and
-# later ones; COHORT_CUDA_ARCHITECTURES changes this, and with COHORT_CUDA=OFF there is the CPU code alone. Its platform
-# tag is the oldest that fits the libraries of this system: a wheel built on Debian 12 does not run on older systems.
-# COHORT_PYTHON as in launch/quickstart.sh. Untried on other processors than x86-64.
+# A wheel has the CPU and the CUDA code, with machine code for compute capability 8.0, 9.0, 10.0 and 12.0, and PTX for
+# GPUs that none of these fits; COHORT_CUDA_ARCHITECTURES changes this, and COHORT_CUDA=OFF leaves out the CUDA code. Its
+# platform tag is the oldest that the libraries of this system permit. COHORT_PYTHON as in launch/quickstart.sh. Untried
+# on other processors than x86-64.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup/setup.sh"
 
@@ -54,7 +54,7 @@ build_tools() {
 
 # build_wheel PYTHON: one wheel in $out.
 build_wheel() {
-  local tag folder
+  local tag folder jobs=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
   tag=$("$1" -c 'import sys; assert sys.version_info >= (3, 11); print("cp%d%d" % sys.version_info[:2])' 2>/dev/null) ||
     stop "$1 is no Python 3.11 or newer" "name another interpreter"
   [[ $with_cuda == yes ]] || tag+=_cpu
@@ -62,23 +62,26 @@ build_wheel() {
   folder=$build/wheel/$tag
   rm -rf "$folder/plain"
   step "wheel_$tag" "building a wheel with $1 (minutes)" "see the first error in the log" \
-    env PATH="$(dirname "$tools"):$PATH" CMAKE_BUILD_PARALLEL_LEVEL="$(nproc)" "$tools" -m pip wheel \
+    env PATH="$(dirname "$tools"):$PATH" CMAKE_BUILD_PARALLEL_LEVEL="$jobs" "$tools" -m pip wheel \
     --disable-pip-version-check --no-build-isolation --no-deps --config-settings=build-dir="$folder/build" \
     --wheel-dir "$folder/plain" "$root"
   step "repair_$tag" "putting the system's libraries into it" "see in the log which library is not found or too new" \
-    env LD_LIBRARY_PATH="$deps/usr/lib/$(uname -m)-linux-gnu${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$python" -m auditwheel repair --wheel-dir "$out" "$folder"/plain/*.whl
+    env LD_LIBRARY_PATH="$unpacked${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" \
+    "$python" -m auditwheel repair --wheel-dir "$out" "$folder"/plain/*.whl
 }
 
 arguments "$@"
 : "${COHORT_CUDA_ARCHITECTURES:=80-real;90;100-real;120-real}"
 cohort_tools build wheel
 [[ $with_cuda == yes || ${COHORT_CUDA:-} == OFF ]] ||
-  stop "no CUDA compiler for the CUDA code of a wheel" "install the CUDA Toolkit 13" "or build without it: COHORT_CUDA=OFF"
+  stop "no CUDA compiler for the CUDA code of the wheel" "install the CUDA Toolkit 13" "or leave it out: COHORT_CUDA=OFF"
+unpacked=$deps/usr/lib/$(uname -m)-linux-gnu # libraries that nobody installed
 has_header metis.h || stop "no METIS for \`cohort dataset partition --method metis\`" "apt-get install libmetis-dev"
 if [[ $with_cuda == yes ]]; then
   export COHORT_CUDA=ON CUDACXX=$nvcc COHORT_CUDA_ARCHITECTURES
 fi
 ((${#interpreters[@]})) || interpreters=("$python")
+export CXX=${CXX:-c++} # by this name ccache knows the objects of build/
 mkdir -p "$out"
 for interpreter in "${interpreters[@]}"; do
   build_wheel "$interpreter"

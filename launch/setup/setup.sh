@@ -206,7 +206,7 @@ use_given_python() {
   python=$(command -v "$COHORT_PYTHON") || stop "COHORT_PYTHON=$COHORT_PYTHON is not a program" "set it to the path of an interpreter"
   [[ $python == /* ]] || python=$PWD/$python
   PATH=$(dirname "$python"):$("$python" -c 'import sysconfig; print(sysconfig.get_path("scripts"))'):$PATH
-  [[ ! -d $deps/python ]] || export PYTHONPATH=$deps/python${PYTHONPATH:+:$PYTHONPATH}
+  [[ ! -d $deps/python ]] || export PYTHONPATH=$deps/python${PYTHONPATH:+:$PYTHONPATH} PATH=$PATH:$deps/python/bin
   say "using $python; nothing is installed"
   "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || stop "$python is older than Python 3.11" "use a newer one"
   lacking=$("$python" "$root/launch/setup/requirements.py" missing "$@") || stop "cannot list what $python lacks (see above)"

@@ -1,6 +1,7 @@
 """Cohort installed into an environment of its own: packages come from this interpreter, nothing from the checkout."""
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -85,13 +86,19 @@ class Installed:
                 self.run("/bin/bash", "-euo", "pipefail", "-c", block.text, cwd=cwd)
 
 
+def project() -> dict:
+    """The table [project] of pyproject.toml."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
 def environment(folder: Path) -> Installed:
     """An environment that has the packages of this interpreter, and no Cohort yet."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=120)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "COHORT_"))}
     kept |= {"PATH": f"{folder}/bin", "CUDA_VISIBLE_DEVICES": "", "COHORT_TESTS_FRESH": "1"}
     installed = Installed(folder, kept)
-    borrowed = [path for path in sys.path if (Path(path) / "torch").is_dir() or (Path(path) / "numpy").is_dir()]
+    names = [re.match(r"\w+", line)[0] for line in project()["dependencies"]]
+    borrowed = [path for path in sys.path if any((Path(path) / name).is_dir() for name in names)]
     assert borrowed
     # A line of a *.pth names a folder whose own *.pth files are not read: none leads to a build.
     (installed.packages / "packages.pth").write_text("\n".join(borrowed) + "\n")
@@ -100,7 +107,6 @@ def environment(folder: Path) -> Installed:
 
 def add_command(installed: Installed) -> None:
     """What pip makes of [project.scripts]."""
-    entry = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]["cohort"]
     script = installed.folder / "bin/cohort"
-    script.write_text(SCRIPT.format(python=installed.python, entry=entry))
+    script.write_text(SCRIPT.format(python=installed.python, entry=project()["scripts"]["cohort"]))
     script.chmod(0o755)

@@ -49,7 +49,7 @@ def installed_by_cmake(folder: Path) -> Installed:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory) -> Path:
-    """A wheel for this interpreter, with the options of the build, whose objects a compiler cache has."""
+    """A wheel for this interpreter, for the GPUs of the build: a compiler cache has most of its objects."""
     out = tmp_path_factory.mktemp("wheels")
     options = {"COHORT_PYTHON": sys.executable, "CMAKE_BUILD_PARALLEL_LEVEL": "2"}
     if cached("CMAKE_CUDA_COMPILER"):

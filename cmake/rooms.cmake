@@ -157,7 +157,7 @@ endfunction()
 function(cohort_extension target)
   cmake_parse_arguments(ARG "" "PACKAGE" "SOURCES;LINK" ${ARGN})
   # NB_SUPPRESS_WARNINGS: nanobind's headers are not ours to warn about.
-  nanobind_add_module(${target} NB_STATIC NB_SUPPRESS_WARNINGS ${ARG_SOURCES})
+  nanobind_add_module(${target} NB_STATIC STABLE_ABI NB_SUPPRESS_WARNINGS ${ARG_SOURCES})
   target_link_libraries(${target} PRIVATE cohort_flags ${ARG_LINK})
   set_target_properties(${target} PROPERTIES OUTPUT_NAME _native LIBRARY_OUTPUT_DIRECTORY ${COHORT_PYTHON_TREE}/${ARG_PACKAGE})
   install(TARGETS ${target} LIBRARY DESTINATION cohort_gnn/${ARG_PACKAGE})

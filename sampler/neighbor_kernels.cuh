@@ -64,10 +64,17 @@ struct UseCounter {
   }
 };
 
+// Threads that an SM holds: 2048 with compute capability 8.0, 9.0 and 10.x, 1536 otherwise.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 800 && (__CUDA_ARCH__ < 900 || __CUDA_ARCH__ >= 1100)
+constexpr int kSmThreads = 1536;
+#else
+constexpr int kSmThreads = 2048;
+#endif
+
 // picks: int64 [size + 1], the last 0; lists: [size]; use: uint64 [kNumUses], added to. Waits for memory most of its
 // time, so as many threads as an SM holds. kExcludes: `exclusions` has any.
 template <bool kExcludes>
-__global__ void __launch_bounds__(kBlockThreads, 2048 / kBlockThreads)
+__global__ void __launch_bounds__(kBlockThreads, kSmThreads / kBlockThreads)
     count_picks_kernel(const __grid_constant__ TopologyRef topology, const int64_t* frontier, int64_t size,
                        int64_t fanout, int64_t* picks, DrawnList* lists, unsigned long long* use,
                        ExclusionsRef exclusions) {

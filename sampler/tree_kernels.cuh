@@ -16,7 +16,7 @@ __global__ void place_tree_seeds_kernel(const int64_t* n_id, const int32_t* tree
 }
 
 // As count_picks_kernel; `lists` become what may be drawn of each.
-__global__ void __launch_bounds__(kBlockThreads, 2048 / kBlockThreads)
+__global__ void __launch_bounds__(kBlockThreads, kSmThreads / kBlockThreads)
     count_tree_picks_kernel(const __grid_constant__ TopologyRef topology, const int64_t* frontier, int64_t size,
                             int64_t fanout, int64_t* picks, DrawnList* lists, unsigned long long* use,
                             TreeLists trees) {

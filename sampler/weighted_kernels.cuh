@@ -8,7 +8,7 @@ namespace cohort::sampler {
 namespace {
 
 // As count_picks_kernel; the degree of a DrawnList is then the number of edges that may be drawn.
-__global__ void __launch_bounds__(kBlockThreads, 2048 / kBlockThreads)
+__global__ void __launch_bounds__(kBlockThreads, kSmThreads / kBlockThreads)
     count_weighted_picks_kernel(const __grid_constant__ TopologyRef topology, DrawWeightsRef weights,
                                 const int64_t* frontier, int64_t size, int64_t fanout, int64_t* picks, DrawnList* lists,
                                 unsigned long long* use, ExclusionsRef exclusions) {

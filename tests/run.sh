@@ -4,7 +4,7 @@
 #   bash tests/run.sh [--all] [arguments of pytest]
 #
 # --all, for the night: every random repetition, all seeds of accuracy, slow variants of runs, the pages of docs/ with
-# the sizes that they name, kernels for sm_80, and each program in an interpreter of its own (tests/warm.py).
+# the sizes that they name, kernels for sm_80, a wheel, and each program in an interpreter of its own (tests/warm.py).
 # Exit status 0 only when both runners ran and nothing failed. COHORT_PYTHON as in launch/quickstart.sh.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../launch/setup/setup.sh"

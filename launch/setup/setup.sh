@@ -1,10 +1,12 @@
 # shellcheck shell=bash
-# Sourced by launch/quickstart.sh and tests/run.sh: makes this checkout runnable and installs only what is missing.
+# Sourced by launch/quickstart.sh, launch/wheel.sh and tests/run.sh: makes this checkout runnable and installs only what
+# is missing.
 #
 #   cohort_setup TARGETS GROUP...  builds the CMake targets TARGETS; the interpreter has the requirement GROUPs
-#   unlock_checkout                ends the turn in this checkout that cohort_setup took
+#   cohort_tools GROUP...          all of this except the build
+#   unlock_checkout                ends the turn in this checkout that the two took
 #
-# Leaves behind: $root, $build, $python, $has_gpu and $with_cuda ("yes" or "no"), and PATH with the tools on it.
+# Leaves behind: $root, $build, $python, $has_gpu and $with_cuda ("yes" or "no"), $nvcc, and PATH with the tools on it.
 # Reads: COHORT_PYTHON (use this interpreter, install nothing), COHORT_CUDA=OFF (no CUDA code),
 # COHORT_CUDA_ARCHITECTURES, CXX, CUDACXX, CUDA_HOME.
 
@@ -13,7 +15,7 @@ root=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 build=$root/build
 deps=$root/.deps
 logs=$build/setup
-all_groups=(project build bench formats test docs style)
+all_groups=(project build wheel bench formats test docs style)
 
 say() { printf 'cohort: %s\n' "$*"; }
 
@@ -204,7 +206,7 @@ use_given_python() {
   python=$(command -v "$COHORT_PYTHON") || stop "COHORT_PYTHON=$COHORT_PYTHON is not a program" "set it to the path of an interpreter"
   [[ $python == /* ]] || python=$PWD/$python
   PATH=$(dirname "$python"):$("$python" -c 'import sysconfig; print(sysconfig.get_path("scripts"))'):$PATH
-  [[ ! -d $deps/python ]] || export PYTHONPATH=$deps/python${PYTHONPATH:+:$PYTHONPATH}
+  [[ ! -d $deps/python ]] || export PYTHONPATH=$deps/python${PYTHONPATH:+:$PYTHONPATH} PATH=$PATH:$deps/python/bin
   say "using $python; nothing is installed"
   "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || stop "$python is older than Python 3.11" "use a newer one"
   lacking=$("$python" "$root/launch/setup/requirements.py" missing "$@") || stop "cannot list what $python lacks (see above)"
@@ -307,9 +309,7 @@ pathlib.Path(sysconfig.get_path("purelib"), "cohort.pth").write_text(sys.argv[1]
 PYTHON
 }
 
-cohort_setup() {
-  local target=$1
-  shift
+cohort_tools() {
   mkdir -p "$logs"
   lock_checkout
   find_gpu
@@ -322,6 +322,12 @@ cohort_setup() {
   fi
   check_cmake
   choose_cuda
+}
+
+cohort_setup() {
+  local target=$1
+  shift
+  cohort_tools "$@"
   configure
   build_target "$target"
   [[ -n ${COHORT_PYTHON:-} ]] || link_command

@@ -29,11 +29,24 @@ def test_cmake_asks_for_the_python_of_the_package():
     assert package == f">={asked}"
 
 
-@pytest.mark.parametrize("script", ["launch/quickstart.sh", "tests/run.sh"])
+@pytest.mark.parametrize("script", ["launch/quickstart.sh", "launch/wheel.sh", "tests/run.sh"])
 def test_an_interpreter_that_does_not_exist_is_named(script):
     result = run("bash", ROOT / script, COHORT_PYTHON="/nowhere/python3")
     assert result.returncode == 1
     assert "COHORT_PYTHON=/nowhere/python3 is not a program" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--to", "x"], "unknown option: --to"),
+        (["--out"], "--out: expected a folder, found nothing"),
+        (["/nowhere/python3"], "/nowhere/python3 is not a program"),
+    ],
+)
+def test_arguments_of_the_wheel_script_are_checked_first(arguments, words):
+    result = run("bash", ROOT / "launch/wheel.sh", *arguments)
+    assert result.returncode == 1 and words in result.stderr and result.stdout == ""
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="reading pyproject.toml on Python 3.10 needs pip")

@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# Builds wheels of this checkout that need no compiler and no library of the system where they are installed.
+#
+#   bash launch/wheel.sh [--out FOLDER] [PYTHON ...]
+#
+# PYTHON: the interpreters to build for, each with its headers (default: that of the set-up). For Python 3.12 the wheel
+# has the stable ABI, and is one for all later versions; Python 3.11 needs one of its own. FOLDER: dist by default.
+#
+# A wheel has the CPU and the CUDA code, with machine code for compute capability 8.0, 9.0, 10.0 and 12.0, and PTX for
+# GPUs that none of these fits; COHORT_CUDA_ARCHITECTURES changes this, and COHORT_CUDA=OFF leaves out the CUDA code. Its
+# platform tag is the oldest that the libraries of this system permit. COHORT_PYTHON as in launch/quickstart.sh. Untried
+# on other processors than x86-64.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/setup/setup.sh"
+
+# arguments WORD...: leaves $out and $interpreters; relative paths are those of the caller's folder.
+arguments() {
+  local program
+  out=$root/dist
+  interpreters=()
+  while (($#)); do
+    case $1 in
+      --out) (($# > 1)) || stop "--out: expected a folder, found nothing"; out=$(realpath -m -- "$2"); shift 2 ;;
+      -*) stop "unknown option: $1" "bash launch/wheel.sh [--out FOLDER] [PYTHON ...]" ;;
+      *)
+        program=$(command -v -- "$1") || stop "$1 is not a program" "name an interpreter: python3.12, or its path"
+        interpreters+=("$(realpath -s -- "$program")")
+        shift ;;
+    esac
+  done
+}
+
+requirements() { "$1" "$root/launch/setup/requirements.py" "$2" build; }
+
+# has_tools PYTHON: true when this interpreter has all that builds a wheel.
+has_tools() {
+  local lacking
+  lacking=$(requirements "$1" missing 2>/dev/null) && [[ -z $lacking ]]
+}
+
+# build_tools PYTHON TAG: leaves in $tools the interpreter that builds for PYTHON: itself, or that of an environment.
+build_tools() {
+  local list
+  tools=$1
+  has_tools "$tools" && return
+  tools=$build/wheel/$2/venv/bin/python
+  has_tools "$tools" && return
+  mapfile -t list < <(requirements "$python" list)
+  step "venv_$2" "making an environment to build with $1" "check that $1 has the modules venv and ensurepip" \
+    "$1" -m venv --clear "$build/wheel/$2/venv"
+  step "pip_$2" "installing ${list[*]} into it" "check the network" \
+    "$tools" -m pip install --disable-pip-version-check --no-input "${list[@]}"
+}
+
+# build_wheel PYTHON: one wheel in $out.
+build_wheel() {
+  local tag folder jobs=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
+  tag=$("$1" -c 'import sys; assert sys.version_info >= (3, 11); print("cp%d%d" % sys.version_info[:2])' 2>/dev/null) ||
+    stop "$1 is no Python 3.11 or newer" "name another interpreter"
+  [[ $with_cuda == yes ]] || tag+=_cpu
+  build_tools "$1" "$tag"
+  folder=$build/wheel/$tag
+  rm -rf "$folder/plain"
+  step "wheel_$tag" "building a wheel with $1 (minutes)" "see the first error in the log" \
+    env PATH="$(dirname "$tools"):$PATH" CMAKE_BUILD_PARALLEL_LEVEL="$jobs" "$tools" -m pip wheel \
+    --disable-pip-version-check --no-build-isolation --no-deps --config-settings=build-dir="$folder/build" \
+    --wheel-dir "$folder/plain" "$root"
+  step "repair_$tag" "putting the system's libraries into it" "see in the log which library is not found or too new" \
+    env LD_LIBRARY_PATH="$unpacked${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" \
+    "$python" -m auditwheel repair --wheel-dir "$out" "$folder"/plain/*.whl
+}
+
+arguments "$@"
+: "${COHORT_CUDA_ARCHITECTURES:=80-real;90;100-real;120-real}"
+cohort_tools build wheel
+[[ $with_cuda == yes || ${COHORT_CUDA:-} == OFF ]] ||
+  stop "no CUDA compiler for the CUDA code of the wheel" "install the CUDA Toolkit 13" "or leave it out: COHORT_CUDA=OFF"
+unpacked=$deps/usr/lib/$(uname -m)-linux-gnu # libraries that nobody installed
+has_header metis.h || stop "no METIS for \`cohort dataset partition --method metis\`" "apt-get install libmetis-dev"
+if [[ $with_cuda == yes ]]; then
+  export COHORT_CUDA=ON CUDACXX=$nvcc COHORT_CUDA_ARCHITECTURES
+fi
+((${#interpreters[@]})) || interpreters=("$python")
+export CXX=${CXX:-c++} # by this name ccache knows the objects of build/
+mkdir -p "$out"
+for interpreter in "${interpreters[@]}"; do
+  build_wheel "$interpreter"
+done
+say "wheels in $out:"
+(cd "$out" && ls -sh1 -- cohort_gnn-*.whl)

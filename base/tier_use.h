@@ -1,4 +1,5 @@
-// What a batch read, by where it lay: the GPU's own memory, a peer's, host memory, the slots of batches before, a disk.
+// What a batch read, by where it lay: the GPU's own memory, a peer's, host memory, the slots of batches before,
+// a disk, the memory of another machine.
 #pragma once
 
 #include <array>
@@ -6,7 +7,7 @@
 
 namespace cohort::base {
 
-inline constexpr int kNumTiers = 5;
+inline constexpr int kNumTiers = 6;
 
 // Feature rows.
 struct TierUse {

@@ -23,7 +23,7 @@ from cohort_gnn.spec.run import RunSpec
 from cohort_gnn.spec.types import AboveZero
 
 BATCH_SIZE_TEXT = "seeds per batch (default: the shape's, or 8192)"
-READ_TIERS = ("local", "peer", "host", "disk")  # what is copied from batches before is not fetched
+READ_TIERS = ("local", "peer", "host", "disk", "remote")  # what is copied from batches before is not fetched
 COUNTS = {"edges": "num_edges", "seeds": "num_seeds", "batches": "num_batches"}
 
 

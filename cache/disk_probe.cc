@@ -44,7 +44,7 @@ class Blocks final : public ReadJob {
 // What is under way of one kind of reads: begin() starts a piece, end() waits for the oldest and says what it had.
 struct Reads {
   std::function<void()> begin;
-  std::function<DiskUse()> end;
+  std::function<FarUse()> end;
 };
 
 struct Sum {
@@ -62,7 +62,7 @@ void measure(const Reads& reads, Seconds seconds, Sum& sum) {
       reads.begin();
       ++num_begun;
     }
-    const DiskUse use = reads.end();
+    const FarUse use = reads.end();
     ++num_ended;
     sum.reads += use.reads;
     sum.rows += use.rows;
@@ -90,12 +90,12 @@ DiskRates probe_disk(const std::string& path, Seconds seconds) {
                        jobs.push_back(std::make_shared<Blocks>(file, num_blocks, piece++));
                        threads->start(jobs.back());
                      },
-                     [&]() -> DiskUse {
-                       jobs.front()->wait(path, kDiskPatience);
+                     [&]() -> FarUse {
+                       jobs.front()->wait(disk_patience(path));
                        jobs.pop_front();
                        return {.reads = kPieceReads};
                      }};
-  std::deque<DiskFetch> fetches;
+  std::deque<FarFetch> fetches;
   const Reads random_rows{
       [&] {
         std::vector<int64_t> ids(std::min<std::size_t>(kPieceReads, static_cast<std::size_t>(shape.num_rows)));
@@ -107,7 +107,7 @@ DiskRates probe_disk(const std::string& path, Seconds seconds) {
         fetches.push_back(rows.fetch(ids, false, [](std::size_t, const ibp::RowSpan&) {}));
       },
       [&] {
-        const DiskUse use = fetches.front().finish();
+        const FarUse use = fetches.front().finish();
         fetches.pop_front();
         return use;
       }};

@@ -49,30 +49,16 @@ int64_t read_buffer_bytes(const ibp::EncodedRef& rows) {
   return static_cast<int64_t>(room_for(longest_row(rows)) + of_b);
 }
 
-struct DiskRows::Table {
-  Table(std::shared_ptr<const HostRows> mapped, ReadFunction read)
-      : rows(std::move(mapped)), file(rows->file(), std::move(read)) {
-    file.demand_bytes(static_cast<int64_t>(rows->pages()->bytes()));
-    ibp::EncodedRef& ref = encoded.ref;
-    const auto num_rows = static_cast<std::size_t>(ref.num_rows), num_words = (num_rows + 31) / 32;
-    keep(ref.entries, num_rows);
-    keep(ref.lengths, num_rows);
-    keep(ref.flags, num_words);
-    keep(ref.ranks, num_words);
-  }
-  // What says where rows are is copied: the mapped pages of a file that is cut short must not be touched.
-  template <typename T>
-  void keep(const T*& array, std::size_t size) {
-    if (!array) return;
-    const auto copy = std::make_shared<std::vector<T>>(array, array + size);
-    array = copy->data();
-    encoded.keepers.push_back(copy);
-  }
-  uint64_t offset_of(const std::byte* at) const { return static_cast<uint64_t>(at - rows->pages()->data()); }
+Patience disk_patience(const std::string& path, std::chrono::milliseconds limit) {
+  return {path, limit, "the disk does not answer: see the kernel's log: dmesg"};
+}
 
-  std::shared_ptr<const HostRows> rows;
+struct DiskRows::Table : RowFile {
+  Table(std::shared_ptr<const HostRows> mapped, ReadFunction read)
+      : RowFile(std::move(mapped)), file(rows->file(), std::move(read)) {
+    file.demand_bytes(static_cast<int64_t>(rows->pages()->bytes()));
+  }
   DiskFile file;
-  ibp::EncodedRows encoded = rows->encoded();
 };
 
 class DiskRows::Job final : public ReadJob {
@@ -123,18 +109,10 @@ DiskRows::DiskRows(std::shared_ptr<const HostRows> rows, std::shared_ptr<ReadThr
       threads_(std::move(threads)),
       patience_(patience) {}
 
-const ibp::EncodedRows& DiskRows::encoded() const { return table_->encoded; }
 const DiskFile& DiskRows::file() const { return table_->file; }
-void DiskRows::release_pages() const { table_->rows->pages()->release(); }
+const RowFile& DiskRows::row_file() const { return *table_; }
 
-int64_t DiskRows::directory_bytes() const {
-  const ibp::EncodedRef& rows = encoded().ref;
-  if (rows.layout == ibp::Layout::kPacked) return rows.num_rows * int64_t{sizeof(uint64_t)};
-  if (rows.layout == ibp::Layout::kInPlace) return rows.num_rows * int64_t{sizeof(uint16_t)};
-  return (rows.num_rows + 31) / 32 * int64_t{2 * sizeof(uint32_t)};
-}
-
-DiskFetch DiskRows::fetch(std::span<const int64_t> ids, bool plane_a, TakeRow take) const {
+FarFetch DiskRows::fetch(std::span<const int64_t> ids, bool plane_a, TakeRow take) const {
   if (ids.empty()) return {};
   const Table& table = *table_;
   table.file.demand_unchanged();
@@ -148,7 +126,7 @@ DiskFetch DiskRows::fetch(std::span<const int64_t> ids, bool plane_a, TakeRow ta
   std::ranges::sort(places);
   std::vector<uint32_t> order(ids.size());
   std::vector<Read> reads;
-  DiskUse use{.rows = std::ssize(ids)};
+  FarUse use{.rows = std::ssize(ids)};
   for (std::size_t at = 0; at < places.size(); ++at) {
     order[at] = places[at].second;
     const ibp::RowSpan row = ibp::locate(rows, ids[order[at]]);
@@ -170,27 +148,7 @@ DiskFetch DiskRows::fetch(std::span<const int64_t> ids, bool plane_a, TakeRow ta
   auto job = std::make_shared<Job>(table_, rows, std::vector<int64_t>(ids.begin(), ids.end()), std::move(order),
                                    std::move(reads), std::move(take));
   threads_->start(job);
-  return {std::move(job), table.file.path(), use, patience_};
-}
-
-DiskFetch::~DiskFetch() {
-  if (job_) job_->abandon();
-}
-
-DiskFetch& DiskFetch::operator=(DiskFetch&& other) noexcept {
-  if (job_) job_->abandon();
-  job_ = std::move(other.job_);
-  place_ = std::move(other.place_);
-  use_ = other.use_;
-  patience_ = other.patience_;
-  return *this;
-}
-
-DiskUse DiskFetch::finish() {
-  if (!job_) return use_;
-  const std::shared_ptr<ReadJob> job = std::exchange(job_, nullptr);
-  job->wait(place_, patience_);
-  return use_;
+  return {std::move(job), use, disk_patience(table.file.path(), patience_)};
 }
 
 }  // namespace cohort::cache

@@ -53,8 +53,8 @@ struct Split {
   int64_t count;           // at most, where the pool lacks them
   const uint32_t* places;  // uint32 [count], rows of the pool to be written; null: row i goes to position i
   DirectoryRef directory;
-  RowBitsRef in_host_memory;  // the others come from a disk; no words: all are
-  uint32_t* disk_rows;        // uint32 [rows from the disk]
+  RowBitsRef in_host_memory;  // the others are far; no words: all are
+  uint32_t* far_rows;         // uint32 [far rows]
   uint32_t own_region;
   HostKeys host_keys;
   uint64_t* entries[kNumPlaces];  // uint64 [rows of the tier]
@@ -123,7 +123,7 @@ __global__ void split_kernel(const __grid_constant__ Split job) {
     int64_t host_row = node;
     if (from == index_of(Tier::kHost) && job.in_host_memory.words) {
       host_row = job.in_host_memory.find(node);
-      if (host_row < 0) from = kDiskList;
+      if (host_row < 0) from = kFarList;
     }
     const int64_t at = places.take(from, job.counters);
     if (!active) continue;
@@ -132,8 +132,8 @@ __global__ void split_kernel(const __grid_constant__ Split job) {
       keys.rows[at] = static_cast<uint32_t>(host_row);
       keys.positions[at] = position;
       if (keys.bins) atomicAdd(&keys.bins[host_row >> keys.bin_bits], 1u);
-    } else if (from == kDiskList) {
-      job.disk_rows[at] = static_cast<uint32_t>(node);
+    } else if (from == kFarList) {
+      job.far_rows[at] = static_cast<uint32_t>(node);
       job.positions[from][at] = position;
     } else {
       job.entries[from][at] = entry;
@@ -189,7 +189,7 @@ void FeatureFetch::reserve(InFlight& flight, int64_t count) {
     flight.entries[tier].reserve(rows);
     flight.positions[tier].reserve(rows);
   }
-  if (disk_) flight.positions[kDiskList].reserve(rows);
+  if (far_) flight.positions[kFarList].reserve(rows);
 }
 
 void FeatureFetch::fetch(const int64_t* nodes, int64_t count, const FetchTarget& target, cudaStream_t stream) {
@@ -203,7 +203,7 @@ void FeatureFetch::fetch(const int64_t* nodes, int64_t count, const FetchTarget&
   flight.plane_a = target.plane_a && has_planes();
   flight.count = count;
   const bool has_rows = count > 0 && row_bytes_ > 0;
-  flight.disk_rows = disk_ ? disk_->list(number, has_rows ? count : 0) : nullptr;
+  flight.far_rows = far_ ? far_->list(number, has_rows ? count : 0) : nullptr;
   if (has_rows) {
     reserve(flight, count);
     before.split.wait_on(stream);
@@ -214,7 +214,7 @@ void FeatureFetch::fetch(const int64_t* nodes, int64_t count, const FetchTarget&
       if (target.poison) fill_missing(missing, count, target.rows, row_bytes_, 0xff, stream);
     }
     split(flight, pool_ ? missing.nodes : nodes, count, missing, stream);
-    if (disk_) disk_->listed(number, &counters->rows[kDiskList], stream);
+    if (far_) far_->listed(number, &counters->rows[kFarList], stream);
     flight.split.record(stream);
     flight.sms = share_.next();
     for (const Tier from : {Tier::kHost, Tier::kPeer, Tier::kLocal}) {
@@ -229,16 +229,16 @@ void FeatureFetch::fetch(const int64_t* nodes, int64_t count, const FetchTarget&
   }
   cuda_check(cudaMemcpyAsync(flight.seen.data(), counters, sizeof(Counters), cudaMemcpyDeviceToHost, stream),
              "read counters");
-  if (!disk_ || !has_rows) return;
-  disk_->start(number,
-               {.rows = target.rows,
-                .positions = flight.positions[kDiskList].data(),
-                .damaged = &counters->damaged,
-                .counters = flight.tallies.data(),
-                .seen = flight.seen.data(),
-                .num_counters = sizeof(Counters),
-                .plane_a = flight.plane_a},
-               stream, streams_[kDiskList]);
+  if (!far_ || !has_rows) return;
+  far_->start(number,
+              {.rows = target.rows,
+               .positions = flight.positions[kFarList].data(),
+               .damaged = &counters->damaged,
+               .counters = flight.tallies.data(),
+               .seen = flight.seen.data(),
+               .num_counters = sizeof(Counters),
+               .plane_a = flight.plane_a},
+              stream, streams_[kFarList]);
 }
 
 void FeatureFetch::split(InFlight& flight, const int64_t* nodes, int64_t count, const MissingRows& missing,
@@ -251,8 +251,8 @@ void FeatureFetch::split(InFlight& flight, const int64_t* nodes, int64_t count, 
             .count = count,
             .places = missing.places,
             .directory = slabs_.directory.ref(),
-            .in_host_memory = disk_ ? disk_->in_memory() : RowBitsRef{},
-            .disk_rows = flight.disk_rows,
+            .in_host_memory = far_ ? far_->in_memory() : RowBitsRef{},
+            .far_rows = flight.far_rows,
             .own_region = slabs_.own_region,
             .host_keys = {.rows = host_rows_.data(),
                           .positions = host_positions_.data(),
@@ -266,7 +266,7 @@ void FeatureFetch::split(InFlight& flight, const int64_t* nodes, int64_t count, 
     job.entries[tier] = flight.entries[tier].data();
     job.positions[tier] = flight.positions[tier].data();
   }
-  job.positions[kDiskList] = flight.positions[kDiskList].data();
+  job.positions[kFarList] = flight.positions[kFarList].data();
   if (num_bins > 0) cuda_check(cudaMemsetAsync(bins_.data(), 0, num_bins * sizeof(uint32_t), stream), "clear bins");
   const int grid = base::grid_for(count, kSplitBlocks);
   split_kernel<<<grid, base::kBlockThreads, 0, stream>>>(job);
@@ -333,7 +333,7 @@ TierUses FeatureFetch::use() {
   const std::size_t number = num_told_++ % in_flight_.size();
   const InFlight& flight = in_flight_[number];
   TierUses uses;
-  if (disk_) uses[index_of(Tier::kDisk)] = disk_->use(number);
+  if (far_) uses[index_of(far_->tier())] = far_->use(number);
   const auto& seen = *reinterpret_cast<const Counters*>(flight.seen.data());
   if (seen.damaged != ibp::kNoFetchError) {
     throw base::Error({"row " + std::to_string(seen.damaged / 2) + (pool_ ? " of the pool" : " of a batch"),

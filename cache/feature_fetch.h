@@ -19,7 +19,7 @@
 #include "base/owners.h"
 #include "base/scratch.h"
 #include "cache/directory.h"
-#include "cache/disk_gather.h"
+#include "cache/far_gather.h"
 #include "cache/host_features.h"
 #include "cache/plan/cost.h"
 #include "cache/row_pool.h"
@@ -39,8 +39,9 @@ struct SlabView {
   std::vector<std::shared_ptr<const RowSlab>> slabs;  // what it keeps
 };
 
-// Rows of a batch are listed by where they come from: the memories that a link leads to, and behind them a disk.
-inline constexpr int kDiskList = kNumPlaces;
+// Rows of a batch are listed by where they come from: the memories that a link leads to, and behind them where far rows
+// are (far_rows.h).
+inline constexpr int kFarList = kNumPlaces;
 inline constexpr int kNumLists = kNumPlaces + 1;
 
 struct FetchSettings {
@@ -76,23 +77,23 @@ class FeatureFetch {
   void grow_pool(int64_t num_places, cudaStream_t stream) { pool_->grow(num_places, stream); }
   int64_t pool_places() const { return pool_ ? pool_->num_places() : 0; }
 
-  // From the next fetch on, rows that are not in host memory come from a disk; `host` has the others.
-  void set_disk(const DiskPart& part);
+  // From the next fetch on, rows that are not in host memory are far (far_rows.h); `host` has the others.
+  void set_far(const FarPart& part);
 
   // target.rows[i], or [places[i]], = row nodes[i]; nodes: int64 [count], all different where there are slots; all in
-  // GPU memory. Asynchronous: begins and ends on `stream`, but for rows from a disk (disk_ended); allocates only for a
+  // GPU memory. Asynchronous: begins and ends on `stream`, but for far rows (far_ended); allocates only for a
   // batch larger than all before. Several may be under way, on streams of their own; use() comes after each.
   void fetch(const int64_t* nodes, int64_t count, const FetchTarget& target, cudaStream_t stream);
-  // Whether the oldest fetch that use() has not told of has its rows from a disk.
-  bool disk_ended() const { return !disk_ || disk_->ended(num_told_ % in_flight_.size()); }
-  // What that fetch read, once it has ended. Throws base::Error when a row was damaged, or a disk could not be read.
+  // Whether the oldest fetch that use() has not told of has its far rows.
+  bool far_ended() const { return !far_ || far_->ended(num_told_ % in_flight_.size()); }
+  // What that fetch read, once it has ended. Throws base::Error when a row was damaged, or far rows did not come.
   TierUses use();
 
  private:
   // What a fetch has for itself while it is under way.
   struct InFlight {
     int64_t count = 0;
-    uint32_t* disk_rows = nullptr;                            // uint32 [count], for those that come from a disk
+    uint32_t* far_rows = nullptr;                             // uint32 [count], for those that are far
     std::array<base::Scratch<uint64_t>, kNumPlaces> entries;  // uint64 [rows of the tier]
     std::array<base::Scratch<int32_t>, kNumLists> positions;
     base::DeviceBytes tallies;
@@ -127,7 +128,7 @@ class FeatureFetch {
   base::Scratch<std::byte> scan_space_;
   std::array<base::Stream, kNumLists> streams_;
   std::vector<InFlight> in_flight_;  // in turn
-  std::unique_ptr<DiskGather> disk_;
+  std::unique_ptr<FarGather> far_;
   bool plane_a_ = false;  // of the last fetch
   uint64_t num_begun_ = 0, num_told_ = 0;
   SmShare share_;

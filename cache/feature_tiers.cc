@@ -13,8 +13,8 @@ void FeatureFetch::set_slabs(SlabView view) {
   share_anew();
 }
 
-void FeatureFetch::set_disk(const DiskPart& part) {
-  disk_ = std::make_unique<DiskGather>(part, in_flight_.size());
+void FeatureFetch::set_far(const FarPart& part) {
+  far_ = std::make_unique<FarGather>(part, in_flight_.size());
   share_anew();
 }
 
@@ -40,7 +40,7 @@ bool FeatureFetch::has_planes() const {
 }
 
 bool FeatureFetch::has(Tier tier) const {
-  if (tier == Tier::kHost && disk_) return host_->num_rows() > 0;
+  if (tier == Tier::kHost && far_) return host_->num_rows() > 0;
   if (tier == Tier::kHost) return slabs_.directory.num_entries() < host_->num_rows();
   return static_cast<int>(slabs_.slabs.size()) > index_of(tier);
 }

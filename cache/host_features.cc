@@ -36,7 +36,7 @@ HostFeatures::HostFeatures(const FeatureRows& rows, bool coded) : coded_(coded),
   }
 }
 
-HostFeatures::HostFeatures(const DiskRows& all, const RowBits& in_memory)
+HostFeatures::HostFeatures(const FarRows& all, const RowBits& in_memory)
     : coded_(true), is_part_(true), num_rows_(in_memory.num_chosen()) {
   const RowSubset rows(all.encoded(), in_memory);
   memory_ = base::HostTable(static_cast<std::size_t>(rows.bytes()));

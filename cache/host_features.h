@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "base/host_table.h"
-#include "cache/disk_rows.h"
+#include "cache/far_rows.h"
 #include "cache/row_bits.h"
 #include "cache/slab_rows.h"
 #include "ibp/gpu.h"
@@ -19,7 +19,7 @@ class HostFeatures {
   HostFeatures(const FeatureRows& rows, bool coded);
 
   // Copies those rows that are to be in memory (counted); row i is then the i-th of them.
-  HostFeatures(const DiskRows& all, const RowBits& in_memory);
+  HostFeatures(const FarRows& all, const RowBits& in_memory);
 
   bool coded() const { return coded_; }
   const ibp::EncodedRows& encoded() const { return encoded_; }  // raw: only the profile
@@ -37,7 +37,7 @@ class HostFeatures {
   void copy_raw(const FeatureRows& rows);
 
   bool coded_;
-  bool is_part_ = false;  // other rows are on a disk
+  bool is_part_ = false;  // other rows are far
   int64_t num_rows_, stride_bytes_ = 0;
   base::HostTable memory_;
   ibp::EncodedRows encoded_;

@@ -16,17 +16,16 @@ bool ReadJob::done() const {
   return num_ended_ == num_reads_;
 }
 
-void ReadJob::wait(const std::string& place, std::chrono::milliseconds patience) {
+void ReadJob::wait(const Patience& patience) {
   std::unique_lock lock(mutex_);
   while (num_ended_ < num_reads_) {
     const std::size_t before = num_ended_;
-    ended_.wait_for(lock, patience, [&] { return num_ended_ == num_reads_; });
+    ended_.wait_for(lock, patience.limit, [&] { return num_ended_ == num_reads_; });
     if (num_ended_ > before) continue;
     lock.unlock();
     abandon();
-    throw base::Error({place,
-                       fmt::format("an end of a read within {} s", std::chrono::duration<double>(patience).count()),
-                       "none", "the disk does not answer: see the kernel's log: dmesg"});
+    const double seconds = std::chrono::duration<double>(patience.limit).count();
+    throw base::Error({patience.place, fmt::format("an end of a read within {} s", seconds), "none", patience.cure});
   }
   if (error_) std::rethrow_exception(error_);
 }

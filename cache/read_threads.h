@@ -8,6 +8,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <string>
 
 #include "cache/disk_file.h"
 
@@ -16,6 +17,13 @@ namespace cohort::cache {
 // Enough for a drive: of 8 to 128 threads, 64 came within 10 % of the most reads a second of the drives tried.
 inline constexpr int kReadThreads = 64;
 inline constexpr int kLeastReadThreads = 4;  // where there is little memory for their buffers
+
+// When to give up, and what is said then.
+struct Patience {
+  std::string place{};                // where reads end
+  std::chrono::milliseconds limit{};  // without an end of a read
+  std::string cure{};
+};
 
 // Reads that belong together. Each is run once, by any thread.
 class ReadJob {
@@ -26,9 +34,9 @@ class ReadJob {
   ReadJob& operator=(const ReadJob&) = delete;
 
   bool done() const;
-  // Waits until all reads have ended. Throws what the first failed read has thrown; and base::Error, naming `place`,
-  // when for `patience` no read ends. Nothing is written any more to what the caller has given the job.
-  void wait(const std::string& place, std::chrono::milliseconds patience);
+  // Waits until all reads have ended. Throws what the first failed read has thrown; and base::Error when no read ends
+  // for too long. Nothing is written any more to what the caller has given the job.
+  void wait(const Patience& patience);
   // Reads that have not begun are left out; those that have write nothing any more when this returns.
   void abandon() noexcept;
 

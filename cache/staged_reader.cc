@@ -12,7 +12,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr auto kPoll = 50us;  // between looks at the GPU and the disk, while there is work
+constexpr auto kPoll = 50us;  // between looks at the GPU and the reads, while there is work
 
 }  // namespace
 
@@ -21,14 +21,14 @@ int64_t least_staging_bytes(const ibp::EncodedRef& rows) {
   return static_cast<int64_t>(kStageBuffers) * base::round_up(longest, int64_t{1} << 16);
 }
 
-const DiskUse& StagedBatch::use() const {
+const FarUse& StagedBatch::use() const {
   base::require(ended(), "the end of a batch before its use");
   if (error_) std::rethrow_exception(error_);
   return use_;
 }
 
-StagedReader::StagedReader(std::shared_ptr<const DiskRows> rows, std::vector<StageBuffer> buffers, Decoder& decoder)
-    : disk_(std::move(rows)), buffers_(std::move(buffers)), decoder_(decoder), thread_([this] { serve(); }) {}
+StagedReader::StagedReader(std::shared_ptr<const FarRows> rows, std::vector<StageBuffer> buffers, Decoder& decoder)
+    : far_(std::move(rows)), buffers_(std::move(buffers)), decoder_(decoder), thread_([this] { serve(); }) {}
 
 StagedReader::~StagedReader() {
   {
@@ -110,7 +110,7 @@ bool StagedReader::fill_next() {
 
 void StagedReader::fill(const std::shared_ptr<StagedBatch>& batch, std::span<const uint32_t> rows) {
   const StageBuffer& buffer = buffers_[next_buffer_];
-  ibp::EncodedRef stored = disk_->encoded().ref;
+  ibp::EncodedRef stored = far_->encoded().ref;
   if (batch->plane_a_) stored.plane_b = nullptr;
   std::vector<int64_t> ids;
   int64_t at = 0;
@@ -128,20 +128,20 @@ void StagedReader::fill(const std::shared_ptr<StagedBatch>& batch, std::span<con
   filling.batch = batch;
   filling.rows = {next_buffer_, num_filled_, std::ssize(ids)};
   filling.is_last = num_filled_ + std::ssize(ids) == std::ssize(rows);
-  filling.fetch = disk_->fetch(ids, batch->plane_a_, [stored, buffer](std::size_t i, const ibp::RowSpan& row) {
+  filling.fetch = far_->fetch(ids, batch->plane_a_, [stored, buffer](std::size_t i, const ibp::RowSpan& row) {
     ibp::copy_joined(stored, row, buffer.rows + ibp::entry_offset_bytes(buffer.entries[i]));
   });
   num_filled_ += std::ssize(ids);
   next_buffer_ = (next_buffer_ + 1) % buffers_.size();
 }
 
-// After a while a fetch is waited for, which ends it if the disk does not answer.
+// After a while a fetch is waited for, which ends it if nobody answers.
 bool StagedReader::Filling::is_due() const { return fetch.done() || std::chrono::steady_clock::now() - begun > 1s; }
 
 void StagedReader::decode_oldest() {
   Filling& filling = filling_.front();
-  const DiskUse more = filling.fetch.finish();
-  DiskUse& use = filling.batch->use_;
+  const FarUse more = filling.fetch.finish();
+  FarUse& use = filling.batch->use_;
   use.rows += more.rows;
   use.bytes += more.bytes;
   use.reads += more.reads;

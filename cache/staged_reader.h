@@ -1,7 +1,7 @@
-// Rows from a disk on their way to a GPU: read into buffers of page-locked memory, from which the GPU decodes them.
+// Far rows on their way to a GPU: read into buffers of page-locked memory, from which the GPU decodes them.
 //
-// A thread of its own leads batch after batch through a few buffers: while the GPU decodes from one, the disk's threads
-// fill another, also with rows of the next batch. No other thread waits for the disk.
+// A thread of its own leads batch after batch through a few buffers: while the GPU decodes from one, the reading
+// threads fill another, also with rows of the next batch. No other thread waits for them.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "cache/disk_rows.h"
+#include "cache/far_rows.h"
 
 namespace cohort::cache {
 
@@ -43,7 +43,7 @@ struct StagedRows {
   int64_t count = 0;
 };
 
-// A batch's rows that come from the disk, and what is done with them. The reader's thread calls the virtual members.
+// A batch's far rows, and what is done with them. The reader's thread calls the virtual members.
 class StagedBatch {
  public:
   explicit StagedBatch(bool plane_a) : plane_a_(plane_a) {}
@@ -52,10 +52,10 @@ class StagedBatch {
   // All rows were read, and given to decode(), or reading has failed.
   bool ended() const { return ended_.load(std::memory_order_acquire); }
   // What was read, of a batch that has ended. Throws what has gone wrong.
-  const DiskUse& use() const;
+  const FarUse& use() const;
 
  protected:
-  // uint32 [rows from the disk], or nothing as long as they are not known. Valid until the batch has ended.
+  // uint32 [far rows], or nothing as long as they are not known. Valid until the batch has ended.
   virtual std::optional<std::span<const uint32_t>> rows() = 0;
   // Begins to decode rows; the buffer stays as it is until is_free() says so.
   virtual void decode(const StagedRows& rows) = 0;
@@ -65,7 +65,7 @@ class StagedBatch {
  private:
   friend class StagedReader;
   bool plane_a_;
-  DiskUse use_;
+  FarUse use_;
   std::exception_ptr error_;
   std::atomic<bool> ended_ = false;
 };
@@ -80,7 +80,7 @@ class StagedReader {
   };
 
   // `buffers`: two or more, each with room for any row; they and `decoder` outlive this.
-  StagedReader(std::shared_ptr<const DiskRows> rows, std::vector<StageBuffer> buffers, Decoder& decoder);
+  StagedReader(std::shared_ptr<const FarRows> rows, std::vector<StageBuffer> buffers, Decoder& decoder);
   // Batches that have not ended are given up.
   ~StagedReader();
   StagedReader(const StagedReader&) = delete;
@@ -90,12 +90,12 @@ class StagedReader {
   void start(std::shared_ptr<StagedBatch> batch);
 
  private:
-  // A buffer that the disk's threads fill.
+  // A buffer that the reading threads fill.
   struct Filling {
     std::shared_ptr<StagedBatch> batch;
     StagedRows rows;
     bool is_last = false;  // of the batch
-    DiskFetch fetch;
+    FarFetch fetch;
     std::chrono::steady_clock::time_point begun = std::chrono::steady_clock::now();
     bool is_due() const;  // to be decoded
   };
@@ -108,7 +108,7 @@ class StagedReader {
   void fill(const std::shared_ptr<StagedBatch>& batch, std::span<const uint32_t> rows);
   void fail() noexcept;  // with the current exception
 
-  std::shared_ptr<const DiskRows> disk_;
+  std::shared_ptr<const FarRows> far_;
   std::vector<StageBuffer> buffers_;
   Decoder& decoder_;
   std::mutex mutex_;

@@ -19,19 +19,19 @@ constexpr std::size_t kFewRows = 256;  // not worth waking threads for
                      "the data is damaged: run cohort dataset check"});
 }
 
-ibp::EncodedRows copy_of(const DiskRows& disk, const RowBits& rows, base::Mapping& memory) {
-  const RowSubset some(disk.encoded(), rows);
+ibp::EncodedRows copy_of(const FarRows& far, const RowBits& rows, base::Mapping& memory) {
+  const RowSubset some(far.encoded(), rows);
   const auto bytes = static_cast<std::size_t>(some.bytes());
   if (bytes > 0) memory = base::Mapping::zeros(bytes, "host memory", " for feature rows", "use less --host-bytes");
-  return some.copy_to(memory.data(), [&] { disk.release_pages(); });
+  return some.copy_to(memory.data(), [&] { far.release_pages(); });
 }
 
 }  // namespace
 
-TieredRows::TieredRows(DiskRows disk, RowBits in_memory)
-    : disk_(std::move(disk)),
+TieredRows::TieredRows(std::shared_ptr<const FarRows> far, RowBits in_memory)
+    : far_(std::move(far)),
       in_memory_(std::move(in_memory)),
-      rows_(copy_of(disk_, in_memory_, memory_)),
+      rows_(copy_of(*far_, in_memory_, memory_)),
       decoder_(rows_.profile) {}
 
 TieredFetch TieredRows::fetch(std::span<const int64_t> ids, std::byte* out, bool plane_a) const {
@@ -46,12 +46,12 @@ TieredFetch TieredRows::fetch(std::span<const int64_t> ids, std::byte* out, bool
     positions.push_back(static_cast<int64_t>(i));
   }
   const int64_t row_bytes = rows_.ref.row_bytes;
-  const std::string& file = disk_.file().path();
+  const std::string& file = far_->path();
   const auto take = [=, decoder = decoder_, at = std::move(positions), wanted = missing](std::size_t i,
                                                                                          const ibp::RowSpan& row) {
     if (!decoder.decode(row, out + at[i] * row_bytes)) fail_row(file, wanted[i]);
   };
-  fetch.disk = disk_.fetch(missing, plane_a, take);
+  fetch.far = far_->fetch(missing, plane_a, take);
   ibp::EncodedRef rows = rows_.ref;
   if (plane_a) rows.plane_b = nullptr;
   int64_t bytes = 0, bad = -1;

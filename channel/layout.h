@@ -20,7 +20,7 @@
 namespace cohort::channel {
 
 constexpr uint64_t kMagic = 0x4C4E4843'54524843ull;  // "CHRTCHNL" as little-endian bytes
-constexpr uint32_t kVersion = 17;
+constexpr uint32_t kVersion = 18;
 constexpr int kMaxSlots = 64;
 constexpr int kMaxHops = 16;
 constexpr int kMaxTypes = 32;       // of nodes

@@ -22,6 +22,9 @@
 #include "sampler/start_log.h"
 #include "sampler/trees.h"
 
+namespace cohort::cache {
+class HostFeatures;
+}
 namespace cohort::base {
 class SharedGpuBytes;
 }
@@ -225,13 +228,13 @@ struct Faults {
   int64_t illegal_access_batch = -1;  // GPU: make an illegal access while fetching this batch (counted from 0)
 };
 
-// A node type's rows, some of which are on a disk.
-struct DiskTable {
-  std::shared_ptr<const cache::DiskRows> rows;  // null: the type has no features
-  cache::RowBits in_memory;                     // the rows that host memory has room for
+// A node type's rows, some of which are far (cache/far_rows.h).
+struct FarTable {
+  std::shared_ptr<const cache::FarRows> rows;  // null: the type has no features
+  cache::RowBits in_memory;                    // the rows that host memory has room for
 };
 
-// Rows of each node type, some of which are on a disk (null: the type has no features), and how many batches are
+// rows of each node type, some of which are far (null: the type has no features), and how many batches are
 // fetched at once.
 struct TieredTables {
   std::vector<std::shared_ptr<const cache::TieredRows>> of_types;
@@ -256,7 +259,7 @@ struct CudaSettings {
   bool reuse_rows = false;      // of batches before, in pools
   int num_slots = 4;            // a pool may come to have the rows of as many batches
   double host_bytes_per_second = 51e9;
-  int ahead = 1;              // with rows on a disk: batches that are fetched at once
+  int ahead = 1;              // with far rows: batches that are fetched at once
   int64_t staging_bytes = 0;  // of page-locked memory, for each table and GPU
 };
 
@@ -264,7 +267,9 @@ struct CudaSettings {
 struct CacheContents {
   std::shared_future<cache::Plan> plan;     // of as many GPUs as there are backends; it may be made meanwhile
   std::span<const cache::SlabRows> rows{};  // of each node type
-  std::span<const DiskTable> on_disk{};     // the same; none: all rows are in host memory
+  std::span<const FarTable> far_tables{};   // the same; none: all rows are in host memory
+  // Called with the rows of each node type once they are in host memory.
+  std::function<void(const std::vector<std::shared_ptr<const cache::HostFeatures>>&)> on_host{};
 };
 
 // One backend for each of `gpus` (CUDA ordinals). Copies features (and topology that is not in the GPUs) into host

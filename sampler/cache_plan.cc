@@ -24,7 +24,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kStandInPicks = 10;  // of a list, where nothing was counted
-constexpr const char* kTiers[] = {"local", "peer", "host", "recent", "disk"};
+constexpr const char* kTiers[] = {"local", "peer", "host", "recent", "disk", "remote"};
 
 // How often nodes are read: counted, or a stand-in.
 class Reads {

@@ -47,9 +47,10 @@ std::vector<int64_t> first_of_types(const GraphView& graph) {
 class CudaBackend final : public Backend {
  public:
   CudaBackend(const GraphView& graph, std::shared_ptr<const HostGraph> on_host, const CudaSettings& settings,
-              const Faults& faults, std::span<const DiskTable> on_disk)
+              const Faults& faults, std::span<const FarTable> far_tables)
       : faults_(faults),
-        in_flight_(on_disk.empty() ? 2 : static_cast<std::size_t>(std::clamp(settings.ahead, 2, settings.num_slots))),
+        in_flight_(far_tables.empty() ? 2
+                                      : static_cast<std::size_t>(std::clamp(settings.ahead, 2, settings.num_slots))),
         graph_(graph, std::move(on_host)),
         fetch_sms_(settings.fetch_sms > 0 ? settings.fetch_sms : cache::kDefaultFetchSms),
         max_blocks_(blocks_for(num_sms_of_current_gpu())),
@@ -60,9 +61,9 @@ class CudaBackend final : public Backend {
           graph_.on_host().rows()[rows_.size()], type.row_bytes,
           cache::FetchSettings{fetch_sms_, settings.order_host_rows, settings.host_bytes_per_second,
                                in_flight_.size()}));
-      if (!on_disk.empty() && on_disk[rows_.size() - 1].rows) {
-        const DiskTable& table = on_disk[rows_.size() - 1];
-        rows_.back()->set_disk({table.rows, &table.in_memory, settings.staging_bytes});
+      if (!far_tables.empty() && far_tables[rows_.size() - 1].rows) {
+        const FarTable& table = far_tables[rows_.size() - 1];
+        rows_.back()->set_far({table.rows, &table.in_memory, settings.staging_bytes});
       }
       Pool& pool = pools_.emplace_back();
       if (graph.rows_in != channel::RowsIn::kPool || type.row_bytes == 0) continue;
@@ -178,7 +179,7 @@ class CudaBackend final : public Backend {
   }
 
   bool finished() override {
-    return oldest().fetched.done() && std::ranges::all_of(rows_, [](const auto& rows) { return rows->disk_ended(); });
+    return oldest().fetched.done() && std::ranges::all_of(rows_, [](const auto& rows) { return rows->far_ended(); });
   }
 
   FetchUse fetched() override {
@@ -190,7 +191,8 @@ class CudaBackend final : public Backend {
       if (rows) add(rows->use(), of_edges);
     }
     use.edge_rows = of_edges[cache::kHostTier];
-    use.time.begin_us = std::min(use.time.begin_us, use.time.end_us - use.rows[cache::kDiskTier].us);
+    use.time.begin_us = std::min(
+        use.time.begin_us, use.time.end_us - std::max(use.rows[cache::kDiskTier].us, use.rows[cache::kRemoteTier].us));
     use.time.begin_us = std::max(use.time.begin_us, last_fetch_end_us_);
     last_fetch_end_us_ = use.time.end_us;
     if (all_rows_.data()) use.rows[cache::kLocalTier] = {flight.num_rows, flight.num_rows * table_row_bytes_, 0};
@@ -305,7 +307,7 @@ void fill_caches(const GraphView& graph, const HostGraph& host, std::span<const 
       part = cache::plan_of_table(plan, nodes.first, nodes.count, contents.rows[type].sizes().ref());
     }
     auto rows = cache::fill_row_slabs(graph.is_typed() ? part : plan, gpus, from, nodes.count);
-    if (!contents.on_disk.empty()) contents.on_disk[type].rows->release_pages();
+    if (!contents.far_tables.empty()) contents.far_tables[type].rows->release_pages();
     for (std::size_t rank = 0; rank < gpus.size(); ++rank) {
       backends[rank]->enter_thread();
       backends[rank]->set_rows(type, std::move(rows[rank]));
@@ -335,13 +337,14 @@ std::vector<std::unique_ptr<Backend>> make_cuda_backends(const GraphView& graph,
   }
   for (const NodeRange& type : types_of(graph)) cache::demand_row_of_gpu(type.row_bytes);
   for (const Relation& relation : relations_of(graph)) demand_edge_rows(relation.edge_rows);
-  log.begin("copying to host memory", HostGraph::bytes_of(graph, !settings.topology_in_gpus, contents.on_disk));
-  const auto on_host = std::make_shared<const HostGraph>(graph, !settings.topology_in_gpus, contents.on_disk);
+  log.begin("copying to host memory", HostGraph::bytes_of(graph, !settings.topology_in_gpus, contents.far_tables));
+  const auto on_host = std::make_shared<const HostGraph>(graph, !settings.topology_in_gpus, contents.far_tables);
+  if (contents.on_host) contents.on_host(on_host->rows());
   log.begin("preparing the GPUs");
   std::vector<std::unique_ptr<CudaBackend>> backends(gpus.size());
   base::side_by_side(gpus.size(), [&](std::size_t i) {
     base::choose_gpu(gpus[i]);
-    backends[i] = std::make_unique<CudaBackend>(graph, on_host, settings, faults, contents.on_disk);
+    backends[i] = std::make_unique<CudaBackend>(graph, on_host, settings, faults, contents.far_tables);
   });
   if (graph.rows_in == channel::RowsIn::kTable) {
     log.begin("filling the cache", graph.num_nodes * graph.row_bytes * static_cast<int64_t>(gpus.size()));

@@ -110,13 +110,13 @@ bool topology_lies_in_gpus(const GraphView& graph, std::span<const int> gpus, To
   return place == TopologyPlace::kGpu || (place == TopologyPlace::kAuto && fits);
 }
 
-int64_t HostGraph::bytes_of(const GraphView& graph, bool with_topology, std::span<const DiskTable> on_disk) {
+int64_t HostGraph::bytes_of(const GraphView& graph, bool with_topology, std::span<const FarTable> far_tables) {
   int64_t bytes = with_topology ? static_cast<int64_t>(topology_bytes(graph)) : 0;
-  for (const DiskTable& table : on_disk) {
+  for (const FarTable& table : far_tables) {
     if (table.rows) bytes += cache::RowSubset(table.rows->encoded(), table.in_memory).bytes();
   }
   for (const cache::FeatureRows& rows : rows_to_copy(graph)) {
-    if (!on_disk.empty()) break;
+    if (!far_tables.empty()) break;
     bytes += cache::HostFeatures::bytes_of(rows, copies_coded(graph, rows));
   }
   for (const Relation& relation : relations_of(graph)) {
@@ -126,8 +126,8 @@ int64_t HostGraph::bytes_of(const GraphView& graph, bool with_topology, std::spa
   return bytes;
 }
 
-HostGraph::HostGraph(const GraphView& graph, bool with_topology, std::span<const DiskTable> on_disk) {
-  check_host_memory(bytes_of(graph, with_topology, on_disk));
+HostGraph::HostGraph(const GraphView& graph, bool with_topology, std::span<const FarTable> far_tables) {
+  check_host_memory(bytes_of(graph, with_topology, far_tables));
   if (with_topology) {
     for (const Relation& relation : relations_of(graph)) {
       const base::CscRef& lists = relation.lists;
@@ -143,8 +143,8 @@ HostGraph::HostGraph(const GraphView& graph, bool with_topology, std::span<const
     }
   }
   for (const cache::FeatureRows& rows : rows_to_copy(graph)) {
-    if (rows_.size() < on_disk.size() && on_disk[rows_.size()].rows) {
-      const DiskTable& table = on_disk[rows_.size()];
+    if (rows_.size() < far_tables.size() && far_tables[rows_.size()].rows) {
+      const FarTable& table = far_tables[rows_.size()];
       rows_.push_back(std::make_shared<cache::HostFeatures>(*table.rows, table.in_memory));
     } else {
       rows_.push_back(std::make_shared<cache::HostFeatures>(rows, copies_coded(graph, rows)));

@@ -22,11 +22,11 @@ struct LabelsRef {
 class HostGraph {
  public:
   // Host memory that it takes.
-  static int64_t bytes_of(const GraphView& graph, bool with_topology, std::span<const DiskTable> on_disk);
+  static int64_t bytes_of(const GraphView& graph, bool with_topology, std::span<const FarTable> far_tables);
   // Copies the feature rows that are fetched, and the topology if it is wanted. Throws Error naming need and supply of
   // host memory before it allocates.
-  // `on_disk`: of each node type, which of its rows are here; none: all.
-  HostGraph(const GraphView& graph, bool with_topology, std::span<const DiskTable> on_disk = {});
+  // `far_tables`: of each node type, which of its rows are here; none: all.
+  HostGraph(const GraphView& graph, bool with_topology, std::span<const FarTable> far_tables = {});
   // Of each node type.
   const std::vector<std::shared_ptr<const cache::HostFeatures>>& rows() const { return rows_; }
   // Of the edges of each relation; null: none.

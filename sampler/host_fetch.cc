@@ -16,7 +16,8 @@ void HostFetch::add_rows(const cache::TieredRows& rows, std::span<const int64_t>
   cache::TieredFetch fetch = rows.fetch(ids, out, plane_a);
   use_.rows[cache::kHostTier].rows += fetch.host.rows;
   use_.rows[cache::kHostTier].bytes += fetch.host.bytes;
-  disk_.push_back(std::move(fetch.disk));
+  far_.push_back(std::move(fetch.far));
+  far_tier_ = static_cast<std::size_t>(rows.far().tier());
 }
 
 void HostFetch::add_edge_rows(const cache::FeatureRows& rows, std::span<const int64_t> ids, std::byte* out) {
@@ -36,19 +37,19 @@ void HostFetch::end_of_host(bool has_rows) {
 }
 
 bool HostFetch::done() const {
-  return std::ranges::all_of(disk_, [](const cache::DiskFetch& fetch) { return fetch.done(); });
+  return std::ranges::all_of(far_, [](const cache::FarFetch& fetch) { return fetch.done(); });
 }
 
 FetchUse HostFetch::finish() {
-  base::TierUse& disk = use_.rows[cache::kDiskTier];
-  for (cache::DiskFetch& fetch : disk_) {
-    const cache::DiskUse use = fetch.finish();
-    disk.rows += use.rows;
-    disk.bytes += use.bytes;
+  base::TierUse& far = use_.rows[far_tier_];
+  for (cache::FarFetch& fetch : far_) {
+    const cache::FarUse use = fetch.finish();
+    far.rows += use.rows;
+    far.bytes += use.bytes;
   }
-  if (disk.rows == 0) return use_;
+  if (far.rows == 0) return use_;
   use_.time = since(start_us_);
-  disk.us = use_.time.us();
+  far.us = use_.time.us();
   return use_;
 }
 

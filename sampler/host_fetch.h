@@ -22,17 +22,18 @@ class HostFetch {
   void add_edge_rows(const cache::FeatureRows& rows, std::span<const int64_t> ids, std::byte* out);
   // Rows that the trainer reads itself.
   void count_in_place(int64_t num_rows, int64_t row_bytes);
-  // The batch is written, but for rows that come from a disk. `has_rows`: rows of nodes go to the slot.
+  // The batch is written, but for far rows. `has_rows`: rows of nodes go to the slot.
   void end_of_host(bool has_rows);
 
   bool done() const;
-  // Waits for the rows from a disk. Throws base::Error when they do not come.
+  // Waits for far rows. Throws base::Error when they do not come.
   FetchUse finish();
 
  private:
   int64_t start_us_;
   FetchUse use_;
-  std::vector<cache::DiskFetch> disk_;
+  std::vector<cache::FarFetch> far_;
+  std::size_t far_tier_ = cache::kDiskTier;
 };
 
 }  // namespace cohort::sampler

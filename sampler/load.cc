@@ -297,7 +297,7 @@ channel::RowsIn rows_lie_in(const GraphView& graph, const Options& options) {
     return options.in_place && is_raw && !has_cache(options) ? RowsIn::kTable : RowsIn::kSlots;
   }
 #ifdef COHORT_WITH_CUDA
-  const bool has_table = !graph.is_typed() && !graph.coded_slab_rows &&
+  const bool has_table = options.row_owners.hosts.empty() && !graph.is_typed() && !graph.coded_slab_rows &&
                          caches_hold(cache::bytes_of_all_raw_rows(graph.num_nodes, graph.row_bytes), options) &&
                          topology_in_gpus(graph, options);
   return has_table ? RowsIn::kTable : RowsIn::kPool;

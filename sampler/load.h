@@ -11,6 +11,8 @@
 
 namespace cohort::sampler {
 
+class OtherMachines;
+
 // The graph as the backend reads it; its rows are encoded where the options and the data set have it so, and then their
 // bytes are still to be verified. Throws Error when they ask for encoded rows that were not prepared, and when what
 // must be decoded does not fit in memory.
@@ -30,8 +32,9 @@ void add_draw_weights(const dataset::Dataset& data, GraphView& graph, const Star
 bool topology_in_gpus(const GraphView& graph, const Options& options);
 #endif
 
-// The backends that the options name, one a rank. Throws Error when this build or machine does not have them.
+// The backends that the options name, one a rank. `others`: machines that keep a part of the rows each; null: there are
+// none. Throws Error when this build or machine does not have them.
 std::vector<std::unique_ptr<Backend>> make_backends(const Options& options, const GraphView& graph,
-                                                    const StartLog& log = {});
+                                                    OtherMachines* others = nullptr, const StartLog& log = {});
 
 }  // namespace cohort::sampler

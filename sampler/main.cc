@@ -12,6 +12,7 @@
 #include <exception>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,7 +36,7 @@ using namespace std::chrono_literals;
 // The kernel sends it when the launcher dies. It may come before all threads of the launcher have ended, so that the
 // launcher still counts as alive; nobody else sends it.
 constexpr int kOwnerDied = SIGUSR1;
-volatile sig_atomic_t owner_died = 0;
+volatile sig_atomic_t owner_died = 0, is_told_to_end = 0;
 
 void handle(int number, void (*handler)(int)) {
   struct sigaction action {};
@@ -56,7 +57,7 @@ class StopOnSignals {
     });
   }
   ~StopOnSignals() {  // it ends anyway
-    signal(SIGTERM, SIG_IGN);
+    handle(SIGTERM, [](int) { is_told_to_end = 1; });
     handle(kOwnerDied, [](int) { owner_died = 1; });
   }
 
@@ -81,7 +82,8 @@ void remove_channel_of_dead_owner(const sampler::Options& options) {
 
 constexpr auto kTimeToEnd = 2s;
 
-int serve(const sampler::Options& options) {
+// Until the run is over; the machines that may still ask this one for rows.
+std::unique_ptr<sampler::OtherMachines> serve_run(const sampler::Options& options) {
   sampler::EndInTime end(kTimeToEnd, [&] {
     std::fprintf(stderr, "cohort-sampler: the run was over, but the GPU or a batch was not: left as it was\n");
     leave(options, 1);
@@ -95,6 +97,12 @@ int serve(const sampler::Options& options) {
     return ranks.is_over();
   });
   ranks.serve();
+  return ranks.others();
+}
+
+int serve(const sampler::Options& options) {
+  const auto others = serve_run(options);
+  if (others) others->leave([] { return owner_died != 0 || is_told_to_end != 0; });
   return 0;
 }
 

@@ -1,16 +1,49 @@
 #include <future>
 
 #include "sampler/cache_plan.h"
-#include "sampler/disk_tier.h"
+#include "sampler/far_tier.h"
 #include "sampler/load.h"
+#include "sampler/other_machines.h"
+
+#ifdef COHORT_WITH_CUDA
+#include "cache/host_features.h"
+#endif
 
 namespace cohort::sampler {
 
-#ifdef COHORT_WITH_CUDA
 namespace {
 
+std::shared_ptr<cache::RowPeers> peers_of(OtherMachines* others) { return others ? others->peers() : nullptr; }
+
+// What other machines get of rows in host memory.
+std::vector<cache::ServedTable> served(const std::vector<std::shared_ptr<const cache::TieredRows>>& tables) {
+  std::vector<cache::ServedTable> all;
+  for (const auto& rows : tables) {
+    cache::ServedTable& table = all.emplace_back();
+    if (rows) table = {rows->in_memory(), rows->chosen().ref(), rows->chosen().num_rows(), rows};
+  }
+  return all;
+}
+
+#ifdef COHORT_WITH_CUDA
+std::vector<cache::ServedTable> served(const std::vector<std::shared_ptr<const cache::HostFeatures>>& rows,
+                                       const std::vector<FarTable>& tables) {
+  struct Kept {
+    std::shared_ptr<const cache::HostFeatures> rows;
+    cache::RowBits chosen;
+  };
+  std::vector<cache::ServedTable> all;
+  for (std::size_t type = 0; type < tables.size(); ++type) {
+    cache::ServedTable& table = all.emplace_back();
+    if (!tables[type].rows) continue;
+    const auto kept = std::make_shared<const Kept>(rows[type], tables[type].in_memory);
+    table = {kept->rows->encoded(), kept->chosen.ref(), kept->chosen.num_rows(), kept};
+  }
+  return all;
+}
+
 std::vector<std::unique_ptr<Backend>> backends_on_gpus(const Options& options, const GraphView& graph,
-                                                       const StartLog& log) {
+                                                       OtherMachines* others, const StartLog& log) {
   CudaSettings settings;
   settings.topology_in_gpus = topology_in_gpus(graph, options);
   settings.fetch_sms = options.fetch_sms;
@@ -33,26 +66,31 @@ std::vector<std::unique_ptr<Backend>> backends_on_gpus(const Options& options, c
                       }).share();
     }
   }
-  std::vector<DiskTable> on_disk;
-  if (has_disk_tier(options, graph)) {
-    on_disk = disk_tables(options, graph, contents.plan.valid() ? &contents.plan.get() : nullptr);
+  std::vector<FarTable> tables;
+  if (has_far_tier(options, graph)) {
+    tables = far_tables(options, graph, contents.plan.valid() ? &contents.plan.get() : nullptr, peers_of(others));
     settings.staging_bytes = staging_bytes(options, graph);
-    contents.on_disk = on_disk;
-    tell(log, on_disk);
+    contents.far_tables = tables;
+    tell(log, tables);
   }
+  if (others) contents.on_host = [&](const auto& on_host) { others->share(served(on_host, tables)); };
   return make_cuda_backends(graph, options.gpus, settings, contents, options.faults, log);
 }
 
-}  // namespace
 #endif
 
+}  // namespace
+
 std::vector<std::unique_ptr<Backend>> make_backends(const Options& options, const GraphView& graph,
-                                                    const StartLog& log) {
+                                                    OtherMachines* others, const StartLog& log) {
 #ifdef COHORT_WITH_CUDA
-  if (options.device == "cuda") return backends_on_gpus(options, graph, log);
+  if (options.device == "cuda") return backends_on_gpus(options, graph, others, log);
 #endif
   TieredTables tiered{{}, static_cast<std::size_t>(options.ahead)};
-  if (has_disk_tier(options, graph)) tiered.of_types = tiered_rows(disk_tables(options, graph, nullptr), log);
+  if (has_far_tier(options, graph)) {
+    tiered.of_types = tiered_rows(far_tables(options, graph, nullptr, peers_of(others)), log);
+  }
+  if (others) others->share(served(tiered.of_types));
   std::vector<std::unique_ptr<Backend>> backends;
   for (int rank = 0; rank < options.num_ranks; ++rank) {
     backends.push_back(make_host_backend(graph, options.faults, tiered));

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "cache/plan/plan.h"
+#include "cache/remote/protocol.h"
 #include "channel/layout.h"
 #include "dataset/json.h"
 #include "sampler/presample.h"
@@ -78,6 +79,13 @@ class Members {
     value = member->get<T>();
   }
 
+  // An object in place of a value; null: there is none.
+  const json* find_object(const char* name) {
+    known_.insert(name);
+    const auto member = object_.find(name);
+    return member == object_.end() ? nullptr : &*member;
+  }
+
   void read_path(const char* name, std::filesystem::path& path, bool required = true) {
     std::string text;
     read(name, text, required);
@@ -137,6 +145,26 @@ void read_cache(Members& members, Options& options) {
   members.read_array("bytes_per_second", options.link_bytes_per_second);
   members.read_array("seconds_per_line", options.link_seconds_per_line);
   members.read_path("plan_file", options.plan_file, false);
+}
+
+void read_row_owners(const json& object, const std::string& place, RowOwners& owners) {
+  Members members(object, place);
+  members.read("names", owners.names, true);
+  members.read("hosts", owners.hosts, true);
+  members.read("ports", owners.ports, true);
+  members.read("own", owners.own, true);
+  members.read("listener", owners.listener, true);
+  members.read("key", owners.key, true);
+  members.read("seconds", owners.seconds, true);
+  members.refuse_others();
+  const auto count = std::ssize(owners.hosts);
+  const bool good = count >= 2 && std::ssize(owners.names) == count && std::ssize(owners.ports) == count &&
+                    owners.own >= 0 && owners.own < count && owners.listener >= 0 &&
+                    owners.key.size() == cache::kKeyBytes && owners.seconds > 0 && owners.seconds < 1e6 &&
+                    std::ranges::all_of(owners.ports, [](int port) { return port > 0 && port < 1 << 16; });
+  refuse_unless(good, place.c_str(),
+                "two or more machines with name, host and port; this one's number, listener and key",
+                dataset::shown(object));
 }
 
 void check(const Options& options) {
@@ -216,6 +244,9 @@ Options read_options(const std::filesystem::path& run_json) {
   members.read("slow_fetch_us", options.faults.slow_fetch_us);
   members.read("illegal_access_batch", options.faults.illegal_access_batch);
   read_cache(members, options);
+  if (const json* owners = members.find_object("row_owners")) {
+    read_row_owners(*owners, run_json.string() + ": sampler.row_owners", options.row_owners);
+  }
   members.refuse_others();
   check(options);
   check_cache(options);

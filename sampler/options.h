@@ -13,6 +13,17 @@ namespace cohort::sampler {
 
 inline constexpr int kMaxRanks = 1024;
 
+// The machines of a run, each of which keeps a part of the rows in its memory and gives them to the others.
+struct RowOwners {
+  std::vector<std::string> names;  // by machine, as errors have it
+  std::vector<std::string> hosts;  // where its sampler listens
+  std::vector<int> ports;
+  int own = 0;          // this machine
+  int listener = -1;    // the descriptor on which this sampler listens
+  std::string key;      // 32 characters, of this attempt of the run
+  double seconds = 60;  // in which a machine answers
+};
+
 struct Options {
   std::filesystem::path dataset;  // folder
   std::filesystem::path channel;  // folder for the channel of rank 0, exists; the others' are in it, see rank_folder
@@ -36,13 +47,14 @@ struct Options {
   std::vector<int64_t> cache_bytes;   // int64 [num_ranks], budget of each rank's GPU, index included; empty: no cache
   std::string cache_policy = "plan";  // what is hot: "plan" (as counted), "degree", "random"; "none": no cache
   int64_t host_bytes = -1;            // for feature rows, index included; others stay on a disk; -1: for all rows
-  int ahead = 8;                      // with rows on a disk: batches that are fetched at once, where slots are free
+  int ahead = 8;                      // with far rows: batches that are fetched at once, where slots are free
   std::string order = "address";      // how host rows of a batch are read: "address" (ascending) or "asis"
   std::filesystem::path hotness;      // file of counts (cache/FORMAT.md); policy "plan" needs it
   std::vector<std::string> rank_hotness;  // in place of it one a rank, where cliques have seeds of their own
   std::string cliques = "auto";  // ranks that read each other's memory: "auto" (peer access), or as cliques_named
   std::array<double, 3> link_bytes_per_second = {1500e9, 360e9, 51e9};  // local, peer, host
   std::array<double, 3> link_seconds_per_line = {0, 0, 0};              // of 128 bytes, on top
+  RowOwners row_owners;             // each machine keeps a part of the rows in memory; no hosts: all rows
   std::filesystem::path plan_file;  // where to write what the plan expects (JSON); empty: nowhere
 
   int32_t owner_pid = 0;         // the process that started the run; the sampler ends when it does

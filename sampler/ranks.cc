@@ -130,7 +130,9 @@ void Ranks::serve() {
     if (reads_encoded(graph_))
       verified = verify_rows(data_, options_.edge_features);  // reads the pages that are copied meanwhile
     if (options_.device == "cpu") plan_only();
-    backends = make_backends(options_, graph_, log_);  // on GPUs it is the one to call plan_cache(), and to fill slabs
+    if (!options_.row_owners.hosts.empty()) others_ = std::make_unique<OtherMachines>(options_, graph_);
+    backends = make_backends(options_, graph_, others_.get(),
+                             log_);  // on GPUs it is the one to call plan_cache(), and to fill slabs
     graph_.leave_draw_weights();
     if (verified.valid()) {
       log_.begin("checking the encoded rows", encoded_bytes(data_, options_.edge_features));

@@ -16,13 +16,15 @@ Of = TypeVar("Of")
 
 
 class ByTier(TypedDict, Generic[Of]):
-    """In the order of a slot's counts: GPU, other GPU, host memory, pool of rows of earlier batches, disk."""
+    """In the order of a slot's counts: GPU, other GPU, host memory, pool of rows of earlier batches, disk,
+    memory of other machines."""
 
     local: Of
     peer: Of
     host: Of
     recent: Of
     disk: Of
+    remote: Of
 
 
 class RowReads(TypedDict):

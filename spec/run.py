@@ -271,6 +271,13 @@ class RunSpec(SamplerSpec):
     machine_seconds: types.AboveZero = option(
         60.0, "several machines: end the run if one machine is silent for this number of seconds", "Devices"
     )
+    features: Literal["auto", "replicated", "partitioned"] = option(
+        "auto",
+        "several machines: replicated: each machine has all feature rows in host memory; partitioned: each keeps a part"
+        " of the encoded rows, and the hottest others within --host-bytes, and asks other machines for the rest; auto:"
+        " partitioned if a machine has too little host memory for all rows",
+        "Devices",
+    )
     out: Path | None = option(None, "folder for results and logs (default runs/NAME-TIME)", "Output", metavar="RUN")
     quiet: bool = option(False, "print no progress bar and no table", "Output")
     tensorboard: bool = option(False, "write scalars of each epoch to RUN/tensorboard", "Output")

@@ -36,7 +36,7 @@ FORBIDDEN_IMPORTS = {
 # A room's folders are floors as well: who may use whom there; "." stands for the room's own files. Folders that are not
 # named (launch/setup, trainer/native, ...) are left out.
 FLOORS = {
-    "cache": {".": {"plan"}, "plan": set()},
+    "cache": {".": {"plan"}, "plan": set(), "remote": {".", "plan"}},
     "dataset": {
         ".": set(),
         "sorting": {"."},

@@ -212,7 +212,7 @@ UseByTier Costs::uses(Kind kind, const Counts& counts, int64_t item) const {
 }
 
 Costs::Saved Costs::saved(Kind kind, const Counts& counts, int64_t item) const {
-  const auto [local, peer, host, recent, disk] = uses(kind, counts, item);
+  const auto [local, peer, host, recent, disk, remote] = uses(kind, counts, item);
   return {host.seconds - peer.seconds, peer.seconds - local.seconds};
 }
 

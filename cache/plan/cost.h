@@ -20,8 +20,8 @@ inline constexpr double kLineBytes = 128;
 inline constexpr int64_t kFewItems = 4096;  // for a loop over items: not worth waking threads for
 
 // Where rows and lists are read from; kRecent: the pool of rows of batches before (rows only), which costs nothing;
-// kDisk: the file of encoded rows (rows only).
-enum class Tier : int { kLocal = 0, kPeer = 1, kHost = 2, kRecent = 3, kDisk = 4 };
+// kDisk: the file of encoded rows; kRemote: the memory of another machine (both of rows only, and not planned here).
+enum class Tier : int { kLocal = 0, kPeer = 1, kHost = 2, kRecent = 3, kDisk = 4, kRemote = 5 };
 using base::kNumTiers;
 constexpr int index_of(Tier tier) { return static_cast<int>(tier); }
 inline constexpr int kNumPlaces = 3;  // memories that a link leads to; kRecent is on the GPU itself
@@ -29,6 +29,7 @@ inline constexpr std::size_t kLocalTier = static_cast<std::size_t>(Tier::kLocal)
 inline constexpr std::size_t kHostTier = static_cast<std::size_t>(Tier::kHost);
 inline constexpr std::size_t kRecentTier = static_cast<std::size_t>(Tier::kRecent);
 inline constexpr std::size_t kDiskTier = static_cast<std::size_t>(Tier::kDisk);
+inline constexpr std::size_t kRemoteTier = static_cast<std::size_t>(Tier::kRemote);
 
 enum class Kind : int { kFeature = 0, kTopology = 1 };
 inline constexpr int kNumKinds = 2;

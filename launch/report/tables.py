@@ -59,7 +59,7 @@ def tier_table(run: Run, kind: Kind, is_short: bool = False) -> Table:
     note = ""
     if kind is ROWS:
         note = "local: this GPU's memory; peer: another GPU's; recent: the pool of rows of earlier batches"
-        note += "; disk: the file of encoded rows"
+        note += "; disk: the file of encoded rows; remote: the memory of another machine"
     if kind is ROWS and is_planned and run.summary["device"] == "cpu":
         note += "; on the CPU, a cache is planned but has no effect"
     return Table(f"{kind.title} of a batch", columns, rows, note)

@@ -17,6 +17,7 @@ from typing import Any
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.programs import end_processes, start_time_of
+from cohort_gnn.launch.run.row_owners import features_here, row_owners
 from cohort_gnn.launch.run.supervise import begin_child
 from cohort_gnn.spec.options import Affects, names_that_affect
 from cohort_gnn.spec.run import RunSpec
@@ -199,13 +200,14 @@ def meeting_of(
         meeting.close()
 
 
-def join_machines(run: dict, meeting: Meeting) -> None:
+def join_machines(run: dict, meeting: Meeting, listener: socket.socket) -> None:
     """Gives ``run`` (what becomes run.json) its member "machines", when all have come and are of one mind.
 
     "rank", "hosts": this machine, and the names of all. "first_rank", "num_ranks": the first of its trainers, and how
     many all have. "places": where each trainer runs, by rank. "store": where trainers meet, see trainer/ranks.py.
     "interface": of the network, for gloo. "has_checkpoint": whether this machine goes on with a run; ``run["resume"]``
-    becomes true on all where it is on one. "agent": see `Machine`.
+    becomes true on all where it is on one. "agent": see `Machine`. Where each machine keeps a part of the feature rows,
+    ``run["sampler"]`` gets "row_owners", and its sampler answers on ``listener``.
 
     Raises:
         CohortError: a machine has another data set, or other options.
@@ -213,9 +215,11 @@ def join_machines(run: dict, meeting: Meeting) -> None:
     machine = meeting.machine
     names = names_that_affect(RunSpec, Affects.BATCHES | Affects.LOSS | Affects.COURSE)
     same = {f"--{name.replace('_', '-')}": run["trainer"][name] for name in sorted(names - {"device"})}
+    same |= {"--features": run["trainer"]["features"]}
     same |= {"--device": run["sampler"]["device"]} | {f"the data set's {what}": it for what, it in run["data"].items()}
     own = {"num_ranks": run["sampler"]["num_ranks"], "same": same}
     own |= {"address": address_towards(machine), "resume": bool(run.get("resume")), "gpus": run["sampler"].get("gpus")}
+    own |= {"features": features_here(run), "row_port": listener.getsockname()[1]}
     name, facts = meeting.exchange(own)
     for rank, theirs in enumerate(facts):
         for what, value in facts[0]["same"].items():
@@ -243,6 +247,10 @@ def join_machines(run: dict, meeting: Meeting) -> None:
         "has_checkpoint": bool(run.get("resume")),
         "agent": machine.agent,
     }
+    if any(theirs["features"] == "partitioned" for theirs in facts):
+        seconds = run["trainer"]["machine_seconds"]
+        run["sampler"]["row_owners"] = row_owners(facts, machine.rank, listener, name, seconds, machine.host)
+        run["sampler"]["ahead"] = run["trainer"]["ahead"]
     run["resume"] = any(theirs["resume"] for theirs in facts)
 
 

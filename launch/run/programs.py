@@ -97,7 +97,10 @@ def _start(
     supervisor = Supervisor(channels, mps, inherited, meeting)
     cleanup.callback(supervisor.stop)
     cleanup.callback(ignore_stop_signals)
-    supervisor.start("sampler", [program("cohort-sampler"), str(out / files.RUN)], out / "sampler.log", {})
+    owners = run["sampler"].get("row_owners")  # it answers the samplers of other machines
+    listener = (owners["listener"],) if owners else ()
+    command = [program("cohort-sampler"), str(out / files.RUN)]
+    supervisor.start("sampler", command, out / "sampler.log", {}, descriptors=listener)
     command = [sys.executable, "-m", "cohort_gnn.trainer", str(out / "run.json")]
     machines = run.get("machines", {"interface": "lo", "first_rank": 0, "num_ranks": num_trainers})
     among_all = machines["interface"], machines["first_rank"], machines["num_ranks"]

@@ -27,6 +27,7 @@ GRACE_SECONDS = 0.3  # processes that fall together are looked at together
 STOP_SECONDS = 1.0
 SAVE_SECONDS = 4.0  # for trainers that were told to stop: the step they are in, and a checkpoint
 OTHERS_SECONDS = 6.0  # in which a trainer's error may turn out to be that another machine has ended
+ROWS_SECONDS = 2.0  # the same of a sampler's error, where it asks other machines for rows
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -78,14 +79,21 @@ class Supervisor:
         self._began = time.time()
 
     def start(
-        self, role: str, argv: list[str], log: Path, env: dict[str, str], rank: int = 0, show_output: bool = False
+        self,
+        role: str,
+        argv: list[str],
+        log: Path,
+        env: dict[str, str],
+        rank: int = 0,
+        show_output: bool = False,
+        descriptors: tuple[int, ...] = (),
     ) -> None:
         """Starts the sampler, or the trainer of a rank's channel; its output goes to ``log`` (standard output to the
-        terminal when ``show_output``)."""
+        terminal when ``show_output``). It alone gets the ``descriptors``."""
         name = f"trainer of rank {rank}" if role == "trainer" and len(self.channels) > 1 else role
         env = env | (self.mps.env if self.mps else {})
         with stopped_later():
-            how = {"preexec_fn": begin_child, "pass_fds": self.inherited}
+            how = {"preexec_fn": begin_child, "pass_fds": self.inherited + descriptors}
             self.children.append(Child(role, name, rank, start_logged(argv, log, env, show_output, **how), log))
 
     def watch(self) -> int:
@@ -112,13 +120,15 @@ class Supervisor:
             time.sleep(POLL_SECONDS)
 
     def _others_failure(self) -> str:
-        """What other machines say of the end of the run. A trainer hears of it first: its all-reduce fails."""
+        """What other machines say of the end of the run. A trainer hears of it first: its all-reduce fails; or a sampler
+        that asks them for rows."""
         if not self.meeting:
             return ""
-        end = time.monotonic() + OTHERS_SECONDS
         failed = [child for child in self.children if child.process.poll()]
+        of_sampler = any(child.role == "sampler" for child in failed)
+        end = time.monotonic() + (ROWS_SECONDS if of_sampler else OTHERS_SECONDS)
         while not (lost := self.meeting.looks()) and time.monotonic() < end:
-            if any(child.role == "sampler" or child.process.returncode < 0 for child in failed):
+            if any(child.process.returncode < 0 for child in failed):
                 break
             time.sleep(POLL_SECONDS)
         return lost

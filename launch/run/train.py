@@ -41,6 +41,7 @@ from cohort_gnn.launch.run.resume import (
     resumed,
     set_aside,
 )
+from cohort_gnn.launch.run.row_owners import row_listener
 from cohort_gnn.launch.run.same_data import demand_same_data, digests
 from cohort_gnn.spec import files
 from cohort_gnn.spec.graph import GraphTypes
@@ -90,6 +91,7 @@ def train(args: argparse.Namespace) -> int:
         raise CohortError("--out", "a folder, from which a restart continues", "none", "name the same on every machine")
     if machine and spec.partition:
         raise CohortError("--partition", "one machine", f"{machine.size}", "leave it out: batches go to all machines")
+    _demand_machines(spec, machine)
     with meeting_of(machine, spec.machine_seconds) as meeting:
         return _begin(args, spec, meeting)
 
@@ -242,10 +244,11 @@ def _run(out: Path, run: dict, shown: Path, inherited: tuple[int, ...], meeting:
     """Runs the programs, then shows the tables of the run and where its results are."""
     if "plan_file" in run["sampler"]:
         run["sampler"]["plan_file"] = str(out / files.PLAN)
-    if meeting:
-        join_machines(run, meeting)
     is_first = not meeting or meeting.machine.rank == 0
-    code = run_programs(out, run, is_first, run["sampler"]["num_ranks"], inherited, meeting=meeting)
+    with contextlib.ExitStack() as opened:
+        if meeting:
+            join_machines(run, meeting, opened.enter_context(row_listener()))
+        code = run_programs(out, run, is_first, run["sampler"]["num_ranks"], inherited, meeting=meeting)
     if code == 0 and is_first and not run["trainer"]["quiet"]:
         if (out / files.SUMMARY).is_file():  # a disk may be full
             print_tables(*short_tables(read_run(out)))
@@ -268,6 +271,7 @@ def _go_on(args: argparse.Namespace, machine: Machine | None) -> int:
     with sole_use(out) as inherited:
         bring_back(out)
         earlier, spec = resumed(folder, given)
+        _demand_machines(spec, machine)
         with meeting_of(machine, spec.machine_seconds) as meeting:
             _demand_tensorboard(spec)
             dataset = args.dataset or Path(earlier["sampler"]["dataset"])
@@ -281,6 +285,12 @@ def _go_on(args: argparse.Namespace, machine: Machine | None) -> int:
             if not (out / files.CHECKPOINT).exists():
                 LOG.info(f"no {files.CHECKPOINT} in {out}: the run starts from the beginning")
             return _run(out, run, args.resume, inherited, meeting)
+
+
+def _demand_machines(spec: RunSpec, machine: Machine | None) -> None:
+    if machine is None and spec.features == "partitioned":
+        hint = "docs/how-to/machines.md starts several; on one, --host-bytes leaves rows on the disk"
+        raise CohortError("--features partitioned", "several machines", "one", hint)
 
 
 def _demand_tensorboard(spec: RunSpec) -> None:

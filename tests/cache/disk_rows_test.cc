@@ -40,15 +40,16 @@ class DiskFileOfRows : public testing::TestWithParam<Case> {
   }
   void TearDown() override { std::filesystem::remove(file_); }
 
-  DiskRows open(ReadFunction read = ::pread, std::chrono::milliseconds patience = 60s) {
+  std::shared_ptr<const DiskRows> open(ReadFunction read = ::pread, std::chrono::milliseconds patience = 60s) {
     const RowShape shape{kNumRows, kNumColumns, "float32"};
-    return {std::make_shared<const HostRows>(HostRows::open(file_, shape, false)), threads_, std::move(read), patience};
+    const auto rows = std::make_shared<const HostRows>(HostRows::open(file_, shape, false));
+    return std::make_shared<const DiskRows>(rows, threads_, std::move(read), patience);
   }
   // A copy of all rows by the fetch, one after the other.
   std::vector<std::byte> fetched(const TieredRows& rows, const std::vector<int64_t>& ids, bool plane_a = false) {
     std::vector<std::byte> out(ids.size() * rows_.table.row_bytes());
     TieredFetch fetch = rows.fetch(ids, out.data(), plane_a);
-    use_ = fetch.disk.finish();
+    use_ = fetch.far.finish();
     host_ = fetch.host;
     return out;
   }
@@ -76,7 +77,7 @@ class DiskFileOfRows : public testing::TestWithParam<Case> {
   ibp::Rows rows_;
   std::string file_ = testing::TempDir() + "disk_rows.ibp";
   std::shared_ptr<ReadThreads> threads_ = std::make_shared<ReadThreads>(8);
-  DiskUse use_;
+  FarUse use_;
   base::TierUse host_;
 };
 
@@ -135,9 +136,9 @@ TEST_P(DiskFileOfRows, FetchesSideBySide) {
   const std::vector<int64_t> first = random_ids(2000), second = random_ids(4000);
   std::vector<std::byte> a(first.size() * rows_.table.row_bytes()), b(second.size() * rows_.table.row_bytes());
   TieredFetch fetch_a = rows.fetch(first, a.data()), fetch_b = rows.fetch(second, b.data());
-  fetch_b.disk.finish();
-  EXPECT_TRUE(fetch_b.disk.done());
-  fetch_a.disk.finish();
+  fetch_b.far.finish();
+  EXPECT_TRUE(fetch_b.far.done());
+  fetch_a.far.finish();
   EXPECT_EQ(a, expected(first));
   EXPECT_EQ(b, expected(second));
 }
@@ -203,9 +204,9 @@ TEST_P(DiskFileOfRows, DoesNotWaitForeverForADisk) {
                           some_in_memory());
     std::vector<std::byte> out(rows_.table.row_bytes());
     TieredFetch fetch = rows.fetch(std::vector<int64_t>{1}, out.data());
-    EXPECT_FALSE(fetch.disk.done());
+    EXPECT_FALSE(fetch.far.done());
     try {
-      fetch.disk.finish();
+      fetch.far.finish();
       FAIL();
     } catch (const base::Error& error) {
       EXPECT_EQ(error.parts().place, file_);
@@ -227,7 +228,7 @@ TEST_P(DiskFileOfRows, RefusesDamagedRows) {
                         some_in_memory());
   std::vector<int64_t> coded;
   for (const int64_t id : random_ids(3000)) {
-    if (!ibp::locate(rows.disk().encoded().ref, id).raw) coded.push_back(id);
+    if (!ibp::locate(rows.far().encoded().ref, id).raw) coded.push_back(id);
   }
   EXPECT_THROW(fetched(rows, coded), base::Error);
 }

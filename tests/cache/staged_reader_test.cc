@@ -10,6 +10,7 @@
 #include <random>
 
 #include "base/check.h"
+#include "cache/disk_rows.h"
 #include "tests/ibp/rows.h"
 
 namespace cohort::cache {

@@ -22,9 +22,10 @@ class LoaderStats:
         wait_seconds: time from the end of each step, or the start of the epoch, until the next batch arrived.
         busy_seconds: time of the steps.
         rows: number of feature rows by source: {"local": this GPU's cache, "peer": another GPU's cache, "host":
-            host memory, "recent": earlier batches, "disk": the file of encoded rows}.
+            host memory, "recent": earlier batches, "disk": the file of encoded rows, "remote":
+            the memory of another machine}.
         bytes: bytes of these rows, as stored.
-        hit_rate: share of the rows that came neither from host memory nor from the disk; 0 without rows.
+        hit_rate: share of the rows that came neither from host memory nor from farther away; 0 without rows.
     """
 
     epoch: int
@@ -66,5 +67,5 @@ class EpochMeter:
         with self._on_device:
             wait, busy, _ = self._clock.totals()
         rows, stored = ({tier: read[name] for tier, read in self._read.row_tiers.items()} for name in ("rows", "bytes"))
-        hit_rate = 1 - (rows["host"] + rows["disk"]) / sum(rows.values()) if any(rows.values()) else 0.0
+        hit_rate = 1 - (rows["host"] + rows["disk"] + rows["remote"]) / sum(rows.values()) if any(rows.values()) else 0.0
         return LoaderStats(self._read.epoch, self._read.num_batches, wait, busy, rows, stored, hit_rate)

@@ -17,7 +17,7 @@ from cohort_gnn.launch.report.results import LISTS, ROWS, read_run
 from cohort_gnn.launch.report.tables import advice, epoch_table, result_table
 
 TRAIN = ["--device", "cpu", "--fanout", "4,3", "--batch-size", 100, "--hidden", 8, "--epochs", 3, "--quiet"]
-TIERS = ["local", "peer", "host", "recent", "disk"]
+TIERS = ["local", "peer", "host", "recent", "disk", "remote"]
 TIMES = [f"{name}seconds" for name in ("", "wait_", "train_", "all_reduce_", "sample_", "fetch_")]
 CHARTS = ["report-bytes.png", "report-epochs.png", "report-hits.png"]
 

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.usefixtures("shm")
 
 RUN = ["--device", "cpu", "--fanout", "4,3", "--batch-size", 100]
 TRAIN = [*RUN, "--hidden", 8, "--epochs", 2]
-TIERS = ["local", "peer", "host", "recent", "disk"]
+TIERS = ["local", "peer", "host", "recent", "disk", "remote"]
 
 
 @pytest.fixture

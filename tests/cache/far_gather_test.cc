@@ -1,5 +1,5 @@
 // Rows that a GPU gets from a disk, beside those from slabs and from host memory.
-#include "cache/disk_gather.h"
+#include "cache/far_gather.h"
 
 #include <gtest/gtest.h>
 
@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "cache/disk_rows.h"
 #include "tests/cache/fetched_rows.h"
 
 namespace cohort::cache {
@@ -25,7 +26,7 @@ struct Case {
   int64_t staging_bytes;
 };
 
-class GpuDiskFetch : public testing::TestWithParam<Case> {
+class GpuFarFetch : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
     table_.encode(GetParam().codec);
@@ -42,11 +43,11 @@ class GpuDiskFetch : public testing::TestWithParam<Case> {
     disk_ = std::make_shared<const DiskRows>(mapped, threads_, std::move(read));
     auto rows = std::make_unique<FeatureFetch>(std::make_shared<const HostFeatures>(*disk_, in_memory_),
                                                table_.rows.row_bytes, FetchSettings{.num_fetches = num_fetches});
-    rows->set_disk({disk_, &in_memory_, GetParam().staging_bytes});
+    rows->set_far({disk_, &in_memory_, GetParam().staging_bytes});
     return rows;
   }
   static void wait_for(const FeatureFetch& rows) {
-    while (!rows.disk_ended()) std::this_thread::sleep_for(1ms);
+    while (!rows.far_ended()) std::this_thread::sleep_for(1ms);
   }
   // What comes of a fetch of one batch after the other.
   TierUses expect_fetched(FeatureFetch& rows, const Table& table, const std::vector<int64_t>& nodes,
@@ -66,12 +67,12 @@ class GpuDiskFetch : public testing::TestWithParam<Case> {
 
   Table table_{"float32", kNumRows, 100, 4};
   RowBits in_memory_{kNumRows};
-  std::string file_ = testing::TempDir() + "disk_gather.ibp";
+  std::string file_ = testing::TempDir() + "far_gather.ibp";
   std::shared_ptr<ReadThreads> threads_ = std::make_shared<ReadThreads>(8);
   std::shared_ptr<const DiskRows> disk_;
 };
 
-TEST_P(GpuDiskFetch, GivesEachRowFromItsTier) {
+TEST_P(GpuFarFetch, GivesEachRowFromItsTier) {
   const auto rows = open();
   const std::vector<int> gpus = {0};
   const SlabRows slab_rows(table_.rows, true);
@@ -87,7 +88,7 @@ TEST_P(GpuDiskFetch, GivesEachRowFromItsTier) {
   }
 }
 
-TEST_P(GpuDiskFetch, CountsStoredBytes) {
+TEST_P(GpuFarFetch, CountsStoredBytes) {
   const auto rows = open();
   const std::vector<int64_t> nodes = random_nodes(kNumRows, 2000);
   const TierUses uses = expect_fetched(*rows, table_, nodes);
@@ -95,7 +96,7 @@ TEST_P(GpuDiskFetch, CountsStoredBytes) {
   EXPECT_GT(uses[kDiskTier].us, 0);
 }
 
-TEST_P(GpuDiskFetch, GivesPlaneAAlone) {
+TEST_P(GpuFarFetch, GivesPlaneAAlone) {
   const auto rows = open();
   Table coarse = table_;
   std::vector<int64_t> all(kNumRows);
@@ -107,7 +108,7 @@ TEST_P(GpuDiskFetch, GivesPlaneAAlone) {
 }
 
 // Several batches under way, into a pool: a row that an earlier one waits for is not read again.
-TEST_P(GpuDiskFetch, FetchesBatchesSideBySideIntoAPool) {
+TEST_P(GpuFarFetch, FetchesBatchesSideBySideIntoAPool) {
   const auto rows = open(3);
   rows->use_pool(kNumRows, true);
   const base::Stream growing;
@@ -153,7 +154,7 @@ TEST_P(GpuDiskFetch, FetchesBatchesSideBySideIntoAPool) {
   EXPECT_LE(from_disk, kNumRows * 3 / 4);  // each at most once
 }
 
-TEST_P(GpuDiskFetch, SaysWhatADiskHasSaid) {
+TEST_P(GpuFarFetch, SaysWhatADiskHasSaid) {
   const auto rows = open(2, [](int, void*, std::size_t, off_t) -> ssize_t {
     errno = EIO;
     return -1;
@@ -173,7 +174,7 @@ TEST_P(GpuDiskFetch, SaysWhatADiskHasSaid) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Codecs, GpuDiskFetch,
+INSTANTIATE_TEST_SUITE_P(Codecs, GpuFarFetch,
                          testing::Values(Case{"exponent", 1 << 17}, Case{"exponent", 8 << 20}, Case{"sparse", 1 << 17},
                                          Case{"planes", 1 << 17}));
 

@@ -1,4 +1,4 @@
-#include "sampler/disk_tier.h"
+#include "sampler/far_tier.h"
 
 #include <gtest/gtest.h>
 
@@ -55,35 +55,35 @@ class OnDisk : public testing::Test {
 
 TEST_F(OnDisk, IsForRowsThatDoNotFit) {
   ASSERT_GT(stored_bytes(), options_.host_bytes);
-  EXPECT_TRUE(has_disk_tier(options_, view_));
+  EXPECT_TRUE(has_far_tier(options_, view_));
   options_.host_bytes = stored_bytes();
-  EXPECT_FALSE(has_disk_tier(options_, view_));
+  EXPECT_FALSE(has_far_tier(options_, view_));
   options_.host_bytes = -1;
-  EXPECT_FALSE(has_disk_tier(options_, view_));
+  EXPECT_FALSE(has_far_tier(options_, view_));
   options_.host_bytes = 0;
-  EXPECT_TRUE(has_disk_tier(options_, view_));
+  EXPECT_TRUE(has_far_tier(options_, view_));
   view_.rows_in = channel::RowsIn::kTable;
-  EXPECT_FALSE(has_disk_tier(options_, view_));
+  EXPECT_FALSE(has_far_tier(options_, view_));
 }
 
 TEST_F(OnDisk, RefusesRawRowsAndTooLittleMemory) {
   view_.coded_host_rows = false;
   try {
-    has_disk_tier(options_, view_);
+    has_far_tier(options_, view_);
     FAIL();
   } catch (const base::Error& error) {
     EXPECT_NE(std::string(error.what()).find("cohort dataset prepare DIR"), std::string::npos) << error.what();
   }
   view_.coded_host_rows = true;
   options_.host_bytes = 1000;
-  EXPECT_THROW(disk_tables(options_, view_, nullptr), base::Error);
+  EXPECT_THROW(far_tables(options_, view_, nullptr, nullptr), base::Error);
   options_.host_bytes = int64_t{1} << 60;
-  EXPECT_THROW(disk_tables(options_, view_, nullptr), base::Error);
+  EXPECT_THROW(far_tables(options_, view_, nullptr, nullptr), base::Error);
 }
 
 TEST_F(OnDisk, FetchesTheSameRows) {
   const HostBatch expected = batch({});
-  std::vector<DiskTable> tables = disk_tables(options_, view_, nullptr);
+  std::vector<FarTable> tables = far_tables(options_, view_, nullptr, nullptr);
   ASSERT_EQ(tables.size(), 1u);
   const int64_t in_memory = tables[0].in_memory.num_chosen();
   EXPECT_GT(in_memory, 100);
@@ -106,7 +106,7 @@ TEST_F(OnDisk, KeepsTheRowsThatWereCountedMost) {
   counted.add({hot, {}, {}});
   options_.hotness = folder_ / "hotness.bin";
   counted.save(options_.hotness);
-  const std::vector<DiskTable> tables = disk_tables(options_, view_, nullptr);
+  const std::vector<FarTable> tables = far_tables(options_, view_, nullptr, nullptr);
   EXPECT_TRUE(tables[0].in_memory.has(num_nodes_ - 50));
   EXPECT_TRUE(tables[0].in_memory.has(num_nodes_ - 1));
   EXPECT_TRUE(tables[0].in_memory.has(0));
@@ -122,13 +122,13 @@ TEST_F(OnDisk, LeavesOutWhatEveryCliqueHolds) {
   plan.gpus[0].slabs[0].num_entries = 4;
   plan.gpus[1].slabs[0].num_entries = 3;  // does not find row 1
   plan.gpus[2].slabs[0].num_entries = 4;
-  const std::vector<DiskTable> tables = disk_tables(options_, view_, &plan);
+  const std::vector<FarTable> tables = far_tables(options_, view_, &plan, nullptr);
   for (const int64_t row : {0, 1, 4, 5}) EXPECT_TRUE(tables[0].in_memory.has(row)) << row;
   for (const int64_t row : {2, 3}) EXPECT_FALSE(tables[0].in_memory.has(row)) << row;
 }
 
 TEST_F(OnDisk, IsToldInTheStartLog) {
-  const std::vector<DiskTable> tables = disk_tables(options_, view_, nullptr);
+  const std::vector<FarTable> tables = far_tables(options_, view_, nullptr, nullptr);
   tell(StartLog(folder_ / "."), tables);
   std::ifstream file(folder_ / "start.jsonl");
   const auto line = nlohmann::json::parse(file);

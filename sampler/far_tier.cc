@@ -1,4 +1,4 @@
-#include "sampler/disk_tier.h"
+#include "sampler/far_tier.h"
 
 #include <fmt/format.h>
 
@@ -9,8 +9,10 @@
 
 #include "base/check.h"
 #include "base/host_memory.h"
+#include "cache/disk_rows.h"
 #include "cache/host_share.h"
 #include "cache/plan/hotness.h"
+#include "cache/remote/remote_rows.h"
 #include "cache/row_subset.h"
 #include "cache/staged_reader.h"
 
@@ -82,14 +84,16 @@ struct Readers {
   int64_t bytes;
 };
 
-// At most a 16th of the memory for rows is for reading others.
-Readers readers_of(const Options& options, const GraphView& graph) {
+// From a disk: at most a 16th of the memory for rows is for reading others.
+Readers readers_of(const Options& options, const GraphView& graph, const cache::RowPeers* peers) {
   int64_t each = 0;
   for (const NodeRange& type : types_with_rows(graph)) {
-    each = std::max(each, cache::read_buffer_bytes(type.encoded->encoded().ref));
+    const ibp::EncodedRef& rows = type.encoded->encoded().ref;
+    each = std::max(each, peers ? cache::reply_buffer_bytes(rows) : cache::read_buffer_bytes(rows));
   }
   const int64_t count =
-      std::clamp<int64_t>(options.host_bytes / 16 / each, cache::kLeastReadThreads, cache::kReadThreads);
+      peers ? peers->num_threads()
+            : std::clamp<int64_t>(options.host_bytes / 16 / each, cache::kLeastReadThreads, cache::kReadThreads);
   return {static_cast<int>(count), count * each};
 }
 
@@ -97,7 +101,10 @@ Readers readers_of(const Options& options, const GraphView& graph) {
 int64_t staging_of(const Options& options, const GraphView& graph) {
   constexpr int64_t kMostBytes = 64 << 20;
   const std::vector<NodeRange> types = types_with_rows(graph);
-  int64_t bytes = std::min(kMostBytes, options.host_bytes / 16 / (std::ssize(types) * options.num_ranks));
+  int64_t bytes = kMostBytes;
+  if (options.host_bytes >= 0) {
+    bytes = std::min(bytes, options.host_bytes / 16 / (std::ssize(types) * options.num_ranks));
+  }
   for (const NodeRange& type : types) {
     bytes = std::max(bytes, cache::least_staging_bytes(type.encoded->encoded().ref));
   }
@@ -110,88 +117,138 @@ int64_t all_staging_bytes(const Options& options, const GraphView& graph) {
   return std::ssize(types_with_rows(graph)) * options.num_ranks * cache::pinned_bytes(staging_of(options, graph));
 }
 
-int64_t room_for_rows(const Options& options, const std::vector<DiskTable>& tables, int64_t reading_bytes) {
-  int64_t beside = reading_bytes;
-  for (const DiskTable& table : tables) {
-    if (table.rows) beside += table.rows->directory_bytes() + cache::bitmap_bytes(table.in_memory.num_rows());
+// What the rows of which this machine is the owner take in memory.
+int64_t bytes_of_own(const std::vector<FarTable>& tables, const std::vector<cache::RowBits>& own) {
+  int64_t bytes = 0;
+  for (std::size_t type = 0; type < own.size(); ++type) {
+    for (int64_t row = 0; row < own[type].num_rows(); ++row) {
+      if (own[type].has(row)) bytes += cache::RowSubset::bytes_of(tables[type].rows->encoded().ref, row);
+    }
   }
+  return bytes;
+}
+
+// For rows that may, but need not be in memory. `beside`: bytes of what must be.
+int64_t room_for_rows(const Options& options, int64_t beside, bool is_partitioned) {
   const int64_t available = base::available_host_bytes();
-  if (options.host_bytes < beside) {
-    throw base::Error({"--host-bytes", fmt::format("at least {}, for what finds rows on a disk", in_words(beside)),
+  if (options.host_bytes >= 0 && options.host_bytes < beside) {
+    const char* what = is_partitioned ? "for this machine's part of the rows, and what finds the others"
+                                      : "for what finds rows on a disk";
+    throw base::Error({"--host-bytes", fmt::format("at least {}, {}", in_words(beside), what),
                        in_words(options.host_bytes), "raise --host-bytes"});
   }
   if (options.host_bytes > available) {
     throw base::Error({"--host-bytes", fmt::format("at most {}, the host memory available", in_words(available)),
                        in_words(options.host_bytes), "use less --host-bytes"});
   }
-  return options.host_bytes - beside;
+  if (beside > available) {
+    throw base::Error({"host memory", fmt::format("{} for this machine's part of the rows", in_words(beside)),
+                       fmt::format("{} available", in_words(available)), "use more machines"});
+  }
+  return options.host_bytes < 0 ? 0 : options.host_bytes - beside;
+}
+
+cache::RowBits own_rows(int64_t num_rows, const cache::RowPeers& peers) {
+  cache::RowBits own(num_rows);
+  for (int64_t row = 0; row < num_rows; ++row) {
+    if (cache::owner_of(row, peers.num_machines()) == peers.own()) own.choose(row);
+  }
+  return own;
+}
+
+// Rows of `more` are added; neither is counted.
+void add(cache::RowBits& rows, const cache::RowBits& more) {
+  for (int64_t row = 0; row < more.num_rows(); ++row) {
+    if (more.has(row)) rows.choose(row);
+  }
 }
 
 }  // namespace
 
-bool has_disk_tier(const Options& options, const GraphView& graph) {
-  if (options.host_bytes < 0 || graph.rows_in == channel::RowsIn::kTable) return false;
+bool has_far_tier(const Options& options, const GraphView& graph) {
+  const bool is_partitioned = !options.row_owners.hosts.empty();
   int64_t bytes = 0;
   for (const NodeRange& type : types_with_rows(graph)) bytes += bytes_of_all(type);
-  if (bytes <= options.host_bytes) return false;
+  if (!is_partitioned) {
+    if (options.host_bytes < 0 || graph.rows_in == channel::RowsIn::kTable) return false;
+    if (bytes <= options.host_bytes) return false;
+  }
   const bool encoded = graph.coded_host_rows && std::ranges::all_of(types_with_rows(graph), [](const NodeRange& type) {
                          return type.encoded && !type.encoded->file().empty();
                        });
-  if (encoded) return true;
+  if (encoded) return graph.rows_in != channel::RowsIn::kTable;
   throw base::Error(
-      {"--host-bytes " + in_words(options.host_bytes),
-       "feature rows that stay encoded in host memory, of which others can stay on the disk",
+      {is_partitioned ? "--features partitioned" : "--host-bytes " + in_words(options.host_bytes),
+       "feature rows that stay encoded in host memory, of which others can stay elsewhere",
        fmt::format("{} of raw rows", in_words(bytes)),
        fmt::format("encode them with: cohort dataset prepare {}; and use --compress auto", options.dataset.string())});
 }
 
-std::vector<DiskTable> disk_tables(const Options& options, const GraphView& graph, const cache::Plan* plan) {
-  const Readers readers = readers_of(options, graph);
+std::vector<FarTable> far_tables(const Options& options, const GraphView& graph, const cache::Plan* plan,
+                                 const std::shared_ptr<cache::RowPeers>& peers) {
+  const Readers readers = readers_of(options, graph, peers.get());
   const auto threads = std::make_shared<cache::ReadThreads>(readers.count);
   const std::vector<NodeRange> types = types_of(graph);
   const cache::RowBits cached = plan ? cached_rows(*plan, graph.num_nodes) : cache::RowBits();
-  std::vector<DiskTable> tables(types.size());
-  std::vector<cache::RowBits> elsewhere(types.size());
+  std::vector<FarTable> tables(types.size());
+  std::vector<cache::RowBits> elsewhere(types.size()), own(types.size());
   std::vector<cache::HostTable> choices;
+  int64_t beside = readers.bytes + all_staging_bytes(options, graph);
   for (std::size_t type = 0; type < types.size(); ++type) {
     cache::HostTable& choice = choices.emplace_back(types[type].count);
     if (types[type].row_bytes == 0) continue;
-    tables[type].rows = std::make_shared<const cache::DiskRows>(types[type].encoded, threads);
-    tables[type].in_memory = cache::RowBits(types[type].count);
-    choice.rows = &tables[type].rows->encoded().ref;
-    if (cached.num_rows() == 0) continue;
-    elsewhere[type] = part_of(cached, types[type]);
+    FarTable& table = tables[type];
+    if (peers) {
+      table.rows =
+          std::make_shared<const cache::RemoteRows>(types[type].encoded, static_cast<uint32_t>(type), peers, threads);
+      own[type] = own_rows(types[type].count, *peers);
+    } else {
+      table.rows = std::make_shared<const cache::DiskRows>(types[type].encoded, threads);
+    }
+    beside += table.rows->directory_bytes() + cache::bitmap_bytes(types[type].count);
+    choice.rows = &table.rows->encoded().ref;
+    if (cached.num_rows() == 0 && !peers) continue;
+    elsewhere[type] = cached.num_rows() > 0 ? part_of(cached, types[type]) : cache::RowBits(types[type].count);
+    add(elsewhere[type], own[type]);
     choice.elsewhere = &elsewhere[type];
   }
-  const int64_t room = room_for_rows(options, tables, readers.bytes + all_staging_bytes(options, graph));
+  const int64_t room = room_for_rows(options, beside + bytes_of_own(tables, own), peers != nullptr);
   auto chosen = cache::rows_in_host_memory(choices, counted_reads(options, graph.num_nodes), room);
-  for (std::size_t type = 0; type < types.size(); ++type) tables[type].in_memory = std::move(chosen[type]);
+  for (std::size_t type = 0; type < types.size(); ++type) {
+    if (own[type].num_rows() > 0) {
+      add(own[type], chosen[type]);
+      own[type].count();
+      chosen[type] = std::move(own[type]);
+    }
+    tables[type].in_memory = std::move(chosen[type]);
+  }
   return tables;
 }
 
 int64_t staging_bytes(const Options& options, const GraphView& graph) { return staging_of(options, graph); }
 
-void tell(const StartLog& log, const std::vector<DiskTable>& tables) {
-  int64_t on_disk = 0;
-  bool is_direct = true;
-  for (const DiskTable& table : tables) {
+void tell(const StartLog& log, const std::vector<FarTable>& tables) {
+  int64_t bytes = 0;
+  const char* part = "leaving rows on the disk";
+  for (const FarTable& table : tables) {
     if (!table.rows) continue;
     const cache::RowSubset in_memory(table.rows->encoded(), table.in_memory);
-    on_disk += table.rows->encoded().stored_bytes() - in_memory.bytes();
-    is_direct = is_direct && table.rows->file().is_direct();
+    bytes += table.rows->encoded().stored_bytes() - in_memory.bytes();
+    if (table.rows->tier() == cache::Tier::kRemote) part = "leaving rows to other machines";
+    const auto* disk = dynamic_cast<const cache::DiskRows*>(table.rows.get());
+    if (!disk || disk->file().is_direct()) continue;
+    part = "leaving rows on the disk (its file system refuses O_DIRECT: reads go through the page cache)";
   }
-  log.begin(is_direct ? "leaving rows on the disk"
-                      : "leaving rows on the disk (its file system refuses O_DIRECT: reads go through the page cache)",
-            on_disk);
+  log.begin(part, bytes);
 }
 
-std::vector<std::shared_ptr<const cache::TieredRows>> tiered_rows(std::vector<DiskTable> tables, const StartLog& log) {
+std::vector<std::shared_ptr<const cache::TieredRows>> tiered_rows(std::vector<FarTable> tables, const StartLog& log) {
   tell(log, tables);
   std::vector<std::shared_ptr<const cache::TieredRows>> tiered;
-  for (DiskTable& table : tables) {
+  for (FarTable& table : tables) {
     auto& rows = tiered.emplace_back();
     if (!table.rows) continue;
-    rows = std::make_shared<const cache::TieredRows>(*table.rows, std::move(table.in_memory));
+    rows = std::make_shared<const cache::TieredRows>(table.rows, std::move(table.in_memory));
   }
   return tiered;
 }

@@ -1,4 +1,4 @@
-// Rows that come to a GPU from a disk: a kernel lists them, threads read them into page-locked memory
+// Rows that are far (far_rows.h) on their way to a GPU: a kernel lists them, threads read them into page-locked memory
 // (staged_reader.h), and the GPU decodes them from there, beside the other tiers of later batches.
 #pragma once
 
@@ -16,17 +16,17 @@
 
 namespace cohort::cache {
 
-// What a table leaves on a disk.
-struct DiskPart {
-  std::shared_ptr<const DiskRows> rows;  // null: nothing
-  const RowBits* in_memory = nullptr;    // rows that are not read from there
-  int64_t staging_bytes = 0;             // of page-locked memory
+// The far rows of a table.
+struct FarPart {
+  std::shared_ptr<const FarRows> rows;  // null: nothing
+  const RowBits* in_memory = nullptr;   // rows that are not read from there
+  int64_t staging_bytes = 0;            // of page-locked memory
 };
 
-// What becomes of a fetch's rows from the disk.
-struct DiskTarget {
+// What becomes of a fetch's far rows.
+struct FarTarget {
   std::byte* rows = nullptr;              // in GPU memory, as the following: where they are written
-  const int32_t* positions = nullptr;     // int32 [rows from the disk], their positions there
+  const int32_t* positions = nullptr;     // int32 [far rows], their positions there
   unsigned long long* damaged = nullptr;  // as ibp::fetch_located() has it
   const std::byte* counters = nullptr;    // [num_counters], which go to `seen` when all rows are decoded
   std::byte* seen = nullptr;              // in page-locked memory
@@ -35,23 +35,24 @@ struct DiskTarget {
 };
 
 // Of the current GPU.
-class DiskGather final : private StagedReader::Decoder {
+class FarGather final : private StagedReader::Decoder {
  public:
   // `num_fetches`: that may be under way at once; they are numbered from 0, in turn.
-  DiskGather(const DiskPart& part, std::size_t num_fetches);
-  ~DiskGather();
-  DiskGather(const DiskGather&) = delete;
-  DiskGather& operator=(const DiskGather&) = delete;
+  FarGather(const FarPart& part, std::size_t num_fetches);
+  ~FarGather();
+  FarGather(const FarGather&) = delete;
+  FarGather& operator=(const FarGather&) = delete;
 
+  Tier tier() const { return tier_; }
   // Rows that are in host memory, in GPU memory.
   RowBitsRef in_memory() const { return {in_memory_.data()}; }
   // Begins a fetch of at most `count` rows: uint32 [count], in page-locked memory, for a kernel that lists those that
-  // come from the disk.
+  // are far.
   uint32_t* list(std::size_t fetch, int64_t count);
   // Behind that kernel on `stream`; `count`: of the listed rows, in GPU memory.
   void listed(std::size_t fetch, const unsigned long long* count, cudaStream_t stream);
   // Behind all else of the fetch on `stream`: has the listed rows read, and decoded on `own`.
-  void start(std::size_t fetch, const DiskTarget& target, cudaStream_t stream, cudaStream_t own);
+  void start(std::size_t fetch, const FarTarget& target, cudaStream_t stream, cudaStream_t own);
   // All rows are decoded, or have failed.
   bool ended(std::size_t fetch) const;
   // Of a fetch that has ended: rows and stored bytes, and from listing to the last row. Throws what has gone wrong.
@@ -69,6 +70,7 @@ class DiskGather final : private StagedReader::Decoder {
   static std::vector<StageBuffer> stage(const std::vector<Buffer>& buffers);
 
   int gpu_;
+  Tier tier_;
   base::DeviceArray<uint64_t> in_memory_;
   ibp::DeviceProfile profile_;
   uint32_t max_coded_bytes_;

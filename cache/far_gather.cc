@@ -1,4 +1,4 @@
-#include "cache/disk_gather.h"
+#include "cache/far_gather.h"
 
 #include <algorithm>
 #include <utility>
@@ -11,7 +11,7 @@ namespace {
 
 using base::cuda_check;
 
-constexpr int kGatherSms = 4;  // decode more than any drive reads
+constexpr int kGatherSms = 4;  // decode more than any drive or network gives
 
 int current_gpu() {
   int gpu = 0;
@@ -21,17 +21,17 @@ int current_gpu() {
 
 }  // namespace
 
-// What a fetch has for its rows from the disk.
-struct DiskGather::Fetch {
+// What a fetch has for its far rows.
+struct FarGather::Fetch {
   base::PinnedBytes list, count;
   base::Event listed, ended;
   base::Event others{cudaEventDisableTiming};  // the end of what the fetch does beside
   std::shared_ptr<Batch> batch;                // null: the fetch has no rows
 };
 
-class DiskGather::Batch final : public StagedBatch {
+class FarGather::Batch final : public StagedBatch {
  public:
-  Batch(DiskGather& gather, Fetch& fetch, const DiskTarget& target, cudaStream_t own)
+  Batch(FarGather& gather, Fetch& fetch, const FarTarget& target, cudaStream_t own)
       : StagedBatch(target.plane_a), gather_(gather), fetch_(fetch), target_(target), own_(own) {}
 
  protected:
@@ -67,14 +67,15 @@ class DiskGather::Batch final : public StagedBatch {
   }
 
  private:
-  DiskGather& gather_;
+  FarGather& gather_;
   Fetch& fetch_;
-  DiskTarget target_;
+  FarTarget target_;
   cudaStream_t own_;
 };
 
-DiskGather::DiskGather(const DiskPart& part, std::size_t num_fetches)
+FarGather::FarGather(const FarPart& part, std::size_t num_fetches)
     : gpu_(current_gpu()),
+      tier_(part.rows->tier()),
       in_memory_(base::upload(std::vector<uint64_t>(part.in_memory->words().begin(), part.in_memory->words().end()),
                               "copy what is in host memory to the GPU")),
       profile_(part.rows->encoded().profile),
@@ -99,9 +100,9 @@ DiskGather::DiskGather(const DiskPart& part, std::size_t num_fetches)
   }
 }
 
-DiskGather::~DiskGather() = default;
+FarGather::~FarGather() = default;
 
-std::vector<StageBuffer> DiskGather::stage(const std::vector<Buffer>& buffers) {
+std::vector<StageBuffer> FarGather::stage(const std::vector<Buffer>& buffers) {
   std::vector<StageBuffer> staged;
   for (const Buffer& buffer : buffers) {
     staged.push_back({buffer.rows.data(), static_cast<int64_t>(buffer.rows.bytes()),
@@ -111,9 +112,9 @@ std::vector<StageBuffer> DiskGather::stage(const std::vector<Buffer>& buffers) {
   return staged;
 }
 
-void DiskGather::enter_thread() { base::choose_gpu(gpu_); }
+void FarGather::enter_thread() { base::choose_gpu(gpu_); }
 
-uint32_t* DiskGather::list(std::size_t number, int64_t count) {
+uint32_t* FarGather::list(std::size_t number, int64_t count) {
   Fetch& fetch = *fetches_[number];
   fetch.batch.reset();
   const auto bytes = static_cast<std::size_t>(count) * sizeof(uint32_t);
@@ -124,14 +125,14 @@ uint32_t* DiskGather::list(std::size_t number, int64_t count) {
   return reinterpret_cast<uint32_t*>(fetch.list.data());
 }
 
-void DiskGather::listed(std::size_t number, const unsigned long long* count, cudaStream_t stream) {
+void FarGather::listed(std::size_t number, const unsigned long long* count, cudaStream_t stream) {
   const Fetch& fetch = *fetches_[number];
   cuda_check(cudaMemcpyAsync(fetch.count.data(), count, sizeof *count, cudaMemcpyDeviceToHost, stream),
-             "read how many rows come from a disk");
+             "read how many rows are far");
   fetch.listed.record(stream);
 }
 
-void DiskGather::start(std::size_t number, const DiskTarget& target, cudaStream_t stream, cudaStream_t own) {
+void FarGather::start(std::size_t number, const FarTarget& target, cudaStream_t stream, cudaStream_t own) {
   Fetch& fetch = *fetches_[number];
   fetch.others.record(stream);
   fetch.listed.wait_on(own);
@@ -139,19 +140,19 @@ void DiskGather::start(std::size_t number, const DiskTarget& target, cudaStream_
   reader_.start(fetch.batch);
 }
 
-bool DiskGather::ended(std::size_t number) const {
+bool FarGather::ended(std::size_t number) const {
   const Fetch& fetch = *fetches_[number];
   return !fetch.batch || (fetch.batch->ended() && fetch.ended.done());
 }
 
-base::TierUse DiskGather::use(std::size_t number) const {
+base::TierUse FarGather::use(std::size_t number) const {
   const Fetch& fetch = *fetches_[number];
   if (!fetch.batch) return {};
-  const DiskUse& read = fetch.batch->use();
+  const FarUse& read = fetch.batch->use();
   if (read.rows == 0) return {};
   fetch.ended.synchronize();
   float ms = 0;
-  cuda_check(cudaEventElapsedTime(&ms, fetch.listed, fetch.ended), "time the disk");
+  cuda_check(cudaEventElapsedTime(&ms, fetch.listed, fetch.ended), "time the far rows");
   return {read.rows, read.bytes, 1e3 * ms};
 }
 

@@ -1,0 +1,96 @@
+// What samplers of several machines say to each other about rows: structs as they lie in memory, of machines of one
+// kind (little-endian). A client says Hello and hears Welcome, then sends requests; each has a reply before the next
+// one.
+//
+//   Request, uint32 [num_rows] ids                 ->
+//   Reply, the stored rows in the order of the ids <-
+//
+// A row is stored as ibp::copy_joined() has it, filled up to wire_bytes(). How long each is follows from the data set,
+// which both ends have: Hello compares it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/bits.h"
+#include "ibp/encoded_ref.h"
+
+namespace cohort::cache {
+
+inline constexpr uint64_t kHelloMagic = 0x3174726f686f4300;  // "\0Cohort1"
+inline constexpr uint32_t kRequestMagic = 0x71657243, kReplyMagic = 0x79657243;
+inline constexpr std::size_t kKeyBytes = 32;
+inline constexpr uint32_t kMostRowsOfRequest = 1 << 15;
+inline constexpr int64_t kMostBytesOfReply = 1 << 17;  // but of a single row
+
+struct Hello {
+  uint64_t magic = kHelloMagic;
+  uint32_t machine = 0;  // that asks
+  uint32_t tables = 0;   // tables_digest()
+  std::array<char, kKeyBytes> key{};
+};
+
+enum class Answer : uint32_t { kWelcome = 0, kOtherRun = 1, kOtherRows = 2, kNoSuchRow = 3 };
+
+struct Welcome {
+  uint64_t magic = kHelloMagic;
+  uint32_t machine = 0;  // that answers
+  Answer answer = Answer::kWelcome;
+};
+
+struct Request {
+  uint32_t magic = kRequestMagic;
+  uint32_t table = 0;
+  uint32_t num_rows = 0;
+  uint32_t plane_a = 0;  // 1: of codec planes, plane A alone
+  uint64_t number = 0;   // comes back with the reply
+};
+
+struct Reply {
+  uint32_t magic = kReplyMagic;
+  Answer answer = Answer::kWelcome;
+  uint64_t number = 0;
+  uint32_t bytes = 0;     // of the rows
+  uint32_t checksum = 0;  // crc32c of the rows
+};
+
+// A run's machines, as their samplers know each other.
+struct RunIdentity {
+  std::string key;      // [kKeyBytes], of this attempt of the run
+  int machine = 0;      // this one
+  uint32_t tables = 0;  // tables_digest()
+  Hello hello() const;
+};
+
+// Of the rows of each node type (`num_rows` 0: none): their number, form and places.
+uint32_t tables_digest(std::span<const ibp::EncodedRef> tables);
+
+// Bytes that a row takes in a reply.
+inline uint32_t wire_bytes(const ibp::EncodedRef& rows, const ibp::RowSpan& row) {
+  return base::round_up(ibp::joined_bytes(rows, row), 4u);
+}
+
+// The machine that keeps a row: blocks of rows are dealt out by a hash, so that hot rows that stand together in the
+// data set are not all one machine's.
+inline constexpr int64_t kRowsOfBlock = 64;
+inline int owner_of(int64_t row, int num_machines) {
+  uint64_t mixed = static_cast<uint64_t>(row / kRowsOfBlock) + 0x9e3779b97f4a7c15;
+  mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
+  mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111eb;
+  mixed ^= mixed >> 31;
+  return static_cast<int>((mixed >> 32) * static_cast<uint64_t>(num_machines) >> 32);
+}
+
+template <typename T>
+std::span<const std::byte> bytes_of(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+template <typename T>
+std::span<std::byte> bytes_of(T& value) {
+  return std::as_writable_bytes(std::span(&value, 1));
+}
+
+}  // namespace cohort::cache

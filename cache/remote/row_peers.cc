@@ -1,0 +1,116 @@
+#include "cache/remote/row_peers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "ibp/checksum.h"
+
+namespace cohort::cache {
+namespace {
+
+constexpr const char* kCure = "see the log of this machine's sampler, and the network between the machines";
+
+}  // namespace
+
+RowPeers::RowPeers(std::vector<MachineAddress> machines, RunIdentity identity, std::chrono::milliseconds patience)
+    : machines_(std::move(machines)), identity_(std::move(identity)), patience_(patience) {
+  base::require(identity_.machine >= 0 && identity_.machine < std::ssize(machines_), "this machine among all");
+  for (std::size_t i = 0; i < machines_.size(); ++i) peers_.push_back(std::make_unique<Peer>());
+}
+
+int RowPeers::num_threads() const { return std::clamp(kConnections * (num_machines() - 1), 1, kReadThreads); }
+
+void RowPeers::connect(std::chrono::milliseconds patience) {
+  const TimeLimit limit(patience);
+  for (int machine = 0; machine < num_machines(); ++machine) {
+    if (machine == own()) continue;
+    Peer& peer = *peers_[static_cast<std::size_t>(machine)];
+    for (int i = 0; i < kConnections; ++i) {
+      Socket socket = greeted(machine, limit);
+      const std::lock_guard lock(mutex_);
+      peer.idle.push_back(peer.sockets.size());
+      peer.sockets.push_back(std::move(socket));
+    }
+  }
+}
+
+Socket RowPeers::greeted(int machine, const TimeLimit& limit) const {
+  const auto& [name, host, port] = machines_[static_cast<std::size_t>(machine)];
+  Socket socket = Socket::connect(host, port, fmt::format("{} at {}:{}", name, host, port), kCure, limit);
+  const Hello hello = identity_.hello();
+  socket.send(bytes_of(hello), limit);
+  Welcome welcome;
+  socket.receive(bytes_of(welcome), limit);
+  if (welcome.magic != kHelloMagic) socket.fail("a sampler of this version of cohort", "another program");
+  if (welcome.answer == Answer::kOtherRun) socket.fail("a sampler of this run", "one of another run");
+  if (welcome.answer == Answer::kOtherRows) socket.fail("the same encoded rows as here", "others");
+  if (welcome.answer != Answer::kWelcome || welcome.machine != static_cast<uint32_t>(machine)) {
+    socket.fail(fmt::format("machine {}", machine), fmt::format("machine {}", welcome.machine));
+  }
+  return socket;
+}
+
+std::size_t RowPeers::take(Peer& peer, int machine, const TimeLimit& limit) {
+  std::unique_lock lock(mutex_);
+  const bool in_time = peer.changed.wait_until(lock, limit.end, [&] { return peer.error || !peer.idle.empty(); });
+  if (peer.error) std::rethrow_exception(peer.error);
+  if (!in_time) {
+    throw base::Error({machines_[static_cast<std::size_t>(machine)].name,
+                       fmt::format("an answer within {} s", limit.seconds), "none to earlier requests", kCure});
+  }
+  const std::size_t socket = peer.idle.back();
+  peer.idle.pop_back();
+  return socket;
+}
+
+void RowPeers::give_back(Peer& peer, std::size_t socket) {
+  const std::lock_guard lock(mutex_);
+  peer.idle.push_back(socket);
+  peer.changed.notify_one();
+}
+
+void RowPeers::ask(int machine, Request request, std::span<const uint32_t> ids, std::span<std::byte> rows) {
+  const TimeLimit limit(patience_);
+  Peer& peer = *peers_[static_cast<std::size_t>(machine)];
+  const std::size_t number = take(peer, machine, limit);
+  request.num_rows = static_cast<uint32_t>(ids.size());
+  request.number = ++num_asked_;
+  try {
+    exchange(peer.sockets[number], request, ids, rows, limit);
+  } catch (const base::Error&) {
+    const std::lock_guard lock(mutex_);
+    if (!peer.error) peer.error = std::current_exception();
+    peer.changed.notify_all();
+    throw;
+  }
+  give_back(peer, number);
+}
+
+void RowPeers::exchange(const Socket& socket, const Request& request, std::span<const uint32_t> ids,
+                        std::span<std::byte> rows, const TimeLimit& limit) const {
+  socket.send(bytes_of(request), limit);
+  socket.send(std::as_bytes(ids), limit);
+  Reply reply;
+  socket.receive(bytes_of(reply), limit);
+  if (reply.magic != kReplyMagic || reply.number != request.number) socket.fail("a reply", "damaged bytes");
+  if (reply.answer != Answer::kWelcome) {
+    socket.fail(fmt::format("rows of table {} that this machine keeps", request.table), "that it has none of them");
+  }
+  if (reply.bytes != rows.size()) {
+    socket.fail(fmt::format("{} bytes of {} rows", rows.size(), ids.size()), fmt::format("{} bytes", reply.bytes));
+  }
+  socket.receive(rows, limit);
+  if (ibp::crc32c(rows) != reply.checksum) socket.fail("rows with the checksum of the reply", "damaged rows");
+}
+
+void RowPeers::close() {
+  const std::lock_guard lock(mutex_);
+  for (const std::unique_ptr<Peer>& peer : peers_) {
+    for (const Socket& socket : peer->sockets) socket.shut_down();
+  }
+}
+
+}  // namespace cohort::cache

@@ -1,0 +1,73 @@
+// The connections over which a sampler asks those of the run's other machines for rows.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cache/read_threads.h"
+#include "cache/remote/protocol.h"
+#include "cache/remote/socket.h"
+
+namespace cohort::cache {
+
+// Where a machine's sampler listens for requests.
+struct MachineAddress {
+  std::string name{};  // as errors have it
+  std::string host{};
+  int port = 0;
+};
+
+// As many requests to a machine are under way at a time.
+inline constexpr int kConnections = 8;
+
+class RowPeers {
+ public:
+  // `machines`: of the run, by number. `patience`: how long to wait for a reply.
+  RowPeers(std::vector<MachineAddress> machines, RunIdentity identity, std::chrono::milliseconds patience);
+
+  // Opens the connections to all others, each of which may still be loading for so long. Throws base::Error when one
+  // does not answer, or is of another run, or has other rows.
+  void connect(std::chrono::milliseconds limit);
+  // Asks for rows of a machine: fills `rows`, as long as the reply must be. For any number of threads. Throws
+  // base::Error naming the machine.
+  void ask(int machine, Request request, std::span<const uint32_t> ids, std::span<std::byte> rows);
+  // Ends all connections, also under requests. For any thread.
+  void close();
+
+  int num_machines() const { return static_cast<int>(peers_.size()); }
+  int own() const { return identity_.machine; }
+  std::chrono::milliseconds patience() const { return patience_; }
+  // Enough to keep all connections busy.
+  int num_threads() const;
+
+ private:
+  struct Peer {
+    std::vector<Socket> sockets;
+    std::vector<std::size_t> idle;
+    std::exception_ptr error;  // of the first request that failed: the machine is not asked again
+    std::condition_variable changed;
+  };
+  Socket greeted(int machine, const TimeLimit& limit) const;
+  std::size_t take(Peer& peer, int machine, const TimeLimit& limit);
+  void give_back(Peer& peer, std::size_t socket);
+  void exchange(const Socket& socket, const Request& request, std::span<const uint32_t> ids, std::span<std::byte> rows,
+                const TimeLimit& limit) const;
+
+  std::vector<MachineAddress> machines_;
+  RunIdentity identity_;
+  std::chrono::milliseconds patience_;
+  std::vector<std::unique_ptr<Peer>> peers_;  // by machine
+  std::mutex mutex_;                          // of what is idle
+  std::atomic<uint64_t> num_asked_ = 0;
+};
+
+}  // namespace cohort::cache

@@ -1,0 +1,151 @@
+#include "cache/remote/row_server.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "base/check.h"
+#include "ibp/checksum.h"
+
+namespace cohort::cache {
+
+using namespace std::chrono_literals;
+
+RowServer::RowServer(base::FileDescriptor listener, RunIdentity identity, std::vector<ServedTable> tables,
+                     std::chrono::milliseconds patience)
+    : listener_(std::move(listener)),
+      stop_(::eventfd(0, EFD_CLOEXEC)),
+      identity_(std::move(identity)),
+      tables_(std::move(tables)),
+      patience_(patience) {
+  if (!stop_) base::fail_errno("rows for other machines", "an eventfd", errno);
+  acceptor_ = std::thread([this] { accept_all(); });
+}
+
+RowServer::~RowServer() {
+  const uint64_t one = 1;
+  base::write_all(stop_, bytes_of(one), "the end of the rows for other machines");
+  acceptor_.join();
+  for (Client& client : clients_) client.socket.shut_down();
+  for (Client& client : clients_) client.thread.join();
+}
+
+void RowServer::accept_all() {
+  while (true) {
+    std::array<pollfd, 2> polled = {pollfd{listener_.get(), POLLIN, 0}, pollfd{stop_.get(), POLLIN, 0}};
+    if (::poll(polled.data(), polled.size(), -1) < 0 && errno != EINTR) return;
+    if (polled[1].revents != 0) return;
+    base::FileDescriptor connected(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!connected) {  // who came has gone again; or there are no descriptors left, and some may come free
+      std::this_thread::sleep_for(10ms);
+      continue;
+    }
+    remove_ended();
+    const std::lock_guard lock(mutex_);
+    Client& client = clients_.emplace_back(Socket(std::move(connected), "a machine that asks for rows", ""));
+    client.thread = std::thread([this, &client] {
+      serve(client.socket);
+      client.socket.shut_down();
+      client.has_ended = true;
+    });
+  }
+}
+
+void RowServer::remove_ended() {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(clients_, [](Client& client) {
+    if (!client.has_ended) return false;
+    client.thread.join();
+    return true;
+  });
+}
+
+void RowServer::wait_for_others(const std::function<bool()>& gives_up) {
+  while (!gives_up()) {
+    remove_ended();
+    {
+      const std::lock_guard lock(mutex_);
+      if (clients_.empty()) return;
+    }
+    std::this_thread::sleep_for(20ms);
+  }
+}
+
+bool RowServer::greets(const Socket& client) const {
+  const TimeLimit limit(patience_);
+  Hello hello;
+  client.receive(bytes_of(hello), limit);
+  if (hello.magic != kHelloMagic) return false;  // it speaks another language
+  const Hello own = identity_.hello();
+  Welcome welcome;
+  welcome.machine = own.machine;
+  if (hello.key != own.key) {
+    welcome.answer = Answer::kOtherRun;
+  } else if (hello.tables != own.tables) {
+    welcome.answer = Answer::kOtherRows;
+  }
+  client.send(bytes_of(welcome), limit);
+  return welcome.answer == Answer::kWelcome;
+}
+
+// A client that goes away, or does not take what it has asked for, loses its connection and sees that; nobody here
+// waits for it.
+void RowServer::serve(const Socket& client) const {
+  std::vector<uint32_t> ids;
+  std::vector<std::byte> rows;
+  try {
+    if (!greets(client)) return;
+    while (client.awaits_bytes()) {
+      const TimeLimit limit(patience_);
+      Request request;
+      client.receive(bytes_of(request), limit);
+      if (request.magic != kRequestMagic || request.num_rows > kMostRowsOfRequest) return;
+      ids.resize(request.num_rows);
+      client.receive(std::as_writable_bytes(std::span(ids)), limit);
+      if (!reply(client, request, ids, rows)) return;
+    }
+  } catch (const base::Error&) {
+    return;
+  }
+}
+
+bool RowServer::has(const Request& request, std::span<const uint32_t> ids) const {
+  if (request.table >= tables_.size()) return false;
+  const ServedTable& table = tables_[request.table];
+  return std::ranges::all_of(ids, [&](uint32_t id) { return id < table.num_rows && table.chosen.find(id) >= 0; });
+}
+
+bool RowServer::reply(const Socket& client, const Request& request, std::vector<uint32_t>& ids,
+                      std::vector<std::byte>& rows) const {
+  Reply head;
+  head.number = request.number;
+  rows.clear();
+  if (!has(request, ids)) {
+    head.answer = Answer::kNoSuchRow;
+  } else {
+    const ServedTable& table = tables_[request.table];
+    ibp::EncodedRef stored = table.rows.ref;
+    if (request.plane_a != 0) stored.plane_b = nullptr;
+    std::size_t bytes = 0;
+    for (const uint32_t id : ids) bytes += wire_bytes(stored, ibp::locate(stored, table.chosen.find(id)));
+    rows.resize(bytes);
+    std::byte* to = rows.data();
+    for (const uint32_t id : ids) {
+      const ibp::RowSpan row = ibp::locate(stored, table.chosen.find(id));
+      ibp::copy_joined(stored, row, to);
+      to += wire_bytes(stored, row);
+    }
+    head.bytes = static_cast<uint32_t>(bytes);
+    head.checksum = ibp::crc32c(rows);
+  }
+  const TimeLimit limit(patience_);
+  client.send(bytes_of(head), limit);
+  client.send(rows, limit);
+  return head.answer == Answer::kWelcome;
+}
+
+}  // namespace cohort::cache

@@ -1,0 +1,66 @@
+// Gives rows that this machine keeps in its memory to the samplers of the run's other machines.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "cache/remote/protocol.h"
+#include "cache/remote/socket.h"
+#include "cache/row_bits.h"
+#include "ibp/ibp.h"
+
+namespace cohort::cache {
+
+// Rows of a node type in host memory: row i of `rows` is the i-th of the chosen ones.
+struct ServedTable {
+  ibp::EncodedRows rows;
+  RowBitsRef chosen;
+  int64_t num_rows = 0;                  // of the type, those that are elsewhere too; 0: the type has no features
+  std::shared_ptr<const void> keeper{};  // of the memory
+};
+
+class RowServer {
+ public:
+  // `listener` listens. `patience`: for the rest of a request that has begun, and for a reply that is not taken.
+  RowServer(base::FileDescriptor listener, RunIdentity identity, std::vector<ServedTable> tables,
+            std::chrono::milliseconds patience);
+  // Whoever asks then sees the connection's end.
+  ~RowServer();
+  RowServer(const RowServer&) = delete;
+  RowServer& operator=(const RowServer&) = delete;
+
+  // Waits until all others have ended their connections, or `gives_up`, which is asked now and then.
+  void wait_for_others(const std::function<bool()>& gives_up);
+
+ private:
+  struct Client {
+    explicit Client(Socket connected) : socket(std::move(connected)) {}
+    Socket socket;
+    std::atomic<bool> has_ended = false;
+    std::thread thread;
+  };
+  void accept_all();
+  void remove_ended();
+  bool greets(const Socket& client) const;
+  void serve(const Socket& client) const;
+  bool reply(const Socket& client, const Request& request, std::vector<uint32_t>& ids,
+             std::vector<std::byte>& rows) const;
+  bool has(const Request& request, std::span<const uint32_t> ids) const;
+
+  base::FileDescriptor listener_, stop_;
+  RunIdentity identity_;
+  std::vector<ServedTable> tables_;
+  std::chrono::milliseconds patience_;
+  std::mutex mutex_;
+  std::list<Client> clients_;
+  std::thread acceptor_;  // the last: it uses the others
+};
+
+}  // namespace cohort::cache

@@ -1,0 +1,36 @@
+// The other machines of a run, where each keeps a part of the feature rows in its memory.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/file_descriptor.h"
+#include "cache/remote/row_peers.h"
+#include "cache/remote/row_server.h"
+#include "sampler/backend.h"
+#include "sampler/options.h"
+
+namespace cohort::sampler {
+
+class OtherMachines {
+ public:
+  // `options.row_owners` names them, and the listener, which is this object's from now on.
+  OtherMachines(const Options& options, const GraphView& graph);
+
+  const std::shared_ptr<cache::RowPeers>& peers() const { return peers_; }
+  // Gives these rows, of each node type, to the others, and waits until each of them is ready to do so. Throws Error
+  // when one does not come.
+  void share(std::vector<cache::ServedTable> tables);
+  // Asks for no more rows, and gives them until the others ask for no more either: a machine whose trainers have ended
+  // may be asked for rows of batches ahead. Ends when `gives_up`, which is asked now and then.
+  void leave(const std::function<bool()>& gives_up);
+
+ private:
+  cache::RunIdentity identity_;
+  base::FileDescriptor listener_;
+  std::shared_ptr<cache::RowPeers> peers_;
+  std::unique_ptr<cache::RowServer> server_;
+};
+
+}  // namespace cohort::sampler

@@ -1,0 +1,186 @@
+// Rows of other machines: bit for bit, from many threads at once, and clear ends where a machine is gone.
+#include "cache/remote/remote_rows.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <filesystem>
+#include <numeric>
+#include <random>
+#include <thread>
+
+#include "tests/cache/remote/machines.h"
+#include "tests/ibp/rows.h"
+
+namespace cohort::cache {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int64_t kNumRows = 5000;
+constexpr uint32_t kNumColumns = 96;
+constexpr auto kPatience = 20s;
+
+struct Case {
+  const char* codec;
+  ibp::LayoutChoice layout;
+};
+
+class Remote : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    rows_ = ibp::make_rows(ibp::Content::kMixed, ibp::Dtype::kFloat32, kNumColumns, kNumRows);
+    const ibp::Profile profile = ibp::fit(rows_.table, {.codec = GetParam().codec}).profile;
+    ibp::save(ibp::encode(rows_.table, profile, {.layout = GetParam().layout}), path_);
+    file_ = std::make_shared<const HostRows>(HostRows::open(path_, {kNumRows, kNumColumns, "float32"}, false));
+  }
+  void TearDown() override { std::filesystem::remove(path_); }
+
+  std::vector<std::byte> fetched(const TieredRows& rows, const std::vector<int64_t>& ids, bool plane_a = false) {
+    std::vector<std::byte> out(ids.size() * rows_.table.row_bytes());
+    TieredFetch fetch = rows.fetch(ids, out.data(), plane_a);
+    use_ = fetch.far.finish();
+    host_ = fetch.host;
+    return out;
+  }
+  std::vector<std::byte> expected(const std::vector<int64_t>& ids) const {
+    std::vector<std::byte> out;
+    for (const int64_t id : ids)
+      out.insert(out.end(), rows_.table.row(id), rows_.table.row(id) + rows_.table.row_bytes());
+    return out;
+  }
+  static std::vector<int64_t> random_ids(std::size_t count, uint64_t seed = 3) {
+    std::vector<int64_t> ids(kNumRows);
+    std::iota(ids.begin(), ids.end(), 0);
+    std::ranges::shuffle(ids, std::mt19937_64(seed));
+    ids.resize(count);
+    return ids;
+  }
+
+  ibp::Rows rows_;
+  std::string path_ = testing::TempDir() + "remote_rows.ibp";
+  std::shared_ptr<const HostRows> file_;
+  FarUse use_;
+  base::TierUse host_;
+};
+
+TEST_P(Remote, GivesTheRowsBackBitForBit) {
+  const Machines machines(file_, 3, kPatience);
+  for (const std::size_t count : {std::size_t{1}, std::size_t{700}, std::size_t{kNumRows}}) {
+    const std::vector<int64_t> ids = random_ids(count);
+    for (int machine = 0; machine < 3; ++machine) {
+      const Machines::One& one = machines.all[static_cast<std::size_t>(machine)];
+      EXPECT_EQ(fetched(*one.rows, ids), expected(ids));
+      EXPECT_EQ(use_.rows, std::ranges::count_if(ids, [&](int64_t id) { return owner_of(id, 3) != machine; }));
+      EXPECT_EQ(use_.rows + host_.rows, std::ssize(ids));
+      EXPECT_EQ(use_.bytes + host_.bytes, file_->stored_bytes(ids));
+      EXPECT_GE(use_.read_bytes, use_.bytes);
+    }
+  }
+  EXPECT_TRUE(fetched(*machines.all[0].rows, {}).empty());
+}
+
+TEST_P(Remote, GivesPlaneAAloneWhereThatIsAskedFor) {
+  const Machines machines(file_, 2, kPatience);
+  const std::vector<int64_t> ids = random_ids(900);
+  std::vector<std::byte> coarse(ids.size() * rows_.table.row_bytes());
+  file_->fetch(ids, coarse.data(), true);
+  for (const bool plane_a : {true, false, true}) {
+    EXPECT_EQ(fetched(*machines.all[1].rows, ids, plane_a), plane_a ? coarse : expected(ids));
+  }
+}
+
+// Any number of fetches of any machine, in no order.
+TEST_P(Remote, FetchesSideBySide) {
+  const Machines machines(file_, 3, kPatience);
+  std::vector<std::thread> threads;
+  std::atomic<int> num_good = 0;
+  for (uint64_t thread = 0; thread < 6; ++thread) {
+    threads.emplace_back([&, thread] {
+      std::mt19937_64 random(thread);
+      for (uint64_t round = 0; round < 10; ++round) {
+        std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
+        const std::vector<int64_t> first = random_ids(1 + random() % 1500, random()),
+                                   second = random_ids(200, random());
+        std::vector<std::byte> a(first.size() * rows_.table.row_bytes()), b(second.size() * rows_.table.row_bytes());
+        const TieredRows& rows = *machines.all[thread % 3].rows;
+        TieredFetch fetch_a = rows.fetch(first, a.data()), fetch_b = rows.fetch(second, b.data());
+        fetch_b.far.finish();
+        fetch_a.far.finish();
+        num_good += a == expected(first) && b == expected(second);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(num_good, 60);
+}
+
+// A fetch that is given up leaves the connections in order.
+TEST_P(Remote, GivesUpAFetch) {
+  const Machines machines(file_, 2, kPatience);
+  const std::vector<int64_t> ids = random_ids(kNumRows);
+  for (int i = 0; i < 20; ++i) {
+    std::vector<std::byte> out(ids.size() * rows_.table.row_bytes());
+    const TieredFetch given_up = machines.all[0].rows->fetch(ids, out.data());
+  }
+  EXPECT_EQ(fetched(*machines.all[0].rows, ids), expected(ids));
+}
+
+TEST_P(Remote, NamesTheMachineThatHasEnded) {
+  Machines machines(file_, 3, kPatience);
+  const std::vector<int64_t> ids = random_ids(2000);
+  EXPECT_EQ(fetched(*machines.all[0].rows, ids), expected(ids));
+  machines.all[2].server.reset();
+  for (int i = 0; i < 3; ++i) {
+    try {
+      fetched(*machines.all[0].rows, ids);
+      FAIL();
+    } catch (const base::Error& error) {
+      EXPECT_TRUE(error.parts().place.starts_with("machine 2 at 127.0.0.1:")) << error.what();
+      EXPECT_NE(error.parts().found.find("its sampler has ended"), std::string::npos) << error.what();
+      EXPECT_FALSE(error.parts().hint.empty());
+    }
+  }
+}
+
+TEST_P(Remote, EndsWhileRowsAreAskedFor) {
+  const std::vector<int64_t> ids = random_ids(kNumRows);
+  std::vector<std::byte> out(ids.size() * rows_.table.row_bytes());
+  Machines machines(file_, 3, kPatience);
+  std::vector<TieredFetch> fetches;
+  for (int i = 0; i < 20; ++i) fetches.push_back(machines.all[1].rows->fetch(ids, out.data()));
+  machines.all[1].peers->close();
+  EXPECT_THROW(
+      {
+        for (TieredFetch& fetch : fetches) fetch.far.finish();
+        fetched(*machines.all[1].rows, ids);
+      },
+      base::Error);
+}
+
+TEST_P(Remote, WaitsForOthersThatAskForMore) {
+  Machines machines(file_, 3, kPatience);
+  machines.all[0].peers->close();
+  std::atomic<bool> has_ended = false;
+  std::thread waiting([&] {
+    machines.all[0].server->wait_for_others([] { return false; });
+    has_ended = true;
+  });
+  const std::vector<int64_t> ids = random_ids(1000);
+  for (const std::size_t machine : {1u, 2u}) {
+    EXPECT_EQ(fetched(*machines.all[machine].rows, ids), expected(ids));
+    EXPECT_FALSE(has_ended);
+    machines.all[machine].peers->close();
+  }
+  waiting.join();
+  EXPECT_TRUE(has_ended);
+}
+
+INSTANTIATE_TEST_SUITE_P(Codecs, Remote,
+                         testing::Values(Case{"sparse", ibp::LayoutChoice::kPacked},
+                                         Case{"exponent", ibp::LayoutChoice::kSlots},
+                                         Case{"planes", ibp::LayoutChoice::kSlots}),
+                         [](const auto& test) { return std::string(test.param.codec); });
+
+}  // namespace
+}  // namespace cohort::cache

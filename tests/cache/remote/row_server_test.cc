@@ -1,0 +1,238 @@
+// What a server does with strangers, and a client with answers that are none.
+#include "cache/remote/row_server.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <numeric>
+#include <thread>
+
+#include "ibp/checksum.h"
+#include "tests/cache/remote/machines.h"
+#include "tests/ibp/rows.h"
+
+namespace cohort::cache {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int64_t kNumRows = 2000;
+constexpr uint32_t kNumColumns = 32;
+
+// A server of all rows, as machine 1 of two.
+class Server : public testing::Test {
+ protected:
+  Server() {
+    made_ = ibp::make_rows(ibp::Content::kMixed, ibp::Dtype::kFloat32, kNumColumns, kNumRows);
+    rows_ = ibp::encode(made_.table, ibp::fit(made_.table, {.codec = "exponent"}).profile);
+    for (int64_t row = 0; row < kNumRows; row += 2) even_.choose(row);
+    even_.count();
+    machines_ = addresses_of(listeners_);
+    digest_ = tables_digest({{rows_.ref}});
+  }
+  // Of rows 0, 2, 4, ..., which it says are rows 0, 1, 2, ... of the memory.
+  void serve(std::chrono::milliseconds patience = 20s) {
+    ibp::EncodedRef all = rows_.ref;
+    all.num_rows = even_.num_chosen();
+    ibp::EncodedRows served{rows_.profile, all, rows_.keepers};
+    server_ = std::make_unique<RowServer>(std::move(listeners_[1].file), RunIdentity{kKey, 1, digest_},
+                                          std::vector<ServedTable>{{served, even_.ref(), kNumRows}, {}}, patience);
+  }
+  RowPeers peers(const std::string& key = kKey, uint32_t digest = 0, std::chrono::milliseconds patience = 20s) {
+    return {machines_, {key, 0, digest ? digest : digest_}, patience};
+  }
+  // What a request for rows 2 * i comes to.
+  static void expect_rows(Server& test, RowPeers& client) {
+    const std::vector<uint32_t> ids = {0, 2, 64};
+    std::vector<std::byte> expected;
+    for (const int64_t number : {0, 1, 32}) {
+      const ibp::RowSpan row = ibp::locate(test.rows_.ref, number);
+      std::vector<std::byte> bytes(wire_bytes(test.rows_.ref, row));
+      ibp::copy_joined(test.rows_.ref, row, bytes.data());
+      expected.insert(expected.end(), bytes.begin(), bytes.end());
+    }
+    std::vector<std::byte> got(expected.size());
+    client.ask(1, {.table = 0}, ids, got);
+    EXPECT_EQ(got, expected);
+  }
+  static void expect_error(const std::function<void()>& call, const std::string& text) {
+    try {
+      call();
+      FAIL() << "no error: " << text;
+    } catch (const base::Error& error) {
+      EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
+      EXPECT_NE(error.parts().place.find("machine 1"), std::string::npos) << error.what();
+    }
+  }
+  // In place of a server: welcomes all connections, takes one request and answers as `reply` does.
+  std::thread imitate(const std::function<void(const Socket&, const Request&)>& reply) {
+    return std::thread([this, reply] {
+      std::vector<Socket> clients;
+      const TimeLimit limit(20s);
+      for (int i = 0; i < kConnections; ++i) {
+        clients.push_back(listeners_[1].accept());
+        Hello hello;
+        clients.back().receive(bytes_of(hello), limit);
+        const Welcome welcome{.machine = 1};
+        clients.back().send(bytes_of(welcome), limit);
+      }
+      Request request;
+      clients.back().receive(bytes_of(request), limit);  // it asks over the last one first
+      reply(clients.back(), request);
+      std::byte more{};
+      while (clients.back().awaits_bytes()) clients.back().receive(bytes_of(more), limit);  // until it has gone
+    });
+  }
+  // The error of a request to such a server.
+  void expect_refused(const std::string& text, const std::function<void(Reply&, std::vector<std::byte>&)>& damage) {
+    std::thread imitation = imitate([&](const Socket& client, const Request& request) {
+      std::vector<std::byte> rows(100, std::byte{7});
+      Reply reply{.number = request.number, .bytes = 100, .checksum = ibp::crc32c(rows)};
+      damage(reply, rows);
+      client.send(bytes_of(reply), TimeLimit(20s));
+      client.send(rows, TimeLimit(20s));
+    });
+    RowPeers client = peers();
+    client.connect(20s);
+    std::vector<std::byte> got(100);
+    const std::vector<uint32_t> ids = {1};
+    expect_error([&] { client.ask(1, {}, ids, got); }, text);
+    expect_error([&] { client.ask(1, {}, ids, got); }, text);  // it is not asked again
+    client.close();
+    imitation.join();
+  }
+
+  ibp::Rows made_;
+  ibp::EncodedRows rows_;
+  RowBits even_{kNumRows};
+  std::vector<Listener> listeners_ = std::vector<Listener>(2);
+  std::vector<MachineAddress> machines_;
+  uint32_t digest_ = 0;
+  std::unique_ptr<RowServer> server_;
+};
+
+TEST_F(Server, GivesRowsByTheirNumberInTheTable) {
+  serve();
+  RowPeers client = peers();
+  client.connect(20s);
+  expect_rows(*this, client);
+}
+
+TEST_F(Server, RefusesAnotherRunAndOtherRows) {
+  serve();
+  RowPeers stranger = peers(std::string(kKeyBytes, 'x')), other = peers(kKey, digest_ + 1), good = peers();
+  expect_error([&] { stranger.connect(20s); }, "one of another run");
+  expect_error([&] { other.connect(20s); }, "the same encoded rows as here");
+  good.connect(20s);
+  expect_rows(*this, good);
+}
+
+TEST_F(Server, RefusesRowsThatItDoesNotHave) {
+  serve();
+  for (const std::vector<uint32_t>& ids : {std::vector<uint32_t>{0, 1}, {kNumRows}, {UINT32_MAX}}) {
+    RowPeers client = peers();
+    client.connect(20s);
+    std::vector<std::byte> got(100);
+    expect_error([&] { client.ask(1, {.table = 0}, ids, got); }, "none of them");
+  }
+  for (const uint32_t table : {1u, 2u, UINT32_MAX}) {
+    RowPeers client = peers();
+    client.connect(20s);
+    std::vector<std::byte> got(100);
+    const std::vector<uint32_t> ids = {0};
+    expect_error([&] { client.ask(1, {.table = table}, ids, got); }, "none of them");
+  }
+}
+
+TEST_F(Server, GoesOnAfterStrangers) {
+  serve(500ms);
+  const TimeLimit limit(20s);
+  const auto connected = [&] { return Socket::connect("127.0.0.1", machines_[1].port, "machine 1", "", limit); };
+  std::vector<std::byte> noise(10000, std::byte{0x5a});
+  connected().send(noise, limit);                      // no Hello
+  connected().send(std::span(noise).first(3), limit);  // goes away within it
+  const Socket silent = connected(), greedy = connected();
+  const Hello hello = RunIdentity{kKey, 0, digest_}.hello();
+  greedy.send(bytes_of(hello), limit);
+  Welcome welcome;
+  greedy.receive(bytes_of(welcome), limit);
+  EXPECT_EQ(welcome.answer, Answer::kWelcome);
+  const Request request{.num_rows = UINT32_MAX};
+  greedy.send(bytes_of(request), limit);
+  EXPECT_FALSE(greedy.awaits_bytes()) << "a request for too many rows ends the connection";
+  EXPECT_FALSE(silent.awaits_bytes()) << "whoever says nothing is not waited for";
+  RowPeers client = peers();
+  client.connect(20s);
+  expect_rows(*this, client);
+}
+
+TEST_F(Server, IsWaitedForWhileItLoads) {
+  std::thread late([&] {
+    std::this_thread::sleep_for(100ms);
+    serve();
+  });
+  RowPeers client = peers();
+  client.connect(20s);
+  late.join();
+  expect_rows(*this, client);
+}
+
+TEST_F(Server, IsNotWaitedForForEver) {
+  RowPeers client = peers();
+  expect_error([&] { client.connect(100ms); }, "an answer within 0.1 s");
+}
+
+TEST_F(Server, IsNamedWhereNobodyListens) {
+  listeners_[1] = Listener();  // the port of before is free
+  RowPeers client = peers();
+  expect_error([&] { client.connect(20s); }, "a connection to the sampler of this machine");
+}
+
+TEST_F(Server, ThatStopsIsNotWaitedForForEver) {
+  std::thread imitation = imitate([](const Socket&, const Request&) {});
+  RowPeers client = peers(kKey, 0, 200ms);
+  client.connect(20s);
+  std::vector<std::byte> got(100);
+  const std::vector<uint32_t> ids = {1};
+  expect_error([&] { client.ask(1, {}, ids, got); }, "an answer within 0.2 s, found none");
+  client.close();
+  imitation.join();
+}
+
+TEST_F(Server, DamagedRepliesAreRefused) {
+  expect_refused("damaged bytes", [](Reply& reply, auto&) { reply.magic ^= 1; });
+}
+TEST_F(Server, RepliesToOtherRequestsAreRefused) {
+  expect_refused("damaged bytes", [](Reply& reply, auto&) { ++reply.number; });
+}
+TEST_F(Server, RepliesOfAnotherLengthAreRefused) {
+  expect_refused("100 bytes of 1 rows", [](Reply& reply, auto&) { reply.bytes = 99; });
+}
+TEST_F(Server, DamagedRowsAreRefused) {
+  expect_refused("damaged rows", [](Reply&, std::vector<std::byte>& rows) { rows[50] ^= std::byte{1}; });
+}
+
+TEST(OwnerOf, DealsOutAllRows) {
+  for (const int machines : {2, 3, 16}) {
+    std::vector<int64_t> counts(static_cast<std::size_t>(machines));
+    constexpr int64_t kRows = 1 << 20;
+    for (int64_t row = 0; row < kRows; ++row) ++counts.at(static_cast<std::size_t>(owner_of(row, machines)));
+    for (const int64_t count : counts) {
+      EXPECT_GT(count, kRows / machines * 85 / 100);
+      EXPECT_LT(count, kRows / machines * 115 / 100);
+    }
+  }
+}
+
+TEST(TablesDigest, TellsTablesApart) {
+  const ibp::Rows a = ibp::make_rows(ibp::Content::kMixed, ibp::Dtype::kFloat32, 32, 1000);
+  const ibp::Rows b = ibp::make_rows(ibp::Content::kDense, ibp::Dtype::kFloat32, 32, 1000);
+  const auto digest = [](const ibp::Rows& rows) {
+    return tables_digest({{ibp::encode(rows.table, ibp::fit(rows.table, {.codec = "sparse"}).profile).ref}});
+  };
+  EXPECT_EQ(digest(a), digest(a));
+  EXPECT_NE(digest(a), digest(b));
+}
+
+}  // namespace
+}  // namespace cohort::cache

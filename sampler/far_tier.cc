@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <set>
 #include <string>
 #include <utility>
@@ -84,16 +85,16 @@ struct Readers {
   int64_t bytes;
 };
 
-// From a disk: at most a 16th of the memory for rows is for reading others.
+// At most a 16th of the memory for rows is for reading others.
 Readers readers_of(const Options& options, const GraphView& graph, const cache::RowPeers* peers) {
   int64_t each = 0;
   for (const NodeRange& type : types_with_rows(graph)) {
     const ibp::EncodedRef& rows = type.encoded->encoded().ref;
     each = std::max(each, peers ? cache::reply_buffer_bytes(rows) : cache::read_buffer_bytes(rows));
   }
-  const int64_t count =
-      peers ? peers->num_threads()
-            : std::clamp<int64_t>(options.host_bytes / 16 / each, cache::kLeastReadThreads, cache::kReadThreads);
+  const int most = peers ? peers->num_threads() : cache::kReadThreads;
+  const int64_t wanted = options.host_bytes < 0 ? most : options.host_bytes / 16 / each;
+  const int64_t count = std::clamp<int64_t>(wanted, std::min(most, cache::kLeastReadThreads), most);
   return {static_cast<int>(count), count * each};
 }
 
@@ -164,6 +165,23 @@ void add(cache::RowBits& rows, const cache::RowBits& more) {
 }
 
 }  // namespace
+
+std::unique_ptr<cache::OtherMachines> other_machines(const Options& options, const GraphView& graph) {
+  const RowOwners& owners = options.row_owners;
+  if (owners.hosts.empty()) return nullptr;
+  std::vector<ibp::EncodedRef> tables;
+  for (const NodeRange& type : types_of(graph)) {
+    tables.push_back(type.encoded ? type.encoded->encoded().ref : ibp::EncodedRef{});
+  }
+  std::vector<cache::MachineAddress> machines;
+  for (std::size_t i = 0; i < owners.hosts.size(); ++i) {
+    machines.push_back({owners.names[i], owners.hosts[i], owners.ports[i]});
+  }
+  const auto patience = std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(owners.seconds));
+  return std::make_unique<cache::OtherMachines>(
+      std::move(machines), cache::RunIdentity{owners.key, owners.own, cache::tables_digest(tables)},
+      base::FileDescriptor(owners.listener), patience);
+}
 
 bool has_far_tier(const Options& options, const GraphView& graph) {
   const bool is_partitioned = !options.row_owners.hosts.empty();

@@ -8,13 +8,16 @@
 
 #include "cache/far_rows.h"
 #include "cache/plan/plan.h"
-#include "cache/remote/row_peers.h"
+#include "cache/remote/other_machines.h"
 #include "cache/tiered_rows.h"
 #include "sampler/backend.h"
 #include "sampler/options.h"
 #include "sampler/start_log.h"
 
 namespace cohort::sampler {
+
+// Those that keep a part of the rows each; null: there are none. The listener of the options is the result's.
+std::unique_ptr<cache::OtherMachines> other_machines(const Options& options, const GraphView& graph);
 
 // Whether rows are far: those of nodes, encoded, do not all find room in options.host_bytes, or each machine keeps a
 // part of them. Throws Error when they are not encoded.

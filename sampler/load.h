@@ -4,14 +4,13 @@
 #include <memory>
 #include <vector>
 
+#include "cache/remote/other_machines.h"
 #include "dataset/dataset.h"
 #include "sampler/backend.h"
 #include "sampler/options.h"
 #include "sampler/start_log.h"
 
 namespace cohort::sampler {
-
-class OtherMachines;
 
 // The graph as the backend reads it; its rows are encoded where the options and the data set have it so, and then their
 // bytes are still to be verified. Throws Error when they ask for encoded rows that were not prepared, and when what
@@ -35,6 +34,6 @@ bool topology_in_gpus(const GraphView& graph, const Options& options);
 // The backends that the options name, one a rank. `others`: machines that keep a part of the rows each; null: there are
 // none. Throws Error when this build or machine does not have them.
 std::vector<std::unique_ptr<Backend>> make_backends(const Options& options, const GraphView& graph,
-                                                    OtherMachines* others = nullptr, const StartLog& log = {});
+                                                    cache::OtherMachines* others = nullptr, const StartLog& log = {});
 
 }  // namespace cohort::sampler

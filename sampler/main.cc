@@ -83,7 +83,7 @@ void remove_channel_of_dead_owner(const sampler::Options& options) {
 constexpr auto kTimeToEnd = 2s;
 
 // Until the run is over; the machines that may still ask this one for rows.
-std::unique_ptr<sampler::OtherMachines> serve_run(const sampler::Options& options) {
+std::unique_ptr<cache::OtherMachines> serve_run(const sampler::Options& options) {
   sampler::EndInTime end(kTimeToEnd, [&] {
     std::fprintf(stderr, "cohort-sampler: the run was over, but the GPU or a batch was not: left as it was\n");
     leave(options, 1);

@@ -3,7 +3,6 @@
 #include "sampler/cache_plan.h"
 #include "sampler/far_tier.h"
 #include "sampler/load.h"
-#include "sampler/other_machines.h"
 
 #ifdef COHORT_WITH_CUDA
 #include "cache/host_features.h"
@@ -13,7 +12,7 @@ namespace cohort::sampler {
 
 namespace {
 
-std::shared_ptr<cache::RowPeers> peers_of(OtherMachines* others) { return others ? others->peers() : nullptr; }
+std::shared_ptr<cache::RowPeers> peers_of(cache::OtherMachines* others) { return others ? others->peers() : nullptr; }
 
 // What other machines get of rows in host memory.
 std::vector<cache::ServedTable> served(const std::vector<std::shared_ptr<const cache::TieredRows>>& tables) {
@@ -43,7 +42,7 @@ std::vector<cache::ServedTable> served(const std::vector<std::shared_ptr<const c
 }
 
 std::vector<std::unique_ptr<Backend>> backends_on_gpus(const Options& options, const GraphView& graph,
-                                                       OtherMachines* others, const StartLog& log) {
+                                                       cache::OtherMachines* others, const StartLog& log) {
   CudaSettings settings;
   settings.topology_in_gpus = topology_in_gpus(graph, options);
   settings.fetch_sms = options.fetch_sms;
@@ -82,7 +81,7 @@ std::vector<std::unique_ptr<Backend>> backends_on_gpus(const Options& options, c
 }  // namespace
 
 std::vector<std::unique_ptr<Backend>> make_backends(const Options& options, const GraphView& graph,
-                                                    OtherMachines* others, const StartLog& log) {
+                                                    cache::OtherMachines* others, const StartLog& log) {
 #ifdef COHORT_WITH_CUDA
   if (options.device == "cuda") return backends_on_gpus(options, graph, others, log);
 #endif

@@ -12,6 +12,7 @@
 #include "dataset/check.h"
 #include "sampler/cache_plan.h"
 #include "sampler/encoded_files.h"
+#include "sampler/far_tier.h"
 #include "sampler/load.h"
 #include "sampler/pipeline.h"
 
@@ -130,7 +131,7 @@ void Ranks::serve() {
     if (reads_encoded(graph_))
       verified = verify_rows(data_, options_.edge_features);  // reads the pages that are copied meanwhile
     if (options_.device == "cpu") plan_only();
-    if (!options_.row_owners.hosts.empty()) others_ = std::make_unique<OtherMachines>(options_, graph_);
+    others_ = other_machines(options_, graph_);
     backends = make_backends(options_, graph_, others_.get(),
                              log_);  // on GPUs it is the one to call plan_cache(), and to fill slabs
     graph_.leave_draw_weights();

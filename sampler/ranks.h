@@ -7,11 +7,11 @@
 #include <mutex>
 #include <vector>
 
+#include "cache/remote/other_machines.h"
 #include "channel/publisher.h"
 #include "dataset/dataset.h"
 #include "sampler/backend.h"
 #include "sampler/options.h"
-#include "sampler/other_machines.h"
 #include "sampler/start_log.h"
 
 namespace cohort::sampler {
@@ -32,7 +32,7 @@ class Ranks {
   // Whether serve() should end: the run is stopped, or a trainer has died. Safe in any thread.
   bool is_over() const;
   // The machines that may still ask for rows when serve() has ended; null: there are none.
-  std::unique_ptr<OtherMachines> others() { return std::move(others_); }
+  std::unique_ptr<cache::OtherMachines> others() { return std::move(others_); }
   bool is_stopped_while_loading() const { return !loaded_ && publishers_.front()->stop_flag().load() != 0; }
 
  private:
@@ -50,7 +50,7 @@ class Ranks {
   const dataset::Dataset& data_;
   StartLog log_;  // rank 0's channel has it
   GraphView graph_;
-  std::unique_ptr<OtherMachines> others_;
+  std::unique_ptr<cache::OtherMachines> others_;
   std::vector<std::unique_ptr<channel::Publisher>> publishers_;  // by rank
   std::atomic<bool> loaded_ = false;
   std::mutex failure_mutex_;

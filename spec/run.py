@@ -273,9 +273,8 @@ class RunSpec(SamplerSpec):
     )
     features: Literal["auto", "replicated", "partitioned"] = option(
         "auto",
-        "several machines: replicated: each machine has all feature rows in host memory; partitioned: each keeps a part"
-        " of the encoded rows, and the hottest others within --host-bytes, and asks other machines for the rest; auto:"
-        " partitioned if a machine has too little host memory for all rows",
+        "several machines: replicated: each has all feature rows; partitioned: each keeps a part of the encoded rows in"
+        " host memory and asks others for the rest; auto: partitioned if a machine has too little host memory",
         "Devices",
     )
     out: Path | None = option(None, "folder for results and logs (default runs/NAME-TIME)", "Output", metavar="RUN")

@@ -120,8 +120,8 @@ class Supervisor:
             time.sleep(POLL_SECONDS)
 
     def _others_failure(self) -> str:
-        """What other machines say of the end of the run. A trainer hears of it first: its all-reduce fails; or a sampler
-        that asks them for rows."""
+        """What other machines say of the end of the run. A process here hears of it first: a trainer, whose all-reduce
+        fails, or a sampler that asks them for rows."""
         if not self.meeting:
             return ""
         failed = [child for child in self.children if child.process.poll()]
@@ -163,7 +163,8 @@ class Supervisor:
             lines.append(f"  end of its log ({child.log}):\n{log_tail(child.log)}")
         LOG.error("\n".join(lines))
         if self.meeting:
-            self.meeting.ends("; ".join(line.strip() for line in lines[:2]))
+            reason = (line.strip().replace("\n", "; ") for line in lines[:3] if "end of its log" not in line)
+            self.meeting.ends("; ".join(reason))
 
     def _stages(self) -> dict[str, dict]:
         """What each child says of itself in its channel, by its name."""

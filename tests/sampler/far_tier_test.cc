@@ -19,7 +19,7 @@ namespace {
 constexpr uint32_t kNumColumns = 64;
 
 // A graph whose rows are in a file, at 200 bytes and more each.
-class OnDisk : public testing::Test {
+class FarTier : public testing::Test {
  protected:
   void SetUp() override {
     const ibp::Rows rows = ibp::make_rows(ibp::Content::kDense, ibp::Dtype::kFloat32, kNumColumns, num_nodes_);
@@ -53,7 +53,7 @@ class OnDisk : public testing::Test {
   FetchUse use_;
 };
 
-TEST_F(OnDisk, IsForRowsThatDoNotFit) {
+TEST_F(FarTier, IsForRowsThatDoNotFit) {
   ASSERT_GT(stored_bytes(), options_.host_bytes);
   EXPECT_TRUE(has_far_tier(options_, view_));
   options_.host_bytes = stored_bytes();
@@ -66,7 +66,7 @@ TEST_F(OnDisk, IsForRowsThatDoNotFit) {
   EXPECT_FALSE(has_far_tier(options_, view_));
 }
 
-TEST_F(OnDisk, RefusesRawRowsAndTooLittleMemory) {
+TEST_F(FarTier, RefusesRawRowsAndTooLittleMemory) {
   view_.coded_host_rows = false;
   try {
     has_far_tier(options_, view_);
@@ -81,7 +81,7 @@ TEST_F(OnDisk, RefusesRawRowsAndTooLittleMemory) {
   EXPECT_THROW(far_tables(options_, view_, nullptr, nullptr), base::Error);
 }
 
-TEST_F(OnDisk, FetchesTheSameRows) {
+TEST_F(FarTier, FetchesTheSameRows) {
   const HostBatch expected = batch({});
   std::vector<FarTable> tables = far_tables(options_, view_, nullptr, nullptr);
   ASSERT_EQ(tables.size(), 1u);
@@ -99,7 +99,7 @@ TEST_F(OnDisk, FetchesTheSameRows) {
   EXPECT_EQ(host.bytes + disk.bytes, view_.encoded->stored_bytes(found.n_id));
 }
 
-TEST_F(OnDisk, KeepsTheRowsThatWereCountedMost) {
+TEST_F(FarTier, KeepsTheRowsThatWereCountedMost) {
   cache::Hotness counted({}, num_nodes_, num_nodes_, 0);
   std::vector<int64_t> hot;
   for (int64_t node = num_nodes_ - 50; node < num_nodes_; ++node) hot.push_back(node);
@@ -113,7 +113,7 @@ TEST_F(OnDisk, KeepsTheRowsThatWereCountedMost) {
   EXPECT_FALSE(tables[0].in_memory.has(num_nodes_ - 51));
 }
 
-TEST_F(OnDisk, LeavesOutWhatEveryCliqueHolds) {
+TEST_F(FarTier, LeavesOutWhatEveryCliqueHolds) {
   cache::Plan plan;
   plan.gpus.resize(3);
   plan.cliques = {{{0, 1}, {}}, {{2}, {}}};
@@ -127,7 +127,40 @@ TEST_F(OnDisk, LeavesOutWhatEveryCliqueHolds) {
   for (const int64_t row : {2, 3}) EXPECT_FALSE(tables[0].in_memory.has(row)) << row;
 }
 
-TEST_F(OnDisk, IsToldInTheStartLog) {
+// Each of three machines keeps its own rows, and of others as many as its memory holds.
+TEST_F(FarTier, KeepsThePartOfEachMachine) {
+  options_.row_owners.hosts = {"a", "b", "c"};
+  const std::string key(cache::kKeyBytes, 'k');
+  std::vector<int> num_owners(static_cast<std::size_t>(num_nodes_));
+  for (int machine = 0; machine < 3; ++machine) {
+    const auto peers = std::make_shared<cache::RowPeers>(std::vector<cache::MachineAddress>(3),
+                                                         cache::RunIdentity{key, machine, 0}, std::chrono::seconds(1));
+    options_.host_bytes = -1;
+    EXPECT_TRUE(has_far_tier(options_, view_));
+    const std::vector<FarTable> own = far_tables(options_, view_, nullptr, peers);
+    EXPECT_EQ(own[0].rows->tier(), cache::Tier::kRemote);
+    for (int64_t row = 0; row < num_nodes_; ++row) {
+      EXPECT_EQ(own[0].in_memory.has(row), cache::owner_of(row, 3) == machine) << row;
+      num_owners[static_cast<std::size_t>(row)] += own[0].in_memory.has(row);
+    }
+    options_.host_bytes = 10'000;
+    EXPECT_THROW(far_tables(options_, view_, nullptr, peers), base::Error);
+    options_.host_bytes = 900'000;
+    const std::vector<FarTable> more = far_tables(options_, view_, nullptr, peers);
+    EXPECT_GT(more[0].in_memory.num_chosen(), own[0].in_memory.num_chosen());
+    EXPECT_LT(more[0].in_memory.num_chosen(), num_nodes_);
+    for (int64_t row = 0; row < num_nodes_; ++row) {
+      EXPECT_TRUE(more[0].in_memory.has(row) || !own[0].in_memory.has(row)) << row;
+    }
+    options_.host_bytes = 100'000'000;
+    EXPECT_EQ(far_tables(options_, view_, nullptr, peers)[0].in_memory.num_chosen(), num_nodes_);
+  }
+  for (const int count : num_owners) EXPECT_EQ(count, 1);
+  view_.coded_host_rows = false;
+  EXPECT_THROW(has_far_tier(options_, view_), base::Error);
+}
+
+TEST_F(FarTier, IsToldInTheStartLog) {
   const std::vector<FarTable> tables = far_tables(options_, view_, nullptr, nullptr);
   tell(StartLog(folder_ / "."), tables);
   std::ifstream file(folder_ / "start.jsonl");

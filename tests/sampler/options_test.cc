@@ -75,6 +75,32 @@ TEST_F(OptionsFile, GivesTheCacheAsWritten) {
   EXPECT_EQ(options.fetch_sms, 8);
 }
 
+TEST_F(OptionsFile, GivesTheOwnersOfRowsAsWritten) {
+  json owners = {{"names", {"a", "b"}}, {"hosts", {"10.0.0.1", "10.0.0.2"}}, {"ports", {4000, 4001}}, {"own", 1},
+                 {"listener", 7},       {"key", std::string(32, 'k')},       {"seconds", 2.5}};
+  const RowOwners found = read({{"row_owners", owners}}).row_owners;
+  EXPECT_EQ(found.names, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(found.hosts, (std::vector<std::string>{"10.0.0.1", "10.0.0.2"}));
+  EXPECT_EQ(found.ports, (std::vector<int>{4000, 4001}));
+  EXPECT_EQ(found.own, 1);
+  EXPECT_EQ(found.listener, 7);
+  EXPECT_EQ(found.key, std::string(32, 'k'));
+  EXPECT_EQ(found.seconds, 2.5);
+  EXPECT_TRUE(read(json::object()).row_owners.hosts.empty());
+  const std::pair<const char*, json> bad[] = {
+      {"own", 2},       {"own", -1}, {"ports", {4000}}, {"ports", {0, 1}}, {"hosts", {"10.0.0.1"}},
+      {"listener", -1}, {"key", ""}, {"seconds", 0},    {"names", {"a"}}};
+  for (const auto& [name, value] : bad) {
+    json other = owners;
+    other[name] = value;
+    EXPECT_NE(refusal({{"row_owners", other}}).find("row_owners: expected two or more machines"), std::string::npos)
+        << name << value;
+  }
+  owners["port"] = 1;
+  EXPECT_NE(refusal({{"row_owners", owners}}).find("only known members"), std::string::npos);
+  EXPECT_NE(refusal({{"row_owners", 1}}).find("row_owners: expected an object"), std::string::npos);
+}
+
 TEST_F(OptionsFile, NeedsNoCountsForOtherPolicies) {
   for (const char* policy : {"degree", "random", "none"}) {
     EXPECT_EQ(refusal({{"cache_bytes", {1, 2}}, {"cache_policy", policy}}), "") << policy;

@@ -67,5 +67,7 @@ class EpochMeter:
         with self._on_device:
             wait, busy, _ = self._clock.totals()
         rows, stored = ({tier: read[name] for tier, read in self._read.row_tiers.items()} for name in ("rows", "bytes"))
-        hit_rate = 1 - (rows["host"] + rows["disk"] + rows["remote"]) / sum(rows.values()) if any(rows.values()) else 0.0
+        hit_rate = (
+            1 - (rows["host"] + rows["disk"] + rows["remote"]) / sum(rows.values()) if any(rows.values()) else 0.0
+        )
         return LoaderStats(self._read.epoch, self._read.num_batches, wait, busy, rows, stored, hit_rate)

@@ -13,16 +13,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from processes import ALL_TESTS, cohort, enter_network, free_port, hear_hangups, processes_of, wait_until
+from processes import ALL_TESTS, cohort, processes_of, wait_until
 from resumable import OPTIONS, Launch, learned, record_batches, recorded, small_graph
+from several_machines import SECONDS_OF_SILENCE, SECONDS_TO_HEAR, Machines, meetings_of
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.launch.run import machines
-from cohort_gnn.launch.run.machines import Machine, folder_of, this_machine
+from cohort_gnn.launch.run.machines import Machine, this_machine
 
-SECONDS_OF_SILENCE = 4
 REPEATS = 20 if ALL_TESTS else 1
-SECONDS_TO_HEAR = 12.0  # what a silent machine, the last words and the end of processes may take together
 
 
 @pytest.fixture(scope="module")
@@ -34,40 +33,6 @@ def graph(tmp_path_factory) -> Path:
 def one_thread(monkeypatch):
     """The last bits of a product depend on how many threads share it, and one machine divides its cores."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-
-
-class Machines:
-    """Launchers of several machines; machine k's folder is that of its `Launch`."""
-
-    def __init__(self, monkeypatch, out: Path, graphs: list[Path], *options, ranks=(1, 1), own=None, networks=None):
-        self.out = out
-        monkeypatch.setenv("MASTER_ADDR", "10.213.7.1" if networks else "127.0.0.1")
-        monkeypatch.setenv("MASTER_PORT", str(free_port()))
-        monkeypatch.setenv("WORLD_SIZE", str(len(graphs)))
-        self.launches = []
-        for rank, folder in enumerate(graphs):
-            monkeypatch.setenv("RANK", str(rank))
-            arguments = [*options, "--ranks", ranks[rank], "--machine-seconds", SECONDS_OF_SILENCE]
-            arguments += (own or {}).get(rank, [])
-            log = out.with_name(f"{out.name}-{rank}")
-            before = functools.partial(enter_network, networks[rank]) if networks else hear_hangups
-            launch = Launch(log, folder, *OPTIONS, *arguments, "--out", out, before=before)
-            launch.out = folder_of(out, Machine(rank, len(graphs), "", 0, False, ""))
-            self.launches.append(launch)
-
-    def wait(self) -> list[int]:
-        """The exit codes."""
-        return [launch.wait() for launch in self.launches]
-
-    def said(self, rank: int) -> str:
-        return self.launches[rank].errors.read_text()
-
-    def await_epochs(self, number: int = 1) -> None:
-        lines = self.out / "metrics.jsonl"
-        wait_until(lambda: lines.exists() and lines.read_bytes().count(b"\n") >= number, 60, f"{number} epochs")
-
-    def demand_nothing_left(self) -> None:
-        assert processes_of(self.out) == {}
 
 
 CACHED = ["--epochs", 2, "--cache-ratio", 0.2]
@@ -147,12 +112,6 @@ def test_a_machine_that_is_stopped_ends_all_machines(graph, tmp_path, monkeypatc
             os.kill(pid, signal.SIGCONT)
     assert several.launches[1].wait() == 1
     several.demand_nothing_left()
-
-
-def meetings_of(launcher: int) -> list[int]:
-    """The process by which a launcher speaks to the others."""
-    children = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
-    return [pid for pid in processes_of("cohort_gnn.launch.run.meeting") if str(pid) in children]
 
 
 @pytest.fixture

@@ -1,0 +1,33 @@
+#include "cache/remote/other_machines.h"
+
+#include <chrono>
+#include <utility>
+
+namespace cohort::cache {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr auto kStart = 600s;  // in which the others load what they keep; the launchers watch each other meanwhile
+
+}  // namespace
+
+OtherMachines::OtherMachines(std::vector<MachineAddress> machines, RunIdentity identity, base::FileDescriptor listener,
+                             std::chrono::milliseconds patience)
+    : identity_(std::move(identity)),
+      listener_(std::move(listener)),
+      peers_(std::make_shared<RowPeers>(std::move(machines), identity_, patience)) {}
+
+void OtherMachines::share(std::vector<ServedTable> tables) {
+  server_ = std::make_unique<RowServer>(std::move(listener_), identity_, std::move(tables), peers_->patience());
+  peers_->connect(kStart);
+}
+
+void OtherMachines::leave(const std::function<bool()>& gives_up) {
+  peers_->close();
+  const auto end = std::chrono::steady_clock::now() + peers_->patience();
+  if (server_) server_->wait_for_others([&] { return gives_up() || std::chrono::steady_clock::now() > end; });
+}
+
+}  // namespace cohort::cache

@@ -1,0 +1,35 @@
+// The other machines of a run, where each keeps a part of the feature rows in its memory.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/file_descriptor.h"
+#include "cache/remote/row_peers.h"
+#include "cache/remote/row_server.h"
+
+namespace cohort::cache {
+
+class OtherMachines {
+ public:
+  // `listener` listens for them; the rest is as RowPeers has it.
+  OtherMachines(std::vector<MachineAddress> machines, RunIdentity identity, base::FileDescriptor listener,
+                std::chrono::milliseconds patience);
+
+  const std::shared_ptr<RowPeers>& peers() const { return peers_; }
+  // Gives these rows, of each node type, to the others, and waits until each of them is ready to do so. Throws
+  // base::Error when one does not come.
+  void share(std::vector<ServedTable> tables);
+  // Asks for no more rows, and gives them until the others ask for no more either: a machine whose trainers have ended
+  // may be asked for rows of batches ahead. Ends when `gives_up`, which is asked now and then.
+  void leave(const std::function<bool()>& gives_up);
+
+ private:
+  RunIdentity identity_;
+  base::FileDescriptor listener_;
+  std::shared_ptr<RowPeers> peers_;
+  std::unique_ptr<RowServer> server_;
+};
+
+}  // namespace cohort::cache

@@ -1,0 +1,210 @@
+"""--features: each machine keeps a part of the rows; batches and losses are the same, and every end is clear."""
+
+import functools
+import json
+import os
+import signal
+import socket
+import time
+from pathlib import Path
+
+import pytest
+from processes import ALL_TESTS, cohort, refused, wait_until
+from resumable import OPTIONS, Launch, learned, record_batches, recorded, small_graph
+from several_machines import SECONDS_OF_SILENCE, Machines
+
+PARTITIONED = ["--features", "partitioned"]
+SECONDS_TO_END = SECONDS_OF_SILENCE + 5
+
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch):
+    """The last bits of a product depend on how many threads share it, and one machine divides its cores."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+def prepared(folder: Path, codec: str) -> Path:
+    made = cohort("dataset", "prepare", folder, "--codec", codec)
+    assert made.returncode == 0, made.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory) -> Path:
+    return prepared(small_graph(tmp_path_factory.mktemp("partitioned") / "graph"), "exponent")
+
+
+@pytest.fixture(scope="module")
+def alone(graph, tmp_path_factory):
+    """alone(ranks): what so many ranks have learned on one machine, and the batches of each, computed once."""
+
+    @functools.cache
+    def learned_by(ranks: int) -> tuple:
+        folder = tmp_path_factory.mktemp("alone")
+        options = ["--epochs", 2, *record_batches(folder), "--ranks", ranks, "--out", folder / "run"]
+        run = Launch(folder / "run", graph, *OPTIONS, *options, folder=folder)
+        assert run.wait() == 0, run.errors.read_text()
+        return learned(folder / "run"), [recorded(folder, rank) for rank in range(ranks)]
+
+    return learned_by
+
+
+def reads(out: Path) -> dict[str, int]:
+    """Rows that machine 0 and the others have read in the first epoch, by tier."""
+    tiers = json.loads((out / "summary.json").read_text())["epochs"][0]["row_tiers"]
+    return {tier: use["rows"] for tier, use in tiers.items()}
+
+
+@pytest.mark.parametrize("ranks", [(1, 1), (2, 1), *[(2, 2), (1, 1, 1, 1)] * ALL_TESTS], ids=str)
+def test_the_same_batches_and_losses_as_on_one_machine(graph, alone, tmp_path, monkeypatch, ranks):
+    expected, batches = alone(sum(ranks))
+    monkeypatch.chdir(tmp_path)
+    options = ["--epochs", 2, *record_batches(tmp_path), *PARTITIONED]
+    several = Machines(monkeypatch, tmp_path / "run", [graph] * len(ranks), *options, ranks=ranks)
+    assert several.wait() == [0] * len(ranks), several.said(0) + several.said(1)
+    assert learned(several.out) == expected
+    assert [recorded(tmp_path, rank) for rank in range(sum(ranks))] == batches
+    found = reads(several.out)
+    assert found["disk"] == 0 and 0.25 < found["remote"] / (found["remote"] + found["host"]) < 0.85
+    start = json.loads((several.out / "summary.json").read_text())["start"]["parts"]
+    assert [part["bytes"] > 0 for part in start if part["part"] == "leaving rows to other machines"] == [True]
+    report = cohort("report", several.out)
+    assert report.returncode == 0 and "remote" in report.stdout, report.stderr
+    several.demand_nothing_left()
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory) -> Path:
+    """20000 nodes with 64 floats each: 4.5 MB encoded."""
+    folder = tmp_path_factory.mktemp("partitioned") / "large"
+    sizes = ["--nodes", "20000", "--edges", "200000", "--dim", "64", "--classes", "7", "--seed", "1"]
+    made = cohort("dataset", "generate", folder, "--kind", "powerlaw", "--split", "0.1,0.02,0.02", *sizes)
+    assert made.returncode == 0, made.stderr
+    return prepared(folder, "exponent")
+
+
+def test_host_bytes_hold_the_hottest_rows_of_others(large, tmp_path, monkeypatch):
+    found, results = [], []
+    for number, host_bytes in enumerate(["3.2MB", "3.6MB", "1GB"]):
+        several = Machines(
+            monkeypatch, tmp_path / str(number), [large] * 2, "--epochs", 1, "--host-bytes", host_bytes, *PARTITIONED
+        )
+        assert several.wait() == [0, 0], several.said(0)
+        results.append(learned(several.out))
+        found.append(reads(several.out)["remote"])
+    assert results[0] == results[1] == results[2]
+    assert found[0] > found[1] > found[2] == 0, found
+
+
+@pytest.mark.parametrize(("features", "tier"), [("auto", "remote"), ("replicated", "disk")])
+def test_one_machine_has_too_little_memory_for_all_rows(large, tmp_path, monkeypatch, features, tier):
+    own = {0: ["--host-bytes", "1GB"], 1: ["--host-bytes", "3.5MB"]}
+    options = ["--epochs", 1, "--features", features]
+    several = Machines(monkeypatch, tmp_path / "run", [large, large], *options, own=own)
+    assert several.wait() == [0, 0], several.said(0) + several.said(1)
+    assert reads(several.out)[tier] > 0
+
+
+def test_rows_that_memory_holds_are_replicated(graph, tmp_path, monkeypatch):
+    several = Machines(monkeypatch, tmp_path / "run", [graph, graph], "--epochs", 1)
+    assert several.wait() == [0, 0], several.said(0) + several.said(1)
+    assert "row_owners" not in json.loads((several.out / "run.json").read_text())["sampler"]
+    assert reads(several.out)["remote"] == 0
+
+
+def victim_of(several: Machines, number: signal.Signals) -> int:
+    several.await_epochs(2)
+    (sampler,) = several.launches[1].pids()["sampler"]
+    os.kill(sampler, number)
+    return sampler
+
+
+def test_a_sampler_that_is_killed_ends_all_machines(graph, tmp_path, monkeypatch):
+    several = Machines(monkeypatch, tmp_path / "run", [graph] * 3, "--epochs", 10000, *PARTITIONED, ranks=(1, 1, 1))
+    victim_of(several, signal.SIGKILL)
+    began = time.monotonic()
+    assert several.wait() == [1, 1, 1]
+    assert time.monotonic() - began < SECONDS_TO_END
+    assert "was ended by SIGKILL" in several.said(1)
+    for rank in (0, 2):
+        said = several.said(rank)
+        assert f"machine 1 ({socket.gethostname()})" in said and "SIGKILL" in said, said
+    several.demand_nothing_left()
+
+
+def test_a_sampler_that_stops_ends_all_machines(graph, tmp_path, monkeypatch):
+    several = Machines(monkeypatch, tmp_path / "run", [graph, graph], "--epochs", 10000, *PARTITIONED)
+    victim = victim_of(several, signal.SIGSTOP)
+    began = time.monotonic()
+    try:
+        assert several.wait() == [1, 1]
+    finally:
+        wait_until(lambda: not Path(f"/proc/{victim}").exists(), 5, "the end of the stopped sampler")
+    assert time.monotonic() - began < SECONDS_TO_END
+    said = several.said(0)
+    assert f"machine 1 ({socket.gethostname()}) at 127.0.0.1:" in said, said
+    assert f"an answer within {SECONDS_OF_SILENCE} s, found none" in said, said
+    assert f"machine 0 ({socket.gethostname()})" in several.said(1)
+    several.demand_nothing_left()
+
+
+def test_a_stopped_run_goes_on_where_it_was(graph, tmp_path, monkeypatch):
+    whole = Machines(monkeypatch, tmp_path / "whole", [graph, graph], "--epochs", 6, *PARTITIONED)
+    assert whole.wait() == [0, 0], whole.said(0)
+    several = Machines(
+        monkeypatch, tmp_path / "run", [graph, graph], "--epochs", 6, "--checkpoint-every", 1, *PARTITIONED
+    )
+    several.await_epochs(2)
+    several.launches[1].launcher.send_signal(signal.SIGTERM)
+    assert several.wait() == [1, 128 + signal.SIGTERM]
+    resume = {rank: ["--resume", several.out] for rank in range(2)}
+    again = Machines(monkeypatch, tmp_path / "run", [graph, graph], own=resume)
+    assert again.wait() == [0, 0], again.said(0) + again.said(1)
+    assert learned(again.out) == learned(whole.out)
+    assert "row_owners" in json.loads((again.out / "run.json").read_text())["sampler"]
+
+
+TYPED = ["--model", "rsage", "--fanout", "4,3", "--epochs", 2]
+
+
+def test_several_node_types(tmp_path, monkeypatch):
+    sizes = ["--nodes", "4K", "--edges", "20K", "--dim", 16, "--classes", 3, "--all-features", "--seed", 5]
+    assert cohort("dataset", "generate", tmp_path / "typed", "--kind", "typed", *sizes).returncode == 0
+    graph = prepared(tmp_path / "typed", "exponent")
+    one = Launch(tmp_path / "one", graph, *OPTIONS, *TYPED, "--ranks", 2, "--out", tmp_path / "one")
+    assert one.wait() == 0, one.errors.read_text()
+    several = Machines(monkeypatch, tmp_path / "run", [graph, graph], *TYPED, *PARTITIONED)
+    assert several.wait() == [0, 0], several.said(0) + several.said(1)
+    assert learned(several.out) == learned(tmp_path / "one")
+    assert reads(several.out)["remote"] > 0
+
+
+@pytest.mark.gpu
+def test_a_gpu_gets_rows_of_other_machines(graph, alone, tmp_path, monkeypatch):
+    options = ["--epochs", 2, *record_batches(tmp_path), *PARTITIONED, "--device", "cuda"]
+    monkeypatch.chdir(tmp_path)
+    several = Machines(monkeypatch, tmp_path / "run", [graph, graph], *options, ranks=(None, None))
+    assert several.wait() == [0, 0], several.said(0) + several.said(1)
+    assert [recorded(tmp_path, rank) for rank in range(2)] == alone(2)[1]
+    assert reads(several.out)["remote"] > 0
+
+
+def test_options_that_do_not_fit_are_refused(graph, tmp_path, monkeypatch):
+    result = cohort("train", graph, *OPTIONS, *PARTITIONED, "--out", tmp_path / "one")
+    refused(result, 1, "--features partitioned: expected several machines", "--host-bytes")
+    other = {1: ["--features", "replicated"]}
+    several = Machines(monkeypatch, tmp_path / "other", [graph, graph], "--epochs", 1, *PARTITIONED, own=other)
+    assert several.wait() == [1, 1]
+    assert f"machine 1 ({socket.gethostname()}): --features: expected partitioned" in several.said(0)
+    little = Machines(
+        monkeypatch, tmp_path / "few", [graph, graph], "--epochs", 1, "--host-bytes", "50KB", *PARTITIONED
+    )
+    assert little.wait() == [1, 1]
+    assert "--host-bytes: expected at least" in little.said(0) + little.said(1)
+
+
+def test_rows_that_are_not_encoded_are_refused(tmp_path, monkeypatch):
+    graph = small_graph(tmp_path / "raw")
+    several = Machines(monkeypatch, tmp_path / "run", [graph, graph], "--epochs", 1, *PARTITIONED)
+    assert several.wait() == [1, 1]
+    assert f"cohort dataset prepare {graph}" in several.said(0)

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/uninitialized_vector.h"
 #include "cache/remote/protocol.h"
 #include "cache/remote/socket.h"
 #include "cache/row_bits.h"
@@ -46,13 +47,20 @@ class RowServer {
     std::atomic<bool> has_ended = false;
     std::thread thread;
   };
+  // Of a connection, kept from request to request.
+  struct Work {
+    std::vector<uint32_t> ids;
+    ibp::EncodedRef stored;
+    std::vector<ibp::RowSpan> spans;  // of these rows
+    base::UninitializedVector<std::byte> rows;
+  };
   void accept_all();
   void remove_ended();
   bool greets(const Socket& client) const;
   void serve(const Socket& client) const;
-  bool reply(const Socket& client, const Request& request, std::vector<uint32_t>& ids,
-             std::vector<std::byte>& rows) const;
-  bool has(const Request& request, std::span<const uint32_t> ids) const;
+  bool reply(const Socket& client, const Request& request, Work& work) const;
+  bool locate(const Request& request, Work& work) const;
+  static void copy(Work& work);
 
   base::FileDescriptor listener_, stop_;
   RunIdentity identity_;

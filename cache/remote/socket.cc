@@ -100,6 +100,7 @@ bool Socket::awaits_bytes() const {
   return ::recv(file_.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
+void Socket::ends_sending() const noexcept { ::shutdown(file_.get(), SHUT_WR); }
 void Socket::shut_down() const noexcept { ::shutdown(file_.get(), SHUT_RDWR); }
 
 }  // namespace cohort::cache

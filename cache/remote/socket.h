@@ -31,6 +31,8 @@ class Socket {
   void receive(std::span<std::byte> bytes, const TimeLimit& limit) const;
   // Waits without a limit until there is something to receive; false: the connection has ended.
   bool awaits_bytes() const;
+  // The other end sees that no more bytes come.
+  void ends_sending() const noexcept;
   // Both ends see the connection's end.
   void shut_down() const noexcept;
   // The error of an answer that is no answer.

@@ -145,10 +145,10 @@ TEST_P(Remote, NamesTheMachineThatHasEnded) {
 
 TEST_P(Remote, EndsWhileRowsAreAskedFor) {
   const std::vector<int64_t> ids = random_ids(kNumRows);
-  std::vector<std::byte> out(ids.size() * rows_.table.row_bytes());
+  std::vector<std::vector<std::byte>> out(20, std::vector<std::byte>(ids.size() * rows_.table.row_bytes()));
   Machines machines(file_, 3, kPatience);
   std::vector<TieredFetch> fetches;
-  for (int i = 0; i < 20; ++i) fetches.push_back(machines.all[1].rows->fetch(ids, out.data()));
+  for (std::vector<std::byte>& to : out) fetches.push_back(machines.all[1].rows->fetch(ids, to.data()));
   machines.all[1].peers->close();
   EXPECT_THROW(
       {

@@ -1,0 +1,156 @@
+// Rows of another machine over the loopback, beside bare replies of the same size over as many connections:
+// cache_remote_bench [ROWS of a fetch] [SECONDS]. Both machines are threads of this process.
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "base/check.h"
+#include "cache/remote/remote_rows.h"
+#include "cache/remote/row_server.h"
+
+namespace {
+
+using namespace cohort;
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kNumRows = 1 << 20;
+constexpr uint32_t kNumColumns = 128;
+constexpr int kTurns = 5;
+
+struct Listener {
+  Listener() : file(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
+    socklen_t bytes = sizeof address;
+    auto* any = reinterpret_cast<sockaddr*>(&address);
+    base::require(::bind(file.get(), any, bytes) == 0 && ::listen(file.get(), 64) == 0, "a socket that listens");
+    getsockname(file.get(), any, &bytes);
+    port = ntohs(address.sin_port);
+  }
+  base::FileDescriptor file;
+  int port = 0;
+};
+
+ibp::EncodedRows make_rows() {
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(std::size_t{kNumRows} * kNumColumns);
+  for (float& value : values) value = normal(random);
+  const ibp::RowTable table{reinterpret_cast<const std::byte*>(values.data()), kNumRows, ibp::Dtype::kFloat32,
+                            kNumColumns};
+  return ibp::encode(table, ibp::fit(table, {.codec = "exponent"}).profile);
+}
+
+// Replies of a fixed size to requests of a fixed size.
+struct Bare {
+  Bare(int64_t request, int64_t reply) : request_bytes(request), reply_bytes(reply) {
+    for (int i = 0; i < cache::kConnections; ++i) {
+      clients.push_back(cache::Socket::connect("127.0.0.1", listener.port, "a server", "", cache::TimeLimit(10s)));
+      cache::Socket server(base::FileDescriptor(::accept(listener.file.get(), nullptr, nullptr)), "a client", "");
+      threads.emplace_back([this, socket = std::move(server)] {
+        std::vector<std::byte> in(static_cast<std::size_t>(request_bytes)), out(static_cast<std::size_t>(reply_bytes));
+        while (socket.awaits_bytes()) {
+          socket.receive(in, cache::TimeLimit(10s));
+          socket.send(out, cache::TimeLimit(10s));
+        }
+      });
+    }
+  }
+  ~Bare() {
+    for (const cache::Socket& client : clients) client.shut_down();
+  }
+  // So many of them, over all connections.
+  void ask(int64_t count) {
+    std::atomic<int64_t> left = count;
+    std::vector<std::jthread> asking;
+    for (const cache::Socket& client : clients) {
+      asking.emplace_back([&] {
+        std::vector<std::byte> out(static_cast<std::size_t>(request_bytes)), in(static_cast<std::size_t>(reply_bytes));
+        while (--left >= 0) {
+          client.send(out, cache::TimeLimit(10s));
+          client.receive(in, cache::TimeLimit(10s));
+        }
+      });
+    }
+  }
+  int64_t request_bytes, reply_bytes;
+  Listener listener;
+  std::vector<cache::Socket> clients;
+  std::vector<std::jthread> threads;
+};
+
+// Calls a second.
+double rate(const std::function<void()>& call, double seconds) {
+  call();
+  int64_t count = 0;
+  const auto begin = Clock::now();
+  const auto passed = [&] { return std::chrono::duration<double>(Clock::now() - begin).count(); };
+  for (; passed() < seconds; ++count) call();
+  return static_cast<double>(count) / passed();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int64_t num_rows = argc > 1 ? std::atoll(argv[1]) : 100'000;
+  const double seconds = argc > 2 ? std::atof(argv[2]) : 1;
+  const std::string path = std::filesystem::temp_directory_path() / fmt::format("remote_bench-{}.ibp", getpid());
+  ibp::save(make_rows(), path);
+  const auto file =
+      std::make_shared<const cache::HostRows>(cache::HostRows::open(path, {kNumRows, kNumColumns, "float32"}, false));
+  std::filesystem::remove(path);
+  const ibp::EncodedRows& rows = file->encoded();
+  cache::RowBits all(kNumRows);
+  for (int64_t row = 0; row < kNumRows; ++row) all.choose(row);
+  all.count();
+  Listener listener;
+  const std::vector<cache::MachineAddress> machines = {{"machine 0", "127.0.0.1", listener.port},
+                                                       {"machine 1", "127.0.0.1", listener.port}};
+  const std::string key(cache::kKeyBytes, 'k');
+  const auto peers = std::make_shared<cache::RowPeers>(machines, cache::RunIdentity{key, 0, 0}, 10s);
+  const cache::RowServer server(std::move(listener.file), {key, 1, 0}, {{rows, all.ref(), kNumRows}}, 10s);
+  peers->connect(10s);
+  const auto threads = std::make_shared<cache::ReadThreads>(peers->num_threads());
+  const cache::RemoteRows remote(file, 0, peers, threads);
+
+  std::mt19937_64 random(2);
+  std::vector<int64_t> ids;
+  while (std::ssize(ids) < num_rows) {
+    const auto id = static_cast<int64_t>(random() % kNumRows);
+    if (cache::owner_of(id, 2) == 1) ids.push_back(id);
+  }
+  cache::FarUse use;
+  const auto begun = [&] { return remote.fetch(ids, false, [](std::size_t, const ibp::RowSpan&) {}); };
+  cache::FarFetch ahead = begun();  // two are under way, as in a run
+  const auto fetch = [&] {
+    cache::FarFetch oldest = std::exchange(ahead, begun());
+    use = oldest.finish();
+  };
+  fetch();
+  Bare bare((num_rows * 4) / use.reads + int64_t{sizeof(cache::Request)}, use.read_bytes / use.reads);
+  std::vector<double> coded, plain;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    coded.push_back(rate(fetch, seconds));
+    plain.push_back(rate([&] { bare.ask(use.reads); }, seconds));
+  }
+  std::ranges::sort(coded);
+  std::ranges::sort(plain);
+  const auto bytes = static_cast<double>(use.read_bytes), count = static_cast<double>(num_rows);
+  const double row_bytes = kNumColumns * sizeof(float);
+  fmt::print("{} rows of {} bytes, {:.0f} stored, in {} requests\n", num_rows, row_bytes, bytes / count, use.reads);
+  const double median = coded[kTurns / 2], of_bare = plain[kTurns / 2];
+  fmt::print("rows: {:.2f} M rows/s, {:.2f} GB/s as stored, {:.2f} GB/s decoded\n", median * count / 1e6,
+             median * bytes / 1e9, median * count * row_bytes / 1e9);
+  fmt::print("bare replies of this size: {:.2f} GB/s; rows come at {:.0f} % of it\n", of_bare * bytes / 1e9,
+             100 * median / of_bare);
+}

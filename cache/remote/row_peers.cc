@@ -44,9 +44,16 @@ Socket RowPeers::greeted(int machine, const TimeLimit& limit) const {
   socket.send(bytes_of(hello), limit);
   Welcome welcome;
   socket.receive(bytes_of(welcome), limit);
-  if (welcome.magic != kHelloMagic) socket.fail("a sampler of this version of cohort", "another program");
-  if (welcome.answer == Answer::kOtherRun) socket.fail("a sampler of this run", "one of another run");
-  if (welcome.answer == Answer::kOtherRows) socket.fail("the same encoded rows as here", "others");
+  if (welcome.magic != kHelloMagic) {
+    socket.fail("a sampler of this version of cohort", "another program", "install the same version on all machines");
+  }
+  if (welcome.answer == Answer::kOtherRun) {
+    socket.fail("a sampler of this run", "one of another run", "start the run again on all machines");
+  }
+  if (welcome.answer == Answer::kOtherRows) {
+    socket.fail("the same encoded rows as here", "others",
+                "copy the data set's folder \"prepared\" from one machine to the others");
+  }
   if (welcome.answer != Answer::kWelcome || welcome.machine != static_cast<uint32_t>(machine)) {
     socket.fail(fmt::format("machine {}", machine), fmt::format("machine {}", welcome.machine));
   }

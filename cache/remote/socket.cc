@@ -58,8 +58,8 @@ Socket Socket::connect(const std::string& host, int port, std::string peer, std:
   throw base::Error({std::move(peer), "a connection to the sampler of this machine", words_of(error), std::move(cure)});
 }
 
-void Socket::fail(const std::string& expected, const std::string& found) const {
-  throw base::Error({peer_, expected, found, cure_});
+void Socket::fail(const std::string& expected, const std::string& found, const std::string& cure) const {
+  throw base::Error({peer_, expected, found, cure.empty() ? cure_ : cure});
 }
 
 void Socket::fail_ended(int error) const {

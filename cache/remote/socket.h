@@ -35,8 +35,8 @@ class Socket {
   void ends_sending() const noexcept;
   // Both ends see the connection's end.
   void shut_down() const noexcept;
-  // The error of an answer that is no answer.
-  [[noreturn]] void fail(const std::string& expected, const std::string& found) const;
+  // The error of an answer that is no answer; `cure`: in place of that of the connection.
+  [[noreturn]] void fail(const std::string& expected, const std::string& found, const std::string& cure = {}) const;
 
  private:
   void wait(short events, const TimeLimit& limit) const;

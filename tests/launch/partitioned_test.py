@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import shutil
 import signal
 import socket
 import time
@@ -12,6 +13,8 @@ import pytest
 from processes import ALL_TESTS, cohort, refused, wait_until
 from resumable import OPTIONS, Launch, learned, record_batches, recorded, small_graph
 from several_machines import SECONDS_OF_SILENCE, Machines
+
+from cohort_gnn.launch.run.row_owners import row_listener, row_owners
 
 PARTITIONED = ["--features", "partitioned"]
 SECONDS_TO_END = SECONDS_OF_SILENCE + 5
@@ -208,3 +211,33 @@ def test_rows_that_are_not_encoded_are_refused(tmp_path, monkeypatch):
     several = Machines(monkeypatch, tmp_path / "run", [graph, graph], "--epochs", 1, *PARTITIONED)
     assert several.wait() == [1, 1]
     assert f"cohort dataset prepare {graph}" in several.said(0)
+
+
+def test_rows_that_are_encoded_in_another_way_are_refused(graph, tmp_path, monkeypatch):
+    other = prepared(shutil.copytree(graph, tmp_path / "other"), "sparse")
+    several = Machines(monkeypatch, tmp_path / "run", [graph, other], "--epochs", 1, *PARTITIONED)
+    assert several.wait() == [1, 1]
+    said = several.said(0) + several.said(1)
+    assert "the same encoded rows as here, found others" in said and 'folder "prepared"' in said, said
+    several.demand_nothing_left()
+
+
+def test_where_samplers_are_asked_for_rows():
+    facts = [
+        {"host": "a", "address": "127.0.0.1", "row_port": 1},
+        {"host": "b", "address": "10.0.0.2", "row_port": 2},
+        {"host": "c", "address": "", "row_port": 3},
+    ]
+    with row_listener() as listener:
+        owners = row_owners(facts, 1, listener, "k" * 32, 5.0, "store")
+        assert owners == {
+            "names": ["machine 0 (a)", "machine 1 (b)", "machine 2 (c)"],
+            "hosts": ["store", "10.0.0.2", "c"],
+            "ports": [1, 2, 3],
+            "own": 1,
+            "listener": listener.fileno(),
+            "key": "k" * 32,
+            "seconds": 5.0,
+        }
+        with socket.create_connection(("127.0.0.1", listener.getsockname()[1])):
+            pass

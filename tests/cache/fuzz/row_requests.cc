@@ -41,7 +41,8 @@ Served& served() {
 
 std::string request(uint32_t table, bool plane_a, const std::vector<uint32_t>& ids) {
   const auto count = static_cast<uint32_t>(ids.size());
-  std::string bytes = fuzz::bytes_of(cache::Request{.table = table, .num_rows = count, .plane_a = plane_a, .number = 5});
+  std::string bytes =
+      fuzz::bytes_of(cache::Request{.table = table, .num_rows = count, .plane_a = plane_a, .number = 5});
   for (const uint32_t id : ids) bytes += fuzz::bytes_of(id);
   return bytes;
 }

@@ -167,7 +167,7 @@ def disk_rate(spec: SamplerSpec, data: Dataset | HeteroDataset) -> dict[str, flo
         CohortError: the disk cannot be measured, which is done once a drive.
     """
     files = [table.encoded_rows for table in tables_of(data) if table.encoded_rows is not None]
-    if spec.host_bytes is None or sum(file.stat().st_size for file in files) <= spec.host_bytes:
+    if spec.host_bytes is None or spec.features == "partitioned" or sum(file.stat().st_size for file in files) <= spec.host_bytes:
         return {}
     return {"disk_rows_per_second": min(remembered_rates(file)["rows_per_second"] for file in files)}
 

@@ -14,6 +14,7 @@ WARM_UP_STEPS = 3
 GROUPS = 5  # of steps one after the other; the fastest counts
 GROUP_SECONDS, MOST_STEPS = 0.05, 50  # of a group: so that what begins and ends it is little of it
 LIMIT_SECONDS = 5.0  # after which no group begins
+FAR = [TIERS.index(tier) for tier in ("disk", "remote")]
 PARTS = ("trainer", "sampler", "pcie", "nvlink", "disk")
 
 
@@ -23,7 +24,7 @@ class Floor(Callback):
     An epoch takes at least: its steps, each as long as one on a batch that lies ready while nothing else runs; its
     sampling, each batch as fast as the fastest; the bytes of rows and lists from host memory, and those from peers, at
     the rates that the links were measured to give; its rows from a disk, at the rate of the drive. On the CPU there are
-    no links, and fetching counts as sampling, unless rows come from a disk: then fetches of several batches overlap.
+    no links, and fetching counts as sampling, unless rows are far: then fetches of several batches overlap.
 
     Args:
         device: the trainer's.
@@ -67,7 +68,7 @@ class Floor(Callback):
         """Looks at a batch of training."""
         edges = sum(slot.num_sampled_edges)
         if edges > 0:
-            overlaps = self._on_gpu or slot.row_tiers[TIERS.index("disk")][0] > 0
+            overlaps = self._on_gpu or any(slot.row_tiers[tier][0] for tier in FAR)
             taken_us = slot.sample_us + (0 if overlaps else slot.fetch_us)
             self.sample_seconds_an_edge = min(self.sample_seconds_an_edge, taken_us / 1e6 / edges)
 

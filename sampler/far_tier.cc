@@ -166,21 +166,24 @@ void add(cache::RowBits& rows, const cache::RowBits& more) {
 
 }  // namespace
 
-std::unique_ptr<cache::OtherMachines> other_machines(const Options& options, const GraphView& graph) {
+std::unique_ptr<cache::OtherMachines> other_machines(const Options& options) {
   const RowOwners& owners = options.row_owners;
   if (owners.hosts.empty()) return nullptr;
-  std::vector<ibp::EncodedRef> tables;
-  for (const NodeRange& type : types_of(graph)) {
-    tables.push_back(type.encoded ? type.encoded->encoded().ref : ibp::EncodedRef{});
-  }
   std::vector<cache::MachineAddress> machines;
   for (std::size_t i = 0; i < owners.hosts.size(); ++i) {
     machines.push_back({owners.names[i], owners.hosts[i], owners.ports[i]});
   }
   const auto patience = std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(owners.seconds));
-  return std::make_unique<cache::OtherMachines>(
-      std::move(machines), cache::RunIdentity{owners.key, owners.own, cache::tables_digest(tables)},
-      base::FileDescriptor(owners.listener), patience);
+  return std::make_unique<cache::OtherMachines>(std::move(machines), cache::RunIdentity{owners.key, owners.own, 0},
+                                                base::FileDescriptor(owners.listener), patience);
+}
+
+uint32_t tables_digest(const GraphView& graph) {
+  std::vector<ibp::EncodedRef> tables;
+  for (const NodeRange& type : types_of(graph)) {
+    tables.push_back(type.encoded ? type.encoded->encoded().ref : ibp::EncodedRef{});
+  }
+  return cache::tables_digest(tables);
 }
 
 bool has_far_tier(const Options& options, const GraphView& graph) {

@@ -17,7 +17,9 @@
 namespace cohort::sampler {
 
 // Those that keep a part of the rows each; null: there are none. The listener of the options is the result's.
-std::unique_ptr<cache::OtherMachines> other_machines(const Options& options, const GraphView& graph);
+std::unique_ptr<cache::OtherMachines> other_machines(const Options& options);
+// Tells the rows of all node types from others.
+uint32_t tables_digest(const GraphView& graph);
 
 // Whether rows are far: those of nodes, encoded, do not all find room in options.host_bytes, or each machine keeps a
 // part of them. Throws Error when they are not encoded.

@@ -124,6 +124,7 @@ void Ranks::serve() {
   std::future<void> verified;  // outlives the handler, as its end waits for what is left to read
   try {
     for (const auto& publisher : publishers_) publisher->set_stage(Stage::kLoading);
+    others_ = other_machines(options_);
     log_.begin("checking the edges", edge_bytes(data_));
     dataset::demand_in_range(data_);
     graph_ = view_of(data_, options_, log_);
@@ -131,7 +132,7 @@ void Ranks::serve() {
     if (reads_encoded(graph_))
       verified = verify_rows(data_, options_.edge_features);  // reads the pages that are copied meanwhile
     if (options_.device == "cpu") plan_only();
-    others_ = other_machines(options_, graph_);
+    if (others_) others_->expect_tables(tables_digest(graph_));
     backends = make_backends(options_, graph_, others_.get(),
                              log_);  // on GPUs it is the one to call plan_cache(), and to fill slabs
     graph_.leave_draw_weights();

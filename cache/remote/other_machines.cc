@@ -15,19 +15,19 @@ constexpr auto kStart = 600s;  // in which the others load what they keep; the l
 
 OtherMachines::OtherMachines(std::vector<MachineAddress> machines, RunIdentity identity, base::FileDescriptor listener,
                              std::chrono::milliseconds patience)
-    : identity_(std::move(identity)),
-      listener_(std::move(listener)),
-      peers_(std::make_shared<RowPeers>(std::move(machines), identity_, patience)) {}
+    : peers_(std::make_shared<RowPeers>(std::move(machines), identity, patience)),
+      server_(std::move(listener), identity, patience) {}
 
 void OtherMachines::share(std::vector<ServedTable> tables) {
-  server_ = std::make_unique<RowServer>(std::move(listener_), identity_, std::move(tables), peers_->patience());
+  server_.share(digest_, std::move(tables));
+  peers_->expect_tables(digest_);
   peers_->connect(kStart);
 }
 
 void OtherMachines::leave(const std::function<bool()>& gives_up) {
   peers_->close();
   const auto end = std::chrono::steady_clock::now() + peers_->patience();
-  if (server_) server_->wait_for_others([&] { return gives_up() || std::chrono::steady_clock::now() > end; });
+  server_.wait_for_others([&] { return gives_up() || std::chrono::steady_clock::now() > end; });
 }
 
 }  // namespace cohort::cache

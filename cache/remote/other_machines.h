@@ -13,11 +13,13 @@ namespace cohort::cache {
 
 class OtherMachines {
  public:
-  // `listener` listens for them; the rest is as RowPeers has it.
+  // `listener` listens for them: from now on they hear that this machine loads. The rest is as RowPeers has it.
   OtherMachines(std::vector<MachineAddress> machines, RunIdentity identity, base::FileDescriptor listener,
                 std::chrono::milliseconds patience);
 
   const std::shared_ptr<RowPeers>& peers() const { return peers_; }
+  // Of the rows that all machines must have.
+  void expect_tables(uint32_t digest) { digest_ = digest; }
   // Gives these rows, of each node type, to the others, and waits until each of them is ready to do so. Throws
   // base::Error when one does not come.
   void share(std::vector<ServedTable> tables);
@@ -26,10 +28,9 @@ class OtherMachines {
   void leave(const std::function<bool()>& gives_up);
 
  private:
-  RunIdentity identity_;
-  base::FileDescriptor listener_;
+  uint32_t digest_ = 0;
   std::shared_ptr<RowPeers> peers_;
-  std::unique_ptr<RowServer> server_;
+  RowServer server_;
 };
 
 }  // namespace cohort::cache

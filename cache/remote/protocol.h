@@ -1,6 +1,6 @@
 // What samplers of several machines say to each other about rows: structs as they lie in memory, of machines of one
-// kind (little-endian). A client says Hello and hears Welcome, then sends requests; each has a reply before the next
-// one.
+// kind (little-endian). A client says Hello and hears Welcome (or that the server still loads: it comes again), then
+// sends requests; each has a reply before the next one.
 //
 //   Request, uint32 [num_rows] ids                 ->
 //   Reply, the stored rows in the order of the ids <-
@@ -33,7 +33,7 @@ struct Hello {
   std::array<char, kKeyBytes> key{};
 };
 
-enum class Answer : uint32_t { kWelcome = 0, kOtherRun = 1, kOtherRows = 2, kNoSuchRow = 3 };
+enum class Answer : uint32_t { kWelcome = 0, kOtherRun = 1, kOtherRows = 2, kNoSuchRow = 3, kLoading = 4 };
 
 struct Welcome {
   uint64_t magic = kHelloMagic;

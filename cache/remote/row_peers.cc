@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "base/check.h"
@@ -11,6 +12,7 @@
 namespace cohort::cache {
 namespace {
 
+constexpr auto kComesAgain = std::chrono::milliseconds(100);
 constexpr const char* kCure = "see the log of this machine's sampler, and the network between the machines";
 
 }  // namespace
@@ -38,6 +40,18 @@ void RowPeers::connect(std::chrono::milliseconds patience) {
 }
 
 Socket RowPeers::greeted(int machine, const TimeLimit& limit) const {
+  for (bool is_first = true;; is_first = false) {
+    const TimeLimit of_answer(patience_);
+    auto [socket, answer] = greet(machine, is_first && limit.end < of_answer.end ? limit : of_answer);
+    if (answer == Answer::kWelcome) return std::move(socket);
+    if (std::chrono::steady_clock::now() > limit.end) {
+      socket.fail(fmt::format("rows within {} s", limit.seconds), "a sampler that still loads its own");
+    }
+    std::this_thread::sleep_for(kComesAgain);
+  }
+}
+
+std::pair<Socket, Answer> RowPeers::greet(int machine, const TimeLimit& limit) const {
   const auto& [name, host, port] = machines_[static_cast<std::size_t>(machine)];
   Socket socket = Socket::connect(host, port, fmt::format("{} at {}:{}", name, host, port), kCure, limit);
   const Hello hello = identity_.hello();
@@ -54,10 +68,11 @@ Socket RowPeers::greeted(int machine, const TimeLimit& limit) const {
     socket.fail("the same encoded rows as here", "others",
                 "copy the data set's folder \"prepared\" from one machine to the others");
   }
-  if (welcome.answer != Answer::kWelcome || welcome.machine != static_cast<uint32_t>(machine)) {
+  const bool is_known = welcome.answer == Answer::kWelcome || welcome.answer == Answer::kLoading;
+  if (!is_known || welcome.machine != static_cast<uint32_t>(machine)) {
     socket.fail(fmt::format("machine {}", machine), fmt::format("machine {}", welcome.machine));
   }
-  return socket;
+  return {std::move(socket), welcome.answer};
 }
 
 std::size_t RowPeers::take(Peer& peer, int machine, const TimeLimit& limit) {

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cache/read_threads.h"
@@ -34,8 +35,10 @@ class RowPeers {
   // `machines`: of the run, by number. `patience`: how long to wait for a reply.
   RowPeers(std::vector<MachineAddress> machines, RunIdentity identity, std::chrono::milliseconds patience);
 
-  // Opens the connections to all others, each of which may still be loading for so long. Throws base::Error when one
-  // does not answer, or is of another run, or has other rows.
+  // Of the rows that the others must have, in place of the identity's.
+  void expect_tables(uint32_t digest) { identity_.tables = digest; }
+  // Opens the connections to all others, each of which may say for so long that it is still loading. Throws base::Error
+  // when one does not answer, or is of another run, or has other rows.
   void connect(std::chrono::milliseconds limit);
   // Asks for rows of a machine: fills `rows`, as long as the reply must be. For any number of threads. Throws
   // base::Error naming the machine.
@@ -57,6 +60,7 @@ class RowPeers {
     std::condition_variable changed;
   };
   Socket greeted(int machine, const TimeLimit& limit) const;
+  std::pair<Socket, Answer> greet(int machine, const TimeLimit& limit) const;
   std::size_t take(Peer& peer, int machine, const TimeLimit& limit);
   void give_back(Peer& peer, std::size_t socket);
   void exchange(const Socket& socket, const Request& request, std::span<const uint32_t> ids, std::span<std::byte> rows,

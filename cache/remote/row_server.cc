@@ -15,15 +15,26 @@ namespace cohort::cache {
 
 using namespace std::chrono_literals;
 
-RowServer::RowServer(base::FileDescriptor listener, RunIdentity identity, std::vector<ServedTable> tables,
-                     std::chrono::milliseconds patience)
+RowServer::RowServer(base::FileDescriptor listener, RunIdentity identity, std::chrono::milliseconds patience)
     : listener_(std::move(listener)),
       stop_(::eventfd(0, EFD_CLOEXEC)),
       identity_(std::move(identity)),
-      tables_(std::move(tables)),
       patience_(patience) {
   if (!stop_) base::fail_errno("rows for other machines", "an eventfd", errno);
   acceptor_ = std::thread([this] { accept_all(); });
+}
+
+RowServer::RowServer(base::FileDescriptor listener, RunIdentity identity, std::vector<ServedTable> tables,
+                     std::chrono::milliseconds patience)
+    : RowServer(std::move(listener), std::move(identity), patience) {
+  share(identity_.tables, std::move(tables));
+}
+
+void RowServer::share(uint32_t digest, std::vector<ServedTable> tables) {
+  base::require(!is_ready_.load(), "rows that are shared once");
+  identity_.tables = digest;
+  tables_ = std::move(tables);
+  is_ready_.store(true, std::memory_order_release);
 }
 
 RowServer::~RowServer() {
@@ -80,12 +91,14 @@ bool RowServer::greets(const Socket& client) const {
   Hello hello;
   client.receive(bytes_of(hello), limit);
   if (hello.magic != kHelloMagic) return false;  // it speaks another language
-  const Hello own = identity_.hello();
+  const bool is_ready = is_ready_.load(std::memory_order_acquire);
   Welcome welcome;
-  welcome.machine = own.machine;
-  if (hello.key != own.key) {
+  welcome.machine = static_cast<uint32_t>(identity_.machine);
+  if (!std::ranges::equal(hello.key, identity_.key)) {
     welcome.answer = Answer::kOtherRun;
-  } else if (hello.tables != own.tables) {
+  } else if (!is_ready) {
+    welcome.answer = Answer::kLoading;
+  } else if (hello.tables != identity_.tables) {
     welcome.answer = Answer::kOtherRows;
   }
   client.send(bytes_of(welcome), limit);

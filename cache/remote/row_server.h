@@ -29,7 +29,10 @@ struct ServedTable {
 
 class RowServer {
  public:
-  // `listener` listens. `patience`: for the rest of a request that has begun, and for a reply that is not taken.
+  // `listener` listens. Until share() whoever comes hears that rows are still being loaded. `patience`: for the rest of
+  // a request that has begun, and for a reply that is not taken.
+  RowServer(base::FileDescriptor listener, RunIdentity identity, std::chrono::milliseconds patience);
+  // Of rows that are there.
   RowServer(base::FileDescriptor listener, RunIdentity identity, std::vector<ServedTable> tables,
             std::chrono::milliseconds patience);
   // Whoever asks then sees the connection's end.
@@ -37,6 +40,8 @@ class RowServer {
   RowServer(const RowServer&) = delete;
   RowServer& operator=(const RowServer&) = delete;
 
+  // To be called once: from now on these rows, of each node type, are given. `digest`: tables_digest().
+  void share(uint32_t digest, std::vector<ServedTable> tables);
   // Waits until all others have ended their connections, or `gives_up`, which is asked now and then.
   void wait_for_others(const std::function<bool()>& gives_up);
 
@@ -65,6 +70,7 @@ class RowServer {
   base::FileDescriptor listener_, stop_;
   RunIdentity identity_;
   std::vector<ServedTable> tables_;
+  std::atomic<bool> is_ready_ = false;  // identity and tables stay as they are
   std::chrono::milliseconds patience_;
   std::mutex mutex_;
   std::list<Client> clients_;

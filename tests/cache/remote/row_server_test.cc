@@ -177,6 +177,20 @@ TEST_F(Server, IsWaitedForWhileItLoads) {
   expect_rows(*this, client);
 }
 
+TEST_F(Server, SaysThatItLoads) {
+  RowServer loading(std::move(listeners_[1].file), {kKey, 1, 0}, 20s);
+  RowPeers client = peers();
+  expect_error([&] { client.connect(300ms); }, "a sampler that still loads its own");
+  std::thread late([&] {
+    std::this_thread::sleep_for(300ms);
+    loading.share(digest_, {{rows_, even_.ref(), kNumRows}, {}});
+  });
+  RowPeers another = peers();
+  another.connect(20s);
+  late.join();
+  expect_rows(*this, another);
+}
+
 TEST_F(Server, IsNotWaitedForForEver) {
   RowPeers client = peers();
   expect_error([&] { client.connect(100ms); }, "an answer within 0.1 s");

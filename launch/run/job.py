@@ -160,14 +160,18 @@ def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = N
     return {name: value for name, value in members.items() if value is not None} | cache
 
 
-def disk_rate(spec: SamplerSpec, data: Dataset | HeteroDataset) -> dict[str, float]:
+def disk_rate(spec: RunSpec, data: Dataset | HeteroDataset) -> dict[str, float]:
     """{"disk_rows_per_second": of the slowest drive with rows that --host-bytes leaves there}; {}: no row stays there.
 
     Raises:
         CohortError: the disk cannot be measured, which is done once a drive.
     """
     files = [table.encoded_rows for table in tables_of(data) if table.encoded_rows is not None]
-    if spec.host_bytes is None or spec.features == "partitioned" or sum(file.stat().st_size for file in files) <= spec.host_bytes:
+    if (
+        spec.host_bytes is None
+        or spec.features == "partitioned"
+        or sum(file.stat().st_size for file in files) <= spec.host_bytes
+    ):
         return {}
     return {"disk_rows_per_second": min(remembered_rates(file)["rows_per_second"] for file in files)}
 

@@ -41,7 +41,8 @@ def test_a_line_a_mode_is_appended(benched):
         epoch = json.loads((run / "summary.json").read_text())["epochs"][1]
         assert line["batches"] == epoch["num_batches"] == 25  # 98 seeds in batches of 4
         assert (
-            line["shares"] == {"local": 0, "peer": 0, "host": 1, "recent": 0, "disk": 0} and line["rows"] == "Gaussian"
+            line["shares"] == {"local": 0, "peer": 0, "host": 1, "recent": 0, "disk": 0, "remote": 0}
+            and line["rows"] == "Gaussian"
         )
         if line is not lines[2]:  # its run's folder holds the later run of the mode
             assert line["seconds"] == epoch["seconds"] and line["wait_seconds"] == epoch["wait_seconds"]

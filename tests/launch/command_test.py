@@ -50,7 +50,7 @@ def test_the_same_seed_gives_the_same_results(trained):
 def test_the_summary_has_its_stable_keys(trained):
     summary = summary_of(trained[0])
     assert set(summary) >= {"test_accuracy", "val_accuracy", "epochs", "bytes"}
-    assert set(summary["bytes"]) == {"host", "peer", "local", "recent", "disk"}
+    assert set(summary["bytes"]) == {"host", "peer", "local", "recent", "disk", "remote"}
     assert len(summary["epochs"]) == 3 and all(set(epoch) >= EPOCH_KEYS for epoch in summary["epochs"])
     assert summary["bytes"]["host"] > sum(epoch["host_bytes"] for epoch in summary["epochs"]) > 0
     assert summary["epochs"][2]["loss"] < summary["epochs"][0]["loss"]
@@ -63,13 +63,13 @@ def test_rows_and_lists_are_counted_by_tier(cora, tmp_path):
     assert result.returncode == 0, result.stderr
     for epoch in summary_of(tmp_path / "run")["epochs"]:
         rows, lists = epoch["row_tiers"], epoch["list_tiers"]
-        assert list(rows) == list(lists) == ["local", "peer", "host", "recent", "disk"]
+        assert list(rows) == list(lists) == ["local", "peer", "host", "recent", "disk", "remote"]
         assert rows["host"]["rows"] == epoch["num_nodes"]
         assert rows["host"]["bytes"] == epoch["host_bytes"] == epoch["num_nodes"] * 1433 * 4
         assert rows["host"]["seconds"] == pytest.approx(epoch["fetch_seconds"])
         assert lists["host"]["bytes"] == 4 * epoch["num_edges"] + 16 * lists["host"]["lists"]
         assert 0 < lists["host"]["lists"] < epoch["num_nodes"]
-        for tier in ("local", "peer", "recent", "disk"):
+        for tier in ("local", "peer", "recent", "disk", "remote"):
             assert not any(rows[tier].values()) and not any(lists[tier].values())
 
 

@@ -57,7 +57,7 @@ def reads(out: Path) -> dict[str, int]:
     return {tier: use["rows"] for tier, use in tiers.items()}
 
 
-@pytest.mark.parametrize("ranks", [(1, 1), (2, 1), *[(2, 2), (1, 1, 1, 1)] * ALL_TESTS], ids=str)
+@pytest.mark.parametrize("ranks", [(2, 1), *[(1, 1), (2, 2), (1, 1, 1, 1)] * ALL_TESTS], ids=str)
 def test_the_same_batches_and_losses_as_on_one_machine(graph, alone, tmp_path, monkeypatch, ranks):
     expected, batches = alone(sum(ranks))
     monkeypatch.chdir(tmp_path)

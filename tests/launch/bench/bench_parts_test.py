@@ -79,7 +79,7 @@ def test_fetches_of_all_that_is_to_be_tried(fetched):
         is_raw = line["compress"] == "none"
         assert host["bytes"] == pytest.approx(raw_bytes) if is_raw else host["bytes"] < 0.95 * raw_bytes
         assert 0 < line["least_fetch_ms"] <= line["fetch_ms"] and host["ms"] > 0
-        assert all(line["rows"][tier]["reads"] == 0 for tier in ("local", "peer", "recent", "disk")), (
+        assert all(line["rows"][tier]["reads"] == 0 for tier in ("local", "peer", "recent", "disk", "remote")), (
             "the CPU has no cache"
         )
 

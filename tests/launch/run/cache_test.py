@@ -45,7 +45,7 @@ def test_a_run_counts_once_and_says_what_it_expects(data, tmp_path):
     assert list(measured["hit_rate"]) == TIERS and measured["hit_rate"]["host"] == 1
     later = summary["epochs"][1:]
     rows = sum(epoch["num_nodes"] for epoch in later) / sum(epoch["num_batches"] for epoch in later)
-    others = dict.fromkeys(("local", "peer", "recent", "disk"), 0)
+    others = dict.fromkeys(("local", "peer", "recent", "disk", "remote"), 0)
     assert measured["bytes"] == others | {"host": pytest.approx(rows * 1433 * 4)}
     reads = sum(rank["features"]["expected"][tier]["reads"] for tier in TIERS)
     assert reads == pytest.approx(rows, rel=0.05), "rows a batch, counted with another seed"

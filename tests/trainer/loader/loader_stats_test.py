@@ -30,8 +30,8 @@ def test_an_epoch_is_measured(loader):
         assert (stats.epoch, stats.batches) == (epoch, 5)
         assert stats.busy_seconds >= 5 * STEP_SECONDS and stats.wait_seconds > 0
         assert stats.wait_seconds + stats.busy_seconds <= seconds
-        assert stats.rows == {"local": 0, "peer": 0, "host": nodes, "recent": 0, "disk": 0}
-        assert stats.bytes == {"local": 0, "peer": 0, "host": nodes * 1433 * 4, "recent": 0, "disk": 0}
+        assert stats.rows == {"local": 0, "peer": 0, "host": nodes, "recent": 0, "disk": 0, "remote": 0}
+        assert stats.bytes == {"local": 0, "peer": 0, "host": nodes * 1433 * 4, "recent": 0, "disk": 0, "remote": 0}
         assert stats.hit_rate == 0
 
 

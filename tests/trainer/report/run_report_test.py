@@ -51,7 +51,7 @@ def test_the_first_epoch_counts_until_there_is_another():
     assert reads.shares() == []
     reads.add(epoch_of(0, rows=7))
     (first,) = reads.shares()
-    assert first["hit_rate"] == {"local": 0.75, "peer": 0, "host": 0.25, "recent": 0, "disk": 0}
+    assert first["hit_rate"] == {"local": 0.75, "peer": 0, "host": 0.25, "recent": 0, "disk": 0, "remote": 0}
     assert first["bytes"]["host"] == 28 / 10
     for number in (1, 2):
         reads.add(epoch_of(number))

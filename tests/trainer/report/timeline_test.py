@@ -130,7 +130,7 @@ def test_without_it_forty_training_steps_are_shown_and_a_batch_without_seeds_is_
 def slot(number: int, num_seeds: int = 1):
     """A slot whose sampling and fetching took 10 and 20 us."""
     spans = (9e6, 9e6 + 10, 9e6 + 11, 9e6 + 31) if num_seeds else (0, 0, 0, 0)
-    tiers = [(0, 0, 0.0), (0, 0, 0.0), (7, 700, 1e-6), (2, 200, 1e-6), (0, 0, 0.0)]
+    tiers = [(0, 0, 0.0), (0, 0, 0.0), (7, 700, 1e-6), (2, 200, 1e-6), (0, 0, 0.0), (0, 0, 0.0)]
     facts = {"num_sampled_nodes": [1, 3], "num_sampled_edges": [4], "row_tiers": tiers}
     return SimpleNamespace(step=number, num_seeds=num_seeds, spans=spans, **facts)
 

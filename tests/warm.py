@@ -103,7 +103,7 @@ def program_of(args: list[str]) -> Program | None:
         if word == "-W" and rest:
             filters.append(rest.pop(0))
         elif word in ("-m", "-c") and rest:
-            if word == "-m" and rest[0].split(".")[0] not in ("cohort", "torch"):
+            if word == "-m" and rest[0].split(".")[0] not in ("cohort_gnn", "torch"):
                 return None
             return Program(word, rest[0], rest[1:], filters)
         elif word.endswith(".py") and not word.startswith("-"):

@@ -24,7 +24,6 @@ from cohort_gnn.spec.run import RunSpec
 
 START_SECONDS = 600.0  # in which the last machine comes, by default as long as torchrun waits for it
 LAST_WORDS_SECONDS = 2.0  # in which the others hear why this machine ends
-TWO_BEATS_SECONDS = 1.0  # in which they hear why another one does, see BEAT_SECONDS
 LEAST_SECONDS = 120.0  # that trainers wait for each other in a step
 REFUSED_SECONDS = 30.0  # in which the others come to hear that this machine cannot take part
 STOP_SECONDS = 1.0
@@ -114,7 +113,6 @@ class Meeting:
         self._process = subprocess.Popen(command, env=env, preexec_fn=begin_child, **how)
         theirs.close()
         self._has_met = self._all_done = False
-        self._lost_at = 0.0
 
     def _tell(self, **words) -> None:
         with contextlib.suppress(OSError):  # it has ended, and its last words say why
@@ -166,7 +164,6 @@ class Meeting:
         if not self.lost and not self._all_done:
             line = self._heard(seconds)
             self.lost, self._all_done = line.get("lost", ""), "all_done" in line
-            self._lost_at = time.monotonic()
 
     def ends(self, reason: str) -> None:
         """Tells the others why this machine ends the run."""
@@ -180,9 +177,7 @@ class Meeting:
         return self.lost
 
     def close(self) -> None:
-        """Ends the process; the store on this machine, if it is here, stays until the others have read why."""
-        if self.lost and self.machine.keeps_store:
-            time.sleep(max(0.0, self._lost_at + TWO_BEATS_SECONDS - time.monotonic()))
+        """Ends the process."""
         end_processes([self._process], STOP_SECONDS)
         self._pipe.close()
 

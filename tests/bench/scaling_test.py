@@ -170,18 +170,8 @@ def test_times_are_medians_of_the_epochs_after_the_first(cora, tmp_path, shm):
 
 
 def test_runs_that_the_time_does_not_allow_are_told(cora, tmp_path, shm, capsys):
-    options = [
-        "--fanout",
-        "2,2/3,3",
-        "--ranks",
-        "1",
-        "--train-shares",
-        "1",
-        "--minutes",
-        "0.01",
-        "--out",
-        str(tmp_path),
-    ]
+    options = ["--fanout", "2,2/3,3", "--ranks", "1", "--train-shares", "1", "--out", str(tmp_path)]
+    options += ["--epochs", "1000000", "--minutes", "0.02"]
     assert scaling.main([str(cora), *SMALL, *options]) == 1
     lines = [json.loads(line) for line in (tmp_path / "scaling.jsonl").read_text().splitlines()]
     assert [line["failure"][:11] for line in lines] == ["the time wa", "no time was"]

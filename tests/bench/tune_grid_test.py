@@ -177,7 +177,8 @@ def test_on_the_cpu(cora, shm, tmp_path):
 
 
 def test_too_little_time(cora, shm, tmp_path, capsys):
-    assert tune_grid.main([str(cora), *TINY, "--minutes", "0.01", "--out", str(tmp_path)]) == 1
+    options = ["--epochs", "1000000", "--minutes", "0.01", "--out", str(tmp_path)]
+    assert tune_grid.main([str(cora), *TINY, *options]) == 1
     assert "--minutes: expected time for the grid" in capsys.readouterr().err
     assert [line["failure"][:17] for line in lines_of(tmp_path)] == ["the time was over"]
 

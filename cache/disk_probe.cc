@@ -65,7 +65,7 @@ void measure(const Reads& reads, Seconds seconds, Sum& sum) {
     const FarUse use = reads.end();
     ++num_ended;
     sum.reads += use.reads;
-    sum.rows += use.rows;
+    sum.rows += use.rows();
   }
   sum.seconds += Seconds(Clock::now() - start).count();
 }
@@ -82,7 +82,7 @@ DiskRates probe_disk(const std::string& path, Seconds seconds) {
   }
   const auto threads = std::make_shared<ReadThreads>();
   const auto file = std::make_shared<const DiskFile>(path);
-  const DiskRows rows(mapped, threads);
+  const DiskRows rows(std::make_shared<const RowFile>(mapped), threads);
 
   uint64_t piece = 0;
   std::deque<std::shared_ptr<ReadJob>> jobs;

@@ -53,20 +53,13 @@ Patience disk_patience(const std::string& path, std::chrono::milliseconds limit)
   return {path, limit, "the disk does not answer: see the kernel's log: dmesg"};
 }
 
-struct DiskRows::Table : RowFile {
-  Table(std::shared_ptr<const HostRows> mapped, ReadFunction read)
-      : RowFile(std::move(mapped)), file(rows->file(), std::move(read)) {
-    file.demand_bytes(static_cast<int64_t>(rows->pages()->bytes()));
-  }
-  DiskFile file;
-};
-
 class DiskRows::Job final : public ReadJob {
  public:
-  Job(std::shared_ptr<const Table> table, ibp::EncodedRef rows, std::vector<int64_t> ids, std::vector<uint32_t> order,
+  Job(const DiskRows& from, ibp::EncodedRef rows, std::vector<int64_t> ids, std::vector<uint32_t> order,
       std::vector<Read> reads, TakeRow take)
       : ReadJob(reads.size()),
-        table_(std::move(table)),
+        file_(from.file_),
+        disk_(from.disk_),
         rows_(rows),
         ids_(std::move(ids)),
         order_(std::move(order)),
@@ -78,8 +71,8 @@ class DiskRows::Job final : public ReadJob {
   void read(std::size_t i, BlockBuffer& buffer) override {
     const Read& of = reads_[i];
     const std::span<std::byte> to = buffer.reserve(static_cast<std::size_t>(read_buffer_bytes(rows_)));
-    table_->file.read(of.a.offset, to.first(of.a.bytes()), of.a.needed());
-    if (of.b.end > 0) table_->file.read(of.b.offset, to.subspan(b_at_, of.b.bytes()), of.b.needed());
+    disk_->read(of.a.offset, to.first(of.a.bytes()), of.a.needed());
+    if (of.b.end > 0) disk_->read(of.b.offset, to.subspan(b_at_, of.b.bytes()), of.b.needed());
   }
 
   void deliver(std::size_t i, BlockBuffer& buffer) override {
@@ -87,14 +80,15 @@ class DiskRows::Job final : public ReadJob {
     const std::byte* a = buffer.reserve(0).data();
     for (std::size_t at = of.first; at < of.first + of.count; ++at) {
       ibp::RowSpan row = ibp::locate(rows_, ids_[order_[at]]);
-      row.begin = a + (table_->offset_of(row.begin) - of.a.offset);
-      if (row.plane_b) row.plane_b = a + b_at_ + (table_->offset_of(row.plane_b) - of.b.offset);
+      row.begin = a + (file_->offset_of(row.begin) - of.a.offset);
+      if (row.plane_b) row.plane_b = a + b_at_ + (file_->offset_of(row.plane_b) - of.b.offset);
       take_(order_[at], row);
     }
   }
 
  private:
-  std::shared_ptr<const Table> table_;
+  std::shared_ptr<const RowFile> file_;
+  std::shared_ptr<const DiskFile> disk_;
   ibp::EncodedRef rows_;
   std::vector<int64_t> ids_;
   std::vector<uint32_t> order_;  // of ids_, by their places
@@ -103,36 +97,37 @@ class DiskRows::Job final : public ReadJob {
   std::size_t b_at_;  // in a buffer
 };
 
-DiskRows::DiskRows(std::shared_ptr<const HostRows> rows, std::shared_ptr<ReadThreads> threads, ReadFunction read,
+DiskRows::DiskRows(std::shared_ptr<const RowFile> rows, std::shared_ptr<ReadThreads> threads, ReadFunction read,
                    std::chrono::milliseconds patience)
-    : table_(std::make_shared<const Table>(std::move(rows), std::move(read))),
+    : FarRows(std::move(rows)),
+      disk_(std::make_shared<const DiskFile>(path(), std::move(read))),
       threads_(std::move(threads)),
-      patience_(patience) {}
-
-const DiskFile& DiskRows::file() const { return table_->file; }
-const RowFile& DiskRows::row_file() const { return *table_; }
+      patience_(patience) {
+  disk_->demand_bytes(static_cast<int64_t>(file_->rows->pages()->bytes()));
+}
 
 FarFetch DiskRows::fetch(std::span<const int64_t> ids, bool plane_a, TakeRow take) const {
   if (ids.empty()) return {};
-  const Table& table = *table_;
-  table.file.demand_unchanged();
+  disk_->demand_unchanged();
   ibp::EncodedRef rows = encoded().ref;
   if (plane_a) rows.plane_b = nullptr;
   std::vector<std::pair<uint64_t, uint32_t>> places(ids.size());  // in the file; number in the fetch
 #pragma omp parallel for schedule(static) if (ids.size() > std::size_t{kFewRows})
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    places[i] = {table.offset_of(ibp::locate(rows, ids[i]).begin), static_cast<uint32_t>(i)};
+    places[i] = {file_->offset_of(ibp::locate(rows, ids[i]).begin), static_cast<uint32_t>(i)};
   }
   std::ranges::sort(places);
   std::vector<uint32_t> order(ids.size());
   std::vector<Read> reads;
-  FarUse use{.rows = std::ssize(ids)};
+  FarUse use;
+  TierUse& tier = use.tiers[kDiskTier];
+  tier.rows = std::ssize(ids);
   for (std::size_t at = 0; at < places.size(); ++at) {
     order[at] = places[at].second;
     const ibp::RowSpan row = ibp::locate(rows, ids[order[at]]);
     const Blocks a = blocks_of(places[at].first, row.bytes);
-    const Blocks b = row.plane_b ? blocks_of(table.offset_of(row.plane_b), rows.plane_b_stride_bytes) : Blocks{};
-    use.bytes += ibp::joined_bytes(rows, row);
+    const Blocks b = row.plane_b ? blocks_of(file_->offset_of(row.plane_b), rows.plane_b_stride_bytes) : Blocks{};
+    tier.bytes += ibp::joined_bytes(rows, row);
     const bool joined = !reads.empty() && joins(reads.back().a, a) && (b.end > 0) == (reads.back().b.end > 0) &&
                         (b.end == 0 || joins(reads.back().b, b));
     if (!joined) reads.push_back({.a = a, .b = b, .first = at});
@@ -145,10 +140,10 @@ FarFetch DiskRows::fetch(std::span<const int64_t> ids, bool plane_a, TakeRow tak
     use.reads += read.b.end > 0 ? 2 : 1;
     use.read_bytes += static_cast<int64_t>(read.a.bytes() + (read.b.end > 0 ? read.b.bytes() : 0));
   }
-  auto job = std::make_shared<Job>(table_, rows, std::vector<int64_t>(ids.begin(), ids.end()), std::move(order),
+  auto job = std::make_shared<Job>(*this, rows, std::vector<int64_t>(ids.begin(), ids.end()), std::move(order),
                                    std::move(reads), std::move(take));
   threads_->start(job);
-  return {std::move(job), use, disk_patience(table.file.path(), patience_)};
+  return {std::move(job), use, disk_patience(path(), patience_)};
 }
 
 }  // namespace cohort::cache

@@ -24,22 +24,18 @@ Patience disk_patience(const std::string& path, std::chrono::milliseconds limit 
 
 class DiskRows final : public FarRows {
  public:
-  // `rows`: of HostRows::open(); where each row is, is found there. Throws base::Error when their file is gone, or is
-  // another.
-  DiskRows(std::shared_ptr<const HostRows> rows, std::shared_ptr<ReadThreads> threads, ReadFunction read = ::pread,
+  // Throws base::Error when the file is gone, or is another.
+  DiskRows(std::shared_ptr<const RowFile> rows, std::shared_ptr<ReadThreads> threads, ReadFunction read = ::pread,
            std::chrono::milliseconds patience = kDiskPatience);
 
-  const DiskFile& file() const;
-  Tier tier() const override { return Tier::kDisk; }
+  const DiskFile& disk() const { return *disk_; }
   // Throws base::Error when the file has changed since it was opened, too.
   FarFetch fetch(std::span<const int64_t> ids, bool plane_a, TakeRow take) const override;
 
  private:
-  struct Table;
   class Job;
-  const RowFile& row_file() const override;
 
-  std::shared_ptr<const Table> table_;
+  std::shared_ptr<const DiskFile> disk_;
   std::shared_ptr<ReadThreads> threads_;
   std::chrono::milliseconds patience_;
 };

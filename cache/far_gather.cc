@@ -75,7 +75,6 @@ class FarGather::Batch final : public StagedBatch {
 
 FarGather::FarGather(const FarPart& part, std::size_t num_fetches)
     : gpu_(current_gpu()),
-      tier_(part.rows->tier()),
       in_memory_(base::upload(std::vector<uint64_t>(part.in_memory->words().begin(), part.in_memory->words().end()),
                               "copy what is in host memory to the GPU")),
       profile_(part.rows->encoded().profile),
@@ -145,15 +144,17 @@ bool FarGather::ended(std::size_t number) const {
   return !fetch.batch || (fetch.batch->ended() && fetch.ended.done());
 }
 
-base::TierUse FarGather::use(std::size_t number) const {
+TierUses FarGather::use(std::size_t number) const {
   const Fetch& fetch = *fetches_[number];
   if (!fetch.batch) return {};
   const FarUse& read = fetch.batch->use();
-  if (read.rows == 0) return {};
+  if (read.rows() == 0) return {};
   fetch.ended.synchronize();
   float ms = 0;
   cuda_check(cudaEventElapsedTime(&ms, fetch.listed, fetch.ended), "time the far rows");
-  return {read.rows, read.bytes, 1e3 * ms};
+  TierUses uses = read.tiers;
+  for (TierUse& tier : uses) tier.us = tier.rows > 0 ? 1e3 * ms : 0;
+  return uses;
 }
 
 }  // namespace cohort::cache

@@ -43,7 +43,6 @@ class FarGather final : private StagedReader::Decoder {
   FarGather(const FarGather&) = delete;
   FarGather& operator=(const FarGather&) = delete;
 
-  Tier tier() const { return tier_; }
   // Rows that are in host memory, in GPU memory.
   RowBitsRef in_memory() const { return {in_memory_.data()}; }
   // Begins a fetch of at most `count` rows: uint32 [count], in page-locked memory, for a kernel that lists those that
@@ -55,8 +54,9 @@ class FarGather final : private StagedReader::Decoder {
   void start(std::size_t fetch, const FarTarget& target, cudaStream_t stream, cudaStream_t own);
   // All rows are decoded, or have failed.
   bool ended(std::size_t fetch) const;
-  // Of a fetch that has ended: rows and stored bytes, and from listing to the last row. Throws what has gone wrong.
-  base::TierUse use(std::size_t fetch) const;
+  // Of a fetch that has ended: rows and stored bytes by tier, and from listing to the last row. Throws what has gone
+  // wrong.
+  TierUses use(std::size_t fetch) const;
 
  private:
   class Batch;
@@ -70,7 +70,6 @@ class FarGather final : private StagedReader::Decoder {
   static std::vector<StageBuffer> stage(const std::vector<Buffer>& buffers);
 
   int gpu_;
-  Tier tier_;
   base::DeviceArray<uint64_t> in_memory_;
   ibp::DeviceProfile profile_;
   uint32_t max_coded_bytes_;

@@ -1,5 +1,8 @@
 #include "cache/far_rows.h"
 
+#include <algorithm>
+#include <iterator>
+#include <numeric>
 #include <vector>
 
 namespace cohort::cache {
@@ -24,30 +27,67 @@ RowFile::RowFile(std::shared_ptr<const HostRows> mapped) : rows(std::move(mapped
   keep(ref.ranks, num_words, encoded);
 }
 
-int64_t FarRows::directory_bytes() const {
-  const ibp::EncodedRef& rows = encoded().ref;
+int64_t directory_bytes(const ibp::EncodedRef& rows) {
   if (rows.layout == ibp::Layout::kPacked) return rows.num_rows * int64_t{sizeof(uint64_t)};
   if (rows.layout == ibp::Layout::kInPlace) return rows.num_rows * int64_t{sizeof(uint16_t)};
   return (rows.num_rows + 31) / 32 * int64_t{2 * sizeof(uint32_t)};
 }
 
-FarFetch::~FarFetch() {
-  if (job_) job_->abandon();
+int64_t FarUse::rows() const {
+  return std::accumulate(tiers.begin(), tiers.end(), int64_t{0},
+                         [](int64_t sum, const TierUse& tier) { return sum + tier.rows; });
 }
 
-FarFetch& FarFetch::operator=(FarFetch&& other) noexcept {
-  if (job_) job_->abandon();
-  job_ = std::move(other.job_);
-  use_ = other.use_;
-  patience_ = std::move(other.patience_);
+FarUse& FarUse::operator+=(const FarUse& more) {
+  for (std::size_t tier = 0; tier < tiers.size(); ++tier) {
+    tiers[tier].rows += more.tiers[tier].rows;
+    tiers[tier].bytes += more.tiers[tier].bytes;
+  }
+  reads += more.reads;
+  read_bytes += more.read_bytes;
   return *this;
 }
 
+FarFetch::FarFetch(std::shared_ptr<ReadJob> job, FarUse use, Patience patience) : use_(use) {
+  parts_.push_back({std::move(job), std::move(patience)});
+}
+
+FarFetch& FarFetch::operator=(FarFetch&& other) noexcept {
+  if (this == &other) return *this;
+  abandon();
+  parts_ = std::move(other.parts_);
+  use_ = other.use_;
+  return *this;
+}
+
+void FarFetch::add(FarFetch&& other) {
+  parts_.insert(parts_.end(), std::make_move_iterator(other.parts_.begin()),
+                std::make_move_iterator(other.parts_.end()));
+  other.parts_.clear();
+  use_ += other.use_;
+}
+
+bool FarFetch::done() const {
+  return std::ranges::all_of(parts_, [](const Part& part) { return part.job->done(); });
+}
+
 FarUse FarFetch::finish() {
-  if (!job_) return use_;
-  const std::shared_ptr<ReadJob> job = std::exchange(job_, nullptr);
-  job->wait(patience_);
+  while (!parts_.empty()) {
+    const Part part = std::move(parts_.back());
+    parts_.pop_back();
+    try {
+      part.job->wait(part.patience);
+    } catch (...) {
+      abandon();
+      throw;
+    }
+  }
   return use_;
+}
+
+void FarFetch::abandon() noexcept {
+  for (const Part& part : parts_) part.job->abandon();
+  parts_.clear();
 }
 
 }  // namespace cohort::cache

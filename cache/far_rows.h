@@ -1,5 +1,5 @@
-// Encoded feature rows that are not in host memory: they come from a disk (disk_rows.h) or from the memory of other
-// machines (remote/remote_rows.h) when a batch needs them, as they are stored.
+// Encoded feature rows that are not in host memory: they come from a disk (disk_rows.h), from other machines
+// (remote/remote_rows.h) or from both (remote/divided_rows.h) when a batch needs them, as they are stored.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "cache/host_rows.h"
 #include "cache/plan/cost.h"
@@ -17,10 +18,11 @@ namespace cohort::cache {
 
 // What a fetch read.
 struct FarUse {
-  int64_t rows = 0;
-  int64_t bytes = 0;       // of these rows, as stored
-  int64_t reads = 0;       // of the drive, or requests to other machines
-  int64_t read_bytes = 0;  // whole blocks, or whole replies
+  TierUses tiers{};        // rows and their stored bytes; no times
+  int64_t reads = 0;       // of the drive, and requests to other machines
+  int64_t read_bytes = 0;  // whole blocks, and whole replies
+  int64_t rows() const;
+  FarUse& operator+=(const FarUse& more);
 };
 
 // Called by reading threads, once for each row, with its number in the fetch and its stored form, which lasts as long
@@ -31,20 +33,26 @@ using TakeRow = std::function<void(std::size_t i, const ibp::RowSpan& row)>;
 class FarFetch {
  public:
   FarFetch() = default;  // nothing was fetched
-  FarFetch(std::shared_ptr<ReadJob> job, FarUse use, Patience patience)
-      : job_(std::move(job)), use_(use), patience_(std::move(patience)) {}
-  ~FarFetch();
+  FarFetch(std::shared_ptr<ReadJob> job, FarUse use, Patience patience);
+  ~FarFetch() { abandon(); }
   FarFetch(FarFetch&&) = default;
   FarFetch& operator=(FarFetch&& other) noexcept;
+  // Ends when both have ended.
+  void add(FarFetch&& other);
 
-  bool done() const { return !job_ || job_->done(); }
+  bool done() const;
   // Waits until all rows were taken. Throws base::Error when a read failed, or none ended for so long.
   FarUse finish();
 
  private:
-  std::shared_ptr<ReadJob> job_;
+  struct Part {
+    std::shared_ptr<ReadJob> job;
+    Patience patience{};
+  };
+  void abandon() noexcept;
+
+  std::vector<Part> parts_;
   FarUse use_{};
-  Patience patience_{};
 };
 
 // A mapped file of encoded rows, and in memory what says where in it rows are: its pages may be given back, and those
@@ -57,27 +65,28 @@ struct RowFile {
   ibp::EncodedRows encoded = rows->encoded();
 };
 
+// Memory of what says where rows are.
+int64_t directory_bytes(const ibp::EncodedRef& rows);
+
 class FarRows {
  public:
+  explicit FarRows(std::shared_ptr<const RowFile> file) : file_(std::move(file)) {}
   virtual ~FarRows() = default;
 
   // As the mapped file has them, where reading them takes memory; where rows are costs none.
-  const ibp::EncodedRows& encoded() const { return row_file().encoded; }
-  // As what it is counted.
-  virtual Tier tier() const = 0;
+  const ibp::EncodedRows& encoded() const { return file_->encoded; }
+  const std::shared_ptr<const RowFile>& file() const { return file_; }
   // Of the file of encoded rows.
-  const std::string& path() const { return row_file().rows->file(); }
-  // Memory of what says where rows are.
-  int64_t directory_bytes() const;
+  const std::string& path() const { return file_->rows->file(); }
   // Gives pages of the mapped file back to the system.
-  void release_pages() const { row_file().rows->pages()->release(); }
+  void release_pages() const { file_->rows->pages()->release(); }
 
   // Begins to fetch these rows, of codec planes perhaps plane A alone. `take` is not called any more when finish() has
   // returned or thrown. Throws base::Error when they cannot come.
   virtual FarFetch fetch(std::span<const int64_t> ids, bool plane_a, TakeRow take) const = 0;
 
- private:
-  virtual const RowFile& row_file() const = 0;
+ protected:
+  std::shared_ptr<const RowFile> file_;
 };
 
 }  // namespace cohort::cache

@@ -333,7 +333,7 @@ TierUses FeatureFetch::use() {
   const std::size_t number = num_told_++ % in_flight_.size();
   const InFlight& flight = in_flight_[number];
   TierUses uses;
-  if (far_) uses[index_of(far_->tier())] = far_->use(number);
+  if (far_) uses = far_->use(number);
   const auto& seen = *reinterpret_cast<const Counters*>(flight.seen.data());
   if (seen.damaged != ibp::kNoFetchError) {
     throw base::Error({"row " + std::to_string(seen.damaged / 2) + (pool_ ? " of the pool" : " of a batch"),

@@ -140,12 +140,7 @@ bool StagedReader::Filling::is_due() const { return fetch.done() || std::chrono:
 
 void StagedReader::decode_oldest() {
   Filling& filling = filling_.front();
-  const FarUse more = filling.fetch.finish();
-  FarUse& use = filling.batch->use_;
-  use.rows += more.rows;
-  use.bytes += more.bytes;
-  use.reads += more.reads;
-  use.read_bytes += more.read_bytes;
+  filling.batch->use_ += filling.fetch.finish();
   filling.batch->decode(filling.rows);
   if (filling.is_last) end_batch(*filling.batch);
   filling_.pop_front();

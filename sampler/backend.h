@@ -15,6 +15,7 @@
 #include "base/gpu_stream.h"
 #include "base/process.h"
 #include "base/random.h"
+#include "cache/disk_rows.h"
 #include "cache/plan/plan.h"
 #include "cache/slab_rows.h"
 #include "cache/tiered_rows.h"
@@ -230,8 +231,9 @@ struct Faults {
 
 // A node type's rows, some of which are far (cache/far_rows.h).
 struct FarTable {
-  std::shared_ptr<const cache::FarRows> rows;  // null: the type has no features
-  cache::RowBits in_memory;                    // the rows that host memory has room for
+  std::shared_ptr<const cache::FarRows> rows;     // null: the type has no features
+  cache::RowBits in_memory;                       // the rows that host memory has room for
+  std::shared_ptr<const cache::DiskRows> disk{};  // null: no row is read from there
 };
 
 // rows of each node type, some of which are far (null: the type has no features), and how many batches are

@@ -13,7 +13,7 @@
 #include "cache/disk_rows.h"
 #include "cache/host_share.h"
 #include "cache/plan/hotness.h"
-#include "cache/remote/remote_rows.h"
+#include "cache/remote/divided_rows.h"
 #include "cache/row_subset.h"
 #include "cache/staged_reader.h"
 
@@ -81,18 +81,17 @@ cache::RowBits part_of(const cache::RowBits& rows, const NodeRange& type) {
 
 // Threads that read the rows, and the memory in which they do.
 struct Readers {
-  int count;
-  int64_t bytes;
+  int count = 0;
+  int64_t bytes = 0;
 };
 
-// At most a 16th of the memory for rows is for reading others.
-Readers readers_of(const Options& options, const GraphView& graph, const cache::RowPeers* peers) {
+// Of a disk, or of other machines. At most a 16th of the memory for rows is for reading others.
+Readers readers_of(const Options& options, const GraphView& graph, int most,
+                   int64_t (*buffer_bytes)(const ibp::EncodedRef&)) {
   int64_t each = 0;
   for (const NodeRange& type : types_with_rows(graph)) {
-    const ibp::EncodedRef& rows = type.encoded->encoded().ref;
-    each = std::max(each, peers ? cache::reply_buffer_bytes(rows) : cache::read_buffer_bytes(rows));
+    each = std::max(each, buffer_bytes(type.encoded->encoded().ref));
   }
-  const int most = peers ? peers->num_threads() : cache::kReadThreads;
   const int64_t wanted = options.host_bytes < 0 ? most : options.host_bytes / 16 / each;
   const int64_t count = std::clamp<int64_t>(wanted, std::min(most, cache::kLeastReadThreads), most);
   return {static_cast<int>(count), count * each};
@@ -118,50 +117,70 @@ int64_t all_staging_bytes(const Options& options, const GraphView& graph) {
   return std::ssize(types_with_rows(graph)) * options.num_ranks * cache::pinned_bytes(staging_of(options, graph));
 }
 
-// What the rows of which this machine is the owner take in memory.
-int64_t bytes_of_own(const std::vector<FarTable>& tables, const std::vector<cache::RowBits>& own) {
-  int64_t bytes = 0;
-  for (std::size_t type = 0; type < own.size(); ++type) {
-    for (int64_t row = 0; row < own[type].num_rows(); ++row) {
-      if (own[type].has(row)) bytes += cache::RowSubset::bytes_of(tables[type].rows->encoded().ref, row);
-    }
-  }
-  return bytes;
-}
-
-// For rows that may, but need not be in memory. `beside`: bytes of what must be.
-int64_t room_for_rows(const Options& options, int64_t beside, bool is_partitioned) {
+// For rows that may, but need not be in memory. `least`: bytes of what must be; `what` it is.
+int64_t room_for_rows(const Options& options, int64_t least, const char* what) {
   const int64_t available = base::available_host_bytes();
-  if (options.host_bytes >= 0 && options.host_bytes < beside) {
-    const char* what = is_partitioned ? "for this machine's part of the rows, and what finds the others"
-                                      : "for what finds rows on a disk";
-    throw base::Error({"--host-bytes", fmt::format("at least {}, {}", in_words(beside), what),
+  if (options.host_bytes < 0) {
+    if (least <= available) return 0;
+    throw base::Error({"host memory", fmt::format("{} {}", in_words(least), what),
+                       fmt::format("{} available", in_words(available)),
+                       "use more machines, or --host-bytes, beyond which rows stay on the disk"});
+  }
+  if (options.host_bytes < least) {
+    throw base::Error({"--host-bytes", fmt::format("at least {}, {}", in_words(least), what),
                        in_words(options.host_bytes), "raise --host-bytes"});
   }
   if (options.host_bytes > available) {
     throw base::Error({"--host-bytes", fmt::format("at most {}, the host memory available", in_words(available)),
                        in_words(options.host_bytes), "use less --host-bytes"});
   }
-  if (beside > available) {
-    throw base::Error({"host memory", fmt::format("{} for this machine's part of the rows", in_words(beside)),
-                       fmt::format("{} available", in_words(available)), "use more machines"});
-  }
-  return options.host_bytes < 0 ? 0 : options.host_bytes - beside;
+  return options.host_bytes - least;
 }
 
-cache::RowBits own_rows(int64_t num_rows, const cache::RowPeers& peers) {
-  cache::RowBits own(num_rows);
-  for (int64_t row = 0; row < num_rows; ++row) {
-    if (cache::owner_of(row, peers.num_machines()) == peers.own()) own.choose(row);
+// The parts of a table's rows of which this machine is the owner, and the others are.
+struct Parts {
+  cache::RowBits own, others;
+  int64_t own_bytes = 0;  // in memory
+};
+
+Parts parts_of(const ibp::EncodedRef& rows, const cache::RowPeers& peers) {
+  Parts parts{cache::RowBits(rows.num_rows), cache::RowBits(rows.num_rows)};
+  for (int64_t row = 0; row < rows.num_rows; ++row) {
+    const bool is_own = cache::owner_of(row, peers.num_machines()) == peers.own();
+    (is_own ? parts.own : parts.others).choose(row);
+    if (is_own) parts.own_bytes += cache::RowSubset::bytes_of(rows, row);
   }
-  return own;
+  return parts;
 }
 
 // Rows of `more` are added; neither is counted.
 void add(cache::RowBits& rows, const cache::RowBits& more) {
+  if (rows.num_rows() == 0) rows = cache::RowBits(more.num_rows());
   for (int64_t row = 0; row < more.num_rows(); ++row) {
     if (more.has(row)) rows.choose(row);
   }
+}
+
+// Where far rows come from.
+struct Sources {
+  std::shared_ptr<cache::RowPeers> peers{};                            // null: no other machines
+  std::shared_ptr<cache::ReadThreads> disk_threads{}, peer_threads{};  // null: not from there
+  FarTable table(const std::shared_ptr<const cache::RowFile>& file, std::size_t type) const;
+};
+
+FarTable Sources::table(const std::shared_ptr<const cache::RowFile>& file, std::size_t type) const {
+  FarTable table;
+  if (disk_threads) {  // a machine that asks for rows of this disk hears in time what is wrong with it
+    const auto patience =
+        peers ? std::min<std::chrono::milliseconds>(cache::kDiskPatience, peers->patience() / 2) : cache::kDiskPatience;
+    table.disk = std::make_shared<const cache::DiskRows>(file, disk_threads, ::pread, patience);
+    table.rows = table.disk;
+  }
+  if (!peers) return table;
+  const auto others = std::make_shared<const cache::RemoteRows>(file, static_cast<uint32_t>(type), peers, peer_threads);
+  table.rows = others;
+  if (table.disk) table.rows = std::make_shared<const cache::DividedRows>(table.disk, others);
+  return table;
 }
 
 }  // namespace
@@ -207,39 +226,53 @@ bool has_far_tier(const Options& options, const GraphView& graph) {
 
 std::vector<FarTable> far_tables(const Options& options, const GraphView& graph, const cache::Plan* plan,
                                  const std::shared_ptr<cache::RowPeers>& peers) {
-  const Readers readers = readers_of(options, graph, peers.get());
-  const auto threads = std::make_shared<cache::ReadThreads>(readers.count);
   const std::vector<NodeRange> types = types_of(graph);
+  std::vector<std::shared_ptr<const cache::RowFile>> files(types.size());
+  std::vector<Parts> parts(types.size());
+  int64_t beside = all_staging_bytes(options, graph), own_bytes = 0;
+  for (std::size_t type = 0; type < types.size(); ++type) {
+    if (types[type].row_bytes == 0) continue;
+    files[type] = std::make_shared<const cache::RowFile>(types[type].encoded);
+    const ibp::EncodedRef& rows = files[type]->encoded.ref;
+    beside += cache::directory_bytes(rows) + cache::bitmap_bytes(types[type].count);
+    if (peers) parts[type] = parts_of(rows, *peers);
+    own_bytes += parts[type].own_bytes;
+  }
+  const Readers of_disk = readers_of(options, graph, cache::kReadThreads, cache::read_buffer_bytes);
+  const Readers of_peers =
+      peers ? readers_of(options, graph, peers->num_threads(), cache::reply_buffer_bytes) : Readers();
+  beside += of_peers.bytes;
+  const bool own_fits = options.host_bytes < 0 || options.host_bytes >= beside + own_bytes;
+  const bool has_disk = !peers || (!own_fits && own_bytes > of_disk.bytes);
+  const int64_t room = has_disk ? room_for_rows(options, beside + of_disk.bytes, "for what finds rows on a disk")
+                                : room_for_rows(options, beside + own_bytes,
+                                                "for this machine's part of the rows, and what finds the others");
+  Sources sources{.peers = peers};
+  if (has_disk) sources.disk_threads = std::make_shared<cache::ReadThreads>(of_disk.count);
+  if (peers) sources.peer_threads = std::make_shared<cache::ReadThreads>(of_peers.count);
   const cache::RowBits cached = plan ? cached_rows(*plan, graph.num_nodes) : cache::RowBits();
   std::vector<FarTable> tables(types.size());
-  std::vector<cache::RowBits> elsewhere(types.size()), own(types.size());
+  std::vector<cache::RowBits> elsewhere(types.size());
   std::vector<cache::HostTable> choices;
-  int64_t beside = readers.bytes + all_staging_bytes(options, graph);
   for (std::size_t type = 0; type < types.size(); ++type) {
     cache::HostTable& choice = choices.emplace_back(types[type].count);
-    if (types[type].row_bytes == 0) continue;
-    FarTable& table = tables[type];
-    if (peers) {
-      table.rows =
-          std::make_shared<const cache::RemoteRows>(types[type].encoded, static_cast<uint32_t>(type), peers, threads);
-      own[type] = own_rows(types[type].count, *peers);
+    if (!files[type]) continue;
+    tables[type] = sources.table(files[type], type);
+    if (peers && has_disk) {  // own rows alone, also those that every GPU here has: others ask for them
+      elsewhere[type] = std::move(parts[type].others);
     } else {
-      table.rows = std::make_shared<const cache::DiskRows>(types[type].encoded, threads);
+      if (cached.num_rows() > 0) elsewhere[type] = part_of(cached, types[type]);
+      if (peers) add(elsewhere[type], parts[type].own);
     }
-    beside += table.rows->directory_bytes() + cache::bitmap_bytes(types[type].count);
-    choice.rows = &table.rows->encoded().ref;
-    if (cached.num_rows() == 0 && !peers) continue;
-    elsewhere[type] = cached.num_rows() > 0 ? part_of(cached, types[type]) : cache::RowBits(types[type].count);
-    add(elsewhere[type], own[type]);
-    choice.elsewhere = &elsewhere[type];
+    choice.rows = &files[type]->encoded.ref;
+    if (elsewhere[type].num_rows() > 0) choice.elsewhere = &elsewhere[type];
   }
-  const int64_t room = room_for_rows(options, beside + bytes_of_own(tables, own), peers != nullptr);
   auto chosen = cache::rows_in_host_memory(choices, counted_reads(options, graph.num_nodes), room);
   for (std::size_t type = 0; type < types.size(); ++type) {
-    if (own[type].num_rows() > 0) {
-      add(own[type], chosen[type]);
-      own[type].count();
-      chosen[type] = std::move(own[type]);
+    if (peers && !has_disk && files[type]) {
+      add(parts[type].own, chosen[type]);
+      parts[type].own.count();
+      chosen[type] = std::move(parts[type].own);
     }
     tables[type].in_memory = std::move(chosen[type]);
   }
@@ -250,26 +283,28 @@ int64_t staging_bytes(const Options& options, const GraphView& graph) { return s
 
 void tell(const StartLog& log, const std::vector<FarTable>& tables) {
   int64_t bytes = 0;
-  const char* part = "leaving rows on the disk";
+  bool at_others = false, on_disk = false, is_direct = true;
   for (const FarTable& table : tables) {
     if (!table.rows) continue;
     const cache::RowSubset in_memory(table.rows->encoded(), table.in_memory);
     bytes += table.rows->encoded().stored_bytes() - in_memory.bytes();
-    if (table.rows->tier() == cache::Tier::kRemote) part = "leaving rows to other machines";
-    const auto* disk = dynamic_cast<const cache::DiskRows*>(table.rows.get());
-    if (!disk || disk->file().is_direct()) continue;
-    part = "leaving rows on the disk (its file system refuses O_DIRECT: reads go through the page cache)";
+    at_others = at_others || table.rows != table.disk;
+    on_disk = on_disk || table.disk;
+    is_direct = is_direct && (!table.disk || table.disk->disk().is_direct());
   }
-  log.begin(part, bytes);
+  std::string part = at_others ? "leaving rows to other machines" : "leaving rows on the disk";
+  if (at_others && on_disk) part += " and on the disk";
+  if (!is_direct) part += " (its file system refuses O_DIRECT: reads go through the page cache)";
+  log.begin(part.c_str(), bytes);
 }
 
-std::vector<std::shared_ptr<const cache::TieredRows>> tiered_rows(std::vector<FarTable> tables, const StartLog& log) {
+std::vector<std::shared_ptr<const cache::TieredRows>> tiered_rows(const std::vector<FarTable>& tables,
+                                                                  const StartLog& log) {
   tell(log, tables);
   std::vector<std::shared_ptr<const cache::TieredRows>> tiered;
-  for (FarTable& table : tables) {
+  for (const FarTable& table : tables) {
     auto& rows = tiered.emplace_back();
-    if (!table.rows) continue;
-    rows = std::make_shared<const cache::TieredRows>(table.rows, std::move(table.in_memory));
+    if (table.rows) rows = std::make_shared<const cache::TieredRows>(table.rows, table.in_memory);
   }
   return tiered;
 }

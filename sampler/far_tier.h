@@ -27,8 +27,9 @@ bool has_far_tier(const Options& options, const GraphView& graph);
 
 // Where the rows of each node type are; the rows that are read most often, by the counts of the options, are in memory.
 // `plan`: rows that all of its cliques hold need no place there; null: nothing is cached. `peers`: rows of which
-// another machine is the owner are asked for there, and this machine's own are in memory; null: rows stay on the disk.
-// Throws Error when there is no room for what must be in memory.
+// another machine is the owner are asked for there; this machine's own have room in memory before the others, and
+// beyond options.host_bytes they stay on the disk; null: all rows do. Throws Error when there is no room for what must
+// be in memory.
 std::vector<FarTable> far_tables(const Options& options, const GraphView& graph, const cache::Plan* plan,
                                  const std::shared_ptr<cache::RowPeers>& peers);
 
@@ -39,6 +40,7 @@ int64_t staging_bytes(const Options& options, const GraphView& graph);
 void tell(const StartLog& log, const std::vector<FarTable>& tables);
 
 // Of each node type, for CPUs, with the rows that are to be in host memory there; null: without features.
-std::vector<std::shared_ptr<const cache::TieredRows>> tiered_rows(std::vector<FarTable> tables, const StartLog& log);
+std::vector<std::shared_ptr<const cache::TieredRows>> tiered_rows(const std::vector<FarTable>& tables,
+                                                                  const StartLog& log);
 
 }  // namespace cohort::sampler

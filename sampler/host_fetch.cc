@@ -17,7 +17,6 @@ void HostFetch::add_rows(const cache::TieredRows& rows, std::span<const int64_t>
   use_.rows[cache::kHostTier].rows += fetch.host.rows;
   use_.rows[cache::kHostTier].bytes += fetch.host.bytes;
   far_.push_back(std::move(fetch.far));
-  far_tier_ = static_cast<std::size_t>(rows.far().tier());
 }
 
 void HostFetch::add_edge_rows(const cache::FeatureRows& rows, std::span<const int64_t> ids, std::byte* out) {
@@ -41,15 +40,15 @@ bool HostFetch::done() const {
 }
 
 FetchUse HostFetch::finish() {
-  base::TierUse& far = use_.rows[far_tier_];
-  for (cache::FarFetch& fetch : far_) {
-    const cache::FarUse use = fetch.finish();
-    far.rows += use.rows;
-    far.bytes += use.bytes;
-  }
-  if (far.rows == 0) return use_;
+  cache::FarUse far;
+  for (cache::FarFetch& fetch : far_) far += fetch.finish();
+  if (far.rows() == 0) return use_;
   use_.time = since(start_us_);
-  far.us = use_.time.us();
+  for (std::size_t tier = 0; tier < far.tiers.size(); ++tier) {
+    if (far.tiers[tier].rows == 0) continue;
+    use_.rows[tier] = far.tiers[tier];
+    use_.rows[tier].us = use_.time.us();
+  }
   return use_;
 }
 

@@ -33,7 +33,6 @@ class HostFetch {
   int64_t start_us_;
   FetchUse use_;
   std::vector<cache::FarFetch> far_;
-  std::size_t far_tier_ = cache::kDiskTier;
 };
 
 }  // namespace cohort::sampler

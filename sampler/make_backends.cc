@@ -14,12 +14,14 @@ namespace {
 
 std::shared_ptr<cache::RowPeers> peers_of(cache::OtherMachines* others) { return others ? others->peers() : nullptr; }
 
-// What other machines get of rows in host memory.
-std::vector<cache::ServedTable> served(const std::vector<std::shared_ptr<const cache::TieredRows>>& tables) {
+// What other machines get.
+std::vector<cache::ServedTable> served(const std::vector<std::shared_ptr<const cache::TieredRows>>& in_memory,
+                                       const std::vector<FarTable>& tables) {
   std::vector<cache::ServedTable> all;
-  for (const auto& rows : tables) {
+  for (std::size_t type = 0; type < tables.size(); ++type) {
     cache::ServedTable& table = all.emplace_back();
-    if (rows) table = {rows->in_memory(), rows->chosen().ref(), rows->chosen().num_rows(), rows};
+    const auto& rows = in_memory[type];
+    if (rows) table = {rows->in_memory(), rows->chosen().ref(), rows->chosen().num_rows(), rows, tables[type].disk};
   }
   return all;
 }
@@ -36,7 +38,7 @@ std::vector<cache::ServedTable> served(const std::vector<std::shared_ptr<const c
     cache::ServedTable& table = all.emplace_back();
     if (!tables[type].rows) continue;
     const auto kept = std::make_shared<const Kept>(rows[type], tables[type].in_memory);
-    table = {kept->rows->encoded(), kept->chosen.ref(), kept->chosen.num_rows(), kept};
+    table = {kept->rows->encoded(), kept->chosen.ref(), kept->chosen.num_rows(), kept, tables[type].disk};
   }
   return all;
 }
@@ -86,10 +88,12 @@ std::vector<std::unique_ptr<Backend>> make_backends(const Options& options, cons
   if (options.device == "cuda") return backends_on_gpus(options, graph, others, log);
 #endif
   TieredTables tiered{{}, static_cast<std::size_t>(options.ahead)};
+  std::vector<FarTable> tables;
   if (has_far_tier(options, graph)) {
-    tiered.of_types = tiered_rows(far_tables(options, graph, nullptr, peers_of(others)), log);
+    tables = far_tables(options, graph, nullptr, peers_of(others));
+    tiered.of_types = tiered_rows(tables, log);
   }
-  if (others) others->share(served(tiered.of_types));
+  if (others) others->share(served(tiered.of_types, tables));
   std::vector<std::unique_ptr<Backend>> backends;
   for (int rank = 0; rank < options.num_ranks; ++rank) {
     backends.push_back(make_host_backend(graph, options.faults, tiered));

@@ -273,8 +273,8 @@ class RunSpec(SamplerSpec):
     )
     features: Literal["auto", "replicated", "partitioned"] = option(
         "auto",
-        "several machines: replicated: each has all feature rows; partitioned: each keeps a part of the encoded rows in"
-        " host memory and asks others for the rest; auto: partitioned if a machine has too little host memory",
+        "several machines: replicated: each has all feature rows; partitioned: each keeps a part of the encoded rows"
+        " and asks others for the rest; auto: partitioned if a machine has too little host memory",
         "Devices",
     )
     out: Path | None = option(None, "folder for results and logs (default runs/NAME-TIME)", "Output", metavar="RUN")

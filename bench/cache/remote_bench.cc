@@ -121,7 +121,7 @@ int main(int argc, char** argv) {
   const cache::RowServer server(std::move(listener.file), {key, 1, 0}, {{rows, all.ref(), kNumRows}}, 10s);
   peers->connect(10s);
   const auto threads = std::make_shared<cache::ReadThreads>(peers->num_threads());
-  const cache::RemoteRows remote(file, 0, peers, threads);
+  const cache::RemoteRows remote(std::make_shared<const cache::RowFile>(file), 0, peers, threads);
 
   std::mt19937_64 random(2);
   std::vector<int64_t> ids;

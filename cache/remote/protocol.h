@@ -33,7 +33,15 @@ struct Hello {
   std::array<char, kKeyBytes> key{};
 };
 
-enum class Answer : uint32_t { kWelcome = 0, kOtherRun = 1, kOtherRows = 2, kNoSuchRow = 3, kLoading = 4 };
+enum class Answer : uint32_t {
+  kWelcome = 0,
+  kOtherRun = 1,
+  kOtherRows = 2,
+  kNoSuchRow = 3,
+  kLoading = 4,
+  kUnreadable = 5,  // the disk has failed: the reply's bytes are what is said of it
+};
+inline constexpr uint32_t kMostBytesOfText = 1 << 12;
 
 struct Welcome {
   uint64_t magic = kHelloMagic;

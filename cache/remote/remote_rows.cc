@@ -78,12 +78,9 @@ class RemoteRows::Job final : public ReadJob {
   TakeRow take_;
 };
 
-RemoteRows::RemoteRows(std::shared_ptr<const HostRows> rows, uint32_t table, std::shared_ptr<RowPeers> peers,
+RemoteRows::RemoteRows(std::shared_ptr<const RowFile> rows, uint32_t table, std::shared_ptr<RowPeers> peers,
                        std::shared_ptr<ReadThreads> threads)
-    : file_(std::make_shared<const RowFile>(std::move(rows))),
-      table_(table),
-      peers_(std::move(peers)),
-      threads_(std::move(threads)) {}
+    : FarRows(std::move(rows)), table_(table), peers_(std::move(peers)), threads_(std::move(threads)) {}
 
 FarFetch RemoteRows::fetch(std::span<const int64_t> ids, bool plane_a, TakeRow take) const {
   if (ids.empty()) return {};
@@ -100,7 +97,9 @@ FarFetch RemoteRows::fetch(std::span<const int64_t> ids, bool plane_a, TakeRow t
   order.reserve(ids.size());
   std::vector<std::size_t> next(num_machines);
   std::vector<Ask> asks;
-  FarUse use{.rows = std::ssize(ids)};
+  FarUse use;
+  TierUse& tier = use.tiers[kRemoteTier];
+  tier.rows = std::ssize(ids);
   while (order.size() < ids.size()) {  // a request to each machine in turn
     for (std::size_t machine = 0; machine < num_machines; ++machine) {
       const std::vector<uint32_t>& numbers = of_machine[machine];
@@ -112,7 +111,7 @@ FarFetch RemoteRows::fetch(std::span<const int64_t> ids, bool plane_a, TakeRow t
         const uint32_t bytes = wire_bytes(stored, row);
         if (ask.count > 0 && ask.bytes + bytes > kMostBytesOfReply) break;
         ask.bytes += bytes;
-        use.bytes += ibp::joined_bytes(stored, row);
+        tier.bytes += ibp::joined_bytes(stored, row);
         rows.push_back(static_cast<uint32_t>(ids[number]));
         order.push_back(number);
       }

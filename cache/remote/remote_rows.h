@@ -14,20 +14,18 @@ namespace cohort::cache {
 
 class RemoteRows final : public FarRows {
  public:
-  // `rows`: of HostRows::open(), which all machines have; how long each row is, is found there. `table`: their number
-  // among the node types.
-  RemoteRows(std::shared_ptr<const HostRows> rows, uint32_t table, std::shared_ptr<RowPeers> peers,
+  // `rows`: all machines have this file; how long each row is, is found there. `table`: their number among the node
+  // types.
+  RemoteRows(std::shared_ptr<const RowFile> rows, uint32_t table, std::shared_ptr<RowPeers> peers,
              std::shared_ptr<ReadThreads> threads);
 
-  Tier tier() const override { return Tier::kRemote; }
+  bool is_own(int64_t row) const { return owner_of(row, peers_->num_machines()) == peers_->own(); }
   // None of `ids` is this machine's own.
   FarFetch fetch(std::span<const int64_t> ids, bool plane_a, TakeRow take) const override;
 
  private:
   class Job;
-  const RowFile& row_file() const override { return *file_; }
 
-  std::shared_ptr<const RowFile> file_;
   uint32_t table_;
   std::shared_ptr<RowPeers> peers_;
   std::shared_ptr<ReadThreads> threads_;

@@ -118,6 +118,11 @@ void RowPeers::exchange(const Socket& socket, const Request& request, std::span<
   Reply reply;
   socket.receive(bytes_of(reply), limit);
   if (reply.magic != kReplyMagic || reply.number != request.number) socket.fail("a reply", "damaged bytes");
+  if (reply.answer == Answer::kUnreadable) {
+    std::string text(std::min(reply.bytes, kMostBytesOfText), ' ');
+    socket.receive(std::as_writable_bytes(std::span(text)), limit);
+    socket.fail("rows of its disk", text, "see the log of its sampler");
+  }
   if (reply.answer != Answer::kWelcome) {
     socket.fail(fmt::format("rows of table {} that this machine keeps", request.table), "that it has none of them");
   }

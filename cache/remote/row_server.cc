@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "base/check.h"
@@ -132,44 +133,71 @@ bool RowServer::locate(const Request& request, Work& work) const {
   if (request.plane_a != 0) work.stored.plane_b = nullptr;
   work.spans.clear();
   for (const uint32_t id : work.ids) {
-    const int64_t number = id < table.num_rows ? table.chosen.find(id) : -1;
-    if (number < 0) return false;
-    work.spans.push_back(ibp::locate(work.stored, number));
+    if (id >= table.num_rows) return false;
+    const int64_t number = table.chosen.find(id);
+    if (number < 0 && !table.disk) return false;
+    ibp::RowSpan& row = work.spans.emplace_back();
+    if (number >= 0) {
+      row = ibp::locate(work.stored, number);
+    } else {
+      ibp::EncodedRef all = table.disk->encoded().ref;
+      if (request.plane_a != 0) all.plane_b = nullptr;
+      row = ibp::locate(all, id);
+      row.begin = nullptr;
+    }
   }
   return true;
 }
 
-void RowServer::copy(Work& work) {
+void RowServer::copy(const ServedTable& table, bool plane_a, Work& work) {
   constexpr std::size_t kAhead = 8;  // rows that come from memory meanwhile
   constexpr uint32_t kLine = 64;
   std::size_t bytes = 0;
   for (const ibp::RowSpan& row : work.spans) bytes += wire_bytes(work.stored, row);
   work.rows.resize(bytes);
   std::byte* to = work.rows.data();
+  std::vector<int64_t> on_disk;
+  std::vector<std::byte*> places;  // of these rows
   for (std::size_t i = 0; i < work.spans.size(); ++i) {
     if (i + kAhead < work.spans.size()) {
       const ibp::RowSpan& next = work.spans[i + kAhead];
-      for (uint32_t at = 0; at < next.bytes; at += kLine) __builtin_prefetch(next.begin + at);
+      for (uint32_t at = 0; next.begin && at < next.bytes; at += kLine) __builtin_prefetch(next.begin + at);
     }
     const ibp::RowSpan& row = work.spans[i];
     const uint32_t filled = wire_bytes(work.stored, row), own = ibp::joined_bytes(work.stored, row);
-    ibp::copy_joined(work.stored, row, to);
+    if (row.begin) {
+      ibp::copy_joined(work.stored, row, to);
+    } else {
+      on_disk.push_back(work.ids[i]);
+      places.push_back(to);
+    }
     std::fill(to + own, to + filled, std::byte{});
     to += filled;
   }
+  if (on_disk.empty()) return;
+  const auto take = [&](std::size_t i, const ibp::RowSpan& row) { ibp::copy_joined(work.stored, row, places[i]); };
+  table.disk->fetch(on_disk, plane_a, take).finish();
 }
 
 bool RowServer::reply(const Socket& client, const Request& request, Work& work) const {
   Reply head;
   head.number = request.number;
   work.rows.clear();
-  if (locate(request, work)) {
-    copy(work);
-    head.bytes = static_cast<uint32_t>(work.rows.size());
-    head.checksum = ibp::crc32c(work.rows);
-  } else {
+  if (!locate(request, work)) {
     head.answer = Answer::kNoSuchRow;
+  } else {
+    try {
+      copy(tables_[request.table], request.plane_a != 0, work);
+    } catch (const base::Error& error) {
+      head.answer = Answer::kUnreadable;
+      const std::span<const char> text(error.what(),
+                                       std::min<std::size_t>(std::strlen(error.what()), kMostBytesOfText));
+      work.rows.resize(text.size());
+      std::ranges::copy(std::as_bytes(text), work.rows.begin());
+    }
   }
+  head.bytes = static_cast<uint32_t>(work.rows.size());
+  head.checksum = ibp::crc32c(work.rows);
   const TimeLimit limit(patience_);
   client.send(bytes_of(head), limit);
   client.send(work.rows, limit);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/uninitialized_vector.h"
+#include "cache/disk_rows.h"
 #include "cache/remote/protocol.h"
 #include "cache/remote/socket.h"
 #include "cache/row_bits.h"
@@ -19,12 +20,13 @@
 
 namespace cohort::cache {
 
-// Rows of a node type in host memory: row i of `rows` is the i-th of the chosen ones.
+// Rows of a node type: in host memory, where row i of `rows` is the i-th of the chosen ones, and on a disk.
 struct ServedTable {
   ibp::EncodedRows rows;
   RowBitsRef chosen;
-  int64_t num_rows = 0;                  // of the type, those that are elsewhere too; 0: the type has no features
-  std::shared_ptr<const void> keeper{};  // of the memory
+  int64_t num_rows = 0;                    // of the type, those that are elsewhere too; 0: the type has no features
+  std::shared_ptr<const void> keeper{};    // of the memory
+  std::shared_ptr<const DiskRows> disk{};  // null: memory holds all that others may ask for
 };
 
 class RowServer {
@@ -56,7 +58,7 @@ class RowServer {
   struct Work {
     std::vector<uint32_t> ids;
     ibp::EncodedRef stored;
-    std::vector<ibp::RowSpan> spans;  // of these rows
+    std::vector<ibp::RowSpan> spans;  // of these rows; `begin` null: on the disk
     base::UninitializedVector<std::byte> rows;
   };
   void accept_all();
@@ -65,7 +67,7 @@ class RowServer {
   void serve(const Socket& client) const;
   bool reply(const Socket& client, const Request& request, Work& work) const;
   bool locate(const Request& request, Work& work) const;
-  static void copy(Work& work);
+  static void copy(const ServedTable& table, bool plane_a, Work& work);
 
   base::FileDescriptor listener_, stop_;
   RunIdentity identity_;

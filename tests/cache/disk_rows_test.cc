@@ -43,7 +43,7 @@ class DiskFileOfRows : public testing::TestWithParam<Case> {
   std::shared_ptr<const DiskRows> open(ReadFunction read = ::pread, std::chrono::milliseconds patience = 60s) {
     const RowShape shape{kNumRows, kNumColumns, "float32"};
     const auto rows = std::make_shared<const HostRows>(HostRows::open(file_, shape, false));
-    return std::make_shared<const DiskRows>(rows, threads_, std::move(read), patience);
+    return std::make_shared<const DiskRows>(std::make_shared<const RowFile>(rows), threads_, std::move(read), patience);
   }
   // A copy of all rows by the fetch, one after the other.
   std::vector<std::byte> fetched(const TieredRows& rows, const std::vector<int64_t>& ids, bool plane_a = false) {
@@ -86,9 +86,9 @@ TEST_P(DiskFileOfRows, GivesTheRowsBackBitForBit) {
   for (const std::size_t count : {std::size_t{1}, std::size_t{700}, std::size_t{kNumRows}}) {
     const std::vector<int64_t> ids = random_ids(count);
     EXPECT_EQ(fetched(rows, ids), expected(ids));
-    EXPECT_EQ(use_.rows, std::ranges::count_if(ids, [](int64_t id) { return id % 3 != 0; }));
-    EXPECT_EQ(use_.rows + host_.rows, std::ssize(ids));
-    EXPECT_LE(use_.reads, 2 * use_.rows);
+    EXPECT_EQ(use_.rows(), std::ranges::count_if(ids, [](int64_t id) { return id % 3 != 0; }));
+    EXPECT_EQ(use_.rows() + host_.rows, std::ssize(ids));
+    EXPECT_LE(use_.reads, 2 * use_.rows());
     EXPECT_GE(use_.read_bytes, use_.reads * 4096);
   }
   EXPECT_TRUE(fetched(rows, {}).empty());
@@ -101,12 +101,12 @@ TEST_P(DiskFileOfRows, CountsBytesAsHostRowsDo) {
   const HostRows mapped = HostRows::open(file_, {kNumRows, kNumColumns, "float32"});
   const std::vector<int64_t> ids = random_ids(300);
   fetched(rows, ids);
-  EXPECT_EQ(use_.bytes, mapped.stored_bytes(ids));
+  EXPECT_EQ(use_.tiers[kDiskTier].bytes, mapped.stored_bytes(ids));
   EXPECT_EQ(host_.bytes, 0);
   fetched(rows, ids, true);
-  EXPECT_EQ(use_.bytes, mapped.stored_bytes(ids, true));
+  EXPECT_EQ(use_.tiers[kDiskTier].bytes, mapped.stored_bytes(ids, true));
   fetched(TieredRows(open(), some_in_memory()), ids);
-  EXPECT_EQ(use_.bytes + host_.bytes, mapped.stored_bytes(ids));
+  EXPECT_EQ(use_.tiers[kDiskTier].bytes + host_.bytes, mapped.stored_bytes(ids));
 }
 
 // All rows in order: neighbours come together, in blocks of which each is read once or twice.

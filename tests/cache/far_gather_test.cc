@@ -40,7 +40,7 @@ class GpuFarFetch : public testing::TestWithParam<Case> {
 
   std::unique_ptr<FeatureFetch> open(std::size_t num_fetches = 2, ReadFunction read = ::pread) {
     const auto mapped = std::make_shared<const HostRows>(HostRows::open(file_, table_.rows.shape, false));
-    disk_ = std::make_shared<const DiskRows>(mapped, threads_, std::move(read));
+    disk_ = std::make_shared<const DiskRows>(std::make_shared<const RowFile>(mapped), threads_, std::move(read));
     auto rows = std::make_unique<FeatureFetch>(std::make_shared<const HostFeatures>(*disk_, in_memory_),
                                                table_.rows.row_bytes, FetchSettings{.num_fetches = num_fetches});
     rows->set_far({disk_, &in_memory_, GetParam().staging_bytes});

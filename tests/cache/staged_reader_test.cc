@@ -85,7 +85,7 @@ class Staged : public testing::TestWithParam<const char*> {
   std::shared_ptr<const DiskRows> open(ReadFunction read = ::pread) {
     const RowShape shape{kNumRows, kNumColumns, "float32"};
     const auto rows = std::make_shared<const HostRows>(HostRows::open(file_, shape, false));
-    return std::make_shared<const DiskRows>(rows, threads_, std::move(read));
+    return std::make_shared<const DiskRows>(std::make_shared<const RowFile>(rows), threads_, std::move(read));
   }
   std::vector<uint32_t> some_rows(std::size_t count, uint64_t seed) const {
     std::vector<uint32_t> rows(kNumRows);
@@ -95,7 +95,7 @@ class Staged : public testing::TestWithParam<const char*> {
     return rows;
   }
   void check(const Batch& batch) const {
-    ASSERT_EQ(batch.use().rows, std::ssize(batch.wanted()));
+    ASSERT_EQ(batch.use().rows(), std::ssize(batch.wanted()));
     const std::size_t bytes = rows_.table.row_bytes();
     for (std::size_t i = 0; i < batch.wanted().size(); ++i) {
       ASSERT_EQ(std::memcmp(batch.out.data() + i * bytes, rows_.table.row(batch.wanted()[i]), bytes), 0) << i;

@@ -98,6 +98,31 @@ def test_host_bytes_hold_the_hottest_rows_of_others(large, tmp_path, monkeypatch
     assert found[0] > found[1] > found[2] == 0, found
 
 
+def test_own_rows_that_memory_does_not_hold_stay_on_the_disk(large, tmp_path, monkeypatch):
+    found, results = [], []
+    for number, host_bytes in enumerate(["1.5MB", "2MB", "1GB"]):
+        several = Machines(
+            monkeypatch, tmp_path / str(number), [large] * 2, "--epochs", 1, "--host-bytes", host_bytes, *PARTITIONED
+        )
+        assert several.wait() == [0, 0], several.said(0)
+        results.append(learned(several.out))
+        found.append(reads(several.out))
+    assert results[0] == results[1] == results[2]
+    assert found[0]["disk"] > found[1]["disk"] > found[2]["disk"] == 0, found
+    assert found[0]["remote"] == found[1]["remote"] > found[2]["remote"] == 0, found
+
+
+def test_a_machine_that_is_killed_under_reads_of_its_disk(large, tmp_path, monkeypatch):
+    options = ["--epochs", 10000, "--host-bytes", "1.5MB", *PARTITIONED]
+    several = Machines(monkeypatch, tmp_path / "run", [large, large], *options)
+    victim_of(several, signal.SIGKILL)
+    began = time.monotonic()
+    assert several.wait() == [1, 1]
+    assert time.monotonic() - began < SECONDS_TO_HEAR
+    assert f"machine 1 ({socket.gethostname()})" in several.said(0), several.said(0)
+    several.demand_nothing_left()
+
+
 @pytest.mark.parametrize(("features", "tier"), [("auto", "remote"), ("replicated", "disk")])
 def test_one_machine_has_too_little_memory_for_all_rows(large, tmp_path, monkeypatch, features, tier):
     own = {0: ["--host-bytes", "1GB"], 1: ["--host-bytes", "3.5MB"]}

@@ -138,7 +138,7 @@ TEST_F(FarTier, KeepsThePartOfEachMachine) {
     options_.host_bytes = -1;
     EXPECT_TRUE(has_far_tier(options_, view_));
     const std::vector<FarTable> own = far_tables(options_, view_, nullptr, peers);
-    EXPECT_EQ(own[0].rows->tier(), cache::Tier::kRemote);
+    EXPECT_FALSE(own[0].disk);
     for (int64_t row = 0; row < num_nodes_; ++row) {
       EXPECT_EQ(own[0].in_memory.has(row), cache::owner_of(row, 3) == machine) << row;
       num_owners[static_cast<std::size_t>(row)] += own[0].in_memory.has(row);
@@ -158,6 +158,34 @@ TEST_F(FarTier, KeepsThePartOfEachMachine) {
   for (const int count : num_owners) EXPECT_EQ(count, 1);
   view_.coded_host_rows = false;
   EXPECT_THROW(has_far_tier(options_, view_), base::Error);
+}
+
+// Beyond the memory for rows a machine's own ones stay on its disk, and none of others are in memory.
+TEST_F(FarTier, LeavesOwnRowsOnTheDisk) {
+  options_.row_owners.hosts = {"a", "b"};
+  options_.host_bytes = 700'000;
+  const cache::RunIdentity identity{std::string(cache::kKeyBytes, 'k'), 1, 0};
+  const auto peers =
+      std::make_shared<cache::RowPeers>(std::vector<cache::MachineAddress>(2), identity, std::chrono::seconds(1));
+  cache::Plan plan;  // a row in the slab of each GPU here is asked for by the other machine, too
+  plan.gpus.resize(1);
+  plan.cliques = {{{0}, {}}};
+  int64_t first = 0;
+  while (cache::owner_of(first, 2) != 1) ++first;
+  plan.cliques[0].rows[0].nodes = {static_cast<uint32_t>(first)};
+  plan.gpus[0].slabs[0].num_entries = 1;
+  const std::vector<FarTable> tables = far_tables(options_, view_, &plan, peers);
+  EXPECT_TRUE(tables[0].disk);
+  EXPECT_TRUE(tables[0].in_memory.has(first));
+  EXPECT_GT(tables[0].in_memory.num_chosen(), 50);
+  EXPECT_LT(tables[0].in_memory.num_chosen(), num_nodes_ / 3);
+  for (int64_t row = 0; row < num_nodes_; ++row) {
+    EXPECT_TRUE(cache::owner_of(row, 2) == 1 || !tables[0].in_memory.has(row)) << row;
+  }
+  tell(StartLog(folder_ / "."), tables);
+  std::ifstream file(folder_ / "start.jsonl");
+  const auto part = nlohmann::json::parse(file)["part"].get<std::string>();
+  EXPECT_TRUE(part.starts_with("leaving rows to other machines and on the disk")) << part;
 }
 
 TEST_F(FarTier, IsToldInTheStartLog) {

@@ -1,4 +1,5 @@
-// Machines of a run in one process: each has its part of a file of encoded rows, and asks the others over the loopback.
+// Machines of a run in one process: each has its part of a file of encoded rows, in memory or most of it on a disk, and
+// asks the others over the loopback.
 #pragma once
 
 #include <arpa/inet.h>
@@ -13,7 +14,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "cache/remote/remote_rows.h"
+#include "cache/remote/divided_rows.h"
 #include "cache/remote/row_server.h"
 #include "cache/tiered_rows.h"
 
@@ -49,10 +50,11 @@ inline std::vector<MachineAddress> addresses_of(const std::vector<Listener>& lis
   return machines;
 }
 
-inline RowBits own_rows(int64_t num_rows, int num_machines, int machine) {
+// All, or every third of them.
+inline RowBits own_rows(int64_t num_rows, int num_machines, int machine, bool some = false) {
   RowBits own(num_rows);
   for (int64_t row = 0; row < num_rows; ++row) {
-    if (owner_of(row, num_machines) == machine) own.choose(row);
+    if (owner_of(row, num_machines) == machine && (!some || row % 3 == 0)) own.choose(row);
   }
   own.count();
   return own;
@@ -62,24 +64,33 @@ class Machines {
  public:
   struct One {
     std::shared_ptr<RowPeers> peers;
-    std::shared_ptr<const RemoteRows> far;
+    std::shared_ptr<const FarRows> far;
     std::shared_ptr<const TieredRows> rows;
     std::unique_ptr<RowServer> server;
   };
 
-  Machines(const std::shared_ptr<const HostRows>& file, int count, std::chrono::milliseconds patience) {
+  // `on_disk`: two thirds of each part. `read`: how the disk of machine 1 is read.
+  Machines(const std::shared_ptr<const HostRows>& mapped, int count, std::chrono::milliseconds patience,
+           bool on_disk = false, const ReadFunction& read = ::pread) {
+    const auto file = std::make_shared<const RowFile>(mapped);
     std::vector<Listener> listeners(static_cast<std::size_t>(count));
     const auto addresses = addresses_of(listeners);
-    const uint32_t tables = tables_digest({{file->encoded().ref}});
+    const uint32_t tables = tables_digest({{file->encoded.ref}});
     for (int machine = 0; machine < count; ++machine) {
       One& one = all.emplace_back();
       const RunIdentity identity{kKey, machine, tables};
       one.peers = std::make_shared<RowPeers>(addresses, identity, patience);
       const auto threads = std::make_shared<ReadThreads>(one.peers->num_threads());
-      one.far = std::make_shared<const RemoteRows>(file, 0, one.peers, threads);
-      one.rows = std::make_shared<const TieredRows>(one.far, own_rows(file->num_rows(), count, machine));
+      const auto remote = std::make_shared<const RemoteRows>(file, 0, one.peers, threads);
+      one.far = remote;
+      std::shared_ptr<const DiskRows> disk;
+      if (on_disk) {
+        disk = std::make_shared<const DiskRows>(file, std::make_shared<ReadThreads>(4), machine == 1 ? read : ::pread);
+        one.far = std::make_shared<const DividedRows>(disk, remote);
+      }
+      one.rows = std::make_shared<const TieredRows>(one.far, own_rows(mapped->num_rows(), count, machine, on_disk));
       std::vector<ServedTable> served = {
-          {one.rows->in_memory(), one.rows->chosen().ref(), one.rows->chosen().num_rows(), one.rows}};
+          {one.rows->in_memory(), one.rows->chosen().ref(), one.rows->chosen().num_rows(), one.rows, disk}};
       Listener& listener = listeners[static_cast<std::size_t>(machine)];
       one.server = std::make_unique<RowServer>(std::move(listener.file), identity, std::move(served), patience);
     }

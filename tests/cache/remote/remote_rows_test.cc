@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cerrno>
 #include <filesystem>
 #include <numeric>
 #include <random>
@@ -24,6 +25,7 @@ constexpr auto kPatience = 20s;
 struct Case {
   const char* codec;
   ibp::LayoutChoice layout;
+  bool on_disk = false;  // most of each machine's part
 };
 
 class Remote : public testing::TestWithParam<Case> {
@@ -65,23 +67,28 @@ class Remote : public testing::TestWithParam<Case> {
 };
 
 TEST_P(Remote, GivesTheRowsBackBitForBit) {
-  const Machines machines(file_, 3, kPatience);
+  const Machines machines(file_, 3, kPatience, GetParam().on_disk);
   for (const std::size_t count : {std::size_t{1}, std::size_t{700}, std::size_t{kNumRows}}) {
     const std::vector<int64_t> ids = random_ids(count);
     for (int machine = 0; machine < 3; ++machine) {
       const Machines::One& one = machines.all[static_cast<std::size_t>(machine)];
       EXPECT_EQ(fetched(*one.rows, ids), expected(ids));
-      EXPECT_EQ(use_.rows, std::ranges::count_if(ids, [&](int64_t id) { return owner_of(id, 3) != machine; }));
-      EXPECT_EQ(use_.rows + host_.rows, std::ssize(ids));
-      EXPECT_EQ(use_.bytes + host_.bytes, file_->stored_bytes(ids));
-      EXPECT_GE(use_.read_bytes, use_.bytes);
+      const base::TierUse &remote = use_.tiers[kRemoteTier], &disk = use_.tiers[kDiskTier];
+      EXPECT_EQ(remote.rows, std::ranges::count_if(ids, [&](int64_t id) { return owner_of(id, 3) != machine; }));
+      EXPECT_EQ(disk.rows,
+                GetParam().on_disk
+                    ? std::ranges::count_if(ids, [&](int64_t id) { return owner_of(id, 3) == machine && id % 3 != 0; })
+                    : 0);
+      EXPECT_EQ(use_.rows() + host_.rows, std::ssize(ids));
+      EXPECT_EQ(remote.bytes + disk.bytes + host_.bytes, file_->stored_bytes(ids));
+      EXPECT_GE(use_.read_bytes, remote.bytes + disk.bytes);
     }
   }
   EXPECT_TRUE(fetched(*machines.all[0].rows, {}).empty());
 }
 
 TEST_P(Remote, GivesPlaneAAloneWhereThatIsAskedFor) {
-  const Machines machines(file_, 2, kPatience);
+  const Machines machines(file_, 2, kPatience, GetParam().on_disk);
   const std::vector<int64_t> ids = random_ids(900);
   std::vector<std::byte> coarse(ids.size() * rows_.table.row_bytes());
   file_->fetch(ids, coarse.data(), true);
@@ -92,7 +99,7 @@ TEST_P(Remote, GivesPlaneAAloneWhereThatIsAskedFor) {
 
 // Any number of fetches of any machine, in no order.
 TEST_P(Remote, FetchesSideBySide) {
-  const Machines machines(file_, 3, kPatience);
+  const Machines machines(file_, 3, kPatience, GetParam().on_disk);
   std::vector<std::thread> threads;
   std::atomic<int> num_good = 0;
   for (uint64_t thread = 0; thread < 6; ++thread) {
@@ -117,7 +124,7 @@ TEST_P(Remote, FetchesSideBySide) {
 
 // A fetch that is given up leaves the connections in order.
 TEST_P(Remote, GivesUpAFetch) {
-  const Machines machines(file_, 2, kPatience);
+  const Machines machines(file_, 2, kPatience, GetParam().on_disk);
   const std::vector<int64_t> ids = random_ids(kNumRows);
   for (int i = 0; i < 20; ++i) {
     std::vector<std::byte> out(ids.size() * rows_.table.row_bytes());
@@ -127,7 +134,7 @@ TEST_P(Remote, GivesUpAFetch) {
 }
 
 TEST_P(Remote, NamesTheMachineThatHasEnded) {
-  Machines machines(file_, 3, kPatience);
+  Machines machines(file_, 3, kPatience, GetParam().on_disk);
   const std::vector<int64_t> ids = random_ids(2000);
   EXPECT_EQ(fetched(*machines.all[0].rows, ids), expected(ids));
   machines.all[2].server.reset();
@@ -146,7 +153,7 @@ TEST_P(Remote, NamesTheMachineThatHasEnded) {
 TEST_P(Remote, EndsWhileRowsAreAskedFor) {
   const std::vector<int64_t> ids = random_ids(kNumRows);
   std::vector<std::vector<std::byte>> out(20, std::vector<std::byte>(ids.size() * rows_.table.row_bytes()));
-  Machines machines(file_, 3, kPatience);
+  Machines machines(file_, 3, kPatience, GetParam().on_disk);
   std::vector<TieredFetch> fetches;
   for (std::vector<std::byte>& to : out) fetches.push_back(machines.all[1].rows->fetch(ids, to.data()));
   machines.all[1].peers->close();
@@ -159,7 +166,7 @@ TEST_P(Remote, EndsWhileRowsAreAskedFor) {
 }
 
 TEST_P(Remote, WaitsForOthersThatAskForMore) {
-  Machines machines(file_, 3, kPatience);
+  Machines machines(file_, 3, kPatience, GetParam().on_disk);
   machines.all[0].peers->close();
   std::atomic<bool> has_ended = false;
   std::thread waiting([&] {
@@ -176,11 +183,33 @@ TEST_P(Remote, WaitsForOthersThatAskForMore) {
   EXPECT_TRUE(has_ended);
 }
 
-INSTANTIATE_TEST_SUITE_P(Codecs, Remote,
-                         testing::Values(Case{"sparse", ibp::LayoutChoice::kPacked},
-                                         Case{"exponent", ibp::LayoutChoice::kSlots},
-                                         Case{"planes", ibp::LayoutChoice::kSlots}),
-                         [](const auto& test) { return std::string(test.param.codec); });
+// The other machines are told what the disk of one has said.
+TEST_P(Remote, SaysWhichDiskFailed) {
+  if (!GetParam().on_disk) return;
+  const auto read = [](int, void*, std::size_t, off_t) -> ssize_t {
+    errno = EIO;
+    return -1;
+  };
+  const Machines machines(file_, 3, kPatience, true, read);
+  const std::vector<int64_t> ids = random_ids(2000);
+  for (const std::size_t machine : {0u, 2u}) {
+    try {
+      fetched(*machines.all[machine].rows, ids);
+      FAIL();
+    } catch (const base::Error& error) {
+      EXPECT_TRUE(error.parts().place.starts_with("machine 1 at 127.0.0.1:")) << error.what();
+      EXPECT_NE(error.parts().found.find(path_), std::string::npos) << error.what();
+      EXPECT_NE(error.parts().found.find("Input/output error"), std::string::npos) << error.what();
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Codecs, Remote,
+    testing::Values(Case{"sparse", ibp::LayoutChoice::kPacked}, Case{"exponent", ibp::LayoutChoice::kSlots},
+                    Case{"planes", ibp::LayoutChoice::kSlots}, Case{"sparse", ibp::LayoutChoice::kPacked, true},
+                    Case{"exponent", ibp::LayoutChoice::kSlots, true}, Case{"planes", ibp::LayoutChoice::kSlots, true}),
+    [](const auto& test) { return std::string(test.param.codec) + (test.param.on_disk ? "OnDisk" : ""); });
 
 }  // namespace
 }  // namespace cohort::cache

@@ -15,6 +15,7 @@ from cohort_gnn.base.files import remembered, user_cache
 from cohort_gnn.base.programs import ask_sampler
 
 LOG = logging.getLogger(__name__)
+LARGE_COUNT, MANY_ROWS = 8, 100  # see expected_reads
 SECONDS = 1.0  # of each kind of reads, in a measurement that plans use
 Rate = Annotated[float, Meta(gt=0)]
 
@@ -64,6 +65,26 @@ def remembered_rates(file: Path) -> DiskRates:
     return remembered(path, lambda text: msgspec.json.decode(text, type=DiskRates), measured)
 
 
+def expected_reads(reads: np.ndarray, has_row: np.ndarray) -> np.ndarray:
+    """How many of as many other batches are expected to read each row, float64 [rows].
+
+    Memory gets the rows that were counted most, so counts say too little of the others: a row that was never counted is
+    read now and then, too. Of n(r) rows that were counted r times, one is expected (r + 1) n(r + 1) / n(r) times
+    (Good, The population frequencies of species and the estimation of population parameters, Biometrika 40, 1953).
+    Counts of 8 and more, and those that fewer than 100 rows have, stay as they are.
+
+    Args:
+        reads: int64 [rows], how many batches were counted that read each row.
+        has_row: bool [rows]; other rows are expected to be read as often as they were.
+    """
+    expected = reads.astype(np.float64)
+    sizes = np.bincount(np.minimum(reads[has_row], LARGE_COUNT + 1), minlength=LARGE_COUNT + 2)
+    for count in range(LARGE_COUNT):
+        if sizes[count] >= MANY_ROWS:
+            expected[has_row & (reads == count)] = (count + 1) * sizes[count + 1] / sizes[count]
+    return expected
+
+
 def disk_reads(
     reads: np.ndarray, num_batches: int, row_bytes: np.ndarray, cached: Sequence[np.ndarray], room_bytes: int
 ) -> DiskReads:
@@ -86,5 +107,5 @@ def disk_reads(
     on_disk = row_bytes > 0
     on_disk[in_memory] = False
     on_disk[np.concatenate(cached[:1]) if len(cached) else []] = False
-    of_batch = float(reads[on_disk].sum()) / max(1, num_batches)
+    of_batch = float(expected_reads(reads, row_bytes > 0)[on_disk].sum()) / max(1, num_batches)
     return DiskReads(int(on_disk.sum()), int(row_bytes[on_disk].sum()), of_batch)

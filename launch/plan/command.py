@@ -25,6 +25,7 @@ from cohort_gnn.launch.options.parser import add_dataset, add_options, group, sp
 from cohort_gnn.launch.options.partition import clique_seeds, cliques_of_ranks, describe_gain
 from cohort_gnn.launch.plan import network, table
 from cohort_gnn.launch.plan.disk import DiskPlan, plan_disk
+from cohort_gnn.launch.plan.far import FarRows, far_rows
 from cohort_gnn.launch.plan.network import GB_PER_S, MICROSECONDS
 from cohort_gnn.launch.run.job import open_to_train, topology_bytes
 from cohort_gnn.spec import types
@@ -41,7 +42,7 @@ NO_OPTIONS = {
     "edge_weights",
     "ahead",
 }  # no plan depends on them
-MODEL_OPTIONS = {"model", "hidden", "heads", "norm"}  # needed with --machines
+SEVERAL_OPTIONS = {"model", "hidden", "heads", "norm", "features"}  # needed with --machines
 RATIOS = (0.0, 0.05, 0.1, 0.5, 1.0)  # where nobody says how large the cache is to be
 MachineCounts = Annotated[list[types.Positive], Meta(min_length=1, description="numbers of machines: 2,4")]
 
@@ -58,7 +59,7 @@ class PlanSpec(RunSpec):
         None, "plan for this number of GPUs, present or not (default: the GPUs of --gpus)", "Devices"
     )
     machines: MachineCounts | None = _of_several(
-        "also compute epochs for this number of machines like this one, each with the whole data set", "N[,N...]"
+        "also compute epochs for this number of machines like this one", "N[,N...]"
     )
     network: types.AboveZero | None = _of_several(
         f"rate between two machines, as cohort doctor --machines measures it (default: {GB_PER_S:g} assumed)", "GB/S"
@@ -96,12 +97,14 @@ def register(commands) -> None:
     add_options(
         parser,
         PlanSpec,
-        shown | MODEL_OPTIONS | OWN_OPTIONS,
+        shown | SEVERAL_OPTIONS | OWN_OPTIONS,
         cache_ratio="cache of each GPU as a share of all raw feature bytes, index included; auto: all memory that"
         " slots and trainer leave free (default: auto; without a GPU a table of ratios)",
         partition="plan for cliques that each train on the seeds of their own part",
         gpus="numbers of the visible GPUs to plan for (default: all)",
         model="with --machines: the model whose gradients are sent",
+        features="with --machines: replicated: each has all feature rows; partitioned: each keeps a part of the encoded"
+        " rows and asks others for the rest; auto: partitioned if they exceed --host-bytes or the available memory",
     )
     group(parser, "Output").add_argument("--json", action="store_true", help="print the plan as JSON")
     text = "repeat the short run even if its counts are stored beside the data set"
@@ -133,10 +136,10 @@ def _check_machines(args: argparse.Namespace, spec: PlanSpec) -> None:
         raise CohortError(
             "--machines", "--cache-policy plan or none, which know the bytes of a batch", spec.cache_policy
         )
-    names = ("network", "network_us", "step_ms", "parameters", *sorted(MODEL_OPTIONS))
+    names = ("network", "network_us", "step_ms", "parameters", *sorted(SEVERAL_OPTIONS))
     given = [f"--{name.replace('_', '-')}" for name in names if hasattr(args, name)]
     if given and not spec.machines:
-        expected = "--machines N: a plan for one machine needs no model and no network"
+        expected = "--machines N: a plan for one machine needs no model, no network and no parts"
         raise CohortError(", ".join(given), expected, "no --machines")
 
 
@@ -147,13 +150,11 @@ def _plan_one(planning: "_Planning") -> list[str]:
     gain = planning.gain(found) if spec.partition else {}
     several = None
     if spec.machines:
-        seeds = {"train": data.train_ids, "val": data.val_ids, "test": data.test_ids}[spec.split]
-        num_batches = -(-len(seeds) // spec.batch_size)
         if not isinstance(data, Dataset) and spec.parameters is None:
             hint = "--parameters N says how many the model has"
             raise CohortError("--machines", "--parameters, for a data set of several node types", "none", hint)
         of_model = spec.parameters or network.count_parameters(spec, data.feature_dim, data.num_classes)
-        several = network.epochs(spec, found.placed, num_batches, of_model)
+        several = network.epochs(spec, found.placed, planning.num_batches, of_model, planning.far(found))
     on_disk = planning.on_disk(found) if spec.host_bytes is not None else None
     if spec.json:
         told = table.as_json(found.placed, planning.types) | found.memory | gain
@@ -305,6 +306,8 @@ class _Planning:
         host_rows = sum(
             int(np.broadcast_to(rows.host_row_bytes, rows.num_rows).sum(dtype=np.int64)) for rows in common["tables"]
         )
+        if spec.machines and spec.features == "partitioned":
+            host_rows //= min(spec.machines)
         if spec.host_bytes is not None:
             host_rows = min(host_rows, spec.host_bytes)
         memory = {
@@ -361,13 +364,31 @@ class _Planning:
 
     def on_disk(self, found: _Found) -> DiskPlan | None:
         """What --host-bytes leaves on the disk; None: nothing, or it is not known what a batch reads."""
-        spec, data = self.spec, self.data
         if self.source["policy"] in ("degree", "random"):
             return None
-        seeds = {"train": data.train_ids, "val": data.val_ids, "test": data.test_ids}[spec.split]
-        files = [table.encoded_rows for table in opened_tables_of(data) if table.encoded_rows is not None]
-        batches = -(-len(seeds) // spec.batch_size)
-        return plan_disk(found.common["tables"], self.counts, found.placed, files, spec.host_bytes, batches)
+        rows = (found.common["tables"], self.counts, found.placed, self._row_files())
+        return plan_disk(*rows, self.spec.host_bytes, self.num_batches)
+
+    def far(self, found: _Found) -> FarRows | None:
+        """Rows of --machines that are not in the memory of each; None: there are none."""
+        spec = self.spec
+        encoded = spec.compress in ("auto", "host", "both")
+        if spec.features == "partitioned" and not (encoded and self._row_files()):
+            hint = f"encode them with: cohort dataset prepare {spec.dataset}; and use --compress auto"
+            raise CohortError("--features partitioned", "encoded rows in host memory", "raw rows", hint)
+        rows = (found.common["tables"], self.counts, found.placed, self._row_files() if encoded else [])
+        return far_rows(spec.features, *rows, spec.host_bytes, [1, *spec.machines])
+
+    def _row_files(self) -> list[Path]:
+        """The files of encoded rows."""
+        return [table.encoded_rows for table in opened_tables_of(self.data) if table.encoded_rows is not None]
+
+    @property
+    def num_batches(self) -> int:
+        """Of an epoch, of all GPUs together."""
+        data = self.data
+        seeds = {"train": data.train_ids, "val": data.val_ids, "test": data.test_ids}[self.spec.split]
+        return -(-len(seeds) // self.spec.batch_size)
 
     def gain(self, found: _Found) -> dict:
         """Shares of each GPU's row reads that host memory need not serve, with the seeds of parts and without."""

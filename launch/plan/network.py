@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.launch.plan.far import FarRows
 from cohort_gnn.launch.plan.table import gpus_of
 from cohort_gnn.spec.run import RunSpec
 
@@ -29,20 +30,32 @@ class Step(NamedTuple):
     """One step of one trainer.
 
     Attributes:
-        host_bytes, host_seconds: what its GPU reads from host memory for a batch, and how long that takes.
+        host_bytes, host_seconds: what its GPU reads from host memory for a batch, rows of other machines and of the
+            disk included, and how long that takes.
         train_seconds: from forward to optimizer; 0: not known.
         sum_bytes: what the trainers add up.
+        remote_bytes: rows that other machines send for a batch.
+        disk_seconds: of the drive, for a batch.
     """
 
     host_bytes: float
     host_seconds: float
     train_seconds: float
     sum_bytes: int
+    remote_bytes: float = 0.0
+    disk_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """An epoch of training; bytes are those of one machine, which receives as many as it sends."""
+    """An epoch of training; bytes are those of one machine, which receives as many as it sends.
+
+    Attributes:
+        network_bytes, network_seconds: of gradients.
+        remote_bytes, remote_seconds: of rows of other machines.
+        disk_seconds: of rows on the disk.
+        seconds: of the epoch.
+    """
 
     machines: int
     steps: int
@@ -52,9 +65,12 @@ class Epoch:
     train_seconds: float
     network_seconds: float
     seconds: float
+    remote_bytes: float = 0.0
+    remote_seconds: float = 0.0
+    disk_seconds: float = 0.0
 
 
-def epochs(spec, placed, num_batches: int, parameters: int) -> tuple[Network, list[Epoch]]:
+def epochs(spec, placed, num_batches: int, parameters: int, rows: FarRows | None = None) -> tuple[Network, list[Epoch]]:
     """(the network, an epoch on one machine and on each number of --machines).
 
     Args:
@@ -62,6 +78,7 @@ def epochs(spec, placed, num_batches: int, parameters: int) -> tuple[Network, li
         placed: the cache plan of one machine.
         num_batches: of an epoch.
         parameters: of the model.
+        rows: that are not in the memory of each machine; None: there are none.
     """
     microseconds = MICROSECONDS if spec.network_us is None else spec.network_us
     network = Network(1e9 * (spec.network or GB_PER_S), microseconds / 1e6)
@@ -70,16 +87,25 @@ def epochs(spec, placed, num_batches: int, parameters: int) -> tuple[Network, li
     sum_bytes = FLOAT_BYTES * (parameters + OTHER_SUMS)
     host_bytes = sum(use.bytes for of_gpu in reads for use in of_gpu) / len(gpus)
     host_seconds = max(sum(use.seconds for use in of_gpu) for of_gpu in reads)
+    row_bytes = sum(of_rows.bytes for of_rows, _ in reads) / len(gpus)
     step = Step(host_bytes, host_seconds, (spec.step_ms or 0) / 1e3, sum_bytes)
-    counts = sorted({1, *spec.machines})
-    return network, [epoch_on(machines, len(gpus), num_batches, step, network) for machines in counts]
+    found = []
+    for machines in sorted({1, *spec.machines}):
+        this = step
+        if rows:
+            shares = rows.shares(machines)
+            on_disk = len(gpus) * shares.disk_reads / rows.drive if shares.disk_reads else 0.0
+            this = step._replace(remote_bytes=shares.remote * row_bytes, disk_seconds=on_disk)
+        found.append(epoch_on(machines, len(gpus), num_batches, this, network))
+    return network, found
 
 
 def epoch_on(machines: int, gpus: int, num_batches: int, step: Step, network: Network) -> Epoch:
     """An epoch on machines of so many GPUs each, the slowest of which sets the time.
 
-    The sampler reads batches while the trainer computes, so an epoch takes the longer of the two. The trainer adds up
-    gradients after each step, and waits for the sum. Trainers form a ring: each sends 2 (n - 1) / n of the bytes to the
+    The sampler reads batches while the trainer computes, from host memory, disk and other machines at the same time, so
+    an epoch takes the longest of these. Rows share the network with gradients. The trainer adds up gradients after each
+    step, and waits for the sum. Trainers form a ring: each sends 2 (n - 1) / n of the bytes to the
     next one (Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms for clusters of workstations, Journal of
     Parallel and Distributed Computing 69, 2009), and a machine has one link of the ring that leads to another machine.
     Sums within a machine are left out.
@@ -88,6 +114,8 @@ def epoch_on(machines: int, gpus: int, num_batches: int, step: Step, network: Ne
     steps = math.ceil(num_batches / trainers)
     sent = 2 * (trainers - 1) / trainers * step.sum_bytes if machines > 1 else 0.0
     summing = sent / network.bytes_per_second + network.seconds if machines > 1 else 0.0
+    rows_sent = gpus * step.remote_bytes
+    travel = (rows_sent + sent) / network.bytes_per_second
     return Epoch(
         machines=machines,
         steps=steps,
@@ -96,7 +124,10 @@ def epoch_on(machines: int, gpus: int, num_batches: int, step: Step, network: Ne
         host_seconds=steps * step.host_seconds,
         train_seconds=steps * step.train_seconds,
         network_seconds=steps * summing,
-        seconds=steps * max(step.host_seconds, step.train_seconds + summing),
+        seconds=steps * max(step.host_seconds, step.train_seconds + summing, travel, step.disk_seconds),
+        remote_bytes=steps * rows_sent,
+        remote_seconds=steps * rows_sent / network.bytes_per_second,
+        disk_seconds=steps * step.disk_seconds,
     )
 
 

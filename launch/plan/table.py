@@ -105,19 +105,29 @@ def print_ratios(plans: dict, source: dict) -> None:
 def print_epochs(network, epochs: list) -> None:
     """A row for each number of machines: what an epoch reads and sends, and how long that takes."""
     columns = ["machines", "steps", "from host", "to others", "host s", "train s", "network s", "epoch s"]
+    divided, on_disk = (any(getattr(each, name) for each in epochs) for name in ("remote_bytes", "disk_seconds"))
+    columns[-1:-1] = ["rows of others", "rows s"] * divided + ["disk s"] * on_disk
     table = Table("Epochs on several machines, computed", columns)
     for each in epochs:
         sizes = (format_bytes(each.host_bytes), format_bytes(each.network_bytes))
-        parts = (each.host_seconds, each.train_seconds, each.network_seconds, each.seconds)
-        seconds = [f"{part:.4f}" if part else "-" for part in parts]
-        table.rows.append([str(each.machines), str(each.steps), *sizes, *seconds])
+        parts = [each.host_seconds, each.train_seconds, each.network_seconds]
+        seconds = [_seconds(part) for part in parts]
+        seconds += [format_bytes(each.remote_bytes), _seconds(each.remote_seconds)] * divided
+        seconds += [_seconds(each.disk_seconds)] * on_disk
+        table.rows.append([str(each.machines), str(each.steps), *sizes, *seconds, _seconds(each.seconds)])
     rate, delay = network.bytes_per_second / 1e9, 1e6 * network.seconds
     table.note = f"network: {rate:g} GB/s and {delay:g} us for each sum of gradients (--network, --network-us)"
     table.note += "\nbytes: of one machine, which receives as many as it sends"
-    table.note += "\nepoch s: the longer of host s and train s + network s; a run takes longer"
+    others = ["rows s with the bytes of gradients"] * divided + ["disk s"] * on_disk
+    longest = ", ".join(["the longest of host s", *others]) if others else "the longer of host s"
+    table.note += f"\nepoch s: {longest} and train s + network s; a run takes longer"
     if not epochs[0].train_seconds:
         table.note += "\ntrain s is not known, so epochs leave it out: --step-ms"
     print_tables(table)
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.4f}" if seconds else "-"
 
 
 def print_host_memory(memory: dict) -> None:

@@ -112,6 +112,24 @@ def test_own_rows_that_memory_does_not_hold_stay_on_the_disk(large, tmp_path, mo
     assert found[0]["remote"] == found[1]["remote"] > found[2]["remote"] == 0, found
 
 
+@pytest.mark.parametrize("host_bytes", [[], ["--host-bytes", "26MB"]], ids=str)
+def test_the_plan_knows_what_machines_read_from_each_other(tmp_path, monkeypatch, host_bytes):
+    """45 MB of rows on the CPU, where nothing stays from batch to batch; the plan leaves out about 1 MB of buffers."""
+    sizes = ["--nodes", "100K", "--edges", "1M", "--dim", "128", "--classes", "7", "--split", "0.02,0.01,0.01"]
+    made = cohort("dataset", "generate", tmp_path / "graph", "--kind", "powerlaw", *sizes)
+    assert made.returncode == 0, made.stderr
+    graph = prepared(tmp_path / "graph", "exponent")
+    several = Machines(monkeypatch, tmp_path / "run", [graph] * 2, "--epochs", 1, *host_bytes, *PARTITIONED)
+    assert several.wait() == [0, 0], several.said(0)
+    options = ["--fanout", "5,3", "--batch-size", 32, "--cache-policy", "none", "--no-reuse", "--num-gpus", 1]
+    planned = cohort("plan", graph, *options, "--machines", 2, "--json", *PARTITIONED, *host_bytes)
+    assert planned.returncode == 0, planned.stderr
+    tiers = json.loads((several.out / "summary.json").read_text())["epochs"][0]["row_tiers"]
+    expected = json.loads(planned.stdout)["epochs"][1]["remote_bytes"]  # of one machine
+    assert tiers["remote"]["bytes"] / 2 == pytest.approx(expected, rel=0.15)
+    assert (tiers["remote"]["rows"] < tiers["host"]["rows"] / 2) == bool(host_bytes)
+
+
 def test_a_machine_that_is_killed_under_reads_of_its_disk(large, tmp_path, monkeypatch):
     options = ["--epochs", 10000, "--host-bytes", "1.5MB", *PARTITIONED]
     several = Machines(monkeypatch, tmp_path / "run", [large, large], *options)

@@ -56,6 +56,23 @@ def test_rows_are_chosen_as_the_sampler_chooses_them():
     assert disk.disk_reads(reads, 4, row_bytes, cached, 0).rows_on_disk == 4  # but 1, which the first clique holds
 
 
+@pytest.mark.parametrize("num_batches", [3, 20])
+def test_rows_that_were_counted_seldom_are_read_in_other_batches(num_batches):
+    """Rows are chosen by counts, so the counts of the others are too low for what is read later."""
+    random = np.random.default_rng(5)
+    rates = np.minimum(0.5, 0.01 * random.pareto(1.2, 200_000))
+    counted, later = (random.binomial(num_batches, rates) for _ in range(2))
+    has_row = np.arange(len(rates)) % 10 != 0
+    cold = np.argsort(-counted, kind="stable")[20_000:]
+    expected = disk.expected_reads(counted, has_row)
+    assert np.array_equal(expected[~has_row], counted[~has_row])
+    cold = cold[has_row[cold]]
+    assert expected[cold].sum() == pytest.approx(later[cold].sum(), rel=0.03)
+    assert counted[cold].sum() < 0.8 * later[cold].sum()
+    few = disk.expected_reads(counted[:50], np.ones(50, bool))
+    assert np.array_equal(few, counted[:50]), "too few rows to tell"
+
+
 def test_a_line_says_when_reads_go_through_the_page_cache():
     plan = DiskPlan(rows=10, bytes=1000, reads_of_batch=3, num_batches=4, reads_per_second=6.0, is_direct=False)
     assert plan.seconds == 2

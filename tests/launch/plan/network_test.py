@@ -6,11 +6,13 @@ import re
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import pytest
 from processes import cohort
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.launch.main import main
+from cohort_gnn.launch.plan.far import FarRows
 from cohort_gnn.launch.plan.network import Epoch, Network, Step, count_parameters, epoch_on
 from cohort_gnn.spec.run import RunSpec
 from cohort_gnn.trainer.models.sampled import SampledGNN
@@ -48,6 +50,36 @@ def test_an_epoch_by_hand():
     assert alone.seconds == pytest.approx(5e-3)
 
 
+def test_rows_of_others_and_of_the_disk_by_hand():
+    network = Network(bytes_per_second=1e9, seconds=1e-4)
+    step = Step(5e6, 3e-3, 1e-3, 1_000_000, remote_bytes=4e6, disk_seconds=9e-3)
+    epoch = epoch_on(2, 2, 10, step, network)  # rows and gradients of a step: 9.5 ms
+    assert (epoch.remote_bytes, epoch.remote_seconds) == pytest.approx((24e6, 24e-3))
+    assert (epoch.disk_seconds, epoch.seconds) == pytest.approx((27e-3, 28.5e-3))
+    assert epoch_on(2, 2, 10, step._replace(disk_seconds=0.02), network).seconds == pytest.approx(0.06)
+
+
+@pytest.mark.parametrize(
+    ("are_divided", "host_bytes", "machines", "expected"),
+    [
+        (True, None, 1, (0, 0)),
+        (True, None, 2, (1 / 2, 0)),
+        (True, None, 4, (3 / 4, 0)),
+        (True, 300, 4, (3 / 4 * 5 / 35, 0)),  # its own 100 bytes, and of others 2 rows of 75 bytes
+        (True, 400, 4, (0, 0)),
+        (True, 100, 2, (1 / 2, 7.5)),  # halves of the two rows that are read most are in memory
+        (False, 100, 4, (0, 17.5)),
+        (False, 400, 4, (0, 0)),
+    ],
+)
+def test_where_rows_are(are_divided, host_bytes, machines, expected):
+    reads, row_bytes = np.array([10, 0, 20, 40, 5]), np.array([100, 0, 100, 100, 100])
+    held = np.array([False, False, False, True, False])
+    rows = FarRows(are_divided, reads, 2, row_bytes, held, host_bytes, 1.0)
+    remote, disk = rows.shares(machines)
+    assert (remote, disk) == pytest.approx(expected)
+
+
 def test_the_command(cora, capsys):
     several = ["--machines", "4,2", "--network", "10", "--network-us", "100", "--step-ms", "20"]
     assert main(["plan", str(cora), *SMALL, *several, "--no-reuse", "--json"]) == 0
@@ -82,6 +114,8 @@ def test_the_command(cora, capsys):
         (["--machines", "2", "--partition"], "--machines: expected one machine with --partition"),
         (["--machines", "2", "--cache-policy", "degree"], "--machines: expected --cache-policy plan or none"),
         (["--machines", "2", "--model", "a.b:C"], "--parameters N"),
+        (["--features", "partitioned"], "--features: expected --machines N"),
+        (["--machines", "2", "--features", "partitioned"], "--features partitioned: expected encoded rows"),
     ],
 )
 def test_what_does_not_go_together_is_refused(cora, capsys, options, words):

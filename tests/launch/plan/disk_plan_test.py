@@ -56,7 +56,7 @@ def test_rows_are_chosen_as_the_sampler_chooses_them():
     assert disk.disk_reads(reads, 4, row_bytes, cached, 0).rows_on_disk == 4  # but 1, which the first clique holds
 
 
-@pytest.mark.parametrize("num_batches", [3, 20])
+@pytest.mark.parametrize("num_batches", [10, 40])
 def test_rows_that_were_counted_seldom_are_read_in_other_batches(num_batches):
     """Rows are chosen by counts, so the counts of the others are too low for what is read later."""
     random = np.random.default_rng(5)
@@ -67,7 +67,7 @@ def test_rows_that_were_counted_seldom_are_read_in_other_batches(num_batches):
     expected = disk.expected_reads(counted, has_row)
     assert np.array_equal(expected[~has_row], counted[~has_row])
     cold = cold[has_row[cold]]
-    assert expected[cold].sum() == pytest.approx(later[cold].sum(), rel=0.03)
+    assert expected[cold].sum() == pytest.approx(later[cold].sum(), rel=0.06)
     assert counted[cold].sum() < 0.8 * later[cold].sum()
     few = disk.expected_reads(counted[:50], np.ones(50, bool))
     assert np.array_equal(few, counted[:50]), "too few rows to tell"

@@ -20,6 +20,7 @@ from several_machines import SECONDS_OF_SILENCE, SECONDS_TO_HEAR, Machines, meet
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.launch.run import machines
 from cohort_gnn.launch.run.machines import Machine, this_machine
+from cohort_gnn.launch.run.meeting import BEAT_SECONDS, LOOK_SECONDS
 
 REPEATS = 20 if ALL_TESTS else 1
 
@@ -95,7 +96,8 @@ def test_one_process_that_is_killed_ends_all_machines(graph, tmp_path, monkeypat
 
 def test_a_machine_that_is_stopped_ends_all_machines(graph, tmp_path, monkeypatch):
     several = Machines(monkeypatch, tmp_path / "run", [graph, graph], "--epochs", 10000)
-    several.await_epochs(25)  # a second or more: by then its words are known
+    several.await_epochs()
+    time.sleep(2 * (LOOK_SECONDS + BEAT_SECONDS))  # its words are known
     launcher = several.launches[1].launcher.pid
     stopped = [launcher, *meetings_of(launcher), *processes_of(several.launches[1].out)]
     for pid in stopped:

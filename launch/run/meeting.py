@@ -25,6 +25,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.programs import describe_channel
 
 BEAT_SECONDS = 0.5
+FAREWELL_SECONDS = 3 * BEAT_SECONDS  # in which the other machines read in the store here why the run ends
 LOOK_SECONDS = 1.0  # between two looks at what the processes of this machine do
 POLL_SECONDS = 0.05
 
@@ -192,7 +193,11 @@ def main(about: dict[str, Any], launcher: Connection) -> dict[str, Any]:
 
 if __name__ == "__main__":
     launcher = Connection(int(sys.argv[2]))
+    about = json.loads(sys.argv[1])
     with contextlib.suppress(EOFError, OSError):  # the launcher has ended
-        launcher.send(main(json.loads(sys.argv[1]), launcher))
+        result = main(about, launcher)
+        launcher.send(result)
+        if about["keeps_store"] and "lost" in result:
+            time.sleep(FAREWELL_SECONDS)
     # Without destructors: threads may wait for a machine that is gone. A store kept here ends with this process.
     os._exit(0)

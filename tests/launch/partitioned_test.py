@@ -165,14 +165,15 @@ def victim_of(several: Machines, number: signal.Signals) -> int:
 
 
 def test_a_sampler_that_is_killed_ends_all_machines(graph, tmp_path, monkeypatch):
-    several = Machines(monkeypatch, tmp_path / "run", [graph, graph], "--epochs", 10000, *PARTITIONED)
+    several = Machines(monkeypatch, tmp_path / "run", [graph] * 3, "--epochs", 10000, *PARTITIONED, ranks=(1, 1, 1))
     victim_of(several, signal.SIGKILL)
     began = time.monotonic()
-    assert several.wait() == [1, 1]
+    assert several.wait() == [1, 1, 1]
     assert time.monotonic() - began < SECONDS_TO_HEAR
     assert "was ended by SIGKILL" in several.said(1)
-    said = several.said(0)
-    assert f"machine 1 ({socket.gethostname()})" in said and "SIGKILL" in said, said
+    for rank in (0, 2):
+        said = several.said(rank)
+        assert f"machine 1 ({socket.gethostname()})" in said and "SIGKILL" in said, said
     several.demand_nothing_left()
 
 

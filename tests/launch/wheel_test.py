@@ -136,8 +136,22 @@ def test_a_wheel_says_what_it_is(wheel):
         fields = HeaderParser().parsestr(archive.read(name).decode())
     assert fields["Name"] == "cohort-gnn" and fields["Requires-Python"] == ">=3.11"
     assert fields["License-Expression"] == "Apache-2.0"
+    licenses = {f"launch/licenses/{path.name}" for path in (ROOT / "launch/licenses").iterdir()}
+    assert set(fields.get_all("License-File")) == {"LICENSE", *licenses}
     assert set(fields.get_all("Provides-Extra")) == {"formats", "report", "tensorboard"}
     assert fields["Description-Content-Type"] == "text/markdown" and fields["Home-page"] is None
+
+
+def test_the_notices_name_what_is_built_in():
+    """What CMake looks for, but for programs and tests, and what the system's libraries are."""
+    files = [ROOT / "CMakeLists.txt", *(ROOT / "cmake").glob("*.cmake")]
+    found = {name for file in files for name in re.findall(r"find_package\((\w+)", file.read_text())}
+    of_cohort = {"Python", "GTest", "Threads", "cohort"}
+    named = {"OpenMP": "libgomp", "CUDAToolkit": "CUDA Runtime", "nlohmann_json": "JSON for Modern C++"}
+    notices = (ROOT / "launch/licenses/NOTICES.md").read_text()
+    names = {named.get(name, name) for name in found - of_cohort} | {"METIS", "robin-map", "CCCL"}
+    assert {"fmt", "nanobind", "libgomp"} <= names
+    assert {name for name in names if f"| {name} " not in notices.replace("[", "").replace("]", " ")} == set()
 
 
 @pytest.mark.skipif(not ALL_TESTS, reason="configures a build: tests/run.sh --all does")

@@ -255,7 +255,7 @@ std::vector<FarTable> far_tables(const Options& options, const GraphView& graph,
   std::vector<cache::RowBits> elsewhere(types.size());
   std::vector<cache::HostTable> choices;
   for (std::size_t type = 0; type < types.size(); ++type) {
-    cache::HostTable& choice = choices.emplace_back(types[type].count);
+    cache::HostTable& choice = choices.emplace_back(cache::HostTable{.num_rows = types[type].count});
     if (!files[type]) continue;
     tables[type] = sources.table(files[type], type);
     if (peers && has_disk) {  // own rows alone, also those that every GPU here has: others ask for them

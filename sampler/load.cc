@@ -1,7 +1,6 @@
 #include "sampler/load.h"
 
 #include <algorithm>
-#include <ranges>
 
 #include "base/check.h"
 #include "base/host_memory.h"
@@ -45,13 +44,19 @@ int64_t bytes_of_all_raw_rows(const dataset::Meta& meta) {
 }
 
 bool has_encoded_rows(const dataset::Dataset& data) {
-  const auto is_encoded = [&](int type) { return !data.encoded_rows_of(type).empty(); };
-  return std::ranges::any_of(std::views::iota(0, static_cast<int>(data.meta().node_types.size())), is_encoded);
+  bool any = false;
+  for (int type = 0; type < std::ssize(data.meta().node_types); ++type) {
+    any = any || !data.encoded_rows_of(type).empty();
+  }
+  return any;
 }
 
 bool has_encoded_edge_rows(const dataset::Dataset& data) {
-  const auto is_encoded = [&](int relation) { return !data.encoded_edge_rows_of(relation).empty(); };
-  return std::ranges::any_of(std::views::iota(0, static_cast<int>(data.meta().edge_types.size())), is_encoded);
+  bool any = false;
+  for (int relation = 0; relation < std::ssize(data.meta().edge_types); ++relation) {
+    any = any || !data.encoded_edge_rows_of(relation).empty();
+  }
+  return any;
 }
 
 Encoded encoded_where(const dataset::Dataset& data, const Options& options) {

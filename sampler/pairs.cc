@@ -16,8 +16,8 @@ template <typename Index>
 void find_in(std::span<const Index> list, bool ascends, int64_t node, std::vector<int64_t>& positions) {
   const auto wanted = static_cast<Index>(node);
   if (ascends) {
-    const auto same = std::ranges::equal_range(list, wanted);
-    for (auto each = same.begin(); each != same.end(); ++each) positions.push_back(each - list.begin());
+    const auto [begin, end] = std::equal_range(list.begin(), list.end(), wanted);
+    for (auto each = begin; each != end; ++each) positions.push_back(each - list.begin());
     return;
   }
   for (std::size_t i = 0; i < list.size(); ++i) {

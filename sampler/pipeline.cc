@@ -8,7 +8,6 @@
 #include <cstring>
 #include <future>
 #include <numeric>
-#include <ranges>
 #include <thread>
 #include <utility>
 
@@ -324,7 +323,9 @@ void Pipeline::make_room_in_pools(int slot, const Pooled& batch) {
   const auto all_fit = [&] {
     const uint64_t oldest = publisher_.oldest_in_use(slot);
     while (!pooled_.empty() && pooled_.front().number < oldest) pooled_.pop_front();
-    return std::ranges::all_of(std::views::iota(std::size_t{0}, types_.size()), fits);
+    bool all = true;
+    for (std::size_t type = 0; type < types_.size(); ++type) all = all && fits(type);
+    return all;
   };
   while (!all_fit()) {
     publisher_.set_stage(Stage::kWaitSlot, publisher_.next_sequence());

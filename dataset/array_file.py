@@ -227,16 +227,8 @@ def _parse(place: str, open_file: Callable[[], BinaryIO], size: int) -> ArrayFil
 def map_array(path: Path) -> np.ndarray:
     """An array of a data set, mapped from disk."""
     try:
-        return np.load(path, mmap_mode="r" if _has_elements(path) else None, allow_pickle=False)
+        return np.load(path, mmap_mode="r", allow_pickle=False)
     except UNREADABLE as error:  # NumPy is stricter about headers than the library
         raise CohortError(
             str(path), "an array that NumPy reads", str(error), "write it again with numpy.save"
         ) from error
-
-
-def _has_elements(path: Path) -> bool:
-    """An array without elements cannot be mapped."""
-    with path.open("rb") as file:
-        version = np.lib.format.read_magic(file)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        return 0 not in read(file)[0]

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
 from rich.markup import escape
 
 from cohort_gnn.base.errors import CohortError
@@ -18,7 +17,7 @@ from cohort_gnn.base.units import format_bytes
 from cohort_gnn.dataset.check import check
 from cohort_gnn.dataset.cli_parts import (
     add_common,
-    fail,
+    lines_on_stderr,
     number,
     parts,
     rows_to_draw,
@@ -193,44 +192,30 @@ def _split_links(args: argparse.Namespace) -> int:
 
 def _write(out: Path, what: str, work) -> int:
     """Runs `work` behind a spinner, then says what was written."""
-    console = Console(stderr=True)
+    console = lines_on_stderr()
     start = time.monotonic()
-    try:
-        with console.status(escape(what)):
-            work()
-        text = summary(open_dataset(out))
-    except CohortError as error:
-        return fail(error)
-    console.print(
-        escape(f"{out}: {text}, written in {time.monotonic() - start:.1f} s"), highlight=False, soft_wrap=True
-    )
+    with console.status(escape(what)):
+        work()
+    console.print(escape(f"{out}: {summary(open_dataset(out))}, written in {time.monotonic() - start:.1f} s"))
     return 0
 
 
 def _check(args: argparse.Namespace) -> int:
-    console = Console(stderr=True)
+    console = lines_on_stderr()
     with console.status(escape(f"checking {args.path}")):
         problems = check(args.path)
     for problem in problems:
         print(problem, file=sys.stderr)
     if problems:
         return 1
-    try:
-        _held_out_links(open_dataset(args.path))
-    except CohortError as error:
-        return fail(error)
-    console.print(
-        escape(f"{args.path}: {summary(open_dataset(args.path))}: no problem found"), highlight=False, soft_wrap=True
-    )
+    _held_out_links(open_dataset(args.path))
+    console.print(escape(f"{args.path}: {summary(open_dataset(args.path))}: no problem found"))
     return 0
 
 
 def _info(args: argparse.Namespace) -> int:
-    try:
-        data = open_dataset(args.path)
-        links = _link_rows(data)
-    except CohortError as error:
-        return fail(error)
+    data = open_dataset(args.path)
+    links = _link_rows(data)
     if isinstance(data, HeteroDataset):
         return _info_typed(data, links)
     arrays = (data.indptr, data.indices, data.edge_weights, data.edge_times, data.edge_attr, data.x, data.y)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 import numpy as np
+from rich.console import Console
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.tables import Table
@@ -83,9 +83,9 @@ def tables_of_types(data: HeteroDataset) -> list[Table]:
     return [nodes, edges]
 
 
-def fail(error: CohortError) -> int:
-    print(f"cohort: {error}", file=sys.stderr)
-    return 1
+def lines_on_stderr() -> Console:
+    """For lines beside a result: whole on a pipe, and without colours for numbers and paths in them."""
+    return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def rows_to_draw(path: Path) -> tuple[np.ndarray, str]:

@@ -29,7 +29,6 @@ FOLDERS = [
 PRINTING = {  # parts of commands: they print their results and their errors
     "base/log.py",
     "dataset/cli.py",
-    "dataset/cli_parts.py",
     "dataset/partitioning/cli.py",
     "ibp/cli.py",
     "launch/main.py",

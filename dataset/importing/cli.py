@@ -14,10 +14,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.units import byte_count
 from cohort_gnn.dataset.arrays import TASKS
-from cohort_gnn.dataset.cli_parts import add_common, fail, number, summary
+from cohort_gnn.dataset.cli_parts import add_common, lines_on_stderr, number, summary
 from cohort_gnn.dataset.importing.convert import ConvertOptions
 from cohort_gnn.dataset.importing.importer import FORMATS, SourceOptions, import_graph
 from cohort_gnn.dataset.layouts.tables import RAW_DTYPES, RawLayout
@@ -169,20 +168,15 @@ def _import(args: argparse.Namespace) -> int:
     text, raw = TextOptions(args.separator, args.header, args.columns), RawLayout(args.feature_dim, args.feature_dtype)
     inputs = SourceOptions(**_given(args, SourceOptions, ("text", "raw")), text=text, raw=raw)
     options = _given(args, ConvertOptions, ("node_ids",))
-    console = Console(stderr=True)
+    console = lines_on_stderr()
 
     def note(text: str) -> None:
-        console.print(escape(text), highlight=False, soft_wrap=True)
+        console.print(escape(text))
 
     start = time.monotonic()
-    try:
-        with _stages(console) as progress:
-            import_graph(
-                args.source, args.out, format=args.format, inputs=inputs, progress=progress, note=note, **options
-            )
-        note(f"{args.out}: {summary(open_dataset(args.out))}, written in {time.monotonic() - start:.1f} s")
-    except CohortError as error:
-        return fail(error)
+    with _stages(console) as progress:
+        import_graph(args.source, args.out, format=args.format, inputs=inputs, progress=progress, note=note, **options)
+    note(f"{args.out}: {summary(open_dataset(args.out))}, written in {time.monotonic() - start:.1f} s")
     return 0
 
 

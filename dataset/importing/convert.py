@@ -263,7 +263,7 @@ class GraphConversion(Conversion):
                 self.progress("finding ids", fraction)
             sorter.write(path)
             del sorter
-            self.ids = np.load(path, mmap_mode="r") if path.stat().st_size > 128 else np.load(path)
+            self.ids = np.load(path, mmap_mode="r")
             self._demand_nodes(len(self.ids), "distinct ids in the edges")
             self.demand_memory(8 * len(self.ids))
             self.id_map = _native.IdMap(self.ids, np.empty(0, np.int64))

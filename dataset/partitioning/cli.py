@@ -9,9 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.units import byte_count
-from cohort_gnn.dataset.cli_parts import fail
 from cohort_gnn.dataset.partitioning.partition import METHODS, Partition, partition, parts_file
 
 
@@ -41,11 +39,8 @@ def register(commands: argparse._SubParsersAction) -> None:
 
 def _partition(args: argparse.Namespace) -> int:
     start = time.monotonic()
-    try:
-        with Console(stderr=True).status(escape(f"partitioning {args.path}")):
-            found = partition(args.path, args.parts, args.method, args.seed, args.memory)
-    except CohortError as error:
-        return fail(error)
+    with Console(stderr=True).status(escape(f"partitioning {args.path}")):
+        found = partition(args.path, args.parts, args.method, args.seed, args.memory)
     print_partition(found, time.monotonic() - start, parts_file(args.path, args.parts))
     return 0
 

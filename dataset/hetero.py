@@ -10,7 +10,7 @@ import numpy as np
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset.array_file import map_array
-from cohort_gnn.dataset.arrays import as_float32
+from cohort_gnn.dataset.arrays import MASKS, as_float32
 from cohort_gnn.dataset.meta import SPLITS
 from cohort_gnn.spec.graph import GraphTypes
 
@@ -93,8 +93,7 @@ class Relation:
 
     def edge_index(self) -> np.ndarray:
         """int64 [2, E]: sources and targets."""
-        target = np.repeat(np.arange(len(self.indptr) - 1, dtype=np.int64), np.diff(self.indptr))
-        return np.stack([self.indices.astype(np.int64), target])
+        return edge_index_of(self.indptr, self.indices)
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,29 +169,47 @@ class HeteroDataset:
         """The whole graph as torch_geometric HeteroData: float32 x or num_nodes of each type, edge_index int64 [2, E]
         of each relation, edge_weight float32 [E] where it has weights, edge_time int64 [E] where it has times,
         edge_attr float32 [E, D] where its edges have features, y and three bool masks of the target type."""
-        import torch
         from torch_geometric.data import HeteroData
 
         data = HeteroData()
         for name, table in self.node_types.items():
-            x = table.x_float32()
             data[name].num_nodes = table.num_nodes
-            if x is not None:
-                data[name].x = torch.from_numpy(x)
+            _fill(data[name], x=table.x_float32())
         for type_, relation in self.edge_types.items():
-            data[type_].edge_index = torch.from_numpy(relation.edge_index())
-            if relation.edge_weights is not None:
-                data[type_].edge_weight = torch.from_numpy(np.array(relation.edge_weights))
-            if relation.edge_times is not None:
-                data[type_].edge_time = torch.from_numpy(np.array(relation.edge_times))
-            if relation.edge_table is not None:
-                data[type_].edge_attr = torch.from_numpy(relation.edge_table.x_float32())
-        data[self.target].y = torch.from_numpy(np.array(self.y))
-        for split in ("train", "val", "test"):
-            mask = torch.zeros(self.node_types[self.target].num_nodes, dtype=torch.bool)
-            mask[torch.from_numpy(np.array(getattr(self, f"{split}_ids")))] = True
-            data[self.target][f"{split}_mask"] = mask
+            fill_edges(data[type_], relation)
+        fill_targets(data[self.target], self)
         return data
+
+
+def edge_index_of(indptr: np.ndarray, indices: np.ndarray) -> np.ndarray:
+    """int64 [2, E]: sources and targets of edges by target."""
+    target = np.repeat(np.arange(len(indptr) - 1, dtype=np.int64), np.diff(indptr))
+    return np.stack([indices.astype(np.int64), target])
+
+
+def fill_edges(store: Any, edges: Any) -> None:
+    """Gives a store of PyG the edges of a relation, or of a data set of one node type, and what they have beside."""
+    attributes = None if edges.edge_table is None else edges.edge_table.x_float32()
+    beside = {"edge_weight": edges.edge_weights, "edge_time": edges.edge_times, "edge_attr": attributes}
+    _fill(store, edge_index=edge_index_of(edges.indptr, edges.indices), **beside)
+
+
+def fill_targets(store: Any, data: Any) -> None:
+    """Gives a store of PyG the labels of a data set, and bool masks of its splits."""
+    _fill(store, y=data.y)
+    for name, mask in zip(SPLITS, MASKS, strict=True):
+        is_in_split = np.zeros(len(data.y), bool)
+        is_in_split[getattr(data, name)] = True
+        _fill(store, **{mask: is_in_split})
+
+
+def _fill(store: Any, **arrays: np.ndarray | None) -> None:
+    """Copies of those that there are, as tensors."""
+    import torch
+
+    for name, array in arrays.items():
+        if array is not None:
+            store[name] = torch.from_numpy(np.array(array))
 
 
 def demand_raw(x: np.ndarray | None, encoded_rows: Path | None) -> np.ndarray:

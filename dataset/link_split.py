@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.dataset.hetero import HeteroDataset
+from cohort_gnn.dataset.hetero import HeteroDataset, RelationType
 from cohort_gnn.dataset.links import HELD_OUT, HeldOut, LinkEdges, link_edges, save_links
-from cohort_gnn.dataset.meta import META
+from cohort_gnn.dataset.meta import META, array_files
 from cohort_gnn.dataset.reader import Dataset, relations_of, tables_of
 from cohort_gnn.dataset.reader import open as open_dataset
 from cohort_gnn.dataset.writer import demand_no_problem, output_folder
@@ -72,11 +72,10 @@ def split_links(
             pairs = np.unique(np.stack([sources[is_held], targets[is_held]], axis=1), axis=0)
             others = _negatives(edges, pairs[:, 0], every, negatives, generator)
             save_links(path, split, HeldOut(pairs, others), edges.relation)
-        is_kept = split_of_edge == 0
+        kept: dict[RelationType | None, np.ndarray] = {edges.relation: split_of_edge == 0}
         if isinstance(data, HeteroDataset):
-            _write_typed_rest(data, path, Path(folder.out).name, edges, is_kept, np.unique(keys[~is_kept]))
-        else:
-            _write_rest(data, path, Path(folder.out).name, is_kept)
+            kept |= _kept_of_reverse(data, edges, kept[edges.relation], np.unique(keys[split_of_edge > 0]))
+        _write_rest(data, path, Path(folder.out).name, kept)
         demand_no_problem(out, path)
     return Path(out)
 
@@ -129,63 +128,50 @@ def _negatives(
     return drawn
 
 
-def _without(indptr: np.ndarray, is_kept: np.ndarray) -> np.ndarray:
-    """indptr of the kept edges alone."""
-    return np.concatenate([[0], np.cumsum(is_kept, dtype=np.int64)])[indptr]
-
-
-def _write_rest(data: Dataset, folder: Path, name: str, is_kept: np.ndarray) -> None:
-    """The data set with those edges alone."""
-    meta = json.loads((data.path / META).read_text())
-    files = dict(meta["files"])
-    changed = {"indptr": _without(data.indptr, is_kept), "indices": data.indices[is_kept]}
-    if data.edge_weights is not None:
-        changed["edge_weights"] = data.edge_weights[is_kept]
-    if data.edge_times is not None:
-        changed["edge_times"] = data.edge_times[is_kept]
-    if (rows := data.edge_attr) is not None:
-        files["edge_features"], changed["edge_features"] = meta["edge_features"]["file"], rows[is_kept]
-    _write_arrays(data.path, folder, files.values(), {files[array]: values for array, values in changed.items()})
-    members = meta | {"name": name, "num_edges": int(is_kept.sum())}
-    (folder / META).write_text(json.dumps(members, indent=2) + "\n")
-
-
-def _write_typed_rest(
-    data: HeteroDataset, folder: Path, name: str, edges: LinkEdges, is_kept: np.ndarray, held: np.ndarray
-) -> None:
-    """The data set with those edges of the relation alone, and without those of its reverse that are held out.
+def _kept_of_reverse(
+    data: HeteroDataset, edges: LinkEdges, is_kept: np.ndarray, held: np.ndarray
+) -> dict[RelationType | None, np.ndarray]:
+    """Which edges of the reverse stay: all but those that are held out; nothing where there is no reverse.
 
     Args:
+        is_kept: bool [E], of the edges of the relation itself.
         held: int64, the keys of held-out edges, ascending.
     """
-    kept = {edges.relation: is_kept}
-    if edges.reverse is not None and edges.has_directions:
-        backward = data.edge_types[edges.reverse]
-        ends = LinkEdges(edges.reverse, backward, edges.num_targets, edges.num_sources).ends()
-        kept[edges.reverse] = ~np.isin(edges.keys(*ends[::-1]), held)
-        if kept[edges.reverse].sum() != is_kept.sum():
-            told, of = (" ".join(relation or ()) for relation in (edges.reverse, edges.relation))
-            hint = "the reverse_of of meta.json names relations that are no reverses of each other"
-            expected = f"the edges of {of} in the other direction"
-            raise CohortError(f"{data.path}: {told}", expected, "others", hint)
-    meta = json.loads((data.path / META).read_text()) | {"name": name}
-    changed = {}
-    for described in meta["edges"]:
-        relation = data.edge_types[tuple(described["type"])]
-        if (remain := kept.get(tuple(described["type"]))) is not None:
-            changed[described["indptr"]] = _without(relation.indptr, remain)
-            changed[described["indices"]] = relation.indices[remain]
-            if relation.edge_weights is not None:
-                changed[described["edge_weights"]] = relation.edge_weights[remain]
-            if relation.edge_times is not None:
-                changed[described["edge_times"]] = relation.edge_times[remain]
-            if (rows := relation.edge_attr) is not None:
-                changed[described["features"]["file"]] = rows[remain]
-            described["count"] = int(remain.sum())
-    types = [*meta["nodes"], *meta["edges"]]
-    parts = [*(type_.get("features", {}) for type_ in types), *meta["edges"], meta["target"]]
-    values = [value for part in parts for value in part.values()]
-    _write_arrays(data.path, folder, [each for each in values if str(each).endswith(".npy")], changed)
+    if edges.reverse is None or not edges.has_directions:
+        return {}
+    backward = data.edge_types[edges.reverse]
+    ends = LinkEdges(edges.reverse, backward, edges.num_targets, edges.num_sources).ends()
+    is_kept_back = ~np.isin(edges.keys(*ends[::-1]), held)
+    if is_kept_back.sum() != is_kept.sum():
+        told, of = (" ".join(relation or ()) for relation in (edges.reverse, edges.relation))
+        hint = "the reverse_of of meta.json names relations that are no reverses of each other"
+        expected = f"the edges of {of} in the other direction"
+        raise CohortError(f"{data.path}: {told}", expected, "others", hint)
+    return {edges.reverse: is_kept_back}
+
+
+def _write_rest(
+    data: Dataset | HeteroDataset, folder: Path, name: str, kept: dict[RelationType | None, np.ndarray]
+) -> None:
+    """The data set with those edges alone of some relations, and all of the others."""
+    meta, changed = json.loads((data.path / META).read_text()) | {"name": name}, {}
+    relations: list[RelationType | None] = [*data.edge_types] if isinstance(data, HeteroDataset) else [None]
+    for relation, is_kept in kept.items():
+        place = relations.index(relation)
+        lists = relations_of(data)[place]
+        if isinstance(data, HeteroDataset):
+            described = files = meta["edges"][place]
+            count, features = "count", "features"
+        else:
+            described, files, count, features = meta, meta["files"], "num_edges", "edge_features"
+        described[count] = int(is_kept.sum())
+        changed[files["indptr"]] = np.concatenate([[0], np.cumsum(is_kept, dtype=np.int64)])[lists.indptr]
+        for array in ("indices", "edge_weights", "edge_times"):
+            if (values := getattr(lists, array)) is not None:
+                changed[files[array]] = values[is_kept]
+        if (rows := lists.edge_attr) is not None:
+            changed[described[features]["file"]] = rows[is_kept]
+    _write_arrays(data.path, folder, array_files(meta), changed)
     (folder / META).write_text(json.dumps(meta, indent=2) + "\n")
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.files import replacing
 from cohort_gnn.dataset.array_file import map_array
-from cohort_gnn.dataset.hetero import HeteroDataset, Relation, RelationType
+from cohort_gnn.dataset.hetero import HeteroDataset, Relation, RelationType, edge_index_of
 from cohort_gnn.dataset.reader import Dataset
 from cohort_gnn.dataset.reader import open as open_dataset
 
@@ -63,10 +63,9 @@ class LinkEdges:
     def is_within_one_type(self) -> bool:
         return self.relation is None or self.relation[0] == self.relation[2]
 
-    def ends(self) -> tuple[np.ndarray, np.ndarray]:
-        """int64 [E] sources and targets."""
-        targets = np.repeat(np.arange(self.num_targets), np.diff(self.lists.indptr))
-        return self.lists.indices.astype(np.int64), targets
+    def ends(self) -> np.ndarray:
+        """int64 [2, E]: sources and targets."""
+        return edge_index_of(self.lists.indptr, self.lists.indices)
 
     def keys(self, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """int64, as its arguments together: each pair as one number."""

@@ -14,6 +14,14 @@ SPLITS = ("train_ids", "val_ids", "test_ids")
 TYPED_VERSION = 3
 
 
+def array_files(meta: dict[str, Any]) -> list[str]:
+    """The files of all arrays that a meta.json names."""
+    types = [*meta.get("nodes", []), *meta.get("edges", []), meta.get("target", {})]
+    described = [*types, *(type_.get("features", {}) for type_ in types), meta.get("edge_features", {})]
+    files = [value for each in described for value in each.values() if str(value).endswith(".npy")]
+    return [*meta.get("files", {}).values(), *files]
+
+
 def write_targets(folder: Path, labels: np.ndarray, splits: Sequence[np.ndarray], prefix: str = "") -> dict[str, str]:
     """Writes labels and splits; returns the names of their files, as meta.json has them."""
     arrays = {"labels": labels} | dict(zip(SPLITS, splits, strict=True))

@@ -22,6 +22,8 @@ from cohort_gnn.dataset.hetero import (
     Relation,
     demand_raw,
     feature_table,
+    fill_edges,
+    fill_targets,
     read_typed,
 )
 from cohort_gnn.dataset.meta import META, SPLITS
@@ -137,19 +139,9 @@ class Dataset:
         import torch
         from torch_geometric.data import Data
 
-        target = np.repeat(np.arange(self.num_nodes, dtype=np.int64), np.diff(self.indptr))
-        edge_index = torch.from_numpy(np.stack([self.indices.astype(np.int64), target]))
-        data = Data(x=torch.from_numpy(self.x_float32()), edge_index=edge_index, y=torch.from_numpy(np.array(self.y)))
-        if self.edge_weights is not None:
-            data.edge_weight = torch.from_numpy(np.array(self.edge_weights))
-        if self.edge_times is not None:
-            data.edge_time = torch.from_numpy(np.array(self.edge_times))
-        if self.edge_table is not None:
-            data.edge_attr = torch.from_numpy(self.edge_table.x_float32())
-        for split in ("train", "val", "test"):
-            mask = torch.zeros(self.num_nodes, dtype=torch.bool)
-            mask[torch.from_numpy(np.array(getattr(self, f"{split}_ids")))] = True
-            data[f"{split}_mask"] = mask
+        data = Data(x=torch.from_numpy(self.x_float32()))
+        fill_edges(data, self)
+        fill_targets(data, self)
         return data
 
 

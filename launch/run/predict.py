@@ -16,6 +16,7 @@ from cohort_gnn.base.files import demand_output, remove_temporaries
 from cohort_gnn.base.programs import end_processes
 from cohort_gnn.base.units import byte_count
 from cohort_gnn.cache.plan.budget import available_host_bytes
+from cohort_gnn.dataset.meta import array_files
 from cohort_gnn.launch.options.devices import resolve_device
 from cohort_gnn.launch.options.parser import add_options, spec_of
 from cohort_gnn.launch.run.supervise import Stopped, begin_child, handlers_kept, stop_on_signals, stopped_later
@@ -62,13 +63,6 @@ def register(commands) -> None:
     parser.set_defaults(func=predict)
 
 
-def _files_of_types(meta: dict) -> list[str]:
-    """The arrays that meta.json names where there are several node types."""
-    described = [*(nodes.get("features", {}) for nodes in meta["nodes"]), *meta["edges"], meta["target"]]
-    values = (value for each in described for value in each.values())
-    return [value for value in values if isinstance(value, str) and value.endswith(".npy")]
-
-
 def predict(args: argparse.Namespace) -> int:
     """Runs the command; the exit code is that of its program, 128 + n when signal n ended it."""
     out = args.out.absolute()
@@ -76,8 +70,7 @@ def predict(args: argparse.Namespace) -> int:
     inputs = [args.dataset / "meta.json", *(args.run / name for name in names)]
     with contextlib.suppress(OSError, ValueError, KeyError, AttributeError, TypeError):  # the program says why
         meta = json.loads((args.dataset / "meta.json").read_text())
-        names = _files_of_types(meta) if "nodes" in meta else meta["files"].values()
-        inputs += [args.dataset / name for name in names]
+        inputs += [args.dataset / name for name in array_files(meta)]
     demand_output(out, inputs)  # none of the run's files and of the data set's
     if out.suffix != ".npy":
         hint = f"--out {args.out.with_suffix('.npy')}"

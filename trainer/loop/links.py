@@ -69,4 +69,4 @@ def seeds_of_links(
     links = {split: HeldOutLinks(held, first) for split, held in held_out_of(data.path, edges).items()}
     none = np.zeros(0, np.int64)
     nodes = {split: links[split].nodes if split in links else none for split in ("val", "test")}
-    return {"train": np.stack(edges.ends(), axis=1) + np.array(first)} | nodes, links
+    return {"train": edges.ends().T + np.array(first)} | nodes, links

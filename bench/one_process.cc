@@ -135,7 +135,7 @@ class OneProcess {
     };
     const auto count = [](int64_t value) { return static_cast<std::size_t>(value); };
     const channel::Batch& batch = from.batch;
-    const std::size_t nodes = count(batch.num_nodes), dim = count(own.data_.feature_dim());
+    const std::size_t nodes = count(batch.num_nodes), dim = count(own.rows_of_nodes().feature_dim);
     const auto int64 = nb::dtype<int64_t>();
     nb::dict found;
     if (!own.names_rows()) found["x"] = view(batch.x_offset, {nodes, dim}, own.feature_type());
@@ -154,7 +154,7 @@ class OneProcess {
     const bool has_pool = own.graph_.rows_in == channel::RowsIn::kPool;
     const int64_t count = has_pool ? own.backends_[0]->most_pool_rows(0) : own.graph_.num_nodes;
     const int64_t stride = has_pool ? own.graph_.row_bytes : cache::raw_row_stride(own.graph_.row_bytes);
-    const auto dim = own.data_.feature_dim();
+    const auto dim = own.rows_of_nodes().feature_dim;
     const std::array<std::size_t, 2> shape = {static_cast<std::size_t>(count), static_cast<std::size_t>(dim)};
     const std::array<int64_t, 2> strides = {stride * dim / own.graph_.row_bytes, 1};
     return nb::cast(nb::ndarray<nb::pytorch>(own.rows_, 2, shape.data(), self, strides.data(), own.feature_type(),
@@ -212,9 +212,11 @@ class OneProcess {
     return arrays;
   }
 
+  const dataset::NodeType& rows_of_nodes() const { return data_.meta().node_types[0]; }
+
   nb::dlpack::dtype feature_type() const {
-    const auto bits = static_cast<uint8_t>(8 * dataset::size_of(data_.feature_dtype()));
-    switch (data_.feature_dtype()) {
+    const auto bits = static_cast<uint8_t>(8 * dataset::size_of(rows_of_nodes().feature_dtype));
+    switch (rows_of_nodes().feature_dtype) {
       case dataset::DType::uint8:
         return nb::dtype<uint8_t>();
       case dataset::DType::bfloat16:

@@ -11,8 +11,6 @@
 namespace cohort::dataset {
 namespace {
 
-constexpr const char* kTypedHint = "several node types are not supported here yet";
-
 // Runs one step of opening; what it throws becomes a problem.
 template <typename Step>
 void attempt(std::vector<Problem>& problems, Step step) {
@@ -70,15 +68,6 @@ bool Dataset::has_label(int64_t node) const {
   }
   const auto* const labels = reinterpret_cast<const float*>(row);
   return std::any_of(labels, labels + width, [](float label) { return !std::isnan(label); });
-}
-
-const Dataset& Dataset::one_type() const {
-  if (!is_typed()) return *this;
-  std::string names;
-  for (const NodeType& type : meta_.node_types) names += (names.empty() ? "" : ", ") + type.name;
-  const std::size_t count = meta_.node_types.size();
-  const std::string found = count == 1 ? "one of version 3, with 1 node type" : fmt::format("{} node types", count);
-  throw base::Error({folder_.string(), "a data set of one node type", found + ": " + names, kTypedHint});
 }
 
 void Dataset::find_rows(Rows rows) {
@@ -140,9 +129,9 @@ Dataset Dataset::open(const std::filesystem::path& folder, std::vector<Problem>&
   const std::filesystem::path& at = out.folder_;
   attempt(problems, [&] { out.find_rows(rows); });
   out.map_types(problems);
-  attempt(problems, [&] { out.labels_ = map_npy(at / meta.files.labels, {{meta.label_dtype}, label_shape(meta)}); });
+  attempt(problems, [&] { out.labels_ = map_npy(at / meta.labels, {{meta.label_dtype}, label_shape(meta)}); });
   for (std::size_t i = 0; i < out.splits_.size(); ++i) {
-    attempt(problems, [&] { out.splits_[i] = map_npy(at / meta.files.splits[i], {{DType::int64}, {-1}}); });
+    attempt(problems, [&] { out.splits_[i] = map_npy(at / meta.splits[i], {{DType::int64}, {-1}}); });
   }
   return out;
 }

@@ -18,7 +18,6 @@ namespace cohort::dataset {
 
 inline constexpr const char* kMetaFile = "meta.json";
 inline constexpr const char* kEdgeWeightsFile = "edge_weights.npy";    // as Cohort writes it
-inline constexpr const char* kEdgeTimesFile = "edge_times.npy";        // the same
 inline constexpr const char* kEdgeFeaturesFile = "edge_features.npy";  // the same
 inline constexpr const char* kFormatName = "cohort-dataset";
 inline constexpr int64_t kFormatVersion = 3;  // the newest: 1 is for classes, 2 for other labels
@@ -35,17 +34,6 @@ inline constexpr uint8_t kUnknownLabel = 255;  // among uint8 labels; among floa
 
 std::optional<Task> task_named(std::string_view name);
 const char* name_of(Task task);
-
-// Names of the arrays' files inside the folder.
-struct Files {
-  std::string indptr = "indptr.npy";
-  std::string indices = "indices.npy";
-  std::string features = "features.npy";
-  std::string labels = "labels.npy";
-  std::string edge_weights;  // empty: edges have none
-  std::string edge_times;    // the same
-  std::array<std::string, 3> splits = {"train_ids.npy", "val_ids.npy", "test_ids.npy"};
-};
 
 // The nodes of one type, numbered from 0.
 struct NodeType {
@@ -70,23 +58,25 @@ struct EdgeType {
   std::string features = {};  // the file, empty without features
 };
 
-// What meta.json says. Versions 1 and 2 have one node type "node" and one relation ("node", "to", "node"). With several
-// types num_nodes and num_edges are totals; features, labels and splits are those of the target type.
+// What meta.json says. Versions 1 and 2 have one node type "node" and one relation ("node", "to", "node"). num_nodes
+// and num_edges are totals; labels and splits are those of the target type.
 struct Meta {
   std::string name;
   int64_t num_nodes = 0;
   int64_t num_edges = 0;
-  int64_t feature_dim = 0;
-  DType feature_dtype = DType::float32;
   int64_t num_classes = 0;  // regression: 1; multilabel: labels a node may have
   Task task = Task::classification;
   DType label_dtype = DType::int64;
-  Files files;                            // with several types: labels and splits alone
+  std::string labels = "labels.npy";  // the file
+  std::array<std::string, 3> splits = {"train_ids.npy", "val_ids.npy", "test_ids.npy"};
   std::vector<NodeType> node_types = {};  // in any order, which numbers them
   std::vector<EdgeType> edge_types = {};  // ascending by source_type
   int target_type = 0;                    // the type of the nodes that have labels
   bool typed = false;                     // version 3
 };
+
+// Of one node type and its relation, in files that are named as Cohort writes them.
+Meta plain_meta(int64_t num_nodes, int64_t num_edges, int64_t feature_dim, DType feature_dtype);
 
 // Nodes of the target type.
 int64_t num_target_nodes(const Meta& meta);
@@ -122,13 +112,9 @@ class Dataset {
 
   const Meta& meta() const noexcept { return meta_; }
   const std::filesystem::path& folder() const noexcept { return folder_; }
-  const std::string& name() const noexcept { return meta_.name; }
   int64_t num_nodes() const noexcept { return meta_.num_nodes; }
   int64_t num_edges() const noexcept { return meta_.num_edges; }
-  int64_t feature_dim() const noexcept { return meta_.feature_dim; }
-  DType feature_dtype() const noexcept { return meta_.feature_dtype; }
   int64_t num_classes() const noexcept { return meta_.num_classes; }
-  std::size_t feature_row_bytes() const { return static_cast<std::size_t>(feature_dim()) * size_of(feature_dtype()); }
 
   // Several node types and relations, version 3 of the format. The arrays of each, with the numbers of meta(); data
   // sets of one type have type 0 and relation 0.
@@ -149,15 +135,6 @@ class Dataset {
     return encoded_rows_.of_edges.at(index_of(relation));
   }
 
-  // Of data sets of one node type; with several types they throw base::Error.
-  std::span<const int64_t> indptr() const { return one_type().indptr_of(0); }        // int64 [V + 1]
-  const MappedArray& indices() const { return one_type().indices_of(0); }            // int32 or int64 [E]
-  const MappedArray& edge_weights() const { return one_type().edge_weights_of(0); }  // float32 [E]; not mapped: none
-  const MappedArray& edge_times() const { return one_type().edge_times_of(0); }      // int64 [E]; not mapped: none
-  const MappedArray& features() const { return one_type().features_of(0); }          // feature_dtype [V, D]
-  const std::filesystem::path& encoded_rows() const { return one_type().encoded_rows_of(0); }
-  bool has_raw_features() const { return features().is_mapped(); }
-
   // Of the target type.
   int64_t num_target_nodes() const { return dataset::num_target_nodes(meta_); }
   std::span<const int64_t> labels() const { return labels_.as<int64_t>(); }  // classification: int64 [V], -1: none
@@ -175,7 +152,6 @@ class Dataset {
 
  private:
   static std::size_t index_of(int number) { return static_cast<std::size_t>(number); }
-  const Dataset& one_type() const;  // itself; throws with several types
   void find_rows(Rows rows);
   void map_types(std::vector<Problem>& problems);
 

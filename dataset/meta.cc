@@ -26,21 +26,6 @@ Json parse_meta(const std::filesystem::path& path) {
                      fmt::format("format {} version {}", format, version), kImportAgain});
 }
 
-Files files_member(const Json& json, const std::string& place) {
-  const auto found = json.find("files");
-  if (found == json.end()) throw base::Error({place, "the key \"files\"", "none", kImportAgain});
-  Files files;
-  files.indptr = file_member(*found, place, "indptr");
-  files.indices = file_member(*found, place, "indices");
-  files.features = file_member(*found, place, "features");
-  files.labels = file_member(*found, place, "labels");
-  if (found->contains("edge_weights")) files.edge_weights = file_member(*found, place, "edge_weights");
-  if (found->contains("edge_times")) files.edge_times = file_member(*found, place, "edge_times");
-  files.splits = {file_member(*found, place, "train_ids"), file_member(*found, place, "val_ids"),
-                  file_member(*found, place, "test_ids")};
-  return files;
-}
-
 bool is_label_dtype(DType dtype, Task task) {
   if (task == Task::classification) return dtype == DType::int64;
   return dtype == DType::float32 || (task == Task::multilabel && dtype == DType::uint8);
@@ -48,23 +33,17 @@ bool is_label_dtype(DType dtype, Task task) {
 
 // Versions 1 and 2, but the name.
 Meta read_plain_meta(const Json& json, const std::string& place) {
-  Meta meta;
-  meta.num_nodes = count_member(json, place, "num_nodes", 1);
-  meta.num_edges = count_member(json, place, "num_edges", 0);
-  meta.feature_dim = count_member(json, place, "feature_dim", 1);
-  meta.feature_dtype = feature_dtype_member(json, place, "feature_dtype");
+  const int64_t num_nodes = count_member(json, place, "num_nodes", 1);
+  const int64_t num_edges = count_member(json, place, "num_edges", 0);
+  const int64_t feature_dim = count_member(json, place, "feature_dim", 1);
+  Meta meta = plain_meta(num_nodes, num_edges, feature_dim, feature_dtype_member(json, place, "feature_dtype"));
   meta.num_classes = count_member(json, place, "num_classes", 0);
-  meta.files = files_member(json, place);
+  const auto files = json.find("files");
+  if (files == json.end()) throw base::Error({place, "the key \"files\"", "none", kImportAgain});
+  read_edge_files(*files, place, meta.edge_types[0]);
+  meta.node_types[0].features = file_member(*files, place, "features");
+  read_target_files(*files, place, meta);
   if (meta_member<int64_t>(json, place, "version", "an integer") > 1) read_labels(json, place, meta);
-  meta.node_types = {{"node", meta.num_nodes, meta.feature_dim, meta.feature_dtype, meta.files.features}};
-  meta.edge_types = {{.source = "node",
-                      .name = "to",
-                      .target = "node",
-                      .num_edges = meta.num_edges,
-                      .indptr = meta.files.indptr,
-                      .indices = meta.files.indices,
-                      .edge_weights = meta.files.edge_weights,
-                      .edge_times = meta.files.edge_times}};
   read_features(json, place, "edge_features", meta.edge_types[0]);
   return meta;
 }
@@ -106,6 +85,19 @@ DType feature_dtype_member(const Json& json, const std::string& place, const cha
   return *dtype;
 }
 
+void read_edge_files(const Json& json, const std::string& place, EdgeType& out) {
+  out.indptr = file_member(json, place, "indptr");
+  out.indices = file_member(json, place, "indices");
+  if (json.contains("edge_weights")) out.edge_weights = file_member(json, place, "edge_weights");
+  if (json.contains("edge_times")) out.edge_times = file_member(json, place, "edge_times");
+}
+
+void read_target_files(const Json& json, const std::string& place, Meta& meta) {
+  meta.labels = file_member(json, place, "labels");
+  meta.splits = {file_member(json, place, "train_ids"), file_member(json, place, "val_ids"),
+                 file_member(json, place, "test_ids")};
+}
+
 void read_labels(const Json& json, const std::string& place, Meta& meta) {
   const auto task = meta_member<std::string>(json, place, "task", "a string");
   const auto dtype = meta_member<std::string>(json, place, "label_dtype", "a string");
@@ -133,8 +125,17 @@ std::optional<Task> task_named(std::string_view name) {
 
 const char* name_of(Task task) { return kTaskNames[static_cast<std::size_t>(task)]; }
 
+Meta plain_meta(int64_t num_nodes, int64_t num_edges, int64_t feature_dim, DType feature_dtype) {
+  Meta meta;
+  meta.num_nodes = num_nodes;
+  meta.num_edges = num_edges;
+  meta.node_types = {{"node", num_nodes, feature_dim, feature_dtype, "features.npy"}};
+  meta.edge_types = {{"node", "to", "node", 0, 0, num_edges, "indptr.npy", "indices.npy"}};
+  return meta;
+}
+
 int64_t num_target_nodes(const Meta& meta) {
-  return meta.typed ? meta.node_types[static_cast<std::size_t>(meta.target_type)].num_nodes : meta.num_nodes;
+  return meta.node_types[static_cast<std::size_t>(meta.target_type)].num_nodes;
 }
 
 std::vector<int64_t> label_shape(const Meta& meta) {
@@ -153,26 +154,26 @@ Meta read_meta(const std::filesystem::path& folder) {
 }
 
 void write_meta(const std::filesystem::path& folder, const Meta& meta) {
+  const NodeType& nodes = meta.node_types[0];
+  const EdgeType& edges = meta.edge_types[0];
   nlohmann::ordered_json json = {{"format", kFormatName},
                                  {"version", 1},
                                  {"name", meta.name},
                                  {"num_nodes", meta.num_nodes},
                                  {"num_edges", meta.num_edges},
-                                 {"feature_dim", meta.feature_dim},
-                                 {"feature_dtype", name_of(meta.feature_dtype)},
+                                 {"feature_dim", nodes.feature_dim},
+                                 {"feature_dtype", name_of(nodes.feature_dtype)},
                                  {"num_classes", meta.num_classes},
                                  {"files",
-                                  {{"indptr", meta.files.indptr},
-                                   {"indices", meta.files.indices},
-                                   {"features", meta.files.features},
-                                   {"labels", meta.files.labels},
-                                   {"train_ids", meta.files.splits[0]},
-                                   {"val_ids", meta.files.splits[1]},
-                                   {"test_ids", meta.files.splits[2]}}}};
-  if (!meta.files.edge_weights.empty()) json["files"]["edge_weights"] = meta.files.edge_weights;
-  if (!meta.files.edge_times.empty()) json["files"]["edge_times"] = meta.files.edge_times;
-  if (!meta.edge_types.empty() && meta.edge_types[0].feature_dim > 0) {
-    const EdgeType& edges = meta.edge_types[0];
+                                  {{"indptr", edges.indptr},
+                                   {"indices", edges.indices},
+                                   {"features", nodes.features},
+                                   {"labels", meta.labels},
+                                   {"train_ids", meta.splits[0]},
+                                   {"val_ids", meta.splits[1]},
+                                   {"test_ids", meta.splits[2]}}}};
+  if (!edges.edge_weights.empty()) json["files"]["edge_weights"] = edges.edge_weights;
+  if (edges.feature_dim > 0) {
     json["edge_features"] = {
         {"file", edges.features}, {"dim", edges.feature_dim}, {"dtype", name_of(edges.feature_dtype)}};
   }

@@ -41,6 +41,12 @@ void read_features(const nlohmann::json& json, const std::string& place, const c
   out.feature_dtype = feature_dtype_member(features, at, "dtype");
 }
 
+// Reads the names of a relation's files.
+void read_edge_files(const nlohmann::json& json, const std::string& place, EdgeType& out);
+
+// Reads the names of the files of labels and splits.
+void read_target_files(const nlohmann::json& json, const std::string& place, Meta& meta);
+
 // Reads task, label_dtype; num_classes is in `meta`.
 void read_labels(const nlohmann::json& json, const std::string& place, Meta& meta);
 

@@ -63,10 +63,7 @@ EdgeType read_edge_type(const Json& json, const std::string& place, const Meta& 
   out.source_type = type_named(meta, out.source, place);
   out.target_type = type_named(meta, out.target, place);
   out.num_edges = count_member(json, place, "count", 0);
-  out.indptr = file_member(json, place, "indptr");
-  out.indices = file_member(json, place, "indices");
-  if (json.contains("edge_weights")) out.edge_weights = file_member(json, place, "edge_weights");
-  if (json.contains("edge_times")) out.edge_times = file_member(json, place, "edge_times");
+  read_edge_files(json, place, out);
   read_features(json, place, "features", out);
   return out;
 }
@@ -137,12 +134,7 @@ void read_target(const Json& json, const std::string& place, Meta& meta) {
   meta.target_type = type_named(meta, meta_member<std::string>(target, at, "type", "a string"), at);
   meta.num_classes = count_member(target, at, "num_classes", 0);
   read_labels(target, at, meta);
-  meta.files.labels = file_member(target, at, "labels");
-  meta.files.splits = {file_member(target, at, "train_ids"), file_member(target, at, "val_ids"),
-                       file_member(target, at, "test_ids")};
-  const NodeType& type = meta.node_types[static_cast<std::size_t>(meta.target_type)];
-  meta.feature_dim = type.feature_dim;
-  meta.feature_dtype = type.feature_dtype;
+  read_target_files(target, at, meta);
 }
 
 }  // namespace
@@ -150,7 +142,6 @@ void read_target(const Json& json, const std::string& place, Meta& meta) {
 Meta read_typed_meta(const Json& json, const std::string& place) {
   Meta meta;
   meta.typed = true;
-  meta.files = {"", "", "", "", "", "", {}};
   read_node_types(json, place, meta);
   read_edge_types(json, place, meta);
   read_target(json, place, meta);

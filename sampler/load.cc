@@ -223,9 +223,9 @@ GraphView topology_of(const dataset::Dataset& data) {
   } else {
     graph.num_nodes = data.num_nodes();
     graph.num_edges = data.num_edges();
-    graph.indptr = data.indptr().data();
-    graph.indices = data.indices().data();
-    graph.index_bytes = static_cast<int>(dataset::size_of(data.indices().dtype()));
+    graph.indptr = data.indptr_of(0).data();
+    graph.indices = data.indices_of(0).data();
+    graph.index_bytes = static_cast<int>(dataset::size_of(data.indices_of(0).dtype()));
   }
   graph.labels = data.labels_array().data();
   graph.label_bytes = static_cast<int64_t>(data.label_row_bytes());

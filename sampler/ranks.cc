@@ -54,8 +54,9 @@ channel::ChannelOptions channel_options(const Options& options, const dataset::D
     }
     channel.label_type = data.meta().target_type;
   } else {
-    channel.feature_dim = data.feature_dim();
-    channel.feature_dtype = dataset::dlpack_code_of(data.feature_dtype());
+    const dataset::NodeType& nodes = data.meta().node_types[0];
+    channel.feature_dim = nodes.feature_dim;
+    channel.feature_dtype = dataset::dlpack_code_of(nodes.feature_dtype);
   }
   channel.label_dtype = dataset::dlpack_code_of(data.meta().label_dtype);
   channel.label_width = data.meta().task == dataset::Task::multilabel ? data.num_classes() : 0;

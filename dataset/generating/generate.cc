@@ -114,9 +114,9 @@ template <typename Index>
 void write_graph(const std::filesystem::path& folder, const Meta& meta, const GenerateOptions& options,
                  const std::stop_token& stop) {
   const DType index_dtype = sizeof(Index) == 4 ? DType::int32 : DType::int64;
-  MappedOutput labels = create_npy(folder / meta.files.labels, DType::int64, {options.num_nodes});
-  MappedOutput indptr = create_npy(folder / meta.files.indptr, DType::int64, {options.num_nodes + 1});
-  MappedOutput indices = create_npy(folder / meta.files.indices, index_dtype, {options.stored_edges()});
+  MappedOutput labels = create_npy(folder / meta.labels, DType::int64, {options.num_nodes});
+  MappedOutput indptr = create_npy(folder / meta.edge_types[0].indptr, DType::int64, {options.num_nodes + 1});
+  MappedOutput indices = create_npy(folder / meta.edge_types[0].indices, index_dtype, {options.stored_edges()});
   const std::vector<Index> names = random_names<Index>(options, stop);
   generate_csc<Index>(options, names, indptr.as<int64_t>(), indices.as<Index>(), stop);
   fill_labels<Index>(options, names, labels.as<int64_t>(), stop);
@@ -177,22 +177,18 @@ void write_splits(const std::filesystem::path& folder, const Meta& meta, const G
   const std::vector<uint8_t> split_of = split_of_nodes(options, ends, stop);
   for (std::size_t split = 0; split < ends.size(); ++split) {
     const int64_t count = ends[split] - (split == 0 ? 0 : ends[split - 1]);
-    const MappedOutput file = create_npy(folder / meta.files.splits[split], DType::int64, {count});
+    const MappedOutput file = create_npy(folder / meta.splits[split], DType::int64, {count});
     list_nodes(split_of, split, file.as<int64_t>(), stop);
   }
 }
 
 Meta meta_of(const std::string& name, const GenerateOptions& options) {
-  Meta meta;
+  Meta meta = plain_meta(options.num_nodes, options.stored_edges(), options.feature_dim, options.feature_dtype);
   meta.name = name;
-  meta.num_nodes = options.num_nodes;
-  meta.num_edges = options.stored_edges();
-  meta.feature_dim = options.feature_dim;
-  meta.feature_dtype = options.feature_dtype;
   meta.num_classes = options.num_classes;
-  if (options.edge_weights) meta.files.edge_weights = kEdgeWeightsFile;
+  EdgeType& edges = meta.edge_types[0];
+  if (options.edge_weights) edges.edge_weights = kEdgeWeightsFile;
   if (options.edge_dim > 0) {
-    EdgeType& edges = meta.edge_types.emplace_back();
     edges.feature_dim = options.edge_dim;
     edges.features = kEdgeFeaturesFile;
   }
@@ -226,11 +222,11 @@ void generate_graph(const std::filesystem::path& folder, const std::string& name
 void generate(const std::filesystem::path& out, const GenerateOptions& options, const std::stop_token& stop) {
   demand_options(options);
   OutputFolder folder(out, options.overwrite);
-  const Files files;
-  MappedOutput features =
-      create_npy(folder.path() / files.features, options.feature_dtype, {options.num_nodes, options.feature_dim});
-  generate_graph(folder.path(), folder.out().filename().string(), options, stop);
-  const MappedArray labels = map_npy(folder.path() / files.labels);
+  const Meta meta = meta_of(folder.out().filename().string(), options);
+  MappedOutput features = create_npy(folder.path() / meta.node_types[0].features, options.feature_dtype,
+                                     {options.num_nodes, options.feature_dim});
+  generate_graph(folder.path(), meta.name, options, stop);
+  const MappedArray labels = map_npy(folder.path() / meta.labels);
   FeatureGenerator(options).range(labels.as<int64_t>(), 0, options.num_nodes, features.data(), stop);
   folder.commit(stop);
 }

@@ -54,16 +54,15 @@ class DatasetFolder : public testing::Test {
 
 TEST_F(DatasetFolder, OpensWithEverythingMapped) {
   const Dataset data = Dataset::open(path(""));
-  EXPECT_EQ(data.name(), "graph");
+  EXPECT_EQ(data.meta().name, "graph");
   EXPECT_EQ(data.num_nodes(), 50);
   EXPECT_EQ(data.num_edges(), 400);
-  EXPECT_EQ(data.feature_dim(), 6);
-  EXPECT_EQ(data.feature_dtype(), DType::float32);
-  EXPECT_EQ(data.feature_row_bytes(), 24u);
+  EXPECT_EQ(data.meta().node_types[0].feature_dim, 6);
+  EXPECT_EQ(data.meta().node_types[0].feature_dtype, DType::float32);
   EXPECT_EQ(data.num_classes(), 4);
-  EXPECT_EQ(data.indptr().size(), 51u);
-  EXPECT_EQ(data.indices().as<int32_t>().size(), 400u);
-  EXPECT_EQ(data.features().as<float>().size(), 300u);
+  EXPECT_EQ(data.indptr_of(0).size(), 51u);
+  EXPECT_EQ(data.indices_of(0).as<int32_t>().size(), 400u);
+  EXPECT_EQ(data.features_of(0).as<float>().size(), 300u);
   EXPECT_EQ(data.labels().size(), 50u);
   EXPECT_EQ(data.train_ids().size() + data.val_ids().size() + data.test_ids().size(), 45u);
   EXPECT_TRUE(check(data.folder()).empty());

@@ -49,21 +49,21 @@ class EncodedRows : public testing::Test {
   fs::path graph_ = folder_ / "graph";
 };
 
-TEST_F(EncodedRows, AreNoneWithoutADescription) { EXPECT_EQ(Dataset::open(graph_).encoded_rows(), fs::path()); }
+TEST_F(EncodedRows, AreNoneWithoutADescription) { EXPECT_EQ(Dataset::open(graph_).encoded_rows_of(0), fs::path()); }
 
 TEST_F(EncodedRows, AreFoundBesideTheRawOnes) {
   describe_fresh();
   const Dataset data = Dataset::open(graph_);
-  EXPECT_EQ(data.encoded_rows(), graph_ / "prepared/features.ibp");
-  EXPECT_TRUE(data.has_raw_features());
+  EXPECT_EQ(data.encoded_rows_of(0), graph_ / "prepared/features.ibp");
+  EXPECT_TRUE(data.features_of(0).is_mapped());
 }
 
 TEST_F(EncodedRows, AreEnoughWhenTheRawOnesWereDropped) {
   describe_fresh();
   fs::remove(graph_ / "features.npy");
   const Dataset data = Dataset::open(graph_);
-  EXPECT_EQ(data.encoded_rows(), graph_ / "prepared/features.ibp");
-  EXPECT_FALSE(data.has_raw_features());
+  EXPECT_EQ(data.encoded_rows_of(0), graph_ / "prepared/features.ibp");
+  EXPECT_FALSE(data.features_of(0).is_mapped());
 }
 
 TEST_F(EncodedRows, AreRefusedWhenTheRawOnesHaveChanged) {
@@ -74,7 +74,7 @@ TEST_F(EncodedRows, AreRefusedWhenTheRawOnesHaveChanged) {
   EXPECT_EQ(refusal(), "no error");
   fs::resize_file(graph_ / "features.npy", fs::file_size(graph_ / "features.npy") + 1);
   expect_refused("found a file that has changed since");
-  EXPECT_EQ(Dataset::open(graph_, Rows::kRaw).encoded_rows(), fs::path()) << "raw rows can be opened all the same";
+  EXPECT_EQ(Dataset::open(graph_, Rows::kRaw).encoded_rows_of(0), fs::path()) << "raw rows can be opened all the same";
 }
 
 TEST_F(EncodedRows, AreRefusedWhenTheyNeverHadRawOnes) {
@@ -99,7 +99,7 @@ TEST_F(EncodedRows, AreRefusedWithoutTheirFileOrWithADescriptionNotOurs) {
 TEST_F(EncodedRows, OfARenumberedDataSetAreNotThoseOfItsOrigin) {
   describe_fresh();
   fs::copy_file(graph_ / "meta.json", graph_ / "prepared/meta.json");
-  EXPECT_EQ(Dataset::open(graph_).encoded_rows(), fs::path());
+  EXPECT_EQ(Dataset::open(graph_).encoded_rows_of(0), fs::path());
   EXPECT_EQ(find_encoded_rows(graph_ / "prepared", read_meta(graph_)).of_nodes,
             std::vector{graph_ / "prepared/features.ibp"});
   fs::remove(graph_ / "features.npy");

@@ -52,8 +52,8 @@ TEST(WithoutDirections, IsSymmetricOnADirectedGraph) {
   const auto graph = without_directions<int64_t>(numbered_lists(data), data.num_nodes(), {});
   std::set<std::pair<int64_t, int64_t>> expected, found;
   for (int64_t v = 0; v < 500; ++v) {
-    for (int64_t i = data.indptr()[v]; i < data.indptr()[v + 1]; ++i) {
-      const int64_t u = data.indices().as<int32_t>()[i];
+    for (int64_t i = data.indptr_of(0)[v]; i < data.indptr_of(0)[v + 1]; ++i) {
+      const int64_t u = data.indices_of(0).as<int32_t>()[i];
       if (u != v) expected.insert({{u, v}, {v, u}});
     }
     for (int64_t i = graph.starts[v]; i < graph.starts[v + 1]; ++i) found.insert({graph.lists[i], v});

@@ -36,7 +36,7 @@ TEST(FeatureGenerator, GivesAnyRowsInAnyOrder) {
   const FeatureGenerator generator(options);
   const std::vector<int64_t> nodes = {199, 3, 3, 0, 77};
   std::vector<std::byte> expected(nodes.size() * generator.row_bytes()), found(expected.size());
-  take_rows(data.features().data(), data.feature_row_bytes(), nodes, expected.data());
+  take_rows(data.features_of(0).data(), generator.row_bytes(), nodes, expected.data());
   generator.take(data.labels(), nodes, found.data(), {});
   EXPECT_EQ(found, expected);
 }

@@ -41,10 +41,10 @@ inline nlohmann::ordered_json typed_members(const Meta& meta) {
             {"task", name_of(meta.task)},
             {"label_dtype", name_of(meta.label_dtype)},
             {"num_classes", meta.num_classes},
-            {"labels", meta.files.labels},
-            {"train_ids", meta.files.splits[0]},
-            {"val_ids", meta.files.splits[1]},
-            {"test_ids", meta.files.splits[2]}}}};
+            {"labels", meta.labels},
+            {"train_ids", meta.splits[0]},
+            {"val_ids", meta.splits[1]},
+            {"test_ids", meta.splits[2]}}}};
 }
 
 // Writes meta.json of several types, also one with mistakes. dataset/importing/typed.py writes such.
@@ -83,8 +83,8 @@ class TypedFolder {
                       {"paper", "rev_writes", "author", 1, 0, 5, file(1, "indptr"), file(1, "indices"), 0},
                       {"paper", "cites", "paper", 1, 1, 3, file(2, "indptr"), file(2, "indices"), -1}};
     out.target_type = 1;
-    out.files.labels = "paper.labels.npy";
-    out.files.splits = {"paper.train_ids.npy", "paper.val_ids.npy", "paper.test_ids.npy"};
+    out.labels = "paper.labels.npy";
+    out.splits = {"paper.train_ids.npy", "paper.val_ids.npy", "paper.test_ids.npy"};
     return out;
   }
 

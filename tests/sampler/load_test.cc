@@ -32,7 +32,7 @@ class Rows : public testing::TestWithParam<DType> {
     for (const auto known : {ibp::Dtype::kUint8, ibp::Dtype::kFloat16, ibp::Dtype::kBfloat16}) {
       if (ibp::name_of(known) == dataset::name_of(GetParam())) dtype = known;
     }
-    const ibp::RowTable table{data.features().data(), 900, dtype, 37};
+    const ibp::RowTable table{data.features_of(0).data(), 900, dtype, 37};
     std::filesystem::create_directory(graph_ / "prepared");
     ibp::save(ibp::encode(table, ibp::fit(table, {.codec = "invariant"}).profile), graph_ / "prepared/features.ibp");
     struct stat status {};

@@ -29,13 +29,10 @@ struct Good {
     add("val_ids.npy", dataset::DType::int64, {1}, bytes_of(std::array<int64_t, 1>{3}));
     add("test_ids.npy", dataset::DType::int64, {0}, "");
     add("edge_weights.npy", dataset::DType::float32, {5}, bytes_of(std::array<float, 5>{1, 2, 3, 4, 5}));
-    dataset::Meta meta;
+    dataset::Meta meta = dataset::plain_meta(4, 5, 2, dataset::DType::float32);
     meta.name = "small";
-    meta.num_nodes = 4;
-    meta.num_edges = 5;
-    meta.feature_dim = 2;
     meta.num_classes = 3;
-    meta.files.edge_weights = "edge_weights.npy";
+    meta.edge_types[0].edge_weights = "edge_weights.npy";
     dataset::write_meta(folder.path(), meta);
     meta_text = dataset::read_bytes(folder / dataset::kMetaFile);
     dataset::write_typed_meta(folder.path(), typed());

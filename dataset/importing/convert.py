@@ -33,21 +33,15 @@ MANY_CLASSES = 1_000_000  # more than there are nodes are none
 
 @dataclass(frozen=True)
 class ConvertOptions:
-    """What happens to a graph on its way into a data set.
+    """What happens to a graph on its way into a data set: the options of these names of `cohort dataset import`, whose
+    help describes them; None: as the other library does.
 
     Attributes:
         memory: bytes for sorting and for pieces of files, beside the interpreter and about 40 bytes a node.
-        transpose: edges point the other way.
-        reverse: the reverse of each edge, too; None: as the other library does.
-        undirected: every edge in both directions, once.
-        dedupe: equal edges once; None: as the other library does.
-        self_loops: "keep", "remove", or "add": each node has exactly one; None: as the other library does.
-        rename: ids are any integers; nodes are numbered in their order.
+        reverse: --reverse-edges.
         node_ids: int64 [V], the id of each row, when ids are any integers.
-        pca: this many dense float32 features instead of the given ones.
-        row_normalize: divide each feature row by the sum of its absolute values (before `pca`).
-        task: what the labels are: "classification", "regression" or "multilabel".
-        split: parts of the labelled nodes for train, val and test, drawn with `seed`; unused when the source has them.
+        row_normalize: before `pca`.
+        split: parts of the labelled nodes; unused when the source has splits.
     """
 
     memory: int = 4_000_000_000

@@ -46,24 +46,12 @@ FETCH_HINT = "Cohort downloads nothing: fetch a published data set with its own 
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What a source does not say itself, or what is to be read in the place of what it says.
+    """What a source does not say itself, or what is to be read in the place of what it says: the options of these names
+    of `cohort dataset import`, whose help describes them.
 
     Attributes:
-        destinations: file of the edges' destinations, when the source has their sources alone.
         text: how the lines of an edge list are made.
-        features: file of the rows, or "ones": one column of ones.
         raw: columns and type of a `features` of bare numbers.
-        feature_columns: of `features` in a table: names, numbers from 0, or FIRST:LAST; None: all.
-        labels: file of numbers [V], or [V, labels].
-        label_columns: of `labels` in a table, as `feature_columns`; None: its only one, with several labels all.
-        edge_weights: file of numbers [E], in the order of the edges.
-        weight_column: of an edge list, the name or number of the column that has them.
-        edge_times, time_column: the same for times.
-        edge_features: file of the edges' feature rows, in the order of the edges.
-        edge_feature_columns: of an edge list, the columns that have them, as `feature_columns`.
-        splits: files of train, val and test ids, or of bool masks [V].
-        nodes: how many there are.
-        node_ids: file of the id of each row.
     """
 
     destinations: Path | None = None

@@ -24,19 +24,7 @@ _HOMES = {
     "accelerate": "replace",
     "activated": "activation",
 }
-__all__ = [
-    "Block",
-    "GATConv",
-    "GCNConv",
-    "HGTConv",
-    "NodeEmbedding",
-    "Replacement",
-    "RowAdagrad",
-    "RowAdam",
-    "SAGEConv",
-    "accelerate",
-    "activated",
-]
+__all__ = [*_HOMES]
 
 
 def __dir__() -> list[str]:

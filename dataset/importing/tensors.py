@@ -16,6 +16,7 @@ from cohort_gnn.dataset.array_file import MemoryArray
 from cohort_gnn.dataset.arrays import MASKS
 from cohort_gnn.dataset.importing.convert import ConvertOptions, GraphConversion, write_graph
 from cohort_gnn.dataset.layouts.graph import Graph, Rows, Weights, edges_in_memory, rows_of_matrix, weights_of_array
+from cohort_gnn.dataset.layouts.torch_files import rows_of_tensor
 from cohort_gnn.dataset.meta import SPLITS
 
 KEPT = {
@@ -93,9 +94,7 @@ def from_tensors(
         edges=edges_in_memory("the edges", *ends),
         features=rows,
         edge_weights=weights_in("edge_weight", edge_weight),
-        edge_times=None
-        if edge_time is None
-        else weights_of_array(MemoryArray("edge_time", _numpy("edge_time", edge_time)), are_times=True),
+        edge_times=weights_in("edge_time", edge_time, are_times=True),
         edge_features=None if edge_attr is None else rows_of("edge_attr", edge_attr)[0],
         labels=labels_of(y, task),
         splits=splits_of(dict(zip(SPLITS, (train_ids, val_ids, test_ids), strict=True))),
@@ -118,7 +117,7 @@ def new_folder(out: str | os.PathLike, overwrite: bool) -> Path:
 def rows_of(place: str, x: Any) -> tuple[Rows, int]:
     """Features [V, D], and V; bfloat16 as its bits in uint16."""
     if str(getattr(x, "dtype", "")) == "torch.bfloat16":
-        return rows_of_matrix(place, _bfloat16_bits(place, x), "bfloat16"), len(x)
+        return rows_of_tensor(place, x.cpu()), len(x)
     rows = arrays.features(place, _numpy(place, x))
     return rows_of_matrix(place, rows), len(rows)
 
@@ -222,14 +221,6 @@ def _numpy(place: str, tensor: Any) -> np.ndarray:
     if array.dtype.kind not in "biuf":
         raise CohortError(place, "a tensor or array of numbers", f"dtype {array.dtype}")
     return array
-
-
-def _bfloat16_bits(place: str, x: Any) -> np.ndarray:
-    """uint16 [V, D]"""
-    import torch
-
-    arrays.demand_shape(place, x, (None, None))
-    return x.detach().cpu().contiguous().view(torch.int16).numpy().view(np.uint16)
 
 
 def ends_of(place: str, edge_index: Any) -> tuple[np.ndarray, np.ndarray]:

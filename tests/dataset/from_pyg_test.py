@@ -13,6 +13,8 @@ import cohort_gnn as cohort
 from cohort_gnn import CohortError, from_pyg, from_tensors
 from cohort_gnn.dataset import open as open_dataset
 
+pytestmark = pytest.mark.filterwarnings("error::UserWarning")
+
 NUM_NODES = 9
 
 
@@ -28,13 +30,6 @@ def refusal(data, out, **options) -> CohortError:
         from_pyg(data, out, **options)
     assert len(str(error.value)) < 300
     return error.value
-
-
-@pytest.fixture(autouse=True)
-def no_warnings():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        yield
 
 
 def test_without_y_no_node_has_a_label(tmp_path):

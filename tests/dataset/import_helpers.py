@@ -29,6 +29,17 @@ def write_tables(folder: Path, graph) -> SourceOptions:
     )
 
 
+def write_npz(source: Path, kind: str, arrays: dict[str, np.ndarray]) -> Path:
+    """Arrays as an .npz "file", or as a "folder" of .npy files."""
+    if kind == "file":
+        np.savez(source, **arrays)
+        return source
+    source.mkdir()
+    for name, array in arrays.items():
+        np.save(source / f"{name}.npy", array)
+    return source
+
+
 def edge_pairs(folder: Path) -> list[tuple[int, int]]:
     """(source, destination), in the order of the file."""
     data = open_dataset(folder)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from import_helpers import ONES, refusal
+from import_helpers import ONES, refusal, write_npz
 from layout_writers import sample
 from torch_geometric.data import Data, HeteroData
 
@@ -144,14 +144,7 @@ def test_files_of_tensors_bring_features(tmp_path, kind):
         import_graph(tmp_path / "data.pt", tmp_path / "out")
     else:
         arrays = {"src": SRC, "dst": DST, "x": GRAPH.x, "labels": GRAPH.y, "edge_attr": ROWS}
-        source = tmp_path / "in.npz"
-        if kind == "file":
-            np.savez(source, **arrays)
-        else:
-            source.mkdir()
-            for name, array in arrays.items():
-                np.save(source / f"{name}.npy", array)
-        import_graph(source, tmp_path / "out", format="npz")
+        import_graph(write_npz(tmp_path / "in.npz", kind, arrays), tmp_path / "out", format="npz")
     assert edges_read_by_hand(tmp_path / "out") == EXPECTED
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from import_helpers import ONES, refusal
+from import_helpers import ONES, refusal, write_npz
 from layout_writers import sample
 
 import cohort_gnn as cohort
@@ -132,14 +132,7 @@ def test_pyg_files_and_objects_bring_their_weights(tmp_path, key):
 @pytest.mark.parametrize("kind", ["file", "folder"])
 def test_npz_brings_its_weights(tmp_path, kind):
     arrays = {"src": SRC, "dst": DST, "x": GRAPH.x, "labels": GRAPH.y, "edge_weights": WEIGHTS}
-    source = tmp_path / "in.npz"
-    if kind == "file":
-        np.savez(source, **arrays)
-    else:
-        source.mkdir()
-        for name, array in arrays.items():
-            np.save(source / f"{name}.npy", array)
-    import_graph(source, tmp_path / "out", format="npz")
+    import_graph(write_npz(tmp_path / "in.npz", kind, arrays), tmp_path / "out", format="npz")
     assert weighted_edges(tmp_path / "out") == EXPECTED
 
 

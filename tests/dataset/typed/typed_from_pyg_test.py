@@ -1,7 +1,6 @@
 """cohort.from_pyg of a HeteroData: what is kept, in both directions, and what is refused with a way out."""
 
 import re
-import warnings
 
 import numpy as np
 import pytest
@@ -13,6 +12,8 @@ from torch_geometric.data import Data, HeteroData
 from cohort_gnn import CohortError, from_pyg
 from cohort_gnn.dataset import check
 from cohort_gnn.dataset import open as open_dataset
+
+pytestmark = pytest.mark.filterwarnings("error::UserWarning")
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.uint8)
 
@@ -28,13 +29,6 @@ def graph_of(**paper) -> HeteroData:
     data["author", "writes", "paper"].edge_index = torch.tensor([[0, 1, 2, 0], [0, 0, 1, 3]])
     data["paper", "cites", "paper"].edge_index = torch.tensor([[3, 0], [1, 2]])
     return data
-
-
-@pytest.fixture(autouse=True)
-def no_warnings():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        yield
 
 
 @st.composite

@@ -9,15 +9,13 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from link_runs import ALL_NEIGHBOURS, CHANCE, OPTIONS, losses, metrics_of, train
 from processes import ALL_TESTS, cohort
 from resumable import Launch, results_of
 
 import cohort_gnn as package
 from cohort_gnn.dataset import held_out, split_links, write_links
 from cohort_gnn.launch.main import main
-
-OPTIONS = ["--device", "cpu", "--fanout", "6,6", "--batch-size", 64, "--hidden", 16, "--lr", 0.01, "--dropout", 0]
-CHANCE = np.mean(1 / np.arange(1, 102))  # the MRR of random scores among 100 negatives
 
 pytestmark = pytest.mark.usefixtures("shm")
 
@@ -38,22 +36,11 @@ def graph(tmp_path_factory) -> Path:
     )
 
 
-def train(graph: Path, out: Path, *options) -> dict:
-    """The summary of a run."""
-    done = cohort("train", graph, *OPTIONS, "--quiet", "--out", out, *options)
-    assert done.returncode == 0, done.stderr
-    return json.loads((out / "summary.json").read_text())
-
-
-def losses(summary: dict) -> list[float]:
-    return [epoch["loss"] for epoch in summary["epochs"]]
-
-
 @pytest.fixture(scope="module")
 def run(graph, tmp_path_factory) -> Path:
     """A run whose validation and test read all neighbours."""
     out = tmp_path_factory.mktemp("runs") / "run"
-    train(graph, out, "--epochs", 6, "--eval-fanout=-1,-1", "--negatives", 3, "--loss", "softmax")
+    train(graph, out, *ALL_NEIGHBOURS)
     return out
 
 
@@ -79,9 +66,7 @@ def test_metrics_are_those_of_the_rows_that_predict_writes(graph, run, tmp_path)
     for split, links in held_out(graph).items():
         own = (rows[links.pairs[:, 0]] * rows[links.pairs[:, 1]]).sum(1)
         others = np.einsum("nd,nkd->nk", rows[links.pairs[:, 0]], rows[links.negatives])
-        rank = 1 + (others > own[:, None]).sum(1) + (others == own[:, None]).sum(1) / 2
-        wanted = {"mrr": np.mean(1 / rank)} | {f"hits@{k}": np.mean(rank <= k) for k in (1, 10, 20, 50, 100)}
-        assert summary[f"{split}_metrics"] == pytest.approx(wanted, rel=2e-3)
+        assert summary[f"{split}_metrics"] == pytest.approx(metrics_of(own, others), rel=2e-3)
 
 
 @pytest.mark.gpu

@@ -4,10 +4,12 @@ import json
 import signal
 from pathlib import Path
 
+import link_runs
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from link_runs import ALL_NEIGHBOURS, CHANCE, losses, metrics_of
 from processes import ALL_TESTS, cohort
 from resumable import Launch, results_of
 from torch_geometric.data import HeteroData
@@ -16,9 +18,8 @@ import cohort_gnn as package
 from cohort_gnn.dataset import held_out, split_links
 from cohort_gnn.launch.main import main
 
-OPTIONS = ["--device", "cpu", "--fanout", "6,6", "--batch-size", 64, "--hidden", 16, "--lr", 0.01, "--dropout", 0]
-OPTIONS += ["--model", "rsage", "--featureless", "embed"]
-CHANCE = np.mean(1 / np.arange(1, 102))  # the MRR of random scores among 100 negatives
+TYPED = ["--model", "rsage", "--featureless", "embed"]
+OPTIONS = [*link_runs.OPTIONS, *TYPED]
 USERS, ITEMS, GROUPS = 300, 200, 10
 
 pytestmark = pytest.mark.usefixtures("shm")
@@ -53,21 +54,14 @@ def shop(whole) -> Path:
 
 
 def train(graph: Path, out: Path, *options) -> dict:
-    """The summary of a run."""
-    done = cohort("train", graph, *OPTIONS, "--quiet", "--out", out, *options)
-    assert done.returncode == 0, done.stderr
-    return json.loads((out / "summary.json").read_text())
-
-
-def losses(summary: dict) -> list[float]:
-    return [epoch["loss"] for epoch in summary["epochs"]]
+    return link_runs.train(graph, out, *TYPED, *options)
 
 
 @pytest.fixture(scope="module")
 def run(shop, tmp_path_factory) -> Path:
     """A run whose validation and test read all neighbours."""
     out = tmp_path_factory.mktemp("runs") / "run"
-    train(shop, out, "--epochs", 6, "--eval-fanout=-1,-1", "--negatives", 3, "--loss", "softmax")
+    train(shop, out, *ALL_NEIGHBOURS)
     return out
 
 
@@ -96,9 +90,7 @@ def test_metrics_are_those_of_the_rows_that_predict_writes(shop, run, tmp_path):
         sources = rows["user"][links.pairs[:, 0]]
         own = (sources * rows["item"][links.pairs[:, 1]]).sum(1)
         others = np.einsum("nd,nkd->nk", sources, rows["item"][links.negatives])
-        rank = 1 + (others > own[:, None]).sum(1) + (others == own[:, None]).sum(1) / 2
-        wanted = {"mrr": np.mean(1 / rank)} | {f"hits@{k}": np.mean(rank <= k) for k in (1, 10, 20, 50, 100)}
-        assert summary[f"{split}_metrics"] == pytest.approx(wanted, rel=2e-3)
+        assert summary[f"{split}_metrics"] == pytest.approx(metrics_of(own, others), rel=2e-3)
     model, data = package.load_model(run), package.dataset.open(shop).to_pyg()
     x = {"user": torch.arange(USERS), "item": data["item"].x}
     with torch.no_grad():

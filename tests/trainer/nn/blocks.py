@@ -21,6 +21,13 @@ def random_edges(num_sources: int, num_targets: int, num_edges: int, seed: int =
     return torch.stack([source, target])[:, order]
 
 
+def with_loops(edge_index: torch.Tensor) -> torch.Tensor:
+    """Every tenth edge begins where it ends."""
+    edge_index = edge_index.clone()
+    edge_index[0, ::10] = edge_index[1, ::10]
+    return edge_index
+
+
 def by_target(edge_index: torch.Tensor, num_targets: int) -> tuple[torch.Tensor, torch.Tensor]:
     """(the edges by ascending target, int64 [num_targets + 1] the first of each target)."""
     edge_index = edge_index[:, edge_index[1].sort(stable=True).indices]

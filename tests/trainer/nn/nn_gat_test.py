@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch_geometric.nn as pyg
-from blocks import DEVICES, assert_as_close, assert_same, by_target, pair_of, random_edges, run_layer
+from blocks import DEVICES, assert_as_close, assert_same, by_target, pair_of, random_edges, run_layer, with_loops
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from processes import ALL_TESTS
@@ -28,13 +28,6 @@ def assert_as_exact(theirs, ours, x, target_rows, edge_index, relative=1e-5):
         scale = value.abs().max().clamp(min=1e-6)
         error, pygs = ((each[name].double() - value).abs().max() / scale for each in (found, rounded))
         assert error <= max(relative, 10 * pygs), (name, error, pygs)
-
-
-def with_loops(edge_index: torch.Tensor) -> torch.Tensor:
-    """Every tenth edge begins where it ends."""
-    edge_index = edge_index.clone()
-    edge_index[0, ::10] = edge_index[1, ::10]
-    return edge_index
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -2,20 +2,13 @@
 
 import pytest
 import torch
-from blocks import DEVICES, assert_as_close, assert_same, by_target, pair_of, random_edges, run_layer
+from blocks import DEVICES, assert_as_close, assert_same, by_target, pair_of, random_edges, run_layer, with_loops
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from processes import ALL_TESTS
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.nn import Block, GCNConv
-
-
-def with_loops(edge_index: torch.Tensor) -> torch.Tensor:
-    """Every tenth edge begins where it ends."""
-    edge_index = edge_index.clone()
-    edge_index[0, ::10] = edge_index[1, ::10]
-    return edge_index
 
 
 @pytest.mark.parametrize("device", DEVICES)

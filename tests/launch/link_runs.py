@@ -1,0 +1,28 @@
+"""What tests of `cohort train` of models that predict links share."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+from processes import cohort
+
+OPTIONS = ["--device", "cpu", "--fanout", "6,6", "--batch-size", 64, "--hidden", 16, "--lr", 0.01, "--dropout", 0]
+CHANCE = np.mean(1 / np.arange(1, 102))  # the MRR of random scores among 100 negatives
+ALL_NEIGHBOURS = ["--epochs", 6, "--eval-fanout=-1,-1", "--negatives", 3, "--loss", "softmax"]
+
+
+def train(graph: Path, out: Path, *options) -> dict:
+    """The summary of a run."""
+    done = cohort("train", graph, *OPTIONS, "--quiet", "--out", out, *options)
+    assert done.returncode == 0, done.stderr
+    return json.loads((out / "summary.json").read_text())
+
+
+def losses(summary: dict) -> list[float]:
+    return [epoch["loss"] for epoch in summary["epochs"]]
+
+
+def metrics_of(own: np.ndarray, others: np.ndarray) -> dict[str, float]:
+    """Of the scores of links [n] among those of their negatives [n, K]."""
+    rank = 1 + (others > own[:, None]).sum(1) + (others == own[:, None]).sum(1) / 2
+    return {"mrr": np.mean(1 / rank)} | {f"hits@{k}": np.mean(rank <= k) for k in (1, 10, 20, 50, 100)}

@@ -219,8 +219,7 @@ bool has_far_tier(const Options& options, const GraphView& graph) {
   if (encoded) return graph.rows_in != channel::RowsIn::kTable;
   throw base::Error(
       {is_partitioned ? "--features partitioned" : "--host-bytes " + in_words(options.host_bytes),
-       "feature rows that stay encoded in host memory, of which others can stay elsewhere",
-       fmt::format("{} of raw rows", in_words(bytes)),
+       "encoded feature rows in host memory", is_partitioned ? "raw rows" : in_words(bytes) + " of raw rows",
        fmt::format("encode them with: cohort dataset prepare {}; and use --compress auto", options.dataset.string())});
 }
 
@@ -244,9 +243,11 @@ std::vector<FarTable> far_tables(const Options& options, const GraphView& graph,
   beside += of_peers.bytes;
   const bool own_fits = options.host_bytes < 0 || options.host_bytes >= beside + own_bytes;
   const bool has_disk = !peers || (!own_fits && own_bytes > of_disk.bytes);
-  const int64_t room = has_disk ? room_for_rows(options, beside + of_disk.bytes, "for what finds rows on a disk")
-                                : room_for_rows(options, beside + own_bytes,
-                                                "for this machine's part of the rows, and what finds the others");
+  const int64_t room =
+      has_disk
+          ? room_for_rows(options, beside + of_disk.bytes, "for the index of the rows and the buffers for reading")
+          : room_for_rows(options, beside + own_bytes,
+                          "for this machine's part of the rows, the index of all rows and the buffers for reading");
   Sources sources{.peers = peers};
   if (has_disk) sources.disk_threads = std::make_shared<cache::ReadThreads>(of_disk.count);
   if (peers) sources.peer_threads = std::make_shared<cache::ReadThreads>(of_peers.count);

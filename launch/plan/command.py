@@ -24,7 +24,7 @@ from cohort_gnn.launch.options.devices import devices, gpu_memory
 from cohort_gnn.launch.options.parser import add_dataset, add_options, group, spec_of
 from cohort_gnn.launch.options.partition import clique_seeds, cliques_of_ranks, describe_gain
 from cohort_gnn.launch.plan import network, table
-from cohort_gnn.launch.plan.disk import DiskPlan, plan_disk
+from cohort_gnn.launch.plan.disk import DiskPlan, demand_encoded, plan_disk
 from cohort_gnn.launch.plan.far import FarRows, far_rows
 from cohort_gnn.launch.plan.network import GB_PER_S, MICROSECONDS
 from cohort_gnn.launch.run.job import open_to_train, topology_bytes
@@ -352,6 +352,8 @@ class _Planning:
             raise CohortError(f"--compress {spec.compress}", "a data set with encoded rows", str(spec.dataset), hint)
         hold_all = all(cache.holds_all_raw_rows(each, tables_of(self._meta)) for each in budgets)
         in_host = spec.compress in ("host", "both") or (spec.compress == "auto" and prepared)
+        if spec.host_bytes is not None and spec.host_bytes < self.raw_bytes:
+            demand_encoded(f"--host-bytes {format_bytes(spec.host_bytes)}", tables, in_host, spec.dataset)
         in_slabs = spec.compress in ("cache", "both") or (spec.compress == "auto" and prepared and not hold_all)
         return [
             cache.Rows(
@@ -373,9 +375,8 @@ class _Planning:
         """Rows of --machines that are not in the memory of each; None: there are none."""
         spec = self.spec
         encoded = spec.compress in ("auto", "host", "both")
-        if spec.features == "partitioned" and not (encoded and self._row_files()):
-            hint = f"encode them with: cohort dataset prepare {spec.dataset}; and use --compress auto"
-            raise CohortError("--features partitioned", "encoded rows in host memory", "raw rows", hint)
+        if spec.features == "partitioned":
+            demand_encoded("--features partitioned", opened_tables_of(self.data), encoded, spec.dataset)
         rows = (found.common["tables"], self.counts, found.placed, self._row_files() if encoded else [])
         return far_rows(spec.features, *rows, spec.host_bytes, [1, *spec.machines])
 

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
+from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.cache import Counts, Rows
 from cohort_gnn.cache.plan.disk import disk_reads, remembered_rates
+from cohort_gnn.dataset import Dataset
+from cohort_gnn.dataset.hetero import NodeTable
 from cohort_gnn.launch.plan.table import gpus_of
 
 
@@ -47,6 +50,18 @@ class DiskPlan:
             f" reads a batch, {reads:,.0f} an epoch of {self.num_batches:,} batches: {self.seconds:.3g} s at"
             f" {self.reads_per_second:,.0f} reads a second (measured{how})"
         )
+
+
+def demand_encoded(option: str, tables: Sequence[Dataset | NodeTable], are_encoded: bool, folder: Path) -> None:
+    """Raises CohortError, as the sampler of a run, if raw rows are in host memory: only encoded rows can be elsewhere.
+
+    Args:
+        option: that leaves rows elsewhere.
+        are_encoded: whether --compress asks for encoded rows in host memory.
+    """
+    if not are_encoded or any(table.encoded_rows is None for table in tables if table.feature_dtype):
+        hint = f"encode them with: cohort dataset prepare {folder}; and use --compress auto"
+        raise CohortError(option, "encoded feature rows in host memory", "raw rows", hint)
 
 
 def plan_disk(

@@ -118,9 +118,10 @@ def print_epochs(network, epochs: list) -> None:
     rate, delay = network.bytes_per_second / 1e9, 1e6 * network.seconds
     table.note = f"network: {rate:g} GB/s and {delay:g} us for each sum of gradients (--network, --network-us)"
     table.note += "\nbytes: of one machine, which receives as many as it sends"
-    others = ["rows s with the bytes of gradients"] * divided + ["disk s"] * on_disk
-    longest = ", ".join(["the longest of host s", *others]) if others else "the longer of host s"
-    table.note += f"\nepoch s: {longest} and train s + network s; a run takes longer"
+    others = ["disk s"] * on_disk + ["rows s + the time to send gradients"] * divided
+    table.note += (
+        f"\nepoch s: the largest of {', '.join(['host s', 'train s + network s', *others])}; a run takes longer"
+    )
     if not epochs[0].train_seconds:
         table.note += "\ntrain s is not known, so epochs leave it out: --step-ms"
     print_tables(table)

@@ -47,6 +47,15 @@ def test_the_plan_tells_reads_and_seconds_of_an_epoch(graph, capsys, rates):
     assert "reads a second (measured)" in capsys.readouterr().out
 
 
+def test_only_encoded_rows_can_stay_on_the_disk(graph, capsys):
+    for sizes in (["--cache-ratio", "0.1"], []):
+        capsys.readouterr()
+        assert main(["plan", str(graph), *SMALL, *sizes, "--host-bytes", "300KB", "--compress", "none"]) == 1
+        expected = "--host-bytes 300.00 KB: expected encoded feature rows in host memory, found raw rows\n"
+        assert f"{expected}  hint: encode them with: cohort dataset prepare {graph}" in capsys.readouterr().err
+        assert main(["plan", str(graph), *SMALL, *sizes, "--host-bytes", "5MB", "--compress", "none"]) == 0
+
+
 def test_rows_are_chosen_as_the_sampler_chooses_them():
     reads = np.array([5, 9, 9, 0, 7, 2])
     row_bytes = np.array([10, 10, 10, 10, 0, 10])

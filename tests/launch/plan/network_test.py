@@ -115,7 +115,7 @@ def test_the_command(cora, capsys):
         (["--machines", "2", "--cache-policy", "degree"], "--machines: expected --cache-policy plan or none"),
         (["--machines", "2", "--model", "a.b:C"], "--parameters N"),
         (["--features", "partitioned"], "--features: expected --machines N"),
-        (["--machines", "2", "--features", "partitioned"], "--features partitioned: expected encoded rows"),
+        (["--machines", "2", "--features", "partitioned"], "--features partitioned: expected encoded feature rows"),
     ],
 )
 def test_what_does_not_go_together_is_refused(cora, capsys, options, words):

@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import json
+import logging
 import multiprocessing
 import os
 import socket
@@ -22,6 +23,8 @@ from cohort_gnn.launch.run.supervise import begin_child
 from cohort_gnn.spec.options import Affects, names_that_affect
 from cohort_gnn.spec.run import RunSpec
 
+LOG = logging.getLogger(__name__)
+NOTICE_SECONDS = 5.0  # after which a machine that waits for others says so
 START_SECONDS = 600.0  # in which the last machine comes, by default as long as torchrun waits for it
 LAST_WORDS_SECONDS = 2.0  # in which the others hear why this machine ends
 FAREWELL_SECONDS = 3.0  # at most, in which they hear why another one does: as long as meeting.py keeps the store
@@ -36,6 +39,7 @@ STARTERS = (  # variables that say which process this is, and how many there are
     ("PMI_RANK", "PMI_SIZE"),
 )
 SAME_COMMAND = "start every machine with the same command"
+SAME_DATA = "give every machine the same data set: copies of one folder, or one folder on a shared file system"
 
 
 @dataclass(frozen=True)
@@ -134,7 +138,11 @@ class Meeting:
         """
         self._tell(host=socket.gethostname(), **facts)
         self._has_met = True
-        line = self._heard(2 * self._start_seconds + LEAST_SECONDS)
+        if not (line := self._heard(NOTICE_SECONDS)):
+            machine, limit = self.machine, self._start_seconds
+            where = f"machine {machine.rank} of {machine.size} waits for the others at {machine.host}:{machine.port}"
+            LOG.info(f"{where} for up to {limit:g} s; start the same command on every machine")
+            line = self._heard(2 * self._start_seconds + LEAST_SECONDS)
         if "facts" not in line:
             hint = "see the other machines: each must run the same command, and reach MASTER_ADDR:MASTER_PORT"
             reason = line.get("lost", "no answer of the process that asks for them")
@@ -220,16 +228,19 @@ def join_machines(run: dict, meeting: Meeting, listener: socket.socket) -> None:
     names = names_that_affect(RunSpec, Affects.BATCHES | Affects.LOSS | Affects.COURSE)
     same = {f"--{name.replace('_', '-')}": run["trainer"][name] for name in sorted(names - {"device"})}
     same |= {"--features": run["trainer"]["features"]}
-    same |= {"--device": run["sampler"]["device"]} | {f"the data set's {what}": it for what, it in run["data"].items()}
-    own = {"num_ranks": run["sampler"]["num_ranks"], "same": same}
+    same |= {"--device": run["sampler"]["device"]}
+    own = {"num_ranks": run["sampler"]["num_ranks"], "same": same, "data": run["data"]}
     own |= {"address": address_towards(machine), "resume": bool(run.get("resume")), "gpus": run["sampler"].get("gpus")}
     own |= {"features": features_here(run), "row_port": listener.getsockname()[1]}
     name, facts = meeting.exchange(own)
     for rank, theirs in enumerate(facts):
+        place, first = f"machine {rank} ({theirs['host']})", f"machine 0 ({facts[0]['host']})"
         for what, value in facts[0]["same"].items():
-            if theirs["same"].get(what) != value:
-                place, found = f"machine {rank} ({theirs['host']}): {what}", str(theirs["same"].get(what))
-                raise CohortError(place, f"{value}, as machine 0 ({facts[0]['host']}) has it", found, SAME_COMMAND)
+            if (found := theirs["same"].get(what)) != value:
+                raise CohortError(f"{place}: {what}", f"{value}, as {first} has it", str(found), SAME_COMMAND)
+        if others := [what for what, digest in facts[0]["data"].items() if theirs["data"].get(what) != digest]:
+            found = f"one with other {', '.join(others)}"
+            raise CohortError(f"{place}: the data set", f"the data set of {first}", found, SAME_DATA)
     sizes = [theirs["num_ranks"] for theirs in facts]
     places = []
     for rank, theirs in enumerate(facts):

@@ -4,6 +4,7 @@ import contextlib
 import logging
 import math
 import os
+import re
 import signal
 import subprocess
 import time
@@ -163,7 +164,7 @@ class Supervisor:
             lines.append(f"  end of its log ({child.log}):\n{log_tail(child.log)}")
         LOG.error("\n".join(lines))
         if self.meeting:
-            reason = (line.strip().replace("\n", "; ") for line in lines[:3] if "end of its log" not in line)
+            reason = (re.sub(r"\s*\n\s*", "; ", line.strip()) for line in lines[:3] if "end of its log" not in line)
             self.meeting.ends("; ".join(reason))
 
     def _stages(self) -> dict[str, dict]:

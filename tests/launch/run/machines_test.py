@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from processes import ALL_TESTS, cohort, processes_of, wait_until
+from processes import ALL_TESTS, cohort, free_port, processes_of, wait_until
 from resumable import OPTIONS, Launch, learned, record_batches, recorded, small_graph
 from several_machines import SECONDS_OF_SILENCE, SECONDS_TO_HEAR, Machines, meetings_of
 
@@ -199,7 +199,11 @@ def test_another_data_set_is_named(graph, tmp_path, monkeypatch):
     several = Machines(monkeypatch, tmp_path / "run", [graph, other], "--epochs", 1)
     assert several.wait() == [1, 1]
     for rank in (0, 1):
-        assert f"machine 1 ({socket.gethostname()}): the data set's labels" in several.said(rank)
+        host = socket.gethostname()
+        expected = (
+            f"expected the data set of machine 0 ({host}), found one with other labels\n  hint: give every machine"
+        )
+        assert f"machine 1 ({host}): the data set: {expected}" in several.said(rank)
         assert "Traceback" not in several.said(rank)
     several.demand_nothing_left()
 
@@ -217,6 +221,26 @@ def test_a_machine_that_refuses_is_named(graph, tmp_path, monkeypatch):
     several = Machines(monkeypatch, tmp_path / "run", [graph, tmp_path / "none"], "--epochs", 1)
     assert several.wait() == [1, 1]
     assert f"machine 1 ({socket.gethostname()})" in several.said(0) and str(tmp_path / "none") in several.said(0)
+
+
+def test_the_reason_of_another_machine_is_one_line(graph, tmp_path, monkeypatch):
+    graph = shutil.copytree(graph, tmp_path / "graph")
+    assert cohort("dataset", "prepare", graph, "--codec", "exponent").returncode == 0
+    bad = {1: ["--host-bytes", "1"]}
+    several = Machines(monkeypatch, tmp_path / "run", [graph] * 2, "--features", "partitioned", own=bad)
+    assert several.wait() == [1, 1]
+    said = several.said(0)
+    assert "; hint: raise --host-bytes" in said and ";  " not in said
+
+
+def test_a_machine_that_waits_says_so(monkeypatch, caplog):
+    monkeypatch.setattr(machines, "NOTICE_SECONDS", 0.1)
+    port = free_port()
+    with caplog.at_level("INFO"), pytest.raises(CohortError, match="machine 1 did not come") as error:
+        with machines.meeting_of(Machine(0, 2, "127.0.0.1", port, True, ""), 1.0, start_seconds=2.0) as meeting:
+            meeting.exchange({})
+    assert f"machine 0 of 2 waits for the others at 127.0.0.1:{port} for up to 2 s" in caplog.text
+    assert "start the same command on every machine" in caplog.text and "MASTER_ADDR" in str(error.value)
 
 
 def test_places():

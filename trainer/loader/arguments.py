@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import Dataset, HeteroDataset
+from cohort_gnn.dataset.reader import relations_of
 from cohort_gnn.spec import types
 from cohort_gnn.spec.types import checked
 from cohort_gnn.trainer import _native
@@ -68,7 +69,7 @@ def take_pyg_arguments(others: dict, loader: str) -> None:
     must be what they are there when nobody gives them.
 
     Raises:
-        CohortError: one asks for what is not offered.
+        CohortError: one has a value that is not supported.
         TypeError: PyG has no such argument either.
     """
     for name, value in others.items():
@@ -79,7 +80,7 @@ def take_pyg_arguments(others: dict, loader: str) -> None:
         default, hint = NOT_OFFERED[name]
         found = repr(getattr(value, "value", value))  # of an enumeration, or of the value itself
         if found != repr(default):
-            raise CohortError(name, f"{default!r}, as others are not offered", found[:80], hint)
+            raise CohortError(name, f"{default!r}, the only supported value", found[:80], hint)
     ignored = [name for name, value in others.items() if name in OF_WORKERS and value != OF_WORKERS[name]]
     if ignored:
         warnings.warn(f"{', '.join(ignored)}: ignored, as the sampler process does this", stacklevel=3)
@@ -94,6 +95,19 @@ def sampler_options(given: dict, edge_ids, edge_weights, time_attr: str | None) 
     options = {name: checked(name, value, OF_SAMPLER[name]) for name, value in given.items()}
     of_edges = {"edge_ids": bool(edge_ids), "edge_weights": bool(edge_weights)}
     return options | of_edges | ({} if time_attr is None else {"edge_times": True})
+
+
+def demand_edge_arrays(data: Dataset | HeteroDataset, edge_weights, weight_attr, time_attr) -> None:
+    """Raises CohortError: an argument asks for weights or times of edges, and no edges of the data set have them."""
+    relations = relations_of(data)
+    asked = {"edge_weights": edge_weights, "weight_attr": weight_attr is not None}
+    if any(asked.values()) and all(each.edge_weights is None for each in relations):
+        name = next(name for name, wanted in asked.items() if wanted)
+        hint = "write the data set with edge_weight, or import it with --edge-weights or --weight-column"
+        raise CohortError(name, "a data set with edge weights", f"{data.path} without", hint)
+    if time_attr is not None and all(each.edge_times is None for each in relations):
+        hint = "write the data set with edge_time, or import it with --edge-times or --time-column"
+        raise CohortError("time_attr", "a data set with edge times", f"{data.path} without", hint)
 
 
 def cache_options(cache_ratio, cache_bytes, cache_policy: str, cliques: str, trainer_bytes, host_bytes=None) -> dict:
@@ -142,7 +156,8 @@ def ids_of(input_nodes, num_nodes: int, may_repeat: bool = False) -> np.ndarray:
         # An array that is mapped and read-only, as a data set's splits are, is nothing that torch should be shown.
         ids = input_nodes if isinstance(input_nodes, np.ndarray) else np.asarray(torch.as_tensor(input_nodes).cpu())
     except (TypeError, ValueError, RuntimeError) as error:
-        raise CohortError("input_nodes", "integer ids [n] or a bool mask", str(error)) from error
+        hint = "the data set has one node type: pass the ids alone" if isinstance(input_nodes, str | tuple) else ""
+        raise CohortError("input_nodes", "integer ids [n] or a bool mask", repr(input_nodes)[:80], hint) from error
     if ids.dtype == np.bool_:
         if ids.shape != (num_nodes,):
             raise CohortError("input_nodes", f"a mask of shape [{num_nodes}]", f"shape {list(ids.shape)}")

@@ -92,8 +92,8 @@ class LinkNeighborLoader(NeighborLoader):
         edge_label_time: Tensor | np.ndarray | None = None,
         **options,
     ):
-        if "input_time" in options:
-            raise TypeError("LinkNeighborLoader() got an unexpected keyword argument 'input_time'")
+        if wrong := [name for name in ("input_nodes", "input_time") if name in options]:
+            raise TypeError(f"LinkNeighborLoader() got an unexpected keyword argument {wrong[0]!r}")
         negatives, amount = _negatives(neg_sampling, neg_sampling_ratio)
         redraws = REDRAWS if reject_edges else 0
         self._of_pairs = OfPairs(negatives, amount, redraws, checked("exclude", exclude, Exclude))
@@ -225,7 +225,9 @@ def _pairs_of(edge_label_index, lists: Dataset | Relation, num_nodes: Sequence[i
             np.arange(lists.num_edges) if edge_label_index is None else torch.as_tensor(edge_label_index).cpu()
         )
     except (TypeError, ValueError, RuntimeError) as error:
-        raise CohortError(place, expected, str(error)[:200]) from error
+        is_pair = isinstance(edge_label_index, tuple)
+        hint = "the data set has one edge type: pass the pairs alone" if is_pair else ""
+        raise CohortError(place, expected, repr(edge_label_index)[:80], hint) from error
     if not np.issubdtype(given.dtype, np.integer) or not (given.ndim == 1 or (given.ndim == 2 and len(given) == 2)):
         hint = "of a [n, 2] tensor: its .t()" if given.ndim == 2 and given.shape[1] == 2 else ""
         raise CohortError(place, expected, f"{given.dtype} {list(given.shape)}", hint)

@@ -18,7 +18,14 @@ from cohort_gnn.spec import types
 from cohort_gnn.spec.graph import EdgeType
 from cohort_gnn.spec.run import SamplerSpec
 from cohort_gnn.spec.types import checked
-from cohort_gnn.trainer.loader.arguments import cache_options, folder_of, ids_of, sampler_options, take_pyg_arguments
+from cohort_gnn.trainer.loader.arguments import (
+    cache_options,
+    demand_edge_arrays,
+    folder_of,
+    ids_of,
+    sampler_options,
+    take_pyg_arguments,
+)
 from cohort_gnn.trainer.loader.batch import Batch, batch_of
 from cohort_gnn.trainer.loader.hetero import HeteroBatch, demand_offered, fanout_of, hetero_batch_of, seeds_of, types_of
 from cohort_gnn.trainer.loader.node_tensors import checked_tensors, rows_of, written
@@ -181,7 +188,13 @@ class NeighborLoader:
             of_spec = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes, host_bytes)
             if self.data is None:
                 self.data, self._node_tensors = written(data, cleanup, time_attr)
-            options["edge_features"] = bool(edge_attr) and has_edge_features(open_dataset(self.data))
+            opened = open_dataset(self.data)
+            try:
+                demand_edge_arrays(opened, edge_weights, weight_attr, time_attr)
+            except CohortError:
+                cleanup.close()
+                raise
+            options["edge_features"] = bool(edge_attr) and has_edge_features(opened)
             of_spec |= {name: options[name] for name in ("edge_weights", "edge_features", "weight_attr", "reuse")}
             spec = SamplerSpec(fanout=self._fanout, batch_size=self.batch_size, slots=options["num_slots"], **of_spec)
             own = _sampler = SamplerProcess(self.data, device, options, spec, limit_seconds, cleanup, self._types)

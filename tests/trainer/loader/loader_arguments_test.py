@@ -79,7 +79,7 @@ def test_what_pygs_loader_does_by_default_may_be_said(cora):
     ],
 )
 def test_what_is_not_offered_is_refused(cora, name, value, hint):
-    with pytest.raises(CohortError, match=rf"^{name}: expected .*, as others are not offered, found ") as error:
+    with pytest.raises(CohortError, match=rf"^{name}: expected .*, the only supported value, found ") as error:
         loader_of(cora, **{name: value})
     assert hint in error.value.hint
 
@@ -87,6 +87,31 @@ def test_what_is_not_offered_is_refused(cora, name, value, hint):
 def test_an_unknown_argument_is_a_type_error(cora):
     with pytest.raises(TypeError, match="unexpected keyword argument 'fanout'"):
         loader_of(cora, fanout=[3])
+    for name in ("input_nodes", "input_time"):
+        with pytest.raises(TypeError, match=rf"LinkNeighborLoader\(\) got an unexpected keyword argument '{name}'"):
+            cohort.LinkNeighborLoader(cora, [3], **{name: [1]})
+
+
+@pytest.mark.parametrize("name", ["edge_weights", "weight_attr", "time_attr"])
+def test_edges_without_weights_or_times_are_named(cora, name):
+    value = True if name == "edge_weights" else "edge_weight"
+    what = "times" if name == "time_attr" else "weights"
+    with pytest.raises(
+        CohortError, match=f"^{name}: expected a data set with edge {what}, found {cora} without"
+    ) as error:
+        loader_of(cora, **{name: value})
+    assert "write the data set with edge_" in error.value.hint
+
+
+def test_seeds_with_a_type_are_for_several_types(cora):
+    for nodes in ("paper", ("paper", None), ("paper", [1, 2])):
+        with pytest.raises(CohortError) as error:
+            cohort.NeighborLoader(cora, [3], nodes, device="cpu")
+        assert error.value.found == repr(nodes) and "one node type" in error.value.hint
+    pairs = (("paper", "cites", "paper"), None)
+    with pytest.raises(CohortError) as error:
+        cohort.LinkNeighborLoader(cora, [3], pairs, device="cpu")
+    assert error.value.found == repr(pairs) and "one edge type" in error.value.hint
 
 
 def test_loader_and_data_set_are_shown_on_a_line(cora):

@@ -192,7 +192,7 @@ def test_what_does_not_fit_is_refused(events, tmp_path):
         loader_of(events, time_attr="time")
     lists = {("paper", "cites", "paper"): [[0], [1], [0]]}
     plain = write(tmp_path / "plain", {"paper": 3}, {"paper": 2}, lists)
-    with pytest.raises(CohortError, match="expected edge times, found edges without"):
+    with pytest.raises(CohortError, match="time_attr: expected a data set with edge times, found .*plain without"):
         loader_of(plain, time_attr="time", input_time=[1, 2])
     with pytest.raises(CohortError, match="disjoint: expected False, for draws by weight_attr"):
         loader_of(events, disjoint=True, weight_attr="edge_weight")

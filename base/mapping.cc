@@ -20,7 +20,8 @@ Mapping Mapping::of(const FileDescriptor& file, std::size_t bytes, Access access
 
 Mapping Mapping::of(const std::string& path, Access access) {
   const FileDescriptor file(::open(path.c_str(), (access == Access::kReadWrite ? O_RDWR : O_RDONLY) | O_CLOEXEC));
-  if (!file) fail_errno(path, "a readable file", errno, "check its permissions: ls -l");
+  const char* hint = errno == ENOENT ? "check the path" : "check its permissions: ls -l";
+  if (!file) fail_errno(path, "a readable file", errno, hint);
   struct stat status {};
   if (fstat(file.get(), &status) != 0) fail_errno(path, "a file with a size", errno);
   if (!S_ISREG(status.st_mode)) throw Error({path, "a regular file", "something else", ""});

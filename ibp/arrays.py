@@ -6,6 +6,7 @@ import numpy as np
 
 from cohort_gnn.base.errors import CohortError
 
+OF_A_MASK = "of a mask: numpy.where(mask)[0], torch.where(mask)[0]"
 _NUMPY = {
     "uint8": np.uint8,
     "float16": np.float16,
@@ -76,6 +77,18 @@ def kind_for(kind: tuple | None, dtype: str, index) -> tuple:
     return kind
 
 
+def subscript(index, num_rows: int):
+    """What ``[index]`` of rows asks ``fetch`` for.
+
+    Raises:
+        CohortError: the index is a tuple: ``array[3, 5]`` is an element, not two rows.
+    """
+    if isinstance(index, tuple):
+        hint = "ids as a list: rows[[3, 5]]; columns of the rows that come back: rows[ids][..., columns]"
+        raise CohortError("rows[...]", "integers or a slice", repr(index)[:80], hint)
+    return range(num_rows)[index] if isinstance(index, slice) else index
+
+
 def ids_of(index, place: str = "fetch: index") -> tuple[np.ndarray, tuple[int, ...]]:
     """int64 [n] in host memory, and the shape in which the integers were given."""
     if isinstance(index, range):  # numpy would ask for its numbers one by one
@@ -84,7 +97,8 @@ def ids_of(index, place: str = "fetch: index") -> tuple[np.ndarray, tuple[int, .
         raise CohortError(place, "integers in host memory", "a CUDA tensor", "call .cpu()")
     array = np.asarray(index.numpy() if is_torch(index) else index)
     if array.size > 0 and array.dtype.kind not in "iu":
-        raise CohortError(place, "integers", f"{array.dtype} {list(array.shape)}")
+        hint = OF_A_MASK if array.dtype.kind == "b" else ""
+        raise CohortError(place, "integers", f"{array.dtype} {list(array.shape)}", hint)
     return np.ascontiguousarray(array, dtype=np.int64).reshape(-1), array.shape
 
 

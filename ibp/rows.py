@@ -85,8 +85,12 @@ class EncodedRows:
         return self.num_rows
 
     def __getitem__(self, index):
-        """Rows, as fetch() gives them: of an integer, a slice, or integers of any shape."""
-        return fetch(self, range(len(self))[index] if isinstance(index, slice) else index)
+        """Rows of an integer, a slice, or integers of any type and shape, as ``fetch`` gives them.
+
+        Raises:
+            CohortError: the index is a tuple, for which an array returns elements, or as ``fetch``.
+        """
+        return fetch(self, arrays.subscript(index, len(self)))
 
     def __iter__(self):
         return (self[row] for row in range(len(self)))
@@ -336,7 +340,8 @@ def ids_on_gpu(index, device: str, place: str):
 
     ids = index if arrays.is_torch(index) else torch.from_numpy(arrays.ids_of(index, place)[0]).view(np.shape(index))
     if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
-        raise CohortError(place, "integers", f"{ids.dtype} {list(ids.shape)}")
+        hint = arrays.OF_A_MASK if ids.dtype == torch.bool else ""
+        raise CohortError(place, "integers", f"{ids.dtype} {list(ids.shape)}", hint)
     return ids.to(device, torch.int64).contiguous()
 
 

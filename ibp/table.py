@@ -150,8 +150,12 @@ class Table:
         return self._rows.num_rows
 
     def __getitem__(self, ids):
-        """Rows of an integer, a slice, or integers of any type and shape, as ``fetch`` gives them."""
-        return self.fetch(range(len(self))[ids] if isinstance(ids, slice) else ids)
+        """Rows of an integer, a slice, or integers of any type and shape, as ``fetch`` gives them.
+
+        Raises:
+            CohortError: ids are a tuple, for which an array returns elements, or as ``fetch``.
+        """
+        return self.fetch(arrays.subscript(ids, len(self)))
 
     def __iter__(self):
         return (self[row] for row in range(len(self)))

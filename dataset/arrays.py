@@ -230,5 +230,5 @@ def demand_nodes(place: str, ids: np.ndarray, num_nodes: int) -> None:
     bad = np.flatnonzero((ids < 0) | (ids >= num_nodes))
     if len(bad):
         found = f"{ids[bad[0]]}" + (f" ({len(bad)} such places)" if len(bad) > 1 else "")
-        hint = "nodes are numbered from 0 to the number of feature rows"
+        hint = "nodes are numbered from 0, one per feature row"
         raise CohortError(f"{place}[{bad[0]}]", f"a node in [0, {num_nodes})", found, hint)

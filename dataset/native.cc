@@ -37,7 +37,7 @@ void demand_nodes(const Ids& ids, const char* place, int64_t num_nodes, const st
                         [=](int64_t i) { return values[i] < 0 || values[i] >= num_nodes; });
   if (bad.first < 0) return;
   throw base::Error({fmt::format("{}[{}]", place, bad.first), fmt::format("a node in [0, {})", num_nodes),
-                     std::to_string(values[bad.first]), "nodes are numbered from 0 to the number of feature rows"});
+                     std::to_string(values[bad.first]), "nodes are numbered from 0, one per feature row"});
 }
 
 nb::list check_folder(const std::filesystem::path& folder) {

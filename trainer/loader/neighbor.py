@@ -20,11 +20,11 @@ from cohort_gnn.spec.run import SamplerSpec
 from cohort_gnn.spec.types import checked
 from cohort_gnn.trainer.loader.arguments import (
     cache_options,
-    demand_edge_arrays,
     folder_of,
     ids_of,
     sampler_options,
     take_pyg_arguments,
+    with_edge_arrays,
 )
 from cohort_gnn.trainer.loader.batch import Batch, batch_of
 from cohort_gnn.trainer.loader.hetero import HeteroBatch, demand_offered, fanout_of, hetero_batch_of, seeds_of, types_of
@@ -168,8 +168,8 @@ class NeighborLoader:
         **_of_pyg,
     ):
         take_pyg_arguments(_of_pyg, type(self).__name__)
-        self._transform, self._trees = transform, tree_options(disjoint, time_attr, temporal_strategy)
-        self._node_tensors: dict[str, torch.Tensor] = {}
+        self._transform, self._node_tensors = transform, dict[str, torch.Tensor]()
+        self._trees = tree_options(disjoint, time_attr, temporal_strategy)
         self.data = None if type(data) is Data else folder_of(data)
         self._types = _sampler.types if _sampler else types_of(self.data)
         self._demand_offered(cache_ratio, weight_attr, node_tensors)
@@ -188,12 +188,7 @@ class NeighborLoader:
             of_spec = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes, host_bytes)
             if self.data is None:
                 self.data, self._node_tensors = written(data, cleanup, time_attr)
-            opened = open_dataset(self.data)
-            try:
-                demand_edge_arrays(opened, edge_weights, weight_attr, time_attr)
-            except CohortError:
-                cleanup.close()
-                raise
+            opened = with_edge_arrays(open_dataset(self.data), cleanup, edge_weights, weight_attr, time_attr)
             options["edge_features"] = bool(edge_attr) and has_edge_features(opened)
             of_spec |= {name: options[name] for name in ("edge_weights", "edge_features", "weight_attr", "reuse")}
             spec = SamplerSpec(fanout=self._fanout, batch_size=self.batch_size, slots=options["num_slots"], **of_spec)

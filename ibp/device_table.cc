@@ -22,7 +22,7 @@ cudaMemoryType memory_at(const void* address) {
 template <typename T>
 const T* copied(const T* from, std::size_t count, base::DeviceBytes& to) {
   if (!from) return nullptr;
-  to = base::DeviceBytes(count * sizeof(T), "allocate what finds and decodes rows");
+  to = base::DeviceBytes(count * sizeof(T), "allocate the index and the decoding tables of the rows");
   base::copy_to_gpu(to.data(), from, to.bytes());
   return reinterpret_cast<const T*>(to.data());
 }

@@ -15,6 +15,8 @@ class Profile:
     Attributes:
         why: the numbers for which this codec was chosen; empty after load().
         candidates: for each codec tried: codec, bytes_per_row, stored_per_row, lines_per_row, raw_share.
+        sample_rows: number of rows that fit() has sampled; 0 after load().
+        codec, dtype: names. num_columns, row_bytes: of a row before encoding. slot_bytes: of its place in layout slots.
         mantissa_bits: codec planes: the mantissa bits in plane A.
         error_bound: codec planes: the relative error bound of ``fetch(planes="A")``, 2^-(mantissa_bits + 1): for every
             element x and its value a in plane A, |a - x| <= error_bound * |x|. 0 for other codecs.
@@ -34,10 +36,12 @@ class Profile:
     error_bound = property(lambda self: self.native.error_bound)
 
     def save(self, path) -> None:
+        """Writes a file for ``Profile.load`` and ``cohort ibp encode --profile``."""
         self.native.save(str(path))
 
     @staticmethod
     def load(path) -> "Profile":
+        """Reads a file of ``save``; a CohortError, if it is none."""
         return Profile(_native.Profile.load(str(path)))
 
     def mean_row_bytes(self, rows) -> float:
@@ -57,6 +61,8 @@ class EncodedRows:
     Attributes:
         place: cpu, pinned (host memory that a GPU reads) or cuda.
         device: cpu, or the GPU that fetches: cuda:0.
+        profile: how the rows are encoded; layout: packed, slots or in place; shape: (num_rows, num_columns).
+        stored_bytes: bytes of the encoded rows, without the index that finds them.
     """
 
     def __init__(self, native, kind=None, keep=None):
@@ -85,17 +91,14 @@ class EncodedRows:
         return self.num_rows
 
     def __getitem__(self, index):
-        """Rows of an integer, a slice, or integers of any type and shape, as ``fetch`` gives them.
-
-        Raises:
-            CohortError: the index is a tuple, for which an array returns elements, or as ``fetch``.
-        """
+        """Rows of an integer, a slice, or integers of any type and shape (a tuple is an error), as ``fetch`` gives."""
         return fetch(self, arrays.subscript(index, len(self)))
 
     def __iter__(self):
         return (self[row] for row in range(len(self)))
 
     def save(self, path) -> None:
+        """Writes a file for ``load``: whole, or not at all."""
         self._native.save(str(path))
 
     def to(self, place, device=None) -> "EncodedRows":
@@ -220,8 +223,13 @@ def encode(rows, profile: Profile, *, layout="auto", slot_bytes=0, in_place=Fals
     Args:
         layout: packed, slots (fixed stride, overflow area), or auto (the profile's recommendation). Codec planes has
             slots.
+        slot_bytes: layout slots: bytes of a row's place, a multiple of 16; 0: the profile's.
         in_place: encode each row in its own place; `rows` is changed, and the result keeps a reference to it.
         out: a path; rows are read and written `batch_rows` at a time, so that a mapped table need not fit in memory.
+        batch_rows: a multiple of 64; None: about 64 MiB of rows.
+
+    Raises:
+        CohortError: rows that do not fit the profile, an unknown layout, or a file that cannot be written.
     """
     if out is not None:
         return _encode_to_file(rows, profile, str(out), layout, slot_bytes, batch_rows)
@@ -383,7 +391,7 @@ def decode(encoded: EncodedRows, out=None):
 
 
 def bound(profile: Profile, num_rows: int, *, layout="auto", slot_bytes=0) -> int:
-    """The maximum number of bytes of `num_rows` encoded rows."""
+    """The maximum number of bytes of `num_rows` encoded rows; layout and slot_bytes as for ``encode``."""
     return _native.bound(profile.native, num_rows, layout, slot_bytes)
 
 

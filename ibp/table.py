@@ -46,6 +46,15 @@ class Table:
         layout: as for ``encode``.
         spare: on a GPU, ``put`` makes room for this share of the rows in the overflow area; with 1 there is always
             room. In host memory the area grows.
+
+    Attributes:
+        shape: (num_rows, num_columns).
+        profile: how the rows are encoded.
+        place: cpu, pinned or cuda.
+        device: cpu, or the GPU that fetches: cuda:0.
+
+    Raises:
+        CohortError: rows of another shape or type, an unknown codec, layout or place, or a GPU that is not there.
     """
 
     def __init__(self, rows, codec="auto", place=None, *, device=None, layout="auto", spare=0.05):
@@ -143,7 +152,7 @@ class Table:
 
     @property
     def stored_bytes(self) -> int:
-        """Bytes of the encoded rows and of what finds them."""
+        """Bytes of the encoded rows and of the index that finds them."""
         return self._rows.stored_bytes + math.ceil(len(self) * _DIRECTORY_BYTES[self._rows.layout])
 
     def __len__(self) -> int:
@@ -254,6 +263,7 @@ class Table:
         return flat.detach().contiguous() if kind[0] == "torch" else np.ascontiguousarray(flat)
 
     def stats(self) -> TableStats:
+        """What was read and changed since the table was made."""
         with self._lock:
             fetched, put = self._rows_fetched, self._rows_put
             room = self._written.room_left if self._rows._only_on_gpu else None

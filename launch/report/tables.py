@@ -111,7 +111,7 @@ def result_table(run: Run) -> Table:
         set_by = f"{_seconds(floor['seconds'])} s, set by {one_line(floor['bottleneck'])}"
         rows.append(["floor of the last epoch", f"{set_by}; it took {_seconds(epoch['seconds'])} s"])
     if run.summary["rows_in_place"]:
-        rows.append(["feature rows", "read in place, counted each time"])
+        rows.append(["feature rows", "read from the data set's file without a copy; each read counts"])
     if run.summary["coarse_epochs"]:
         error = f"within {run.summary['coarse_error']:.4g} of each feature's size"
         rows.append(["coarse epochs", f"features of the first {run.summary['coarse_epochs']} epochs: {error}"])

@@ -125,7 +125,9 @@ def test_a_run_with_a_cache(runs, tmp_path, drawn):
     floor, seconds = summary["floor"]["epochs"][-1], summary["epochs"][-1]["seconds"]
     told = f"{floor['seconds']:.4f} s, set by {floor['bottleneck']}; it took {seconds:.4f} s"
     assert ["floor of the last epoch", told] in tables["Result"]
-    assert (["feature rows", "read in place, counted each time"] in tables["Result"]) == summary["rows_in_place"]
+    assert (
+        ["feature rows", "read from the data set's file without a copy; each read counts"] in tables["Result"]
+    ) == summary["rows_in_place"]
     assert ["batch_size", "100"] in tables["Options"]
     printed = [columns_of(line) for line in result.stdout.splitlines()]
     read = [row for row in [*rows[1:], *lists[1:]] if row[2] != "0.0"]

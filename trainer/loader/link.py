@@ -69,6 +69,9 @@ class LinkNeighborLoader(NeighborLoader):
             reverse; without one, those of the pairs' type itself if it is within one node type.
         edge_label_time: int64 times of the pairs, required with ``time_attr``: both ends of a pair, and its negatives,
             get edges up to this time. If a pair is itself an edge of the graph, a smaller time excludes that edge.
+            Batches have ``edge_label_time`` int64, a time for each column of ``edge_label_index``; with triplets
+            ``seed_time`` int64 [pairs]. Of several node types, these are beside ``edge_label_index``, and of both
+            types of the pairs.
         options: keyword arguments of `NeighborLoader`: ``batch_size`` (pairs), ``shuffle``, ``seed``, ...
 
     Raises:
@@ -158,8 +161,13 @@ class LinkNeighborLoader(NeighborLoader):
             source.src_index, target.dst_pos_index = endpoints[: 2 * num_pairs].view(2, -1)
             of_pairs = endpoints[2 * num_pairs :].view(num_pairs, int(self._of_pairs.amount))
             target.dst_neg_index = of_pairs.squeeze(-1)
+            if self._times is not None:
+                source.seed_time = target.seed_time = self._all_times[pairs.input_id]
             return batch
         pairs.edge_label_index = endpoints.view(2, -1)
+        if self._times is not None:  # negative n has the time of pair n modulo the pairs: sampler/pairs.h
+            of_pair = torch.arange(pairs.edge_label_index.size(1), device=self.device) % max(num_pairs, 1)
+            pairs.edge_label_time = self._all_times[pairs.input_id[of_pair]]
         if (labels := self._labels_of(pairs.input_id, pairs.edge_label_index.size(1) - num_pairs)) is not None:
             pairs.edge_label = labels
         return batch

@@ -96,7 +96,8 @@ class NeighborLoader:
         time_attr: draw only edges whose time is at most the time of the seed; batches are then disjoint. For a PyG
             ``Data``, the name of the attribute that contains the times, of edges or of nodes (each edge then has the
             time of its source). A data set has only one array of edge times, so any name is accepted.
-        input_time: int64 times of the seeds, in the order of ``input_nodes``; required with ``time_attr``.
+        input_time: int64 times of the seeds, in the order of ``input_nodes``; required with ``time_attr``. Batches
+            have ``seed_time`` int64 [batch_size]; of several node types, the type of the seeds has it.
         temporal_strategy: "uniform": draw at random from the edges up to the seed's time; "last": take the latest ones.
         limit_seconds: how long the sampler may stay in one stage before it counts as hung, and how long ranks wait for
             each other's loaders.
@@ -299,9 +300,20 @@ class NeighborLoader:
         return batch if self._transform is None else self._transform(batch)
 
     def _batch_of(self, slot) -> Batch | HeteroBatch:
+        batch: Batch | HeteroBatch
         if self._types:
-            return hetero_batch_of(self._types, slot, self._input_type, self._sampler.rows)
-        return batch_of(slot, self._sampler.rows)
+            batch = hetero_batch_of(self._types, slot, self._input_type, self._sampler.rows)
+        else:
+            batch = batch_of(slot, self._sampler.rows)
+        if self._times is not None:
+            seeds = batch[self._input_type] if self._types else batch
+            seeds.seed_time = self._all_times[seeds.input_id]
+        return batch
+
+    @functools.cached_property
+    def _all_times(self) -> torch.Tensor:
+        """int64 [seeds], of a loader with times, on the device of the batches."""
+        return torch.tensor(self._times, device=self.device)
 
     def state_dict(self) -> dict:
         """The loader's position, as numbers and text: after the last batch, or at the start of the next epoch.

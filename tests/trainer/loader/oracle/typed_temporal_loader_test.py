@@ -58,6 +58,8 @@ def test_batches_are_those_of_a_slow_sampler(tmp_path_factory, schema, strategy,
             trees = {input_type: range(len(seeds[part]))}
             expect_oracle(graph, batch, roots, trees, fanouts, (5, 0, step), of_trees, strategy == "last")
             assert batch[input_type].batch_size == len(seeds[part])
+            found = batch[input_type].seed_time.tolist() if "seed_time" in batch[input_type] else None
+            assert found == of_trees
     assert step == 2
 
 
@@ -136,6 +138,12 @@ def test_each_end_of_a_pair_has_a_tree_at_the_time_of_the_pair(events, relation,
                 pair_of = [torch.arange(len(ends[0]))] * 2
             of_pair = torch.cat(pair_of).tolist()
             of_trees = None if strategy is None else [int(times[of_pairs.input_id[pair % count]]) for pair in of_pair]
+            if of_trees is None:
+                assert "edge_label_time" not in of_pairs and "seed_time" not in source
+            elif "edge_label_time" in of_pairs:
+                assert of_pairs.edge_label_time.tolist() == of_trees[: len(of_trees) // 2]
+            else:
+                assert source.seed_time.tolist() == target.seed_time.tolist() == of_trees[:count]
             roots, trees, first = {}, {}, 0
             for name, ids in zip(relation[::2], ends, strict=True):
                 assert sorted(ids.tolist()) == list(range(ids.min(), ids.min() + len(ids)))

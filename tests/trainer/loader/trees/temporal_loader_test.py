@@ -73,6 +73,7 @@ def test_batches_follow_the_rules(tmp_path_factory, num_nodes, num_edges, fanout
         for batch in (batch for _ in range(3) for batch in loader):
             of_batch = batch.input_id.tolist()
             of_seeds = None if times is None else times[of_batch].tolist()
+            assert of_seeds == (batch.seed_time.tolist() if "seed_time" in batch else None)
             expect_sound(graph, batch, fanout, seeds[of_batch].tolist(), of_seeds, strategy == "last")
 
 
@@ -111,6 +112,8 @@ def test_a_tree_whose_edges_are_all_allowed_is_drawn_as_without_trees(events):
             batch = next(iter(loader))
         assert batch.batch.tolist() == [0] * len(batch.n_id)
         del batch.batch
+        if "time_attr" in how:
+            del batch.seed_time
         expect_same(batch, one)
 
 
@@ -261,6 +264,11 @@ def test_each_end_of_a_pair_has_a_tree_at_the_time_of_the_pair(events, negatives
             roots = torch.cat(ends)
             assert torch.equal(roots, torch.arange(len(roots))) and torch.equal(batch.batch[roots], pair)
             of_roots = None if times is None else times[batch.input_id][pair.numpy() % count].tolist()
+            if of_roots is not None and batch.get("seed_time") is None:
+                assert batch.edge_label_time.tolist() == of_roots[: len(of_roots) // 2]
+            elif of_roots is not None:
+                assert batch.seed_time.tolist() == of_roots[:count]
+            assert len({"seed_time", "edge_label_time"} & set(batch.keys())) == (of_roots is not None)
             trees = torch.arange(len(batch.n_id))  # as the sampler numbers them: each node has that of its target
             for each, of in zip(*batch.edge_index.tolist(), strict=True):
                 if each >= len(roots):

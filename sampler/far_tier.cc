@@ -198,15 +198,16 @@ std::unique_ptr<cache::OtherMachines> other_machines(const Options& options) {
 }
 
 uint32_t tables_digest(const GraphView& graph) {
-  std::vector<ibp::EncodedRef> tables;
+  std::vector<ibp::EncodedRows> tables;
   for (const NodeRange& type : types_of(graph)) {
-    tables.push_back(type.encoded ? type.encoded->encoded().ref : ibp::EncodedRef{});
+    tables.push_back(type.encoded ? type.encoded->encoded() : ibp::EncodedRows{});
   }
   return cache::tables_digest(tables);
 }
 
 bool has_far_tier(const Options& options, const GraphView& graph) {
   const bool is_partitioned = !options.row_owners.hosts.empty();
+  if (graph.rows_in != channel::RowsIn::kTable && types_with_rows(graph).empty()) return false;
   int64_t bytes = 0;
   for (const NodeRange& type : types_with_rows(graph)) bytes += bytes_of_all(type);
   if (!is_partitioned) {

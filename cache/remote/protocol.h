@@ -16,7 +16,7 @@
 #include <string>
 
 #include "base/bits.h"
-#include "ibp/encoded_ref.h"
+#include "ibp/ibp.h"
 
 namespace cohort::cache {
 
@@ -73,8 +73,8 @@ struct RunIdentity {
   Hello hello() const;
 };
 
-// Of the rows of each node type (`num_rows` 0: none): their number, form and places.
-uint32_t tables_digest(std::span<const ibp::EncodedRef> tables);
+// Of the rows of each node type (`num_rows` 0: none): their number, form, places and profile.
+uint32_t tables_digest(std::span<const ibp::EncodedRows> tables);
 
 // Bytes that a row takes in a reply.
 inline uint32_t wire_bytes(const ibp::EncodedRef& rows, const ibp::RowSpan& row) {

@@ -66,6 +66,17 @@ TEST_F(FarTier, IsForRowsThatDoNotFit) {
   EXPECT_FALSE(has_far_tier(options_, view_));
 }
 
+TEST_F(FarTier, IsNotForGraphsWithoutRows) {
+  options_.row_owners.hosts = {"a", "b"};
+  view_.encoded = nullptr;
+  view_.row_bytes = 0;
+  view_.coded_host_rows = false;
+  EXPECT_FALSE(has_far_tier(options_, view_));
+  view_.row_bytes = kNumColumns * 4;
+  view_.rows_in = channel::RowsIn::kTable;  // raw ones
+  EXPECT_THROW(has_far_tier(options_, view_), base::Error);
+}
+
 TEST_F(FarTier, RefusesRawRowsAndTooLittleMemory) {
   view_.coded_host_rows = false;
   try {

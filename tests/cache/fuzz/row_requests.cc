@@ -20,7 +20,7 @@ struct Served {
   Served() {
     const ibp::Rows made = ibp::make_rows(ibp::Content::kMixed, ibp::Dtype::kFloat32, 16, kNumRows);
     ibp::EncodedRows rows = ibp::encode(made.table, ibp::fit(made.table, {.codec = "planes"}).profile);
-    identity = {cache::kKey, 0, cache::tables_digest({{rows.ref}})};
+    identity = {cache::kKey, 0, cache::tables_digest({{rows}})};
     for (int64_t row = 0; row < kNumRows; row += 2) chosen.choose(row);
     chosen.count();
     rows.ref.num_rows = chosen.num_chosen();

@@ -75,7 +75,7 @@ class Machines {
     const auto file = std::make_shared<const RowFile>(mapped);
     std::vector<Listener> listeners(static_cast<std::size_t>(count));
     const auto addresses = addresses_of(listeners);
-    const uint32_t tables = tables_digest({{file->encoded.ref}});
+    const uint32_t tables = tables_digest({{file->encoded}});
     for (int machine = 0; machine < count; ++machine) {
       One& one = all.emplace_back();
       const RunIdentity identity{kKey, machine, tables};

@@ -28,7 +28,7 @@ class Server : public testing::Test {
     for (int64_t row = 0; row < kNumRows; row += 2) even_.choose(row);
     even_.count();
     machines_ = addresses_of(listeners_);
-    digest_ = tables_digest({{rows_.ref}});
+    digest_ = tables_digest({{rows_}});
   }
   // Of rows 0, 2, 4, ..., which it says are rows 0, 1, 2, ... of the memory.
   void serve(std::chrono::milliseconds patience = 20s) {
@@ -242,10 +242,22 @@ TEST(TablesDigest, TellsTablesApart) {
   const ibp::Rows a = ibp::make_rows(ibp::Content::kMixed, ibp::Dtype::kFloat32, 32, 1000);
   const ibp::Rows b = ibp::make_rows(ibp::Content::kDense, ibp::Dtype::kFloat32, 32, 1000);
   const auto digest = [](const ibp::Rows& rows) {
-    return tables_digest({{ibp::encode(rows.table, ibp::fit(rows.table, {.codec = "sparse"}).profile).ref}});
+    return tables_digest({{ibp::encode(rows.table, ibp::fit(rows.table, {.codec = "sparse"}).profile)}});
   };
   EXPECT_EQ(digest(a), digest(a));
   EXPECT_NE(digest(a), digest(b));
+}
+
+// Rows that lie in the same places, but mean something else.
+TEST(TablesDigest, TellsProfilesApart) {
+  const ibp::Rows made = ibp::make_rows(ibp::Content::kMixed, ibp::Dtype::kFloat32, 16, 1000);
+  const auto encoded = [&](uint32_t mantissa_bits) {
+    return ibp::encode(made.table, ibp::fit(made.table, {.codec = "planes", .mantissa_bits = mantissa_bits}).profile);
+  };
+  const ibp::EncodedRows three = encoded(3), four = encoded(4);
+  EXPECT_EQ(three.ref.stride_bytes, four.ref.stride_bytes);
+  EXPECT_EQ(three.ref.plane_b_stride_bytes, four.ref.plane_b_stride_bytes);
+  EXPECT_NE(tables_digest({{three}}), tables_digest({{four}}));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 #include "base/check.h"
@@ -51,6 +52,7 @@ void RowServer::accept_all() {
     std::array<pollfd, 2> polled = {pollfd{listener_.get(), POLLIN, 0}, pollfd{stop_.get(), POLLIN, 0}};
     if (::poll(polled.data(), polled.size(), -1) < 0 && errno != EINTR) return;
     if (polled[1].revents != 0) return;
+    if (polled[0].revents == 0) continue;  // a signal
     base::FileDescriptor connected(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!connected) {  // who came has gone again; or there are no descriptors left, and some may come free
       std::this_thread::sleep_for(10ms);
@@ -59,11 +61,15 @@ void RowServer::accept_all() {
     remove_ended();
     const std::lock_guard lock(mutex_);
     Client& client = clients_.emplace_back(Socket(std::move(connected), "a machine that asks for rows", ""));
-    client.thread = std::thread([this, &client] {
-      serve(client.socket);
-      client.socket.shut_down();
-      client.has_ended = true;
-    });
+    try {
+      client.thread = std::thread([this, &client] {
+        serve(client.socket);
+        client.socket.shut_down();
+        client.has_ended = true;
+      });
+    } catch (const std::system_error&) {  // no threads are left: who came sees the connection's end
+      clients_.pop_back();
+    }
   }
 }
 

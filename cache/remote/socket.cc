@@ -46,6 +46,10 @@ Socket Socket::connect(const std::string& host, int port, std::string peer, std:
   int error = 0;
   for (const addrinfo* each = found; each; each = each->ai_next) {
     base::FileDescriptor file(::socket(each->ai_family, each->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!file) {
+      error = errno;
+      continue;
+    }
     if (::connect(file.get(), each->ai_addr, each->ai_addrlen) == 0) return {std::move(file), peer, cure};
     error = errno;
     if (error != EINPROGRESS) continue;

@@ -2,8 +2,14 @@
 #include "cache/remote/row_server.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 
+#include <filesystem>
 #include <functional>
+#include <future>
 #include <numeric>
 #include <thread>
 
@@ -164,6 +170,52 @@ TEST_F(Server, GoesOnAfterStrangers) {
   RowPeers client = peers();
   client.connect(20s);
   expect_rows(*this, client);
+}
+
+// A signal wakes the thread that waits for clients, and there is none.
+TEST_F(Server, EndsAfterASignal) {
+  serve();
+  std::this_thread::sleep_for(50ms);  // until it waits for them
+  struct sigaction before {
+  }, hears{};
+  hears.sa_handler = [](int) {};
+  sigaction(SIGUSR2, &hears, &before);
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    const pid_t thread = std::stoi(task.path().filename());
+    if (thread != gettid()) syscall(SYS_tgkill, getpid(), thread, SIGUSR2);
+  }
+  std::this_thread::sleep_for(50ms);
+  sigaction(SIGUSR2, &before, nullptr);
+  const auto ended = std::async(std::launch::async, [&] { server_.reset(); });
+  const bool in_time = ended.wait_for(10s) == std::future_status::ready;
+  if (!in_time) Socket::connect("127.0.0.1", machines_[1].port, "machine 1", "", TimeLimit(20s));
+  EXPECT_TRUE(in_time);
+}
+
+TEST_F(Server, OutlivesALackOfThreads) {
+  serve();
+  const TimeLimit limit(20s);
+  pthread_attr_t before, huge;
+  pthread_getattr_default_np(&before);
+  pthread_attr_init(&huge);
+  ASSERT_EQ(pthread_attr_setstacksize(&huge, std::size_t{1} << 47), 0);  // no thread has so large a stack
+  ASSERT_EQ(pthread_setattr_default_np(&huge), 0);
+  const Socket refused = Socket::connect("127.0.0.1", machines_[1].port, "machine 1", "", limit);
+  EXPECT_FALSE(refused.awaits_bytes());
+  pthread_setattr_default_np(&before);
+  RowPeers client = peers();
+  client.connect(20s);
+  expect_rows(*this, client);
+}
+
+TEST_F(Server, IsNotAskedWhereThereAreNoDescriptors) {
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit none{0, before.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &none);
+  RowPeers client = peers();
+  expect_error([&] { client.connect(20s); }, "Too many open files");
+  setrlimit(RLIMIT_NOFILE, &before);
 }
 
 TEST_F(Server, IsWaitedForWhileItLoads) {

@@ -106,7 +106,7 @@ DiskRows::DiskRows(std::shared_ptr<const RowFile> rows, std::shared_ptr<ReadThre
   disk_->demand_bytes(static_cast<int64_t>(file_->rows->pages()->bytes()));
 }
 
-FarFetch DiskRows::fetch(std::span<const int64_t> ids, bool plane_a, TakeRow take) const {
+FarFetch DiskRows::fetch(std::span<const int64_t> ids, bool plane_a, TakeRow take, Turn turn) const {
   if (ids.empty()) return {};
   disk_->demand_unchanged();
   ibp::EncodedRef rows = encoded().ref;
@@ -142,7 +142,7 @@ FarFetch DiskRows::fetch(std::span<const int64_t> ids, bool plane_a, TakeRow tak
   }
   auto job = std::make_shared<Job>(*this, rows, std::vector<int64_t>(ids.begin(), ids.end()), std::move(order),
                                    std::move(reads), std::move(take));
-  threads_->start(job);
+  threads_->start(job, turn);
   return {std::move(job), use, disk_patience(path(), patience_)};
 }
 

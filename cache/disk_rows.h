@@ -11,6 +11,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "cache/disk_file.h"
 #include "cache/far_rows.h"
@@ -30,7 +31,11 @@ class DiskRows final : public FarRows {
 
   const DiskFile& disk() const { return *disk_; }
   // Throws base::Error when the file has changed since it was opened, too.
-  FarFetch fetch(std::span<const int64_t> ids, bool plane_a, TakeRow take) const override;
+  FarFetch fetch(std::span<const int64_t> ids, bool plane_a, TakeRow take) const override {
+    return fetch(ids, plane_a, std::move(take), Turn::kLast);
+  }
+  // Turn::kNext: for another machine, which does not wait until this one's batches ahead have been read.
+  FarFetch fetch(std::span<const int64_t> ids, bool plane_a, TakeRow take, Turn turn) const;
 
  private:
   class Job;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -19,15 +21,20 @@ bool ReadJob::done() const {
 void ReadJob::wait(const Patience& patience) {
   std::unique_lock lock(mutex_);
   while (num_ended_ < num_reads_) {
-    const std::size_t before = num_ended_;
+    const uint64_t before = progress();
     ended_.wait_for(lock, patience.limit, [&] { return num_ended_ == num_reads_; });
-    if (num_ended_ > before) continue;
+    if (progress() > before) continue;
     lock.unlock();
     abandon();
     const double seconds = std::chrono::duration<double>(patience.limit).count();
     throw base::Error({patience.place, fmt::format("an end of a read within {} s", seconds), "none", patience.cure});
   }
   if (error_) std::rethrow_exception(error_);
+}
+
+uint64_t ReadJob::progress() const {
+  const bool waits = num_begun_ < num_reads_ && ended_of_all_;
+  return waits ? num_begun_ + num_ended_ + *ended_of_all_ : UINT64_MAX - (num_reads_ - num_ended_);
 }
 
 void ReadJob::abandon() noexcept {
@@ -72,23 +79,37 @@ std::exception_ptr ReadJob::run(std::size_t i, BlockBuffer& buffer) noexcept {
 }
 
 ReadThreads::ReadThreads(int num_threads) : state_(std::make_shared<State>()) {
-  for (int i = 0; i < num_threads; ++i) {
-    std::thread([state = state_] { serve(state); }).detach();
-    const std::lock_guard lock(state_->mutex);
-    ++state_->num_running;
+  try {
+    for (int i = 0; i < num_threads; ++i) {
+      std::thread([state = state_] { serve(state); }).detach();
+      const std::lock_guard lock(state_->mutex);
+      ++state_->num_running;
+    }
+  } catch (const std::system_error& error) {
+    end();
+    throw base::Error({"threads that read rows", std::to_string(num_threads), error.code().message(),
+                       "raise the limit of threads: ulimit -u, or pids.max of the control group"});
   }
 }
 
-ReadThreads::~ReadThreads() {
+ReadThreads::~ReadThreads() { end(); }
+
+void ReadThreads::end() {
   std::unique_lock lock(state_->mutex);
   state_->is_over = true;
   state_->changed.notify_all();
   state_->changed.wait_for(lock, 1s, [&] { return state_->num_running == 0; });
 }
 
-void ReadThreads::start(std::shared_ptr<ReadJob> job) {
+void ReadThreads::start(std::shared_ptr<ReadJob> job, Turn turn) {
+  job->ended_of_all_ = state_->num_ended;
   const std::lock_guard lock(state_->mutex);
-  state_->jobs.push_back(std::move(job));
+  if (turn == Turn::kNext) {
+    state_->next.push_back(std::move(job));
+    state_->has_next = true;
+  } else {
+    state_->last.push_back(std::move(job));
+  }
   state_->changed.notify_all();
 }
 
@@ -96,14 +117,20 @@ void ReadThreads::serve(const std::shared_ptr<State>& state) {
   BlockBuffer buffer;
   std::unique_lock lock(state->mutex);
   while (true) {
-    state->changed.wait(lock, [&] { return state->is_over || !state->jobs.empty(); });
+    state->changed.wait(lock, [&] { return state->is_over || !state->next.empty() || !state->last.empty(); });
     if (state->is_over) break;
-    const std::shared_ptr<ReadJob> job = state->jobs.front();
+    const bool is_next = !state->next.empty();
+    auto& jobs = is_next ? state->next : state->last;
+    const std::shared_ptr<ReadJob> job = jobs.front();
     lock.unlock();
-    while (job->run_next(buffer)) {
+    bool all_begun = false;
+    while (!all_begun && (is_next || !state->has_next)) {
+      all_begun = !job->run_next(buffer);
+      if (!all_begun) ++*state->num_ended;
     }
     lock.lock();
-    if (!state->jobs.empty() && state->jobs.front() == job) state->jobs.pop_front();
+    if (all_begun && !jobs.empty() && jobs.front() == job) jobs.pop_front();
+    state->has_next = !state->next.empty();
   }
   --state->num_running;
   state->changed.notify_all();

@@ -1,6 +1,7 @@
 // Threads that read disks for all ranks of a process: as many reads are under way at a time as there are threads.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -20,8 +21,9 @@ inline constexpr int kLeastReadThreads = 4;  // where there is little memory for
 
 // When to give up, and what is said then.
 struct Patience {
-  std::string place{};                // where reads end
-  std::chrono::milliseconds limit{};  // without an end of a read
+  std::string place{};  // where reads end
+  std::chrono::milliseconds
+      limit{};  // without an end of a read, of any job as long as reads of this one wait for theirs
   std::string cure{};
 };
 
@@ -35,7 +37,7 @@ class ReadJob {
 
   bool done() const;
   // Waits until all reads have ended. Throws what the first failed read has thrown; and base::Error when no read ends
-  // for too long. Nothing is written any more to what the caller has given the job.
+  // for too long, nor one of a job before it. Nothing is written any more to what the caller has given the job.
   void wait(const Patience& patience);
   // Reads that have not begun are left out; those that have write nothing any more when this returns.
   void abandon() noexcept;
@@ -50,6 +52,7 @@ class ReadJob {
   friend class ReadThreads;
   bool run_next(BlockBuffer& buffer);  // false: all have begun
   std::exception_ptr run(std::size_t i, BlockBuffer& buffer) noexcept;
+  uint64_t progress() const;  // grows as long as the wait is for something that moves
 
   const std::size_t num_reads_;
   mutable std::mutex mutex_;
@@ -57,28 +60,38 @@ class ReadJob {
   std::size_t num_begun_ = 0, num_ended_ = 0, num_delivering_ = 0;
   bool is_abandoned_ = false;
   std::exception_ptr error_;
+  std::shared_ptr<const std::atomic<uint64_t>> ended_of_all_;  // reads of the threads
+};
+
+enum class Turn {
+  kLast,
+  kNext,  // before all reads of others that have not begun
 };
 
 class ReadThreads {
  public:
+  // Throws base::Error where the system has no more threads.
   explicit ReadThreads(int num_threads = kReadThreads);
   // A thread whose read never ends is left behind.
   ~ReadThreads();
   ReadThreads(const ReadThreads&) = delete;
   ReadThreads& operator=(const ReadThreads&) = delete;
 
-  // Jobs begin in order.
-  void start(std::shared_ptr<ReadJob> job);
+  // Jobs of a turn begin in order.
+  void start(std::shared_ptr<ReadJob> job, Turn turn = Turn::kLast);
 
  private:
   struct State {
     std::mutex mutex;
     std::condition_variable changed;
-    std::deque<std::shared_ptr<ReadJob>> jobs;
+    std::deque<std::shared_ptr<ReadJob>> next, last;  // jobs with reads that have not begun
+    std::atomic<bool> has_next = false;
+    std::shared_ptr<std::atomic<uint64_t>> num_ended = std::make_shared<std::atomic<uint64_t>>(0);
     bool is_over = false;
     int num_running = 0;
   };
   static void serve(const std::shared_ptr<State>& state);
+  void end();
 
   std::shared_ptr<State> state_;
 };

@@ -182,7 +182,7 @@ void RowServer::copy(const ServedTable& table, bool plane_a, Work& work) {
   }
   if (on_disk.empty()) return;
   const auto take = [&](std::size_t i, const ibp::RowSpan& row) { ibp::copy_joined(work.stored, row, places[i]); };
-  table.disk->fetch(on_disk, plane_a, take).finish();
+  table.disk->fetch(on_disk, plane_a, take, Turn::kNext).finish();
 }
 
 bool RowServer::reply(const Socket& client, const Request& request, Work& work) const {

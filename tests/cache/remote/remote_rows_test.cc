@@ -204,6 +204,24 @@ TEST_P(Remote, SaysWhichDiskFailed) {
   }
 }
 
+// Who asks has a limit: its rows are read before those of batches ahead here.
+TEST_P(Remote, DoesNotWaitForWhatTheOtherReadsForItself) {
+  if (!GetParam().on_disk) return;
+  const auto read = [](int file, void* to, std::size_t bytes, off_t offset) -> ssize_t {
+    std::this_thread::sleep_for(5ms);
+    return ::pread(file, to, bytes, offset);
+  };
+  const std::vector<int64_t> ids = random_ids(kNumRows);
+  std::vector<std::vector<std::byte>> out(50, std::vector<std::byte>(ids.size() * rows_.table.row_bytes()));
+  const Machines machines(file_, 2, kPatience, true, read);
+  std::vector<TieredFetch> own;
+  for (std::vector<std::byte>& to : out) own.push_back(machines.all[1].rows->fetch(ids, to.data()));
+  int64_t asked = 1;
+  while (owner_of(asked, 2) != 1 || asked % 3 == 0) ++asked;
+  EXPECT_EQ(fetched(*machines.all[0].rows, {asked}), expected({asked}));
+  EXPECT_FALSE(own.back().far.done());
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Codecs, Remote,
     testing::Values(Case{"sparse", ibp::LayoutChoice::kPacked}, Case{"exponent", ibp::LayoutChoice::kSlots},

@@ -20,7 +20,18 @@ base::FileDescriptor opened(const std::string& path, int flags) {
   return base::FileDescriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags));
 }
 
+FileState state_from(const struct stat& found) {
+  return {found.st_size, found.st_mtim.tv_sec * 1'000'000'000 + found.st_mtim.tv_nsec};
+}
+
 }  // namespace
+
+FileState state_of(const std::string& path) {
+  struct stat found {};
+  if (::stat(path.c_str(), &found) != 0)
+    base::fail_errno(path, "a readable file", errno, "check its permissions: ls -l");
+  return state_from(found);
+}
 
 DiskFile::DiskFile(std::string path, ReadFunction read)
     : path_(std::move(path)), read_(std::move(read)), file_(opened(path_, O_DIRECT)) {
@@ -37,24 +48,20 @@ bool DiskFile::reads_directly() const {
   return ::pread(file_.get(), block.reserve(kBlockBytes).data(), kBlockBytes, 0) >= 0;
 }
 
-DiskFile::State DiskFile::state() const {
+FileState DiskFile::state() const {
   struct stat found {};
   if (fstat(file_.get(), &found) != 0) base::fail_errno(path_, "a file with a size", errno);
-  return {found.st_size, found.st_mtim.tv_sec * 1'000'000'000 + found.st_mtim.tv_nsec};
+  return state_from(found);
 }
 
-void DiskFile::demand_unchanged() const {
-  const State now = state();
-  if (now == opened_) return;
-  throw base::Error({path_, fmt::format("the {} bytes with which the run began", opened_.bytes),
-                     now.bytes == opened_.bytes ? std::string("a file that was written to since")
-                                                : fmt::format("{} bytes", now.bytes),
+void DiskFile::demand_unchanged() const { demand_same(opened_, state()); }
+
+void DiskFile::demand_same(const FileState& expected, const FileState& found) const {
+  if (found == expected) return;
+  throw base::Error({path_, fmt::format("the {} bytes with which the run began", expected.bytes),
+                     found.bytes == expected.bytes ? std::string("a file that was written to since")
+                                                   : fmt::format("{} bytes", found.bytes),
                      kChanged});
-}
-
-void DiskFile::demand_bytes(int64_t bytes) const {
-  if (opened_.bytes == bytes) return;
-  throw base::Error({path_, fmt::format("{} bytes", bytes), fmt::format("{} bytes", opened_.bytes), kChanged});
 }
 
 void DiskFile::read(uint64_t offset, std::span<std::byte> to, std::size_t needed) const {

@@ -16,6 +16,14 @@ namespace cohort::cache {
 // As ::pread; tests have others.
 using ReadFunction = std::function<ssize_t(int file, void* to, std::size_t bytes, off_t offset)>;
 
+// Tells a file from others that had its name.
+struct FileState {
+  int64_t bytes = 0, changed_ns = 0;
+  bool operator==(const FileState&) const = default;
+};
+// Throws base::Error when there is no such file.
+FileState state_of(const std::string& path);
+
 class DiskFile {
  public:
   static constexpr std::size_t kBlockBytes = 4096;  // a multiple of the blocks of drives
@@ -31,22 +39,19 @@ class DiskFile {
   void read(uint64_t offset, std::span<std::byte> to, std::size_t needed) const;
   // Throws base::Error when the file was written to, or cut short, since it was opened.
   void demand_unchanged() const;
-  // Throws base::Error unless it had this size when it was opened.
-  void demand_bytes(int64_t bytes) const;
+  // Throws base::Error unless it was this one when it was opened.
+  void demand(const FileState& expected) const { demand_same(expected, opened_); }
 
  private:
-  struct State {  // of a file, as fstat() tells it
-    int64_t bytes = 0, changed_ns = 0;
-    bool operator==(const State&) const = default;
-  };
-  State state() const;
+  FileState state() const;
+  void demand_same(const FileState& expected, const FileState& found) const;
   bool reads_directly() const;
 
   std::string path_;
   ReadFunction read_;
   base::FileDescriptor file_;
   bool is_direct_ = false;
-  State opened_;
+  FileState opened_;
 };
 
 // Memory for blocks of a DiskFile.

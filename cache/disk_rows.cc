@@ -103,7 +103,7 @@ DiskRows::DiskRows(std::shared_ptr<const RowFile> rows, std::shared_ptr<ReadThre
       disk_(std::make_shared<const DiskFile>(path(), std::move(read))),
       threads_(std::move(threads)),
       patience_(patience) {
-  disk_->demand_bytes(static_cast<int64_t>(file_->rows->pages()->bytes()));
+  disk_->demand(file_->rows->state());
 }
 
 FarFetch DiskRows::fetch(std::span<const int64_t> ids, bool plane_a, TakeRow take, Turn turn) const {

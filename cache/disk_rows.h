@@ -25,7 +25,7 @@ Patience disk_patience(const std::string& path, std::chrono::milliseconds limit 
 
 class DiskRows final : public FarRows {
  public:
-  // Throws base::Error when the file is gone, or is another.
+  // Throws base::Error when the file is gone, or is another than the one that was mapped.
   DiskRows(std::shared_ptr<const RowFile> rows, std::shared_ptr<ReadThreads> threads, ReadFunction read = ::pread,
            std::chrono::milliseconds patience = kDiskPatience);
 

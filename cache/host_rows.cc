@@ -9,9 +9,11 @@
 namespace cohort::cache {
 
 HostRows HostRows::open(const std::filesystem::path& file, const RowShape& shape, bool verify_data) {
+  const FileState state = state_of(file.string());
   auto pages = std::make_shared<base::Mapping>(base::Mapping::of(file.string()));
   HostRows rows(ibp::load({pages->data(), pages->bytes()}, pages, file.string(), verify_data));
   rows.file_ = file.string();
+  rows.state_ = state;
   rows.pages_ = std::move(pages);
   const ibp::Profile& profile = rows.rows_.profile;
   const std::string dtype = ibp::name_of(profile.dtype);

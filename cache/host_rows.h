@@ -10,6 +10,7 @@
 
 #include "base/mapping.h"
 #include "base/uninitialized_vector.h"
+#include "cache/disk_file.h"
 #include "ibp/ibp.h"
 
 namespace cohort::cache {
@@ -47,12 +48,15 @@ class HostRows {
   // The file that they are mapped from, and its pages; empty, and null, for rows in memory.
   const std::string& file() const { return file_; }
   const base::Mapping* pages() const { return pages_.get(); }
+  // The file's when it was mapped.
+  const FileState& state() const { return state_; }
   int64_t num_rows() const { return rows_.ref.num_rows; }
   int64_t row_bytes() const { return rows_.ref.row_bytes; }  // of a decoded row
 
  private:
   ibp::EncodedRows rows_;
   std::string file_;
+  FileState state_;
   std::shared_ptr<const base::Mapping> pages_;
 };
 

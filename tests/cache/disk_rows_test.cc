@@ -191,6 +191,16 @@ TEST_P(DiskFileOfRows, RefusesAFileThatWasWrittenTo) {
   EXPECT_THROW(fetched(rows, {1}), base::Error);
 }
 
+// Of the same size: its rows would be taken for those that the mapped file describes.
+TEST_P(DiskFileOfRows, RefusesAFileThatWasReplacedAfterItWasMapped) {
+  const auto mapped =
+      std::make_shared<const HostRows>(HostRows::open(file_, {kNumRows, kNumColumns, "float32"}, false));
+  std::filesystem::copy_file(file_, file_ + ".new");
+  std::filesystem::last_write_time(file_ + ".new", std::filesystem::last_write_time(file_) + 1s);
+  std::filesystem::rename(file_ + ".new", file_);
+  EXPECT_THROW(DiskRows(std::make_shared<const RowFile>(mapped), threads_), base::Error);
+}
+
 // A read that does not end: the wait does, and what the caller had is not written to any more.
 TEST_P(DiskFileOfRows, DoesNotWaitForeverForADisk) {
   std::latch stuck(1);
@@ -251,8 +261,10 @@ TEST(DiskFile, ReadsThroughThePageCacheWhereTheFileSystemRefusesOtherReads) {
     file.read(0, to.first(8192), 5000);
     EXPECT_EQ(to[4999], std::byte{'x'});
     EXPECT_THROW(file.read(4096, to.first(4096), 2000), base::Error);
-    file.demand_bytes(5000);
-    EXPECT_THROW(file.demand_bytes(5001), base::Error);
+    const FileState state = state_of(path);
+    EXPECT_EQ(state.bytes, 5000);
+    file.demand(state);
+    EXPECT_THROW(file.demand({5001, state.changed_ns}), base::Error);
   }
   std::filesystem::remove(path);
   EXPECT_THROW(DiskFile{path}, base::Error);

@@ -51,13 +51,13 @@ class FarRows(NamedTuple):
         parts = machines if self.are_divided else 1
         order = np.argsort(-self.reads, kind="stable")
         order = order[self.row_bytes[order] > 0]
-        total = np.cumsum(self.row_bytes[order])
-        own = total[-1] / parts
+        own = self.row_bytes[order].sum() / parts
         asked = expected_reads(self.reads, self.row_bytes > 0) * ~self.held
         of_others = 1 - 1 / parts
         room = own if self.host_bytes is None else self.host_bytes
-        if room < own:  # own rows alone, those that are read most often
-            cold = order[int(np.searchsorted(total / parts, room, side="right")) :]
+        if room < own:  # own rows alone, those that are read most often; others ask for those that GPUs here hold, too
+            kept = order if self.are_divided else order[~self.held[order]]
+            cold = kept[int(np.searchsorted(np.cumsum(self.row_bytes[kept]) / parts, room, side="right")) :]
             return Shares(of_others, float(asked[cold].sum()) / max(1, self.num_batches))
         rest = order[~self.held[order]]
         size = self.row_bytes[rest]

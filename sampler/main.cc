@@ -50,7 +50,10 @@ class StopOnSignals {
  public:
   explicit StopOnSignals(sampler::Ranks& ranks) {
     ranks_ = &ranks;
-    handle(SIGTERM, [](int) { ranks_->stop(); });
+    handle(SIGTERM, [](int) {
+      is_told_to_end = 1;
+      ranks_->stop();
+    });
     handle(kOwnerDied, [](int) {
       owner_died = 1;
       ranks_->stop();

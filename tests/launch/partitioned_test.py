@@ -193,6 +193,25 @@ def test_a_sampler_that_stops_ends_all_machines(graph, tmp_path, monkeypatch):
     several.demand_nothing_left()
 
 
+def test_a_sampler_that_is_told_to_end_waits_for_no_other_machine(graph, tmp_path, monkeypatch):
+    options = ["--epochs", 10000, *PARTITIONED]
+    own = {rank: ["--machine-seconds", 60] for rank in range(2)}
+    several = Machines(monkeypatch, tmp_path / "run", [graph, graph], *options, own=own)
+    several.await_epochs(2)
+    first, second = (launch.pids() for launch in several.launches)
+    stopped = [*first["launcher"], *(pid for pids in second.values() for pid in pids)]
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        os.kill(*first["sampler"], signal.SIGTERM)
+        wait_until(lambda: not several.launches[0].pids()["sampler"], 20, "the end of the sampler")
+    finally:
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+    assert several.wait() == [1, 1]
+    several.demand_nothing_left()
+
+
 def test_a_stopped_run_goes_on_where_it_was(graph, tmp_path, monkeypatch):
     whole = Machines(monkeypatch, tmp_path / "whole", [graph, graph], "--epochs", 6, *PARTITIONED)
     assert whole.wait() == [0, 0], whole.said(0)

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -63,6 +64,13 @@ void end_with_parent(int32_t parent, int signal) {
     throw Error({"start-up", fmt::format("parent process {}", parent), fmt::format("process {}", getppid()),
                  "the process that started this one has died"});
   }
+}
+
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) fail_errno("the limit of open files", "a number", errno);
+  limit.rlim_cur = limit.rlim_max;
+  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) fail_errno("the limit of open files", "to raise it", errno);
 }
 
 int64_t monotonic_us() {

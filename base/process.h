@@ -24,6 +24,9 @@ bool is_alive(const ProcessId& process);
 // throws Error if `parent` is not the parent any more. (Linux: the parent is the thread that started this process.)
 void end_with_parent(int32_t parent, int signal);
 
+// Lets this process have as many files and sockets open as the system permits, not only as many as is usual.
+void raise_descriptor_limit();
+
 // Monotonic clock in microseconds; the same clock in all processes of a machine.
 int64_t monotonic_us();
 

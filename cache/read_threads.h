@@ -22,8 +22,8 @@ inline constexpr int kLeastReadThreads = 4;  // where there is little memory for
 // When to give up, and what is said then.
 struct Patience {
   std::string place{};  // where reads end
-  std::chrono::milliseconds
-      limit{};  // without an end of a read, of any job as long as reads of this one wait for theirs
+  // Without an end of a read; as long as reads of this job wait for those of others, of any job.
+  std::chrono::milliseconds limit{};
   std::string cure{};
 };
 

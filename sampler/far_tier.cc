@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/host_memory.h"
+#include "base/process.h"
 #include "cache/disk_rows.h"
 #include "cache/host_share.h"
 #include "cache/plan/hotness.h"
@@ -188,6 +189,7 @@ FarTable Sources::table(const std::shared_ptr<const cache::RowFile>& file, std::
 std::unique_ptr<cache::OtherMachines> other_machines(const Options& options) {
   const RowOwners& owners = options.row_owners;
   if (owners.hosts.empty()) return nullptr;
+  base::raise_descriptor_limit();  // of connections
   std::vector<cache::MachineAddress> machines;
   for (std::size_t i = 0; i < owners.hosts.size(); ++i) {
     machines.push_back({owners.names[i], owners.hosts[i], owners.ports[i]});

@@ -127,7 +127,7 @@ void RowServer::serve(const Socket& client) const {
       client.receive(std::as_writable_bytes(std::span(work.ids)), limit);
       if (!reply(client, request, work)) return;
     }
-  } catch (const base::Error&) {
+  } catch (const std::exception&) {  // it has gone, or asks for more than there is memory
     return;
   }
 }
@@ -152,15 +152,15 @@ bool RowServer::locate(const Request& request, Work& work) const {
       row.begin = nullptr;
     }
   }
+  work.bytes = 0;
+  for (const ibp::RowSpan& row : work.spans) work.bytes += wire_bytes(work.stored, row);
   return true;
 }
 
 void RowServer::copy(const ServedTable& table, bool plane_a, Work& work) {
   constexpr std::size_t kAhead = 8;  // rows that come from memory meanwhile
   constexpr uint32_t kLine = 64;
-  std::size_t bytes = 0;
-  for (const ibp::RowSpan& row : work.spans) bytes += wire_bytes(work.stored, row);
-  work.rows.resize(bytes);
+  work.rows.resize(static_cast<std::size_t>(work.bytes));
   std::byte* to = work.rows.data();
   std::vector<int64_t> on_disk;
   std::vector<std::byte*> places;  // of these rows
@@ -189,7 +189,9 @@ bool RowServer::reply(const Socket& client, const Request& request, Work& work) 
   Reply head;
   head.number = request.number;
   work.rows.clear();
-  if (!locate(request, work)) {
+  const bool is_known = locate(request, work);
+  if (is_known && work.bytes > kMostBytesOfReply && work.spans.size() > 1) return false;  // nobody asks for so much
+  if (!is_known) {
     head.answer = Answer::kNoSuchRow;
   } else {
     try {

@@ -59,6 +59,7 @@ class RowServer {
     std::vector<uint32_t> ids;
     ibp::EncodedRef stored;
     std::vector<ibp::RowSpan> spans;  // of these rows; `begin` null: on the disk
+    int64_t bytes = 0;                // of the reply
     base::UninitializedVector<std::byte> rows;
   };
   void accept_all();

@@ -166,6 +166,13 @@ TEST_F(Server, GoesOnAfterStrangers) {
   const Request request{.num_rows = UINT32_MAX};
   greedy.send(bytes_of(request), limit);
   EXPECT_FALSE(greedy.awaits_bytes()) << "a request for too many rows ends the connection";
+  const Socket greedier = connected();
+  greedier.send(bytes_of(hello), limit);
+  greedier.receive(bytes_of(welcome), limit);
+  const std::vector<uint32_t> many(kMostRowsOfRequest);
+  greedier.send(bytes_of(Request{.num_rows = kMostRowsOfRequest}), limit);
+  greedier.send(std::as_bytes(std::span(many)), limit);
+  EXPECT_FALSE(greedier.awaits_bytes()) << "so does one for too many bytes";
   EXPECT_FALSE(silent.awaits_bytes()) << "whoever says nothing is not waited for";
   RowPeers client = peers();
   client.connect(20s);

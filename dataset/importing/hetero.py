@@ -33,19 +33,25 @@ def from_hetero(
     num_classes: int | None = None,
     task: str = "classification",
     name: str | None = None,
+    one_number_is_weight: bool = True,
 ) -> Path:
-    """Writes a torch_geometric HeteroData as a data set of several node types; ``from_pyg`` says how."""
+    """Writes a torch_geometric HeteroData as a data set of several node types; ``from_pyg`` says how.
+
+    Args:
+        one_number_is_weight: without edge_weight, an edge_attr with one number per edge has the weights.
+    """
     out = tensors.new_folder(out, overwrite)
     target = _target_of(data, target)
+    of_edges = {type_: _weights_and_rows(type_, data[type_], one_number_is_weight) for type_ in data.edge_types}
     graph = TypedGraph(
         name=name or out.name,
         place="from_pyg",
         nodes={type_: _nodes(type_, data[type_]) for type_ in data.node_types},
         edges={type_: _edges(type_, data[type_]) for type_ in data.edge_types},
         target=target,
-        weights={type_: found for type_ in data.edge_types if (found := _weights(type_, data[type_])) is not None},
+        weights={type_: found for type_, (found, _) in of_edges.items() if found is not None},
         times={type_: found for type_ in data.edge_types if (found := _times(type_, data)) is not None},
-        edge_features={type_: rows for type_ in data.edge_types if (rows := _rows(type_, data[type_])) is not None},
+        edge_features={type_: rows for type_, (_, rows) in of_edges.items() if rows is not None},
         labels=tensors.labels_of(data[target].get("y"), task),
         splits=tensors.splits_of(tensors.masks_of(data[target])),
         num_classes=num_classes,
@@ -101,10 +107,6 @@ def _edges(type_: RelationType, store: Any) -> Edges:
     return edges_in_memory(place, *ends)
 
 
-def _weights(type_: RelationType, store: Any) -> Weights | None:
-    return tensors.weights_in(f"edge_weight of {', '.join(type_)}", tensors.weights_of(store))
-
-
 def _times(type_: RelationType, data: Any) -> Weights | None:
     """The edges' own times, or those of their sources."""
     store, source = data[type_], data[type_[0]]
@@ -116,9 +118,15 @@ def _times(type_: RelationType, data: Any) -> Weights | None:
     return tensors.weights_in(place, times, are_times=True)
 
 
-def _rows(type_: RelationType, store: Any) -> Rows | None:
-    attributes = tensors.features_of(store)
-    return None if attributes is None else tensors.rows_of(f"edge_attr of {', '.join(type_)}", attributes)[0]
+def _weights_and_rows(
+    type_: RelationType, store: Any, one_number_is_weight: bool
+) -> tuple[Weights | None, Rows | None]:
+    weights, attributes = tensors.weights_of(store), tensors.features_of(store)
+    if not one_number_is_weight and store.get("edge_attr") is not None:
+        weights, attributes = store.get("edge_weight"), store["edge_attr"].reshape(len(store["edge_attr"]), -1)
+    place = ", ".join(type_)
+    rows = None if attributes is None else tensors.rows_of(f"edge_attr of {place}", attributes)[0]
+    return tensors.weights_in(f"edge_weight of {place}", weights), rows
 
 
 def _warn_of_what_is_left_out(data: Any, target: str) -> None:

@@ -1,6 +1,5 @@
 """What the arguments of a NeighborLoader come to. Whatever is wrong raises CohortError."""
 
-import contextlib
 import os
 import warnings
 from collections.abc import Sequence
@@ -62,7 +61,7 @@ def folder_of(data) -> Path:
     of_pyg = any(base.__module__.startswith("torch_geometric.") for base in type(data).__mro__)
     hint = "cohort.from_pyg(data, FOLDER) writes one" if of_pyg else "cohort.from_tensors(...) writes one"
     found = f"a PyG {type(data).__name__}" if of_pyg else type(data).__name__
-    raise CohortError("data", "the folder of a data set, or a PyG Data", found, hint)
+    raise CohortError("data", "the folder of a data set, or a PyG Data or HeteroData", found, hint)
 
 
 def take_pyg_arguments(others: dict, loader: str) -> None:
@@ -98,24 +97,20 @@ def sampler_options(given: dict, edge_ids, edge_weights, time_attr: str | None) 
     return options | of_edges | ({} if time_attr is None else {"edge_times": True})
 
 
-def with_edge_arrays(
-    data: Dataset | HeteroDataset, cleanup: contextlib.ExitStack, edge_weights, weight_attr, time_attr
-) -> Dataset | HeteroDataset:
+def with_edge_arrays(data: Dataset | HeteroDataset, edge_weights, weight_attr, time_attr) -> Dataset | HeteroDataset:
     """The data set.
 
     Raises:
-        CohortError: after ``cleanup``: an argument asks for weights or times of edges that no edge has.
+        CohortError: an argument asks for weights or times of edges that no edge has.
     """
     relations = relations_of(data)
     asked = {"edge_weights": edge_weights, "weight_attr": weight_attr is not None}
     if any(asked.values()) and all(each.edge_weights is None for each in relations):
         name = next(name for name, wanted in asked.items() if wanted)
         hint = "write the data set with edge_weight, or import it with --edge-weights or --weight-column"
-        cleanup.close()
         raise CohortError(name, "a data set with edge weights", f"{data.path} without", hint)
     if time_attr is not None and all(each.edge_times is None for each in relations):
         hint = "write the data set with edge_time, or import it with --edge-times or --time-column"
-        cleanup.close()
         raise CohortError("time_attr", "a data set with edge times", f"{data.path} without", hint)
     return data
 

@@ -18,13 +18,6 @@ from cohort_gnn.trainer.loader.batch import OfSlot, hold
 from cohort_gnn.trainer.source import AllRows, edges_by_type, tables_of
 
 
-def demand_offered(node_tensors: Mapping | None) -> None:
-    """Raises CohortError: one of a loader's options is not offered for graphs of several types."""
-    if node_tensors:
-        expected, hint = "None, for a data set of several node types", "in the loop: tensor[batch[node_type].n_id]"
-        raise CohortError("node_tensors", expected, ", ".join(node_tensors), hint)
-
-
 class HeteroBatch(OfSlot, HeteroData):
     """A minibatch of a graph of several types, in PyG's form.
 

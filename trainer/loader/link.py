@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from msgspec import Meta
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import NegativeSampling
 
 from cohort_gnn.base.errors import CohortError
@@ -83,7 +83,7 @@ class LinkNeighborLoader(NeighborLoader):
 
     def __init__(
         self,
-        data: str | os.PathLike | Dataset | HeteroDataset | Data,
+        data: str | os.PathLike | Dataset | HeteroDataset | Data | HeteroData,
         num_neighbors: Sequence[int] | Mapping[EdgeType, Sequence[int]],
         edge_label_index: Tensor | np.ndarray | tuple | None = None,
         edge_label: Tensor | None = None,
@@ -103,8 +103,8 @@ class LinkNeighborLoader(NeighborLoader):
         self._edge_label = edge_label
         super().__init__(data, num_neighbors, edge_label_index, input_time=edge_label_time, **options)
 
-    def _demand_offered(self, cache_ratio, weight_attr, node_tensors) -> None:
-        super()._demand_offered(cache_ratio, weight_attr, node_tensors)
+    def _demand_offered(self, cache_ratio, weight_attr) -> None:
+        super()._demand_offered(cache_ratio, weight_attr)
         if self._trees.disjoint and self._of_pairs.exclude != "none":
             hint = 'say exclude="none", and to leave the pairs themselves out by time, edge_label_time - 1'
             raise CohortError("exclude", '"none", for disjoint batches', repr(self._of_pairs.exclude), hint)

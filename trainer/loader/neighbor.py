@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import Dataset, HeteroDataset
@@ -27,8 +27,8 @@ from cohort_gnn.trainer.loader.arguments import (
     with_edge_arrays,
 )
 from cohort_gnn.trainer.loader.batch import Batch, batch_of
-from cohort_gnn.trainer.loader.hetero import HeteroBatch, demand_offered, fanout_of, hetero_batch_of, seeds_of, types_of
-from cohort_gnn.trainer.loader.node_tensors import checked_tensors, rows_of, written
+from cohort_gnn.trainer.loader.hetero import HeteroBatch, fanout_of, hetero_batch_of, seeds_of, types_of
+from cohort_gnn.trainer.loader.node_tensors import NodeTensors, checked_tensors, rows_of, written
 from cohort_gnn.trainer.loader.sampler_process import SamplerProcess
 from cohort_gnn.trainer.loader.state import checked_position
 from cohort_gnn.trainer.loader.stats import EpochMeter, LoaderStats
@@ -43,9 +43,9 @@ class NeighborLoader:
 
     Args:
         data: folder of the data set (see dataset/FORMAT.md), or a ``Dataset`` from ``cohort.dataset.open()``. Or a PyG
-            ``Data`` in memory: this loader writes it to shared memory as a data set, and removes the data set when the
-            loader is closed; its other node attributes become ``node_tensors``. For a large graph, write the data set
-            once with ``cohort.from_pyg``.
+            ``Data`` or ``HeteroData`` in memory: this loader writes it to shared memory as a data set, and removes the
+            data set when the loader is closed; its other node attributes become ``node_tensors``. For a large graph,
+            write the data set once with ``cohort.from_pyg``.
         num_neighbors: in-neighbours to draw per node, for each hop, without replacement; the first entry is the hop
             from the seeds; -1: all neighbours. Several edge types: one list for all, or a dict with a list for each.
         input_nodes: seeds: int64 ids or a bool mask [num_nodes]; None: all nodes. Each node at most once, unless
@@ -89,13 +89,14 @@ class NeighborLoader:
         cliques: GPUs that read each other's memory: "auto" (detected from the machine), "none", "all", "2x4", "3+5".
         transform: function that is called with each batch; the loop gets its result. ``x`` and ``edge_index`` are views
             here, too: change only ``batch.clone()``.
-        node_tensors: additional data of nodes, tensors [num_nodes, ...] by name. Each batch gets the rows of its nodes,
-            which the loop's thread gathers on the tensor's device and copies to the batch's.
+        node_tensors: additional data of nodes, tensors [num_nodes, ...] by name; several node types: such a dict for
+            each type. Each batch gets the rows of its nodes, which the loop's thread gathers on the tensor's device and
+            copies to the batch's.
         disjoint: each seed is the root of a separate tree. A node of several trees occurs several times in the batch,
             each time with its row; ``batch.batch`` int64 [num_nodes] is the number of each node's seed in the batch.
         time_attr: draw only edges whose time is at most the time of the seed; batches are then disjoint. For a PyG
-            ``Data``, the name of the attribute that contains the times, of edges or of nodes (each edge then has the
-            time of its source). A data set has only one array of edge times, so any name is accepted.
+            ``Data`` or ``HeteroData``, the name of the attribute that contains the times, of edges or of nodes (each
+            edge then has the time of its source). A data set has only one array of edge times, so any name is accepted.
         input_time: int64 times of the seeds, in the order of ``input_nodes``; required with ``time_attr``. Batches
             have ``seed_time`` int64 [batch_size]; of several node types, the type of the seeds has it.
         temporal_strategy: "uniform": draw at random from the edges up to the seed's time; "last": take the latest ones.
@@ -105,8 +106,8 @@ class NeighborLoader:
     Each batch has ``x, edge_index, indptr, y, batch_size, n_id, input_id, num_sampled_nodes, num_sampled_edges``, with
     nodes in PyG's order (seeds first, then by hop). ``edge_index``, ``indptr`` and, if it is no copy, ``x`` are views
     of shared memory; ``Batch`` describes them and the attributes that options add, ``HeteroBatch`` the batches of
-    several node types. Several node types are sampled without ``node_tensors``. A script that uses a batch on another
-    CUDA stream than the current one must call ``batch.record_stream(stream)``.
+    several node types. A script that uses a batch on another CUDA stream than the current one must call
+    ``batch.record_stream(stream)``.
 
     Arguments of PyG's workers (``num_workers``, ``pin_memory``, ...) are ignored, with a warning unless they have their
     defaults. Arguments for unsupported features (``replace``, ``sampler``, ...) raise an error.
@@ -127,12 +128,13 @@ class NeighborLoader:
     """
 
     _of_pairs = OfPairs()  # of a loader whose seeds are pairs of nodes
+    _meter: EpochMeter | None = None  # of the epoch begun last
     _times_argument = "input_time"
     _input_type: str | EdgeType = ""  # of the seeds, where there are several
 
     def __init__(
         self,
-        data: str | os.PathLike | Dataset | HeteroDataset | Data,
+        data: str | os.PathLike | Dataset | HeteroDataset | Data | HeteroData,
         num_neighbors: Sequence[int] | Mapping[EdgeType, Sequence[int]],
         input_nodes=None,
         *,
@@ -165,51 +167,63 @@ class NeighborLoader:
         temporal_strategy: str = "uniform",
         limit_seconds: float = 600.0,
         _sampler: SamplerProcess | None = None,
+        _has_labels: bool = True,
         _debug: dict | None = None,
         **_of_pyg,
     ):
         take_pyg_arguments(_of_pyg, type(self).__name__)
-        self._transform, self._node_tensors = transform, dict[str, torch.Tensor]()
+        self._transform, self._node_tensors, self._has_labels = transform, NodeTensors(), _has_labels
         self._trees = tree_options(disjoint, time_attr, temporal_strategy)
-        self.data = None if type(data) is Data else folder_of(data)
-        self._types = _sampler.types if _sampler else types_of(self.data)
-        self._demand_offered(cache_ratio, weight_attr, node_tensors)
-        self._fanout = self._checked_fanout(num_neighbors)
-        self.num_neighbors = num_neighbors if self._types else self._fanout
+        self._demand_offered(cache_ratio, weight_attr)
         self.batch_size = checked("batch_size", batch_size, types.Positive)
         self.shuffle, self.drop_last, self.epoch = shuffle, drop_last, 0  # set epoch to repeat or skip epochs
         self._under_way: list[int] | None = None  # epoch of the iteration begun last, batches yielded; None: it is over
         self._loaded: list[int] | None = None  # the same of a state, with which the next iteration begins
-        own, cleanup = None, contextlib.ExitStack()  # a sampler that this loader starts, and what is done after its end
-        if _sampler is None:
-            limit_seconds = checked("limit_seconds", limit_seconds, types.AboveZero)
-            given: dict = {"num_slots": num_slots, "seed": seed, "topology": topology, "compress": compress}
-            given |= {"order": order, "reuse": reuse, "weight_attr": weight_attr}
-            options = sampler_options(given, edge_ids, edge_weights, time_attr) | (_debug or {})
-            of_spec = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes, host_bytes)
-            if self.data is None:
-                self.data, self._node_tensors = written(data, cleanup, time_attr)
-            opened = with_edge_arrays(open_dataset(self.data), cleanup, edge_weights, weight_attr, time_attr)
-            options["edge_features"] = bool(edge_attr) and has_edge_features(opened)
-            of_spec |= {name: options[name] for name in ("edge_weights", "edge_features", "weight_attr", "reuse")}
-            spec = SamplerSpec(fanout=self._fanout, batch_size=self.batch_size, slots=options["num_slots"], **of_spec)
-            own = _sampler = SamplerProcess(self.data, device, options, spec, limit_seconds, cleanup, self._types)
+        own = None  # a sampler that this loader starts
+        with contextlib.ExitStack() as cleanup:  # of a graph in memory: after the sampler's end, or where there is none
+            if type(data) in (Data, HeteroData):
+                self.data, self._node_tensors, self._has_labels = written(data, cleanup, time_attr, input_nodes)
+            else:
+                self.data = folder_of(data)
+            self._types = _sampler.types if _sampler else types_of(self.data)
+            self._fanout = self._checked_fanout(num_neighbors)
+            self.num_neighbors = num_neighbors if self._types else self._fanout
+            if _sampler is None:
+                given: dict = {"num_slots": num_slots, "seed": seed, "topology": topology, "compress": compress}
+                given |= {"order": order, "reuse": reuse, "weight_attr": weight_attr}
+                options = sampler_options(given, edge_ids, edge_weights, time_attr) | (_debug or {})
+                of_spec = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes, host_bytes)
+                opened = with_edge_arrays(open_dataset(self.data), edge_weights, weight_attr, time_attr)
+                options["edge_features"] = bool(edge_attr) and has_edge_features(opened)
+                own = _sampler = self._start(device, options, of_spec, limit_seconds, cleanup)
         self._sampler = _sampler
-        self._meter: EpochMeter | None = None  # of the epoch begun last
         try:
             if own and sampler_sms:
                 own.divide_gpu(sampler_sms)
-            self._node_tensors |= checked_tensors(node_tensors, _sampler.num_nodes)
+            for type_, of_type in checked_tensors(node_tensors, self._counts_of_types()).items():
+                self._node_tensors.setdefault(type_, {}).update(of_type)
             seeds = self._checked_seeds(input_nodes)
             self._times = self._trees.checked_times(input_time, len(seeds), self._times_argument)
             self._seed_set = _sampler.source.add_seeds(seeds, times=self._times)
             if _sampler.place.local_size > 1:
-                identity = {"data": os.path.realpath(_sampler.data)} | self._identity()
-                _sampler.demand_same_loader(self._seed_set, identity)
+                of_data = {"data": os.path.realpath(_sampler.data)}
+                _sampler.demand_same_loader(self._seed_set, of_data | self._identity())
         except BaseException:
             if own:
                 own.close()
             raise
+
+    def _start(self, device, options: dict, of_spec: dict, limit_seconds: float, cleanup) -> SamplerProcess:
+        of_spec |= {name: options[name] for name in ("edge_weights", "edge_features", "weight_attr", "reuse")}
+        spec = SamplerSpec(fanout=self._fanout, batch_size=self.batch_size, slots=options["num_slots"], **of_spec)
+        limit_seconds = checked("limit_seconds", limit_seconds, types.AboveZero)
+        return SamplerProcess(self.data, device, options, spec, limit_seconds, cleanup.pop_all(), self._types)
+
+    def _counts_of_types(self) -> dict[str | None, int]:
+        """Nodes of each type; None: of the only one."""
+        if self._types is None:
+            return {None: self._sampler.num_nodes}
+        return {name: count for name, count in self._types.counts.items()}
 
     def _checked_fanout(self, num_neighbors) -> list[int]:
         """As the sampler has it: for each relation, a number for each hop."""
@@ -226,10 +240,8 @@ class NeighborLoader:
         self._input_type = name
         return self._ids + self._types.first_node[name]
 
-    def _demand_offered(self, cache_ratio, weight_attr, node_tensors) -> None:
-        """Raises CohortError for what is not offered: node tensors of several types, some disjoint batches."""
-        if self._types:
-            demand_offered(node_tensors)
+    def _demand_offered(self, cache_ratio, weight_attr) -> None:
+        """Raises CohortError for disjoint batches that are not offered."""
         if weight_attr is not None:
             demand_shared(self._trees, "draws by weight_attr")
         if self._trees.disjoint and isinstance(cache_ratio, str):
@@ -254,7 +266,8 @@ class NeighborLoader:
             "num_neighbors": self.num_neighbors if num_neighbors is None else num_neighbors,
             "batch_size": self.batch_size if batch_size is None else batch_size,
             "transform": self._transform,
-            "node_tensors": self._node_tensors,
+            "node_tensors": self._node_tensors if self._types else self._node_tensors.get(None),
+            "_has_labels": self._has_labels,
             "_sampler": self._sampler,
         }
 
@@ -294,8 +307,11 @@ class NeighborLoader:
         """The slot's batch, as the loop gets it; counts it in ``position``, [epoch, batches]."""
         position[1] += 1
         batch = self._batch_of(slot)
-        if self._node_tensors:
-            batch.update(rows_of(self._node_tensors, batch.n_id))
+        if not self._has_labels:
+            del (batch[self._types.target] if self._types else batch).y
+        for type_, tensors in self._node_tensors.items():
+            store = batch if type_ is None else batch[type_]
+            store.update(rows_of(tensors, store.n_id))
         meter.step_begins(slot)
         return batch if self._transform is None else self._transform(batch)
 

@@ -3,58 +3,114 @@
 import contextlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.channel.run_folder import RunFolder
 from cohort_gnn.dataset import from_pyg
+from cohort_gnn.dataset.importing.hetero import from_hetero
 from cohort_gnn.dataset.importing.tensors import times_of_sources
 from cohort_gnn.trainer.loader.machine import has_other_ranks
 
 OF_BATCHES = {"x", "edge_index", "indptr", "n_id", "input_id", "batch", "batch_size"}
-OF_BATCHES |= {"e_id", "edge_weight", "edge_attr"}
+OF_BATCHES |= {"e_id", "edge_weight", "edge_attr", "num_nodes", "num_sampled_nodes", "num_sampled_edges"}
 TIMES = ("edge_time", "time")  # as from_pyg takes them
+NodeTensors = dict[str | None, dict[str, Tensor]]  # by name, of each node type; None: of the only one
 
 
-def written(data: Data, cleanup: contextlib.ExitStack, time_attr: str | None = None) -> tuple[Path, dict[str, Tensor]]:
-    """A data set of a graph in memory, in a folder in shared memory that ``cleanup`` removes (after a kill the next run
-    does); and its other node attributes, ``y`` among them, by name.
+class Written(NamedTuple):
+    """A graph in memory, as a loader reads it.
+
+    Attributes:
+        folder: of its data set.
+        others: node attributes that the data set has not.
+        has_labels: the labels of the seeds' type are among these; those of the data set are no labels.
+    """
+
+    folder: Path
+    others: NodeTensors
+    has_labels: bool
+
+
+def written(data: Data | HeteroData, cleanup: contextlib.ExitStack, time_attr: str | None, seeds) -> Written:
+    """Writes a graph in memory as a data set, in a folder in shared memory that ``cleanup`` removes (after a kill the
+    next run does).
 
     Args:
         time_attr: the attribute that has the times of edges or nodes; None: edges get no times.
+        seeds: of a HeteroData: what names a node type or an edge type first.
 
     Raises:
         CohortError: several ranks, which would write one each; or as ``from_pyg``.
     """
     if has_other_ranks():
         hint = 'write it once, before the ranks start: cohort.from_pyg(data, "data/mine")'
-        raise CohortError("data", "the folder of a data set, which ranks share", "a PyG Data", hint)
-    others = {
-        name: value
-        for name, value in data.to_dict().items()
-        if name not in OF_BATCHES and isinstance(value, Tensor) and data.is_node_attr(name)
-    }
+        raise CohortError("data", "the folder of a data set, which ranks share", f"a PyG {type(data).__name__}", hint)
+    folder = RunFolder()
+    cleanup.callback(folder.remove)
+    if isinstance(data, HeteroData):
+        return _written_typed(data, folder.path / "data", time_attr, seeds)
+    others = _others_of(data, data)
     graph = Data(**{name: value for name, value in data.to_dict().items() if name not in {*others, *TIMES, time_attr}})
     if time_attr is not None and data.x is not None:
         graph.edge_time = _times_of(data, time_attr)
-    if data.x is not None:  # the seeds that --cache-policy plan counts with, all of one class
-        graph.y = torch.zeros(len(data.x), dtype=torch.int64)
-        graph.train_mask = others.get("train_mask", torch.ones(len(data.x), dtype=torch.bool))
+    if data.x is not None:
+        _count_with(graph, len(data.x), others)
     of_edges = {}
     if graph.edge_attr is not None:  # also one number an edge, which from_pyg takes as its weight
         of_edges["edge_attr"] = graph.edge_attr.reshape(len(graph.edge_attr), -1)
         if time_attr is not None:  # beside which edges have no weights
             of_edges["edge_weight"] = graph.edge_weight
-    folder = RunFolder()
-    cleanup.callback(folder.remove)
-    try:
-        return from_pyg(graph, folder.path / "data", **of_edges), others
-    except BaseException:
-        cleanup.close()
-        raise
+    return Written(from_pyg(graph, folder.path / "data", **of_edges), {None: others}, "y" in others)
+
+
+def _written_typed(data: HeteroData, folder: Path, time_attr: str | None, seeds) -> Written:
+    while isinstance(seeds, tuple) and seeds:
+        seeds = seeds[0]
+    names = list(data.node_types)
+    target = seeds if isinstance(seeds, str) and seeds in names else names[0] if names else None
+    graph, others, has_times = HeteroData(), NodeTensors(), False
+    for name in names:
+        store = data[name]
+        others[name] = _others_of(store, store)
+        if store.get("x") is not None:
+            graph[name].x = store.x
+        elif store.num_nodes is not None:
+            graph[name].num_nodes = store.num_nodes
+        if time_attr is not None and time_attr in others[name]:
+            graph[name].time, has_times = others[name][time_attr], True
+    for name in data.edge_types:
+        store = data[name]
+        kept = ["edge_index", "adj_t", "edge_attr"] + ["edge_weight"] * (time_attr is None)
+        graph[name].update({key: store[key] for key in kept if store.get(key) is not None})
+        if time_attr is not None and isinstance(store.get(time_attr), Tensor):
+            graph[name].edge_time, has_times = store[time_attr], True
+    if time_attr is not None and not has_times:
+        expected = f"the name of a tensor of times, of nodes or edges: data[TYPE].{time_attr}"
+        raise CohortError("time_attr", expected, "none")
+    of_target = others.get(target, {})
+    if target is not None and graph[target].num_nodes is not None:
+        _count_with(graph[target], graph[target].num_nodes, of_target)
+    return Written(from_hetero(graph, folder, target=target, one_number_is_weight=False), others, "y" in of_target)
+
+
+def _others_of(data, store) -> dict[str, Tensor]:
+    """Attributes of nodes that batches do not have anyway, of a Data or of a node type."""
+    return {
+        name: value
+        for name, value in (data.to_dict() if isinstance(data, Data) else data).items()
+        if name not in OF_BATCHES and isinstance(value, Tensor) and store.is_node_attr(name)
+    }
+
+
+def _count_with(store, num_nodes: int, others: Mapping[str, Tensor]) -> None:
+    """Gives nodes the seeds that cache_policy="plan" counts with, all of one class."""
+    store.y = torch.zeros(num_nodes, dtype=torch.int64)
+    store.train_mask = others.get("train_mask", torch.ones(num_nodes, dtype=torch.bool))
 
 
 def _times_of(data: Data, time_attr: str) -> Tensor:
@@ -67,20 +123,37 @@ def _times_of(data: Data, time_attr: str) -> Tensor:
     return times
 
 
-def checked_tensors(tensors: Mapping[str, Tensor] | None, num_nodes: int) -> dict[str, Tensor]:
+def checked_tensors(tensors: Mapping | None, counts: Mapping[str | None, int]) -> NodeTensors:
     """The argument ``node_tensors``.
 
+    Args:
+        counts: of the nodes of each type; None: of the only one.
+
     Raises:
-        CohortError: one is no tensor [num_nodes, ...], or has the name of what batches have anyway.
+        CohortError: one is no tensor [num_nodes, ...], or has the name of what batches have anyway; or a node type is
+            unknown.
     """
-    for name, tensor in (tensors or {}).items():
-        place = f"node_tensors[{name!r}]"
+    if None in counts:
+        return {None: _checked("node_tensors", tensors or {}, counts[None])}
+    found = {}
+    for type_, of_type in (tensors or {}).items():
+        place = f"node_tensors[{type_!r}]"
+        if type_ not in counts or not isinstance(of_type, Mapping):
+            expected = f"tensors by name, of one of the node types {', '.join(map(str, counts))}"
+            raise CohortError(place, expected, type(of_type).__name__, 'node_tensors={"paper": {"year": year}}')
+        found[type_] = _checked(place, of_type, counts[type_])
+    return found
+
+
+def _checked(argument: str, tensors: Mapping[str, Tensor], num_nodes: int) -> dict[str, Tensor]:
+    for name, tensor in tensors.items():
+        place = f"{argument}[{name!r}]"
         if name in OF_BATCHES:
             raise CohortError(place, f"another name than {', '.join(sorted(OF_BATCHES))}", repr(name))
         if not isinstance(tensor, Tensor) or tensor.dim() < 1 or len(tensor) != num_nodes:
             found = f"shape {list(tensor.shape)}" if isinstance(tensor, Tensor) else type(tensor).__name__
             raise CohortError(place, f"a tensor [{num_nodes}, ...], one row per node", found)
-    return dict(tensors or {})
+    return dict(tensors)
 
 
 def rows_of(tensors: Mapping[str, Tensor], n_id: Tensor) -> dict[str, Tensor]:

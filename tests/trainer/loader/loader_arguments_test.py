@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from torch_geometric.data import HeteroData
+from torch_geometric.data import TemporalData
 from torch_geometric.sampler.base import SubgraphType
 
 import cohort_gnn as cohort
@@ -30,17 +30,18 @@ def test_an_open_data_set_is_as_good_as_its_folder(cora):
 @pytest.mark.parametrize(
     ("data", "found", "hint"),
     [
-        (HeteroData(), "a PyG HeteroData", "from_pyg"),
+        (TemporalData(), "a PyG TemporalData", "from_pyg"),
         (np.ones(3), "ndarray", "cohort.from_tensors"),
         (None, "NoneType", "cohort.from_tensors"),
     ],
-    ids=["HeteroData", "array", "None"],
+    ids=["TemporalData", "array", "None"],
 )
 def test_what_is_no_folder_is_named(data, found, hint):
     with pytest.raises(CohortError) as error:
         loader_of(data)
-    assert (error.value.place, error.value.expected) == ("data", "the folder of a data set, or a PyG Data")
-    assert error.value.found == found and hint in error.value.hint
+    assert error.value.expected == "the folder of a data set, or a PyG Data or HeteroData"
+    assert (error.value.place, error.value.found) == ("data", found)
+    assert hint in error.value.hint
 
 
 def test_arguments_of_pygs_workers_are_ignored_with_one_warning(cora):

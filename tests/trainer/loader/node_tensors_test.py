@@ -6,9 +6,9 @@ import sys
 import numpy as np
 import pytest
 import torch
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 
-from cohort_gnn import CohortError, NeighborLoader
+from cohort_gnn import CohortError, LinkNeighborLoader, NeighborLoader
 from cohort_gnn.channel.run_folder import shared_memory_root
 
 NUM_NODES = 500
@@ -48,6 +48,83 @@ def test_nothing_is_left_of_a_data_that_is_no_graph(shm):
     with pytest.raises(CohortError, match="batch_size"):
         NeighborLoader(graph(), [2], batch_size=0, device="cpu")
     assert shm.runs() == []
+
+
+def typed_graph() -> HeteroData:
+    """Users buy items; items have features and labels, users times, and edges one number each."""
+    generator = torch.Generator().manual_seed(1)
+    data = HeteroData()
+    data["user"].num_nodes = 200
+    data["user"].time = torch.arange(200)
+    data["item"].x = torch.randn(300, 6, generator=generator)
+    data["item"].y = torch.rand(300, 2, generator=generator)
+    pairs = torch.randperm(200 * 300, generator=generator)[:3000]
+    ends = torch.stack([pairs // 300, pairs % 300])
+    data["user", "buys", "item"].edge_index = ends
+    data["user", "buys", "item"].edge_attr = torch.arange(3000.0)
+    data["item", "bought_by", "user"].edge_index = ends.flip(0)
+    return data
+
+
+def test_a_hetero_data_in_memory_is_read_as_pygs_loader_reads_it(shm):
+    data = typed_graph()
+    edges = {name: set(map(tuple, data[name].edge_index.T.tolist())) for name in data.edge_types}
+    price = {tuple(edge): number for number, edge in enumerate(data["user", "buys", "item"].edge_index.T.tolist())}
+    with NeighborLoader(data, [3, 2], ("item", torch.arange(100)), batch_size=32, device="cpu") as loader:
+        seeds = []
+        for batch in loader:
+            items, users = batch["item"], batch["user"]
+            assert torch.equal(items.x, data["item"].x[items.n_id]) and torch.equal(items.y, data["item"].y[items.n_id])
+            assert torch.equal(users.time, users.n_id) and "x" not in users and "y" not in users
+            for name in data.edge_types:
+                source, target = batch[name].edge_index
+                found = torch.stack([batch[name[0]].n_id[source], batch[name[2]].n_id[target]]).T.tolist()
+                assert found and {tuple(edge) for edge in found} <= edges[name]
+                if name[1] == "buys":
+                    assert batch[name].edge_attr.flatten().tolist() == [price[tuple(edge)] for edge in found]
+            seeds += items.n_id[: items.batch_size].tolist()
+        assert seeds == list(range(100))
+        other = next(iter(loader.with_nodes("user", batch_size=50)))
+        assert other["user"].batch_size == 50 and torch.equal(other["item"].y, data["item"].y[other["item"].n_id])
+    del data["item"].y
+    with NeighborLoader(data, [2], "item", device="cpu", node_tensors={"user": {"age": torch.arange(200)}}) as loader:
+        batch = next(iter(loader))
+        assert "y" not in batch["item"] and torch.equal(batch["user"].age, batch["user"].n_id)
+    assert shm.runs() == []
+
+
+def test_times_and_pairs_of_a_hetero_data_in_memory(shm):
+    data = typed_graph()
+    options = {"time_attr": "time", "input_time": torch.full((300,), 120), "device": "cpu", "batch_size": 300}
+    with NeighborLoader(data, [5], "item", **options) as loader:
+        (batch,) = loader
+        assert 0 < len(batch["user"].time) and batch["user"].time.max() <= 120
+    with LinkNeighborLoader(data, [2], ("user", "buys", "item"), neg_sampling="binary", device="cpu") as loader:
+        batch = next(iter(loader))
+        pairs = batch["user", "buys", "item"]
+        assert torch.equal(batch["item"].y, data["item"].y[batch["item"].n_id])
+        assert pairs.edge_label_index.shape == (2, 2 * len(pairs.input_id))
+    assert shm.runs() == []
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        (lambda data: data["user", "buys", "item"].update({"edge_index": None}), "edge_index of user, buys, item"),
+        (lambda data: data["user"].update({"num_nodes": 5}), "edge_index"),
+    ],
+    ids=["edges", "nodes"],
+)
+def test_nothing_is_left_of_a_hetero_data_that_is_no_graph(shm, change, place):
+    data = typed_graph()
+    change(data)
+    with pytest.raises(CohortError) as error:
+        NeighborLoader(data, [2], "item", device="cpu")
+    assert place in str(error.value) and shm.runs() == []
+    for options, named in (({"input_nodes": "shop"}, "input_nodes"), ({"time_attr": "when"}, "time_attr")):
+        with pytest.raises(CohortError) as error:
+            NeighborLoader(typed_graph(), [2], **({"input_nodes": "item"} | options), device="cpu")
+        assert error.value.place == named and shm.runs() == []
 
 
 def test_several_ranks_share_a_folder(shm, monkeypatch):

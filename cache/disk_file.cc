@@ -20,6 +20,8 @@ base::FileDescriptor opened(const std::string& path, int flags) {
   return base::FileDescriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags));
 }
 
+const char* hint_for(int error) { return error == ENOENT ? "check the path" : "check its permissions: ls -l"; }
+
 FileState state_from(const struct stat& found) {
   return {found.st_size, found.st_mtim.tv_sec * 1'000'000'000 + found.st_mtim.tv_nsec};
 }
@@ -28,8 +30,7 @@ FileState state_from(const struct stat& found) {
 
 FileState state_of(const std::string& path) {
   struct stat found {};
-  if (::stat(path.c_str(), &found) != 0)
-    base::fail_errno(path, "a readable file", errno, "check its permissions: ls -l");
+  if (::stat(path.c_str(), &found) != 0) base::fail_errno(path, "a readable file", errno, hint_for(errno));
   return state_from(found);
 }
 
@@ -37,7 +38,7 @@ DiskFile::DiskFile(std::string path, ReadFunction read)
     : path_(std::move(path)), read_(std::move(read)), file_(opened(path_, O_DIRECT)) {
   is_direct_ = file_ && reads_directly();
   if (!is_direct_) file_ = opened(path_, 0);
-  if (!file_) base::fail_errno(path_, "a readable file", errno, "check its permissions: ls -l");
+  if (!file_) base::fail_errno(path_, "a readable file", errno, hint_for(errno));
   if (!is_direct_) posix_fadvise(file_.get(), 0, 0, POSIX_FADV_RANDOM);  // a hint
   opened_ = state();
 }

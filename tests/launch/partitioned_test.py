@@ -253,6 +253,22 @@ def test_a_gpu_gets_rows_of_other_machines(graph, alone, tmp_path, monkeypatch):
     assert reads(several.out)["remote"] > 0
 
 
+@pytest.mark.gpu
+def test_a_gpu_gets_rows_of_other_machines_and_of_the_disk(large, tmp_path, monkeypatch):
+    batches, tiers = [], []
+    for name, host_bytes in (("memory", "1GB"), ("disk", "2MB")):
+        folder = tmp_path / name
+        folder.mkdir()
+        options = ["--epochs", 1, *record_batches(folder), *PARTITIONED, "--device", "cuda", "--host-bytes", host_bytes]
+        monkeypatch.chdir(folder)
+        several = Machines(monkeypatch, folder / "run", [large, large], *options, ranks=(None, None))
+        assert several.wait() == [0, 0], several.said(0) + several.said(1)
+        batches.append([recorded(folder, rank) for rank in range(2)])
+        tiers.append(reads(several.out))
+    assert batches[0] == batches[1]
+    assert tiers[0]["disk"] == 0 < tiers[1]["disk"] and tiers[1]["remote"] > 0
+
+
 def test_options_that_do_not_fit_are_refused(graph, tmp_path, monkeypatch):
     result = cohort("train", graph, *OPTIONS, *PARTITIONED, "--out", tmp_path / "one")
     refused(result, 1, "--features partitioned: expected several machines", "--host-bytes")

@@ -25,7 +25,7 @@ from cohort_gnn.launch.options.parser import add_dataset, add_options, group, sp
 from cohort_gnn.launch.options.partition import clique_seeds, cliques_of_ranks, describe_gain
 from cohort_gnn.launch.plan import network, table
 from cohort_gnn.launch.plan.disk import DiskPlan, demand_encoded, plan_disk
-from cohort_gnn.launch.plan.far import FarRows, far_rows
+from cohort_gnn.launch.plan.far import FarRows, are_divided, far_rows
 from cohort_gnn.launch.plan.network import GB_PER_S, MICROSECONDS
 from cohort_gnn.launch.run.job import open_to_train, topology_bytes
 from cohort_gnn.spec import types
@@ -306,7 +306,7 @@ class _Planning:
         host_rows = sum(
             int(np.broadcast_to(rows.host_row_bytes, rows.num_rows).sum(dtype=np.int64)) for rows in common["tables"]
         )
-        if spec.machines and spec.features == "partitioned":
+        if spec.machines and are_divided(spec.features, host_rows, spec.host_bytes, self._row_files()):
             host_rows //= min(spec.machines)
         if spec.host_bytes is not None:
             host_rows = min(host_rows, spec.host_bytes)
@@ -374,14 +374,15 @@ class _Planning:
     def far(self, found: _Found) -> FarRows | None:
         """Rows of --machines that are not in the memory of each; None: there are none."""
         spec = self.spec
-        encoded = spec.compress in ("auto", "host", "both")
         if spec.features == "partitioned":
-            demand_encoded("--features partitioned", opened_tables_of(self.data), encoded, spec.dataset)
-        rows = (found.common["tables"], self.counts, found.placed, self._row_files() if encoded else [])
+            demand_encoded("--features partitioned", opened_tables_of(self.data), bool(self._row_files()), spec.dataset)
+        rows = (found.common["tables"], self.counts, found.placed, self._row_files())
         return far_rows(spec.features, *rows, spec.host_bytes, [1, *spec.machines])
 
     def _row_files(self) -> list[Path]:
-        """The files of encoded rows."""
+        """The files of encoded rows, where host memory has encoded ones."""
+        if self.spec.compress not in ("auto", "host", "both"):
+            return []
         return [table.encoded_rows for table in opened_tables_of(self.data) if table.encoded_rows is not None]
 
     @property

@@ -67,6 +67,12 @@ class FarRows(NamedTuple):
         return Shares(of_others * from_others / everything if everything else 0.0, 0.0)
 
 
+def are_divided(features: str, row_bytes: int, host_bytes: int | None, files: Sequence[Path]) -> bool:
+    """Whether each machine keeps a part of the rows (``--features``), which take so many bytes encoded in ``files``."""
+    limit = available_host_bytes() if host_bytes is None else host_bytes
+    return bool(files) and (features == "partitioned" or (features == "auto" and row_bytes > limit))
+
+
 def far_rows(
     features: str,
     tables: Sequence[Rows],
@@ -92,18 +98,17 @@ def far_rows(
     stored = [np.broadcast_to(rows.host_row_bytes, rows.num_rows) for rows in tables]
     row_bytes = np.concatenate(stored).astype(np.int64)
     total = int(row_bytes.sum())
-    limit = available_host_bytes() if host_bytes is None else host_bytes
-    are_divided = features == "partitioned" or (features == "auto" and total > limit)
-    if not files or not (are_divided or (host_bytes is not None and total > host_bytes)):
+    divides = are_divided(features, total, host_bytes, files)
+    if not files or not (divides or (host_bytes is not None and total > host_bytes)):
         return None
     held = np.zeros(len(row_bytes), bool)
     gpus = gpus_of(placed)
     for gpu in placed.clique(0).gpus:
         held[np.asarray(gpus[gpu].features.nodes, np.int64)] = True
-    parts = machines if are_divided else [1]
+    parts = machines if divides else [1]
     needs_drive = host_bytes is not None and any(host_bytes < total / each for each in parts)
     largest = max(files, key=lambda file: file.stat().st_size)
     drive = remembered_rates(largest)["row_reads_per_second"] if needs_drive else 0.0
     reads = np.sum([each.node_reads.astype(np.int64) for each in counts], axis=0)
     num_batches = sum(each.num_batches for each in counts)
-    return FarRows(are_divided, reads, num_batches, row_bytes, held, host_bytes, drive)
+    return FarRows(divides, reads, num_batches, row_bytes, held, host_bytes, drive)

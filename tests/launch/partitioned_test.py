@@ -85,31 +85,28 @@ def large(tmp_path_factory) -> Path:
     return prepared(folder, "exponent")
 
 
-def test_host_bytes_hold_the_hottest_rows_of_others(large, tmp_path, monkeypatch):
+def reads_within(sizes: list[str], graph: Path, folder: Path, monkeypatch) -> list[dict[str, int]]:
+    """The reads of two machines for each `--host-bytes`, with all of which they learn the same."""
     found, results = [], []
-    for number, host_bytes in enumerate(["3.2MB", "3.6MB", "1GB"]):
-        several = Machines(
-            monkeypatch, tmp_path / str(number), [large] * 2, "--epochs", 1, "--host-bytes", host_bytes, *PARTITIONED
-        )
-        assert several.wait() == [0, 0], several.said(0)
-        results.append(learned(several.out))
-        found.append(reads(several.out)["remote"])
-    assert results[0] == results[1] == results[2]
-    assert found[0] > found[1] > found[2] == 0, found
-
-
-def test_own_rows_that_memory_does_not_hold_stay_on_the_disk(large, tmp_path, monkeypatch):
-    found, results = [], []
-    for number, host_bytes in enumerate(["1.5MB", "2MB", "1GB"]):
-        several = Machines(
-            monkeypatch, tmp_path / str(number), [large] * 2, "--epochs", 1, "--host-bytes", host_bytes, *PARTITIONED
-        )
+    for host_bytes in sizes:
+        options = ["--epochs", 1, "--host-bytes", host_bytes, *PARTITIONED]
+        several = Machines(monkeypatch, folder / host_bytes, [graph] * 2, *options)
         assert several.wait() == [0, 0], several.said(0)
         results.append(learned(several.out))
         found.append(reads(several.out))
-    assert results[0] == results[1] == results[2]
-    assert found[0]["disk"] > found[1]["disk"] > found[2]["disk"] == 0, found
-    assert found[0]["remote"] == found[1]["remote"] > found[2]["remote"] == 0, found
+    assert all(result == results[0] for result in results)
+    return found
+
+
+def test_host_bytes_hold_the_hottest_rows_of_others(large, tmp_path, monkeypatch):
+    little, more, enough = reads_within(["3.2MB", "3.6MB", "1GB"], large, tmp_path, monkeypatch)
+    assert little["remote"] > more["remote"] > enough["remote"] == 0 == little["disk"]
+
+
+def test_own_rows_that_memory_does_not_hold_stay_on_the_disk(large, tmp_path, monkeypatch):
+    little, more, enough = reads_within(["1.5MB", "2MB", "1GB"], large, tmp_path, monkeypatch)
+    assert little["disk"] > more["disk"] > enough["disk"] == 0
+    assert little["remote"] == more["remote"] > enough["remote"] == 0
 
 
 @pytest.mark.parametrize("host_bytes", [[], ["--host-bytes", "26MB"]], ids=str)

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from processes import ALL_TESTS, cohort, refused, wait_until
+from processes import ALL_TESTS, cohort, refused, two_ranks, wait_until
 from resumable import OPTIONS, Launch, learned, record_batches, recorded, small_graph
 from several_machines import SECONDS_OF_SILENCE, SECONDS_TO_HEAR, Machines
 
@@ -240,25 +240,32 @@ def test_several_node_types(tmp_path, monkeypatch):
     assert reads(several.out)["remote"] > 0
 
 
+@pytest.fixture
+def of_a_gpu() -> dict:
+    """How each of two machines has a GPU for itself."""
+    two_ranks("cuda")  # skips the test where there are not two GPUs
+    return {"ranks": (None, None), "own": {rank: ["--device", "cuda", "--gpus", rank] for rank in range(2)}}
+
+
 @pytest.mark.gpu
-def test_a_gpu_gets_rows_of_other_machines(graph, alone, tmp_path, monkeypatch):
-    options = ["--epochs", 2, *record_batches(tmp_path), *PARTITIONED, "--device", "cuda"]
+def test_a_gpu_gets_rows_of_other_machines(graph, alone, tmp_path, monkeypatch, of_a_gpu):
+    options = ["--epochs", 2, *record_batches(tmp_path), *PARTITIONED]
     monkeypatch.chdir(tmp_path)
-    several = Machines(monkeypatch, tmp_path / "run", [graph, graph], *options, ranks=(None, None))
+    several = Machines(monkeypatch, tmp_path / "run", [graph, graph], *options, **of_a_gpu)
     assert several.wait() == [0, 0], several.said(0) + several.said(1)
     assert [recorded(tmp_path, rank) for rank in range(2)] == alone(2)[1]
     assert reads(several.out)["remote"] > 0
 
 
 @pytest.mark.gpu
-def test_a_gpu_gets_rows_of_other_machines_and_of_the_disk(large, tmp_path, monkeypatch):
+def test_a_gpu_gets_rows_of_other_machines_and_of_the_disk(large, tmp_path, monkeypatch, of_a_gpu):
     batches, tiers = [], []
     for name, host_bytes in (("memory", "1GB"), ("disk", "2MB")):
         folder = tmp_path / name
         folder.mkdir()
-        options = ["--epochs", 1, *record_batches(folder), *PARTITIONED, "--device", "cuda", "--host-bytes", host_bytes]
+        options = ["--epochs", 1, *record_batches(folder), *PARTITIONED, "--host-bytes", host_bytes]
         monkeypatch.chdir(folder)
-        several = Machines(monkeypatch, folder / "run", [large, large], *options, ranks=(None, None))
+        several = Machines(monkeypatch, folder / "run", [large, large], *options, **of_a_gpu)
         assert several.wait() == [0, 0], several.said(0) + several.said(1)
         batches.append([recorded(folder, rank) for rank in range(2)])
         tiers.append(reads(several.out))

@@ -13,7 +13,7 @@ SECONDS_TO_HEAR = 12.0  # what a silent machine, the last words and the end of p
 
 
 class Machines:
-    """Launchers of several machines; machine k's folder is that of its `Launch`."""
+    """Launchers of several machines; machine k's folder is that of its `Launch`, ranks[k] its --ranks if not None."""
 
     def __init__(self, monkeypatch, out: Path, graphs: list[Path], *options, ranks=(1, 1), own=None, networks=None):
         self.out = out
@@ -23,7 +23,8 @@ class Machines:
         self.launches = []
         for rank, folder in enumerate(graphs):
             monkeypatch.setenv("RANK", str(rank))
-            arguments = [*options, "--ranks", ranks[rank], "--machine-seconds", SECONDS_OF_SILENCE]
+            arguments = [*options, "--machine-seconds", SECONDS_OF_SILENCE]
+            arguments += [] if ranks[rank] is None else ["--ranks", ranks[rank]]
             arguments += (own or {}).get(rank, [])
             log = out.with_name(f"{out.name}-{rank}")
             before = functools.partial(enter_network, networks[rank]) if networks else hear_hangups

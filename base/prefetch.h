@@ -15,4 +15,10 @@ inline void prefetch_ahead(T* table, const Index* index, std::size_t i, std::siz
   if (i + kPrefetchAhead < count) __builtin_prefetch(table + index[i + kPrefetchAhead], !std::is_const_v<T>);
 }
 
+// A turn of a loop over `index` that needs something of index[i]: calls ask(index[i + kPrefetchAhead]) if there is one.
+template <typename Indices, typename Ask>
+inline void ask_ahead(const Indices& index, std::size_t i, const Ask& ask) {
+  if (i + kPrefetchAhead < index.size()) ask(index[i + kPrefetchAhead]);
+}
+
 }  // namespace cohort::base

@@ -5,6 +5,7 @@
 
 #include "base/bits.h"
 #include "base/check.h"
+#include "base/prefetch.h"
 
 namespace cohort::cache {
 
@@ -116,6 +117,7 @@ void StagedReader::fill(const std::shared_ptr<StagedBatch>& batch, std::span<con
   int64_t at = 0;
   for (std::size_t i = static_cast<std::size_t>(num_filled_); i < rows.size() && std::ssize(ids) < buffer.most_rows;
        ++i) {
+    base::ask_ahead(rows, i, [&](uint32_t next) { prefetch_place(stored, next); });
     const ibp::RowSpan row = ibp::locate(stored, rows[i]);
     const uint32_t bytes = base::round_up(ibp::joined_bytes(stored, row), 4u);
     if (at + bytes > buffer.row_bytes) break;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/prefetch.h"
 #include "cache/row_subset.h"
 
 namespace cohort::cache {
@@ -40,6 +41,7 @@ TieredFetch TieredRows::fetch(std::span<const int64_t> ids, std::byte* out, bool
   std::vector<int64_t> missing;
   std::vector<int64_t> positions;
   for (std::size_t i = 0; i < ids.size(); ++i) {
+    base::ask_ahead(ids, i, [&](int64_t next) { in_memory_.ref().prefetch(next); });
     numbers[i] = in_memory_.ref().find(ids[i]);
     if (numbers[i] >= 0) continue;
     missing.push_back(ids[i]);

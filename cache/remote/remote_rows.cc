@@ -6,6 +6,7 @@
 
 #include "base/bits.h"
 #include "base/check.h"
+#include "base/prefetch.h"
 
 namespace cohort::cache {
 namespace {
@@ -53,15 +54,17 @@ class RemoteRows::Job final : public ReadJob {
                 std::span(ids_).subspan(of.first, of.count), to);
   }
 
-  void deliver(std::size_t i, BlockBuffer& buffer) override {
-    const Ask& of = asks_[i];
+  void deliver(std::size_t number, BlockBuffer& buffer) override {
+    const Ask& of = asks_[number];
     const std::byte* at = buffer.reserve(0).data();
-    for (std::size_t row = of.first; row < of.first + of.count; ++row) {
-      ibp::RowSpan span = ibp::locate(stored_, ids_[row]);
+    const std::span<const uint32_t> ids = std::span(ids_).subspan(of.first, of.count);
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      base::ask_ahead(ids, i, [&](uint32_t next) { prefetch_place(stored_, next); });
+      ibp::RowSpan span = ibp::locate(stored_, ids[i]);
       const uint32_t bytes = wire_bytes(stored_, span);
       span.begin = at;
       if (span.plane_b) span.plane_b = at + span.bytes;
-      take_(order_[row], span);
+      take_(order_[of.first + i], span);
       at += bytes;
     }
   }
@@ -106,6 +109,7 @@ FarFetch RemoteRows::fetch(std::span<const int64_t> ids, bool plane_a, TakeRow t
       if (next[machine] == numbers.size()) continue;
       Ask& ask = asks.emplace_back(Ask{static_cast<int>(machine), order.size(), 0, 0});
       for (; next[machine] < numbers.size() && ask.count < kMostRowsOfRequest; ++next[machine], ++ask.count) {
+        base::ask_ahead(numbers, next[machine], [&](uint32_t later) { prefetch_place(stored, ids[later]); });
         const uint32_t number = numbers[next[machine]];
         const ibp::RowSpan row = ibp::locate(stored, ids[number]);
         const uint32_t bytes = wire_bytes(stored, row);

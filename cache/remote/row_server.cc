@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/prefetch.h"
 #include "ibp/checksum.h"
 
 namespace cohort::cache {
@@ -137,11 +138,18 @@ bool RowServer::locate(const Request& request, Work& work) const {
   const ServedTable& table = tables_[request.table];
   work.stored = table.rows.ref;
   if (request.plane_a != 0) work.stored.plane_b = nullptr;
+  work.numbers.clear();
+  for (std::size_t i = 0; i < work.ids.size(); ++i) {
+    base::ask_ahead(work.ids, i, [&](uint32_t next) { table.chosen.prefetch(next); });
+    if (work.ids[i] >= table.num_rows) return false;
+    work.numbers.push_back(table.chosen.find(work.ids[i]));
+    if (work.numbers.back() < 0 && !table.disk) return false;
+  }
   work.spans.clear();
-  for (const uint32_t id : work.ids) {
-    if (id >= table.num_rows) return false;
-    const int64_t number = table.chosen.find(id);
-    if (number < 0 && !table.disk) return false;
+  for (std::size_t i = 0; i < work.ids.size(); ++i) {
+    base::ask_ahead(work.numbers, i, [&](int64_t next) { prefetch_place(work.stored, std::max<int64_t>(0, next)); });
+    const uint32_t id = work.ids[i];
+    const int64_t number = work.numbers[i];
     ibp::RowSpan& row = work.spans.emplace_back();
     if (number >= 0) {
       row = ibp::locate(work.stored, number);

@@ -57,6 +57,7 @@ class RowServer {
   // Of a connection, kept from request to request.
   struct Work {
     std::vector<uint32_t> ids;
+    std::vector<int64_t> numbers;  // among the rows in memory; -1: on the disk
     ibp::EncodedRef stored;
     std::vector<ibp::RowSpan> spans;  // of these rows; `begin` null: on the disk
     int64_t bytes = 0;                // of the reply

@@ -49,6 +49,18 @@ TEST(Checksum, KnownAnswers) {
   EXPECT_EQ(crc32c(zeros), 0x8a9136aau);
 }
 
+TEST(Checksum, OfLongBytesItIsThatOfTheirPieces) {
+  constexpr std::size_t kPiece = 1000;  // too short for CRCs side by side
+  std::vector<std::byte> bytes(100'123);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * i >> 5);
+  uint32_t by_pieces = 0;
+  for (std::size_t begin = 0; begin < bytes.size(); begin += kPiece) {
+    by_pieces = crc32c(std::span(bytes).subspan(begin, std::min(kPiece, bytes.size() - begin)), by_pieces);
+    const std::span<const std::byte> so_far(bytes.data(), std::min(begin + kPiece, bytes.size()));
+    EXPECT_EQ(crc32c(so_far), by_pieces) << so_far.size();
+  }
+}
+
 TEST(Checksum, ByAllThreadsItIsTheSame) {
   std::vector<std::byte> bytes((std::size_t{3} << 20) + 12345);
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * i >> 7);

@@ -60,9 +60,7 @@ def _add_encode(commands) -> None:
     _add_rows_options(parser)
     parser.add_argument("out", type=Path, help="file to write")
     parser.add_argument("--codec", default="auto", help="auto, invariant, exponent, sparse, planes or raw")
-    parser.add_argument(
-        "--mantissa-bits", type=int, default=3, help="codec planes: mantissa bits in plane A, 0 to 22 (default 3)"
-    )
+    parser.add_argument("--mantissa-bits", type=int, help="codec planes: mantissa bits in plane A, 0 to 22 (default 3)")
     parser.add_argument("--layout", default="auto", help="auto, packed or slots")
     parser.add_argument("--profile", type=Path, help="encode with this saved profile")
     parser.add_argument("--save-profile", type=Path, help="also save the profile to this file")

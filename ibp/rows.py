@@ -182,8 +182,11 @@ def handle_of(stream) -> int:
     return getattr(stream, "cuda_stream", stream)
 
 
+MANTISSA_BITS = 3  # of plane A, unless asked for
+
+
 def fit(
-    rows, codec="auto", *, sample=0.01, min_sample=4096, chunk_bytes=4, threshold=None, seed=0, mantissa_bits=3
+    rows, codec="auto", *, sample=0.01, min_sample=4096, chunk_bytes=4, threshold=None, seed=0, mantissa_bits=None
 ) -> Profile:
     """Chooses from a sample of the rows how to encode them.
 
@@ -195,8 +198,14 @@ def fit(
         min_sample: minimum number of rows to sample.
         chunk_bytes: 4 or 8 (invariant).
         threshold: share of rows that must agree on a bit; None: the best value from 0.70 to 0.95.
-        mantissa_bits: of plane A, 0 to 22 (planes).
+        mantissa_bits: of plane A, 0 to 22 (codec planes alone); None: 3.
+
+    Raises:
+        CohortError: an argument that does not fit.
     """
+    if mantissa_bits is not None and codec != "planes":
+        raise CohortError("fit: mantissa_bits", 'codec="planes"', f'codec="{codec}"', "other codecs have one plane")
+    mantissa_bits = MANTISSA_BITS if mantissa_bits is None else mantissa_bits
     if not 0 <= mantissa_bits <= 22:
         raise CohortError("fit: mantissa_bits", "0 to 22", str(mantissa_bits))
     if arrays.is_cuda(rows):

@@ -31,12 +31,12 @@ from cohort_gnn.dataset.prepared import (
 )
 from cohort_gnn.dataset.reader import relations_of
 from cohort_gnn.dataset.writer import GeneratedRows, output_folder
+from cohort_gnn.ibp.rows import MANTISSA_BITS
 from cohort_gnn.launch.data.stored_rows import StoredRows, bytes_of
 from cohort_gnn.launch.options.parser import kind
 from cohort_gnn.spec.types import Seed
 
 CODECS = ("auto", "invariant", "exponent", "sparse", "planes", "raw")
-MANTISSA_BITS = 3  # of plane A, unless asked for
 BATCH_BYTES = 128 << 20  # of rows in memory at a time
 SAMPLE_BYTES = 64 << 20  # of rows looked at to choose a codec, at most
 LARGER_BYTES = 16 << 10  # than the raw rows: encoded ones that take no more are written unasked
@@ -173,16 +173,14 @@ def rows_writer(args: argparse.Namespace):
     return encoded_rows_writer(args.codec or "auto", args.seed, _mantissa_bits(args))
 
 
-def _mantissa_bits(args: argparse.Namespace) -> int:
-    """Of plane A. Raises CohortError when they are asked for with a codec that has no planes."""
-    if args.mantissa_bits is None:
-        return MANTISSA_BITS
-    if args.codec != "planes":
+def _mantissa_bits(args: argparse.Namespace) -> int | None:
+    """Of plane A; None: not asked for. Raises CohortError when they are, with a codec that has no planes."""
+    if args.mantissa_bits is not None and args.codec != "planes":
         raise CohortError("--mantissa-bits", "--codec planes beside it", f"--codec {args.codec or 'auto'}")
     return args.mantissa_bits
 
 
-def encoded_rows_writer(codec: str, sample_seed: int, mantissa_bits: int = MANTISSA_BITS):
+def encoded_rows_writer(codec: str, sample_seed: int, mantissa_bits: int | None = None):
     """`write_rows` of cohort.dataset.generate: a function (folder, rows by node type) that writes them encoded, never
     raw."""
 
@@ -200,7 +198,7 @@ def encoded_rows_writer(codec: str, sample_seed: int, mantissa_bits: int = MANTI
     return write
 
 
-def choose_profile(table: "_Table", codec: str, sample_seed: int, mantissa_bits: int) -> ibp.Profile:
+def choose_profile(table: "_Table", codec: str, sample_seed: int, mantissa_bits: int | None) -> ibp.Profile:
     """How the rows are to be encoded, by a sample of them. Says why."""
     # One row from each of so many equal parts: 1 % of the rows, 4096 at least, SAMPLE_BYTES at most.
     num_rows, most = len(table), SAMPLE_BYTES // table.rows.row_bytes

@@ -160,7 +160,7 @@ class Supervisor:
             lines.append(f"{what} {child.name} (process {child.process.pid}) {how}")
             lines.append(f"  its last stage: {stage.get('stage', 'not started')} (batch {stage.get('batch', 0)})")
             if stage.get("error"):
-                lines.append(f"  it said: {stage['error']}")
+                lines.append(f"  it said: {_own_words(stage['error'], [each.process.pid for each in ended[:i]])}")
             lines.append(f"  end of its log ({child.log}):\n{log_tail(child.log)}")
         LOG.error("\n".join(lines))
         if self.meeting:
@@ -190,6 +190,13 @@ class Supervisor:
     def _end(self, children: list[Child], seconds: float) -> None:
         """Asks them, then takes them off the GPU, then kills them."""
         end_processes((child.process for child in children), seconds, self.mps and self.mps.terminate_client)
+
+
+def _own_words(said: str, reported: list[int]) -> str:
+    """What a process said, without the words of another one that it quotes, if those were reported before."""
+    words, quotes, _ = said.partition("; its last stage is ")
+    is_quoted = quotes and any(f"(process {pid})" in words for pid in reported)
+    return words if is_quoted else said
 
 
 def rank_environment(rank: int, num_ranks: int, interface: str = "lo", first: int = 0, size: int = 0) -> dict[str, str]:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cohort_gnn.base.errors import CohortError, not_a_run
+from cohort_gnn.base.importing import demand_named
 from cohort_gnn.base.tables import print_tables
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.cache.plan.budget import available_host_bytes
@@ -154,6 +155,10 @@ def check_model(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
     if len(spec.hops_of_evaluation) != len(spec.fanout):
         expected = f"{len(spec.fanout)} hops, as --fanout has"
         raise CohortError("--eval-fanout", expected, str(len(spec.hops_of_evaluation)))
+    for place, name in [("--model", spec.model)] * spec.has_own_model + [
+        ("--callbacks", each) for each in spec.callbacks or []
+    ]:
+        demand_named(place, name)
     if spec.task == "link":
         _check_links(spec, data)
     elif len(data.train_ids) == 0:

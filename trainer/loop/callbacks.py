@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.importing import imported
 from cohort_gnn.spec.results import EpochReport
 from cohort_gnn.spec.run import TrainerSpec
-from cohort_gnn.trainer.importing import imported
 from cohort_gnn.trainer.report.callback import Callback
 
 if TYPE_CHECKING:

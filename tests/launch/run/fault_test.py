@@ -128,6 +128,8 @@ def test_a_process_is_killed(start, name, moment, device, repeat):
     early = stage in ("not started", "starting", "loading the data set")
     assert not early if moment == "training" else early or stage == "idle"
     assert f"end of its log ({run.out / name}.log)" in first
+    said = [line for line in report.splitlines() if line.startswith("  it said: ")]
+    assert not any("its last stage is" in line for line in said)  # this was told before
 
 
 @pytest.mark.parametrize("device", DEVICES)

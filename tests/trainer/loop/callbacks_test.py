@@ -11,10 +11,10 @@ import torch
 from processes import cohort, refused
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.importing import imported
 from cohort_gnn.dataset import generate
 from cohort_gnn.nn import NodeEmbedding, RowAdam
 from cohort_gnn.spec.run import TrainerSpec
-from cohort_gnn.trainer.importing import imported
 from cohort_gnn.trainer.loop.callbacks import EarlyStopping, LearningRate, callbacks_of, factor_of
 from cohort_gnn.trainer.loop.step import adam
 from cohort_gnn.trainer.models.own import callable_of, load_model, model_of
@@ -76,6 +76,7 @@ def data(tmp_path_factory):
 @pytest.fixture
 def own(tmp_path):
     (tmp_path / "own.py").write_text(OWN)
+    (tmp_path / "broken.py").write_text("class Net(\n")
     return tmp_path
 
 
@@ -127,6 +128,8 @@ def test_sizes_by_hop_reach_a_model_that_takes_them():
             ["--callbacks own:Other", "expected a subclass of cohort.Callback"],
         ),
         (["--callbacks", "nowhere:Log"], ["--callbacks nowhere:Log", "No module named 'nowhere'"]),
+        (["--callbacks", "own.part:Log"], ["--callbacks own.part:Log", "No module named 'own.part'"]),
+        (["--model", "broken:Net"], ["--model broken:Net", "broken.py: '(' was never closed"]),
     ],
     ids=str,
 )

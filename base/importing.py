@@ -1,0 +1,77 @@
+"""Names of the user's own classes."""
+
+import ast
+import importlib
+import os
+import sys
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from typing import Any
+
+from cohort_gnn.base.errors import CohortError
+
+_HINT = "modules are looked for in the current folder and in this Python's packages"
+
+
+def imported(place: str, name: str) -> Any:
+    """What "package.module:Name" names; modules of the current folder are found.
+
+    Raises:
+        CohortError: there is none.
+    """
+    module, _, attribute = name.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise CohortError(f"{place} {name}", "package.module:Class", str(error), _HINT) from error
+
+
+def demand_named(place: str, name: str) -> None:
+    """Looks whether imported() can find "package.module:Name", without running the module.
+
+    Raises:
+        CohortError: there is no such module, its source is no Python, or nothing in its source has this name.
+    """
+    module, _, attribute = name.partition(":")
+    if module.partition(".")[0] in sys.builtin_module_names:
+        return
+    spec = _spec_of(module)
+    if not spec:
+        raise CohortError(f"{place} {name}", "package.module:Class", f"No module named '{module}'", _HINT)
+    if not spec.origin or not spec.origin.endswith(".py"):
+        return
+    try:
+        names = _names_in(ast.parse(Path(spec.origin).read_bytes(), spec.origin))
+    except (SyntaxError, ValueError) as error:
+        raise CohortError(
+            f"{place} {name}",
+            "package.module:Class",
+            f"{spec.origin}: {error.msg if isinstance(error, SyntaxError) else error}",
+            _HINT,
+        ) from error
+    if attribute not in names and not names & {"*", "__getattr__"}:  # from which it may come
+        raise CohortError(f"{place} {name}", "package.module:Class", f"no {attribute} in {spec.origin}", _HINT)
+
+
+def _spec_of(module: str) -> ModuleSpec | None:
+    path, spec = [os.getcwd(), *sys.path], None
+    parts = module.split(".")
+    for depth in range(1, len(parts) + 1):
+        spec = PathFinder.find_spec(".".join(parts[:depth]), path)
+        if not spec:
+            return None
+        path = list(spec.submodule_search_locations or [])
+    return spec
+
+
+def _names_in(tree: ast.AST) -> set[str]:
+    """All that the source gives a name, at any depth."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.alias):
+            names.add((node.asname or node.name).partition(".")[0])
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+    return names

@@ -66,9 +66,10 @@ class PygBatches:
             target = batch[self.types.target]
             rows = {name: batch[name].x for name in self.types.counts}
             edges = {name: batch[name].edge_index for name in self.types.edge_types}
-            yield Slot(
-                target.y[: target.batch_size], (rows, edges, batch.num_sampled_nodes_dict, batch.num_sampled_edges_dict)
-            )
+            of_hops = ()  # torch-sparse does not say, so that each layer computes all rows
+            if "num_sampled_nodes" in target:
+                of_hops = batch.num_sampled_nodes_dict, batch.num_sampled_edges_dict
+            yield Slot(target.y[: target.batch_size], (rows, edges, *of_hops))
 
 
 class WholeGraphBatches:

@@ -1,19 +1,23 @@
 """top_k(): the rows of an encoded table that score best against queries, exactly, by reading few of the bytes."""
 
+import functools
 import math
+from collections.abc import Iterator
 
 import torch
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.ibp.rows import EncodedRows, fetch
+from cohort_gnn.ibp.score_bounds import METRICS, ScoreBounds
 from cohort_gnn.ibp.table import Table
 
-METRICS = ("dot", "cosine", "l2")
-_PAIR_BYTES = 64 << 20  # of rows that are scored exactly at a time, as float64
-_ROUNDING = 2.0**-40  # relative, of sums of up to 16384 products in float64
+_HOST_BYTES, _GPU_BYTES = 32 << 20, 512 << 20  # of a block: its rows, its scores, or pairs that are scored exactly
+_HOST_MEMORY_SMS = 16  # of each of two fetches from host memory: they keep the link busy, and leave SMs for the scores
+_MOST_GROUPED = 32  # rows whose scores are compared as one at first
+_LEAST_PAIRS = 1024  # that are scored exactly at a time: torch's sums of fewer rows may go in another order
 
 
-def top_k(encoded, queries, k, *, metric="dot", block_rows=1 << 16) -> tuple[torch.Tensor, torch.Tensor]:
+def top_k(encoded, queries, k, *, metric="dot", block_rows=None) -> tuple[torch.Tensor, torch.Tensor]:
     """The k rows of a table with the best scores for each query: (values [q, k], ids [q, k]), best first.
 
     The ids are those of a comparison with all rows in float64; of rows with equal scores the lower id comes first. For
@@ -26,7 +30,7 @@ def top_k(encoded, queries, k, *, metric="dot", block_rows=1 << 16) -> tuple[tor
         k: 1 to n.
         metric: dot: the product, largest first. cosine: the product over both lengths, largest first; 0 where a length
             is 0. l2: the Euclidean distance, smallest first.
-        block_rows: rows that are decoded at a time.
+        block_rows: rows that are decoded at a time; default: as many as take 32 MB, and 512 MB on a GPU.
 
     Returns:
         values float32 and ids int64, on the device of `queries`.
@@ -40,19 +44,19 @@ def top_k(encoded, queries, k, *, metric="dot", block_rows=1 << 16) -> tuple[tor
     wide = given.to("cpu" if rows._gpu is None else rows.device, torch.float64)
     if metric == "cosine":
         wide = wide / wide.norm(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
-    of_query, ids = _candidates(rows, wide, k, metric, block_rows)
-    scores = _exact_scores(rows, wide, of_query, ids, metric)
+    if block_rows is None:
+        block_rows = _block_bytes(rows) // (4 * max(wide.shape)) // _MOST_GROUPED * _MOST_GROUPED
+    search = _Search(rows, wide, k, metric)
+    of_query, ids = search.candidates(max(block_rows, 1))
     order = torch.argsort(ids, stable=True)
-    order = order[torch.argsort(scores[order], descending=True, stable=True)]
-    order = order[torch.argsort(of_query[order], stable=True)]
-    ends = torch.bincount(of_query, minlength=len(wide)).cumsum(0)
-    begins = torch.cat([ends.new_zeros(1), ends[:-1]])
-    best = order[begins[:, None] + torch.arange(k, device=order.device)]
+    of_query, ids = of_query[order], ids[order]
+    of_query, ids, scores = _in_order(of_query, ids, search.exact_scores(of_query, ids))
+    best = _begins(of_query, len(wide))[:, None] + torch.arange(k, device=ids.device)
     values = -scores[best] if metric == "l2" else scores[best]
     return values.to(given.device, torch.float32), ids[best].to(given.device)
 
 
-def _check(rows: EncodedRows, queries: torch.Tensor, k: int, metric: str, block_rows: int) -> None:
+def _check(rows: EncodedRows, queries: torch.Tensor, k: int, metric: str, block_rows: int | None) -> None:
     num_rows, dim = rows.shape
     dtype = rows.profile.dtype
     if dtype not in ("float32", "float16", "bfloat16"):
@@ -65,77 +69,162 @@ def _check(rows: EncodedRows, queries: torch.Tensor, k: int, metric: str, block_
         raise CohortError("top_k: metric", " or ".join(METRICS), str(metric))
     if not 1 <= k <= num_rows:
         raise CohortError("top_k: k", f"1 to {num_rows}, the rows of the table", str(k))
-    if block_rows < 1:
+    if block_rows is not None and block_rows < 1:
         raise CohortError("top_k: block_rows", "at least 1", str(block_rows))
 
 
-def _candidates(rows: EncodedRows, queries: torch.Tensor, k: int, metric: str, block_rows: int):
-    """(query, row) of all pairs that may be among the best k of the query: int64 [n] each.
-
-    A pair whose upper bound is below the k-th best lower bound of its query is none.
-    """
-    num_rows, coarse = len(rows), rows.profile.codec == "planes"
-    lows = queries.new_full((len(queries), k), -math.inf)  # the best lower bounds so far
-    found = []
-    for first in range(0, num_rows, block_rows):
-        ids = torch.arange(first, min(first + block_rows, num_rows), device=queries.device)
-        block = fetch(rows, ids, planes="A" if coarse else "AB").float()
-        low, high = _bounds(block, queries, rows.profile.error_bound, metric)
-        bounded = torch.isfinite(low) & torch.isfinite(high)
-        low, high = torch.where(bounded, low, -math.inf), torch.where(bounded, high, math.inf)
-        lows = torch.cat([lows, low.T], 1).topk(k, dim=1).values
-        of_block, of_query = torch.nonzero(high >= lows[:, -1], as_tuple=True)
-        found.append((of_query, of_block + first, high[of_block, of_query]))
-    of_query, ids, high = (torch.cat(parts) for parts in zip(*found, strict=True))
-    kept = high >= lows[of_query, -1]
-    return of_query[kept], ids[kept]
+def _block_bytes(rows: EncodedRows) -> int:
+    return _HOST_BYTES if rows._gpu is None else _GPU_BYTES
 
 
-def _bounds(block: torch.Tensor, queries: torch.Tensor, bound: float, metric: str):
-    """Lower and upper bounds of the scores of rows whose elements are known within a bound; larger is better.
+def _in_order(of_query: torch.Tensor, ids: torch.Tensor, scores: torch.Tensor):
+    """The pairs by query, then by score, largest first; pairs alike in both stay in their order."""
+    order = torch.argsort(scores, descending=True, stable=True)
+    order = order[torch.argsort(of_query[order], stable=True)]
+    return of_query[order], ids[order], scores[order]
 
-    An element x that is given as a lies within bound * 2^floor(log2 |a|) of a (ibp/FORMAT.md 4.5).
+
+def _begins(of_query: torch.Tensor, num_queries: int) -> torch.Tensor:
+    """int64 [q]: where the pairs of each query begin, of pairs that are ordered by query."""
+    counts = torch.bincount(of_query, minlength=num_queries)
+    return counts.cumsum(0) - counts
+
+
+class _Search:
+    """The pairs of a query and a row that may be among the best k of the query.
+
+    A pair is left out if its upper bound is below a least score of its query: the k-th best lower bound of the blocks
+    so far, or the k-th best exact score of the pairs that were most promising after some of the blocks.
 
     Args:
-        block: float32 [n, d].
-        queries: float64 [q, d]; for cosine of length 1 or 0.
-
-    Returns:
-        (low, high): float64 [n, q] each; not finite where nothing is known.
+        queries: float64 [q, d], on the device that reads the rows; for cosine of length 1 or 0.
     """
-    wide = block.double()
-    powers = (block.view(torch.int32) & 0x7F800000).view(torch.float32).double()
-    powers = torch.maximum(powers, wide.abs() / 2)  # of subnormal numbers, for the rounding of the sums
-    product = wide @ queries.T
-    if metric == "dot":
-        error = (bound + 2 * _ROUNDING) * (powers @ queries.abs().T)
-        return product - error, product + error
-    length, radius = wide.norm(dim=1, keepdim=True), bound * powers.norm(dim=1, keepdim=True)
-    if metric == "l2":
-        squares = length * length + (queries * queries).sum(1)
-        distance = torch.sqrt(torch.clamp(squares - 2 * product, min=0))
-        error = radius + torch.sqrt(_ROUNDING * squares)
-        return -distance - error, -distance + error
-    # The row lies within `radius` of the one that is given: their angle has a sine of at most radius / length.
-    sine = torch.where(length > 0, radius / length, 0.0)
-    cosine = torch.sqrt(1 - sine * sine)  # NaN, below which no score is, for a sine above 1
-    score = torch.where(length > 0, product / length, 0.0).clamp(-1, 1)
-    across = torch.sqrt(1 - score * score) * sine
-    low = torch.where(score > -cosine, score * cosine - across, -1.0)
-    high = torch.where(score < cosine, score * cosine + across, 1.0)
-    error = torch.where(torch.isfinite(score), _ROUNDING + math.sqrt(_ROUNDING) * sine, math.inf)
-    return low - error, high + error
+
+    def __init__(self, rows: EncodedRows, queries: torch.Tensor, k: int, metric: str):
+        self._rows, self._queries, self._k, self._metric = rows, queries, k, metric
+        self._bounds = ScoreBounds(queries, rows.profile.error_bound, metric)
+        self._lows = queries.new_full((len(queries), k), -math.inf, dtype=torch.float32)  # the best lower bounds so far
+        self._least = queries.new_full((len(queries),), -math.inf)  # pairs with an upper bound below this are none
+
+    def candidates(self, block_rows: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """(query, row) of all pairs that may be among the best: int64 [n] each."""
+        found = []
+        for number, (first, block, empty) in enumerate(_blocks(self._rows, block_rows, self._metric == "cosine")):
+            of_query, row, high = self._of_block(block, empty)
+            found.append((of_query, row + first, high))
+            if number & (number + 1) == 0:  # after the first block, and whenever there are twice as many
+                found = [self._narrowed(found)]
+        of_query, row, _ = self._narrowed(found)
+        return of_query, row
+
+    def _of_block(self, block: torch.Tensor, empty: torch.Tensor | None):
+        """(query int64 [n], row of the block int64 [n], upper bound float32 [n], infinite where nothing is known).
+
+        Rows are compared in groups first: by the best score of a group and its largest radius. The lower bounds of
+        groups are those of different rows.
+        """
+        score, radius = self._bounds.of_block(block, empty)
+        group = _rows_of_a_group(len(block), self._k)
+        step = len(block) // group  # the rows of a group lie this far apart
+        top = score.view(len(score), group, step).amax(1)
+        widest = radius.view(group, step).amax(0)
+        low = (top - widest).nan_to_num(nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
+        self._lows = torch.cat([self._lows, low], 1).topk(self._k, dim=1).values
+        self._least = torch.maximum(self._least, self._lows[:, -1].double() - 2 * self._bounds.slack)
+        of_query, row = torch.nonzero(~(top + widest < self._least[:, None]), as_tuple=True)
+        row = row[:, None] + step * torch.arange(group, device=row.device)
+        of_query = of_query[:, None].expand_as(row)
+        high = (score[of_query, row] + radius[row]).nan_to_num(nan=math.inf, posinf=math.inf, neginf=math.inf)
+        kept = high >= self._least[of_query]
+        return of_query[kept], row[kept], high[kept]
+
+    def _narrowed(self, found: list[tuple]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """The pairs without those that fewer than the best k exact scores of the most promising ones rule out."""
+        of_query, ids, high = (torch.cat(parts) for parts in zip(*found, strict=True))
+        kept = high >= self._least[of_query]
+        of_query, ids, high = of_query[kept], ids[kept], high[kept]
+        num_queries, some = len(self._queries), 2 * self._k
+        if len(ids) <= 2 * num_queries * some:
+            return of_query, ids, high
+        of_query, ids, high = _in_order(of_query, ids, high)
+        rank = torch.arange(len(ids), device=ids.device) - _begins(of_query, num_queries)[of_query]
+        promising = torch.nonzero(rank < some).squeeze(1)
+        scores = self._queries.new_full((num_queries, some), -math.inf)
+        of_promising = of_query[promising]
+        scores[of_promising, rank[promising]] = self.exact_scores(of_promising, ids[promising])
+        least = scores.topk(self._k, dim=1).values[:, -1] / self._bounds.scale - self._bounds.slack
+        self._least = torch.maximum(self._least, least)
+        kept = high >= self._least[of_query]
+        return of_query[kept], ids[kept], high[kept]
+
+    def exact_scores(self, of_query: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+        """float64 [n]: of pairs of a query and a row, larger is better, each by the same sums whatever the others."""
+        step = max(_LEAST_PAIRS, _block_bytes(self._rows) // (8 * self._rows.shape[1]))
+        order = torch.argsort(ids, stable=True)  # pairs of one row together: it is fetched once
+        scores = torch.empty(len(ids), dtype=torch.float64, device=ids.device)
+        for part in order.split(step) if len(ids) else ():
+            part = torch.cat([part, part[-1:].expand(max(_LEAST_PAIRS - len(part), 0))])  # the last pair again
+            wanted, place = torch.unique_consecutive(ids[part], return_inverse=True)
+            rows = fetch(self._rows, wanted)[place]
+            scores[part] = scores_of(rows, self._queries[of_query[part]], self._metric)
+        return scores
 
 
-def _exact_scores(rows: EncodedRows, queries: torch.Tensor, of_query: torch.Tensor, ids: torch.Tensor, metric: str):
-    """float64 [n]: of pairs of a query and a row, larger is better, each by the same sums whatever the other pairs."""
-    step = max(1, _PAIR_BYTES // (8 * rows.shape[1]))
-    order = torch.argsort(ids, stable=True)  # pairs of one row together: it is fetched once
-    scores = torch.empty(len(ids), dtype=torch.float64, device=queries.device)
-    for part in order.split(step):
-        wanted, place = torch.unique_consecutive(ids[part], return_inverse=True)
-        scores[part] = scores_of(fetch(rows, wanted)[place], queries[of_query[part]], metric)
-    return scores
+def _rows_of_a_group(num_rows: int, k: int) -> int:
+    """A power of two that divides the rows of a block into many more groups than k."""
+    group = _MOST_GROUPED
+    while group > 1 and (num_rows % group or num_rows // group < 8 * k):
+        group //= 2
+    return group
+
+
+def _blocks(rows: EncodedRows, block_rows: int, find_empty: bool) -> Iterator[tuple]:
+    """(number of the first row, rows bfloat16 [n, d], which are zeros: bool [n] or None) of all rows in order.
+
+    On a GPU, the two next blocks are fetched on streams of their own while the current stream works.
+    """
+    planes = "A" if rows.profile.codec == "planes" else "AB"
+    firsts = range(0, len(rows), block_rows)
+
+    def rounded(first: int, block: torch.Tensor) -> tuple:
+        return first, block.to(torch.bfloat16), ~block.any(1) if find_empty else None
+
+    if rows._gpu is None:
+        for first in firsts:
+            ids = torch.arange(first, min(first + block_rows, len(rows)))
+            yield rounded(first, fetch(rows, ids, planes=planes))
+        return
+
+    current = torch.cuda.current_stream(rows.device)
+    streams = _streams(rows._gpu)
+    shape, dtype = (min(block_rows, len(rows)), rows.shape[1]), getattr(torch, rows.profile.dtype)
+    buffers = [torch.empty(shape, dtype=dtype, device=rows.device) for _ in streams]
+    for buffer, stream in zip(buffers, streams, strict=True):
+        buffer.record_stream(stream)
+
+    def ask(number: int) -> None:
+        """Fetches a block to its buffer, once the current stream is done with what is in there."""
+        if number < len(firsts):
+            stream = streams[number % len(streams)]
+            stream.wait_stream(current)
+            with torch.cuda.stream(stream):
+                ids = torch.arange(firsts[number], min(firsts[number] + block_rows, len(rows)), device=rows.device)
+                sms = _HOST_MEMORY_SMS if rows.place == "pinned" else None
+                fetch(rows, ids, buffers[number % len(streams)][: len(ids)], max_sms=sms, planes=planes)
+
+    for number in range(len(streams)):
+        ask(number)
+    for number, first in enumerate(firsts):
+        current.wait_stream(streams[number % len(streams)])
+        block = rounded(first, buffers[number % len(streams)][: len(rows) - first])
+        ask(number + len(streams))
+        yield block
+
+
+@functools.cache
+def _streams(gpu: int) -> list[torch.cuda.Stream]:
+    """Two, for fetches. Their kernels come before those that wait on other streams, so that the link is never idle."""
+    return [torch.cuda.Stream(gpu, priority=-1) for _ in range(2)]
 
 
 def scores_of(rows: torch.Tensor, queries: torch.Tensor, metric: str) -> torch.Tensor:

@@ -48,7 +48,7 @@ class ScoreBounds:
         self._least = math.sqrt(dim) * 2.0**-50
         error = error_bound if error_bound >= 2.0**-7 else error_bound + 2.0**-8
         rounding = float(moved.max()) if len(moved) else 0.0
-        self.scale = length if metric == "dot" else torch.ones_like(length)
+        self.scale = torch.ones_like(length) if metric == "l2" else length
         self.slack = torch.zeros_like(self._length)
         if metric == "dot":
             self._slope = error + rounding + 2 * self._sums
@@ -72,7 +72,7 @@ class ScoreBounds:
         score = self._products(rows)
         if self._metric == "cosine":
             score.div_(length)
-            radius = torch.where(length > _SMALLEST, self._slope, math.inf)
+            radius = torch.where(length > _SMALLEST, torch.full_like(length, self._slope), math.inf)
         if self._metric == "l2":
             score.mul_(-2 * self._length[:, None]).add_(length.square()).add_(self._squares[:, None])
             score.clamp_(min=0).sqrt_().neg_()

@@ -11,10 +11,11 @@ from cohort_gnn.ibp.rows import EncodedRows, fetch
 from cohort_gnn.ibp.score_bounds import METRICS, ScoreBounds
 from cohort_gnn.ibp.table import Table
 
-_HOST_BYTES, _GPU_BYTES = 32 << 20, 512 << 20  # of a block: its rows, its scores, or pairs that are scored exactly
+_HOST_BYTES, _GPU_BYTES = 32 << 20, 512 << 20  # of the rows of a block in float32, and of its scores
 _HOST_MEMORY_SMS = 16  # of each of two fetches from host memory: they keep the link busy, and leave SMs for the scores
 _MOST_GROUPED = 32  # rows whose scores are compared as one at first
-_LEAST_PAIRS = 1024  # that are scored exactly at a time: torch's sums of fewer rows may go in another order
+# Pairs that are scored exactly at a time: torch's sums of fewer rows may go in another order.
+_LEAST_PAIRS, _MOST_PAIRS = 1 << 10, 1 << 18
 
 
 def top_k(encoded, queries, k, *, metric="dot", block_rows=None) -> tuple[torch.Tensor, torch.Tensor]:
@@ -30,7 +31,8 @@ def top_k(encoded, queries, k, *, metric="dot", block_rows=None) -> tuple[torch.
         k: 1 to n.
         metric: dot: the product, largest first. cosine: the product over both lengths, largest first; 0 where a length
             is 0. l2: the Euclidean distance, smallest first.
-        block_rows: rows that are decoded at a time; default: as many as take 32 MB, and 512 MB on a GPU.
+        block_rows: rows that are decoded at a time; default: as many as take 32 MB, or on a GPU up to 512 MB, of which
+            it holds two blocks at a time.
 
     Returns:
         values float32 and ids int64, on the device of `queries`.
@@ -39,18 +41,17 @@ def top_k(encoded, queries, k, *, metric="dot", block_rows=None) -> tuple[torch.
         CohortError: an argument that does not fit the table.
     """
     rows = encoded._rows if isinstance(encoded, Table) else encoded
-    given = torch.as_tensor(queries)
+    given = torch.as_tensor(queries).detach()
     _check(rows, given, k, metric, block_rows)
     wide = given.to("cpu" if rows._gpu is None else rows.device, torch.float64)
     if metric == "cosine":
         wide = wide / wide.norm(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
-    if block_rows is None:
-        block_rows = _block_bytes(rows) // (4 * max(wide.shape)) // _MOST_GROUPED * _MOST_GROUPED
     search = _Search(rows, wide, k, metric)
-    of_query, ids = search.candidates(max(block_rows, 1))
+    with torch.autocast(wide.device.type, enabled=False):
+        of_query, ids = search.candidates(block_rows or search.default_block_rows())
+        scores = search.exact_scores(of_query, ids)
     order = torch.argsort(ids, stable=True)
-    of_query, ids = of_query[order], ids[order]
-    of_query, ids, scores = _in_order(of_query, ids, search.exact_scores(of_query, ids))
+    of_query, ids, scores = _in_order(of_query[order], ids[order], scores[order])
     best = _begins(of_query, len(wide))[:, None] + torch.arange(k, device=ids.device)
     values = -scores[best] if metric == "l2" else scores[best]
     return values.to(given.device, torch.float32), ids[best].to(given.device)
@@ -74,7 +75,11 @@ def _check(rows: EncodedRows, queries: torch.Tensor, k: int, metric: str, block_
 
 
 def _block_bytes(rows: EncodedRows) -> int:
-    return _HOST_BYTES if rows._gpu is None else _GPU_BYTES
+    """On a GPU a sixteenth of the free memory, up to _GPU_BYTES."""
+    if rows._gpu is None:
+        return _HOST_BYTES
+    unused = torch.cuda.memory_reserved(rows._gpu) - torch.cuda.memory_allocated(rows._gpu)
+    return max(min((torch.cuda.mem_get_info(rows._gpu)[0] + unused) // 16, _GPU_BYTES), _HOST_BYTES)
 
 
 def _in_order(of_query: torch.Tensor, ids: torch.Tensor, scores: torch.Tensor):
@@ -105,6 +110,14 @@ class _Search:
         self._bounds = ScoreBounds(queries, rows.profile.error_bound, metric)
         self._lows = queries.new_full((len(queries), k), -math.inf, dtype=torch.float32)  # the best lower bounds so far
         self._least = queries.new_full((len(queries),), -math.inf)  # pairs with an upper bound below this are none
+        self._block_bytes = _block_bytes(rows)
+        self._pairs = min(max(self._block_bytes // (16 * rows.shape[1]), _LEAST_PAIRS), _MOST_PAIRS)
+        if rows._gpu is not None:
+            rows.reserve(min(self._pairs, len(rows)))  # at once, for all calls of exact_scores()
+
+    def default_block_rows(self) -> int:
+        fitting = self._block_bytes // (4 * max(*self._queries.shape, 64))
+        return max(fitting // _MOST_GROUPED, 1) * _MOST_GROUPED
 
     def candidates(self, block_rows: int) -> tuple[torch.Tensor, torch.Tensor]:
         """(query, row) of all pairs that may be among the best: int64 [n] each."""
@@ -133,20 +146,20 @@ class _Search:
         self._least = torch.maximum(self._least, self._lows[:, -1].double() - 2 * self._bounds.slack)
         of_query, row = torch.nonzero(~(top + widest < self._least[:, None]), as_tuple=True)
         row = row[:, None] + step * torch.arange(group, device=row.device)
-        of_query = of_query[:, None].expand_as(row)
+        of_query = of_query[:, None]
         high = (score[of_query, row] + radius[row]).nan_to_num(nan=math.inf, posinf=math.inf, neginf=math.inf)
-        kept = high >= self._least[of_query]
-        return of_query[kept], row[kept], high[kept]
+        pair, member = torch.nonzero(high >= self._least[of_query], as_tuple=True)
+        return of_query[pair, 0], row[pair, member], high[pair, member]
 
     def _narrowed(self, found: list[tuple]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """The pairs without those that fewer than the best k exact scores of the most promising ones rule out."""
+        """The pairs without those that exact scores of the most promising ones rule out."""
         of_query, ids, high = (torch.cat(parts) for parts in zip(*found, strict=True))
-        kept = high >= self._least[of_query]
-        of_query, ids, high = of_query[kept], ids[kept], high[kept]
+        of_query, ids, high = self._reaching(of_query, ids, high)
         num_queries, some = len(self._queries), 2 * self._k
         if len(ids) <= 2 * num_queries * some:
             return of_query, ids, high
-        of_query, ids, high = _in_order(of_query, ids, high)
+        of_query, ids, high = _in_order(of_query, ids, torch.where(high.isinf(), -math.inf, high))  # unknown: last
+        high = torch.where(high.isinf(), math.inf, high)
         rank = torch.arange(len(ids), device=ids.device) - _begins(of_query, num_queries)[of_query]
         promising = torch.nonzero(rank < some).squeeze(1)
         scores = self._queries.new_full((num_queries, some), -math.inf)
@@ -154,15 +167,18 @@ class _Search:
         scores[of_promising, rank[promising]] = self.exact_scores(of_promising, ids[promising])
         least = scores.topk(self._k, dim=1).values[:, -1] / self._bounds.scale - self._bounds.slack
         self._least = torch.maximum(self._least, least)
-        kept = high >= self._least[of_query]
+        return self._reaching(of_query, ids, high)
+
+    def _reaching(self, of_query: torch.Tensor, ids: torch.Tensor, high: torch.Tensor):
+        """The pairs whose upper bounds reach the least scores."""
+        kept = torch.nonzero(high >= self._least[of_query]).squeeze(1)
         return of_query[kept], ids[kept], high[kept]
 
     def exact_scores(self, of_query: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
         """float64 [n]: of pairs of a query and a row, larger is better, each by the same sums whatever the others."""
-        step = max(_LEAST_PAIRS, _block_bytes(self._rows) // (8 * self._rows.shape[1]))
         order = torch.argsort(ids, stable=True)  # pairs of one row together: it is fetched once
         scores = torch.empty(len(ids), dtype=torch.float64, device=ids.device)
-        for part in order.split(step) if len(ids) else ():
+        for part in order.split(self._pairs) if len(ids) else ():
             part = torch.cat([part, part[-1:].expand(max(_LEAST_PAIRS - len(part), 0))])  # the last pair again
             wanted, place = torch.unique_consecutive(ids[part], return_inverse=True)
             rows = fetch(self._rows, wanted)[place]
@@ -191,7 +207,7 @@ def _blocks(rows: EncodedRows, block_rows: int, find_empty: bool) -> Iterator[tu
 
     if rows._gpu is None:
         for first in firsts:
-            ids = torch.arange(first, min(first + block_rows, len(rows)))
+            ids = torch.arange(first, min(first + block_rows, len(rows)), device="cpu")
             yield rounded(first, fetch(rows, ids, planes=planes))
         return
 

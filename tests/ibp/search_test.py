@@ -3,10 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from processes import ALL_TESTS
 
 from cohort_gnn import CohortError, ibp
 from cohort_gnn.ibp import search
-from cohort_gnn.ibp.search import METRICS
+from cohort_gnn.ibp.score_bounds import METRICS, ScoreBounds
 
 SPECIAL = [float("nan"), float("inf"), -float("inf"), 1e-40, -1e-40, 0.0, -0.0, 3e38]
 
@@ -53,6 +56,83 @@ def test_planes_give_the_ids_of_brute_force(kind, mantissa_bits, metric):
         values, ids = ibp.top_k(table, queries, k, metric=metric, block_rows=700)
         assert torch.equal(ids, brute_force(rows, queries, k, metric)), k
         assert values.dtype == torch.float32 and values.shape == (len(queries), k)
+
+
+def by_scores(rows: torch.Tensor, queries: torch.Tensor, k: int, metric: str) -> torch.Tensor:
+    """int64 [q, k]: by scores_of() of all rows: the same sums, where brute_force() may differ in the last bit."""
+    wide = queries.double()
+    if metric == "cosine":
+        wide = wide / wide.norm(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
+    scores = torch.stack([search.scores_of(rows, query.expand(len(rows), -1), metric) for query in wide])
+    return scores.sort(dim=1, descending=True, stable=True).indices[:, :k]
+
+
+ROWS = {
+    "bell": lambda rows: rows,
+    "whole": lambda rows: (2 * rows).round(),  # many equal scores
+    "clustered": lambda rows: 5 + 1e-3 * rows,
+    "tiny": lambda rows: 1e-25 * rows,
+    "subnormal": lambda rows: 1e-40 * rows,
+    "long": lambda rows: 1e19 * rows,
+    "huge": lambda rows: (1e38 * rows).clamp(-3e38, 3e38),
+    "special": lambda rows: torch.where(rows > 1, torch.tensor(SPECIAL)[(64 * rows).long() % len(SPECIAL)], rows),
+    "zero": torch.zeros_like,
+    "same": lambda rows: rows[:1].expand_as(rows),
+}
+CODECS = [("planes", t) for t in (0, 3, 6, 7, 8, 22)] + [("exponent", 0), ("raw", 0)]
+SCALES = [1.0, 0.0, 1e-30, 1e-44, 1e30, 1e-310, 1e-200, 1e200, 1e300]
+
+
+@settings(max_examples=1000 if ALL_TESTS else 100, deadline=None)
+@given(
+    kinds=st.lists(st.sampled_from(sorted(ROWS)), min_size=1, max_size=4),
+    codec=st.sampled_from(CODECS),
+    dtype=st.sampled_from([torch.float32, torch.float16, torch.bfloat16]),
+    shape=st.tuples(st.integers(1, 400), st.sampled_from([1, 2, 3, 17, 128])),
+    scales=st.lists(st.sampled_from(SCALES), min_size=1, max_size=3),
+    metric=st.sampled_from(METRICS),
+    k=st.integers(1, 400),
+    block_rows=st.sampled_from([None, 1, 7, 32, 64, 96, 256]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_any_rows_give_the_ids_of_all_scores(kinds, codec, dtype, shape, scales, metric, k, block_rows, seed):
+    generator = torch.Generator().manual_seed(seed)
+    made = torch.stack([ROWS[kind](torch.randn(shape, generator=generator)) for kind in kinds])
+    rows = made[torch.arange(shape[0]) % len(kinds), torch.arange(shape[0])]
+    rows = rows.to(torch.float32 if codec[0] == "planes" else dtype)
+    queries = torch.randn(2, shape[1], generator=generator).double()
+    queries[1] = rows[-1].double().nan_to_num(posinf=1, neginf=1)
+    queries = torch.cat([scale * queries for scale in scales])
+    table, k = encoded_as(rows, codec[0], mantissa_bits=codec[1]), min(k, shape[0])
+    ids = ibp.top_k(table, queries, k, metric=metric, block_rows=block_rows)[1]
+    assert torch.equal(ids, by_scores(rows, queries, k, metric))
+
+
+def test_bounds_contain_the_scores():
+    rows = torch.randn(512, 40, generator=torch.Generator().manual_seed(7))
+    queries = torch.randn(9, 40, generator=torch.Generator().manual_seed(8)).double()
+    queries /= queries.norm(dim=1, keepdim=True)
+    for codec, mantissa_bits in CODECS:
+        table = encoded_as(rows, codec, mantissa_bits=mantissa_bits)
+        block = ibp.fetch(table, torch.arange(512), planes="A" if codec == "planes" else "AB").to(torch.bfloat16)
+        for metric in METRICS:
+            bounds = ScoreBounds(queries, table.profile.error_bound, metric)
+            score, radius = bounds.of_block(block, torch.zeros(512, dtype=torch.bool) if metric == "cosine" else None)
+            exact = torch.stack([search.scores_of(rows, query.expand(512, -1), metric) for query in queries])
+            off = (exact / bounds.scale[:, None] - score).abs() / (radius + bounds.slack[:, None])
+            assert 0.01 < off.max() <= 1, (codec, metric)  # and not much wider than they need to be
+
+
+def test_autocast_and_default_types_change_nothing():
+    rows = torch.randn(2000, 32, generator=torch.Generator().manual_seed(9))
+    table, expected = encoded_as(rows, "planes"), brute_force(rows, rows[:5], 10, "cosine")
+    try:
+        for dtype in (torch.float64, torch.bfloat16):
+            torch.set_default_dtype(dtype)
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                assert torch.equal(ibp.top_k(table, rows[:5], 10, metric="cosine")[1], expected)
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 @pytest.mark.parametrize("codec", ["exponent", "invariant", "sparse", "raw"])
@@ -121,14 +201,18 @@ def test_bad_calls_say_what_is_wrong():
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("block_rows", [None, 2944, 997])
 @pytest.mark.parametrize("place", ["pinned", "cuda"])
-def test_the_gpu_finds_the_same_ids(place):
+def test_the_gpu_finds_the_same_ids(place, block_rows):
     rows = torch.randn(30000, 128, generator=torch.Generator().manual_seed(5))
-    queries = rows[:16] + 0.1 * torch.randn(16, 128, generator=torch.Generator().manual_seed(6))
+    rows[20000:21000] = rows[:1000]
+    rows[500:700, 3:11] = torch.tensor(SPECIAL)
+    queries = rows[1000:1016] + 0.1 * torch.randn(16, 128, generator=torch.Generator().manual_seed(6))
+    queries = torch.cat([queries, torch.zeros(1, 128), 1e30 * queries[:1]])
     for codec in ("planes", "exponent"):
         host = encoded_as(rows, codec)
         for metric in METRICS:
-            values, ids = ibp.top_k(host.to(place), queries.cuda(), 100, metric=metric, block_rows=7000)
+            values, ids = ibp.top_k(host.to(place), queries.cuda(), 100, metric=metric, block_rows=block_rows)
             expected, of_host = ibp.top_k(host, queries, 100, metric=metric)
             assert torch.equal(ids.cpu(), of_host)
             torch.testing.assert_close(values.cpu(), expected)

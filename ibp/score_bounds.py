@@ -37,7 +37,7 @@ class ScoreBounds:
         zero = (queries == 0).all(1)
         largest = _LARGEST if metric == "l2" else 2.0**900
         known = zero | ((length > 1 / largest) & (length < largest))
-        length = torch.where(zero, 1.0, length)
+        length = torch.where(known & ~zero, length, 1.0)
         unit = torch.where(known[:, None], queries / length[:, None], math.nan)
         self._metric, self._unit = metric, unit.to(torch.bfloat16)
         rounded = self._unit.double()

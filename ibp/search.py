@@ -98,8 +98,8 @@ def _begins(of_query: torch.Tensor, num_queries: int) -> torch.Tensor:
 class _Search:
     """The pairs of a query and a row that may be among the best k of the query.
 
-    A pair is left out if its upper bound is below a least score of its query: the k-th best lower bound of the blocks
-    so far, or the k-th best exact score of the pairs that were most promising after some of the blocks.
+    A pair is left out if its upper bound is below the least score of its query: the k-th best lower bound of rows of
+    the blocks so far, or the k-th best exact score of the pairs that were most promising after some of the blocks.
 
     Args:
         queries: float64 [q, d], on the device that reads the rows; for cosine of length 1 or 0.
@@ -141,10 +141,12 @@ class _Search:
         step = len(block) // group  # the rows of a group lie this far apart
         top = score.view(len(score), group, step).amax(1)
         widest = radius.view(group, step).amax(0)
-        low = (top - widest).nan_to_num(nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
-        self._lows = torch.cat([self._lows, low], 1).topk(self._k, dim=1).values
-        self._least = torch.maximum(self._least, self._lows[:, -1].double() - 2 * self._bounds.slack)
         of_query, row = torch.nonzero(~(top + widest < self._least[:, None]), as_tuple=True)
+        if len(row) > 4 * self._lows.numel():  # else the least scores are good enough
+            low = (top - widest).nan_to_num(nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
+            self._lows = torch.cat([self._lows, low], 1).topk(self._k, dim=1).values
+            self._least = torch.maximum(self._least, self._lows[:, -1].double() - 2 * self._bounds.slack)
+            of_query, row = torch.nonzero(~(top + widest < self._least[:, None]), as_tuple=True)
         row = row[:, None] + step * torch.arange(group, device=row.device)
         of_query = of_query[:, None]
         high = (score[of_query, row] + radius[row]).nan_to_num(nan=math.inf, posinf=math.inf, neginf=math.inf)

@@ -79,7 +79,7 @@ ROWS = {
     "zero": torch.zeros_like,
     "same": lambda rows: rows[:1].expand_as(rows),
 }
-CODECS = [("planes", t) for t in (0, 3, 6, 7, 8, 22)] + [("exponent", 0), ("raw", 0)]
+CODECS = [("planes", {"mantissa_bits": t}) for t in (0, 3, 6, 7, 8, 22)] + [("exponent", {}), ("raw", {})]
 SCALES = [1.0, 0.0, 1e-30, 1e-44, 1e30, 1e-310, 1e-200, 1e200, 1e300]
 
 
@@ -103,7 +103,7 @@ def test_any_rows_give_the_ids_of_all_scores(kinds, codec, dtype, shape, scales,
     queries = torch.randn(2, shape[1], generator=generator).double()
     queries[1] = rows[-1].double().nan_to_num(posinf=1, neginf=1)
     queries = torch.cat([scale * queries for scale in scales]).clamp(-1e308, 1e308)
-    table, k = encoded_as(rows, codec[0], mantissa_bits=codec[1]), min(k, shape[0])
+    table, k = encoded_as(rows, codec[0], **codec[1]), min(k, shape[0])
     ids = ibp.top_k(table, queries, k, metric=metric, block_rows=block_rows)[1]
     assert torch.equal(ids, by_scores(rows, queries, k, metric))
 
@@ -112,8 +112,8 @@ def test_bounds_contain_the_scores():
     rows = torch.randn(512, 40, generator=torch.Generator().manual_seed(7))
     queries = torch.randn(9, 40, generator=torch.Generator().manual_seed(8)).double()
     queries /= queries.norm(dim=1, keepdim=True)
-    for codec, mantissa_bits in CODECS:
-        table = encoded_as(rows, codec, mantissa_bits=mantissa_bits)
+    for codec, options in CODECS:
+        table = encoded_as(rows, codec, **options)
         block = ibp.fetch(table, torch.arange(512), planes="A" if codec == "planes" else "AB").to(torch.bfloat16)
         for metric in METRICS:
             bounds = ScoreBounds(queries, table.profile.error_bound, metric)

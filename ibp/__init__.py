@@ -14,7 +14,8 @@ or step by step:
 import importlib
 from typing import TYPE_CHECKING
 
-from cohort_gnn.ibp.rows import EncodedRows, Profile, bound, decode, decode_stored, encode, fetch, fit, load, take
+from cohort_gnn.ibp.profile import Profile, fit
+from cohort_gnn.ibp.rows import EncodedRows, bound, decode, decode_stored, encode, fetch, load, take
 from cohort_gnn.ibp.table import Table, TableStats
 
 if TYPE_CHECKING:

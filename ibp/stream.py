@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.ibp import _native
-from cohort_gnn.ibp.rows import decode, encode, fit
+from cohort_gnn.ibp.profile import fit
+from cohort_gnn.ibp.rows import decode, encode
 
 MAX_ROW_BYTES = 65536
 ALIGNMENT = 256  # bytes, of weights in a buffer, at least that of torch's own memory

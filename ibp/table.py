@@ -10,7 +10,8 @@ import numpy as np
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.ibp import _native, arrays
-from cohort_gnn.ibp.rows import EncodedRows, Profile, encode, fetch, fit, gpu_of, handle_of, ids_on_gpu, load, on_gpu
+from cohort_gnn.ibp.profile import Profile, fit
+from cohort_gnn.ibp.rows import EncodedRows, encode, fetch, gpu_of, handle_of, ids_on_gpu, load, on_gpu
 
 _DIRECTORY_BYTES = {"packed": 8.0, "in place": 2.0, "slots": 0.25}  # of a row: FORMAT.md 2
 

@@ -31,7 +31,7 @@ from cohort_gnn.dataset.prepared import (
 )
 from cohort_gnn.dataset.reader import relations_of
 from cohort_gnn.dataset.writer import GeneratedRows, output_folder
-from cohort_gnn.ibp.rows import MANTISSA_BITS
+from cohort_gnn.ibp.profile import MANTISSA_BITS
 from cohort_gnn.launch.data.stored_rows import StoredRows, bytes_of
 from cohort_gnn.launch.options.parser import kind
 from cohort_gnn.spec.types import Seed

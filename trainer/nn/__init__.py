@@ -17,11 +17,11 @@ _HOMES = {
     "GCNConv": "pyg_layers",
     "HGTConv": "pyg_layers",
     "NodeEmbedding": "node_embedding",
-    "Replacement": "replace",
+    "Replacement": "pyg_layers",
     "RowAdagrad": "row_optimizers",
     "RowAdam": "row_optimizers",
     "SAGEConv": "pyg_layers",
-    "accelerate": "replace",
+    "accelerate": "pyg_layers",
     "activated": "activation",
 }
 __all__ = [*_HOMES]

@@ -30,7 +30,7 @@ class RowDots {
   using A = Sum<T>;
 
   __device__ RowDots(const DotCall& call, int64_t row, int lane, int lanes)
-      : call_(call), row_(row), lane_(lane), lanes_(lanes) {
+      : call_(call), row_(row), own_(call.first_row + row), lane_(lane), lanes_(lanes) {
     const unsigned all = lanes == kWarp ? ~0u : (1u << lanes) - 1;
     mask_ = all << (threadIdx.x % kWarp / lanes * lanes);
   }
@@ -41,7 +41,7 @@ class RowDots {
         column_ = first_ + lane_ * kVec;
         take_grads();
         for (int64_t e = range.begin; e < range.end; e += kUnroll) multiply(e, range.end);
-        if (with_own) put(call_.own_dots, row_, dot(load(row_)), true);
+        if (with_own) put(call_.own_dots, own_, dot(load(own_)), true);
       }
     }
   }
@@ -79,7 +79,7 @@ class RowDots {
     for (int k = 0; k < kUnroll; ++k) {
       if (e + k >= end) continue;
       const int64_t index = call_.block.index[e + k];
-      counts[k] = !(call_.block.skip_self && index == row_);
+      counts[k] = !(call_.block.skip_self && index == own_);
       loaded[k] = load(index);
     }
 #pragma unroll
@@ -109,7 +109,7 @@ class RowDots {
   }
 
   const DotCall& call_;
-  const int64_t row_;
+  const int64_t row_, own_;  // of the block, of x
   const int lane_, lanes_;
   unsigned mask_;
   int64_t head_ = 0, first_ = 0, column_ = 0;
@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(kBlockThreads) dot_kernel(const __grid_constan
   if (is_piece != range.in_pieces() || (is_piece && unit >= range.end_piece())) return;
   const bool first = !is_piece || unit == range.first_piece();
   RowDots<T, kVec, kShared> dots(call, row, static_cast<int>(threadIdx.x) % groups.lanes, groups.lanes);
-  dots.run(is_piece ? range.piece(unit) : range, first && row < call.num_own);
+  dots.run(is_piece ? range.piece(unit) : range, first && call.first_row + row < call.num_own);
 }
 
 template <typename T, int kVec>

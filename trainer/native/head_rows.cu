@@ -47,7 +47,7 @@ class RowSpread {
   __device__ RowSpread(const Call& call, int64_t row, int64_t column) : call_(call), row_(row), column_(column) {}
 
   __device__ Loaded load(int64_t e, int64_t index) const {
-    const bool counts = !(call_.block.skip_self && index == row_);
+    const bool counts = !(call_.block.skip_self && index == call_.first_row + row_);
     return {load_pack<kVec>(x_of(index)), weights_of(call_.weights, call_.block.number(e)), counts};
   }
 
@@ -74,7 +74,8 @@ class RowSpread {
   }
 
   __device__ void finish(const EdgeRange&) {
-    if (row_ < call_.num_own) add({load_pack<kVec>(x_of(row_)), weights_of(call_.own_weights, row_), true});
+    const int64_t own = call_.first_row + row_;
+    if (own < call_.num_own) add({load_pack<kVec>(x_of(own)), weights_of(call_.own_weights, own), true});
     for_heads([&](int h) {
       const int64_t at = ((call_.first_head + h) * call_.block.num_rows + row_) * call_.dim + column_;
       store_sums<kVec>(call_.out_dtype, call_.out, at, sum_[h]);

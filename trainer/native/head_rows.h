@@ -10,8 +10,8 @@
 
 namespace cohort::trainer {
 
-// out[h][i] = sum over edges e of row i of weights[number(e)][h] * x[index[e]]  +  own_weights[i][h] * x[i].
-// Weights are Sum<dtype>; strides count elements.
+// out[h][i] = sum over edges e of row i of weights[number(e)][h] * x[index[e]]  +  own_weights[j][h] * x[j], where row
+// i of the block is row j = first_row + i of x. Weights are Sum<dtype>; strides count elements.
 struct SpreadCall {
   BlockRef block;
   Dtype dtype = Dtype::kFloat32;      // of x
@@ -22,9 +22,10 @@ struct SpreadCall {
   int64_t x_stride = 0;
   const void* weights = nullptr;      // [edges, heads]
   const void* own_weights = nullptr;  // [num_own, heads]
-  int64_t num_own = 0;
-  void* out = nullptr;      // [heads, num_rows, dim]
-  void* partial = nullptr;  // CUDA body: Sum<dtype> [max_pieces(num_edges), heads, dim], scratch
+  int64_t num_own = 0;                // rows of x
+  void* out = nullptr;                // [heads, num_rows, dim]
+  void* partial = nullptr;            // CUDA body: Sum<dtype> [max_pieces(num_edges), heads, dim], scratch
+  int64_t first_row = 0;
 };
 
 // Its gradient, the block transposed: out[i] = sum over edges e of row i, and over h, of
@@ -50,18 +51,19 @@ struct HeadRows {
   int64_t head_stride = 0;  // 0: all heads have the same rows
 };
 
-// dots[e][h] = <grad[row of e][h], x[index[e]][h]>, 0 for edges that do not count; own_dots[i][h] = <grad[i][h],
-// x[i][h]>. The edges' numbers are their positions.
+// dots[e][h] = <grad[row of e][h], x[index[e]][h]>, 0 for edges that do not count; own_dots[j][h] = <grad[i][h],
+// x[j][h]>, where row i of the block is row j = first_row + i of x. The edges' numbers are their positions.
 struct DotCall {
   BlockRef block;
   Dtype dtype = Dtype::kFloat32;  // of grad and x
   int64_t dim = 0;                // columns of a head
   int64_t heads = 1;
-  HeadRows grad;  // of num_rows rows
-  HeadRows x;     // of the rows that edges name
-  int64_t num_own = 0;
+  HeadRows grad;             // of num_rows rows
+  HeadRows x;                // of the rows that edges name
+  int64_t num_own = 0;       // rows of x
   void* dots = nullptr;      // Sum<dtype> [num_edges, heads]
   void* own_dots = nullptr;  // Sum<dtype> [num_own, heads]
+  int64_t first_row = 0;
 };
 
 void run_on_host(const SpreadCall& call);

@@ -15,9 +15,9 @@ void add_row(A factor, const T* from, int64_t dim, A* to) {
 }
 
 // Adds up each row in pieces, as the CUDA body does: add(weights, at, index, to) adds what an edge brings, and at last
-// the row itself; write(row, sums) gets `width` sums.
+// the row itself, which is row first_row + row where it is compared; write(row, sums) gets `width` sums.
 template <typename A, typename Call, typename Add, typename Write>
-void sum_rows(const Call& call, int64_t width, Add add, Write write) {
+void sum_rows(const Call& call, int64_t width, int64_t first_row, Add add, Write write) {
   const BlockRef& block = call.block;
 #pragma omp parallel if (block.num_rows > kRowsAtOnce)
   {
@@ -29,7 +29,7 @@ void sum_rows(const Call& call, int64_t width, Add add, Write write) {
         std::fill(to.begin(), to.end(), A{0});
         for (int64_t e = edges.begin; e < edges.end; ++e) {
           const int64_t index = block.index[e];
-          if (!(block.skip_self && index == row)) add(call.weights, block.number(e), index, to.data());
+          if (!(block.skip_self && index == first_row + row)) add(call.weights, block.number(e), index, to.data());
         }
       };
       add_range(range.in_pieces() ? EdgeRange{} : range, sum);
@@ -37,7 +37,8 @@ void sum_rows(const Call& call, int64_t width, Add add, Write write) {
         add_range(range.piece(p), piece);
         for (std::size_t c = 0; c < sum.size(); ++c) sum[c] += piece[c];
       }
-      if (row < call.num_own) add(call.own_weights, row, row, sum.data());
+      const int64_t own = first_row + row;
+      if (own < call.num_own) add(call.own_weights, own, own, sum.data());
       write(row, sum.data());
     }
   }
@@ -52,7 +53,7 @@ void spread(const SpreadCall& call) {
       add_row(static_cast<const A*>(weights)[at * call.heads + h], from, call.dim, to + h * call.dim);
     }
   };
-  sum_rows<A>(call, call.heads * call.dim, add, [&](int64_t row, const A* sums) {
+  sum_rows<A>(call, call.heads * call.dim, call.first_row, add, [&](int64_t row, const A* sums) {
     with_type(call.out_dtype, [&]<typename Out>(std::type_identity<Out>) {
       for (int64_t h = 0; h < call.heads; ++h) {
         const A* from = sums + h * call.dim;
@@ -72,7 +73,7 @@ void fold(const FoldCall& call) {
       add_row(static_cast<const A*>(weights)[at * call.heads + h], from, call.dim, to);
     }
   };
-  sum_rows<A>(call, call.dim, add, [&](int64_t row, const A* sums) {
+  sum_rows<A>(call, call.dim, 0, add, [&](int64_t row, const A* sums) {
     T* to = static_cast<T*>(call.out) + row * call.dim;
     for (int64_t c = 0; c < call.dim; ++c) to[c] = narrow<T>(sums[c]);
   });
@@ -99,15 +100,16 @@ void dot(const DotCall& call) {
 #pragma omp parallel for schedule(dynamic, kRowsAtOnce) if (call.block.num_rows > kRowsAtOnce)
   for (int64_t row = 0; row < call.block.num_rows; ++row) {
     const EdgeRange range = range_of(call.block, row);
+    const int64_t own = call.first_row + row;
     for (int64_t e = range.begin; e < range.end; ++e) {
       Sum<T>* to = dots + e * call.heads;
-      if (call.block.skip_self && call.block.index[e] == row) {
+      if (call.block.skip_self && call.block.index[e] == own) {
         std::fill(to, to + call.heads, Sum<T>{0});
       } else {
         dot_heads<T>(call, row, call.block.index[e], to);
       }
     }
-    if (row < call.num_own) dot_heads<T>(call, row, row, own_dots + row * call.heads);
+    if (own < call.num_own) dot_heads<T>(call, row, own, own_dots + own * call.heads);
   }
 }
 

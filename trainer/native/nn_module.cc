@@ -124,15 +124,15 @@ void bind_heads(nb::module_& m) {
   bind_call(m, "spread_rows", "Sums rows that heads share; see trainer/native/head_rows.h.", FIELD(SpreadCall, block),
             FIELD(SpreadCall, dtype), FIELD(SpreadCall, out_dtype), FIELD(SpreadCall, dim), FIELD(SpreadCall, heads),
             FIELD(SpreadCall, x), FIELD(SpreadCall, x_stride), FIELD(SpreadCall, weights),
-            FIELD(SpreadCall, own_weights), FIELD(SpreadCall, num_own), FIELD(SpreadCall, out),
-            FIELD(SpreadCall, partial));
+            FIELD(SpreadCall, own_weights), FIELD(SpreadCall, num_own), FIELD(SpreadCall, first_row),
+            FIELD(SpreadCall, out), FIELD(SpreadCall, partial));
   bind_call(m, "fold_rows", "The gradient of shared rows.", FIELD(FoldCall, block), FIELD(FoldCall, dtype),
             FIELD(FoldCall, dim), FIELD(FoldCall, heads), FIELD(FoldCall, x), FIELD(FoldCall, x_rows),
             FIELD(FoldCall, weights), FIELD(FoldCall, own_weights), FIELD(FoldCall, num_own), FIELD(FoldCall, out),
             FIELD(FoldCall, partial));
   bind_call(m, "dot_rows", "The gradient of the weights of rows.", FIELD(DotCall, block), FIELD(DotCall, dtype),
             FIELD(DotCall, dim), FIELD(DotCall, heads), FIELD(DotCall, grad), FIELD(DotCall, x),
-            FIELD(DotCall, num_own), FIELD(DotCall, dots), FIELD(DotCall, own_dots));
+            FIELD(DotCall, num_own), FIELD(DotCall, first_row), FIELD(DotCall, dots), FIELD(DotCall, own_dots));
   bind_call(m, "attention", "Softmaxes over the edges of rows; see trainer/native/attention.h.",
             FIELD(AttentionCall, block), FIELD(AttentionCall, dtype), FIELD(AttentionCall, dim),
             FIELD(AttentionCall, scores), FIELD(AttentionCall, num_own), FIELD(AttentionCall, weights),

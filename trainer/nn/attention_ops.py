@@ -1,5 +1,6 @@
-"""Attention over a block as a custom operator of torch, with gradients."""
+"""Attention over a block as a custom operator of torch, with gradients: over rows of which each head has its own."""
 
+from collections.abc import Sequence
 from typing import List  # noqa: UP035, as torch 2.5 reads no `list[int]` in an operator's signature
 
 import torch
@@ -26,7 +27,6 @@ def attend(
     source: Tensor,
     num_targets: int,
     heads: int,
-    shared: bool,
     loops: int,
     slope: float,
     p: float,
@@ -36,7 +36,7 @@ def attend(
     """Sums of the rows of ``x`` that a target's edges bring, for each head, weighted by softmaxes of the edges' scores.
 
     Args:
-        x: [sources, dim], which all heads share, or [sources, heads * dim].
+        x: [sources, heads * dim].
         scores: sum_dtype [sources, heads]; or [sources, 2 heads]: then the first rows' second halves are the targets'.
         target_scores: [num_targets, heads]; None: in ``scores``, or zeros.
         edge_scores, loop_scores: [edges, heads] and [loops, heads], what edges, and those of targets to themselves, add
@@ -47,28 +47,19 @@ def attend(
         p, keys: of dropout of weights, those of edges and of edges to themselves.
 
     Returns:
-        out_dtype [heads, num_targets, dim] where rows are shared, else [num_targets, heads * dim]; the weights
-        [edges, heads] and [loops, heads], and the same after dropout (without: [0]).
+        out_dtype [num_targets, heads * dim]; the weights [edges, heads] and [loops, heads], and the same after dropout
+        (without: [0]).
     """
     edges = Edges(indptr, source, num_targets, skip_self=loops >= 0)
-    ends = _scores(scores, target_scores, edge_scores, loop_scores, num_targets, heads, loops, slope)
-    weights, own_weights = head_kernels.attention(edges, ends)
-    dropped, own_dropped = weights.new_empty(0), weights.new_empty(0)
-    if p:
-        dropped, own_dropped = (
-            kernels.drop(each, _NOTHING, p, key) for each, key in zip((weights, own_weights), keys, strict=True)
-        )
-    used, own_used = (dropped, own_dropped) if p else (weights, own_weights)
-    out = _weighted(edges, x, used, own_used, heads, shared, out_dtype)
-    return out, weights, own_weights, dropped, own_dropped
+    ends = scores_of(scores, target_scores, edge_scores, loop_scores, num_targets, heads, loops, slope)
+    of_edges = attention_weights(edges, ends, p, keys)
+    return _weighted(edges, x, *used_of(of_edges, p), out_dtype), *of_edges
 
 
 @attend.register_fake
-def _(x, scores, target, edge, loop, indptr, source, num_targets, heads, shared, loops, slope, p, keys, out_dtype):
-    shape = (heads, num_targets, x.shape[1]) if shared else (num_targets, x.shape[1])
-    shapes = [(source.shape[0], heads), (max(loops, 0), heads)]
-    weights = [scores.new_empty(shape) for shape in shapes + (shapes if p else [0, 0])]
-    return x.new_empty(shape, dtype=out_dtype), *weights
+def _(x, scores, target, edge, loop, indptr, source, num_targets, heads, loops, slope, p, keys, out_dtype):
+    out = x.new_empty((num_targets, x.shape[1]), dtype=out_dtype)
+    return out, *fake_attention_weights(scores, source, heads, loops, p)
 
 
 @operator("attend_grad")
@@ -96,30 +87,17 @@ def attend_grad(
         grad: of attend's first result, contiguous, in the dtype of x.
         weights: attend's other results.
     """
-    heads, shared = weights[0].shape[1], grad.dim() == 3
+    heads = weights[0].shape[1]
     edges = Edges(indptr, source, num_targets, skip_self=loops >= 0)
     columns = kernels.transposed(edges, x.shape[0], skip_self=loops >= 0)
-    used, own_used = weights[2:] if p else weights[:2]
-    grad_x = x.new_empty(0)
-    grad_scores, grad_target, grads, own_grads = (scores.new_empty(0) for _ in range(4))
-    if needs_x:
-        by_rows = columns, grad, used, own_used
-        grad_x = head_kernels.fold_rows(*by_rows) if shared else _weighted(*by_rows, heads, False, grad.dtype)
-    if needs_scores:
-        ends = _scores(scores, target_scores, edge_scores, loop_scores, num_targets, heads, loops, slope)
-        rows = grad if shared else _by_head(grad, heads), _by_head(x, heads, shared)
-        has_edge_scores = edge_scores is not None  # whose gradients are read whole, those of a batch's padding too
-        grads, own_grads = head_kernels.dot_rows(edges, *rows, ends.num_own, zero_rest=has_edge_scores)
-        if p:
-            grads = kernels.drop_grad(used, grads, _NOTHING, p)
-            own_grads = kernels.drop_grad(own_used, own_grads, _NOTHING, p)
-        grad_scores = torch.zeros_like(scores, memory_format=torch.contiguous_format)
-        grad_target = torch.empty(num_targets, heads, dtype=scores.dtype, device=scores.device)
-        beside = ends.target is not None and target_scores is None
-        to = grad_scores[:num_targets, heads:] if beside else grad_target
-        head_kernels.attention_grad(edges, ends, weights[0], weights[1], grads, own_grads, to)
-        _sum_by_source(columns, grads, own_grads, grad_scores[:, :heads])
-    return grad_x, grad_scores, grad_target, grads, own_grads
+    grad_x = _weighted(columns, grad, *used_of(weights, p), grad.dtype) if needs_x else x.new_empty(0)
+    if not needs_scores:
+        return grad_x, *(scores.new_empty(0) for _ in range(4))
+    ends = scores_of(scores, target_scores, edge_scores, loop_scores, num_targets, heads, loops, slope)
+    rows = _by_head(grad, heads), _by_head(x, heads)
+    # Gradients of edges' scores are read whole, those of a batch's padding too.
+    dots = head_kernels.dot_rows(edges, *rows, ends.num_own, zero_rest=edge_scores is not None)
+    return grad_x, *scores_grads(edges, columns, ends, scores, weights, dots, p)
 
 
 @attend_grad.register_fake
@@ -127,14 +105,70 @@ def _(
     grad, x, scores, target, edge, loop, indptr, source, weights, num_targets, loops, slope, p, needs_x, needs_scores
 ):
     grad_x = torch.empty_like(x, memory_format=torch.contiguous_format) if needs_x else x.new_empty(0)
+    return grad_x, *fake_scores_grads(scores, weights, num_targets, needs_scores)
+
+
+def attention_weights(edges: Edges, ends: Scores, p: float, keys: list[int]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Those of edges and of edges to themselves, and the same after dropout (without: [0])."""
+    weights = head_kernels.attention(edges, ends)
+    dropped = [
+        kernels.drop(each, _NOTHING, p, key) if p else each.new_empty(0)
+        for each, key in zip(weights, keys, strict=True)
+    ]
+    return *weights, *dropped
+
+
+def used_of(weights: Sequence[Tensor], p: float) -> tuple[Tensor, Tensor]:
+    """Of attention_weights(), the two that rows are multiplied by."""
+    return (weights[2], weights[3]) if p else (weights[0], weights[1])
+
+
+def fake_attention_weights(scores: Tensor, source: Tensor, heads: int, loops: int, p: float) -> list[Tensor]:
+    """The shapes of attention_weights()."""
+    shapes = [(source.shape[0], heads), (max(loops, 0), heads)]
+    return [scores.new_empty(shape) for shape in shapes + (shapes if p else [0, 0])]
+
+
+def scores_grads(
+    edges: Edges,
+    columns: Edges,
+    ends: Scores,
+    scores: Tensor,
+    weights: Sequence[Tensor],
+    dots: tuple[Tensor, Tensor],
+    p: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of attend's ``scores``, ``target_scores``, ``edge_scores`` and ``loop_scores``.
+
+    Args:
+        columns: the edges transposed.
+        weights: from attention_weights().
+        dots: gradients of the weights that were used, from dot_rows().
+    """
+    heads, (grads, own_grads) = weights[0].shape[1], dots
+    if p:
+        used, own_used = used_of(weights, p)
+        grads = kernels.drop_grad(used, grads, _NOTHING, p)
+        own_grads = kernels.drop_grad(own_used, own_grads, _NOTHING, p)
+    grad_scores = torch.zeros_like(scores, memory_format=torch.contiguous_format)
+    grad_target = torch.empty(edges.num_rows, heads, dtype=scores.dtype, device=scores.device)
+    beside = scores.shape[1] == 2 * heads
+    to = grad_scores[: edges.num_rows, heads:] if beside else grad_target
+    head_kernels.attention_grad(edges, ends, weights[0], weights[1], grads, own_grads, to)
+    _sum_by_source(columns, grads, own_grads, grad_scores[:, :heads])
+    return grad_scores, grad_target, grads, own_grads
+
+
+def fake_scores_grads(scores: Tensor, weights: Sequence[Tensor], num_targets: int, needs_scores: bool) -> list[Tensor]:
+    """The shapes of scores_grads(); [0] each, where they are not needed."""
     if not needs_scores:
-        return grad_x, *(scores.new_empty(0) for _ in range(4))
+        return [scores.new_empty(0) for _ in range(4)]
     grad_scores = torch.empty_like(scores, memory_format=torch.contiguous_format)
     of_edges = (torch.empty_like(each) for each in weights[:2])
-    return grad_x, grad_scores, scores.new_empty(num_targets, weights[0].shape[1]), *of_edges
+    return [grad_scores, scores.new_empty(num_targets, weights[0].shape[1]), *of_edges]
 
 
-def _scores(
+def scores_of(
     scores: Tensor,
     target_scores: Tensor | None,
     edge_scores: Tensor | None,
@@ -144,24 +178,19 @@ def _scores(
     loops: int,
     slope: float,
 ) -> Scores:
+    """As attend() takes them."""
     if target_scores is None and scores.shape[1] == 2 * heads:
         target_scores = scores[:num_targets, heads:]
     return Scores(scores[:, :heads], target_scores, max(loops, 0), slope, edge_scores, loop_scores)
 
 
-def _by_head(rows: Tensor, heads: int, shared: bool = False) -> Tensor:
+def _by_head(rows: Tensor, heads: int) -> Tensor:
     """A view [heads, rows, dim]."""
-    if shared:
-        return rows.expand(heads, *rows.shape)
     return rows.view(rows.shape[0], heads, -1).transpose(0, 1)
 
 
-def _weighted(
-    edges: Edges, x: Tensor, weights: Tensor, own_weights: Tensor, heads: int, shared: bool, dtype: torch.dtype
-) -> Tensor:
-    if shared:
-        return head_kernels.spread_rows(edges, x, weights, own_weights, dtype)
-    num_own = own_weights.shape[0]
+def _weighted(edges: Edges, x: Tensor, weights: Tensor, own_weights: Tensor, dtype: torch.dtype) -> Tensor:
+    num_own, heads = own_weights.shape
     return kernels.sum_rows(
         edges,
         x,
@@ -193,7 +222,7 @@ def _sum_by_source(columns: Edges, grads: Tensor, own_grads: Tensor, out: Tensor
 
 
 def _keep(ctx, inputs, output):
-    *tensors, ctx.num_targets, _, _, ctx.loops, ctx.slope, ctx.p, _, _ = inputs
+    *tensors, ctx.num_targets, _, ctx.loops, ctx.slope, ctx.p, _, _ = inputs
     ctx.save_for_backward(*tensors, *output[1:])
     ctx.mark_non_differentiable(*output[1:])
     ctx.set_materialize_grads(False)
@@ -201,13 +230,13 @@ def _keep(ctx, inputs, output):
 
 def _backward(ctx, grad, *_):
     if grad is None:
-        return (None,) * 15
+        return (None,) * 14
     x, *others, indptr, source = ctx.saved_tensors[:7]
     needs = ctx.needs_input_grad[0], any(ctx.needs_input_grad[1:5])
     edges = indptr, source, list(ctx.saved_tensors[7:]), ctx.num_targets, ctx.loops
     grads = attend_grad(grad.to(x.dtype).contiguous(), x, *others, *edges, ctx.slope, ctx.p, *needs)
     wanted = zip(grads, ctx.needs_input_grad[:5], strict=True)
-    return *(each if is_needed else None for each, is_needed in wanted), *[None] * 10
+    return *(each if is_needed else None for each, is_needed in wanted), *[None] * 9
 
 
 attend.register_autograd(_backward, setup_context=_keep)

@@ -6,10 +6,10 @@ from torch import Tensor, nn
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.nn.attention_ops import attend, loop_means
+from cohort_gnn.nn.attention_products import attend_and_multiply
 from cohort_gnn.nn.block import Block, block_of
 from cohort_gnn.nn.inputs import ELEMENT_COST, amp_dtype, is_prefix, materialize
 from cohort_gnn.nn.kernels import rows_of, sum_dtype
-from cohort_gnn.nn.linear import head_linear
 
 
 class GATRules:
@@ -73,17 +73,17 @@ class GATRules:
         lin = self.lin if self.lin is not None else self.lin_src
         materialize(lin, source.shape[1])
         scores, target_scores = self._scores(lin, source, target, block.num_targets)
-        shared = self._sums_first(block, source.shape[1])
         dtype = amp_dtype(source)
-        rows = source if shared else lin(source)
         p = self.dropout if self.training else 0.0
         keys = torch.randint(2**62, (2,)).tolist() if p else [0, 0]
         loops = num_shared if self.add_self_loops else -1
-        ends = block.indptr, block.source, block.num_targets
-        heads = self.heads, shared, loops, self.negative_slope
-        out = attend(rows, scores, target_scores, *of_edges, *ends, *heads, p, keys, dtype)[0]
-        if shared:
-            out = head_linear(out, lin.weight.view(self.heads, self.out_channels, -1))
+        ends = *of_edges, block.indptr, block.source, block.num_targets
+        rest = loops, self.negative_slope, p, keys
+        if self._sums_first(block, source.shape[1]):
+            weight = lin.weight.to(dtype).view(self.heads, self.out_channels, -1)
+            out = attend_and_multiply(source, weight, scores, target_scores, *ends, *rest)
+        else:
+            out = attend(lin(source), scores, target_scores, *ends, self.heads, *rest, dtype)[0]
         out = out.reshape(block.num_targets, self.heads, self.out_channels)
         return out.flatten(1) if self.concat else out.mean(dim=1)
 

@@ -73,14 +73,26 @@ def attention_grad(
     run(_native.attention_grad, source, **_sizes(edges, source, heads), **softmaxes, **back)
 
 
-def spread_rows(edges: Edges, x: Tensor, weights: Tensor, own_weights: Tensor, out_dtype: torch.dtype) -> Tensor:
-    """[heads, num_rows, dim], the sums of each head of rows that all share; see trainer/native/head_rows.h."""
+def spread_rows(
+    edges: Edges,
+    x: Tensor,
+    weights: Tensor,
+    own_weights: Tensor,
+    out_dtype: torch.dtype,
+    out: Tensor | None = None,
+) -> Tensor:
+    """[heads, num_rows, dim], the sums of each head of rows that all share; see trainer/native/head_rows.h.
+
+    Args:
+        edges: also a part of the rows; own_weights are those of all.
+    """
     dim, heads = x.shape[1], weights.shape[1]
-    out = x.new_empty((heads, edges.num_rows, dim), dtype=out_dtype)
+    if out is None:
+        out = x.new_empty((heads, edges.num_rows, dim), dtype=out_dtype)
     partial = _scratch(edges, x, sum_dtype(x.dtype), heads * dim)
     sizes = _sizes(edges, x, dim) | {"heads": heads, "out_dtype": out_dtype, "x_stride": x.stride(0)}
     used = {"weights": weights, "own_weights": own_weights, "num_own": own_weights.shape[0]}
-    run(_native.spread_rows, x, **sizes, **used, x=x, out=out, partial=partial)
+    run(_native.spread_rows, x, **sizes, **used, first_row=edges.first_row, x=x, out=out, partial=partial)
     return out
 
 
@@ -95,20 +107,36 @@ def fold_rows(edges: Edges, x: Tensor, weights: Tensor, own_weights: Tensor) -> 
     return out
 
 
-def dot_rows(edges: Edges, grad: Tensor, x: Tensor, num_own: int, zero_rest: bool = False) -> tuple[Tensor, Tensor]:
-    """Products of each edge's two rows, [num_edges, heads], and of a row's with its own, [num_own, heads].
+def new_dots(edges: Edges, x: Tensor, heads: int, num_own: int, zero_rest: bool = False) -> tuple[Tensor, Tensor]:
+    """Memory for the products of edges' rows, [num_edges, heads], and of rows with themselves, [num_own, heads].
 
     Args:
-        grad: [heads, num_rows, dim].
-        x: [heads, rows, dim]; heads that share their rows have a stride of 0.
-        zero_rest: edges that belong to no row get zeros; else memory as it was.
+        zero_rest: edges that belong to no row have zeros; else memory as it was.
     """
-    heads, _, dim = grad.shape
     kind = sum_dtype(x.dtype)
     dots, own_dots = (x.new_empty((count, heads), dtype=kind) for count in (edges.num_edges, num_own))
-    if zero_rest:
-        dots.zero_()
-    sizes = _sizes(edges, x, dim) | {"heads": heads, "num_own": num_own}
+    return dots.zero_() if zero_rest else dots, own_dots
+
+
+def dot_rows(
+    edges: Edges,
+    grad: Tensor,
+    x: Tensor,
+    num_own: int,
+    zero_rest: bool = False,
+    out: tuple[Tensor, Tensor] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Products of each edge's two rows and of a row's with its own, as new_dots() has them.
+
+    Args:
+        edges: also a part of the rows.
+        grad: [heads, num_rows, dim].
+        x: [heads, rows, dim]; heads that share their rows have a stride of 0.
+        out: from new_dots(), for all rows.
+    """
+    heads, _, dim = grad.shape
+    dots, own_dots = out or new_dots(edges, x, heads, num_own, zero_rest)
+    sizes = _sizes(edges, x, dim) | {"heads": heads, "num_own": num_own, "first_row": edges.first_row}
     run(_native.dot_rows, x, **sizes, grad=_head_rows(grad), x=_head_rows(x), dots=dots, own_dots=own_dots)
     return dots, own_dots
 

@@ -27,11 +27,21 @@ class Edges:
         num_rows: rows that are reduced into.
         edge: int32 [num_edges], the number of each edge where factors of edges are looked up; None: its position.
         skip_self: leave out edges from a row to itself.
+        first_row: the number of the first row, where rows are compared with ``index``; other than 0 only for
+            spread_rows() and dot_rows() of head_kernels.py.
     """
 
-    def __init__(self, indptr: Tensor, index: Tensor, num_rows: int, edge: Tensor | None = None, skip_self=False):
+    def __init__(
+        self,
+        indptr: Tensor,
+        index: Tensor,
+        num_rows: int,
+        edge: Tensor | None = None,
+        skip_self: bool = False,
+        first_row: int = 0,
+    ):
         self._kept = indptr, index, edge
-        self.num_edges, self.num_rows = index.numel(), num_rows
+        self.num_edges, self.num_rows, self.first_row, self._skip_self = index.numel(), num_rows, first_row, skip_self
         self.ref = _native.BlockRef(
             offsets=indptr.data_ptr(),
             num_offsets=indptr.numel(),
@@ -41,6 +51,11 @@ class Edges:
             num_rows=num_rows,
             skip_self=skip_self,
         )
+
+    def rows(self, first: int, end: int) -> "Edges":
+        """Those of rows [first, end)."""
+        indptr, index, edge = self._kept
+        return Edges(indptr[first:], index, end - first, edge, self._skip_self, self.first_row + first)
 
 
 def run(body, device_of: Tensor, **fields) -> None:

@@ -35,7 +35,7 @@ class _Linear(torch.autograd.Function):
         grad_rows = grad @ weight if of_rows else None
         if of_weight and of_bias:
             return grad_rows, *weight_and_bias_grads(grad, rows)
-        return grad_rows, _weight_grad(grad, rows) if of_weight else None, column_sums(grad) if of_bias else None
+        return grad_rows, weight_grad(grad, rows) if of_weight else None, column_sums(grad) if of_bias else None
 
 
 def product_of(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -75,10 +75,11 @@ class _HeadLinear(torch.autograd.Function):
         rows, weight = ctx.saved_tensors
         by_head, (of_rows, of_weight) = grad.transpose(0, 1), ctx.needs_input_grad
         grad_rows = torch.bmm(by_head, weight) if of_rows else None
-        return grad_rows, torch.stack(list(map(_weight_grad, by_head, rows))) if of_weight else None
+        return grad_rows, torch.stack(list(map(weight_grad, by_head, rows))) if of_weight else None
 
 
-def _weight_grad(grad: Tensor, rows: Tensor) -> Tensor:
+def weight_grad(grad: Tensor, rows: Tensor) -> Tensor:
+    """``grad.t() @ rows``"""
     return _product_grad(grad, rows)[0] if _grad_pays(grad, rows) else grad.t() @ rows
 
 

@@ -82,6 +82,27 @@ TEST(HeadRows, SpreadSumsSharedRowsForEachHead) {
   }
 }
 
+constexpr int64_t kParts[] = {0, 7, 29, 31, 79, kRows};  // from each to the next, rows in one call
+
+TEST(HeadRows, SpreadMakesTheSameSumsInParts) {
+  const Case c;
+  std::vector<double> whole(kHeads * kRows * kDim);
+  SpreadCall call{c.ref(), Dtype::kFloat64,  Dtype::kFloat64,      kDim, kHeads,      c.x.data(),
+                  kDim,    c.weights.data(), c.own_weights.data(), kOwn, whole.data()};
+  run_on_host(call);
+  for (std::size_t part = 0; part + 1 < std::size(kParts); ++part) {
+    const int64_t first = kParts[part], rows = kParts[part + 1] - first;
+    std::vector<double> out(static_cast<std::size_t>(kHeads * rows * kDim));
+    call.block = part_of(c.ref(), first, first + rows), call.first_row = first, call.out = out.data();
+    run_on_host(call);
+    for (int64_t h = 0; h < kHeads; ++h) {
+      for (int64_t i = 0; i < rows * kDim; ++i) {
+        ASSERT_EQ(at(out, h * rows * kDim + i), at(whole, (h * kRows + first) * kDim + i));
+      }
+    }
+  }
+}
+
 TEST(HeadRows, FoldAddsUpTheHeads) {
   const Case c;
   const auto x = random_elements<double>(kHeads * kSources * kDim, 6);
@@ -130,6 +151,24 @@ TEST(HeadRows, DotsAreZeroForEdgesThatDoNotCount) {
       }
     }
   }
+}
+
+TEST(HeadRows, DotsAreTheSameInParts) {
+  const Case c;
+  const auto grad = random_elements<double>(kRows * kHeads * kDim, 7);
+  std::vector<double> whole(c.weights.size()), own(c.own_weights.size());
+  DotCall call{c.ref(), Dtype::kFloat64, kDim,      kHeads, {grad.data(), kHeads * kDim, kDim}, {c.x.data(), kDim, 0},
+               kOwn,    whole.data(),    own.data()};
+  run_on_host(call);
+  std::vector<double> dots(whole.size()), own_dots(own.size());
+  for (std::size_t part = 0; part + 1 < std::size(kParts); ++part) {
+    call.first_row = kParts[part], call.block = part_of(c.ref(), kParts[part], kParts[part + 1]);
+    call.grad.data = grad.data() + call.first_row * kHeads * kDim;
+    call.dots = dots.data(), call.own_dots = own_dots.data();
+    run_on_host(call);
+  }
+  EXPECT_EQ(dots, whole);
+  EXPECT_EQ(own_dots, own);
 }
 
 }  // namespace

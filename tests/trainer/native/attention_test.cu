@@ -16,6 +16,7 @@ namespace {
 using base::upload;
 
 constexpr int64_t kRows = 300, kSources = 200, kOwn = 150;
+constexpr int64_t kParts[] = {0, 41, 149, 151, kRows};  // from each to the next, rows in one call
 
 template <typename T>
 std::vector<T> download(const base::DeviceArray<T>& array) {
@@ -139,6 +140,19 @@ void compare_spread(int64_t dim, int64_t heads) {
   run_on_gpu(call, stream);
   stream.synchronize();
   EXPECT_TRUE(same_bits(download(out), expected)) << dim << " columns, " << heads << " heads";
+  for (std::size_t part = 0; part + 1 < std::size(kParts); ++part) {
+    const int64_t first = kParts[part], rows = kParts[part + 1] - first;
+    const auto some = poisoned<T>(heads * rows * dim);
+    call.block = part_of(blocks.gpu(), first, first + rows), call.first_row = first, call.out = some.data();
+    run_on_gpu(call, stream);
+    stream.synchronize();
+    std::vector<T> wanted;
+    for (int64_t h = 0; h < heads; ++h) {
+      const auto from = expected.begin() + (h * kRows + first) * dim;
+      wanted.insert(wanted.end(), from, from + rows * dim);
+    }
+    EXPECT_TRUE(same_bits(download(some), wanted)) << dim << " columns, " << heads << " heads from row " << first;
+  }
 }
 
 template <typename T>
@@ -198,6 +212,16 @@ void compare_dots(int64_t dim, int64_t heads, bool shared) {
   const double relative = sizeof(Sum<T>) == 4 ? 1e-5 : 1e-12;
   expect_near(download(gpu_dots), dots, relative);
   expect_near(download(gpu_own), own, relative);
+  const auto of_parts = poisoned<Sum<T>>(num_edges * heads), own_of_parts = poisoned<Sum<T>>(kOwn * heads);
+  call.dots = of_parts.data(), call.own_dots = own_of_parts.data();
+  for (std::size_t part = 0; part + 1 < std::size(kParts); ++part) {
+    call.first_row = kParts[part], call.block = part_of(blocks.gpu(), kParts[part], kParts[part + 1]);
+    call.grad.data = gpu_grad.data() + call.first_row * dim;
+    run_on_gpu(call, stream);
+  }
+  stream.synchronize();
+  EXPECT_TRUE(same_bits(download(of_parts), download(gpu_dots)));
+  EXPECT_TRUE(same_bits(download(own_of_parts), download(gpu_own)));
 }
 
 TYPED_TEST(GpuHeadRows, ProductsAreTheHosts) {

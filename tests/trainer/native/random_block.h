@@ -36,6 +36,14 @@ struct RandomBlock {
   }
 };
 
+// A block of the rows [first, end) alone.
+inline BlockRef part_of(BlockRef block, int64_t first, int64_t end) {
+  block.offsets += first;
+  block.num_offsets -= first;
+  block.num_rows = end - first;
+  return block;
+}
+
 // Where each source has its row among `num_rows`; nowhere, -1, every 5th that no edge brings.
 inline std::vector<int64_t> random_places(const RandomBlock& block, int64_t num_sources, int64_t num_rows) {
   std::vector<int64_t> place(static_cast<std::size_t>(num_sources));

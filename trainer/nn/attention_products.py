@@ -1,0 +1,197 @@
+"""Attention over rows that all heads share, and products of each head's sums, as one operator of torch with gradients.
+
+The sums of such rows, [heads, targets, columns of a row], are larger than all else in a layer. Where they are very
+large, they are made, multiplied and forgotten piece by piece, and made again for the gradients.
+"""
+
+from collections.abc import Iterator
+from typing import List  # noqa: UP035, as torch 2.5 reads no `list[int]` in an operator's signature
+
+import torch
+from torch import Tensor
+
+from cohort_gnn.nn import head_kernels, kernels
+from cohort_gnn.nn.attention_ops import (
+    attention_weights,
+    fake_attention_weights,
+    fake_scores_grads,
+    scores_grads,
+    scores_of,
+    used_of,
+)
+from cohort_gnn.nn.kernels import Edges, sum_dtype
+from cohort_gnn.nn.linear import weight_grad
+from cohort_gnn.nn.operators import operator
+
+KEPT_BYTES = 1 << 30  # of sums, up to which they are kept for the gradients
+PIECE_BYTES = 512 << 20  # of sums that are made at once where they are not kept
+
+
+def attend_and_multiply(
+    x: Tensor,
+    weight: Tensor,
+    scores: Tensor,
+    target_scores: Tensor | None,
+    edge_scores: Tensor | None,
+    loop_scores: Tensor | None,
+    indptr: Tensor,
+    source: Tensor,
+    num_targets: int,
+    loops: int,
+    slope: float,
+    p: float,
+    keys: list[int],
+) -> Tensor:
+    """[num_targets, heads, width], for each head the sums of the rows of ``x`` that a target's edges bring, weighted by
+    softmaxes of the edges' scores, times ``weight``.
+
+    Args:
+        x: [sources, dim].
+        weight: [heads, width, dim], in the dtype of the result.
+        scores, target_scores, edge_scores, loop_scores, indptr, source, loops, slope, p, keys: as attend() takes them.
+    """
+    row_bytes = weight.shape[0] * weight.shape[2] * weight.element_size()
+    piece_rows = 0 if num_targets * row_bytes <= KEPT_BYTES else max(1, PIECE_BYTES // row_bytes)
+    ends = scores, target_scores, edge_scores, loop_scores, indptr, source
+    return _attend_and_multiply(x, weight, *ends, num_targets, loops, slope, p, keys, piece_rows)[0]
+
+
+def _pieces(num_rows: int, piece_rows: int) -> Iterator[tuple[int, int]]:
+    step = piece_rows or num_rows
+    return ((first, min(first + step, num_rows)) for first in range(0, num_rows, max(1, step)))
+
+
+@operator("attend_and_multiply")
+def _attend_and_multiply(
+    x: Tensor,
+    weight: Tensor,
+    scores: Tensor,
+    target_scores: Tensor | None,
+    edge_scores: Tensor | None,
+    loop_scores: Tensor | None,
+    indptr: Tensor,
+    source: Tensor,
+    num_targets: int,
+    loops: int,
+    slope: float,
+    p: float,
+    keys: List[int],  # noqa: UP006
+    piece_rows: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The products; the sums [heads, num_targets, dim], where they are kept; the weights of edges as attend() has them.
+
+    Args:
+        piece_rows: targets whose sums are made at once; 0: all, and they are kept (else [0]).
+    """
+    heads, width, dim = weight.shape
+    edges = Edges(indptr, source, num_targets, skip_self=loops >= 0)
+    ends = scores_of(scores, target_scores, edge_scores, loop_scores, num_targets, heads, loops, slope)
+    of_edges = attention_weights(edges, ends, p, keys)
+    out = weight.new_empty(num_targets, heads, width)
+    kept = weight.new_empty(0 if piece_rows else (heads, num_targets, dim))
+    for first, end in _pieces(num_targets, piece_rows):
+        sums = head_kernels.spread_rows(
+            edges.rows(first, end), x, *used_of(of_edges, p), weight.dtype, None if piece_rows else kept
+        )
+        torch.bmm(sums, weight.transpose(1, 2), out=out[first:end].transpose(0, 1))
+        del sums  # before the next are made
+    return out, kept, *of_edges
+
+
+@_attend_and_multiply.register_fake
+def _(x, weight, scores, target, edge, loop, indptr, source, num_targets, loops, slope, p, keys, piece_rows):
+    heads, width, dim = weight.shape
+    kept = weight.new_empty(0 if piece_rows else (heads, num_targets, dim))
+    return weight.new_empty(num_targets, heads, width), kept, *fake_attention_weights(scores, source, heads, loops, p)
+
+
+@operator("attend_and_multiply_grad")
+def _attend_and_multiply_grad(
+    grad: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    scores: Tensor,
+    target_scores: Tensor | None,
+    edge_scores: Tensor | None,
+    loop_scores: Tensor | None,
+    indptr: Tensor,
+    source: Tensor,
+    kept: Tensor,
+    of_edges: List[Tensor],  # noqa: UP006
+    num_targets: int,
+    loops: int,
+    slope: float,
+    p: float,
+    piece_rows: int,
+    needs_x: bool,
+    needs_weight: bool,
+    needs_scores: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of ``x``, ``weight`` and the four scores; [0] in place of those that are not needed.
+
+    Args:
+        grad: of the products.
+        kept, of_edges: the other results.
+    """
+    heads, used = weight.shape[0], used_of(of_edges, p)
+    edges = Edges(indptr, source, num_targets, skip_self=loops >= 0)
+    ends = scores_of(scores, target_scores, edge_scores, loop_scores, num_targets, heads, loops, slope)
+    # Gradients of edges' scores are read whole, those of a batch's padding too.
+    dots = head_kernels.new_dots(edges, x, heads, ends.num_own, zero_rest=edge_scores is not None)
+    grad_sums = x.new_empty(heads, num_targets if needs_x and piece_rows else 0, x.shape[1])
+    grad_weight = torch.zeros_like(weight, dtype=sum_dtype(weight.dtype)) if needs_weight else weight.new_empty(0)
+    for first, end in _pieces(num_targets, piece_rows):
+        piece, by_head = edges.rows(first, end), grad[first:end].transpose(0, 1)
+        if needs_weight:
+            sums = head_kernels.spread_rows(piece, x, *used, weight.dtype) if piece_rows else kept
+            for of_head, *rows in zip(grad_weight, by_head, sums, strict=True):
+                of_head += weight_grad(*rows)
+            del sums
+        if needs_x or needs_scores:
+            of_piece = torch.bmm(by_head, weight).to(x.dtype)
+            if needs_scores:
+                head_kernels.dot_rows(piece, of_piece, x.expand(heads, *x.shape), ends.num_own, out=dots)
+            if needs_x and piece_rows:
+                grad_sums[:, first:end] = of_piece
+            elif needs_x:
+                grad_sums = of_piece
+            del of_piece
+    columns = kernels.transposed(edges, x.shape[0], skip_self=loops >= 0)
+    grad_x = head_kernels.fold_rows(columns, grad_sums, *used) if needs_x else x.new_empty(0)
+    grads = grad_x, grad_weight.to(weight.dtype)
+    if not needs_scores:
+        return *grads, *(scores.new_empty(0) for _ in range(4))
+    return *grads, *scores_grads(edges, columns, ends, scores, of_edges, dots, p)
+
+
+@_attend_and_multiply_grad.register_fake
+def _(
+    grad, x, weight, scores, target, edge, loop, indptr, source, kept, of_edges,
+    num_targets, loops, slope, p, piece_rows, needs_x, needs_weight, needs_scores,
+):  # fmt: skip
+    grads = (
+        torch.empty_like(each, memory_format=torch.contiguous_format) if is_needed else each.new_empty(0)
+        for each, is_needed in ((x, needs_x), (weight, needs_weight))
+    )
+    return *grads, *fake_scores_grads(scores, of_edges, num_targets, needs_scores)
+
+
+def _keep(ctx, inputs, output):
+    *tensors, ctx.num_targets, ctx.loops, ctx.slope, ctx.p, _, ctx.piece_rows = inputs
+    ctx.save_for_backward(*tensors, *output[1:])
+    ctx.mark_non_differentiable(*output[1:])
+    ctx.set_materialize_grads(False)
+
+
+def _backward(ctx, grad, *_):
+    if grad is None:
+        return (None,) * 14
+    *tensors, kept = ctx.saved_tensors[:9]
+    needs = *ctx.needs_input_grad[:2], any(ctx.needs_input_grad[2:6])
+    options = ctx.num_targets, ctx.loops, ctx.slope, ctx.p, ctx.piece_rows
+    grads = _attend_and_multiply_grad(grad, *tensors, kept, list(ctx.saved_tensors[9:]), *options, *needs)
+    wanted = zip(grads, ctx.needs_input_grad[:6], strict=True)
+    return *(each if is_needed else None for each, is_needed in wanted), *[None] * 8
+
+
+_attend_and_multiply.register_autograd(_backward, setup_context=_keep)

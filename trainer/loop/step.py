@@ -67,7 +67,7 @@ class Scores:
     def inputs_of(self, slot) -> tuple:
         """What the model takes of the batch in a slot: features, edges and, where edges are a tensor, sizes."""
         if self.types:
-            return typed_inputs_of(slot, self.types, self.all_rows, self.takes_places)
+            return typed_inputs_of(slot, self.types, self.all_rows, self.takes_places, self._keep_half)
         if self.takes_places:
             return self.all_rows, blocks_of(slot)
         x = rows_of(slot, self.all_rows)
@@ -80,7 +80,7 @@ class Scores:
         """float32 [num_seeds, num_classes], or of all nodes of which the model tells; for the other arguments see
         SampledGNN, or TypedGNN."""
         device = (x if isinstance(x, Tensor) else next(iter(x.values()))).device
-        x = model_input(x, self._keep_half) if isinstance(x, Tensor) else x
+        x = _model_input(x, self._keep_half)
         with torch.autocast(device.type, torch.bfloat16, enabled=self._amp):
             scores = self.model(x, edges, *sizes)
             if isinstance(scores, dict):  # rows of two node types, whose seeds stand by type
@@ -88,16 +88,26 @@ class Scores:
         return scores[:num_seeds].float()
 
 
-def typed_inputs_of(slot, types: GraphTypes, all_rows: AllRows = None, takes_places: bool = False) -> tuple:
+def _model_input(x, keep_half: bool):
+    """model_input() of a tensor, and of features by type; ids and PlacedRows stay."""
+    if isinstance(x, dict):
+        return {name: _model_input(rows, keep_half) for name, rows in x.items()}
+    return x if isinstance(x, PlacedRows) or x.dtype == torch.int64 else model_input(x, keep_half)
+
+
+def typed_inputs_of(
+    slot, types: GraphTypes, all_rows: AllRows = None, takes_places: bool = False, keep_half: bool = False
+) -> tuple:
     """What a model takes of the batch in a slot: features or else ids, edges, and sizes by hop, by type.
 
     Args:
         takes_places: features of float32 may be PlacedRows.
+        keep_half: as model_input() takes it.
     """
     nodes = dict(zip(types.counts, slot.nodes_of_types, strict=True))
     ids, x = slot.n_id.split([sum(per_hop) for per_hop in nodes.values()]), {}
     for name, own_ids, table in zip(nodes, ids, tables_of(slot, all_rows, takes_places), strict=True):
-        x[name] = own_ids if table is None else table if isinstance(table, PlacedRows) else model_input(table)
+        x[name] = own_ids if table is None else _model_input(table, keep_half)
     edges = dict(zip(types.edge_types, slot.edges_of_relations, strict=True))
     tables = {name: slot.edge_table(number) for number, name in enumerate(types.edge_types) if types.edge_dims}
     of_edges = {name: model_input(table) for name, table in tables.items() if table is not None}

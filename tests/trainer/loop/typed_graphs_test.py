@@ -113,6 +113,29 @@ def test_a_padded_batch_has_room_for_the_features_of_edges(graph, shm, tmp_path)
     compare_padded(graph, "rgat", {}, (4, 3), types)
 
 
+@pytest.mark.parametrize("amp", [False, True], ids=["float32", "amp"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_features_of_16_bits_count_in_a_padded_batch_as_in_others(shm, tmp_path, kind, amp):
+    size = ["--nodes", 3000, "--edges", 20000, "--dim", 12, "--dtype", "float16", "--all-features"]
+    made = cohort("dataset", "generate", tmp_path / "set", "--kind", "typed", *size)
+    assert made.returncode == 0, made.stderr
+    graph, dtypes = package.dataset.open(tmp_path / "set"), set()
+    model = model_of(kind, graph)
+    scores, exact = (Scores(model, with_amp, keep_half=True, types=graph.types) for with_amp in (amp, False))
+    model.register_forward_pre_hook(lambda _, given: dtypes.update(rows.dtype for rows in given[0].values()))
+    slot = next(slots_of(graph))
+    sizes = TypedSizes.of(slot)
+    inputs = _Inputs(sizes.grown(None), graph.types, slot)
+    inputs.load(slot, sizes)
+    x, blocks, y, *per_hop = inputs.arguments
+    plain, padded = scores.of_slot(slot), scores(x, blocks, SEEDS, *per_hop)
+    assert {each.dtype for each in x.values()} == {torch.float16}
+    assert dtypes == {torch.float16 if amp else torch.float32}
+    close = {"rtol": 0.05, "atol": 0.05} if amp else {"rtol": 1e-4, "atol": 1e-5}
+    torch.testing.assert_close(padded, plain, **close)
+    torch.testing.assert_close(plain, exact.of_slot(slot), **close)
+
+
 def compare_padded(graph, kind: str, shape: dict, fanout: tuple[int, ...], types=None) -> None:
     """Batches with room against batches as they are: scores, gradients, and the bounds of what kernels read."""
     types = types or graph.types

@@ -191,6 +191,13 @@ uint64_t Publisher::oldest_in_use(int slot) const {
   return oldest;
 }
 
+bool Publisher::any_ready() const {
+  const std::span slots(header().slots, static_cast<std::size_t>(header().num_slots));
+  return std::ranges::any_of(slots, [](const Slot& slot) {
+    return static_cast<SlotState>(slot.state.load(std::memory_order_acquire)) == SlotState::kReady;
+  });
+}
+
 bool Publisher::leaves_rows([[maybe_unused]] int slot, bool is_free) const {
 #ifdef COHORT_WITH_CUDA
   const Slot& shared = header().slots[slot];

@@ -81,6 +81,9 @@ class Publisher {
   // `slot` had, which the sampler fills now.
   uint64_t oldest_in_use(int slot) const;
 
+  // Whether a batch waits for the trainer to take it.
+  bool any_ready() const;
+
   // Hands the slot, filled and complete, to the trainer. `typed`: of a typed graph, else null.
   void publish(int slot, const Batch& batch, const TypedBatch* typed = nullptr);
 

@@ -79,4 +79,17 @@ std::size_t slot_bytes(BatchShape shape, int64_t num_seeds, std::span<const int3
   return needed_bytes + needed_bytes / 4;
 }
 
+PoolSizes pool_sizes(int64_t num_slots, int64_t batch_nodes, int64_t num_nodes, bool reuse, double most_batches) {
+  constexpr double kSlack = 0.125;  // pools do not grow for batches that are a little larger
+  const auto within = [&](int64_t rows, int64_t least, double batches) {
+    const double most = batches * static_cast<double>(batch_nodes);
+    return std::max(least, most < static_cast<double>(rows) ? static_cast<int64_t>(most) : rows);
+  };
+  const auto room = [&](int64_t batches, int64_t nodes) { return pool_rows(batches, nodes, num_nodes, reuse); };
+  const int64_t two = std::min<int64_t>(num_slots, 2), larger = pool_batch_nodes(batch_nodes, num_nodes);
+  const int64_t little_larger = std::min(batch_nodes + batch_nodes / 16, num_nodes);
+  return {within(room(num_slots, batch_nodes), room(two, batch_nodes), most_batches * (1 - kSlack)),
+          within(room(num_slots, larger), room(two, little_larger), most_batches)};
+}
+
 }  // namespace cohort::channel

@@ -61,4 +61,14 @@ constexpr int64_t pool_batch_nodes(int64_t batch_nodes, int64_t num_nodes) {
   return more < num_nodes ? more : num_nodes;
 }
 
+// Rows of a pool.
+struct PoolSizes {
+  int64_t needed = 0;     // a pool that has fewer grows
+  int64_t preferred = 0;  // to this, where there is memory
+};
+// Where a batch comes that has `batch_nodes` of a type, and there is memory for the rows of `most_batches` like it:
+// room for the batches of all slots, but for no more than there is memory for, and for two of them in any case: one
+// that the trainer has, and the next.
+PoolSizes pool_sizes(int64_t num_slots, int64_t batch_nodes, int64_t num_nodes, bool reuse, double most_batches);
+
 }  // namespace cohort::channel

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <future>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -215,6 +216,8 @@ class Backend {
   // Where rows are in pools: how many that of a node type has room for now, and at most.
   virtual int64_t pool_rows(std::size_t /*type*/) const { return 0; }
   virtual int64_t most_pool_rows(std::size_t /*type*/) const { return 0; }
+  // What pools should take altogether, if they have room for two batches with that; no less before pools have grown.
+  virtual double most_pool_bytes() { return std::numeric_limits<double>::infinity(); }
   // Gives the pool of a node type room for `preferred` rows, where there is memory for them, else for `needed`; not
   // between fetch() and fetched(). Returns the memory that came, behind what was there. Throws Error naming need and
   // supply.
@@ -259,6 +262,7 @@ struct CudaSettings {
   int fetch_sms = 0;            // that read feature rows; 0: a default
   bool order_host_rows = true;  // by address
   bool reuse_rows = false;      // of batches before, in pools
+  double pool_share = 1;        // of the memory that is free before the first batch, which pools may take
   int num_slots = 4;            // a pool may come to have the rows of as many batches
   double host_bytes_per_second = 51e9;
   int ahead = 1;              // with far rows: batches that are fetched at once

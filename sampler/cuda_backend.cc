@@ -54,7 +54,8 @@ class CudaBackend final : public Backend {
         graph_(graph, std::move(on_host)),
         fetch_sms_(settings.fetch_sms > 0 ? settings.fetch_sms : cache::kDefaultFetchSms),
         max_blocks_(blocks_for(num_sms_of_current_gpu())),
-        sampler_(graph_.relations(), first_of_types(graph), graph.num_nodes, max_blocks_) {
+        sampler_(graph_.relations(), first_of_types(graph), graph.num_nodes, max_blocks_),
+        pool_share_(settings.pool_share) {
     if (graph.is_typed()) typed_writer_.emplace(graph);
     for (const NodeRange& type : types_of(graph)) {
       rows_.push_back(std::make_unique<cache::FeatureFetch>(
@@ -86,6 +87,11 @@ class CudaBackend final : public Backend {
   int64_t pool_rows(std::size_t type) const override { return rows_[type]->pool_places(); }
   int64_t most_pool_rows(std::size_t type) const override { return pools_[type].most_rows; }
 
+  double most_pool_bytes() override {
+    if (!most_pool_bytes_) most_pool_bytes_ = pool_share_ * static_cast<double>(base::free_device_bytes());
+    return *most_pool_bytes_;
+  }
+
   const base::SharedGpuBytes* grow_pool(std::size_t type, int64_t needed, int64_t preferred) override {
     Pool& pool = pools_[type];
     const auto missing_bytes = [&pool](int64_t rows) {
@@ -96,7 +102,7 @@ class CudaBackend final : public Backend {
     if (bytes > free_bytes) {
       throw base::Error({"GPU memory for rows of batches", base::format_bytes(static_cast<double>(bytes)),
                          base::format_bytes(static_cast<double>(free_bytes)) + " free",
-                         "use fewer --slots, a smaller --batch-size or --fanout, or --topology host"});
+                         "use a smaller cache, --batch-size or --fanout, fewer --slots, or --topology host"});
     }
     const base::SharedGpuBytes& piece = pool.memory.add(bytes, "allocate a pool of rows");
     const auto room = static_cast<int64_t>(pool.memory.bytes()) / pool.row_bytes;
@@ -287,7 +293,9 @@ class CudaBackend final : public Backend {
   std::vector<std::unique_ptr<cache::FeatureFetch>> rows_;       // [num_types]
   std::vector<std::unique_ptr<cache::FeatureFetch>> edge_rows_;  // [num_relations], of edges; null: none
   std::vector<Pool> pools_;                                      // [num_types]
-  base::SharedGpuBytes all_rows_;                                // the table, where there is one
+  double pool_share_;
+  std::optional<double> most_pool_bytes_;
+  base::SharedGpuBytes all_rows_;  // the table, where there is one
   int64_t table_row_bytes_ = 0;
   cache::CachedLists lists_;
   std::mt19937_64 delays_{std::random_device{}()};

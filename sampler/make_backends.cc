@@ -50,6 +50,7 @@ std::vector<std::unique_ptr<Backend>> backends_on_gpus(const Options& options, c
   settings.fetch_sms = options.fetch_sms;
   settings.order_host_rows = options.order == "address";
   settings.reuse_rows = options.reuse;
+  settings.pool_share = options.pool_share;
   settings.num_slots = options.num_slots;
   settings.host_bytes_per_second = options.link_bytes_per_second[cache::kHostTier];
   settings.ahead = options.ahead;

@@ -50,6 +50,8 @@ std::string kind_of() {
     return "true or false";
   } else if constexpr (std::is_integral_v<T>) {
     return fmt::format("an integer in [{}, {}]", std::numeric_limits<T>::min(), std::numeric_limits<T>::max());
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return "a number";
   } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
     return "a list of texts";
   } else {
@@ -187,6 +189,8 @@ void check_cache(const Options& options) {
   refuse_others_than({"plan", "degree", "random", "none"}, "cache_policy", options.cache_policy);
   refuse_others_than({"address", "asis"}, "order", options.order);
   refuse_unless(options.ahead >= 1, "ahead", "at least 1", std::to_string(options.ahead));
+  refuse_unless(options.pool_share > 0 && options.pool_share <= 1, "pool_share", "a number above 0, at most 1",
+                std::to_string(options.pool_share));
   refuse_unless(options.host_bytes >= -1, "host_bytes", "0 bytes or more, or -1 for no limit",
                 std::to_string(options.host_bytes));
   if (options.cliques != "auto") cache::cliques_named(options.cliques, options.num_ranks);
@@ -231,6 +235,7 @@ Options read_options(const std::filesystem::path& run_json) {
   members.read("num_slots", options.num_slots);
   members.read("fetch_sms", options.fetch_sms);
   members.read("reuse", options.reuse);
+  members.read("pool_share", options.pool_share);
   members.read("in_place", options.in_place);
   members.read("seed", options.seed);
   members.read("edge_ids", options.edge_ids);

@@ -33,8 +33,9 @@ struct Options {
   std::string topology = "auto";  // where the topology lives: "auto", "gpu" or "host"
   std::string compress = "auto";  // rows kept encoded: "none", "cache", "host", "both"; "auto": see load.cc
   int num_slots = 4;
-  int fetch_sms = 0;   // GPU: SMs that fetch rows; 0: a default
-  bool reuse = false;  // GPU: rows of batches before are found again in pools
+  int fetch_sms = 0;        // GPU: SMs that fetch rows; 0: a default
+  bool reuse = false;       // GPU: rows of batches before are found again in pools
+  double pool_share = 0.5;  // GPU: of the memory that is free before the first batch, which pools may take
   uint64_t seed = 0;
   bool in_place = false;       // CPU: the trainer reads rows in the data set's file, where it can
   bool edge_ids = false;       // batches say which edges of the data set they have

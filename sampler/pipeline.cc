@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstring>
 #include <future>
+#include <limits>
 #include <numeric>
 #include <thread>
 #include <utility>
@@ -299,19 +300,24 @@ std::vector<int64_t> Pipeline::pooled_rows(const BatchSizes& counts) const {
   return rows;
 }
 
-void Pipeline::make_room_in_pools(int slot, const Pooled& batch) {
+void Pipeline::grow_pools(const Pooled& batch, double most_bytes) {
+  const auto bytes = [](const NodeRange& nodes, int64_t rows) { return static_cast<double>(nodes.row_bytes * rows); };
+  const double batches =
+      most_bytes / std::transform_reduce(types_.begin(), types_.end(), batch.rows.begin(), 1.0, std::plus<>(), bytes);
   for (std::size_t type = 0; type < types_.size(); ++type) {
-    const int64_t rows = batch.rows[type], num_nodes = types_[type].count;
-    const auto of_slots = [&](int64_t nodes) {
-      return channel::pool_rows(options_.num_slots, nodes, num_nodes, options_.reuse);
-    };
-    if (of_slots(rows) <= backend_.pool_rows(type)) continue;
-    publish_all();
-    if (is_over_) return;
-    const int64_t preferred = of_slots(channel::pool_batch_nodes(rows, num_nodes));
-    const base::SharedGpuBytes* piece = backend_.grow_pool(type, of_slots(rows), preferred);
+    const auto sizes =
+        channel::pool_sizes(options_.num_slots, batch.rows[type], types_[type].count, options_.reuse, batches);
+    if (sizes.needed <= backend_.pool_rows(type)) continue;
+    if (publish_all(); is_over_) return;
+    const base::SharedGpuBytes* piece = backend_.grow_pool(type, sizes.needed, sizes.preferred);
     if (piece) publisher_.share_rows(type, *piece);
   }
+}
+
+void Pipeline::make_room_in_pools(int slot, const Pooled& batch) {
+  constexpr int64_t kHeldUs = 2'000'000;
+  grow_pools(batch, backend_.most_pool_bytes());
+  if (is_over_) return;
   const auto fits = [&](std::size_t type) {
     // Where there is room for all rows, each has a place, unless rows of another kind are in use.
     const auto is_same = [&](const Pooled& other) { return other.kind == batch.kind; };
@@ -327,10 +333,13 @@ void Pipeline::make_room_in_pools(int slot, const Pooled& batch) {
     for (std::size_t type = 0; type < types_.size(); ++type) all = all && fits(type);
     return all;
   };
+  int64_t grow_at_us = base::monotonic_us() + kHeldUs;
   while (!all_fit()) {
     publisher_.set_stage(Stage::kWaitSlot, publisher_.next_sequence());
     publish_all();
     if ((is_over_ = is_over_ || publisher_.is_over())) return;
+    if (publisher_.any_ready()) grow_at_us = base::monotonic_us() + kHeldUs;
+    if (base::monotonic_us() > grow_at_us) grow_pools(batch, std::numeric_limits<double>::infinity());
     std::this_thread::sleep_for(20us);
   }
 }

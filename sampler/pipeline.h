@@ -65,8 +65,11 @@ class Pipeline {
   channel::BatchShape shape_of(const channel::Request& request) const;
   // Of the batch's nodes of each type, how many rows the pools get at most.
   std::vector<int64_t> pooled_rows(const BatchSizes& counts) const;
+  // Grows pools that have less room than they should, beside the rows of batches like this one; all together may take
+  // `most_bytes`.
+  void grow_pools(const Pooled& batch, double most_bytes);
   // Makes room in the pools for a batch, which is written into `slot`; waits until batches that are in use leave
-  // enough.
+  // enough. Where the trainer holds batches and none is ready for it, pools get room for those of all slots in the end.
   void make_room_in_pools(int slot, const Pooled& batch);
   std::size_t slot_bytes_to_ask(const channel::Request& request, bool of_pairs, std::size_t needed_bytes) const;
   // Publishes what is written, until `enough` says so or nothing is being written any more, or wanted.

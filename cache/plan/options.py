@@ -188,6 +188,7 @@ def sampler_members(
         }
         | hotness
         | of_host
+        | ({"pool_share": 1.0} if spec.cache_ratio == "auto" else {})  # this cache leaves room for trainer and pools
     )
 
 

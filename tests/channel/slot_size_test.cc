@@ -46,5 +46,23 @@ TEST(SlotBytes, AreOfTheWorstCaseUpToTwoGibibytes) {
   EXPECT_EQ(slot_bytes({.row_bytes = 100}, 10, std::vector{-1}, 1000, 1000), 1250u);
 }
 
+TEST(PoolSizes, HaveRoomForTheBatchesOfAllSlotsWhereThereIsMemory) {
+  using Sizes = std::pair<int64_t, int64_t>;
+  constexpr double kAny = 1e9;
+  const auto sizes = [](int64_t slots, int64_t nodes, double most_batches, bool reuse = true) {
+    const PoolSizes found = pool_sizes(slots, nodes, 1600, reuse, most_batches);
+    return Sizes(found.needed, found.preferred);
+  };
+  EXPECT_EQ(sizes(4, 160, kAny), Sizes(640, 800));
+  EXPECT_EQ(sizes(4, 800, kAny), Sizes(1600, 1600));
+  EXPECT_EQ(sizes(4, 800, kAny, false), Sizes(3200, 4000));
+  EXPECT_EQ(sizes(4, 160, 4.5), Sizes(630, 720));
+  EXPECT_EQ(sizes(4, 160, 3), Sizes(420, 480));
+  EXPECT_EQ(sizes(4, 160, 1), Sizes(320, 340)) << "of a batch and the next";
+  EXPECT_EQ(sizes(4, 1600, 0), Sizes(1600, 1600));
+  EXPECT_EQ(sizes(1, 160, 0), Sizes(160, 170));
+  EXPECT_EQ(sizes(4, 0, kAny), Sizes(0, 0));
+}
+
 }  // namespace
 }  // namespace cohort::channel

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <deque>
 #include <future>
+#include <limits>
 #include <numeric>
 #include <random>
 
@@ -24,7 +25,8 @@ constexpr int64_t kPlaneA = int64_t{1} << 40;  // what a row of plane A is more 
 // Samples on the host, and places the rows of each type in a pool there, late, as a GPU would.
 class PooledBackend final : public Backend {
  public:
-  PooledBackend(GraphView graph, int num_slots, bool reuse) {
+  PooledBackend(GraphView graph, int num_slots, bool reuse, double most_pool_bytes)
+      : most_pool_bytes_(most_pool_bytes) {
     for (const NodeRange& type : types_of(graph)) {
       pools_.emplace_back(type.count, reuse ? type.count : num_slots * type.count, reuse).grow(0);
       has_rows_.push_back(type.row_bytes > 0);
@@ -68,6 +70,7 @@ class PooledBackend final : public Backend {
     return host_->fetched();
   }
   int64_t pool_rows(std::size_t type) const override { return pools_[type].num_places(); }
+  double most_pool_bytes() override { return most_pool_bytes_; }
   const base::SharedGpuBytes* grow_pool(std::size_t type, int64_t, int64_t preferred) override {
     EXPECT_TRUE(due_.empty()) << "a batch is under way";
     EXPECT_TRUE(has_rows_[type]);
@@ -81,6 +84,7 @@ class PooledBackend final : public Backend {
   int num_grown = 0;
 
  private:
+  double most_pool_bytes_;
   std::unique_ptr<Backend> host_;
   std::vector<cache::HostPool> pools_;  // [num_types]
   std::vector<bool> has_rows_;
@@ -96,6 +100,8 @@ struct How {
   bool reuse, in_order;
   channel::Sharing sharing = channel::Sharing::kShared;
   bool changes_kind = false;  // every other epoch has plane A
+  int most_held = 1 << 10;    // batches that the trainer holds; one less than there are slots in any case
+  double most_pool_bytes = std::numeric_limits<double>::infinity();
 };
 
 constexpr int64_t kSeeds = 400;
@@ -142,7 +148,8 @@ void train(channel::Subscriber& subscriber, const PooledBackend& backend, const 
     while (how.changes_kind && !held.empty()) release(held.begin());  // as between epochs
     const uint64_t pass = subscriber.request(asked);
     for (uint64_t step = 0; step < kSeeds / how.batch_size; ++step) {
-      while (held.size() + 1 >= static_cast<std::size_t>(how.num_slots) || (!held.empty() && random() % 4 == 0)) {
+      const int most_held = std::min(how.most_held, how.num_slots - 1);
+      while (held.size() >= static_cast<std::size_t>(most_held) || (!held.empty() && random() % 4 == 0)) {
         release(held.begin() + (how.in_order ? 0 : static_cast<std::ptrdiff_t>(random() % held.size())));
       }
       held.push_back({subscriber.next(pass, kLimitUs), asked.plane_a != 0 ? kPlaneA : 0});
@@ -173,7 +180,7 @@ bool has_room_for_all(GraphView graph, channel::ChannelOptions channel, int64_t 
   Options options;
   options.num_slots = how.num_slots;
   options.reuse = how.reuse;
-  PooledBackend backend(graph, how.num_slots, how.reuse);
+  PooledBackend backend(graph, how.num_slots, how.reuse, how.most_pool_bytes);
   auto served = std::async(std::launch::async, [&] { Pipeline(options, graph, backend, publisher).serve(); });
   {
     channel::Subscriber subscriber(folder.path());
@@ -207,6 +214,24 @@ TEST(PooledPipeline, RowsOfBatchesThatTheTrainerHoldsStay) {
     const bool has_all = has_room_for_all(graph.view(), channel, 40, how);
     if (testing::Test::HasFatalFailure()) return;
     EXPECT_EQ(has_all, how.batch_size == 100) << "places are given away again, unless there is room for all";
+  }
+}
+
+// Places for two batches, which are as large as pools may be here, make the sampler wait for the trainer.
+TEST(PooledPipeline, PoolsWithLittleMemoryHaveRoomForTwoBatches) {
+  const auto graph = mixed_graph<int32_t>(2000, 3);
+  channel::ChannelOptions channel;
+  channel.feature_dim = graph.dim;
+  channel.feature_dtype = 2 << 8 | 32;
+  // Three held batches have no room, so that pools grow after all.
+  for (const auto& [most_held, reuse] : {std::pair{1, true}, {1, false}, {3, true}}) {
+    SCOPED_TRACE(testing::Message() << "held " << most_held << ", reuse " << reuse);
+    How how{4, 50, {5, 3}, reuse, true};
+    how.most_held = most_held;
+    how.most_pool_bytes = 1;
+    const bool has_all = has_room_for_all(graph.view(), channel, 40, how);
+    if (testing::Test::HasFatalFailure()) return;
+    EXPECT_EQ(has_all, most_held == 3);
   }
 }
 

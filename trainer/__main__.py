@@ -13,7 +13,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.log import shown
 from cohort_gnn.channel.run_folder import rank_folders
 from cohort_gnn.trainer import _native
-from cohort_gnn.trainer.messages import flush_output
+from cohort_gnn.trainer.messages import flush_output, with_cure_for_lack_of_memory
 from cohort_gnn.trainer.stop import StopRequest
 
 LOG = logging.getLogger("cohort_gnn.trainer")  # __name__ is that of the program
@@ -67,7 +67,8 @@ def main(run_json: Path) -> int:
             take_batches(sources[0], run, run_json.parent)
         else:
             place = Place(first + own_rank, num_all, own_rank, num_ranks)
-            _train(sources[0], place, run, run_json.parent, stop, loaded_at)
+            with with_cure_for_lack_of_memory():
+                _train(sources[0], place, run, run_json.parent, stop, loaded_at)
         for source in sources:
             source.leave()
     except BaseException as error:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from rich.console import Console as RichConsole
 
+from cohort_gnn.base.errors import CohortError
+
 LOG = logging.getLogger(__name__)
 
 
@@ -31,6 +33,22 @@ def flush_output() -> None:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python tries again as it ends
+
+
+@contextlib.contextmanager
+def with_cure_for_lack_of_memory() -> Iterator[None]:
+    """Inside, a lack of GPU memory becomes a CohortError that tells which options give memory back."""
+    import torch  # which the program of `cohort train` imports late
+
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        found = str(error).split(" If reserved but unallocated")[0].strip()
+        hint = (
+            "let the cache leave more to the trainer: a smaller --cache-ratio, or --cache-ratio auto, which measures"
+            " what the trainer needs; or use --topology host, --amp, or a smaller --batch-size, --fanout or --hidden"
+        )
+        raise CohortError("memory of the GPU", "room for the trainer's step", found, hint) from error
 
 
 @contextlib.contextmanager

@@ -1,0 +1,27 @@
+"""What the trainer says when its GPU has no memory left."""
+
+import pytest
+import torch
+
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.trainer.messages import with_cure_for_lack_of_memory
+
+TORCHS = (
+    "CUDA out of memory. Tried to allocate 3.61 GiB. GPU 0 has a total capacity of 79.19 GiB of which 1.20 GiB is free."
+    " If reserved but unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+)
+
+
+def test_a_lack_of_gpu_memory_names_what_gives_memory_back():
+    with pytest.raises(CohortError) as error, with_cure_for_lack_of_memory():
+        raise torch.OutOfMemoryError(TORCHS)
+    assert (
+        error.value.found.endswith("of which 1.20 GiB is free.") and "Tried to allocate 3.61 GiB" in error.value.found
+    )
+    for option in ("--cache-ratio auto", "--topology host", "--batch-size", "--fanout", "--hidden"):
+        assert option in error.value.hint
+
+
+def test_other_errors_stay_what_they_are():
+    with pytest.raises(RuntimeError, match="another"), with_cure_for_lack_of_memory():
+        raise RuntimeError("another")

@@ -215,11 +215,14 @@ def rows_of(slot, all_rows: AllRows) -> torch.Tensor:
     return slot.x if all_rows is None else all_rows.index_select(0, slot.place)
 
 
-def tables_of(slot, all_rows: AllRows, where_they_are: bool = False) -> list[torch.Tensor | PlacedRows | None]:
+def tables_of(
+    slot, all_rows: AllRows, where_they_are: bool = False, memory: Sequence[torch.Tensor | None] = ()
+) -> list[torch.Tensor | PlacedRows | None]:
     """`rows_of` of each node type; None: the type has no features.
 
     Args:
         where_they_are: rows of float32 that the batch names are not gathered.
+        memory: of each node type, for its rows, if there are no more of them; empty: they get memory of their own.
     """
     if all_rows is None:
         return [slot.table(number) for number in range(len(slot.nodes_of_types))]
@@ -230,7 +233,9 @@ def tables_of(slot, all_rows: AllRows, where_they_are: bool = False) -> list[tor
         elif where_they_are and rows.dtype == torch.float32:
             tables.append(PlacedRows(rows, slot.places(number)))
         else:
-            tables.append(rows.index_select(0, slot.places(number)))
+            place, to = slot.places(number), memory[number] if memory else None
+            to = None if to is None or len(to) < len(place) else to[: len(place)]
+            tables.append(torch.index_select(rows, 0, place, out=to))
     return tables
 
 

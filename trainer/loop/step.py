@@ -1,6 +1,7 @@
 """A training step: forward, loss, backward and optimizer, and the sums that the loss of an epoch is made of."""
 
 import inspect
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -44,6 +45,9 @@ class Scores:
         keep_half: features of 16 bits go in as they are under autocast.
         all_rows: [any, dim], of which slots name rows (``place``), of several node types a list; None: slots have rows.
         types: of a graph that has several; the model is a TypedGNN then, and takes all of a batch by type.
+
+    Attributes:
+        spare_tables: memory of rows by node type that a batch may have until the next one, as tables_of() takes it.
     """
 
     def __init__(
@@ -55,6 +59,7 @@ class Scores:
         types: GraphTypes | None = None,
     ):
         self.model, self.all_rows, self.types = model, all_rows, types
+        self.spare_tables: Callable[[], Sequence[Tensor | None]] = tuple
         self._amp, self._keep_half = amp, amp and keep_half
         is_float = types is not None or (isinstance(all_rows, Tensor) and all_rows.dtype == torch.float32)
         self.takes_places = all_rows is not None and is_float and getattr(model, "takes_places", False)
@@ -67,7 +72,8 @@ class Scores:
     def inputs_of(self, slot) -> tuple:
         """What the model takes of the batch in a slot: features, edges and, where edges are a tensor, sizes."""
         if self.types:
-            return typed_inputs_of(slot, self.types, self.all_rows, self.takes_places, self._keep_half)
+            memory = self.spare_tables()
+            return typed_inputs_of(slot, self.types, self.all_rows, self.takes_places, self._keep_half, memory)
         if self.takes_places:
             return self.all_rows, blocks_of(slot)
         x = rows_of(slot, self.all_rows)
@@ -96,17 +102,23 @@ def _model_input(x, keep_half: bool):
 
 
 def typed_inputs_of(
-    slot, types: GraphTypes, all_rows: AllRows = None, takes_places: bool = False, keep_half: bool = False
+    slot,
+    types: GraphTypes,
+    all_rows: AllRows = None,
+    takes_places: bool = False,
+    keep_half: bool = False,
+    memory: Sequence[Tensor | None] = (),
 ) -> tuple:
     """What a model takes of the batch in a slot: features or else ids, edges, and sizes by hop, by type.
 
     Args:
         takes_places: features of float32 may be PlacedRows.
         keep_half: as model_input() takes it.
+        memory: as tables_of() takes it.
     """
     nodes = dict(zip(types.counts, slot.nodes_of_types, strict=True))
     ids, x = slot.n_id.split([sum(per_hop) for per_hop in nodes.values()]), {}
-    for name, own_ids, table in zip(nodes, ids, tables_of(slot, all_rows, takes_places), strict=True):
+    for name, own_ids, table in zip(nodes, ids, tables_of(slot, all_rows, takes_places, memory), strict=True):
         x[name] = own_ids if table is None else _model_input(table, keep_half)
     edges = dict(zip(types.edge_types, slot.edges_of_relations, strict=True))
     tables = {name: slot.edge_table(number) for number, name in enumerate(types.edge_types) if types.edge_dims}
@@ -146,19 +158,26 @@ class TrainStep:
         links: tuple[torch.nn.Module, int] | None = None,
     ):
         self._clip_norm, self.rows, self._links = clip_norm, rows, links
-        self._scores, self._optimizer, self._targets, self._sums = scores, optimizer, targets, sums
+        self.scores, self._optimizer, self._targets, self._sums = scores, optimizer, targets, sums
         self.loss_sum = torch.zeros((), device=device)
         self.num_labelled = torch.zeros((), device=device)
-        self._graphs_of = graphs_of
+        self._graphs_of, self._device = graphs_of, device
         has_rows = scores.all_rows is not None  # batches name them, in the memory of a GPU
         self._graphs = self._graphs_on(device) if graphs_of and has_rows else None
         self._finish = ReplayedWork(self._take_sums, device) if graphs_of else self._take_sums
 
     def _graphs_on(self, device: torch.device) -> StepGraphs | TypedStepGraphs:
-        if self._scores.types:
-            scores = self._scores
-            return TypedStepGraphs(self._run, device, scores.types, scores.all_rows, scores.takes_places)
-        return StepGraphs(self._run, device, self._scores.all_rows, self._scores.takes_places)
+        if self.scores.types:
+            scores = self.scores
+            graphs = TypedStepGraphs(self._run, device, scores.types, scores.all_rows, scores.takes_places)
+            scores.spare_tables = graphs.tables
+            return graphs
+        return StepGraphs(self._run, device, self.scores.all_rows, self.scores.takes_places)
+
+    def forget_graphs(self) -> None:
+        """Gives back the memory of CUDA graphs; the next steps make new ones."""
+        if self._graphs:
+            self._graphs = self._graphs_on(self._device)
 
     def reset(self, loss_sum: float = 0.0, num_labelled: float = 0.0) -> None:
         """The sums begin anew, or with those of earlier steps."""
@@ -170,8 +189,8 @@ class TrainStep:
         if self._graphs and slot.num_seeds == self._graphs_of:
             self._graphs(slot)
         else:
-            x, edges, *others = self._scores.inputs_of(slot)
-            y = links_of_slot(slot, self._links[1], self._scores.types) if self._links else slot.y[: slot.num_seeds]
+            x, edges, *others = self.scores.inputs_of(slot)
+            y = links_of_slot(slot, self._links[1], self.scores.types) if self._links else slot.y[: slot.num_seeds]
             self._run(x, edges, y, *others)
         if self._sums:
             self._sums.add_up()
@@ -187,9 +206,9 @@ class TrainStep:
             self.rows.zero_grad()
         labelled = self._targets.count(y)
         if self._links:  # of which y says the places of their nodes among the seeds
-            scores = scores_of_links(self._links[0], self._scores(x, edges, None, *sizes), y)
+            scores = scores_of_links(self._links[0], self.scores(x, edges, None, *sizes), y)
         else:
-            scores = self._scores(x, edges, y.shape[0], *sizes)
+            scores = self.scores(x, edges, y.shape[0], *sizes)
         loss_sum = self._targets.loss_sum(scores, y)
         if self._sums:
             loss_sum.backward()

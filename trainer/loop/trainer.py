@@ -19,7 +19,7 @@ from cohort_gnn.trainer.loop.epoch import RunningEpoch
 from cohort_gnn.trainer.loop.links import HeldOutLinks
 from cohort_gnn.trainer.loop.seed_parts import seeds_by_rank
 from cohort_gnn.trainer.loop.sm_partition import divide_gpu
-from cohort_gnn.trainer.loop.step import TrainStep, adam, scores_of, step_of
+from cohort_gnn.trainer.loop.step import TrainStep, adam, step_of
 from cohort_gnn.trainer.models.own import model_of
 from cohort_gnn.trainer.models.targets import mean_loss, targets_of
 from cohort_gnn.trainer.ranks import Agreement, Ranks, StepSums
@@ -179,7 +179,7 @@ class Trainer:
         sums = torch.zeros(self.targets.num_sums + 1, dtype=torch.float64, device=self.device)
         read = EpochReport(0)
         self._begin_pass("validate", StepClock(self.device))
-        scores, links = scores_of(self.options, self.model, self.all_rows), self.links.get(split)
+        scores, links = self.step.scores, self.links.get(split)
         rows = torch.zeros(self.sizes[split], self.options.num_classes, device=self.device) if links else None
         for slot in self._slots(which):
             self.clock.step_begins()
@@ -217,7 +217,11 @@ class Trainer:
         return epoch < self.options.coarse_epochs
 
     def step_of_a_copy(self) -> TrainStep:
-        """Steps of a copy of the model, without other ranks."""
+        """Steps of a copy of the model, without other ranks.
+
+        The run's own steps forget their CUDA graphs: a GPU need not have room for the memory of both.
+        """
+        self.step.forget_graphs()
         model = copy.deepcopy(self.model).train()
         return self._step_of(model, adam(model, self.device, self.options.lr, self.options.weight_decay))
 

@@ -78,7 +78,7 @@ class _Inputs:
 
         self.room, self._all_rows = room, all_rows
         given = [slot.table(number) for number in range(len(types.counts))] if all_rows is None else all_rows
-        self._tables = [
+        self.tables = [
             None if rows is None
             else PlacedRows(rows, empty(sizes[-1])) if takes_places and rows.dtype == torch.float32
             else rows.new_zeros(sizes[-1], rows.shape[1])
@@ -104,7 +104,7 @@ class _Inputs:
                 blocks[-1 - hop][name] = Block(offsets, self._source[number][:edges], *ends)
         x = {
             name: self._source[0][:0] if table is None else table
-            for name, table in zip(names, self._tables, strict=True)
+            for name, table in zip(names, self.tables, strict=True)
         }
         self.arguments = (
             x,
@@ -125,7 +125,7 @@ class _Inputs:
             parts += [(to, slot.offsets(number)[: targets + 1], edges) for to, targets, edges in hops]
         kernels.copy_arrays(parts)
         self._y.copy_(slot.y[: len(self._y)])
-        for number, (table, nodes) in enumerate(zip(self._tables, sizes.nodes, strict=True)):
+        for number, (table, nodes) in enumerate(zip(self.tables, sizes.nodes, strict=True)):
             pool = None if self._all_rows is None else self._all_rows[number]
             if isinstance(table, PlacedRows):
                 table.place[: nodes[-1]].copy_(slot.places(number))
@@ -170,6 +170,11 @@ class TypedStepGraphs:
         self._keys = GraphKeys(device)
         self._inputs: _Inputs | None = None
         self._work: ReplayedWork | None = None
+
+    def tables(self) -> list[Tensor | None]:
+        """Memory of rows by node type, which the next step overwrites; None: a type has no such."""
+        tables = self._inputs.tables if self._inputs else []
+        return [table if isinstance(table, Tensor) else None for table in tables]
 
     def __call__(self, slot) -> None:
         """The step on the batch in a slot."""

@@ -210,6 +210,38 @@ def expect_same_where_rows_are(model, slot, pooled, types, room) -> None:
         assert (one is None) == (other is None) and (one is None or torch.equal(one, other))
 
 
+@pytest.mark.parametrize("room", [1, -1])
+def test_rows_of_a_batch_without_a_graph_may_lie_where_a_graph_reads_them(graph, shm, room):
+    slot, scores = next(slots_of(graph)), Scores(model_of("rgat", graph), types=graph.types)
+    pooled, expected = Pooled(slot, len(graph.types.counts)), scores.of_slot(slot)
+    scores.all_rows, memory = pooled.all_rows, []
+    for rows, per_hop in zip(pooled.all_rows, slot.nodes_of_types, strict=True):
+        memory.append(None if rows is None else rows.new_full((sum(per_hop) + room, rows.shape[1]), 7))
+    scores.spare_tables = lambda: memory
+    assert torch.equal(scores.of_slot(pooled), expected)
+    written = [(each[:-1] != 7).any().item() for each in memory if each is not None]
+    assert written and all(each == (room > 0) for each in written), "memory that is too small stays as it is"
+
+
+def test_a_step_that_forgets_its_graphs_makes_new_ones(graph, shm, monkeypatch):
+    made: list = []
+
+    class Graphs:
+        def __init__(self, *_):
+            made.append(self)
+
+        def tables(self):
+            return [self]
+
+    monkeypatch.setattr("cohort_gnn.trainer.loop.step.TypedStepGraphs", Graphs)
+    model, slot = model_of("rgat", graph), next(slots_of(graph))
+    scores = Scores(model, all_rows=Pooled(slot, len(graph.types.counts)).all_rows, types=graph.types)
+    step = TrainStep(scores, adam(model, torch.device("cpu"), 0.1), torch.device("cpu"), graphs_of=SEEDS)
+    assert scores.spare_tables() == made
+    step.forget_graphs()
+    assert len(made) == 2 and scores.spare_tables() == made[1:]
+
+
 def test_room_grows_to_what_was_seen():
     small, large = (TypedSizes(((64, count), (0, 2 * count)), ((5 * count,),)) for count in (500, 600))
     room = small.grown(None)

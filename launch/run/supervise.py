@@ -28,7 +28,7 @@ GRACE_SECONDS = 0.3  # processes that fall together are looked at together
 STOP_SECONDS = 1.0
 SAVE_SECONDS = 4.0  # for trainers that were told to stop: the step they are in, and a checkpoint
 OTHERS_SECONDS = 6.0  # in which a trainer's error may turn out to be that another machine has ended
-ROWS_SECONDS = 1.5  # the same of a sampler's error, where it asks other machines for rows
+ROWS_SECONDS = 3.0  # the same of a sampler's error, where it asks other machines for rows
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 

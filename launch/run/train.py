@@ -155,10 +155,6 @@ def check_model(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
     if len(spec.hops_of_evaluation) != len(spec.fanout):
         expected = f"{len(spec.fanout)} hops, as --fanout has"
         raise CohortError("--eval-fanout", expected, str(len(spec.hops_of_evaluation)))
-    for place, name in [("--model", spec.model)] * spec.has_own_model + [
-        ("--callbacks", each) for each in spec.callbacks or []
-    ]:
-        demand_named(place, name)
     if spec.task == "link":
         _check_links(spec, data)
     elif len(data.train_ids) == 0:
@@ -184,6 +180,10 @@ def check_model(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
     if spec.has_own_model and shape:
         hint = "give the parameter a default in the class, or use sage, gcn or gat"
         raise CohortError(", ".join(shape), "a built-in model", f"--model {spec.model}", hint)
+    if spec.has_own_model:
+        demand_named("--model", spec.model)
+    for name in spec.callbacks or ():
+        demand_named("--callbacks", name)
 
 
 def _check_links(spec: RunSpec, data: Dataset | HeteroDataset) -> None:

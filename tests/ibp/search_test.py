@@ -9,7 +9,7 @@ from processes import ALL_TESTS
 
 from cohort_gnn import CohortError, ibp
 from cohort_gnn.ibp import search
-from cohort_gnn.ibp.score_bounds import METRICS, ScoreBounds
+from cohort_gnn.ibp.search import METRICS, ScoreBounds
 
 SPECIAL = [float("nan"), float("inf"), -float("inf"), 1e-40, -1e-40, 0.0, -0.0, 3e38]
 

@@ -39,8 +39,8 @@ def test_options_are_checked(cora, tmp_path, options, place, found):
 
 def test_a_run_that_fails_is_an_error(cora, tmp_path, capfd):
     with pytest.raises(CohortError) as error:
-        cohort.train(cora, tmp_path / "run", **SMALL, callbacks=["nowhere:Log"])
-    assert error.value.found == "exit code 1" and "nowhere:Log" in capfd.readouterr().err
+        cohort.train(cora, tmp_path / "run", **SMALL, callbacks=["json:JSONDecoder"])
+    assert error.value.found == "exit code 1" and "json:JSONDecoder" in capfd.readouterr().err
 
 
 def test_another_thread_gets_no_signals(cora, tmp_path):

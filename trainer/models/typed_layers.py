@@ -10,8 +10,9 @@ from torch_geometric.nn.module_dict import ModuleDict
 
 from cohort_gnn.nn.activation import Activation
 from cohort_gnn.nn.block import block_of
+from cohort_gnn.nn.gat import GATRules
 from cohort_gnn.nn.inputs import PlacedRows, amp_dtype
-from cohort_gnn.nn.relations import Into, sum_relations
+from cohort_gnn.nn.relations import Into, sum_attentions, sum_relations
 from cohort_gnn.spec.graph import EdgeType
 
 
@@ -21,7 +22,8 @@ class SummedRelations(HeteroConv):
     Args:
         convs: SAGEConv or GATConv by edge type.
         root: by node type, what is added of its own rows.
-        fused: convs are SAGEConv, whose means and own rows have one product for each node type.
+        fused: convs are Cohort's: SAGEConv, whose means and own rows have one product for each node type, or GATConv,
+            for whose scores a node type's rows are read once.
     """
 
     def __init__(self, convs: dict[EdgeType, nn.Module], root: dict[str, nn.Module], fused: bool):
@@ -43,9 +45,15 @@ class SummedRelations(HeteroConv):
         Args:
             x: float [nodes, features] of the node types that have rows; targets are the first of their type.
             edge_index: int64 [2, edges] of each edge type.
-            activation: what x goes through first; where the layer is ``fused``.
-            edge_attr: [edges, edge_dim] of the edge types whose convs take them; not where the layer is ``fused``.
+            activation: what x goes through first; where SAGEConv is ``fused``.
+            edge_attr: [edges, edge_dim] of the edge types whose convs take them; of GATConv.
         """
+        if self.fused and isinstance(next(iter(self.convs.values()), None), GATRules):
+            blocks = {
+                name: block_of(edge_index[name], x[name[0]].shape[0], num_targets[name[2]])
+                for name in self.convs.keys()
+            }
+            return sum_attentions(dict(self.convs.items()), x, blocks, edge_attr or {})
         if self.fused:
             return self._products(x, edge_index, num_targets, activation)
         sums: dict[str, Tensor] = {}
@@ -160,5 +168,5 @@ def relations_of(
     return SummedRelations(
         convs,
         {name: nn.Linear(dim, width) for name, dim in has_root.items()},
-        fused=layers == "cohort" and kind != "rgat",
+        fused=layers == "cohort",
     )

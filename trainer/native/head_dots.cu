@@ -23,8 +23,8 @@ __device__ A sum_over_lanes(const A (&value)[kHeads], int lane, int lanes, unsig
 }
 
 // A group's products for one row of gradients: some heads and a lane's pack of columns at a time. With kShared, all
-// heads have the same rows of x.
-template <typename T, int kVec, bool kShared>
+// heads have the same rows of x, of T; gradients are of G.
+template <typename T, typename G, int kVec, bool kShared>
 class RowDots {
  public:
   using A = Sum<T>;
@@ -53,21 +53,22 @@ class RowDots {
 
   __device__ bool has(int h) const { return head_ + h < call_.heads && column_ < call_.dim; }
 
-  __device__ Pack<T, kVec> pack_of(const HeadRows& rows, int64_t row, int h) const {
+  template <typename E>
+  __device__ Pack<E, kVec> pack_of(const HeadRows& rows, int64_t row, int h) const {
     if (!has(h)) return {};
     const int64_t at = row * rows.row_stride + (head_ + h) * rows.head_stride + column_;
-    return load_pack<kVec>(static_cast<const T*>(rows.data) + at);
+    return load_pack<kVec>(static_cast<const E*>(rows.data) + at);
   }
 
   __device__ void take_grads() {
 #pragma unroll
-    for (int h = 0; h < kHeads; ++h) grad_[h] = pack_of(call_.grad, row_, h);
+    for (int h = 0; h < kHeads; ++h) grad_[h] = pack_of<G>(call_.grad, row_, h);
   }
 
   __device__ Loaded load(int64_t index) const {
     Loaded loaded;
 #pragma unroll
-    for (int h = 0; h < (kShared ? 1 : kHeads); ++h) loaded.x[h] = pack_of(call_.x, index, h);
+    for (int h = 0; h < (kShared ? 1 : kHeads); ++h) loaded.x[h] = pack_of<T>(call_.x, index, h);
     return loaded;
   }
 
@@ -113,7 +114,7 @@ class RowDots {
   const int lane_, lanes_;
   unsigned mask_;
   int64_t head_ = 0, first_ = 0, column_ = 0;
-  Pack<T, kVec> grad_[kHeads];
+  Pack<G, kVec> grad_[kHeads];
 };
 
 // Which lanes form the products of a row, or of a piece of one; see reduce.cuh.
@@ -128,7 +129,7 @@ struct Groups {
   unsigned blocks() const { return static_cast<unsigned>((num_units * lanes + kBlockThreads - 1) / kBlockThreads); }
 };
 
-template <typename T, int kVec, bool kShared>
+template <typename T, typename G, int kVec, bool kShared>
 __global__ void __launch_bounds__(kBlockThreads) dot_kernel(const __grid_constant__ DotCall call, const Groups groups) {
   const int64_t unit = grid_first() / groups.lanes;
   if (unit >= groups.num_units) return;
@@ -138,15 +139,15 @@ __global__ void __launch_bounds__(kBlockThreads) dot_kernel(const __grid_constan
   const EdgeRange range = range_of(call.block, row);
   if (is_piece != range.in_pieces() || (is_piece && unit >= range.end_piece())) return;
   const bool first = !is_piece || unit == range.first_piece();
-  RowDots<T, kVec, kShared> dots(call, row, static_cast<int>(threadIdx.x) % groups.lanes, groups.lanes);
+  RowDots<T, G, kVec, kShared> dots(call, row, static_cast<int>(threadIdx.x) % groups.lanes, groups.lanes);
   dots.run(is_piece ? range.piece(unit) : range, first && call.first_row + row < call.num_own);
 }
 
-template <typename T, int kVec>
+template <typename T, typename G, int kVec>
 void launch(const DotCall& call, cudaStream_t stream) {
   const Groups groups(call, kVec);
   if (call.block.num_rows == 0) return;
-  const auto kernel = call.x.head_stride == 0 ? dot_kernel<T, kVec, true> : dot_kernel<T, kVec, false>;
+  const auto kernel = call.x.head_stride == 0 ? dot_kernel<T, G, kVec, true> : dot_kernel<T, G, kVec, false>;
   kernel<<<groups.blocks(), kBlockThreads, 0, stream>>>(call, groups);
   cuda_check(cudaGetLastError(), "launch products of rows");
 }
@@ -158,16 +159,16 @@ bool can_pack(const HeadRows& rows, int element_bytes, int vec) {
 }  // namespace
 
 void run_on_gpu(const DotCall& call, cudaStream_t stream) {
-  with_type(call.dtype, [&]<typename T>(std::type_identity<T>) {
-    constexpr int kBytes = sizeof(T), kWide = 16 / kBytes, kHalf = kWide / 2;
+  with_dot_types(call, [&]<typename T, typename G>(std::type_identity<T>, std::type_identity<G>) {
+    constexpr int kWide = 16 / sizeof(T), kHalf = kWide / 2;
     const auto fits = [&](int vec) {
-      return call.dim % vec == 0 && can_pack(call.grad, kBytes, vec) && can_pack(call.x, kBytes, vec);
+      return call.dim % vec == 0 && can_pack(call.grad, sizeof(G), vec) && can_pack(call.x, sizeof(T), vec);
     };
-    if (fits(kWide)) return launch<T, kWide>(call, stream);
+    if (fits(kWide)) return launch<T, G, kWide>(call, stream);
     if constexpr (kHalf > 1) {
-      if (fits(kHalf)) return launch<T, kHalf>(call, stream);
+      if (fits(kHalf)) return launch<T, G, kHalf>(call, stream);
     }
-    launch<T, 1>(call, stream);
+    launch<T, G, 1>(call, stream);
   });
 }
 

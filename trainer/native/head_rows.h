@@ -55,8 +55,9 @@ struct HeadRows {
 // x[j][h]>, where row i of the block is row j = first_row + i of x. The edges' numbers are their positions.
 struct DotCall {
   BlockRef block;
-  Dtype dtype = Dtype::kFloat32;  // of grad and x
-  int64_t dim = 0;                // columns of a head
+  Dtype dtype = Dtype::kFloat32;       // of x
+  Dtype grad_dtype = Dtype::kFloat32;  // of grad: that of x, or one of 16 bits, beside x of 16 or 32
+  int64_t dim = 0;                     // columns of a head
   int64_t heads = 1;
   HeadRows grad;             // of num_rows rows
   HeadRows x;                // of the rows that edges name
@@ -65,6 +66,20 @@ struct DotCall {
   void* own_dots = nullptr;  // Sum<dtype> [num_own, heads]
   int64_t first_row = 0;
 };
+
+// Calls f(std::type_identity<T>{}, std::type_identity<G>{}) for the types of x and of grad.
+template <typename F>
+void with_dot_types(const DotCall& call, F&& f) {
+  with_type(call.dtype, [&]<typename T>(std::type_identity<T> of_x) {
+    with_type(call.grad_dtype, [&]<typename G>(std::type_identity<G> of_grad) {
+      if constexpr (std::is_same_v<T, G> || (sizeof(T) < 8 && sizeof(G) == 2)) {
+        f(of_x, of_grad);
+      } else {
+        base::require(false, "gradients of the dtype of the rows, or of 16 bits");
+      }
+    });
+  });
+}
 
 void run_on_host(const SpreadCall& call);
 void run_on_host(const FoldCall& call);

@@ -85,16 +85,17 @@ const T* row_of(const HeadRows& rows, int64_t row, int64_t head) {
 }
 
 // to[h] = <grad[row][h], x[index][h]>
-template <typename T>
+template <typename T, typename G>
 void dot_heads(const DotCall& call, int64_t row, int64_t index, Sum<T>* to) {
   for (int64_t h = 0; h < call.heads; ++h) {
-    const T *grad = row_of<T>(call.grad, row, h), *x = row_of<T>(call.x, index, h);
+    const G* grad = row_of<G>(call.grad, row, h);
+    const T* x = row_of<T>(call.x, index, h);
     to[h] = 0;
     for (int64_t c = 0; c < call.dim; ++c) to[h] += widen(grad[c]) * widen(x[c]);
   }
 }
 
-template <typename T>
+template <typename T, typename G>
 void dot(const DotCall& call) {
   auto *dots = static_cast<Sum<T>*>(call.dots), *own_dots = static_cast<Sum<T>*>(call.own_dots);
 #pragma omp parallel for schedule(dynamic, kRowsAtOnce) if (call.block.num_rows > kRowsAtOnce)
@@ -106,10 +107,10 @@ void dot(const DotCall& call) {
       if (call.block.skip_self && call.block.index[e] == own) {
         std::fill(to, to + call.heads, Sum<T>{0});
       } else {
-        dot_heads<T>(call, row, call.block.index[e], to);
+        dot_heads<T, G>(call, row, call.block.index[e], to);
       }
     }
-    if (own < call.num_own) dot_heads<T>(call, row, own, own_dots + own * call.heads);
+    if (own < call.num_own) dot_heads<T, G>(call, row, own, own_dots + own * call.heads);
   }
 }
 
@@ -124,7 +125,7 @@ void run_on_host(const FoldCall& call) {
 }
 
 void run_on_host(const DotCall& call) {
-  with_type(call.dtype, [&]<typename T>(std::type_identity<T>) { dot<T>(call); });
+  with_dot_types(call, [&]<typename T, typename G>(std::type_identity<T>, std::type_identity<G>) { dot<T, G>(call); });
 }
 
 }  // namespace cohort::trainer

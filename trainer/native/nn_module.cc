@@ -131,8 +131,9 @@ void bind_heads(nb::module_& m) {
             FIELD(FoldCall, weights), FIELD(FoldCall, own_weights), FIELD(FoldCall, num_own), FIELD(FoldCall, out),
             FIELD(FoldCall, partial));
   bind_call(m, "dot_rows", "The gradient of the weights of rows.", FIELD(DotCall, block), FIELD(DotCall, dtype),
-            FIELD(DotCall, dim), FIELD(DotCall, heads), FIELD(DotCall, grad), FIELD(DotCall, x),
-            FIELD(DotCall, num_own), FIELD(DotCall, first_row), FIELD(DotCall, dots), FIELD(DotCall, own_dots));
+            FIELD(DotCall, grad_dtype), FIELD(DotCall, dim), FIELD(DotCall, heads), FIELD(DotCall, grad),
+            FIELD(DotCall, x), FIELD(DotCall, num_own), FIELD(DotCall, first_row), FIELD(DotCall, dots),
+            FIELD(DotCall, own_dots));
   bind_call(m, "attention", "Softmaxes over the edges of rows; see trainer/native/attention.h.",
             FIELD(AttentionCall, block), FIELD(AttentionCall, dtype), FIELD(AttentionCall, dim),
             FIELD(AttentionCall, scores), FIELD(AttentionCall, num_own), FIELD(AttentionCall, weights),

@@ -23,7 +23,8 @@ from cohort_gnn.nn.kernels import Edges, sum_dtype
 from cohort_gnn.nn.linear import weight_grad
 from cohort_gnn.nn.operators import operator
 
-KEPT_BYTES = 1 << 30  # of sums, up to which they are kept for the gradients
+KEPT_BYTES = 1 << 30  # of sums, up to which they are kept for the gradients; on a GPU that has more for them:
+KEPT_SHARE = 1 / 32  # of its memory
 PIECE_BYTES = 512 << 20  # of sums that are made at once where they are not kept
 
 
@@ -51,9 +52,15 @@ def attend_and_multiply(
         scores, target_scores, edge_scores, loop_scores, indptr, source, loops, slope, p, keys: as attend() takes them.
     """
     row_bytes = weight.shape[0] * weight.shape[2] * weight.element_size()
-    piece_rows = 0 if num_targets * row_bytes <= KEPT_BYTES else max(1, PIECE_BYTES // row_bytes)
+    piece_rows = 0 if num_targets * row_bytes <= _kept_bytes(x.device) else max(1, PIECE_BYTES // row_bytes)
     ends = scores, target_scores, edge_scores, loop_scores, indptr, source
     return _attend_and_multiply(x, weight, *ends, num_targets, loops, slope, p, keys, piece_rows)[0]
+
+
+def _kept_bytes(device: torch.device) -> int:
+    if device.type != "cuda":
+        return KEPT_BYTES
+    return max(KEPT_BYTES, int(KEPT_SHARE * torch.cuda.get_device_properties(device).total_memory))
 
 
 def _pieces(num_rows: int, piece_rows: int) -> Iterator[tuple[int, int]]:
@@ -148,7 +155,9 @@ def _attend_and_multiply_grad(
                 of_head += weight_grad(*rows)
             del sums
         if needs_x or needs_scores:
-            of_piece = torch.bmm(by_head, weight).to(x.dtype)
+            of_piece = torch.bmm(by_head, weight)
+            if needs_x:  # the sums of its gradients are read as its own rows are
+                of_piece = of_piece.to(x.dtype)
             if needs_scores:
                 head_kernels.dot_rows(piece, of_piece, x.expand(heads, *x.shape), ends.num_own, out=dots)
             if needs_x and piece_rows:

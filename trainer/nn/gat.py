@@ -10,10 +10,13 @@ from cohort_gnn.nn.attention_products import attend_and_multiply
 from cohort_gnn.nn.block import Block, block_of
 from cohort_gnn.nn.inputs import ELEMENT_COST, amp_dtype, is_prefix, materialize
 from cohort_gnn.nn.kernels import rows_of, sum_dtype
+from cohort_gnn.nn.linear import end_scores
 
 
 class GATRules:
     """What a layer with PyG's parameters and arguments computes."""
+
+    bias: Tensor | None
 
     def forward(
         self,
@@ -35,10 +38,33 @@ class GATRules:
         block = block_of(edge_index, source.shape[0], num_targets)
         num_shared = min(size) if size else min(source.shape[0], num_targets)
         of_edges = self._edge_scores(edge_attr, block, num_shared, sum_dtype(source.dtype))
-        out = self._attended(rows_of(source), target, block, num_shared, of_edges)
+        rows = rows_of(source)
+        scores = self._scores(rows, target)
+        out = self._attended(rows, scores, block, num_shared, of_edges)
         if self.residual and target is not None:
             out = out + self.res(target)
-        return out if self.bias is None else out + self.bias
+        return out if self.bias is None else out + self.bias.to(out.dtype)
+
+    def from_scores(
+        self, source: Tensor, scores: tuple[Tensor, Tensor | None], block: Block, edge_attr: Tensor | None = None
+    ) -> Tensor:
+        """[targets, heads * out_channels], what forward() gives without bias and residual, and without edges of targets
+        to themselves.
+
+        Args:
+            source: [sources, in_channels].
+            scores: float [sources, heads] and [targets, heads], products with score_vectors(); None: zeros.
+            block, edge_attr: as forward() takes them.
+        """
+        source = rows_of(source)
+        of_edges = self._edge_scores(edge_attr, block, 0, sum_dtype(source.dtype))
+        return self._attended(source, scores, block, 0, of_edges)
+
+    def score_vectors(self, of_targets: bool) -> Tensor:
+        """[heads, in_channels], whose products with the rows of sources, or of targets, are the ends' scores."""
+        if self.lin is not None:
+            return self._vectors(self.lin, self.att_dst if of_targets else self.att_src)
+        return self._vectors(self.lin_dst, self.att_dst) if of_targets else self._vectors(self.lin_src, self.att_src)
 
     def _edge_scores(
         self, edge_attr: Tensor | None, block: Block, num_shared: int, dtype: torch.dtype
@@ -64,47 +90,44 @@ class GATRules:
     def _attended(
         self,
         source: Tensor,
-        target: Tensor | None,
+        scores: tuple[Tensor, Tensor | None],
         block: Block,
         num_shared: int,
         of_edges: tuple[Tensor | None, Tensor | None],
     ) -> Tensor:
         """The heads' sums, beside each other or averaged; the first ``num_shared`` targets are sources too."""
         lin = self.lin if self.lin is not None else self.lin_src
-        materialize(lin, source.shape[1])
-        scores, target_scores = self._scores(lin, source, target, block.num_targets)
         dtype = amp_dtype(source)
         p = self.dropout if self.training else 0.0
         keys = torch.randint(2**62, (2,)).tolist() if p else [0, 0]
         loops = num_shared if self.add_self_loops else -1
-        ends = *of_edges, block.indptr, block.source, block.num_targets
+        ends = *scores, *of_edges, block.indptr, block.source, block.num_targets
         rest = loops, self.negative_slope, p, keys
         if self._sums_first(block, source.shape[1]):
             weight = lin.weight.to(dtype).view(self.heads, self.out_channels, -1)
-            out = attend_and_multiply(source, weight, scores, target_scores, *ends, *rest)
+            out = attend_and_multiply(source, weight, *ends, *rest)
         else:
-            out = attend(lin(source), scores, target_scores, *ends, self.heads, *rest, dtype)[0]
+            out = attend(lin(source), *ends, self.heads, *rest, dtype)[0]
         out = out.reshape(block.num_targets, self.heads, self.out_channels)
         return out.flatten(1) if self.concat else out.mean(dim=1)
 
-    def _scores(
-        self, lin: nn.Module, source: Tensor, target: Tensor | None, num_targets: int
-    ) -> tuple[Tensor, Tensor | None]:
+    def _scores(self, source: Tensor, target: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """What the ends of edges score, as attend() takes it: [sources, heads or 2 heads], [targets, heads] or None."""
-        kind = sum_dtype(source.dtype)
+        lin = self.lin if self.lin is not None else self.lin_src
+        materialize(lin, source.shape[1])
         with torch.autocast(source.device.type, enabled=False):
             if target is None:
-                return _product(source, self._vectors(lin, self.att_src), kind), None
+                return end_scores(source, self.score_vectors(of_targets=False)), None
             target_lin = self.lin if self.lin is not None else self.lin_dst
             materialize(target_lin, target.shape[1])
             if not is_prefix(target, source):
-                scores = _product(source, self._vectors(lin, self.att_src), kind)
-                return scores, _product(target, self._vectors(target_lin, self.att_dst), kind)
+                scores = end_scores(source, self.score_vectors(of_targets=False))
+                return scores, end_scores(target, self.score_vectors(of_targets=True))
             if target_lin is lin:
                 vectors = self._vectors(lin, self.att_src, self.att_dst)
             else:
-                vectors = torch.cat((self._vectors(lin, self.att_src), self._vectors(target_lin, self.att_dst)))
-            return _product(source, vectors, kind), None
+                vectors = torch.cat([self.score_vectors(of_targets) for of_targets in (False, True)])
+            return end_scores(source, vectors), None
 
     def _vectors(self, lin: nn.Module, *attentions: Tensor) -> Tensor:
         """[attentions * heads, in_channels], whose products with a row are those of its transformed heads."""
@@ -119,7 +142,3 @@ class GATRules:
         transformed = (edges + block.num_sources) * wide
         products = (block.num_targets - block.num_sources) * width * wide
         return (elements - transformed) * ELEMENT_COST + products <= 0
-
-
-def _product(rows: Tensor, vectors: Tensor, dtype: torch.dtype) -> Tensor:
-    return F.linear(rows, vectors.to(rows.dtype)).to(dtype)

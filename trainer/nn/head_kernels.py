@@ -130,13 +130,14 @@ def dot_rows(
 
     Args:
         edges: also a part of the rows.
-        grad: [heads, num_rows, dim].
+        grad: [heads, num_rows, dim], of the dtype of ``x``, or of 16 bits where ``x`` has 16 or 32.
         x: [heads, rows, dim]; heads that share their rows have a stride of 0.
         out: from new_dots(), for all rows.
     """
     heads, _, dim = grad.shape
     dots, own_dots = out or new_dots(edges, x, heads, num_own, zero_rest)
     sizes = _sizes(edges, x, dim) | {"heads": heads, "num_own": num_own, "first_row": edges.first_row}
+    sizes["grad_dtype"] = grad.dtype
     run(_native.dot_rows, x, **sizes, grad=_head_rows(grad), x=_head_rows(x), dots=dots, own_dots=own_dots)
     return dots, own_dots
 

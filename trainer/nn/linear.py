@@ -9,6 +9,8 @@ from cohort_gnn.nn.operators import Operator
 
 PARTS = 512  # of many rows, that are summed side by side
 MANY_ROWS, FEW_COLUMNS = 32768, 64  # from which, and below which, products of our own pay, and not
+WIDE_PRODUCTS = "dtype" in torch.ops.aten.mm.overloads()  # torch 2.8, on GPUs: halves are multiplied to float32
+_ROOM = 0 if WIDE_PRODUCTS else 10  # in powers of two, for sums that are halves
 
 
 def linear(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -118,3 +120,43 @@ def column_sums(x: Tensor) -> Tensor:
     whole = part_rows * PARTS
     sums = x[:whole].unflatten(0, (PARTS, part_rows)).sum(dim=1, dtype=wide).sum(dim=0)
     return (sums + x[whole:].sum(dim=0, dtype=wide)).to(x.dtype)
+
+
+def end_scores(rows: Tensor, vectors: Tensor) -> Tensor:
+    """``rows @ vectors.t()`` for a few vectors: float64 of float64, else float32 [rows, vectors].
+
+    Rows of 16 bits are multiplied as they are. The gradient of the vectors, a sum over all rows, takes gradients that
+    would vanish in float16 as well.
+    """
+    if rows.element_size() > 2:
+        return F.linear(rows, vectors.to(rows.dtype))
+    return _Scores.apply(rows, vectors)
+
+
+class _Scores(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, rows, vectors):
+        ctx.count, ctx.dtype = vectors.shape[0], vectors.dtype
+        vectors = F.pad(vectors.to(rows.dtype), (0, 0, 0, -ctx.count % 8))  # of which tensor cores take eight at a time
+        ctx.save_for_backward(rows, vectors)
+        return _wide_product(rows, vectors.t())[:, : ctx.count]
+
+    @staticmethod
+    def backward(ctx, grad):
+        rows, vectors = ctx.saved_tensors
+        of_rows, of_vectors = ctx.needs_input_grad
+        grad = F.pad(grad, (0, -ctx.count % 8))
+        grad_rows = grad.to(rows.dtype) @ vectors if of_rows else None
+        if not (of_vectors and rows.shape[0]):
+            return grad_rows, vectors.new_zeros(ctx.count, rows.shape[1], dtype=ctx.dtype) if of_vectors else None
+        exponent = torch.frexp(torch.linalg.vector_norm(grad, torch.inf)).exponent.clamp(-100, 100) + _ROOM
+        half = torch.ldexp(grad, -exponent).to(rows.dtype)  # below 1, so that none vanishes
+        sums = _wide_product(half.t(), rows)[: ctx.count]
+        return grad_rows, torch.ldexp(sums, exponent).to(ctx.dtype)
+
+
+def _wide_product(left: Tensor, right: Tensor) -> Tensor:
+    """float32, of two matrices of 16 bits."""
+    if not left.is_cuda:
+        return left.float() @ right.float()
+    return torch.mm(left, right, out_dtype=torch.float32) if WIDE_PRODUCTS else (left @ right).float()

@@ -1,7 +1,7 @@
-"""One layer of mean aggregation over the relations into several node types."""
+"""One layer over the relations into several node types: mean aggregation, and attention."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,9 +11,11 @@ from torch import Tensor
 from cohort_gnn.nn import kernels
 from cohort_gnn.nn.activation import Activation
 from cohort_gnn.nn.block import Block
+from cohort_gnn.nn.gat import GATRules
 from cohort_gnn.nn.inputs import PlacedRows
 from cohort_gnn.nn.kernels import Drop, Edges, sum_dtype
-from cohort_gnn.nn.linear import product_of, weight_and_bias_grads
+from cohort_gnn.nn.linear import end_scores, product_of, weight_and_bias_grads
+from cohort_gnn.spec.graph import EdgeType
 from cohort_gnn.trainer import _native
 
 
@@ -71,6 +73,46 @@ def sum_relations(
                 given[number] = activation(each)
     factors = [None if each is None else each.to(dtype) for each in (*weights, *own_weights, *biases)]
     return _SumRelations.apply(into, dtype, reads, places, *given, *factors)
+
+
+def sum_attentions(
+    convs: Mapping[EdgeType, GATRules],
+    x: Mapping[str, Tensor],
+    blocks: Mapping[EdgeType, Block],
+    edge_attr: Mapping[EdgeType, Tensor],
+) -> dict[str, Tensor]:
+    """[targets, width] of each node type that an edge type leads to: the sums of what its GATConvs give.
+
+    The rows of a node type are read once for the scores of all the edge types that they are ends of.
+
+    Args:
+        convs: by edge type; they concatenate their heads, and add no edges of targets to themselves.
+        x: [nodes, any] of the node types that have rows; targets are the first of their type.
+        blocks: of each edge type.
+        edge_attr: rows of edges, of the edge types whose convs take them.
+    """
+    ends: dict[str, list[tuple[EdgeType, bool]]] = {}  # of each node type: an edge type, and whether it is the target
+    for name in convs:
+        ends.setdefault(name[0], []).append((name, False))
+        if name[2] in x:
+            ends.setdefault(name[2], []).append((name, True))
+    scores: dict[tuple[EdgeType, bool], Tensor] = {}
+    for kind, given in ends.items():
+        vectors = [convs[name].score_vectors(is_target) for name, is_target in given]
+        num_rows = max(blocks[name].num_targets if is_target else x[kind].shape[0] for name, is_target in given)
+        with torch.autocast(x[kind].device.type, enabled=False):
+            products = end_scores(kernels.rows_of(x[kind][:num_rows]), torch.cat(vectors))
+        scores |= zip(given, products.split([len(each) for each in vectors], dim=1), strict=True)
+    sums: dict[str, Tensor] = {}
+    biases: dict[str, Tensor] = {}
+    for name, conv in convs.items():
+        block, of_targets = blocks[name], scores.get((name, True))
+        of_targets = None if of_targets is None else of_targets[: block.num_targets]
+        rows = conv.from_scores(x[name[0]], (scores[name, False], of_targets), block, edge_attr.get(name))
+        sums[name[2]] = sums[name[2]] + rows if name[2] in sums else rows
+        if conv.bias is not None:
+            biases[name[2]] = biases[name[2]] + conv.bias if name[2] in biases else conv.bias
+    return {name: rows + biases[name].to(rows.dtype) if name in biases else rows for name, rows in sums.items()}
 
 
 class _SumRelations(torch.autograd.Function):

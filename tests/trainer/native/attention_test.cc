@@ -128,6 +128,7 @@ TEST(HeadRows, DotsAreZeroForEdgesThatDoNotCount) {
   std::vector<double> dots(c.weights.size(), -1), own(c.own_weights.size());
   run_on_host(DotCall{c.ref(),
                       Dtype::kFloat64,
+                      Dtype::kFloat64,
                       kDim,
                       kHeads,
                       {grad.data(), kHeads * kDim, kDim},
@@ -153,12 +154,43 @@ TEST(HeadRows, DotsAreZeroForEdgesThatDoNotCount) {
   }
 }
 
+TEST(HeadRows, DotsOfGradientsOfAnotherTypeAreThoseOfTheSameNumbers) {
+  const Case c;
+  const auto x = random_elements<Float16>(kSources * kDim, 3);
+  const auto grad = random_elements<Bfloat16>(kRows * kHeads * kDim, 7);
+  const auto wide = [](const auto& from) {
+    std::vector<float> to;
+    for (const auto element : from) to.push_back(widen(element));
+    return to;
+  };
+  const auto wide_x = wide(x), wide_grad = wide(grad);
+  std::vector<float> dots(c.weights.size()), own(c.own_weights.size()), expected(dots.size()), expected_own(own.size());
+  DotCall call{
+      c.ref(), Dtype::kFloat16, Dtype::kBfloat16, kDim, kHeads, {grad.data(), kHeads * kDim, kDim}, {x.data(), kDim, 0},
+      kOwn,    dots.data(),     own.data()};
+  run_on_host(call);
+  call.dtype = call.grad_dtype = Dtype::kFloat32;
+  call.x.data = wide_x.data(), call.grad.data = wide_grad.data();
+  call.dots = expected.data(), call.own_dots = expected_own.data();
+  run_on_host(call);
+  EXPECT_EQ(dots, expected);
+  EXPECT_EQ(own, expected_own);
+}
+
 TEST(HeadRows, DotsAreTheSameInParts) {
   const Case c;
   const auto grad = random_elements<double>(kRows * kHeads * kDim, 7);
   std::vector<double> whole(c.weights.size()), own(c.own_weights.size());
-  DotCall call{c.ref(), Dtype::kFloat64, kDim,      kHeads, {grad.data(), kHeads * kDim, kDim}, {c.x.data(), kDim, 0},
-               kOwn,    whole.data(),    own.data()};
+  DotCall call{c.ref(),
+               Dtype::kFloat64,
+               Dtype::kFloat64,
+               kDim,
+               kHeads,
+               {grad.data(), kHeads * kDim, kDim},
+               {c.x.data(), kDim, 0},
+               kOwn,
+               whole.data(),
+               own.data()};
   run_on_host(call);
   std::vector<double> dots(whole.size()), own_dots(own.size());
   for (std::size_t part = 0; part + 1 < std::size(kParts); ++part) {

@@ -186,14 +186,16 @@ TYPED_TEST(GpuHeadRows, SumsAreTheHostsBits) {
   }
 }
 
-template <typename T>
+template <typename T, typename G = T>
 void compare_dots(int64_t dim, int64_t heads, bool shared) {
   const TwoBlocks blocks;
   const int64_t num_edges = blocks.block.num_edges(), x_stride = shared ? dim : heads * dim;
-  const auto x = random_elements<T>(kSources * x_stride, 1), grad = random_elements<T>(kRows * heads * dim, 2);
+  const auto x = random_elements<T>(kSources * x_stride, 1);
+  const auto grad = random_elements<G>(kRows * heads * dim, 2);
   std::vector<Sum<T>> dots(static_cast<std::size_t>(num_edges * heads)), own(kOwn * heads);
   DotCall call{blocks.host(),
                kDtype<T>,
+               kDtype<G>,
                dim,
                heads,
                {grad.data(), dim, kRows * dim},
@@ -202,7 +204,8 @@ void compare_dots(int64_t dim, int64_t heads, bool shared) {
                dots.data(),
                own.data()};
   run_on_host(call);
-  const auto gpu_x = upload(x), gpu_grad = upload(grad);
+  const auto gpu_x = upload(x);
+  const auto gpu_grad = upload(grad);
   const auto gpu_dots = poisoned<Sum<T>>(num_edges * heads), gpu_own = poisoned<Sum<T>>(kOwn * heads);
   call.block = blocks.gpu(), call.x.data = gpu_x.data(), call.grad.data = gpu_grad.data();
   call.dots = gpu_dots.data(), call.own_dots = gpu_own.data();
@@ -229,6 +232,18 @@ TYPED_TEST(GpuHeadRows, ProductsAreTheHosts) {
     for (const int64_t heads : {1, 2, 4, 9}) {
       compare_dots<TypeParam>(dim, heads, true);
       compare_dots<TypeParam>(dim, heads, false);
+    }
+  }
+}
+
+TEST(GpuHeadRowsOfTwoTypes, AreTheHosts) {
+  for (const int64_t dim : {1, 3, 4, 12, 260}) {
+    for (const int64_t heads : {1, 4, 9}) {
+      for (const bool shared : {true, false}) {
+        compare_dots<float, Bfloat16>(dim, heads, shared);
+        compare_dots<float, Float16>(dim, heads, shared);
+        compare_dots<Float16, Bfloat16>(dim, heads, shared);
+      }
     }
   }
 }

@@ -13,6 +13,7 @@ OPTIONS = [{}, {"add_self_loops": False}, {"concat": False}, {"dropout": 0.4}, {
 def make_pieces(monkeypatch, rows: int, itemsize: int) -> None:
     """From here on, the sums of so many targets are made at once, of elements of ``itemsize`` bytes."""
     monkeypatch.setattr(attention_products, "KEPT_BYTES", 0)
+    monkeypatch.setattr(attention_products, "KEPT_SHARE", 0)
     monkeypatch.setattr(attention_products, "PIECE_BYTES", rows * HEADS * COLUMNS * itemsize + 1)
 
 

@@ -88,3 +88,30 @@ def test_rows_say_in_what_the_product_is_under_autocast():
     assert out.dtype == torch.bfloat16
     out.sum().backward()
     assert weight.grad.dtype == bias.grad.dtype == torch.float32
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("count", [1, 4, 8, 20])
+def test_scores_of_halves_and_their_gradients(device, dtype, count):
+    torch.manual_seed(2)
+    rows = torch.randn(700, 48, dtype=dtype, device=device).requires_grad_()
+    vectors = torch.randn(count, 48, device=device).requires_grad_()
+    grad = 1e-9 * torch.randn(700, count, device=device)  # float16 has no such numbers
+    scores = layer.end_scores(rows, vectors)
+    of_rows, of_vectors = torch.autograd.grad(scores, (rows, vectors), grad)
+    rounded = vectors.to(dtype).double()
+    assert scores.dtype == of_vectors.dtype == torch.float32 and of_rows.dtype == dtype
+    torch.testing.assert_close(scores.double(), rows.double() @ rounded.t(), rtol=1e-2, atol=1e-3)
+    expected = grad.double().t() @ rows.double()
+    assert (of_vectors - expected).abs().max() < 1e-2 * expected.abs().max()
+    if dtype == torch.bfloat16:
+        expected = grad.double() @ rounded
+        assert (of_rows - expected).abs().max() < 2e-2 * expected.abs().max()
+
+
+@pytest.mark.parametrize("count", [0, 5])
+def test_scores_of_halves_whose_gradients_are_zeros(count):
+    rows, vectors = torch.randn(count, 16, dtype=torch.bfloat16), torch.randn(3, 16).requires_grad_()
+    layer.end_scores(rows, vectors).sum().mul(0).backward()
+    assert torch.equal(vectors.grad, torch.zeros(3, 16))

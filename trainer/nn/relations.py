@@ -98,10 +98,11 @@ def sum_attentions(
             ends.setdefault(name[2], []).append((name, True))
     scores: dict[tuple[EdgeType, bool], Tensor] = {}
     for kind, given in ends.items():
-        vectors = [convs[name].score_vectors(is_target) for name, is_target in given]
         num_rows = max(blocks[name].num_targets if is_target else x[kind].shape[0] for name, is_target in given)
-        with torch.autocast(x[kind].device.type, enabled=False):
-            products = end_scores(kernels.rows_of(x[kind][:num_rows]), torch.cat(vectors))
+        rows = x[kind] if num_rows == x[kind].shape[0] else x[kind][:num_rows]
+        with torch.autocast(rows.device.type, enabled=False):
+            vectors = [convs[name].score_vectors(is_target) for name, is_target in given]
+            products = end_scores(kernels.rows_of(rows), torch.cat(vectors))
         scores |= zip(given, products.split([len(each) for each in vectors], dim=1), strict=True)
     sums: dict[str, Tensor] = {}
     biases: dict[str, Tensor] = {}

@@ -14,6 +14,7 @@ template <typename T>
 class Scratch {
  public:
   T* data() const noexcept { return array_.data(); }
+  std::size_t size() const noexcept { return array_.size(); }  // what there is room for
 
   // Room for `size` elements; contents are lost when it grows.
   T* reserve(std::size_t size) {

@@ -143,9 +143,7 @@ class CudaBackend final : public Backend {
   BatchSizes sample(const Query& query) override {
     started_.record(sampling_);
     BatchSizes counts = sampler_.sample(query, sampling_);
-    sampled_.record(sampling_);
-    sampled_.synchronize();
-    counts.time = until_now(started_, sampled_);
+    counts.time = until_now(started_, sampler_.ended());
     sampled_us_ = counts.time.end_us;
     counts.lists = sampler_.list_use();
     if (graph_.on_host().topology().empty())
@@ -279,7 +277,7 @@ class CudaBackend final : public Backend {
   Faults faults_;
   int gpu_ = current_gpu();
   base::Stream sampling_;
-  base::Event started_, sampled_;
+  base::Event started_;
   std::vector<InFlight> in_flight_;  // in turn
   uint64_t num_fetches_ = 0, num_told_ = 0;
   GraphOnGpu graph_;

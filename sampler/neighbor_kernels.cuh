@@ -12,11 +12,10 @@ using base::grid_first;
 using base::grid_step;
 using base::kBlockThreads;
 
-// A batch's places number its seeds, then its edges as they are drawn. A node is known by the first place that reaches
+// A batch's places number its seeds, then its edges as they are drawn, with gaps between hops where the host only knows
+// bounds of their sizes. A node is known by the first place that reaches
 // it, so ids follow first occurrence. An entry of first_place is that place with the batch's generation above it: later
 // generations are smaller, and entries of earlier batches, larger than any of this one, need not be cleared.
-constexpr int kPlaceBits = 32;
-constexpr int64_t kMaxPlaces = int64_t{1} << kPlaceBits;
 constexpr uint32_t kGenerations = UINT32_MAX;  // below a cleared entry's
 
 constexpr int kMostParts = 128;  // types or relations
@@ -25,12 +24,55 @@ constexpr int kWarp = 32;
 constexpr int kNumUses = 2 * cache::kNumTiers;
 static_assert(sizeof(cache::ListUses) == kNumUses * sizeof(unsigned long long));
 
-__global__ void place_seeds_kernel(const int64_t* n_id, int64_t num_seeds, uint64_t generation,
-                                   unsigned long long* first_place, int32_t* id_of_place) {
+// seeds: int64 [num_seeds], in host memory. The batch's counts begin with its seeds.
+__global__ void place_seeds_kernel(const int64_t* seeds, int64_t num_seeds, uint64_t generation,
+                                   unsigned long long* first_place, int32_t* id_of_place, int64_t* n_id,
+                                   BatchCounts* counts) {
+  if (blockIdx.x == 0 && threadIdx.x < kNumUses) counts->list_use[threadIdx.x] = 0;
+  if (grid_first() == 0) {
+    counts->too_small = counts->first_node[0] = counts->first_edge[0] = 0;
+    counts->first_node[1] = num_seeds;
+    counts->next_id = static_cast<int32_t>(num_seeds);
+  }
   for (int64_t i = grid_first(); i < num_seeds; i += grid_step()) {
-    first_place[n_id[i]] = generation + static_cast<uint64_t>(i);
+    const int64_t seed = seeds[i];
+    n_id[i] = seed;
+    first_place[seed] = generation + static_cast<uint64_t>(i);
     id_of_place[i] = static_cast<int32_t>(i);
   }
+}
+
+// Where a hop's lists and edges begin in the arrays that the host gives, and how many lists it has: fewer than
+// kMaxPlaces each, and kernels are short of registers.
+struct HopStart {
+  uint32_t node, edge, lists;
+};
+
+// For the kernel that counts edges. `most_lists`: that many if the host knows it.
+__device__ HopStart start_count(const HopCounts& counts, int64_t most_lists) {
+  if (!counts.first_node) return {0, 0, static_cast<uint32_t>(most_lists)};
+  const int64_t first = counts.first_node[0], lists = counts.first_node[1] - first;
+  const bool fits = lists <= most_lists;
+  if (!fits && grid_first() == 0) *counts.too_small = 1;
+  return {static_cast<uint32_t>(first), 0, fits ? static_cast<uint32_t>(lists) : 0};
+}
+
+// Lists that the hop might have had have no edges. picks: int64 [most_lists + 1].
+__device__ void end_count(const HopStart& start, int64_t most_lists, int64_t* picks) {
+  for (int64_t i = start.lists + grid_first(); i <= most_lists; i += grid_step()) picks[i] = 0;
+}
+
+// For the kernel that draws `num_edges` edges, if the host has room for as many: it ends the hop's edges.
+__device__ HopStart start_draw(const HopCounts& counts, int64_t most_lists, const int64_t* num_edges) {
+  if (!counts.first_node) return {0, 0, static_cast<uint32_t>(most_lists)};
+  const int64_t node = counts.first_node[0], lists = counts.first_node[1] - node;
+  const int64_t edge = counts.first_edge[0], edges = *num_edges;
+  const bool fits = lists <= most_lists && edges <= counts.most_edges && edge + edges <= counts.end_edge;
+  if (grid_first() == 0) {
+    counts.first_edge[1] = edge + (fits ? edges : 0);
+    if (!fits) *counts.too_small = 1;
+  }
+  return {static_cast<uint32_t>(node), static_cast<uint32_t>(edge), fits ? static_cast<uint32_t>(lists) : 0};
 }
 
 // What one thread counts of each tier, in registers: lists, and neighbours drawn (fewer than kMaxPlaces in a batch).
@@ -71,23 +113,24 @@ constexpr int kSmThreads = 1536;
 constexpr int kSmThreads = 2048;
 #endif
 
-// picks: int64 [size + 1], the last 0; lists: [size]; use: uint64 [kNumUses], added to. Waits for memory most of its
-// time, so as many threads as an SM holds. kExcludes: `exclusions` has any.
+// picks: int64 [size + 1], 0 behind the last list; lists: [size]; use: uint64 [kNumUses], added to. Waits for memory
+// most of its time, so as many threads as an SM holds. kExcludes: `exclusions` has any.
 template <bool kExcludes>
 __global__ void __launch_bounds__(kBlockThreads, kSmThreads / kBlockThreads)
     count_picks_kernel(const __grid_constant__ TopologyRef topology, const int64_t* frontier, int64_t size,
                        int64_t fanout, int64_t* picks, DrawnList* lists, unsigned long long* use,
-                       ExclusionsRef exclusions) {
+                       ExclusionsRef exclusions, HopCounts counts) {
   UseCounter counter;
-  for (int64_t i = grid_first(); i < size; i += grid_step()) {
-    cache::ListRef list = topology.list(frontier[i]);
+  const HopStart start = start_count(counts, size);
+  for (int64_t i = grid_first(); i < start.lists; i += grid_step()) {
+    cache::ListRef list = topology.list(frontier[start.node + i]);
     if constexpr (kExcludes) list.degree -= exclusions.of_list(i).count;
     const int64_t drawn = num_picks(list.degree, fanout);
     picks[i] = drawn;
     lists[i] = {list.neighbours, list.degree};
     counter.add(list.tier, drawn);
   }
-  if (grid_first() == 0) picks[size] = 0;
+  end_count(start, size, picks);
   counter.sum_block(topology.index_bytes, use);
 }
 
@@ -192,6 +235,7 @@ struct DrawArrays {
   uint64_t place;                   // of the first edge, with the generation
   unsigned long long* first_place;  // uint64 [V], or null: sources get no local ids
   ExclusionsRef exclusions;
+  HopCounts counts;
 };
 
 // What kernels need of a TopologyRef to draw from lists that were looked up; indptr is read for edge ids alone.
@@ -205,25 +249,27 @@ struct DrawGraph {
 template <bool kEdgeIds, bool kExcludes>
 __global__ void draw_kernel(DrawGraph graph, DrawArrays arrays, int64_t size, DrawKey key) {
   const int lane = threadIdx.x % kWarp;
-  for (int64_t i = grid_first() / kWarp; i < size; i += grid_step() / kWarp) {
-    const int64_t node = arrays.frontier[i], first = arrays.offset[i], picks = arrays.offset[i + 1] - first;
+  const HopStart start = start_draw(arrays.counts, size, arrays.offset + size);
+  for (int64_t i = grid_first() / kWarp; i < start.lists; i += grid_step() / kWarp) {
+    const int64_t node = arrays.frontier[start.node + i];
+    const int64_t first = arrays.offset[i], picks = arrays.offset[i + 1] - first, edge = start.edge + first;
     const DrawnList list = arrays.list[i];
     for (int64_t j = lane; j < picks; j += kWarp) {
-      arrays.target[first + j] = arrays.first_target + static_cast<int32_t>(i);
+      arrays.target[edge + j] = arrays.first_target + static_cast<int32_t>(start.node + i);
     }
     DrawnEdges<kEdgeIds, kExcludes> edges{.list = list,
                                           .index_bytes = graph.index_bytes,
                                           .first_source = graph.first_source,
                                           .first_place = arrays.first_place,
                                           .place = arrays.place + static_cast<uint64_t>(first),
-                                          .neighbour = arrays.neighbour + first,
+                                          .neighbour = arrays.neighbour + edge,
                                           .first_id = 0,
                                           .e_id = nullptr,
                                           .excluded = {}};
     if constexpr (kExcludes) edges.excluded = arrays.exclusions.of_list(i);
     if constexpr (kEdgeIds) {
       edges.first_id = graph.indptr[node - graph.first_target];
-      edges.e_id = arrays.e_id + first;
+      edges.e_id = arrays.e_id + edge;
     }
     if (picks == list.degree) {
       for (int64_t j = lane; j < picks; j += kWarp) edges.put(j, j);
@@ -235,11 +281,21 @@ __global__ void draw_kernel(DrawGraph graph, DrawArrays arrays, int64_t size, Dr
   }
 }
 
-// first: uint32 [num_edges], the first place of each edge's source.
+// Of a hop after its draw: its first edge, and how many it has, `most` if the host knows that.
+struct DrawnRange {
+  int64_t first, size;
+};
+__device__ DrawnRange drawn_edges(const HopCounts& counts, int64_t most) {
+  if (!counts.first_edge) return {0, most};
+  return {counts.first_edge[0], counts.first_edge[1] - counts.first_edge[0]};
+}
+
+// first: uint32 [num_edges], the first place of each edge's source; behind the hop's last edge a place of no edge.
 __global__ void find_first_kernel(const int64_t* neighbour, int64_t num_edges, const unsigned long long* first_place,
-                                  uint32_t* first) {
+                                  uint32_t* first, HopCounts counts) {
+  const DrawnRange drawn = drawn_edges(counts, num_edges);
   for (int64_t e = grid_first(); e < num_edges; e += grid_step()) {
-    first[e] = static_cast<uint32_t>(first_place[neighbour[e]]);
+    first[e] = e < drawn.size ? static_cast<uint32_t>(first_place[neighbour[drawn.first + e]]) : 0;
   }
 }
 
@@ -260,16 +316,21 @@ struct HopSources {
   int32_t* source;             // int32 [num_edges]
   int64_t* n_id;               // int64 [num_nodes]
   int64_t* num_nodes;          // int64 [1], after the hop
+  HopCounts counts;
 };
 
 __global__ void name_sources_kernel(const __grid_constant__ HopSources hop) {
-  for (int64_t e = grid_first(); e < hop.num_edges; e += grid_step()) {
+  const DrawnRange drawn = drawn_edges(hop.counts, hop.num_edges);
+  if (drawn.size == 0 && grid_first() == 0) *hop.num_nodes = hop.counts.first_node[1];
+  for (int64_t e = grid_first(); e < drawn.size; e += grid_step()) {
     const int32_t id = hop.id_of_place[hop.reaches_first.first[e]];
     const int32_t is_new = hop.reaches_first(e);
-    hop.source[e] = id;
-    if (is_new) hop.n_id[id] = hop.neighbour[e];
-    if (e + 1 == hop.num_edges) {
-      *hop.num_nodes = hop.id_of_place[hop.reaches_first.place + e] + is_new;
+    hop.source[drawn.first + e] = id;
+    if (is_new) hop.n_id[id] = hop.neighbour[drawn.first + e];
+    if (e + 1 == drawn.size) {
+      const int32_t end = hop.id_of_place[hop.reaches_first.place + e] + is_new;
+      *hop.num_nodes = end;
+      if (hop.counts.next_id) *hop.counts.next_id = end;
     }
   }
 }

@@ -13,6 +13,7 @@
 #include "base/scratch.h"
 #include "cache/list_ref.h"
 #include "sampler/backend.h"
+#include "sampler/batch_counts.h"
 #include "sampler/draw.h"
 #include "sampler/tree_places.h"
 #include "sampler/weighted_draw.h"
@@ -53,6 +54,9 @@ struct alignas(16) DrawnList {
   const std::byte* neighbours;  // int32 or int64, all of the list
   int64_t degree;               // what may be drawn: without those that are excluded, or weigh nothing
 };
+
+// A batch's seeds and edges are numbered through as places, of 32 bits.
+constexpr int64_t kMaxPlaces = int64_t{1} << 32;
 
 // An edge whose units are taken, see weighted_draw.h.
 struct TakenUnits {
@@ -106,11 +110,17 @@ class CudaNeighborSampler {
   }
   // Of each launch, from the next sample() on.
   void set_max_blocks(int max_blocks) { max_blocks_ = max_blocks; }
-  // Draws the batch on `stream`; the host waits for sizes, two small reads a hop.
+  // Draws the batch on `stream`, and waits for it. The host gives the kernels bounds of the sizes: what there is memory
+  // for since earlier batches. Batches beyond that, of several types, or of trees are drawn hop by hop, and the host
+  // waits twice a hop for sizes. The arrays are the same.
   BatchSizes sample(const Query& query, cudaStream_t stream);
+  // Of the last sample():
   SampledRef result() const;
-  // Of the last sample(), once its work on the stream is done.
   cache::ListUses list_use() const;
+  const base::Event& ended() const { return ended_; }
+  // How many batches were drawn within bounds, and how many others had to be drawn again because they were beyond.
+  int64_t num_bounded() const { return num_bounded_; }
+  int64_t num_repeated() const { return num_repeated_; }
 
  private:
   struct Hop {
@@ -121,24 +131,35 @@ class CudaNeighborSampler {
     std::vector<ExclusionsRef> exclusions;  // [num_relations], in GPU memory
     int64_t first_edge;
     int64_t num_edges;
+    HopCounts counts{};  // where the host does not wait; then first_edge is 0, and lists and edges are the most
   };
   std::size_t num_types() const { return first_of_type_.size(); }
   uint64_t generation() const { return uint64_t{generation_} << 32; }
-  void begin_batch(cudaStream_t stream);
+  void begin_batch(const Query& query, cudaStream_t stream);
+  void begin_generation(cudaStream_t stream);
   void place_seeds(const Query& query, cudaStream_t stream);
   void begin_trees(const Query& query, cudaStream_t stream);
   void copy_exclusions(const Query& query, cudaStream_t stream);
+  std::vector<Hop> bounded_hops(const Query& query) const;
+  bool sample_within(std::vector<Hop> hops, const Query& query, cudaStream_t stream);
+  void sample_hop_by_hop(const Query& query, cudaStream_t stream);
+  const BatchCounts& end_batch(cudaStream_t stream);
   Hop begin_hop(const Query& query, std::size_t hop) const;
+  HopCounts hop_counts(std::size_t hop) const;
   bool has_weights() const {
     return std::ranges::any_of(relations_, [](const GpuRelation& each) { return each.weights.cumulative != nullptr; });
   }
   bool draws_by_weight(const Hop& hop, std::size_t relation) const;
   const int64_t* frontier(const Hop& hop, std::size_t relation) const;
-  void count_edges(Hop& hop, cudaStream_t stream);
+  static std::size_t num_excluded(const Hop& hop, const Query& query);
+  static bool needs_position(const Hop& hop, std::size_t excluded);
+  void count_edges(const Hop& hop, cudaStream_t stream);
+  void read_edges(Hop& hop, cudaStream_t stream);
   void draw(const Hop& hop, const Query& query, cudaStream_t stream);
+  int64_t most_new_nodes(const Hop& hop) const;
   void relabel(const Hop& hop, cudaStream_t stream);
   TreeLists tree_lists(const Hop& hop, std::size_t relation);
-  void end_hop(const Hop& hop, const int32_t* ids, cudaStream_t stream);
+  void end_hop(const Hop& hop, cudaStream_t stream);
   BatchSizes sizes() const;
   const int64_t* read_back(const int64_t* values, std::size_t count, cudaStream_t stream);
 
@@ -149,11 +170,13 @@ class CudaNeighborSampler {
   base::DeviceArray<unsigned long long> first_place_;  // uint64 [V]: generation, place
   uint32_t generation_ = 0;                            // 0: first_place_ must be cleared
   base::PinnedBytes read_back_;                        // int64 [types or relations]
-  base::DeviceArray<unsigned long long> list_use_;     // uint64 [tiers][2], as cache::ListUse
-  base::PinnedBytes list_use_read_;                    // the same
-  base::DeviceArray<int64_t> counts_;                  // int64 [types or relations], to be read back
-  base::Scratch<int64_t> excluded_;                    // int64, starts and positions as Query has them
-  std::vector<ExclusionsRef> exclusions_;              // [num_relations], the same, of hop 0 of the batch
+  base::PinnedBytes seeds_;                            // int64 [seeds], by type
+  base::DeviceArray<BatchCounts> batch_counts_;        // [1]; hop by hop, only list_use
+  base::PinnedBytes batch_counts_read_;                // the same
+  base::Event ended_;
+  base::DeviceArray<int64_t> counts_;      // int64 [types or relations], to be read back
+  base::Scratch<int64_t> excluded_;        // int64, starts and positions as Query has them
+  std::vector<ExclusionsRef> exclusions_;  // [num_relations], the same, of hop 0 of the batch
   // Of disjoint batches:
   TreePlaces tree_places_;
   base::Scratch<int32_t> tree_;                             // int32 [num_nodes]
@@ -174,6 +197,7 @@ class CudaNeighborSampler {
   int64_t num_nodes_ = 0, num_edges_ = 0, num_local_edges_ = 0, num_places_ = 0;
   std::vector<int64_t> first_node_, first_edge_;  // as SampledRef has them
   bool edge_ids_ = false;                         // of the last sample()
+  int64_t num_bounded_ = 0, num_repeated_ = 0;
 };
 
 }  // namespace cohort::sampler

@@ -11,11 +11,13 @@ namespace {
 __global__ void __launch_bounds__(kBlockThreads, kSmThreads / kBlockThreads)
     count_weighted_picks_kernel(const __grid_constant__ TopologyRef topology, DrawWeightsRef weights,
                                 const int64_t* frontier, int64_t size, int64_t fanout, int64_t* picks, DrawnList* lists,
-                                unsigned long long* use, ExclusionsRef exclusions) {
+                                unsigned long long* use, ExclusionsRef exclusions, HopCounts counts) {
   UseCounter counter;
-  for (int64_t i = grid_first(); i < size; i += grid_step()) {
-    const cache::ListRef list = topology.list(frontier[i]);
-    const int64_t number = frontier[i] - topology.first_target;
+  const HopStart start = start_count(counts, size);
+  for (int64_t i = grid_first(); i < start.lists; i += grid_step()) {
+    const int64_t node = frontier[start.node + i];
+    const cache::ListRef list = topology.list(node);
+    const int64_t number = node - topology.first_target;
     int64_t drawable = weights.positive[number];
     const ExcludedRef excluded = exclusions.of_list(i);
     if (excluded.count > 0) drawable -= num_weighted(weights.of_list(topology.indptr + number), excluded);
@@ -24,7 +26,7 @@ __global__ void __launch_bounds__(kBlockThreads, kSmThreads / kBlockThreads)
     lists[i] = {list.neighbours, drawable};
     counter.add(list.tier, drawn);
   }
-  if (grid_first() == 0) picks[size] = 0;
+  end_count(start, size, picks);
   counter.sum_block(topology.index_bytes, use);
 }
 
@@ -157,15 +159,18 @@ __device__ void put_weighted(const Edges& edges, const ListMass& list, const Exc
 // One warp a frontier node, as draw_kernel. taken: [edges of the hop + exclusions], or null where no node draws more
 // than a warp and nothing is excluded.
 template <bool kEdgeIds>
-__global__ void draw_weighted_kernel(DrawGraph graph, DrawWeightsRef weights, DrawArrays arrays, TakenUnits* taken,
-                                     int64_t size, DrawKey key) {
+__global__ void __launch_bounds__(kBlockThreads, 4)
+    draw_weighted_kernel(DrawGraph graph, DrawWeightsRef weights, DrawArrays arrays, TakenUnits* taken, int64_t size,
+                         DrawKey key) {
   const int lane = threadIdx.x % kWarp;
-  for (int64_t i = grid_first() / kWarp; i < size; i += grid_step() / kWarp) {
-    const int64_t node = arrays.frontier[i], first = arrays.offset[i], picks = arrays.offset[i + 1] - first;
+  const HopStart start = start_draw(arrays.counts, size, arrays.offset + size);
+  for (int64_t i = grid_first() / kWarp; i < start.lists; i += grid_step() / kWarp) {
+    const int64_t node = arrays.frontier[start.node + i];
+    const int64_t first = arrays.offset[i], picks = arrays.offset[i + 1] - first, edge = start.edge + first;
     if (picks == 0) continue;
     const DrawnList drawn = arrays.list[i];
     for (int64_t j = lane; j < picks; j += kWarp) {
-      arrays.target[first + j] = arrays.first_target + static_cast<int32_t>(i);
+      arrays.target[edge + j] = arrays.first_target + static_cast<int32_t>(start.node + i);
     }
     const int64_t* ends = graph.indptr + (node - graph.first_target);
     const ListMass list = weights.of_list(ends);
@@ -176,9 +181,9 @@ __global__ void draw_weighted_kernel(DrawGraph graph, DrawWeightsRef weights, Dr
                                             .first_source = graph.first_source,
                                             .first_place = arrays.first_place,
                                             .place = arrays.place + static_cast<uint64_t>(first),
-                                            .neighbour = arrays.neighbour + first,
+                                            .neighbour = arrays.neighbour + edge,
                                             .first_id = ends[0],
-                                            .e_id = kEdgeIds ? arrays.e_id + first : nullptr,
+                                            .e_id = kEdgeIds ? arrays.e_id + edge : nullptr,
                                             .excluded = {}};
     if (picks == list.degree) {
       for (int64_t j = lane; j < picks; j += kWarp) edges.put(j, j);

@@ -136,40 +136,53 @@ void expect_same_use(const cache::ListUses& found, const cache::ListUses& expect
   }
 }
 
-// Four batches of one sampler against the host's, arrays and counts. excludes: from all but the last.
+// A batch of the sampler against the host's, arrays and counts.
+template <typename Index>
+void expect_same_batch(CudaNeighborSampler& sampler, Backend& host, const TestGraph<Index>& graph, bool cached,
+                       const Query& query) {
+  const base::Stream stream;
+  const HostBatch expected = run_host(host, graph.view(), query);
+  const BatchSizes counts = sampler.sample(query, stream);
+  ASSERT_EQ(counts.nodes_per_hop, expected.counts.nodes_per_hop);
+  ASSERT_EQ(counts.edges_per_hop, expected.counts.edges_per_hop);
+  const SampledRef batch = sampler.result();
+  ASSERT_EQ(batch.num_nodes, expected.counts.num_nodes);
+  ASSERT_EQ(batch.num_edges, expected.counts.num_edges);
+  ASSERT_EQ(batch.num_local_edges, expected.counts.num_local_edges);
+  ASSERT_EQ(download(batch.n_id, batch.num_nodes), expected.n_id);
+  std::vector<int64_t> edge_index;
+  for (const int32_t* row : {batch.source, batch.target}) {
+    const std::vector<int32_t> local = download(row, batch.num_local_edges);
+    edge_index.insert(edge_index.end(), local.begin(), local.end());
+  }
+  ASSERT_EQ(edge_index, expected.edge_index);
+  if (query.last_hop_global && batch.num_local_edges < batch.num_edges) {
+    ASSERT_EQ(download(batch.source_node, batch.num_edges), expected.source_node);
+  }
+  if (batch.num_edges > 0) {
+    ASSERT_EQ(batch.e_id != nullptr, query.edge_ids);
+  }
+  if (query.edge_ids) {
+    ASSERT_EQ(download(batch.e_id, batch.num_edges), expected.e_id);
+  }
+  expect_same_use(sampler.list_use(), expected_use<Index>(expected, query, cached));
+}
+
+// Four batches of one sampler.
 template <typename Index>
 void expect_same_batches(const TestGraph<Index>& graph, const TopologyRef& topology, bool cached,
                          const std::vector<int32_t>& fanout, bool excludes = false) {
   const auto host = make_host_backend(graph.view(), {});
   const UploadedWeights weights(graph);
   CudaNeighborSampler sampler({{0, 0, topology, weights.ref()}}, {0}, graph.num_nodes(), 3);
-  const base::Stream stream;
   for (uint64_t step = 0; step < 4; ++step) {
     std::vector<int64_t> seeds(50 + 300 * step);
     std::iota(seeds.begin(), seeds.end(), static_cast<int64_t>(300 * step));
     Query query{seeds, fanout, batch_key(5, 1, step), step % 2 == 0};
     SomeExclusions exclusions(graph, seeds);
     if (excludes && step < 3) exclusions.apply_to(query);
-    const HostBatch expected = run_host(*host, graph.view(), query);
-    const BatchSizes counts = sampler.sample(query, stream);
-    stream.synchronize();
-    ASSERT_EQ(counts.nodes_per_hop, expected.counts.nodes_per_hop);
-    ASSERT_EQ(counts.edges_per_hop, expected.counts.edges_per_hop);
-    const SampledRef batch = sampler.result();
-    ASSERT_EQ(download(batch.n_id, batch.num_nodes), expected.n_id);
-    std::vector<int64_t> edge_index;
-    for (const int32_t* row : {batch.source, batch.target}) {
-      const std::vector<int32_t> local = download(row, batch.num_edges);
-      edge_index.insert(edge_index.end(), local.begin(), local.end());
-    }
-    ASSERT_EQ(edge_index, expected.edge_index);
-    if (batch.num_edges > 0) {
-      ASSERT_EQ(batch.e_id != nullptr, query.edge_ids);
-    }
-    if (query.edge_ids) {
-      ASSERT_EQ(download(batch.e_id, batch.num_edges), expected.e_id);
-    }
-    expect_same_use(sampler.list_use(), expected_use<Index>(expected, query, cached));
+    expect_same_batch(sampler, *host, graph, cached, query);
+    if (::testing::Test::HasFatalFailure()) return;
   }
 }
 
@@ -203,6 +216,53 @@ TEST_P(GpuCachedLists, WithoutSlabsEveryListIsTheHosts) {
   const auto indptr = base::upload(graph.indptr);
   const auto indices = base::upload(graph.indices);
   expect_same_batches(graph, {indptr.data(), indices.data(), 4, {}}, false, GetParam());
+}
+
+// The host waits for no size where there is memory for a batch; where there is not, the batch is drawn again.
+void expect_bounded(const TestGraph<int32_t>& graph, const std::vector<int32_t>& fanout, bool excludes,
+                    bool is_global) {
+  const auto indptr = base::upload(graph.indptr);
+  const auto indices = base::upload(graph.indices);
+  const UploadedWeights weights(graph);
+  const auto host = make_host_backend(graph.view(), {});
+  CudaNeighborSampler sampler({{0, 0, {indptr.data(), indices.data(), 4, {}}, weights.ref()}}, {0}, graph.num_nodes(),
+                              3);
+  int64_t bounded = 0;
+  const auto draw = [&](std::size_t count) {
+    std::vector<int64_t> seeds(count);
+    std::iota(seeds.begin(), seeds.end(), int64_t{0});
+    Query query{seeds, fanout, batch_key(5, 1, 7), !is_global, is_global};
+    SomeExclusions exclusions(graph, seeds);
+    if (excludes) exclusions.apply_to(query);
+    expect_same_batch(sampler, *host, graph, false, query);
+  };
+  for (const std::size_t count : {60, 1000}) {
+    draw(count);
+    if (::testing::Test::HasFatalFailure()) return;
+    EXPECT_EQ(sampler.num_bounded(), bounded) << "the first batch of this size";
+    // Nothing is tried without memory, or with less than the excluded edges alone need in a draw by weight.
+    const bool is_tried = count == 1000 && !(graph.draw_weights && excludes);
+    EXPECT_EQ(sampler.num_repeated(), is_tried ? 1 : 0);
+    for (const std::size_t part : {1, 1, 3, 7}) {
+      draw(count / part);
+      if (::testing::Test::HasFatalFailure()) return;
+      EXPECT_EQ(sampler.num_bounded(), ++bounded) << count << " seeds / " << part;
+    }
+  }
+}
+
+TEST(GpuBoundedHops, HaveTheBitsOfTheHost) {
+  const TestGraph<int32_t> graph = mixed_graph<int32_t>(20'000, 9);
+  TestGraph<int32_t> by_weight = weighed(graph);
+  by_weight.draw_by_weight();
+  for (const auto& fanout : {std::vector<int32_t>{25, 10}, {15, 10, 5}, {-1, -1}, {100, 40}, {32, 33}, {7}, {-1, 3}}) {
+    for (const bool excludes : {false, true}) {
+      expect_bounded(graph, fanout, excludes, false);
+      expect_bounded(graph, fanout, excludes, true);
+      expect_bounded(by_weight, fanout, excludes, false);
+      if (HasFatalFailure()) return;
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GpuCachedLists,

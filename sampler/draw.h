@@ -9,6 +9,7 @@
 // (pass_over): the draw is uniform over the subsets of what may be drawn.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "base/random.h"
@@ -33,6 +34,21 @@ COHORT_HOST_DEVICE constexpr int64_t draw_candidate(base::PhiloxKey batch_key, i
                                                     int64_t picks, int64_t degree, int relation = 0) {
   return static_cast<int64_t>(base::multiply_high_64(draw_bits(batch_key, node, hop, j, relation),
                                                      static_cast<uint64_t>(degree - picks + j + 1)));
+}
+
+// Writes the drawn positions of one list, ascending: int64 [picks]. For the host body.
+inline void draw_positions(base::PhiloxKey key, int64_t node, int hop, int relation, int64_t picks, int64_t degree,
+                           int64_t* positions) {
+  if (picks == degree) {
+    for (int64_t j = 0; j < degree; ++j) positions[j] = j;
+    return;
+  }
+  for (int64_t j = 0; j < picks; ++j) {
+    const int64_t candidate = draw_candidate(key, node, hop, j, picks, degree, relation);
+    const bool taken = std::find(positions, positions + j, candidate) != positions + j;
+    positions[j] = taken ? degree - picks + j : candidate;
+  }
+  std::sort(positions, positions + picks);
 }
 
 // Positions of one list that are not drawn, ascending, each once.

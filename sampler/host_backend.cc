@@ -16,7 +16,7 @@
 #include "base/process.h"
 #include "cache/host_rows.h"
 #include "sampler/backend.h"
-#include "sampler/draw_positions.h"
+#include "sampler/draw.h"
 #include "sampler/draw_weights.h"
 #include "sampler/host_batch.h"
 #include "sampler/host_fetch.h"

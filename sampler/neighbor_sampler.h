@@ -11,9 +11,10 @@
 #include "base/host_device.h"
 #include "base/owners.h"
 #include "base/scratch.h"
+#include "base/tier_use.h"
 #include "cache/list_ref.h"
+#include "channel/layout.h"
 #include "sampler/backend.h"
-#include "sampler/batch_counts.h"
 #include "sampler/draw.h"
 #include "sampler/tree_places.h"
 #include "sampler/weighted_draw.h"
@@ -57,6 +58,27 @@ struct alignas(16) DrawnList {
 
 // A batch's seeds and edges are numbered through as places, of 32 bits.
 constexpr int64_t kMaxPlaces = int64_t{1} << 32;
+
+// Sizes of a batch, in GPU memory: the GPU counts them while the host, which knows only bounds, has put all of the
+// batch's kernels on the stream already (bounded_hops.cu).
+struct BatchCounts {
+  int64_t too_small;                                 // not 0: a hop has more lists or edges than the host's bounds
+  unsigned long long list_use[2 * base::kNumTiers];  // as base::ListUses
+  int64_t first_node[channel::kMaxHops + 2];         // as SampledRef has them, of a graph of one type
+  int64_t first_edge[channel::kMaxHops + 1];         // the same
+  int32_t next_id;                                   // of the next node that is reached
+};
+
+// Those of a hop. Null: the host knows the sizes, and its pointers lead to the hop's own nodes and edges; else they
+// lead to those of the batch.
+struct HopCounts {
+  int64_t* first_node = nullptr;  // int64 [3]: of the hop's lists, of the nodes that it reaches, and behind them
+  int64_t* first_edge = nullptr;  // int64 [2]: of the hop, and behind it
+  int64_t* too_small = nullptr;
+  int32_t* next_id = nullptr;
+  int64_t most_edges = 0;  // of the hop
+  int64_t end_edge = 0;    // of the batch up to the hop, at most
+};
 
 // An edge whose units are taken, see weighted_draw.h.
 struct TakenUnits {

@@ -113,7 +113,7 @@ void RowPeers::ask(int machine, Request request, std::span<const uint32_t> ids, 
 
 void RowPeers::exchange(const Socket& socket, const Request& request, std::span<const uint32_t> ids,
                         std::span<std::byte> rows, const TimeLimit& limit) const {
-  socket.send(bytes_of(request), limit);
+  socket.send(bytes_of(request), limit, !ids.empty());
   socket.send(std::as_bytes(ids), limit);
   Reply reply;
   socket.receive(bytes_of(reply), limit);

@@ -215,7 +215,7 @@ bool RowServer::reply(const Socket& client, const Request& request, Work& work) 
   head.bytes = static_cast<uint32_t>(work.rows.size());
   head.checksum = ibp::crc32c(work.rows);
   const TimeLimit limit(patience_);
-  client.send(bytes_of(head), limit);
+  client.send(bytes_of(head), limit, !work.rows.empty());
   client.send(work.rows, limit);
   return head.answer == Answer::kWelcome;
 }

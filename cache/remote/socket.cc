@@ -77,9 +77,10 @@ void Socket::wait(short events, const TimeLimit& limit) const {
   }
 }
 
-void Socket::send(std::span<const std::byte> bytes, const TimeLimit& limit) const {
+void Socket::send(std::span<const std::byte> bytes, const TimeLimit& limit, bool more_follow) const {
+  const int flags = MSG_NOSIGNAL | MSG_DONTWAIT | (more_follow ? MSG_MORE : 0);
   while (!bytes.empty()) {
-    const ssize_t sent = ::send(file_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t sent = ::send(file_.get(), bytes.data(), bytes.size(), flags);
     if (sent < 0 && !would_wait(errno)) fail_ended(errno == EPIPE || errno == ECONNRESET ? 0 : errno);
     if (sent < 0) wait(POLLOUT, limit);
     bytes = bytes.subspan(static_cast<std::size_t>(std::max<ssize_t>(0, sent)));

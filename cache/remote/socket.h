@@ -27,7 +27,8 @@ class Socket {
   static Socket connect(const std::string& host, int port, std::string peer, std::string cure, const TimeLimit& limit);
 
   // All of the bytes. Throw base::Error when the connection ends before, or the limit is over.
-  void send(std::span<const std::byte> bytes, const TimeLimit& limit) const;
+  // Bytes that more follow may wait for them, so that the other end is woken once.
+  void send(std::span<const std::byte> bytes, const TimeLimit& limit, bool more_follow = false) const;
   void receive(std::span<std::byte> bytes, const TimeLimit& limit) const;
   // Waits without a limit until there is something to receive; false: the connection has ended.
   bool awaits_bytes() const;

@@ -6,7 +6,15 @@
 
 namespace cohort::base {
 
-Stream::Stream() { cuda_check(cudaStreamCreateWithFlags(&handle_, cudaStreamNonBlocking), "create stream"); }
+int stream_priority(Priority priority) {
+  int least = 0, greatest = 0;
+  cuda_check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "find the priorities of streams");
+  return priority == Priority::kUrgent ? greatest : 0;
+}
+
+Stream::Stream(Priority priority) {
+  cuda_check(cudaStreamCreateWithPriority(&handle_, cudaStreamNonBlocking, stream_priority(priority)), "create stream");
+}
 
 Stream::~Stream() {
   if (handle_) cudaStreamDestroy(handle_);

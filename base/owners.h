@@ -12,10 +12,15 @@
 
 namespace cohort::base {
 
+// Which work of a GPU goes first where several streams wait for SMs.
+enum class Priority { kNormal, kUrgent };
+// As CUDA counts it, for the current GPU.
+int stream_priority(Priority priority);
+
 // A non-blocking stream.
 class Stream {
  public:
-  Stream();
+  explicit Stream(Priority priority = Priority::kNormal);
   // Takes over a stream that exists; `keeps` lives as long as it.
   Stream(cudaStream_t handle, std::shared_ptr<void> keeps) : keeps_(std::move(keeps)), handle_(handle) {}
   ~Stream();

@@ -46,11 +46,12 @@ SmPartition::SmPartition(int num_first, Part part) {
   num_sms_ = static_cast<int>(own.sm.smCount);
 }
 
-Stream SmPartition::make_stream() const {
+Stream SmPartition::make_stream(Priority priority) const {
   CUstream stream = nullptr;
-  kDriver.check(COHORT_DRIVER_FUNCTION(kDriver, cuGreenCtxStreamCreate)(
-                    &stream, static_cast<CUgreenCtx>(context_.get()), CU_STREAM_NON_BLOCKING, 0),
-                "make a stream on a part of the SMs");
+  kDriver.check(
+      COHORT_DRIVER_FUNCTION(kDriver, cuGreenCtxStreamCreate)(&stream, static_cast<CUgreenCtx>(context_.get()),
+                                                              CU_STREAM_NON_BLOCKING, stream_priority(priority)),
+      "make a stream on a part of the SMs");
   return Stream(stream, context_);
 }
 

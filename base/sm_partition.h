@@ -18,7 +18,7 @@ class SmPartition {
 
   int num_sms() const { return num_sms_; }
   // Kernels put on it run on this part alone. It keeps the part.
-  Stream make_stream() const;
+  Stream make_stream(Priority priority = Priority::kNormal) const;
 
  private:
   std::shared_ptr<void> context_;

@@ -24,15 +24,18 @@ int current_gpu() {
 // What a fetch has for its far rows.
 struct FarGather::Fetch {
   base::PinnedBytes list, count;
-  base::Event listed, ended;
-  base::Event others{cudaEventDisableTiming};  // the end of what the fetch does beside
-  std::shared_ptr<Batch> batch;                // null: the fetch has no rows
+  base::Event listed, decoded;
+  base::Event others{cudaEventDisableTiming};   // the end of what the fetch does beside
+  base::Event counted{cudaEventDisableTiming};  // the counters of all are read
+  FarTarget target;
+  bool is_counting = false;
+  std::shared_ptr<Batch> batch;  // null: the fetch has no rows
 };
 
 class FarGather::Batch final : public StagedBatch {
  public:
-  Batch(FarGather& gather, Fetch& fetch, const FarTarget& target, cudaStream_t own)
-      : StagedBatch(target.plane_a), gather_(gather), fetch_(fetch), target_(target), own_(own) {}
+  Batch(FarGather& gather, Fetch& fetch, cudaStream_t own)
+      : StagedBatch(fetch.target.plane_a), gather_(gather), fetch_(fetch), own_(own) {}
 
  protected:
   std::optional<std::span<const uint32_t>> rows() override {
@@ -42,34 +45,29 @@ class FarGather::Batch final : public StagedBatch {
   }
 
   void decode(const StagedRows& rows) override {
+    const FarTarget& target = fetch_.target;
     Buffer& buffer = gather_.buffers_[rows.buffer];
     auto* count = reinterpret_cast<unsigned long long*>(buffer.count.data());
     *count = static_cast<unsigned long long>(rows.count);
     ibp::LocatedRows located;
     located.entries = reinterpret_cast<const uint64_t*>(buffer.entries.data());
-    located.positions = target_.positions + rows.first;
+    located.positions = target.positions + rows.first;
     located.count = count;
     located.regions = {ibp::RegionRef{buffer.rows.data(), static_cast<int64_t>(buffer.rows.bytes())}};
     located.step_bytes = static_cast<uint32_t>(kStagedAlign);
     located.max_coded_bytes = gather_.max_coded_bytes_;
     ibp::FetchOptions options;
     options.max_sms = kGatherSms;
-    options.plane_a = target_.plane_a;
-    ibp::fetch_located(gather_.profile_, located, target_.rows, target_.damaged, own_, options);
+    options.plane_a = target.plane_a;
+    ibp::fetch_located(gather_.profile_, located, target.rows, target.damaged, own_, options);
     buffer.decoded.record(own_);
   }
 
-  void end() override {
-    fetch_.others.wait_on(own_);
-    cuda_check(cudaMemcpyAsync(target_.seen, target_.counters, target_.num_counters, cudaMemcpyDeviceToHost, own_),
-               "read counters");
-    fetch_.ended.record(own_);
-  }
+  void end() override { fetch_.decoded.record(own_); }
 
  private:
   FarGather& gather_;
   Fetch& fetch_;
-  FarTarget target_;
   cudaStream_t own_;
 };
 
@@ -80,11 +78,12 @@ FarGather::FarGather(const FarPart& part, std::size_t num_fetches)
       profile_(part.rows->encoded().profile),
       max_coded_bytes_(ibp::longest_coded_bytes(part.rows->encoded().ref) +
                        part.rows->encoded().ref.plane_b_stride_bytes),
-      buffers_(kStageBuffers),
+      buffers_(num_stage_buffers(part.staging_bytes,
+                                 std::max(part.buffer_bytes, least_buffer_bytes(part.rows->encoded().ref)))),
       reader_(
           part.rows,
           [&] {
-            const auto bytes = static_cast<std::size_t>(part.staging_bytes) / kStageBuffers;
+            const auto bytes = static_cast<std::size_t>(part.staging_bytes) / buffers_.size();
             for (Buffer& buffer : buffers_) {
               buffer.rows = base::PinnedBytes(bytes);
               buffer.entries = base::PinnedBytes(bytes / kBytesOfEntry);
@@ -134,14 +133,24 @@ void FarGather::listed(std::size_t number, const unsigned long long* count, cuda
 void FarGather::start(std::size_t number, const FarTarget& target, cudaStream_t stream, cudaStream_t own) {
   Fetch& fetch = *fetches_[number];
   fetch.others.record(stream);
-  fetch.listed.wait_on(own);
-  fetch.batch = std::make_shared<Batch>(*this, fetch, target, own);
+  fetch.target = target;
+  fetch.is_counting = false;
+  fetch.batch = std::make_shared<Batch>(*this, fetch, own);
   reader_.start(fetch.batch);
 }
 
-bool FarGather::ended(std::size_t number) const {
-  const Fetch& fetch = *fetches_[number];
-  return !fetch.batch || (fetch.batch->ended() && fetch.ended.done());
+bool FarGather::ended(std::size_t number) {
+  Fetch& fetch = *fetches_[number];
+  if (!fetch.batch) return true;
+  if (!fetch.batch->ended()) return false;
+  if (!fetch.is_counting && fetch.decoded.done() && fetch.others.done()) {
+    const FarTarget& target = fetch.target;
+    cuda_check(cudaMemcpyAsync(target.seen, target.counters, target.num_counters, cudaMemcpyDeviceToHost, counting_),
+               "read counters");
+    fetch.counted.record(counting_);
+    fetch.is_counting = true;
+  }
+  return fetch.is_counting && fetch.counted.done();
 }
 
 TierUses FarGather::use(std::size_t number) const {
@@ -149,9 +158,9 @@ TierUses FarGather::use(std::size_t number) const {
   if (!fetch.batch) return {};
   const FarUse& read = fetch.batch->use();
   if (read.rows() == 0) return {};
-  fetch.ended.synchronize();
+  base::require(fetch.is_counting, "the end of a fetch before its use");
   float ms = 0;
-  cuda_check(cudaEventElapsedTime(&ms, fetch.listed, fetch.ended), "time the far rows");
+  cuda_check(cudaEventElapsedTime(&ms, fetch.listed, fetch.decoded), "time the far rows");
   TierUses uses = read.tiers;
   for (TierUse& tier : uses) tier.us = tier.rows > 0 ? 1e3 * ms : 0;
   return uses;

@@ -21,6 +21,7 @@ struct FarPart {
   std::shared_ptr<const FarRows> rows;  // null: nothing
   const RowBits* in_memory = nullptr;   // rows that are not read from there
   int64_t staging_bytes = 0;            // of page-locked memory
+  int64_t buffer_bytes = 0;             // of a buffer, where that memory has room for two
 };
 
 // What becomes of a fetch's far rows.
@@ -50,10 +51,11 @@ class FarGather final : private StagedReader::Decoder {
   uint32_t* list(std::size_t fetch, int64_t count);
   // Behind that kernel on `stream`; `count`: of the listed rows, in GPU memory.
   void listed(std::size_t fetch, const unsigned long long* count, cudaStream_t stream);
-  // Behind all else of the fetch on `stream`: has the listed rows read, and decoded on `own`.
+  // Behind all else of the fetch on `stream`: has the listed rows read, and decoded on `own`, where nothing waits for
+  // other streams: what decodes late keeps buffers from being filled.
   void start(std::size_t fetch, const FarTarget& target, cudaStream_t stream, cudaStream_t own);
   // All rows are decoded, or have failed.
-  bool ended(std::size_t fetch) const;
+  bool ended(std::size_t fetch);
   // Of a fetch that has ended: rows and stored bytes by tier, and from listing to the last row. Throws what has gone
   // wrong.
   TierUses use(std::size_t fetch) const;
@@ -74,6 +76,7 @@ class FarGather final : private StagedReader::Decoder {
   ibp::DeviceProfile profile_;
   uint32_t max_coded_bytes_;
   std::vector<Buffer> buffers_;
+  base::Stream counting_{base::Priority::kUrgent};  // reads counters
   std::vector<std::unique_ptr<Fetch>> fetches_;
   StagedReader reader_;  // the last: its thread uses the others
 };

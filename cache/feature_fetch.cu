@@ -214,8 +214,8 @@ void FeatureFetch::fetch(const int64_t* nodes, int64_t count, const FetchTarget&
       if (target.poison) fill_missing(missing, count, target.rows, row_bytes_, 0xff, stream);
     }
     split(flight, pool_ ? missing.nodes : nodes, count, missing, stream);
-    if (far_) far_->listed(number, &counters->rows[kFarList], stream);
     flight.split.record(stream);
+    if (far_) far_->listed(number, &counters->rows[kFarList], stream);
     flight.sms = share_.next();
     for (const Tier from : {Tier::kHost, Tier::kPeer, Tier::kLocal}) {
       if (!has(from)) continue;

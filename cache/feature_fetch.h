@@ -70,7 +70,7 @@ class FeatureFetch {
   void set_slabs(SlabView view);
   void set_num_sms(int num_sms);  // from the next fetch on
   // Reads on streams that `make_stream` makes, with so many SMs. Not while a fetch runs.
-  void run_on(const std::function<base::Stream()>& make_stream, int num_sms);
+  void run_on(const std::function<base::Stream(base::Priority)>& make_stream, int num_sms);
   // From the next fetch on rows go to a pool, which is empty until it grows; `reuse`: they are found there again.
   void use_pool(int64_t num_nodes, bool reuse) { pool_.emplace(num_nodes, reuse); }
   // Not while a fetch runs; the next one follows what `stream` has.

@@ -1,5 +1,7 @@
 #include "cache/staged_reader.h"
 
+#include <sys/prctl.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -17,9 +19,18 @@ constexpr auto kPoll = 50us;  // between looks at the GPU and the reads, while t
 
 }  // namespace
 
-int64_t least_staging_bytes(const ibp::EncodedRef& rows) {
+std::size_t num_stage_buffers(int64_t staging_bytes, int64_t buffer_bytes) {
+  base::require(buffer_bytes > 0, "buffers of some bytes");
+  return std::max(kLeastStageBuffers, static_cast<std::size_t>(staging_bytes / buffer_bytes));
+}
+
+int64_t least_buffer_bytes(const ibp::EncodedRef& rows) {
   const int64_t longest = std::max(ibp::longest_coded_bytes(rows), rows.row_bytes) + int64_t{rows.plane_b_stride_bytes};
-  return static_cast<int64_t>(kStageBuffers) * base::round_up(longest, int64_t{1} << 16);
+  return base::round_up(longest, int64_t{1} << 16);
+}
+
+int64_t least_staging_bytes(const ibp::EncodedRef& rows) {
+  return static_cast<int64_t>(kLeastStageBuffers) * least_buffer_bytes(rows);
 }
 
 const FarUse& StagedBatch::use() const {
@@ -53,6 +64,7 @@ void StagedReader::start(std::shared_ptr<StagedBatch> batch) {
 
 void StagedReader::serve() noexcept {
   try {
+    prctl(PR_SET_TIMERSLACK, 1000UL);  // ns; else looks are twice as far apart
     decoder_.enter_thread();
     while (true) {
       {
@@ -80,10 +92,11 @@ void StagedReader::fail() noexcept {
 }
 
 bool StagedReader::step() {
-  if (fill_next()) return true;
-  if (filling_.empty() || !filling_.front().is_due()) return false;
-  decode_oldest();
-  return true;
+  if (!filling_.empty() && filling_.front().is_due()) {
+    decode_oldest();
+    return true;
+  }
+  return fill_next();
 }
 
 std::shared_ptr<StagedBatch> StagedReader::first() {

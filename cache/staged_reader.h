@@ -1,7 +1,8 @@
 // Far rows on their way to a GPU: read into buffers of page-locked memory, from which the GPU decodes them.
 //
-// A thread of its own leads batch after batch through a few buffers: while the GPU decodes from one, the reading
-// threads fill another, also with rows of the next batch. No other thread waits for them.
+// A thread of its own leads batch after batch through several buffers: while the GPU decodes from some, the reading
+// threads fill others, also with rows of the next batch. They rest when all buffers wait for the GPU, so together the
+// buffers should hold what comes while the GPU is busy with other things. No other thread waits for them.
 #pragma once
 
 #include <atomic>
@@ -29,12 +30,20 @@ struct StageBuffer {
   int64_t most_rows = 0;
 };
 inline constexpr int64_t kStagedAlign = 16;
-inline constexpr std::size_t kStageBuffers = 2;  // of a table and GPU
-inline constexpr int64_t kBytesOfEntry = 8;      // of a buffer's bytes: an entry for each 64 bytes of rows
+inline constexpr std::size_t kLeastStageBuffers = 2;  // of a table and GPU
+inline constexpr int64_t kBytesOfEntry = 8;           // of a buffer's bytes: an entry for each 64 bytes of rows
 
-// Page-locked memory that buffers of so many bytes take with their entries; and the least that rows of a table need.
+// Bytes of a buffer. Rows of a disk that lie side by side are read together if they are in one buffer; other rows are
+// decoded the sooner, the smaller the buffers are.
+inline constexpr int64_t kBufferBytesOfDisks = 32 << 20, kBufferBytesOfMachines = 8 << 20;
+// Buffers that divide so many bytes: of `buffer_bytes` each or somewhat more, or two smaller ones.
+std::size_t num_stage_buffers(int64_t staging_bytes, int64_t buffer_bytes);
+
+// Page-locked memory that buffers of so many bytes take with their entries; and the least that rows of a table need, in
+// all and in each buffer.
 constexpr int64_t pinned_bytes(int64_t staging_bytes) { return staging_bytes + staging_bytes / kBytesOfEntry; }
 int64_t least_staging_bytes(const ibp::EncodedRef& rows);
+int64_t least_buffer_bytes(const ibp::EncodedRef& rows);
 
 // Rows of a batch that lie in a buffer: those from `first` on, in the order of the batch's list.
 struct StagedRows {

@@ -64,7 +64,8 @@ class CudaBackend final : public Backend {
                                in_flight_.size()}));
       if (!far_tables.empty() && far_tables[rows_.size() - 1].rows) {
         const FarTable& table = far_tables[rows_.size() - 1];
-        rows_.back()->set_far({table.rows, &table.in_memory, settings.staging_bytes});
+        const int64_t buffer_bytes = table.disk ? cache::kBufferBytesOfDisks : cache::kBufferBytesOfMachines;
+        rows_.back()->set_far({table.rows, &table.in_memory, settings.staging_bytes, buffer_bytes});
       }
       Pool& pool = pools_.emplace_back();
       if (graph.rows_in != channel::RowsIn::kPool || type.row_bytes == 0) continue;
@@ -126,7 +127,9 @@ class CudaBackend final : public Backend {
     partition_sms_ = num_sms;
     std::optional<base::SmPartition> part;
     if (num_sms > 0) part.emplace(num_sms, base::SmPartition::Part::kFirst);
-    const auto stream = [&] { return part ? part->make_stream() : base::Stream(); };
+    const auto stream = [&](base::Priority priority = base::Priority::kNormal) {
+      return part ? part->make_stream(priority) : base::Stream(priority);
+    };
     sampling_ = stream();
     for (InFlight& flight : in_flight_) flight.stream = stream();
     const int sms = part ? part->num_sms() : num_sms_of_current_gpu();

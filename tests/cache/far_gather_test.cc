@@ -24,6 +24,7 @@ constexpr int64_t kNumRows = 6000;
 struct Case {
   const char* codec;
   int64_t staging_bytes;
+  int64_t buffer_bytes;
 };
 
 class GpuFarFetch : public testing::TestWithParam<Case> {
@@ -43,7 +44,7 @@ class GpuFarFetch : public testing::TestWithParam<Case> {
     disk_ = std::make_shared<const DiskRows>(std::make_shared<const RowFile>(mapped), threads_, std::move(read));
     auto rows = std::make_unique<FeatureFetch>(std::make_shared<const HostFeatures>(*disk_, in_memory_),
                                                table_.rows.row_bytes, FetchSettings{.num_fetches = num_fetches});
-    rows->set_far({disk_, &in_memory_, GetParam().staging_bytes});
+    rows->set_far({disk_, &in_memory_, GetParam().staging_bytes, GetParam().buffer_bytes});
     return rows;
   }
   static void wait_for(const FeatureFetch& rows) {
@@ -175,8 +176,9 @@ TEST_P(GpuFarFetch, SaysWhatADiskHasSaid) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Codecs, GpuFarFetch,
-                         testing::Values(Case{"exponent", 1 << 17}, Case{"exponent", 8 << 20}, Case{"sparse", 1 << 17},
-                                         Case{"planes", 1 << 17}));
+                         testing::Values(Case{"exponent", 1 << 17, 1 << 20}, Case{"exponent", 8 << 20, 4 << 20},
+                                         Case{"exponent", 1 << 19, 1 << 16}, Case{"sparse", 1 << 17, 1 << 20},
+                                         Case{"planes", 1 << 17, 1 << 20}));
 
 }  // namespace
 }  // namespace cohort::cache

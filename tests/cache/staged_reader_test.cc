@@ -21,16 +21,24 @@ using namespace std::chrono_literals;
 constexpr int64_t kNumRows = 3000;
 constexpr uint32_t kNumColumns = 64;
 
+constexpr int64_t kRowsOfBuffer = 40;
+
 // Stands for a GPU, which decodes from a buffer some time after it was told to.
 struct LateDecoder final : StagedReader::Decoder {
   bool is_free(std::size_t buffer) override {
-    if (looks_left[buffer] > 0) --looks_left[buffer];
+    if (looks_left[buffer] > 0 && !is_busy) --looks_left[buffer];
     return looks_left[buffer] == 0;
   }
-  std::vector<int> looks_left = std::vector<int>(2);
+  std::vector<int> looks_left;
+  std::atomic<bool> is_busy = false;  // with other things: no buffer comes free
 };
 
-class Staged : public testing::TestWithParam<const char*> {
+struct Case {
+  const char* codec;
+  std::size_t num_buffers;
+};
+
+class Staged : public testing::TestWithParam<Case> {
  protected:
   // Rows as the batch wants them, decoded from the buffers.
   class Batch final : public StagedBatch {
@@ -43,6 +51,7 @@ class Staged : public testing::TestWithParam<const char*> {
     const std::vector<uint32_t>& wanted() const { return rows_; }
     std::vector<std::byte> out;
     std::atomic<int> num_ends = 0;
+    std::atomic<int64_t> num_decoded = 0;
 
    protected:
     std::optional<std::span<const uint32_t>> rows() override {
@@ -51,6 +60,7 @@ class Staged : public testing::TestWithParam<const char*> {
     void decode(const StagedRows& staged) override {
       EXPECT_EQ(staged.first, next_);
       next_ += staged.count;
+      num_decoded += staged.count;
       const StageBuffer& buffer = test_.buffers_[staged.buffer];
       ibp::decode_stored(test_.stored_profile_, std::span(buffer.entries, static_cast<std::size_t>(staged.count)),
                          {buffer.rows, static_cast<std::size_t>(buffer.row_bytes)},
@@ -71,13 +81,14 @@ class Staged : public testing::TestWithParam<const char*> {
 
   void SetUp() override {
     rows_ = ibp::make_rows(ibp::Content::kMixed, ibp::Dtype::kFloat32, kNumColumns, kNumRows);
-    stored_profile_ = ibp::fit(rows_.table, {.codec = GetParam()}).profile;
+    stored_profile_ = ibp::fit(rows_.table, {.codec = GetParam().codec}).profile;
     ibp::save(ibp::encode(rows_.table, stored_profile_), file_);
-    for (std::size_t i = 0; i < kStageBuffers; ++i) {
+    decoder_.looks_left.resize(GetParam().num_buffers);
+    for (std::size_t i = 0; i < GetParam().num_buffers; ++i) {
       memory_.emplace_back(16 << 10);
-      entries_.emplace_back(40);
+      entries_.emplace_back(kRowsOfBuffer);
       auto* begin = reinterpret_cast<std::byte*>(memory_[i].data());
-      buffers_.push_back({begin, std::ssize(memory_[i]) * 8, entries_[i].data(), 40});
+      buffers_.push_back({begin, std::ssize(memory_[i]) * 8, entries_[i].data(), kRowsOfBuffer});
     }
   }
   void TearDown() override { std::filesystem::remove(file_); }
@@ -142,6 +153,31 @@ TEST_P(Staged, WaitsUntilTheRowsOfABatchAreKnown) {
   check(*second);
 }
 
+// The reads do not wait for a GPU that is busy, as long as there are buffers, also with rows of the next batch.
+TEST_P(Staged, FillsAllBuffersWhileNoneComesFree) {
+  decoder_.is_busy = true;
+  StagedReader reader(open(), buffers_, decoder_);
+  const auto first = std::make_shared<Batch>(*this, some_rows(kRowsOfBuffer, 1));
+  const auto second = std::make_shared<Batch>(*this, some_rows(10 * kRowsOfBuffer, 2));
+  reader.start(first);
+  reader.start(second);
+  const int64_t expected = static_cast<int64_t>(buffers_.size() - 1) * kRowsOfBuffer;
+  for (int i = 0; i < 60'000 && second->num_decoded < expected; ++i) std::this_thread::sleep_for(1ms);
+  EXPECT_EQ(first->num_decoded, kRowsOfBuffer);
+  EXPECT_EQ(second->num_decoded, expected);
+  EXPECT_FALSE(second->ended());
+  decoder_.is_busy = false;
+  wait_for(*second);
+  check(*first);
+  check(*second);
+}
+
+TEST(StageBuffers, AreTwoOrMore) {
+  EXPECT_EQ(num_stage_buffers(256 << 20, 8 << 20), 32u);
+  EXPECT_EQ(num_stage_buffers(64 << 20, kBufferBytesOfDisks), 2u);
+  EXPECT_EQ(num_stage_buffers(1 << 17, 8 << 20), 2u);
+}
+
 TEST_P(Staged, FailsAllBatchesWhenAReadFails) {
   std::atomic<int> reads = 0;
   StagedReader reader(open([&](int file, void* to, std::size_t bytes, off_t offset) -> ssize_t {
@@ -177,8 +213,12 @@ TEST_P(Staged, EndsWithBatchesUnderWay) {
   EXPECT_FALSE(never->ended());
 }
 
-INSTANTIATE_TEST_SUITE_P(Codecs, Staged, testing::Values("sparse", "exponent", "planes"),
-                         [](const auto& test) { return std::string(test.param); });
+INSTANTIATE_TEST_SUITE_P(Codecs, Staged,
+                         testing::Values(Case{"sparse", 2}, Case{"exponent", 2}, Case{"planes", 2}, Case{"sparse", 7},
+                                         Case{"exponent", 3}),
+                         [](const auto& test) {
+                           return std::string(test.param.codec) + std::to_string(test.param.num_buffers);
+                         });
 
 }  // namespace
 }  // namespace cohort::cache

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "cache/plan/hotness.h"
+#include "cache/staged_reader.h"
 #include "sampler/draw.h"
 #include "tests/dataset/temporary_folder.h"
 #include "tests/ibp/rows.h"
@@ -169,6 +170,19 @@ TEST_F(FarTier, KeepsThePartOfEachMachine) {
   for (const int count : num_owners) EXPECT_EQ(count, 1);
   view_.coded_host_rows = false;
   EXPECT_THROW(has_far_tier(options_, view_), base::Error);
+}
+
+TEST_F(FarTier, StagesRowsInAShareOfTheMemory) {
+  options_.host_bytes = -1;
+  const int64_t of_disks = staging_bytes(options_, view_);
+  options_.row_owners.hosts = {"a", "b"};
+  EXPECT_EQ(staging_bytes(options_, view_), 4 * of_disks);
+  options_.host_bytes = 320 << 20;
+  EXPECT_EQ(staging_bytes(options_, view_), 20 << 20);
+  options_.num_ranks = 4;
+  EXPECT_EQ(staging_bytes(options_, view_), 5 << 20);
+  options_.host_bytes = 0;
+  EXPECT_EQ(staging_bytes(options_, view_), cache::least_staging_bytes(view_.encoded->encoded().ref));
 }
 
 // Beyond the memory for rows a machine's own ones stay on its disk, and none of others are in memory.

@@ -1,5 +1,7 @@
 // Rows of another machine over the loopback, beside bare replies of the same size over as many connections:
-// cache_remote_bench [ROWS of a fetch] [SECONDS]. Both machines are threads of this process.
+// cache_remote_bench [ROWS of a fetch] [SECONDS] [MS] [GB/S]. Both machines are threads of this process. Then batches
+// of so many rows through buffers, from which a GPU is pretended to decode: each buffer MS later than it could, at
+// GB/S.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <sys/socket.h>
@@ -8,6 +10,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <deque>
 #include <filesystem>
 #include <functional>
 #include <random>
@@ -17,6 +20,7 @@
 #include "base/check.h"
 #include "cache/remote/remote_rows.h"
 #include "cache/remote/row_server.h"
+#include "cache/staged_reader.h"
 
 namespace {
 
@@ -99,6 +103,74 @@ double rate(const std::function<void()>& call, double seconds) {
   return static_cast<double>(count) / passed();
 }
 
+// A GPU that decodes one buffer after the other, each so long after it was told to.
+class Pretended final : public cache::StagedReader::Decoder {
+ public:
+  Pretended(std::size_t num_buffers, double ms, double bytes_per_second)
+      : free_at_(num_buffers), late_(ms * 1e-3), bytes_per_second_(bytes_per_second) {}
+  bool is_free(std::size_t buffer) override { return Clock::now() >= free_at_[buffer]; }
+  void decode(std::size_t buffer, int64_t bytes) {
+    const std::chrono::duration<double> takes(static_cast<double>(bytes) / bytes_per_second_);
+    const auto begin = std::max(last_, Clock::now() + std::chrono::duration_cast<Clock::duration>(late_));
+    free_at_[buffer] = last_ = begin + std::chrono::duration_cast<Clock::duration>(takes);
+  }
+
+ private:
+  std::vector<Clock::time_point> free_at_;
+  Clock::time_point last_{};
+  std::chrono::duration<double> late_;
+  double bytes_per_second_;
+};
+
+class Batch final : public cache::StagedBatch {
+ public:
+  Batch(Pretended& gpu, std::span<const uint32_t> rows, int64_t row_bytes)
+      : StagedBatch(false), gpu_(gpu), rows_(rows), row_bytes_(row_bytes) {}
+
+ protected:
+  std::optional<std::span<const uint32_t>> rows() override { return rows_; }
+  void decode(const cache::StagedRows& rows) override { gpu_.decode(rows.buffer, rows.count * row_bytes_); }
+  void end() override {}
+
+ private:
+  Pretended& gpu_;
+  std::span<const uint32_t> rows_;
+  int64_t row_bytes_;
+};
+
+// Bytes a second, of batches of these rows of so many stored bytes each, four under way at a time.
+double staged_rate(const std::shared_ptr<const cache::FarRows>& far, const std::vector<int64_t>& ids, int64_t row_bytes,
+                   std::size_t num_buffers, int64_t buffer_bytes, Pretended& gpu, double seconds) {
+  const std::vector<uint32_t> rows(ids.begin(), ids.end());
+  const int64_t most_rows = buffer_bytes / row_bytes;
+  std::vector<std::vector<std::byte>> memory(num_buffers,
+                                             std::vector<std::byte>(static_cast<std::size_t>(buffer_bytes)));
+  std::vector<std::vector<uint64_t>> entries(num_buffers, std::vector<uint64_t>(static_cast<std::size_t>(most_rows)));
+  std::vector<cache::StageBuffer> buffers;
+  for (std::size_t i = 0; i < num_buffers; ++i) {
+    buffers.push_back({memory[i].data(), buffer_bytes, entries[i].data(), most_rows});
+  }
+  cache::StagedReader reader(far, std::move(buffers), gpu);
+  std::deque<std::shared_ptr<Batch>> under_way;
+  const auto start = [&] {
+    under_way.push_back(std::make_shared<Batch>(gpu, rows, row_bytes));
+    reader.start(under_way.back());
+  };
+  const auto end_oldest = [&] {
+    while (!under_way.front()->ended()) std::this_thread::sleep_for(20us);
+    base::require(under_way.front()->use().rows() == std::ssize(rows), "all rows of a batch");
+    under_way.pop_front();
+  };
+  for (int i = 0; i < 4; ++i) start();
+  const auto next = [&] {
+    end_oldest();
+    start();
+  };
+  const double batches = rate(next, seconds);
+  while (!under_way.empty()) end_oldest();
+  return batches * static_cast<double>(std::ssize(rows) * row_bytes);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -153,4 +225,14 @@ int main(int argc, char** argv) {
              median * bytes / 1e9, median * count * row_bytes / 1e9);
   fmt::print("bare replies of this size: {:.2f} GB/s; rows come at {:.0f} % of it\n", of_bare * bytes / 1e9,
              100 * median / of_bare);
+  const double late_ms = argc > 3 ? std::atof(argv[3]) : 2, gigabytes = argc > 4 ? std::atof(argv[4]) : 25;
+  const int64_t stored = (use.read_bytes + num_rows - 1) / num_rows;
+  const auto far = std::make_shared<cache::RemoteRows>(remote);
+  for (const auto& [count_of, mib] : {std::pair{2, 32}, std::pair{8, 8}, std::pair{8, 32}, std::pair{32, 8}}) {
+    const auto buffers = static_cast<std::size_t>(count_of);
+    Pretended gpu(buffers, late_ms, 1e9 * gigabytes);
+    const double staged = staged_rate(far, ids, stored, buffers, int64_t{mib} << 20, gpu, seconds);
+    fmt::print("{} buffers of {} MiB, each decoded {} ms late at {} GB/s: {:.2f} GB/s as stored\n", buffers, mib,
+               late_ms, gigabytes, staged / 1e9);
+  }
 }

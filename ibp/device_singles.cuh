@@ -6,6 +6,7 @@
 // added to all three. The sum does not reach the sign: where a code is not 0, base - 1 + code is an exponent, 0..255.
 #pragma once
 
+#include "ibp/bfloat16.h"
 #include "ibp/device_bits.cuh"
 #include "ibp/profile_ref.h"
 
@@ -15,8 +16,9 @@ namespace cohort::ibp {
 enum class Mantissas : uint8_t { kWhole, kPlaneA, kPlanes };
 
 // Decodes rows of one profile: what the lanes need of it stays in registers from row to row. `out` and row_bytes must
-// be multiples of 4 * kWords. kOneGroup: num_columns is 32 * kWords; the bases then stay in registers too.
-template <uint32_t kWords, bool kOneGroup, Mantissas kMantissas = Mantissas::kWhole>
+// be multiples of 4 * kWords. kOneGroup: num_columns is 32 * kWords; the bases then stay in registers too. kRounded:
+// the elements are stored as bfloat16 (bfloat16.h), and `out` must be a multiple of 2 * kWords.
+template <uint32_t kWords, bool kOneGroup, Mantissas kMantissas = Mantissas::kWhole, bool kRounded = false>
 class SinglesDecoder {
  public:
   __device__ explicit SinglesDecoder(const ProfileRef& profile)
@@ -36,7 +38,7 @@ class SinglesDecoder {
   __device__ bool decode(const uint32_t* words, uint32_t bytes, std::byte* out,
                          const uint32_t* plane_b = nullptr) const {
     const uint32_t* from = words + lane_bit_ / 32;
-    std::byte* to = out + lane_id() * kWords * 4;
+    std::byte* to = out + lane_id() * kWords * kStoredBytes;
     Row row{reinterpret_cast<const uint8_t*>(words), bytes - 1, escape_offset_bytes_, plane_b};
     if constexpr (kOneGroup) {
       decode_group(from, lane_add_, true, row, to);
@@ -45,11 +47,11 @@ class SinglesDecoder {
     uint32_t first = 0;
 #pragma unroll 2
     for (; first + 32 * kWords <= num_columns_; first += 32 * kWords) {
-      decode_group(from + first / 32 * width_, first, true, row, to + first * 4);
+      decode_group(from + first / 32 * width_, first, true, row, to + first * kStoredBytes);
     }
     if (first < num_columns_) {
       const bool active = first + lane_id() * kWords < num_columns_;
-      decode_group(from + first / 32 * width_, first, active, row, to + first * 4);
+      decode_group(from + first / 32 * width_, first, active, row, to + first * kStoredBytes);
     }
     return row.next_escape <= bytes;
   }
@@ -63,6 +65,7 @@ class SinglesDecoder {
     const uint32_t* plane_b;  // kPlanes: of the group
   };
   static constexpr bool kWhole = kMantissas == Mantissas::kWhole;
+  static constexpr uint32_t kStoredBytes = kRounded ? 2 : 4;  // of an element in the output
 
   __device__ void decode_group(const uint32_t* from, uint32_t first, bool active, Row& row, std::byte* out) const {
     uint32_t add[kWords] = {};
@@ -94,7 +97,12 @@ class SinglesDecoder {
       if (active) add_rest(row, result);
       if (kMantissas == Mantissas::kPlanes) row.plane_b += rest_bits_ * kWords;  // a group has 32 * kWords columns
     }
-    if (active) store_words(out, result);
+    if (!active) return;
+    if constexpr (kRounded) {
+      store_rounded(out, result);
+    } else {
+      store_words(out, result);
+    }
   }
 
   // The low bits of the mantissas: as plane B has them, or the middle of their range, of numbers that are not 0.
@@ -110,11 +118,20 @@ class SinglesDecoder {
     }
   }
 
-  // The lane's fields of any width, each at the top of a word.
+  // The lane's fields of any width, each at the top of a word with other bits below. As many as one word holds are read
+  // at once.
+  __device__ void read_narrow_fields(const uint32_t* from, uint32_t (&fields)[kWords]) const {
+    if (kWords * width_ <= 32) return read_narrow_fields<kWords>(from, fields);
+    if (kWords == 4 && 2 * width_ <= 32) return read_narrow_fields < kWords == 4 ? 2 : 1 > (from, fields);
+    read_narrow_fields<1>(from, fields);
+  }
+  template <uint32_t kAtOnce>
   __device__ void read_narrow_fields(const uint32_t* from, uint32_t (&fields)[kWords]) const {
 #pragma unroll
-    for (uint32_t i = 0; i < kWords; ++i) {
-      fields[i] = read_field(from, lane_bit_ % 32 + i * width_, width_) << (32 - width_);
+    for (uint32_t i = 0; i < kWords; i += kAtOnce) {
+      const uint32_t several = read_field(from, lane_bit_ % 32 + i * width_, kAtOnce * width_);
+#pragma unroll
+      for (uint32_t j = 0; j < kAtOnce; ++j) fields[i + j] = several << (32 - (j + 1) * width_);
     }
   }
 

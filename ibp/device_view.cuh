@@ -149,13 +149,29 @@ __device__ inline bool decode_sparse_warp(const ProfileRef& profile, const uint3
 // ---- any row -------------------------------------------------------------------------------------------------------
 
 // The decoder a profile needs. A kernel that knows it at compile time is smaller and faster. kSingles128: 128 columns
-// of float32, the commonest row.
-enum class Form : uint8_t { kRaw, kSingles, kSingles128, kPairs, kChunks4, kChunks8, kSparse, kPlaneA, kPlanes };
+// of float32, the commonest row. kRounded: plane A as bfloat16; kRounded128: of 128 columns.
+enum class Form : uint8_t {
+  kRaw,
+  kSingles,
+  kSingles128,
+  kPairs,
+  kChunks4,
+  kChunks8,
+  kSparse,
+  kPlaneA,
+  kPlanes,
+  kRounded,
+  kRounded128
+};
 
-// Codec planes: `plane_a` alone, or both planes.
-COHORT_HOST_DEVICE inline Form form_of(const ProfileRef& profile, bool plane_a = false) {
+constexpr bool is_rounded(Form form) { return form == Form::kRounded || form == Form::kRounded128; }
+constexpr bool is_plane_a(Form form) { return form == Form::kPlaneA || is_rounded(form); }
+
+// Codec planes: `plane_a` alone, as it is or `rounded` to bfloat16, or both planes.
+COHORT_HOST_DEVICE inline Form form_of(const ProfileRef& profile, bool plane_a = false, bool rounded = false) {
   switch (profile.codec) {
     case Codec::kPlanes:
+      if (plane_a && rounded) return profile.num_columns == 128 ? Form::kRounded128 : Form::kRounded;
       return plane_a ? Form::kPlaneA : Form::kPlanes;
     case Codec::kExponent:
       if (profile.element_bytes != 4) return Form::kPairs;
@@ -193,8 +209,8 @@ class RowDecoder {
 
   __device__ uint32_t least_bytes() const { return kHasCodes ? profile_.escape_offset_bytes() : 0; }
 
-  // Decodes a coded row of at least least_bytes() into out[0 .. row_bytes-1]. False, in every lane, when it is none;
-  // `out` then holds anything. kPlanes: `plane_b` of the row.
+  // Decodes a coded row of at least least_bytes() into out[0 .. row_bytes-1], or half of that if is_rounded(form).
+  // False, in every lane, when it is none; `out` then holds anything. kPlanes: `plane_b` of the row.
   __device__ bool decode(const uint32_t* words, uint32_t bytes, std::byte* out,
                          const uint32_t* plane_b = nullptr) const {
     if constexpr (kInPlanes) return exponent_.decode(words, bytes, out, plane_b);
@@ -211,11 +227,12 @@ class RowDecoder {
   };
   static constexpr bool kSingles = form == Form::kSingles || form == Form::kSingles128;
   static constexpr bool kPairs = form == Form::kPairs;
-  static constexpr bool kInPlanes = form == Form::kPlaneA || form == Form::kPlanes;
+  static constexpr bool kInPlanes = is_plane_a(form) || form == Form::kPlanes;
   static constexpr bool kHasCodes = kSingles || kPairs || kInPlanes;
-  static_assert(form != Form::kSingles128 || kWords == 4);
+  static_assert((form != Form::kSingles128 && form != Form::kRounded128) || kWords == 4);
   using Singles = SinglesDecoder<kWords, form == Form::kSingles128>;
-  using Planes = SinglesDecoder<kWords, false, form == Form::kPlanes ? Mantissas::kPlanes : Mantissas::kPlaneA>;
+  static constexpr Mantissas kMantissas = form == Form::kPlanes ? Mantissas::kPlanes : Mantissas::kPlaneA;
+  using Planes = SinglesDecoder<kWords, form == Form::kRounded128, kMantissas, is_rounded(form)>;
   using Pairs = std::conditional_t<kPairs, PairsDecoder<kWords>, Nothing>;
   const ProfileRef& profile_;
   std::conditional_t<kSingles, Singles, std::conditional_t<kInPlanes, Planes, Pairs>> exponent_;

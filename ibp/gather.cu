@@ -176,7 +176,7 @@ Geometry choose_geometry(const ProfileRef& profile, Form form, const LocatedRows
   Geometry geometry;
   geometry.stage_bytes = (bytes_to_stage(profile, rows, read_ahead) + kLineBytes - 1) / kLineBytes * kLineBytes;
   geometry.row_room = geometry.stage_bytes - read_ahead;
-  if (profile.codec == Codec::kPlanes) stage_planes(profile, rows, form == Form::kPlaneA, geometry);
+  if (profile.codec == Codec::kPlanes) stage_planes(profile, rows, is_plane_a(form), geometry);
   const uint32_t shared = std::min(kMostSharedBytes, limits.shared_bytes - kBarrierBytes);
   const uint32_t room = shared / geometry.stage_bytes;
   geometry.warps = std::clamp(static_cast<int>(room / 4), 1, kMaxWarps);
@@ -206,6 +206,10 @@ GatherKernel kernel_for(Form form, uint32_t words) {
       return words == 4 ? gather_kernel<Form::kPlaneA, 4, Staging> : gather_kernel<Form::kPlaneA, 1, Staging>;
     case Form::kPlanes:
       return words == 4 ? gather_kernel<Form::kPlanes, 4, Staging> : gather_kernel<Form::kPlanes, 1, Staging>;
+    case Form::kRounded:
+      return words == 4 ? gather_kernel<Form::kRounded, 4, Staging> : gather_kernel<Form::kRounded, 1, Staging>;
+    case Form::kRounded128:
+      return gather_kernel<Form::kRounded128, 4, Staging>;
     case Form::kChunks4:
       return gather_kernel<Form::kChunks4, 1, Staging>;
     case Form::kChunks8:
@@ -299,6 +303,10 @@ void Gather::fetch(const DeviceTable& table, const int64_t* index, int64_t count
     throw Error(
         {"fetch: plane A", "rows of codec planes", "codec " + name_of(codec), "encode the rows with codec planes"});
   }
+  const bool plane_a = codec == Codec::kPlanes && (options.plane_a || !table.ref().plane_b);  // plane_a_of(): no B
+  if (options.bfloat16 && !plane_a) {
+    throw Error({"fetch: bfloat16", "plane A alone of rows of codec planes", "whole rows", ""});
+  }
   if (count == 0) return;
   Scratch& scratch = *scratch_;
   if (scratch.clear_first) cuda_check(cudaMemsetAsync(scratch.status.data(), 0xff, sizeof(kNoError), stream));
@@ -320,7 +328,7 @@ void Gather::fetch(const DeviceTable& table, const int64_t* index, int64_t count
       encoded, index, rows.positions, count,
       {scratch.entries.data(), scratch.count.data(), scratch.next.data(), scratch.status.data()});
   FetchOptions chosen = options;
-  chosen.plane_a = codec == Codec::kPlanes && (options.plane_a || !encoded.plane_b);  // plane_a_of() rows have no B
+  chosen.plane_a = plane_a;
   fetch_located(table.profile(), rows, out, scratch.status.data(), stream, chosen);
   cuda_check(cudaMemcpyAsync(scratch.host_status.data(), scratch.status.data(), sizeof(kNoError),
                              cudaMemcpyDeviceToHost, stream),
@@ -334,7 +342,7 @@ void fetch_located(const DeviceProfile& device_profile, const LocatedRows& rows,
                    cudaStream_t stream, const FetchOptions& options) {
   check_out(out);
   const ProfileRef& profile = device_profile.ref();
-  const Form form = form_of(profile, options.plane_a);
+  const Form form = form_of(profile, options.plane_a, options.bfloat16);
   const DeviceLimits limits = current_limits();
   const int sms = options.max_sms > 0 ? std::min(options.max_sms, limits.num_sms) : limits.num_sms;
   if (rows.on_gpu && form == Form::kRaw && copies_words(rows, profile.row_bytes)) {
@@ -346,6 +354,7 @@ void fetch_located(const DeviceProfile& device_profile, const LocatedRows& rows,
   const Job job{.rows = rows,
                 .out = static_cast<std::byte*>(out),
                 .row_bytes = profile.row_bytes,
+                .out_bytes = is_rounded(form) ? profile.row_bytes / 2 : profile.row_bytes,
                 .status = status,
                 .row_room = geometry.row_room,
                 .stage_bytes = geometry.stage_bytes,

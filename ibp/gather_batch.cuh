@@ -1,6 +1,7 @@
 // The rows of one batch: asking for them and, once they are in their stages, decoding them. Internal to gather.cu.
 #pragma once
 
+#include "ibp/bfloat16.h"
 #include "ibp/device_view.cuh"
 #include "ibp/gpu.h"
 #include "ibp/staging.cuh"
@@ -14,8 +15,9 @@ __device__ inline void report(unsigned long long* status, uint32_t position, boo
 
 struct Job {
   LocatedRows rows;
-  std::byte* out;  // [count, row_bytes]
+  std::byte* out;  // [count, out_bytes]
   uint32_t row_bytes;
+  uint32_t out_bytes;  // row_bytes, or half of them: rounded to bfloat16
   unsigned long long* status;
   uint32_t row_room;  // the place in its line and the bytes of a row in a stage may add up to this
   uint32_t stage_bytes;
@@ -35,7 +37,7 @@ __device__ inline RowSpan find_row(const Job& job, uint32_t i, RegionRef& region
   const uint64_t entry = job.rows.entries[i];
   region = job.rows.regions[entry_region(entry)];
   RowSpan span{region.begin + entry_offset_bytes(entry), entry_bytes(entry), entry_raw(entry), true};
-  if ((form == Form::kPlaneA || form == Form::kPlanes) && !span.raw) span.bytes = min(span.bytes, job.slot_bytes);
+  if ((is_plane_a(form) || form == Form::kPlanes) && !span.raw) span.bytes = min(span.bytes, job.slot_bytes);
   return span;
 }
 
@@ -97,7 +99,11 @@ __device__ bool decode_unusual(const Decoder& decoder, const Job& job, uint32_t 
   RegionRef region;
   const std::byte* row = tag & kTagStaged ? stage : find_row<Decoder::kForm>(job, i, region).begin;
   if (tag & kTagRaw) {  // too long for a stage, if it is not in one
-    copy_row_warp(reinterpret_cast<const uint32_t*>(row), out, job.row_bytes);
+    if constexpr (is_rounded(Decoder::kForm)) {
+      round_row_warp(reinterpret_cast<const uint32_t*>(row), out, job.row_bytes / 4);
+    } else {
+      copy_row_warp(reinterpret_cast<const uint32_t*>(row), out, job.row_bytes);
+    }
     return true;
   }
   if constexpr (has_two_windows(Decoder::kForm)) return false;  // slots are whole windows
@@ -120,13 +126,13 @@ template <typename Decoder>
 __device__ void finish_row(const Decoder& decoder, const Job& job, const StagedRows& batch, const Item& mine,
                            uint32_t i) {
   const uint32_t tag = __shfl_sync(kAllLanes, mine.tag, i), position = __shfl_sync(kAllLanes, mine.position, i);
-  std::byte* out = job.out + uint64_t{position} * job.row_bytes;
+  std::byte* out = job.out + uint64_t{position} * job.out_bytes;
   if (!(tag & kTagCoded)) {
     std::byte* stage = batch.stages + i * job.stage_bytes + tag % kLineBytes;
     if (decode_unusual(decoder, job, batch.first + i, tag, stage, out)) return;
   }
   __syncwarp();
-  zero_row_warp(out, job.row_bytes);
+  zero_row_warp(out, job.out_bytes);
   if (lane_id() == 0) report(job.status, position, true);
 }
 
@@ -142,7 +148,7 @@ __device__ void decode_batch(const Decoder& decoder, const Job& job, const Stage
     if (!(tag & kTagCoded)) continue;
     const std::byte* row = stage + tag % kLineBytes;
     __builtin_assume(__isShared(row));
-    std::byte* out = job.out + uint64_t{position} * job.row_bytes;
+    std::byte* out = job.out + uint64_t{position} * job.out_bytes;
     bool valid;
     if constexpr (has_two_windows(Decoder::kForm)) {
       const std::byte* plane_b = stage + job.plane_b_at + (tag >> kTagPlaneBBit) * 16;

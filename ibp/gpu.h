@@ -70,6 +70,7 @@ struct FetchOptions {
   bool bulk = true;        // bulk copies where the GPU has them (sm_90 and later), else 16-byte cp.async
   bool check = false;      // wait for the rows and raise their error now
   bool plane_a = false;    // codec planes: plane A alone
+  bool bfloat16 = false;   // of plane A alone: `out` is uint16 [count, num_columns], as fetch_bfloat16() writes it
 };
 
 // Fetches rows: allocates once, for up to `max_rows` a call. Calls on one Gather must be ordered by the caller (one
@@ -83,7 +84,7 @@ class Gather {
 
   // out[i] = row index[i]; index: int64 [count] and out: [count, row_bytes] in GPU memory, out 16-byte aligned.
   // Asynchronous, allocates nothing, may be captured in a CUDA graph. A bad index or a damaged row gives a row of zeros
-  // and an Error from the next call or check().
+  // and an Error from the next call or check(). Throws Error for options that do not fit the table.
   void fetch(const DeviceTable& table, const int64_t* index, int64_t count, void* out, cudaStream_t stream,
              const FetchOptions& options = {});
   // Raises the error of the fetches that have ended, if any, and forgets it.
@@ -164,7 +165,8 @@ inline constexpr unsigned long long kNoFetchError = ~0ull;
 
 // out[positions[i]] = the row of entries[i]. Asynchronous, allocates nothing. A damaged row gives a row of zeros and
 // makes `status` (uint64 [1] in GPU memory, kNoFetchError before) the least 2 * position + 1 of such rows.
-// options.plane_a has a meaning for codec planes alone. `options.by_address` and `options.check` have no meaning here.
+// options.plane_a and, with it, bfloat16 have a meaning for codec planes alone. `options.by_address` and
+// `options.check` have no meaning here.
 void fetch_located(const DeviceProfile& profile, const LocatedRows& rows, void* out, unsigned long long* status,
                    cudaStream_t stream, const FetchOptions& options = {});
 

@@ -159,6 +159,11 @@ int64_t data_bound(const Profile& profile, int64_t num_rows, const EncodeOptions
 void fetch(const EncodedRows& encoded, std::span<const int64_t> index, void* out);
 void decode(const EncodedRows& encoded, void* out);  // all rows, in order
 
+// Rows of codec planes as plane A alone tells them, rounded to bfloat16: to the nearest, of two as near to the even
+// one, but nothing but 0 to 0, and every NaN to 0x7fff. Coded rows with up to 6 mantissa bits in plane A are exact.
+// out: uint16 [index.size(), num_columns]. Throws Error as fetch() does, and for rows of another codec.
+void fetch_bfloat16(const EncodedRows& encoded, std::span<const int64_t> index, uint16_t* out);
+
 // Rows of codec planes as plane A alone tells them, each element within Profile::error_bound(); the same memory. Throws
 // Error for rows of another codec.
 EncodedRows plane_a_of(const EncodedRows& encoded);

@@ -14,6 +14,7 @@
 #include "ibp/writable.h"
 #ifdef COHORT_WITH_CUDA
 #include "ibp/gpu.h"
+#include "ibp/group_scores.h"
 #endif
 
 namespace nb = nanobind;
@@ -102,14 +103,15 @@ nb::tuple fit_rows(const InArray& rows, const FitOptions& options) {
   return nb::make_tuple(result.profile, result.why, result.sample_rows, candidates);
 }
 
-// Where rows go: checked for room before anything is written.
-void* check_out(const OutArray& out, int64_t num_rows, const Profile& profile) {
+// Where rows of this dtype go: checked for room before anything is written.
+void* check_out(const OutArray& out, int64_t num_rows, uint32_t num_columns, Dtype dtype) {
   check_on_host(out, "out");
   check_contiguous(out, "out");
-  const auto bytes = static_cast<int64_t>(out.nbytes()), wanted = num_rows * int64_t{profile.row_bytes()};
-  const bool same = num_rows == 0 || element_bytes(dtype_of(out.dtype())) == element_bytes(profile.dtype);
+  const auto bytes = static_cast<int64_t>(out.nbytes());
+  const int64_t wanted = num_rows * int64_t{num_columns} * element_bytes(dtype);
+  const bool same = num_rows == 0 || element_bytes(dtype_of(out.dtype())) == element_bytes(dtype);
   if (bytes == wanted && same) return out.data();
-  throw Error({"out", std::to_string(wanted) + " bytes of " + name_of(profile.dtype), std::to_string(bytes) + " bytes",
+  throw Error({"out", std::to_string(wanted) + " bytes of " + name_of(dtype), std::to_string(bytes) + " bytes",
                "out has the shape [index, columns] and the rows' dtype"});
 }
 
@@ -119,10 +121,16 @@ std::span<const int64_t> index_of(const Index& index) {
   return {static_cast<const int64_t*>(index.data()), index.shape(0)};
 }
 
-void fetch_rows(const EncodedRows& encoded, const Index& index, const OutArray& out, bool plane_a) {
+void* check_out(const OutArray& out, int64_t num_rows, const Profile& profile) {
+  return check_out(out, num_rows, profile.num_columns, profile.dtype);
+}
+
+void fetch_rows(const EncodedRows& encoded, const Index& index, const OutArray& out, bool plane_a, bool bfloat16) {
   const std::span<const int64_t> ids = index_of(index);
-  void* to = check_out(out, static_cast<int64_t>(ids.size()), encoded.profile);
+  const Dtype dtype = bfloat16 ? Dtype::kBfloat16 : encoded.profile.dtype;
+  void* to = check_out(out, static_cast<int64_t>(ids.size()), encoded.profile.num_columns, dtype);
   const nb::gil_scoped_release release;
+  if (bfloat16) return fetch_bfloat16(encoded, ids, static_cast<uint16_t*>(to));
   fetch(plane_a ? plane_a_of(encoded) : encoded, ids, to);
 }
 
@@ -262,6 +270,32 @@ void bind_functions(nb::module_& module) {
 }
 
 #ifdef COHORT_WITH_CUDA
+Measure measure_of(const std::string& metric) {
+  if (metric == "dot") return Measure::kDot;
+  return metric == "cosine" ? Measure::kCosine : Measure::kL2;
+}
+
+// What score_groups() and score_pairs() take, from addresses.
+void bind_scores(nb::module_& module) {
+  nb::class_<RowsAndQueries>(module, "RowsAndQueries")
+      .def("__init__", [](RowsAndQueries* self, uintptr_t rows, int64_t num_rows, uintptr_t queries,
+                          int64_t num_queries, uint32_t num_columns) {
+        new (self) RowsAndQueries{reinterpret_cast<const uint16_t*>(rows), reinterpret_cast<const uint16_t*>(queries),
+                                  num_rows, num_queries, num_columns};
+      });
+  module.def("score_groups", [](const RowsAndQueries& given, const std::string& metric, uintptr_t factors,
+                                uintptr_t best, uintptr_t lengths, uintptr_t stream) {
+    score_groups(given, measure_of(metric), reinterpret_cast<const float*>(factors), reinterpret_cast<float*>(best),
+                 reinterpret_cast<float*>(lengths), reinterpret_cast<cudaStream_t>(stream));
+  });
+  module.def("score_pairs", [](const RowsAndQueries& given, uintptr_t of_query, uintptr_t groups, int64_t count,
+                               uintptr_t products, uintptr_t stream) {
+    score_pairs(given, reinterpret_cast<const int64_t*>(of_query), reinterpret_cast<const int64_t*>(groups), count,
+                reinterpret_cast<float*>(products), reinterpret_cast<cudaStream_t>(stream));
+  });
+  module.attr("group_rows") = kGroupRows;
+}
+
 void bind_cuda(nb::module_& module) {
   nb::class_<DeviceTable>(module, "DeviceTable")
       .def("__init__", [](DeviceTable* self, const EncodedRows& encoded,
@@ -272,8 +306,8 @@ void bind_cuda(nb::module_& module) {
       .def_prop_ro("max_rows", &Gather::max_rows)
       .def("check", &Gather::check)
       .def("fetch", [](Gather& self, const DeviceTable& table, uintptr_t index, int64_t count, uintptr_t out,
-                       uintptr_t stream, int max_sms, bool check, bool plane_a) {
-        const FetchOptions options{.max_sms = max_sms, .check = check, .plane_a = plane_a};
+                       uintptr_t stream, int max_sms, bool check, bool plane_a, bool bfloat16) {
+        const FetchOptions options{.max_sms = max_sms, .check = check, .plane_a = plane_a, .bfloat16 = bfloat16};
         self.fetch(table, reinterpret_cast<const int64_t*>(index), count, reinterpret_cast<void*>(out),
                    reinterpret_cast<cudaStream_t>(stream), options);
       });
@@ -338,6 +372,7 @@ NB_MODULE(_native, module) {
   cohort::ibp::bind_functions(module);
 #ifdef COHORT_WITH_CUDA
   cohort::ibp::bind_cuda(module);
+  cohort::ibp::bind_scores(module);
 #endif
   module.attr("with_cuda") = cohort::base::kWithCuda;
 }

@@ -190,13 +190,17 @@ def fetch(encoded: EncodedRows, index, out=None, stream=None, max_sms=None, chec
         index: integers of any type and shape. From a CUDA tensor the GPU fetches, which takes rows that are pinned or
             on this GPU; else the CPU does, from its own copy of the rows.
         out: rows to write to, [*index.shape, num_columns]; one on the GPU makes the GPU fetch. With `out`, a contiguous
-            int64 index and after reserve(), nothing is allocated.
+            int64 index and after reserve(), nothing is allocated. A bfloat16 tensor for planes="A" of float32 rows gets
+            the elements rounded to the nearest bfloat16, ties to even, but only 0 becomes 0; a NaN becomes 0x7fff.
         stream: torch stream or its handle; default: the current one. The call does not wait for it.
         max_sms: maximum number of SMs to use; default: all SMs.
         check: wait, and raise the error of a bad index now instead of at the next call.
         planes: AB: the rows, bit for bit. A: for rows of codec planes, plane A alone: fewer bytes are read, and the
             elements are within ``profile.error_bound`` of the rows'. Zeros are exact, and so are rows with a NaN, an
             infinity or a subnormal number.
+
+    Raises:
+        CohortError: an index outside the table, an `out` of another shape or dtype, planes="A" of another codec.
     """
     if planes not in ("A", "AB"):
         raise CohortError("fetch: planes", "A or AB", str(planes))
@@ -209,8 +213,17 @@ def fetch(encoded: EncodedRows, index, out=None, stream=None, max_sms=None, chec
         out = arrays.new_array((*shape, encoded.shape[1]), kind)
     if encoded._only_on_gpu:
         return _fetch_to_host(encoded, ids.reshape(shape), out, stream, max_sms)
-    _native.fetch(encoded._native, ids, out, planes == "A")
+    _native.fetch(encoded._native, ids, out, planes == "A", _rounds(encoded, out, planes))
     return out
+
+
+def _rounds(encoded, out, planes: str) -> bool:
+    """Whether `out` is to have plane A of float32 rows as bfloat16."""
+    if planes != "A" or encoded.profile.dtype != "float32" or not arrays.is_torch(out):
+        return False
+    import torch
+
+    return out.dtype == torch.bfloat16
 
 
 def _fetch_to_host(encoded, ids, out, stream, max_sms):
@@ -250,12 +263,13 @@ def _fetch_cuda(encoded, index, out, stream, max_sms, check, planes):
         shape = (*ids.shape, encoded.shape[1])
         if out is None:
             out = arrays.new_array(shape, arrays.kind_for(encoded._kind, encoded.profile.dtype, ids), ids.device)
-    row_bytes = out.shape[-1] * out.element_size() if arrays.is_cuda(out) and out.dim() > 0 else 0
+    rounds = _rounds(encoded, out, planes)
+    row_bytes = out.shape[-1] * out.element_size() * (1 + rounds) if arrays.is_cuda(out) and out.dim() > 0 else 0
     if tuple(out.shape) != shape or row_bytes != encoded.profile.row_bytes or not out.is_contiguous():
         raise CohortError("fetch: out", f"contiguous CUDA {encoded.profile.dtype} {list(shape)}", f"{list(out.shape)}")
     pointers = (ids.data_ptr(), ids.numel(), out.data_ptr())
     gather = encoded._gather_of(handle, ids.numel())
-    gather.fetch(encoded._table, *pointers, handle, max_sms or 0, check, planes == "A")
+    gather.fetch(encoded._table, *pointers, handle, max_sms or 0, check, planes == "A", rounds)
     return out
 
 

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 import torch
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.ibp import group_scores
 from cohort_gnn.ibp.rows import EncodedRows, fetch
 from cohort_gnn.ibp.table import Table
 
 METRICS = ("dot", "cosine", "l2")
-_HOST_BYTES, _GPU_BYTES = 32 << 20, 512 << 20  # of the rows of a block in float32, and of its scores
+_HOST_BYTES, _GPU_BYTES = 32 << 20, 512 << 20  # of the rows of a block, and of its scores
 _HOST_MEMORY_SMS = 16  # of each of two fetches from host memory: they keep the link busy, and leave SMs for the scores
-_MOST_GROUPED = 32  # rows whose scores are compared as one at first
+_GPU_MEMORY_SMS = 0.75  # share of the SMs for fetches from the GPU's memory: the others score the block before
 # Pairs that are scored exactly at a time: torch's sums of fewer rows may go in another order.
 _LEAST_PAIRS, _MOST_PAIRS = 1 << 10, 1 << 18
 _SMALLEST, _LARGEST = 2.0**-40, 2.0**60  # lengths whose squares neither vanish nor overflow in float32
@@ -34,7 +35,7 @@ def top_k(encoded, queries, k, *, metric="dot", block_rows=None) -> tuple[torch.
         metric: dot: the product, largest first. cosine: the product over both lengths, largest first; 0 where a length
             is 0. l2: the Euclidean distance, smallest first.
         block_rows: rows that are decoded at a time; default: as many as take 32 MB, or on a GPU up to 512 MB, of which
-            it holds two blocks at a time.
+            it holds three blocks at a time.
 
     Returns:
         values float32 and ids int64, on the device of `queries`.
@@ -118,42 +119,41 @@ class _Search:
             rows.reserve(min(self._pairs, len(rows)))  # at once, for all calls of exact_scores()
 
     def default_block_rows(self) -> int:
-        fitting = self._block_bytes // (4 * max(*self._queries.shape, 64))
-        return max(fitting // _MOST_GROUPED, 1) * _MOST_GROUPED
+        num_queries, dim = self._queries.shape
+        row_bytes = 4 * max(num_queries, dim, 64)  # in float32, and of scores
+        if group_scores.takes(self._rows._gpu is not None, dim):
+            row_bytes = max(2 * dim, num_queries, 64)  # in bfloat16, and of scores of groups
+        return max(self._block_bytes // row_bytes // group_scores.ROWS, 1) * group_scores.ROWS
 
     def candidates(self, block_rows: int) -> tuple[torch.Tensor, torch.Tensor]:
         """(query, row) of all pairs that may be among the best: int64 [n] each."""
         found = []
-        for number, (first, block, empty) in enumerate(_blocks(self._rows, block_rows, self._metric == "cosine")):
-            of_query, row, high = self._of_block(block, empty)
+        for number, (first, block) in enumerate(_blocks(self._rows, block_rows)):
+            of_query, row, high = self._of_block(block)
             found.append((of_query, row + first, high))
             if number & (number + 1) == 0:  # after the first block, and whenever there are twice as many
                 found = [self._narrowed(found)]
         of_query, row, _ = self._narrowed(found)
         return of_query, row
 
-    def _of_block(self, block: torch.Tensor, empty: torch.Tensor | None):
+    def _of_block(self, block: torch.Tensor):
         """(query int64 [n], row of the block int64 [n], upper bound float32 [n], infinite where nothing is known).
 
         Rows are compared in groups first: by the best score of a group and its largest radius. The lower bounds of
         groups are those of different rows.
         """
-        score, radius = self._bounds.of_block(block, empty)
-        group = _rows_of_a_group(len(block), self._k)
-        step = len(block) // group  # the rows of a group lie this far apart
-        top = score.view(len(score), group, step).amax(1)
-        widest = radius.view(group, step).amax(0)
-        of_query, row = torch.nonzero(~(top + widest < self._least[:, None]), as_tuple=True)
-        if len(row) > 4 * self._lows.numel():  # else the least scores are good enough
+        scores = group_scores.of_block(self._bounds, block, self._k)
+        top, widest = scores.top, scores.widest
+        of_query, group = torch.nonzero(~(top + widest < self._least[:, None]), as_tuple=True)
+        if len(group) > 4 * self._lows.numel():  # else the least scores are good enough
             low = (top - widest).nan_to_num(nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
             self._lows = torch.cat([self._lows, low], 1).topk(self._k, dim=1).values
             self._least = torch.maximum(self._least, self._lows[:, -1].double() - 2 * self._bounds.slack)
-            of_query, row = torch.nonzero(~(top + widest < self._least[:, None]), as_tuple=True)
-        row = row[:, None] + step * torch.arange(group, device=row.device)
-        of_query = of_query[:, None]
-        high = (score[of_query, row] + radius[row]).nan_to_num(nan=math.inf, posinf=math.inf, neginf=math.inf)
-        pair, member = torch.nonzero(high >= self._least[of_query], as_tuple=True)
-        return of_query[pair, 0], row[pair, member], high[pair, member]
+            of_query, group = torch.nonzero(~(top + widest < self._least[:, None]), as_tuple=True)
+        row, score, radius = scores.of_pairs(of_query, group)
+        high = (score + radius).nan_to_num(nan=math.inf, posinf=math.inf, neginf=math.inf)
+        pair, member = torch.nonzero(high >= self._least[of_query][:, None], as_tuple=True)
+        return of_query[pair], row[pair, member], high[pair, member]
 
     def _narrowed(self, found: list[tuple]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """The pairs without those that exact scores of the most promising ones rule out."""
@@ -190,55 +190,67 @@ class _Search:
         return scores
 
 
-def _rows_of_a_group(num_rows: int, k: int) -> int:
-    """A power of two that divides the rows of a block into many more groups than k."""
-    group = _MOST_GROUPED
-    while group > 1 and (num_rows % group or num_rows // group < 8 * k):
-        group //= 2
-    return group
+def _ranges(num_rows: int, block_rows: int) -> list[range]:
+    """The rows of each block; those of the last one that make no whole group are one of their own."""
+    last = num_rows // block_rows * block_rows
+    whole = last + (num_rows - last) // group_scores.ROWS * group_scores.ROWS
+    begins = [*range(0, last, block_rows), *{last, whole} - {num_rows}]
+    begins.sort()
+    return [range(begin, end) for begin, end in zip(begins, [*begins[1:], num_rows], strict=True)]
 
 
-def _blocks(rows: EncodedRows, block_rows: int, find_empty: bool) -> Iterator[tuple]:
-    """(number of the first row, rows bfloat16 [n, d], which are zeros: bool [n] or None) of all rows in order.
+def _rounded(block: torch.Tensor) -> torch.Tensor:
+    """The rows as bfloat16; only 0 becomes 0, so that rows of zeros can still be told."""
+    rounded = block.to(torch.bfloat16)
+    if block.dtype == torch.float32:
+        rounded.masked_fill_((rounded == 0) & (block != 0), 2.0**-133)
+    return rounded
 
-    On a GPU, the two next blocks are fetched on streams of their own while the current stream works.
+
+def _blocks(rows: EncodedRows, block_rows: int) -> Iterator[tuple[int, torch.Tensor]]:
+    """(number of the first row, rows bfloat16 [n, d]) of all rows in order; only zeros are 0 there.
+
+    On a GPU, the two next blocks are fetched on streams of their own while the current stream works. A block stays as
+    it is until the next one but two is asked for.
     """
-    planes = "A" if rows.profile.codec == "planes" else "AB"
-    firsts = range(0, len(rows), block_rows)
-
-    def rounded(first: int, block: torch.Tensor) -> tuple:
-        return first, block.to(torch.bfloat16), ~block.any(1) if find_empty else None
+    coarse = rows.profile.codec == "planes"
+    planes, dtype = ("A", torch.bfloat16) if coarse else ("AB", getattr(torch, rows.profile.dtype))
+    ranges = _ranges(len(rows), block_rows)
+    shape = (max(map(len, ranges)), rows.shape[1])
 
     if rows._gpu is None:
-        for first in firsts:
-            ids = torch.arange(first, min(first + block_rows, len(rows)), device="cpu")
-            yield rounded(first, fetch(rows, ids, planes=planes))
+        buffer = torch.empty(shape, dtype=dtype, device="cpu")
+        for ids in ranges:
+            yield ids.start, _rounded(fetch(rows, ids, buffer[: len(ids)], planes=planes))
         return
 
     current = torch.cuda.current_stream(rows.device)
     streams = _streams(rows._gpu)
-    shape, dtype = (min(block_rows, len(rows)), rows.shape[1]), getattr(torch, rows.profile.dtype)
-    buffers = [torch.empty(shape, dtype=dtype, device=rows.device) for _ in streams]
-    for buffer, stream in zip(buffers, streams, strict=True):
-        buffer.record_stream(stream)
+    buffers = [torch.empty(shape, dtype=dtype, device=rows.device) for _ in range(len(streams) + 1)]
+    for buffer in buffers:
+        for stream in streams:
+            buffer.record_stream(stream)
+    ready: list[torch.cuda.Event] = []
+    sms = _HOST_MEMORY_SMS
+    if rows.place == "cuda":
+        sms = max(int(_GPU_MEMORY_SMS * torch.cuda.get_device_properties(rows._gpu).multi_processor_count), 1)
 
     def ask(number: int) -> None:
         """Fetches a block to its buffer, once the current stream is done with what is in there."""
-        if number < len(firsts):
+        if number < len(ranges):
             stream = streams[number % len(streams)]
             stream.wait_stream(current)
             with torch.cuda.stream(stream):
-                ids = torch.arange(firsts[number], min(firsts[number] + block_rows, len(rows)), device=rows.device)
-                sms = _HOST_MEMORY_SMS if rows.place == "pinned" else None
-                fetch(rows, ids, buffers[number % len(streams)][: len(ids)], max_sms=sms, planes=planes)
+                ids = torch.arange(ranges[number].start, ranges[number].stop, device=rows.device)
+                fetch(rows, ids, buffers[number % len(buffers)][: len(ids)], max_sms=sms, planes=planes)
+                ready.append(stream.record_event())
 
     for number in range(len(streams)):
         ask(number)
-    for number, first in enumerate(firsts):
-        current.wait_stream(streams[number % len(streams)])
-        block = rounded(first, buffers[number % len(streams)][: len(rows) - first])
-        ask(number + len(streams))
-        yield block
+    for number, ids in enumerate(ranges):
+        ask(number + len(streams))  # the current stream has all of the block before but one by now
+        current.wait_event(ready[number])
+        yield ids.start, _rounded(buffers[number % len(buffers)][: len(ids)])
 
 
 @functools.cache
@@ -252,15 +264,19 @@ class ScoreBounds:
 
     Let x be a row, a its elements as they are read, and b these as bfloat16. |x - a| is at most error_bound times the
     power of two below |a|, and 0 in rows that plane A has exactly. Rounding adds 2^-8 of this power, and nothing to
-    plane A of up to 6 mantissa bits, which bfloat16 holds. So each |x - b| is at most `error` times |b|, the distance
-    of x and b at most `error` times the length of b, and that is also how far the products of x and b with a query of
-    length 1 lie apart. Queries are divided by their length; the distance that rounding moves them is measured.
+    plane A of up to 6 mantissa bits, which bfloat16 holds; to rows that such a plane A has exactly it adds less than
+    error_bound, which is 2^-7 or more. So each |x - b| is at most `error` times |b|, the distance of x and b at most
+    `error` times the length of b, and that is also how far the products of x and b with a query of length 1 lie apart.
+    Queries are divided by their length; the distance that rounding moves them is measured.
 
     `sums` is more than twice the relative error of sums of `dim` products in float32, also if each addition truncates,
-    as in tensor cores. Numbers below 2^-126 may vanish everywhere: lengths are raised by more than these add up to.
-    Rows and queries whose squares could overflow have no bounds.
+    as in tensor cores. Numbers below 2^-126 may vanish everywhere, or become 2^-133: lengths are raised by more than
+    these add up to. Rows and queries whose squares could overflow have no bounds.
 
     Attributes:
+        metric: of the scores.
+        unit: bfloat16 [q, d]: the queries over their lengths; NaN: nothing is known of the scores.
+        factors: float32 [q]: of products in group_scores.best_of_groups().
         scale: float64 [q]: bounds are of the scores over this number.
         slack: float32 [q]: a score lies within score + slack + radius of its query and its row (of_block).
 
@@ -277,10 +293,11 @@ class ScoreBounds:
         known = zero | ((length > 1 / largest) & (length < largest))
         length = torch.where(known & ~zero, length, 1.0)
         unit = torch.where(known[:, None], queries / length[:, None], math.nan)
-        self._metric, self._unit = metric, unit.to(torch.bfloat16)
-        rounded = self._unit.double()
+        self.metric, self.unit = metric, unit.to(torch.bfloat16)
+        rounded = self.unit.double()
         self._length = torch.where(zero, 0.0, length).float()
         self._squares = (self._length.double() * rounded.norm(dim=1)).square().float()
+        self.factors = 2 * self._length if metric == "l2" else torch.ones_like(self._length)
         moved = (unit - rounded).norm(dim=1).nan_to_num()
         self._sums = (dim + 8) * 2.0**-22
         self._least = math.sqrt(dim) * 2.0**-50
@@ -306,21 +323,45 @@ class ScoreBounds:
         length = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float32)
         if empty is not None:
             length = torch.where(empty, 1.0, length)
-        radius = self._slope * (length * (1 + self._sums) + self._least)
-        score = self._products(rows)
-        if self._metric == "cosine":
+        score = self.products(rows)
+        if self.metric == "cosine":
             score.div_(length)
-            radius = torch.where(length > _SMALLEST, torch.full_like(length, self._slope), math.inf)
-        if self._metric == "l2":
-            score.mul_(-2 * self._length[:, None]).add_(length.square()).add_(self._squares[:, None])
-            score.clamp_(min=0).sqrt_().neg_()
-        return score, torch.where(length < _LARGEST, radius, math.inf)
+        if self.metric == "l2":
+            score.mul_(self.factors[:, None]).sub_(length.square())
+        return self._distances(score, self._squares[:, None]), self.radius(length)
 
-    def _products(self, rows: torch.Tensor) -> torch.Tensor:
+    def radius(self, length: torch.Tensor) -> torch.Tensor:
+        """float32 [n] of the lengths of rows, float32 [n]; for cosine 1 of a row of zeros."""
+        radius = self._slope * (length * (1 + self._sums) + self._least)
+        if self.metric == "cosine":
+            radius = torch.where(length > _SMALLEST, torch.full_like(length, self._slope), math.inf)
+        return torch.where(length < _LARGEST, radius, math.inf)
+
+    def of_best(self, best: torch.Tensor) -> torch.Tensor:
+        """The scores float32 [q, g] of group_scores.best_of_groups() [q, g]."""
+        return self._distances(best, self._squares[:, None])
+
+    def of_products(self, products: torch.Tensor, lengths: torch.Tensor, of_query: torch.Tensor) -> torch.Tensor:
+        """The scores of pairs float32 [n, m], of their products and the lengths of their rows, each float32 [n, m].
+
+        Args:
+            of_query: int64 [n].
+        """
+        if self.metric == "cosine":
+            return products / lengths
+        if self.metric == "l2":
+            products = self.factors[of_query][:, None] * products - lengths.square()
+        return self._distances(products, self._squares[of_query][:, None])
+
+    def _distances(self, scores: torch.Tensor, squares: torch.Tensor) -> torch.Tensor:
+        """For l2, of 2 * product - square of the row's length."""
+        return scores.sub_(squares).neg_().clamp_(min=0).sqrt_().neg_() if self.metric == "l2" else scores
+
+    def products(self, rows: torch.Tensor) -> torch.Tensor:
         """float32 [q, n]."""
         if rows.is_cuda and _WIDE_PRODUCTS:
-            return torch.mm(self._unit, rows.T, out_dtype=torch.float32)
-        return self._unit.float() @ rows.float().T
+            return torch.mm(self.unit, rows.T, out_dtype=torch.float32)
+        return self.unit.float() @ rows.float().T
 
 
 def scores_of(rows: torch.Tensor, queries: torch.Tensor, metric: str) -> torch.Tensor:

@@ -42,6 +42,13 @@ std::vector<std::byte> fetched_by_the_host(const EncodedRows& encoded, const std
 void expect_fetch(const EncodedRows& encoded, const DeviceTable& table, Gather& gather, const FetchOptions& options) {
   const std::vector<int64_t> index = random_index(encoded.ref.num_rows, encoded.ref.num_rows + 77);
   std::vector<std::byte> expected = fetched_by_the_host(options.plane_a ? plane_a_of(encoded) : encoded, index);
+  if (options.bfloat16) {
+    expected.resize(expected.size() / 2);
+    std::vector<uint16_t> elements(expected.size() / 2);
+    fetch_bfloat16(encoded, index, elements.data());
+    std::memcpy(expected.data(), elements.data(), expected.size());
+  }
+  const std::size_t row_bytes = expected.size() / index.size();
   expected.resize(expected.size() + 64, std::byte{0xa5});
   const base::DeviceArray<int64_t> device_index = base::upload(index);
   const base::DeviceBytes out(expected.size());
@@ -52,8 +59,8 @@ void expect_fetch(const EncodedRows& encoded, const DeviceTable& table, Gather& 
   gather.check();
   const std::vector<std::byte> found = download(out);
   for (std::size_t i = 0; i < found.size(); ++i) {
-    ASSERT_EQ(found[i], expected[i]) << "byte " << i % encoded.ref.row_bytes << " of row "
-                                     << index[std::min(i / encoded.ref.row_bytes, index.size() - 1)];
+    ASSERT_EQ(found[i], expected[i]) << "byte " << i % row_bytes << " of row "
+                                     << index[std::min(i / row_bytes, index.size() - 1)];
   }
 }
 
@@ -64,6 +71,8 @@ void expect_every_way(const EncodedRows& encoded, Gather& gather) {
       for (const bool bulk : {true, false}) {
         SCOPED_TRACE(std::string(plane_a ? "A" : "AB") + (bulk ? ", bulk" : ""));
         expect_fetch(encoded, table, gather, {.max_sms = 3, .bulk = bulk, .plane_a = plane_a});
+        if (!plane_a) continue;
+        expect_fetch(encoded, table, gather, {.max_sms = 3, .bulk = bulk, .plane_a = true, .bfloat16 = true});
       }
     }
   }
@@ -83,7 +92,7 @@ TEST_P(GpuPlanesOf, HasTheSameBitsAsTheHost) {
   Gather gather(1000);
   const auto [content, num_columns] = GetParam();
   const Rows rows = make_rows(content, Dtype::kFloat32, num_columns, 150);
-  for (const uint32_t mantissa_bits : {0u, 3u, 7u, 22u}) {
+  for (const uint32_t mantissa_bits : {0u, 3u, 7u, 12u, 22u}) {
     SCOPED_TRACE(std::to_string(mantissa_bits) + " mantissa bits");
     const Profile profile = fit(rows.table, {.codec = "planes", .mantissa_bits = mantissa_bits}).profile;
     expect_every_way(encode(rows.table, profile), gather);
@@ -170,6 +179,15 @@ TEST(GpuPlanes, RowsThatAskForMoreEscapesThanTheyHoldAreErrorsAndRowsOfZeros) {
       EXPECT_EQ(download(out), std::vector<std::byte>(out.bytes()));
     }
   }
+}
+
+TEST(GpuPlanes, WholeRowsAreNotRounded) {
+  const Rows rows = make_rows(Content::kDense, Dtype::kFloat32, 16, 100);
+  const DeviceTable table(encode(rows.table, fit(rows.table, {.codec = "planes"}).profile), Place::kDevice);
+  Gather gather(10);
+  const base::DeviceArray<int64_t> index = base::upload<int64_t>({5});
+  const base::DeviceBytes out(64);
+  EXPECT_THROW(gather.fetch(table, index.data(), 1, out.data(), nullptr, {.bfloat16 = true}), base::Error);
 }
 
 TEST(GpuPlanes, PlaneAOfAnotherCodecIsAnError) {

@@ -88,6 +88,41 @@ def test_rows_of_128_columns_have_a_plane_a_of_one_line():
     assert ibp.encode(rows, profile).stored_bytes <= 1.04 * exponent
 
 
+def rounded(coarse: np.ndarray) -> np.ndarray:
+    """uint16: float32 as bfloat16, by integers of Python's size."""
+    bits = coarse.view(np.uint32).astype(np.uint64)
+    size = bits & 0x7FFFFFFF
+    nearest = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
+    nearest |= ((nearest & 0x7FFF) == 0) & (size != 0)
+    return np.where(size > 0x7F800000, 0x7FFF, nearest).astype(np.uint16)
+
+
+@settings(max_examples=60, deadline=None)
+@given(tables(), st.integers(0, 22))
+def test_plane_a_is_fetched_as_bfloat16(rows, mantissa_bits):
+    encoded = ibp.encode(rows, ibp.fit(rows, "planes", mantissa_bits=mantissa_bits))
+    index = np.arange(len(rows))[::-1]
+    out = torch.empty(rows.shape, dtype=torch.bfloat16)
+    assert ibp.fetch(encoded, index, out, planes="A") is out
+    np.testing.assert_array_equal(
+        out.view(torch.int16).numpy().view(np.uint16), rounded(ibp.fetch(encoded, index, planes="A"))
+    )
+
+
+def test_bfloat16_is_for_plane_a_alone():
+    rows = torch.randn(50, 12)
+    planes, exponent = (ibp.encode(rows, ibp.fit(rows, codec)) for codec in ("planes", "exponent"))
+    out = torch.empty(2, 12, dtype=torch.bfloat16)
+    for call, text in [
+        (lambda: ibp.fetch(planes, [0, 1], out), "out: expected 96 bytes of float32, found 48 bytes"),
+        (lambda: ibp.fetch(planes, [0, 1, 2], out, planes="A"), "expected 72 bytes of bfloat16, found 48 bytes"),
+        (lambda: ibp.fetch(planes, [0, 50], out, planes="A"), r"index\[1\]: expected 0 to 49, found 50"),
+        (lambda: ibp.fetch(exponent, [0, 1], out, planes="A"), "expected rows of codec planes, found codec exponent"),
+    ]:
+        with pytest.raises(CohortError, match=text):
+            call()
+
+
 def test_a_table_fetches_plane_a():
     rows = torch.randn(300, 20, generator=torch.Generator().manual_seed(0))
     table = ibp.Table(ibp.encode(rows, ibp.fit(rows, "planes", mantissa_bits=2)))
@@ -123,6 +158,12 @@ def test_the_gpu_gives_the_same_bits(place):
     for planes in ("A", "AB"):
         found = ibp.fetch(encoded, index.cuda(), planes=planes, check=True).cpu()
         assert torch.equal(found.view(torch.int32), ibp.fetch(host, index, planes=planes).view(torch.int32))
+    halves = [torch.empty(700, 128, dtype=torch.bfloat16, device=device) for device in ("cpu", "cuda")]
+    ibp.fetch(host, index, halves[0], planes="A")
+    ibp.fetch(encoded, index.cuda(), halves[1], planes="A", check=True)
+    assert torch.equal(halves[0].view(torch.int16), halves[1].cpu().view(torch.int16))
+    with pytest.raises(CohortError, match="fetch: out"):
+        ibp.fetch(encoded, index.cuda(), halves[1])
     plain = ibp.encode(rows, ibp.fit(rows, "exponent")).to(place)
     with pytest.raises(CohortError, match="expected rows of codec planes, found codec exponent"):
         ibp.fetch(plain, index.cuda(), planes="A")

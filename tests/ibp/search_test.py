@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from processes import ALL_TESTS
 
 from cohort_gnn import CohortError, ibp
-from cohort_gnn.ibp import search
+from cohort_gnn.ibp import group_scores, search
 from cohort_gnn.ibp.search import METRICS, ScoreBounds
 
 SPECIAL = [float("nan"), float("inf"), -float("inf"), 1e-40, -1e-40, 0.0, -0.0, 3e38]
@@ -123,6 +123,54 @@ def test_bounds_contain_the_scores():
             assert 0.01 < off.max() <= 1, (codec, metric)  # and not much wider than they need to be
 
 
+def scored_by_groups(monkeypatch):
+    """Blocks of whole groups are scored as on a GPU, by the bodies for the CPU."""
+    of_block, used = group_scores.of_block, []
+
+    def by_groups(bounds, block, k):
+        whole = len(block) % group_scores.ROWS == 0
+        used.append(whole)
+        return group_scores.GroupScores(bounds, block) if whole else of_block(bounds, block, k)
+
+    monkeypatch.setattr(group_scores, "of_block", by_groups)
+    return used
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("codec", ["planes", "exponent"])
+def test_scores_of_groups_give_the_ids_of_all_scores(codec, metric, monkeypatch):
+    used = scored_by_groups(monkeypatch)
+    generator = torch.Generator().manual_seed(11)
+    for kind in sorted(ROWS):
+        rows = ROWS[kind](torch.randn(2000, 24, generator=generator)).clone()
+        rows[1990:] = ROWS["special"](torch.randn(10, 24, generator=generator))
+        rows[50:60] = 0
+        rows[60:64] = 1e-44
+        queries = torch.cat([rows[300:303].nan_to_num(posinf=1, neginf=1), torch.zeros(1, 24)]).double()
+        queries = torch.cat([queries, torch.randn(3, 24, generator=generator).double(), 1e-310 * queries[:1]])
+        table = encoded_as(rows, codec)
+        for k in (1, 40):
+            ids = ibp.top_k(table, queries, k, metric=metric, block_rows=640)[1]
+            assert torch.equal(ids, by_scores(rows, queries, k, metric)), (kind, k)
+    assert True in used and False in used  # the last rows make no whole group
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_the_best_of_groups_are_those_of_all_scores(metric):
+    generator = torch.Generator().manual_seed(12)
+    block = torch.randn(320, 24, generator=generator).to(torch.bfloat16)
+    block[7], block[40, 3] = 0, float("nan")
+    bounds = ScoreBounds(torch.nn.functional.normalize(torch.randn(5, 24, generator=generator).double()), 0.1, metric)
+    found = group_scores.GroupScores(bounds, block)
+    score, radius = bounds.of_block(block, ~block.any(1) if metric == "cosine" else None)
+    torch.testing.assert_close(found.top, score.view(5, 10, 32).amax(2), equal_nan=True)
+    torch.testing.assert_close(found.widest, radius.view(10, 32).amax(1))
+    row, of_pairs, radius_of_pairs = found.of_pairs(torch.tensor([3, 0, 4]), torch.tensor([9, 1, 0]))
+    assert row[1].tolist() == list(range(32, 64))
+    torch.testing.assert_close(of_pairs, score[torch.tensor([3, 0, 4])[:, None], row], equal_nan=True)
+    torch.testing.assert_close(radius_of_pairs, radius[row])
+
+
 def test_autocast_and_default_types_change_nothing():
     rows = torch.randn(2000, 32, generator=torch.Generator().manual_seed(9))
     table, expected = encoded_as(rows, "planes"), brute_force(rows, rows[:5], 10, "cosine")
@@ -172,9 +220,9 @@ def test_plane_b_of_few_rows_is_read(monkeypatch):
     read = {"A": 0, "AB": 0}
     fetch = search.fetch
 
-    def counted(encoded, index, *, planes="AB"):
+    def counted(encoded, index, out=None, *, planes="AB"):
         read[planes] += len(index)
-        return fetch(encoded, index, planes=planes)
+        return fetch(encoded, index, out, planes=planes)
 
     monkeypatch.setattr(search, "fetch", counted)
     ids = ibp.top_k(encoded_as(rows, "planes"), rows[:8], 10)[1]
@@ -209,10 +257,35 @@ def test_the_gpu_finds_the_same_ids(place, block_rows):
     rows[500:700, 3:11] = torch.tensor(SPECIAL)
     queries = rows[1000:1016] + 0.1 * torch.randn(16, 128, generator=torch.Generator().manual_seed(6))
     queries = torch.cat([queries, torch.zeros(1, 128), 1e30 * queries[:1]])
-    for codec in ("planes", "exponent"):
-        host = encoded_as(rows, codec)
+    for codec, dtype in (("planes", torch.float32), ("exponent", torch.float32), ("exponent", torch.bfloat16)):
+        host = encoded_as(rows.to(dtype), codec)
         for metric in METRICS:
             values, ids = ibp.top_k(host.to(place), queries.cuda(), 100, metric=metric, block_rows=block_rows)
             expected, of_host = ibp.top_k(host, queries, 100, metric=metric)
             assert torch.equal(ids.cpu(), of_host)
             torch.testing.assert_close(values.cpu(), expected)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("dim", [8, 72, 128, 256])
+def test_the_gpu_scores_groups_as_the_cpu_does(dim, metric):
+    generator = torch.Generator().manual_seed(13)
+    block = torch.randn(4128, dim, generator=generator).to(torch.bfloat16)
+    block[7], block[40, 3], block[70, 5] = 0, float("nan"), float("inf")
+    queries = torch.nn.functional.normalize(torch.randn(70, dim, generator=generator).double())
+    host, device = (ScoreBounds(queries.to(place), 0.1, metric) for place in ("cpu", "cuda"))
+    expected, found = group_scores.GroupScores(host, block), group_scores.GroupScores(device, block.cuda())
+    known = torch.ones(129, dtype=torch.bool)
+    known[1:3] = False  # the groups of NaN and infinity
+    # Distances are compared as squares: a root makes much of small differences.
+    power = 2 if metric == "l2" else 1
+    torch.testing.assert_close(
+        found.top.cpu()[:, known] ** power, expected.top[:, known] ** power, rtol=1e-4, atol=1e-3
+    )
+    assert found.top.cpu()[:, 1].isnan().all()
+    torch.testing.assert_close(found.widest.cpu(), expected.widest)
+    of_query, groups = torch.arange(70), torch.arange(70) + 3
+    pairs = zip(found.of_pairs(of_query.cuda(), groups.cuda()), expected.of_pairs(of_query, groups), strict=True)
+    for of_gpu, of_cpu in pairs:
+        torch.testing.assert_close(of_gpu.cpu().abs() ** power, of_cpu.abs() ** power, rtol=1e-4, atol=1e-3)

@@ -1,0 +1,170 @@
+// The best scores of groups and the products of pairs on the GPU: within the bound of float32 sums of what the host
+// computes in double.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "base/check.h"
+#include "base/owners.h"
+#include "base/random.h"
+#include "ibp/bfloat16.h"
+#include "ibp/group_scores.h"
+
+namespace cohort::ibp {
+namespace {
+
+double value_of(uint16_t bits) {
+  const int exponent = bits >> 7 & 0xff, mantissa = bits & 0x7f;
+  const double sign = bits >> 15 ? -1 : 1;
+  if (exponent == 0xff) return mantissa ? std::numeric_limits<double>::quiet_NaN() : sign * INFINITY;
+  if (exponent == 0) return sign * std::ldexp(mantissa, -133);
+  return sign * std::ldexp(128 + mantissa, exponent - 134);
+}
+
+// Numbers of -1 to 1.
+std::vector<uint16_t> random_table(int64_t rows, uint32_t columns, uint64_t seed) {
+  std::vector<uint16_t> table(static_cast<std::size_t>(rows) * columns);
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    const auto part = static_cast<float>(base::random_below(20001, base::key_of(seed), i, 0)) / 10000.0f - 1.0f;
+    table[i] = bfloat16_of(std::bit_cast<uint32_t>(part));
+  }
+  return table;
+}
+
+double product_of(const uint16_t* a, const uint16_t* b, uint32_t columns) {
+  double sum = 0;
+  for (uint32_t i = 0; i < columns; ++i) sum += value_of(a[i]) * value_of(b[i]);
+  return sum;
+}
+
+template <typename Element>
+std::vector<Element> download(const base::DeviceArray<Element>& array, std::size_t count) {
+  std::vector<Element> host(count);
+  base::cuda_check(cudaMemcpy(host.data(), array.data(), count * sizeof(Element), cudaMemcpyDeviceToHost));
+  return host;
+}
+
+struct Tables {
+  Tables(int64_t num_rows, int64_t num_queries, uint32_t num_columns)
+      : rows(random_table(num_rows, num_columns, 1)), queries(random_table(num_queries, num_columns, 2)) {
+    for (uint32_t i = 0; i < num_columns; ++i) rows[7 * num_columns + i] = i % 2 ? 0x8000 : 0;  // a row of zeros
+    rows[8 * num_columns] = 0x7fff;                                                             // a NaN
+    device_rows = base::upload(rows);
+    device_queries = base::upload(queries);
+    given = {device_rows.data(), device_queries.data(), num_rows, num_queries, num_columns};
+  }
+  const uint16_t* row(int64_t i) const { return rows.data() + i * given.num_columns; }
+  const uint16_t* query(int64_t i) const { return queries.data() + i * given.num_columns; }
+  std::vector<uint16_t> rows, queries;
+  base::DeviceArray<uint16_t> device_rows, device_queries;
+  RowsAndQueries given;
+};
+
+class GpuGroupScores : public testing::TestWithParam<std::tuple<uint32_t, int64_t, int64_t>> {};
+INSTANTIATE_TEST_SUITE_P(Sizes, GpuGroupScores,
+                         testing::Combine(testing::Values(8u, 64u, 72u, 128u, 200u),
+                                          testing::Values<int64_t>(32, 96, 128, 4128),
+                                          testing::Values<int64_t>(1, 5, 64, 65, 130)),
+                         [](const auto& test) {
+                           return std::to_string(std::get<0>(test.param)) + "_" +
+                                  std::to_string(std::get<1>(test.param)) + "_" +
+                                  std::to_string(std::get<2>(test.param));
+                         });
+
+TEST_P(GpuGroupScores, AreThoseOfTheHost) {
+  const auto [num_columns, num_rows, num_queries] = GetParam();
+  const Tables tables(num_rows, num_queries, num_columns);
+  const auto num_groups = static_cast<std::size_t>(num_rows / kGroupRows);
+  std::vector<float> factors;
+  for (int64_t q = 0; q < num_queries; ++q) factors.push_back(1.0f + static_cast<float>(q % 3));
+  const base::DeviceArray<float> device_factors = base::upload(factors);
+  const base::DeviceArray<float> best(num_groups * factors.size()), lengths(static_cast<std::size_t>(num_rows));
+  const double sums = (num_columns + 8) * std::ldexp(1, -22);
+  for (const Measure measure : {Measure::kDot, Measure::kCosine, Measure::kL2}) {
+    score_groups(tables.given, measure, device_factors.data(), best.data(), lengths.data(), nullptr);
+    base::cuda_check(cudaDeviceSynchronize());
+    const std::vector<float> found = download(best, best.size()), lengths_found = download(lengths, lengths.size());
+    std::vector<double> length_of;
+    for (int64_t row = 0; row < num_rows; ++row) {
+      const double length = std::sqrt(product_of(tables.row(row), tables.row(row), num_columns));
+      length_of.push_back(measure == Measure::kCosine && row == 7 ? 1.0 : length);
+      const float length_found = lengths_found[static_cast<std::size_t>(row)];
+      if (row == 8) {
+        EXPECT_TRUE(std::isnan(length_found));
+      } else {
+        EXPECT_NEAR(length_found, length_of.back(), sums * length_of.back()) << "row " << row;
+      }
+    }
+    for (int64_t q = 0; q < num_queries; ++q) {
+      const double factor = factors[static_cast<std::size_t>(q)];
+      const double query = std::sqrt(product_of(tables.query(q), tables.query(q), num_columns));
+      for (std::size_t group = 0; group < num_groups; ++group) {
+        const float score = found[group * factors.size() + static_cast<std::size_t>(q)];
+        if (group == 0) {  // that of the NaN
+          EXPECT_TRUE(std::isnan(score));
+          continue;
+        }
+        double expected = -INFINITY, margin = 0;
+        for (int64_t j = 0; j < kGroupRows; ++j) {
+          const int64_t row = static_cast<int64_t>(group) * kGroupRows + j;
+          const double length = length_of[static_cast<std::size_t>(row)];
+          double of_row = factor * product_of(tables.row(row), tables.query(q), num_columns);
+          if (measure == Measure::kCosine) of_row /= length;
+          if (measure == Measure::kL2) of_row -= length * length;
+          expected = std::max(expected, of_row);
+          const double most = measure == Measure::kCosine ? 1.0 : length;
+          margin = std::max(margin, sums * (factor * most * query + (measure == Measure::kL2 ? length * length : 0)));
+        }
+        EXPECT_NEAR(score, expected, margin) << "group " << group << " query " << q;
+      }
+    }
+  }
+}
+
+TEST_P(GpuGroupScores, OfPairsAreThoseOfTheHost) {
+  const auto [num_columns, num_rows, num_queries] = GetParam();
+  const Tables tables(num_rows, num_queries, num_columns);
+  std::vector<int64_t> of_query, groups;
+  for (uint64_t i = 0; i < 50; ++i) {
+    of_query.push_back(static_cast<int64_t>(base::random_below(uint64_t(num_queries), base::key_of(3), i, 0)));
+    groups.push_back(static_cast<int64_t>(base::random_below(uint64_t(num_rows / kGroupRows), base::key_of(4), i, 0)));
+  }
+  const base::DeviceArray<int64_t> device_queries = base::upload(of_query), device_groups = base::upload(groups);
+  const base::DeviceArray<float> products(of_query.size() * std::size_t{kGroupRows});
+  score_pairs(tables.given, device_queries.data(), device_groups.data(), int64_t(groups.size()), products.data(),
+              nullptr);
+  base::cuda_check(cudaDeviceSynchronize());
+  const std::vector<float> found = download(products, products.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const std::size_t pair = i / std::size_t{kGroupRows};
+    const int64_t row = groups[pair] * kGroupRows + static_cast<int64_t>(i) % kGroupRows;
+    const double expected = product_of(tables.row(row), tables.query(of_query[pair]), num_columns);
+    if (row == 8) {
+      EXPECT_TRUE(std::isnan(found[i]));
+    } else {
+      EXPECT_NEAR(found[i], expected, (num_columns + 8) * std::ldexp(1, -22) * num_columns) << "pair " << pair;
+    }
+  }
+}
+
+TEST(GpuGroupScoresOf, SizesThatDoNotFitAreErrors) {
+  const Tables tables(32, 1, 8);
+  const base::DeviceArray<float> room(64);
+  for (const int change : {0, 1, 2}) {
+    RowsAndQueries given = tables.given;
+    if (change == 0) given.num_rows = 31;
+    if (change == 1) given.num_columns = 4;
+    if (change == 2) given.rows += 1;
+    EXPECT_THROW(score_groups(given, Measure::kDot, room.data(), room.data(), room.data(), nullptr), base::Error);
+    EXPECT_THROW(score_pairs(given, nullptr, nullptr, 0, room.data(), nullptr), base::Error);
+  }
+}
+
+}  // namespace
+}  // namespace cohort::ibp

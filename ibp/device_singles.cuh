@@ -6,18 +6,36 @@
 // added to all three. The sum does not reach the sign: where a code is not 0, base - 1 + code is an exponent, 0..255.
 #pragma once
 
-#include "ibp/bfloat16.h"
 #include "ibp/device_bits.cuh"
 #include "ibp/profile_ref.h"
 
 namespace cohort::ibp {
+
+// bfloat16_of() two at once, `low` in the low half: the same bits by one instruction.
+__device__ inline uint32_t bfloat16_pair_of(uint32_t low, uint32_t high) {
+  uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(__uint_as_float(high)), "f"(__uint_as_float(low)));
+  return pair;
+}
+
+// Stores kWords elements, 1, 2 or 4, at a multiple of 2 * kWords.
+template <uint32_t kWords>
+__device__ inline void store_rounded(std::byte* out, const uint32_t (&words)[kWords]) {
+  if constexpr (kWords == 4) {
+    *reinterpret_cast<uint2*>(out) = uint2{bfloat16_pair_of(words[0], words[1]), bfloat16_pair_of(words[2], words[3])};
+  } else if constexpr (kWords == 2) {
+    *reinterpret_cast<uint32_t*>(out) = bfloat16_pair_of(words[0], words[1]);
+  } else {
+    *reinterpret_cast<uint16_t*>(out) = bfloat16_of(words[0]);
+  }
+}
 
 // Which bits of the mantissas a row has: all of them, the top ones, or the top ones in plane A and the rest in plane B.
 enum class Mantissas : uint8_t { kWhole, kPlaneA, kPlanes };
 
 // Decodes rows of one profile: what the lanes need of it stays in registers from row to row. `out` and row_bytes must
 // be multiples of 4 * kWords. kOneGroup: num_columns is 32 * kWords; the bases then stay in registers too. kRounded:
-// the elements are stored as bfloat16 (bfloat16.h), and `out` must be a multiple of 2 * kWords.
+// the elements are stored as bfloat16, and `out` must be a multiple of 2 * kWords.
 template <uint32_t kWords, bool kOneGroup, Mantissas kMantissas = Mantissas::kWhole, bool kRounded = false>
 class SinglesDecoder {
  public:

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "ibp/bfloat16.h"
 #include "ibp/bits.h"
 #include "ibp/host.h"
 #include "ibp/row_codec.h"

@@ -1,5 +1,3 @@
-#include "ibp/fit.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>

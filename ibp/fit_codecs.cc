@@ -8,7 +8,6 @@
 
 #include "base/check.h"
 #include "ibp/bits.h"
-#include "ibp/fit.h"
 #include "ibp/row_codec.h"
 
 namespace cohort::ibp {

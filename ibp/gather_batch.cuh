@@ -1,7 +1,6 @@
 // The rows of one batch: asking for them and, once they are in their stages, decoding them. Internal to gather.cu.
 #pragma once
 
-#include "ibp/bfloat16.h"
 #include "ibp/device_view.cuh"
 #include "ibp/gpu.h"
 #include "ibp/staging.cuh"
@@ -11,6 +10,12 @@ namespace cohort::ibp {
 // Keeps the first of what went wrong: position * 2, plus 1 when the row itself is damaged.
 __device__ inline void report(unsigned long long* status, uint32_t position, bool damaged) {
   atomicMin(status, uint64_t{position} * 2 + (damaged ? 1 : 0));
+}
+
+// A row of `num_columns` of any float32 by one warp; `out` is a multiple of 2.
+__device__ inline void round_row_warp(const uint32_t* words, std::byte* out, uint32_t num_columns) {
+  auto* elements = reinterpret_cast<uint16_t*>(out);
+  for (uint32_t i = threadIdx.x % 32; i < num_columns; i += 32) elements[i] = bfloat16_of_any(words[i]);
 }
 
 struct Job {

@@ -1,7 +1,7 @@
 // A block of four warps multiplies tiles of 128 rows and 64 queries, 64 columns at a time, by tensor cores; each warp
 // has 64 rows and 32 queries. Three stages of shared memory: one is multiplied while two are on their way. Neither
 // products nor lengths of single rows need another pass over the rows.
-#include "ibp/group_scores.h"
+#include "ibp/gpu.h"
 
 #include <algorithm>
 #include <cmath>
@@ -21,12 +21,12 @@ constexpr unsigned kAllLanes = 0xffffffffu;
 constexpr uint32_t kTileRows = 128, kTileQueries = 64, kWarps = 4;
 constexpr uint32_t kWarpRows = 64, kWarpQueries = 32;
 constexpr uint32_t kChunkColumns = 64, kUnits = 8;  // of a row of a stage: units of 16 bytes
-constexpr uint32_t kUnitColumns = 8, kLineBytes = kChunkColumns * 2;
+constexpr uint32_t kUnitColumns = 8, kStageLineBytes = kChunkColumns * 2;
 constexpr uint32_t kStages = 3, kBlocksAnSm = 3;
-constexpr uint32_t kRowsBytes = kTileRows * kLineBytes, kStageBytes = kRowsBytes + kTileQueries * kLineBytes;
+constexpr uint32_t kRowsBytes = kTileRows * kStageLineBytes, kStageBytes = kRowsBytes + kTileQueries * kStageLineBytes;
 constexpr uint32_t kSharedBytes = kStages * kStageBytes + kTileRows * uint32_t{sizeof(float2)};
 constexpr uint32_t kRowTiles = kWarpRows / 8, kQueryTiles = kWarpQueries / 16;  // of a warp, as mma has them
-constexpr uint32_t kWarpGroups = kWarpRows / uint32_t{kGroupRows}, kGroupTiles = kRowTiles / kWarpGroups;
+constexpr uint32_t kWarpGroups = kWarpRows / uint32_t{kScoreRows}, kGroupTiles = kRowTiles / kWarpGroups;
 
 struct ScoreJob {
   RowsAndQueries given;
@@ -41,7 +41,7 @@ struct ScoreJob {
 
 // Where unit `unit` of line `line` of a stage is: units of eight lines next to each other lie in different banks.
 __device__ inline uint32_t place_of(uint32_t line, uint32_t unit) {
-  return line * kLineBytes + ((unit ^ (line % kUnits)) * 16);
+  return line * kStageLineBytes + ((unit ^ (line % kUnits)) * 16);
 }
 
 // 16 bytes to shared memory, or zeros.
@@ -178,7 +178,7 @@ __device__ inline void finish_rows(const ScoreJob& job, const Step& step, const 
 // The best of each of the warp's groups with each of its queries.
 __device__ inline void finish_groups(const ScoreJob& job, const Step& step, const WarpPlace& at, const Sums& sums,
                                      const float2* scales) {
-  const int64_t num_groups = job.given.num_rows / kGroupRows;
+  const int64_t num_groups = job.given.num_rows / kScoreRows;
 #pragma unroll
   for (uint32_t i = 0; i < kQueryTiles; ++i) {
 #pragma unroll
@@ -198,7 +198,7 @@ __device__ inline void finish_groups(const ScoreJob& job, const Step& step, cons
         }
         best = larger(best, __shfl_xor_sync(kAllLanes, best, 1));
         best = larger(best, __shfl_xor_sync(kAllLanes, best, 2));
-        const int64_t group = step.first_row(job) / kGroupRows + at.rows_part * kWarpGroups + g;
+        const int64_t group = step.first_row(job) / kScoreRows + at.rows_part * kWarpGroups + g;
         const bool mine = at.lane % 4 == half * kWarpGroups + g;
         if (mine && query < job.given.num_queries && group < num_groups) {
           job.best[group * job.given.num_queries + query] = best;
@@ -241,11 +241,11 @@ __global__ void score_pairs_kernel(RowsAndQueries given, const int64_t* of_query
   const uint32_t lane = threadIdx.x % 32;
   const int64_t num_warps = base::grid_step() / 32;
   for (int64_t pair = base::grid_first() / 32; pair < count; pair += num_warps) {
-    const uint16_t* row = given.rows + groups[pair] * kGroupRows * given.num_columns;
+    const uint16_t* row = given.rows + groups[pair] * kScoreRows * given.num_columns;
     const uint16_t* query = given.queries + of_query[pair] * given.num_columns;
     float mine = 0;
 #pragma unroll 4
-    for (uint32_t j = 0; j < kGroupRows; ++j, row += given.num_columns) {
+    for (uint32_t j = 0; j < kScoreRows; ++j, row += given.num_columns) {
       float sum = 0;
       for (uint32_t column = lane * 2; column < given.num_columns; column += 64) {
         const uint32_t a = *reinterpret_cast<const uint32_t*>(row + column);
@@ -256,14 +256,14 @@ __global__ void score_pairs_kernel(RowsAndQueries given, const int64_t* of_query
       for (uint32_t other = 16; other > 0; other /= 2) sum += __shfl_xor_sync(kAllLanes, sum, other);
       if (lane == j) mine = sum;
     }
-    products[pair * kGroupRows + lane] = mine;
+    products[pair * kScoreRows + lane] = mine;
   }
 }
 
 void check_given(const RowsAndQueries& given) {
   const auto addresses = reinterpret_cast<uintptr_t>(given.rows) | reinterpret_cast<uintptr_t>(given.queries);
   if (addresses % 16 == 0 && given.num_columns > 0 && given.num_columns % kUnitColumns == 0 &&
-      given.num_rows % kGroupRows == 0) {
+      given.num_rows % kScoreRows == 0) {
     return;
   }
   throw Error({"scores of groups", "rows in whole groups of 32, whole units of 16 bytes",

@@ -1,6 +1,6 @@
 """The scores of a block of rows with queries: the best of each group of rows, and those of all rows of some groups.
 
-On a GPU, kernels compute both from the rows (ibp/group_scores.h): no product of a row with a query is written to memory
+On a GPU, kernels compute both from the rows (ibp/group_scores.cu): no product of a row and a query is written to memory
 before its group is known to matter. best_of_groups() and products_of_pairs() are also written in torch, for other
 devices; sums go in another order there.
 """

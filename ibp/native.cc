@@ -9,12 +9,11 @@
 
 #include "base/check.h"
 #include "base/nanobind_errors.h"
-#include "ibp/fit.h"
 #include "ibp/ibp.h"
+#include "ibp/row_codec.h"
 #include "ibp/writable.h"
 #ifdef COHORT_WITH_CUDA
 #include "ibp/gpu.h"
-#include "ibp/group_scores.h"
 #endif
 
 namespace nb = nanobind;
@@ -293,7 +292,7 @@ void bind_scores(nb::module_& module) {
     score_pairs(given, reinterpret_cast<const int64_t*>(of_query), reinterpret_cast<const int64_t*>(groups), count,
                 reinterpret_cast<float*>(products), reinterpret_cast<cudaStream_t>(stream));
   });
-  module.attr("group_rows") = kGroupRows;
+  module.attr("group_rows") = kScoreRows;
 }
 
 void bind_cuda(nb::module_& module) {

@@ -78,4 +78,18 @@ struct ProfileRef {
   COHORT_HOST_DEVICE uint32_t middle() const { return (1u << rest_bits) >> 1; }
 };
 
+// The bits of a float32 as those of a bfloat16: to the nearest, of two as near to the even one; every NaN becomes
+// 0x7fff. For numbers that are 0 or at least 2^-133, as all numbers of coded rows are.
+COHORT_HOST_DEVICE inline uint16_t bfloat16_of(uint32_t bits) {
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fff;
+  return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
+}
+
+// The same for any float32: only 0 becomes 0.
+COHORT_HOST_DEVICE inline uint16_t bfloat16_of_any(uint32_t bits) {
+  const uint16_t rounded = bfloat16_of(bits);
+  const bool vanished = (rounded & 0x7fff) == 0 && (bits & 0x7fffffffu) != 0;
+  return vanished ? static_cast<uint16_t>(rounded | 1) : rounded;
+}
+
 }  // namespace cohort::ibp

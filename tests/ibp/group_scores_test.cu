@@ -13,8 +13,7 @@
 #include "base/check.h"
 #include "base/owners.h"
 #include "base/random.h"
-#include "ibp/bfloat16.h"
-#include "ibp/group_scores.h"
+#include "ibp/gpu.h"
 
 namespace cohort::ibp {
 namespace {
@@ -80,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, GpuGroupScores,
 TEST_P(GpuGroupScores, AreThoseOfTheHost) {
   const auto [num_columns, num_rows, num_queries] = GetParam();
   const Tables tables(num_rows, num_queries, num_columns);
-  const auto num_groups = static_cast<std::size_t>(num_rows / kGroupRows);
+  const auto num_groups = static_cast<std::size_t>(num_rows / kScoreRows);
   std::vector<float> factors;
   for (int64_t q = 0; q < num_queries; ++q) factors.push_back(1.0f + static_cast<float>(q % 3));
   const base::DeviceArray<float> device_factors = base::upload(factors);
@@ -111,8 +110,8 @@ TEST_P(GpuGroupScores, AreThoseOfTheHost) {
           continue;
         }
         double expected = -INFINITY, margin = 0;
-        for (int64_t j = 0; j < kGroupRows; ++j) {
-          const int64_t row = static_cast<int64_t>(group) * kGroupRows + j;
+        for (int64_t j = 0; j < kScoreRows; ++j) {
+          const int64_t row = static_cast<int64_t>(group) * kScoreRows + j;
           const double length = length_of[static_cast<std::size_t>(row)];
           double of_row = factor * product_of(tables.row(row), tables.query(q), num_columns);
           if (measure == Measure::kCosine) of_row /= length;
@@ -133,17 +132,17 @@ TEST_P(GpuGroupScores, OfPairsAreThoseOfTheHost) {
   std::vector<int64_t> of_query, groups;
   for (uint64_t i = 0; i < 50; ++i) {
     of_query.push_back(static_cast<int64_t>(base::random_below(uint64_t(num_queries), base::key_of(3), i, 0)));
-    groups.push_back(static_cast<int64_t>(base::random_below(uint64_t(num_rows / kGroupRows), base::key_of(4), i, 0)));
+    groups.push_back(static_cast<int64_t>(base::random_below(uint64_t(num_rows / kScoreRows), base::key_of(4), i, 0)));
   }
   const base::DeviceArray<int64_t> device_queries = base::upload(of_query), device_groups = base::upload(groups);
-  const base::DeviceArray<float> products(of_query.size() * std::size_t{kGroupRows});
+  const base::DeviceArray<float> products(of_query.size() * std::size_t{kScoreRows});
   score_pairs(tables.given, device_queries.data(), device_groups.data(), int64_t(groups.size()), products.data(),
               nullptr);
   base::cuda_check(cudaDeviceSynchronize());
   const std::vector<float> found = download(products, products.size());
   for (std::size_t i = 0; i < found.size(); ++i) {
-    const std::size_t pair = i / std::size_t{kGroupRows};
-    const int64_t row = groups[pair] * kGroupRows + static_cast<int64_t>(i) % kGroupRows;
+    const std::size_t pair = i / std::size_t{kScoreRows};
+    const int64_t row = groups[pair] * kScoreRows + static_cast<int64_t>(i) % kScoreRows;
     const double expected = product_of(tables.row(row), tables.query(of_query[pair]), num_columns);
     if (row == 8) {
       EXPECT_TRUE(std::isnan(found[i]));

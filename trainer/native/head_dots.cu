@@ -60,9 +60,14 @@ class RowDots {
     return load_pack<kVec>(static_cast<const E*>(rows.data) + at);
   }
 
+  // Widened once for all edges.
   __device__ void take_grads() {
 #pragma unroll
-    for (int h = 0; h < kHeads; ++h) grad_[h] = pack_of<G>(call_.grad, row_, h);
+    for (int h = 0; h < kHeads; ++h) {
+      const Pack<G, kVec> pack = pack_of<G>(call_.grad, row_, h);
+#pragma unroll
+      for (int v = 0; v < kVec; ++v) grad_[h][v] = widen(pack.value[v]);
+    }
   }
 
   __device__ Loaded load(int64_t index) const {
@@ -96,7 +101,7 @@ class RowDots {
     for (int h = 0; h < kHeads; ++h) {
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        value[h] += widen(grad_[h].value[v]) * widen(loaded.x[kShared ? 0 : h].value[v]);
+        value[h] += grad_[h][v] * widen(loaded.x[kShared ? 0 : h].value[v]);
       }
     }
     return sum_over_lanes(value, lane_, lanes_, mask_);
@@ -114,7 +119,7 @@ class RowDots {
   const int lane_, lanes_;
   unsigned mask_;
   int64_t head_ = 0, first_ = 0, column_ = 0;
-  Pack<G, kVec> grad_[kHeads];
+  A grad_[kHeads][kVec];
 };
 
 // Which lanes form the products of a row, or of a piece of one; see reduce.cuh.

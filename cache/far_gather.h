@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -36,14 +37,17 @@ struct FarTarget {
 };
 
 // Of the current GPU.
-class FarGather final : private StagedReader::Decoder {
+class FarGather final {
  public:
-  // `num_fetches`: that may be under way at once; they are numbered from 0, in turn.
+  // `num_fetches`: that may be under way at once; they are numbered from 0, in turn. Many buffers have several readers,
+  // each with a part of the rows of every fetch, because one thread does not begin as many rows as a network brings.
   FarGather(const FarPart& part, std::size_t num_fetches);
   ~FarGather();
   FarGather(const FarGather&) = delete;
   FarGather& operator=(const FarGather&) = delete;
 
+  // Decodes on streams that `make_stream` makes. Not while a fetch runs.
+  void run_on(const std::function<base::Stream(base::Priority)>& make_stream);
   // Rows that are in host memory, in GPU memory.
   RowBitsRef in_memory() const { return {in_memory_.data()}; }
   // Begins a fetch of at most `count` rows: uint32 [count], in page-locked memory, for a kernel that lists those that
@@ -51,9 +55,9 @@ class FarGather final : private StagedReader::Decoder {
   uint32_t* list(std::size_t fetch, int64_t count);
   // Behind that kernel on `stream`; `count`: of the listed rows, in GPU memory.
   void listed(std::size_t fetch, const unsigned long long* count, cudaStream_t stream);
-  // Behind all else of the fetch on `stream`: has the listed rows read, and decoded on `own`, where nothing waits for
+  // Behind all else of the fetch on `stream`: has the listed rows read, and decoded on streams where nothing waits for
   // other streams: what decodes late keeps buffers from being filled.
-  void start(std::size_t fetch, const FarTarget& target, cudaStream_t stream, cudaStream_t own);
+  void start(std::size_t fetch, const FarTarget& target, cudaStream_t stream);
   // All rows are decoded, or have failed.
   bool ended(std::size_t fetch);
   // Of a fetch that has ended: rows and stored bytes by tier, and from listing to the last row. Throws what has gone
@@ -62,23 +66,16 @@ class FarGather final : private StagedReader::Decoder {
 
  private:
   class Batch;
-  struct Buffer {
-    base::PinnedBytes rows, entries, count;
-    base::Event decoded{cudaEventDisableTiming};
-  };
+  class Reader;
   struct Fetch;
-  void enter_thread() override;
-  bool is_free(std::size_t buffer) override { return buffers_[buffer].decoded.done(); }
-  static std::vector<StageBuffer> stage(const std::vector<Buffer>& buffers);
 
   int gpu_;
   base::DeviceArray<uint64_t> in_memory_;
   ibp::DeviceProfile profile_;
   uint32_t max_coded_bytes_;
-  std::vector<Buffer> buffers_;
   base::Stream counting_{base::Priority::kUrgent};  // reads counters
   std::vector<std::unique_ptr<Fetch>> fetches_;
-  StagedReader reader_;  // the last: its thread uses the others
+  std::vector<std::unique_ptr<Reader>> readers_;  // the last: their threads use the others
 };
 
 }  // namespace cohort::cache

@@ -238,7 +238,7 @@ void FeatureFetch::fetch(const int64_t* nodes, int64_t count, const FetchTarget&
                .seen = flight.seen.data(),
                .num_counters = sizeof(Counters),
                .plane_a = flight.plane_a},
-              stream, streams_[kFarList]);
+              stream);
 }
 
 void FeatureFetch::split(InFlight& flight, const int64_t* nodes, int64_t count, const MissingRows& missing,

@@ -126,7 +126,7 @@ class FeatureFetch {
   base::Scratch<int32_t> host_positions_;  // int32 [batch]
   base::Scratch<uint32_t> bins_;           // of host rows
   base::Scratch<std::byte> scan_space_;
-  std::array<base::Stream, kNumLists> streams_;
+  std::array<base::Stream, kNumPlaces> streams_;
   std::vector<InFlight> in_flight_;  // in turn
   std::unique_ptr<FarGather> far_;
   bool plane_a_ = false;  // of the last fetch

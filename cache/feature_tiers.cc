@@ -15,7 +15,6 @@ void FeatureFetch::set_slabs(SlabView view) {
 
 void FeatureFetch::set_far(const FarPart& part) {
   far_ = std::make_unique<FarGather>(part, in_flight_.size());
-  streams_[kFarList] = base::Stream(base::Priority::kUrgent);
   share_anew();
 }
 
@@ -26,7 +25,7 @@ void FeatureFetch::set_num_sms(int num_sms) {
 
 void FeatureFetch::run_on(const std::function<base::Stream(base::Priority)>& make_stream, int num_sms) {
   for (base::Stream& stream : streams_) stream = make_stream(base::Priority::kNormal);
-  if (far_) streams_[kFarList] = make_stream(base::Priority::kUrgent);
+  if (far_) far_->run_on(make_stream);
   set_num_sms(num_sms);
 }
 

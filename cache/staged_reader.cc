@@ -126,27 +126,27 @@ void StagedReader::fill(const std::shared_ptr<StagedBatch>& batch, std::span<con
   const StageBuffer& buffer = buffers_[next_buffer_];
   ibp::EncodedRef stored = far_->encoded().ref;
   if (batch->plane_a_) stored.plane_b = nullptr;
-  std::vector<int64_t> ids;
+  ids_.clear();
   int64_t at = 0;
-  for (std::size_t i = static_cast<std::size_t>(num_filled_); i < rows.size() && std::ssize(ids) < buffer.most_rows;
+  for (std::size_t i = static_cast<std::size_t>(num_filled_); i < rows.size() && std::ssize(ids_) < buffer.most_rows;
        ++i) {
     base::ask_ahead(rows, i, [&](uint32_t next) { prefetch_place(stored, next); });
     const ibp::RowSpan row = ibp::locate(stored, rows[i]);
     const uint32_t bytes = base::round_up(ibp::joined_bytes(stored, row), 4u);
     if (at + bytes > buffer.row_bytes) break;
-    buffer.entries[ids.size()] = ibp::make_entry(static_cast<uint64_t>(at), bytes, row.raw);
+    buffer.entries[ids_.size()] = ibp::make_entry(static_cast<uint64_t>(at), bytes, row.raw);
     at = base::round_up(at + bytes, kStagedAlign);
-    ids.push_back(rows[i]);
+    ids_.push_back(rows[i]);
   }
-  base::require(!ids.empty(), "room for a row in each buffer");
+  base::require(!ids_.empty(), "room for a row in each buffer");
   Filling& filling = filling_.emplace_back();
   filling.batch = batch;
-  filling.rows = {next_buffer_, num_filled_, std::ssize(ids)};
-  filling.is_last = num_filled_ + std::ssize(ids) == std::ssize(rows);
-  filling.fetch = far_->fetch(ids, batch->plane_a_, [stored, buffer](std::size_t i, const ibp::RowSpan& row) {
+  filling.rows = {next_buffer_, num_filled_, std::ssize(ids_)};
+  filling.is_last = num_filled_ + std::ssize(ids_) == std::ssize(rows);
+  filling.fetch = far_->fetch(ids_, batch->plane_a_, [stored, buffer](std::size_t i, const ibp::RowSpan& row) {
     ibp::copy_joined(stored, row, buffer.rows + ibp::entry_offset_bytes(buffer.entries[i]));
   });
-  num_filled_ += std::ssize(ids);
+  num_filled_ += std::ssize(ids_);
   next_buffer_ = (next_buffer_ + 1) % buffers_.size();
 }
 

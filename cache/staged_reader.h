@@ -129,6 +129,7 @@ class StagedReader {
   int64_t num_filled_ = 0;       // rows of the first batch that are, or were, being read
   std::size_t next_buffer_ = 0;  // they are filled in turn
   std::deque<Filling> filling_;  // the oldest first
+  std::vector<int64_t> ids_;     // of the rows of a buffer
   std::thread thread_;
 };
 

@@ -25,6 +25,8 @@ DividedRows::DividedRows(std::shared_ptr<const DiskRows> own, std::shared_ptr<co
 
 FarFetch DividedRows::fetch(std::span<const int64_t> ids, bool plane_a, TakeRow take) const {
   Some own, others;
+  others.ids.reserve(ids.size());
+  others.numbers.reserve(ids.size());
   for (std::size_t i = 0; i < ids.size(); ++i) {
     Some& some = others_->is_own(ids[i]) ? own : others;
     some.ids.push_back(ids[i]);

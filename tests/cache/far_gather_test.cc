@@ -177,7 +177,8 @@ TEST_P(GpuFarFetch, SaysWhatADiskHasSaid) {
 
 INSTANTIATE_TEST_SUITE_P(Codecs, GpuFarFetch,
                          testing::Values(Case{"exponent", 1 << 17, 1 << 20}, Case{"exponent", 8 << 20, 4 << 20},
-                                         Case{"exponent", 1 << 19, 1 << 16}, Case{"sparse", 1 << 17, 1 << 20},
+                                         Case{"exponent", 1 << 19, 1 << 16}, Case{"exponent", 4 << 20, 1 << 16},
+                                         Case{"planes", 4 << 20, 1 << 16}, Case{"sparse", 1 << 17, 1 << 20},
                                          Case{"planes", 1 << 17, 1 << 20}));
 
 }  // namespace

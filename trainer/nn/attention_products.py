@@ -24,7 +24,7 @@ from cohort_gnn.nn.linear import weight_grad
 from cohort_gnn.nn.operators import operator
 
 KEPT_BYTES = 1 << 30  # of sums, up to which they are kept for the gradients; on a GPU that has more for them:
-KEPT_SHARE = 1 / 16  # of its memory
+KEPT_SHARE = 1 / 32  # of its memory
 PIECE_BYTES = 512 << 20  # of sums that are made at once where they are not kept
 
 

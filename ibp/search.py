@@ -14,7 +14,7 @@ from cohort_gnn.ibp.table import Table
 METRICS = ("dot", "cosine", "l2")
 _HOST_BYTES, _GPU_BYTES = 32 << 20, 512 << 20  # of the rows of a block, and of its scores
 _HOST_MEMORY_SMS = 16  # of each of two fetches from host memory: they keep the link busy, and leave SMs for the scores
-_GPU_MEMORY_SMS = 0.75  # share of the SMs for fetches from the GPU's memory: the others score the block before
+_GPU_MEMORY_SMS = 1.0  # share of the SMs for fetches from the GPU's memory
 # Pairs that are scored exactly at a time: torch's sums of fewer rows may go in another order.
 _LEAST_PAIRS, _MOST_PAIRS = 1 << 10, 1 << 18
 _SMALLEST, _LARGEST = 2.0**-40, 2.0**60  # lengths whose squares neither vanish nor overflow in float32

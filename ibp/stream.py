@@ -237,7 +237,7 @@ def stream_module(
     *,
     layers: Iterable[nn.Module] | None = None,
     ahead: int = 1,
-    max_sms: int = 16,
+    max_sms: int = 48,
     codec: str = "auto",
     min_bytes: int = 65536,
 ) -> nn.Module:

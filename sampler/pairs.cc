@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "base/check.h"
@@ -35,14 +36,17 @@ void with_indices(const base::CscRef& graph, Use use) {
   }
 }
 
-// Asks for the lists of nodes after nodes[i], counted from `first`: first for their ends, then for their neighbours.
+// Asks for the lists of nodes after nodes[i], counted from `first`: first for their ends, then for their neighbours
+// where a search looks first.
 void prefetch_lists(const base::CscRef& graph, std::span<const int64_t> nodes, int64_t first, std::size_t i) {
   if (const std::size_t next = i + base::kPrefetchAhead; next < nodes.size()) {
     __builtin_prefetch(graph.indptr + (nodes[next] - first));
   }
   if (const std::size_t next = i + base::kPrefetchAhead / 2; next < nodes.size()) {
-    const int64_t begin = graph.indptr[nodes[next] - first];
-    __builtin_prefetch(static_cast<const std::byte*>(graph.indices) + begin * graph.index_bytes);
+    const int64_t begin = graph.indptr[nodes[next] - first], length = graph.indptr[nodes[next] - first + 1] - begin;
+    for (const int64_t at : {int64_t{0}, length / 4, length / 2, length - length / 4}) {
+      __builtin_prefetch(static_cast<const std::byte*>(graph.indices) + (begin + at) * graph.index_bytes);
+    }
   }
 }
 
@@ -63,7 +67,27 @@ int64_t of_type(const NodeRange& type, int64_t node, const char* place) {
                      std::to_string(node), "pairs must be of the relation's node types"});
 }
 
+constexpr int64_t kNoNode = -1;
+
 }  // namespace
+
+void PairSeeds::Numbers::clear(std::size_t count) {
+  const std::size_t size = std::bit_ceil(2 * count + 2);  // more than half of it stays free
+  shift_ = 64 - std::countr_zero(size);
+  table_.assign(size, {kNoNode, 0});
+}
+
+std::pair<int64_t, bool> PairSeeds::Numbers::add(int64_t node, int64_t number) {
+  auto place = static_cast<std::size_t>(static_cast<uint64_t>(node) * 0x9e3779b97f4a7c15 >> shift_);
+  while (table_[place].node != node) {
+    if (table_[place].node == kNoNode) {
+      table_[place] = {node, number};
+      return {number, true};
+    }
+    place = (place + 1) % table_.size();
+  }
+  return {table_[place].number, false};
+}
 
 int64_t num_negatives(const channel::Request& request, int64_t num_pairs) {
   if (request.negative_mode == channel::NegativeMode::kNone) return 0;
@@ -151,7 +175,7 @@ bool PairSeeds::is_edge(int64_t source, int64_t target) {
 void PairSeeds::number_endpoints() {
   const Relation& relation = relations_[static_cast<std::size_t>(relation_)];
   seeds_.clear();
-  local_id_.clear();
+  local_id_.clear(sources_.size() + targets_.size());
   for (const int64_t node : sources_) add_endpoint(node, 0);
   first_target_ = relation.source_type == relation.target_type ? 0 : std::ssize(seeds_);
   for (const int64_t node : targets_) add_endpoint(node, first_target_);
@@ -159,9 +183,9 @@ void PairSeeds::number_endpoints() {
 
 // first: of seeds_ that is of the node's type.
 void PairSeeds::add_endpoint(int64_t node, int64_t first) {
-  const auto [known, is_new] = local_id_.try_emplace(node, std::ssize(seeds_) - first);
+  const auto [number, is_new] = local_id_.add(node, std::ssize(seeds_) - first);
   if (is_new) seeds_.push_back(node);
-  input_id_.push_back(known->second);
+  input_id_.push_back(number);
 }
 
 void PairSeeds::exclude(channel::Exclude which, std::size_t num_pairs) {
@@ -187,12 +211,17 @@ void PairSeeds::exclude(channel::Exclude which, std::size_t num_pairs) {
 void PairSeeds::exclude_edges(int relation, std::span<const int64_t> targets, Excluded& excluded) {
   std::ranges::sort(edges_);
   edges_.erase(std::unique(edges_.begin(), edges_.end()), edges_.end());
-  auto edge = edges_.begin();
+  lists_.clear();
+  for (const auto& [target, source] : edges_) lists_.push_back(targets[static_cast<std::size_t>(target)]);
+  const Relation& lists = relations_[static_cast<std::size_t>(relation)];
+  const int64_t first = type(lists.target_type).first;
+  std::size_t edge = 0;
   excluded.positions.clear();
   excluded.starts.assign(1, 0);
   for (int64_t target = 0; target < std::ssize(targets); ++target) {
-    for (; edge != edges_.end() && edge->first == target; ++edge) {
-      find(relation, edge->second, targets[static_cast<std::size_t>(target)], excluded.positions);
+    for (; edge < edges_.size() && edges_[edge].first == target; ++edge) {
+      prefetch_lists(lists.lists, lists_, first, edge);
+      find(relation, edges_[edge].second, lists_[edge], excluded.positions);
     }
     std::sort(excluded.positions.begin() + excluded.starts.back(), excluded.positions.end());
     excluded.starts.push_back(std::ssize(excluded.positions));

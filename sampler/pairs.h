@@ -18,7 +18,6 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -60,6 +59,21 @@ class PairSeeds {
   struct Excluded {
     std::vector<int64_t> starts, positions;
   };
+  // Of nodes and their numbers, of which none is taken out: places of a table are tried one after the other.
+  class Numbers {
+   public:
+    // Forgets all; room for so many nodes.
+    void clear(std::size_t count);
+    // The node's number, and whether it is `number` because it had none.
+    std::pair<int64_t, bool> add(int64_t node, int64_t number);
+
+   private:
+    struct Entry {
+      int64_t node, number;
+    };
+    std::vector<Entry> table_;
+    int shift_ = 0;  // of a hash: its upper bits are a place
+  };
   const NodeRange& type(int number) const { return types_[static_cast<std::size_t>(number)]; }
   void draw_negatives(const channel::Request& request, base::PhiloxKey key);
   void number_endpoints();
@@ -80,11 +94,11 @@ class PairSeeds {
   std::vector<int64_t> sources_, targets_;         // of the pairs, then of negatives
   std::vector<int64_t> seeds_, input_id_, times_;
   int64_t first_target_ = 0;  // of seeds_ that is of the target type
-  std::unordered_map<int64_t, int64_t> local_id_;
+  Numbers local_id_;
   std::vector<std::pair<int64_t, int64_t>> edges_;  // not to be drawn: batch-local target, source
   Excluded forward_, backward_;                     // of the relation, and of its reverse where that is another
   std::vector<Exclusions> exclusions_;
-  std::vector<int64_t> found_;
+  std::vector<int64_t> found_, lists_;  // lists_: the nodes whose lists have edges_
 };
 
 }  // namespace cohort::sampler

@@ -241,11 +241,30 @@ void PairSeeds::find(int relation, int64_t source, int64_t target, std::vector<i
 
 bool PairSeeds::lists_ascend(int relation) {
   const auto at = static_cast<std::size_t>(relation);
-  if (!lists_ascend_[at]) {
+  std::optional<bool>& ascend = (*lists_ascend_)[at];
+  if (!ascend) {
     const base::CscRef& lists = relations_[at].lists;
-    with_indices(lists, [&](const auto* indices) { lists_ascend_[at] = all_ascend(lists, indices); });
+    with_indices(lists, [&](const auto* indices) { ascend = all_ascend(lists, indices); });
   }
-  return *lists_ascend_[at];
+  return *ascend;
+}
+
+const PairSeeds& PairsOfPass::make(const Schedule& schedule, uint64_t step) {
+  if (making_.valid()) {
+    making_.get();
+  } else {
+    make_batch(schedule, step);
+  }
+  now_ = &buffer_of(step);
+  making_ = std::async(std::launch::async,
+                       [this, &schedule, next = step + request_.step_stride] { make_batch(schedule, next); });
+  return *now_;
+}
+
+void PairsOfPass::make_batch(const Schedule& schedule, uint64_t step) {
+  const std::span<const int64_t> positions = schedule.positions(step);
+  if (positions.empty()) return;  // behind the last batch
+  buffer_of(step).make(schedule.set(), positions, request_, batch_key(seed_, request_.epoch, step));
 }
 
 }  // namespace cohort::sampler

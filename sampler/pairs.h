@@ -15,7 +15,10 @@
 // those of negatives. Reverse edges are those of the relation's reverse, if it has one.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <future>
+#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
@@ -38,7 +41,9 @@ class PairSeeds {
  public:
   // The graph's arrays are kept by reference.
   explicit PairSeeds(const GraphView& graph)
-      : types_(types_of(graph)), relations_(relations_of(graph)), lists_ascend_(relations_.size()) {}
+      : types_(types_of(graph)),
+        relations_(relations_of(graph)),
+        lists_ascend_(std::make_shared<std::vector<std::optional<bool>>>(relations_.size())) {}
 
   // Of the pairs of `set` at these positions. `key`: of the batch.
   void make(const SeedSet& set, std::span<const int64_t> positions, const channel::Request& request,
@@ -89,9 +94,10 @@ class PairSeeds {
 
   std::vector<NodeRange> types_;
   std::vector<Relation> relations_;
-  std::vector<std::optional<bool>> lists_ascend_;  // [num_relations], all lists of it; known once somebody has asked
-  int relation_ = 0;                               // of the pairs
-  std::vector<int64_t> sources_, targets_;         // of the pairs, then of negatives
+  // [num_relations], all lists of it; known once somebody has asked, also to copies of this.
+  std::shared_ptr<std::vector<std::optional<bool>>> lists_ascend_;
+  int relation_ = 0;                        // of the pairs
+  std::vector<int64_t> sources_, targets_;  // of the pairs, then of negatives
   std::vector<int64_t> seeds_, input_id_, times_;
   int64_t first_target_ = 0;  // of seeds_ that is of the target type
   Numbers local_id_;
@@ -99,6 +105,32 @@ class PairSeeds {
   Excluded forward_, backward_;                     // of the relation, and of its reverse where that is another
   std::vector<Exclusions> exclusions_;
   std::vector<int64_t> found_, lists_;  // lists_: the nodes whose lists have edges_
+};
+
+// The seeds of a pass's batches of pairs, one batch after the other. Those of the next batch are made meanwhile, on a
+// thread of its own: that takes longer than a GPU needs to sample.
+class PairsOfPass {
+ public:
+  using Buffers = std::array<PairSeeds, 2>;
+
+  // `seed`: of the run. All are kept by reference.
+  PairsOfPass(Buffers& buffers, const channel::Request& request, uint64_t seed)
+      : buffers_(buffers), request_(request), seed_(seed) {}
+
+  // Those of batch `step` of the schedule, which is kept by reference; valid until the next are asked for.
+  const PairSeeds& make(const Schedule& schedule, uint64_t step);
+  // The last.
+  const PairSeeds& now() const { return *now_; }
+
+ private:
+  PairSeeds& buffer_of(uint64_t step) { return buffers_[step / request_.step_stride % buffers_.size()]; }
+  void make_batch(const Schedule& schedule, uint64_t step);
+
+  Buffers& buffers_;
+  const channel::Request& request_;
+  uint64_t seed_;
+  const PairSeeds* now_ = nullptr;
+  std::future<void> making_;  // the next batch; the last member: it uses the others
 };
 
 }  // namespace cohort::sampler

@@ -143,6 +143,7 @@ void report(const BatchSizes& sampled, const FetchUse& fetched, channel::Batch& 
 struct Pipeline::Pass {
   const channel::Request& request;
   Schedule schedule;
+  PairsOfPass pairs;
   std::future<BatchSizes> ahead;  // the next batch, where it is being sampled already: from the above, so it ends first
 
   bool of_pairs() const { return schedule.set().are_pairs; }
@@ -160,7 +161,7 @@ void Pipeline::serve_pass(const channel::Request& request) {
   backend_.use_sms(request.sampler_sms);
   const SeedSet& set = seed_sets_.get(request.seed_set, is_disjoint(request));
   demand_offered(set, request);
-  Pass pass{request, Schedule(set, request.batch_size, orders_.of(set, request)), {}};
+  Pass pass{request, Schedule(set, request.batch_size, orders_.of(set, request)), {pairs_, request, options_.seed}, {}};
   const uint64_t num_steps = pass.schedule.num_steps(), end = (num_steps + stride - 1) / stride * stride;
   for (uint64_t step = request.first_step; step < end; step += stride) {
     const std::optional<int> slot = acquire(request.pass);
@@ -198,16 +199,15 @@ void Pipeline::demand_offered(const SeedSet& set, const channel::Request& reques
 
 Query Pipeline::query(Pass& pass, uint64_t step) {
   const base::PhiloxKey key = batch_key(options_.seed, pass.request.epoch, step);
-  const bool of_pairs = pass.of_pairs();
-  if (of_pairs) pairs_.make(pass.schedule.set(), pass.schedule.positions(step), pass.request, key);
-  return {.seeds = of_pairs ? pairs_.seeds() : pass.schedule.seeds(step),
+  const PairSeeds* pairs = pass.of_pairs() ? &pass.pairs.make(pass.schedule, step) : nullptr;
+  return {.seeds = pairs ? pairs->seeds() : pass.schedule.seeds(step),
           .fanout = fanout_of(pass.request),
           .key = key,
           .edge_ids = remembers_edges(),
           .last_hop_global = leaves_last_hop_global(pass.request),
-          .exclusions = of_pairs ? pairs_.exclusions() : std::span<const Exclusions>(),
+          .exclusions = pairs ? pairs->exclusions() : std::span<const Exclusions>(),
           .trees = {.disjoint = is_disjoint(pass.request),
-                    .times = of_pairs ? pairs_.times() : pass.schedule.times(step),
+                    .times = pairs ? pairs->times() : pass.schedule.times(step),
                     .latest = pass.request.sharing == channel::Sharing::kDisjointLatest}};
 }
 
@@ -250,7 +250,7 @@ void Pipeline::start_batch(int slot, Pass& pass, uint64_t step) {
   channel::Batch batch = describe(request, pass.schedule, step, counts, leaves_last_hop_global(request));
   if (pass.of_pairs()) {
     batch.num_pairs = std::ssize(pass.schedule.positions(step));
-    batch.num_endpoints = std::ssize(pairs_.input_id()) - batch.num_pairs;
+    batch.num_endpoints = std::ssize(pass.pairs.now().input_id()) - batch.num_pairs;
   }
   base::require(num_local_edges(batch) == counts.num_local_edges, "as many local edges as the backend has");
   channel::BatchShape shape = shape_of(request);
@@ -287,7 +287,7 @@ void Pipeline::start_batch(int slot, Pass& pass, uint64_t step) {
   arrays.poison = options_.poison_slots;
   arrays.plane_a = plane_a;
   if (has_pools) pooled_.push_back(std::move(pooled));
-  backend_.fetch(arrays, pass.of_pairs() ? pairs_.input_id() : pass.schedule.positions(step));
+  backend_.fetch(arrays, pass.of_pairs() ? pass.pairs.now().input_id() : pass.schedule.positions(step));
   sample_ahead(pass, step + request.step_stride);
 }
 

@@ -28,7 +28,7 @@ class Pipeline {
         publisher_(publisher),
         seed_sets_(publisher.folder(), graph.num_nodes),
         orders_(options.seed),
-        pairs_(graph) {}
+        pairs_{PairSeeds(graph), pairs_[0]} {}
 
   // Serves requests until the run is stopped. Throws PeerLost when the trainer has died.
   void serve();
@@ -86,7 +86,7 @@ class Pipeline {
   channel::Publisher& publisher_;
   SeedSets seed_sets_;
   EpochOrders orders_;
-  PairSeeds pairs_;              // of the batch that is sampled, where seeds are pairs
+  PairsOfPass::Buffers pairs_;   // of the batch that is sampled and of the next, where seeds are pairs
   std::deque<Writing> writing_;  // the oldest first
   std::deque<Pooled> pooled_;    // that may be in use, the oldest first
   uint64_t kind_ = 0;            // of the last of them

@@ -122,20 +122,24 @@ TEST(HeadRows, FoldAddsUpTheHeads) {
   }
 }
 
+// Dots of gradients of elements of `grad` and rows of those of `x`, which all heads share.
+template <typename Case, typename G, typename T, typename A>
+DotCall dots_of(const Case& c, const std::vector<G>& grad, const std::vector<T>& x, std::vector<A>& dots,
+                std::vector<A>& own) {
+  DotCall call;
+  call.block = c.ref(), call.dtype = kDtype<T>, call.grad_dtype = kDtype<G>;
+  call.dim = kDim, call.heads = kHeads, call.num_own = kOwn;
+  call.grad = {grad.data(), kHeads * kDim, kDim};
+  call.x = {x.data(), kDim, 0};
+  call.dots = dots.data(), call.own_dots = own.data();
+  return call;
+}
+
 TEST(HeadRows, DotsAreZeroForEdgesThatDoNotCount) {
   const Case c;
   const auto grad = random_elements<double>(kRows * kHeads * kDim, 7);
   std::vector<double> dots(c.weights.size(), -1), own(c.own_weights.size());
-  run_on_host(DotCall{c.ref(),
-                      Dtype::kFloat64,
-                      Dtype::kFloat64,
-                      kDim,
-                      kHeads,
-                      {grad.data(), kHeads * kDim, kDim},
-                      {c.x.data(), kDim, 0},
-                      kOwn,
-                      dots.data(),
-                      own.data()});
+  run_on_host(dots_of(c, grad, c.x, dots, own));
   for (int64_t i = 0; i < kRows; ++i) {
     for (int64_t h = 0; h < kHeads; ++h) {
       const auto product = [&](int64_t j) {
@@ -165,14 +169,8 @@ TEST(HeadRows, DotsOfGradientsOfAnotherTypeAreThoseOfTheSameNumbers) {
   };
   const auto wide_x = wide(x), wide_grad = wide(grad);
   std::vector<float> dots(c.weights.size()), own(c.own_weights.size()), expected(dots.size()), expected_own(own.size());
-  DotCall call{
-      c.ref(), Dtype::kFloat16, Dtype::kBfloat16, kDim, kHeads, {grad.data(), kHeads * kDim, kDim}, {x.data(), kDim, 0},
-      kOwn,    dots.data(),     own.data()};
-  run_on_host(call);
-  call.dtype = call.grad_dtype = Dtype::kFloat32;
-  call.x.data = wide_x.data(), call.grad.data = wide_grad.data();
-  call.dots = expected.data(), call.own_dots = expected_own.data();
-  run_on_host(call);
+  run_on_host(dots_of(c, grad, x, dots, own));
+  run_on_host(dots_of(c, wide_grad, wide_x, expected, expected_own));
   EXPECT_EQ(dots, expected);
   EXPECT_EQ(own, expected_own);
 }
@@ -181,16 +179,7 @@ TEST(HeadRows, DotsAreTheSameInParts) {
   const Case c;
   const auto grad = random_elements<double>(kRows * kHeads * kDim, 7);
   std::vector<double> whole(c.weights.size()), own(c.own_weights.size());
-  DotCall call{c.ref(),
-               Dtype::kFloat64,
-               Dtype::kFloat64,
-               kDim,
-               kHeads,
-               {grad.data(), kHeads * kDim, kDim},
-               {c.x.data(), kDim, 0},
-               kOwn,
-               whole.data(),
-               own.data()};
+  DotCall call = dots_of(c, grad, c.x, whole, own);
   run_on_host(call);
   std::vector<double> dots(whole.size()), own_dots(own.size());
   for (std::size_t part = 0; part + 1 < std::size(kParts); ++part) {

@@ -60,12 +60,6 @@ struct TwoBlocks {
 };
 
 template <typename T>
-constexpr Dtype kDtype = std::is_same_v<T, float>      ? Dtype::kFloat32
-                         : std::is_same_v<T, Bfloat16> ? Dtype::kBfloat16
-                         : std::is_same_v<T, Float16>  ? Dtype::kFloat16
-                                                       : Dtype::kFloat64;
-
-template <typename T>
 class GpuAttention : public ::testing::Test {};
 using Wide = ::testing::Types<float, double>;
 TYPED_TEST_SUITE(GpuAttention, Wide);

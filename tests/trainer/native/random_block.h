@@ -57,6 +57,12 @@ inline std::vector<int64_t> random_places(const RandomBlock& block, int64_t num_
 
 // Small numbers, each as an element; every 7th is 0.
 template <typename T>
+constexpr Dtype kDtype = std::is_same_v<T, float>      ? Dtype::kFloat32
+                         : std::is_same_v<T, Bfloat16> ? Dtype::kBfloat16
+                         : std::is_same_v<T, Float16>  ? Dtype::kFloat16
+                                                       : Dtype::kFloat64;
+
+template <typename T>
 std::vector<T> random_elements(int64_t count, uint64_t seed) {
   std::vector<T> values(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < values.size(); ++i) {

@@ -45,12 +45,6 @@ base::DeviceArray<T> poisoned(std::size_t size) {
 }
 
 template <typename T>
-constexpr Dtype kDtype = std::is_same_v<T, float>      ? Dtype::kFloat32
-                         : std::is_same_v<T, Bfloat16> ? Dtype::kBfloat16
-                         : std::is_same_v<T, Float16>  ? Dtype::kFloat16
-                                                       : Dtype::kFloat64;
-
-template <typename T>
 class GpuReduce : public ::testing::Test {};
 using Elements = ::testing::Types<float, Bfloat16, Float16, double>;
 TYPED_TEST_SUITE(GpuReduce, Elements);

@@ -1,5 +1,5 @@
-// Rows that are far (far_rows.h) on their way to a GPU: a kernel lists them, threads read them into page-locked memory
-// (staged_reader.h), and the GPU decodes them from there, beside the other tiers of later batches.
+// Far rows (far_rows.h) on their way to a GPU: a kernel lists them, threads read them into page-locked memory
+// (staged_reader.h), and the GPU decodes them from there, while it fetches other rows of this batch and of later ones.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -19,49 +19,50 @@ namespace cohort::cache {
 
 // The far rows of a table.
 struct FarPart {
-  std::shared_ptr<const FarRows> rows;  // null: nothing
-  const RowBits* in_memory = nullptr;   // rows that are not read from there
-  int64_t staging_bytes = 0;            // of page-locked memory
-  int64_t buffer_bytes = 0;             // of a buffer, where that memory has room for two
+  std::shared_ptr<const FarRows> rows;  // null: the table has no far rows
+  const RowBits* in_memory = nullptr;   // rows in host memory, which are not far
+  int64_t staging_bytes = 0;            // of page-locked memory for all buffers
+  int64_t buffer_bytes = 0;             // of one buffer, if staging_bytes has room for two
 };
 
-// What becomes of a fetch's far rows.
+// Where a fetch writes its far rows. All pointers but `seen` are in GPU memory.
 struct FarTarget {
-  std::byte* rows = nullptr;              // in GPU memory, as the following: where they are written
-  const int32_t* positions = nullptr;     // int32 [far rows], their positions there
-  unsigned long long* damaged = nullptr;  // as ibp::fetch_located() has it
-  const std::byte* counters = nullptr;    // [num_counters], which go to `seen` when all rows are decoded
-  std::byte* seen = nullptr;              // in page-locked memory
+  std::byte* rows = nullptr;              // the decoded rows
+  const int32_t* positions = nullptr;     // int32 [far rows], the position of each far row in `rows`
+  unsigned long long* damaged = nullptr;  // `status` of ibp::fetch_located()
+  const std::byte* counters = nullptr;    // [num_counters], copied to `seen` when all rows are decoded
+  std::byte* seen = nullptr;              // [num_counters], in page-locked memory
   std::size_t num_counters = 0;           // bytes
-  bool plane_a = false;
+  bool plane_a = false;                   // read plane A of the rows alone
 };
 
-// Of the current GPU.
+// Fetches the far rows of one table to the GPU that is current when the object is made.
 class FarGather final {
  public:
-  // `num_fetches`: that may be under way at once; they are numbered from 0, in turn. Many buffers have several readers,
-  // each with a part of the rows of every fetch, because one thread does not begin as many rows as a network brings.
+  // `num_fetches`: how many fetches may be under way at once. Each fetch has a number from 0 to num_fetches - 1, taken
+  // in turn. If there are many buffers, several readers (threads) read a part of every fetch's rows each, because one
+  // thread begins fewer rows per second than a network brings.
   FarGather(const FarPart& part, std::size_t num_fetches);
   ~FarGather();
   FarGather(const FarGather&) = delete;
   FarGather& operator=(const FarGather&) = delete;
 
-  // Decodes on streams that `make_stream` makes. Not while a fetch runs.
+  // From now on, decodes on streams that `make_stream` makes. Must not be called while a fetch is under way.
   void run_on(const std::function<base::Stream(base::Priority)>& make_stream);
-  // Rows that are in host memory, in GPU memory.
+  // Which rows are in host memory; the bits themselves are in GPU memory.
   RowBitsRef in_memory() const { return {in_memory_.data()}; }
-  // Begins a fetch of at most `count` rows: uint32 [count], in page-locked memory, for a kernel that lists those that
-  // are far.
+  // Begins a fetch of at most `count` rows. Returns uint32 [count] in page-locked memory, to which a kernel of the
+  // caller writes the list of the far rows.
   uint32_t* list(std::size_t fetch, int64_t count);
-  // Behind that kernel on `stream`; `count`: of the listed rows, in GPU memory.
+  // Must be called after that kernel was put on `stream`. `count`: the number of listed rows, in GPU memory.
   void listed(std::size_t fetch, const unsigned long long* count, cudaStream_t stream);
-  // Behind all else of the fetch on `stream`: has the listed rows read, and decoded on streams where nothing waits for
-  // other streams: what decodes late keeps buffers from being filled.
+  // Must be called after all other work of the fetch was put on `stream`. Has the listed rows read and decoded. Streams
+  // that decode wait for no other stream, because a buffer that is decoded late cannot be filled again.
   void start(std::size_t fetch, const FarTarget& target, cudaStream_t stream);
-  // All rows are decoded, or have failed.
+  // Whether all work of the fetch on `stream` has ended, and all rows are decoded or reading them has failed.
   bool ended(std::size_t fetch);
-  // Of a fetch that has ended: rows and stored bytes by tier, and from listing to the last row. Throws what has gone
-  // wrong.
+  // Of a fetch that has ended: rows and stored bytes by tier, and the time from the listing to the last decoded row.
+  // Throws the error of a read that failed.
   TierUses use(std::size_t fetch) const;
 
  private:
@@ -73,9 +74,9 @@ class FarGather final {
   base::DeviceArray<uint64_t> in_memory_;
   ibp::DeviceProfile profile_;
   uint32_t max_coded_bytes_;
-  base::Stream counting_{base::Priority::kUrgent};  // reads counters
+  base::Stream counting_{base::Priority::kUrgent};  // copies counters
   std::vector<std::unique_ptr<Fetch>> fetches_;
-  std::vector<std::unique_ptr<Reader>> readers_;  // the last: their threads use the others
+  std::vector<std::unique_ptr<Reader>> readers_;  // the last member: the readers' threads use the others
 };
 
 }  // namespace cohort::cache

@@ -1,8 +1,8 @@
-"""The scores of a block of rows with queries: the best of each group of rows, and those of all rows of some groups.
+"""The scores of a block of rows with queries: the best score of each group of rows, and all scores of some groups.
 
-On a GPU, kernels compute both from the rows (ibp/group_scores.cu): no product of a row and a query is written to memory
-before its group is known to matter. best_of_groups() and products_of_pairs() are also written in torch, for other
-devices; sums go in another order there.
+On a GPU, kernels compute both from the rows (ibp/group_scores.cu): the product of a row and a query is written to
+memory only if the row's group may hold one of the best rows. For other devices, best_of_groups() and
+products_of_pairs() are written in torch, where sums are added up in another order.
 """
 
 import torch
@@ -10,7 +10,7 @@ import torch
 from cohort_gnn.ibp import _native
 from cohort_gnn.ibp.rows import handle_of
 
-ROWS = 32  # of a group, at most
+ROWS = 32  # most rows of a group
 
 
 def takes(on_gpu: bool, dim: int) -> bool:
@@ -24,7 +24,7 @@ def of_block(bounds, block: torch.Tensor, k: int) -> "GroupScores | AllScores":
     Args:
         bounds: search.ScoreBounds.
         block: bfloat16 [n, d]; only zeros are 0.
-        k: groups are many more than this, if the rows are.
+        k: number of best rows. There are at least 8 k groups, if the block has as many rows.
     """
     if takes(block.is_cuda, block.shape[1]) and len(block) % ROWS == 0 and len(block) // ROWS >= 8 * k:
         return GroupScores(bounds, block)
@@ -35,11 +35,11 @@ def of_block(bounds, block: torch.Tensor, k: int) -> "GroupScores | AllScores":
 
 
 class AllScores:
-    """From the products of all rows with all queries. The rows of a group lie n / group apart.
+    """Scores from the products of all rows with all queries. Rows of a group are n / (rows of a group) apart.
 
     Attributes:
         top: float32 [q, g]: the best score of each group; NaN: unknown.
-        widest: float32 [g]: the largest radius of its rows.
+        widest: float32 [g]: the largest radius of the group's rows.
     """
 
     def __init__(self, bounds, block: torch.Tensor, group: int):
@@ -51,18 +51,18 @@ class AllScores:
         self.widest = self._radius.view(group, self._step).amax(0)
 
     def of_pairs(self, of_query: torch.Tensor, groups: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """(row int64, score float32, radius float32), each [p, rows of a group], of pairs of a query and a group."""
+        """(row int64, score float32, radius float32), each [p, rows of a group], of p pairs of a query and a group."""
         row = groups[:, None] + self._members
         return row, self._score[of_query[:, None], row], self._radius[row]
 
 
 class GroupScores:
-    """From the rows, twice: the best of groups of ROWS rows next to each other, then the products of_pairs() asks for.
+    """Scores from two passes over the rows: the best score of each group, then the products of the pairs of of_pairs().
 
-    Attributes: as of AllScores.
+    A group is ROWS consecutive rows. The attributes are those of AllScores.
 
     Args:
-        block: to stay as it is until the last of_pairs().
+        block: must not change until the last call of of_pairs().
     """
 
     def __init__(self, bounds, block: torch.Tensor):
@@ -73,27 +73,28 @@ class GroupScores:
         self.widest = self._radius.view(-1, ROWS).amax(1)
 
     def of_pairs(self, of_query: torch.Tensor, groups: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """As of AllScores."""
+        """See AllScores.of_pairs()."""
         row = groups[:, None] * ROWS + torch.arange(ROWS, device=groups.device)
         products = products_of_pairs(self._bounds.unit, self._block, of_query, groups)
         return row, self._bounds.of_products(products, self._lengths[row], of_query), self._radius[row]
 
 
 def _given(queries: torch.Tensor, block: torch.Tensor):
-    """The native view of both, and the stream that their kernels belong to."""
+    """The native view of both arrays, and the stream for kernels that read them."""
     given = _native.RowsAndQueries(block.data_ptr(), len(block), queries.data_ptr(), len(queries), block.shape[1])
     return given, handle_of(torch.cuda.current_stream(block.device))
 
 
 def best_of_groups(bounds, block: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """(best float32 [q, n / ROWS], lengths of rows float32 [n], for cosine 1 of rows of zeros).
+    """(best float32 [q, n / ROWS], lengths of rows float32 [n]); for cosine, rows of zeros have length 1.
 
-    What best is the largest of: for dot the products of rows and queries (bounds.unit), for cosine these over the
-    lengths of the rows, for l2 these times bounds.factors less the squares of the lengths; NaN where one of them is.
+    `best` is the maximum over a group's rows of: dot: the product of row and query (bounds.unit); cosine: the product
+    divided by the length of the row; l2: the product times bounds.factors, less the square of the length. If one of
+    these numbers is NaN, `best` is NaN.
 
     Args:
         bounds: search.ScoreBounds.
-        block: contiguous bfloat16 [n, d], n a multiple of ROWS; on a GPU d is one of 8.
+        block: contiguous bfloat16 [n, d]; n is a multiple of ROWS, and on a GPU d is a multiple of 8.
     """
     num_queries, num_groups = len(bounds.unit), len(block) // ROWS
     if block.is_cuda:
@@ -115,11 +116,11 @@ def best_of_groups(bounds, block: torch.Tensor) -> tuple[torch.Tensor, torch.Ten
 
 
 def products_of_pairs(queries, block: torch.Tensor, of_query: torch.Tensor, groups: torch.Tensor) -> torch.Tensor:
-    """float32 [p, ROWS]: of queries[of_query[i]] with the rows of group groups[i].
+    """float32 [p, ROWS]: the products of queries[of_query[i]] with the rows of group groups[i].
 
     Args:
         queries: contiguous bfloat16 [q, d].
-        block: as of best_of_groups().
+        block: see best_of_groups().
         of_query, groups: int64 [p].
     """
     if block.is_cuda:

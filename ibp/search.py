@@ -1,4 +1,4 @@
-"""top_k(): the rows of an encoded table that score best against queries, exactly, by reading few of the bytes."""
+"""top_k(): an exact search for the rows of an encoded table with the best scores, which reads few of the bytes."""
 
 import functools
 import math
@@ -12,30 +12,30 @@ from cohort_gnn.ibp.rows import EncodedRows, fetch
 from cohort_gnn.ibp.table import Table
 
 METRICS = ("dot", "cosine", "l2")
-_HOST_BYTES, _GPU_BYTES = 32 << 20, 512 << 20  # of the rows of a block, and of its scores
-_HOST_MEMORY_SMS = 16  # of each of two fetches from host memory: they keep the link busy, and leave SMs for the scores
-_GPU_MEMORY_SMS = 1.0  # share of the SMs for fetches from the GPU's memory
-# Pairs that are scored exactly at a time: torch's sums of fewer rows may go in another order.
+_HOST_BYTES, _GPU_BYTES = 32 << 20, 512 << 20  # most bytes of a block's rows, and of its scores
+_HOST_MEMORY_SMS = 16  # for each of two fetches from host memory: enough for the link, and SMs are left for the scores
+_GPU_MEMORY_SMS = 1.0  # share of the GPU's SMs, for each fetch from GPU memory
+# How many pairs are scored exactly at a time. With fewer rows, torch may add up a row in another order.
 _LEAST_PAIRS, _MOST_PAIRS = 1 << 10, 1 << 18
-_SMALLEST, _LARGEST = 2.0**-40, 2.0**60  # lengths whose squares neither vanish nor overflow in float32
-_WIDE_PRODUCTS = "dtype" in torch.ops.aten.mm.overloads()  # torch 2.8: bfloat16 products with sums in float32
+_SMALLEST, _LARGEST = 2.0**-40, 2.0**60  # between these, squares of lengths neither vanish nor overflow in float32
+_WIDE_PRODUCTS = "dtype" in torch.ops.aten.mm.overloads()  # since torch 2.8: bfloat16 products, sums in float32
 
 
 def top_k(encoded, queries, k, *, metric="dot", block_rows=None) -> tuple[torch.Tensor, torch.Tensor]:
     """The k rows of a table with the best scores for each query: (values [q, k], ids [q, k]), best first.
 
     The ids are those of a comparison with all rows in float64; of rows with equal scores the lower id comes first. For
-    rows of codec planes, plane A of all rows is read, with bounds of each score, and plane B of those rows alone that
-    the bounds leave. Rows of other codecs are all decoded. A score that is no number is the worst.
+    rows of codec planes, plane A of all rows is read, which gives bounds of each score; plane B is read only for rows
+    that the bounds do not rule out. Rows of other codecs are all decoded. A NaN counts as the worst score.
 
     Args:
         encoded: EncodedRows or a Table, of float rows [n, d]. Rows that are pinned or on a GPU are read by the GPU.
         queries: float tensor or array [q, d] of finite numbers, on any device.
         k: 1 to n.
-        metric: dot: the product, largest first. cosine: the product over both lengths, largest first; 0 where a length
-            is 0. l2: the Euclidean distance, smallest first.
-        block_rows: rows that are decoded at a time; default: as many as take 32 MB, or on a GPU up to 512 MB, of which
-            it holds three blocks at a time.
+        metric: dot: the product, largest first. cosine: the product divided by both lengths, largest first, or 0 if a
+            length is 0. l2: the Euclidean distance, smallest first.
+        block_rows: number of rows in a block, which are decoded at a time. Default: as many as take 32 MiB on the CPU,
+            and up to 512 MiB on a GPU, which holds three blocks at a time.
 
     Returns:
         values float32 and ids int64, on the device of `queries`.
@@ -78,7 +78,7 @@ def _check(rows: EncodedRows, queries: torch.Tensor, k: int, metric: str, block_
 
 
 def _block_bytes(rows: EncodedRows) -> int:
-    """On a GPU a sixteenth of the free memory, up to _GPU_BYTES."""
+    """Most bytes of a block: on a GPU a sixteenth of the free memory, but _HOST_BYTES to _GPU_BYTES."""
     if rows._gpu is None:
         return _HOST_BYTES
     unused = torch.cuda.memory_reserved(rows._gpu) - torch.cuda.memory_allocated(rows._gpu)
@@ -86,14 +86,14 @@ def _block_bytes(rows: EncodedRows) -> int:
 
 
 def _in_order(of_query: torch.Tensor, ids: torch.Tensor, scores: torch.Tensor):
-    """The pairs by query, then by score, largest first; pairs alike in both stay in their order."""
+    """Sorts pairs by query, then by score, largest first; pairs with equal query and score keep their order."""
     order = torch.argsort(scores, descending=True, stable=True)
     order = order[torch.argsort(of_query[order], stable=True)]
     return of_query[order], ids[order], scores[order]
 
 
 def _begins(of_query: torch.Tensor, num_queries: int) -> torch.Tensor:
-    """int64 [q]: where the pairs of each query begin, of pairs that are ordered by query."""
+    """int64 [q]: the index of the first pair of each query, if pairs are ordered by query."""
     counts = torch.bincount(of_query, minlength=num_queries)
     return counts.cumsum(0) - counts
 
@@ -101,8 +101,9 @@ def _begins(of_query: torch.Tensor, num_queries: int) -> torch.Tensor:
 class _Search:
     """The pairs of a query and a row that may be among the best k of the query.
 
-    A pair is left out if its upper bound is below the least score of its query: the k-th best lower bound of rows of
-    the blocks so far, or the k-th best exact score of the pairs that were most promising after some of the blocks.
+    A pair is ruled out if its upper bound is below the least score of its query, which at least k rows reach. The
+    least score is the larger of two numbers: the k-th best lower bound of the rows of all blocks so far, and the k-th
+    best exact score of the pairs that were the most promising after some of the blocks.
 
     Args:
         queries: float64 [q, d], on the device that reads the rows; for cosine of length 1 or 0.
@@ -112,17 +113,17 @@ class _Search:
         self._rows, self._queries, self._k, self._metric = rows, queries, k, metric
         self._bounds = ScoreBounds(queries, rows.profile.error_bound, metric)
         self._lows = queries.new_full((len(queries), k), -math.inf, dtype=torch.float32)  # the best lower bounds so far
-        self._least = queries.new_full((len(queries),), -math.inf)  # pairs with an upper bound below this are none
+        self._least = queries.new_full((len(queries),), -math.inf)  # rules out pairs with a lower upper bound
         self._block_bytes = _block_bytes(rows)
         self._pairs = min(max(self._block_bytes // (16 * rows.shape[1]), _LEAST_PAIRS), _MOST_PAIRS)
         if rows._gpu is not None:
-            rows.reserve(min(self._pairs, len(rows)))  # at once, for all calls of exact_scores()
+            rows.reserve(min(self._pairs, len(rows)))  # now, for all calls of exact_scores()
 
     def default_block_rows(self) -> int:
         num_queries, dim = self._queries.shape
-        row_bytes = 4 * max(num_queries, dim, 64)  # in float32, and of scores
+        row_bytes = 4 * max(num_queries, dim, 64)  # of a row in float32, or of its scores
         if group_scores.takes(self._rows._gpu is not None, dim):
-            row_bytes = max(2 * dim, num_queries, 64)  # in bfloat16, and of scores of groups
+            row_bytes = max(2 * dim, num_queries, 64)  # of a row in bfloat16, or of its share of groups' scores
         return max(self._block_bytes // row_bytes // group_scores.ROWS, 1) * group_scores.ROWS
 
     def candidates(self, block_rows: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -131,7 +132,7 @@ class _Search:
         for number, (first, block) in enumerate(_blocks(self._rows, block_rows)):
             of_query, row, high = self._of_block(block)
             found.append((of_query, row + first, high))
-            if number & (number + 1) == 0:  # after the first block, and whenever there are twice as many
+            if number & (number + 1) == 0:  # after block 1, 2, 4, 8, ...
                 found = [self._narrowed(found)]
         of_query, row, _ = self._narrowed(found)
         return of_query, row
@@ -139,13 +140,13 @@ class _Search:
     def _of_block(self, block: torch.Tensor):
         """(query int64 [n], row of the block int64 [n], upper bound float32 [n], infinite where nothing is known).
 
-        Rows are compared in groups first: by the best score of a group and its largest radius. The lower bounds of
-        groups are those of different rows.
+        Groups of rows are compared first, by the best score of a group and its largest radius. Groups have no rows in
+        common, so the k best lower bounds of groups belong to k different rows.
         """
         scores = group_scores.of_block(self._bounds, block, self._k)
         top, widest = scores.top, scores.widest
         of_query, group = torch.nonzero(~(top + widest < self._least[:, None]), as_tuple=True)
-        if len(group) > 4 * self._lows.numel():  # else the least scores are good enough
+        if len(group) > 4 * self._lows.numel():  # with fewer pairs, the least scores need not rise
             low = (top - widest).nan_to_num(nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
             self._lows = torch.cat([self._lows, low], 1).topk(self._k, dim=1).values
             self._least = torch.maximum(self._least, self._lows[:, -1].double() - 2 * self._bounds.slack)
@@ -156,7 +157,7 @@ class _Search:
         return of_query[pair], row[pair, member], high[pair, member]
 
     def _narrowed(self, found: list[tuple]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """The pairs without those that exact scores of the most promising ones rule out."""
+        """The pairs that are left after the most promising pairs were scored exactly, which raises the least scores."""
         of_query, ids, high = (torch.cat(parts) for parts in zip(*found, strict=True))
         of_query, ids, high = self._reaching(of_query, ids, high)
         num_queries, some = len(self._queries), 2 * self._k
@@ -174,16 +175,16 @@ class _Search:
         return self._reaching(of_query, ids, high)
 
     def _reaching(self, of_query: torch.Tensor, ids: torch.Tensor, high: torch.Tensor):
-        """The pairs whose upper bounds reach the least scores."""
+        """The pairs whose upper bounds reach the least scores of their queries."""
         kept = torch.nonzero(high >= self._least[of_query]).squeeze(1)
         return of_query[kept], ids[kept], high[kept]
 
     def exact_scores(self, of_query: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
-        """float64 [n]: of pairs of a query and a row, larger is better, each by the same sums whatever the others."""
-        order = torch.argsort(ids, stable=True)  # pairs of one row together: it is fetched once
+        """float64 [n]: the scores of pairs; larger is better. A pair's score does not depend on the other pairs."""
+        order = torch.argsort(ids, stable=True)  # the pairs of a row stand together, so it is fetched once
         scores = torch.empty(len(ids), dtype=torch.float64, device=ids.device)
         for part in order.split(self._pairs) if len(ids) else ():
-            part = torch.cat([part, part[-1:].expand(max(_LEAST_PAIRS - len(part), 0))])  # the last pair again
+            part = torch.cat([part, part[-1:].expand(max(_LEAST_PAIRS - len(part), 0))])  # filled with the last pair
             wanted, place = torch.unique_consecutive(ids[part], return_inverse=True)
             rows = fetch(self._rows, wanted)[place]
             scores[part] = scores_of(rows, self._queries[of_query[part]], self._metric)
@@ -191,7 +192,7 @@ class _Search:
 
 
 def _ranges(num_rows: int, block_rows: int) -> list[range]:
-    """The rows of each block; those of the last one that make no whole group are one of their own."""
+    """The rows of each block. Rows at the end of the table that make no whole group are a block of their own."""
     last = num_rows // block_rows * block_rows
     whole = last + (num_rows - last) // group_scores.ROWS * group_scores.ROWS
     begins = [*range(0, last, block_rows), *{last, whole} - {num_rows}]
@@ -200,7 +201,7 @@ def _ranges(num_rows: int, block_rows: int) -> list[range]:
 
 
 def _rounded(block: torch.Tensor) -> torch.Tensor:
-    """The rows as bfloat16; only 0 becomes 0, so that rows of zeros can still be told."""
+    """The rows as bfloat16. Only 0 becomes 0, so that rows of zeros can still be recognised."""
     rounded = block.to(torch.bfloat16)
     if block.dtype == torch.float32:
         rounded.masked_fill_((rounded == 0) & (block != 0), 2.0**-133)
@@ -208,10 +209,10 @@ def _rounded(block: torch.Tensor) -> torch.Tensor:
 
 
 def _blocks(rows: EncodedRows, block_rows: int) -> Iterator[tuple[int, torch.Tensor]]:
-    """(number of the first row, rows bfloat16 [n, d]) of all rows in order; only zeros are 0 there.
+    """(number of the first row, rows bfloat16 [n, d]) of each block, in order; only elements that are 0 become 0.
 
-    On a GPU, the two next blocks are fetched on streams of their own while the current stream works. A block stays as
-    it is until the next one but two is asked for.
+    A block is valid until the next block is asked for. On a GPU, the next two blocks are fetched on two other streams
+    while the current stream works.
     """
     coarse = rows.profile.codec == "planes"
     planes, dtype = ("A", torch.bfloat16) if coarse else ("AB", getattr(torch, rows.profile.dtype))
@@ -236,7 +237,7 @@ def _blocks(rows: EncodedRows, block_rows: int) -> Iterator[tuple[int, torch.Ten
         sms = max(int(_GPU_MEMORY_SMS * torch.cuda.get_device_properties(rows._gpu).multi_processor_count), 1)
 
     def ask(number: int) -> None:
-        """Fetches a block to its buffer, once the current stream is done with what is in there."""
+        """Fetches a block to its buffer, once the current stream is done with the previous block in this buffer."""
         if number < len(ranges):
             stream = streams[number % len(streams)]
             stream.wait_stream(current)
@@ -248,41 +249,46 @@ def _blocks(rows: EncodedRows, block_rows: int) -> Iterator[tuple[int, torch.Ten
     for number in range(len(streams)):
         ask(number)
     for number, ids in enumerate(ranges):
-        ask(number + len(streams))  # the current stream has all of the block before but one by now
+        ask(number + len(streams))  # the work on the buffer's last block is queued by now
         current.wait_event(ready[number])
         yield ids.start, _rounded(buffers[number % len(buffers)][: len(ids)])
 
 
 @functools.cache
 def _streams(gpu: int) -> list[torch.cuda.Stream]:
-    """Two, for fetches. Their kernels come before those that wait on other streams, so that the link is never idle."""
+    """Two streams for fetches. Of high priority: their kernels start before others that wait; the link stays busy."""
     return [torch.cuda.Stream(gpu, priority=-1) for _ in range(2)]
 
 
 class ScoreBounds:
     """Bounds of the scores of rows with queries, from products of bfloat16 numbers. Larger scores are better.
 
-    Let x be a row, a its elements as they are read, and b these as bfloat16. |x - a| is at most error_bound times the
-    power of two below |a|, and 0 in rows that plane A has exactly. Rounding adds 2^-8 of this power, and nothing to
-    plane A of up to 6 mantissa bits, which bfloat16 holds; to rows that such a plane A has exactly it adds less than
-    error_bound, which is 2^-7 or more. So each |x - b| is at most `error` times |b|, the distance of x and b at most
-    `error` times the length of b, and that is also how far the products of x and b with a query of length 1 lie apart.
-    Queries are divided by their length; the distance that rounding moves them is measured.
+    Let x be a row, a the row as it is read (of codec planes, plane A alone), and b the row a rounded to bfloat16.
 
-    `sums` is more than twice the relative error of sums of `dim` products in float32, also if each addition truncates,
-    as in tensor cores. Numbers below 2^-126 may vanish everywhere, or become 2^-133: lengths are raised by more than
-    these add up to. Rows and queries whose squares could overflow have no bounds.
+    - |x - a| of an element is at most error_bound times the largest power of two up to |a|. It is 0 in rows that plane
+      A holds exactly.
+    - Rounding a to b adds at most 2^-8 times this power. It adds nothing to a plane A of up to 6 mantissa bits, which
+      fits bfloat16. To rows that such a plane A holds exactly, rounding adds less than error_bound, which then is 2^-7
+      or more.
+    - So |x - b| of an element is at most `error` times |b|, and the distance of x and b at most `error` times the
+      length of b. The products of x and of b with a query of length 1 differ by no more than this distance.
+    - Queries are divided by their lengths and rounded; how far rounding moves a query is computed exactly.
+
+    `sums` is more than twice the relative error of sums of `dim` products in float32, even if each addition truncates,
+    as in tensor cores. Numbers below 2^-126 may become 0 or 2^-133 in any step; lengths are raised by more than the
+    sum of such errors. Rows and queries whose squares could overflow have no bounds.
 
     Attributes:
-        metric: of the scores.
-        unit: bfloat16 [q, d]: the queries over their lengths; NaN: nothing is known of the scores.
-        factors: float32 [q]: of products in group_scores.best_of_groups().
-        scale: float64 [q]: bounds are of the scores over this number.
-        slack: float32 [q]: a score lies within score + slack + radius of its query and its row (of_block).
+        metric: metric of the scores.
+        unit: bfloat16 [q, d]: the queries divided by their lengths; NaN: nothing is known of the query's scores.
+        factors: float32 [q]: factors of the products in group_scores.best_of_groups().
+        scale: float64 [q]: bounds are bounds of the scores divided by this number.
+        slack: float32 [q]: the exact score of a pair, divided by scale, differs from the score of of_block() by at
+            most slack of the query plus radius of the row.
 
     Args:
         queries: float64 [q, d], finite; for cosine of length 1 or 0.
-        error_bound: of the rows as they are read (Profile.error_bound); 0: they are exact.
+        error_bound: bound of the rows as they are read (Profile.error_bound); 0: they are exact.
     """
 
     def __init__(self, queries: torch.Tensor, error_bound: float, metric: str):
@@ -307,18 +313,18 @@ class ScoreBounds:
         self.slack = torch.zeros_like(self._length)
         if metric == "dot":
             self._slope = error + rounding + 2 * self._sums
-        elif metric == "cosine":  # the chord of the angle of x and b, whose sine is at most `error`
+        elif metric == "cosine":  # the chord of the angle between x and b; its sine is at most `error`
             self._slope = math.sqrt(2 - 2 * math.sqrt(1 - error * error)) + rounding + 4 * self._sums
-        else:  # an error of 4 * sums in the squared distance, over the squares of both lengths
+        else:  # the squared distance has an error of 4 * sums, relative to the squares of both lengths
             self._slope = error + math.sqrt(4 * self._sums)
             self.slack = (self._length.double() * (moved + math.sqrt(4 * self._sums))).float()
 
     def of_block(self, rows: torch.Tensor, empty: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
-        """(score float32 [q, n], radius float32 [n]): a score is unknown where one of them is not finite.
+        """(score float32 [q, n], radius float32 [n]): if either is not finite, nothing is known of the pair's score.
 
         Args:
             rows: bfloat16 [n, d].
-            empty: bool [n]: rows of zeros; for cosine.
+            empty: bool [n]: which rows are all zeros, for cosine; None for other metrics.
         """
         length = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float32)
         if empty is not None:
@@ -331,21 +337,21 @@ class ScoreBounds:
         return self._distances(score, self._squares[:, None]), self.radius(length)
 
     def radius(self, length: torch.Tensor) -> torch.Tensor:
-        """float32 [n] of the lengths of rows, float32 [n]; for cosine 1 of a row of zeros."""
+        """float32 [n]: the radius of rows, from their lengths, float32 [n]; for cosine, rows of zeros have length 1."""
         radius = self._slope * (length * (1 + self._sums) + self._least)
         if self.metric == "cosine":
             radius = torch.where(length > _SMALLEST, torch.full_like(length, self._slope), math.inf)
         return torch.where(length < _LARGEST, radius, math.inf)
 
     def of_best(self, best: torch.Tensor) -> torch.Tensor:
-        """The scores float32 [q, g] of group_scores.best_of_groups() [q, g]."""
+        """The scores float32 [q, g] of groups, from the result [q, g] of group_scores.best_of_groups()."""
         return self._distances(best, self._squares[:, None])
 
     def of_products(self, products: torch.Tensor, lengths: torch.Tensor, of_query: torch.Tensor) -> torch.Tensor:
-        """The scores of pairs float32 [n, m], of their products and the lengths of their rows, each float32 [n, m].
+        """The scores of pairs float32 [n, m], from their products and the lengths of their rows, each float32 [n, m].
 
         Args:
-            of_query: int64 [n].
+            of_query: int64 [n], the query of each line of pairs.
         """
         if self.metric == "cosine":
             return products / lengths
@@ -354,18 +360,18 @@ class ScoreBounds:
         return self._distances(products, self._squares[of_query][:, None])
 
     def _distances(self, scores: torch.Tensor, squares: torch.Tensor) -> torch.Tensor:
-        """For l2, of 2 * product - square of the row's length."""
+        """For l2, the scores from 2 * product - square of the row's length; scores of other metrics do not change."""
         return scores.sub_(squares).neg_().clamp_(min=0).sqrt_().neg_() if self.metric == "l2" else scores
 
     def products(self, rows: torch.Tensor) -> torch.Tensor:
-        """float32 [q, n]."""
+        """float32 [q, n]: the products of the rows with `unit`."""
         if rows.is_cuda and _WIDE_PRODUCTS:
             return torch.mm(self.unit, rows.T, out_dtype=torch.float32)
         return self.unit.float() @ rows.float().T
 
 
 def scores_of(rows: torch.Tensor, queries: torch.Tensor, metric: str) -> torch.Tensor:
-    """float64 [n]: of each row with its query, larger is better; NaN is made the worst.
+    """float64 [n]: the score of each row with its query; larger is better, and NaN becomes -inf, the worst.
 
     Args:
         rows: [n, d].

@@ -13,7 +13,7 @@ from cohort_gnn.ibp.profile import fit
 from cohort_gnn.ibp.rows import decode, encode
 
 MAX_ROW_BYTES = 65536
-ALIGNMENT = 256  # bytes, of weights in a buffer, at least that of torch's own memory
+ALIGNMENT = 256  # in bytes, of each weight in a buffer; at least the alignment of torch's own memory
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 CONTAINERS = (nn.ModuleList, nn.Sequential, nn.ModuleDict)
 
@@ -23,13 +23,13 @@ class StreamStats:
     """The weights of a streamed module, and how often they were decoded.
 
     Attributes:
-        layers: number of modules that are decoded at once.
-        weight_bytes: of the encoded weights, decoded.
-        stored_bytes: of the encoded weights, encoded.
-        kept_bytes: of other parameters and of buffers, which stay on the device.
-        staging_bytes: of the buffers on the device, for weights of layers in use and of the next layers.
+        layers: number of layers: modules whose weights are decoded together.
+        weight_bytes: bytes of the streamed weights when they are decoded.
+        stored_bytes: bytes of the streamed weights as they are stored, encoded.
+        kept_bytes: bytes of the other parameters and of module buffers, which stay on the device.
+        staging_bytes: bytes on the device for the weights of layers in use and of the next layers.
         decoded: how often a layer was decoded.
-        waits: how often a layer was only decoded when it was called.
+        waits: how often a layer was called before its decoding had begun.
     """
 
     layers: int
@@ -51,10 +51,13 @@ class Weight:
     """An encoded parameter.
 
     Attributes:
-        shape, missing: of the decoded parameter, and what stands in its place otherwise: nothing, of shape [0].
-        rows: the encoded rows, where the device is a CPU.
-        staged: the encoded rows in page-locked memory, where it is a GPU: _native.StreamedRows.
-        at, staged_at: bytes from the begin of a buffer of decoded weights, and of one of encoded weights.
+        shape: shape of the decoded parameter.
+        missing: empty tensor, of shape [0], that is the parameter's data while its layer is not being called.
+        num_rows: number of rows that the weight is encoded as.
+        nbytes, stored_bytes: bytes of the decoded, and of the encoded weight.
+        rows: the encoded rows if the device is a CPU, otherwise None.
+        staged: the encoded rows in page-locked memory (_native.StreamedRows) if the device is a GPU, otherwise None.
+        at, staged_at: offsets in bytes of the decoded weight in Buffer.decoded, of the encoded one in Buffer.encoded.
     """
 
     parameter: nn.Parameter
@@ -71,7 +74,7 @@ class Weight:
 
 @dataclass(eq=False)
 class Layer:
-    """A module whose weights are decoded at once; `buffer`: where they are, if they are decoded."""
+    """A module whose weights are decoded together; `buffer` has the decoded weights; None: they are not decoded."""
 
     module: nn.Module
     weights: list[Weight] = field(default_factory=list)
@@ -83,11 +86,11 @@ class Buffer:
     """Room for the weights of a layer.
 
     Attributes:
-        decoded, encoded: uint8 on the device.
-        layer: whose weights are in it.
-        in_use: that layer is being called.
-        copied, ready, free: events on a GPU: the encoded weights are there; the weights are decoded; the layer that had
-            the buffer before has ended.
+        decoded, encoded: uint8 arrays on the device.
+        layer: the layer whose weights are in the buffer.
+        in_use: whether this layer is being called.
+        copied, ready, free: events on a GPU: the encoded weights have been copied; the weights are decoded; the last
+            layer that used the buffer has ended.
     """
 
     decoded: Tensor
@@ -106,10 +109,11 @@ class WeightStream:
     three streams.
 
     Args:
-        layers: with their weights.
-        device: of the layers.
-        ahead: how many layers are decoded before they are called; on a CPU none is.
-        max_sms: that decode.
+        layers: the layers, each with its weights.
+        device: device on which the layers run.
+        ahead: number of layers that are decoded before they are called; on a CPU it counts as 0.
+        max_sms: number of SMs that decode.
+        kept_bytes: see StreamStats.
     """
 
     def __init__(self, layers: list[Layer], device: torch.device, ahead: int, max_sms: int, kept_bytes: int):
@@ -117,8 +121,8 @@ class WeightStream:
         self._on_gpu = device.type == "cuda"
         self._ahead = ahead if self._on_gpu else 0
         self._order: list[Layer] = []
-        self._position = -1  # in the order: the layer that was called last
-        self._is_whole = False  # the order is that of a pass that has ended: its first layer follows its last
+        self._position = -1  # of the layer that was called last, in the order
+        self._is_whole = False  # the order is a whole pass: its first layer follows its last layer
         self._decoded = self._waits = 0
         weights = [_placed(layer.weights) for layer in layers]
         sizes = [max((each[i] for each in weights), default=0) for i in range(2)]
@@ -142,7 +146,7 @@ class WeightStream:
             torch.cuda.current_stream().synchronize()  # the streams read the ids
 
     def stats(self) -> StreamStats:
-        """Sizes, and numbers since the module was made."""
+        """Sizes, and counts since stream_module() made this stream."""
         weights = [weight for layer in self._layers for weight in layer.weights]
         decoded, stored = (sum(getattr(each, name) for each in weights) for name in ("nbytes", "stored_bytes"))
         staging = sum(each.decoded.numel() + each.encoded.numel() for each in self._buffers)
@@ -181,7 +185,7 @@ class WeightStream:
         return end
 
     def _follow(self, layer: Layer) -> None:
-        """Notes that the layer is called now: as in the pass before, or else the order is learned anew from here."""
+        """Notes that the layer is called. If the last pass called another one here, forgets the rest of the order."""
         following = self._position + 1
         if following < len(self._order) and self._order[following] is layer:
             self._position = following
@@ -200,7 +204,7 @@ class WeightStream:
                 self._decode(each, [layer, *coming])
 
     def _decode(self, layer: Layer, wanted: list[Layer]) -> Buffer | None:
-        """Decodes into a buffer that is not in use and that no wanted layer has, if there is one, and returns it."""
+        """Decodes to a buffer that is not in use and has no wanted layer, and returns it; None: there is none."""
         buffers = (each for each in self._buffers if not each.in_use and each.layer not in wanted)
         buffer = next(buffers, None)
         if buffer is None:
@@ -218,7 +222,7 @@ class WeightStream:
 
     def _decode_on_gpu(self, layer: Layer, buffer: Buffer) -> None:
         with torch.cuda.device(self._device):
-            self._copies.wait_event(buffer.ready)  # what was copied to this buffer before is decoded
+            self._copies.wait_event(buffer.ready)  # the encoded weights of the buffer's last layer are decoded
             for weight in layer.weights:
                 weight.staged.copy(buffer.encoded.data_ptr() + weight.staged_at, self._copies.cuda_stream)
             buffer.copied.record(self._copies)
@@ -247,15 +251,16 @@ def stream_module(
     copied and decoded. At most `ahead` + 1 layers have weights on the device at the same time.
 
     Args:
-        module: in eval mode. It is changed; its parameters should not be on the device yet if they do not fit there.
+        module: a module in eval mode, which is changed in place. If its parameters do not fit on the device, they must
+            not be on the device yet.
         device: where the module runs. On a CPU, layers are decoded when they are called.
-        layers: submodules, none inside another, that are decoded at once; None: the members of each ModuleList,
-            Sequential and ModuleDict that is not inside another member, and the modules beside them.
+        layers: submodules whose weights are decoded together, none inside another. None: the members of each
+            ModuleList, Sequential and ModuleDict that is not inside another member, and the modules beside these.
         ahead: number of layers that are decoded before they are called.
         max_sms: number of SMs that decode.
         codec: as for `fit`.
-        min_bytes: smaller weights stay on the device, with parameters of one dimension, of other dtypes than float32,
-            float16 and bfloat16, and those that several layers share.
+        min_bytes: smaller weights stay on the device. So do parameters of one dimension, parameters of dtypes other
+            than float32, float16 and bfloat16, and parameters that several layers share.
 
     Returns:
         The module. ``module.weight_stream.stats()`` has sizes and counts. Its ``state_dict()`` is an error.
@@ -285,7 +290,7 @@ def stream_module(
 
 
 def _layers_of(module: nn.Module) -> Iterator[nn.Module]:
-    """What is decoded at once, as `stream_module` says."""
+    """The modules that are layers by default, see stream_module()."""
     children = list(module.children())
     if not children:
         yield module
@@ -308,7 +313,7 @@ def _check_apart(layers: list[Layer]) -> None:
 
 
 def _streamed(layers: list[Layer], module: nn.Module, min_bytes: int) -> list[list[nn.Parameter]]:
-    """Of each layer, the parameters that are encoded."""
+    """For each layer, the parameters that are encoded."""
     users: dict[int, int] = {}
     own = [list({id(each): each for each in layer.module.parameters()}.values()) for layer in layers]
     for parameter in (each for parameters in own for each in parameters):
@@ -326,7 +331,7 @@ def _streamed(layers: list[Layer], module: nn.Module, min_bytes: int) -> list[li
 
 
 def _columns(parameter: Tensor) -> int:
-    """Of the rows that a weight is encoded as: parts of equal length of its first dimension's rows."""
+    """The columns of a weight's encoded rows: its rows, by the first dimension, are cut into equal parts so long."""
     width = parameter.numel() // parameter.shape[0]
     most = MAX_ROW_BYTES // parameter.element_size()
     return next(width // parts for parts in range(-(-width // most), width + 1) if width % parts == 0)
@@ -347,7 +352,7 @@ def _encoded(parameter: nn.Parameter, device: torch.device, codec: str) -> Weigh
 
 
 def _placed(weights: list[Weight]) -> tuple[int, int]:
-    """Gives weights their places in buffers; bytes of these."""
+    """Gives the weights of a layer their places in buffers; returns the bytes of decoded, and of encoded weights."""
     at = staged_at = 0
     for weight in weights:
         weight.at, weight.staged_at = at, staged_at

@@ -1,5 +1,5 @@
-// The part of a CudaNeighborSampler that puts a batch on the stream without waiting for its sizes, and what the host
-// reads at its end.
+// Two parts of CudaNeighborSampler: drawing a batch without waiting for the sizes of its hops, within bounds that the
+// host knows, and reading the sizes when the batch ends.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -14,7 +14,7 @@ using base::cuda_check;
 constexpr int kTellThreads = 128;
 constexpr int64_t kMostGrowth = 2;
 
-// to: int64 [count], in host memory. One block. A copy engine would start and end later.
+// Copies `from` to `to`, int64 [count] in host memory, by one block: a copy engine would start and end later.
 __global__ void tell_kernel(const int64_t* from, int count, int64_t* to) {
   for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) to[i] = from[i];
 }
@@ -51,7 +51,7 @@ cache::ListUses CudaNeighborSampler::list_use() const {
 }
 
 BatchSizes CudaNeighborSampler::sizes() const {
-  // sums[part][hop]: how many there are from first[hop * parts + part] on
+  // of_part[part][hop]: the number of nodes of a type, or edges of a relation, that begin at first[hop * parts + part]
   const auto counts = [](std::span<const int64_t> first, std::size_t parts) {
     std::vector<std::vector<int64_t>> of_part(parts);
     for (std::size_t i = 0; i + 1 < first.size(); ++i) of_part[i % parts].push_back(first[i + 1] - first[i]);
@@ -81,7 +81,8 @@ HopCounts CudaNeighborSampler::hop_counts(std::size_t hop) const {
           .next_id = &counts->next_id};
 }
 
-// None: the batch is to be drawn hop by hop. Where a hop takes all edges, a multiple of what the last batch had.
+// The hops of the batch, with bounds of their sizes; empty: the batch must be drawn hop by hop. The bound of a hop that
+// takes all neighbours is a multiple of the edges that this hop had in the last batch.
 std::vector<CudaNeighborSampler::Hop> CudaNeighborSampler::bounded_hops(const Query& query) const {
   const std::size_t num_hops = query.fanout.size();
   if (num_types() > 1 || relations_.size() > 1 || query.trees.disjoint || num_hops > channel::kMaxHops) return {};
@@ -120,7 +121,7 @@ std::vector<CudaNeighborSampler::Hop> CudaNeighborSampler::bounded_hops(const Qu
   return hops;
 }
 
-// False: the batch is beyond the bounds.
+// Draws the batch within the bounds of `hops`. False: a hop exceeds its bounds.
 bool CudaNeighborSampler::sample_within(std::vector<Hop> hops, const Query& query, cudaStream_t stream) {
   begin_batch(query, stream);
   hops[0].exclusions = exclusions_;

@@ -1,18 +1,19 @@
 // Batches of pairs of nodes, for link prediction: the seeds are the endpoints of pairs.
 //
-// Negative number n of a batch has the source and the target Philox(batch key, n, stream, attempt) (draw_endpoint in
-// draw.h). One that is an edge of the graph is drawn again, with the next attempt, at most `redraws` times; the last
-// attempt stays as it is.
+// Source and target of negative number n of a batch are drawn by Philox, keyed by (batch key, n, end, attempt)
+// (draw_endpoint in draw.h). A negative that is an edge of the graph is drawn again, with the next attempt, at most
+// `redraws` times; the last attempt is kept even if it is an edge. A negative of a triplet has the source of its pair,
+// and only its target is drawn.
 //
-// In disjoint batches every endpoint of every pair is the root of a tree, also where a node is the end of several, with
-// the time of its pair; negative number n has that of pair n modulo the pairs, a triplet's that of its source's pair.
-// They have no edges that are not to be drawn.
+// In disjoint batches, every endpoint of every pair is the root of a tree of its own, even if several pairs have the
+// same node as an endpoint. The time of a root is that of its pair. Negative number n has the time of pair n modulo the
+// number of pairs; a negative of a triplet has the time of its pair. Disjoint batches exclude no edges.
 //
-// Else every endpoint is a seed, and only hop 0 draws neighbours of seeds. So a batch has none of the edges that are
-// not to be drawn when hop 0 passes over their positions.
+// In other batches, the different endpoints are the seeds. Neighbours of seeds are drawn in hop 0 alone, so it is
+// enough that hop 0 passes over the positions of the excluded edges.
 //
-// The pairs belong to one relation: their sources are of its source type, their targets of its target type, and so are
-// those of negatives. Reverse edges are those of the relation's reverse, if it has one.
+// The pairs belong to one relation: the sources of pairs and of negatives have its source type, the targets its target
+// type. Reverse edges are the edges of the relation's reverse relation, if it has one.
 #pragma once
 
 #include <array>
@@ -31,45 +32,46 @@
 
 namespace cohort::sampler {
 
-// That are drawn for so many pairs.
+// The number of negatives that are drawn for `num_pairs` pairs.
 int64_t num_negatives(const channel::Request& request, int64_t num_pairs);
-// The most endpoints of the pairs of a batch.
+// The largest number of endpoints that the pairs and negatives of a batch can have.
 int64_t most_endpoints(const channel::Request& request);
 
-// Makes the seeds of one batch after the other. What it shows is valid until the next make().
+// Makes the seeds of one batch after the other. The spans that it returns are valid until the next make().
 class PairSeeds {
  public:
-  // The graph's arrays are kept by reference.
+  // Keeps references to the arrays of `graph`.
   explicit PairSeeds(const GraphView& graph)
       : types_(types_of(graph)),
         relations_(relations_of(graph)),
         lists_ascend_(std::make_shared<std::vector<std::optional<bool>>>(relations_.size())) {}
 
-  // Of the pairs of `set` at these positions. `key`: of the batch.
+  // Makes the seeds of a batch from the pairs of `set` at `positions`. `key`: the key of the batch.
   void make(const SeedSet& set, std::span<const int64_t> positions, const channel::Request& request,
             base::PhiloxKey key);
 
-  // int64 [num_seeds]: the different endpoints, in the order of their first occurrence in input_id(); disjoint: all.
+  // int64 [num_seeds]: the different endpoints, in the order of their first occurrence in input_id(); in disjoint
+  // batches all endpoints.
   std::span<const int64_t> seeds() const { return seeds_; }
-  // int64 [positions + endpoints]: the positions, then the batch-local ids, within their type, of all sources, then of
-  // all targets, negatives last. Triplets have no sources of negatives.
+  // int64 [positions + endpoints]: the positions, then the batch-local ids (within their node type) of all sources,
+  // then of all targets; among each of these, negatives come last. Negatives of triplets have no sources of their own.
   std::span<const int64_t> input_id() const { return input_id_; }
-  // What is not drawn in hop 0, as Query has it.
+  // The edges that hop 0 does not draw, see Query.
   std::span<const Exclusions> exclusions() const { return exclusions_; }
-  // int64 [num_seeds], of disjoint batches of pairs that have times.
+  // int64 [num_seeds]: the time of each seed, in disjoint batches of pairs with times; otherwise empty.
   std::span<const int64_t> times() const { return times_; }
 
  private:
-  // Of one relation, what Exclusions shows.
+  // The arrays behind the spans of one relation's Exclusions.
   struct Excluded {
     std::vector<int64_t> starts, positions;
   };
-  // Of nodes and their numbers, of which none is taken out: places of a table are tried one after the other.
+  // A hash table from nodes to their numbers, with linear probing. No node is ever removed.
   class Numbers {
    public:
-    // Forgets all; room for so many nodes.
+    // Forgets all nodes, and makes room for `count` nodes.
     void clear(std::size_t count);
-    // The node's number, and whether it is `number` because it had none.
+    // The node's number, and whether the node is new. A new node gets `number`.
     std::pair<int64_t, bool> add(int64_t node, int64_t number);
 
    private:
@@ -77,7 +79,7 @@ class PairSeeds {
       int64_t node, number;
     };
     std::vector<Entry> table_;
-    int shift_ = 0;  // of a hash: its upper bits are a place
+    int shift_ = 0;  // right shift that makes a place of a hash
   };
   const NodeRange& type(int number) const { return types_[static_cast<std::size_t>(number)]; }
   void draw_negatives(const channel::Request& request, base::PhiloxKey key);
@@ -85,7 +87,7 @@ class PairSeeds {
   void add_endpoint(int64_t node, int64_t first);
   void find_times(const SeedSet& set, std::span<const int64_t> positions, bool triplets);
   void exclude(channel::Exclude which, std::size_t num_pairs);
-  // edges_ from the lists of the relation, whose target type has the seeds `targets`.
+  // Finds the positions of edges_ in the lists of the relation. `targets`: the seeds of the relation's target type.
   void exclude_edges(int relation, std::span<const int64_t> targets, Excluded& excluded);
   // Appends the positions of `source` in the relation's list of `target`, ascending.
   void find(int relation, int64_t source, int64_t target, std::vector<int64_t>& positions);
@@ -94,32 +96,33 @@ class PairSeeds {
 
   std::vector<NodeRange> types_;
   std::vector<Relation> relations_;
-  // [num_relations], all lists of it; known once somebody has asked, also to copies of this.
+  // [num_relations]: whether all lists of the relation ascend; empty until it is asked for. Copies of this object share
+  // the answers.
   std::shared_ptr<std::vector<std::optional<bool>>> lists_ascend_;
   int relation_ = 0;                        // of the pairs
   std::vector<int64_t> sources_, targets_;  // of the pairs, then of negatives
   std::vector<int64_t> seeds_, input_id_, times_;
-  int64_t first_target_ = 0;  // of seeds_ that is of the target type
+  int64_t first_target_ = 0;  // index in seeds_ of the first seed of the target type
   Numbers local_id_;
-  std::vector<std::pair<int64_t, int64_t>> edges_;  // not to be drawn: batch-local target, source
-  Excluded forward_, backward_;                     // of the relation, and of its reverse where that is another
+  std::vector<std::pair<int64_t, int64_t>> edges_;  // excluded: batch-local id of the target, source
+  Excluded forward_, backward_;                     // of the relation, and of its reverse if it is another
   std::vector<Exclusions> exclusions_;
   std::vector<int64_t> found_, lists_;  // lists_: the nodes whose lists have edges_
 };
 
-// The seeds of a pass's batches of pairs, one batch after the other. Those of the next batch are made meanwhile, on a
-// thread of its own: that takes longer than a GPU needs to sample.
+// The seeds of the batches of a pass over pairs, one batch after the other. A thread makes the seeds of the next batch
+// while the current batch is sampled, because making seeds takes longer than sampling on a GPU.
 class PairsOfPass {
  public:
   using Buffers = std::array<PairSeeds, 2>;
 
-  // `seed`: of the run. All are kept by reference.
+  // `seed`: the seed of the run. Keeps references to `buffers` and `request`.
   PairsOfPass(Buffers& buffers, const channel::Request& request, uint64_t seed)
       : buffers_(buffers), request_(request), seed_(seed) {}
 
-  // Those of batch `step` of the schedule, which is kept by reference; valid until the next are asked for.
+  // The seeds of batch `step` of the schedule, valid until the next call. Keeps a reference to `schedule`.
   const PairSeeds& make(const Schedule& schedule, uint64_t step);
-  // The last.
+  // The result of the last make().
   const PairSeeds& now() const { return *now_; }
 
  private:

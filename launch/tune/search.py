@@ -150,7 +150,7 @@ def best(tried: list) -> Any:
 
 
 def num_sms(sampler_sms: int | None) -> float:
-    """SMs that the sampler may take: with 0 all, and with "auto" perhaps."""
+    """SMs that the sampler may take; 0 and None: all."""
     return math.inf if sampler_sms in (None, 0) else sampler_sms
 
 

@@ -1,11 +1,12 @@
-"""Attention over rows that all heads share, and products of each head's sums, as one operator of torch with gradients.
+"""Attention that sums rows before it multiplies them, as one operator of torch with gradients.
 
-The sums of such rows, [heads, targets, columns of a row], are larger than all else in a layer. Where they are very
-large, they are made, multiplied and forgotten piece by piece, and made again for the gradients.
+All heads sum the same rows, each head with weights of its own; then the sums of each head are multiplied by a matrix of
+this head. The sums, [heads, targets, columns of a row], are the largest array of a layer. Very large sums are computed,
+multiplied and freed piece by piece, and computed again for the gradients.
 """
 
 from collections.abc import Iterator
-from typing import List  # noqa: UP035, as torch 2.5 reads no `list[int]` in an operator's signature
+from typing import List  # noqa: UP035, torch 2.5 cannot read `list[int]` in an operator's signature
 
 import torch
 from torch import Tensor
@@ -23,9 +24,10 @@ from cohort_gnn.nn.kernels import Edges, sum_dtype
 from cohort_gnn.nn.linear import weight_grad
 from cohort_gnn.nn.operators import operator
 
-KEPT_BYTES = 1 << 30  # of sums, up to which they are kept for the gradients; on a GPU that has more for them:
-KEPT_SHARE = 1 / 32  # of its memory
-PIECE_BYTES = 512 << 20  # of sums that are made at once where they are not kept
+# Sums of up to KEPT_BYTES, or up to KEPT_SHARE of a GPU's memory if this is more, are kept for the gradients.
+KEPT_BYTES = 1 << 30
+KEPT_SHARE = 1 / 32
+PIECE_BYTES = 512 << 20  # of a piece of sums that are not kept
 
 
 def attend_and_multiply(
@@ -43,13 +45,15 @@ def attend_and_multiply(
     p: float,
     keys: list[int],
 ) -> Tensor:
-    """[num_targets, heads, width], for each head the sums of the rows of ``x`` that a target's edges bring, weighted by
-    softmaxes of the edges' scores, times ``weight``.
+    """[num_targets, heads, width]: for each target and head, a weighted sum of the sources' rows, times ``weight``.
+
+    The sum is over the target's edges; their weights are the softmax of their scores.
 
     Args:
         x: [sources, dim].
         weight: [heads, width, dim], in the dtype of the result.
-        scores, target_scores, edge_scores, loop_scores, indptr, source, loops, slope, p, keys: as attend() takes them.
+        scores, target_scores, edge_scores, loop_scores, indptr, source, num_targets, loops, slope, p, keys: see
+            attend().
     """
     row_bytes = weight.shape[0] * weight.shape[2] * weight.element_size()
     piece_rows = 0 if num_targets * row_bytes <= _kept_bytes(x.device) else max(1, PIECE_BYTES // row_bytes)
@@ -85,10 +89,10 @@ def _attend_and_multiply(
     keys: List[int],  # noqa: UP006
     piece_rows: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The products; the sums [heads, num_targets, dim], where they are kept; the weights of edges as attend() has them.
+    """The products; the sums [heads, num_targets, dim] if they are kept, else [0]; the edges' weights, see attend().
 
     Args:
-        piece_rows: targets whose sums are made at once; 0: all, and they are kept (else [0]).
+        piece_rows: number of targets in a piece of sums; 0: one piece has all targets, and its sums are kept.
     """
     heads, width, dim = weight.shape
     edges = Edges(indptr, source, num_targets, skip_self=loops >= 0)
@@ -101,7 +105,7 @@ def _attend_and_multiply(
             edges.rows(first, end), x, *used_of(of_edges, p), weight.dtype, None if piece_rows else kept
         )
         torch.bmm(sums, weight.transpose(1, 2), out=out[first:end].transpose(0, 1))
-        del sums  # before the next are made
+        del sums  # free them before the next piece
     return out, kept, *of_edges
 
 
@@ -137,13 +141,13 @@ def _attend_and_multiply_grad(
     """Gradients of ``x``, ``weight`` and the four scores; [0] in place of those that are not needed.
 
     Args:
-        grad: of the products.
-        kept, of_edges: the other results.
+        grad: gradient of the products.
+        kept, of_edges: the other results of attend_and_multiply.
     """
     heads, used = weight.shape[0], used_of(of_edges, p)
     edges = Edges(indptr, source, num_targets, skip_self=loops >= 0)
     ends = scores_of(scores, target_scores, edge_scores, loop_scores, num_targets, heads, loops, slope)
-    # Gradients of edges' scores are read whole, those of a batch's padding too.
+    # The gradients of edges' scores are read as a whole, so the gradients of padding edges must be zeros.
     dots = head_kernels.new_dots(edges, x, heads, ends.num_own, zero_rest=edge_scores is not None)
     grad_sums = x.new_empty(heads, num_targets if needs_x and piece_rows else 0, x.shape[1])
     grad_weight = torch.zeros_like(weight, dtype=sum_dtype(weight.dtype)) if needs_weight else weight.new_empty(0)
@@ -156,7 +160,7 @@ def _attend_and_multiply_grad(
             del sums
         if needs_x or needs_scores:
             of_piece = torch.bmm(by_head, weight)
-            if needs_x:  # the sums of its gradients are read as its own rows are
+            if needs_x:  # fold_rows() below reads the gradients of sums in the dtype of x
                 of_piece = of_piece.to(x.dtype)
             if needs_scores:
                 head_kernels.dot_rows(piece, of_piece, x.expand(heads, *x.shape), ends.num_own, out=dots)

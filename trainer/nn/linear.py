@@ -7,19 +7,19 @@ from torch import Tensor
 from cohort_gnn.nn import kernels
 from cohort_gnn.nn.operators import Operator
 
-PARTS = 512  # of many rows, that are summed side by side
-MANY_ROWS, FEW_COLUMNS = 32768, 64  # from which, and below which, products of our own pay, and not
-WIDE_PRODUCTS = "dtype" in torch.ops.aten.mm.overloads()  # torch 2.8, on GPUs: halves are multiplied to float32
-_ROOM = 0 if WIDE_PRODUCTS else 10  # in powers of two, for sums that are halves
+PARTS = 512  # into which column_sums() divides many rows; the parts are summed in parallel
+MANY_ROWS, FEW_COLUMNS = 32768, 64  # Cohort's products pay with at least as many rows, and as many columns
+WIDE_PRODUCTS = "dtype" in torch.ops.aten.mm.overloads()  # since torch 2.8, on GPUs: 16-bit factors, float32 product
+_ROOM = 0 if WIDE_PRODUCTS else 10  # powers of two by which 16-bit sums are kept smaller, so they do not overflow
 
 
 def linear(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """``F.linear`` for many rows.
 
-    GPUs that can do so multiply float32 on tensor cores, as exactly as float32 is multiplied elsewhere
-    (trainer/native/product.h), unless torch was told that less will do (``torch.set_float32_matmul_precision``); an
-    infinite factor makes NaN there. The bias has its gradient in the time of reading. Under autocast too the product is
-    one of the dtype of ``rows``, which its layer has chosen.
+    If the GPU can do so, tensor cores multiply float32 as exactly as other float32 products
+    (trainer/native/product.h), unless ``torch.set_float32_matmul_precision`` allows less precision; there, an infinite
+    factor gives NaN. The gradient of the bias takes no longer than reading the gradient once. Under autocast, too, the
+    product has the dtype of ``rows``, which the layer has chosen.
     """
     return _Linear.apply(rows, weight.to(rows.dtype), None if bias is None else bias.to(rows.dtype))
 
@@ -41,7 +41,7 @@ class _Linear(torch.autograd.Function):
 
 
 def product_of(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """``linear`` without a gradient, of one dtype."""
+    """``linear`` without gradients; all arguments have one dtype."""
     if rows.shape[1] <= kernels.MAX_PRODUCT_DEPTH and _pays(rows, weight.shape[0]):
         return _product(rows, weight, bias)
     return F.linear(rows, weight, bias)
@@ -55,11 +55,15 @@ def weight_and_bias_grads(grad: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def head_linear(rows: Tensor, weight: Tensor) -> Tensor:
-    """Rows of several heads [heads, rows, depth], each times its own of weight [heads, width, depth].
+    """The rows of each head times the weights of this head.
+
+    Args:
+        rows: [heads, rows, depth].
+        weight: [heads, width, depth].
 
     Returns:
-        [rows, heads, width], in the dtype of ``rows``. It is torch.bmm's; but the gradient of the weights, a few sums
-        over all rows, is formed head by head, since bmm does not divide a sum among blocks.
+        [rows, heads, width], in the dtype of ``rows``. torch.bmm computes it. The gradient of the weights is computed
+        head by head: it has few elements, each a sum over all rows, and bmm does not divide a sum among blocks.
     """
     return _HeadLinear.apply(rows, weight.to(rows.dtype))
 
@@ -86,7 +90,7 @@ def weight_grad(grad: Tensor, rows: Tensor) -> Tensor:
 
 
 def _grad_pays(grad: Tensor, rows: Tensor) -> bool:
-    again = torch.is_grad_enabled()  # gradients of gradients are torch's
+    again = torch.is_grad_enabled()  # torch computes gradients of gradients
     return not again and grad.dtype == torch.float32 and _pays(rows, grad.shape[1])
 
 
@@ -112,7 +116,7 @@ def _(grad, rows):
 
 
 def column_sums(x: Tensor) -> Tensor:
-    """``x.sum(dim=0)`` [columns], in an order that depends on the shape alone."""
+    """``x.sum(dim=0)`` [columns]; the order of the additions depends on the shape alone."""
     part_rows = x.shape[0] // PARTS
     if part_rows < 2:
         return x.sum(dim=0)
@@ -123,10 +127,10 @@ def column_sums(x: Tensor) -> Tensor:
 
 
 def end_scores(rows: Tensor, vectors: Tensor) -> Tensor:
-    """``rows @ vectors.t()`` for a few vectors: float64 of float64, else float32 [rows, vectors].
+    """``rows @ vectors.t()`` for a few vectors: [rows, vectors], float64 for float64 rows, otherwise float32.
 
-    Rows of 16 bits are multiplied as they are. The gradient of the vectors, a sum over all rows, takes gradients that
-    would vanish in float16 as well.
+    16-bit rows are multiplied without conversion. The gradient of the vectors, a sum over all rows, also counts
+    gradients that are too small for float16.
     """
     if rows.element_size() > 2:
         return F.linear(rows, vectors.to(rows.dtype))
@@ -137,7 +141,7 @@ class _Scores(torch.autograd.Function):
     @staticmethod
     def forward(ctx, rows, vectors):
         ctx.count, ctx.dtype = vectors.shape[0], vectors.dtype
-        vectors = F.pad(vectors.to(rows.dtype), (0, 0, 0, -ctx.count % 8))  # of which tensor cores take eight at a time
+        vectors = F.pad(vectors.to(rows.dtype), (0, 0, 0, -ctx.count % 8))  # tensor cores take multiples of eight
         ctx.save_for_backward(rows, vectors)
         return _wide_product(rows, vectors.t())[:, : ctx.count]
 
@@ -150,13 +154,13 @@ class _Scores(torch.autograd.Function):
         if not (of_vectors and rows.shape[0]):
             return grad_rows, vectors.new_zeros(ctx.count, rows.shape[1], dtype=ctx.dtype) if of_vectors else None
         exponent = torch.frexp(torch.linalg.vector_norm(grad, torch.inf)).exponent.clamp(-100, 100) + _ROOM
-        half = torch.ldexp(grad, -exponent).to(rows.dtype)  # below 1, so that none vanishes
+        half = torch.ldexp(grad, -exponent).to(rows.dtype)  # scaled to below 1, so that small ones do not vanish
         sums = _wide_product(half.t(), rows)[: ctx.count]
         return grad_rows, torch.ldexp(sums, exponent).to(ctx.dtype)
 
 
 def _wide_product(left: Tensor, right: Tensor) -> Tensor:
-    """float32, of two matrices of 16 bits."""
+    """The product of two 16-bit matrices, in float32."""
     if not left.is_cuda:
         return left.float() @ right.float()
     return torch.mm(left, right, out_dtype=torch.float32) if WIDE_PRODUCTS else (left @ right).float()

@@ -1,4 +1,4 @@
-"""One layer over the relations into several node types: mean aggregation, and attention."""
+"""One layer over the relations into several node types, by mean aggregation or by attention."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -24,9 +24,9 @@ class Into:
     """The relations into a node type.
 
     Attributes:
-        blocks: of each relation, with the same targets.
-        sources: of each relation, the number of the node type that its sources have.
-        own: the number of a node type whose first rows are those of the targets; None: targets bring no rows.
+        blocks: the block of each relation; all have the same targets.
+        sources: for each relation, the number of the node type of its sources.
+        own: the number of the node type whose first rows are the targets' own rows; None: targets have no own rows.
     """
 
     blocks: list[Block]
@@ -36,7 +36,7 @@ class Into:
 
 @dataclass(frozen=True)
 class _Read:
-    """How rows of a node type are read: after ReLU and dropout, as kernels.Drop has them."""
+    """ReLU and dropout that the rows of a node type go through when they are read; the arguments of kernels.Drop."""
 
     p: float
     key: int
@@ -52,15 +52,18 @@ def sum_relations(
     biases: Sequence[Tensor | None],
     activation: Activation | None = None,
 ) -> tuple[Tensor, ...]:
-    """dtype [targets, width] for each of ``into``: the means of the rows of each relation's sources, beside each other,
-    times ``weights``, plus the targets' own rows times ``own_weights``, plus ``biases``.
+    """dtype [targets, width] for each entry of ``into``: means @ weight.T + own rows @ own weight.T + bias.
+
+    ``means`` has, for each target, the mean of its sources' rows in each relation, one relation beside the other.
 
     Args:
-        rows: [nodes, any] of each node type; PlacedRows are read where they are, and not with an activation.
-        weights: [width, columns of all sources] of each of ``into``.
-        own_weights: [width, columns of own rows]; None: there are none.
-        biases: [width].
-        activation: what rows go through first.
+        into: the node types that relations lead to.
+        rows: [nodes, any] of each node type. PlacedRows are read at their places; they cannot have an activation.
+        dtype: dtype of the results; weights and biases are converted to it.
+        weights: [width, columns of all sources] for each entry of ``into``.
+        own_weights: [width, columns of own rows] for each entry; None: the targets have no own rows.
+        biases: [width] for each entry; None: no bias.
+        activation: activation that all rows go through before they are used; None: no activation.
     """
     places = [each.place if isinstance(each, PlacedRows) else None for each in rows]
     given = [kernels.rows_of(each.rows if isinstance(each, PlacedRows) else each) for each in rows]
@@ -81,17 +84,17 @@ def sum_attentions(
     blocks: Mapping[EdgeType, Block],
     edge_attr: Mapping[EdgeType, Tensor],
 ) -> dict[str, Tensor]:
-    """[targets, width] of each node type that an edge type leads to: the sums of what its GATConvs give.
+    """[targets, width] for each node type that an edge type leads to: the sum of the results of its GATConvs.
 
-    The rows of a node type are read once for the scores of all the edge types that they are ends of.
+    The rows of a node type are read once for the scores of all edge types that begin or end at this type.
 
     Args:
-        convs: by edge type; they concatenate their heads, and add no edges of targets to themselves.
-        x: [nodes, any] of the node types that have rows; targets are the first of their type.
-        blocks: of each edge type.
-        edge_attr: rows of edges, of the edge types whose convs take them.
+        convs: a GATConv for each edge type; it concatenates its heads, and adds no edges from targets to themselves.
+        x: [nodes, any] for each node type with rows; the targets are the first nodes of their type.
+        blocks: a block for each edge type.
+        edge_attr: feature rows of edges, for the edge types whose convs take them.
     """
-    ends: dict[str, list[tuple[EdgeType, bool]]] = {}  # of each node type: an edge type, and whether it is the target
+    ends: dict[str, list[tuple[EdgeType, bool]]] = {}  # for each node type: edge types, and whether it is their target
     for name in convs:
         ends.setdefault(name[0], []).append((name, False))
         if name[2] in x:
@@ -117,7 +120,7 @@ def sum_attentions(
 
 
 class _SumRelations(torch.autograd.Function):
-    """The gradients of a node type's rows are added up in one matrix, relation by relation."""
+    """sum_relations() with gradients: those of a node type's rows are added up in one matrix, relation by relation."""
 
     @staticmethod
     def forward(ctx, into, dtype, reads, places, *tensors):
@@ -185,7 +188,7 @@ def _means_beside(
     drops: Sequence[Drop | None],
     dtype: torch.dtype,
 ) -> tuple[Tensor, list[Tensor]]:
-    """dtype [targets, columns of all sources], and for each relation 1 / max(1, number of edges) [targets]."""
+    """The means, dtype [targets, columns of all sources]; for each relation 1 / max(1, number of edges) [targets]."""
     num_targets, widths = into.blocks[0].num_targets, [rows[number].shape[1] for number in into.sources]
     out, inverse_counts = rows[0].new_empty(num_targets, sum(widths), dtype=dtype), []
     for number, block, to in zip(into.sources, into.blocks, out.split(widths, dim=1), strict=True):
@@ -197,11 +200,13 @@ def _means_beside(
 
 
 class _RowGrads:
-    """Gradients of rows by node type, as far as they are needed.
+    """Gradients of the rows of each node type, if they are needed.
 
     Args:
+        into: see sum_relations().
         shapes: rows, columns and dtype of each node type.
-        drops: the way back through what rows go through first.
+        needed: for each node type, whether the gradient is needed.
+        drops: the backward pass of the ReLU and dropout of each node type; None: its rows have none.
     """
 
     def __init__(
@@ -212,12 +217,12 @@ class _RowGrads:
         drops: Sequence[Drop | None],
     ):
         self._shapes, self._needed, self._drops = shapes, needed, drops
-        self._left = Counter(source for each in into for source in each.sources)  # relations that are still to come
-        self._sums: list[Tensor | None] = [None] * len(shapes)  # of the relations
+        self._left = Counter(source for each in into for source in each.sources)  # relations to come
+        self._sums: list[Tensor | None] = [None] * len(shapes)  # gradients from the means of relations
         self._of_first: list[Tensor | None] = [None] * len(shapes)
 
     def add_first(self, number: int, grad: Tensor, own: Tensor) -> None:
-        """Adds what the own rows of targets bring, the first rows as they were read."""
+        """Adds the gradient of the targets' own rows. ``own``: the own rows as forward() used them."""
         drop = self._drops[number]
         grad = grad.to(self._shapes[number][2])
         grad = grad if drop is None else kernels.drop_grad(own, grad, _native.RELU, drop.p)
@@ -225,7 +230,7 @@ class _RowGrads:
         self._of_first[number] = grad if before is None else before + grad
 
     def add(self, number: int, block: Block, grad: Tensor, inverse_count: Tensor) -> None:
-        """Adds what means over a block bring, whose gradient is ``grad``."""
+        """Adds the gradient of the sources' rows, from ``grad``, the gradient of the means over a block."""
         self._left[number] -= 1
         if not self._needed[number]:
             return
@@ -243,7 +248,7 @@ class _RowGrads:
         )
 
     def all(self) -> list[Tensor | None]:
-        """Those of all rows of each node type; None: not needed."""
+        """The gradients of all rows of each node type; None: not needed."""
         for sums, of_first in zip(self._sums, self._of_first, strict=True):
             if sums is not None and of_first is not None:
                 sums[: len(of_first)] += of_first

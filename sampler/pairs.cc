@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/prefetch.h"
+#include "base/side_by_side.h"
 #include "sampler/draw.h"
 
 namespace cohort::sampler {
@@ -68,6 +69,7 @@ int64_t of_type(const NodeRange& type, int64_t node, const char* place) {
 }
 
 constexpr int64_t kNoNode = -1;
+constexpr std::size_t kLeastShared = 1024;  // edges that several threads look for
 
 }  // namespace
 
@@ -211,22 +213,43 @@ void PairSeeds::exclude(channel::Exclude which, std::size_t num_pairs) {
 void PairSeeds::exclude_edges(int relation, std::span<const int64_t> targets, Excluded& excluded) {
   std::ranges::sort(edges_);
   edges_.erase(std::unique(edges_.begin(), edges_.end()), edges_.end());
-  lists_.clear();
-  for (const auto& [target, source] : edges_) lists_.push_back(targets[static_cast<std::size_t>(target)]);
-  const Relation& lists = relations_[static_cast<std::size_t>(relation)];
-  const int64_t first = type(lists.target_type).first;
+  find_edges(relation, targets);
   std::size_t edge = 0;
   excluded.positions.clear();
   excluded.starts.assign(1, 0);
   for (int64_t target = 0; target < std::ssize(targets); ++target) {
     for (; edge < edges_.size() && edges_[edge].first == target; ++edge) {
-      prefetch_lists(lists.lists, lists_, first, edge);
-      find(relation, edges_[edge].second, lists_[edge], excluded.positions);
+      const Found& part = parts_[edge / edges_of_part_];
+      const std::size_t in_part = edge % edges_of_part_;
+      const auto begin = in_part == 0 ? 0 : part.ends[in_part - 1], end = part.ends[in_part];
+      excluded.positions.insert(excluded.positions.end(), part.positions.begin() + begin, part.positions.begin() + end);
     }
     std::sort(excluded.positions.begin() + excluded.starts.back(), excluded.positions.end());
     excluded.starts.push_back(std::ssize(excluded.positions));
   }
   exclusions_.push_back({relation, excluded.starts, excluded.positions});
+}
+
+// Lists of random nodes come slowly from memory, so several threads wait for them.
+void PairSeeds::find_edges(int relation, std::span<const int64_t> targets) {
+  lists_.clear();
+  for (const auto& [target, source] : edges_) lists_.push_back(targets[static_cast<std::size_t>(target)]);
+  const Relation& lists = relations_[static_cast<std::size_t>(relation)];
+  const int64_t first = type(lists.target_type).first;
+  lists_ascend(relation);  // which the threads then only read
+  const std::size_t num_parts = edges_.size() < kLeastShared ? 1 : parts_.size();
+  edges_of_part_ = std::max<std::size_t>((edges_.size() + num_parts - 1) / num_parts, 1);
+  base::side_by_side(num_parts, [&](std::size_t number) {
+    Found& part = parts_[number];
+    part.positions.clear();
+    part.ends.clear();
+    const std::size_t end = std::min((number + 1) * edges_of_part_, edges_.size());
+    for (std::size_t edge = number * edges_of_part_; edge < end; ++edge) {
+      prefetch_lists(lists.lists, lists_, first, edge);
+      find(relation, edges_[edge].second, lists_[edge], part.positions);
+      part.ends.push_back(std::ssize(part.positions));
+    }
+  });
 }
 
 void PairSeeds::find(int relation, int64_t source, int64_t target, std::vector<int64_t>& positions) {

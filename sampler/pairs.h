@@ -62,6 +62,10 @@ class PairSeeds {
   std::span<const int64_t> times() const { return times_; }
 
  private:
+  // Some of edges_ that stand together: the positions of the first, of the next, ..., and where those of each end.
+  struct Found {
+    std::vector<int64_t> positions, ends;
+  };
   // The arrays behind the spans of one relation's Exclusions.
   struct Excluded {
     std::vector<int64_t> starts, positions;
@@ -89,6 +93,8 @@ class PairSeeds {
   void exclude(channel::Exclude which, std::size_t num_pairs);
   // Finds the positions of edges_ in the lists of the relation. `targets`: the seeds of the relation's target type.
   void exclude_edges(int relation, std::span<const int64_t> targets, Excluded& excluded);
+  // The positions of edges_, into parts_.
+  void find_edges(int relation, std::span<const int64_t> targets);
   // Appends the positions of `source` in the relation's list of `target`, ascending.
   void find(int relation, int64_t source, int64_t target, std::vector<int64_t>& positions);
   bool is_edge(int64_t source, int64_t target);
@@ -107,6 +113,8 @@ class PairSeeds {
   std::vector<std::pair<int64_t, int64_t>> edges_;  // excluded: batch-local id of the target, source
   Excluded forward_, backward_;                     // of the relation, and of its reverse if it is another
   std::vector<Exclusions> exclusions_;
+  std::array<Found, 4> parts_;
+  std::size_t edges_of_part_ = 1;
   std::vector<int64_t> found_, lists_;  // lists_: the nodes whose lists have edges_
 };
 

@@ -123,6 +123,10 @@ class PairSeeds {
 class PairsOfPass {
  public:
   using Buffers = std::array<PairSeeds, 2>;
+  static Buffers buffers_of(const GraphView& graph) {
+    const PairSeeds one(graph);
+    return {one, one};
+  }
 
   // `seed`: the seed of the run. Keeps references to `buffers` and `request`.
   PairsOfPass(Buffers& buffers, const channel::Request& request, uint64_t seed)

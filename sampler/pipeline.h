@@ -28,7 +28,7 @@ class Pipeline {
         publisher_(publisher),
         seed_sets_(publisher.folder(), graph.num_nodes),
         orders_(options.seed),
-        pairs_{PairSeeds(graph), pairs_[0]} {}
+        pairs_(PairsOfPass::buffers_of(graph)) {}
 
   // Serves requests until the run is stopped. Throws PeerLost when the trainer has died.
   void serve();

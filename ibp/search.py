@@ -14,7 +14,6 @@ from cohort_gnn.ibp.table import Table
 METRICS = ("dot", "cosine", "l2")
 _HOST_BYTES, _GPU_BYTES = 32 << 20, 512 << 20  # most bytes of a block's rows, and of its scores
 _HOST_MEMORY_SMS = 16  # for each of two fetches from host memory: enough for the link, and SMs are left for the scores
-_GPU_MEMORY_SMS = 1.0  # share of the GPU's SMs, for each fetch from GPU memory
 # How many pairs are scored exactly at a time. With fewer rows, torch may add up a row in another order.
 _LEAST_PAIRS, _MOST_PAIRS = 1 << 10, 1 << 18
 _SMALLEST, _LARGEST = 2.0**-40, 2.0**60  # between these, squares of lengths neither vanish nor overflow in float32
@@ -232,9 +231,7 @@ def _blocks(rows: EncodedRows, block_rows: int) -> Iterator[tuple[int, torch.Ten
         for stream in streams:
             buffer.record_stream(stream)
     ready: list[torch.cuda.Event] = []
-    sms = _HOST_MEMORY_SMS
-    if rows.place == "cuda":
-        sms = max(int(_GPU_MEMORY_SMS * torch.cuda.get_device_properties(rows._gpu).multi_processor_count), 1)
+    sms = None if rows.place == "cuda" else _HOST_MEMORY_SMS  # None: all
 
     def ask(number: int) -> None:
         """Fetches a block to its buffer, once the current stream is done with the previous block in this buffer."""

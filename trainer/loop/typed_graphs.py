@@ -6,6 +6,7 @@ room for every batch so far, and somewhat more; a batch that does not fit gets a
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 
 import torch
@@ -184,7 +185,6 @@ class TypedStepGraphs:
             self._inputs = self._work = inputs = None  # the old memory goes before the new comes
             self._inputs = inputs = _Inputs(room, self._types, slot, self._all_rows, self._takes_places)
         inputs.load(slot, sizes)
-        if self._work is None:
-            arguments = inputs.arguments
-            self._work = ReplayedWork(lambda: self._step(*arguments), self._device, self._keys)
+        if self._work is None:  # which does not refer to this object: its memory goes as soon as nobody refers to it
+            self._work = ReplayedWork(partial(self._step, *inputs.arguments), self._device, self._keys)
         self._work()

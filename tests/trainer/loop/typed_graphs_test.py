@@ -1,6 +1,8 @@
 """Batches of several types that are padded for a CUDA graph bring what they bring as they are."""
 
 import contextlib
+import gc
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -240,6 +242,20 @@ def test_a_step_that_forgets_its_graphs_makes_new_ones(graph, shm, monkeypatch):
     assert scores.spare_tables() == made
     step.forget_graphs()
     assert len(made) == 2 and scores.spare_tables() == made[1:]
+
+
+def test_the_memory_of_graphs_goes_with_the_last_reference(graph, shm, monkeypatch):
+    monkeypatch.setattr(typed_graphs, "ReplayedWork", lambda work, *_: work)
+    graphs = TypedStepGraphs(lambda *_: None, torch.device("cpu"), graph.types)
+    graphs(next(slots_of(graph)))
+    memory = weakref.ref(graphs._inputs)
+    assert memory() is not None
+    gc.disable()
+    try:
+        del graphs
+        assert memory() is None
+    finally:
+        gc.enable()
 
 
 def test_room_grows_to_what_was_seen():

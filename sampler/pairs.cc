@@ -272,22 +272,29 @@ bool PairSeeds::lists_ascend(int relation) {
   return *ascend;
 }
 
+// The first batch is made before threads begin: it finds out which lists ascend, and the threads then only read that.
 const PairSeeds& PairsOfPass::make(const Schedule& schedule, uint64_t step) {
-  if (making_.valid()) {
-    making_.get();
+  const std::size_t now = buffer_of(step);
+  if (making_[now].valid()) {
+    making_[now].get();
   } else {
     make_batch(schedule, step);
   }
-  now_ = &buffer_of(step);
-  making_ = std::async(std::launch::async,
-                       [this, &schedule, next = step + request_.step_stride] { make_batch(schedule, next); });
+  now_ = &buffers_[now];
+  for (uint64_t ahead = 1; ahead <= kAhead; ++ahead) {
+    const uint64_t next = step + ahead * request_.step_stride;
+    std::future<void>& making = making_[buffer_of(next)];
+    if (!making.valid()) {
+      making = std::async(std::launch::async, [this, &schedule, next] { make_batch(schedule, next); });
+    }
+  }
   return *now_;
 }
 
 void PairsOfPass::make_batch(const Schedule& schedule, uint64_t step) {
   const std::span<const int64_t> positions = schedule.positions(step);
   if (positions.empty()) return;  // behind the last batch
-  buffer_of(step).make(schedule.set(), positions, request_, batch_key(seed_, request_.epoch, step));
+  buffers_[buffer_of(step)].make(schedule.set(), positions, request_, batch_key(seed_, request_.epoch, step));
 }
 
 }  // namespace cohort::sampler

@@ -118,14 +118,15 @@ class PairSeeds {
   std::vector<int64_t> found_, lists_;  // lists_: the nodes whose lists have edges_
 };
 
-// The seeds of the batches of a pass over pairs, one batch after the other. A thread makes the seeds of the next batch
-// while the current batch is sampled, because making seeds takes longer than sampling on a GPU.
+// The seeds of the batches of a pass over pairs, one batch after the other. Two threads make the seeds of the next two
+// batches while the current batch is sampled, because making seeds takes longer than sampling on a GPU.
 class PairsOfPass {
  public:
-  using Buffers = std::array<PairSeeds, 2>;
+  static constexpr uint64_t kAhead = 2;  // batches
+  using Buffers = std::array<PairSeeds, kAhead + 1>;
   static Buffers buffers_of(const GraphView& graph) {
     const PairSeeds one(graph);
-    return {one, one};
+    return {one, one, one};
   }
 
   // `seed`: the seed of the run. Keeps references to `buffers` and `request`.
@@ -138,14 +139,14 @@ class PairsOfPass {
   const PairSeeds& now() const { return *now_; }
 
  private:
-  PairSeeds& buffer_of(uint64_t step) { return buffers_[step / request_.step_stride % buffers_.size()]; }
+  std::size_t buffer_of(uint64_t step) const { return step / request_.step_stride % (kAhead + 1); }
   void make_batch(const Schedule& schedule, uint64_t step);
 
   Buffers& buffers_;
   const channel::Request& request_;
   uint64_t seed_;
   const PairSeeds* now_ = nullptr;
-  std::future<void> making_;  // the next batch; the last member: it uses the others
+  std::array<std::future<void>, kAhead + 1> making_;  // of each buffer; the last member: they use the others
 };
 
 }  // namespace cohort::sampler

@@ -86,7 +86,7 @@ class Pipeline {
   channel::Publisher& publisher_;
   SeedSets seed_sets_;
   EpochOrders orders_;
-  PairsOfPass::Buffers pairs_;   // of the batch that is sampled and of the next, where seeds are pairs
+  PairsOfPass::Buffers pairs_;   // of the batch that is sampled and of the next two, where seeds are pairs
   std::deque<Writing> writing_;  // the oldest first
   std::deque<Pooled> pooled_;    // that may be in use, the oldest first
   uint64_t kind_ = 0;            // of the last of them

@@ -23,6 +23,7 @@ constexpr uint32_t kWarpRows = 64, kWarpQueries = 32;
 constexpr uint32_t kChunkColumns = 64, kUnits = 8;  // of a row of a stage: units of 16 bytes
 constexpr uint32_t kUnitColumns = 8, kStageLineBytes = kChunkColumns * 2;
 constexpr uint32_t kStages = 3, kBlocksAnSm = 3;
+constexpr int kMostBlocks = 4096;  // of the kernels for groups and pairs
 constexpr uint32_t kRowsBytes = kTileRows * kStageLineBytes, kStageBytes = kRowsBytes + kTileQueries * kStageLineBytes;
 constexpr uint32_t kSharedBytes = kStages * kStageBytes + kTileRows * uint32_t{sizeof(float2)};
 constexpr uint32_t kRowTiles = kWarpRows / 8, kQueryTiles = kWarpQueries / 16;  // of a warp, as mma has them
@@ -30,10 +31,8 @@ constexpr uint32_t kWarpGroups = kWarpRows / uint32_t{kScoreRows}, kGroupTiles =
 
 struct ScoreJob {
   RowsAndQueries given;
-  Measure measure;
-  const float* factors;
-  float* best;
-  float* lengths;
+  ScoreBoundsRef bounds;
+  GroupScoresRef scores;
   uint32_t chunks;       // of columns
   uint32_t query_tiles;  // these of a tile of rows follow each other
   uint32_t num_tiles;    // of rows and queries
@@ -166,12 +165,12 @@ __device__ inline void finish_rows(const ScoreJob& job, const Step& step, const 
     if (at.lane % 4 != 0) continue;
     const uint32_t tile = at.queries_part * (kRowTiles / 2) + i;
     const uint32_t line = at.rows_part * kWarpRows + tile * 8 + at.lane / 4;
-    const bool empty = job.measure == Measure::kCosine && sums.bits[i] == 0;
+    const bool empty = job.bounds.measure == Measure::kCosine && sums.bits[i] == 0;
     const float length = empty ? 1.0f : sqrtf(sums.squares[i]);
-    scales[line] = {job.measure == Measure::kCosine ? 1.0f / length : 1.0f,
-                    job.measure == Measure::kL2 ? -length * length : 0.0f};
+    scales[line] = {job.bounds.measure == Measure::kCosine ? 1.0f / length : 1.0f,
+                    job.bounds.measure == Measure::kL2 ? -length * length : 0.0f};
     const int64_t row = step.first_row(job) + line;
-    if (step.tile % job.query_tiles == 0 && row < job.given.num_rows) job.lengths[row] = length;
+    if (step.tile % job.query_tiles == 0 && row < job.given.num_rows) job.scores.lengths[row] = length;
   }
 }
 
@@ -184,7 +183,7 @@ __device__ inline void finish_groups(const ScoreJob& job, const Step& step, cons
 #pragma unroll
     for (uint32_t half = 0; half < 2; ++half) {
       const int64_t query = step.first_query(job) + at.queries_part * kWarpQueries + i * 16 + half * 8 + at.lane / 4;
-      const float factor = query < job.given.num_queries ? __ldg(job.factors + query) : 0.0f;
+      const float factor = query < job.given.num_queries ? __ldg(job.bounds.factors + query) : 0.0f;
 #pragma unroll
       for (uint32_t g = 0; g < kWarpGroups; ++g) {
         float best = -INFINITY;
@@ -201,7 +200,7 @@ __device__ inline void finish_groups(const ScoreJob& job, const Step& step, cons
         const int64_t group = step.first_row(job) / kScoreRows + at.rows_part * kWarpGroups + g;
         const bool mine = at.lane % 4 == half * kWarpGroups + g;
         if (mine && query < job.given.num_queries && group < num_groups) {
-          job.best[group * job.given.num_queries + query] = best;
+          job.scores.best[group * job.given.num_queries + query] = best;
         }
       }
     }
@@ -235,28 +234,109 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocksAnSm) score_groups_kernel(
   }
 }
 
-// A warp has a pair; lane j gets the product of row j.
-__global__ void score_pairs_kernel(RowsAndQueries given, const int64_t* of_query, const int64_t* groups, int64_t count,
-                                   float* products) {
+__device__ inline float radius_of(const ScoreBoundsRef& bounds, float length) {
+  const float radius = bounds.measure == Measure::kCosine ? (length > bounds.smallest ? bounds.slope : INFINITY)
+                                                          : bounds.slope * (length * bounds.stretch + bounds.least);
+  return length < bounds.largest ? radius : INFINITY;
+}
+
+// The last step of a score.
+__device__ inline float distance_of(const ScoreBoundsRef& bounds, float score, int64_t query) {
+  return bounds.measure == Measure::kL2 ? -sqrtf(larger(bounds.squares[query] - score, 0.0f)) : score;
+}
+
+// A warp has a group.
+__global__ void find_widest_kernel(ScoreBoundsRef bounds, GroupScoresRef scores, int64_t num_groups) {
   const uint32_t lane = threadIdx.x % 32;
-  const int64_t num_warps = base::grid_step() / 32;
-  for (int64_t pair = base::grid_first() / 32; pair < count; pair += num_warps) {
-    const uint16_t* row = given.rows + groups[pair] * kScoreRows * given.num_columns;
-    const uint16_t* query = given.queries + of_query[pair] * given.num_columns;
-    float mine = 0;
-#pragma unroll 4
-    for (uint32_t j = 0; j < kScoreRows; ++j, row += given.num_columns) {
-      float sum = 0;
-      for (uint32_t column = lane * 2; column < given.num_columns; column += 64) {
-        const uint32_t a = *reinterpret_cast<const uint32_t*>(row + column);
-        const uint32_t b = *reinterpret_cast<const uint32_t*>(query + column);
-        sum = fmaf(low_of(a), low_of(b), sum);
-        sum = fmaf(high_of(a), high_of(b), sum);
-      }
-      for (uint32_t other = 16; other > 0; other /= 2) sum += __shfl_xor_sync(kAllLanes, sum, other);
-      if (lane == j) mine = sum;
+  for (int64_t group = base::grid_first() / 32; group < num_groups; group += base::grid_step() / 32) {
+    float widest = radius_of(bounds, scores.lengths[group * kScoreRows + lane]);
+    for (uint32_t other = 16; other > 0; other /= 2) {
+      widest = larger(widest, __shfl_xor_sync(kAllLanes, widest, other));
     }
-    products[pair * kScoreRows + lane] = mine;
+    if (lane == 0) scores.widest[group] = widest;
+  }
+}
+
+// For all lanes of a warp: where a lane that keeps something puts it.
+__device__ inline int64_t place_of_kept(bool keeps, int64_t* count) {
+  const uint32_t lane = threadIdx.x % 32, kept = __ballot_sync(kAllLanes, keeps);
+  unsigned long long first = 0;
+  if (lane == 0 && kept != 0) {
+    first = atomicAdd(reinterpret_cast<unsigned long long*>(count), static_cast<unsigned long long>(__popc(kept)));
+  }
+  return static_cast<int64_t>(__shfl_sync(kAllLanes, first, 0)) + __popc(kept & ((1u << lane) - 1));
+}
+
+__global__ void find_pairs_kernel(RowsAndQueries given, ScoreBoundsRef bounds, GroupScoresRef scores,
+                                  const double* least, int64_t* pairs, FoundRef found) {
+  const int64_t num_groups = given.num_rows / kScoreRows, size = num_groups * given.num_queries;
+  for (int64_t i = base::grid_first(); i - threadIdx.x % 32 < size; i += base::grid_step()) {
+    const int64_t group = i / given.num_queries, query = i - group * given.num_queries;
+    const bool keeps = i < size && !(distance_of(bounds, scores.best[i], query) + scores.widest[group] < least[query]);
+    const int64_t place = place_of_kept(keeps, found.count);
+    if (keeps && place < found.room) pairs[place] = query * num_groups + group;
+  }
+}
+
+// sum + the product of eight numbers, bfloat16 and float32.
+__device__ inline float add_product(float sum, const uint4& a, const float (&b)[8]) {
+  const uint32_t parts[] = {a.x, a.y, a.z, a.w};
+#pragma unroll
+  for (uint32_t i = 0; i < 4; ++i) sum = fmaf(high_of(parts[i]), b[2 * i + 1], fmaf(low_of(parts[i]), b[2 * i], sum));
+  return sum;
+}
+
+// For a warp: lane j gets the product of row j of the group with the query. Four lanes read a row, eight rows at a
+// time.
+__device__ inline float product_of_lane(const RowsAndQueries& given, int64_t group, int64_t query) {
+  constexpr uint32_t kParts = 4;
+  const uint32_t lane = threadIdx.x % 32, unit = lane % 4 * kUnitColumns;
+  const uint16_t* rows = given.rows + (group * kScoreRows + lane / 4) * given.num_columns;
+  const uint16_t* of_query = given.queries + query * given.num_columns;
+  float sums[kParts] = {};
+#pragma unroll 2
+  for (uint32_t column = unit; column < given.num_columns; column += 4 * kUnitColumns) {
+    uint4 parts[kParts];
+#pragma unroll
+    for (uint32_t i = 0; i < kParts; ++i) {
+      parts[i] = *reinterpret_cast<const uint4*>(rows + i * 8 * given.num_columns + column);
+    }
+    const uint4 packed = __ldg(reinterpret_cast<const uint4*>(of_query + column));
+    const float numbers[] = {low_of(packed.x), high_of(packed.x), low_of(packed.y), high_of(packed.y),
+                             low_of(packed.z), high_of(packed.z), low_of(packed.w), high_of(packed.w)};
+#pragma unroll
+    for (uint32_t i = 0; i < kParts; ++i) sums[i] = add_product(sums[i], parts[i], numbers);
+  }
+  float mine = 0;
+#pragma unroll
+  for (uint32_t i = 0; i < kParts; ++i) {
+    for (uint32_t other = 1; other < 4; other *= 2) sums[i] += __shfl_xor_sync(kAllLanes, sums[i], other);
+    const float of_eight = __shfl_sync(kAllLanes, sums[i], lane % 8 * 4);
+    if (lane / 8 == i) mine = of_eight;
+  }
+  return mine;
+}
+
+// A warp has a pair of a query and a group.
+__global__ void score_pairs_kernel(RowsAndQueries given, ScoreBoundsRef bounds, const float* lengths,
+                                   const double* least, const int64_t* pairs, int64_t count, PairsRef to,
+                                   FoundRef found) {
+  const int64_t num_groups = given.num_rows / kScoreRows;
+  for (int64_t i = base::grid_first() / 32; i < count; i += base::grid_step() / 32) {
+    const int64_t query = pairs[i] / num_groups, group = pairs[i] - query * num_groups;
+    const int64_t row = group * kScoreRows + threadIdx.x % 32;
+    const float length = lengths[row];
+    float score = product_of_lane(given, group, query);
+    if (bounds.measure == Measure::kCosine) score /= length;
+    if (bounds.measure == Measure::kL2) score = bounds.factors[query] * score - length * length;
+    const float sum = distance_of(bounds, score, query) + radius_of(bounds, length);
+    const float high = isfinite(sum) ? sum : INFINITY;
+    const bool keeps = high >= least[query];
+    const int64_t place = place_of_kept(keeps, found.count);
+    if (!keeps || place >= found.room) continue;
+    to.of_query[place] = query;
+    to.row[place] = row;
+    to.high[place] = high;
   }
 }
 
@@ -272,7 +352,7 @@ void check_given(const RowsAndQueries& given) {
 
 }  // namespace
 
-void score_groups(const RowsAndQueries& given, Measure measure, const float* factors, float* best, float* lengths,
+void score_groups(const RowsAndQueries& given, const ScoreBoundsRef& bounds, const GroupScoresRef& scores,
                   cudaStream_t stream) {
   check_given(given);
   const int64_t query_tiles = (given.num_queries + kTileQueries - 1) / kTileQueries;
@@ -284,25 +364,32 @@ void score_groups(const RowsAndQueries& given, Measure measure, const float* fac
   cuda_check(cudaDeviceGetAttribute(&num_sms, cudaDevAttrMultiProcessorCount, device));
   cuda_check(cudaFuncSetAttribute(score_groups_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int{kSharedBytes}),
              "give the scores their shared memory");
-  const ScoreJob job{given,
-                     measure,
-                     factors,
-                     best,
-                     lengths,
-                     (given.num_columns + kChunkColumns - 1) / kChunkColumns,
-                     static_cast<uint32_t>(query_tiles),
-                     static_cast<uint32_t>(num_tiles)};
+  const uint32_t chunks = (given.num_columns + kChunkColumns - 1) / kChunkColumns;
+  const ScoreJob job{
+      given, bounds, scores, chunks, static_cast<uint32_t>(query_tiles), static_cast<uint32_t>(num_tiles)};
   const auto blocks = static_cast<uint32_t>(std::min<int64_t>(num_tiles, int64_t{num_sms} * kBlocksAnSm));
   score_groups_kernel<<<blocks, kWarps * 32, kSharedBytes, stream>>>(job);
   cuda_check(cudaGetLastError(), "launch the scores of groups");
+  find_widest_kernel<<<base::grid_for(given.num_rows, kMostBlocks), base::kBlockThreads, 0, stream>>>(
+      bounds, scores, given.num_rows / kScoreRows);
+  cuda_check(cudaGetLastError(), "launch the radiuses of groups");
 }
 
-void score_pairs(const RowsAndQueries& given, const int64_t* of_query, const int64_t* groups, int64_t count,
-                 float* products, cudaStream_t stream) {
+void find_pairs(const RowsAndQueries& given, const ScoreBoundsRef& bounds, const GroupScoresRef& scores,
+                const double* least, int64_t* pairs, const FoundRef& found, cudaStream_t stream) {
+  const int64_t size = given.num_rows / kScoreRows * given.num_queries;
+  if (size == 0) return;
+  find_pairs_kernel<<<base::grid_for(size, kMostBlocks), base::kBlockThreads, 0, stream>>>(given, bounds, scores, least,
+                                                                                           pairs, found);
+  cuda_check(cudaGetLastError(), "launch the search for pairs");
+}
+
+void score_pairs(const RowsAndQueries& given, const ScoreBoundsRef& bounds, const float* lengths, const double* least,
+                 const int64_t* pairs, int64_t count, const PairsRef& to, const FoundRef& found, cudaStream_t stream) {
   check_given(given);
   if (count == 0) return;
-  score_pairs_kernel<<<base::grid_for(count * 32, 4096), base::kBlockThreads, 0, stream>>>(given, of_query, groups,
-                                                                                           count, products);
+  score_pairs_kernel<<<base::grid_for(count * 32, kMostBlocks), base::kBlockThreads, 0, stream>>>(
+      given, bounds, lengths, least, pairs, count, to, found);
   cuda_check(cudaGetLastError(), "launch the scores of pairs");
 }
 

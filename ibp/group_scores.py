@@ -1,9 +1,11 @@
-"""The scores of a block of rows with queries: the best score of each group of rows, and all scores of some groups.
+"""The scores of a block of rows with queries, and the pairs of a query and a row that bounds do not rule out.
 
-On a GPU, kernels compute both from the rows (ibp/group_scores.cu): the product of a row and a query is written to
-memory only if the row's group may hold one of the best rows. For other devices, best_of_groups() and
-products_of_pairs() are written in torch, where sums are added up in another order.
+On a GPU, kernels score rows (ibp/group_scores.cu): first groups of rows, then the rows of groups that may hold one of
+the best rows. The product of a row and a query is never written to memory. On other devices torch does the same, where
+sums are added up in another order.
 """
+
+import math
 
 import torch
 
@@ -11,6 +13,7 @@ from cohort_gnn.ibp import _native
 from cohort_gnn.ibp.rows import handle_of
 
 ROWS = 32  # most rows of a group
+_ROOM = 1 << 20  # for pairs that a kernel finds; if it finds more, it runs again with more
 
 
 def takes(on_gpu: bool, dim: int) -> bool:
@@ -18,7 +21,7 @@ def takes(on_gpu: bool, dim: int) -> bool:
     return on_gpu and _native.with_cuda and dim % 8 == 0
 
 
-def of_block(bounds, block: torch.Tensor, k: int) -> "GroupScores | AllScores":
+def of_block(bounds, block: torch.Tensor, k: int) -> "KernelScores | AllScores":
     """The scores of a block.
 
     Args:
@@ -27,11 +30,16 @@ def of_block(bounds, block: torch.Tensor, k: int) -> "GroupScores | AllScores":
         k: number of best rows. There are at least 8 k groups, if the block has as many rows.
     """
     if takes(block.is_cuda, block.shape[1]) and len(block) % ROWS == 0 and len(block) // ROWS >= 8 * k:
-        return GroupScores(bounds, block)
+        return KernelScores(bounds, block)
     group = ROWS
     while group > 1 and (len(block) % group or len(block) // group < 8 * k):
         group //= 2
     return AllScores(bounds, block, group)
+
+
+def upper_bounds(score: torch.Tensor, radius: torch.Tensor) -> torch.Tensor:
+    """float32: the upper bounds of scores; infinite where nothing is known."""
+    return (score + radius).nan_to_num(nan=math.inf, posinf=math.inf, neginf=math.inf)
 
 
 class AllScores:
@@ -50,86 +58,81 @@ class AllScores:
         self.top = self._score.view(-1, group, self._step).amax(1)
         self.widest = self._radius.view(group, self._step).amax(0)
 
-    def of_pairs(self, of_query: torch.Tensor, groups: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """(row int64, score float32, radius float32), each [p, rows of a group], of p pairs of a query and a group."""
+    def pairs(self, least: torch.Tensor) -> torch.Tensor:
+        """int64 [p], in any order: query * g + group of pairs whose upper bound reaches least[query], float64 [q]."""
+        return torch.nonzero(~(self.top + self.widest < least[:, None]).reshape(-1)).squeeze(1)
+
+    def rows_of(self, pairs: torch.Tensor, least: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """(query int64 [n], row int64 [n], upper bound float32 [n], infinite where nothing is known).
+
+        Of rows of `pairs` whose upper bounds reach the least score of their query, in any order.
+        """
+        of_query, groups = pairs // len(self.widest), pairs % len(self.widest)
         row = groups[:, None] + self._members
-        return row, self._score[of_query[:, None], row], self._radius[row]
+        high = upper_bounds(self._score[of_query[:, None], row], self._radius[row])
+        pair, member = torch.nonzero(high >= least[of_query][:, None], as_tuple=True)
+        return of_query[pair], row[pair, member], high[pair, member]
 
 
-class GroupScores:
-    """Scores from two passes over the rows: the best score of each group, then the products of the pairs of of_pairs().
+class KernelScores:
+    """What AllScores is, by kernels: the rows are read once for the groups, and again for the rows of pairs().
 
-    A group is ROWS consecutive rows. The attributes are those of AllScores.
+    A group is ROWS consecutive rows.
 
     Args:
-        block: must not change until the last call of of_pairs().
+        block: contiguous bfloat16 [n, d] on a GPU; n is a multiple of ROWS, d a multiple of 8. It must not change until
+            the last call.
     """
 
     def __init__(self, bounds, block: torch.Tensor):
-        self._bounds, self._block = bounds, block
-        best, self._lengths = best_of_groups(bounds, block)
-        self._radius = bounds.radius(self._lengths)
-        self.top = bounds.of_best(best)
-        self.widest = self._radius.view(-1, ROWS).amax(1)
-
-    def of_pairs(self, of_query: torch.Tensor, groups: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """See AllScores.of_pairs()."""
-        row = groups[:, None] * ROWS + torch.arange(ROWS, device=groups.device)
-        products = products_of_pairs(self._bounds.unit, self._block, of_query, groups)
-        return row, self._bounds.of_products(products, self._lengths[row], of_query), self._radius[row]
-
-
-def _given(queries: torch.Tensor, block: torch.Tensor):
-    """The native view of both arrays, and the stream for kernels that read them."""
-    given = _native.RowsAndQueries(block.data_ptr(), len(block), queries.data_ptr(), len(queries), block.shape[1])
-    return given, handle_of(torch.cuda.current_stream(block.device))
-
-
-def best_of_groups(bounds, block: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """(best float32 [q, n / ROWS], lengths of rows float32 [n]); for cosine, rows of zeros have length 1.
-
-    `best` is the maximum over a group's rows of: dot: the product of row and query (bounds.unit); cosine: the product
-    divided by the length of the row; l2: the product times bounds.factors, less the square of the length. If one of
-    these numbers is NaN, `best` is NaN.
-
-    Args:
-        bounds: search.ScoreBounds.
-        block: contiguous bfloat16 [n, d]; n is a multiple of ROWS, and on a GPU d is a multiple of 8.
-    """
-    num_queries, num_groups = len(bounds.unit), len(block) // ROWS
-    if block.is_cuda:
-        best = torch.empty(num_groups, num_queries, dtype=torch.float32, device=block.device)
-        lengths = torch.empty(len(block), dtype=torch.float32, device=block.device)
+        self._bounds, self._block, self._native = bounds, block, bounds.native()
+        num_queries, num_groups = len(bounds.unit), len(block) // ROWS
+        sizes = {"best": (num_groups, num_queries), "lengths": (len(block),), "widest": (num_groups,)}
+        arrays = {name: torch.empty(size, dtype=torch.float32, device=block.device) for name, size in sizes.items()}
+        self._best, self._lengths, self.widest = arrays.values()
+        self._scores = _native.GroupScoresRef(*(each.data_ptr() for each in arrays.values()))
+        queries = (bounds.unit.data_ptr(), num_queries)
+        self._given = _native.RowsAndQueries(block.data_ptr(), len(block), *queries, block.shape[1])
         with torch.cuda.device(block.device):
-            given, stream = _given(bounds.unit, block)
-            pointers = (bounds.factors.data_ptr(), best.data_ptr(), lengths.data_ptr())
-            _native.score_groups(given, bounds.metric, *pointers, stream)
-        return best.T, lengths
-    lengths = torch.linalg.vector_norm(block, dim=1, dtype=torch.float32)
-    products = bounds.products(block) * bounds.factors[:, None]
-    if bounds.metric == "cosine":
-        lengths = torch.where(block.any(1), lengths, 1.0)
-        products = products / lengths
-    if bounds.metric == "l2":
-        products = products - lengths.square()
-    return products.view(num_queries, num_groups, ROWS).amax(2), lengths
+            _native.score_groups(self._given, self._native, self._scores, self._stream())
 
+    @property
+    def top(self) -> torch.Tensor:
+        """See AllScores."""
+        return self._bounds.of_best(self._best.T.clone())
 
-def products_of_pairs(queries, block: torch.Tensor, of_query: torch.Tensor, groups: torch.Tensor) -> torch.Tensor:
-    """float32 [p, ROWS]: the products of queries[of_query[i]] with the rows of group groups[i].
+    def pairs(self, least: torch.Tensor) -> torch.Tensor:
+        """See AllScores.pairs()."""
 
-    Args:
-        queries: contiguous bfloat16 [q, d].
-        block: see best_of_groups().
-        of_query, groups: int64 [p].
-    """
-    if block.is_cuda:
-        products = torch.empty(len(groups), ROWS, dtype=torch.float32, device=block.device)
-        of_query, groups = of_query.contiguous(), groups.contiguous()
-        with torch.cuda.device(block.device):
-            given, stream = _given(queries, block)
-            pairs = (of_query.data_ptr(), groups.data_ptr(), len(groups))
-            _native.score_pairs(given, *pairs, products.data_ptr(), stream)
-        return products
-    rows = block.view(-1, ROWS, block.shape[1])[groups].float()
-    return torch.bmm(rows, queries[of_query].float()[:, :, None]).squeeze(2)
+        def find(pairs: torch.Tensor, found: tuple) -> None:
+            _native.find_pairs(
+                self._given, self._native, self._scores, least.data_ptr(), pairs.data_ptr(), found, self._stream()
+            )
+
+        return self._all_found(find, self._best.numel(), torch.int64)[0]
+
+    def rows_of(self, pairs: torch.Tensor, least: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """See AllScores.rows_of()."""
+
+        def find(of_query: torch.Tensor, row: torch.Tensor, high: torch.Tensor, found: tuple) -> None:
+            given = (self._lengths.data_ptr(), least.data_ptr(), pairs.data_ptr(), len(pairs))
+            to = (of_query.data_ptr(), row.data_ptr(), high.data_ptr())
+            _native.score_pairs(self._given, self._native, *given, to, found, self._stream())
+
+        return self._all_found(find, ROWS * len(pairs), torch.int64, torch.int64, torch.float32)
+
+    def _all_found(self, find, most: int, *dtypes: torch.dtype) -> tuple[torch.Tensor, ...]:
+        """The arrays that find(*arrays, (address of a count, room)) fills, which counts at most `most`."""
+        room = min(most, _ROOM)
+        while True:
+            count = torch.zeros(1, dtype=torch.int64, device=self._block.device)
+            arrays = [torch.empty(room, dtype=dtype, device=self._block.device) for dtype in dtypes]
+            with torch.cuda.device(self._block.device):
+                find(*arrays, (count.data_ptr(), room))
+            found = int(count)
+            if found <= room:
+                return tuple(each[:found].clone() for each in arrays)  # without the rest of the room
+            room = found
+
+    def _stream(self) -> int:
+        return handle_of(torch.cuda.current_stream(self._block.device))

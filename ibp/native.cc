@@ -274,24 +274,45 @@ Measure measure_of(const std::string& metric) {
   return metric == "cosine" ? Measure::kCosine : Measure::kL2;
 }
 
-// What score_groups() and score_pairs() take, from addresses.
+float* floats_at(uintptr_t address) { return reinterpret_cast<float*>(address); }
+int64_t* integers_at(uintptr_t address) { return reinterpret_cast<int64_t*>(address); }
+
+// Scores of groups and pairs, with arrays as addresses.
 void bind_scores(nb::module_& module) {
+  using Addresses = std::tuple<uintptr_t, uintptr_t, uintptr_t>;
+  using Found = std::tuple<uintptr_t, int64_t>;  // the count's address, and the room
   nb::class_<RowsAndQueries>(module, "RowsAndQueries")
       .def("__init__", [](RowsAndQueries* self, uintptr_t rows, int64_t num_rows, uintptr_t queries,
                           int64_t num_queries, uint32_t num_columns) {
         new (self) RowsAndQueries{reinterpret_cast<const uint16_t*>(rows), reinterpret_cast<const uint16_t*>(queries),
                                   num_rows, num_queries, num_columns};
       });
-  module.def("score_groups", [](const RowsAndQueries& given, const std::string& metric, uintptr_t factors,
-                                uintptr_t best, uintptr_t lengths, uintptr_t stream) {
-    score_groups(given, measure_of(metric), reinterpret_cast<const float*>(factors), reinterpret_cast<float*>(best),
-                 reinterpret_cast<float*>(lengths), reinterpret_cast<cudaStream_t>(stream));
+  nb::class_<ScoreBoundsRef>(module, "ScoreBoundsRef")
+      .def("__init__", [](ScoreBoundsRef* self, const std::string& metric, uintptr_t factors, uintptr_t squares,
+                          float slope, float stretch, float least, float smallest, float largest) {
+        new (self) ScoreBoundsRef{
+            measure_of(metric), floats_at(factors), floats_at(squares), slope, stretch, least, smallest, largest};
+      });
+  nb::class_<GroupScoresRef>(module, "GroupScoresRef")
+      .def("__init__", [](GroupScoresRef* self, uintptr_t best, uintptr_t lengths, uintptr_t widest) {
+        new (self) GroupScoresRef{floats_at(best), floats_at(lengths), floats_at(widest)};
+      });
+  module.def("score_groups",
+             [](const RowsAndQueries& given, const ScoreBoundsRef& bounds, const GroupScoresRef& scores,
+                uintptr_t stream) { score_groups(given, bounds, scores, reinterpret_cast<cudaStream_t>(stream)); });
+  module.def("find_pairs", [](const RowsAndQueries& given, const ScoreBoundsRef& bounds, const GroupScoresRef& scores,
+                              uintptr_t least, uintptr_t pairs, const Found& found, uintptr_t stream) {
+    find_pairs(given, bounds, scores, reinterpret_cast<const double*>(least), integers_at(pairs),
+               {integers_at(std::get<0>(found)), std::get<1>(found)}, reinterpret_cast<cudaStream_t>(stream));
   });
-  module.def("score_pairs", [](const RowsAndQueries& given, uintptr_t of_query, uintptr_t groups, int64_t count,
-                               uintptr_t products, uintptr_t stream) {
-    score_pairs(given, reinterpret_cast<const int64_t*>(of_query), reinterpret_cast<const int64_t*>(groups), count,
-                reinterpret_cast<float*>(products), reinterpret_cast<cudaStream_t>(stream));
-  });
+  module.def(
+      "score_pairs", [](const RowsAndQueries& given, const ScoreBoundsRef& bounds, uintptr_t lengths, uintptr_t least,
+                        uintptr_t pairs, int64_t count, const Addresses& to, const Found& found, uintptr_t stream) {
+        const auto [of_query, row, high] = to;
+        score_pairs(given, bounds, floats_at(lengths), reinterpret_cast<const double*>(least), integers_at(pairs),
+                    count, {integers_at(of_query), integers_at(row), floats_at(high)},
+                    {integers_at(std::get<0>(found)), std::get<1>(found)}, reinterpret_cast<cudaStream_t>(stream));
+      });
   module.attr("group_rows") = kScoreRows;
 }
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.ibp import group_scores
+from cohort_gnn.ibp import _native, group_scores
 from cohort_gnn.ibp.rows import EncodedRows, fetch
 from cohort_gnn.ibp.table import Table
 
@@ -143,17 +143,13 @@ class _Search:
         common, so the k best lower bounds of groups belong to k different rows.
         """
         scores = group_scores.of_block(self._bounds, block, self._k)
-        top, widest = scores.top, scores.widest
-        of_query, group = torch.nonzero(~(top + widest < self._least[:, None]), as_tuple=True)
-        if len(group) > 4 * self._lows.numel():  # with fewer pairs, the least scores need not rise
-            low = (top - widest).nan_to_num(nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
+        pairs = scores.pairs(self._least)
+        if len(pairs) > 4 * self._lows.numel():  # with fewer pairs, the least scores need not rise
+            low = (scores.top - scores.widest).nan_to_num(nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
             self._lows = torch.cat([self._lows, low], 1).topk(self._k, dim=1).values
             self._least = torch.maximum(self._least, self._lows[:, -1].double() - 2 * self._bounds.slack)
-            of_query, group = torch.nonzero(~(top + widest < self._least[:, None]), as_tuple=True)
-        row, score, radius = scores.of_pairs(of_query, group)
-        high = (score + radius).nan_to_num(nan=math.inf, posinf=math.inf, neginf=math.inf)
-        pair, member = torch.nonzero(high >= self._least[of_query][:, None], as_tuple=True)
-        return of_query[pair], row[pair, member], high[pair, member]
+            pairs = scores.pairs(self._least)
+        return scores.rows_of(pairs, self._least)
 
     def _narrowed(self, found: list[tuple]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """The pairs that are left after the most promising pairs were scored exactly, which raises the least scores."""
@@ -278,7 +274,7 @@ class ScoreBounds:
     Attributes:
         metric: metric of the scores.
         unit: bfloat16 [q, d]: the queries divided by their lengths; NaN: nothing is known of the query's scores.
-        factors: float32 [q]: factors of the products in group_scores.best_of_groups().
+        factors: float32 [q]: factors of the products.
         scale: float64 [q]: bounds are bounds of the scores divided by this number.
         slack: float32 [q]: the exact score of a pair, divided by scale, differs from the score of of_block() by at
             most slack of the query plus radius of the row.
@@ -316,6 +312,11 @@ class ScoreBounds:
             self._slope = error + math.sqrt(4 * self._sums)
             self.slack = (self._length.double() * (moved + math.sqrt(4 * self._sums))).float()
 
+    def native(self):
+        """The bounds for kernels, which are valid as long as this object."""
+        numbers = (self._slope, 1 + self._sums, self._least, _SMALLEST, _LARGEST)
+        return _native.ScoreBoundsRef(self.metric, self.factors.data_ptr(), self._squares.data_ptr(), *numbers)
+
     def of_block(self, rows: torch.Tensor, empty: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
         """(score float32 [q, n], radius float32 [n]): if either is not finite, nothing is known of the pair's score.
 
@@ -341,20 +342,8 @@ class ScoreBounds:
         return torch.where(length < _LARGEST, radius, math.inf)
 
     def of_best(self, best: torch.Tensor) -> torch.Tensor:
-        """The scores float32 [q, g] of groups, from the result [q, g] of group_scores.best_of_groups()."""
+        """The scores of groups, from GroupScoresRef.best (ibp/gpu.h), float32 [q, g], which is overwritten."""
         return self._distances(best, self._squares[:, None])
-
-    def of_products(self, products: torch.Tensor, lengths: torch.Tensor, of_query: torch.Tensor) -> torch.Tensor:
-        """The scores of pairs float32 [n, m], from their products and the lengths of their rows, each float32 [n, m].
-
-        Args:
-            of_query: int64 [n], the query of each line of pairs.
-        """
-        if self.metric == "cosine":
-            return products / lengths
-        if self.metric == "l2":
-            products = self.factors[of_query][:, None] * products - lengths.square()
-        return self._distances(products, self._squares[of_query][:, None])
 
     def _distances(self, scores: torch.Tensor, squares: torch.Tensor) -> torch.Tensor:
         """For l2, the scores from 2 * product - square of the row's length; scores of other metrics do not change."""

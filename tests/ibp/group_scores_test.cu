@@ -65,6 +65,17 @@ struct Tables {
   RowsAndQueries given;
 };
 
+struct Scores {
+  explicit Scores(const RowsAndQueries& given)
+      : num_groups(given.num_rows / kScoreRows),
+        best(static_cast<std::size_t>(num_groups * given.num_queries)),
+        lengths(static_cast<std::size_t>(given.num_rows)),
+        widest(static_cast<std::size_t>(num_groups)) {}
+  GroupScoresRef ref() const { return {best.data(), lengths.data(), widest.data()}; }
+  int64_t num_groups;
+  base::DeviceArray<float> best, lengths, widest;
+};
+
 class GpuGroupScores : public testing::TestWithParam<std::tuple<uint32_t, int64_t, int64_t>> {};
 INSTANTIATE_TEST_SUITE_P(Sizes, GpuGroupScores,
                          testing::Combine(testing::Values(8u, 64u, 72u, 128u, 200u),
@@ -83,10 +94,11 @@ TEST_P(GpuGroupScores, AreThoseOfTheHost) {
   std::vector<float> factors;
   for (int64_t q = 0; q < num_queries; ++q) factors.push_back(1.0f + static_cast<float>(q % 3));
   const base::DeviceArray<float> device_factors = base::upload(factors);
-  const base::DeviceArray<float> best(num_groups * factors.size()), lengths(static_cast<std::size_t>(num_rows));
+  const Scores scores(tables.given);
+  const base::DeviceArray<float>&best = scores.best, &lengths = scores.lengths;
   const double sums = (num_columns + 8) * std::ldexp(1, -22);
   for (const Measure measure : {Measure::kDot, Measure::kCosine, Measure::kL2}) {
-    score_groups(tables.given, measure, device_factors.data(), best.data(), lengths.data(), nullptr);
+    score_groups(tables.given, {.measure = measure, .factors = device_factors.data()}, scores.ref(), nullptr);
     base::cuda_check(cudaDeviceSynchronize());
     const std::vector<float> found = download(best, best.size()), lengths_found = download(lengths, lengths.size());
     std::vector<double> length_of;
@@ -129,39 +141,56 @@ TEST_P(GpuGroupScores, AreThoseOfTheHost) {
 TEST_P(GpuGroupScores, OfPairsAreThoseOfTheHost) {
   const auto [num_columns, num_rows, num_queries] = GetParam();
   const Tables tables(num_rows, num_queries, num_columns);
-  std::vector<int64_t> of_query, groups;
-  for (uint64_t i = 0; i < 50; ++i) {
-    of_query.push_back(static_cast<int64_t>(base::random_below(uint64_t(num_queries), base::key_of(3), i, 0)));
-    groups.push_back(static_cast<int64_t>(base::random_below(uint64_t(num_rows / kScoreRows), base::key_of(4), i, 0)));
+  const Scores scores(tables.given);
+  const auto queries = static_cast<std::size_t>(num_queries);
+  const base::DeviceArray<float> factors = base::upload(std::vector<float>(queries, 1.0f));
+  const base::DeviceArray<double> least = base::upload(std::vector<double>(queries, -INFINITY));
+  const ScoreBoundsRef bounds{.factors = factors.data(), .slope = 0.25f, .stretch = 1, .largest = 1e9f};
+  const auto num_pairs = static_cast<std::size_t>(scores.num_groups) * queries;
+  const std::size_t most = num_pairs * std::size_t{kScoreRows};
+  const base::DeviceArray<int64_t> pairs(num_pairs), of_query(most), rows(most);
+  const base::DeviceArray<float> high(most);
+  score_groups(tables.given, bounds, scores.ref(), nullptr);
+  for (const std::size_t missing : {std::size_t{1}, std::size_t{0}}) {  // room for the last
+    const base::DeviceArray<int64_t> counts = base::upload(std::vector<int64_t>(2, 0));
+    const auto room = static_cast<int64_t>(num_pairs - missing);
+    find_pairs(tables.given, bounds, scores.ref(), least.data(), pairs.data(), {counts.data(), room}, nullptr);
+    score_pairs(tables.given, bounds, scores.lengths.data(), least.data(), pairs.data(), room,
+                {of_query.data(), rows.data(), high.data()}, {counts.data() + 1, static_cast<int64_t>(most - missing)},
+                nullptr);
+    base::cuda_check(cudaDeviceSynchronize());
+    const std::vector<int64_t> found = download(counts, 2);
+    EXPECT_EQ(found[0], static_cast<int64_t>(num_pairs)) << "all pairs are counted";
+    EXPECT_EQ(found[1], room * kScoreRows);
   }
-  const base::DeviceArray<int64_t> device_queries = base::upload(of_query), device_groups = base::upload(groups);
-  const base::DeviceArray<float> products(of_query.size() * std::size_t{kScoreRows});
-  score_pairs(tables.given, device_queries.data(), device_groups.data(), int64_t(groups.size()), products.data(),
-              nullptr);
-  base::cuda_check(cudaDeviceSynchronize());
-  const std::vector<float> found = download(products, products.size());
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    const std::size_t pair = i / std::size_t{kScoreRows};
-    const int64_t row = groups[pair] * kScoreRows + static_cast<int64_t>(i) % kScoreRows;
-    const double expected = product_of(tables.row(row), tables.query(of_query[pair]), num_columns);
-    if (row == 8) {
-      EXPECT_TRUE(std::isnan(found[i]));
+  const std::vector<int64_t> query_of = download(of_query, most), row_of = download(rows, most);
+  const std::vector<float> found = download(high, most);
+  std::vector<bool> seen(most);
+  for (std::size_t i = 0; i < most; ++i) {
+    const auto place = static_cast<std::size_t>(query_of[i] * num_rows + row_of[i]);
+    ASSERT_LT(place, most);
+    EXPECT_FALSE(seen[place]) << "found twice";
+    seen[place] = true;
+    const double length = std::sqrt(product_of(tables.row(row_of[i]), tables.row(row_of[i]), num_columns));
+    const double expected = product_of(tables.row(row_of[i]), tables.query(query_of[i]), num_columns) + 0.25 * length;
+    if (row_of[i] == 8) {
+      EXPECT_TRUE(std::isinf(found[i])) << "nothing is known of a NaN";
     } else {
-      EXPECT_NEAR(found[i], expected, (num_columns + 8) * std::ldexp(1, -22) * num_columns) << "pair " << pair;
+      EXPECT_NEAR(found[i], expected, (num_columns + 8) * std::ldexp(1, -22) * num_columns) << "row " << row_of[i];
     }
   }
 }
 
 TEST(GpuGroupScoresOf, SizesThatDoNotFitAreErrors) {
   const Tables tables(32, 1, 8);
-  const base::DeviceArray<float> room(64);
+  const Scores scores(tables.given);
   for (const int change : {0, 1, 2}) {
     RowsAndQueries given = tables.given;
     if (change == 0) given.num_rows = 31;
     if (change == 1) given.num_columns = 4;
     if (change == 2) given.rows += 1;
-    EXPECT_THROW(score_groups(given, Measure::kDot, room.data(), room.data(), room.data(), nullptr), base::Error);
-    EXPECT_THROW(score_pairs(given, nullptr, nullptr, 0, room.data(), nullptr), base::Error);
+    EXPECT_THROW(score_groups(given, {}, scores.ref(), nullptr), base::Error);
+    EXPECT_THROW(score_pairs(given, {}, scores.lengths.data(), nullptr, nullptr, 0, {}, {}, nullptr), base::Error);
   }
 }
 

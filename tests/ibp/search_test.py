@@ -123,23 +123,9 @@ def test_bounds_contain_the_scores():
             assert 0.01 < off.max() <= 1, (codec, metric)  # and not much wider than they need to be
 
 
-def scored_by_groups(monkeypatch):
-    """Blocks of whole groups are scored as on a GPU, by the bodies for the CPU."""
-    of_block, used = group_scores.of_block, []
-
-    def by_groups(bounds, block, k):
-        whole = len(block) % group_scores.ROWS == 0
-        used.append(whole)
-        return group_scores.GroupScores(bounds, block) if whole else of_block(bounds, block, k)
-
-    monkeypatch.setattr(group_scores, "of_block", by_groups)
-    return used
-
-
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("codec", ["planes", "exponent"])
-def test_scores_of_groups_give_the_ids_of_all_scores(codec, metric, monkeypatch):
-    used = scored_by_groups(monkeypatch)
+def test_large_blocks_give_the_ids_of_all_scores(codec, metric):
     generator = torch.Generator().manual_seed(11)
     for kind in sorted(ROWS):
         rows = ROWS[kind](torch.randn(2000, 24, generator=generator)).clone()
@@ -152,23 +138,23 @@ def test_scores_of_groups_give_the_ids_of_all_scores(codec, metric, monkeypatch)
         for k in (1, 40):
             ids = ibp.top_k(table, queries, k, metric=metric, block_rows=640)[1]
             assert torch.equal(ids, by_scores(rows, queries, k, metric)), (kind, k)
-    assert True in used and False in used  # the last rows make no whole group
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_the_best_of_groups_are_those_of_all_scores(metric):
+def test_pairs_and_rows_are_those_that_bounds_do_not_rule_out(metric):
     generator = torch.Generator().manual_seed(12)
     block = torch.randn(320, 24, generator=generator).to(torch.bfloat16)
     block[7], block[40, 3] = 0, float("nan")
     bounds = ScoreBounds(torch.nn.functional.normalize(torch.randn(5, 24, generator=generator).double()), 0.1, metric)
-    found = group_scores.GroupScores(bounds, block)
+    found = group_scores.AllScores(bounds, block, 32)
     score, radius = bounds.of_block(block, ~block.any(1) if metric == "cosine" else None)
-    torch.testing.assert_close(found.top, score.view(5, 10, 32).amax(2), equal_nan=True)
-    torch.testing.assert_close(found.widest, radius.view(10, 32).amax(1))
-    row, of_pairs, radius_of_pairs = found.of_pairs(torch.tensor([3, 0, 4]), torch.tensor([9, 1, 0]))
-    assert row[1].tolist() == list(range(32, 64))
-    torch.testing.assert_close(of_pairs, score[torch.tensor([3, 0, 4])[:, None], row], equal_nan=True)
-    torch.testing.assert_close(radius_of_pairs, radius[row])
+    high = group_scores.upper_bounds(score, radius)
+    assert high[:, 40].isinf().all() and high.isfinite().sum() == 5 * 319
+    least = high.double().topk(40, dim=1).values[:, -1]
+    of_query, row, of_pair = found.rows_of(found.pairs(least), least)
+    assert torch.equal(high[of_query, row], of_pair)
+    found_pairs = sorted(map(list, zip(of_query.tolist(), row.tolist(), strict=True)))
+    assert found_pairs == torch.nonzero(high >= least[:, None]).tolist()
 
 
 def test_autocast_and_default_types_change_nothing():
@@ -269,23 +255,36 @@ def test_the_gpu_finds_the_same_ids(place, block_rows):
 @pytest.mark.gpu
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("dim", [8, 72, 128, 256])
-def test_the_gpu_scores_groups_as_the_cpu_does(dim, metric):
+def test_the_gpu_scores_rows_as_the_cpu_does(dim, metric, monkeypatch):
     generator = torch.Generator().manual_seed(13)
     block = torch.randn(4128, dim, generator=generator).to(torch.bfloat16)
     block[7], block[40, 3], block[70, 5] = 0, float("nan"), float("inf")
     queries = torch.nn.functional.normalize(torch.randn(70, dim, generator=generator).double())
     host, device = (ScoreBounds(queries.to(place), 0.1, metric) for place in ("cpu", "cuda"))
-    expected, found = group_scores.GroupScores(host, block), group_scores.GroupScores(device, block.cuda())
+    score, radius = host.of_block(block, ~block.any(1) if metric == "cosine" else None)
+    expected = group_scores.upper_bounds(score, radius)
+    found = group_scores.KernelScores(device, block.cuda())
     known = torch.ones(129, dtype=torch.bool)
     known[1:3] = False  # the groups of NaN and infinity
     # Distances are compared as squares: a root makes much of small differences.
-    power = 2 if metric == "l2" else 1
-    torch.testing.assert_close(
-        found.top.cpu()[:, known] ** power, expected.top[:, known] ** power, rtol=1e-4, atol=1e-3
-    )
+    power, near = 2 if metric == "l2" else 1, {"rtol": 1e-4, "atol": 1e-3}
+    tops = score.view(70, 129, 32).amax(2)
+    torch.testing.assert_close(found.top.cpu()[:, known] ** power, tops[:, known] ** power, **near)
     assert found.top.cpu()[:, 1].isnan().all()
-    torch.testing.assert_close(found.widest.cpu(), expected.widest)
-    of_query, groups = torch.arange(70), torch.arange(70) + 3
-    pairs = zip(found.of_pairs(of_query.cuda(), groups.cuda()), expected.of_pairs(of_query, groups), strict=True)
-    for of_gpu, of_cpu in pairs:
-        torch.testing.assert_close(of_gpu.cpu().abs() ** power, of_cpu.abs() ** power, rtol=1e-4, atol=1e-3)
+    torch.testing.assert_close(found.widest.cpu(), radius.view(129, 32).amax(1))
+
+    for room in (group_scores._ROOM, 1000):  # with the second, kernels run again
+        monkeypatch.setattr(group_scores, "_ROOM", room)
+        least = torch.full((70,), -torch.inf, dtype=torch.float64, device="cuda")
+        assert torch.equal(found.pairs(least).sort().values.cpu(), torch.arange(70 * 129))
+        high = torch.full((70, 4128), torch.nan, device="cuda")
+        of_query, row, of_pair = found.rows_of(found.pairs(least), least)
+        assert len(row) == 70 * 4128
+        high[of_query, row] = of_pair
+        torch.testing.assert_close(high.cpu().abs() ** power, expected.abs() ** power, **near)
+        least = high.double().topk(100, dim=1).values[:, -1]
+        of_query, row, of_pair = found.rows_of(found.pairs(least), least)
+        kept = torch.zeros_like(high, dtype=torch.bool)
+        kept[of_query, row] = True
+        assert torch.equal(kept, high >= least[:, None]) and len(row) == kept.sum()
+        assert torch.equal(high[of_query, row], of_pair)

@@ -212,7 +212,9 @@ class NodeEmbedding(nn.Module):
         flat = ids.detach().to(device, torch.int64).reshape(-1).contiguous()
         reads = self.reads if self.training and torch.is_grad_enabled() else None
         if reads is not None or (self.place == "host" and device.type == "cuda"):
-            flat, place = torch.sort(flat, stable=True)  # the link reads host memory fastest in the order of addresses
+            # The link reads host memory fastest in the order of addresses. A GPU sorts 32 bits in half the time of 64.
+            place = torch.argsort(flat.to(torch.int32) if self.num_nodes < 2**31 else flat, stable=True)
+            flat = flat[place]
         rows = self._take(flat, place)
         if reads is not None:
             reads.append(Read(flat, place, rows.requires_grad_()))

@@ -75,7 +75,7 @@ class TypedGNN(nn.Module):
         self.of_links = types.relation is not None
         self.residual, self.fused = residual, layers == "cohort"
         self.edge_dims = types.edge_dim_of if kind == "rgat" else {}
-        self.takes_places = self.fused and kind in ("rsage", "rgcn")  # rows of x may be PlacedRows
+        self.takes_places = self.fused and kind != "hgt"  # rows of x may be PlacedRows
         dims = {name: dim for name, dim in types.feature_dims.items() if dim}
         self.embeddings = None
         if featureless == "embed" and (names := types.without_features(num_layers)):

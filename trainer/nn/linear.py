@@ -5,9 +5,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from cohort_gnn.nn import kernels
+from cohort_gnn.nn.inputs import PlacedRows
 from cohort_gnn.nn.operators import Operator
 
 PARTS = 512  # into which column_sums() divides many rows; the parts are summed in parallel
+PLACED_BYTES = 64 << 20  # of PlacedRows that end_scores() gathers at once
 MANY_ROWS, FEW_COLUMNS = 32768, 64  # Cohort's products pay with at least as many rows, and as many columns
 WIDE_PRODUCTS = "dtype" in torch.ops.aten.mm.overloads()  # since torch 2.8, on GPUs: 16-bit factors, float32 product
 _ROOM = 0 if WIDE_PRODUCTS else 10  # powers of two by which 16-bit sums are kept smaller, so they do not overflow
@@ -126,12 +128,14 @@ def column_sums(x: Tensor) -> Tensor:
     return (sums + x[whole:].sum(dim=0, dtype=wide)).to(x.dtype)
 
 
-def end_scores(rows: Tensor, vectors: Tensor) -> Tensor:
+def end_scores(rows: Tensor | PlacedRows, vectors: Tensor) -> Tensor:
     """``rows @ vectors.t()`` for a few vectors: [rows, vectors], float64 for float64 rows, otherwise float32.
 
     16-bit rows are multiplied without conversion. The gradient of the vectors, a sum over all rows, also counts
-    gradients that are too small for float16.
+    gradients that are too small for float16. PlacedRows are gathered and multiplied piece by piece.
     """
+    if isinstance(rows, PlacedRows):
+        return _PlacedScores.apply(rows, vectors)
     if rows.element_size() > 2:
         return F.linear(rows, vectors.to(rows.dtype))
     return _Scores.apply(rows, vectors)
@@ -153,10 +157,43 @@ class _Scores(torch.autograd.Function):
         grad_rows = grad.to(rows.dtype) @ vectors if of_rows else None
         if not (of_vectors and rows.shape[0]):
             return grad_rows, vectors.new_zeros(ctx.count, rows.shape[1], dtype=ctx.dtype) if of_vectors else None
-        exponent = torch.frexp(torch.linalg.vector_norm(grad, torch.inf)).exponent.clamp(-100, 100) + _ROOM
-        half = torch.ldexp(grad, -exponent).to(rows.dtype)  # scaled to below 1, so that small ones do not vanish
-        sums = _wide_product(half.t(), rows)[: ctx.count]
-        return grad_rows, torch.ldexp(sums, exponent).to(ctx.dtype)
+        half, exponent = _scaled(grad, rows.dtype)
+        return grad_rows, torch.ldexp(_wide_product(half.t(), rows)[: ctx.count], exponent).to(ctx.dtype)
+
+
+class _PlacedScores(torch.autograd.Function):
+    """Of PlacedRows, the same: all but the sum of the pieces' gradients is computed as it is of rows in one tensor."""
+
+    @staticmethod
+    def forward(ctx, rows, vectors):
+        ctx.rows, ctx.shape, ctx.dtype = rows, vectors.shape, vectors.dtype
+        out = vectors.new_empty(len(rows.place), len(vectors), dtype=kernels.sum_dtype(rows.dtype))
+        for which, some in rows.pieces(_rows_of_piece(rows)):
+            out[which] = end_scores(some, vectors)
+        return out
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad):
+        rows, sums = ctx.rows, grad.new_zeros(ctx.shape)
+        if rows.dtype.itemsize > 2 or not len(grad):
+            for which, some in rows.pieces(_rows_of_piece(rows)):
+                sums += grad[which].t() @ some
+            return None, sums.to(ctx.dtype)
+        half, exponent = _scaled(F.pad(grad, (0, -len(sums) % 8)), rows.dtype)
+        for which, some in rows.pieces(_rows_of_piece(rows)):
+            sums += _wide_product(half[which].t(), some)[: len(sums)]
+        return None, torch.ldexp(sums, exponent).to(ctx.dtype)
+
+
+def _rows_of_piece(rows: PlacedRows) -> int:
+    return max(1, PLACED_BYTES // max(1, rows.shape[1] * rows.dtype.itemsize))
+
+
+def _scaled(grad: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """In 16 bits, scaled to below 1, so that small ones do not vanish; and by which power of two."""
+    exponent = torch.frexp(torch.linalg.vector_norm(grad, torch.inf)).exponent.clamp(-100, 100) + _ROOM
+    return torch.ldexp(grad, -exponent).to(dtype), exponent
 
 
 def _wide_product(left: Tensor, right: Tensor) -> Tensor:

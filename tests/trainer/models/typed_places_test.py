@@ -1,0 +1,130 @@
+"""Models of several node types whose first layer reads rows where they lie among others."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from cohort_gnn.nn import linear
+from cohort_gnn.nn.inputs import PlacedRows
+from cohort_gnn.nn.row_optimizers import RowAdam
+from cohort_gnn.spec.graph import GraphTypes
+from cohort_gnn.trainer.models.typed import TypedGNN
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+KINDS = ["rsage", "rgcn", "rgat"]
+COUNTS = {"author": 60, "field": 8, "paper": 90}
+EDGE_TYPES = [
+    ("author", "writes", "paper"),
+    ("field", "topic_of", "paper"),
+    ("paper", "rev_writes", "author"),
+    ("paper", "rev_topic_of", "field"),
+    ("paper", "cites", "paper"),
+]
+DTYPES = [(torch.float32, False), (torch.float32, True), (torch.float16, True), (torch.bfloat16, True)]
+
+
+def placed_rows(count: int, dim: int, dtype: torch.dtype, device: str) -> PlacedRows:
+    """Random rows among NaNs; nodes 1 and 3 have no place."""
+    generator = torch.Generator().manual_seed(dim)
+    rows = torch.full((2 * count + 3, dim), torch.nan)
+    place = torch.randperm(len(rows), generator=generator)[:count]
+    rows[place] = torch.randn(count, dim, generator=generator)
+    place[[1, 3]] = -1
+    return PlacedRows(rows.to(device, dtype), place.to(device))
+
+
+def edges_on(device: str) -> dict:
+    """Random ones, none of which begins at a node without a place."""
+    generator, edges = torch.Generator().manual_seed(5), {}
+    for name in EDGE_TYPES:
+        source, target = (torch.randint(COUNTS[end], (400,), generator=generator) for end in (name[0], name[2]))
+        source[(source == 1) | (source == 3)] = 4
+        edges[name] = torch.stack([source, target]).to(device)
+    return edges
+
+
+def trained(model: TypedGNN, x: dict, edges: dict, amp: bool) -> list[Tensor]:
+    """The loss, the scores and the gradients of all parameters; those of rows that are looked up among them."""
+    model.zero_grad(set_to_none=True)
+    with torch.autocast(next(iter(x.values())).device.type, torch.bfloat16, enabled=amp):
+        scores = model(x, edges)
+    target = torch.arange(len(scores), device=scores.device) % scores.shape[1]
+    loss = torch.nn.functional.cross_entropy(scores.float(), target)
+    loss.backward()
+    grads = [each.grad for each in model.parameters() if each.grad is not None]
+    if model.embeddings is not None:
+        grads += [read.rows.grad for table in model.embeddings.values() for read in table.reads]
+        for table in model.embeddings.values():
+            table.reads.clear()
+    assert all(each.isfinite().all() for each in grads)
+    return [loss.detach(), scores.detach(), *grads]
+
+
+def model_on(device: str, kind: str, dims: dict[str, int], **options) -> TypedGNN:
+    torch.manual_seed(1)
+    types = GraphTypes(COUNTS, {name: dims.get(name, 0) for name in COUNTS}, EDGE_TYPES, "paper")
+    return TypedGNN(kind, types, 16, 4, num_layers=2, dropout=0.0, **options).to(device)
+
+
+def compare(model: TypedGNN, x: dict, edges: dict, amp: bool, exact: bool) -> None:
+    gathered = {name: rows.gathered() if isinstance(rows, PlacedRows) else rows for name, rows in x.items()}
+    expected, found = trained(model, gathered, edges, amp), trained(model, x, edges, amp)
+    assert len(found) == len(expected) > 6
+    for one, other in zip(found, expected, strict=True):
+        if exact:
+            assert torch.equal(one, other)
+        else:
+            largest = other.float().abs().max().item()
+            torch.testing.assert_close(one, other, rtol=0, atol=1e-3 * largest + 1e-7)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("dtype", "amp"), DTYPES, ids=str)
+@pytest.mark.parametrize("heads", [1, 4])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("without", [[], ["author"]], ids=["all have features", "authors have none"])
+def test_losses_and_gradients_are_those_of_gathered_rows(device, dtype, amp, heads, kind, without):
+    dims = {name: dim for name, dim in {"author": 4, "field": 3, "paper": 6}.items() if name not in without}
+    model, edges = model_on(device, kind, dims, heads=heads), edges_on(device)
+    assert model.takes_places
+    x: dict = {name: placed_rows(COUNTS[name], dim, dtype, device) for name, dim in dims.items()}
+    x |= {name: torch.arange(COUNTS[name], device=device) for name in without}
+    compare(model, x, edges, amp, exact=device == "cpu")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("dtype", "amp"), DTYPES, ids=str)
+def test_rows_of_more_than_one_piece(device, dtype, amp, monkeypatch):
+    model, edges = model_on(device, "rgat", {"paper": 6}), edges_on(device)
+    x = {name: torch.arange(count, device=device) for name, count in COUNTS.items()}
+    x["paper"] = placed_rows(COUNTS["paper"], 6, dtype, device)
+    most: list[int] = []
+    gathered = PlacedRows.gathered
+    monkeypatch.setattr(PlacedRows, "gathered", lambda rows: most.append(len(rows.place)) or gathered(rows))
+    monkeypatch.setattr(linear, "PLACED_BYTES", 7 * 6 * dtype.itemsize)
+    trained(model, x, edges, amp)
+    assert max(most) == 7, "no more rows than those of a piece are gathered at once"
+    compare(model, x, edges, amp, exact=False)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_type_whose_rows_are_multiplied_first_is_gathered_once(device, monkeypatch):
+    """So many columns that the first layer multiplies the rows of papers by its weights before it sums them."""
+    dims = {"author": 3, "paper": 400}
+    model, edges, times = model_on(device, "rgat", dims), edges_on(device), []
+    x: dict = {name: placed_rows(COUNTS[name], dim, torch.float32, device) for name, dim in dims.items()}
+    x["field"] = torch.arange(COUNTS["field"], device=device)
+    compare(model, x, edges, False, exact=device == "cpu")
+    gathered = PlacedRows.gathered
+    monkeypatch.setattr(PlacedRows, "gathered", lambda rows: times.append(rows.shape) or gathered(rows))
+    trained(model, x, edges, False)
+    assert times.count((COUNTS["paper"], 400)) == 1
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_learned_rows_beside_placed_ones_get_their_gradients(device):
+    model, edges = model_on(device, "rgat", {"paper": 6}, featureless="embed"), edges_on(device)
+    RowAdam(model.embeddings.values())  # asks for the gradients of the rows that are read
+    x: dict = {name: torch.arange(count, device=device) for name, count in COUNTS.items()}
+    x["paper"] = placed_rows(COUNTS["paper"], 6, torch.float32, device)
+    compare(model, x, edges, False, exact=device == "cpu")

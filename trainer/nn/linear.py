@@ -132,7 +132,8 @@ def end_scores(rows: Tensor | PlacedRows, vectors: Tensor) -> Tensor:
     """``rows @ vectors.t()`` for a few vectors: [rows, vectors], float64 for float64 rows, otherwise float32.
 
     16-bit rows are multiplied without conversion. The gradient of the vectors, a sum over all rows, also counts
-    gradients that are too small for float16. PlacedRows are gathered and multiplied piece by piece.
+    gradients that are too small for float16. On GPUs, PlacedRows of 16 bits are multiplied where they are; others are
+    gathered and multiplied piece by piece.
     """
     if isinstance(rows, PlacedRows):
         return _PlacedScores.apply(rows, vectors)
@@ -145,7 +146,7 @@ class _Scores(torch.autograd.Function):
     @staticmethod
     def forward(ctx, rows, vectors):
         ctx.count, ctx.dtype = vectors.shape[0], vectors.dtype
-        vectors = F.pad(vectors.to(rows.dtype), (0, 0, 0, -ctx.count % 8))  # tensor cores take multiples of eight
+        vectors = _in_eights(vectors.to(rows.dtype))
         ctx.save_for_backward(rows, vectors)
         return _wide_product(rows, vectors.t())[:, : ctx.count]
 
@@ -167,6 +168,9 @@ class _PlacedScores(torch.autograd.Function):
     @staticmethod
     def forward(ctx, rows, vectors):
         ctx.rows, ctx.shape, ctx.dtype = rows, vectors.shape, vectors.dtype
+        if kernels.takes_placed_scores(rows.rows):
+            some = _in_eights(vectors.to(rows.dtype))
+            return kernels.placed_scores(rows.rows, rows.place, some)[:, : len(vectors)]
         out = vectors.new_empty(len(rows.place), len(vectors), dtype=kernels.sum_dtype(rows.dtype))
         for which, some in rows.pieces(_rows_of_piece(rows)):
             out[which] = end_scores(some, vectors)
@@ -181,6 +185,9 @@ class _PlacedScores(torch.autograd.Function):
                 sums += grad[which].t() @ some
             return None, sums.to(ctx.dtype)
         half, exponent = _scaled(F.pad(grad, (0, -len(sums) % 8)), rows.dtype)
+        if kernels.takes_placed_scores(rows.rows):
+            sums = kernels.placed_scores_grad(half, rows.rows, rows.place)[: len(sums)]
+            return None, torch.ldexp(sums, exponent).to(ctx.dtype)
         for which, some in rows.pieces(_rows_of_piece(rows)):
             sums += _wide_product(half[which].t(), some)[: len(sums)]
         return None, torch.ldexp(sums, exponent).to(ctx.dtype)
@@ -188,6 +195,11 @@ class _PlacedScores(torch.autograd.Function):
 
 def _rows_of_piece(rows: PlacedRows) -> int:
     return max(1, PLACED_BYTES // max(1, rows.shape[1] * rows.dtype.itemsize))
+
+
+def _in_eights(vectors: Tensor) -> Tensor:
+    """With zeros behind them, since tensor cores take multiples of eight."""
+    return F.pad(vectors, (0, 0, 0, -len(vectors) % 8))
 
 
 def _scaled(grad: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

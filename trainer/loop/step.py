@@ -1,7 +1,7 @@
 """A training step: forward, loss, backward and optimizer, and the sums that the loss of an epoch is made of."""
 
 import inspect
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -47,7 +47,6 @@ class Scores:
         types: of a graph that has several; the model is a TypedGNN then, and takes all of a batch by type.
 
     Attributes:
-        placed_dtypes: of rows by node type that the model reads where they are.
         spare_tables: memory of rows by node type that a batch may have until the next one, as tables_of() takes it.
     """
 
@@ -62,9 +61,13 @@ class Scores:
         self.model, self.all_rows, self.types = model, all_rows, types
         self.spare_tables: Callable[[], Sequence[Tensor | None]] = tuple
         self._amp, self._keep_half = amp, amp and keep_half
-        takes = all_rows is not None and getattr(model, "takes_places", False)
-        self.placed_dtypes = input_dtypes(self._keep_half) if takes and types else set()
-        self.takes_places = takes and isinstance(all_rows, Tensor) and all_rows.dtype == torch.float32
+        is_float = isinstance(all_rows, Tensor) and all_rows.dtype == torch.float32
+        self.takes_places = is_float and getattr(model, "takes_places", False)
+
+    def is_placed(self, rows: Tensor) -> bool:
+        """Whether a model of several node types takes rows that batches name as PlacedRows."""
+        reads_in_place = getattr(self.model, "reads_in_place", None)
+        return reads_in_place is not None and rows.dtype in input_dtypes(self._keep_half) and reads_in_place(rows)
 
     def of_slot(self, slot) -> Tensor:
         """float32 [seeds, num_classes]; a row of a node's for each seed where links are predicted."""
@@ -75,7 +78,7 @@ class Scores:
         """What the model takes of the batch in a slot: features, edges and, where edges are a tensor, sizes."""
         if self.types:
             memory = self.spare_tables()
-            return typed_inputs_of(slot, self.types, self.all_rows, self.placed_dtypes, self._keep_half, memory)
+            return typed_inputs_of(slot, self.types, self.all_rows, self.is_placed, self._keep_half, memory)
         if self.takes_places:
             return self.all_rows, blocks_of(slot)
         x = rows_of(slot, self.all_rows)
@@ -107,20 +110,20 @@ def typed_inputs_of(
     slot,
     types: GraphTypes,
     all_rows: AllRows = None,
-    placed_dtypes: Collection[torch.dtype] = (),
+    is_placed: Callable[[Tensor], bool] | None = None,
     keep_half: bool = False,
     memory: Sequence[Tensor | None] = (),
 ) -> tuple:
     """What a model takes of the batch in a slot: features or else ids, edges, and sizes by hop, by type.
 
     Args:
-        placed_dtypes: of features that are PlacedRows, where batches name them.
+        is_placed: as Scores has it; None: all features are gathered.
         keep_half: as model_input() takes it.
         memory: as tables_of() takes it.
     """
     nodes = dict(zip(types.counts, slot.nodes_of_types, strict=True))
     ids, x = slot.n_id.split([sum(per_hop) for per_hop in nodes.values()]), {}
-    for name, own_ids, table in zip(nodes, ids, tables_of(slot, all_rows, placed_dtypes, memory), strict=True):
+    for name, own_ids, table in zip(nodes, ids, tables_of(slot, all_rows, is_placed, memory), strict=True):
         x[name] = own_ids if table is None else _model_input(table, keep_half)
     edges = dict(zip(types.edge_types, slot.edges_of_relations, strict=True))
     tables = {name: slot.edge_table(number) for number, name in enumerate(types.edge_types) if types.edge_dims}
@@ -171,7 +174,7 @@ class TrainStep:
     def _graphs_on(self, device: torch.device) -> StepGraphs | TypedStepGraphs:
         if self.scores.types:
             scores = self.scores
-            graphs = TypedStepGraphs(self._run, device, scores.types, scores.all_rows, scores.placed_dtypes)
+            graphs = TypedStepGraphs(self._run, device, scores.types, scores.all_rows, scores.is_placed)
             scores.spare_tables = graphs.tables
             return graphs
         return StepGraphs(self._run, device, self.scores.all_rows, self.scores.takes_places)

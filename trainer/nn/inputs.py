@@ -1,6 +1,5 @@
 """What the layers make of their arguments."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -43,12 +42,6 @@ class PlacedRows:
     def first(self, count: int) -> "PlacedRows":
         """The first ones."""
         return PlacedRows(self.rows, self.place[:count])
-
-    def pieces(self, count: int) -> Iterator[tuple[slice, Tensor]]:
-        """Up to ``count`` rows at a time: which they are, and the rows gathered."""
-        for first in range(0, len(self.place), count):
-            which = slice(first, first + count)
-            yield which, PlacedRows(self.rows, self.place[which]).gathered()
 
     def gathered(self) -> Tensor:
         """[n, columns]"""

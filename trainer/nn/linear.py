@@ -9,7 +9,6 @@ from cohort_gnn.nn.inputs import PlacedRows
 from cohort_gnn.nn.operators import Operator
 
 PARTS = 512  # into which column_sums() divides many rows; the parts are summed in parallel
-PLACED_BYTES = 64 << 20  # of PlacedRows that end_scores() gathers at once
 MANY_ROWS, FEW_COLUMNS = 32768, 64  # Cohort's products pay with at least as many rows, and as many columns
 WIDE_PRODUCTS = "dtype" in torch.ops.aten.mm.overloads()  # since torch 2.8, on GPUs: 16-bit factors, float32 product
 _ROOM = 0 if WIDE_PRODUCTS else 10  # powers of two by which 16-bit sums are kept smaller, so they do not overflow
@@ -132,11 +131,12 @@ def end_scores(rows: Tensor | PlacedRows, vectors: Tensor) -> Tensor:
     """``rows @ vectors.t()`` for a few vectors: [rows, vectors], float64 for float64 rows, otherwise float32.
 
     16-bit rows are multiplied without conversion. The gradient of the vectors, a sum over all rows, also counts
-    gradients that are too small for float16. On GPUs, PlacedRows of 16 bits are multiplied where they are; others are
-    gathered and multiplied piece by piece.
+    gradients that are too small for float16. PlacedRows are gathered unless a GPU has a kernel for them.
     """
     if isinstance(rows, PlacedRows):
-        return _PlacedScores.apply(rows, vectors)
+        if kernels.takes_placed_scores(rows.rows):
+            return _PlacedScores.apply(rows, vectors)
+        rows = rows.gathered()
     if rows.element_size() > 2:
         return F.linear(rows, vectors.to(rows.dtype))
     return _Scores.apply(rows, vectors)
@@ -163,38 +163,23 @@ class _Scores(torch.autograd.Function):
 
 
 class _PlacedScores(torch.autograd.Function):
-    """Of PlacedRows, the same: all but the sum of the pieces' gradients is computed as it is of rows in one tensor."""
+    """Of PlacedRows that kernels.takes_placed_scores() tells of."""
 
     @staticmethod
     def forward(ctx, rows, vectors):
-        ctx.rows, ctx.shape, ctx.dtype = rows, vectors.shape, vectors.dtype
-        if kernels.takes_placed_scores(rows.rows):
-            some = _in_eights(vectors.to(rows.dtype))
-            return kernels.placed_scores(rows.rows, rows.place, some)[:, : len(vectors)]
-        out = vectors.new_empty(len(rows.place), len(vectors), dtype=kernels.sum_dtype(rows.dtype))
-        for which, some in rows.pieces(_rows_of_piece(rows)):
-            out[which] = end_scores(some, vectors)
-        return out
+        ctx.rows, ctx.count, ctx.dtype = rows, len(vectors), vectors.dtype
+        vectors = _in_eights(vectors.to(rows.dtype))
+        return kernels.placed_scores(rows.rows, rows.place, vectors)[:, : ctx.count]
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, grad):
-        rows, sums = ctx.rows, grad.new_zeros(ctx.shape)
-        if rows.dtype.itemsize > 2 or not len(grad):
-            for which, some in rows.pieces(_rows_of_piece(rows)):
-                sums += grad[which].t() @ some
-            return None, sums.to(ctx.dtype)
-        half, exponent = _scaled(F.pad(grad, (0, -len(sums) % 8)), rows.dtype)
-        if kernels.takes_placed_scores(rows.rows):
-            sums = kernels.placed_scores_grad(half, rows.rows, rows.place)[: len(sums)]
-            return None, torch.ldexp(sums, exponent).to(ctx.dtype)
-        for which, some in rows.pieces(_rows_of_piece(rows)):
-            sums += _wide_product(half[which].t(), some)[: len(sums)]
+        rows = ctx.rows
+        if not len(grad):
+            return None, grad.new_zeros(ctx.count, rows.shape[1], dtype=ctx.dtype)
+        half, exponent = _scaled(F.pad(grad, (0, -ctx.count % 8)), rows.dtype)
+        sums = kernels.placed_scores_grad(half, rows.rows, rows.place)[: ctx.count]
         return None, torch.ldexp(sums, exponent).to(ctx.dtype)
-
-
-def _rows_of_piece(rows: PlacedRows) -> int:
-    return max(1, PLACED_BYTES // max(1, rows.shape[1] * rows.dtype.itemsize))
 
 
 def _in_eights(vectors: Tensor) -> Tensor:

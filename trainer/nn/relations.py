@@ -91,7 +91,7 @@ def sum_attentions(
     Args:
         convs: a GATConv for each edge type; it concatenates its heads, and adds no edges from targets to themselves.
         x: [nodes, any] for each node type with rows; the targets are the first nodes of their type. PlacedRows are read
-            at their places; but all of a type are gathered, where a GATConv multiplies them by its weights first.
+            at their places, unless a GATConv multiplies rows of their type by its weights first: it gathers them.
         blocks: a block for each edge type.
         edge_attr: feature rows of edges, for the edge types whose convs take them.
     """

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cohort_gnn.nn import linear
+from cohort_gnn.nn import attention_products, gat
 from cohort_gnn.nn.inputs import PlacedRows
 from cohort_gnn.nn.row_optimizers import RowAdam
 from cohort_gnn.spec.graph import GraphTypes
@@ -96,17 +96,45 @@ def test_losses_and_gradients_are_those_of_gathered_rows(device, dtype, amp, hea
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("dtype", "amp"), DTYPES, ids=str)
-def test_rows_of_more_than_one_piece(device, dtype, amp, monkeypatch):
-    model, edges = model_on(device, "rgat", {"paper": 6}), edges_on(device)
-    x = {name: torch.arange(count, device=device) for name, count in COUNTS.items()}
-    x["paper"] = placed_rows(COUNTS["paper"], 6, dtype, device)
-    most: list[int] = []
-    gathered = PlacedRows.gathered
-    monkeypatch.setattr(PlacedRows, "gathered", lambda rows: most.append(len(rows.place)) or gathered(rows))
-    monkeypatch.setattr(linear, "PLACED_BYTES", 7 * 6 * dtype.itemsize)
+def test_sums_of_rows_at_places_that_are_made_piece_by_piece(device, dtype, amp, monkeypatch):
+    model, edges = model_on(device, "rgat", {"paper": 32}, hidden=128), edges_on(device)
+    x: dict = {name: torch.arange(count, device=device) for name, count in COUNTS.items()}
+    x["paper"] = placed_rows(COUNTS["paper"], 32, dtype, device)
+    monkeypatch.setattr(attention_products, "KEPT_BYTES", 0)
+    monkeypatch.setattr(attention_products, "KEPT_SHARE", 0)
+    monkeypatch.setattr(attention_products, "PIECE_BYTES", 7 * 4 * 32 * 4)
+    compare(model, x, edges, amp, exact=device == "cpu")
+
+
+@pytest.mark.parametrize(("dtype", "amp"), DTYPES, ids=str)
+def test_attention_sums_rows_where_they_are(dtype, amp, monkeypatch):
+    model, edges, tables = model_on("cpu", "rgat", {"paper": 32}, hidden=128), edges_on("cpu"), []
+    x: dict = {name: torch.arange(count) for name, count in COUNTS.items()}
+    x["paper"] = placed_rows(COUNTS["paper"], 32, dtype, "cpu")
+
+    def spy(rows, *others):
+        tables.append(rows.data_ptr())
+        return attention_products.attend_and_multiply(rows, *others)
+
+    monkeypatch.setattr(gat, "attend_and_multiply", spy)
     trained(model, x, edges, amp)
-    assert max(most) == 7, "no more rows than those of a piece are gathered at once"
-    compare(model, x, edges, amp, exact=False)
+    of_papers = [name for name in EDGE_TYPES if name[0] == "paper"]
+    assert tables.count(x["paper"].rows.data_ptr()) == len(of_papers)
+
+
+def test_a_model_says_whose_rows_it_reads_in_place():
+    takes = {kind: model_on("cpu", kind, {"paper": 32}).reads_in_place(torch.zeros(2, 32)) for kind in (*KINDS, "hgt")}
+    assert takes == {"rsage": True, "rgcn": True, "rgat": True, "hgt": False}
+    assert not model_on("cpu", "rgat", {"paper": 32}, layers="pyg").reads_in_place(torch.zeros(2, 32))
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_attention_takes_rows_that_its_kernels_read():
+    model = model_on("cuda", "rgat", {"paper": 32})
+    for columns, dtype, expected in (
+        (32, torch.float16, True), (1024, torch.bfloat16, True), (32, torch.float32, False), (40, torch.float16, False)
+    ):  # fmt: skip
+        assert model.reads_in_place(torch.zeros(2, columns, dtype=dtype, device="cuda")) == expected
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -216,12 +216,15 @@ def rows_of(slot, all_rows: AllRows) -> torch.Tensor:
 
 
 def tables_of(
-    slot, all_rows: AllRows, where_they_are: bool = False, memory: Sequence[torch.Tensor | None] = ()
+    slot,
+    all_rows: AllRows,
+    where_they_are: Callable[[torch.Tensor], bool] | None = None,
+    memory: Sequence[torch.Tensor | None] = (),
 ) -> list[torch.Tensor | PlacedRows | None]:
     """`rows_of` of each node type; None: the type has no features.
 
     Args:
-        where_they_are: rows of float32 that the batch names are not gathered.
+        where_they_are: for rows that batches name, whether they are not gathered; None: all are.
         memory: of each node type, for its rows, if there are no more of them; empty: they get memory of their own.
     """
     if all_rows is None:
@@ -230,7 +233,7 @@ def tables_of(
     for number, rows in enumerate(all_rows):
         if rows is None:
             tables.append(None)
-        elif where_they_are and rows.dtype == torch.float32:
+        elif where_they_are and where_they_are(rows):
             tables.append(PlacedRows(rows, slot.places(number)))
         else:
             place, to = slot.places(number), memory[number] if memory else None

@@ -14,7 +14,7 @@ from cohort_gnn.trainer.loop.graphs import ReplayedWork, StepGraphs
 from cohort_gnn.trainer.loop.typed_graphs import TypedStepGraphs
 from cohort_gnn.trainer.models.links import links_of_slot, scores_of_links
 from cohort_gnn.trainer.models.own import callable_of
-from cohort_gnn.trainer.models.sampled import model_input
+from cohort_gnn.trainer.models.sampled import input_dtypes, model_input
 from cohort_gnn.trainer.models.targets import CLASSES, Targets, targets_of
 from cohort_gnn.trainer.ranks import Ranks, StepSums
 from cohort_gnn.trainer.source import AllRows, blocks_of, edges_by_type, edges_of, rows_of, tables_of
@@ -61,8 +61,13 @@ class Scores:
         self.model, self.all_rows, self.types = model, all_rows, types
         self.spare_tables: Callable[[], Sequence[Tensor | None]] = tuple
         self._amp, self._keep_half = amp, amp and keep_half
-        is_float = types is not None or (isinstance(all_rows, Tensor) and all_rows.dtype == torch.float32)
-        self.takes_places = all_rows is not None and is_float and getattr(model, "takes_places", False)
+        is_float = isinstance(all_rows, Tensor) and all_rows.dtype == torch.float32
+        self.takes_places = is_float and getattr(model, "takes_places", False)
+
+    def is_placed(self, rows: Tensor) -> bool:
+        """Whether a model of several node types takes rows that batches name as PlacedRows."""
+        reads_in_place = getattr(self.model, "reads_in_place", None)
+        return reads_in_place is not None and rows.dtype in input_dtypes(self._keep_half) and reads_in_place(rows)
 
     def of_slot(self, slot) -> Tensor:
         """float32 [seeds, num_classes]; a row of a node's for each seed where links are predicted."""
@@ -73,7 +78,7 @@ class Scores:
         """What the model takes of the batch in a slot: features, edges and, where edges are a tensor, sizes."""
         if self.types:
             memory = self.spare_tables()
-            return typed_inputs_of(slot, self.types, self.all_rows, self.takes_places, self._keep_half, memory)
+            return typed_inputs_of(slot, self.types, self.all_rows, self.is_placed, self._keep_half, memory)
         if self.takes_places:
             return self.all_rows, blocks_of(slot)
         x = rows_of(slot, self.all_rows)
@@ -105,20 +110,20 @@ def typed_inputs_of(
     slot,
     types: GraphTypes,
     all_rows: AllRows = None,
-    takes_places: bool = False,
+    is_placed: Callable[[Tensor], bool] | None = None,
     keep_half: bool = False,
     memory: Sequence[Tensor | None] = (),
 ) -> tuple:
     """What a model takes of the batch in a slot: features or else ids, edges, and sizes by hop, by type.
 
     Args:
-        takes_places: features of float32 may be PlacedRows.
+        is_placed: as Scores has it; None: all features are gathered.
         keep_half: as model_input() takes it.
         memory: as tables_of() takes it.
     """
     nodes = dict(zip(types.counts, slot.nodes_of_types, strict=True))
     ids, x = slot.n_id.split([sum(per_hop) for per_hop in nodes.values()]), {}
-    for name, own_ids, table in zip(nodes, ids, tables_of(slot, all_rows, takes_places, memory), strict=True):
+    for name, own_ids, table in zip(nodes, ids, tables_of(slot, all_rows, is_placed, memory), strict=True):
         x[name] = own_ids if table is None else _model_input(table, keep_half)
     edges = dict(zip(types.edge_types, slot.edges_of_relations, strict=True))
     tables = {name: slot.edge_table(number) for number, name in enumerate(types.edge_types) if types.edge_dims}
@@ -169,7 +174,7 @@ class TrainStep:
     def _graphs_on(self, device: torch.device) -> StepGraphs | TypedStepGraphs:
         if self.scores.types:
             scores = self.scores
-            graphs = TypedStepGraphs(self._run, device, scores.types, scores.all_rows, scores.takes_places)
+            graphs = TypedStepGraphs(self._run, device, scores.types, scores.all_rows, scores.is_placed)
             scores.spare_tables = graphs.tables
             return graphs
         return StepGraphs(self._run, device, self.scores.all_rows, self.scores.takes_places)

@@ -72,7 +72,7 @@ class _Inputs:
         types: GraphTypes,
         slot,
         all_rows: list[Tensor | None] | None = None,
-        takes_places: bool = False,
+        is_placed: Callable[[Tensor], bool] | None = None,
     ):
         def empty(count: int) -> Tensor:
             return torch.zeros(count, dtype=torch.int64, device=slot.n_id.device)
@@ -81,7 +81,7 @@ class _Inputs:
         given = [slot.table(number) for number in range(len(types.counts))] if all_rows is None else all_rows
         self.tables = [
             None if rows is None
-            else PlacedRows(rows, empty(sizes[-1])) if takes_places and rows.dtype == torch.float32
+            else PlacedRows(rows, empty(sizes[-1])) if all_rows is not None and is_placed and is_placed(rows)
             else rows.new_zeros(sizes[-1], rows.shape[1])
             for rows, sizes in zip(given, room.nodes, strict=True)
         ]  # fmt: skip
@@ -155,7 +155,7 @@ class TypedStepGraphs:
             where they are, and on the keys that activated() draws.
         types: of the graph.
         all_rows: those that batches name, of each node type; None: slots have rows.
-        takes_places: the step takes rows of float32 as PlacedRows.
+        is_placed: whether the step takes rows that batches name as PlacedRows; None: it takes none.
     """
 
     def __init__(
@@ -164,10 +164,10 @@ class TypedStepGraphs:
         device: torch.device,
         types: GraphTypes,
         all_rows: list[Tensor | None] | None = None,
-        takes_places: bool = False,
+        is_placed: Callable[[Tensor], bool] | None = None,
     ):
         self._step, self._device, self._types, self._all_rows = step, device, types, all_rows
-        self._takes_places = takes_places
+        self._is_placed = is_placed
         self._keys = GraphKeys(device)
         self._inputs: _Inputs | None = None
         self._work: ReplayedWork | None = None
@@ -183,7 +183,7 @@ class TypedStepGraphs:
         if inputs is None or not sizes.fits(inputs.room):
             room = sizes.grown(inputs.room if inputs else None)
             self._inputs = self._work = inputs = None  # the old memory goes before the new comes
-            self._inputs = inputs = _Inputs(room, self._types, slot, self._all_rows, self._takes_places)
+            self._inputs = inputs = _Inputs(room, self._types, slot, self._all_rows, self._is_placed)
         inputs.load(slot, sizes)
         if self._work is None:  # which does not refer to this object: its memory goes as soon as nobody refers to it
             self._work = ReplayedWork(partial(self._step, *inputs.arguments), self._device, self._keys)

@@ -185,6 +185,9 @@ def _layer(library, kind: str, in_dim: int, out_dim: int, heads: int, last: bool
 
 def model_input(x: torch.Tensor, keep_half: bool = False) -> torch.Tensor:
     """Features as the model takes them: uint8 becomes float32, and so do 16-bit floats unless ``keep_half``."""
-    if x.dtype == torch.float32 or (keep_half and x.dtype in (torch.bfloat16, torch.float16)):
-        return x
-    return x.float()
+    return x if x.dtype in input_dtypes(keep_half) else x.float()
+
+
+def input_dtypes(keep_half: bool = False) -> set[torch.dtype]:
+    """Dtypes of features that model_input() leaves as they are."""
+    return {torch.float32, torch.bfloat16, torch.float16} if keep_half else {torch.float32}

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from torch_geometric.nn.module_dict import ModuleDict
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.nn import kernels
 from cohort_gnn.nn.activation import Activation, activated
 from cohort_gnn.nn.block import Block
 from cohort_gnn.nn.inputs import PlacedRows
@@ -75,7 +76,7 @@ class TypedGNN(nn.Module):
         self.of_links = types.relation is not None
         self.residual, self.fused = residual, layers == "cohort"
         self.edge_dims = types.edge_dim_of if kind == "rgat" else {}
-        self.takes_places = self.fused and kind in ("rsage", "rgcn")  # rows of x may be PlacedRows
+        self.takes_places = self.fused and kind != "hgt"  # rows of x may be PlacedRows, see reads_in_place()
         dims = {name: dim for name, dim in types.feature_dims.items() if dim}
         self.embeddings = None
         if featureless == "embed" and (names := types.without_features(num_layers)):
@@ -162,6 +163,11 @@ class TypedGNN(nn.Module):
         if self.kind == "hgt":
             x = {name: lin(x[name]).relu() for name, lin in self.lin_dict.items()}
         return x
+
+    def reads_in_place(self, rows: Tensor) -> bool:
+        """Whether the first layer, given PlacedRows of a table, makes no copy of most of them."""
+        # A GPU has no kernel for R-GAT's scores of other rows. A CPU has no pools, and so no copies to save.
+        return self.takes_places and (self.kind != "rgat" or not rows.is_cuda or kernels.takes_placed_scores(rows))
 
     def layer_on(
         self,

@@ -2,6 +2,7 @@
 
 import importlib
 import warnings
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -34,7 +35,7 @@ class SummedRelations(HeteroConv):
 
     def forward(
         self,
-        x: dict[str, Tensor],
+        x: dict[str, Any],
         edge_index: dict[EdgeType, Tensor],
         num_targets: dict[str, int],
         activation: Activation | None = None,
@@ -43,7 +44,8 @@ class SummedRelations(HeteroConv):
         """float [num_targets, width] of each node type that an edge type leads to.
 
         Args:
-            x: float [nodes, features] of the node types that have rows; targets are the first of their type.
+            x: float [nodes, features] of the node types that have rows; targets are the first of their type. Those of a
+                ``fused`` layer may be PlacedRows.
             edge_index: int64 [2, edges] of each edge type.
             activation: what x goes through first; where SAGEConv is ``fused``.
             edge_attr: [edges, edge_dim] of the edge types whose convs take them; of GATConv.
@@ -70,7 +72,7 @@ class SummedRelations(HeteroConv):
 
     def _products(
         self,
-        x: dict[str, Tensor],
+        x: dict[str, Tensor | PlacedRows],
         edge_index: dict[EdgeType, Tensor],
         num_targets: dict[str, int],
         activation: Activation | None,
@@ -94,8 +96,7 @@ class SummedRelations(HeteroConv):
             own_weights.append(_sum([lin.weight for lin in own_parts]))
             biases.append(_sum(given_biases))
         rows = [x[name] for name in numbers]
-        some = rows[into[0].sources[0]]
-        dtype = amp_dtype(some.rows if isinstance(some, PlacedRows) else some)
+        dtype = amp_dtype(rows[into[0].sources[0]])
         out = sum_relations(into, rows, dtype, weights, own_weights, biases, activation)
         return dict(zip(relations, out, strict=True))
 

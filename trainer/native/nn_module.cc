@@ -20,6 +20,7 @@
 #include "trainer/native/copy_arrays.h"
 #include "trainer/native/head_rows.h"
 #include "trainer/native/learned_rows.h"
+#include "trainer/native/placed_scores.h"
 #include "trainer/native/product.h"
 #include "trainer/native/sum_rows.h"
 #include "trainer/native/transpose.h"
@@ -147,6 +148,21 @@ void bind_heads(nb::module_& m) {
             FIELD(AttentionGradCall, partial));
 }
 
+void bind_placed_scores(nb::module_& m) {
+  bind_call(m, "placed_scores", "Rows of 16 bits times a few vectors; see trainer/native/placed_scores.h.",
+            FIELD(PlacedScoresCall, dtype), FIELD(PlacedScoresCall, count), FIELD(PlacedScoresCall, dim),
+            FIELD(PlacedScoresCall, width), FIELD(PlacedScoresCall, rows), FIELD(PlacedScoresCall, place),
+            FIELD(PlacedScoresCall, vectors), FIELD(PlacedScoresCall, out));
+  bind_call(m, "placed_scores_grad", "The gradient of the vectors.", FIELD(PlacedScoresGradCall, dtype),
+            FIELD(PlacedScoresGradCall, count), FIELD(PlacedScoresGradCall, dim), FIELD(PlacedScoresGradCall, width),
+            FIELD(PlacedScoresGradCall, parts), FIELD(PlacedScoresGradCall, rows), FIELD(PlacedScoresGradCall, place),
+            FIELD(PlacedScoresGradCall, grad), FIELD(PlacedScoresGradCall, partial));
+  m.attr("most_scores") = kMostScores;
+  m.attr("score_rows") = kScoreRows;
+  m.attr("score_columns") = kScoreColumns;
+  m.def("num_score_parts", &num_score_parts, "count"_a, "dim"_a, "Parts in `partial` of placed_scores_grad().");
+}
+
 void bind_products(nb::module_& m) {
 #ifdef COHORT_WITH_CUDA
   m.def("has_products", &has_products, "Whether the current GPU has what product() and product_grad() need.");
@@ -254,6 +270,7 @@ void bind_layers(nb::module_& m) {
   bind_enums(m);
   bind_rows(m);
   bind_heads(m);
+  bind_placed_scores(m);
   bind_products(m);
   bind_learned(m);
   m.def("copy_arrays", &copy_arrays, "stream"_a.none(), "copies"_a,

@@ -44,21 +44,25 @@ def attend_and_multiply(
     slope: float,
     p: float,
     keys: list[int],
+    place: Tensor | None = None,
 ) -> Tensor:
     """[num_targets, heads, width]: for each target and head, a weighted sum of the sources' rows, times ``weight``.
 
     The sum is over the target's edges; their weights are the softmax of their scores.
 
     Args:
-        x: [sources, dim].
+        x: [sources, dim]; or, with ``place``, [any, dim], of which no gradient is known.
         weight: [heads, width, dim], in the dtype of the result.
         scores, target_scores, edge_scores, loop_scores, indptr, source, num_targets, loops, slope, p, keys: see
             attend().
+        place: int64 [sources], the row of ``x`` that each source has; not with edges from targets to themselves. None:
+            source i has row i.
     """
     row_bytes = weight.shape[0] * weight.shape[2] * weight.element_size()
     piece_rows = 0 if num_targets * row_bytes <= _kept_bytes(x.device) else max(1, PIECE_BYTES // row_bytes)
     ends = scores, target_scores, edge_scores, loop_scores, indptr, source
-    return _attend_and_multiply(x, weight, *ends, num_targets, loops, slope, p, keys, piece_rows)[0]
+    row = None if place is None else place[source]
+    return _attend_and_multiply(x, weight, *ends, row, num_targets, loops, slope, p, keys, piece_rows)[0]
 
 
 def _kept_bytes(device: torch.device) -> int:
@@ -82,6 +86,7 @@ def _attend_and_multiply(
     loop_scores: Tensor | None,
     indptr: Tensor,
     source: Tensor,
+    row: Tensor | None,
     num_targets: int,
     loops: int,
     slope: float,
@@ -92,17 +97,19 @@ def _attend_and_multiply(
     """The products; the sums [heads, num_targets, dim] if they are kept, else [0]; the edges' weights, see attend().
 
     Args:
+        row: int64 [edges], the row of ``x`` of each edge's source; None: that of the source's number.
         piece_rows: number of targets in a piece of sums; 0: one piece has all targets, and its sums are kept.
     """
     heads, width, dim = weight.shape
     edges = Edges(indptr, source, num_targets, skip_self=loops >= 0)
     ends = scores_of(scores, target_scores, edge_scores, loop_scores, num_targets, heads, loops, slope)
     of_edges = attention_weights(edges, ends, p, keys)
+    of_rows = edges if row is None else Edges(indptr, row, num_targets)
     out = weight.new_empty(num_targets, heads, width)
     kept = weight.new_empty(0 if piece_rows else (heads, num_targets, dim))
     for first, end in _pieces(num_targets, piece_rows):
         sums = head_kernels.spread_rows(
-            edges.rows(first, end), x, *used_of(of_edges, p), weight.dtype, None if piece_rows else kept
+            of_rows.rows(first, end), x, *used_of(of_edges, p), weight.dtype, None if piece_rows else kept
         )
         torch.bmm(sums, weight.transpose(1, 2), out=out[first:end].transpose(0, 1))
         del sums  # free them before the next piece
@@ -110,7 +117,7 @@ def _attend_and_multiply(
 
 
 @_attend_and_multiply.register_fake
-def _(x, weight, scores, target, edge, loop, indptr, source, num_targets, loops, slope, p, keys, piece_rows):
+def _(x, weight, scores, target, edge, loop, indptr, source, row, num_targets, loops, slope, p, keys, piece_rows):
     heads, width, dim = weight.shape
     kept = weight.new_empty(0 if piece_rows else (heads, num_targets, dim))
     return weight.new_empty(num_targets, heads, width), kept, *fake_attention_weights(scores, source, heads, loops, p)
@@ -127,6 +134,7 @@ def _attend_and_multiply_grad(
     loop_scores: Tensor | None,
     indptr: Tensor,
     source: Tensor,
+    row: Tensor | None,
     kept: Tensor,
     of_edges: List[Tensor],  # noqa: UP006
     num_targets: int,
@@ -147,12 +155,13 @@ def _attend_and_multiply_grad(
     heads, used = weight.shape[0], used_of(of_edges, p)
     edges = Edges(indptr, source, num_targets, skip_self=loops >= 0)
     ends = scores_of(scores, target_scores, edge_scores, loop_scores, num_targets, heads, loops, slope)
+    of_rows = edges if row is None else Edges(indptr, row, num_targets)
     # The gradients of edges' scores are read as a whole, so the gradients of padding edges must be zeros.
     dots = head_kernels.new_dots(edges, x, heads, ends.num_own, zero_rest=edge_scores is not None)
     grad_sums = x.new_empty(heads, num_targets if needs_x and piece_rows else 0, x.shape[1])
     grad_weight = torch.zeros_like(weight, dtype=sum_dtype(weight.dtype)) if needs_weight else weight.new_empty(0)
     for first, end in _pieces(num_targets, piece_rows):
-        piece, by_head = edges.rows(first, end), grad[first:end].transpose(0, 1)
+        piece, by_head = of_rows.rows(first, end), grad[first:end].transpose(0, 1)
         if needs_weight:
             sums = head_kernels.spread_rows(piece, x, *used, weight.dtype) if piece_rows else kept
             for of_head, *rows in zip(grad_weight, by_head, sums, strict=True):
@@ -169,7 +178,7 @@ def _attend_and_multiply_grad(
             elif needs_x:
                 grad_sums = of_piece
             del of_piece
-    columns = kernels.transposed(edges, x.shape[0], skip_self=loops >= 0)
+    columns = kernels.transposed(edges, scores.shape[0], skip_self=loops >= 0)
     grad_x = head_kernels.fold_rows(columns, grad_sums, *used) if needs_x else x.new_empty(0)
     grads = grad_x, grad_weight.to(weight.dtype)
     if not needs_scores:
@@ -179,7 +188,7 @@ def _attend_and_multiply_grad(
 
 @_attend_and_multiply_grad.register_fake
 def _(
-    grad, x, weight, scores, target, edge, loop, indptr, source, kept, of_edges,
+    grad, x, weight, scores, target, edge, loop, indptr, source, row, kept, of_edges,
     num_targets, loops, slope, p, piece_rows, needs_x, needs_weight, needs_scores,
 ):  # fmt: skip
     grads = (
@@ -198,13 +207,13 @@ def _keep(ctx, inputs, output):
 
 def _backward(ctx, grad, *_):
     if grad is None:
-        return (None,) * 14
-    *tensors, kept = ctx.saved_tensors[:9]
+        return (None,) * 15
+    *tensors, kept = ctx.saved_tensors[:10]
     needs = *ctx.needs_input_grad[:2], any(ctx.needs_input_grad[2:6])
     options = ctx.num_targets, ctx.loops, ctx.slope, ctx.p, ctx.piece_rows
-    grads = _attend_and_multiply_grad(grad, *tensors, kept, list(ctx.saved_tensors[9:]), *options, *needs)
+    grads = _attend_and_multiply_grad(grad, *tensors, kept, list(ctx.saved_tensors[10:]), *options, *needs)
     wanted = zip(grads, ctx.needs_input_grad[:6], strict=True)
-    return *(each if is_needed else None for each, is_needed in wanted), *[None] * 8
+    return *(each if is_needed else None for each, is_needed in wanted), *[None] * 9
 
 
 _attend_and_multiply.register_autograd(_backward, setup_context=_keep)

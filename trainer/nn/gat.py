@@ -8,7 +8,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.nn.attention_ops import attend, loop_means
 from cohort_gnn.nn.attention_products import attend_and_multiply
 from cohort_gnn.nn.block import Block, block_of
-from cohort_gnn.nn.inputs import ELEMENT_COST, amp_dtype, is_prefix, materialize
+from cohort_gnn.nn.inputs import ELEMENT_COST, PlacedRows, amp_dtype, is_prefix, materialize
 from cohort_gnn.nn.kernels import rows_of, sum_dtype
 from cohort_gnn.nn.linear import end_scores
 
@@ -46,17 +46,20 @@ class GATRules:
         return out if self.bias is None else out + self.bias.to(out.dtype)
 
     def from_scores(
-        self, source: Tensor, scores: tuple[Tensor, Tensor | None], block: Block, edge_attr: Tensor | None = None
+        self,
+        source: Tensor | PlacedRows,
+        scores: tuple[Tensor, Tensor | None],
+        block: Block,
+        edge_attr: Tensor | None = None,
     ) -> Tensor:
         """[targets, heads * out_channels], what forward() gives without bias and residual, and without edges of targets
         to themselves.
 
         Args:
-            source: [sources, in_channels].
+            source: [sources, in_channels]; PlacedRows only where sums_first() says True.
             scores: float [sources, heads] and [targets, heads], products with score_vectors(); None: zeros.
             block, edge_attr: as forward() takes them.
         """
-        source = rows_of(source)
         of_edges = self._edge_scores(edge_attr, block, 0, sum_dtype(source.dtype))
         return self._attended(source, scores, block, 0, of_edges)
 
@@ -89,7 +92,7 @@ class GATRules:
 
     def _attended(
         self,
-        source: Tensor,
+        source: Tensor | PlacedRows,
         scores: tuple[Tensor, Tensor | None],
         block: Block,
         num_shared: int,
@@ -103,9 +106,10 @@ class GATRules:
         loops = num_shared if self.add_self_loops else -1
         ends = *scores, *of_edges, block.indptr, block.source, block.num_targets
         rest = loops, self.negative_slope, p, keys
-        if self._sums_first(block, source.shape[1]):
+        if self.sums_first(block, source.shape[1]):
             weight = lin.weight.to(dtype).view(self.heads, self.out_channels, -1)
-            out = attend_and_multiply(source, weight, *ends, *rest)
+            rows, place = (source.rows, source.place) if isinstance(source, PlacedRows) else (source, None)
+            out = attend_and_multiply(rows, weight, *ends, *rest, place)
         else:
             out = attend(lin(source), *ends, self.heads, *rest, dtype)[0]
         out = out.reshape(block.num_targets, self.heads, self.out_channels)
@@ -135,7 +139,7 @@ class GATRules:
         attention = attentions[0] if len(attentions) == 1 else torch.cat(attentions)
         return (weight * attention.unsqueeze(-1)).sum(dim=2).flatten(0, 1)
 
-    def _sums_first(self, block: Block, width: int) -> bool:
+    def sums_first(self, block: Block, width: int) -> bool:
         """Whether it is less work to sum rows before they are multiplied by the weights."""
         edges, wide = block.source.numel(), self.heads * self.out_channels
         elements = edges * width + block.num_targets * self.heads * width

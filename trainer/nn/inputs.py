@@ -13,8 +13,8 @@ ELEMENT_COST = 32  # of reading or writing an element, in multiplications of a m
 
 @dataclass(frozen=True)
 class PlacedRows:
-    """Rows that are anywhere among others: row i is ``rows[place[i]]``, or zeros where the place is negative. They get
-    no gradient.
+    """Rows that are anywhere among others: row i is ``rows[place[i]]``, or zeros where the place is negative; edges may
+    not name such a row. They get no gradient.
 
     Attributes:
         rows: [any, columns].
@@ -34,6 +34,11 @@ class PlacedRows:
         """Where all of them are."""
         return self.rows.device
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of their elements."""
+        return self.rows.dtype
+
     def first(self, count: int) -> "PlacedRows":
         """The first ones."""
         return PlacedRows(self.rows, self.place[:count])
@@ -44,7 +49,7 @@ class PlacedRows:
         return found.masked_fill_((self.place < 0).unsqueeze(1), 0)
 
 
-def amp_dtype(x: Tensor) -> torch.dtype:
+def amp_dtype(x: Tensor | PlacedRows) -> torch.dtype:
     """The dtype in which a layer hands rows to its linear parts: autocast's, else that of ``x``."""
     kind = x.device.type
     if torch.is_autocast_enabled(kind) and x.dtype != torch.float64:

@@ -177,6 +177,45 @@ def product_grad(grad: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
     return out, sums
 
 
+def takes_placed_scores(rows: Tensor) -> bool:
+    """Whether placed_scores() and placed_scores_grad() take rows [any, dim], on this GPU."""
+    is_half = rows.dtype in (torch.float16, torch.bfloat16)
+    return rows.is_cuda and is_half and rows.shape[1] % _native.score_columns == 0 and _is_packed(rows)
+
+
+def placed_scores(rows: Tensor, place: Tensor, vectors: Tensor) -> Tensor:
+    """float32 [places, vectors], the products of rows at places, which takes_placed_scores() tells of, and vectors.
+
+    Args:
+        vectors: [a multiple of 8, dim], in the dtype of ``rows``.
+    """
+    count, dim = len(place), rows.shape[1]
+    room = -count % _native.score_rows + count
+    parts = []
+    for some in map(_packed, vectors.split(_native.most_scores)):
+        parts.append(rows.new_empty(room, len(some), dtype=torch.float32))
+        sizes = {"dtype": rows.dtype, "count": count, "dim": dim, "width": len(some)}
+        run(_native.placed_scores, rows, **sizes, rows=rows, place=place, vectors=some, out=parts[-1])
+    return (parts[0] if len(parts) == 1 else torch.cat(parts, dim=1))[:count]
+
+
+def placed_scores_grad(grad: Tensor, rows: Tensor, place: Tensor) -> Tensor:
+    """float32 [vectors, dim], ``grad.t()`` times rows at places; for the arguments see placed_scores().
+
+    Args:
+        grad: [places, a multiple of 8], in the dtype of ``rows``.
+    """
+    count, dim = len(place), rows.shape[1]
+    num_parts, sums = _native.num_score_parts(count, dim), []
+    for some in map(_packed, grad.split(_native.most_scores, dim=1)):
+        width = some.shape[1]
+        partial = rows.new_empty(num_parts, width, dim, dtype=torch.float32)
+        sizes = {"dtype": rows.dtype, "count": count, "dim": dim, "width": width, "parts": num_parts}
+        run(_native.placed_scores_grad, rows, **sizes, rows=rows, place=place, grad=some, partial=partial)
+        sums.append(partial.sum(dim=0))
+    return torch.cat(sums)
+
+
 def _packed(x: Tensor) -> Tensor:
     """Contiguous, and where sixteen bytes can be read at once."""
     return x if _is_packed(x) else x.clone(memory_format=torch.contiguous_format)

@@ -5,6 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from cohort_gnn.nn import kernels
+from cohort_gnn.nn.inputs import PlacedRows
 from cohort_gnn.nn.operators import Operator
 
 PARTS = 512  # into which column_sums() divides many rows; the parts are summed in parallel
@@ -126,12 +127,16 @@ def column_sums(x: Tensor) -> Tensor:
     return (sums + x[whole:].sum(dim=0, dtype=wide)).to(x.dtype)
 
 
-def end_scores(rows: Tensor, vectors: Tensor) -> Tensor:
+def end_scores(rows: Tensor | PlacedRows, vectors: Tensor) -> Tensor:
     """``rows @ vectors.t()`` for a few vectors: [rows, vectors], float64 for float64 rows, otherwise float32.
 
     16-bit rows are multiplied without conversion. The gradient of the vectors, a sum over all rows, also counts
-    gradients that are too small for float16.
+    gradients that are too small for float16. PlacedRows are gathered unless a GPU has a kernel for them.
     """
+    if isinstance(rows, PlacedRows):
+        if kernels.takes_placed_scores(rows.rows):
+            return _PlacedScores.apply(rows, vectors)
+        rows = rows.gathered()
     if rows.element_size() > 2:
         return F.linear(rows, vectors.to(rows.dtype))
     return _Scores.apply(rows, vectors)
@@ -141,7 +146,7 @@ class _Scores(torch.autograd.Function):
     @staticmethod
     def forward(ctx, rows, vectors):
         ctx.count, ctx.dtype = vectors.shape[0], vectors.dtype
-        vectors = F.pad(vectors.to(rows.dtype), (0, 0, 0, -ctx.count % 8))  # tensor cores take multiples of eight
+        vectors = _in_eights(vectors.to(rows.dtype))
         ctx.save_for_backward(rows, vectors)
         return _wide_product(rows, vectors.t())[:, : ctx.count]
 
@@ -153,10 +158,39 @@ class _Scores(torch.autograd.Function):
         grad_rows = grad.to(rows.dtype) @ vectors if of_rows else None
         if not (of_vectors and rows.shape[0]):
             return grad_rows, vectors.new_zeros(ctx.count, rows.shape[1], dtype=ctx.dtype) if of_vectors else None
-        exponent = torch.frexp(torch.linalg.vector_norm(grad, torch.inf)).exponent.clamp(-100, 100) + _ROOM
-        half = torch.ldexp(grad, -exponent).to(rows.dtype)  # scaled to below 1, so that small ones do not vanish
-        sums = _wide_product(half.t(), rows)[: ctx.count]
-        return grad_rows, torch.ldexp(sums, exponent).to(ctx.dtype)
+        half, exponent = _scaled(grad, rows.dtype)
+        return grad_rows, torch.ldexp(_wide_product(half.t(), rows)[: ctx.count], exponent).to(ctx.dtype)
+
+
+class _PlacedScores(torch.autograd.Function):
+    """Of PlacedRows that kernels.takes_placed_scores() tells of."""
+
+    @staticmethod
+    def forward(ctx, rows, vectors):
+        ctx.rows, ctx.count, ctx.dtype = rows, len(vectors), vectors.dtype
+        vectors = _in_eights(vectors.to(rows.dtype))
+        return kernels.placed_scores(rows.rows, rows.place, vectors)[:, : ctx.count]
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad):
+        rows = ctx.rows
+        if not len(grad):
+            return None, grad.new_zeros(ctx.count, rows.shape[1], dtype=ctx.dtype)
+        half, exponent = _scaled(F.pad(grad, (0, -ctx.count % 8)), rows.dtype)
+        sums = kernels.placed_scores_grad(half, rows.rows, rows.place)[: ctx.count]
+        return None, torch.ldexp(sums, exponent).to(ctx.dtype)
+
+
+def _in_eights(vectors: Tensor) -> Tensor:
+    """With zeros behind them, since tensor cores take multiples of eight."""
+    return F.pad(vectors, (0, 0, 0, -len(vectors) % 8))
+
+
+def _scaled(grad: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """In 16 bits, scaled to below 1, so that small ones do not vanish; and by which power of two."""
+    exponent = torch.frexp(torch.linalg.vector_norm(grad, torch.inf)).exponent.clamp(-100, 100) + _ROOM
+    return torch.ldexp(grad, -exponent).to(dtype), exponent
 
 
 def _wide_product(left: Tensor, right: Tensor) -> Tensor:

@@ -80,7 +80,7 @@ def sum_relations(
 
 def sum_attentions(
     convs: Mapping[EdgeType, GATRules],
-    x: Mapping[str, Tensor],
+    x: Mapping[str, Tensor | PlacedRows],
     blocks: Mapping[EdgeType, Block],
     edge_attr: Mapping[EdgeType, Tensor],
 ) -> dict[str, Tensor]:
@@ -90,10 +90,12 @@ def sum_attentions(
 
     Args:
         convs: a GATConv for each edge type; it concatenates its heads, and adds no edges from targets to themselves.
-        x: [nodes, any] for each node type with rows; the targets are the first nodes of their type.
+        x: [nodes, any] for each node type with rows; the targets are the first nodes of their type. PlacedRows are read
+            at their places, unless a GATConv multiplies rows of their type by its weights first: it gathers them.
         blocks: a block for each edge type.
         edge_attr: feature rows of edges, for the edge types whose convs take them.
     """
+    x = {kind: _read_rows(rows, kind, convs, blocks) for kind, rows in x.items()}
     ends: dict[str, list[tuple[EdgeType, bool]]] = {}  # for each node type: edge types, and whether it is their target
     for name in convs:
         ends.setdefault(name[0], []).append((name, False))
@@ -102,10 +104,12 @@ def sum_attentions(
     scores: dict[tuple[EdgeType, bool], Tensor] = {}
     for kind, given in ends.items():
         num_rows = max(blocks[name].num_targets if is_target else x[kind].shape[0] for name, is_target in given)
-        rows = x[kind] if num_rows == x[kind].shape[0] else x[kind][:num_rows]
+        rows = x[kind]
+        if num_rows < rows.shape[0]:
+            rows = rows.first(num_rows) if isinstance(rows, PlacedRows) else rows[:num_rows]
         with torch.autocast(rows.device.type, enabled=False):
             vectors = [convs[name].score_vectors(is_target) for name, is_target in given]
-            products = end_scores(kernels.rows_of(rows), torch.cat(vectors))
+            products = end_scores(rows, torch.cat(vectors))
         scores |= zip(given, products.split([len(each) for each in vectors], dim=1), strict=True)
     sums: dict[str, Tensor] = {}
     biases: dict[str, Tensor] = {}
@@ -117,6 +121,18 @@ def sum_attentions(
         if conv.bias is not None:
             biases[name[2]] = biases[name[2]] + conv.bias if name[2] in biases else conv.bias
     return {name: rows + biases[name].to(rows.dtype) if name in biases else rows for name, rows in sums.items()}
+
+
+def _read_rows(
+    rows: Tensor | PlacedRows, kind: str, convs: Mapping[EdgeType, GATRules], blocks: Mapping[EdgeType, Block]
+) -> Tensor | PlacedRows:
+    """The rows of a node type as sum_attentions() reads them."""
+    if not isinstance(rows, PlacedRows):
+        return kernels.rows_of(rows)
+    of_kind = (name for name in convs if name[0] == kind)
+    if all(convs[name].sums_first(blocks[name], rows.shape[1]) for name in of_kind):
+        return rows
+    return rows.gathered()
 
 
 class _SumRelations(torch.autograd.Function):
@@ -193,8 +209,9 @@ def _means_beside(
     out, inverse_counts = rows[0].new_empty(num_targets, sum(widths), dtype=dtype), []
     for number, block, to in zip(into.sources, into.blocks, out.split(widths, dim=1), strict=True):
         inverse_counts.append(to.new_empty(num_targets, dtype=sum_dtype(rows[number].dtype)))
-        edges = Edges(block.indptr, block.source, num_targets)
-        given = {"out": to, "drop": drops[number], "place": places[number]}
+        place = places[number]
+        edges = Edges(block.indptr, block.source if place is None else place[block.source], num_targets)
+        given = {"out": to, "drop": drops[number]}
         kernels.sum_rows(edges, rows[number], dtype, **given, mean=True, inverse_count=inverse_counts[-1])
     return out, inverse_counts
 

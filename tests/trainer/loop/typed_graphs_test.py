@@ -31,6 +31,16 @@ def graph(tmp_path_factory, request):
     return package.dataset.open(folder)
 
 
+@pytest.fixture(scope="module")
+def half_graph(tmp_path_factory):
+    """All node types have features of float16, so many that kernels of attention read them in the pool."""
+    folder = tmp_path_factory.mktemp("typed") / "half"
+    size = ["--nodes", 3000, "--edges", 20000, "--dim", 32, "--dtype", "float16", "--all-features"]
+    made = cohort("dataset", "generate", folder, "--kind", "typed", *size)
+    assert made.returncode == 0, made.stderr
+    return package.dataset.open(folder)
+
+
 @contextlib.contextmanager
 def opened(graph, device: str, fanout=(4, 3)):
     """The rows that slots name, and the slots of a pass over the training nodes."""
@@ -75,9 +85,9 @@ class Pooled:
         self.has_left = True
 
 
-def model_of(kind: str, graph, dropout: float = 0.0, num_layers: int = 2, types=None, **shape) -> TypedGNN:
+def model_of(kind: str, graph, dropout=0.0, num_layers=2, types=None, hidden=16, **shape) -> TypedGNN:
     torch.manual_seed(1)
-    return TypedGNN(kind, types or graph.types, 16, graph.num_classes, num_layers, dropout, **shape)
+    return TypedGNN(kind, types or graph.types, hidden, graph.num_classes, num_layers, dropout, **shape)
 
 
 def with_edge_features(graph, folder):
@@ -117,11 +127,8 @@ def test_a_padded_batch_has_room_for_the_features_of_edges(graph, shm, tmp_path)
 
 @pytest.mark.parametrize("amp", [False, True], ids=["float32", "amp"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_features_of_16_bits_count_in_a_padded_batch_as_in_others(shm, tmp_path, kind, amp):
-    size = ["--nodes", 3000, "--edges", 20000, "--dim", 12, "--dtype", "float16", "--all-features"]
-    made = cohort("dataset", "generate", tmp_path / "set", "--kind", "typed", *size)
-    assert made.returncode == 0, made.stderr
-    graph, dtypes = package.dataset.open(tmp_path / "set"), set()
+def test_features_of_16_bits_count_in_a_padded_batch_as_in_others(half_graph, shm, kind, amp):
+    graph, dtypes = half_graph, set()
     model = model_of(kind, graph)
     scores, exact = (Scores(model, with_amp, keep_half=True, types=graph.types) for with_amp in (amp, False))
     model.register_forward_pre_hook(lambda _, given: dtypes.update(rows.dtype for rows in given[0].values()))
@@ -195,26 +202,42 @@ def test_rows_in_pools_are_those_of_slots(graph, shm, kind):
     assert count >= 3
 
 
-def expect_same_where_rows_are(model, slot, pooled, types, room) -> None:
+def expect_same_where_rows_are(model, slot, pooled, types, room, amp=False) -> None:
     """Scores and gradients of a padded batch whose rows are read in the pools, if the model can."""
-    scores = Scores(model, all_rows=pooled.all_rows, types=types)
-    assert scores.takes_places == (model.kind in ("rsage", "rgcn"))
+    scores = Scores(model, amp, keep_half=True, all_rows=pooled.all_rows, types=types)
+    is_placed = any(rows is not None and scores.is_placed(rows) for rows in pooled.all_rows)
+    assert is_placed == (model.kind != "hgt" and (amp or pooled.all_rows[0].dtype == torch.float32))
     found = []
     for of, rows in ((slot, None), (pooled, pooled.all_rows)):
-        inputs = _Inputs(room, types, of, rows, scores.takes_places and rows is not None)
+        inputs = _Inputs(room, types, of, rows, scores.is_placed)
         inputs.load(of, TypedSizes.of(of))
         x, blocks, _, *per_hop = inputs.arguments
-        assert any(isinstance(each, PlacedRows) for each in x.values()) == (scores.takes_places and rows is not None)
-        out = Scores(model)(x, blocks, SEEDS, *per_hop)
+        assert any(isinstance(each, PlacedRows) for each in x.values()) == (is_placed and rows is not None)
+        out = Scores(model, amp, keep_half=True)(x, blocks, SEEDS, *per_hop)
         trained = [each for each in model.parameters() if each.requires_grad]
         found.append((out, *torch.autograd.grad(out.square().mean(), trained, allow_unused=True)))
     for one, other in zip(*found, strict=True):
         assert (one is None) == (other is None) and (one is None or torch.equal(one, other))
 
 
+@pytest.mark.parametrize("amp", [False, True], ids=["float32", "amp"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_of_16_bits_are_read_in_pools_where_a_model_takes_them_as_they_are(half_graph, shm, kind, amp):
+    graph, model = half_graph, model_of(kind, half_graph, hidden=128)
+    slot = next(slots_of(graph))
+    pooled = Pooled(slot, len(graph.types.counts))
+    plain, scores = (
+        Scores(model, amp, keep_half=True, all_rows=rows, types=graph.types) for rows in (None, pooled.all_rows)
+    )
+    placed = amp and kind != "hgt"
+    assert {isinstance(each, PlacedRows) for each in scores.inputs_of(pooled)[0].values()} == {placed}
+    assert torch.equal(scores.of_slot(pooled), plain.of_slot(slot))
+    expect_same_where_rows_are(model, slot, pooled, graph.types, TypedSizes.of(slot).grown(None), amp)
+
+
 @pytest.mark.parametrize("room", [1, -1])
 def test_rows_of_a_batch_without_a_graph_may_lie_where_a_graph_reads_them(graph, shm, room):
-    slot, scores = next(slots_of(graph)), Scores(model_of("rgat", graph), types=graph.types)
+    slot, scores = next(slots_of(graph)), Scores(model_of("hgt", graph), types=graph.types)
     pooled, expected = Pooled(slot, len(graph.types.counts)), scores.of_slot(slot)
     scores.all_rows, memory = pooled.all_rows, []
     for rows, per_hop in zip(pooled.all_rows, slot.nodes_of_types, strict=True):
@@ -291,11 +314,15 @@ def test_a_batch_that_does_not_fit_gets_a_larger_graph(graph, shm, monkeypatch):
     assert seen[:2] == [1, 2], "room was made anew once the batch did not fit"
 
 
-def losses_of_steps(kind: str, graph, graphs_of: int | None, types=None) -> list[float]:
+def losses_of_steps(
+    kind: str, graph, graphs_of: int | None, types=None, amp=False, placed=True, **shape
+) -> list[float]:
     device, types = torch.device("cuda"), types or graph.types
-    model, losses = model_of(kind, graph, dropout=0.4, types=types).to(device), []
+    model, losses = model_of(kind, graph, dropout=0.4, types=types, **shape).to(device), []
     with opened(graph, "cuda") as (rows, slots):
-        scores = Scores(model, all_rows=rows, types=types)
+        scores = Scores(model, amp, keep_half=True, all_rows=rows, types=types)
+        if not placed:
+            model.takes_places = False
         step = TrainStep(scores, adam(model, device, 0.01), device, graphs_of)
         torch.manual_seed(3)
         for slot in slots:
@@ -320,3 +347,14 @@ def test_replayed_steps_read_the_features_of_edges(graph, shm, tmp_path):
     plain, replayed = (losses_of_steps("rgat", graph, graphs_of, types) for graphs_of in (None, SEEDS))
     assert len(plain) > 6 and plain[0] != plain[-1]
     assert replayed == pytest.approx(plain, rel=1e-3)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("graphs_of", [None, SEEDS], ids=["steps", "graphs"])
+@pytest.mark.parametrize("kind", ["rsage", "rgcn", "rgat"])
+def test_steps_on_rows_of_16_bits_in_pools_train_as_on_gathered_ones(half_graph, shm, kind, graphs_of):
+    there, gathered = (
+        losses_of_steps(kind, half_graph, graphs_of, amp=True, placed=placed, hidden=128) for placed in (True, False)
+    )
+    assert len(there) > 6 and there[0] != there[-1]
+    assert there == pytest.approx(gathered, rel=1e-2)

@@ -7,6 +7,7 @@ from blocks import DEVICES, assert_as_close
 
 import cohort_gnn.nn.linear as layer
 from cohort_gnn.nn import kernels
+from cohort_gnn.nn.inputs import PlacedRows
 from cohort_gnn.nn.linear import MANY_ROWS, PARTS, column_sums, head_linear, linear
 
 
@@ -108,6 +109,29 @@ def test_scores_of_halves_and_their_gradients(device, dtype, count):
     if dtype == torch.bfloat16:
         expected = grad.double() @ rounded
         assert (of_rows - expected).abs().max() < 2e-2 * expected.abs().max()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("columns", [6, 32, 288])
+@pytest.mark.parametrize("count", [1, 8, 20, 64, 90])
+@pytest.mark.parametrize("num_rows", [0, 1, 700])
+def test_scores_of_rows_at_places(device, dtype, columns, count, num_rows):
+    """The last places are none: such a row is zeros."""
+    torch.manual_seed(3)
+    table = torch.randn(1000, columns, device=device).to(dtype)
+    place = torch.randperm(1000, device=device)[:num_rows]
+    table[torch.ones(1000, dtype=torch.bool, device=device).index_fill(0, place, False)] = torch.nan
+    place[num_rows * 9 // 10 :] = -1
+    rows, vectors = PlacedRows(table, place), torch.randn(count, columns, device=device).requires_grad_()
+    grad, found = 1e-9 * torch.randn(num_rows, count, device=device), []
+    for each in (rows, rows.gathered()):
+        scores = layer.end_scores(each, vectors)
+        found.append((scores, torch.autograd.grad(scores, vectors, grad.to(scores.dtype))[0]))
+    for one, other in zip(*found, strict=True):
+        assert one.shape == other.shape and one.dtype == other.dtype
+        largest = other.abs().max().item() if other.numel() else 0.0
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-5 * largest)
 
 
 @pytest.mark.parametrize("count", [0, 5])

@@ -235,9 +235,10 @@ void score_groups(const RowsAndQueries& given, const ScoreBoundsRef& bounds, con
 void find_pairs(const RowsAndQueries& given, const ScoreBoundsRef& bounds, const GroupScoresRef& scores,
                 const double* least, int64_t* pairs, const FoundRef& found, cudaStream_t stream);
 
-// Finds the rows of `count` pairs of find_pairs() whose upper bound is not below least[query]. Asynchronous. Throws
-// Error as score_groups() does.
+// Finds the rows of the pairs of find_pairs() whose upper bound is not below least[query]. Asynchronous. Throws Error
+// as score_groups() does.
 void score_pairs(const RowsAndQueries& given, const ScoreBoundsRef& bounds, const float* lengths, const double* least,
-                 const int64_t* pairs, int64_t count, const PairsRef& to, const FoundRef& found, cudaStream_t stream);
+                 const int64_t* pairs, const FoundRef& found_pairs, const PairsRef& to, const FoundRef& found,
+                 cudaStream_t stream);
 
 }  // namespace cohort::ibp

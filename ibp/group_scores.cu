@@ -319,9 +319,9 @@ __device__ inline float product_of_lane(const RowsAndQueries& given, int64_t gro
 
 // A warp has a pair of a query and a group.
 __global__ void score_pairs_kernel(RowsAndQueries given, ScoreBoundsRef bounds, const float* lengths,
-                                   const double* least, const int64_t* pairs, int64_t count, PairsRef to,
+                                   const double* least, const int64_t* pairs, FoundRef found_pairs, PairsRef to,
                                    FoundRef found) {
-  const int64_t num_groups = given.num_rows / kScoreRows;
+  const int64_t num_groups = given.num_rows / kScoreRows, count = min(*found_pairs.count, found_pairs.room);
   for (int64_t i = base::grid_first() / 32; i < count; i += base::grid_step() / 32) {
     const int64_t query = pairs[i] / num_groups, group = pairs[i] - query * num_groups;
     const int64_t row = group * kScoreRows + threadIdx.x % 32;
@@ -385,11 +385,12 @@ void find_pairs(const RowsAndQueries& given, const ScoreBoundsRef& bounds, const
 }
 
 void score_pairs(const RowsAndQueries& given, const ScoreBoundsRef& bounds, const float* lengths, const double* least,
-                 const int64_t* pairs, int64_t count, const PairsRef& to, const FoundRef& found, cudaStream_t stream) {
+                 const int64_t* pairs, const FoundRef& found_pairs, const PairsRef& to, const FoundRef& found,
+                 cudaStream_t stream) {
   check_given(given);
-  if (count == 0) return;
-  score_pairs_kernel<<<base::grid_for(count * 32, kMostBlocks), base::kBlockThreads, 0, stream>>>(
-      given, bounds, lengths, least, pairs, count, to, found);
+  if (found_pairs.room == 0) return;
+  score_pairs_kernel<<<base::grid_for(found_pairs.room * 32, kMostBlocks), base::kBlockThreads, 0, stream>>>(
+      given, bounds, lengths, least, pairs, found_pairs, to, found);
   cuda_check(cudaGetLastError(), "launch the scores of pairs");
 }
 

@@ -21,20 +21,21 @@ def takes(on_gpu: bool, dim: int) -> bool:
     return on_gpu and _native.with_cuda and dim % 8 == 0
 
 
-def of_block(bounds, block: torch.Tensor, k: int) -> "KernelScores | AllScores":
+def of_block(bounds, block: torch.Tensor, k: int, least: torch.Tensor | None) -> "KernelScores | AllScores":
     """The scores of a block.
 
     Args:
         bounds: search.ScoreBounds.
         block: bfloat16 [n, d]; only zeros are 0.
         k: number of best rows. There are at least 8 k groups, if the block has as many rows.
+        least: float64 [q]: pairs with a lower upper bound are ruled out; None: nothing is known of them.
     """
     if takes(block.is_cuda, block.shape[1]) and len(block) % ROWS == 0 and len(block) // ROWS >= 8 * k:
-        return KernelScores(bounds, block)
+        return KernelScores(bounds, block, least)
     group = ROWS
     while group > 1 and (len(block) % group or len(block) // group < 8 * k):
         group //= 2
-    return AllScores(bounds, block, group)
+    return AllScores(bounds, block, group, least, 4 * k * len(bounds.unit))
 
 
 def upper_bounds(score: torch.Tensor, radius: torch.Tensor) -> torch.Tensor:
@@ -45,46 +46,56 @@ def upper_bounds(score: torch.Tensor, radius: torch.Tensor) -> torch.Tensor:
 class AllScores:
     """Scores from the products of all rows with all queries. Rows of a group are n / (rows of a group) apart.
 
+    Args:
+        least: see of_block().
+        most: number of pairs of a query and a group from which on found() has nothing.
+
     Attributes:
         top: float32 [q, g]: the best score of each group; NaN: unknown.
         widest: float32 [g]: the largest radius of the group's rows.
     """
 
-    def __init__(self, bounds, block: torch.Tensor, group: int):
+    def __init__(self, bounds, block: torch.Tensor, group: int, least: torch.Tensor | None, most: int):
         empty = ~block.any(1) if bounds.metric == "cosine" else None
+        self._least, self._most = least, most
         self._score, self._radius = bounds.of_block(block, empty)
         self._step = len(block) // group
         self._members = self._step * torch.arange(group, device=block.device)
         self.top = self._score.view(-1, group, self._step).amax(1)
         self.widest = self._radius.view(group, self._step).amax(0)
 
-    def pairs(self, least: torch.Tensor) -> torch.Tensor:
-        """int64 [p], in any order: query * g + group of pairs whose upper bound reaches least[query], float64 [q]."""
-        return torch.nonzero(~(self.top + self.widest < least[:, None]).reshape(-1)).squeeze(1)
+    def found(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None:
+        """What found_with(least) is; None: `least` is None, or rules out so few pairs that it should rise first."""
+        if self._least is None or len(self._pairs(self._least)[0]) > self._most:
+            return None
+        return self.found_with(self._least)
 
-    def rows_of(self, pairs: torch.Tensor, least: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """(query int64 [n], row int64 [n], upper bound float32 [n], infinite where nothing is known).
+    def found_with(self, least: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """(query int64 [n], row int64 [n], upper bound float32 [n], infinite where nothing is known), in any order.
 
-        Of rows of `pairs` whose upper bounds reach the least score of their query, in any order.
+        Of pairs of a query and a row whose upper bound is not below the least score of the query.
         """
-        of_query, groups = pairs // len(self.widest), pairs % len(self.widest)
+        of_query, groups = self._pairs(least)
         row = groups[:, None] + self._members
         high = upper_bounds(self._score[of_query[:, None], row], self._radius[row])
         pair, member = torch.nonzero(high >= least[of_query][:, None], as_tuple=True)
         return of_query[pair], row[pair, member], high[pair, member]
 
+    def _pairs(self, least: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.nonzero(~(self.top + self.widest < least[:, None]), as_tuple=True)
+
 
 class KernelScores:
-    """What AllScores is, by kernels: the rows are read once for the groups, and again for the rows of pairs().
+    """What AllScores is, by kernels: the rows are read once for the groups, and again for the groups not ruled out.
 
-    A group is ROWS consecutive rows.
+    A group is ROWS consecutive rows. The kernels are on their way when the object is made; found() waits for them.
 
     Args:
         block: contiguous bfloat16 [n, d] on a GPU; n is a multiple of ROWS, d a multiple of 8. It must not change until
             the last call.
     """
 
-    def __init__(self, bounds, block: torch.Tensor):
+    def __init__(self, bounds, block: torch.Tensor, least: torch.Tensor | None):
         self._bounds, self._block, self._native = bounds, block, bounds.native()
         num_queries, num_groups = len(bounds.unit), len(block) // ROWS
         sizes = {"best": (num_groups, num_queries), "lengths": (len(block),), "widest": (num_groups,)}
@@ -95,44 +106,61 @@ class KernelScores:
         self._given = _native.RowsAndQueries(block.data_ptr(), len(block), *queries, block.shape[1])
         with torch.cuda.device(block.device):
             _native.score_groups(self._given, self._native, self._scores, self._stream())
+        self._found = None if least is None else Found(self, least, _ROOM)
 
     @property
     def top(self) -> torch.Tensor:
         """See AllScores."""
         return self._bounds.of_best(self._best.T.clone())
 
-    def pairs(self, least: torch.Tensor) -> torch.Tensor:
-        """See AllScores.pairs()."""
+    def found(self) -> tuple[torch.Tensor, ...] | None:
+        """See AllScores.found()."""
+        fits = self._found is not None and self._found.room_needed() <= self._found.room
+        return self._found.rows() if fits else None
 
-        def find(pairs: torch.Tensor, found: tuple) -> None:
-            _native.find_pairs(
-                self._given, self._native, self._scores, least.data_ptr(), pairs.data_ptr(), found, self._stream()
-            )
+    def found_with(self, least: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """See AllScores.found_with()."""
+        found = Found(self, least, _ROOM)
+        while (needed := found.room_needed()) > found.room:
+            found = Found(self, least, needed)
+        return found.rows()
 
-        return self._all_found(find, self._best.numel(), torch.int64)[0]
+    def start(self, least: torch.Tensor, pairs: torch.Tensor, rows: list[torch.Tensor], counts: torch.Tensor) -> None:
+        """Starts both kernels, which fill `pairs` [room] and `rows` [room] each, and add to counts, int64 [2]."""
+        of_pairs, of_rows = ((each.data_ptr(), len(pairs)) for each in counts)
+        known, stream = (self._given, self._native), self._stream()
+        bound, to = (least.data_ptr(), pairs.data_ptr()), tuple(each.data_ptr() for each in rows)
+        with torch.cuda.device(self._block.device):
+            _native.find_pairs(*known, self._scores, *bound, of_pairs, stream)
+            _native.score_pairs(*known, self._lengths.data_ptr(), *bound, of_pairs, to, of_rows, stream)
 
-    def rows_of(self, pairs: torch.Tensor, least: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """See AllScores.rows_of()."""
-
-        def find(of_query: torch.Tensor, row: torch.Tensor, high: torch.Tensor, found: tuple) -> None:
-            given = (self._lengths.data_ptr(), least.data_ptr(), pairs.data_ptr(), len(pairs))
-            to = (of_query.data_ptr(), row.data_ptr(), high.data_ptr())
-            _native.score_pairs(self._given, self._native, *given, to, found, self._stream())
-
-        return self._all_found(find, ROWS * len(pairs), torch.int64, torch.int64, torch.float32)
-
-    def _all_found(self, find, most: int, *dtypes: torch.dtype) -> tuple[torch.Tensor, ...]:
-        """The arrays that find(*arrays, (address of a count, room)) fills, which counts at most `most`."""
-        room = min(most, _ROOM)
-        while True:
-            count = torch.zeros(1, dtype=torch.int64, device=self._block.device)
-            arrays = [torch.empty(room, dtype=dtype, device=self._block.device) for dtype in dtypes]
-            with torch.cuda.device(self._block.device):
-                find(*arrays, (count.data_ptr(), room))
-            found = int(count)
-            if found <= room:
-                return tuple(each[:found].clone() for each in arrays)  # without the rest of the room
-            room = found
+    def new(self, size: int, dtype: torch.dtype) -> torch.Tensor:
+        """An array on the device of the block."""
+        return torch.empty(size, dtype=dtype, device=self._block.device)
 
     def _stream(self) -> int:
         return handle_of(torch.cuda.current_stream(self._block.device))
+
+
+class Found:
+    """What kernels find of a block, with room for `room` pairs of a query and a group, and for as many rows."""
+
+    def __init__(self, scores: KernelScores, least: torch.Tensor, room: int):
+        self.room, self._least = room, least.contiguous()
+        self._pairs = scores.new(room, torch.int64)
+        self._rows = [scores.new(room, dtype) for dtype in (torch.int64, torch.int64, torch.float32)]
+        counts = scores.new(2, torch.int64).zero_()
+        scores.start(self._least, self._pairs, self._rows, counts)
+        self._counts = torch.empty(2, dtype=torch.int64, pin_memory=True)
+        self._counts.copy_(counts, non_blocking=True)
+        self._ended = torch.cuda.Event()
+        self._ended.record(torch.cuda.current_stream(counts.device))
+
+    def room_needed(self) -> int:
+        """At least; what is found fits if this is at most `room`. Waits for the kernels."""
+        self._ended.synchronize()
+        return int(self._counts.max())
+
+    def rows(self) -> tuple[torch.Tensor, ...]:
+        """See AllScores.found_with()."""
+        return tuple(each[: int(self._counts[1])].clone() for each in self._rows)  # without the rest of the room

@@ -276,11 +276,12 @@ Measure measure_of(const std::string& metric) {
 
 float* floats_at(uintptr_t address) { return reinterpret_cast<float*>(address); }
 int64_t* integers_at(uintptr_t address) { return reinterpret_cast<int64_t*>(address); }
+using Found = std::tuple<uintptr_t, int64_t>;  // the count's address, and the room
+FoundRef found_at(const Found& found) { return {integers_at(std::get<0>(found)), std::get<1>(found)}; }
 
 // Scores of groups and pairs, with arrays as addresses.
 void bind_scores(nb::module_& module) {
   using Addresses = std::tuple<uintptr_t, uintptr_t, uintptr_t>;
-  using Found = std::tuple<uintptr_t, int64_t>;  // the count's address, and the room
   nb::class_<RowsAndQueries>(module, "RowsAndQueries")
       .def("__init__", [](RowsAndQueries* self, uintptr_t rows, int64_t num_rows, uintptr_t queries,
                           int64_t num_queries, uint32_t num_columns) {
@@ -302,17 +303,17 @@ void bind_scores(nb::module_& module) {
                 uintptr_t stream) { score_groups(given, bounds, scores, reinterpret_cast<cudaStream_t>(stream)); });
   module.def("find_pairs", [](const RowsAndQueries& given, const ScoreBoundsRef& bounds, const GroupScoresRef& scores,
                               uintptr_t least, uintptr_t pairs, const Found& found, uintptr_t stream) {
-    find_pairs(given, bounds, scores, reinterpret_cast<const double*>(least), integers_at(pairs),
-               {integers_at(std::get<0>(found)), std::get<1>(found)}, reinterpret_cast<cudaStream_t>(stream));
+    find_pairs(given, bounds, scores, reinterpret_cast<const double*>(least), integers_at(pairs), found_at(found),
+               reinterpret_cast<cudaStream_t>(stream));
   });
-  module.def(
-      "score_pairs", [](const RowsAndQueries& given, const ScoreBoundsRef& bounds, uintptr_t lengths, uintptr_t least,
-                        uintptr_t pairs, int64_t count, const Addresses& to, const Found& found, uintptr_t stream) {
-        const auto [of_query, row, high] = to;
-        score_pairs(given, bounds, floats_at(lengths), reinterpret_cast<const double*>(least), integers_at(pairs),
-                    count, {integers_at(of_query), integers_at(row), floats_at(high)},
-                    {integers_at(std::get<0>(found)), std::get<1>(found)}, reinterpret_cast<cudaStream_t>(stream));
-      });
+  module.def("score_pairs", [](const RowsAndQueries& given, const ScoreBoundsRef& bounds, uintptr_t lengths,
+                               uintptr_t least, uintptr_t pairs, const Found& found_pairs, const Addresses& to,
+                               const Found& found, uintptr_t stream) {
+    const auto [of_query, row, high] = to;
+    score_pairs(given, bounds, floats_at(lengths), reinterpret_cast<const double*>(least), integers_at(pairs),
+                found_at(found_pairs), {integers_at(of_query), integers_at(row), floats_at(high)}, found_at(found),
+                reinterpret_cast<cudaStream_t>(stream));
+  });
   module.attr("group_rows") = kScoreRows;
 }
 

@@ -34,7 +34,7 @@ def top_k(encoded, queries, k, *, metric="dot", block_rows=None) -> tuple[torch.
         metric: dot: the product, largest first. cosine: the product divided by both lengths, largest first, or 0 if a
             length is 0. l2: the Euclidean distance, smallest first.
         block_rows: number of rows in a block, which are decoded at a time. Default: as many as take 32 MiB on the CPU,
-            and up to 512 MiB on a GPU, which holds three blocks at a time.
+            and up to 512 MiB on a GPU, which holds four blocks at a time.
 
     Returns:
         values float32 and ids int64, on the device of `queries`.
@@ -127,29 +127,43 @@ class _Search:
 
     def candidates(self, block_rows: int) -> tuple[torch.Tensor, torch.Tensor]:
         """(query, row) of all pairs that may be among the best: int64 [n] each."""
-        found = []
+        found: list[tuple] = []
+        begun = None  # the block before: a GPU scores a block while the host looks at what it found in this one
         for number, (first, block) in enumerate(_blocks(self._rows, block_rows)):
-            of_query, row, high = self._of_block(block)
-            found.append((of_query, row + first, high))
-            if number & (number + 1) == 0:  # after block 1, 2, 4, 8, ...
-                found = [self._narrowed(found)]
+            least = self._least if number > 1 else None  # nothing is known before the first block has been looked at
+            scores = group_scores.of_block(self._bounds, block, self._k, least)
+            if begun is not None:
+                found = self._with_block(found, *begun)
+            begun = number, first, scores
+        if begun is not None:
+            found = self._with_block(found, *begun)
         of_query, row, _ = self._narrowed(found)
         return of_query, row
 
-    def _of_block(self, block: torch.Tensor):
-        """(query int64 [n], row of the block int64 [n], upper bound float32 [n], infinite where nothing is known).
+    def _with_block(self, found: list[tuple], number: int, first: int, scores) -> list[tuple]:
+        """`found`, and the pairs of a block, (query int64 [n], row int64 [n], upper bound float32 [n]).
 
-        Groups of rows are compared first, by the best score of a group and its largest radius. Groups have no rows in
-        common, so the k best lower bounds of groups belong to k different rows.
+        Args:
+            first: number of the block's first row.
+            scores: the block's group_scores.AllScores or KernelScores.
         """
-        scores = group_scores.of_block(self._bounds, block, self._k)
-        pairs = scores.pairs(self._least)
-        if len(pairs) > 4 * self._lows.numel():  # with fewer pairs, the least scores need not rise
-            low = (scores.top - scores.widest).nan_to_num(nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
-            self._lows = torch.cat([self._lows, low], 1).topk(self._k, dim=1).values
-            self._least = torch.maximum(self._least, self._lows[:, -1].double() - 2 * self._bounds.slack)
-            pairs = scores.pairs(self._least)
-        return scores.rows_of(pairs, self._least)
+        of_block = scores.found()
+        if of_block is None:
+            self._raise_least(scores)
+            of_block = scores.found_with(self._least)
+        of_query, row, high = of_block
+        found = [*found, (of_query, row + first, high)]
+        return [self._narrowed(found)] if number & (number + 1) == 0 else found  # after block 1, 2, 4, 8, ...
+
+    def _raise_least(self, scores) -> None:
+        """Raises the least scores to the k-th best lower bounds of all groups so far.
+
+        The lower bound of a group is its best score less its largest radius. Groups have no rows in common, so the k
+        best lower bounds belong to k different rows.
+        """
+        low = (scores.top - scores.widest).nan_to_num(nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
+        self._lows = torch.cat([self._lows, low], 1).topk(self._k, dim=1).values
+        self._least = torch.maximum(self._least, self._lows[:, -1].double() - 2 * self._bounds.slack)
 
     def _narrowed(self, found: list[tuple]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """The pairs that are left after the most promising pairs were scored exactly, which raises the least scores."""
@@ -206,8 +220,8 @@ def _rounded(block: torch.Tensor) -> torch.Tensor:
 def _blocks(rows: EncodedRows, block_rows: int) -> Iterator[tuple[int, torch.Tensor]]:
     """(number of the first row, rows bfloat16 [n, d]) of each block, in order; only elements that are 0 become 0.
 
-    A block is valid until the next block is asked for. On a GPU, the next two blocks are fetched on two other streams
-    while the current stream works.
+    On a GPU, the next two blocks are fetched on two other streams while the current stream works, and a block is valid
+    until the block after the next is asked for. On a CPU it is valid until the next block is asked for.
     """
     coarse = rows.profile.codec == "planes"
     planes, dtype = ("A", torch.bfloat16) if coarse else ("AB", getattr(torch, rows.profile.dtype))
@@ -222,7 +236,7 @@ def _blocks(rows: EncodedRows, block_rows: int) -> Iterator[tuple[int, torch.Ten
 
     current = torch.cuda.current_stream(rows.device)
     streams = _streams(rows._gpu)
-    buffers = [torch.empty(shape, dtype=dtype, device=rows.device) for _ in range(len(streams) + 1)]
+    buffers = [torch.empty(shape, dtype=dtype, device=rows.device) for _ in range(len(streams) + 2)]
     for buffer in buffers:
         for stream in streams:
             buffer.record_stream(stream)

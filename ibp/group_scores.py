@@ -115,8 +115,8 @@ class KernelScores:
 
     def found(self) -> tuple[torch.Tensor, ...] | None:
         """See AllScores.found()."""
-        fits = self._found is not None and self._found.room_needed() <= self._found.room
-        return self._found.rows() if fits else None
+        found = self._found
+        return found.rows() if found is not None and found.room_needed() <= found.room else None
 
     def found_with(self, least: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """See AllScores.found_with()."""

@@ -24,9 +24,9 @@ from cohort_gnn.nn.kernels import Edges, sum_dtype
 from cohort_gnn.nn.linear import weight_grad
 from cohort_gnn.nn.operators import operator
 
-# Sums of up to KEPT_BYTES, or up to KEPT_SHARE of a GPU's memory if this is more, are kept for the gradients.
+# A layer keeps sums of up to KEPT_BYTES, or up to KEPT_SHARE of a GPU's memory if this is more, for the gradients.
 KEPT_BYTES = 1 << 30
-KEPT_SHARE = 1 / 32
+KEPT_SHARE = 1 / 6
 PIECE_BYTES = 512 << 20  # of a piece of sums that are not kept
 
 
@@ -44,7 +44,8 @@ def attend_and_multiply(
     slope: float,
     p: float,
     keys: list[int],
-    place: Tensor | None = None,
+    place: Tensor | None,
+    keeps: bool,
 ) -> Tensor:
     """[num_targets, heads, width]: for each target and head, a weighted sum of the sources' rows, times ``weight``.
 
@@ -57,15 +58,17 @@ def attend_and_multiply(
             attend().
         place: int64 [sources], the row of ``x`` that each source has; not with edges from targets to themselves. None:
             source i has row i.
+        keeps: the sums are kept for the gradients; else they are made piece by piece, and again for the gradients.
     """
     row_bytes = weight.shape[0] * weight.shape[2] * weight.element_size()
-    piece_rows = 0 if num_targets * row_bytes <= _kept_bytes(x.device) else max(1, PIECE_BYTES // row_bytes)
+    piece_rows = 0 if keeps else max(1, PIECE_BYTES // row_bytes)
     ends = scores, target_scores, edge_scores, loop_scores, indptr, source
     row = None if place is None else place[source]
     return _attend_and_multiply(x, weight, *ends, row, num_targets, loops, slope, p, keys, piece_rows)[0]
 
 
-def _kept_bytes(device: torch.device) -> int:
+def kept_bytes(device: torch.device) -> int:
+    """Most bytes of sums that a layer keeps."""
     if device.type != "cuda":
         return KEPT_BYTES
     return max(KEPT_BYTES, int(KEPT_SHARE * torch.cuda.get_device_properties(device).total_memory))

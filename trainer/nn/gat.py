@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.nn.attention_ops import attend, loop_means
-from cohort_gnn.nn.attention_products import attend_and_multiply
+from cohort_gnn.nn.attention_products import attend_and_multiply, kept_bytes
 from cohort_gnn.nn.block import Block, block_of
 from cohort_gnn.nn.inputs import ELEMENT_COST, PlacedRows, amp_dtype, is_prefix, materialize
 from cohort_gnn.nn.kernels import rows_of, sum_dtype
@@ -40,7 +40,8 @@ class GATRules:
         of_edges = self._edge_scores(edge_attr, block, num_shared, sum_dtype(source.dtype))
         rows = rows_of(source)
         scores = self._scores(rows, target)
-        out = self._attended(rows, scores, block, num_shared, of_edges)
+        keeps = self.sum_bytes(rows, block) <= kept_bytes(rows.device)
+        out = self._attended(rows, scores, block, num_shared, of_edges, keeps)
         if self.residual and target is not None:
             out = out + self.res(target)
         return out if self.bias is None else out + self.bias.to(out.dtype)
@@ -51,6 +52,7 @@ class GATRules:
         scores: tuple[Tensor, Tensor | None],
         block: Block,
         edge_attr: Tensor | None = None,
+        keeps: bool = True,
     ) -> Tensor:
         """[targets, heads * out_channels], what forward() gives without bias and residual, and without edges of targets
         to themselves.
@@ -59,9 +61,17 @@ class GATRules:
             source: [sources, in_channels]; PlacedRows only where sums_first() says True.
             scores: float [sources, heads] and [targets, heads], products with score_vectors(); None: zeros.
             block, edge_attr: as forward() takes them.
+            keeps: the sums of sum_bytes() are kept for the gradients.
         """
         of_edges = self._edge_scores(edge_attr, block, 0, sum_dtype(source.dtype))
-        return self._attended(source, scores, block, 0, of_edges)
+        return self._attended(source, scores, block, 0, of_edges, keeps)
+
+    def sum_bytes(self, source: Tensor | PlacedRows, block: Block) -> int:
+        """Bytes of the sums of rows that are multiplied by the weights; 0: rows are multiplied first."""
+        width = source.shape[1]
+        return (
+            block.num_targets * self.heads * width * amp_dtype(source).itemsize if self.sums_first(block, width) else 0
+        )
 
     def score_vectors(self, of_targets: bool) -> Tensor:
         """[heads, in_channels], whose products with the rows of sources, or of targets, are the ends' scores."""
@@ -97,6 +107,7 @@ class GATRules:
         block: Block,
         num_shared: int,
         of_edges: tuple[Tensor | None, Tensor | None],
+        keeps: bool,
     ) -> Tensor:
         """The heads' sums, beside each other or averaged; the first ``num_shared`` targets are sources too."""
         lin = self.lin if self.lin is not None else self.lin_src
@@ -109,7 +120,7 @@ class GATRules:
         if self.sums_first(block, source.shape[1]):
             weight = lin.weight.to(dtype).view(self.heads, self.out_channels, -1)
             rows, place = (source.rows, source.place) if isinstance(source, PlacedRows) else (source, None)
-            out = attend_and_multiply(rows, weight, *ends, *rest, place)
+            out = attend_and_multiply(rows, weight, *ends, *rest, place, keeps)
         else:
             out = attend(lin(source), *ends, self.heads, *rest, dtype)[0]
         out = out.reshape(block.num_targets, self.heads, self.out_channels)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from cohort_gnn.nn import kernels
 from cohort_gnn.nn.activation import Activation
+from cohort_gnn.nn.attention_products import kept_bytes
 from cohort_gnn.nn.block import Block
 from cohort_gnn.nn.gat import GATRules
 from cohort_gnn.nn.inputs import PlacedRows
@@ -113,10 +114,14 @@ def sum_attentions(
         scores |= zip(given, products.split([len(each) for each in vectors], dim=1), strict=True)
     sums: dict[str, Tensor] = {}
     biases: dict[str, Tensor] = {}
+    left = kept_bytes(next(iter(x.values())).device) if x else 0
     for name, conv in convs.items():
+        needed = conv.sum_bytes(x[name[0]], blocks[name])
+        keeps = needed <= left
+        left -= needed if keeps else 0
         block, of_targets = blocks[name], scores.get((name, True))
         of_targets = None if of_targets is None else of_targets[: block.num_targets]
-        rows = conv.from_scores(x[name[0]], (scores[name, False], of_targets), block, edge_attr.get(name))
+        rows = conv.from_scores(x[name[0]], (scores[name, False], of_targets), block, edge_attr.get(name), keeps)
         sums[name[2]] = sums[name[2]] + rows if name[2] in sums else rows
         if conv.bias is not None:
             biases[name[2]] = biases[name[2]] + conv.bias if name[2] in biases else conv.bias

@@ -4,7 +4,7 @@ import pytest
 import torch
 from blocks import DEVICES, assert_same, by_target, pair_of, random_edges, run_layer, with_loops
 
-from cohort_gnn.nn import Block, GATConv, attention_products
+from cohort_gnn.nn import Block, GATConv, attention_products, relations
 
 SOURCES, TARGETS, EDGES, COLUMNS, HEADS = 90, 40, 700, 6, 4  # so few columns that rows are summed before products
 OPTIONS = [{}, {"add_self_loops": False}, {"concat": False}, {"dropout": 0.4}, {"edge_dim": 3}]
@@ -93,3 +93,32 @@ def test_sums_are_kept_only_where_all_are_made_at_once(monkeypatch):
     assert keeps_sums()
     make_pieces(monkeypatch, 7, 4)
     assert not keeps_sums()
+
+
+def test_a_layer_keeps_sums_of_relations_as_long_as_there_is_room(monkeypatch):
+    torch.manual_seed(2)
+    names = [("a", to, "b") for to in ("one", "two", "three")]
+    convs = {name: GATConv(COLUMNS, 40, heads=HEADS, add_self_loops=False) for name in names}
+    blocks = {}
+    for name, num_targets in zip(names, (TARGETS, TARGETS, 10), strict=True):
+        edge_index, indptr = by_target(random_edges(SOURCES, num_targets, EDGES), num_targets)
+        blocks[name] = Block(indptr, edge_index[0], SOURCES, num_targets)
+    x = {"a": torch.randn(SOURCES, COLUMNS)}
+    kept = {}
+    for name, conv in convs.items():
+
+        def from_scores(*others, name=name, real=conv.from_scores):
+            kept[name[1]] = others[-1]
+            rows = real(*others)
+            return torch.nn.functional.pad(rows, (0, 0, 0, TARGETS - len(rows)))
+
+        conv.from_scores = from_scores
+    expected = relations.sum_attentions(convs, x, blocks, {})
+    assert kept == {"one": True, "two": True, "three": True}
+    assert [conv.sum_bytes(x["a"], blocks[name]) for name, conv in convs.items()] == [
+        count * HEADS * COLUMNS * 4 for count in (TARGETS, TARGETS, 10)
+    ]
+    monkeypatch.setattr(attention_products, "KEPT_BYTES", (2 * TARGETS - 1) * HEADS * COLUMNS * 4)
+    found = relations.sum_attentions(convs, x, blocks, {})
+    assert kept == {"one": True, "two": False, "three": True}
+    torch.testing.assert_close(found, expected)

@@ -37,7 +37,7 @@ SPEEDS = {"exponent, float32": (80, 338), "exponent, bfloat16": (80, 169), "cut"
 NVCOMP = {
     torch.float32: (("ANS", "<f4"), ("Bitcomp", "<f4"), ("Cascaded", "<i4"), ("LZ4", "<i4")),
     torch.bfloat16: (("ANS", "<f2"), ("ANS", "|u1"), ("Bitcomp", "<i2"), ("Cascaded", "<i2"), ("LZ4", "<i2")),
-    torch.int64: (("ANS", "|u1"), ("Bitcomp", "<i8"), ("Cascaded", "<i8"), ("LZ4", "<i8")),
+    torch.int64: (("ANS", "|u1"), ("Bitcomp", "<i8"), ("Cascaded", "<i8")),
 }
 NVCOMP_BYTES, REPEATS = 64 << 20, 5
 

@@ -132,15 +132,21 @@ void CudaNeighborSampler::place_seeds(const Query& query, cudaStream_t stream) {
   check_launch();
 }
 
-// Nothing is copied where nothing is excluded.
+// From page-locked memory, which the host need not wait for. Nothing is copied where nothing is excluded.
 void CudaNeighborSampler::copy_exclusions(const Query& query, cudaStream_t stream) {
   exclusions_.assign(relations_.size(), {});
   std::size_t size = 0;
   for (const Exclusions& each : query.exclusions) size += each.starts.size() + each.positions.size();
+  if (size == 0) return;
+  if (size * sizeof(int64_t) > staged_exclusions_.bytes()) {
+    staged_exclusions_ = base::PinnedBytes((size + size / 4) * sizeof(int64_t));
+  }
+  const std::span staged(reinterpret_cast<int64_t*>(staged_exclusions_.data()), size);
   int64_t* to = excluded_.reserve(size);
+  std::size_t used = 0;
   const auto copy = [&](std::span<const int64_t> from) {
-    cuda_check(cudaMemcpyAsync(to, from.data(), from.size_bytes(), cudaMemcpyHostToDevice, stream), "copy exclusions");
-    return std::exchange(to, to + from.size());
+    std::ranges::copy(from, staged.begin() + static_cast<std::ptrdiff_t>(used));
+    return to + std::exchange(used, used + from.size());
   };
   for (const Exclusions& each : query.exclusions) {
     if (each.positions.empty()) continue;
@@ -151,6 +157,8 @@ void CudaNeighborSampler::copy_exclusions(const Query& query, cudaStream_t strea
     const int64_t* starts = copy(each.starts);
     exclusions_[relation] = {starts, copy(each.positions)};
   }
+  cuda_check(cudaMemcpyAsync(to, staged.data(), used * sizeof(int64_t), cudaMemcpyHostToDevice, stream),
+             "copy exclusions");
 }
 
 // Its lists: those of the nodes that the hop before has reached, by each relation into their type.

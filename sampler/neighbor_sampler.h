@@ -197,7 +197,8 @@ class CudaNeighborSampler {
   base::PinnedBytes batch_counts_read_;                // the same
   base::Event ended_;
   base::DeviceArray<int64_t> counts_;      // int64 [types or relations], to be read back
-  base::Scratch<int64_t> excluded_;        // int64, starts and positions as Query has them
+  base::PinnedBytes staged_exclusions_;    // int64, starts and positions as Query has them
+  base::Scratch<int64_t> excluded_;        // the same
   std::vector<ExclusionsRef> exclusions_;  // [num_relations], the same, of hop 0 of the batch
   // Of disjoint batches:
   TreePlaces tree_places_;

@@ -28,7 +28,7 @@ struct MachineAddress {
 };
 
 // As many requests to a machine are under way at a time.
-inline constexpr int kConnections = 16;
+inline constexpr int kConnections = 8;
 
 class RowPeers {
  public:

@@ -183,12 +183,12 @@ Rate staged_rate(const std::shared_ptr<const cache::FarRows>& far, const std::ve
                  std::size_t num_buffers, int64_t buffer_bytes, Pretended& gpu, double seconds, cache::FarUse& use) {
   const std::vector<uint32_t> rows(ids.begin(), ids.end());
   const int64_t most_rows = buffer_bytes / row_bytes;
-  std::vector<std::vector<std::byte>> memory(num_buffers,
-                                             std::vector<std::byte>(static_cast<std::size_t>(buffer_bytes)));
+  static std::vector<std::byte> memory(std::size_t{256} << 20);
   std::vector<std::vector<uint64_t>> entries(num_buffers, std::vector<uint64_t>(static_cast<std::size_t>(most_rows)));
   std::vector<cache::StageBuffer> buffers;
   for (std::size_t i = 0; i < num_buffers; ++i) {
-    buffers.push_back({memory[i].data(), buffer_bytes, entries[i].data(), most_rows});
+    buffers.push_back(
+        {memory.data() + static_cast<int64_t>(i) * buffer_bytes, buffer_bytes, entries[i].data(), most_rows});
   }
   cache::StagedReader reader(far, std::move(buffers), gpu);
   std::deque<std::shared_ptr<Batch>> under_way;

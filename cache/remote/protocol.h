@@ -26,7 +26,7 @@ inline constexpr std::size_t kKeyBytes = 32;
 inline constexpr uint32_t kMostRowsOfRequest = 1 << 15;
 // But of a single row. A reply fits into a core's cache, where it is gathered, checked and sent; a request has several,
 // because whoever asks sleeps and wakes for each.
-inline constexpr int64_t kMostBytesOfReply = 1 << 17, kMostBytesOfRequest = 1 << 19;
+inline constexpr int64_t kMostBytesOfReply = 1 << 17, kMostBytesOfRequest = 1 << 20;
 
 struct Hello {
   uint64_t magic = kHelloMagic;

@@ -65,7 +65,7 @@ class FarGather::Reader final : public StagedReader::Decoder {
     located.positions = positions;
     located.count = count;
     located.regions = {ibp::RegionRef{buffer.rows.data(), static_cast<int64_t>(buffer.rows.bytes())}};
-    located.step_bytes = static_cast<uint32_t>(kStagedAlign);
+    located.step_bytes = kStagedAlign;
     located.max_coded_bytes = gather.max_coded_bytes_;
     ibp::FetchOptions options;
     options.max_sms = kGatherSms;

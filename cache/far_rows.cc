@@ -5,6 +5,8 @@
 #include <numeric>
 #include <vector>
 
+#include "base/prefetch.h"
+
 namespace cohort::cache {
 namespace {
 
@@ -88,6 +90,26 @@ FarUse FarFetch::finish() {
 void FarFetch::abandon() noexcept {
   for (const Part& part : parts_) part.job->abandon();
   parts_.clear();
+}
+
+StagedFetch FarRows::stage(std::span<const uint32_t> ids, bool plane_a, const StageBuffer& buffer) const {
+  ibp::EncodedRef stored = encoded().ref;
+  if (plane_a) stored.plane_b = nullptr;
+  std::vector<int64_t> staged;
+  int64_t at = 0;
+  for (std::size_t i = 0; i < ids.size() && std::ssize(staged) < buffer.most_rows; ++i) {
+    base::ask_ahead(ids, i, [&](uint32_t next) { prefetch_place(stored, next); });
+    const ibp::RowSpan row = ibp::locate(stored, ids[i]);
+    const uint32_t bytes = staged_bytes(stored, row);
+    if (at + bytes > buffer.row_bytes) break;
+    buffer.entries[i] = staged_entry(stored, row, at);
+    at += bytes;
+    staged.push_back(ids[i]);
+  }
+  const auto take = [stored, buffer](std::size_t i, const ibp::RowSpan& row) {
+    ibp::copy_joined(stored, row, buffer.rows + ibp::entry_offset_bytes(buffer.entries[i]));
+  };
+  return {fetch(staged, plane_a, take), std::ssize(staged)};
 }
 
 }  // namespace cohort::cache

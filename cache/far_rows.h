@@ -1,5 +1,5 @@
-// Encoded feature rows that are not in host memory: they come from a disk (disk_rows.h), from other machines
-// (remote/remote_rows.h) or from both (remote/divided_rows.h) when a batch needs them, as they are stored.
+// Encoded feature rows that are not in host memory: they come from a disk (disk_rows.h), or from other machines and the
+// disk (remote/remote_rows.h), when a batch needs them, as they are stored.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/bits.h"
 #include "cache/host_rows.h"
 #include "cache/plan/cost.h"
 #include "cache/read_threads.h"
@@ -55,6 +56,30 @@ class FarFetch {
   FarUse use_{};
 };
 
+// Memory for rows as they are stored, each at a multiple of kStagedAlign, plane B of a row behind its plane A.
+struct StageBuffer {
+  std::byte* rows = nullptr;  // uint8 [row_bytes]
+  int64_t row_bytes = 0;
+  uint64_t* entries = nullptr;  // uint64 [most_rows], ibp::make_entry() of places in `rows`
+  int64_t most_rows = 0;
+};
+inline constexpr uint32_t kStagedAlign = 16;
+
+// Bytes that a row takes in a buffer, and on its way from another machine.
+inline uint32_t staged_bytes(const ibp::EncodedRef& rows, const ibp::RowSpan& row) {
+  return base::round_up(ibp::joined_bytes(rows, row), kStagedAlign);
+}
+// The entry of a row that is `offset` bytes behind the begin of a buffer.
+inline uint64_t staged_entry(const ibp::EncodedRef& rows, const ibp::RowSpan& row, int64_t offset) {
+  return ibp::make_entry(static_cast<uint64_t>(offset), base::round_up(ibp::joined_bytes(rows, row), 4u), row.raw);
+}
+
+// A fetch of the first rows of a list into a buffer.
+struct StagedFetch {
+  FarFetch fetch;
+  int64_t count = 0;  // rows that have room there
+};
+
 // A mapped file of encoded rows, and in memory what says where in it rows are: its pages may be given back, and those
 // of a file that is cut short must not be touched.
 struct RowFile {
@@ -91,6 +116,9 @@ class FarRows {
   // Begins to fetch these rows, of codec planes perhaps plane A alone. `take` is not called any more when finish() has
   // returned or thrown. Throws base::Error when they cannot come.
   virtual FarFetch fetch(std::span<const int64_t> ids, bool plane_a, TakeRow take) const = 0;
+  // The same into a buffer, for as many of `ids` as find room there; its entries, in the order of `ids`, are written at
+  // once, the rows until the fetch has ended.
+  virtual StagedFetch stage(std::span<const uint32_t> ids, bool plane_a, const StageBuffer& buffer) const;
 
  protected:
   std::shared_ptr<const RowFile> file_;

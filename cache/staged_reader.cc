@@ -7,7 +7,6 @@
 
 #include "base/bits.h"
 #include "base/check.h"
-#include "base/prefetch.h"
 
 namespace cohort::cache {
 
@@ -123,30 +122,15 @@ bool StagedReader::fill_next() {
 }
 
 void StagedReader::fill(const std::shared_ptr<StagedBatch>& batch, std::span<const uint32_t> rows) {
-  const StageBuffer& buffer = buffers_[next_buffer_];
-  ibp::EncodedRef stored = far_->encoded().ref;
-  if (batch->plane_a_) stored.plane_b = nullptr;
-  ids_.clear();
-  int64_t at = 0;
-  for (std::size_t i = static_cast<std::size_t>(num_filled_); i < rows.size() && std::ssize(ids_) < buffer.most_rows;
-       ++i) {
-    base::ask_ahead(rows, i, [&](uint32_t next) { prefetch_place(stored, next); });
-    const ibp::RowSpan row = ibp::locate(stored, rows[i]);
-    const uint32_t bytes = base::round_up(ibp::joined_bytes(stored, row), 4u);
-    if (at + bytes > buffer.row_bytes) break;
-    buffer.entries[ids_.size()] = ibp::make_entry(static_cast<uint64_t>(at), bytes, row.raw);
-    at = base::round_up(at + bytes, kStagedAlign);
-    ids_.push_back(rows[i]);
-  }
-  base::require(!ids_.empty(), "room for a row in each buffer");
+  const auto left = rows.subspan(static_cast<std::size_t>(num_filled_));
+  StagedFetch staged = far_->stage(left, batch->plane_a_, buffers_[next_buffer_]);
+  base::require(staged.count > 0, "room for a row in each buffer");
   Filling& filling = filling_.emplace_back();
   filling.batch = batch;
-  filling.rows = {next_buffer_, num_filled_, std::ssize(ids_)};
-  filling.is_last = num_filled_ + std::ssize(ids_) == std::ssize(rows);
-  filling.fetch = far_->fetch(ids_, batch->plane_a_, [stored, buffer](std::size_t i, const ibp::RowSpan& row) {
-    ibp::copy_joined(stored, row, buffer.rows + ibp::entry_offset_bytes(buffer.entries[i]));
-  });
-  num_filled_ += std::ssize(ids_);
+  filling.rows = {next_buffer_, num_filled_, staged.count};
+  filling.is_last = staged.count == std::ssize(left);
+  filling.fetch = std::move(staged.fetch);
+  num_filled_ += staged.count;
   next_buffer_ = (next_buffer_ + 1) % buffers_.size();
 }
 

@@ -22,14 +22,6 @@
 
 namespace cohort::cache {
 
-// Memory for rows as they are stored, each at a multiple of kStagedAlign, plane B of a row behind its plane A.
-struct StageBuffer {
-  std::byte* rows = nullptr;  // uint8 [row_bytes]
-  int64_t row_bytes = 0;
-  uint64_t* entries = nullptr;  // uint64 [most_rows], ibp::make_entry() of places in `rows`
-  int64_t most_rows = 0;
-};
-inline constexpr int64_t kStagedAlign = 16;
 inline constexpr std::size_t kLeastStageBuffers = 2;  // of a table and GPU
 inline constexpr int64_t kBytesOfEntry = 8;           // of a buffer's bytes: an entry for each 64 bytes of rows
 
@@ -129,7 +121,6 @@ class StagedReader {
   int64_t num_filled_ = 0;       // rows of the first batch that are, or were, being read
   std::size_t next_buffer_ = 0;  // they are filled in turn
   std::deque<Filling> filling_;  // the oldest first
-  std::vector<int64_t> ids_;     // of the rows of a buffer
   std::thread thread_;
 };
 

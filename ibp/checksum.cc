@@ -1,11 +1,12 @@
 #include "ibp/checksum.h"
 
 #include <array>
+#include <cstring>
 #include <vector>
 
 #include "ibp/bits.h"
 
-#include <nmmintrin.h>
+#include <immintrin.h>
 
 namespace cohort::ibp {
 namespace {
@@ -37,6 +38,13 @@ uint32_t multiply(uint32_t a, uint32_t b) {
     b = (b >> 1) ^ ((b & 1) ? kPolynomial : 0);
   }
   return product;
+}
+
+// x^exponent.
+uint32_t power_of_x(int exponent) {
+  uint32_t result = 1u << 31;
+  for (int i = 0; i < exponent; ++i) result = multiply(result, 1u << 30);
+  return result;
 }
 
 // x^(8 * 2^power): what 2^power bytes of zeros multiply a CRC by.
@@ -75,10 +83,54 @@ __attribute__((target("sse4.2"))) uint32_t crc_by_instruction(const std::byte* f
   return crc;
 }
 
+// Bytes whose CRC is that of many more: each 16 of them are multiplied by x^(8 * kFoldBytes), modulo the CRC's
+// polynomial, and added to those that lie so far behind them. A product of two halves of 64 bits, reflected, is one x
+// too much.
+constexpr std::size_t kFoldBytes = 256;
+
+#define COHORT_FOLDS __attribute__((target("sse4.2,avx512f,vpclmulqdq")))
+
+// `count`: a multiple of kFoldBytes, at least one.
+COHORT_FOLDS uint32_t crc_by_folding(const std::byte* from, std::size_t count, uint32_t crc) {
+  constexpr int kFoldBits = 8 * int{kFoldBytes};
+  static const uint64_t first = uint64_t{power_of_x(kFoldBits + 64 - 1)} << 32,
+                        second = uint64_t{power_of_x(kFoldBits - 1)} << 32;  // of the halves of 16 bytes
+  constexpr std::size_t kVectors = kFoldBytes / sizeof(__m512i);
+  const auto factors = _mm512_set4_epi64(static_cast<int64_t>(second), static_cast<int64_t>(first),
+                                         static_cast<int64_t>(second), static_cast<int64_t>(first));
+  std::array<std::array<uint64_t, 8>, kVectors> folded{};
+  std::memcpy(folded.data(), from, kFoldBytes);
+  folded[0][0] ^= crc;
+  __m512i a = _mm512_loadu_si512(&folded[0]), b = _mm512_loadu_si512(&folded[1]);
+  __m512i c = _mm512_loadu_si512(&folded[2]), d = _mm512_loadu_si512(&folded[3]);
+  constexpr int kSum = 0x96;  // of three
+  for (std::size_t at = kFoldBytes; at < count; at += kFoldBytes) {
+    const auto fold = [&](__m512i vector, std::size_t number) COHORT_FOLDS {
+      return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(vector, factors, 0x00),
+                                       _mm512_clmulepi64_epi128(vector, factors, 0x11),
+                                       _mm512_loadu_si512(from + at + number * sizeof(__m512i)), kSum);
+    };
+    a = fold(a, 0);
+    b = fold(b, 1);
+    c = fold(c, 2);
+    d = fold(d, 3);
+  }
+  _mm512_storeu_si512(&folded[0], a);
+  _mm512_storeu_si512(&folded[1], b);
+  _mm512_storeu_si512(&folded[2], c);
+  _mm512_storeu_si512(&folded[3], d);
+  return crc_by_instruction(reinterpret_cast<const std::byte*>(folded.data()), kFoldBytes, 0);
+}
+
 }  // namespace
 
 uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before) {
   static const bool fast = __builtin_cpu_supports("sse4.2");
+  static const bool folds = fast && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq");
+  if (const std::size_t most = bytes.size() / kFoldBytes * kFoldBytes; folds && most > kFoldBytes) {
+    before = ~crc_by_folding(bytes.data(), most, ~before);
+    bytes = bytes.subspan(most);
+  }
   if (fast) return ~crc_by_instruction(bytes.data(), bytes.size(), ~before);
   return ~crc_by_table(bytes.data(), bytes.size(), ~before);
 }

@@ -14,7 +14,7 @@
 #include "cache/disk_rows.h"
 #include "cache/host_share.h"
 #include "cache/plan/hotness.h"
-#include "cache/remote/divided_rows.h"
+#include "cache/remote/remote_rows.h"
 #include "cache/row_subset.h"
 #include "cache/staged_reader.h"
 
@@ -180,9 +180,8 @@ FarTable Sources::table(const std::shared_ptr<const cache::RowFile>& file, std::
     table.rows = table.disk;
   }
   if (!peers) return table;
-  const auto others = std::make_shared<const cache::RemoteRows>(file, static_cast<uint32_t>(type), peers, peer_threads);
-  table.rows = others;
-  if (table.disk) table.rows = std::make_shared<const cache::DividedRows>(table.disk, others);
+  table.rows =
+      std::make_shared<const cache::RemoteRows>(file, static_cast<uint32_t>(type), peers, peer_threads, table.disk);
   return table;
 }
 

@@ -1,9 +1,10 @@
-// Rows of another machine over the loopback, beside bare replies of the same size over as many connections:
-// cache_remote_bench [ROWS of a fetch] [SECONDS] [MS] [GB/S]. Both machines are threads of this process. Then batches
-// of so many rows through buffers, from which a GPU is pretended to decode: each buffer MS later than it could, at
-// GB/S.
+// Rows of another machine over the loopback: cache_remote_bench [ROWS of a fetch] [SECONDS] [MS] [GB/S]. Both machines
+// are threads of this process. Fetches as a CPU's, which are not decoded; then batches of so many rows through buffers,
+// from which a GPU is pretended to decode: each buffer MS later than it could, at GB/S. Each beside bare replies: as
+// many and as long as those to its requests, over as many connections. Seconds of cores: of both machines together.
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include <filesystem>
 #include <functional>
 #include <random>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -93,14 +95,52 @@ struct Bare {
   std::vector<std::jthread> threads;
 };
 
-// Calls a second.
-double rate(const std::function<void()>& call, double seconds) {
+double core_seconds() {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
+struct Rate {
+  double calls = 0;  // a second
+  double cores = 0;  // their seconds, of a call
+};
+
+Rate rate(const std::function<void()>& call, double seconds) {
   call();
   int64_t count = 0;
+  const double used = core_seconds();
   const auto begin = Clock::now();
   const auto passed = [&] { return std::chrono::duration<double>(Clock::now() - begin).count(); };
   for (; passed() < seconds; ++count) call();
-  return static_cast<double>(count) / passed();
+  const auto calls = static_cast<double>(count);
+  return {calls / passed(), (core_seconds() - used) / calls};
+}
+
+// By the calls a second, of each kind of call; the kinds take turns.
+std::vector<Rate> medians(const std::vector<std::function<Rate()>>& kinds) {
+  std::vector<std::vector<Rate>> all(kinds.size());
+  for (int turn = 0; turn < kTurns; ++turn) {
+    for (std::size_t kind = 0; kind < kinds.size(); ++kind) all[kind].push_back(kinds[kind]());
+  }
+  std::vector<Rate> result;
+  for (std::vector<Rate>& rates : all) {
+    std::ranges::sort(rates, {}, &Rate::calls);
+    result.push_back(rates[kTurns / 2]);
+  }
+  return result;
+}
+
+// Of calls that bring so many gigabytes each.
+void print(const std::string& name, double gigabytes, const Rate& rows, const Rate& bare, int64_t requests) {
+  fmt::print(
+      "{}: {:.2f} GB/s as stored, {:.3f} core seconds a GB; bare replies ({} requests): {:.2f} GB/s, {:.3f}; {:.0f} "
+      "%\n",
+      name, rows.calls * gigabytes, rows.cores / gigabytes, requests, bare.calls * gigabytes, bare.cores / gigabytes,
+      100 * rows.calls / bare.calls);
 }
 
 // A GPU that decodes one buffer after the other, each so long after it was told to.
@@ -138,17 +178,17 @@ class Batch final : public cache::StagedBatch {
   int64_t row_bytes_;
 };
 
-// Bytes a second, of batches of these rows of so many stored bytes each, four under way at a time.
-double staged_rate(const std::shared_ptr<const cache::FarRows>& far, const std::vector<int64_t>& ids, int64_t row_bytes,
-                   std::size_t num_buffers, int64_t buffer_bytes, Pretended& gpu, double seconds) {
+// Of batches of these rows of so many stored bytes each, four under way at a time. `use`: of one.
+Rate staged_rate(const std::shared_ptr<const cache::FarRows>& far, const std::vector<int64_t>& ids, int64_t row_bytes,
+                 std::size_t num_buffers, int64_t buffer_bytes, Pretended& gpu, double seconds, cache::FarUse& use) {
   const std::vector<uint32_t> rows(ids.begin(), ids.end());
   const int64_t most_rows = buffer_bytes / row_bytes;
-  std::vector<std::vector<std::byte>> memory(num_buffers,
-                                             std::vector<std::byte>(static_cast<std::size_t>(buffer_bytes)));
+  static std::vector<std::byte> memory(std::size_t{256} << 20);
   std::vector<std::vector<uint64_t>> entries(num_buffers, std::vector<uint64_t>(static_cast<std::size_t>(most_rows)));
   std::vector<cache::StageBuffer> buffers;
   for (std::size_t i = 0; i < num_buffers; ++i) {
-    buffers.push_back({memory[i].data(), buffer_bytes, entries[i].data(), most_rows});
+    buffers.push_back(
+        {memory.data() + static_cast<int64_t>(i) * buffer_bytes, buffer_bytes, entries[i].data(), most_rows});
   }
   cache::StagedReader reader(far, std::move(buffers), gpu);
   std::deque<std::shared_ptr<Batch>> under_way;
@@ -158,7 +198,8 @@ double staged_rate(const std::shared_ptr<const cache::FarRows>& far, const std::
   };
   const auto end_oldest = [&] {
     while (!under_way.front()->ended()) std::this_thread::sleep_for(20us);
-    base::require(under_way.front()->use().rows() == std::ssize(rows), "all rows of a batch");
+    use = under_way.front()->use();
+    base::require(use.rows() == std::ssize(rows), "all rows of a batch");
     under_way.pop_front();
   };
   for (int i = 0; i < 4; ++i) start();
@@ -166,9 +207,9 @@ double staged_rate(const std::shared_ptr<const cache::FarRows>& far, const std::
     end_oldest();
     start();
   };
-  const double batches = rate(next, seconds);
+  const Rate batches = rate(next, seconds);
   while (!under_way.empty()) end_oldest();
-  return batches * static_cast<double>(std::ssize(rows) * row_bytes);
+  return batches;
 }
 
 }  // namespace
@@ -209,30 +250,33 @@ int main(int argc, char** argv) {
     use = oldest.finish();
   };
   fetch();
-  Bare bare((num_rows * 4) / use.reads + int64_t{sizeof(cache::Request)}, use.read_bytes / use.reads);
-  std::vector<double> coded, plain;
-  for (int turn = 0; turn < kTurns; ++turn) {
-    coded.push_back(rate(fetch, seconds));
-    plain.push_back(rate([&] { bare.ask(use.reads); }, seconds));
+  const auto bare_of = [&](const cache::FarUse& of) {
+    return std::make_unique<Bare>((num_rows * 4) / of.reads + int64_t{sizeof(cache::Request)},
+                                  of.read_bytes / of.reads);
+  };
+  const auto stored = static_cast<double>(use.tiers[cache::kRemoteTier].bytes) / 1e9;
+  fmt::print("{} rows of {} bytes, {:.0f} stored\n", num_rows, kNumColumns * sizeof(float),
+             1e9 * stored / static_cast<double>(num_rows));
+  {
+    const auto bare = bare_of(use);
+    const std::vector<Rate> both =
+        medians({[&] { return rate(fetch, seconds); }, [&] { return rate([&] { bare->ask(use.reads); }, seconds); }});
+    print("fetches", stored, both[0], both[1], use.reads);
   }
-  std::ranges::sort(coded);
-  std::ranges::sort(plain);
-  const auto bytes = static_cast<double>(use.read_bytes), count = static_cast<double>(num_rows);
-  const double row_bytes = kNumColumns * sizeof(float);
-  fmt::print("{} rows of {} bytes, {:.0f} stored, in {} requests\n", num_rows, row_bytes, bytes / count, use.reads);
-  const double median = coded[kTurns / 2], of_bare = plain[kTurns / 2];
-  fmt::print("rows: {:.2f} M rows/s, {:.2f} GB/s as stored, {:.2f} GB/s decoded\n", median * count / 1e6,
-             median * bytes / 1e9, median * count * row_bytes / 1e9);
-  fmt::print("bare replies of this size: {:.2f} GB/s; rows come at {:.0f} % of it\n", of_bare * bytes / 1e9,
-             100 * median / of_bare);
   const double late_ms = argc > 3 ? std::atof(argv[3]) : 2, gigabytes = argc > 4 ? std::atof(argv[4]) : 25;
-  const int64_t stored = (use.read_bytes + num_rows - 1) / num_rows;
+  const int64_t row_bytes = (use.tiers[cache::kRemoteTier].bytes + num_rows - 1) / num_rows;
   const auto far = std::make_shared<cache::RemoteRows>(remote);
+  fmt::print("buffers, each decoded {} ms late at {} GB/s:\n", late_ms, gigabytes);
   for (const auto& [count_of, mib] : {std::pair{2, 32}, std::pair{8, 8}, std::pair{8, 32}, std::pair{32, 8}}) {
     const auto buffers = static_cast<std::size_t>(count_of);
-    Pretended gpu(buffers, late_ms, 1e9 * gigabytes);
-    const double staged = staged_rate(far, ids, stored, buffers, int64_t{mib} << 20, gpu, seconds);
-    fmt::print("{} buffers of {} MiB, each decoded {} ms late at {} GB/s: {:.2f} GB/s as stored\n", buffers, mib,
-               late_ms, gigabytes, staged / 1e9);
+    const auto staged = [&, mib = mib](double for_seconds) {
+      Pretended gpu(buffers, late_ms, 1e9 * gigabytes);
+      return staged_rate(far, ids, row_bytes, buffers, int64_t{mib} << 20, gpu, for_seconds, use);
+    };
+    staged(0);
+    const auto bare = bare_of(use);
+    const std::vector<Rate> both =
+        medians({[&] { return staged(seconds); }, [&] { return rate([&] { bare->ask(use.reads); }, seconds); }});
+    print(fmt::format("{} of {} MiB", buffers, mib), stored, both[0], both[1], use.reads);
   }
 }

@@ -2,11 +2,12 @@
 // kind (little-endian). A client says Hello and hears Welcome (or that the server still loads: it comes again), then
 // sends requests; each has a reply before the next one.
 //
-//   Request, uint32 [num_rows] ids                 ->
-//   Reply, the stored rows in the order of the ids <-
+//   Request, uint32 [num_rows] ids      ->
+//   Reply, some of the stored rows      <-
+//   Reply, those that follow, and so on <-
 //
-// A row is stored as ibp::copy_joined() has it, filled up to wire_bytes(). How long each is follows from the data set,
-// which both ends have: Hello compares it.
+// Rows come in the order of the ids, each as ibp::copy_joined() has it, filled up to staged_bytes(): as they lie in a
+// StageBuffer. How long each is follows from the data set, which both ends have: Hello compares it.
 #pragma once
 
 #include <array>
@@ -15,16 +16,17 @@
 #include <span>
 #include <string>
 
-#include "base/bits.h"
 #include "ibp/ibp.h"
 
 namespace cohort::cache {
 
-inline constexpr uint64_t kHelloMagic = 0x3174726f686f4300;  // "\0Cohort1"
+inline constexpr uint64_t kHelloMagic = 0x3274726f686f4300;  // "\0Cohort2"
 inline constexpr uint32_t kRequestMagic = 0x71657243, kReplyMagic = 0x79657243;
 inline constexpr std::size_t kKeyBytes = 32;
 inline constexpr uint32_t kMostRowsOfRequest = 1 << 15;
-inline constexpr int64_t kMostBytesOfReply = 1 << 17;  // but of a single row
+// But of a single row. A reply fits into a core's cache, where it is gathered, checked and sent; a request has several,
+// because whoever asks sleeps and wakes for each.
+inline constexpr int64_t kMostBytesOfReply = 1 << 17, kMostBytesOfRequest = 1 << 20;
 
 struct Hello {
   uint64_t magic = kHelloMagic;
@@ -54,7 +56,7 @@ struct Request {
   uint32_t table = 0;
   uint32_t num_rows = 0;
   uint32_t plane_a = 0;  // 1: of codec planes, plane A alone
-  uint64_t number = 0;   // comes back with the reply
+  uint64_t number = 0;   // comes back with the replies
 };
 
 struct Reply {
@@ -75,11 +77,6 @@ struct RunIdentity {
 
 // Of the rows of each node type (`num_rows` 0: none): their number, form, places and profile.
 uint32_t tables_digest(std::span<const ibp::EncodedRows> tables);
-
-// Bytes that a row takes in a reply.
-inline uint32_t wire_bytes(const ibp::EncodedRef& rows, const ibp::RowSpan& row) {
-  return base::round_up(ibp::joined_bytes(rows, row), 4u);
-}
 
 // The machine that keeps a row: blocks of rows are dealt out by a hash, so that hot rows that stand together in the
 // data set are not all one machine's.

@@ -115,22 +115,27 @@ void RowPeers::exchange(const Socket& socket, const Request& request, std::span<
                         std::span<std::byte> rows, const TimeLimit& limit) const {
   socket.send(bytes_of(request), limit, !ids.empty());
   socket.send(std::as_bytes(ids), limit);
-  Reply reply;
-  socket.receive(bytes_of(reply), limit);
-  if (reply.magic != kReplyMagic || reply.number != request.number) socket.fail("a reply", "damaged bytes");
-  if (reply.answer == Answer::kUnreadable) {
-    std::string text(std::min(reply.bytes, kMostBytesOfText), ' ');
-    socket.receive(std::as_writable_bytes(std::span(text)), limit);
-    socket.fail("rows of its disk", text, "see the log of its sampler");
+  while (!rows.empty()) {
+    Reply reply;
+    socket.receive(bytes_of(reply), limit);
+    if (reply.magic != kReplyMagic || reply.number != request.number) socket.fail("a reply", "damaged bytes");
+    if (reply.answer == Answer::kUnreadable) {
+      std::string text(std::min(reply.bytes, kMostBytesOfText), ' ');
+      socket.receive(std::as_writable_bytes(std::span(text)), limit);
+      socket.fail("rows of its disk", text, "see the log of its sampler");
+    }
+    if (reply.answer != Answer::kWelcome) {
+      socket.fail(fmt::format("rows of table {} that this machine keeps", request.table), "that it has none of them");
+    }
+    if (reply.bytes == 0 || reply.bytes > rows.size()) {
+      socket.fail(fmt::format("{} bytes of {} rows, or some of them", rows.size(), ids.size()),
+                  fmt::format("{} bytes", reply.bytes));
+    }
+    const std::span<std::byte> some = rows.first(reply.bytes);
+    socket.receive(some, limit);
+    if (ibp::crc32c(some) != reply.checksum) socket.fail("rows with the checksum of the reply", "damaged rows");
+    rows = rows.subspan(reply.bytes);
   }
-  if (reply.answer != Answer::kWelcome) {
-    socket.fail(fmt::format("rows of table {} that this machine keeps", request.table), "that it has none of them");
-  }
-  if (reply.bytes != rows.size()) {
-    socket.fail(fmt::format("{} bytes of {} rows", rows.size(), ids.size()), fmt::format("{} bytes", reply.bytes));
-  }
-  socket.receive(rows, limit);
-  if (ibp::crc32c(rows) != reply.checksum) socket.fail("rows with the checksum of the reply", "damaged rows");
 }
 
 void RowPeers::close() {

@@ -28,7 +28,7 @@ struct MachineAddress {
 };
 
 // As many requests to a machine are under way at a time.
-inline constexpr int kConnections = 16;
+inline constexpr int kConnections = 8;
 
 class RowPeers {
  public:
@@ -40,8 +40,8 @@ class RowPeers {
   // Opens the connections to all others, each of which may say for so long that it is still loading. Throws base::Error
   // when one does not answer, or is of another run, or has other rows.
   void connect(std::chrono::milliseconds limit);
-  // Asks for rows of a machine: fills `rows`, as long as the reply must be. For any number of threads. Throws
-  // base::Error naming the machine.
+  // Asks for rows of a machine: fills `rows`, as long as the replies must be together. For any number of threads.
+  // Throws base::Error naming the machine.
   void ask(int machine, Request request, std::span<const uint32_t> ids, std::span<std::byte> rows);
   // Ends all connections, also under requests. For any thread.
   void close();

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -17,6 +17,12 @@
 namespace cohort::cache {
 
 using namespace std::chrono_literals;
+
+namespace {
+
+constexpr std::size_t kRowsAt = 64;  // in the memory of a reply, whose head ends there: rows that begin a line
+
+}  // namespace
 
 RowServer::RowServer(base::FileDescriptor listener, RunIdentity identity, std::chrono::milliseconds patience)
     : listener_(std::move(listener)),
@@ -160,25 +166,27 @@ bool RowServer::locate(const Request& request, Work& work) const {
       row.begin = nullptr;
     }
   }
-  work.bytes = 0;
-  for (const ibp::RowSpan& row : work.spans) work.bytes += wire_bytes(work.stored, row);
   return true;
 }
 
-void RowServer::copy(const ServedTable& table, bool plane_a, Work& work) {
-  constexpr std::size_t kAhead = 8;  // rows that come from memory meanwhile
+std::size_t RowServer::gather(const ServedTable& table, bool plane_a, std::size_t first, Work& work) {
+  constexpr std::size_t kAhead = 16;  // rows that come from memory meanwhile
   constexpr uint32_t kLine = 64;
-  work.rows.resize(static_cast<std::size_t>(work.bytes));
-  std::byte* to = work.rows.data();
+  const auto most = std::max<std::size_t>(kMostBytesOfReply, staged_bytes(work.stored, work.spans[first]));
+  std::byte* const rows = work.reply.reserve(kRowsAt + most).data() + kRowsAt;
   std::vector<int64_t> on_disk;
   std::vector<std::byte*> places;  // of these rows
-  for (std::size_t i = 0; i < work.spans.size(); ++i) {
+  work.bytes = 0;
+  std::size_t i = first;
+  for (; i < work.spans.size(); ++i) {
     if (i + kAhead < work.spans.size()) {
       const ibp::RowSpan& next = work.spans[i + kAhead];
       for (uint32_t at = 0; next.begin && at < next.bytes; at += kLine) __builtin_prefetch(next.begin + at);
     }
     const ibp::RowSpan& row = work.spans[i];
-    const uint32_t filled = wire_bytes(work.stored, row), own = ibp::joined_bytes(work.stored, row);
+    const uint32_t filled = staged_bytes(work.stored, row), own = ibp::joined_bytes(work.stored, row);
+    if (work.bytes + filled > most) break;
+    std::byte* to = rows + work.bytes;
     if (row.begin) {
       ibp::copy_joined(work.stored, row, to);
     } else {
@@ -186,38 +194,48 @@ void RowServer::copy(const ServedTable& table, bool plane_a, Work& work) {
       places.push_back(to);
     }
     std::fill(to + own, to + filled, std::byte{});
-    to += filled;
+    work.bytes += filled;
   }
-  if (on_disk.empty()) return;
-  const auto take = [&](std::size_t i, const ibp::RowSpan& row) { ibp::copy_joined(work.stored, row, places[i]); };
+  if (on_disk.empty()) return i;
+  const auto take = [&](std::size_t number, const ibp::RowSpan& row) {
+    ibp::copy_joined(work.stored, row, places[number]);
+  };
   table.disk->fetch(on_disk, plane_a, take, Turn::kNext).finish();
+  return i;
+}
+
+void RowServer::send(const Socket& client, const Request& request, Answer answer, Work& work) const {
+  const std::span<std::byte> all = work.reply.reserve(kRowsAt + work.bytes).first(kRowsAt + work.bytes);
+  const Reply head{.answer = answer,
+                   .number = request.number,
+                   .bytes = static_cast<uint32_t>(work.bytes),
+                   .checksum = ibp::crc32c(all.subspan(kRowsAt))};
+  std::ranges::copy(bytes_of(head), all.begin() + kRowsAt - sizeof head);
+  client.send(all.subspan(kRowsAt - sizeof head), TimeLimit(patience_));
 }
 
 bool RowServer::reply(const Socket& client, const Request& request, Work& work) const {
-  Reply head;
-  head.number = request.number;
-  work.rows.clear();
-  const bool is_known = locate(request, work);
-  if (is_known && work.bytes > kMostBytesOfReply && work.spans.size() > 1) return false;  // nobody asks for so much
-  if (!is_known) {
-    head.answer = Answer::kNoSuchRow;
-  } else {
-    try {
-      copy(tables_[request.table], request.plane_a != 0, work);
-    } catch (const base::Error& error) {
-      head.answer = Answer::kUnreadable;
-      const std::span<const char> text(error.what(),
-                                       std::min<std::size_t>(std::strlen(error.what()), kMostBytesOfText));
-      work.rows.resize(text.size());
-      std::ranges::copy(std::as_bytes(text), work.rows.begin());
-    }
+  work.bytes = 0;
+  if (!locate(request, work)) {
+    send(client, request, Answer::kNoSuchRow, work);
+    return false;
   }
-  head.bytes = static_cast<uint32_t>(work.rows.size());
-  head.checksum = ibp::crc32c(work.rows);
-  const TimeLimit limit(patience_);
-  client.send(bytes_of(head), limit, !work.rows.empty());
-  client.send(work.rows, limit);
-  return head.answer == Answer::kWelcome;
+  int64_t bytes = 0;
+  for (const ibp::RowSpan& row : work.spans) bytes += staged_bytes(work.stored, row);
+  if (bytes > kMostBytesOfRequest && work.spans.size() > 1) return false;  // nobody asks for so much
+  for (std::size_t next = 0; next < work.spans.size();) {
+    try {
+      next = gather(tables_[request.table], request.plane_a != 0, next, work);
+    } catch (const base::Error& error) {
+      const std::string_view text = std::string_view(error.what()).substr(0, kMostBytesOfText);
+      work.bytes = text.size();
+      std::ranges::copy(std::as_bytes(std::span(text)), work.reply.reserve(kRowsAt + text.size()).begin() + kRowsAt);
+      send(client, request, Answer::kUnreadable, work);
+      return false;
+    }
+    send(client, request, Answer::kWelcome, work);
+  }
+  return true;
 }
 
 }  // namespace cohort::cache

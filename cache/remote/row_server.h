@@ -11,7 +11,6 @@
 #include <thread>
 #include <vector>
 
-#include "base/uninitialized_vector.h"
 #include "cache/disk_rows.h"
 #include "cache/remote/protocol.h"
 #include "cache/remote/socket.h"
@@ -60,8 +59,8 @@ class RowServer {
     std::vector<int64_t> numbers;  // among the rows in memory; -1: on the disk
     ibp::EncodedRef stored;
     std::vector<ibp::RowSpan> spans;  // of these rows; `begin` null: on the disk
-    int64_t bytes = 0;                // of the reply
-    base::UninitializedVector<std::byte> rows;
+    BlockBuffer reply;                // its head, rows from kRowsAt on
+    std::size_t bytes = 0;            // of these rows
   };
   void accept_all();
   void remove_ended();
@@ -69,7 +68,9 @@ class RowServer {
   void serve(const Socket& client) const;
   bool reply(const Socket& client, const Request& request, Work& work) const;
   bool locate(const Request& request, Work& work) const;
-  static void copy(const ServedTable& table, bool plane_a, Work& work);
+  // Rows from `first` on, as many as a reply has; the number of the next one.
+  static std::size_t gather(const ServedTable& table, bool plane_a, std::size_t first, Work& work);
+  void send(const Socket& client, const Request& request, Answer answer, Work& work) const;
 
   base::FileDescriptor listener_, stop_;
   RunIdentity identity_;

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "cache/remote/divided_rows.h"
+#include "cache/remote/remote_rows.h"
 #include "cache/remote/row_server.h"
 #include "cache/tiered_rows.h"
 
@@ -81,13 +81,11 @@ class Machines {
       const RunIdentity identity{kKey, machine, tables};
       one.peers = std::make_shared<RowPeers>(addresses, identity, patience);
       const auto threads = std::make_shared<ReadThreads>(one.peers->num_threads());
-      const auto remote = std::make_shared<const RemoteRows>(file, 0, one.peers, threads);
-      one.far = remote;
       std::shared_ptr<const DiskRows> disk;
       if (on_disk) {
         disk = std::make_shared<const DiskRows>(file, std::make_shared<ReadThreads>(4), machine == 1 ? read : ::pread);
-        one.far = std::make_shared<const DividedRows>(disk, remote);
       }
+      one.far = std::make_shared<const RemoteRows>(file, 0, one.peers, threads, disk);
       one.rows = std::make_shared<const TieredRows>(one.far, own_rows(mapped->num_rows(), count, machine, on_disk));
       std::vector<ServedTable> served = {
           {one.rows->in_memory(), one.rows->chosen().ref(), one.rows->chosen().num_rows(), one.rows, disk}};

@@ -21,6 +21,7 @@ using namespace std::chrono_literals;
 constexpr int64_t kNumRows = 5000;
 constexpr uint32_t kNumColumns = 96;
 constexpr auto kPatience = 20s;
+constexpr int64_t kRowsOfBuffer = 3000;
 
 struct Case {
   const char* codec;
@@ -32,8 +33,8 @@ class Remote : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
     rows_ = ibp::make_rows(ibp::Content::kMixed, ibp::Dtype::kFloat32, kNumColumns, kNumRows);
-    const ibp::Profile profile = ibp::fit(rows_.table, {.codec = GetParam().codec}).profile;
-    ibp::save(ibp::encode(rows_.table, profile, {.layout = GetParam().layout}), path_);
+    profile_ = ibp::fit(rows_.table, {.codec = GetParam().codec}).profile;
+    ibp::save(ibp::encode(rows_.table, profile_, {.layout = GetParam().layout}), path_);
     file_ = std::make_shared<const HostRows>(HostRows::open(path_, {kNumRows, kNumColumns, "float32"}, false));
   }
   void TearDown() override { std::filesystem::remove(path_); }
@@ -44,6 +45,32 @@ class Remote : public testing::TestWithParam<Case> {
     use_ = fetch.far.finish();
     host_ = fetch.host;
     return out;
+  }
+  // By way of a buffer, which is filled as often as it takes.
+  std::vector<std::byte> staged(const FarRows& far, std::span<const uint32_t> ids, int64_t buffer_bytes) {
+    std::vector<std::byte> out(ids.size() * rows_.table.row_bytes());
+    std::vector<uint64_t> memory(static_cast<std::size_t>(buffer_bytes) / sizeof(uint64_t)), entries(kRowsOfBuffer);
+    const StageBuffer buffer{reinterpret_cast<std::byte*>(memory.data()), buffer_bytes, entries.data(), kRowsOfBuffer};
+    use_ = {};
+    for (std::size_t first = 0; first < ids.size();) {
+      StagedFetch some = far.stage(ids.subspan(first), false, buffer);
+      const auto count = static_cast<std::size_t>(some.count);
+      if (count == 0) throw base::Error({"a buffer", "room for a row", "none", ""});
+      use_ += some.fetch.finish();
+      for (const uint64_t entry : std::span(entries).first(count)) {
+        EXPECT_EQ(ibp::entry_offset_bytes(entry) % kStagedAlign, 0u);
+      }
+      ibp::decode_stored(profile_, std::span(entries).first(count), std::as_bytes(std::span(memory)),
+                         out.data() + first * rows_.table.row_bytes());
+      first += count;
+    }
+    return out;
+  }
+  // That may be asked for where memory does not hold them.
+  std::vector<int64_t> far_ids(std::size_t count, int machine, int num_machines) const {
+    std::vector<int64_t> ids = random_ids(count);
+    std::erase_if(ids, [&](int64_t id) { return !GetParam().on_disk && owner_of(id, num_machines) == machine; });
+    return ids;
   }
   std::vector<std::byte> expected(const std::vector<int64_t>& ids) const {
     std::vector<std::byte> out;
@@ -60,6 +87,7 @@ class Remote : public testing::TestWithParam<Case> {
   }
 
   ibp::Rows rows_;
+  ibp::Profile profile_;
   std::string path_ = testing::TempDir() + "remote_rows.ibp";
   std::shared_ptr<const HostRows> file_;
   FarUse use_;
@@ -94,6 +122,50 @@ TEST_P(Remote, GivesPlaneAAloneWhereThatIsAskedFor) {
   file_->fetch(ids, coarse.data(), true);
   for (const bool plane_a : {true, false, true}) {
     EXPECT_EQ(fetched(*machines.all[1].rows, ids, plane_a), plane_a ? coarse : expected(ids));
+  }
+}
+
+// Buffers of one request and less of each machine, and of several.
+TEST_P(Remote, PutsRowsIntoBuffers) {
+  for (const int count : {2, 3, 7}) {
+    const Machines machines(file_, count, kPatience, GetParam().on_disk);
+    for (const int64_t buffer_bytes : {4 << 10, 64 << 10, 1 << 20}) {
+      const std::vector<int64_t> ids = far_ids(kNumRows, 1, count);
+      const std::vector<uint32_t> list(ids.begin(), ids.end());
+      EXPECT_EQ(staged(*machines.all[1].far, list, buffer_bytes), expected(ids));
+      EXPECT_EQ(use_.rows(), std::ssize(ids));
+      const base::TierUse &remote = use_.tiers[kRemoteTier], &disk = use_.tiers[kDiskTier];
+      EXPECT_EQ(remote.rows, std::ranges::count_if(ids, [&](int64_t id) { return owner_of(id, count) != 1; }));
+      EXPECT_EQ(remote.bytes + disk.bytes, file_->stored_bytes(ids));
+    }
+  }
+}
+
+// Nothing is written to the buffer any more.
+TEST_P(Remote, GivesUpAFetchIntoABuffer) {
+  const Machines machines(file_, 3, kPatience, GetParam().on_disk);
+  const std::vector<int64_t> ids = far_ids(kNumRows, 0, 3);
+  const std::vector<uint32_t> list(ids.begin(), ids.end());
+  for (int i = 0; i < 20; ++i) {
+    std::vector<uint64_t> memory(1 << 17), entries(kRowsOfBuffer);
+    const StageBuffer buffer{reinterpret_cast<std::byte*>(memory.data()), 1 << 20, entries.data(), kRowsOfBuffer};
+    machines.all[0].far->stage(list, false, buffer);
+    std::ranges::fill(memory, 7u);
+    EXPECT_EQ(std::ranges::count(memory, 7u), std::ssize(memory));
+  }
+  EXPECT_EQ(staged(*machines.all[0].far, list, 1 << 20), expected(ids));
+}
+
+TEST_P(Remote, NamesTheMachineOfRowsForABuffer) {
+  Machines machines(file_, 3, kPatience, GetParam().on_disk);
+  const std::vector<int64_t> ids = far_ids(2000, 0, 3);
+  const std::vector<uint32_t> list(ids.begin(), ids.end());
+  machines.all[2].server.reset();
+  try {
+    staged(*machines.all[0].far, list, 1 << 20);
+    FAIL();
+  } catch (const base::Error& error) {
+    EXPECT_TRUE(error.parts().place.starts_with("machine 2 at 127.0.0.1:")) << error.what();
   }
 }
 

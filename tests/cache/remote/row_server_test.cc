@@ -53,7 +53,7 @@ class Server : public testing::Test {
     std::vector<std::byte> expected;
     for (const int64_t number : {0, 1, 32}) {
       const ibp::RowSpan row = ibp::locate(test.rows_.ref, number);
-      std::vector<std::byte> bytes(wire_bytes(test.rows_.ref, row));
+      std::vector<std::byte> bytes(staged_bytes(test.rows_.ref, row));
       ibp::copy_joined(test.rows_.ref, row, bytes.data());
       expected.insert(expected.end(), bytes.begin(), bytes.end());
     }
@@ -279,7 +279,9 @@ TEST_F(Server, RepliesToOtherRequestsAreRefused) {
   expect_refused("damaged bytes", [](Reply& reply, auto&) { ++reply.number; });
 }
 TEST_F(Server, RepliesOfAnotherLengthAreRefused) {
-  expect_refused("100 bytes of 1 rows", [](Reply& reply, auto&) { reply.bytes = 99; });
+  for (const uint32_t bytes : {0u, 101u, UINT32_MAX}) {
+    expect_refused("100 bytes of 1 rows, or some of them", [=](Reply& reply, auto&) { reply.bytes = bytes; });
+  }
 }
 TEST_F(Server, DamagedRowsAreRefused) {
   expect_refused("damaged rows", [](Reply&, std::vector<std::byte>& rows) { rows[50] ^= std::byte{1}; });

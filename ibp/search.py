@@ -16,6 +16,8 @@ _HOST_BYTES, _GPU_BYTES = 32 << 20, 512 << 20  # most bytes of a block's rows, a
 _HOST_MEMORY_SMS = 16  # for each of two fetches from host memory: enough for the link, and SMs are left for the scores
 # How many pairs are scored exactly at a time. With fewer rows, torch may add up a row in another order.
 _LEAST_PAIRS, _MOST_PAIRS = 1 << 10, 1 << 18
+# Blocks. The least scores rise with the logarithm of their number, and the GPU waits for the host meanwhile.
+_NARROWED_AFTER = frozenset(4**i for i in range(16))
 _SMALLEST, _LARGEST = 2.0**-40, 2.0**60  # between these, squares of lengths neither vanish nor overflow in float32
 _WIDE_PRODUCTS = "dtype" in torch.ops.aten.mm.overloads()  # since torch 2.8: bfloat16 products, sums in float32
 
@@ -153,7 +155,7 @@ class _Search:
             of_block = scores.found_with(self._least)
         of_query, row, high = of_block
         found = [*found, (of_query, row + first, high)]
-        return [self._narrowed(found)] if number & (number + 1) == 0 else found  # after block 1, 2, 4, 8, ...
+        return [self._narrowed(found)] if number + 1 in _NARROWED_AFTER else found
 
     def _raise_least(self, scores) -> None:
         """Raises the least scores to the k-th best lower bounds of all groups so far.

@@ -2,6 +2,7 @@
 
 import functools
 import math
+from collections import deque
 from collections.abc import Iterator
 
 import torch
@@ -18,6 +19,7 @@ _HOST_MEMORY_SMS = 16  # for each of two fetches from host memory: enough for th
 _LEAST_PAIRS, _MOST_PAIRS = 1 << 10, 1 << 18
 # Blocks. The least scores rise with the logarithm of their number, and the GPU waits for the host meanwhile.
 _NARROWED_AFTER = frozenset(4**i for i in range(16))
+_BEGUN = 2  # blocks that are scored ahead of the block that the host looks at
 _SMALLEST, _LARGEST = 2.0**-40, 2.0**60  # between these, squares of lengths neither vanish nor overflow in float32
 _WIDE_PRODUCTS = "dtype" in torch.ops.aten.mm.overloads()  # since torch 2.8: bfloat16 products, sums in float32
 
@@ -36,7 +38,7 @@ def top_k(encoded, queries, k, *, metric="dot", block_rows=None) -> tuple[torch.
         metric: dot: the product, largest first. cosine: the product divided by both lengths, largest first, or 0 if a
             length is 0. l2: the Euclidean distance, smallest first.
         block_rows: number of rows in a block, which are decoded at a time. Default: as many as take 32 MiB on the CPU,
-            and up to 512 MiB on a GPU, which holds four blocks at a time.
+            and up to 512 MiB on a GPU, which holds five blocks at a time.
 
     Returns:
         values float32 and ids int64, on the device of `queries`.
@@ -130,16 +132,15 @@ class _Search:
     def candidates(self, block_rows: int) -> tuple[torch.Tensor, torch.Tensor]:
         """(query, row) of all pairs that may be among the best: int64 [n] each."""
         found: list[tuple] = []
-        begun = None  # the block before: a GPU scores a block while the host looks at what it found in this one
+        begun: deque[tuple] = deque()  # blocks that a GPU scores while the host looks at what it found in earlier ones
         for number, (first, block) in enumerate(_blocks(self._rows, block_rows)):
-            least = self._least if number > 1 else None  # nothing is known before the first block has been looked at
-            scores = group_scores.of_block(self._bounds, block, self._k, least)
-            if begun is not None:
-                found = self._with_block(found, *begun)
-            begun = number, first, scores
-        if begun is not None:
-            found = self._with_block(found, *begun)
-        of_query, row, _ = self._narrowed(found)
+            least = self._least if number else None
+            begun.append((number, first, group_scores.of_block(self._bounds, block, self._k, least)))
+            if number == 0 or len(begun) > _BEGUN:
+                found = self._with_block(found, *begun.popleft())
+        for each in begun:
+            found = self._with_block(found, *each)
+        of_query, row, _ = self._narrowed(found, self._pairs)
         return of_query, row
 
     def _with_block(self, found: list[tuple], number: int, first: int, scores) -> list[tuple]:
@@ -155,7 +156,7 @@ class _Search:
             of_block = scores.found_with(self._least)
         of_query, row, high = of_block
         found = [*found, (of_query, row + first, high)]
-        return [self._narrowed(found)] if number + 1 in _NARROWED_AFTER else found
+        return [self._narrowed(found, 4 * len(self._queries) * self._k)] if number + 1 in _NARROWED_AFTER else found
 
     def _raise_least(self, scores) -> None:
         """Raises the least scores to the k-th best lower bounds of all groups so far.
@@ -167,12 +168,16 @@ class _Search:
         self._lows = torch.cat([self._lows, low], 1).topk(self._k, dim=1).values
         self._least = torch.maximum(self._least, self._lows[:, -1].double() - 2 * self._bounds.slack)
 
-    def _narrowed(self, found: list[tuple]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """The pairs that are left after the most promising pairs were scored exactly, which raises the least scores."""
+    def _narrowed(self, found: list[tuple], few: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """The pairs that are left after the most promising pairs were scored exactly, which raises the least scores.
+
+        Args:
+            few: up to so many pairs are left as they are.
+        """
         of_query, ids, high = (torch.cat(parts) for parts in zip(*found, strict=True))
         of_query, ids, high = self._reaching(of_query, ids, high)
         num_queries, some = len(self._queries), 2 * self._k
-        if len(ids) <= 2 * num_queries * some:
+        if len(ids) <= few:
             return of_query, ids, high
         of_query, ids, high = _in_order(of_query, ids, torch.where(high.isinf(), -math.inf, high))  # unknown: last
         high = torch.where(high.isinf(), math.inf, high)
@@ -223,7 +228,7 @@ def _blocks(rows: EncodedRows, block_rows: int) -> Iterator[tuple[int, torch.Ten
     """(number of the first row, rows bfloat16 [n, d]) of each block, in order; only elements that are 0 become 0.
 
     On a GPU, the next two blocks are fetched on two other streams while the current stream works, and a block is valid
-    until the block after the next is asked for. On a CPU it is valid until the next block is asked for.
+    until _BEGUN others after it were given, and the next is asked for. On a CPU it is valid until the next one is.
     """
     coarse = rows.profile.codec == "planes"
     planes, dtype = ("A", torch.bfloat16) if coarse else ("AB", getattr(torch, rows.profile.dtype))
@@ -238,7 +243,7 @@ def _blocks(rows: EncodedRows, block_rows: int) -> Iterator[tuple[int, torch.Ten
 
     current = torch.cuda.current_stream(rows.device)
     streams = _streams(rows._gpu)
-    buffers = [torch.empty(shape, dtype=dtype, device=rows.device) for _ in range(len(streams) + 2)]
+    buffers = [torch.empty(shape, dtype=dtype, device=rows.device) for _ in range(len(streams) + 1 + _BEGUN)]
     for buffer in buffers:
         for stream in streams:
             buffer.record_stream(stream)

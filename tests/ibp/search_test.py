@@ -159,6 +159,36 @@ def test_pairs_and_rows_are_those_that_bounds_do_not_rule_out(metric):
     assert found_pairs == torch.nonzero(high >= least[:, None]).tolist()
 
 
+class LateScores:
+    """Scores of a block that are computed when they are asked for, as of a GPU that comes to the block last."""
+
+    def __init__(self, bounds, block, k, least):
+        self._given, self._least = (bounds, block, group_scores.ROWS), least
+
+    def __getattr__(self, name):
+        assert not self._given[1].isnan().any(), "the block has been given back"
+        return getattr(group_scores.AllScores(*self._given, self._least, 10**9), name)
+
+
+@pytest.mark.parametrize("k", [1, 30])
+def test_blocks_stay_until_they_have_been_looked_at(monkeypatch, k):
+    rows = torch.randn(4000, 24, generator=torch.Generator().manual_seed(14))
+    queries = rows[:5] + 0.1
+    table, given, real = encoded_as(rows, "planes"), [], search._blocks
+
+    def blocks(*arguments):
+        for first, block in real(*arguments):
+            given.append(block.clone())
+            yield first, given[-1]
+            if len(given) > search._BEGUN:
+                given[-1 - search._BEGUN].fill_(torch.nan)  # the memory of the block after the next is needed
+
+    monkeypatch.setattr(search, "_blocks", blocks)
+    monkeypatch.setattr(group_scores, "of_block", LateScores)
+    ids = ibp.top_k(table, queries, k, block_rows=320)[1]
+    assert len(given) == 13 and torch.equal(ids, by_scores(rows, queries.double(), k, "dot"))
+
+
 def test_autocast_and_default_types_change_nothing():
     rows = torch.randn(2000, 32, generator=torch.Generator().manual_seed(9))
     table, expected = encoded_as(rows, "planes"), brute_force(rows, rows[:5], 10, "cosine")

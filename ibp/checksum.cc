@@ -13,23 +13,6 @@ namespace {
 
 constexpr uint32_t kPolynomial = 0x82f63b78;  // reflected
 
-// The CRC of each byte.
-constexpr auto kTable = [] {
-  std::array<uint32_t, 256> table{};
-  for (uint32_t byte = 0; byte < 256; ++byte) {
-    uint32_t crc = byte;
-    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) ? kPolynomial : 0);
-    table[byte] = crc;
-  }
-  return table;
-}();
-
-// For processors without the instruction, which are from before 2009.
-uint32_t crc_by_table(const std::byte* from, std::size_t count, uint32_t crc) {
-  for (; count; --count, ++from) crc = (crc >> 8) ^ kTable[(crc ^ static_cast<uint32_t>(*from)) & 0xff];
-  return crc;
-}
-
 // Polynomials modulo the CRC's, reflected: bit 31 is x^0.
 uint32_t multiply(uint32_t a, uint32_t b) {
   uint32_t product = 0;
@@ -125,14 +108,16 @@ COHORT_FOLDS uint32_t crc_by_folding(const std::byte* from, std::size_t count, u
 }  // namespace
 
 uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before) {
-  static const bool fast = __builtin_cpu_supports("sse4.2");
-  static const bool folds = fast && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq");
+  static const bool folds = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq");
   if (const std::size_t most = bytes.size() / kFoldBytes * kFoldBytes; folds && most > kFoldBytes) {
     before = ~crc_by_folding(bytes.data(), most, ~before);
     bytes = bytes.subspan(most);
   }
-  if (fast) return ~crc_by_instruction(bytes.data(), bytes.size(), ~before);
-  return ~crc_by_table(bytes.data(), bytes.size(), ~before);
+  return crc32c_without_folds(bytes, before);
+}
+
+uint32_t crc32c_without_folds(std::span<const std::byte> bytes, uint32_t before) {
+  return ~crc_by_instruction(bytes.data(), bytes.size(), ~before);
 }
 
 uint32_t crc32c_parallel(std::span<const std::byte> bytes, uint32_t before) {

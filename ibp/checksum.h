@@ -10,6 +10,9 @@ namespace cohort::ibp {
 // The CRC of `bytes`, or of what came before (its CRC) and `bytes` together.
 uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before = 0);
 
+// crc32c() on a processor without AVX-512; each processor of the last fifteen years has the instruction that it needs.
+uint32_t crc32c_without_folds(std::span<const std::byte> bytes, uint32_t before = 0);
+
 // crc32c() by all threads.
 uint32_t crc32c_parallel(std::span<const std::byte> bytes, uint32_t before = 0);
 

@@ -110,6 +110,7 @@ def test_bad_calls_say_what_is_wrong(table):
         (lambda: ibp.EmbeddingBag(ibp.Table(torch.ones(3, 4).int())), "rows of floats, found torch.int32"),
         (lambda: bag(torch.tensor([[1, ROWS]])), "EmbeddingBag: input: expected 0 to 499, found 500"),
         (lambda: bag(torch.tensor([[-1, 2]])), "expected 0 to 499, found -1"),
+        (lambda: bag(torch.tensor([[1, 2**32 + 3]])), "expected 0 to 499, found 4294967299"),
         (lambda: bag(torch.tensor([[1.0]])), "expected int32 or int64, found torch.float32"),
     ]:
         with pytest.raises(CohortError, match=text):

@@ -52,9 +52,9 @@ def top_k(encoded, queries, k, *, metric="dot", block_rows=None) -> tuple[torch.
     wide = given.to("cpu" if rows._gpu is None else rows.device, torch.float64)
     if metric == "cosine":
         wide = wide / wide.norm(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
-    search = _Search(rows, wide, k, metric)
+    search = _Search(rows, wide, k, metric, block_rows)
     with torch.autocast(wide.device.type, enabled=False):
-        of_query, ids = search.candidates(block_rows or search.default_block_rows())
+        of_query, ids = search.candidates()
         scores = search.exact_scores(of_query, ids)
     order = torch.argsort(ids, stable=True)
     of_query, ids, scores = _in_order(of_query[order], ids[order], scores[order])
@@ -110,30 +110,32 @@ class _Search:
 
     Args:
         queries: float64 [q, d], on the device that reads the rows; for cosine of length 1 or 0.
+        block_rows: see top_k().
     """
 
-    def __init__(self, rows: EncodedRows, queries: torch.Tensor, k: int, metric: str):
+    def __init__(self, rows: EncodedRows, queries: torch.Tensor, k: int, metric: str, block_rows: int | None):
         self._rows, self._queries, self._k, self._metric = rows, queries, k, metric
-        self._bounds = ScoreBounds(queries, rows.profile.error_bound, metric)
-        self._lows = queries.new_full((len(queries), k), -math.inf, dtype=torch.float32)  # the best lower bounds so far
-        self._least = queries.new_full((len(queries),), -math.inf)  # rules out pairs with a lower upper bound
         self._block_bytes = _block_bytes(rows)
         self._pairs = min(max(self._block_bytes // (16 * rows.shape[1]), _LEAST_PAIRS), _MOST_PAIRS)
         if rows._gpu is not None:
             rows.reserve(min(self._pairs, len(rows)))  # now, for all calls of exact_scores()
+        self._blocks = _blocks(rows, block_rows or self._default_block_rows())  # a GPU fetches the first ones meanwhile
+        self._bounds = ScoreBounds(queries, rows.profile.error_bound, metric)
+        self._lows = queries.new_full((len(queries), k), -math.inf, dtype=torch.float32)  # the best lower bounds so far
+        self._least = queries.new_full((len(queries),), -math.inf)  # rules out pairs with a lower upper bound
 
-    def default_block_rows(self) -> int:
+    def _default_block_rows(self) -> int:
         num_queries, dim = self._queries.shape
         row_bytes = 4 * max(num_queries, dim, 64)  # of a row in float32, or of its scores
         if group_scores.takes(self._rows._gpu is not None, dim):
             row_bytes = max(2 * dim, num_queries, 64)  # of a row in bfloat16, or of its share of groups' scores
         return max(self._block_bytes // row_bytes // group_scores.ROWS, 1) * group_scores.ROWS
 
-    def candidates(self, block_rows: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def candidates(self) -> tuple[torch.Tensor, torch.Tensor]:
         """(query, row) of all pairs that may be among the best: int64 [n] each."""
         found: list[tuple] = []
         begun: deque[tuple] = deque()  # blocks that a GPU scores while the host looks at what it found in earlier ones
-        for number, (first, block) in enumerate(_blocks(self._rows, block_rows)):
+        for number, (first, block) in enumerate(self._blocks):
             least = self._least if number else None
             begun.append((number, first, group_scores.of_block(self._bounds, block, self._k, least)))
             if number == 0 or len(begun) > _BEGUN:
@@ -237,9 +239,7 @@ def _blocks(rows: EncodedRows, block_rows: int) -> Iterator[tuple[int, torch.Ten
 
     if rows._gpu is None:
         buffer = torch.empty(shape, dtype=dtype, device="cpu")
-        for ids in ranges:
-            yield ids.start, _rounded(fetch(rows, ids, buffer[: len(ids)], planes=planes))
-        return
+        return ((ids.start, _rounded(fetch(rows, ids, buffer[: len(ids)], planes=planes))) for ids in ranges)
 
     current = torch.cuda.current_stream(rows.device)
     streams = _streams(rows._gpu)
@@ -260,12 +260,15 @@ def _blocks(rows: EncodedRows, block_rows: int) -> Iterator[tuple[int, torch.Ten
                 fetch(rows, ids, buffers[number % len(buffers)][: len(ids)], max_sms=sms, planes=planes)
                 ready.append(stream.record_event())
 
+    def given() -> Iterator[tuple[int, torch.Tensor]]:
+        for number, ids in enumerate(ranges):
+            ask(number + len(streams))  # the work on the buffer's last block is queued by now
+            current.wait_event(ready[number])
+            yield ids.start, _rounded(buffers[number % len(buffers)][: len(ids)])
+
     for number in range(len(streams)):
         ask(number)
-    for number, ids in enumerate(ranges):
-        ask(number + len(streams))  # the work on the buffer's last block is queued by now
-        current.wait_event(ready[number])
-        yield ids.start, _rounded(buffers[number % len(buffers)][: len(ids)])
+    return given()
 
 
 @functools.cache

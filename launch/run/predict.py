@@ -18,10 +18,11 @@ from cohort_gnn.base.units import byte_count
 from cohort_gnn.cache.plan.budget import available_host_bytes
 from cohort_gnn.dataset.meta import array_files
 from cohort_gnn.launch.options.devices import resolve_device
-from cohort_gnn.launch.options.parser import add_options, spec_of
+from cohort_gnn.launch.options.parser import add_options, kind, spec_of
 from cohort_gnn.launch.run.supervise import Stopped, begin_child, handlers_kept, stop_on_signals, stopped_later
 from cohort_gnn.spec import files
 from cohort_gnn.spec.run import SamplerSpec
+from cohort_gnn.spec.types import Positive
 
 LOG = logging.getLogger(__name__)
 
@@ -52,6 +53,14 @@ def register(commands) -> None:
         metavar="TYPE",
         help="a model that predicts links between two node types: the node type whose rows are written",
     )
+    parser.add_argument(
+        "--top-k",
+        type=kind(Positive),
+        metavar="K",
+        help="a model that predicts links: write the K targets with the best scores for each source instead, best"
+        " first: int64 [sources, K]. Targets that the source has an edge to, and the source itself, are left out; -1:"
+        " there are fewer",
+    )
     add_options(parser, SamplerSpec, only=("device",))
     parser.add_argument(
         "--memory",
@@ -75,6 +84,8 @@ def predict(args: argparse.Namespace) -> int:
     if out.suffix != ".npy":
         hint = f"--out {args.out.with_suffix('.npy')}"
         raise CohortError("--out", "a name that ends in .npy, as NumPy's files do", str(args.out), hint)
+    if args.top_k is not None and (args.classes or args.node_type):
+        raise CohortError("--top-k", "no --classes and no --node-type beside it", "one of them", "leave it out")
     if not (args.run / "run.json").is_file():
         raise not_a_run(args.run)
     job = {
@@ -83,6 +94,7 @@ def predict(args: argparse.Namespace) -> int:
         "out": str(out),
         "classes": args.classes,
         "node_type": args.node_type,
+        "top_k": args.top_k,
         "device": resolve_device(spec_of(args, SamplerSpec).device),
         "memory_bytes": available_host_bytes() // 2 if args.memory is None else args.memory,
         "quiet": args.quiet,

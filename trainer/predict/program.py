@@ -1,24 +1,27 @@
 """``python -m cohort_gnn.trainer.predict.program job.json``: the program of ``cohort predict``.
 
-The job: ``run`` and ``dataset`` (folders), ``out`` (file), ``classes``, ``node_type`` (or null), ``memory_bytes``,
-``device``, ``quiet``, ``owner_pid`` (who waits for it).
+The job: ``run`` and ``dataset`` (folders), ``out`` (file), ``classes``, ``node_type`` (or null), ``top_k`` (or null),
+``memory_bytes``, ``device``, ``quiet``, ``owner_pid`` (who waits for it).
 """
 
+import contextlib
 import json
 import logging
 import signal
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-from torch import nn
+from torch import Tensor, nn
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.base.files import replacing
+from cohort_gnn.base.files import replacing, temporary_folder
 from cohort_gnn.base.log import shown
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.dataset import Dataset, HeteroDataset
@@ -28,9 +31,9 @@ from cohort_gnn.spec.run import read_run_json
 from cohort_gnn.trainer import _native
 from cohort_gnn.trainer.models.own import model_described
 from cohort_gnn.trainer.models.sampled import SampledGNN
-from cohort_gnn.trainer.models.targets import Targets
+from cohort_gnn.trainer.models.targets import Links, Targets
 from cohort_gnn.trainer.models.weights import load_weights
-from cohort_gnn.trainer.predict.layerwise import Layerwise, Place, keep_scores, plan_memory
+from cohort_gnn.trainer.predict.layerwise import Layerwise, MemoryPlan, Place, keep_scores, plan_memory
 from cohort_gnn.trainer.predict.node_rows import new_rows
 
 if TYPE_CHECKING:
@@ -132,24 +135,91 @@ def predict(job: dict) -> None:
     data, out = open_dataset(job["dataset"]), Path(job["out"])
     demand_in_range(job["dataset"])
     model, targets = model_of(Path(job["run"]), data)
+    start = time.monotonic()
+    with replacing_explained(job) as temporary:
+        write = write_scores if job["top_k"] is None else write_best_targets
+        told, memory = write(job, data, model, targets, temporary)
+    if not job["quiet"]:
+        places = dict.fromkeys(memory.places[1:] or [Place.WHOLE])
+        on_gpu = job["device"] != "cpu"
+        where = " and ".join("the GPU's memory" if on_gpu and place == Place.WHOLE else place for place in places)
+        LOG.info(f"{out}: {told} in {time.monotonic() - start:.1f} s, hidden layers in {where}")
+
+
+def write_scores(
+    job: dict, data: Dataset | HeteroDataset, model: nn.Module, targets: Targets, file: Path
+) -> tuple[str, MemoryPlan]:
+    """Writes the scores, or the classes, of all nodes; returns what is in the file, and where hidden layers were."""
     name, device = output_of(model, job["node_type"]), torch.device(job["device"])
-    layers = layers_of(model, data, job, device, name)
-    memory = layers.memory
     best, one = targets.best if job["classes"] else None, torch.zeros(1, model.num_classes)
     kept = (best(one) if best else one).numpy()
-    count = data.node_types[name].num_nodes if isinstance(data, HeteroDataset) else data.num_nodes
-    shape, dtype = (count, *kept.shape[1:]), kept.dtype
-    start = time.monotonic()
+    scores = new_rows((num_nodes_of(data, name), *kept.shape[1:]), file, kept.dtype)
+    memory = run_layers(layers_of(model, data, job, device, name), scores, best, job["quiet"])
+    return f"{kept.dtype.name} {list(scores.shape)}", memory
+
+
+def write_best_targets(
+    job: dict, data: Dataset | HeteroDataset, model: nn.Module, targets: Targets, file: Path
+) -> tuple[str, MemoryPlan]:
+    """Writes the best targets of each source, of a model that predicts links; returns what write_scores() does."""
+    from cohort_gnn.dataset.links import link_edges
+    from cohort_gnn.trainer.predict.best_targets import find_best_targets, queries_of
+
+    if not isinstance(targets, Links):
+        raise CohortError("--top-k", "a run that learned to predict links", "a run that learned labels")
+    device, decoder = torch.device(job["device"]), model.link_decoder
+    queries_of(decoder, torch.zeros(1, model.num_classes))  # or its error, before the work
+    types = read_run_json(Path(job["run"]))["trainer"].get("types")
+    edges = link_edges(data, ":".join(types["relation"]) if types else None)
+    if job["top_k"] > edges.num_targets:
+        raise CohortError("--top-k", f"at most {edges.num_targets:,}, the number of targets", f"{job['top_k']:,}")
+    ends = dict.fromkeys(edges.relation[::2] if edges.relation else [""])
+    best = new_rows((edges.num_sources, job["top_k"]), file, np.int64)
+    with temporary_folder(Path(job["out"])) as folder:
+        rows = {}
+        for number, name in enumerate(ends):
+            shape = num_nodes_of(data, name), model.num_classes
+            rows[name] = new_rows(shape, folder / f"rows-{number}.npy")
+            memory = run_layers(layers_of(model, data, job, device, name), rows[name], None, job["quiet"])
+        sources, others = rows[next(iter(ends))], rows[list(ends)[-1]]
+        with progress_of("comparing sources with targets", edges.num_sources, job["quiet"]) as advance:
+            find_best_targets(decoder.to(device), sources, others, edges, best, device, advance)
+    return f"int64 {list(best.shape)}", memory
+
+
+def num_nodes_of(data: Dataset | HeteroDataset, name: str) -> int:
+    """Of a node type; "" where there is one type."""
+    return data.node_types[name].num_nodes if isinstance(data, HeteroDataset) else data.num_nodes
+
+
+def run_layers(
+    layers: "Layerwise | TypedLayerwise", scores: np.ndarray, best: Callable[[Tensor], Tensor] | None, quiet: bool
+) -> MemoryPlan:
+    """Fills `scores`, with what `best` makes of them, and returns where hidden layers were."""
+    text = "layers, hidden ones in files" if layers.memory.file_bytes > 0 else "layers"
+    with progress_of(text, layers.work, quiet) as advance:
+        layers.run(keep_scores(scores, best), advance)
+    return layers.memory
+
+
+@contextlib.contextmanager
+def progress_of(text: str, total: int, quiet: bool) -> Iterator[Callable[[int], None]]:
+    """A progress bar; gives what advances it."""
+    columns = (TextColumn(text), BarColumn(bar_width=None), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True, quiet=quiet)) as progress:
+        bar = progress.add_task("", total=total)
+        yield lambda done: progress.advance(bar, done)
+
+
+@contextlib.contextmanager
+def replacing_explained(job: dict) -> Iterator[Path]:
+    """base.files.replacing() of the output file; raises CohortError where a disk or memory has no room."""
+    out = Path(job["out"])
     try:
-        text = "layers, hidden ones in files" if memory.file_bytes > 0 else "layers"
-        columns = (TextColumn(text), BarColumn(bar_width=None), TaskProgressColumn(), TimeRemainingColumn())
-        progress = Progress(*columns, console=Console(stderr=True, quiet=job["quiet"]))
-        with replacing(out) as temporary, progress:
-            scores = new_rows(shape, temporary, dtype)
-            bar = progress.add_task("", total=layers.work)
-            layers.run(keep_scores(scores, best), lambda done: progress.advance(bar, done))
+        with replacing(out) as temporary:
+            yield temporary
     except OSError as error:
-        hint = f"the disk must hold it, and {format_bytes(memory.file_bytes)} of hidden layers"
+        hint = "the disk must hold it, and hidden layers beyond --memory"
         raise CohortError(str(out), "a file that can be written", str(error), hint) from error
     except (MemoryError, RuntimeError) as error:
         # PyTorch has a type of its own only for the memory of GPUs.
@@ -162,12 +232,6 @@ def predict(job: dict) -> None:
             place, expected = "--device cuda", "memory of the GPU for a piece of a layer"
             hint = "predict when no other program uses it, or with --device cpu"
         raise CohortError(place, expected, (str(error) or "too little").splitlines()[0], hint) from error
-    if not job["quiet"]:
-        places = dict.fromkeys(memory.places[1:] or [Place.WHOLE])
-        on_gpu = device.type == "cuda"
-        where = " and ".join("the GPU's memory" if on_gpu and place == Place.WHOLE else place for place in places)
-        told = f"{dtype.name} {list(shape)} in {time.monotonic() - start:.1f} s, hidden layers in {where}"
-        LOG.info(f"{out}: {told}")
 
 
 def main(job_file: Path) -> int:

@@ -14,8 +14,11 @@ from processes import ALL_TESTS, cohort
 from resumable import Launch, results_of
 
 import cohort_gnn as package
+from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import held_out, split_links, write_links
 from cohort_gnn.launch.main import main
+from cohort_gnn.trainer.models.links import Decoder
+from cohort_gnn.trainer.predict import best_targets, program
 
 pytestmark = pytest.mark.usefixtures("shm")
 
@@ -67,6 +70,54 @@ def test_metrics_are_those_of_the_rows_that_predict_writes(graph, run, tmp_path)
         own = (rows[links.pairs[:, 0]] * rows[links.pairs[:, 1]]).sum(1)
         others = np.einsum("nd,nkd->nk", rows[links.pairs[:, 0]], rows[links.negatives])
         assert summary[f"{split}_metrics"] == pytest.approx(metrics_of(own, others), rel=2e-3)
+
+
+def best_of(rows: np.ndarray, others: np.ndarray, left_out: np.ndarray, k: int) -> np.ndarray:
+    """int64 [n, k], the best of `others` for each row less those of the mask; -1 where there are no more."""
+    scores = np.where(left_out, -np.inf, rows @ others.T)
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+    return np.where(np.isinf(np.take_along_axis(scores, order, 1)), -1, order)
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("pieces", [None, (64, 48)])
+def test_the_best_targets_of_each_node_are_no_neighbours_yet(graph, run, tmp_path, monkeypatch, device, pieces):
+    how = ["--device", device, "--quiet"]
+    if pieces:
+        monkeypatch.setattr(best_targets, "SOURCES", pieces[0])
+        monkeypatch.setattr(best_targets, "TARGETS", pieces[1])
+    job = {"run": str(run), "dataset": str(graph), "classes": False, "node_type": None, "device": device}
+    job |= {"memory_bytes": 1 << 30, "quiet": True, "out": str(tmp_path / "best.npy"), "top_k": 390}
+    program.predict(job)
+    done = cohort("predict", run, graph, *how, "--out", tmp_path / "rows.npy")
+    assert done.returncode == 0, done.stderr
+    rows, found = np.load(tmp_path / "rows.npy"), np.load(tmp_path / "best.npy")
+    left_out, data = np.eye(400, dtype=bool), package.dataset.open(graph)
+    left_out[np.asarray(data.indices), np.repeat(np.arange(400), np.diff(data.indptr))] = True
+    expected = best_of(rows.astype(np.float64), rows.astype(np.float64), left_out, 390)
+    assert found.dtype == np.int64 and (found[:, -1] == -1).any(), "some have so many neighbours"
+    assert ((found == -1) == (expected == -1)).all()
+    assert (np.sort(found, 1) == np.sort(expected, 1)).mean() > 0.999
+    of_found, of_expected = (np.einsum("nd,nkd->nk", rows, rows[each]) for each in (found, expected))
+    np.testing.assert_allclose(of_found, of_expected, rtol=1e-4, atol=1e-4)
+    if not pieces:
+        done = cohort("predict", run, graph, *how, "--out", tmp_path / "few.npy", "--top-k", 5)
+        assert done.returncode == 0, done.stderr
+        assert np.array_equal(np.load(tmp_path / "few.npy"), found[:, :5])
+
+
+def test_what_top_k_does_not_go_with(graph, run, tmp_path):
+    for options, text in (
+        (["--classes"], "--top-k: expected no --classes and no --node-type beside it"),
+        (["--node-type", "x"], "--top-k: expected no --classes and no --node-type beside it"),
+    ):
+        done = cohort("predict", run, graph, "--out", tmp_path / "best.npy", "--top-k", 3, *options)
+        assert done.returncode == 1 and text in done.stderr
+    done = cohort("predict", run, graph, "--device", "cpu", "--out", tmp_path / "best.npy", "--top-k", 401)
+    assert done.returncode == 1 and "--top-k: expected at most 400, the number of targets, found 401" in done.stderr
+    with pytest.raises(CohortError, match="expected a run with --decoder dot or distmult, found --decoder mlp"):
+        best_targets.queries_of(Decoder("mlp", 4), torch.zeros(1, 4))
+    assert not (tmp_path / "best.npy").exists()
 
 
 @pytest.mark.gpu

@@ -91,6 +91,14 @@ def test_metrics_are_those_of_the_rows_that_predict_writes(shop, run, tmp_path):
         own = (sources * rows["item"][links.pairs[:, 1]]).sum(1)
         others = np.einsum("nd,nkd->nk", sources, rows["item"][links.negatives])
         assert summary[f"{split}_metrics"] == pytest.approx(metrics_of(own, others), rel=2e-3)
+    done = cohort("predict", run, shop, "--device", "cpu", "--out", tmp_path / "best.npy", "--top-k", ITEMS, "--quiet")
+    assert done.returncode == 0, done.stderr
+    best, relation = np.load(tmp_path / "best.npy"), package.dataset.open(shop).edge_types["user", "buys", "item"]
+    scores = rows["user"] @ rows["item"].T
+    scores[relation.indices, np.repeat(np.arange(ITEMS), np.diff(relation.indptr))] = -np.inf
+    assert best.shape == (USERS, ITEMS) and ((best == -1).sum(1) == np.isinf(scores).sum(1)).all()
+    of_best = np.where(best == -1, -np.inf, np.take_along_axis(scores, best, 1))
+    np.testing.assert_allclose(of_best, -np.sort(-scores, 1), rtol=1e-4, atol=1e-4)
     model, data = package.load_model(run), package.dataset.open(shop).to_pyg()
     x = {"user": torch.arange(USERS), "item": data["item"].x}
     with torch.no_grad():

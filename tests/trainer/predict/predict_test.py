@@ -251,7 +251,8 @@ def test_bad_input_says_what_is_wrong(data, cora, run, tmp_path, case, words):
 
 def job_of(run: Path, data: Path, out: Path) -> dict:
     paths = {"run": str(run), "dataset": str(data), "out": str(out)}
-    return paths | {"classes": False, "node_type": None, "memory_bytes": 10**9, "device": "cpu", "quiet": True}
+    of_rows = {"classes": False, "node_type": None, "top_k": None}
+    return paths | of_rows | {"memory_bytes": 10**9, "device": "cpu", "quiet": True}
 
 
 NO_MEMORY = [RuntimeError("can't allocate memory\nmore"), torch.OutOfMemoryError("CUDA"), MemoryError()]

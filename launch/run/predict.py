@@ -58,7 +58,7 @@ def register(commands) -> None:
         type=kind(Positive),
         metavar="K",
         help="a model that predicts links: write the K targets with the best scores for each source instead, best"
-        " first: int64 [sources, K]. Targets that the source has an edge to, and the source itself, are left out; -1:"
+        " first: int64 [sources, K]. Targets that the source is linked to, and the source itself, are left out; -1:"
         " there are fewer",
     )
     add_options(parser, SamplerSpec, only=("device",))

@@ -16,11 +16,11 @@ SOURCES, TARGETS = 4096, 1 << 14  # that are compared at a time; 256 MiB of scor
 
 @dataclass(frozen=True)
 class Known:
-    """The edges of a relation by their sources.
+    """The known links by their sources.
 
     Attributes:
         first: int64 [sources + 1], of each source, and the end.
-        target: int64 [edges].
+        target: int64 [links].
     """
 
     first: np.ndarray
@@ -28,9 +28,10 @@ class Known:
 
     @classmethod
     def of(cls, edges: LinkEdges) -> "Known":
-        """Takes about 32 bytes an edge."""
-        source = np.asarray(edges.lists.indices)
-        target = np.repeat(np.arange(edges.num_targets), np.diff(edges.lists.indptr))
+        """Edges whose links have no directions are there in both."""
+        source, target = edges.ends()
+        if not edges.has_directions:
+            source, target = np.concatenate([source, target]), np.concatenate([target, source])
         counts = np.bincount(source, minlength=edges.num_sources)
         return cls(np.concatenate([[0], np.cumsum(counts)]), target[np.argsort(source, kind="stable")])
 
@@ -66,8 +67,8 @@ def find_best_targets(
 
     Args:
         sources, targets: rows that the model makes, float32 [num_sources, width] and [num_targets, width].
-        edges: those of the relation; a source's targets by them, and the source itself within one node type, are left
-            out.
+        edges: those of the relation; targets that a source is linked to by them, and the source itself within one node
+            type, are left out.
         best: int64 [num_sources, k], the best target first; -1 where a source has fewer than k others.
         advance: gets the number of sources that are done.
     """

@@ -27,12 +27,14 @@ from cohort_gnn.base.units import format_bytes
 from cohort_gnn.dataset import Dataset, HeteroDataset
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.check import demand_in_range
+from cohort_gnn.dataset.links import link_edges
 from cohort_gnn.spec.run import read_run_json
 from cohort_gnn.trainer import _native
 from cohort_gnn.trainer.models.own import model_described
 from cohort_gnn.trainer.models.sampled import SampledGNN
 from cohort_gnn.trainer.models.targets import Links, Targets
 from cohort_gnn.trainer.models.weights import load_weights
+from cohort_gnn.trainer.predict.best_targets import find_best_targets, queries_of
 from cohort_gnn.trainer.predict.layerwise import Layerwise, MemoryPlan, Place, keep_scores, plan_memory
 from cohort_gnn.trainer.predict.node_rows import new_rows
 
@@ -162,9 +164,6 @@ def write_best_targets(
     job: dict, data: Dataset | HeteroDataset, model: nn.Module, targets: Targets, file: Path
 ) -> tuple[str, MemoryPlan]:
     """Writes the best targets of each source, of a model that predicts links; returns what write_scores() does."""
-    from cohort_gnn.dataset.links import link_edges
-    from cohort_gnn.trainer.predict.best_targets import find_best_targets, queries_of
-
     if not isinstance(targets, Links):
         raise CohortError("--top-k", "a run that learned to predict links", "a run that learned labels")
     device, decoder = torch.device(job["device"]), model.link_decoder

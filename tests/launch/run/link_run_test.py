@@ -16,6 +16,7 @@ from resumable import Launch, results_of
 import cohort_gnn as package
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import held_out, split_links, write_links
+from cohort_gnn.dataset.links import link_edges
 from cohort_gnn.launch.main import main
 from cohort_gnn.trainer.models.links import Decoder
 from cohort_gnn.trainer.predict import best_targets, program
@@ -104,6 +105,15 @@ def test_the_best_targets_of_each_node_are_no_neighbours_yet(graph, run, tmp_pat
         done = cohort("predict", run, graph, *how, "--out", tmp_path / "few.npy", "--top-k", 5)
         assert done.returncode == 0, done.stderr
         assert np.array_equal(np.load(tmp_path / "few.npy"), found[:, :5])
+
+
+def test_edges_of_one_node_type_link_both_ends(tmp_path):
+    edges = torch.tensor([[0, 0, 3], [1, 2, 1]])
+    graph = package.from_tensors(tmp_path / "graph", x=torch.ones(4, 2), edge_index=edges)
+    known = best_targets.Known.of(link_edges(package.dataset.open(graph)))
+    assert [sorted(known.among(node, node + 1)[1].tolist()) for node in range(4)] == [[1, 2], [0, 3], [0], [1]]
+    source, target = known.among(1, 3)
+    assert source.tolist() == [0, 0, 1] and sorted(target.tolist()) == [0, 0, 3]
 
 
 def test_what_top_k_does_not_go_with(graph, run, tmp_path):

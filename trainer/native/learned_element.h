@@ -37,16 +37,34 @@ COHORT_HOST_DEVICE void update_element(const UpdateRowsCall& call, float grad, f
   w = row_sum(w, -row_product(call.rate, row_share(direction, row_sum(scale, call.eps))));
 }
 
-// Whether the ids at `i` begins the part of equal ids that it belongs to, of a row that there is.
-COHORT_HOST_DEVICE inline bool begins_row(const UpdateRowsCall& call, int64_t i) {
-  const int64_t id = call.ids[i];
-  return id >= 0 && id < call.num_rows && (i == 0 || call.ids[i - 1] != id);
+// Row `id` as it is now.
+COHORT_HOST_DEVICE inline const float* current_row(const TakeRowsCall& call, int64_t id) {
+  if (call.changed.count > 0 && !call.table.is_hot(id)) {
+    if (const float* const changed = call.changed.find(id, call.dim)) return changed;
+  }
+  return call.table.row(id, call.dim);
+}
+
+// Where the new row of ids[i] goes.
+COHORT_HOST_DEVICE inline float* new_row(const UpdateRowsCall& call, int64_t i) {
+  if (call.changed == nullptr || call.table.is_hot(call.ids[i])) return call.table.row(call.ids[i], call.dim);
+  return call.changed + (call.place ? call.place[i] : i) * call.dim;
+}
+
+// Whether ids[i], one of [0, num_rows), begins the part of equal ids that it belongs to.
+COHORT_HOST_DEVICE inline bool begins_row(const int64_t* ids, int64_t i, int64_t num_rows) {
+  return ids[i] >= 0 && ids[i] < num_rows && (i == 0 || ids[i - 1] != ids[i]);
 }
 
 COHORT_HOST_DEVICE inline int64_t end_of_row(const UpdateRowsCall& call, int64_t i) {
   int64_t end = i + 1;
   while (end < call.count && call.ids[end] == call.ids[i]) ++end;
   return end;
+}
+
+// Whether the i-th of the changed rows must be put into the table.
+COHORT_HOST_DEVICE inline bool is_put(const PutRowsCall& call, int64_t i) {
+  return begins_row(call.changed.ids, i, call.num_rows) && !call.table.is_hot(call.changed.ids[i]);
 }
 
 }  // namespace cohort::trainer

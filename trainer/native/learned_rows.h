@@ -18,15 +18,39 @@ struct LearnedRows {
   const uint32_t* hot_bits = nullptr;   // uint32 [ceil(num_rows / 32)]: bit id % 32 of word id / 32 marks a hot row
   const int32_t* hot_before = nullptr;  // int32 [ceil(num_rows / 32)]: the number of hot rows before those of the word
 
+  COHORT_HOST_DEVICE bool is_hot(int64_t id) const { return hot != nullptr && (hot_bits[id / 32] >> (id % 32) & 1); }
+
   COHORT_HOST_DEVICE float* row(int64_t id, int64_t dim) const {
-    if (hot == nullptr) return rows + id * dim;
-    const uint32_t word = hot_bits[id / 32], bit = uint32_t{1} << (id % 32), below = word & (bit - 1);
-    if ((word & bit) == 0) return rows + id * dim;
+    if (!is_hot(id)) return rows + id * dim;
+    const uint32_t below = hot_bits[id / 32] & ((uint32_t{1} << (id % 32)) - 1);
 #ifdef __CUDA_ARCH__
     return hot + (hot_before[id / 32] + __popc(below)) * dim;
 #else
     return hot + (hot_before[id / 32] + std::popcount(below)) * dim;
 #endif
+  }
+};
+
+// Rows that a step has changed and that are not in the table yet, except for hot rows, which are.
+struct ChangedRows {
+  int64_t count = 0;
+  const int64_t* ids = nullptr;    // int64 [count], ascending
+  const int64_t* place = nullptr;  // int64 [count]: which of `rows` each id has, the first one if it repeats; null: i
+  const float* rows = nullptr;     // float32 [count, dim]
+
+  // Row `id`, or null.
+  COHORT_HOST_DEVICE const float* find(int64_t id, int64_t dim) const {
+    int64_t first = 0, end = count;
+    while (first < end) {
+      const int64_t middle = (first + end) / 2;
+      if (ids[middle] < id) {
+        first = middle + 1;
+      } else {
+        end = middle;
+      }
+    }
+    if (first == count || ids[first] != id) return nullptr;
+    return rows + (place ? place[first] : first) * dim;
   }
 };
 
@@ -40,6 +64,7 @@ struct TakeRowsCall {
   const int64_t* place = nullptr;  // int64 [count]; null: i
   float* out = nullptr;            // float32 [count, dim]
   int64_t* bad = nullptr;          // int64 [1], where the host reads it too
+  ChangedRows changed;
 };
 
 void run_on_host(const TakeRowsCall& call);
@@ -62,8 +87,9 @@ struct UpdateRowsCall {
   const int64_t* ids = nullptr;    // int64 [count], ascending; ids out of range are left out
   const int64_t* place = nullptr;  // int64 [count]: which gradient an id has, ascending for equal ids; null: i
   const float* grads = nullptr;    // float32 [count, dim]
-  const float* before =
-      nullptr;  // float32 [count, dim], rows as they are in `table`, placed as `grads`; null: read them
+  const float* before = nullptr;   // float32 [count, dim], the rows, placed as `grads`; null: those of `table`
+  float* changed = nullptr;  // [count, dim], may be `grads`: new rows that are not hot, as ChangedRows; null: they
+                             // go to `table`
   float rate = 0;
   float eps = 0;
   float weight_decay = 0;
@@ -73,5 +99,16 @@ struct UpdateRowsCall {
 
 void run_on_host(const UpdateRowsCall& call);
 void run_on_gpu(const UpdateRowsCall& call, base::GpuStream stream);
+
+// Changed rows go to the table.
+struct PutRowsCall {
+  LearnedRows table;
+  int64_t num_rows = 0;
+  int64_t dim = 0;
+  ChangedRows changed;  // ids out of range are left out
+};
+
+void run_on_host(const PutRowsCall& call);
+void run_on_gpu(const PutRowsCall& call, base::GpuStream stream);
 
 }  // namespace cohort::trainer

@@ -221,15 +221,20 @@ void bind_rows(nb::module_& m) {
 void bind_learned(nb::module_& m) {
   bind_struct(m, "LearnedRows", "A table of learned rows; see trainer/native/learned_rows.h.", FIELD(LearnedRows, rows),
               FIELD(LearnedRows, hot), FIELD(LearnedRows, hot_bits), FIELD(LearnedRows, hot_before));
-  bind_call(m, "take_rows", "Rows of a table by id.", FIELD(TakeRowsCall, table), FIELD(TakeRowsCall, num_rows),
-            FIELD(TakeRowsCall, dim), FIELD(TakeRowsCall, count), FIELD(TakeRowsCall, ids), FIELD(TakeRowsCall, place),
-            FIELD(TakeRowsCall, out), FIELD(TakeRowsCall, bad));
+  bind_struct(m, "ChangedRows", "Rows on their way to a table.", FIELD(ChangedRows, count), FIELD(ChangedRows, ids),
+              FIELD(ChangedRows, place), FIELD(ChangedRows, rows));
+  bind_call(m, "take_rows", "Rows of a table by id.", FIELD(TakeRowsCall, table), FIELD(TakeRowsCall, changed),
+            FIELD(TakeRowsCall, num_rows), FIELD(TakeRowsCall, dim), FIELD(TakeRowsCall, count),
+            FIELD(TakeRowsCall, ids), FIELD(TakeRowsCall, place), FIELD(TakeRowsCall, out), FIELD(TakeRowsCall, bad));
   bind_call(m, "update_rows", "A step of an optimizer on rows of a table.", FIELD(UpdateRowsCall, rule),
             FIELD(UpdateRowsCall, table), FIELD(UpdateRowsCall, first), FIELD(UpdateRowsCall, second),
             FIELD(UpdateRowsCall, num_rows), FIELD(UpdateRowsCall, dim), FIELD(UpdateRowsCall, count),
             FIELD(UpdateRowsCall, ids), FIELD(UpdateRowsCall, place), FIELD(UpdateRowsCall, grads),
-            FIELD(UpdateRowsCall, before), FIELD(UpdateRowsCall, rate), FIELD(UpdateRowsCall, eps),
-            FIELD(UpdateRowsCall, weight_decay), FIELD(UpdateRowsCall, share1), FIELD(UpdateRowsCall, share2));
+            FIELD(UpdateRowsCall, before), FIELD(UpdateRowsCall, changed), FIELD(UpdateRowsCall, rate),
+            FIELD(UpdateRowsCall, eps), FIELD(UpdateRowsCall, weight_decay), FIELD(UpdateRowsCall, share1),
+            FIELD(UpdateRowsCall, share2));
+  bind_call(m, "put_rows", "Changed rows go to a table.", FIELD(PutRowsCall, table), FIELD(PutRowsCall, num_rows),
+            FIELD(PutRowsCall, dim), FIELD(PutRowsCall, changed));
 #ifdef COHORT_WITH_CUDA
   nb::class_<base::HostTable>(m, "HostTable", "Host memory that GPUs read and write in place; see base/host_table.h.")
       .def(nb::init<std::size_t>(), "bytes"_a, nb::call_guard<nb::gil_scoped_release>())

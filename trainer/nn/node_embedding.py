@@ -48,6 +48,22 @@ class HotRows:
         self.before = torch.from_numpy((np.cumsum(counts) - counts).astype(np.int32)).to(device)
 
 
+@dataclass
+class _ChangedRows:
+    """Rows on the device that a step has changed: rows[place[i]] is row ids[i]. After `written` the host has them."""
+
+    ids: Tensor
+    place: Tensor | None
+    rows: Tensor
+    written: torch.cuda.Event | None = None
+
+    @property
+    def ref(self):
+        place = 0 if self.place is None else self.place.data_ptr()
+        addresses = {"ids": self.ids.data_ptr(), "place": place, "rows": self.rows.data_ptr()}
+        return _native.ChangedRows(count=len(self.ids), **addresses)
+
+
 class RowTable:
     """Rows float32 [num_rows, dim], zeros at first, that kernels read and change.
 
@@ -57,12 +73,17 @@ class RowTable:
 
     Attributes:
         values: float32 [num_rows, dim]. After writing to it, call `refresh`.
+        puts_later: new rows stay on the device until `put_later` has written them to host memory, beside other work.
     """
 
     def __init__(
         self, num_rows: int, dim: int, device: torch.device, on_host: bool = False, hot: HotRows | None = None
     ):
         self.on_host, self._device, self._hot = on_host, device, hot
+        self.puts_later = on_host and device.type == "cuda"
+        self._changed: _ChangedRows | None = None
+        self._before_last: torch.cuda.Event | None = None  # the rows that changed before those of _changed are written
+        self._beside: torch.cuda.Stream | None = None
         self._memory: _native.HostTable | None = None
         if on_host and device.type == "cuda":
             with torch.cuda.device(device):
@@ -87,6 +108,36 @@ class RowTable:
         addresses = {name: arrays[name].data_ptr() if arrays else 0 for name in ("hot", "hot_bits", "hot_before")}
         return _native.LearnedRows(rows=self.values.data_ptr(), **addresses)
 
+    def changed_rows(self):
+        """What the next kernel takes as the rows that `values` does not have yet."""
+        if self._before_last is not None:
+            torch.cuda.current_stream(self._device).wait_event(self._before_last)
+        return _native.ChangedRows(count=0, ids=0, place=0, rows=0) if self._changed is None else self._changed.ref
+
+    def await_rows(self) -> None:
+        """What kernels do from now on, they do after `values` has all rows."""
+        if self._changed is not None and self._changed.written is not None:
+            torch.cuda.current_stream(self._device).wait_event(self._changed.written)
+
+    def put_later(self, ids: Tensor, place: Tensor | None, rows: Tensor) -> None:
+        """Writes changed rows to `values`: rows[place[i]] is the new row ids[i]. Until then kernels take these."""
+        last, self._changed = self._changed, _ChangedRows(ids, place, rows)
+        num_rows, dim = self.values.shape
+        fields = {"table": self.ref, "num_rows": num_rows, "dim": dim, "changed": self._changed.ref}
+        if self._device.type != "cuda":
+            kernels.run(_native.put_rows, rows, **fields)
+            return
+        if self._beside is None:
+            self._beside = torch.cuda.Stream(self._device)
+        self._beside.wait_stream(torch.cuda.current_stream(self._device))
+        with torch.cuda.stream(self._beside):
+            kernels.run(_native.put_rows, rows, **fields)
+            self._changed.written = self._beside.record_event()
+        for tensor in (ids, place, rows):
+            if tensor is not None:
+                tensor.record_stream(self._beside)
+        self._before_last = None if last is None else last.written
+
     def refresh(self) -> None:
         """Makes what was written to `values` what kernels read."""
         if self._memory is not None:
@@ -99,6 +150,7 @@ class RowTable:
         """`values` after all work of the device on them, with the hot rows written back."""
         if self.on_host and self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
+        self._changed = self._before_last = None
         if self._hot is not None and self._hot_values is not None:
             self.values[self._hot.ids] = self._hot_values.to(self.values.device)
         return self.values
@@ -226,7 +278,7 @@ class NodeEmbedding(nn.Module):
         rows = torch.empty(len(ids), self.dim, device=ids.device)
         arrays = {"ids": ids, "place": place, "out": rows, "bad": self._bad.at}
         sizes = {"num_rows": self.num_nodes, "dim": self.dim, "count": len(ids)}
-        kernels.run(_native.take_rows, ids, table=self.table.ref, **sizes, **arrays)
+        kernels.run(_native.take_rows, ids, table=self.table.ref, changed=self.table.changed_rows(), **sizes, **arrays)
         if ids.device.type == "cpu":
             self._raise_bad_id()
         return rows

@@ -21,6 +21,9 @@ class RowOptimizer(torch.optim.Optimizer):
 
     The gradients of an id are added up first, in the order of a batch. One seed gives one result, also on a GPU.
 
+    With rows in host memory, a GPU keeps the new rows of a step in the memory of their gradients. It writes them to
+    host memory beside other work, and the next batch takes rows that it shares with this one from GPU memory.
+
     Args:
         embeddings: whose rows are trained.
         defaults: of the one group of options.
@@ -91,6 +94,7 @@ class RowOptimizer(torch.optim.Optimizer):
 
     def _update(self, number: int, read: Read) -> None:
         rows, grads = self.embeddings[number], _grad(read)
+        later = rows.table.puts_later
         states = self._states_of(number)
         refs = [states[min(i, len(states) - 1)].ref for i in range(2)]
         sizes = {"num_rows": rows.num_nodes, "dim": rows.dim, "count": len(read.ids)}
@@ -99,10 +103,15 @@ class RowOptimizer(torch.optim.Optimizer):
             "place": read.place,
             "grads": grads,
             "before": read.rows if read.is_current else None,
+            "changed": grads if later else None,
         }
+        if not read.is_current:
+            rows.table.await_rows()
         tables = {"table": rows.table.ref, "first": refs[0], "second": refs[1]}
         factors = {name: float(value) for name, value in self._factors(self.steps[number]).items()}
         kernels.run(_native.update_rows, read.ids, rule=self.RULE, **tables, **sizes, **arrays, **factors)
+        if later:
+            rows.table.put_later(read.ids, read.place, grads)
 
     def _factors(self, steps: int) -> dict[str, float]:
         """rate, eps, weight_decay, share1 and share2 of UpdateRowsCall in trainer/native/learned_rows.h."""

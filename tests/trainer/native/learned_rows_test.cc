@@ -18,9 +18,9 @@ TEST(LearnedRows, HotRowsAndOthersAreTaken) {
   for (int64_t i = 0; i < kRows; ++i) ids[i] = i, place[i] = kRows - 1 - i;
   std::vector<float> out(kRows * kDim);
   int64_t bad = 0;
-  run_on_host(TakeRowsCall{table.ref(index), kRows, kDim, kRows, ids.data(), nullptr, out.data(), &bad});
+  run_on_host(TakeRowsCall{table.ref(index), kRows, kDim, kRows, ids.data(), nullptr, out.data(), &bad, {}});
   EXPECT_TRUE(same_bits(out, wanted));
-  run_on_host(TakeRowsCall{table.ref(index), kRows, kDim, kRows, ids.data(), place.data(), out.data(), &bad});
+  run_on_host(TakeRowsCall{table.ref(index), kRows, kDim, kRows, ids.data(), place.data(), out.data(), &bad, {}});
   for (int64_t i = 0; i < kRows; ++i) {
     for (int64_t c = 0; c < kDim; ++c) ASSERT_EQ(out[place[i] * kDim + c], wanted[i * kDim + c]);
   }
@@ -32,7 +32,7 @@ TEST(LearnedRows, AnIdOutOfRangeIsToldAndItsRowIsZeros) {
   for (const int64_t id : {int64_t{-1}, kRows, INT64_MAX, INT64_MIN}) {
     std::vector<float> out(kDim, 7.0f);
     int64_t bad = 0;
-    run_on_host(TakeRowsCall{table.ref(HotIndex(kRows, 0)), kRows, kDim, 1, &id, nullptr, out.data(), &bad});
+    run_on_host(TakeRowsCall{table.ref(HotIndex(kRows, 0)), kRows, kDim, 1, &id, nullptr, out.data(), &bad, {}});
     EXPECT_EQ(bad, id);
     EXPECT_EQ(out, std::vector<float>(kDim, 0.0f));
   }
@@ -90,6 +90,44 @@ TEST_P(UpdateRows, EachIdOnceByTheSumOfItsGradients) {
     }
   }
   for (const int64_t id : index.ids) ASSERT_EQ(table.rows[id * kDim], 1e9f) << "hot rows stay away from the table";
+}
+
+TEST_P(UpdateRows, RowsMayReachTheTableLater) {
+  const auto [rule, has_before] = GetParam();
+  const HotIndex index(kRows, 3);
+  const RandomLookups lookups(kCount, kRows);
+  std::vector<float> grads = random_elements<float>(kCount * kDim, 4), before(kCount * kDim);
+  RandomTable table(kRows, kDim, index, 1), first(kRows, kDim, index, 2, true), second(kRows, kDim, index, 3, true);
+  RandomTable wanted = table, same_first = first, same_second = second;
+  int64_t bad = 0;
+  TakeRowsCall take{table.ref(index),     kRows,         kDim, kCount, lookups.ids.data(),
+                    lookups.place.data(), before.data(), &bad, {}};
+  run_on_host(take);
+  UpdateRowsCall call = update_call(rule, kRows, kDim, lookups);
+  call.grads = grads.data(), call.before = has_before ? before.data() : nullptr;
+  call.table = wanted.ref(index), call.first = same_first.ref(index), call.second = same_second.ref(index);
+  run_on_host(call);
+  call.table = table.ref(index), call.first = first.ref(index), call.second = second.ref(index);
+  call.changed = grads.data();
+  const auto rows = table.rows;
+  run_on_host(call);
+  EXPECT_TRUE(same_bits(table.rows, rows)) << "of hot rows alone does the step write to the table";
+  EXPECT_TRUE(same_bits(table.hot, wanted.hot));
+  EXPECT_TRUE(same_bits(first.rows, same_first.rows) && same_bits(second.hot, same_second.hot));
+
+  std::vector<int64_t> all(kRows);
+  std::iota(all.begin(), all.end(), int64_t{0});
+  const auto taken = [&](const LearnedRows& of, const ChangedRows& changed) {
+    std::vector<float> out(kRows * kDim);
+    run_on_host(TakeRowsCall{of, kRows, kDim, kRows, all.data(), nullptr, out.data(), &bad, changed});
+    return out;
+  };
+  const ChangedRows changed{kCount, lookups.ids.data(), lookups.place.data(), grads.data()};
+  EXPECT_FALSE(same_bits(taken(table.ref(index), {}), taken(wanted.ref(index), {})));
+  EXPECT_TRUE(same_bits(taken(table.ref(index), changed), taken(wanted.ref(index), {})));
+  run_on_host(PutRowsCall{table.ref(index), kRows, kDim, changed});
+  EXPECT_TRUE(same_bits(table.rows, wanted.rows));
+  EXPECT_TRUE(same_bits(table.hot, wanted.hot));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, UpdateRows,

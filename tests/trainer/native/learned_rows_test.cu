@@ -52,7 +52,8 @@ TEST_P(GpuLearnedRows, AreTakenAsByTheHost) {
   const RandomLookups lookups(kCount, kRows);
   std::vector<float> out(kCount * dim);
   int64_t bad = 0;
-  TakeRowsCall call{table.ref(index), kRows, dim, kCount, lookups.ids.data(), lookups.place.data(), out.data(), &bad};
+  TakeRowsCall call{table.ref(index),     kRows,      dim,  kCount, lookups.ids.data(),
+                    lookups.place.data(), out.data(), &bad, {}};
   run_on_host(call);
   const TableOnGpu on_gpu(table, index, on_host);
   const auto ids = base::upload(lookups.ids), place = base::upload(lookups.place), told = base::upload<int64_t>({0});
@@ -94,6 +95,46 @@ TEST_P(GpuLearnedRows, AreUpdatedAsByTheHost) {
     EXPECT_TRUE(gpu_first.equals(first));
     EXPECT_TRUE(gpu_second.equals(second));
   }
+}
+
+TEST_P(GpuLearnedRows, ReachTheTableLaterAsByTheHost) {
+  const auto [dim, hot, on_host] = GetParam();
+  const HotIndex index(kRows, static_cast<uint64_t>(hot));
+  const RandomLookups lookups(kCount, kRows);
+  auto grads = random_elements<float>(kCount * dim, 4);
+  const auto gpu_grads = base::upload(grads);
+  const auto ids = base::upload(lookups.ids), place = base::upload(lookups.place), told = base::upload<int64_t>({0});
+  RandomTable table(kRows, dim, index, 1), first(kRows, dim, index, 2, true), second(kRows, dim, index, 3, true);
+  const TableOnGpu gpu_table(table, index, on_host), gpu_first(first, index, on_host),
+      gpu_second(second, index, on_host);
+  const base::Stream stream;
+  UpdateRowsCall call = update_call(RowRule::kAdam, kRows, dim, lookups);
+  call.table = table.ref(index), call.first = first.ref(index), call.second = second.ref(index);
+  call.grads = grads.data(), call.changed = grads.data();
+  run_on_host(call);
+  call.table = gpu_table.ref(), call.first = gpu_first.ref(), call.second = gpu_second.ref();
+  call.ids = ids.data(), call.place = place.data(), call.grads = gpu_grads.data(), call.changed = gpu_grads.data();
+  run_on_gpu(call, stream);
+  stream.synchronize();
+  EXPECT_TRUE(gpu_table.equals(table));
+
+  const ChangedRows changed{kCount, lookups.ids.data(), lookups.place.data(), grads.data()};
+  const ChangedRows on_gpu{kCount, ids.data(), place.data(), gpu_grads.data()};
+  std::vector<int64_t> all(kRows);
+  std::iota(all.begin(), all.end(), int64_t{0});
+  const auto gpu_all = base::upload(all);
+  std::vector<float> out(kRows * dim);
+  int64_t bad = 0;
+  run_on_host(TakeRowsCall{table.ref(index), kRows, dim, kRows, all.data(), nullptr, out.data(), &bad, changed});
+  const base::DeviceArray<float> found(out.size());
+  run_on_gpu(
+      TakeRowsCall{gpu_table.ref(), kRows, dim, kRows, gpu_all.data(), nullptr, found.data(), told.data(), on_gpu},
+      stream);
+  run_on_host(PutRowsCall{table.ref(index), kRows, dim, changed});
+  run_on_gpu(PutRowsCall{gpu_table.ref(), kRows, dim, on_gpu}, stream);
+  stream.synchronize();
+  EXPECT_TRUE(same_bits(download(found.data(), out.size()), out));
+  EXPECT_TRUE(gpu_table.equals(table));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GpuLearnedRows,

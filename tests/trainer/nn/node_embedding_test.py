@@ -60,6 +60,31 @@ def test_fifty_steps_are_those_of_torch(name, place, device, more):
     assert own.state_dict()["steps"] == [50]
 
 
+@pytest.mark.parametrize("place", PLACES[1:3], ids=["host", "hot"])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_rows_that_are_written_later_have_the_same_bits(name, place):
+    found = []
+    for later in (False, True):
+        rows = NodeEmbedding(ROWS, DIM, **place, device="cpu", seed=1)
+        rows.table.puts_later = later  # as where a GPU trains them
+        optimizer = OPTIMIZERS[name][0](rows)
+        optimizer.gather = torch.Tensor.clone  # as of one rank
+        seen = []
+        for step in range(8):
+            if step == 4:
+                rows.weight.mul_(1.5)  # what is changed between steps counts
+                rows.table.refresh()
+            ids, weights = batch(step, "cpu")
+            (rows(ids).tanh() * weights).sum().backward()
+            if step == 6:
+                optimizer.exchange(1)
+            optimizer.step()
+            seen.append(rows.eval()(torch.arange(ROWS)).clone())
+            rows.train()
+        found.append([*seen, rows.weight.clone()])
+    assert all(map(torch.equal, *found))
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("place", PLACES, ids=["device", "host", "hot", "no hot ids"])
 @pytest.mark.parametrize("name", OPTIMIZERS)

@@ -34,7 +34,6 @@ OF_WORKERS = {  # and what they are where nobody gives them
 # Of PyG's loader: what they are there when nobody gives them, and what to do here.
 NOT_OFFERED = {
     "replace": (False, "neighbours are drawn without replacement"),
-    "subgraph_type": ("directional", "for both directions: torch_geometric.utils.to_undirected(batch.edge_index)"),
     "directed": (True, "batches have the edges that were drawn"),
     "transform_sampler_output": (None, "change batches in the loop"),
     "neighbor_sampler": (None, "the sampler process draws neighbours"),

@@ -68,6 +68,12 @@ class Batch(OfSlot, Data):
     If the data set has features of edges, ``edge_attr`` [num_edges, dim] (in their type), a view, has the row of each
     edge in the order of ``edge_index``, and batches have ``e_id``, too.
 
+    With ``subgraph_type="bidirectional"``, edges are the drawn edges and their reverses, each pair of nodes once,
+    ordered by target, then by source, and all nodes are targets. Where a pair is the reverse of a drawn edge only,
+    ``e_id``, ``edge_weight`` and ``edge_attr`` are those of the drawn edge; of several drawn edges between two nodes,
+    the first counts. As in PyG, batches have neither ``num_sampled_nodes`` nor ``num_sampled_edges``. Edges and what
+    belongs to them are copies.
+
     Views may be used on the CUDA stream that was current when the batch arrived; call ``record_stream`` before another
     stream uses them.
 

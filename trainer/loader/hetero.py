@@ -34,6 +34,13 @@ class HeteroBatch(OfSlot, HeteroData):
     ``edge_attr`` [edges, dim];
     all edge types then have ``e_id``. Edges are ordered by hop, then by target.
 
+    With ``subgraph_type="bidirectional"``, each edge type also has the reverses of the edges that were drawn of its
+    reverse edge type: of the type that the data set names, else of ("b", "rev_NAME", "a") for ("a", "NAME", "b") and
+    the other way round, else of the type itself within one node type, else of the only type in the other direction.
+    Each pair of nodes is there once, ordered by target, then by source. As in PyG, batches have no ``e_id``,
+    ``edge_weight``, ``edge_attr``, ``num_sampled_nodes`` and ``num_sampled_edges``. Edge types without a reverse have
+    the drawn edges.
+
     ``x``, ``edge_index``, ``e_id``, ``edge_weight`` and ``edge_attr`` are views of a shared slot, as those of `Batch`:
     valid as long as they are referenced, and holding the slot for that long. ``n_id``, ``y``, ``input_id`` and, on a
     GPU, ``x`` are copies.
@@ -50,6 +57,11 @@ def types_of(folder: Path | None) -> GraphTypes | None:
     """
     data = None if folder is None else open_dataset(folder)
     return data.types if isinstance(data, HeteroDataset) else None
+
+
+def counts_of(types: GraphTypes | None, num_nodes: int) -> dict[str | None, int]:
+    """Nodes of each type; None: of the only one."""
+    return {None: num_nodes} if types is None else {name: count for name, count in types.counts.items()}
 
 
 def fanout_of(types: GraphTypes, num_neighbors) -> list[int]:

@@ -112,6 +112,7 @@ class LinkNeighborLoader(NeighborLoader):
     def _checked_seeds(self, edge_label_index) -> np.ndarray:
         graph = open_dataset(self._sampler.data)
         first: np.ndarray | int = 0
+        name: EdgeType | None = None
         if isinstance(graph, HeteroDataset):
             name, given = pairs_type_of(graph.types, edge_label_index)
             self._input_type, ends = name, [name[0], name[2]]
@@ -120,6 +121,7 @@ class LinkNeighborLoader(NeighborLoader):
             first = np.array([graph.first_node[end] for end in ends])
         else:
             self._ids = _pairs_of(edge_label_index, graph, [graph.num_nodes] * 2)
+        self._subgraph.demand_excludes(self._of_pairs.exclude, graph, name)
         self._edge_label = _checked_labels(self._edge_label, len(self._ids), self._of_pairs.negatives)
         return self._ids + first
 

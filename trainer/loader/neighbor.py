@@ -27,12 +27,13 @@ from cohort_gnn.trainer.loader.arguments import (
     with_edge_arrays,
 )
 from cohort_gnn.trainer.loader.batch import Batch, batch_of
-from cohort_gnn.trainer.loader.hetero import HeteroBatch, fanout_of, hetero_batch_of, seeds_of, types_of
+from cohort_gnn.trainer.loader.hetero import HeteroBatch, counts_of, fanout_of, hetero_batch_of, seeds_of, types_of
 from cohort_gnn.trainer.loader.node_tensors import NodeTensors, checked_tensors, rows_of, written
 from cohort_gnn.trainer.loader.sampler_process import SamplerProcess
 from cohort_gnn.trainer.loader.state import checked_position
 from cohort_gnn.trainer.loader.stats import EpochMeter, LoaderStats
-from cohort_gnn.trainer.loader.trees import demand_shared, tree_options
+from cohort_gnn.trainer.loader.subgraph import DRAWN, Subgraph, checked_kind, subgraph_of
+from cohort_gnn.trainer.loader.trees import demand_trees_offered, tree_options
 from cohort_gnn.trainer.source import OfPairs
 
 
@@ -100,6 +101,8 @@ class NeighborLoader:
         input_time: int64 times of the seeds, in the order of ``input_nodes``; required with ``time_attr``. Batches
             have ``seed_time`` int64 [batch_size]; of several node types, the type of the seeds has it.
         temporal_strategy: "uniform": draw at random from the edges up to the seed's time; "last": take the latest ones.
+        subgraph_type: "directional": batches have the drawn edges; "bidirectional": also their reverses, as PyG's, each
+            pair of nodes once. ``Batch`` and ``HeteroBatch`` say what else differs then.
         limit_seconds: how long the sampler may stay in one stage before it counts as hung, and how long ranks wait for
             each other's loaders.
 
@@ -165,8 +168,10 @@ class NeighborLoader:
         time_attr: str | None = None,
         input_time=None,
         temporal_strategy: str = "uniform",
+        subgraph_type: str = "directional",
         limit_seconds: float = 600.0,
         _sampler: SamplerProcess | None = None,
+        _subgraph: Subgraph = DRAWN,
         _has_labels: bool = True,
         _debug: dict | None = None,
         **_of_pyg,
@@ -174,6 +179,7 @@ class NeighborLoader:
         take_pyg_arguments(_of_pyg, type(self).__name__)
         self._transform, self._node_tensors, self._has_labels = transform, NodeTensors(), _has_labels
         self._trees = tree_options(disjoint, time_attr, temporal_strategy)
+        self._subgraph, kind = _subgraph, checked_kind(subgraph_type)
         self._demand_offered(cache_ratio, weight_attr)
         self.batch_size = checked("batch_size", batch_size, types.Positive)
         self.shuffle, self.drop_last, self.epoch = shuffle, drop_last, 0  # set epoch to repeat or skip epochs
@@ -195,19 +201,15 @@ class NeighborLoader:
                 of_spec = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes, host_bytes)
                 opened = with_edge_arrays(open_dataset(self.data), edge_weights, weight_attr, time_attr)
                 options["edge_features"] = bool(edge_attr) and has_edge_features(opened)
+                self._subgraph = subgraph_of(kind, opened, options)
                 own = _sampler = self._start(device, options, of_spec, limit_seconds, cleanup)
         self._sampler = _sampler
         try:
             if own and sampler_sms:
                 own.divide_gpu(sampler_sms)
-            for type_, of_type in checked_tensors(node_tensors, self._counts_of_types()).items():
+            for type_, of_type in checked_tensors(node_tensors, counts_of(self._types, _sampler.num_nodes)).items():
                 self._node_tensors.setdefault(type_, {}).update(of_type)
-            seeds = self._checked_seeds(input_nodes)
-            self._times = self._trees.checked_times(input_time, len(seeds), self._times_argument)
-            self._seed_set = _sampler.source.add_seeds(seeds, times=self._times)
-            if _sampler.place.local_size > 1:
-                of_data = {"data": os.path.realpath(_sampler.data)}
-                _sampler.demand_same_loader(self._seed_set, of_data | self._identity())
+            self._register(self._checked_seeds(input_nodes), input_time)
         except BaseException:
             if own:
                 own.close()
@@ -219,11 +221,13 @@ class NeighborLoader:
         limit_seconds = checked("limit_seconds", limit_seconds, types.AboveZero)
         return SamplerProcess(self.data, device, options, spec, limit_seconds, cleanup.pop_all(), self._types)
 
-    def _counts_of_types(self) -> dict[str | None, int]:
-        """Nodes of each type; None: of the only one."""
-        if self._types is None:
-            return {None: self._sampler.num_nodes}
-        return {name: count for name, count in self._types.counts.items()}
+    def _register(self, seeds: np.ndarray, times) -> None:
+        """Tells the sampler of the seeds, and the other ranks of this machine of the loader."""
+        self._times = self._trees.checked_times(times, len(seeds), self._times_argument)
+        self._seed_set = self._sampler.source.add_seeds(seeds, times=self._times)
+        if self._sampler.place.local_size > 1:
+            of_data = {"data": os.path.realpath(self._sampler.data)}
+            self._sampler.demand_same_loader(self._seed_set, of_data | self._identity())
 
     def _checked_fanout(self, num_neighbors) -> list[int]:
         """As the sampler has it: for each relation, a number for each hop."""
@@ -242,11 +246,7 @@ class NeighborLoader:
 
     def _demand_offered(self, cache_ratio, weight_attr) -> None:
         """Raises CohortError for disjoint batches that are not offered."""
-        if weight_attr is not None:
-            demand_shared(self._trees, "draws by weight_attr")
-        if self._trees.disjoint and isinstance(cache_ratio, str):
-            hint = "slots take more memory where batches are disjoint: say cache_bytes or a number"
-            raise CohortError("cache_ratio", "a number, for disjoint batches", repr(cache_ratio), hint)
+        demand_trees_offered(self._trees, cache_ratio, weight_attr)
 
     def __repr__(self) -> str:
         seeds = f"{len(self._ids):,} {'pairs' if self._ids.ndim == 2 else 'seeds'}"
@@ -269,6 +269,7 @@ class NeighborLoader:
             "node_tensors": self._node_tensors if self._types else self._node_tensors.get(None),
             "_has_labels": self._has_labels,
             "_sampler": self._sampler,
+            "_subgraph": self._subgraph,
         }
 
     @property
@@ -307,6 +308,7 @@ class NeighborLoader:
         """The slot's batch, as the loop gets it; counts it in ``position``, [epoch, batches]."""
         position[1] += 1
         batch = self._batch_of(slot)
+        self._subgraph.complete(batch)
         if not self._has_labels:
             del (batch[self._types.target] if self._types else batch).y
         for type_, tensors in self._node_tensors.items():
@@ -367,6 +369,7 @@ class NeighborLoader:
                 "drop_last": bool(self.drop_last),
                 "input_nodes": self._digest,
                 "weight_attr": self._sampler.weight_attr,
+                "subgraph_type": self._subgraph.kind,
             }
             | ({"input_type": self._input_type} if self._types else {})
         )

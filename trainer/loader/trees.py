@@ -86,6 +86,15 @@ def tree_options(disjoint, time_attr, temporal_strategy) -> TreeOptions:
     return TreeOptions(bool(disjoint) or time_attr is not None, time_attr, strategy == "last")
 
 
+def demand_trees_offered(trees: TreeOptions, cache_ratio, weight_attr) -> None:
+    """Raises CohortError: disjoint batches are not offered with these arguments of a loader."""
+    if weight_attr is not None:
+        demand_shared(trees, "draws by weight_attr")
+    if trees.disjoint and isinstance(cache_ratio, str):
+        hint = "slots take more memory where batches are disjoint: say cache_bytes or a number"
+        raise CohortError("cache_ratio", "a number, for disjoint batches", repr(cache_ratio), hint)
+
+
 def demand_shared(trees: TreeOptions, where: str) -> None:
     """Raises CohortError: disjoint batches are not offered there."""
     if trees.time_attr is not None:

@@ -73,8 +73,6 @@ def test_what_pygs_loader_does_by_default_may_be_said(cora):
     ("name", "value", "hint"),
     [
         ("replace", True, "without replacement"),
-        ("subgraph_type", "bidirectional", "to_undirected"),
-        ("subgraph_type", SubgraphType.induced, "to_undirected"),
         ("sampler", torch.utils.data.SequentialSampler(range(3)), "shuffle=True"),
         ("batch_sampler", [[1, 2], [3]], "batch_size"),
     ],

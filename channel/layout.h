@@ -20,7 +20,7 @@
 namespace cohort::channel {
 
 constexpr uint64_t kMagic = 0x4C4E4843'54524843ull;  // "CHRTCHNL" as little-endian bytes
-constexpr uint32_t kVersion = 18;
+constexpr uint32_t kVersion = 19;
 constexpr int kMaxSlots = 64;
 constexpr int kMaxHops = 16;
 constexpr int kMaxTypes = 32;       // of nodes
@@ -101,6 +101,7 @@ struct Request {
   // Of any set:
   Sharing sharing;
   uint32_t plane_a;  // 1: rows of codec planes come as plane A alone tells them (ibp/FORMAT.md 4.5)
+  uint32_t replace;  // 1: neighbours are drawn with replacement
 };
 
 // How many there is room for where there are `count`: at most 1/32 more, so that batches of about one size have one

@@ -120,6 +120,7 @@ struct Query {
   bool last_hop_global = false;     // sources of the last hop get no batch-local ids; source_node says which they are
   std::span<const Exclusions> exclusions{};  // of different relations; from the lists of others all is drawn
   Trees trees{};                             // with local ids in all hops and no exclusions
+  bool replace = false;                      // neighbours are drawn with replacement: not by weight, nor the latest
 };
 
 // How large the batch came out.

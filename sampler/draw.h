@@ -5,6 +5,9 @@
 // draw t in [0, d-k+j]; take t, or d-k+j when t is taken already. Positions come out ascending. The number behind pick
 // j is Philox(batch key, node, hop, relation, j), so no result depends on threads, order or device.
 //
+// With replacement, a fanout k >= 0 draws exactly k positions of a list that is not empty, pick j uniformly from [0, d)
+// by the same number, and positions come out in the order of the picks.
+//
 // Where positions of a list are excluded, d is the number of the others, and a draw of i means the i-th of those d
 // (pass_over): the draw is uniform over the subsets of what may be drawn.
 #pragma once
@@ -16,9 +19,20 @@
 
 namespace cohort::sampler {
 
-// How many in-neighbours of a node of this degree are drawn.
-COHORT_HOST_DEVICE constexpr int64_t num_picks(int64_t degree, int64_t fanout) {
-  return fanout < 0 || degree <= fanout ? degree : fanout;
+// How many in-neighbours of a node are drawn: of at most `all_up_to` as many as there are, of more `fanout`.
+struct Picks {
+  int64_t fanout, all_up_to;
+
+  COHORT_HOST_DEVICE constexpr int64_t of(int64_t degree) const { return degree <= all_up_to ? degree : fanout; }
+};
+
+COHORT_HOST_DEVICE constexpr Picks picks_of(int64_t fanout, bool replace) {
+  return {fanout, fanout < 0 ? INT64_MAX : replace ? 0 : fanout};
+}
+
+// The same of a node of this degree.
+COHORT_HOST_DEVICE constexpr int64_t num_picks(int64_t degree, int64_t fanout, bool replace = false) {
+  return picks_of(fanout, replace).of(degree);
 }
 
 // The random bits behind pick j.
@@ -36,9 +50,19 @@ COHORT_HOST_DEVICE constexpr int64_t draw_candidate(base::PhiloxKey batch_key, i
                                                      static_cast<uint64_t>(degree - picks + j + 1)));
 }
 
-// Writes the drawn positions of one list, ascending: int64 [picks]. For the host body.
+// The position of pick j with replacement.
+COHORT_HOST_DEVICE constexpr int64_t draw_replaced(base::PhiloxKey batch_key, int64_t node, int hop, int64_t j,
+                                                   int64_t degree, int relation = 0) {
+  return draw_candidate(batch_key, node, hop, j, j + 1, degree, relation);
+}
+
+// Writes the drawn positions of one list: int64 [picks]. For the host body. replace: with replacement.
 inline void draw_positions(base::PhiloxKey key, int64_t node, int hop, int relation, int64_t picks, int64_t degree,
-                           int64_t* positions) {
+                           bool replace, int64_t* positions) {
+  if (replace) {
+    for (int64_t j = 0; j < picks; ++j) positions[j] = draw_replaced(key, node, hop, j, degree, relation);
+    return;
+  }
   if (picks == degree) {
     for (int64_t j = 0; j < degree; ++j) positions[j] = j;
     return;

@@ -67,6 +67,8 @@ class HostBackend final : public Backend {
                   "no trees with global ids, or with exclusions");
     base::require(query.trees.times.empty() || (query.trees.disjoint && graph_.has_edge_times()), "trees, edge times");
     base::require(!query.trees.disjoint || !graph_.has_draw_weights(), "no trees of neighbours drawn by weight");
+    base::require(!query.replace || !(query.trees.latest || graph_.has_draw_weights()),
+                  "uniform draws with replacement");
     forget_last_batch();
     place_seeds(query);
     end_hop_of_nodes();
@@ -192,12 +194,13 @@ class HostBackend final : public Backend {
     const DrawWeightsRef weights = weights_for(edges.relation.draw_weights.get(), fanout);
     const ExclusionsRef exclusions = exclusions_of(query, hop, number);
     find_candidates(query, edges.relation, targets, fanout);
-    const Draw draw{query.key, hop, number, fanout, targets, lists, exclusions, weights, begin};
+    const bool replace = query.replace && fanout >= 0;
+    const Draw draw{query.key, hop, number, fanout, replace, targets, lists, exclusions, weights, begin};
     offset_.assign(end - begin + 1, 0);
     for (std::size_t i = begin; i < end; ++i) {
       base::prefetch_ahead(lists.indptr, n_id.data(), i, end);
       if (weights.positive) base::prefetch_ahead(weights.positive, n_id.data(), i, end);
-      const int64_t picks = num_picks(drawable(draw, i), fanout);
+      const int64_t picks = num_picks(drawable(draw, i), fanout, draw.replace);
       offset_[i - begin + 1] = offset_[i - begin] + picks;
       num_lists_ += picks > 0 ? 1 : 0;
     }
@@ -226,6 +229,7 @@ class HostBackend final : public Backend {
     base::PhiloxKey key;
     int hop, relation;
     int64_t fanout;
+    bool replace;
     const OfType& targets;
     const base::CscRef& lists;
     ExclusionsRef exclusions;
@@ -267,7 +271,7 @@ class HostBackend final : public Backend {
     const ExcludedRef excluded = draw.exclusions.of_list(static_cast<int64_t>(local_id));
     const OfType& targets = draw.targets;
     const int64_t node = targets.n_id[local_id], row = candidates(draw.lists, node, local_id - draw.first).first;
-    const int64_t may = drawable(draw, local_id), picks = num_picks(may, draw.fanout);
+    const int64_t may = drawable(draw, local_id), picks = num_picks(may, draw.fanout, draw.replace);
     const int64_t numbered = targets.range.first + node;
     const int64_t keyed = targets.tree.empty() ? numbered : node_in_tree(targets.tree[local_id], numbered);
     int64_t* drawn = drawn_.data() + drawn_before;
@@ -276,7 +280,7 @@ class HostBackend final : public Backend {
       draw_weighted({list, excluded, may, draw.key, keyed, draw.hop, draw.relation}, picks, drawn);
       for (int64_t j = 0; j < picks; ++j) drawn[j] += row;
     } else {
-      draw_positions(draw.key, keyed, draw.hop, draw.relation, picks, may, drawn);
+      draw_positions(draw.key, keyed, draw.hop, draw.relation, picks, may, draw.replace, drawn);
       for (int64_t j = 0; j < picks; ++j) drawn[j] = row + pass_over(excluded, drawn[j]);
     }
     std::fill_n(edges.target.begin() + static_cast<std::ptrdiff_t>(edges.edges_before) + drawn_before, picks,

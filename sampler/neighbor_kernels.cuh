@@ -118,14 +118,14 @@ constexpr int kSmThreads = 2048;
 template <bool kExcludes>
 __global__ void __launch_bounds__(kBlockThreads, kSmThreads / kBlockThreads)
     count_picks_kernel(const __grid_constant__ TopologyRef topology, const int64_t* frontier, int64_t size,
-                       int64_t fanout, int64_t* picks, DrawnList* lists, unsigned long long* use,
+                       Picks how_many, int64_t* picks, DrawnList* lists, unsigned long long* use,
                        ExclusionsRef exclusions, HopCounts counts) {
   UseCounter counter;
   const HopStart start = start_count(counts, size);
   for (int64_t i = grid_first(); i < start.lists; i += grid_step()) {
     cache::ListRef list = topology.list(frontier[start.node + i]);
     if constexpr (kExcludes) list.degree -= exclusions.of_list(i).count;
-    const int64_t drawn = num_picks(list.degree, fanout);
+    const int64_t drawn = how_many.of(list.degree);
     picks[i] = drawn;
     lists[i] = {list.neighbours, list.degree};
     counter.add(list.tier, drawn);
@@ -138,6 +138,7 @@ __global__ void __launch_bounds__(kBlockThreads, kSmThreads / kBlockThreads)
 struct DrawKey {
   base::PhiloxKey batch;
   int hop, relation;
+  bool replace;  // with replacement
 };
 
 // Floyd's draw by one warp for up to 32 picks: lane j owns pick j.
@@ -223,6 +224,14 @@ __device__ void draw_many(const Edges& edges, const DrawKey& key, int64_t node, 
   put_ranked(edges, position, picks, lane);
 }
 
+// Draws any number of edges with replacement.
+template <typename Edges>
+__device__ void draw_replaced_edges(const Edges& edges, const DrawKey& key, int64_t node, int64_t picks, int lane) {
+  for (int64_t j = lane; j < picks; j += kWarp) {
+    edges.put(j, draw_replaced(key.batch, node, key.hop, j, edges.list.degree, key.relation));
+  }
+}
+
 struct DrawArrays {
   const int64_t* frontier;          // int64 [size], global ids
   const int64_t* offset;            // int64 [size + 1]
@@ -271,7 +280,9 @@ __global__ void draw_kernel(DrawGraph graph, DrawArrays arrays, int64_t size, Dr
       edges.first_id = graph.indptr[node - graph.first_target];
       edges.e_id = arrays.e_id + edge;
     }
-    if (picks == list.degree) {
+    if (key.replace) {
+      draw_replaced_edges(edges, key, node, picks, lane);
+    } else if (picks == list.degree) {
       for (int64_t j = lane; j < picks; j += kWarp) edges.put(j, j);
     } else if (picks <= kWarp) {
       draw_few(edges, key, node, static_cast<int>(picks), lane);

@@ -94,6 +94,8 @@ void CudaNeighborSampler::sample_hop_by_hop(const Query& query, cudaStream_t str
 void CudaNeighborSampler::begin_batch(const Query& query, cudaStream_t stream) {
   num_nodes_ = num_edges_ = num_local_edges_ = num_places_ = 0;
   edge_ids_ = query.edge_ids;
+  replace_ = query.replace;
+  base::require(!replace_ || !(query.trees.latest || has_weights()), "uniform draws with replacement");
   begin_generation(stream);
   place_seeds(query, stream);
   copy_exclusions(query, stream);
@@ -204,15 +206,16 @@ void CudaNeighborSampler::count_edges(const Hop& hop, cudaStream_t stream) {
     const ExclusionsRef& exclusions = hop.exclusions[relation];
     const int grid = base::grid_for(lists, max_blocks_);
     const int64_t *nodes = frontier(hop, relation), fanout = hop.fanout[relation];
+    const Picks picks = picks_of(fanout, replace_);
     if (disjoint_) {
-      count_tree_picks_kernel<<<grid, kBlockThreads, 0, stream>>>(own.topology, nodes, lists, fanout, offset + first,
-                                                                  list + first, use, tree_lists(hop, relation));
+      count_tree_picks_kernel<<<grid, kBlockThreads, 0, stream>>>(
+          own.topology, nodes, lists, fanout, picks, offset + first, list + first, use, tree_lists(hop, relation));
     } else if (draws_by_weight(hop, relation)) {
       count_weighted_picks_kernel<<<grid, kBlockThreads, 0, stream>>>(
           own.topology, own.weights, nodes, lists, fanout, offset + first, list + first, use, exclusions, hop.counts);
     } else {
       const auto kernel = exclusions.starts ? count_picks_kernel<true> : count_picks_kernel<false>;
-      kernel<<<grid, kBlockThreads, 0, stream>>>(own.topology, nodes, lists, fanout, offset + first, list + first, use,
+      kernel<<<grid, kBlockThreads, 0, stream>>>(own.topology, nodes, lists, picks, offset + first, list + first, use,
                                                  exclusions, hop.counts);
     }
     check_launch();
@@ -286,7 +289,8 @@ void CudaNeighborSampler::draw(const Hop& hop, const Query& query, cudaStream_t 
                             .counts = hop.counts};
     const int grid = base::grid_for(lists * kWarp, max_blocks_);
     const DrawGraph graph{topology.indptr, topology.index_bytes, topology.first_target, topology.first_source};
-    const DrawKey key{query.key, hop.number, static_cast<int>(relation)};
+    const bool replace = query.replace && hop.fanout[relation] >= 0;
+    const DrawKey key{query.key, hop.number, static_cast<int>(relation), replace};
     if (disjoint_) {
       tree_places_.reserve(num_nodes_ + hop.num_edges, max_blocks_, stream);
       const auto in_trees = query.edge_ids ? draw_tree_kernel<true> : draw_tree_kernel<false>;

@@ -219,7 +219,7 @@ class CudaNeighborSampler {
   base::Scratch<std::byte> temporary_;  // CUB
   int64_t num_nodes_ = 0, num_edges_ = 0, num_local_edges_ = 0, num_places_ = 0;
   std::vector<int64_t> first_node_, first_edge_;  // as SampledRef has them
-  bool edge_ids_ = false;                         // of the last sample()
+  bool edge_ids_ = false, replace_ = false;       // of the last sample()
   int64_t num_bounded_ = 0, num_repeated_ = 0;
 };
 

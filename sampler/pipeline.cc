@@ -208,7 +208,8 @@ Query Pipeline::query(Pass& pass, uint64_t step) {
           .exclusions = pairs ? pairs->exclusions() : std::span<const Exclusions>(),
           .trees = {.disjoint = is_disjoint(pass.request),
                     .times = pairs ? pairs->times() : pass.schedule.times(step),
-                    .latest = pass.request.sharing == channel::Sharing::kDisjointLatest}};
+                    .latest = pass.request.sharing == channel::Sharing::kDisjointLatest},
+          .replace = pass.request.replace != 0};
 }
 
 std::span<const int32_t> Pipeline::fanout_of(const channel::Request& request) const {
@@ -266,8 +267,7 @@ void Pipeline::start_batch(int slot, Pass& pass, uint64_t step) {
   if (typed) bytes = lay_out_tables(table_bytes(graph_, counts), edge_table_bytes(graph_, counts), bytes, *typed);
   publish_until([&] { return writing_.size() < backend_.most_fetches(); });
   if (is_over_) return;
-  const bool has_pools = graph_.rows_in == channel::RowsIn::kPool;
-  const bool plane_a = request.plane_a != 0;
+  const bool has_pools = graph_.rows_in == channel::RowsIn::kPool, plane_a = request.plane_a != 0;
   if (std::exchange(plane_a_, plane_a) != plane_a) ++kind_;
   Pooled pooled{number, pooled_rows(counts), kind_};
   if (has_pools) make_room_in_pools(slot, pooled);

@@ -18,7 +18,7 @@ __global__ void place_tree_seeds_kernel(const int64_t* n_id, const int32_t* tree
 // As count_picks_kernel; `lists` become what may be drawn of each.
 __global__ void __launch_bounds__(kBlockThreads, kSmThreads / kBlockThreads)
     count_tree_picks_kernel(const __grid_constant__ TopologyRef topology, const int64_t* frontier, int64_t size,
-                            int64_t fanout, int64_t* picks, DrawnList* lists, unsigned long long* use,
+                            int64_t fanout, Picks how_many, int64_t* picks, DrawnList* lists, unsigned long long* use,
                             TreeLists trees) {
   UseCounter counter;
   for (int64_t i = grid_first(); i < size; i += grid_step()) {
@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(kBlockThreads, kSmThreads / kBlockThreads)
       from = candidates_until(trees.edge_times, begin, begin + list.degree, trees.times[trees.tree[i]], trees.latest,
                               fanout);
     }
-    const int64_t drawn = num_picks(from.count, fanout);
+    const int64_t drawn = how_many.of(from.count);
     picks[i] = drawn;
     lists[i] = {list.neighbours + (from.first - begin) * topology.index_bytes, from.count};
     trees.first[i] = from.first;
@@ -81,7 +81,9 @@ __global__ void draw_tree_kernel(DrawGraph graph, DrawArrays arrays, int64_t siz
                                     .neighbour = arrays.neighbour + first,
                                     .first_id = trees.first[i],
                                     .e_id = kEdgeIds ? arrays.e_id + first : nullptr};
-    if (picks == list.degree) {
+    if (key.replace) {
+      draw_replaced_edges(edges, key, node, picks, lane);
+    } else if (picks == list.degree) {
       for (int64_t j = lane; j < picks; j += kWarp) edges.put(j, j);
     } else if (picks <= kWarp) {
       draw_few(edges, key, node, static_cast<int>(picks), lane);

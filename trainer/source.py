@@ -120,12 +120,13 @@ class BatchSource:
         of_pairs: OfPairs = OfPairs(),
         sharing: str = "shared",
         plane_a: bool = False,
+        replace: bool = False,
     ) -> Pass:
         """Asks for a pass, without this trainer's first ``done`` batches, which nobody builds then.
 
         The sampler starts on it as soon as it is done with earlier ones. ``sharing``: "shared", "disjoint", or
         "latest", which is disjoint with the latest edges (sampler/trees.h). ``plane_a``: rows of codec planes come as
-        plane A alone tells them.
+        plane A alone tells them. ``replace``: neighbours are drawn with replacement.
         """
         number = self._receiver.request(
             seed_set=seed_set,
@@ -139,6 +140,7 @@ class BatchSource:
             labels_of_seeds=self.labels_of_seeds,
             last_hop_global=self.last_hop_global,
             plane_a=plane_a,
+            replace=replace,
             pairs=of_pairs.numbers(),
             sharing=sharing,
         )

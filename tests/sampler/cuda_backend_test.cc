@@ -105,10 +105,10 @@ void expect_equal(const HostBatch& a, const HostBatch& b) {
   ASSERT_EQ(a.edge_attr, b.edge_attr);
 }
 
-// excludes: from all batches but the last.
+// excludes: from all batches but the last. replace: the draws are with replacement.
 template <typename Index>
 void expect_same_batches(const TestGraph<Index>& graph, TopologyPlace place, const std::vector<int32_t>& fanout,
-                         bool excludes = false) {
+                         bool excludes = false, bool replace = false) {
   const auto host = make_host_backend(graph.view(), {});
   const int gpu = 0;
   CudaSettings settings;
@@ -119,6 +119,7 @@ void expect_same_batches(const TestGraph<Index>& graph, TopologyPlace place, con
     std::iota(seeds.begin(), seeds.end(), static_cast<int64_t>(100 * step));
     const bool knows_edges = !graph.edge_weights.empty() || graph.edge_dim > 0;
     Query query{seeds, fanout, batch_key(5, 1, step), knows_edges || step % 2 == 0};
+    query.replace = replace;
     SomeExclusions exclusions(graph, seeds);
     if (excludes && step < 3) exclusions.apply_to(query);
     const HostBatch a = run_host(*host, graph.view(), query), b = run_cuda(*cuda, graph.view(), query);
@@ -127,7 +128,7 @@ void expect_same_batches(const TestGraph<Index>& graph, TopologyPlace place, con
   }
 }
 
-// Trees with and without times, of seeds that repeat; then a batch without trees.
+// Trees with and without times, of seeds that repeat, some drawn with replacement; then a batch without trees.
 template <typename Index>
 void expect_same_trees(TestGraph<Index> graph, TopologyPlace place, const std::vector<int32_t>& fanout) {
   graph.time_edges();
@@ -136,14 +137,15 @@ void expect_same_trees(TestGraph<Index> graph, TopologyPlace place, const std::v
   CudaSettings settings;
   settings.topology_in_gpus = topology_lies_in_gpus(graph.view(), {&gpu, 1}, place, 0);
   const auto cuda = std::move(make_cuda_backends(graph.view(), {&gpu, 1}, settings, {}, {}).front());
-  for (uint64_t step = 0; step < 8; ++step) {
+  for (uint64_t step = 0; step < 12; ++step) {
     std::vector<int64_t> seeds(20 + 40 * step), times(seeds.size());
     for (std::size_t i = 0; i < seeds.size(); ++i) seeds[i] = static_cast<int64_t>(i * i % 301);
     for (std::size_t i = 0; i < times.size(); ++i) times[i] = static_cast<int64_t>(i % 40) - 5;
     Query query{seeds, fanout, batch_key(5, 1, step), graph.edge_dim > 0 || step % 2 == 0};
     query.trees.disjoint = true;
     if (step % 4 != 3) query.trees.times = times;
-    query.trees.latest = step % 4 > 1;
+    query.replace = step > 7;
+    query.trees.latest = step % 4 > 1 && !query.replace;
     expect_equal(run_host(*host, graph.view(), query), run_cuda(*cuda, graph.view(), query));
     if (::testing::Test::HasFatalFailure()) return;
   }
@@ -169,6 +171,13 @@ TEST_P(GpuBackend, PassesOverWhatIsExcluded) {
 
 TEST_P(GpuBackend, PassesOverWhatIsExcludedOfTopologyInHostMemory) {
   expect_same_batches(mixed_graph<int64_t>(2000, 4), TopologyPlace::kHost, GetParam(), true);
+}
+
+TEST_P(GpuBackend, DrawsWithReplacement) {
+  for (const bool excludes : {false, true}) {
+    expect_same_batches(mixed_graph<int32_t>(2000, 3), TopologyPlace::kGpu, GetParam(), excludes, true);
+    expect_same_batches(mixed_graph<int64_t>(2000, 4), TopologyPlace::kHost, GetParam(), excludes, true);
+  }
 }
 
 TEST_P(GpuBackend, DrawsByWeight) {
@@ -257,8 +266,11 @@ TEST(GpuBackendGlobal, SourcesOfTheLastHopAreNodesOfTheGraph) {
     for (const auto& [is_global, excludes] : {std::pair{true, false}, {false, false}, {true, true}}) {
       Query query{seeds, fanout, batch_key(5, 1, 0), false, is_global};
       if (excludes) exclusions.apply_to(query);
-      expect_equal(run_host(*host, graph.view(), query), run_cuda(*cuda, graph.view(), query));
-      if (HasFatalFailure()) return;
+      for (const bool replace : {false, true}) {
+        query.replace = replace;
+        expect_equal(run_host(*host, graph.view(), query), run_cuda(*cuda, graph.view(), query));
+        if (HasFatalFailure()) return;
+      }
     }
   }
 }
@@ -279,7 +291,9 @@ TEST(GpuBackendEdgeRows, OfAnySize) {
     auto graph = mixed_graph<int32_t>(1500, 8);
     graph.describe_edges(dim);
     for (const auto& fanout : {std::vector<int32_t>{25, 10}, {-1, 3}, {0}}) {
-      expect_same_batches(graph, TopologyPlace::kAuto, fanout);
+      for (const bool replace : {false, true}) {
+        expect_same_batches(graph, TopologyPlace::kAuto, fanout, false, replace);
+      }
     }
     expect_same_trees(graph, TopologyPlace::kHost, {5, 3});
   }

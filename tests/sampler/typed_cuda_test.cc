@@ -151,6 +151,7 @@ void expect_same_bits(const TypedGraph& types, uint64_t seed) {
     Query query{seeds, fanout, batch_key(seed, 0, step), step != 4};
     const TypedExclusions exclusions(types, graph, seeds, seed + step);
     if (step % 3 != 0) query.exclusions = exclusions.of_relations;
+    query.replace = step % 2 == 1 && !graph.has_draw_weights();
     expect_equal(run_typed_host(*host, graph, query), run_typed_cuda(*gpu[0], graph, query));
     if (::testing::Test::HasFatalFailure()) FAIL() << "graph " << seed << ", step " << step;
   }
@@ -191,7 +192,8 @@ TEST_P(GpuTypes, SameBitsInTrees) {
     }
     const bool timed = graph.has_edge_times() && step % 3 > 0;
     const Trees trees{.disjoint = true, .times = timed ? times : std::span<const int64_t>(), .latest = step % 3 == 2};
-    const Query query{seeds, fanout, batch_key(seed, 0, step), step != 4, false, {}, trees};
+    const bool replace = step % 2 == 1 && !trees.latest;
+    const Query query{seeds, fanout, batch_key(seed, 0, step), step != 4, false, {}, trees, replace};
     expect_equal(run_typed_host(*host, graph, query), run_typed_cuda(*gpu[0], graph, query));
     if (HasFatalFailure()) FAIL() << "graph " << seed << ", step " << step;
   }

@@ -33,7 +33,6 @@ OF_WORKERS = {  # and what they are where nobody gives them
 }
 # Of PyG's loader: what they are there when nobody gives them, and what to do here.
 NOT_OFFERED = {
-    "replace": (False, "neighbours are drawn without replacement"),
     "directed": (True, "batches have the edges that were drawn"),
     "transform_sampler_output": (None, "change batches in the loop"),
     "neighbor_sampler": (None, "the sampler process draws neighbours"),

@@ -33,7 +33,7 @@ from cohort_gnn.trainer.loader.sampler_process import SamplerProcess
 from cohort_gnn.trainer.loader.state import checked_position
 from cohort_gnn.trainer.loader.stats import EpochMeter, LoaderStats
 from cohort_gnn.trainer.loader.subgraph import DRAWN, Subgraph, checked_kind, subgraph_of
-from cohort_gnn.trainer.loader.trees import demand_trees_offered, tree_options
+from cohort_gnn.trainer.loader.trees import demand_draws_offered, tree_options
 from cohort_gnn.trainer.source import OfPairs
 
 
@@ -47,8 +47,8 @@ class NeighborLoader:
             ``Data`` or ``HeteroData`` in memory: this loader writes it to shared memory as a data set, and removes the
             data set when the loader is closed; its other node attributes become ``node_tensors``. For a large graph,
             write the data set once with ``cohort.from_pyg``.
-        num_neighbors: in-neighbours to draw per node, for each hop, without replacement; the first entry is the hop
-            from the seeds; -1: all neighbours. Several edge types: one list for all, or a dict with a list for each.
+        num_neighbors: in-neighbours to draw per node, for each hop; the first entry is the hop from the seeds; -1: all
+            neighbours. Several edge types: one list for all, or a dict with a list for each.
         input_nodes: seeds: int64 ids or a bool mask [num_nodes]; None: all nodes. Each node at most once, unless
             batches are disjoint. Several node types: the name of the seeds' type for all its nodes, or (name, ids or
             mask).
@@ -101,6 +101,8 @@ class NeighborLoader:
         input_time: int64 times of the seeds, in the order of ``input_nodes``; required with ``time_attr``. Batches
             have ``seed_time`` int64 [batch_size]; of several node types, the type of the seeds has it.
         temporal_strategy: "uniform": draw at random from the edges up to the seed's time; "last": take the latest ones.
+        replace: draw with replacement: a node with in-neighbours gets exactly as many edges as ``num_neighbors`` says,
+            some of them several times; -1: each edge once. Only uniform draws have replacement, at any time.
         subgraph_type: "directional": batches have the drawn edges; "bidirectional": also their reverses, as PyG's, each
             pair of nodes once. ``Batch`` and ``HeteroBatch`` say what else differs then.
         limit_seconds: how long the sampler may stay in one stage before it counts as hung, and how long ranks wait for
@@ -113,7 +115,7 @@ class NeighborLoader:
     ``batch.record_stream(stream)``.
 
     Arguments of PyG's workers (``num_workers``, ``pin_memory``, ...) are ignored, with a warning unless they have their
-    defaults. Arguments for unsupported features (``replace``, ``sampler``, ...) raise an error.
+    defaults. Arguments for unsupported features (``sampler``, ``collate_fn``, ...) raise an error.
 
     Under torchrun, under ``cohort run --gpus 0,1``, and if torch.distributed is already initialised, local rank 0
     starts one sampler for all ranks of its machine. Every rank must make the same loaders, each with all
@@ -168,6 +170,7 @@ class NeighborLoader:
         time_attr: str | None = None,
         input_time=None,
         temporal_strategy: str = "uniform",
+        replace: bool = False,
         subgraph_type: str = "directional",
         limit_seconds: float = 600.0,
         _sampler: SamplerProcess | None = None,
@@ -179,7 +182,7 @@ class NeighborLoader:
         take_pyg_arguments(_of_pyg, type(self).__name__)
         self._transform, self._node_tensors, self._has_labels = transform, NodeTensors(), _has_labels
         self._trees = tree_options(disjoint, time_attr, temporal_strategy)
-        self._subgraph, kind = _subgraph, checked_kind(subgraph_type)
+        self._subgraph, kind, self._replace = _subgraph, checked_kind(subgraph_type), checked("replace", replace, bool)
         self._demand_offered(cache_ratio, weight_attr)
         self.batch_size = checked("batch_size", batch_size, types.Positive)
         self.shuffle, self.drop_last, self.epoch = shuffle, drop_last, 0  # set epoch to repeat or skip epochs
@@ -245,8 +248,8 @@ class NeighborLoader:
         return self._ids + self._types.first_node[name]
 
     def _demand_offered(self, cache_ratio, weight_attr) -> None:
-        """Raises CohortError for disjoint batches that are not offered."""
-        demand_trees_offered(self._trees, cache_ratio, weight_attr)
+        """Raises CohortError for draws that are not offered."""
+        demand_draws_offered(self._trees, self._replace, cache_ratio, weight_attr)
 
     def __repr__(self) -> str:
         seeds = f"{len(self._ids):,} {'pairs' if self._ids.ndim == 2 else 'seeds'}"
@@ -270,6 +273,7 @@ class NeighborLoader:
             "_has_labels": self._has_labels,
             "_sampler": self._sampler,
             "_subgraph": self._subgraph,
+            "replace": self._replace,
         }
 
     @property
@@ -292,7 +296,7 @@ class NeighborLoader:
         meter = self._meter = EpochMeter(epoch, self.device)
         try:
             how = (self.batch_size, epoch, self.shuffle, done, self._of_pairs, self._trees.sharing)
-            which = source.request(self._seed_set, self._fanout, *how)
+            which = source.request(self._seed_set, self._fanout, *how, replace=self._replace)
             # No local name for slot or batch: the slot would be held.
             batches = map(functools.partial(self._counted, position, meter), source.slots(which, num_steps))
             for _ in range(num_steps):
@@ -369,6 +373,7 @@ class NeighborLoader:
                 "drop_last": bool(self.drop_last),
                 "input_nodes": self._digest,
                 "weight_attr": self._sampler.weight_attr,
+                "replace": self._replace,
                 "subgraph_type": self._subgraph.kind,
             }
             | ({"input_type": self._input_type} if self._types else {})

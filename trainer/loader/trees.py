@@ -86,13 +86,18 @@ def tree_options(disjoint, time_attr, temporal_strategy) -> TreeOptions:
     return TreeOptions(bool(disjoint) or time_attr is not None, time_attr, strategy == "last")
 
 
-def demand_trees_offered(trees: TreeOptions, cache_ratio, weight_attr) -> None:
-    """Raises CohortError: disjoint batches are not offered with these arguments of a loader."""
+def demand_draws_offered(trees: TreeOptions, replace: bool, cache_ratio, weight_attr) -> None:
+    """Raises CohortError: disjoint batches, or draws with replacement, are not offered with these arguments."""
     if weight_attr is not None:
         demand_shared(trees, "draws by weight_attr")
-    if trees.disjoint and isinstance(cache_ratio, str):
-        hint = "slots take more memory where batches are disjoint: say cache_bytes or a number"
-        raise CohortError("cache_ratio", "a number, for disjoint batches", repr(cache_ratio), hint)
+    if replace and (weight_attr is not None or trees.latest):
+        by = 'weight_attr="edge_weight"' if weight_attr is not None else 'temporal_strategy="last"'
+        hint = "only uniform draws have replacement: leave one of the two arguments out"
+        raise CohortError("replace", f"False, with {by}", "True", hint)
+    if (trees.disjoint or replace) and isinstance(cache_ratio, str):
+        what = "disjoint batches" if trees.disjoint else "draws with replacement"
+        hint = f"slots take more memory for {what}: say cache_bytes or a number"
+        raise CohortError("cache_ratio", f"a number, for {what}", repr(cache_ratio), hint)
 
 
 def demand_shared(trees: TreeOptions, where: str) -> None:

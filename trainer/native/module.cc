@@ -110,7 +110,7 @@ channel::Sharing sharing_named(const std::string& name) {
 
 uint64_t request(Receiver& receiver, uint32_t seed_set, uint64_t epoch, uint64_t first_step, uint64_t step_stride,
                  bool shuffle, uint32_t batch_size, const std::vector<int32_t>& fanout, int32_t sampler_sms,
-                 bool labels_of_seeds, bool last_hop_global, bool plane_a, const std::string& sharing,
+                 bool labels_of_seeds, bool last_hop_global, bool plane_a, bool replace, const std::string& sharing,
                  const std::tuple<uint32_t, double, uint32_t, uint32_t, uint32_t>& pairs) {
   const auto num_relations = static_cast<std::size_t>(std::max(receiver.header().num_relations, 1));
   const std::size_t num_hops = fanout.size() / num_relations;
@@ -132,6 +132,7 @@ uint64_t request(Receiver& receiver, uint32_t seed_set, uint64_t epoch, uint64_t
   request.labels_of_seeds = labels_of_seeds ? 1 : 0;
   request.last_hop_global = last_hop_global ? 1 : 0;
   request.plane_a = plane_a ? 1 : 0;
+  request.replace = replace ? 1 : 0;
   request.sharing = sharing_named(sharing);
   const auto [mode, negatives, redraws, exclude, relation] = pairs;
   request.negative_mode = static_cast<channel::NegativeMode>(mode);
@@ -183,12 +184,13 @@ void bind_receiver(nb::module_& m) {
       .def("request", &request, nb::kw_only(), nb::arg("seed_set"), nb::arg("epoch"), nb::arg("first_step"),
            nb::arg("step_stride"), nb::arg("shuffle"), nb::arg("batch_size"), nb::arg("fanout"),
            nb::arg("sampler_sms") = 0, nb::arg("labels_of_seeds") = false, nb::arg("last_hop_global") = false,
-           nb::arg("plane_a") = false, nb::arg("sharing") = "shared",
+           nb::arg("plane_a") = false, nb::arg("replace") = false, nb::arg("sharing") = "shared",
            nb::arg("pairs") = std::tuple(0u, 0.0, 0u, 0u, 0u), nb::call_guard<nb::gil_scoped_release>(),
            "Asks for a pass over a seed set (layout.h), batches first_step, first_step + step_stride, ...; returns its "
            "number. `sampler_sms`: the first so many SMs of the GPU are the sampler's, 0: all are shared; "
            "`labels_of_seeds`: batches need no others; `last_hop_global`: where rows are in place, sources of the last "
-           "hop need no local ids; `plane_a`: rows of codec planes come as plane A alone tells them; `sharing`: "
+           "hop need no local ids; `plane_a`: rows of codec planes come as plane A alone tells them; `replace`: "
+           "neighbours are drawn with replacement; `sharing`: "
            "\"shared\", \"disjoint\", or \"latest\": disjoint, the latest edges.")
       .def("next", &next, nb::arg("pass_number"), nb::arg("limit_seconds"), nb::arg("stream"),
            nb::rv_policy::take_ownership,

@@ -72,7 +72,7 @@ def test_what_pygs_loader_does_by_default_may_be_said(cora):
 @pytest.mark.parametrize(
     ("name", "value", "hint"),
     [
-        ("replace", True, "without replacement"),
+        ("collate_fn", list, "in the loop"),
         ("sampler", torch.utils.data.SequentialSampler(range(3)), "shuffle=True"),
         ("batch_sampler", [[1, 2], [3]], "batch_size"),
     ],

@@ -44,7 +44,7 @@ def forbidden_edges(pairs, exclude: str) -> set[tuple[int, int]]:
 
 
 def neighbourhoods(
-    lists, starts, seeds, fanout: list[int], batch_key: int, forbidden=frozenset(), weights=None
+    lists, starts, seeds, fanout: list[int], batch_key: int, forbidden=frozenset(), weights=None, replace: bool = False
 ) -> dict:
     """What is drawn for the seeds: n_id, edge_index (two lists), e_id, nodes, edges (by hop).
 
@@ -52,6 +52,7 @@ def neighbourhoods(
         starts: of each list, its first edge.
         forbidden: (source, target) of edges that are not drawn in hop 0.
         weights: of the edges of each list; None: draws are uniform.
+        replace: uniform draws are with replacement.
     """
     n_id = list(seeds)
     nodes, edges, source, target, e_id = [len(n_id)], [], [], [], []
@@ -63,7 +64,7 @@ def neighbourhoods(
             barred = {each for each in forbidden if each[1] == node} if hop == 0 else set()
             allowed = [place for place, neighbour in enumerate(lists[node]) if (neighbour, node) not in barred]
             if weights is None:
-                drawn = drawn_positions(batch_key, node, hop, 0, len(allowed), width)
+                drawn = drawn_positions(batch_key, node, hop, 0, len(allowed), width, replace)
             else:
                 drawn = weighted_positions(batch_key, node, hop, weights[node], allowed, width)
             for position in drawn:

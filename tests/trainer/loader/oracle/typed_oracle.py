@@ -26,8 +26,13 @@ def random_64(key: int, a: int, b: int) -> int:
     return out[1] << 32 | out[0]
 
 
-def drawn_positions(key: int, node: int, hop: int, relation: int, degree: int, fanout: int) -> list[int]:
-    """Floyd's method, see sampler/draw.h."""
+def drawn_positions(
+    key: int, node: int, hop: int, relation: int, degree: int, fanout: int, replace: bool = False
+) -> list[int]:
+    """Floyd's method, or draws with replacement, see sampler/draw.h."""
+    if replace and fanout >= 0:
+        picks = range(fanout if degree else 0)
+        return [random_64(key, node, hop << 48 | relation << 40 | pick) * degree >> 64 for pick in picks]
     if fanout < 0 or degree <= fanout:
         return list(range(degree))
     positions: list[int] = []
@@ -48,6 +53,7 @@ def sample(
     trees: dict | None = None,
     times: list[int] | None = None,
     latest: bool = False,
+    replace: bool = False,
 ) -> tuple[dict, dict]:
     """({type: (n_id, nodes by hop)}, {relation: (source, target, e_id, edges by hop)}) of one batch; with ``trees``,
     {type: (n_id, nodes by hop, tree of each node)}.
@@ -62,6 +68,7 @@ def sample(
         trees: node type -> the tree of each seed; None: all nodes are in one tree, number 0.
         times: of each tree; None: edges of any time are drawn.
         latest: the last of the allowed edges are taken.
+        replace: uniform draws are with replacement.
     """
     batch_key = random_64(*key)
     nodes: dict = {}  # (tree, id)
@@ -91,7 +98,7 @@ def sample(
                     places = [place - row for place in allowed]
                     drawn = by_weight(batch_key, node, hop, relation.edge_weights[row:end], places, width, number)
                 else:
-                    drawn = drawn_positions(batch_key, node, hop, number, len(allowed), width)
+                    drawn = drawn_positions(batch_key, node, hop, number, len(allowed), width, replace)
                 for position in drawn:
                     neighbour = tree, int(relation.indices[allowed[position]])
                     if neighbour not in nodes[name[0]]:

@@ -33,7 +33,7 @@ OF_WORKERS = {  # and what they are where nobody gives them
 }
 # Of PyG's loader: what they are there when nobody gives them, and what to do here.
 NOT_OFFERED = {
-    "directed": (True, "batches have the edges that were drawn"),
+    "directed": (True, "subgraph_type='induced' has all edges between the nodes"),
     "transform_sampler_output": (None, "change batches in the loop"),
     "neighbor_sampler": (None, "the sampler process draws neighbours"),
     "sampler": (

@@ -72,7 +72,8 @@ class Batch(OfSlot, Data):
     ordered by target, then by source, and all nodes are targets. Where a pair is the reverse of a drawn edge only,
     ``e_id``, ``edge_weight`` and ``edge_attr`` are those of the drawn edge; of several drawn edges between two nodes,
     the first counts. As in PyG, batches have neither ``num_sampled_nodes`` nor ``num_sampled_edges``. Edges and what
-    belongs to them are copies.
+    belongs to them are copies. With ``subgraph_type="induced"``, the same holds, but edges are all edges of the graph
+    between the nodes, ordered by target, then by ``e_id``.
 
     Views may be used on the CUDA stream that was current when the batch arrived; call ``record_stream`` before another
     stream uses them.

@@ -104,7 +104,8 @@ class NeighborLoader:
         replace: draw with replacement: a node with in-neighbours gets exactly as many edges as ``num_neighbors`` says,
             some of them several times; -1: each edge once. Only uniform draws have replacement, at any time.
         subgraph_type: "directional": batches have the drawn edges; "bidirectional": also their reverses, as PyG's, each
-            pair of nodes once. ``Batch`` and ``HeteroBatch`` say what else differs then.
+            pair of nodes once; "induced": all edges of the graph between their nodes. ``Batch`` and ``HeteroBatch`` say
+            what else differs then.
         limit_seconds: how long the sampler may stay in one stage before it counts as hung, and how long ranks wait for
             each other's loaders.
 
@@ -204,7 +205,7 @@ class NeighborLoader:
                 of_spec = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes, host_bytes)
                 opened = with_edge_arrays(open_dataset(self.data), edge_weights, weight_attr, time_attr)
                 options["edge_features"] = bool(edge_attr) and has_edge_features(opened)
-                self._subgraph = subgraph_of(kind, opened, options)
+                self._subgraph = subgraph_of(kind, opened, options, self._trees)
                 own = _sampler = self._start(device, options, of_spec, limit_seconds, cleanup)
         self._sampler = _sampler
         try:

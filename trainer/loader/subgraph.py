@@ -3,20 +3,25 @@
 import warnings
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data.storage import EdgeStorage
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import Dataset, HeteroDataset
+from cohort_gnn.dataset.hetero import Relation
+from cohort_gnn.dataset.reader import relations_of
 from cohort_gnn.nn.block import keep_offsets
 from cohort_gnn.spec.graph import EdgeType
 from cohort_gnn.spec.types import checked
 from cohort_gnn.trainer.loader.batch import Batch
 from cohort_gnn.trainer.loader.hetero import HeteroBatch
+from cohort_gnn.trainer.loader.trees import TreeOptions, demand_shared
 
-Kind = Literal["directional", "bidirectional"]
+Kind = Literal["directional", "bidirectional", "induced"]
 OF_EDGES = ("e_id", "edge_weight", "edge_attr")
+MOST_EDGES = 1 << 22  # that are read at once
 
 
 def checked_kind(subgraph_type) -> str:
@@ -75,9 +80,7 @@ class Bidirectional(Subgraph):
                 sizes = (len(batch[name[0]].n_id), len(batch[name[2]].n_id))
                 edge_index, _ = _union(drawn[name], drawn[reverse], *sizes)
                 _put(batch[name], edge_index, sizes[1])
-        for store in batch.stores:
-            for counts in ("num_sampled_nodes", "num_sampled_edges"):
-                store.pop(counts, None)
+        _forget_hops(batch)
 
     def demand_excludes(self, exclude: str, data: Dataset | HeteroDataset, relation: EdgeType | None) -> None:
         place = f'exclude, with subgraph_type="{self.kind}"'
@@ -93,17 +96,96 @@ class Bidirectional(Subgraph):
             raise CohortError(place, expected, repr(exclude), hint)
 
 
-def subgraph_of(kind: str, data: Dataset | HeteroDataset, options: dict) -> Subgraph:
+class Induced(Subgraph):
+    """Batches have all edges of the graph between their nodes, by target, then by their place in the target's list. The
+    thread that calls `complete` reads them from the data set's files.
+
+    Args:
+        arrays: what batches have of edges besides their ends, of OF_EDGES.
+    """
+
+    kind = "induced"
+
+    def __init__(self, data: Dataset | HeteroDataset, arrays: list[str]):
+        self._data, self._arrays = data, arrays
+
+    @torch.inference_mode(False)
+    def complete(self, batch: Batch | HeteroBatch) -> None:
+        if isinstance(self._data, HeteroDataset):
+            nodes = {name: batch[name].n_id.cpu().numpy() for name in batch.node_types}
+            for name, relation in self._data.edge_types.items():
+                self._fill(batch[name], relation, nodes[name[0]], nodes[name[2]])
+        else:
+            n_id = batch.n_id.cpu().numpy()
+            batch.indptr = self._fill(batch._store, self._data, n_id, n_id)
+        _forget_hops(batch)
+
+    def _fill(self, store: EdgeStorage, lists: Dataset | Relation, sources: np.ndarray, targets: np.ndarray) -> Tensor:
+        """Gives the store its edges and their arrays; returns their offsets."""
+        device = store.edge_index.device
+        edge_index, e_id = edges_between(lists, sources, targets)
+        if "e_id" in self._arrays:
+            store.e_id = torch.from_numpy(e_id).to(device)
+        if "edge_weight" in self._arrays:
+            weights = lists.edge_weights
+            chosen = np.ones(len(e_id), np.float32) if weights is None else weights[e_id]
+            store.edge_weight = torch.from_numpy(chosen).to(device)
+        table = lists.edge_table if "edge_attr" in self._arrays else None
+        if table is not None and table.x is not None:
+            rows = torch.from_numpy(table.x[e_id])
+            store.edge_attr = (rows.view(torch.bfloat16) if table.feature_dtype == "bfloat16" else rows).to(device)
+        return _put(store, torch.from_numpy(edge_index).to(device), len(targets))
+
+    def demand_excludes(self, exclude: str, data: Dataset | HeteroDataset, relation: EdgeType | None) -> None:
+        if exclude != "none":
+            place = f'exclude, with subgraph_type="{self.kind}"'
+            hint = "an induced subgraph has all edges between its nodes, also those that are pairs of the batch"
+            raise CohortError(place, '"none"', f'"{exclude}"', hint)
+
+
+def edges_between(lists: Dataset | Relation, sources: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """All edges from some nodes to some nodes, by target, then by their place in the target's list.
+
+    Args:
+        sources: int64 [n], different nodes of the source type.
+        targets: int64 [m], of the target type.
+
+    Returns:
+        int64 [2, edges], positions in ``sources`` and in ``targets``, and int64 [edges], their places in ``indices``.
+    """
+    order = np.argsort(sources)
+    ascending = sources[order]
+    begins, counts = lists.indptr[targets], lists.indptr[targets + 1] - lists.indptr[targets]
+    ends = np.cumsum(counts)
+    first, found = 0, [(np.zeros(0, np.int64),) * 3]
+    while first < len(targets) and len(sources):
+        before = ends[first] - counts[first]
+        last = max(first + 1, int(np.searchsorted(ends, before + MOST_EDGES, side="right")))
+        position = np.repeat(np.arange(first, last), counts[first:last])
+        places = np.arange(len(position)) + (begins - (ends - counts) + before)[position]
+        neighbours = lists.indices[places]
+        at = np.minimum(np.searchsorted(ascending, neighbours), len(ascending) - 1)
+        is_there = ascending[at] == neighbours
+        found.append((order[at[is_there]], position[is_there], places[is_there]))
+        first = last
+    source, target, e_id = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return np.stack([source, target]), e_id
+
+
+def subgraph_of(kind: str, data: Dataset | HeteroDataset, options: dict, trees: TreeOptions) -> Subgraph:
     """Of a loader.
 
     Args:
-        options: of the sampler, which is not asked for what such batches do not have.
+        options: of the sampler, which is not asked for arrays of edges that batches do not have from it.
 
     Raises:
-        CohortError: the options ask for arrays of edges that such batches do not have.
+        CohortError: the options ask for arrays of edges that such batches do not have, or for disjoint batches.
     """
     if kind == "directional":
         return DRAWN
+    if kind == "induced":
+        demand_shared(trees, f"subgraph_type={kind!r}")
+        return _induced(data, options)
     if not isinstance(data, HeteroDataset):
         return Bidirectional(None)
     for name in ("edge_ids", "edge_weights"):
@@ -112,6 +194,25 @@ def subgraph_of(kind: str, data: Dataset | HeteroDataset, options: dict) -> Subg
             raise CohortError(name, f"False, for several edge types and subgraph_type={kind!r}", "True", hint)
     options["edge_features"] = False
     return Bidirectional(_reverses_of(data))
+
+
+def _induced(data: Dataset | HeteroDataset, options: dict) -> Induced:
+    """The sampler does not fetch what the drawn edges have: they are replaced."""
+    wanted = {"e_id": options["edge_ids"] or options["edge_features"], "edge_weight": options["edge_weights"]}
+    wanted["edge_attr"] = options["edge_features"]
+    tables = [each.edge_table for each in relations_of(data) if each.edge_table is not None]
+    if options["edge_features"] and any(table.x is None for table in tables):
+        hint = "say edge_attr=False, or keep the raw features when the data set is prepared"
+        raise CohortError("edge_attr", 'raw features of edges, for subgraph_type="induced"', "encoded ones", hint)
+    options |= {"edge_ids": False, "edge_weights": False, "edge_features": False}
+    return Induced(data, [name for name in OF_EDGES if wanted[name]])
+
+
+def _forget_hops(batch: Batch | HeteroBatch) -> None:
+    """Edges that are not in the order of hops have no numbers of them."""
+    for store in batch.stores:
+        for counts in ("num_sampled_nodes", "num_sampled_edges"):
+            store.pop(counts, None)
 
 
 def _reverses_of(data: HeteroDataset) -> dict[EdgeType, EdgeType]:

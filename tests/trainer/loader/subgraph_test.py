@@ -9,12 +9,17 @@ import torch
 from torch_geometric.data import HeteroData
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 from torch_geometric.sampler.base import SubgraphType
+from torch_geometric.utils import bipartite_subgraph
+from torch_geometric.utils import subgraph as pyg_subgraph
 
 import cohort_gnn as cohort
 from cohort_gnn import CohortError, LinkNeighborLoader, NeighborLoader
 from cohort_gnn.dataset import Dataset, from_tensors
 from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.hetero import edge_index_of
+from cohort_gnn.launch.main import main
 from cohort_gnn.nn.block import block_of
+from cohort_gnn.trainer.loader import subgraph
 
 pytestmark = pytest.mark.usefixtures("shm")
 NUM_NODES, NUM_EDGES = 200, 1500
@@ -199,9 +204,94 @@ def test_pairs_that_reverse_edges_would_bring_back_are_refused(graph, shop):
         next(iter(loader))
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    ("fanout", "options", "most"),
+    [((4, 3), {}, 1 << 22), ((-1, -1), {}, 1), ((3,), {"replace": True}, 100), ((0,), {"batch_size": 150}, 1 << 22)],
+    ids=str,
+)
+def test_induced_is_pygs_subgraph(graph, fanout, options, most, device, monkeypatch):
+    monkeypatch.setattr(subgraph, "MOST_EDGES", most)
+    drawn, induced = loaders_of(graph, fanout, "induced", device, edge_ids=True, edge_weights=True, **options)
+    edges = torch.from_numpy(edge_index_of(graph.indptr, graph.indices))
+    with drawn, induced:
+        for expected, batch in zip(drawn, induced, strict=True):
+            expect_same_nodes(expected, batch)
+            n_id, e_id = batch.n_id.cpu(), batch.e_id.cpu()
+            *_, mask = pyg_subgraph(n_id, edges, num_nodes=NUM_NODES, return_edge_mask=True)
+            assert torch.equal(e_id.sort().values, mask.nonzero().squeeze(1))
+            assert torch.equal(n_id[batch.edge_index.cpu()], edges[:, e_id])
+            order = batch.edge_index[1].cpu() * NUM_EDGES + e_id
+            assert (order[1:] > order[:-1]).all()
+            counts = torch.bincount(batch.edge_index[1], minlength=batch.num_nodes).cumsum(0)
+            assert batch.indptr.tolist() == [0, *counts.tolist()]
+            assert np.array_equal(batch.edge_weight.cpu(), graph.edge_weights[e_id])
+            assert np.array_equal(batch.edge_attr.cpu(), graph.edge_attr[e_id])
+            assert "num_sampled_nodes" not in batch and "num_sampled_edges" not in batch
+
+
+def test_induced_of_several_types_is_pygs_subgraph(shop):
+    how = {"input_nodes": ("item", torch.arange(40)), "edge_ids": True}
+    drawn, induced = loaders_of(shop, [2, 2], "induced", **how)
+    with drawn, induced:
+        for expected, batch in zip(drawn, induced, strict=True):
+            for name in batch.node_types:
+                expect_same_nodes(expected[name], batch[name])
+            for name, relation in shop.edge_types.items():
+                nodes, edges = (batch[name[0]].n_id, batch[name[2]].n_id), torch.from_numpy(relation.edge_index())
+                size = tuple(shop.node_types[end].num_nodes for end in name[::2])
+                *_, mask = bipartite_subgraph(nodes, edges, size=size, return_edge_mask=True)
+                e_id = batch[name].e_id
+                assert torch.equal(e_id.sort().values, mask.nonzero().squeeze(1))
+                ends = [n_id[i] for n_id, i in zip(nodes, batch[name].edge_index, strict=True)]
+                assert torch.equal(torch.stack(ends), edges[:, e_id])
+                counts = torch.bincount(batch[name].edge_index[1], minlength=len(nodes[1])).cumsum(0)
+                assert indptr_of(batch, name).tolist() == [0, *counts.tolist()]
+                assert set(batch[name]) == {"edge_index", "e_id"}
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "uint8"])
+def test_induced_has_raw_features_of_edges(tmp_path, dtype):
+    edges, rows = random_edges(50, 50, 300, 1), torch.arange(600).remainder(200).view(300, 2).to(getattr(torch, dtype))
+    how = {"x": np.ones((50, 2), np.float32), "y": np.zeros(50, np.int64), "edge_index": edges}
+    data = open_dataset(from_tensors(tmp_path / "set", **how, edge_attr=rows))
+    drawn, induced = loaders_of(data, [-1], "induced")
+    with drawn, induced:
+        for expected, batch in zip(drawn, induced, strict=True):
+            assert batch.edge_attr.dtype == expected.edge_attr.dtype == rows.dtype
+            there = torch.isin(batch.e_id, expected.e_id)
+            rank = torch.searchsorted(*(ids.sort().values for ids in (expected.e_id, batch.e_id[there])))
+            wanted = expected.edge_attr[expected.e_id.argsort()][rank]
+            assert torch.equal(batch.edge_attr[there][batch.e_id[there].argsort()], wanted)
+    folder = data.path
+    assert (
+        main(["dataset", "prepare", str(folder), "--codec", "raw" if dtype == "uint8" else "exponent", "--drop-raw"])
+        == 0
+    )
+    with pytest.raises(CohortError, match="^edge_attr: expected raw features of edges") as error:
+        loaders_of(folder, [2], "induced")[0].close()
+    assert "edge_attr=False" in error.value.hint
+    with NeighborLoader(folder, [2], device="cpu", subgraph_type="induced", edge_attr=False) as loader:
+        assert "edge_attr" not in next(iter(loader))
+
+
+def test_what_induced_batches_are_not_is_refused(graph):
+    how = {"device": "cpu", "subgraph_type": "induced"}
+    with pytest.raises(CohortError, match="^disjoint: expected False, for subgraph_type='induced', found True"):
+        NeighborLoader(graph, [3], disjoint=True, **how)
+    with pytest.raises(CohortError, match='^exclude, with subgraph_type="induced": expected "none", found "reverse"'):
+        LinkNeighborLoader(graph, [3], **how)
+    with LinkNeighborLoader(graph, [3], exclude="none", batch_size=20, **how) as loader:
+        batch = next(iter(loader))
+        there = set(map(tuple, batch.edge_index.T.tolist()))
+        assert there >= set(map(tuple, batch.edge_label_index.T.tolist())), "pairs are edges of the graph"
+
+
 def test_other_words_are_refused(graph):
     for value in ("both", None, 3):
-        with pytest.raises(CohortError, match=r"^subgraph_type: expected directional or bidirectional, found "):
+        with pytest.raises(
+            CohortError, match=r"^subgraph_type: expected directional or bidirectional or induced, found "
+        ):
             NeighborLoader(graph, [3], device="cpu", subgraph_type=value)
 
 

@@ -1,7 +1,8 @@
 // Rows of another machine over the loopback: cache_remote_bench [ROWS of a fetch] [SECONDS] [MS] [GB/S]. Both machines
 // are threads of this process. Fetches as a CPU's, which are not decoded; then batches of so many rows through buffers,
 // from which a GPU is pretended to decode: each buffer MS later than it could, at GB/S. Each beside bare replies: as
-// many and as long as those to its requests, over as many connections. Seconds of cores: of both machines together.
+// many and as long as those to its requests, over as many connections, from memory as large as a fetch to memory as
+// large, as plain sends and receives of it would be. Seconds of cores: of both machines together.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -57,17 +58,22 @@ ibp::EncodedRows make_rows() {
   return ibp::encode(table, ibp::fit(table, {.codec = "exponent"}).profile);
 }
 
-// Replies of a fixed size to requests of a fixed size.
+// Replies of a fixed size to requests of a fixed size, `count` of them at a time.
 struct Bare {
-  Bare(int64_t request, int64_t reply) : request_bytes(request), reply_bytes(reply) {
+  Bare(int64_t num_replies, int64_t request, int64_t reply)
+      : count(num_replies),
+        request_bytes(request),
+        reply_bytes(reply),
+        sent(static_cast<std::size_t>(count * reply_bytes), std::byte{1}),
+        received(sent.size()) {
     for (int i = 0; i < cache::kConnections; ++i) {
       clients.push_back(cache::Socket::connect("127.0.0.1", listener.port, "a server", "", cache::TimeLimit(10s)));
       cache::Socket server(base::FileDescriptor(::accept(listener.file.get(), nullptr, nullptr)), "a client", "");
       threads.emplace_back([this, socket = std::move(server)] {
-        std::vector<std::byte> in(static_cast<std::size_t>(request_bytes)), out(static_cast<std::size_t>(reply_bytes));
+        std::vector<std::byte> in(static_cast<std::size_t>(request_bytes));
         while (socket.awaits_bytes()) {
           socket.receive(in, cache::TimeLimit(10s));
-          socket.send(out, cache::TimeLimit(10s));
+          socket.send(reply_of(sent, num_sent++), cache::TimeLimit(10s));
         }
       });
     }
@@ -75,21 +81,27 @@ struct Bare {
   ~Bare() {
     for (const cache::Socket& client : clients) client.shut_down();
   }
-  // So many of them, over all connections.
-  void ask(int64_t count) {
+  std::span<std::byte> reply_of(std::vector<std::byte>& memory, int64_t number) const {
+    return std::span(memory).subspan(static_cast<std::size_t>(number % count * reply_bytes),
+                                     static_cast<std::size_t>(reply_bytes));
+  }
+  // All of them, over all connections.
+  void ask() {
     std::atomic<int64_t> left = count;
     std::vector<std::jthread> asking;
     for (const cache::Socket& client : clients) {
       asking.emplace_back([&] {
-        std::vector<std::byte> out(static_cast<std::size_t>(request_bytes)), in(static_cast<std::size_t>(reply_bytes));
-        while (--left >= 0) {
+        std::vector<std::byte> out(static_cast<std::size_t>(request_bytes));
+        for (int64_t number = --left; number >= 0; number = --left) {
           client.send(out, cache::TimeLimit(10s));
-          client.receive(in, cache::TimeLimit(10s));
+          client.receive(reply_of(received, number), cache::TimeLimit(10s));
         }
       });
     }
   }
-  int64_t request_bytes, reply_bytes;
+  int64_t count, request_bytes, reply_bytes;
+  std::vector<std::byte> sent, received;
+  std::atomic<int64_t> num_sent = 0;
   Listener listener;
   std::vector<cache::Socket> clients;
   std::vector<std::jthread> threads;
@@ -251,7 +263,7 @@ int main(int argc, char** argv) {
   };
   fetch();
   const auto bare_of = [&](const cache::FarUse& of) {
-    return std::make_unique<Bare>((num_rows * 4) / of.reads + int64_t{sizeof(cache::Request)},
+    return std::make_unique<Bare>(of.reads, (num_rows * 4) / of.reads + int64_t{sizeof(cache::Request)},
                                   of.read_bytes / of.reads);
   };
   const auto stored = static_cast<double>(use.tiers[cache::kRemoteTier].bytes) / 1e9;
@@ -260,7 +272,7 @@ int main(int argc, char** argv) {
   {
     const auto bare = bare_of(use);
     const std::vector<Rate> both =
-        medians({[&] { return rate(fetch, seconds); }, [&] { return rate([&] { bare->ask(use.reads); }, seconds); }});
+        medians({[&] { return rate(fetch, seconds); }, [&] { return rate([&] { bare->ask(); }, seconds); }});
     print("fetches", stored, both[0], both[1], use.reads);
   }
   const double late_ms = argc > 3 ? std::atof(argv[3]) : 2, gigabytes = argc > 4 ? std::atof(argv[4]) : 25;
@@ -276,7 +288,7 @@ int main(int argc, char** argv) {
     staged(0);
     const auto bare = bare_of(use);
     const std::vector<Rate> both =
-        medians({[&] { return staged(seconds); }, [&] { return rate([&] { bare->ask(use.reads); }, seconds); }});
+        medians({[&] { return staged(seconds); }, [&] { return rate([&] { bare->ask(); }, seconds); }});
     print(fmt::format("{} of {} MiB", buffers, mib), stored, both[0], both[1], use.reads);
   }
 }

@@ -27,7 +27,7 @@ LOG = logging.getLogger(__name__)
 NOTICE_SECONDS = 5.0  # after which a machine that waits for others says so
 START_SECONDS = 600.0  # in which the last machine comes, by default as long as torchrun waits for it
 LAST_WORDS_SECONDS = 2.0  # in which the others hear why this machine ends
-FAREWELL_SECONDS = 3.0  # at most, in which they hear why another one does: as long as meeting.py keeps the store
+STORE_SECONDS = 3.0  # at most, for the end of the process that keeps the store; see FAREWELL_SECONDS of meeting.py
 LEAST_SECONDS = 120.0  # that trainers wait for each other in a step
 REFUSED_SECONDS = 30.0  # in which the others come to hear that this machine cannot take part
 STOP_SECONDS = 1.0
@@ -189,7 +189,7 @@ class Meeting:
         """Ends the process; one that keeps the store ends when the others have read why the run does."""
         if self.lost and self.machine.keeps_store:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(timeout=FAREWELL_SECONDS)
+                self._process.wait(timeout=STORE_SECONDS)
         end_processes([self._process], STOP_SECONDS)
         self._pipe.close()
 

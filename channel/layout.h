@@ -83,7 +83,8 @@ struct Request {
   uint64_t first_step;   // the trainer's rank, plus step_stride for each of its batches that are done already
   uint64_t step_stride;  // how many ranks there are
   uint32_t seed_set;     // file seeds-<seed_set>.npy, int64 [n], or pairs-<seed_set>.npy, int64 [n, 2], in the folder;
-                         // seeds-<seed_set>-times.npy, int64 [n], where seeds have times
+                         // seeds-<seed_set>-times.npy, int64 [n], where seeds have times;
+                         // weights-<seed_set>-source.npy, -target.npy: NodeWeights (sampler/schedule.h)
   uint32_t shuffle;      // 0: the set's own order
   uint32_t batch_size;   // seeds, or pairs of them
   int32_t num_hops;

@@ -108,13 +108,13 @@ COHORT_HOST_DEVICE constexpr int64_t pass_over(const ExcludedRef& excluded, int6
   return position + before;
 }
 
-// An endpoint of a drawn pair of nodes: number `number` of its batch; end 0 is its source, 1 its target.
-constexpr int64_t draw_endpoint(base::PhiloxKey batch_key, int64_t number, int end, uint32_t attempt,
-                                int64_t num_nodes) {
+// An integer in [0, bound) for an endpoint of a drawn pair of nodes: number `number` of its batch; end 0 is its source,
+// 1 its target.
+constexpr int64_t draw_endpoint(base::PhiloxKey batch_key, int64_t number, int end, uint32_t attempt, int64_t bound) {
   constexpr uint64_t kStream = uint64_t{1} << 63;  // apart from the draws of neighbours
   const uint64_t which = kStream | (static_cast<uint64_t>(attempt) << 1) | static_cast<uint64_t>(end);
   return static_cast<int64_t>(
-      base::random_below(static_cast<uint64_t>(num_nodes), batch_key, static_cast<uint64_t>(number), which));
+      base::random_below(static_cast<uint64_t>(bound), batch_key, static_cast<uint64_t>(number), which));
 }
 
 // The key of all draws of one batch.

@@ -68,6 +68,22 @@ int64_t of_type(const NodeRange& type, int64_t node, const char* place) {
                      std::to_string(node), "pairs must be of the relation's node types"});
 }
 
+// Nodes that an end of negatives is drawn from.
+struct EndNodes {
+  EndNodes(const NodeRange& nodes, const NodeWeights& of_nodes) : type(nodes), weights(of_nodes) {
+    if (weights.empty() || weights.size() == type.count) return;
+    throw base::Error({"weights of negatives", fmt::format("{}, one for each node of the type", type.count),
+                       std::to_string(weights.size()), ""});
+  }
+  int64_t draw(base::PhiloxKey key, int64_t number, int end, uint32_t attempt) const {
+    if (weights.empty()) return type.first + draw_endpoint(key, number, end, attempt, type.count);
+    return type.first + weights.node_of(draw_endpoint(key, number, end, attempt, weights.total()));
+  }
+
+  const NodeRange& type;
+  const NodeWeights& weights;
+};
+
 constexpr int64_t kNoNode = -1;
 constexpr std::size_t kLeastShared = 1024;  // edges that several threads look for
 
@@ -113,7 +129,7 @@ void PairSeeds::make(const SeedSet& set, std::span<const int64_t> positions, con
     sources_.push_back(of_type(type(relation.source_type), pair[0], "the source of a pair"));
     targets_.push_back(of_type(type(relation.target_type), pair[1], "the target of a pair"));
   }
-  draw_negatives(request, key);
+  draw_negatives(set, request, key);
   times_.clear();
   exclusions_.clear();
   input_id_.assign(positions.begin(), positions.end());
@@ -141,13 +157,14 @@ void PairSeeds::find_times(const SeedSet& set, std::span<const int64_t> position
   }
 }
 
-void PairSeeds::draw_negatives(const channel::Request& request, base::PhiloxKey key) {
+void PairSeeds::draw_negatives(const SeedSet& set, const channel::Request& request, base::PhiloxKey key) {
   const int64_t num_pairs = std::ssize(sources_), count = num_negatives(request, num_pairs);
   const bool is_triplet = request.negative_mode == channel::NegativeMode::kTriplet;
   const Relation& relation = relations_[request.relation];
-  const NodeRange* ends[] = {&type(relation.source_type), &type(relation.target_type)};
+  const EndNodes ends[] = {{type(relation.source_type), set.source_weights},
+                           {type(relation.target_type), set.target_weights}};
   const auto draw = [&](int64_t number, int end, uint32_t attempt) {
-    return ends[end]->first + draw_endpoint(key, number, end, attempt, ends[end]->count);
+    return ends[end].draw(key, number, end, attempt);
   };
   for (int64_t number = 0; number < count; ++number) {
     if (!is_triplet) sources_.push_back(draw(number, 0, 0));
@@ -157,7 +174,7 @@ void PairSeeds::draw_negatives(const channel::Request& request, base::PhiloxKey 
   const std::span targets = std::span(targets_).subspan(static_cast<std::size_t>(num_pairs));
   for (int64_t number = 0; number < count; ++number) {
     const auto i = static_cast<std::size_t>(number);
-    prefetch_lists(relation.lists, targets, ends[1]->first, i);
+    prefetch_lists(relation.lists, targets, ends[1].type.first, i);
     int64_t& source =
         sources_[static_cast<std::size_t>(is_triplet ? number / (count / num_pairs) : num_pairs + number)];
     for (uint32_t attempt = 1; attempt <= request.redraws && is_edge(source, targets[i]); ++attempt) {

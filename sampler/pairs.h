@@ -3,7 +3,8 @@
 // Source and target of negative number n of a batch are drawn by Philox, keyed by (batch key, n, end, attempt)
 // (draw_endpoint in draw.h). A negative that is an edge of the graph is drawn again, with the next attempt, at most
 // `redraws` times; the last attempt is kept even if it is an edge. A negative of a triplet has the source of its pair,
-// and only its target is drawn.
+// and only its target is drawn. Where the seed set has weights for an end, nodes are drawn in proportion to them, with
+// replacement, otherwise uniformly.
 //
 // In disjoint batches, every endpoint of every pair is the root of a tree of its own, even if several pairs have the
 // same node as an endpoint. The time of a root is that of its pair. Negative number n has the time of pair n modulo the
@@ -86,7 +87,7 @@ class PairSeeds {
     int shift_ = 0;  // right shift that makes a place of a hash
   };
   const NodeRange& type(int number) const { return types_[static_cast<std::size_t>(number)]; }
-  void draw_negatives(const channel::Request& request, base::PhiloxKey key);
+  void draw_negatives(const SeedSet& set, const channel::Request& request, base::PhiloxKey key);
   void number_endpoints();
   void add_endpoint(int64_t node, int64_t first);
   void find_times(const SeedSet& set, std::span<const int64_t> positions, bool triplets);

@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
+#include <utility>
 
 #include "base/check.h"
 #include "base/random.h"
@@ -62,7 +64,35 @@ std::vector<int64_t> shuffled_groups(const SeedSet& set, uint64_t seed, uint64_t
   return order;
 }
 
+void check_sums(std::span<const int64_t> sums, const std::string& place) {
+  const auto refuse = [&](const std::string& found) {
+    throw base::Error({place, "sums of weights, ascending from at least 0 to at least 1", found, ""});
+  };
+  if (sums.empty()) refuse("none");
+  if (sums.front() < 0) refuse(std::to_string(sums.front()));
+  const auto below = std::ranges::adjacent_find(sums, std::ranges::greater());
+  if (below != sums.end()) refuse(fmt::format("{} after {}", below[1], below[0]));
+  if (sums.back() < 1) refuse(std::to_string(sums.back()));
+}
+
 }  // namespace
+
+NodeWeights::NodeWeights(std::vector<int64_t> sums, const std::string& place) {
+  auto owner = std::make_shared<const std::vector<int64_t>>(std::move(sums));
+  sums_ = *owner;
+  owner_ = std::move(owner);
+  check_sums(sums_, place);
+}
+
+NodeWeights::NodeWeights(const std::filesystem::path& path) {
+  const dataset::NpyDemand demand{{dataset::DType::int64}, {-1}};
+  auto owner = std::make_shared<const dataset::MappedArray>(dataset::map_npy(path, demand));
+  sums_ = owner->as<int64_t>();
+  owner_ = std::move(owner);
+  check_sums(sums_, path.string());
+}
+
+int64_t NodeWeights::node_of(int64_t number) const { return std::ranges::upper_bound(sums_, number) - sums_.begin(); }
 
 SeedSet SeedSet::of_pairs(std::vector<int64_t> ids) {
   SeedSet set;
@@ -150,6 +180,12 @@ const SeedSet& SeedSets::get(uint32_t number, bool may_repeat) {
                                                : read_seeds(nodes, num_nodes_, may_repeat);
   const std::filesystem::path times = folder_ / fmt::format("seeds-{}-times.npy", number);
   if (std::filesystem::exists(times)) set.times = read_numbers(times, {set.size()});
+  const auto read_weights = [&](const char* end, NodeWeights& weights) {
+    const std::filesystem::path path = folder_ / fmt::format("weights-{}-{}.npy", number, end);
+    if (std::filesystem::exists(path)) weights = NodeWeights(path);
+  };
+  read_weights("source", set.source_weights);
+  read_weights("target", set.target_weights);
   const std::filesystem::path starts = folder_ / fmt::format("seeds-{}-starts.npy", number);
   if (std::filesystem::exists(starts)) {
     set.starts = read_numbers(starts);

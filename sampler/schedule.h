@@ -5,13 +5,36 @@
 #include <filesystem>
 #include <future>
 #include <map>
+#include <memory>
 #include <span>
 #include <stop_token>
+#include <string>
 #include <vector>
 
 #include "channel/layout.h"
 
 namespace cohort::sampler {
+
+// Weights of the nodes of one type, by which ends of negatives are drawn. They are integers, so that the draws are the
+// same on every machine: sums[i] is the sum of the weights of nodes 0 .. i. Copies share the sums.
+class NodeWeights {
+ public:
+  NodeWeights() = default;  // none: all nodes have the same weight
+  // Throws base::Error unless the sums ascend from at least 0 to at least 1. `place` is for messages.
+  NodeWeights(std::vector<int64_t> sums, const std::string& place);
+  // Maps a .npy file, int64 [n], and throws likewise.
+  explicit NodeWeights(const std::filesystem::path& path);
+
+  bool empty() const { return sums_.empty(); }
+  int64_t size() const { return std::ssize(sums_); }
+  int64_t total() const { return sums_.back(); }
+  // The node whose weight a number in [0, total()) belongs to; never one of weight 0.
+  int64_t node_of(int64_t number) const;
+
+ private:
+  std::shared_ptr<const void> owner_;  // of the sums
+  std::span<const int64_t> sums_;
+};
 
 // Seeds in groups: group g has the seeds starts[g] .. starts[g + 1] - 1. Most sets are one group. A seed is a node, or
 // a pair of nodes.
@@ -29,6 +52,7 @@ struct SeedSet {
   std::vector<int64_t> starts;  // int64 [groups + 1], the first 0, the last n, none below the one before
   std::vector<int64_t> times;   // int64 [n]; none: they have none
   bool are_pairs = false;
+  NodeWeights source_weights, target_weights;  // by which the ends of negatives of pairs are drawn
 };
 
 // One pass over a seed set: a shuffle keyed by (seed, epoch), cut into batches; the last may be smaller. Of G groups
@@ -90,12 +114,14 @@ std::vector<int64_t> read_pairs(const std::filesystem::path& path, int64_t num_n
 
 // The seed sets of a channel: files seeds-<number>.npy (int64 [n]) or pairs-<number>.npy (int64 [n, 2], see pairs.h) in
 // its folder, read when first asked for. Sets of several groups have a file seeds-<number>-starts.npy (int64 [groups +
-// 1]) as well, those of nodes with times seeds-<number>-times.npy (int64 [n]).
+// 1]) as well, those with times seeds-<number>-times.npy (int64 [n]), and those whose negatives are drawn by weight
+// weights-<number>-source.npy or weights-<number>-target.npy (NodeWeights), or both.
 class SeedSets {
  public:
   SeedSets(std::filesystem::path folder, int64_t num_nodes) : folder_(std::move(folder)), num_nodes_(num_nodes) {}
 
-  // Throws Error as read_seeds does, for starts that do not divide the seeds, and for as many times as there are not.
+  // Throws Error as read_seeds and NodeWeights do, for starts that do not divide the seeds, and for as many times as
+  // there are not.
   const SeedSet& get(uint32_t number, bool may_repeat = false);
 
  private:

@@ -84,12 +84,20 @@ class BatchSource:
         self._current = 0  # number of the pass being iterated
         self.device = torch.device(self._receiver.device)
 
-    def add_seeds(self, ids: np.ndarray, sizes: Sequence[int] | None = None, times: np.ndarray | None = None) -> int:
+    def add_seeds(
+        self,
+        ids: np.ndarray,
+        sizes: Sequence[int] | None = None,
+        times: np.ndarray | None = None,
+        weights: Sequence[np.ndarray | None] = (None, None),
+    ) -> int:
         """Registers a seed set, int64 [n] or pairs int64 [n, 2]; returns its number. The sampler checks the ids.
 
         Args:
             sizes: how many of the seeds, in their order, are each rank's own; None: batches are dealt to the ranks.
             times: int64 [n], of seeds that are nodes: batches then have edges up to the time of their seed.
+            weights: int64 [nodes], of pairs, as `weight_sums` makes them, of the nodes that sources and targets of
+                negatives are drawn from; None: they are drawn uniformly.
         """
         number = len(self._groups)
         if sizes is not None:
@@ -97,6 +105,9 @@ class BatchSource:
             self._share(f"seeds-{number}-starts.npy", starts)
         if times is not None:
             self._share(f"seeds-{number}-times.npy", np.ascontiguousarray(times, dtype=np.int64))
+        for end, sums in zip(("source", "target"), weights, strict=True):
+            if sums is not None:
+                self._share(f"weights-{number}-{end}.npy", sums)
         self._share(f"{'pairs' if ids.ndim == 2 else 'seeds'}-{number}.npy", np.ascontiguousarray(ids, dtype=np.int64))
         self._groups.append([len(ids)] if sizes is None else list(sizes))
         return number

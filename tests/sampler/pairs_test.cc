@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "tests/sampler/test_graph.h"
 
 namespace cohort::sampler {
@@ -77,6 +78,18 @@ TEST_P(ManyPairs, ExcludeTheirEdgesAlone) {
     num_excluded += count;
   }
   EXPECT_GT(num_excluded, std::size_t{2000});
+}
+
+TEST(Pairs, RefuseWeightsOfOtherNodesThanThoseOfTheType) {
+  const TestGraph<int32_t> graph = graph_of_lists(true);
+  SeedSet set = SeedSet::of_pairs({1, 2});
+  set.target_weights = NodeWeights(std::vector<int64_t>(kNodes - 1, 1), "weights");
+  channel::Request request{};
+  request.batch_size = 1;
+  request.negative_mode = channel::NegativeMode::kTriplet;
+  request.negatives = 1;
+  PairSeeds pairs(graph.view());
+  EXPECT_THROW(pairs.make(set, std::vector<int64_t>{0}, request, base::key_of(5)), base::Error);
 }
 
 INSTANTIATE_TEST_SUITE_P(Lists, ManyPairs,

@@ -170,6 +170,40 @@ TEST(SeedSets, ReadTimesOfSeedsThatMayRepeat) {
   EXPECT_THROW(SeedSets(folder / "", 10).get(0, true), base::Error);
 }
 
+TEST(NodeWeights, FindTheNodeThatANumberBelongsTo) {
+  const NodeWeights weights({0, 3, 3, 4, int64_t{1} << 62, int64_t{1} << 62}, "weights");
+  EXPECT_TRUE(NodeWeights().empty());
+  EXPECT_EQ(weights.size(), 6);
+  EXPECT_EQ(weights.total(), int64_t{1} << 62);
+  const std::vector<int64_t> numbers = {0, 1, 2, 3, 4, weights.total() - 1};
+  const std::vector<int64_t> nodes = {1, 1, 1, 3, 4, 4};
+  for (std::size_t i = 0; i < numbers.size(); ++i) EXPECT_EQ(weights.node_of(numbers[i]), nodes[i]) << numbers[i];
+}
+
+TEST(NodeWeights, RefuseSumsThatAreNone) {
+  for (const std::vector<int64_t>& bad : std::vector<std::vector<int64_t>>{{}, {0, 0}, {-1, 3}, {2, 1}}) {
+    EXPECT_THROW(NodeWeights(bad, "weights"), base::Error);
+  }
+}
+
+TEST(SeedSets, ReadWeightsOfNegativesOfPairs) {
+  const dataset::TemporaryFolder folder;
+  const auto write = [&](const char* name, const std::vector<int64_t>& numbers, std::vector<int64_t> shape) {
+    auto file = dataset::create_npy(folder / name, dataset::DType::int64, std::move(shape));
+    std::ranges::copy(numbers, file.as<int64_t>().begin());
+  };
+  write("pairs-0.npy", {4, 2, 4, 5}, {2, 2});
+  EXPECT_TRUE(SeedSets(folder / "", 10).get(0).source_weights.empty());
+  write("weights-0-target.npy", {0, 7, 9}, {3});
+  SeedSets sets(folder / "", 10);
+  const SeedSet& set = sets.get(0);
+  EXPECT_TRUE(set.source_weights.empty());
+  EXPECT_EQ(set.target_weights.size(), 3);
+  EXPECT_EQ(set.target_weights.node_of(8), 2);
+  write("weights-0-source.npy", {3, 2}, {2});
+  EXPECT_THROW(SeedSets(folder / "", 10).get(0), base::Error);
+}
+
 TEST(Schedule, TheOrderDependsOnSeedAndEpochAlone) {
   EXPECT_EQ(shuffled(100, 3, 4), shuffled(100, 3, 4));
   EXPECT_NE(shuffled(100, 3, 4), shuffled(100, 4, 4));

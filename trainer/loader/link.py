@@ -3,11 +3,10 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 import torch
-from msgspec import Meta
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import NegativeSampling
@@ -20,12 +19,12 @@ from cohort_gnn.spec.graph import EdgeType
 from cohort_gnn.spec.types import checked
 from cohort_gnn.trainer.loader.batch import Batch, batch_of
 from cohort_gnn.trainer.loader.hetero import HeteroBatch, hetero_batch_of, pairs_type_of
+from cohort_gnn.trainer.loader.negatives import negatives_of
 from cohort_gnn.trainer.loader.neighbor import NeighborLoader
+from cohort_gnn.trainer.loader.state import digest_of
 from cohort_gnn.trainer.source import REDRAWS, OfPairs
 
-MOST_NEGATIVES = 10_000  # for a pair
 Exclude = Literal["reverse", "self", "none"]
-Amount = Annotated[float, Meta(gt=0, le=MOST_NEGATIVES, description=f"a number in (0, {MOST_NEGATIVES}]")]
 
 
 class LinkNeighborLoader(NeighborLoader):
@@ -60,7 +59,8 @@ class LinkNeighborLoader(NeighborLoader):
             without labels, pairs have 1.
         neg_sampling: negatives to draw for each batch: "binary", "triplet", or PyG's ``NegativeSampling`` with an
             amount: a ratio of the number of pairs, for triplets the number of targets for each source. Nodes are drawn
-            uniformly from the nodes of their type, keyed by (seed, epoch, step).
+            from the nodes of their type, keyed by (seed, epoch, step): in proportion to ``src_weight`` and
+            ``dst_weight`` of ``NegativeSampling``, [nodes of the type], with replacement; without weights uniformly.
         neg_sampling_ratio: the same as binary negatives of this amount.
         reject_edges: a negative that is an edge of the graph, of the pairs' edge type, is drawn again, at most 8 times.
         exclude: edges that no batch has: "self": those that are pairs of the batch; "reverse": these and their reverse
@@ -80,6 +80,7 @@ class LinkNeighborLoader(NeighborLoader):
     """
 
     _times_argument = "edge_label_time"
+    _digests_of_weights: Sequence[str | None] = ()  # of sources and of targets, where either are drawn by weight
 
     def __init__(
         self,
@@ -97,9 +98,9 @@ class LinkNeighborLoader(NeighborLoader):
     ):
         if wrong := [name for name in ("input_nodes", "input_time") if name in options]:
             raise TypeError(f"LinkNeighborLoader() got an unexpected keyword argument {wrong[0]!r}")
-        negatives, amount = _negatives(neg_sampling, neg_sampling_ratio)
-        redraws = REDRAWS if reject_edges else 0
-        self._of_pairs = OfPairs(negatives, amount, redraws, checked("exclude", exclude, Exclude))
+        self._negatives = negatives_of(neg_sampling, neg_sampling_ratio)
+        drawn = (self._negatives.mode, self._negatives.amount, REDRAWS if reject_edges else 0)
+        self._of_pairs = OfPairs(*drawn, checked("exclude", exclude, Exclude))
         self._edge_label = edge_label
         super().__init__(data, num_neighbors, edge_label_index, input_time=edge_label_time, **options)
 
@@ -117,13 +118,22 @@ class LinkNeighborLoader(NeighborLoader):
             name, given = pairs_type_of(graph.types, edge_label_index)
             self._input_type, ends = name, [name[0], name[2]]
             self._of_pairs = replace(self._of_pairs, relation=graph.types.edge_types.index(name))
-            self._ids = _pairs_of(given, graph.edge_types[name], [graph.node_types[end].num_nodes for end in ends])
+            num_nodes = [graph.node_types[end].num_nodes for end in ends]
+            self._ids = _pairs_of(given, graph.edge_types[name], num_nodes)
+            self._ends = num_nodes, ends
             first = np.array([graph.first_node[end] for end in ends])
         else:
             self._ids = _pairs_of(edge_label_index, graph, [graph.num_nodes] * 2)
+            self._ends = [graph.num_nodes] * 2, ["", ""]
         self._subgraph.demand_excludes(self._of_pairs.exclude, graph, name)
         self._edge_label = _checked_labels(self._edge_label, len(self._ids), self._of_pairs.negatives)
         return self._ids + first
+
+    def _register(self, seeds: np.ndarray, times, weights: Sequence[np.ndarray | None] = (None, None)) -> None:
+        weights = self._negatives.sums(*self._ends)
+        if any(each is not None for each in weights):
+            self._digests_of_weights = [None if each is None else digest_of(each) for each in weights]
+        super()._register(seeds, times, weights)
 
     def with_edges(
         self,
@@ -192,31 +202,8 @@ class LinkNeighborLoader(NeighborLoader):
 
     def _identity(self) -> dict:
         of_types = {"input_type": list(self._input_type)} if self._types else {}
-        return super()._identity() | {"pairs": list(self._of_pairs.numbers())[:4]} | of_types
-
-
-def _negatives(neg_sampling, ratio: float | None) -> tuple[str, float]:
-    """(mode, amount) of the two arguments.
-
-    Raises:
-        CohortError: they ask for what is not offered.
-    """
-    expected = '"binary", "triplet" or a torch_geometric.sampler.NegativeSampling'
-    if ratio:
-        if neg_sampling is not None:
-            raise CohortError("neg_sampling_ratio", "None beside neg_sampling", str(ratio))
-        neg_sampling = {"mode": "binary", "amount": checked("neg_sampling_ratio", ratio, Amount)}
-    if neg_sampling is None:
-        return "none", 0.0
-    try:
-        how = NegativeSampling.cast({"mode": neg_sampling} if isinstance(neg_sampling, str) else neg_sampling)
-        mode, amount = how.mode.value, checked("neg_sampling: amount", float(how.amount), Amount)
-    except (AttributeError, TypeError, ValueError) as error:
-        raise CohortError("neg_sampling", expected, repr(neg_sampling)[:80], str(error)) from error
-    if how.src_weight is not None or how.dst_weight is not None:
-        hint = "negatives are drawn uniformly"
-        raise CohortError("neg_sampling", "src_weight and dst_weight of None", "weights", hint)
-    return mode, amount
+        of_pairs = [*self._of_pairs.numbers()[:4], *self._digests_of_weights]
+        return super()._identity() | {"pairs": of_pairs} | of_types
 
 
 def _pairs_of(edge_label_index, lists: Dataset | Relation, num_nodes: Sequence[int]) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -30,7 +29,7 @@ from cohort_gnn.trainer.loader.batch import Batch, batch_of
 from cohort_gnn.trainer.loader.hetero import HeteroBatch, counts_of, fanout_of, hetero_batch_of, seeds_of, types_of
 from cohort_gnn.trainer.loader.node_tensors import NodeTensors, checked_tensors, rows_of, written
 from cohort_gnn.trainer.loader.sampler_process import SamplerProcess
-from cohort_gnn.trainer.loader.state import checked_position
+from cohort_gnn.trainer.loader.state import checked_position, digest_of
 from cohort_gnn.trainer.loader.stats import EpochMeter, LoaderStats
 from cohort_gnn.trainer.loader.subgraph import DRAWN, Subgraph, checked_kind, subgraph_of
 from cohort_gnn.trainer.loader.trees import demand_draws_offered, tree_options
@@ -225,10 +224,10 @@ class NeighborLoader:
         limit_seconds = checked("limit_seconds", limit_seconds, types.AboveZero)
         return SamplerProcess(self.data, device, options, spec, limit_seconds, cleanup.pop_all(), self._types)
 
-    def _register(self, seeds: np.ndarray, times) -> None:
+    def _register(self, seeds: np.ndarray, times, weights: Sequence[np.ndarray | None] = (None, None)) -> None:
         """Tells the sampler of the seeds, and the other ranks of this machine of the loader."""
         self._times = self._trees.checked_times(times, len(seeds), self._times_argument)
-        self._seed_set = self._sampler.source.add_seeds(seeds, times=self._times)
+        self._seed_set = self._sampler.source.add_seeds(seeds, times=self._times, weights=weights)
         if self._sampler.place.local_size > 1:
             of_data = {"data": os.path.realpath(self._sampler.data)}
             self._sampler.demand_same_loader(self._seed_set, of_data | self._identity())
@@ -382,7 +381,7 @@ class NeighborLoader:
 
     @functools.cached_property
     def _digest(self) -> str:
-        return hashlib.sha256(np.ascontiguousarray(self._ids, dtype="<i8").data).hexdigest()
+        return digest_of(self._ids)
 
     def stats(self) -> LoaderStats:
         """Times and reads of this rank's current or last epoch; on a GPU, this call waits for the stream."""

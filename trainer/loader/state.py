@@ -1,6 +1,15 @@
 """What NeighborLoader.state_dict() holds."""
 
+import hashlib
+
+import numpy as np
+
 from cohort_gnn.base.errors import CohortError
+
+
+def digest_of(numbers: np.ndarray) -> str:
+    """Of an int64 array."""
+    return hashlib.sha256(np.ascontiguousarray(numbers, dtype="<i8").data).hexdigest()
 
 
 def checked_position(state: dict, identity: dict, num_steps: int) -> list[int]:

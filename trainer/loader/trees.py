@@ -1,6 +1,5 @@
 """Disjoint and temporal batches: what the arguments of a loader come to."""
 
-import hashlib
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,6 +9,7 @@ import torch
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset.arrays import edge_times
 from cohort_gnn.spec.types import checked
+from cohort_gnn.trainer.loader.state import digest_of
 
 Strategy = Literal["uniform", "last"]
 
@@ -42,7 +42,7 @@ class TreeOptions:
         """What the batches follow from, in text; nothing where seeds share nodes."""
         if not self.disjoint:
             return {}
-        digest = None if times is None else hashlib.sha256(np.ascontiguousarray(times, dtype="<i8").data).hexdigest()
+        digest = None if times is None else digest_of(times)
         return {"sharing": self.sharing, "input_time": digest}
 
     def checked_times(self, input_time, num_seeds: int, place: str = "input_time") -> np.ndarray | None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from link_oracle import forbidden_edges, sample
+from link_oracle import forbidden_edges, sample, weighted_ends, weights_of
 from processes import ALL_TESTS
 from torch_geometric.data import Data
 from torch_geometric.sampler import NegativeSampling
@@ -70,6 +70,7 @@ def questions(draw):
         "amount": amount,
         "redraws": redraws,
         "exclude": draw(st.sampled_from(["none", "self", "reverse"])),
+        "weighted": weighted_ends(draw, mode),
     }
 
 
@@ -82,7 +83,9 @@ def test_batches_are_those_of_a_slow_sampler(tmp_path_factory, lists, how, fanou
     edges = [(source, target) for target, each in enumerate(lists) for source in each]
     of_graph = [edges[i] for i in random.integers(len(edges), size=10)]  # some more than once
     pairs = np.array([*of_graph, *random.integers(len(lists), size=(5, 2)).tolist()])
-    negative = None if how["mode"] == "none" else NegativeSampling(how["mode"], how["amount"])
+    weights = {name: weights_of(random, len(lists)) for name in how["weighted"]}
+    how = how | weights
+    negative = None if how["mode"] == "none" else NegativeSampling(how["mode"], how["amount"], **weights)
     options = {"neg_sampling": negative, "reject_edges": how["redraws"] > 0, "exclude": how["exclude"]}
     with loader_of(folder, fanout, pairs.T, batch_size=7, seed=5, edge_ids=True, **options) as loader:
         for step, batch in enumerate(loader):
@@ -218,6 +221,7 @@ QUESTIONS = [
     {"exclude": "none"},
     {"neg_sampling": "binary", "reject_edges": True},
     {"neg_sampling": NegativeSampling("triplet", 2), "exclude": "self"},
+    {"neg_sampling": NegativeSampling("binary", 1, dst_weight=torch.arange(2708) % 50), "reject_edges": True},
 ]
 
 
@@ -279,7 +283,6 @@ def test_refusals(graph, tmp_path):
     refuse("neg_sampling", graph, pairs=pairs, neg_sampling="hard")
     refuse("neg_sampling", graph, pairs=pairs, neg_sampling={"mode": "triplet", "amount": 0.5})
     refuse("amount", graph, pairs=pairs, neg_sampling={"mode": "binary", "amount": 1e9})
-    refuse("src_weight", graph, pairs=pairs, neg_sampling=NegativeSampling("binary", 1, src_weight=torch.ones(3)))
     refuse("neg_sampling_ratio", graph, pairs=pairs, neg_sampling="binary", neg_sampling_ratio=1.0)
     refuse("exclude", graph, pairs=pairs, exclude="all")
     refuse("edge_label_time", graph, pairs=pairs, edge_label_time=torch.zeros(5))

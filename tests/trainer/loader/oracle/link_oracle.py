@@ -1,34 +1,76 @@
 """Batches of pairs of nodes in plain Python: what sampler/pairs.h and sampler/draw.h say, one edge after the other."""
 
 import math
+from fractions import Fraction
+from itertools import accumulate
 
+import torch
+from hypothesis import strategies as st
 from typed_oracle import drawn_positions, random_64
 from weighted_oracle import weighted_positions
 
 
-def endpoint(batch_key: int, number: int, end: int, attempt: int, num_nodes: int) -> int:
-    return random_64(batch_key, number, 1 << 63 | attempt << 1 | end) * num_nodes >> 64
+def endpoint(batch_key: int, number: int, end: int, attempt: int, nodes: int | list[int]) -> int:
+    """`nodes`: how many there are, or the integer weight of each."""
+    bits = random_64(batch_key, number, 1 << 63 | attempt << 1 | end)
+    if isinstance(nodes, int):
+        return bits * nodes >> 64
+    drawn = bits * sum(nodes) >> 64
+    return next(node for node, end_of_node in enumerate(accumulate(nodes)) if drawn < end_of_node)
+
+
+def units_of(weights) -> list[int]:
+    """Integers of which all weights together have less than 2^62, as powers of 2 go, and a positive one at least 1."""
+    exact = [Fraction(float(weight)) for weight in weights]
+    scale = Fraction(2) ** 1200
+    while sum(exact) * scale >= 2**62:
+        scale /= 2
+    return [max(math.floor(weight * scale), weight > 0) for weight in exact]
+
+
+def weighted_ends(draw, mode: str) -> list[str]:
+    """Which ends of negatives are drawn by weight: names of arguments of PyG's NegativeSampling."""
+    ends = {"none": [], "binary": ["src_weight", "dst_weight"], "triplet": ["dst_weight"]}[mode]
+    return [name for name in ends if draw(st.booleans())]
+
+
+def weights_of(random, num_nodes: int) -> torch.Tensor:
+    """Weights of very different sizes, several of them 0."""
+    weights = torch.from_numpy(random.choice([0, 1, 0.3, 1e-30, 2e6], num_nodes))
+    weights[random.integers(num_nodes)] = 0.7
+    return weights
 
 
 def with_negatives(
-    lists, pairs, mode: str, amount: float, redraws: int, batch_key: int, num_sources: int | None = None
+    lists,
+    pairs,
+    how: dict,
+    batch_key: int,
+    num_sources: int | None = None,
 ) -> tuple[list, list]:
     """(sources, targets), negatives last.
 
     Args:
         lists: in-neighbours of each node.
         pairs: (source, target) of the batch.
+        how: mode, amount, redraws; src_weight and dst_weight, if negatives are drawn by weight.
         num_sources: nodes that a source may be; None: as many as there are lists.
     """
     sources, targets = [list(map(int, ends)) for ends in zip(*pairs, strict=True)]
+    mode, amount, redraws = how["mode"], how["amount"], how["redraws"]
+    of_sources, of_targets = num_sources or len(lists), len(lists)
+    if how.get("src_weight") is not None:
+        of_sources = units_of(how["src_weight"])
+    if how.get("dst_weight") is not None:
+        of_targets = units_of(how["dst_weight"])
     count = 0 if mode == "none" else math.ceil(len(pairs) * amount)
     for number in range(count):
         for attempt in range(redraws + 1):
             if mode == "triplet":
                 source = sources[number // int(amount)]
             else:
-                source = endpoint(batch_key, number, 0, attempt, num_sources or len(lists))
-            target = endpoint(batch_key, number, 1, attempt, len(lists))
+                source = endpoint(batch_key, number, 0, attempt, of_sources)
+            target = endpoint(batch_key, number, 1, attempt, of_targets)
             if source not in lists[target]:
                 break
         if mode == "binary":
@@ -84,11 +126,11 @@ def sample(lists, starts, pairs, how: dict, fanout: list[int], key: tuple[int, i
     """One batch: its neighbourhoods, and endpoints.
 
     Args:
-        how: mode, amount, redraws and exclude.
+        how: as with_negatives() takes it, and exclude.
         key: seed of the loader, epoch, step.
     """
     batch_key = random_64(*key)
-    endpoints = sum(with_negatives(lists, pairs, how["mode"], how["amount"], how["redraws"], batch_key), [])
+    endpoints = sum(with_negatives(lists, pairs, how, batch_key), [])
     forbidden = forbidden_edges(pairs, how["exclude"])  # in hop 0 alone, where every endpoint is expanded
     batch = neighbourhoods(lists, starts, dict.fromkeys(endpoints), fanout, batch_key, forbidden, weights)
     return batch | {"endpoints": [batch["n_id"].index(node) for node in endpoints]}

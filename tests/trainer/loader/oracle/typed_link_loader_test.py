@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from link_oracle import with_negatives
+from link_oracle import weighted_ends, weights_of, with_negatives
 from processes import ALL_TESTS
 from torch_geometric.data import HeteroData
 from torch_geometric.sampler import NegativeSampling
@@ -39,7 +39,8 @@ def questions(draw):
     amounts = {"none": st.just(0), "binary": st.sampled_from([0.5, 1, 2.25]), "triplet": st.integers(1, 3)}
     redraws = draw(st.sampled_from([0, 8])) if mode != "none" else 0
     exclude = draw(st.sampled_from(["none", "self", "reverse"]))
-    return {"mode": mode, "amount": draw(amounts[mode]), "redraws": redraws, "exclude": exclude}
+    weighted = weighted_ends(draw, mode)
+    return {"mode": mode, "amount": draw(amounts[mode]), "redraws": redraws, "exclude": exclude, "weighted": weighted}
 
 
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -64,7 +65,11 @@ def test_batches_are_those_of_a_slow_sampler(tmp_path_factory, schema, how, has_
     of_graph = [edges[i] for i in random.integers(len(edges), size=10)] if edges else []
     others = random.integers([counts[relation[0]], counts[relation[2]]], size=(5, 2)).tolist()
     pairs = np.array([*of_graph, *others])
-    options = {"neg_sampling": None if how["mode"] == "none" else NegativeSampling(how["mode"], how["amount"])}
+    weights = {name: weights_of(random, counts[relation[0 if name == "src_weight" else 2]]) for name in how["weighted"]}
+    how = how | weights
+    options = {
+        "neg_sampling": None if how["mode"] == "none" else NegativeSampling(how["mode"], how["amount"], **weights)
+    }
     options |= {"reject_edges": how["redraws"] > 0, "exclude": how["exclude"], "edge_ids": True}
     graph = open_dataset(folder)
     with LinkNeighborLoader(
@@ -80,9 +85,7 @@ def test_batches_are_those_of_a_slow_sampler(tmp_path_factory, schema, how, has_
 def expect_oracle(graph, batch, relation, reverse, pairs, how, fanouts, key) -> None:
     counts, edges = {name: table.num_nodes for name, table in graph.node_types.items()}, graph.edge_types[relation]
     lists = [part.tolist() for part in np.split(edges.indices, edges.indptr[1:-1])]
-    ends = with_negatives(
-        lists, pairs, how["mode"], how["amount"], how["redraws"], random_64(*key), counts[relation[0]]
-    )
+    ends = with_negatives(lists, pairs, how, random_64(*key), counts[relation[0]])
     seeds: dict = {}
     for name, nodes in zip(relation[::2], ends, strict=True):
         seeds[name] = list(dict.fromkeys(seeds.get(name, []) + nodes))

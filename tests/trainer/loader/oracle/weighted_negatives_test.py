@@ -1,0 +1,177 @@
+"""Negatives that LinkNeighborLoader draws by the weights of nodes."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from link_oracle import units_of
+from scipy.stats import chi2
+from torch_geometric.sampler import NegativeSampling
+
+from cohort_gnn import CohortError, LinkNeighborLoader, from_tensors
+from cohort_gnn.trainer import node_weights
+from cohort_gnn.trainer.node_weights import weight_sums
+
+pytestmark = pytest.mark.usefixtures("shm")
+NODES = 400
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory):
+    generator = torch.Generator().manual_seed(1)
+    edges = torch.randint(NODES, (2, 3000), generator=generator)
+    return from_tensors(tmp_path_factory.mktemp("weights") / "data", x=torch.ones(NODES, 1), edge_index=edges)
+
+
+def loader_of(data, negatives, pairs=None, **options) -> LinkNeighborLoader:
+    pairs = torch.zeros(2, 100, dtype=torch.int64) if pairs is None else pairs
+    how = {"batch_size": 500, "device": "cpu", "neg_sampling": negatives} | options
+    return LinkNeighborLoader(data, [1], pairs, **how)
+
+
+def weights_of(seed: int) -> torch.Tensor:
+    """From 0.01 to 100, a quarter of them 0."""
+    generator = torch.Generator().manual_seed(seed)
+    weights = 10 ** (4 * torch.rand(NODES, generator=generator) - 2)
+    return weights * (torch.rand(NODES, generator=generator) > 0.25)
+
+
+def demand_likely(counts: np.ndarray, weights: torch.Tensor) -> None:
+    """By a chi-square test of all nodes that at least 10 draws are expected of, and of the others together."""
+    expected = weights.double().numpy() / weights.double().sum().item() * counts.sum()
+    assert (counts[expected == 0] == 0).all()
+    rare = expected < 10
+    counts, expected = (np.append(each[~rare], each[rare].sum()) for each in (counts, expected))
+    statistic = ((counts - expected) ** 2 / expected)[expected > 0].sum()
+    assert chi2.sf(statistic, np.count_nonzero(expected) - 1) > 1e-6
+
+
+@pytest.mark.parametrize("mode", ["binary", "triplet"])
+def test_a_million_draws_are_in_proportion_to_the_weights(graph, mode):
+    weights = {"src_weight": weights_of(1), "dst_weight": weights_of(2)}
+    if mode == "triplet":
+        del weights["src_weight"]
+    counts = {name: np.zeros(NODES, np.int64) for name in weights}
+    with loader_of(graph, NegativeSampling(mode, 1000, **weights), torch.zeros(2, 1000, dtype=torch.int64)) as loader:
+        for batch in loader:
+            if mode == "triplet":
+                drawn = {"dst_weight": batch.dst_neg_index.flatten()}
+            else:
+                negatives = batch.edge_label_index[:, batch.edge_label == 0]
+                drawn = dict(zip(weights, negatives, strict=True))
+            for name, nodes in drawn.items():
+                counts[name] += np.bincount(batch.n_id[nodes].numpy(), minlength=NODES)
+    for name, found in counts.items():
+        assert found.sum() == 1_000_000
+        demand_likely(found, weights[name])
+
+
+def test_edges_are_drawn_again_by_weight(graph):
+    """Of the nodes with a weight, all but a few are targets of node 0."""
+    edges = torch.stack([torch.zeros(300, dtype=torch.int64), torch.arange(300)])
+    star = from_tensors(graph.parent / "star", x=torch.ones(NODES, 1), edge_index=edges)
+    weights = torch.zeros(NODES)
+    weights[200:304] = 1
+    weights[302] = 0
+    with loader_of(star, NegativeSampling("triplet", 100, dst_weight=weights), reject_edges=True) as loader:
+        drawn = torch.cat([batch.n_id[batch.dst_neg_index].flatten() for batch in loader])
+    counts = np.bincount(drawn.numpy(), minlength=NODES)
+    assert (counts[weights.numpy() == 0] == 0).all()
+    few, share = counts[[300, 301, 303]], 1 - (100 / 103) ** 9
+    assert abs(few.sum() - 10_000 * share) < 5 * math.sqrt(10_000 * share)
+    assert (abs(few - few.mean()) < 5 * math.sqrt(few.mean())).all()
+
+
+def test_scaled_weights_draw_the_same_and_others_do_not(graph):
+    def drawn(weights) -> torch.Tensor:
+        with loader_of(graph, NegativeSampling("binary", 1, dst_weight=weights)) as loader:
+            return torch.cat([batch.n_id[batch.edge_label_index] for batch in loader], dim=1)
+
+    weights = weights_of(3)
+    found = drawn(weights)
+    for same in (4 * weights, weights.double(), weights.numpy(), weights.tolist()):
+        assert torch.equal(drawn(same), found)
+    with loader_of(graph, "binary") as loader:
+        uniform = torch.cat([batch.n_id[batch.edge_label_index] for batch in loader], dim=1)
+    assert torch.equal(uniform[0], found[0]) and not torch.equal(uniform[1], found[1]), "sources have no weights"
+
+
+@pytest.mark.parametrize("piece", [1, 7, 1 << 20])
+def test_sums_are_those_of_exact_numbers(monkeypatch, piece):
+    monkeypatch.setattr(node_weights, "PIECE", piece)
+    random = np.random.default_rng(5)
+    for weights in (
+        np.ones(1024),
+        np.full(3, 5, np.int8),
+        np.array([True, False, True]),
+        random.random(50).astype(np.float16),
+        np.array([5e-324, 1.0, 0.0, 1.7e308, 1.7e308]),
+        np.array([0.0, 5e-324, 1e-323]),
+        np.array([2**63 - 1, 1, 0]),
+        10.0 ** random.integers(-300, 300, 40) * (random.random(40) > 0.3),
+    ):
+        sums = weight_sums("weights", weights, len(weights))
+        assert sums.dtype == np.int64 and sums.tolist() == np.cumsum(units_of(weights), dtype=object).tolist()
+
+
+def test_bfloat16_is_a_number():
+    weights = torch.tensor([1.0, 2.5], dtype=torch.bfloat16)
+    assert weight_sums("weights", weights, 2).tolist() == weight_sums("weights", [1.0, 2.5], 2).tolist()
+
+
+def test_a_state_knows_the_weights(graph):
+    pairs, options = torch.arange(200).view(2, 100), {"batch_size": 20, "shuffle": True, "reject_edges": True}
+    by_weight = NegativeSampling("binary", 2, dst_weight=weights_of(4))
+    with (
+        loader_of(graph, by_weight, pairs, **options) as loader,
+        loader_of(graph, by_weight, pairs, **options) as again,
+    ):
+        batches = iter(loader)
+        next(batches)
+        state = loader.state_dict()
+        again.load_state_dict(state)
+        for expected, found in zip(batches, again, strict=True):
+            assert torch.equal(found.n_id, expected.n_id)
+            assert torch.equal(found.edge_label_index, expected.edge_label_index)
+        how = {"shuffle": True, "reject_edges": True}
+        for negatives in (NegativeSampling("binary", 2), NegativeSampling("binary", 2, dst_weight=weights_of(5))):
+            with pytest.raises(CohortError, match="load_state_dict: pairs"):
+                loader.with_edges(pairs, neg_sampling=negatives, **how).load_state_dict(state)
+
+
+ONES = torch.ones(NODES)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (ONES[1:], r"expected \[400\] numbers, a weight for each node, found float32 \[399\]"),
+        (ONES.view(20, 20), r"expected \[400\] numbers, .* found float32 \[20, 20\]"),
+        (ONES.to(torch.complex64), r"expected \[400\] numbers, .* found complex64 \[400\]"),
+        ("heavy", r"expected \[400\] numbers, .* found 'heavy'"),
+        (
+            ONES.index_fill(0, torch.tensor(7), math.nan),
+            "expected weights that are finite and at least 0, found nan of node 7",
+        ),
+        (
+            ONES.index_fill(0, torch.tensor([9, 8]), math.inf),
+            "expected weights that are finite and at least 0, found inf of node 8",
+        ),
+        (
+            ONES.index_fill(0, torch.tensor(399), -0.5),
+            "expected weights that are finite and at least 0, found -0.5 of node 399",
+        ),
+        (0 * ONES, "expected at least one weight above 0, found none"),
+    ],
+    ids=["length", "shape", "complex", "text", "nan", "infinite", "negative", "zeros"],
+)
+def test_weights_that_cannot_be_drawn_by_are_refused(graph, weights, message):
+    for name in ("src_weight", "dst_weight"):
+        with pytest.raises(CohortError, match=f"^neg_sampling: {name}: {message}"):
+            loader_of(graph, {"mode": "binary", name: weights})
+
+
+def test_a_triplet_has_no_source_to_draw(graph):
+    with pytest.raises(CohortError, match="^neg_sampling: src_weight: expected None, with triplets, found weights"):
+        loader_of(graph, NegativeSampling("triplet", 1, src_weight=ONES))

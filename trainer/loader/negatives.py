@@ -1,0 +1,72 @@
+"""The negatives that a LinkNeighborLoader is asked for."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+from msgspec import Meta
+from torch_geometric.sampler import NegativeSampling
+
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.spec.types import checked
+from cohort_gnn.trainer.node_weights import weight_sums
+
+MOST_NEGATIVES = 10_000  # for a pair
+Amount = Annotated[float, Meta(gt=0, le=MOST_NEGATIVES, description=f"a number in (0, {MOST_NEGATIVES}]")]
+
+
+@dataclass(frozen=True, eq=False)
+class Negatives:
+    """What is drawn besides the pairs.
+
+    Attributes:
+        mode, amount: as OfPairs has them.
+        src_weight, dst_weight: of the nodes that sources and targets are drawn from; None: they are drawn uniformly.
+    """
+
+    mode: str = "none"
+    amount: float = 0.0
+    src_weight: Any = None
+    dst_weight: Any = None
+
+    def sums(self, num_nodes: Sequence[int], types: Sequence[str] = ("", "")) -> list[np.ndarray | None]:
+        """int64 [nodes], the sums of the weights of sources and of those of targets; None: there are none.
+
+        Args:
+            num_nodes: of the type of sources, and of that of targets.
+            types: the names of both; empty: the graph has one type.
+
+        Raises:
+            CohortError: weights that nodes cannot be drawn by.
+        """
+        weights = {"src_weight": self.src_weight, "dst_weight": self.dst_weight}
+        ends = zip(weights.items(), num_nodes, types, strict=True)
+        return [
+            None if given is None else weight_sums(f"neg_sampling: {name}", given, count, of_type)
+            for (name, given), count, of_type in ends
+        ]
+
+
+def negatives_of(neg_sampling, ratio: float | None) -> Negatives:
+    """What the two arguments ask for.
+
+    Raises:
+        CohortError: it is not offered.
+    """
+    expected = '"binary", "triplet" or a torch_geometric.sampler.NegativeSampling'
+    if ratio:
+        if neg_sampling is not None:
+            raise CohortError("neg_sampling_ratio", "None beside neg_sampling", str(ratio))
+        neg_sampling = {"mode": "binary", "amount": checked("neg_sampling_ratio", ratio, Amount)}
+    if neg_sampling is None:
+        return Negatives()
+    try:
+        how = NegativeSampling.cast({"mode": neg_sampling} if isinstance(neg_sampling, str) else neg_sampling)
+        mode, amount = how.mode.value, checked("neg_sampling: amount", float(how.amount), Amount)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise CohortError("neg_sampling", expected, repr(neg_sampling)[:80], str(error)) from error
+    if mode == "triplet" and how.src_weight is not None:
+        hint = "the source of a negative is that of its pair: leave src_weight out"
+        raise CohortError("neg_sampling: src_weight", "None, with triplets", "weights", hint)
+    return Negatives(mode, amount, how.src_weight, how.dst_weight)

@@ -1,0 +1,68 @@
+"""Weights of nodes, by which negatives are drawn, as the sampler has them: integers (NodeWeights in the sampler)."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from cohort_gnn.base.errors import CohortError
+
+SUM_BITS = 62  # of all weights together
+PIECE = 1 << 20  # weights that are converted at once
+
+
+def weight_sums(place: str, weights, num_nodes: int, of_type: str = "") -> np.ndarray:
+    """int64 [num_nodes], the sums of the weights of nodes 0 .. i.
+
+    The unit is a power of 2, such that all weights together have 2^61 to 2^62 units. Fractions of a unit are cut off,
+    but a weight above 0 has at least one unit. The result is the same on every machine.
+
+    Args:
+        place: what errors call the weights.
+        weights: a tensor or an array of numbers [num_nodes].
+        of_type: name of the type of the nodes, for errors.
+
+    Raises:
+        CohortError: other than one number for each node, a number below 0 or not finite, or no number above 0.
+    """
+    given = _checked(place, weights, num_nodes, of_type)
+    _, exponent = np.frexp(np.float64(given.max()))
+    total = np.float64(0)  # in units of the largest weight, about; np.cumsum adds in order, np.sum does not
+    for piece in _pieces(given):
+        total = np.cumsum(np.append(total, np.ldexp(piece, -exponent)))[-1]
+    shift = SUM_BITS - int(np.frexp(total)[1]) - int(exponent)
+    sums, end, last = np.empty(num_nodes, np.int64), 0, 0
+    for piece in _pieces(given):
+        units = np.ldexp(piece, shift).astype(np.int64)
+        np.maximum(units, piece > 0, out=units)
+        begin, end = end, end + len(piece)
+        sums[begin:end] = np.cumsum(units) + last
+        last = sums[end - 1]
+    return sums
+
+
+def _pieces(weights: np.ndarray) -> Iterator[np.ndarray]:
+    """float64, one part after the other."""
+    return (weights[begin : begin + PIECE].astype(np.float64) for begin in range(0, len(weights), PIECE))
+
+
+def _checked(place: str, weights, num_nodes: int, of_type: str) -> np.ndarray:
+    wanted = f"[{num_nodes}] numbers, a weight for each node{of_type and f' of type {of_type}'}"
+    try:
+        given = torch.as_tensor(weights).cpu()
+        given = (given.float() if given.dtype == torch.bfloat16 else given).numpy()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise CohortError(place, wanted, repr(weights)[:80], str(error)) from error
+    if given.shape != (num_nodes,) or given.dtype.kind not in "biuf":
+        raise CohortError(place, wanted, f"{given.dtype} {list(given.shape)}")
+    begin = 0
+    for piece in _pieces(given):
+        if len(wrong := np.flatnonzero(~(np.isfinite(piece) & (piece >= 0)))):
+            found = f"{piece[wrong[0]]:g} of node {begin + wrong[0]}"
+            raise CohortError(
+                place, "weights that are finite and at least 0", found, "a node of weight 0 is never drawn"
+            )
+        begin += len(piece)
+    if not given.any():
+        raise CohortError(place, "at least one weight above 0", "none", "leave the weights out to draw uniformly")
+    return given

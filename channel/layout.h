@@ -63,8 +63,8 @@ struct Party {
 };
 
 // Pairs that are drawn besides those of the seed set: none; as many pairs of any nodes as there are, times
-// Request::negatives; so many targets for the source of each pair.
-enum class NegativeMode : uint32_t { kNone = 0, kBinary, kTriplet };
+// Request::negatives; so many targets for the source of each pair; so many for each that other pairs of the batch have.
+enum class NegativeMode : uint32_t { kNone = 0, kBinary, kTriplet, kInBatch };
 
 // Edges that a batch of pairs does not draw: none; those that are its pairs; these and their reverse edges.
 enum class Exclude : uint32_t { kNone = 0, kSelf, kReverse };

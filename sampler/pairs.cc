@@ -113,8 +113,15 @@ int64_t num_negatives(const channel::Request& request, int64_t num_pairs) {
 }
 
 int64_t most_endpoints(const channel::Request& request) {
-  const int64_t of_negative = request.negative_mode == channel::NegativeMode::kTriplet ? 1 : 2;
+  const int64_t of_negative = request.negative_mode == channel::NegativeMode::kBinary ? 2 : 1;
   return 2 * int64_t{request.batch_size} + of_negative * num_negatives(request, request.batch_size);
+}
+
+int64_t most_seeds_of_pairs(const channel::Request& request) {
+  const bool share_seeds = request.sharing == channel::Sharing::kShared;
+  if (request.negative_mode != channel::NegativeMode::kInBatch || !share_seeds) return most_endpoints(request);
+  const int64_t of_one_pair = 2 + num_negatives(request, 1);
+  return std::max(2 * int64_t{request.batch_size}, of_one_pair);
 }
 
 void PairSeeds::make(const SeedSet& set, std::span<const int64_t> positions, const channel::Request& request,
@@ -139,7 +146,7 @@ void PairSeeds::make(const SeedSet& set, std::span<const int64_t> positions, con
     const int64_t first_target = relation.source_type == relation.target_type ? std::ssize(sources_) : 0;
     for (int64_t id = 0; id < std::ssize(sources_); ++id) input_id_.push_back(id);
     for (int64_t id = 0; id < std::ssize(targets_); ++id) input_id_.push_back(first_target + id);
-    find_times(set, positions, request.negative_mode == channel::NegativeMode::kTriplet);
+    find_times(set, positions, request.negative_mode != channel::NegativeMode::kBinary);
     return;
   }
   number_endpoints();
@@ -159,27 +166,33 @@ void PairSeeds::find_times(const SeedSet& set, std::span<const int64_t> position
 
 void PairSeeds::draw_negatives(const SeedSet& set, const channel::Request& request, base::PhiloxKey key) {
   const int64_t num_pairs = std::ssize(sources_), count = num_negatives(request, num_pairs);
-  const bool is_triplet = request.negative_mode == channel::NegativeMode::kTriplet;
+  const bool has_sources = request.negative_mode == channel::NegativeMode::kBinary;
+  const bool in_batch = request.negative_mode == channel::NegativeMode::kInBatch;
   const Relation& relation = relations_[request.relation];
-  const EndNodes ends[] = {{type(relation.source_type), set.source_weights},
-                           {type(relation.target_type), set.target_weights}};
-  const auto draw = [&](int64_t number, int end, uint32_t attempt) {
-    return ends[end].draw(key, number, end, attempt);
+  const EndNodes of_sources(type(relation.source_type), set.source_weights);
+  const EndNodes of_targets(type(relation.target_type), set.target_weights);
+  const auto pair_of = [&](int64_t number) { return number / (count / num_pairs); };  // of a triplet
+  const auto draw_target = [&](int64_t number, uint32_t attempt) {
+    if (!in_batch || num_pairs == 1) return of_targets.draw(key, number, 1, attempt);
+    const int64_t other = draw_endpoint(key, number, 1, attempt, num_pairs - 1);
+    return targets_[static_cast<std::size_t>(other < pair_of(number) ? other : other + 1)];
   };
   for (int64_t number = 0; number < count; ++number) {
-    if (!is_triplet) sources_.push_back(draw(number, 0, 0));
-    targets_.push_back(draw(number, 1, 0));
+    if (has_sources) sources_.push_back(of_sources.draw(key, number, 0, 0));
+    targets_.push_back(draw_target(number, 0));
   }
   if (request.redraws == 0) return;
   const std::span targets = std::span(targets_).subspan(static_cast<std::size_t>(num_pairs));
   for (int64_t number = 0; number < count; ++number) {
     const auto i = static_cast<std::size_t>(number);
-    prefetch_lists(relation.lists, targets, ends[1].type.first, i);
-    int64_t& source =
-        sources_[static_cast<std::size_t>(is_triplet ? number / (count / num_pairs) : num_pairs + number)];
-    for (uint32_t attempt = 1; attempt <= request.redraws && is_edge(source, targets[i]); ++attempt) {
-      if (!is_triplet) source = draw(number, 0, attempt);
-      targets[i] = draw(number, 1, attempt);
+    prefetch_lists(relation.lists, targets, of_targets.type.first, i);
+    const auto pair = static_cast<std::size_t>(has_sources ? num_pairs + number : pair_of(number));
+    const auto is_link = [&] {
+      return (in_batch && targets[i] == targets_[pair]) || is_edge(sources_[pair], targets[i]);
+    };
+    for (uint32_t attempt = 1; attempt <= request.redraws && is_link(); ++attempt) {
+      if (has_sources) sources_[pair] = of_sources.draw(key, number, 0, attempt);
+      targets[i] = draw_target(number, attempt);
     }
   }
 }

@@ -6,9 +6,14 @@
 // and only its target is drawn. Where the seed set has weights for an end, nodes are drawn in proportion to them, with
 // replacement, otherwise uniformly.
 //
+// A negative in the batch is a triplet, too. Its target is that of another pair of the batch, each with the same
+// probability; it is also drawn again where it is the target of its own pair. The only pair of a batch has negatives of
+// triplets instead.
+//
 // In disjoint batches, every endpoint of every pair is the root of a tree of its own, even if several pairs have the
 // same node as an endpoint. The time of a root is that of its pair. Negative number n has the time of pair n modulo the
-// number of pairs; a negative of a triplet has the time of its pair. Disjoint batches exclude no edges.
+// number of pairs; a negative of a triplet has the time of its pair, and a tree of its own even if it is in the
+// batch. Disjoint batches exclude no edges.
 //
 // In other batches, the different endpoints are the seeds. Neighbours of seeds are drawn in hop 0 alone, so it is
 // enough that hop 0 passes over the positions of the excluded edges.
@@ -37,6 +42,8 @@ namespace cohort::sampler {
 int64_t num_negatives(const channel::Request& request, int64_t num_pairs);
 // The largest number of endpoints that the pairs and negatives of a batch can have.
 int64_t most_endpoints(const channel::Request& request);
+// The largest number of seeds that a batch of pairs can have.
+int64_t most_seeds_of_pairs(const channel::Request& request);
 
 // Makes the seeds of one batch after the other. The spans that it returns are valid until the next make().
 class PairSeeds {

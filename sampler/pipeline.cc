@@ -392,7 +392,7 @@ std::size_t Pipeline::slot_bytes_to_ask(const channel::Request& request, bool of
   channel::BatchShape shape = shape_of(request);
   if (of_pairs) shape.num_pairs = request.batch_size;
   if (of_pairs) shape.num_endpoints = most_endpoints(request);
-  const int64_t most_seeds = of_pairs ? shape.num_endpoints : request.batch_size;
+  const int64_t most_seeds = of_pairs ? most_seeds_of_pairs(request) : request.batch_size;
   return std::max(needed_bytes,
                   channel::slot_bytes(shape, most_seeds, fanout_of(request), graph_.num_nodes, needed_bytes));
 }

@@ -40,7 +40,7 @@ class OfPairs:
 
     Attributes:
         negatives: "none"; "binary": as many pairs as the batch has, times ``amount``; "triplet": ``amount`` targets for
-            each source.
+            each source; "in_batch": likewise, targets of other pairs of the batch.
         redraws: of a negative that is an edge of the graph, at most.
         exclude: edges that hop 0 does not draw: "none"; "self": those that are pairs of the batch; "reverse": these and
             their reverse edges.
@@ -53,9 +53,14 @@ class OfPairs:
     exclude: str = "none"
     relation: int = 0
 
+    @property
+    def are_triplets(self) -> bool:
+        """Whether negatives are targets for the sources of the pairs."""
+        return self.negatives in ("triplet", "in_batch")
+
     def numbers(self) -> tuple[int, float, int, int, int]:
         """As the channel has them."""
-        mode = ("none", "binary", "triplet").index(self.negatives)
+        mode = ("none", "binary", "triplet", "in_batch").index(self.negatives)
         exclude = ("none", "self", "reverse").index(self.exclude)
         return mode, float(self.amount), self.redraws, exclude, self.relation
 

@@ -61,8 +61,12 @@ class LinkNeighborLoader(NeighborLoader):
             amount: a ratio of the number of pairs, for triplets the number of targets for each source. Nodes are drawn
             from the nodes of their type, keyed by (seed, epoch, step): in proportion to ``src_weight`` and
             ``dst_weight`` of ``NegativeSampling``, [nodes of the type], with replacement; without weights uniformly.
+            Or "in_batch", with an amount {"mode": "in_batch", "amount": 3}: triplets whose ``dst_neg_index`` are
+            targets of other pairs of the batch, drawn uniformly with replacement, so that no node is sampled for
+            negatives (unless batches are disjoint). The negatives of a batch of one pair are drawn from all nodes.
         neg_sampling_ratio: the same as binary negatives of this amount.
-        reject_edges: a negative that is an edge of the graph, of the pairs' edge type, is drawn again, at most 8 times.
+        reject_edges: a negative that is an edge of the graph, of the pairs' edge type, is drawn again, at most 8 times;
+            with "in_batch" also a negative that is its own pair.
         exclude: edges that no batch has: "self": those that are pairs of the batch; "reverse": these and their reverse
             edges; "none". Parallel edges of the same nodes count as one. Other neighbours are drawn in their place.
             Several edge types: edges of the pairs' type, and reverse edges of the type that the data set names as its
@@ -126,7 +130,7 @@ class LinkNeighborLoader(NeighborLoader):
             self._ids = _pairs_of(edge_label_index, graph, [graph.num_nodes] * 2)
             self._ends = [graph.num_nodes] * 2, ["", ""]
         self._subgraph.demand_excludes(self._of_pairs.exclude, graph, name)
-        self._edge_label = _checked_labels(self._edge_label, len(self._ids), self._of_pairs.negatives)
+        self._edge_label = _checked_labels(self._edge_label, len(self._ids), self._of_pairs)
         return self._ids + first
 
     def _register(self, seeds: np.ndarray, times, weights: Sequence[np.ndarray | None] = (None, None)) -> None:
@@ -169,7 +173,7 @@ class LinkNeighborLoader(NeighborLoader):
         if self._trees.disjoint:
             for store in batch.node_stores:
                 store.batch = self._pair_of(store.batch, num_pairs, len(endpoints))
-        if self._of_pairs.negatives == "triplet":
+        if self._of_pairs.are_triplets:
             source.src_index, target.dst_pos_index = endpoints[: 2 * num_pairs].view(2, -1)
             of_pairs = endpoints[2 * num_pairs :].view(num_pairs, int(self._of_pairs.amount))
             target.dst_neg_index = of_pairs.squeeze(-1)
@@ -186,7 +190,7 @@ class LinkNeighborLoader(NeighborLoader):
 
     def _pair_of(self, trees: Tensor, num_pairs: int, num_endpoints: int) -> Tensor:
         """The pair of each tree; trees are numbered as their roots, the endpoints."""
-        if self._of_pairs.negatives != "triplet":
+        if not self._of_pairs.are_triplets:
             return trees % max(num_endpoints // 2, 1)
         of_negatives = (trees - 2 * num_pairs) // int(self._of_pairs.amount)
         return torch.where(trees < 2 * num_pairs, trees % max(num_pairs, 1), of_negatives)
@@ -238,7 +242,7 @@ def _pairs_of(edge_label_index, lists: Dataset | Relation, num_nodes: Sequence[i
     return np.ascontiguousarray(given.T, dtype=np.int64)
 
 
-def _checked_labels(labels, num_pairs: int, negatives: str) -> Tensor | None:
+def _checked_labels(labels, num_pairs: int, of_pairs: OfPairs) -> Tensor | None:
     """The argument ``edge_label``, as batches have it.
 
     Raises:
@@ -246,12 +250,12 @@ def _checked_labels(labels, num_pairs: int, negatives: str) -> Tensor | None:
     """
     if labels is None:
         return None
-    if negatives == "triplet":
+    if of_pairs.are_triplets:
         hint = "dst_pos_index and dst_neg_index of a batch tell positives from negatives"
         raise CohortError("edge_label", "None, with triplets", type(labels).__name__, hint)
     labels = torch.as_tensor(labels)
     if labels.dim() < 1 or len(labels) != num_pairs:
         raise CohortError("edge_label", f"a tensor [{num_pairs}, ...], one label per pair", f"{list(labels.shape)}")
-    if negatives == "binary" and num_pairs and labels.min() == 0:
+    if of_pairs.negatives == "binary" and num_pairs and labels.min() == 0:
         return labels + 1
     return labels

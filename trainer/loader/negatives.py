@@ -13,7 +13,13 @@ from cohort_gnn.spec.types import checked
 from cohort_gnn.trainer.node_weights import weight_sums
 
 MOST_NEGATIVES = 10_000  # for a pair
+IN_BATCH = "in_batch"  # a mode that PyG has not
 Amount = Annotated[float, Meta(gt=0, le=MOST_NEGATIVES, description=f"a number in (0, {MOST_NEGATIVES}]")]
+
+
+Count = Annotated[
+    int, Meta(ge=1, le=MOST_NEGATIVES, description=f"an integer in [1, {MOST_NEGATIVES}], with {IN_BATCH}")
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,15 +60,18 @@ def negatives_of(neg_sampling, ratio: float | None) -> Negatives:
     Raises:
         CohortError: it is not offered.
     """
-    expected = '"binary", "triplet" or a torch_geometric.sampler.NegativeSampling'
+    expected = '"binary", "triplet", "in_batch" or a torch_geometric.sampler.NegativeSampling'
     if ratio:
         if neg_sampling is not None:
             raise CohortError("neg_sampling_ratio", "None beside neg_sampling", str(ratio))
         neg_sampling = {"mode": "binary", "amount": checked("neg_sampling_ratio", ratio, Amount)}
     if neg_sampling is None:
         return Negatives()
+    asked = {"mode": neg_sampling} if isinstance(neg_sampling, str) else neg_sampling
+    if isinstance(asked, dict) and asked.get("mode") == IN_BATCH:
+        return _in_batch(asked)
     try:
-        how = NegativeSampling.cast({"mode": neg_sampling} if isinstance(neg_sampling, str) else neg_sampling)
+        how = NegativeSampling.cast(asked)
         mode, amount = how.mode.value, checked("neg_sampling: amount", float(how.amount), Amount)
     except (AttributeError, TypeError, ValueError) as error:
         raise CohortError("neg_sampling", expected, repr(neg_sampling)[:80], str(error)) from error
@@ -70,3 +79,10 @@ def negatives_of(neg_sampling, ratio: float | None) -> Negatives:
         hint = "the source of a negative is that of its pair: leave src_weight out"
         raise CohortError("neg_sampling: src_weight", "None, with triplets", "weights", hint)
     return Negatives(mode, amount, how.src_weight, how.dst_weight)
+
+
+def _in_batch(how: dict) -> Negatives:
+    if others := sorted(map(str, how.keys() - {"mode", "amount"})):
+        hint = "the targets are those of the batch's pairs: leave the others out"
+        raise CohortError("neg_sampling", f"mode and amount, with {IN_BATCH}", ", ".join(others), hint)
+    return Negatives(IN_BATCH, float(checked("neg_sampling: amount", how.get("amount", 1), Count)))

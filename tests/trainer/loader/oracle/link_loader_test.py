@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from link_oracle import forbidden_edges, sample, weighted_ends, weights_of
+from link_oracle import forbidden_edges, neg_sampling_of, sample, weighted_ends, weights_of
 from processes import ALL_TESTS
 from torch_geometric.data import Data
 from torch_geometric.sampler import NegativeSampling
@@ -62,8 +62,8 @@ def graphs(draw):
 
 @st.composite
 def questions(draw):
-    mode = draw(st.sampled_from(["none", "binary", "triplet"]))
-    amount = {"none": 0, "binary": draw(st.sampled_from(AMOUNTS)), "triplet": draw(st.integers(1, 3))}[mode]
+    mode = draw(st.sampled_from(["none", "binary", "triplet", "in_batch"]))
+    amount = {"none": 0, "binary": draw(st.sampled_from(AMOUNTS))}.get(mode, draw(st.integers(1, 3)))
     redraws = draw(st.sampled_from([0, 8])) if mode != "none" else 0
     return {
         "mode": mode,
@@ -85,8 +85,11 @@ def test_batches_are_those_of_a_slow_sampler(tmp_path_factory, lists, how, fanou
     pairs = np.array([*of_graph, *random.integers(len(lists), size=(5, 2)).tolist()])
     weights = {name: weights_of(random, len(lists)) for name in how["weighted"]}
     how = how | weights
-    negative = None if how["mode"] == "none" else NegativeSampling(how["mode"], how["amount"], **weights)
-    options = {"neg_sampling": negative, "reject_edges": how["redraws"] > 0, "exclude": how["exclude"]}
+    options = {
+        "neg_sampling": neg_sampling_of(how, weights),
+        "reject_edges": how["redraws"] > 0,
+        "exclude": how["exclude"],
+    }
     with loader_of(folder, fanout, pairs.T, batch_size=7, seed=5, edge_ids=True, **options) as loader:
         for step, batch in enumerate(loader):
             of_batch = pairs[7 * step : 7 * step + 7]
@@ -221,6 +224,7 @@ QUESTIONS = [
     {"exclude": "none"},
     {"neg_sampling": "binary", "reject_edges": True},
     {"neg_sampling": NegativeSampling("triplet", 2), "exclude": "self"},
+    {"neg_sampling": {"mode": "in_batch", "amount": 2}, "reject_edges": True},
     {"neg_sampling": NegativeSampling("binary", 1, dst_weight=torch.arange(2708) % 50), "reject_edges": True},
 ]
 

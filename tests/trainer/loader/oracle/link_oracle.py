@@ -6,6 +6,7 @@ from itertools import accumulate
 
 import torch
 from hypothesis import strategies as st
+from torch_geometric.sampler import NegativeSampling
 from typed_oracle import drawn_positions, random_64
 from weighted_oracle import weighted_positions
 
@@ -30,8 +31,15 @@ def units_of(weights) -> list[int]:
 
 def weighted_ends(draw, mode: str) -> list[str]:
     """Which ends of negatives are drawn by weight: names of arguments of PyG's NegativeSampling."""
-    ends = {"none": [], "binary": ["src_weight", "dst_weight"], "triplet": ["dst_weight"]}[mode]
+    ends = {"binary": ["src_weight", "dst_weight"], "triplet": ["dst_weight"]}.get(mode, [])
     return [name for name in ends if draw(st.booleans())]
+
+
+def neg_sampling_of(how: dict, weights: dict) -> NegativeSampling | dict | None:
+    """The argument of the loader."""
+    if how["mode"] == "in_batch":
+        return {name: how[name] for name in ("mode", "amount")}
+    return None if how["mode"] == "none" else NegativeSampling(how["mode"], how["amount"], **weights)
 
 
 def weights_of(random, num_nodes: int) -> torch.Tensor:
@@ -65,13 +73,15 @@ def with_negatives(
         of_targets = units_of(how["dst_weight"])
     count = 0 if mode == "none" else math.ceil(len(pairs) * amount)
     for number in range(count):
+        pair = number // max(int(amount), 1)  # of a triplet
         for attempt in range(redraws + 1):
-            if mode == "triplet":
-                source = sources[number // int(amount)]
+            source = endpoint(batch_key, number, 0, attempt, of_sources) if mode == "binary" else sources[pair]
+            if mode == "in_batch" and len(pairs) > 1:
+                others = targets[:pair] + targets[pair + 1 : len(pairs)]
+                target = others[endpoint(batch_key, number, 1, attempt, len(others))]
             else:
-                source = endpoint(batch_key, number, 0, attempt, of_sources)
-            target = endpoint(batch_key, number, 1, attempt, of_targets)
-            if source not in lists[target]:
+                target = endpoint(batch_key, number, 1, attempt, of_targets)
+            if source not in lists[target] and not (mode == "in_batch" and target == targets[pair]):
                 break
         if mode == "binary":
             sources.append(source)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from link_oracle import weighted_ends, weights_of, with_negatives
+from link_oracle import neg_sampling_of, weighted_ends, weights_of, with_negatives
 from processes import ALL_TESTS
 from torch_geometric.data import HeteroData
 from torch_geometric.sampler import NegativeSampling
@@ -35,12 +35,18 @@ def reversed_lists(lists: list[list[int]], num_sources: int) -> list[list[int]]:
 
 @st.composite
 def questions(draw):
-    mode = draw(st.sampled_from(["none", "binary", "triplet"]))
-    amounts = {"none": st.just(0), "binary": st.sampled_from([0.5, 1, 2.25]), "triplet": st.integers(1, 3)}
+    mode = draw(st.sampled_from(["none", "binary", "triplet", "in_batch"]))
+    amounts = {"none": st.just(0), "binary": st.sampled_from([0.5, 1, 2.25])}
     redraws = draw(st.sampled_from([0, 8])) if mode != "none" else 0
     exclude = draw(st.sampled_from(["none", "self", "reverse"]))
     weighted = weighted_ends(draw, mode)
-    return {"mode": mode, "amount": draw(amounts[mode]), "redraws": redraws, "exclude": exclude, "weighted": weighted}
+    return {
+        "mode": mode,
+        "amount": draw(amounts.get(mode, st.integers(1, 3))),
+        "redraws": redraws,
+        "exclude": exclude,
+        "weighted": weighted,
+    }
 
 
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -67,9 +73,7 @@ def test_batches_are_those_of_a_slow_sampler(tmp_path_factory, schema, how, has_
     pairs = np.array([*of_graph, *others])
     weights = {name: weights_of(random, counts[relation[0 if name == "src_weight" else 2]]) for name in how["weighted"]}
     how = how | weights
-    options = {
-        "neg_sampling": None if how["mode"] == "none" else NegativeSampling(how["mode"], how["amount"], **weights)
-    }
+    options = {"neg_sampling": neg_sampling_of(how, weights)}
     options |= {"reject_edges": how["redraws"] > 0, "exclude": how["exclude"], "edge_ids": True}
     graph = open_dataset(folder)
     with LinkNeighborLoader(
@@ -104,7 +108,7 @@ def expect_oracle(graph, batch, relation, reverse, pairs, how, fanouts, key) -> 
         assert not found & barred.get(name, set())
     assert "batch_size" not in batch[relation[0]] and "batch_size" not in batch[relation]
     local = [[seeds[name].index(node) for node in of_end] for name, of_end in zip(relation[::2], ends, strict=True)]
-    if how["mode"] != "triplet":
+    if how["mode"] not in ("triplet", "in_batch"):
         assert batch[relation].edge_label_index.tolist() == local
         return
     assert batch[relation[0]].src_index.tolist() == local[0]

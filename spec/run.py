@@ -4,15 +4,14 @@ The command line (launch/options/parser.py), --config, run.json, what a resumed 
 that of a run, and the key of the trainer's measured memory all follow from these fields.
 """
 
-import json
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
 from msgspec import Meta
 
-from cohort_gnn.base.errors import CohortError, not_a_run
-from cohort_gnn.spec import files, types
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.spec import types
 from cohort_gnn.spec.graph import GraphTypes
 from cohort_gnn.spec.options import Affects, option
 
@@ -222,7 +221,15 @@ class RunSpec(SamplerSpec):
         LOSS | MEMORY,
     )
     negatives: types.Positive = option(
-        1, "link: number of random targets for each edge of a batch", "Training", BATCHES | LOSS | MEMORY
+        1, "link: number of negatives for each edge of a batch", "Training", BATCHES | LOSS | MEMORY
+    )
+    negatives_from: types.NegativesFrom = option(
+        "uniform",
+        "link: targets of negatives: uniform: any nodes; degree: nodes in proportion to in-degree^0.75; degree:P: in"
+        " proportion to in-degree^P; batch: targets of other edges of the batch, for which no nodes are sampled",
+        "Training",
+        BATCHES | LOSS | MEMORY,
+        metavar="uniform|degree[:P]|batch",
     )
     epochs: types.Positive = option(10, "passes over the training nodes or edges", "Training", COURSE)
     coarse_epochs: types.NotNegative = option(
@@ -379,22 +386,3 @@ def from_json(members: Any, of: type, place: str) -> Any:
         return of(**values)
     except TypeError as error:
         raise CohortError(place, f"the members of {of.__name__}", str(error), "another version wrote it") from None
-
-
-def read_run_json(folder: Path, *members: str, expected: str = "the run.json of cohort train") -> dict[str, Any]:
-    """A run's run.json, in which these members are objects.
-
-    Raises:
-        CohortError: the folder is no run's, or the file is damaged.
-    """
-    path = folder / files.RUN
-    try:
-        run = json.loads(path.read_text())
-        if not all(isinstance(run[name], dict) for name in members):
-            raise TypeError("the file of another command or version")
-        return run
-    except (FileNotFoundError, NotADirectoryError):
-        raise not_a_run(folder) from None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        found = f"{type(error).__name__}: {error}"[:200]
-        raise CohortError(str(path), expected, found, "pass the folder that was its --out") from error

@@ -38,6 +38,13 @@ ByteCounts = Annotated[list[Bytes], Meta(min_length=1)]
 ThreeNumbers = tuple[AtLeastZero, AtLeastZero, AtLeastZero]  # of local, peer and host memory
 
 Named = Annotated[str, Meta(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", description="package.module:Class")]
+NegativesFrom = Annotated[
+    str,
+    Meta(
+        pattern=r"^(uniform|degree(:\d(\.\d{1,9})?)?|batch)$",
+        description="uniform, degree, degree:P (0 <= P < 10) or batch",
+    ),
+]
 Topology = Literal["auto", "gpu", "host"]
 Compress = Literal["auto", "none", "cache", "host", "both"]
 Order = Literal["address", "asis"]

@@ -72,6 +72,7 @@ def small_disk(folder: Path, size: str = "64k") -> None:
 @bad("text instead of a fanout")
 @bad("a split above 1")
 @bad("an unknown model")
+@bad("negatives from an unknown place")
 @bad("too many slots")
 def _as_it_is(here: Path) -> None:
     pass

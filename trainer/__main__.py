@@ -86,7 +86,7 @@ def _train(source, place, run: dict, out: Path, stop: StopRequest, loaded_at: fl
     from cohort_gnn.spec.run import TrainerSpec, from_json
     from cohort_gnn.trainer.loop.callbacks import callbacks_of
     from cohort_gnn.trainer.loop.checkpoint import CheckpointFile, identity_of
-    from cohort_gnn.trainer.loop.links import seeds_of_links
+    from cohort_gnn.trainer.loop.links import seeds_of_links, weights_of_targets
     from cohort_gnn.trainer.loop.results import Results
     from cohort_gnn.trainer.loop.resume import Checkpoints
     from cohort_gnn.trainer.loop.trainer import Trainer
@@ -103,9 +103,10 @@ def _train(source, place, run: dict, out: Path, stop: StopRequest, loaded_at: fl
         options.sampler_sms = 0
     dataset = Path(run["sampler"]["dataset"])
     data = open_dataset(dataset)
-    links = None
+    links = target_weights = None
     if options.task == "link":
         splits, links = seeds_of_links(data, options.types)
+        target_weights = weights_of_targets(data, options)
     else:
         first = options.types.first_node[options.types.target] if options.types else 0
         splits = {name: getattr(data, f"{name}_ids") + first for name in ("train", "val", "test")}
@@ -131,7 +132,9 @@ def _train(source, place, run: dict, out: Path, stop: StopRequest, loaded_at: fl
         "time_sliced": run.get("time_sliced", False),
         "cache": None if expected is None else {"predicted": expected, "measured": []},
     }
-    trainer = Trainer(options, source, ranks, splits, out, callbacks, stop, source.all_rows(dataset), links, **about)
+    of_links = {"links": links, "target_weights": target_weights}
+    all_rows = source.all_rows(dataset)
+    trainer = Trainer(options, source, ranks, splits, out, callbacks, stop, all_rows, **of_links, **about)
     if run.get("resume"):
         checkpoints.resume(trainer, machines["has_checkpoint"])
     trainer.run()

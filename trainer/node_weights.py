@@ -1,6 +1,7 @@
 """Weights of nodes, by which negatives are drawn, as the sampler has them: integers (NodeWeights in the sampler)."""
 
 from collections.abc import Iterator
+from decimal import Decimal, localcontext
 
 import numpy as np
 import torch
@@ -9,6 +10,7 @@ from cohort_gnn.base.errors import CohortError
 
 SUM_BITS = 62  # of all weights together
 PIECE = 1 << 20  # weights that are converted at once
+DIGITS = 25  # of powers, before they become float64
 
 
 def weight_sums(place: str, weights, num_nodes: int, of_type: str = "") -> np.ndarray:
@@ -39,6 +41,19 @@ def weight_sums(place: str, weights, num_nodes: int, of_type: str = "") -> np.nd
         sums[begin:end] = np.cumsum(units) + last
         last = sums[end - 1]
     return sums
+
+
+def degree_weights(indptr: np.ndarray, power: str) -> np.ndarray:
+    """float64 [nodes]: the in-degree of each node to a power, a decimal number; 0 for nodes without in-neighbours.
+
+    The powers are computed in decimal numbers: those of numpy and of C libraries depend on the processor.
+    """
+    degrees = np.diff(indptr)
+    of_degree = np.zeros(degrees.max(initial=0) + 1)
+    with localcontext(prec=DIGITS):
+        for degree in np.flatnonzero(np.bincount(degrees)):
+            of_degree[degree] = float(Decimal(int(degree)) ** Decimal(power)) if degree else 0.0
+    return of_degree[degrees]
 
 
 def _pieces(weights: np.ndarray) -> Iterator[np.ndarray]:

@@ -16,7 +16,7 @@ from cohort_gnn.base.tables import Table
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.launch.options.parser import kind
 from cohort_gnn.spec import files
-from cohort_gnn.spec.run import read_run_json
+from cohort_gnn.spec.run_file import read_run_json
 from cohort_gnn.spec.types import AboveZero
 
 

@@ -128,7 +128,8 @@ def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = N
         planned = replace(planned, gpu_memory=gpu_memory(spec))
     if isinstance(spec, RunSpec) and spec.task == "link":  # any node may be an endpoint, of an edge or a negative
         own_seeds = [(list(range(num_ranks)), _endpoints_of(data, spec.relation))]
-        planned = replace(planned, batch_size=(2 + spec.negatives) * spec.batch_size)
+        of_negatives = 0 if spec.negatives_from == "batch" else spec.negatives
+        planned = replace(planned, batch_size=(2 + of_negatives) * spec.batch_size)
     cache = cache_plan.sampler_members(planned, dataset, num_ranks, device == "cuda", own_seeds, gpus_of(spec))
     topology = topology_of(spec, device)
     if topology != spec.topology:

@@ -15,7 +15,8 @@ from cohort_gnn.launch.options.devices import resolve_device
 from cohort_gnn.launch.options.parser import as_text, values_of
 from cohort_gnn.spec import files
 from cohort_gnn.spec.options import Affects, names_that_affect
-from cohort_gnn.spec.run import RunSpec, TrainerSpec, from_json, read_run_json
+from cohort_gnn.spec.run import RunSpec, TrainerSpec, from_json
+from cohort_gnn.spec.run_file import read_run_json
 
 LOG = logging.getLogger(__name__)
 

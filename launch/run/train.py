@@ -46,10 +46,11 @@ from cohort_gnn.launch.run.row_owners import row_listener
 from cohort_gnn.launch.run.same_data import demand_same_data, digests
 from cohort_gnn.spec import files
 from cohort_gnn.spec.graph import GraphTypes
-from cohort_gnn.spec.run import TYPED, RunSpec, as_json, read_run_json
+from cohort_gnn.spec.run import TYPED, RunSpec, as_json
+from cohort_gnn.spec.run_file import read_run_json
 
 LOG = logging.getLogger(__name__)
-OF_LINKS = ("relation", "decoder", "loss", "negatives")  # options of --task link alone
+OF_LINKS = ("relation", "decoder", "loss", "negatives", "negatives_from")  # options of --task link alone
 
 
 def register(commands) -> None:
@@ -162,7 +163,7 @@ def check_model(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
         if data.num_classes == 0:
             hint = "no node has a label: cohort dataset import --labels FILE gives them some"
         raise CohortError(str(data.path / "train_ids.npy"), "at least one node to train on", "none", hint)
-    of_links = [f"--{name}" for name in OF_LINKS if getattr(spec, name) != getattr(RunSpec, name)]
+    of_links = [f"--{name.replace('_', '-')}" for name in OF_LINKS if getattr(spec, name) != getattr(RunSpec, name)]
     if of_links and spec.task != "link":
         raise CohortError(", ".join(of_links), "--task link", "--task node", "leave them out, or learn links")
     _check_types(spec, data)

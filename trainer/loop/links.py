@@ -5,13 +5,16 @@ import torch
 from torch import Tensor, nn
 
 from cohort_gnn.dataset import Dataset, HeteroDataset
-from cohort_gnn.dataset.links import HeldOut, held_out_of, link_edges
+from cohort_gnn.dataset.links import HeldOut, LinkEdges, held_out_of, link_edges
 from cohort_gnn.spec.graph import GraphTypes
+from cohort_gnn.spec.run import TrainerSpec
 from cohort_gnn.trainer.models.links import scores_of_links
 from cohort_gnn.trainer.models.targets import Links
+from cohort_gnn.trainer.node_weights import degree_weights, weight_sums
 from cohort_gnn.trainer.ranks import Ranks
 
 SCORES_AT_ONCE = 1 << 20
+POWER_OF_DEGREE = "0.75"  # of word2vec (Mikolov et al., NeurIPS 2013) for words by how often they occur
 
 
 class HeldOutLinks:
@@ -57,16 +60,31 @@ class HeldOutLinks:
         return targets.sums_among(scores, others)
 
 
+def edges_to_learn(data: Dataset | HeteroDataset, types: GraphTypes | None) -> LinkEdges:
+    """All edges of the graph, or of the relation that is predicted."""
+    relation = types.relation if types else None
+    return link_edges(data, relation and ":".join(relation))
+
+
 def seeds_of_links(
     data: Dataset | HeteroDataset, types: GraphTypes | None
 ) -> tuple[dict[str, np.ndarray], dict[str, HeldOutLinks]]:
     """Seeds of each split, and the held-out links of "val" and "test". To train there are pairs int64 [n, 2], all edges
     of the graph or of the relation that is predicted; for the others nodes. Nodes of several types are numbered
     through."""
-    relation = types.relation if types else None
-    edges = link_edges(data, relation and ":".join(relation))
+    edges, relation = edges_to_learn(data, types), types.relation if types else None
     first = (types.first_node[relation[0]], types.first_node[relation[2]]) if types and relation else (0, 0)
     links = {split: HeldOutLinks(held, first) for split, held in held_out_of(data.path, edges).items()}
     none = np.zeros(0, np.int64)
     nodes = {split: links[split].nodes if split in links else none for split in ("val", "test")}
     return {"train": edges.ends().T + np.array(first)} | nodes, links
+
+
+def weights_of_targets(data: Dataset | HeteroDataset, options: TrainerSpec) -> np.ndarray | None:
+    """By which targets of negatives are drawn, as `weight_sums` makes them; None: they are not drawn by weight."""
+    kind, _, power = options.negatives_from.partition(":")
+    if kind != "degree":
+        return None
+    edges = edges_to_learn(data, options.types)
+    weights = degree_weights(edges.lists.indptr, power or POWER_OF_DEGREE)
+    return weight_sums("--negatives-from", weights, edges.num_targets)

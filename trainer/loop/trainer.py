@@ -44,6 +44,7 @@ class Trainer:
         stop: how the trainer hears that it is to end.
         all_rows: the rows that batches name, where they have none (see BatchSource.all_rows).
         links: of "val" and "test", the links that the rows of the split's nodes score; None: links are not predicted.
+        target_weights: by which targets of negatives are drawn, as `weight_sums` makes them; None: in another way.
         about: members of the run's report that are known before.
 
     Attributes:
@@ -67,6 +68,7 @@ class Trainer:
         stop: StopRequest | None = None,
         all_rows: AllRows = None,
         links: dict[str, HeldOutLinks] | None = None,
+        target_weights: np.ndarray | None = None,
         **about,
     ):
         self.options, self.source, self.ranks, self.out = options, source, ranks, out
@@ -82,7 +84,10 @@ class Trainer:
         in_table = source.rows_in == "table"
         source.last_hop_global = in_table and options.model == "sage"  # GCN asks sources for their degrees
         own = {"train": seeds_by_rank(splits["train"], **options.parts)} if options.parts else {}
-        self.seed_sets = {name: source.add_seeds(*own.get(name, (ids,))) for name, ids in splits.items()}
+        self.seed_sets = {
+            name: source.add_seeds(*own.get(name, (ids,)), weights=(None, target_weights if name == "train" else None))
+            for name, ids in splits.items()
+        }
         self.sizes = {name: len(ids) for name, ids in splits.items()}
         divide_gpu(source, options.sampler_sms)
         torch.set_float32_matmul_precision(options.matmul_precision)
@@ -207,7 +212,8 @@ class Trainer:
         pairs = OfPairs()
         if self.options.task == "link" and name == "train":
             relation = types.edge_types.index(types.relation) if types and types.relation else 0
-            pairs = OfPairs("triplet", self.options.negatives, REDRAWS, "reverse", relation)
+            mode = "in_batch" if self.options.negatives_from == "batch" else "triplet"
+            pairs = OfPairs(mode, self.options.negatives, REDRAWS, "reverse", relation)
         coarse = name == "train" and self._is_coarse(epoch)
         of_pass = (self.options.batch_size, epoch, shuffle, done, pairs)
         return self.source.request(self.seed_sets[name], fanout, *of_pass, plane_a=coarse)

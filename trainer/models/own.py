@@ -11,7 +11,8 @@ from torch import nn
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.importing import imported
 from cohort_gnn.spec import files
-from cohort_gnn.spec.run import TrainerSpec, from_json, read_run_json
+from cohort_gnn.spec.run import TrainerSpec, from_json
+from cohort_gnn.spec.run_file import read_run_json
 from cohort_gnn.trainer.models.links import Decoder
 from cohort_gnn.trainer.models.sampled import SampledGNN
 from cohort_gnn.trainer.models.targets import Targets, targets_of

@@ -28,7 +28,7 @@ from cohort_gnn.dataset import Dataset, HeteroDataset
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.check import demand_in_range
 from cohort_gnn.dataset.links import link_edges
-from cohort_gnn.spec.run import read_run_json
+from cohort_gnn.spec.run_file import read_run_json
 from cohort_gnn.trainer import _native
 from cohort_gnn.trainer.models.own import model_described
 from cohort_gnn.trainer.models.sampled import SampledGNN

@@ -261,6 +261,7 @@ def test_a_run_does_not_go_on_with_other_links(graph, tmp_path):
     ("arguments", "words"),
     [
         (["--task", "node", "--decoder", "mlp", "--loss", "margin"], "--decoder, --loss: expected --task link"),
+        (["--task", "node", "--negatives-from", "batch"], "--negatives-from: expected --task link"),
         (["--partition"], "--partition: expected --task node, found --task link"),
         (["--negatives", "10001"], "--negatives: expected at most 10000, found 10001"),
         (["--model", "rsage"], "--model rsage: expected a data set of several node types"),

@@ -23,8 +23,8 @@ def endpoint(batch_key: int, number: int, end: int, attempt: int, nodes: int | l
 def units_of(weights) -> list[int]:
     """Integers of which all weights together have less than 2^62, as powers of 2 go, and a positive one at least 1."""
     exact = [Fraction(float(weight)) for weight in weights]
-    scale = Fraction(2) ** 1200
-    while sum(exact) * scale >= 2**62:
+    total, scale = sum(exact), Fraction(2) ** 1200
+    while total * scale >= 2**62:
         scale /= 2
     return [max(math.floor(weight * scale), weight > 0) for weight in exact]
 

@@ -44,20 +44,7 @@ class Cutter {
 using EncodeKernel = void (*)(ProfileRef, EncodeBatch);
 
 EncodeKernel encode_kernel_for(EncodeForm form) {
-  switch (form) {
-    case EncodeForm::kChunks4:
-      return encode_kernel<EncodeForm::kChunks4>;
-    case EncodeForm::kChunks8:
-      return encode_kernel<EncodeForm::kChunks8>;
-    case EncodeForm::kSingles:
-      return encode_kernel<EncodeForm::kSingles>;
-    case EncodeForm::kPairs:
-      return encode_kernel<EncodeForm::kPairs>;
-    case EncodeForm::kSparse:
-      return encode_kernel<EncodeForm::kSparse>;
-    default:
-      return encode_kernel<EncodeForm::kRaw>;
-  }
+  return with_form(form, [](auto known) -> EncodeKernel { return encode_kernel<known()>; });
 }
 
 // What a batch uses while it is under way.

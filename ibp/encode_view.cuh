@@ -309,6 +309,26 @@ inline EncodeForm encode_form_of(const ProfileRef& profile) {
   return profile.codec == Codec::kSparse ? EncodeForm::kSparse : EncodeForm::kRaw;
 }
 
+// What f(std::integral_constant<EncodeForm, form>{}) returns.
+template <typename F>
+auto with_form(EncodeForm form, F&& f) {
+  using enum EncodeForm;
+  switch (form) {
+    case kChunks4:
+      return f(std::integral_constant<EncodeForm, kChunks4>{});
+    case kChunks8:
+      return f(std::integral_constant<EncodeForm, kChunks8>{});
+    case kSingles:
+      return f(std::integral_constant<EncodeForm, kSingles>{});
+    case kPairs:
+      return f(std::integral_constant<EncodeForm, kPairs>{});
+    case kSparse:
+      return f(std::integral_constant<EncodeForm, kSparse>{});
+    default:
+      return f(std::integral_constant<EncodeForm, kRaw>{});
+  }
+}
+
 // Encodes rows of one profile, which is not of codec planes.
 template <EncodeForm form>
 class RowEncoder {

@@ -46,20 +46,7 @@ __global__ void settle_kernel(PutJob job) {
 using PutKernel = void (*)(ProfileRef, PutJob);
 
 PutKernel put_kernel_for(EncodeForm form) {
-  switch (form) {
-    case EncodeForm::kChunks4:
-      return put_kernel<EncodeForm::kChunks4>;
-    case EncodeForm::kChunks8:
-      return put_kernel<EncodeForm::kChunks8>;
-    case EncodeForm::kSingles:
-      return put_kernel<EncodeForm::kSingles>;
-    case EncodeForm::kPairs:
-      return put_kernel<EncodeForm::kPairs>;
-    case EncodeForm::kSparse:
-      return put_kernel<EncodeForm::kSparse>;
-    default:
-      return put_kernel<EncodeForm::kRaw>;
-  }
+  return with_form(form, [](auto known) -> PutKernel { return put_kernel<known()>; });
 }
 
 int num_sms() {

@@ -13,25 +13,6 @@
 namespace cohort::ibp {
 namespace {
 
-// Runs visit(form) with the form of these rows as a constant.
-template <typename Visit>
-void with_form(EncodeForm form, const Visit& visit) {
-  switch (form) {
-    case EncodeForm::kRaw:
-      return visit(std::integral_constant<EncodeForm, EncodeForm::kRaw>{});
-    case EncodeForm::kChunks4:
-      return visit(std::integral_constant<EncodeForm, EncodeForm::kChunks4>{});
-    case EncodeForm::kChunks8:
-      return visit(std::integral_constant<EncodeForm, EncodeForm::kChunks8>{});
-    case EncodeForm::kSingles:
-      return visit(std::integral_constant<EncodeForm, EncodeForm::kSingles>{});
-    case EncodeForm::kPairs:
-      return visit(std::integral_constant<EncodeForm, EncodeForm::kPairs>{});
-    case EncodeForm::kSparse:
-      return visit(std::integral_constant<EncodeForm, EncodeForm::kSparse>{});
-  }
-}
-
 // Shared memory of a warp for one row, and words behind it that nothing may touch.
 class Words {
  public:

@@ -35,6 +35,7 @@ from cohort_gnn.dataset.partitioning import cli as partition_cli
 from cohort_gnn.dataset.reader import Dataset
 from cohort_gnn.dataset.reader import open as open_dataset
 from cohort_gnn.dataset.writer import generate
+from cohort_gnn.spec.options import flag_of
 
 EPILOG_NUMBERS = "Accepted forms of numbers: 2400000, 2.4M, 124M or 1e6 (K, M, G)."
 
@@ -143,7 +144,7 @@ def _generate(args: argparse.Namespace) -> int:
 def _demand_of_kind(args: argparse.Namespace) -> None:
     """Raises CohortError for an option that the kind of graph has no meaning for, and without one that it needs."""
     for option, kinds in KINDS_OF.items():
-        name = "--" + option.replace("_", "-")
+        name = flag_of(option)
         if getattr(args, option, None):
             if args.kind not in kinds:
                 told = f"{', '.join(kinds[:-1])} or {kinds[-1]}" if len(kinds) > 1 else kinds[0]

@@ -38,12 +38,17 @@ class Option(NamedTuple):
 
     @property
     def flag(self) -> str:
-        return f"--{self.name.replace('_', '-')}"
+        return flag_of(self.name)
 
     @property
     def is_hidden(self) -> bool:
         """Not shown in the help."""
         return not self.help
+
+
+def flag_of(name: str) -> str:
+    """What the command line calls a field or an argument."""
+    return f"--{name.replace('_', '-')}"
 
 
 def option(

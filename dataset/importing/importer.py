@@ -34,6 +34,7 @@ from cohort_gnn.dataset.layouts.text_file import TextOptions
 from cohort_gnn.dataset.layouts.typed import TypedGraph
 from cohort_gnn.dataset.reader import is_dataset, open_one_type
 from cohort_gnn.dataset.reader import open as open_dataset
+from cohort_gnn.spec.options import flag_of
 
 TABLES = ("csv", "parquet")
 EDGE_LISTS = (*TABLES, "npy")
@@ -130,20 +131,10 @@ def import_graph(
 
 def _demand_files(inputs: SourceOptions) -> None:
     """Raises CohortError for a file that is named beside the source and is not there."""
-    named = {
-        "--destinations": [inputs.destinations],
-        "--features": [inputs.features if str(inputs.features) != ONES else None],
-        "--labels": [inputs.labels],
-        "--edge-weights": [inputs.edge_weights],
-        "--edge-times": [inputs.edge_times],
-        "--edge-features": [inputs.edge_features],
-        "--splits": inputs.splits or [],
-        "--node-ids": [inputs.node_ids],
-    }
-    for option, paths in named.items():
-        for path in paths:
-            if path is not None and not path.exists():
-                raise CohortError(str(path), f"the file that {option} names", "no such file", "check the path")
+    for name, value in vars(inputs).items():
+        for path in value if name == "splits" and value else [value]:
+            if isinstance(path, Path) and (name, str(path)) != ("features", ONES) and not path.exists():
+                raise CohortError(str(path), f"the file that {flag_of(name)} names", "no such file", "check the path")
 
 
 def _demand_task(graph: Source, task: str, kind: str) -> None:
@@ -195,8 +186,7 @@ def _read(path: Path, kind: str, inputs: SourceOptions) -> Graph | TypedGraph:
         return Graph(name=path.name.split(".")[0], edges=edges, **of_edges)
     for option in ("weight_column", "time_column", "edge_feature_columns"):
         if getattr(inputs, option) is not None:
-            option = "--" + option.replace("_", "-")
-            raise CohortError(option, f"an edge list: {', '.join(EDGE_LISTS)}", f"format {kind}")
+            raise CohortError(flag_of(option), f"an edge list: {', '.join(EDGE_LISTS)}", f"format {kind}")
     if kind not in FOLDERS:
         raise CohortError("--format", " or ".join(FORMATS), kind)
     return FOLDERS[kind][1](path)

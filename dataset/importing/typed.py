@@ -19,26 +19,16 @@ from cohort_gnn.dataset.importing.outcome import labels_and_splits_told
 from cohort_gnn.dataset.layouts.graph import Edges, Rows, Weights, edges_of_columns, rows_of_file, weights_of_array
 from cohort_gnn.dataset.layouts.typed import Nodes, TypedGraph
 from cohort_gnn.dataset.meta import TYPED_VERSION, write_meta, write_targets
+from cohort_gnn.spec.options import flag_of
 
 PARTS, NUMBERS = ("indptr", "indices"), ("edge_weights", "edge_times")
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 # Of ConvertOptions and SourceOptions: what several types have no meaning for.
-OF_ONE_TYPE = {
-    "transpose": "--transpose",
-    "undirected": "--undirected",
-    "rename": "--rename",
-    "node_ids": "--node-ids",
-    "pca": "--pca",
-    "row_normalize": "--row-normalize",
-    "features": "--features",
-    "edge_weights": "--edge-weights",
-    "edge_times": "--edge-times",
-    "edge_features": "--edge-features",
-    "nodes": "--nodes",
-}
+OF_FILES = ("features", "edge_weights", "edge_times", "edge_features", "nodes")
+OF_ONE_TYPE = ("transpose", "undirected", "rename", "node_ids", "pca", "row_normalize", *OF_FILES)
 HINTS = {
-    "--undirected": "--reverse-edges adds a relation for the other direction of each relation",
-    "--features": "describe the graph in a YAML file, which names the features of each type",
+    "undirected": "--reverse-edges adds a relation for the other direction of each relation",
+    "features": "describe the graph in a YAML file, which names the features of each type",
 }
 
 
@@ -182,11 +172,11 @@ def missing_reverses(relations: Collection[RelationType]) -> dict[RelationType, 
 def demand_no_option_of_one_type(graph: TypedGraph, *options: Any) -> None:
     """Raises CohortError for an option that was given and that several types have no meaning for."""
     for given in options:
-        for field, option in OF_ONE_TYPE.items():
-            value = getattr(given, field, None)
+        for name in OF_ONE_TYPE:
+            value = getattr(given, name, None)
             if value is not None and value is not False:
-                hint = HINTS.get(option, f"leave {option} out")
-                raise CohortError(option, "a graph of one node type", f"several: {', '.join(graph.nodes)}", hint)
+                hint = HINTS.get(name, f"leave {flag_of(name)} out")
+                raise CohortError(flag_of(name), "a graph of one node type", f"several: {', '.join(graph.nodes)}", hint)
 
 
 def typed_outcome(graph: TypedGraph, data: HeteroDataset, options: ConvertOptions, *, labels: str) -> list[str]:

@@ -9,6 +9,8 @@
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
+#include <functional>
+
 #include "base/check.h"
 #include "base/host_memory.h"
 #include "base/nanobind_errors.h"
@@ -42,6 +44,12 @@ using View = nb::ndarray<nb::numpy, const T, nb::ndim<1>>;
 template <typename T>
 View<T> view(std::span<const T> values, nb::handle owner) {
   return View<T>(values.data(), {values.size()}, owner);
+}
+
+// What a member of an object has, or returns.
+template <typename Object, auto kMember>
+auto view_of(nb::handle self) {
+  return view(std::span(std::invoke(kMember, nb::cast<const Object&>(self))), self);
 }
 
 // Of one GPU, or of all: batches, reads of each row, expansions and edges read of each list, promises.
@@ -166,7 +174,7 @@ void bind_plan(nb::module_& module) {
       .def_ro("lines", &Use::lines)
       .def_ro("seconds", &Use::seconds);
   nb::class_<Slab>(module, "Slab")
-      .def_prop_ro("nodes", [](nb::handle self) { return view(std::span(nb::cast<const Slab&>(self).nodes), self); })
+      .def_prop_ro("nodes", &view_of<Slab, &Slab::nodes>)
       .def_ro("bytes", &Slab::bytes)
       .def_ro("num_entries", &Slab::num_entries);
   nb::class_<GpuPlan>(module, "GpuPlan")
@@ -180,10 +188,8 @@ void bind_plan(nb::module_& module) {
       .def_prop_ro("feature_use", [](const GpuPlan& self) { return self.use[0]; })
       .def_prop_ro("topology_use", [](const GpuPlan& self) { return self.use[1]; });
   nb::class_<CliqueRows>(module, "CliqueRows")
-      .def_prop_ro("nodes",
-                   [](nb::handle self) { return view(std::span(nb::cast<const CliqueRows&>(self).nodes), self); })
-      .def_prop_ro("owners",
-                   [](nb::handle self) { return view(std::span(nb::cast<const CliqueRows&>(self).owners), self); });
+      .def_prop_ro("nodes", &view_of<CliqueRows, &CliqueRows::nodes>)
+      .def_prop_ro("owners", &view_of<CliqueRows, &CliqueRows::owners>);
   nb::class_<CliquePlan>(module, "CliquePlan")
       .def_ro("gpus", &CliquePlan::gpus)
       .def_prop_ro("features", [](const CliquePlan& self) -> const CliqueRows& { return self.rows[0]; })
@@ -230,16 +236,9 @@ StandIn stand_in(const std::string& policy, const std::vector<RelationTuple>& gi
 
 void bind_stand_in(nb::module_& module) {
   nb::class_<StandIn>(module, "StandIn")
-      .def_prop_ro(
-          "reads",
-          [](nb::handle self) { return view(std::span<const uint32_t>(nb::cast<const StandIn&>(self).reads), self); })
-      .def_prop_ro("expansions",
-                   [](nb::handle self) {
-                     return view(std::span<const uint32_t>(nb::cast<const StandIn&>(self).expansions), self);
-                   })
-      .def_prop_ro("edges_read", [](nb::handle self) {
-        return view(std::span<const uint64_t>(nb::cast<const StandIn&>(self).edges_read), self);
-      });
+      .def_prop_ro("reads", &view_of<StandIn, &StandIn::reads>)
+      .def_prop_ro("expansions", &view_of<StandIn, &StandIn::expansions>)
+      .def_prop_ro("edges_read", &view_of<StandIn, &StandIn::edges_read>);
   module.def("stored_row_bytes", &stored_row_bytes, "raw"_a.none(), "encoded"_a, "num_rows"_a, "num_columns"_a,
              "dtype"_a, "row_bytes"_a, "coded"_a);
   module.def("stand_in", &stand_in, "policy"_a, "relations"_a, "num_nodes"_a, "picks"_a);
@@ -254,12 +253,9 @@ void bind_hotness(nb::module_& module) {
       .def_prop_ro("num_batches", &Hotness::num_batches)
       .def_prop_ro("max_batch_nodes", &Hotness::max_batch_nodes)
       .def_prop_ro("max_batch_edges", &Hotness::max_batch_edges)
-      .def_prop_ro("node_reads",
-                   [](nb::handle self) { return view(nb::cast<const Hotness&>(self).node_reads(), self); })
-      .def_prop_ro("expansions",
-                   [](nb::handle self) { return view(nb::cast<const Hotness&>(self).expansions(), self); })
-      .def_prop_ro("edges_read",
-                   [](nb::handle self) { return view(nb::cast<const Hotness&>(self).edges_read(), self); })
+      .def_prop_ro("node_reads", &view_of<Hotness, &Hotness::node_reads>)
+      .def_prop_ro("expansions", &view_of<Hotness, &Hotness::expansions>)
+      .def_prop_ro("edges_read", &view_of<Hotness, &Hotness::edges_read>)
       .def_prop_ro("promised", [](nb::handle self) {
         const Promises promises = nb::cast<const Hotness&>(self).promises();
         return nb::make_tuple(view(promises.reads, self), view(promises.expansions, self));

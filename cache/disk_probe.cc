@@ -1,5 +1,3 @@
-#include "cache/disk_probe.h"
-
 #include <algorithm>
 #include <deque>
 #include <functional>
@@ -10,6 +8,7 @@
 #include "base/check.h"
 #include "base/random.h"
 #include "cache/disk_rows.h"
+#include "cache/probe.h"
 
 namespace cohort::cache {
 namespace {

@@ -2,8 +2,10 @@
 // bandwidths that a cache is planned with.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/device.h"
@@ -23,5 +25,17 @@ struct GpuLinks {
 // memory, and gives them back. Throws base::Error when they are not to be had, or a GPU is not there.
 inline constexpr double kProbeSeconds = 0.6;
 std::vector<GpuLinks> probe_links(std::span<const int> ordinals = {});
+
+// How fast rows of a file come from its drive, beside what the drive gives at all.
+struct DiskRates {
+  bool is_direct = false;           // past the page cache
+  double blocks_per_second = 0;     // random reads of one block each, by as many threads as rows are read by
+  double row_reads_per_second = 0;  // reads of random rows; a few rows share one
+  double rows_per_second = 0;
+};
+
+// Of a file of encoded rows. Blocks and rows take turns, for `seconds` each. Throws base::Error for a file that is
+// none, or cannot be read.
+DiskRates probe_disk(const std::string& file, std::chrono::duration<double> seconds);
 
 }  // namespace cohort::cache

@@ -2,7 +2,6 @@
 
 #include "base/whole_file.h"
 #include "dataset/meta_json.h"
-#include "dataset/typed_meta.h"
 
 namespace cohort::dataset {
 namespace {

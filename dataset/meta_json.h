@@ -50,4 +50,8 @@ void read_target_files(const nlohmann::json& json, const std::string& place, Met
 // Reads task, label_dtype; num_classes is in `meta`.
 void read_labels(const nlohmann::json& json, const std::string& place, Meta& meta);
 
+// What meta.json of several node types and relations (version 3) says, except the name; throws base::Error for the
+// first thing wrong.
+Meta read_typed_meta(const nlohmann::json& json, const std::string& place);
+
 }  // namespace cohort::dataset

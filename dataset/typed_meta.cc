@@ -1,5 +1,4 @@
-#include "dataset/typed_meta.h"
-
+// meta.json of data sets of several node types and relations: version 3 of the format.
 #include <algorithm>
 #include <cctype>
 

@@ -2,14 +2,13 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cache/disk_probe.h"
+#include "cache/probe.h"
 
 #ifdef COHORT_WITH_CUDA
 #include <cuda_runtime_api.h>
 
 #include "base/check.h"
 #include "base/device.h"
-#include "cache/probe.h"
 #endif
 
 namespace cohort::sampler {

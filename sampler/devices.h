@@ -15,7 +15,7 @@ std::string describe_devices();
 // JSON: {"gpus": [{uuid, local, peer or null, host}]}, in bytes a second.
 std::string describe_links(std::span<const int> gpus);
 
-// Random reads of a file of encoded rows for so long of each kind (cache/disk_probe.h), as JSON: {is_direct,
+// Random reads of a file of encoded rows for so long of each kind (cache/probe.h), as JSON: {is_direct,
 // blocks_per_second, row_reads_per_second, rows_per_second}.
 std::string describe_disk(const std::string& file, double seconds);
 

@@ -116,7 +116,7 @@ def test_bidirectional_of_several_types_is_pygs(shop, device):
     fanout = [3, 3]
     with pytest.warns(UserWarning, match=r"no reverses of \('user', 'visits', 'shop'\), whose reverse") as said:
         drawn, both = loaders_of(shop, fanout, "bidirectional", device, input_nodes="user", disjoint=True)
-    assert said[0].filename == __file__
+    assert [each.filename for each in said if "no reverses" in str(each.message)] == [__file__]
     with drawn, both:
         for expected, batch in zip(drawn, both, strict=True):
             rows, cols = ({name: expected[name].edge_index[i] for name in expected.edge_types} for i in (0, 1))

@@ -271,8 +271,8 @@ PresampleOptions read_presample_options(const std::filesystem::path& path) {
   members.read("refresh", options.refresh);
   members.read("weight_attr", options.weight_attr);
   members.refuse_others();
-  refuse_unless(std::ranges::all_of(options.fanout, [](int32_t k) { return k >= -1; }), "fanout",
-                "numbers of at least 0, or -1 for all", "another");
+  refuse_unless(!options.fanout.empty() && std::ranges::all_of(options.fanout, [](int32_t k) { return k >= -1; }),
+                "fanout", "numbers of at least 0, or -1 for all", options.fanout.empty() ? "none" : "another");
   refuse_other_weights(options.weight_attr);
   refuse_unless(options.batch_size >= 1, "batch_size", "at least 1", "0");
   refuse_unless(options.max_batches >= 1, "max_batches", "at least 1", std::to_string(options.max_batches));

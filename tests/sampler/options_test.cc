@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "sampler/presample.h"
 #include "tests/dataset/temporary_folder.h"
 
 namespace cohort::sampler {
@@ -99,6 +100,16 @@ TEST_F(OptionsFile, GivesTheOwnersOfRowsAsWritten) {
   owners["port"] = 1;
   EXPECT_NE(refusal({{"row_owners", owners}}).find("only known members"), std::string::npos);
   EXPECT_NE(refusal({{"row_owners", 1}}).find("row_owners: expected an object"), std::string::npos);
+}
+
+TEST_F(OptionsFile, RefusesACountWithoutAFanout) {
+  dataset::write_bytes(folder_ / "count.json", R"({"dataset": "", "fanout": []})");
+  try {
+    read_presample_options(folder_ / "count.json");
+    FAIL() << "accepted";
+  } catch (const base::Error& error) {
+    EXPECT_STREQ(error.what(), "fanout: expected numbers of at least 0, or -1 for all, found none");
+  }
 }
 
 TEST_F(OptionsFile, NeedsNoCountsForOtherPolicies) {

@@ -1,8 +1,9 @@
-// Rows of another machine over the loopback: cache_remote_bench [ROWS of a fetch] [SECONDS] [MS] [GB/S]. Both machines
-// are threads of this process. Fetches as a CPU's, which are not decoded; then batches of so many rows through buffers,
-// from which a GPU is pretended to decode: each buffer MS later than it could, at GB/S. Each beside bare replies: as
-// many and as long as those to its requests, over as many connections, from memory as large as a fetch to memory as
-// large, as plain sends and receives of it would be. Seconds of cores: of both machines together.
+// Rows of another machine over the loopback:
+//   cache_remote_bench [ROWS of a fetch] [SECONDS] [MS] [GB/S] [COLUMNS] [float32|bfloat16]
+// Both machines are threads of this process. Fetches as a CPU's, which are not decoded; then batches of so many rows
+// through buffers, from which a GPU is pretended to decode: each buffer MS later than it could, at GB/S. Each beside
+// bare replies: as many and as long as those to its requests, over as many connections, from memory as large as a fetch
+// to memory as large, as plain sends and receives of it would be. Seconds of cores: of both machines together.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -10,8 +11,10 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <deque>
 #include <filesystem>
 #include <functional>
@@ -31,8 +34,7 @@ using namespace cohort;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t kNumRows = 1 << 20;
-constexpr uint32_t kNumColumns = 128;
+constexpr int64_t kTableBytes = int64_t{1} << 29;  // of raw rows
 constexpr int kTurns = 5;
 
 struct Listener {
@@ -48,13 +50,27 @@ struct Listener {
   int port = 0;
 };
 
-ibp::EncodedRows make_rows() {
+// The rows of a table: Gaussian.
+struct Shape {
+  uint32_t num_columns = 128;
+  bool is_bfloat16 = false;
+  const char* dtype() const { return is_bfloat16 ? "bfloat16" : "float32"; }
+  int64_t row_bytes() const { return int64_t{num_columns} * (is_bfloat16 ? 2 : 4); }
+  int64_t num_rows() const { return kTableBytes / row_bytes(); }
+};
+
+ibp::EncodedRows make_rows(const Shape& shape) {
   std::mt19937 random(1);
   std::normal_distribution<float> normal;
-  std::vector<float> values(std::size_t{kNumRows} * kNumColumns);
-  for (float& value : values) value = normal(random);
-  const ibp::RowTable table{reinterpret_cast<const std::byte*>(values.data()), kNumRows, ibp::Dtype::kFloat32,
-                            kNumColumns};
+  std::vector<std::byte> values(static_cast<std::size_t>(shape.num_rows() * shape.row_bytes()));
+  const std::size_t size = shape.is_bfloat16 ? 2 : 4;
+  for (std::size_t at = 0; at < values.size(); at += size) {
+    const auto bits = std::bit_cast<uint32_t>(normal(random));
+    const uint32_t element = shape.is_bfloat16 ? bits >> 16 : bits;  // the first bytes of it are those of a bfloat16
+    std::memcpy(values.data() + at, &element, size);
+  }
+  const ibp::RowTable table{values.data(), shape.num_rows(),
+                            shape.is_bfloat16 ? ibp::Dtype::kBfloat16 : ibp::Dtype::kFloat32, shape.num_columns};
   return ibp::encode(table, ibp::fit(table, {.codec = "exponent"}).profile);
 }
 
@@ -230,20 +246,24 @@ int main(int argc, char** argv) {
   const int64_t num_rows = argc > 1 ? std::atoll(argv[1]) : 100'000;
   const double seconds = argc > 2 ? std::atof(argv[2]) : 1;
   const std::string path = std::filesystem::temp_directory_path() / fmt::format("remote_bench-{}.ibp", getpid());
-  ibp::save(make_rows(), path);
-  const auto file =
-      std::make_shared<const cache::HostRows>(cache::HostRows::open(path, {kNumRows, kNumColumns, "float32"}, false));
+  Shape shape;
+  if (argc > 5) shape.num_columns = static_cast<uint32_t>(std::atoi(argv[5]));
+  shape.is_bfloat16 = argc > 6 && std::string(argv[6]) == "bfloat16";
+  const int64_t table_rows = shape.num_rows();
+  ibp::save(make_rows(shape), path);
+  const auto file = std::make_shared<const cache::HostRows>(
+      cache::HostRows::open(path, {table_rows, shape.num_columns, shape.dtype()}, false));
   std::filesystem::remove(path);
   const ibp::EncodedRows& rows = file->encoded();
-  cache::RowBits all(kNumRows);
-  for (int64_t row = 0; row < kNumRows; ++row) all.choose(row);
+  cache::RowBits all(table_rows);
+  for (int64_t row = 0; row < table_rows; ++row) all.choose(row);
   all.count();
   Listener listener;
   const std::vector<cache::MachineAddress> machines = {{"machine 0", "127.0.0.1", listener.port},
                                                        {"machine 1", "127.0.0.1", listener.port}};
   const std::string key(cache::kKeyBytes, 'k');
   const auto peers = std::make_shared<cache::RowPeers>(machines, cache::RunIdentity{key, 0, 0}, 10s);
-  const cache::RowServer server(std::move(listener.file), {key, 1, 0}, {{rows, all.ref(), kNumRows}}, 10s);
+  const cache::RowServer server(std::move(listener.file), {key, 1, 0}, {{rows, all.ref(), table_rows}}, 10s);
   peers->connect(10s);
   const auto threads = std::make_shared<cache::ReadThreads>(peers->num_threads());
   const cache::RemoteRows remote(std::make_shared<const cache::RowFile>(file), 0, peers, threads);
@@ -251,7 +271,7 @@ int main(int argc, char** argv) {
   std::mt19937_64 random(2);
   std::vector<int64_t> ids;
   while (std::ssize(ids) < num_rows) {
-    const auto id = static_cast<int64_t>(random() % kNumRows);
+    const auto id = static_cast<int64_t>(random() % table_rows);
     if (cache::owner_of(id, 2) == 1) ids.push_back(id);
   }
   cache::FarUse use;
@@ -267,7 +287,7 @@ int main(int argc, char** argv) {
                                   of.read_bytes / of.reads);
   };
   const auto stored = static_cast<double>(use.tiers[cache::kRemoteTier].bytes) / 1e9;
-  fmt::print("{} rows of {} bytes, {:.0f} stored\n", num_rows, kNumColumns * sizeof(float),
+  fmt::print("{} rows of {} bytes, {:.0f} stored\n", num_rows, shape.row_bytes(),
              1e9 * stored / static_cast<double>(num_rows));
   {
     const auto bare = bare_of(use);

@@ -29,7 +29,7 @@ from cohort_gnn.launch.plan.far import FarRows, are_divided, far_rows
 from cohort_gnn.launch.plan.network import GB_PER_S, MICROSECONDS
 from cohort_gnn.launch.run.job import open_to_train, topology_bytes
 from cohort_gnn.spec import types
-from cohort_gnn.spec.options import option, options_of
+from cohort_gnn.spec.options import flag_of, option, options_of
 from cohort_gnn.spec.run import RunSpec, SamplerSpec
 
 NO_OPTIONS = {
@@ -137,7 +137,7 @@ def _check_machines(args: argparse.Namespace, spec: PlanSpec) -> None:
             "--machines", "--cache-policy plan or none, which know the bytes of a batch", spec.cache_policy
         )
     names = ("network", "network_us", "step_ms", "parameters", *sorted(SEVERAL_OPTIONS))
-    given = [f"--{name.replace('_', '-')}" for name in names if hasattr(args, name)]
+    given = [flag_of(name) for name in names if hasattr(args, name)]
     if given and not spec.machines:
         expected = "--machines N: a plan for one machine needs no model, no network and no parts"
         raise CohortError(", ".join(given), expected, "no --machines")

@@ -20,7 +20,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.programs import end_processes, start_time_of
 from cohort_gnn.launch.run.row_owners import features_here, row_owners
 from cohort_gnn.launch.run.supervise import begin_child
-from cohort_gnn.spec.options import Affects, names_that_affect
+from cohort_gnn.spec.options import Affects, flag_of, names_that_affect
 from cohort_gnn.spec.run import RunSpec
 
 LOG = logging.getLogger(__name__)
@@ -226,7 +226,7 @@ def join_machines(run: dict, meeting: Meeting, listener: socket.socket) -> None:
     """
     machine = meeting.machine
     names = names_that_affect(RunSpec, Affects.BATCHES | Affects.LOSS | Affects.COURSE)
-    same = {f"--{name.replace('_', '-')}": run["trainer"][name] for name in sorted(names - {"device"})}
+    same = {flag_of(name): run["trainer"][name] for name in sorted(names - {"device"})}
     same |= {"--features": run["trainer"]["features"]}
     same |= {"--device": run["sampler"]["device"]}
     own = {"num_ranks": run["sampler"]["num_ranks"], "same": same, "data": run["data"]}

@@ -14,7 +14,7 @@ from cohort_gnn.base.files import remove_temporaries
 from cohort_gnn.launch.options.devices import resolve_device
 from cohort_gnn.launch.options.parser import as_text, values_of
 from cohort_gnn.spec import files
-from cohort_gnn.spec.options import Affects, names_that_affect
+from cohort_gnn.spec.options import Affects, flag_of, names_that_affect
 from cohort_gnn.spec.run import RunSpec, TrainerSpec, from_json
 from cohort_gnn.spec.run_file import read_run_json
 
@@ -40,7 +40,7 @@ def resumed(folder: Path, given: dict[str, Any]) -> tuple[dict, RunSpec]:
     hint = "leave it out, or start another run without --resume"
 
     def refuse(name: str, expected: str, found: Any) -> CohortError:
-        place = f"--{name.replace('_', '-')}"
+        place = flag_of(name)
         return CohortError(place, f"{expected}, as {folder / files.RUN} has it", as_text(found), hint)
 
     for name in sorted(names_that_affect(RunSpec, Affects.BATCHES | Affects.LOSS) & set(given)):

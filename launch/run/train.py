@@ -46,6 +46,7 @@ from cohort_gnn.launch.run.row_owners import row_listener
 from cohort_gnn.launch.run.same_data import demand_same_data, digests
 from cohort_gnn.spec import files
 from cohort_gnn.spec.graph import GraphTypes
+from cohort_gnn.spec.options import flag_of
 from cohort_gnn.spec.run import TYPED, RunSpec, as_json
 from cohort_gnn.spec.run_file import read_run_json
 
@@ -163,7 +164,7 @@ def check_model(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
         if data.num_classes == 0:
             hint = "no node has a label: cohort dataset import --labels FILE gives them some"
         raise CohortError(str(data.path / "train_ids.npy"), "at least one node to train on", "none", hint)
-    of_links = [f"--{name.replace('_', '-')}" for name in OF_LINKS if getattr(spec, name) != getattr(RunSpec, name)]
+    of_links = [flag_of(name) for name in OF_LINKS if getattr(spec, name) != getattr(RunSpec, name)]
     if of_links and spec.task != "link":
         raise CohortError(", ".join(of_links), "--task link", "--task node", "leave them out, or learn links")
     _check_types(spec, data)
@@ -172,7 +173,7 @@ def check_model(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
     wanted = [name for name in ("edge_weights", "weight_attr") if getattr(spec, name)]
     if wanted and all(each.edge_weights is None for each in relations_of(data)):
         hint = "cohort dataset import --edge-weights FILE, or --weight-column of an edge list, brings them in"
-        raise CohortError(f"--{wanted[0].replace('_', '-')}", f"weights in {data.path}", "none", hint)
+        raise CohortError(flag_of(wanted[0]), f"weights in {data.path}", "none", hint)
     if spec.model in ("gat", "rgat", "hgt") and spec.hidden % spec.heads:
         raise CohortError("--hidden", f"a multiple of {spec.heads}, the --heads of {spec.model}", str(spec.hidden))
     if spec.residual and len(spec.fanout) < 3:

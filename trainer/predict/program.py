@@ -28,6 +28,7 @@ from cohort_gnn.dataset import Dataset, HeteroDataset
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.check import demand_in_range
 from cohort_gnn.dataset.links import link_edges
+from cohort_gnn.spec.options import flag_of
 from cohort_gnn.spec.run_file import read_run_json
 from cohort_gnn.trainer import _native
 from cohort_gnn.trainer.models.own import model_described
@@ -56,7 +57,7 @@ def model_of(run: Path, data: Dataset | HeteroDataset) -> tuple[nn.Module, Targe
     for name, argument in (("edge_weights", "edge_weights=True"), ("weight_attr", 'weight_attr="edge_weight"')):
         if options.get(name):
             hint = f"score nodes in batches: NeighborLoader(DIR, fanout, {argument}), and cohort.load_model(RUN)"
-            raise CohortError(str(run / "run.json"), f"a run without --{name.replace('_', '-')}", "one with", hint)
+            raise CohortError(str(run / "run.json"), f"a run without {flag_of(name)}", "one with", hint)
     trained_on = options.get("types")
     if isinstance(data, HeteroDataset) or trained_on:
         _demand_same_types(trained_on, data, run, model)

@@ -39,8 +39,11 @@ stage_test() {
 }
 
 stage_pytest() {
-  "$python" -m pytest -p no:cacheprovider -q -m gpu >"$out/pytest.log" 2>&1
+  "$python" -m pytest -p no:cacheprovider -q -n "$(gpu_workers)" --dist worksteal -m "gpu and not alone" \
+    >"$out/pytest.log" 2>&1
   row "Python tests, gpu" $? "$(tail -1 "$out/pytest.log")"
+  "$python" -m pytest -p no:cacheprovider -q -m "gpu and alone" >"$out/pytest-alone.log" 2>&1
+  row "Python tests, gpu, alone" $? "$(tail -1 "$out/pytest-alone.log")"
 }
 
 # sanitize TOOL PROGRAM [TESTS]: the GPU tests of PROGRAM, in shards side by side; fails when one shard does

@@ -47,7 +47,8 @@ run_pytest cpu -n "$(($(nproc) < 8 ? $(nproc) : 8))" --dist loadfile \
 not_run=()
 if [[ $has_gpu == yes && $with_cuda == yes ]]; then
   run_ctest gpu 1
-  run_pytest gpu -m gpu "$@"
+  run_pytest gpu -n "$(gpu_workers)" --dist worksteal -m "gpu and not alone" "$@"
+  run_pytest gpu_alone -m "gpu and alone" "$@"
 else
   not_run=("GPU tests (no GPU, or a build without CUDA): pytest -m gpu, ctest -L gpu")
 fi

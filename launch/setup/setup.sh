@@ -68,6 +68,12 @@ find_gpu() {
   fi
 }
 
+# Workers of pytest for tests that share the GPUs.
+gpu_workers() {
+  local most=$((8 * $(nvidia-smi -L | wc -l)))
+  echo $((most < $(nproc) ? most : $(nproc)))
+}
+
 # True when this CUDA compiler exists and is of a Toolkit that has all that is used: 12.5.
 is_nvcc() {
   local text

@@ -153,6 +153,7 @@ def test_mps_removes_those_of_its_server(root, tmp_path, monkeypatch):
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_a_run_on_a_gpu_leaves_none(cora, shm, tmp_path):
     """Names and numbers of the files are the driver's: this shows that they are read as it writes them."""
     from processes import cohort
@@ -164,5 +165,5 @@ def test_a_run_on_a_gpu_leaves_none(cora, shm, tmp_path):
     with NeighborLoader(cora, [2], batch_size=64, device="cuda") as loader:
         next(iter(loader))
     after = {path.name for path in set(Path("/dev/shm").glob("cuda.shm.*")) - before}
-    # This process still runs, and other tests' may.
+    # This process still runs.
     assert sorted(name for name in after if not cuda_files.runs(int(name.split(".")[3], 16))) == []

@@ -73,6 +73,7 @@ def test_training_on_a_gpu_is_the_same(run, model, more):
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_a_cache_of_all_that_is_left_takes_all_rows(run):
     summary = run("run", "--device", "cuda", "--cache-ratio", "auto")
     assert summary["rows_in_place"] and summary["bytes"]["host"] == 0

@@ -146,7 +146,9 @@ def test_a_cache_on_a_gpu_changes_no_loss(graph, without_cache, tmp_path, ratio,
     assert losses(tmp_path / "with") == without_cache
     rank, _, measured = planned_and_measured(tmp_path / "with")
     assert rank["features"]["rows"] + rank["topology"]["lists"] > 0  # with few bytes only lists are worth them
-    assert (rank["features"]["rows"] > 0) == (measured["hit_rate"]["local"] > 0), (rank["features"], measured)
+    summary = json.loads((tmp_path / "with" / "summary.json").read_text())
+    first = summary["epochs"][0]["row_tiers"]  # later ones may find all rows where earlier batches left them
+    assert (rank["features"]["rows"] > 0) == (first["local"]["rows"] > 0), (rank["features"], first)
     if ratio == "auto":
         assert rank["features"]["rows"] == 600 and measured["hit_rate"]["host"] == 0
     if topology == "host":

@@ -90,8 +90,8 @@ class RowTable:
                 self._memory = _native.HostTable(4 * num_rows * dim)
             self.values = torch.from_numpy(self._memory.array()).view(torch.float32).view(num_rows, dim)
         else:
-            self.values = torch.empty(num_rows, dim, device="cpu" if on_host else device)
-        self._hot_values = torch.empty(len(hot.ids), dim, device=device) if hot else None
+            self.values = torch.empty(num_rows, dim, dtype=torch.float32, device="cpu" if on_host else device)
+        self._hot_values = torch.empty(len(hot.ids), dim, dtype=torch.float32, device=device) if hot else None
         self.values.fill_(0)
         self.refresh()
 
@@ -171,7 +171,7 @@ class _BadId:
 
     def __init__(self, device: torch.device):
         self.device = device
-        self.at = torch.zeros(1, dtype=torch.int64, pin_memory=device.type == "cuda")
+        self.at = torch.zeros(1, dtype=torch.int64, device="cpu", pin_memory=device.type == "cuda")
 
     def __reduce__(self):  # a copy must be page-locked, too
         return _BadId, (self.device,)
@@ -275,7 +275,7 @@ class NodeEmbedding(nn.Module):
     def _take(self, ids: Tensor, place: Tensor | None) -> Tensor:
         if self._bad is None or self._bad.device != ids.device:
             self._bad = _BadId(ids.device)
-        rows = torch.empty(len(ids), self.dim, device=ids.device)
+        rows = torch.empty(len(ids), self.dim, dtype=torch.float32, device=ids.device)
         arrays = {"ids": ids, "place": place, "out": rows, "bad": self._bad.at}
         sizes = {"num_rows": self.num_nodes, "dim": self.dim, "count": len(ids)}
         kernels.run(_native.take_rows, ids, table=self.table.ref, changed=self.table.changed_rows(), **sizes, **arrays)

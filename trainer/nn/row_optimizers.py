@@ -230,8 +230,9 @@ def _joined(reads: list[Read], embedding: NodeEmbedding) -> Read:
         places.append(first + (torch.arange(len(read.ids), device=device) if read.place is None else read.place))
         first += len(read.ids)
     ids, order = torch.sort(torch.cat([none, *(read.ids for read in reads)]), stable=True)
-    rows = torch.cat([torch.empty(0, embedding.dim, device=device), *(read.rows.detach() for read in reads)])
-    rows.grad = torch.cat([torch.empty(0, embedding.dim, device=device), *(_grad(read) for read in reads)])
+    no_rows = torch.empty(0, embedding.dim, dtype=torch.float32, device=device)
+    rows = torch.cat([no_rows, *(read.rows.detach() for read in reads)])
+    rows.grad = torch.cat([no_rows, *(_grad(read) for read in reads)])
     return Read(ids, torch.cat(places)[order], rows, all(read.is_current for read in reads))
 
 

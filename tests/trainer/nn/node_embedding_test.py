@@ -250,6 +250,29 @@ def test_wrong_arguments_are_named(arguments, said):
         NodeEmbedding(**{"num_nodes": ROWS, "dim": DIM} | arguments)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("place", PLACES[:3], ids=["device", "host", "hot"])
+def test_the_defaults_of_torch_change_nothing(place, dtype):
+    expected = NodeEmbedding(ROWS, DIM, **place, device="cpu", seed=1)
+    step_on_two_reads(expected)
+    torch.set_default_dtype(dtype)
+    torch.set_default_device("meta")
+    try:
+        rows = NodeEmbedding(ROWS, DIM, **place, device="cpu", seed=1)
+        step_on_two_reads(rows)
+    finally:
+        torch.set_default_device(None)
+        torch.set_default_dtype(torch.float32)
+    assert torch.equal(rows.weight, expected.weight)
+
+
+def step_on_two_reads(rows) -> None:
+    optimizer = RowAdam(rows, lr=0.1)
+    ids = torch.arange(40, device="cpu")
+    (rows(ids).square().sum() + rows(ids[5:9]).sum()).backward()
+    optimizer.step()
+
+
 def learn_as_rank(rank: int, size: int, folder: str, name: str) -> None:
     """A rank of a group: reads a part of each batch, of other sizes on each rank, none on the last."""
     dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=size)

@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from cohort_gnn.base.errors import CohortError
 from cohort_gnn.nn import kernels
 from cohort_gnn.nn.kernels import Edges
 from cohort_gnn.nn.node_embedding import NodeEmbedding, Read, RowTable
@@ -131,11 +132,24 @@ class RowOptimizer(torch.optim.Optimizer):
         return {"steps": list(self.steps), "states": states, "param_groups": groups}
 
     def load_state_dict(self, state_dict: dict) -> None:
-        """Takes over the state of an optimizer of equal embeddings."""
+        """Takes over the state of an optimizer of equal embeddings.
+
+        Raises:
+            CohortError: the state is that of another optimizer, or of other embeddings. Nothing has changed then.
+        """
+        steps, states = list(state_dict["steps"]), list(state_dict["states"])
+        shapes = [[(each.num_nodes, each.dim)] * self.NUM_STATES for each in self.embeddings]
+        found = [[tuple(of_table.shape) for of_table in values] for values in states]
+        fits = [values in ([], wanted) for values, wanted in zip(found, shapes, strict=False)]
+        if len(steps) != len(shapes) or len(found) != len(shapes) or not all(fits):
+            place = f"{type(self).__name__}.load_state_dict: states"
+            raise CohortError(place, f"of each embedding none, or {shapes}", str(found))
         for group, options in zip(self.param_groups, state_dict["param_groups"], strict=True):
             group.update(options)
-        self.steps = list(state_dict["steps"])
-        for number, values in enumerate(state_dict["states"]):
+        self.steps = steps
+        for number, values in enumerate(states):
+            if not values:
+                self._states[number] = []  # zeros again, once there is a step
             for table, of_table in zip(self._states_of(number) if values else [], values, strict=True):
                 table.assign(of_table)
 

@@ -250,6 +250,40 @@ def test_wrong_arguments_are_named(arguments, said):
         NodeEmbedding(**{"num_nodes": ROWS, "dim": DIM} | arguments)
 
 
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_the_state_before_the_first_step_takes_an_optimizer_back(name):
+    rows = NodeEmbedding(ROWS, DIM, seed=1)
+    before = rows.weight.clone()
+    optimizer = OPTIMIZERS[name][0](rows)
+    state = copy.deepcopy(optimizer.state_dict())
+    learn(rows, optimizer, "cpu", range(3))
+    expected = rows.weight.clone()
+    rows.load_state_dict({"weight": before})
+    optimizer.load_state_dict(state)
+    learn(rows, optimizer, "cpu", range(3))
+    assert torch.equal(rows.weight, expected)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "optimizer"),
+    [([ROWS, ROWS], RowAdam), ([ROWS + 1], RowAdam), ([ROWS], RowAdagrad)],
+    ids=["two", "more rows", "Adagrad"],
+)
+def test_the_state_of_another_optimizer_is_refused(sizes, optimizer):
+    rows, others = NodeEmbedding(ROWS, DIM), [NodeEmbedding(size, DIM) for size in sizes]
+    own, other = RowAdam(rows, lr=0.1), optimizer(others, lr=0.5)
+    for each, with_optimizer in [(rows, own), *((each, other) for each in others)]:
+        each(torch.arange(3)).sum().backward()
+        with_optimizer.step()
+    before = copy.deepcopy(own.state_dict())
+    with pytest.raises(
+        CohortError, match=r"RowAdam.load_state_dict: states: expected .*\[\[\(60, 12\), \(60, 12\)\]\]"
+    ):
+        own.load_state_dict(other.state_dict())
+    after = own.state_dict()
+    assert after["steps"] == before["steps"] and after["param_groups"] == before["param_groups"]
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("place", PLACES[:3], ids=["device", "host", "hot"])
 def test_the_defaults_of_torch_change_nothing(place, dtype):

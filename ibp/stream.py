@@ -132,7 +132,7 @@ class WeightStream:
         if self._on_gpu and layers:
             self._prepare_gpu()
         for layer in layers:
-            layer.module.register_forward_pre_hook(self._pre_hook(layer))
+            layer.module.register_forward_pre_hook(self._pre_hook(layer), prepend=True)  # others may use the weights
             layer.module.register_forward_hook(self._post_hook(layer), always_call=True)
 
     def _prepare_gpu(self) -> None:

@@ -135,6 +135,24 @@ def test_weights_are_there_while_their_layer_is_called_alone():
         assert model(torch.zeros(2, 8)).shape == (2, 8)
 
 
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
+@pytest.mark.parametrize("norm", [nn.utils.weight_norm, nn.utils.spectral_norm, nn.utils.parametrizations.weight_norm])
+def test_hooks_of_a_layer_that_use_its_weights_find_them(norm):
+    torch.manual_seed(0)
+
+    def made():
+        return nn.Sequential(norm(nn.Linear(8, 8)), nn.ReLU(), norm(nn.Linear(8, 4))).eval()
+
+    model, streamed = made(), made()
+    streamed.load_state_dict(model.state_dict())
+    streamed = ibp.stream_module(streamed, "cpu", min_bytes=1)
+    assert streamed.weight_stream.stats().layers == 2
+    x = torch.randn(3, 8)
+    with torch.no_grad():
+        for _ in range(2):
+            assert torch.equal(streamed(x), model(x))
+
+
 def test_a_layer_that_calls_another_needs_room_for_both():
     class Caller(nn.Linear):
         def forward(self, x):

@@ -263,7 +263,8 @@ def stream_module(
             than float32, float16 and bfloat16, and parameters that several layers share.
 
     Returns:
-        The module. ``module.weight_stream.stats()`` has sizes and counts. Its ``state_dict()`` is an error.
+        The module. ``module.weight_stream.stats()`` has sizes and counts. Its ``state_dict()`` is an error, and so is
+        that of a part with streamed weights.
 
     Raises:
         CohortError: a module in training mode, or layers inside others.
@@ -285,7 +286,10 @@ def stream_module(
     kept = sum(each.nbytes for each in (*module.parameters(), *module.buffers()))
     found = [layer for layer in found if layer.weights]
     module.weight_stream = WeightStream(found, where, ahead, max_sms, kept)
-    module.register_state_dict_pre_hook(_refuse_state_dict)
+    streamed = {id(weight.parameter) for layer in found for weight in layer.weights}
+    for each in module.modules():
+        if each is module or any(id(own) in streamed for own in each.parameters(recurse=False)):
+            each.register_state_dict_pre_hook(_refuse_state_dict)
     return module
 
 

@@ -179,6 +179,15 @@ def test_what_is_not_inference_is_refused():
         model.train()(torch.zeros(2, 8))
 
 
+def test_parts_with_streamed_weights_have_no_state_dict():
+    parts = [nn.Sequential(nn.Linear(8, 8), nn.ReLU()), nn.Sequential(nn.Linear(8, 2), nn.ReLU())]
+    model = ibp.stream_module(nn.Sequential(*parts).eval(), "cpu", min_bytes=128)
+    for part in (model, model[0], model[0][0]):
+        with pytest.raises(CohortError, match="whose weights are streamed"):
+            part.state_dict()
+    assert [each.shape for each in model[1].state_dict().values()] == [(2, 8), (2,)], "small weights are there"
+
+
 def test_a_module_without_large_weights_stays_as_it_is():
     model = ibp.stream_module(nn.Sequential(nn.Linear(8, 8)).eval(), "cpu")
     stats = model.weight_stream.stats()

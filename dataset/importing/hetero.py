@@ -112,8 +112,10 @@ def _times(type_: RelationType, data: Any) -> Weights | None:
     store, source = data[type_], data[type_[0]]
     times, place = store.get("edge_time", store.get("time")), f"times of {', '.join(type_)}"
     if times is None and source.get("time") is not None:
-        nodes, _ = tensors.ends_of(f"edge_index of {', '.join(type_)}", store["edge_index"])
+        of_edges = f"edge_index of {', '.join(type_)}"
+        nodes = arrays.integers(f"{of_edges}: src", tensors.ends_of(of_edges, store["edge_index"])[0])
         count = _nodes(type_[0], source).num_nodes or 0
+        arrays.demand_nodes(f"{of_edges}: src", nodes, count)
         times = tensors.times_of_nodes(f"{type_[0]}.time", source["time"], count)[nodes]
     return tensors.weights_in(place, times, are_times=True)
 

@@ -173,6 +173,12 @@ def with_edges(edge_index) -> HeteroData:
     return data
 
 
+def with_times(edge_index) -> HeteroData:
+    data = with_edges(edge_index)
+    data["author"].time = torch.arange(3)
+    return data
+
+
 def with_adj_t() -> HeteroData:
     data = with_edges(None)
     data["author", "writes", "paper"].adj_t = torch.ones(4, 3).to_sparse()
@@ -208,6 +214,11 @@ def without_sizes() -> HeteroData:
             with_edges(torch.rand(2, 3)),
             {},
             "edge_index of author, writes, paper: src: expected integers, found dtype",
+        ),
+        (
+            with_times(torch.tensor([[0, 3], [0, 0]])),
+            {},
+            r"edge_index of author, writes, paper: src\[1\]: expected a node in \[0, 3\), found 3",
         ),
         (with_edges(torch.zeros(5, 2).long()), {}, "edge_index of author, writes, paper: .*\n.*pass edge_index.T"),
         (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,8 @@ def _weights_and_rows(
 ) -> tuple[Weights | None, Rows | None]:
     weights, attributes = tensors.weights_of(store), tensors.features_of(store)
     if not one_number_is_weight and store.get("edge_attr") is not None:
-        weights, attributes = store.get("edge_weight"), store["edge_attr"].reshape(len(store["edge_attr"]), -1)
+        weights, attributes = store.get("edge_weight"), store["edge_attr"]
+        attributes = attributes.reshape(len(attributes), prod(attributes.shape[1:]))
     place = ", ".join(type_)
     rows = None if attributes is None else tensors.rows_of(f"edge_attr of {place}", attributes)[0]
     return tensors.weights_in(f"edge_weight of {place}", weights), rows

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Mapping
+from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
@@ -62,7 +63,7 @@ def written(data: Data | HeteroData, cleanup: contextlib.ExitStack, time_attr: s
         _count_with(graph, len(data.x), others)
     of_edges = {}
     if graph.edge_attr is not None:  # also one number an edge, which from_pyg takes as its weight
-        of_edges["edge_attr"] = graph.edge_attr.reshape(len(graph.edge_attr), -1)
+        of_edges["edge_attr"] = graph.edge_attr.reshape(len(graph.edge_attr), prod(graph.edge_attr.shape[1:]))
         if time_attr is not None:  # beside which edges have no weights
             of_edges["edge_weight"] = graph.edge_weight
     return Written(from_pyg(graph, folder.path / "data", **of_edges), {None: others}, "y" in others)

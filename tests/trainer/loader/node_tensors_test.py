@@ -127,6 +127,18 @@ def test_nothing_is_left_of_a_hetero_data_that_is_no_graph(shm, change, place):
         assert error.value.place == named and shm.runs() == []
 
 
+def test_rows_of_no_edges_are_named(shm):
+    data, typed = (
+        Data(x=torch.ones(2, 2), edge_index=torch.empty(2, 0).long(), edge_attr=torch.empty(0, 3)),
+        typed_graph(),
+    )
+    typed["user", "buys", "item"].update({"edge_index": torch.empty(2, 0).long(), "edge_attr": torch.empty(0, 3)})
+    for given, seeds, place in ((data, None, "edge_attr"), (typed, "item", "edge_attr of user, buys, item")):
+        with pytest.raises(CohortError, match=f"^{place}: expected at least one row"):
+            NeighborLoader(given, [2], seeds, device="cpu")
+    assert shm.runs() == []
+
+
 def test_several_ranks_share_a_folder(shm, monkeypatch):
     for name, value in {"RANK": 0, "WORLD_SIZE": 2, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 2}.items():
         monkeypatch.setenv(name, str(value))

@@ -112,7 +112,7 @@ class ShardedRows:
 
         Args:
             ids: integers [n], on any device; n may differ between ranks, and ids may repeat.
-            out: [n, D] in host memory, to write to.
+            out: contiguous [n, D] in host memory, to write to.
 
         Returns:
             [n, D] on the device of the ids, or `out`.
@@ -127,13 +127,11 @@ class ShardedRows:
         """Like `fetch`, without waiting: requests rows of the next batch while the script trains on the current one."""
         device = ids.device if isinstance(ids, Tensor) else torch.device("cpu")
         index = arrays.as_index(ids.detach().cpu() if isinstance(ids, Tensor) else ids)
-        if out is not None and (out.device.type, tuple(out.shape), out.dtype) != (
-            "cpu",
-            (len(index), self.shape[1]),
-            self.dtype,
-        ):
-            expected = f"a CPU tensor {self.dtype} [{len(index)}, {self.shape[1]}]"
-            raise CohortError("ShardedRows: out", expected, f"{out.device} {out.dtype} {list(out.shape)}")
+        wanted = ("cpu", (len(index), self.shape[1]), self.dtype, True)
+        if out is not None and (out.device.type, tuple(out.shape), out.dtype, out.is_contiguous()) != wanted:
+            expected = f"a contiguous CPU tensor {self.dtype} [{len(index)}, {self.shape[1]}]"
+            found = f"{out.device} {out.dtype} {list(out.shape)}" + ("" if out.is_contiguous() else ", not contiguous")
+            raise CohortError("ShardedRows: out", expected, found)
         return Pending(self._thread.submit(self._exchange, index, device, out))
 
     def stats(self) -> ShardedStats:

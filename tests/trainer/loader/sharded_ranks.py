@@ -99,10 +99,12 @@ def wrong(rank: int, size: int) -> dict:
         except CohortError as error:
             told.setdefault("ids", []).append(str(error))
     assert same(rows.fetch([rank, 99]), whole[[rank, 99]])
-    try:
-        rows.fetch(torch.arange(3), torch.empty(4, 36))
-    except CohortError as error:
-        told["out"] = str(error)
+    for out in (torch.empty(4, 36), torch.empty(36, 3).t()):
+        try:
+            rows.fetch(torch.arange(99, 102), out)
+        except CohortError as error:
+            told.setdefault("out", []).append(str(error))
+    assert same(rows.fetch([rank, 101]), whole[[rank, 101]])
     return told
 
 

@@ -186,7 +186,7 @@ def scores_of(
 
 def _by_head(rows: Tensor, heads: int) -> Tensor:
     """A view [heads, rows, dim]."""
-    return rows.view(rows.shape[0], heads, -1).transpose(0, 1)
+    return rows.view(rows.shape[0], heads, rows.shape[1] // heads).transpose(0, 1)
 
 
 def _weighted(edges: Edges, x: Tensor, weights: Tensor, own_weights: Tensor, dtype: torch.dtype) -> Tensor:

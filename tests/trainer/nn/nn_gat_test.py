@@ -86,6 +86,20 @@ def test_one_tensor_of_nodes_is_sources_and_targets():
         assert_same(theirs, ours, x, with_loops(random_edges(50, 50, 300)))
 
 
+@pytest.mark.parametrize("options", [{}, {"edge_dim": 3}, {"concat": False, "residual": True}])
+def test_targets_of_no_sources(options):
+    theirs, ours = pair_of(GATConv, (5, 7), 6, heads=2, add_self_loops=False, **options)
+    edges = [torch.empty(2, 0, dtype=torch.int64)] + ([torch.empty(0, 3)] if "edge_dim" in options else [])
+    found = []
+    for layer in (theirs, ours):
+        x = torch.empty(0, 5, requires_grad=True), torch.ones(4, 7, requires_grad=True)
+        out = layer(x, *edges)
+        out.sum().backward()
+        found.append((out, *(torch.zeros_like(each) if each.grad is None else each.grad for each in x)))
+    for expected, each in zip(*found, strict=True):
+        torch.testing.assert_close(each, expected)
+
+
 @pytest.mark.parametrize("loops", [True, False])
 def test_targets_without_rows(loops):
     theirs, ours = pair_of(GATConv, (7, 7), 4, heads=3, add_self_loops=loops)

@@ -215,8 +215,11 @@ class StepSums:
         self._no_word = self._flat.new_zeros(1)
 
     def take(self, labelled: Tensor) -> None:
-        """After the backward pass: keeps this rank's gradients, and how many labels [] they are of."""
-        gradients = [values.grad.flatten() for values in self._parameters]
+        """After the backward pass: keeps this rank's gradients, and how many labels [] they are of. Gradients of
+        parameters that the batch has not used are zeros."""
+        gradients = [
+            (torch.zeros_like(values) if values.grad is None else values.grad).flatten() for values in self._parameters
+        ]
         torch.cat([*gradients, labelled.view(1).to(self._flat.dtype), self._no_word], out=self._flat)
 
     def add_up(self) -> None:

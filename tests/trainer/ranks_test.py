@@ -17,6 +17,7 @@ from cohort_gnn import NeighborLoader
 from cohort_gnn.base.programs import program
 from cohort_gnn.channel.run_folder import rank_folders
 from cohort_gnn.trainer.models.sampled import SampledGNN
+from cohort_gnn.trainer.ranks import StepSums
 from cohort_gnn.trainer.source import BatchSource, wait_for_channel
 
 pytestmark = pytest.mark.usefixtures("shm")
@@ -86,6 +87,16 @@ def test_ranks_train_as_one_that_takes_their_batches(data, tmp_path):
         assert all((epoch["num_seeds"], epoch["num_batches"]) == (NUM_SEEDS, 7) for epoch in summary["epochs"])
     one = losses_of_one_trainer(data, train_ids, 1)
     assert one != pytest.approx(wanted, rel=1e-3)  # the number of ranks is the size of the global batch
+
+
+def test_parameters_that_a_batch_does_not_use_have_gradients_of_zero():
+    used, spare = torch.nn.Parameter(torch.ones(3)), torch.nn.Parameter(torch.ones(2, 2))
+    sums = StepSums([used, spare], lambda values: values.mul_(2))  # another rank has the same batch
+    (used * torch.tensor([1.0, 2.0, 4.0])).sum().backward()
+    sums.take(torch.tensor(4.0))
+    sums.add_up()
+    sums.give()
+    assert sums.labelled == 8 and used.grad.tolist() == [0.25, 0.5, 1] and spare.grad.tolist() == [[0, 0], [0, 0]]
 
 
 @pytest.mark.gpu

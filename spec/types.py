@@ -62,7 +62,8 @@ def checked(place: str, value: Any, of: Any) -> Any:
     try:
         return _unique(msgspec.convert(_plain(value), of, dec_hook=_made), of)
     except (msgspec.ValidationError, ValueError):
-        raise CohortError(place, described(of), repr(value)[:80]) from None
+        told = (_too_large(repr(_plain(value)), each) for each in _alternatives(of))
+        raise CohortError(place, next(filter(None, told), described(of)), repr(value)[:80]) from None
 
 
 def parsed(text: str, of: Any) -> Any:
@@ -76,7 +77,8 @@ def parsed(text: str, of: Any) -> Any:
         try:
             return _unique(msgspec.convert(_split(text, each), each, strict=False, dec_hook=_made), each)
         except msgspec.ValidationError:
-            told = _too_large(text, each) or told
+            limit = _too_large(text, each)
+            told = f"expected {limit}" if limit else told
         except ValueError as error:
             said = str(error).partition(", found")[0]
             told = said if said.startswith("expected ") else told
@@ -87,7 +89,7 @@ def _too_large(text: str, of: Any) -> str:
     """What is expected in place of a number that is above one of LIMITS, which `described` leaves out."""
     _, meta = _base_of(of)
     try:
-        return f"expected at most {meta.le:,.0f}" if meta.le in LIMITS and float(text) > meta.le else ""
+        return f"at most {meta.le:,.0f}" if meta.le in LIMITS and float(text) > meta.le else ""
     except ValueError:
         return ""
 

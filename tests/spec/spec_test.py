@@ -62,6 +62,10 @@ def test_values_of_python_are_checked_as_words_are():
         with pytest.raises(CohortError) as error:
             types.checked("a", value, types.Positive)
         assert (error.value.place, error.value.expected) == ("a", "an integer of at least 1")
+    for value in (2**31, np.int64(2**40), 10**400):
+        with pytest.raises(CohortError) as error:
+            types.checked("a", value, types.Positive | None)
+        assert error.value.expected == "at most 2,147,483,647"
 
 
 def test_a_spec_comes_back_from_json():

@@ -22,12 +22,14 @@ class Read:
         place: int64 [n], which of `rows` each id has, ascending for equal ids; None: they are in order.
         rows: float32 [n, dim], a leaf, which gets the gradient.
         is_current: the values of `rows` are those of the table.
+        is_kept: an optimizer's zero_grad() has kept it once.
     """
 
     ids: Tensor
     place: Tensor | None
     rows: Tensor
     is_current: bool = True
+    is_kept: bool = False
 
 
 class HotRows:

@@ -58,9 +58,12 @@ class RowOptimizer(torch.optim.Optimizer):
         self.zero_grad()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forgets what forward passes have read."""
+        """Forgets gradients. What forward passes have read since the last call or step, and has none yet, stays: their
+        backward pass may follow."""
         for each in self.embeddings:
-            each.reads = []
+            each.reads = [read for read in each.reads or [] if read.rows.grad is None and not read.is_kept]
+            for read in each.reads:
+                read.is_kept = True
 
     def read_rows(self) -> list[Tensor]:
         """Tensors whose ``grad`` the next step uses, to clip it."""
@@ -70,9 +73,9 @@ class RowOptimizer(torch.optim.Optimizer):
     def exchange(self, divisor: Tensor | int) -> None:
         """Makes gradients the sums of those of all ranks, divided by a number. All ranks call it."""
         for each in self.embeddings:
-            read = _joined(each.reads or [], each)
+            read = _joined(_with_grads(each), each)
             ids = read.ids if read.place is None else torch.empty_like(read.ids).scatter_(0, read.place, read.ids)
-            ids, grads = _added_up(self.gather(ids), self.gather(_grad(read)))
+            ids, grads = _added_up(self.gather(ids), self.gather(read.rows.grad.contiguous()))
             rows = torch.empty_like(grads)
             rows.grad = grads.div_(divisor)
             each.reads = [Read(ids, None, rows, is_current=False)]
@@ -87,14 +90,14 @@ class RowOptimizer(torch.optim.Optimizer):
         if self._group is not None:
             self.exchange(dist.get_world_size(self._group))
         for number, each in enumerate(self.embeddings):
-            if each.reads:
+            if reads := _with_grads(each):
                 self.steps[number] += 1
-                self._update(number, _joined(each.reads, each))
-        self.zero_grad()
+                self._update(number, _joined(reads, each))
+            each.reads = []
         return loss
 
     def _update(self, number: int, read: Read) -> None:
-        rows, grads = self.embeddings[number], _grad(read)
+        rows, grads = self.embeddings[number], read.rows.grad.contiguous()
         later = rows.table.puts_later
         states = self._states_of(number)
         refs = [states[min(i, len(states) - 1)].ref for i in range(2)]
@@ -229,8 +232,9 @@ class RowAdam(RowOptimizer):
         return factors | {"share1": 1 - beta1, "share2": 1 - beta2}
 
 
-def _grad(read: Read) -> Tensor:
-    return torch.zeros_like(read.rows) if read.rows.grad is None else read.rows.grad.contiguous()
+def _with_grads(embedding: NodeEmbedding) -> list[Read]:
+    """What has been read and has gradients."""
+    return [read for read in embedding.reads or [] if read.rows.grad is not None]
 
 
 def _joined(reads: list[Read], embedding: NodeEmbedding) -> Read:
@@ -246,7 +250,7 @@ def _joined(reads: list[Read], embedding: NodeEmbedding) -> Read:
     ids, order = torch.sort(torch.cat([none, *(read.ids for read in reads)]), stable=True)
     no_rows = torch.empty(0, embedding.dim, dtype=torch.float32, device=device)
     rows = torch.cat([no_rows, *(read.rows.detach() for read in reads)])
-    rows.grad = torch.cat([no_rows, *(_grad(read) for read in reads)])
+    rows.grad = torch.cat([no_rows, *(read.rows.grad for read in reads)])
     return Read(ids, torch.cat(places)[order], rows, all(read.is_current for read in reads))
 
 

@@ -288,7 +288,7 @@ class NeighborLoader:
 
     def __iter__(self) -> Iterator[Batch | HeteroBatch]:
         self._sampler.require_usable()
-        epoch, self.epoch = self.epoch, self.epoch + 1
+        epoch, self.epoch = int(self.epoch), int(self.epoch) + 1
         position = self._loaded if self._loaded and self._loaded[0] == epoch else [epoch, 0]
         self._under_way, self._loaded = position, None
         source, done = self._sampler.source, position[1]
@@ -348,7 +348,7 @@ class NeighborLoader:
             epoch, step = self._loaded
         elif self._under_way and self._under_way[0] == self.epoch - 1:
             epoch, step = self._under_way
-        return self._identity() | {"epoch": epoch, "step": step}
+        return self._identity() | {"epoch": int(epoch), "step": step}
 
     def load_state_dict(self, state: dict) -> None:
         """The next iteration yields the rest of the epoch of ``state``; earlier batches are not sampled again.

@@ -82,6 +82,17 @@ def test_an_epoch_that_is_set_wins_over_the_state(cora, epochs):
         assert (loader.state_dict()["epoch"], loader.state_dict()["step"]) == (1, 0)
 
 
+@pytest.mark.parametrize("number", [np.int64(1), torch.tensor(1)], ids=["NumPy", "torch"])
+def test_an_epoch_may_be_set_as_an_integer_of_any_library(cora, epochs, number):
+    with loader_of(cora) as loader:
+        loader.epoch = number
+        assert type(loader.state_dict()["epoch"]) is int
+        assert taken(loader, 3) == epochs[1][:3]
+        state = json.loads(json.dumps(loader.state_dict()))
+        loader.load_state_dict(loader.state_dict())
+        assert (state["epoch"], state["step"]) == (1, 3) and [bits(batch) for batch in loader] == epochs[1][3:]
+
+
 def test_a_second_loader_on_the_sampler_has_a_state_of_its_own(cora):
     with loader_of(cora) as loader:
         other = loader.with_nodes(np.arange(100))

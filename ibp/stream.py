@@ -16,6 +16,7 @@ MAX_ROW_BYTES = 65536
 ALIGNMENT = 256  # in bytes, of each weight in a buffer; at least the alignment of torch's own memory
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 CONTAINERS = (nn.ModuleList, nn.Sequential, nn.ModuleDict)
+NEVER_CALLED = (nn.ParameterList, nn.ParameterDict)
 
 
 @dataclass(frozen=True)
@@ -255,7 +256,8 @@ def stream_module(
             not be on the device yet.
         device: where the module runs. On a CPU, layers are decoded when they are called.
         layers: submodules whose weights are decoded together, none inside another. None: the members of each
-            ModuleList, Sequential and ModuleDict that is not inside another member, and the modules beside these.
+            ModuleList, Sequential and ModuleDict that is not inside another member, and the modules beside these; a
+            ParameterList or ParameterDict beside these stays on the device.
         ahead: number of layers that are decoded before they are called.
         max_sms: number of SMs that decode.
         codec: as for `fit`.
@@ -298,7 +300,7 @@ def _layers_of(module: nn.Module) -> Iterator[nn.Module]:
     children = list(module.children())
     if not children:
         yield module
-    for child in children:
+    for child in (each for each in children if not isinstance(each, NEVER_CALLED)):
         is_member = isinstance(module, CONTAINERS) and not isinstance(child, CONTAINERS)
         if is_member or not any(isinstance(each, CONTAINERS) for each in child.modules()):
             yield child

@@ -179,6 +179,26 @@ def test_what_is_not_inference_is_refused():
         model.train()(torch.zeros(2, 8))
 
 
+def test_lists_of_parameters_beside_layers_stay():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.factors = nn.ParameterList([torch.randn(8, 8)])
+            self.named = nn.ParameterDict({"last": torch.randn(8, 8)})
+            self.layers = nn.ModuleList([nn.Linear(8, 8)])
+
+        def forward(self, x):
+            return self.layers[0](x * self.factors[0].sum()) @ self.named["last"]
+
+    torch.manual_seed(0)
+    model = Scaled().eval()
+    streamed = ibp.stream_module(copy.deepcopy(model), "cpu", min_bytes=1)
+    assert streamed.weight_stream.stats().layers == 1
+    with torch.no_grad():
+        x = torch.randn(3, 8)
+        assert torch.equal(streamed(x), model(x))
+
+
 def test_parts_with_streamed_weights_have_no_state_dict():
     parts = [nn.Sequential(nn.Linear(8, 8), nn.ReLU()), nn.Sequential(nn.Linear(8, 2), nn.ReLU())]
     model = ibp.stream_module(nn.Sequential(*parts).eval(), "cpu", min_bytes=128)

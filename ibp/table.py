@@ -261,7 +261,7 @@ class Table:
         if not right or tuple(rows.shape) != wanted:
             raise CohortError(place, f"{self.dtype} {list(wanted)}", f"{kind[1]} {list(rows.shape)}")
         flat = rows.reshape(math.prod(shape), wanted[-1])
-        return flat.detach().contiguous() if kind[0] == "torch" else np.ascontiguousarray(flat)
+        return flat.detach().resolve_conj().contiguous() if kind[0] == "torch" else np.ascontiguousarray(flat)
 
     def stats(self) -> TableStats:
         """What was read and changed since the table was made."""
@@ -281,7 +281,7 @@ def _encoded(array, codec: str, layout: str) -> EncodedRows:
         hint = "Table.load(path) reads a file of encoded rows"
         raise CohortError("Table: rows", "an array [rows, columns] or encoded rows", type(array).__name__, hint)
     if arrays.is_torch(array):
-        array = array.detach()
+        array = array.detach().resolve_conj()
     elif isinstance(array, np.ndarray) and not (array.dtype.isnative and array.dtype.kind in "biufc"):
         hint = "convert them with astype() or view()"
         raise CohortError("Table: rows", "numbers in the byte order of this machine", str(array.dtype), hint)

@@ -57,6 +57,14 @@ def test_a_table_is_the_array_bit_for_bit(dtype, tmp_path):
     assert again.dtype == rows.dtype and bits(again[2:9]) == bits(rows[2:9])
 
 
+def test_conjugates_that_torch_has_not_computed_yet():
+    rows = torch.randn(40, 6, dtype=torch.complex64, generator=torch.Generator().manual_seed(1)).conj()
+    table = ibp.Table(rows)
+    assert torch.equal(table[torch.arange(40)], rows)
+    table.put(torch.arange(2), rows[2:4])
+    assert torch.equal(table[torch.arange(2)], rows[2:4])
+
+
 def test_a_table_of_encoded_rows_and_of_a_parameter():
     rows = bell("float32")
     encoded = ibp.encode(rows, ibp.fit(rows, "invariant"), layout="packed")

@@ -9,7 +9,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.importing import imported
 from cohort_gnn.spec.results import EpochReport
 from cohort_gnn.spec.run import TrainerSpec
-from cohort_gnn.trainer.report.callback import Callback
+from cohort_gnn.trainer.report.callback import HOOKS, Callback
 
 if TYPE_CHECKING:
     from cohort_gnn.trainer.loop.trainer import Trainer
@@ -61,7 +61,7 @@ def callbacks_of(options: TrainerSpec) -> list[Callback]:
     """Those that the options ask for.
 
     Raises:
-        CohortError: a class of --callbacks cannot be imported, or is none.
+        CohortError: a class of --callbacks cannot be imported, is no Callback, or overrides no hook.
     """
     found: list[Callback] = []
     if options.lr_schedule != "constant":
@@ -76,5 +76,8 @@ def callbacks_of(options: TrainerSpec) -> list[Callback]:
         made = imported("--callbacks", name)()
         if not isinstance(made, Callback):
             raise CohortError(f"--callbacks {name}", "a subclass of cohort.Callback", type(made).__name__)
+        if all(getattr(type(made), hook) is getattr(Callback, hook) for hook in HOOKS):
+            hint = f"hooks are {', '.join(HOOKS)}: help(cohort.Callback)"
+            raise CohortError(f"--callbacks {name}", "a class with at least one hook", "none", hint)
         found.append(made)
     return found

@@ -61,6 +61,11 @@ class Log(cohort.Callback):
         (trainer.out / "log.txt").write_text("\\n".join([*self.lines, f"{len(report.epochs)}"]))
 
 
+class Misnamed(cohort.Callback):
+    def on_epoch_end(self, trainer, report):
+        pass
+
+
 class Other:
     pass
 """
@@ -126,6 +131,10 @@ def test_sizes_by_hop_reach_a_model_that_takes_them():
         (
             ["--callbacks", "own:Other"],
             ["--callbacks own:Other", "expected a subclass of cohort.Callback"],
+        ),
+        (
+            ["--callbacks", "own:Misnamed"],
+            ["--callbacks own:Misnamed", "expected a class with at least one hook", "hooks are run_begins, epoch_begins"],
         ),
         (["--callbacks", "nowhere:Log"], ["--callbacks nowhere:Log", "No module named 'nowhere'"]),
         (["--callbacks", "own.part:Log"], ["--callbacks own.part:Log", "No module named 'own.part'"]),

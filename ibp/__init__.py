@@ -54,6 +54,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 if not TYPE_CHECKING:
 
     def __getattr__(name: str):

@@ -27,6 +27,9 @@ class EmbeddingBag(torch.nn.Module):
         super().__init__()
         if mode not in ("sum", "mean", "max"):
             raise CohortError("EmbeddingBag: mode", "sum, mean or max", str(mode))
+        if not isinstance(table, Table):
+            hint = "encode the weights: EmbeddingBag(Table(weights))"
+            raise CohortError("EmbeddingBag: table", "an ibp.Table", type(table).__name__, hint)
         dtype = table.dtype_for(torch.empty(0))
         if not dtype.is_floating_point:
             hint = "Table.load(path, dtype=torch.float64) names the dtype of a file's rows"

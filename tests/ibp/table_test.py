@@ -75,6 +75,10 @@ def test_a_table_of_encoded_rows_and_of_a_parameter():
     assert repr(table) == "Table([300, 50], torch.float32, invariant, cpu)"
 
 
+def test_the_package_lists_also_what_is_loaded_on_first_use():
+    assert {"EmbeddingBag", "History", "Table", "pyg_store", "stream_module", "top_k"} <= set(dir(ibp))
+
+
 def test_stats_count_what_was_asked():
     rows = bell("float32", columns=128)
     table = ibp.Table(rows)

@@ -23,7 +23,20 @@ def demand_shape(place: str, array: Any, shape: tuple[int | None, ...]) -> None:
     )
     if not fits:
         text = ", ".join("any" if want is None else str(want) for want in shape)
-        raise CohortError(place, f"shape [{text}]", f"shape {list(array.shape)}", "look at how the array was made")
+        raise CohortError(place, f"shape [{text}]", f"shape {list(array.shape)}", _reshaped(tuple(array.shape), shape))
+
+
+def _reshaped(have: tuple[int, ...], want: tuple[int | None, ...]) -> str:
+    """What makes an array of the wrong shape fit."""
+    if len(have) == 1 and len(want) == 2:
+        return "for one column: array[:, None]"
+    if len(want) == 1 and len(have) == 2 and have[1] == 1:
+        return "take its only column: array[:, 0]"
+    if len(have) == len(want) == 2 and all(
+        length in (None, other) for length, other in zip(want, have[::-1], strict=True)
+    ):
+        return "transpose it: array.T"
+    return "look at how the array was made"
 
 
 def integers(place: str, array: np.ndarray, shape: tuple[int | None, ...] = (None,)) -> np.ndarray:

@@ -207,21 +207,19 @@ constexpr uint32_t exponent_of(DType dtype) {
 }
 
 template <typename Bits>
-void check_finite_as(const MappedArray& array, std::vector<Problem>& problems, const std::stop_token& stop,
-                     const char* hint) {
+void check_finite_as(const MappedArray& array, std::vector<Problem>& problems, const std::stop_token& stop) {
   const auto* const bits = reinterpret_cast<const Bits*>(array.data());
   const auto exponent = static_cast<Bits>(exponent_of(array.dtype()));
   const Scan bad = scan_in_pieces(array, stop, [&](int64_t i) { return (bits[i] & exponent) == exponent; });
   if (bad.first < 0) return;
   const bool is_nan = static_cast<Bits>(bits[bad.first] << 1) > static_cast<Bits>(exponent << 1);  // without the sign
-  report(problems, array, bad, "a finite number", is_nan ? "NaN" : "Inf", hint);
+  report(problems, array, bad, "a finite number", is_nan ? "NaN" : "Inf", kFiniteHint);
 }
 
-void check_finite(const MappedArray& array, std::vector<Problem>& problems, const std::stop_token& stop,
-                  const char* hint) {
+void check_finite(const MappedArray& array, std::vector<Problem>& problems, const std::stop_token& stop) {
   if (!array.is_mapped() || exponent_of(array.dtype()) == 0) return;
   const bool wide = array.dtype() == DType::float32;
-  (wide ? &check_finite_as<uint32_t> : &check_finite_as<uint16_t>)(array, problems, stop, hint);
+  (wide ? &check_finite_as<uint32_t> : &check_finite_as<uint16_t>)(array, problems, stop);
 }
 
 }  // namespace
@@ -242,12 +240,12 @@ std::vector<Problem> check(const std::filesystem::path& folder, const std::stop_
   check_labels(data, problems, stop);
   check_splits(data, problems, stop);
   for (int relation = 0; relation < static_cast<int>(data.meta().edge_types.size()); ++relation) {
-    check_finite(data.edge_weights_of(relation), problems, stop, kImportAgain);
-    check_finite(data.edge_features_of(relation), problems, stop, kFiniteHint);
+    check_finite(data.edge_weights_of(relation), problems, stop);
+    check_finite(data.edge_features_of(relation), problems, stop);
     check_times(data, relation, problems, stop);
   }
   for (int type = 0; type < static_cast<int>(data.meta().node_types.size()); ++type) {
-    check_finite(data.features_of(type), problems, stop, kFiniteHint);
+    check_finite(data.features_of(type), problems, stop);
   }
   return problems;
 }

@@ -148,8 +148,10 @@ class Conversion(ABC):
             return random_splits(labels, self.options.split, self.options.seed)
         out = []
         for name, given in zip(SPLITS, self.source.splits(), strict=True):
-            ids = arrays.split_ids(name, given, labels)
-            out.append(ids if given.dtype.kind == "b" else self.nodes_of(name, ids))
+            place = f"--splits: {name}" if self.source.splits_from == "--splits" else name
+            ids = arrays.split_ids(place, given, labels)
+            out.append(ids if given.dtype.kind == "b" else self.nodes_of(place, ids))
+            arrays.demand_nodes(place, out[-1], len(labels))
         return out
 
     def nodes_of(self, name: str, ids: np.ndarray) -> np.ndarray:

@@ -29,6 +29,7 @@ BLANKS = bytes.maketrans(b"\t\r", b"  ")
 NUMBER = re.compile(r"([+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?nan|[+-]?inf(inity)?)?", re.IGNORECASE)
 INTEGER = re.compile(r"-?\d+")
 LINES_HINT = "--separator, --columns and --header describe the format of the lines"
+WHOLE_HINT = "write ids without a fraction: 3, not 3.0; --columns names the columns of ids"
 
 
 @dataclass(frozen=True)
@@ -201,7 +202,8 @@ class _Parser:
             if len(fields) != self._width:
                 return CohortError(place, f"{self._width} fields, as in the first line", str(len(fields)), LINES_HINT)
             bad = next(fields[i] for i in self._columns if not self._is_one(fields[i]))
-            hint = NUMBERS_HINT if self._file.names_instead_of_numbers(self._fits) else LINES_HINT
+            names = self._file.names_instead_of_numbers(self._fits)
+            hint = LINES_HINT if not names else WHOLE_HINT if _is_number(bad) else NUMBERS_HINT
             kind = "an integer" if self._dtype is np.int64 else "a number"
             return CohortError(place, kind, f'"{bad[:40]}"', hint)
         return CohortError(str(self._file.path), "lines of numbers", found, LINES_HINT)

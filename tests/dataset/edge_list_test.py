@@ -271,6 +271,15 @@ def test_bad_tables_are_refused(tmp_path, name):
     assert expected in error.expected and found in error.found
 
 
+def test_a_split_that_does_not_fit_is_named_as_the_option_has_it(tmp_path):
+    graph = sample()
+    inputs = write_tables(tmp_path, graph)
+    np.save(tmp_path / "e.npy", graph.edge_index)
+    np.save(tmp_path / "val.npy", np.array([0, 60]))
+    error = refusal(tmp_path / "e.npy", tmp_path / "out", inputs=inputs)
+    assert error.place == "--splits: val_ids[1]" and "numbered from 0" in error.hint
+
+
 def test_files_of_no_known_kind_are_refused(tmp_path):
     np.save(tmp_path / "e.npy", sample().edge_index)
     (tmp_path / "x.bin").write_bytes(bytes(60))
@@ -280,5 +289,8 @@ def test_files_of_no_known_kind_are_refused(tmp_path):
     assert "rows of 7 x float32 (28 bytes)" in refusal(source, out, inputs=odd).expected
     labels = SourceOptions(features="ones", labels=tmp_path / "x.bin")
     assert "a .npy, .csv or .parquet file" in refusal(source, out, inputs=labels).expected
+    np.save(tmp_path / "flat.npy", np.ones(60))
+    flat = SourceOptions(features=tmp_path / "flat.npy")
+    assert refusal(source, out, inputs=flat).hint == "for one column: array[:, None]"
     missing = SourceOptions(features=tmp_path / "none.npy")
     assert "no such file" in refusal(source, out, inputs=missing).found

@@ -118,7 +118,8 @@ def test_a_mask_of_integers_is_not_taken_for_ids(tmp_path, kind):
             from_tensors(tmp_path / "out", x=X, y=Y, edge_index=np.stack([SRC, DST]), train_ids=integers["train"])
         return
     error = refusal(source, tmp_path / "out", inputs=inputs)
-    assert (error.place, error.found) == ("train_ids", "20 integers of 0 and 1")
+    place = "train_ids" if kind == "npz" else "--splits: train_ids"
+    assert (error.place, error.found) == (place, "20 integers of 0 and 1")
     assert error.hint == "a mask must be bool: array.astype(bool)"
 
 
@@ -327,6 +328,12 @@ def test_text_in_the_place_of_ids_gets_a_cure(tmp_path, name, rename):
 def test_a_word_among_numbers_is_no_name(tmp_path):
     (tmp_path / "e.csv").write_text("a,b\n0,1\n1,three\n")
     assert "--separator" in refusal(tmp_path / "e.csv", tmp_path / "out", inputs=ONES).hint
+
+
+def test_ids_with_a_fraction_get_a_cure(tmp_path):
+    (tmp_path / "e.csv").write_text("1.0,2.0\n2.0,0.0\n")
+    error = refusal(tmp_path / "e.csv", tmp_path / "out", inputs=ONES)
+    assert "without a fraction" in error.hint and error.found == '"1.0"'
 
 
 def test_arrays_of_text_get_a_cure(tmp_path):

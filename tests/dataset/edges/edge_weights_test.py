@@ -190,6 +190,7 @@ def test_weights_that_do_not_fit_are_refused(tmp_path):
     assert "shape [any]" in refused(np.ones((len(SRC), 2))).expected
     nan = refused(np.r_[WEIGHTS[:-1], np.nan])
     assert nan.expected == "a finite number" and "edge_weights.npy" in nan.place and nan.found == "NaN"
+    assert "nan_to_num" in nan.hint
     np.save(given["edge_weights"], WEIGHTS)
     error = refusal(source, tmp_path / "out", inputs=inputs_of({"weight_column": "2"}))
     assert "an edge list of text or Parquet" in error.expected

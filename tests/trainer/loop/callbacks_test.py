@@ -134,7 +134,11 @@ def test_sizes_by_hop_reach_a_model_that_takes_them():
         ),
         (
             ["--callbacks", "own:Misnamed"],
-            ["--callbacks own:Misnamed", "expected a class with at least one hook", "hooks are run_begins, epoch_begins"],
+            [
+                "--callbacks own:Misnamed",
+                "expected a class with at least one hook",
+                "hooks are run_begins, epoch_begins",
+            ],
         ),
         (["--callbacks", "nowhere:Log"], ["--callbacks nowhere:Log", "No module named 'nowhere'"]),
         (["--callbacks", "own.part:Log"], ["--callbacks own.part:Log", "No module named 'own.part'"]),

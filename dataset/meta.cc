@@ -11,10 +11,15 @@ using Json = nlohmann::json;
 constexpr std::array<const char*, 3> kTaskNames = {"classification", "regression", "multilabel"};
 
 Json parse_meta(const std::filesystem::path& path) {
-  if (!std::filesystem::is_directory(path.parent_path())) {
-    throw base::Error({path.parent_path().string(), "the folder of a data set",
-                       std::filesystem::exists(path.parent_path()) ? "a file" : "no such folder",
+  const std::filesystem::path folder = path.parent_path();
+  if (!std::filesystem::is_directory(folder)) {
+    throw base::Error({folder.string(), "the folder of a data set",
+                       std::filesystem::exists(folder) ? "a file" : "no such folder",
                        "make one with: cohort dataset import | generate"});
+  }
+  if (!std::filesystem::exists(path) && std::filesystem::is_regular_file(folder / "run.json")) {
+    throw base::Error({folder.string(), "the folder of a data set", "the folder of a run",
+                       fmt::format("this is a run: cohort train --resume {} continues it", folder.string())});
   }
   Json json = parse_json(path, "the description of a data set", kImportAgain);
   const std::string place = path.string();

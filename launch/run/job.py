@@ -24,13 +24,11 @@ from cohort_gnn.spec.run import RunSpec, SamplerSpec, TrainerSpec
 
 def open_dataset(folder: Path) -> Dataset:
     """The data set of one node type in a folder, whose path is absolute then."""
-    _demand_no_run(folder)
     return replace(open_one_type(folder), path=folder.absolute())
 
 
 def open_to_train(folder: Path) -> Dataset | HeteroDataset:
     """The same of any number of node types."""
-    _demand_no_run(folder)
     return replace(open_folder(folder), path=folder.absolute())
 
 
@@ -44,12 +42,6 @@ def topology_bytes(data: Dataset | HeteroDataset, weight_attr: str | None) -> in
 def raw_tables(data: Dataset | HeteroDataset) -> list[tuple[int, int]]:
     """Nodes, and bytes of a raw feature row (0: no features), of each node type."""
     return [(table.num_nodes, raw_row_bytes(table)) for table in tables_of(data)]
-
-
-def _demand_no_run(folder: Path) -> None:
-    if (folder / "run.json").is_file() and not (folder / "meta.json").exists():
-        hint = f"this is a run: cohort train --resume {folder} continues it"
-        raise CohortError(str(folder), "the folder of a data set", "the folder of a run", hint)
 
 
 def takes_edge_features(spec: SamplerSpec, data: Dataset | HeteroDataset) -> bool:

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <fstream>
 
 #include "dataset/check.h"
 #include "dataset/generating/generate.h"
@@ -77,6 +78,9 @@ TEST_F(DatasetFolder, RefusesAMetaThatIsNotOurs) {
   expect_refused("meta.json: expected the description of a data set, found no such file");
   std::filesystem::create_directory(path("meta.json"));
   expect_refused("meta.json: expected the description of a data set, found a folder");
+  std::filesystem::remove(path("meta.json"));
+  std::ofstream(path("run.json")) << "{}";
+  expect_refused("expected the folder of a data set, found the folder of a run");
   std::filesystem::remove_all(folder_ / "graph");
   expect_refused("expected the folder of a data set, found no such folder");
 }

@@ -278,6 +278,11 @@ def test_missing_and_damaged_data(tmp_path, cora):
         loader_of(tmp_path / "nowhere")
     with pytest.raises(CohortError, match=r"meta\.json"):
         loader_of(tmp_path)
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "run.json").write_text("{}")
+    with pytest.raises(CohortError, match="run: expected the folder of a data set, found the folder of a run"):
+        loader_of(run)
     damaged = tmp_path / "damaged"
     damaged.mkdir()
     for file in cora.iterdir():

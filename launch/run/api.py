@@ -44,6 +44,9 @@ def train(
     """
     if threading.current_thread() is not threading.main_thread():
         raise CohortError("cohort.train", "the main thread, which gets signals", threading.current_thread().name)
+    if not isinstance(data, str | os.PathLike | Dataset | HeteroDataset):
+        hint = "cohort.from_pyg(data, FOLDER) writes a PyG graph as a data set"
+        raise CohortError("cohort.train: data", "the folder of a data set, or a Dataset", type(data).__name__, hint)
     known = {each.name: each for each in options_of(RunSpec) if each.name != "out"}
     values = {}
     for name, value in options.items():

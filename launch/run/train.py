@@ -166,7 +166,8 @@ def check_model(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
         raise CohortError(str(data.path / "train_ids.npy"), "at least one node to train on", "none", hint)
     of_links = [flag_of(name) for name in OF_LINKS if getattr(spec, name) != getattr(RunSpec, name)]
     if of_links and spec.task != "link":
-        raise CohortError(", ".join(of_links), "--task link", "--task node", "leave them out, or learn links")
+        hint = f"leave {'it' if len(of_links) == 1 else 'them'} out, or learn links: --task link"
+        raise CohortError(", ".join(of_links), "--task link", "--task node", hint)
     _check_types(spec, data)
     if spec.edge_weights and spec.model != "gcn":
         raise CohortError("--edge-weights", "--model gcn, which takes weights", f"--model {spec.model}")

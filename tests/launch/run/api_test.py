@@ -37,6 +37,13 @@ def test_options_are_checked(cora, tmp_path, options, place, found):
     assert (error.value.place, error.value.found) == (place, found) and not (tmp_path / "run").exists()
 
 
+def test_a_graph_in_memory_is_no_data_set(cora, tmp_path):
+    with pytest.raises(
+        CohortError, match=r"data: expected the folder of a data set, or a Dataset, found Data\n.*from_pyg"
+    ):
+        cohort.train(open_dataset(cora).to_pyg(), tmp_path / "run", **SMALL)
+
+
 def test_a_run_that_fails_is_an_error(cora, tmp_path, capfd):
     with pytest.raises(CohortError) as error:
         cohort.train(cora, tmp_path / "run", **SMALL, callbacks=["json:JSONDecoder"])

@@ -19,7 +19,14 @@ from cohort_gnn.cache.plan.budget import available_host_bytes
 from cohort_gnn.dataset.meta import array_files
 from cohort_gnn.launch.options.devices import resolve_device
 from cohort_gnn.launch.options.parser import add_options, kind, spec_of
-from cohort_gnn.launch.run.supervise import Stopped, begin_child, handlers_kept, stop_on_signals, stopped_later
+from cohort_gnn.launch.run.supervise import (
+    QUIET,
+    Stopped,
+    begin_child,
+    handlers_kept,
+    stop_on_signals,
+    stopped_later,
+)
 from cohort_gnn.spec import files
 from cohort_gnn.spec.run import SamplerSpec
 from cohort_gnn.spec.types import Positive
@@ -27,7 +34,6 @@ from cohort_gnn.spec.types import Positive
 LOG = logging.getLogger(__name__)
 
 STOP_SECONDS = 15.0  # for its program to finish a piece of the graph, and to remove what it has written so far
-QUIET = ("-W", "ignore:`torch.jit.script` is deprecated:FutureWarning")  # PyG's, as it is imported
 
 
 def register(commands) -> None:

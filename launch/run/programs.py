@@ -16,6 +16,7 @@ from cohort_gnn.launch.options.devices import visible_by_uuid
 from cohort_gnn.launch.run.machines import Meeting
 from cohort_gnn.launch.run.mps import Mps
 from cohort_gnn.launch.run.supervise import (
+    QUIET,
     Stopped,
     Supervisor,
     ignore_stop_signals,
@@ -101,7 +102,7 @@ def _start(
     listener = (owners["listener"],) if owners else ()
     command = [program("cohort-sampler"), str(out / files.RUN)]
     supervisor.start("sampler", command, out / "sampler.log", {}, descriptors=listener)
-    command = [sys.executable, "-m", "cohort_gnn.trainer", str(out / "run.json")]
+    command = [sys.executable, *QUIET, "-m", "cohort_gnn.trainer", str(out / "run.json")]
     machines = run.get("machines", {"interface": "lo", "first_rank": 0, "num_ranks": num_trainers})
     among_all = machines["interface"], machines["first_rank"], machines["num_ranks"]
     for rank in range(num_trainers):

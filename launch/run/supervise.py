@@ -30,6 +30,7 @@ SAVE_SECONDS = 4.0  # for trainers that were told to stop: the step they are in,
 OTHERS_SECONDS = 6.0  # in which a trainer's error may turn out to be that another machine has ended
 ROWS_SECONDS = 3.0  # the same of a sampler's error, where it asks other machines for rows
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+QUIET = ("-W", "ignore:`torch.jit.script` is deprecated:FutureWarning")  # of Python: PyG's, as it is imported
 
 
 class ToldFailure(Exception):

@@ -107,10 +107,12 @@ def test_a_model_and_a_callback_of_ones_own(data, own):
     assert told[:9] == [*of_before, "resumed", "begins 5"]
 
 
+@pytest.mark.fresh  # one that is forked has imported PyG
 def test_a_model_of_pyg_trains_and_is_loaded(data, tmp_path):
     options = [*TINY, "--epochs", 2, "--model", "torch_geometric.nn:GraphSAGE", "--out", tmp_path / "run"]
     done = cohort("train", data, *options)
     assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run/trainer.log").read_text() == ""
     model = load_model(tmp_path / "run")
     assert type(model).__module__.startswith("torch_geometric") and not model.training
 

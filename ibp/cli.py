@@ -14,8 +14,9 @@ STORED_AS = {"bfloat16": "uint16", "bits32": "uint32", "bits64": "uint64"}  # of
 
 def register(subparsers) -> None:
     """Adds `ibp` and its commands to the parser of `cohort`."""
-    parser = subparsers.add_parser("ibp", help="lossless compression of feature rows")
-    commands = parser.add_subparsers(dest="ibp_command", required=True)
+    text = "lossless compression of feature rows"
+    parser = subparsers.add_parser("ibp", help=text, description=f"{text}; docs/how-to/ibp.md describes it")
+    commands = parser.add_subparsers(dest="ibp_command", required=True, metavar="COMMAND")
     _add_analyze(commands)
     _add_encode(commands)
     decode = commands.add_parser("decode", help="write the rows of an encoded file to a .npy file")
@@ -35,8 +36,8 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-def _add_rows_options(parser) -> None:
-    parser.add_argument("rows", type=Path, help="FILE.npy, or for analyze a folder of .npy files")
+def _add_rows_options(parser, rows: str) -> None:
+    parser.add_argument("rows", type=Path, help=rows)
     parser.add_argument("--bfloat16", action="store_true", help="read 16-bit integers as bfloat16")
     parser.add_argument(
         "--sample", type=float, default=0.01, help="share of rows to sample (default 0.01, at least 4096 rows)"
@@ -47,7 +48,7 @@ def _add_analyze(commands) -> None:
     parser = commands.add_parser(
         "analyze", help="show how much each codec would save; with --png, also draw the invariant bits"
     )
-    _add_rows_options(parser)
+    _add_rows_options(parser, "FILE.npy, or a folder of .npy files")
     parser.add_argument("--group", type=_positive, help="columns per group (default: one group with all columns)")
     parser.add_argument(
         "--png", type=Path, help="draw the invariant bits into this file; for a folder, into one picture per .npy file"
@@ -57,7 +58,7 @@ def _add_analyze(commands) -> None:
 
 def _add_encode(commands) -> None:
     parser = commands.add_parser("encode", help="encode the rows of a .npy file")
-    _add_rows_options(parser)
+    _add_rows_options(parser, "FILE.npy")
     parser.add_argument("out", type=Path, help="file to write")
     parser.add_argument("--codec", default="auto", help="auto, invariant, exponent, sparse, planes or raw")
     parser.add_argument("--mantissa-bits", type=int, help="codec planes: mantissa bits in plane A, 0 to 22 (default 3)")
@@ -72,7 +73,8 @@ def open_rows(path: Path, bfloat16: bool = False):
     try:
         rows = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise CohortError(str(path), "a readable .npy file without pickles", str(error)) from error
+        found = getattr(error, "strerror", None) or str(error)
+        raise CohortError(str(path), "a readable .npy file without pickles", found) from error
     if rows.ndim != 2 or not rows.flags.c_contiguous:
         raise CohortError(str(path), "a C-contiguous array [rows, columns]", f"shape {list(rows.shape)}")
     if not bfloat16:

@@ -197,6 +197,7 @@ class RunSpec(SamplerSpec):
         " with held-out links, see cohort dataset split-links; otherwise node)",
         "Training",
         BATCHES | LOSS | MEMORY,
+        metavar="node|link",
     )
     relation: str | None = option(
         None,

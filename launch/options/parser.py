@@ -120,7 +120,8 @@ def read_config(path: Path, known: dict[str, Option]) -> dict[str, Any]:
     try:
         config = tomllib.loads(path.read_text())
     except (OSError, ValueError) as error:  # ValueError: no TOML, or no UTF-8
-        raise CohortError(str(path), "a TOML file of options", str(error), "for instance: batch-size = 1024") from error
+        found = getattr(error, "strerror", None) or str(error)
+        raise CohortError(str(path), "a TOML file of options", found, "for instance: batch-size = 1024") from error
     flags = {alias[2:]: each for each in known.values() for alias in (each.flag, *each.aliases)}
     options = {}
     for name, value in config.items():

@@ -1,4 +1,4 @@
-"""``cohort predict``: computes the scores or classes of every node of a graph with a trained model."""
+"""``cohort predict``: applies a trained model to all nodes: scores, classes, or the best targets of links."""
 
 import argparse
 import contextlib
@@ -46,7 +46,8 @@ def register(commands) -> None:
         type=Path,
         required=True,
         metavar="PRED.npy",
-        help="file to write, in NumPy's format: float32 scores [V, classes]",
+        help="file to write, in NumPy's format: float32 scores [V, classes]; a model that predicts links: float32 rows"
+        " [V, hidden]",
     )
     parser.add_argument(
         "--classes",

@@ -119,6 +119,8 @@ def test_a_folder_that_is_not_there_is_said(rows_file, tmp_path, capsys):
         assert "expected an existing folder" in capsys.readouterr().err
     assert main(["ibp", "decode", str(encoded), str(tmp_path)]) == 1
     assert "expected a file to write, found a folder" in capsys.readouterr().err
+    assert main(["ibp", "encode", str(nowhere), str(encoded)]) == 1
+    assert capsys.readouterr().err.endswith("found No such file or directory\n")
 
 
 def test_a_decoding_that_fails_leaves_what_was_there(rows_file, tmp_path, monkeypatch, capsys):

@@ -25,8 +25,11 @@ inline void raise(const Error::Parts& parts) {
   PyErr_SetObject(type.ptr(), type(text(parts.place), text(parts.expected), text(parts.found), text(parts.hint)).ptr());
 }
 
-// Call once in NB_MODULE.
+// Call once in NB_MODULE. It also turns off nanobind's report of objects that are alive when Python ends: after an
+// exception in a user's script, whose traceback may keep batches, the report hides the traceback and blames the
+// bindings.
 inline void raise_errors_as_cohort_error() {
+  nanobind::set_leak_warnings(false);
   nanobind::register_exception_translator([](const std::exception_ptr& pointer, void*) {
     try {
       std::rethrow_exception(pointer);

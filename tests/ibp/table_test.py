@@ -1,6 +1,8 @@
 """ibp.Table: bit for bit the array that it was made from, and the changes that put() made."""
 
 import multiprocessing
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -77,6 +79,14 @@ def test_a_table_of_encoded_rows_and_of_a_parameter():
 
 def test_the_package_lists_also_what_is_loaded_on_first_use():
     assert {"EmbeddingBag", "History", "Table", "pyg_store", "stream_module", "top_k"} <= set(dir(ibp))
+
+
+@pytest.mark.fresh
+def test_what_is_alive_at_the_end_of_a_script_is_not_told():
+    kept = "import ctypes, torch; from cohort_gnn import ibp; rows = torch.ones(5, 4)\n"
+    kept += "ctypes.pythonapi.Py_IncRef(ctypes.py_object(ibp.encode(rows, ibp.fit(rows))))"
+    script = subprocess.run([sys.executable, "-c", kept], capture_output=True, text=True, timeout=120)
+    assert (script.returncode, script.stderr) == (0, "")
 
 
 def test_stats_count_what_was_asked():

@@ -246,7 +246,7 @@ class TrainStep:
 def scores_of(options: TrainerSpec, model: torch.nn.Module, all_rows: AllRows = None) -> Scores:
     """Those of a model that `model_of` made of these options."""
     is_fused = options.layers == "cohort" and not options.has_own_model
-    called = model if options.types else callable_of(model)
+    called = model if options.types else callable_of(model, options.num_classes)
     return Scores(called, options.amp, is_fused, all_rows, options.types)
 
 

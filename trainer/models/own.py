@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.importing import imported
@@ -61,12 +61,13 @@ def _model_of_rows(options: TrainerSpec) -> nn.Module:
     return model
 
 
-def callable_of(model: nn.Module) -> Callable:
+def callable_of(model: nn.Module, num_columns: int) -> Callable:
     """What is called with a batch as SampledGNN is: (x, edge_index, num_sampled_nodes, num_sampled_edges, edge_weight,
     edge_attr).
 
     A model of the user's gets x and edge_index, and what else its ``forward`` names of PyG's: the sizes by hop, so that
-    layers leave out what no seed needs any more, ``edge_weight`` and ``edge_attr``.
+    layers leave out what no seed needs any more, ``edge_weight`` and ``edge_attr``. A call raises CohortError if the
+    model returns anything but rows of this number of columns.
     """
     if isinstance(model, SampledGNN):
         return model
@@ -76,7 +77,12 @@ def callable_of(model: nn.Module) -> Callable:
         named = {name: others[place] for name, place in TRIMS.items() if name in takes and len(others) > place}
         of_edges = zip(("edge_weight", "edge_attr"), others[2:], strict=False)
         named |= {name: values for name, values in of_edges if values is not None and name in takes}
-        return model(x, edge_index, **named)
+        scores = model(x, edge_index, **named)
+        if not isinstance(scores, Tensor) or scores.ndim != 2 or scores.shape[1] != num_columns:
+            found = f"shape {list(scores.shape)}" if isinstance(scores, Tensor) else type(scores).__name__
+            hint = "the last layer has out_channels columns"
+            raise CohortError(f"{type(model).__name__}.forward", f"a tensor [nodes, {num_columns}]", found, hint)
+        return scores
 
     return call
 

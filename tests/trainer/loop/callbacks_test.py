@@ -120,9 +120,20 @@ def test_a_model_of_pyg_trains_and_is_loaded(data, tmp_path):
 def test_sizes_by_hop_reach_a_model_that_takes_them():
     model = model_of(TrainerSpec(model="torch_geometric.nn:GraphSAGE", hidden=5, fanout=[2, 2], **SIZES)).eval()
     x, edges = torch.randn(6, 6), torch.tensor([[1, 2, 3, 4, 5], [0, 0, 1, 1, 2]])
-    trimmed = callable_of(model)(x, edges, [1, 2, 3], [2, 3])
+    trimmed = callable_of(model, 4)(x, edges, [1, 2, 3], [2, 3])
     torch.testing.assert_close(trimmed[:1], model(x, edges)[:1])
     assert trimmed.shape[0] < 6
+
+
+@pytest.mark.parametrize(("width", "found"), [(3, r"shape \[6, 3\]"), (None, "tuple")])
+def test_what_a_model_returns_has_a_column_for_each_class(width, found):
+    class Net(torch.nn.Module):
+        def forward(self, x, edge_index):
+            return x[:, :width] if width else (x, edge_index)
+
+    expected = rf"Net.forward: expected a tensor \[nodes, 4\], found {found}"
+    with pytest.raises(CohortError, match=expected):
+        callable_of(Net(), 4)(torch.ones(6, 6), torch.zeros(2, 0, dtype=torch.int64))
 
 
 @pytest.mark.parametrize(

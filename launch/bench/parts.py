@@ -21,7 +21,7 @@ from cohort_gnn.base.files import demand_writable
 from cohort_gnn.base.tables import Table, print_tables
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.launch.options.parser import add_dataset, add_options, spec_of
-from cohort_gnn.launch.run.job import check_sampler_sms, open_to_train, sampler_members
+from cohort_gnn.launch.run.job import check_sampler_sms, demand_train_nodes, open_to_train, sampler_members
 from cohort_gnn.launch.run.programs import run_programs
 from cohort_gnn.spec.options import option, options_of
 from cohort_gnn.spec.results import TIERS
@@ -68,7 +68,8 @@ def register(benches) -> None:
 
 def _bench(name: str, of: type, show: Callable[[Path, list[dict]], None], args: argparse.Namespace) -> int:
     """Runs a command: 0 when the batches of all options to try were taken."""
-    spec, dataset = spec_of(args, of), open_to_train(args.dataset).path
+    spec, data = spec_of(args, of), open_to_train(args.dataset)
+    demand_train_nodes(data)
     names = ("compress", "cache_ratio", "fetch_sms", "sampler_sms") if of is FetchSpec else ("sampler_sms",)
     values = itertools.product(*(getattr(spec, each) or [None] for each in names))
     tried = [dict(zip(names, each, strict=True)) for each in values]
@@ -76,14 +77,14 @@ def _bench(name: str, of: type, show: Callable[[Path, list[dict]], None], args: 
     with appending(spec.out) as append, tempfile.TemporaryDirectory(prefix="cohort-bench-") as root:
         folders = [Path(root) / str(number) for number in range(len(tried))]
         # All counting and planning comes first: between runs, signals are ignored.
-        runs = [_run_of(spec, dataset, *each) for each in zip(tried, folders, strict=True)]
+        runs = [_run_of(spec, data.path, *each) for each in zip(tried, folders, strict=True)]
         for options, run, folder in zip(tried, runs, folders, strict=True):
             folder.mkdir()
             num_ranks = run["sampler"]["num_ranks"]
             code = run_programs(folder, run, show_output=True, num_trainers=num_ranks, is_kept=False)
             if code:
                 break
-            told = {"bench": name, "dataset": dataset.name, "device": run["sampler"]["device"], "ranks": num_ranks}
+            told = {"bench": name, "dataset": data.path.name, "device": run["sampler"]["device"], "ranks": num_ranks}
             told |= {each: getattr(spec, each) for each in ("topology", "cache_ratio", "reuse", "fanout", "batch_size")}
             told |= {"time": time.strftime("%Y-%m-%dT%H:%M:%S")} | options
             found = [told | each for each in summarise(folder)]

@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 from cohort_gnn.launch.options.parser import add_dataset, add_options, kind, spec_of
-from cohort_gnn.launch.run.job import open_to_train, sampler_members
+from cohort_gnn.launch.run.job import demand_train_nodes, open_to_train, sampler_members
 from cohort_gnn.launch.run.programs import run_programs
 from cohort_gnn.spec.run import SamplerSpec
 from cohort_gnn.spec.types import Positive
@@ -23,9 +23,10 @@ def register(commands) -> None:
 
 def digest(args: argparse.Namespace) -> int:
     """Prints "epoch:step nodes edges digest", a line a batch of shuffled training seeds: the same for any --ranks."""
-    dataset = open_to_train(args.dataset).path
+    data = open_to_train(args.dataset)
+    demand_train_nodes(data)
     spec = spec_of(args, SamplerSpec)
     trainer = {"task": "digest", "fanout": spec.fanout, "batch_size": spec.batch_size, "num_batches": args.batches}
-    run = {"mps": spec.mps, "sampler": sampler_members(spec, dataset), "trainer": trainer}
+    run = {"mps": spec.mps, "sampler": sampler_members(spec, data.path), "trainer": trainer}
     with tempfile.TemporaryDirectory(prefix="cohort-digest-") as out:
         return run_programs(Path(out), run, show_output=True, is_kept=False)

@@ -32,6 +32,15 @@ def open_to_train(folder: Path) -> Dataset | HeteroDataset:
     return replace(open_folder(folder), path=folder.absolute())
 
 
+def demand_train_nodes(data: Dataset | HeteroDataset) -> None:
+    """Raises CohortError for a data set whose training split is empty."""
+    if len(data.train_ids) == 0:
+        hint = "write the data set with another --split"
+        if data.num_classes == 0:
+            hint = "no node has a label: cohort dataset import --labels FILE gives them some"
+        raise CohortError(str(data.path / "train_ids.npy"), "at least one node to train on", "none", hint)
+
+
 def topology_bytes(data: Dataset | HeteroDataset, weight_attr: str | None) -> int:
     """Of the neighbour lists of all relations, and of what draws by weight read beside them."""
     relations = relations_of(data)

@@ -24,6 +24,7 @@ from cohort_gnn.launch.report.tables import short_tables
 from cohort_gnn.launch.run.calibrate import trainer_bytes
 from cohort_gnn.launch.run.folder import new_folder, sole_use, writable_folder
 from cohort_gnn.launch.run.job import (
+    demand_train_nodes,
     disk_rate,
     open_to_train,
     sampler_members,
@@ -159,11 +160,8 @@ def check_model(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
         raise CohortError("--eval-fanout", expected, str(len(spec.hops_of_evaluation)))
     if spec.task == "link":
         _check_links(spec, data)
-    elif len(data.train_ids) == 0:
-        hint = "write the data set with another --split"
-        if data.num_classes == 0:
-            hint = "no node has a label: cohort dataset import --labels FILE gives them some"
-        raise CohortError(str(data.path / "train_ids.npy"), "at least one node to train on", "none", hint)
+    else:
+        demand_train_nodes(data)
     of_links = [flag_of(name) for name in OF_LINKS if getattr(spec, name) != getattr(RunSpec, name)]
     if of_links and spec.task != "link":
         hint = f"leave {'it' if len(of_links) == 1 else 'them'} out, or learn links: --task link"

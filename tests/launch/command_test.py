@@ -319,7 +319,7 @@ def test_digest_of_a_data_set_without_training_seeds(tmp_path):
     nodes = torch.arange(5)
     data = from_tensors(tmp_path / "data", x=torch.zeros(5, 2), y=nodes, edge_index=torch.stack([nodes, nodes]),
                         train_ids=nodes[:0], val_ids=nodes[:2], test_ids=nodes[2:])  # fmt: skip
-    refused(cohort("digest", data, "--device", "cpu"), 1, f"{data}: expected training nodes to make batches of")
+    refused(cohort("digest", data, "--device", "cpu"), 1, f"{data}/train_ids.npy: expected at least one node")
 
 
 @pytest.mark.parametrize(

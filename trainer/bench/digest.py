@@ -4,7 +4,6 @@ import hashlib
 
 import torch
 
-from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import HeteroDataset
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.trainer.source import AllRows, BatchSource, rows_of, tables_of
@@ -40,8 +39,6 @@ def print_digests(sources: list[BatchSource], run: dict) -> None:
     options = run["trainer"]
     data, fanout, num_types = open_dataset(run["sampler"]["dataset"]), options["fanout"], 0
     ids = data.train_ids
-    if len(ids) == 0:
-        raise CohortError(run["sampler"]["dataset"], "training nodes to make batches of", "none")
     if isinstance(data, HeteroDataset):
         (ids, fanout), num_types = data.types.numbered(ids, fanout), len(data.node_types)
     seed_sets = [source.add_seeds(ids) for source in sources]

@@ -123,6 +123,13 @@ def test_values_that_cannot_be_tried(cora, option, capsys):
     assert stop.value.code == 2 and option[0] in capsys.readouterr().err
 
 
+def test_a_data_set_without_training_nodes(tmp_path, capsys):
+    data = tmp_path / "data"
+    generate(data, kind="sbm", nodes=20, edges=40, dim=2, split=(0, 0.5, 0.5))
+    assert main(["bench", "sample", str(data), "--device", "cpu", "--out", str(tmp_path / "bench.jsonl")]) == 1
+    assert "train_ids.npy: expected at least one node to train on" in capsys.readouterr().err
+
+
 def test_a_run_that_fails_ends_with_its_code(cora, tmp_path):
     out = tmp_path / "bench.jsonl"
     done = cohort("bench", "fetch", cora, "--device", "cpu", "--batches", 2, "--compress", "none,both", "--out", out)

@@ -15,7 +15,7 @@ from cohort_gnn.base.tables import print_tables
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.cache.plan.budget import available_host_bytes
 from cohort_gnn.dataset import Dataset, HeteroDataset
-from cohort_gnn.dataset.links import held_out_of, link_edges
+from cohort_gnn.dataset.links import HeldOut, held_out_of, link_edges
 from cohort_gnn.dataset.reader import has_edge_features, relations_of
 from cohort_gnn.launch.options.devices import gpu_memory, resolve_device, wants_auto_cache
 from cohort_gnn.launch.options.parser import add_dataset, add_options, given_in, group, spec_of
@@ -159,9 +159,14 @@ def check_model(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
         expected = f"{len(spec.fanout)} hops, as --fanout has"
         raise CohortError("--eval-fanout", expected, str(len(spec.hops_of_evaluation)))
     if spec.task == "link":
-        _check_links(spec, data)
+        held_out = _check_links(spec, data)
+        num_validated = len(held_out["val"].pairs) if held_out else 0
     else:
         demand_train_nodes(data)
+        num_validated = len(data.val_ids)
+    if spec.patience is not None and num_validated == 0:
+        what = "links" if spec.task == "link" else "nodes"
+        raise CohortError("--patience", f"validation {what} in {data.path}", "none", "leave it out, or set --epochs")
     of_links = [flag_of(name) for name in OF_LINKS if getattr(spec, name) != getattr(RunSpec, name)]
     if of_links and spec.task != "link":
         hint = f"leave {'it' if len(of_links) == 1 else 'them'} out, or learn links: --task link"
@@ -187,10 +192,14 @@ def check_model(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
         demand_named("--callbacks", name)
 
 
-def _check_links(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
-    """Raises CohortError for options or a data set that do not fit --task link."""
+def _check_links(spec: RunSpec, data: Dataset | HeteroDataset) -> dict[str, HeldOut]:
+    """The held-out links of a data set.
+
+    Raises:
+        CohortError: options or the data set do not fit --task link.
+    """
     edges = link_edges(data, spec.relation)
-    held_out_of(data.path, edges)
+    held_out = held_out_of(data.path, edges)
     if edges.lists.num_edges == 0:
         raise CohortError("--task link", "a graph with edges", f"none in {data.path}")
     if isinstance(data, HeteroDataset) and edges.relation:
@@ -203,6 +212,7 @@ def _check_links(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
         raise CohortError("--partition", "--task node", "--task link", "leave it out")
     if spec.negatives > 10_000:
         raise CohortError("--negatives", "at most 10000", str(spec.negatives))
+    return held_out
 
 
 def _check_types(spec: RunSpec, data: Dataset | HeteroDataset) -> None:

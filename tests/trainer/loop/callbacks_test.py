@@ -206,6 +206,15 @@ def test_a_run_ends_after_epochs_without_a_better_validation(data, tmp_path):
     assert len(json.loads((tmp_path / "run/summary.json").read_text())["epochs"]) == last + 1, "it is over"
 
 
+@pytest.mark.parametrize("task", ["node", "link"])
+def test_patience_needs_a_validation(tmp_path, task):
+    generate(tmp_path / "data", kind="sbm", nodes=40, edges=80, dim=6, classes=4, split=(0.5, 0, 0.5))
+    options = [*TINY, "--task", task, "--patience", 2, "--out", tmp_path / "run"]
+    refused(
+        cohort("train", tmp_path / "data", *options), 1, f"--patience: expected validation {task}s in", "found none"
+    )
+
+
 def test_patience_counts_from_the_best_epoch():
     trainer = types.SimpleNamespace(options=TrainerSpec(patience=2, **SIZES), stops_early=False)
     for epoch, best, stops in ((0, 0, False), (1, 0, False), (2, 2, False), (3, 2, False), (4, 2, True)):

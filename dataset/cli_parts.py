@@ -52,7 +52,8 @@ def add_common(command: argparse.ArgumentParser) -> None:
 
 def summary(data) -> str:
     if isinstance(data, HeteroDataset):
-        types = f"{len(data.node_types)} node types, {len(data.edge_types)} relations"
+        count = len(data.edge_types)
+        types = f"{len(data.node_types)} node types, {count} relation{'' if count == 1 else 's'}"
         return f"{data.num_nodes:,} nodes, {data.num_edges:,} edges, {types}, {targets(data)}"
     sizes = f"{data.num_nodes:,} nodes, {data.num_edges:,} edges, {data.feature_dim} x {data.feature_dtype}"
     return f"{sizes}, {targets(data)}"

@@ -19,7 +19,7 @@ from cohort_gnn.dataset.layouts.typed import Nodes, TypedGraph, by_relation
 from cohort_gnn.dataset.structured import read_structured
 
 DESCRIPTION = "graph.yaml"
-HINT = "FORMAT.md describes the file"
+HINT = "dataset/FORMAT.md lists the keys, under graph.yaml; docs/how-to/types.md has an example"
 WITH_HEADER = TextOptions(header="yes")
 PARTS = {"train": 0, "val": 1, "valid": 1, "validation": 1, "test": 2, "": -1, "none": -1}
 

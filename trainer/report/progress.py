@@ -80,7 +80,8 @@ class Progress(Callback):
 
     def run_ended(self, trainer, report: RunReport) -> None:
         if self._was_done:
-            trainer.say(f"all {self._num_epochs} epochs are done; {test_result(report)}")
+            done = "the only epoch is" if self._num_epochs == 1 else f"all {self._num_epochs} epochs are"
+            trainer.say(f"{done} done; {test_result(report)}")
         elif not trainer.quiet:
             with unless_unheard():
                 self._bar.console.print(test_result(report), highlight=False, soft_wrap=True)

@@ -27,7 +27,7 @@ def close(found, expected, mode: str):
     if mode == "max":
         assert torch.equal(found, expected)
     else:
-        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-5)  # sums of up to 60 terms in another order
 
 
 @settings(max_examples=150, deadline=None)

@@ -23,6 +23,7 @@ def train(
     out: str | os.PathLike,
     *,
     overwrite: bool = False,
+    resume: bool = False,
     **options: Any,
 ) -> dict[str, Any]:
     """Trains like ``cohort train``, in separate processes, and returns the content of RUN/summary.json.
@@ -34,6 +35,8 @@ def train(
         data: folder of the data set, or a ``Dataset`` from ``cohort.dataset.open()``.
         out: folder for results and logs; ``cohort.load_model(out)`` gives the trained model.
         overwrite: replace the run in ``out``.
+        resume: continue the run in ``out``, with its options; of ``options``, ``epochs`` may be larger, and others that
+            affect neither batches nor losses may change.
         options: the options of ``cohort train --help``, with underscores: ``fanout=[25, 10]``, ``amp=True``. Callbacks
             run in the processes of the trainers: pass the names of classes, ``callbacks=["package.module:Class"]``.
 
@@ -59,8 +62,11 @@ def train(
         values[name] = checked(f"cohort.train: {name}", value, known[name].type)
     folder = data.path if isinstance(data, Dataset | HeteroDataset) else Path(data).expanduser()
     run = Path(out).expanduser()
+    if resume and overwrite:
+        raise CohortError("cohort.train", "resume or overwrite", "both", "leave one out")
+    of_run = {"resume": run} if resume else {"resume": None, "out": run}
     with handlers_kept(), shown("stderr"):
-        code = command(argparse.Namespace(dataset=folder, out=run, resume=None, overwrite=overwrite, **values))
+        code = command(argparse.Namespace(dataset=folder, overwrite=overwrite, **of_run, **values))
     if code == 130:
         raise KeyboardInterrupt
     if code:

@@ -78,7 +78,8 @@ def demand_no_epochs(out: Path) -> None:
         num_epochs = 0
     if num_epochs or (out / files.CHECKPOINT).exists():
         found = f"a run of {num_epochs} epoch{'s' * (num_epochs > 1)}" if num_epochs else "a run in its first epoch"
-        raise CohortError(str(out), "a new folder", found, f"--resume {out} continues it; --overwrite replaces it")
+        hint = f"--resume {out} continues it; --overwrite replaces it (of cohort.train: resume=True, overwrite=True)"
+        raise CohortError(str(out), "a new folder", found, hint)
 
 
 @contextlib.contextmanager

@@ -22,9 +22,21 @@ def test_a_run_gives_its_summary_and_its_model(cora, tmp_path):
     assert [each["loss"] for each in again["epochs"]] == [each["loss"] for each in summary["epochs"]]
 
 
+def test_a_run_is_continued(cora, tmp_path):
+    whole = cohort.train(cora, tmp_path / "whole", **SMALL | {"epochs": 3})
+    cohort.train(cora, tmp_path / "run", **SMALL)
+    more = cohort.train(cora, tmp_path / "run", resume=True, epochs=3, quiet=True)
+    assert [each["loss"] for each in more["epochs"]] == [each["loss"] for each in whole["epochs"]]
+    with pytest.raises(CohortError, match="--hidden: expected 8, as .*run.json has it, found 16"):
+        cohort.train(cora, tmp_path / "run", resume=True, hidden=16)
+    with pytest.raises(CohortError, match="expected resume or overwrite, found both"):
+        cohort.train(cora, tmp_path / "run", resume=True, overwrite=True)
+
+
 @pytest.mark.parametrize(
     ("options", "place", "found"),
     [
+        ({"model": "sage", "heads": 3}, "--heads", "--model sage"),
         ({"batchsize": 5}, "cohort.train: batchsize", "an unknown one"),
         ({"batch_size": 0}, "cohort.train: batch_size", "0"),
         ({"callbacks": [print]}, "cohort.train: callbacks", "[<built-in function print>]"),

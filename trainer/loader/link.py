@@ -257,5 +257,12 @@ def _checked_labels(labels, num_pairs: int, of_pairs: OfPairs) -> Tensor | None:
     if labels.dim() < 1 or len(labels) != num_pairs:
         raise CohortError("edge_label", f"a tensor [{num_pairs}, ...], one label per pair", f"{list(labels.shape)}")
     if of_pairs.negatives == "binary" and num_pairs and labels.min() == 0:
+        if (
+            not labels.is_floating_point()
+            and labels.dtype != torch.bool
+            and labels.max() == torch.iinfo(labels.dtype).max
+        ):
+            found = f"{labels.max()} in {labels.dtype}"
+            raise CohortError("edge_label", "labels that can be raised by 1", found, "pass edge_label.long()")
         return labels + 1
     return labels

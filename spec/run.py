@@ -137,7 +137,12 @@ class SamplerSpec:
     debug_poison_slots: bool = option(False)  # for tests of Cohort itself
     debug_slow_fetch_us: int | None = option(None)
     debug_illegal_access_batch: int | None = option(None)
-    edge_weights: bool = option(False, "use the edge weights of the data set in GCN", "Model", LOSS | MEMORY)
+    edge_weights: bool = option(
+        False,
+        "use the edge weights of the data set, in GCN or a model of your own that takes edge_weight",
+        "Model",
+        LOSS | MEMORY,
+    )
     edge_features: bool = option(
         True,
         "use edge features of the data set, if it has some, in GAT, R-GAT and models of your own that take edge_attr",

@@ -172,14 +172,17 @@ def check_model(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
         hint = f"leave {'it' if len(of_links) == 1 else 'them'} out, or learn links: --task link"
         raise CohortError(", ".join(of_links), "--task link", "--task node", hint)
     _check_types(spec, data)
-    if spec.edge_weights and spec.model != "gcn":
-        raise CohortError("--edge-weights", "--model gcn, which takes weights", f"--model {spec.model}")
+    if spec.edge_weights and spec.model != "gcn" and not spec.has_own_model:
+        expected = "--model gcn, which takes weights, or a model of your own"
+        raise CohortError("--edge-weights", expected, f"--model {spec.model}")
     wanted = [name for name in ("edge_weights", "weight_attr") if getattr(spec, name)]
     if wanted and all(each.edge_weights is None for each in relations_of(data)):
         hint = "cohort dataset import --edge-weights FILE, or --weight-column of an edge list, brings them in"
         raise CohortError(flag_of(wanted[0]), f"weights in {data.path}", "none", hint)
     if spec.model in ("gat", "rgat", "hgt") and spec.hidden % spec.heads:
         raise CohortError("--hidden", f"a multiple of {spec.heads}, the --heads of {spec.model}", str(spec.hidden))
+    elif spec.heads != RunSpec.heads and spec.model not in ("gat", "rgat", "hgt") and not spec.has_own_model:
+        raise CohortError("--heads", "--model gat, rgat or hgt", f"--model {spec.model}", "leave it out")
     if spec.residual and len(spec.fanout) < 3:
         raise CohortError("--residual", "at least three hops in --fanout, one per layer", str(len(spec.fanout)))
     shape = [f"--{name}" for name in ("norm", "residual", "heads") if getattr(spec, name) != getattr(RunSpec, name)]

@@ -58,6 +58,9 @@ def _model_of_rows(options: TrainerSpec) -> nn.Module:
         raise CohortError(place, f"a class that takes {', '.join(sizes)}", str(error)) from error
     if not isinstance(model, nn.Module):
         raise CohortError(place, "a torch.nn.Module", type(model).__name__)
+    if options.edge_weights and "edge_weight" not in inspect.signature(model.forward).parameters:
+        hint = "name the parameter, or leave --edge-weights out"
+        raise CohortError(place, "a forward() that takes edge_weight", "one that does not", hint)
     return model
 
 

@@ -1,6 +1,7 @@
 """Weights of edges in batches, and GCN with them: equal to PyG's layer on the whole graph."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -135,6 +136,35 @@ def test_a_run_with_weights(data, tmp_path, shm):
     assert abs(losses["cohort", 1] - losses["cohort", 0]) > 1e-3
     result = run_cohort("predict", tmp_path / "cohort1", data, "--out", tmp_path / "pred.npy", "--device", "cpu")
     assert result.returncode == 1 and "a run without --edge-weights" in result.stderr
+
+
+OWN = """
+import torch
+
+
+class Weighted(torch.nn.Module):
+    def __init__(self, in_channels, hidden_channels, num_layers, out_channels, dropout):
+        super().__init__()
+        self.linear = torch.nn.Linear(in_channels, out_channels)
+
+    def forward(self, x, edge_index, edge_weight):
+        rows = self.linear(x)
+        return torch.zeros_like(rows).index_add(0, edge_index[1], rows[edge_index[0]] * edge_weight[:, None])
+
+
+class Unweighted(Weighted):
+    def forward(self, x, edge_index):
+        return self.linear(x)
+"""
+
+
+def test_a_model_of_ones_own_has_weights(data, tmp_path, shm, monkeypatch):
+    (tmp_path / "weighted_models.py").write_text(OWN)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    result = train(data, tmp_path / "run", "--model", "weighted_models:Weighted", "--edge-weights")
+    assert result.returncode == 0, result.stderr
+    result = train(data, tmp_path / "other", "--model", "weighted_models:Unweighted", "--edge-weights")
+    assert result.returncode == 1 and "expected a forward() that takes edge_weight" in result.stderr
 
 
 def test_ranks_and_resume_have_weights(data, tmp_path, shm):

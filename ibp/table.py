@@ -54,6 +54,8 @@ class Table:
         place: cpu, pinned or cuda.
         device: cpu, or the GPU that fetches: cuda:0.
 
+    A table that ``load`` has mapped can be pickled, and is mapped again where it arrives; others cannot.
+
     Raises:
         CohortError: rows of another shape or type, an unknown codec, layout or place, or a GPU that is not there.
     """
@@ -68,6 +70,14 @@ class Table:
         self._written: Any = None
         self._lock = threading.Lock()  # of the numbers below, and of rows that change
         self._rows_fetched = self._rows_put = 0
+        self._loaded: tuple | None = None  # what _loaded_again() takes, of a file
+
+    def __reduce__(self):
+        if self._loaded is None or self._written is not None:
+            found = "rows in memory" if self._written is None else "rows that were changed"
+            hint = "call save(), and use what Table.load() returns"
+            raise CohortError("pickle of a Table", "rows of a file", found, hint)
+        return _loaded_again, self._loaded
 
     @classmethod
     def load(cls, path, place="cpu", *, device=None, dtype=None, verify=True, spare=0.05) -> "Table":
@@ -84,7 +94,9 @@ class Table:
         encoded = load(path, verify=verify)
         if dtype is not None:
             encoded._kind = _kind_named(dtype, encoded.profile, str(path))
-        return cls(encoded, place=place, device=device, spare=spare)
+        table = cls(encoded, place=place, device=device, spare=spare)
+        table._loaded = (os.path.abspath(path), place, device, dtype, spare)
+        return table
 
     @classmethod
     def of_zeros(
@@ -274,6 +286,10 @@ class Table:
     def __repr__(self) -> str:
         where = self.place if self.place == "cpu" else f"{self.place}, {self.device}"
         return f"Table({list(self.shape)}, {self.dtype}, {self.profile.codec}, {where})"
+
+
+def _loaded_again(path: str, place: str, device, dtype, spare: float) -> Table:
+    return Table.load(path, place, device=device, dtype=dtype, verify=False, spare=spare)
 
 
 def _encoded(array, codec: str, layout: str) -> EncodedRows:

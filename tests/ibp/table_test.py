@@ -1,6 +1,7 @@
 """ibp.Table: bit for bit the array that it was made from, and the changes that put() made."""
 
 import multiprocessing
+import pickle
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -75,6 +76,22 @@ def test_a_table_of_encoded_rows_and_of_a_parameter():
     assert ibp.Table(torch.nn.Embedding.from_pretrained(rows, freeze=False).weight)[3].requires_grad is False
     assert [bits(row) for row in table] == [bits(row) for row in rows]
     assert repr(table) == "Table([300, 50], torch.float32, invariant, cpu)"
+
+
+def test_a_table_of_a_file_can_be_pickled(tmp_path, monkeypatch):
+    rows = bell("int32")
+    table = ibp.Table(rows)
+    with pytest.raises(CohortError, match=r"pickle of a Table: expected rows of a file, found rows in memory\n.*save"):
+        pickle.dumps(table)
+    table.save(tmp_path / "rows.ibp")
+    monkeypatch.chdir(tmp_path)
+    loaded = ibp.Table.load("rows.ibp", dtype=torch.int32)
+    told = pickle.dumps(loaded)
+    monkeypatch.chdir("/")  # another process may be anywhere
+    assert torch.equal(pickle.loads(told)[torch.arange(300)], rows)
+    loaded.put([3], rows[4:5])
+    with pytest.raises(CohortError, match="found rows that were changed"):
+        pickle.dumps(loaded)
 
 
 def test_the_package_lists_also_what_is_loaded_on_first_use():

@@ -105,6 +105,11 @@ bool is_better(const Candidate& a, const Candidate& b) {
 }
 
 std::string explain(const Fit& fit, uint32_t row_bytes) {
+  if (fit.candidates.size() == 1) {  // the codec that was asked for
+    const Candidate& only = fit.candidates[0];
+    return fmt::format("{}: {:.2f} 128-byte lines and {:.1f} bytes per row of {} bytes on {} sampled rows",
+                       name_of(only.profile.codec), only.lines_per_row, only.bytes_per_row, row_bytes, fit.sample_rows);
+  }
   std::string text = fmt::format("{}: fewest 128-byte lines per row of {} bytes on {} sampled rows (",
                                  name_of(fit.profile.codec), row_bytes, fit.sample_rows);
   for (std::size_t i = 0; i < fit.candidates.size(); ++i) {

@@ -25,6 +25,9 @@ NAMES_HINT = (
 def read_data(source: Path, name: str | None = None) -> Graph:
     """The graph of a file, and its masks: a Data object, its dict, or what InMemoryDataset.save writes."""
     place, data = str(source), _dict_of(str(source), load_tensors(source, HINT))
+    if "_global_store" in data or any(isinstance(key, tuple) for key in data):
+        hint = "several node types: cohort.from_pyg(data, OUT) writes them"
+        raise CohortError(place, "a Data object or a dict of its tensors", "a HeteroData", hint)
     for key in ("x", "edge_index"):
         if data.get(key) is None:
             raise CohortError(place, f"a tensor {key}", ", ".join(map(str, data)) or "none", NAMES_HINT)

@@ -14,7 +14,7 @@ from layout_writers import (
     sample,
     write_planetoid,
 )
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.io import read_planetoid_data
 
 from cohort_gnn.dataset import import_graph
@@ -29,6 +29,15 @@ def test_planetoid_comes_back(tmp_path, protocol):
     write_planetoid(tmp_path / "Small" / "raw", graph, protocol)
     import_graph(tmp_path / "Small", tmp_path / "out")
     assert_holds(tmp_path / "out", graph)
+
+
+def test_a_graph_of_several_node_types_has_another_way(tmp_path):
+    graph = HeteroData()
+    graph["a"].x, graph["b"].x = torch.ones(3, 2), torch.ones(4, 2)
+    graph["a", "to", "b"].edge_index = torch.zeros(2, 5, dtype=torch.int64)
+    torch.save(graph.to_dict(), tmp_path / "hetero.pt")
+    error = refusal(tmp_path / "hetero.pt", tmp_path / "out")
+    assert error.found == "a HeteroData" and "cohort.from_pyg(data, OUT)" in error.hint
 
 
 def test_planetoid_is_what_pyg_reads(tmp_path):

@@ -34,6 +34,9 @@ TEST(Fit, SaysWhy) {
   EXPECT_EQ(result.sample_rows, 500);
   EXPECT_EQ(result.candidates.size(), 4u);
   EXPECT_EQ(result.why.rfind("exponent: fewest 128-byte lines", 0), 0u) << result.why;
+  const Fit asked = fit(make_rows(Content::kDense, Dtype::kFloat32, 256, 500).table, {.codec = "invariant"});
+  EXPECT_EQ(asked.why.find("fewest"), std::string::npos) << asked.why;
+  EXPECT_EQ(asked.why.rfind("invariant: ", 0), 0u) << asked.why;
 }
 
 TEST(Fit, GaussianRowsSaveWhatTheFormatPromises) {

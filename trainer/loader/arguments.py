@@ -81,7 +81,8 @@ def take_pyg_arguments(others: dict, loader: str) -> None:
             raise CohortError(name, f"{default!r}, the only supported value", found[:80], hint)
     ignored = [name for name, value in others.items() if name in OF_WORKERS and value != OF_WORKERS[name]]
     if ignored:
-        warnings.warn(f"{', '.join(ignored)}: ignored, as the sampler process does this", stacklevel=3)
+        why = "the sampler process makes the batches, from lists that are sorted"
+        warnings.warn(f"{', '.join(ignored)}: ignored: {why}", stacklevel=3)
 
 
 def sampler_options(given: dict, edge_ids, edge_weights, time_attr: str | None) -> dict:

@@ -50,7 +50,7 @@ def test_arguments_of_pygs_workers_are_ignored_with_one_warning(cora):
         assert len(loader) == 3
     assert [str(each.message) for each in said] == [
         "filter_per_worker, num_workers, persistent_workers, pin_memory, prefetch_factor: "
-        "ignored, as the sampler process does this"
+        "ignored: the sampler process makes the batches, from lists that are sorted"
     ]
     assert said[0].filename == __file__
 

@@ -248,7 +248,9 @@ std::string presample_to_file(const PresampleOptions& options) {
   if (!options.weight_attr.empty()) add_draw_weights(data, graph);
   const std::vector<int64_t> seeds =
       options.seeds.empty() ? seeds_of(data, graph, options.split) : read_seeds(options.seeds, graph.num_nodes);
-  if (seeds.empty()) throw base::Error({options.split, "at least one seed", "none", "choose another split"});
+  if (seeds.empty())
+    throw base::Error({options.split, "at least one seed", "none",
+                       "choose another split; without labels all are empty, and nothing plans for links"});
   const cache::HotnessKey key = hotness_key(graph, seeds, options);
   const std::filesystem::path file = cache::hotness_path(options.dataset, key);
   if (!options.refresh && std::filesystem::exists(file)) {

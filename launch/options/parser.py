@@ -1,6 +1,7 @@
 """The parser of commands, their own arguments, and options, also of TOML files, from the fields that declare them."""
 
 import argparse
+import difflib
 import re
 import sys
 import tomllib
@@ -127,9 +128,12 @@ def read_config(path: Path, known: dict[str, Option]) -> dict[str, Any]:
     for name, value in config.items():
         of = flags.get(name.replace("_", "-"))
         if of is None:
-            names = ", ".join(sorted(each.flag[2:] for each in known.values() if not each.is_hidden))
-            hint = "write the options of the command's --help here, without --"
-            raise CohortError(f"{path}: {name}", f"one of {names}", "an unknown option", hint)
+            hint = "options have the names of the command's --help, without --"
+            if isinstance(value, dict):
+                hint = f"write the options without the line [{name}]"
+            elif near := difflib.get_close_matches(name.replace("_", "-"), flags, 1):
+                hint = f"write {near[0]}"
+            raise CohortError(f"{path}: {name}", "an option of the command", "an unknown option", hint)
         options[of.name] = _of_toml(f"{path}: {name}", value, of)
     return options
 

@@ -56,7 +56,10 @@ class Run:
 
     def find(self, name: str) -> int | None:
         """pid of the sampler or the trainer, or of the "trainer of rank 1"."""
-        wanted = {"sampler": lambda argv: argv[0].endswith("/cohort-sampler"), "trainer": lambda argv: argv[1] == "-m"}
+        wanted = {
+            "sampler": lambda argv: argv[0].endswith("/cohort-sampler"),
+            "trainer": lambda argv: "cohort_gnn.trainer" in argv,
+        }
         role, _, rank = name.partition(" of rank ")
         for pid, argv in processes_of(self.out / "run.json").items():
             if wanted[role](argv) and (not rank or environment_of(pid).get("RANK") == rank):

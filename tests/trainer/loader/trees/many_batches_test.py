@@ -1,0 +1,85 @@
+"""Many random batches: none has an excluded edge or one from the future, and each node has as many edges as it may."""
+
+import itertools
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from processes import ALL_TESTS
+from tree_oracle import expect_sound
+
+from cohort_gnn import LinkNeighborLoader, NeighborLoader
+from cohort_gnn.dataset import from_tensors
+from cohort_gnn.dataset import open as open_dataset
+
+NUM_BATCHES = 100_000 if ALL_TESTS else 2000
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+FANOUT = [3, 2]
+
+pytestmark = [pytest.mark.usefixtures("shm"), pytest.mark.timeout(3000)]
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory):
+    """300 nodes and 3,000 events among them: a hub, parallel edges, edges of equal ends, nodes without edges."""
+    rng = np.random.default_rng(8)
+    ends, time = rng.integers(290, size=(2, 3000)), rng.integers(-5, 20, 3000)
+    ends[1, :500] = 0
+    ends[:, 500:700] = ends[:, 700:900]
+    ends[0, 900:950] = ends[1, 900:950]
+    x = np.repeat(np.arange(300, dtype=np.float32)[:, None], 3, axis=1)
+    folder = tmp_path_factory.mktemp("many") / "set"
+    return open_dataset(from_tensors(folder, x=x, y=np.arange(300) % 3, edge_index=ends, edge_time=time))
+
+
+def batches_of(loader):
+    """NUM_BATCHES of them, epoch after epoch."""
+    return itertools.islice((batch for _ in itertools.count() for batch in loader), NUM_BATCHES)
+
+
+@pytest.mark.parametrize("exclude", ["self", "reverse"])
+@pytest.mark.parametrize("device", DEVICES)
+def test_no_batch_has_an_excluded_edge(graph, device, exclude):
+    edges = list(zip(graph.indices.tolist(), np.repeat(np.arange(300), np.diff(graph.indptr)).tolist(), strict=True))
+    times_of, degree = Counter(edges), np.diff(graph.indptr).tolist()
+    pairs = torch.tensor(edges).T
+    how = {"batch_size": 4, "shuffle": True, "exclude": exclude, "neg_sampling": "binary", "device": device}
+    num_left_out = 0
+    with LinkNeighborLoader(graph, FANOUT, pairs, **how) as loader:
+        for batch in batches_of(loader):
+            n_id = batch.n_id.tolist()
+            source, target = ([n_id[each] for each in ends] for ends in batch.edge_index.tolist())
+            ends = batch.edge_label_index[:, : len(batch.input_id)].tolist()
+            out = {(n_id[s], n_id[t]) for s, t in zip(*ends, strict=True)}
+            assert out <= set(edges), "positives are edges"
+            if exclude == "reverse":
+                out |= {(t, s) for s, t in out}
+            assert out.isdisjoint(zip(source, target, strict=True))
+            missing = Counter(t for pair in out for t in [pair[1]] * times_of[pair])
+            num_left_out += sum(missing.values())
+            expected, first = [], 0
+            for hop, picks in enumerate(FANOUT):
+                end = first + batch.num_sampled_nodes[hop]
+                expected += [min(picks, degree[node] - missing[node]) for node in n_id[first:end]]
+                first = end
+            found = Counter(batch.edge_index[1].tolist())
+            assert [found[node] for node in range(first)] == expected and sum(expected) == len(source)
+    assert num_left_out > NUM_BATCHES, "batches have edges to leave out"
+
+
+@pytest.mark.parametrize("strategy", ["uniform", "last"])
+@pytest.mark.parametrize("device", DEVICES)
+def test_no_batch_has_an_edge_from_the_future(graph, device, strategy):
+    rng = np.random.default_rng(9)
+    seeds, times = rng.integers(300, size=2000), rng.integers(-8, 22, 2000)
+    how = {"time_attr": "edge_time", "temporal_strategy": strategy, "input_time": times, "edge_ids": True}
+    num_edges = 0
+    with NeighborLoader(graph, FANOUT, seeds, batch_size=4, shuffle=True, device=device, **how) as loader:
+        for batch in batches_of(loader):
+            of_batch = batch.input_id.tolist()
+            latest = times[of_batch][batch.batch[batch.edge_index[1]].cpu().numpy()]  # that each edge may be
+            assert (graph.edge_times[batch.e_id.cpu().numpy()] <= latest).all()
+            expect_sound(graph, batch, FANOUT, seeds[of_batch].tolist(), times[of_batch].tolist(), strategy == "last")
+            num_edges += len(latest)
+    assert num_edges > NUM_BATCHES, "batches have edges"

@@ -1,15 +1,19 @@
 """How fast ShardedRows brings rows of another machine, encoded and raw, beside a bare exchange of as many bytes.
 
     PYTHONPATH=build/python python bench/sharded_rows.py [--gbits 1,5,10] [--rows FILE.npy] [--fetch 200000]
+    PYTHONPATH=build/python python bench/sharded_rows.py --device cuda [--wholegraph] [--fetch 1000000]
 
 Two processes hold half of the rows each, and each fetches rows of the other. They lie in network namespaces at either
 end of a virtual cable, whose rate is limited (needs root, ip and tc); `--gbits 0`: both use the loopback, without a
-limit. "bare" is torch.distributed.all_to_all_single (gloo) of the bytes of the raw rows alone, without ids. Prints the
-median of --rounds rounds: GB/s of decoded rows that arrive in a process, and the gain over raw rows.
+limit. `--device cuda`: each has a GPU, which has its rows, and they exchange them by NCCL. "bare" is
+torch.distributed.all_to_all_single (gloo or NCCL) of the bytes of the rows alone, without ids: raw, and as many as the
+encoded rows have. "wholegraph" gathers the raw rows from a distributed tensor of WholeGraph, if its wheel is there.
+Prints the median of --rounds rounds: GB/s of decoded rows that arrive in a process, and the gain over raw rows.
 """
 
 import argparse
 import contextlib
+import functools
 import json
 import os
 import statistics
@@ -25,7 +29,7 @@ import torch.distributed as dist
 
 from cohort_gnn import ShardedRows, ibp
 
-SIDES = ("bare", "raw", "stored")
+SIDES = ("bare", "raw", "bare encoded", "encoded")
 
 
 @contextlib.contextmanager
@@ -63,39 +67,77 @@ def rows_of(args: argparse.Namespace, name: str) -> torch.Tensor:
 
 def work(args: argparse.Namespace) -> None:
     """One of the two processes; rank 0 prints the seconds of each side as JSON."""
-    dist.init_process_group("gloo")
-    rank, seconds = dist.get_rank(), {}
+    rank, device = int(os.environ["RANK"]), torch.device(args.device)
+    if args.device == "cuda":
+        device = torch.device("cuda", rank)
+        torch.cuda.set_device(device)
+    comm = wholegraph_comm(rank) if args.wholegraph else None
+    if comm is None:
+        dist.init_process_group("cpu:gloo,cuda:nccl" if args.device == "cuda" else "gloo")
+    seconds = {}
     for dtype in args.dtypes.split(","):
         table = rows_of(args, dtype)
         half = table[rank * (len(table) // 2) :][: len(table) // 2].contiguous()
-        encoded = ibp.encode(half, ibp.fit(half, codec="exponent"))
-        ids = torch.from_numpy(np.random.default_rng(rank).integers(len(half), size=args.fetch)) + (1 - rank) * len(
-            half
-        )
-        row_bytes = half.element_size() * half.shape[1]
-        given, found = (torch.empty(args.fetch * row_bytes, dtype=torch.uint8) for _ in range(2))
-        sizes = [args.fetch * row_bytes * (other != rank) for other in range(2)]
-        tables = {side: ShardedRows(encoded if side == "stored" else half, wire=side) for side in SIDES[1:]}
-        out = torch.empty((args.fetch, half.shape[1]), dtype=half.dtype)
-        of_sides: dict[str, list[float]] = {side: [] for side in SIDES}
+        encoded = ibp.encode(half, ibp.fit(half, codec="exponent")).to("cpu" if args.device == "cpu" else device)
+        ids = torch.from_numpy(np.random.default_rng(rank).integers(len(half), size=args.fetch))
+        ids = (ids + (1 - rank) * len(half)).to(device)
+        tables = {
+            "raw": ShardedRows(half.to(device), device=device),
+            "encoded": ShardedRows(encoded, device=device),
+        }
+        out = torch.empty((args.fetch, half.shape[1]), dtype=half.dtype, device=device)
+        for each in tables.values():
+            each.fetch(ids, out)
+            assert torch.equal(out, table.to(device)[ids])
+        calls = {name: functools.partial(each.fetch, ids, out) for name, each in tables.items()}
+        for bare, name in (("bare", "raw"), ("bare encoded", "encoded")):
+            calls[bare] = bare_exchange(
+                rank, tables[name].stats().sent_bytes, tables[name].stats().received_bytes, device
+            )
+        if comm is not None:
+            calls["wholegraph"] = wholegraph_gather(comm, table, rank, ids, out)
+        of_sides: dict[str, list[float]] = {side: [] for side in calls}
         for _ in range(args.rounds + 1):
-            for side in SIDES:
+            for side, call in calls.items():
                 dist.barrier()
                 start = time.perf_counter()
-                if side == "bare":
-                    dist.all_to_all_single(found, given, sizes, sizes)
-                else:
-                    tables[side].fetch(ids, out)
+                call()
+                if args.device == "cuda":
+                    torch.cuda.synchronize()
                 of_sides[side].append(time.perf_counter() - start)
-        assert torch.equal(out, table[ids])
-        seconds[dtype] = {"bytes": args.fetch * row_bytes} | {
-            side: statistics.median(each[1:]) for side, each in of_sides.items()
-        }
+        seconds[dtype] = {"bytes": out.nbytes} | {side: statistics.median(each[1:]) for side, each in of_sides.items()}
         for each in tables.values():
             each.close()
     dist.destroy_process_group()
     if rank == 0:
         print(json.dumps(seconds))
+
+
+def bare_exchange(rank: int, sent: int, received: int, device: torch.device):
+    """Sends so many bytes to the other process, and gets as many as it sends."""
+    given, found = (torch.zeros(count, dtype=torch.uint8, device=device) for count in (sent, received))
+    to, of = ([0, count] if rank == 0 else [count, 0] for count in (sent, received))
+    return lambda: dist.all_to_all_single(found, given, of, to)
+
+
+def wholegraph_comm(rank: int):
+    import pylibwholegraph.torch as wgth
+
+    return wgth.init_torch_env_and_create_wm_comm(rank, 2, rank, 2, wm_log_level="warn")[0]
+
+
+def wholegraph_gather(comm, table: torch.Tensor, rank: int, ids: torch.Tensor, out: torch.Tensor):
+    """Gathers the rows from a tensor that is distributed over the GPUs."""
+    import pylibwholegraph.torch as wgth
+
+    rows = wgth.create_wholememory_tensor(
+        comm, "distributed", "cuda", list(table.shape), table.dtype, [table.shape[1], 1]
+    )
+    own, first = rows.get_local_tensor(host_view=False)
+    own.copy_(table[first : first + len(own)])
+    comm.barrier()
+    assert torch.equal(rows.gather(ids), out)
+    return lambda: rows.gather(ids)
 
 
 def measured(args: argparse.Namespace, gbits: float) -> dict:
@@ -123,16 +165,22 @@ def main() -> None:
     parser.add_argument("--table-rows", type=int, default=400_000)
     parser.add_argument("--fetch", type=int, default=100_000, help="rows that each process fetches")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--wholegraph", action="store_true", help="beside a distributed tensor of WholeGraph (GPUs)")
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.device == "cuda":
+        args.gbits = "0"
     if args.work:
         return work(args)
-    print("| Gbit/s | rows | bare, GB/s | raw, GB/s | encoded, GB/s | encoded over raw |\n|---|---|---|---|---|---|")
+    sides = [*SIDES, *(["wholegraph"] if args.wholegraph else [])]
+    print(f"| link | rows | {', GB/s | '.join(sides)}, GB/s | encoded over raw |\n|---|---|{'---|' * len(sides)}---|")
     for gbits in map(float, args.gbits.split(",")):
+        link = "NCCL" if args.device == "cuda" else f"{gbits:g} Gbit/s" if gbits else "loopback"
         for dtype, found in measured(args, gbits).items():
-            rates = {side: found["bytes"] / found[side] / 1e9 for side in SIDES}
-            told = " | ".join(f"{rates[side]:.2f}" for side in SIDES)
-            print(f"| {gbits or 'loopback'} | {dtype} | {told} | {rates['stored'] / rates['raw']:.2f} |", flush=True)
+            rates = {side: found["bytes"] / found[side] / 1e9 for side in sides}
+            told = " | ".join(f"{rates[side]:.2f}" for side in sides)
+            print(f"| {link} | {dtype} | {told} | {rates['encoded'] / rates['raw']:.2f} |", flush=True)
     return None
 
 

@@ -15,7 +15,8 @@ import importlib
 from typing import TYPE_CHECKING
 
 from cohort_gnn.ibp.profile import Profile, fit
-from cohort_gnn.ibp.rows import EncodedRows, bound, decode, decode_stored, encode, fetch, load, take
+from cohort_gnn.ibp.rows import EncodedRows, bound, decode, encode, fetch, load
+from cohort_gnn.ibp.stored import decode_stored, take
 from cohort_gnn.ibp.table import Table, TableStats
 
 if TYPE_CHECKING:

@@ -170,6 +170,24 @@ inline constexpr unsigned long long kNoFetchError = ~0ull;
 void fetch_located(const DeviceProfile& profile, const LocatedRows& rows, void* out, unsigned long long* status,
                    cudaStream_t stream, const FetchOptions& options = {});
 
+// ---- Rows as they are stored, from GPU to GPU: take() of ibp.h -----------------------------------------------------
+
+inline constexpr uint32_t kStoredStep = 16;  // every row begins at a multiple of this
+
+struct StoredRef {
+  uint64_t* entries = nullptr;  // uint64 [count]: make_entry() of rows in `data`
+  std::byte* data = nullptr;    // at a multiple of 16 bytes
+};
+
+// sizes[i]: the bytes that row index[i] takes in the `data` of take_stored(), a multiple of kStoredStep; 0 of an index
+// outside the table. index, sizes: int64 [count] in GPU memory. Asynchronous, allocates nothing.
+void stored_sizes(const DeviceTable& table, const int64_t* index, int64_t count, int64_t* sizes, cudaStream_t stream);
+// Copies these rows as they are stored, one after the other: row i ends at byte ends[i], the sum of sizes[0..i], int64
+// [count] in GPU memory. fetch_located() decodes them. An index outside the table has an entry without bytes, which
+// fetch_located() takes for a damaged row. Asynchronous, allocates nothing.
+void take_stored(const DeviceTable& table, const int64_t* index, int64_t count, const int64_t* ends,
+                 const StoredRef& out, cudaStream_t stream);
+
 // encode() by the current GPU: the same bytes. `rows.data` lies in GPU, pinned or pageable memory (20 GB/s and more
 // want it pinned). The rows of the result are in `out`, 16-byte aligned host memory of the caller's with data_bound()
 // bytes or as many as they come to; without it in page-locked memory of data_bound() bytes. Waits for the GPU.

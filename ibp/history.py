@@ -9,7 +9,8 @@ from torch import Tensor
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.ibp import arrays
 from cohort_gnn.ibp.profile import Profile, fit
-from cohort_gnn.ibp.rows import encode, gpu_of, take
+from cohort_gnn.ibp.rows import encode, gpu_of
+from cohort_gnn.ibp.stored import take
 from cohort_gnn.ibp.table import Table, TableStats
 
 SAMPLE_ROWS = 65536  # of a push, of which the room for each row is learned

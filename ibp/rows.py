@@ -284,34 +284,6 @@ def ids_on_gpu(index, device: str, place: str):
     return ids.to(device, torch.int64).contiguous()
 
 
-def take(encoded: EncodedRows, index):
-    """Rows as they are stored, to send them: fewer bytes than decoded.
-
-    Args:
-        index: integers [n], in host memory.
-
-    Returns:
-        (entries uint64 [n], data uint8 [bytes]), numpy arrays for decode_stored().
-    """
-    return _native.take(encoded._native, arrays.as_index(index))
-
-
-def decode_stored(profile: Profile, entries, data, out=None):
-    """The rows of take(), decoded, bit for bit; any bytes are safe to give.
-
-    Args:
-        profile: of the rows that take() was called with.
-        out: [n, num_columns] to write to.
-
-    Raises:
-        CohortError: a row that is no valid encoding.
-    """
-    if out is None:
-        out = arrays.new_array((len(entries), profile.num_columns), arrays.default_kind(profile.dtype, None))
-    _native.decode_stored(profile.native, entries, data, out)
-    return out
-
-
 def decode(encoded: EncodedRows, out=None):
     """All rows, in order, in host memory."""
     if out is None:

@@ -78,3 +78,36 @@ def test_any_bytes_are_safe(codec, data):
         assert len(ibp.decode_stored(encoded.profile, entries, stored)) == 20
     except CohortError as error:
         assert "expected a valid encoding" in str(error)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("place", ["pinned", "cuda"])
+@pytest.mark.parametrize("layout", ["packed", "slots"])
+@pytest.mark.parametrize(("dtype", "codec"), CASES, ids=str)
+def test_a_gpu_takes_and_decodes_them_too(dtype, codec, layout, place):
+    rows = table(dtype)
+    encoded = ibp.encode(rows, ibp.fit(rows, codec), layout=layout).to(place)
+    ids = torch.from_numpy(np.random.default_rng(2).integers(0, len(rows), 500)).cuda()
+    entries, data = ibp.take(encoded, ids)
+    assert entries.is_cuda and data.is_cuda and len(entries) == 500 and data.dtype == torch.uint8
+    out = torch.empty(500, rows.shape[1], dtype=dtype, device="cuda")
+    assert ibp.decode_stored(encoded.profile, entries, data, out) is out
+    assert torch.equal(out.cpu().view(torch.uint8), rows[ids.cpu()].view(torch.uint8))
+    assert [len(each) for each in ibp.take(encoded, ids[:0])] == [0, 0]
+
+
+@pytest.mark.gpu
+def test_a_gpu_refuses_what_the_host_refuses():
+    rows = table(torch.float32)
+    encoded = ibp.encode(rows, ibp.fit(rows, "exponent"))
+    with pytest.raises(CohortError, match="take: rows: expected rows that cuda:0 reads, found rows for cpu"):
+        ibp.take(encoded, torch.zeros(2, dtype=torch.int64, device="cuda"))
+    encoded = encoded.to("cuda")
+    for ids in ([300], [0, -1]):
+        with pytest.raises(CohortError, match=rf"take: index\[{len(ids) - 1}\]: expected 0 to 299, found {ids[-1]}"):
+            ibp.take(encoded, torch.tensor(ids, device="cuda"))
+    entries, data = ibp.take(encoded, torch.tensor([1, 2], device="cuda"))
+    with pytest.raises(CohortError, match="stored row 1: expected a valid encoding"):
+        ibp.decode_stored(encoded.profile, entries, data[: len(data) // 2])
+    with pytest.raises(CohortError, match=r"decode_stored: out: expected contiguous float32 \[2, 21\] on cuda:0"):
+        ibp.decode_stored(encoded.profile, entries, data, torch.empty(3, 21, device="cuda"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import datetime
 import time
 from collections.abc import Sequence
@@ -16,9 +17,13 @@ from torch import Tensor
 from cohort_gnn import ibp
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.ibp import arrays
+from cohort_gnn.ibp.rows import ids_on_gpu
+from cohort_gnn.ibp.stored import SLACK_BYTES
+from cohort_gnn.trainer.loader.sharded_part import Messages, Part
 
-NOTHING = np.empty(0, np.uint8)
 BAD_IDS = -1  # in place of the number of ids: a rank has asked for rows that there are not
+POLL_SECONDS = 2e-5  # between looks at whether a GPU's exchange has ended
+BEYOND = 10  # timeouts, until a GPU's collective ends the process: the thread of the exchanges gives up before
 
 
 @dataclass
@@ -50,24 +55,30 @@ class Pending:
         Raises:
             CohortError: as of `ShardedRows.fetch`.
         """
-        return self._future.result()
+        rows = self._future.result()
+        if rows.is_cuda:
+            rows.record_stream(torch.cuda.current_stream(rows.device))
+        return rows
 
 
 class ShardedRows:
     """Feature rows [V, D], distributed over the ranks of a process group. Encoded rows are sent encoded.
 
     Every rank makes one `ShardedRows`, and all ranks must call `fetch` or `start` equally often, each rank with its own
-    ids. The exchanges use a separate gloo group and a separate thread, so they do not disturb the script's own group.
+    ids. The exchanges use separate process groups and a separate thread, so they do not disturb the script's own group.
 
     Args:
-        rows: this rank's rows: cohort.ibp.EncodedRows in host memory, or a tensor or array [v, D] there, of the same D
-            and dtype on all ranks.
+        rows: this rank's rows: cohort.ibp.EncodedRows or a tensor or array [v, D], of the same D and dtype on all
+            ranks. With device="cpu" in host memory; with a GPU a tensor in its memory, or encoded rows that it reads:
+            those of EncodedRows.to("pinned") or to("cuda").
         owner: (ranks, places), the same on all ranks: for each id, the rank that has its row, integers [V], and the
             position of the row among the rows of that rank, integers [V]. None: ids continue from rank to rank, and
             rank 0 has the first ids.
         group: the process group whose ranks take part; None: all ranks.
         timeout_s: how long a rank waits for the others in an exchange.
         wire: "stored": encoded rows travel encoded. "raw": all rows travel decoded.
+        device: where rows are taken, sent from and decoded, of the same kind on all ranks: "cpu" (gloo), or a GPU of
+            this rank's own, such as "cuda" (NCCL).
 
     Attributes:
         shape: (V, D).
@@ -75,7 +86,8 @@ class ShardedRows:
         bounds: int64 [ranks + 1], the first id of each rank without `owner`.
 
     Raises:
-        CohortError: rows that differ in D or dtype between ranks, or an `owner` that names rows that there are not.
+        CohortError: rows that differ in D, dtype or kind of device between ranks, rows that the device cannot read, or
+            an `owner` that names rows that there are not.
     """
 
     def __init__(
@@ -86,23 +98,29 @@ class ShardedRows:
         group: dist.ProcessGroup | None = None,
         timeout_s: float = 60.0,
         wire: str = "stored",
+        device: str | torch.device = "cpu",
     ):
         if wire not in ("stored", "raw"):
             raise CohortError("ShardedRows: wire", "stored or raw", repr(wire))
-        self._rows = rows if isinstance(rows, ibp.EncodedRows) else _host_rows(rows)
+        self._device = _device_of(device)
+        self._part = Part(rows, self._device)
         self._timeout_s = timeout_s
         if not dist.is_initialized():
             hint = "call torch.distributed.init_process_group() first"
             raise CohortError("ShardedRows", "a process group", "none", hint)
-        self._group = dist.new_group(
-            list(range(dist.get_world_size())) if group is None else dist.get_process_group_ranks(group),
-            timeout=datetime.timedelta(seconds=timeout_s),
-            backend="gloo",
-            use_local_synchronization=True,
-        )
+        ranks = list(range(dist.get_world_size())) if group is None else dist.get_process_group_ranks(group)
+        self._group = _new_group(ranks, "gloo", timeout_s)
         self._rank, self._size = dist.get_rank(self._group), dist.get_world_size(self._group)
-        self._profiles = self._agree(wire)
+        profiles = self._agree(wire)
+        self._is_encoded = [profile is not None for profile in profiles]
+        self._bounds = torch.from_numpy(self.bounds).to(self._device)
         self._owner = None if owner is None else self._checked(owner)
+        self._messages = Messages(profiles, self._device)
+        self._bulk = self._group  # rows and ids travel in this group, counts in the other
+        self._stream: torch.cuda.Stream | None = None
+        if self._device.type == "cuda":
+            self._bulk = _new_group(ranks, "nccl", BEYOND * timeout_s)
+            self._stream = torch.cuda.Stream(self._device)
         self._thread = concurrent.futures.ThreadPoolExecutor(1, "sharded-rows")
         self._broken: CohortError | None = None
         self._stats = ShardedStats()
@@ -112,10 +130,10 @@ class ShardedRows:
 
         Args:
             ids: integers [n], on any device; n may differ between ranks, and ids may repeat.
-            out: contiguous [n, D] in host memory, to write to.
+            out: contiguous [n, D] to write to, on the device of the exchanges.
 
         Returns:
-            [n, D] on the device of the ids, or `out`.
+            `out`, or [n, D] on the device of the exchanges if that is a GPU, else on the device of the ids.
 
         Raises:
             CohortError: on all ranks, if a rank requests an id out of range, has ended, or does not take part within
@@ -125,50 +143,53 @@ class ShardedRows:
 
     def start(self, ids: Tensor | np.ndarray | Sequence[int], out: Tensor | None = None) -> Pending:
         """Like `fetch`, without waiting: requests rows of the next batch while the script trains on the current one."""
-        device = ids.device if isinstance(ids, Tensor) else torch.device("cpu")
-        index = arrays.as_index(ids.detach().cpu() if isinstance(ids, Tensor) else ids)
-        wanted = ("cpu", (len(index), self.shape[1]), self.dtype, True)
+        back_to = ids.device if isinstance(ids, Tensor) and self._device.type == "cpu" else self._device
+        if isinstance(ids, Tensor) and ids.is_cuda and self._device.type == "cuda" and ids.dim() == 1:
+            index = ids_on_gpu(ids, str(self._device), "ShardedRows: ids")
+        else:
+            index = torch.from_numpy(arrays.as_index(ids.detach().cpu() if isinstance(ids, Tensor) else ids))
+            index = index.to(self._device)
+        wanted = (self._device.type, (len(index), self.shape[1]), self.dtype, True)
         if out is not None and (out.device.type, tuple(out.shape), out.dtype, out.is_contiguous()) != wanted:
-            expected = f"a contiguous CPU tensor {self.dtype} [{len(index)}, {self.shape[1]}]"
+            expected = f"a contiguous {self._device.type.upper()} tensor {self.dtype} [{len(index)}, {self.shape[1]}]"
             found = f"{out.device} {out.dtype} {list(out.shape)}" + ("" if out.is_contiguous() else ", not contiguous")
             raise CohortError("ShardedRows: out", expected, found)
-        return Pending(self._thread.submit(self._exchange, index, device, out))
+        given = torch.cuda.current_stream(self._device).record_event() if self._stream else None
+        return Pending(self._thread.submit(self._exchange, index, back_to, out, given))
 
     def stats(self) -> ShardedStats:
         """What this rank has fetched so far."""
         return self._stats
 
     def close(self) -> None:
-        """Ends the thread and the group of the exchanges; all ranks call it, and nothing can be fetched afterwards."""
+        """Ends the thread and the groups of the exchanges; all ranks call it, and nothing can be fetched afterwards."""
         self._thread.shutdown()
         self._broken = self._broken or CohortError("ShardedRows", "rows to fetch before close()", "closed ones")
+        if self._bulk is not self._group:
+            dist.destroy_process_group(self._bulk)
         dist.destroy_process_group(self._group)
 
     def _agree(self, wire: str) -> list[ibp.Profile | None]:
         """Compares the rows of all ranks; returns how those of each travel: encoded by a profile, or raw."""
-        profile = None
-        if isinstance(self._rows, ibp.EncodedRows):
-            self.dtype = torch.as_tensor(ibp.fetch(self._rows, np.empty(0, np.int64))).dtype
-            profile = self._rows.profile if wire == "stored" else None
-        else:
-            self.dtype = self._rows.dtype
-        own = (len(self._rows), int(self._rows.shape[1]), str(self.dtype), profile and profile.native)
+        profile = self._part.profile if wire == "stored" else None
+        self.dtype = self._part.dtype
+        kind = (int(self._part.shape[1]), str(self.dtype), self._device.type)
         told: list = [None] * self._size
         try:
-            dist.all_gather_object(told, own, group=self._group)
+            dist.all_gather_object(told, (len(self._part), kind, profile and profile.native), group=self._group)
         except RuntimeError as error:
             raise self._gone("the size of its rows", error) from error
-        for rank, (_, dim, dtype, _) in enumerate(told):
-            if (dim, dtype) != told[0][1:3]:
-                expected = f"rows of {told[0][1]} x {told[0][2]}, as rank 0 has"
-                raise CohortError(f"ShardedRows: rank {rank}", expected, f"{dim} x {dtype}")
+        for rank, (_, found, _) in enumerate(told):
+            if found != told[0][1]:
+                expected = "rows of {} x {} for {}, as rank 0 has".format(*told[0][1])
+                raise CohortError(f"ShardedRows: rank {rank}", expected, "{} x {} for {}".format(*found))
         self.bounds = np.cumsum([0, *(each[0] for each in told)])
-        self.shape = (int(self.bounds[-1]), own[1])
-        return [each[3] and ibp.Profile(each[3]) for each in told]
+        self.shape = (int(self.bounds[-1]), kind[0])
+        return [each[2] and ibp.Profile(each[2]) for each in told]
 
-    def _checked(self, owner) -> tuple[np.ndarray, np.ndarray]:
-        """The rank and the place of each row, once they are known to be rows that there are."""
-        ranks, places = (np.asarray(each) for each in owner)
+    def _checked(self, owner) -> tuple[Tensor, Tensor]:
+        """The rank and the place of each row, on the device, once they are known to be rows that there are."""
+        ranks, places = (np.asarray(each.cpu() if isinstance(each, Tensor) else each) for each in owner)
         if ranks.shape != places.shape or ranks.ndim != 1 or {ranks.dtype.kind, places.dtype.kind} - {"i", "u"}:
             found = f"{ranks.dtype} {list(ranks.shape)} and {places.dtype} {list(places.shape)}"
             raise CohortError("ShardedRows: owner", "two arrays of integers [V]", found)
@@ -180,70 +201,80 @@ class ShardedRows:
             expected = f"a rank below {self._size} and a place among its rows ({', '.join(map(str, sizes))})"
             raise CohortError(f"ShardedRows: owner of id {at}", expected, f"rank {ranks[at]}, place {places[at]}")
         self.shape = (len(ranks), self.shape[1])
-        return ranks, places
+        narrow = ranks.astype(np.int32), places.astype(np.int64 if sizes.max() > 2**31 - 1 else np.int32)
+        return torch.from_numpy(narrow[0]).to(self._device), torch.from_numpy(narrow[1]).to(self._device)
 
     def _gone(self, what: str, error: Exception) -> CohortError:
         hint = "see the end of each rank's output: one of them has ended, hangs, or fetches less often than the others"
         expected = f"{what} from all {self._size} ranks within {self._timeout_s:g} s"
         return CohortError(f"ShardedRows: rank {self._rank}", expected, str(error).partition("\n")[0], hint)
 
-    def _exchange(self, ids: np.ndarray, device: torch.device, out: Tensor | None) -> Tensor:
-        """A fetch, in the thread of the exchanges."""
+    def _exchange(
+        self, ids: Tensor, back_to: torch.device, out: Tensor | None, given: torch.cuda.Event | None
+    ) -> Tensor:
+        """A fetch, in the thread of the exchanges; `given`: the ids are on the GPU."""
         if self._broken:
             raise self._broken
         start = time.perf_counter()
         try:
-            rows = self._fetched(ids, out)
+            with torch.cuda.stream(self._stream) if self._stream else contextlib.nullcontext():
+                if self._stream and given:
+                    self._stream.wait_event(given)
+                rows = self._fetched(ids, out)
+                self._await()
+                self._messages.check()
         except CohortError:  # on all ranks, or of rows that have come: the next exchange can go on
             raise
         except RuntimeError as error:
             self._broken = self._gone("its part of an exchange", error)
             raise self._broken from error
         self._stats.seconds += time.perf_counter() - start
-        return rows if out is not None else rows.to(device)
+        return rows if out is not None else rows.to(back_to)
 
-    def _fetched(self, ids: np.ndarray, out: Tensor | None) -> Tensor:
-        ranks, places = self._located(ids)
-        order = np.argsort(ranks, kind="stable")
-        wanted = np.bincount(ranks, minlength=self._size)
-        asked = self._all_to_all_counts(wanted if len(ranks) == len(ids) else np.full(self._size, BAD_IDS))
+    def _fetched(self, ids: Tensor, out: Tensor | None) -> Tensor:
+        ranks, places, num_wrong = self._located(ids)
+        order = torch.argsort(ranks, stable=True)
+        bounds = torch.searchsorted(ranks[order], torch.arange(self._size + 1, device=self._device, dtype=ranks.dtype))
+        on_device = bounds.diff()
+        *first, wrong = torch.cat([bounds, num_wrong.view(1)]).tolist()  # of the ids of each rank, sorted by rank
+        wanted = np.diff(first)
+        asked = self._all_to_all_counts(np.full(self._size, BAD_IDS) if wrong else wanted)
         if (asked == BAD_IDS).any():
-            self._fail_ids(ids, np.flatnonzero(asked == BAD_IDS))
-        own = slice(*np.cumsum([0, *wanted])[self._rank : self._rank + 2])
+            self._fail_ids(ids.cpu().numpy(), np.flatnonzero(asked == BAD_IDS))
+        own = slice(first[self._rank], first[self._rank + 1])
         wanted[self._rank] = asked[self._rank] = 0  # own rows do not travel
         sorted_places = places[order]
-        own_places = sorted_places[own]
-        theirs = self._all_to_all(np.delete(sorted_places, own), wanted, asked)
-        messages = [self._stored(part) for part in np.split(theirs, np.cumsum(asked)[:-1])]
-        sizes = np.array([sum(map(len, message)) for message in messages])
-        arriving = self._all_to_all_counts(sizes)
-        given = [part for message in messages for part in message]
-        found = self._all_to_all(given[0] if len(given) == 1 else np.concatenate([NOTHING, *given]), sizes, arriving)
-        rows = out if out is not None else torch.empty((len(ids), self.shape[1]), dtype=self.dtype)
-        in_place = bool((ranks[1:] >= ranks[:-1]).all())  # the ids stand by rank, as the rows come
-        by_rank = rows if in_place else torch.empty_like(rows)
-        first = np.cumsum([0, *wanted])
-        first[self._rank + 1 :] += len(own_places)
-        parts = zip(wanted, np.split(found, np.cumsum(arriving)[:-1]), strict=True)
-        for rank, (count, message) in enumerate(parts):
-            self._decode(rank, message, by_rank[first[rank] :][:count])
-        by_rank[first[self._rank] :][: len(own_places)] = self._own(own_places)
-        if not in_place:
-            rows.index_copy_(0, torch.from_numpy(order), by_rank)
-        self._stats.own_rows += len(own_places)
+        to_others = torch.cat([sorted_places[: own.start], sorted_places[own.stop :]])
+        theirs = self._all_to_all(to_others, wanted, asked)
+        here = self._is_encoded[self._rank]
+        entries, data, sizes = self._part.take(theirs, asked.tolist(), here)
+        arriving = self._all_to_all_counts(np.array(sizes))
+        entries_found = entries[:0]
+        if any(self._is_encoded):
+            entries_found = self._all_to_all(entries, asked * here, wanted * np.array(self._is_encoded))
+        found = self._all_to_all(data, np.array(sizes), arriving)
+        rows = out if out is not None else torch.empty(len(ids), self.shape[1], dtype=self.dtype, device=self._device)
+        rows.index_copy_(0, order[own], self._part.fetch(sorted_places[own]))
+        of_entries = entries_found.split((wanted * np.array(self._is_encoded)).tolist())
+        for rank, message in enumerate(zip(of_entries, found.split(arriving.tolist()), strict=True)):
+            positions = order[first[rank] :][: wanted[rank]]
+            self._messages.write(rank, message, on_device[rank : rank + 1], positions, rows)
+        self._stats.own_rows += own.stop - own.start
         self._stats.remote_rows += int(wanted.sum())
-        self._stats.sent_bytes += int(sizes.sum())
-        self._stats.received_bytes += len(found)
+        self._stats.sent_bytes += sum(sizes) + entries.nbytes
+        self._stats.received_bytes += found.nbytes + entries_found.nbytes
         return rows
 
-    def _located(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Rank and place of each id; none at all when one of them is out of range."""
-        if len(ids) and not (0 <= ids.min() and ids.max() < self.shape[0]):
-            return np.empty(0, np.int64), np.empty(0, np.int64)
+    def _located(self, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Rank and place of each id, those of row 0 for one that is out of range, and how many ids are."""
+        wrong = (ids < 0) | (ids >= self.shape[0])
+        if self.shape[0] == 0:
+            return ids * 0, ids * 0, wrong.sum()
+        inside = ids.masked_fill(wrong, 0)
         if self._owner is not None:
-            return self._owner[0][ids].astype(np.int64), self._owner[1][ids].astype(np.int64)
-        ranks = np.searchsorted(self.bounds, ids, side="right") - 1
-        return ranks, ids - self.bounds[ranks]
+            return self._owner[0][inside], self._owner[1][inside].long(), wrong.sum()
+        ranks = torch.searchsorted(self._bounds, inside, right=True, out_int32=True) - 1
+        return ranks, inside - self._bounds[ranks], wrong.sum()
 
     def _fail_ids(self, ids: np.ndarray, ranks: np.ndarray) -> None:
         expected = f"ids in [0, {self.shape[0]})"
@@ -253,30 +284,16 @@ class ShardedRows:
         told = ", ".join(map(str, ranks))
         raise CohortError(f"ShardedRows: rank {told}", expected, "one out of range", "see the error of that rank")
 
-    def _own(self, places: np.ndarray) -> Tensor:
-        if isinstance(self._rows, ibp.EncodedRows):
-            return torch.as_tensor(ibp.fetch(self._rows, places))
-        return self._rows[torch.from_numpy(places)]
-
-    def _stored(self, places: np.ndarray) -> list[np.ndarray]:
-        """Parts, uint8, of a message with these rows of this rank: raw, or what ibp.take() gives, entries first."""
-        if len(places) == 0:
-            return []
-        if self._profiles[self._rank] is None:
-            return [self._own(places).contiguous().view(torch.uint8).flatten().numpy()]
-        entries, data = ibp.take(self._rows, places)
-        return [entries.view(np.uint8), data]
-
-    def _decode(self, rank: int, message: np.ndarray, rows: Tensor) -> None:
-        """Writes the rows [n, D] of a message of a rank."""
-        if len(rows) == 0:
+    def _await(self) -> None:
+        """Waits for the GPU, which waits for other ranks, as long as ranks wait for each other."""
+        if not self._stream:
             return
-        profile = self._profiles[rank]
-        if profile is None:
-            rows.view(torch.uint8).copy_(torch.from_numpy(message).view(len(rows), -1))
-            return
-        directory = 8 * len(rows)
-        ibp.decode_stored(profile, message[:directory].copy().view(np.uint64), message[directory:], rows)
+        ended, limit = self._stream.record_event(), time.monotonic() + self._timeout_s
+        while not ended.query():
+            if time.monotonic() > limit:
+                self._bulk.abort()
+                raise RuntimeError("rows that did not come")
+            time.sleep(POLL_SECONDS)
 
     def _all_to_all_counts(self, counts: np.ndarray) -> np.ndarray:
         """int64 [ranks]: one number from each rank, of those that it has for all."""
@@ -284,17 +301,24 @@ class ShardedRows:
         dist.all_to_all_single(found, sent, group=self._group)
         return found.numpy()
 
-    def _all_to_all(self, values: np.ndarray, sent: np.ndarray, arriving: np.ndarray) -> np.ndarray:
-        """Values for each rank in turn, `sent` of them; returns those from each rank in turn."""
-        given = torch.from_numpy(np.ascontiguousarray(values))
-        found = torch.empty(int(arriving.sum()), dtype=given.dtype)
-        dist.all_to_all_single(found, given, arriving.tolist(), sent.tolist(), group=self._group)
-        return found.numpy()
+    def _all_to_all(self, values: Tensor, sent: np.ndarray, arriving: np.ndarray) -> Tensor:
+        """Values for each rank in turn, `sent` of them; returns those from each rank in turn, with memory behind."""
+        total = int(arriving.sum())
+        found = torch.empty(total + SLACK_BYTES, dtype=values.dtype, device=self._device)[:total]
+        dist.all_to_all_single(found, values, arriving.tolist(), sent.tolist(), group=self._bulk)
+        return found
 
 
-def _host_rows(rows: Tensor | np.ndarray) -> Tensor:
-    """[v, D] in host memory."""
-    tensor = torch.as_tensor(rows)
-    if tensor.dim() != 2 or tensor.is_cuda:
-        raise CohortError("ShardedRows: rows", "[v, D] in host memory", f"{tensor.device} {list(tensor.shape)}")
-    return tensor
+def _device_of(device: str | torch.device) -> torch.device:
+    """The CPU, or a GPU by its number."""
+    found = torch.device(device)
+    if found.type == "cuda" and not torch.cuda.is_available():
+        raise CohortError("ShardedRows: device", "a GPU that torch can use", "none", 'use device="cpu"')
+    if found.type not in ("cpu", "cuda"):
+        raise CohortError("ShardedRows: device", "cpu or a GPU", str(device))
+    return torch.device("cuda", torch.cuda.current_device()) if found.type == "cuda" and found.index is None else found
+
+
+def _new_group(ranks: list[int], backend: str, timeout_s: float) -> dist.ProcessGroup:
+    timeout = datetime.timedelta(seconds=timeout_s)
+    return dist.new_group(ranks, timeout=timeout, backend=backend, use_local_synchronization=True)

@@ -21,33 +21,39 @@ def table(dtype: str, num_rows: int = 700, dim: int = 36) -> torch.Tensor:
     return (values.abs() * 20).to(torch.uint8) if dtype == "uint8" else values.to(DTYPES[dtype])
 
 
-def encoded(rows: torch.Tensor, codec: str, layout: str) -> ibp.EncodedRows:
-    return ibp.encode(rows, ibp.fit(rows, codec), layout=layout)
+def encoded(rows: torch.Tensor, codec: str, layout: str, place: str = "cpu") -> ibp.EncodedRows:
+    return ibp.encode(rows, ibp.fit(rows, codec), layout=layout).to(place)
 
 
 def same(rows: torch.Tensor, expected: torch.Tensor) -> bool:
-    bits = [each.contiguous().view(torch.uint8) for each in (rows, expected)]
+    bits = [each.cpu().contiguous().view(torch.uint8) for each in (rows, expected)]
     return rows.dtype == expected.dtype and rows.shape == expected.shape and torch.equal(*bits)
 
 
-def every_form(rank: int, size: int) -> dict:
+def every_form(rank: int, size: int, device: str = "cpu") -> dict:
     """Fetches of all forms, dtypes and wires, against the whole table."""
+    places = ["cpu", "cpu"] if device == "cpu" else ["pinned", "cuda"]
     draw, checked = np.random.default_rng(rank), 0
     for dtype in DTYPES:
         whole = table(dtype)
         cuts = [0, *np.sort(np.random.default_rng(5).integers(0, len(whole), size - 1)), len(whole)]
         cuts[1] = 0  # rank 0 has no rows
         part = whole[cuts[rank] : cuts[rank + 1]]
-        forms = [part] if rank == 0 else [part, encoded(part, "auto", "packed"), encoded(part, "raw", "slots")]
-        forms.append(encoded(part, "sparse" if dtype == "uint8" else "exponent", "slots") if rank else part)
+        plain = part.to(device)
+        forms = [plain] * 4
+        if rank > 0:
+            forms[1] = encoded(part, "auto", "packed", places[0])
+            forms[2] = encoded(part, "raw", "slots", places[1])
+            forms[3] = encoded(part, "sparse" if dtype == "uint8" else "exponent", "slots", places[rank % 2])
         for number in range(4):  # ranks hold their rows in forms of their own
             for wire in ("stored", "raw"):
-                rows = ShardedRows(forms[(number + rank) % len(forms)], wire=wire)
+                rows = ShardedRows(forms[(number + rank) % len(forms)], wire=wire, device=device)
                 assert rows.shape == tuple(whole.shape) and rows.dtype == whole.dtype
                 assert rows.bounds.tolist() == [int(cut) for cut in cuts]
                 for count in (0, 1, 300 * rank, 500):
                     ids = torch.from_numpy(draw.integers(0, len(whole), count))
-                    assert same(rows.fetch(ids), whole[ids]), (dtype, number, wire, count)
+                    found = rows.fetch(ids.to(device) if count % 2 == 0 else ids)
+                    assert found.device.type == device and same(found, whole[ids]), (dtype, number, wire, count)
                     checked += 1
                 stats = rows.stats()
                 assert (
@@ -57,7 +63,7 @@ def every_form(rank: int, size: int) -> dict:
     return {"checked": checked}
 
 
-def owners(rank: int, size: int) -> dict:
+def owners(rank: int, size: int, device: str = "cpu") -> dict:
     """Rows that lie anywhere, fetched ahead, into memory of the caller, and by several loops at once."""
     whole = table("float32")
     ranks = np.random.default_rng(1).integers(0, size, len(whole)).astype(np.uint8)
@@ -66,11 +72,12 @@ def owners(rank: int, size: int) -> dict:
         mine = np.flatnonzero(ranks == each)[::-1]
         places[mine] = np.arange(len(mine))
     own = whole[np.flatnonzero(ranks == rank)[::-1].copy()]
-    rows = ShardedRows(encoded(own, "exponent", "auto"), owner=(ranks, torch.from_numpy(places)))
+    held = encoded(own, "exponent", "auto", device)
+    rows = ShardedRows(held, owner=(ranks, torch.from_numpy(places)), device=device)
     batches = [torch.randperm(len(whole))[: 50 + 10 * rank] for _ in range(6)]
     pending = [rows.start(ids) for ids in batches]
     assert all(same(each.wait(), whole[ids]) for ids, each in zip(batches, pending, strict=True))
-    out = torch.empty(70, whole.shape[1])
+    out = torch.empty(70, whole.shape[1], device=device)
     ids = torch.arange(70, dtype=torch.int32) * 3
     assert rows.fetch(ids, out) is out and same(out, whole[ids.long()])
     stats = rows.stats()
@@ -80,7 +87,7 @@ def owners(rank: int, size: int) -> dict:
     return vars(stats)
 
 
-def wrong(rank: int, size: int) -> dict:
+def wrong(rank: int, size: int, device: str = "cpu") -> dict:
     """Errors that all ranks see; a fetch after them works."""
     told, whole = {}, table("float32")
     part = whole[rank * 100 : (rank + 1) * 100]
@@ -108,12 +115,14 @@ def wrong(rank: int, size: int) -> dict:
     return told
 
 
-def gone(rank: int, size: int) -> dict:
+def gone(rank: int, size: int, device: str = "cpu") -> dict:
     """The last rank ends, or stops to fetch, in the middle."""
-    rows = ShardedRows(table("float32")[rank * 100 : (rank + 1) * 100], timeout_s=5)
+    rows = ShardedRows(table("float32")[rank * 100 : (rank + 1) * 100].to(device), timeout_s=5, device=device)
     rows.fetch([1, 2])
-    if rank == size - 1:
+    if rank == size - 1 and device == "cpu":
         os._exit(0)
+    if rank == size - 1:  # the others have its counts, and wait for its ids
+        rows._all_to_all = lambda *_: os._exit(0)
     start, told = time.monotonic(), []
     for _ in range(2):
         try:
@@ -123,7 +132,7 @@ def gone(rank: int, size: int) -> dict:
     return {"told": told, "seconds": time.monotonic() - start}
 
 
-def late(rank: int, size: int) -> dict:
+def late(rank: int, size: int, device: str = "cpu") -> dict:
     rows = ShardedRows(table("float32")[rank * 100 : (rank + 1) * 100], timeout_s=2)
     if rank == size - 1:
         time.sleep(6)
@@ -135,10 +144,12 @@ def late(rank: int, size: int) -> dict:
     return {}
 
 
-def run(rank: int, size: int, folder: str, what: str) -> None:
+def run(rank: int, size: int, folder: str, what: str, device: str = "cpu") -> None:
+    if device == "cuda":
+        torch.cuda.set_device(rank)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=size)
     try:
-        answer = globals()[what](rank, size)
+        answer = globals()[what](rank, size, device)
     except Exception:
         answer = {"failed": traceback.format_exc()}
     with open(f"{folder}/{rank}.json", "w") as file:

@@ -6,12 +6,17 @@ import pytest
 import torch.multiprocessing
 from sharded_ranks import run
 
-from cohort_gnn import CohortError, ShardedRows
+from cohort_gnn import CohortError, ShardedRows, ibp
+
+TWO_GPUS = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(torch.cuda.device_count() < 2, reason="a GPU for each of two ranks"),
+]
 
 
-def answers(folder, what: str, size: int) -> list[dict]:
+def answers(folder, what: str, size: int, device: str = "cpu") -> list[dict]:
     """What each rank answers; {} of one that has gone."""
-    torch.multiprocessing.spawn(run, (size, str(folder), what), nprocs=size)
+    torch.multiprocessing.spawn(run, (size, str(folder), what, device), nprocs=size)
     files = [folder / f"{rank}.json" for rank in range(size)]
     found = [json.loads(file.read_text()) if file.exists() else {} for file in files]
     failed = [each["failed"] for each in found if "failed" in each]
@@ -19,13 +24,14 @@ def answers(folder, what: str, size: int) -> list[dict]:
     return found
 
 
-@pytest.mark.parametrize("size", [2, 4])
-def test_rows_of_every_form_come_as_they_are(tmp_path, size):
-    assert [each["checked"] for each in answers(tmp_path, "every_form", size)] == [4 * 4 * 2 * 4] * size
+@pytest.mark.parametrize(("size", "device"), [(2, "cpu"), (4, "cpu"), pytest.param(2, "cuda", marks=TWO_GPUS)])
+def test_rows_of_every_form_come_as_they_are(tmp_path, size, device):
+    assert [each["checked"] for each in answers(tmp_path, "every_form", size, device)] == [4 * 4 * 2 * 4] * size
 
 
-def test_rows_may_lie_anywhere_and_be_fetched_ahead(tmp_path):
-    found = answers(tmp_path, "owners", 3)
+@pytest.mark.parametrize(("size", "device"), [(3, "cpu"), pytest.param(2, "cuda", marks=TWO_GPUS)])
+def test_rows_may_lie_anywhere_and_be_fetched_ahead(tmp_path, size, device):
+    found = answers(tmp_path, "owners", size, device)
     for rank, stats in enumerate(found):
         assert stats["own_rows"] + stats["remote_rows"] == 6 * (50 + 10 * rank) + 70
     sent, received = (sum(stats[f"{way}_bytes"] for stats in found) for way in ("sent", "received"))
@@ -35,7 +41,10 @@ def test_rows_may_lie_anywhere_and_be_fetched_ahead(tmp_path):
 def test_all_ranks_are_told_what_one_did_wrong(tmp_path):
     first, second = answers(tmp_path, "wrong", 2)
     for told in (first, second):
-        assert "rank 1: expected rows of 36 x torch.float32, as rank 0 has, found 35 x torch.float32" in told["dim"]
+        assert (
+            "rank 1: expected rows of 36 x torch.float32 for cpu, as rank 0 has, found 35 x torch.float32 for cpu"
+            in told["dim"]
+        )
         assert "owner of id 4: expected a rank below 2 and a place among its rows" in told["owner"]
         for text, found in zip(told["out"], ("[4, 36]", "[3, 36], not contiguous"), strict=True):
             expected = "a contiguous CPU tensor torch.float32 [3, 36]"
@@ -46,18 +55,34 @@ def test_all_ranks_are_told_what_one_did_wrong(tmp_path):
     assert "rank 0: expected ids in [0, 200), found one out of range" in second["ids"][1]
 
 
-def test_a_rank_that_has_gone_ends_the_others(tmp_path):
-    *left, _ = answers(tmp_path, "gone", 3)
+@pytest.mark.parametrize(("size", "device"), [(3, "cpu"), pytest.param(2, "cuda", marks=TWO_GPUS)])
+def test_a_rank_that_has_gone_ends_the_others(tmp_path, size, device):
+    *left, _ = answers(tmp_path, "gone", size, device)
     for rank, each in enumerate(left):
         assert each["seconds"] < 20 and len(each["told"]) == 2, "the second fetch fails at once"
-        assert (
-            f"ShardedRows: rank {rank}: expected its part of an exchange from all 3 ranks within 5 s" in each["told"][0]
-        )
+        expected = f"rank {rank}: expected its part of an exchange from all {size} ranks within 5 s"
+        assert expected in each["told"][0]
 
 
 def test_a_rank_that_is_late_is_not_waited_for(tmp_path):
     first, _ = answers(tmp_path, "late", 2)
     assert "expected its part of an exchange from all 2 ranks within 2 s" in first["told"]
+
+
+def test_refuses_devices_that_are_not_there(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(CohortError, match="device: expected a GPU that torch can use, found none"):
+        ShardedRows(torch.zeros(3, 2), device="cuda")
+    with pytest.raises(CohortError, match="device: expected cpu or a GPU, found meta"):
+        ShardedRows(torch.zeros(3, 2), device="meta")
+
+
+@pytest.mark.gpu
+def test_refuses_rows_that_its_gpu_cannot_read():
+    rows = torch.zeros(3, 2)
+    for given in (rows, ibp.encode(rows, ibp.fit(rows))):
+        with pytest.raises(CohortError, match="ShardedRows: rows: expected .* cuda:0"):
+            ShardedRows(given, device="cuda:0")
 
 
 def test_refuses_to_start_alone():

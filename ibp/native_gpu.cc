@@ -1,0 +1,153 @@
+// The GPU's part of cohort.ibp._native: arrays in GPU memory are addresses, so that no array protocol comes between the
+// caller's stream and ours.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+
+#include "ibp/gpu.h"
+#include "ibp/native.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace cohort::ibp {
+namespace {
+
+Measure measure_of(const std::string& metric) {
+  if (metric == "dot") return Measure::kDot;
+  return metric == "cosine" ? Measure::kCosine : Measure::kL2;
+}
+
+float* floats_at(uintptr_t address) { return reinterpret_cast<float*>(address); }
+int64_t* integers_at(uintptr_t address) { return reinterpret_cast<int64_t*>(address); }
+cudaStream_t stream_at(uintptr_t address) { return reinterpret_cast<cudaStream_t>(address); }
+using Found = std::tuple<uintptr_t, int64_t>;  // the count's address, and the room
+FoundRef found_at(const Found& found) { return {integers_at(std::get<0>(found)), std::get<1>(found)}; }
+
+// Scores of groups and pairs, with arrays as addresses.
+void bind_scores(nb::module_& module) {
+  using Addresses = std::tuple<uintptr_t, uintptr_t, uintptr_t>;
+  nb::class_<RowsAndQueries>(module, "RowsAndQueries")
+      .def("__init__", [](RowsAndQueries* self, uintptr_t rows, int64_t num_rows, uintptr_t queries,
+                          int64_t num_queries, uint32_t num_columns) {
+        new (self) RowsAndQueries{reinterpret_cast<const uint16_t*>(rows), reinterpret_cast<const uint16_t*>(queries),
+                                  num_rows, num_queries, num_columns};
+      });
+  nb::class_<ScoreBoundsRef>(module, "ScoreBoundsRef")
+      .def("__init__", [](ScoreBoundsRef* self, const std::string& metric, uintptr_t factors, uintptr_t squares,
+                          float slope, float stretch, float least, float smallest, float largest) {
+        new (self) ScoreBoundsRef{
+            measure_of(metric), floats_at(factors), floats_at(squares), slope, stretch, least, smallest, largest};
+      });
+  nb::class_<GroupScoresRef>(module, "GroupScoresRef")
+      .def("__init__", [](GroupScoresRef* self, uintptr_t best, uintptr_t lengths, uintptr_t widest) {
+        new (self) GroupScoresRef{floats_at(best), floats_at(lengths), floats_at(widest)};
+      });
+  module.def("score_groups", [](const RowsAndQueries& given, const ScoreBoundsRef& bounds, const GroupScoresRef& scores,
+                                uintptr_t stream) { score_groups(given, bounds, scores, stream_at(stream)); });
+  module.def("find_pairs", [](const RowsAndQueries& given, const ScoreBoundsRef& bounds, const GroupScoresRef& scores,
+                              uintptr_t least, uintptr_t pairs, const Found& found, uintptr_t stream) {
+    find_pairs(given, bounds, scores, reinterpret_cast<const double*>(least), integers_at(pairs), found_at(found),
+               stream_at(stream));
+  });
+  module.def("score_pairs", [](const RowsAndQueries& given, const ScoreBoundsRef& bounds, uintptr_t lengths,
+                               uintptr_t least, uintptr_t pairs, const Found& found_pairs, const Addresses& to,
+                               const Found& found, uintptr_t stream) {
+    const auto [of_query, row, high] = to;
+    score_pairs(given, bounds, floats_at(lengths), reinterpret_cast<const double*>(least), integers_at(pairs),
+                found_at(found_pairs), {integers_at(of_query), integers_at(row), floats_at(high)}, found_at(found),
+                stream_at(stream));
+  });
+  module.attr("group_rows") = kScoreRows;
+}
+
+void bind_cuda(nb::module_& module) {
+  nb::class_<DeviceTable>(module, "DeviceTable")
+      .def("__init__", [](DeviceTable* self, const EncodedRows& encoded,
+                          bool pinned) { new (self) DeviceTable(encoded, pinned ? Place::kPinned : Place::kDevice); })
+      .def_prop_ro("on_host", &DeviceTable::on_host);
+  nb::class_<Gather>(module, "Gather")
+      .def(nb::init<int64_t>())
+      .def_prop_ro("max_rows", &Gather::max_rows)
+      .def("check", &Gather::check)
+      .def("fetch", [](Gather& self, const DeviceTable& table, uintptr_t index, int64_t count, uintptr_t out,
+                       uintptr_t stream, int max_sms, bool check, bool plane_a, bool bfloat16) {
+        const FetchOptions options{.max_sms = max_sms, .check = check, .plane_a = plane_a, .bfloat16 = bfloat16};
+        self.fetch(table, reinterpret_cast<const int64_t*>(index), count, reinterpret_cast<void*>(out),
+                   stream_at(stream), options);
+      });
+  const auto place_of = [](bool pinned) { return pinned ? Place::kPinned : Place::kDevice; };
+  nb::class_<DeviceWritableRows>(module, "DeviceWritableRows")
+      .def("__init__", [place_of](DeviceWritableRows* self, const EncodedRows& rows, bool pinned,
+                                  int64_t spare) { new (self) DeviceWritableRows(rows, place_of(pinned), spare); })
+      .def("__init__",
+           [place_of](DeviceWritableRows* self, const Profile& profile, int64_t num_rows, uint32_t slot_bytes,
+                      bool pinned, int64_t spare) {
+             new (self) DeviceWritableRows(profile, num_rows, slot_bytes, place_of(pinned), spare);
+           })
+      .def_prop_ro("table", &DeviceWritableRows::table, nb::rv_policy::reference_internal)
+      .def_prop_ro("profile", &DeviceWritableRows::profile, nb::rv_policy::reference_internal)
+      .def_prop_ro("num_rows", [](const DeviceWritableRows& self) { return self.table().ref().num_rows; })
+      .def_prop_ro("layout", [](const DeviceWritableRows& self) { return name_of(self.table().ref().layout); })
+      .def_prop_ro("stored_bytes", &DeviceWritableRows::stored_bytes)
+      .def_prop_ro("room_left", &DeviceWritableRows::room_left)
+      .def("check", &DeviceWritableRows::check)
+      .def("to_host", &DeviceWritableRows::to_host, nb::call_guard<nb::gil_scoped_release>())
+      .def("put",
+           [](DeviceWritableRows& self, uintptr_t ids, uintptr_t rows, int64_t count, uintptr_t stream, int max_sms) {
+             self.put(reinterpret_cast<const int64_t*>(ids), reinterpret_cast<const void*>(rows), count,
+                      stream_at(stream), {.max_sms = max_sms});
+           });
+  nb::class_<StreamedRows>(module, "StreamedRows")
+      .def(nb::init<const EncodedRows&>(), nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro("staging_bytes", &StreamedRows::staging_bytes)
+      .def("copy", [](const StreamedRows& self, uintptr_t staging,
+                      uintptr_t stream) { self.copy(reinterpret_cast<std::byte*>(staging), stream_at(stream)); })
+      .def("decode", [](StreamedRows& self, Gather& gather, uintptr_t staging, uintptr_t all, uintptr_t out,
+                        uintptr_t stream, int max_sms) {
+        self.decode(gather, reinterpret_cast<const std::byte*>(staging), reinterpret_cast<const int64_t*>(all),
+                    reinterpret_cast<void*>(out), stream_at(stream), {.max_sms = max_sms});
+      });
+  module.def("encode_gpu", [](uintptr_t data, int64_t num_rows, const Profile& profile, const std::string& layout,
+                              uint32_t slot_bytes) {
+    const RowTable rows{reinterpret_cast<const void*>(data), num_rows, profile.dtype, profile.num_columns};
+    const nb::gil_scoped_release release;
+    return encode_gpu(rows, profile, encode_options(layout, slot_bytes));
+  });
+}
+
+// Rows as they are sent: sizes and copies of those of a table, and those of another table's profile decoded.
+void bind_stored(nb::module_& module) {
+  nb::class_<DeviceProfile>(module, "DeviceProfile").def(nb::init<const Profile&>());
+  module.def("stored_sizes",
+             [](const DeviceTable& table, uintptr_t index, int64_t count, uintptr_t sizes, uintptr_t stream) {
+               stored_sizes(table, integers_at(index), count, integers_at(sizes), stream_at(stream));
+             });
+  module.def("take_stored", [](const DeviceTable& table, uintptr_t index, int64_t count, uintptr_t ends,
+                               uintptr_t entries, uintptr_t data, uintptr_t stream) {
+    take_stored(table, integers_at(index), count, integers_at(ends),
+                {reinterpret_cast<uint64_t*>(entries), reinterpret_cast<std::byte*>(data)}, stream_at(stream));
+  });
+  module.def("decode_stored_gpu",
+             [](const DeviceProfile& profile, uintptr_t entries, uintptr_t positions, uintptr_t count, uintptr_t data,
+                int64_t bytes, uintptr_t out, uintptr_t status, uintptr_t stream) {
+               LocatedRows rows;
+               rows.entries = reinterpret_cast<const uint64_t*>(entries);
+               rows.positions = reinterpret_cast<const int32_t*>(positions);
+               rows.count = reinterpret_cast<const unsigned long long*>(count);
+               rows.regions = {RegionRef{reinterpret_cast<const std::byte*>(data), bytes}};
+               rows.step_bytes = kStoredStep;
+               fetch_located(profile, rows, reinterpret_cast<void*>(out), reinterpret_cast<unsigned long long*>(status),
+                             stream_at(stream));
+             });
+}
+
+}  // namespace
+
+void bind_gpu(nb::module_& module) {
+  bind_cuda(module);
+  bind_scores(module);
+  bind_stored(module);
+}
+
+}  // namespace cohort::ibp

@@ -26,7 +26,7 @@ def answers(folder, what: str, size: int, device: str = "cpu") -> list[dict]:
 
 @pytest.mark.parametrize(("size", "device"), [(2, "cpu"), (4, "cpu"), pytest.param(2, "cuda", marks=TWO_GPUS)])
 def test_rows_of_every_form_come_as_they_are(tmp_path, size, device):
-    assert [each["checked"] for each in answers(tmp_path, "every_form", size, device)] == [4 * 4 * 2 * 4] * size
+    assert all(each["checked"] == each["expected"] > 0 for each in answers(tmp_path, "every_form", size, device))
 
 
 @pytest.mark.parametrize(("size", "device"), [(3, "cpu"), pytest.param(2, "cuda", marks=TWO_GPUS)])

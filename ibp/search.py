@@ -1,25 +1,23 @@
 """top_k(): an exact search for the rows of an encoded table with the best scores, which reads few of the bytes."""
 
-import functools
 import math
 from collections import deque
-from collections.abc import Iterator
 
 import torch
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.ibp import _native, group_scores
+from cohort_gnn.ibp.blocks import BEGUN, blocks_of
 from cohort_gnn.ibp.rows import EncodedRows, fetch
 from cohort_gnn.ibp.table import Table
 
 METRICS = ("dot", "cosine", "l2")
 _HOST_BYTES, _GPU_BYTES = 32 << 20, 512 << 20  # most bytes of a block's rows, and of its scores
-_HOST_MEMORY_SMS = 16  # for each of two fetches from host memory: enough for the link, and SMs are left for the scores
 # How many pairs are scored exactly at a time. With fewer rows, torch may add up a row in another order.
 _LEAST_PAIRS, _MOST_PAIRS = 1 << 10, 1 << 18
-# Blocks. The least scores rise with the logarithm of their number, and the GPU waits for the host meanwhile.
-_NARROWED_AFTER = frozenset(4**i for i in range(16))
-_BEGUN = 2  # blocks that are scored ahead of the block that the host looks at
+# Blocks, besides the first. The least scores rise with the logarithm of their number, and the GPU waits for the host
+# meanwhile.
+_NARROWED_AFTER = frozenset(4**i for i in range(1, 16))
 _SMALLEST, _LARGEST = 2.0**-40, 2.0**60  # between these, squares of lengths neither vanish nor overflow in float32
 _WIDE_PRODUCTS = "dtype" in torch.ops.aten.mm.overloads()  # since torch 2.8: bfloat16 products, sums in float32
 
@@ -95,6 +93,12 @@ def _in_order(of_query: torch.Tensor, ids: torch.Tensor, scores: torch.Tensor):
     return of_query[order], ids[order], scores[order]
 
 
+def _of_table(found: tuple[torch.Tensor, ...], first: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Pairs of a block as pairs of the table, whose row `first` is the first of the block."""
+    of_query, row, high = found
+    return of_query, row + first, high
+
+
 def _begins(of_query: torch.Tensor, num_queries: int) -> torch.Tensor:
     """int64 [q]: the index of the first pair of each query, if pairs are ordered by query."""
     counts = torch.bincount(of_query, minlength=num_queries)
@@ -119,7 +123,9 @@ class _Search:
         self._pairs = min(max(self._block_bytes // (16 * rows.shape[1]), _LEAST_PAIRS), _MOST_PAIRS)
         if rows._gpu is not None:
             rows.reserve(min(self._pairs, len(rows)))  # now, for all calls of exact_scores()
-        self._blocks = _blocks(rows, block_rows or self._default_block_rows())  # a GPU fetches the first ones meanwhile
+        self._blocks = blocks_of(
+            rows, block_rows or self._default_block_rows()
+        )  # a GPU fetches the first ones meanwhile
         self._bounds = ScoreBounds(queries, rows.profile.error_bound, metric)
         self._lows = queries.new_full((len(queries), k), -math.inf, dtype=torch.float32)  # the best lower bounds so far
         self._least = queries.new_full((len(queries),), -math.inf)  # rules out pairs with a lower upper bound
@@ -138,7 +144,7 @@ class _Search:
         for number, (first, block) in enumerate(self._blocks):
             least = self._least if number else None
             begun.append((number, first, group_scores.of_block(self._bounds, block, self._k, least)))
-            if number == 0 or len(begun) > _BEGUN:
+            if number == 0 or len(begun) > BEGUN:
                 found = self._with_block(found, *begun.popleft())
         for each in begun:
             found = self._with_block(found, *each)
@@ -155,10 +161,15 @@ class _Search:
         of_block = scores.found()
         if of_block is None:
             self._raise_least(scores)
+            if (
+                number == 0
+            ):  # few pairs raise the least scores by exact scores, which rule out most of the block's pairs
+                self._narrowed([_of_table(scores.found_with(self._promising(scores)), first)], 0)
             of_block = scores.found_with(self._least)
-        of_query, row, high = of_block
-        found = [*found, (of_query, row + first, high)]
-        return [self._narrowed(found, 4 * len(self._queries) * self._k)] if number + 1 in _NARROWED_AFTER else found
+        found = [*found, _of_table(of_block, first)]
+        if number + 1 not in _NARROWED_AFTER:
+            return found
+        return [self._narrowed(found, 4 * len(self._queries) * self._k)]
 
     def _raise_least(self, scores) -> None:
         """Raises the least scores to the k-th best lower bounds of all groups so far.
@@ -169,6 +180,12 @@ class _Search:
         low = (scores.top - scores.widest).nan_to_num(nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
         self._lows = torch.cat([self._lows, low], 1).topk(self._k, dim=1).values
         self._least = torch.maximum(self._least, self._lows[:, -1].double() - 2 * self._bounds.slack)
+
+    def _promising(self, scores) -> torch.Tensor:
+        """float64 [q]: scores that about 4 k groups of a block reach: enough rows to raise the least scores by."""
+        high = group_scores.upper_bounds(scores.top, scores.widest)
+        reached = high.topk(min(4 * self._k, high.shape[1]), dim=1).values[:, -1]
+        return torch.maximum(self._least, reached.double())
 
     def _narrowed(self, found: list[tuple], few: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """The pairs that are left after the most promising pairs were scored exactly, which raises the least scores.
@@ -207,74 +224,6 @@ class _Search:
             rows = fetch(self._rows, wanted)[place]
             scores[part] = scores_of(rows, self._queries[of_query[part]], self._metric)
         return scores
-
-
-def _ranges(num_rows: int, block_rows: int) -> list[range]:
-    """The rows of each block. Rows at the end of the table that make no whole group are a block of their own."""
-    last = num_rows // block_rows * block_rows
-    whole = last + (num_rows - last) // group_scores.ROWS * group_scores.ROWS
-    begins = [*range(0, last, block_rows), *{last, whole} - {num_rows}]
-    begins.sort()
-    return [range(begin, end) for begin, end in zip(begins, [*begins[1:], num_rows], strict=True)]
-
-
-def _rounded(block: torch.Tensor) -> torch.Tensor:
-    """The rows as bfloat16. Only 0 becomes 0, so that rows of zeros can still be recognised."""
-    rounded = block.to(torch.bfloat16)
-    if block.dtype == torch.float32:
-        rounded.masked_fill_((rounded == 0) & (block != 0), 2.0**-133)
-    return rounded
-
-
-def _blocks(rows: EncodedRows, block_rows: int) -> Iterator[tuple[int, torch.Tensor]]:
-    """(number of the first row, rows bfloat16 [n, d]) of each block, in order; only elements that are 0 become 0.
-
-    On a GPU, the next two blocks are fetched on two other streams while the current stream works, and a block is valid
-    until _BEGUN others after it were given, and the next is asked for. On a CPU it is valid until the next one is.
-    """
-    coarse = rows.profile.codec == "planes"
-    planes, dtype = ("A", torch.bfloat16) if coarse else ("AB", getattr(torch, rows.profile.dtype))
-    ranges = _ranges(len(rows), block_rows)
-    shape = (max(map(len, ranges)), rows.shape[1])
-
-    if rows._gpu is None:
-        buffer = torch.empty(shape, dtype=dtype, device="cpu")
-        return ((ids.start, _rounded(fetch(rows, ids, buffer[: len(ids)], planes=planes))) for ids in ranges)
-
-    current = torch.cuda.current_stream(rows.device)
-    streams = _streams(rows._gpu)
-    buffers = [torch.empty(shape, dtype=dtype, device=rows.device) for _ in range(len(streams) + 1 + _BEGUN)]
-    for buffer in buffers:
-        for stream in streams:
-            buffer.record_stream(stream)
-    ready: list[torch.cuda.Event] = []
-    sms = None if rows.place == "cuda" else _HOST_MEMORY_SMS  # None: all
-
-    def ask(number: int) -> None:
-        """Fetches a block to its buffer, once the current stream is done with the previous block in this buffer."""
-        if number < len(ranges):
-            stream = streams[number % len(streams)]
-            stream.wait_stream(current)
-            with torch.cuda.stream(stream):
-                ids = torch.arange(ranges[number].start, ranges[number].stop, device=rows.device)
-                fetch(rows, ids, buffers[number % len(buffers)][: len(ids)], max_sms=sms, planes=planes)
-                ready.append(stream.record_event())
-
-    def given() -> Iterator[tuple[int, torch.Tensor]]:
-        for number, ids in enumerate(ranges):
-            ask(number + len(streams))  # the work on the buffer's last block is queued by now
-            current.wait_event(ready[number])
-            yield ids.start, _rounded(buffers[number % len(buffers)][: len(ids)])
-
-    for number in range(len(streams)):
-        ask(number)
-    return given()
-
-
-@functools.cache
-def _streams(gpu: int) -> list[torch.cuda.Stream]:
-    """Two streams for fetches. Of high priority: their kernels start before others that wait; the link stays busy."""
-    return [torch.cuda.Stream(gpu, priority=-1) for _ in range(2)]
 
 
 class ScoreBounds:

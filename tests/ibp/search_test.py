@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from processes import ALL_TESTS
 
 from cohort_gnn import CohortError, ibp
-from cohort_gnn.ibp import group_scores, search
+from cohort_gnn.ibp import blocks, group_scores, search
 from cohort_gnn.ibp.search import METRICS, ScoreBounds
 
 SPECIAL = [float("nan"), float("inf"), -float("inf"), 1e-40, -1e-40, 0.0, -0.0, 3e38]
@@ -174,16 +174,16 @@ class LateScores:
 def test_blocks_stay_until_they_have_been_looked_at(monkeypatch, k):
     rows = torch.randn(4000, 24, generator=torch.Generator().manual_seed(14))
     queries = rows[:5] + 0.1
-    table, given, real = encoded_as(rows, "planes"), [], search._blocks
+    table, given, real = encoded_as(rows, "planes"), [], search.blocks_of
 
-    def blocks(*arguments):
+    def given_back(*arguments):
         for first, block in real(*arguments):
             given.append(block.clone())
             yield first, given[-1]
-            if len(given) > search._BEGUN:
-                given[-1 - search._BEGUN].fill_(torch.nan)  # the memory of the block after the next is needed
+            if len(given) > search.BEGUN:
+                given[-1 - search.BEGUN].fill_(torch.nan)  # the memory of the block after the next is needed
 
-    monkeypatch.setattr(search, "_blocks", blocks)
+    monkeypatch.setattr(search, "blocks_of", given_back)
     monkeypatch.setattr(group_scores, "of_block", LateScores)
     ids = ibp.top_k(table, queries, k, block_rows=320)[1]
     assert len(given) == 13 and torch.equal(ids, by_scores(rows, queries.double(), k, "dot"))
@@ -242,7 +242,8 @@ def test_plane_b_of_few_rows_is_read(monkeypatch):
         read[planes] += len(index)
         return fetch(encoded, index, out, planes=planes)
 
-    monkeypatch.setattr(search, "fetch", counted)
+    for module in (search, blocks):
+        monkeypatch.setattr(module, "fetch", counted)
     ids = ibp.top_k(encoded_as(rows, "planes"), rows[:8], 10)[1]
     assert torch.equal(ids, brute_force(rows, rows[:8], 10, "dot"))
     assert read["A"] == 20000 and read["AB"] < 4000

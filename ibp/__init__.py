@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from cohort_gnn.ibp.embedding_bag import EmbeddingBag
     from cohort_gnn.ibp.history import History
     from cohort_gnn.ibp.pyg import pyg_store
-    from cohort_gnn.ibp.search import top_k
     from cohort_gnn.ibp.stream import stream_module
+    from cohort_gnn.ibp.topk.search import top_k
 
 # Loaded on first use: they import torch and torch_geometric.
 _HOMES = {
@@ -32,7 +32,7 @@ _HOMES = {
     "History": "cohort_gnn.ibp.history",
     "pyg_store": "cohort_gnn.ibp.pyg",
     "stream_module": "cohort_gnn.ibp.stream",
-    "top_k": "cohort_gnn.ibp.search",
+    "top_k": "cohort_gnn.ibp.topk.search",
 }
 __all__ = [
     "EmbeddingBag",

@@ -67,6 +67,13 @@ void store_plane_b(const ProfileRef& profile, const std::byte* row, std::byte* t
 
 }  // namespace
 
+EncodeOptions encode_options(const std::string& layout, uint32_t slot_bytes) {
+  if (layout == "auto") return {LayoutChoice::kAuto, slot_bytes};
+  if (layout == "packed") return {LayoutChoice::kPacked, 0};
+  if (layout == "slots") return {LayoutChoice::kSlots, slot_bytes};
+  throw Error({"encode: layout", "auto, packed or slots", layout, ""});
+}
+
 ChosenLayout choose_layout(const Profile& profile, const EncodeOptions& options) {
   if (profile.codec == Codec::kPlanes) {
     if (options.layout != LayoutChoice::kPacked && !options.slot_bytes) return {Layout::kSlots, profile.slot_bytes};

@@ -211,7 +211,7 @@ struct RowsAndQueries {
   uint32_t num_columns = 0;  // a multiple of 8
 };
 
-// Bounds of scores, as ScoreBounds of ibp/search.py has them. The score of a pair of a row and a query is that of
+// Bounds of scores, as ScoreBounds of ibp/topk/search.py has them. The score of a pair of a row and a query is that of
 // Measure; for l2 it is -sqrt(max(0, squares - this)). The radius of a row of length l is slope (l stretch + least), or
 // slope for cosine; a row of a length that is not below `largest`, for cosine also of one not above `smallest`, has an
 // infinite radius.

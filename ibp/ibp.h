@@ -129,6 +129,9 @@ struct EncodeOptions {
   int64_t num_rows = 0;                       // FileWriter, codec planes: rows of the whole table
 };
 
+// layout: auto, packed or slots. Throws Error on another one.
+EncodeOptions encode_options(const std::string& layout, uint32_t slot_bytes);
+
 // Memory that something else owns and this keeps: a vector, a mapped file, pinned pages.
 using Keeper = std::shared_ptr<void>;
 

@@ -10,7 +10,6 @@
 #include "base/check.h"
 #include "base/nanobind_errors.h"
 #include "ibp/ibp.h"
-#include "ibp/native.h"
 #include "ibp/row_codec.h"
 #include "ibp/writable.h"
 
@@ -18,6 +17,9 @@ namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace cohort::ibp {
+
+void bind_gpu(nb::module_& module);  // native_gpu.cc, in builds with CUDA
+
 namespace {
 
 using base::Error;
@@ -267,13 +269,6 @@ void end_threads_before_forks() {
 }
 
 }  // namespace
-
-EncodeOptions encode_options(const std::string& layout, uint32_t slot_bytes) {
-  if (layout == "auto") return {LayoutChoice::kAuto, slot_bytes};
-  if (layout == "packed") return {LayoutChoice::kPacked, 0};
-  if (layout == "slots") return {LayoutChoice::kSlots, slot_bytes};
-  throw Error({"encode: layout", "auto, packed or slots", layout, ""});
-}
 
 }  // namespace cohort::ibp
 

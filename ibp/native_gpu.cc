@@ -5,7 +5,6 @@
 #include <nanobind/stl/tuple.h>
 
 #include "ibp/gpu.h"
-#include "ibp/native.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -45,6 +45,7 @@ FLOORS = {
         "layouts": {"."},
         "importing": {".", "layouts", "sorting"},
     },
+    "ibp": {".": set(), "topk": {"."}},
     "trainer": {
         ".": set(),
         "nn": {"."},
@@ -70,6 +71,7 @@ FLOORS = {
 DOORS = {
     "cache": {"__init__", "native"},
     "dataset": {"__init__", "cli", "native"},
+    "ibp": {"__init__", "native"},
     "trainer": {"__init__", "__main__"},
     "launch": {"main", "doctor"},
 }

@@ -1,8 +1,8 @@
 """The scores of a block of rows with queries, and the pairs of a query and a row that bounds do not rule out.
 
-On a GPU, kernels score rows (ibp/group_scores.cu): first groups of rows, then the rows of groups that may hold one of
-the best rows. The product of a row and a query is never written to memory. On other devices torch does the same, where
-sums are added up in another order.
+On a GPU, kernels score rows (group_scores.cu): first groups of rows, then the rows of groups that may hold one of the
+best rows. The product of a row and a query is never written to memory. On other devices torch does the same, where sums
+are added up in another order.
 """
 
 import math

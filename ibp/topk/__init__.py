@@ -1,0 +1,1 @@
+"""An exact search for the best rows of an encoded table."""

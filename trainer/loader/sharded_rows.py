@@ -8,6 +8,7 @@ import datetime
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -109,7 +110,8 @@ class ShardedRows:
             hint = "call torch.distributed.init_process_group() first"
             raise CohortError("ShardedRows", "a process group", "none", hint)
         ranks = list(range(dist.get_world_size())) if group is None else dist.get_process_group_ranks(group)
-        self._group = _new_group(ranks, "gloo", timeout_s)
+        self._groups = _Groups(ranks)
+        self._group = self._groups.taken("gloo", timeout_s)
         self._rank, self._size = dist.get_rank(self._group), dist.get_world_size(self._group)
         profiles = self._agree(wire)
         self._is_encoded = [profile is not None for profile in profiles]
@@ -119,7 +121,7 @@ class ShardedRows:
         self._bulk = self._group  # rows and ids travel in this group, counts in the other
         self._stream: torch.cuda.Stream | None = None
         if self._device.type == "cuda":
-            self._bulk = _new_group(ranks, "nccl", BEYOND * timeout_s)
+            self._bulk = self._groups.taken("nccl", BEYOND * timeout_s)
             self._stream = torch.cuda.Stream(self._device)
         self._thread = concurrent.futures.ThreadPoolExecutor(1, "sharded-rows")
         self._broken: CohortError | None = None
@@ -162,12 +164,11 @@ class ShardedRows:
         return self._stats
 
     def close(self) -> None:
-        """Ends the thread and the groups of the exchanges; all ranks call it, and nothing can be fetched afterwards."""
+        """Ends the thread of the exchanges; all ranks call it, and nothing can be fetched afterwards. The groups stay for
+        the next `ShardedRows` of the same ranks and timeout, until the script's own group is destroyed."""
         self._thread.shutdown()
+        self._groups.give_back(is_whole=self._broken is None)
         self._broken = self._broken or CohortError("ShardedRows", "rows to fetch before close()", "closed ones")
-        if self._bulk is not self._group:
-            dist.destroy_process_group(self._bulk)
-        dist.destroy_process_group(self._group)
 
     def _agree(self, wire: str) -> list[ibp.Profile | None]:
         """Compares the rows of all ranks; returns how those of each travel: encoded by a profile, or raw."""
@@ -319,6 +320,38 @@ def _device_of(device: str | torch.device) -> torch.device:
     return torch.device("cuda", torch.cuda.current_device()) if found.type == "cuda" and found.index is None else found
 
 
-def _new_group(ranks: list[int], backend: str, timeout_s: float) -> dist.ProcessGroup:
-    timeout = datetime.timedelta(seconds=timeout_s)
-    return dist.new_group(ranks, timeout=timeout, backend=backend, use_local_synchronization=True)
+class _Groups:
+    """Process groups of the same ranks, which a later `ShardedRows` of these ranks takes when this one is closed.
+
+    A group of NCCL takes seconds to begin. And torch before 2.12 gives a new group the name of one that was destroyed,
+    so that ranks find the addresses of the old one in the store, and wait for each other.
+    """
+
+    _free: ClassVar[dict[tuple, list[dist.ProcessGroup]]] = {}
+
+    def __init__(self, ranks: list[int]):
+        self._ranks = ranks
+        self._taken: list[tuple[tuple, dist.ProcessGroup]] = []
+
+    def taken(self, backend: str, timeout_s: float) -> dist.ProcessGroup:
+        """A free group, or a new one."""
+        key = (dist.group.WORLD, backend, timeout_s, *self._ranks)
+        for old in [each for each in self._free if each[0] is not key[0]]:  # ended with their world
+            del self._free[old]
+        free = self._free.get(key)
+        group = free.pop(0) if free else self._new(backend, timeout_s)
+        self._taken.append((key, group))
+        return group
+
+    def give_back(self, is_whole: bool) -> None:
+        """Makes the groups free, or destroys them after a failed exchange."""
+        for key, group in self._taken:
+            if is_whole and key[0] is dist.group.WORLD:
+                self._free.setdefault(key, []).append(group)
+            else:
+                dist.destroy_process_group(group)
+        self._taken = []
+
+    def _new(self, backend: str, timeout_s: float) -> dist.ProcessGroup:
+        timeout = datetime.timedelta(seconds=timeout_s)
+        return dist.new_group(self._ranks, timeout=timeout, backend=backend, use_local_synchronization=True)

@@ -124,6 +124,27 @@ def wrong(rank: int, size: int, device: str = "cpu") -> dict:
     return told
 
 
+def again(rank: int, size: int, device: str = "cpu") -> dict:
+    """Rows after rows, one rank later than the other, with the names of groups that torch 2.11 gives."""
+    world = dist.distributed_c10d
+
+    def name_of(ranks) -> str:
+        return f"{'_'.join(map(str, ranks))} of {len(world._world.pg_names)}"
+
+    world._hash_ranks_to_str = name_of
+    groups = []
+    for number in range(3):
+        rows = ShardedRows(table("float32")[rank * 100 : (rank + 1) * 100], timeout_s=5)
+        other = ShardedRows(torch.arange(6).view(3, 2) + 6 * rank, timeout_s=5)
+        assert same(rows.fetch([3, 150]), table("float32")[[3, 150]])
+        assert other.fetch([0, 5]).tolist() == [[0, 1], [10, 11]]
+        groups.append([each._group.group_name for each in (rows, other)])
+        rows.close()
+        other.close()
+        time.sleep(1 if rank == number % 2 else 0)
+    return {"groups": groups}
+
+
 def gone(rank: int, size: int, device: str = "cpu") -> dict:
     """The last rank ends, or stops to fetch, in the middle."""
     rows = ShardedRows(table("float32")[rank * 100 : (rank + 1) * 100].to(device), timeout_s=5, device=device)

@@ -64,6 +64,11 @@ def test_a_rank_that_has_gone_ends_the_others(tmp_path, size, device):
         assert expected in each["told"][0]
 
 
+def test_groups_of_closed_rows_are_used_again(tmp_path):
+    first, second = answers(tmp_path, "again", 2)
+    assert first == second and first["groups"] == 3 * [first["groups"][0]]
+
+
 def test_a_rank_that_is_late_is_not_waited_for(tmp_path):
     first, _ = answers(tmp_path, "late", 2)
     assert "expected its part of an exchange from all 2 ranks within 2 s" in first["told"]

@@ -164,8 +164,10 @@ class ShardedRows:
         return self._stats
 
     def close(self) -> None:
-        """Ends the thread of the exchanges; all ranks call it, and nothing can be fetched afterwards. The groups stay for
-        the next `ShardedRows` of the same ranks and timeout, until the script's own group is destroyed."""
+        """Ends the thread of the exchanges; all ranks call it, and nothing can be fetched afterwards.
+
+        The groups stay for the next `ShardedRows` of the same ranks and timeout, until the script ends its own group.
+        """
         self._thread.shutdown()
         self._groups.give_back(is_whole=self._broken is None)
         self._broken = self._broken or CohortError("ShardedRows", "rows to fetch before close()", "closed ones")

@@ -87,8 +87,8 @@ class ShardedRows:
         bounds: int64 [ranks + 1], the first id of each rank without `owner`.
 
     Raises:
-        CohortError: rows that differ in D, dtype or kind of device between ranks, rows that the device cannot read, or
-            an `owner` that names rows that there are not.
+        CohortError: ranks that are missing for `timeout_s` seconds, rows that differ in D, dtype or kind of device
+            between ranks, rows that the device cannot read, or an `owner` that names rows that there are not.
     """
 
     def __init__(
@@ -356,4 +356,9 @@ class _Groups:
 
     def _new(self, backend: str, timeout_s: float) -> dist.ProcessGroup:
         timeout = datetime.timedelta(seconds=timeout_s)
-        return dist.new_group(self._ranks, timeout=timeout, backend=backend, use_local_synchronization=True)
+        try:
+            return dist.new_group(self._ranks, timeout=timeout, backend=backend, use_local_synchronization=True)
+        except RuntimeError as error:
+            hint = "see the end of each rank's output: every rank of the group makes a ShardedRows"
+            expected = f"all {len(self._ranks)} ranks within {timeout_s:g} s"
+            raise CohortError("ShardedRows", expected, str(error).partition("\n")[0], hint) from error

@@ -162,6 +162,17 @@ def gone(rank: int, size: int, device: str = "cpu") -> dict:
     return {"told": told, "seconds": time.monotonic() - start}
 
 
+def missing(rank: int, size: int, device: str = "cpu") -> dict:
+    if rank == size - 1:
+        time.sleep(6)
+        return {}
+    try:
+        ShardedRows(table("float32"), timeout_s=2)
+    except CohortError as error:
+        return {"told": str(error)}
+    return {}
+
+
 def late(rank: int, size: int, device: str = "cpu") -> dict:
     rows = ShardedRows(table("float32")[rank * 100 : (rank + 1) * 100], timeout_s=2)
     if rank == size - 1:

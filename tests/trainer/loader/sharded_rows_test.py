@@ -69,6 +69,11 @@ def test_groups_of_closed_rows_are_used_again(tmp_path):
     assert first == second and first["groups"] == 3 * [first["groups"][0]]
 
 
+def test_a_rank_that_makes_no_rows_is_not_waited_for(tmp_path):
+    first, _ = answers(tmp_path, "missing", 2)
+    assert "ShardedRows: expected all 2 ranks within 2 s" in first["told"]
+
+
 def test_a_rank_that_is_late_is_not_waited_for(tmp_path):
     first, _ = answers(tmp_path, "late", 2)
     assert "expected its part of an exchange from all 2 ranks within 2 s" in first["told"]

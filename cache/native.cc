@@ -94,8 +94,10 @@ Plan plan(const std::vector<TableTuple>& tables, const std::vector<std::pair<Vec
           const std::vector<CountTuple>& counts, std::vector<std::vector<int>> cliques,
           std::vector<int64_t> budget_bytes, const std::array<double, kNumPlaces>& bytes_per_second,
           const std::array<double, kNumPlaces>& seconds_per_line, int64_t entry_bytes, int64_t scratch_bytes,
-          int pool_slots) {
+          int pool_slots, int machines, double network_bytes_per_second) {
   PlanInput input;
+  input.sizes.parts.count = machines;
+  input.network_bytes_per_second = network_bytes_per_second;
   Kept kept;
   input.sizes.pool_slots = pool_slots;
   for (const auto& [num_rows, slab, host] : tables) {
@@ -273,7 +275,9 @@ NB_MODULE(_native, module) {
   cache::bind_hotness(module);
   cache::bind_stand_in(module);
   module.def("plan", &cache::plan, nb::kw_only(), "tables"_a, "relations"_a, "counts"_a, "cliques"_a, "budget_bytes"_a,
-             "bytes_per_second"_a, "seconds_per_line"_a, "entry_bytes"_a, "scratch_bytes"_a, "pool_slots"_a);
+             "bytes_per_second"_a, "seconds_per_line"_a, "entry_bytes"_a, "scratch_bytes"_a, "pool_slots"_a,
+             "machines"_a, "network_bytes_per_second"_a);
+  module.attr("NETWORK_BYTES_PER_SECOND") = cache::kNetworkBytesPerSecond;
   module.def("cliques_named", &cache::cliques_named, "text"_a, "num_gpus"_a);
   module.attr("MAX_CLIQUE_GPUS") = cache::kMaxCliqueGpus;
 }

@@ -106,6 +106,9 @@ cache::PlanInput plan_input(const Options& options, const GraphView& graph, cons
       graph.rows_in != channel::RowsIn::kTable) {
     input.sizes.pool_slots = options.num_slots;
   }
+  if (!options.row_owners.hosts.empty() && options.host_bytes < 0) {  // else memory has hot rows of others, too
+    input.sizes.parts = {static_cast<int>(options.row_owners.hosts.size()), options.row_owners.own};
+  }
   input.budget_bytes = options.cache_bytes;
   for (std::size_t tier = 0; tier < input.links.size(); ++tier) {
     input.links[tier] = {options.link_bytes_per_second[tier], options.link_seconds_per_line[tier]};

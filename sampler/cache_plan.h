@@ -35,9 +35,9 @@ std::vector<std::vector<int>> rank_cliques(const Options& options);
 // The file is JSON: {"policy", "cliques", "counts": {"file", "batches"}, "note", "ranks": [{"budget_bytes",
 // "index_bytes", "used_bytes", "alpha", "features": {"rows", "bytes", "expected", "types": [{"rows", "bytes"}]},
 // "topology": {"lists", "bytes", "expected", "relations": [{"lists", "bytes"}]}}]}, "types" and "relations" where there
-// are several, in the order of the data set; "expected" is {"local"|"peer"|"host"|"recent": {"reads", "bytes", "lines",
-// "seconds"}}, a batch, or null where nothing was counted or lists are read elsewhere; "counts" is null for stand-ins,
-// and "note" says why; it is a list, one a rank, where ranks have counts of their own.
+// are several, in the order of the data set; "expected" is {"local"|"peer"|"host"|"recent"|"remote": {"reads", "bytes",
+// "lines", "seconds"}}, a batch, or null where nothing was counted or lists are read elsewhere; "counts" is null for
+// stand-ins, and "note" says why; it is a list, one a rank, where ranks have counts of their own.
 std::optional<cache::Plan> plan_cache(const Options& options, const GraphView& graph,
                                       std::vector<std::vector<int>> cliques, const SizesOfRows& rows,
                                       bool topology_in_plan);

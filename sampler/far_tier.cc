@@ -14,6 +14,7 @@
 #include "cache/disk_rows.h"
 #include "cache/host_share.h"
 #include "cache/plan/hotness.h"
+#include "cache/plan/row_owner.h"
 #include "cache/remote/remote_rows.h"
 #include "cache/row_subset.h"
 #include "cache/staged_reader.h"

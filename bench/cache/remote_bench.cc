@@ -24,6 +24,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "cache/plan/row_owner.h"
 #include "cache/remote/remote_rows.h"
 #include "cache/remote/row_server.h"
 #include "cache/staged_reader.h"

@@ -5,8 +5,10 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "base/bits.h"
+#include "cache/plan/row_owner.h"
 #include "channel/slot_size.h"
 
 namespace cohort::cache {
@@ -142,8 +144,10 @@ Costs::Rows Costs::rows_of(const RowBytes& rows) {
   return {rows, rows.each ? kPackedAlignBytes : std::gcd(rows.bytes, static_cast<int64_t>(kLineBytes))};
 }
 
-Costs::Costs(const GraphSizes& sizes, const Links& links)
+Costs::Costs(const GraphSizes& sizes, const Links& links, double network_bytes_per_second)
     : relations_(sizes.relations),
+      parts_(sizes.parts),
+      network_bytes_per_second_(network_bytes_per_second),
       num_items_{sizes.num_rows(), sizes.num_lists()},
       least_bytes_{INT64_MAX, kWordBytes} {
   int64_t first = 0;
@@ -181,8 +185,14 @@ UseByTier Costs::feature_uses(const Counts& counts, int64_t row) const {
     use.seconds = use.lines * line_seconds_[static_cast<std::size_t>(tier)];
     return use;
   };
-  return {use_of(Tier::kLocal, table.slab), use_of(Tier::kPeer, table.slab), use_of(Tier::kHost, table.host),
-          Use{.reads = reads * found}};
+  UseByTier uses = {use_of(Tier::kLocal, table.slab), use_of(Tier::kPeer, table.slab), use_of(Tier::kHost, table.host),
+                    Use{.reads = reads * found}};
+  if (parts_.count > 1 && owner_of(in_table, parts_.count) != parts_.own) {
+    Use& remote = uses[kRemoteTier];
+    remote = std::exchange(uses[kHostTier], Use{});
+    remote.seconds += remote.bytes / network_bytes_per_second_;
+  }
+  return uses;
 }
 
 // From the host: two offsets, then neighbours. From a slab: the length, then neighbours. (The lookup that says where a
@@ -213,7 +223,7 @@ UseByTier Costs::uses(Kind kind, const Counts& counts, int64_t item) const {
 
 Costs::Saved Costs::saved(Kind kind, const Counts& counts, int64_t item) const {
   const auto [local, peer, host, recent, disk, remote] = uses(kind, counts, item);
-  return {host.seconds - peer.seconds, peer.seconds - local.seconds};
+  return {host.seconds + remote.seconds - peer.seconds, peer.seconds - local.seconds};
 }
 
 }  // namespace cohort::cache

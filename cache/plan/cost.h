@@ -20,7 +20,8 @@ inline constexpr double kLineBytes = 128;
 inline constexpr int64_t kFewItems = 4096;  // for a loop over items: not worth waking threads for
 
 // Where rows and lists are read from; kRecent: the pool of rows of batches before (rows only), which costs nothing;
-// kDisk: the file of encoded rows; kRemote: the memory of another machine (both of rows only, and not planned here).
+// kDisk: the file of encoded rows (rows only, and not planned here); kRemote: the memory of another machine (rows
+// only).
 enum class Tier : int { kLocal = 0, kPeer = 1, kHost = 2, kRecent = 3, kDisk = 4, kRemote = 5 };
 using base::kNumTiers;
 constexpr int index_of(Tier tier) { return static_cast<int>(tier); }
@@ -47,6 +48,16 @@ struct Link {
 
 // Indexed by Tier, without kRecent. A line from a nearer tier must not cost more than one from a farther.
 using Links = std::array<Link, kNumPlaces>;
+
+// Parts of the rows, each in the host memory of one machine (row_owner.h): the rows of others cross a network before
+// they cross the link from host memory.
+struct RowParts {
+  int count = 1;
+  int own = 0;  // the one whose GPUs are planned
+};
+
+// Of a machine, in each direction: 100 Gbit/s Ethernet. Assumed: nobody measures it before a run.
+inline constexpr double kNetworkBytesPerSecond = 12.5e9;
 
 // Reads of rows and expansions of lists to expect, in as many other batches, of one that had so many: float64 [any]
 // each, by count.
@@ -90,6 +101,7 @@ struct GraphSizes {
   std::vector<TableSizes> tables;
   std::vector<RelationLists> relations;  // none: lists are read elsewhere, and no business of the plan
   int pool_slots = 0;  // the pool of each table has room for the batches of so many slots; 0: there are none
+  RowParts parts{};
   int64_t num_rows() const;
   int64_t num_lists() const { return end_of(relations); }
 };
@@ -134,7 +146,8 @@ constexpr int64_t list_bytes(int64_t degree, int index_bytes) { return 8 + (degr
 
 class Costs {
  public:
-  Costs(const GraphSizes& sizes, const Links& links);
+  // `network_bytes_per_second`: that a GPU gets from other machines.
+  Costs(const GraphSizes& sizes, const Links& links, double network_bytes_per_second = kNetworkBytesPerSecond);
 
   // Bytes that the item takes in a slab: a row, or list_bytes(); 0: a row of a type without features.
   int64_t stored_bytes(Kind kind, int64_t item) const {
@@ -147,9 +160,10 @@ class Costs {
   int64_t least_stored_bytes(Kind kind) const { return least_bytes_[static_cast<std::size_t>(kind)]; }
   int64_t num_items(Kind kind) const { return num_items_[static_cast<std::size_t>(kind)]; }
 
-  // By where the item is; each tier gives only what is not in a pool, which kRecent is.
+  // By where the item is; each tier gives only what is not in a pool, which kRecent is. An item in no slab is read from
+  // host memory, here or (a row, then without reads of kHost) on another machine.
   UseByTier uses(Kind kind, const Counts& counts, int64_t item) const;
-  // Seconds of host less peer, and of peer less local. The first is negative where rows
+  // Seconds of host or another machine less peer, and of peer less local. The first is negative where rows
   // are so much shorter in host memory that reading them there is faster.
   struct Saved {
     double host_to_peer = 0;
@@ -181,6 +195,8 @@ class Costs {
 
   std::vector<Table> tables_;
   std::vector<RelationLists> relations_;
+  RowParts parts_;
+  double network_bytes_per_second_;
   std::array<double, kNumPlaces> line_seconds_;
   std::array<int64_t, kNumKinds> num_items_, least_bytes_;
 };

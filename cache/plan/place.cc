@@ -206,6 +206,7 @@ class Walk {
         for (std::size_t gpu = 0; gpu < gpus_.size(); ++gpu) {
           const Tier tier = tier_of(items, kind, gpu, node);
           sums[gpu][static_cast<std::size_t>(tier)] += use[static_cast<std::size_t>(tier)];
+          if (tier == Tier::kHost) sums[gpu][kRemoteTier] += use[kRemoteTier];
           sums[gpu][kRecentTier] += use[kRecentTier];
         }
       }

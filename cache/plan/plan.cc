@@ -75,6 +75,16 @@ void check_sizes(const GraphSizes& sizes) {
   need(std::ranges::any_of(sizes.tables, has_rows), "row bytes", "at least 1", 0);
 }
 
+void check_machines(const PlanInput& input) {
+  const auto& [count, own] = input.sizes.parts;
+  if (count < 1 || own < 0 || own >= count) {
+    throw Error({"machines", "at least 1, and one of them", fmt::format("{} of {}", own, count), ""});
+  }
+  if (!(input.network_bytes_per_second > 0)) {
+    throw Error({"network", "bytes/s above 0", fmt::format("{}", input.network_bytes_per_second), ""});
+  }
+}
+
 void check_links(const Links& links) {
   double nearer = 0;
   for (const Link& link : links) {
@@ -133,7 +143,9 @@ Plan make_plan(const PlanInput& input) {
   check_sizes(input.sizes);
   check_cliques(input);
   check_links(input.links);
-  const Costs costs(input.sizes, input.links);
+  check_machines(input);
+  const auto num_gpus = static_cast<double>(input.budget_bytes.size());
+  const Costs costs(input.sizes, input.links, input.network_bytes_per_second / num_gpus);
   if (costs.least_stored_bytes(Kind::kFeature) < 1) throw Error({"row bytes", "at least 1 of every row", "0", ""});
   std::vector<Counts> counts = input.counts;
   for (Counts& each : counts) {

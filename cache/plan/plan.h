@@ -2,6 +2,8 @@
 //
 //   minimise  sum over GPUs g, kinds k, tiers t of  lines(g, k, t) x seconds of a line(t)      [seconds a batch]
 //
+// A row of another machine costs its line here, and its bytes on the network.
+//
 // The sum, not the maximum, over tiers and GPUs: links do work side by side, but a host line costs 7 to 30 times a peer
 // or local one (measured), so the host term decides either way. With a sum, what one item saves does not depend on the
 // others, so a greedy walk suffices (place.cc): items in descending order of seconds saved per byte, until the budgets
@@ -60,6 +62,7 @@ struct PlanInput {
   std::vector<std::vector<int>> cliques;  // every GPU 0..G-1 once; a GPU without peers is a clique of one
   std::vector<int64_t> budget_bytes;      // [G]
   Links links;
+  double network_bytes_per_second = kNetworkBytesPerSecond;  // of a machine; its GPUs share it
   IndexCost index;
 };
 

@@ -10,6 +10,7 @@ import numpy as np
 from cohort_gnn.cache import _native
 
 MAX_CLIQUE_GPUS = _native.MAX_CLIQUE_GPUS
+NETWORK_BYTES_PER_SECOND = _native.NETWORK_BYTES_PER_SECOND  # of a machine: assumed, as 100 Gbit/s Ethernet has it
 # "none" (each alone), "all", "2x4" (two of four) or "3+5", and how many GPUs there are, as lists of GPUs. It raises a
 # CohortError for another text, a clique of more than MAX_CLIQUE_GPUS, or other sizes than GPUs in all.
 cliques_named = _native.cliques_named
@@ -167,6 +168,8 @@ def plan(
     entry_bytes: int = 8,
     scratch_bytes: int = 0,
     pool_slots: int = 0,
+    machines: int = 1,
+    network_bytes_per_second: float = NETWORK_BYTES_PER_SECOND,
 ):
     """Where each feature row and neighbour list goes.
 
@@ -180,9 +183,13 @@ def plan(
         scratch_bytes: working memory of each GPU.
         pool_slots: rows of earlier batches are found in a pool of each table, with room for the batches of so many
             slots; 0: they are not.
+        machines: that keep a part of the rows each; the GPUs are those of the first. A row of another machine takes
+            the network's time on top of that of host memory.
+        network_bytes_per_second: that a machine gets from the others; its GPUs share it.
 
     Returns:
-        cohort.cache._native.Plan: `gpu(i)` with slabs and expected use a batch by tier (local, peer, host, recent),
+        cohort.cache._native.Plan: `gpu(i)` with slabs and expected use a batch by tier (local, peer, host, recent,
+        disk: 0, remote),
         `clique(i)` with every row of a clique and its owner, `seconds` a batch summed over GPUs.
 
     Raises:
@@ -199,6 +206,8 @@ def plan(
         entry_bytes=entry_bytes,
         scratch_bytes=scratch_bytes,
         pool_slots=pool_slots,
+        machines=machines,
+        network_bytes_per_second=network_bytes_per_second,
     )
 
 

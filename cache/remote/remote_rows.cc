@@ -1,4 +1,5 @@
 #include "cache/remote/remote_rows.h"
+#include "cache/plan/row_owner.h"
 
 #include <algorithm>
 #include <utility>

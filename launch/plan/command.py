@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
@@ -147,6 +148,7 @@ def _plan_one(planning: "_Planning") -> list[str]:
     """Plans for the caches that options ask for; says what will not fit."""
     spec, data = planning.spec, planning.data
     found = planning.place(planning.budgets())
+    plan = partial(cache.plan, counts=planning.counts_to_plan, **found.common)
     gain = planning.gain(found) if spec.partition else {}
     several = None
     if spec.machines:
@@ -154,7 +156,7 @@ def _plan_one(planning: "_Planning") -> list[str]:
             hint = "--parameters N says how many the model has"
             raise CohortError("--machines", "--parameters, for a data set of several node types", "none", hint)
         of_model = spec.parameters or network.count_parameters(spec, data.feature_dim, data.num_classes)
-        several = network.epochs(spec, found.placed, planning.num_batches, of_model, planning.far(found))
+        several = network.epochs(spec, found.placed, planning.num_batches, of_model, planning.far(found), plan)
     on_disk = planning.on_disk(found) if spec.host_bytes is not None else None
     if spec.json:
         told = table.as_json(found.placed, planning.types) | found.memory | gain
@@ -168,8 +170,7 @@ def _plan_one(planning: "_Planning") -> list[str]:
     if gain:
         print(describe_gain(**gain["partition"]))
     if spec.cache_policy in ("plan", "none"):
-        nothing = {"budget_bytes": [0] * planning.num_gpus}
-        without = cache.plan(counts=planning.counts_to_plan, **found.common | nothing)
+        without = plan(budget_bytes=[0] * planning.num_gpus)
         print(table.describe_saving(table.host_bytes(found.placed), table.host_bytes(without)))
     if on_disk:
         print(on_disk.line())

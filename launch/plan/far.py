@@ -46,6 +46,10 @@ class FarRows(NamedTuple):
     host_bytes: int | None
     drive: float
 
+    def prefers_others(self, machines: int) -> bool:
+        """Whether caches have rows of other machines before the machine's own: no other memory here has them."""
+        return self.are_divided and machines > 1 and self.host_bytes is None
+
     def shares(self, machines: int) -> Shares:
         """What so many machines read, each of which owns the same share of hot and of cold rows."""
         parts = machines if self.are_divided else 1

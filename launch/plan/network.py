@@ -1,17 +1,20 @@
 """Epochs on several machines, computed: what trainers send each other, and how long that takes."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.launch.plan.far import FarRows
-from cohort_gnn.launch.plan.table import gpus_of
+from cohort_gnn.cache.plan.planner import NETWORK_BYTES_PER_SECOND
+from cohort_gnn.launch.plan.far import FarRows, Shares
+from cohort_gnn.launch.plan.table import TIERS, gpus_of
 from cohort_gnn.spec.run import RunSpec
 
 FLOAT_BYTES = 4  # of a gradient
+HOST, REMOTE = TIERS.index("host"), TIERS.index("remote")  # of a plan's uses by tier
 OTHER_SUMS = 2  # numbers that travel with the gradients: see StepSums in trainer/ranks.py
-GB_PER_S, MICROSECONDS = 12.5, 50.0  # assumed: 100 Gbit/s Ethernet; nobody has measured them here
+GB_PER_S, MICROSECONDS = NETWORK_BYTES_PER_SECOND / 1e9, 50.0  # assumed: nobody has measured them here
 
 
 class Network(NamedTuple):
@@ -70,7 +73,9 @@ class Epoch:
     disk_seconds: float = 0.0
 
 
-def epochs(spec, placed, num_batches: int, parameters: int, rows: FarRows | None = None) -> tuple[Network, list[Epoch]]:
+def epochs(
+    spec, placed, num_batches: int, parameters: int, rows: FarRows | None, plan_of: Callable
+) -> tuple[Network, list[Epoch]]:
     """(the network, an epoch on one machine and on each number of --machines).
 
     Args:
@@ -79,25 +84,44 @@ def epochs(spec, placed, num_batches: int, parameters: int, rows: FarRows | None
         num_batches: of an epoch.
         parameters: of the model.
         rows: that are not in the memory of each machine; None: there are none.
+        plan_of: cohort.cache.plan with all arguments but ``machines``.
     """
     microseconds = MICROSECONDS if spec.network_us is None else spec.network_us
     network = Network(1e9 * (spec.network or GB_PER_S), microseconds / 1e6)
-    gpus = gpus_of(placed)
-    reads = [(gpu.feature_use[2], gpu.topology_use[2]) for gpu in gpus]
     sum_bytes = FLOAT_BYTES * (parameters + OTHER_SUMS)
-    host_bytes = sum(use.bytes for of_gpu in reads for use in of_gpu) / len(gpus)
-    host_seconds = max(sum(use.seconds for use in of_gpu) for of_gpu in reads)
-    row_bytes = sum(of_rows.bytes for of_rows, _ in reads) / len(gpus)
-    step = Step(host_bytes, host_seconds, (spec.step_ms or 0) / 1e3, sum_bytes)
+    train_seconds = (spec.step_ms or 0) / 1e3
     found = []
     for machines in sorted({1, *spec.machines}):
-        this = step
-        if rows:
-            shares = rows.shares(machines)
-            on_disk = len(gpus) * shares.disk_reads / rows.drive if shares.disk_reads else 0.0
-            this = step._replace(remote_bytes=shares.remote * row_bytes, disk_seconds=on_disk)
-        found.append(epoch_on(machines, len(gpus), num_batches, this, network))
+        here, shares = placed, rows.shares(machines) if rows else Shares(0.0, 0.0)
+        if rows and rows.prefers_others(machines):
+            here = plan_of(machines=machines)
+        gpus = gpus_of(here)
+        host_bytes, host_seconds, remote_bytes = reads_of(here, shares.remote)
+        on_disk = len(gpus) * shares.disk_reads / rows.drive if rows and shares.disk_reads else 0.0
+        step = Step(host_bytes, host_seconds, train_seconds, sum_bytes, remote_bytes, on_disk)
+        found.append(epoch_on(machines, len(gpus), num_batches, step, network))
     return network, found
+
+
+def reads_of(placed, remote_share: float) -> tuple[float, float, float]:
+    """What a GPU reads for a batch: (bytes from host memory, seconds of the GPU that takes longest, bytes of rows from
+    other machines, which are among the first).
+
+    Args:
+        placed: a cache plan.
+        remote_share: of the bytes of rows, if the plan does not say which rows other machines have.
+    """
+    rows = [[gpu.feature_use[HOST], gpu.feature_use[REMOTE]] for gpu in gpus_of(placed)]
+    lists = [gpu.topology_use[HOST] for gpu in gpus_of(placed)]
+    row_bytes = sum(use.bytes for of_gpu in rows for use in of_gpu)
+    remote_bytes = sum(remote.bytes for _, remote in rows)
+    of_network = len(rows) / NETWORK_BYTES_PER_SECOND  # seconds of a byte, as the plan has it
+    seconds = [
+        host.seconds + remote.seconds - remote.bytes * of_network + of_lists.seconds
+        for (host, remote), of_lists in zip(rows, lists, strict=True)
+    ]
+    host_bytes = row_bytes + sum(use.bytes for use in lists)
+    return host_bytes / len(rows), max(seconds), (remote_bytes or remote_share * row_bytes) / len(rows)
 
 
 def epoch_on(machines: int, gpus: int, num_batches: int, step: Step, network: Network) -> Epoch:

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "cache/plan/row_owner.h"
 #include "tests/cache/host_pool.h"
 #include "tests/cache/small_graph.h"
 
@@ -99,6 +100,30 @@ TEST(Cost, UseIsPerBatch) {
   EXPECT_DOUBLE_EQ(saved.host_to_peer, 4);
   EXPECT_DOUBLE_EQ(saved.peer_to_local, 3.6);
   EXPECT_EQ(costs.uses(Kind::kTopology, counts, 0)[kHostTier].seconds, 0);
+}
+
+// A row of another machine crosses the network, and then the link from host memory.
+TEST(Cost, ARowOfAnotherMachineTakesTheNetworkToo) {
+  const std::vector<uint32_t> reads(256, 4);
+  const std::vector<uint64_t> edges(256, 0);
+  const Counts counts{2, reads.data(), reads.data(), edges.data()};
+  const Links links = {Link{1280, 0}, Link{128, 0}, Link{128, 1}};  // seconds a line: 0.1, 1, 2
+  GraphSizes sizes{{{256, {256}}}, {}};
+  sizes.parts = {2, 1};
+  const Costs costs(sizes, links, 64);
+  int64_t num_own = 0;
+  for (int64_t row = 0; row < 256; ++row) {
+    const bool is_own = owner_of(row, 2) == 1;
+    num_own += is_own;
+    const UseByTier uses = costs.uses(Kind::kFeature, counts, row);
+    const Use &read = uses[is_own ? kHostTier : kRemoteTier], &none = uses[is_own ? kRemoteTier : kHostTier];
+    EXPECT_DOUBLE_EQ(read.bytes, 512);
+    EXPECT_DOUBLE_EQ(read.lines, 4);
+    EXPECT_DOUBLE_EQ(read.seconds, is_own ? 8 : 8 + 512 / 64.0);
+    EXPECT_EQ(none.reads + none.bytes + none.lines + none.seconds, 0);
+    EXPECT_DOUBLE_EQ(costs.saved(Kind::kFeature, counts, row).host_to_peer, read.seconds - 4);
+  }
+  EXPECT_TRUE(num_own > 0 && num_own < 256);
 }
 
 // In host memory 400 bytes that begin at multiples of 16, in a slab 96 bytes at multiples of 32; then lengths of their

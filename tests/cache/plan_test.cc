@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
+#include <algorithm>
 #include <numeric>
 #include <set>
+#include <span>
 
 #include "base/check.h"
+#include "cache/plan/row_owner.h"
 #include "tests/cache/brute_force.h"
 #include "tests/cache/small_graph.h"
 
@@ -256,6 +259,36 @@ TEST(Plan, EqualCountsAreOrderedByNode) {
   EXPECT_EQ(plan_of(small).gpus[0].slabs[kF].nodes, (std::vector<uint32_t>{0, 1, 2, 3}));
 }
 
+// Two GPUs of the first of three machines. The network takes as long as 20 links from host memory.
+TEST(Plan, RowsOfOtherMachinesGoFirst) {
+  constexpr int64_t kRows = 1280;
+  SmallInput small = random_input(2, {.num_nodes = kRows}, {{0}, {1}}, {100 * 64, 100 * 64});
+  small.has_lists = false;
+  small.counts[0].node_reads.assign(kRows, 7);
+  const auto is_own = [](int64_t row) { return owner_of(row, 3) == 0; };
+  std::vector<uint32_t> own;
+  for (uint32_t row = 0; row < kRows; ++row) {
+    if (is_own(row)) own.push_back(row);
+  }
+  ASSERT_GT(own.size(), 200u);
+  for (std::size_t i = 0; i < 10; ++i) small.counts[0].node_reads[own[20 * i]] = 7 * 30;
+  const double all_reads = std::reduce(small.counts[0].node_reads.begin(), small.counts[0].node_reads.end()) / 10.0;
+  const std::vector<uint32_t> alone = plan_of(small).gpus[0].slabs[kF].nodes;
+  EXPECT_TRUE(std::ranges::any_of(alone, [&](uint32_t row) { return is_own(row) && row < own[190]; }));
+  small.input.sizes.parts = {3, 0};
+  small.input.network_bytes_per_second = 2 * small.input.links[2].bytes_per_second / 20;
+  for (const GpuPlan& gpu : plan_of(small).gpus) {
+    const std::vector<uint32_t>& rows = gpu.slabs[kF].nodes;
+    ASSERT_EQ(rows.size(), 100u);
+    EXPECT_EQ(std::ranges::count_if(rows, is_own), 10) << "those that are read 30 times as often";
+    EXPECT_TRUE(std::ranges::all_of(std::span(rows).first(10), is_own));
+    EXPECT_NEAR(gpu.use[kF][kLocalTier].reads, (10 * 210 + 90 * 7) / 10.0, 1e-9);
+    EXPECT_NEAR(gpu.use[kF][kHostTier].reads, static_cast<double>(7 * (own.size() - 10)) / 10, 1e-9);
+    EXPECT_NEAR(gpu.use[kF][kLocalTier].reads + gpu.use[kF][kHostTier].reads + gpu.use[kF][kRemoteTier].reads,
+                all_reads, 1e-9);
+  }
+}
+
 TEST(Plan, CliquesMayHaveCountsOfTheirOwn) {
   SmallInput small = random_input(2, {.num_nodes = 4, .counts_per_clique = true}, {{0, 1}, {2}}, {64, 64, 128});
   for (OwnedCounts& counts : small.counts) counts.expansions.assign(4, 0);
@@ -346,6 +379,9 @@ TEST(Plan, RefusesWhatContradictsItself) {
   refuses([](PlanInput& input) { input.sizes.tables[0].slab_rows.bytes = 0; });
   refuses([](PlanInput& input) { input.sizes.tables[0].host_rows.bytes = -1; });
   refuses([](PlanInput& input) { input.index.entry_bytes = -8; });
+  refuses([](PlanInput& input) { input.sizes.parts = {2, 2}; });
+  refuses([](PlanInput& input) { input.sizes.parts = {0, 0}; });
+  refuses([](PlanInput& input) { input.network_bytes_per_second = 0; });
   SmallInput small = random_input(1, {}, {{0}}, {10});
   small.counts[0].num_batches = 0;
   EXPECT_THROW(plan_of(small), base::Error);

@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "base/check.h"
+#include "cache/plan/row_owner.h"
 #include "sampler/presample.h"
 #include "tests/dataset/temporary_folder.h"
 #include "tests/sampler/test_graph.h"
@@ -72,6 +74,27 @@ TEST_F(CachePlan, RowsInPlaceAreNotPlannedButTold) {
   EXPECT_EQ(rank["features"]["bytes"], 32 * kNumNodes) << "rows begin at multiples of 16";
   EXPECT_EQ(rank["used_bytes"], rank["features"]["bytes"]);
   EXPECT_TRUE(rank["features"]["expected"].is_null() && rank["topology"]["expected"].is_null());
+}
+
+// Without host_bytes, memory has no row of another machine; with them, as many as find room.
+TEST_F(CachePlan, RowsOfOtherMachinesCostMore) {
+  count();
+  const auto share_of_others = [&](int64_t host_bytes) {
+    options_.host_bytes = host_bytes;
+    const auto planned = plan();
+    const std::vector<uint32_t>& rows = planned->cliques[0].rows[0].nodes;
+    const auto of_others = std::ranges::count_if(rows, [](uint32_t row) { return cache::owner_of(row, 2) == 0; });
+    return static_cast<double>(of_others) / static_cast<double>(rows.size());
+  };
+  const double before = share_of_others(-1);
+  EXPECT_EQ(written()["ranks"][0]["features"]["expected"]["remote"]["reads"], 0);
+  options_.row_owners.hosts = {"x", "y"};
+  options_.row_owners.own = 1;
+  EXPECT_GT(share_of_others(-1), before + 0.1);
+  const json told = written()["ranks"][0]["features"]["expected"];
+  EXPECT_GT(told["remote"]["reads"], 0);
+  EXPECT_GT(told["host"]["reads"], 0);
+  EXPECT_EQ(share_of_others(1 << 20), before);
 }
 
 // Two GPUs without peers, one with the counts of the first 640 seeds, one with those of others.

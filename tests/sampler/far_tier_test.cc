@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "cache/plan/hotness.h"
+#include "cache/plan/row_owner.h"
 #include "cache/staged_reader.h"
 #include "sampler/draw.h"
 #include "tests/dataset/temporary_folder.h"

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "cache/plan/row_owner.h"
 #include "cache/remote/remote_rows.h"
 #include "cache/remote/row_server.h"
 #include "cache/tiered_rows.h"

@@ -1,5 +1,6 @@
 // Rows of other machines: bit for bit, from many threads at once, and clear ends where a machine is gone.
 #include "cache/remote/remote_rows.h"
+#include "cache/plan/row_owner.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,6 @@
 // What a server does with strangers, and a client with answers that are none.
 #include "cache/remote/row_server.h"
+#include "cache/plan/row_owner.h"
 
 #include <gtest/gtest.h>
 #include <pthread.h>

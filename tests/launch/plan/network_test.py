@@ -107,6 +107,25 @@ def test_the_command(cora, capsys):
     assert json.loads(capsys.readouterr().out)["epochs"][1]["network_bytes"] == pytest.approx(5 * 1.5 * 400)
 
 
+def test_caches_have_rows_of_other_machines_first(tmp_path, capsys):
+    """In place of half of what a cache leaves, less travels; more comes from host memory, as rows of others do, too."""
+    graph = tmp_path / "graph"
+    made = ["--kind", "powerlaw", "--nodes", "20K", "--edges", "200K", "--dim", "64", "--classes", "4", "--prepared"]
+    assert main(["dataset", "generate", str(graph), *made]) == 0
+    capsys.readouterr()
+    options = ["--fanout", "10,5", "--batch-size", "200", "--cache-ratio", "0.3", "--num-gpus", "1", "--machines", "2"]
+    options += ["--parameters", "1", "--no-reuse", "--topology", "gpu", "--features"]
+    alone, replicated, divided = {}, {}, {}
+    for features, into in (("replicated", replicated), ("partitioned", divided)):
+        assert main(["plan", str(graph), *options, features, "--json"]) == 0
+        alone, into["two"] = json.loads(capsys.readouterr().out)["epochs"]
+    assert replicated["two"]["remote_bytes"] == 0
+    rows = replicated["two"]["host_bytes"]
+    assert alone["host_bytes"] == pytest.approx(2 * rows, rel=0.1)
+    assert 0 < divided["two"]["remote_bytes"] < 0.35 * rows
+    assert rows < divided["two"]["host_bytes"] < 1.5 * rows
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -31,12 +31,12 @@ HIDDEN, FANOUT = 128, "25,10"
 class Reference(nn.Module):
     """Two layers of PyG's SAGEConv."""
 
-    def __init__(self, num_features: int):
+    def __init__(self, num_features: int, hidden: int = HIDDEN):
         super().__init__()
-        self.first, self.second = SAGEConv(num_features, HIDDEN), SAGEConv(HIDDEN, HIDDEN)
+        self.first, self.second = SAGEConv(num_features, hidden), SAGEConv(hidden, hidden)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """float32 [V, HIDDEN]"""
+        """float32 [V, hidden]"""
         return self.second(self.first(x, edge_index).relu(), edge_index)
 
 

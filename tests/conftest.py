@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -13,9 +14,23 @@ import warm
 # torch here and samplers beside it share few cores; see base/programs.py.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
+
+def _begin_with_another_gpu(worker: int) -> None:
+    """Each worker of pytest-xdist sees all GPUs, in an order of its own: tests use the first ones."""
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if given is None and shutil.which("nvidia-smi"):
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True).stdout
+        given = ",".join(map(str, range(len(listed.splitlines()))))
+    gpus = (given or "").split(",")
+    if len(gpus) > 1:
+        first = worker % len(gpus)
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus[first:] + gpus[:first])
+
+
 # The same number of threads on every machine, where workers of pytest-xdist share its cores.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "2")
+    _begin_with_another_gpu(int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw")))
 
 # Programs buffer what they print, as users' do.
 os.environ.pop("PYTHONUNBUFFERED", None)

@@ -3,87 +3,21 @@
 import argparse
 import json
 import sys
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict
 from functools import partial
-from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
-
-import numpy as np
-from msgspec import Meta
 
 from cohort_gnn import cache
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.base.units import format_bytes
-from cohort_gnn.cache.plan import budget
-from cohort_gnn.cache.plan.links import machine_bandwidth
-from cohort_gnn.cache.plan.options import bytes_of_nodes, memory_needs, presample, raw_bytes_of, tables_of
-from cohort_gnn.cache.plan.planner import raw_row_bytes
-from cohort_gnn.dataset import Dataset, HeteroDataset
-from cohort_gnn.dataset.reader import relations_of
-from cohort_gnn.dataset.reader import tables_of as opened_tables_of
-from cohort_gnn.launch.options.devices import devices, gpu_memory
+from cohort_gnn.dataset import Dataset
 from cohort_gnn.launch.options.parser import add_dataset, add_options, group, spec_of
-from cohort_gnn.launch.options.partition import clique_seeds, cliques_of_ranks, describe_gain
+from cohort_gnn.launch.options.partition import describe_gain
 from cohort_gnn.launch.plan import network, table
-from cohort_gnn.launch.plan.disk import DiskPlan, demand_encoded, plan_disk
-from cohort_gnn.launch.plan.far import FarRows, are_divided, far_rows
-from cohort_gnn.launch.plan.network import GB_PER_S, MICROSECONDS
-from cohort_gnn.launch.run.job import open_to_train, topology_bytes
-from cohort_gnn.spec import types
-from cohort_gnn.spec.options import flag_of, option, options_of
-from cohort_gnn.spec.run import RunSpec, SamplerSpec
+from cohort_gnn.launch.plan.options import LINK_OPTIONS, NO_OPTIONS, OWN_OPTIONS, SEVERAL_OPTIONS, PlanSpec
+from cohort_gnn.launch.plan.planning import Planning
+from cohort_gnn.spec.options import flag_of, options_of
+from cohort_gnn.spec.run import SamplerSpec
 
-NO_OPTIONS = {
-    "seed",
-    "device",
-    "ranks",
-    "mps",
-    "order",
-    "fetch_sms",
-    "edge_weights",
-    "ahead",
-}  # no plan depends on them
-SEVERAL_OPTIONS = {"model", "hidden", "heads", "norm", "features"}  # needed with --machines
 RATIOS = (0.0, 0.05, 0.1, 0.5, 1.0)  # where nobody says how large the cache is to be
-MachineCounts = Annotated[list[types.Positive], Meta(min_length=1, description="numbers of machines: 2,4")]
-
-
-def _of_several(text: str, metavar: str):
-    return option(None, text, "Several machines", metavar=metavar)
-
-
-@dataclass(kw_only=True)
-class PlanSpec(RunSpec):
-    """Options of the command."""
-
-    num_gpus: types.Positive | None = option(
-        None, "plan for this number of GPUs, present or not (default: the GPUs of --gpus)", "Devices"
-    )
-    machines: MachineCounts | None = _of_several(
-        "also compute epochs for this number of machines like this one", "N[,N...]"
-    )
-    network: types.AboveZero | None = _of_several(
-        f"rate between two machines, as cohort doctor --machines measures it (default: {GB_PER_S:g} assumed)", "GB/S"
-    )
-    network_us: types.AtLeastZero | None = _of_several(
-        "microseconds of a small sum over all machines, as cohort doctor --machines measures it"
-        f" (default: {MICROSECONDS:g} assumed)",
-        "US",
-    )
-    step_ms: types.AboveZero | None = _of_several(
-        "milliseconds of a training step, as cohort bench step measures it (default: steps are left out)", "MS"
-    )
-    parameters: types.Positive | None = _of_several(
-        "number of the model's parameters (default: counted from --model, --hidden, --heads and --norm)", "N"
-    )
-    split: Literal["train", "val", "test"] = option("train", "seeds of the short run")
-    row_bytes: types.Bytes | None = option(None, "bytes of a stored feature row (default: follows from --compress)")
-    dataset: Path
-    refresh: bool
-    json: bool
-
-
-OWN_OPTIONS = {each.name for each in fields(PlanSpec)} - {each.name for each in fields(RunSpec)}
 
 
 def register(commands) -> None:
@@ -98,7 +32,7 @@ def register(commands) -> None:
     add_options(
         parser,
         PlanSpec,
-        shown | SEVERAL_OPTIONS | OWN_OPTIONS,
+        shown | SEVERAL_OPTIONS | LINK_OPTIONS | OWN_OPTIONS,
         cache_ratio="cache of each GPU as a share of all raw feature bytes, index included; auto: all memory that"
         " slots and trainer leave free (default: auto; without a GPU a table of ratios)",
         partition="plan for cliques that each train on the seeds of their own part",
@@ -117,7 +51,7 @@ def plan(args: argparse.Namespace) -> int:
     """Runs the command: 0 when all fits, 1 when not, with what to change on standard error."""
     spec = spec_of(args, PlanSpec, dataset=args.dataset, refresh=args.refresh, json=args.json)
     _check_machines(args, spec)
-    planning = _Planning(spec)
+    planning = Planning(spec)
     if planning.knows_no_size:
         if spec.machines:
             raise CohortError("--machines", "the size of the caches", "none", "add --cache-ratio R or --cache-bytes B")
@@ -144,7 +78,7 @@ def _check_machines(args: argparse.Namespace, spec: PlanSpec) -> None:
         raise CohortError(", ".join(given), expected, "no --machines")
 
 
-def _plan_one(planning: "_Planning") -> list[str]:
+def _plan_one(planning: Planning) -> list[str]:
     """Plans for the caches that options ask for; says what will not fit."""
     spec, data = planning.spec, planning.data
     found = planning.place(planning.budgets())
@@ -155,7 +89,8 @@ def _plan_one(planning: "_Planning") -> list[str]:
         if not isinstance(data, Dataset) and spec.parameters is None:
             hint = "--parameters N says how many the model has"
             raise CohortError("--machines", "--parameters, for a data set of several node types", "none", hint)
-        of_model = spec.parameters or network.count_parameters(spec, data.feature_dim, data.num_classes)
+        out_dim = spec.hidden if spec.task == "link" else data.num_classes
+        of_model = spec.parameters or network.count_parameters(spec, data.feature_dim, out_dim)
         several = network.epochs(spec, found.placed, planning.num_batches, of_model, planning.far(found), plan)
     on_disk = planning.on_disk(found) if spec.host_bytes is not None else None
     if spec.json:
@@ -179,7 +114,7 @@ def _plan_one(planning: "_Planning") -> list[str]:
     return found.wrong
 
 
-def _plan_ratios(planning: "_Planning") -> list[str]:
+def _plan_ratios(planning: Planning) -> list[str]:
     """Plans for caches of several sizes; says what will not fit."""
     found = {ratio: planning.place([int(ratio * planning.raw_bytes)] * planning.num_gpus) for ratio in RATIOS}
     wrong = found[0.0].wrong
@@ -193,208 +128,3 @@ def _plan_ratios(planning: "_Planning") -> list[str]:
         table.print_host_memory(found[1.0].memory)
         print("for details of one size: --cache-ratio R; for all free memory: --gpu-memory 80GB --trainer-bytes 8GB")
     return wrong
-
-
-class _Found(NamedTuple):
-    """A plan, the arguments of cohort.cache.plan that made it with the counts, memory, and what will not fit."""
-
-    placed: object
-    common: dict
-    memory: dict
-    wrong: list[str]
-
-
-class _Planning:
-    """What is planned for, and with what.
-
-    Attributes:
-        counts: of all GPUs, or with --partition of each clique; source: where they come from.
-        needs: what a GPU needs beside the cache.
-        raw_bytes: of all raw feature rows.
-        types: what there are several of, to tell of each; None for one node type.
-    """
-
-    def __init__(self, spec: PlanSpec):
-        self.spec, self.data, self.machine = spec, open_to_train(spec.dataset), devices()
-        if spec.gpus and spec.num_gpus not in (None, len(spec.gpus)):
-            found = f"{len(spec.gpus)} and {spec.num_gpus} GPUs"
-            raise CohortError("--gpus, --num-gpus", "one of the two", found)
-        self.num_gpus = spec.num_gpus or len(spec.gpus or self.machine["gpus"]) or 1
-        self.cliques = self._cliques()
-        self.counts, self.source = self._counts(self.cliques if spec.partition else None)
-        self._meta = json.loads((spec.dataset / "meta.json").read_text())
-        self.raw_bytes = raw_bytes_of(self._meta)
-        self.types = self.data.types if isinstance(self.data, HeteroDataset) else None
-        self._topology_bytes = topology_bytes(self.data, self.spec.weight_attr)
-        names = ("max_batch_nodes", "max_batch_edges")
-        seen = [{name: getattr(each, name) for name in names} for each in self.counts if each.max_batch_nodes]
-        self.needs = memory_needs(replace(spec, gpu_memory=gpu_memory(spec, self.machine)), self._meta, seen)
-
-    def _cliques(self) -> list[list[int]]:
-        text, known = self.spec.cliques, self.machine.get("cliques")
-        if text != "auto":
-            return cache.cliques_named(text, self.num_gpus)
-        if self.num_gpus == 1:
-            return [[0]]
-        if known is None or sum(map(len, known)) != self.num_gpus:
-            hint = "say which GPUs read each other's memory: none, all, 2x4, 3+5"
-            found = f"{len(self.machine['gpus'])} here"
-            raise CohortError("--cliques auto", f"{self.num_gpus} GPUs to ask", found, hint)
-        return cliques_of_ranks(text, list(range(self.num_gpus)), True, self.machine)
-
-    def _counts(self, cliques: list[list[int]] | None) -> tuple[list, dict]:
-        """(counts, where they come from): of all GPUs, or of each of the cliques."""
-        spec, data = self.spec, self.data
-        if spec.cache_policy in ("degree", "random"):
-            if spec.partition:
-                raise CohortError(
-                    "--partition", "--cache-policy plan, which counts", spec.cache_policy, "leave one out"
-                )
-            picks = -1 if min(spec.fanout) < 0 else max(spec.fanout)
-            counts = cache.Counts.stand_in(spec.cache_policy, self._edges(), data.num_nodes, picks)
-            return [counts], {"policy": spec.cache_policy}
-        fanout = spec.fanout * len(relations_of(data))
-        run = (spec.dataset, fanout, spec.batch_size, spec.presample_batches, spec.split, spec.refresh)
-        seeds = clique_seeds(spec.dataset, cliques, spec.split) if cliques else [None]
-        sources = [presample(*run, each, spec.weight_attr) for each in seeds]
-        counts = [cache.load_counts(Path(source["file"])) for source in sources]
-        return counts, {"policy": spec.cache_policy} | ({"cliques": sources} if cliques else sources[0])
-
-    def _edges(self) -> list[cache.Edges]:
-        """Of each relation, nodes of all types being numbered through."""
-        data = self.data
-        if isinstance(data, Dataset):
-            return [cache.Edges(data.indptr, data.indices)]
-        return [
-            cache.Edges(relation.indptr, relation.indices, (data.first_node[source], data.first_node[target]))
-            for (source, _, target), relation in data.edge_types.items()
-        ]
-
-    @property
-    def counts_to_plan(self):
-        """As cohort.cache.plan takes them: those of all GPUs, or of each clique."""
-        return self.counts if self.spec.partition else self.counts[0]
-
-    @property
-    def knows_no_size(self) -> bool:
-        """Whether no option sets the size of caches, and the needs of slots and trainer are not known either."""
-        spec = self.spec
-        said = spec.cache_ratio or spec.cache_bytes is not None or spec.cache_policy == "none" or spec.gpu_memory
-        return not said and None in (self.needs.gpu_bytes, self.needs.trainer_bytes)
-
-    def budgets(self) -> list[int]:
-        """Bytes of each cache, as options ask."""
-        sizes = self.spec.cache_ratio, self.spec.cache_bytes
-        if self.spec.cache_policy == "none":
-            sizes = None, [0]
-        return cache.budgets(self.num_gpus, self.raw_bytes, *sizes, self.needs)
-
-    def place(self, budgets: list[int]) -> _Found:
-        """Plans caches of such sizes, or less, where the topology takes a part of what is left."""
-        spec, data, needs = self.spec, self.data, self.needs
-        takes_all = spec.cache_ratio in (None, "auto") and spec.cache_bytes is None and spec.cache_policy != "none"
-        if takes_all and spec.topology == "auto" and not self.knows_no_size:
-            kept = budget.beside_topology(budgets, self._topology_bytes, tables_of(self._meta))
-            budgets, in_gpus = kept or budgets, kept is not None
-        else:
-            sizes = (self._topology_bytes, bytes_of_nodes(self._meta), max(budgets), needs.gpu_bytes)
-            in_gpus = budget.topology_lies_in_gpus(spec.topology, *sizes)
-        if in_gpus:
-            needs = replace(needs, graph_bytes=needs.graph_bytes + self._topology_bytes)
-        common = self._planned_by(budgets, not in_gpus)
-        placed = cache.plan(counts=self.counts_to_plan, **common)
-        host_filling = placed.filling_bytes(data.num_nodes)
-        host_rows = sum(
-            int(np.broadcast_to(rows.host_row_bytes, rows.num_rows).sum(dtype=np.int64)) for rows in common["tables"]
-        )
-        if spec.machines and are_divided(spec.features, host_rows, spec.host_bytes, self._row_files()):
-            host_rows //= min(spec.machines)
-        if spec.host_bytes is not None:
-            host_rows = min(host_rows, spec.host_bytes)
-        memory = {
-            "slots_bytes": needs.slots_bytes,
-            "graph_bytes": needs.graph_bytes,
-            "host_needed_bytes": host_rows + (0 if in_gpus else self._topology_bytes) + host_filling,
-            "host_filling_bytes": host_filling,
-            "host_present_bytes": budget.available_host_bytes(),
-        }
-        wrong = [
-            f"GPU {i}: a cache of {format_bytes(each)} cannot even hold its index; use a larger --cache-ratio or 0"
-            for i, each in enumerate(budgets)
-            if each > 0 and placed.gpu(i).used_bytes == 0
-        ]
-        host = memory["host_needed_bytes"], memory["host_present_bytes"]
-        return _Found(placed, common, memory, wrong + budget.misfits(budgets, needs, *host))
-
-    def _planned_by(self, budgets: list[int], with_lists: bool) -> dict:
-        """The arguments of cohort.cache.plan that data set and machine give."""
-        spec = self.spec
-        relations = [cache.Lists(each.indptr, each.indices.itemsize) for each in relations_of(self.data)]
-        bandwidth = spec.bandwidth or machine_bandwidth(self.machine, list(range(len(budgets))))
-        rates, delays = (1e9 * rate for rate in bandwidth), (1e-9 * nanoseconds for nanoseconds in spec.line_ns)
-        return {
-            "tables": self._tables(budgets),
-            "relations": relations if with_lists else [],
-            "pool_slots": spec.slots if spec.reuse and spec.cache_policy == "plan" else 0,
-            "budget_bytes": budgets,
-            "cliques": self.cliques,
-            "links": cache.Links(tuple(rates), tuple(delays)),
-        }
-
-    def _tables(self, budgets: list[int]) -> list[cache.Rows]:
-        """The rows of each node type, as sampler/load.cc has them in slabs and in host memory."""
-        spec, tables = self.spec, opened_tables_of(self.data)
-        if spec.row_bytes is not None:
-            stored = [(spec.row_bytes if table.feature_dim else 0) for table in tables]
-            return [cache.Rows(table.num_nodes, each, each) for table, each in zip(tables, stored, strict=True)]
-        prepared = any(table.encoded_rows is not None for table in tables)
-        if spec.compress in ("host", "both") and not prepared:
-            hint = f"encode them with: cohort dataset prepare {spec.dataset}"
-            raise CohortError(f"--compress {spec.compress}", "a data set with encoded rows", str(spec.dataset), hint)
-        hold_all = all(cache.holds_all_raw_rows(each, tables_of(self._meta)) for each in budgets)
-        in_host = spec.compress in ("host", "both") or (spec.compress == "auto" and prepared)
-        if spec.host_bytes is not None and spec.host_bytes < self.raw_bytes:
-            demand_encoded(f"--host-bytes {format_bytes(spec.host_bytes)}", tables, in_host, spec.dataset)
-        in_slabs = spec.compress in ("cache", "both") or (spec.compress == "auto" and prepared and not hold_all)
-        return [
-            cache.Rows(
-                table.num_nodes,
-                cache.stored_row_bytes(table, in_slabs),
-                cache.stored_row_bytes(table, True) if in_host else raw_row_bytes(table),
-            )
-            for table in tables
-        ]
-
-    def on_disk(self, found: _Found) -> DiskPlan | None:
-        """What --host-bytes leaves on the disk; None: nothing, or it is not known what a batch reads."""
-        if self.source["policy"] in ("degree", "random"):
-            return None
-        rows = (found.common["tables"], self.counts, found.placed, self._row_files())
-        return plan_disk(*rows, self.spec.host_bytes, self.num_batches)
-
-    def far(self, found: _Found) -> FarRows | None:
-        """Rows of --machines that are not in the memory of each; None: there are none."""
-        spec = self.spec
-        if spec.features == "partitioned":
-            demand_encoded("--features partitioned", opened_tables_of(self.data), bool(self._row_files()), spec.dataset)
-        rows = (found.common["tables"], self.counts, found.placed, self._row_files())
-        return far_rows(spec.features, *rows, spec.host_bytes, [1, *spec.machines])
-
-    def _row_files(self) -> list[Path]:
-        """The files of encoded rows, where host memory has encoded ones."""
-        if self.spec.compress not in ("auto", "host", "both"):
-            return []
-        return [table.encoded_rows for table in opened_tables_of(self.data) if table.encoded_rows is not None]
-
-    @property
-    def num_batches(self) -> int:
-        """Of an epoch, of all GPUs together."""
-        data = self.data
-        seeds = {"train": data.train_ids, "val": data.val_ids, "test": data.test_ids}[self.spec.split]
-        return -(-len(seeds) // self.spec.batch_size)
-
-    def gain(self, found: _Found) -> dict:
-        """Shares of each GPU's row reads that host memory need not serve, with the seeds of parts and without."""
-        (counts,), _ = self._counts(None)
-        plans = {"with_parts": found.placed, "without": cache.plan(counts=counts, **found.common)}
-        return {"partition": {name: table.shares_in_gpus(each) for name, each in plans.items()}}

@@ -127,10 +127,10 @@ def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = N
     planned = replace(spec, fanout=spec.fanout * len(relations_of(data)))
     if spec.cache_ratio == "auto":
         planned = replace(planned, gpu_memory=gpu_memory(spec))
-    if isinstance(spec, RunSpec) and spec.task == "link":  # any node may be an endpoint, of an edge or a negative
-        own_seeds = [(list(range(num_ranks)), _endpoints_of(data, spec.relation))]
-        of_negatives = 0 if spec.negatives_from == "batch" else spec.negatives
-        planned = replace(planned, batch_size=(2 + of_negatives) * spec.batch_size)
+    if isinstance(spec, RunSpec) and spec.task == "link":
+        endpoints, batch_size = seeds_of_links(spec, data)
+        own_seeds = [(list(range(num_ranks)), endpoints)]
+        planned = replace(planned, batch_size=batch_size)
     cache = cache_plan.sampler_members(planned, dataset, num_ranks, device == "cuda", own_seeds, gpus_of(spec))
     topology = topology_of(spec, device)
     if topology != spec.topology:
@@ -178,13 +178,15 @@ def disk_rate(spec: RunSpec, data: Dataset | HeteroDataset) -> dict[str, float]:
     return {"disk_rows_per_second": min(remembered_rates(file)["rows_per_second"] for file in files)}
 
 
-def _endpoints_of(data: Dataset | HeteroDataset, relation: str | None) -> np.ndarray:
-    """int64 [n], ascending: all nodes that links may have; several node types are numbered through."""
+def seeds_of_links(spec: RunSpec, data: Dataset | HeteroDataset) -> tuple[np.ndarray, int]:
+    """What the cache of a run that learns links is planned for: (int64 [n], ascending: the nodes that may be endpoints
+    of an edge or a negative, of several node types numbered through; how many of them a batch has)."""
+    size = (2 + (0 if spec.negatives_from == "batch" else spec.negatives)) * spec.batch_size
     if isinstance(data, Dataset):
-        return np.arange(data.num_nodes)
-    types = replace(data.types, relation=link_edges(data, relation).relation)
+        return np.arange(data.num_nodes), size
+    types = replace(data.types, relation=link_edges(data, spec.relation).relation)
     firsts = types.first_node
-    return np.concatenate([firsts[name] + np.arange(types.counts[name]) for name in types.outputs])
+    return np.concatenate([firsts[name] + np.arange(types.counts[name]) for name in types.outputs]), size
 
 
 def topology_of(spec: SamplerSpec, device: str) -> str:

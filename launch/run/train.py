@@ -159,7 +159,7 @@ def check_model(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
         expected = f"{len(spec.fanout)} hops, as --fanout has"
         raise CohortError("--eval-fanout", expected, str(len(spec.hops_of_evaluation)))
     if spec.task == "link":
-        held_out = _check_links(spec, data)
+        held_out = check_links(spec, data)
         num_validated = len(held_out["val"].pairs) if held_out else 0
     else:
         demand_train_nodes(data)
@@ -167,10 +167,7 @@ def check_model(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
     if spec.patience is not None and num_validated == 0:
         what = "links" if spec.task == "link" else "nodes"
         raise CohortError("--patience", f"validation {what} in {data.path}", "none", "leave it out, or set --epochs")
-    of_links = [flag_of(name) for name in OF_LINKS if getattr(spec, name) != getattr(RunSpec, name)]
-    if of_links and spec.task != "link":
-        hint = f"leave {'it' if len(of_links) == 1 else 'them'} out, or learn links: --task link"
-        raise CohortError(", ".join(of_links), "--task link", "--task node", hint)
+    check_of_links(spec)
     _check_types(spec, data)
     if spec.edge_weights and spec.model != "gcn" and not spec.has_own_model:
         expected = "--model gcn, which takes weights, or a model of your own"
@@ -195,7 +192,15 @@ def check_model(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
         demand_named("--callbacks", name)
 
 
-def _check_links(spec: RunSpec, data: Dataset | HeteroDataset) -> dict[str, HeldOut]:
+def check_of_links(spec: RunSpec) -> None:
+    """Raises CohortError for options of --task link with another task."""
+    of_links = [flag_of(name) for name in OF_LINKS if getattr(spec, name) != getattr(RunSpec, name)]
+    if of_links and spec.task != "link":
+        hint = f"leave {'it' if len(of_links) == 1 else 'them'} out, or learn links: --task link"
+        raise CohortError(", ".join(of_links), "--task link", "--task node", hint)
+
+
+def check_links(spec: RunSpec, data: Dataset | HeteroDataset) -> dict[str, HeldOut]:
     """The held-out links of a data set.
 
     Raises:

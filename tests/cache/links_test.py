@@ -175,7 +175,7 @@ def test_where_links_are_remembered(monkeypatch, tmp_path):
 
 
 def test_plan_measures_unless_it_is_told(machine, cora, capsys, monkeypatch):
-    monkeypatch.setattr("cohort_gnn.launch.plan.command.devices", lambda: machine.ask("--devices"))
+    monkeypatch.setattr("cohort_gnn.launch.plan.planning.devices", lambda: machine.ask("--devices"))
     common = ["plan", str(cora), "--fanout", "4,3", "--batch-size", "100", "--num-gpus", "2", "--gpu-memory", "1GB"]
     common += ["--cache-ratio", "0.1", "--cliques", "none", "--no-reuse", "--json"]
     assert main([*common, "--bandwidth", "340,300,48"]) == 0

@@ -8,7 +8,7 @@ import pytest
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.cache.plan import disk
 from cohort_gnn.launch.main import main
-from cohort_gnn.launch.plan import command, far
+from cohort_gnn.launch.plan import far, planning
 from cohort_gnn.launch.plan.disk import DiskPlan
 
 SMALL = ["--fanout", "4,3", "--batch-size", "100", "--num-gpus", "2", "--cliques", "none"]
@@ -117,7 +117,7 @@ def test_bench_disk_wants_encoded_rows(cora, capsys):
 @pytest.mark.parametrize(("features", "code"), [("auto", 0), ("partitioned", 0), ("replicated", 1)])
 def test_machines_that_divide_the_rows_need_memory_for_parts(graph, monkeypatch, capsys, features, code):
     """1.1 MB of encoded rows."""
-    for module in (command.budget, far):
+    for module in (planning.budget, far):
         monkeypatch.setattr(module, "available_host_bytes", lambda: 1_000_000)
     options = [*SMALL, "--cache-policy", "none", "--machines", "2", "--topology", "gpu", "--features", features]
     assert main(["plan", str(graph), *options]) == code

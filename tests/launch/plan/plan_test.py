@@ -6,7 +6,7 @@ import re
 import pytest
 
 from cohort_gnn.launch.main import main
-from cohort_gnn.launch.plan import command as plans
+from cohort_gnn.launch.plan import planning as plans
 
 SMALL = ["--fanout", "4,3", "--batch-size", "100"]
 

@@ -1,0 +1,64 @@
+"""The options of ``cohort plan``."""
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from cohort_gnn.launch.plan.network import GB_PER_S, MICROSECONDS
+from cohort_gnn.spec import types
+from cohort_gnn.spec.options import option
+from cohort_gnn.spec.run import RunSpec
+
+NO_OPTIONS = {
+    "seed",
+    "device",
+    "ranks",
+    "mps",
+    "order",
+    "fetch_sms",
+    "edge_weights",
+    "ahead",
+}  # no plan depends on them
+SEVERAL_OPTIONS = {"model", "hidden", "heads", "norm", "features"}  # needed with --machines
+LINK_OPTIONS = {"task", "relation", "negatives", "negatives_from"}  # they say which nodes batches begin with
+MachineCounts = Annotated[list[types.Positive], Meta(min_length=1, description="numbers of machines: 2,4")]
+
+
+def _of_several(text: str, metavar: str):
+    return option(None, text, "Several machines", metavar=metavar)
+
+
+@dataclass(kw_only=True)
+class PlanSpec(RunSpec):
+    """Options of the command."""
+
+    num_gpus: types.Positive | None = option(
+        None, "plan for this number of GPUs, present or not (default: the GPUs of --gpus)", "Devices"
+    )
+    machines: MachineCounts | None = _of_several(
+        "also compute epochs for this number of machines like this one", "N[,N...]"
+    )
+    network: types.AboveZero | None = _of_several(
+        f"rate between two machines, as cohort doctor --machines measures it (default: {GB_PER_S:g} assumed)", "GB/S"
+    )
+    network_us: types.AtLeastZero | None = _of_several(
+        "microseconds of a small sum over all machines, as cohort doctor --machines measures it"
+        f" (default: {MICROSECONDS:g} assumed)",
+        "US",
+    )
+    step_ms: types.AboveZero | None = _of_several(
+        "milliseconds of a training step, as cohort bench step measures it (default: steps are left out)", "MS"
+    )
+    parameters: types.Positive | None = _of_several(
+        "number of the model's parameters (default: counted from --model, --hidden, --heads and --norm)", "N"
+    )
+    split: Literal["train", "val", "test"] = option("train", "seeds of the short run")
+    row_bytes: types.Bytes | None = option(None, "bytes of a stored feature row (default: follows from --compress)")
+    dataset: Path
+    refresh: bool
+    json: bool
+
+
+OWN_OPTIONS = {each.name for each in fields(PlanSpec)} - {each.name for each in fields(RunSpec)}

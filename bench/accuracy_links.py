@@ -2,30 +2,39 @@
 
     PYTHONPATH=build/python python bench/accuracy_links.py --data ../shared/data [--only cora,citeseer] [--seeds 5]
 
-Both sides have the same held-out links with the same negatives (`cohort dataset split-links`), two SAGE layers, the dot
+All sides have the same held-out links with the same negatives (`cohort dataset split-links`), two SAGE layers, the dot
 product as score, binary cross entropy with one random negative per edge, batches of equally many pairs, and Adam. The
 reference is PyG alone: each step takes the whole graph without the pairs of its batch and their reverses, which Cohort
-excludes, too. Both report the test MRR at the best validation MRR, in
-percent. Exit status 1 when a data set's mean is more than 0.5 points below the reference's.
+excludes, too. All report the test MRR at the best validation MRR, in percent.
+
+`cohort train` and the reference draw pairs, negatives and weights of their own, and differ by more than a point for that
+alone. So a script with `cohort.LinkNeighborLoader` is compared, too, with a reference that has its weights, and replays
+its pairs and negatives: they differ by sampling. Exit status 1 when such a script's mean is more than 0.5 points below.
 """
 
 import argparse
 import json
+import math
+import statistics
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from accuracy import ROOT, SIDES, WORDS, difference, mean_and_spread, run_cohort
+from accuracy import ROOT, SIDES, WORDS, mean_and_spread, run_cohort
 from torch import Tensor, nn
 from torch_geometric.nn import SAGEConv
+from torch_geometric.sampler import NegativeSampling
 
 import cohort_gnn as cohort
 
 ALLOWED_LOSS_POINTS = 0.5
 FEATURES = {"cora": WORDS, "citeseer": WORDS}
 HIDDEN, FANOUT = 128, "25,10"
+REPLAYED = ("reference, replayed", "loader")
+ROWS = {"cohort train": SIDES, "script with a loader": REPLAYED}
 
 
 class Reference(nn.Module):
@@ -55,24 +64,64 @@ def mrr(rows: Tensor, links: cohort.dataset.HeldOut) -> float:
     return (1 / rank).mean().item()
 
 
-def reference_mrr(folder: Path, seed: int, args: argparse.Namespace) -> float:
-    """Test MRR when every step sees the whole graph, except the edges that it has to predict."""
+Batches = list[tuple[Tensor, Tensor, Tensor]]  # of an epoch: int64 [pairs] sources, targets, other targets
+
+
+def reference_mrr(folder: Path, seed: int, args: argparse.Namespace, epochs: list[Batches] | None = None) -> float:
+    """Test MRR when every step sees the whole graph, except the edges that it has to predict.
+
+    Args:
+        epochs: the batches; None: the reference draws its own.
+    """
+    data = cohort.dataset.open(folder).to_pyg()
+    names = data.edge_index[0] * data.num_nodes + data.edge_index[1]
+
+    def batches(epoch: int) -> Batches:
+        if epochs is not None:
+            return epochs[epoch]
+        parts = torch.randperm(data.num_edges).split(args.batch_size)
+        return [(*data.edge_index[:, part], torch.randint(data.num_nodes, (len(part),))) for part in parts]
+
+    def scores(model: Reference, epoch: int):
+        for source, target, other in batches(epoch):
+            predicted = torch.cat([source * data.num_nodes + target, target * data.num_nodes + source])
+            rows = model(data.x, data.edge_index[:, ~torch.isin(names, predicted)])
+            yield (rows[source] * rows[target]).sum(1), (rows[source] * rows[other]).sum(1)
+
+    return trained_mrr(folder, seed, args, scores)
+
+
+def loader_mrr(folder: Path, seed: int, args: argparse.Namespace) -> tuple[float, list[Batches]]:
+    """Test MRR of a script with a loader, and its batches."""
+    epochs: list[Batches] = []
+    options = {"batch_size": args.batch_size, "shuffle": True, "seed": seed, "device": "cpu"}
+    fanout = [int(each) for each in FANOUT.split(",")]
+    with cohort.LinkNeighborLoader(folder, fanout, neg_sampling=NegativeSampling("triplet"), **options) as loader:
+
+        def scores(model: Reference, _epoch: int):
+            epochs.append([])
+            for batch in loader:
+                roots = batch.src_index, batch.dst_pos_index, batch.dst_neg_index
+                epochs[-1].append(tuple(batch.n_id[each] for each in roots))
+                rows = model(batch.x, batch.edge_index)
+                source, target, other = (rows[each] for each in roots)
+                yield (source * target).sum(1), (source * other).sum(1)
+
+        return trained_mrr(folder, seed, args, scores), epochs
+
+
+def trained_mrr(folder: Path, seed: int, args: argparse.Namespace, scores: Callable) -> float:
+    """Test MRR of a model that learns from scores(model, epoch): of each batch's pairs, and of their negatives."""
     data, held_out = cohort.dataset.open(folder).to_pyg(), cohort.dataset.held_out(folder)
     torch.manual_seed(seed)
     model = Reference(data.x.shape[1])
     optimizer = torch.optim.Adam(model.parameters(), lr=args.lr)
-    names = data.edge_index[0] * data.num_nodes + data.edge_index[1]
     best, best_test = -1.0, 0.0
-    for _ in range(args.epochs):
-        for part in torch.randperm(data.num_edges).split(args.batch_size):
-            source, target = data.edge_index[:, part]
-            predicted = torch.cat([names[part], target * data.num_nodes + source])
-            rows = model(data.x, data.edge_index[:, ~torch.isin(names, predicted)])
-            negatives = torch.randint(data.num_nodes, (len(part),))
-            scores = torch.cat([(rows[source] * rows[target]).sum(1), (rows[source] * rows[negatives]).sum(1)])
-            wanted = torch.arange(2 * len(part)) < len(part)
+    for epoch in range(args.epochs):
+        for own, others in scores(model, epoch):
+            wanted = torch.arange(2 * len(own)) < len(own)
             optimizer.zero_grad()
-            F.binary_cross_entropy_with_logits(scores, wanted.float()).backward()
+            F.binary_cross_entropy_with_logits(torch.cat([own, others]), wanted.float()).backward()
             optimizer.step()
         with torch.no_grad():
             rows = model(data.x, data.edge_index)
@@ -92,7 +141,7 @@ def cohort_mrr(folder: Path, seed: int, args: argparse.Namespace) -> float:
 
 def measure(name: str, args: argparse.Namespace) -> dict[str, list[float]]:
     """Test MRR of both sides in percent, one a seed."""
-    found = {side: [] for side in SIDES}
+    found: dict[str, list[float]] = {side: [] for side in (*SIDES, *REPLAYED)}
     for seed in range(args.seeds):
         folder = args.out / f"{name}-{seed}"
         if not folder.exists():
@@ -104,9 +153,12 @@ def measure(name: str, args: argparse.Namespace) -> dict[str, list[float]]:
                 run_cohort(
                     ["dataset", "split-links", str(whole), str(folder), "--shares", "0.05,0.1", "--seed", str(seed)]
                 )
-        found["reference"].append(100 * reference_mrr(folder, seed, args))
-        found["cohort"].append(100 * cohort_mrr(folder, seed, args))
-        print(f"{name} seed {seed}: " + ", ".join(f"{side} {found[side][-1]:.2f}" for side in SIDES), flush=True)
+        by_loader, epochs = loader_mrr(folder, seed, args)
+        values = [reference_mrr(folder, seed, args), cohort_mrr(folder, seed, args)]
+        values += [reference_mrr(folder, seed, args, epochs), by_loader]
+        for side, value in zip(found, values, strict=True):
+            found[side].append(100 * value)
+        print(f"{name} seed {seed}: " + ", ".join(f"{side} {each[-1]:.2f}" for side, each in found.items()), flush=True)
     return found
 
 
@@ -122,11 +174,18 @@ def main() -> int:
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     measured = {name: measure(name, args) for name in args.only}
-    print("| data set | PyG, full graph | cohort train | difference |\n|---|---|---|---|")
+    print("| data set | row | PyG, full graph | measured | difference | standard error |\n|---|---|---|---|---|---|")
+    is_worse = False
     for name, values in measured.items():
-        reference, ours = (mean_and_spread(values[side]) for side in SIDES)
-        print(f"| {name} | {reference} | {ours} | {difference(values):+.2f} |")
-    return int(any(difference(values) < -ALLOWED_LOSS_POINTS for values in measured.values()))
+        for row, sides in ROWS.items():
+            reference, ours = (values[side] for side in sides)
+            differences = [there - here for here, there in zip(reference, ours, strict=True)]
+            error = statistics.stdev(differences) / math.sqrt(len(ours)) if len(ours) > 1 else math.nan
+            mean = statistics.mean(differences)
+            told = f"{mean_and_spread(reference)} | {mean_and_spread(ours)} | {mean:+.2f} | {error:.2f}"
+            print(f"| {name} | {row} | {told} |")
+            is_worse |= sides == REPLAYED and mean < -ALLOWED_LOSS_POINTS
+    return int(is_worse)
 
 
 if __name__ == "__main__":

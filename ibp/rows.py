@@ -189,9 +189,10 @@ def fetch(encoded: EncodedRows, index, out=None, stream=None, max_sms=None, chec
     Args:
         index: integers of any type and shape. From a CUDA tensor the GPU fetches, which takes rows that are pinned or
             on this GPU; else the CPU does, from its own copy of the rows.
-        out: rows to write to, [*index.shape, num_columns]; one on the GPU makes the GPU fetch. With `out`, a contiguous
-            int64 index and after reserve(), nothing is allocated. A bfloat16 tensor for planes="A" of float32 rows gets
-            the elements rounded to the nearest bfloat16, ties to even, but only 0 becomes 0; a NaN becomes 0x7fff.
+        out: contiguous rows to write to, [*index.shape, num_columns]; a tensor on the GPU makes the GPU fetch. With
+            `out`, a contiguous int64 index and after reserve(), nothing is allocated. A bfloat16 tensor for planes="A"
+            of float32 rows gets the elements rounded to the nearest bfloat16, ties to even, but only 0 becomes 0; a NaN
+            becomes 0x7fff.
         stream: torch stream or its handle; default: the current one. The call does not wait for it.
         max_sms: maximum number of SMs to use; default: all SMs.
         check: wait, and raise the error of a bad index now instead of at the next call.
@@ -200,7 +201,7 @@ def fetch(encoded: EncodedRows, index, out=None, stream=None, max_sms=None, chec
             infinity or a subnormal number.
 
     Raises:
-        CohortError: an index outside the table, an `out` of another shape or dtype, planes="A" of another codec.
+        CohortError: an index outside the table, an `out` that is not as above, planes="A" of another codec.
     """
     if planes not in ("A", "AB"):
         raise CohortError("fetch: planes", "A or AB", str(planes))
@@ -211,9 +212,11 @@ def fetch(encoded: EncodedRows, index, out=None, stream=None, max_sms=None, chec
     if out is None:
         kind = arrays.kind_for(encoded._kind, encoded.profile.dtype, index)
         out = arrays.new_array((*shape, encoded.shape[1]), kind)
+    rounds = _rounds(encoded, out, planes)
+    _check_out("fetch: out", out, (*shape, encoded.shape[1]), encoded.profile, rounds=rounds)
     if encoded._only_on_gpu:
         return _fetch_to_host(encoded, ids.reshape(shape), out, stream, max_sms)
-    _native.fetch(encoded._native, ids, out, planes == "A", _rounds(encoded, out, planes))
+    _native.fetch(encoded._native, ids, out, planes == "A", rounds)
     return out
 
 
@@ -226,15 +229,37 @@ def _rounds(encoded, out, planes: str) -> bool:
     return out.dtype == torch.bfloat16
 
 
+def _check_out(place: str, out, shape: tuple[int, ...], profile: Profile, device="cpu", rounds=False) -> None:
+    """Raises an error unless rows [*shape] fit `out`, an array in host memory ("cpu") or a tensor on a GPU ("cuda").
+
+    Args:
+        place: of the error.
+        rounds: the rows are written as bfloat16.
+    """
+    expected = f"{'bfloat16' if rounds else profile.dtype} {list(shape)}"
+    if arrays.is_torch(out):
+        where, contiguous, writeable = out.device.type, out.is_contiguous(), True
+        right_type = shape[-1] * out.element_size() * (1 + rounds) == profile.row_bytes
+    elif isinstance(out, np.ndarray):
+        where, contiguous, writeable = "cpu", out.flags.c_contiguous, out.flags.writeable
+        right_type = shape[-1] * out.itemsize == profile.row_bytes and out.dtype.isnative
+    else:
+        raise CohortError(place, f"a torch tensor or numpy array, {expected}", type(out).__name__)
+    if where == device and tuple(out.shape) == shape and contiguous and writeable and right_type:
+        return
+    notes = (
+        [f"on {where}"] * (where != device) + ["not contiguous"] * (not contiguous) + ["read-only"] * (not writeable)
+    )
+    expected = f"contiguous{' CUDA' if device == 'cuda' else ''} {expected}"
+    raise CohortError(place, expected, ", ".join([f"{out.dtype} {list(out.shape)}", *notes]))
+
+
 def _fetch_to_host(encoded, ids, out, stream, max_sms):
     """The GPU fetches; the call waits for the rows, which go to host memory."""
     import torch
 
     fresh = torch.from_numpy(out) if isinstance(out, np.ndarray) else out
-    expected = (*ids.shape, encoded.shape[1])
-    if tuple(fresh.shape) != expected or expected[-1] * fresh.element_size() != encoded.profile.row_bytes:
-        raise CohortError("fetch: out", f"{encoded.profile.dtype} {list(expected)}", f"{fresh.dtype} {list(out.shape)}")
-    found = torch.empty(expected, dtype=fresh.dtype, device=encoded.device)
+    found = torch.empty(fresh.shape, dtype=fresh.dtype, device=encoded.device)
     fresh.copy_(fetch(encoded, ids, found, stream, max_sms, check=True))
     return out
 
@@ -264,9 +289,7 @@ def _fetch_cuda(encoded, index, out, stream, max_sms, check, planes):
         if out is None:
             out = arrays.new_array(shape, arrays.kind_for(encoded._kind, encoded.profile.dtype, ids), ids.device)
     rounds = _rounds(encoded, out, planes)
-    row_bytes = out.shape[-1] * out.element_size() * (1 + rounds) if arrays.is_cuda(out) and out.dim() > 0 else 0
-    if tuple(out.shape) != shape or row_bytes != encoded.profile.row_bytes or not out.is_contiguous():
-        raise CohortError("fetch: out", f"contiguous CUDA {encoded.profile.dtype} {list(shape)}", f"{list(out.shape)}")
+    _check_out("fetch: out", out, shape, encoded.profile, "cuda", rounds)
     pointers = (ids.data_ptr(), ids.numel(), out.data_ptr())
     gather = encoded._gather_of(handle, ids.numel())
     gather.fetch(encoded._table, *pointers, handle, max_sms or 0, check, planes == "A", rounds)
@@ -289,6 +312,7 @@ def decode(encoded: EncodedRows, out=None):
     if out is None:
         kind = encoded._kind or arrays.default_kind(encoded.profile.dtype, None)
         out = arrays.new_array(encoded.shape, kind)
+    _check_out("decode: out", out, encoded.shape, encoded.profile)
     _native.decode(encoded._native, out)
     return out
 

@@ -56,6 +56,38 @@ def test_out_has_the_shape_of_the_ids(rows, encoded):
     assert ibp.fetch(encoded, ids, out) is out and torch.equal(out, rows[ids.long()])
 
 
+OUTS = [  # for two rows of 24 columns
+    (np.empty((24, 2), np.float32), r"found float32 \[24, 2\]"),
+    (torch.empty(48), r"found torch.float32 \[48\]"),
+    (torch.empty(2, 1, 24), r"found torch.float32 \[2, 1, 24\]"),
+    (torch.empty(2, 12, dtype=torch.float64), r"found torch.float64 \[2, 12\]"),
+    (np.empty((2, 24), np.float16), r"found float16 \[2, 24\]"),
+    (torch.empty(2, 24, dtype=torch.bfloat16), "found torch.bfloat16"),
+    (np.empty((24, 2), np.float32).T, r"found float32 \[2, 24\], not contiguous"),
+    (torch.empty(2, 48)[:, ::2], r"found torch.float32 \[2, 24\], not contiguous"),
+    (np.frombuffer(bytes(192), np.float32).reshape(2, 24), "found float32 .*, read-only"),
+    (np.empty((2, 24), ">f4"), "found >f4"),
+    (torch.empty(2, 24, device="meta"), "found torch.float32 .*, on meta"),
+]
+
+
+@pytest.mark.parametrize(("out", "text"), OUTS)
+def test_an_out_that_does_not_fit(encoded, out, text):
+    with pytest.raises(CohortError, match=r"^fetch: out: expected contiguous float32 \[2, 24\], " + text):
+        ibp.fetch(encoded, [3, 4], out)
+    with pytest.raises(CohortError, match=r"^decode: out: expected contiguous float32 \[2, 24\], " + text):
+        ibp.decode(ibp.encode(encoded[[3, 4]], encoded.profile), out)
+
+
+def test_an_out_of_another_kind(rows, encoded):
+    with pytest.raises(CohortError, match=r"fetch: out: expected a torch tensor or numpy array, float32 .* found list"):
+        ibp.fetch(encoded, [3], [0.0] * 24)
+    one, same_size = torch.empty(24), np.empty((2, 24), np.int32)
+    assert torch.equal(ibp.fetch(encoded, 3, one), rows[3])
+    assert (ibp.fetch(encoded, [3, 4], same_size).view(np.float32) == rows[3:5].numpy()).all()
+    assert ibp.fetch(encoded, [], np.empty((0, 24), np.float32)).shape == (0, 24)
+
+
 @pytest.mark.parametrize(
     ("ids", "text"),
     [

@@ -40,7 +40,8 @@ def top_k(encoded, queries, k, *, metric="dot", block_rows=None) -> tuple[torch.
             and up to 512 MiB on a GPU, which holds five blocks at a time.
 
     Returns:
-        values float32 and ids int64, on the device of `queries`.
+        values float32 and ids int64, on the device of `queries`. Scores that float32 cannot represent become 0 or
+        infinite; the order of the ids is that of the scores in float64.
 
     Raises:
         CohortError: an argument that does not fit the table.
@@ -50,7 +51,7 @@ def top_k(encoded, queries, k, *, metric="dot", block_rows=None) -> tuple[torch.
     _check(rows, given, k, metric, block_rows)
     wide = given.to("cpu" if rows._gpu is None else rows.device, torch.float64)
     if metric == "cosine":
-        wide = wide / wide.norm(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
+        wide = of_length_one(wide)
     search = _Search(rows, wide, k, metric, block_rows)
     with torch.autocast(wide.device.type, enabled=False):
         of_query, ids = search.candidates()
@@ -60,6 +61,18 @@ def top_k(encoded, queries, k, *, metric="dot", block_rows=None) -> tuple[torch.
     best = _begins(of_query, len(wide))[:, None] + torch.arange(k, device=ids.device)
     values = -scores[best] if metric == "l2" else scores[best]
     return values.to(given.device, torch.float32), ids[best].to(given.device)
+
+
+def of_length_one(queries: torch.Tensor) -> torch.Tensor:
+    """float64 [q, d]: finite queries, float64, divided by their lengths; zeros stay zeros.
+
+    Queries are first divided by a power of two that makes the largest element 1 to 2, because squares of elements above
+    2^511 overflow, and squares of elements below 2^-511 lose bits or vanish.
+    """
+    largest = queries.abs().amax(dim=1, keepdim=True)
+    power = largest / (2 * torch.frexp(largest).mantissa)  # exact
+    scaled = queries / torch.where(largest == 0, 1.0, power)
+    return scaled / scaled.norm(dim=1, keepdim=True).clamp(min=1)
 
 
 def _check(rows: EncodedRows, queries: torch.Tensor, k: int, metric: str, block_rows: int | None) -> None:

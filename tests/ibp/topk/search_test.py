@@ -62,7 +62,7 @@ def by_scores(rows: torch.Tensor, queries: torch.Tensor, k: int, metric: str) ->
     """int64 [q, k]: by scores_of() of all rows: the same sums, where brute_force() may differ in the last bit."""
     wide = queries.double()
     if metric == "cosine":
-        wide = wide / wide.norm(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
+        wide = search.of_length_one(wide)
     scores = torch.stack([search.scores_of(rows, query.expand(len(rows), -1), metric) for query in wide])
     return scores.sort(dim=1, descending=True, stable=True).indices[:, :k]
 
@@ -106,6 +106,27 @@ def test_any_rows_give_the_ids_of_all_scores(kinds, codec, dtype, shape, scales,
     table, k = encoded_as(rows, codec[0], **codec[1]), min(k, shape[0])
     ids = ibp.top_k(table, queries, k, metric=metric, block_rows=block_rows)[1]
     assert torch.equal(ids, by_scores(rows, queries, k, metric))
+
+
+@pytest.mark.parametrize("codec", ["planes", "exponent"])
+@pytest.mark.parametrize("exponent", [1020, 600, 511, 400, -400, -511, -600, -1020])
+def test_the_length_of_a_query_does_not_change_its_cosines(exponent, codec):
+    generator = torch.Generator().manual_seed(16)
+    rows, queries = torch.randn(2000, 24, generator=generator), torch.randn(4, 24, generator=generator).double()
+    queries[3] = 0
+    table = encoded_as(rows, codec)
+    values, ids = ibp.top_k(table, queries * 2.0**exponent, 30, metric="cosine")
+    assert torch.equal(ids, brute_force(rows, queries, 30, "cosine"))
+    expected = torch.nn.functional.cosine_similarity(rows[ids].double(), queries[:, None], dim=2)
+    torch.testing.assert_close(values, expected.float())
+
+
+def test_queries_of_subnormal_numbers_have_a_length():
+    table = encoded_as(torch.eye(4), "exponent")
+    queries = torch.tensor([[0, 5e-324, 0, 0], [0, 0, 1e-310, 1e-8], [1.7e308, 0, 1.7e308, 0]], dtype=torch.float64)
+    values, ids = ibp.top_k(table, queries, 2, metric="cosine")
+    assert ids.tolist() == [[1, 0], [3, 2], [0, 2]]
+    torch.testing.assert_close(values, torch.tensor([[1, 0], [1, 0], [0.5**0.5, 0.5**0.5]]))
 
 
 def test_bounds_contain_the_scores():

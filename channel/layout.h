@@ -84,7 +84,8 @@ struct Request {
   uint64_t step_stride;  // how many ranks there are
   uint32_t seed_set;     // file seeds-<seed_set>.npy, int64 [n], or pairs-<seed_set>.npy, int64 [n, 2], in the folder;
                          // seeds-<seed_set>-times.npy, int64 [n], where seeds have times;
-                         // weights-<seed_set>-source.npy, -target.npy: NodeWeights (sampler/schedule.h)
+                         // weights-<seed_set>-source.npy, -target.npy: NodeWeights (sampler/schedule.h); the trainer
+                         // may remove these files when all passes over the set are cancelled or over
   uint32_t shuffle;      // 0: the set's own order
   uint32_t batch_size;   // seeds, or pairs of them
   int32_t num_hops;
@@ -104,6 +105,8 @@ struct Request {
   uint32_t plane_a;  // 1: rows of codec planes come as plane A alone tells them (ibp/FORMAT.md 4.5)
   uint32_t replace;  // 1: neighbours are drawn with replacement
 };
+
+inline bool is_disjoint(const Request& request) { return request.sharing != Sharing::kShared; }
 
 // How many there is room for where there are `count`: at most 1/32 more, so that batches of about one size have one
 // shape.

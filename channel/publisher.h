@@ -63,6 +63,9 @@ class Publisher {
   // Waits for the trainer's next request; nullopt when the run stops, or its owner has died.
   std::optional<Request> next_request();
 
+  // Whether nobody wants batches of the pass: it was cancelled, or the run stops.
+  bool given_up(uint64_t pass) const { return pass < header().cancelled_below.load() || header().stop.load(); }
+
   // Waits for a free slot and takes the one whose batch is the oldest: the others still hold batches that rows can be
   // copied from. nullopt when the run stops or `pass` was cancelled.
   std::optional<int> acquire(uint64_t pass);
@@ -101,7 +104,6 @@ class Publisher {
  private:
   ChannelHeader& header() const { return *reinterpret_cast<ChannelHeader*>(file_.data()); }
   bool owner_gone() const { return owner_.pid != 0 && !base::is_alive(owner_); }
-  bool given_up(uint64_t pass) const { return pass < header().cancelled_below.load() || header().stop.load(); }
   int take_oldest();
   bool leaves_rows(int slot, bool is_free) const;  // whether all that read rows of its batch has ended
 

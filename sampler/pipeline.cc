@@ -53,8 +53,6 @@ SlotArrays arrays_of(std::byte* data, const channel::Batch& batch, const channel
           .place = ids(batch.place_offset)};
 }
 
-bool is_disjoint(const channel::Request& request) { return request.sharing != channel::Sharing::kShared; }
-
 // Null: the graph has one type.
 std::unique_ptr<channel::TypedBatch> describe_types(const GraphView& graph, const channel::Request& request,
                                                     const BatchSizes& counts) {
@@ -151,15 +149,17 @@ struct Pipeline::Pass {
 
 void Pipeline::serve() {
   prctl(PR_SET_TIMERSLACK, 1000UL);  // ns; else a sleep of 20 us takes 70
-  while (const auto request = publisher_.next_request()) serve_pass(*request);
+  while (const auto request = publisher_.next_request()) {
+    const auto is_wanted = [&] { return !publisher_.given_up(request->pass); };
+    if (const SeedSet* set = seed_sets_.of(*request, is_wanted)) serve_pass(*request, *set);
+  }
 }
 
-void Pipeline::serve_pass(const channel::Request& request) {
+void Pipeline::serve_pass(const channel::Request& request, const SeedSet& set) {
   base::require(request.num_hops >= 1 && request.num_hops <= channel::kMaxHops, "1 to kMaxHops hops");
   const uint64_t stride = request.step_stride;
   base::require(stride >= 1, "a stride of at least 1");
   backend_.use_sms(request.sampler_sms);
-  const SeedSet& set = seed_sets_.get(request.seed_set, is_disjoint(request));
   demand_offered(set, request);
   Pass pass{request, Schedule(set, request.batch_size, orders_.of(set, request)), {pairs_, request, options_.seed}, {}};
   const uint64_t num_steps = pass.schedule.num_steps(), end = (num_steps + stride - 1) / stride * stride;

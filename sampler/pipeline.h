@@ -49,7 +49,7 @@ class Pipeline {
     BatchSizes counts;
     std::optional<base::ProfilerRange> range;
   };
-  void serve_pass(const channel::Request& request);
+  void serve_pass(const channel::Request& request, const SeedSet& set);
   std::optional<int> acquire(uint64_t pass);
   void start_batch(int slot, Pass& pass, uint64_t step);
   void demand_offered(const SeedSet& set, const channel::Request& request) const;

@@ -52,12 +52,13 @@ std::vector<int64_t> read_numbers(const std::filesystem::path& path, std::vector
   return {numbers.begin(), numbers.end()};
 }
 
-std::vector<int64_t> shuffled_groups(const SeedSet& set, uint64_t seed, uint64_t epoch, const std::stop_token& stop) {
+std::vector<int64_t> shuffled_groups(const std::vector<int64_t>& starts, uint64_t seed, uint64_t epoch,
+                                     const std::stop_token& stop) {
   std::vector<int64_t> order;
-  order.reserve(static_cast<std::size_t>(set.size()));
-  for (std::size_t group = 0; group + 1 < set.starts.size(); ++group) {
-    const int64_t first = set.starts[group];
-    for (const int64_t position : shuffled(set.starts[group + 1] - first, seed, epoch, group, stop)) {
+  order.reserve(static_cast<std::size_t>(starts.back()));
+  for (std::size_t group = 0; group + 1 < starts.size(); ++group) {
+    const int64_t first = starts[group];
+    for (const int64_t position : shuffled(starts[group + 1] - first, seed, epoch, group, stop)) {
       order.push_back(first + position);
     }
   }
@@ -131,13 +132,13 @@ std::vector<int64_t> EpochOrders::of(const SeedSet& set, const channel::Request&
     std::iota(order.begin(), order.end(), 0);
     return order;
   }
-  const bool is_next = next_.valid() && next_set_ == &set && next_epoch_ == request.epoch;
-  std::vector<int64_t> order = is_next ? next_.get() : shuffled_groups(set, seed_, request.epoch, {});
-  next_set_ = &set;
+  const bool is_next = next_.valid() && next_starts_ == set.starts && next_epoch_ == request.epoch;
+  std::vector<int64_t> order = is_next ? next_.get() : shuffled_groups(set.starts, seed_, request.epoch, {});
+  next_starts_ = set.starts;
   next_epoch_ = request.epoch + 1;
   unwanted_.request_stop();
   unwanted_ = {};
-  next_ = std::async(std::launch::async, shuffled_groups, std::cref(set), seed_, next_epoch_, unwanted_.get_token());
+  next_ = std::async(std::launch::async, shuffled_groups, set.starts, seed_, next_epoch_, unwanted_.get_token());
   return order;
 }
 
@@ -172,12 +173,17 @@ std::vector<int64_t> read_pairs(const std::filesystem::path& path, int64_t num_n
   return ids;
 }
 
+std::filesystem::path SeedSets::file_of(uint32_t number, bool are_pairs) const {
+  return folder_ / fmt::format("{}-{}.npy", are_pairs ? "pairs" : "seeds", number);
+}
+
 const SeedSet& SeedSets::get(uint32_t number, bool may_repeat) {
+  std::erase_if(
+      sets_, [&](const auto& known) { return !std::filesystem::exists(file_of(known.first, known.second.are_pairs)); });
   if (const auto known = sets_.find(number); known != sets_.end()) return known->second;
-  const std::filesystem::path pairs = folder_ / fmt::format("pairs-{}.npy", number);
-  const std::filesystem::path nodes = folder_ / fmt::format("seeds-{}.npy", number);
+  const std::filesystem::path pairs = file_of(number, true);
   SeedSet set = std::filesystem::exists(pairs) ? SeedSet::of_pairs(read_pairs(pairs, num_nodes_))
-                                               : read_seeds(nodes, num_nodes_, may_repeat);
+                                               : read_seeds(file_of(number, false), num_nodes_, may_repeat);
   const std::filesystem::path times = folder_ / fmt::format("seeds-{}-times.npy", number);
   if (std::filesystem::exists(times)) set.times = read_numbers(times, {set.size()});
   const auto read_weights = [&](const char* end, NodeWeights& weights) {
@@ -192,6 +198,15 @@ const SeedSet& SeedSets::get(uint32_t number, bool may_repeat) {
     check_starts(set, starts.string());
   }
   return sets_.emplace(number, std::move(set)).first->second;
+}
+
+const SeedSet* SeedSets::of(const channel::Request& request, const std::function<bool()>& is_wanted) {
+  try {
+    return &get(request.seed_set, is_disjoint(request));
+  } catch (const base::Error&) {
+    if (is_wanted()) throw;
+    return nullptr;
+  }
 }
 
 }  // namespace cohort::sampler

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <future>
 #include <map>
 #include <memory>
@@ -94,12 +95,11 @@ class EpochOrders {
   EpochOrders(const EpochOrders&) = delete;
   EpochOrders& operator=(const EpochOrders&) = delete;
 
-  // `set` is kept by reference.
   std::vector<int64_t> of(const SeedSet& set, const channel::Request& request);
 
  private:
   uint64_t seed_;
-  const SeedSet* next_set_ = nullptr;
+  std::vector<int64_t> next_starts_;  // of the set's groups: an order depends on nothing else of a set
   uint64_t next_epoch_ = 0;
   std::stop_source unwanted_;  // of next_, whose end is waited for where it goes
   std::future<std::vector<int64_t>> next_;
@@ -115,16 +115,23 @@ std::vector<int64_t> read_pairs(const std::filesystem::path& path, int64_t num_n
 // The seed sets of a channel: files seeds-<number>.npy (int64 [n]) or pairs-<number>.npy (int64 [n, 2], see pairs.h) in
 // its folder, read when first asked for. Sets of several groups have a file seeds-<number>-starts.npy (int64 [groups +
 // 1]) as well, those with times seeds-<number>-times.npy (int64 [n]), and those whose negatives are drawn by weight
-// weights-<number>-source.npy or weights-<number>-target.npy (NodeWeights), or both.
+// weights-<number>-source.npy or weights-<number>-target.npy (NodeWeights), or both. A trainer that needs a set no
+// longer removes its files, once no pass over it is under way; the set is forgotten then.
 class SeedSets {
  public:
   SeedSets(std::filesystem::path folder, int64_t num_nodes) : folder_(std::move(folder)), num_nodes_(num_nodes) {}
 
-  // Throws Error as read_seeds and NodeWeights do, for starts that do not divide the seeds, and for as many times as
-  // there are not.
+  // Valid until the next call. Throws Error as read_seeds and NodeWeights do, for starts that do not divide the seeds,
+  // and for as many times as there are not.
   const SeedSet& get(uint32_t number, bool may_repeat = false);
+  // The set of a request, or null where get() throws and nobody wants the pass any more, as then the set's files may
+  // have been removed.
+  const SeedSet* of(const channel::Request& request, const std::function<bool()>& is_wanted);
 
  private:
+  // Of the nodes or pairs.
+  std::filesystem::path file_of(uint32_t number, bool are_pairs) const;
+
   std::filesystem::path folder_;
   int64_t num_nodes_;
   std::map<uint32_t, SeedSet> sets_;

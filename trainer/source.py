@@ -10,12 +10,12 @@ import numpy as np
 import torch
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.base.units import format_bytes
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.nn.block import Block, keep_offsets
 from cohort_gnn.nn.inputs import PlacedRows
 from cohort_gnn.spec.graph import EdgeType, GraphTypes
 from cohort_gnn.trainer import _native
+from cohort_gnn.trainer.seed_files import SeedFiles
 
 REDRAWS = 8  # of a negative that is an edge
 AllRows = torch.Tensor | list[torch.Tensor | None] | None  # as BatchSource.all_rows has them
@@ -85,6 +85,7 @@ class BatchSource:
         self.sampler_sms = 0  # what the sampler has for itself, 0: all are shared
         self._receiver = _native.Receiver(str(folder))
         self._groups: list[list[int]] = []  # of each seed set, how many seeds its groups have
+        self._seed_files = SeedFiles(self.folder)
         self.first_batch_at: float | None = None  # monotonic seconds when it came
         self._current = 0  # number of the pass being iterated
         self.device = torch.device(self._receiver.device)
@@ -95,6 +96,7 @@ class BatchSource:
         sizes: Sequence[int] | None = None,
         times: np.ndarray | None = None,
         weights: Sequence[np.ndarray | None] = (None, None),
+        owner: object = None,
     ) -> int:
         """Registers a seed set, int64 [n] or pairs int64 [n, 2]; returns its number. The sampler checks the ids.
 
@@ -103,27 +105,21 @@ class BatchSource:
             times: int64 [n], of seeds that are nodes: batches then have edges up to the time of their seed.
             weights: int64 [nodes], of pairs, as `weight_sums` makes them, of the nodes that sources and targets of
                 negatives are drawn from; None: they are drawn uniformly.
+            owner: requests passes over the set; once it is gone, the set's files are removed. None: they stay.
         """
-        number = len(self._groups)
+        number, arrays = len(self._groups), {}
         if sizes is not None:
             starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-            self._share(f"seeds-{number}-starts.npy", starts)
+            arrays[f"seeds-{number}-starts.npy"] = starts
         if times is not None:
-            self._share(f"seeds-{number}-times.npy", np.ascontiguousarray(times, dtype=np.int64))
+            arrays[f"seeds-{number}-times.npy"] = np.ascontiguousarray(times, dtype=np.int64)
         for end, sums in zip(("source", "target"), weights, strict=True):
             if sums is not None:
-                self._share(f"weights-{number}-{end}.npy", sums)
-        self._share(f"{'pairs' if ids.ndim == 2 else 'seeds'}-{number}.npy", np.ascontiguousarray(ids, dtype=np.int64))
+                arrays[f"weights-{number}-{end}.npy"] = sums
+        arrays[f"{'pairs' if ids.ndim == 2 else 'seeds'}-{number}.npy"] = np.ascontiguousarray(ids, dtype=np.int64)
+        self._seed_files.add(number, arrays, owner)
         self._groups.append([len(ids)] if sizes is None else list(sizes))
         return number
-
-    def _share(self, name: str, array: np.ndarray) -> None:
-        try:
-            np.save(self.folder / name, array)
-        except OSError as error:
-            expected = f"{format_bytes(array.nbytes)} of space in shared memory"
-            found = error.strerror or str(error)
-            raise CohortError(str(self.folder / name), expected, found, "enlarge it, or use fewer --slots") from error
 
     def request(
         self,
@@ -160,6 +156,7 @@ class BatchSource:
             pairs=of_pairs.numbers(),
             sharing=sharing,
         )
+        self._seed_files.requested(seed_set, number)
         return Pass(number, max(0, self.steps_of(seed_set, batch_size) - done))
 
     def steps_of(self, seed_set: int, batch_size: int) -> int:
@@ -189,6 +186,7 @@ class BatchSource:
         finally:
             if self._current == which.number:
                 self._receiver.cancel_below(which.number + 1)
+                self._seed_files.ended_below(which.number + 1)
 
     def _next(self, which: Pass) -> "_native.HeldSlot":
         stream = torch.cuda.current_stream(self.device).cuda_stream if self.device.type == "cuda" else 0

@@ -202,6 +202,20 @@ TEST_F(PipelineAhead, BatchesOfPairsAreThoseOfTheHost) {
   EXPECT_EQ(backend.most_at_once, 2);
 }
 
+TEST_F(PipelineAhead, PassesOverACancelledPassWhoseSeedsAreRemoved) {
+  LateBackend backend(graph_.view(), std::chrono::milliseconds(1));
+  channel::Request removed = of_epoch(0);
+  removed.seed_set = 7;
+  serve(backend, 3, [&](channel::Subscriber& subscriber, auto&) {
+    subscriber.cancel_below(2);
+    EXPECT_EQ(subscriber.request(removed), 1u);
+    const channel::Request asked = of_epoch(3);
+    const channel::HeldBatch held = subscriber.next(subscriber.request(asked), kLimitUs);
+    expect_batch(held, asked, 0);
+    subscriber.release(held.slot, nullptr);
+  });
+}
+
 TEST_F(PipelineAhead, EndsWhenItIsStoppedThoughABatchNeverComes) {
   LateBackend backend(graph_.view(), std::chrono::hours(1));
   serve(backend, 3, [&](channel::Subscriber& subscriber, channel::Publisher& publisher) {

@@ -146,6 +146,27 @@ TEST(SeedSets, ReadGroupsAndRefuseStartsThatAreNone) {
   }
 }
 
+TEST(SeedSets, ForgetSetsWhoseFilesAreRemoved) {
+  const dataset::TemporaryFolder folder;
+  const auto write = [&](const char* name, const std::vector<int64_t>& numbers, std::vector<int64_t> shape) {
+    auto file = dataset::create_npy(folder / name, dataset::DType::int64, std::move(shape));
+    std::ranges::copy(numbers, file.as<int64_t>().begin());
+  };
+  write("seeds-0.npy", {4, 2}, {2});
+  write("pairs-1.npy", {5, 6}, {1, 2});
+  SeedSets sets(folder / "", 10);
+  const SeedSet& kept = sets.get(0);
+  EXPECT_TRUE(sets.get(1).are_pairs);
+  std::filesystem::remove(folder / "pairs-1.npy");
+  EXPECT_EQ(&sets.get(0), &kept);
+  EXPECT_EQ(kept.seeds, (std::vector<int64_t>{4, 2}));
+  EXPECT_THROW(sets.get(1), base::Error);
+  std::filesystem::remove(folder / "seeds-0.npy");
+  write("seeds-1.npy", {7}, {1});
+  EXPECT_EQ(sets.get(1).seeds, (std::vector<int64_t>{7}));
+  EXPECT_THROW(sets.get(0), base::Error);
+}
+
 TEST(SeedSets, ReadTimesOfSeedsThatMayRepeat) {
   const dataset::TemporaryFolder folder;
   const auto write = [&](const char* name, const std::vector<int64_t>& numbers) {
@@ -212,6 +233,7 @@ TEST(Schedule, TheOrderDependsOnSeedAndEpochAlone) {
 TEST(EpochOrders, AreTheSameWhateverWasAskedForBefore) {
   const SeedSet set = seed_set(100), other = seed_set(60);
   EpochOrders orders(7);
+  EXPECT_EQ(orders.of(seed_set(2'000'000), request(8, true, 2)).size(), 2'000'000u) << "a set that is gone at once";
   for (const uint64_t epoch : {3, 4, 5, 5, 9, 10, 2}) {
     EXPECT_EQ(orders.of(set, request(8, true, epoch)), shuffled(100, 7, epoch)) << epoch;
     EXPECT_TRUE(std::ranges::is_sorted(orders.of(other, request(8, false, epoch))));

@@ -227,7 +227,7 @@ class NeighborLoader:
     def _register(self, seeds: np.ndarray, times, weights: Sequence[np.ndarray | None] = (None, None)) -> None:
         """Tells the sampler of the seeds, and the other ranks of this machine of the loader."""
         self._times = self._trees.checked_times(times, len(seeds), self._times_argument)
-        self._seed_set = self._sampler.source.add_seeds(seeds, times=self._times, weights=weights)
+        self._seed_set = self._sampler.source.add_seeds(seeds, None, self._times, weights, owner=self)
         if self._sampler.place.local_size > 1:
             of_data = {"data": os.path.realpath(self._sampler.data)}
             self._sampler.demand_same_loader(self._seed_set, of_data | self._identity())

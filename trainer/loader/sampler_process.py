@@ -136,6 +136,8 @@ class SamplerProcess:
             rank = machine.ranks[local_rank]
             wait_for_rank(rank, file.exists, has_ended, self.check, self._limit_seconds, late)
         found = [json.loads(file.read_text()) for file in files]
+        # All ranks have made this loader, so all have read the files of the one before.
+        (files[machine.place.local_rank].parent / f"loader-{number - 1}.json").unlink(missing_ok=True)
         for name, value in found[0].items():
             of_ranks = dict(zip(machine.ranks, (of_rank[name] for of_rank in found), strict=True))
             others = {rank: other for rank, other in of_ranks.items() if other != value}

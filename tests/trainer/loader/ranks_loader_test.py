@@ -197,6 +197,11 @@ with cohort.NeighborLoader(sys.argv[1], [4], device="cpu", **options) as loader:
     same = loader.with_nodes(halves[0])
     assert sum(batch.batch_size for batch in loader) == (320, 280)[rank]
     assert sum(batch.batch_size for batch in same) == (172, 128)[rank]
+    del same
+    for number in range(6):
+        assert sum(batch.batch_size for batch in loader.with_nodes(np.arange(number, 100))) == (64, 36 - number)[rank]
+    folder = loader._sampler.source.folder
+    assert len([*folder.glob("*.npy")]) <= 3 and len([*folder.glob("loader-*.json")]) <= 2, sorted(os.listdir(folder))
 """
 
 

@@ -185,10 +185,13 @@ class Agreement:
 
 
 class StepSums:
-    """What the ranks add up in each step, all at once: their gradients, the labels they have, and a word.
+    """What the ranks add up in each step, all at once: their gradients, which parameters they used, the labels they
+    have, and a word.
 
-    A rank's gradients are those of its labels' summed loss; the sums are divided by the labels of all. CUDA graphs
-    replay what is before and after the sum: the buffer stays where it is.
+    A rank's gradients are those of its labels' summed loss; the sums are divided by the labels of all. A parameter that
+    no rank used keeps the gradient None, so that optimizers leave it as it is. Only a rank that left some unused asks
+    whether others used them, and its host then waits for a GPU. CUDA graphs replay what is before and after the sum:
+    the buffer stays where it is.
 
     Args:
         parameters: of the model; all of one dtype, and on one device. Those that are not trained are left out.
@@ -197,6 +200,8 @@ class StepSums:
 
     Attributes:
         labelled: [] of the parameters' dtype: after the sum, the labels of all ranks.
+        zeros_for_unused: for steps in CUDA graphs, in which no host can ask: a parameter that no rank used has a
+            gradient of zeros.
     """
 
     def __init__(
@@ -208,19 +213,34 @@ class StepSums:
         parameters = [values for values in parameters if values.requires_grad]
         self._parameters, self._add_up, self._agreement = parameters, add_up, agreement
         sizes = [values.numel() for values in parameters]
-        self._flat = parameters[0].new_zeros(sum(sizes) + 2)
-        *parts, labelled, word = self._flat.split([*sizes, 1, 1])
+        self._flat = parameters[0].new_zeros(sum(sizes) + len(sizes) + 2)
+        self._gradients, self._users, labelled, word = self._flat.split([sum(sizes), len(sizes), 1, 1])
+        parts = self._gradients.split(sizes)
         self._views = [part.view_as(values) for part, values in zip(parts, parameters, strict=True)]
         self.labelled, self._word = labelled[0], word[0]
         self._no_word = self._flat.new_zeros(1)
+        self.zeros_for_unused = False
+        self._unused: list[int] = []  # by this rank, in the step under way: numbers of parameters
+        self._all_used = self._flat.new_ones(len(sizes))
 
     def take(self, labelled: Tensor) -> None:
-        """After the backward pass: keeps this rank's gradients, and how many labels [] they are of. Gradients of
-        parameters that the batch has not used are zeros."""
+        """After the backward pass: keeps this rank's gradients, and how many labels [] they are of."""
         gradients = [
             (torch.zeros_like(values) if values.grad is None else values.grad).flatten() for values in self._parameters
         ]
-        torch.cat([*gradients, labelled.view(1).to(self._flat.dtype), self._no_word], out=self._flat)
+        self._unused = []
+        if not self.zeros_for_unused:
+            self._unused = [number for number, values in enumerate(self._parameters) if values.grad is None]
+        labels = labelled.view(1).to(self._flat.dtype)
+        torch.cat([*gradients, self._uses_without(self._unused), labels, self._no_word], out=self._flat)
+
+    def _uses_without(self, unused: list[int]) -> Tensor:
+        """[parameters]: 0 for the unused ones, 1 for others."""
+        if not unused:
+            return self._all_used
+        uses = torch.ones(len(self._parameters), dtype=self._flat.dtype)
+        uses[unused] = 0
+        return uses.to(self._flat.device)
 
     def add_up(self) -> None:
         """With the other ranks, which do so in the same step."""
@@ -232,6 +252,11 @@ class StepSums:
 
     def give(self) -> None:
         """Makes the gradients of the parameters those of the loss of all ranks, the mean over their labels."""
-        self._flat[:-2].div_(self.labelled.clamp(min=1))
+        self._gradients.div_(self.labelled.clamp(min=1))
         for values, sums in zip(self._parameters, self._views, strict=True):
             values.grad = sums
+        if self._unused:
+            users = self._users.tolist()
+            for number in self._unused:
+                if users[number] == 0:
+                    self._parameters[number].grad = None

@@ -89,14 +89,78 @@ def test_ranks_train_as_one_that_takes_their_batches(data, tmp_path):
     assert one != pytest.approx(wanted, rel=1e-3)  # the number of ranks is the size of the global batch
 
 
-def test_parameters_that_a_batch_does_not_use_have_gradients_of_zero():
-    used, spare = torch.nn.Parameter(torch.ones(3)), torch.nn.Parameter(torch.ones(2, 2))
-    sums = StepSums([used, spare], lambda values: values.mul_(2))  # another rank has the same batch
-    (used * torch.tensor([1.0, 2.0, 4.0])).sum().backward()
-    sums.take(torch.tensor(4.0))
-    sums.add_up()
-    sums.give()
-    assert sums.labelled == 8 and used.grad.tolist() == [0.25, 0.5, 1] and spare.grad.tolist() == [[0, 0], [0, 0]]
+class Pair:
+    """Two ranks in one process, each with the parameters [3] and [2, 2], that take a step together."""
+
+    def __init__(self, device: str):
+        made = [[torch.ones(3, device=device), torch.ones(2, 2, device=device)] for _ in range(2)]
+        self.parameters = [[torch.nn.Parameter(values) for values in own] for own in made]
+        self.flat = []
+        self.sums = [StepSums(own, self.flat.append) for own in self.parameters]
+
+    def step(self, *used: list[int]) -> list:
+        """Gradients of both ranks, with the numbers of the parameters that each uses; they have 1 and 3 labels."""
+        for rank, (own, sums) in enumerate(zip(self.parameters, self.sums, strict=True)):
+            for values in own:
+                values.grad = None
+            for number in used[rank]:
+                ((1 + 2 * rank) * own[number]).sum().backward()
+            sums.take(torch.tensor(1 + 2 * rank, device=own[0].device))
+            sums.add_up()
+        total = self.flat[0] + self.flat[1]
+        for flat, sums in zip(self.flat, self.sums, strict=True):
+            flat.copy_(total)
+            sums.give()
+        self.flat.clear()
+        return [[None if values.grad is None else values.grad.tolist() for values in own] for own in self.parameters]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_parameters_that_no_rank_uses_have_no_gradients(device):
+    pair, whole = Pair(device), [1.0] * 3
+    assert pair.step([0], [0]) == [[whole, None]] * 2
+    assert pair.step([0], [0, 1]) == [[whole, [[0.75] * 2] * 2]] * 2
+    assert pair.step([0, 1], [0]) == [[whole, [[0.25] * 2] * 2]] * 2
+    assert pair.step([], [1]) == [[None, [[0.75] * 2] * 2]] * 2
+    assert pair.step([], []) == [[None, None]] * 2
+    assert pair.step([0, 1], [0, 1]) == [[whole, [[1.0] * 2] * 2]] * 2
+    for sums in pair.sums:
+        sums.zeros_for_unused = True
+    assert pair.step([0], [0]) == [[whole, [[0.0] * 2] * 2]] * 2
+
+
+NET = """
+import torch
+from torch_geometric.nn import GraphSAGE
+
+class Net(torch.nn.Module):
+    def __init__(self, in_channels, hidden_channels, num_layers, out_channels, **options):
+        super().__init__()
+        self.layers = GraphSAGE(in_channels, hidden_channels, num_layers, out_channels)
+        self.spare = torch.nn.Parameter(torch.ones(3))
+        self.late = torch.nn.Parameter(torch.ones(out_channels))
+        self.steps = 0
+
+    def forward(self, x, edge_index):
+        self.steps += self.training
+        scores = self.layers(x, edge_index)
+        return scores + self.late if self.training and self.steps == 2 else scores
+"""
+
+
+def test_weight_decay_leaves_parameters_that_no_rank_uses(data, tmp_path):
+    (tmp_path / "own.py").write_text(NET)
+    options = ["--fanout", "6,4", "--batch-size", 100, "--hidden", 16, "--epochs", 1, "--device", "cpu", "--lr", 0.01]
+    options += ["--model", "own:Net", "--weight-decay", 0.5]
+    late = []
+    for num_ranks in (1, 2):
+        out = tmp_path / str(num_ranks)
+        result = run_cohort("train", data, *options, "--ranks", num_ranks, "--out", out, cwd=tmp_path)
+        assert result.returncode == 0, result.stderr
+        weights = torch.load(out / "model.pt", weights_only=True)
+        assert weights["spare"].tolist() == [1, 1, 1]
+        late.append(weights["late"])
+    assert (late[0] != 1).all() and torch.allclose(*late, atol=1e-3), "one step of Adam moves each by about lr"
 
 
 @pytest.mark.gpu

@@ -169,6 +169,8 @@ class TrainStep:
         self._graphs_of, self._device = graphs_of, device
         has_rows = scores.all_rows is not None  # batches name them, in the memory of a GPU
         self._graphs = self._graphs_on(device) if graphs_of and has_rows else None
+        if sums and graphs_of:
+            sums.zeros_for_unused = True
         self._finish = ReplayedWork(self._take_sums, device) if graphs_of else self._take_sums
 
     def _graphs_on(self, device: torch.device) -> StepGraphs | TypedStepGraphs:

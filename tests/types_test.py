@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import inspect
 import os
 import subprocess
 import sys
@@ -66,6 +67,19 @@ def test_users_see_types(mypy, tmp_path):
     found = mypy("right.py", "wrong.py", cwd=tmp_path)  # it remembers the names of files, too
     places = [line.split(": error: ")[0] for line in found if ": error: " in line]
     assert places == [f"wrong.py:{line}" for line in (4, 5, 6)], found
+
+
+def test_signatures_show_no_private_parameters():
+    private, seen = [], set()
+    for package in (cohort, *(getattr(cohort, name) for name in cohort._PACKAGES)):
+        for name in dir(package):
+            found = getattr(package, name)
+            if name.startswith("_") or not callable(found) or not getattr(found, "__module__", "").startswith("cohort"):
+                continue
+            seen.add(name)
+            parameters = inspect.signature(found).parameters
+            private += [f"{name}: {each}" for each in parameters if each.startswith("_")]
+    assert private == [] and {"NeighborLoader", "LinkNeighborLoader", "from_pyg", "fetch", "SAGEConv"} <= seen, seen
 
 
 def test_the_package_says_that_it_has_types():

@@ -27,11 +27,12 @@ from cohort_gnn.trainer.loader.arguments import (
 )
 from cohort_gnn.trainer.loader.batch import Batch, batch_of
 from cohort_gnn.trainer.loader.hetero import HeteroBatch, counts_of, fanout_of, hetero_batch_of, seeds_of, types_of
+from cohort_gnn.trainer.loader.internal import InternalArguments
 from cohort_gnn.trainer.loader.node_tensors import NodeTensors, checked_tensors, rows_of, written
 from cohort_gnn.trainer.loader.sampler_process import SamplerProcess
 from cohort_gnn.trainer.loader.state import checked_position, digest_of
 from cohort_gnn.trainer.loader.stats import EpochMeter, LoaderStats
-from cohort_gnn.trainer.loader.subgraph import DRAWN, Subgraph, checked_kind, subgraph_of
+from cohort_gnn.trainer.loader.subgraph import checked_kind, subgraph_of
 from cohort_gnn.trainer.loader.trees import demand_draws_offered, tree_options
 from cohort_gnn.trainer.source import OfPairs
 
@@ -107,6 +108,7 @@ class NeighborLoader:
             what else differs then.
         limit_seconds: how long the sampler may stay in one stage before it counts as hung, and how long ranks wait for
             each other's loaders.
+        of_pyg: other arguments of PyG's loader, see below.
 
     Each batch has ``x, edge_index, indptr, y, batch_size, n_id, input_id, num_sampled_nodes, num_sampled_edges``, with
     nodes in PyG's order (seeds first, then by hop). ``edge_index``, ``indptr`` and, if it is no copy, ``x`` are views
@@ -173,44 +175,42 @@ class NeighborLoader:
         replace: bool = False,
         subgraph_type: str = "directional",
         limit_seconds: float = 600.0,
-        _sampler: SamplerProcess | None = None,
-        _subgraph: Subgraph = DRAWN,
-        _has_labels: bool = True,
-        _debug: dict | None = None,
-        **_of_pyg,
+        **of_pyg,
     ):
-        take_pyg_arguments(_of_pyg, type(self).__name__)
-        self._transform, self._node_tensors, self._has_labels = transform, NodeTensors(), _has_labels
+        internal = InternalArguments.taken_from(of_pyg)
+        take_pyg_arguments(of_pyg, type(self).__name__)
+        self._transform, self._node_tensors, self._has_labels = transform, NodeTensors(), internal.has_labels
         self._trees = tree_options(disjoint, time_attr, temporal_strategy)
-        self._subgraph, kind, self._replace = _subgraph, checked_kind(subgraph_type), checked("replace", replace, bool)
+        self._subgraph, kind = internal.subgraph, checked_kind(subgraph_type)
+        self._replace = checked("replace", replace, bool)
         self._demand_offered(cache_ratio, weight_attr)
         self.batch_size = checked("batch_size", batch_size, types.Positive)
         self.shuffle, self.drop_last, self.epoch = shuffle, drop_last, 0  # set epoch to repeat or skip epochs
         self._under_way: list[int] | None = None  # epoch of the iteration begun last, batches yielded; None: it is over
         self._loaded: list[int] | None = None  # the same of a state, with which the next iteration begins
-        own = None  # a sampler that this loader starts
+        sampler, own = internal.sampler, None  # own: a sampler that this loader starts
         with contextlib.ExitStack() as cleanup:  # of a graph in memory: after the sampler's end, or where there is none
             if type(data) in (Data, HeteroData):
                 self.data, self._node_tensors, self._has_labels = written(data, cleanup, time_attr, input_nodes)
             else:
                 self.data = folder_of(data)
-            self._types = _sampler.types if _sampler else types_of(self.data)
+            self._types = sampler.types if sampler else types_of(self.data)
             self._fanout = self._checked_fanout(num_neighbors)
             self.num_neighbors = num_neighbors if self._types else self._fanout
-            if _sampler is None:
+            if sampler is None:
                 given: dict = {"num_slots": num_slots, "seed": seed, "topology": topology, "compress": compress}
                 given |= {"order": order, "reuse": reuse, "weight_attr": weight_attr}
-                options = sampler_options(given, edge_ids, edge_weights, time_attr) | (_debug or {})
+                options = sampler_options(given, edge_ids, edge_weights, time_attr) | (internal.debug or {})
                 of_spec = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes, host_bytes)
                 opened = with_edge_arrays(open_dataset(self.data), edge_weights, weight_attr, time_attr)
                 options["edge_features"] = bool(edge_attr) and has_edge_features(opened)
                 self._subgraph = subgraph_of(kind, opened, options, self._trees)
-                own = _sampler = self._start(device, options, of_spec, limit_seconds, cleanup)
-        self._sampler = _sampler
+                own = sampler = self._start(device, options, of_spec, limit_seconds, cleanup)
+        self._sampler = sampler
         try:
             if own and sampler_sms:
                 own.divide_gpu(sampler_sms)
-            for type_, of_type in checked_tensors(node_tensors, counts_of(self._types, _sampler.num_nodes)).items():
+            for type_, of_type in checked_tensors(node_tensors, counts_of(self._types, sampler.num_nodes)).items():
                 self._node_tensors.setdefault(type_, {}).update(of_type)
             self._register(self._checked_seeds(input_nodes), input_time)
         except BaseException:

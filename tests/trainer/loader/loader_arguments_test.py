@@ -44,6 +44,11 @@ def test_what_is_no_folder_is_named(data, found, hint):
     assert hint in error.value.hint
 
 
+def test_an_unknown_argument_with_an_underscore_is_refused(cora):
+    with pytest.raises(TypeError, match="NeighborLoader\\(\\) got an unexpected keyword argument '_samplers'"):
+        loader_of(cora, _samplers=None)
+
+
 def test_arguments_of_pygs_workers_are_ignored_with_one_warning(cora):
     options = {"num_workers": 4, "persistent_workers": True, "pin_memory": True, "prefetch_factor": 2}
     with pytest.warns(UserWarning) as said, loader_of(cora, filter_per_worker=True, **options) as loader:

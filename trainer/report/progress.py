@@ -62,16 +62,19 @@ class Progress(Callback):
         )
 
     def epoch_ended(self, trainer, report: EpochReport) -> None:
-        """A line of the epoch, on a terminal above the bar; also on a pipe."""
-        rate = report.num_seeds / report.seconds if report.seconds > 0 else 0.0
+        """A line of the epoch, on a terminal above the bar; also on a pipe. The bar has the epoch's numbers then."""
+        seconds = max(report.seconds, 1e-9)
+        loss, rate = f"{report.loss:.4f}", f"{report.num_seeds / seconds:,.0f}"
         times = f"{report.seconds:.3f} s, wait {report.wait_seconds:.3f} s"
-        parts = [f"loss {report.loss:.4f}", times, f"{rate:,.0f} seeds/s"]
+        parts = [f"loss {loss}", times, f"{rate} seeds/s"]
         if trainer.targets.metric in report.val_metrics:
             title = "" if trainer.targets.is_share else f"{trainer.targets.title} "
             parts.insert(1, f"validation {title}{_told(report.val_metrics, trainer.targets)}")
         with unless_unheard():
             line = f"epoch {report.epoch + 1}/{self._num_epochs}: {', '.join(parts)}"
             self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
+            share = f"{100 * report.wait_seconds / seconds:.0f} %"
+            self._bar.update(self._task, **self._position(), loss=loss, rate=rate, wait=share)
 
     def epochs_end(self, trainer) -> None:
         with unless_unheard():

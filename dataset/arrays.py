@@ -79,13 +79,30 @@ def split_ids(place: str, array: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def features(place: str, array: np.ndarray) -> np.ndarray:
-    """uint8, float16 and float32 stay as they are; other numbers become float32."""
+    """uint8, float16 and float32 stay as they are; other numbers become float32, integers only without rounding."""
     demand_shape(place, array, (None, None))
     if array.dtype.kind not in "biuf":
         raise CohortError(place, "numbers", f"dtype {array.dtype}", "convert it with array.astype(numpy.float32)")
     if 0 in array.shape:
         raise CohortError(place, "at least one row and one column", f"shape {list(array.shape)}")
-    return array.astype(feature_dtype(array.dtype), copy=False)
+    rows = array.astype(feature_dtype(array.dtype), copy=False)
+    if array.dtype.kind in "iu" and array.dtype.itemsize > 2:
+        _demand_unrounded(place, array, rows)
+    return rows
+
+
+def _demand_unrounded(place: str, array: np.ndarray, rows: np.ndarray) -> None:
+    """Refuses integers that float32 does not hold, such as ids: rounded, two of them may be one."""
+    large = np.argwhere(np.abs(rows) >= 2**24)
+    if len(large) == 0:
+        return
+    places = tuple(large.T)
+    bad = large[rows[places].astype(np.longdouble) != array[places].astype(np.longdouble)]
+    if len(bad):
+        at = tuple(bad[0])
+        hint = "divide each into columns of smaller numbers; to round them: array.astype(numpy.float32)"
+        where = f"{place}[{', '.join(map(str, at))}]"
+        raise CohortError(where, "an integer that float32 holds", f"{array[at]}, rounded to {int(rows[at])}", hint)
 
 
 def feature_dtype(dtype: np.dtype) -> np.dtype:

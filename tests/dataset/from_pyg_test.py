@@ -132,3 +132,20 @@ def test_a_folder_at_home(tmp_path, monkeypatch):
     with cohort.NeighborLoader("~/g", [2], batch_size=4, device="cpu") as loader:
         assert sum(batch.batch_size for batch in loader) > 0
     assert [path.name for path in tmp_path.iterdir()] == ["g"]
+
+
+def test_integers_that_float32_rounds_are_no_features(tmp_path):
+    exact = torch.tensor([[2**24, -(2**24)], [2**40, 2**24 + 2]])  # of these float32 holds all
+    edges = torch.tensor([[0], [1]])
+    kept = open_dataset(from_tensors(tmp_path / "exact", x=exact, edge_index=edges, edge_attr=exact[:1]))
+    assert kept.x.tolist() == exact.tolist()
+    ids = torch.tensor([[1, 2], [3, 2**24 + 1]])
+    for name, members in {"x": {"x": ids}, "edge_attr": {"x": exact, "edge_attr": ids[1:]}}.items():
+        with pytest.raises(CohortError) as error:
+            from_tensors(tmp_path / "rounded", edge_index=edges, **members)
+        assert error.value.place == f"{name}[{'1, 1' if name == 'x' else '0, 1'}]"
+        assert error.value.found == "16777217, rounded to 16777216" and "float32" in error.value.hint
+    largest = np.array([[2**64 - 1], [0]], dtype=np.uint64)  # float32 rounds it to 2^64
+    with pytest.raises(CohortError, match="found 18446744073709551615, rounded to 18446744073709551616"):
+        from_tensors(tmp_path / "rounded", x=largest, edge_index=edges)
+    assert [path.name for path in tmp_path.iterdir()] == ["exact"]

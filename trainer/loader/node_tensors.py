@@ -1,7 +1,8 @@
 """What a loader takes from tensors in memory: a graph that is no data set yet, and more about nodes than one keeps."""
 
 import contextlib
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
 from math import prod
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from cohort_gnn.trainer.loader.machine import has_other_ranks
 
 OF_BATCHES = {"x", "edge_index", "indptr", "n_id", "input_id", "batch", "batch_size"}
 OF_BATCHES |= {"e_id", "edge_weight", "edge_attr", "num_nodes", "num_sampled_nodes", "num_sampled_edges"}
+OF_PAIRS = ("edge_label", "edge_label_index")  # of PyG's RandomLinkSplit: arguments of a LinkNeighborLoader
 TIMES = ("edge_time", "time")  # as from_pyg takes them
 NodeTensors = dict[str | None, dict[str, Tensor]]  # by name, of each node type; None: of the only one
 
@@ -56,11 +58,18 @@ def written(data: Data | HeteroData, cleanup: contextlib.ExitStack, time_attr: s
     if isinstance(data, HeteroData):
         return _written_typed(data, folder.path / "data", time_attr, seeds)
     others = _others_of(data, data)
-    graph = Data(**{name: value for name, value in data.to_dict().items() if name not in {*others, *TIMES, time_attr}})
+    graph = Data(
+        **{name: value for name, value in data.to_dict().items() if name not in {*others, *TIMES, *OF_PAIRS, time_attr}}
+    )
     if time_attr is not None and data.x is not None:
         graph.edge_time = _times_of(data, time_attr)
     if data.x is not None:
         _count_with(graph, len(data.x), others)
+    _warn_of_what_is_left_out(
+        f"Data.{name} {_shape(value)}"
+        for name in ("y", *TIMES)
+        if (value := data.to_dict().get(name)) is not None and name not in others and name != time_attr
+    )
     of_edges = {}
     if graph.edge_attr is not None:  # also one number an edge, which from_pyg takes as its weight
         of_edges["edge_attr"] = graph.edge_attr.reshape(len(graph.edge_attr), prod(graph.edge_attr.shape[1:]))
@@ -90,6 +99,7 @@ def _written_typed(data: HeteroData, folder: Path, time_attr: str | None, seeds)
         graph[name].update({key: store[key] for key in kept if store.get(key) is not None})
         if time_attr is not None and isinstance(store.get(time_attr), Tensor):
             graph[name].edge_time, has_times = store[time_attr], True
+    _warn_of_what_is_left_out(_left_out_of_types(data, others, time_attr), stacklevel=5)
     if time_attr is not None and not has_times:
         expected = f"the name of a tensor of times, of nodes or edges: data[TYPE].{time_attr}"
         raise CohortError("time_attr", expected, "none")
@@ -104,8 +114,35 @@ def _others_of(data, store) -> dict[str, Tensor]:
     return {
         name: value
         for name, value in (data.to_dict() if isinstance(data, Data) else data).items()
-        if name not in OF_BATCHES and isinstance(value, Tensor) and store.is_node_attr(name)
+        if name not in OF_BATCHES and _is_dense(value) and store.is_node_attr(name)
     }
+
+
+def _is_dense(value) -> bool:
+    return isinstance(value, Tensor) and value.layout is torch.strided  # rows of others are not taken by ids
+
+
+def _left_out_of_types(data: HeteroData, others: NodeTensors, time_attr: str | None) -> Iterator[str]:
+    """Names of attributes that batches of a HeteroData will not have."""
+    for name in data.node_types:
+        left = [key for key in data[name] if key not in OF_BATCHES and key not in others[name]]
+        yield from (f"{key} {_shape(data[name][key])} of {name}" for key in left)
+    for name in data.edge_types:
+        kept = {*OF_BATCHES, *OF_PAIRS, "adj_t", time_attr} - ({"edge_weight"} if time_attr else set())
+        left = [key for key in data[name] if key not in kept]
+        yield from (f"{key} {_shape(data[name][key])} of {', '.join(name)}" for key in left)
+
+
+def _shape(value) -> str:
+    return str(list(value.shape)) if isinstance(value, Tensor) else f"({type(value).__name__})"
+
+
+def _warn_of_what_is_left_out(names: Iterable[str], stacklevel: int = 4) -> None:
+    left_out = list(names)
+    if left_out:
+        verb = "is" if len(left_out) == 1 else "are"
+        kept = "dense tensors with a row for each node, and x, edge_index, edge_weight and edge_attr"
+        warnings.warn(f"{', '.join(left_out)} {verb} left out: batches have {kept}", stacklevel=stacklevel)
 
 
 def _count_with(store, num_nodes: int, others: Mapping[str, Tensor]) -> None:

@@ -203,3 +203,30 @@ def test_duplicate_seeds_are_refused_with_a_cure(cora, shm):
     with pytest.raises(CohortError) as error:
         NeighborLoader(cora, [2], [5, 5, 6], device="cpu")
     assert error.value.found == "1 duplicates" and error.value.hint == "input_nodes.unique()"
+
+
+@pytest.mark.parametrize(
+    ("members", "named"),
+    [
+        ({"y": torch.arange(NUM_NODES - 1)}, "Data.y [499] is left out"),
+        ({"y": ["a"] * NUM_NODES}, "Data.y (list) is left out"),
+        ({"edge_time": torch.arange(4000)}, "Data.edge_time [4000] is left out"),
+        ({"degree": torch.eye(NUM_NODES).to_sparse()}, "Data.degree [500, 500] is left out"),
+    ],
+)
+def test_a_warning_names_what_batches_of_a_data_do_not_have(shm, members, named):
+    with pytest.warns(UserWarning) as said, NeighborLoader(graph().update(members), [2], device="cpu") as loader:
+        assert not set(members) & set(next(iter(loader)).keys())
+    assert [named in str(each.message) for each in said if "left out" in str(each.message)] == [True]
+
+
+def test_a_warning_names_what_batches_of_a_hetero_data_do_not_have(shm):
+    data = typed_graph()
+    data["item"].year, data["user", "buys", "item"].when = torch.arange(299), torch.arange(9)
+    with pytest.warns(UserWarning) as said, NeighborLoader(data, [2], "item", device="cpu") as loader:
+        assert "year" not in next(iter(loader))["item"]
+    assert [str(each.message) for each in said if "left out" in str(each.message)] == [
+        "year [299] of item, when [9] of user, buys, item are left out: "
+        "batches have dense tensors with a row for each node, and x, edge_index, edge_weight and edge_attr"
+    ]
+    assert said[-1].filename == __file__

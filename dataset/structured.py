@@ -20,11 +20,39 @@ def read_structured(path: Path, form: Literal["JSON", "YAML"], kind: type[T], wh
     """
     decode = msgspec.json.decode if form == "JSON" else msgspec.yaml.decode
     try:
-        return decode(path.read_bytes(), type=kind)
+        text = path.read_bytes()
+        found = decode(text, type=kind)
+        if form == "YAML" and (twice := _key_given_twice(text)):
+            raise CohortError(
+                str(path), "each key once in its mapping", f"{twice} again", "rename or remove one of them"
+            )
+        return found
     except ImportError as error:
         raise CohortError(str(path), "the package PyYAML", f"none ({error})", "python -m pip install pyyaml") from error
     except msgspec.ValidationError as error:
         raise CohortError(str(path), what, str(error), hint) from error
     except (OSError, ValueError, RecursionError, msgspec.DecodeError) as error:
-        found = error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())
-        raise CohortError(str(path), f"a readable {form} file", found, hint) from error
+        problem = error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())
+        raise CohortError(str(path), f"a readable {form} file", problem, hint) from error
+
+
+def _key_given_twice(text: bytes) -> str | None:
+    """A key that a mapping of a YAML file has several times, with its line: YAML's reader keeps the last one only."""
+    import yaml
+
+    at_hand, seen = [yaml.compose(text, yaml.SafeLoader)], set()
+    while at_hand:
+        node = at_hand.pop()
+        if id(node) in seen:  # an alias
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            keys = set()
+            for key, value in node.value:
+                if isinstance(key, yaml.ScalarNode) and key.value in keys:
+                    return f"line {key.start_mark.line + 1}: {key.value}"
+                keys.add(key.value if isinstance(key, yaml.ScalarNode) else id(key))
+                at_hand += [key, value]
+        elif isinstance(node, yaml.SequenceNode):
+            at_hand += node.value
+    return None

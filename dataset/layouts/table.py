@@ -55,12 +55,16 @@ def choose_columns(place: str, names: Sequence[str], wanted: Sequence[str]) -> l
     """Where columns are that are given by name, by number from 0, or as FIRST:LAST (both among them), in that order.
 
     Raises:
-        CohortError: for one that there is not, or that is given twice.
+        CohortError: for one that there is not, that is given twice, or whose name several columns have.
     """
 
     def find(column: str) -> int:
         if column in names:
-            return names.index(column)
+            places = [number for number, name in enumerate(names) if name == column]
+            if len(places) > 1:
+                found = f"columns {' and '.join(map(str, places))} of this name"
+                raise CohortError(place, f"one column {column}", found, "give the number of the column that is meant")
+            return places[0]
         if column.isdecimal() and int(column) < len(names):
             return int(column)
         found = shortened(names)

@@ -152,6 +152,13 @@ def test_columns_that_there_are_not_are_refused(wanted):
         choose_columns("x", NAMES, wanted)
 
 
+def test_a_name_of_several_columns_is_refused():
+    names = ["src", "src", "dst"]
+    assert choose_columns("x", names, ["1", "dst"]) == [1, 2]
+    with pytest.raises(CohortError, match="x: expected one column src, found columns 0 and 1 of this name"):
+        choose_columns("x", names, ["src", "dst"])
+
+
 def test_spans_are_what_choosing_takes():
     assert spans(["id", "a", "b", "y", "c"], ["id", "y"]) == "a:b,c"
     assert spans(["id"], ["id"]) == ""

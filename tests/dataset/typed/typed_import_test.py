@@ -316,3 +316,16 @@ import_graph(sys.argv[1], sys.argv[2], progress=progress)
     assert mine == "mine" and left.startswith("out.") and left.endswith(".tmp")
     import_graph(tmp_path / "mine", tmp_path / "out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "out"]
+
+
+@pytest.mark.parametrize("found", ["nodes", "paper", "file"])
+def test_a_key_given_twice_is_refused(tmp_path, found):
+    """YAML's reader would keep the last one."""
+    lines = ["nodes:", "  paper: {count: 3}", "  author: &same", "    file: a.csv", "edges: []", "more: *same"]
+    again = {"nodes": "nodes: {paper: {count: 4}}", "paper": "  paper: {count: 4}", "file": "    file: b.csv"}
+    at = {"nodes": 6, "paper": 4, "file": 4}[found]
+    (tmp_path / "graph.yaml").write_text(
+        "\n".join([*lines[:5][:at], again[found], *lines[:5][at:]]).replace("&same", "")
+    )
+    error = refusal(tmp_path, tmp_path / "out", format="yaml")
+    assert (error.expected, error.found) == ("each key once in its mapping", f"line {min(at, 5) + 1}: {found} again")

@@ -13,7 +13,11 @@ from cohort_gnn.base.errors import CohortError
 TASKS = ("classification", "regression", "multilabel")
 MASKS = ("train_mask", "val_mask", "test_mask")  # of PyG's Data
 KEPT_FEATURE_DTYPES = (np.uint8, np.float16, np.float32)
-NUMBERS_HINT = "ids and labels must be numbers: ids, y = numpy.unique(column, return_inverse=True)"
+DATES_HINT = "times are integers: array.astype('datetime64[s]').astype(numpy.int64), for example"
+NUMBERS_HINT = (
+    "number them: ids, y = numpy.unique(column, return_inverse=True); "
+    "ids may be texts in tables that a graph.yaml describes"
+)
 
 
 def demand_shape(place: str, array: Any, shape: tuple[int | None, ...]) -> None:

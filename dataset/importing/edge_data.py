@@ -69,9 +69,12 @@ class EdgeData:
         if self._features is None:
             return
         if dedupe:
-            hint = "leave --dedupe out, and use --reverse-edges in place of --undirected"
+            hint = "leave --dedupe out, and in place of --undirected use --reverse-edges"
             raise CohortError(
-                self._features.place, "equal edges side by side, for edges with features", "--dedupe", hint
+                self._features.place,
+                "equal edges side by side, for edges with features",
+                "--dedupe or --undirected",
+                hint,
             )
         if self_loops == "add":
             hint = "a loop that is added has no features"

@@ -74,7 +74,7 @@ class WeightReader:
             part = next(self._chunks, None)
             if part is None:
                 raise CohortError(
-                    self._place, f"one {self._what} for each edge", f"{self._read + count - missing} for more edges"
+                    self._place, f"one {self._what} for each edge", f"only {self._read + count - missing}"
                 )
             parts.append(self._weights.converted(part))
         found = np.concatenate(parts)

@@ -99,7 +99,7 @@ def text_columns(
             for name, array in zip(names, arrays, strict=True):
                 if array.null_count and not nulls:
                     place = f"{table.path}: column {name}"
-                    raise CohortError(place, "a value in each row", f"{array.null_count} nulls", "fill them")
+                    raise CohortError(place, "a value in each row", f"{array.null_count} nulls", "leave their rows out")
             arrays = [array.cast(pa.int64() if pa.types.is_integer(array.type) else text) for array in arrays]
             for array in arrays:
                 array.validate(full=True)  # texts may be no UTF-8

@@ -10,6 +10,7 @@ import numpy as np
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import arrays
+from cohort_gnn.dataset.arrays import NUMBERS_HINT
 from cohort_gnn.dataset.layouts.table import Table
 
 ROW_BYTES = 256  # what a column is taken to have, as it may hold lists of numbers
@@ -29,6 +30,9 @@ class ParquetFile(Table):
         except self._errors as error:
             raise CohortError(str(path), "a Parquet file", str(error)) from error
         self.names = self.titles = list(self._file.schema_arrow.names)
+        twice = next((name for place, name in enumerate(self.names) if name in self.names[:place]), None)
+        if twice is not None:  # Arrow reads columns by name
+            raise CohortError(str(path), "columns of different names", f"several of the name {twice}", "rename them")
 
     def blocks(
         self, columns: Sequence[int] | None, block_bytes: int, dtype: Any = None
@@ -50,7 +54,9 @@ class ParquetFile(Table):
 
         place = f"{self.path}: column {name}"
         if column.null_count:
-            raise CohortError(place, "a value in each row", f"{column.null_count} nulls", "fill them, e.g. with 0")
+            raise CohortError(
+                place, "a value in each row", f"{column.null_count} nulls", "fill them in, or leave their rows out"
+            )
         lists = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
         if lists or pa.types.is_fixed_size_list(column.type):
             values, rows = column.flatten(), len(column)
@@ -60,5 +66,10 @@ class ParquetFile(Table):
             return flat.reshape(rows, -1)
         out = column.to_numpy(zero_copy_only=False)
         if out.dtype.kind not in "biuf":
-            raise CohortError(place, "numbers", str(column.type), "convert the column, or choose others by --columns")
+            hint = "convert the column, or choose others by --columns"
+            if pa.types.is_temporal(column.type):
+                hint = "times are integers: convert the column, for example to seconds, or choose others by --columns"
+            elif pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+                hint = f"{NUMBERS_HINT}, and --columns chooses others"
+            raise CohortError(place, "numbers", str(column.type), hint)
         return out

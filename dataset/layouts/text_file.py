@@ -29,6 +29,7 @@ BLANKS = bytes.maketrans(b"\t\r", b"  ")
 NUMBER = re.compile(r"([+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?nan|[+-]?inf(inity)?)?", re.IGNORECASE)
 INTEGER = re.compile(r"-?\d+")
 LINES_HINT = "--separator, --columns and --header describe the format of the lines"
+RANGE_HINT = "integers are from -2^63 to 2^63 - 1: number ids anew, for example with numpy.unique"
 WHOLE_HINT = "write ids without a fraction: 3, not 3.0; --columns names the columns of ids"
 
 
@@ -203,7 +204,9 @@ class _Parser:
                 return CohortError(place, f"{self._width} fields, as in the first line", str(len(fields)), LINES_HINT)
             bad = next(fields[i] for i in self._columns if not self._is_one(fields[i]))
             names = self._file.names_instead_of_numbers(self._fits)
-            hint = LINES_HINT if not names else WHOLE_HINT if _is_number(bad) else NUMBERS_HINT
+            hint = LINES_HINT if not names else NUMBERS_HINT
+            if names and _is_number(bad):
+                hint = RANGE_HINT if INTEGER.fullmatch(bad) else WHOLE_HINT
             kind = "an integer" if self._dtype is np.int64 else "a number"
             return CohortError(place, kind, f'"{bad[:40]}"', hint)
         return CohortError(str(self._file.path), "lines of numbers", found, LINES_HINT)

@@ -77,6 +77,18 @@ def test_bad_npy_edges_are_refused(tmp_path, name):
     assert expected in error.expected and found in error.found
 
 
+def test_dates_are_refused_with_what_makes_times_of_them(tmp_path):
+    np.save(tmp_path / "e.npy", np.array([[0, 1], [1, 0]]))
+    np.save(tmp_path / "t.npy", np.array(["2020-01-01", "2020-01-02"], dtype="datetime64[s]"))
+    inputs = SourceOptions(features="ones", edge_times=tmp_path / "t.npy")
+    error = refusal(tmp_path / "e.npy", tmp_path / "out", inputs=inputs)
+    assert error.found == "dtype datetime64[s]" and "astype(numpy.int64)" in error.hint
+    dates = pa.array([1, 2], pa.timestamp("s"))
+    write_parquet(tmp_path / "e.parquet", src=[0, 1], dst=[1, 0], time=dates)
+    inputs = SourceOptions(features="ones", time_column="time")
+    assert "times are integers" in refusal(tmp_path / "e.parquet", tmp_path / "out", inputs=inputs).hint
+
+
 def test_damaged_npy_files_are_refused(tmp_path):
     np.save(tmp_path / "e.npy", np.zeros((2, 99), int))
     whole = (tmp_path / "e.npy").read_bytes()
@@ -189,8 +201,19 @@ def test_bad_parquet_tables_are_refused(tmp_path):
         inputs = SourceOptions(text=TextOptions(columns=columns), features="ones")
         error = refusal(tmp_path / "e.parquet", tmp_path / "out", inputs=inputs)
         assert expected in error.expected and found in error.found
+        assert {"1 nulls": "leave their rows out", "string": "graph.yaml"}.get(found, "") in error.hint
     (tmp_path / "e.parquet").write_bytes(b"PAR1")
     assert "a Parquet file" in refusal(tmp_path / "e.parquet", tmp_path / "out", inputs=ONES).expected
+
+
+def test_columns_of_one_name_are_refused(tmp_path):
+    ends = [pa.array([0, 1]), pa.array([1, 2]), pa.array([2, 0])]
+    pq.write_table(pa.Table.from_arrays(ends, names=["src", "src", "dst"]), tmp_path / "e.parquet")
+    error = refusal(tmp_path / "e.parquet", tmp_path / "out", inputs=ONES)
+    assert (error.expected, error.found) == ("columns of different names", "several of the name src")
+    (tmp_path / "e.csv").write_text("src,src,dst\n0,1,2\n")
+    error = refusal(tmp_path / "e.csv", tmp_path / "out", inputs=ONES)
+    assert (error.expected, error.found) == ("one column src", "columns 0 and 1 of this name")
 
 
 # --- rows, labels, splits ---------------------------------------------------------------------------------------------

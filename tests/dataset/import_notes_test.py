@@ -374,3 +374,10 @@ def test_another_meta_json_makes_no_data_set(tmp_path):
     (tmp_path / "g" / "meta.json").write_text('{"format": "another"}')
     import_graph(tmp_path / "g", tmp_path / "out")
     assert open_dataset(tmp_path / "out").num_nodes == NUM_NODES
+
+
+@pytest.mark.parametrize(("end", "hint"), [("2.0", "3, not 3.0"), ("9" * 20, "from -2^63 to 2^63 - 1")])
+def test_a_number_that_is_no_id_has_a_cure(tmp_path, end, hint):
+    (tmp_path / "e.csv").write_text(f"0,{end}\n")
+    error = refusal(tmp_path / "e.csv", tmp_path / "out", inputs=ONES)
+    assert error.expected == "an integer" and hint in error.hint

@@ -204,7 +204,8 @@ def test_what_does_not_fit_is_refused(tmp_path):
         ({"undirected": True}, "equal edges side by side"),
         ({"self_loops": "add"}, "self loops kept or removed"),
     ):
-        assert words in refusal(source, tmp_path / "out", inputs=inputs, **options).expected
+        error = refusal(source, tmp_path / "out", inputs=inputs, **options)
+        assert words in error.expected and next(iter(options)).replace("_", "-") in error.found
     for rows in (ROWS[1:], np.concatenate([ROWS, ROWS[:1]])):
         np.save(given["edge_features"], rows)
         assert "400 rows" in refusal(source, tmp_path / "out", inputs=inputs).expected

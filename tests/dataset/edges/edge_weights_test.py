@@ -202,7 +202,7 @@ def test_weights_that_do_not_fit_are_refused(tmp_path):
     assert (error.expected, error.found) == ("one of the two", "both")
     error = refusal(text, tmp_path / "out", inputs=inputs_of({"edge_weights": text}))
     assert error.found == "3 columns" and "--weight-column" in error.hint
-    with pytest.raises(CohortError, match="edge_weight: expected one weight for each edge, found 3 for"):
+    with pytest.raises(CohortError, match="edge_weight: expected one weight for each edge, found only 3"):
         cohort.from_tensors(tmp_path / "o", x=GRAPH.x, y=GRAPH.y, edge_index=GRAPH.edge_index, edge_weight=np.ones(3))
 
 

@@ -48,8 +48,12 @@ class EmbeddingBag(torch.nn.Module):
             offsets: int32 or int64 [bags]: where each bag begins in `input`.
             per_sample_weights: of the shape of `input`, for mode sum.
         """
-        if input.dtype not in (torch.int32, torch.int64):
-            raise CohortError("EmbeddingBag: input", "int32 or int64", str(input.dtype))
+        for name, given in (("input", input), ("offsets", offsets)):
+            if given is None and name == "offsets":
+                continue
+            if not isinstance(given, Tensor) or given.dtype not in (torch.int32, torch.int64):
+                found = str(given.dtype) if isinstance(given, Tensor) else type(given).__name__
+                raise CohortError(f"EmbeddingBag: {name}", "a tensor, int32 or int64", found)
         self._demand_in_range(input)
         # A GPU sorts 32 bits in half the passes of 64.
         narrow = input.to(torch.int32) if len(self.table) < 2**31 else input

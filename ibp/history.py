@@ -74,7 +74,7 @@ class History:
         """How rows are encoded; None before the first push."""
         return self._given if self._table is None else self._table.profile
 
-    def push(self, ids: Tensor, rows: Tensor) -> None:
+    def push(self, ids, rows: Tensor) -> None:
         """Row ids[i] becomes rows[i].
 
         Args:
@@ -86,6 +86,7 @@ class History:
                 changed then. With place pinned or cuda, such ids change nothing, but the next push or `check` raises
                 the error; so does it if the overflow area has no room left for a row, which keeps its value.
         """
+        ids = _as_tensor(ids, "History.push: ids")
         if not isinstance(rows, Tensor) or rows.dtype != self.dtype or tuple(rows.shape) != (*ids.shape, self.shape[1]):
             found = f"{rows.dtype} {list(rows.shape)}" if isinstance(rows, Tensor) else type(rows).__name__
             raise CohortError("History.push: rows", f"{self.dtype} {[*ids.shape, self.shape[1]]}", found)
@@ -96,7 +97,7 @@ class History:
         table.put(ids.detach().to(self._device).reshape(-1), values)
         self._table = table
 
-    def pull(self, ids: Tensor, out: Tensor | None = None) -> Tensor:
+    def pull(self, ids, out: Tensor | None = None) -> Tensor:
         """Rows by id: [*ids.shape, dim] on the device of the ids.
 
         Args:
@@ -104,9 +105,11 @@ class History:
                 are out of range, rows are zeros, and the next pull or `check` raises the error.
             out: contiguous rows to write to, on any device.
         """
+        ids = _as_tensor(ids, "History.pull: ids")
         shape = (*ids.shape, self.shape[1])
-        if out is not None and (tuple(out.shape) != shape or out.dtype != self.dtype):
-            raise CohortError("History.pull: out", f"{self.dtype} {list(shape)}", f"{out.dtype} {list(out.shape)}")
+        if out is not None and not (isinstance(out, Tensor) and tuple(out.shape) == shape and out.dtype == self.dtype):
+            found = f"{out.dtype} {list(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
+            raise CohortError("History.pull: out", f"{self.dtype} {list(shape)}", found)
         if self._table is None:
             self._check(ids)
             return torch.zeros(shape, dtype=self.dtype, device=ids.device) if out is None else out.zero_()
@@ -144,6 +147,13 @@ class History:
         spare = min(num_rows, math.ceil(num_rows * (longer + self._spare)))
         kind = arrays.kind_of(rows)
         return Table.of_zeros(profile, num_rows, room, kind, self.place, device=self._device.index, spare_rows=spare)
+
+
+def _as_tensor(ids, place: str) -> Tensor:
+    if isinstance(ids, Tensor):
+        return ids
+    numbers, shape = arrays.ids_of(ids, place)
+    return torch.from_numpy(numbers).view(shape)
 
 
 def room_for(rows: Tensor, profile: Profile, step: int = 4) -> tuple[int, float]:

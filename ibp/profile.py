@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.ibp import _native, arrays
 
@@ -76,12 +78,14 @@ def fit(
     if mantissa_bits is not None and codec != "planes":
         raise CohortError("fit: mantissa_bits", 'codec="planes"', f'codec="{codec}"', "other codecs have one plane")
     mantissa_bits = MANTISSA_BITS if mantissa_bits is None else mantissa_bits
-    if not 0 <= mantissa_bits <= 22:
+    if arrays.is_torch(rows) and str(rows.layout) != "torch.strided":
+        raise CohortError("fit: rows", "a dense tensor", f"one of layout {rows.layout}", "call .to_dense()")
+    if not isinstance(mantissa_bits, int | np.integer) or not 0 <= mantissa_bits <= 22:
         raise CohortError("fit: mantissa_bits", "0 to 22", str(mantissa_bits))
     if arrays.is_cuda(rows):
         rows, sample = _sample_of(rows, sample, min_sample, seed)
     percent = 0 if threshold is None else round(threshold * 100)
-    options = (codec, sample, min_sample, chunk_bytes, percent, seed, mantissa_bits)
+    options = (codec, sample, min_sample, chunk_bytes, percent, seed, int(mantissa_bits))
     native, why, count, candidates = _native.fit(rows, *options)
     return Profile(native, why, candidates, count)
 

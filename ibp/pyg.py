@@ -70,4 +70,11 @@ def pyg_store(tables: Mapping) -> FeatureStore:
         tables: {(node type, attribute): Table, or a tensor for data that is not encoded, such as labels}. In a graph of
             one node type, the node type is None.
     """
-    return _TableStore({key: _checked(key, value) for key, value in dict(tables).items()})
+    found = {key: _checked(key, value) for key, value in dict(tables).items()}
+    lengths: dict = {}
+    for (node_type, name), value in found.items():
+        other, length = lengths.setdefault(node_type, (name, len(value)))
+        if length != len(value):
+            expected = f"{length} rows, one for each node, as {(node_type, other)} has"
+            raise CohortError(f"pyg_store: {(node_type, name)}", expected, str(len(value)))
+    return _TableStore(found)

@@ -271,6 +271,11 @@ def stream_module(
     Raises:
         CohortError: a module in training mode, or layers inside others.
     """
+    layers = None if layers is None else list(layers)
+    for each in (module, *(layers or ())):
+        if not isinstance(each, nn.Module):
+            hint = 'layers are modules: module.get_submodule("NAME")'
+            raise CohortError("stream_module", "a torch.nn.Module", f"{type(each).__name__} {each!r}"[:80], hint)
     if module.training:
         raise CohortError("stream_module", "a module in eval mode", "one in training mode", "call eval() first")
     if ahead < 0:
@@ -279,6 +284,8 @@ def stream_module(
     if where.type == "cuda":
         if not _native.with_cuda:
             raise CohortError("stream_module", "a build with CUDA", "one without", 'use device="cpu"')
+        if not torch.cuda.is_available():
+            raise CohortError("stream_module: device", "a GPU that torch can use", "none", 'use device="cpu"')
         where = torch.device("cuda", torch.cuda.current_device() if where.index is None else where.index)
     found = [Layer(each) for each in (_layers_of(module) if layers is None else layers)]
     _check_apart(found)

@@ -3,6 +3,7 @@
 import math
 from collections import deque
 
+import numpy as np
 import torch
 
 from cohort_gnn.base.errors import CohortError
@@ -86,7 +87,7 @@ def _check(rows: EncodedRows, queries: torch.Tensor, k: int, metric: str, block_
         raise CohortError("top_k: queries", "finite numbers", "infinities or NaNs")
     if metric not in METRICS:
         raise CohortError("top_k: metric", " or ".join(METRICS), str(metric))
-    if not 1 <= k <= num_rows:
+    if not isinstance(k, int | np.integer) or not 1 <= k <= num_rows:
         raise CohortError("top_k: k", f"1 to {num_rows}, the rows of the table", str(k))
     if block_rows is not None and block_rows < 1:
         raise CohortError("top_k: block_rows", "at least 1", str(block_rows))

@@ -112,7 +112,10 @@ def test_bad_calls_say_what_is_wrong(table):
         (lambda: bag(torch.tensor([[1, ROWS]])), "EmbeddingBag: input: expected 0 to 499, found 500"),
         (lambda: bag(torch.tensor([[-1, 2]])), "expected 0 to 499, found -1"),
         (lambda: bag(torch.tensor([[1, 2**32 + 3]])), "expected 0 to 499, found 4294967299"),
-        (lambda: bag(torch.tensor([[1.0]])), "expected int32 or int64, found torch.float32"),
+        (lambda: bag(torch.tensor([[1.0]])), "input: expected a tensor, int32 or int64, found torch.float32"),
+        (lambda: bag([[1]]), "input: expected a tensor, int32 or int64, found list"),
+        (lambda: bag(torch.tensor([1]), [0]), "offsets: expected a tensor, int32 or int64, found list"),
+        (lambda: bag(torch.tensor([1]), torch.tensor([0.5])), "offsets: expected a tensor, .*, found torch.float32"),
     ]:
         with pytest.raises(CohortError, match=text):
             call()

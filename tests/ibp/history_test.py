@@ -1,5 +1,6 @@
 """ibp.History: what was pushed last, bit for bit, in less memory."""
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -71,6 +72,16 @@ def test_a_profile_may_be_given_and_fitted_again():
     assert fitted.profile != before
 
 
+def test_ids_may_be_lists_and_arrays():
+    history, rows = ibp.History(ROWS, DIM), drawn(2, torch.float32, 1)
+    history.push([], rows[:0])
+    assert history.pull([]).shape == (0, DIM)
+    history.push([3, 4], rows)
+    assert torch.equal(history.pull([[4, 3]]), rows[[1, 0]][None])
+    history.push(np.array([4]), rows[:1])
+    assert torch.equal(history.pull(np.array([3, 4])), rows[[0, 0]])
+
+
 def test_wrong_rows_and_ids_change_nothing():
     history = ibp.History(ROWS, DIM)
     rows = drawn(2, torch.float32, 1)
@@ -86,6 +97,10 @@ def test_wrong_rows_and_ids_change_nothing():
         history.push(torch.tensor([3]), rows)
     with pytest.raises(CohortError, match=r"out: expected torch.float32 \[1, 24\], found torch.float16 \[1, 24\]"):
         history.pull(torch.tensor([3]), torch.empty(1, DIM, dtype=torch.float16))
+    with pytest.raises(CohortError, match=r"out: expected torch.float32 \[1, 24\], found ndarray"):
+        history.pull([3], np.empty((1, DIM), np.float32))
+    with pytest.raises(CohortError, match=r"push: ids: expected integers, found float64 \[1\]"):
+        history.push([3.0], rows[:1])
     assert torch.equal(history.pull(torch.tensor([3, 4])), rows)
     for empty in (history, ibp.History(ROWS, DIM)):
         with pytest.raises(CohortError, match="found -1"):

@@ -142,6 +142,10 @@ def test_the_store_is_one_of_pyg(graph):
 def test_what_is_no_store():
     with pytest.raises(CohortError, match=r'(?s)keys \(node type, attribute\), found \'x\'.*\("paper", "x"\)'):
         ibp.pyg_store({"x": torch.ones(3, 3)})
+    with pytest.raises(
+        CohortError, match=r"'y'\): expected 3 rows, one for each node, as \('paper', 'x'\) has, found 4"
+    ):
+        ibp.pyg_store({("paper", "x"): ibp.Table(torch.ones(3, 3)), ("paper", "y"): torch.ones(4)})
     with pytest.raises(CohortError, match="a Table or a tensor, found list"):
         ibp.pyg_store({("paper", "x"): [1, 2]})
     with pytest.raises(CohortError, match="a Table or a tensor, found ndarray"):

@@ -170,6 +170,12 @@ def test_what_is_not_inference_is_refused():
         ibp.stream_module(nn.Linear(8, 8), "cpu")
     with pytest.raises(CohortError, match="ahead: expected 0 or more, found -1"):
         ibp.stream_module(nn.Linear(8, 8).eval(), "cpu", ahead=-1)
+    for call, found in (
+        (lambda: ibp.stream_module("model", "cpu"), "str 'model'"),
+        (lambda: ibp.stream_module(nn.Sequential(nn.Linear(8, 8)).eval(), "cpu", layers=["0"]), "str '0'"),
+    ):
+        with pytest.raises(CohortError, match=f"(?s)expected a torch.nn.Module, found {found}.*get_submodule"):
+            call()
     model = ibp.stream_module(nn.Linear(8, 8).eval(), "cpu", min_bytes=1)
     with pytest.raises(CohortError, match="without gradients, found gradients"):
         model(torch.zeros(2, 8))

@@ -276,6 +276,7 @@ def test_bad_calls_say_what_is_wrong():
     counts = encoded_as(torch.randint(0, 9, (50, 12), dtype=torch.uint8), "sparse")
     for call, text in [
         (lambda: ibp.top_k(table, queries, 0), "top_k: k: expected 1 to 50, the rows of the table, found 0"),
+        (lambda: ibp.top_k(table, queries, 2.0), "top_k: k: expected 1 to 50, the rows of the table, found 2.0"),
         (lambda: ibp.top_k(table, queries, 51), "found 51"),
         (lambda: ibp.top_k(table, queries[:, :5], 1), r"expected floats \[q, 12\]"),
         (lambda: ibp.top_k(table, queries.long(), 1), "found torch.int64"),

@@ -259,8 +259,9 @@ class NodeEmbedding(nn.Module):
         Raises:
             CohortError: an id out of range. On a GPU its row is zeros, and a later call raises the error.
         """
-        if ids.dtype not in (torch.int32, torch.int64):
-            raise CohortError("NodeEmbedding: ids", "int32 or int64", str(ids.dtype))
+        if not isinstance(ids, Tensor) or ids.dtype not in (torch.int32, torch.int64):
+            found = str(ids.dtype) if isinstance(ids, Tensor) else type(ids).__name__
+            raise CohortError("NodeEmbedding: ids", "a tensor, int32 or int64", found)
         self._raise_bad_id()
         device, place = self.table.device, None
         flat = ids.detach().to(device, torch.int64).reshape(-1).contiguous()

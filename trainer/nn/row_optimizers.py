@@ -49,7 +49,15 @@ class RowOptimizer(torch.optim.Optimizer):
         states_on_device: bool,
         group: dist.ProcessGroup | None,
     ):
-        self.embeddings = [embeddings] if isinstance(embeddings, NodeEmbedding) else list(embeddings)
+        given = [embeddings] if isinstance(embeddings, torch.nn.Module) else list(embeddings)
+        name, others = type(self).__name__, [each for each in given if not isinstance(each, NodeEmbedding)]
+        if others or not given:
+            found = type(others[0]).__name__ if others else "none"
+            raise CohortError(f"{name}: embeddings", "a cohort.nn.NodeEmbedding, or several", found)
+        for option in ("lr", "eps", "weight_decay"):
+            if not defaults[option] >= 0:
+                raise CohortError(f"{name}: {option}", "a number of at least 0", str(defaults[option]))
+        self.embeddings = given
         self._states_on_device, self._group = states_on_device, group
         self.gather: Callable[[Tensor], Tensor] = functools.partial(gather_rows, group=group)
         self.steps = [0 for _ in self.embeddings]

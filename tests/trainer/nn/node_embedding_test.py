@@ -229,8 +229,10 @@ def test_a_wrong_id_is_an_error(place):
     for wrong in (-1, ROWS):
         with pytest.raises(CohortError, match=f"NodeEmbedding: ids: expected 0 to 59, found {wrong}"):
             rows(torch.tensor([0, wrong, 5]))
-    with pytest.raises(CohortError, match="NodeEmbedding: ids: expected int32 or int64, found torch.float32"):
+    with pytest.raises(CohortError, match="NodeEmbedding: ids: expected a tensor, int32 or int64, found torch.float32"):
         rows(torch.zeros(3))
+    with pytest.raises(CohortError, match="ids: expected a tensor, int32 or int64, found list"):
+        rows([3])
 
 
 @pytest.mark.parametrize(
@@ -248,6 +250,24 @@ def test_a_wrong_id_is_an_error(place):
 def test_wrong_arguments_are_named(arguments, said):
     with pytest.raises(CohortError, match=f"NodeEmbedding.*{said}"):
         NodeEmbedding(**{"num_nodes": ROWS, "dim": DIM} | arguments)
+
+
+@pytest.mark.parametrize("optimizer", [RowAdagrad, RowAdam])
+def test_wrong_arguments_of_an_optimizer_are_named(optimizer):
+    rows = NodeEmbedding(ROWS, DIM)
+    for option in ("lr", "eps", "weight_decay"):
+        for number in (-0.1, float("nan")):
+            with pytest.raises(CohortError, match=f"{option}: expected a number of at least 0, found {number}"):
+                optimizer(rows, **{option: number})
+    for given, found in (
+        (torch.nn.Embedding(3, 3), "Embedding"),
+        (torch.nn.Linear(3, 3).parameters(), "Parameter"),
+        ([], "none"),
+    ):
+        with pytest.raises(
+            CohortError, match=f"embeddings: expected a cohort.nn.NodeEmbedding, or several, found {found}"
+        ):
+            optimizer(given)
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)

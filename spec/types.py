@@ -164,8 +164,8 @@ def _unique(value: Any, of: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Without types of numpy, and sequences as lists."""
-    if isinstance(value, np.generic | np.ndarray):
+    """Without types of numpy and torch, and sequences as lists."""
+    if isinstance(value, np.generic | np.ndarray) or type(value).__module__ == "torch" and hasattr(value, "tolist"):
         return value.tolist()
     if isinstance(value, tuple | list):
         return [_plain(each) for each in value]

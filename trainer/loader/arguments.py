@@ -162,6 +162,8 @@ def ids_of(input_nodes, num_nodes: int, may_repeat: bool = False) -> np.ndarray:
     except (TypeError, ValueError, RuntimeError) as error:
         hint = "the data set has one node type: pass the ids alone" if isinstance(input_nodes, str | tuple) else ""
         raise CohortError("input_nodes", "integer ids [n] or a bool mask", repr(input_nodes)[:80], hint) from error
+    if isinstance(input_nodes, list | tuple) and ids.shape == (0,):
+        ids = ids.astype(np.int64)  # an empty list has no dtype
     if ids.dtype == np.bool_:
         if ids.shape != (num_nodes,):
             raise CohortError("input_nodes", f"a mask of shape [{num_nodes}]", f"shape {list(ids.shape)}")

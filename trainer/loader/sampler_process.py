@@ -169,16 +169,26 @@ class SamplerProcess:
         """Raises when close() was called, or this process has become another rank."""
         demand_same_place(self.place)
         if not self._finalizer.alive:
-            raise CohortError("the loader", "one that runs", "it was closed", "make another, or close() later")
+            raise _closed()
 
     def explain(self, error: CohortError) -> CohortError:
-        """The error, with the sampler's log when the sampler has ended."""
+        """The error, with the sampler's log when the sampler has ended; close() has its own."""
+        if not self._finalizer.alive:
+            return _closed()
         if self.process is None or self.process.poll() is None:
             return error
         return CohortError.from_text(f"{error}\nsampler's log:\n{log_tail(self.log)}")
 
     def close(self) -> None:
         self._finalizer()
+
+    def __reduce__(self):
+        hint = "make a loader in the process that reads it, or keep its state_dict()"
+        raise CohortError("copy or pickle of a loader", "a loader in its process", "one to be copied", hint)
+
+
+def _closed() -> CohortError:
+    return CohortError("the loader", "one that runs", "it was closed", "make another, or close() later")
 
 
 def _warn_without_mps() -> None:

@@ -1,5 +1,7 @@
 """What NeighborLoader takes of PyG's arguments, and how it and its data set show themselves."""
 
+import copy
+import pickle
 import warnings
 
 import numpy as np
@@ -146,3 +148,27 @@ def test_packages_list_what_users_import():
     names += ["nn", "train"]
     assert dir(cohort) == names and all(hasattr(cohort, name) for name in names)
     assert dir(cohort.nn) == sorted(cohort.nn.__all__) and "SAGEConv" in dir(cohort.nn)
+
+
+def test_numbers_of_neighbours_may_be_a_tensor_and_seeds_an_empty_list(cora):
+    with NeighborLoader(cora, torch.tensor([3, 2]), [], device="cpu") as loader:
+        assert loader.num_neighbors == [3, 2] and list(loader) == []
+    with pytest.raises(CohortError, match="num_neighbors: expected one integer a hop"):
+        NeighborLoader(cora, torch.tensor([3.0, 2.0]), device="cpu")
+
+
+def test_a_loader_stays_in_its_process(cora):
+    with NeighborLoader(cora, [3], device="cpu") as loader:
+        for call in (copy.deepcopy, pickle.dumps):
+            with pytest.raises(CohortError, match="(?s)copy or pickle of a loader: .* in the process that reads it"):
+                call(loader)
+        assert next(iter(loader)).batch_size == 1
+
+
+def test_a_pass_over_a_closed_loader_says_so(cora):
+    loader = NeighborLoader(cora, [3], device="cpu")
+    batches = iter(loader)
+    next(batches)
+    loader.close()
+    with pytest.raises(CohortError, match="the loader: expected one that runs, found it was closed"):
+        list(batches)

@@ -1,11 +1,13 @@
-"""Test MRR of link prediction, sampled by `cohort train --task link`, beside PyG's full-graph training.
+"""Link prediction, sampled by `cohort train --task link`, beside PyG's full-graph training.
 
     PYTHONPATH=build/python python bench/accuracy_links.py --data ../shared/data [--only cora,citeseer] [--seeds 5]
+        [--device cuda] [--jobs 8]
 
 All sides have the same held-out links with the same negatives (`cohort dataset split-links`), two SAGE layers, the dot
 product as score, binary cross entropy with one random negative per edge, batches of equally many pairs, and Adam. The
 reference is PyG alone: each step takes the whole graph without the pairs of its batch and their reverses, which Cohort
-excludes, too. All report the test MRR at the best validation MRR, in percent.
+excludes, too. All report the test links' MRR and AUC (the mean share of a link's negatives that score lower) at the
+best validation MRR, in percent.
 
 `cohort train` and the reference draw pairs, negatives and weights of their own. A script with
 `cohort.LinkNeighborLoader` is compared, too, with a reference that has its weights and replays its pairs and negatives.
@@ -17,11 +19,15 @@ is more than 0.5 points below the reference's by two standard errors, or rows di
 import argparse
 import json
 import math
+import multiprocessing
 import statistics
 import sys
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -39,6 +45,13 @@ REPLAYED = ("reference, replayed", "loader")
 ROWS = {"cohort train": SIDES, "script with a loader": REPLAYED}
 
 
+class Metrics(NamedTuple):
+    """Of the test links, each in [0, 1]."""
+
+    mrr: float
+    auc: float
+
+
 class Reference(nn.Module):
     """Two layers of PyG's SAGEConv."""
 
@@ -51,10 +64,11 @@ class Reference(nn.Module):
         return self.second(self.first(x, edge_index).relu(), edge_index)
 
 
-def mrr(rows: Tensor, links: cohort.dataset.HeldOut) -> float:
-    """Mean reciprocal rank of links, each among its negatives; a tie counts half."""
-    source, target = torch.from_numpy(links.pairs.copy()).T
-    others = torch.from_numpy(links.negatives.copy())
+def metrics(rows: Tensor, links: cohort.dataset.HeldOut) -> Metrics:
+    """Mean reciprocal rank of links, each among its negatives (a tie counts half), and the share of the negatives that
+    score lower."""
+    source, target = torch.from_numpy(links.pairs.copy()).to(rows.device).T
+    others = torch.from_numpy(links.negatives.copy()).to(rows.device)
     own = (rows[source] * rows[target]).sum(1, keepdim=True)
     scores = torch.cat(
         [
@@ -63,26 +77,29 @@ def mrr(rows: Tensor, links: cohort.dataset.HeldOut) -> float:
         ]
     )
     rank = 1 + (scores > own).sum(1) + (scores == own).sum(1) / 2
-    return (1 / rank).mean().item()
+    return Metrics((1 / rank).mean().item(), (1 - (rank - 1) / scores.shape[1]).mean().item())
 
 
 Batches = list[tuple[Tensor, Tensor, Tensor]]  # of an epoch: int64 [pairs] sources, targets, other targets
 
 
-def reference_mrr(folder: Path, seed: int, args: argparse.Namespace, epochs: list[Batches] | None = None) -> float:
-    """Test MRR when every step sees the whole graph, except the edges that it has to predict.
+def by_reference(folder: Path, seed: int, args: argparse.Namespace, epochs: list[Batches] | None = None) -> Metrics:
+    """When every step sees the whole graph, except the edges that it has to predict.
 
     Args:
         epochs: the batches; None: the reference draws its own.
     """
-    data = cohort.dataset.open(folder).to_pyg()
+    data = cohort.dataset.open(folder).to_pyg().to(args.device)
     names = data.edge_index[0] * data.num_nodes + data.edge_index[1]
 
     def batches(epoch: int) -> Batches:
         if epochs is not None:
             return epochs[epoch]
-        parts = torch.randperm(data.num_edges).split(args.batch_size)
-        return [(*data.edge_index[:, part], torch.randint(data.num_nodes, (len(part),))) for part in parts]
+        parts = torch.randperm(data.num_edges, device=args.device).split(args.batch_size)
+        return [
+            (*data.edge_index[:, part], torch.randint(data.num_nodes, (len(part),), device=args.device))
+            for part in parts
+        ]
 
     def scores(model: Reference, epoch: int):
         for source, target, other in batches(epoch):
@@ -90,18 +107,18 @@ def reference_mrr(folder: Path, seed: int, args: argparse.Namespace, epochs: lis
             rows = model(data.x, data.edge_index[:, ~torch.isin(names, predicted)])
             yield (rows[source] * rows[target]).sum(1), (rows[source] * rows[other]).sum(1)
 
-    return trained_mrr(folder, seed, args, scores)
+    return trained(folder, seed, args, scores)
 
 
 def loader_of(folder: Path, seed: int, args: argparse.Namespace, fanout: str) -> cohort.LinkNeighborLoader:
     """A loader of all edges, each with one random negative."""
-    options = {"batch_size": args.batch_size, "shuffle": True, "seed": seed, "device": "cpu"}
+    options = {"batch_size": args.batch_size, "shuffle": True, "seed": seed, "device": args.device}
     hops = [int(each) for each in fanout.split(",")]
     return cohort.LinkNeighborLoader(folder, hops, neg_sampling=NegativeSampling("triplet"), **options)
 
 
-def loader_mrr(folder: Path, seed: int, args: argparse.Namespace) -> tuple[float, list[Batches]]:
-    """Test MRR of a script with a loader, and its batches."""
+def by_loader(folder: Path, seed: int, args: argparse.Namespace) -> tuple[Metrics, list[Batches]]:
+    """Of a script with a loader, and its batches."""
     epochs: list[Batches] = []
     with loader_of(folder, seed, args, FANOUT) as loader:
 
@@ -114,34 +131,34 @@ def loader_mrr(folder: Path, seed: int, args: argparse.Namespace) -> tuple[float
                 source, target, other = (rows[each] for each in roots)
                 yield (source * target).sum(1), (source * other).sum(1)
 
-        return trained_mrr(folder, seed, args, scores), epochs
+        return trained(folder, seed, args, scores), epochs
 
 
-def trained_mrr(folder: Path, seed: int, args: argparse.Namespace, scores: Callable) -> float:
-    """Test MRR of a model that learns from scores(model, epoch): of each batch's pairs, and of their negatives."""
-    data, held_out = cohort.dataset.open(folder).to_pyg(), cohort.dataset.held_out(folder)
+def trained(folder: Path, seed: int, args: argparse.Namespace, scores: Callable) -> Metrics:
+    """Of a model that learns from scores(model, epoch): of each batch's pairs, and of their negatives."""
+    data, held_out = cohort.dataset.open(folder).to_pyg().to(args.device), cohort.dataset.held_out(folder)
     torch.manual_seed(seed)
-    model = Reference(data.x.shape[1])
+    model = Reference(data.x.shape[1]).to(args.device)
     optimizer = torch.optim.Adam(model.parameters(), lr=args.lr)
-    best, best_test = -1.0, 0.0
+    best, best_test = -1.0, Metrics(0, 0)
     for epoch in range(args.epochs):
         for own, others in scores(model, epoch):
-            wanted = torch.arange(2 * len(own)) < len(own)
+            wanted = torch.cat([torch.ones_like(own), torch.zeros_like(others)]).detach()
             optimizer.zero_grad()
-            F.binary_cross_entropy_with_logits(torch.cat([own, others]), wanted.float()).backward()
+            F.binary_cross_entropy_with_logits(torch.cat([own, others]), wanted).backward()
             optimizer.step()
         with torch.no_grad():
             rows = model(data.x, data.edge_index)
-        if (value := mrr(rows, held_out["val"])) > best:
-            best, best_test = value, mrr(rows, held_out["test"])
+        if (value := metrics(rows, held_out["val"]).mrr) > best:
+            best, best_test = value, metrics(rows, held_out["test"])
     return best_test
 
 
 def largest_difference(folder: Path, args: argparse.Namespace) -> float:
     """Between the rows of a batch's nodes with all neighbours, and those of the whole graph without its pairs."""
-    data = cohort.dataset.open(folder).to_pyg()
+    data = cohort.dataset.open(folder).to_pyg().to(args.device)
     names = data.edge_index[0] * data.num_nodes + data.edge_index[1]
-    model = Reference(data.x.shape[1])
+    model = Reference(data.x.shape[1]).to(args.device)
     with torch.no_grad(), loader_of(folder, 0, args, "-1,-1") as loader:
         batch = next(iter(loader))
         roots = torch.cat([batch.src_index, batch.dst_pos_index, batch.dst_neg_index])
@@ -151,35 +168,32 @@ def largest_difference(folder: Path, args: argparse.Namespace) -> float:
         return (model(batch.x, batch.edge_index)[roots] - expected[batch.n_id[roots]]).abs().max().item()
 
 
-def cohort_mrr(folder: Path, seed: int, args: argparse.Namespace) -> float:
-    """Test MRR of `cohort train`; its run gets a folder of its own in args.out."""
+def by_cohort(folder: Path, seed: int, args: argparse.Namespace) -> Metrics:
+    """Of `cohort train`; its run gets a folder of its own in args.out."""
     run = Path(tempfile.mkdtemp(prefix=f"{folder.name}-", dir=args.out))
     words = f"--fanout {FANOUT} --eval-fanout=-1,-1 --batch-size {args.batch_size} --hidden {HIDDEN} --dropout 0"
-    words += f" --epochs {args.epochs} --lr {args.lr} --device cpu --seed {seed} --quiet"
+    words += f" --epochs {args.epochs} --lr {args.lr} --device {args.device} --seed {seed} --quiet"
     run_cohort(["train", str(folder), *words.split(), "--out", str(run)])
-    return json.loads((run / "summary.json").read_text())["test_metrics"]["mrr"]
+    found = json.loads((run / "summary.json").read_text())["test_metrics"]
+    return Metrics(found["mrr"], found["auc"])
 
 
-def measure(name: str, args: argparse.Namespace) -> dict[str, list[float]]:
-    """Test MRR of both sides in percent, one a seed."""
-    found: dict[str, list[float]] = {side: [] for side in (*SIDES, *REPLAYED)}
-    for seed in range(args.seeds):
-        folder = args.out / f"{name}-{seed}"
-        if not folder.exists():
-            with tempfile.TemporaryDirectory(dir=args.out) as scratch:
-                whole = Path(scratch) / "whole"
-                run_cohort(
-                    ["dataset", "import", str(args.data / f"{name}.npz"), str(whole), "--undirected", *FEATURES[name]]
-                )
-                run_cohort(
-                    ["dataset", "split-links", str(whole), str(folder), "--shares", "0.05,0.1", "--seed", str(seed)]
-                )
-        by_loader, epochs = loader_mrr(folder, seed, args)
-        values = [reference_mrr(folder, seed, args), cohort_mrr(folder, seed, args)]
-        values += [reference_mrr(folder, seed, args, epochs), by_loader]
-        for side, value in zip(found, values, strict=True):
-            found[side].append(100 * value)
-        print(f"{name} seed {seed}: " + ", ".join(f"{side} {each[-1]:.2f}" for side, each in found.items()), flush=True)
+def measure(name: str, seed: int, args: argparse.Namespace) -> dict[str, Metrics]:
+    """Of each side."""
+    folder = args.out / f"{name}-{seed}"
+    if not folder.exists():
+        with tempfile.TemporaryDirectory(dir=args.out) as scratch:
+            whole = Path(scratch) / "whole"
+            run_cohort(
+                ["dataset", "import", str(args.data / f"{name}.npz"), str(whole), "--undirected", *FEATURES[name]]
+            )
+            run_cohort(["dataset", "split-links", str(whole), str(folder), "--shares", "0.05,0.1", "--seed", str(seed)])
+    loader, epochs = by_loader(folder, seed, args)
+    sides = [by_reference(folder, seed, args), by_cohort(folder, seed, args)]
+    sides += [by_reference(folder, seed, args, epochs), loader]
+    found = dict(zip((*SIDES, *REPLAYED), sides, strict=True))
+    told = ", ".join(f"{side} {100 * each.mrr:.2f} {100 * each.auc:.2f}" for side, each in found.items())
+    print(f"{name} seed {seed}: {told}", flush=True)
     return found
 
 
@@ -191,20 +205,25 @@ def main() -> int:
     parser.add_argument("--lr", type=float, default=0.01)
     parser.add_argument("--epochs", type=int, default=40)
     parser.add_argument("--batch-size", type=int, default=512)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--jobs", type=int, default=1, help="seeds at a time")
     parser.add_argument("--out", type=Path, default=ROOT / ".bench/accuracy_links", help="imported data and runs")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    measured = {name: measure(name, args) for name in args.only}
-    print("| data set | row | PyG, full graph | measured | difference | standard error |\n|---|---|---|---|---|---|")
+    with ProcessPoolExecutor(args.jobs, multiprocessing.get_context("spawn")) as pool:
+        jobs = {name: [pool.submit(measure, name, seed, args) for seed in range(args.seeds)] for name in args.only}
+        measured = {name: [job.result() for job in each] for name, each in jobs.items()}
+    print("| data set | row | metric | PyG, full graph | measured | difference | standard error |")
+    print("|---|---|---|---|---|---|---|")
     is_worse = False
-    for name, values in measured.items():
-        for row, sides in ROWS.items():
-            reference, ours = (values[side] for side in sides)
+    for name, seeds in measured.items():
+        for (row, sides), metric in product(ROWS.items(), Metrics._fields):
+            reference, ours = ([100 * getattr(seed[side], metric) for seed in seeds] for side in sides)
             differences = [there - here for here, there in zip(reference, ours, strict=True)]
             error = statistics.stdev(differences) / math.sqrt(len(ours)) if len(ours) > 1 else math.nan
             mean = statistics.mean(differences)
             told = f"{mean_and_spread(reference)} | {mean_and_spread(ours)} | {mean:+.2f} | {error:.2f}"
-            print(f"| {name} | {row} | {told} |")
+            print(f"| {name} | {row} | {metric} | {told} |")
             is_worse |= mean + 2 * error < -ALLOWED_LOSS_POINTS
     differences = {name: largest_difference(args.out / f"{name}-0", args) for name in args.only}
     print("largest difference of a row's element, all neighbours:", differences)

@@ -25,4 +25,5 @@ def losses(summary: dict) -> list[float]:
 def metrics_of(own: np.ndarray, others: np.ndarray) -> dict[str, float]:
     """Of the scores of links [n] among those of their negatives [n, K]."""
     rank = 1 + (others > own[:, None]).sum(1) + (others == own[:, None]).sum(1) / 2
-    return {"mrr": np.mean(1 / rank)} | {f"hits@{k}": np.mean(rank <= k) for k in (1, 10, 20, 50, 100)}
+    hits = {f"hits@{k}": np.mean(rank <= k) for k in (1, 10, 20, 50, 100)}
+    return {"mrr": np.mean(1 / rank), **hits, "auc": np.mean(1 - (rank - 1) / others.shape[1])}

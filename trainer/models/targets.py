@@ -105,7 +105,8 @@ class Links:
     Here ``y`` [n, ...] says how many links there are.
 
     Metrics are means over the links, by the rank r of the edge's score among the 1 + K, where equal ones share theirs:
-    "mrr" of 1 / r, "hits@k" of r <= k.
+    "mrr" of 1 / r, "hits@k" of r <= k, "auc" of (1 + K - r) / K, the share of the negatives that score lower. Where all
+    links share their negatives, "auc" is the area under the ROC curve.
 
     Args:
         loss: of a link: "bce", binary cross entropy of the 1 + K scores, the mean; "softmax", cross entropy of the edge
@@ -114,7 +115,7 @@ class Links:
 
     metric, title, is_share, less_is_better = "mrr", "MRR", False, False
     hits = (1, 10, 20, 50, 100)
-    num_sums = 2 + len(hits)
+    num_sums = 3 + len(hits)
 
     def __init__(self, loss: str = "bce"):
         self.loss = loss
@@ -136,7 +137,7 @@ class Links:
         own, others = scores[:, :1], scores[:, 1:]
         rank = 1 + (others > own).sum(dim=1) + (others == own).sum(dim=1) / 2
         rank[~scores.isfinite().all(dim=1)] = scores.shape[1]  # of weights that diverged
-        return self._sums_of(rank)
+        return self._sums_of(rank, others.shape[1])
 
     def sums_among(self, scores: Tensor, others: Tensor) -> Tensor:
         """The sums of edges whose scores [n] rank among the same ``others`` [m]."""
@@ -145,15 +146,16 @@ class Links:
         not_below = len(others) - torch.searchsorted(ordered, scores)
         rank = 1 + (above + not_below) / 2
         rank[~(scores.isfinite() & others.isfinite().all())] = 1 + len(others)  # of weights that diverged
-        return self._sums_of(rank)
+        return self._sums_of(rank, len(others))
 
-    def _sums_of(self, rank: Tensor) -> Tensor:
+    def _sums_of(self, rank: Tensor, num_negatives: int) -> Tensor:
         hits = [(rank <= k).sum() for k in self.hits]
-        return torch.stack([(1 / rank.double()).sum(), *hits, rank.new_tensor(len(rank))]).double()
+        lower = (1 + num_negatives - rank.double()) / num_negatives
+        return torch.stack([(1 / rank.double()).sum(), *hits, lower.sum(), rank.new_tensor(len(rank))]).double()
 
     def metrics(self, sums: Tensor) -> dict[str, float]:
         *found, num_links = sums.tolist()
-        names = ["mrr", *(f"hits@{k}" for k in self.hits)]
+        names = ["mrr", *(f"hits@{k}" for k in self.hits), "auc"]
         return {name: each / num_links for name, each in zip(names, found, strict=True)} if num_links else {}
 
     def best(self, scores: Tensor) -> Tensor:

@@ -74,6 +74,7 @@ def test_equal_scores_share_their_ranks():
     found = targets.metrics(targets.sums(scores))
     assert found["mrr"] == pytest.approx(np.mean([1, 1 / 2.5, 1 / 3, 1 / 2]))
     assert (found["hits@1"], found["hits@10"]) == (0.25, 1.0)
+    assert found["auc"] == pytest.approx(np.mean([1, 1 / 4, 0, 1 / 2]))
     added = targets.sums(scores[:1]) + targets.sums(scores[1:])
     assert targets.metrics(added) == pytest.approx(found), "sums of parts add up"
     assert targets.metrics(targets.sums(scores[:0])) == {}
@@ -83,7 +84,7 @@ def test_scores_that_are_not_finite_rank_last():
     scores = torch.full((2, 101), float("nan"))
     found = Links().metrics(Links().sums(scores))
     hits = dict.fromkeys((f"hits@{k}" for k in (1, 10, 20, 50, 100)), 0.0)
-    assert found == {"mrr": pytest.approx(1 / 101)} | hits
+    assert found == {"mrr": pytest.approx(1 / 101), "auc": 0.0} | hits
     assert Links().metrics(Links().sums_among(scores[:, 0].contiguous(), torch.zeros(100))) == found
     assert Links().metrics(Links().sums_among(torch.zeros(2), scores[0, :100])) == found
 

@@ -53,8 +53,8 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(autouse=True)
 def fresh_interpreters(request, monkeypatch):
-    """Tests with the mark `fresh` or `gpu` start Python as users do; others fork it (warm.py)."""
-    if request.node.get_closest_marker("fresh") or request.node.get_closest_marker("gpu"):
+    """Tests with the mark `fresh` start Python as users do; others fork it (warm.py)."""
+    if request.node.get_closest_marker("fresh"):
         monkeypatch.setenv(warm.FRESH, "1")
 
 

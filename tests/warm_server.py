@@ -124,13 +124,18 @@ def _leave_all_but(requests: socket.socket) -> None:
 def _import_all() -> None:
     import cohort_gnn as cohort
 
+    # PyG asks torch, as it is imported, how torch was built, and torch asks CUDA for GPUs: CUDA would not work in forks.
+    torch = importlib.import_module("torch")
+    torch.__config__.show = lambda: ""
+
     warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated", FutureWarning)
     for module in pkgutil.walk_packages(cohort.__path__, "cohort_gnn."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
     for name in ("torch_geometric.nn", "torch_geometric.loader", "scipy.sparse", "processes"):
         importlib.import_module(name)
-    assert not sys.modules["torch"].cuda.is_initialized()
+    importlib.reload(torch.__config__)
+    assert not torch.cuda.is_initialized()
 
 
 # --- what is forked --------------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ import torch
 import torch.nn.functional as F
 from accuracy import ROOT, mean_and_spread
 from accuracy_links import Reference as Model
-from accuracy_links import mrr
+from accuracy_links import metrics
 from torch import Tensor
 from torch_geometric.sampler import NegativeSampling
 
@@ -242,12 +242,12 @@ def test_mrr(stream: Stream, side: FullGraph | Sampled, accelerate: Callable, se
             optimizer.step()
         decay.step()
         with torch.no_grad():
-            value = mrr(side.rows(model, val), val)
+            value = metrics(side.rows(model, val), val).mrr
         if value > best:
             best, best_weights = value, copy.deepcopy(model.state_dict())
     model.load_state_dict(best_weights)
     with torch.no_grad():
-        return 100 * mrr(side.rows(model, test), test)
+        return 100 * metrics(side.rows(model, test), test).mrr
 
 
 def loader_of(stream: Stream, strategy: str, seed: int, batch_size: int, folder: Path) -> cohort.LinkNeighborLoader:

@@ -124,7 +124,7 @@ def _leave_all_but(requests: socket.socket) -> None:
 def _import_all() -> None:
     import cohort_gnn as cohort
 
-    # PyG asks torch, as it is imported, how torch was built, and torch asks CUDA for GPUs: CUDA would not work in forks.
+    # As PyG is imported, it asks torch how it was built, and torch asks CUDA for GPUs: CUDA would not work in forks.
     torch = importlib.import_module("torch")
     torch.__config__.show = lambda: ""
 

@@ -104,6 +104,8 @@ def text_columns(
             for array in arrays:
                 array.validate(full=True)  # texts may be no UTF-8
             yield arrays, fraction
+    except pa.ArrowCancelled as error:  # by Ctrl-C, which Python may not have noticed yet
+        raise KeyboardInterrupt from error
     except (pa.ArrowException, OSError, EOFError) as error:
         found = " ".join(str(error).split())
         raise CohortError(str(table.path), f"columns {', '.join(names)} of texts or integers", found) from error

@@ -171,6 +171,8 @@ class _Parser:
                 self._csv.ParseOptions(delimiter=self._file.separator),
                 self._convert,
             )
+        except self._pa.ArrowCancelled as error:  # by Ctrl-C, which Python may not have noticed yet
+            raise KeyboardInterrupt from error
         except (self._pa.ArrowException, ValueError) as error:
             raise self._refused(text, lines_before, str(error)) from error
         out = np.empty((table.num_rows, len(self._columns)), self._dtype)

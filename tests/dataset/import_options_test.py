@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-import pyarrow
+import pyarrow.csv
 import pytest
 from import_helpers import ONES, edge_pairs, refusal
 from processes import ALL_TESTS
@@ -21,6 +21,8 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import check, import_graph
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.importing.importer import SourceOptions
+from cohort_gnn.dataset.layouts.node_ids import text_columns
+from cohort_gnn.dataset.layouts.text_file import TextFile, TextOptions
 
 # --- what becomes of edges and nodes ----------------------------------------------------------------------------------
 
@@ -217,6 +219,20 @@ def test_memory_bounds_what_the_process_takes(large, tmp_path, kind):
     bare = peak_bytes(few, tmp_path / "few", "--memory", "16MB")  # pyarrow, which reads text, takes 35 MB itself
     took = peak_bytes(large / f"e.{kind}", tmp_path / "large", "--memory", "20MB", "--undirected")
     assert took < bare + 60 * 10**6  # the edges in both directions are 96 MB, as keys 48 beside 25 to 50 for blocks
+
+
+def test_an_interrupt_that_arrow_notices_first_is_no_error(tmp_path, run, monkeypatch):
+    (tmp_path / "e.csv").write_text("0,1\n1,2\n")
+
+    def interrupted(*_arguments):
+        raise pyarrow.ArrowCancelled("Operation cancelled. Detail: received signal 2")
+
+    for reads in ("read_csv", "open_csv"):
+        monkeypatch.setattr(pyarrow.csv, reads, interrupted)
+    assert run("import", tmp_path / "e.csv", tmp_path / "out", "--features", "ones") == 128 + signal.SIGINT
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(KeyboardInterrupt):
+        next(text_columns(TextFile(tmp_path / "e.csv", TextOptions(",", "no")), [0], 1 << 20))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

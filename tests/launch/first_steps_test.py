@@ -87,7 +87,8 @@ def test_a_reader_may_leave_early(cora, arguments):
     command = [sys.executable, "-m", "cohort_gnn", *arguments, str(cora)]
     result = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True)
     os.close(writer)
-    assert (result.returncode, result.stderr) == (1, "")
+    told = [line for line in result.stderr.splitlines() if "measuring the bandwidth" not in line]  # on a GPU, once
+    assert (result.returncode, told) == (1, [])
 
 
 def test_the_bar_shows_the_loss_of_the_first_step_on_the_cpu():

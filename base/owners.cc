@@ -68,7 +68,7 @@ void fill_gpu(void* to, int byte, std::size_t bytes, const char* what) {
 
 void copy_to_gpu(void* to, const void* from, std::size_t bytes, const char* what) {
   if (bytes == 0) return;
-  cuda_check(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), what);
+  cuda_check(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), what);
   cuda_check(cudaStreamSynchronize(cudaStreamLegacy), what);
 }
 

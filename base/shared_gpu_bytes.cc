@@ -24,6 +24,7 @@ struct Functions {
   decltype(&cuMemMap) map = COHORT_DRIVER_FUNCTION(kDriver, cuMemMap);
   decltype(&cuMemUnmap) unmap = COHORT_DRIVER_FUNCTION(kDriver, cuMemUnmap);
   decltype(&cuMemSetAccess) allow = COHORT_DRIVER_FUNCTION(kDriver, cuMemSetAccess);
+  decltype(&cuDeviceGetAttribute) attribute = COHORT_DRIVER_FUNCTION(kDriver, cuDeviceGetAttribute);
 };
 
 const Functions& driver() {
@@ -121,6 +122,17 @@ SharedGpuBytes::~SharedGpuBytes() {
   driver().unmap(at, mapped_bytes_);
   if (owns_address_) driver().free_address(at, mapped_bytes_);
   driver().release(memory_);
+}
+
+bool SharedGpuBytes::is_supported() {
+  const int gpu = current_gpu_with_context();
+  for (const CUdevice_attribute needed : {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+                                          CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED}) {
+    int found = 0;
+    kDriver.check(driver().attribute(&found, needed, gpu), "tell whether it shares memory");
+    if (!found) return false;
+  }
+  return true;
 }
 
 FileDescriptor SharedGpuBytes::share() const {

@@ -17,7 +17,7 @@ class SharedGpuBytes {
   SharedGpuBytes() = default;
   // Memory of the current GPU. `what` completes "the driver to ..." in errors.
   SharedGpuBytes(std::size_t bytes, const char* what);
-  // The memory of `bytes` that another process has shared on the same GPU, which is the current one.
+  // The memory of `bytes` that another process has shared, on the current GPU or on one whose memory it can read.
   SharedGpuBytes(const FileDescriptor& shared, std::size_t bytes, const char* what);
   // The same at addresses that are reserved, and stay so.
   SharedGpuBytes(std::size_t bytes, std::byte* at, const char* what);
@@ -41,6 +41,9 @@ class SharedGpuBytes {
     std::swap(gpu_, other.gpu_);
     return *this;
   }
+
+  // Whether the current GPU and its driver can share memory.
+  static bool is_supported();
 
   // To be handed to another process, which maps it.
   FileDescriptor share() const;

@@ -5,9 +5,10 @@
 
 Two processes hold half of the rows each, and each fetches rows of the other. They lie in network namespaces at either
 end of a virtual cable, whose rate is limited (needs root, ip and tc); `--gbits 0`: both use the loopback, without a
-limit. `--device cuda`: each has a GPU, which has its rows, and they exchange them by NCCL. "bare" is
-torch.distributed.all_to_all_single (gloo or NCCL) of the bytes of the rows alone, without ids: raw, and as many as the
-encoded rows have. "wholegraph" gathers the raw rows from a distributed tensor of WholeGraph, if its wheel is there.
+limit. `--device cuda`: each has a GPU, which has its rows. Raw rows go by NCCL; encoded rows are read in place, or go
+by NCCL, too, with NCCL_P2P_DISABLE=1. "bare" is torch.distributed.all_to_all_single (gloo or NCCL) of the bytes of the
+rows alone, without ids: raw, and as many as the encoded rows have. "wholegraph" gathers the raw rows from a distributed
+tensor of WholeGraph, if its wheel is there.
 Prints the median of --rounds rounds: GB/s of decoded rows that arrive in a process, and the gain over raw rows.
 """
 
@@ -90,10 +91,11 @@ def work(args: argparse.Namespace) -> None:
             each.fetch(ids, out)
             assert torch.equal(out, table.to(device)[ids])
         calls = {name: functools.partial(each.fetch, ids, out) for name, each in tables.items()}
-        for bare, name in (("bare", "raw"), ("bare encoded", "encoded")):
-            calls[bare] = bare_exchange(
-                rank, tables[name].stats().sent_bytes, tables[name].stats().received_bytes, device
-            )
+        of_ranks: list = [None, None]
+        dist.all_gather_object(of_ranks, encoded.stored_bytes / len(half))
+        stored = round(args.fetch * max(of_ranks))
+        for bare, count in (("bare", out.nbytes), ("bare encoded", stored)):
+            calls[bare] = bare_exchange(rank, count, device)
         if comm is not None:
             calls["wholegraph"] = wholegraph_gather(comm, table, rank, ids, out)
         of_sides: dict[str, list[float]] = {side: [] for side in calls}
@@ -113,11 +115,11 @@ def work(args: argparse.Namespace) -> None:
         print(json.dumps(seconds))
 
 
-def bare_exchange(rank: int, sent: int, received: int, device: torch.device):
-    """Sends so many bytes to the other process, and gets as many as it sends."""
-    given, found = (torch.zeros(count, dtype=torch.uint8, device=device) for count in (sent, received))
-    to, of = ([0, count] if rank == 0 else [count, 0] for count in (sent, received))
-    return lambda: dist.all_to_all_single(found, given, of, to)
+def bare_exchange(rank: int, count: int, device: torch.device):
+    """Sends so many bytes to the other process, and gets as many."""
+    given, found = (torch.zeros(count, dtype=torch.uint8, device=device) for _ in range(2))
+    ways = [0, count] if rank == 0 else [count, 0]
+    return lambda: dist.all_to_all_single(found, given, ways, ways)
 
 
 def wholegraph_comm(rank: int):

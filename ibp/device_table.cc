@@ -27,8 +27,46 @@ const T* copied(const T* from, std::size_t count, base::DeviceBytes& to) {
   return reinterpret_cast<const T*>(to.data());
 }
 
+void check_size(const EncodedRef& ref) {
+  if (ref.num_rows < int64_t{UINT32_MAX}) return;
+  throw Error({"DeviceTable: rows", "fewer than 2^32 - 1", fmt::format("{}", ref.num_rows), "split the table"});
+}
+
 std::size_t bytes_side_by_side(const EncodedRef& ref) {
   return DeviceTable::overflow_at(ref) + static_cast<std::size_t>(ref.overflow_bytes);
+}
+
+// Where each part of a directory begins, in memory that has the rows before it.
+struct DirectoryAt {
+  std::size_t entries = 0, lengths = 0, flags = 0, ranks = 0, end = 0;
+};
+DirectoryAt directory_at(const EncodedRef& ref) {
+  const auto rows = static_cast<std::size_t>(ref.num_rows), groups = (rows + 31) / 32;
+  DirectoryAt at;
+  at.end = bytes_side_by_side(ref);
+  const auto next = [&at](const void* part, std::size_t bytes) {
+    const std::size_t begin = round_up(at.end, std::size_t{kLineBytes});
+    if (part) at.end = begin + bytes;
+    return begin;
+  };
+  at.entries = next(ref.entries, rows * sizeof(*ref.entries));
+  at.lengths = next(ref.lengths, rows * sizeof(*ref.lengths));
+  at.flags = next(ref.flags, groups * sizeof(*ref.flags));
+  at.ranks = next(ref.ranks, groups * sizeof(*ref.ranks));
+  return at;
+}
+
+// The directory that lies behind the rows.
+EncodedRef with_directory_at(EncodedRef ref, const std::byte* rows) {
+  const DirectoryAt at = directory_at(ref);
+  const auto look = [rows]<typename T>(const T*& part, std::size_t begin) {
+    if (part) part = reinterpret_cast<const T*>(rows + begin);
+  };
+  look(ref.entries, at.entries);
+  look(ref.lengths, at.lengths);
+  look(ref.flags, at.flags);
+  look(ref.ranks, at.ranks);
+  return ref;
 }
 
 // The rows in host memory to other host memory, as DeviceTable::look_at() wants them.
@@ -54,44 +92,69 @@ DeviceProfile::DeviceProfile(const Profile& profile) {
   ref_.add = copied(tables.add().data(), tables.add().size(), tables_);
 }
 
-void DeviceTable::copy_directory(const EncodedRef& host) {
-  if (host.num_rows >= int64_t{UINT32_MAX}) {
-    throw Error({"DeviceTable: rows", "fewer than 2^32 - 1", fmt::format("{}", host.num_rows), "split the table"});
+void DeviceTable::copy_directory(const EncodedRef& from) {
+  const auto rows = static_cast<std::size_t>(from.num_rows);
+  ref_ = from;
+  ref_.entries = copied(from.entries, rows, of_rows_);
+  ref_.lengths = copied(from.lengths, rows, of_rows_);
+  ref_.flags = copied(from.flags, (rows + 31) / 32, flags_);
+  ref_.ranks = copied(from.ranks, (rows + 31) / 32, ranks_);
+}
+
+void DeviceTable::copy_to_gpu(const EncodedRef& host) {
+  const DirectoryAt at = directory_at(host);
+  const char* const what = "allocate encoded rows";
+  if (base::SharedGpuBytes::is_supported()) {
+    shared_rows_ = base::SharedGpuBytes(at.end, what);
+  } else {
+    device_rows_ = base::DeviceBytes(at.end, what);
   }
-  const auto rows = static_cast<std::size_t>(host.num_rows);
-  ref_ = host;
-  ref_.entries = copied(host.entries, rows, of_rows_);
-  ref_.lengths = copied(host.lengths, rows, of_rows_);
-  ref_.flags = copied(host.flags, (rows + 31) / 32, flags_);
-  ref_.ranks = copied(host.ranks, (rows + 31) / 32, ranks_);
+  std::byte* const rows = shared_rows_.data() ? shared_rows_.data() : device_rows_.data();
+  const auto copy = [rows](std::size_t to, const void* from, int64_t bytes) {
+    if (from) base::copy_to_gpu(rows + to, from, static_cast<std::size_t>(bytes));
+  };
+  const int64_t num_groups = (host.num_rows + 31) / 32;
+  copy(0, host.data, host.data_bytes);
+  copy(plane_b_at(host), host.plane_b, host.plane_b_bytes());
+  copy(overflow_at(host), host.overflow, host.overflow_bytes);
+  copy(at.entries, host.entries, host.num_rows * int64_t{sizeof(*host.entries)});
+  copy(at.lengths, host.lengths, host.num_rows * int64_t{sizeof(*host.lengths)});
+  copy(at.flags, host.flags, num_groups * int64_t{sizeof(*host.flags)});
+  copy(at.ranks, host.ranks, num_groups * int64_t{sizeof(*host.ranks)});
+  ref_ = with_directory_at(host, rows);
+  look_at(rows);
 }
 
 DeviceTable::DeviceTable(const EncodedRows& encoded, Place place) : profile_(encoded.profile) {
-  copy_directory(encoded.ref);
-  const std::size_t bytes = bytes_side_by_side(encoded.ref);
+  check_size(encoded.ref);
   on_host_ = place == Place::kPinned;
+  if (place == Place::kDevice) {
+    copy_to_gpu(encoded.ref);
+    return;
+  }
+  copy_directory(encoded.ref);
   if (place == Place::kStaged) {
     ref_.data = ref_.overflow = nullptr;  // of plane B the address stays, which says that there is one
-  } else if (place == Place::kPinned) {
-    host_rows_ = base::HostTable(bytes);
+  } else {
+    host_rows_ = base::HostTable(bytes_side_by_side(encoded.ref));
     copy_side_by_side(encoded.ref, host_rows_.data());
     host_rows_.open_to_gpu();
     look_at(host_rows_.data());
-  } else {
-    device_rows_ = base::DeviceBytes(bytes, "allocate encoded rows");
-    std::byte* const rows = device_rows_.data();
-    base::copy_to_gpu(rows, encoded.ref.data, static_cast<std::size_t>(encoded.ref.data_bytes));
-    if (encoded.ref.plane_b) {
-      base::copy_to_gpu(rows + plane_b_at(encoded.ref), encoded.ref.plane_b,
-                        static_cast<std::size_t>(encoded.ref.plane_b_bytes()));
-    }
-    base::copy_to_gpu(rows + overflow_at(encoded.ref), encoded.ref.overflow,
-                      static_cast<std::size_t>(encoded.ref.overflow_bytes));
-    look_at(rows);
   }
 }
 
+DeviceTable::DeviceTable(const Profile& profile, const EncodedRef& shape, const base::FileDescriptor& shared)
+    : profile_(profile), shared_rows_(shared, directory_at(shape).end, "open the rows of another process") {
+  copy_directory(with_directory_at(shape, shared_rows_.data()));
+  look_at(shared_rows_.data());
+}
+
+base::FileDescriptor DeviceTable::share() const {
+  return shared_rows_.data() ? shared_rows_.share() : base::FileDescriptor();
+}
+
 DeviceTable::DeviceTable(const EncodedRows& encoded) : profile_(encoded.profile), keepers_(encoded.keepers) {
+  check_size(encoded.ref);
   copy_directory(encoded.ref);
   if (encoded.ref.num_rows == 0) return;
   const cudaMemoryType type = memory_at(encoded.ref.data);

@@ -5,9 +5,13 @@
 
 #include <array>
 #include <memory>
+#include <span>
+#include <vector>
 
+#include "base/file_descriptor.h"
 #include "base/host_table.h"
 #include "base/owners.h"
+#include "base/shared_gpu_bytes.h"
 #include "ibp/ibp.h"
 
 namespace cohort::ibp {
@@ -38,6 +42,9 @@ class DeviceTable {
   // Leaves the rows where they are: pinned host memory, this GPU's or a peer's with access enabled. Throws Error when
   // this GPU cannot read them.
   explicit DeviceTable(const EncodedRows& encoded);
+  // Rows that another process shares, which has them at Place::kDevice, in the memory of this GPU or of a peer; `shape`
+  // is ref() there. Copies the directory.
+  DeviceTable(const Profile& profile, const EncodedRef& shape, const base::FileDescriptor& shared);
   // Rows whose directory is in GPU memory, too. The caller keeps both.
   DeviceTable(const Profile& profile, const EncodedRef& ref, bool on_host)
       : profile_(profile), ref_(ref), on_host_(on_host) {}
@@ -49,15 +56,20 @@ class DeviceTable {
   static std::size_t plane_b_at(const EncodedRef& ref);
   static std::size_t overflow_at(const EncodedRef& ref);
 
+  // For another process, which opens it; empty: not at Place::kDevice, without rows, or this GPU cannot share memory.
+  base::FileDescriptor share() const;
+
   const EncodedRef& ref() const { return ref_; }  // for kernels
   const DeviceProfile& profile() const { return profile_; }
   bool on_host() const { return on_host_; }
 
  private:
-  void copy_directory(const EncodedRef& host);
+  void copy_directory(const EncodedRef& from);
+  void copy_to_gpu(const EncodedRef& host);
   DeviceProfile profile_;
   base::DeviceBytes of_rows_, flags_, ranks_;  // the directory: entries or lengths, or flags and ranks
   base::DeviceBytes device_rows_;
+  base::SharedGpuBytes shared_rows_;
   base::HostTable host_rows_;
   std::vector<Keeper> keepers_;
   EncodedRef ref_;
@@ -187,6 +199,33 @@ void stored_sizes(const DeviceTable& table, const int64_t* index, int64_t count,
 // fetch_located() takes for a damaged row. Asynchronous, allocates nothing.
 void take_stored(const DeviceTable& table, const int64_t* index, int64_t count, const int64_t* ends,
                  const StoredRef& out, cudaStream_t stream);
+
+// ---- Rows of several tables, wherever a GPU reads them -------------------------------------------------------------
+
+inline constexpr int kMostShards = 64;
+
+// Which table has the row of an id, and where. All arrays lie in GPU memory.
+struct ShardsRef {
+  const EncodedRef* refs = nullptr;      // EncodedRef [tables]: ref() of each
+  int64_t num_rows = 0;                  // of all ids
+  const int64_t* bounds = nullptr;       // int64 [tables + 1]: the first id of each table, and the end
+  const int32_t* owners = nullptr;       // int32 [num_rows], the table of each id; null: `bounds` says so
+  const int32_t* places = nullptr;       // int32 [num_rows], with `owners`: its row there; null: wide_places
+  const int64_t* wide_places = nullptr;  // int64 [num_rows]
+};
+
+// Memory of one call, in GPU memory.
+struct ShardedScratch {
+  uint64_t* entries = nullptr;          // uint64 [tables, count]
+  int32_t* positions = nullptr;         // int32 [tables, count]
+  unsigned long long* found = nullptr;  // uint64 [tables + 1]: see fetch_sharded()
+};
+
+// out[i] = the row of ids[i]; ids: int64 [count] in GPU memory. Asynchronous, allocates nothing. scratch.found then has
+// the number of rows of each table, and the least of 2 * i for an id without a row and 2 * i + 1 for a damaged row;
+// kNoFetchError: none. Rows of such ids are not written, or zeros.
+void fetch_sharded(std::span<const DeviceTable* const> tables, const ShardsRef& shards, const int64_t* ids,
+                   int64_t count, void* out, const ShardedScratch& scratch, cudaStream_t stream);
 
 // encode() by the current GPU: the same bytes. `rows.data` lies in GPU, pinned or pageable memory (20 GB/s and more
 // want it pinned). The rows of the result are in `out`, 16-byte aligned host memory of the caller's with data_bound()

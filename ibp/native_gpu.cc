@@ -1,9 +1,20 @@
 // The GPU's part of cohort.ibp._native: arrays in GPU memory are addresses, so that no array protocol comes between the
 // caller's stream and ours.
+#include <fcntl.h>
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
 
+#include <array>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
 #include "ibp/gpu.h"
 
 namespace nb = nanobind;
@@ -19,6 +30,7 @@ Measure measure_of(const std::string& metric) {
 
 float* floats_at(uintptr_t address) { return reinterpret_cast<float*>(address); }
 int64_t* integers_at(uintptr_t address) { return reinterpret_cast<int64_t*>(address); }
+int duplicate(int descriptor) { return ::fcntl(descriptor, F_DUPFD_CLOEXEC, 0); }
 cudaStream_t stream_at(uintptr_t address) { return reinterpret_cast<cudaStream_t>(address); }
 using Found = std::tuple<uintptr_t, int64_t>;  // the count's address, and the room
 FoundRef found_at(const Found& found) { return {integers_at(std::get<0>(found)), std::get<1>(found)}; }
@@ -64,7 +76,22 @@ void bind_cuda(nb::module_& module) {
   nb::class_<DeviceTable>(module, "DeviceTable")
       .def("__init__", [](DeviceTable* self, const EncodedRows& encoded,
                           bool pinned) { new (self) DeviceTable(encoded, pinned ? Place::kPinned : Place::kDevice); })
-      .def_prop_ro("on_host", &DeviceTable::on_host);
+      .def_prop_ro("on_host", &DeviceTable::on_host)
+      // Of rows that another process may open: (what it needs to know of them, a descriptor that the caller closes);
+      // -1: they cannot be shared.
+      .def("share",
+           [](const DeviceTable& self) {
+             const base::FileDescriptor shared = self.share();
+             const int number = shared ? duplicate(shared.get()) : -1;
+             return nb::make_tuple(nb::bytes(reinterpret_cast<const char*>(&self.ref()), sizeof(EncodedRef)), number);
+           })
+      .def_static("open", [](const Profile& profile, const nb::bytes& shape, int shared) {
+        const base::FileDescriptor file(duplicate(shared));
+        EncodedRef ref;
+        base::require(shape.size() == sizeof(ref), "a table of the same build of the library");
+        std::memcpy(&ref, shape.c_str(), sizeof(ref));
+        return std::make_unique<DeviceTable>(profile, ref, file);
+      });
   nb::class_<Gather>(module, "Gather")
       .def(nb::init<int64_t>())
       .def_prop_ro("max_rows", &Gather::max_rows)
@@ -115,9 +142,45 @@ void bind_cuda(nb::module_& module) {
   });
 }
 
+// The rows of tables that this GPU reads, by ids of all of them.
+class Shards {
+ public:
+  // Keeps the addresses: `where` is (bounds, owners, places) of ShardsRef, 0 for null.
+  Shards(std::vector<const DeviceTable*> tables, int64_t num_rows, std::array<uintptr_t, 3> where, bool wide)
+      : tables_(std::move(tables)) {
+    std::vector<EncodedRef> refs;
+    refs.reserve(tables_.size());
+    for (const DeviceTable* table : tables_) refs.push_back(table->ref());
+    refs_ = base::upload(refs);
+    ref_ = {.refs = refs_.data(),
+            .num_rows = num_rows,
+            .bounds = integers_at(where[0]),
+            .owners = reinterpret_cast<const int32_t*>(where[1]),
+            .places = wide ? nullptr : reinterpret_cast<const int32_t*>(where[2]),
+            .wide_places = wide ? integers_at(where[2]) : nullptr};
+  }
+
+  void fetch(uintptr_t ids, int64_t count, uintptr_t out, const std::array<uintptr_t, 3>& scratch,
+             uintptr_t stream) const {
+    const auto [entries, positions, found] = scratch;
+    fetch_sharded(tables_, ref_, integers_at(ids), count, reinterpret_cast<void*>(out),
+                  {reinterpret_cast<uint64_t*>(entries), reinterpret_cast<int32_t*>(positions),
+                   reinterpret_cast<unsigned long long*>(found)},
+                  stream_at(stream));
+  }
+
+ private:
+  std::vector<const DeviceTable*> tables_;
+  base::DeviceArray<EncodedRef> refs_;
+  ShardsRef ref_;
+};
+
 // Rows as they are sent: sizes and copies of those of a table, and those of another table's profile decoded.
 void bind_stored(nb::module_& module) {
   nb::class_<DeviceProfile>(module, "DeviceProfile").def(nb::init<const Profile&>());
+  nb::class_<Shards>(module, "Shards")
+      .def(nb::init<std::vector<const DeviceTable*>, int64_t, std::array<uintptr_t, 3>, bool>(), nb::keep_alive<1, 2>())
+      .def("fetch", &Shards::fetch);
   module.def("stored_sizes",
              [](const DeviceTable& table, uintptr_t index, int64_t count, uintptr_t sizes, uintptr_t stream) {
                stored_sizes(table, integers_at(index), count, integers_at(sizes), stream_at(stream));

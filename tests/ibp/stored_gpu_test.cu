@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <tuple>
@@ -65,8 +66,7 @@ unsigned long long decode(const EncodedRows& encoded, const Taken& taken, std::v
   return download(status.data(), 1)[0];
 }
 
-void expect_taken(const Rows& rows, const EncodedRows& encoded, Place place) {
-  const DeviceTable table(encoded, place);
+void expect_taken(const Rows& rows, const EncodedRows& encoded, const DeviceTable& table) {
   std::vector<int64_t> index(static_cast<std::size_t>(rows.table.num_rows) + 31);
   for (std::size_t i = 0; i < index.size(); ++i) {
     index[i] = static_cast<int64_t>(base::random_below(uint64_t(rows.table.num_rows), base::key_of(5), i, 0));
@@ -88,6 +88,12 @@ void expect_taken(const Rows& rows, const EncodedRows& encoded, Place place) {
     const std::size_t row_bytes = rows.table.row_bytes();
     ASSERT_EQ(std::memcmp(found.data() + i * row_bytes, rows.table.row(index[i]), row_bytes), 0) << i;
   }
+}
+
+void expect_taken(const Rows& rows, const EncodedRows& encoded, Place place) {
+  const DeviceTable table(encoded, place);
+  expect_taken(rows, encoded, table);
+  if (place == Place::kDevice) expect_taken(rows, encoded, {encoded.profile, table.ref(), table.share()});
 }
 
 class GpuStored : public testing::TestWithParam<std::tuple<Dtype, Content>> {};
@@ -119,6 +125,75 @@ INSTANTIATE_TEST_SUITE_P(, GpuStored,
                          [](const auto& test) {
                            return name_of(std::get<0>(test.param)) + "_" + name_of(std::get<1>(test.param));
                          });
+
+// Rows 0 to 99 in a table that another process might have, 100 to 149 in one of this GPU, by profiles of their own.
+TEST(GpuStoredRows, OfSeveralTablesComeById) {
+  const Rows rows = make_rows(Content::kDense, Dtype::kFloat32, 32, 150);
+  RowTable first = rows.table, second = rows.table;
+  first.num_rows = 100;
+  second.data = rows.table.row(100);
+  second.num_rows = 50;
+  const EncodedRows encoded[] = {encode(first, fit(first).profile), encode(second, raw_profile(second.row_bytes()))};
+  auto shared = std::make_unique<DeviceTable>(encoded[0], Place::kDevice);
+  const DeviceTable opened(encoded[0].profile, shared->ref(), shared->share());
+  shared.reset();  // what is open stays
+  const DeviceTable own(encoded[1], Place::kPinned);
+  const std::vector<const DeviceTable*> tables{&opened, &own};
+  const base::DeviceArray<EncodedRef> refs = base::upload(std::vector<EncodedRef>{opened.ref(), own.ref()});
+  const base::DeviceArray<int64_t> bounds = base::upload(std::vector<int64_t>{0, 100, 150});
+  // By owners, row i of all is id 149 - i.
+  std::vector<int32_t> owners, places;
+  for (int32_t id = 0; id < 150; ++id) {
+    owners.push_back(149 - id >= 100);
+    places.push_back(149 - id - 100 * owners.back());
+  }
+  const base::DeviceArray<int32_t> owner = base::upload(owners), place = base::upload(places);
+  const base::DeviceArray<int64_t> wide = base::upload(std::vector<int64_t>(places.begin(), places.end()));
+  const ShardsRef by_bounds{.refs = refs.data(), .num_rows = 150, .bounds = bounds.data()};
+  ShardsRef by_owners = by_bounds, by_wide = by_bounds;
+  by_owners.owners = by_wide.owners = owner.data();
+  by_owners.places = place.data();
+  by_wide.wide_places = wide.data();
+
+  constexpr int64_t kCount = 3000;
+  std::vector<int64_t> ids;
+  for (int64_t i = 0; i < kCount; ++i)
+    ids.push_back(static_cast<int64_t>(base::random_below(150, base::key_of(7), uint64_t(i), 0)));
+  const auto in_second =
+      static_cast<unsigned long long>(std::count_if(ids.begin(), ids.end(), [](int64_t id) { return id >= 100; }));
+  const base::DeviceArray<uint64_t> entries(2 * kCount);
+  const base::DeviceArray<int32_t> positions(2 * kCount);
+  const base::DeviceArray<unsigned long long> found(3);
+  const ShardedScratch scratch{entries.data(), positions.data(), found.data()};
+  const base::DeviceBytes out(kCount * 128);
+  const auto fetched = [&](const ShardsRef& shards) {
+    const base::DeviceArray<int64_t> index = base::upload(ids);
+    fetch_sharded(tables, shards, index.data(), kCount, out.data(), scratch, nullptr);
+    return download(found.data(), 3);
+  };
+  const auto expect_rows = [&](bool backwards) {
+    const std::vector<std::byte> got = download(out.data(), out.bytes());
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      if (ids[i] < 0 || ids[i] >= 150) continue;
+      ASSERT_EQ(std::memcmp(got.data() + i * 128, rows.table.row(backwards ? 149 - ids[i] : ids[i]), 128), 0) << i;
+    }
+  };
+  EXPECT_EQ(fetched(by_bounds), (std::vector<unsigned long long>{kCount - in_second, in_second, kNoFetchError}));
+  expect_rows(false);
+  for (const ShardsRef& shards : {by_owners, by_wide}) {
+    EXPECT_EQ(fetched(shards)[2], kNoFetchError);
+    expect_rows(true);
+  }
+  ids[1700] = 150;
+  ids[2100] = -1;
+  EXPECT_EQ(fetched(by_bounds)[2], 2 * 1700ull);
+  expect_rows(false);
+}
+
+TEST(GpuStoredRows, OnTheHostAreNotShared) {
+  const Rows rows = make_rows(Content::kDense, Dtype::kFloat32, 32, 100);
+  EXPECT_FALSE(DeviceTable(encode(rows.table, fit(rows.table).profile), Place::kPinned).share());
+}
 
 TEST(GpuStoredRows, IndicesOutsideTheTableHaveNoBytes) {
   const Rows rows = make_rows(Content::kDense, Dtype::kFloat32, 32, 100);

@@ -47,6 +47,12 @@ class Part:
     def __len__(self) -> int:
         return self.shape[0]
 
+    @property
+    def table(self):
+        """The _native.DeviceTable of rows in the GPU's memory; None: they are not encoded, or in host memory."""
+        here = self._encoded is not None and self.device.type == "cuda" and self._encoded.place == "cuda"
+        return self._encoded._table if here and self._encoded is not None else None
+
     def fetch(self, places: Tensor) -> Tensor:
         """Rows at these places int64 [n], decoded: [n, D]."""
         if self._encoded is None:

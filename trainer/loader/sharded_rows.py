@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-import datetime
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -20,7 +18,9 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.ibp import arrays
 from cohort_gnn.ibp.rows import ids_on_gpu
 from cohort_gnn.ibp.stored import SLACK_BYTES
+from cohort_gnn.trainer.loader.sharded_groups import Groups
 from cohort_gnn.trainer.loader.sharded_part import Messages, Part
+from cohort_gnn.trainer.loader.sharded_peers import PeerRows, peer_tables
 
 BAD_IDS = -1  # in place of the number of ids: a rank has asked for rows that there are not
 POLL_SECONDS = 2e-5  # between looks at whether a GPU's exchange has ended
@@ -33,7 +33,7 @@ class ShardedStats:
 
     Attributes:
         own_rows, remote_rows: fetched from this rank's memory, and from other ranks.
-        sent_bytes, received_bytes: of rows, as they travel.
+        sent_bytes, received_bytes: of rows, as they travel; none of rows that a GPU reads in another's memory.
         seconds: of all exchanges, from the first message of each to its last decoded row.
     """
 
@@ -47,8 +47,8 @@ class ShardedStats:
 class Pending:
     """Rows on their way."""
 
-    def __init__(self, future: concurrent.futures.Future):
-        self._future = future
+    def __init__(self, result: Callable[[], Tensor]):
+        self._result = result
 
     def wait(self) -> Tensor:
         """The rows [n, D], when they are there.
@@ -56,7 +56,7 @@ class Pending:
         Raises:
             CohortError: as of `ShardedRows.fetch`.
         """
-        rows = self._future.result()
+        rows = self._result()
         if rows.is_cuda:
             rows.record_stream(torch.cuda.current_stream(rows.device))
         return rows
@@ -67,6 +67,9 @@ class ShardedRows:
 
     Every rank makes one `ShardedRows`, and all ranks must call `fetch` or `start` equally often, each rank with its own
     ids. The exchanges use separate process groups and a separate thread, so they do not disturb the script's own group.
+
+    Encoded rows in the memory of GPUs of one machine that can read each other's memory (NVLink) do not travel: each GPU
+    reads them in place, no rank waits for another, and an error is that rank's alone. NCCL_P2P_DISABLE=1 prevents this.
 
     Args:
         rows: this rank's rows: cohort.ibp.EncodedRows or a tensor or array [v, D], of the same D and dtype on all
@@ -110,7 +113,7 @@ class ShardedRows:
             hint = "call torch.distributed.init_process_group() first"
             raise CohortError("ShardedRows", "a process group", "none", hint)
         ranks = list(range(dist.get_world_size())) if group is None else dist.get_process_group_ranks(group)
-        self._groups = _Groups(ranks)
+        self._groups = Groups(ranks)
         self._group = self._groups.taken("gloo", timeout_s)
         self._rank, self._size = dist.get_rank(self._group), dist.get_world_size(self._group)
         profiles = self._agree(wire)
@@ -120,9 +123,14 @@ class ShardedRows:
         self._messages = Messages(profiles, self._device)
         self._bulk = self._group  # rows and ids travel in this group, counts in the other
         self._stream: torch.cuda.Stream | None = None
+        self._peers: PeerRows | None = None
         if self._device.type == "cuda":
-            self._bulk = self._groups.taken("nccl", BEYOND * timeout_s)
             self._stream = torch.cuda.Stream(self._device)
+            tables = peer_tables(self._part.table, profiles, self._device, self._group)
+            if tables is None:
+                self._bulk = self._groups.taken("nccl", BEYOND * timeout_s)
+            else:
+                self._peers = PeerRows(tables, self._device, self.shape[0], self._bounds, self._owner)
         self._thread = concurrent.futures.ThreadPoolExecutor(1, "sharded-rows")
         self._broken: CohortError | None = None
         self._stats = ShardedStats()
@@ -156,8 +164,10 @@ class ShardedRows:
             expected = f"a contiguous {self._device.type.upper()} tensor {self.dtype} [{len(index)}, {self.shape[1]}]"
             found = f"{out.device} {out.dtype} {list(out.shape)}" + ("" if out.is_contiguous() else ", not contiguous")
             raise CohortError("ShardedRows: out", expected, found)
+        if self._peers is not None:
+            return Pending(self._read(index, out))
         given = torch.cuda.current_stream(self._device).record_event() if self._stream else None
-        return Pending(self._thread.submit(self._exchange, index, back_to, out, given))
+        return Pending(self._thread.submit(self._exchange, index, back_to, out, given).result)
 
     def stats(self) -> ShardedStats:
         """What this rank has fetched so far."""
@@ -256,7 +266,7 @@ class ShardedRows:
         if any(self._is_encoded):
             entries_found = self._all_to_all(entries, asked * here, wanted * np.array(self._is_encoded))
         found = self._all_to_all(data, np.array(sizes), arriving)
-        rows = out if out is not None else torch.empty(len(ids), self.shape[1], dtype=self.dtype, device=self._device)
+        rows = self._rows_for(ids, out)
         rows.index_copy_(0, order[own], self._part.fetch(sorted_places[own]))
         of_entries = entries_found.split((wanted * np.array(self._is_encoded)).tolist())
         for rank, message in enumerate(zip(of_entries, found.split(arriving.tolist()), strict=True)):
@@ -267,6 +277,44 @@ class ShardedRows:
         self._stats.sent_bytes += sum(sizes) + entries.nbytes
         self._stats.received_bytes += found.nbytes + entries_found.nbytes
         return rows
+
+    def _read(self, ids: Tensor, out: Tensor | None) -> Callable[[], Tensor]:
+        """Begins to read the rows where they lie; the function waits for them."""
+        if self._broken:
+            raise self._broken
+        assert self._peers is not None and self._stream is not None
+        start = time.perf_counter()
+        self._stream.wait_stream(torch.cuda.current_stream(self._device))
+        with torch.cuda.stream(self._stream):
+            rows = self._rows_for(ids, out)
+            found = self._peers.fetch(ids, rows).to("cpu", non_blocking=True)
+            ended = self._stream.record_event()
+        for each in (ids, rows):
+            each.record_stream(self._stream)
+        told = False
+
+        def result() -> Tensor:
+            nonlocal told
+            ended.synchronize()
+            *counts, status = found.tolist()
+            if status >= 0 and status % 2 == 0:
+                self._fail_ids(ids.cpu().numpy(), np.array([self._rank]))
+            if status >= 0:
+                hint = "the data is damaged"
+                raise CohortError(f"ShardedRows: ids[{status // 2}]", "a valid encoding", "bytes of no row", hint)
+            if not told:
+                self._stats.own_rows += counts[self._rank]
+                self._stats.remote_rows += sum(counts) - counts[self._rank]
+                self._stats.seconds += time.perf_counter() - start
+                told = True
+            return rows
+
+        return result
+
+    def _rows_for(self, ids: Tensor, out: Tensor | None) -> Tensor:
+        if out is not None:
+            return out
+        return torch.empty(len(ids), self.shape[1], dtype=self.dtype, device=self._device)
 
     def _located(self, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Rank and place of each id, those of row 0 for one that is out of range, and how many ids are."""
@@ -320,45 +368,3 @@ def _device_of(device: str | torch.device) -> torch.device:
     if found.type not in ("cpu", "cuda"):
         raise CohortError("ShardedRows: device", "cpu or a GPU", str(device))
     return torch.device("cuda", torch.cuda.current_device()) if found.type == "cuda" and found.index is None else found
-
-
-class _Groups:
-    """Process groups of the same ranks, which a later `ShardedRows` of these ranks takes when this one is closed.
-
-    A group of NCCL takes seconds to begin. And torch before 2.12 gives a new group the name of one that was destroyed,
-    so that ranks find the addresses of the old one in the store, and wait for each other.
-    """
-
-    _free: ClassVar[dict[tuple, list[dist.ProcessGroup]]] = {}
-
-    def __init__(self, ranks: list[int]):
-        self._ranks = ranks
-        self._taken: list[tuple[tuple, dist.ProcessGroup]] = []
-
-    def taken(self, backend: str, timeout_s: float) -> dist.ProcessGroup:
-        """A free group, or a new one."""
-        key = (dist.group.WORLD, backend, timeout_s, *self._ranks)
-        for old in [each for each in self._free if each[0] is not key[0]]:  # ended with their world
-            del self._free[old]
-        free = self._free.get(key)
-        group = free.pop(0) if free else self._new(backend, timeout_s)
-        self._taken.append((key, group))
-        return group
-
-    def give_back(self, is_whole: bool) -> None:
-        """Makes the groups free, or destroys them after a failed exchange."""
-        for key, group in self._taken:
-            if is_whole and key[0] is dist.group.WORLD:
-                self._free.setdefault(key, []).append(group)
-            else:
-                dist.destroy_process_group(group)
-        self._taken = []
-
-    def _new(self, backend: str, timeout_s: float) -> dist.ProcessGroup:
-        timeout = datetime.timedelta(seconds=timeout_s)
-        try:
-            return dist.new_group(self._ranks, timeout=timeout, backend=backend, use_local_synchronization=True)
-        except RuntimeError as error:
-            hint = "see the end of each rank's output: every rank of the group makes a ShardedRows"
-            expected = f"all {len(self._ranks)} ranks within {timeout_s:g} s"
-            raise CohortError("ShardedRows", expected, str(error).partition("\n")[0], hint) from error

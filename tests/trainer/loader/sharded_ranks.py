@@ -74,6 +74,7 @@ def every_form(rank: int, size: int, device: str = "cpu") -> dict:
 
 def owners(rank: int, size: int, device: str = "cpu") -> dict:
     """Rows that lie anywhere, fetched ahead, into memory of the caller, and by several loops at once."""
+    os.environ["NCCL_P2P_DISABLE"] = "1"  # they are not read in place
     whole = table("float32")
     ranks = np.random.default_rng(1).integers(0, size, len(whole)).astype(np.uint8)
     places = np.zeros(len(whole), np.int64)
@@ -94,6 +95,42 @@ def owners(rank: int, size: int, device: str = "cpu") -> dict:
     assert 0 < stats.received_bytes < raw, "encoded rows are smaller"
     rows.close()
     return vars(stats)
+
+
+def in_place(rank: int, size: int, device: str = "cpu") -> dict:
+    """Rows that GPUs read where they lie: no rank waits for another, and what is open stays."""
+    draw, checked = np.random.default_rng(rank), 0
+    cases = [("float32", "exponent", "packed"), ("float32", "planes", "slots"), ("float32", "raw", "slots")]
+    cases += [("bfloat16", "exponent", "slots"), ("uint8", "sparse", "packed")]
+    for dtype, codec, layout in cases:
+        whole = table(dtype)
+        part = whole[len(whole) * rank // size : len(whole) * (rank + 1) // size]
+        held = encoded(part, codec, layout, device)  # each by a profile of its own
+        rows = ShardedRows(held, device=device)
+        del held
+        assert rows._peers is not None
+        for count in (0, 1, 300 * rank, 500) + 3 * rank * (40,):  # not equally often
+            ids = torch.from_numpy(draw.integers(0, len(whole), count)).to(device)
+            assert same(rows.fetch(ids), whole[ids.cpu()]), (dtype, codec, count)
+            checked += 1
+        out = torch.zeros((2, whole.shape[1]), dtype=whole.dtype, device=device)
+        dist.barrier()
+        if rank == 0:
+            for wrong in ([len(whole)], [3, -1]):
+                try:
+                    rows.fetch(wrong)
+                except CohortError as error:
+                    assert f"expected ids in [0, {len(whole)})" in str(error)
+                    checked += 1
+            assert vars(rows.stats())["received_bytes"] == 0 < rows.stats().remote_rows
+            rows.close()
+            del rows
+        dist.barrier()
+        if rank > 0:  # rank 0 has given up its rows
+            assert rows.fetch([0, len(whole) - 1], out) is out and same(out, whole[[0, -1]])
+            rows.close()
+        dist.barrier()
+    return {"checked": checked, "expected": len(cases) * (4 + 3 * rank + 2 * (rank == 0))}
 
 
 def wrong(rank: int, size: int, device: str = "cpu") -> dict:
@@ -187,7 +224,7 @@ def late(rank: int, size: int, device: str = "cpu") -> dict:
 
 def run(rank: int, size: int, folder: str, what: str, device: str = "cpu") -> None:
     if device == "cuda":
-        torch.cuda.set_device(rank)
+        torch.cuda.set_device(rank % torch.cuda.device_count())
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=size)
     try:
         answer = globals()[what](rank, size, device)

@@ -38,6 +38,12 @@ def test_rows_may_lie_anywhere_and_be_fetched_ahead(tmp_path, size, device):
     assert sent == received
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("size", [2, 3])
+def test_gpus_read_rows_of_each_other_in_place(tmp_path, size):
+    assert all(each["checked"] == each["expected"] for each in answers(tmp_path, "in_place", size, "cuda"))
+
+
 def test_all_ranks_are_told_what_one_did_wrong(tmp_path):
     first, second = answers(tmp_path, "wrong", 2)
     for told in (first, second):

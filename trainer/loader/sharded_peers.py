@@ -1,0 +1,137 @@
+"""Encoded rows in the memory of GPUs of one machine, which the ranks of `ShardedRows` read in place."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import secrets
+import socket
+import struct
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from cohort_gnn import ibp
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.channel.run_folder import machine_identity
+from cohort_gnn.ibp import _native
+from cohort_gnn.ibp.rows import handle_of, on_gpu
+
+LOG = logging.getLogger("cohort")
+SECONDS = 10.0  # within which ranks that have just told each other their sockets hand out their descriptors
+
+
+class PeerRows:
+    """The rows of all ranks, as one GPU reads them.
+
+    Args:
+        tables: of each rank.
+        device: the GPU.
+        num_rows: of all ids.
+        bounds: int64 [ranks + 1], the first id of each rank; owner: for ids in any order, int32 [num_rows], the rank of
+            each id, and its row there, int32 or int64 [num_rows]. On the GPU.
+    """
+
+    def __init__(
+        self,
+        tables: list,
+        device: torch.device,
+        num_rows: int,
+        bounds: Tensor,
+        owner: tuple[Tensor, Tensor] | None,
+    ):
+        self._num_tables, self._device = len(tables), device
+        self._keep = bounds, owner
+        ranks, places = owner if owner is not None else (None, None)
+        addresses = tuple(0 if each is None else each.data_ptr() for each in (bounds, ranks, places))
+        with on_gpu(device.index):
+            is_wide = places is not None and places.dtype == torch.int64
+            self._shards = _native.Shards(tables, num_rows, addresses, is_wide)
+
+    def fetch(self, ids: Tensor, out: Tensor) -> Tensor:
+        """Begins with out[i] = the row of ids[i], on the current stream.
+
+        Returns:
+            int64 [ranks + 1] on the GPU: how many rows of each rank; and -1, or 2 * i for an id without a row, or
+            2 * i + 1 for a damaged row.
+        """
+        entries, positions = (
+            torch.empty(self._num_tables * len(ids), dtype=dtype, device=self._device)
+            for dtype in (torch.int64, torch.int32)
+        )
+        found = torch.empty(self._num_tables + 1, dtype=torch.int64, device=self._device)
+        scratch = (entries.data_ptr(), positions.data_ptr(), found.data_ptr())
+        with on_gpu(self._device.index):
+            self._shards.fetch(ids.data_ptr(), len(ids), out.data_ptr(), scratch, handle_of(None))
+        return found
+
+
+def peer_tables(
+    table, profiles: list[ibp.Profile | None], device: torch.device, group: dist.ProcessGroup
+) -> list | None:
+    """The tables of all ranks if each can read the others', else None on all ranks.
+
+    Args:
+        table: the _native.DeviceTable of this rank, None if it has no encoded rows in its GPU's memory.
+        profiles: of each rank; None: its rows travel decoded.
+        group: gloo's, of all ranks.
+    """
+    rank, size = dist.get_rank(group), dist.get_world_size(group)
+    shape, shared = (b"", -1) if table is None else table.share()
+    with contextlib.ExitStack() as stack:
+        if shared >= 0:
+            stack.callback(os.close, shared)
+        listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        listener.settimeout(SECONDS)
+        name = f"\0cohort-rows-{secrets.token_hex(16)}"  # nobody else knows it
+        listener.bind(name)
+        listener.listen(size)
+        can = shared >= 0 and None not in profiles and os.environ.get("NCCL_P2P_DISABLE", "0") == "0"
+        here = (machine_identity(), os.stat("/proc/self/ns/net").st_ino)
+        offers: list = [None] * size
+        dist.all_gather_object(offers, (here, name, shape) if can else None, group=group)
+        if any(offer is None or offer[0] != here for offer in offers):
+            return None
+        tables, error = {rank: table}, None
+        try:
+            found = _exchanged(listener, shared, rank, [offer[1] for offer in offers], stack)
+            with on_gpu(device.index):
+                for peer, descriptor in found.items():
+                    profile = profiles[peer]
+                    assert profile is not None
+                    tables[peer] = _native.DeviceTable.open(profile.native, offers[peer][2], descriptor)
+        except (OSError, CohortError) as caught:
+            error = caught
+        errors: list = [None] * size
+        dist.all_gather_object(errors, error and str(error), group=group)
+        told = next((each for each in errors if each), None)
+        if told is not None:
+            LOG.info(f"ShardedRows: rows travel by NCCL, because a GPU cannot read another's: {told}")
+            return None
+    return [tables[each] for each in range(size)]
+
+
+def _exchanged(
+    listener: socket.socket, shared: int, rank: int, names: list[str], stack: contextlib.ExitStack
+) -> dict[int, int]:
+    """The descriptors of the other ranks, which the stack closes."""
+    for name in names[:rank] + names[rank + 1 :]:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
+            peer.settimeout(SECONDS)
+            peer.connect(name)
+            socket.send_fds(peer, [struct.pack("i", rank)], [shared])
+    found: dict[int, int] = {}
+    while len(found) < len(names) - 1:
+        peer, _ = listener.accept()
+        with peer:
+            peer.settimeout(SECONDS)
+            data, descriptors, _, _ = socket.recv_fds(peer, struct.calcsize("i"), 1)
+            for descriptor in descriptors:
+                stack.callback(os.close, descriptor)
+            if not descriptors:
+                raise OSError("a descriptor that did not come: the limit of open files is reached")
+            (of,) = struct.unpack("i", data)
+            found[of] = descriptors[0]
+    return found

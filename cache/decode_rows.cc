@@ -108,11 +108,10 @@ void decode_rows(const SlabRows& rows, int64_t num_rows, std::span<const RowsOnG
   base::require(row_bytes % 16 == 0 && row_bytes > 0, "rows of a multiple of 16 bytes");
   if (num_rows == 0) return;
   const Pieces pieces{num_rows, std::clamp<int64_t>(piece_bytes / row_bytes, 1, num_rows)};
-  const int64_t most_bytes = (std::max<int64_t>(row_bytes, rows.max_coded_bytes()) + align - 1) / align * align;
   const auto piece_rows = static_cast<std::size_t>(pieces.piece_rows);
   std::array<PinnedPiece, 2> buffers;
   for (PinnedPiece& buffer : buffers) {
-    buffer.bytes = base::PinnedBytes(piece_rows * static_cast<std::size_t>(most_bytes));
+    buffer.bytes = base::PinnedBytes(piece_rows * static_cast<std::size_t>(rows.most_bytes()));
     buffer.entries = base::PinnedBytes(piece_rows * sizeof(uint64_t));
   }
   std::vector<PieceDecoder> decoders;

@@ -16,7 +16,7 @@ constexpr int64_t kPieceBytes = int64_t{32} << 20;  // of rows copied at a time
 PlacedRows store_rows(const SlabRows& rows, std::span<const uint32_t> nodes, std::byte* to, int64_t bytes) {
   PlacedRows result;
   result.entries.assign(nodes.size(), kNoEntry);
-  const int64_t most_bytes = rows.profile().row_bytes() + rows.align_bytes(), align = rows.align_bytes();
+  const int64_t most_bytes = rows.most_bytes(), align = rows.align_bytes();
   const auto piece_rows = static_cast<std::size_t>(std::max<int64_t>(1, kPieceBytes / most_bytes));
   base::StagedCopy copy(std::min(piece_rows, nodes.size()) * static_cast<std::size_t>(most_bytes),
                         "copy rows into a slab");

@@ -59,6 +59,10 @@ std::optional<SlabRows> SlabRows::as_encoded() const {
   return rows_.encoded ? std::optional(SlabRows(rows_, true)) : std::nullopt;
 }
 
+int64_t SlabRows::most_bytes() const {
+  return base::round_up(std::max<int64_t>(rows_.row_bytes, max_coded_bytes_), align_bytes_);
+}
+
 RowSizes SlabRows::sizes() const {
   if (!coded_) return {base::round_up(rows_.row_bytes, align_bytes_), {}};
   if (!rows_.encoded) return {base::round_up(static_cast<int64_t>(std::ceil(mean_bytes_)), align_bytes_), {}};

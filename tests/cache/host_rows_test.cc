@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "cache/pack_rows.h"
 #include "cache/slab_rows.h"
 #include "tests/ibp/rows.h"
 
@@ -152,6 +153,32 @@ TEST(SlabRows, OfCodecPlanesAreJoined) {
   }
   ibp::decode_stored(slab_rows.profile(), entries, data, out.data());
   EXPECT_EQ(out, rows.bytes);
+}
+
+// store_rows() makes room for so many bytes of each row: both planes of a row of few columns are longer than the row.
+TEST(SlabRows, TakeAtMostTheBytesThatTheySay) {
+  for (uint32_t columns = 1; columns <= 40; ++columns) {
+    SCOPED_TRACE(columns);
+    const ibp::Rows rows = ibp::make_rows(ibp::Content::kMixed, ibp::Dtype::kFloat32, columns, 300);
+    std::vector<uint32_t> nodes(300);
+    std::iota(nodes.begin(), nodes.end(), 0u);
+    for (const std::string codec : {"planes", "exponent", "sparse", "raw"}) {
+      SCOPED_TRACE(codec);
+      const auto encoded =
+          std::make_shared<const HostRows>(ibp::encode(rows.table, ibp::fit(rows.table, {.codec = codec}).profile));
+      for (const bool coded : {false, true}) {
+        const SlabRows slab_rows({{300, columns, "float32"}, 4 * columns, nullptr, encoded}, coded);
+        RowReader reader(slab_rows);
+        const auto spans = reader.read(nodes);
+        const int64_t align = slab_rows.align_bytes(), most = slab_rows.most_bytes() * std::ssize(spans);
+        std::vector<std::byte> slab(static_cast<std::size_t>(2 * most));
+        std::vector<uint64_t> entries(nodes.size());
+        const PackedRows packed = pack_rows(spans, align, 2 * most, 0, slab.data(), entries.data());
+        EXPECT_EQ(packed.count, std::ssize(spans));
+        EXPECT_LE(packed.bytes, most);
+      }
+    }
+  }
 }
 
 TEST(HostRows, ReachRowsBeyond32Bits) {

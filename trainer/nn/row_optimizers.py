@@ -130,10 +130,12 @@ class RowOptimizer(torch.optim.Optimizer):
         raise NotImplementedError
 
     def _states_of(self, number: int) -> list[RowTable]:
+        each = self.embeddings[number]
         if not self._states[number]:
-            each = self.embeddings[number]
             on_host = each.place == "host" and not self._states_on_device
             self._states[number] = [each.state_like_rows(on_host) for _ in range(self.NUM_STATES)]
+        for table in self._states[number]:  # the rows may have moved since: kernels take no memory of another device
+            table.move(each.table.device)
         return self._states[number]
 
     def state_dict(self) -> dict:

@@ -207,6 +207,17 @@ def test_rows_move_to_a_gpu_with_their_module():
     assert model[0].weight.is_cuda and torch.equal(model[0].weight, again[0].weight)
 
 
+@pytest.mark.parametrize("device", ["meta", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_states_follow_the_rows_to_another_device(device):
+    rows = NodeEmbedding(ROWS, DIM)
+    optimizer = RowAdam(rows)
+    learn(rows, optimizer, "cpu")
+    rows.to(device)
+    if device != "meta":  # which has no kernels
+        learn(rows, optimizer, device)
+    assert {table.device for table in optimizer._states_of(0)} == {rows.table.device}
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("place", PLACES[:3], ids=["device", "host", "hot"])
 def test_a_gpu_tells_of_a_wrong_id_later(place):

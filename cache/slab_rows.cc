@@ -60,7 +60,7 @@ std::optional<SlabRows> SlabRows::as_encoded() const {
 }
 
 int64_t SlabRows::most_bytes() const {
-  return base::round_up(std::max<int64_t>(rows_.row_bytes, max_coded_bytes_), align_bytes_);
+  return base::round_up(std::max<int64_t>({rows_.row_bytes, max_coded_bytes_, 1}), align_bytes_);
 }
 
 RowSizes SlabRows::sizes() const {

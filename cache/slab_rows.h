@@ -47,7 +47,7 @@ class SlabRows {
   uint32_t max_coded_bytes() const { return max_coded_bytes_; }
   // A row begins at a multiple of this.
   int64_t align_bytes() const { return align_bytes_; }
-  // The most bytes from one row to the next. Both planes of a short row take more than the row itself.
+  // The most bytes from one row to the next, above 0. Both planes of a short row take more than the row itself.
   int64_t most_bytes() const;
   // What a slab needs for each row; where they are encoded on reading, the mean of a sample.
   RowSizes sizes() const;

@@ -179,6 +179,7 @@ TEST(SlabRows, TakeAtMostTheBytesThatTheySay) {
       }
     }
   }
+  EXPECT_GT(SlabRows({{300, 0, "float32"}, 0, nullptr, nullptr}, false).most_bytes(), 0);  // of a type without features
 }
 
 TEST(HostRows, ReachRowsBeyond32Bits) {

@@ -54,8 +54,8 @@ std::vector<std::unique_ptr<Backend>> backends_on_gpus(const Options& options, c
   settings.num_slots = options.num_slots;
   settings.host_bytes_per_second = options.link_bytes_per_second[cache::kHostTier];
   settings.ahead = options.ahead;
-  CacheContents contents;
   std::vector<cache::SlabRows> rows;
+  CacheContents contents;  // its end waits for the plan, which reads the above
   if (has_cache(options)) {
     rows = slab_rows(graph);
     contents.rows = rows;

@@ -94,12 +94,30 @@ def _decode_on_gpu(profile: Profile, entries, data, out):
     if not right or out.numel() * out.element_size() != len(entries) * profile.row_bytes:
         expected = f"contiguous {profile.dtype} [{len(entries)}, {profile.num_columns}] on {entries.device}"
         raise CohortError("decode_stored: out", expected, f"{out.dtype} {list(out.shape)} on {out.device}")
+    demand_inside(entries, len(data))
     decoder = Decoder(profile, entries.device)
     whole = torch.empty(len(data) + SLACK_BYTES, dtype=torch.uint8, device=data.device)[: len(data)].copy_(data)
     count = torch.tensor([len(entries)], device=entries.device)
     decoder.decode(entries, whole, count, torch.arange(len(entries), dtype=torch.int32, device=out.device), out)
     decoder.check()
     return out
+
+
+def demand_inside(entries, num_bytes: int) -> None:
+    """Raises an error unless all rows lie within so many bytes: a GPU that reads beyond could not go on.
+
+    Args:
+        entries: int64 [n] of take(), on any device.
+    """
+    begin, length, region = entries & (1 << 40) - 1, entries >> 40 & 0xFFFF, entries >> 56 & 7
+    wrong = (4 * (begin + length) > num_bytes + 3) | (region != 0)  # lengths are rounded up to 4
+    if bool(wrong.any()):
+        raise _damaged(int(wrong.nonzero()[0]))
+
+
+def _damaged(number: int) -> CohortError:
+    hint = "the data is damaged, or belongs to another profile"
+    return CohortError(f"stored row {number}", "a valid encoding", "bytes that decode to nothing", hint)
 
 
 class Decoder:
@@ -138,5 +156,4 @@ class Decoder:
         if status == -1:
             return
         self._status.fill_(-1)
-        hint = "the data is damaged, or belongs to another profile"
-        raise CohortError(f"stored row {status // 2}", "a valid encoding", "bytes that decode to nothing", hint)
+        raise _damaged(status // 2)

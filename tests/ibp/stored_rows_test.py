@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from processes import ALL_TESTS
 
 from cohort_gnn import CohortError, ibp
+from cohort_gnn.ibp.stored import demand_inside
 
 FLOATS = [torch.float32, torch.float16, torch.bfloat16]
 CASES = [(dtype, "exponent") for dtype in FLOATS]
@@ -58,10 +59,11 @@ def test_refuses_ids_and_outputs_that_do_not_fit():
         ibp.decode_stored(encoded.profile, entries, data, np.empty((3, 21), np.float32))
 
 
-@pytest.mark.parametrize("codec", ["exponent", "invariant", "sparse"])
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("codec", ["exponent", "invariant", "sparse", "raw"])
 @settings(max_examples=150 if ALL_TESTS else 50, deadline=None)
 @given(data=st.data())
-def test_any_bytes_are_safe(codec, data):
+def test_any_bytes_are_safe(codec, device, data):
     """Damaged messages give rows or an error, and nothing else."""
     rows = table(torch.float32, 64)
     encoded = ibp.encode(rows, ibp.fit(rows, codec))
@@ -74,10 +76,19 @@ def test_any_bytes_are_safe(codec, data):
         for _ in range(5):
             stored[data.draw(st.integers(0, len(stored) - 1))] = data.draw(st.integers(0, 255))
     stored = stored[: data.draw(st.integers(0, len(stored)))]
+    if device == "cuda":
+        entries, stored = torch.from_numpy(entries.view(np.int64)).cuda(), torch.from_numpy(stored).cuda()
     try:
         assert len(ibp.decode_stored(encoded.profile, entries, stored)) == 20
     except CohortError as error:
         assert "expected a valid encoding" in str(error)
+
+
+@pytest.mark.parametrize("entry", [1 << 56, 1, 1 << 40, -1], ids=["region", "begin", "length", "all"])
+def test_rows_beyond_the_data_are_refused(entry):
+    demand_inside(torch.tensor([25 << 40, 3 | 22 << 40]), 100)
+    with pytest.raises(CohortError, match="stored row 1: expected a valid encoding"):
+        demand_inside(torch.tensor([25 << 40, entry + (25 << 40)]), 100)
 
 
 @pytest.mark.gpu

@@ -133,7 +133,8 @@ TEST(GpuStoredRows, OfSeveralTablesComeById) {
   first.num_rows = 100;
   second.data = rows.table.row(100);
   second.num_rows = 50;
-  const EncodedRows encoded[] = {encode(first, fit(first).profile), encode(second, raw_profile(second.row_bytes()))};
+  const EncodedRows encoded[] = {encode(first, fit(first).profile),
+                                 encode(second, fit(second, {.codec = "raw"}).profile)};
   auto shared = std::make_unique<DeviceTable>(encoded[0], Place::kDevice);
   const DeviceTable opened(encoded[0].profile, shared->ref(), shared->share());
   shared.reset();  // what is open stays

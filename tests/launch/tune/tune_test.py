@@ -387,7 +387,7 @@ def test_a_trial_that_fails_or_takes_too_long(cora, shm, tmp_path):
 
 @pytest.mark.gpu
 def test_on_a_gpu_the_cache_is_varied(cora, shm, tmp_path):
-    options = ["--fanout", "4,3", "--batch-size", 100, "--hidden", 8, "--epochs", 2, "--minutes", 1.5]
+    options = ["--fanout", "4,3", "--batch-size", 100, "--hidden", 8, "--epochs", 2, "--minutes", 4]
     out = tmp_path / "out"
     result = cohort("tune", cora, "--device", "cuda", *options, "--cache-ratios", "0,0.5", "--slots", 3, "--out", out)
     assert result.returncode == 0, result.stderr

@@ -25,8 +25,8 @@ def main(argv: list[str] | None = None) -> int:
         handled = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is signal.SIG_DFL]
     for number in handled:
         signal.signal(number, _leave)
-    parser = build_parser()
     try:
+        parser = build_parser()
         with shown("stderr"):
             return _run(parser, argv)
     except ToldFailure as failure:

@@ -2,6 +2,10 @@
 
 import sys
 
-from cohort_gnn.launch.main import main
+try:
+    from cohort_gnn.launch.main import main
 
-sys.exit(main())
+    code = main()
+except KeyboardInterrupt:  # while the modules are loaded
+    code = 130
+sys.exit(code)

@@ -19,6 +19,15 @@ if "-m" in sys.orig_argv and "cohort_gnn" in sys.orig_argv:
     programs.program = lambda name: {program!r}
 """
 
+STOPPED_IMPORT = """
+import os, signal, sys
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+"""
+
 
 @pytest.fixture
 def slow_sampler(tmp_path) -> dict[str, str]:
@@ -51,6 +60,16 @@ def test_who_counts_for_a_stopped_command_ends_too(cora, tmp_path, slow_sampler,
     wait_until(lambda: counter not in processes_of("60.125"), 10, "the sampler's end")
     if number != signal.SIGKILL:
         assert list((tmp_path / "tmp").iterdir()) == []
+
+
+@pytest.mark.fresh  # one that is forked has imported everything
+@pytest.mark.parametrize("module", ["cohort_gnn.launch.main", "cohort_gnn.launch.plan.command"])
+def test_ctrl_c_while_a_command_is_loaded_ends_it_without_a_traceback(tmp_path, module):
+    (tmp_path / "sitecustomize.py").write_text(STOPPED_IMPORT.format(module=module))
+    path = f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
+    command = [sys.executable, "-m", "cohort_gnn", "--version"]
+    ended = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
 
 
 def parent_of(pid: int) -> int:

@@ -13,6 +13,8 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.spec.options import GROUPS, Option, options_of
 from cohort_gnn.spec.types import checked, choices_of, described, parsed
 
+NOT_IN_A_FILE = ("config", "overwrite", "resume")  # arguments that say what a command does with a file or folder
+
 
 def kind(of: Any):
     """A type of cohort.spec.types as argparse's ``type``."""
@@ -100,6 +102,11 @@ def as_text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+def as_given(value: Any) -> str:
+    """A value as `as_text`, of an option that need not have one."""
+    return "no value" if value is None else as_text(value)
+
+
 def given_in(args: argparse.Namespace, spec: type) -> dict[str, Any]:
     """{option: value} of those on the command line, and below them in the --config file."""
     known = {each.name: each for each in options_of(spec)}
@@ -129,7 +136,9 @@ def read_config(path: Path, known: dict[str, Option]) -> dict[str, Any]:
         of = flags.get(name.replace("_", "-"))
         if of is None:
             hint = "options have the names of the command's --help, without --"
-            if isinstance(value, dict):
+            if name in NOT_IN_A_FILE:
+                hint = f"pass --{name} on the command line"
+            elif isinstance(value, dict):
                 hint = f"write the options without the line [{name}]"
             elif near := difflib.get_close_matches(name.replace("_", "-"), flags, 1):
                 hint = f"write {near[0]}"

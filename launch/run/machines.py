@@ -18,6 +18,7 @@ from typing import Any
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.programs import end_processes, start_time_of
+from cohort_gnn.launch.options.parser import as_given
 from cohort_gnn.launch.run.row_owners import features_here, row_owners
 from cohort_gnn.launch.run.supervise import begin_child
 from cohort_gnn.spec.options import Affects, flag_of, names_that_affect
@@ -237,7 +238,9 @@ def join_machines(run: dict, meeting: Meeting, listener: socket.socket) -> None:
         place, first = f"machine {rank} ({theirs['host']})", f"machine 0 ({facts[0]['host']})"
         for what, value in facts[0]["same"].items():
             if (found := theirs["same"].get(what)) != value:
-                raise CohortError(f"{place}: {what}", f"{value}, as {first} has it", str(found), SAME_COMMAND)
+                raise CohortError(
+                    f"{place}: {what}", f"{as_given(value)}, as {first} has it", as_given(found), SAME_COMMAND
+                )
         if others := [what for what, digest in facts[0]["data"].items() if theirs["data"].get(what) != digest]:
             found = f"one with other {', '.join(others)}"
             raise CohortError(f"{place}: the data set", f"the data set of {first}", found, SAME_DATA)

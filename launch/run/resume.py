@@ -12,7 +12,7 @@ from typing import Any
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.files import remove_temporaries
 from cohort_gnn.launch.options.devices import resolve_device
-from cohort_gnn.launch.options.parser import as_text, values_of
+from cohort_gnn.launch.options.parser import as_given, values_of
 from cohort_gnn.spec import files
 from cohort_gnn.spec.options import Affects, flag_of, names_that_affect
 from cohort_gnn.spec.run import RunSpec, TrainerSpec, from_json
@@ -41,14 +41,14 @@ def resumed(folder: Path, given: dict[str, Any]) -> tuple[dict, RunSpec]:
 
     def refuse(name: str, expected: str, found: Any) -> CohortError:
         place = flag_of(name)
-        return CohortError(place, f"{expected}, as {folder / files.RUN} has it", as_text(found), hint)
+        return CohortError(place, f"{expected}, as {folder / files.RUN} has it", as_given(found), hint)
 
     for name in sorted(names_that_affect(RunSpec, Affects.BATCHES | Affects.LOSS) & set(given)):
         before, same = getattr(earlier, name), given[name] == getattr(earlier, name)
         if name == "device":
             before, same = run["sampler"]["device"], resolve_device(given[name]) == run["sampler"]["device"]
         if not same:
-            raise refuse(name, as_text(before), given[name])
+            raise refuse(name, as_given(before), given[name])
     if given.get("epochs", earlier.epochs) < earlier.epochs:
         raise refuse("epochs", f"at least {earlier.epochs}", given["epochs"])
     if earlier.lr_schedule != "constant" and given.get("epochs", earlier.epochs) != earlier.epochs:

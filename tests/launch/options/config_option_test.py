@@ -21,6 +21,8 @@ def test_a_file_that_is_not_there_is_named_once(tmp_path: Path) -> None:
     [
         ("batchsize = 5", "write batch-size"),
         ("[train]\nepochs = 5", "write the options without the line [train]"),
+        ("overwrite = true", "pass --overwrite on the command line"),
+        ("resume = 'runs/a'", "pass --resume on the command line"),
         ("xyzzy = 5", "options have the names of the command's --help, without --"),
     ],
 )

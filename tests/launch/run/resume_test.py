@@ -218,6 +218,7 @@ def refused(words: list[str], *arguments) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (["--eval-fanout", "5,3"], ["--eval-fanout: expected no value, as ", "found 5,3"]),
         (["--lr", "0.5"], ["--lr: expected 0.01, as ", "run.json has it, found 0.5", "hint: leave it out"]),
         (["--lr", "0.003"], ["--lr: expected 0.01", "found 0.003"]),  # though it is the default
         (["--fanout", "5,4"], ["--fanout: expected 5,3", "found 5,4"]),

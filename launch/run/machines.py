@@ -114,7 +114,7 @@ class Meeting:
         about = asdict(machine) | {"silent_seconds": silent_seconds, "start_seconds": start_seconds}
         self._pipe, theirs = multiprocessing.Pipe()
         command = [sys.executable, "-m", "cohort_gnn.launch.run.meeting", json.dumps(about), str(theirs.fileno())]
-        env = os.environ | {"TORCH_CPP_LOG_LEVEL": "ERROR"}  # that a store is gone is said once, by us
+        env = os.environ | {"TORCH_CPP_LOG_LEVEL": "FATAL"}  # that a store is gone or not there is said once, by us
         how = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "pass_fds": [theirs.fileno()]}
         self._process = subprocess.Popen(command, env=env, preexec_fn=begin_child, **how)
         theirs.close()

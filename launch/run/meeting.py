@@ -10,6 +10,7 @@ import contextlib
 import functools
 import json
 import os
+import socket
 import sys
 import threading
 import time
@@ -28,10 +29,38 @@ BEAT_SECONDS = 0.5
 FAREWELL_SECONDS = 3 * BEAT_SECONDS  # in which the other machines read in the store here why the run ends
 LOOK_SECONDS = 1.0  # between two looks at what the processes of this machine do
 POLL_SECONDS = 0.05
+TRY_SECONDS = 3.0  # of one try to reach the store
 
 
 class Late(Exception):
-    """Not all machines have come within the limit; its text says who is missing."""
+    """The store or a machine is not there within the limit; its text says which."""
+
+
+def join_store(host: str, port: int, keeps_store: bool, limit_seconds: float) -> TCPStore:
+    """The store at this address, as soon as it is there.
+
+    One try of torch takes up to twice its timeout (IPv6, then IPv4), so there are several short ones.
+
+    Raises:
+        Late: it is not there within the limit.
+        RuntimeError: this machine cannot keep it, because the port is taken, for instance.
+    """
+    deadline = time.monotonic() + limit_seconds
+    while (left := deadline - time.monotonic()) > 0:
+        how = {"is_master": keeps_store, "wait_for_workers": False}
+        try:
+            store = TCPStore(host, port, timeout=timedelta(seconds=min(TRY_SECONDS, left)), **how)
+        except RuntimeError as error:
+            if "timed out" not in str(error):
+                raise
+            continue
+        store.set_timeout(timedelta(seconds=limit_seconds))
+        return store
+    try:
+        socket.getaddrinfo(host, port)
+    except OSError as error:
+        raise Late(f"{host} has had no address for {limit_seconds:g} s: {error.strerror}") from None
+    raise Late(f"machine 0 has not answered there for {limit_seconds:g} s")
 
 
 def meet(store: Store, rank: int, size: int, facts: dict[str, Any], limit_seconds: float) -> tuple[str, list[dict]]:
@@ -175,9 +204,10 @@ def main(about: dict[str, Any], launcher: Connection) -> dict[str, Any]:
     address = f"{about['host']}:{about['port']}"
     facts = launcher.recv()
     try:
-        at = about["host"], about["port"]
-        how = {"is_master": about["keeps_store"], "wait_for_workers": False, "timeout": timedelta(seconds=limit)}
-        store = TCPStore(*at, **how)
+        store = join_store(about["host"], about["port"], about["keeps_store"], limit)
+    except (Late, RuntimeError) as error:
+        return {"lost": f"no meeting at {address}: {str(error).splitlines()[0]}"}
+    try:
         name, all_facts = meet(PrefixStore("cohort", store), rank, size, facts, limit)
     except Late as late:
         return {"lost": f"{late} did not come to {address} within {limit:g} s"}

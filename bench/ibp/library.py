@@ -4,7 +4,8 @@
 
 bag      EmbeddingBag over a table in host memory, encoded and raw; rows gathered by the CPU, and sums of the CPU.
 planes   rows of codec planes from host memory: plane A alone, both planes, and codec exponent.
-topk     the best rows for 64 queries, of a table in host and GPU memory, and torch's product of blocks in float32.
+topk     the best rows for 64 queries, of a table in host and GPU memory, torch's product of blocks in float32, and
+         faiss, if it is installed.
 stream   a module whose weights stay in host memory, and a copy of its raw weights.
 history  rows pushed from a GPU to host memory and pulled back, and CPU gather and copy.
 store    features by PyG's FeatureStore: from encoded rows, and from a tensor in host memory.
@@ -14,6 +15,7 @@ numbers, drawn on the device. `--scale` multiplies the numbers of rows; `--devic
 """
 
 import argparse
+import importlib.util
 import statistics
 import time
 from collections.abc import Callable
@@ -112,11 +114,18 @@ def topk(bench: Bench) -> None:
             best = torch.cat((best, values), 1).topk(k).values
         return best
 
+    def by_faiss(k: int):
+        import faiss
+
+        return faiss.knn(queries.cpu().numpy(), rows.numpy(), k, metric=faiss.METRIC_INNER_PRODUCT)
+
+    has_faiss = importlib.util.find_spec("faiss") is not None
     for place in dict.fromkeys((bench.pinned, bench.device)):
         there = encoded.to(place)
         for k in (10, 100):
             cases = {
                 "exact": lambda: ibp.top_k(there, queries, k),  # noqa: B023
+                **({"faiss, on the CPU": lambda: by_faiss(k)} if has_faiss else {}),  # noqa: B023
                 "blocks of raw rows, float32": lambda: blocks(k),  # noqa: B023
             }
             bench.lines(f"top {k}, {len(rows):,} rows, {place}", rows.nbytes, cases)

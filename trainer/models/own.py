@@ -70,7 +70,7 @@ def callable_of(model: nn.Module, num_columns: int) -> Callable:
 
     A model of the user's gets x and edge_index, and what else its ``forward`` names of PyG's: the sizes by hop, so that
     layers leave out what no seed needs any more, ``edge_weight`` and ``edge_attr``. A call raises CohortError if the
-    model returns anything but rows of this number of columns.
+    model returns anything but rows of this number of columns, one at least for each seed.
     """
     if isinstance(model, SampledGNN):
         return model
@@ -85,6 +85,10 @@ def callable_of(model: nn.Module, num_columns: int) -> Callable:
             found = f"shape {list(scores.shape)}" if isinstance(scores, Tensor) else type(scores).__name__
             hint = "the last layer has out_channels columns"
             raise CohortError(f"{type(model).__name__}.forward", f"a tensor [nodes, {num_columns}]", found, hint)
+        num_seeds = others[0][0] if others else 0
+        if len(scores) < num_seeds:
+            expected, hint = f"a row for each of {num_seeds} seeds", "row i belongs to row i of x; seeds come first"
+            raise CohortError(f"{type(model).__name__}.forward", expected, f"shape {list(scores.shape)}", hint)
         return scores
 
     return call

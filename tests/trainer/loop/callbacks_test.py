@@ -136,6 +136,16 @@ def test_what_a_model_returns_has_a_column_for_each_class(width, found):
         callable_of(Net(), 4)(torch.ones(6, 6), torch.zeros(2, 0, dtype=torch.int64))
 
 
+def test_what_a_model_returns_has_a_row_for_each_seed():
+    class Net(torch.nn.Module):
+        def forward(self, x, edge_index):
+            return x[:1].mean(1, keepdim=True)  # which a loss of numbers would compare with every seed
+
+    expected = r"Net.forward: expected a row for each of 2 seeds, found shape \[1, 1\]"
+    with pytest.raises(CohortError, match=expected):
+        callable_of(Net(), 1)(torch.ones(6, 6), torch.zeros(2, 0, dtype=torch.int64), [2, 4], [0])
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -36,6 +36,7 @@ from cohort_gnn.launch.data.stored_rows import StoredRows, bytes_of
 from cohort_gnn.launch.options.parser import kind
 from cohort_gnn.spec.types import Seed
 
+SHARDS_FOLDER = "shards"  # of the parts that `cohort dataset shard` writes
 CODECS = ("auto", "invariant", "exponent", "sparse", "planes", "raw")
 BATCH_BYTES = 128 << 20  # of rows in memory at a time
 SAMPLE_BYTES = 64 << 20  # of rows looked at to choose a codec, at most
@@ -109,6 +110,9 @@ def prepare(args: argparse.Namespace) -> int:
     for name in profiles:
         if args.drop_raw and tables[name].file.exists():
             _drop_raw(tables[name], order, out / encoded_file(name))
+    if any((args.path / SHARDS_FOLDER).glob("*.ibp")):
+        told = f"holds parts of rows that were encoded before; repeat: cohort dataset shard {args.path} --parts K"
+        print(f"{args.path / SHARDS_FOLDER}: {told}", file=sys.stderr)
     return 0
 
 

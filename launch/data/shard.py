@@ -12,9 +12,7 @@ from cohort_gnn.base.files import demand_writable
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.dataset import Dataset
 from cohort_gnn.dataset import open as open_dataset
-from cohort_gnn.launch.data.prepare import BATCH_BYTES, bytes_bar
-
-SHARDS_FOLDER = "shards"
+from cohort_gnn.launch.data.prepare import BATCH_BYTES, SHARDS_FOLDER, bytes_bar
 
 
 def register(dataset_commands) -> None:

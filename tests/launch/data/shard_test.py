@@ -58,3 +58,13 @@ def test_refuses_rows_that_are_not_encoded(tmp_path, capsys):
     generate_typed(tmp_path / "typed", nodes=600, edges=3000, dim=4)
     assert main(["dataset", "shard", str(tmp_path / "typed"), "--parts", "2"]) == 1
     assert "--type: expected one of the node types paper, author, field, found none" in capsys.readouterr().err
+
+
+def test_prepare_tells_of_parts_of_earlier_rows(tmp_path, capsys):
+    out = tmp_path / "data"
+    generate(out, kind="powerlaw", nodes=100, edges=300, dim=8, classes=5)
+    prepare, told = ["dataset", "prepare", str(out), "--codec", "exponent"], "parts of rows that were encoded before"
+    assert main(prepare) == 0 and told not in capsys.readouterr().err
+    assert main(["dataset", "shard", str(out), "--parts", "2"]) == 0
+    np.save(out / "features.npy", np.load(out / "features.npy") + 1)
+    assert main(prepare) == 0 and f"{out / 'shards'}: holds {told}" in capsys.readouterr().err

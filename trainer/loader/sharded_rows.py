@@ -180,6 +180,8 @@ class ShardedRows:
         """
         self._thread.shutdown()
         self._groups.give_back(is_whole=self._broken is None)
+        for name in ("_group", "_bulk"):  # from here on torch alone keeps them
+            self.__dict__.pop(name, None)
         self._broken = self._broken or CohortError("ShardedRows", "rows to fetch before close()", "closed ones")
 
     def _agree(self, wire: str) -> list[ibp.Profile | None]:

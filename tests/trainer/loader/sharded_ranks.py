@@ -4,6 +4,7 @@ import json
 import os
 import time
 import traceback
+import weakref
 
 import numpy as np
 import torch
@@ -180,6 +181,18 @@ def again(rank: int, size: int, device: str = "cpu") -> dict:
         other.close()
         time.sleep(1 if rank == number % 2 else 0)
     return {"groups": groups}
+
+
+def ended(rank: int, size: int, device: str = "cpu") -> dict:
+    """Groups of closed rows end with the script's own, not as the interpreter ends, where they would abort it."""
+    rows = ShardedRows(table("float32")[rank * 100 : (rank + 1) * 100])
+    rows.fetch([3, 150])
+    group = weakref.ref(rows._group)
+    rows.close()
+    rows.close()
+    kept = group() is not None
+    dist.destroy_process_group()
+    return {"kept": kept, "lives": group() is not None}
 
 
 def gone(rank: int, size: int, device: str = "cpu") -> dict:

@@ -75,6 +75,10 @@ def test_groups_of_closed_rows_are_used_again(tmp_path):
     assert first == second and first["groups"] == 3 * [first["groups"][0]]
 
 
+def test_groups_end_with_the_scripts_own(tmp_path):
+    assert answers(tmp_path, "ended", 2) == 2 * [{"kept": True, "lives": False}]
+
+
 def test_a_rank_that_makes_no_rows_is_not_waited_for(tmp_path):
     first, _ = answers(tmp_path, "missing", 2)
     assert "ShardedRows: expected all 2 ranks within 2 s" in first["told"]

@@ -218,12 +218,12 @@ struct ShardsRef {
 struct ShardedScratch {
   uint64_t* entries = nullptr;          // uint64 [tables, count]
   int32_t* positions = nullptr;         // int32 [tables, count]
-  unsigned long long* found = nullptr;  // uint64 [tables + 1]: see fetch_sharded()
+  unsigned long long* found = nullptr;  // uint64 [2 * tables + 1]: see fetch_sharded()
 };
 
-// out[i] = the row of ids[i]; ids: int64 [count] in GPU memory. Asynchronous, allocates nothing. scratch.found then has
-// the number of rows of each table, and the least of 2 * i for an id without a row and 2 * i + 1 for a damaged row;
-// kNoFetchError: none. Rows of such ids are not written, or zeros.
+// out[i] = the row of ids[i]; ids: int64 [count] in GPU memory. Asynchronous, allocates nothing. scratch.found then
+// has, behind `tables` numbers of its own, the number of rows of each table, and the least of 2 * i for an id without a
+// row and 2 * i + 1 for a damaged row; kNoFetchError: none. Rows of such ids are not written, or zeros.
 void fetch_sharded(std::span<const DeviceTable* const> tables, const ShardsRef& shards, const int64_t* ids,
                    int64_t count, void* out, const ShardedScratch& scratch, cudaStream_t stream);
 

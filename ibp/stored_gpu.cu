@@ -54,7 +54,10 @@ __global__ void __launch_bounds__(base::kBlockThreads)
 }
 
 struct Located {
-  ShardedScratch to;
+  uint64_t* entries = nullptr;           // uint64 [tables, count]
+  int32_t* positions = nullptr;          // int32 [tables, count]
+  unsigned long long* counts = nullptr;  // uint64 [tables]
+  unsigned long long* status = nullptr;
   int64_t count = 0;
   int num_tables = 0;
 };
@@ -76,7 +79,6 @@ __device__ int64_t place_of(const ShardsRef& shards, int table, int64_t id) {
 __global__ void __launch_bounds__(base::kBlockThreads)
     locate_sharded_kernel(ShardsRef shards, const int64_t* ids, Located located) {
   __shared__ uint32_t counts[kMostShards], firsts[kMostShards];
-  const ShardedScratch& to = located.to;
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
   for (int64_t block = int64_t{blockIdx.x} * blockDim.x; block < located.count; block += step) {
     for (int i = threadIdx.x; i < located.num_tables; i += blockDim.x) counts[i] = 0;
@@ -85,19 +87,19 @@ __global__ void __launch_bounds__(base::kBlockThreads)
     const int64_t id = position < located.count ? ids[position] : -1;
     const bool exists = id >= 0 && id < shards.num_rows;
     if (position < located.count && !exists) {
-      atomicMin(&to.found[located.num_tables], 2 * static_cast<unsigned long long>(position));
+      atomicMin(located.status, 2 * static_cast<unsigned long long>(position));
     }
     const int table = exists ? table_of(shards, located.num_tables, id) : 0;
     const uint32_t nth = exists ? atomicAdd(&counts[table], 1u) : 0;
     __syncthreads();
     for (int i = threadIdx.x; i < located.num_tables; i += blockDim.x) {
-      firsts[i] = static_cast<uint32_t>(atomicAdd(&to.found[i], static_cast<unsigned long long>(counts[i])));
+      firsts[i] = static_cast<uint32_t>(atomicAdd(&located.counts[i], static_cast<unsigned long long>(counts[i])));
     }
     __syncthreads();
     if (exists) {
       const int64_t at = table * located.count + firsts[table] + nth;
-      to.entries[at] = entry_of(shards.refs[table], place_of(shards, table, id));
-      to.positions[at] = static_cast<int32_t>(position);
+      located.entries[at] = entry_of(shards.refs[table], place_of(shards, table, id));
+      located.positions[at] = static_cast<int32_t>(position);
     }
   }
 }
@@ -139,12 +141,13 @@ void fetch_sharded(std::span<const DeviceTable* const> tables, const ShardsRef& 
                        std::to_string(num_tables) + " tables, " + std::to_string(count) + " ids",
                        "fetch in several calls"});
   }
-  unsigned long long* const status = scratch.found + num_tables;
-  cuda_check(cudaMemsetAsync(scratch.found, 0, num_tables * sizeof(*scratch.found), stream), "clear the counts");
+  unsigned long long *const taken = scratch.found, *const counts = taken + num_tables,
+                            *const status = counts + num_tables;
+  cuda_check(cudaMemsetAsync(taken, 0, 2 * num_tables * sizeof(*taken), stream), "clear the counts");
   cuda_check(cudaMemsetAsync(status, 0xff, sizeof(*status), stream), "clear the status");
   if (count == 0) return;
   locate_sharded_kernel<<<base::grid_for(count, kMostBlocks), base::kBlockThreads, 0, stream>>>(
-      shards, ids, {scratch, count, static_cast<int>(num_tables)});
+      shards, ids, {scratch.entries, scratch.positions, counts, status, count, static_cast<int>(num_tables)});
   cuda_check(cudaGetLastError(), "launch the search for rows");
   for (std::size_t i = 0; i < num_tables; ++i) {
     const EncodedRef& encoded = tables[i]->ref();
@@ -152,7 +155,8 @@ void fetch_sharded(std::span<const DeviceTable* const> tables, const ShardsRef& 
     LocatedRows rows;
     rows.entries = scratch.entries + static_cast<int64_t>(i) * count;
     rows.positions = scratch.positions + static_cast<int64_t>(i) * count;
-    rows.count = scratch.found + i;
+    rows.count = counts + i;
+    rows.next = reinterpret_cast<uint32_t*>(taken + i);  // SMs that are nearer to the link take more rows
     rows.regions = {RegionRef{encoded.data, encoded.data_bytes}, {encoded.overflow, encoded.overflow_bytes}};
     rows.plane_b = {encoded.plane_b, encoded.plane_b_bytes()};
     rows.step_bytes = step_of(encoded);

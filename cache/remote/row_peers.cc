@@ -23,7 +23,9 @@ RowPeers::RowPeers(std::vector<MachineAddress> machines, RunIdentity identity, s
   for (std::size_t i = 0; i < machines_.size(); ++i) peers_.push_back(std::make_unique<Peer>());
 }
 
-int RowPeers::num_threads() const { return std::clamp(kConnections * (num_machines() - 1), 1, kReadThreads); }
+int RowPeers::num_threads() const {
+  return std::clamp(kConnections * kRequestsOfConnection * (num_machines() - 1), 1, kReadThreads);
+}
 
 void RowPeers::connect(std::chrono::milliseconds patience) {
   const TimeLimit limit(patience);
@@ -33,8 +35,7 @@ void RowPeers::connect(std::chrono::milliseconds patience) {
     for (int i = 0; i < kConnections; ++i) {
       Socket socket = greeted(machine, limit);
       const std::lock_guard lock(mutex_);
-      peer.idle.push_back(peer.sockets.size());
-      peer.sockets.push_back(std::move(socket));
+      peer.connections.push_back(std::make_unique<Connection>(std::move(socket)));
     }
   }
 }
@@ -75,46 +76,61 @@ std::pair<Socket, Answer> RowPeers::greet(int machine, const TimeLimit& limit) c
   return {std::move(socket), welcome.answer};
 }
 
-std::size_t RowPeers::take(Peer& peer, int machine, const TimeLimit& limit) {
-  std::unique_lock lock(mutex_);
-  const bool in_time = peer.changed.wait_until(lock, limit.end, [&] { return peer.error || !peer.idle.empty(); });
-  if (peer.error) std::rethrow_exception(peer.error);
-  if (!in_time) {
-    throw base::Error({machines_[static_cast<std::size_t>(machine)].name,
-                       fmt::format("an answer within {} s", limit.seconds), "none to earlier requests", kCure});
-  }
-  const std::size_t socket = peer.idle.back();
-  peer.idle.pop_back();
-  return socket;
+RowPeers::Connection* RowPeers::first_free(const Peer& peer) const {
+  const auto least = std::ranges::min_element(peer.connections, {}, &Connection::num_under_way);
+  if (least == peer.connections.end() || (*least)->num_under_way() == kRequestsOfConnection) return nullptr;
+  return least->get();
 }
 
-void RowPeers::give_back(Peer& peer, std::size_t socket) {
-  const std::lock_guard lock(mutex_);
-  peer.idle.push_back(socket);
-  peer.changed.notify_one();
+void RowPeers::wait(std::unique_lock<std::mutex>& lock, std::condition_variable& changed, const Peer& peer, int machine,
+                    const TimeLimit& limit, const std::function<bool()>& ready) const {
+  const bool in_time = changed.wait_until(lock, limit.end, [&] { return peer.error || ready(); });
+  if (peer.error) std::rethrow_exception(peer.error);
+  if (in_time) return;
+  throw base::Error({machines_[static_cast<std::size_t>(machine)].name,
+                     fmt::format("an answer within {} s", limit.seconds), "none to earlier requests", kCure});
 }
 
 void RowPeers::ask(int machine, Request request, std::span<const uint32_t> ids, std::span<std::byte> rows) {
-  const TimeLimit limit(patience_);
   Peer& peer = *peers_[static_cast<std::size_t>(machine)];
-  const std::size_t number = take(peer, machine, limit);
   request.num_rows = static_cast<uint32_t>(ids.size());
   request.number = ++num_asked_;
   try {
-    exchange(peer.sockets[number], request, ids, rows, limit);
+    exchange(peer, machine, request, ids, rows, TimeLimit(patience_));
   } catch (const base::Error&) {
     const std::lock_guard lock(mutex_);
     if (!peer.error) peer.error = std::current_exception();
-    peer.changed.notify_all();
+    for (const std::unique_ptr<Connection>& connection : peer.connections) connection->changed.notify_all();
+    peer.answered.notify_all();
     throw;
   }
-  give_back(peer, number);
 }
 
-void RowPeers::exchange(const Socket& socket, const Request& request, std::span<const uint32_t> ids,
-                        std::span<std::byte> rows, const TimeLimit& limit) const {
-  socket.send(bytes_of(request), limit, !ids.empty());
-  socket.send(std::as_bytes(ids), limit);
+void RowPeers::exchange(Peer& peer, int machine, const Request& request, std::span<const uint32_t> ids,
+                        std::span<std::byte> rows, const TimeLimit& limit) {
+  std::unique_lock lock(mutex_);
+  Connection* free = nullptr;
+  wait(lock, peer.answered, peer, machine, limit, [&] { return (free = first_free(peer)) != nullptr; });
+  Connection& connection = *free;
+  const uint64_t turn = connection.num_begun++;
+  wait(lock, connection.changed, peer, machine, limit, [&] { return connection.num_sent == turn; });
+  lock.unlock();
+  connection.socket.send(bytes_of(request), limit, !ids.empty());
+  connection.socket.send(std::as_bytes(ids), limit);
+  lock.lock();
+  ++connection.num_sent;
+  connection.changed.notify_all();
+  wait(lock, connection.changed, peer, machine, limit, [&] { return connection.num_answered == turn; });
+  lock.unlock();
+  receive(connection.socket, request, ids.size(), rows, limit);
+  lock.lock();
+  ++connection.num_answered;
+  connection.changed.notify_all();
+  peer.answered.notify_one();
+}
+
+void RowPeers::receive(const Socket& socket, const Request& request, std::size_t num_ids, std::span<std::byte> rows,
+                       const TimeLimit& limit) const {
   while (!rows.empty()) {
     Reply reply;
     socket.receive(bytes_of(reply), limit);
@@ -128,7 +144,7 @@ void RowPeers::exchange(const Socket& socket, const Request& request, std::span<
       socket.fail(fmt::format("rows of table {} that this machine keeps", request.table), "that it has none of them");
     }
     if (reply.bytes == 0 || reply.bytes > rows.size()) {
-      socket.fail(fmt::format("{} bytes of {} rows, or some of them", rows.size(), ids.size()),
+      socket.fail(fmt::format("{} bytes of {} rows, or some of them", rows.size(), num_ids),
                   fmt::format("{} bytes", reply.bytes));
     }
     const std::span<std::byte> some = rows.first(reply.bytes);
@@ -141,7 +157,7 @@ void RowPeers::exchange(const Socket& socket, const Request& request, std::span<
 void RowPeers::close() {
   const std::lock_guard lock(mutex_);
   for (const std::unique_ptr<Peer>& peer : peers_) {
-    for (const Socket& socket : peer->sockets) socket.shut_down();
+    for (const std::unique_ptr<Connection>& connection : peer->connections) connection->socket.shut_down();
   }
 }
 

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -27,8 +28,8 @@ struct MachineAddress {
   int port = 0;
 };
 
-// As many requests to a machine are under way at a time.
-inline constexpr int kConnections = 8;
+// To each machine; and requests that are under way on each: a server that has answered one finds the next.
+inline constexpr int kConnections = 8, kRequestsOfConnection = 2;
 
 class RowPeers {
  public:
@@ -53,24 +54,35 @@ class RowPeers {
   int num_threads() const;
 
  private:
-  struct Peer {
-    std::vector<Socket> sockets;
-    std::vector<std::size_t> idle;
-    std::exception_ptr error;  // of the first request that failed: the machine is not asked again
+  // Requests take turns in sending, and in the same order in receiving their replies.
+  struct Connection {
+    explicit Connection(Socket opened) : socket(std::move(opened)) {}
+    uint64_t num_under_way() const { return num_begun - num_answered; }
+    Socket socket;
+    uint64_t num_begun = 0, num_sent = 0, num_answered = 0;
     std::condition_variable changed;
+  };
+  struct Peer {
+    std::vector<std::unique_ptr<Connection>> connections;
+    std::exception_ptr error;  // of the first request that failed: the machine is not asked again
+    std::condition_variable answered;
   };
   Socket greeted(int machine, const TimeLimit& limit) const;
   std::pair<Socket, Answer> greet(int machine, const TimeLimit& limit) const;
-  std::size_t take(Peer& peer, int machine, const TimeLimit& limit);
-  void give_back(Peer& peer, std::size_t socket);
-  void exchange(const Socket& socket, const Request& request, std::span<const uint32_t> ids, std::span<std::byte> rows,
-                const TimeLimit& limit) const;
+  Connection* first_free(const Peer& peer) const;
+  // Throws the machine's error, or one of its own when `ready` is not true in time.
+  void wait(std::unique_lock<std::mutex>& lock, std::condition_variable& changed, const Peer& peer, int machine,
+            const TimeLimit& limit, const std::function<bool()>& ready) const;
+  void exchange(Peer& peer, int machine, const Request& request, std::span<const uint32_t> ids,
+                std::span<std::byte> rows, const TimeLimit& limit);
+  void receive(const Socket& socket, const Request& request, std::size_t num_ids, std::span<std::byte> rows,
+               const TimeLimit& limit) const;
 
   std::vector<MachineAddress> machines_;
   RunIdentity identity_;
   std::chrono::milliseconds patience_;
   std::vector<std::unique_ptr<Peer>> peers_;  // by machine
-  std::mutex mutex_;                          // of what is idle
+  std::mutex mutex_;                          // of what is under way
   std::atomic<uint64_t> num_asked_ = 0;
 };
 

@@ -54,18 +54,18 @@ class PeerRows:
         """Begins with out[i] = the row of ids[i], on the current stream.
 
         Returns:
-            int64 [ranks + 1] on the GPU: how many rows of each rank; and -1, or 2 * i for an id without a row, or
-            2 * i + 1 for a damaged row.
+            int64 [ranks + 1] in host memory, valid when the stream has come so far: how many rows of each rank; and -1,
+            or 2 * i for an id without a row, or 2 * i + 1 for a damaged row.
         """
-        entries, positions = (
-            torch.empty(self._num_tables * len(ids), dtype=dtype, device=self._device)
-            for dtype in (torch.int64, torch.int32)
-        )
-        found = torch.empty(self._num_tables + 1, dtype=torch.int64, device=self._device)
-        scratch = (entries.data_ptr(), positions.data_ptr(), found.data_ptr())
+        num_entries = self._num_tables * len(ids)  # of 8 bytes; positions have 4
+        num_found = self._num_tables + 1
+        num_words = num_entries + (num_entries + 1) // 2
+        scratch = torch.empty(num_words + self._num_tables + num_found, dtype=torch.int64, device=self._device)
+        entries = scratch.data_ptr()
+        where = (entries, entries + 8 * num_entries, entries + 8 * num_words)
         with on_gpu(self._device.index):
-            self._shards.fetch(ids.data_ptr(), len(ids), out.data_ptr(), scratch, handle_of(None))
-        return found
+            self._shards.fetch(ids.data_ptr(), len(ids), out.data_ptr(), where, handle_of(None))
+        return scratch[-num_found:].to("cpu", non_blocking=True)
 
 
 def peer_tables(

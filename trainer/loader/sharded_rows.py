@@ -149,23 +149,16 @@ class ShardedRows:
             CohortError: on all ranks, if a rank requests an id out of range, has ended, or does not take part within
                 `timeout_s` seconds.
         """
+        if self._peers is not None:
+            return self._read(self._checked_ids(ids, out), out, None)()
         return self.start(ids, out).wait()
 
     def start(self, ids: Tensor | np.ndarray | Sequence[int], out: Tensor | None = None) -> Pending:
         """Like `fetch`, without waiting: requests rows of the next batch while the script trains on the current one."""
-        back_to = ids.device if isinstance(ids, Tensor) and self._device.type == "cpu" else self._device
-        if isinstance(ids, Tensor) and ids.is_cuda and self._device.type == "cuda" and ids.dim() == 1:
-            index = ids_on_gpu(ids, str(self._device), "ShardedRows: ids")
-        else:
-            index = torch.from_numpy(arrays.as_index(ids.detach().cpu() if isinstance(ids, Tensor) else ids))
-            index = index.to(self._device)
-        wanted = (self._device.type, (len(index), self.shape[1]), self.dtype, True)
-        if out is not None and (out.device.type, tuple(out.shape), out.dtype, out.is_contiguous()) != wanted:
-            expected = f"a contiguous {self._device.type.upper()} tensor {self.dtype} [{len(index)}, {self.shape[1]}]"
-            found = f"{out.device} {out.dtype} {list(out.shape)}" + ("" if out.is_contiguous() else ", not contiguous")
-            raise CohortError("ShardedRows: out", expected, found)
+        index = self._checked_ids(ids, out)
         if self._peers is not None:
-            return Pending(self._read(index, out))
+            return Pending(self._read(index, out, self._stream))
+        back_to = ids.device if isinstance(ids, Tensor) and self._device.type == "cpu" else self._device
         given = torch.cuda.current_stream(self._device).record_event() if self._stream else None
         return Pending(self._thread.submit(self._exchange, index, back_to, out, given).result)
 
@@ -280,19 +273,22 @@ class ShardedRows:
         self._stats.received_bytes += found.nbytes + entries_found.nbytes
         return rows
 
-    def _read(self, ids: Tensor, out: Tensor | None) -> Callable[[], Tensor]:
-        """Begins to read the rows where they lie; the function waits for them."""
+    def _read(self, ids: Tensor, out: Tensor | None, stream: torch.cuda.Stream | None) -> Callable[[], Tensor]:
+        """Begins to read the rows where they lie, on the current stream or beside it; the function waits for them."""
         if self._broken:
             raise self._broken
-        assert self._peers is not None and self._stream is not None
+        assert self._peers is not None
         start = time.perf_counter()
-        self._stream.wait_stream(torch.cuda.current_stream(self._device))
-        with torch.cuda.stream(self._stream):
+        current = torch.cuda.current_stream(self._device)
+        if stream is not None:
+            stream.wait_stream(current)
+        with torch.cuda.stream(stream):
             rows = self._rows_for(ids, out)
-            found = self._peers.fetch(ids, rows).to("cpu", non_blocking=True)
-            ended = self._stream.record_event()
-        for each in (ids, rows):
-            each.record_stream(self._stream)
+            found = self._peers.fetch(ids, rows)
+            ended = (stream or current).record_event()
+        if stream is not None:
+            for each in (ids, rows):
+                each.record_stream(stream)
         told = False
 
         def result() -> Tensor:
@@ -312,6 +308,20 @@ class ShardedRows:
             return rows
 
         return result
+
+    def _checked_ids(self, ids: Tensor | np.ndarray | Sequence[int], out: Tensor | None) -> Tensor:
+        """int64 [n] on the device of the exchanges; `out` has room for their rows."""
+        if isinstance(ids, Tensor) and ids.is_cuda and self._device.type == "cuda" and ids.dim() == 1:
+            index = ids_on_gpu(ids, str(self._device), "ShardedRows: ids")
+        else:
+            index = torch.from_numpy(arrays.as_index(ids.detach().cpu() if isinstance(ids, Tensor) else ids))
+            index = index.to(self._device)
+        wanted = (self._device.type, (len(index), self.shape[1]), self.dtype, True)
+        if out is not None and (out.device.type, tuple(out.shape), out.dtype, out.is_contiguous()) != wanted:
+            expected = f"a contiguous {self._device.type.upper()} tensor {self.dtype} [{len(index)}, {self.shape[1]}]"
+            found = f"{out.device} {out.dtype} {list(out.shape)}" + ("" if out.is_contiguous() else ", not contiguous")
+            raise CohortError("ShardedRows: out", expected, found)
+        return index
 
     def _rows_for(self, ids: Tensor, out: Tensor | None) -> Tensor:
         if out is not None:

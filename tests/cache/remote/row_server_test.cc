@@ -84,10 +84,10 @@ class Server : public testing::Test {
         clients.back().send(bytes_of(welcome), limit);
       }
       Request request;
-      clients.back().receive(bytes_of(request), limit);  // it asks over the last one first
-      reply(clients.back(), request);
+      clients.front().receive(bytes_of(request), limit);  // it asks over the first one first
+      reply(clients.front(), request);
       std::byte more{};
-      while (clients.back().awaits_bytes()) clients.back().receive(bytes_of(more), limit);  // until it has gone
+      while (clients.front().awaits_bytes()) clients.front().receive(bytes_of(more), limit);  // until it has gone
     });
   }
   // The error of a request to such a server.
@@ -269,6 +269,35 @@ TEST_F(Server, ThatStopsIsNotWaitedForForEver) {
   std::vector<std::byte> got(100);
   const std::vector<uint32_t> ids = {1};
   expect_error([&] { client.ask(1, {}, ids, got); }, "an answer within 0.2 s, found none");
+  client.close();
+  imitation.join();
+}
+
+// More than there may be requests under way: some wait for a connection, some for the replies of others.
+TEST_F(Server, AnswersManyThreads) {
+  serve();
+  RowPeers client = peers();
+  client.connect(20s);
+  const auto ask = [&] {
+    for (int i = 0; i < 50; ++i) expect_rows(*this, client);
+  };
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3 * client.num_threads(); ++i) threads.emplace_back(ask);
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(Server, ThatStopsIsNotWaitedForByAnyThread) {
+  std::thread imitation = imitate([](const Socket&, const Request&) {});
+  RowPeers client = peers(kKey, 0, 200ms);
+  client.connect(20s);
+  const auto ask = [&] {
+    std::vector<std::byte> got(100);
+    const std::vector<uint32_t> ids = {1};
+    expect_error([&] { client.ask(1, {}, ids, got); }, "an answer within 0.2 s, found none");
+  };
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3 * client.num_threads(); ++i) threads.emplace_back(ask);
+  for (std::thread& thread : threads) thread.join();
   client.close();
   imitation.join();
 }

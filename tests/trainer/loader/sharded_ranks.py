@@ -114,6 +114,11 @@ def in_place(rank: int, size: int, device: str = "cpu") -> dict:
             ids = torch.from_numpy(draw.integers(0, len(whole), count)).to(device)
             assert same(rows.fetch(ids), whole[ids.cpu()]), (dtype, codec, count)
             checked += 1
+        drawn = [torch.from_numpy(draw.integers(0, len(whole), count)) for count in (700, 20, 90)]
+        begun = [rows.start(ids.to(device)) for ids in drawn]
+        for ids, pending in reversed(list(zip(drawn, begun, strict=True))):
+            assert same(pending.wait(), whole[ids]), (dtype, codec, "begun")
+        checked += 1
         out = torch.zeros((2, whole.shape[1]), dtype=whole.dtype, device=device)
         dist.barrier()
         if rank == 0:
@@ -131,7 +136,7 @@ def in_place(rank: int, size: int, device: str = "cpu") -> dict:
             assert rows.fetch([0, len(whole) - 1], out) is out and same(out, whole[[0, -1]])
             rows.close()
         dist.barrier()
-    return {"checked": checked, "expected": len(cases) * (4 + 3 * rank + 2 * (rank == 0))}
+    return {"checked": checked, "expected": len(cases) * (5 + 3 * rank + 2 * (rank == 0))}
 
 
 def wrong(rank: int, size: int, device: str = "cpu") -> dict:

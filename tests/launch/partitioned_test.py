@@ -68,7 +68,10 @@ def test_the_same_batches_and_losses_as_on_one_machine(graph, alone, tmp_path, m
     assert [recorded(tmp_path, rank) for rank in range(sum(ranks))] == batches
     found = reads(several.out)
     assert found["disk"] == 0 and 0.25 < found["remote"] / (found["remote"] + found["host"]) < 0.85
-    start = json.loads((several.out / "summary.json").read_text())["start"]["parts"]
+    summary = json.loads((several.out / "summary.json").read_text())
+    for floor, epoch in zip(summary["floor"]["epochs"], summary["epochs"], strict=True):
+        assert 0 < floor["network"] <= epoch["seconds"]
+    start = summary["start"]["parts"]
     assert [part["bytes"] > 0 for part in start if part["part"] == "leaving rows to other machines"] == [True]
     report = cohort("report", several.out)
     assert report.returncode == 0 and "remote" in report.stdout, report.stderr

@@ -15,7 +15,10 @@ GROUPS = 5  # of steps one after the other; the fastest counts
 GROUP_SECONDS, MOST_STEPS = 0.05, 50  # of a group: so that what begins and ends it is little of it
 LIMIT_SECONDS = 5.0  # after which no group begins
 FAR = [TIERS.index(tier) for tier in ("disk", "remote")]
-PARTS = ("trainer", "sampler", "pcie", "nvlink", "disk")
+LINK_TIERS = ("host", "disk", "remote")  # whose rows reach a GPU from host memory
+FASTEST = ("sample_seconds_an_edge", "network_seconds_a_byte")  # what the fastest batch took
+REMOTE = TIERS.index("remote")
+PARTS = ("trainer", "sampler", "pcie", "nvlink", "disk", "network")
 
 
 class Floor(Callback):
@@ -23,8 +26,9 @@ class Floor(Callback):
 
     An epoch takes at least: its steps, each as long as one on a batch that lies ready while nothing else runs; its
     sampling, each batch as fast as the fastest; the bytes of rows and lists from host memory, and those from peers, at
-    the rates that the links were measured to give; its rows from a disk, at the rate of the drive. On the CPU there are
-    no links, and fetching counts as sampling, unless rows are far: then fetches of several batches overlap.
+    the rates that the links were measured to give; its rows from a disk, at the rate of the drive; its rows from other
+    machines, at the rate of the batch that received them fastest, or at the epoch's own if this is higher. On the CPU
+    there are no links, and fetching counts as sampling, unless rows are far: then fetches of several batches overlap.
 
     Args:
         device: the trainer's.
@@ -39,13 +43,15 @@ class Floor(Callback):
         self._links = bytes_per_second if self._on_gpu else None
         self._disk = disk_rows_per_second
         self.sample_seconds_an_edge = math.inf  # of the fastest batch so far; math.inf: none had edges
+        self.network_seconds_a_byte = math.inf  # likewise, of rows of other machines
         self.step_seconds = 0.0  # of a whole batch, of the slowest rank
 
     def state(self) -> dict[str, float]:
-        return {"sample_seconds_an_edge": self.sample_seconds_an_edge}
+        return {name: getattr(self, name) for name in FASTEST}
 
     def load_state(self, state: dict[str, float]) -> None:
-        self.sample_seconds_an_edge = state["sample_seconds_an_edge"]
+        for name in FASTEST:
+            setattr(self, name, state.get(name, math.inf))  # a checkpoint may be older than the name
 
     def step_ended(self, trainer, batch) -> None:
         if trainer.task == "train":
@@ -59,7 +65,7 @@ class Floor(Callback):
         if ready.num_seeds > 0:
             step = functools.partial(trainer.step_of_a_copy(), ready)
             self.step_seconds = self.time_step(step) * batch_size / ready.num_inputs
-        self.join(trainer.ranks.gather((self.step_seconds, self.sample_seconds_an_edge)))
+        self.join(trainer.ranks.gather((self.step_seconds, *(getattr(self, name) for name in FASTEST))))
         shares_sms = self._on_gpu and source.sampler_sms == 0
         floors = [self.of(epoch, batch_size, trainer.ranks.size, shares_sms) for epoch in report.epochs]
         report.floor = {"step_seconds": self.step_seconds, "epochs": floors}
@@ -71,11 +77,16 @@ class Floor(Callback):
             overlaps = self._on_gpu or any(slot.row_tiers[tier][0] for tier in FAR)
             taken_us = slot.sample_us + (0 if overlaps else slot.fetch_us)
             self.sample_seconds_an_edge = min(self.sample_seconds_an_edge, taken_us / 1e6 / edges)
+        _, received, seconds = slot.row_tiers[REMOTE]
+        if received > 0:
+            self.network_seconds_a_byte = min(self.network_seconds_a_byte, seconds / received)
 
-    def join(self, others: list[tuple[float, float]]) -> None:
-        """Of all ranks: takes the slowest steps and the fastest batch of (step_seconds, sample_seconds_an_edge)."""
-        steps, samples = zip(*others, strict=True)
-        self.step_seconds, self.sample_seconds_an_edge = max(steps), min(samples)
+    def join(self, others: list[tuple[float, ...]]) -> None:
+        """Of all ranks: takes the slowest steps and the fastest batches of (step_seconds, *FASTEST)."""
+        steps, *fastest = zip(*others, strict=True)
+        self.step_seconds = max(steps)
+        for name, values in zip(FASTEST, fastest, strict=True):
+            setattr(self, name, min(values))
 
     def time_step(self, step: Callable[[], object]) -> float:
         """Seconds of a training step, one after the other, while nothing else runs."""
@@ -96,7 +107,7 @@ class Floor(Callback):
         return (time.perf_counter() - begin) / count
 
     def of(self, epoch: EpochReport, batch_size: int, num_ranks: int, shares_sms: bool = False) -> dict:
-        """{"trainer", "sampler", "pcie", "nvlink", "disk": seconds; "seconds": the largest; "bottleneck": its name}.
+        """{each of PARTS: seconds; "seconds": the largest of them; "bottleneck": its name}.
 
         Where steps and sampling share the SMs, "in_turns" is what both take one after the other: no bound, as they run
         side by side, but each for itself keeps all SMs busy.
@@ -111,13 +122,15 @@ class Floor(Callback):
         parts["trainer"] = self.step_seconds * epoch.num_seeds / batch_size / num_ranks
         if edges > 0 and math.isfinite(self.sample_seconds_an_edge):
             parts["sampler"] = self.sample_seconds_an_edge * edges
+        ranks = epoch.ranks or [vars(epoch)]
         if self._links:
-            ranks = epoch.ranks or [vars(epoch)]
-            for part, tier, rate in (("pcie", "host", self._links[2]), ("nvlink", "peer", self._links[1])):
-                read = [rank["row_tiers"][tier]["bytes"] + rank["list_tiers"][tier]["bytes"] for rank in ranks]
-                parts[part] = max(read) / rate
+            for part, tiers, rate in (("pcie", LINK_TIERS, self._links[2]), ("nvlink", ("peer",), self._links[1])):
+                parts[part] = max(_bytes_of(rank, tiers) for rank in ranks) / rate
         if self._disk:
             parts["disk"] = epoch.row_tiers["disk"]["rows"] / self._disk
+        received = max(rank["row_tiers"]["remote"]["bytes"] for rank in ranks)
+        if received > 0:
+            parts["network"] = min(epoch.seconds, received * self.network_seconds_a_byte)
         bottleneck = max(parts, key=parts.get)
         turns = {"in_turns": parts["trainer"] + parts["sampler"]} if shares_sms else {}
         return parts | {"seconds": parts[bottleneck], "bottleneck": bottleneck} | turns
@@ -125,3 +138,7 @@ class Floor(Callback):
     def _wait(self) -> None:
         if self._on_gpu:
             torch.cuda.synchronize()
+
+
+def _bytes_of(rank: dict, tiers: tuple[str, ...]) -> int:
+    return sum(rank[name][tier]["bytes"] for name in ("row_tiers", "list_tiers") for tier in tiers)

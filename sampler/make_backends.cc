@@ -1,4 +1,5 @@
 #include <future>
+#include <utility>
 
 #include "sampler/cache_plan.h"
 #include "sampler/far_tier.h"
@@ -24,6 +25,11 @@ std::vector<cache::ServedTable> served(const std::vector<std::shared_ptr<const c
     if (rows) table = {rows->in_memory(), rows->chosen().ref(), rows->chosen().num_rows(), rows, tables[type].disk};
   }
   return all;
+}
+
+void share(std::vector<cache::ServedTable> tables, cache::OtherMachines& others, const StartLog& log) {
+  others.share(std::move(tables));
+  others.measure_network([&](int64_t bytes) { log.begin("measuring the network", bytes); });
 }
 
 #ifdef COHORT_WITH_CUDA
@@ -75,7 +81,7 @@ std::vector<std::unique_ptr<Backend>> backends_on_gpus(const Options& options, c
     contents.far_tables = tables;
     tell(log, tables);
   }
-  if (others) contents.on_host = [&](const auto& on_host) { others->share(served(on_host, tables)); };
+  if (others) contents.on_host = [&](const auto& on_host) { share(served(on_host, tables), *others, log); };
   return make_cuda_backends(graph, options.gpus, settings, contents, options.faults, log);
 }
 
@@ -94,7 +100,7 @@ std::vector<std::unique_ptr<Backend>> make_backends(const Options& options, cons
     tables = far_tables(options, graph, nullptr, peers_of(others));
     tiered.of_types = tiered_rows(tables, log);
   }
-  if (others) others->share(served(tiered.of_types, tables));
+  if (others) share(served(tiered.of_types, tables), *others, log);
   std::vector<std::unique_ptr<Backend>> backends;
   for (int rank = 0; rank < options.num_ranks; ++rank) {
     backends.push_back(make_host_backend(graph, options.faults, tiered));

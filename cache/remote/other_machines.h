@@ -23,6 +23,8 @@ class OtherMachines {
   // Gives these rows, of each node type, to the others, and waits until each of them is ready to do so. Throws
   // base::Error when one does not come.
   void share(std::vector<ServedTable> tables);
+  // Gets bytes from the others for some tenths of a second. `begins` is told how many, right before it gets these.
+  void measure_network(const std::function<void(int64_t bytes)>& begins);
   // Asks for no more rows, and gives them until the others ask for no more either: a machine whose trainers have ended
   // may be asked for rows of batches ahead. Ends when `gives_up`, which is asked now and then.
   void leave(const std::function<bool()>& gives_up);

@@ -51,6 +51,8 @@ struct Welcome {
   Answer answer = Answer::kWelcome;
 };
 
+inline constexpr uint32_t kNoTable = UINT32_MAX;  // no rows of it: kMostBytesOfRequest zeros, which time the network
+
 struct Request {
   uint32_t magic = kRequestMagic;
   uint32_t table = 0;

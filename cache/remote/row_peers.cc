@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <thread>
 #include <utility>
 
 #include "base/check.h"
+#include "base/side_by_side.h"
 #include "ibp/checksum.h"
 
 namespace cohort::cache {
@@ -152,6 +154,19 @@ void RowPeers::receive(const Socket& socket, const Request& request, std::size_t
     if (ibp::crc32c(some) != reply.checksum) socket.fail("rows with the checksum of the reply", "damaged rows");
     rows = rows.subspan(reply.bytes);
   }
+}
+
+double RowPeers::time_bare(int64_t num_requests) {
+  std::atomic<int64_t> left = num_requests;
+  const auto begin = std::chrono::steady_clock::now();
+  base::side_by_side(static_cast<std::size_t>(num_threads()), [&](std::size_t) {
+    std::vector<std::byte> zeros(kMostBytesOfRequest);
+    for (int64_t i = --left; i >= 0; i = --left) {
+      const auto other = static_cast<int>(i % (num_machines() - 1));
+      ask(other < own() ? other : other + 1, {.table = kNoTable}, {}, zeros);
+    }
+  });
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
 void RowPeers::close() {

@@ -44,6 +44,9 @@ class RowPeers {
   // Asks for rows of a machine: fills `rows`, as long as the replies must be together. For any number of threads.
   // Throws base::Error naming the machine.
   void ask(int machine, Request request, std::span<const uint32_t> ids, std::span<std::byte> rows);
+  // Seconds in which the others together send `num_requests` times kMostBytesOfRequest bytes that are no rows, over all
+  // connections at once.
+  double time_bare(int64_t num_requests);
   // Ends all connections, also under requests. For any thread.
   void close();
 

@@ -214,7 +214,19 @@ void RowServer::send(const Socket& client, const Request& request, Answer answer
   client.send(all.subspan(kRowsAt - sizeof head), TimeLimit(patience_));
 }
 
+void RowServer::send_zeros(const Socket& client, const Request& request, Work& work) const {
+  work.bytes = kMostBytesOfReply;
+  std::ranges::fill(work.reply.reserve(kRowsAt + work.bytes).subspan(kRowsAt, work.bytes), std::byte{});
+  for (int64_t sent = 0; sent < kMostBytesOfRequest; sent += kMostBytesOfReply) {
+    send(client, request, Answer::kWelcome, work);
+  }
+}
+
 bool RowServer::reply(const Socket& client, const Request& request, Work& work) const {
+  if (request.table == kNoTable && request.num_rows == 0) {
+    send_zeros(client, request, work);
+    return true;
+  }
   work.bytes = 0;
   if (!locate(request, work)) {
     send(client, request, Answer::kNoSuchRow, work);

@@ -71,6 +71,7 @@ class RowServer {
   // Rows from `first` on, as many as a reply has; the number of the next one.
   static std::size_t gather(const ServedTable& table, bool plane_a, std::size_t first, Work& work);
   void send(const Socket& client, const Request& request, Answer answer, Work& work) const;
+  void send_zeros(const Socket& client, const Request& request, Work& work) const;
 
   base::FileDescriptor listener_, stop_;
   RunIdentity identity_;

@@ -4,20 +4,21 @@ import functools
 import math
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 
 from cohort_gnn.spec.results import TIERS, EpochReport, RunReport
 from cohort_gnn.trainer.report.callback import Callback
+from cohort_gnn.trainer.report.start import start_parts
 
 WARM_UP_STEPS = 3
 GROUPS = 5  # of steps one after the other; the fastest counts
 GROUP_SECONDS, MOST_STEPS = 0.05, 50  # of a group: so that what begins and ends it is little of it
 LIMIT_SECONDS = 5.0  # after which no group begins
 FAR = [TIERS.index(tier) for tier in ("disk", "remote")]
+NETWORK = "measuring the network"  # the sampler, as it starts
 LINK_TIERS = ("host", "disk", "remote")  # whose rows reach a GPU from host memory
-FASTEST = ("sample_seconds_an_edge", "network_seconds_a_byte")  # what the fastest batch took
-REMOTE = TIERS.index("remote")
 PARTS = ("trainer", "sampler", "pcie", "nvlink", "disk", "network")
 
 
@@ -26,9 +27,9 @@ class Floor(Callback):
 
     An epoch takes at least: its steps, each as long as one on a batch that lies ready while nothing else runs; its
     sampling, each batch as fast as the fastest; the bytes of rows and lists from host memory, and those from peers, at
-    the rates that the links were measured to give; its rows from a disk, at the rate of the drive; its rows from other
-    machines, at the rate of the batch that received them fastest, or at the epoch's own if this is higher. On the CPU
-    there are no links, and fetching counts as sampling, unless rows are far: then fetches of several batches overlap.
+    the rates that the links were measured to give; its rows from a disk, at the rate of the drive; the rows that a
+    machine gets from others, at the rate that the network alone had at the start. On the CPU there are no links, and
+    fetching counts as sampling, unless rows are far: then fetches of several batches overlap.
 
     Args:
         device: the trainer's.
@@ -43,15 +44,14 @@ class Floor(Callback):
         self._links = bytes_per_second if self._on_gpu else None
         self._disk = disk_rows_per_second
         self.sample_seconds_an_edge = math.inf  # of the fastest batch so far; math.inf: none had edges
-        self.network_seconds_a_byte = math.inf  # likewise, of rows of other machines
         self.step_seconds = 0.0  # of a whole batch, of the slowest rank
+        self.network: list[tuple[int, float]] = []  # of each rank: its number on its machine, which gets a byte so fast
 
     def state(self) -> dict[str, float]:
-        return {name: getattr(self, name) for name in FASTEST}
+        return {"sample_seconds_an_edge": self.sample_seconds_an_edge}
 
     def load_state(self, state: dict[str, float]) -> None:
-        for name in FASTEST:
-            setattr(self, name, state.get(name, math.inf))  # a checkpoint may be older than the name
+        self.sample_seconds_an_edge = state["sample_seconds_an_edge"]
 
     def step_ended(self, trainer, batch) -> None:
         if trainer.task == "train":
@@ -65,7 +65,8 @@ class Floor(Callback):
         if ready.num_seeds > 0:
             step = functools.partial(trainer.step_of_a_copy(), ready)
             self.step_seconds = self.time_step(step) * batch_size / ready.num_inputs
-        self.join(trainer.ranks.gather((self.step_seconds, *(getattr(self, name) for name in FASTEST))))
+        network = trainer.ranks.local_rank, _network_seconds(source.folder)
+        self.join(trainer.ranks.gather((self.step_seconds, self.sample_seconds_an_edge, network)))
         shares_sms = self._on_gpu and source.sampler_sms == 0
         floors = [self.of(epoch, batch_size, trainer.ranks.size, shares_sms) for epoch in report.epochs]
         report.floor = {"step_seconds": self.step_seconds, "epochs": floors}
@@ -77,16 +78,17 @@ class Floor(Callback):
             overlaps = self._on_gpu or any(slot.row_tiers[tier][0] for tier in FAR)
             taken_us = slot.sample_us + (0 if overlaps else slot.fetch_us)
             self.sample_seconds_an_edge = min(self.sample_seconds_an_edge, taken_us / 1e6 / edges)
-        _, received, seconds = slot.row_tiers[REMOTE]
-        if received > 0:
-            self.network_seconds_a_byte = min(self.network_seconds_a_byte, seconds / received)
 
-    def join(self, others: list[tuple[float, ...]]) -> None:
-        """Of all ranks: takes the slowest steps and the fastest batches of (step_seconds, *FASTEST)."""
-        steps, *fastest = zip(*others, strict=True)
-        self.step_seconds = max(steps)
-        for name, values in zip(FASTEST, fastest, strict=True):
-            setattr(self, name, min(values))
+    def join(self, others: list[tuple[float, float, tuple[int, float]]]) -> None:
+        """Of all ranks: takes the slowest steps, the fastest batch, and the networks.
+
+        Args:
+            others: of each rank: step_seconds, sample_seconds_an_edge, and (its number on its machine, seconds in which
+                the machine gets a byte from others, if it is the first there).
+        """
+        steps, samples, network = zip(*others, strict=True)
+        self.step_seconds, self.sample_seconds_an_edge = max(steps), min(samples)
+        self.network = list(network)
 
     def time_step(self, step: Callable[[], object]) -> float:
         """Seconds of a training step, one after the other, while nothing else runs."""
@@ -128,9 +130,12 @@ class Floor(Callback):
                 parts[part] = max(_bytes_of(rank, tiers) for rank in ranks) / rate
         if self._disk:
             parts["disk"] = epoch.row_tiers["disk"]["rows"] / self._disk
-        received = max(rank["row_tiers"]["remote"]["bytes"] for rank in ranks)
-        if received > 0:
-            parts["network"] = min(epoch.seconds, received * self.network_seconds_a_byte)
+        received, of_machine = 0, 0.0
+        for (local_rank, seconds), rank in zip(self.network, ranks, strict=False):
+            if local_rank == 0:  # the first of its machine, which alone knows the network
+                received, of_machine = 0, seconds
+            received += rank["row_tiers"]["remote"]["bytes"]
+            parts["network"] = max(parts["network"], received * of_machine)
         bottleneck = max(parts, key=parts.get)
         turns = {"in_turns": parts["trainer"] + parts["sampler"]} if shares_sms else {}
         return parts | {"seconds": parts[bottleneck], "bottleneck": bottleneck} | turns
@@ -142,3 +147,9 @@ class Floor(Callback):
 
 def _bytes_of(rank: dict, tiers: tuple[str, ...]) -> int:
     return sum(rank[name][tier]["bytes"] for name in ("row_tiers", "list_tiers") for tier in tiers)
+
+
+def _network_seconds(folder: Path) -> float:
+    """In which this machine got a byte from others at its start; 0.0: there are none whose rows it needs."""
+    measured = (part for part in start_parts(folder) if part["part"] == NETWORK and part["seconds"])
+    return next((part["seconds"] / part["bytes"] for part in measured), 0.0)

@@ -286,6 +286,18 @@ TEST_F(Server, AnswersManyThreads) {
   for (std::thread& thread : threads) thread.join();
 }
 
+TEST_F(Server, SendsZerosToTimeTheNetwork) {
+  serve();
+  RowPeers client = peers();
+  client.connect(20s);
+  EXPECT_GT(client.time_bare(1), 0);
+  EXPECT_GT(client.time_bare(3 * client.num_threads()), 0);
+  std::vector<std::byte> zeros(kMostBytesOfRequest, std::byte{1});
+  client.ask(1, {.table = kNoTable}, {}, zeros);
+  EXPECT_EQ(zeros, std::vector<std::byte>(kMostBytesOfRequest));
+  expect_rows(*this, client);
+}
+
 TEST_F(Server, ThatStopsIsNotWaitedForByAnyThread) {
   std::thread imitation = imitate([](const Socket&, const Request&) {});
   RowPeers client = peers(kKey, 0, 200ms);

@@ -129,20 +129,27 @@ def describe_start(start: dict) -> str:
 
 
 def advice(run: Run) -> str:
-    """What would shorten the wait of a run on GPUs for rows from host memory; "" where it is short, or nothing here."""
+    """What would shorten a run's wait for rows from host memory or other machines; "" where it is short, or nothing
+    here."""
     times = median_times(run)
     share = times["wait_seconds"] / times["seconds"] if times["seconds"] else 0.0
-    waits_for_rows = share >= LONG_WAIT and times["fetch_seconds"] > times["sample_seconds"]
-    if not waits_for_rows or run.summary["device"] == "cpu" or run.uses(ROWS)["host"].bytes == 0:
+    on_gpu, floor, cures = run.summary["device"] != "cpu", _last_floor(run), []
+    if share < LONG_WAIT or times["fetch_seconds"] <= times["sample_seconds"]:
         return ""
-    dataset, cures = str(run.options.get("dataset")), []
-    if not run.held:
+    if on_gpu and not run.held:
         cures.append("--cache-ratio auto keeps the rows that are read most in GPU memory")
-    if os.path.isdir(dataset) and not has_encoded_rows(Path(dataset)):
-        cures.append(f"cohort dataset prepare {one_line(dataset)} encodes the rows, without loss")
-    if run.options.get("reuse") is False:
-        cures.append("--reuse keeps rows of earlier batches")
-    return f"{100 * share:.0f} % of an epoch is waiting for rows from host memory: {'; '.join(cures)}" if cures else ""
+    if floor and floor["bottleneck"] == "network":
+        whose = "of other machines"
+        cures.append("--host-bytes with room for more than the machine's own part keeps rows of other machines, too")
+    elif on_gpu and run.uses(ROWS)["host"].bytes > 0:
+        whose, dataset = "from host memory", str(run.options.get("dataset"))
+        if os.path.isdir(dataset) and not has_encoded_rows(Path(dataset)):
+            cures.append(f"cohort dataset prepare {one_line(dataset)} encodes the rows, without loss")
+        if run.options.get("reuse") is False:
+            cures.append("--reuse keeps rows of earlier batches")
+    else:
+        return ""
+    return f"{100 * share:.0f} % of an epoch is waiting for rows {whose}: {'; '.join(cures)}" if cures else ""
 
 
 def _last_floor(run: Run) -> dict | None:

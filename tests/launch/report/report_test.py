@@ -236,6 +236,8 @@ def test_gpus_and_many_epochs(runs, tmp_path, drawn):
         (0.05, {}, []),
         (0.8, {"fetch": 0.1}, []),  # it waits for sampling
         (0.8, {"device": "cpu"}, []),
+        (0.8, {"floor": "network"}, ["80 % of an epoch", "--cache-ratio auto", "--host-bytes"]),
+        (0.8, {"floor": "network", "device": "cpu"}, ["80 % of an epoch", "--host-bytes"]),
     ],
 )
 def test_what_shortens_a_long_wait_for_rows_is_told(runs, tmp_path, wait, changes, told):
@@ -244,10 +246,11 @@ def test_what_shortens_a_long_wait_for_rows_is_told(runs, tmp_path, wait, change
         for part in (part for epoch in summary["epochs"] for part in (epoch, *epoch["ranks"])):
             part |= {"seconds": 1.0, "wait_seconds": wait, "sample_seconds": 0.2}
             part["fetch_seconds"] = changes.get("fetch", 0.9)
+        summary["floor"]["epochs"][-1]["bottleneck"] = changes.get("floor", "pcie")
 
     run = read_run(changed(runs, tmp_path / "run", "two", waiting))
     run.options |= {"reuse": False} | {name: value for name, value in changes.items() if name in ("reuse", "dataset")}
-    texts = ["80 % of an epoch", "--cache-ratio auto", "cohort dataset prepare", "--reuse"]
+    texts = ["80 % of an epoch", "--cache-ratio auto", "cohort dataset prepare", "--reuse", "--host-bytes"]
     assert [text for text in texts if text in advice(run)] == told
     assert result_table(run).note == advice(run)
 

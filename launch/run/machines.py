@@ -146,8 +146,9 @@ class Meeting:
             line = self._heard(2 * self._start_seconds + LEAST_SECONDS)
         if "facts" not in line:
             hint = "see the other machines: each must run the same command, and reach MASTER_ADDR:MASTER_PORT"
-            reason = line.get("lost", "no answer of the process that asks for them")
-            raise CohortError(f"machine {self.machine.rank}", f"{self.machine.size} machines", reason, hint)
+            self.lost = reason = line.get("lost", "no answer of the process that asks for them")
+            expected = line.get("expected", f"{self.machine.size} machines")
+            raise CohortError(f"machine {self.machine.rank}", expected, reason, line.get("hint", hint))
         for rank, theirs in enumerate(line["facts"]):
             if "refused" in theirs:
                 place = f"machine {rank} ({theirs['host']})"
@@ -164,6 +165,10 @@ class Meeting:
     def begins(self, channels: list[Path]) -> None:
         """From now on the others hear what the processes of these channels do."""
         self._tell(channels=[str(folder) for folder in channels])
+
+    def knows_stopped(self, process: str) -> None:
+        """This process of the machine is stopped ("": none is). As long as it is, the machine counts as silent."""
+        self._tell(stopped=process)
 
     def looks(self) -> str:
         """Why the run cannot go on; "": it can."""

@@ -116,6 +116,23 @@ def test_a_machine_that_is_stopped_ends_all_machines(graph, tmp_path, monkeypatc
     several.demand_nothing_left()
 
 
+@pytest.mark.parametrize("role", ["trainer", *["sampler", "launcher"] * ALL_TESTS])
+def test_one_process_that_is_stopped_ends_all_machines(graph, tmp_path, monkeypatch, role):
+    several = Machines(monkeypatch, tmp_path / "run", [graph, graph], "--epochs", 10000)
+    several.await_epochs()
+    victim = several.launches[1]
+    pid = victim.pids()[role][0]
+    os.kill(pid, signal.SIGSTOP)
+    assert several.launches[0].wait() == 1
+    reason = f"machine 1 ({socket.gethostname()}): the {role} (process {pid}) has been stopped (SIGSTOP) for"
+    assert f"{reason} {SECONDS_OF_SILENCE} s" in several.said(0)
+    if role == "launcher":  # it can end nothing as long as it is
+        os.kill(pid, signal.SIGCONT)
+    assert victim.wait() == 1
+    assert role == "launcher" or (reason in several.said(1) and f"kill -CONT {pid}" in several.said(1))
+    several.demand_nothing_left()
+
+
 @pytest.fixture
 def two_networks() -> Iterator[list[str]]:
     """Namespaces at either end of a cable, which is `cable` there."""

@@ -15,6 +15,8 @@ import sys
 import threading
 import time
 import uuid
+from collections.abc import Callable
+from concurrent.futures import Future
 from datetime import timedelta
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -30,6 +32,9 @@ FAREWELL_SECONDS = 3 * BEAT_SECONDS  # in which the other machines read in the s
 LOOK_SECONDS = 1.0  # between two looks at what the processes of this machine do
 POLL_SECONDS = 0.05
 TRY_SECONDS = 3.0  # of one try to reach the store
+SLACK_SECONDS = 1.0  # of torch's timeouts
+NO_ANSWER = "machine 0 has not answered there"
+NO_STORE = "another program than machine 0 has answered there"
 _kept: list[TCPStore] = []  # till the process ends: others may still have to read in it why the run ends
 
 
@@ -37,8 +42,30 @@ class Late(Exception):
     """The store or a machine is not there within the limit; its text says which."""
 
 
+class Trial(Future):
+    """What a call returns, in a thread that nobody waits for."""
+
+    def __init__(self, call: Callable[[], Any]):
+        super().__init__()
+        threading.Thread(target=self._run, args=(call,), daemon=True).start()
+
+    def _run(self, call: Callable[[], Any]) -> None:
+        try:
+            self.set_result(call())
+        except Exception as error:
+            self.set_exception(error)
+
+
 class Twice(Exception):
     """Two machines have the same number; its text says which number, and which machines."""
+
+
+def _takes_connections(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), TRY_SECONDS).close()
+    except OSError:
+        return False
+    return True
 
 
 class Number:
@@ -79,21 +106,29 @@ class Number:
 def join_store(host: str, port: int, keeps_store: bool, limit_seconds: float) -> TCPStore:
     """The store at this address, as soon as it is there.
 
-    One try of torch takes up to twice its timeout (IPv6, then IPv4), so there are several short ones.
+    One try of torch takes up to twice its timeout (IPv6, then IPv4), so there are several short ones. A try that lasts
+    longer has met a program that takes connections and says nothing, for which torch has no timeout.
 
     Raises:
         Late: it is not there within the limit.
         RuntimeError: this machine cannot keep it, because the port is taken, for instance.
     """
-    deadline = time.monotonic() + limit_seconds
+    deadline, missing = time.monotonic() + limit_seconds, NO_ANSWER
     while (left := deadline - time.monotonic()) > 0:
-        how = {"is_master": keeps_store, "wait_for_workers": False}
+        seconds = min(TRY_SECONDS, left)
+        how = {"is_master": keeps_store, "wait_for_workers": False, "timeout": timedelta(seconds=seconds)}
+        trial = Trial(functools.partial(TCPStore, host, port, **how))
         try:
-            store = TCPStore(host, port, timeout=timedelta(seconds=min(TRY_SECONDS, left)), **how)
-        except RuntimeError as error:
-            if "timed out" not in str(error):
-                raise
+            store = trial.result(2 * seconds + SLACK_SECONDS)
+        except TimeoutError:
+            missing = NO_STORE if _takes_connections(host, port) else NO_ANSWER
             continue
+        except RuntimeError as error:
+            missing = NO_STORE if "Ping failed" in str(error) else NO_ANSWER
+            if "timed out" in str(error) or missing == NO_STORE:
+                time.sleep(POLL_SECONDS)
+                continue
+            raise
         store.set_timeout(timedelta(seconds=limit_seconds))
         _kept.append(store)
         return store
@@ -101,7 +136,7 @@ def join_store(host: str, port: int, keeps_store: bool, limit_seconds: float) ->
         socket.getaddrinfo(host, port)
     except OSError as error:
         raise Late(f"{host} has had no address for {limit_seconds:g} s: {error.strerror}") from None
-    raise Late(f"machine 0 has not answered there for {limit_seconds:g} s")
+    raise Late(f"{missing} for {limit_seconds:g} s")
 
 
 def meet(number: Number, size: int, limit_seconds: float) -> tuple[str, list[dict]]:

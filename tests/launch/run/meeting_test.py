@@ -1,5 +1,7 @@
 """What machines say to each other through a store: here threads of one process, with a store in its memory."""
 
+import contextlib
+import socket
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -10,7 +12,7 @@ from torch.distributed import HashStore, PrefixStore, TCPStore
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.launch.run import machines, meeting
 from cohort_gnn.launch.run.machines import Machine
-from cohort_gnn.launch.run.meeting import Number, Twice, Watch, meet
+from cohort_gnn.launch.run.meeting import Late, Number, Twice, Watch, join_store, meet
 
 SECONDS = 60.0  # more than any of these meetings takes
 HOSTS = ["a", "b", "c"]
@@ -97,3 +99,21 @@ def test_a_machine_with_a_stopped_process_is_named_everywhere(monkeypatch, proce
         assert lost.startswith(f"machine 1 (b): {process}"), lost
         assert "has been stopped (SIGSTOP) for 0.5 s" in lost
         thread.join()
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
+def test_a_program_that_is_no_store_does_not_hold_the_meeting(monkeypatch, answer):
+    monkeypatch.setattr(meeting, "TRY_SECONDS", 0.5)
+    monkeypatch.setattr(meeting, "SLACK_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as server, pytest.raises(Late) as late:
+        callers = []
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):  # it is closed
+                while True:
+                    callers.append(server.accept()[0])
+                    callers[-1].sendall(answer)
+
+        threading.Thread(target=serve, daemon=True).start()
+        join_store("127.0.0.1", server.getsockname()[1], False, 1.0)
+    assert str(late.value) == "another program than machine 0 has answered there for 1 s"

@@ -261,9 +261,10 @@ class Watch:
 
     def _silence(self, machine: int, word: dict[str, Any]) -> str:
         stopped = word.get("stopped")
-        what = f"{stopped} has been stopped (SIGSTOP)" if stopped else "silent"
+        seconds = f"{self._silent_seconds:g} s"
+        what = f"{stopped} has been stopped (SIGSTOP) for {seconds}" if stopped else f"silent for {seconds}"
         words = f"its last words: {word.get('words', 'none')}"
-        return f"{self._name(machine)}: {what} for {self._silent_seconds:g} s; {words}"
+        return f"{self._name(machine)}: {what}; {words}"
 
     def wait(self) -> dict[str, Any]:
         """How it ended; a store that does not answer counts as gone."""

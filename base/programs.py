@@ -109,11 +109,21 @@ def describe_channel(folder: Path) -> dict:
 def start_time_of(pid: int) -> str | None:
     """When a process started, in the kernel's ticks: with its number it is one process, as numbers come again. None:
     it has ended."""
+    fields = _status_of(pid)
+    return None if fields[0] in "ZX" else fields[19]
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether SIGSTOP or SIGTSTP (Ctrl-Z) holds a process; not one that a debugger holds."""
+    return _status_of(pid)[0] == "T"
+
+
+def _status_of(pid: int) -> list[str]:
+    """What /proc/PID/stat has behind the name, the state first; X: there is no such process."""
     try:
-        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
-        return None
-    return None if state in "ZX" else fields[18]
+        return ["X"]
 
 
 def log_tail(log: Path, lines: int = 15) -> str:

@@ -20,7 +20,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.programs import end_processes, start_time_of
 from cohort_gnn.launch.options.parser import as_given
 from cohort_gnn.launch.run.row_owners import features_here, row_owners
-from cohort_gnn.launch.run.supervise import begin_child
+from cohort_gnn.launch.run.supervise import ToldFailure, begin_child
 from cohort_gnn.spec.options import Affects, flag_of, names_that_affect
 from cohort_gnn.spec.run import RunSpec
 
@@ -110,6 +110,7 @@ class Meeting:
 
     def __init__(self, machine: Machine, silent_seconds: float, start_seconds: float = START_SECONDS):
         self.machine, self._start_seconds = machine, start_seconds
+        self.has_met = False  # or is about to
         self.lost = ""  # why the run cannot go on, when another machine says so
         about = asdict(machine) | {"silent_seconds": silent_seconds, "start_seconds": start_seconds}
         self._pipe, theirs = multiprocessing.Pipe()
@@ -118,7 +119,7 @@ class Meeting:
         how = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "pass_fds": [theirs.fileno()]}
         self._process = subprocess.Popen(command, env=env, preexec_fn=begin_child, **how)
         theirs.close()
-        self._has_met = self._all_done = False
+        self._all_done = False
 
     def _tell(self, **words) -> None:
         with contextlib.suppress(OSError):  # it has ended, and its last words say why
@@ -138,7 +139,7 @@ class Meeting:
             CohortError: one does not come in time, or there is no store.
         """
         self._tell(host=socket.gethostname(), **facts)
-        self._has_met = True
+        self.has_met = True
         if not (line := self._heard(NOTICE_SECONDS)):
             machine, limit = self.machine, self._start_seconds
             where = f"machine {machine.rank} of {machine.size} waits for the others at {machine.host}:{machine.port}"
@@ -146,8 +147,9 @@ class Meeting:
             line = self._heard(2 * self._start_seconds + LEAST_SECONDS)
         if "facts" not in line:
             hint = "see the other machines: each must run the same command, and reach MASTER_ADDR:MASTER_PORT"
-            reason = line.get("lost", "no answer of the process that asks for them")
-            raise CohortError(f"machine {self.machine.rank}", f"{self.machine.size} machines", reason, hint)
+            self.lost = reason = line.get("lost", "no answer of the process that asks for them")
+            expected = line.get("expected", f"{self.machine.size} machines")
+            raise CohortError(f"machine {self.machine.rank}", expected, reason, line.get("hint", hint))
         for rank, theirs in enumerate(line["facts"]):
             if "refused" in theirs:
                 place = f"machine {rank} ({theirs['host']})"
@@ -155,15 +157,17 @@ class Meeting:
         return line["round"], line["facts"]
 
     def refuses(self, reason: str) -> None:
-        """Tells machines that come, now or soon, that this one has refused the run, unless they have met already."""
-        if self._has_met:
-            return
+        """Tells machines that come, now or soon, that this one has refused the run."""
         self._tell(host=socket.gethostname(), refused=reason)
         self._heard(REFUSED_SECONDS)
 
     def begins(self, channels: list[Path]) -> None:
         """From now on the others hear what the processes of these channels do."""
         self._tell(channels=[str(folder) for folder in channels])
+
+    def knows_stopped(self, process: str) -> None:
+        """This process of the machine is stopped ("": none is). As long as it is, the machine counts as silent."""
+        self._tell(stopped=process)
 
     def looks(self) -> str:
         """Why the run cannot go on; "": it can."""
@@ -199,7 +203,11 @@ class Meeting:
 def meeting_of(
     machine: Machine | None, silent_seconds: float, start_seconds: float = START_SECONDS
 ) -> Iterator[Meeting | None]:
-    """The meeting of the machines (see `Meeting`); None on one machine."""
+    """The meeting of the machines (see `Meeting`); None on one machine.
+
+    Raises:
+        ToldFailure: for an error before the machines meet, which is said at once; then the others hear of it.
+    """
     if machine is None:
         yield None
         return
@@ -207,8 +215,11 @@ def meeting_of(
     try:
         yield meeting
     except CohortError as error:
+        if meeting.has_met:
+            raise
+        LOG.error(f"{error}\nother machines that start within {REFUSED_SECONDS:g} s hear of this")
         meeting.refuses(str(error))
-        raise
+        raise ToldFailure(1) from error
     finally:
         meeting.close()
 

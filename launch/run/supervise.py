@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING
 
 from cohort_gnn.base.cuda_files import remove_cuda_files
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.base.programs import describe_channel, end_processes, end_with_parent, log_tail, start_logged
+from cohort_gnn.base.programs import (
+    describe_channel,
+    end_processes,
+    end_with_parent,
+    is_stopped,
+    log_tail,
+    start_logged,
+)
 from cohort_gnn.launch.run.mps import Mps
 
 if TYPE_CHECKING:
@@ -28,6 +35,7 @@ GRACE_SECONDS = 0.3  # processes that fall together are looked at together
 STOP_SECONDS = 1.0
 SAVE_SECONDS = 4.0  # for trainers that were told to stop: the step they are in, and a checkpoint
 OTHERS_SECONDS = 6.0  # in which a trainer's error may turn out to be that another machine has ended
+STOPPED_SECONDS = 2.0  # that a process is stopped before somebody hears of it
 ROWS_SECONDS = 3.0  # the same of a sampler's error, where it asks other machines for rows
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 QUIET = ("-W", "ignore:`torch.jit.script` is deprecated:FutureWarning")  # of Python: PyG's, as it is imported
@@ -79,6 +87,8 @@ class Supervisor:
         self.channels, self.mps, self.inherited, self.meeting = channels, mps, inherited, meeting
         self.children: list[Child] = []
         self._began = time.time()
+        self._stopped: Child | None = None  # one that SIGSTOP holds, since when, and whether that is said
+        self._stopped_since, self._stop_is_said = 0.0, False
 
     def start(
         self,
@@ -119,7 +129,22 @@ class Supervisor:
             if self.meeting and (lost := self.meeting.looks()):
                 LOG.error(lost)
                 return 1
+            self._look_for_stopped()
             time.sleep(POLL_SECONDS)
+
+    def _look_for_stopped(self) -> None:
+        """Says that a process is stopped, to the user and to the other machines: it has not failed, and the run waits
+        for it."""
+        stopped = next((child for child in self.children if is_stopped(child.process.pid)), None)
+        if stopped is not self._stopped:
+            if self.meeting and self._stop_is_said:
+                self.meeting.knows_stopped("")
+            self._stopped, self._stopped_since, self._stop_is_said = stopped, time.monotonic(), False
+        if stopped and not self._stop_is_said and time.monotonic() - self._stopped_since > STOPPED_SECONDS:
+            self._stop_is_said, pid = True, stopped.process.pid
+            LOG.warning(f"the {stopped.name} is stopped (SIGSTOP): the run waits till kill -CONT {pid} lets it go on")
+            if self.meeting:
+                self.meeting.knows_stopped(f"the {stopped.name} (process {pid})")
 
     def _others_failure(self) -> str:
         """What other machines say of the end of the run. A process here hears of it first: a trainer, whose all-reduce

@@ -189,9 +189,11 @@ def test_a_sampler_that_stops_ends_all_machines(graph, tmp_path, monkeypatch):
         wait_until(lambda: not Path(f"/proc/{victim}").exists(), 5, "the end of the stopped sampler")
     assert time.monotonic() - began < SECONDS_TO_HEAR
     said = several.said(0)
-    assert f"machine 1 ({socket.gethostname()}) at 127.0.0.1:" in said, said
-    assert f"an answer within {SECONDS_OF_SILENCE} s, found none" in said, said
-    assert f"machine 0 ({socket.gethostname()})" in several.said(1)
+    assert f"machine 1 ({socket.gethostname()})" in said, said
+    no_rows = (
+        f"an answer within {SECONDS_OF_SILENCE} s, found none"  # heard by the sampler, unless the launcher is first
+    )
+    assert no_rows in said or f"(process {victim}) has been stopped (SIGSTOP)" in said, said
     several.demand_nothing_left()
 
 

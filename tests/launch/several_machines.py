@@ -13,13 +13,18 @@ SECONDS_TO_HEAR = 12.0  # what a silent machine, the last words and the end of p
 
 
 class Machines:
-    """Launchers of several machines; machine k's folder is that of its `Launch`, ranks[k] its --ranks if not None."""
+    """Launchers of several machines; machine k's folder is that of its `Launch`, ranks[k] its --ranks if not None.
 
-    def __init__(self, monkeypatch, out: Path, graphs: list[Path], *options, ranks=(1, 1), own=None, networks=None):
+    size: how many the run has, if they do not all come.
+    """
+
+    def __init__(
+        self, monkeypatch, out: Path, graphs: list[Path], *options, ranks=(1, 1), own=None, networks=None, size=None
+    ):
         self.out = out
         monkeypatch.setenv("MASTER_ADDR", "10.213.7.1" if networks else "127.0.0.1")
         monkeypatch.setenv("MASTER_PORT", str(free_port()))
-        monkeypatch.setenv("WORLD_SIZE", str(len(graphs)))
+        monkeypatch.setenv("WORLD_SIZE", str(size or len(graphs)))
         self.launches = []
         for rank, folder in enumerate(graphs):
             monkeypatch.setenv("RANK", str(rank))

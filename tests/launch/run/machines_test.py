@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from processes import ALL_TESTS, cohort, free_port, processes_of, wait_until
+from processes import ALL_TESTS, SECONDS_TO_START, cohort, free_port, processes_of, wait_until
 from resumable import OPTIONS, Launch, learned, record_batches, recorded, small_graph
 from several_machines import SECONDS_OF_SILENCE, SECONDS_TO_HEAR, Machines, meetings_of
 
@@ -113,6 +113,23 @@ def test_a_machine_that_is_stopped_ends_all_machines(graph, tmp_path, monkeypatc
         for pid in stopped:
             os.kill(pid, signal.SIGCONT)
     assert several.launches[1].wait() == 1
+    several.demand_nothing_left()
+
+
+@pytest.mark.parametrize("role", ["trainer", *["sampler", "launcher"] * ALL_TESTS])
+def test_one_process_that_is_stopped_ends_all_machines(graph, tmp_path, monkeypatch, role):
+    several = Machines(monkeypatch, tmp_path / "run", [graph, graph], "--epochs", 10000)
+    several.await_epochs()
+    victim = several.launches[1]
+    pid = victim.pids()[role][0]
+    os.kill(pid, signal.SIGSTOP)
+    assert several.launches[0].wait() == 1
+    reason = f"machine 1 ({socket.gethostname()}): the {role} (process {pid}) has been stopped (SIGSTOP) for"
+    assert f"{reason} {SECONDS_OF_SILENCE} s" in several.said(0)
+    if role == "launcher":  # it can end nothing as long as it is
+        os.kill(pid, signal.SIGCONT)
+    assert victim.wait() == 1
+    assert role == "launcher" or (reason in several.said(1) and f"kill -CONT {pid}" in several.said(1))
     several.demand_nothing_left()
 
 
@@ -221,6 +238,14 @@ def test_a_machine_that_refuses_is_named(graph, tmp_path, monkeypatch):
     several = Machines(monkeypatch, tmp_path / "run", [graph, tmp_path / "none"], "--epochs", 1)
     assert several.wait() == [1, 1]
     assert f"machine 1 ({socket.gethostname()})" in several.said(0) and str(tmp_path / "none") in several.said(0)
+
+
+def test_a_machine_that_refuses_says_so_before_the_others_come(graph, tmp_path, monkeypatch):
+    several = Machines(monkeypatch, tmp_path / "run", [tmp_path / "none"], "--epochs", 1, size=2)
+    wait_until(lambda: str(tmp_path / "none") in several.said(0), SECONDS_TO_START, "the reason")
+    assert several.launches[0].launcher.poll() is None, "the other machine may come yet"
+    several.launches[0].launcher.send_signal(signal.SIGINT)
+    assert several.wait() == [128 + signal.SIGINT] and "Traceback" not in several.said(0)
 
 
 def test_the_reason_of_another_machine_is_one_line(graph, tmp_path, monkeypatch):

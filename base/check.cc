@@ -1,6 +1,5 @@
 #include "base/check.h"
-
-#include <fmt/format.h>
+#include "base/format.h"
 
 #include <array>
 #include <cstring>
@@ -9,8 +8,8 @@ namespace cohort::base {
 namespace {
 
 std::string join(const Error::Parts& parts) {
-  std::string text = fmt::format("{}: expected {}, found {}", parts.place, parts.expected, parts.found);
-  if (!parts.hint.empty()) text += fmt::format("\n  hint: {}", parts.hint);
+  std::string text = base::format("{}: expected {}, found {}", parts.place, parts.expected, parts.found);
+  if (!parts.hint.empty()) text += base::format("\n  hint: {}", parts.hint);
   return text;
 }
 
@@ -24,7 +23,7 @@ void fail_errno(const std::string& place, const std::string& expected, int error
 
 void require(bool condition, const char* what, std::source_location where) {
   if (condition) return;
-  throw Error({fmt::format("{}:{}", where.file_name(), where.line()), what, "the opposite",
+  throw Error({base::format("{}:{}", where.file_name(), where.line()), what, "the opposite",
                "this is a fault in cohort itself; please report it with the log"});
 }
 
@@ -35,7 +34,7 @@ std::string format_bytes(double bytes) {
     bytes /= 1000.0;
     ++unit;
   }
-  return unit == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.2f} {}", bytes, kUnits[unit]);
+  return unit == 0 ? base::format("{:.0f} B", bytes) : base::format("{:.2f} {}", bytes, kUnits[unit]);
 }
 
 }  // namespace cohort::base

@@ -1,7 +1,7 @@
 #include <cuda_runtime_api.h>
-#include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/format.h"
 
 namespace cohort::base {
 namespace {
@@ -28,9 +28,9 @@ const char* hint_for(cudaError_t status) {
 
 void cuda_check(cudaError_t status, const char* what, std::source_location where) {
   if (status == cudaSuccess) return;
-  throw Error({fmt::format("{} ({}:{})", what, where.file_name(), where.line()), "success",
-               fmt::format("CUDA error {} {}: {}", static_cast<int>(status), cudaGetErrorName(status),
-                           cudaGetErrorString(status)),
+  throw Error({base::format("{} ({}:{})", what, where.file_name(), where.line()), "success",
+               base::format("CUDA error {} {}: {}", static_cast<int>(status), cudaGetErrorName(status),
+                            cudaGetErrorString(status)),
                hint_for(status)});
 }
 

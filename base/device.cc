@@ -1,13 +1,13 @@
 #include "base/device.h"
 
 #include <cuda_runtime_api.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
 #include "base/driver.h"
+#include "base/format.h"
 
 namespace cohort::base {
 namespace {
@@ -48,7 +48,7 @@ std::string format_uuid(const GpuUuid& uuid) {
   std::string text = "GPU-";
   for (std::size_t i = 0; i < uuid.size(); ++i) {
     if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    text += fmt::format("{:02x}", uuid[i]);
+    text += base::format("{:02x}", uuid[i]);
   }
   return text;
 }

@@ -1,6 +1,5 @@
 #include "base/process.h"
 
-#include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -14,6 +13,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "base/format.h"
 #include "base/proc_file.h"
 
 namespace cohort::base {
@@ -26,7 +26,7 @@ struct Stat {
 
 // Reads /proc/<pid>/stat; the name in parentheses may hold spaces, so parsing starts after the last ')'.
 Stat read_stat(int32_t pid) {
-  const std::string text = read_proc(fmt::format("/proc/{}/stat", pid));
+  const std::string text = read_proc(base::format("/proc/{}/stat", pid));
   const std::size_t name_end = text.rfind(')');
   if (name_end == std::string::npos || name_end + 2 >= text.size()) return {};
   std::size_t at = name_end + 2;
@@ -49,7 +49,7 @@ bool is_alive(const ProcessId& process) {
   if (process.pid == 0) return false;
   const int descriptor = static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0));
   if (descriptor < 0 && errno == ESRCH) return false;
-  if (descriptor < 0) fail_errno(fmt::format("pidfd_open of process {}", process.pid), "success", errno);
+  if (descriptor < 0) fail_errno(base::format("pidfd_open of process {}", process.pid), "success", errno);
   pollfd end{descriptor, POLLIN, 0};  // readable once all threads of the process have ended
   const bool ended = poll(&end, 1, 0) == 1;
   close(descriptor);
@@ -61,7 +61,7 @@ bool is_alive(const ProcessId& process) {
 void end_with_parent(int32_t parent, int signal) {
   if (prctl(PR_SET_PDEATHSIG, signal) != 0) fail_errno("prctl(PR_SET_PDEATHSIG)", "success", errno);
   if (getppid() != parent) {
-    throw Error({"start-up", fmt::format("parent process {}", parent), fmt::format("process {}", getppid()),
+    throw Error({"start-up", base::format("parent process {}", parent), base::format("process {}", getppid()),
                  "the process that started this one has died"});
   }
 }

@@ -1,7 +1,6 @@
 #include "base/whole_file.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -14,6 +13,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/format.h"
 
 namespace cohort::base {
 namespace {
@@ -28,7 +28,7 @@ fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.
 fs::path temporary_of(const fs::path& path) {
   uint32_t random = 0;
   while (::getrandom(&random, sizeof random, 0) != sizeof random) require(errno == EINTR, "random bytes");
-  return path.native() + fmt::format(".{}-{:08x}{}", getpid(), random, kEnd);
+  return path.native() + base::format(".{}-{:08x}{}", getpid(), random, kEnd);
 }
 
 bool is_temporary_of(std::string_view name, std::string_view of) {

@@ -1,7 +1,5 @@
 #include "cache/decode_rows.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -9,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/device.h"
+#include "base/format.h"
 #include "base/owners.h"
 #include "cache/pack_rows.h"
 #include "ibp/gpu.h"
@@ -82,7 +81,7 @@ class PieceDecoder {
     for (std::size_t piece = 0; piece < statuses.size(); ++piece) {
       if (statuses[piece] == ibp::kNoFetchError) continue;
       const int64_t row = static_cast<int64_t>(piece) * pieces_.piece_rows + static_cast<int64_t>(statuses[piece] / 2);
-      throw base::Error({fmt::format("feature row {}", row), "a valid encoding", "bytes that decode to nothing",
+      throw base::Error({base::format("feature row {}", row), "a valid encoding", "bytes that decode to nothing",
                          "the data is damaged: run cohort dataset check"});
     }
   }

@@ -1,7 +1,6 @@
 #include "cache/disk_file.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -10,6 +9,7 @@
 
 #include "base/bits.h"
 #include "base/check.h"
+#include "base/format.h"
 
 namespace cohort::cache {
 namespace {
@@ -59,9 +59,9 @@ void DiskFile::demand_unchanged() const { demand_same(opened_, state()); }
 
 void DiskFile::demand_same(const FileState& expected, const FileState& found) const {
   if (found == expected) return;
-  throw base::Error({path_, fmt::format("the {} bytes with which the run began", expected.bytes),
+  throw base::Error({path_, base::format("the {} bytes with which the run began", expected.bytes),
                      found.bytes == expected.bytes ? std::string("a file that was written to since")
-                                                   : fmt::format("{} bytes", found.bytes),
+                                                   : base::format("{} bytes", found.bytes),
                      kChanged});
 }
 
@@ -71,13 +71,13 @@ void DiskFile::read(uint64_t offset, std::span<std::byte> to, std::size_t needed
     const ssize_t got = read_(file_.get(), to.data() + done, to.size() - done, static_cast<off_t>(offset + done));
     const int error = errno;
     if (got < 0 && error == EINTR) continue;
-    const auto place = [&] { return fmt::format("{}, offset {}", path_, offset + done); };
+    const auto place = [&] { return base::format("{}, offset {}", path_, offset + done); };
     if (got < 0) base::fail_errno(place(), "bytes of the file", error, "see the kernel's log: dmesg");
     done += static_cast<std::size_t>(got);
     // A direct read that ends within a block has come to the end of the file.
     const bool at_end = got == 0 || (is_direct_ && done % kBlockBytes != 0);
     if (at_end && done < needed) {
-      throw base::Error({place(), fmt::format("{} more bytes", needed - done), "the end of the file", kChanged});
+      throw base::Error({place(), base::format("{} more bytes", needed - done), "the end of the file", kChanged});
     }
   }
 }

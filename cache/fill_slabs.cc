@@ -1,11 +1,10 @@
 #include "cache/fill_slabs.h"
 
-#include <fmt/format.h>
-
 #include <numeric>
 
 #include "base/check.h"
 #include "base/device.h"
+#include "base/format.h"
 #include "base/side_by_side.h"
 #include "cache/clique_directory.h"
 #include "cache/decode_rows.h"
@@ -20,7 +19,7 @@ const Slab& slab_of(const Plan& plan, int gpu, Kind kind) {
 void require_room(int64_t needed, int gpu) {
   const int64_t free = base::free_device_bytes();
   if (needed <= free) return;
-  throw base::Error({fmt::format("memory of GPU {}", gpu),
+  throw base::Error({base::format("memory of GPU {}", gpu),
                      base::format_bytes(static_cast<double>(needed)) + " for the cache",
                      base::format_bytes(static_cast<double>(free)) + " free", "use a smaller --cache-ratio"});
 }
@@ -29,7 +28,7 @@ void read_peers(int gpu, std::span<const int> peers) {
   base::choose_gpu(gpu);
   for (const int peer : peers) {
     if (peer == gpu || base::open_peer(peer)) continue;
-    throw base::Error({fmt::format("GPU {}", gpu), fmt::format("access to the memory of GPU {}", peer), "none",
+    throw base::Error({base::format("GPU {}", gpu), base::format("access to the memory of GPU {}", peer), "none",
                        "use --cliques none"});
   }
 }

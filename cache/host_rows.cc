@@ -1,8 +1,7 @@
 #include "cache/host_rows.h"
 
-#include <fmt/format.h>
-
 #include "base/check.h"
+#include "base/format.h"
 #include "cache/verify_rows.h"
 #include "ibp/host.h"
 
@@ -18,8 +17,8 @@ HostRows HostRows::open(const std::filesystem::path& file, const RowShape& shape
   const ibp::Profile& profile = rows.rows_.profile;
   const std::string dtype = ibp::name_of(profile.dtype);
   if (rows.num_rows() != shape.num_rows || profile.num_columns != shape.num_columns || dtype != shape.dtype) {
-    throw base::Error({file.string(), fmt::format("{} rows of {} {}", shape.num_rows, shape.num_columns, shape.dtype),
-                       fmt::format("{} rows of {} {}", rows.num_rows(), profile.num_columns, dtype),
+    throw base::Error({file.string(), base::format("{} rows of {} {}", shape.num_rows, shape.num_columns, shape.dtype),
+                       base::format("{} rows of {} {}", rows.num_rows(), profile.num_columns, dtype),
                        "run cohort dataset prepare again"});
   }
   return rows;

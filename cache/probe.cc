@@ -1,12 +1,12 @@
 #include "cache/probe.h"
 
 #include <cuda_runtime_api.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <numeric>
 
 #include "base/check.h"
+#include "base/format.h"
 #include "base/host_memory.h"
 #include "base/owners.h"
 #include "base/random.h"
@@ -121,7 +121,7 @@ std::vector<base::Gpu> gpus_with(std::span<const int> ordinals) {
   std::vector<base::Gpu> gpus;
   for (const int ordinal : ordinals) {
     if (ordinal < 0 || ordinal >= std::ssize(visible)) {
-      throw base::Error({fmt::format("GPU {}", ordinal), "a visible GPU", fmt::format("{} of them", visible.size()),
+      throw base::Error({base::format("GPU {}", ordinal), "a visible GPU", base::format("{} of them", visible.size()),
                          "look at CUDA_VISIBLE_DEVICES and nvidia-smi"});
     }
     gpus.push_back(visible[static_cast<std::size_t>(ordinal)]);

@@ -1,13 +1,12 @@
 #include "cache/read_threads.h"
 
-#include <fmt/format.h>
-
 #include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
 
 #include "base/check.h"
+#include "base/format.h"
 
 namespace cohort::cache {
 
@@ -27,7 +26,7 @@ void ReadJob::wait(const Patience& patience) {
     lock.unlock();
     abandon();
     const double seconds = std::chrono::duration<double>(patience.limit).count();
-    throw base::Error({patience.place, fmt::format("an end of a read within {} s", seconds), "none", patience.cure});
+    throw base::Error({patience.place, base::format("an end of a read within {} s", seconds), "none", patience.cure});
   }
   if (error_) std::rethrow_exception(error_);
 }

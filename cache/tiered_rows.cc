@@ -1,12 +1,11 @@
 #include "cache/tiered_rows.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "base/format.h"
 #include "base/prefetch.h"
 #include "cache/row_subset.h"
 
@@ -16,7 +15,7 @@ namespace {
 constexpr std::size_t kFewRows = 256;  // not worth waking threads for
 
 [[noreturn]] void fail_row(const std::string& file, int64_t row) {
-  throw base::Error({fmt::format("{}: row {}", file, row), "a valid encoding", "bytes that decode to nothing",
+  throw base::Error({base::format("{}: row {}", file, row), "a valid encoding", "bytes that decode to nothing",
                      "the data is damaged: run cohort dataset check"});
 }
 

@@ -1,7 +1,6 @@
 #include "channel/descriptor_socket.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -10,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/format.h"
 #include "base/process.h"
 #include "channel/wait.h"
 
@@ -24,7 +24,7 @@ struct Address {
   explicit Address(const std::filesystem::path& folder) : folder_(open(folder.c_str(), O_PATH | O_CLOEXEC)) {
     if (!folder_) base::fail_errno(folder.string(), "the channel's folder", errno);
     name.sun_family = AF_UNIX;
-    *fmt::format_to_n(name.sun_path, sizeof name.sun_path - 1, "/proc/self/fd/{}/{}", folder_.get(), kName).out = 0;
+    base::format("/proc/self/fd/{}/{}", folder_.get(), kName).copy(name.sun_path, sizeof name.sun_path - 1);
   }
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&name); }
   sockaddr_un name{};
@@ -126,8 +126,8 @@ base::FileDescriptor DescriptorReceiver::receive(DescriptorTag tag) {
     pollfd readable{sampler_.get(), POLLIN, 0};
     const int64_t left_us = until - base::monotonic_us();
     if (left_us <= 0) {
-      throw base::Error({fmt::format("memory {} of the sampler, generation {}", tag.place, tag.generation),
-                         "to be handed over", fmt::format("nothing for {} s", kLimitUs / 1'000'000),
+      throw base::Error({base::format("memory {} of the sampler, generation {}", tag.place, tag.generation),
+                         "to be handed over", base::format("nothing for {} s", kLimitUs / 1'000'000),
                          "end the run and start it again"});
     }
     if (poll(&readable, 1, static_cast<int>(left_us / 1000 + 1)) > 0) receive_one();

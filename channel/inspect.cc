@@ -1,13 +1,12 @@
 #include "channel/inspect.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "base/format.h"
 #include "base/process.h"
 
 namespace cohort::channel {
@@ -57,7 +56,7 @@ nlohmann::json describe_slot(const Slot& slot) {
 
 void refuse(const std::filesystem::path& path, const char* what, uint64_t expected, uint64_t found) {
   if (expected == found) return;
-  throw base::Error({path.string(), fmt::format("{} {:#x}", what, expected), fmt::format("{:#x}", found),
+  throw base::Error({path.string(), base::format("{} {:#x}", what, expected), base::format("{:#x}", found),
                      "sampler and trainer must come from the same build of cohort"});
 }
 
@@ -68,8 +67,8 @@ void refuse_damage(const std::filesystem::path& path, const ChannelHeader& heade
   const auto device = static_cast<uint32_t>(header.device);
   const bool knows_slots = header.num_slots >= 2 && header.num_slots <= kMaxSlots;
   if (!knows_slots || device > static_cast<uint32_t>(DeviceKind::kCuda)) {
-    throw base::Error({path.string(), fmt::format("2 to {} slots on device 0 or 1", kMaxSlots),
-                       fmt::format("{} slots on device {}", header.num_slots, device), kDamaged});
+    throw base::Error({path.string(), base::format("2 to {} slots on device 0 or 1", kMaxSlots),
+                       base::format("{} slots on device {}", header.num_slots, device), kDamaged});
   }
   const auto are_types = [&](const int32_t* types, int count) {
     return std::all_of(types, types + count, [&](int32_t type) { return type >= 0 && type < header.num_types; });
@@ -82,8 +81,8 @@ void refuse_damage(const std::filesystem::path& path, const ChannelHeader& heade
     return;
   }
   throw base::Error({path.string(),
-                     fmt::format("at most {} types and {} relations between them", kMaxTypes, kMaxRelations),
-                     fmt::format("{} types and {} relations", header.num_types, header.num_relations), kDamaged});
+                     base::format("at most {} types and {} relations between them", kMaxTypes, kMaxRelations),
+                     base::format("{} types and {} relations", header.num_types, header.num_relations), kDamaged});
 }
 
 }  // namespace

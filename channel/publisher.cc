@@ -1,12 +1,11 @@
 #include "channel/publisher.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 #include <new>
 
 #ifdef COHORT_WITH_CUDA
+#include "base/format.h"
 #include "base/shared_gpu_bytes.h"
 #endif
 
@@ -49,7 +48,7 @@ void fill_header(ChannelHeader& header, const ChannelOptions& options, std::size
 Publisher::Publisher(std::filesystem::path folder, const ChannelOptions& options)
     : folder_(std::move(folder)), owner_{options.owner_pid, base::process_with_pid(options.owner_pid).start_time} {
   if (options.num_slots < 2 || options.num_slots > kMaxSlots) {
-    throw base::Error({"--slots", fmt::format("2 to {}", kMaxSlots), std::to_string(options.num_slots),
+    throw base::Error({"--slots", base::format("2 to {}", kMaxSlots), std::to_string(options.num_slots),
                        "3 is enough unless batches take very different times"});
   }
   base::require(options.tables.size() <= kMaxTypes && options.target_types.size() <= kMaxRelations &&

@@ -1,6 +1,6 @@
 #include "channel/run_folder.h"
+#include "base/format.h"
 
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,7 +24,7 @@ bool is_folder_of_ours_alone(const std::filesystem::path& path) {
 
 bool is_run_folder(const std::filesystem::path& folder) {
   const std::filesystem::path root = folder.parent_path();
-  return folder.filename().string().starts_with("run-") && root.filename() == fmt::format("cohort-{}", getuid()) &&
+  return folder.filename().string().starts_with("run-") && root.filename() == base::format("cohort-{}", getuid()) &&
          is_folder_of_ours_alone(root) && is_folder_of_ours_alone(folder) &&
          is_ours(status_of(folder / "lock"), S_IFREG);
 }

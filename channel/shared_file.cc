@@ -1,7 +1,6 @@
 #include "channel/shared_file.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -9,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/file_descriptor.h"
+#include "base/format.h"
 
 namespace cohort::channel {
 

@@ -1,7 +1,6 @@
-#include <fmt/format.h>
-
 #include <vector>
 
+#include "base/format.h"
 #include "channel/shared_file.h"
 #include "channel/slot_memory.h"
 
@@ -9,13 +8,13 @@ namespace cohort::channel {
 namespace {
 
 std::filesystem::path slot_path(const std::filesystem::path& folder, int index, uint64_t generation) {
-  return folder / fmt::format("slot-{}-{}", index, generation);
+  return folder / base::format("slot-{}-{}", index, generation);
 }
 
 void demand_bytes(const std::filesystem::path& path, std::size_t expected, std::size_t found) {
   if (expected == found) return;
-  throw base::Error({path.string(), fmt::format("{} bytes, as the channel says", expected),
-                     fmt::format("{} bytes", found), "the channel is damaged: end the run and start it again"});
+  throw base::Error({path.string(), base::format("{} bytes, as the channel says", expected),
+                     base::format("{} bytes", found), "the channel is damaged: end the run and start it again"});
 }
 
 // A removed file lives on in the mappings of it, so the old generation needs no bookkeeping.

@@ -1,11 +1,10 @@
 #include "channel/subscriber.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 
 #include "base/device.h"
+#include "base/format.h"
 #include "base/process.h"
 #include "channel/inspect.h"
 
@@ -88,7 +87,7 @@ Subscriber::Subscriber(std::filesystem::path folder)
     : folder_(std::move(folder)), file_(open_channel(folder_, base::Access::kReadWrite)) {
   if (header().trainer.pid.load() != 0) {
     throw base::Error({(folder_ / "channel").string(), "no trainer yet",
-                       fmt::format("process {}", header().trainer.pid.load()), "one sampler serves one trainer"});
+                       base::format("process {}", header().trainer.pid.load()), "one sampler serves one trainer"});
   }
   enter(shared().trainer);
   if (header().device == DeviceKind::kCpu) {
@@ -227,8 +226,8 @@ void Subscriber::throw_stopped() const {
 
 void Subscriber::refuse_in_child() const {
   if (!in_child()) return;
-  throw base::Error({folder_.string(), fmt::format("process {}, which opened it", process_),
-                     fmt::format("process {}, forked from it", getpid()),
+  throw base::Error({folder_.string(), base::format("process {}, which opened it", process_),
+                     base::format("process {}, forked from it", getpid()),
                      "make a loader in the process that reads it"});
 }
 
@@ -237,7 +236,7 @@ void Subscriber::refuse_when_all_are_held() const {
     if (static_cast<SlotState>(header().slots[i].state.load()) != SlotState::kHeld) return;
   }
   throw base::Error(
-      {"batch views", "a slot to be given back", fmt::format("all {} slots held", header().num_slots),
+      {"batch views", "a slot to be given back", base::format("all {} slots held", header().num_slots),
        "x and edge_index of a batch are views of a shared slot, and views of earlier batches are still alive, by "
        "themselves or for a backward pass that has not run: keep batch.clone(), evaluate under torch.no_grad(), call "
        "backward() in each step, or raise num_slots"});

@@ -1,12 +1,12 @@
 #include "channel/wait.h"
 
-#include <fmt/format.h>
 #include <time.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
+#include "base/format.h"
 #include "base/process.h"
 #include "channel/inspect.h"
 
@@ -22,8 +22,8 @@ timespec deadline_after(int64_t us) {
 
 std::string last_words(const Party& peer) {
   const auto stage = static_cast<Stage>(peer.stage.load());
-  std::string text = fmt::format("its last stage is '{}' (batch {})", stage_name(stage), peer.stage_batch.load());
-  if (peer.failed_at_us.load() != 0) text += fmt::format("; it said: {}", error_of(peer));
+  std::string text = base::format("its last stage is '{}' (batch {})", stage_name(stage), peer.stage_batch.load());
+  if (peer.failed_at_us.load() != 0) text += base::format("; it said: {}", error_of(peer));
   return text;
 }
 
@@ -60,8 +60,8 @@ void require_alive(const Party& peer, const char* peer_name) {
   const base::ProcessId peer_id{peer.pid.load(), peer.start_time.load()};
   if (peer_id.pid == 0) return;  // not there yet: its starter watches it
   if (peer.failed_at_us.load() == 0 && base::is_alive(peer_id)) return;
-  throw PeerLost({fmt::format("the {} (process {})", peer_name, peer_id.pid), "a running process",
-                  "it has ended; " + last_words(peer), fmt::format("see the {}'s log", peer_name)});
+  throw PeerLost({base::format("the {} (process {})", peer_name, peer_id.pid), "a running process",
+                  "it has ended; " + last_words(peer), base::format("see the {}'s log", peer_name)});
 }
 
 bool wait_for(sem_t& semaphore, const std::atomic<uint32_t>& stop, const Party& peer, const char* peer_name,
@@ -80,10 +80,10 @@ bool wait_for(sem_t& semaphore, const std::atomic<uint32_t>& stop, const Party& 
     silent_us += std::min(base::monotonic_us() - round_began, 2 * kRoundUs);
     if (const int64_t since = peer.stage_since_us.load(); since != stage_since) stage_since = since, silent_us = 0;
     if (limit_us > 0 && silent_us > limit_us) {
-      throw PeerLost({fmt::format("the {} (process {})", peer_name, peer.pid.load()),
-                      fmt::format("progress within {} s", limit_us / 1'000'000),
-                      fmt::format("none for {} s; {}", silent_us / 1'000'000, last_words(peer)),
-                      fmt::format("see the {}'s log", peer_name)});
+      throw PeerLost({base::format("the {} (process {})", peer_name, peer.pid.load()),
+                      base::format("progress within {} s", limit_us / 1'000'000),
+                      base::format("none for {} s; {}", silent_us / 1'000'000, last_words(peer)),
+                      base::format("see the {}'s log", peer_name)});
     }
   }
 }

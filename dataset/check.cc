@@ -1,11 +1,10 @@
 #include "dataset/check.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 
+#include "base/format.h"
 #include "dataset/parallel.h"
 
 namespace cohort::dataset {
@@ -15,13 +14,13 @@ constexpr const char* kImportAgain = "import or generate the data set again";
 constexpr const char* kFiniteHint = "replace it in the source, e.g. with numpy.nan_to_num, and import again";
 constexpr std::array<const char*, 3> kSplitNames = {"train_ids", "val_ids", "test_ids"};
 
-std::string more(const Scan& bad) { return bad.count == 1 ? "" : fmt::format(" ({} such places)", bad.count); }
+std::string more(const Scan& bad) { return bad.count == 1 ? "" : base::format(" ({} such places)", bad.count); }
 
 // The place of an element, by row and column where there are columns.
 std::string place_of(const MappedArray& array, int64_t element) {
-  if (array.shape().size() < 2) return fmt::format("{}[{}]", array.place(), element);
+  if (array.shape().size() < 2) return base::format("{}[{}]", array.place(), element);
   const int64_t width = array.shape()[1];
-  return fmt::format("{}[{}, {}]", array.place(), element / width, element % width);
+  return base::format("{}[{}, {}]", array.place(), element / width, element % width);
 }
 
 // Appends the problem of element `bad.first`, unless there is none.
@@ -48,8 +47,8 @@ Scan scan_in_pieces(const MappedArray& array, const std::stop_token& stop, IsBad
 // What a number of a node of this type must be.
 std::string node_in(const Dataset& data, int type) {
   const NodeType& nodes = data.meta().node_types[static_cast<std::size_t>(type)];
-  return data.is_typed() ? fmt::format("a node of type {} in [0, {})", nodes.name, nodes.num_nodes)
-                         : fmt::format("a node in [0, {})", nodes.num_nodes);
+  return data.is_typed() ? base::format("a node of type {} in [0, {})", nodes.name, nodes.num_nodes)
+                         : base::format("a node in [0, {})", nodes.num_nodes);
 }
 
 void check_indptr(const MappedArray& array, std::vector<Problem>& problems, const std::stop_token& stop) {
@@ -57,7 +56,7 @@ void check_indptr(const MappedArray& array, std::vector<Problem>& problems, cons
   const int64_t* indptr = array.as<int64_t>().data();
   const Scan bad = scan(array.size() - 1, stop, [&](int64_t v) { return indptr[v + 1] < indptr[v]; });
   if (bad.first < 0) return;
-  report(problems, array, {bad.first + 1, bad.count}, fmt::format("at least {}, the value before", indptr[bad.first]),
+  report(problems, array, {bad.first + 1, bad.count}, base::format("at least {}, the value before", indptr[bad.first]),
          std::to_string(indptr[bad.first + 1]));
 }
 
@@ -97,7 +96,7 @@ void check_times(const Dataset& data, int relation, std::vector<Problem>& proble
   const Scan bad = scan(std::ssize(indptr) - 1, stop, [&](int64_t node) { return first_step_down(node) >= 0; });
   if (bad.first < 0) return;
   const int64_t edge = first_step_down(bad.first);
-  report(problems, array, {edge, bad.count}, fmt::format("at least {}, the time before in the list", times[edge - 1]),
+  report(problems, array, {edge, bad.count}, base::format("at least {}, the time before in the list", times[edge - 1]),
          std::to_string(times[edge]));
 }
 
@@ -119,7 +118,7 @@ void check_targets(const Dataset& data, std::vector<Problem>& problems, const st
   });
   if (bad.first < 0) return;
   report(problems, array, bad, any ? "a finite number, or NaN for none" : "0, 1, or NaN for unknown",
-         fmt::format("{}", labels[bad.first]));
+         base::format("{}", labels[bad.first]));
 }
 
 // How the labels of a node without any look.
@@ -136,7 +135,7 @@ void check_labels(const Dataset& data, std::vector<Problem>& problems, const std
   const Scan bad =
       scan(data.num_target_nodes(), stop, [&](int64_t v) { return labels[v] < -1 || labels[v] >= num_classes; });
   if (bad.first < 0) return;
-  report(problems, data.labels_array(), bad, fmt::format("a class in [0, {}) or -1 for none", num_classes),
+  report(problems, data.labels_array(), bad, base::format("a class in [0, {}) or -1 for none", num_classes),
          std::to_string(labels[bad.first]));
 }
 
@@ -173,12 +172,12 @@ void check_split(const Dataset& data, std::size_t split, std::vector<uint8_t>& o
   }
   if (again.first >= 0) {
     report(problems, array, again, "a node that occurs once in all splits",
-           fmt::format("node {}, which {} already has", ids[again.first], kSplitNames[other - 1]),
+           base::format("node {}, which {} already has", ids[again.first], kSplitNames[other - 1]),
            "put each node into one split, once");
   }
   if (unlabelled.first >= 0) {
     report(problems, array, unlabelled, "a node with a label",
-           fmt::format("node {}, whose label is {}", ids[unlabelled.first], none_of(data)),
+           base::format("node {}, whose label is {}", ids[unlabelled.first], none_of(data)),
            "leave nodes without labels out of splits");
   }
 }

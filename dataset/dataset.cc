@@ -1,10 +1,9 @@
 #include "dataset/dataset.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 
+#include "base/format.h"
 #include "dataset/encoded.h"
 #include "dataset/meta_json.h"
 
@@ -28,8 +27,8 @@ void demand_ends(const MappedArray& array, int64_t num_edges, const char* key) {
     throw base::Error({array.place() + "[0]", "0", std::to_string(indptr.front()), kImportAgain});
   }
   if (indptr.back() != num_edges) {
-    throw base::Error({fmt::format("{}[{}]", array.place(), indptr.size() - 1), fmt::format("{} ({})", num_edges, key),
-                       std::to_string(indptr.back()), kImportAgain});
+    throw base::Error({base::format("{}[{}]", array.place(), indptr.size() - 1),
+                       base::format("{} ({})", num_edges, key), std::to_string(indptr.back()), kImportAgain});
   }
 }
 

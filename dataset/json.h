@@ -1,8 +1,6 @@
 // Reading the JSON files of a data set: every error names the file, what was expected and what was found.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -10,6 +8,7 @@
 #include <type_traits>
 
 #include "base/check.h"
+#include "base/format.h"
 
 namespace cohort::dataset {
 
@@ -30,7 +29,7 @@ inline nlohmann::json parse_json(const std::filesystem::path& path, const char* 
   if (std::filesystem::is_directory(path)) throw base::Error({path.string(), what, "a folder", hint});
   const auto demand_depth = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
     if (depth <= kMaxJsonDepth) return true;
-    throw base::Error({path.string(), fmt::format("JSON of at most {} levels", kMaxJsonDepth), "more", hint});
+    throw base::Error({path.string(), base::format("JSON of at most {} levels", kMaxJsonDepth), "more", hint});
   };
   try {
     return nlohmann::json::parse(file, demand_depth);
@@ -45,10 +44,10 @@ T member(const nlohmann::json& json, const std::string& place, const char* key, 
          const char* hint) {
   const auto found = json.is_object() ? json.find(key) : json.end();
   if (!json.is_object() || found == json.end()) {
-    throw base::Error({place, fmt::format("the key \"{}\"", key), "none", hint});
+    throw base::Error({place, base::format("the key \"{}\"", key), "none", hint});
   }
   const bool fits = std::is_same_v<T, std::string> ? found->is_string() : found->is_number_integer();
-  if (!fits) throw base::Error({place, fmt::format("\"{}\": {}", key, expected), shown(*found), hint});
+  if (!fits) throw base::Error({place, base::format("\"{}\": {}", key, expected), shown(*found), hint});
   return found->get<T>();
 }
 
@@ -58,8 +57,8 @@ inline void demand_format(const nlohmann::json& json, const std::string& place, 
   const auto format = member<std::string>(json, place, "format", "a string", hint);
   const auto version = member<int64_t>(json, place, "version", "an integer", hint);
   if (format == name && version == number) return;
-  throw base::Error({place, fmt::format("format {} version {}", name, number),
-                     fmt::format("format {} version {}", format, version), hint});
+  throw base::Error({place, base::format("format {} version {}", name, number),
+                     base::format("format {} version {}", format, version), hint});
 }
 
 }  // namespace cohort::dataset

@@ -1,11 +1,10 @@
 // Members of meta.json that all versions read in the same way.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <cstdint>
 #include <string>
 
+#include "base/format.h"
 #include "dataset/dataset.h"
 #include "dataset/json.h"
 

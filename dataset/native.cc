@@ -1,5 +1,4 @@
 // cohort.dataset._native: the C++ library as Python sees it.
-#include <fmt/format.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/array.h>
@@ -10,6 +9,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "base/check.h"
+#include "base/format.h"
 #include "base/nanobind_errors.h"
 #include "dataset/check.h"
 #include "dataset/dataset.h"
@@ -36,7 +36,7 @@ void demand_nodes(const Ids& ids, const char* place, int64_t num_nodes, const st
   const Scan bad = scan(static_cast<int64_t>(ids.shape(0)), stop,
                         [=](int64_t i) { return values[i] < 0 || values[i] >= num_nodes; });
   if (bad.first < 0) return;
-  throw base::Error({fmt::format("{}[{}]", place, bad.first), fmt::format("a node in [0, {})", num_nodes),
+  throw base::Error({base::format("{}[{}]", place, bad.first), base::format("a node in [0, {})", num_nodes),
                      std::to_string(values[bad.first]), "nodes are numbered from 0, one per feature row"});
 }
 

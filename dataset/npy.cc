@@ -1,12 +1,12 @@
 #include "dataset/npy.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 
 #include <cerrno>
 #include <cstring>
 
 #include "base/file_descriptor.h"
+#include "base/format.h"
 
 namespace cohort::dataset {
 namespace {
@@ -56,8 +56,8 @@ MappedArray map_npy(const std::filesystem::path& path) {
   NpyHeader header = parse_npy_header({mapping.data(), mapping.bytes()}, path.string());
   const std::size_t needed_bytes = header.header_bytes + header.data_bytes();
   if (mapping.bytes() < needed_bytes) {
-    throw base::Error({path.string(), fmt::format("{} bytes for shape {}", needed_bytes, shape_text(header.shape)),
-                       fmt::format("a truncated file of {} bytes", mapping.bytes()),
+    throw base::Error({path.string(), base::format("{} bytes for shape {}", needed_bytes, shape_text(header.shape)),
+                       base::format("a truncated file of {} bytes", mapping.bytes()),
                        "copy it again, or import the data set again"});
   }
   return {std::move(mapping), std::move(header), path.string()};

@@ -1,14 +1,12 @@
 #include "dataset/npy_header.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <charconv>
 #include <cstring>
 #include <string_view>
 #include <utility>
 
 #include "base/check.h"
+#include "base/format.h"
 
 namespace cohort::dataset {
 namespace {
@@ -30,7 +28,7 @@ class DictReader {
   }
 
   void need(std::string_view token) {
-    if (!take(token)) fail(fmt::format("'{}'", token));
+    if (!take(token)) fail(base::format("'{}'", token));
   }
 
   std::string string() {
@@ -73,7 +71,7 @@ class DictReader {
   }
 
   [[noreturn]] void fail(const std::string& expected) const {
-    throw base::Error({place_, expected + " in the .npy header", fmt::format("'{}'", text_.substr(0, 24)), kRewrite});
+    throw base::Error({place_, expected + " in the .npy header", base::format("'{}'", text_.substr(0, 24)), kRewrite});
   }
 
  private:
@@ -103,7 +101,7 @@ Fields read_fields(std::string_view text, const std::string& place) {
     } else if (key == "shape" && !std::exchange(have_shape, true)) {
       fields.shape = reader.tuple();
     } else {
-      reader.fail(fmt::format("descr, fortran_order and shape once each instead of '{}'", key));
+      reader.fail(base::format("descr, fortran_order and shape once each instead of '{}'", key));
     }
     if (!reader.take(",")) {
       reader.need("}");
@@ -118,11 +116,11 @@ Fields read_fields(std::string_view text, const std::string& place) {
 DType judge_descr(const std::string& descr, const std::string& place) {
   if (const auto dtype = dtype_of_descr(descr)) return *dtype;
   if (descr.starts_with(">")) {
-    throw base::Error({place, "little-endian data", fmt::format("big-endian dtype '{}'", descr),
+    throw base::Error({place, "little-endian data", base::format("big-endian dtype '{}'", descr),
                        "convert it: array.astype(array.dtype.newbyteorder('<'))"});
   }
   throw base::Error({place, "dtype uint8, float16, uint16 (bfloat16), float32, int32 or int64",
-                     fmt::format("dtype '{}'", descr), "convert it with array.astype(...)"});
+                     base::format("dtype '{}'", descr), "convert it with array.astype(...)"});
 }
 
 // Throws when the shape's bytes cannot be counted in 63 bits.
@@ -138,8 +136,8 @@ void judge_shape(const std::vector<int64_t>& shape, DType dtype, const std::stri
 // Elements are read where they lie in the mapped file.
 void judge_start(std::size_t header_bytes, DType dtype, const std::string& place) {
   if (header_bytes % size_of(dtype) == 0) return;
-  throw base::Error({place, fmt::format("data that start at a multiple of {} bytes", size_of(dtype)),
-                     fmt::format("data at byte {}", header_bytes), kRewrite});
+  throw base::Error({place, base::format("data that start at a multiple of {} bytes", size_of(dtype)),
+                     base::format("data at byte {}", header_bytes), kRewrite});
 }
 
 std::size_t little_endian(std::span<const std::byte> bytes) {
@@ -161,17 +159,17 @@ std::size_t NpyHeader::data_bytes() const { return static_cast<std::size_t>(num_
 NpyHeader parse_npy_header(std::span<const std::byte> file, const std::string& place) {
   if (file.empty()) throw base::Error({place, "a .npy array", "an empty file", kRewrite});
   if (file.size() < 12 || std::memcmp(file.data(), kMagic.data(), kMagic.size()) != 0) {
-    throw base::Error({place, "a .npy array", fmt::format("{} bytes without the .npy magic", file.size()), kRewrite});
+    throw base::Error({place, "a .npy array", base::format("{} bytes without the .npy magic", file.size()), kRewrite});
   }
   const int version = std::to_integer<int>(file[6]), minor = std::to_integer<int>(file[7]);
   if (version < 1 || version > 3 || minor != 0) {
-    throw base::Error({place, ".npy format 1.0, 2.0 or 3.0", fmt::format("format {}.{}", version, minor), kRewrite});
+    throw base::Error({place, ".npy format 1.0, 2.0 or 3.0", base::format("format {}.{}", version, minor), kRewrite});
   }
   const std::size_t length_bytes = version == 1 ? 2 : 4;
   const std::size_t text_start = 8 + length_bytes, text_bytes = little_endian(file.subspan(8, length_bytes));
   if (text_bytes > file.size() - text_start) {
-    throw base::Error({place, fmt::format("a header of {} bytes", text_bytes),
-                       fmt::format("a truncated file of {} bytes", file.size()), kRewrite});
+    throw base::Error({place, base::format("a header of {} bytes", text_bytes),
+                       base::format("a truncated file of {} bytes", file.size()), kRewrite});
   }
   const std::string_view text(reinterpret_cast<const char*>(file.data()) + text_start, text_bytes);
   Fields fields = read_fields(text, place);
@@ -187,8 +185,8 @@ NpyHeader parse_npy_header(std::span<const std::byte> file, const std::string& p
 
 std::string format_npy_header(DType dtype, const std::vector<int64_t>& shape) {
   const std::string comma = shape.size() == 1 ? "," : "";
-  std::string dict = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", descr_of(dtype),
-                                 fmt::join(shape, ", "), comma);
+  std::string dict = base::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", descr_of(dtype),
+                                  base::joined(shape), comma);
   constexpr std::size_t kPreludeBytes = 10, kAlignBytes = 64;
   const std::size_t unpadded = kPreludeBytes + dict.size() + 1;
   dict.append((kAlignBytes - unpadded % kAlignBytes) % kAlignBytes, ' ');
@@ -201,6 +199,6 @@ std::string format_npy_header(DType dtype, const std::vector<int64_t>& shape) {
   return header + dict;
 }
 
-std::string shape_text(const std::vector<int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+std::string shape_text(const std::vector<int64_t>& shape) { return base::format("[{}]", base::joined(shape)); }
 
 }  // namespace cohort::dataset

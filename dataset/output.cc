@@ -1,8 +1,7 @@
 #include "dataset/output.h"
 
-#include <fmt/format.h>
-
 #include "base/check.h"
+#include "base/format.h"
 #include "dataset/dataset.h"
 #include "dataset/encoded.h"
 #include "dataset/parallel.h"
@@ -24,7 +23,7 @@ bool replaces(const fs::path& out, bool overwrite) {
     throw base::Error({out.string(), "a new folder", "an existing one", "choose another name or pass --overwrite"});
   }
   if (!fs::exists(out / kMetaFile) && !is_prepared_folder(out)) {
-    throw base::Error({out.string(), fmt::format("a data set (a folder with {}) to overwrite", kMetaFile),
+    throw base::Error({out.string(), base::format("a data set (a folder with {}) to overwrite", kMetaFile),
                        "something else", "choose another name, or remove it yourself"});
   }
   return true;

@@ -1,12 +1,12 @@
 #include "dataset/temporary_file.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>
 
 #include "base/check.h"
+#include "base/format.h"
 
 namespace cohort::dataset {
 namespace {
@@ -24,7 +24,7 @@ int open_unnamed(const std::filesystem::path& folder) {
 }  // namespace
 
 TemporaryFile::TemporaryFile(const std::filesystem::path& folder)
-    : place_(fmt::format("{} (temporary file)", folder.string())), file_(open_unnamed(folder)) {
+    : place_(base::format("{} (temporary file)", folder.string())), file_(open_unnamed(folder)) {
   if (!file_) base::fail_errno(place_, "a folder to write in", errno);
 }
 
@@ -39,7 +39,7 @@ void TemporaryFile::read(int64_t offset, void* data, std::size_t bytes) const {
     const ssize_t got = ::pread(file_.get(), to, bytes, offset);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) base::fail_errno(place_, "a file that can be read", errno);
-    if (got == 0) throw base::Error({place_, fmt::format("{} more bytes", bytes), "the end of the file", ""});
+    if (got == 0) throw base::Error({place_, base::format("{} more bytes", bytes), "the end of the file", ""});
     to += got;
     offset += got;
     bytes -= static_cast<std::size_t>(got);

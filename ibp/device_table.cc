@@ -1,6 +1,5 @@
-#include <fmt/format.h>
-
 #include "base/check.h"
+#include "base/format.h"
 #include "base/parallel_copy.h"
 #include "ibp/bits.h"
 #include "ibp/gpu.h"
@@ -29,7 +28,7 @@ const T* copied(const T* from, std::size_t count, base::DeviceBytes& to) {
 
 void check_size(const EncodedRef& ref) {
   if (ref.num_rows < int64_t{UINT32_MAX}) return;
-  throw Error({"DeviceTable: rows", "fewer than 2^32 - 1", fmt::format("{}", ref.num_rows), "split the table"});
+  throw Error({"DeviceTable: rows", "fewer than 2^32 - 1", base::format("{}", ref.num_rows), "split the table"});
 }
 
 std::size_t bytes_side_by_side(const EncodedRef& ref) {

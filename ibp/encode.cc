@@ -1,10 +1,10 @@
-#include <fmt/format.h>
 #include <omp.h>
 
 #include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
+#include "base/format.h"
 #include "base/mapping.h"
 #include "ibp/batch_encoder.h"
 #include "ibp/bits.h"
@@ -86,7 +86,7 @@ ChosenLayout choose_layout(const Profile& profile, const EncodeOptions& options)
   uint32_t slot_bytes = options.slot_bytes ? options.slot_bytes : profile.slot_bytes;
   if (slot_bytes == 0) slot_bytes = whole;
   if (slot_bytes % 16 != 0 || slot_bytes > whole) {
-    throw Error({"encode: slot_bytes", fmt::format("a multiple of 16 up to {}", whole), fmt::format("{}", slot_bytes),
+    throw Error({"encode: slot_bytes", base::format("a multiple of 16 up to {}", whole), base::format("{}", slot_bytes),
                  "leave it out to take the profile's"});
   }
   return {Layout::kSlots, slot_bytes};
@@ -235,7 +235,7 @@ EncodedRows encode(const RowTable& rows, const Profile& profile, const EncodeOpt
 EncodedRows encode_in_place(const RowTable& rows, const Profile& profile) {
   check_table_fits(rows, profile, "encode_in_place");
   if (rows.row_bytes() % 4 != 0) {
-    throw Error({"encode_in_place: row width", "a multiple of 4 bytes", fmt::format("{} bytes", rows.row_bytes()),
+    throw Error({"encode_in_place: row width", "a multiple of 4 bytes", base::format("{} bytes", rows.row_bytes()),
                  "use encode(), which packs"});
   }
   if (profile.codec == Codec::kPlanes) {
@@ -262,7 +262,7 @@ EncodedRows encode_in_place(const RowTable& rows, const Profile& profile) {
 }
 
 int64_t data_bound(const Profile& profile, int64_t num_rows, const EncodeOptions& options) {
-  if (num_rows < 0) throw Error({"bound: num_rows", "0 or more", fmt::format("{}", num_rows), ""});
+  if (num_rows < 0) throw Error({"bound: num_rows", "0 or more", base::format("{}", num_rows), ""});
   const BatchEncoder encoder(profile, options);
   return static_cast<int64_t>(encoder.batch_bound(num_rows) + encoder.plane_b_bytes(num_rows));
 }

@@ -1,8 +1,7 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/format.h"
 #include "ibp/bits.h"
 #include "ibp/host.h"
 #include "ibp/row_codec.h"
@@ -56,8 +55,8 @@ void fetch_as(const EncodedRows& encoded, std::span<const int64_t> index, void* 
   if (bad == INT64_MAX) return;
   const int64_t row = row_of(bad);
   if (row >= 0 && row < encoded.ref.num_rows) fail_row(row);
-  throw Error({fmt::format("fetch: index[{}]", bad), fmt::format("0 to {}", encoded.ref.num_rows - 1),
-               fmt::format("{}", row), ""});
+  throw Error({base::format("fetch: index[{}]", bad), base::format("0 to {}", encoded.ref.num_rows - 1),
+               base::format("{}", row), ""});
 }
 
 }  // namespace

@@ -1,9 +1,8 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
+#include "base/format.h"
 #include "base/mapping.h"
 #include "ibp/bits.h"
 #include "ibp/checksum.h"
@@ -31,7 +30,7 @@ class Reader {
     EncodedRows encoded;
     encoded.profile = profile_from(section(kProfile), place_ + ": profile");
     check((encoded.profile.codec == Codec::kPlanes) == (header_.version == 2), "version 2 for codec planes alone",
-          fmt::format("version {} for codec {}", header_.version, name_of(encoded.profile.codec)));
+          base::format("version {} for codec {}", header_.version, name_of(encoded.profile.codec)));
     check_shape(encoded.profile);
     check(crc32c_parallel(section(kDirectory)) == header_.directory_crc, "a directory with a correct checksum",
           "a wrong one");
@@ -63,18 +62,18 @@ class Reader {
   }
 
   void read_header() {
-    check(bytes_.size() >= sizeof(header_), "a header of 128 bytes", fmt::format("{} bytes", bytes_.size()));
+    check(bytes_.size() >= sizeof(header_), "a header of 128 bytes", base::format("{} bytes", bytes_.size()));
     std::memcpy(&header_, bytes_.data(), sizeof(header_));
     if (header_.magic != kFileMagic) {
       throw Error({place_, "the magic IBPROWS1", "something else", "is it a file of encoded rows?"});
     }
     if (header_.version != 1 && header_.version != 2) {
-      throw Error({place_, "version 1 or 2", fmt::format("version {}", header_.version), "a newer program wrote it"});
+      throw Error({place_, "version 1 or 2", base::format("version {}", header_.version), "a newer program wrote it"});
     }
     check(crc32c(bytes_.first(sizeof(header_) - 4)) == header_.header_crc, "a header with a correct checksum",
           "a wrong one");
     check(header_.version == 2 || (header_.plane_b_bytes == 0 && header_.plane_b_stride_bytes == 0),
-          "no plane B in version 1", fmt::format("{} bytes", header_.plane_b_bytes));
+          "no plane B in version 1", base::format("{} bytes", header_.plane_b_bytes));
   }
 
   // Sections follow each other at multiples of 128; the last ends the file.
@@ -86,50 +85,50 @@ class Reader {
     for (int i = 0; i < kNumSections; ++i) {
       position = round_up(position, kSectionAlign);
       check(position <= bytes_.size() && lengths[std::size_t(i)] <= bytes_.size() - position, "all sections",
-            fmt::format("an end after {} bytes", bytes_.size()));
+            base::format("an end after {} bytes", bytes_.size()));
       sections_[std::size_t(i)] = bytes_.subspan(position, lengths[std::size_t(i)]);
       position += lengths[std::size_t(i)];
     }
-    check(position == bytes_.size(), fmt::format("{} bytes", position), fmt::format("{} bytes", bytes_.size()));
+    check(position == bytes_.size(), base::format("{} bytes", position), base::format("{} bytes", bytes_.size()));
   }
 
   std::span<const std::byte> section(Section which) const { return sections_[which]; }
 
   void check_shape(const Profile& profile) const {
     const uint64_t rows = header_.num_rows;
-    check(rows <= (uint64_t{1} << 40), "at most 2^40 rows", fmt::format("{}", rows));
-    check(header_.layout <= 2, "a known layout", fmt::format("number {}", header_.layout));
+    check(rows <= (uint64_t{1} << 40), "at most 2^40 rows", base::format("{}", rows));
+    check(header_.layout <= 2, "a known layout", base::format("number {}", header_.layout));
     const auto layout = static_cast<Layout>(header_.layout);
     const uint64_t words = (rows + 31) / 32;
     const uint64_t directory = layout == Layout::kPacked ? rows * 8 : layout == Layout::kInPlace ? rows * 2 : words * 8;
-    check(header_.directory_bytes == directory, fmt::format("{} bytes of directory", directory),
-          fmt::format("{}", header_.directory_bytes));
+    check(header_.directory_bytes == directory, base::format("{} bytes of directory", directory),
+          base::format("{}", header_.directory_bytes));
     const uint64_t blocks =
         num_blocks(header_.data_bytes) + num_blocks(header_.plane_b_bytes) + num_blocks(header_.overflow_bytes);
-    check(header_.checksum_bytes == blocks * 4, fmt::format("{} checksums", blocks),
-          fmt::format("{} bytes", header_.checksum_bytes));
+    check(header_.checksum_bytes == blocks * 4, base::format("{} checksums", blocks),
+          base::format("{} bytes", header_.checksum_bytes));
     const uint32_t stride = header_.stride_bytes;
     const uint64_t whole = round_up(profile.row_bytes(), 16);
     const bool stride_fits = layout == Layout::kPacked    ? stride == 0
                              : layout == Layout::kInPlace ? stride == profile.row_bytes() && stride % 4 == 0
                                                           : stride > 0 && stride % 16 == 0 && stride <= whole;
-    check(stride_fits, "a stride for this layout", fmt::format("{}", stride));
+    check(stride_fits, "a stride for this layout", base::format("{}", stride));
     check(layout == Layout::kPacked || header_.data_bytes == rows * stride,
-          fmt::format("{} bytes of rows", rows * stride), fmt::format("{}", header_.data_bytes));
+          base::format("{} bytes of rows", rows * stride), base::format("{}", header_.data_bytes));
     if (profile.codec == Codec::kPlanes) check_planes(profile, layout);
     check(layout == Layout::kSlots ? header_.overflow_bytes % whole == 0 : header_.overflow_bytes == 0,
-          "overflow rows of one size", fmt::format("{} bytes", header_.overflow_bytes));
+          "overflow rows of one size", base::format("{} bytes", header_.overflow_bytes));
     check(header_.max_coded_bytes <= whole, "coded rows no longer than raw ones",
-          fmt::format("{} bytes", header_.max_coded_bytes));
+          base::format("{} bytes", header_.max_coded_bytes));
   }
 
   void check_planes(const Profile& profile, Layout layout) const {
     const uint32_t plane_b = ProfileTables(profile).ref().plane_b_bytes();
     check(layout == Layout::kSlots && header_.stride_bytes == profile.slot_bytes,
           "the profile's slots for codec planes",
-          fmt::format("layout {} with a stride of {}", name_of(layout), header_.stride_bytes));
+          base::format("layout {} with a stride of {}", name_of(layout), header_.stride_bytes));
     check(header_.plane_b_stride_bytes == plane_b && header_.plane_b_bytes == header_.num_rows * plane_b,
-          fmt::format("{} bytes of plane B", header_.num_rows * plane_b), fmt::format("{}", header_.plane_b_bytes));
+          base::format("{} bytes of plane B", header_.num_rows * plane_b), base::format("{}", header_.plane_b_bytes));
   }
 
   EncodedRef make_ref(const Profile& profile) const {
@@ -164,7 +163,7 @@ class Reader {
     for (int64_t row = 0; row < ref.num_rows; ++row) {
       if (!row_fits(ref, row)) bad = row;
     }
-    if (bad >= 0) fail("rows inside the data", fmt::format("row {} outside", bad));
+    if (bad >= 0) fail("rows inside the data", base::format("row {} outside", bad));
   }
 
   bool row_fits(const EncodedRef& ref, int64_t row) const {
@@ -178,13 +177,13 @@ class Reader {
   void check_ranks(const EncodedRef& ref) const {
     uint64_t before = 0;
     for (int64_t word = 0; word < (ref.num_rows + 31) / 32; ++word) {
-      if (ref.ranks[word] != before) fail("ranks that count the flags", fmt::format("another in word {}", word));
+      if (ref.ranks[word] != before) fail("ranks that count the flags", base::format("another in word {}", word));
       before += count_ones(ref.flags[word]);
     }
-    check(before * ref.overflow_stride_bytes == header_.overflow_bytes, fmt::format("{} overflow rows", before),
-          fmt::format("{} bytes of them", header_.overflow_bytes));
+    check(before * ref.overflow_stride_bytes == header_.overflow_bytes, base::format("{} overflow rows", before),
+          base::format("{} bytes of them", header_.overflow_bytes));
     check(ref.max_coded_bytes <= ref.stride_bytes, "coded rows inside their slots",
-          fmt::format("{} bytes", ref.max_coded_bytes));
+          base::format("{} bytes", ref.max_coded_bytes));
   }
 
   void verify_blocks(std::span<const std::byte> bytes, const std::byte* blocks, const char* what,
@@ -198,7 +197,7 @@ class Reader {
         const auto block = bytes.subspan(begin, std::min<std::size_t>(kChecksumBlockBytes, bytes.size() - begin));
         if (crc32c(block) != load_as<uint32_t>(blocks + i * 4)) bad = i;
       }
-      check(bad < 0, fmt::format("{} with correct checksums", what), fmt::format("a wrong one in MiB {}", bad));
+      check(bad < 0, base::format("{} with correct checksums", what), base::format("a wrong one in MiB {}", bad));
       after_piece();
     }
   }

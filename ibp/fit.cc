@@ -1,11 +1,10 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <utility>
 
 #include "base/check.h"
+#include "base/format.h"
 #include "base/random.h"
 #include "ibp/bits.h"
 #include "ibp/packing.h"
@@ -107,33 +106,35 @@ bool is_better(const Candidate& a, const Candidate& b) {
 std::string explain(const Fit& fit, uint32_t row_bytes) {
   if (fit.candidates.size() == 1) {  // the codec that was asked for
     const Candidate& only = fit.candidates[0];
-    return fmt::format("{}: {:.2f} 128-byte lines and {:.1f} bytes per row of {} bytes on {} sampled rows",
-                       name_of(only.profile.codec), only.lines_per_row, only.bytes_per_row, row_bytes, fit.sample_rows);
+    return base::format("{}: {:.2f} 128-byte lines and {:.1f} bytes per row of {} bytes on {} sampled rows",
+                        name_of(only.profile.codec), only.lines_per_row, only.bytes_per_row, row_bytes,
+                        fit.sample_rows);
   }
-  std::string text = fmt::format("{}: fewest 128-byte lines per row of {} bytes on {} sampled rows (",
-                                 name_of(fit.profile.codec), row_bytes, fit.sample_rows);
+  std::string text = base::format("{}: fewest 128-byte lines per row of {} bytes on {} sampled rows (",
+                                  name_of(fit.profile.codec), row_bytes, fit.sample_rows);
   for (std::size_t i = 0; i < fit.candidates.size(); ++i) {
     const Candidate& candidate = fit.candidates[i];
-    text += fmt::format("{}{} {:.2f} lines, {:.1f} bytes", i ? "; " : "", name_of(candidate.profile.codec),
-                        candidate.lines_per_row, candidate.bytes_per_row);
+    text += base::format("{}{} {:.2f} lines, {:.1f} bytes", i ? "; " : "", name_of(candidate.profile.codec),
+                         candidate.lines_per_row, candidate.bytes_per_row);
   }
   return text + ")";
 }
 
 void check_options(const FitOptions& options) {
   if (!(options.sample > 0 && options.sample <= 1)) {
-    throw Error({"fit: sample", "a share in (0, 1]", fmt::format("{}", options.sample), ""});
+    throw Error({"fit: sample", "a share in (0, 1]", base::format("{}", options.sample), ""});
   }
-  if (options.min_sample < 1) throw Error({"fit: min_sample", "at least 1", fmt::format("{}", options.min_sample), ""});
+  if (options.min_sample < 1)
+    throw Error({"fit: min_sample", "at least 1", base::format("{}", options.min_sample), ""});
   if (options.chunk_bytes != 4 && options.chunk_bytes != 8) {
-    throw Error({"fit: chunk_bytes", "4 or 8", fmt::format("{}", options.chunk_bytes), ""});
+    throw Error({"fit: chunk_bytes", "4 or 8", base::format("{}", options.chunk_bytes), ""});
   }
   if (options.mantissa_bits > 22) {
-    throw Error({"fit: mantissa_bits", "0 to 22", fmt::format("{}", options.mantissa_bits), ""});
+    throw Error({"fit: mantissa_bits", "0 to 22", base::format("{}", options.mantissa_bits), ""});
   }
   if (options.threshold_percent != 0 && (options.threshold_percent <= 50 || options.threshold_percent > 100)) {
     throw Error({"fit: threshold", "51 to 100 percent, or none for the sweep",
-                 fmt::format("{}", options.threshold_percent), ""});
+                 base::format("{}", options.threshold_percent), ""});
   }
 }
 

@@ -1,5 +1,4 @@
 // What each codec learns from the sampled rows. FORMAT.md 4 says what the profile's fields mean.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -7,6 +6,7 @@
 #include <unordered_map>
 
 #include "base/check.h"
+#include "base/format.h"
 #include "ibp/bits.h"
 #include "ibp/row_codec.h"
 

@@ -1,11 +1,10 @@
 #include "ibp/homes.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
+#include "base/format.h"
 #include "base/parallel_copy.h"
 #include "ibp/bits.h"
 #include "ibp/writable.h"
@@ -47,10 +46,10 @@ Homes::Homes(const Profile& profile, int64_t num_rows, uint32_t slot_bytes) {
   ref_.stride_bytes = ref_.longest_bytes = slot_bytes;
   ref_.has_zeros = true;
   num_places_ = 1;
-  if (num_rows < 0) throw Error({"table of zeros: rows", "0 or more", fmt::format("{}", num_rows), ""});
+  if (num_rows < 0) throw Error({"table of zeros: rows", "0 or more", base::format("{}", num_rows), ""});
   if (slot_bytes == 0 || slot_bytes % 4 != 0 || slot_bytes > ref_.whole_bytes()) {
-    throw Error({"table of zeros: slot bytes", fmt::format("a multiple of 4 of 4 to {}", ref_.whole_bytes()),
-                 fmt::format("{}", slot_bytes), ""});
+    throw Error({"table of zeros: slot bytes", base::format("a multiple of 4 of 4 to {}", ref_.whole_bytes()),
+                 base::format("{}", slot_bytes), ""});
   }
   ref_.overflow_begin = round_up(static_cast<uint64_t>(num_rows) * slot_bytes, kLineBytes);
   check(profile);
@@ -64,7 +63,7 @@ void Homes::check(const Profile& profile) const {
   }
   const uint64_t most = bytes_with(num_places_ + ref_.num_rows);
   if (most / 4 > kEntryOffsetMask) {
-    throw Error({"put: table", "at most 4 TiB, raw", fmt::format("{} bytes", most), "split the table"});
+    throw Error({"put: table", "at most 4 TiB, raw", base::format("{} bytes", most), "split the table"});
   }
 }
 

@@ -1,11 +1,10 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <utility>
 
 #include "base/check.h"
+#include "base/format.h"
 #include "base/mapping.h"
 #include "base/whole_file.h"
 #include "ibp/bits.h"
@@ -58,13 +57,13 @@ void require_that(bool condition, const std::string& place, const char* expected
 
 void validate_invariant(const Profile& profile) {
   require_that(profile.chunk_bytes == 4 || profile.chunk_bytes == 8, "profile: chunk_bytes", "4 or 8",
-               fmt::format("{}", profile.chunk_bytes));
+               base::format("{}", profile.chunk_bytes));
   require_that(profile.mask.size() == profile.num_chunks() && profile.value.size() == profile.num_chunks(),
-               "profile: mask and value", "one word a chunk", fmt::format("{}", profile.mask.size()));
+               "profile: mask and value", "one word a chunk", base::format("{}", profile.mask.size()));
   const uint64_t allowed = low_bits(profile.chunk_bytes * 8);
   for (std::size_t i = 0; i < profile.mask.size(); ++i) {
     const bool inside = (profile.mask[i] & ~allowed) == 0 && (profile.value[i] & ~profile.mask[i]) == 0;
-    require_that(inside, "profile: value", "bits inside the mask only", fmt::format("others in chunk {}", i));
+    require_that(inside, "profile: value", "bits inside the mask only", base::format("others in chunk {}", i));
   }
 }
 
@@ -73,19 +72,19 @@ void validate_exponent(const Profile& profile) {
   const uint32_t bits = exponent_bits(profile.dtype);
   require_that(bits > 0, "profile: dtype", "a float for codec exponent", name_of(profile.dtype));
   require_that(profile.code_bits >= 1 && profile.code_bits <= 4, "profile: code_bits", "1 to 4",
-               fmt::format("{}", profile.code_bits));
+               base::format("{}", profile.code_bits));
   require_that(profile.base.size() == profile.num_columns, "profile: base", "one exponent a column",
-               fmt::format("{}", profile.base.size()));
+               base::format("{}", profile.base.size()));
   const uint32_t last = (1u << bits) + 1 - (1u << profile.code_bits);
   for (const uint8_t base : profile.base) {
-    require_that(base <= last, "profile: base", "codes that stay in the exponent's range", fmt::format("{}", base));
+    require_that(base <= last, "profile: base", "codes that stay in the exponent's range", base::format("{}", base));
   }
 }
 
 void validate_planes(const Profile& profile) {
   require_that(profile.dtype == Dtype::kFloat32, "profile: dtype", "float32 for codec planes", name_of(profile.dtype));
   require_that(profile.mantissa_bits <= kMostMantissaBits, "profile: mantissa_bits", "0 to 22",
-               fmt::format("{}", profile.mantissa_bits));
+               base::format("{}", profile.mantissa_bits));
   require_that(profile.slot_bytes > 0, "profile: slot_bytes", "a stride for codec planes", "0");
   validate_exponent(profile);
 }
@@ -93,11 +92,11 @@ void validate_planes(const Profile& profile) {
 void validate_sparse(const Profile& profile) {
   const uint32_t bits = element_bytes(profile.dtype) * 8;
   require_that(profile.value_bits >= 1 && profile.value_bits <= bits, "profile: value_bits", "1 to the element's bits",
-               fmt::format("{}", profile.value_bits));
+               base::format("{}", profile.value_bits));
   require_that((profile.constant & ~low_bits(bits)) == 0, "profile: constant", "one element",
-               fmt::format("{:#x}", profile.constant));
+               base::format("{:#x}", profile.constant));
   require_that((profile.value_prefix & ~low_bits(bits - profile.value_bits)) == 0, "profile: value_prefix",
-               "the bits above value_bits", fmt::format("{:#x}", profile.value_prefix));
+               "the bits above value_bits", base::format("{:#x}", profile.value_prefix));
 }
 
 bool known_dtype(uint8_t dtype) { return dtype >= 1 && dtype <= 6; }
@@ -137,7 +136,7 @@ uint32_t element_bytes(Dtype dtype) {
       return 8;
   }
   throw Error({"dtype", "one of uint8, float16, bfloat16, float32, bits32, bits64",
-               fmt::format("number {}", static_cast<int>(dtype)), ""});
+               base::format("number {}", static_cast<int>(dtype)), ""});
 }
 
 uint32_t exponent_bits(Dtype dtype) {
@@ -169,9 +168,9 @@ Codec codec_named(const std::string& name) {
 
 void check_table(const RowTable& rows, const std::string& place) {
   const uint64_t bytes = uint64_t{rows.num_columns} * element_bytes(rows.dtype);
-  if (rows.num_rows < 0) throw Error({place + ": rows", "0 or more", fmt::format("{}", rows.num_rows), ""});
+  if (rows.num_rows < 0) throw Error({place + ": rows", "0 or more", base::format("{}", rows.num_rows), ""});
   if (bytes < 1 || bytes > kMaxRowBytes) {
-    throw Error({place + ": row width", fmt::format("1 to {} bytes", kMaxRowBytes), fmt::format("{} bytes", bytes),
+    throw Error({place + ": row width", base::format("1 to {} bytes", kMaxRowBytes), base::format("{} bytes", bytes),
                  "split wider rows into column groups"});
   }
   if (!rows.data && rows.num_rows > 0) throw Error({place + ": rows", "an address", "null", ""});
@@ -181,8 +180,8 @@ void check_table_fits(const RowTable& rows, const Profile& profile, const std::s
   validate(profile);
   check_table(rows, place);
   if (rows.dtype != profile.dtype || rows.num_columns != profile.num_columns) {
-    throw Error({place + ": rows", fmt::format("{} x {}", name_of(profile.dtype), profile.num_columns),
-                 fmt::format("{} x {}", name_of(rows.dtype), rows.num_columns),
+    throw Error({place + ": rows", base::format("{} x {}", name_of(profile.dtype), profile.num_columns),
+                 base::format("{} x {}", name_of(rows.dtype), rows.num_columns),
                  "the profile was fitted on rows of another dtype or width"});
   }
 }
@@ -200,19 +199,19 @@ Profile raw_profile(int64_t row_bytes) {
 
 void validate(const Profile& profile) {
   require_that(known_dtype(static_cast<uint8_t>(profile.dtype)), "profile: dtype", "a known number",
-               fmt::format("{}", static_cast<int>(profile.dtype)));
+               base::format("{}", static_cast<int>(profile.dtype)));
   const uint64_t row_bytes = uint64_t{profile.num_columns} * element_bytes(profile.dtype);
   require_that(row_bytes >= 1 && row_bytes <= kMaxRowBytes, "profile: row width", "1 to 65536 bytes",
-               fmt::format("{}", row_bytes));
+               base::format("{}", row_bytes));
   require_that(profile.slot_bytes % 16 == 0 && profile.slot_bytes <= round_up(row_bytes, 16), "profile: slot_bytes",
-               "a multiple of 16 up to the row", fmt::format("{}", profile.slot_bytes));
+               "a multiple of 16 up to the row", base::format("{}", profile.slot_bytes));
   require_that(profile.codec == Codec::kInvariant || profile.chunk_bytes == 0, "profile: chunk_bytes",
-               "0 unless the codec is invariant", fmt::format("{}", profile.chunk_bytes));
+               "0 unless the codec is invariant", base::format("{}", profile.chunk_bytes));
   const bool has_codes = profile.codec == Codec::kExponent || profile.codec == Codec::kPlanes;
   require_that(has_codes || profile.code_bits == 0, "profile: code_bits", "0 unless the codec is exponent or planes",
-               fmt::format("{}", profile.code_bits));
+               base::format("{}", profile.code_bits));
   require_that(profile.codec == Codec::kPlanes || profile.mantissa_bits == 0, "profile: mantissa_bits",
-               "0 unless the codec is planes", fmt::format("{}", profile.mantissa_bits));
+               "0 unless the codec is planes", base::format("{}", profile.mantissa_bits));
   switch (profile.codec) {
     case Codec::kRaw:
       return;
@@ -225,7 +224,7 @@ void validate(const Profile& profile) {
     case Codec::kPlanes:
       return validate_planes(profile);
   }
-  require_that(false, "profile: codec", "0 to 4", fmt::format("{}", static_cast<int>(profile.codec)));
+  require_that(false, "profile: codec", "0 to 4", base::format("{}", static_cast<int>(profile.codec)));
 }
 
 std::vector<std::byte> to_bytes(const Profile& profile) {
@@ -249,14 +248,14 @@ Profile profile_from(std::span<const std::byte> bytes, const std::string& place)
   const char* kHint = "the file is damaged, or not a profile";
   ProfileHeader header;
   if (bytes.size() < sizeof(header) + 4) {
-    throw Error({place, "a profile of at least 52 bytes", fmt::format("{} bytes", bytes.size()), kHint});
+    throw Error({place, "a profile of at least 52 bytes", base::format("{} bytes", bytes.size()), kHint});
   }
   std::memcpy(&header, bytes.data(), sizeof(header));
   if (header.magic != kProfileMagic) throw Error({place, "the magic IBPPROF1", "something else", kHint});
   const bool planes = static_cast<Codec>(header.codec) == Codec::kPlanes;
   if (header.version != (planes ? 2 : 1)) {
     throw Error({place, planes ? "profile version 2, of codec planes" : "profile version 1",
-                 fmt::format("version {}", header.version), "a newer program wrote it, or it is damaged"});
+                 base::format("version {}", header.version), "a newer program wrote it, or it is damaged"});
   }
   const auto body = bytes.first(bytes.size() - 4);
   const auto checksum = load_as<uint32_t>(bytes.data() + body.size());
@@ -264,11 +263,11 @@ Profile profile_from(std::span<const std::byte> bytes, const std::string& place)
   Profile profile;
   copy_fields(header, profile);
   if (planes) profile.mantissa_bits = std::exchange(profile.chunk_bytes, 0);
-  require_that(known_dtype(header.dtype), place, "a known dtype", fmt::format("number {}", header.dtype));
+  require_that(known_dtype(header.dtype), place, "a known dtype", base::format("number {}", header.dtype));
   const std::byte* tables = bytes.data() + sizeof(header);
   if (body.size() - sizeof(header) != table_bytes(profile)) {
-    throw Error({place, fmt::format("{} bytes of tables", table_bytes(profile)),
-                 fmt::format("{}", body.size() - sizeof(header)), kHint});
+    throw Error({place, base::format("{} bytes of tables", table_bytes(profile)),
+                 base::format("{}", body.size() - sizeof(header)), kHint});
   }
   if (profile.codec == Codec::kInvariant) {
     profile.mask = words_at(tables, profile.num_chunks());

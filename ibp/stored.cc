@@ -1,10 +1,9 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 
 #include "base/check.h"
+#include "base/format.h"
 #include "ibp/bits.h"
 #include "ibp/ibp.h"
 #include "ibp/row_codec.h"
@@ -20,8 +19,8 @@ StoredRows take(const EncodedRows& encoded, std::span<const int64_t> index) {
   uint64_t bytes = 0;
   for (std::size_t i = 0; i < index.size(); ++i) {
     if (index[i] < 0 || index[i] >= encoded.ref.num_rows) {
-      throw Error({fmt::format("take: index[{}]", i), fmt::format("0 to {}", encoded.ref.num_rows - 1),
-                   fmt::format("{}", index[i]), ""});
+      throw Error({base::format("take: index[{}]", i), base::format("0 to {}", encoded.ref.num_rows - 1),
+                   base::format("{}", index[i]), ""});
     }
     const RowSpan span = locate(encoded.ref, index[i]);
     const uint32_t room = static_cast<uint32_t>(round_up(joined_bytes(encoded.ref, span), 4));
@@ -72,7 +71,7 @@ void decode_stored(const Profile& profile, std::span<const uint64_t> entries, st
     }
   }
   if (bad == INT64_MAX) return;
-  throw Error({fmt::format("stored row {}", bad), "a valid encoding", "bytes that decode to nothing",
+  throw Error({base::format("stored row {}", bad), "a valid encoding", "bytes that decode to nothing",
                "the data is damaged, or belongs to another profile"});
 }
 

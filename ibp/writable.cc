@@ -1,11 +1,10 @@
 #include "ibp/writable.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
+#include "base/format.h"
 
 namespace cohort::ibp {
 namespace {
@@ -41,13 +40,13 @@ void WritableRows::check_ids(std::span<const int64_t> ids) const {
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] >= 0 && ids[i] < ref_.num_rows) continue;
     throw Error(
-        {fmt::format("put: ids[{}]", i), fmt::format("0 to {}", ref_.num_rows - 1), fmt::format("{}", ids[i]), ""});
+        {base::format("put: ids[{}]", i), base::format("0 to {}", ref_.num_rows - 1), base::format("{}", ids[i]), ""});
   }
   std::vector<int64_t> sorted(ids.begin(), ids.end());
   std::sort(sorted.begin(), sorted.end());
   const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
   if (twice == sorted.end()) return;
-  throw Error({"put: ids", "each row once", fmt::format("row {} twice", *twice), "put the last of its rows only"});
+  throw Error({"put: ids", "each row once", base::format("row {} twice", *twice), "put the last of its rows only"});
 }
 
 // Notes where a row lies now; `coded`: its bytes at home, 0: raw. Away from home it is copied there.
@@ -68,7 +67,7 @@ void WritableRows::store(int64_t row, uint32_t coded, const std::byte* raw) {
 void WritableRows::put(std::span<const int64_t> ids, const RowTable& rows) {
   check_table_fits(rows, rows_.profile, "put");
   if (std::cmp_not_equal(ids.size(), rows.num_rows)) {
-    throw Error({"put: rows", fmt::format("{}, one for each id", ids.size()), fmt::format("{}", rows.num_rows), ""});
+    throw Error({"put: rows", base::format("{}, one for each id", ids.size()), base::format("{}", rows.num_rows), ""});
   }
   check_ids(ids);
   std::vector<uint32_t> bytes(ids.size());

@@ -1,7 +1,5 @@
 #include "sampler/cache_plan.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -9,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/format.h"
 #include "base/whole_file.h"
 #include "cache/host_rows.h"
 #include "cache/plan/hotness.h"
@@ -57,8 +56,8 @@ class Reads {
   }
   json note() const {
     if (are_counted()) return nullptr;
-    return fmt::format("policy {} orders rows by a stand-in for counts: what to expect of a batch is not known",
-                       policy_);
+    return base::format("policy {} orders rows by a stand-in for counts: what to expect of a batch is not known",
+                        policy_);
   }
 
  private:
@@ -67,7 +66,7 @@ class Reads {
     const cache::Hotness& counted = counted_.emplace(file, cache::Hotness::load(file)).first->second;
     const auto demand = [&](const char* what, int64_t wanted, int64_t found) {
       if (found == wanted) return;
-      throw base::Error({file, fmt::format("counts of {} {}", wanted, what), fmt::format("{}", found),
+      throw base::Error({file, base::format("counts of {} {}", wanted, what), base::format("{}", found),
                          "they are of another data set"});
     };
     demand("nodes", num_nodes, counted.num_nodes());
@@ -79,7 +78,7 @@ class Reads {
       const std::string& file = files_[static_cast<std::size_t>(rank)];
       if (file != first) {
         throw base::Error({"rank_hotness", "one file for the ranks of a clique, which share a cache",
-                           fmt::format("{} and {}", first, file), ""});
+                           base::format("{} and {}", first, file), ""});
       }
     }
     return first;

@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <optional>
 #include <random>
@@ -7,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/device.h"
+#include "base/format.h"
 #include "base/owners.h"
 #include "base/shared_gpu_bytes.h"
 #include "base/side_by_side.h"
@@ -332,7 +331,7 @@ void demand_edge_rows(const cache::FeatureRows& rows) {
   constexpr int64_t kMost = int64_t{1} << 31;
   cache::demand_row_of_gpu(rows.row_bytes);
   if (rows.row_bytes == 0 || rows.shape.num_rows <= kMost) return;
-  throw base::Error({"features of edges", fmt::format("at most {} edges, on a GPU", kMost),
+  throw base::Error({"features of edges", base::format("at most {} edges, on a GPU", kMost),
                      std::to_string(rows.shape.num_rows), "leave the features of edges out, or use --device cpu"});
 }
 

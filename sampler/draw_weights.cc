@@ -1,13 +1,12 @@
 #include "sampler/draw_weights.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <vector>
 
 #include "base/check.h"
+#include "base/format.h"
 #include "base/host_memory.h"
 #include "cache/plan/hotness.h"
 
@@ -107,7 +106,7 @@ int64_t DrawWeights::bytes_of(const base::CscRef& lists) {
 DrawWeights::DrawWeights(const base::CscRef& lists, const float* weights, const std::string& place) {
   if (const int64_t edge = first_bad(weights, lists.num_edges); edge < lists.num_edges) {
     throw base::Error({place, "weights that are finite and at least 0, to draw edges by them",
-                       fmt::format("{} of edge {}", weights[edge], edge),
+                       base::format("{} of edge {}", weights[edge], edge),
                        "leave weight_attr out, or import other weights"});
   }
   demand_memory(bytes_of(lists));
@@ -124,8 +123,8 @@ DrawWeights::DrawWeights(const base::CscRef& lists, const float* weights, const 
     }
   }
   if (too_long < 0) return;
-  throw base::Error({place, fmt::format("at most {} in-neighbours of a node, to draw edges by weight", kListMass),
-                     fmt::format("more of node {}", too_long.load()), "leave weight_attr out"});
+  throw base::Error({place, base::format("at most {} in-neighbours of a node, to draw edges by weight", kListMass),
+                     base::format("more of node {}", too_long.load()), "leave weight_attr out"});
 }
 
 uint64_t DrawWeights::hash(uint64_t before) const {

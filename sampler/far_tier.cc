@@ -1,7 +1,5 @@
 #include "sampler/far_tier.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 #include <set>
@@ -9,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/format.h"
 #include "base/host_memory.h"
 #include "base/process.h"
 #include "cache/disk_rows.h"
@@ -43,7 +42,7 @@ std::vector<uint32_t> counted_reads(const Options& options, int64_t num_nodes) {
   for (const std::string& file : files) {
     const cache::Hotness counted = cache::Hotness::load(file);
     if (counted.num_nodes() != num_nodes) {
-      throw base::Error({file, fmt::format("counts of {} nodes", num_nodes), fmt::format("{}", counted.num_nodes()),
+      throw base::Error({file, base::format("counts of {} nodes", num_nodes), base::format("{}", counted.num_nodes()),
                          "they are of another data set"});
     }
     reads.resize(static_cast<std::size_t>(num_nodes));
@@ -126,16 +125,16 @@ int64_t room_for_rows(const Options& options, int64_t least, const char* what) {
   const int64_t available = base::available_host_bytes();
   if (options.host_bytes < 0) {
     if (least <= available) return 0;
-    throw base::Error({"host memory", fmt::format("{} {}", in_words(least), what),
-                       fmt::format("{} available", in_words(available)),
+    throw base::Error({"host memory", base::format("{} {}", in_words(least), what),
+                       base::format("{} available", in_words(available)),
                        "use more machines, or --host-bytes, beyond which rows stay on the disk"});
   }
   if (options.host_bytes < least) {
-    throw base::Error({"--host-bytes", fmt::format("at least {}, {}", in_words(least), what),
+    throw base::Error({"--host-bytes", base::format("at least {}, {}", in_words(least), what),
                        in_words(options.host_bytes), "raise --host-bytes"});
   }
   if (options.host_bytes > available) {
-    throw base::Error({"--host-bytes", fmt::format("at most {}, the host memory available", in_words(available)),
+    throw base::Error({"--host-bytes", base::format("at most {}, the host memory available", in_words(available)),
                        in_words(options.host_bytes), "use less --host-bytes"});
   }
   return options.host_bytes - least;
@@ -225,7 +224,7 @@ bool has_far_tier(const Options& options, const GraphView& graph) {
   throw base::Error(
       {is_partitioned ? "--features partitioned" : "--host-bytes " + in_words(options.host_bytes),
        "encoded feature rows in host memory", is_partitioned ? "raw rows" : in_words(bytes) + " of raw rows",
-       fmt::format("encode them with: cohort dataset prepare {}; and use --compress auto", options.dataset.string())});
+       base::format("encode them with: cohort dataset prepare {}; and use --compress auto", options.dataset.string())});
 }
 
 std::vector<FarTable> far_tables(const Options& options, const GraphView& graph, const cache::Plan* plan,

@@ -1,7 +1,5 @@
 #include "sampler/options.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -10,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/format.h"
 #include "cache/plan/plan.h"
 #include "cache/remote/protocol.h"
 #include "channel/layout.h"
@@ -49,7 +48,7 @@ std::string kind_of() {
   if constexpr (std::is_same_v<T, bool>) {
     return "true or false";
   } else if constexpr (std::is_integral_v<T>) {
-    return fmt::format("an integer in [{}, {}]", std::numeric_limits<T>::min(), std::numeric_limits<T>::max());
+    return base::format("an integer in [{}, {}]", std::numeric_limits<T>::min(), std::numeric_limits<T>::max());
   } else if constexpr (std::is_floating_point_v<T>) {
     return "a number";
   } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
@@ -71,11 +70,11 @@ class Members {
     known_.insert(name);
     const auto member = object_.find(name);
     if (member == object_.end()) {
-      if (required) throw base::Error({place_, fmt::format("a member \"{}\"", name), "none", ""});
+      if (required) throw base::Error({place_, base::format("a member \"{}\"", name), "none", ""});
       return;
     }
     if (!fits<T>(*member)) {
-      throw base::Error({fmt::format("{}.{}", place_, name), kind_of<T>(), dataset::shown(*member),
+      throw base::Error({base::format("{}.{}", place_, name), kind_of<T>(), dataset::shown(*member),
                          "docs/architecture.md lists the members of run.json"});
     }
     value = member->get<T>();
@@ -101,7 +100,7 @@ class Members {
     read(name, found);
     if (found.size() != size) {
       throw base::Error(
-          {fmt::format("{}.{}", place_, name), fmt::format("{} numbers", size), std::to_string(found.size()), ""});
+          {base::format("{}.{}", place_, name), base::format("{} numbers", size), std::to_string(found.size()), ""});
     }
     std::copy(found.begin(), found.end(), values.begin());
   }
@@ -109,7 +108,7 @@ class Members {
   // Throws when the object has members nobody asked for: a misspelt option must not be ignored.
   void refuse_others() const {
     for (const auto& [name, value] : object_.items()) {
-      if (!known_.contains(name)) throw base::Error({place_, "only known members", fmt::format("\"{}\"", name), ""});
+      if (!known_.contains(name)) throw base::Error({place_, "only known members", base::format("\"{}\"", name), ""});
     }
   }
 
@@ -172,9 +171,9 @@ void read_row_owners(const json& object, const std::string& place, RowOwners& ow
 void check(const Options& options) {
   refuse_others_than({"cpu", "cuda"}, "device", options.device);
   refuse_unless(options.num_ranks >= 1 && options.num_ranks <= kMaxRanks, "num_ranks",
-                fmt::format("1 to {}", kMaxRanks), std::to_string(options.num_ranks));
+                base::format("1 to {}", kMaxRanks), std::to_string(options.num_ranks));
   refuse_unless(options.device == "cpu" || std::ssize(options.gpus) == options.num_ranks, "gpus",
-                fmt::format("one for each of {} ranks", options.num_ranks), std::to_string(options.gpus.size()));
+                base::format("one for each of {} ranks", options.num_ranks), std::to_string(options.gpus.size()));
   refuse_others_than({"auto", "gpu", "host"}, "topology", options.topology);
   refuse_others_than({"auto", "none", "cache", "host", "both"}, "compress", options.compress);
   refuse_other_weights(options.weight_attr);
@@ -201,12 +200,13 @@ void check_cache(const Options& options) {
   }
   if (options.cache_bytes.empty()) return;
   refuse_unless(std::ssize(options.cache_bytes) == options.num_ranks, "cache_bytes",
-                fmt::format("one for each of {} ranks", options.num_ranks), std::to_string(options.cache_bytes.size()));
+                base::format("one for each of {} ranks", options.num_ranks),
+                std::to_string(options.cache_bytes.size()));
   for (int64_t bytes : options.cache_bytes) {
     refuse_unless(bytes >= 0, "cache_bytes", "0 bytes or more", std::to_string(bytes));
   }
   refuse_unless(options.rank_hotness.empty() || std::ssize(options.rank_hotness) == options.num_ranks, "rank_hotness",
-                fmt::format("one for each of {} ranks", options.num_ranks),
+                base::format("one for each of {} ranks", options.num_ranks),
                 std::to_string(options.rank_hotness.size()));
   refuse_unless(options.cache_policy != "plan" || !options.hotness.empty() || !options.rank_hotness.empty(), "hotness",
                 "a file of counts for cache_policy plan", "none");
@@ -215,7 +215,7 @@ void check_cache(const Options& options) {
 }  // namespace
 
 std::filesystem::path rank_folder(const Options& options, int rank) {
-  return rank == 0 ? options.channel : options.channel / fmt::format("rank-{}", rank);
+  return rank == 0 ? options.channel : options.channel / base::format("rank-{}", rank);
 }
 
 Options read_options(const std::filesystem::path& run_json) {

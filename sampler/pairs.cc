@@ -1,12 +1,11 @@
 #include "sampler/pairs.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
 
 #include "base/check.h"
+#include "base/format.h"
 #include "base/prefetch.h"
 #include "base/side_by_side.h"
 #include "sampler/draw.h"
@@ -64,7 +63,7 @@ bool all_ascend(const base::CscRef& graph, const Index* indices) {
 // The node, which must be of the type.
 int64_t of_type(const NodeRange& type, int64_t node, const char* place) {
   if (node >= type.first && node - type.first < type.count) return node;
-  throw base::Error({place, fmt::format("a node in [{}, {})", type.first, type.first + type.count),
+  throw base::Error({place, base::format("a node in [{}, {})", type.first, type.first + type.count),
                      std::to_string(node), "pairs must be of the relation's node types"});
 }
 
@@ -72,7 +71,7 @@ int64_t of_type(const NodeRange& type, int64_t node, const char* place) {
 struct EndNodes {
   EndNodes(const NodeRange& nodes, const NodeWeights& of_nodes) : type(nodes), weights(of_nodes) {
     if (weights.empty() || weights.size() == type.count) return;
-    throw base::Error({"weights of negatives", fmt::format("{}, one for each node of the type", type.count),
+    throw base::Error({"weights of negatives", base::format("{}, one for each node of the type", type.count),
                        std::to_string(weights.size()), ""});
   }
   int64_t draw(base::PhiloxKey key, int64_t number, int end, uint32_t attempt) const {

@@ -1,6 +1,5 @@
 #include "sampler/pipeline.h"
 
-#include <fmt/format.h>
 #include <sys/prctl.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/format.h"
 #include "base/process.h"
 #include "base/profiler_range.h"
 #include "sampler/draw.h"

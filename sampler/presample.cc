@@ -1,6 +1,5 @@
 #include "sampler/presample.h"
 
-#include <fmt/format.h>
 #include <omp.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/format.h"
 #include "base/host_memory.h"
 #include "base/side_by_side.h"
 #include "dataset/check.h"
@@ -204,8 +204,9 @@ std::string describe(const std::filesystem::path& file, const cache::HotnessTota
 cache::HotnessKey hotness_key(const GraphView& graph, std::span<const int64_t> seeds, const PresampleOptions& options) {
   const std::size_t num_relations = relations_of(graph).size(), num_hops = options.fanout.size() / num_relations;
   if (num_hops * num_relations != options.fanout.size() || num_hops == 0 || num_hops > channel::kMaxHops) {
-    throw base::Error({"fanout", fmt::format("1 to {} hops for each of {} relations", channel::kMaxHops, num_relations),
-                       fmt::format("{} numbers", options.fanout.size()), ""});
+    throw base::Error({"fanout",
+                       base::format("1 to {} hops for each of {} relations", channel::kMaxHops, num_relations),
+                       base::format("{} numbers", options.fanout.size()), ""});
   }
   uint64_t split = cache::hash_words(seeds);
   if (graph.is_typed()) {

@@ -1,6 +1,5 @@
 #include "sampler/ranks.h"
 
-#include <fmt/format.h>
 #include <omp.h>
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/format.h"
 #include "cache/slab_rows.h"
 #include "dataset/check.h"
 #include "sampler/cache_plan.h"
@@ -31,7 +31,7 @@ using channel::Stage;
 base::Gpu chosen_gpu(int ordinal) {
   const std::vector<base::Gpu> gpus = base::visible_gpus();
   if (ordinal < 0 || ordinal >= static_cast<int>(gpus.size())) {
-    throw base::Error({"gpu", fmt::format("one of the {} visible GPUs", gpus.size()), std::to_string(ordinal),
+    throw base::Error({"gpu", base::format("one of the {} visible GPUs", gpus.size()), std::to_string(ordinal),
                        "check nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu"});
   }
   base::choose_gpu(ordinal);

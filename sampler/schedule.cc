@@ -1,14 +1,12 @@
 #include "sampler/schedule.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <functional>
 #include <numeric>
 #include <utility>
 
 #include "base/check.h"
+#include "base/format.h"
 #include "base/random.h"
 #include "dataset/npy.h"
 
@@ -21,16 +19,16 @@ constexpr uint64_t kShuffleStream = ~uint64_t{0};
 bool in_range(int64_t node, int64_t num_nodes) { return node >= 0 && node < num_nodes; }
 
 [[noreturn]] void refuse_id(const std::string& place, int64_t num_nodes, int64_t node) {
-  throw base::Error({place, fmt::format("a node id in [0, {})", num_nodes), std::to_string(node), ""});
+  throw base::Error({place, base::format("a node id in [0, {})", num_nodes), std::to_string(node), ""});
 }
 
 void check_seeds(std::span<const int64_t> seeds, int64_t num_nodes, const std::string& place, bool may_repeat) {
   std::vector<bool> seen(static_cast<std::size_t>(num_nodes), false);
   for (std::size_t i = 0; i < seeds.size(); ++i) {
-    if (!in_range(seeds[i], num_nodes)) refuse_id(fmt::format("{}[{}]", place, i), num_nodes, seeds[i]);
+    if (!in_range(seeds[i], num_nodes)) refuse_id(base::format("{}[{}]", place, i), num_nodes, seeds[i]);
     if (seen[static_cast<std::size_t>(seeds[i])] && !may_repeat) {
-      throw base::Error({fmt::format("{}[{}]", place, i), "every node once",
-                         fmt::format("node {} a second time", seeds[i]), "remove duplicates from the input nodes"});
+      throw base::Error({base::format("{}[{}]", place, i), "every node once",
+                         base::format("node {} a second time", seeds[i]), "remove duplicates from the input nodes"});
     }
     seen[static_cast<std::size_t>(seeds[i])] = true;
   }
@@ -42,8 +40,8 @@ void check_starts(const SeedSet& set, const std::string& place) {
       std::is_sorted(starts.begin(), starts.end())) {
     return;
   }
-  throw base::Error({place, fmt::format("starts of groups, ascending from 0 to {}", set.size()),
-                     fmt::format("{}", fmt::join(starts, ", ")), ""});
+  throw base::Error(
+      {place, base::format("starts of groups, ascending from 0 to {}", set.size()), base::joined(starts), ""});
 }
 
 std::vector<int64_t> read_numbers(const std::filesystem::path& path, std::vector<int64_t> shape = {-1}) {
@@ -72,7 +70,7 @@ void check_sums(std::span<const int64_t> sums, const std::string& place) {
   if (sums.empty()) refuse("none");
   if (sums.front() < 0) refuse(std::to_string(sums.front()));
   const auto below = std::ranges::adjacent_find(sums, std::ranges::greater());
-  if (below != sums.end()) refuse(fmt::format("{} after {}", below[1], below[0]));
+  if (below != sums.end()) refuse(base::format("{} after {}", below[1], below[0]));
   if (sums.back() < 1) refuse(std::to_string(sums.back()));
 }
 
@@ -168,13 +166,13 @@ std::vector<int64_t> read_pairs(const std::filesystem::path& path, int64_t num_n
   std::vector<int64_t> ids = read_numbers(path, {-1, 2});
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (in_range(ids[i], num_nodes)) continue;
-    refuse_id(fmt::format("{}[{}, {}]", path.string(), i / 2, i % 2), num_nodes, ids[i]);
+    refuse_id(base::format("{}[{}, {}]", path.string(), i / 2, i % 2), num_nodes, ids[i]);
   }
   return ids;
 }
 
 std::filesystem::path SeedSets::file_of(uint32_t number, bool are_pairs) const {
-  return folder_ / fmt::format("{}-{}.npy", are_pairs ? "pairs" : "seeds", number);
+  return folder_ / base::format("{}-{}.npy", are_pairs ? "pairs" : "seeds", number);
 }
 
 const SeedSet& SeedSets::get(uint32_t number, bool may_repeat) {
@@ -184,15 +182,15 @@ const SeedSet& SeedSets::get(uint32_t number, bool may_repeat) {
   const std::filesystem::path pairs = file_of(number, true);
   SeedSet set = std::filesystem::exists(pairs) ? SeedSet::of_pairs(read_pairs(pairs, num_nodes_))
                                                : read_seeds(file_of(number, false), num_nodes_, may_repeat);
-  const std::filesystem::path times = folder_ / fmt::format("seeds-{}-times.npy", number);
+  const std::filesystem::path times = folder_ / base::format("seeds-{}-times.npy", number);
   if (std::filesystem::exists(times)) set.times = read_numbers(times, {set.size()});
   const auto read_weights = [&](const char* end, NodeWeights& weights) {
-    const std::filesystem::path path = folder_ / fmt::format("weights-{}-{}.npy", number, end);
+    const std::filesystem::path path = folder_ / base::format("weights-{}-{}.npy", number, end);
     if (std::filesystem::exists(path)) weights = NodeWeights(path);
   };
   read_weights("source", set.source_weights);
   read_weights("target", set.target_weights);
-  const std::filesystem::path starts = folder_ / fmt::format("seeds-{}-starts.npy", number);
+  const std::filesystem::path starts = folder_ / base::format("seeds-{}-starts.npy", number);
   if (std::filesystem::exists(starts)) {
     set.starts = read_numbers(starts);
     check_starts(set, starts.string());

@@ -5,7 +5,6 @@
 // bare replies: as many and as long as those to its requests, over as many connections, from memory as large as a fetch
 // to memory as large, as plain sends and receives of it would be. Seconds of cores: of both machines together.
 #include <arpa/inet.h>
-#include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -18,12 +17,14 @@
 #include <deque>
 #include <filesystem>
 #include <functional>
+#include <iostream>
 #include <random>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include "base/check.h"
+#include "base/format.h"
 #include "cache/plan/row_owner.h"
 #include "cache/remote/remote_rows.h"
 #include "cache/remote/row_server.h"
@@ -165,7 +166,7 @@ std::vector<Rate> medians(const std::vector<std::function<Rate()>>& kinds) {
 
 // Of calls that bring so many gigabytes each.
 void print(const std::string& name, double gigabytes, const Rate& rows, const Rate& bare, int64_t requests) {
-  fmt::print(
+  std::cout << base::format(
       "{}: {:.2f} GB/s as stored, {:.3f} core seconds a GB; bare replies ({} requests): {:.2f} GB/s, {:.3f}; {:.0f} "
       "%\n",
       name, rows.calls * gigabytes, rows.cores / gigabytes, requests, bare.calls * gigabytes, bare.cores / gigabytes,
@@ -246,7 +247,7 @@ Rate staged_rate(const std::shared_ptr<const cache::FarRows>& far, const std::ve
 int main(int argc, char** argv) {
   const int64_t num_rows = argc > 1 ? std::atoll(argv[1]) : 100'000;
   const double seconds = argc > 2 ? std::atof(argv[2]) : 1;
-  const std::string path = std::filesystem::temp_directory_path() / fmt::format("remote_bench-{}.ibp", getpid());
+  const std::string path = std::filesystem::temp_directory_path() / base::format("remote_bench-{}.ibp", getpid());
   Shape shape;
   if (argc > 5) shape.num_columns = static_cast<uint32_t>(std::atoi(argv[5]));
   shape.is_bfloat16 = argc > 6 && std::string(argv[6]) == "bfloat16";
@@ -288,8 +289,8 @@ int main(int argc, char** argv) {
                                   of.read_bytes / of.reads);
   };
   const auto stored = static_cast<double>(use.tiers[cache::kRemoteTier].bytes) / 1e9;
-  fmt::print("{} rows of {} bytes, {:.0f} stored\n", num_rows, shape.row_bytes(),
-             1e9 * stored / static_cast<double>(num_rows));
+  std::cout << base::format("{} rows of {} bytes, {:.0f} stored\n", num_rows, shape.row_bytes(),
+                            1e9 * stored / static_cast<double>(num_rows));
   {
     const auto bare = bare_of(use);
     const std::vector<Rate> both =
@@ -299,7 +300,7 @@ int main(int argc, char** argv) {
   const double late_ms = argc > 3 ? std::atof(argv[3]) : 2, gigabytes = argc > 4 ? std::atof(argv[4]) : 25;
   const int64_t row_bytes = (use.tiers[cache::kRemoteTier].bytes + num_rows - 1) / num_rows;
   const auto far = std::make_shared<cache::RemoteRows>(remote);
-  fmt::print("buffers, each decoded {} ms late at {} GB/s:\n", late_ms, gigabytes);
+  std::cout << base::format("buffers, each decoded {} ms late at {} GB/s:\n", late_ms, gigabytes);
   for (const auto& [count_of, mib] : {std::pair{2, 32}, std::pair{8, 8}, std::pair{8, 32}, std::pair{32, 8}}) {
     const auto buffers = static_cast<std::size_t>(count_of);
     const auto staged = [&, mib = mib](double for_seconds) {
@@ -310,6 +311,6 @@ int main(int argc, char** argv) {
     const auto bare = bare_of(use);
     const std::vector<Rate> both =
         medians({[&] { return staged(seconds); }, [&] { return rate([&] { bare->ask(); }, seconds); }});
-    print(fmt::format("{} of {} MiB", buffers, mib), stored, both[0], both[1], use.reads);
+    print(base::format("{} of {} MiB", buffers, mib), stored, both[0], both[1], use.reads);
   }
 }

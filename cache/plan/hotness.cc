@@ -1,12 +1,11 @@
 #include "cache/plan/hotness.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <limits>
 #include <numeric>
 
 #include "base/check.h"
+#include "base/format.h"
 #include "base/prefetch.h"
 
 namespace cohort::cache {
@@ -119,7 +118,7 @@ void Hotness::end_trial() {
 }
 
 std::filesystem::path hotness_path(const std::filesystem::path& dataset, const HotnessKey& key) {
-  return dataset / fmt::format("hotness-{:016x}.bin", key.digest());
+  return dataset / base::format("hotness-{:016x}.bin", key.digest());
 }
 
 }  // namespace cohort::cache

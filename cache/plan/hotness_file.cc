@@ -1,5 +1,4 @@
 // The file of counts: FORMAT.md.
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <type_traits>
 
 #include "base/check.h"
+#include "base/format.h"
 #include "base/whole_file.h"
 #include "cache/plan/hotness.h"
 #include "ibp/checksum.h"
@@ -75,14 +75,14 @@ void for_arrays(Edges& edges_read, Reads& node_reads, Reads& expansions, Promise
 // Numbers that the program keeps in signed integers.
 void check_counts(const Header& header, const std::filesystem::path& path) {
   for (const uint64_t count : {header.num_batches, header.max_batch_nodes, header.max_batch_edges}) {
-    if (count > INT64_MAX) refuse(path, "counts of less than 2^63", fmt::format("{}", count));
+    if (count > INT64_MAX) refuse(path, "counts of less than 2^63", base::format("{}", count));
   }
 }
 
 void check(const Header& header, const std::filesystem::path& path, std::uintmax_t file_bytes) {
   if (header.magic != Header{}.magic) refuse(path, "the magic CHRTHOT1", "something else");
   if (header.version != kVersion) {
-    refuse(path, fmt::format("version {}", kVersion), fmt::format("version {}", header.version));
+    refuse(path, base::format("version {}", kVersion), base::format("version {}", header.version));
   }
   if (crc_of(header) != header.header_crc) refuse(path, "a header with a correct checksum", "a wrong one");
   const auto& promised = header.num_promised;
@@ -92,8 +92,8 @@ void check(const Header& header, const std::filesystem::path& path, std::uintmax
   const bool too_many = header.num_nodes > UINT32_MAX || num_lists > UINT32_MAX || header.num_hops > kMaxHops ||
                         *std::max_element(promised.begin(), promised.end()) > kMaxPromised;
   if (too_many || file_bytes != bytes) {
-    refuse(path, fmt::format("{} bytes for {} nodes and {} lists", bytes, header.num_nodes, num_lists),
-           fmt::format("{} bytes", file_bytes));
+    refuse(path, base::format("{} bytes for {} nodes and {} lists", bytes, header.num_nodes, num_lists),
+           base::format("{} bytes", file_bytes));
   }
   check_counts(header, path);
 }

@@ -1,13 +1,12 @@
 #include "cache/plan/plan.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 #include <numeric>
 #include <utility>
 
 #include "base/check.h"
+#include "base/format.h"
 #include "cache/plan/place.h"
 
 namespace cohort::cache {
@@ -20,12 +19,12 @@ void check_cliques(const PlanInput& input) {
   std::vector<bool> seen(num_gpus);
   for (const auto& clique : input.cliques) {
     if (clique.empty() || std::ssize(clique) > kMaxCliqueGpus) {
-      throw Error({"cliques", fmt::format("1 to {} GPUs in each", kMaxCliqueGpus), std::to_string(clique.size()), ""});
+      throw Error({"cliques", base::format("1 to {} GPUs in each", kMaxCliqueGpus), std::to_string(clique.size()), ""});
     }
     for (int gpu : clique) {
       const auto at = static_cast<std::size_t>(gpu);
       if (gpu < 0 || at >= num_gpus || seen[at]) {
-        throw Error({"cliques", fmt::format("every GPU of 0 to {} once", num_gpus - 1), fmt::format("GPU {}", gpu),
+        throw Error({"cliques", base::format("every GPU of 0 to {} once", num_gpus - 1), base::format("GPU {}", gpu),
                      "as many budgets as there are GPUs in cliques"});
       }
       seen[at] = true;
@@ -33,7 +32,7 @@ void check_cliques(const PlanInput& input) {
   }
   const auto missing = std::find(seen.begin(), seen.end(), false);
   if (missing != seen.end()) {
-    throw Error({"cliques", "every GPU in one", fmt::format("GPU {} in none", missing - seen.begin()), ""});
+    throw Error({"cliques", "every GPU in one", base::format("GPU {} in none", missing - seen.begin()), ""});
   }
 }
 
@@ -78,10 +77,10 @@ void check_sizes(const GraphSizes& sizes) {
 void check_machines(const PlanInput& input) {
   const auto& [count, own] = input.sizes.parts;
   if (count < 1 || own < 0 || own >= count) {
-    throw Error({"machines", "at least 1, and one of them", fmt::format("{} of {}", own, count), ""});
+    throw Error({"machines", "at least 1, and one of them", base::format("{} of {}", own, count), ""});
   }
   if (!(input.network_bytes_per_second > 0)) {
-    throw Error({"network", "bytes/s above 0", fmt::format("{}", input.network_bytes_per_second), ""});
+    throw Error({"network", "bytes/s above 0", base::format("{}", input.network_bytes_per_second), ""});
   }
 }
 
@@ -90,7 +89,7 @@ void check_links(const Links& links) {
   for (const Link& link : links) {
     if (!(link.bytes_per_second > 0 && link.seconds_per_line >= 0)) {
       throw Error({"bandwidth", "above 0, and at least 0 seconds a line",
-                   fmt::format("{} bytes/s, {} s a line", link.bytes_per_second, link.seconds_per_line), ""});
+                   base::format("{} bytes/s, {} s a line", link.bytes_per_second, link.seconds_per_line), ""});
     }
     if (link.line_seconds() < nearer) {
       throw Error({"bandwidth", "local at least peer at least host", "a farther tier that is faster",
@@ -225,7 +224,7 @@ int64_t filling_bytes(const Plan& plan, int64_t num_nodes) {
 }
 
 std::vector<std::vector<int>> cliques_named(const std::string& text, int num_gpus) {
-  if (text == "none") return cliques_named(fmt::format("{}x1", num_gpus), num_gpus);
+  if (text == "none") return cliques_named(base::format("{}x1", num_gpus), num_gpus);
   if (text == "all") return cliques_named(std::to_string(num_gpus), num_gpus);
   std::vector<std::vector<int>> cliques;
   int next = 0;
@@ -236,8 +235,8 @@ std::vector<std::vector<int>> cliques_named(const std::string& text, int num_gpu
     const int repeats = times == part.npos ? 1 : parse_count(part.substr(0, times), text);
     const int size = parse_count(times == part.npos ? part : part.substr(times + 1), text);
     if (size > kMaxCliqueGpus) {
-      throw Error({"cliques", fmt::format("at most {} GPUs in each", kMaxCliqueGpus), std::to_string(size),
-                   fmt::format("divide them, for example 2x{}", kMaxCliqueGpus)});
+      throw Error({"cliques", base::format("at most {} GPUs in each", kMaxCliqueGpus), std::to_string(size),
+                   base::format("divide them, for example 2x{}", kMaxCliqueGpus)});
     }
     for (int i = 0; i < repeats; ++i) {
       auto& clique = cliques.emplace_back(static_cast<std::size_t>(size));
@@ -247,7 +246,7 @@ std::vector<std::vector<int>> cliques_named(const std::string& text, int num_gpu
     begin = end + 1;
   }
   if (next == num_gpus) return cliques;
-  throw Error({"cliques", fmt::format("{} GPUs in all", num_gpus), fmt::format("{} in \"{}\"", next, text),
+  throw Error({"cliques", base::format("{} GPUs in all", num_gpus), base::format("{} in \"{}\"", next, text),
                "none: each GPU alone; all: one clique"});
 }
 

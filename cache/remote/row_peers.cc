@@ -1,13 +1,12 @@
 #include "cache/remote/row_peers.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <atomic>
 #include <thread>
 #include <utility>
 
 #include "base/check.h"
+#include "base/format.h"
 #include "base/side_by_side.h"
 #include "ibp/checksum.h"
 
@@ -48,7 +47,7 @@ Socket RowPeers::greeted(int machine, const TimeLimit& limit) const {
     auto [socket, answer] = greet(machine, is_first && limit.end < of_answer.end ? limit : of_answer);
     if (answer == Answer::kWelcome) return std::move(socket);
     if (std::chrono::steady_clock::now() > limit.end) {
-      socket.fail(fmt::format("rows within {} s", limit.seconds), "a sampler that still loads its own");
+      socket.fail(base::format("rows within {} s", limit.seconds), "a sampler that still loads its own");
     }
     std::this_thread::sleep_for(kComesAgain);
   }
@@ -56,7 +55,7 @@ Socket RowPeers::greeted(int machine, const TimeLimit& limit) const {
 
 std::pair<Socket, Answer> RowPeers::greet(int machine, const TimeLimit& limit) const {
   const auto& [name, host, port] = machines_[static_cast<std::size_t>(machine)];
-  Socket socket = Socket::connect(host, port, fmt::format("{} at {}:{}", name, host, port), kCure, limit);
+  Socket socket = Socket::connect(host, port, base::format("{} at {}:{}", name, host, port), kCure, limit);
   const Hello hello = identity_.hello();
   socket.send(bytes_of(hello), limit);
   Welcome welcome;
@@ -73,7 +72,7 @@ std::pair<Socket, Answer> RowPeers::greet(int machine, const TimeLimit& limit) c
   }
   const bool is_known = welcome.answer == Answer::kWelcome || welcome.answer == Answer::kLoading;
   if (!is_known || welcome.machine != static_cast<uint32_t>(machine)) {
-    socket.fail(fmt::format("machine {}", machine), fmt::format("machine {}", welcome.machine));
+    socket.fail(base::format("machine {}", machine), base::format("machine {}", welcome.machine));
   }
   return {std::move(socket), welcome.answer};
 }
@@ -90,7 +89,7 @@ void RowPeers::wait(std::unique_lock<std::mutex>& lock, std::condition_variable&
   if (peer.error) std::rethrow_exception(peer.error);
   if (in_time) return;
   throw base::Error({machines_[static_cast<std::size_t>(machine)].name,
-                     fmt::format("an answer within {} s", limit.seconds), "none to earlier requests", kCure});
+                     base::format("an answer within {} s", limit.seconds), "none to earlier requests", kCure});
 }
 
 void RowPeers::ask(int machine, Request request, std::span<const uint32_t> ids, std::span<std::byte> rows) {
@@ -143,11 +142,11 @@ void RowPeers::receive(const Socket& socket, const Request& request, std::size_t
       socket.fail("rows of its disk", text, "see the log of its sampler");
     }
     if (reply.answer != Answer::kWelcome) {
-      socket.fail(fmt::format("rows of table {} that this machine keeps", request.table), "that it has none of them");
+      socket.fail(base::format("rows of table {} that this machine keeps", request.table), "that it has none of them");
     }
     if (reply.bytes == 0 || reply.bytes > rows.size()) {
-      socket.fail(fmt::format("{} bytes of {} rows, or some of them", rows.size(), num_ids),
-                  fmt::format("{} bytes", reply.bytes));
+      socket.fail(base::format("{} bytes of {} rows, or some of them", rows.size(), num_ids),
+                  base::format("{} bytes", reply.bytes));
     }
     const std::span<std::byte> some = rows.first(reply.bytes);
     socket.receive(some, limit);

@@ -1,7 +1,6 @@
 #include "cache/remote/socket.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -15,6 +14,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/format.h"
 
 namespace cohort::cache {
 namespace {
@@ -73,7 +73,7 @@ void Socket::fail_ended(int error) const {
 void Socket::wait(short events, const TimeLimit& limit) const {
   pollfd polled{file_.get(), events, 0};
   if (::poll(&polled, 1, ms_until(limit.end)) == 0) {
-    fail(fmt::format("an answer within {} s", limit.seconds), "none: its sampler has stopped, or the network is gone");
+    fail(base::format("an answer within {} s", limit.seconds), "none: its sampler has stopped, or the network is gone");
   }
 }
 

@@ -1,13 +1,12 @@
 #include "dataset/generating/generate.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <vector>
 
 #include "base/check.h"
+#include "base/format.h"
 #include "dataset/dataset.h"
 #include "dataset/generating/edges.h"
 #include "dataset/generating/features.h"
@@ -22,7 +21,7 @@ constexpr std::array<const char*, 3> kKindNames = {"sbm", "powerlaw", "rmat"};
 
 void demand_range(const char* option, int64_t value, int64_t least, int64_t most) {
   if (value >= least && value <= most) return;
-  throw base::Error({option, fmt::format("an integer in [{}, {}]", least, most), std::to_string(value), ""});
+  throw base::Error({option, base::format("an integer in [{}, {}]", least, most), std::to_string(value), ""});
 }
 
 void demand_options(const GenerateOptions& options) {
@@ -40,7 +39,7 @@ void demand_options(const GenerateOptions& options) {
   for (const double part : options.split) sum += part >= 0 ? part : 2;
   if (!(sum <= 1 + 1e-9)) {
     throw base::Error({"--split", "three parts of at least 0 that add up to at most 1",
-                       fmt::format("{},{},{}", options.split[0], options.split[1], options.split[2]), ""});
+                       base::format("{},{},{}", options.split[0], options.split[1], options.split[2]), ""});
   }
 }
 

@@ -1,10 +1,9 @@
 #include "dataset/partitioning/partition.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 
+#include "base/format.h"
 #include "base/random.h"
 #include "dataset/parallel.h"
 
@@ -40,7 +39,7 @@ std::vector<uint8_t> train_nodes_of(const Dataset& data) {
   const int64_t first = first_nodes(data)[static_cast<std::size_t>(data.meta().target_type)];
   for (const int64_t node : data.train_ids()) {
     if (node < 0 || node >= data.num_target_nodes()) {
-      throw base::Error({data.split_arrays()[0].place(), fmt::format("nodes in [0, {})", data.num_target_nodes()),
+      throw base::Error({data.split_arrays()[0].place(), base::format("nodes in [0, {})", data.num_target_nodes()),
                          std::to_string(node), "cohort dataset check lists what is wrong"});
     }
     train[static_cast<std::size_t>(first + node)] = 1;
@@ -84,7 +83,7 @@ std::optional<PartitionMethod> partition_method_named(std::string_view name) {
 std::vector<int32_t> partition(const Dataset& data, const PartitionOptions& options, const std::stop_token& stop) {
   const int64_t most = std::min(kMaxParts, data.num_nodes());
   if (options.num_parts < 2 || options.num_parts > most) {
-    throw base::Error({"--parts", fmt::format("an integer in [2, {}]", most), std::to_string(options.num_parts),
+    throw base::Error({"--parts", base::format("an integer in [2, {}]", most), std::to_string(options.num_parts),
                        "as many parts as there will be cliques of GPUs"});
   }
   if (options.method == PartitionMethod::random) return hashed(data.num_nodes(), options, stop);

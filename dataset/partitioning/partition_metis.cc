@@ -1,5 +1,4 @@
-#include <fmt/format.h>
-
+#include "base/format.h"
 #include "base/host_memory.h"
 #include "dataset/partitioning/partition.h"
 
@@ -27,7 +26,7 @@ void demand_memory(const char* what, int64_t needed_bytes, const PartitionOption
   const int64_t present = options.memory_bytes > 0 ? options.memory_bytes : base::available_host_bytes();
   if (needed_bytes <= present) return;
   throw base::Error({"--method metis",
-                     fmt::format("{} of memory for {}", base::format_bytes(static_cast<double>(needed_bytes)), what),
+                     base::format("{} of memory for {}", base::format_bytes(static_cast<double>(needed_bytes)), what),
                      base::format_bytes(static_cast<double>(present)), kCure});
 }
 
@@ -36,7 +35,7 @@ Undirected<idx_t> graph_of(std::span<const NumberedLists> lists, int64_t num_nod
   const int64_t entries = 2 * num_edges_of(lists), most = std::numeric_limits<idx_t>::max();
   if (entries > most || num_nodes > most) {
     throw base::Error({"--method metis",
-                       fmt::format("at most {} edges: libmetis counts in {} bits", most / 2, 8 * sizeof(idx_t)),
+                       base::format("at most {} edges: libmetis counts in {} bits", most / 2, 8 * sizeof(idx_t)),
                        std::to_string(entries / 2), "use --method streaming"});
   }
   demand_memory("the graph without directions",

@@ -1,7 +1,5 @@
 #include "dataset/sorting/edge_sorter.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <functional>
@@ -10,6 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/format.h"
 #include "dataset/csc.h"
 #include "dataset/npy_writer.h"
 #include "dataset/parallel.h"
@@ -210,7 +209,7 @@ EdgeSorter::EdgeSorter(const std::filesystem::path& folder, std::size_t memory_b
                        "a loop that is added has no time"});
   }
   if (options_.num_nodes <= kMaxNodes) return;
-  throw base::Error({options_.place, fmt::format("at most {} nodes", kMaxNodes), std::to_string(options_.num_nodes),
+  throw base::Error({options_.place, base::format("at most {} nodes", kMaxNodes), std::to_string(options_.num_nodes),
                      "make the data set in parts"});
 }
 
@@ -281,7 +280,7 @@ void EdgeSorter::refuse(int64_t source, int64_t destination, int64_t edge, const
   const int64_t source_node = ids ? ids->node(source) : source;
   const bool in_source = source_node < 0 || source_node >= source_limit();
   const char* const end = in_source != options_.transpose ? "source" : "destination";
-  const std::string place = fmt::format("{}: {} of edge {}", options_.place, end, edge);
+  const std::string place = base::format("{}: {} of edge {}", options_.place, end, edge);
   const std::string found = std::to_string(in_source ? source : destination);
   if (ids) {
     throw base::Error({place, "an id that the list of node ids has", found,
@@ -290,10 +289,10 @@ void EdgeSorter::refuse(int64_t source, int64_t destination, int64_t edge, const
   if (options_.num_sources >= 0) {
     const std::string& type = in_source ? options_.source_type : options_.target_type;
     const int64_t count = in_source ? source_limit() : limit();
-    throw base::Error({place, fmt::format("a node of type {} in [0, {})", type, count), found,
-                       fmt::format("nodes of a type are numbered from 0, and there are {} of type {}", count, type)});
+    throw base::Error({place, base::format("a node of type {} in [0, {})", type, count), found,
+                       base::format("nodes of a type are numbered from 0, and there are {} of type {}", count, type)});
   }
-  throw base::Error({place, fmt::format("a node in [0, {})", limit()), found,
+  throw base::Error({place, base::format("a node in [0, {})", limit()), found,
                      "nodes are numbered from 0, one per feature row; --rename accepts any integers as ids"});
 }
 
@@ -301,8 +300,8 @@ void EdgeSorter::refuse(int64_t source, int64_t destination, int64_t edge, const
 void EdgeSorter::demand_plausible() const {
   constexpr int64_t kFew = 1 << 20, kNodesAnEdge = 64;
   if (largest_ < kFew + kNodesAnEdge * edges_read_) return;
-  throw base::Error({options_.place, fmt::format("nodes numbered without large gaps, for {} edges", edges_read_),
-                     fmt::format("node {}", largest_),
+  throw base::Error({options_.place, base::format("nodes numbered without large gaps, for {} edges", edges_read_),
+                     base::format("node {}", largest_),
                      "--rename takes any integers as names; --nodes says how many nodes there really are"});
 }
 

@@ -260,11 +260,12 @@ class Watch:
         return is_stopped(os.getppid())
 
     def _silence(self, machine: int, word: dict[str, Any]) -> str:
-        stopped = word.get("stopped")
-        seconds = f"{self._silent_seconds:g} s"
-        what = f"{stopped} has been stopped (SIGSTOP) for {seconds}" if stopped else f"silent for {seconds}"
-        words = f"its last words: {word.get('words', 'none')}"
-        return f"{self._name(machine)}: {what}; {words}"
+        stopped, words, seconds = word.get("stopped"), word.get("words", "none"), self._silent_seconds
+        if stopped:
+            what = f"{stopped} has been stopped (SIGSTOP) for {seconds:g} s; its last words: {words}"
+        else:
+            what = f"silent for {seconds:g} s; its last words: {words}"
+        return f"{self._name(machine)}: {what}"
 
     def wait(self) -> dict[str, Any]:
         """How it ended; a store that does not answer counts as gone."""

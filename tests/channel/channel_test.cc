@@ -1,4 +1,3 @@
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -9,6 +8,7 @@
 #include <fstream>
 #include <functional>
 
+#include "base/format.h"
 #include "base/process.h"
 #include "channel/inspect.h"
 #include "tests/channel/channel_folder.h"
@@ -64,7 +64,7 @@ TEST_F(Channel, RefusesAnotherVersionNamingBoth) {
     FAIL();
   } catch (const base::Error& error) {
     EXPECT_NE(std::string(error.what()).find("0x4d"), std::string::npos) << error.what();
-    const std::string expected = fmt::format("version {:#x}", kVersion);
+    const std::string expected = base::format("version {:#x}", kVersion);
     EXPECT_NE(std::string(error.what()).find(expected), std::string::npos) << error.what();
   }
 }

@@ -1,11 +1,11 @@
 #include "channel/run_folder.h"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <fstream>
 
+#include "base/format.h"
 #include "tests/dataset/temporary_folder.h"
 
 namespace cohort::channel {
@@ -33,7 +33,7 @@ class RunFolder : public ::testing::Test {
   }
 
   dataset::TemporaryFolder temporary_;
-  fs::path root_ = temporary_.path() / fmt::format("cohort-{}", getuid());
+  fs::path root_ = temporary_.path() / base::format("cohort-{}", getuid());
 };
 
 TEST_F(RunFolder, OfARunIsRemoved) {
@@ -51,7 +51,7 @@ TEST_F(RunFolder, ThatIsNotThereIsNoError) {
 TEST_F(RunFolder, OfAnotherNameStays) {
   EXPECT_TRUE(stays(make(root_, "results")));
   EXPECT_TRUE(stays(make(temporary_.path() / "mine", "run-abc")));
-  EXPECT_TRUE(stays(make(temporary_.path() / fmt::format("cohort-{}", getuid() + 1), "run-abc")));
+  EXPECT_TRUE(stays(make(temporary_.path() / base::format("cohort-{}", getuid() + 1), "run-abc")));
 }
 
 TEST_F(RunFolder, WithoutALockStays) {

@@ -1,9 +1,9 @@
 #include "dataset/encoded.h"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include "base/format.h"
 #include "dataset/dataset.h"
 #include "dataset/generating/generate.h"
 #include "temporary_folder.h"
@@ -14,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string description(int64_t raw_bytes, int64_t raw_mtime_ns, int version = 1) {
-  return fmt::format(
+  return base::format(
       R"({{"format": "cohort-prepared", "version": {}, "raw_file": "../features.npy", "raw_bytes": {}, "raw_mtime_ns": {}}})",
       version, raw_bytes, raw_mtime_ns);
 }

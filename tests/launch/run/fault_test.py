@@ -160,6 +160,7 @@ def test_the_launcher_of_two_ranks_ends(start, number, device, repeat):
     assert_nothing_stays(run, SECONDS_TO_END)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)

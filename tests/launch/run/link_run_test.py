@@ -193,7 +193,7 @@ def test_a_cache_is_planned_for_all_nodes(graph, tmp_path):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("ratio", [0.3, 1.1, "auto"])
+@pytest.mark.parametrize("ratio", [0.3, 1.1, pytest.param("auto", marks=pytest.mark.alone)])
 def test_a_cache_on_a_gpu_changes_no_loss(graph, tmp_path, ratio):
     options = ["--epochs", 3, "--device", "cuda", "--topology", "host"]
     without = train(graph, tmp_path / "without", *options)

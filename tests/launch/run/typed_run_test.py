@@ -138,7 +138,7 @@ def without_cache(graph, tmp_path_factory) -> list[float]:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("ratio", [0.1, 0.5, 1.1, "auto"])
+@pytest.mark.parametrize("ratio", [0.1, 0.5, 1.1, pytest.param("auto", marks=pytest.mark.alone)])
 @pytest.mark.parametrize("topology", ["gpu", "host"])
 def test_a_cache_on_a_gpu_changes_no_loss(graph, without_cache, tmp_path, ratio, topology):
     options = ["--epochs", 3, "--device", "cuda", "--topology", topology]

@@ -389,7 +389,8 @@ def test_a_trial_that_fails_or_takes_too_long(cora, shm, tmp_path):
 def test_on_a_gpu_the_cache_is_varied(cora, shm, tmp_path):
     options = ["--fanout", "4,3", "--batch-size", 100, "--hidden", 8, "--epochs", 2, "--minutes", 4]
     out = tmp_path / "out"
-    result = cohort("tune", cora, "--device", "cuda", *options, "--cache-ratios", "0,0.5", "--slots", 3, "--out", out)
+    options += ["--cache-ratios", "0,0.5", "--slots", 3, "--out", out]
+    result = cohort("tune", cora, "--device", "cuda", *options, timeout=300)
     assert result.returncode == 0, result.stderr
     found = json.loads((out / "tune.json").read_text())
     ratios = {trial["options"]["cache_ratio"]: trial for trial in found["trials"] if not trial["failure"]}

@@ -90,7 +90,7 @@ def work(args: argparse.Namespace) -> None:
         for each in tables.values():
             each.fetch(ids, out)
             assert torch.equal(out, table.to(device)[ids])
-        calls = {name: functools.partial(each.fetch, ids, out) for name, each in tables.items()}
+        calls = {name: functools.partial(each.fetch, ids, out) for name, each in tables.items()}  # each waits itself
         of_ranks: list = [None, None]
         dist.all_gather_object(of_ranks, encoded.stored_bytes / len(half))
         stored = round(args.fetch * max(of_ranks))
@@ -104,7 +104,7 @@ def work(args: argparse.Namespace) -> None:
                 dist.barrier()
                 start = time.perf_counter()
                 call()
-                if args.device == "cuda":
+                if args.device == "cuda" and side not in tables:
                     torch.cuda.synchronize()
                 of_sides[side].append(time.perf_counter() - start)
         seconds[dtype] = {"bytes": out.nbytes} | {side: statistics.median(each[1:]) for side, each in of_sides.items()}

@@ -1,6 +1,7 @@
 """History: encoded rows that programs push and pull by id."""
 
 import math
+import numbers
 
 import numpy as np
 import torch
@@ -51,8 +52,8 @@ class History:
         device=None,
         spare: float = 0.05,
     ):
-        if num_rows < 1 or dim < 1:
-            raise CohortError("History", "num_rows and dim of at least 1", f"{num_rows} and {dim}")
+        if not all(isinstance(size, numbers.Integral) and size > 0 for size in (num_rows, dim)):
+            raise CohortError("History", "integers num_rows and dim of at least 1", f"{num_rows} and {dim}")
         if dtype not in (torch.float32, torch.float16, torch.bfloat16):
             raise CohortError("History: dtype", "torch.float32, float16 or bfloat16", str(dtype))
         if not 0 <= spare <= 1:

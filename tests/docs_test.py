@@ -168,6 +168,7 @@ def test_the_checks_see_what_is_wrong(parser):
     )
     assert documents.commands(text, "cohort") == [["train", "a", "--gpus", "0,1"], ["plan", "b", "--cache-ratio", "2"]]
     assert "unrecognized arguments: --nowhere" in documents.refusal(parser, ["train", "a", "--nowhere"])
+    assert "unrecognized arguments: --host-byte" in documents.refusal(parser, ["train", "a", "--host-byte", "1GB"])
     assert "expected an integer of at least 1" in documents.refusal(parser, ["train", "a", "--epochs", "0"])
     assert documents.refusal(parser, ["train", "a", "--epochs", "1"]) == ""
     assert documents.unknown_options(parser, ["train", "--ampp"]) == ["--ampp"]

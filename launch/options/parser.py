@@ -42,7 +42,10 @@ def group(parser: argparse.ArgumentParser, title: str):
 
 class CommandParser(argparse.ArgumentParser):
     """A parser that says what is wrong without its usage before it, and prints its help where it is to choose among
-    commands and none is given."""
+    commands and none is given. Options have no abbreviations."""
+
+    def __init__(self, *args, **about):
+        super().__init__(*args, **about, allow_abbrev=False)
 
     def parse_known_args(self, args=None, namespace=None):
         words = sys.argv[1:] if args is None else args

@@ -295,6 +295,10 @@ def _go_on(args: argparse.Namespace, machine: Machine | None) -> int:
     with sole_use(out) as inherited:
         bring_back(out)
         earlier, spec = resumed(folder, given)
+        before, now = len(earlier.get("machines", {"hosts": ["this"]})["hosts"]), machine.size if machine else 1
+        if before != now:
+            hint = "continue the run on as many machines, or start another run without --resume"
+            raise CohortError("--resume", f"{before} machine{'s' * (before > 1)}, as of the run", str(now), hint)
         _demand_machines(spec, machine)
         with meeting_of(machine, spec.machine_seconds) as meeting:
             _demand_tensorboard(spec)

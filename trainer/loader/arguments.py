@@ -50,6 +50,17 @@ OF_SAMPLER |= {"num_slots": types.Slots, "seed": types.Seed, "weight_attr": type
 Bytes = Annotated[int, Meta(ge=0, description="bytes, an integer of at least 0")]
 
 
+def is_set(name: str, value) -> bool:
+    """A switch among the arguments.
+
+    Raises:
+        CohortError: neither True nor False, nor 1 or 0.
+    """
+    if isinstance(value, bool | int | np.bool_) and value in (0, 1):
+        return bool(value)
+    raise CohortError(name, "True or False", repr(value)[:80])
+
+
 def folder_of(data) -> Path:
     """The argument ``data``: a data set's folder, or what cohort.dataset.open() has returned."""
     if isinstance(data, Dataset | HeteroDataset):
@@ -92,7 +103,7 @@ def sampler_options(given: dict, edge_ids, edge_weights, time_attr: str | None) 
         CohortError: one is out of range.
     """
     options = {name: checked(name, value, OF_SAMPLER[name]) for name, value in given.items()}
-    of_edges = {"edge_ids": bool(edge_ids), "edge_weights": bool(edge_weights)}
+    of_edges = {"edge_ids": is_set("edge_ids", edge_ids), "edge_weights": is_set("edge_weights", edge_weights)}
     return options | of_edges | ({} if time_attr is None else {"edge_times": True})
 
 

@@ -17,6 +17,7 @@ from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.hetero import Relation
 from cohort_gnn.spec.graph import EdgeType
 from cohort_gnn.spec.types import checked
+from cohort_gnn.trainer.loader.arguments import is_set
 from cohort_gnn.trainer.loader.batch import Batch, batch_of
 from cohort_gnn.trainer.loader.hetero import HeteroBatch, hetero_batch_of, pairs_type_of
 from cohort_gnn.trainer.loader.negatives import negatives_of
@@ -103,7 +104,7 @@ class LinkNeighborLoader(NeighborLoader):
         if wrong := [name for name in ("input_nodes", "input_time") if name in options]:
             raise TypeError(f"LinkNeighborLoader() got an unexpected keyword argument {wrong[0]!r}")
         self._negatives = negatives_of(neg_sampling, neg_sampling_ratio)
-        drawn = (self._negatives.mode, self._negatives.amount, REDRAWS if reject_edges else 0)
+        drawn = (self._negatives.mode, self._negatives.amount, REDRAWS if is_set("reject_edges", reject_edges) else 0)
         self._of_pairs = OfPairs(*drawn, checked("exclude", exclude, Exclude))
         self._edge_label = edge_label
         super().__init__(data, num_neighbors, edge_label_index, input_time=edge_label_time, **options)

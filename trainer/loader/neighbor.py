@@ -21,6 +21,7 @@ from cohort_gnn.trainer.loader.arguments import (
     cache_options,
     folder_of,
     ids_of,
+    is_set,
     sampler_options,
     take_pyg_arguments,
     with_edge_arrays,
@@ -185,7 +186,8 @@ class NeighborLoader:
         self._replace = checked("replace", replace, bool)
         self._demand_offered(cache_ratio, weight_attr)
         self.batch_size = checked("batch_size", batch_size, types.Positive)
-        self.shuffle, self.drop_last, self.epoch = shuffle, drop_last, 0  # set epoch to repeat or skip epochs
+        self.shuffle, self.drop_last = is_set("shuffle", shuffle), is_set("drop_last", drop_last)
+        self.epoch = 0  # set epoch to repeat or skip epochs
         self._under_way: list[int] | None = None  # epoch of the iteration begun last, batches yielded; None: it is over
         self._loaded: list[int] | None = None  # the same of a state, with which the next iteration begins
         sampler, own = internal.sampler, None  # own: a sampler that this loader starts
@@ -369,8 +371,8 @@ class NeighborLoader:
                 "num_ranks": self._sampler.place.size,
                 "num_neighbors": self._fanout,
                 "batch_size": self.batch_size,
-                "shuffle": bool(self.shuffle),
-                "drop_last": bool(self.drop_last),
+                "shuffle": self.shuffle,
+                "drop_last": self.drop_last,
                 "input_nodes": self._digest,
                 "weight_attr": self._sampler.weight_attr,
                 "replace": self._replace,

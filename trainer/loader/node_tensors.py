@@ -21,6 +21,7 @@ from cohort_gnn.trainer.loader.machine import has_other_ranks
 OF_BATCHES = {"x", "edge_index", "indptr", "n_id", "input_id", "batch", "batch_size"}
 OF_BATCHES |= {"e_id", "edge_weight", "edge_attr", "num_nodes", "num_sampled_nodes", "num_sampled_edges"}
 OF_PAIRS = ("edge_label", "edge_label_index")  # of PyG's RandomLinkSplit: arguments of a LinkNeighborLoader
+OF_BATCHES |= {*OF_PAIRS, "src_index", "dst_pos_index", "dst_neg_index", "seed_time", "input_type"}
 TIMES = ("edge_time", "time")  # as from_pyg takes them
 NodeTensors = dict[str | None, dict[str, Tensor]]  # by name, of each node type; None: of the only one
 

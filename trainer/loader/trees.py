@@ -9,6 +9,7 @@ import torch
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset.arrays import edge_times
 from cohort_gnn.spec.types import checked
+from cohort_gnn.trainer.loader.arguments import is_set
 from cohort_gnn.trainer.loader.state import digest_of
 
 Strategy = Literal["uniform", "last"]
@@ -83,7 +84,7 @@ def tree_options(disjoint, time_attr, temporal_strategy) -> TreeOptions:
         raise CohortError(
             "temporal_strategy", "'uniform' without time_attr", repr(strategy), "say time_attr='edge_time'"
         )
-    return TreeOptions(bool(disjoint) or time_attr is not None, time_attr, strategy == "last")
+    return TreeOptions(is_set("disjoint", disjoint) or time_attr is not None, time_attr, strategy == "last")
 
 
 def demand_draws_offered(trees: TreeOptions, replace: bool, cache_ratio, weight_attr) -> None:

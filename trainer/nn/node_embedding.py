@@ -1,6 +1,7 @@
 """Learnable rows of nodes, in the memory of a device, or in host memory that a GPU reads and writes in place."""
 
 import math
+import numbers
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,15 +22,24 @@ class Read:
         ids: int64 [n], ascending.
         place: int64 [n], which of `rows` each id has, ascending for equal ids; None: they are in order.
         rows: float32 [n, dim], a leaf, which gets the gradient.
-        is_current: the values of `rows` are those of the table.
+        versions: of `rows` and of the table's values, by which torch counts changes; None: `rows` are others.
         is_kept: an optimizer's zero_grad() has kept it once.
     """
 
     ids: Tensor
     place: Tensor | None
     rows: Tensor
-    is_current: bool = True
+    versions: tuple[int, ...] | None = None
     is_kept: bool = False
+
+    def is_current(self, table: "RowTable") -> bool:
+        """The values of `rows` are those of the table."""
+        return self.versions == versions_of(self.rows, table.values)
+
+
+def versions_of(*tensors: Tensor) -> tuple[int, ...]:
+    """How often each has changed; torch does not count changes of those made in inference mode."""
+    return tuple(-1 if tensor.is_inference() else tensor._version for tensor in tensors)
 
 
 class HotRows:
@@ -218,8 +228,8 @@ class NodeEmbedding(nn.Module):
         seed: int | None = None,
     ):
         super().__init__()
-        if num_nodes < 1 or dim < 1:
-            raise CohortError("NodeEmbedding", "num_nodes and dim of at least 1", f"{num_nodes} and {dim}")
+        if not all(isinstance(size, numbers.Integral) and size > 0 for size in (num_nodes, dim)):
+            raise CohortError("NodeEmbedding", "integers num_nodes and dim of at least 1", f"{num_nodes} and {dim}")
         if place not in ("device", "host"):
             raise CohortError("NodeEmbedding: place", "device or host", repr(place))
         on_host = place == "host"
@@ -272,7 +282,7 @@ class NodeEmbedding(nn.Module):
             flat = flat[place]
         rows = self._take(flat, place)
         if reads is not None:
-            reads.append(Read(flat, place, rows.requires_grad_()))
+            reads.append(Read(flat, place, rows.requires_grad_(), versions_of(rows, self.table.values)))
         return rows if ids.dim() == 1 else rows.view(*ids.shape, self.dim)
 
     def _take(self, ids: Tensor, place: Tensor | None) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.nn import kernels
 from cohort_gnn.nn.kernels import Edges
-from cohort_gnn.nn.node_embedding import NodeEmbedding, Read, RowTable
+from cohort_gnn.nn.node_embedding import NodeEmbedding, Read, RowTable, versions_of
 from cohort_gnn.trainer import _native
 from cohort_gnn.trainer.ranks import gather_rows
 
@@ -86,7 +86,7 @@ class RowOptimizer(torch.optim.Optimizer):
             ids, grads = _added_up(self.gather(ids), self.gather(read.rows.grad.contiguous()))
             rows = torch.empty_like(grads)
             rows.grad = grads.div_(divisor)
-            each.reads = [Read(ids, None, rows, is_current=False)]
+            each.reads = [Read(ids, None, rows)]
 
     @torch.no_grad()
     def step(self, closure: Callable | None = None):
@@ -106,7 +106,7 @@ class RowOptimizer(torch.optim.Optimizer):
 
     def _update(self, number: int, read: Read) -> None:
         rows, grads = self.embeddings[number], read.rows.grad.contiguous()
-        later = rows.table.puts_later
+        later, is_current = rows.table.puts_later, read.is_current(rows.table)
         states = self._states_of(number)
         refs = [states[min(i, len(states) - 1)].ref for i in range(2)]
         sizes = {"num_rows": rows.num_nodes, "dim": rows.dim, "count": len(read.ids)}
@@ -114,10 +114,10 @@ class RowOptimizer(torch.optim.Optimizer):
             "ids": read.ids,
             "place": read.place,
             "grads": grads,
-            "before": read.rows if read.is_current else None,
+            "before": read.rows if is_current else None,
             "changed": grads if later else None,
         }
-        if not read.is_current:
+        if not is_current:
             rows.table.await_rows()
         tables = {"table": rows.table.ref, "first": refs[0], "second": refs[1]}
         factors = {name: float(value) for name, value in self._factors(self.steps[number]).items()}
@@ -231,6 +231,8 @@ class RowAdam(RowOptimizer):
         states_on_device: bool = False,
         group: dist.ProcessGroup | None = None,
     ):
+        if not all(0 <= beta < 1 for beta in betas):
+            raise CohortError("RowAdam: betas", "two numbers of at least 0 and less than 1", str(betas))
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
         super().__init__(embeddings, defaults, states_on_device, group)
 
@@ -261,7 +263,9 @@ def _joined(reads: list[Read], embedding: NodeEmbedding) -> Read:
     no_rows = torch.empty(0, embedding.dim, dtype=torch.float32, device=device)
     rows = torch.cat([no_rows, *(read.rows.detach() for read in reads)])
     rows.grad = torch.cat([no_rows, *(read.rows.grad for read in reads)])
-    return Read(ids, torch.cat(places)[order], rows, all(read.is_current for read in reads))
+    table = embedding.table
+    versions = versions_of(rows, table.values) if all(read.is_current(table) for read in reads) else None
+    return Read(ids, torch.cat(places)[order], rows, versions)
 
 
 def _added_up(ids: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:

@@ -234,6 +234,13 @@ def test_options_that_contradict_the_run_are_refused(done, arguments, words):
     refused(words, "--resume", done, *arguments)
 
 
+def test_a_run_of_several_machines_goes_on_on_as_many(copied):
+    run = json.loads((copied / "run.json").read_text())
+    (copied / "run.json").write_text(json.dumps(run | {"machines": {"hosts": ["a", "b"]}}))
+    (copied / "checkpoint.pt").unlink()
+    refused(["--resume: expected 2 machines, as of the run, found 1", "hint: continue"], "--resume", copied)
+
+
 def test_a_config_and_a_data_set_that_contradict_the_run_are_refused(done, tmp_path):
     (tmp_path / "run.toml").write_text("batch-size = 64\n")
     refused(["--batch-size: expected 32", "found 64"], "--resume", done, "--config", tmp_path / "run.toml")

@@ -11,7 +11,7 @@ from torch_geometric.data import TemporalData
 from torch_geometric.sampler.base import SubgraphType
 
 import cohort_gnn as cohort
-from cohort_gnn import CohortError, NeighborLoader
+from cohort_gnn import CohortError, LinkNeighborLoader, NeighborLoader
 from cohort_gnn.dataset import open as open_dataset
 
 pytestmark = pytest.mark.usefixtures("shm")
@@ -27,6 +27,15 @@ def test_an_open_data_set_is_as_good_as_its_folder(cora):
         assert loader.data == cora
         assert sum(batch.batch_size for batch in loader) == len(graph.val_ids)
         assert sum(batch.batch_size for batch in loader.with_nodes([1, 2])) == 2
+
+
+@pytest.mark.parametrize("name", ["shuffle", "drop_last", "disjoint", "edge_ids", "edge_weights", "reject_edges"])
+def test_a_switch_is_on_or_off(cora, name):
+    of_pairs = name == "reject_edges"
+    with pytest.raises(CohortError) as error:
+        make = LinkNeighborLoader if of_pairs else NeighborLoader
+        make(cora, [2], device="cpu", **{name: "no"}, **({"neg_sampling": "binary"} if of_pairs else {}))
+    assert (error.value.place, error.value.expected, error.value.found) == (name, "True or False", "'no'")
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,17 @@ def test_times_and_pairs_of_a_hetero_data_in_memory(shm):
     assert shm.runs() == []
 
 
+@pytest.mark.parametrize("neg_sampling", [None, "binary"])
+def test_as_many_labelled_pairs_as_nodes_are_no_attribute_of_nodes(shm, neg_sampling):
+    data = graph()
+    data.edge_label_index, data.edge_label = data.edge_index[:, :NUM_NODES], torch.ones(NUM_NODES)
+    how = {"edge_label_index": data.edge_label_index, "edge_label": data.edge_label, "neg_sampling": neg_sampling}
+    with LinkNeighborLoader(data, [2], batch_size=50, device="cpu", **how) as loader:
+        for batch in loader:
+            assert len(batch.edge_label) == batch.edge_label_index.shape[1]
+    assert shm.runs() == []
+
+
 @pytest.mark.parametrize(
     ("change", "place"),
     [

@@ -251,12 +251,13 @@ def test_a_wrong_id_is_an_error(place):
     [
         ({"num_nodes": 0}, "num_nodes and dim of at least 1, found 0 and 12"),
         ({"dim": 0}, "num_nodes and dim of at least 1, found 60 and 0"),
+        ({"dim": 1.5}, "num_nodes and dim of at least 1, found 60 and 1.5"),
         ({"place": "gpu"}, "place: expected device or host, found 'gpu'"),
         ({"hot": HOT}, 'hot: expected none with place="device", found 8 ids'),
         ({"place": "host", "hot": HOT - 1}, "hot: expected ids of 0 to 59, found -1 to 58"),
         ({"place": "host", "hot": HOT > 3}, r"hot: expected int32 or int64 \[any\], found torch.bool \[8\]"),
     ],
-    ids=["rows", "columns", "place", "hot on device", "hot ids", "hot dtype"],
+    ids=["rows", "columns", "half a column", "place", "hot on device", "hot ids", "hot dtype"],
 )
 def test_wrong_arguments_are_named(arguments, said):
     with pytest.raises(CohortError, match=f"NodeEmbedding.*{said}"):
@@ -270,14 +271,14 @@ def test_wrong_arguments_of_an_optimizer_are_named(optimizer):
         for number in (-0.1, float("nan")):
             with pytest.raises(CohortError, match=f"{option}: expected a number of at least 0, found {number}"):
                 optimizer(rows, **{option: number})
+    with pytest.raises(CohortError, match=r"betas: expected .* less than 1, found \(1.0, 0.9\)"):
+        RowAdam(rows, betas=(1.0, 0.9))
     for given, found in (
         (torch.nn.Embedding(3, 3), "Embedding"),
         (torch.nn.Linear(3, 3).parameters(), "Parameter"),
         ([], "none"),
     ):
-        with pytest.raises(
-            CohortError, match=f"embeddings: expected a cohort.nn.NodeEmbedding, or several, found {found}"
-        ):
+        with pytest.raises(CohortError, match=f"embeddings: expected a cohort.nn.*, or several, found {found}"):
             optimizer(given)
 
 

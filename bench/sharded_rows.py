@@ -1,7 +1,7 @@
 """How fast ShardedRows brings rows of another machine, encoded and raw, beside a bare exchange of as many bytes.
 
     PYTHONPATH=build/python python bench/sharded_rows.py [--gbits 1,5,10] [--rows FILE.npy] [--fetch 200000]
-    PYTHONPATH=build/python python bench/sharded_rows.py --device cuda [--wholegraph] [--fetch 1000000]
+    PYTHONPATH=build/python python bench/sharded_rows.py --device cuda [--wholegraph] [--fetch 1000000] [--in-a-row 16]
 
 Two processes hold half of the rows each, and each fetches rows of the other. They lie in network namespaces at either
 end of a virtual cable, whose rate is limited (needs root, ip and tc); `--gbits 0`: both use the loopback, without a
@@ -9,7 +9,8 @@ limit. `--device cuda`: each has a GPU, which has its rows. Raw rows go by NCCL;
 by NCCL, too, with NCCL_P2P_DISABLE=1. "bare" is torch.distributed.all_to_all_single (gloo or NCCL) of the bytes of the
 rows alone, without ids: raw, and as many as the encoded rows have. "wholegraph" gathers the raw rows from a distributed
 tensor of WholeGraph, if its wheel is there.
-Prints the median of --rounds rounds: GB/s of decoded rows that arrive in a process, and the gain over raw rows.
+Prints the median of --rounds rounds: GB/s of decoded rows that arrive in a process, and the gain over raw rows. With
+`--in-a-row 1` a round is one call of `fetch`, else so many of `start`, as a script calls it that trains meanwhile.
 """
 
 import argparse
@@ -90,29 +91,52 @@ def work(args: argparse.Namespace) -> None:
         for each in tables.values():
             each.fetch(ids, out)
             assert torch.equal(out, table.to(device)[ids])
-        calls = {name: functools.partial(each.fetch, ids, out) for name, each in tables.items()}  # each waits itself
+        calls = {name: functools.partial(in_a_row, each, ids, out, args.in_a_row) for name, each in tables.items()}
         of_ranks: list = [None, None]
         dist.all_gather_object(of_ranks, encoded.stored_bytes / len(half))
         stored = round(args.fetch * max(of_ranks))
         for bare, count in (("bare", out.nbytes), ("bare encoded", stored)):
-            calls[bare] = bare_exchange(rank, count, device)
+            calls[bare] = repeated(bare_exchange(rank, count, device), args)
         if comm is not None:
-            calls["wholegraph"] = wholegraph_gather(comm, table, rank, ids, out)
+            calls["wholegraph"] = repeated(wholegraph_gather(comm, table, rank, ids, out), args)
         of_sides: dict[str, list[float]] = {side: [] for side in calls}
         for _ in range(args.rounds + 1):
             for side, call in calls.items():
                 dist.barrier()
                 start = time.perf_counter()
-                call()
-                if args.device == "cuda" and side not in tables:
-                    torch.cuda.synchronize()
-                of_sides[side].append(time.perf_counter() - start)
+                call()  # waits itself
+                of_sides[side].append((time.perf_counter() - start) / args.in_a_row)
         seconds[dtype] = {"bytes": out.nbytes} | {side: statistics.median(each[1:]) for side, each in of_sides.items()}
         for each in tables.values():
             each.close()
     dist.destroy_process_group()
     if rank == 0:
         print(json.dumps(seconds))
+
+
+def in_a_row(rows: ShardedRows, ids: torch.Tensor, out: torch.Tensor, count: int) -> None:
+    """So many fetches; each but the last is waited for when the next has begun."""
+    if count == 1:
+        rows.fetch(ids, out)
+        return
+    pending = rows.start(ids, out)
+    for _ in range(count - 1):
+        following = rows.start(ids, out)
+        pending.wait()
+        pending = following
+    pending.wait()
+
+
+def repeated(call, args: argparse.Namespace):
+    """As many calls as fetches are in a row, and the wait for them."""
+
+    def run() -> None:
+        for _ in range(args.in_a_row):
+            call()
+        if args.device == "cuda":
+            torch.cuda.synchronize()
+
+    return run
 
 
 def bare_exchange(rank: int, count: int, device: torch.device):
@@ -166,6 +190,7 @@ def main() -> None:
     parser.add_argument("--dtypes", default="float32,bfloat16")
     parser.add_argument("--table-rows", type=int, default=400_000)
     parser.add_argument("--fetch", type=int, default=100_000, help="rows that each process fetches")
+    parser.add_argument("--in-a-row", type=int, default=1, help="fetches of a round, each begun before the last ends")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--wholegraph", action="store_true", help="beside a distributed tensor of WholeGraph (GPUs)")

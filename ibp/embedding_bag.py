@@ -1,5 +1,7 @@
 """EmbeddingBag over the encoded rows of a table."""
 
+import numbers
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -34,7 +36,8 @@ class EmbeddingBag(torch.nn.Module):
         if not dtype.is_floating_point:
             hint = "Table.load(path, dtype=torch.float64) names the dtype of a file's rows"
             raise CohortError("EmbeddingBag: table", "rows of floats", str(dtype), hint)
-        if padding_idx is not None and not -len(table) <= padding_idx < len(table):
+        is_row = isinstance(padding_idx, numbers.Integral) and -len(table) <= padding_idx < len(table)
+        if padding_idx is not None and not is_row:
             limits = f"{-len(table)} to {len(table) - 1}"
             raise CohortError("EmbeddingBag: padding_idx", limits, str(padding_idx))
         self.table, self.mode, self.include_last_offset = table, mode, include_last_offset
@@ -54,13 +57,21 @@ class EmbeddingBag(torch.nn.Module):
             if not isinstance(given, Tensor) or given.dtype not in (torch.int32, torch.int64):
                 found = str(given.dtype) if isinstance(given, Tensor) else type(given).__name__
                 raise CohortError(f"EmbeddingBag: {name}", "a tensor, int32 or int64", found)
-        self._demand_in_range(input)
-        # A GPU sorts 32 bits in half the passes of 64.
-        narrow = input.to(torch.int32) if len(self.table) < 2**31 else input
+        # A GPU sorts 32 bits in half the passes of 64. Ids that are out of range stay so.
+        num_rows = len(self.table)
+        narrow = input.clamp(-1, num_rows).to(torch.int32) if num_rows < 2**31 - 1 else input
         ids, places = torch.unique(narrow, return_inverse=True)
+        ends = ids[:: max(1, len(ids) - 1)].to("cpu", non_blocking=True)  # the least and the largest
+        if not input.is_cuda:
+            self._demand_in_range(ends, input)
+        told = torch.cuda.current_stream(input.device).record_event() if input.is_cuda else None
+        rows = self.table.fetch(ids, ascending=True)
+        if told:  # while the GPU fetches; an id that is out of range gets zeros
+            told.synchronize()
+            self._demand_in_range(ends, input)
         return functional.embedding_bag(
             places,
-            self.table[ids],
+            rows,
             None if offsets is None else offsets.long(),
             mode=self.mode,
             per_sample_weights=per_sample_weights,
@@ -68,13 +79,17 @@ class EmbeddingBag(torch.nn.Module):
             padding_idx=self._place_of_padding(ids),
         )
 
-    def _demand_in_range(self, ids: Tensor) -> None:
-        if ids.numel() == 0:
+    def _demand_in_range(self, ends: Tensor, input: Tensor) -> None:
+        if all(0 <= end < len(self.table) for end in ends.tolist()):
             return
-        least, largest = torch.stack(torch.aminmax(ids)).tolist()
-        if least < 0 or largest >= len(self.table):
-            wrong = least if least < 0 else largest
-            raise CohortError("EmbeddingBag: input", f"0 to {len(self.table) - 1}", str(wrong))
+        least, largest = torch.stack(torch.aminmax(input)).tolist()
+        wrong = least if least < 0 else largest
+        error = CohortError("EmbeddingBag: input", f"0 to {len(self.table) - 1}", str(wrong))
+        try:
+            self.table.check()  # of a GPU's fetch, which has ended, for the next fetch not to raise it
+        except CohortError as of_fetch:
+            raise error from of_fetch
+        raise error
 
     def _place_of_padding(self, ids: Tensor) -> int | None:
         if self.padding_idx is None:

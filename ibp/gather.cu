@@ -319,10 +319,10 @@ void Gather::fetch(const DeviceTable& table, const int64_t* index, int64_t count
   rows.plane_b = {encoded.plane_b, encoded.plane_b_bytes()};
   rows.step_bytes = step_of(encoded);
   rows.max_coded_bytes = longest_coded_bytes(encoded);
+  if (table.on_host()) rows.next = scratch.next.data();
   if (options.by_address && table.on_host()) {
     scratch.sort(index, count, encoded.num_rows, stream);
     rows.positions = scratch.positions_sorted.data();
-    rows.next = scratch.next.data();
   }
   locate_kernel<<<base::grid_for(count, 1024), base::kBlockThreads, 0, stream>>>(
       encoded, index, rows.positions, count,

@@ -97,8 +97,9 @@ void bind_cuda(nb::module_& module) {
       .def_prop_ro("max_rows", &Gather::max_rows)
       .def("check", &Gather::check)
       .def("fetch", [](Gather& self, const DeviceTable& table, uintptr_t index, int64_t count, uintptr_t out,
-                       uintptr_t stream, int max_sms, bool check, bool plane_a, bool bfloat16) {
-        const FetchOptions options{.max_sms = max_sms, .check = check, .plane_a = plane_a, .bfloat16 = bfloat16};
+                       uintptr_t stream, int max_sms, bool check, bool plane_a, bool bfloat16, bool by_address) {
+        const FetchOptions options{
+            .max_sms = max_sms, .by_address = by_address, .check = check, .plane_a = plane_a, .bfloat16 = bfloat16};
         self.fetch(table, reinterpret_cast<const int64_t*>(index), count, reinterpret_cast<void*>(out),
                    stream_at(stream), options);
       });
@@ -160,13 +161,17 @@ class Shards {
             .wide_places = wide ? integers_at(where[2]) : nullptr};
   }
 
-  void fetch(uintptr_t ids, int64_t count, uintptr_t out, const std::array<uintptr_t, 3>& scratch,
+  // `told`: int64 [tables + 1] in host memory, for the counts and the status.
+  void fetch(uintptr_t ids, int64_t count, uintptr_t out, const std::array<uintptr_t, 3>& scratch, uintptr_t told,
              uintptr_t stream) const {
-    const auto [entries, positions, found] = scratch;
+    const auto [entries, positions, words] = scratch;
+    auto* found = reinterpret_cast<unsigned long long*>(words);
     fetch_sharded(tables_, ref_, integers_at(ids), count, reinterpret_cast<void*>(out),
-                  {reinterpret_cast<uint64_t*>(entries), reinterpret_cast<int32_t*>(positions),
-                   reinterpret_cast<unsigned long long*>(found)},
+                  {reinterpret_cast<uint64_t*>(entries), reinterpret_cast<int32_t*>(positions), found},
                   stream_at(stream));
+    base::cuda_check(cudaMemcpyAsync(reinterpret_cast<void*>(told), found + tables_.size(), 8 * (tables_.size() + 1),
+                                     cudaMemcpyDeviceToHost, stream_at(stream)),
+                     "report what was fetched");
   }
 
  private:

@@ -183,7 +183,7 @@ def _encode_to_file(rows, profile, path, layout, slot_bytes, batch_rows):
     return writer.finish()
 
 
-def fetch(encoded: EncodedRows, index, out=None, stream=None, max_sms=None, check=False, planes="AB"):
+def fetch(encoded: EncodedRows, index, out=None, stream=None, max_sms=None, check=False, planes="AB", ascending=False):
     """rows[index], decoded: [*index.shape, num_columns], in the library and on the device of `index`.
 
     Args:
@@ -199,6 +199,7 @@ def fetch(encoded: EncodedRows, index, out=None, stream=None, max_sms=None, chec
         planes: AB: the rows, bit for bit. A: for rows of codec planes, plane A alone: fewer bytes are read, and the
             elements are within ``profile.error_bound`` of the rows'. Zeros are exact, and so are rows with a NaN, an
             infinity or a subnormal number.
+        ascending: the index ascends, as that of torch.unique does: a GPU need not order it before it reads host memory.
 
     Raises:
         CohortError: an index outside the table, an `out` that is not as above, planes="A" of another codec.
@@ -207,7 +208,7 @@ def fetch(encoded: EncodedRows, index, out=None, stream=None, max_sms=None, chec
         raise CohortError("fetch: planes", "A or AB", str(planes))
     if arrays.is_cuda(index) or arrays.is_cuda(out):
         with _on_gpu_of(encoded, index, out):
-            return _fetch_cuda(encoded, index, out, stream, max_sms, check, planes)
+            return _fetch_cuda(encoded, index, out, stream, max_sms, check, planes, ascending)
     ids, shape = arrays.ids_of(index)
     if out is None:
         kind = arrays.kind_for(encoded._kind, encoded.profile.dtype, index)
@@ -278,7 +279,7 @@ def _on_gpu_of(encoded, index, out):
     return on_gpu(encoded._gpu)
 
 
-def _fetch_cuda(encoded, index, out, stream, max_sms, check, planes):
+def _fetch_cuda(encoded, index, out, stream, max_sms, check, planes, ascending):
     import torch
 
     handle = handle_of(stream)
@@ -292,7 +293,7 @@ def _fetch_cuda(encoded, index, out, stream, max_sms, check, planes):
     _check_out("fetch: out", out, shape, encoded.profile, "cuda", rounds)
     pointers = (ids.data_ptr(), ids.numel(), out.data_ptr())
     gather = encoded._gather_of(handle, ids.numel())
-    gather.fetch(encoded._table, *pointers, handle, max_sms or 0, check, planes == "A", rounds)
+    gather.fetch(encoded._table, *pointers, handle, max_sms or 0, check, planes == "A", rounds, not ascending)
     return out
 
 

@@ -182,7 +182,7 @@ class Table:
     def __iter__(self):
         return (self[row] for row in range(len(self)))
 
-    def fetch(self, ids, out=None, stream=None, planes="AB"):
+    def fetch(self, ids, out=None, stream=None, planes="AB", ascending=False):
         """Rows by id: [*ids.shape, num_columns], in the library and on the device of `ids`.
 
         Args:
@@ -191,13 +191,14 @@ class Table:
             stream: torch stream or its handle; default: the current one. On a GPU, fetch does not wait for the stream:
                 an id outside the table gives a row of zeros, and the next fetch or ``check`` raises the error.
             planes: A: of rows of codec planes plane A alone, as for ``cohort.ibp.fetch``.
+            ascending: the ids ascend, as for ``cohort.ibp.fetch``.
         """
         encoded = self._rows
         if self._written is None:  # asked after _rows were taken: these do not change
-            found = fetch(encoded, ids, out, stream, planes=planes)
+            found = fetch(encoded, ids, out, stream, planes=planes, ascending=ascending)
         else:
             with self._lock:
-                found = fetch(self._rows, ids, out, stream, planes=planes)
+                found = fetch(self._rows, ids, out, stream, planes=planes, ascending=ascending)
         with self._lock:
             self._rows_fetched += math.prod(found.shape[:-1])
         return found

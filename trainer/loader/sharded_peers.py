@@ -61,11 +61,12 @@ class PeerRows:
         num_found = self._num_tables + 1
         num_words = num_entries + (num_entries + 1) // 2
         scratch = torch.empty(num_words + self._num_tables + num_found, dtype=torch.int64, device=self._device)
+        told = torch.empty(num_found, dtype=torch.int64, pin_memory=True)
         entries = scratch.data_ptr()
         where = (entries, entries + 8 * num_entries, entries + 8 * num_words)
         with on_gpu(self._device.index):
-            self._shards.fetch(ids.data_ptr(), len(ids), out.data_ptr(), where, handle_of(None))
-        return scratch[-num_found:].to("cpu", non_blocking=True)
+            self._shards.fetch(ids.data_ptr(), len(ids), out.data_ptr(), where, told.data_ptr(), handle_of(None))
+        return told
 
 
 def peer_tables(

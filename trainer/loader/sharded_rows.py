@@ -124,6 +124,7 @@ class ShardedRows:
         self._bulk = self._group  # rows and ids travel in this group, counts in the other
         self._stream: torch.cuda.Stream | None = None
         self._peers: PeerRows | None = None
+        self._under_way: list[tuple[torch.cuda.Event, Tensor]] = []
         if self._device.type == "cuda":
             self._stream = torch.cuda.Stream(self._device)
             tables = peer_tables(self._part.table, profiles, self._device, self._group)
@@ -285,10 +286,13 @@ class ShardedRows:
         with torch.cuda.stream(stream):
             rows = self._rows_for(ids, out)
             found = self._peers.fetch(ids, rows)
-            ended = (stream or current).record_event()
+        ended: torch.cuda.Stream | torch.cuda.Event = current
         if stream is not None:
+            ended = stream.record_event()
             for each in (ids, rows):
                 each.record_stream(stream)
+            # The GPU writes to these, even if nobody waits for the rows.
+            self._under_way = [each for each in self._under_way if not each[0].query()] + [(ended, found)]
         told = False
 
         def result() -> Tensor:

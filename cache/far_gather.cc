@@ -11,9 +11,9 @@ namespace {
 
 using base::cuda_check;
 
-constexpr int kGatherSms = 4;                // of a reader: they decode more than any drive or network gives
+constexpr int kGatherSms = 2;                // of a reader: they decode more than any drive or network gives
 constexpr std::size_t kBuffersOfReader = 8;  // at least, where there are several readers
-constexpr std::size_t kMostReaders = 2;      // of a table and GPU
+constexpr std::size_t kMostReaders = 4;      // of a table and GPU
 
 int current_gpu() {
   int gpu = 0;

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <vector>
 
+#include "base/large_page_vector.h"
 #include "base/prefetch.h"
 
 namespace cohort::cache {
@@ -13,7 +14,7 @@ namespace {
 template <typename T>
 void keep(const T*& array, std::size_t size, ibp::EncodedRows& rows) {
   if (!array) return;
-  const auto copy = std::make_shared<std::vector<T>>(array, array + size);
+  const auto copy = std::make_shared<base::LargePageVector<T>>(array, array + size);
   array = copy->data();
   rows.keepers.push_back(copy);
 }

@@ -102,14 +102,16 @@ void ReadThreads::end() {
 
 void ReadThreads::start(std::shared_ptr<ReadJob> job, Turn turn) {
   job->ended_of_all_ = state_->num_ended;
-  const std::lock_guard lock(state_->mutex);
+  const std::size_t num_reads = job->num_reads_;
+  std::unique_lock lock(state_->mutex);
   if (turn == Turn::kNext) {
     state_->next.push_back(std::move(job));
     state_->has_next = true;
   } else {
     state_->last.push_back(std::move(job));
   }
-  state_->changed.notify_all();
+  lock.unlock();
+  for (std::size_t i = 0; i < num_reads; ++i) state_->changed.notify_one();
 }
 
 void ReadThreads::serve(const std::shared_ptr<State>& state) {

@@ -4,9 +4,9 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "base/host_device.h"
+#include "base/large_page_vector.h"
 
 namespace cohort::cache {
 
@@ -50,7 +50,7 @@ class RowBits {
 
  private:
   int64_t num_rows_ = 0, num_chosen_ = 0;
-  std::vector<uint64_t> words_;
+  base::LargePageVector<uint64_t> words_;
 };
 
 }  // namespace cohort::cache

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <vector>
 
+#include "base/large_page_vector.h"
 #include "cache/row_bits.h"
 #include "ibp/ibp.h"
 
@@ -27,8 +27,8 @@ class RowSubset {
 
  private:
   struct Directory {
-    std::vector<uint64_t> entries;       // uint64 [rows] (packed)
-    std::vector<uint32_t> flags, ranks;  // uint32 [ceil(rows / 32)] (slots)
+    base::LargePageVector<uint64_t> entries;       // uint64 [rows] (packed)
+    base::LargePageVector<uint32_t> flags, ranks;  // uint32 [ceil(rows / 32)] (slots)
   };
   void add(const ibp::RowSpan& row, int64_t number);
 

@@ -84,7 +84,7 @@ struct Bare {
         reply_bytes(reply),
         sent(static_cast<std::size_t>(count * reply_bytes), std::byte{1}),
         received(sent.size()) {
-    for (int i = 0; i < cache::kConnections; ++i) {
+    for (int i = 0; i < cache::connections_to_each(2); ++i) {
       clients.push_back(cache::Socket::connect("127.0.0.1", listener.port, "a server", "", cache::TimeLimit(10s)));
       cache::Socket server(base::FileDescriptor(::accept(listener.file.get(), nullptr, nullptr)), "a client", "");
       threads.emplace_back([this, socket = std::move(server)] {

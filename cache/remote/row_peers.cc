@@ -25,7 +25,8 @@ RowPeers::RowPeers(std::vector<MachineAddress> machines, RunIdentity identity, s
 }
 
 int RowPeers::num_threads() const {
-  return std::clamp(kConnections * kRequestsOfConnection * (num_machines() - 1), 1, kReadThreads);
+  return std::clamp(connections_to_each(num_machines()) * kRequestsOfConnection * (num_machines() - 1), 1,
+                    kReadThreads);
 }
 
 void RowPeers::connect(std::chrono::milliseconds patience) {
@@ -33,7 +34,7 @@ void RowPeers::connect(std::chrono::milliseconds patience) {
   for (int machine = 0; machine < num_machines(); ++machine) {
     if (machine == own()) continue;
     Peer& peer = *peers_[static_cast<std::size_t>(machine)];
-    for (int i = 0; i < kConnections; ++i) {
+    for (int i = connections_to_each(num_machines()); i > 0; --i) {
       Socket socket = greeted(machine, limit);
       const std::lock_guard lock(mutex_);
       peer.connections.push_back(std::make_unique<Connection>(std::move(socket)));

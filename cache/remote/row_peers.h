@@ -1,6 +1,7 @@
 // The connections over which a sampler asks those of the run's other machines for rows.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -12,6 +13,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -28,8 +30,13 @@ struct MachineAddress {
   int port = 0;
 };
 
-// To each machine; and requests that are under way on each: a server that has answered one finds the next.
-inline constexpr int kConnections = 8, kRequestsOfConnection = 2;
+// To each other machine, which serves each of them by a thread: half of a machine's cores, all machines together.
+inline int connections_to_each(int num_machines,
+                               int num_cores = static_cast<int>(std::thread::hardware_concurrency())) {
+  return std::clamp(num_cores / 2 / std::max(1, num_machines - 1), 8, 16);
+}
+// Under way on each connection: a server that has answered one finds the next.
+inline constexpr int kRequestsOfConnection = 2;
 
 class RowPeers {
  public:

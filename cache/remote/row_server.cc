@@ -170,7 +170,7 @@ bool RowServer::locate(const Request& request, Work& work) const {
 }
 
 std::size_t RowServer::gather(const ServedTable& table, bool plane_a, std::size_t first, Work& work) {
-  constexpr std::size_t kAhead = 16;  // rows that come from memory meanwhile
+  constexpr std::size_t kAhead = 4;  // rows that come from memory meanwhile: a core waits for some 16 lines at once
   constexpr uint32_t kLine = 64;
   const auto most = std::max<std::size_t>(kMostBytesOfReply, staged_bytes(work.stored, work.spans[first]));
   std::byte* const rows = work.reply.reserve(kRowsAt + most).data() + kRowsAt;

@@ -76,7 +76,7 @@ class Server : public testing::Test {
     return std::thread([this, reply] {
       std::vector<Socket> clients;
       const TimeLimit limit(20s);
-      for (int i = 0; i < kConnections; ++i) {
+      for (int i = 0; i < connections_to_each(2); ++i) {
         clients.push_back(listeners_[1].accept());
         Hello hello;
         clients.back().receive(bytes_of(hello), limit);
@@ -117,6 +117,14 @@ class Server : public testing::Test {
   uint32_t digest_ = 0;
   std::unique_ptr<RowServer> server_;
 };
+
+TEST(RowPeers, ConnectionsTakeHalfOfTheCores) {
+  EXPECT_EQ(connections_to_each(2, 24), 12);
+  EXPECT_EQ(connections_to_each(3, 48), 12);
+  EXPECT_EQ(connections_to_each(2, 2), 8);     // at least
+  EXPECT_EQ(connections_to_each(2, 256), 16);  // at most
+  EXPECT_EQ(connections_to_each(64, 64), 8);
+}
 
 TEST_F(Server, GivesRowsByTheirNumberInTheTable) {
   serve();

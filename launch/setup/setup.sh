@@ -29,11 +29,17 @@ stop() {
 
 # step NAME WHAT CURE COMMAND...: runs a command into a log and shows the log's end when it fails.
 step() {
-  local name=$1 what=$2 cure=$3 log=$logs/$1.log status=0
-  shift 3
-  say "$what"
-  "$@" >"$log" 2>&1 || status=$?
+  local status=0
+  say "$2"
+  "${@:4}" >"$logs/$1.log" 2>&1 || status=$?
+  end_of_step "$status" "$@"
+}
+
+# end_of_step STATUS NAME WHAT CURE COMMAND...
+end_of_step() {
+  local status=$1 name=$2 what=$3 cure=$4 log=$logs/$2.log
   ((status)) || return 0
+  shift 4
   printf '\ncohort: failed with exit status %s: %s\n' "$status" "$what" >&2
   printf '  command: %s\n  log: %s, which ends so:\n' "${*@Q}" "$log" >&2
   tail -n 25 "$log" | sed 's/^/    | /' >&2
@@ -176,7 +182,8 @@ install_optional() {
 
 # --- Python ---------------------------------------------------------------------------------------------------------
 
-# What the virtual environment was made for; any difference means work.
+# What the virtual environment was made for; any difference means work. pip leaves compiling modules to the first import:
+# most are never imported.
 venv_key() {
   echo "$root/.venv"
   "$base_python" -c 'import sys; print(sys.version)'
@@ -198,12 +205,27 @@ make_venv() {
     step venv "making .venv with $base_python" "check that $base_python works and the disk has room" \
       "$base_python" -m venv --clear "$venv"
   fi
-  local list
+  local list pip=("$python" -m pip install --disable-pip-version-check --no-input --no-compile)
+  mapfile -t list < <("$base_python" "$root/launch/setup/requirements.py" list build)
+  step build_tools "installing CMake, Ninja and nanobind into .venv" "check the network" "${pip[@]}" "${list[@]}"
   mapfile -t list < <(tail -n +3 <<<"$wanted")
-  step pip "installing Python packages into .venv (the first time: a few minutes, about 6 GB with torch)" \
-    "check the network and the disk (df -h '$root')" \
-    "$python" -m pip install --disable-pip-version-check --no-input "${list[@]}"
-  printf '%s\n' "$wanted" >"$venv/.cohort"
+  packages_step=(pip "installing Python packages into .venv (the first time: a few minutes, about 6 GB with torch)"
+    "check the network and the disk (df -h '$root')" "${pip[@]}" "${list[@]}")
+  say "${packages_step[1]}"
+  "${packages_step[@]:3}" >"$logs/pip.log" 2>&1 & # the build does not need them
+  packages_pid=$! packages_key=$wanted
+  trap 'kill "$packages_pid" 2>/dev/null || true' EXIT
+}
+
+# Waits for the packages that make_venv has begun to install.
+end_make_venv() {
+  local status=0
+  [[ -n ${packages_pid:-} ]] || return 0
+  wait "$packages_pid" || status=$?
+  packages_pid=
+  trap - EXIT
+  end_of_step "$status" "${packages_step[@]}"
+  printf '%s\n' "$packages_key" >"$root/.venv/.cohort"
 }
 
 # COHORT_PYTHON: everything must be there already; says all that is missing at once.
@@ -316,6 +338,11 @@ PYTHON
 }
 
 cohort_tools() {
+  begin_tools "$@"
+  end_make_venv
+}
+
+begin_tools() {
   mkdir -p "$logs"
   lock_checkout
   find_gpu
@@ -333,8 +360,9 @@ cohort_tools() {
 cohort_setup() {
   local target=$1
   shift
-  cohort_tools "$@"
+  begin_tools "$@"
   configure
   build_target "$target"
+  end_make_venv
   [[ -n ${COHORT_PYTHON:-} ]] || link_command
 }

@@ -71,6 +71,40 @@ def test_the_virtual_environment_gets_the_command_and_the_package(tmp_path):
     assert found.stdout.strip() == str(tmp_path / "build/python/cohort_gnn/__init__.py"), found.stderr
 
 
+@pytest.mark.parametrize("status", [0, 3])
+def test_packages_are_installed_beside_the_build(tmp_path, status):
+    """A base interpreter whose pip writes what it was asked for, and fails when it was asked for torch."""
+    fake = tmp_path / "python"
+    fake.write_text(
+        f"""#!/bin/bash
+case "$*" in
+  -c* | *requirements.py*) exec {sys.executable} "$@" ;;
+  *"-m venv"*) mkdir -p {tmp_path}/.venv/bin && cp "$0" {tmp_path}/.venv/bin/python ;;
+  *"-m pip"*torch*) sleep 0.5; echo no torch here; echo "$*" >> {tmp_path}/asked; exit {status} ;;
+  *"-m pip"*) echo "$*" >> {tmp_path}/asked ;;
+esac
+"""
+    )
+    fake.chmod(0o755)
+    script = f"""
+source '{ROOT}/launch/setup/setup.sh'
+logs=$1 base_python=$1/python
+cp -r "$root/launch" "$root/pyproject.toml" "$1"; root=$1
+make_venv; echo building >> "$1/asked"; end_make_venv; make_venv
+"""
+    result = run("bash", "-euc", script, "-", tmp_path)
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert "nanobind" in asked[0] and "torch" not in asked[0]
+    assert asked[1] == "building" and "torch>=2.5" in asked[2] and "nanobind" in asked[2] and len(asked) == 3
+    assert result.returncode == bool(status)
+    assert (tmp_path / ".venv/.cohort").exists() == (status == 0)
+    if status == 0:
+        assert "Python packages: unchanged" in result.stdout
+    else:
+        assert "failed with exit status 3: installing Python packages" in result.stderr
+        assert "| no torch here" in result.stderr and "cure: check the network" in result.stderr
+
+
 @pytest.mark.parametrize(("release", "good"), [("11.8", False), ("12.4", False), ("12.5", True), ("13.0", True)])
 def test_a_cuda_compiler_is_taken_from_12_5_on(tmp_path, release, good):
     nvcc = tmp_path / "nvcc"

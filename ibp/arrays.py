@@ -7,6 +7,7 @@ import numpy as np
 from cohort_gnn.base.errors import CohortError
 
 OF_A_MASK = "of a mask: numpy.where(mask)[0], torch.where(mask)[0]"
+_LARGEST = np.iinfo(np.int64).max
 _NUMPY = {
     "uint8": np.uint8,
     "float16": np.float16,
@@ -95,10 +96,15 @@ def ids_of(index, place: str = "fetch: index") -> tuple[np.ndarray, tuple[int, .
         index = np.arange(index.start, index.stop, index.step)
     if is_cuda(index):
         raise CohortError(place, "integers in host memory", "a CUDA tensor", "call .cpu()")
-    array = np.asarray(index.numpy() if is_torch(index) else index)
+    try:
+        array = np.asarray(index.numpy() if is_torch(index) else index)
+    except ValueError as error:  # lists of several lengths
+        raise CohortError(place, "integers", "lists of different lengths") from error
     if array.size > 0 and array.dtype.kind not in "iu":
         hint = OF_A_MASK if array.dtype.kind == "b" else ""
         raise CohortError(place, "integers", f"{array.dtype} {list(array.shape)}", hint)
+    if array.dtype == np.uint64 and array.size > 0 and array.max() > _LARGEST:
+        raise CohortError(place, f"integers up to {_LARGEST}", str(array.max()))
     return np.ascontiguousarray(array, dtype=np.int64).reshape(-1), array.shape
 
 

@@ -48,6 +48,9 @@ def top_k(encoded, queries, k, *, metric="dot", block_rows=None) -> tuple[torch.
         CohortError: an argument that does not fit the table.
     """
     rows = encoded._rows if isinstance(encoded, Table) else encoded
+    if not isinstance(rows, EncodedRows):
+        hint = "cohort.ibp.encode(rows, cohort.ibp.fit(rows)) encodes them"
+        raise CohortError("top_k: encoded", "EncodedRows or a Table", type(encoded).__name__, hint)
     given = torch.as_tensor(queries).detach()
     _check(rows, given, k, metric, block_rows)
     wide = given.to("cpu" if rows._gpu is None else rows.device, torch.float64)

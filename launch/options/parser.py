@@ -53,6 +53,9 @@ class CommandParser(argparse.ArgumentParser):
         if has_commands and not words:
             self.print_help()
             self.exit()
+        if has_commands and words[0].startswith("-") and words[0] not in self._option_string_actions:
+            option = words[0].partition("=")[0]
+            self.error(f"expected a command before {option}, as in: {self.prog} COMMAND ... {option} ...")
         found, unknown = super().parse_known_args(words, namespace)
         if unknown and not has_commands:  # else the parser above would say it, and name itself
             self.error(f"unrecognized arguments: {' '.join(unknown)}")

@@ -93,7 +93,8 @@ def test_an_out_of_another_kind(rows, encoded):
     [
         (np.array([True, False]), "expected integers, found bool"),
         (torch.tensor([1.0]), "expected integers, found float32"),
-        (np.array([3, 2**63], np.uint64), r"index\[1\]: expected 0 to 199, found -"),
+        (np.array([3, 2**63], np.uint64), f"expected integers up to {2**63 - 1}, found {2**63}"),
+        ([[1, 2], [3]], "expected integers, found lists of different lengths"),
         (np.array([[1, 2], [-1, 3]]), r"index\[2\]: expected 0 to 199, found -1"),
         (np.int8(-3), "found -3"),
     ],

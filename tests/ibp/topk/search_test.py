@@ -283,6 +283,10 @@ def test_bad_calls_say_what_is_wrong():
         (lambda: ibp.top_k(table, queries / 0, 1), "expected finite numbers"),
         (lambda: ibp.top_k(table, queries, 1, metric="l1"), "expected dot or cosine or l2, found l1"),
         (lambda: ibp.top_k(table, queries, 1, block_rows=0), "block_rows: expected at least 1"),
+        (
+            lambda: ibp.top_k(rows, queries, 1),
+            "(?s)top_k: encoded: expected EncodedRows or a Table, found Tensor.*encode",
+        ),
         (lambda: ibp.top_k(counts, queries, 1), "expected float32, float16 or bfloat16, found uint8"),
     ]:
         with pytest.raises(CohortError, match=text):

@@ -16,21 +16,15 @@ ChunkCode<Chunk> make_chunk_code(Chunk mask, Chunk value) {
   code.mask = mask;
   code.value = value;
   constexpr int kBits = sizeof(Chunk) * 8;
-  int position[kBits];  // where each kept bit is now; -1 = dropped
-  int distance[kBits];  // dropped bits below it
-  int dropped = 0;
-  for (int bit = 0; bit < kBits; ++bit) {
-    const bool kept = ((mask >> bit) & 1) == 0;
-    position[bit] = kept ? bit : -1;
-    distance[bit] = dropped;
-    dropped += kept ? 0 : 1;
-  }
+  Chunk kept = ~mask;         // where kept bits are now
+  Chunk dropped = mask << 1;  // dropped bits, one place above: in step i each 2^i-th of them
   for (int step = 0; step < ChunkCode<Chunk>::kSteps; ++step) {
-    for (int bit = 0; bit < kBits; ++bit) {
-      if (position[bit] < 0 || ((distance[bit] >> step) & 1) == 0) continue;
-      code.move[step] |= Chunk{1} << position[bit];
-      position[bit] -= 1 << step;
-    }
+    Chunk odd = dropped;  // where an odd number of them is below
+    for (int by = 1; by < kBits; by *= 2) odd ^= odd << by;
+    const Chunk moving = kept & odd;
+    code.move[step] = moving;
+    kept = (kept ^ moving) | (moving >> (1 << step));
+    dropped &= ~odd;
   }
   return code;
 }

@@ -11,7 +11,7 @@ namespace {
 
 using base::cuda_check;
 
-constexpr int kGatherSms = 2;                // of a reader: they decode more than any drive or network gives
+constexpr int kGatherSms = 1;                // of a reader: it decodes more than any drive or network gives
 constexpr std::size_t kBuffersOfReader = 8;  // at least, where there are several readers
 constexpr std::size_t kMostReaders = 4;      // of a table and GPU
 

@@ -84,7 +84,8 @@ void SmShare::learn(const TierUses& uses, const std::array<int, kNumPlaces>& sms
       if (enough_rows) load.sm_seconds_a_row = measured;
       continue;
     }
-    const auto bytes = static_cast<double>(use.bytes);
+    // Far rows come over the same link.
+    const auto bytes = static_cast<double>(use.bytes + uses[kDiskTier].bytes + uses[kRemoteTier].bytes);
     load.least_seconds = enough_rows ? link_seconds(bytes, seconds) : bytes / host_bytes_per_second_;
     if (!enough_rows) continue;
     load.sm_seconds_a_row = host_cost(measured, sms[tier], seconds < kLinkBound * load.least_seconds);

@@ -366,7 +366,9 @@ void fetch_located(const DeviceProfile& device_profile, const LocatedRows& rows,
   const bool bulk = options.bulk && limits.bulk;
   const GatherKernel kernel = bulk ? kernel_for<BulkStaging>(form, words) : kernel_for<AsyncStaging>(form, words);
   const std::size_t bytes = geometry.shared_bytes();
-  cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
+  // The most that any gather takes: threads that set what each of them takes would undo each other's.
+  const uint32_t most = std::min(kMostSharedBytes + kBarrierBytes, limits.shared_bytes);
+  cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(most)),
              "give the gather its shared memory");
   kernel<<<sms, geometry.warps * 32, bytes, stream>>>(profile, job);
   cuda_check(cudaGetLastError(), "launch the gather");

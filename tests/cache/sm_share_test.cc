@@ -87,6 +87,24 @@ TEST(SmShare, FindsTheFewestAlsoWhereRowsNeverSeeTheRateOfTheLink) {
   }
 }
 
+// Far rows take as much of the link as host rows: together they saturate it, if 6 SMs read host rows.
+TEST(SmShare, FarRowsShareTheLinkOfTheHost) {
+  for (const std::size_t far : {kDiskTier, kRemoteTier}) {
+    SmShare share(32, 512, 51e9, {false, false, true});
+    for (int batch = 0; batch < 100; ++batch) {
+      const Sms sms = share.next();
+      TierUses uses{};
+      uses[kHostTier] = {600'000, 267'750'000, 1e3 * host_ms(sms[2], batch)};
+      uses[far] = {600'000, 267'750'000, 11'000};
+      share.learn(uses, sms);
+      if (batch > 20) {
+        EXPECT_GE(sms[2], 5) << batch;
+        EXPECT_LE(sms[2], 7) << batch;
+      }
+    }
+  }
+}
+
 TEST(SmShare, LearnsWhatARowCosts) {
   SmShare share(33, 512, 50e9, {true, true, true});
   EXPECT_EQ(share.next(), (Sms{11, 11, 11})) << "nothing is known";

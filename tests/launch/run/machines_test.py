@@ -272,16 +272,16 @@ def test_a_machine_that_waits_says_so(monkeypatch, caplog):
 @pytest.mark.parametrize(
     ("host", "keeps_store", "reason"),
     [
-        ("127.0.0.1", False, "machine 0 has not answered there for 4 s"),
-        ("nowhere.invalid", False, "nowhere.invalid has had no address for 4 s"),
-        ("nowhere.invalid", True, "nowhere.invalid has had no address for 4 s"),
+        ("127.0.0.1", False, "machine 0 has not answered there for 2 s"),
+        ("nowhere.invalid", False, "nowhere.invalid has had no address for 2 s"),
+        ("nowhere.invalid", True, "nowhere.invalid has had no address for 2 s"),
     ],
 )
 def test_a_store_that_is_not_there_is_named_in_time(capfd, host, keeps_store, reason):
     port = free_port()
     with pytest.raises(CohortError) as error:
         machine = Machine(int(not keeps_store), 2, host, port, keeps_store, "")
-        with machines.meeting_of(machine, 1.0, start_seconds=4.0) as meeting:
+        with machines.meeting_of(machine, 1.0, start_seconds=2.0) as meeting:
             meeting.exchange({})
     assert error.value.found.startswith(f"no meeting at {host}:{port}: {reason}")
     assert "c10d" not in capfd.readouterr().err  # torch's own account, with its stack

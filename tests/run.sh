@@ -22,7 +22,6 @@ results=$(mktemp -d "$build/tests.XXXXXX")
 trap 'rm -rf "$results"' EXIT
 mkdir "$results/cpp"
 export PATH=$build/bin:$PATH PYTHONPATH=$build/python${PYTHONPATH:+:$PYTHONPATH} COHORT_BUILD=$build
-unset PYTHONDONTWRITEBYTECODE # or each process compiles modules and tests again; .gitignore has what is written
 failed=()
 
 # run_ctest LABEL JOBS

@@ -360,6 +360,7 @@ begin_tools() {
 cohort_setup() {
   local target=$1
   shift
+  unset PYTHONDONTWRITEBYTECODE # or each process compiles all modules again; .gitignore has what is written
   begin_tools "$@"
   configure
   build_target "$target"

@@ -188,6 +188,7 @@ def test_a_cable_that_is_cut_ends_all_machines(graph, tmp_path, monkeypatch, two
     several.demand_nothing_left()
 
 
+@pytest.mark.skipif(not ALL_TESTS, reason="like that of partitioned_test: tests/run.sh --all runs it")
 def test_a_stopped_run_goes_on_where_it_was(graph, tmp_path, monkeypatch):
     alone = Launch(tmp_path / "one", graph, *OPTIONS, "--epochs", 8, "--ranks", 2, "--out", tmp_path / "one")
     assert alone.wait() == 0

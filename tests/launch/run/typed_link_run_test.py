@@ -157,7 +157,8 @@ def test_a_gpu_trains_the_same(shop, tmp_path, model):
     assert sizes[0] == sizes[1], "the same batches"
 
 
-@pytest.mark.parametrize("more", [["--ranks", 2], *[[]] * ALL_TESTS], ids=["two", *["one"] * ALL_TESTS])
+@pytest.mark.skipif(not ALL_TESTS, reason="like that of link_run_test: tests/run.sh --all runs it")
+@pytest.mark.parametrize("more", [[], ["--ranks", 2]], ids=["one", "two"])
 def test_a_run_that_is_told_to_stop_goes_on_in_the_middle_of_an_epoch(shop, tmp_path, more):
     options = [*OPTIONS, "--epochs", 6, "--checkpoint-every", 7, *more]
     undisturbed, out = tmp_path / "undisturbed", tmp_path / "run"

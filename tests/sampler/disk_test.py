@@ -35,7 +35,7 @@ ON_GPUS = [
 def generated(folder: Path, *prepare) -> Path:
     """20000 nodes with 64 floats each: 5.1 MB raw, 4 MB and more encoded."""
     sizes = ["--nodes", "20000", "--edges", "200000", "--dim", "64", "--classes", "7", "--seed", "1"]
-    made = cohort("dataset", "generate", folder, "--kind", "powerlaw", "--split", "0.15,0.1,0.1", *sizes)
+    made = cohort("dataset", "generate", folder, "--kind", "powerlaw", "--split", "0.5,0.1,0.1", *sizes)
     assert made.returncode == 0, made.stderr
     prepared = cohort("dataset", "prepare", folder, *prepare)
     assert prepared.returncode == 0, prepared.stderr

@@ -1,6 +1,7 @@
 """The command ``cohort``."""
 
 import argparse
+import importlib
 import os
 import select
 import signal
@@ -14,6 +15,22 @@ from cohort_gnn.base.log import shown
 from cohort_gnn.launch.options.parser import CommandParser
 from cohort_gnn.launch.run.supervise import ToldFailure
 
+# Command -> the modules that register it: the first one, and those that add to it.
+ROOMS = {
+    "train": ["launch.run.train"],
+    "predict": ["launch.run.predict"],
+    "bench": ["launch.bench.command"],
+    "run": ["launch.run.script"],
+    "plan": ["launch.plan.command"],
+    "tune": ["launch.tune.command"],
+    "report": ["launch.report.command"],
+    "digest": ["launch.run.digest"],
+    "inspect": ["launch.run.inspect"],
+    "doctor": ["launch.doctor"],
+    "ibp": ["ibp.cli"],
+    "dataset": ["dataset.cli", "launch.data.prepare", "launch.data.derive", "launch.data.shard"],
+}
+
 
 def main(argv: list[str] | None = None) -> int:
     """Parses and runs one command; returns the exit code (0 well, 1 failed, 2 bad arguments, 128 + n: signal n)."""
@@ -26,9 +43,10 @@ def main(argv: list[str] | None = None) -> int:
     for number in handled:
         signal.signal(number, _leave)
     try:
-        parser = build_parser()
+        words = sys.argv[1:] if argv is None else argv
+        parser = build_parser(*words[:1])
         with shown("stderr"):
-            return _run(parser, argv)
+            return _run(parser, words)
     except ToldFailure as failure:
         return failure.code
     except CohortError as error:
@@ -52,8 +70,8 @@ def main(argv: list[str] | None = None) -> int:
                 signal.signal(number, signal.SIG_DFL)
 
 
-def _run(parser: argparse.ArgumentParser, argv: list[str] | None) -> int:
-    args, words = parser.parse_args(argv), sys.argv[1:] if argv is None else argv
+def _run(parser: argparse.ArgumentParser, words: list[str]) -> int:
+    args = parser.parse_args(words)
     own = words[: words.index("run")] if "run" in words[:1] else words  # those of a script are its own
     if "" in own:  # as a folder it would be the current one
         before = own[own.index("") - 1] if own.index("") else "cohort"
@@ -71,28 +89,15 @@ def _leave(number: int, _frame) -> None:
     raise SystemExit(128 + number)
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The parser of all commands; each room registers its own."""
-    from cohort_gnn.dataset import cli as dataset_cli
-    from cohort_gnn.ibp import cli as ibp_cli
-    from cohort_gnn.launch import doctor
-    from cohort_gnn.launch.bench import command as bench
-    from cohort_gnn.launch.data import derive, prepare, shard
-    from cohort_gnn.launch.plan import command as plan
-    from cohort_gnn.launch.report import command as report
-    from cohort_gnn.launch.run import digest, inspect, predict, train
-    from cohort_gnn.launch.run import script as run_script
-    from cohort_gnn.launch.tune import command as tune
-
+def build_parser(only: str = "") -> argparse.ArgumentParser:
+    """The parser of all commands, or of one alone, which takes less time; each room registers its own."""
     parser = CommandParser(prog="cohort", description=cohort.__doc__.splitlines()[0])
     parser.add_argument("--version", action="version", version=f"cohort {cohort.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for room in (train, predict, bench, run_script, plan, tune, report, digest, inspect, doctor, ibp_cli):
-        room.register(commands)
-    dataset_commands = dataset_cli.register(commands)
-    prepare.register(dataset_commands)
-    derive.register(dataset_commands)
-    shard.register(dataset_commands)
+    for rooms in [ROOMS[only]] if only in ROOMS else ROOMS.values():
+        into = commands
+        for room in rooms:
+            into = importlib.import_module(f"cohort_gnn.{room}").register(into) or into
     _use_plain_quotes(parser)
     return parser
 

@@ -4,6 +4,7 @@
 // takes about a second.
 // cohort-sampler --presample options.json: counts what a short run reads, for the cache; prints JSON.
 #include <signal.h>
+#include <sysexits.h>
 
 #include <charconv>
 #include <chrono>
@@ -20,6 +21,7 @@
 
 #include "base/check.h"
 #include "base/process.h"
+#include "cache/remote/socket.h"
 #include "channel/run_folder.h"
 #include "sampler/devices.h"
 #include "sampler/end_in_time.h"
@@ -161,6 +163,9 @@ int main(int argc, char** argv) {
     options = sampler::read_options(argv[1]);
     if (options.end_with_parent) base::end_with_parent(options.owner_pid, kOwnerDied);
     status = serve(options);
+  } catch (const cache::OtherMachineError& error) {
+    std::fprintf(stderr, "cohort-sampler: %s\n", error.what());
+    status = EX_UNAVAILABLE;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "cohort-sampler: %s\n", error.what());
   }

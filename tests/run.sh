@@ -41,7 +41,7 @@ run_pytest() {
 }
 
 run_ctest cpu "$(nproc)"
-run_pytest cpu -n "$(($(nproc) < 8 ? $(nproc) + 1 : 8))" --dist loadfile \
+run_pytest cpu -n "$(($(nproc) < 8 ? $(nproc) + 2 : 8))" --dist loadfile \
   --no-loadscope-reorder -m "not gpu" "$@"
 not_run=()
 if [[ $has_gpu == yes && $with_cuda == yes ]]; then

@@ -26,6 +26,7 @@ import warm
 from warm import Program, Start, program_of, receive, send
 
 HIGH_FD = 500
+HUGE_BYTES, MADV_COLLAPSE = 2 << 20, 25
 
 _num_threads = os.environ.get(warm.THREADS)
 _kept: list = []  # never collected: it would close descriptors that are another's by now
@@ -34,6 +35,7 @@ _kept: list = []  # never collected: it would close descriptors that are another
 def main(requests: socket.socket, shells: socket.socket) -> None:
     """Imports what programs need, and forks them until the tests have ended."""
     _import_all()
+    _gather_in_huge_pages()
     warm.use()
     _serve(requests, shells)
 
@@ -136,6 +138,20 @@ def _import_all() -> None:
         importlib.import_module(name)
     importlib.reload(torch.__config__)
     assert not torch.cuda.is_initialized()
+
+
+def _gather_in_huge_pages() -> None:
+    """A fork then copies the addresses of 200 huge pages instead of 100,000 small ones: 16 ms instead of 45. Kernels
+    before Linux 6.1 refuse, and leave the pages as they are."""
+    madvise = ctypes.CDLL(None).madvise
+    madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        addresses, access, _, _, file, *name = line.split()
+        if access != "rw-p" or file != "0" or name not in ([], ["[heap]"]):
+            continue
+        begin, end = (int(address, 16) for address in addresses.split("-"))
+        for at in range(-(-begin // HUGE_BYTES) * HUGE_BYTES, end - HUGE_BYTES + 1, HUGE_BYTES):
+            madvise(at, HUGE_BYTES, MADV_COLLAPSE)
 
 
 # --- what is forked --------------------------------------------------------------------------------------------------

@@ -89,8 +89,8 @@ void RowPeers::wait(std::unique_lock<std::mutex>& lock, std::condition_variable&
   const bool in_time = changed.wait_until(lock, limit.end, [&] { return peer.error || ready(); });
   if (peer.error) std::rethrow_exception(peer.error);
   if (in_time) return;
-  throw base::Error({machines_[static_cast<std::size_t>(machine)].name,
-                     base::format("an answer within {} s", limit.seconds), "none to earlier requests", kCure});
+  throw OtherMachineError({machines_[static_cast<std::size_t>(machine)].name,
+                           base::format("an answer within {} s", limit.seconds), "none to earlier requests", kCure});
 }
 
 void RowPeers::ask(int machine, Request request, std::span<const uint32_t> ids, std::span<std::byte> rows) {

@@ -59,11 +59,12 @@ Socket Socket::connect(const std::string& host, int port, std::string peer, std:
     if (error != ETIMEDOUT) getsockopt(file.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
     if (error == 0) return {std::move(file), peer, cure};
   }
-  throw base::Error({std::move(peer), "a connection to the sampler of this machine", words_of(error), std::move(cure)});
+  throw OtherMachineError(
+      {std::move(peer), "a connection to the sampler of this machine", words_of(error), std::move(cure)});
 }
 
 void Socket::fail(const std::string& expected, const std::string& found, const std::string& cure) const {
-  throw base::Error({peer_, expected, found, cure.empty() ? cure_ : cure});
+  throw OtherMachineError({peer_, expected, found, cure.empty() ? cure_ : cure});
 }
 
 void Socket::fail_ended(int error) const {

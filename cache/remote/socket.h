@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "base/check.h"
 #include "base/file_descriptor.h"
 
 namespace cohort::cache {
@@ -16,6 +17,12 @@ struct TimeLimit {
       : seconds(std::chrono::duration<double>(limit).count()), end(std::chrono::steady_clock::now() + limit) {}
   double seconds;
   std::chrono::steady_clock::time_point end;
+};
+
+// Another machine does not answer, or not as it should: what has gone wrong may be known there.
+class OtherMachineError final : public base::Error {
+ public:
+  using base::Error::Error;
 };
 
 // A connection. One thread sends and receives at a time; shut_down() is for any.

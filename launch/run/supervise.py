@@ -146,11 +146,13 @@ class Supervisor:
             if self.meeting:
                 self.meeting.knows_stopped(f"the {stopped.name} (process {pid})")
 
-    def _others_failure(self) -> str:
-        """What other machines say of the end of the run. A process here hears of it first: a trainer, whose all-reduce
-        fails, or a sampler that asks them for rows."""
+    def _others_failure(self, first: Child | None) -> str:
+        """What other machines say of the end of the run, of which `first` has failed here. A process here hears of it
+        first: a trainer, whose all-reduce fails, or a sampler that asks them for rows and says so by its exit code."""
         if not self.meeting:
             return ""
+        if first and first.role == "sampler" and first.process.returncode not in (None, os.EX_UNAVAILABLE):
+            return ""  # the others wait for this machine's reason
         failed = [child for child in self.children if child.process.poll()]
         of_sampler = any(child.role == "sampler" for child in failed)
         end = time.monotonic() + (ROWS_SECONDS if of_sampler else OTHERS_SECONDS)
@@ -160,11 +162,8 @@ class Supervisor:
             time.sleep(POLL_SECONDS)
         return lost
 
-    def _report_failure(self) -> None:
-        time.sleep(GRACE_SECONDS)
-        if others := self._others_failure():
-            LOG.error(others)
-            return
+    def _ended(self) -> tuple[list[Child], dict[str, dict]]:
+        """Children that have ended, or say that they have failed, in this order; and what each child says of itself."""
         stages = self._stages()
         failed_at = {name: stage["failed_at_us"] for name, stage in stages.items() if "failed_at_us" in stage}
 
@@ -173,7 +172,15 @@ class Supervisor:
             return failed_at.get(child.name, 0 if (child.process.returncode or 0) < 0 else math.inf)
 
         # One that says that it has failed may take a while to end.
-        ended = sorted((each for each in self.children if each.process.poll() or each.name in failed_at), key=when)
+        ended = [each for each in self.children if each.process.poll() or each.name in failed_at]
+        return sorted(ended, key=when), stages
+
+    def _report_failure(self) -> None:
+        time.sleep(GRACE_SECONDS)
+        if others := self._others_failure(next(iter(self._ended()[0]), None)):
+            LOG.error(others)
+            return
+        ended, stages = self._ended()
         lines = []
         if self.mps and self.mps.died():
             lines.append(f"{self.mps.died()}; its clients cannot continue (CUDA error 806)")

@@ -10,6 +10,7 @@ import torch
 from processes import cohort, refused
 
 from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.launch.main import ROOMS, build_parser
 from cohort_gnn.trainer.loader.arguments import ids_of
 from cohort_gnn.trainer.report.progress import _DelayedScalar
 
@@ -31,6 +32,17 @@ def test_help_waits_for_no_large_package():
     imported = set(result.stdout.split())
     assert "cohort_gnn.launch.run.train" in imported, result.stderr
     assert not imported & {"torch", "torch_geometric", "scipy.sparse", "matplotlib.figure"}
+
+
+def test_a_command_is_parsed_alone_as_among_all():
+    def commands_of(parser) -> dict:
+        return next(action for action in parser._actions if action.choices).choices
+
+    among_all = commands_of(build_parser())
+    assert list(among_all) == list(ROOMS)
+    for name, parser in among_all.items():
+        alone = commands_of(build_parser(name))
+        assert list(alone) == [name] and alone[name].format_help() == parser.format_help()
 
 
 def test_a_name_that_there_is_not_is_an_attribute_error():

@@ -33,6 +33,7 @@ def test_relations_tell_the_class(graph, tmp_path, model):
     assert accuracy(graph, tmp_path / "run", model) >= 0.95
 
 
+@pytest.mark.skipif(not ALL_TESTS, reason="of the data, not of layers: tests/run.sh --all runs it")
 def test_the_graph_without_types_does_not(graph, tmp_path):
     data = package.dataset.open(graph)
     flat, first = data.to_pyg().to_homogeneous(), data.first_node["paper"]

@@ -53,7 +53,7 @@ def alone(graph, tmp_path_factory):
     return learned_by
 
 
-@pytest.mark.parametrize("ranks", [(1, 3), *[(1, 1), (1, 1, 1, 1), (2, 2)] * ALL_TESTS], ids=str)
+@pytest.mark.parametrize("ranks", [(1, 2), *[(1, 1), (1, 3), (1, 1, 1, 1), (2, 2)] * ALL_TESTS], ids=str)
 def test_the_same_batches_and_losses_as_on_one_machine(graph, alone, tmp_path, monkeypatch, ranks):
     expected = alone(sum(ranks))
     several = Machines(monkeypatch, tmp_path / "two", [graph] * len(ranks), *CACHED, ranks=ranks)

@@ -13,7 +13,7 @@ from cohort_gnn import LinkNeighborLoader, NeighborLoader
 from cohort_gnn.dataset import from_tensors
 from cohort_gnn.dataset import open as open_dataset
 
-NUM_BATCHES = 100_000 if ALL_TESTS else 2000
+NUM_BATCHES = 100_000 if ALL_TESTS else 1000
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 FANOUT = [3, 2]
 

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
+#include <cstring>
 #include <type_traits>
 
 namespace cohort::base {
@@ -8,6 +10,17 @@ namespace cohort::base {
 template <std::integral T>
 constexpr T round_up(T value, std::type_identity_t<T> multiple) {
   return (value + multiple - 1) / multiple * multiple;
+}
+
+template <typename T>
+inline T load_as(const std::byte* from) {
+  T value;
+  std::memcpy(&value, from, sizeof(T));
+  return value;
+}
+template <typename T>
+inline void store_as(std::byte* to, T value) {
+  std::memcpy(to, &value, sizeof(T));
 }
 
 }  // namespace cohort::base

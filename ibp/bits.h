@@ -4,7 +4,6 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 #include "base/bits.h"
 
@@ -12,19 +11,10 @@ namespace cohort::ibp {
 
 static_assert(std::endian::native == std::endian::little, "the format is little-endian and so is this code");
 
-template <typename T>
-inline T load_as(const std::byte* from) {
-  T value;
-  std::memcpy(&value, from, sizeof(T));
-  return value;
-}
-template <typename T>
-inline void store_as(std::byte* to, T value) {
-  std::memcpy(to, &value, sizeof(T));
-}
-
 constexpr uint64_t low_bits(uint32_t count) { return count >= 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1; }
+using base::load_as;
 using base::round_up;
+using base::store_as;
 
 // Appends fields to `out`, 64 bits at a time; may write up to 8 bytes beyond the last bit.
 class BitWriter {

@@ -189,6 +189,16 @@ void DeviceTable::look_at(const std::byte* rows) {
   ref_.overflow = rows + overflow_at(ref_);
 }
 
+LocatedRows rows_of(const DeviceTable& table) {
+  const EncodedRef& encoded = table.ref();
+  LocatedRows rows;
+  rows.regions = {RegionRef{encoded.data, encoded.data_bytes}, {encoded.overflow, encoded.overflow_bytes}};
+  rows.plane_b = {encoded.plane_b, encoded.plane_b_bytes()};
+  rows.step_bytes = step_of(encoded);
+  rows.max_coded_bytes = longest_coded_bytes(encoded);
+  return rows;
+}
+
 StreamedRows::StreamedRows(const EncodedRows& encoded)
     : table_(encoded, Place::kStaged), host_(bytes_side_by_side(encoded.ref)) {
   copy_side_by_side(encoded.ref, host_.data());

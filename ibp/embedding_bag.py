@@ -7,6 +7,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.ibp import _native
+from cohort_gnn.ibp.rows import handle_of, on_gpu
 from cohort_gnn.ibp.table import Table
 
 
@@ -57,45 +59,65 @@ class EmbeddingBag(torch.nn.Module):
             if not isinstance(given, Tensor) or given.dtype not in (torch.int32, torch.int64):
                 found = str(given.dtype) if isinstance(given, Tensor) else type(given).__name__
                 raise CohortError(f"EmbeddingBag: {name}", "a tensor, int32 or int64", found)
-        # A GPU sorts 32 bits in half the passes of 64. Ids that are out of range stay so.
-        num_rows = len(self.table)
-        narrow = input.clamp(-1, num_rows).to(torch.int32) if num_rows < 2**31 - 1 else input
-        ids, places = torch.unique(narrow, return_inverse=True)
-        ends = ids[:: max(1, len(ids) - 1)].to("cpu", non_blocking=True)  # the least and the largest
-        if not input.is_cuda:
-            self._demand_in_range(ends, input)
-        told = torch.cuda.current_stream(input.device).record_event() if input.is_cuda else None
-        rows = self.table.fetch(ids, ascending=True)
-        if told:  # while the GPU fetches; an id that is out of range gets zeros
-            told.synchronize()
-            self._demand_in_range(ends, input)
+        of_gpu = input.is_cuda and 0 < input.numel() < 2**31 and len(self.table) < 2**32
+        rows, places, padding_place = self._rows_by_gpu(input) if of_gpu else self._rows_of(input)
+        if of_gpu and per_sample_weights is None and rows.dtype != torch.float64 and _is_bags(input, offsets):
+            return self._reduce(rows, places, padding_place, offsets)
         return functional.embedding_bag(
             places,
             rows,
-            None if offsets is None else offsets.long(),
+            None if offsets is None else offsets.to(places.dtype),
             mode=self.mode,
             per_sample_weights=per_sample_weights,
             include_last_offset=self.include_last_offset,
-            padding_idx=self._place_of_padding(ids),
+            padding_idx=None if padding_place < 0 else padding_place,
         )
 
-    def _demand_in_range(self, ends: Tensor, input: Tensor) -> None:
-        if all(0 <= end < len(self.table) for end in ends.tolist()):
-            return
+    def _rows_of(self, input: Tensor) -> tuple[Tensor, Tensor, int]:
+        """(the row of each different id, the place of each id among them, that of the padding or -1)"""
+        ids, places = torch.unique(input, return_inverse=True)
+        if len(ids) and not 0 <= int(ids[0]) <= int(ids[-1]) < len(self.table):
+            raise self._outside(input)
+        rows = self.table.fetch(ids)
+        if self.padding_idx is None:
+            return rows, places, -1
+        place = int(torch.searchsorted(ids, self.padding_idx))
+        return rows, places, place if place < len(ids) and ids[place] == self.padding_idx else -1
+
+    def _rows_by_gpu(self, input: Tensor) -> tuple[Tensor, Tensor, int]:
+        found = self.table._fetch_distinct(input, self.padding_idx)
+        if found is None:
+            raise self._outside(input)
+        return found
+
+    def _outside(self, input: Tensor) -> CohortError:
         least, largest = torch.stack(torch.aminmax(input)).tolist()
         wrong = least if least < 0 else largest
-        error = CohortError("EmbeddingBag: input", f"0 to {len(self.table) - 1}", str(wrong))
-        try:
-            self.table.check()  # of a GPU's fetch, which has ended, for the next fetch not to raise it
-        except CohortError as of_fetch:
-            raise error from of_fetch
-        raise error
+        return CohortError("EmbeddingBag: input", f"0 to {len(self.table) - 1}", str(wrong))
 
-    def _place_of_padding(self, ids: Tensor) -> int | None:
-        if self.padding_idx is None:
-            return None
-        place = int(torch.searchsorted(ids, self.padding_idx))
-        return place if place < len(ids) and ids[place] == self.padding_idx else None
+    def _reduce(self, rows: Tensor, places: Tensor, padding_place: int, offsets: Tensor | None) -> Tensor:
+        """Bags of float16, bfloat16 or float32 rows, by the GPU."""
+        if offsets is None:
+            num_bags, bag_size = places.shape
+            where = (0, True, 0)
+        else:
+            offsets = offsets.contiguous()
+            num_bags, bag_size = len(offsets) - self.include_last_offset, 0
+            where = (offsets.data_ptr(), offsets.dtype == torch.int64, len(offsets))
+        with on_gpu(rows.device.index):
+            out = rows.new_empty(num_bags, rows.shape[1])
+            of_places = (places.data_ptr(), places.numel(), padding_place)
+            addresses = (out.data_ptr(), handle_of(None))
+            profile = self.table.profile.native
+            _native.reduce_bags(profile, rows.data_ptr(), of_places, where, bag_size, num_bags, self.mode, *addresses)
+        return out
 
     def extra_repr(self) -> str:
         return f"{self.table!r}, mode={self.mode!r}, padding_idx={self.padding_idx}"
+
+
+def _is_bags(input: Tensor, offsets: Tensor | None) -> bool:
+    """Whether torch takes these to be bags; it tells what is wrong with others."""
+    if offsets is None:
+        return input.dim() == 2
+    return input.dim() == 1 and offsets.dim() == 1 and len(offsets) > 0 and offsets.device == input.device

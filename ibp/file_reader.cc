@@ -2,10 +2,10 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/checksum.h"
 #include "base/format.h"
 #include "base/mapping.h"
 #include "ibp/bits.h"
-#include "ibp/checksum.h"
 #include "ibp/file_format.h"
 #include "ibp/host.h"
 #include "ibp/row_codec.h"
@@ -32,9 +32,10 @@ class Reader {
     check((encoded.profile.codec == Codec::kPlanes) == (header_.version == 2), "version 2 for codec planes alone",
           base::format("version {} for codec {}", header_.version, name_of(encoded.profile.codec)));
     check_shape(encoded.profile);
-    check(crc32c_parallel(section(kDirectory)) == header_.directory_crc, "a directory with a correct checksum",
+    check(base::crc32c_parallel(section(kDirectory)) == header_.directory_crc, "a directory with a correct checksum",
           "a wrong one");
-    check(crc32c(section(kChecksums)) == header_.checksum_crc, "checksums with a correct checksum", "a wrong one");
+    check(base::crc32c(section(kChecksums)) == header_.checksum_crc, "checksums with a correct checksum",
+          "a wrong one");
     encoded.ref = make_ref(encoded.profile);
     check_directory(encoded.ref);
     return encoded;
@@ -70,7 +71,7 @@ class Reader {
     if (header_.version != 1 && header_.version != 2) {
       throw Error({place_, "version 1 or 2", base::format("version {}", header_.version), "a newer program wrote it"});
     }
-    check(crc32c(bytes_.first(sizeof(header_) - 4)) == header_.header_crc, "a header with a correct checksum",
+    check(base::crc32c(bytes_.first(sizeof(header_) - 4)) == header_.header_crc, "a header with a correct checksum",
           "a wrong one");
     check(header_.version == 2 || (header_.plane_b_bytes == 0 && header_.plane_b_stride_bytes == 0),
           "no plane B in version 1", base::format("{} bytes", header_.plane_b_bytes));
@@ -195,7 +196,7 @@ class Reader {
       for (int64_t i = first; i < std::min(count, first + kBlocksOfPiece); ++i) {
         const auto begin = static_cast<std::size_t>(i) * kChecksumBlockBytes;
         const auto block = bytes.subspan(begin, std::min<std::size_t>(kChecksumBlockBytes, bytes.size() - begin));
-        if (crc32c(block) != load_as<uint32_t>(blocks + i * 4)) bad = i;
+        if (base::crc32c(block) != load_as<uint32_t>(blocks + i * 4)) bad = i;
       }
       check(bad < 0, base::format("{} with correct checksums", what), base::format("a wrong one in MiB {}", bad));
       after_piece();

@@ -4,11 +4,11 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/checksum.h"
 #include "base/uninitialized_vector.h"
 #include "base/whole_file.h"
 #include "ibp/batch_encoder.h"
 #include "ibp/bits.h"
-#include "ibp/checksum.h"
 #include "ibp/file_format.h"
 
 namespace cohort::ibp {
@@ -23,7 +23,7 @@ class BlockChecksums {
     blocks.resize(first + count);
 #pragma omp parallel for schedule(static) if (count > 1)
     for (std::size_t i = 0; i < count; ++i) {
-      blocks[first + i] = crc32c(bytes.subspan(i * kChecksumBlockBytes, kChecksumBlockBytes));
+      blocks[first + i] = base::crc32c(bytes.subspan(i * kChecksumBlockBytes, kChecksumBlockBytes));
     }
     add_to_block(bytes.subspan(count * kChecksumBlockBytes));
   }
@@ -39,7 +39,7 @@ class BlockChecksums {
   // Adds to the unfinished block what it has room for; returns the rest.
   std::span<const std::byte> add_to_block(std::span<const std::byte> bytes) {
     const std::size_t count = std::min<std::size_t>(bytes.size(), kChecksumBlockBytes - filled_);
-    crc_ = crc32c(bytes.first(count), crc_);
+    crc_ = base::crc32c(bytes.first(count), crc_);
     filled_ += count;
     if (filled_ == kChecksumBlockBytes) close();
     return bytes.subspan(count);
@@ -92,10 +92,10 @@ class Sections {
     write_directory(ref);
     const auto blocks = std::as_bytes(std::span(checksums_.blocks));
     header_.checksum_bytes = blocks.size();
-    header_.checksum_crc = crc32c(blocks);
+    header_.checksum_crc = base::crc32c(blocks);
     write(blocks);
     const auto header = std::as_bytes(std::span(&header_, 1));
-    header_.header_crc = crc32c(header.first(sizeof(header_) - 4));
+    header_.header_crc = base::crc32c(header.first(sizeof(header_) - 4));
     base::write_all_at(file_.file(), 0, header, file_.place());
     file_.commit();
     return static_cast<int64_t>(bytes_);
@@ -127,7 +127,7 @@ class Sections {
   void write_table(const T* table, std::size_t count) {
     const auto bytes = std::as_bytes(std::span(table, count));
     header_.directory_bytes += bytes.size();
-    header_.directory_crc = crc32c_parallel(bytes, header_.directory_crc);
+    header_.directory_crc = base::crc32c_parallel(bytes, header_.directory_crc);
     write(bytes);
   }
   void write_directory(const EncodedRef& ref) {

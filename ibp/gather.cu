@@ -226,6 +226,10 @@ void check_out(const void* out) {
   throw Error({"fetch: out", "an address that is a multiple of 16", "another", ""});
 }
 
+bool has_plane_a_alone(const DeviceTable& table) {  // plane_a_of()
+  return table.profile().ref().codec == Codec::kPlanes && !table.ref().plane_b;
+}
+
 }  // namespace
 
 struct Gather::Scratch {
@@ -257,6 +261,11 @@ struct Gather::Scratch {
         cub::DeviceRadixSort::SortPairs(sort_space.data(), bytes, keys.data(), keys_sorted.data(), positions.data(),
                                         positions_sorted.data(), count, std::max(0, bits - 16), bits, stream),
         "order rows by address");
+  }
+  // The status, of an error that check() has raised.
+  void clear(cudaStream_t stream) {
+    if (clear_first) cuda_check(cudaMemsetAsync(status.data(), 0xff, sizeof(kNoError), stream));
+    clear_first = false;
   }
   volatile unsigned long long* seen() const {
     return reinterpret_cast<volatile unsigned long long*>(host_status.data());
@@ -303,33 +312,43 @@ void Gather::fetch(const DeviceTable& table, const int64_t* index, int64_t count
     throw Error(
         {"fetch: plane A", "rows of codec planes", "codec " + name_of(codec), "encode the rows with codec planes"});
   }
-  const bool plane_a = codec == Codec::kPlanes && (options.plane_a || !table.ref().plane_b);  // plane_a_of(): no B
+  const bool plane_a = options.plane_a || has_plane_a_alone(table);
   if (options.bfloat16 && !plane_a) {
     throw Error({"fetch: bfloat16", "plane A alone of rows of codec planes", "whole rows", ""});
   }
   if (count == 0) return;
   Scratch& scratch = *scratch_;
-  if (scratch.clear_first) cuda_check(cudaMemsetAsync(scratch.status.data(), 0xff, sizeof(kNoError), stream));
-  scratch.clear_first = false;
-  const EncodedRef& encoded = table.ref();
-  LocatedRows rows;
+  scratch.clear(stream);
+  LocatedRows rows = rows_of(table);
   rows.entries = scratch.entries.data();
   rows.count = scratch.count.data();
-  rows.regions = {RegionRef{encoded.data, encoded.data_bytes}, {encoded.overflow, encoded.overflow_bytes}};
-  rows.plane_b = {encoded.plane_b, encoded.plane_b_bytes()};
-  rows.step_bytes = step_of(encoded);
-  rows.max_coded_bytes = longest_coded_bytes(encoded);
   if (table.on_host()) rows.next = scratch.next.data();
   if (options.by_address && table.on_host()) {
-    scratch.sort(index, count, encoded.num_rows, stream);
+    scratch.sort(index, count, table.ref().num_rows, stream);
     rows.positions = scratch.positions_sorted.data();
   }
   locate_kernel<<<base::grid_for(count, 1024), base::kBlockThreads, 0, stream>>>(
-      encoded, index, rows.positions, count,
+      table.ref(), index, rows.positions, count,
       {scratch.entries.data(), scratch.count.data(), scratch.next.data(), scratch.status.data()});
   FetchOptions chosen = options;
   chosen.plane_a = plane_a;
-  fetch_located(table.profile(), rows, out, scratch.status.data(), stream, chosen);
+  fetch_rows(table, rows, out, stream, chosen);
+}
+
+void Gather::fetch_distinct(const DeviceTable& table, const DistinctRef& found, void* out, cudaStream_t stream) {
+  check();
+  scratch_->clear(stream);
+  LocatedRows rows = rows_of(table);
+  rows.entries = found.entries;
+  rows.count = found.count;
+  if (table.on_host()) rows.next = found.next;
+  fetch_rows(table, rows, out, stream, {.plane_a = has_plane_a_alone(table)});
+}
+
+void Gather::fetch_rows(const DeviceTable& table, const LocatedRows& rows, void* out, cudaStream_t stream,
+                        const FetchOptions& options) {
+  Scratch& scratch = *scratch_;
+  fetch_located(table.profile(), rows, out, scratch.status.data(), stream, options);
   cuda_check(cudaMemcpyAsync(scratch.host_status.data(), scratch.status.data(), sizeof(kNoError),
                              cudaMemcpyDeviceToHost, stream),
              "report the gather's status");

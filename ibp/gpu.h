@@ -87,6 +87,9 @@ struct FetchOptions {
   bool bfloat16 = false;  // of plane A alone: `out` is uint16 [count, num_columns], as fetch_bfloat16() writes it
 };
 
+struct DistinctRef;
+struct LocatedRows;
+
 // Fetches rows: allocates once, for up to `max_rows` a call. Calls on one Gather must be ordered by the caller (one
 // stream, or events); different Gathers are independent.
 class Gather {
@@ -101,11 +104,15 @@ class Gather {
   // and an Error from the next call or check(). Throws Error for options that do not fit the table.
   void fetch(const DeviceTable& table, const int64_t* index, int64_t count, void* out, cudaStream_t stream,
              const FetchOptions& options = {});
+  // The same for rows that find_distinct() found: out[i] is the i-th distinct row. There may be any number of them.
+  void fetch_distinct(const DeviceTable& table, const DistinctRef& found, void* out, cudaStream_t stream);
   // Raises the error of the fetches that have ended, if any, and forgets it.
   void check();
   int64_t max_rows() const { return max_rows_; }
 
  private:
+  void fetch_rows(const DeviceTable& table, const LocatedRows& rows, void* out, cudaStream_t stream,
+                  const FetchOptions& options);
   struct Scratch;
   int64_t max_rows_;
   std::unique_ptr<Scratch> scratch_;
@@ -175,6 +182,9 @@ struct LocatedRows {
   bool on_gpu = false;           // all of them: rows of a raw profile, whole ones, then take fewer SMs
 };
 
+// Where the rows of `table` lie, for entries of entry_of(): all but entries, positions, count and next.
+LocatedRows rows_of(const DeviceTable& table);
+
 inline constexpr unsigned long long kNoFetchError = ~0ull;
 
 // out[positions[i]] = the row of entries[i]. Asynchronous, allocates nothing. A damaged row gives a row of zeros and
@@ -201,6 +211,55 @@ void stored_sizes(const DeviceTable& table, const int64_t* index, int64_t count,
 // fetch_located() takes for a damaged row. Asynchronous, allocates nothing.
 void take_stored(const DeviceTable& table, const int64_t* index, int64_t count, const int64_t* ends,
                  const StoredRef& out, cudaStream_t stream);
+
+// ---- Ids that occur more than once: each row is decoded once, and bags of rows are reduced --------------------------
+
+struct IdsRef {
+  const void* ids = nullptr;  // int32 or int64 [count] in GPU memory
+  bool wide = true;           // int64
+  int64_t count = 0;          // 1 to 2^31 - 1
+  int64_t padding = -1;       // an id whose place is asked for; -1: none
+};
+
+// What find_distinct() found, in the memory of its caller.
+struct DistinctRef {
+  uint64_t* entries = nullptr;          // uint64 [*count], by ascending id
+  unsigned long long* count = nullptr;  // uint64 [1] in GPU memory
+  uint32_t* next = nullptr;             // as LocatedRows has it
+};
+
+struct Distinct {
+  int64_t count = 0;           // of different ids
+  int64_t padding_place = -1;  // of the padding among them; -1: it is none of them
+  bool outside = false;        // an id is not a row of the table: there is nothing to fetch
+};
+
+// Bytes of GPU memory that find_distinct() takes for `count` ids, and what of them fetch_distinct() reads.
+std::size_t distinct_bytes(int64_t count);
+DistinctRef distinct_in(void* memory, int64_t count);
+// Finds the different ids. places: int32 [count] in GPU memory, which of them each id is. `memory` is at a multiple of
+// 256 bytes. The table has fewer than 2^32 rows. Waits for the GPU, allocates nothing.
+Distinct find_distinct(const DeviceTable& table, const IdsRef& ids, void* memory, int32_t* places, cudaStream_t stream);
+
+enum class BagMode : uint8_t { kSum, kMean, kMax };
+
+// Bags of rows. Bag i has the rows of places[offsets[i]] to places[offsets[i + 1] - 1], the last one all that are left.
+struct BagsRef {
+  const int32_t* places = nullptr;  // int32 [count] in GPU memory
+  int64_t count = 0;
+  int64_t padding_place = -1;     // rows that are in no bag
+  const void* offsets = nullptr;  // int32 or int64 [num_offsets] in GPU memory; null: every bag_size places are a bag
+  bool wide = true;               // int64
+  int64_t num_offsets = 0;
+  int64_t bag_size = 0;
+  int64_t num_bags = 0;  // num_offsets or, if the last offset is the end, one less
+};
+
+// out[i] = the sum, mean or maximum of bag i, zeros of an empty one, as torch.nn.EmbeddingBag: summed in float32, in
+// order. rows: [n, num_columns] and out: [num_bags, num_columns] of float32, float16 or bfloat16 in GPU memory.
+// Asynchronous, allocates nothing. Throws Error for other types.
+void reduce_bags(const void* rows, Dtype dtype, uint32_t num_columns, const BagsRef& bags, BagMode mode, void* out,
+                 cudaStream_t stream);
 
 // ---- Rows of several tables, wherever a GPU reads them -------------------------------------------------------------
 

@@ -96,12 +96,17 @@ void bind_cuda(nb::module_& module) {
       .def(nb::init<int64_t>())
       .def_prop_ro("max_rows", &Gather::max_rows)
       .def("check", &Gather::check)
-      .def("fetch", [](Gather& self, const DeviceTable& table, uintptr_t index, int64_t count, uintptr_t out,
-                       uintptr_t stream, int max_sms, bool check, bool plane_a, bool bfloat16, bool by_address) {
-        const FetchOptions options{
-            .max_sms = max_sms, .by_address = by_address, .check = check, .plane_a = plane_a, .bfloat16 = bfloat16};
-        self.fetch(table, reinterpret_cast<const int64_t*>(index), count, reinterpret_cast<void*>(out),
-                   stream_at(stream), options);
+      .def("fetch",
+           [](Gather& self, const DeviceTable& table, uintptr_t index, int64_t count, uintptr_t out, uintptr_t stream,
+              int max_sms, bool check, bool plane_a, bool bfloat16) {
+             const FetchOptions options{.max_sms = max_sms, .check = check, .plane_a = plane_a, .bfloat16 = bfloat16};
+             self.fetch(table, reinterpret_cast<const int64_t*>(index), count, reinterpret_cast<void*>(out),
+                        stream_at(stream), options);
+           })
+      .def("fetch_distinct", [](Gather& self, const DeviceTable& table, uintptr_t memory, int64_t num_ids,
+                                uintptr_t out, uintptr_t stream) {
+        self.fetch_distinct(table, distinct_in(reinterpret_cast<void*>(memory), num_ids), reinterpret_cast<void*>(out),
+                            stream_at(stream));
       });
   const auto place_of = [](bool pinned) { return pinned ? Place::kPinned : Place::kDevice; };
   nb::class_<DeviceWritableRows>(module, "DeviceWritableRows")
@@ -141,6 +146,37 @@ void bind_cuda(nb::module_& module) {
     const nb::gil_scoped_release release;
     return encode_gpu(rows, profile, encode_options(layout, slot_bytes));
   });
+}
+
+// Different ids, and bags of their rows.
+void bind_bags(nb::module_& module) {
+  module.def("distinct_bytes", &distinct_bytes);
+  // (how many, the place of the padding or -1, whether an id is outside the table)
+  module.def("find_distinct", [](const DeviceTable& table, uintptr_t ids, bool wide, int64_t count, int64_t padding,
+                                 uintptr_t memory, uintptr_t places, uintptr_t stream) {
+    const nb::gil_scoped_release release;
+    const Distinct found =
+        find_distinct(table, {reinterpret_cast<const void*>(ids), wide, count, padding},
+                      reinterpret_cast<void*>(memory), reinterpret_cast<int32_t*>(places), stream_at(stream));
+    return std::make_tuple(found.count, found.padding_place, found.outside);
+  });
+  using Places = std::tuple<uintptr_t, int64_t, int64_t>;  // the address, how many, the place of the padding or -1
+  using Offsets = std::tuple<uintptr_t, bool, int64_t>;    // the address or 0, whether int64, how many
+  module.def("reduce_bags",
+             [](const Profile& profile, uintptr_t rows, const Places& places, const Offsets& offsets, int64_t bag_size,
+                int64_t num_bags, const std::string& mode, uintptr_t out, uintptr_t stream) {
+               const BagsRef bags{.places = reinterpret_cast<const int32_t*>(std::get<0>(places)),
+                                  .count = std::get<1>(places),
+                                  .padding_place = std::get<2>(places),
+                                  .offsets = reinterpret_cast<const void*>(std::get<0>(offsets)),
+                                  .wide = std::get<1>(offsets),
+                                  .num_offsets = std::get<2>(offsets),
+                                  .bag_size = bag_size,
+                                  .num_bags = num_bags};
+               const BagMode chosen = mode == "sum" ? BagMode::kSum : mode == "mean" ? BagMode::kMean : BagMode::kMax;
+               reduce_bags(reinterpret_cast<const void*>(rows), profile.dtype, profile.num_columns, bags, chosen,
+                           reinterpret_cast<void*>(out), stream_at(stream));
+             });
 }
 
 // The rows of tables that this GPU reads, by ids of all of them.
@@ -213,6 +249,7 @@ void bind_stored(nb::module_& module) {
 
 void bind_gpu(nb::module_& module) {
   bind_cuda(module);
+  bind_bags(module);
   bind_scores(module);
   bind_stored(module);
 }

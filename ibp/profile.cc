@@ -4,11 +4,11 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/checksum.h"
 #include "base/format.h"
 #include "base/mapping.h"
 #include "base/whole_file.h"
 #include "ibp/bits.h"
-#include "ibp/checksum.h"
 #include "ibp/row_codec.h"
 
 namespace cohort::ibp {
@@ -239,7 +239,7 @@ std::vector<std::byte> to_bytes(const Profile& profile) {
   append(bytes, profile.mask.data(), profile.mask.size());
   append(bytes, profile.value.data(), profile.value.size());
   append(bytes, profile.base.data(), profile.base.size());
-  const uint32_t checksum = crc32c(bytes);
+  const uint32_t checksum = base::crc32c(bytes);
   append(bytes, &checksum, 1);
   return bytes;
 }
@@ -259,7 +259,7 @@ Profile profile_from(std::span<const std::byte> bytes, const std::string& place)
   }
   const auto body = bytes.first(bytes.size() - 4);
   const auto checksum = load_as<uint32_t>(bytes.data() + body.size());
-  if (crc32c(body) != checksum) throw Error({place, "a profile with a correct checksum", "a wrong one", kHint});
+  if (base::crc32c(body) != checksum) throw Error({place, "a profile with a correct checksum", "a wrong one", kHint});
   Profile profile;
   copy_fields(header, profile);
   if (planes) profile.mantissa_bits = std::exchange(profile.chunk_bytes, 0);

@@ -183,7 +183,7 @@ def _encode_to_file(rows, profile, path, layout, slot_bytes, batch_rows):
     return writer.finish()
 
 
-def fetch(encoded: EncodedRows, index, out=None, stream=None, max_sms=None, check=False, planes="AB", ascending=False):
+def fetch(encoded: EncodedRows, index, out=None, stream=None, max_sms=None, check=False, planes="AB"):
     """rows[index], decoded: [*index.shape, num_columns], in the library and on the device of `index`.
 
     Args:
@@ -199,7 +199,6 @@ def fetch(encoded: EncodedRows, index, out=None, stream=None, max_sms=None, chec
         planes: AB: the rows, bit for bit. A: for rows of codec planes, plane A alone: fewer bytes are read, and the
             elements are within ``profile.error_bound`` of the rows'. Zeros are exact, and so are rows with a NaN, an
             infinity or a subnormal number.
-        ascending: the index ascends, as that of torch.unique does: a GPU need not order it before it reads host memory.
 
     Raises:
         CohortError: an index outside the table, an `out` that is not as above, planes="A" of another codec.
@@ -208,7 +207,7 @@ def fetch(encoded: EncodedRows, index, out=None, stream=None, max_sms=None, chec
         raise CohortError("fetch: planes", "A or AB", str(planes))
     if arrays.is_cuda(index) or arrays.is_cuda(out):
         with _on_gpu_of(encoded, index, out):
-            return _fetch_cuda(encoded, index, out, stream, max_sms, check, planes, ascending)
+            return _fetch_cuda(encoded, index, out, stream, max_sms, check, planes)
     ids, shape = arrays.ids_of(index)
     if out is None:
         kind = arrays.kind_for(encoded._kind, encoded.profile.dtype, index)
@@ -219,6 +218,33 @@ def fetch(encoded: EncodedRows, index, out=None, stream=None, max_sms=None, chec
         return _fetch_to_host(encoded, ids.reshape(shape), out, stream, max_sms)
     _native.fetch(encoded._native, ids, out, planes == "A", rounds)
     return out
+
+
+def fetch_distinct(encoded: EncodedRows, ids, padding: int | None = None):
+    """The rows of different ids, each decoded once, by the GPU: (rows [n, num_columns] by ascending id, places, place
+    of the padding or -1); None if an id is outside the table. Waits until n is known, not for the rows.
+
+    Args:
+        ids: int32 or int64 tensor of any shape on the GPU, with 1 to 2^31 - 1 ids. Of `rows`, places, an int32 tensor
+            of this shape, has the row of each id.
+        padding: an id whose place is asked for.
+    """
+    import torch
+
+    with _on_gpu_of(encoded, ids, None):
+        table, stream, ids = encoded._table, handle_of(None), ids.contiguous()
+        places = torch.empty(ids.shape, dtype=torch.int32, device=ids.device)
+        memory = torch.empty(_native.distinct_bytes(ids.numel()), dtype=torch.uint8, device=ids.device)
+        given = (ids.data_ptr(), ids.dtype == torch.int64, ids.numel(), -1 if padding is None else padding)
+        addresses = (memory.data_ptr(), places.data_ptr(), stream)
+        count, padding_place, is_outside = _native.find_distinct(table, *given, *addresses)
+        if is_outside:
+            return None
+        kind = arrays.kind_for(encoded._kind, encoded.profile.dtype, ids)
+        rows = arrays.new_array((count, encoded.shape[1]), kind, ids.device)
+        gather = encoded._gather_of(stream, 1)
+        gather.fetch_distinct(table, memory.data_ptr(), ids.numel(), rows.data_ptr(), stream)
+    return rows, places, padding_place
 
 
 def _rounds(encoded, out, planes: str) -> bool:
@@ -279,7 +305,7 @@ def _on_gpu_of(encoded, index, out):
     return on_gpu(encoded._gpu)
 
 
-def _fetch_cuda(encoded, index, out, stream, max_sms, check, planes, ascending):
+def _fetch_cuda(encoded, index, out, stream, max_sms, check, planes):
     import torch
 
     handle = handle_of(stream)
@@ -293,7 +319,7 @@ def _fetch_cuda(encoded, index, out, stream, max_sms, check, planes, ascending):
     _check_out("fetch: out", out, shape, encoded.profile, "cuda", rounds)
     pointers = (ids.data_ptr(), ids.numel(), out.data_ptr())
     gather = encoded._gather_of(handle, ids.numel())
-    gather.fetch(encoded._table, *pointers, handle, max_sms or 0, check, planes == "A", rounds, not ascending)
+    gather.fetch(encoded._table, *pointers, handle, max_sms or 0, check, planes == "A", rounds)
     return out
 
 

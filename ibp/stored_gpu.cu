@@ -150,17 +150,12 @@ void fetch_sharded(std::span<const DeviceTable* const> tables, const ShardsRef& 
       shards, ids, {scratch.entries, scratch.positions, counts, status, count, static_cast<int>(num_tables)});
   cuda_check(cudaGetLastError(), "launch the search for rows");
   for (std::size_t i = 0; i < num_tables; ++i) {
-    const EncodedRef& encoded = tables[i]->ref();
-    if (encoded.num_rows == 0) continue;
-    LocatedRows rows;
+    if (tables[i]->ref().num_rows == 0) continue;
+    LocatedRows rows = rows_of(*tables[i]);
     rows.entries = scratch.entries + static_cast<int64_t>(i) * count;
     rows.positions = scratch.positions + static_cast<int64_t>(i) * count;
     rows.count = counts + i;
     rows.next = reinterpret_cast<uint32_t*>(taken + i);  // SMs that are nearer to the link take more rows
-    rows.regions = {RegionRef{encoded.data, encoded.data_bytes}, {encoded.overflow, encoded.overflow_bytes}};
-    rows.plane_b = {encoded.plane_b, encoded.plane_b_bytes()};
-    rows.step_bytes = step_of(encoded);
-    rows.max_coded_bytes = longest_coded_bytes(encoded);
     fetch_located(tables[i]->profile(), rows, out, status, stream);
   }
 }

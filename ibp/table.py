@@ -11,7 +11,7 @@ import numpy as np
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.ibp import _native, arrays
 from cohort_gnn.ibp.profile import Profile, fit
-from cohort_gnn.ibp.rows import EncodedRows, encode, fetch, gpu_of, handle_of, ids_on_gpu, load, on_gpu
+from cohort_gnn.ibp.rows import EncodedRows, encode, fetch, fetch_distinct, gpu_of, handle_of, ids_on_gpu, load, on_gpu
 
 _DIRECTORY_BYTES = {"packed": 8.0, "in place": 2.0, "slots": 0.25}  # of a row: FORMAT.md 2
 
@@ -182,7 +182,7 @@ class Table:
     def __iter__(self):
         return (self[row] for row in range(len(self)))
 
-    def fetch(self, ids, out=None, stream=None, planes="AB", ascending=False):
+    def fetch(self, ids, out=None, stream=None, planes="AB"):
         """Rows by id: [*ids.shape, num_columns], in the library and on the device of `ids`.
 
         Args:
@@ -191,16 +191,27 @@ class Table:
             stream: torch stream or its handle; default: the current one. On a GPU, fetch does not wait for the stream:
                 an id outside the table gives a row of zeros, and the next fetch or ``check`` raises the error.
             planes: A: of rows of codec planes plane A alone, as for ``cohort.ibp.fetch``.
-            ascending: the ids ascend, as for ``cohort.ibp.fetch``.
         """
         encoded = self._rows
         if self._written is None:  # asked after _rows were taken: these do not change
-            found = fetch(encoded, ids, out, stream, planes=planes, ascending=ascending)
+            found = fetch(encoded, ids, out, stream, planes=planes)
         else:
             with self._lock:
-                found = fetch(self._rows, ids, out, stream, planes=planes, ascending=ascending)
+                found = fetch(self._rows, ids, out, stream, planes=planes)
         with self._lock:
             self._rows_fetched += math.prod(found.shape[:-1])
+        return found
+
+    def _fetch_distinct(self, ids, padding: int | None):
+        """What the function fetch_distinct() gives."""
+        encoded = self._rows
+        if self._written is None:
+            found = fetch_distinct(encoded, ids, padding)
+        else:
+            with self._lock:
+                found = fetch_distinct(self._rows, ids, padding)
+        with self._lock:
+            self._rows_fetched += len(found[0]) if found else 0
         return found
 
     def check(self) -> None:

@@ -10,10 +10,10 @@
 #include <type_traits>
 
 #include "base/check.h"
+#include "base/checksum.h"
 #include "base/format.h"
 #include "base/whole_file.h"
 #include "cache/plan/hotness.h"
-#include "ibp/checksum.h"
 
 namespace cohort::cache {
 namespace {
@@ -52,7 +52,7 @@ std::span<const std::byte> bytes_of(const T& value) {
 
 uint64_t num_lists_of(const Header& header) { return header.own_num_lists ? header.own_num_lists : header.num_nodes; }
 
-uint32_t crc_of(const Header& header) { return ibp::crc32c(bytes_of(header).first(sizeof header - 4)); }
+uint32_t crc_of(const Header& header) { return base::crc32c(bytes_of(header).first(sizeof header - 4)); }
 
 struct Close {
   void operator()(std::FILE* file) const { std::fclose(file); }
@@ -156,7 +156,7 @@ void Hotness::save(const std::filesystem::path& path) const {
   std::transform(promised_.begin(), promised_.end(), header.num_promised.begin(),
                  [](const std::vector<double>& promise) { return static_cast<uint32_t>(promise.size()); });
   for_arrays(edges_read_, node_reads_, expansions_, promised_,
-             [&](auto array) { header.data_crc = ibp::crc32c_parallel(std::as_bytes(array), header.data_crc); });
+             [&](auto array) { header.data_crc = base::crc32c_parallel(std::as_bytes(array), header.data_crc); });
   header.header_crc = crc_of(header);
   base::WholeFile file(path);
   file.write(bytes_of(header));
@@ -183,7 +183,7 @@ Hotness Hotness::load(const std::filesystem::path& path, const HotnessKey* expec
   for_arrays(hotness.edges_read_, hotness.node_reads_, hotness.expansions_, promised, [&](auto array) {
     read(file.file.get(), path, offset, std::as_writable_bytes(array));
     offset += array.size_bytes();
-    crc = ibp::crc32c_parallel(std::as_bytes(array), crc);
+    crc = base::crc32c_parallel(std::as_bytes(array), crc);
   });
   if (crc != header.data_crc) refuse(path, "counts with a correct checksum", "a wrong one");
   std::move(promised.begin(), promised.begin() + kNumKinds, hotness.promised_.begin());

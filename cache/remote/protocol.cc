@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "ibp/checksum.h"
+#include "base/checksum.h"
 
 namespace cohort::cache {
 namespace {
@@ -12,13 +12,13 @@ namespace {
 template <typename T>
 uint32_t with(const T* array, int64_t size, uint32_t before) {
   if (!array) return before;
-  return ibp::crc32c_parallel(std::as_bytes(std::span(array, static_cast<std::size_t>(size))), before);
+  return base::crc32c_parallel(std::as_bytes(std::span(array, static_cast<std::size_t>(size))), before);
 }
 
 // The checksum at the end of a profile's bytes is left out: a checksum of bytes and their own checksum is a constant.
 uint32_t with_profile(const ibp::Profile& profile, uint32_t before) {
   const std::vector<std::byte> bytes = ibp::to_bytes(profile);
-  return ibp::crc32c_parallel(std::span(bytes).first(bytes.size() - sizeof(uint32_t)), before);
+  return base::crc32c_parallel(std::span(bytes).first(bytes.size() - sizeof(uint32_t)), before);
 }
 
 }  // namespace

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/checksum.h"
 #include "base/format.h"
 #include "base/side_by_side.h"
-#include "ibp/checksum.h"
 
 namespace cohort::cache {
 namespace {
@@ -151,7 +151,7 @@ void RowPeers::receive(const Socket& socket, const Request& request, std::size_t
     }
     const std::span<std::byte> some = rows.first(reply.bytes);
     socket.receive(some, limit);
-    if (ibp::crc32c(some) != reply.checksum) socket.fail("rows with the checksum of the reply", "damaged rows");
+    if (base::crc32c(some) != reply.checksum) socket.fail("rows with the checksum of the reply", "damaged rows");
     rows = rows.subspan(reply.bytes);
   }
 }

@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/checksum.h"
 #include "base/prefetch.h"
-#include "ibp/checksum.h"
 
 namespace cohort::cache {
 
@@ -209,7 +209,7 @@ void RowServer::send(const Socket& client, const Request& request, Answer answer
   const Reply head{.answer = answer,
                    .number = request.number,
                    .bytes = static_cast<uint32_t>(work.bytes),
-                   .checksum = ibp::crc32c(all.subspan(kRowsAt))};
+                   .checksum = base::crc32c(all.subspan(kRowsAt))};
   std::ranges::copy(bytes_of(head), all.begin() + kRowsAt - sizeof head);
   client.send(all.subspan(kRowsAt - sizeof head), TimeLimit(patience_));
 }

@@ -8,8 +8,8 @@
 #include <iterator>
 
 #include "base/check.h"
+#include "base/checksum.h"
 #include "base/random.h"
-#include "ibp/checksum.h"
 
 namespace cohort::cache {
 namespace {
@@ -183,8 +183,8 @@ TEST_F(HotnessFile, AThirdTableIsReadAndLeftOut) {
   const double share = 0.5;
   bytes.append(reinterpret_cast<const char*>(&share), sizeof share);
   put(152, 1);
-  put(76, ibp::crc32c(std::as_bytes(std::span(bytes)).subspan(200)));
-  put(196, ibp::crc32c(std::as_bytes(std::span(bytes)).first(196)));
+  put(76, base::crc32c(std::as_bytes(std::span(bytes)).subspan(200)));
+  put(196, base::crc32c(std::as_bytes(std::span(bytes)).first(196)));
   write(bytes);
   const Hotness loaded = Hotness::load(path_);
   EXPECT_EQ(list(loaded.node_reads()), list(two_batches().node_reads()));
@@ -240,7 +240,7 @@ TEST_F(HotnessFile, CountsThatNoSignedIntegerHoldsAreRefused) {
   two_batches().save(path_);
   std::string bad = image();
   bad[55] = '\x80';  // the highest byte of num_batches
-  const uint32_t crc = ibp::crc32c(std::as_bytes(std::span(bad)).first(196));
+  const uint32_t crc = base::crc32c(std::as_bytes(std::span(bad)).first(196));
   std::memcpy(bad.data() + 196, &crc, sizeof crc);
   write(bad);
   EXPECT_NE(refusal().find("counts of less than 2^63"), std::string::npos) << refusal();

@@ -144,5 +144,48 @@ def test_on_a_gpu(weights, table, mode, place):
     with pytest.raises(CohortError, match="expected 0 to 499, found 4294967299"):
         bag(torch.tensor([[3, 500, 2**32 + 3]], device="cuda"))
     close(bag(input, offsets), expected, mode)  # the error was that call's alone
+    assert bag(input[:0], offsets[:1]).tolist() == [[0.0] * 24]
     with pytest.raises(CohortError, match=r'to\("pinned"\)'):
         ibp.EmbeddingBag(table, mode)(input, offsets)
+    for wrong in ((input, None), (input.view(10, 100), offsets), (input, offsets.view(1, -1))):
+        with pytest.raises((ValueError, RuntimeError)):  # torch's own
+            bag(*wrong)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("columns", [1, 33, 64])
+def test_on_a_gpu_it_is_the_function_of_torch(dtype, columns):
+    generator = torch.Generator().manual_seed(columns)
+    weights = torch.randint(-8, 9, (ROWS, columns), generator=generator).to(dtype)  # sums of a bag are exact
+    pinned, raw = ibp.Table(weights, place="pinned"), weights.cuda()
+    for shape, offsets in [
+        ((7, 9), None),
+        ((300, 1), None),
+        ((60,), [0]),
+        ((60,), [0, 0, 1, 20, 20, 59, 60]),  # empty bags among them
+    ]:
+        input = torch.randint(ROWS, shape, generator=generator).cuda()
+        for mode, padding in (("sum", None), ("mean", int(input.view(-1)[3])), ("max", -1), ("max", None)):
+            for last_is_end in (False, True)[: 1 if offsets is None or offsets[-1] != 60 else 2]:
+                options = {"include_last_offset": last_is_end, "padding_idx": padding}
+                starts = None if offsets is None else torch.tensor(offsets, device="cuda")
+                expected = torch.nn.functional.embedding_bag(input, raw, starts, mode=mode, **options)
+                found = ibp.EmbeddingBag(pinned, mode, **options)(input, starts)
+                assert found.dtype == dtype
+                torch.testing.assert_close(found, expected, rtol=1e-2 if mode == "mean" else 0, atol=0)
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_weights_of_samples_have_gradients(weights, table):
+    input = torch.randint(ROWS, (5, 4), device="cuda")
+    grads = []
+    for embedded in (
+        ibp.EmbeddingBag(table.to("pinned"), "sum"),
+        torch.nn.EmbeddingBag.from_pretrained(weights.cuda()),
+    ):
+        embedded.mode = "sum"
+        per_sample = torch.ones(5, 4, device="cuda", requires_grad=True)
+        embedded(input, per_sample_weights=per_sample).square().sum().backward()
+        grads.append(per_sample.grad)
+    torch.testing.assert_close(*grads)

@@ -5,7 +5,6 @@
 #include <iterator>
 
 #include "base/check.h"
-#include "ibp/checksum.h"
 #include "ibp/host.h"
 #include "ibp/ibp.h"
 #include "tests/ibp/rows.h"
@@ -39,39 +38,6 @@ std::vector<std::byte> decode_all(const EncodedRows& encoded) {
   std::vector<std::byte> out(static_cast<std::size_t>(encoded.ref.num_rows) * encoded.ref.row_bytes);
   decode(encoded, out.data());
   return out;
-}
-
-TEST(Checksum, KnownAnswers) {
-  const char* text = "123456789";
-  EXPECT_EQ(crc32c(std::as_bytes(std::span(text, 9))), 0xe3069283u);
-  EXPECT_EQ(crc32c(std::as_bytes(std::span(text + 4, 5)), crc32c(std::as_bytes(std::span(text, 4)))), 0xe3069283u);
-  const std::vector<std::byte> zeros(32);
-  EXPECT_EQ(crc32c(zeros), 0x8a9136aau);
-}
-
-TEST(Checksum, OfLongBytesItIsThatOfTheirPieces) {
-  constexpr std::size_t kPiece = 200;  // too short for CRCs side by side, and for folds
-  std::vector<std::byte> bytes(100'123);
-  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * i >> 5);
-  uint32_t by_pieces = 0;
-  for (std::size_t begin = 0; begin < bytes.size(); begin += kPiece) {
-    by_pieces = crc32c(std::span(bytes).subspan(begin, std::min(kPiece, bytes.size() - begin)), by_pieces);
-    const std::span<const std::byte> so_far(bytes.data(), std::min(begin + kPiece, bytes.size()));
-    EXPECT_EQ(crc32c(so_far), by_pieces) << so_far.size();
-    EXPECT_EQ(crc32c_without_folds(so_far), by_pieces) << so_far.size();
-  }
-}
-
-TEST(Checksum, ByAllThreadsItIsTheSame) {
-  std::vector<std::byte> bytes((std::size_t{3} << 20) + 12345);
-  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * i >> 7);
-  const std::span<const std::byte> all(bytes);
-  const uint32_t whole = crc32c(all);
-  for (const std::size_t cut : {std::size_t{0}, std::size_t{1}, std::size_t{1} << 20, all.size()}) {
-    const std::size_t rest = all.size() - cut;
-    EXPECT_EQ(crc32c_parallel(all.last(rest), crc32c(all.first(cut))), whole) << cut;
-  }
-  EXPECT_EQ(crc32c_parallel(all), whole);
 }
 
 TEST(File, EveryLayoutComesBack) {

@@ -2,8 +2,8 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/checksum.h"
 #include "cache/plan/hotness.h"
-#include "ibp/checksum.h"
 #include "tests/dataset/temporary_folder.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -18,8 +18,8 @@ void put_crc(std::vector<std::byte>& image, std::size_t at, uint32_t crc) {
 
 void repair_checksums(std::vector<std::byte>& image) {
   if (image.size() < kHeaderBytes) return;
-  put_crc(image, kDataCrcAt, ibp::crc32c(std::span(image).subspan(kHeaderBytes)));
-  put_crc(image, kHeaderBytes - 4, ibp::crc32c(std::span(image).first(kHeaderBytes - 4)));
+  put_crc(image, kDataCrcAt, base::crc32c(std::span(image).subspan(kHeaderBytes)));
+  put_crc(image, kHeaderBytes - 4, base::crc32c(std::span(image).first(kHeaderBytes - 4)));
 }
 
 // Counts of a few batches and a trial.

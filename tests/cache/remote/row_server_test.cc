@@ -1,5 +1,6 @@
 // What a server does with strangers, and a client with answers that are none.
 #include "cache/remote/row_server.h"
+#include "base/checksum.h"
 #include "cache/plan/row_owner.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +15,6 @@
 #include <numeric>
 #include <thread>
 
-#include "ibp/checksum.h"
 #include "tests/cache/remote/machines.h"
 #include "tests/ibp/rows.h"
 
@@ -94,7 +94,7 @@ class Server : public testing::Test {
   void expect_refused(const std::string& text, const std::function<void(Reply&, std::vector<std::byte>&)>& damage) {
     std::thread imitation = imitate([&](const Socket& client, const Request& request) {
       std::vector<std::byte> rows(100, std::byte{7});
-      Reply reply{.number = request.number, .bytes = 100, .checksum = ibp::crc32c(rows)};
+      Reply reply{.number = request.number, .bytes = 100, .checksum = base::crc32c(rows)};
       damage(reply, rows);
       client.send(bytes_of(reply), TimeLimit(20s));
       client.send(rows, TimeLimit(20s));

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "ibp/checksum.h"
+#include "base/checksum.h"
 #include "ibp/file_format.h"
 #include "ibp/ibp.h"
 #include "ibp/row_codec.h"
@@ -34,14 +34,14 @@ void repair_checksums(std::byte* image, std::size_t size) {
     if (i == 0 && lengths[i] > 12) {
       const bool planes = image[at + 12] == static_cast<std::byte>(Codec::kPlanes);
       std::memcpy(image + at, planes ? "IBPPROF1\2\0\0\0" : "IBPPROF1\1\0\0\0", 12);
-      const uint32_t crc = crc32c(section.first(lengths[i] - 4));
+      const uint32_t crc = base::crc32c(section.first(lengths[i] - 4));
       std::memcpy(image + at + lengths[i] - 4, &crc, 4);
     }
-    if (i == 4) header.directory_crc = crc32c(section);
-    if (i == 5) header.checksum_crc = crc32c(section);
+    if (i == 4) header.directory_crc = base::crc32c(section);
+    if (i == 5) header.checksum_crc = base::crc32c(section);
     at += lengths[i];
   }
-  header.header_crc = crc32c(std::as_bytes(std::span(&header, 1)).first(sizeof(header) - 4));
+  header.header_crc = base::crc32c(std::as_bytes(std::span(&header, 1)).first(sizeof(header) - 4));
   std::memcpy(image, &header, sizeof(header));
 }
 

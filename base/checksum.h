@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-namespace cohort::ibp {
+namespace cohort::base {
 
 // The CRC of `bytes`, or of what came before (its CRC) and `bytes` together.
 uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before = 0);
@@ -16,4 +16,4 @@ uint32_t crc32c_without_folds(std::span<const std::byte> bytes, uint32_t before 
 // crc32c() by all threads.
 uint32_t crc32c_parallel(std::span<const std::byte> bytes, uint32_t before = 0);
 
-}  // namespace cohort::ibp
+}  // namespace cohort::base

@@ -1,14 +1,14 @@
-#include "ibp/checksum.h"
+#include "base/checksum.h"
 
 #include <array>
 #include <cstring>
 #include <vector>
 
-#include "ibp/bits.h"
+#include "base/bits.h"
 
 #include <immintrin.h>
 
-namespace cohort::ibp {
+namespace cohort::base {
 namespace {
 
 constexpr uint32_t kPolynomial = 0x82f63b78;  // reflected
@@ -132,4 +132,4 @@ uint32_t crc32c_parallel(std::span<const std::byte> bytes, uint32_t before) {
   return crc32c(bytes.subspan(count * kPieceBytes), before);
 }
 
-}  // namespace cohort::ibp
+}  // namespace cohort::base

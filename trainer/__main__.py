@@ -13,7 +13,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.log import shown
 from cohort_gnn.channel.run_folder import rank_folders
 from cohort_gnn.trainer import _native
-from cohort_gnn.trainer.messages import flush_output, with_cure_for_lack_of_memory
+from cohort_gnn.trainer.messages import OtherRanksError, flush_output, with_cure_for_lack_of_memory
 from cohort_gnn.trainer.stop import StopRequest
 
 LOG = logging.getLogger("cohort_gnn.trainer")  # __name__ is that of the program
@@ -150,6 +150,9 @@ if __name__ == "__main__":
         print(f"cohort: {error}", file=sys.stderr)
     except SystemExit as stop:
         exit_code = stop.code
+    except OtherRanksError:
+        traceback.print_exc()
+        exit_code = os.EX_UNAVAILABLE  # the launcher lets the others' reason come first
     except BaseException:
         traceback.print_exc()
     flush_output()

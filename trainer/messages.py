@@ -22,6 +22,10 @@ class Console(RichConsole):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python itself writes at its end
 
 
+class OtherRanksError(Exception):
+    """What the trainers of a run do together has failed: another one has ended, or cannot be reached."""
+
+
 def unless_unheard():
     """Inside, a standard output that cannot be written (its disk is full, nobody reads it) ends nothing."""
     return contextlib.suppress(OSError)

@@ -1,8 +1,9 @@
 """The trainers of one run: how many there are, and what they add up between them."""
 
 import collections
+import contextlib
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,22 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from cohort_gnn.trainer.messages import OtherRanksError
 from cohort_gnn.trainer.step_clock import StepClock
 from cohort_gnn.trainer.stop import StopRequest
 
 COME_SECONDS = 3600.0  # between the first rank and the last: the largest host tables take minutes to be opened
 STEPS_LATE = 8  # more than a GPU is ever behind its host: the slots, by default 4, are the bound
+
+
+@contextlib.contextmanager
+def _together() -> Iterator[None]:
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:  # of torch.distributed, whose classes depend on the backend
+        raise OtherRanksError(str(error)) from error
 
 
 @dataclass(frozen=True)
@@ -53,27 +65,31 @@ class Ranks:
         if self.size > 1:
             on_gpu = device.type == "cuda"
             limit = None if isinstance(store, Path) else datetime.timedelta(seconds=store["seconds"])
-            dist.init_process_group(
-                "nccl" if on_gpu else "gloo",
-                store=_joined(store, self.size),
-                timeout=limit,
-                rank=self.rank,
-                world_size=self.size,
-                device_id=device if on_gpu else None,
-            )
+            with _together():
+                dist.init_process_group(
+                    "nccl" if on_gpu else "gloo",
+                    store=_joined(store, self.size),
+                    timeout=limit,
+                    rank=self.rank,
+                    world_size=self.size,
+                    device_id=device if on_gpu else None,
+                )
 
+    @_together()
     def spread(self, model: torch.nn.Module) -> None:
         """Gives the model of every rank the parameters and buffers of rank 0's."""
         if self.size > 1:
             for values in model.state_dict().values():
                 dist.broadcast(values, 0)
 
+    @_together()
     def spread_buffers(self, model: torch.nn.Module) -> None:
         """Gives the model of every rank the buffers of rank 0's, such as the means of batches."""
         if self.size > 1:
             for values in model.buffers():
                 dist.broadcast(values, 0)
 
+    @_together()
     def sum(self, values: Tensor) -> Tensor:
         """The sum of every rank's ``values``, in place."""
         if self.size > 1:
@@ -84,6 +100,7 @@ class Ranks:
                 self.clock.all_reduce_ended()
         return values
 
+    @_together()
     def gather_rows(self, values: Tensor) -> Tensor:
         """The rows of every rank's ``values`` [any number, ...], by rank."""
         if self.size == 1:
@@ -95,6 +112,7 @@ class Ranks:
             self.clock.all_reduce_ended()
         return rows
 
+    @_together()
     def gather(self, value) -> list:
         """Every rank's ``value`` (anything that can be pickled), by rank."""
         if self.size == 1:
@@ -103,6 +121,7 @@ class Ranks:
         dist.all_gather_object(values, value)
         return values
 
+    @_together()
     def share(self, value, rank: int):
         """The ``value`` (anything that can be pickled) of a rank, to all."""
         if self.size == 1:

@@ -146,18 +146,19 @@ class Supervisor:
             if self.meeting:
                 self.meeting.knows_stopped(f"the {stopped.name} (process {pid})")
 
-    def _others_failure(self, first: Child | None) -> str:
-        """What other machines say of the end of the run, of which `first` has failed here. A process here hears of it
-        first: a trainer, whose all-reduce fails, or a sampler that asks them for rows and says so by its exit code."""
-        if not self.meeting:
+    def _others_failure(self) -> str:
+        """What other machines say of the end of the run. A process here may hear of it first, and then says so by its
+        exit code: a trainer whose all-reduce fails or that ends with the others at the word of one that was told to, or
+        a sampler that asks them for rows."""
+        if not self.meeting or (self.mps and self.mps.died()):
             return ""
-        if first and first.role == "sampler" and first.process.returncode not in (None, os.EX_UNAVAILABLE):
-            return ""  # the others wait for this machine's reason
-        failed = [child for child in self.children if child.process.poll()]
-        of_sampler = any(child.role == "sampler" for child in failed)
-        end = time.monotonic() + (ROWS_SECONDS if of_sampler else OTHERS_SECONDS)
-        while not (lost := self.meeting.looks()) and time.monotonic() < end:
-            if any(child.process.returncode < 0 for child in failed):
+        may_be_others = (None, os.EX_UNAVAILABLE, 128 + signal.SIGTERM)
+        began = time.monotonic()
+        while not (lost := self.meeting.looks()):
+            first = next(iter(self._ended()[0]), None)
+            if first and first.process.returncode not in may_be_others:
+                return ""  # the others wait for this machine's reason
+            if time.monotonic() - began > (ROWS_SECONDS if first and first.role == "sampler" else OTHERS_SECONDS):
                 break
             time.sleep(POLL_SECONDS)
         return lost
@@ -177,7 +178,7 @@ class Supervisor:
 
     def _report_failure(self) -> None:
         time.sleep(GRACE_SECONDS)
-        if others := self._others_failure(next(iter(self._ended()[0]), None)):
+        if others := self._others_failure():
             LOG.error(others)
             return
         ended, stages = self._ended()

@@ -21,6 +21,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.launch.run import machines
 from cohort_gnn.launch.run.machines import Machine, this_machine
 from cohort_gnn.launch.run.meeting import BEAT_SECONDS, LOOK_SECONDS
+from cohort_gnn.launch.run.supervise import OTHERS_SECONDS
 
 REPEATS = 20 if ALL_TESTS else 1
 
@@ -92,6 +93,30 @@ def test_one_process_that_is_killed_ends_all_machines(graph, tmp_path, monkeypat
     keeps_store = rank == 0 and role in ("launcher", "meeting")
     assert f"machine {rank} (" in said or (keeps_store and "the rendezvous at" in said), said
     wait_until(lambda: processes_of(several.out) == {}, 5, "the end of all processes")
+
+
+FAILS = """
+from cohort_gnn import Callback
+
+class Fails(Callback):
+    def step_ended(self, trainer, batch):
+        if trainer.ranks.rank == 1 and trainer.task == "train" and trainer.running.epoch == 2:
+            raise ValueError("a fault of this trainer's own")
+"""
+
+
+def test_a_fault_of_one_trainer_is_told_by_all_machines_at_once(graph, tmp_path, monkeypatch):
+    (tmp_path / "fails.py").write_text(FAILS)
+    monkeypatch.chdir(tmp_path)
+    several = Machines(monkeypatch, tmp_path / "run", [graph] * 2, "--epochs", 9, "--callbacks", "fails:Fails")
+    several.await_epochs(1)
+    began = time.monotonic()
+    assert several.wait() == [1, 1]
+    assert time.monotonic() - began < OTHERS_SECONDS, "nobody waited for what others say"
+    said = several.said(0)
+    assert f"machine 1 ({socket.gethostname()}): the trainer" in said and "a fault of this trainer's own" in said, said
+    assert "a fault of this trainer's own" in several.said(1)
+    several.demand_nothing_left()
 
 
 def test_a_machine_that_is_stopped_ends_all_machines(graph, tmp_path, monkeypatch):

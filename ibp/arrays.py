@@ -100,7 +100,7 @@ def ids_of(index, place: str = "fetch: index") -> tuple[np.ndarray, tuple[int, .
         array = np.asarray(index.numpy() if is_torch(index) else index)
     except ValueError as error:  # lists of several lengths
         raise CohortError(place, "integers", "lists of different lengths") from error
-    if array.size > 0 and array.dtype.kind not in "iu":
+    if array.dtype.kind == "b" or (array.size > 0 and array.dtype.kind not in "iu"):
         hint = OF_A_MASK if array.dtype.kind == "b" else ""
         raise CohortError(place, "integers", f"{array.dtype} {list(array.shape)}", hint)
     if array.dtype == np.uint64 and array.size > 0 and array.max() > _LARGEST:

@@ -226,6 +226,7 @@ def test_bad_calls_say_what_is_wrong_and_change_nothing(tmp_path):
         (lambda: table[[0, 300]], r"index\[1\]: expected 0 to 299, found 300"),
         (lambda: table[-1], "expected 0 to 299, found -1"),
         (lambda: table[rows[0] > 0], r"(?s)expected integers, found bool.*torch.where\(mask\)\[0\]"),
+        (lambda: table[torch.zeros(0, dtype=torch.bool)], "expected integers, found bool"),
         (lambda: table[3, 5], r"(?s)expected integers or a slice, found \(3, 5\).*rows\[\[3, 5\]\]"),
         (lambda: ibp.encode(rows, ibp.fit(rows))[:, 0], r"expected integers or a slice, found \(slice"),
         (lambda: table["x"], "expected integers"),

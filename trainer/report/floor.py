@@ -14,7 +14,7 @@ from cohort_gnn.trainer.report.start import start_parts
 
 WARM_UP_STEPS = 3
 GROUPS = 5  # of steps one after the other; the fastest counts
-GROUP_SECONDS, MOST_STEPS = 0.05, 50  # of a group: so that what begins and ends it is little of it
+GROUP_SECONDS, MOST_STEPS = 0.02, 20  # of a group: so that what begins and ends it is little of it
 LIMIT_SECONDS = 5.0  # after which no group begins
 FAR = [TIERS.index(tier) for tier in ("disk", "remote")]
 NETWORK = "measuring the network"  # the sampler, as it starts

@@ -110,15 +110,15 @@ def clock(monkeypatch):
 
 
 def test_the_fastest_steps_count(clock):
-    took = iter([0.9, 0.03, 0.03] + [0.02] + [0.01] * 2 + [0.03] * 5 + [0.04] * 100)
+    took = iter([0.36, 0.012, 0.012] + [0.008] + [0.004] * 2 + [0.012] * 5 + [0.016] * 100)
     calls = itertools.count()
 
     def step() -> None:
         next(calls)
         clock[0] += next(took)
 
-    assert Floor(torch.device("cpu"), None).time_step(step) == pytest.approx(0.01)
-    of_groups = [1, 2, 5, 5, 5]  # of 0.05 seconds, if all are as fast as the fastest before
+    assert Floor(torch.device("cpu"), None).time_step(step) == pytest.approx(0.004)
+    of_groups = [1, 2, 5, 5, 5]  # of 0.02 seconds, if all are as fast as the fastest before
     assert next(calls) == floor_module.WARM_UP_STEPS + sum(of_groups) and len(of_groups) == floor_module.GROUPS
 
 

@@ -28,10 +28,11 @@ class CohortError(RuntimeError):
         return error
 
 
-def not_a_run(folder: Path) -> CohortError:
+def not_a_run(folder: Path, hint: str = "name the folder that cohort train was given as --out") -> CohortError:
     """That a folder without run.json was named as a run's."""
     found = "no run.json in it" if folder.is_dir() else "no such folder"
-    hint = "name the folder that cohort train was given as --out"
+    if (folder / "meta.json").exists():
+        found = "the folder of a data set"
     return CohortError(str(folder), "the folder of a run", found, hint)
 
 

@@ -94,6 +94,8 @@ def predict(args: argparse.Namespace) -> int:
     if args.top_k is not None and (args.classes or args.node_type):
         raise CohortError("--top-k", "no --classes and no --node-type beside it", "one of them", "leave it out")
     if not (args.run / "run.json").is_file():
+        if (args.dataset / "run.json").is_file():
+            raise not_a_run(args.run, f"the run comes first: cohort predict {args.dataset} {args.run}")
         raise not_a_run(args.run)
     job = {
         "run": str(args.run),

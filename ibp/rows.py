@@ -233,6 +233,7 @@ def fetch_distinct(encoded: EncodedRows, ids, padding: int | None = None):
 
     with _on_gpu_of(encoded, ids, None):
         table, stream, ids = encoded._table, handle_of(None), ids.contiguous()
+        assert table is not None
         places = torch.empty(ids.shape, dtype=torch.int32, device=ids.device)
         memory = torch.empty(_native.distinct_bytes(ids.numel()), dtype=torch.uint8, device=ids.device)
         given = (ids.data_ptr(), ids.dtype == torch.int64, ids.numel(), -1 if padding is None else padding)

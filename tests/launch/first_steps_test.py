@@ -127,6 +127,12 @@ def test_folders_that_are_no_runs_are_named(tmp_path):
     for command, *rest in (["report"], ["predict", tmp_path, "--out", tmp_path / "a.npy"]):
         for folder, found in ((tmp_path, "no run.json in it"), (tmp_path / "none", "no such folder")):
             refused(cohort(command, folder, *rest), 1, f"{folder}: expected the folder of a run, found {found}")
+    for name in ("data/meta.json", "run/run.json"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("{}")
+    swapped = cohort("predict", tmp_path / "data", tmp_path / "run", "--out", tmp_path / "a.npy")
+    found = "expected the folder of a run, found the folder of a data set"
+    refused(swapped, 1, f"{tmp_path / 'data'}: {found}", f"cohort predict {tmp_path / 'run'} {tmp_path / 'data'}")
 
 
 def test_a_graph_without_labels_says_where_labels_come_from(tmp_path):

@@ -10,19 +10,13 @@
 #include "base/owners.h"
 #include "base/random.h"
 #include "ibp/gpu.h"
+#include "tests/ibp/download.h"
 #include "tests/ibp/rows.h"
 
 namespace cohort::ibp {
 namespace {
 
 using base::cuda_check;
-
-template <typename T>
-std::vector<T> download(const T* at, std::size_t count) {
-  std::vector<T> host(count);
-  if (count > 0) cuda_check(cudaMemcpy(host.data(), at, count * sizeof(T), cudaMemcpyDeviceToHost));
-  return host;
-}
 
 template <typename Id>
 std::vector<Id> draw(int64_t count, int64_t bound, uint64_t seed) {

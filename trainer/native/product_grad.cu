@@ -18,8 +18,20 @@ constexpr int kStride = kMostColumns + 8;  // of both factors in shared memory
 constexpr int kFactorFloats = kChunk * kStride;
 constexpr int kPlaneBytes = kMostColumns * wgmma::kColumnBytes;
 constexpr int kSharedBytes = 4 * kPlaneBytes + kStages * 2 * kFactorFloats * 4 + 1024;
-constexpr int kBlocks = 396;               // three for each SM of the largest GPU
+constexpr int kBlocks = 132;               // one for each SM of the largest GPU
 static_assert(kTileRows == kMostColumns);  // their copies share a loop
+
+// Sixteen bytes on their way into shared memory; zeros where there are none.
+__device__ void copy_16(float* to, const float* from, bool exists) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(wgmma::shared_address(to)), "l"(from),
+               "r"(exists ? 16 : 0)
+               : "memory");
+}
+__device__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int kPending>
+__device__ void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
 
 template <int kColumns>
 struct Part {
@@ -107,16 +119,26 @@ __global__ void __launch_bounds__(kThreads, 1)
   next_is_there();
   const WarpgroupPlace place;
   const int own = place.quad * kStride + threadIdx.x / kGroup * kGroupRows + place.row;
-  float sums[kColumns / 2] = {}, of_chunk[kColumns / 2], of_columns[2] = {};
+  float sums[kColumns / 2] = {}, of_chunk[kColumns / 2], of_columns[2] = {}, grad[2][2 * kSteps];
+  const auto load_grad = [&](int chunk) {
+    if (chunk >= part.chunks()) return;
+    const float* from = part.grad_at(chunk) + own;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int i = 0; i < 2 * kSteps; ++i) of_columns[half] += grad[half][i] = from[8 * half + 4 * i * kStride];
+    }
+  };
+  load_grad(0);
   for (int chunk = 0; chunk < part.chunks(); ++chunk) {
-    part.copy(chunk + kStages - 1);
-    const LeftFactor left(part.grad_at(chunk) + own, 1, kStride,
-                          [&](int half, float grad) { of_columns[half] += grad; });
+    const LeftFactor left([&](int half, int step, int at) { return grad[half][2 * step + at]; });
     const uint32_t right = wgmma::shared_address(part.plane_at(chunk));
     wgmma::begin();
     multiply<kColumns>(left, right, right + kPlaneBytes, of_chunk);
     wgmma::commit();
     part.turn(chunk + 1);
+    part.copy(chunk + kStages - 1);
+    load_grad(chunk + 1);
     wgmma::wait();
 #pragma unroll
     for (int j = 0; j < kColumns / 2; ++j) sums[j] += of_chunk[j];

@@ -1,5 +1,4 @@
-// What the two products of product.h have in common: factors that are copied ahead, split in two, and multiplied three
-// times.
+// What the two products of product.h have in common: factors that are split in two and multiplied three times.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +16,6 @@ constexpr int kGroup = 128;  // threads of a warpgroup
 constexpr int kGroupRows = 64;
 
 constexpr int64_t parts_of(int64_t size, int64_t part) { return (size + part - 1) / part; }
-
-// Sixteen bytes on their way into shared memory; zeros where there are none.
-__device__ inline void copy_16(float* to, const float* from, bool exists) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(wgmma::shared_address(to)), "l"(from),
-               "r"(exists ? 16 : 0)
-               : "memory");
-}
-__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int kPending>
-__device__ void wait_for_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
-}
 
 // A number as two of TF32, the first the nearest one; the second has more bits, which the tensor core cuts off.
 struct Split {
@@ -51,17 +38,17 @@ __device__ inline void store_split(uint8_t* high, uint8_t* low, int at, const fl
 struct LeftFactor {
   uint32_t high[kSteps][4], low[kSteps][4];
 
-  // `from`: the element at the lane's first row and depth. `seen` gets the elements of each of its two rows.
-  template <typename See>
-  __device__ LeftFactor(const float* from, int row_stride, int depth_stride, See&& seen) {
+  // `value(half, step, part)`: of the lane's first or second row, the depth that is the step's first or second one.
+  template <typename Value>
+  __device__ explicit LeftFactor(Value&& value) {
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const float value = from[8 * (i % 2) * row_stride + (8 * step + 4 * (i / 2)) * depth_stride];
-        const Split parts = split(value);
+        const Split parts = split(value(i % 2, step, i / 2));
         high[step][i] = parts.high, low[step][i] = parts.low;
-        seen(i % 2, value);
+        // If the compiler computed them between two products, one would wait for the other.
+        asm volatile("" : "+r"(high[step][i]), "+r"(low[step][i]));
       }
     }
   }

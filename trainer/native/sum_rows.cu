@@ -15,7 +15,10 @@ class RowSum {
   using Call = SumCall;
   static constexpr int kPack = kVec;
   // Measured: registers of a row against rows at once.
-  static constexpr int kMinBlocks = kWay == Way::kPlain && sizeof(T) == 4 ? 6 : kWay == Way::kDropIn ? 3 : 1;
+  static constexpr int kMinBlocks = kVec == 8 && sizeof(T) == 4             ? 4
+                                    : kWay == Way::kPlain && sizeof(T) == 4 ? 6
+                                    : kWay == Way::kDropIn                  ? (sizeof(T) == 4 ? 4 : 3)
+                                                                            : 1;
   using A = Sum<T>;
   struct Scaled {
     Pack<T, kVec> x;
@@ -28,6 +31,9 @@ class RowSum {
   __device__ RowSum(const SumCall& call, int64_t row, int64_t column)
       : call_(call), row_(row), column_(column), head_(call.heads == 1 ? 0 : column / (call.dim / call.heads)) {
     if constexpr (kWay == Way::kDropIn) key_ = base::key_of(call.drop.key_at ? *call.drop.key_at : call.drop.key);
+    if constexpr (kWay == Way::kScaled) {
+      if (call.drop.use == DropUse::kBack) kept_ = kept();  // read beside the edges
+    }
   }
 
   __device__ Loaded load(int64_t e, int64_t index) const {
@@ -117,11 +123,11 @@ class RowSum {
   }
 
   __device__ void drop_back() {
-    const unsigned kept = this->kept();
+    if constexpr (kWay != Way::kScaled) kept_ = kept();
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       const A sum = times(static_cast<A>(widen(narrow<T>(sum_[v]))), static_cast<A>(call_.drop.scale));
-      sum_[v] = kept >> v & 1 ? sum : A{0};
+      sum_[v] = kept_ >> v & 1 ? sum : A{0};
     }
   }
 
@@ -145,6 +151,7 @@ class RowSum {
   const int64_t row_, column_, head_;
   A sum_[kVec] = {};
   base::PhiloxKey key_{};
+  unsigned kept_ = 0;
 };
 
 // True when all arrays of the call can be read and written in packs of `vec`.
@@ -177,6 +184,13 @@ void run_on_gpu(const SumCall& call, cudaStream_t stream) {
         return launch_reduction<RowSum<T, kWide, Way::kDropIn>>(call, stream);
       }
       if (fits && is_plain) return launch_reduction<RowSum<T, kWide, Way::kPlain>>(call, stream);
+      if constexpr (sizeof(T) == 4) {
+        // Rows of few edges take the time of what a group of lanes does once: it does so for twice the columns.
+        const bool few_edges = call.block.num_edges < 2 * call.block.num_rows;
+        if (few_edges && can_pack(call, 2 * kWide)) {
+          return launch_reduction<RowSum<T, 2 * kWide, Way::kScaled>>(call, stream);
+        }
+      }
       if (fits) return launch_reduction<RowSum<T, kWide, Way::kScaled>>(call, stream);
       if (can_pack(call, kHalf)) return launch_reduction<RowSum<T, kHalf, Way::kScaled>>(call, stream);
     }

@@ -123,7 +123,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, GpuProduct,
                          testing::Values(std::tuple{1, 4, 4}, std::tuple{128, 16, 128}, std::tuple{130, 20, 132},
                                          std::tuple{5000, 200, 256}, std::tuple{2049, 100, 64},
                                          std::tuple{3000, 512, 48}, std::tuple{1025, 8, 300},
-                                         std::tuple{40000, 256, 68}));
+                                         std::tuple{40000, 256, 68}, std::tuple{20000, 200, 128}));
 
 }  // namespace
 }  // namespace cohort::trainer

@@ -51,8 +51,9 @@ TYPED_TEST_SUITE(GpuReduce, Elements);
 
 // Sums with every factor and own rows, `heads` of them, in packs and element by element, with and without dropout.
 template <typename T>
-void compare_sums(int64_t dim, int64_t heads, Own own_use, DropUse drop = DropUse::kNone) {
-  const RandomBlock block(kRows, kSources, 11);
+void compare_sums(int64_t dim, int64_t heads, Own own_use, DropUse drop = DropUse::kNone, bool few_edges = false) {
+  const RandomBlock block(kRows, kSources, 11, few_edges);
+  if (few_edges) ASSERT_LT(block.num_edges(), 2 * kRows);
   const auto x = random_elements<T>(kSources * dim, 1);
   const auto edge = random_elements<Sum<T>>(block.num_edges() * heads, 2), index = random_elements<Sum<T>>(kSources, 3),
              own = random_elements<Sum<T>>(kSources * heads, 4), row = random_elements<Sum<T>>(kRows, 5);
@@ -93,6 +94,16 @@ TYPED_TEST(GpuReduce, SumsAreTheHostsBits) {
   }
   compare_sums<TypeParam>(64, 4, Own::kAdd);
   compare_sums<TypeParam>(6, 2, Own::kAdd);
+}
+
+TYPED_TEST(GpuReduce, SumsOfFewEdgesAreTheHostsBits) {
+  for (const int64_t dim : {4, 8, 12, 104, 256, 264}) {
+    for (const Own own_use : {Own::kNone, Own::kAdd, Own::kBeside}) {
+      compare_sums<TypeParam>(dim, 1, own_use, DropUse::kNone, true);
+      compare_sums<TypeParam>(dim, 1, own_use, DropUse::kBack, true);
+    }
+  }
+  compare_sums<TypeParam>(64, 4, Own::kAdd, DropUse::kBack, true);
 }
 
 // Rows at places, plain sums and scaled ones.

@@ -62,3 +62,13 @@ def unless_full(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         LOG.warning(f"{path} was not written, and the run continues without it: {error}")
+
+
+@contextlib.contextmanager
+def unless_missing(path: Path) -> Iterator[None]:
+    """Inside, what keeps a result of a finished run from being written becomes a CohortError."""
+    try:
+        yield
+    except OSError as error:
+        cure = "free some space; then cohort train --resume RUN goes on from the last checkpoint"
+        raise CohortError(str(path), "a result of the finished run, written", str(error), cure) from error

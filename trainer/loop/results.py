@@ -4,13 +4,17 @@ import copy
 import functools
 import logging
 import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
+
+from torch import Tensor
 
 from cohort_gnn.base.files import write_whole
 from cohort_gnn.spec import files
 from cohort_gnn.spec.results import EpochReport, RunReport
 from cohort_gnn.trainer.loop.checkpoint import on_cpu
-from cohort_gnn.trainer.messages import unless_full
+from cohort_gnn.trainer.messages import unless_full, unless_missing
 from cohort_gnn.trainer.models.targets import Targets, is_better
 from cohort_gnn.trainer.models.weights import save_model
 from cohort_gnn.trainer.report.cache_report import ReadsByRank
@@ -18,6 +22,7 @@ from cohort_gnn.trainer.report.callback import Callback
 from cohort_gnn.trainer.report.start import start_told
 
 LOG = logging.getLogger(__name__)
+Guard = Callable[[Path], AbstractContextManager[None]]  # what becomes of an error of writing the file
 
 
 class Results(Callback):
@@ -44,39 +49,44 @@ class Results(Callback):
         self._count(trainer, report)
         if is_best(report, trainer.report, trainer.targets):
             trainer.best_model = copy.deepcopy(trainer.model.state_dict())
-            self._keep_model(trainer)
+            self._keep_model(trainer, unless_full)
         diverged = [epoch.epoch + 1 for epoch in trainer.report.epochs if not math.isfinite(epoch.loss)]
         if trainer.ranks.rank == 0 and diverged == [report.epoch + 1]:  # said once
             LOG.warning(f"the loss has not been finite since epoch {diverged[0]}: a smaller --lr may help")
         self._write_metrics(trainer)
-        self._write_summary(trainer, synced=False)
+        self._write_summary(trainer, unless_full, synced=False)
 
     def run_ended(self, trainer, report: RunReport) -> None:
-        self._keep_model(trainer)  # a disk may have been full when it was the best
-        self._write_summary(trainer, synced=True)
+        self._keep_model(trainer, unless_missing)  # a disk may have been full when it was the best
+        self._write_summary(trainer, unless_missing, synced=True)
 
     def _count(self, trainer, report: EpochReport) -> None:
         self._reads.add(report)
         if trainer.report.cache:
             trainer.report.cache["measured"] = self._reads.shares()
 
-    def _keep_model(self, trainer) -> None:
+    def _keep_model(self, trainer, guard: Guard) -> None:
         """For cohort predict; not of a run that is only to be measured."""
         if trainer.ranks.rank == 0 and trainer.options.max_batches is None:
-            trainer.writer.write(functools.partial(save_model, trainer.out, on_cpu(trainer.best_model)))
+            trainer.writer.write(functools.partial(_save, trainer.out, on_cpu(trainer.best_model), guard))
 
     def _write_metrics(self, trainer) -> None:
         if trainer.ranks.rank == 0:
             with unless_full(trainer.out / files.METRICS):
                 write_metrics(trainer.out / files.METRICS, trainer.report.epochs)
 
-    def _write_summary(self, trainer, synced: bool) -> None:
+    def _write_summary(self, trainer, guard: Guard, synced: bool) -> None:
         report, source = trainer.report, trainer.source
         if report.start is None and source.first_batch_at is not None:
             report.start = start_told(source.folder, *self._start, source.first_batch_at)
         if trainer.ranks.rank == 0:
-            with unless_full(trainer.out / files.SUMMARY):
+            with guard(trainer.out / files.SUMMARY):
                 report.write(trainer.out / files.SUMMARY, synced)
+
+
+def _save(run: Path, weights: dict[str, Tensor], guard: Guard) -> None:
+    with guard(run / files.MODEL):
+        save_model(run, weights)
 
 
 def is_best(epoch: EpochReport, run: RunReport, targets: Targets) -> bool:

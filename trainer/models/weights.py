@@ -8,15 +8,17 @@ import torch
 from cohort_gnn.base.errors import CohortError, why_not_loaded
 from cohort_gnn.base.files import write_whole
 from cohort_gnn.spec import files
-from cohort_gnn.trainer.messages import unless_full
 
 
 def save_model(run: Path, weights: dict[str, torch.Tensor]) -> None:
-    """Replaces the run's weights (on the CPU) in one step. Where that fails, it is said, and the run goes on."""
-    path, data = run / files.MODEL, io.BytesIO()
+    """Replaces the run's weights (on the CPU) in one step.
+
+    Raises:
+        OSError: the file cannot be written; the previous one stays.
+    """
+    data = io.BytesIO()
     torch.save(weights, data)
-    with unless_full(path):
-        write_whole(path, data.getbuffer())
+    write_whole(run / files.MODEL, data.getbuffer())
 
 
 def load_weights(run: Path, model: torch.nn.Module) -> None:

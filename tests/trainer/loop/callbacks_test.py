@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import subprocess
 import sys
 import types
@@ -24,6 +25,8 @@ pytestmark = pytest.mark.usefixtures("shm")
 TINY = ["--device", "cpu", "--fanout", "4,3", "--batch-size", "50", "--hidden", "8"]
 SIZES = {"num_classes": 4, "feature_dim": 6}
 OWN = """
+import os
+
 import torch
 import cohort_gnn as cohort
 
@@ -59,6 +62,12 @@ class Log(cohort.Callback):
 
     def run_ended(self, trainer, report):
         (trainer.out / "log.txt").write_text("\\n".join([*self.lines, f"{len(report.epochs)}"]))
+
+
+class Full(cohort.Callback):
+    def run_begins(self, trainer):
+        if refused := os.environ.get("REFUSED"):
+            (trainer.out / refused).mkdir()
 
 
 class Misnamed(cohort.Callback):
@@ -105,6 +114,20 @@ def test_a_model_and_a_callback_of_ones_own(data, own):
     told = (run / "log.txt").read_text().splitlines()
     of_before = ["begins 5", "step 50", "step 50", "epoch 0 True", "step 50", "step 50", "epoch 1 True"]
     assert told[:9] == [*of_before, "resumed", "begins 5"]
+
+
+@pytest.mark.parametrize("refused", ["model.pt", "summary.json"])
+def test_a_run_without_its_results_has_failed_and_resume_writes_them(data, own, refused):
+    run = own / "run"
+    options = [*TINY, "--epochs", 2, "--callbacks", "own:Full", "--out", run]
+    done = cohort("train", data, *options, cwd=own, env=os.environ | {"REFUSED": refused})
+    assert done.returncode == 1
+    assert f"{run / refused} was not written, and the run continues without it" in done.stderr + done.stdout
+    assert f"{run / refused}: expected a result of the finished run, written, found" in done.stderr
+    assert f"to continue: cohort train --resume {run}" in done.stderr
+    (run / refused).rmdir()
+    done = cohort("train", "--resume", run, cwd=own)
+    assert done.returncode == 0 and (run / refused).is_file(), done.stderr
 
 
 @pytest.mark.fresh  # one that is forked has imported PyG

@@ -352,10 +352,8 @@ def test_what_is_read_is_not_written(data, run, tmp_path, capfd):
     assert f"{tmp_path}: expected a file to write, found a folder" in capfd.readouterr().err
 
 
-def test_weights_that_cannot_be_written_are_said_and_the_run_goes_on(tmp_path, caplog):
+def test_weights_are_written_whole(tmp_path):
     model = SampledGNN("sage", 3, 4, 2, 2, 0.0)
-    save_model(tmp_path / "nowhere", model.state_dict())
-    assert f"{tmp_path}/nowhere/model.pt was not written" in caplog.text
     save_model(tmp_path, model.state_dict())
     load_weights(tmp_path, other := SampledGNN("sage", 3, 4, 2, 2, 0.0))
     assert all(map(torch.equal, model.state_dict().values(), other.state_dict().values()))

@@ -34,10 +34,34 @@ def is_cuda(array) -> bool:
 
 
 def kind_of(array):
-    """What outputs should look like: ("torch", dtype) or ("numpy", dtype); None for other DLPack arrays."""
+    """What outputs should look like: ("torch", dtype) or ("numpy", dtype), this of other DLPack arrays, too; None where
+    numpy has no such dtype."""
     if is_torch(array):
         return "torch", array.dtype
-    return ("numpy", array.dtype) if isinstance(array, np.ndarray) else None
+    if isinstance(array, np.ndarray):
+        return "numpy", array.dtype
+    try:
+        return "numpy", np.from_dlpack(array).dtype
+    except (AttributeError, BufferError, RuntimeError):  # none that numpy has
+        return None
+
+
+def is_number(dtype: np.dtype) -> bool:
+    """Of rows that can be encoded."""
+    return dtype.isnative and dtype.kind in "biufc"
+
+
+def demand_rows(rows, place: str) -> None:
+    """Raises a CohortError unless rows are an array of numbers as this machine has them."""
+    if is_torch(rows):
+        if str(rows.layout) != "torch.strided":
+            raise CohortError(place, "a dense tensor", f"one of layout {rows.layout}", "call .to_dense()")
+    elif isinstance(rows, np.ndarray):
+        if not is_number(rows.dtype):
+            hint = "convert them with astype() or view()"
+            raise CohortError(place, "numbers in the byte order of this machine", str(rows.dtype), hint)
+    elif not hasattr(rows, "__dlpack__"):
+        raise CohortError(place, "an array [rows, columns]", f"{type(rows).__name__} {rows!r}"[:80])
 
 
 def new_array(shape, kind: tuple, device=None):
@@ -96,8 +120,10 @@ def ids_of(index, place: str = "fetch: index") -> tuple[np.ndarray, tuple[int, .
         index = np.arange(index.start, index.stop, index.step)
     if is_cuda(index):
         raise CohortError(place, "integers in host memory", "a CUDA tensor", "call .cpu()")
+    if is_torch(index):
+        index = _integers(index, place)
     try:
-        array = np.asarray(index.numpy() if is_torch(index) else index)
+        array = np.asarray(index)
     except ValueError as error:  # lists of several lengths
         raise CohortError(place, "integers", "lists of different lengths") from error
     if array.dtype.kind == "b" or (array.size > 0 and array.dtype.kind not in "iu"):
@@ -106,6 +132,18 @@ def ids_of(index, place: str = "fetch: index") -> tuple[np.ndarray, tuple[int, .
     if array.dtype == np.uint64 and array.size > 0 and array.max() > _LARGEST:
         raise CohortError(place, f"integers up to {_LARGEST}", str(array.max()))
     return np.ascontiguousarray(array, dtype=np.int64).reshape(-1), array.shape
+
+
+def _integers(index, place: str) -> np.ndarray:
+    """Those of a tensor; any dtype where it is empty."""
+    if str(index.layout) != "torch.strided" or index.is_meta:
+        found = "one on the device meta" if index.is_meta else f"one of layout {index.layout}"
+        raise CohortError(place, "a dense tensor in host memory", found)
+    if index.numel() == 0:
+        return np.empty(tuple(index.shape), np.bool_ if str(index.dtype) == "torch.bool" else np.int64)
+    if index.is_floating_point() or index.is_complex():
+        raise CohortError(place, "integers", f"{str(index.dtype).removeprefix('torch.')} {list(index.shape)}")
+    return index.numpy()
 
 
 def as_index(index) -> np.ndarray:

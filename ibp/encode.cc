@@ -262,7 +262,10 @@ EncodedRows encode_in_place(const RowTable& rows, const Profile& profile) {
 }
 
 int64_t data_bound(const Profile& profile, int64_t num_rows, const EncodeOptions& options) {
-  if (num_rows < 0) throw Error({"bound: num_rows", "0 or more", base::format("{}", num_rows), ""});
+  const int64_t most = INT64_MAX / (4 * int64_t{profile.row_bytes()} + 1024);
+  if (num_rows < 0 || num_rows > most) {
+    throw Error({"bound: num_rows", base::format("0 to {}", most), base::format("{}", num_rows), ""});
+  }
   const BatchEncoder encoder(profile, options);
   return static_cast<int64_t>(encoder.batch_bound(num_rows) + encoder.plane_b_bytes(num_rows));
 }

@@ -33,7 +33,7 @@ class History:
         dim: number of columns.
         dtype: of the rows: torch.float32, float16 or bfloat16.
         profile: how rows are encoded, from `fit`; None: fitted to the rows of the first push.
-        codec: as for `fit`.
+        codec: as for `fit`, but not planes.
         place: cpu, pinned or cuda.
         device: the GPU, as a number or as torch names it; default: the current one.
         spare: with place pinned or cuda, the share of the rows for which the overflow area has room beyond what the
@@ -64,6 +64,8 @@ class History:
                 f"{kind} x {columns}" for kind, columns in (wanted, (profile.dtype, profile.num_columns))
             )
             raise CohortError("History: profile", expected, found)
+        if "planes" in (codec, getattr(profile, "codec", None)):
+            raise CohortError("History: codec", "a codec whose rows are one plane", "planes")
         self.shape, self.dtype = (num_rows, dim), dtype
         self.place, gpu = ("cpu", None) if place == "cpu" else gpu_of(place, device)
         self._device = torch.device("cpu") if gpu is None else torch.device("cuda", gpu)

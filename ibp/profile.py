@@ -1,5 +1,6 @@
 """fit(): how the rows of a table are encoded."""
 
+import os
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -39,12 +40,12 @@ class Profile:
 
     def save(self, path) -> None:
         """Writes a file for ``Profile.load`` and ``cohort ibp encode --profile``."""
-        self.native.save(str(path))
+        self.native.save(os.fsdecode(path))
 
     @staticmethod
     def load(path) -> "Profile":
         """Reads a file of ``save``; a CohortError, if it is none."""
-        return Profile(_native.Profile.load(str(path)))
+        return Profile(_native.Profile.load(os.fsdecode(path)))
 
     def mean_row_bytes(self, rows) -> float:
         """The mean encoded bytes of a row of `rows`, for example of rows that fit() has not sampled."""
@@ -78,8 +79,9 @@ def fit(
     if mantissa_bits is not None and codec != "planes":
         raise CohortError("fit: mantissa_bits", 'codec="planes"', f'codec="{codec}"', "other codecs have one plane")
     mantissa_bits = MANTISSA_BITS if mantissa_bits is None else mantissa_bits
-    if arrays.is_torch(rows) and str(rows.layout) != "torch.strided":
-        raise CohortError("fit: rows", "a dense tensor", f"one of layout {rows.layout}", "call .to_dense()")
+    arrays.demand_rows(rows, "fit: rows")
+    if threshold is not None and not 0.005 <= threshold <= 1:
+        raise CohortError("fit: threshold", "a share, 0.01 to 1", str(threshold))
     if not isinstance(mantissa_bits, int | np.integer) or not 0 <= mantissa_bits <= 22:
         raise CohortError("fit: mantissa_bits", "0 to 22", str(mantissa_bits))
     if arrays.is_cuda(rows):

@@ -1,5 +1,7 @@
 """encode, fetch, decode: the Python interface of ibp/ibp.h."""
 
+import os
+
 import numpy as np
 
 from cohort_gnn.base.errors import CohortError
@@ -51,7 +53,7 @@ class EncodedRows:
 
     def save(self, path) -> None:
         """Writes a file for ``load``: whole, or not at all."""
-        self._native.save(str(path))
+        self._native.save(os.fsdecode(path))
 
     def to(self, place, device=None) -> "EncodedRows":
         """The rows for a GPU: "pinned" (host memory that the GPU reads) or "cuda" (the GPU's memory).
@@ -148,8 +150,12 @@ def encode(rows, profile: Profile, *, layout="auto", slot_bytes=0, in_place=Fals
     Raises:
         CohortError: rows that do not fit the profile, an unknown layout, or a file that cannot be written.
     """
+    if out is None or isinstance(rows, np.ndarray):  # else whatever has slices that are rows: EncodedRows
+        arrays.demand_rows(rows, "encode: rows")
     if out is not None:
-        return _encode_to_file(rows, profile, str(out), layout, slot_bytes, batch_rows)
+        if in_place:
+            raise CohortError("encode", "in_place or out", "both", "rows in a file have places of their own")
+        return _encode_to_file(rows, profile, os.fsdecode(out), layout, slot_bytes, batch_rows)
     if in_place:
         return EncodedRows(_native.encode_in_place(rows, profile.native), arrays.kind_of(rows), keep=rows)
     if arrays.is_cuda(rows) and profile.codec == "planes":  # only the host encodes it
@@ -173,9 +179,9 @@ def _check_cuda_rows(rows, profile):
 
 
 def _encode_to_file(rows, profile, path, layout, slot_bytes, batch_rows):
-    step = batch_rows or max((64 << 20) // profile.row_bytes // 64, 1) * 64
-    if step % 64 != 0:
-        raise CohortError("encode: batch_rows", "a multiple of 64", str(step))
+    step = max((64 << 20) // profile.row_bytes // 64, 1) * 64 if batch_rows is None else batch_rows
+    if step <= 0 or step % 64 != 0:
+        raise CohortError("encode: batch_rows", "a multiple of 64 above 0", str(step))
     writer = _native.FileWriter(path, profile.native, layout, slot_bytes, len(rows))
     for first in range(0, len(rows), step):
         batch = rows[first : first + step]
@@ -266,7 +272,7 @@ def _check_out(place: str, out, shape: tuple[int, ...], profile: Profile, device
     """
     expected = f"{'bfloat16' if rounds else profile.dtype} {list(shape)}"
     if arrays.is_torch(out):
-        where, contiguous, writeable = out.device.type, out.is_contiguous(), True
+        where, contiguous, writeable = out.device.type, out.is_contiguous() and not out.is_conj(), True
         right_type = shape[-1] * out.element_size() * (1 + rounds) == profile.row_bytes
     elif isinstance(out, np.ndarray):
         where, contiguous, writeable = "cpu", out.flags.c_contiguous, out.flags.writeable
@@ -352,4 +358,4 @@ def bound(profile: Profile, num_rows: int, *, layout="auto", slot_bytes=0) -> in
 
 def load(path, *, verify=True) -> EncodedRows:
     """Maps a file of encoded rows; verify=False skips the rows' checksums."""
-    return EncodedRows(_native.load(str(path), verify))
+    return EncodedRows(_native.load(os.fsdecode(path), verify))

@@ -1,11 +1,14 @@
 """stream_module: weights of a PyTorch module stay encoded in host memory, and are decoded as its layers need them."""
 
+import functools
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.ibp import _native
@@ -107,14 +110,7 @@ class WeightStream:
     """Decodes the weights of layers before they are called. `stream_module` makes it.
 
     The order of the layers is learned in the first pass. On a GPU, copies to the device, decoding and the layers run on
-    three streams.
-
-    Args:
-        layers: the layers, each with its weights.
-        device: device on which the layers run.
-        ahead: number of layers that are decoded before they are called; on a CPU it counts as 0.
-        max_sms: number of SMs that decode.
-        kept_bytes: see StreamStats.
+    three streams. Arguments as for `stream_module`; `kept_bytes` as in StreamStats.
     """
 
     def __init__(self, layers: list[Layer], device: torch.device, ahead: int, max_sms: int, kept_bytes: int):
@@ -133,8 +129,9 @@ class WeightStream:
         if self._on_gpu and layers:
             self._prepare_gpu()
         for layer in layers:
-            layer.module.register_forward_pre_hook(self._pre_hook(layer), prepend=True)  # others may use the weights
-            layer.module.register_forward_hook(self._post_hook(layer), always_call=True)
+            begin, end = (functools.partial(each, layer) for each in (self._begin, self._end))
+            layer.module.register_forward_pre_hook(begin, prepend=True)  # others may use the weights
+            layer.module.register_forward_hook(end, always_call=True)
 
     def _prepare_gpu(self) -> None:
         num_rows = max(weight.num_rows for layer in self._layers for weight in layer.weights)
@@ -153,37 +150,41 @@ class WeightStream:
         staging = sum(each.decoded.numel() + each.encoded.numel() for each in self._buffers)
         return StreamStats(len(self._layers), decoded, stored, self._kept_bytes, staging, self._decoded, self._waits)
 
-    def _pre_hook(self, layer: Layer):
-        def begin(module: nn.Module, arguments) -> None:
-            if module.training or torch.is_grad_enabled():
-                found = "a module in training" if module.training else "gradients"
-                hint = "streamed weights are for inference: call eval(), and the module under torch.no_grad()"
-                raise CohortError("stream_module", "a module in eval mode, without gradients", found, hint)
-            self._follow(layer)
-            if layer.buffer is None:
-                self._waits += 1
-            buffer = layer.buffer or self._decode(layer, [layer])
-            if buffer is None:
-                raise CohortError("stream_module", "layers that are called one after the other", "nested calls")
-            buffer.in_use = True
+    def _begin(self, layer: Layer, module: nn.Module, arguments) -> None:
+        if module.training or torch.is_grad_enabled():
+            found = "a module in training" if module.training else "gradients"
+            hint = "streamed weights are for inference: call eval(), and the module under torch.no_grad()"
+            raise CohortError("stream_module", "a module in eval mode, without gradients", found, hint)
+        self._follow(layer)
+        if layer.buffer is None:
+            self._waits += 1
+        buffer = layer.buffer or self._decode(layer, [layer])
+        if buffer is None:
+            raise CohortError("stream_module", "layers that are called one after the other", "nested calls")
+        buffer.in_use = True
+        if self._on_gpu:
+            torch.cuda.current_stream(self._device).wait_event(buffer.ready)
+        for weight in layer.weights:
+            weight.parameter.data = _view(buffer.decoded, weight)
+        self._decode_ahead(layer)
+
+    def _end(self, layer: Layer, module: nn.Module, arguments, output):
+        kept = output if layer.buffer is None else _outside(output, layer.buffer)
+        self._release(layer)
+        return kept
+
+    def _release(self, layer: Layer) -> None:
+        for weight in layer.weights:
+            weight.parameter.data = weight.missing
+        if layer.buffer is not None and layer.buffer.in_use:
+            layer.buffer.in_use = False
             if self._on_gpu:
-                torch.cuda.current_stream(self._device).wait_event(buffer.ready)
-            for weight in layer.weights:
-                weight.parameter.data = _view(buffer.decoded, weight)
-            self._decode_ahead(layer)
+                layer.buffer.free.record(torch.cuda.current_stream(self._device))
 
-        return begin
-
-    def _post_hook(self, layer: Layer):
-        def end(module: nn.Module, arguments, output) -> None:
-            for weight in layer.weights:
-                weight.parameter.data = weight.missing
-            if layer.buffer is not None and layer.buffer.in_use:
-                layer.buffer.in_use = False
-                if self._on_gpu:
-                    layer.buffer.free.record(torch.cuda.current_stream(self._device))
-
-        return end
+    def release_all(self, module: nn.Module, arguments) -> None:
+        """Before a call of the whole module: no layer is in use, also where an interrupt has ended the last call."""
+        for layer in self._layers:
+            self._release(layer)
 
     def _follow(self, layer: Layer) -> None:
         """Notes that the layer is called. If the last pass called another one here, forgets the rest of the order."""
@@ -198,8 +199,7 @@ class WeightStream:
             self._position, self._is_whole = following, False
 
     def _decode_ahead(self, layer: Layer) -> None:
-        following = self._order[self._position + 1 :] + (self._order if self._is_whole else [])
-        coming = following[: self._ahead]
+        coming = (self._order[self._position + 1 :] + (self._order if self._is_whole else []))[: self._ahead]
         for each in coming:
             if each.buffer is None:
                 self._decode(each, [layer, *coming])
@@ -260,7 +260,7 @@ def stream_module(
             ParameterList or ParameterDict beside these stays on the device.
         ahead: number of layers that are decoded before they are called.
         max_sms: number of SMs that decode.
-        codec: as for `fit`.
+        codec: as for `fit`, but not planes.
         min_bytes: smaller weights stay on the device. So do parameters of one dimension, parameters of dtypes other
             than float32, float16 and bfloat16, and parameters that several layers share.
 
@@ -269,7 +269,7 @@ def stream_module(
         that of a part with streamed weights.
 
     Raises:
-        CohortError: a module in training mode, or layers inside others.
+        CohortError: a module in training mode or with streamed weights, layers inside others, or codec planes.
     """
     layers = None if layers is None else list(layers)
     for each in (module, *(layers or ())):
@@ -278,6 +278,10 @@ def stream_module(
             raise CohortError("stream_module", "a torch.nn.Module", f"{type(each).__name__} {each!r}"[:80], hint)
     if module.training:
         raise CohortError("stream_module", "a module in eval mode", "one in training mode", "call eval() first")
+    if any("weight_stream" in vars(each) for each in module.modules()):
+        raise CohortError("stream_module", "a module with its weights", "one whose weights are streamed already")
+    if codec == "planes":
+        raise CohortError("stream_module: codec", "a codec whose rows are one plane", codec)
     if ahead < 0:
         raise CohortError("stream_module: ahead", "0 or more", str(ahead))
     where = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
@@ -289,12 +293,16 @@ def stream_module(
         where = torch.device("cuda", torch.cuda.current_device() if where.index is None else where.index)
     found = [Layer(each) for each in (_layers_of(module) if layers is None else layers)]
     _check_apart(found)
-    for layer, parameters in zip(found, _streamed(found, module, min_bytes), strict=True):
+    streamed_of = _streamed(found, module, min_bytes)
+    if any(each.is_meta for parameters in streamed_of for each in parameters):
+        raise CohortError("stream_module", "weights", "parameters on the device meta", "load the weights first")
+    for layer, parameters in zip(found, streamed_of, strict=True):
         layer.weights = [_encoded(parameter, where, codec) for parameter in parameters]
     module.to(where)
     kept = sum(each.nbytes for each in (*module.parameters(), *module.buffers()))
     found = [layer for layer in found if layer.weights]
     module.weight_stream = WeightStream(found, where, ahead, max_sms, kept)
+    module.register_forward_pre_hook(module.weight_stream.release_all, prepend=True)
     streamed = {id(weight.parameter) for layer in found for weight in layer.weights}
     for each in module.modules():
         if each is module or any(id(own) in streamed for own in each.parameters(recurse=False)):
@@ -316,25 +324,20 @@ def _layers_of(module: nn.Module) -> Iterator[nn.Module]:
 
 
 def _check_apart(layers: list[Layer]) -> None:
-    seen: set[int] = set()
+    users = Counter(id(each) for layer in layers for each in layer.module.modules())
     for layer in layers:
-        inside = {id(each) for each in layer.module.modules()}
-        if seen & inside:
+        if any(users[id(each)] > 1 for each in layer.module.modules()):
             found = f"a {type(layer.module).__name__} that shares modules with another"
             raise CohortError("stream_module: layers", "modules that have none in common", found, "pass layers=")
-        seen |= inside
 
 
 def _streamed(layers: list[Layer], module: nn.Module, min_bytes: int) -> list[list[nn.Parameter]]:
     """For each layer, the parameters that are encoded."""
-    users: dict[int, int] = {}
     own = [list({id(each): each for each in layer.module.parameters()}.values()) for layer in layers]
-    for parameter in (each for parameters in own for each in parameters):
-        users[id(parameter)] = users.get(id(parameter), 0) + 1
+    users = Counter(id(each) for parameters in own for each in parameters)
     in_layers = {id(each) for layer in layers for each in layer.module.modules()}
     for outside in (each for each in module.modules() if id(each) not in in_layers):
-        for parameter in outside.parameters(recurse=False):
-            users[id(parameter)] = users.get(id(parameter), 0) + 1
+        users.update(id(each) for each in outside.parameters(recurse=False))
 
     def is_streamed(each: nn.Parameter) -> bool:
         good = each.dim() >= 2 and each.dtype in DTYPES and each.nbytes >= max(min_bytes, 1)
@@ -359,7 +362,6 @@ def _encoded(parameter: nn.Parameter, device: torch.device, codec: str) -> Weigh
     missing = torch.empty(0, dtype=parameter.dtype, device=device)
     sizes = len(values), values.nbytes, rows.stored_bytes
     weight = Weight(parameter, parameter.shape, missing, *sizes, rows if staged is None else None, staged)
-    parameter.requires_grad_(False)
     parameter.data = missing
     return weight
 
@@ -376,6 +378,17 @@ def _placed(weights: list[Weight]) -> tuple[int, int]:
 
 def _aligned(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def _outside(output, buffer: Buffer):
+    """What a layer returns; tensors in the buffer, which other weights will overwrite, are copied."""
+    memory = buffer.decoded.untyped_storage().data_ptr()
+
+    def copied(each):
+        strided = isinstance(each, Tensor) and each.layout == torch.strided
+        return each.clone() if strided and each.untyped_storage().data_ptr() == memory else each
+
+    return _pytree.tree_map(copied, output)
 
 
 def _view(buffer: Tensor, weight: Weight) -> Tensor:

@@ -308,19 +308,21 @@ def _encoded(array, codec: str, layout: str) -> EncodedRows:
     if isinstance(array, str | os.PathLike) or not (hasattr(array, "__dlpack__") or isinstance(array, np.ndarray)):
         hint = "Table.load(path) reads a file of encoded rows"
         raise CohortError("Table: rows", "an array [rows, columns] or encoded rows", type(array).__name__, hint)
+    arrays.demand_rows(array, "Table: rows")
     if arrays.is_torch(array):
         array = array.detach().resolve_conj()
-    elif isinstance(array, np.ndarray) and not (array.dtype.isnative and array.dtype.kind in "biufc"):
-        hint = "convert them with astype() or view()"
-        raise CohortError("Table: rows", "numbers in the byte order of this machine", str(array.dtype), hint)
     return encode(array, fit(array, codec), layout=layout)
 
 
 def _kind_named(dtype, profile: Profile, place: str) -> tuple:
     """The kind of rows whose dtype the caller names."""
-    kind = ("numpy", np.dtype(dtype)) if not arrays.is_torch_dtype(dtype) else ("torch", dtype)
+    try:
+        kind = ("torch", dtype) if arrays.is_torch_dtype(dtype) else ("numpy", np.dtype(dtype))
+    except TypeError as error:
+        raise CohortError(f"{place}: dtype", "the name of a dtype", str(dtype)) from error
     known = arrays.default_kind(profile.dtype, arrays.new_array(0, kind))
     is_float = profile.dtype in ("float16", "bfloat16", "float32")
-    if kind[1].itemsize != known[1].itemsize or (is_float and kind[1] != known[1]):
+    is_number = kind[0] == "torch" or arrays.is_number(kind[1])
+    if not is_number or kind[1].itemsize != known[1].itemsize or (is_float and kind[1] != known[1]):
         raise CohortError(f"{place}: dtype", f"one of rows that are {profile.dtype}", str(dtype))
     return kind

@@ -1,5 +1,7 @@
 """fetch: ids of every integer type and shape, of numpy and torch, for rows in every place."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -93,6 +95,9 @@ def test_an_out_of_another_kind(rows, encoded):
     [
         (np.array([True, False]), "expected integers, found bool"),
         (torch.tensor([1.0]), "expected integers, found float32"),
+        (torch.tensor([1.0], dtype=torch.bfloat16, requires_grad=True), r"expected integers, found bfloat16 \[1\]"),
+        (torch.tensor([1]).to_sparse(), "expected a dense tensor in host memory, found one of layout torch.sparse_coo"),
+        (torch.tensor([1], device="meta"), "expected a dense tensor in host memory, found one on the device meta"),
         (np.array([3, 2**63], np.uint64), f"expected integers up to {2**63 - 1}, found {2**63}"),
         ([[1, 2], [3]], "expected integers, found lists of different lengths"),
         (np.array([[1, 2], [-1, 3]]), r"index\[2\]: expected 0 to 199, found -1"),
@@ -102,6 +107,33 @@ def test_an_out_of_another_kind(rows, encoded):
 def test_what_is_no_id(encoded, ids, text):
     with pytest.raises(CohortError, match=text):
         ibp.fetch(encoded, ids)
+
+
+def test_files_have_the_names_of_paths_alone(tmp_path):
+    table = ibp.Table(np.ones((3, 4), np.float32))
+    for nothing in (None, 3):
+        with pytest.raises(TypeError, match="expected str, bytes or os.PathLike object"):
+            table.save(nothing)
+    table.save(os.fsencode(tmp_path / "x.ibp"))
+    assert [each.name for each in tmp_path.iterdir()] == ["x.ibp"]
+
+
+class OfAnotherLibrary:
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__()
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.int8, np.int64, np.float32], ids=str)
+def test_rows_of_another_library_keep_their_dtype(dtype):
+    array = -np.arange(24).reshape(3, 8).astype(dtype)
+    found = ibp.Table(OfAnotherLibrary(array))[[2, 0]]
+    assert found.dtype == dtype and np.array_equal(found, array[[2, 0]])
 
 
 def test_places_that_are_not_there(encoded):

@@ -116,8 +116,9 @@ def test_wrong_rows_and_ids_change_nothing():
         ({"dtype": torch.float16}, "profile: expected float16 x 24, found float32 x 24"),
         ({"spare": -1}, "spare: expected a share, 0 to 1, found -1"),
         ({"dim": 23}, "profile: expected float32 x 23, found float32 x 24"),
+        ({"codec": "planes"}, "codec: expected a codec whose rows are one plane, found planes"),
     ],
-    ids=["rows", "half a row", "dtype", "dtype of profile", "spare", "columns of profile"],
+    ids=["rows", "half a row", "dtype", "dtype of profile", "spare", "columns of profile", "planes"],
 )
 def test_wrong_arguments_are_named(arguments, said):
     profile = ibp.fit(drawn(100, torch.float32, 1))

@@ -220,3 +220,74 @@ def test_a_module_without_large_weights_stays_as_it_is():
     assert (stats.layers, stats.saved, stats.kept_bytes) == (0, 0.0, 4 * 72)
     with torch.no_grad():
         assert model(torch.zeros(2, 8)).shape == (2, 8)
+
+
+class Positions(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(16, 32))
+
+    def forward(self, count):
+        return {"rows": self.weight[:count], "count": count}
+
+
+class WithPositions(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.positions, self.linear = Positions(), nn.Linear(32, 32)
+
+    def forward(self, x):
+        positions = self.positions(len(x))
+        return self.linear(x) + positions["rows"] * positions["count"]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_layer_may_return_a_part_of_its_weights(device):
+    module, x = WithPositions().eval(), torch.randn(5, 32)
+    expected = copy.deepcopy(module).to(device)
+    streamed = ibp.stream_module(module, device, min_bytes=0)
+    with torch.no_grad():
+        assert torch.equal(streamed(x.to(device)), expected(x.to(device)))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_an_interrupt_within_a_layer_leaves_the_module_whole(device):
+    class Interrupted(nn.Linear):
+        interrupts = False
+
+        def forward(self, x):
+            if self.interrupts:
+                raise KeyboardInterrupt
+            return super().forward(x)
+
+    module, x = nn.Sequential(nn.Linear(32, 32), Interrupted(32, 32)).eval(), torch.randn(3, 32, device=device)
+    expected = copy.deepcopy(module).to(device)
+    streamed = ibp.stream_module(module, device, min_bytes=0)
+    with torch.no_grad():
+        for _ in range(3):
+            Interrupted.interrupts = True
+            with pytest.raises(KeyboardInterrupt):
+                streamed(x)
+            Interrupted.interrupts = False
+            assert torch.equal(streamed(x), expected(x))
+
+
+def test_a_decoder_takes_the_same_way_with_streamed_weights():
+    module = nn.Transformer(32, 4, 2, 2, 64, batch_first=True).eval()
+    source, target = torch.randn(2, 5, 32), torch.randn(2, 6, 32)
+    streamed = ibp.stream_module(copy.deepcopy(module), "cpu", min_bytes=0)
+    with torch.no_grad():
+        assert torch.equal(streamed(source, target), module(source, target))
+
+
+def test_what_cannot_be_streamed_is_refused_and_stays_whole():
+    module = nn.Sequential(nn.Linear(32, 64), nn.Linear(64, 5, device="meta")).eval()
+    with pytest.raises(CohortError, match="found parameters on the device meta"):
+        ibp.stream_module(module, "cpu", min_bytes=1)
+    module = nn.Sequential(nn.Linear(32, 64)).eval()
+    with pytest.raises(CohortError, match="codec: expected a codec whose rows are one plane, found planes"):
+        ibp.stream_module(module, "cpu", codec="planes", min_bytes=1)
+    assert module[0].weight.shape == (64, 32)
+    ibp.stream_module(module, "cpu", min_bytes=1)
+    with pytest.raises(CohortError, match="found one whose weights are streamed already"):
+        ibp.stream_module(module, "cpu", min_bytes=1)

@@ -240,6 +240,17 @@ def test_bad_calls_say_what_is_wrong_and_change_nothing(tmp_path):
         (lambda: table.put([0, 1, 2, 3], four.int().numpy()), "found int32"),
         (lambda: table.put([0], [[1.0] * 50]), "a torch or numpy array in host memory, found list"),
         (lambda: table.save(tmp_path / "none" / "rows.ibp"), "No such file"),
+        (lambda: ibp.Table.load(tmp_path / "rows.ibp", dtype=">f4"), "rows that are float32, found >f4"),
+        (lambda: ibp.Table.load(tmp_path / "rows.ibp", dtype="U1"), "rows that are float32, found U1"),
+        (lambda: ibp.Table.load(tmp_path / "rows.ibp", dtype="foo"), "expected the name of a dtype, found foo"),
+        (lambda: table.fetch([1], torch.empty(1, 25, dtype=torch.complex64).conj()), "not contiguous"),
+        (lambda: ibp.fit(rows, threshold=0.001), "fit: threshold: expected a share, 0.01 to 1, found 0.001"),
+        (lambda: ibp.fit(rows, threshold=float("nan")), "threshold: expected a share, 0.01 to 1, found nan"),
+        (lambda: ibp.fit([[1.0]]), r"fit: rows: expected an array \[rows, columns\], found list"),
+        (lambda: ibp.fit(np.zeros((5, 5), ">f4")), "(?s)byte order of this machine, found >f4.*astype"),
+        (lambda: ibp.encode(rows, ibp.fit(rows), out=tmp_path / "rows.ibp", batch_rows=-64), "multiple of 64 above 0"),
+        (lambda: ibp.encode(rows, ibp.fit(rows), out=tmp_path / "rows.ibp", in_place=True), "found both"),
+        (lambda: ibp.bound(ibp.fit(rows), 2**60), "bound: num_rows: expected 0 to"),
     ]:
         with pytest.raises(CohortError, match=text):
             call()

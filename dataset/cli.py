@@ -122,10 +122,11 @@ def _generate(args: argparse.Namespace) -> int:
     write_rows = args.rows_writer(args)
     if args.kind in SHAPES:
         given = {name: getattr(args, name) for name in GENERATED if name not in SIZES}
+        scale = 1.0 if args.scale is None else args.scale
         return _write(
             args.out,
-            f"generating {args.kind}, {args.scale or 1:g} of its size",
-            lambda: generate_shape(args.out, kind=args.kind, scale=args.scale or 1.0, write_rows=write_rows, **given),
+            f"generating {args.kind}, {scale:g} of its size",
+            lambda: generate_shape(args.out, kind=args.kind, scale=scale, write_rows=write_rows, **given),
         )
     given = {name: getattr(args, name) for name in GENERATED}
     for name, value in DEFAULTS.items():
@@ -145,7 +146,8 @@ def _demand_of_kind(args: argparse.Namespace) -> None:
     """Raises CohortError for an option that the kind of graph has no meaning for, and without one that it needs."""
     for option, kinds in KINDS_OF.items():
         name = flag_of(option)
-        if getattr(args, option, None):
+        value = getattr(args, option, None)
+        if value or (value == 0 and option in (*SIZES, "scale")):
             if args.kind not in kinds:
                 told = f"{', '.join(kinds[:-1])} or {kinds[-1]}" if len(kinds) > 1 else kinds[0]
                 raise CohortError(name, f"--kind {told}", f"--kind {args.kind}", f"leave {name} out")

@@ -89,7 +89,7 @@ def _too_large(text: str, of: Any) -> str:
     """What is expected in place of a number that is above one of LIMITS, which `described` leaves out."""
     _, meta = _base_of(of)
     try:
-        return f"at most {meta.le:,.0f}" if meta.le in LIMITS and float(text) > meta.le else ""
+        return f"at most {int(meta.le):,}" if meta.le in LIMITS and float(text) > meta.le else ""
     except ValueError:
         return ""
 

@@ -56,7 +56,7 @@ def train(
         if name not in known:
             hint = "options are those of cohort train --help, with underscores"
             raise CohortError(f"cohort.train: {name}", "an option of cohort train", "an unknown one", hint)
-        if name == "callbacks" and not all(isinstance(each, str) for each in value or []):
+        if name == "callbacks" and (isinstance(value, str) or not all(isinstance(each, str) for each in value or [])):
             hint = 'callbacks=["package.module:Class"]: they run in the processes of the trainers'
             raise CohortError("cohort.train: callbacks", "names of classes", repr(value)[:80], hint)
         values[name] = checked(f"cohort.train: {name}", value, known[name].type)

@@ -27,6 +27,7 @@ from cohort_gnn.spec.run import RunSpec
         ("--epochs 3000000000", "expected at most 2,147,483,647"),
         ("--cache-bytes 9223372036854775808", "expected less than 2^63 bytes"),
         ("--cache-bytes 1e40", "expected less than 2^63 bytes"),
+        ("--seed 9223372036854775808", "expected at most 9,223,372,036,854,775,807"),
         ("--lr 1e300", "expected at most 1,000,000,000"),
         ("--weight-decay 1e300", "expected at most 1,000,000,000"),
     ],

@@ -61,7 +61,7 @@ def callbacks_of(options: TrainerSpec) -> list[Callback]:
     """Those that the options ask for.
 
     Raises:
-        CohortError: a class of --callbacks cannot be imported, is no Callback, or overrides no hook.
+        CohortError: a class of --callbacks cannot be imported or made, is no Callback, or overrides no hook.
     """
     found: list[Callback] = []
     if options.lr_schedule != "constant":
@@ -73,7 +73,12 @@ def callbacks_of(options: TrainerSpec) -> list[Callback]:
 
         found.append(TensorBoard())
     for name in options.callbacks or ():
-        made = imported("--callbacks", name)()
+        of = imported("--callbacks", name)
+        try:
+            made = of()
+        except Exception as error:  # noqa: BLE001 (whatever a user's class raises)
+            said = f"{type(error).__name__}: {error}"
+            raise CohortError(f"--callbacks {name}", "a class that is made without arguments", said) from error
         if not isinstance(made, Callback):
             raise CohortError(f"--callbacks {name}", "a subclass of cohort.Callback", type(made).__name__)
         if all(getattr(type(made), hook) is getattr(Callback, hook) for hook in HOOKS):

@@ -103,6 +103,18 @@ def test_generate_refuses_options_of_other_kinds(tmp_path, capsys, arguments, wo
     assert words in capsys.readouterr().err and not out.exists()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--kind", "igbh", "--scale", "0"], "--scale: expected a number in (0, 1], found 0"),
+        (["--nodes", "0", "--edges", "5"], "--nodes: expected an integer in [1, "),
+    ],
+)
+def test_zero_is_a_number_that_was_given(tmp_path, capsys, arguments, words):
+    assert main.main(["dataset", "generate", str(tmp_path / "out"), *arguments]) == 1
+    assert words in capsys.readouterr().err and not (tmp_path / "out").exists()
+
+
 def test_rows_to_draw_are_of_one_type(small, tmp_path, capsys):
     before, out = snapshot(small), tmp_path / "out"
     words = ["dataset", "generate", str(out), "--nodes", "9", "--edges", "9", "--rows", str(small)]

@@ -40,6 +40,7 @@ def test_a_run_is_continued(cora, tmp_path):
         ({"batchsize": 5}, "cohort.train: batchsize", "an unknown one"),
         ({"batch_size": 0}, "cohort.train: batch_size", "0"),
         ({"callbacks": [print]}, "cohort.train: callbacks", "[<built-in function print>]"),
+        ({"callbacks": "own:Log"}, "cohort.train: callbacks", "'own:Log'"),
         ({"model": "gat", "hidden": 30}, "--hidden", "30"),
     ],
 )

@@ -77,6 +77,11 @@ class Misnamed(cohort.Callback):
 
 class Other:
     pass
+
+
+class Needy(cohort.Callback):
+    def __init__(self, log):
+        self.log = log
 """
 
 
@@ -174,6 +179,10 @@ def test_what_a_model_returns_has_a_row_for_each_seed():
     [
         (["--model", "own:None"], ["--model own:None", "expected package.module:Class"]),
         (["--model", "own:Other"], ["--model own:Other", "expected a class that takes in_channels"]),
+        (
+            ["--callbacks", "own:Needy"],
+            ["--callbacks own:Needy", "expected a class that is made without arguments, found TypeError"],
+        ),
         (
             ["--callbacks", "own:Other"],
             ["--callbacks own:Other", "expected a subclass of cohort.Callback"],

@@ -58,7 +58,8 @@ class Results(Callback):
 
     def run_ended(self, trainer, report: RunReport) -> None:
         self._keep_model(trainer, unless_missing)  # a disk may have been full when it was the best
-        self._write_summary(trainer, unless_missing, synced=True)
+        # What fails there is raised when the run's last lines are told.
+        trainer.writer.write(functools.partial(self._write_summary, trainer, unless_missing, synced=True))
 
     def _count(self, trainer, report: EpochReport) -> None:
         self._reads.add(report)

@@ -141,7 +141,7 @@ def test_signals_end_what_cannot_be_asked_and_come_back():
             signal.signal(number, handler)
 
 
-def test_a_summary_that_cannot_be_written_costs_no_result(cora, tmp_path, shm):
+def test_a_run_whose_summary_cannot_be_written_tells_its_result_and_fails(cora, tmp_path, shm):
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\n"
         "if 'cohort_gnn.trainer' in sys.orig_argv:\n"
@@ -153,5 +153,6 @@ def test_a_summary_that_cannot_be_written_costs_no_result(cora, tmp_path, shm):
     env = os.environ | {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
     options = ["--device", "cpu", "--epochs", 1, "--hidden", 8, "--fanout", "4,3", "--out", tmp_path / "run"]
     done = cohort("train", cora, *options, env=env)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1
     assert "summary.json was not written, and the run continues" in done.stdout and "test accuracy" in done.stdout
+    assert "summary.json: expected a result of the finished run, written, found [Errno 28]" in done.stderr

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kColumns = 64;
 constexpr int kGroups = 3;
-constexpr int kRounds = 2;  // of blocks. One round is 2 % faster on all SMs; on a part of them, two would follow
+constexpr int kRounds = 2;  // of blocks: one is 2 % faster on all SMs, but would become two full ones on most of them
 constexpr int kPlaneBytes = kColumns * wgmma::kColumnBytes;  // of a chunk of the weight, high or low
 
 int shared_bytes(int64_t depth) { return static_cast<int>(parts_of(depth, kChunk)) * 2 * kPlaneBytes + 1024; }

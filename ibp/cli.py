@@ -60,7 +60,7 @@ def _add_encode(commands) -> None:
     parser = commands.add_parser("encode", help="encode the rows of a .npy file")
     _add_rows_options(parser, "FILE.npy")
     parser.add_argument("out", type=Path, help="file to write")
-    parser.add_argument("--codec", default="auto", help="auto, invariant, exponent, sparse, planes or raw")
+    parser.add_argument("--codec", default="auto", help="auto, invariant, exponent, layers, sparse, planes or raw")
     parser.add_argument("--mantissa-bits", type=int, help="codec planes: mantissa bits in plane A, 0 to 22 (default 3)")
     parser.add_argument("--layout", default="auto", help="auto, packed or slots")
     parser.add_argument("--profile", type=Path, help="encode with this saved profile")

@@ -24,6 +24,18 @@ __device__ inline uint64_t read_field_wide(const uint32_t* words, uint32_t bit, 
   return read_field(words, bit, 32) | (uint64_t{read_field(words, bit + 32, count - 32)} << 32);
 }
 
+// ORs the low `count` bits (<= 32, none above) of `value` into a zeroed bit stream.
+__device__ inline void or_field(uint32_t* words, uint32_t bit, uint32_t count, uint32_t value) {
+  if (value == 0) return;
+  const uint32_t shift = bit % 32;
+  atomicOr(words + bit / 32, value << shift);
+  if (shift + count > 32) atomicOr(words + bit / 32 + 1, value >> (32 - shift));
+}
+__device__ inline void or_field_wide(uint32_t* words, uint32_t bit, uint32_t count, uint64_t value) {
+  or_field(words, bit, min(count, 32u), static_cast<uint32_t>(value));
+  if (count > 32) or_field(words, bit + 32, count - 32, static_cast<uint32_t>(value >> 32));
+}
+
 // Writes the low `bytes` (1..8) of `value` at any address.
 __device__ inline void store_bytes(std::byte* out, uint64_t value, uint32_t bytes) {
   const auto address = reinterpret_cast<uintptr_t>(out);

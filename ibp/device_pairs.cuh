@@ -1,4 +1,5 @@
-// Decoding a row of the exponent codec with columns of 16 bits by one warp (FORMAT.md 4.3). Part of device_view.cuh.
+// Decoding a row of codec exponent or layers with columns of 16 bits by one warp (FORMAT.md 4.3 and 4.6). Part of
+// device_view.cuh.
 //
 // The output is cut into words of two columns, a lane makes kWords words next to each other and stores them at once.
 // The fields of 32 such lanes take a whole number of words of the row, so that a lane finds its bits at the same place
@@ -43,7 +44,7 @@ class PairsDecoder {
     return escape_offset_bytes_ * 8 + num_escapes * exponent_bits_ <= bytes * 8;
   }
 
- private:
+ protected:
   static constexpr uint32_t kColumnsOfWord = 2;
   static constexpr uint32_t kColumns = kWords * kColumnsOfWord;  // of a lane and group
 
@@ -140,6 +141,121 @@ class PairsDecoder {
   uint32_t num_columns_, row_bytes_, escape_offset_bytes_;
   uint32_t lane_bit_;
   const uint32_t* add_;
+};
+
+// Codec layers (FORMAT.md 4.6). A lane has eight columns side by side, so that the lanes of a warp have the columns of
+// a group. The columns that a layer has no code for are few; their ranks say where the next layer has theirs. `out` and
+// row_bytes must be multiples of 4 * kStored; with kStored == 1 of 2.
+template <uint32_t kStored>
+class LayersDecoder : PairsDecoder<4> {
+ public:
+  __device__ explicit LayersDecoder(const ProfileRef& profile)
+      : PairsDecoder<4>(profile), second_(profile.second), third_(profile.third) {}
+
+  // False, in every lane, when the row's `bytes`, at least escape_offset_bytes(), do not hold what its codes ask for.
+  __device__ bool decode(const uint32_t* words, uint32_t bytes, std::byte* out) const {
+    const uint32_t end = bytes * 8;
+    uint32_t bit = escape_offset_bytes_ * 8;
+    for (uint32_t first = 0; first < num_columns_; first += kLayerColumns) {
+      decode_group(words, first / kColumnsOfWord, end, bit, out);
+    }
+    return bit <= end;
+  }
+
+ private:
+  static constexpr uint32_t kWords = 4;
+  static_assert(32 * kColumns == kLayerColumns);
+
+  // `bit`, the same in every lane: where the group's second layer begins; becomes that of the next group.
+  __device__ void decode_group(const uint32_t* words, uint32_t first, uint32_t end, uint32_t& bit,
+                               std::byte* out) const {
+    const uint32_t word = first + lane_id() * kWords, before = min(word * kColumnsOfWord, num_columns_);
+    const uint32_t columns = min(kColumns, num_columns_ - before);
+    uint32_t fields[kWords] = {}, result[kWords] = {}, left = 0;
+    if (columns > 0) {
+      read_fields(words + lane_bit_ / 32 + first / 32 * (kColumnsOfWord * width_), fields);
+      load_words(add_ + first, result);
+#pragma unroll
+      for (uint32_t i = 0; i < kColumns; ++i) left |= is_escaped(fields, first, i) ? 1u << i : 0;
+      left &= (1u << columns) - 1;
+    }
+    uint32_t steps[kWords] = {};
+    read_layers(words, end, left, bit, steps);
+#pragma unroll
+    for (uint32_t i = 0; i < kWords; ++i) {
+      // 15 bits each: no carry reaches the other element.
+      result[i] = elements(fields[i], (result[i] & 0x7fff7fffu) + steps[i]);
+    }
+    if (columns > 0) store(out, word, columns, result);
+  }
+
+  // The steps of the lane's columns `left`, each where the exponent of its element is.
+  __device__ void read_layers(const uint32_t* words, uint32_t end, uint32_t left, uint32_t& bit,
+                              uint32_t (&steps)[kWords]) const {
+    if (!__any_sync(kAllLanes, left != 0)) return;
+    uint32_t total = 0;
+    uint32_t rank = exclusive_sum_warp(__popc(left), total);
+    uint32_t codes = read_field(words, min(bit + rank * kSecondBits, end), kColumns * kSecondBits);
+    bit += total * kSecondBits;
+    uint32_t still = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < kColumns; ++i) {
+      if ((left >> i & 1) == 0) continue;
+      const uint32_t code = codes & ((1u << kSecondBits) - 1);
+      codes >>= kSecondBits;
+      if (code == 0) still |= 1u << i;
+      steps[i / kColumnsOfWord] |= byte_of(second_, code) << shift_of(i);
+    }
+    if (!__any_sync(kAllLanes, still != 0)) return;
+    rank = exclusive_sum_warp(__popc(still), total);
+    codes = read_field(words, min(bit + rank * kThirdBits, end), kColumns * kThirdBits);
+    bit += total * kThirdBits;
+    uint32_t last = 0;
+    for (; still; still &= still - 1, codes >>= kThirdBits) {
+      const uint32_t code = codes & ((1u << kThirdBits) - 1);
+      code == 0 ? void(last |= still & -still) : set_step(steps, __ffs(still) - 1, byte_of(third_, code));
+    }
+    if (!__any_sync(kAllLanes, last != 0)) return;
+    rank = exclusive_sum_warp(__popc(last), total);
+    for (; last; last &= last - 1, ++rank) {
+      const uint32_t at = min(bit + rank * exponent_bits_, end);
+      set_step(steps, __ffs(last) - 1, read_field(words, at, exponent_bits_));
+    }
+    bit += total * exponent_bits_;
+  }
+
+  template <typename Word>
+  __device__ static uint32_t byte_of(Word bytes, uint32_t i) {
+    return static_cast<uint32_t>(bytes >> (8 * i)) & 0xff;
+  }
+  __device__ uint32_t shift_of(uint32_t column) const { return mantissa_bits_ + column % kColumnsOfWord * 16; }
+  __device__ void set_step(uint32_t (&steps)[kWords], uint32_t column, uint32_t step) const {
+    const uint32_t set = step << shift_of(column);
+#pragma unroll
+    for (uint32_t i = 0; i < kWords; ++i) {
+      if (i == column / kColumnsOfWord) steps[i] |= set;
+    }
+  }
+
+  __device__ void store(std::byte* out, uint32_t word, uint32_t columns, const uint32_t (&words)[kWords]) const {
+    if constexpr (kStored == 4) {
+      ibp::store_words(out + word * 4, words);
+    } else {
+#pragma unroll
+      for (uint32_t i = 0; i < kWords; i += kStored) {
+        if (i * kColumnsOfWord >= columns) continue;
+        if constexpr (kStored == 2) {
+          const uint32_t both[2] = {words[i], words[i + 1]};
+          ibp::store_words(out + (word + i) * 4, both);
+        } else {
+          store_word(out, row_bytes_, word + i, words[i]);
+        }
+      }
+    }
+  }
+
+  uint32_t second_;
+  uint64_t third_;
 };
 
 }  // namespace cohort::ibp

@@ -155,6 +155,7 @@ enum class Form : uint8_t {
   kSingles,
   kSingles128,
   kPairs,
+  kLayers,
   kChunks4,
   kChunks8,
   kSparse,
@@ -176,6 +177,8 @@ COHORT_HOST_DEVICE inline Form form_of(const ProfileRef& profile, bool plane_a =
     case Codec::kExponent:
       if (profile.element_bytes != 4) return Form::kPairs;
       return profile.num_columns == 128 ? Form::kSingles128 : Form::kSingles;
+    case Codec::kLayers:
+      return Form::kLayers;
     case Codec::kInvariant:
       return profile.chunk_bytes == 4 ? Form::kChunks4 : Form::kChunks8;
     case Codec::kSparse:
@@ -187,13 +190,13 @@ COHORT_HOST_DEVICE inline Form form_of(const ProfileRef& profile, bool plane_a =
 
 // Fewer bytes are no coded row, whatever they are.
 COHORT_HOST_DEVICE inline uint32_t least_coded_bytes(const ProfileRef& profile) {
-  const bool has_codes = profile.codec == Codec::kExponent || profile.codec == Codec::kPlanes;
-  return has_codes ? profile.escape_offset_bytes() : 0;
+  return has_codes(profile.codec) ? profile.escape_offset_bytes() : 0;
 }
 
 // Whether the decoder reads beyond a row even if that is longer than least_coded_bytes() by kReadAheadBytes or more.
 COHORT_HOST_DEVICE inline bool reads_ahead(Form form) {
-  return form == Form::kPairs || form == Form::kChunks4 || form == Form::kChunks8 || form == Form::kSparse;
+  return form == Form::kPairs || form == Form::kLayers || form == Form::kChunks4 || form == Form::kChunks8 ||
+         form == Form::kSparse;
 }
 
 // The 32-bit words that a lane stores at once: 4, 2 or 1, as the alignment of rows in the output allows, which itself
@@ -214,7 +217,7 @@ class RowDecoder {
   __device__ bool decode(const uint32_t* words, uint32_t bytes, std::byte* out,
                          const uint32_t* plane_b = nullptr) const {
     if constexpr (kInPlanes) return exponent_.decode(words, bytes, out, plane_b);
-    if constexpr (kSingles || kPairs) return exponent_.decode(words, bytes, out);
+    if constexpr (kSingles || kPairs || kLayers) return exponent_.decode(words, bytes, out);
     if constexpr (form == Form::kChunks4) return decode_chunks_warp(profile_, profile_.codes4, words, bytes, out);
     if constexpr (form == Form::kChunks8) return decode_chunks_warp(profile_, profile_.codes8, words, bytes, out);
     if constexpr (form == Form::kSparse) return decode_sparse_warp(profile_, words, bytes, out);
@@ -226,14 +229,15 @@ class RowDecoder {
     __device__ explicit Nothing(const ProfileRef&) {}
   };
   static constexpr bool kSingles = form == Form::kSingles || form == Form::kSingles128;
-  static constexpr bool kPairs = form == Form::kPairs;
+  static constexpr bool kPairs = form == Form::kPairs, kLayers = form == Form::kLayers;
   static constexpr bool kInPlanes = is_plane_a(form) || form == Form::kPlanes;
-  static constexpr bool kHasCodes = kSingles || kPairs || kInPlanes;
+  static constexpr bool kHasCodes = kSingles || kPairs || kLayers || kInPlanes;
   static_assert((form != Form::kSingles128 && form != Form::kRounded128) || kWords == 4);
   using Singles = SinglesDecoder<kWords, form == Form::kSingles128>;
   static constexpr Mantissas kMantissas = form == Form::kPlanes ? Mantissas::kPlanes : Mantissas::kPlaneA;
   using Planes = SinglesDecoder<kWords, form == Form::kRounded128, kMantissas, is_rounded(form)>;
-  using Pairs = std::conditional_t<kPairs, PairsDecoder<kWords>, Nothing>;
+  using Pairs =
+      std::conditional_t<kPairs, PairsDecoder<kWords>, std::conditional_t<kLayers, LayersDecoder<kWords>, Nothing>>;
   const ProfileRef& profile_;
   std::conditional_t<kSingles, Singles, std::conditional_t<kInPlanes, Planes, Pairs>> exponent_;
 };

@@ -9,18 +9,6 @@
 
 namespace cohort::ibp {
 
-// ORs the low `count` bits (<= 32, none above) of `value` into a zeroed bit stream.
-__device__ inline void or_field(uint32_t* words, uint32_t bit, uint32_t count, uint32_t value) {
-  if (value == 0) return;
-  const uint32_t shift = bit % 32;
-  atomicOr(words + bit / 32, value << shift);
-  if (shift + count > 32) atomicOr(words + bit / 32 + 1, value >> (32 - shift));
-}
-__device__ inline void or_field_wide(uint32_t* words, uint32_t bit, uint32_t count, uint64_t value) {
-  or_field(words, bit, min(count, 32u), static_cast<uint32_t>(value));
-  if (count > 32) or_field(words, bit + 32, count - 32, static_cast<uint32_t>(value >> 32));
-}
-
 __device__ inline uint64_t load_element(const std::byte* row, uint32_t size, uint32_t i) {
   switch (size) {
     case 1:
@@ -100,7 +88,8 @@ __device__ uint32_t encode_chunks_warp(const ProfileRef& profile, const ChunkCod
 
 // Codec exponent: a lane codes one column, or two of 16 bits (kPairs) as one field of twice the width, so that the
 // fields of all lanes come to `width_` whole words. Lane i makes word i of them.
-template <bool kPairs>
+// kLayers: what follows the fields is that of codec layers.
+template <bool kPairs, bool kLayers = false>
 class ExponentEncoder {
  public:
   __device__ explicit ExponentEncoder(const ProfileRef& profile)
@@ -131,9 +120,10 @@ class ExponentEncoder {
           atomicOr(words + at, word);
         }
       }
-      escape_bit = put_escapes(columns, mine, escape_bit, sink);
+      if constexpr (!kLayers) escape_bit = put_escapes(columns, mine, escape_bit, sink);
       columns = ahead;
     }
+    if constexpr (kLayers) escape_bit = put_layers(row, escape_bit, sink);
     __syncwarp();
     return escape_bit;
   }
@@ -199,6 +189,48 @@ class ExponentEncoder {
     }
     if (coded.second_escaped) sink.put(at, fields_.exponent, exponent(columns.bits >> 16));
     return bit + (__popc(first) + __popc(second)) * fields_.exponent;
+  }
+
+  // All groups' second and third layers and the steps in neither; where the last ends. A lane has eight columns side by
+  // side.
+  __device__ uint32_t put_layers(const std::byte* row, uint32_t bit, const Sink& sink) const {
+    for (uint32_t first = 0; first < profile_.num_columns; first += kLayerColumns) {
+      uint32_t steps[kLayerColumns / 32], left = 0;
+      for (uint32_t i = 0; i < kLayerColumns / 32; i += kPerLane) {
+        const Columns columns = load(row, (first + lane_id() * (kLayerColumns / 32) + i) / kPerLane);
+        const Fields coded = code(columns);
+        left |= (coded.first_escaped ? 1u << i : 0) | (coded.second_escaped ? 2u << i : 0);
+        steps[i] = step_of(fields_, static_cast<uint16_t>(columns.bits), static_cast<uint16_t>(columns.add));
+        steps[i + 1] =
+            step_of(fields_, static_cast<uint16_t>(columns.bits >> 16), static_cast<uint16_t>(columns.add >> 16));
+      }
+      left = put_layer<kSecondBits>(profile_.second, steps, left, bit, sink);
+      left = put_layer<kThirdBits>(profile_.third, steps, left, bit, sink);
+      uint32_t total = 0;
+      uint32_t at = bit + exclusive_sum_warp(__popc(left), total) * fields_.exponent;
+      for (; left; left &= left - 1, at += fields_.exponent) sink.put(at, fields_.exponent, steps[__ffs(left) - 1]);
+      bit += total * fields_.exponent;
+    }
+    return bit;
+  }
+
+  // A code for each of the lane's columns `left`: of its step in `coded`, code c in byte c, or 0. The columns with 0.
+  template <uint32_t kBits>
+  __device__ static uint32_t put_layer(uint64_t coded, const uint32_t* steps, uint32_t left, uint32_t& bit,
+                                       const Sink& sink) {
+    uint32_t total = 0, codes = 0, still = 0, bits = 0;
+    const uint32_t at = bit + exclusive_sum_warp(__popc(left), total) * kBits;
+    for (; left; left &= left - 1, bits += kBits) {
+      const uint32_t step = steps[__ffs(left) - 1];
+      uint32_t code = 0;
+#pragma unroll
+      for (uint32_t c = 1; c < 1u << kBits; ++c) code = (coded >> (8 * c) & 0xff) == step ? c : code;
+      codes |= code << bits;
+      if (code == 0) still |= left & -left;
+    }
+    if (bits) sink.put(at, bits, codes);
+    bit += total * kBits;
+    return still;
   }
 
   __device__ uint32_t exponent(uint32_t bits) const {
@@ -301,11 +333,12 @@ __device__ uint32_t encode_invariant_warp(const ProfileRef& profile, const Chunk
   return shorter_bytes(profile, bits);
 }
 
-enum class EncodeForm : uint8_t { kRaw, kChunks4, kChunks8, kSingles, kPairs, kSparse };
+enum class EncodeForm : uint8_t { kRaw, kChunks4, kChunks8, kSingles, kPairs, kLayers, kSparse };
 
 inline EncodeForm encode_form_of(const ProfileRef& profile) {
   if (profile.codec == Codec::kExponent) return profile.element_bytes == 4 ? EncodeForm::kSingles : EncodeForm::kPairs;
   if (profile.codec == Codec::kInvariant) return profile.chunk_bytes == 4 ? EncodeForm::kChunks4 : EncodeForm::kChunks8;
+  if (profile.codec == Codec::kLayers) return EncodeForm::kLayers;
   return profile.codec == Codec::kSparse ? EncodeForm::kSparse : EncodeForm::kRaw;
 }
 
@@ -322,6 +355,8 @@ auto with_form(EncodeForm form, F&& f) {
       return f(std::integral_constant<EncodeForm, kSingles>{});
     case kPairs:
       return f(std::integral_constant<EncodeForm, kPairs>{});
+    case kLayers:
+      return f(std::integral_constant<EncodeForm, kLayers>{});
     case kSparse:
       return f(std::integral_constant<EncodeForm, kSparse>{});
     default:
@@ -350,9 +385,10 @@ class RowEncoder {
   struct Nothing {
     __device__ explicit Nothing(const ProfileRef&) {}
   };
-  static constexpr bool kHasCodes = form == EncodeForm::kSingles || form == EncodeForm::kPairs;
+  static constexpr bool kLayers = form == EncodeForm::kLayers, kPairs = form == EncodeForm::kPairs || kLayers;
+  static constexpr bool kHasCodes = form == EncodeForm::kSingles || kPairs;
   const ProfileRef& profile_;
-  std::conditional_t<kHasCodes, ExponentEncoder<form == EncodeForm::kPairs>, Nothing> exponent_;
+  std::conditional_t<kHasCodes, ExponentEncoder<kPairs, kLayers>, Nothing> exponent_;
 };
 
 }  // namespace cohort::ibp

@@ -1,4 +1,4 @@
-// The fields of codecs "exponent" and "planes", for the encoders of the host and of the GPU. FORMAT.md 4.3.
+// The fields of codecs "exponent", "planes" and "layers", for the encoders of the host and of the GPU. FORMAT.md 4.3.
 #pragma once
 
 #include "ibp/profile_ref.h"
@@ -42,6 +42,12 @@ COHORT_HOST_DEVICE inline ExponentField<Element> field_of(const ExponentFields& 
 template <typename Element>
 COHORT_HOST_DEVICE inline uint32_t exponent_of(const ExponentFields& fields, Element element) {
   return static_cast<uint32_t>(static_cast<Element>(element << 1) >> (fields.mantissa + fields.rest + 1));
+}
+
+// Codec layers: how far the exponent of an element lies above the one below its column's base, modulo their number.
+template <typename Element>
+COHORT_HOST_DEVICE inline uint32_t step_of(const ExponentFields& fields, Element element, Element add) {
+  return (exponent_of(fields, element) - (add >> fields.mantissa)) & ((1u << fields.exponent) - 1);
 }
 
 // One word of a stream of fields of `width` bits, 17 to 31: which fields are in it, and where.

@@ -29,8 +29,10 @@ class Reader {
   EncodedRows read() const {
     EncodedRows encoded;
     encoded.profile = profile_from(section(kProfile), place_ + ": profile");
-    check((encoded.profile.codec == Codec::kPlanes) == (header_.version == 2), "version 2 for codec planes alone",
-          base::format("version {} for codec {}", header_.version, name_of(encoded.profile.codec)));
+    const Codec codec = encoded.profile.codec;
+    check(header_.version == format_version(codec),
+          base::format("version {} for codec {}", format_version(codec), name_of(codec)),
+          base::format("version {}", header_.version));
     check_shape(encoded.profile);
     check(base::crc32c_parallel(section(kDirectory)) == header_.directory_crc, "a directory with a correct checksum",
           "a wrong one");
@@ -68,13 +70,14 @@ class Reader {
     if (header_.magic != kFileMagic) {
       throw Error({place_, "the magic IBPROWS1", "something else", "is it a file of encoded rows?"});
     }
-    if (header_.version != 1 && header_.version != 2) {
-      throw Error({place_, "version 1 or 2", base::format("version {}", header_.version), "a newer program wrote it"});
+    if (header_.version < 1 || header_.version > 3) {
+      throw Error(
+          {place_, "version 1, 2 or 3", base::format("version {}", header_.version), "a newer program wrote it"});
     }
     check(base::crc32c(bytes_.first(sizeof(header_) - 4)) == header_.header_crc, "a header with a correct checksum",
           "a wrong one");
     check(header_.version == 2 || (header_.plane_b_bytes == 0 && header_.plane_b_stride_bytes == 0),
-          "no plane B in version 1", base::format("{} bytes", header_.plane_b_bytes));
+          "no plane B but in version 2", base::format("{} bytes", header_.plane_b_bytes));
   }
 
   // Sections follow each other at multiples of 128; the last ends the file.

@@ -58,8 +58,8 @@ class Sections {
     header_.profile_bytes = bytes.size();
     write(bytes);
     align();
+    header_.version = format_version(profile.codec);
     if (profile.codec != Codec::kPlanes) return;
-    header_.version = 2;
     header_.plane_b_stride_bytes = ProfileTables(profile).ref().plane_b_bytes();
     num_rows_ = num_rows;
     plane_b_at_ = bytes_ + round_up(static_cast<uint64_t>(num_rows) * profile.slot_bytes, kSectionAlign);

@@ -92,6 +92,9 @@ std::vector<Candidate> measure_codecs(const RowTable& sample, const FitOptions& 
   if (named == Codec::kExponent || (all && exponent_bits(sample.dtype) > 0)) {
     candidates.push_back(measure(sample, fit_exponent(sample)));
   }
+  if (named == Codec::kLayers || (all && can_have_layers(sample.dtype))) {
+    candidates.push_back(measure(sample, fit_layers(sample)));
+  }
   if (all || named == Codec::kSparse) candidates.push_back(measure(sample, fit_sparse(sample)));
   if (named == Codec::kPlanes) candidates.push_back(measure(sample, fit_planes(sample, options)));
   return candidates;

@@ -166,6 +166,30 @@ Profile fit_exponent(const RowTable& rows) {
   return best;
 }
 
+Profile fit_layers(const RowTable& rows) {
+  if (!can_have_layers(rows.dtype)) {
+    throw base::Error(
+        {"fit: codec layers", "float16 or bfloat16 rows", name_of(rows.dtype), "take another codec, or auto"});
+  }
+  const uint32_t num_exponents = 1u << exponent_bits(rows.dtype), first_codes = (1u << kFirstBits) - 1;
+  Profile profile = blank_profile(rows);
+  profile.codec = Codec::kLayers;
+  profile.code_bits = kFirstBits;
+  std::array<uint64_t, 256> counts{};  // of each step that the first layer has no code for
+  for (const Histogram& histogram : count_exponents(rows)) {
+    const uint32_t base = best_run(histogram, num_exponents, first_codes).first;
+    profile.base.push_back(static_cast<uint8_t>(base));
+    for (uint32_t step = 0; step < num_exponents; ++step) {
+      if (step == 0 || step > first_codes) counts[step] += histogram[(base + step - 1) % num_exponents];
+    }
+  }
+  std::vector<uint8_t> steps{0};
+  for (uint32_t step = first_codes + 1; step < num_exponents; ++step) steps.push_back(static_cast<uint8_t>(step));
+  std::stable_sort(steps.begin(), steps.end(), [&](uint8_t a, uint8_t b) { return counts[a] > counts[b]; });
+  std::copy_n(steps.begin(), profile.steps.size(), profile.steps.begin());
+  return profile;
+}
+
 Profile fit_planes(const RowTable& rows, const FitOptions& options) {
   if (rows.dtype != Dtype::kFloat32) {
     throw base::Error({"fit: codec planes", "float32 rows", name_of(rows.dtype), "take another codec, or auto"});

@@ -202,6 +202,8 @@ GatherKernel kernel_for(Form form, uint32_t words) {
       return gather_kernel<Form::kSingles128, 4, Staging>;
     case Form::kPairs:
       return kernel_for<Form::kPairs, Staging>(words);
+    case Form::kLayers:
+      return kernel_for<Form::kLayers, Staging>(words);
     case Form::kPlaneA:  // no kernels for pairs of columns: such rows are rare
       return words == 4 ? gather_kernel<Form::kPlaneA, 4, Staging> : gather_kernel<Form::kPlaneA, 1, Staging>;
     case Form::kPlanes:

@@ -10,6 +10,7 @@
 // bit.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -29,10 +30,12 @@ inline constexpr uint32_t kLineBytes = 128;  // the most that one request over t
 
 uint32_t element_bytes(Dtype dtype);
 uint32_t exponent_bits(Dtype dtype);  // 0: no float
+bool can_have_layers(Dtype dtype);    // codec layers is for floats of 16 bits
 std::string name_of(Dtype dtype);
 std::string name_of(Codec codec);
 std::string name_of(Layout layout);
 Codec codec_named(const std::string& name);  // throws Error
+uint32_t format_version(Codec codec);        // of its profiles and files
 
 // ---- 1. Rows and profiles ------------------------------------------------------------------------------------------
 
@@ -58,9 +61,11 @@ struct Profile {
   uint32_t threshold_percent = 0;  // the share of rows that had to agree
   std::vector<uint64_t> mask;      // uint64 [num_chunks]: 1 = invariant bit
   std::vector<uint64_t> value;     // uint64 [num_chunks]: values of the invariant bits, 0 elsewhere
-  // exponent, planes
-  uint32_t code_bits = 0;     // 1..4
+  // exponent, planes, layers
+  uint32_t code_bits = 0;     // 1..4; layers: 2
   std::vector<uint8_t> base;  // uint8 [num_columns]: exponent of code 1
+  // layers
+  std::array<uint8_t, kSecondSteps + kThirdSteps> steps{};  // of codes 1.. of the second and third layer
   // planes
   uint32_t mantissa_bits = 0;  // 0..22, of plane A; its rows lie in slots of slot_bytes
   // sparse
@@ -88,7 +93,7 @@ void save(const Profile& profile, const std::string& path);
 Profile load_profile(const std::string& path);
 
 struct FitOptions {
-  std::string codec = "auto";      // auto, invariant, exponent, sparse, planes, raw
+  std::string codec = "auto";      // auto, invariant, exponent, layers, sparse, planes, raw
   double sample = 0.01;            // share of the rows looked at
   int64_t min_sample = 4096;       // at least so many rows
   uint32_t chunk_bytes = 4;        // invariant: 4 or 8

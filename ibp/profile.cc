@@ -81,6 +81,21 @@ void validate_exponent(const Profile& profile) {
   }
 }
 
+// Ten different steps that no code of the first layer means.
+void validate_layers(const Profile& profile) {
+  require_that(can_have_layers(profile.dtype), "profile: dtype", "float16 or bfloat16 for codec layers",
+               name_of(profile.dtype));
+  validate_exponent(profile);
+  require_that(profile.code_bits == kFirstBits, "profile: code_bits", "2 for codec layers",
+               base::format("{}", profile.code_bits));
+  std::array<bool, 256> taken{};
+  for (uint32_t code = 1; code < 1u << kFirstBits; ++code) taken[code] = true;
+  for (const uint8_t step : profile.steps) {
+    const bool is_new = step >> exponent_bits(profile.dtype) == 0 && !std::exchange(taken[step], true);
+    require_that(is_new, "profile: steps", "different ones within the exponent's range", base::format("{}", step));
+  }
+}
+
 void validate_planes(const Profile& profile) {
   require_that(profile.dtype == Dtype::kFloat32, "profile: dtype", "float32 for codec planes", name_of(profile.dtype));
   require_that(profile.mantissa_bits <= kMostMantissaBits, "profile: mantissa_bits", "0 to 22",
@@ -117,7 +132,8 @@ std::vector<uint64_t> words_at(const std::byte* bytes, std::size_t count) {
 // Bytes of the tables that follow the header.
 uint64_t table_bytes(const Profile& profile) {
   if (profile.codec == Codec::kInvariant) return uint64_t{16} * profile.num_chunks();
-  return profile.codec == Codec::kExponent || profile.codec == Codec::kPlanes ? profile.num_columns : 0;
+  const uint64_t steps = profile.codec == Codec::kLayers ? profile.steps.size() : 0;
+  return has_codes(profile.codec) ? profile.num_columns + steps : 0;
 }
 
 }  // namespace
@@ -144,13 +160,15 @@ uint32_t exponent_bits(Dtype dtype) {
   return dtype == Dtype::kFloat32 || dtype == Dtype::kBfloat16 ? 8 : 0;
 }
 
+bool can_have_layers(Dtype dtype) { return dtype == Dtype::kFloat16 || dtype == Dtype::kBfloat16; }
+
 std::string name_of(Dtype dtype) {
   constexpr std::array<const char*, 7> kNames = {"?", "uint8", "float16", "bfloat16", "float32", "bits32", "bits64"};
   return known_dtype(static_cast<uint8_t>(dtype)) ? kNames[static_cast<uint8_t>(dtype)] : kNames[0];
 }
 
 std::string name_of(Codec codec) {
-  constexpr std::array<const char*, 5> kNames = {"raw", "invariant", "exponent", "sparse", "planes"};
+  constexpr std::array<const char*, 6> kNames = {"raw", "invariant", "exponent", "sparse", "planes", "layers"};
   return kNames[std::min<std::size_t>(static_cast<uint8_t>(codec), kNames.size() - 1)];
 }
 
@@ -159,11 +177,14 @@ std::string name_of(Layout layout) {
   return kNames[static_cast<uint8_t>(layout) & 3];
 }
 
+uint32_t format_version(Codec codec) { return codec == Codec::kLayers ? 3 : codec == Codec::kPlanes ? 2 : 1; }
+
 Codec codec_named(const std::string& name) {
-  for (const Codec codec : {Codec::kRaw, Codec::kInvariant, Codec::kExponent, Codec::kSparse, Codec::kPlanes}) {
+  for (const Codec codec :
+       {Codec::kRaw, Codec::kInvariant, Codec::kExponent, Codec::kSparse, Codec::kPlanes, Codec::kLayers}) {
     if (name == name_of(codec)) return codec;
   }
-  throw Error({"codec", "auto, invariant, exponent, sparse, planes or raw", name, ""});
+  throw Error({"codec", "auto, invariant, exponent, layers, sparse, planes or raw", name, ""});
 }
 
 void check_table(const RowTable& rows, const std::string& place) {
@@ -207,9 +228,8 @@ void validate(const Profile& profile) {
                "a multiple of 16 up to the row", base::format("{}", profile.slot_bytes));
   require_that(profile.codec == Codec::kInvariant || profile.chunk_bytes == 0, "profile: chunk_bytes",
                "0 unless the codec is invariant", base::format("{}", profile.chunk_bytes));
-  const bool has_codes = profile.codec == Codec::kExponent || profile.codec == Codec::kPlanes;
-  require_that(has_codes || profile.code_bits == 0, "profile: code_bits", "0 unless the codec is exponent or planes",
-               base::format("{}", profile.code_bits));
+  require_that(has_codes(profile.codec) || profile.code_bits == 0, "profile: code_bits",
+               "0 unless the codec is exponent, planes or layers", base::format("{}", profile.code_bits));
   require_that(profile.codec == Codec::kPlanes || profile.mantissa_bits == 0, "profile: mantissa_bits",
                "0 unless the codec is planes", base::format("{}", profile.mantissa_bits));
   switch (profile.codec) {
@@ -223,22 +243,23 @@ void validate(const Profile& profile) {
       return validate_sparse(profile);
     case Codec::kPlanes:
       return validate_planes(profile);
+    case Codec::kLayers:
+      return validate_layers(profile);
   }
-  require_that(false, "profile: codec", "0 to 4", base::format("{}", static_cast<int>(profile.codec)));
+  require_that(false, "profile: codec", "0 to 5", base::format("{}", static_cast<int>(profile.codec)));
 }
 
 std::vector<std::byte> to_bytes(const Profile& profile) {
   ProfileHeader header;
   copy_fields(profile, header);
-  if (profile.codec == Codec::kPlanes) {
-    header.version = 2;
-    header.chunk_bytes = static_cast<uint8_t>(profile.mantissa_bits);
-  }
+  header.version = format_version(profile.codec);
+  if (profile.codec == Codec::kPlanes) header.chunk_bytes = static_cast<uint8_t>(profile.mantissa_bits);
   std::vector<std::byte> bytes;
   append(bytes, &header, 1);
   append(bytes, profile.mask.data(), profile.mask.size());
   append(bytes, profile.value.data(), profile.value.size());
   append(bytes, profile.base.data(), profile.base.size());
+  if (profile.codec == Codec::kLayers) append(bytes, profile.steps.data(), profile.steps.size());
   const uint32_t checksum = base::crc32c(bytes);
   append(bytes, &checksum, 1);
   return bytes;
@@ -252,9 +273,9 @@ Profile profile_from(std::span<const std::byte> bytes, const std::string& place)
   }
   std::memcpy(&header, bytes.data(), sizeof(header));
   if (header.magic != kProfileMagic) throw Error({place, "the magic IBPPROF1", "something else", kHint});
-  const bool planes = static_cast<Codec>(header.codec) == Codec::kPlanes;
-  if (header.version != (planes ? 2 : 1)) {
-    throw Error({place, planes ? "profile version 2, of codec planes" : "profile version 1",
+  const auto codec = static_cast<Codec>(header.codec);
+  if (header.version != format_version(codec)) {
+    throw Error({place, base::format("profile version {} for codec {}", format_version(codec), name_of(codec)),
                  base::format("version {}", header.version), "a newer program wrote it, or it is damaged"});
   }
   const auto body = bytes.first(bytes.size() - 4);
@@ -262,7 +283,7 @@ Profile profile_from(std::span<const std::byte> bytes, const std::string& place)
   if (base::crc32c(body) != checksum) throw Error({place, "a profile with a correct checksum", "a wrong one", kHint});
   Profile profile;
   copy_fields(header, profile);
-  if (planes) profile.mantissa_bits = std::exchange(profile.chunk_bytes, 0);
+  if (codec == Codec::kPlanes) profile.mantissa_bits = std::exchange(profile.chunk_bytes, 0);
   require_that(known_dtype(header.dtype), place, "a known dtype", base::format("number {}", header.dtype));
   const std::byte* tables = bytes.data() + sizeof(header);
   if (body.size() - sizeof(header) != table_bytes(profile)) {
@@ -272,9 +293,10 @@ Profile profile_from(std::span<const std::byte> bytes, const std::string& place)
   if (profile.codec == Codec::kInvariant) {
     profile.mask = words_at(tables, profile.num_chunks());
     profile.value = words_at(tables + profile.mask.size() * 8, profile.num_chunks());
-  } else if (profile.codec == Codec::kExponent || planes) {
+  } else if (has_codes(codec)) {
     const auto* base = reinterpret_cast<const uint8_t*>(tables);
     profile.base.assign(base, base + profile.num_columns);
+    if (codec == Codec::kLayers) std::copy_n(base + profile.num_columns, profile.steps.size(), profile.steps.begin());
   }
   validate(profile);
   return profile;

@@ -8,7 +8,17 @@
 namespace cohort::ibp {
 
 enum class Dtype : uint8_t { kUint8 = 1, kFloat16 = 2, kBfloat16 = 3, kFloat32 = 4, kBits32 = 5, kBits64 = 6 };
-enum class Codec : uint8_t { kRaw = 0, kInvariant = 1, kExponent = 2, kSparse = 3, kPlanes = 4 };
+enum class Codec : uint8_t { kRaw = 0, kInvariant = 1, kExponent = 2, kSparse = 3, kPlanes = 4, kLayers = 5 };
+
+// Whether a row begins with a field of mantissa, code and sign for each column.
+COHORT_HOST_DEVICE constexpr bool has_codes(Codec codec) {
+  return codec == Codec::kExponent || codec == Codec::kPlanes || codec == Codec::kLayers;
+}
+
+// Codec layers (FORMAT.md 4.6): the columns whose later layers lie side by side, and the bits of their codes.
+inline constexpr uint32_t kLayerColumns = 256;
+inline constexpr uint32_t kFirstBits = 2, kSecondBits = 2, kThirdBits = 3;
+inline constexpr uint32_t kSecondSteps = (1u << kSecondBits) - 1, kThirdSteps = (1u << kThirdBits) - 1;
 
 // How to drop the invariant bits of one chunk and put them back (FORMAT.md 4.2). The moves are those of a
 // parallel-suffix compress: step i shifts the bits of move[i] right by 2^i.
@@ -53,13 +63,17 @@ struct ProfileRef {
   const ChunkCode<uint32_t>* codes4 = nullptr;  // [num_chunks] when chunk_bytes == 4
   const ChunkCode<uint64_t>* codes8 = nullptr;  // [num_chunks] when chunk_bytes == 8
   const uint8_t* widths = nullptr;              // uint8 [num_chunks] kept bits of a chunk; host only
-  // exponent, planes
+  // exponent, planes, layers
   uint32_t code_bits = 0;
   uint32_t mantissa_bits = 0;  // of a field
   uint32_t exponent_bits = 0;
   // uint32 [ceil(row_bytes / 16) * 4], 16-byte aligned: (base - 1) << the element's mantissa bits, one or two columns a
   // word
   const uint32_t* add = nullptr;
+  // layers: the steps of the second layer's codes 1 to 3 and the third's 1 to 7, code c in byte c
+  uint32_t second = 0;
+  uint64_t third = 0;
+  const uint8_t* codes_of_steps = nullptr;  // uint8 [256]; host only: CodeOfStep
   // planes
   uint32_t rest_bits = 0;   // the low mantissa bits, which are in plane B
   uint32_t slot_bytes = 0;  // of plane A of a row
@@ -70,7 +84,7 @@ struct ProfileRef {
   uint64_t value_prefix = 0;
 
   COHORT_HOST_DEVICE uint32_t coded_element_bits() const { return 1 + code_bits + mantissa_bits; }
-  // Exponent, planes: where the escaped exponents start.
+  // Exponent, planes, layers: where the bits behind the columns' fields start.
   COHORT_HOST_DEVICE uint32_t escape_offset_bytes() const { return (num_columns * coded_element_bits() + 7) / 8; }
   // Planes: bytes of plane B of a row, in whole words of 16 bytes.
   COHORT_HOST_DEVICE uint32_t plane_b_bytes() const { return (num_columns * rest_bits + 127) / 128 * 16; }

@@ -51,7 +51,7 @@ ProfileTables::ProfileTables(const Profile& profile) {
   ref_.widths = widths_.data();
   ref_.codes4 = codes4_.data();
   ref_.codes8 = codes8_.data();
-  if (profile.codec == Codec::kExponent || profile.codec == Codec::kPlanes) {
+  if (has_codes(profile.codec)) {
     const uint32_t mantissa_bits = size * 8 - 1 - exponent_bits(profile.dtype);
     ref_.code_bits = profile.code_bits;
     ref_.exponent_bits = exponent_bits(profile.dtype);
@@ -65,6 +65,15 @@ ProfileTables::ProfileTables(const Profile& profile) {
     }
     ref_.add = add_.data();
     if (profile.codec == Codec::kPlanes) ref_.slot_bytes = profile.slot_bytes;
+  }
+  if (profile.codec == Codec::kLayers) {
+    for (uint32_t i = 0; i < profile.steps.size(); ++i) {
+      const uint32_t code = i < kSecondSteps ? i + 1 : i - kSecondSteps + 1;
+      uint64_t step = uint64_t{profile.steps[i]} << 8 * code;
+      i < kSecondSteps ? ref_.second |= static_cast<uint32_t>(step) : ref_.third |= step;
+      codes_of_steps_[profile.steps[i]] = static_cast<uint8_t>(i < kSecondSteps ? code : code << kSecondBits);
+    }
+    ref_.codes_of_steps = codes_of_steps_.data();
   }
   if (profile.codec == Codec::kSparse) {
     ref_.index_bits = std::max(1, static_cast<int>(std::bit_width(profile.num_columns - 1)));
@@ -90,6 +99,9 @@ uint32_t encode_row(const ProfileRef& profile, const std::byte* row, std::byte* 
       break;
     case Codec::kPlanes:
       bytes = encode_plane_a(profile, row, out);
+      break;
+    case Codec::kLayers:
+      bytes = encode_layers(profile, row, out);
       break;
   }
   return bytes < profile.row_bytes ? bytes : 0;
@@ -130,6 +142,9 @@ uint32_t coded_bytes(const ProfileRef& profile, const RowSpan& span, std::byte* 
       break;
     case Codec::kPlanes:
       used = decode_planes(profile, scratch.data(), span.bytes, plane_b, row);
+      break;
+    case Codec::kLayers:
+      used = decode_layers(profile, scratch.data(), span.bytes, row);
       break;
   }
   return (span.exact ? used == span.bytes : used <= span.bytes) ? used : 0;

@@ -1,6 +1,7 @@
 // One row in, one row out, on the host: the oracle of the CUDA bodies. Internal to ibp/.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -18,6 +19,8 @@ void check_table_fits(const RowTable& rows, const Profile& profile, const std::s
 class ProfileTables {
  public:
   explicit ProfileTables(const Profile& profile);
+  ProfileTables(const ProfileTables&) = delete;
+  ProfileTables& operator=(const ProfileTables&) = delete;
   const ProfileRef& ref() const { return ref_; }
   const std::vector<ChunkCode<uint32_t>>& codes4() const { return codes4_; }
   const std::vector<ChunkCode<uint64_t>>& codes8() const { return codes8_; }
@@ -27,6 +30,7 @@ class ProfileTables {
   std::vector<ChunkCode<uint32_t>> codes4_;
   std::vector<ChunkCode<uint64_t>> codes8_;
   std::vector<uint8_t> widths_;
+  std::array<uint8_t, 256> codes_of_steps_{};
   std::vector<uint32_t> add_;
   ProfileRef ref_;
 };
@@ -48,6 +52,8 @@ void encode_plane_b(const ProfileRef& profile, const std::byte* row, std::byte* 
 // Without plane B as plane A alone tells the row. `plane_b` is readable up to kReadSlackBytes beyond.
 uint32_t decode_planes(const ProfileRef& profile, const std::byte* in, uint32_t bytes, const std::byte* plane_b,
                        std::byte* row);
+uint32_t encode_layers(const ProfileRef& profile, const std::byte* row, std::byte* out);
+uint32_t decode_layers(const ProfileRef& profile, const std::byte* in, uint32_t bytes, std::byte* row);
 uint32_t encode_sparse(const ProfileRef& profile, const std::byte* row, std::byte* out);
 uint32_t decode_sparse(const ProfileRef& profile, const std::byte* in, uint32_t bytes, std::byte* row);
 
@@ -88,6 +94,7 @@ Profile blank_profile(const RowTable& rows);
 // The best profile of one codec for these rows; `rows` is the sample.
 Profile fit_invariant(const RowTable& rows, const FitOptions& options);
 Profile fit_exponent(const RowTable& rows);
+Profile fit_layers(const RowTable& rows);
 Profile fit_sparse(const RowTable& rows);
 Profile fit_planes(const RowTable& rows, const FitOptions& options);  // without slot_bytes
 

@@ -1,5 +1,8 @@
-// Codecs "exponent" and "planes" on one row. FORMAT.md 4.3 and 4.5. Plane A is a row of codec exponent whose mantissas
-// lack their low bits.
+// Codecs "exponent", "planes" and "layers" on one row. FORMAT.md 4.3, 4.5 and 4.6. Plane A is a row of codec exponent
+// whose mantissas lack their low bits.
+#include <array>
+#include <span>
+
 #include "ibp/bits.h"
 #include "ibp/exponent_fields.h"
 #include "ibp/row_codec.h"
@@ -56,15 +59,43 @@ inline uint64_t escaped_columns(const uint8_t* escaped) {
   return columns;
 }
 
-template <typename Element>
+constexpr uint32_t kMostGroups = kMaxRowBytes / 2 / kLayerColumns;
+
+// Codec layers: the second and third layer and the steps that are in neither. `steps`: of each column without a code in
+// the first layer; ends[i]: where those of group i end. Changes `steps`.
+void put_layers(const ProfileRef& profile, uint8_t* steps, std::span<const uint32_t> ends, BitWriter& stream) {
+  const auto keep_left = [](uint8_t* values, uint32_t count, auto is_left) {
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < count; ++i) {
+      values[left] = values[i];
+      left += is_left(values[i]);
+    }
+    return left;
+  };
+  const uint8_t* codes = profile.codes_of_steps;
+  constexpr uint32_t kSecondMask = (1u << kSecondBits) - 1;
+  for (uint32_t begin = 0; const uint32_t end : ends) {
+    uint8_t* left = steps + begin;
+    uint32_t count = end - begin;
+    for (uint32_t i = 0; i < count; ++i) stream.put(codes[left[i]] & kSecondMask, kSecondBits);
+    count = keep_left(left, count, [codes](uint8_t step) { return (codes[step] & kSecondMask) == 0; });
+    for (uint32_t i = 0; i < count; ++i) stream.put(codes[left[i]] >> kSecondBits, kThirdBits);
+    count = keep_left(left, count, [codes](uint8_t step) { return codes[step] == 0; });
+    for (uint32_t i = 0; i < count; ++i) stream.put(left[i], profile.exponent_bits);
+    begin = end;
+  }
+}
+
+template <typename Element, bool kLayers = false>
 uint32_t encode_elements(const ProfileRef& profile, const std::byte* row, std::byte* out) {
   const ExponentFields fields(profile);
   const auto* add = reinterpret_cast<const std::byte*>(profile.add);
   const uint32_t num_columns = profile.num_columns;  // a copy: a write of bytes could change what `profile` refers to
   thread_local std::vector<uint8_t> buffer;
   buffer.resize(num_columns);
-  uint8_t* escapes = buffer.data();
+  uint8_t* escapes = buffer.data();  // exponents; layers: steps
   uint32_t num_escapes = 0;
+  std::array<uint32_t, kMostGroups> ends;
   BitWriter stream(out);
   Block<Element> block;
   for (uint32_t first = 0; first < num_columns; first += kBlock) {
@@ -73,11 +104,19 @@ uint32_t encode_elements(const ProfileRef& profile, const std::byte* row, std::b
     code_block(fields, from, add + first * sizeof(Element), count, block);
     put_block(block, fields.element, count, stream);
     for (uint64_t left = escaped_columns(block.escaped) & low_bits(count); left; left &= left - 1) {
-      const auto bits = load_as<Element>(from + static_cast<uint32_t>(std::countr_zero(left)) * sizeof(Element));
-      escapes[num_escapes++] = static_cast<uint8_t>(exponent_of(fields, bits));
+      const std::size_t at = static_cast<uint32_t>(std::countr_zero(left)) * sizeof(Element);
+      const auto bits = load_as<Element>(from + at);
+      const uint32_t escape = kLayers ? step_of(fields, bits, load_as<Element>(add + first * sizeof(Element) + at))
+                                      : exponent_of(fields, bits);
+      escapes[num_escapes++] = static_cast<uint8_t>(escape);
     }
+    if constexpr (kLayers) ends[first / kLayerColumns] = num_escapes;
   }
   stream.align_to_byte();
+  if constexpr (kLayers) {
+    put_layers(profile, escapes, std::span(ends).first((num_columns + kLayerColumns - 1) / kLayerColumns), stream);
+    return stream.finish();
+  }
   for (uint32_t i = 0; i < num_escapes; ++i) stream.put(escapes[i], fields.exponent);
   return stream.finish();
 }
@@ -155,6 +194,55 @@ uint32_t decode_planes(const ProfileRef& profile, const std::byte* in, uint32_t 
     store_as(row + column * 4, element | (field >> (fields.mantissa + fields.code)) << 31);
   }
   return static_cast<uint32_t>(round_up(escape_bit, 32) / 8);
+}
+
+uint32_t encode_layers(const ProfileRef& profile, const std::byte* row, std::byte* out) {
+  return encode_elements<uint16_t, true>(profile, row, out);
+}
+
+uint32_t decode_layers(const ProfileRef& profile, const std::byte* in, uint32_t bytes, std::byte* row) {
+  const ExponentFields fields(profile);
+  const uint32_t sign_at = fields.mantissa + kFirstBits, exponent_mask = (1u << fields.exponent) - 1;
+  const uint64_t end_bit = uint64_t{bytes} * 8;
+  uint64_t bit = uint64_t{profile.escape_offset_bytes()} * 8;  // of what follows the fields
+  if (bit > end_bit) return 0;
+  std::array<uint32_t, kLayerColumns> left;  // the columns of a group whose steps are not known yet
+  for (uint32_t first = 0; first < profile.num_columns; first += kLayerColumns) {
+    const uint32_t columns = std::min(kLayerColumns, profile.num_columns - first);
+    const auto put = [&](uint32_t column, uint32_t step) {
+      const uint32_t field = read_bits(in, uint64_t{column} * fields.element, fields.element);
+      const auto* add = reinterpret_cast<const std::byte*>(profile.add) + column * 2;
+      const uint32_t exponent = (step + (load_as<uint16_t>(add) >> fields.mantissa)) & exponent_mask;
+      const uint32_t size = (exponent << fields.mantissa) | (field & ((1u << fields.mantissa) - 1));
+      store_as(row + column * 2, static_cast<uint16_t>(size | (field >> sign_at) << 15));
+    };
+    // Reads a code for each column that is left; those with code 0 stay.
+    const auto read_layer = [&](uint32_t count, uint32_t code_bits, auto step_of_code) {
+      uint32_t still = 0;
+      for (uint32_t i = 0; i < count; ++i, bit += code_bits) {
+        const uint32_t code = read_bits(in, bit, code_bits);
+        if (code == 0) {
+          left[still++] = left[i];
+        } else {
+          put(left[i], step_of_code(code));
+        }
+      }
+      return still;
+    };
+    uint32_t count = 0;
+    for (uint32_t column = first; column < first + columns; ++column) {
+      const uint32_t code = read_bits(in, uint64_t{column} * fields.element + fields.mantissa, kFirstBits);
+      code == 0 ? void(left[count++] = column) : put(column, code);
+    }
+    if (bit + count * kSecondBits > end_bit) return 0;
+    count = read_layer(count, kSecondBits, [&](uint32_t code) { return profile.second >> 8 * code & 0xff; });
+    if (bit + count * kThirdBits > end_bit) return 0;
+    count = read_layer(count, kThirdBits,
+                       [&](uint32_t code) { return static_cast<uint32_t>(profile.third >> 8 * code & 0xff); });
+    if (bit + count * fields.exponent > end_bit) return 0;
+    for (uint32_t i = 0; i < count; ++i, bit += fields.exponent) put(left[i], read_bits(in, bit, fields.exponent));
+  }
+  return static_cast<uint32_t>(round_up(bit, 32) / 8);
 }
 
 uint32_t encode_exponent(const ProfileRef& profile, const std::byte* row, std::byte* out) {

@@ -24,7 +24,8 @@ TEST(Fit, TakesTheCodecForTheContent) {
     return name_of(fit(make_rows(content, dtype, num_columns, 500).table).profile.codec);
   };
   EXPECT_EQ(codec_for(Content::kDense, Dtype::kFloat32, 256), "exponent");
-  EXPECT_EQ(codec_for(Content::kDense, Dtype::kBfloat16, 1024), "exponent");
+  EXPECT_EQ(codec_for(Content::kDense, Dtype::kBfloat16, 1024), "layers");
+  EXPECT_EQ(codec_for(Content::kDense, Dtype::kFloat16, 512), "layers");
   EXPECT_EQ(codec_for(Content::kConstant, Dtype::kFloat32, 2000), "sparse");
   EXPECT_EQ(codec_for(Content::kNoise, Dtype::kFloat32, 256), "raw");
 }

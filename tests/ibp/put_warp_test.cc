@@ -1,4 +1,5 @@
-// The device code of encode_gpu() and of put() on the GPU, run by a warp on the CPU: the same bytes as the host's.
+// The device code of encode_gpu(), of put() and of a row's decoders, run by a warp on the CPU: the same bytes as the
+// host's.
 #include "tests/ibp/warp.h"
 //
 #include <gtest/gtest.h>
@@ -6,6 +7,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "ibp/device_pairs.cuh"
 #include "ibp/put_kernels.cuh"
 #include "ibp/writable.h"
 #include "tests/ibp/rows.h"
@@ -29,7 +31,7 @@ class Words {
 class PutWarp : public testing::TestWithParam<Dtype> {};
 
 TEST_P(PutWarp, EncodesAsTheHost) {
-  for (const uint32_t num_columns : {1u, 7u, 33u, 64u, 129u}) {
+  for (const uint32_t num_columns : {1u, 7u, 33u, 64u, 129u, 300u}) {
     const Rows seen = make_rows(Content::kMixed, GetParam(), num_columns, 70);
     for (const Profile& profile : all_profiles(seen.table)) {
       const ProfileTables tables(profile);
@@ -51,6 +53,61 @@ TEST_P(PutWarp, EncodesAsTheHost) {
           ASSERT_EQ(std::memcmp(words.data(), expected.data(), bytes), 0) << name_of(profile.codec) << ", row " << row;
           ASSERT_TRUE(words.ends_untouched());
         }
+      }
+    }
+  }
+}
+
+template <typename Decoder>
+bool decode_by_warp(const ProfileTables& tables, const uint32_t* words, uint32_t bytes, std::byte* out) {
+  bool found = false;
+  warp::run([&] {
+    const bool mine = Decoder(tables.ref()).decode(words, bytes, out);
+    if (lane_id() == 17) found = mine;
+  });
+  return found;
+}
+
+// The decoders of rows at multiples of 16, of 8 and of 2 bytes.
+template <template <uint32_t> typename Decoder>
+auto decoder_for(uint32_t row_bytes) {
+  if (row_bytes % 16 == 0) return decode_by_warp<Decoder<4>>;
+  return row_bytes % 8 == 0 ? decode_by_warp<Decoder<2>> : decode_by_warp<Decoder<1>>;
+}
+
+// Rows, and rows that lack their last word or have a word too many, which is left alone.
+void expect_decodes(const Rows& rows, const Profile& profile) {
+  constexpr uint32_t kAhead = 4;  // words that a decoder may read beyond a row
+  const ProfileTables tables(profile);
+  const uint32_t row_bytes = profile.row_bytes();
+  const auto decode_one =
+      profile.codec == Codec::kLayers ? decoder_for<LayersDecoder>(row_bytes) : decoder_for<PairsDecoder>(row_bytes);
+  for (int64_t row = 0; row < rows.table.num_rows; ++row) {
+    SCOPED_TRACE("row " + std::to_string(row));
+    std::vector<std::byte> coded(encode_room(tables.ref()));
+    const uint32_t bytes = encode_row(tables.ref(), rows.table.row(row), coded.data());
+    if (bytes == 0) continue;
+    std::vector<uint32_t> words(bytes / 4 + kAhead + 1, 0xa5a5a5a5);
+    std::memcpy(words.data(), coded.data(), bytes);
+    std::vector<uint4> out(room_words(row_bytes) / 4 + 1, uint4{0xa5a5a5a5, 0xa5a5a5a5, 0xa5a5a5a5, 0xa5a5a5a5});
+    auto* to = reinterpret_cast<std::byte*>(out.data());
+    for (const uint32_t given : {bytes, bytes + 4}) {
+      ASSERT_TRUE(decode_one(tables, words.data(), given, to));
+      ASSERT_EQ(std::memcmp(to, rows.table.row(row), row_bytes), 0);
+    }
+    for (std::size_t i = row_bytes; i < out.size() * 16; ++i) ASSERT_EQ(to[i], std::byte{0xa5});
+    if (bytes - 4 < tables.ref().escape_offset_bytes()) continue;
+    ASSERT_FALSE(decode_one(tables, words.data(), bytes - 4, to));
+  }
+}
+
+TEST(DecodeWarp, DecodesAsTheHost) {
+  for (const Dtype dtype : {Dtype::kFloat16, Dtype::kBfloat16}) {
+    for (const uint32_t num_columns : {1u, 2u, 7u, 8u, 33u, 64u, 100u, 256u, 258u, 301u, 520u, 776u}) {
+      const Rows rows = make_rows(Content::kMixed, dtype, num_columns, 70);
+      for (const char* codec : {"exponent", "layers"}) {
+        SCOPED_TRACE(name_of(dtype) + " x " + std::to_string(num_columns) + ", " + codec);
+        expect_decodes(rows, fit(rows.table, {.codec = codec}).profile);
       }
     }
   }

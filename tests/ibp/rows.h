@@ -120,6 +120,7 @@ inline std::vector<Profile> all_profiles(const RowTable& table) {
   const bool is_float =
       table.dtype == Dtype::kFloat32 || table.dtype == Dtype::kFloat16 || table.dtype == Dtype::kBfloat16;
   if (is_float) profiles.push_back(fit(table, {.codec = "exponent"}).profile);
+  if (can_have_layers(table.dtype)) profiles.push_back(fit(table, {.codec = "layers"}).profile);
   for (const char* codec : {"sparse", "raw", "auto"}) profiles.push_back(fit(table, {.codec = codec}).profile);
   return profiles;
 }

@@ -3,6 +3,7 @@
 import struct
 
 ELEMENT_BYTES = {1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 8}
+VERSIONS = {4: 2, 5: 3}  # of codecs; the others: 1
 FLOAT_BITS = {2: (5, 10), 3: (8, 7), 4: (8, 23)}  # exponent, mantissa
 HEADER = struct.Struct("<8sII6Q4IQI32xI")
 PROFILE = struct.Struct("<8sI4B4I2Q")
@@ -33,7 +34,7 @@ class Bits:
 class Profile:
     def __init__(self, data: bytes):
         fields = PROFILE.unpack_from(data)
-        assert fields[0] == b"IBPPROF1" and fields[1] == (2 if fields[2] == 4 else 1)
+        assert fields[0] == b"IBPPROF1" and fields[1] == VERSIONS.get(fields[2], 1)
         self.codec, self.dtype, self.chunk_bytes, self.code_bits = fields[2:6]
         self.num_columns, self.slot_bytes, self.threshold, self.value_bits = fields[6:10]
         self.constant, self.value_prefix = fields[10:12]
@@ -45,11 +46,14 @@ class Profile:
             self.num_chunks = -(-self.row_bytes // self.chunk_bytes)
             words = struct.unpack(f"<{2 * self.num_chunks}Q", tables)
             self.mask, self.value = words[: self.num_chunks], words[self.num_chunks :]
-        elif self.codec in (2, 4):
-            self.base = list(tables)
-            assert len(self.base) == self.num_columns
+        elif self.codec in (2, 4, 5):
+            self.base, self.steps = list(tables[: self.num_columns]), list(tables[self.num_columns :])
+            assert (len(self.base), len(self.steps)) == (self.num_columns, 10 if self.codec == 5 else 0)
         else:
             assert tables == b""
+        if self.codec == 5:
+            assert self.code_bits == 2 and self.dtype in (2, 3)
+            assert len({1, 2, 3, *self.steps}) == 13 and max(self.steps) < 2 ** FLOAT_BITS[self.dtype][0]
         if self.codec == 4:
             self.mantissa_bits = self.chunk_bytes
             self.rest_bits = 23 - self.mantissa_bits
@@ -85,6 +89,29 @@ def decode_exponent(profile: Profile, data: bytes) -> bytes:
         exponent = profile.base[j] + code - 1 if code else stream.take(exponent_bits)
         element = sign << (exponent_bits + mantissa_bits) | exponent << mantissa_bits | mantissa
         row += element.to_bytes(profile.element_bytes, "little")
+    return row
+
+
+def decode_layers(profile: Profile, data: bytes) -> bytes:
+    exponent_bits, mantissa_bits = FLOAT_BITS[profile.dtype]
+    stream, fields, steps = Bits(data), [], {}
+    for j in range(profile.num_columns):
+        mantissa, code, sign = stream.take(mantissa_bits), stream.take(2), stream.take(1)
+        fields.append((mantissa, sign))
+        if code:
+            steps[j] = code
+    stream.position = -(-stream.position // 8) * 8
+    for first in range(0, profile.num_columns, 256):
+        for bits, of_codes in ((2, profile.steps[:3]), (3, profile.steps[3:]), (exponent_bits, None)):
+            for j in range(first, min(first + 256, profile.num_columns)):
+                if j not in steps:
+                    code = stream.take(bits)
+                    if of_codes is None or code:
+                        steps[j] = code if of_codes is None else of_codes[code - 1]
+    row = b""
+    for j, (mantissa, sign) in enumerate(fields):
+        exponent = (profile.base[j] + steps[j] - 1) % 2**exponent_bits
+        row += (sign << 15 | exponent << mantissa_bits | mantissa).to_bytes(2, "little")
     return row
 
 
@@ -126,7 +153,7 @@ def decode_sparse(profile: Profile, data: bytes) -> bytes:
     return bytes(row)
 
 
-DECODERS = {1: decode_invariant, 2: decode_exponent, 3: decode_sparse}
+DECODERS = {1: decode_invariant, 2: decode_exponent, 3: decode_sparse, 5: decode_layers}
 
 
 def find_row(layout, directory, data, overflow, num_rows, stride, profile, i):
@@ -164,7 +191,7 @@ def decode_file(image: bytes, plane_a_alone: bool = False) -> tuple[Profile, lis
     assert at == len(image)
     profile_bytes, data, plane_b, overflow, directory, checksums = sections
     profile = Profile(profile_bytes)
-    assert version == (2 if profile.codec == 4 else 1)
+    assert version == VERSIONS.get(profile.codec, 1)
     if profile.codec == 4:
         assert (layout, stride, b_stride) == (2, profile.slot_bytes, profile.plane_b_stride)
         assert b_bytes == num_rows * b_stride

@@ -19,6 +19,7 @@ struct alignas(16) uint4 {
 struct alignas(8) uint2 {
   uint32_t x, y;
 };
+#define __align__(bytes) alignas(bytes)
 
 namespace cohort::ibp::warp {
 
@@ -83,6 +84,15 @@ inline uint32_t __ffs(uint32_t word) { return static_cast<uint32_t>(__builtin_ff
 inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t shift) {
   return static_cast<uint32_t>((uint64_t{high} << 32 | low) >> (shift % 32));
 }
+// Byte i of the result: of the eight bytes of `low` and `high` the one that nibble i of `selector` names.
+inline uint32_t __byte_perm(uint32_t low, uint32_t high, uint32_t selector) {
+  const uint64_t bytes = uint64_t{high} << 32 | low;
+  uint32_t result = 0;
+  for (uint32_t i = 0; i < 4; ++i) {
+    result |= static_cast<uint32_t>(bytes >> (selector >> 4 * i & 7) * 8 & 0xff) << 8 * i;
+  }
+  return result;
+}
 template <typename T>
 T __ldg(const T* from) {
   return *from;
@@ -96,6 +106,7 @@ inline uint32_t __ballot_sync(uint32_t, bool value) {
   return ballot;
 }
 inline bool __all_sync(uint32_t, bool value) { return __ballot_sync(0, value) == ~0u; }
+inline bool __any_sync(uint32_t, bool value) { return __ballot_sync(0, value) != 0; }
 template <typename T>
 T __shfl_sync(uint32_t, T value, uint32_t lane) {
   return static_cast<T>(cohort::ibp::warp::meet(value)[lane % 32]);

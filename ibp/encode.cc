@@ -174,23 +174,26 @@ uint64_t BatchEncoder::encode_staged(const RowTable& rows, uint64_t room, std::b
 
 uint64_t BatchEncoder::encode_slots(const RowTable& rows, std::byte* out, std::byte* plane_b) {
   const uint32_t slot_bytes = chosen_.slot_bytes;
-  std::vector<uint8_t> overflows(static_cast<std::size_t>(rows.num_rows));
+  std::vector<uint16_t> lengths(static_cast<std::size_t>(rows.num_rows));  // in words; 0: in the overflow area
   encode_each(tables_.ref(), rows, [&](int64_t row, uint32_t bytes, const std::byte* coded) {
     if (bytes > slot_bytes) bytes = 0;
     std::byte* slot = out + row * int64_t{slot_bytes};
     std::memcpy(slot, coded, bytes);
     std::memset(slot + bytes, 0, slot_bytes - bytes);
-    overflows[static_cast<std::size_t>(row)] = bytes == 0;
+    lengths[static_cast<std::size_t>(row)] = static_cast<uint16_t>(bytes / 4);
     if (plane_b_stride_) store_plane_b(tables_.ref(), bytes ? rows.row(row) : nullptr, plane_b + row * plane_b_stride_);
   });
+  uint32_t& longest = directory_.max_coded_bytes;
+  if (slots_are_read_whole(profile_.codec)) longest = slot_bytes;
   for (int64_t row = 0; row < rows.num_rows; ++row) {
-    const bool overflows_here = overflows[static_cast<std::size_t>(row)] != 0;
+    const uint32_t words = lengths[static_cast<std::size_t>(row)];
+    const bool overflows_here = words == 0;
+    longest = std::max(longest, words * 4);
     directory_.add_slot(overflows_here);
     if (!overflows_here) continue;
     directory_.overflow.insert(directory_.overflow.end(), rows.row(row), rows.row(row) + rows.row_bytes());
     directory_.overflow.resize(round_up(directory_.overflow.size(), 16));
   }
-  directory_.max_coded_bytes = slot_bytes;
   return static_cast<uint64_t>(rows.num_rows) * slot_bytes;
 }
 

@@ -156,7 +156,8 @@ class GpuEncoder {
     const uint64_t bytes = slots() ? static_cast<uint64_t>(batch.count) * slot_bytes_ : moved;
     lane.data_begin = directory_.data_bytes;
     directory_.data_bytes += bytes;
-    directory_.max_coded_bytes = slots() ? slot_bytes_ : batch.end->longest_row_bytes;
+    directory_.max_coded_bytes =
+        slots() && slots_are_read_whole(device_profile_.ref().codec) ? slot_bytes_ : batch.end->longest_row_bytes;
     if (directory_.data_bytes > data_.size()) {
       throw Error({"encode_gpu: out", "at least " + std::to_string(directory_.data_bytes) + " bytes",
                    std::to_string(data_.size()) + " bytes", "data_bound() says how many are enough"});

@@ -64,7 +64,7 @@ struct EncodedRef {
   uint32_t stride_bytes = 0;           // slots: slot_bytes; in place: row_bytes; packed: 0
   uint32_t overflow_stride_bytes = 0;  // row_bytes rounded up to 16
   uint32_t plane_b_stride_bytes = 0;   // codec planes, else 0
-  uint32_t max_coded_bytes = 0;        // the longest row that is not raw: sizes the staging of a fetch
+  uint32_t max_coded_bytes = 0;        // of the longest row that is not raw; slots: what is read of each
   Layout layout = Layout::kPacked;
 
   COHORT_HOST_DEVICE int64_t plane_b_bytes() const { return num_rows * plane_b_stride_bytes; }
@@ -80,7 +80,7 @@ COHORT_HOST_DEVICE inline uint32_t count_ones(uint32_t word) {
 
 // The longest row that is not raw, with the room that it may have used (RowSpan::bytes); 0: unknown.
 inline uint32_t longest_coded_bytes(const EncodedRef& rows) {
-  return std::max(rows.max_coded_bytes, rows.layout == Layout::kPacked ? 0 : rows.stride_bytes);
+  return std::max(rows.max_coded_bytes, rows.layout == Layout::kInPlace ? rows.stride_bytes : 0);
 }
 
 // Every row begins at a multiple of this, a power of two up to 128.
@@ -107,7 +107,7 @@ COHORT_HOST_DEVICE inline RowSpan locate(const EncodedRef& rows, int64_t row) {
   const uint32_t word = rows.flags[group];
   const uint32_t bit = 1u << (static_cast<uint32_t>(row) % 32);
   if ((word & bit) == 0) {
-    return {begin, rows.stride_bytes, false, false,
+    return {begin, rows.max_coded_bytes, false, false,
             rows.plane_b ? rows.plane_b + row * int64_t{rows.plane_b_stride_bytes} : nullptr};
   }
   const int64_t rank = int64_t{rows.ranks[group]} + count_ones(word & (bit - 1));

@@ -22,7 +22,7 @@ struct Slot {
   double stored = 0;
 };
 
-Slot best_slot(const std::vector<uint32_t>& lengths, uint32_t row_bytes) {
+Slot best_slot(const std::vector<uint32_t>& lengths, uint32_t row_bytes, bool whole_slots) {
   std::vector<uint32_t> sorted(lengths);
   for (uint32_t& length : sorted) length = length ? length : ~0u;
   std::sort(sorted.begin(), sorted.end());
@@ -32,7 +32,8 @@ Slot best_slot(const std::vector<uint32_t>& lengths, uint32_t row_bytes) {
   for (uint32_t bytes = 16; bytes <= overflow_stride; bytes += 16) {
     const auto fit = std::upper_bound(sorted.begin(), sorted.end(), bytes) - sorted.begin();
     const double overflow = 1.0 - static_cast<double>(fit) / static_cast<double>(sorted.size());
-    const Slot slot{bytes, (1 - overflow) * mean_lines_at_stride(bytes, bytes) + overflow * raw_lines,
+    const uint32_t read = whole_slots || fit == 0 ? bytes : sorted[static_cast<std::size_t>(fit) - 1];
+    const Slot slot{bytes, (1 - overflow) * mean_lines_at_stride(bytes, read) + overflow * raw_lines,
                     bytes + overflow * overflow_stride};
     const bool fewer = slot.lines < best.lines - 1e-9;
     if (fewer || (slot.lines < best.lines + 1e-9 && slot.stored < best.stored)) best = slot;
@@ -70,10 +71,11 @@ Candidate measure(const RowTable& sample, Profile profile) {
   }
   result.lines_per_row = lines / count;
   result.stored_per_row = static_cast<double>(group_begin + round_up_to_line(end)) / count;
-  const Slot slot = best_slot(lengths, sample.row_bytes());
+  const Slot slot = best_slot(lengths, sample.row_bytes(), slots_are_read_whole(profile.codec));
   if (profile.codec == Codec::kPlanes) return measure_planes(std::move(result), std::move(profile), slot);
-  constexpr double kMostMemory = 1.1;  // over packed rows, for the lines and the directory that slots save
-  const bool small = slot.stored <= std::min<double>(kMostMemory * result.stored_per_row, sample.row_bytes());
+  constexpr double kMostMemory = 1.1;  // over packed rows and their entries, for the lines that slots save
+  const double packed = result.stored_per_row + sizeof(uint64_t);
+  const bool small = slot.stored <= std::min<double>(kMostMemory * packed, sample.row_bytes());
   if (profile.codec != Codec::kRaw && small && slot.lines <= result.lines_per_row) {
     profile.slot_bytes = slot.bytes;
     result.lines_per_row = slot.lines;

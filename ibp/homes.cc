@@ -29,7 +29,7 @@ Homes::Homes(const EncodedRows& rows) : entries_(static_cast<std::size_t>(rows.r
   ref_.row_bytes = rows.ref.row_bytes;
   ref_.stride_bytes = rows.ref.layout == Layout::kPacked ? 0 : rows.ref.stride_bytes;
   ref_.overflow_begin = round_up(static_cast<uint64_t>(rows.ref.data_bytes), kLineBytes);
-  ref_.longest_bytes = longest_coded_bytes(rows.ref);
+  ref_.longest_bytes = std::max(longest_coded_bytes(rows.ref), ref_.stride_bytes);
   num_places_ = rows.ref.overflow_bytes / ref_.whole_bytes();
   check(rows.profile);
   find_rows(rows);

@@ -6,11 +6,16 @@
 #include <numeric>
 
 #include "base/host_device.h"
+#include "ibp/profile_ref.h"
 
 namespace cohort::ibp {
 
 inline constexpr uint32_t kGroupRows = 64;  // rows placed one after the other; every group starts on a line
 inline constexpr uint32_t kPackLine = 128;
+
+// Whether a fetch reads the whole slot of a row, not just as much as the longest row takes. So it is with the codecs
+// whose files said nothing else of slots from the beginning.
+constexpr bool slots_are_read_whole(Codec codec) { return codec != Codec::kLayers; }
 
 // Offset within its group of a row of `bytes`, when the rows before it end at `end`. A row of at most one line moves to
 // the next line instead of crossing into it, when that wastes at most half of its own length.

@@ -305,17 +305,17 @@ __device__ inline void write_sparse_warp(const ProfileRef& profile, const std::b
   }
 }
 
-// Whole words of so many bits that are shorter than the row; 0: none.
-__device__ inline uint32_t shorter_bytes(const ProfileRef& profile, uint32_t bits) {
+// Whole words of so many bits; 0: too many, so that the row stays raw.
+__device__ inline uint32_t coded_bytes_of(const ProfileRef& profile, uint32_t bits) {
   const uint32_t bytes = (bits + 31) / 32 * 4;
-  return bytes < profile.row_bytes ? bytes : 0;
+  return bytes <= profile.most_coded_bytes ? bytes : 0;
 }
 
 __device__ inline uint32_t encode_sparse_warp(const ProfileRef& profile, const std::byte* row, uint32_t* words) {
   const SparseCounts counts = count_sparse_warp(profile, row);
   const bool bitmap = bitmap_is_shorter(profile, counts.num_nonzeros, counts.num_groups);
   const uint32_t bits = sparse_bits(profile, counts.kind, counts.num_nonzeros, bitmap, counts.num_groups);
-  const uint32_t bytes = shorter_bytes(profile, bits);
+  const uint32_t bytes = coded_bytes_of(profile, bits);
   if (bytes == 0) return 0;
   zero_words_warp(words, 0, bytes / 4);
   write_sparse_warp(profile, row, counts, bitmap, {words, bytes * 8});
@@ -330,7 +330,7 @@ __device__ uint32_t encode_invariant_warp(const ProfileRef& profile, const Chunk
   zero_words_warp(words, 0, room);
   const uint32_t bits = encode_chunks_warp(profile, codes, row, {words, room * 32});
   __syncwarp();
-  return shorter_bytes(profile, bits);
+  return coded_bytes_of(profile, bits);
 }
 
 enum class EncodeForm : uint8_t { kRaw, kChunks4, kChunks8, kSingles, kPairs, kLayers, kSparse };
@@ -373,7 +373,7 @@ class RowEncoder {
   // Encodes a row into `words`: room_words() in shared memory, at a multiple of 16 bytes, which no lane still reads.
   // Its bytes, a multiple of 4, or 0 when it must stay raw; the words then hold anything.
   __device__ uint32_t encode(const std::byte* row, uint32_t* words) const {
-    if constexpr (kHasCodes) return shorter_bytes(profile_, exponent_.encode(row, words));
+    if constexpr (kHasCodes) return coded_bytes_of(profile_, exponent_.encode(row, words));
     if constexpr (form == EncodeForm::kChunks4) return encode_invariant_warp(profile_, profile_.codes4, row, words);
     if constexpr (form == EncodeForm::kChunks8) return encode_invariant_warp(profile_, profile_.codes8, row, words);
     if constexpr (form == EncodeForm::kSparse) return encode_sparse_warp(profile_, row, words);

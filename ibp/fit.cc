@@ -15,28 +15,33 @@ namespace {
 
 using base::Error;
 
-// The slot stride with the fewest lines a row, then the least memory.
+// The slot stride with the fewest lines a row, then the least memory, that takes no more than so much memory.
 struct Slot {
   uint32_t bytes = 0;
+  uint32_t read = 0;  // of them: longer rows are in the overflow area
   double lines = 0;
   double stored = 0;
 };
 
-Slot best_slot(const std::vector<uint32_t>& lengths, uint32_t row_bytes, bool whole_slots) {
+Slot best_slot(const std::vector<uint32_t>& lengths, uint32_t row_bytes, bool whole_slots, double most_stored) {
   std::vector<uint32_t> sorted(lengths);
   for (uint32_t& length : sorted) length = length ? length : ~0u;
   std::sort(sorted.begin(), sorted.end());
   const auto overflow_stride = static_cast<uint32_t>(round_up(row_bytes, 16));
   const double raw_lines = mean_lines_at_stride(overflow_stride, row_bytes);
-  Slot best{0, INFINITY, INFINITY};
+  Slot best{0, 0, INFINITY, INFINITY};
+  const uint32_t most_unread = whole_slots ? 0 : kLineBytes - 16;
   for (uint32_t bytes = 16; bytes <= overflow_stride; bytes += 16) {
-    const auto fit = std::upper_bound(sorted.begin(), sorted.end(), bytes) - sorted.begin();
-    const double overflow = 1.0 - static_cast<double>(fit) / static_cast<double>(sorted.size());
-    const uint32_t read = whole_slots || fit == 0 ? bytes : sorted[static_cast<std::size_t>(fit) - 1];
-    const Slot slot{bytes, (1 - overflow) * mean_lines_at_stride(bytes, read) + overflow * raw_lines,
-                    bytes + overflow * overflow_stride};
-    const bool fewer = slot.lines < best.lines - 1e-9;
-    if (fewer || (slot.lines < best.lines + 1e-9 && slot.stored < best.stored)) best = slot;
+    for (uint32_t unread = 0; unread <= std::min(most_unread, bytes - 16); unread += 16) {
+      const uint32_t read = bytes - unread;
+      const auto fit = std::upper_bound(sorted.begin(), sorted.end(), read) - sorted.begin();
+      const double overflow = 1.0 - static_cast<double>(fit) / static_cast<double>(sorted.size());
+      const Slot slot{bytes, read, (1 - overflow) * mean_lines_at_stride(bytes, read) + overflow * raw_lines,
+                      bytes + overflow * overflow_stride};
+      if (slot.stored > most_stored) continue;
+      const bool fewer = slot.lines < best.lines - 1e-9;
+      if (fewer || (slot.lines < best.lines + 1e-9 && slot.stored < best.stored)) best = slot;
+    }
   }
   return best;
 }
@@ -71,13 +76,17 @@ Candidate measure(const RowTable& sample, Profile profile) {
   }
   result.lines_per_row = lines / count;
   result.stored_per_row = static_cast<double>(group_begin + round_up_to_line(end)) / count;
-  const Slot slot = best_slot(lengths, sample.row_bytes(), slots_are_read_whole(profile.codec));
-  if (profile.codec == Codec::kPlanes) return measure_planes(std::move(result), std::move(profile), slot);
+  const bool whole_slots = slots_are_read_whole(profile.codec);
+  if (profile.codec == Codec::kPlanes) {
+    const Slot slot = best_slot(lengths, sample.row_bytes(), whole_slots, INFINITY);
+    return measure_planes(std::move(result), std::move(profile), slot);
+  }
   constexpr double kMostMemory = 1.1;  // over packed rows and their entries, for the lines that slots save
-  const double packed = result.stored_per_row + sizeof(uint64_t);
-  const bool small = slot.stored <= std::min<double>(kMostMemory * packed, sample.row_bytes());
-  if (profile.codec != Codec::kRaw && small && slot.lines <= result.lines_per_row) {
+  const double most = std::min<double>(kMostMemory * (result.stored_per_row + sizeof(uint64_t)), sample.row_bytes());
+  const Slot slot = best_slot(lengths, sample.row_bytes(), whole_slots, most);
+  if (profile.codec != Codec::kRaw && slot.lines <= result.lines_per_row) {
     profile.slot_bytes = slot.bytes;
+    if (slot.read < slot.bytes) profile.longest_bytes = slot.read;
     result.lines_per_row = slot.lines;
     result.stored_per_row = slot.stored;
   }

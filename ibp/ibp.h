@@ -66,6 +66,7 @@ struct Profile {
   std::vector<uint8_t> base;  // uint8 [num_columns]: exponent of code 1
   // layers
   std::array<uint8_t, kSecondSteps + kThirdSteps> steps{};  // of codes 1.. of the second and third layer
+  uint32_t longest_bytes = 0;                               // longer rows stay raw; 0: those no shorter than raw ones
   // planes
   uint32_t mantissa_bits = 0;  // 0..22, of plane A; its rows lie in slots of slot_bytes
   // sparse

@@ -29,7 +29,7 @@ struct ProfileHeader {
   uint8_t code_bits = 0;
   uint32_t num_columns = 0;
   uint32_t slot_bytes = 0;
-  uint32_t threshold_percent = 0;
+  uint32_t threshold_percent = 0;  // layers: longest_bytes
   uint32_t value_bits = 0;
   uint64_t constant = 0;
   uint64_t value_prefix = 0;
@@ -88,6 +88,8 @@ void validate_layers(const Profile& profile) {
   validate_exponent(profile);
   require_that(profile.code_bits == kFirstBits, "profile: code_bits", "2 for codec layers",
                base::format("{}", profile.code_bits));
+  require_that(profile.longest_bytes < profile.row_bytes(), "profile: longest_bytes", "fewer than a raw row's",
+               base::format("{}", profile.longest_bytes));
   std::array<bool, 256> taken{};
   for (uint32_t code = 1; code < 1u << kFirstBits; ++code) taken[code] = true;
   for (const uint8_t step : profile.steps) {
@@ -230,6 +232,8 @@ void validate(const Profile& profile) {
                "0 unless the codec is invariant", base::format("{}", profile.chunk_bytes));
   require_that(has_codes(profile.codec) || profile.code_bits == 0, "profile: code_bits",
                "0 unless the codec is exponent, planes or layers", base::format("{}", profile.code_bits));
+  require_that(profile.codec == Codec::kLayers || profile.longest_bytes == 0, "profile: longest_bytes",
+               "0 unless the codec is layers", base::format("{}", profile.longest_bytes));
   require_that(profile.codec == Codec::kPlanes || profile.mantissa_bits == 0, "profile: mantissa_bits",
                "0 unless the codec is planes", base::format("{}", profile.mantissa_bits));
   switch (profile.codec) {
@@ -254,6 +258,7 @@ std::vector<std::byte> to_bytes(const Profile& profile) {
   copy_fields(profile, header);
   header.version = format_version(profile.codec);
   if (profile.codec == Codec::kPlanes) header.chunk_bytes = static_cast<uint8_t>(profile.mantissa_bits);
+  if (profile.codec == Codec::kLayers) header.threshold_percent = profile.longest_bytes;
   std::vector<std::byte> bytes;
   append(bytes, &header, 1);
   append(bytes, profile.mask.data(), profile.mask.size());
@@ -284,6 +289,7 @@ Profile profile_from(std::span<const std::byte> bytes, const std::string& place)
   Profile profile;
   copy_fields(header, profile);
   if (codec == Codec::kPlanes) profile.mantissa_bits = std::exchange(profile.chunk_bytes, 0);
+  if (codec == Codec::kLayers) profile.longest_bytes = std::exchange(profile.threshold_percent, 0);
   require_that(known_dtype(header.dtype), place, "a known dtype", base::format("number {}", header.dtype));
   const std::byte* tables = bytes.data() + sizeof(header);
   if (body.size() - sizeof(header) != table_bytes(profile)) {

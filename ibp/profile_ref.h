@@ -57,6 +57,7 @@ struct ProfileRef {
   uint32_t element_bytes = 0;
   uint32_t num_columns = 0;
   uint32_t row_bytes = 0;
+  uint32_t most_coded_bytes = 0;  // longer rows stay raw
   // invariant
   uint32_t chunk_bytes = 0;
   uint32_t num_chunks = 0;

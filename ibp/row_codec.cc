@@ -35,6 +35,7 @@ ProfileTables::ProfileTables(const Profile& profile) {
   const uint32_t size = element_bytes(profile.dtype);
   ref_ = {.codec = profile.codec, .dtype = profile.dtype, .element_bytes = size, .num_columns = profile.num_columns};
   ref_.row_bytes = profile.row_bytes();
+  ref_.most_coded_bytes = profile.longest_bytes ? profile.longest_bytes : ref_.row_bytes - 1;
   ref_.chunk_bytes = profile.chunk_bytes;
   ref_.num_chunks = profile.num_chunks();
   for (uint32_t i = 0; i < ref_.num_chunks; ++i) {
@@ -104,7 +105,7 @@ uint32_t encode_row(const ProfileRef& profile, const std::byte* row, std::byte* 
       bytes = encode_layers(profile, row, out);
       break;
   }
-  return bytes < profile.row_bytes ? bytes : 0;
+  return bytes <= profile.most_coded_bytes ? bytes : 0;
 }
 
 void encode_each(const ProfileRef& profile, const RowTable& rows,

@@ -65,7 +65,7 @@ inline std::size_t encode_room(const ProfileRef& profile) {
 // Whether work on so many bytes repays waking other threads.
 constexpr bool worth_threads(int64_t bytes) { return bytes > int64_t{1} << 19; }
 
-// Encodes the row, of codec planes plane A; 0 when the result is not shorter than the row, which then is stored raw.
+// Encodes the row, of codec planes plane A; 0 when the row has to be stored raw: the result is too long.
 uint32_t encode_row(const ProfileRef& profile, const std::byte* row, std::byte* out);
 
 // Encodes each row by all threads: visit(row, what encode_row() returned, the encoded bytes).

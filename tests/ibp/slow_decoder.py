@@ -52,6 +52,7 @@ class Profile:
         else:
             assert tables == b""
         if self.codec == 5:
+            assert self.threshold < self.row_bytes
             assert self.code_bits == 2 and self.dtype in (2, 3)
             assert len({1, 2, 3, *self.steps}) == 13 and max(self.steps) < 2 ** FLOAT_BITS[self.dtype][0]
         if self.codec == 4:

@@ -231,7 +231,7 @@ void run_case(const Case& what, double scale) {
     std::printf("\n");
   }
   for (const std::string codec : {"raw", "invariant", "exponent", "auto"}) {
-    if (codec == "exponent" && !can_have_layers(what.dtype)) continue;  // what auto takes
+    if (codec == "exponent" && !can_have_layers(what.dtype)) continue;            // what auto takes
     const bool slow = what.kind == Kind::kSparse && std::string(codec) == "raw";  // 7 GB a fetch, nothing new
     if (!slow) run_codec(what, source, codec.c_str(), index.data(), out, gather);
   }

@@ -6,8 +6,8 @@ The folder has tables of words (.npz files with attr_data, attr_indices, attr_in
 vectors (.npy), which are also looked at as float16 and bfloat16; the first 20,000 rows of each. Prints what the best
 codec saves, packed, and the most that any code of single columns can save. For words that follows from
 the entropy of each column's elements; for vectors from the entropy of each column's signs and exponents, with mantissas
-as they are, since these are close to random. Then bits of an exponent: today's; in layers, each of two bits for the
-three commonest exponents that are left, or for the next layer; by Huffman's code; and the entropy.
+as they are, since these are close to random. Then bits of an exponent: with that codec, by Huffman's code, and the
+entropy.
 """
 
 import argparse
@@ -20,8 +20,7 @@ import torch
 from cohort_gnn import ibp
 
 MOST_ROWS = 20_000
-LAYER_BITS = 2
-CODECS = ("invariant", "exponent", "sparse")
+CODECS = ("invariant", "exponent", "layers", "sparse")
 MANTISSA_BITS = {torch.float32: 23, torch.float16: 10, torch.bfloat16: 7}
 
 
@@ -55,19 +54,11 @@ def huffman(values: np.ndarray) -> float:
     return bits
 
 
-def layered(values: np.ndarray, raw_bits: int, layers: int = 3) -> float:
-    of_each, left, bits = shares(values), 1.0, 0.0
-    for _ in range(layers):
-        bits += LAYER_BITS * left
-        of_each = of_each[2**LAYER_BITS - 1 :]
-        left = of_each.sum()
-    return bits + raw_bits * left
-
-
 def saved(rows) -> tuple[str, float]:
     """The codec that leaves the fewest bytes, packed, and the share that it saves. (The choice of `ibp.fit` is the one
     that is read fastest.)"""
-    profiles = [ibp.fit(rows, codec) for codec in CODECS]
+    of_halves = str(rows.dtype) in ("torch.float16", "torch.bfloat16")  # layers encodes no others
+    profiles = [ibp.fit(rows, codec) for codec in CODECS if codec != "layers" or of_halves]
     mean_bytes, best = min((profile.mean_row_bytes(rows), profile.codec) for profile in profiles)
     return best, 1 - mean_bytes / profiles[0].row_bytes
 
@@ -95,10 +86,9 @@ def main(folder: Path) -> None:
             bound = 1 - (signs + least + mantissa) / width
             print(f"| {name} | {codec} | {100 * part:.2f} | {100 * bound:.2f} |")
             now = (1 - part) * width - 1 - mantissa
-            in_layers = np.mean([layered(column, width - 1 - mantissa) for column in exponents])
             of_huffman = np.mean([huffman(column) for column in exponents])
-            lines.append(f"| {name} | {now:.2f} | {in_layers:.2f} | {of_huffman:.2f} | {least:.2f} |")
-    print("\n| rows | bits of an exponent | in layers | Huffman | entropy |\n|---|---|---|---|---|")
+            lines.append(f"| {name} | {now:.2f} | {of_huffman:.2f} | {least:.2f} |")
+    print("\n| rows | bits of an exponent | Huffman | entropy |\n|---|---|---|---|")
     print("\n".join(lines))
 
 

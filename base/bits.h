@@ -3,6 +3,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstring>
+#include <span>
 #include <type_traits>
 
 namespace cohort::base {
@@ -21,6 +22,16 @@ inline T load_as(const std::byte* from) {
 template <typename T>
 inline void store_as(std::byte* to, T value) {
   std::memcpy(to, &value, sizeof(T));
+}
+
+// The bytes of one value.
+template <typename T>
+std::span<const std::byte> bytes_of(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+template <typename T>
+std::span<std::byte> bytes_of(T& value) {
+  return std::as_writable_bytes(std::span(&value, 1));
 }
 
 }  // namespace cohort::base

@@ -37,4 +37,10 @@ std::string format_bytes(double bytes) {
   return unit == 0 ? base::format("{:.0f} B", bytes) : base::format("{:.2f} {}", bytes, kUnits[unit]);
 }
 
+void demand_bytes(int64_t needed, int64_t present, const std::string& place, const char* purpose, const char* hint,
+                  const char* state) {
+  if (needed <= present) return;
+  throw Error({place, format_bytes(needed) + purpose, base::format("{} {}", format_bytes(present), state), hint});
+}
+
 }  // namespace cohort::base

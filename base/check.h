@@ -1,6 +1,8 @@
 // Errors that say place, expected, found and cure.
 #pragma once
 
+#include <concepts>
+#include <cstdint>
 #include <source_location>
 #include <stdexcept>
 #include <string>
@@ -42,5 +44,14 @@ void cuda_check(cudaError_t status, const char* what = "CUDA call",
 
 // "1.5 GB", "312 B": for messages.
 std::string format_bytes(double bytes);
+template <std::integral T>
+std::string format_bytes(T bytes) {
+  return format_bytes(static_cast<double>(bytes));
+}
+
+// Throws Error at `place` when more bytes are needed than there are: "1.5 GB" with `purpose` behind it, and "312 B free"
+// (or whatever `state` says).
+void demand_bytes(int64_t needed, int64_t present, const std::string& place, const char* purpose, const char* hint,
+                  const char* state = "available");
 
 }  // namespace cohort::base

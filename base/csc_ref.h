@@ -11,6 +11,11 @@ struct CscRef {
   const int64_t* indptr = nullptr;  // int64 [V + 1]
   const void* indices = nullptr;    // int32 or int64 [E]
   int index_bytes = 4;              // 4 or 8
+
+  int64_t index(int64_t position) const {
+    return index_bytes == 4 ? static_cast<const int32_t*>(indices)[position]
+                            : static_cast<const int64_t*>(indices)[position];
+  }
 };
 
 }  // namespace cohort::base

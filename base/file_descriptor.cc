@@ -17,8 +17,7 @@ void repeat(std::span<const std::byte> bytes, const std::string& place, Write wr
     const ssize_t written = write(bytes.subspan(done), done);
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) {
-      const std::string rest = format_bytes(static_cast<double>(bytes.size() - done));
-      fail_errno(place, rest + " more of disk space", errno, kCure);
+      fail_errno(place, format_bytes(bytes.size() - done) + " more of disk space", errno, kCure);
     }
     done += static_cast<std::size_t>(written);
   }

@@ -31,7 +31,7 @@ Mapping Mapping::of(const std::string& path, Access access) {
 
 Mapping Mapping::zeros(std::size_t bytes, const char* place, const char* purpose, const char* hint) {
   void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (data == MAP_FAILED) fail_errno(place, format_bytes(static_cast<double>(bytes)) + purpose, errno, hint);
+  if (data == MAP_FAILED) fail_errno(place, format_bytes(bytes) + purpose, errno, hint);
   madvise(data, bytes, MADV_HUGEPAGE);  // a hint: where it is refused, touching takes longer
   return {data, bytes};
 }

@@ -13,14 +13,12 @@ int stream_priority(Priority priority) {
 }
 
 Stream::Stream(Priority priority) {
-  cuda_check(cudaStreamCreateWithPriority(&handle_, cudaStreamNonBlocking, stream_priority(priority)), "create stream");
+  cudaStream_t handle = nullptr;
+  cuda_check(cudaStreamCreateWithPriority(&handle, cudaStreamNonBlocking, stream_priority(priority)), "create stream");
+  handle_.reset(handle);
 }
 
-Stream::~Stream() {
-  if (handle_) cudaStreamDestroy(handle_);
-}
-
-void Stream::synchronize() const { cuda_check(cudaStreamSynchronize(handle_), "wait for stream"); }
+void Stream::synchronize() const { cuda_check(cudaStreamSynchronize(*this), "wait for stream"); }
 
 Event::Event(unsigned flags) { cuda_check(cudaEventCreateWithFlags(&handle_, flags), "create event"); }
 
@@ -54,11 +52,7 @@ cudaIpcEventHandle_t Event::ipc_handle() const {
 DeviceBytes::DeviceBytes(std::size_t bytes, const char* what) : bytes_(bytes) {
   void* data = nullptr;
   if (bytes > 0) cuda_check(cudaMalloc(&data, bytes), what);
-  data_ = static_cast<std::byte*>(data);
-}
-
-DeviceBytes::~DeviceBytes() {
-  if (data_) cudaFree(data_);
+  data_.reset(static_cast<std::byte*>(data));
 }
 
 void fill_gpu(void* to, int byte, std::size_t bytes, const char* what) {
@@ -81,7 +75,7 @@ PinnedBytes::PinnedBytes(std::size_t bytes) {
   const cudaError_t status = cudaHostRegister(pages.data(), bytes, cudaHostRegisterMapped | cudaHostRegisterPortable);
   if (status == cudaErrorNoDevice || status == cudaErrorInsufficientDriver) cuda_check(status, "pin host memory");
   if (status != cudaSuccess) {
-    throw Error({"pinning host memory", format_bytes(static_cast<double>(bytes)),
+    throw Error({"pinning host memory", format_bytes(bytes),
                  std::string("CUDA error ") + cudaGetErrorName(status),
                  "raise the limit on locked memory (ulimit -l unlimited) or free host memory"});
   }

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -22,20 +23,16 @@ class Stream {
  public:
   explicit Stream(Priority priority = Priority::kNormal);
   // Takes over a stream that exists; `keeps` lives as long as it.
-  Stream(cudaStream_t handle, std::shared_ptr<void> keeps) : keeps_(std::move(keeps)), handle_(handle) {}
-  ~Stream();
-  Stream(Stream&& other) noexcept : keeps_(std::move(other.keeps_)), handle_(std::exchange(other.handle_, nullptr)) {}
-  Stream& operator=(Stream&& other) noexcept {
-    std::swap(keeps_, other.keeps_);
-    std::swap(handle_, other.handle_);
-    return *this;
-  }
-  operator cudaStream_t() const noexcept { return handle_; }
+  Stream(cudaStream_t handle, std::shared_ptr<void> keeps) : handle_(handle, {std::move(keeps)}) {}
+  operator cudaStream_t() const noexcept { return handle_.get(); }
   void synchronize() const;
 
  private:
-  std::shared_ptr<void> keeps_;
-  cudaStream_t handle_ = nullptr;
+  struct Destroy {
+    std::shared_ptr<void> keeps;
+    void operator()(cudaStream_t stream) const noexcept { cudaStreamDestroy(stream); }
+  };
+  std::unique_ptr<CUstream_st, Destroy> handle_;
 };
 
 // An event; `flags` as for cudaEventCreateWithFlags.
@@ -63,19 +60,14 @@ class DeviceBytes {
  public:
   DeviceBytes() = default;
   explicit DeviceBytes(std::size_t bytes, const char* what = "allocate GPU memory");
-  ~DeviceBytes();
-  DeviceBytes(DeviceBytes&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
-  DeviceBytes& operator=(DeviceBytes&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(bytes_, other.bytes_);
-    return *this;
-  }
-  std::byte* data() const noexcept { return data_; }
+  std::byte* data() const noexcept { return data_.get(); }
   std::size_t bytes() const noexcept { return bytes_; }
 
  private:
-  std::byte* data_ = nullptr;
+  struct Free {
+    void operator()(std::byte* data) const noexcept { cudaFree(data); }
+  };
+  std::unique_ptr<std::byte, Free> data_;
   std::size_t bytes_ = 0;
 };
 
@@ -101,10 +93,14 @@ void copy_to_gpu(void* to, const void* from, std::size_t bytes, const char* what
 
 // A copy of `values` in GPU memory.
 template <typename T>
-DeviceArray<T> upload(const std::vector<T>& values, const char* what = "copy to the GPU") {
+DeviceArray<T> upload(std::span<const T> values, const char* what = "copy to the GPU") {
   DeviceArray<T> array(values.size(), what);
-  copy_to_gpu(array.data(), values.data(), values.size() * sizeof(T), what);
+  copy_to_gpu(array.data(), values.data(), values.size_bytes(), what);
   return array;
+}
+template <typename T>
+DeviceArray<T> upload(const std::vector<T>& values, const char* what = "copy to the GPU") {
+  return upload(std::span<const T>(values), what);
 }
 
 // Page-locked host memory that the GPU reads in place: mapped, touched in parallel, then registered

@@ -56,72 +56,55 @@ std::size_t whole_pages(int gpu, std::size_t bytes) {
 
 }  // namespace
 
-SharedGpuBytes::SharedGpuBytes(std::size_t bytes, const char* what) { make(bytes, what); }
-
-SharedGpuBytes::SharedGpuBytes(const FileDescriptor& shared, std::size_t bytes, const char* what) {
-  open(shared, bytes, what);
+SharedGpuBytes::SharedGpuBytes(std::size_t bytes, const char* what, std::byte* at) : bytes_(bytes) {
+  map(what, at, [](CUmemGenericAllocationHandle* memory, std::size_t mapped_bytes, int gpu) {
+    const CUmemAllocationProp properties = properties_of(gpu);
+    return driver().create(memory, mapped_bytes, &properties, 0);
+  });
 }
 
-SharedGpuBytes::SharedGpuBytes(std::size_t bytes, std::byte* at, const char* what) : data_(at), owns_address_(false) {
-  make(bytes, what);
+SharedGpuBytes::SharedGpuBytes(const FileDescriptor& shared, std::size_t bytes, const char* what, std::byte* at)
+    : bytes_(bytes) {
+  map(what, at, [&](CUmemGenericAllocationHandle* memory, std::size_t, int) {
+    void* number = reinterpret_cast<void*>(static_cast<intptr_t>(shared.get()));
+    return driver().open(memory, number, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  });
 }
 
-SharedGpuBytes::SharedGpuBytes(const FileDescriptor& shared, std::size_t bytes, std::byte* at, const char* what)
-    : data_(at), owns_address_(false) {
-  open(shared, bytes, what);
-}
-
-void SharedGpuBytes::make(std::size_t bytes, const char* what) {
-  bytes_ = bytes;
-  if (bytes == 0) return;
-  gpu_ = current_gpu_with_context();
-  const CUmemAllocationProp properties = properties_of(gpu_);
-  mapped_bytes_ = whole_pages(gpu_, bytes);
-  kDriver.check(driver().create(&memory_, mapped_bytes_, &properties, 0), what);
-  map(what);
-}
-
-void SharedGpuBytes::open(const FileDescriptor& shared, std::size_t bytes, const char* what) {
-  bytes_ = bytes;
-  if (bytes == 0) return;
-  gpu_ = current_gpu_with_context();
-  mapped_bytes_ = whole_pages(gpu_, bytes);
-  void* number = reinterpret_cast<void*>(static_cast<intptr_t>(shared.get()));
-  kDriver.check(driver().open(&memory_, number, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR), what);
-  map(what);
-}
-
-void SharedGpuBytes::map(const char* what) {
+template <typename Obtain>
+void SharedGpuBytes::map(const char* what, std::byte* reserved, Obtain obtain) {
+  if (bytes_ == 0) return;
+  const int gpu = current_gpu_with_context();
+  Unmap unmap{gpu, whole_pages(gpu, bytes_), !reserved, 0};
+  kDriver.check(obtain(&unmap.memory, unmap.mapped_bytes, gpu), what);
   CUmemAccessDesc access{};
-  access.location = properties_of(gpu_).location;
+  access.location = properties_of(gpu).location;
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  auto at = reinterpret_cast<CUdeviceptr>(data_);
-  bool mapped = false;
-  CUresult result = owns_address_ ? driver().reserve(&at, mapped_bytes_, 0, 0, 0) : CUDA_SUCCESS;
-  if (result == CUDA_SUCCESS) result = driver().map(at, mapped_bytes_, 0, memory_, 0);
-  mapped = result == CUDA_SUCCESS;
-  if (mapped) result = driver().allow(at, mapped_bytes_, &access, 1);
+  auto at = reinterpret_cast<CUdeviceptr>(reserved);
+  CUresult result = unmap.owns_address ? driver().reserve(&at, unmap.mapped_bytes, 0, 0, 0) : CUDA_SUCCESS;
+  if (result == CUDA_SUCCESS) result = driver().map(at, unmap.mapped_bytes, 0, unmap.memory, 0);
+  const bool mapped = result == CUDA_SUCCESS;
+  if (mapped) result = driver().allow(at, unmap.mapped_bytes, &access, 1);
   if (result == CUDA_SUCCESS) {
-    data_ = reinterpret_cast<std::byte*>(at);
+    data_ = {reinterpret_cast<std::byte*>(at), unmap};
     return;
   }
-  if (mapped) driver().unmap(at, mapped_bytes_);
-  if (at && owns_address_) driver().free_address(at, mapped_bytes_);
-  driver().release(memory_);
+  if (mapped) driver().unmap(at, unmap.mapped_bytes);
+  if (at && unmap.owns_address) driver().free_address(at, unmap.mapped_bytes);
+  driver().release(unmap.memory);
   kDriver.check(result, what);
 }
 
-SharedGpuBytes::~SharedGpuBytes() {
-  if (!data_) return;
-  int current = gpu_;
+void SharedGpuBytes::Unmap::operator()(std::byte* data) const noexcept {
+  int current = gpu;
   cudaGetDevice(&current);
-  cudaSetDevice(gpu_);
+  cudaSetDevice(gpu);
   cudaDeviceSynchronize();
   cudaSetDevice(current);
-  const auto at = reinterpret_cast<CUdeviceptr>(data_);
-  driver().unmap(at, mapped_bytes_);
-  if (owns_address_) driver().free_address(at, mapped_bytes_);
-  driver().release(memory_);
+  const auto at = reinterpret_cast<CUdeviceptr>(data);
+  driver().unmap(at, mapped_bytes);
+  if (owns_address) driver().free_address(at, mapped_bytes);
+  driver().release(memory);
 }
 
 bool SharedGpuBytes::is_supported() {
@@ -137,7 +120,7 @@ bool SharedGpuBytes::is_supported() {
 
 FileDescriptor SharedGpuBytes::share() const {
   int number = -1;
-  kDriver.check(driver().share(&number, memory_, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0), "share memory");
+  kDriver.check(driver().share(&number, data_.get_deleter().memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0), "share memory");
   return FileDescriptor(number);
 }
 
@@ -155,13 +138,13 @@ GrowingGpuBytes::~GrowingGpuBytes() {
 
 const SharedGpuBytes& GrowingGpuBytes::add(std::size_t bytes, const char* what) {
   bytes = whole_pages(current_gpu(), bytes);
-  pieces_.emplace_back(bytes, next(bytes), what);
+  pieces_.emplace_back(bytes, what, next(bytes));
   bytes_ += bytes;
   return pieces_.back();
 }
 
 void GrowingGpuBytes::add(const FileDescriptor& shared, std::size_t bytes, const char* what) {
-  pieces_.emplace_back(shared, bytes, next(bytes), what);
+  pieces_.emplace_back(shared, bytes, what, next(bytes));
   bytes_ += bytes;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -15,32 +16,11 @@ namespace cohort::base {
 class SharedGpuBytes {
  public:
   SharedGpuBytes() = default;
-  // Memory of the current GPU. `what` completes "the driver to ..." in errors.
-  SharedGpuBytes(std::size_t bytes, const char* what);
+  // Memory of the current GPU. `what` completes "the driver to ..." in errors. `at`: addresses that are reserved, and
+  // stay so; null: its own.
+  SharedGpuBytes(std::size_t bytes, const char* what, std::byte* at = nullptr);
   // The memory of `bytes` that another process has shared, on the current GPU or on one whose memory it can read.
-  SharedGpuBytes(const FileDescriptor& shared, std::size_t bytes, const char* what);
-  // The same at addresses that are reserved, and stay so.
-  SharedGpuBytes(std::size_t bytes, std::byte* at, const char* what);
-  SharedGpuBytes(const FileDescriptor& shared, std::size_t bytes, std::byte* at, const char* what);
-  // Waits until the GPU has done what it was given: it may read here. The memory lives on in other processes that map
-  // it.
-  ~SharedGpuBytes();
-  SharedGpuBytes(SharedGpuBytes&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)),
-        bytes_(std::exchange(other.bytes_, 0)),
-        mapped_bytes_(std::exchange(other.mapped_bytes_, 0)),
-        memory_(std::exchange(other.memory_, 0)),
-        owns_address_(other.owns_address_),
-        gpu_(other.gpu_) {}
-  SharedGpuBytes& operator=(SharedGpuBytes&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(bytes_, other.bytes_);
-    std::swap(mapped_bytes_, other.mapped_bytes_);
-    std::swap(memory_, other.memory_);
-    std::swap(owns_address_, other.owns_address_);
-    std::swap(gpu_, other.gpu_);
-    return *this;
-  }
+  SharedGpuBytes(const FileDescriptor& shared, std::size_t bytes, const char* what, std::byte* at = nullptr);
 
   // Whether the current GPU and its driver can share memory.
   static bool is_supported();
@@ -48,19 +28,25 @@ class SharedGpuBytes {
   // To be handed to another process, which maps it.
   FileDescriptor share() const;
 
-  std::byte* data() const noexcept { return data_; }
+  std::byte* data() const noexcept { return data_.get(); }
   std::size_t bytes() const noexcept { return bytes_; }
 
  private:
-  void make(std::size_t bytes, const char* what);
-  void open(const FileDescriptor& shared, std::size_t bytes, const char* what);
-  void map(const char* what);
+  struct Unmap {
+    int gpu;
+    std::size_t mapped_bytes;
+    bool owns_address;
+    unsigned long long memory;  // the driver's handle of it
+    // Waits until the GPU has done what it was given: it may read here. The memory lives on in other processes that map
+    // it.
+    void operator()(std::byte* data) const noexcept;
+  };
+  // Maps the memory that obtain(&its handle, its bytes in whole pages, GPU) has the driver give.
+  template <typename Obtain>
+  void map(const char* what, std::byte* reserved, Obtain obtain);
 
-  std::byte* data_ = nullptr;
-  std::size_t bytes_ = 0, mapped_bytes_ = 0;
-  unsigned long long memory_ = 0;  // the driver's handle of it
-  bool owns_address_ = true;
-  int gpu_ = 0;
+  std::unique_ptr<std::byte, Unmap> data_;
+  std::size_t bytes_ = 0;
 };
 
 // Addresses of the current GPU at which memory is mapped piece by piece, each piece behind the one before: what is

@@ -5,37 +5,30 @@
 #include "base/check.h"
 
 namespace cohort::cache {
-DirectoryArrays::DirectoryArrays(std::span<const uint64_t> entry_of) : words((entry_of.size() + 31) / 32) {
-  const auto num_words = static_cast<int64_t>(words.size());
-  const auto of_word = [&](int64_t word) {
-    const auto first = static_cast<std::size_t>(word) * 32;
-    return entry_of.subspan(first, std::min<std::size_t>(32, entry_of.size() - first));
+
+DirectoryArrays::DirectoryArrays(std::span<const uint64_t> entry_of) : cached(std::ssize(entry_of)) {
+  const int64_t num_words = std::ssize(cached.words());
+  // Calls use(node, entry) for the cached nodes of a word.
+  const auto for_word = [&](int64_t word, const auto& use) {
+    for (int64_t node = word * 32; node < std::min((word + 1) * 32, cached.num_rows()); ++node) {
+      if (const uint64_t entry = entry_of[static_cast<std::size_t>(node)]; entry != kNoEntry) use(node, entry);
+    }
   };
 #pragma omp parallel for
   for (int64_t word = 0; word < num_words; ++word) {
-    const auto of = of_word(word);
-    uint64_t flags = 0;
-    for (std::size_t i = 0; i < of.size(); ++i) flags |= uint64_t{of[i] != kNoEntry} << i;
-    words[static_cast<std::size_t>(word)] = flags;
+    for_word(word, [&](int64_t node, uint64_t) { cached.choose(node); });
   }
-  uint64_t before = 0;
-  for (uint64_t& word : words) {
-    const auto flags = static_cast<uint32_t>(word);
-    word |= before << 32;
-    before += static_cast<uint64_t>(__builtin_popcount(flags));
-  }
-  entries.resize(before);
+  cached.count();
+  entries.resize(static_cast<std::size_t>(cached.num_chosen()));
 #pragma omp parallel for
   for (int64_t word = 0; word < num_words; ++word) {
-    uint64_t next = words[static_cast<std::size_t>(word)] >> 32;
-    for (const uint64_t entry : of_word(word)) {
-      if (entry != kNoEntry) entries[next++] = entry;
-    }
+    uint64_t next = cached.words()[static_cast<std::size_t>(word)] >> 32;
+    for_word(word, [&](int64_t, uint64_t entry) { entries[next++] = entry; });
   }
 }
 
 Directory::Directory(const DirectoryArrays& arrays)
-    : words_(base::upload(arrays.words, "copy a directory to the GPU")),
+    : words_(base::upload(arrays.cached.words(), "copy a directory to the GPU")),
       entries_(base::upload(arrays.entries, "copy a directory to the GPU")) {}
 
 }  // namespace cohort::cache

@@ -30,8 +30,9 @@ struct DirectoryRef {
 // The arrays of a DirectoryRef in host memory. `entry_of`: uint64 [V], kNoEntry where nothing is cached.
 struct DirectoryArrays {
   explicit DirectoryArrays(std::span<const uint64_t> entry_of);
-  DirectoryRef ref() const { return {words.data(), entries.data()}; }
-  std::vector<uint64_t> words, entries;
+  DirectoryRef ref() const { return {cached.words().data(), entries.data()}; }
+  RowBits cached;
+  std::vector<uint64_t> entries;
 };
 
 // The same in the memory of the current GPU.

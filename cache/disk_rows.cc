@@ -109,8 +109,7 @@ DiskRows::DiskRows(std::shared_ptr<const RowFile> rows, std::shared_ptr<ReadThre
 FarFetch DiskRows::fetch(std::span<const int64_t> ids, bool plane_a, TakeRow take, Turn turn) const {
   if (ids.empty()) return {};
   disk_->demand_unchanged();
-  ibp::EncodedRef rows = encoded().ref;
-  if (plane_a) rows.plane_b = nullptr;
+  const ibp::EncodedRef rows = planes_of(encoded().ref, plane_a);
   std::vector<std::pair<uint64_t, uint32_t>> places(ids.size());  // in the file; number in the fetch
 #pragma omp parallel for schedule(static) if (ids.size() > std::size_t{kFewRows})
   for (std::size_t i = 0; i < ids.size(); ++i) {

@@ -15,12 +15,6 @@ constexpr int kGatherSms = 1;                // of a reader: it decodes more tha
 constexpr std::size_t kBuffersOfReader = 8;  // at least, where there are several readers
 constexpr std::size_t kMostReaders = 4;      // of a table and GPU
 
-int current_gpu() {
-  int gpu = 0;
-  cuda_check(cudaGetDevice(&gpu), "find the current GPU");
-  return gpu;
-}
-
 }  // namespace
 
 // What a fetch has for its far rows.
@@ -119,9 +113,8 @@ class FarGather::Batch final : public StagedBatch {
 void FarGather::Reader::start(std::shared_ptr<Batch> batch) { reader_->start(std::move(batch)); }
 
 FarGather::FarGather(const FarPart& part, std::size_t num_fetches)
-    : gpu_(current_gpu()),
-      in_memory_(base::upload(std::vector<uint64_t>(part.in_memory->words().begin(), part.in_memory->words().end()),
-                              "copy what is in host memory to the GPU")),
+    : gpu_(base::current_gpu()),
+      in_memory_(base::upload(part.in_memory->words(), "copy what is in host memory to the GPU")),
       profile_(part.rows->encoded().profile),
       max_coded_bytes_(ibp::longest_coded_bytes(part.rows->encoded().ref) +
                        part.rows->encoded().ref.plane_b_stride_bytes) {

@@ -94,8 +94,7 @@ void FarFetch::abandon() noexcept {
 }
 
 StagedFetch FarRows::stage(std::span<const uint32_t> ids, bool plane_a, const StageBuffer& buffer) const {
-  ibp::EncodedRef stored = encoded().ref;
-  if (plane_a) stored.plane_b = nullptr;
+  const ibp::EncodedRef stored = planes_of(encoded().ref, plane_a);
   std::vector<int64_t> staged;
   int64_t at = 0;
   for (std::size_t i = 0; i < ids.size() && std::ssize(staged) < buffer.most_rows; ++i) {

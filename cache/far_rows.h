@@ -17,6 +17,12 @@
 
 namespace cohort::cache {
 
+// Where rows are, of codec planes perhaps plane A alone.
+inline ibp::EncodedRef planes_of(ibp::EncodedRef rows, bool plane_a) {
+  if (plane_a) rows.plane_b = nullptr;
+  return rows;
+}
+
 // What a fetch read.
 struct FarUse {
   TierUses tiers{};        // rows and their stored bytes; no times

@@ -17,11 +17,8 @@ const Slab& slab_of(const Plan& plan, int gpu, Kind kind) {
 }
 
 void require_room(int64_t needed, int gpu) {
-  const int64_t free = base::free_device_bytes();
-  if (needed <= free) return;
-  throw base::Error({base::format("memory of GPU {}", gpu),
-                     base::format_bytes(static_cast<double>(needed)) + " for the cache",
-                     base::format_bytes(static_cast<double>(free)) + " free", "use a smaller --cache-ratio"});
+  base::demand_bytes(needed, base::free_device_bytes(), base::format("memory of GPU {}", gpu), " for the cache",
+                     "use a smaller --cache-ratio", "free");
 }
 
 void read_peers(int gpu, std::span<const int> peers) {

@@ -2,7 +2,6 @@
 
 #include "base/check.h"
 #include "base/format.h"
-#include "cache/verify_rows.h"
 #include "ibp/host.h"
 
 namespace cohort::cache {

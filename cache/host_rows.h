@@ -60,4 +60,8 @@ class HostRows {
   std::shared_ptr<const base::Mapping> pages_;
 };
 
+// Checks all of a file of encoded rows, a piece at a time: little of it is in memory at once. Throws base::Error for
+// damage.
+void verify_rows(const std::string& file);
+
 }  // namespace cohort::cache

@@ -106,12 +106,8 @@ class Reader {
 };
 
 base::PinnedBytes host_region() {
-  const int64_t available = base::available_host_bytes();
-  if (2 * kHostBytes > available) {
-    throw base::Error({"host memory", base::format_bytes(2.0 * kHostBytes) + " for measuring links, half of it unused",
-                       base::format_bytes(static_cast<double>(available)) + " available",
-                       "pass the bandwidths: --bandwidth"});
-  }
+  base::demand_bytes(2 * kHostBytes, base::available_host_bytes(), "host memory",
+                     " for measuring links, half of it unused", "pass the bandwidths: --bandwidth");
   return base::PinnedBytes(kHostBytes);
 }
 

@@ -67,9 +67,7 @@ RowSizes SlabRows::sizes() const {
   if (!coded_) return {base::round_up(rows_.row_bytes, align_bytes_), {}};
   if (!rows_.encoded) return {base::round_up(static_cast<int64_t>(std::ceil(mean_bytes_)), align_bytes_), {}};
   const ibp::EncodedRef& ref = rows_.encoded->encoded().ref;
-  if (ref.layout == ibp::Layout::kSlots && ref.overflow_bytes == 0) {
-    return {int64_t{ref.stride_bytes} + ref.plane_b_stride_bytes, {}};
-  }
+  if (const int64_t bytes = rows_.encoded->stored_bytes_of_any()) return {bytes, {}};
   RowSizes sizes{0, base::UninitializedVector<uint32_t>(static_cast<std::size_t>(ref.num_rows))};
 #pragma omp parallel for
   for (int64_t row = 0; row < ref.num_rows; ++row) {

@@ -53,8 +53,7 @@ TieredFetch TieredRows::fetch(std::span<const int64_t> ids, std::byte* out, bool
     if (!decoder.decode(row, out + at[i] * row_bytes)) fail_row(file, wanted[i]);
   };
   fetch.far = far_->fetch(missing, plane_a, take);
-  ibp::EncodedRef rows = rows_.ref;
-  if (plane_a) rows.plane_b = nullptr;
+  const ibp::EncodedRef rows = planes_of(rows_.ref, plane_a);
   int64_t bytes = 0, bad = -1;
 #pragma omp parallel for schedule(static) reduction(+ : bytes) reduction(max : bad) if (ids.size() > kFewRows)
   for (std::size_t i = 0; i < ids.size(); ++i) {

@@ -80,30 +80,26 @@ void Dataset::find_rows(Rows rows) {
 }
 
 void Dataset::map_types(std::vector<Problem>& problems) {
-  indptr_.resize(meta_.edge_types.size());
-  indices_.resize(meta_.edge_types.size());
-  edge_weights_.resize(meta_.edge_types.size());
-  edge_times_.resize(meta_.edge_types.size());
-  edge_features_.resize(meta_.edge_types.size());
+  edges_.resize(meta_.edge_types.size());
   features_.resize(meta_.node_types.size());
   for (std::size_t i = 0; i < meta_.edge_types.size(); ++i) {
     const EdgeType& type = meta_.edge_types[i];
+    EdgeArrays& edges = edges_[i];
     const int64_t num_targets = meta_.node_types[static_cast<std::size_t>(type.target_type)].num_nodes;
     attempt(problems, [&] {
       MappedArray indptr = map_npy(folder_ / type.indptr, {{DType::int64}, {num_targets + 1}});
       demand_ends(indptr, type.num_edges, meta_.typed ? "count" : "num_edges");
-      indptr_[i] = std::move(indptr);
+      edges.indptr = std::move(indptr);
     });
     attempt(problems, [&] {
-      indices_[i] = map_npy(folder_ / type.indices, {{DType::int32, DType::int64}, {type.num_edges}});
+      edges.indices = map_npy(folder_ / type.indices, {{DType::int32, DType::int64}, {type.num_edges}});
     });
-    attempt(problems,
-            [&] { edge_features_[i] = map_features(folder_, type, type.num_edges, encoded_rows_.of_edges[i]); });
+    attempt(problems, [&] { edges.features = map_features(folder_, type, type.num_edges, encoded_rows_.of_edges[i]); });
     const auto map_beside = [&](const std::string& file, DType dtype, MappedArray& array) {
       if (!file.empty()) attempt(problems, [&] { array = map_npy(folder_ / file, {{dtype}, {type.num_edges}}); });
     };
-    map_beside(type.edge_weights, DType::float32, edge_weights_[i]);
-    map_beside(type.edge_times, DType::int64, edge_times_[i]);
+    map_beside(type.edge_weights, DType::float32, edges.weights);
+    map_beside(type.edge_times, DType::int64, edges.times);
   }
   for (std::size_t i = 0; i < meta_.node_types.size(); ++i) {
     const NodeType& type = meta_.node_types[i];

@@ -124,13 +124,13 @@ class Dataset {
   // the raw copy may have been dropped.
   const std::filesystem::path& encoded_rows_of(int type) const { return encoded_rows_.of_nodes.at(index_of(type)); }
   std::span<const int64_t> indptr_of(int relation) const { return indptr_array(relation).as<int64_t>(); }
-  const MappedArray& indices_of(int relation) const { return indices_.at(index_of(relation)); }
+  const MappedArray& indices_of(int relation) const { return edges_.at(index_of(relation)).indices; }
   // float32, in the order of the indices; not mapped: none.
-  const MappedArray& edge_weights_of(int relation) const { return edge_weights_.at(index_of(relation)); }
+  const MappedArray& edge_weights_of(int relation) const { return edges_.at(index_of(relation)).weights; }
   // int64, in the order of the indices, ascending in each list; not mapped: none.
-  const MappedArray& edge_times_of(int relation) const { return edge_times_.at(index_of(relation)); }
+  const MappedArray& edge_times_of(int relation) const { return edges_.at(index_of(relation)).times; }
   // Rows of the edges, in the order of the indices; as features_of() and encoded_rows_of().
-  const MappedArray& edge_features_of(int relation) const { return edge_features_.at(index_of(relation)); }
+  const MappedArray& edge_features_of(int relation) const { return edges_.at(index_of(relation)).features; }
   const std::filesystem::path& encoded_edge_rows_of(int relation) const {
     return encoded_rows_.of_edges.at(index_of(relation));
   }
@@ -146,7 +146,7 @@ class Dataset {
   std::span<const int64_t> test_ids() const { return splits_[2].as<int64_t>(); }   // int64 [any]
 
   // The arrays as files, for checks: one is not mapped when opening it was a problem.
-  const MappedArray& indptr_array(int relation) const { return indptr_.at(index_of(relation)); }
+  const MappedArray& indptr_array(int relation) const { return edges_.at(index_of(relation)).indptr; }
   const MappedArray& labels_array() const noexcept { return labels_; }  // label_dtype, of label_shape()
   const std::array<MappedArray, 3>& split_arrays() const noexcept { return splits_; }
 
@@ -157,12 +157,11 @@ class Dataset {
 
   std::filesystem::path folder_;
   Meta meta_;
-  std::vector<MappedArray> indptr_ = std::vector<MappedArray>(1);         // of each relation
-  std::vector<MappedArray> indices_ = std::vector<MappedArray>(1);        // of each relation
-  std::vector<MappedArray> features_ = std::vector<MappedArray>(1);       // of each node type
-  std::vector<MappedArray> edge_features_ = std::vector<MappedArray>(1);  // of each relation
-  std::vector<MappedArray> edge_weights_ = std::vector<MappedArray>(1);   // of each relation
-  std::vector<MappedArray> edge_times_ = std::vector<MappedArray>(1);     // of each relation
+  struct EdgeArrays {
+    MappedArray indptr, indices, features, weights, times;
+  };
+  std::vector<EdgeArrays> edges_ = std::vector<EdgeArrays>(1);       // of each relation
+  std::vector<MappedArray> features_ = std::vector<MappedArray>(1);  // of each node type
   EncodedFiles encoded_rows_;
   MappedArray labels_;
   std::array<MappedArray, 3> splits_;  // train, val, test

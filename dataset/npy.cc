@@ -40,7 +40,7 @@ base::Mapping create_file(const std::filesystem::path& path, std::size_t bytes) 
   if (!file) base::fail_errno(path.string(), "a file that can be written", errno);
   // Without reserved space a full disk would end the process with SIGBUS in the middle of a store.
   if (const int error = posix_fallocate(file.get(), 0, static_cast<off_t>(bytes)); error != 0) {
-    base::fail_errno(path.string(), base::format_bytes(static_cast<double>(bytes)) + " of disk space", error,
+    base::fail_errno(path.string(), base::format_bytes(bytes) + " of disk space", error,
                      "free some space or write to another disk");
   }
   return base::Mapping::of(file, bytes, base::Access::kReadWrite, path.string());

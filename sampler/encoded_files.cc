@@ -1,6 +1,6 @@
 #include "sampler/encoded_files.h"
 
-#include "cache/verify_rows.h"
+#include "cache/host_rows.h"
 
 namespace cohort::sampler {
 

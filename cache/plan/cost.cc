@@ -177,15 +177,11 @@ UseByTier Costs::feature_uses(const Counts& counts, int64_t row) const {
   const double reads = mean_reads(Kind::kFeature, counts, row);
   const auto number = static_cast<std::size_t>(&table - tables_.data());
   const double found = counts.pool_batches.empty() ? 0 : share_found(reads, counts.pool_batches[number]);
-  const auto use_of = [&](Tier tier, const Rows& rows) {
-    Use use;
-    use.reads = reads * (1 - found);
-    use.bytes = use.reads * static_cast<double>(rows.of(in_table));
-    use.lines = use.reads * mean_lines(rows.of(in_table), rows.align_bytes);
-    use.seconds = use.lines * line_seconds_[static_cast<std::size_t>(tier)];
-    return use;
+  const auto use = [&](Tier tier, const Rows& rows) {
+    const int64_t bytes = rows.of(in_table);
+    return use_of(tier, reads * (1 - found), static_cast<double>(bytes), mean_lines(bytes, rows.align_bytes));
   };
-  UseByTier uses = {use_of(Tier::kLocal, table.slab), use_of(Tier::kPeer, table.slab), use_of(Tier::kHost, table.host),
+  UseByTier uses = {use(Tier::kLocal, table.slab), use(Tier::kPeer, table.slab), use(Tier::kHost, table.host),
                     Use{.reads = reads * found}};
   if (parts_.count > 1 && owner_of(in_table, parts_.count) != parts_.own) {
     Use& remote = uses[kRemoteTier];
@@ -205,16 +201,11 @@ UseByTier Costs::topology_uses(const Counts& counts, int64_t list) const {
                            ? std::min(counts.mean_picks, static_cast<double>(degree))
                            : static_cast<double>(counts.edges_read[list]) / counts.expansions[list];
   const double drawn = drawn_lines(picks, degree, index_bytes), bytes = picks * index_bytes;
-  const auto use_of = [&](Tier tier) {
+  const auto use = [&](Tier tier) {
     const int64_t head_bytes = list_head_bytes(tier);
-    Use use;
-    use.reads = reads;
-    use.bytes = use.reads * (static_cast<double>(head_bytes) + bytes);
-    use.lines = use.reads * (mean_lines(head_bytes, kWordBytes) + drawn);
-    use.seconds = use.lines * line_seconds_[static_cast<std::size_t>(tier)];
-    return use;
+    return use_of(tier, reads, static_cast<double>(head_bytes) + bytes, mean_lines(head_bytes, kWordBytes) + drawn);
   };
-  return {use_of(Tier::kLocal), use_of(Tier::kPeer), use_of(Tier::kHost), Use{}};
+  return {use(Tier::kLocal), use(Tier::kPeer), use(Tier::kHost), Use{}};
 }
 
 UseByTier Costs::uses(Kind kind, const Counts& counts, int64_t item) const {

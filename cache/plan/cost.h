@@ -190,6 +190,10 @@ class Costs {
     const int64_t* ends = relation.lists.indptr + (item - relation.first);
     return {ends[1] - ends[0], relation.lists.index_bytes};
   }
+  // What a batch reads so often, bytes and lines each time.
+  Use use_of(Tier tier, double reads, double bytes, double lines) const {
+    return {reads, reads * bytes, reads * lines, reads * lines * line_seconds_[static_cast<std::size_t>(tier)]};
+  }
   UseByTier feature_uses(const Counts& counts, int64_t row) const;
   UseByTier topology_uses(const Counts& counts, int64_t list) const;
 

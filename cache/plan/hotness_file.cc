@@ -1,16 +1,17 @@
 // The file of counts: FORMAT.md.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdio>
-#include <memory>
 #include <numeric>
 #include <type_traits>
 
+#include "base/bits.h"
 #include "base/check.h"
 #include "base/checksum.h"
+#include "base/file_descriptor.h"
 #include "base/format.h"
 #include "base/whole_file.h"
 #include "cache/plan/hotness.h"
@@ -45,19 +46,11 @@ struct Header {
 };
 static_assert(sizeof(Header) == 200 && std::is_trivially_copyable_v<Header>);
 
-template <typename T>
-std::span<const std::byte> bytes_of(const T& value) {
-  return std::as_bytes(std::span(&value, 1));
-}
+using base::bytes_of;
 
 uint64_t num_lists_of(const Header& header) { return header.own_num_lists ? header.own_num_lists : header.num_nodes; }
 
 uint32_t crc_of(const Header& header) { return base::crc32c(bytes_of(header).first(sizeof header - 4)); }
-
-struct Close {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
-using File = std::unique_ptr<std::FILE, Close>;
 
 // The arrays in the order of the file.
 template <typename Reads, typename Edges, typename Promised, typename Visit>
@@ -99,13 +92,13 @@ void check(const Header& header, const std::filesystem::path& path, std::uintmax
 }
 
 // With all threads.
-void read(std::FILE* file, const std::filesystem::path& path, std::size_t offset, std::span<std::byte> to) {
+void read(const base::FileDescriptor& file, const std::filesystem::path& path, std::size_t offset, std::span<std::byte> to) {
   constexpr std::size_t kPiece = std::size_t{4} << 20;
   bool complete = true;
 #pragma omp parallel for schedule(dynamic) reduction(&& : complete) if (to.size() > kPiece)
   for (std::size_t first = 0; first < to.size(); first += kPiece) {
     const std::span<std::byte> piece = to.subspan(first, std::min(kPiece, to.size() - first));
-    const ssize_t done = pread(fileno(file), piece.data(), piece.size(), static_cast<off_t>(offset + first));
+    const ssize_t done = pread(file.get(), piece.data(), piece.size(), static_cast<off_t>(offset + first));
     complete = complete && done == std::ssize(piece);
   }
   if (!complete) refuse(path, "all bytes", "an end before them");
@@ -122,14 +115,14 @@ struct CountsFile {
     return {static_cast<int64_t>(header.num_batches), static_cast<int64_t>(header.max_batch_nodes),
             static_cast<int64_t>(header.max_batch_edges)};
   }
-  File file;
+  base::FileDescriptor file;
   Header header;
 };
 
 CountsFile open_counts(const std::filesystem::path& path, const HotnessKey* expected) {
-  CountsFile counts{File(std::fopen(path.c_str(), "rb")), {}};
+  CountsFile counts{base::FileDescriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC)), {}};
   if (!counts.file) base::fail_errno(path.string(), "a file of access counts", errno);
-  read(counts.file.get(), path, 0, std::as_writable_bytes(std::span(&counts.header, 1)));
+  read(counts.file, path, 0, bytes_of(counts.header));
   check(counts.header, path, std::filesystem::file_size(path));
   if (expected && *expected != counts.key()) {
     refuse(path, "counts of this data set, split, fanout and batch size", "others");
@@ -181,7 +174,7 @@ Hotness Hotness::load(const std::filesystem::path& path, const HotnessKey* expec
   uint32_t crc = 0;
   std::size_t offset = sizeof header;
   for_arrays(hotness.edges_read_, hotness.node_reads_, hotness.expansions_, promised, [&](auto array) {
-    read(file.file.get(), path, offset, std::as_writable_bytes(array));
+    read(file.file, path, offset, std::as_writable_bytes(array));
     offset += array.size_bytes();
     crc = base::crc32c_parallel(std::as_bytes(array), crc);
   });

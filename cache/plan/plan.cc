@@ -14,32 +14,28 @@ namespace {
 
 using base::Error;
 
+void need(bool good, const char* place, const std::string& expected, const std::string& found, const char* hint = "") {
+  if (!good) throw Error({place, expected, found, hint});
+}
+
 void check_cliques(const PlanInput& input) {
   const std::size_t num_gpus = input.budget_bytes.size();
   std::vector<bool> seen(num_gpus);
   for (const auto& clique : input.cliques) {
-    if (clique.empty() || std::ssize(clique) > kMaxCliqueGpus) {
-      throw Error({"cliques", base::format("1 to {} GPUs in each", kMaxCliqueGpus), std::to_string(clique.size()), ""});
-    }
+    need(!clique.empty() && std::ssize(clique) <= kMaxCliqueGpus, "cliques",
+         base::format("1 to {} GPUs in each", kMaxCliqueGpus), std::to_string(clique.size()));
     for (int gpu : clique) {
       const auto at = static_cast<std::size_t>(gpu);
-      if (gpu < 0 || at >= num_gpus || seen[at]) {
-        throw Error({"cliques", base::format("every GPU of 0 to {} once", num_gpus - 1), base::format("GPU {}", gpu),
-                     "as many budgets as there are GPUs in cliques"});
-      }
+      need(gpu >= 0 && at < num_gpus && !seen[at], "cliques", base::format("every GPU of 0 to {} once", num_gpus - 1),
+           base::format("GPU {}", gpu), "as many budgets as there are GPUs in cliques");
       seen[at] = true;
     }
   }
   const auto missing = std::find(seen.begin(), seen.end(), false);
-  if (missing != seen.end()) {
-    throw Error({"cliques", "every GPU in one", base::format("GPU {} in none", missing - seen.begin()), ""});
-  }
+  need(missing == seen.end(), "cliques", "every GPU in one", base::format("GPU {} in none", missing - seen.begin()));
 }
 
 void check_numbers(const PlanInput& input) {
-  const auto need = [](bool good, const char* place, const char* expected, const std::string& found) {
-    if (!good) throw Error({place, expected, found, ""});
-  };
   const std::size_t num_gpus = input.budget_bytes.size();
   need(num_gpus >= 1, "budgets", "at least one GPU", "none");
   for (int64_t bytes : input.budget_bytes) need(bytes >= 0, "budget", "0 bytes or more", std::to_string(bytes));
@@ -55,46 +51,38 @@ void check_numbers(const PlanInput& input) {
 }
 
 void check_sizes(const GraphSizes& sizes) {
-  const auto need = [](bool good, const char* place, const char* expected, int64_t found) {
-    if (!good) throw Error({place, expected, std::to_string(found), ""});
-  };
   constexpr auto kMost = INT64_C(0xFFFFFFFF);
   const int64_t num_rows = sizes.num_rows(), num_lists = sizes.num_lists();
-  need(num_rows >= 1 && num_rows <= kMost, "graph", "1 to 2^32 - 1 nodes", num_rows);
-  need(num_lists <= kMost, "graph", "at most 2^32 - 1 neighbour lists in all relations", num_lists);
+  need(num_rows >= 1 && num_rows <= kMost, "graph", "1 to 2^32 - 1 nodes", std::to_string(num_rows));
+  need(num_lists <= kMost, "graph", "at most 2^32 - 1 neighbour lists in all relations", std::to_string(num_lists));
   for (const RelationLists& relation : sizes.relations) {
     const int bytes = relation.lists.index_bytes;
-    need(bytes == 4 || bytes == 8, "index bytes", "4 or 8", bytes);
+    need(bytes == 4 || bytes == 8, "index bytes", "4 or 8", std::to_string(bytes));
   }
   for (const TableSizes& table : sizes.tables) {
-    need(table.slab_rows.bytes >= 0, "row bytes", "at least 0", table.slab_rows.bytes);
-    need(table.host_rows.bytes >= 0, "host row bytes", "at least 0", table.host_rows.bytes);
+    need(table.slab_rows.bytes >= 0, "row bytes", "at least 0", std::to_string(table.slab_rows.bytes));
+    need(table.host_rows.bytes >= 0, "host row bytes", "at least 0", std::to_string(table.host_rows.bytes));
   }
   const auto has_rows = [](const TableSizes& table) { return table.slab_rows.each || table.slab_rows.bytes > 0; };
-  need(std::ranges::any_of(sizes.tables, has_rows), "row bytes", "at least 1", 0);
+  need(std::ranges::any_of(sizes.tables, has_rows), "row bytes", "at least 1", "0");
 }
 
 void check_machines(const PlanInput& input) {
   const auto& [count, own] = input.sizes.parts;
-  if (count < 1 || own < 0 || own >= count) {
-    throw Error({"machines", "at least 1, and one of them", base::format("{} of {}", own, count), ""});
-  }
-  if (!(input.network_bytes_per_second > 0)) {
-    throw Error({"network", "bytes/s above 0", base::format("{}", input.network_bytes_per_second), ""});
-  }
+  need(count >= 1 && own >= 0 && own < count, "machines", "at least 1, and one of them",
+       base::format("{} of {}", own, count));
+  need(input.network_bytes_per_second > 0, "network", "bytes/s above 0",
+       base::format("{}", input.network_bytes_per_second));
 }
 
 void check_links(const Links& links) {
   double nearer = 0;
   for (const Link& link : links) {
-    if (!(link.bytes_per_second > 0 && link.seconds_per_line >= 0)) {
-      throw Error({"bandwidth", "above 0, and at least 0 seconds a line",
-                   base::format("{} bytes/s, {} s a line", link.bytes_per_second, link.seconds_per_line), ""});
-    }
-    if (link.line_seconds() < nearer) {
-      throw Error({"bandwidth", "local at least peer at least host", "a farther tier that is faster",
-                   "do not put GPUs into one clique if they read each other more slowly than the host"});
-    }
+    need(link.bytes_per_second > 0 && link.seconds_per_line >= 0, "bandwidth", "above 0, and at least 0 seconds a line",
+         base::format("{} bytes/s, {} s a line", link.bytes_per_second, link.seconds_per_line));
+    need(!(link.line_seconds() < nearer), "bandwidth", "local at least peer at least host",
+         "a farther tier that is faster",
+         "do not put GPUs into one clique if they read each other more slowly than the host");
     nearer = link.line_seconds();
   }
 }
@@ -145,7 +133,7 @@ Plan make_plan(const PlanInput& input) {
   check_machines(input);
   const auto num_gpus = static_cast<double>(input.budget_bytes.size());
   const Costs costs(input.sizes, input.links, input.network_bytes_per_second / num_gpus);
-  if (costs.least_stored_bytes(Kind::kFeature) < 1) throw Error({"row bytes", "at least 1 of every row", "0", ""});
+  need(costs.least_stored_bytes(Kind::kFeature) >= 1, "row bytes", "at least 1 of every row", "0");
   std::vector<Counts> counts = input.counts;
   for (Counts& each : counts) {
     each.mean_picks = mean_picks(each, input.sizes.num_lists());

@@ -16,6 +16,7 @@
 #include <span>
 #include <string>
 
+#include "base/bits.h"
 #include "ibp/ibp.h"
 
 namespace cohort::cache {
@@ -80,13 +81,6 @@ struct RunIdentity {
 // Of the rows of each node type (`num_rows` 0: none): their number, form, places and profile.
 uint32_t tables_digest(std::span<const ibp::EncodedRows> tables);
 
-template <typename T>
-std::span<const std::byte> bytes_of(const T& value) {
-  return std::as_bytes(std::span(&value, 1));
-}
-template <typename T>
-std::span<std::byte> bytes_of(T& value) {
-  return std::as_writable_bytes(std::span(&value, 1));
-}
+using base::bytes_of;
 
 }  // namespace cohort::cache

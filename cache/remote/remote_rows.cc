@@ -33,12 +33,6 @@ struct Own {
   std::vector<uint32_t> numbers;  // in the fetch
 };
 
-ibp::EncodedRef stored_of(const FarRows& rows, bool plane_a) {
-  ibp::EncodedRef stored = rows.encoded().ref;
-  if (plane_a) stored.plane_b = nullptr;
-  return stored;
-}
-
 }  // namespace
 
 int64_t reply_buffer_bytes(const ibp::EncodedRef& rows) {
@@ -51,7 +45,7 @@ class RemoteRows::Requests {
  public:
   // `buffer`: null: threads receive the rows and give them on.
   Requests(const RemoteRows& rows, bool plane_a, const StageBuffer* buffer)
-      : stored(stored_of(rows, plane_a)),
+      : stored(planes_of(rows.encoded().ref, plane_a)),
         peers_(*rows.peers_),
         buffer_(buffer),
         most_bytes_(buffer ? std::min(kMostBytesOfRequest, buffer->row_bytes / kRequestsOfPeer / peers_.num_machines())

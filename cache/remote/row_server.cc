@@ -142,8 +142,7 @@ void RowServer::serve(const Socket& client) const {
 bool RowServer::locate(const Request& request, Work& work) const {
   if (request.table >= tables_.size()) return false;
   const ServedTable& table = tables_[request.table];
-  work.stored = table.rows.ref;
-  if (request.plane_a != 0) work.stored.plane_b = nullptr;
+  work.stored = planes_of(table.rows.ref, request.plane_a != 0);
   work.numbers.clear();
   for (std::size_t i = 0; i < work.ids.size(); ++i) {
     base::ask_ahead(work.ids, i, [&](uint32_t next) { table.chosen.prefetch(next); });
@@ -160,9 +159,7 @@ bool RowServer::locate(const Request& request, Work& work) const {
     if (number >= 0) {
       row = ibp::locate(work.stored, number);
     } else {
-      ibp::EncodedRef all = table.disk->encoded().ref;
-      if (request.plane_a != 0) all.plane_b = nullptr;
-      row = ibp::locate(all, id);
+      row = ibp::locate(planes_of(table.disk->encoded().ref, request.plane_a != 0), id);
       row.begin = nullptr;
     }
   }

@@ -71,6 +71,18 @@ void fill_labels(const GenerateOptions& options, std::span<const Index> names, s
   });
 }
 
+// Calls use(i, node) for the edges i of each node, in parallel.
+template <typename Use>
+void for_edges_of_nodes(std::span<const int64_t> indptr, const std::stop_token& stop, Use use) {
+  for_chunks(std::ssize(indptr) - 1, stop, [&](int64_t begin, int64_t end) {
+    for (int64_t node = begin; node < end; ++node) {
+      const auto first = static_cast<std::size_t>(indptr[static_cast<std::size_t>(node)]);
+      const auto last = static_cast<std::size_t>(indptr[static_cast<std::size_t>(node) + 1]);
+      for (std::size_t i = first; i < last; ++i) use(i, node);
+    }
+  });
+}
+
 // indptr int64 [V + 1], indices Index [E].
 template <typename Index>
 void write_weights(const std::filesystem::path& folder, const GenerateOptions& options, std::span<const int64_t> indptr,
@@ -78,13 +90,7 @@ void write_weights(const std::filesystem::path& folder, const GenerateOptions& o
   MappedOutput file = create_npy(folder / kEdgeWeightsFile, DType::float32, {options.stored_edges()});
   const std::span<float> weights = file.as<float>();
   const base::PhiloxKey key = stream_key(options.seed, Stream::weights);
-  for_chunks(options.num_nodes, stop, [&](int64_t begin, int64_t end) {
-    for (int64_t node = begin; node < end; ++node) {
-      const auto first = static_cast<std::size_t>(indptr[static_cast<std::size_t>(node)]);
-      const auto last = static_cast<std::size_t>(indptr[static_cast<std::size_t>(node) + 1]);
-      for (std::size_t i = first; i < last; ++i) weights[i] = edge_weight(key, indices[i], node);
-    }
-  });
+  for_edges_of_nodes(indptr, stop, [&](std::size_t i, int64_t node) { weights[i] = edge_weight(key, indices[i], node); });
 }
 
 // indptr int64 [V + 1], indices Index [E], labels int64 [V].
@@ -96,15 +102,9 @@ void write_edge_features(const std::filesystem::path& folder, const GenerateOpti
       create_npy(folder / kEdgeFeaturesFile, DType::float32, {options.stored_edges(), options.edge_dim});
   const std::span<float> rows = file.as<float>();
   const EdgeFeatureGenerator features(options.seed, options.edge_dim);
-  for_chunks(options.num_nodes, stop, [&](int64_t begin, int64_t end) {
-    for (int64_t node = begin; node < end; ++node) {
-      const auto first = static_cast<std::size_t>(indptr[static_cast<std::size_t>(node)]);
-      const auto last = static_cast<std::size_t>(indptr[static_cast<std::size_t>(node) + 1]);
-      for (std::size_t i = first; i < last; ++i) {
-        const bool same = labels[static_cast<std::size_t>(indices[i])] == labels[static_cast<std::size_t>(node)];
-        features.write(indices[i], node, same, rows.data() + i * static_cast<std::size_t>(options.edge_dim));
-      }
-    }
+  for_edges_of_nodes(indptr, stop, [&](std::size_t i, int64_t node) {
+    const bool same = labels[static_cast<std::size_t>(indices[i])] == labels[static_cast<std::size_t>(node)];
+    features.write(indices[i], node, same, rows.data() + i * static_cast<std::size_t>(options.edge_dim));
   });
 }
 

@@ -51,8 +51,7 @@ struct NumberedLists {
   bool has_target(int64_t node) const { return node >= first_target && node - first_target < lists.num_nodes; }
   // Of the edge at this place of `indices`.
   int64_t source(int64_t place) const {
-    return first_source + (lists.index_bytes == 4 ? static_cast<const int32_t*>(lists.indices)[place]
-                                                  : static_cast<const int64_t*>(lists.indices)[place]);
+    return first_source + lists.index(place);
   }
 };
 

@@ -26,8 +26,8 @@ void demand_memory(const char* what, int64_t needed_bytes, const PartitionOption
   const int64_t present = options.memory_bytes > 0 ? options.memory_bytes : base::available_host_bytes();
   if (needed_bytes <= present) return;
   throw base::Error({"--method metis",
-                     base::format("{} of memory for {}", base::format_bytes(static_cast<double>(needed_bytes)), what),
-                     base::format_bytes(static_cast<double>(present)), kCure});
+                     base::format("{} of memory for {}", base::format_bytes(needed_bytes), what),
+                     base::format_bytes(present), kCure});
 }
 
 Undirected<idx_t> graph_of(std::span<const NumberedLists> lists, int64_t num_nodes, const PartitionOptions& options,

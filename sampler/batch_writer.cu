@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/launch.h"
+#include "base/search.h"
 
 namespace cohort::sampler {
 namespace {
@@ -43,16 +44,7 @@ __global__ void write_trees_kernel(const int32_t* tree, int64_t num_nodes, int64
 // The edges stand by ascending target: each target looks for its first.
 __global__ void write_indptr_kernel(const int32_t* target, int64_t num_edges, int64_t num_targets, int64_t* indptr) {
   for (int64_t i = grid_first(); i <= num_targets; i += grid_step()) {
-    int64_t begin = 0, end = num_edges;
-    while (begin < end) {
-      const int64_t middle = begin + (end - begin) / 2;
-      if (target[middle] < i) {
-        begin = middle + 1;
-      } else {
-        end = middle;
-      }
-    }
-    indptr[i] = begin;
+    indptr[i] = base::first_not_before(0, num_edges, [=](int64_t edge) { return target[edge] < i; });
   }
 }
 

@@ -16,6 +16,7 @@
 #include <cstdint>
 
 #include "base/random.h"
+#include "base/search.h"
 
 namespace cohort::sampler {
 
@@ -96,16 +97,8 @@ struct ExclusionsRef {
 COHORT_HOST_DEVICE constexpr int64_t pass_over(const ExcludedRef& excluded, int64_t position) {
   // positions[i] - i others stand before the i-th excluded position, which ascends: so many exclusions stand before
   // the position that is sought as there are i for which that is at most `position`.
-  int64_t before = 0, end = excluded.count;
-  while (before < end) {
-    const int64_t middle = before + (end - before) / 2;
-    if (excluded.positions[middle] - middle <= position) {
-      before = middle + 1;
-    } else {
-      end = middle;
-    }
-  }
-  return position + before;
+  return position +
+         base::first_not_before(0, excluded.count, [&](int64_t i) { return excluded.positions[i] - i <= position; });
 }
 
 // An integer in [0, bound) for an endpoint of a drawn pair of nodes: number `number` of its batch; end 0 is its source,

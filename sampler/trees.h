@@ -45,15 +45,7 @@ struct Candidates {
 // times: int64 [E], of all lists; [begin, end): the list.
 COHORT_HOST_DEVICE constexpr Candidates candidates_until(const int64_t* times, int64_t begin, int64_t end, int64_t time,
                                                          bool latest, int64_t fanout) {
-  int64_t after = end;
-  for (int64_t first = begin; first < after;) {
-    const int64_t middle = first + (after - first) / 2;
-    if (times[middle] <= time) {
-      first = middle + 1;
-    } else {
-      after = middle;
-    }
-  }
+  const int64_t after = base::first_not_before(begin, end, [&](int64_t edge) { return times[edge] <= time; });
   const int64_t count = latest ? num_picks(after - begin, fanout) : after - begin;
   return {latest ? after - count : begin, count};
 }

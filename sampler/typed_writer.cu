@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/launch.h"
+#include "base/search.h"
 #include "sampler/batch_writer.h"
 
 namespace cohort::sampler {
@@ -75,16 +76,7 @@ __global__ void write_typed_indptr_kernel(Parts<OffsetPart> parts, const int64_t
   for (int64_t i = grid_first(); i < num_offsets; i += grid_step()) {
     const OffsetPart& part = parts.of(i);
     const int64_t* targets = target + part.edge;
-    int64_t begin = 0, end = part.num_edges;
-    while (begin < end) {
-      const int64_t middle = (begin + end) / 2;
-      if (targets[middle] < i - part.first) {
-        begin = middle + 1;
-      } else {
-        end = middle;
-      }
-    }
-    indptr[i] = begin;
+    indptr[i] = base::first_not_before(0, part.num_edges, [&](int64_t e) { return targets[e] < i - part.first; });
   }
 }
 

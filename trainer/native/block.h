@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/host_device.h"
+#include "base/search.h"
 
 namespace cohort::trainer {
 
@@ -24,16 +25,8 @@ struct BlockRef {
 
   // The last row that begins at or before the edge; -1: none.
   COHORT_HOST_DEVICE int64_t row_at(int64_t at) const {
-    int64_t begin = 0, end = num_rows < num_offsets ? num_rows : num_offsets;
-    while (begin < end) {
-      const int64_t middle = begin + (end - begin) / 2;
-      if (offsets[middle] <= at) {
-        begin = middle + 1;
-      } else {
-        end = middle;
-      }
-    }
-    return begin - 1;
+    const int64_t end = num_rows < num_offsets ? num_rows : num_offsets;
+    return base::first_not_before(0, end, [&](int64_t row) { return offsets[row] <= at; }) - 1;
   }
 };
 

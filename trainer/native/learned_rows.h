@@ -8,6 +8,7 @@
 
 #include "base/gpu_stream.h"
 #include "base/host_device.h"
+#include "base/search.h"
 
 namespace cohort::trainer {
 
@@ -40,15 +41,7 @@ struct ChangedRows {
 
   // Row `id`, or null.
   COHORT_HOST_DEVICE const float* find(int64_t id, int64_t dim) const {
-    int64_t first = 0, end = count;
-    while (first < end) {
-      const int64_t middle = (first + end) / 2;
-      if (ids[middle] < id) {
-        first = middle + 1;
-      } else {
-        end = middle;
-      }
-    }
+    const int64_t first = base::first_not_before(0, count, [&](int64_t i) { return ids[i] < id; });
     if (first == count || ids[first] != id) return nullptr;
     return rows + (place ? place[first] : first) * dim;
   }

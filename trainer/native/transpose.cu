@@ -48,16 +48,7 @@ __global__ void write_columns_kernel(const __grid_constant__ TransposeCall call,
     call.index[i] = row < 0 ? 0 : row;
   }
   if (i > call.num_columns) return;
-  int64_t begin = 0, end = num_edges;
-  while (begin < end) {
-    const int64_t middle = begin + (end - begin) / 2;
-    if (sorted_keys[middle] < i) {
-      begin = middle + 1;
-    } else {
-      end = middle;
-    }
-  }
-  call.offsets[i] = begin;
+  call.offsets[i] = base::first_not_before(0, num_edges, [=](int64_t at) { return sorted_keys[at] < i; });
 }
 
 unsigned blocks_for(int64_t work) { return static_cast<unsigned>((work + kBlockThreads - 1) / kBlockThreads); }

@@ -72,8 +72,17 @@ struct Field {
   T Struct::*member;
 };
 
-#define FIELD(Struct, name) \
-  Field { #name, &Struct::name }
+// FIELDS(Struct, a, b, ...): the Field of each; EXPAND() looks for macros in what macros gave, as often as there may be
+// fields.
+#define EXPAND(...) EXPAND_9(EXPAND_9(EXPAND_9(EXPAND_9(__VA_ARGS__))))
+#define EXPAND_9(...) EXPAND_3(EXPAND_3(EXPAND_3(__VA_ARGS__)))
+#define EXPAND_3(...) EXPAND_1(EXPAND_1(EXPAND_1(__VA_ARGS__)))
+#define EXPAND_1(...) __VA_ARGS__
+#define NOTHING
+#define NEXT_FIELDS() FIELD_AND_NEXT
+#define FIELD_AND_NEXT(Struct, name, ...) \
+  Field{#name, &Struct::name} __VA_OPT__(, NEXT_FIELDS NOTHING()(Struct, __VA_ARGS__))
+#define FIELDS(...) EXPAND(FIELD_AND_NEXT(__VA_ARGS__))
 
 // The class `name` with a constructor of keywords.
 template <typename Struct, typename... T>
@@ -117,46 +126,29 @@ std::size_t scratch_bytes([[maybe_unused]] const Stream& stream, [[maybe_unused]
 }
 
 void bind_heads(nb::module_& m) {
-  bind_struct(m, "HeadRows", "Rows of heads; see trainer/native/head_rows.h.", FIELD(HeadRows, data),
-              FIELD(HeadRows, row_stride), FIELD(HeadRows, head_stride));
-  bind_struct(m, "EdgeScores", "Scores of edges; see trainer/native/attention.h.", FIELD(EdgeScores, source),
-              FIELD(EdgeScores, source_stride), FIELD(EdgeScores, target), FIELD(EdgeScores, target_stride),
-              FIELD(EdgeScores, slope), FIELD(EdgeScores, edge), FIELD(EdgeScores, own_edge));
-  bind_call(m, "spread_rows", "Sums rows that heads share; see trainer/native/head_rows.h.", FIELD(SpreadCall, block),
-            FIELD(SpreadCall, dtype), FIELD(SpreadCall, out_dtype), FIELD(SpreadCall, dim), FIELD(SpreadCall, heads),
-            FIELD(SpreadCall, x), FIELD(SpreadCall, x_stride), FIELD(SpreadCall, weights),
-            FIELD(SpreadCall, own_weights), FIELD(SpreadCall, num_own), FIELD(SpreadCall, first_row),
-            FIELD(SpreadCall, out), FIELD(SpreadCall, partial));
-  bind_call(m, "fold_rows", "The gradient of shared rows.", FIELD(FoldCall, block), FIELD(FoldCall, dtype),
-            FIELD(FoldCall, dim), FIELD(FoldCall, heads), FIELD(FoldCall, x), FIELD(FoldCall, x_rows),
-            FIELD(FoldCall, weights), FIELD(FoldCall, own_weights), FIELD(FoldCall, num_own), FIELD(FoldCall, out),
-            FIELD(FoldCall, partial));
-  bind_call(m, "dot_rows", "The gradient of the weights of rows.", FIELD(DotCall, block), FIELD(DotCall, dtype),
-            FIELD(DotCall, grad_dtype), FIELD(DotCall, dim), FIELD(DotCall, heads), FIELD(DotCall, grad),
-            FIELD(DotCall, x), FIELD(DotCall, num_own), FIELD(DotCall, first_row), FIELD(DotCall, dots),
-            FIELD(DotCall, own_dots));
+  bind_struct(m, "HeadRows", "Rows of heads; see trainer/native/head_rows.h.",
+              FIELDS(HeadRows, data, row_stride, head_stride));
+  bind_struct(m, "EdgeScores", "Scores of edges; see trainer/native/attention.h.",
+              FIELDS(EdgeScores, source, source_stride, target, target_stride, slope, edge, own_edge));
+  bind_call(m, "spread_rows", "Sums rows that heads share; see trainer/native/head_rows.h.",
+            FIELDS(SpreadCall, block, dtype, out_dtype, dim, heads, x, x_stride, weights, own_weights, num_own,
+                   first_row, out, partial));
+  bind_call(m, "fold_rows", "The gradient of shared rows.",
+            FIELDS(FoldCall, block, dtype, dim, heads, x, x_rows, weights, own_weights, num_own, out, partial));
+  bind_call(m, "dot_rows", "The gradient of the weights of rows.",
+            FIELDS(DotCall, block, dtype, grad_dtype, dim, heads, grad, x, num_own, first_row, dots, own_dots));
   bind_call(m, "attention", "Softmaxes over the edges of rows; see trainer/native/attention.h.",
-            FIELD(AttentionCall, block), FIELD(AttentionCall, dtype), FIELD(AttentionCall, dim),
-            FIELD(AttentionCall, scores), FIELD(AttentionCall, num_own), FIELD(AttentionCall, weights),
-            FIELD(AttentionCall, own_weights), FIELD(AttentionCall, largest), FIELD(AttentionCall, sums),
-            FIELD(AttentionCall, partial));
-  bind_call(m, "attention_grad", "Their gradient.", FIELD(AttentionGradCall, block), FIELD(AttentionGradCall, dtype),
-            FIELD(AttentionGradCall, dim), FIELD(AttentionGradCall, scores), FIELD(AttentionGradCall, num_own),
-            FIELD(AttentionGradCall, weights), FIELD(AttentionGradCall, own_weights), FIELD(AttentionGradCall, grads),
-            FIELD(AttentionGradCall, own_grads), FIELD(AttentionGradCall, target_grads),
-            FIELD(AttentionGradCall, target_grads_stride), FIELD(AttentionGradCall, sums),
-            FIELD(AttentionGradCall, partial));
+            FIELDS(AttentionCall, block, dtype, dim, scores, num_own, weights, own_weights, largest, sums, partial));
+  bind_call(m, "attention_grad", "Their gradient.",
+            FIELDS(AttentionGradCall, block, dtype, dim, scores, num_own, weights, own_weights, grads, own_grads,
+                   target_grads, target_grads_stride, sums, partial));
 }
 
 void bind_placed_scores(nb::module_& m) {
   bind_call(m, "placed_scores", "Rows of 16 bits times a few vectors; see trainer/native/placed_scores.h.",
-            FIELD(PlacedScoresCall, dtype), FIELD(PlacedScoresCall, count), FIELD(PlacedScoresCall, dim),
-            FIELD(PlacedScoresCall, width), FIELD(PlacedScoresCall, rows), FIELD(PlacedScoresCall, place),
-            FIELD(PlacedScoresCall, vectors), FIELD(PlacedScoresCall, out));
-  bind_call(m, "placed_scores_grad", "The gradient of the vectors.", FIELD(PlacedScoresGradCall, dtype),
-            FIELD(PlacedScoresGradCall, count), FIELD(PlacedScoresGradCall, dim), FIELD(PlacedScoresGradCall, width),
-            FIELD(PlacedScoresGradCall, parts), FIELD(PlacedScoresGradCall, rows), FIELD(PlacedScoresGradCall, place),
-            FIELD(PlacedScoresGradCall, grad), FIELD(PlacedScoresGradCall, partial));
+            FIELDS(PlacedScoresCall, dtype, count, dim, width, rows, place, vectors, out));
+  bind_call(m, "placed_scores_grad", "The gradient of the vectors.",
+            FIELDS(PlacedScoresGradCall, dtype, count, dim, width, parts, rows, place, grad, partial));
   m.attr("most_scores") = kMostScores;
   m.attr("score_rows") = kScoreRows;
   m.attr("score_columns") = kScoreColumns;
@@ -167,12 +159,9 @@ void bind_products(nb::module_& m) {
 #ifdef COHORT_WITH_CUDA
   m.def("has_products", &has_products, "Whether the current GPU has what product() and product_grad() need.");
   bind_call(m, "product", "Many rows times a matrix, float32; see trainer/native/product.h.",
-            FIELD(ProductCall, num_rows), FIELD(ProductCall, depth), FIELD(ProductCall, width),
-            FIELD(ProductCall, rows), FIELD(ProductCall, weight), FIELD(ProductCall, bias), FIELD(ProductCall, out));
-  bind_call(m, "product_grad", "The gradient of the matrix, and that of a bias.", FIELD(ProductGradCall, num_rows),
-            FIELD(ProductGradCall, depth), FIELD(ProductGradCall, width), FIELD(ProductGradCall, grad),
-            FIELD(ProductGradCall, rows), FIELD(ProductGradCall, out), FIELD(ProductGradCall, column_sums),
-            FIELD(ProductGradCall, partial));
+            FIELDS(ProductCall, num_rows, depth, width, rows, weight, bias, out));
+  bind_call(m, "product_grad", "The gradient of the matrix, and that of a bias.",
+            FIELDS(ProductGradCall, num_rows, depth, width, grad, rows, out, column_sums, partial));
   m.def("num_product_parts", &num_product_parts, "num_rows"_a, "depth"_a, "width"_a,
         "Parts in `partial` of product_grad().");
   m.attr("max_product_depth") = kMaxProductDepth;
@@ -183,9 +172,8 @@ void bind_products(nb::module_& m) {
 }
 
 void bind_rows(nb::module_& m) {
-  bind_struct(m, "BlockRef", "Edges grouped by row: addresses, see trainer/native/block.h.", FIELD(BlockRef, offsets),
-              FIELD(BlockRef, num_offsets), FIELD(BlockRef, index), FIELD(BlockRef, edge), FIELD(BlockRef, num_edges),
-              FIELD(BlockRef, num_rows), FIELD(BlockRef, skip_self));
+  bind_struct(m, "BlockRef", "Edges grouped by row: addresses, see trainer/native/block.h.",
+              FIELDS(BlockRef, offsets, num_offsets, index, edge, num_edges, num_rows, skip_self));
   nb::class_<RowDrop>(m, "RowDrop", "ReLU and dropout; see trainer/native/sum_rows.h.")
       .def(
           "__init__",
@@ -201,40 +189,26 @@ void bind_rows(nb::module_& m) {
   bind_call(
       m, "sum_rows",
       "Gathers and sums rows; see trainer/native/sum_rows.h. `stream`: torch's, None on the CPU; arrays: addresses.",
-      FIELD(SumCall, block), FIELD(SumCall, dtype), FIELD(SumCall, out_dtype), FIELD(SumCall, dim), FIELD(SumCall, x),
-      FIELD(SumCall, x_stride), FIELD(SumCall, own_use), FIELD(SumCall, own), FIELD(SumCall, own_stride),
-      FIELD(SumCall, num_own), FIELD(SumCall, heads), FIELD(SumCall, edge_factor), FIELD(SumCall, index_factor),
-      FIELD(SumCall, own_factor), FIELD(SumCall, row_factor), FIELD(SumCall, mean), FIELD(SumCall, out),
-      FIELD(SumCall, out_stride), FIELD(SumCall, inverse_count), FIELD(SumCall, partial), FIELD(SumCall, drop),
-      FIELD(SumCall, place), FIELD(SumCall, own_place));
-  bind_call(m, "transpose", "Exchanges rows and columns; see trainer/native/transpose.h.", FIELD(TransposeCall, block),
-            FIELD(TransposeCall, num_columns), FIELD(TransposeCall, offsets), FIELD(TransposeCall, index),
-            FIELD(TransposeCall, edge), FIELD(TransposeCall, scratch), FIELD(TransposeCall, scratch_bytes));
-  bind_call(m, "drop", "Activation and dropout; see trainer/native/activation.h.", FIELD(DropCall, dtype),
-            FIELD(DropCall, activation), FIELD(DropCall, size), FIELD(DropCall, p), FIELD(DropCall, key),
-            FIELD(DropCall, key_at), FIELD(DropCall, x), FIELD(DropCall, out));
-  bind_call(m, "drop_grad", "Their gradient.", FIELD(DropGradCall, dtype), FIELD(DropGradCall, activation),
-            FIELD(DropGradCall, size), FIELD(DropGradCall, p), FIELD(DropGradCall, y), FIELD(DropGradCall, grad),
-            FIELD(DropGradCall, out));
+      FIELDS(SumCall, block, dtype, out_dtype, dim, x, x_stride, own_use, own, own_stride, num_own, heads, edge_factor,
+             index_factor, own_factor, row_factor, mean, out, out_stride, inverse_count, partial, drop, place,
+             own_place));
+  bind_call(m, "transpose", "Exchanges rows and columns; see trainer/native/transpose.h.",
+            FIELDS(TransposeCall, block, num_columns, offsets, index, edge, scratch, scratch_bytes));
+  bind_call(m, "drop", "Activation and dropout; see trainer/native/activation.h.",
+            FIELDS(DropCall, dtype, activation, size, p, key, key_at, x, out));
+  bind_call(m, "drop_grad", "Their gradient.", FIELDS(DropGradCall, dtype, activation, size, p, y, grad, out));
 }
 
 void bind_learned(nb::module_& m) {
-  bind_struct(m, "LearnedRows", "A table of learned rows; see trainer/native/learned_rows.h.", FIELD(LearnedRows, rows),
-              FIELD(LearnedRows, hot), FIELD(LearnedRows, hot_bits), FIELD(LearnedRows, hot_before));
-  bind_struct(m, "ChangedRows", "Rows on their way to a table.", FIELD(ChangedRows, count), FIELD(ChangedRows, ids),
-              FIELD(ChangedRows, place), FIELD(ChangedRows, rows));
-  bind_call(m, "take_rows", "Rows of a table by id.", FIELD(TakeRowsCall, table), FIELD(TakeRowsCall, changed),
-            FIELD(TakeRowsCall, num_rows), FIELD(TakeRowsCall, dim), FIELD(TakeRowsCall, count),
-            FIELD(TakeRowsCall, ids), FIELD(TakeRowsCall, place), FIELD(TakeRowsCall, out), FIELD(TakeRowsCall, bad));
-  bind_call(m, "update_rows", "A step of an optimizer on rows of a table.", FIELD(UpdateRowsCall, rule),
-            FIELD(UpdateRowsCall, table), FIELD(UpdateRowsCall, first), FIELD(UpdateRowsCall, second),
-            FIELD(UpdateRowsCall, num_rows), FIELD(UpdateRowsCall, dim), FIELD(UpdateRowsCall, count),
-            FIELD(UpdateRowsCall, ids), FIELD(UpdateRowsCall, place), FIELD(UpdateRowsCall, grads),
-            FIELD(UpdateRowsCall, before), FIELD(UpdateRowsCall, changed), FIELD(UpdateRowsCall, rate),
-            FIELD(UpdateRowsCall, eps), FIELD(UpdateRowsCall, weight_decay), FIELD(UpdateRowsCall, share1),
-            FIELD(UpdateRowsCall, share2));
-  bind_call(m, "put_rows", "Changed rows go to a table.", FIELD(PutRowsCall, table), FIELD(PutRowsCall, num_rows),
-            FIELD(PutRowsCall, dim), FIELD(PutRowsCall, changed));
+  bind_struct(m, "LearnedRows", "A table of learned rows; see trainer/native/learned_rows.h.",
+              FIELDS(LearnedRows, rows, hot, hot_bits, hot_before));
+  bind_struct(m, "ChangedRows", "Rows on their way to a table.", FIELDS(ChangedRows, count, ids, place, rows));
+  bind_call(m, "take_rows", "Rows of a table by id.",
+            FIELDS(TakeRowsCall, table, changed, num_rows, dim, count, ids, place, out, bad));
+  bind_call(m, "update_rows", "A step of an optimizer on rows of a table.",
+            FIELDS(UpdateRowsCall, rule, table, first, second, num_rows, dim, count, ids, place, grads, before, changed,
+                   rate, eps, weight_decay, share1, share2));
+  bind_call(m, "put_rows", "Changed rows go to a table.", FIELDS(PutRowsCall, table, num_rows, dim, changed));
 #ifdef COHORT_WITH_CUDA
   nb::class_<base::HostTable>(m, "HostTable", "Host memory that GPUs read and write in place; see base/host_table.h.")
       .def(nb::init<std::size_t>(), "bytes"_a, nb::call_guard<nb::gil_scoped_release>())
@@ -266,8 +240,6 @@ void bind_enums(nb::module_& m) {
   number("ADAGRAD", RowRule::kAdagrad);
   number("ADAM", RowRule::kAdam);
 }
-
-#undef FIELD
 
 }  // namespace
 

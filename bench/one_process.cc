@@ -153,10 +153,11 @@ class OneProcess {
     if (!own.names_rows()) return nb::none();
     const bool has_pool = own.graph_.rows_in == channel::RowsIn::kPool;
     const int64_t count = has_pool ? own.backends_[0]->most_pool_rows(0) : own.graph_.num_nodes;
-    const int64_t stride = has_pool ? own.graph_.row_bytes : cache::raw_row_stride(own.graph_.row_bytes);
+    const int64_t stride =
+        has_pool ? own.graph_.types[0].rows.row_bytes : cache::raw_row_stride(own.graph_.types[0].rows.row_bytes);
     const auto dim = own.rows_of_nodes().feature_dim;
     const std::array<std::size_t, 2> shape = {static_cast<std::size_t>(count), static_cast<std::size_t>(dim)};
-    const std::array<int64_t, 2> strides = {stride * dim / own.graph_.row_bytes, 1};
+    const std::array<int64_t, 2> strides = {stride * dim / own.graph_.types[0].rows.row_bytes, 1};
     return nb::cast(nb::ndarray<nb::pytorch>(own.rows_, 2, shape.data(), self, strides.data(), own.feature_type(),
                                              nb::device::cuda::value, own.gpu_));
   }

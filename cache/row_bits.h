@@ -41,7 +41,14 @@ class RowBits {
   void choose(int64_t row) { words_[static_cast<std::size_t>(row / 32)] |= uint64_t{1} << (row % 32); }
   bool has(int64_t row) const { return (words_[static_cast<std::size_t>(row / 32)] >> (row % 32) & 1) != 0; }
   // To be called once, after the last choose(): ref() finds rows then.
-  void count();
+  void count() {
+    num_chosen_ = 0;
+    for (uint64_t& word : words_) {
+      const auto flags = static_cast<uint32_t>(word);
+      word |= static_cast<uint64_t>(num_chosen_) << 32;
+      num_chosen_ += __builtin_popcount(flags);
+    }
+  }
 
   int64_t num_rows() const { return num_rows_; }
   int64_t num_chosen() const { return num_chosen_; }

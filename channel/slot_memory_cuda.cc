@@ -40,10 +40,8 @@ class CudaSlotOwner final : public SlotOwner {
  private:
   static std::size_t free_bytes() { return static_cast<std::size_t>(base::free_device_bytes()); }
   static void require_room(std::size_t bytes) {
-    if (bytes <= free_bytes()) return;
-    throw base::Error({"GPU memory for a slot", base::format_bytes(static_cast<double>(bytes)),
-                       base::format_bytes(static_cast<double>(free_bytes())) + " free",
-                       "use fewer --slots, a smaller --batch-size or --fanout, or --topology host"});
+    base::demand_bytes(static_cast<int64_t>(bytes), base::free_device_bytes(), "GPU memory for a slot", "",
+                       "use fewer --slots, a smaller --batch-size or --fanout, or --topology host", "free");
   }
   std::vector<SharedGpuBytes> memory_;
   DescriptorSender trainer_;

@@ -39,10 +39,7 @@ class DrawWeights;
 struct NodeRange {
   int64_t first = 0;  // the id of the type's first node
   int64_t count = 0;
-  const std::byte* features = nullptr;                       // [count, row_bytes]; may be null when `encoded` is set
-  int64_t row_bytes = 0;                                     // of a decoded row; 0: the type has no features
-  std::shared_ptr<const cache::HostRows> encoded = nullptr;  // the same rows
-  cache::RowShape shape{};                                   // the same rows as columns
+  cache::FeatureRows rows{};  // row_bytes 0: the type has no features; raw may be null where encoded is set
 };
 
 // Edges from nodes of one type to nodes of another. The lists are those of the target type's nodes, in their order;
@@ -60,29 +57,25 @@ struct Relation {
 
 // The graph and its rows in host memory; the owner is the data set, but for rows that are not as it has them.
 //
-// A graph of several types has `types` and `relations`. Its num_nodes and num_edges are those of all types together,
-// `labels` those of the nodes of one type, `coded_host_rows` means those types that have encoded rows, and
-// `coded_slab_rows` those that have features; the other members are not set.
-struct GraphView : base::CscRef {
-  const float* edge_weights = nullptr;                      // float32 [num_edges]; null: edges have none
-  std::shared_ptr<const DrawWeights> draw_weights;          // null: neighbours are drawn uniformly
-  const int64_t* edge_times = nullptr;                      // int64 [num_edges], each list's ascend; null: not wanted
-  const std::byte* labels = nullptr;                        // [num_nodes, label_bytes]
-  int64_t label_bytes = 8;                                  // of a node
-  const std::byte* features = nullptr;                      // [num_nodes, row_bytes]; may be null when `encoded` is set
-  int64_t row_bytes = 0;                                    // of a decoded row
-  cache::RowShape row_shape;                                // the same rows as columns
-  std::shared_ptr<const cache::HostRows> encoded;           // set: on the CPU rows are fetched from here
-  cache::FeatureRows edge_rows;                             // of the edges; row_bytes 0: none, or not wanted
-  bool coded_host_rows = false;                             // rows stay as `encoded` has them in host memory
-  bool coded_edge_rows = false;                             // `edge_rows` as `coded_host_rows`, of all relations
-  bool coded_slab_rows = false;                             // rows are encoded in the slabs of GPUs
-  channel::RowsIn rows_in = channel::RowsIn::kSlots;        // of batches; kTable: of a graph of one type
-  std::vector<std::shared_ptr<const std::byte[]>> decoded;  // keeps `features` that were decoded when the run began
-  std::vector<NodeRange> types;     // [num_types], by ascending first; empty: a graph of one type
-  std::vector<Relation> relations;  // by ascending source_type
-  int label_type = 0;               // the type that has labels
-  bool is_typed() const { return !types.empty(); }
+// A graph of one type is one with one type and one relation, of which its batches do not tell.
+struct GraphView {
+  int64_t num_nodes = 0;                                      // of all types
+  int64_t num_edges = 0;                                      // of all relations
+  bool is_typed = false;                                      // batches tell of types and relations
+  std::vector<NodeRange> types{};                             // [num_types], by ascending first
+  std::vector<Relation> relations{};                          // by ascending source_type
+  int label_type = 0;                                         // the type that has labels
+  const std::byte* labels = nullptr;                          // [nodes of the type, label_bytes]
+  int64_t label_bytes = 8;                                    // of a node
+  bool coded_host_rows = false;                               // encoded rows stay so in host memory
+  bool coded_edge_rows = false;                               // those of edges
+  bool coded_slab_rows = false;                               // rows are encoded in the slabs of GPUs
+  channel::RowsIn rows_in = channel::RowsIn::kSlots;          // of batches; kTable: of a graph of one type
+  std::vector<std::shared_ptr<const std::byte[]>> decoded{};  // keeps rows that were decoded when the run began
+  // Of a row that the backend fetches: the trainer reads those of a table itself.
+  int64_t fetched_row_bytes(const NodeRange& type) const {
+    return rows_in == channel::RowsIn::kTable ? 0 : type.rows.row_bytes;
+  }
   bool has_edge_weights() const;  // of any relation, which batches then have
   bool has_edge_times() const;    // of any relation; edges of the others have any time
   bool has_draw_weights() const;  // of any relation; neighbours of the others are drawn uniformly
@@ -90,17 +83,11 @@ struct GraphView : base::CscRef {
   void leave_draw_weights();      // to backends: those on GPUs have copies
 };
 
-// Also of a graph of one type, which is one with one type and one relation. A type without rows in slots has row_bytes
-// 0.
-std::vector<NodeRange> types_of(const GraphView& graph);
-std::vector<Relation> relations_of(const GraphView& graph);
-// Rows and lists as the cache takes them: the rows of each type, also where the trainer reads them itself, and the
-// lists of each relation, numbered through.
-std::vector<cache::FeatureRows> feature_rows(const GraphView& graph);
+// Lists as the cache takes them: those of each relation, numbered through.
 std::vector<cache::RelationLists> numbered_lists(const GraphView& graph);
-// Bytes of a row in a slot.
+// Bytes of a row in a slot, of a graph of one type.
 inline int64_t slot_row_bytes(const GraphView& graph) {
-  return graph.rows_in == channel::RowsIn::kSlots ? graph.row_bytes : 0;
+  return graph.is_typed || graph.rows_in != channel::RowsIn::kSlots ? 0 : graph.types[0].rows.row_bytes;
 }
 
 // Positions in the lists of one relation that hop 0 does not draw: of the i-th seed of the relation's target type,

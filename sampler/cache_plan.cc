@@ -96,7 +96,7 @@ class Reads {
 cache::PlanInput plan_input(const Options& options, const GraphView& graph, const SizesOfRows& rows,
                             bool topology_in_plan) {
   cache::PlanInput input;
-  for (const NodeRange& type : types_of(graph)) {
+  for (const NodeRange& type : graph.types) {
     const std::size_t at = input.sizes.tables.size();
     input.sizes.tables.push_back({type.count, rows.in_slab[at].ref(), rows.in_host[at].ref()});
   }
@@ -186,15 +186,16 @@ json describe(const GraphView& graph, const cache::Plan& plan, const cache::Plan
     ranks.push_back(describe(gpu, std::ssize(gpu.slabs[0].nodes), counted ? describe(gpu.use[0]) : json(),
                              counted && topology_in_plan ? describe(gpu.use[1]) : json()));
   }
-  if (graph.is_typed()) describe_types(graph, plan, input, ranks);
+  if (graph.is_typed) describe_types(graph, plan, input, ranks);
   return describe(options, cliques, std::move(ranks), reads.source(), reads.note());
 }
 
 // What the rows of a type take in host memory.
 cache::RowSizes host_row_sizes(const GraphView& graph, const NodeRange& type) {
-  if (!graph.coded_host_rows || !type.encoded) return {type.row_bytes, {}};
-  if (const int64_t bytes = type.encoded->stored_bytes_of_any()) return {bytes, {}};
-  return {0, type.encoded->stored_bytes_of_each()};
+  const cache::FeatureRows& rows = type.rows;
+  if (!graph.coded_host_rows || !rows.encoded) return {rows.row_bytes, {}};
+  if (const int64_t bytes = rows.encoded->stored_bytes_of_any()) return {bytes, {}};
+  return {0, rows.encoded->stored_bytes_of_each()};
 }
 
 }  // namespace
@@ -203,16 +204,15 @@ bool has_cache(const Options& options) { return !options.cache_bytes.empty() && 
 
 std::vector<cache::SlabRows> slab_rows(const GraphView& graph) {
   std::vector<cache::SlabRows> rows;
-  for (cache::FeatureRows& table : feature_rows(graph)) {
-    const bool coded = graph.coded_slab_rows && table.row_bytes > 0;
-    rows.emplace_back(std::move(table), coded);
+  for (const NodeRange& type : graph.types) {
+    rows.emplace_back(type.rows, graph.coded_slab_rows && type.rows.row_bytes > 0);
   }
   return rows;
 }
 
 SizesOfRows row_sizes(const GraphView& graph, std::span<const cache::SlabRows> rows) {
   SizesOfRows sizes;
-  for (const NodeRange& type : types_of(graph)) {
+  for (const NodeRange& type : graph.types) {
     sizes.in_slab.push_back(rows[sizes.in_slab.size()].sizes());
     sizes.in_host.push_back(host_row_sizes(graph, type));
   }
@@ -255,7 +255,7 @@ void describe_rows_in_place(const Options& options, const GraphView& graph) {
   for (const int64_t budget : options.cache_bytes) {
     cache::GpuPlan gpu;
     gpu.budget_bytes = budget;
-    gpu.slabs[0].bytes = graph.num_nodes * cache::raw_row_stride(graph.row_bytes);
+    gpu.slabs[0].bytes = graph.num_nodes * cache::raw_row_stride(graph.types[0].rows.row_bytes);
     ranks.push_back(describe(gpu, graph.num_nodes, {}, {}));
   }
   const auto cliques = cache::cliques_named("none", options.num_ranks);

@@ -39,7 +39,7 @@ constexpr int blocks_for(int num_sms) {
 
 std::vector<int64_t> first_of_types(const GraphView& graph) {
   std::vector<int64_t> first;
-  for (const NodeRange& type : types_of(graph)) first.push_back(type.first);
+  for (const NodeRange& type : graph.types) first.push_back(type.first);
   return first;
 }
 
@@ -55,32 +55,30 @@ class CudaBackend final : public Backend {
         max_blocks_(blocks_for(num_sms_of_current_gpu())),
         sampler_(graph_.relations(), first_of_types(graph), graph.num_nodes, max_blocks_),
         pool_share_(settings.pool_share) {
-    if (graph.is_typed()) typed_writer_.emplace(graph);
-    for (const NodeRange& type : types_of(graph)) {
-      rows_.push_back(std::make_unique<cache::FeatureFetch>(
-          graph_.on_host().rows()[rows_.size()], type.row_bytes,
-          cache::FetchSettings{fetch_sms_, settings.order_host_rows, settings.host_bytes_per_second,
-                               in_flight_.size()}));
+    if (graph.is_typed) typed_writer_.emplace(graph);
+    const cache::FetchSettings fetch{fetch_sms_, settings.order_host_rows, settings.host_bytes_per_second,
+                                     in_flight_.size()};
+    for (const NodeRange& type : graph.types) {
+      const int64_t row_bytes = graph.fetched_row_bytes(type);
+      rows_.push_back(std::make_unique<cache::FeatureFetch>(graph_.on_host().rows()[rows_.size()], row_bytes, fetch));
       if (!far_tables.empty() && far_tables[rows_.size() - 1].rows) {
         const FarTable& table = far_tables[rows_.size() - 1];
         const int64_t buffer_bytes = table.disk ? cache::kBufferBytesOfDisks : cache::kBufferBytesOfMachines;
         rows_.back()->set_far({table.rows, &table.in_memory, settings.staging_bytes, buffer_bytes});
       }
       Pool& pool = pools_.emplace_back();
-      if (graph.rows_in != channel::RowsIn::kPool || type.row_bytes == 0) continue;
+      if (graph.rows_in != channel::RowsIn::kPool || row_bytes == 0) continue;
       rows_.back()->use_pool(type.count, settings.reuse_rows);
-      pool.row_bytes = type.row_bytes;
+      pool.row_bytes = row_bytes;
       pool.most_rows = settings.reuse_rows ? type.count : settings.num_slots * type.count;
       pool.memory = base::GrowingGpuBytes(static_cast<std::size_t>(pool.most_rows * pool.row_bytes));
     }
-    table_row_bytes_ = graph.row_bytes;
-    for (const Relation& relation : relations_of(graph)) {
+    table_row_bytes_ = graph.types[0].rows.row_bytes;
+    for (const Relation& relation : graph.relations) {
       std::unique_ptr<cache::FeatureFetch>& rows = edge_rows_.emplace_back();
       if (relation.edge_rows.row_bytes == 0) continue;
-      rows = std::make_unique<cache::FeatureFetch>(
-          graph_.on_host().edge_rows()[edge_rows_.size() - 1], relation.edge_rows.row_bytes,
-          cache::FetchSettings{fetch_sms_, settings.order_host_rows, settings.host_bytes_per_second,
-                               in_flight_.size()});
+      rows = std::make_unique<cache::FeatureFetch>(graph_.on_host().edge_rows()[edge_rows_.size() - 1],
+                                                   relation.edge_rows.row_bytes, fetch);
     }
   }
 
@@ -99,11 +97,8 @@ class CudaBackend final : public Backend {
     };
     const auto free_bytes = static_cast<std::size_t>(base::free_device_bytes());
     const std::size_t bytes = missing_bytes(missing_bytes(preferred) <= free_bytes ? preferred : needed);
-    if (bytes > free_bytes) {
-      throw base::Error({"GPU memory for rows of batches", base::format_bytes(static_cast<double>(bytes)),
-                         base::format_bytes(static_cast<double>(free_bytes)) + " free",
-                         "use a smaller cache, --batch-size or --fanout, fewer --slots, or --topology host"});
-    }
+    base::demand_bytes(static_cast<int64_t>(bytes), static_cast<int64_t>(free_bytes), "GPU memory for rows of batches",
+                       "", "use a smaller cache, --batch-size or --fanout, fewer --slots, or --topology host", "free");
     const base::SharedGpuBytes& piece = pool.memory.add(bytes, "allocate a pool of rows");
     const auto room = static_cast<int64_t>(pool.memory.bytes()) / pool.row_bytes;
     rows_[type]->grow_pool(std::min(room, pool.most_rows), sampling_);
@@ -304,17 +299,15 @@ class CudaBackend final : public Backend {
 void fill_caches(const GraphView& graph, const HostGraph& host, std::span<const int> gpus,
                  const CacheContents& contents, bool with_lists, std::vector<std::unique_ptr<CudaBackend>>& backends) {
   const cache::Plan& plan = contents.plan.get();
-  const std::vector<NodeRange> types = types_of(graph);
-  const std::vector<cache::FeatureRows> tables = feature_rows(graph);
-  for (std::size_t type = 0; type < types.size(); ++type) {
-    const NodeRange& nodes = types[type];
-    if (nodes.row_bytes == 0) continue;
-    const cache::SlabRows from = contents.rows[type].reading(host.rows()[type]->in_place_of(tables[type]));
+  for (std::size_t type = 0; type < graph.types.size(); ++type) {
+    const NodeRange& nodes = graph.types[type];
+    if (nodes.rows.row_bytes == 0) continue;
+    const cache::SlabRows from = contents.rows[type].reading(host.rows()[type]->in_place_of(nodes.rows));
     cache::Plan part;
-    if (graph.is_typed()) {
+    if (graph.is_typed) {
       part = cache::plan_of_table(plan, nodes.first, nodes.count, contents.rows[type].sizes().ref());
     }
-    auto rows = cache::fill_row_slabs(graph.is_typed() ? part : plan, gpus, from, nodes.count);
+    auto rows = cache::fill_row_slabs(graph.is_typed ? part : plan, gpus, from, nodes.count);
     if (!contents.far_tables.empty()) contents.far_tables[type].rows->release_pages();
     for (std::size_t rank = 0; rank < gpus.size(); ++rank) {
       backends[rank]->enter_thread();
@@ -343,8 +336,8 @@ std::vector<std::unique_ptr<Backend>> make_cuda_backends(const GraphView& graph,
   if (graph.num_nodes > INT32_MAX) {
     throw base::Error({"data set", "at most 2147483647 nodes", std::to_string(graph.num_nodes), "local ids are int32"});
   }
-  for (const NodeRange& type : types_of(graph)) cache::demand_row_of_gpu(type.row_bytes);
-  for (const Relation& relation : relations_of(graph)) demand_edge_rows(relation.edge_rows);
+  for (const NodeRange& type : graph.types) cache::demand_row_of_gpu(graph.fetched_row_bytes(type));
+  for (const Relation& relation : graph.relations) demand_edge_rows(relation.edge_rows);
   log.begin("copying to host memory", HostGraph::bytes_of(graph, !settings.topology_in_gpus, contents.far_tables));
   const auto on_host = std::make_shared<const HostGraph>(graph, !settings.topology_in_gpus, contents.far_tables);
   if (contents.on_host) contents.on_host(on_host->rows());
@@ -355,7 +348,7 @@ std::vector<std::unique_ptr<Backend>> make_cuda_backends(const GraphView& graph,
     backends[i] = std::make_unique<CudaBackend>(graph, on_host, settings, faults, contents.far_tables);
   });
   if (graph.rows_in == channel::RowsIn::kTable) {
-    log.begin("filling the cache", graph.num_nodes * graph.row_bytes * static_cast<int64_t>(gpus.size()));
+    log.begin("filling the cache", graph.num_nodes * graph.types[0].rows.row_bytes * static_cast<int64_t>(gpus.size()));
     auto rows = cache::all_rows_on(gpus, contents.rows[0], graph.num_nodes);
     for (std::size_t rank = 0; rank < gpus.size(); ++rank) backends[rank]->set_all_rows(std::move(rows[rank]));
   }

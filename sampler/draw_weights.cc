@@ -26,14 +26,6 @@ int64_t first_bad(const float* weights, int64_t num_edges) {
   return first;
 }
 
-void demand_memory(int64_t needed) {
-  const int64_t available = base::available_host_bytes();
-  if (needed <= available) return;
-  throw base::Error({"host memory", base::format_bytes(static_cast<double>(needed)) + " to draw edges by weight",
-                     base::format_bytes(static_cast<double>(available)) + " available",
-                     "use a machine with more memory, or leave weight_attr out"});
-}
-
 // Fills cumulative[begin, end) of one list; returns how many weights are positive.
 uint32_t share_mass(const float* weights, int64_t begin, int64_t end, uint32_t* cumulative) {
   double total = 0;
@@ -109,7 +101,8 @@ DrawWeights::DrawWeights(const base::CscRef& lists, const float* weights, const 
                        base::format("{} of edge {}", weights[edge], edge),
                        "leave weight_attr out, or import other weights"});
   }
-  demand_memory(bytes_of(lists));
+  base::demand_bytes(bytes_of(lists), base::available_host_bytes(), "host memory", " to draw edges by weight",
+                     "use a machine with more memory, or leave weight_attr out");
   cumulative_.resize(static_cast<std::size_t>(lists.num_edges));
   positive_.resize(static_cast<std::size_t>(lists.num_nodes));
   std::atomic<int64_t> too_long = -1;

@@ -10,16 +10,14 @@ using namespace std::chrono_literals;
 EndInTime::EndInTime(std::chrono::milliseconds limit, std::function<void()> leave)
     : limit_(limit), leave_(std::move(leave)), thread_([this](const std::stop_token& ended) { look(ended); }) {}
 
-EndInTime::Asking EndInTime::ask(std::function<bool()> is_over) {
+std::unique_ptr<EndInTime, void (*)(EndInTime*)> EndInTime::ask(std::function<bool()> is_over) {
   const std::lock_guard lock(mutex_);
   is_over_ = std::move(is_over);
-  return Asking(*this);
-}
-
-EndInTime::Asking::~Asking() {
-  const std::lock_guard lock(end_.mutex_);
-  end_.ask_now();
-  end_.is_over_ = nullptr;
+  return {this, [](EndInTime* end) {
+            const std::lock_guard last(end->mutex_);
+            end->ask_now();
+            end->is_over_ = nullptr;
+          }};
 }
 
 void EndInTime::ask_now() {

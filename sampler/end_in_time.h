@@ -5,6 +5,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -20,17 +21,7 @@ class EndInTime {
   EndInTime& operator=(const EndInTime&) = delete;
 
   // Has is_over() asked about ten times a second, and once more when the result goes.
-  class Asking {
-   public:
-    explicit Asking(EndInTime& end) : end_(end) {}
-    ~Asking();
-    Asking(const Asking&) = delete;
-    Asking& operator=(const Asking&) = delete;
-
-   private:
-    EndInTime& end_;
-  };
-  [[nodiscard]] Asking ask(std::function<bool()> is_over);
+  [[nodiscard]] std::unique_ptr<EndInTime, void (*)(EndInTime*)> ask(std::function<bool()> is_over);
 
  private:
   void look(const std::stop_token& ended);

@@ -21,16 +21,13 @@
 namespace cohort::sampler {
 namespace {
 
-std::string in_words(int64_t bytes) { return base::format_bytes(static_cast<double>(bytes)); }
-
 int64_t bytes_of_all(const NodeRange& type) {
-  if (type.row_bytes == 0) return 0;
-  return type.encoded ? type.encoded->encoded().stored_bytes() : type.count * type.row_bytes;
+  return type.rows.encoded ? type.rows.encoded->encoded().stored_bytes() : type.count * type.rows.row_bytes;
 }
 
 std::vector<NodeRange> types_with_rows(const GraphView& graph) {
-  std::vector<NodeRange> types = types_of(graph);
-  std::erase_if(types, [](const NodeRange& type) { return type.row_bytes == 0; });
+  std::vector<NodeRange> types = graph.types;
+  std::erase_if(types, [](const NodeRange& type) { return type.rows.row_bytes == 0; });
   return types;
 }
 
@@ -72,14 +69,6 @@ cache::RowBits cached_rows(const cache::Plan& plan, int64_t num_nodes) {
   return in_all;
 }
 
-cache::RowBits part_of(const cache::RowBits& rows, const NodeRange& type) {
-  cache::RowBits part(type.count);
-  for (int64_t row = 0; row < type.count; ++row) {
-    if (rows.has(type.first + row)) part.choose(row);
-  }
-  return part;
-}
-
 // Threads that read the rows, and the memory in which they do.
 struct Readers {
   int count = 0;
@@ -91,51 +80,35 @@ Readers readers_of(const Options& options, const GraphView& graph, int most,
                    int64_t (*buffer_bytes)(const ibp::EncodedRef&)) {
   int64_t each = 0;
   for (const NodeRange& type : types_with_rows(graph)) {
-    each = std::max(each, buffer_bytes(type.encoded->encoded().ref));
+    each = std::max(each, buffer_bytes(type.rows.encoded->encoded().ref));
   }
   const int64_t wanted = options.host_bytes < 0 ? most : options.host_bytes / 16 / each;
   const int64_t count = std::clamp<int64_t>(wanted, std::min(most, cache::kLeastReadThreads), most);
   return {static_cast<int>(count), count * each};
 }
 
-// A 16th of the memory for rows at most, all tables and GPUs together, and what is enough for any drive; of other
-// machines, what comes in 20 ms over a link of 100 Gbit/s, while a GPU is busy with other things.
-int64_t staging_of(const Options& options, const GraphView& graph) {
-  constexpr int64_t kOfDisks = 64 << 20, kOfMachines = 256 << 20;
-  const std::vector<NodeRange> types = types_with_rows(graph);
-  int64_t bytes = kOfDisks;
-  if (!options.row_owners.hosts.empty()) bytes = std::max(bytes, kOfMachines / std::ssize(types));
-  if (options.host_bytes >= 0) {
-    bytes = std::min(bytes, options.host_bytes / 16 / (std::ssize(types) * options.num_ranks));
-  }
-  for (const NodeRange& type : types) {
-    bytes = std::max(bytes, cache::least_staging_bytes(type.encoded->encoded().ref));
-  }
-  return bytes;
-}
-
 // Of GPUs alone.
 int64_t all_staging_bytes(const Options& options, const GraphView& graph) {
   if (options.device == "cpu") return 0;
-  return std::ssize(types_with_rows(graph)) * options.num_ranks * cache::pinned_bytes(staging_of(options, graph));
+  return std::ssize(types_with_rows(graph)) * options.num_ranks * cache::pinned_bytes(staging_bytes(options, graph));
 }
 
 // For rows that may, but need not be in memory. `least`: bytes of what must be; `what` it is.
 int64_t room_for_rows(const Options& options, int64_t least, const char* what) {
   const int64_t available = base::available_host_bytes();
   if (options.host_bytes < 0) {
-    if (least <= available) return 0;
-    throw base::Error({"host memory", base::format("{} {}", in_words(least), what),
-                       base::format("{} available", in_words(available)),
-                       "use more machines, or --host-bytes, beyond which rows stay on the disk"});
+    base::demand_bytes(least, available, "host memory", what,
+                       "use more machines, or --host-bytes, beyond which rows stay on the disk");
+    return 0;
   }
   if (options.host_bytes < least) {
-    throw base::Error({"--host-bytes", base::format("at least {}, {}", in_words(least), what),
-                       in_words(options.host_bytes), "raise --host-bytes"});
+    throw base::Error({"--host-bytes", base::format("at least {},{}", base::format_bytes(least), what),
+                       base::format_bytes(options.host_bytes), "raise --host-bytes"});
   }
   if (options.host_bytes > available) {
-    throw base::Error({"--host-bytes", base::format("at most {}, the host memory available", in_words(available)),
-                       in_words(options.host_bytes), "use less --host-bytes"});
+    throw base::Error({"--host-bytes",
+                       base::format("at most {}, the host memory available", base::format_bytes(available)),
+                       base::format_bytes(options.host_bytes), "use less --host-bytes"});
   }
   return options.host_bytes - least;
 }
@@ -156,11 +129,10 @@ Parts parts_of(const ibp::EncodedRef& rows, const cache::RowPeers& peers) {
   return parts;
 }
 
-// Rows of `more` are added; neither is counted.
-void add(cache::RowBits& rows, const cache::RowBits& more) {
-  if (rows.num_rows() == 0) rows = cache::RowBits(more.num_rows());
-  for (int64_t row = 0; row < more.num_rows(); ++row) {
-    if (more.has(row)) rows.choose(row);
+// The rows of `more` from `first` on are added; neither is counted.
+void add(cache::RowBits& rows, const cache::RowBits& more, int64_t first = 0) {
+  for (int64_t row = 0; row < rows.num_rows(); ++row) {
+    if (more.has(first + row)) rows.choose(row);
   }
 }
 
@@ -168,22 +140,21 @@ void add(cache::RowBits& rows, const cache::RowBits& more) {
 struct Sources {
   std::shared_ptr<cache::RowPeers> peers{};                            // null: no other machines
   std::shared_ptr<cache::ReadThreads> disk_threads{}, peer_threads{};  // null: not from there
-  FarTable table(const std::shared_ptr<const cache::RowFile>& file, std::size_t type) const;
-};
 
-FarTable Sources::table(const std::shared_ptr<const cache::RowFile>& file, std::size_t type) const {
-  FarTable table;
-  if (disk_threads) {  // a machine that asks for rows of this disk hears in time what is wrong with it
-    const auto patience =
-        peers ? std::min<std::chrono::milliseconds>(cache::kDiskPatience, peers->patience() / 2) : cache::kDiskPatience;
-    table.disk = std::make_shared<const cache::DiskRows>(file, disk_threads, ::pread, patience);
-    table.rows = table.disk;
+  FarTable table(const std::shared_ptr<const cache::RowFile>& file, std::size_t type) const {
+    FarTable table;
+    if (disk_threads) {  // a machine that asks for rows of this disk hears in time what is wrong with it
+      const auto patience = peers ? std::min<std::chrono::milliseconds>(cache::kDiskPatience, peers->patience() / 2)
+                                  : cache::kDiskPatience;
+      table.disk = std::make_shared<const cache::DiskRows>(file, disk_threads, ::pread, patience);
+      table.rows = table.disk;
+    }
+    if (!peers) return table;
+    table.rows =
+        std::make_shared<const cache::RemoteRows>(file, static_cast<uint32_t>(type), peers, peer_threads, table.disk);
+    return table;
   }
-  if (!peers) return table;
-  table.rows =
-      std::make_shared<const cache::RemoteRows>(file, static_cast<uint32_t>(type), peers, peer_threads, table.disk);
-  return table;
-}
+};
 
 }  // namespace
 
@@ -200,42 +171,59 @@ std::unique_ptr<cache::OtherMachines> other_machines(const Options& options) {
                                                 base::FileDescriptor(owners.listener), patience);
 }
 
+// A 16th of the memory for rows at most, all tables and GPUs together, and what is enough for any drive; of other
+// machines, what comes in 20 ms over a link of 100 Gbit/s, while a GPU is busy with other things.
+int64_t staging_bytes(const Options& options, const GraphView& graph) {
+  constexpr int64_t kOfDisks = 64 << 20, kOfMachines = 256 << 20;
+  const std::vector<NodeRange> types = types_with_rows(graph);
+  int64_t bytes = kOfDisks;
+  if (!options.row_owners.hosts.empty()) bytes = std::max(bytes, kOfMachines / std::ssize(types));
+  if (options.host_bytes >= 0) {
+    bytes = std::min(bytes, options.host_bytes / 16 / (std::ssize(types) * options.num_ranks));
+  }
+  for (const NodeRange& type : types) {
+    bytes = std::max(bytes, cache::least_staging_bytes(type.rows.encoded->encoded().ref));
+  }
+  return bytes;
+}
+
 uint32_t tables_digest(const GraphView& graph) {
   std::vector<ibp::EncodedRows> tables;
-  for (const NodeRange& type : types_of(graph)) {
-    tables.push_back(type.encoded ? type.encoded->encoded() : ibp::EncodedRows{});
+  for (const NodeRange& type : graph.types) {
+    tables.push_back(type.rows.encoded ? type.rows.encoded->encoded() : ibp::EncodedRows{});
   }
   return cache::tables_digest(tables);
 }
 
 bool has_far_tier(const Options& options, const GraphView& graph) {
   const bool is_partitioned = !options.row_owners.hosts.empty();
-  if (graph.rows_in != channel::RowsIn::kTable && types_with_rows(graph).empty()) return false;
+  const std::vector<NodeRange> types = types_with_rows(graph);
+  if (types.empty()) return false;
   int64_t bytes = 0;
-  for (const NodeRange& type : types_with_rows(graph)) bytes += bytes_of_all(type);
+  for (const NodeRange& type : types) bytes += bytes_of_all(type);
   if (!is_partitioned) {
     if (options.host_bytes < 0 || graph.rows_in == channel::RowsIn::kTable) return false;
     if (bytes <= options.host_bytes) return false;
   }
-  const bool encoded = graph.coded_host_rows && std::ranges::all_of(types_with_rows(graph), [](const NodeRange& type) {
-                         return type.encoded && !type.encoded->file().empty();
+  const bool encoded = graph.coded_host_rows && std::ranges::all_of(types, [](const NodeRange& type) {
+                         return type.rows.encoded && !type.rows.encoded->file().empty();
                        });
   if (encoded) return graph.rows_in != channel::RowsIn::kTable;
   throw base::Error(
-      {is_partitioned ? "--features partitioned" : "--host-bytes " + in_words(options.host_bytes),
-       "encoded feature rows in host memory", is_partitioned ? "raw rows" : in_words(bytes) + " of raw rows",
+      {is_partitioned ? "--features partitioned" : "--host-bytes " + base::format_bytes(options.host_bytes),
+       "encoded feature rows in host memory", is_partitioned ? "raw rows" : base::format_bytes(bytes) + " of raw rows",
        base::format("encode them with: cohort dataset prepare {}; and use --compress auto", options.dataset.string())});
 }
 
 std::vector<FarTable> far_tables(const Options& options, const GraphView& graph, const cache::Plan* plan,
                                  const std::shared_ptr<cache::RowPeers>& peers) {
-  const std::vector<NodeRange> types = types_of(graph);
+  const std::vector<NodeRange>& types = graph.types;
   std::vector<std::shared_ptr<const cache::RowFile>> files(types.size());
   std::vector<Parts> parts(types.size());
   int64_t beside = all_staging_bytes(options, graph), own_bytes = 0;
   for (std::size_t type = 0; type < types.size(); ++type) {
-    if (types[type].row_bytes == 0) continue;
-    files[type] = std::make_shared<const cache::RowFile>(types[type].encoded);
+    if (types[type].rows.row_bytes == 0) continue;
+    files[type] = std::make_shared<const cache::RowFile>(types[type].rows.encoded);
     const ibp::EncodedRef& rows = files[type]->encoded.ref;
     beside += cache::directory_bytes(rows) + cache::bitmap_bytes(types[type].count);
     if (peers) parts[type] = parts_of(rows, *peers);
@@ -249,9 +237,9 @@ std::vector<FarTable> far_tables(const Options& options, const GraphView& graph,
   const bool has_disk = !peers || (!own_fits && own_bytes > of_disk.bytes);
   const int64_t room =
       has_disk
-          ? room_for_rows(options, beside + of_disk.bytes, "for the index of the rows and the buffers for reading")
+          ? room_for_rows(options, beside + of_disk.bytes, " for the index of the rows and the buffers for reading")
           : room_for_rows(options, beside + own_bytes,
-                          "for this machine's part of the rows, the index of all rows and the buffers for reading");
+                          " for this machine's part of the rows, the index of all rows and the buffers for reading");
   Sources sources{.peers = peers};
   if (has_disk) sources.disk_threads = std::make_shared<cache::ReadThreads>(of_disk.count);
   if (peers) sources.peer_threads = std::make_shared<cache::ReadThreads>(of_peers.count);
@@ -266,7 +254,8 @@ std::vector<FarTable> far_tables(const Options& options, const GraphView& graph,
     if (peers && has_disk) {  // own rows alone, also those that every GPU here has: others ask for them
       elsewhere[type] = std::move(parts[type].others);
     } else {
-      if (cached.num_rows() > 0) elsewhere[type] = part_of(cached, types[type]);
+      if (cached.num_rows() > 0 || peers) elsewhere[type] = cache::RowBits(types[type].count);
+      if (cached.num_rows() > 0) add(elsewhere[type], cached, types[type].first);
       if (peers) add(elsewhere[type], parts[type].own);
     }
     choice.rows = &files[type]->encoded.ref;
@@ -283,8 +272,6 @@ std::vector<FarTable> far_tables(const Options& options, const GraphView& graph,
   }
   return tables;
 }
-
-int64_t staging_bytes(const Options& options, const GraphView& graph) { return staging_of(options, graph); }
 
 void tell(const StartLog& log, const std::vector<FarTable>& tables) {
   int64_t bytes = 0;

@@ -37,13 +37,10 @@ base::DeviceBytes device_copy(const void* from, std::size_t bytes, const char* w
 }
 
 void check_host_memory(int64_t needed) {
-  const int64_t available = base::available_host_bytes();
-  if (needed <= available) return;
-  throw base::Error(
-      {"host memory", base::format_bytes(static_cast<double>(needed)) + " for features and topology",
-       base::format_bytes(static_cast<double>(available)) + " available",
-       "use a machine with more memory, or raise the limit of the container or job; where memory grows on use, "
-       "say how much there is with COHORT_HOST_MEMORY_BYTES"});
+  base::demand_bytes(
+      needed, base::available_host_bytes(), "host memory", " for features and topology",
+      "use a machine with more memory, or raise the limit of the container or job; where memory grows on use, "
+      "say how much there is with COHORT_HOST_MEMORY_BYTES");
 }
 
 std::size_t indptr_bytes(const base::CscRef& lists) {
@@ -64,7 +61,7 @@ std::size_t time_bytes(const Relation& relation) {
 // Of what lies where the topology does.
 std::size_t topology_bytes(const GraphView& graph) {
   std::size_t bytes = 0;
-  for (const Relation& relation : relations_of(graph)) {
+  for (const Relation& relation : graph.relations) {
     bytes += indptr_bytes(relation.lists) + indices_bytes(relation.lists) + time_bytes(relation);
     if (relation.edge_weights) bytes += word_bytes(relation.lists.num_edges);
     if (relation.draw_weights) bytes += static_cast<std::size_t>(DrawWeights::bytes_of(relation.lists));
@@ -73,14 +70,16 @@ std::size_t topology_bytes(const GraphView& graph) {
 }
 
 std::size_t label_bytes(const GraphView& graph) {
-  const NodeRange labelled = types_of(graph)[static_cast<std::size_t>(graph.label_type)];
+  const NodeRange& labelled = graph.types[static_cast<std::size_t>(graph.label_type)];
   return static_cast<std::size_t>(labelled.count) * static_cast<std::size_t>(graph.label_bytes);
 }
 
 // Feature rows of each type that GPUs fetch from host memory.
 std::vector<cache::FeatureRows> rows_to_copy(const GraphView& graph) {
-  if (graph.rows_in == channel::RowsIn::kTable) return {{graph.row_shape, 0, nullptr, nullptr}};
-  return feature_rows(graph);
+  if (graph.rows_in == channel::RowsIn::kTable) return {{graph.types[0].rows.shape, 0, nullptr, nullptr}};
+  std::vector<cache::FeatureRows> rows;
+  for (const NodeRange& type : graph.types) rows.push_back(type.rows);
+  return rows;
 }
 
 bool copies_coded(const GraphView& graph, const cache::FeatureRows& rows) {
@@ -88,9 +87,7 @@ bool copies_coded(const GraphView& graph, const cache::FeatureRows& rows) {
 }
 
 void refuse_more(int64_t needed, int64_t free, const char* hint) {
-  if (needed <= free) return;
-  throw base::Error({"GPU memory", base::format_bytes(static_cast<double>(needed)),
-                     base::format_bytes(static_cast<double>(free)) + " free", hint});
+  base::demand_bytes(needed, free, "GPU memory", "", hint, "free");
 }
 
 }  // namespace
@@ -119,7 +116,7 @@ int64_t HostGraph::bytes_of(const GraphView& graph, bool with_topology, std::spa
     if (!far_tables.empty()) break;
     bytes += cache::HostFeatures::bytes_of(rows, copies_coded(graph, rows));
   }
-  for (const Relation& relation : relations_of(graph)) {
+  for (const Relation& relation : graph.relations) {
     const cache::FeatureRows& rows = relation.edge_rows;
     if (rows.row_bytes > 0) bytes += cache::HostFeatures::bytes_of(rows, graph.coded_edge_rows && rows.encoded);
   }
@@ -129,7 +126,7 @@ int64_t HostGraph::bytes_of(const GraphView& graph, bool with_topology, std::spa
 HostGraph::HostGraph(const GraphView& graph, bool with_topology, std::span<const FarTable> far_tables) {
   check_host_memory(bytes_of(graph, with_topology, far_tables));
   if (with_topology) {
-    for (const Relation& relation : relations_of(graph)) {
+    for (const Relation& relation : graph.relations) {
       const base::CscRef& lists = relation.lists;
       Lists& own = topology_.emplace_back();
       own.indptr = host_copy(lists.indptr, indptr_bytes(lists));
@@ -150,7 +147,7 @@ HostGraph::HostGraph(const GraphView& graph, bool with_topology, std::span<const
       rows_.push_back(std::make_shared<cache::HostFeatures>(rows, copies_coded(graph, rows)));
     }
   }
-  for (const Relation& relation : relations_of(graph)) {
+  for (const Relation& relation : graph.relations) {
     const cache::FeatureRows& rows = relation.edge_rows;
     std::shared_ptr<const cache::HostFeatures>& copy = edge_rows_.emplace_back();
     if (rows.row_bytes == 0) continue;
@@ -174,7 +171,7 @@ GraphOnGpu::GraphOnGpu(const GraphView& graph, std::shared_ptr<const HostGraph> 
   on_host_->open_topology_to_gpu();
   const std::vector<cache::RelationLists> numbered = numbered_lists(graph);
   const bool in_gpu = on_host_->topology().empty();
-  for (const Relation& relation : relations_of(graph)) {
+  for (const Relation& relation : graph.relations) {
     const base::CscRef& lists = relation.lists;
     const HostGraph::Lists nothing;
     const HostGraph::Lists& host = in_gpu ? nothing : on_host_->topology()[relations_.size()];

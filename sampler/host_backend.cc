@@ -36,11 +36,6 @@ ExclusionsRef exclusions_of(const Query& query, int hop, int relation) {
   return {found->starts.data(), found->positions.data()};
 }
 
-int64_t neighbour(const base::CscRef& lists, int64_t position) {
-  return lists.index_bytes == 4 ? static_cast<const int32_t*>(lists.indices)[position]
-                                : static_cast<const int64_t*>(lists.indices)[position];
-}
-
 class HostBackend final : public Backend {
  public:
   HostBackend(const GraphView& graph, const Faults& faults, TieredTables tiered)
@@ -48,8 +43,8 @@ class HostBackend final : public Backend {
         faults_(faults),
         tiered_(std::move(tiered)),
         local_id_(static_cast<std::size_t>(graph.num_nodes), kUnset) {
-    for (const NodeRange& type : types_of(graph)) types_.emplace_back(type);
-    for (const Relation& relation : relations_of(graph)) relations_.emplace_back(relation);
+    for (const NodeRange& type : graph.types) types_.emplace_back(type);
+    for (const Relation& relation : graph.relations) relations_.emplace_back(relation);
   }
 
   void enter_thread() override {
@@ -62,7 +57,7 @@ class HostBackend final : public Backend {
   BatchSizes sample(const Query& query) override {
     const int64_t start_us = base::monotonic_us();
     base::require(query.fanout.size() % relations_.size() == 0, "a fanout for each relation and hop");
-    base::require(!query.last_hop_global || !graph_.is_typed(), "local ids in all hops of a typed graph");
+    base::require(!query.last_hop_global || !graph_.is_typed, "local ids in all hops of a typed graph");
     base::require(!query.trees.disjoint || (!query.last_hop_global && query.exclusions.empty()),
                   "no trees with global ids, or with exclusions");
     base::require(query.trees.times.empty() || (query.trees.disjoint && graph_.has_edge_times()), "trees, edge times");
@@ -295,7 +290,7 @@ class HostBackend final : public Backend {
         __builtin_prefetch(indices + drawn_[i + base::kPrefetchAhead] * lists.index_bytes);
       }
       if (e_id) e_id[i] = drawn_[i];
-      drawn_[i] = neighbour(lists, drawn_[i]);
+      drawn_[i] = lists.index(drawn_[i]);
     }
   }
 
@@ -335,13 +330,13 @@ class HostBackend final : public Backend {
         per_hop.push_back(static_cast<int64_t>(end - std::exchange(before, end)));
       add(per_hop, sizes.nodes_per_hop);
       sizes.num_nodes += static_cast<int64_t>(type.n_id.size());
-      if (graph_.is_typed()) sizes.nodes_of_type.push_back(std::move(per_hop));
+      if (graph_.is_typed) sizes.nodes_of_type.push_back(std::move(per_hop));
     }
     for (const OfRelation& edges : relations_) {
       add(edges.per_hop, sizes.edges_per_hop);
       sizes.num_edges += static_cast<int64_t>(edges.target.size());
       sizes.num_local_edges += static_cast<int64_t>(edges.source.size());
-      if (graph_.is_typed()) sizes.edges_of_relation.push_back(edges.per_hop);
+      if (graph_.is_typed) sizes.edges_of_relation.push_back(edges.per_hop);
     }
     sizes.lists[cache::kHostTier] = {num_lists_, list_bytes_ + num_lists_ * cache::list_head_bytes(cache::Tier::kHost)};
     sizes.time = since(start_us);
@@ -354,13 +349,13 @@ class HostBackend final : public Backend {
 
   // The rows of the type's nodes, and what was read for them.
   void fetch_rows(const OfType& type, std::byte* x, bool plane_a, HostFetch& fetch) const {
-    const NodeRange& nodes = type.range;
-    fetch.add_rows({nodes.shape, nodes.row_bytes, nodes.features, nodes.encoded}, type.n_id, x, plane_a);
-    if (graph_.is_typed()) return;
+    const bool in_table = graph_.rows_in == channel::RowsIn::kTable;
+    if (!in_table) fetch.add_rows(type.range.rows, type.n_id, x, plane_a);
+    if (graph_.is_typed) return;
     // What the trainer reads itself.
-    const int64_t num_rows = (graph_.rows_in == channel::RowsIn::kTable ? std::ssize(type.n_id) : 0) +
-                             std::ssize(relations_[0].target) - std::ssize(relations_[0].source);
-    fetch.count_in_place(num_rows, graph_.row_bytes);
+    const int64_t num_rows =
+        (in_table ? std::ssize(type.n_id) : 0) + std::ssize(relations_[0].target) - std::ssize(relations_[0].source);
+    fetch.count_in_place(num_rows, type.range.rows.row_bytes);
   }
 
   void delay() {

@@ -43,30 +43,14 @@ int64_t bytes_of_all_raw_rows(const dataset::Meta& meta) {
   return bytes;
 }
 
-bool has_encoded_rows(const dataset::Dataset& data) {
-  bool any = false;
-  for (int type = 0; type < std::ssize(data.meta().node_types); ++type) {
-    any = any || !data.encoded_rows_of(type).empty();
-  }
-  return any;
-}
-
-bool has_encoded_edge_rows(const dataset::Dataset& data) {
-  bool any = false;
-  for (int relation = 0; relation < std::ssize(data.meta().edge_types); ++relation) {
-    any = any || !data.encoded_edge_rows_of(relation).empty();
-  }
-  return any;
-}
-
 Encoded encoded_where(const dataset::Dataset& data, const Options& options) {
   if (options.compress == "none") return {};
   if (options.compress == "cache") return {false, true};
   const bool is_auto = options.compress == "auto";
-  if (has_encoded_rows(data)) {
+  if (!encoded_files(data, false).empty()) {
     return {true, is_auto ? !caches_hold(bytes_of_all_raw_rows(data.meta()), options) : options.compress == "both"};
   }
-  if (is_auto || has_encoded_edge_rows(data)) return {};
+  if (is_auto || !encoded_files(data, true).empty()) return {};
   throw base::Error({"--compress " + options.compress, "a data set with encoded rows", data.folder().string(),
                      "encode them with: cohort dataset prepare " + data.folder().string()});
 }
@@ -106,44 +90,35 @@ std::shared_ptr<const cache::HostRows> open_encoded(const StoredRows& rows, bool
   return std::make_shared<cache::HostRows>(cache::HostRows::open(rows.encoded, rows.shape, verify_data));
 }
 
-// Null: the relation has none.
-const float* weights_of(const dataset::Dataset& data, int relation) {
-  const dataset::MappedArray& weights = data.edge_weights_of(relation);
-  return weights.is_mapped() ? weights.as<float>().data() : nullptr;
-}
-
 int num_relations(const dataset::Dataset& data) { return static_cast<int>(data.meta().edge_types.size()); }
 
+// An array of each relation's edges; some relations may have none.
+using EdgeArray = const dataset::MappedArray& (dataset::Dataset::*)(int) const;
+
+// Throws Error when no relation has one.
+void demand_some(const dataset::Dataset& data, EdgeArray array, const char* what, const char* hint) {
+  for (int relation = 0; relation < num_relations(data); ++relation) {
+    if ((data.*array)(relation).is_mapped()) return;
+  }
+  throw base::Error({data.folder().string(), what, "edges without", hint});
+}
+
 void demand_weights(const dataset::Dataset& data) {
-  for (int relation = 0; relation < num_relations(data); ++relation) {
-    if (weights_of(data, relation)) return;
-  }
-  throw base::Error({data.folder().string(), "edge weights", "edges without",
-                     "import the data set with --edge-weights or --weight-column, or leave the weights out"});
+  demand_some(data, &dataset::Dataset::edge_weights_of, "edge weights",
+              "import the data set with --edge-weights or --weight-column, or leave the weights out");
 }
 
-// Null: the relation has none.
-const int64_t* times_of(const dataset::Dataset& data, int relation) {
-  const dataset::MappedArray& times = data.edge_times_of(relation);
-  return times.is_mapped() ? times.as<int64_t>().data() : nullptr;
-}
-
-void demand_times(const dataset::Dataset& data) {
-  for (int relation = 0; relation < num_relations(data); ++relation) {
-    if (times_of(data, relation)) return;
-  }
-  throw base::Error({data.folder().string(), "edge times", "edges without",
-                     "write the data set with edge_time=..., or leave time_attr and input_time out"});
+// Null: there is none.
+template <typename Value>
+const Value* values_of(const dataset::MappedArray& array) {
+  return array.is_mapped() ? array.as<Value>().data() : nullptr;
 }
 
 // Rows whose raw copy was dropped, in memory of their own, which the graph keeps.
 const std::byte* decode_features(const StoredRows& stored, GraphView& graph, const StartLog& log) {
-  const int64_t bytes = stored.shape.num_rows * stored.row_bytes, available = base::available_host_bytes();
-  if (bytes > available) {
-    throw base::Error({"host memory", base::format_bytes(static_cast<double>(bytes)) + " for decoded rows",
-                       base::format_bytes(static_cast<double>(available)) + " available",
-                       "use --compress host, which keeps them encoded"});
-  }
+  const int64_t bytes = stored.shape.num_rows * stored.row_bytes;
+  base::demand_bytes(bytes, base::available_host_bytes(), "host memory", " for decoded rows",
+                     "use --compress host, which keeps them encoded");
   log.begin("decoding the rows", bytes);
   const auto rows = open_encoded(stored, true);
   const std::shared_ptr<std::byte[]> decoded(new std::byte[static_cast<std::size_t>(bytes)]);
@@ -168,28 +143,6 @@ void join_reverses(const dataset::Meta& meta, std::vector<Relation>& relations) 
   }
 }
 
-// The nodes and lists of a graph of several types; without rows.
-GraphView typed_topology_of(const dataset::Dataset& data) {
-  const dataset::Meta& meta = data.meta();
-  GraphView graph;
-  graph.num_edges = data.num_edges();
-  graph.label_type = meta.target_type;
-  for (const dataset::NodeType& nodes : meta.node_types) {
-    graph.types.push_back({.first = graph.num_nodes, .count = nodes.num_nodes, .shape = shape_of(nodes)});
-    graph.num_nodes += nodes.num_nodes;
-  }
-  for (std::size_t relation = 0; relation < meta.edge_types.size(); ++relation) {
-    const dataset::EdgeType& edges = meta.edge_types[relation];
-    const dataset::MappedArray& indices = data.indices_of(static_cast<int>(relation));
-    const base::CscRef lists{meta.node_types[static_cast<std::size_t>(edges.target_type)].num_nodes, edges.num_edges,
-                             data.indptr_of(static_cast<int>(relation)).data(), indices.data(),
-                             static_cast<int>(dataset::size_of(indices.dtype()))};
-    graph.relations.push_back({edges.source_type, edges.target_type, lists});
-  }
-  join_reverses(meta, graph.relations);
-  return graph;
-}
-
 // Rows as backends read them; `graph` keeps those that are decoded.
 cache::FeatureRows rows_to_read(const StoredRows& stored, bool coded, const Options& options, GraphView& graph,
                                 const StartLog& log) {
@@ -209,24 +162,48 @@ void add_edge_rows(const dataset::Dataset& data, const Options& options, GraphVi
   graph.coded_edge_rows = options.compress != "none" && options.compress != "cache";
   for (std::size_t relation = 0; relation < edge_types.size(); ++relation) {
     if (edge_types[relation].feature_dim == 0) continue;
-    auto& rows = data.is_typed() ? graph.relations[relation].edge_rows : graph.edge_rows;
-    rows = rows_to_read(rows_of_edges(data, relation), graph.coded_edge_rows, options, graph, log);
+    graph.relations[relation].edge_rows =
+        rows_to_read(rows_of_edges(data, relation), graph.coded_edge_rows, options, graph, log);
   }
 }
 
 }  // namespace
 
-GraphView topology_of(const dataset::Dataset& data) {
-  GraphView graph;
-  if (data.is_typed()) {
-    graph = typed_topology_of(data);
-  } else {
-    graph.num_nodes = data.num_nodes();
-    graph.num_edges = data.num_edges();
-    graph.indptr = data.indptr_of(0).data();
-    graph.indices = data.indices_of(0).data();
-    graph.index_bytes = static_cast<int>(dataset::size_of(data.indices_of(0).dtype()));
+std::vector<std::filesystem::path> encoded_files(const dataset::Dataset& data, bool with_edges) {
+  const dataset::Meta& meta = data.meta();
+  std::vector<std::filesystem::path> files;
+  for (int type = 0; type < static_cast<int>(meta.node_types.size()); ++type) {
+    files.push_back(data.encoded_rows_of(type));
   }
+  for (int relation = 0; with_edges && relation < static_cast<int>(meta.edge_types.size()); ++relation) {
+    files.push_back(data.encoded_edge_rows_of(relation));
+  }
+  std::erase_if(files, [](const std::filesystem::path& file) { return file.empty(); });
+  return files;
+}
+
+std::future<void> verify_rows(const dataset::Dataset& data, bool with_edges) {
+  return std::async(std::launch::async, [files = encoded_files(data, with_edges)] {
+    for (const std::filesystem::path& file : files) cache::verify_rows(file.string());
+  });
+}
+
+GraphView topology_of(const dataset::Dataset& data) {
+  const dataset::Meta& meta = data.meta();
+  GraphView graph{.num_edges = data.num_edges(), .is_typed = data.is_typed(), .label_type = meta.target_type};
+  for (const dataset::NodeType& nodes : meta.node_types) {
+    graph.types.push_back({graph.num_nodes, nodes.num_nodes, {shape_of(nodes), 0, nullptr, nullptr}});
+    graph.num_nodes += nodes.num_nodes;
+  }
+  for (std::size_t relation = 0; relation < meta.edge_types.size(); ++relation) {
+    const dataset::EdgeType& edges = meta.edge_types[relation];
+    const dataset::MappedArray& indices = data.indices_of(static_cast<int>(relation));
+    const base::CscRef lists{meta.node_types[static_cast<std::size_t>(edges.target_type)].num_nodes, edges.num_edges,
+                             data.indptr_of(static_cast<int>(relation)).data(), indices.data(),
+                             static_cast<int>(dataset::size_of(indices.dtype()))};
+    graph.relations.push_back({edges.source_type, edges.target_type, lists});
+  }
+  join_reverses(meta, graph.relations);
   graph.labels = data.labels_array().data();
   graph.label_bytes = static_cast<int64_t>(data.label_row_bytes());
   return graph;
@@ -235,47 +212,38 @@ GraphView topology_of(const dataset::Dataset& data) {
 void add_draw_weights(const dataset::Dataset& data, GraphView& graph, const StartLog& log) {
   demand_weights(data);
   log.begin("preparing draws by weight", graph.num_edges * static_cast<int64_t>(sizeof(float)));
-  const std::vector<Relation> relations = relations_of(graph);
   for (int number = 0; number < num_relations(data); ++number) {
-    const float* weights = weights_of(data, number);
+    const float* weights = values_of<float>(data.edge_weights_of(number));
     if (!weights) continue;
     const auto at = static_cast<std::size_t>(number);
     const std::filesystem::path file = data.folder() / data.meta().edge_types[at].edge_weights;
-    auto& made = data.is_typed() ? graph.relations[at].draw_weights : graph.draw_weights;
-    made = std::make_shared<DrawWeights>(relations[at].lists, weights, file.string());
+    Relation& edges = graph.relations[at];
+    edges.draw_weights = std::make_shared<DrawWeights>(edges.lists, weights, file.string());
   }
 }
 
 GraphView view_of(const dataset::Dataset& data, const Options& options, const StartLog& log) {
   if (options.edge_weights) demand_weights(data);
-  if (options.edge_times) demand_times(data);
+  if (options.edge_times) {
+    demand_some(data, &dataset::Dataset::edge_times_of, "edge times",
+                "write the data set with edge_time=..., or leave time_attr and input_time out");
+  }
   GraphView graph = topology_of(data);
   const Encoded encoded = encoded_where(data, options);
   graph.coded_host_rows = encoded.in_host;
   graph.coded_slab_rows = encoded.in_slabs;
   const bool coded = encoded.in_host || (options.device == "cuda" && encoded.in_slabs);
   for (std::size_t type = 0; type < graph.types.size(); ++type) {
-    NodeRange& range = graph.types[type];
-    const cache::FeatureRows rows = rows_to_read(rows_of_nodes(data, type), coded, options, graph, log);
-    range.row_bytes = rows.row_bytes;
-    range.features = rows.raw;
-    range.encoded = rows.encoded;
+    graph.types[type].rows = rows_to_read(rows_of_nodes(data, type), coded, options, graph, log);
   }
   if (options.edge_features) add_edge_rows(data, options, graph, log);
   if (!options.weight_attr.empty()) add_draw_weights(data, graph, log);
   for (std::size_t relation = 0; relation < graph.relations.size(); ++relation) {
     const auto number = static_cast<int>(relation);
-    if (options.edge_weights) graph.relations[relation].edge_weights = weights_of(data, number);
-    if (options.edge_times) graph.relations[relation].edge_times = times_of(data, number);
+    Relation& edges = graph.relations[relation];
+    if (options.edge_weights) edges.edge_weights = values_of<float>(data.edge_weights_of(number));
+    if (options.edge_times) edges.edge_times = values_of<int64_t>(data.edge_times_of(number));
   }
-  if (data.is_typed()) return graph;
-  const cache::FeatureRows rows = rows_to_read(rows_of_nodes(data, 0), coded, options, graph, log);
-  graph.row_bytes = rows.row_bytes;
-  graph.row_shape = rows.shape;
-  graph.features = rows.raw;
-  graph.encoded = rows.encoded;
-  if (options.edge_weights) graph.edge_weights = weights_of(data, 0);
-  if (options.edge_times) graph.edge_times = times_of(data, 0);
   return graph;
 }
 
@@ -295,15 +263,16 @@ bool topology_in_gpus(const GraphView& graph, const Options& options) {
 
 channel::RowsIn rows_lie_in(const GraphView& graph, const Options& options) {
   using channel::RowsIn;
-  const auto types = types_of(graph);
-  if (std::ranges::all_of(types, [](const NodeRange& type) { return type.row_bytes == 0; })) return RowsIn::kSlots;
+  const auto has_rows = [](const NodeRange& type) { return type.rows.row_bytes > 0; };
+  if (std::ranges::none_of(graph.types, has_rows)) return RowsIn::kSlots;
+  const cache::FeatureRows& first = graph.types[0].rows;
   if (options.device == "cpu") {  // a cache is planned to see what one on a GPU would do
-    const bool is_raw = graph.features && graph.decoded.empty() && !graph.encoded && options.host_bytes < 0;
+    const bool is_raw = !graph.is_typed && graph.decoded.empty() && !first.encoded && options.host_bytes < 0;
     return options.in_place && is_raw && !has_cache(options) ? RowsIn::kTable : RowsIn::kSlots;
   }
 #ifdef COHORT_WITH_CUDA
-  const bool has_table = options.row_owners.hosts.empty() && !graph.is_typed() && !graph.coded_slab_rows &&
-                         caches_hold(cache::bytes_of_all_raw_rows(graph.num_nodes, graph.row_bytes), options) &&
+  const bool has_table = options.row_owners.hosts.empty() && !graph.is_typed && !graph.coded_slab_rows &&
+                         caches_hold(cache::bytes_of_all_raw_rows(graph.num_nodes, first.row_bytes), options) &&
                          topology_in_gpus(graph, options);
   return has_table ? RowsIn::kTable : RowsIn::kPool;
 #else

@@ -1,6 +1,8 @@
 // From a data set on disk to what the backend works on.
 #pragma once
 
+#include <filesystem>
+#include <future>
 #include <memory>
 #include <vector>
 
@@ -12,6 +14,11 @@
 
 namespace cohort::sampler {
 
+// The files of encoded rows of nodes, and of edges.
+std::vector<std::filesystem::path> encoded_files(const dataset::Dataset& data, bool with_edges);
+// Checks all of them meanwhile; get() throws Error for damage.
+std::future<void> verify_rows(const dataset::Dataset& data, bool with_edges);
+
 // The graph as the backend reads it; its rows are encoded where the options and the data set have it so, and then their
 // bytes are still to be verified. Throws Error when they ask for encoded rows that were not prepared, and when what
 // must be decoded does not fit in memory.
@@ -20,7 +27,7 @@ GraphView view_of(const dataset::Dataset& data, const Options& options, const St
 // options allow it, in a table: the raw file (unless a cache is planned). On GPUs in pools, or, of a graph of one type,
 // in a table where each GPU has room for the topology and, in its cache, for all rows as they are.
 channel::RowsIn rows_lie_in(const GraphView& graph, const Options& options);
-// The same without rows: row_bytes is 0.
+// The same without rows: their row_bytes are 0.
 GraphView topology_of(const dataset::Dataset& data);
 
 // Has draws from the graph go by the data set's edge weights. Throws Error where it has none, or bad ones.

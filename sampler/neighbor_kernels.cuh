@@ -254,6 +254,21 @@ struct DrawGraph {
   int64_t first_target, first_source;
 };
 
+// Draws `picks` edges of a list by a warp. position: int64 [picks], scratch.
+template <typename Edges>
+__device__ void draw_edges(const Edges& edges, const DrawKey& key, int64_t node, int64_t picks, int lane,
+                           int64_t* position) {
+  if (key.replace) {
+    draw_replaced_edges(edges, key, node, picks, lane);
+  } else if (picks == edges.list.degree) {
+    for (int64_t j = lane; j < picks; j += kWarp) edges.put(j, j);
+  } else if (picks <= kWarp) {
+    draw_few(edges, key, node, static_cast<int>(picks), lane);
+  } else {
+    draw_many(edges, key, node, picks, lane, position);
+  }
+}
+
 // One warp a frontier node.
 template <bool kEdgeIds, bool kExcludes>
 __global__ void draw_kernel(DrawGraph graph, DrawArrays arrays, int64_t size, DrawKey key) {
@@ -280,15 +295,7 @@ __global__ void draw_kernel(DrawGraph graph, DrawArrays arrays, int64_t size, Dr
       edges.first_id = graph.indptr[node - graph.first_target];
       edges.e_id = arrays.e_id + edge;
     }
-    if (key.replace) {
-      draw_replaced_edges(edges, key, node, picks, lane);
-    } else if (picks == list.degree) {
-      for (int64_t j = lane; j < picks; j += kWarp) edges.put(j, j);
-    } else if (picks <= kWarp) {
-      draw_few(edges, key, node, static_cast<int>(picks), lane);
-    } else {
-      draw_many(edges, key, node, picks, lane, arrays.position + first);
-    }
+    draw_edges(edges, key, node, picks, lane, arrays.position + first);
   }
 }
 

@@ -1,7 +1,6 @@
 #include "sampler/pairs.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 #include "base/check.h"
@@ -83,28 +82,9 @@ struct EndNodes {
   const NodeWeights& weights;
 };
 
-constexpr int64_t kNoNode = -1;
 constexpr std::size_t kLeastShared = 1024;  // edges that several threads look for
 
 }  // namespace
-
-void PairSeeds::Numbers::clear(std::size_t count) {
-  const std::size_t size = std::bit_ceil(2 * count + 2);  // more than half of it stays free
-  shift_ = 64 - std::countr_zero(size);
-  table_.assign(size, {kNoNode, 0});
-}
-
-std::pair<int64_t, bool> PairSeeds::Numbers::add(int64_t node, int64_t number) {
-  auto place = static_cast<std::size_t>(static_cast<uint64_t>(node) * 0x9e3779b97f4a7c15 >> shift_);
-  while (table_[place].node != node) {
-    if (table_[place].node == kNoNode) {
-      table_[place] = {node, number};
-      return {number, true};
-    }
-    place = (place + 1) % table_.size();
-  }
-  return {table_[place].number, false};
-}
 
 int64_t num_negatives(const channel::Request& request, int64_t num_pairs) {
   if (request.negative_mode == channel::NegativeMode::kNone) return 0;
@@ -206,7 +186,7 @@ bool PairSeeds::is_edge(int64_t source, int64_t target) {
 void PairSeeds::number_endpoints() {
   const Relation& relation = relations_[static_cast<std::size_t>(relation_)];
   seeds_.clear();
-  local_id_.clear(sources_.size() + targets_.size());
+  local_id_.clear();
   for (const int64_t node : sources_) add_endpoint(node, 0);
   first_target_ = relation.source_type == relation.target_type ? 0 : std::ssize(seeds_);
   for (const int64_t node : targets_) add_endpoint(node, first_target_);
@@ -214,8 +194,9 @@ void PairSeeds::number_endpoints() {
 
 // first: of seeds_ that is of the node's type.
 void PairSeeds::add_endpoint(int64_t node, int64_t first) {
-  const auto [number, is_new] = local_id_.add(node, std::ssize(seeds_) - first);
-  if (is_new) seeds_.push_back(node);
+  const auto next = static_cast<int32_t>(std::ssize(seeds_) - first);
+  const int32_t number = local_id_.find_or_add(static_cast<uint64_t>(node), next);
+  if (number == next) seeds_.push_back(node);
   input_id_.push_back(number);
 }
 

@@ -50,8 +50,8 @@ class PairSeeds {
  public:
   // Keeps references to the arrays of `graph`.
   explicit PairSeeds(const GraphView& graph)
-      : types_(types_of(graph)),
-        relations_(relations_of(graph)),
+      : types_(graph.types),
+        relations_(graph.relations),
         lists_ascend_(std::make_shared<std::vector<std::optional<bool>>>(relations_.size())) {}
 
   // Makes the seeds of a batch from the pairs of `set` at `positions`. `key`: the key of the batch.
@@ -78,21 +78,6 @@ class PairSeeds {
   struct Excluded {
     std::vector<int64_t> starts, positions;
   };
-  // A hash table from nodes to their numbers, with linear probing. No node is ever removed.
-  class Numbers {
-   public:
-    // Forgets all nodes, and makes room for `count` nodes.
-    void clear(std::size_t count);
-    // The node's number, and whether the node is new. A new node gets `number`.
-    std::pair<int64_t, bool> add(int64_t node, int64_t number);
-
-   private:
-    struct Entry {
-      int64_t node, number;
-    };
-    std::vector<Entry> table_;
-    int shift_ = 0;  // right shift that makes a place of a hash
-  };
   const NodeRange& type(int number) const { return types_[static_cast<std::size_t>(number)]; }
   void draw_negatives(const SeedSet& set, const channel::Request& request, base::PhiloxKey key);
   void number_endpoints();
@@ -117,7 +102,7 @@ class PairSeeds {
   std::vector<int64_t> sources_, targets_;  // of the pairs, then of negatives
   std::vector<int64_t> seeds_, input_id_, times_;
   int64_t first_target_ = 0;  // index in seeds_ of the first seed of the target type
-  Numbers local_id_;
+  TreeIds local_id_;
   std::vector<std::pair<int64_t, int64_t>> edges_;  // excluded: batch-local id of the target, source
   Excluded forward_, backward_;                     // of the relation, and of its reverse if it is another
   std::vector<Exclusions> exclusions_;

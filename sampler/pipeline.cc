@@ -29,10 +29,9 @@ SlotArrays arrays_of(std::byte* data, const channel::Batch& batch, const channel
                      const GraphView& graph) {
   const auto ids = [data](uint64_t offset) { return reinterpret_cast<int64_t*>(data + offset); };
   std::vector<std::byte*> tables, edge_attr;
-  for (std::size_t type = 0; type < graph.types.size(); ++type) tables.push_back(data + typed->x_offset[type]);
-  if (graph.has_edge_rows() && !typed) edge_attr = {data + batch.edge_attr_offset};
+  for (std::size_t type = 0; typed && type < graph.types.size(); ++type) tables.push_back(data + typed->x_offset[type]);
   for (std::size_t relation = 0; graph.has_edge_rows() && relation < graph.relations.size(); ++relation) {
-    edge_attr.push_back(data + typed->edge_attr_offset[relation]);
+    edge_attr.push_back(data + (typed ? typed->edge_attr_offset[relation] : batch.edge_attr_offset));
   }
   const int64_t of_all_types = batch.labels_of_seeds ? batch.num_seeds : batch.num_nodes;
   return {.n_id = ids(batch.n_id_offset),
@@ -56,7 +55,7 @@ SlotArrays arrays_of(std::byte* data, const channel::Batch& batch, const channel
 // Null: the graph has one type.
 std::unique_ptr<channel::TypedBatch> describe_types(const GraphView& graph, const channel::Request& request,
                                                     const BatchSizes& counts) {
-  if (!graph.is_typed()) return nullptr;
+  if (!graph.is_typed) return nullptr;
   auto typed = std::make_unique<channel::TypedBatch>();
   for (std::size_t type = 0; type < counts.nodes_of_type.size(); ++type) {
     std::ranges::copy(counts.nodes_of_type[type], typed->nodes_per_hop[type]);
@@ -73,7 +72,7 @@ std::unique_ptr<channel::TypedBatch> describe_types(const GraphView& graph, cons
 
 // Length of indptr.
 int64_t num_offsets(const GraphView& graph, const channel::Batch& batch, const BatchSizes& counts) {
-  if (!graph.is_typed()) return num_targets(batch) + 1;
+  if (!graph.is_typed) return num_targets(batch) + 1;
   int64_t count = 0;
   for (const Relation& relation : graph.relations) {
     const std::vector<int64_t>& nodes = counts.nodes_of_type[static_cast<std::size_t>(relation.target_type)];
@@ -93,7 +92,7 @@ std::vector<int64_t> table_bytes(const GraphView& graph, const BatchSizes& count
   std::vector<int64_t> bytes;
   for (std::size_t type = 0; type < graph.types.size(); ++type) {
     const bool has_rows = graph.rows_in == channel::RowsIn::kSlots;
-    bytes.push_back(has_rows ? graph.types[type].row_bytes * nodes_of_type(counts, type) : 0);
+    bytes.push_back(has_rows ? graph.types[type].rows.row_bytes * nodes_of_type(counts, type) : 0);
   }
   return bytes;
 }
@@ -213,8 +212,7 @@ Query Pipeline::query(Pass& pass, uint64_t step) {
 }
 
 std::span<const int32_t> Pipeline::fanout_of(const channel::Request& request) const {
-  const std::size_t num_relations = std::max<std::size_t>(graph_.relations.size(), 1);
-  return std::span(request.fanout).first(num_relations * static_cast<std::size_t>(request.num_hops));
+  return std::span(request.fanout).first(graph_.relations.size() * static_cast<std::size_t>(request.num_hops));
 }
 
 bool Pipeline::remembers_edges() const {
@@ -293,20 +291,22 @@ void Pipeline::start_batch(int slot, Pass& pass, uint64_t step) {
 
 std::vector<int64_t> Pipeline::pooled_rows(const BatchSizes& counts) const {
   std::vector<int64_t> rows;
-  for (std::size_t type = 0; type < types_.size(); ++type) {
-    const NodeRange& nodes = types_[type];  // each is there once, though trees may have it several times
-    rows.push_back(nodes.row_bytes > 0 ? std::min(nodes_of_type(counts, type), nodes.count) : 0);
+  for (std::size_t type = 0; type < graph_.types.size(); ++type) {
+    const NodeRange& nodes = graph_.types[type];  // each is there once, though trees may have it several times
+    rows.push_back(nodes.rows.row_bytes > 0 ? std::min(nodes_of_type(counts, type), nodes.count) : 0);
   }
   return rows;
 }
 
 void Pipeline::grow_pools(const Pooled& batch, double most_bytes) {
-  const auto bytes = [](const NodeRange& nodes, int64_t rows) { return static_cast<double>(nodes.row_bytes * rows); };
-  const double batches =
-      most_bytes / std::transform_reduce(types_.begin(), types_.end(), batch.rows.begin(), 1.0, std::plus<>(), bytes);
-  for (std::size_t type = 0; type < types_.size(); ++type) {
+  const auto bytes = [](const NodeRange& nodes, int64_t rows) {
+    return static_cast<double>(nodes.rows.row_bytes * rows);
+  };
+  const double batches = most_bytes / std::transform_reduce(graph_.types.begin(), graph_.types.end(),
+                                                            batch.rows.begin(), 1.0, std::plus<>(), bytes);
+  for (std::size_t type = 0; type < graph_.types.size(); ++type) {
     const auto sizes =
-        channel::pool_sizes(options_.num_slots, batch.rows[type], types_[type].count, options_.reuse, batches);
+        channel::pool_sizes(options_.num_slots, batch.rows[type], graph_.types[type].count, options_.reuse, batches);
     if (sizes.needed <= backend_.pool_rows(type)) continue;
     if (publish_all(); is_over_) return;
     const base::SharedGpuBytes* piece = backend_.grow_pool(type, sizes.needed, sizes.preferred);
@@ -324,13 +324,13 @@ void Pipeline::make_room_in_pools(int slot, const Pooled& batch) {
     const bool finds_all = options_.reuse && std::ranges::all_of(pooled_, is_same);
     int64_t rows = batch.rows[type];
     for (const Pooled& other : pooled_) rows += other.rows[type];
-    return rows <= backend_.pool_rows(type) || (finds_all && backend_.pool_rows(type) >= types_[type].count);
+    return rows <= backend_.pool_rows(type) || (finds_all && backend_.pool_rows(type) >= graph_.types[type].count);
   };
   const auto all_fit = [&] {
     const uint64_t oldest = publisher_.oldest_in_use(slot);
     while (!pooled_.empty() && pooled_.front().number < oldest) pooled_.pop_front();
     bool all = true;
-    for (std::size_t type = 0; type < types_.size(); ++type) all = all && fits(type);
+    for (std::size_t type = 0; type < graph_.types.size(); ++type) all = all && fits(type);
     return all;
   };
   int64_t grow_at_us = base::monotonic_us() + kHeldUs;
@@ -377,7 +377,7 @@ void Pipeline::publish_empty(int slot, const channel::Request& request, const Sc
 channel::BatchShape Pipeline::shape_of(const channel::Request& request) const {
   return {.row_bytes = slot_row_bytes(graph_),
           .label_bytes = graph_.label_bytes,
-          .edge_row_bytes = graph_.edge_rows.row_bytes,
+          .edge_row_bytes = graph_.is_typed ? 0 : graph_.relations[0].edge_rows.row_bytes,
           .with_e_id = options_.edge_ids || graph_.has_edge_rows(),
           .with_edge_weight = graph_.has_edge_weights(),
           .labels_of_seeds = request.labels_of_seeds != 0,
@@ -388,7 +388,7 @@ channel::BatchShape Pipeline::shape_of(const channel::Request& request) const {
 
 std::size_t Pipeline::slot_bytes_to_ask(const channel::Request& request, bool of_pairs,
                                         std::size_t needed_bytes) const {
-  if (graph_.is_typed()) return needed_bytes + needed_bytes / 4;  // as for slots whose worst case is too large
+  if (graph_.is_typed) return needed_bytes + needed_bytes / 4;  // as for slots whose worst case is too large
   channel::BatchShape shape = shape_of(request);
   if (of_pairs) shape.num_pairs = request.batch_size;
   if (of_pairs) shape.num_endpoints = most_endpoints(request);

@@ -23,7 +23,6 @@ class Pipeline {
   Pipeline(const Options& options, const GraphView& graph, Backend& backend, channel::Publisher& publisher)
       : options_(options),
         graph_(graph),
-        types_(types_of(graph)),
         backend_(backend),
         publisher_(publisher),
         seed_sets_(publisher.folder(), graph.num_nodes),
@@ -81,7 +80,6 @@ class Pipeline {
 
   const Options& options_;
   const GraphView& graph_;
-  std::vector<NodeRange> types_;
   Backend& backend_;
   channel::Publisher& publisher_;
   SeedSets seed_sets_;

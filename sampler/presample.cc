@@ -40,7 +40,7 @@ std::vector<int64_t> seeds_of(const dataset::Dataset& data, const GraphView& gra
     throw base::Error({"split", "train, val or test", split, ""});
   }
   std::vector<int64_t> seeds(ids.begin(), ids.end());
-  for (int64_t& seed : seeds) seed += types_of(graph)[static_cast<std::size_t>(graph.label_type)].first;
+  for (int64_t& seed : seeds) seed += graph.types[static_cast<std::size_t>(graph.label_type)].first;
   return seeds;
 }
 
@@ -51,21 +51,19 @@ uint64_t hash_lists(const base::CscRef& lists, uint64_t before) {
   const int64_t count = std::min(lists.num_edges, kHashedIndices);
   std::vector<int64_t> sample;
   for (int64_t i = 0; i < count; ++i) {
-    const int64_t position = lists.num_edges / count * i;
-    sample.push_back(lists.index_bytes == 4 ? static_cast<const int32_t*>(lists.indices)[position]
-                                            : static_cast<const int64_t*>(lists.indices)[position]);
+    sample.push_back(lists.index(lists.num_edges / count * i));
   }
   return cache::hash_words(sample, hash);
 }
 
 uint64_t hash_graph(const GraphView& graph) {
   uint64_t hash = 0;
-  if (graph.is_typed()) {
+  if (graph.is_typed) {
     std::vector<int64_t> words = {std::ssize(graph.types), graph.label_type};
     for (const NodeRange& type : graph.types) words.push_back(type.count);
     hash = cache::hash_words(words);
   }
-  for (const Relation& relation : relations_of(graph)) hash = hash_lists(relation.lists, hash);
+  for (const Relation& relation : graph.relations) hash = hash_lists(relation.lists, hash);
   return hash;
 }
 
@@ -73,7 +71,7 @@ uint64_t hash_graph(const GraphView& graph) {
 class BatchMemory {
  public:
   explicit BatchMemory(const GraphView& graph)
-      : types_(types_of(graph)), relations_(relations_of(graph)), numbered_(numbered_lists(graph)) {}
+      : types_(graph.types), relations_(graph.relations), numbered_(numbered_lists(graph)) {}
 
   cache::SampledBatch fetch(Backend& backend, const BatchSizes& sizes, const Query& query,
                             std::span<const int64_t> input_id) {
@@ -202,18 +200,18 @@ std::string describe(const std::filesystem::path& file, const cache::HotnessTota
 }  // namespace
 
 cache::HotnessKey hotness_key(const GraphView& graph, std::span<const int64_t> seeds, const PresampleOptions& options) {
-  const std::size_t num_relations = relations_of(graph).size(), num_hops = options.fanout.size() / num_relations;
+  const std::size_t num_relations = graph.relations.size(), num_hops = options.fanout.size() / num_relations;
   if (num_hops * num_relations != options.fanout.size() || num_hops == 0 || num_hops > channel::kMaxHops) {
     throw base::Error({"fanout",
                        base::format("1 to {} hops for each of {} relations", channel::kMaxHops, num_relations),
                        base::format("{} numbers", options.fanout.size()), ""});
   }
   uint64_t split = cache::hash_words(seeds);
-  if (graph.is_typed()) {
+  if (graph.is_typed) {
     const std::vector<int64_t> of_relations(options.fanout.begin(), options.fanout.end());
     split = cache::hash_words(of_relations, split);
   }
-  for (const Relation& relation : relations_of(graph)) {
+  for (const Relation& relation : graph.relations) {
     if (relation.draw_weights) split = relation.draw_weights->hash(split);
   }
   const auto first_end = options.fanout.begin() + static_cast<std::ptrdiff_t>(num_hops);

@@ -11,7 +11,6 @@
 #include "cache/slab_rows.h"
 #include "dataset/check.h"
 #include "sampler/cache_plan.h"
-#include "sampler/encoded_files.h"
 #include "sampler/far_tier.h"
 #include "sampler/load.h"
 #include "sampler/pipeline.h"
@@ -84,10 +83,8 @@ int64_t encoded_bytes(const dataset::Dataset& data, bool with_edges) {
 }
 
 bool reads_encoded(const GraphView& graph) {
-  const auto types = types_of(graph);
-  const auto relations = relations_of(graph);
-  return std::ranges::any_of(types, [](const NodeRange& type) { return type.encoded != nullptr; }) ||
-         std::ranges::any_of(relations, [](const Relation& each) { return each.edge_rows.encoded != nullptr; });
+  return std::ranges::any_of(graph.types, [](const NodeRange& type) { return type.rows.encoded != nullptr; }) ||
+         std::ranges::any_of(graph.relations, [](const Relation& each) { return each.edge_rows.encoded != nullptr; });
 }
 
 int64_t edge_bytes(const dataset::Dataset& data) {
@@ -157,10 +154,11 @@ void Ranks::announce(const std::vector<std::unique_ptr<Backend>>& backends) {
     const base::SharedGpuBytes* table = backends[rank]->all_rows();
     std::vector<channel::RowsOfType> rows;
     if (graph_.rows_in == channel::RowsIn::kTable) {
-      rows = {{graph_.num_nodes, table ? cache::raw_row_stride(graph_.row_bytes) : graph_.row_bytes}};
+      const int64_t row_bytes = graph_.types[0].rows.row_bytes;
+      rows = {{graph_.num_nodes, table ? cache::raw_row_stride(row_bytes) : row_bytes}};
     } else if (graph_.rows_in == channel::RowsIn::kPool) {
-      for (const NodeRange& type : types_of(graph_)) {
-        rows.push_back({backends[rank]->most_pool_rows(rows.size()), type.row_bytes});
+      for (const NodeRange& type : graph_.types) {
+        rows.push_back({backends[rank]->most_pool_rows(rows.size()), type.rows.row_bytes});
       }
     }
     publishers_[rank]->name_rows(graph_.rows_in, rows);

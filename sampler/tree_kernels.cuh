@@ -81,15 +81,7 @@ __global__ void draw_tree_kernel(DrawGraph graph, DrawArrays arrays, int64_t siz
                                     .neighbour = arrays.neighbour + first,
                                     .first_id = trees.first[i],
                                     .e_id = kEdgeIds ? arrays.e_id + first : nullptr};
-    if (key.replace) {
-      draw_replaced_edges(edges, key, node, picks, lane);
-    } else if (picks == list.degree) {
-      for (int64_t j = lane; j < picks; j += kWarp) edges.put(j, j);
-    } else if (picks <= kWarp) {
-      draw_few(edges, key, node, static_cast<int>(picks), lane);
-    } else {
-      draw_many(edges, key, node, picks, lane, arrays.position + first);
-    }
+    draw_edges(edges, key, node, picks, lane, arrays.position + first);
   }
 }
 

@@ -21,38 +21,32 @@ void demand_trees(int64_t count) {
 }
 
 void TreeIds::clear() {
-  std::ranges::fill(keys_, kNoTreeNode);
+  std::ranges::fill(entries_, Entry());
   num_keys_ = 0;
 }
 
 int32_t TreeIds::find_or_add(uint64_t key, int32_t next) {
-  if (2 * (num_keys_ + 1) > keys_.size()) grow();
-  const std::size_t place = place_for(key);
-  if (keys_[place] == key) return ids_[place];
+  if (2 * (num_keys_ + 1) > entries_.size()) grow();
+  Entry& entry = entry_for(key);
+  if (entry.key == key) return entry.id;
   ++num_keys_;
-  keys_[place] = key;
-  return ids_[place] = next;
+  entry = {key, next};
+  return next;
 }
 
 void TreeIds::grow() {
   constexpr int kFirstBits = 12;
   bits_ = bits_ == 0 ? kFirstBits : bits_ + 1;
-  const std::size_t size = std::size_t{1} << bits_;
-  const std::vector<uint64_t> keys = std::exchange(keys_, std::vector<uint64_t>(size, kNoTreeNode));
-  const std::vector<int32_t> ids = std::exchange(ids_, std::vector<int32_t>(size));
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    if (keys[i] == kNoTreeNode) continue;
-    const std::size_t place = place_for(keys[i]);
-    keys_[place] = keys[i];
-    ids_[place] = ids[i];
+  for (const Entry& entry : std::exchange(entries_, std::vector<Entry>(std::size_t{1} << bits_))) {
+    if (entry.key != kNoTreeNode) entry_for(entry.key) = entry;
   }
 }
 
-// Of the key, or where it is to be put.
-std::size_t TreeIds::place_for(uint64_t key) const {
+// That of the key, or where it is to be put.
+TreeIds::Entry& TreeIds::entry_for(uint64_t key) {
   std::size_t place = place_of_key(key, bits_);
-  while (keys_[place] != key && keys_[place] != kNoTreeNode) place = (place + 1) & (keys_.size() - 1);
-  return place;
+  while (entries_[place].key != key && entries_[place].key != kNoTreeNode) place = (place + 1) & (entries_.size() - 1);
+  return entries_[place];
 }
 
 }  // namespace cohort::sampler

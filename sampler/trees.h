@@ -54,7 +54,7 @@ COHORT_HOST_DEVICE constexpr Candidates candidates_until(const int64_t* times, i
 void demand_tree_nodes(int64_t count);
 void demand_trees(int64_t count);
 
-// The local ids of nodes in trees, in a map with open addressing.
+// The local ids of nodes, or of nodes in trees, in a map with open addressing.
 class TreeIds {
  public:
   void clear();
@@ -62,13 +62,16 @@ class TreeIds {
   int32_t find_or_add(uint64_t key, int32_t next);
 
  private:
+  struct Entry {
+    uint64_t key = kNoTreeNode;  // there is none
+    int32_t id = 0;
+  };
   void grow();
-  std::size_t place_for(uint64_t key) const;
+  Entry& entry_for(uint64_t key);
 
   int bits_ = 0;
   std::size_t num_keys_ = 0;
-  std::vector<uint64_t> keys_;  // uint64 [2^bits], kNoTreeNode where there is none
-  std::vector<int32_t> ids_;    // int32 [2^bits]
+  std::vector<Entry> entries_;  // [2^bits]
 };
 
 }  // namespace cohort::sampler

@@ -36,7 +36,7 @@ class CachePlan : public testing::Test {
     std::iota(seeds.begin(), seeds.end(), 0);
     const cache::HotnessKey key{1, 2, {4, 3}, 64};
     GraphView without_rows = graph_.view();
-    without_rows.row_bytes = 0;
+    without_rows.types[0].rows.row_bytes = 0;
     presample(without_rows, seeds, key, key.fanout, 10).save(options_.hotness);
   }
   std::optional<cache::Plan> plan(bool topology_in_plan = true) {
@@ -60,7 +60,7 @@ TEST_F(CachePlan, WithoutACacheThereIsNone) {
 
 TEST_F(CachePlan, RowsInPlaceAreNotPlannedButTold) {
   GraphView graph = graph_.view();
-  graph.row_bytes = 20;
+  graph.types[0].rows.row_bytes = 20;
   options_.num_ranks = 2;
   describe_rows_in_place(options_, graph);
   const json all = written();
@@ -104,7 +104,7 @@ TEST_F(CachePlan, RanksMayHaveCountsOfTheirOwn) {
   std::vector<int64_t> seeds(640);
   std::iota(seeds.begin(), seeds.end(), 2000);
   GraphView without_rows = graph_.view();
-  without_rows.row_bytes = 0;
+  without_rows.types[0].rows.row_bytes = 0;
   presample(without_rows, seeds, {1, 3, {4, 3}, 64}, std::vector<int32_t>{4, 3}, 10).save(second);
   const auto rows = [&](const std::vector<std::string>& files, std::size_t rank) {
     options_.rank_hotness = files;

@@ -212,7 +212,7 @@ TEST(GpuBackendPool, BatchesNameTheRowsThatOthersHave) {
   const auto graph = mixed_graph<int32_t>(2000, 3, 7);
   GraphView view = graph.view();
   view.rows_in = channel::RowsIn::kPool;
-  const auto row_bytes = static_cast<std::size_t>(view.row_bytes);
+  const auto row_bytes = static_cast<std::size_t>(view.types[0].rows.row_bytes);
   const std::vector<int32_t> fanout = {5, 3};
   const auto host = make_host_backend(graph.view(), {});
   const int gpu = 0;
@@ -244,8 +244,8 @@ TEST(GpuBackendPool, BatchesNameTheRowsThatOthersHave) {
       std::vector<int64_t> places(place.size());
       base::cuda_check(cudaMemcpy(places.data(), place.data(), places.size() * 8, cudaMemcpyDeviceToHost));
       for (std::size_t i = 0; i < places.size(); ++i) {
-        base::cuda_check(cudaMemcpy(got.x.data() + i * row_bytes, pool + places[i] * view.row_bytes, row_bytes,
-                                    cudaMemcpyDeviceToHost));
+        base::cuda_check(cudaMemcpy(got.x.data() + i * row_bytes, pool + places[i] * view.types[0].rows.row_bytes,
+                                    row_bytes, cudaMemcpyDeviceToHost));
       }
       expect_equal(expected, got);
       if (HasFatalFailure()) return;

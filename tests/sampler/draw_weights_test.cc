@@ -34,7 +34,7 @@ struct OneList {
 
 TEST(DrawWeights, UnitsAreInProportionToWeights) {
   const auto graph = weighed(mixed_graph<int32_t>(500, 3));
-  const DrawWeights made(graph.view(), graph.edge_weights.data(), "");
+  const DrawWeights made(graph.lists(), graph.edge_weights.data(), "");
   for (int64_t node = 0; node < graph.num_nodes(); ++node) {
     const int64_t* ends = graph.indptr.data() + node;
     const ListMass list = made.ref().of_list(ends);

@@ -28,15 +28,15 @@ class FarTier : public testing::Test {
     ibp::save(ibp::encode(rows.table, ibp::fit(rows.table, {.codec = "exponent"}).profile), file_);
     const cache::RowShape shape{num_nodes_, kNumColumns, "float32"};
     view_ = graph_.view();
-    view_.features = nullptr;
-    view_.row_bytes = kNumColumns * 4;
-    view_.row_shape = shape;
-    view_.encoded = std::make_shared<const cache::HostRows>(cache::HostRows::open(file_, shape, false));
+    view_.types[0].rows.raw = nullptr;
+    view_.types[0].rows.row_bytes = kNumColumns * 4;
+    view_.types[0].rows.shape = shape;
+    view_.types[0].rows.encoded = std::make_shared<const cache::HostRows>(cache::HostRows::open(file_, shape, false));
     view_.coded_host_rows = true;
     options_.host_bytes = 300'000;
     options_.dataset = "DIR";
   }
-  int64_t stored_bytes() const { return view_.encoded->encoded().stored_bytes(); }
+  int64_t stored_bytes() const { return view_.types[0].rows.encoded->encoded().stored_bytes(); }
   HostBatch batch(TieredTables tiered) {
     const std::vector<int64_t> seeds = {5, 900, 77, 1500, 3};
     const std::vector<int32_t> fanout = {4, 5, 5};
@@ -70,11 +70,11 @@ TEST_F(FarTier, IsForRowsThatDoNotFit) {
 
 TEST_F(FarTier, IsNotForGraphsWithoutRows) {
   options_.row_owners.hosts = {"a", "b"};
-  view_.encoded = nullptr;
-  view_.row_bytes = 0;
+  view_.types[0].rows.encoded = nullptr;
+  view_.types[0].rows.row_bytes = 0;
   view_.coded_host_rows = false;
   EXPECT_FALSE(has_far_tier(options_, view_));
-  view_.row_bytes = kNumColumns * 4;
+  view_.types[0].rows.row_bytes = kNumColumns * 4;
   view_.rows_in = channel::RowsIn::kTable;  // raw ones
   EXPECT_THROW(has_far_tier(options_, view_), base::Error);
 }
@@ -109,7 +109,7 @@ TEST_F(FarTier, FetchesTheSameRows) {
   EXPECT_GT(host.rows, 0);
   EXPECT_GT(disk.rows, 0);
   EXPECT_EQ(host.rows + disk.rows, std::ssize(found.n_id));
-  EXPECT_EQ(host.bytes + disk.bytes, view_.encoded->stored_bytes(found.n_id));
+  EXPECT_EQ(host.bytes + disk.bytes, view_.types[0].rows.encoded->stored_bytes(found.n_id));
 }
 
 TEST_F(FarTier, KeepsTheRowsThatWereCountedMost) {
@@ -183,7 +183,7 @@ TEST_F(FarTier, StagesRowsInAShareOfTheMemory) {
   options_.num_ranks = 4;
   EXPECT_EQ(staging_bytes(options_, view_), 5 << 20);
   options_.host_bytes = 0;
-  EXPECT_EQ(staging_bytes(options_, view_), cache::least_staging_bytes(view_.encoded->encoded().ref));
+  EXPECT_EQ(staging_bytes(options_, view_), cache::least_staging_bytes(view_.types[0].rows.encoded->encoded().ref));
 }
 
 // Beyond the memory for rows a machine's own ones stay on its disk, and none of others are in memory.

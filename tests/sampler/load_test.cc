@@ -1,5 +1,4 @@
 #include "sampler/load.h"
-#include "sampler/encoded_files.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -56,7 +55,8 @@ class Rows : public testing::TestWithParam<DType> {
     return run_host(*make_host_backend(graph, {}), graph, {seeds, fanout, batch_key(1, 0, 0)});
   }
   std::string decoded_by(const GraphView& graph) const {
-    return {reinterpret_cast<const char*>(graph.features), static_cast<std::size_t>(graph.num_nodes * graph.row_bytes)};
+    return {reinterpret_cast<const char*>(graph.types[0].rows.raw),
+            static_cast<std::size_t>(graph.num_nodes * graph.types[0].rows.row_bytes)};
   }
 
   dataset::TemporaryFolder folder_;
@@ -81,18 +81,19 @@ TEST_P(Rows, AreTheSameHoweverTheyAreKept) {
 }
 
 TEST_P(Rows, AreEncodedWhenAskedForOrPrepared) {
-  EXPECT_EQ(view("auto").encoded, nullptr);
+  EXPECT_EQ(view("auto").types[0].rows.encoded, nullptr);
   EXPECT_THROW(view("host"), base::Error);
   EXPECT_THROW(view("both"), base::Error);
   prepare();
-  for (const char* mode : {"auto", "host", "both"}) EXPECT_NE(view(mode).encoded, nullptr) << mode;
-  for (const char* mode : {"none", "cache"}) EXPECT_EQ(view(mode).encoded, nullptr) << mode;
+  for (const char* mode : {"auto", "host", "both"}) EXPECT_NE(view(mode).types[0].rows.encoded, nullptr) << mode;
+  for (const char* mode : {"none", "cache"}) EXPECT_EQ(view(mode).types[0].rows.encoded, nullptr) << mode;
   EXPECT_TRUE(view("host").decoded.empty()) << "nothing needs raw rows";
 }
 
 TEST_P(Rows, AreRawInCachesThatHoldAllOfThem) {
   prepare();
-  const int64_t row_bytes = view("none").row_bytes, enough = 29 * 8 + 900 * ((row_bytes + 15) / 16 * 16 + 8);
+  const int64_t row_bytes = view("none").types[0].rows.row_bytes,
+                enough = 29 * 8 + 900 * ((row_bytes + 15) / 16 * 16 + 8);
   const auto coded_slabs = [&](const char* mode, std::vector<int64_t> cache_bytes) {
     Options options;
     options.compress = mode;
@@ -108,10 +109,10 @@ TEST_P(Rows, AreRawInCachesThatHoldAllOfThem) {
 TEST_P(Rows, AreDecodedWhereOnlyRawOnesCanBeRead) {
   prepare();
   std::filesystem::remove(graph_ / "features.npy");
-  EXPECT_EQ(view("host").features, nullptr);
+  EXPECT_EQ(view("host").types[0].rows.raw, nullptr);
   EXPECT_EQ(decoded_by(view("none")), raw_);
-  EXPECT_NE(view("none", "cuda").encoded, nullptr) << "decoded where they are pinned";
-  EXPECT_EQ(view("none", "cuda").features, nullptr);
+  EXPECT_NE(view("none", "cuda").types[0].rows.encoded, nullptr) << "decoded where they are pinned";
+  EXPECT_EQ(view("none", "cuda").types[0].rows.raw, nullptr);
   setenv("COHORT_HOST_MEMORY_BYTES", "1000", 1);
   EXPECT_THROW(view("none"), base::Error);
   EXPECT_NO_THROW(view("host"));
@@ -127,8 +128,8 @@ TEST_P(Rows, CountTheBytesThatAreRead) {
     const std::vector<int32_t> fanout = {5};
     const Query query{seeds, fanout, batch_key(1, 0, 0)};
     const HostBatch got = run_host(*backend, graph, query);
-    const int64_t expected =
-        graph.encoded ? graph.encoded->stored_bytes(got.n_id) : got.counts.num_nodes * graph.row_bytes;
+    const int64_t expected = graph.types[0].rows.encoded ? graph.types[0].rows.encoded->stored_bytes(got.n_id)
+                                                         : got.counts.num_nodes * graph.types[0].rows.row_bytes;
     const FetchUse times = backend->fetched();
     EXPECT_EQ(times.rows[cache::kHostTier].bytes, expected) << mode;
     EXPECT_EQ(times.rows[cache::kHostTier].rows, got.counts.num_nodes) << mode;
@@ -145,9 +146,9 @@ TEST_P(Rows, SayWhatTheyTakeInSlabsAndInHostMemory) {
     const SizesOfRows sizes = row_sizes(graph, slab_rows(graph));
     return (in_slab ? sizes.in_slab : sizes.in_host)[0].ref().of(row);
   };
-  const int64_t row_bytes = view("none").row_bytes, rounded = (row_bytes + 15) / 16 * 16;
+  const int64_t row_bytes = view("none").types[0].rows.row_bytes, rounded = (row_bytes + 15) / 16 * 16;
   prepare();
-  const auto file = view("host").encoded;
+  const auto file = view("host").types[0].rows.encoded;
   for (int64_t row : {0, 5, 899}) {
     const int64_t coded = file->stored_bytes(std::vector<int64_t>{row});
     EXPECT_EQ(stored("none", true, row), rounded);
@@ -168,7 +169,7 @@ TEST_P(Rows, AreRefusedWhenDamagedOrOfAnotherDataSet) {
   std::string bad = good;
   bad[bad.size() / 2] = static_cast<char>(bad[bad.size() / 2] ^ 1);
   dataset::write_bytes(file, bad);
-  EXPECT_NE(view("host").encoded, nullptr);
+  EXPECT_NE(view("host").types[0].rows.encoded, nullptr);
   EXPECT_THROW(verify_rows(data_, false).get(), base::Error);
   dataset::write_bytes(file, good);
   EXPECT_NO_THROW(verify_rows(data_, false).get());

@@ -27,12 +27,11 @@ class PooledBackend final : public Backend {
  public:
   PooledBackend(GraphView graph, int num_slots, bool reuse, double most_pool_bytes)
       : most_pool_bytes_(most_pool_bytes) {
-    for (const NodeRange& type : types_of(graph)) {
+    for (const NodeRange& type : graph.types) {
       pools_.emplace_back(type.count, reuse ? type.count : num_slots * type.count, reuse).grow(0);
-      has_rows_.push_back(type.row_bytes > 0);
+      has_rows_.push_back(type.rows.row_bytes > 0);
     }
-    graph.row_bytes = 0;  // that slots have
-    for (NodeRange& type : graph.types) type.row_bytes = 0;
+    for (NodeRange& type : graph.types) type.rows.row_bytes = 0;  // that slots have
     graph.rows_in = channel::RowsIn::kSlots;
     host_ = make_host_backend(graph, {});
   }
@@ -174,7 +173,7 @@ bool has_room_for_all(GraphView graph, channel::ChannelOptions channel, int64_t 
   std::ranges::copy(seeds, file.as<int64_t>().begin());
   channel::Publisher publisher(folder.path(), channel);
   std::vector<channel::RowsOfType> rows;
-  for (const NodeRange& type : types_of(graph)) rows.push_back({how.num_slots * type.count, type.row_bytes});
+  for (const NodeRange& type : graph.types) rows.push_back({how.num_slots * type.count, type.rows.row_bytes});
   publisher.name_rows(channel::RowsIn::kPool, rows);
   publisher.announce();
   Options options;
@@ -184,7 +183,7 @@ bool has_room_for_all(GraphView graph, channel::ChannelOptions channel, int64_t 
   auto served = std::async(std::launch::async, [&] { Pipeline(options, graph, backend, publisher).serve(); });
   {
     channel::Subscriber subscriber(folder.path());
-    train(subscriber, backend, how, relations_of(graph).size());
+    train(subscriber, backend, how, graph.relations.size());
   }
   publisher.stop_flag().store(1);
   served.get();
@@ -192,7 +191,7 @@ bool has_room_for_all(GraphView graph, channel::ChannelOptions channel, int64_t 
   bool has_all = true;
   for (std::size_t type = 0; type < backend.has_rows().size(); ++type) {
     EXPECT_EQ(backend.pool(type).num_without_place, 0);
-    if (backend.has_rows()[type]) has_all = has_all && backend.pool_rows(type) >= types_of(graph)[type].count;
+    if (backend.has_rows()[type]) has_all = has_all && backend.pool_rows(type) >= graph.types[type].count;
   }
   return has_all;
 }

@@ -21,7 +21,7 @@ struct CountingRun {
   cache::Hotness presample(int64_t max_batches) {
     std::iota(seeds.begin(), seeds.end(), 500);
     GraphView without_rows = graph.view();
-    without_rows.row_bytes = 0;
+    without_rows.types[0].rows.row_bytes = 0;
     return sampler::presample(without_rows, seeds, key, key.fanout, max_batches);
   }
 };
@@ -75,7 +75,7 @@ TEST(Presample, CountsAddUpToTheBatches) {
 TEST(Presample, CountsTheListsOfEachRelation) {
   const TypedGraph types = random_types(8);
   GraphView graph = types.view();
-  for (NodeRange& type : graph.types) type.row_bytes = 0;
+  for (NodeRange& type : graph.types) type.rows.row_bytes = 0;
   const std::vector<cache::RelationLists> lists = numbered_lists(graph);
   ASSERT_GT(lists.size(), 2u);
   std::vector<int32_t> fanout;

@@ -37,7 +37,7 @@ struct TestGraph {
   void weigh_edges() {
     for (std::size_t i = 0; i < indices.size(); ++i) edge_weights.push_back(0.5F + static_cast<float>(i));
   }
-  void draw_by_weight() { draw_weights = std::make_shared<DrawWeights>(view(), edge_weights.data(), "edge_weights"); }
+  void draw_by_weight() { draw_weights = std::make_shared<DrawWeights>(lists(), edge_weights.data(), "edge_weights"); }
   // From -3 on, in each list ascending, some equal.
   void time_edges() {
     edge_times.resize(indices.size());
@@ -55,26 +55,28 @@ struct TestGraph {
     for (std::size_t i = 0; i < edge_features.size(); ++i) edge_features[i] = static_cast<float>(i);
   }
   int64_t num_nodes() const { return static_cast<int64_t>(labels.size()); }
+  base::CscRef lists() const {
+    return {num_nodes(), static_cast<int64_t>(indices.size()), indptr.data(), indices.data(), sizeof(Index)};
+  }
   GraphView view() const {
-    GraphView graph;
-    graph.num_nodes = num_nodes();
-    graph.num_edges = static_cast<int64_t>(indices.size());
-    graph.indptr = indptr.data();
-    graph.indices = indices.data();
-    graph.index_bytes = sizeof(Index);
+    GraphView graph{.num_nodes = num_nodes(), .num_edges = static_cast<int64_t>(indices.size())};
     graph.labels = reinterpret_cast<const std::byte*>(labels.data());
     if (!wide_labels.empty()) {
       graph.labels = wide_labels.data();
       graph.label_bytes = static_cast<int64_t>(wide_labels.size()) / num_nodes();
     }
-    graph.features = reinterpret_cast<const std::byte*>(features.data());
-    graph.row_bytes = dim * static_cast<int64_t>(sizeof(float));
-    if (!edge_weights.empty()) graph.edge_weights = edge_weights.data();
-    graph.draw_weights = draw_weights;
-    if (!edge_times.empty()) graph.edge_times = edge_times.data();
-    graph.row_shape = {num_nodes(), dim, "float32"};
+    graph.types = {{0,
+                    num_nodes(),
+                    {{num_nodes(), dim, "float32"},
+                     dim * static_cast<int64_t>(sizeof(float)),
+                     reinterpret_cast<const std::byte*>(features.data()),
+                     nullptr}}};
+    Relation& edges = graph.relations.emplace_back(Relation{.lists = lists(), .reverse = 0});
+    if (!edge_weights.empty()) edges.edge_weights = edge_weights.data();
+    edges.draw_weights = draw_weights;
+    if (!edge_times.empty()) edges.edge_times = edge_times.data();
     if (edge_dim > 0) {
-      graph.edge_rows = {{graph.num_edges, edge_dim, "float32"},
+      edges.edge_rows = {{graph.num_edges, edge_dim, "float32"},
                          edge_dim * static_cast<int64_t>(sizeof(float)),
                          reinterpret_cast<const std::byte*>(edge_features.data()),
                          nullptr};
@@ -166,13 +168,13 @@ struct HostBatch {
     edge_index.resize(2 * static_cast<std::size_t>(counts.num_local_edges));
     source_node.resize(counts.num_local_edges < counts.num_edges ? static_cast<std::size_t>(counts.num_edges) : 0);
     e_id.resize(static_cast<std::size_t>(counts.num_edges));
-    edge_weight.resize(graph.edge_weights ? e_id.size() : 0);
-    has_edge_rows = graph.edge_rows.row_bytes > 0;
-    edge_attr.resize(e_id.size() * static_cast<std::size_t>(graph.edge_rows.row_bytes));
+    edge_weight.resize(graph.has_edge_weights() ? e_id.size() : 0);
+    has_edge_rows = graph.has_edge_rows();
+    edge_attr.resize(e_id.size() * static_cast<std::size_t>(graph.relations[0].edge_rows.row_bytes));
     input_id.resize(query.seeds.size());
     tree.resize(query.trees.disjoint ? n_id.size() : 0);
     indptr.resize(static_cast<std::size_t>(counts.num_nodes - counts.nodes_per_hop.back()) + 1);
-    x.resize(n_id.size() * static_cast<std::size_t>(graph.row_bytes));
+    x.resize(n_id.size() * static_cast<std::size_t>(graph.types[0].rows.row_bytes));
   }
   int64_t num_targets() const { return static_cast<int64_t>(indptr.size()) - 1; }
   // Of edges, as SlotArrays has them.

@@ -86,11 +86,11 @@ GraphView with_encoded_rows(const TypedGraph& types, bool in_host, bool in_slabs
   GraphView graph = types.view();
   for (std::size_t t = 0; t < graph.types.size(); t += 2) {
     NodeRange& type = graph.types[t];
-    if (type.row_bytes == 0) continue;
-    const ibp::RowTable table{type.features, type.count, ibp::Dtype::kFloat32,
-                              static_cast<uint32_t>(type.shape.num_columns)};
+    if (type.rows.row_bytes == 0) continue;
+    const ibp::RowTable table{type.rows.raw, type.count, ibp::Dtype::kFloat32,
+                              static_cast<uint32_t>(type.rows.shape.num_columns)};
     const ibp::Profile profile = ibp::fit(table, {.codec = "exponent"}).profile;
-    type.encoded = std::make_shared<cache::HostRows>(ibp::encode(table, profile));
+    type.rows.encoded = std::make_shared<cache::HostRows>(ibp::encode(table, profile));
   }
   graph.coded_host_rows = in_host;
   graph.coded_slab_rows = in_slabs;
@@ -206,8 +206,8 @@ TEST_P(GpuTypes, SameBitsWhateverIsCached) {
   if (seed % 5 < 2) types.weigh_edges();
   const GraphView raw = types.view(), graph = with_encoded_rows(types, seed % 3 == 1, seed % 2 == 1);
   int64_t all_bytes = graph.num_edges * 8 + 40 * graph.num_nodes * static_cast<int64_t>(graph.relations.size());
-  for (const NodeRange& type : graph.types) all_bytes += cache::bytes_of_all_raw_rows(type.count, type.row_bytes);
-  const bool has_rows = std::ranges::any_of(graph.types, [](const NodeRange& type) { return type.row_bytes > 0; });
+  for (const NodeRange& type : graph.types) all_bytes += cache::bytes_of_all_raw_rows(type.count, type.rows.row_bytes);
+  const bool has_rows = std::ranges::any_of(graph.types, [](const NodeRange& type) { return type.rows.row_bytes > 0; });
   if (!has_rows) GTEST_SKIP() << "no type of graph " << seed << " has features";
   const auto host = make_host_backend(raw, {});
   for (const int64_t percent : {0, 20, 200}) {
@@ -240,7 +240,7 @@ struct PooledTypes {
   void gather(const GraphView& graph, const std::vector<const std::byte*>& pools) {
     int64_t first = 0;
     for (std::size_t type = 0; type < graph.types.size(); ++type) {
-      const int64_t row_bytes = graph.types[type].row_bytes;
+      const int64_t row_bytes = graph.types[type].rows.row_bytes;
       const auto& nodes = batch.sizes.nodes_of_type[type];
       const int64_t count = std::accumulate(nodes.begin(), nodes.end(), int64_t{0});
       for (int64_t i = 0; row_bytes > 0 && i < count; ++i) {
@@ -311,7 +311,7 @@ class TypedPools {
       const int64_t rows = std::accumulate(nodes.begin(), nodes.end(), int64_t{0}), count = graph_.types[type].count;
       const int64_t both = rows + std::exchange(before_[type], rows);
       const int64_t needed = reuse_ ? std::min(both, count) : both;
-      if (graph_.types[type].row_bytes == 0 || needed <= backend_->pool_rows(type)) continue;
+      if (graph_.types[type].rows.row_bytes == 0 || needed <= backend_->pool_rows(type)) continue;
       const base::SharedGpuBytes* piece = backend_->grow_pool(type, needed, needed);
       if (!pools_[type]) pools_[type] = piece->data();
       ASSERT_GE(backend_->pool_rows(type), needed);

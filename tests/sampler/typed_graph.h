@@ -82,11 +82,12 @@ struct TypedGraph {
     }
   }
   GraphView view() const {
-    GraphView graph;
+    GraphView graph{.is_typed = true};
     for (const Type& type : types) {
       const auto* rows = type.dim > 0 ? reinterpret_cast<const std::byte*>(type.features.data()) : nullptr;
       const auto row_bytes = type.dim * static_cast<int64_t>(sizeof(float));
-      graph.types.push_back({graph.num_nodes, type.count, rows, row_bytes, nullptr, {type.count, type.dim, "float32"}});
+      graph.types.push_back(
+          {graph.num_nodes, type.count, {{type.count, type.dim, "float32"}, row_bytes, rows, nullptr}});
       graph.num_nodes += type.count;
     }
     for (const Lists& lists : relations) {
@@ -187,7 +188,7 @@ struct TypedBatchArrays {
     indptr.resize(static_cast<std::size_t>(num_offsets));
     y.resize(static_cast<std::size_t>(num_labels(graph) * graph.label_bytes));
     for (std::size_t type = 0; type < graph.types.size(); ++type) {
-      tables.emplace_back(static_cast<std::size_t>(sum(sizes.nodes_of_type[type]) * graph.types[type].row_bytes));
+      tables.emplace_back(static_cast<std::size_t>(sum(sizes.nodes_of_type[type]) * graph.types[type].rows.row_bytes));
     }
   }
 

@@ -17,8 +17,7 @@ TEST(TypedGraph, OfOneTypeIsAGraphOfOneType) {
   const auto graph = mixed_graph<int32_t>(700, 5);
   const GraphView plain = graph.view();
   GraphView typed = plain;
-  typed.types = {{0, plain.num_nodes, plain.features, plain.row_bytes}};
-  typed.relations = {{0, 0, plain}};
+  typed.is_typed = true;
   const auto backend = make_host_backend(plain, {}), typed_backend = make_host_backend(typed, {});
   std::vector<int64_t> seeds(50);
   std::iota(seeds.begin(), seeds.end(), int64_t{31});

@@ -91,11 +91,8 @@ void update_rows(const UpdateRowsCall& call, cudaStream_t stream) {
   const bool wide = call.dim % kWide == 0 && has_packs(call.grads) && has_packs(call.before) &&
                     has_packs(call.changed) && has_packs(call.table) && has_packs(call.first) && has_packs(call.second);
   const int64_t work = call.count * call.dim;
-  if (wide) {
-    update_rows_kernel<kWide, kRule><<<base::grid_for(work / kWide, kMaxBlocks), kBlockThreads, 0, stream>>>(call);
-  } else {
-    update_rows_kernel<1, kRule><<<base::grid_for(work, kMaxBlocks), kBlockThreads, 0, stream>>>(call);
-  }
+  const auto kernel = wide ? update_rows_kernel<kWide, kRule> : update_rows_kernel<1, kRule>;
+  kernel<<<base::grid_for(wide ? work / kWide : work, kMaxBlocks), kBlockThreads, 0, stream>>>(call);
   cuda_check(cudaGetLastError(), "launch the update of learned rows");
 }
 
@@ -104,11 +101,10 @@ void update_rows(const UpdateRowsCall& call, cudaStream_t stream) {
 void run_on_gpu(const TakeRowsCall& call, cudaStream_t stream) {
   const int64_t work = call.count * call.dim;
   if (work == 0) return;
-  if (call.dim % kWide == 0 && has_packs(call.out) && has_packs(call.changed.rows) && has_packs(call.table)) {
-    take_rows_kernel<kWide><<<base::grid_for(work / kWide, kMaxBlocks), kBlockThreads, 0, stream>>>(call);
-  } else {
-    take_rows_kernel<1><<<base::grid_for(work, kMaxBlocks), kBlockThreads, 0, stream>>>(call);
-  }
+  const bool wide =
+      call.dim % kWide == 0 && has_packs(call.out) && has_packs(call.changed.rows) && has_packs(call.table);
+  const auto kernel = wide ? take_rows_kernel<kWide> : take_rows_kernel<1>;
+  kernel<<<base::grid_for(wide ? work / kWide : work, kMaxBlocks), kBlockThreads, 0, stream>>>(call);
   cuda_check(cudaGetLastError(), "launch the reading of learned rows");
 }
 
@@ -121,11 +117,9 @@ void run_on_gpu(const UpdateRowsCall& call, cudaStream_t stream) {
 void run_on_gpu(const PutRowsCall& call, cudaStream_t stream) {
   const int64_t work = call.changed.count * call.dim;
   if (work == 0) return;
-  if (call.dim % kWide == 0 && has_packs(call.changed.rows) && has_packs(call.table)) {
-    put_rows_kernel<kWide><<<base::grid_for(work / kWide, kBlocksBeside), kBlockThreads, 0, stream>>>(call);
-  } else {
-    put_rows_kernel<1><<<base::grid_for(work, kBlocksBeside), kBlockThreads, 0, stream>>>(call);
-  }
+  const bool wide = call.dim % kWide == 0 && has_packs(call.changed.rows) && has_packs(call.table);
+  const auto kernel = wide ? put_rows_kernel<kWide> : put_rows_kernel<1>;
+  kernel<<<base::grid_for(wide ? work / kWide : work, kBlocksBeside), kBlockThreads, 0, stream>>>(call);
   cuda_check(cudaGetLastError(), "launch the writing of learned rows");
 }
 

@@ -54,9 +54,9 @@ def flag_of(name: str) -> str:
 def option(
     default: Any,
     help: str = "",
-    group: str = "Experts",
     affects: Affects = Affects.NOTHING,
     *,
+    group: str = "Experts",
     metavar: str | None = None,
     aliases: tuple[str, ...] = (),
 ) -> Any:

@@ -5,6 +5,7 @@ that of a run, and the key of the trainer's measured memory all follow from thes
 """
 
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
@@ -21,93 +22,83 @@ BUILT_IN = "|".join(("sage", "gcn", "gat", *TYPED))
 MODEL_TEXT = f"{BUILT_IN.replace('|', ' or ')} or package.module:Class"
 Model = Annotated[str, Meta(pattern=rf"^({BUILT_IN}|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$", description=MODEL_TEXT)]
 
+_model = partial(option, group="Model", affects=LOSS | MEMORY)
+_training, _sampling, _cache = (partial(option, group=group) for group in ("Training", "Sampling", "Cache"))
+_devices, _output = (partial(option, group=group) for group in ("Devices", "Output"))
+
 
 @dataclass(kw_only=True)
 class SamplerSpec:
     """Options of every command that runs a sampler."""
 
-    fanout: types.Fanout = option(
+    fanout: types.Fanout = _sampling(
         [25, 10],
         "neighbours per hop, starting at the seeds; the model has one layer per entry; -1: all neighbours",
-        "Sampling",
         BATCHES | MEMORY,
         metavar="N[,N...]",
     )
-    weight_attr: types.WeightAttr | None = option(
+    weight_attr: types.WeightAttr | None = _sampling(
         None,
         "draw neighbours with probability proportional to the edge weights of the data set",
-        "Sampling",
         BATCHES | MEMORY,
         metavar="edge_weight",
     )
-    batch_size: types.Positive = option(1024, "seeds per batch of each trainer", "Sampling", BATCHES | MEMORY)
-    slots: types.Slots = option(4, "number of batches that the shared buffer holds", "Sampling")
-    seed: types.Seed = option(
-        0, "seed of all random numbers; the same seed gives the same batches", "Sampling", BATCHES | LOSS
-    )
-    topology: types.Topology = option(
+    batch_size: types.Positive = _sampling(1024, "seeds per batch of each trainer", BATCHES | MEMORY)
+    slots: types.Slots = _sampling(4, "number of batches that the shared buffer holds")
+    seed: types.Seed = _sampling(0, "seed of all random numbers; the same seed gives the same batches", BATCHES | LOSS)
+    topology: types.Topology = _cache(
         "auto",
         "where the GPU reads the graph: gpu: the whole graph in GPU memory; host: in host memory, except cached"
         " lists; auto: gpu if the graph takes at most half of the memory that the cache leaves",
-        "Cache",
         MEMORY,
     )
-    compress: types.Compress = option(
+    compress: types.Compress = _cache(
         "auto",
         "where feature rows stay encoded; auto: for a prepared data set in host memory, and in the cache unless the"
         " cache of each GPU has room for all raw rows; otherwise nowhere",
-        "Cache",
         MEMORY,
     )
-    reuse: bool = option(
+    reuse: bool = _cache(
         True,
         "take feature rows that earlier batches left in GPU memory instead of fetching the rows again (GPU)",
-        "Cache",
         MEMORY,
     )
-    cache_ratio: types.Ratios | Literal["auto"] | None = option(
+    cache_ratio: types.Ratios | Literal["auto"] | None = _cache(
         None,
         "cache of each GPU as a share of all raw feature bytes, index included; auto: all memory that slots and trainer"
         " leave free",
-        "Cache",
         metavar="R[,R...]|auto",
     )
-    cache_bytes: types.ByteCounts | None = option(
-        None, "cache of each GPU in bytes, for example 20GB", "Cache", metavar="B[,B...]"
+    cache_bytes: types.ByteCounts | None = _cache(
+        None, "cache of each GPU in bytes, for example 20GB", metavar="B[,B...]"
     )
-    cache_policy: types.CachePolicy = option(
+    cache_policy: types.CachePolicy = _cache(
         "plan",
         "rows to cache: plan: the rows that a short run of the sampler reads most; degree, random: baselines for"
         " comparison; none: no cache",
-        "Cache",
     )
-    host_bytes: types.Bytes | None = option(
+    host_bytes: types.Bytes | None = _cache(
         None,
         "host memory for rows of a prepared data set, index included; further rows stay on disk (default: no limit)",
-        "Cache",
         metavar="B",
     )
-    ahead: types.Positive = option(8, "batches that are read from the disk at once, if slots are free", "Cache")
-    cliques: str = option(
+    ahead: types.Positive = _cache(8, "batches that are read from the disk at once, if slots are free")
+    cliques: str = _cache(
         "auto",
         "which GPUs read each other's memory and share a cache (auto: detected from the machine)",
-        "Cache",
         metavar="none|all|2x4|3+5|auto",
     )
-    device: types.Device = option("auto", "auto: a GPU if the machine has one", "Devices", LOSS)
-    gpus: types.Gpus | None = option(
+    device: types.Device = _devices("auto", "auto: a GPU if the machine has one", LOSS)
+    gpus: types.Gpus | None = _devices(
         None,
         "numbers of the visible GPUs to use, with one trainer each, for example 0,1 (default 0)",
-        "Devices",
         metavar="N[,N...]",
         aliases=("--gpu",),
     )
-    ranks: types.Positive | None = option(
-        None, "number of trainers on the CPU (default 1); with --gpus, each GPU has one trainer", "Devices"
+    ranks: types.Positive | None = _devices(
+        None, "number of trainers on the CPU (default 1); with --gpus, each GPU has one trainer"
     )
-    mps: bool = option(
-        True, "share the GPU between sampler and trainer through MPS; without MPS, the two take turns", "Devices"
-    )
+    mps: bool = _devices(True, "share the GPU between sampler and trainer through MPS; without MPS, the two take turns")
     order: types.Order = option("address", "order in which a GPU reads the host-memory rows of a batch")
     fetch_sms: types.Positive | None = option(
         None, "GPU: number of SMs that fetch rows (default: chosen by the sampler)"
@@ -137,23 +128,19 @@ class SamplerSpec:
     debug_poison_slots: bool = option(False)  # for tests of Cohort itself
     debug_slow_fetch_us: int | None = option(None)
     debug_illegal_access_batch: int | None = option(None)
-    edge_weights: bool = option(
-        False,
-        "use the edge weights of the data set, in GCN or a model of your own that takes edge_weight",
-        "Model",
-        LOSS | MEMORY,
+    edge_weights: bool = _model(
+        False, "use the edge weights of the data set, in GCN or a model of your own that takes edge_weight"
     )
     edge_features: bool = option(
         True,
         "use edge features of the data set, if it has some, in GAT, R-GAT and models of your own that take edge_attr",
-        "Model",
         BATCHES | LOSS | MEMORY,
+        group="Model",
     )
-    partition: bool = option(
+    partition: bool = _training(
         False,
         "train each clique of GPUs on the seeds of its own part, and cache for these seeds; cohort dataset partition"
         " DIR --parts K makes the parts for K cliques; batches then depend on the cliques",
-        "Training",
         BATCHES,
     )
 
@@ -162,165 +149,127 @@ class SamplerSpec:
 class RunSpec(SamplerSpec):
     """Options of every command that trains."""
 
-    model: Model = option(
+    model: Model = _model(
         "sage",
         "SAGE (mean), GCN or GAT; for several node types R-SAGE, R-GCN, R-GAT or HGT; or a class of your own, called"
         " with the arguments in_channels, hidden_channels, num_layers, out_channels and dropout, as PyG's models are;"
         " the model has one layer per entry of --fanout",
-        "Model",
-        LOSS | MEMORY,
         metavar=f"{BUILT_IN}|package.module:Class",
     )
-    hidden: types.Positive = option(256, "features of each hidden layer", "Model", LOSS | MEMORY)
-    dropout: types.Probability = option(0.5, "probability that training drops a hidden feature", "Model", LOSS | MEMORY)
-    norm: Literal["none", "layer", "batch"] = option(
+    hidden: types.Positive = _model(256, "features of each hidden layer")
+    dropout: types.Probability = _model(0.5, "probability that training drops a hidden feature")
+    norm: Literal["none", "layer", "batch"] = _model(
         "none",
         "normalise hidden layers before the activation: layer: each row; batch, for several node types: each column"
         " over the rows of a node type",
-        "Model",
-        LOSS | MEMORY,
     )
-    residual: bool = option(
-        False, "add the input of each hidden layer, except the first, to its output", "Model", LOSS | MEMORY
-    )
-    heads: types.Positive = option(
-        4, "attention heads of gat, rgat and hgt; must divide --hidden", "Model", LOSS | MEMORY
-    )
-    featureless: Literal["zero", "embed"] = option(
+    residual: bool = _model(False, "add the input of each hidden layer, except the first, to its output")
+    heads: types.Positive = _model(4, "attention heads of gat, rgat and hgt; must divide --hidden")
+    featureless: Literal["zero", "embed"] = _model(
         "zero",
         "several node types: what a type without features sends in the first layer; zero: nothing; embed: learned"
         " rows of --hidden columns",
-        "Model",
-        LOSS | MEMORY,
     )
-    layers: Literal["cohort", "pyg"] = option(
-        "cohort", "implementation of the layers: Cohort's fused ones or PyG's", "Model", LOSS | MEMORY
-    )
-    task: Literal["node", "link"] | None = option(
+    layers: Literal["cohort", "pyg"] = _model("cohort", "implementation of the layers: Cohort's fused ones or PyG's")
+    task: Literal["node", "link"] | None = _training(
         None,
         "node: learn the labels of nodes; link: learn which pairs of nodes have an edge (default: link for a data set"
         " with held-out links, see cohort dataset split-links; otherwise node)",
-        "Training",
         BATCHES | LOSS | MEMORY,
         metavar="node|link",
     )
-    relation: str | None = option(
+    relation: str | None = _training(
         None,
         "link, several node types: the relation to predict, as its name or source:name:target (default: the relation"
         " with held-out links, otherwise the only relation that is not the reverse of another)",
-        "Training",
         BATCHES | LOSS | MEMORY,
         metavar="NAME",
     )
-    decoder: Literal["dot", "distmult", "mlp"] = option(
+    decoder: Literal["dot", "distmult", "mlp"] = _model(
         "dot",
         "link: how the rows of two nodes give a score: dot: dot product; distmult: dot product with a learned weight"
         " for each column; mlp: two layers on the elementwise product",
-        "Model",
-        LOSS | MEMORY,
     )
-    loss: Literal["bce", "softmax", "margin"] = option(
+    loss: Literal["bce", "softmax", "margin"] = _training(
         "bce",
         "link: bce: binary cross entropy of edges and negatives; softmax: cross entropy of the edge among its"
         " negatives; margin: hinge loss, with a margin of 1 between the edge and each negative",
-        "Training",
         LOSS | MEMORY,
     )
-    negatives: types.Positive = option(
-        1, "link: number of negatives for each edge of a batch", "Training", BATCHES | LOSS | MEMORY
+    negatives: types.Positive = _training(
+        1, "link: number of negatives for each edge of a batch", BATCHES | LOSS | MEMORY
     )
-    negatives_from: types.NegativesFrom = option(
+    negatives_from: types.NegativesFrom = _training(
         "uniform",
         "link: targets of negatives: uniform: any nodes; degree: nodes in proportion to in-degree^0.75; degree:P: in"
         " proportion to in-degree^P; batch: targets of other edges of the batch, for which no nodes are sampled",
-        "Training",
         BATCHES | LOSS | MEMORY,
         metavar="uniform|degree[:P]|batch",
     )
-    epochs: types.Positive = option(10, "passes over the training nodes or edges", "Training", COURSE)
-    coarse_epochs: types.NotNegative = option(
+    epochs: types.Positive = _training(10, "passes over the training nodes or edges", COURSE)
+    coarse_epochs: types.NotNegative = _training(
         0,
         "data set prepared with --codec planes: read plane A alone, features with a bounded relative error, in the"
         " first K epochs of training; validation and test always read exact features",
-        "Training",
         LOSS,
         metavar="K",
     )
-    lr: types.AboveZero = option(0.003, "learning rate of Adam", "Training", LOSS)
-    weight_decay: types.AtLeastZero = option(0.0, "weight decay of Adam", "Training", LOSS)
-    lr_schedule: Literal["constant", "cosine", "linear"] = option(
-        "constant", "learning rate: constant, or falling each epoch and reaching 0 after the last one", "Training", LOSS
+    lr: types.AboveZero = _training(0.003, "learning rate of Adam", LOSS)
+    weight_decay: types.AtLeastZero = _training(0.0, "weight decay of Adam", LOSS)
+    lr_schedule: Literal["constant", "cosine", "linear"] = _training(
+        "constant", "learning rate: constant, or falling each epoch and reaching 0 after the last one", LOSS
     )
-    clip_norm: types.AboveZero | None = option(
-        None,
-        "scale gradients down to this norm over all parameters if their norm is larger",
-        "Training",
-        LOSS,
-        metavar="NORM",
+    clip_norm: types.AboveZero | None = _training(
+        None, "scale gradients down to this norm over all parameters if their norm is larger", LOSS, metavar="NORM"
     )
-    patience: types.Positive | None = option(
-        None,
-        "end the run after this number of epochs without a better validation score",
-        "Training",
-        COURSE,
-        metavar="EPOCHS",
+    patience: types.Positive | None = _training(
+        None, "end the run after this number of epochs without a better validation score", COURSE, metavar="EPOCHS"
     )
-    amp: bool = option(
-        False, "train and evaluate in bfloat16 where bfloat16 is safe (autocast)", "Training", LOSS | MEMORY
-    )
-    eval_fanout: types.Fanout | None = option(
+    amp: bool = _training(False, "train and evaluate in bfloat16 where bfloat16 is safe (autocast)", LOSS | MEMORY)
+    eval_fanout: types.Fanout | None = _sampling(
         None,
         "neighbours per hop in validation and test (default: the value of --fanout)",
-        "Sampling",
         BATCHES | MEMORY,
         metavar="N[,N...]",
     )
-    sampler_sms: types.NotNegative = option(
-        0,
-        "GPU: give the sampler the first N SMs and the trainer the other SMs; 0: both share all SMs",
-        "Devices",
-        metavar="N",
+    sampler_sms: types.NotNegative = _devices(
+        0, "GPU: give the sampler the first N SMs and the trainer the other SMs; 0: both share all SMs", metavar="N"
     )
-    machine_seconds: types.AboveZero = option(
-        60.0, "several machines: end the run if one machine is silent for this number of seconds", "Devices"
+    machine_seconds: types.AboveZero = _devices(
+        60.0, "several machines: end the run if one machine is silent for this number of seconds"
     )
-    features: Literal["auto", "replicated", "partitioned"] = option(
+    features: Literal["auto", "replicated", "partitioned"] = _devices(
         "auto",
         "several machines: replicated: each has all feature rows; partitioned: each keeps a part of the encoded rows"
         " and asks others for the rest; auto: partitioned if a machine has too little host memory",
-        "Devices",
     )
-    out: Path | None = option(None, "folder for results and logs (default runs/NAME-TIME)", "Output", metavar="RUN")
-    quiet: bool = option(False, "print no progress bar and no table", "Output")
-    tensorboard: bool = option(False, "write scalars of each epoch to RUN/tensorboard", "Output")
-    profile: bool = option(
+    out: Path | None = _output(None, "folder for results and logs (default runs/NAME-TIME)", metavar="RUN")
+    quiet: bool = _output(False, "print no progress bar and no table")
+    tensorboard: bool = _output(False, "write scalars of each epoch to RUN/tensorboard")
+    profile: bool = _output(
         False,
         "record the first two epochs in RUN/timeline.json, including kernels, instead of 40 steps; slows the run down",
-        "Output",
         COURSE,
     )
-    checkpoint_every: types.Positive | None = option(
+    checkpoint_every: types.Positive | None = _output(
         None,
         "write RUN/checkpoint.pt every N steps (default: at the end of an epoch, at most once a second)",
-        "Output",
         COURSE,
         metavar="N",
     )
     callbacks: list[types.Named] | None = option(
         None,
         "classes with hooks that the trainers call, for example loggers",
-        affects=COURSE,
+        COURSE,
         metavar="package.module:Class[,...]",
     )
     matmul_precision: Literal["highest", "high"] = option(
         "highest",
         "GPU: precision of float32 products; high: tensor cores round the factors to the 10 bits of TF32",
-        affects=LOSS,
+        LOSS,
     )
     cuda_graphs: bool = option(
-        True,
-        "GPU: capture steps once and replay the captured steps, which takes much less CPU time",
-        affects=LOSS | MEMORY,
+        True, "GPU: capture steps once and replay the captured steps, which takes much less CPU time", LOSS | MEMORY
     )
 
     @property

@@ -33,24 +33,26 @@ from cohort_gnn.spec.types import Compress, NotNegative, Positive, Ratios
 class SampleSpec(SamplerSpec):
     """Options of ``bench sample``; lists are tried in turn."""
 
-    batch_size: Positive = option(8192, "seeds per batch", "Sampling")
-    batches: Positive = option(50, "number of batches to measure in each way", "Sampling")
+    batch_size: Positive = option(8192, "seeds per batch", group="Sampling")
+    batches: Positive = option(50, "number of batches to measure in each way", group="Sampling")
     sampler_sms: list[NotNegative] = option(
-        [0], "GPU: numbers of SMs to try for the sampler; 0: all", "Devices", metavar="A[,B...]"
+        [0], "GPU: numbers of SMs to try for the sampler; 0: all", group="Devices", metavar="A[,B...]"
     )
-    out: Path = option(Path("bench.jsonl"), "file to which lines are appended", "Output")
+    out: Path = option(Path("bench.jsonl"), "file to which lines are appended", group="Output")
 
 
 @dataclass(kw_only=True)
 class FetchSpec(SampleSpec):
     """Options of ``bench fetch``."""
 
-    compress: list[Compress] = option(["auto"], "values of --compress to try", "Cache", metavar="A[,B...]")
-    cache_ratio: Ratios = option([0.0], "values of --cache-ratio to try", "Cache", metavar="A[,B...]")
+    compress: list[Compress] = option(["auto"], "values of --compress to try", group="Cache", metavar="A[,B...]")
+    cache_ratio: Ratios = option([0.0], "values of --cache-ratio to try", group="Cache", metavar="A[,B...]")
     fetch_sms: list[Positive] | None = option(
         None, "numbers of SMs to try for the fetch (default: the sampler's choice)", metavar="A[,B...]"
     )
-    reuse: bool = option(False, "find rows of earlier batches in the pool, as cohort train does (default off)", "Cache")
+    reuse: bool = option(
+        False, "find rows of earlier batches in the pool, as cohort train does (default off)", group="Cache"
+    )
 
 
 def register(benches) -> None:

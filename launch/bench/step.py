@@ -38,28 +38,28 @@ SM_SHARE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 class StepSpec(RunSpec):
     """Options of the command."""
 
-    batch_size: Positive = option(8192, "seeds per batch", "Sampling")
+    batch_size: Positive = option(8192, "seeds per batch", group="Sampling")
     models: list[Literal[(*MODELS, *TYPED)]] | None = option(
         None,
         f"models to time (default {','.join(MODELS)}, or {','.join(TYPED)} for several node types)",
-        "Model",
+        group="Model",
         metavar="MODEL[,...]",
     )
     layers: list[Literal[LAYERS]] = option(
         list(LAYERS),
         "implementations to time; csr: torch.sparse's, for sage without autocast",
-        "Model",
+        group="Model",
         metavar="pyg,csr,cohort",
     )
-    amp: Literal["off", "on", "both"] = option("both", "autocast to bfloat16", "Model")
-    steps: Positive = option(30, "steps to time; the result is their median", "Training")
+    amp: Literal["off", "on", "both"] = option("both", "autocast to bfloat16", group="Model")
+    steps: Positive = option(30, "steps to time; the result is their median", group="Training")
     sms: list[Positive] | None = option(
         None,
         "GPU, with MPS: numbers of SMs of the trainer to try; the first must be all SMs of the GPU",
-        "Devices",
+        group="Devices",
         metavar="N[,N...]",
     )
-    out: Path = option(Path("bench.jsonl"), "file to which lines are appended", "Output")
+    out: Path = option(Path("bench.jsonl"), "file to which lines are appended", group="Output")
 
 
 def register(benches) -> None:

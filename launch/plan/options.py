@@ -1,6 +1,7 @@
 """The options of ``cohort plan``."""
 
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -25,9 +26,7 @@ SEVERAL_OPTIONS = {"model", "hidden", "heads", "norm", "features"}  # needed wit
 LINK_OPTIONS = {"task", "relation", "negatives", "negatives_from"}  # they say which nodes batches begin with
 MachineCounts = Annotated[list[types.Positive], Meta(min_length=1, description="numbers of machines: 2,4")]
 
-
-def _of_several(text: str, metavar: str):
-    return option(None, text, "Several machines", metavar=metavar)
+_of_several = partial(option, None, group="Several machines")
 
 
 @dataclass(kw_only=True)
@@ -35,24 +34,25 @@ class PlanSpec(RunSpec):
     """Options of the command."""
 
     num_gpus: types.Positive | None = option(
-        None, "plan for this number of GPUs, present or not (default: the GPUs of --gpus)", "Devices"
+        None, "plan for this number of GPUs, present or not (default: the GPUs of --gpus)", group="Devices"
     )
     machines: MachineCounts | None = _of_several(
-        "also compute epochs for this number of machines like this one", "N[,N...]"
+        "also compute epochs for this number of machines like this one", metavar="N[,N...]"
     )
     network: types.AboveZero | None = _of_several(
-        f"rate between two machines, as cohort doctor --machines measures it (default: {GB_PER_S:g} assumed)", "GB/S"
+        f"rate between two machines, as cohort doctor --machines measures it (default: {GB_PER_S:g} assumed)",
+        metavar="GB/S",
     )
     network_us: types.AtLeastZero | None = _of_several(
         "microseconds of a small sum over all machines, as cohort doctor --machines measures it"
         f" (default: {MICROSECONDS:g} assumed)",
-        "US",
+        metavar="US",
     )
     step_ms: types.AboveZero | None = _of_several(
-        "milliseconds of a training step, as cohort bench step measures it (default: steps are left out)", "MS"
+        "milliseconds of a training step, as cohort bench step measures it (default: steps are left out)", metavar="MS"
     )
     parameters: types.Positive | None = _of_several(
-        "number of the model's parameters (default: counted from --model, --hidden, --heads and --norm)", "N"
+        "number of the model's parameters (default: counted from --model, --hidden, --heads and --norm)", metavar="N"
     )
     split: Literal["train", "val", "test"] = option("train", "seeds of the short run")
     row_bytes: types.Bytes | None = option(None, "bytes of a stored feature row (default: follows from --compress)")

@@ -100,7 +100,7 @@ def test_one_more_field_is_one_more_option():
     """What a new option takes: a field; the command line, JSON and the identity of a run follow."""
     from cohort_gnn.spec.options import option
 
-    new = option(0.5, "a new thing", "Training", Affects.LOSS)
+    new = option(0.5, "a new thing", Affects.LOSS, group="Training")
     more = dataclasses.make_dataclass("More", [("novelty", types.Probability, new)], bases=(RunSpec,), kw_only=True)
     parser = argparse.ArgumentParser()
     add_options(parser, more)

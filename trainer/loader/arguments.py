@@ -107,12 +107,8 @@ def sampler_options(given: dict, edge_ids, edge_weights, time_attr: str | None) 
     return options | of_edges | ({} if time_attr is None else {"edge_times": True})
 
 
-def with_edge_arrays(data: Dataset | HeteroDataset, edge_weights, weight_attr, time_attr) -> Dataset | HeteroDataset:
-    """The data set.
-
-    Raises:
-        CohortError: an argument asks for weights or times of edges that no edge has.
-    """
+def demand_edge_arrays(data: Dataset | HeteroDataset, edge_weights, weight_attr, time_attr) -> None:
+    """Raises CohortError: an argument asks for weights or times of edges that no edge has."""
     relations = relations_of(data)
     asked = {"edge_weights": edge_weights, "weight_attr": weight_attr is not None}
     if any(asked.values()) and all(each.edge_weights is None for each in relations):
@@ -122,7 +118,6 @@ def with_edge_arrays(data: Dataset | HeteroDataset, edge_weights, weight_attr, t
     if time_attr is not None and all(each.edge_times is None for each in relations):
         hint = "write the data set with edge_time, or import it with --edge-times or --time-column"
         raise CohortError("time_attr", "a data set with edge times", f"{data.path} without", hint)
-    return data
 
 
 def cache_options(cache_ratio, cache_bytes, cache_policy: str, cliques: str, trainer_bytes, host_bytes=None) -> dict:

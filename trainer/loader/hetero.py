@@ -2,15 +2,12 @@
 
 from collections.abc import Mapping
 from itertools import accumulate, pairwise
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch_geometric.data import HeteroData
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.dataset import HeteroDataset
-from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.spec.graph import EdgeType, GraphTypes
 from cohort_gnn.spec.types import Fanout, checked
 from cohort_gnn.trainer.loader.arguments import ids_of
@@ -50,29 +47,14 @@ class HeteroBatch(OfSlot, HeteroData):
     """
 
 
-def types_of(folder: Path | None) -> GraphTypes | None:
-    """Of a data set; None where the graph has one node type and one edge type, or is none yet.
-
-    Raises:
-        CohortError: it is no data set.
-    """
-    data = None if folder is None else open_dataset(folder)
-    return data.types if isinstance(data, HeteroDataset) else None
-
-
-def counts_of(types: GraphTypes | None, num_nodes: int) -> dict[str | None, int]:
-    """Nodes of each type; None: of the only one."""
-    return {None: num_nodes} if types is None else {name: count for name, count in types.counts.items()}
-
-
-def fanout_of(types: GraphTypes, num_neighbors) -> list[int]:
-    """[edge types x hops] from a list for all edge types, or from a list for each.
+def fanout_of(types: GraphTypes | None, num_neighbors) -> list[int]:
+    """[edge types x hops] from a list for all edge types, or from a list for each; [hops] where there is one type.
 
     Raises:
         CohortError: an edge type is missing or unknown, or lists have different lengths.
     """
-    if not isinstance(num_neighbors, Mapping):
-        return checked("num_neighbors", num_neighbors, Fanout) * len(types.edge_types)
+    if types is None or not isinstance(num_neighbors, Mapping):
+        return checked("num_neighbors", num_neighbors, Fanout) * (len(types.edge_types) if types else 1)
     given = {
         tuple(name.split("__")) if isinstance(name, str) else name: values for name, values in num_neighbors.items()
     }

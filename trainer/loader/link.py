@@ -18,8 +18,8 @@ from cohort_gnn.dataset.hetero import Relation
 from cohort_gnn.spec.graph import EdgeType
 from cohort_gnn.spec.types import checked
 from cohort_gnn.trainer.loader.arguments import is_set
-from cohort_gnn.trainer.loader.batch import Batch, batch_of
-from cohort_gnn.trainer.loader.hetero import HeteroBatch, hetero_batch_of, pairs_type_of
+from cohort_gnn.trainer.loader.batch import Batch
+from cohort_gnn.trainer.loader.hetero import HeteroBatch, pairs_type_of
 from cohort_gnn.trainer.loader.negatives import negatives_of
 from cohort_gnn.trainer.loader.neighbor import NeighborLoader
 from cohort_gnn.trainer.loader.state import digest_of
@@ -162,12 +162,10 @@ class LinkNeighborLoader(NeighborLoader):
         return LinkNeighborLoader(self.data, **pairs, **self._shared(num_neighbors, batch_size), **how)
 
     def _batch_of(self, slot) -> Batch | HeteroBatch:
-        batch: Batch | HeteroBatch
+        batch = self._of_slot(slot)
         if self._types:
-            batch = hetero_batch_of(self._types, slot, self._input_type, self._sampler.rows)
             pairs, source, target = (batch[name] for name in (self._input_type, *self._input_type[::2]))
         else:
-            batch = batch_of(slot, self._sampler.rows)
             del batch.batch_size  # as in PyG: the number of seeds is no number of pairs
             pairs = source = target = batch
         endpoints, num_pairs = slot.endpoints.clone(), len(pairs.input_id)

@@ -19,21 +19,20 @@ from cohort_gnn.spec.run import SamplerSpec
 from cohort_gnn.spec.types import checked
 from cohort_gnn.trainer.loader.arguments import (
     cache_options,
+    demand_edge_arrays,
     folder_of,
     ids_of,
     is_set,
     sampler_options,
     take_pyg_arguments,
-    with_edge_arrays,
 )
 from cohort_gnn.trainer.loader.batch import Batch, batch_of
-from cohort_gnn.trainer.loader.hetero import HeteroBatch, counts_of, fanout_of, hetero_batch_of, seeds_of, types_of
-from cohort_gnn.trainer.loader.internal import InternalArguments
+from cohort_gnn.trainer.loader.hetero import HeteroBatch, fanout_of, hetero_batch_of, seeds_of
 from cohort_gnn.trainer.loader.node_tensors import NodeTensors, checked_tensors, rows_of, written
 from cohort_gnn.trainer.loader.sampler_process import SamplerProcess
 from cohort_gnn.trainer.loader.state import checked_position, digest_of
 from cohort_gnn.trainer.loader.stats import EpochMeter, LoaderStats
-from cohort_gnn.trainer.loader.subgraph import checked_kind, subgraph_of
+from cohort_gnn.trainer.loader.subgraph import DRAWN, checked_kind, subgraph_of
 from cohort_gnn.trainer.loader.trees import demand_draws_offered, tree_options
 from cohort_gnn.trainer.source import OfPairs
 
@@ -137,6 +136,8 @@ class NeighborLoader:
 
     _of_pairs = OfPairs()  # of a loader whose seeds are pairs of nodes
     _meter: EpochMeter | None = None  # of the epoch begun last
+    _under_way: list[int] | None = None  # epoch of the iteration begun last, batches yielded; None: it is over
+    _loaded: list[int] | None = None  # the same of a state, with which the next iteration begins
     _times_argument = "input_time"
     _input_type: str | EdgeType = ""  # of the seeds, where there are several
 
@@ -178,33 +179,34 @@ class NeighborLoader:
         limit_seconds: float = 600.0,
         **of_pyg,
     ):
-        internal = InternalArguments.taken_from(of_pyg)
+        # What loaders give each other, and tests: a sampler to share with the edges of its batches, further members of
+        # its run.json, and whether batches have y.
+        sampler, self._subgraph = of_pyg.pop("_sampler", None), of_pyg.pop("_subgraph", DRAWN)
+        debug, self._has_labels = of_pyg.pop("_debug", None), of_pyg.pop("_has_labels", True)
         take_pyg_arguments(of_pyg, type(self).__name__)
-        self._transform, self._node_tensors, self._has_labels = transform, NodeTensors(), internal.has_labels
+        self._transform, self._node_tensors, kind = transform, NodeTensors(), checked_kind(subgraph_type)
         self._trees = tree_options(disjoint, time_attr, temporal_strategy)
-        self._subgraph, kind = internal.subgraph, checked_kind(subgraph_type)
         self._replace = checked("replace", replace, bool)
         self._demand_offered(cache_ratio, weight_attr)
         self.batch_size = checked("batch_size", batch_size, types.Positive)
         self.shuffle, self.drop_last = is_set("shuffle", shuffle), is_set("drop_last", drop_last)
         self.epoch = 0  # set epoch to repeat or skip epochs
-        self._under_way: list[int] | None = None  # epoch of the iteration begun last, batches yielded; None: it is over
-        self._loaded: list[int] | None = None  # the same of a state, with which the next iteration begins
-        sampler, own = internal.sampler, None  # own: a sampler that this loader starts
+        own = None  # a sampler that this loader starts
         with contextlib.ExitStack() as cleanup:  # of a graph in memory: after the sampler's end, or where there is none
             if type(data) in (Data, HeteroData):
                 self.data, self._node_tensors, self._has_labels = written(data, cleanup, time_attr, input_nodes)
             else:
                 self.data = folder_of(data)
-            self._types = sampler.types if sampler else types_of(self.data)
-            self._fanout = self._checked_fanout(num_neighbors)
+            opened = None if sampler else open_dataset(self.data)
+            self._types = sampler.types if sampler else opened.types if isinstance(opened, HeteroDataset) else None
+            self._fanout = fanout_of(self._types, num_neighbors)
             self.num_neighbors = num_neighbors if self._types else self._fanout
-            if sampler is None:
+            if opened is not None:
                 given: dict = {"num_slots": num_slots, "seed": seed, "topology": topology, "compress": compress}
                 given |= {"order": order, "reuse": reuse, "weight_attr": weight_attr}
-                options = sampler_options(given, edge_ids, edge_weights, time_attr) | (internal.debug or {})
+                options = sampler_options(given, edge_ids, edge_weights, time_attr) | (debug or {})
                 of_spec = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes, host_bytes)
-                opened = with_edge_arrays(open_dataset(self.data), edge_weights, weight_attr, time_attr)
+                demand_edge_arrays(opened, edge_weights, weight_attr, time_attr)
                 options["edge_features"] = bool(edge_attr) and has_edge_features(opened)
                 self._subgraph = subgraph_of(kind, opened, options, self._trees)
                 own = sampler = self._start(device, options, of_spec, limit_seconds, cleanup)
@@ -212,7 +214,7 @@ class NeighborLoader:
         try:
             if own and sampler_sms:
                 own.divide_gpu(sampler_sms)
-            for type_, of_type in checked_tensors(node_tensors, counts_of(self._types, sampler.num_nodes)).items():
+            for type_, of_type in checked_tensors(node_tensors, sampler.counts).items():
                 self._node_tensors.setdefault(type_, {}).update(of_type)
             self._register(self._checked_seeds(input_nodes), input_time)
         except BaseException:
@@ -234,16 +236,10 @@ class NeighborLoader:
             of_data = {"data": os.path.realpath(self._sampler.data)}
             self._sampler.demand_same_loader(self._seed_set, of_data | self._identity())
 
-    def _checked_fanout(self, num_neighbors) -> list[int]:
-        """As the sampler has it: for each relation, a number for each hop."""
-        if self._types:
-            return fanout_of(self._types, num_neighbors)
-        return checked("num_neighbors", num_neighbors, types.Fanout)
-
     def _checked_seeds(self, input_nodes) -> np.ndarray:
         """int64 [n], as the sampler counts nodes; keeps their ids, and their node type where there are several."""
         if self._types is None:
-            self._ids = ids_of(input_nodes, self._sampler.num_nodes, self._trees.disjoint)
+            self._ids = ids_of(input_nodes, self._sampler.counts[None], self._trees.disjoint)
             return self._ids
         name, self._ids = seeds_of(self._types, input_nodes, self._trees.disjoint)
         self._input_type = name
@@ -323,12 +319,13 @@ class NeighborLoader:
         meter.step_begins(slot)
         return batch if self._transform is None else self._transform(batch)
 
-    def _batch_of(self, slot) -> Batch | HeteroBatch:
-        batch: Batch | HeteroBatch
+    def _of_slot(self, slot) -> Batch | HeteroBatch:
         if self._types:
-            batch = hetero_batch_of(self._types, slot, self._input_type, self._sampler.rows)
-        else:
-            batch = batch_of(slot, self._sampler.rows)
+            return hetero_batch_of(self._types, slot, self._input_type, self._sampler.rows)
+        return batch_of(slot, self._sampler.rows)
+
+    def _batch_of(self, slot) -> Batch | HeteroBatch:
+        batch = self._of_slot(slot)
         if self._times is not None:
             seeds = batch[self._input_type] if self._types else batch
             seeds.seed_time = self._all_times[seeds.input_id]

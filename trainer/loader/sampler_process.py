@@ -46,7 +46,8 @@ class SamplerProcess:
         types: GraphTypes | None,
     ):
         self.data, self.types = data.absolute(), types
-        self.num_nodes = sum(types.counts.values()) if types else open_one_type(self.data).num_nodes
+        # Nodes of each type; None: of the only one.
+        self.counts: dict = types.counts if types else {None: open_one_type(self.data).num_nodes}
         self._machine = this_machine(limit_seconds)
         self.place = self._machine.place
         self.process: subprocess.Popen | None = None

@@ -1,7 +1,8 @@
 """A graph in pieces: consecutive targets with all of their in-neighbours, as blocks that layers take."""
 
 import bisect
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -38,18 +39,13 @@ class FullBlocks:
     ) -> Iterator[tuple[int, int]]:
         """[first, last) of targets, one after the other, that stay with their edges and sources, of which there are no
         more than edges or nodes, below a limit; at least one."""
-        first = 0
 
-        def cost(last: int) -> int:
+        def cost(first: int, last: int) -> int:
             edges = int(self.indptr[last] - self.indptr[first])
             sources = min(edges, self.num_nodes)
             return (last - first) * bytes_of_target + edges * bytes_of_edge + sources * bytes_of_source
 
-        while first < self.num_nodes:
-            last = bisect.bisect_right(range(self.num_nodes + 1), limit_bytes, lo=first + 1, key=cost) - 1
-            last = max(last, first + 1)
-            yield first, last
-            first = last
+        return pieces_below(limit_bytes, self.num_nodes, cost)
 
     def block(self, first: int, last: int) -> tuple[Block, Tensor]:
         """The edges into the nodes [first, last), and the nodes of its sources, int64 [sources], targets first."""
@@ -68,10 +64,8 @@ class FullBlocks:
     def _edges(self, first: int, last: int) -> tuple[Tensor, Tensor]:
         """(the first edge of each target, int64 [targets + 1]; the nodes of the sources, int64 [edges])"""
         begin, end = int(self.indptr[first]), int(self.indptr[last])
-        return self._read(self.indptr, first, last + 1) - begin, self._read(self.indices, begin, end)
-
-    def _read(self, array: np.ndarray, first: int, last: int) -> Tensor:
-        return read_ids(array, first, last, self.device)
+        indptr = read_ids(self.indptr, first, last + 1, self.device)
+        return indptr - begin, read_ids(self.indices, begin, end, self.device)
 
     def _others(self, sources: Tensor, first: int, last: int) -> Tensor:
         """The sources but [first, last), ascending, each once."""
@@ -93,6 +87,16 @@ class FullBlocks:
             loops = targets[sources == targets] - first
             degrees[first:last] = indptr.diff() - torch.bincount(loops, minlength=last - first)
         return degrees
+
+
+def pieces_below(limit: int, count: int, cost: Callable[[int, int], int]) -> Iterator[tuple[int, int]]:
+    """[first, last) of so many, one after the other, whose cost stays below a limit; at least one."""
+    first = 0
+    while first < count:
+        of_piece = functools.partial(cost, first)
+        last = max(bisect.bisect_right(range(count + 1), limit, lo=first + 1, key=of_piece) - 1, first + 1)
+        yield first, last
+        first = last
 
 
 def read_ids(array: np.ndarray, first: int, last: int, device: torch.device) -> Tensor:

@@ -25,7 +25,8 @@ MOST_WORK_BYTES = 2 << 30
 MOST_KEPT_BYTES = 100 << 20  # of arrays of up to 32 MiB, by malloc from piece to piece
 BYTES_OF_EDGE = 64  # ids while a block is made, and what attention keeps of an edge; beside its row
 
-Rows = Tensor | StoredRows | EncodedRows  # of all nodes; a tensor: in the memory of the device
+RowsOfType = Tensor | StoredRows | EncodedRows  # of all nodes; a tensor: in the memory of the device
+Rows = dict[str, RowsOfType]  # by node type
 
 
 class Place(StrEnum):
@@ -95,23 +96,24 @@ def _places(tables: list[int], room: int, host_room: int) -> list[Place]:
     return places
 
 
-class Layerwise:
-    """Runs a model over a whole graph.
+class LayerByLayer:
+    """Runs a model over a whole graph; Layerwise and TypedLayerwise compute what a layer gives some nodes.
 
     Args:
         model: of Cohort's layers, with its weights.
         data: the graph and its features.
-        memory: as `plan_memory` shares it out.
+        memory: as `plan_memory` shares it out; hidden layers of all node types lie together.
         out: hidden layers that lie in files lie in a temporary folder beside it.
         device: where layers run.
+        counts: nodes of each node type; "" is the only one.
+        gives: of each layer, the node types that it gives rows; the last one makes the scores of one.
     """
 
-    def __init__(self, model: SampledGNN, data: Dataset, memory: MemoryPlan, out: Path, device: torch.device):
+    def __init__(
+        self, model, data, memory: MemoryPlan, out: Path, device: torch.device, counts: dict, gives: list[list[str]]
+    ):
         self.model, self.data, self.memory = model.to(device).eval(), data, memory
-        self.out, self.device = out, device
-        self.blocks = FullBlocks(data.indptr, data.indices, not model.two_sided, device)
-        self.edge_rows = features_of(data.edge_table) if model.edge_dim else None
-        self.widths = [data.feature_dim, *(model.width_of(i) for i in range(len(model.convs) - 1))]  # of layers' input
+        self.out, self.device, self.counts, self.gives = out, device, counts, gives
 
     @torch.no_grad()
     def run(self, take_scores: Callable[[int, Tensor], None], advance: Callable[[int], None]) -> None:
@@ -124,43 +126,82 @@ class Layerwise:
         Raises:
             OSError: the disk has no room for the hidden layers.
         """
-        places = self.memory.places
-        rows = features_of(self.data)
-        if places[0] == Place.WHOLE:
-            rows = self._taken(0, rows, range(self.data.num_nodes))
-        with temporary_folder(self.out) if Place.FILES in places[1:] else contextlib.nullcontext() as self._scratch:
-            for number, (place, next_place) in enumerate(pairwise([*places, None])):
-                if next_place is None:
-                    self._run_layer(number, rows, take_scores, advance)
-                    return
-                shape = (self.data.num_nodes, self.model.width_of(number))  # of what the layer puts out, float32
-                file = self._file(number) if next_place == Place.FILES else None
-                in_memory = next_place == Place.WHOLE
-                out = torch.empty(shape, device=self.device) if in_memory else torch.from_numpy(new_rows(shape, file))
-                self._run_layer(number, rows, keep_scores(out), advance)
-                if number > 0 and place == Place.FILES:
-                    self._file(number - 1).unlink()
-                rows = out if next_place == Place.WHOLE else StoredRows(out.numpy())
+        rows, places = self._features(), self.memory.places[1:]
+        with temporary_folder(self.out) if Place.FILES in places else contextlib.nullcontext() as folder:
+            for number, place in enumerate([*places, None]):
+                made: Rows = {}
+                for name in self.gives[number]:
+                    take = take_scores
+                    if place is not None:
+                        shape = self.counts[name], self._width(number + 1, name)
+                        file = folder / f"hidden-{number}-{len(made)}.npy" if place == Place.FILES else None
+                        whole = torch.empty(shape, device=self.device) if place == Place.WHOLE else None
+                        out = torch.from_numpy(new_rows(shape, file)) if whole is None else whole
+                        made[name] = StoredRows(out.numpy()) if whole is None else whole
+                        take = keep_scores(out)
+                    self._run_layer(number, rows, name, take, advance)
+                if number > 0 and places[number - 1] == Place.FILES:
+                    for file in folder.glob(f"hidden-{number - 1}-*.npy"):
+                        file.unlink()
+                rows = made
 
     @property
     def work(self) -> int:
-        return len(self.model.convs) * (self.data.num_edges + self.data.num_nodes)
+        """Edges and nodes that `run` goes through, over all layers."""
+        layers = enumerate(self.gives)
+        return sum(self._work_of(number, name, 0, self.counts[name]) for number, names in layers for name in names)
 
-    def _file(self, number: int) -> Path:
-        return self._scratch / f"hidden-{number}.npy"
+    def _run_layer(self, number: int, rows: Rows, name: str, take: Callable, advance: Callable[[int], None]) -> None:
+        """Computes what a layer gives the nodes of a type."""
+        for first, last in self._pieces(number, rows, name):
+            take(first, self._output(number, rows, name, first, last).float())
+            advance(self._work_of(number, name, first, last))
 
-    def _run_layer(self, number: int, rows: Rows, take: Callable, advance: Callable[[int], None]) -> None:
-        for first, last in self._pieces(number, rows):
-            x, block = self._input(number, rows, first, last)
-            begin, end = int(self.data.indptr[first]), int(self.data.indptr[last])
-            given = {}
-            if self.edge_rows is not None:
-                of_edges, work_bytes = (range(begin, end), self.model.edge_dim), self.memory.work_bytes
-                given["edge_attr"] = taken(self.edge_rows, *of_edges, self.device, work_bytes)
-            take(first, self.model.layer_on_block(number, x, block, **given).float())
-            advance(end - begin + last - first)
+    def _limit_bytes(self, of_host: int) -> int:
+        """What a piece may take where layers run: of host memory so much."""
+        if self.device.type != "cuda":
+            return of_host
+        torch.cuda.empty_cache()
+        return torch.cuda.mem_get_info(self.device)[0] // 2
 
-    def _input(self, number: int, rows: Rows, first: int, last: int) -> tuple[Tensor, Block]:
+    def _taken(self, rows: StoredRows | EncodedRows, ids: Tensor | range, dim: int) -> Tensor:
+        """Rows that lie elsewhere: float32 [n, dim] on the device."""
+        return taken(rows, ids, dim, self.device, self.memory.work_bytes)
+
+
+class Layerwise(LayerByLayer):
+    """A graph of one node type."""
+
+    def __init__(self, model: SampledGNN, data: Dataset, memory: MemoryPlan, out: Path, device: torch.device):
+        super().__init__(model, data, memory, out, device, {"": data.num_nodes}, [[""]] * len(model.convs))
+        self.blocks = FullBlocks(data.indptr, data.indices, not model.two_sided, device)
+        self.edge_rows = features_of(data.edge_table) if model.edge_dim else None
+
+    def _features(self) -> Rows:
+        """What the first layer reads."""
+        rows = features_of(self.data)
+        if self.memory.places[0] == Place.WHOLE:
+            return {"": self._taken(rows, range(self.data.num_nodes), self.data.feature_dim)}
+        return {"": rows}
+
+    def _width(self, number: int, name: str) -> int:
+        """Columns of the rows of a node type that layer `number` reads."""
+        return self.model.width_of(number - 1) if number > 0 else self.data.feature_dim
+
+    def _work_of(self, number: int, name: str, first: int, last: int) -> int:
+        """Edges and nodes of a layer's targets [first, last) of a type."""
+        return last - first + int(self.data.indptr[last] - self.data.indptr[first])
+
+    def _output(self, number: int, rows: Rows, name: str, first: int, last: int) -> Tensor:
+        """What a layer gives the targets [first, last) of a type."""
+        x, block = self._input(number, rows[""], first, last)
+        given = {}
+        if self.edge_rows is not None:
+            edges = range(int(self.data.indptr[first]), int(self.data.indptr[last]))
+            given["edge_attr"] = self._taken(self.edge_rows, edges, self.model.edge_dim)
+        return self.model.layer_on_block(number, x, block, **given)
+
+    def _input(self, number: int, rows: RowsOfType, first: int, last: int) -> tuple[Tensor, Block]:
         """What layer `number` reads for the targets [first, last)."""
         whole = isinstance(rows, Tensor)
         if whole and self.model.takes_places and self.model.two_sided:
@@ -168,20 +209,14 @@ class Layerwise:
         block, ids = self.blocks.block(first, last)
         if whole and self.model.takes_places:
             return rows, replace(block, place=ids, own_place=ids[: last - first])
-        return rows[ids] if whole else self._taken(number, rows, ids), block
+        return rows[ids] if whole else self._taken(rows, ids, self._width(number, "")), block
 
-    def _taken(self, number: int, rows: StoredRows | EncodedRows, ids: Tensor | range) -> Tensor:
-        """What layer `number` reads of nodes."""
-        return taken(rows, ids, self.widths[number], self.device, self.memory.work_bytes)
-
-    def _pieces(self, number: int, rows: Rows) -> Iterator[tuple[int, int]]:
+    def _pieces(self, number: int, rows: Rows, name: str) -> Iterator[tuple[int, int]]:
         """[first, last) of targets, so many that what a layer makes of them stays within the memory for work."""
-        limit = max(self.memory.work_bytes // 3, self.memory.work_bytes - MOST_KEPT_BYTES)
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
-            limit = torch.cuda.mem_get_info(self.device)[0] // 2
-        of_source, of_target = (4 * (self.widths[number] + width) for width in self.model.working_widths_of(number))
-        if isinstance(rows, Tensor) and self.model.takes_places:
+        work_bytes, width = self.memory.work_bytes, self._width(number, "")
+        limit = self._limit_bytes(max(work_bytes // 3, work_bytes - MOST_KEPT_BYTES))
+        of_source, of_target = (4 * (width + made) for made in self.model.working_widths_of(number))
+        if isinstance(rows[""], Tensor) and self.model.takes_places:
             of_source = 0
         return self.blocks.pieces(of_source + of_target, BYTES_OF_EDGE + 4 * self.model.edge_dim, limit, of_source)
 

@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -36,11 +35,8 @@ from cohort_gnn.trainer.models.sampled import SampledGNN
 from cohort_gnn.trainer.models.targets import Links, Targets
 from cohort_gnn.trainer.models.weights import load_weights
 from cohort_gnn.trainer.predict.best_targets import find_best_targets, queries_of
-from cohort_gnn.trainer.predict.layerwise import Layerwise, MemoryPlan, Place, keep_scores, plan_memory
+from cohort_gnn.trainer.predict.layerwise import LayerByLayer, Layerwise, MemoryPlan, Place, keep_scores, plan_memory
 from cohort_gnn.trainer.predict.node_rows import new_rows
-
-if TYPE_CHECKING:
-    from cohort_gnn.trainer.predict.typed import TypedLayerwise
 
 LOG = logging.getLogger("cohort_gnn.trainer.predict")  # __name__ is that of the program
 
@@ -116,7 +112,7 @@ def output_of(model: nn.Module, node_type: str | None) -> str:
 
 def layers_of(
     model: nn.Module, data: Dataset | HeteroDataset, job: dict, device: torch.device, name: str
-) -> "Layerwise | TypedLayerwise":
+) -> LayerByLayer:
     """What computes the scores, within the memory that there is; of several node types those of one."""
     gpu_bytes = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else None
     if isinstance(data, HeteroDataset):
@@ -193,7 +189,7 @@ def num_nodes_of(data: Dataset | HeteroDataset, name: str) -> int:
 
 
 def run_layers(
-    layers: "Layerwise | TypedLayerwise", scores: np.ndarray, best: Callable[[Tensor], Tensor] | None, quiet: bool
+    layers: LayerByLayer, scores: np.ndarray, best: Callable[[Tensor], Tensor] | None, quiet: bool
 ) -> MemoryPlan:
     """Fills `scores`, with what `best` makes of them, and returns where hidden layers were."""
     text = "layers, hidden ones in files" if layers.memory.file_bytes > 0 else "layers"

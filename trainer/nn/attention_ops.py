@@ -1,7 +1,6 @@
-"""Attention over a block as a custom operator of torch, with gradients: over rows of which each head has its own."""
+"""Parts of attention over a block: the weights of edges and their gradients, sums by head, and means for loops."""
 
 from collections.abc import Sequence
-from typing import List  # noqa: UP035, as torch 2.5 reads no `list[int]` in an operator's signature
 
 import torch
 from torch import Tensor
@@ -14,98 +13,6 @@ from cohort_gnn.nn.operators import operator
 from cohort_gnn.trainer import _native
 
 _NOTHING = ACTIVATIONS["relu"]  # of weights, which are never negative
-
-
-@operator("attend")
-def attend(
-    x: Tensor,
-    scores: Tensor,
-    target_scores: Tensor | None,
-    edge_scores: Tensor | None,
-    loop_scores: Tensor | None,
-    indptr: Tensor,
-    source: Tensor,
-    num_targets: int,
-    heads: int,
-    loops: int,
-    slope: float,
-    p: float,
-    keys: List[int],  # noqa: UP006
-    out_dtype: torch.dtype,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Sums of the rows of ``x`` that a target's edges bring, for each head, weighted by softmaxes of the edges' scores.
-
-    Args:
-        x: [sources, heads * dim].
-        scores: sum_dtype [sources, heads]; or [sources, 2 heads]: then the first rows' second halves are the targets'.
-        target_scores: [num_targets, heads]; None: in ``scores``, or zeros.
-        edge_scores, loop_scores: [edges, heads] and [loops, heads], what edges, and those of targets to themselves, add
-            to the scores of their ends, contiguous; None: zeros.
-        indptr, source: see Block.
-        loops: so many first targets have an edge to themselves, which stands for all such; -1: these are as others.
-        slope: of leaky_relu, which the sum of an edge's scores goes through.
-        p, keys: of dropout of weights, those of edges and of edges to themselves.
-
-    Returns:
-        out_dtype [num_targets, heads * dim]; the weights [edges, heads] and [loops, heads], and the same after dropout
-        (without: [0]).
-    """
-    edges = Edges(indptr, source, num_targets, skip_self=loops >= 0)
-    ends = scores_of(scores, target_scores, edge_scores, loop_scores, num_targets, heads, loops, slope)
-    of_edges = attention_weights(edges, ends, p, keys)
-    return _weighted(edges, x, *used_of(of_edges, p), out_dtype), *of_edges
-
-
-@attend.register_fake
-def _(x, scores, target, edge, loop, indptr, source, num_targets, heads, loops, slope, p, keys, out_dtype):
-    out = x.new_empty((num_targets, x.shape[1]), dtype=out_dtype)
-    return out, *fake_attention_weights(scores, source, heads, loops, p)
-
-
-@operator("attend_grad")
-def attend_grad(
-    grad: Tensor,
-    x: Tensor,
-    scores: Tensor,
-    target_scores: Tensor | None,
-    edge_scores: Tensor | None,
-    loop_scores: Tensor | None,
-    indptr: Tensor,
-    source: Tensor,
-    weights: List[Tensor],  # noqa: UP006
-    num_targets: int,
-    loops: int,
-    slope: float,
-    p: float,
-    needs_x: bool,
-    needs_scores: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of attend's ``x``, ``scores``, ``target_scores``, ``edge_scores`` and ``loop_scores``; [0] in place of
-    those that are not needed.
-
-    Args:
-        grad: of attend's first result, contiguous, in the dtype of x.
-        weights: attend's other results.
-    """
-    heads = weights[0].shape[1]
-    edges = Edges(indptr, source, num_targets, skip_self=loops >= 0)
-    columns = kernels.transposed(edges, x.shape[0], skip_self=loops >= 0)
-    grad_x = _weighted(columns, grad, *used_of(weights, p), grad.dtype) if needs_x else x.new_empty(0)
-    if not needs_scores:
-        return grad_x, *(scores.new_empty(0) for _ in range(4))
-    ends = scores_of(scores, target_scores, edge_scores, loop_scores, num_targets, heads, loops, slope)
-    rows = _by_head(grad, heads), _by_head(x, heads)
-    # Gradients of edges' scores are read whole, those of a batch's padding too.
-    dots = head_kernels.dot_rows(edges, *rows, ends.num_own, zero_rest=edge_scores is not None)
-    return grad_x, *scores_grads(edges, columns, ends, scores, weights, dots, p)
-
-
-@attend_grad.register_fake
-def _(
-    grad, x, scores, target, edge, loop, indptr, source, weights, num_targets, loops, slope, p, needs_x, needs_scores
-):
-    grad_x = torch.empty_like(x, memory_format=torch.contiguous_format) if needs_x else x.new_empty(0)
-    return grad_x, *fake_scores_grads(scores, weights, num_targets, needs_scores)
 
 
 def attention_weights(edges: Edges, ends: Scores, p: float, keys: list[int]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -184,12 +91,8 @@ def scores_of(
     return Scores(scores[:, :heads], target_scores, max(loops, 0), slope, edge_scores, loop_scores)
 
 
-def _by_head(rows: Tensor, heads: int) -> Tensor:
-    """A view [heads, rows, dim]."""
-    return rows.view(rows.shape[0], heads, rows.shape[1] // heads).transpose(0, 1)
-
-
-def _weighted(edges: Edges, x: Tensor, weights: Tensor, own_weights: Tensor, dtype: torch.dtype) -> Tensor:
+def weighted(edges: Edges, x: Tensor, weights: Tensor, own_weights: Tensor, dtype: torch.dtype) -> Tensor:
+    """[num_rows, heads * dim], sums of rows ``x`` [any, heads * dim] of which each head has its own columns."""
     num_own, heads = own_weights.shape
     return kernels.sum_rows(
         edges,
@@ -219,27 +122,6 @@ def _sum_by_source(columns: Edges, grads: Tensor, own_grads: Tensor, out: Tensor
         own_factor=own_grads,
         out=out,
     )
-
-
-def _keep(ctx, inputs, output):
-    *tensors, ctx.num_targets, _, ctx.loops, ctx.slope, ctx.p, _, _ = inputs
-    ctx.save_for_backward(*tensors, *output[1:])
-    ctx.mark_non_differentiable(*output[1:])
-    ctx.set_materialize_grads(False)
-
-
-def _backward(ctx, grad, *_):
-    if grad is None:
-        return (None,) * 14
-    x, *others, indptr, source = ctx.saved_tensors[:7]
-    needs = ctx.needs_input_grad[0], any(ctx.needs_input_grad[1:5])
-    edges = indptr, source, list(ctx.saved_tensors[7:]), ctx.num_targets, ctx.loops
-    grads = attend_grad(grad.to(x.dtype).contiguous(), x, *others, *edges, ctx.slope, ctx.p, *needs)
-    wanted = zip(grads, ctx.needs_input_grad[:5], strict=True)
-    return *(each if is_needed else None for each, is_needed in wanted), *[None] * 9
-
-
-attend.register_autograd(_backward, setup_context=_keep)
 
 
 @operator("loop_means")

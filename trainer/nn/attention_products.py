@@ -19,7 +19,9 @@ from cohort_gnn.nn.attention_ops import (
     scores_grads,
     scores_of,
     used_of,
+    weighted,
 )
+from cohort_gnn.nn.head_kernels import by_head
 from cohort_gnn.nn.kernels import Edges, sum_dtype
 from cohort_gnn.nn.linear import weight_grad
 from cohort_gnn.nn.operators import operator
@@ -30,41 +32,10 @@ KEPT_SHARE = 1 / 6
 PIECE_BYTES = 512 << 20  # of a piece of sums that are not kept
 
 
-def attend_and_multiply(
-    x: Tensor,
-    weight: Tensor,
-    scores: Tensor,
-    target_scores: Tensor | None,
-    edge_scores: Tensor | None,
-    loop_scores: Tensor | None,
-    indptr: Tensor,
-    source: Tensor,
-    num_targets: int,
-    loops: int,
-    slope: float,
-    p: float,
-    keys: list[int],
-    place: Tensor | None,
-    keeps: bool,
-) -> Tensor:
-    """[num_targets, heads, width]: for each target and head, a weighted sum of the sources' rows, times ``weight``.
-
-    The sum is over the target's edges; their weights are the softmax of their scores.
-
-    Args:
-        x: [sources, dim]; or, with ``place``, [any, dim], of which no gradient is known.
-        weight: [heads, width, dim], in the dtype of the result.
-        scores, target_scores, edge_scores, loop_scores, indptr, source, num_targets, loops, slope, p, keys: see
-            attend().
-        place: int64 [sources], the row of ``x`` that each source has; not with edges from targets to themselves. None:
-            source i has row i.
-        keeps: the sums are kept for the gradients; else they are made piece by piece, and again for the gradients.
-    """
+def piece_rows_of(weight: Tensor, keeps: bool) -> int:
+    """Targets in a piece of sums for weights [heads, width, dim]; 0: the sums are made at once, and kept."""
     row_bytes = weight.shape[0] * weight.shape[2] * weight.element_size()
-    piece_rows = 0 if keeps else max(1, PIECE_BYTES // row_bytes)
-    ends = scores, target_scores, edge_scores, loop_scores, indptr, source
-    row = None if place is None else place[source]
-    return _attend_and_multiply(x, weight, *ends, row, num_targets, loops, slope, p, keys, piece_rows)[0]
+    return 0 if keeps else max(1, PIECE_BYTES // row_bytes)
 
 
 def kept_bytes(device: torch.device) -> int:
@@ -79,10 +50,10 @@ def _pieces(num_rows: int, piece_rows: int) -> Iterator[tuple[int, int]]:
     return ((first, min(first + step, num_rows)) for first in range(0, num_rows, max(1, step)))
 
 
-@operator("attend_and_multiply")
-def _attend_and_multiply(
+@operator("attend")
+def attend(
     x: Tensor,
-    weight: Tensor,
+    weight: Tensor | None,
     scores: Tensor,
     target_scores: Tensor | None,
     edge_scores: Tensor | None,
@@ -91,46 +62,72 @@ def _attend_and_multiply(
     source: Tensor,
     row: Tensor | None,
     num_targets: int,
+    heads: int,
     loops: int,
     slope: float,
     p: float,
     keys: List[int],  # noqa: UP006
     piece_rows: int,
+    out_dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The products; the sums [heads, num_targets, dim] if they are kept, else [0]; the edges' weights, see attend().
+    """Sums of the rows of ``x`` that a target's edges bring, for each head, weighted by softmaxes of the edges' scores;
+    with ``weight`` times this.
 
     Args:
-        row: int64 [edges], the row of ``x`` of each edge's source; None: that of the source's number.
-        piece_rows: number of targets in a piece of sums; 0: one piece has all targets, and its sums are kept.
+        x: [sources, heads * dim]; with ``weight`` [sources, dim], which all heads sum; with ``row`` [any, dim].
+        weight: [heads, width, dim], in the dtype of the result; None: the sums are the result.
+        scores: sum_dtype [sources, heads]; or [sources, 2 heads]: then the first rows' second halves are the targets'.
+        target_scores: [num_targets, heads]; None: in ``scores``, or zeros.
+        edge_scores, loop_scores: [edges, heads] and [loops, heads], what edges, and those of targets to themselves, add
+            to the scores of their ends, contiguous; None: zeros.
+        indptr, source: see Block.
+        row: int64 [edges], the row of ``x`` of each edge's source, of which no gradient is known; not without
+            ``weight``, nor with edges from targets to themselves. None: that of the source's number.
+        loops: so many first targets have an edge to themselves, which stands for all such; -1: these are as others.
+        slope: of leaky_relu, which the sum of an edge's scores goes through.
+        p, keys: of dropout of weights, those of edges and of edges to themselves.
+        piece_rows: with ``weight``, number of targets in a piece of sums, which are made again for the gradients; 0:
+            one piece has all targets, and its sums are kept.
+
+    Returns:
+        out_dtype [num_targets, heads * dim], or [num_targets, heads, width]; the sums [heads, num_targets, dim] if they
+        are kept, else [0]; the edges' weights [edges, heads] and [loops, heads], and the same after dropout (without:
+        [0]).
     """
-    heads, width, dim = weight.shape
     edges = Edges(indptr, source, num_targets, skip_self=loops >= 0)
     ends = scores_of(scores, target_scores, edge_scores, loop_scores, num_targets, heads, loops, slope)
     of_edges = attention_weights(edges, ends, p, keys)
+    used = used_of(of_edges, p)
+    if weight is None:
+        return weighted(edges, x, *used, out_dtype), x.new_empty(0), *of_edges
     of_rows = edges if row is None else Edges(indptr, row, num_targets)
-    out = weight.new_empty(num_targets, heads, width)
-    kept = weight.new_empty(0 if piece_rows else (heads, num_targets, dim))
+    out = weight.new_empty(num_targets, *weight.shape[:2])
+    kept = weight.new_empty(0 if piece_rows else (heads, num_targets, weight.shape[2]))
     for first, end in _pieces(num_targets, piece_rows):
-        sums = head_kernels.spread_rows(
-            of_rows.rows(first, end), x, *used_of(of_edges, p), weight.dtype, None if piece_rows else kept
-        )
+        to = None if piece_rows else kept
+        sums = head_kernels.spread_rows(of_rows.rows(first, end), x, *used, weight.dtype, to)
         torch.bmm(sums, weight.transpose(1, 2), out=out[first:end].transpose(0, 1))
         del sums  # free them before the next piece
     return out, kept, *of_edges
 
 
-@_attend_and_multiply.register_fake
-def _(x, weight, scores, target, edge, loop, indptr, source, row, num_targets, loops, slope, p, keys, piece_rows):
-    heads, width, dim = weight.shape
-    kept = weight.new_empty(0 if piece_rows else (heads, num_targets, dim))
-    return weight.new_empty(num_targets, heads, width), kept, *fake_attention_weights(scores, source, heads, loops, p)
+@attend.register_fake
+def _(
+    x, weight, scores, target, edge, loop, indptr, source, row,
+    num_targets, heads, loops, slope, p, keys, piece_rows, out_dtype,
+):  # fmt: skip
+    of_edges = fake_attention_weights(scores, source, heads, loops, p)
+    if weight is None:
+        return x.new_empty((num_targets, x.shape[1]), dtype=out_dtype), x.new_empty(0), *of_edges
+    kept = weight.new_empty(0 if piece_rows else (heads, num_targets, weight.shape[2]))
+    return weight.new_empty(num_targets, *weight.shape[:2]), kept, *of_edges
 
 
-@operator("attend_and_multiply_grad")
-def _attend_and_multiply_grad(
+@operator("attend_grad")
+def attend_grad(
     grad: Tensor,
     x: Tensor,
-    weight: Tensor,
+    weight: Tensor | None,
     scores: Tensor,
     target_scores: Tensor | None,
     edge_scores: Tensor | None,
@@ -149,60 +146,68 @@ def _attend_and_multiply_grad(
     needs_weight: bool,
     needs_scores: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of ``x``, ``weight`` and the four scores; [0] in place of those that are not needed.
+    """Gradients of attend's ``x``, ``weight`` and the four scores; [0] in place of those that are not needed.
 
     Args:
-        grad: gradient of the products.
-        kept, of_edges: the other results of attend_and_multiply.
+        grad: of attend's first result; without ``weight`` contiguous, in the dtype of ``x``.
+        kept, of_edges: attend's other results.
     """
-    heads, used = weight.shape[0], used_of(of_edges, p)
+    heads, used, none = of_edges[0].shape[1], used_of(of_edges, p), x.new_empty(0)
     edges = Edges(indptr, source, num_targets, skip_self=loops >= 0)
     ends = scores_of(scores, target_scores, edge_scores, loop_scores, num_targets, heads, loops, slope)
-    of_rows = edges if row is None else Edges(indptr, row, num_targets)
-    # The gradients of edges' scores are read as a whole, so the gradients of padding edges must be zeros.
-    dots = head_kernels.new_dots(edges, x, heads, ends.num_own, zero_rest=edge_scores is not None)
-    grad_sums = x.new_empty(heads, num_targets if needs_x and piece_rows else 0, x.shape[1])
-    grad_weight = torch.zeros_like(weight, dtype=sum_dtype(weight.dtype)) if needs_weight else weight.new_empty(0)
-    for first, end in _pieces(num_targets, piece_rows):
-        piece, by_head = of_rows.rows(first, end), grad[first:end].transpose(0, 1)
-        if needs_weight:
-            sums = head_kernels.spread_rows(piece, x, *used, weight.dtype) if piece_rows else kept
-            for of_head, *rows in zip(grad_weight, by_head, sums, strict=True):
-                of_head += weight_grad(*rows)
-            del sums
-        if needs_x or needs_scores:
-            of_piece = torch.bmm(by_head, weight)
-            if needs_x:  # fold_rows() below reads the gradients of sums in the dtype of x
-                of_piece = of_piece.to(x.dtype)
-            if needs_scores:
-                head_kernels.dot_rows(piece, of_piece, x.expand(heads, *x.shape), ends.num_own, out=dots)
-            if needs_x and piece_rows:
-                grad_sums[:, first:end] = of_piece
-            elif needs_x:
-                grad_sums = of_piece
+    grad_x, grad_weight, grad_sums, dots = none, none, none, None
+    if needs_scores:
+        # The gradients of edges' scores are read as a whole, so the gradients of padding edges must be zeros.
+        dots = head_kernels.new_dots(edges, x, heads, ends.num_own, zero_rest=edge_scores is not None)
+    if weight is None and needs_scores:
+        head_kernels.dot_rows(edges, by_head(grad, heads), by_head(x, heads), ends.num_own, dots)
+    if weight is not None:
+        of_rows = edges if row is None else Edges(indptr, row, num_targets)
+        grad_sums = x.new_empty(heads, num_targets if needs_x and piece_rows else 0, x.shape[1])
+        grad_weight = torch.zeros_like(weight, dtype=sum_dtype(weight.dtype)) if needs_weight else none
+        for first, end in _pieces(num_targets, piece_rows):
+            piece, of_piece = of_rows.rows(first, end), grad[first:end].transpose(0, 1)
+            if needs_weight:
+                sums = head_kernels.spread_rows(piece, x, *used, weight.dtype) if piece_rows else kept
+                for of_head, *rows in zip(grad_weight, of_piece, sums, strict=True):
+                    of_head += weight_grad(*rows)
+                del sums
+            if needs_x or needs_scores:
+                of_piece = torch.bmm(of_piece, weight)
+                if needs_x:  # fold_rows() below reads the gradients of sums in the dtype of x
+                    of_piece = of_piece.to(x.dtype)
+                if needs_scores:
+                    head_kernels.dot_rows(piece, of_piece, x.expand(heads, *x.shape), ends.num_own, dots)
+                if needs_x and piece_rows:
+                    grad_sums[:, first:end] = of_piece
+                elif needs_x:
+                    grad_sums = of_piece
             del of_piece
+        grad_weight = grad_weight.to(weight.dtype) if needs_weight else none
     columns = kernels.transposed(edges, scores.shape[0], skip_self=loops >= 0)
-    grad_x = head_kernels.fold_rows(columns, grad_sums, *used) if needs_x else x.new_empty(0)
-    grads = grad_x, grad_weight.to(weight.dtype)
+    if needs_x and weight is None:
+        grad_x = weighted(columns, grad, *used, grad.dtype)
+    elif needs_x:
+        grad_x = head_kernels.fold_rows(columns, grad_sums, *used)
     if not needs_scores:
-        return *grads, *(scores.new_empty(0) for _ in range(4))
-    return *grads, *scores_grads(edges, columns, ends, scores, of_edges, dots, p)
+        return grad_x, grad_weight, *(scores.new_empty(0) for _ in range(4))
+    return grad_x, grad_weight, *scores_grads(edges, columns, ends, scores, of_edges, dots, p)
 
 
-@_attend_and_multiply_grad.register_fake
+@attend_grad.register_fake
 def _(
     grad, x, weight, scores, target, edge, loop, indptr, source, row, kept, of_edges,
     num_targets, loops, slope, p, piece_rows, needs_x, needs_weight, needs_scores,
 ):  # fmt: skip
     grads = (
-        torch.empty_like(each, memory_format=torch.contiguous_format) if is_needed else each.new_empty(0)
+        torch.empty_like(each, memory_format=torch.contiguous_format) if is_needed else x.new_empty(0)
         for each, is_needed in ((x, needs_x), (weight, needs_weight))
     )
     return *grads, *fake_scores_grads(scores, of_edges, num_targets, needs_scores)
 
 
 def _keep(ctx, inputs, output):
-    *tensors, ctx.num_targets, ctx.loops, ctx.slope, ctx.p, _, ctx.piece_rows = inputs
+    *tensors, ctx.num_targets, _, ctx.loops, ctx.slope, ctx.p, _, ctx.piece_rows, _ = inputs
     ctx.save_for_backward(*tensors, *output[1:])
     ctx.mark_non_differentiable(*output[1:])
     ctx.set_materialize_grads(False)
@@ -210,13 +215,14 @@ def _keep(ctx, inputs, output):
 
 def _backward(ctx, grad, *_):
     if grad is None:
-        return (None,) * 15
-    *tensors, kept = ctx.saved_tensors[:10]
+        return (None,) * 17
+    (x, weight, *others, kept), of_edges = ctx.saved_tensors[:10], list(ctx.saved_tensors[10:])
+    grad = grad.to(x.dtype).contiguous() if weight is None else grad
     needs = *ctx.needs_input_grad[:2], any(ctx.needs_input_grad[2:6])
     options = ctx.num_targets, ctx.loops, ctx.slope, ctx.p, ctx.piece_rows
-    grads = _attend_and_multiply_grad(grad, *tensors, kept, list(ctx.saved_tensors[10:]), *options, *needs)
+    grads = attend_grad(grad, x, weight, *others, kept, of_edges, *options, *needs)
     wanted = zip(grads, ctx.needs_input_grad[:6], strict=True)
-    return *(each if is_needed else None for each, is_needed in wanted), *[None] * 9
+    return *(each if is_needed else None for each, is_needed in wanted), *[None] * 11
 
 
-_attend_and_multiply.register_autograd(_backward, setup_context=_keep)
+attend.register_autograd(_backward, setup_context=_keep)

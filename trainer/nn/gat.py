@@ -5,8 +5,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.nn.attention_ops import attend, loop_means
-from cohort_gnn.nn.attention_products import attend_and_multiply, kept_bytes
+from cohort_gnn.nn.attention_ops import loop_means
+from cohort_gnn.nn.attention_products import attend, kept_bytes, piece_rows_of
 from cohort_gnn.nn.block import Block, block_of
 from cohort_gnn.nn.inputs import ELEMENT_COST, PlacedRows, amp_dtype, is_prefix, materialize
 from cohort_gnn.nn.kernels import rows_of, sum_dtype
@@ -115,14 +115,16 @@ class GATRules:
         p = self.dropout if self.training else 0.0
         keys = torch.randint(2**62, (2,)).tolist() if p else [0, 0]
         loops = num_shared if self.add_self_loops else -1
-        ends = *scores, *of_edges, block.indptr, block.source, block.num_targets
-        rest = loops, self.negative_slope, p, keys
+        weight, place, piece_rows = None, None, 0
         if self.sums_first(block, source.shape[1]):
             weight = lin.weight.to(dtype).view(self.heads, self.out_channels, -1)
             rows, place = (source.rows, source.place) if isinstance(source, PlacedRows) else (source, None)
-            out = attend_and_multiply(rows, weight, *ends, *rest, place, keeps)
+            piece_rows = piece_rows_of(weight, keeps)
         else:
-            out = attend(lin(source), *ends, self.heads, *rest, dtype)[0]
+            rows = lin(source)
+        row = None if place is None else place[block.source]
+        ends = *scores, *of_edges, block.indptr, block.source, row, block.num_targets
+        out = attend(rows, weight, *ends, self.heads, loops, self.negative_slope, p, keys, piece_rows, dtype)[0]
         out = out.reshape(block.num_targets, self.heads, self.out_channels)
         return out.flatten(1) if self.concat else out.mean(dim=1)
 

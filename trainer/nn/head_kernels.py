@@ -119,12 +119,7 @@ def new_dots(edges: Edges, x: Tensor, heads: int, num_own: int, zero_rest: bool 
 
 
 def dot_rows(
-    edges: Edges,
-    grad: Tensor,
-    x: Tensor,
-    num_own: int,
-    zero_rest: bool = False,
-    out: tuple[Tensor, Tensor] | None = None,
+    edges: Edges, grad: Tensor, x: Tensor, num_own: int, out: tuple[Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
     """Products of each edge's two rows and of a row's with its own, as new_dots() has them.
 
@@ -135,11 +130,16 @@ def dot_rows(
         out: from new_dots(), for all rows.
     """
     heads, _, dim = grad.shape
-    dots, own_dots = out or new_dots(edges, x, heads, num_own, zero_rest)
+    dots, own_dots = out or new_dots(edges, x, heads, num_own)
     sizes = _sizes(edges, x, dim) | {"heads": heads, "num_own": num_own, "first_row": edges.first_row}
     sizes["grad_dtype"] = grad.dtype
     run(_native.dot_rows, x, **sizes, grad=_head_rows(grad), x=_head_rows(x), dots=dots, own_dots=own_dots)
     return dots, own_dots
+
+
+def by_head(rows: Tensor, heads: int) -> Tensor:
+    """A view [heads, rows, dim]."""
+    return rows.unflatten(1, (heads, -1)).transpose(0, 1)
 
 
 def _sizes(edges: Edges, x: Tensor, dim: int) -> dict[str, Any]:

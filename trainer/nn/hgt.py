@@ -8,7 +8,7 @@ from torch import Tensor
 
 from cohort_gnn.nn import head_kernels, kernels
 from cohort_gnn.nn.block import Block, block_of
-from cohort_gnn.nn.head_kernels import Scores
+from cohort_gnn.nn.head_kernels import Scores, by_head
 from cohort_gnn.nn.kernels import Edges
 from cohort_gnn.nn.linear import head_linear
 from cohort_gnn.spec.graph import EdgeType
@@ -68,7 +68,7 @@ class HGTRules:
             block_of(edge_index[each], rows.shape[0], own.shape[0]) for each, rows in zip(relations, ends, strict=True)
         ]
         by_relation = [
-            head_linear(_by_head(rows, 2 * self.heads), self._weights(each)).flatten(1)
+            head_linear(by_head(rows, 2 * self.heads), self._weights(each)).flatten(1)
             for each, rows in zip(relations, ends, strict=True)
         ]
         indptr, source = merged(blocks)
@@ -119,7 +119,7 @@ class _Attention(torch.autograd.Function):
     def forward(ctx, sources, queries, indptr, source, heads):
         keys, values = sources.chunk(2, dim=1)
         edges = Edges(indptr, source, queries.shape[0])
-        scores = head_kernels.dot_rows(edges, _by_head(queries, heads), _by_head(keys, heads), 0)[0]
+        scores = head_kernels.dot_rows(edges, by_head(queries, heads), by_head(keys, heads), 0)[0]
         weights, _ = head_kernels.attention(_edges_alone(indptr, scores, queries), _scores(scores))
         ctx.save_for_backward(sources, queries, indptr, source, scores, weights)
         return kernels.sum_rows(edges, values, heads=heads, edge_factor=weights)
@@ -131,7 +131,7 @@ class _Attention(torch.autograd.Function):
         (keys, values), heads, none = sources.chunk(2, dim=1), weights.shape[1], scores.new_empty(0, weights.shape[1])
         grad, edges = grad.contiguous(), Edges(indptr, source, queries.shape[0])
         columns = kernels.transposed(edges, sources.shape[0])
-        grads = head_kernels.dot_rows(edges, _by_head(grad, heads), _by_head(values, heads), 0)[0]
+        grads = head_kernels.dot_rows(edges, by_head(grad, heads), by_head(values, heads), 0)[0]
         of_targets = scores.new_empty(queries.shape[0], heads)  # sums that nobody needs
         alone = _edges_alone(indptr, scores, queries)
         head_kernels.attention_grad(alone, _scores(scores), weights, none, grads, none, of_targets)
@@ -140,11 +140,6 @@ class _Attention(torch.autograd.Function):
         kernels.sum_rows(columns, queries, out=of_keys, heads=heads, edge_factor=grads)
         kernels.sum_rows(columns, grad, out=of_values, heads=heads, edge_factor=weights)
         return of_sources, kernels.sum_rows(edges, keys, heads=heads, edge_factor=grads), None, None, None
-
-
-def _by_head(rows: Tensor, heads: int) -> Tensor:
-    """A view [heads, rows, depth]."""
-    return rows.unflatten(1, (heads, -1)).transpose(0, 1)
 
 
 def _edges_alone(indptr: Tensor, scores: Tensor, queries: Tensor) -> Edges:

@@ -114,9 +114,9 @@ def test_attention_sums_rows_where_they_are(dtype, amp, monkeypatch):
 
     def spy(rows, *others):
         tables.append(rows.data_ptr())
-        return attention_products.attend_and_multiply(rows, *others)
+        return attention_products.attend(rows, *others)
 
-    monkeypatch.setattr(gat, "attend_and_multiply", spy)
+    monkeypatch.setattr(gat, "attend", spy)
     trained(model, x, edges, amp)
     of_papers = [name for name in EDGE_TYPES if name[0] == "paper"]
     assert tables.count(x["paper"].rows.data_ptr()) == len(of_papers)

@@ -93,11 +93,8 @@ class Ranks:
     def sum(self, values: Tensor) -> Tensor:
         """The sum of every rank's ``values``, in place."""
         if self.size > 1:
-            if self.clock:
-                self.clock.all_reduce_begins()
-            dist.all_reduce(values)
-            if self.clock:
-                self.clock.all_reduce_ended()
+            with self.clock.all_reduce() if self.clock else contextlib.nullcontext():
+                dist.all_reduce(values)
         return values
 
     @_together()
@@ -105,12 +102,8 @@ class Ranks:
         """The rows of every rank's ``values`` [any number, ...], by rank."""
         if self.size == 1:
             return values
-        if self.clock:
-            self.clock.all_reduce_begins()
-        rows = gather_rows(values)
-        if self.clock:
-            self.clock.all_reduce_ended()
-        return rows
+        with self.clock.all_reduce() if self.clock else contextlib.nullcontext():
+            return gather_rows(values)
 
     @_together()
     def gather(self, value) -> list:
@@ -186,11 +179,7 @@ class Agreement:
     def listen(self, word: Tensor) -> None:
         """After the sum."""
         answer = word.to("cpu", non_blocking=True, copy=True)
-        event = None
-        if word.is_cuda:
-            event = torch.cuda.Event()
-            event.record()
-        self._answers.append((answer, event))
+        self._answers.append((answer, torch.cuda.current_stream().record_event() if word.is_cuda else None))
 
     def stops(self) -> bool:
         """Whether this step is the last, for all ranks."""

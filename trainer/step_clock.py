@@ -1,6 +1,8 @@
 """Wait, train and all-reduce seconds of steps."""
 
+import contextlib
 import time
+from collections.abc import Iterator
 
 import torch
 
@@ -30,11 +32,11 @@ class StepClock:
         """The optimizer step is on the stream."""
         self.ended = self._steps.mark()
 
-    def all_reduce_begins(self) -> None:
+    @contextlib.contextmanager
+    def all_reduce(self) -> Iterator[None]:
+        """Around it; the work that follows on the stream has the sum."""
         self._all_reduces.mark()
-
-    def all_reduce_ended(self) -> None:
-        """The work that follows on the stream has the sum."""
+        yield
         self._all_reduces.mark()
 
     def totals(self) -> tuple[float, float, float]:
@@ -49,12 +51,12 @@ class StepClock:
         return wait / (wait + step) if wait + step > 0 else 0.0
 
 
-def mark(on_gpu: bool):
+def mark(device: torch.device):
     """Now: an event on the GPU's current stream; on the CPU time.monotonic()."""
-    if not on_gpu:
+    if device.type != "cuda":
         return time.monotonic()
     event = torch.cuda.Event(enable_timing=True)
-    event.record()
+    event.record(torch.cuda.current_stream(device))
     return event
 
 
@@ -67,7 +69,7 @@ class _Intervals:
     """Seconds between marks: from the first to the second, from the second to the third, and so on in turn."""
 
     def __init__(self, device: torch.device):
-        self._on_gpu = device.type == "cuda"
+        self._device, self._on_gpu = device, device.type == "cuda"
         self._marks: list = []
         self._done = [0.0, 0.0]  # seconds of intervals already evaluated: even ones, odd ones
         self.mark()
@@ -83,7 +85,7 @@ class _Intervals:
 
     def mark(self):
         """Ends an interval and begins the next; returns the mark between them."""
-        self._marks.append(mark(self._on_gpu))
+        self._marks.append(mark(self._device))
         last = self._marks[-1]
         if self._on_gpu and len(self._marks) > 512:
             self._evaluate(up_to=len(self._marks) // 4 * 2)

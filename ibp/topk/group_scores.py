@@ -153,8 +153,7 @@ class Found:
         scores.start(self._least, self._pairs, self._rows, counts)
         self._counts = torch.empty(2, dtype=torch.int64, pin_memory=True)
         self._counts.copy_(counts, non_blocking=True)
-        self._ended = torch.cuda.Event()
-        self._ended.record(torch.cuda.current_stream(counts.device))
+        self._ended = torch.cuda.current_stream(counts.device).record_event()
 
     def room_needed(self) -> int:
         """At least; what is found fits if this is at most `room`. Waits for the kernels."""

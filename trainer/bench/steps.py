@@ -79,7 +79,7 @@ def _measure(
     step.reset()
     if on_gpu:
         torch.cuda.synchronize(device)
-    times, host_times = _times(step, slots, count, on_gpu)
+    times, host_times = _times(step, slots, count, device)
     return {
         "ms": statistics.median(times),
         "least_ms": min(times),
@@ -119,14 +119,14 @@ def _peak_bytes(step: TrainStep, slots: Sequence, device: torch.device) -> int:
     return torch.cuda.max_memory_allocated(device) - before
 
 
-def _times(step: TrainStep, slots: Sequence, count: int, on_gpu: bool) -> tuple[list[float], list[float]]:
+def _times(step: TrainStep, slots: Sequence, count: int, device: torch.device) -> tuple[list[float], list[float]]:
     """Milliseconds of each step, and those that the host needed to put it on the stream."""
-    marks, host_times = [mark(on_gpu)], []
+    marks, host_times = [mark(device)], []
     for slot in itertools.islice(itertools.cycle(slots), count):
         begin = time.perf_counter()
         step(slot)
         host_times.append(1e3 * (time.perf_counter() - begin))
-        marks.append(mark(on_gpu))
-    if on_gpu:
+        marks.append(mark(device))
+    if device.type == "cuda":
         torch.cuda.synchronize()
     return [1e3 * seconds_between(*pair) for pair in itertools.pairwise(marks)], host_times

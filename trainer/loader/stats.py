@@ -1,6 +1,5 @@
 """Times of an epoch of a NeighborLoader, and the reads of its batches."""
 
-import contextlib
 from dataclasses import dataclass
 
 import torch
@@ -46,26 +45,20 @@ class EpochMeter:
 
     def __init__(self, epoch: int, device: torch.device):
         self._read = EpochReport(epoch)
-        # Inside, events are those of the device, which need not be the current one.
-        self._on_device = torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
-        with self._on_device:
-            self._clock = StepClock(device)
+        self._clock = StepClock(device)
 
     def step_begins(self, slot) -> None:
         """The slot's batch is there."""
         self._read.add(slot)
-        with self._on_device:
-            self._clock.step_begins()
+        self._clock.step_begins()
 
     def step_ended(self) -> None:
         """The next batch is asked for."""
-        with self._on_device:
-            self._clock.step_ended()
+        self._clock.step_ended()
 
     def stats(self) -> LoaderStats:
         """So far; waits for the stream."""
-        with self._on_device:
-            wait, busy, _ = self._clock.totals()
+        wait, busy, _ = self._clock.totals()
         rows, stored = ({tier: read[name] for tier, read in self._read.row_tiers.items()} for name in ("rows", "bytes"))
         hit_rate = (
             1 - (rows["host"] + rows["disk"] + rows["remote"]) / sum(rows.values()) if any(rows.values()) else 0.0

@@ -7,9 +7,10 @@ edges that a batch lacks are nodes without edges and edges of no node, and bring
 
 import gc
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 
 import torch
@@ -116,30 +117,34 @@ def _captured(work: Callable[[], None], device: torch.device, pool) -> torch.cud
 
 
 class ReplayedWork:
-    """Work on tensors that stay where they are, as a CUDA graph for each stream that it runs on.
+    """Work on tensors that stay where they are, as a CUDA graph for each kind of it and stream that it runs on.
 
     Args:
-        work: puts the same on the current stream each time.
+        work: puts the same on the current stream each time that it gets the same.
         keys: of activated() in the work; None: the work does not call it.
     """
 
-    def __init__(self, work: Callable[[], None], device: torch.device, keys: GraphKeys | None = None):
+    def __init__(self, work: Callable[..., None], device: torch.device, keys: GraphKeys | None = None):
         self._work, self._device, self._keys = work, device, keys
-        self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
+        self._graphs: dict[tuple, torch.cuda.CUDAGraph] = {}
         self._pool = torch.cuda.graph_pool_handle()
-        self._warm_up_steps = Counter()  # by stream
+        self._warm_up_steps = Counter()  # by kind and stream
 
-    def __call__(self) -> None:
-        stream = torch.cuda.current_stream(self._device).cuda_stream
-        if stream not in self._graphs:
-            if self._warm_up_steps[stream] < WARM_UP_STEPS:
-                self._warm_up_steps[stream] += 1
-                return self._work()
+    def __call__(self, *given, kind: Hashable = None, has_room: bool = True) -> bool:
+        """The work on what is given, the same for each kind; whether it ran as a graph, which is made if there is room
+        for it."""
+        key = kind, torch.cuda.current_stream(self._device).cuda_stream
+        if key not in self._graphs:
+            if self._warm_up_steps[key] < WARM_UP_STEPS or not has_room:
+                self._warm_up_steps[key] += 1
+                self._work(*given)
+                return False
             with self._keys.recorded() if self._keys else nullcontext():
-                self._graphs[stream] = _captured(self._work, self._device, self._pool)
+                self._graphs[key] = _captured(partial(self._work, *given), self._device, self._pool)
         if self._keys:
             self._keys.draw()
-        return self._graphs[stream].replay()
+        self._graphs[key].replay()
+        return True
 
 
 class StepGraphs:
@@ -160,12 +165,10 @@ class StepGraphs:
         all_rows: Tensor,
         takes_places: bool,
     ):
-        self._step, self._device, self._all_rows, self._takes_places = step, device, all_rows, takes_places
-        self._inputs: dict[Sizes, _Inputs] = {}
-        self._graphs: dict[tuple, torch.cuda.CUDAGraph] = {}
-        self._keys = GraphKeys(device)
-        self._pool = torch.cuda.graph_pool_handle()
-        self._warm_up_steps = Counter()  # by sizes and stream
+        self._device, self._takes_places = device, takes_places
+        self._inputs: dict[Sizes, _Inputs] = {}  # of those that have graphs
+        # It does not refer to this object: its memory goes as soon as nobody refers to it.
+        self._replayed = ReplayedWork(partial(_run, step, all_rows), device, GraphKeys(device))
 
     def __call__(self, slot) -> None:
         """The step on the batch in a slot."""
@@ -173,26 +176,10 @@ class StepGraphs:
         padded = sizes.padded()
         inputs = self._inputs.get(padded) or _Inputs(padded, self._device, slot, self._takes_places)
         inputs.load(slot, sizes)
-        graph = self._graph_of(padded, inputs)
-        if graph is None:
-            self._run(inputs)
-        else:
-            self._keys.draw()
-            graph.replay()
-
-    def _run(self, inputs: _Inputs) -> None:
-        self._step(inputs.rows_of(self._all_rows), inputs.blocks, inputs.y)
-
-    def _graph_of(self, padded: Sizes, inputs: _Inputs) -> torch.cuda.CUDAGraph | None:
-        """The graph for these sizes and the current stream; None: go without."""
-        key = padded, torch.cuda.current_stream(self._device).cuda_stream
-        if key in self._graphs:
-            return self._graphs[key]
         has_room = padded in self._inputs or len(self._inputs) < MOST_SIZES
-        if self._warm_up_steps[key] < WARM_UP_STEPS or not has_room:
-            self._warm_up_steps[key] += 1
-            return None
-        with self._keys.recorded():
-            graph = _captured(lambda: self._run(inputs), self._device, self._pool)
-        self._inputs[padded], self._graphs[key] = inputs, graph
-        return graph
+        if self._replayed(inputs, kind=padded, has_room=has_room):
+            self._inputs[padded] = inputs
+
+
+def _run(step: Callable[[Tensor, list[Block], Tensor], None], all_rows: Tensor, inputs: _Inputs) -> None:
+    step(inputs.rows_of(all_rows), inputs.blocks, inputs.y)

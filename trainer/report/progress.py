@@ -109,8 +109,7 @@ class _DelayedScalar:
             self._copy = None
         if self._copy is None:
             self._copy = value.to("cpu", non_blocking=True)
-            self._ready = torch.cuda.Event()
-            self._ready.record()
+            self._ready = torch.cuda.current_stream().record_event()
         return self._text
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import scipy  # its packages load on first use
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.dataset import _native, arrays
-from cohort_gnn.dataset.importing.edge_data import EdgeData
+from cohort_gnn.dataset.importing.edge_data import EdgeData, Progress, block_bytes_of
 from cohort_gnn.dataset.importing.pca import principal_components
 from cohort_gnn.dataset.layouts.graph import Graph, LinkSplit, Rows, Source, rows_of_matrix
 from cohort_gnn.dataset.links import HeldOut, checked_links, link_edges, save_links
@@ -23,10 +23,7 @@ from cohort_gnn.dataset.meta import SPLITS, write_meta_of_one_type, write_target
 from cohort_gnn.dataset.reader import open_one_type
 from cohort_gnn.dataset.writer import demand_no_problem, demand_split, output_folder, random_splits, write_rows
 
-# progress(what is being done, how much of it is done, in [0, 1])
-Progress = Callable[[str, float], None]
-
-MIN_MEMORY, MAX_BLOCK = 16_000_000, 32_000_000  # bytes
+MIN_MEMORY = 16_000_000  # bytes
 ID_MAP = "id_of_node.npy"
 MANY_CLASSES = 1_000_000  # more than there are nodes are none
 
@@ -68,7 +65,7 @@ class ConvertOptions:
     @property
     def block_bytes(self) -> int:
         """Of a file, read at once."""
-        return min(MAX_BLOCK, self.memory // 32)
+        return block_bytes_of(self.memory)
 
 
 def write_graph(
@@ -287,35 +284,24 @@ class GraphConversion(Conversion):
         """Writes indptr.npy, indices.npy and the edges' weights, times and features; returns the number of edges, and
         what meta.json says of the features."""
         graph, options = self.graph, self.options
-        of_edges = EdgeData(graph.edge_weights, graph.edge_times, graph.edge_features, options.memory)
-        reverse = options.undirected or (graph.reverse if options.reverse is None else options.reverse)
-        dedupe = options.undirected or (graph.dedupe if options.dedupe is None else options.dedupe)
-        self_loops = options.self_loops or graph.self_loops
-        of_edges.demand_kept(dedupe, self_loops)
-        sorter = _native.EdgeSorter(
-            folder=self.folder,
-            memory_bytes=self.sort_memory,
-            place=graph.edges.place,
-            num_nodes=-1 if self.num_nodes is None else self.num_nodes,
-            transpose=options.transpose,
-            reverse=reverse,
-            dedupe=dedupe,
-            self_loops=self_loops,
-            **of_edges.sorter_options,
-        )
-        for src, dst, fraction in graph.edges.chunks(options.block_bytes):
-            try:
-                sorter.add(src, dst, self.id_map, *of_edges.take(len(src)))
-            except CohortError as error:
-                raise self._blamed_on_rows(error) from error
-            self.progress("reading edges", fraction)
-        of_edges.finish()
-        expected = max(1, sorter.edges_read * (2 if reverse else 1))
-        sorter.write(self.folder, lambda written: self.progress("writing edges", min(1.0, written / expected)))
+        try:
+            sorter, described = EdgeData(graph.edges, options.memory).sort(
+                self.folder,
+                lambda what, done: self.progress(f"{what} edges", done),
+                self.id_map,
+                memory_bytes=self.sort_memory,
+                num_nodes=-1 if self.num_nodes is None else self.num_nodes,
+                transpose=options.transpose,
+                reverse=options.undirected or (graph.reverse if options.reverse is None else options.reverse),
+                dedupe=options.undirected or (graph.dedupe if options.dedupe is None else options.dedupe),
+                self_loops=options.self_loops or graph.self_loops,
+            )
+        except CohortError as error:
+            raise self._blamed_on_rows(error) from error
         self.num_nodes = sorter.num_nodes
         if self.num_nodes == 0:
             raise CohortError(graph.edges.place, "at least one node", "no edges", "--nodes says how many there are")
-        return sorter.edges_written, of_edges.write(self.folder)
+        return sorter.edges_written, described
 
     def _blamed_on_rows(self, error: CohortError) -> CohortError:
         """The error of a node that is too large, with the shape of the rows: they may lie the wrong way round."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ import numpy as np
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.units import format_bytes
-from cohort_gnn.dataset.layouts.graph import Rows, WeightReader, Weights
+from cohort_gnn.dataset import _native
+from cohort_gnn.dataset.layouts.graph import Edges, Rows, WeightReader, Weights
 from cohort_gnn.dataset.prepared import take_rows
 from cohort_gnn.dataset.writer import write_rows
 
@@ -17,6 +19,15 @@ FEATURES = "edge_features.npy"
 UNSORTED = "edge_features.unsorted.npy"  # while the edges are sorted
 NUMBERS, TIMES, WEIGHTS = "edge_numbers.npy", "edge_times.npy", "edge_weights.npy"
 BYTES_BESIDE = {"weights": 8, "times": 40}  # of memory, for each edge with features
+MAX_BLOCK = 32_000_000  # bytes
+
+# progress(what is being done, how much of it is done, in [0, 1])
+Progress = Callable[[str, float], None]
+
+
+def block_bytes_of(memory: int) -> int:
+    """Of a file, read at once by what may take so many bytes of memory."""
+    return max(1, min(MAX_BLOCK, memory // 32))
 
 
 class EdgeData:
@@ -30,21 +41,23 @@ class EdgeData:
         memory: bytes that weights or times of edges with rows may take.
     """
 
-    def __init__(self, weights: Weights | None, times: Weights | None, features: Rows | None, memory: int):
+    def __init__(self, edges: Edges, memory: int):
+        weights, times, features = edges.weights, edges.times, edges.features
         if weights and times:
             raise CohortError(times.place, "weights or times of edges", "both", "leave one of the two out")
-        self._features, self._memory, self._count = features, memory, 0
+        self._edges, self._features, self._memory, self._count = edges, features, memory, 0
+        self._block_bytes = block_bytes_of(memory)
         self._reader: WeightReader | None = None
         self._weights: np.ndarray | None = None
         self._times: np.ndarray | None = None
         self._order: np.ndarray | None = None
         self._rank: np.ndarray | None = None
-        self.sorter_options: dict[str, Any] = {"weighted": weights is not None, "timed": times is not None}
+        self._sorter_options: dict[str, Any] = {"weighted": weights is not None, "timed": times is not None}
         if features is None:
             if given := weights or times:
-                self._reader = WeightReader(given, max(1, memory // 32))
+                self._reader = WeightReader(given, self._block_bytes)
             return
-        self.sorter_options = {"timed": True} if times else {"numbered": True}
+        self._sorter_options = {"timed": True} if times else {"numbered": True}
         if weights:
             self._weights = self._in_memory(weights)
         if times:
@@ -56,7 +69,7 @@ class EdgeData:
     def _in_memory(self, numbers: Weights) -> np.ndarray:
         """float32 or int64 [E]"""
         parts, each = [], BYTES_BESIDE["times" if numbers.are_times else "weights"]
-        for part in numbers.chunks(max(1, self._memory // 32)):
+        for part in numbers.chunks(self._block_bytes):
             parts.append(numbers.converted(part))
             if each * sum(map(len, parts)) > self._memory:
                 what = "times" if numbers.are_times else "weights"
@@ -64,28 +77,50 @@ class EdgeData:
                 raise CohortError("--memory", expected, format_bytes(self._memory), "give more")
         return np.concatenate(parts) if parts else numbers.converted(np.empty(0, np.int64))
 
-    def demand_kept(self, dedupe: bool, self_loops: str) -> None:
-        """Raises CohortError where edges with features would be merged, or edges without be added."""
-        if self._features is None:
-            return
-        if dedupe:
+    def sort(
+        self,
+        folder: Path,
+        progress: Progress = lambda what, done: None,
+        ids: _native.IdMap | None = None,
+        **options: Any,
+    ) -> tuple[_native.EdgeSorter, dict[str, Any] | None]:
+        """Writes the edges, and what they have beside, in order; returns their sorter, and what meta.json says of the
+        features.
+
+        Args:
+            progress: told of "reading" and "writing".
+            ids: what the ends of edges are ids of, if they are no nodes.
+            options: of the sorter.
+
+        Raises:
+            CohortError: there is more or less beside the edges than they need; or edges with features would be merged,
+                or edges without be added.
+        """
+        if self._features is not None and options.get("dedupe"):
             hint = "leave --dedupe out, and in place of --undirected use --reverse-edges"
-            raise CohortError(
-                self._features.place,
-                "equal edges side by side, for edges with features",
-                "--dedupe or --undirected",
-                hint,
-            )
-        if self_loops == "add":
+            expected = "equal edges side by side, for edges with features"
+            raise CohortError(self._features.place, expected, "--dedupe or --undirected", hint)
+        if self._features is not None and options.get("self_loops") == "add":
             hint = "a loop that is added has no features"
             raise CohortError(self._features.place, "self loops kept or removed", "--self-loops add", hint)
+        sorter = _native.EdgeSorter(folder=folder, place=self._edges.place, **options, **self._sorter_options)
+        for src, dst, fraction in self._edges.chunks(self._block_bytes):
+            sorter.add(src, dst, ids, *self._take(len(src)))
+            progress("reading", fraction)
+        if self._reader is not None:
+            self._reader.finish()
+        self._demand_count(self._weights, "weights")
+        self._demand_count(self._times, "times")
+        expected_edges = max(1, sorter.edges_read * (2 if options.get("reverse") else 1))
+        sorter.write(folder, lambda written: progress("writing", min(1.0, written / expected_edges)))
+        return sorter, self._write(folder)
 
-    def take(self, count: int) -> tuple[np.ndarray | None, np.ndarray | None]:
+    def _take(self, count: int) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Weights and times of the next edges, as the sorter takes them."""
         first, self._count = self._count, self._count + count
         if self._reader is not None:
             numbers = self._reader.take(count)
-            return (None, numbers) if self.sorter_options["timed"] else (numbers, None)
+            return (None, numbers) if self._sorter_options["timed"] else (numbers, None)
         if self._rank is None:
             return None, None
         self._demand_count(self._times, "times", at_least=True)
@@ -96,16 +131,8 @@ class EdgeData:
             found = f"{len(numbers)} for {'more' if at_least else self._count} edges"
             raise CohortError(f"the {what} of edges", f"one of the {what} for each edge", found)
 
-    def finish(self) -> None:
-        """To be called when all edges are read. Raises CohortError for weights or times of more edges."""
-        if self._reader is not None:
-            self._reader.finish()
-        self._demand_count(self._weights, "weights")
-        self._demand_count(self._times, "times")
-
-    def write(self, folder: Path) -> dict[str, Any] | None:
-        """To be called when the sorter has written its files. Writes what it did not, and returns what meta.json says
-        of the features."""
+    def _write(self, folder: Path) -> dict[str, Any] | None:
+        """Writes what the sorter did not, and returns what meta.json says of the features."""
         if self._features is None:
             return None
         numbers = np.load(folder / (TIMES if self._rank is not None else NUMBERS))
@@ -120,7 +147,7 @@ class EdgeData:
 
     def _write_rows(self, given: Rows, folder: Path, numbers: np.ndarray) -> int:
         """Writes the rows of the edges with these numbers; returns how many columns they have."""
-        rows, block_bytes = given.matrix, max(1, self._memory // 32)
+        rows, block_bytes = given.matrix, self._block_bytes
         if not isinstance(rows, np.ndarray):
             shape = write_rows(folder / UNSORTED, given.chunks(block_bytes))
             rows = np.load(folder / UNSORTED, mmap_mode="r") if 0 not in shape else np.empty(shape)

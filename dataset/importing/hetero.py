@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -43,16 +44,12 @@ def from_hetero(
     """
     out = tensors.new_folder(out, overwrite)
     target = _target_of(data, target)
-    of_edges = {type_: _weights_and_rows(type_, data[type_], one_number_is_weight) for type_ in data.edge_types}
     graph = TypedGraph(
         name=name or out.name,
         place="from_pyg",
         nodes={type_: _nodes(type_, data[type_]) for type_ in data.node_types},
-        edges={type_: _edges(type_, data[type_]) for type_ in data.edge_types},
+        edges={type_: _edges(type_, data, one_number_is_weight) for type_ in data.edge_types},
         target=target,
-        weights={type_: found for type_, (found, _) in of_edges.items() if found is not None},
-        times={type_: found for type_ in data.edge_types if (found := _times(type_, data)) is not None},
-        edge_features={type_: rows for type_, (_, rows) in of_edges.items() if rows is not None},
         labels=tensors.labels_of(data[target].get("y"), task),
         splits=tensors.splits_of(tensors.masks_of(data[target])),
         num_classes=num_classes,
@@ -96,8 +93,8 @@ def _nodes(type_: str, store: Any) -> Nodes:
     return Nodes(int(given))
 
 
-def _edges(type_: RelationType, store: Any) -> Edges:
-    place = f"edge_index of {', '.join(type_)}"
+def _edges(type_: RelationType, data: Any, one_number_is_weight: bool) -> Edges:
+    place, store = f"edge_index of {', '.join(type_)}", data[type_]
     if store.get("edge_index") is None:
         hint = "fill it in"
         if store.get("adj_t") is not None:
@@ -105,7 +102,8 @@ def _edges(type_: RelationType, store: Any) -> Edges:
         raise CohortError(place, "integers [2, E]", "none", hint)
     src, dst = tensors.ends_of(place, store["edge_index"])
     ends = (arrays.integers(f"{place}: {end}", ids) for end, ids in (("src", src), ("dst", dst)))
-    return edges_in_memory(place, *ends)
+    weights, rows = _weights_and_rows(type_, store, one_number_is_weight)
+    return replace(edges_in_memory(place, *ends), weights=weights, times=_times(type_, data), features=rows)
 
 
 def _times(type_: RelationType, data: Any) -> Weights | None:

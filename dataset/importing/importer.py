@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ TABLES = ("csv", "parquet")
 EDGE_LISTS = (*TABLES, "npy")
 FORMATS = ("auto", "npz", *EDGE_LISTS, "yaml", "ogb", "mag240m", "pyg", "igb", "igbh", "graphbolt", "dgl", "legion")
 ONES = "ones"
+COLUMNS = {"weights": "weight_column", "times": "time_column", "features": "edge_feature_columns"}  # of an edge list
 IDS = ("id", "node_id")
 NO_FEATURES = (*IDS, "label", "labels", "y")  # what columns are called that a model must not learn from
 FETCH_HINT = "Cohort downloads nothing: fetch a published data set with its own library, then name the folder it made"
@@ -174,19 +175,16 @@ def detect(source: Path) -> str:
 
 
 def _read(path: Path, kind: str, inputs: SourceOptions) -> Graph | TypedGraph:
+    given = {what: option for what, option in COLUMNS.items() if getattr(inputs, option) is not None}
     if kind in EDGE_LISTS:
         edges = tables.read_edges(path, inputs.destinations, inputs.text)
-        weights, times = (
-            None if column is None else tables.read_weight_column(path, column, inputs.text, are_times)
-            for column, are_times in ((inputs.weight_column, False), (inputs.time_column, True))
-        )
-        columns = inputs.edge_feature_columns
-        features = None if columns is None else tables.read_row_columns(path, columns, inputs.text)
-        of_edges = {"edge_weights": weights, "edge_times": times, "edge_features": features}
-        return Graph(name=path.name.split(".")[0], edges=edges, **of_edges)
-    for option in ("weight_column", "time_column", "edge_feature_columns"):
-        if getattr(inputs, option) is not None:
-            raise CohortError(flag_of(option), f"an edge list: {', '.join(EDGE_LISTS)}", f"format {kind}")
+        beside = {
+            what: tables.read_columns(path, what, flag_of(option), getattr(inputs, option), inputs.text)
+            for what, option in given.items()
+        }
+        return Graph(name=path.name.split(".")[0], edges=replace(edges, **beside))
+    for option in given.values():
+        raise CohortError(flag_of(option), f"an edge list: {', '.join(EDGE_LISTS)}", f"format {kind}")
     if kind not in FOLDERS:
         raise CohortError("--format", " or ".join(FORMATS), kind)
     return FOLDERS[kind][1](path)
@@ -249,23 +247,13 @@ def _replace(graph: Graph, inputs: SourceOptions) -> None:
     elif graph.features is None:
         hint = f"pass --features FILE, or --features {ONES} for one column of ones"
         raise CohortError(graph.edges.place, "feature rows", "only edges", hint)
-    if inputs.edge_weights is not None:
-        if inputs.weight_column is not None:
-            raise CohortError("--edge-weights, --weight-column", "one of the two", "both")
-        graph.edge_weights = tables.read_weights(inputs.edge_weights)
-    if inputs.edge_times is not None:
-        if inputs.time_column is not None:
-            raise CohortError("--edge-times, --time-column", "one of the two", "both")
-        graph.edge_times = tables.read_weights(inputs.edge_times, are_times=True)
-    if inputs.edge_features is not None:
-        if inputs.edge_feature_columns is not None:
-            raise CohortError("--edge-features, --edge-feature-columns", "one of the two", "both")
-        is_table = tables.kind_of(inputs.edge_features) in TABLES
-        graph.edge_features = (
-            rows_of_table(tables.open_table(inputs.edge_features))
-            if is_table
-            else tables.read_rows(inputs.edge_features)
-        )
+    for what, option in COLUMNS.items():
+        if (file := getattr(inputs, f"edge_{what}")) is None:
+            continue
+        if getattr(inputs, option) is not None:
+            raise CohortError(f"--edge-{what}, {flag_of(option)}", "one of the two", "both")
+        beside = tables.read_rows(file) if what == "features" else tables.read_weights(file, what == "times")
+        graph.edges = replace(graph.edges, **{what: beside})
     if inputs.nodes is not None:
         if graph.num_nodes not in (None, inputs.nodes):
             raise CohortError("--nodes", f"{graph.num_nodes}, as the source says", str(inputs.nodes))

@@ -24,7 +24,7 @@ def outcome(graph: Graph, data: Dataset, options: ConvertOptions, *, labels: str
     lines = labels_and_splits_told(graph, data, options, labels=labels)
     if numbered_by_hand and not options.rename and options.node_ids is None and _leaves_out_node_0(data, options):
         lines.insert(len(lines) - 1, FROM_ONE)
-    columns = graph.columns_told() if numbered_by_hand else ""
+    columns = graph.edges.columns_told() if numbered_by_hand else ""
     return [*lines, f"edges: {columns}{_direction_told(data, options)}"]
 
 

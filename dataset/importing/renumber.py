@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cohort_gnn.dataset import _native
 from cohort_gnn.dataset.array_file import MemoryArray
 from cohort_gnn.dataset.check import demand_in_range
 from cohort_gnn.dataset.hetero import demand_raw
 from cohort_gnn.dataset.importing.edge_data import EdgeData
-from cohort_gnn.dataset.layouts.graph import Weights, edges_of_columns, rows_of_matrix, weights_of_array
+from cohort_gnn.dataset.layouts.graph import (
+    EdgeChunk,
+    Edges,
+    Weights,
+    edges_of_columns,
+    rows_of_matrix,
+    weights_of_array,
+)
 from cohort_gnn.dataset.meta import SPLITS, write_meta_of_one_type, write_targets
 from cohort_gnn.dataset.reader import Dataset, open_one_type
 
-BLOCK_BYTES = 32_000_000  # of edges at once
 SORT_BYTES = 4_000_000_000  # of memory for edges; others go through a file
 
 
@@ -52,17 +58,12 @@ def _write_edges(data: Dataset, new_of_old: np.ndarray, out: Path) -> dict[str, 
     table, features = data.edge_table, None
     if table is not None:
         features = rows_of_matrix(str(data.path), demand_raw(table.x, table.encoded_rows), table.feature_dtype)
-    of_edges = EdgeData(numbers(data.edge_weights, False), numbers(data.edge_times, True), features, SORT_BYTES)
-    sorter = _native.EdgeSorter(
-        folder=out,
-        memory_bytes=SORT_BYTES,
-        place="edges",
-        num_nodes=data.num_nodes,
-        **of_edges.sorter_options,
-    )
-    edges = edges_of_columns(str(data.path), data.indptr, MemoryArray(str(data.path), data.indices))
-    for targets, sources, _ in edges.chunks(BLOCK_BYTES):
-        sorter.add(new_of_old[sources], new_of_old[targets], None, *of_edges.take(len(targets)))
-    of_edges.finish()
-    sorter.write(out, lambda written: None)
-    return of_edges.write(out)
+    beside = numbers(data.edge_weights, False), numbers(data.edge_times, True), features
+    old = edges_of_columns(str(data.path), data.indptr, MemoryArray(str(data.path), data.indices))
+
+    def renumbered(block_bytes: int) -> Iterator[EdgeChunk]:
+        for targets, sources, fraction in old.chunks(block_bytes):
+            yield new_of_old[sources], new_of_old[targets], fraction
+
+    edges = Edges("edges", renumbered, None, (), *beside)
+    return EdgeData(edges, SORT_BYTES).sort(out, memory_bytes=SORT_BYTES, num_nodes=data.num_nodes)[1]

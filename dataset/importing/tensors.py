@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,13 +90,16 @@ def from_tensors(
     if (edge_index is None) == (indptr is None or indices is None):
         raise CohortError("from_tensors", "edge_index, or indptr and indices", "both or neither")
     ends = _edges(edge_index, num_nodes) if edge_index is not None else _expand(indptr, indices, num_nodes)
+    edges = replace(
+        edges_in_memory("the edges", *ends),
+        weights=weights_in("edge_weight", edge_weight),
+        times=weights_in("edge_time", edge_time, are_times=True),
+        features=None if edge_attr is None else rows_of("edge_attr", edge_attr)[0],
+    )
     graph = Graph(
         name=name or out.name,
-        edges=edges_in_memory("the edges", *ends),
+        edges=edges,
         features=rows,
-        edge_weights=weights_in("edge_weight", edge_weight),
-        edge_times=weights_in("edge_time", edge_time, are_times=True),
-        edge_features=None if edge_attr is None else rows_of("edge_attr", edge_attr)[0],
         labels=labels_of(y, task),
         splits=splits_of(dict(zip(SPLITS, (train_ids, val_ids, test_ids), strict=True))),
         num_nodes=num_nodes,

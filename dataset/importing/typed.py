@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.dataset import _native
 from cohort_gnn.dataset.array_file import open_npy
 from cohort_gnn.dataset.hetero import HeteroDataset, RelationType
 from cohort_gnn.dataset.importing.convert import Conversion, ConvertOptions
 from cohort_gnn.dataset.importing.edge_data import FEATURES, EdgeData
 from cohort_gnn.dataset.importing.outcome import labels_and_splits_told
-from cohort_gnn.dataset.layouts.graph import Edges, Rows, Weights, edges_of_columns, rows_of_file, weights_of_array
+from cohort_gnn.dataset.layouts.graph import Edges, edges_of_columns, rows_of_file, weights_of_array
 from cohort_gnn.dataset.layouts.typed import Nodes, TypedGraph
 from cohort_gnn.dataset.meta import TYPED_VERSION, write_meta, write_targets
 from cohort_gnn.spec.options import flag_of
@@ -71,18 +71,9 @@ class TypedConversion(Conversion):
         reverses = missing_reverses(self.source.edges) if wanted else {}
         numbers = {type_: number for number, type_ in enumerate(counts)}
         order = sorted([*self.source.edges, *reverses], key=lambda relation: numbers[relation[0]])
-        weights, times, rows = self.source.weights, self.source.times, self.source.edge_features
-        written = {
-            of: self._write_edges(of, edges, counts, weights.get(of), times.get(of), rows.get(of))
-            for of, edges in self.source.edges.items()
-        }
+        written = {of: self._write_edges(of, edges, counts) for of, edges in self.source.edges.items()}
         for relation, of in reverses.items():
-            beside = (
-                self._numbers_written(of, "edge_weights"),
-                self._numbers_written(of, "edge_times"),
-                self._rows_written(of, written[of][1]),
-            )
-            written[relation] = self._write_edges(relation, self._reversed(of), counts, *beside)
+            written[relation] = self._write_edges(relation, self._reversed(of, written[of][1]), counts)
         found = []
         for relation in order:
             files = {part: self._file(relation, part) for part in (*PARTS, *NUMBERS)}
@@ -97,40 +88,24 @@ class TypedConversion(Conversion):
         return self.folder / f"{'.'.join(relation)}.{part}.npy"
 
     def _write_edges(
-        self,
-        relation: RelationType,
-        edges: Edges,
-        counts: dict[str, int],
-        weights: Weights | None,
-        times: Weights | None,
-        features: Rows | None,
+        self, relation: RelationType, edges: Edges, counts: dict[str, int]
     ) -> tuple[int, dict[str, Any] | None]:
         """Writes the neighbours of each node of the target type, and what the edges have beside; returns the number of
         edges, and what meta.json says of their features."""
         source, name, target = relation
-        self_loops = (self.options.self_loops if source == target else None) or "keep"
-        of_edges = EdgeData(weights, times, features, self.options.memory)
-        of_edges.demand_kept(bool(self.options.dedupe), self_loops)
-        sorter = _native.EdgeSorter(
-            folder=self.folder,
+        told = {"reading": " ".join(relation), "writing": name}
+        sorter, described = EdgeData(edges, self.options.memory).sort(
+            self.folder,
+            lambda what, done: self.progress(f"{what} {told[what]}", done),
             memory_bytes=self.sort_memory,
-            place=edges.place,
             num_nodes=counts[target],
             num_sources=counts[source],
             source_type=source,
             target_type=target,
             dedupe=bool(self.options.dedupe),
-            self_loops=self_loops,
-            **of_edges.sorter_options,
+            self_loops=(self.options.self_loops if source == target else None) or "keep",
         )
-        for src, dst, fraction in edges.chunks(self.options.block_bytes):
-            sorter.add(src, dst, None, *of_edges.take(len(src)))
-            self.progress(f"reading {source} {name} {target}", fraction)
-        of_edges.finish()
-        expected = max(1, sorter.edges_read)
-        sorter.write(self.folder, lambda written: self.progress(f"writing {name}", min(1.0, written / expected)))
-        described = of_edges.write(self.folder)
-        beside = [part for part, numbers in zip(NUMBERS, (weights, times), strict=True) if numbers]
+        beside = [part for part, numbers in zip(NUMBERS, (edges.weights, edges.times), strict=True) if numbers]
         for part in (*PARTS, *beside):
             (self.folder / f"{part}.npy").rename(self._file(relation, part))
         if described is not None:
@@ -138,24 +113,21 @@ class TypedConversion(Conversion):
             (self.folder / FEATURES).rename(self.folder / described["file"])
         return sorter.edges_written, described
 
-    def _reversed(self, relation: RelationType) -> Edges:
-        """target -> source of a relation that is written."""
-        indptr, indices = (self._file(relation, part) for part in PARTS)
-        return edges_of_columns(
-            f"the reverse of {', '.join(relation)}", np.load(indptr, mmap_mode="r"), open_npy(indices)
+    def _reversed(self, relation: RelationType, described: dict[str, Any] | None) -> Edges:
+        """target -> source of a relation that is written, and what its edges have beside; `described`: what meta.json
+        says of their features."""
+        indptr, indices, *numbers = (self._file(relation, part) for part in (*PARTS, *NUMBERS))
+        weights, times = (
+            weights_of_array(open_npy(file), are_times) if file.exists() else None
+            for file, are_times in zip(numbers, (False, True), strict=True)
         )
-
-    def _numbers_written(self, relation: RelationType, part: str) -> Weights | None:
-        """Weights or times, in the order in which its edges are written, and read again."""
-        file = self._file(relation, part)
-        return weights_of_array(open_npy(file), part == "edge_times") if file.exists() else None
-
-    def _rows_written(self, relation: RelationType, described: dict[str, Any] | None) -> Rows | None:
-        """The same of the features of its edges."""
-        if described is None:
-            return None
-        file = open_npy(self.folder / described["file"])
-        return rows_of_file(file, "bfloat16" if described["dtype"] == "bfloat16" else None)
+        rows = None
+        if described is not None:
+            dtype = "bfloat16" if described["dtype"] == "bfloat16" else None
+            rows = rows_of_file(open_npy(self.folder / described["file"]), dtype)
+        place = f"the reverse of {', '.join(relation)}"
+        edges = edges_of_columns(place, np.load(indptr, mmap_mode="r"), open_npy(indices))
+        return replace(edges, weights=weights, times=times, features=rows)
 
 
 def missing_reverses(relations: Collection[RelationType]) -> dict[RelationType, RelationType]:

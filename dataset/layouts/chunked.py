@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import arrays
-from cohort_gnn.dataset.array_file import open_npy
+from cohort_gnn.dataset.array_file import ArrayFile, open_npy
 from cohort_gnn.dataset.arrays import MASKS
 from cohort_gnn.dataset.layouts.graph import (
     Edges,
@@ -77,11 +78,6 @@ def read_chunked(source: Path) -> TypedGraph:
         edges=by_relation(
             str(path), ((relation_of(str(path), key, ":"), _edges(path, key, meta)) for key in meta.edge_type)
         ),
-        edge_features={
-            relation_of(str(path), key, ":"): rows
-            for key in meta.edge_type
-            if (rows := _features(path, key, "edge_data", meta.edge_data)) is not None
-        },
         target=labelled[0],
         labels=Labels(
             f"{path}: labels", partial(_array, path, next(of_target[name] for name in LABELS if name in of_target))
@@ -100,16 +96,22 @@ def _edges(path: Path, key: str, meta: Metadata) -> Edges:
     if key not in meta.edges:
         raise CohortError(f"{path}: edges", f"the relation {key}", ", ".join(meta.edges) or "none", HINT)
     chunks, place = meta.edges[key], f"{path}: edges of {key}"
-    files = [path.parent / file for file in chunks.data]
-    if chunks.format.name == "numpy":
-        return edges_of_parts(place, [edges_of_pairs(open_npy(file), rows=True) for file in files])
-    return edges_of_parts(place, [edges_of_table(_table(path, file, chunks.format), (0, 1)) for file in files])
+    parts = [
+        edges_of_pairs(part, rows=True) if isinstance(part, ArrayFile) else edges_of_table(part, (0, 1))
+        for part in _parts(path, chunks)
+    ]
+    return replace(edges_of_parts(place, parts), features=_features(path, key, "edge_data", meta.edge_data))
 
 
-def _table(path: Path, file: Path, form: Format) -> Table:
+def _parts(path: Path, chunks: Chunks) -> list[ArrayFile | Table]:
+    """The files of an array."""
+    files, form = [path.parent / file for file in chunks.data], chunks.format
+    if form.name == "numpy":
+        return [open_npy(file) for file in files]
     if form.name not in ("csv", "parquet"):
         raise CohortError(str(path), "chunks of format numpy, parquet or csv", form.name, HINT)
-    return ParquetFile(file) if form.name == "parquet" else TextFile(file, TextOptions(form.delimiter, "no"))
+    options = TextOptions(form.delimiter, "no")
+    return [ParquetFile(file) if form.name == "parquet" else TextFile(file, options) for file in files]
 
 
 def _features(path: Path, type_: str, member: str, data: dict[str, dict[str, Chunks]]) -> Rows | None:
@@ -122,18 +124,14 @@ def _features(path: Path, type_: str, member: str, data: dict[str, dict[str, Chu
     if len(chosen) > 1:
         expected = f"one feature of {type_}, or one of {', '.join(FEATURES)}"
         raise CohortError(f"{path}: {member}", expected, ", ".join(others), HINT)
-    chunks = there[chosen[0]]
-    files = [path.parent / file for file in chunks.data]
-    numpy = chunks.format.name == "numpy"
-    parts = [rows_of_file(open_npy(f)) if numpy else rows_of_table(_table(path, f, chunks.format)) for f in files]
-    return rows_of_parts(f"{path}: {chosen[0]} of {type_}", parts)
+    parts = _parts(path, there[chosen[0]])
+    rows = [rows_of_file(part) if isinstance(part, ArrayFile) else rows_of_table(part) for part in parts]
+    return rows_of_parts(f"{path}: {chosen[0]} of {type_}", rows)
 
 
 def _array(path: Path, chunks: Chunks) -> np.ndarray:
     """A small array, such as labels."""
-    files = [path.parent / file for file in chunks.data]
-    numpy = chunks.format.name == "numpy"
-    parts = [open_npy(file).read() if numpy else _table(path, file, chunks.format).read() for file in files]
+    parts = [part.read() for part in _parts(path, chunks)]
     return np.concatenate([part.reshape(len(part), -1) for part in parts]) if parts else np.empty((0, 1), np.int64)
 
 

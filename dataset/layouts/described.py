@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -84,9 +85,6 @@ def read_described(source: Path) -> TypedGraph:
         nodes={type_: Nodes(files.num_nodes, files.features) for type_, files in nodes.items()},
         edges=by_relation(str(path), ((edges.type, _edges(path, edges, ids)) for edges in found.edges)),
         target=target,
-        weights={edges.type: _numbers(path.parent, edges, False) for edges in found.edges if edges.weight is not None},
-        times={edges.type: _numbers(path.parent, edges, True) for edges in found.edges if edges.time is not None},
-        edge_features={edges.type: _edge_rows(path, edges) for edges in found.edges if edges.features is not None},
         labels=None if of_target is None else of_target.labels(),
         splits=None if of_target is None else of_target.splits(),
         splits_from=path.name,
@@ -199,24 +197,27 @@ def _edges(path: Path, found: EdgesOf, ids: dict[str, NodeIds]) -> Edges:
     edges = tables.read_edges(file, None, options)
     table = None if tables.kind_of(file) == "npy" else tables.open_table(file, WITH_HEADER)
     ends = [] if table is None else table.choose(edges.ends)
-    return with_ids(edges, table, ends, of) if any(of) else edges
+    edges = with_ids(edges, table, ends, of) if any(of) else edges
+    weights, times = _numbers(path, found, found.weight, False), _numbers(path, found, found.time, True)
+    return replace(edges, weights=weights, times=times, features=_edge_rows(path, found, table))
 
 
-def _edge_rows(path: Path, found: EdgesOf) -> Rows:
+def _edge_rows(path: Path, found: EdgesOf, table: Table | None) -> Rows | None:
     place = f"{path}: features of {', '.join(found.type)}"
+    if found.features is None:
+        return None
     if isinstance(found.features, str):
         return _rows_in(place, path.parent / found.features)
-    file = path.parent / found.file
-    if tables.kind_of(file) == "npy":
+    if table is None:
         raise CohortError(place, "a file, for edges without a table", "columns", HINT)
-    table = tables.open_table(file, WITH_HEADER)
     return rows_of_table(table, table.choose(found.features))
 
 
-def _numbers(folder: Path, found: EdgesOf, are_times: bool) -> Weights:
-    """The weights of a relation's edges, or their times."""
-    given = str(found.time if are_times else found.weight)
+def _numbers(path: Path, found: EdgesOf, given: str | None, are_times: bool) -> Weights | None:
+    """The weights of a relation's edges, or their times, where they are given."""
+    if given is None:
+        return None
     if given.endswith(".npy"):
-        return tables.read_weights(folder / given, are_times)
-    table = tables.open_table(folder / found.file, WITH_HEADER)
+        return tables.read_weights(path.parent / given, are_times)
+    table = tables.open_table(path.parent / found.file, WITH_HEADER)
     return weights_of_table(table, table.choose([given])[0], are_times)

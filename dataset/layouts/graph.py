@@ -30,12 +30,30 @@ class Edges:
         chunks: chunks(block_bytes) gives them in pieces of about that many bytes.
         ends: of a table, the columns of sources and destinations.
         others: its other columns.
+        weights: of edges that have them.
+        times: of edges that have them, and no weights.
+        features: rows in the order of the edges, where they have some.
     """
 
     place: str
     chunks: Callable[[int], Iterator[EdgeChunk]]
     ends: tuple[str, str] | None = None
     others: tuple[str, ...] = ()
+    weights: Weights | None = None
+    times: Weights | None = None
+    features: Rows | None = None
+
+    def columns_told(self) -> str:
+        """Which columns of a table are what, in words; "" when there is no table."""
+        if self.ends is None:
+            return ""
+        weight, time = (numbers.column if numbers else "" for numbers in (self.weights, self.times))
+        features = self.features.columns if self.features else ()
+        unused = [title for title in self.others if title not in (weight, time, *features)]
+        told = " -> ".join(self.ends)
+        told += (f", weights {weight}" if weight else "") + (f", times {time}" if time else "")
+        told += f", features {shortened(features)}" if features else ""
+        return told + (f" ({shortened(unused)} not used)" if unused else "") + "; "
 
 
 @dataclass(frozen=True)
@@ -170,9 +188,6 @@ class Graph(Source):
     """A graph of another format, with nodes and edges of one type.
 
     Attributes:
-        edge_weights: of edges that have them.
-        edge_times: of edges that have them, and no weights.
-        edge_features: rows in the order of the edges, where edges have features.
         num_nodes: where the source says it; else the feature rows do, or the edges.
         dedupe, self_loops: what the other library does to the edges when it loads them.
         links: gives the links that are held out, of "val" and "test".
@@ -180,26 +195,10 @@ class Graph(Source):
 
     edges: Edges
     features: Rows | None = None
-    edge_weights: Weights | None = None
-    edge_times: Weights | None = None
-    edge_features: Rows | None = None
     num_nodes: int | None = None
     dedupe: bool = False
     self_loops: str = "keep"
     links: Callable[[], dict[str, LinkSplit]] | None = None
-
-    def columns_told(self) -> str:
-        """Which columns of a table of edges are what, in words; "" when there is no table."""
-        if self.edges.ends is None:
-            return ""
-        weight = self.edge_weights.column if self.edge_weights else ""
-        time = self.edge_times.column if self.edge_times else ""
-        features = self.edge_features.columns if self.edge_features else ()
-        unused = [title for title in self.edges.others if title not in (weight, time, *features)]
-        told = " -> ".join(self.edges.ends)
-        told += (f", weights {weight}" if weight else "") + (f", times {time}" if time else "")
-        told += f", features {shortened(features)}" if features else ""
-        return told + (f" ({shortened(unused)} not used)" if unused else "") + "; "
 
 
 def _edges_of(place: str, count: int, pieces: Callable[[int], Iterator[tuple[np.ndarray, np.ndarray]]]) -> Edges:

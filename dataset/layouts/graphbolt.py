@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,13 +84,12 @@ def read_graphbolt(source: Path) -> TypedGraph:
         raise CohortError(str(path), "a task of one node type", ", ".join(sorted(targets)), HINT)
     (target,) = targets
     num_nodes = nodes.get(target, 0)
-    relations = ((_relation(path, item), _edges(path, item)) for item in meta.graph.edges)
+    relations = ((_relation(path, item), _edges(path, item, meta.feature_data or [])) for item in meta.graph.edges)
     return TypedGraph(
         name=str(meta.dataset_name or path.parent.resolve().name),
         place=str(path),
         nodes={type_: Nodes(count, _features(path, meta.feature_data or [], type_)) for type_, count in nodes.items()},
         edges=by_relation(str(path), relations),
-        edge_features=_edge_features(path, meta),
         target=target,
         labels=Labels(str(path), lambda: _labels(sets, num_nodes)) if sets else None,
         splits=(lambda: [part.seeds() for part in sets]) if sets else None,
@@ -102,27 +102,18 @@ def _relation(path: Path, item: File) -> tuple[str, str, str]:
     return relation_of(f"{path}: type of edges", item.type, ":") if item.type else RELATION
 
 
-def _edges(path: Path, item: File) -> Edges:
-    file = path.parent / item.path
-    if item.format == "csv":
-        return edges_of_table(TextFile(file, PLAIN), (0, 1))
-    _demand(path, item.format == "numpy", "edges of format csv or numpy", item.format)
-    return edges_of_pairs(open_npy(file))
+def _edges(path: Path, item: File, features: Sequence[File]) -> Edges:
+    file, relation = path.parent / item.path, _relation(path, item)
+    _demand(path, item.format in ("csv", "numpy"), "edges of format csv or numpy", item.format)
+    csv = item.format == "csv"
+    edges = edges_of_table(TextFile(file, PLAIN), (0, 1)) if csv else edges_of_pairs(open_npy(file))
+    own = [each for each in features if each.domain == "edge" and _relation(path, each) == relation]
+    return replace(edges, features=_rows(path, own, ":".join(relation)))
 
 
 def _features(path: Path, items: Sequence[File], type_: str) -> Rows | None:
     """The rows of the feature "feat" of a node type, or of its only one."""
     return _rows(path, [item for item in items if item.domain == "node" and (item.type or NODE) == type_], type_)
-
-
-def _edge_features(path: Path, meta: Metadata) -> dict[tuple[str, str, str], Rows]:
-    """The same of the relations whose edges have features."""
-    of_edges = [item for item in meta.feature_data or [] if item.domain == "edge"]
-    found = {}
-    for relation in {_relation(path, item) for item in of_edges}:
-        items = [item for item in of_edges if _relation(path, item) == relation]
-        found[relation] = _rows(path, items, ":".join(relation))
-    return {relation: rows for relation, rows in found.items() if rows is not None}
 
 
 def _rows(path: Path, items: Sequence[File], type_: str) -> Rows | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -57,12 +58,12 @@ def _mask(inputs: NamedArrays, key: str) -> np.ndarray:
 
 def _of_arrays(inputs: NamedArrays, edges: Edges, label: str | None, weight: str) -> Graph:
     """These edges, and x, labels and weights by name."""
+    weights = weights_of_array(inputs[weight]) if weight in inputs else None
+    features = rows_of_file(inputs["edge_attr"]) if "edge_attr" in inputs else None
     return Graph(
         name=inputs.path.resolve().stem,
-        edges=edges,
+        edges=replace(edges, weights=weights, features=features),
         features=rows_of_file(inputs["x"]),
-        edge_weights=weights_of_array(inputs[weight]) if weight in inputs else None,
-        edge_features=rows_of_file(inputs["edge_attr"]) if "edge_attr" in inputs else None,
         labels=inputs[label] if label else None,
         num_nodes=len(inputs["x"]),
         any_task=True,

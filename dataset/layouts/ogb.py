@@ -6,6 +6,7 @@ Of several node types, such as in ogbn_mag, raw/ has a folder for each type and 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -74,9 +75,8 @@ def _read_text(raw: Path, name: str, has_labels: bool) -> Graph:
     counts = TextFile(_demand_file(raw / "num-node-list.csv.gz"), PLAIN).read(dtype=np.int64)
     return Graph(
         name=name,
-        edges=edges_of_table(TextFile(edges, PLAIN), (0, 1)),
+        edges=replace(edges_of_table(TextFile(edges, PLAIN), (0, 1)), features=_rows_in(raw / "edge-feat.csv.gz")),
         features=_rows_in(features),
-        edge_features=_rows_in(raw / "edge-feat.csv.gz"),
         labels=Labels(str(label), TextFile(label, PLAIN).read) if has_labels else None,
         num_nodes=_one_count(str(raw / "num-node-list.csv.gz"), counts),
     )
@@ -125,11 +125,11 @@ def _read_binary(raw: Path, name: str, has_labels: bool) -> Graph:
     data = NamedArrays(raw / "data.npz", DOWNLOAD)
     counts = data["num_nodes_list"]
     label = raw / "node-label.npz"
+    features, of_edges = (rows_of_file(data[key]) if key in data else None for key in ("node_feat", "edge_feat"))
     return Graph(
         name=name,
-        edges=edges_of_pairs(data["edge_index"]),
-        features=rows_of_file(data["node_feat"]) if "node_feat" in data else None,
-        edge_features=rows_of_file(data["edge_feat"]) if "edge_feat" in data else None,
+        edges=replace(edges_of_pairs(data["edge_index"]), features=of_edges),
+        features=features,
         labels=NamedArrays(_demand_file(label), DOWNLOAD)["node_label"] if has_labels else None,
         num_nodes=_one_count(counts.place, counts.read()),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +46,14 @@ def read_data(source: Path, name: str | None = None) -> Graph:
         notes.append(f"{source.name}: not used: {', '.join(unused)}")
     graph = Graph(
         name=name or source.resolve().stem,
-        edges=edges_in_memory(f"{place}: edge_index", edge_index[0], edge_index[1]),
+        edges=replace(
+            edges_in_memory(f"{place}: edge_index", edge_index[0], edge_index[1]),
+            weights=weights,
+            times=times,
+            features=_edge_features(place, data) if attributes else None,
+        ),
         features=rows,
         labels=MemoryArray(f"{place}: y", array_of(tensors["y"])) if "y" in tensors else None,
-        edge_weights=weights,
-        edge_times=times,
-        edge_features=_edge_features(place, data) if attributes else None,
         notes=notes,
         num_nodes=len(tensors["x"]),
         any_task=True,

@@ -76,23 +76,22 @@ def read_edges(path: Path, destinations: Path | None, options: TextOptions) -> E
     return edges_of_table(table, ends)
 
 
-def read_weight_column(path: Path, column: str, options: TextOptions, are_times: bool = False) -> Weights:
-    """The weights or times in a column, named or numbered from 0, of an edge list in a text or a Parquet file."""
+def read_columns(
+    path: Path, what: str, option: str, columns: str | Sequence[str], options: TextOptions
+) -> Weights | Rows:
+    """What edges have beside their ends, in columns of an edge list in a text or a Parquet file.
+
+    Args:
+        what: "weights", "times" or "features".
+        option: that names the columns, for messages.
+        columns: names or numbers from 0; of weights and times, one.
+    """
     if kind_of(path) not in ("csv", "parquet"):
-        option, others = ("--time-column", "--edge-times") if are_times else ("--weight-column", "--edge-weights")
-        hint = f"pass a file of them with {others} FILE"
+        hint = f"pass a file of them with --edge-{what} FILE"
         raise CohortError(option, "an edge list of text or Parquet", f"a file {path.name}", hint)
     table = open_table(path, _of_edges(options))
-    return weights_of_table(table, table.choose([column])[0], are_times)
-
-
-def read_row_columns(path: Path, columns: Sequence[str], options: TextOptions) -> Rows:
-    """Feature rows of edges in columns of an edge list in a text or a Parquet file."""
-    if kind_of(path) not in ("csv", "parquet"):
-        hint = "pass a file of rows with --edge-features FILE"
-        raise CohortError("--edge-feature-columns", "an edge list of text or Parquet", f"a file {path.name}", hint)
-    table = open_table(path, _of_edges(options))
-    return rows_of_table(table, table.choose(columns))
+    numbers = table.choose([columns] if isinstance(columns, str) else columns)
+    return rows_of_table(table, numbers) if what == "features" else weights_of_table(table, numbers[0], what == "times")
 
 
 def read_weights(path: Path, are_times: bool = False) -> Weights:
@@ -125,9 +124,11 @@ def _edge_columns(path: Path, names: Sequence[str]) -> list[str]:
 
 
 def read_rows(path: Path, raw: RawLayout = RawLayout()) -> Rows:
-    """Feature rows of a .npy file, or of a file of bare numbers."""
+    """Feature rows of a .npy file, of a text or a Parquet file, or of a file of bare numbers."""
     if kind_of(path) == "npy":
         return rows_of_file(open_npy(path))
+    if kind_of(path) in ("csv", "parquet"):
+        return rows_of_table(open_table(path))
     if raw.dim is None:
         hint = "a file of bare numbers needs --feature-dim D (and --feature-dtype)"
         raise CohortError(str(path), "a .npy, .csv or .parquet file", f"a file {path.name}", hint)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset.hetero import RelationType
-from cohort_gnn.dataset.layouts.graph import Edges, Graph, Rows, Source, Weights
+from cohort_gnn.dataset.layouts.graph import Edges, Graph, Rows, Source
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,6 @@ class TypedGraph(Source):
         nodes: by type, in the order in which they are numbered.
         edges: by (source type, name, target type).
         target: the node type of the labels and splits.
-        weights: of relations whose edges have them.
-        times: of relations whose edges have them, and no weights.
-        edge_features: rows of the edges of relations that have features.
         id_bytes: memory that the ids of nodes need while edges are read.
     """
 
@@ -37,9 +34,6 @@ class TypedGraph(Source):
     nodes: dict[str, Nodes]
     edges: dict[RelationType, Edges]
     target: str
-    weights: dict[RelationType, Weights] = field(default_factory=dict)
-    times: dict[RelationType, Weights] = field(default_factory=dict)
-    edge_features: dict[RelationType, Rows] = field(default_factory=dict)
     id_bytes: int = 0
 
     def demand_types(self) -> None:
@@ -58,23 +52,9 @@ class TypedGraph(Source):
         """The same graph without names of types, where it has one node type and one relation."""
         if len(self.nodes) != 1 or len(self.edges) != 1:
             return None
-        (nodes,), ((relation, edges),) = self.nodes.values(), self.edges.items()
-        return Graph(
-            name=self.name,
-            edges=edges,
-            edge_weights=self.weights.get(relation),
-            edge_times=self.times.get(relation),
-            edge_features=self.edge_features.get(relation),
-            features=nodes.features,
-            num_nodes=nodes.num_nodes,
-            labels=self.labels,
-            splits=self.splits,
-            splits_from=self.splits_from,
-            num_classes=self.num_classes,
-            any_task=self.any_task,
-            reverse=self.reverse,
-            notes=self.notes,
-        )
+        (nodes,), (edges,) = self.nodes.values(), self.edges.values()
+        common = {field.name: getattr(self, field.name) for field in fields(Source)}
+        return Graph(edges=edges, features=nodes.features, num_nodes=nodes.num_nodes, **common)
 
 
 def by_relation(place: str, found: Iterable[tuple[RelationType, Edges]]) -> dict[RelationType, Edges]:

@@ -62,7 +62,7 @@ def scores_grads(
     beside = scores.shape[1] == 2 * heads
     to = grad_scores[: edges.num_rows, heads:] if beside else grad_target
     head_kernels.attention_grad(edges, ends, weights[0], weights[1], grads, own_grads, to)
-    _sum_by_source(columns, grads, own_grads, grad_scores[:, :heads])
+    weighted(columns, _ones(grads), grads, own_grads, out=grad_scores[:, :heads])  # sums by source
     return grad_scores, grad_target, grads, own_grads
 
 
@@ -91,37 +91,24 @@ def scores_of(
     return Scores(scores[:, :heads], target_scores, max(loops, 0), slope, edge_scores, loop_scores)
 
 
-def weighted(edges: Edges, x: Tensor, weights: Tensor, own_weights: Tensor, dtype: torch.dtype) -> Tensor:
+def weighted(
+    edges: Edges,
+    x: Tensor,
+    weights: Tensor,
+    own_weights: Tensor,
+    dtype: torch.dtype | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
     """[num_rows, heads * dim], sums of rows ``x`` [any, heads * dim] of which each head has its own columns."""
     num_own, heads = own_weights.shape
-    return kernels.sum_rows(
-        edges,
-        x,
-        dtype,
-        own_use=_native.ADD_OWN if num_own else _native.NO_OWN,
-        own=x if num_own else None,
-        num_own=num_own,
-        heads=heads,
-        edge_factor=weights,
-        own_factor=own_weights,
-    )
+    own = {"own_use": _native.ADD_OWN, "own": x, "num_own": num_own} if num_own else {}
+    factors = {"edge_factor": weights, "own_factor": own_weights}
+    return kernels.sum_rows(edges, x, dtype, out, heads=heads, **own, **factors)
 
 
-def _sum_by_source(columns: Edges, grads: Tensor, own_grads: Tensor, out: Tensor) -> None:
-    """Sums of the edges' gradients by source: of ones, with gradients as factors."""
-    num_own, heads = own_grads.shape
-    ones = grads.new_ones(1, heads).expand(2, heads)  # rows at a stride of 0, so any number of them
-    kernels.sum_rows(
-        columns,
-        ones,
-        own_use=_native.ADD_OWN if num_own else _native.NO_OWN,
-        own=ones if num_own else None,
-        num_own=num_own,
-        heads=heads,
-        edge_factor=grads,
-        own_factor=own_grads,
-        out=out,
-    )
+def _ones(like: Tensor) -> Tensor:
+    """Rows of ones, of as many columns, at a stride of 0, so any number of them."""
+    return like.new_ones(1, like.shape[1]).expand(2, like.shape[1])
 
 
 @operator("loop_means")
@@ -135,10 +122,9 @@ def loop_means(scores: Tensor, indptr: Tensor, source: Tensor, loops: int) -> tu
     Returns:
         [loops, heads], and the factors by which sums became means, [loops, 1].
     """
-    edges, heads = Edges(indptr, source, loops, skip_self=True), scores.shape[1]
-    ones = scores.new_ones(1, heads).expand(2, heads)  # rows at a stride of 0, so any number of them
+    edges, ones = Edges(indptr, source, loops, skip_self=True), _ones(scores)
     inverse = kernels.sum_rows(edges, ones[:, :1]).clamp_(min=1).reciprocal_()
-    return kernels.sum_rows(edges, ones, heads=heads, edge_factor=scores).mul_(inverse), inverse
+    return weighted(edges, ones, scores, scores[:0]).mul_(inverse), inverse
 
 
 @loop_means.register_fake

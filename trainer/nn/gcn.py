@@ -37,13 +37,13 @@ class GCNRules:
         if sums_first:
             return self._of_sums(x, block, loop, activation)
         transformed = self.lin(x)
-        out = self._summed(transformed, block, self._norm(x, block, loop), loop, transformed.dtype)
+        out = self._summed(transformed, block, loop, transformed.dtype)
         return out if self.bias is None else out + self.bias
 
     def _of_sums(self, x: Tensor, block: Block, loop: float, activation: Activation | None) -> Tensor:
         """Rows are summed, then multiplied by the weights."""
         materialize(self.lin, x.shape[1])
-        rows = self._summed(x, block, self._norm(x, block, loop), loop, amp_dtype(x), activation)
+        rows = self._summed(x, block, loop, amp_dtype(x), activation)
         return linear(rows, self.lin.weight, self.bias)
 
     def _sums_first(self, block: Block, width: int) -> bool:
@@ -52,19 +52,12 @@ class GCNRules:
         return edges * width + block.num_targets * product <= edges * self.out_channels + block.num_sources * product
 
     def _summed(
-        self,
-        x: Tensor,
-        block: Block,
-        norm: Tensor | None,
-        loop: float,
-        dtype: torch.dtype,
-        activation: Activation | None = None,
+        self, x: Tensor, block: Block, loop: float, dtype: torch.dtype, activation: Activation | None = None
     ) -> Tensor:
-        drawn = activation.drawn() if activation is not None else ()
-        ends = block.indptr, block.source, block.num_targets
-        if norm is None:
-            return ops.gather_sum(x, None, *ends, False, ops.BESIDE_NONE, dtype, *drawn, place=block.place)[0]
-        return ops.gather_normalized(x, norm, *ends, loop, dtype, *drawn, place=block.place)[0]
+        norm, drawn = self._norm(x, block, loop), activation.drawn() if activation is not None else ()
+        ends, kind = (block.indptr, block.source, block.num_targets), (False, ops.BESIDE_NONE)
+        of_norm = 0.0 if norm is None else loop
+        return ops.gather_sum(x, None, norm, *ends, *kind, of_norm, dtype, *drawn, place=block.place)[0]
 
     def _norm(self, x: Tensor, block: Block, loop: float) -> Tensor | None:
         """1 / sqrt(degree) of each source, 0 without edges; None: the sums are plain."""

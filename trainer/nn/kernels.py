@@ -61,7 +61,7 @@ class Edges:
 def run(body, device_of: Tensor, **fields) -> None:
     """Calls a native body on the current stream of a tensor's device: with tensors as addresses, None as 0."""
     given = {name: _given(value) for name, value in fields.items()}
-    with _device_of(device_of):
+    with torch.cuda.device_of(device_of):
         body(_stream(device_of), **given)
 
 
@@ -139,7 +139,7 @@ class Drop:
 def takes_drop_in(x: Tensor) -> bool:
     """Whether rows [rows, dim] can have ReLU and dropout as part of sum_rows()."""
     packed = x.dim() == 2 and x.shape[1] > 0 and x.shape[1] * x.element_size() % 16 == 0
-    return packed and x.element_size() <= 4 and x.is_contiguous() and x.data_ptr() % 16 == 0
+    return packed and x.element_size() <= 4 and _is_packed(x)
 
 
 def takes_products(rows: Tensor, weight_rows: int) -> bool:
@@ -243,7 +243,7 @@ def copy_arrays(parts: list[tuple[Tensor, Tensor, int]]) -> None:
         parts: one or more of (to, from, fill), contiguous, on one device; what `to` is longer becomes `fill`.
     """
     copies = [(source.data_ptr(), to.data_ptr(), source.numel(), to.numel(), fill) for to, source, fill in parts]
-    with _device_of(parts[0][0]):
+    with torch.cuda.device_of(parts[0][0]):
         _native.copy_arrays(_stream(parts[0][0]), copies)
 
 
@@ -259,11 +259,6 @@ def _address(tensor: Tensor | None) -> int:
 
 def _stream(tensor: Tensor) -> int | None:
     return torch.cuda.current_stream(tensor.device).cuda_stream if tensor.is_cuda else None
-
-
-def _device_of(tensor: Tensor):
-    """Makes the tensor's GPU the current one."""
-    return torch.cuda.device_of(tensor)
 
 
 def drop(x: Tensor, activation: int, p: float, key: int, key_at: Tensor | None = None) -> Tensor:

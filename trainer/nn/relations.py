@@ -35,15 +35,6 @@ class Into:
     own: int | None
 
 
-@dataclass(frozen=True)
-class _Read:
-    """ReLU and dropout that the rows of a node type go through when they are read; the arguments of kernels.Drop."""
-
-    p: float
-    key: int
-    key_at: Tensor | None
-
-
 def sum_relations(
     into: Sequence[Into],
     rows: Sequence[Tensor | PlacedRows],
@@ -68,11 +59,13 @@ def sum_relations(
     """
     places = [each.place if isinstance(each, PlacedRows) else None for each in rows]
     given = [kernels.rows_of(each.rows if isinstance(each, PlacedRows) else each) for each in rows]
-    reads: list[_Read | None] = [None] * len(given)
+    reads: list[tuple | None] = [None] * len(
+        given
+    )  # what ReLU and dropout of rows take when they are read: kernels.Drop
     if activation is not None:
         for number, each in enumerate(given):
             if activation.fuses(each):
-                reads[number] = _Read(*activation.drawn()[1:])
+                reads[number] = activation.drawn()[1:]
             else:
                 given[number] = activation(each)
     factors = [None if each is None else each.to(dtype) for each in (*weights, *own_weights, *biases)]
@@ -151,8 +144,7 @@ class _SumRelations(torch.autograd.Function):
             for each, read in zip(rows, reads, strict=True)
         ]
         drops = [
-            None if read is None else Drop(_native.DROP_IN, bits, read.p, read.key, read.key_at)
-            for bits, read in zip(kept, reads, strict=True)
+            None if read is None else Drop(_native.DROP_IN, bits, *read) for bits, read in zip(kept, reads, strict=True)
         ]
         out, saved = [], []
         for number, each in enumerate(into):
@@ -163,7 +155,7 @@ class _SumRelations(torch.autograd.Function):
                 own, place = rows[each.own], places[each.own]
                 own = own[: len(sums)] if place is None else PlacedRows(own, place[: len(sums)]).gathered()
                 if (read := reads[each.own]) is not None:
-                    own = kernels.drop(own, _native.RELU, read.p, read.key, read.key_at)
+                    own = kernels.drop(own, _native.RELU, *read)
                 torch.addmm(sums, own.to(dtype), own_weight.t(), out=sums)
             out.append(sums)
             saved += [own, means, *inverse_counts]
@@ -180,7 +172,7 @@ class _SumRelations(torch.autograd.Function):
         factors = [next(saved) for _ in range(3 * count)]
         kept = [next(saved) for _ in ctx.reads]
         drops = [
-            None if read is None else Drop(_native.DROP_BACK, bits, read.p)
+            None if read is None else Drop(_native.DROP_BACK, bits, read[0])
             for bits, read in zip(kept, ctx.reads, strict=True)
         ]
         of_rows, of_factors = _RowGrads(into, ctx.shapes, needed, drops), [None] * len(factors)

@@ -71,7 +71,7 @@ class SAGERules:
         drawn = activation.drawn() if activation is not None else ()
         ends = block.indptr, block.source, block.num_targets
         rows = ops.gather_sum(
-            source, own, *ends, mean, beside, dtype, *drawn, place=block.place, own_place=block.own_place
+            source, own, None, *ends, mean, beside, 0.0, dtype, *drawn, place=block.place, own_place=block.own_place
         )[0]
         if not has_own:
             return self.lin_l(rows)

@@ -100,10 +100,10 @@ def test_the_operators_are_well_made(device):
     x = torch.randn(SOURCES, DIM, device=device, requires_grad=True)
     norm = torch.rand(SOURCES, device=device)
     ends = block.indptr, block.source, TARGETS
-    arguments = (x, None, *ends, True, ops.BESIDE_PREFIX, torch.float32, True, 0.4, 77, None)
+    arguments = (x, None, None, *ends, True, ops.BESIDE_PREFIX, 0.0, torch.float32, True, 0.4, 77, None)
     torch.library.opcheck(ops.gather_sum.overload, arguments, test_utils=("test_schema", "test_faketensor"))
-    arguments = (x, norm, *ends, 1.0, torch.float32, True, 0.4, 77, None)
-    torch.library.opcheck(ops.gather_normalized.overload, arguments, test_utils=("test_schema", "test_faketensor"))
+    arguments = (x, None, norm, *ends, False, ops.BESIDE_NONE, 1.0, torch.float32, True, 0.4, 77, None)
+    torch.library.opcheck(ops.gather_sum.overload, arguments, test_utils=("test_schema", "test_faketensor"))
 
 
 def test_second_derivatives_are_refused():

@@ -8,15 +8,9 @@ from cohort_gnn.base.errors import CohortError
 
 OF_A_MASK = "of a mask: numpy.where(mask)[0], torch.where(mask)[0]"
 _LARGEST = np.iinfo(np.int64).max
-_NUMPY = {
-    "uint8": np.uint8,
-    "float16": np.float16,
-    "float32": np.float32,
-    "bits32": np.uint32,
-    "bits64": np.uint64,
-}
-_TORCH = {"uint8": "uint8", "float16": "float16", "bfloat16": "bfloat16", "float32": "float32"}
-_TORCH |= {"bits32": "int32", "bits64": "int64"}
+# Of dtypes of profiles that others call otherwise.
+_NUMPY = {"bits32": "uint32", "bits64": "uint64"}
+_TORCH = {"bits32": "int32", "bits64": "int64"}
 
 
 def is_torch(array) -> bool:
@@ -78,8 +72,8 @@ def default_kind(dtype: str, like) -> tuple:
     if is_torch(like) or dtype == "bfloat16":
         import torch
 
-        return "torch", getattr(torch, _TORCH[dtype])
-    return "numpy", np.dtype(_NUMPY[dtype])
+        return "torch", getattr(torch, _TORCH.get(dtype, dtype))
+    return "numpy", np.dtype(_NUMPY.get(dtype, dtype))
 
 
 def kind_for(kind: tuple | None, dtype: str, index) -> tuple:

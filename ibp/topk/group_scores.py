@@ -111,7 +111,7 @@ class KernelScores:
     @property
     def top(self) -> torch.Tensor:
         """See AllScores."""
-        return self._bounds.of_best(self._best.T.clone())
+        return self._bounds.distances(self._best.T.clone())
 
     def found(self) -> tuple[torch.Tensor, ...] | None:
         """See AllScores.found()."""

@@ -323,7 +323,7 @@ class ScoreBounds:
             score.div_(length)
         if self.metric == "l2":
             score.mul_(self.factors[:, None]).sub_(length.square())
-        return self._distances(score, self._squares[:, None]), self.radius(length)
+        return self.distances(score), self.radius(length)
 
     def radius(self, length: torch.Tensor) -> torch.Tensor:
         """float32 [n]: the radius of rows, from their lengths, float32 [n]; for cosine, rows of zeros have length 1."""
@@ -332,13 +332,12 @@ class ScoreBounds:
             radius = torch.where(length > _SMALLEST, torch.full_like(length, self._slope), math.inf)
         return torch.where(length < _LARGEST, radius, math.inf)
 
-    def of_best(self, best: torch.Tensor) -> torch.Tensor:
-        """The scores of groups, from GroupScoresRef.best (ibp/gpu.h), float32 [q, g], which is overwritten."""
-        return self._distances(best, self._squares[:, None])
-
-    def _distances(self, scores: torch.Tensor, squares: torch.Tensor) -> torch.Tensor:
-        """For l2, the scores from 2 * product - square of the row's length; scores of other metrics do not change."""
-        return scores.sub_(squares).neg_().clamp_(min=0).sqrt_().neg_() if self.metric == "l2" else scores
+    def distances(self, scores: torch.Tensor) -> torch.Tensor:
+        """For l2, the scores from 2 * product - square of the row's length, float32 [q, any], in place; scores of other
+        metrics do not change."""
+        if self.metric == "l2":
+            scores.sub_(self._squares[:, None]).neg_().clamp_(min=0).sqrt_().neg_()
+        return scores
 
     def products(self, rows: torch.Tensor) -> torch.Tensor:
         """float32 [q, n]: the products of the rows with `unit`."""

@@ -110,15 +110,11 @@ def run_analyze(arguments) -> int:
         print(f"{file}: {rows.shape[0]} rows x {rows.shape[1]} {rows.dtype}")
         for line in table_of(rows, arguments.group or rows.shape[1], arguments.sample):
             print(line)
-        if arguments.png:
-            _draw(rows, arguments.png, f"_{file.stem}" if len(files) > 1 else "")
+        if png := arguments.png:
+            png = png.with_name(f"{png.stem}_{file.stem}{png.suffix}") if len(files) > 1 else png
+            draw_agreement(rows, png)
+            print(f"picture: {png}")
     return 0
-
-
-def _draw(rows, png: Path, name: str) -> None:
-    png = png.with_name(f"{png.stem}{name}{png.suffix}")
-    draw_agreement(rows, png)
-    print(f"picture: {png}")
 
 
 def agreement(rows, max_rows: int = 4096) -> np.ndarray:

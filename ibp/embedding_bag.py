@@ -60,7 +60,12 @@ class EmbeddingBag(torch.nn.Module):
                 found = str(given.dtype) if isinstance(given, Tensor) else type(given).__name__
                 raise CohortError(f"EmbeddingBag: {name}", "a tensor, int32 or int64", found)
         of_gpu = input.is_cuda and 0 < input.numel() < 2**31 and len(self.table) < 2**32
-        rows, places, padding_place = self._rows_by_gpu(input) if of_gpu else self._rows_of(input)
+        distinct = self.table._fetch_distinct(input, self.padding_idx) if of_gpu else self._rows_of(input)
+        if distinct is None:
+            least, largest = torch.stack(torch.aminmax(input)).tolist()
+            wrong = least if least < 0 else largest
+            raise CohortError("EmbeddingBag: input", f"0 to {len(self.table) - 1}", str(wrong))
+        rows, places, padding_place = distinct
         if of_gpu and per_sample_weights is None and rows.dtype != torch.float64 and _is_bags(input, offsets):
             return self._reduce(rows, places, padding_place, offsets)
         return functional.embedding_bag(
@@ -73,27 +78,17 @@ class EmbeddingBag(torch.nn.Module):
             padding_idx=None if padding_place < 0 else padding_place,
         )
 
-    def _rows_of(self, input: Tensor) -> tuple[Tensor, Tensor, int]:
-        """(the row of each different id, the place of each id among them, that of the padding or -1)"""
+    def _rows_of(self, input: Tensor) -> tuple[Tensor, Tensor, int] | None:
+        """(the row of each different id, the place of each id among them, that of the padding or -1); None: an id is
+        outside the table."""
         ids, places = torch.unique(input, return_inverse=True)
         if len(ids) and not 0 <= int(ids[0]) <= int(ids[-1]) < len(self.table):
-            raise self._outside(input)
+            return None
         rows = self.table.fetch(ids)
         if self.padding_idx is None:
             return rows, places, -1
         place = int(torch.searchsorted(ids, self.padding_idx))
         return rows, places, place if place < len(ids) and ids[place] == self.padding_idx else -1
-
-    def _rows_by_gpu(self, input: Tensor) -> tuple[Tensor, Tensor, int]:
-        found = self.table._fetch_distinct(input, self.padding_idx)
-        if found is None:
-            raise self._outside(input)
-        return found
-
-    def _outside(self, input: Tensor) -> CohortError:
-        least, largest = torch.stack(torch.aminmax(input)).tolist()
-        wrong = least if least < 0 else largest
-        return CohortError("EmbeddingBag: input", f"0 to {len(self.table) - 1}", str(wrong))
 
     def _reduce(self, rows: Tensor, places: Tensor, padding_place: int, offsets: Tensor | None) -> Tensor:
         """Bags of float16, bfloat16 or float32 rows, by the GPU."""

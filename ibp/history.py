@@ -114,7 +114,10 @@ class History:
             found = f"{out.dtype} {list(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
             raise CohortError("History.pull: out", f"{self.dtype} {list(shape)}", found)
         if self._table is None:
-            self._check(ids)
+            flat, _ = arrays.ids_of(ids.detach().cpu(), "History.pull: ids")
+            wrong = flat[(flat < 0) | (flat >= self.shape[0])]
+            if len(wrong):
+                raise CohortError("History.pull: ids", f"0 to {self.shape[0] - 1}", str(wrong[0]))
             return torch.zeros(shape, dtype=self.dtype, device=ids.device) if out is None else out.zero_()
         named = ids.detach().to(self._device)
         if out is None:
@@ -135,12 +138,6 @@ class History:
     def stats(self) -> TableStats:
         """Of the rows since the first push, or since `refit`."""
         return TableStats(0, 0, 0, 0.0) if self._table is None else self._table.stats()
-
-    def _check(self, ids: Tensor) -> None:
-        flat, _ = arrays.ids_of(ids.detach().cpu(), "History.pull: ids")
-        wrong = flat[(flat < 0) | (flat >= self.shape[0])]
-        if len(wrong):
-            raise CohortError("History.pull: ids", f"0 to {self.shape[0] - 1}", str(wrong[0]))
 
     def _fitted(self, rows: Tensor) -> Table:
         profile = self._given or fit(rows, self._codec)

@@ -4,7 +4,7 @@ import copy
 import itertools
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -121,7 +121,8 @@ class Trainer:
             if self.sizes["test"]:
                 test = self.ask("test", self.options.hops_of_evaluation)
                 self.report.test_metrics, read = self.evaluate(test, "test")
-                self._add_bytes(self.ranks.gather(read))
+                for row_tiers in self.ranks.gather(read):
+                    self.report.add_bytes(row_tiers)
                 self.report.test_accuracy = self.report.test_metrics.get("accuracy")
             self._tell("run_ended", self.report)
 
@@ -144,7 +145,8 @@ class Trainer:
             report.validate_seconds = time.perf_counter() - begin
             reports, reads = zip(*self.ranks.gather((report, read)), strict=True)
             report.merge(reports)
-            self._add_bytes(filter(None, reads))
+            for row_tiers in filter(None, reads):
+                self.report.add_bytes(row_tiers)
             report.val_accuracy = report.val_metrics.get("accuracy")
             self.running = self.running.next()
             self.step.reset()
@@ -279,10 +281,6 @@ class Trainer:
         torch.set_rng_state(own["random"]["cpu"])
         if self.device.type == "cuda":
             torch.cuda.set_rng_state(own["random"]["device"], self.device)
-
-    def _add_bytes(self, reads: Iterable[dict]) -> None:
-        for row_tiers in reads:
-            self.report.add_bytes(row_tiers)
 
     def _tell(self, hook: str, *what) -> None:
         for tell in self._hooks[hook]:

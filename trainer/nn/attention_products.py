@@ -155,7 +155,7 @@ def attend_grad(
     heads, used, none = of_edges[0].shape[1], used_of(of_edges, p), x.new_empty(0)
     edges = Edges(indptr, source, num_targets, skip_self=loops >= 0)
     ends = scores_of(scores, target_scores, edge_scores, loop_scores, num_targets, heads, loops, slope)
-    grad_x, grad_weight, grad_sums, dots = none, none, none, None
+    grad_x, grad_weight, grad_sums, dots = none, none, none, (none, none)
     if needs_scores:
         # The gradients of edges' scores are read as a whole, so the gradients of padding edges must be zeros.
         dots = head_kernels.new_dots(edges, x, heads, ends.num_own, zero_rest=edge_scores is not None)

@@ -85,13 +85,14 @@ class RowTable:
 
     Attributes:
         values: float32 [num_rows, dim]. After writing to it, call `refresh`.
+        device: where the kernels run.
         puts_later: new rows stay on the device until `put_later` has written them to host memory, beside other work.
     """
 
     def __init__(
         self, num_rows: int, dim: int, device: torch.device, on_host: bool = False, hot: HotRows | None = None
     ):
-        self.on_host, self._device, self._hot = on_host, device, hot
+        self.on_host, self.device, self._hot = on_host, device, hot
         self.puts_later = on_host and device.type == "cuda"
         self._changed: _ChangedRows | None = None
         self._before_last: torch.cuda.Event | None = None  # the rows that changed before those of _changed are written
@@ -108,11 +109,6 @@ class RowTable:
         self.refresh()
 
     @property
-    def device(self) -> torch.device:
-        """Where the kernels run."""
-        return self._device if self.on_host else self.values.device
-
-    @property
     def ref(self):
         """What kernels take."""
         hot = self._hot if self._hot_values is not None and len(self._hot_values) else None
@@ -123,25 +119,25 @@ class RowTable:
     def changed_rows(self):
         """What the next kernel takes as the rows that `values` does not have yet."""
         if self._before_last is not None:
-            torch.cuda.current_stream(self._device).wait_event(self._before_last)
+            torch.cuda.current_stream(self.device).wait_event(self._before_last)
         return _native.ChangedRows(count=0, ids=0, place=0, rows=0) if self._changed is None else self._changed.ref
 
     def await_rows(self) -> None:
         """What kernels do from now on, they do after `values` has all rows."""
         if self._changed is not None and self._changed.written is not None:
-            torch.cuda.current_stream(self._device).wait_event(self._changed.written)
+            torch.cuda.current_stream(self.device).wait_event(self._changed.written)
 
     def put_later(self, ids: Tensor, place: Tensor | None, rows: Tensor) -> None:
         """Writes changed rows to `values`: rows[place[i]] is the new row ids[i]. Until then kernels take these."""
         last, self._changed = self._changed, _ChangedRows(ids, place, rows)
         num_rows, dim = self.values.shape
         fields = {"table": self.ref, "num_rows": num_rows, "dim": dim, "changed": self._changed.ref}
-        if self._device.type != "cuda":
+        if self.device.type != "cuda":
             kernels.run(_native.put_rows, rows, **fields)
             return
         if self._beside is None:
-            self._beside = torch.cuda.Stream(self._device)
-        self._beside.wait_stream(torch.cuda.current_stream(self._device))
+            self._beside = torch.cuda.Stream(self.device)
+        self._beside.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(self._beside):
             kernels.run(_native.put_rows, rows, **fields)
             self._changed.written = self._beside.record_event()
@@ -153,15 +149,15 @@ class RowTable:
     def refresh(self) -> None:
         """Makes what was written to `values` what kernels read."""
         if self._memory is not None:
-            with torch.cuda.device(self._device):
+            with torch.cuda.device(self.device):
                 self._memory.open_to_gpu()
         if self._hot is not None and self._hot_values is not None:
             self._hot_values.copy_(self.values[self._hot.ids])
 
     def whole(self) -> Tensor:
         """`values` after all work of the device on them, with the hot rows written back."""
-        if self.on_host and self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
+        if self.on_host and self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
         self._changed = self._before_last = None
         if self._hot is not None and self._hot_values is not None:
             self.values[self._hot.ids] = self._hot_values.to(self.values.device)
@@ -175,7 +171,7 @@ class RowTable:
     def move(self, device: torch.device) -> None:
         """To another device, unless the rows are in host memory."""
         if not self.on_host:
-            self.values = self.values.to(device)
+            self.values, self.device = self.values.to(device), device
 
 
 class _BadId:

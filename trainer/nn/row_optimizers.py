@@ -120,13 +120,14 @@ class RowOptimizer(torch.optim.Optimizer):
         if not is_current:
             rows.table.await_rows()
         tables = {"table": rows.table.ref, "first": refs[0], "second": refs[1]}
-        factors = {name: float(value) for name, value in self._factors(self.steps[number]).items()}
+        given = {name: self.param_groups[0][name] for name in ("eps", "weight_decay")}
+        factors = {name: float(value) for name, value in (given | self._factors(self.steps[number])).items()}
         kernels.run(_native.update_rows, read.ids, rule=self.RULE, **tables, **sizes, **arrays, **factors)
         if later:
             rows.table.put_later(read.ids, read.place, grads)
 
     def _factors(self, steps: int) -> dict[str, float]:
-        """rate, eps, weight_decay, share1 and share2 of UpdateRowsCall in trainer/native/learned_rows.h."""
+        """rate, share1 and share2 of UpdateRowsCall in trainer/native/learned_rows.h."""
         raise NotImplementedError
 
     def _states_of(self, number: int) -> list[RowTable]:
@@ -197,9 +198,7 @@ class RowAdagrad(RowOptimizer):
         super().__init__(embeddings, {"lr": lr, "eps": eps, "weight_decay": weight_decay}, states_on_device, group)
 
     def _factors(self, steps: int) -> dict[str, float]:
-        options = self.param_groups[0]
-        factors = {"rate": options["lr"], "eps": options["eps"], "weight_decay": options["weight_decay"]}
-        return factors | {"share1": 0.0, "share2": 0.0}
+        return {"rate": self.param_groups[0]["lr"], "share1": 0.0, "share2": 0.0}
 
 
 class RowAdam(RowOptimizer):
@@ -240,8 +239,7 @@ class RowAdam(RowOptimizer):
         options = self.param_groups[0]
         beta1, beta2 = options["betas"]
         rate = float(options["lr"]) * math.sqrt(1 - beta2**steps) / (1 - beta1**steps)
-        factors = {"rate": rate, "eps": options["eps"], "weight_decay": options["weight_decay"]}
-        return factors | {"share1": 1 - beta1, "share2": 1 - beta2}
+        return {"rate": rate, "share1": 1 - beta1, "share2": 1 - beta2}
 
 
 def _with_grads(embedding: NodeEmbedding) -> list[Read]:

@@ -10,7 +10,10 @@ from typing import Any
 
 from cohort_gnn.base.errors import CohortError
 
-_HINT = "modules are looked for in the current folder and in this Python's packages"
+
+def _refused(place: str, name: str, found: str) -> CohortError:
+    hint = "modules are looked for in the current folder and in this Python's packages"
+    return CohortError(f"{place} {name}", "package.module:Class", found, hint)
 
 
 def imported(place: str, name: str) -> Any:
@@ -23,7 +26,7 @@ def imported(place: str, name: str) -> Any:
     try:
         return getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
-        raise CohortError(f"{place} {name}", "package.module:Class", str(error), _HINT) from error
+        raise _refused(place, name, str(error)) from error
 
 
 def demand_named(place: str, name: str) -> None:
@@ -37,20 +40,16 @@ def demand_named(place: str, name: str) -> None:
         return
     spec = _spec_of(module)
     if not spec:
-        raise CohortError(f"{place} {name}", "package.module:Class", f"No module named '{module}'", _HINT)
+        raise _refused(place, name, f"No module named '{module}'")
     if not spec.origin or not spec.origin.endswith(".py"):
         return
     try:
         names = _names_in(ast.parse(Path(spec.origin).read_bytes(), spec.origin))
     except (SyntaxError, ValueError) as error:
-        raise CohortError(
-            f"{place} {name}",
-            "package.module:Class",
-            f"{spec.origin}: {error.msg if isinstance(error, SyntaxError) else error}",
-            _HINT,
-        ) from error
+        found = error.msg if isinstance(error, SyntaxError) else error
+        raise _refused(place, name, f"{spec.origin}: {found}") from error
     if attribute not in names and not names & {"*", "__getattr__"}:  # from which it may come
-        raise CohortError(f"{place} {name}", "package.module:Class", f"no {attribute} in {spec.origin}", _HINT)
+        raise _refused(place, name, f"no {attribute} in {spec.origin}")
 
 
 def _spec_of(module: str) -> ModuleSpec | None:

@@ -1,6 +1,5 @@
 """Numbers with units, for people."""
 
-import argparse
 import re
 from decimal import Decimal
 
@@ -28,11 +27,3 @@ def parse_bytes(text: str) -> int:
     if count >= 2**63:
         raise ValueError(f"expected less than 2^63 bytes, found {text!r}")
     return int(count)
-
-
-def byte_count(text: str) -> int:
-    """parse_bytes() as argparse's ``type``, which shows what the error says."""
-    try:
-        return parse_bytes(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None

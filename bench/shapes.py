@@ -10,7 +10,7 @@ from cohort_gnn.dataset import generate
 from cohort_gnn.dataset.cli_parts import rows_to_draw
 from cohort_gnn.launch.data.prepare import encoded_rows_writer
 from cohort_gnn.launch.options.parser import add_dataset
-from cohort_gnn.launch.run.job import open_dataset
+from cohort_gnn.dataset import open_one_type
 
 LOG = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ def resolve_data(args: argparse.Namespace) -> tuple[Path, int]:
     if args.shape:
         folder, shape = data_set(args)
         batch_size = shape.batch_size
-    return open_dataset(folder).path, batch_size
+    return open_one_type(folder).path.absolute(), batch_size
 
 
 def data_set(args: argparse.Namespace) -> tuple[Path, Shape]:

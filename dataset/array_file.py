@@ -139,9 +139,8 @@ class NamedArrays:
 
     def __getitem__(self, key: str) -> ArrayFile:
         if key not in self:
-            raise CohortError(
-                str(self.path), f"an array {key}", ", ".join(sorted(self._sizes)) or "no arrays", self._hint
-            )
+            found = ", ".join(sorted(self._sizes)) or "no arrays"
+            raise CohortError(str(self.path), f"an array {key}", found, self._hint)
         name = f"{key}.npy"
         open_file = (lambda: _open(self.path / name)) if self._is_folder else (lambda: _member(self.path, name))
         return _parse(self.place(key), open_file, self._sizes[key])
@@ -229,6 +228,5 @@ def map_array(path: Path) -> np.ndarray:
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
     except UNREADABLE as error:  # NumPy is stricter about headers than the library
-        raise CohortError(
-            str(path), "an array that NumPy reads", str(error), "write it again with numpy.save"
-        ) from error
+        hint = "write it again with numpy.save"
+        raise CohortError(str(path), "an array that NumPy reads", str(error), hint) from error

@@ -137,13 +137,8 @@ def class_labels(place: str, array: np.ndarray, num_nodes: int) -> np.ndarray:
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim == 2 and array.shape[0] == num_nodes:
-        found = f"{array.shape[1]} targets per node"
-        raise CohortError(
-            place,
-            "one class per node",
-            found,
-            "choose one of them, or say that each is a label of its own: --task multilabel",
-        )
+        hint = "choose one of them, or say that each is a label of its own: --task multilabel"
+        raise CohortError(place, "one class per node", f"{array.shape[1]} targets per node", hint)
     if array.dtype.kind == "f":
         missing = np.isnan(array)
         whole = np.where(missing, -1, array)

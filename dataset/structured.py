@@ -23,9 +23,8 @@ def read_structured(path: Path, form: Literal["JSON", "YAML"], kind: type[T], wh
         text = path.read_bytes()
         found = decode(text, type=kind)
         if form == "YAML" and (twice := _key_given_twice(text)):
-            raise CohortError(
-                str(path), "each key once in its mapping", f"{twice} again", "rename or remove one of them"
-            )
+            cure = "rename or remove one of them"
+            raise CohortError(str(path), "each key once in its mapping", f"{twice} again", cure)
         return found
     except ImportError as error:
         raise CohortError(str(path), "the package PyYAML", f"none ({error})", "python -m pip install pyyaml") from error

@@ -4,6 +4,7 @@ A type is what annotations say: ``Annotated[int, Meta(ge=1)]``, ``Literal["a", "
 ``msgspec`` converts and checks; errors name what was expected in words.
 """
 
+import argparse
 import types
 import typing
 from pathlib import Path
@@ -83,6 +84,18 @@ def parsed(text: str, of: Any) -> Any:
             said = str(error).partition(", found")[0]
             told = said if said.startswith("expected ") else told
     raise ValueError(f"{told}, found {text}")
+
+
+def kind(of: Any):
+    """A type as argparse's ``type``."""
+
+    def parse(text: str) -> Any:
+        try:
+            return parsed(text, of)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return parse
 
 
 def _too_large(text: str, of: Any) -> str:

@@ -12,7 +12,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset.array_file import MemoryArray
 from cohort_gnn.dataset.importing.convert import ConvertOptions, write_graph
 from cohort_gnn.dataset.importing.typed import TypedConversion
-from cohort_gnn.dataset.layouts.graph import edges_in_memory, rows_of_matrix
+from cohort_gnn.dataset.layouts.graph import Edges, Rows
 from cohort_gnn.dataset.layouts.typed import Nodes, TypedGraph
 from cohort_gnn.dataset.writer import demand_split
 
@@ -57,7 +57,7 @@ def generate_typed(
 
     def nodes_of(signal: np.ndarray, noise: float) -> Nodes:
         x = signal + np.float32(noise) * draw.standard_normal(signal.shape, dtype=np.float32)
-        return Nodes(len(x), rows_of_matrix("features", x.astype(dtype)))
+        return Nodes(len(x), Rows.of_matrix("features", x.astype(dtype)))
 
     paper = nodes_of(signatures[author_group] + signatures[field_group], PAPER_NOISE)
     # One table for authors and fields: without types nothing tells them apart.
@@ -67,8 +67,8 @@ def generate_typed(
         place="generated",
         nodes={"paper": paper, "author": other, "field": other},
         edges={
-            ("author", "writes", "paper"): edges_in_memory("writes", *writes),
-            ("paper", "has", "field"): edges_in_memory("has", *has[::-1]),
+            ("author", "writes", "paper"): Edges.in_memory("writes", *writes),
+            ("paper", "has", "field"): Edges.in_memory("has", *has[::-1]),
         },
         target="paper",
         labels=MemoryArray("labels", labels),

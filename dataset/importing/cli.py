@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from cohort_gnn.base.units import byte_count
 from cohort_gnn.dataset.arrays import TASKS
 from cohort_gnn.dataset.cli_parts import add_common, lines_on_stderr, number, summary
 from cohort_gnn.dataset.importing.convert import ConvertOptions
@@ -22,6 +21,7 @@ from cohort_gnn.dataset.importing.importer import FORMATS, SourceOptions, import
 from cohort_gnn.dataset.layouts.tables import RAW_DTYPES, RawLayout
 from cohort_gnn.dataset.layouts.text_file import SEPARATORS, TextOptions
 from cohort_gnn.dataset.reader import open as open_dataset
+from cohort_gnn.spec.types import Bytes, kind
 
 EPILOG = "dataset/FORMAT.md describes the content that is read from each format."
 
@@ -36,7 +36,7 @@ def register(commands: argparse._SubParsersAction) -> None:
     )
     command.add_argument(
         "--memory",
-        type=byte_count,
+        type=kind(Bytes),
         default=4_000_000_000,
         metavar="4GB",
         help="memory for sorting and reading; default: 4GB",

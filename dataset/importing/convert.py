@@ -17,7 +17,7 @@ from cohort_gnn.base.units import format_bytes
 from cohort_gnn.dataset import _native, arrays
 from cohort_gnn.dataset.importing.edge_data import EdgeData, Progress, block_bytes_of
 from cohort_gnn.dataset.importing.pca import principal_components
-from cohort_gnn.dataset.layouts.graph import Graph, LinkSplit, Rows, Source, rows_of_matrix
+from cohort_gnn.dataset.layouts.graph import Graph, LinkSplit, Rows, Source
 from cohort_gnn.dataset.links import HeldOut, checked_links, link_edges, save_links
 from cohort_gnn.dataset.meta import SPLITS, write_meta_of_one_type, write_targets
 from cohort_gnn.dataset.reader import open_one_type
@@ -176,7 +176,7 @@ class GraphConversion(Conversion):
         labels = self.labels(self.num_nodes)
         files = write_targets(self.folder, labels, self.splits(labels))
         if shape is None:
-            ones = rows_of_matrix("features", np.broadcast_to(np.uint8(1), (self.num_nodes, 1)))
+            ones = Rows.of_matrix("features", np.broadcast_to(np.uint8(1), (self.num_nodes, 1)))
             rows, shape = ones, self._write_features(ones)
         write_meta_of_one_type(
             self.folder,
@@ -221,7 +221,7 @@ class GraphConversion(Conversion):
             x = _row_normalize(x)
         if options.pca is not None:
             x = principal_components(x, options.pca, options.seed)
-        return rows_of_matrix(rows.place, x)
+        return Rows.of_matrix(rows.place, x)
 
     def _in_memory(self, rows: Rows) -> np.ndarray:
         parts, size = [], 0

@@ -16,11 +16,9 @@ from cohort_gnn.dataset.hetero import RelationType
 from cohort_gnn.dataset.importing import tensors
 from cohort_gnn.dataset.importing.convert import ConvertOptions, write_graph
 from cohort_gnn.dataset.importing.typed import TypedConversion
-from cohort_gnn.dataset.layouts.graph import Edges, Rows, Weights, edges_in_memory
+from cohort_gnn.dataset.layouts.graph import Edges, Rows, Weights
+from cohort_gnn.dataset.layouts.pyg import features_of, weights_of
 from cohort_gnn.dataset.layouts.typed import Nodes, TypedGraph
-
-KEPT = {"x", "num_nodes", "edge_index", "edge_weight", "edge_time", "time", "edge_attr"}  # of every type
-KEPT_OF_TARGET = KEPT | {"y", *arrays.MASKS}
 
 
 def from_hetero(
@@ -103,7 +101,7 @@ def _edges(type_: RelationType, data: Any, one_number_is_weight: bool) -> Edges:
     src, dst = tensors.ends_of(place, store["edge_index"])
     ends = (arrays.integers(f"{place}: {end}", ids) for end, ids in (("src", src), ("dst", dst)))
     weights, rows = _weights_and_rows(type_, store, one_number_is_weight)
-    return replace(edges_in_memory(place, *ends), weights=weights, times=_times(type_, data), features=rows)
+    return replace(Edges.in_memory(place, *ends), weights=weights, times=_times(type_, data), features=rows)
 
 
 def _times(type_: RelationType, data: Any) -> Weights | None:
@@ -122,7 +120,7 @@ def _times(type_: RelationType, data: Any) -> Weights | None:
 def _weights_and_rows(
     type_: RelationType, store: Any, one_number_is_weight: bool
 ) -> tuple[Weights | None, Rows | None]:
-    weights, attributes = tensors.weights_of(store), tensors.features_of(store)
+    weights, attributes = weights_of(store), features_of(store)
     if not one_number_is_weight and store.get("edge_attr") is not None:
         weights, attributes = store.get("edge_weight"), store["edge_attr"]
         attributes = attributes.reshape(len(attributes), prod(attributes.shape[1:]))
@@ -135,7 +133,7 @@ def _warn_of_what_is_left_out(data: Any, target: str) -> None:
     """Names in one warning what a HeteroData has beside the members of a data set."""
     left_out = []
     for type_ in [*data.node_types, *data.edge_types]:
-        kept = KEPT_OF_TARGET if type_ == target else KEPT
+        kept = tensors.KEPT_OF_TARGET if type_ == target else tensors.KEPT
         where = type_ if isinstance(type_, str) else ", ".join(type_)
         left_out += [f"{key} of {where}" for key, value in data[type_].items() if value is not None and key not in kept]
     if left_out:

@@ -20,7 +20,7 @@ from cohort_gnn.dataset.layouts import tables
 from cohort_gnn.dataset.layouts.chunked import METADATA as CHUNKED
 from cohort_gnn.dataset.layouts.chunked import read_chunked
 from cohort_gnn.dataset.layouts.described import DESCRIPTION, read_described
-from cohort_gnn.dataset.layouts.graph import Graph, Labels, Rows, Source, rows_of_table
+from cohort_gnn.dataset.layouts.graph import Graph, Labels, Rows, Source
 from cohort_gnn.dataset.layouts.graphbolt import METADATA, read_graphbolt
 from cohort_gnn.dataset.layouts.igb import find_igb, is_igbh, read_igb, read_igbh
 from cohort_gnn.dataset.layouts.legion import is_legion, read_legion
@@ -297,7 +297,7 @@ def _features(path: Path, inputs: SourceOptions, notes: list[str]) -> Rows:
     if inputs.node_ids is None:
         _demand_order(table, numbers)
     notes.append(f"{path.name}: {len(names)}{of} columns taken as features: {shortened(names)}")
-    return rows_of_table(table, numbers if inputs.feature_columns else None)
+    return Rows.of_table(table, numbers if inputs.feature_columns else None)
 
 
 def _labels(path: Path, inputs: SourceOptions, task: str) -> Labels:

@@ -13,14 +13,7 @@ from cohort_gnn.dataset.array_file import MemoryArray
 from cohort_gnn.dataset.check import demand_in_range
 from cohort_gnn.dataset.hetero import demand_raw
 from cohort_gnn.dataset.importing.edge_data import EdgeData
-from cohort_gnn.dataset.layouts.graph import (
-    EdgeChunk,
-    Edges,
-    Weights,
-    edges_of_columns,
-    rows_of_matrix,
-    weights_of_array,
-)
+from cohort_gnn.dataset.layouts.graph import EdgeChunk, Edges, Rows, Weights
 from cohort_gnn.dataset.meta import SPLITS, write_meta_of_one_type, write_targets
 from cohort_gnn.dataset.reader import Dataset, open_one_type
 
@@ -53,13 +46,13 @@ def _write_edges(data: Dataset, new_of_old: np.ndarray, out: Path) -> dict[str, 
     says of the edges' features."""
 
     def numbers(array: np.ndarray | None, are_times: bool) -> Weights | None:
-        return None if array is None else weights_of_array(MemoryArray(str(data.path), array), are_times)
+        return None if array is None else Weights.of_array(MemoryArray(str(data.path), array), are_times)
 
     table, features = data.edge_table, None
     if table is not None:
-        features = rows_of_matrix(str(data.path), demand_raw(table.x, table.encoded_rows), table.feature_dtype)
+        features = Rows.of_matrix(str(data.path), demand_raw(table.x, table.encoded_rows), table.feature_dtype)
     beside = numbers(data.edge_weights, False), numbers(data.edge_times, True), features
-    old = edges_of_columns(str(data.path), data.indptr, MemoryArray(str(data.path), data.indices))
+    old = Edges.of_columns(str(data.path), data.indptr, MemoryArray(str(data.path), data.indices))
 
     def renumbered(block_bytes: int) -> Iterator[EdgeChunk]:
         for targets, sources, fraction in old.chunks(block_bytes):

@@ -16,22 +16,13 @@ from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.array_file import MemoryArray
 from cohort_gnn.dataset.arrays import MASKS
 from cohort_gnn.dataset.importing.convert import ConvertOptions, GraphConversion, write_graph
-from cohort_gnn.dataset.layouts.graph import Graph, Rows, Weights, edges_in_memory, rows_of_matrix, weights_of_array
+from cohort_gnn.dataset.layouts.graph import Edges, Graph, Rows, Weights
+from cohort_gnn.dataset.layouts.pyg import features_of, weights_of
 from cohort_gnn.dataset.layouts.torch_files import rows_of_tensor
 from cohort_gnn.dataset.meta import SPLITS
 
-KEPT = {
-    "x",
-    "y",
-    "edge_index",
-    "edge_weight",
-    "edge_time",
-    "edge_attr",
-    "time",
-    *MASKS,
-    "num_nodes",
-    "adj_t",
-}  # of a Data; the last two say it again
+KEPT = {"x", "num_nodes", "edge_index", "edge_weight", "edge_time", "time", "edge_attr"}  # of a Data, or of every type
+KEPT_OF_TARGET = KEPT | {"y", *MASKS}  # of a Data, or of the type that has them
 NEEDED = {  # of a Data, and what to do where it is not there
     "edge_index": "fill it in, give one graph of a PyG data set (dataset[0]), or use from_tensors",
     "x": "give each node a row: data.x = torch.ones(data.num_nodes, 1), or use from_tensors",
@@ -91,7 +82,7 @@ def from_tensors(
         raise CohortError("from_tensors", "edge_index, or indptr and indices", "both or neither")
     ends = _edges(edge_index, num_nodes) if edge_index is not None else _expand(indptr, indices, num_nodes)
     edges = replace(
-        edges_in_memory("the edges", *ends),
+        Edges.in_memory("the edges", *ends),
         weights=weights_in("edge_weight", edge_weight),
         times=weights_in("edge_time", edge_time, are_times=True),
         features=None if edge_attr is None else rows_of("edge_attr", edge_attr)[0],
@@ -123,7 +114,7 @@ def rows_of(place: str, x: Any) -> tuple[Rows, int]:
     if str(getattr(x, "dtype", "")) == "torch.bfloat16":
         return rows_of_tensor(place, x.cpu()), len(x)
     rows = arrays.features(place, _numpy(place, x))
-    return rows_of_matrix(place, rows), len(rows)
+    return Rows.of_matrix(place, rows), len(rows)
 
 
 def from_pyg(
@@ -194,7 +185,7 @@ def _warn_of_what_is_left_out(data: Any) -> None:
     left_out = [
         f"Data.{key} {list(value.shape) if hasattr(value, 'shape') else f'({type(value).__name__})'}"
         for key, value in members.items()
-        if key not in KEPT and value is not None
+        if key not in KEPT_OF_TARGET | {"adj_t"} and value is not None
     ]
     if left_out:
         verb = "is" if len(left_out) == 1 else "are"
@@ -249,25 +240,9 @@ def _expand(indptr: Any, indices: Any, num_nodes: int) -> tuple[np.ndarray, np.n
     return arrays.edges("indices: ", sources, np.repeat(np.arange(num_nodes), degrees), num_nodes)
 
 
-def weights_of(data: Any) -> Any:
-    """edge_weight of a Data or of the store of a relation, or its edge_attr where that is one number an edge."""
-    weights, attributes = getattr(data, "edge_weight", None), getattr(data, "edge_attr", None)
-    if weights is not None or attributes is None:
-        return weights
-    return attributes if attributes.dim() == 1 or attributes.shape[1:] == (1,) else None
-
-
-def features_of(data: Any) -> Any:
-    """edge_attr of a Data or of the store of a relation, unless it has the weights."""
-    attributes = getattr(data, "edge_attr", None)
-    if attributes is None or attributes is weights_of(data):
-        return None
-    return attributes.unsqueeze(-1) if attributes.dim() == 1 else attributes
-
-
 def weights_in(place: str, weights: Any, are_times: bool = False) -> Weights | None:
-    """The same to be read."""
-    return None if weights is None else weights_of_array(MemoryArray(place, _numpy(place, weights)), are_times)
+    """Weights or times of edges, to be read."""
+    return None if weights is None else Weights.of_array(MemoryArray(place, _numpy(place, weights)), are_times)
 
 
 def _times_of(data: Any) -> Any:

@@ -16,7 +16,7 @@ from cohort_gnn.dataset.hetero import HeteroDataset, RelationType
 from cohort_gnn.dataset.importing.convert import Conversion, ConvertOptions
 from cohort_gnn.dataset.importing.edge_data import FEATURES, EdgeData
 from cohort_gnn.dataset.importing.outcome import labels_and_splits_told
-from cohort_gnn.dataset.layouts.graph import Edges, edges_of_columns, rows_of_file, weights_of_array
+from cohort_gnn.dataset.layouts.graph import Edges, Rows, Weights
 from cohort_gnn.dataset.layouts.typed import Nodes, TypedGraph
 from cohort_gnn.dataset.meta import TYPED_VERSION, write_meta, write_targets
 from cohort_gnn.spec.options import flag_of
@@ -118,15 +118,15 @@ class TypedConversion(Conversion):
         says of their features."""
         indptr, indices, *numbers = (self._file(relation, part) for part in (*PARTS, *NUMBERS))
         weights, times = (
-            weights_of_array(open_npy(file), are_times) if file.exists() else None
+            Weights.of_array(open_npy(file), are_times) if file.exists() else None
             for file, are_times in zip(numbers, (False, True), strict=True)
         )
         rows = None
         if described is not None:
             dtype = "bfloat16" if described["dtype"] == "bfloat16" else None
-            rows = rows_of_file(open_npy(self.folder / described["file"]), dtype)
+            rows = Rows.of_file(open_npy(self.folder / described["file"]), dtype)
         place = f"the reverse of {', '.join(relation)}"
-        edges = edges_of_columns(place, np.load(indptr, mmap_mode="r"), open_npy(indices))
+        edges = Edges.of_columns(place, np.load(indptr, mmap_mode="r"), open_npy(indices))
         return replace(edges, weights=weights, times=times, features=rows)
 
 

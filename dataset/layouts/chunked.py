@@ -14,17 +14,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.array_file import ArrayFile, open_npy
 from cohort_gnn.dataset.arrays import MASKS
-from cohort_gnn.dataset.layouts.graph import (
-    Edges,
-    Labels,
-    Rows,
-    edges_of_pairs,
-    edges_of_parts,
-    edges_of_table,
-    rows_of_file,
-    rows_of_parts,
-    rows_of_table,
-)
+from cohort_gnn.dataset.layouts.graph import Edges, Labels, Rows
 from cohort_gnn.dataset.layouts.parquet_file import ParquetFile
 from cohort_gnn.dataset.layouts.table import Table
 from cohort_gnn.dataset.layouts.text_file import TextFile, TextOptions
@@ -97,10 +87,10 @@ def _edges(path: Path, key: str, meta: Metadata) -> Edges:
         raise CohortError(f"{path}: edges", f"the relation {key}", ", ".join(meta.edges) or "none", HINT)
     chunks, place = meta.edges[key], f"{path}: edges of {key}"
     parts = [
-        edges_of_pairs(part, rows=True) if isinstance(part, ArrayFile) else edges_of_table(part, (0, 1))
+        Edges.of_pairs(part, rows=True) if isinstance(part, ArrayFile) else Edges.of_table(part, (0, 1))
         for part in _parts(path, chunks)
     ]
-    return replace(edges_of_parts(place, parts), features=_features(path, key, "edge_data", meta.edge_data))
+    return replace(Edges.of_parts(place, parts), features=_features(path, key, "edge_data", meta.edge_data))
 
 
 def _parts(path: Path, chunks: Chunks) -> list[ArrayFile | Table]:
@@ -125,8 +115,8 @@ def _features(path: Path, type_: str, member: str, data: dict[str, dict[str, Chu
         expected = f"one feature of {type_}, or one of {', '.join(FEATURES)}"
         raise CohortError(f"{path}: {member}", expected, ", ".join(others), HINT)
     parts = _parts(path, there[chosen[0]])
-    rows = [rows_of_file(part) if isinstance(part, ArrayFile) else rows_of_table(part) for part in parts]
-    return rows_of_parts(f"{path}: {chosen[0]} of {type_}", rows)
+    rows = [Rows.of_file(part) if isinstance(part, ArrayFile) else Rows.of_table(part) for part in parts]
+    return Rows.of_parts(f"{path}: {chosen[0]} of {type_}", rows)
 
 
 def _array(path: Path, chunks: Chunks) -> np.ndarray:

@@ -12,7 +12,7 @@ import numpy as np
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset.array_file import open_npy
 from cohort_gnn.dataset.layouts import tables
-from cohort_gnn.dataset.layouts.graph import Edges, Labels, Rows, Weights, rows_of_table, weights_of_table
+from cohort_gnn.dataset.layouts.graph import Edges, Labels, Rows, Weights
 from cohort_gnn.dataset.layouts.node_ids import MIN_BLOCK, NodeIds, text_columns, with_ids
 from cohort_gnn.dataset.layouts.table import Table
 from cohort_gnn.dataset.layouts.text_file import TextOptions
@@ -122,7 +122,7 @@ class _NodeFiles:
             return None
         if isinstance(found, str):
             return _rows_in(f"{self._place}.features", self._folder / found)
-        return rows_of_table(*self._columns("features", found))
+        return Rows.of_table(*self._columns("features", found))
 
     def _num_nodes(self) -> int | None:
         count = self._of.count
@@ -168,7 +168,7 @@ def _rows_in(place: str, path: Path) -> Rows:
     kind = tables.kind_of(path)
     if kind not in ("npy", "csv", "parquet"):
         raise CohortError(place, "a list of columns, or a .npy, .csv or .parquet file", path.name, HINT)
-    return tables.read_rows(path) if kind == "npy" else rows_of_table(tables.open_table(path, WITH_HEADER))
+    return tables.read_rows(path) if kind == "npy" else Rows.of_table(tables.open_table(path, WITH_HEADER))
 
 
 def _parts(table: Table, column: int) -> list[np.ndarray]:
@@ -210,7 +210,7 @@ def _edge_rows(path: Path, found: EdgesOf, table: Table | None) -> Rows | None:
         return _rows_in(place, path.parent / found.features)
     if table is None:
         raise CohortError(place, "a file, for edges without a table", "columns", HINT)
-    return rows_of_table(table, table.choose(found.features))
+    return Rows.of_table(table, table.choose(found.features))
 
 
 def _numbers(path: Path, found: EdgesOf, given: str | None, are_times: bool) -> Weights | None:
@@ -220,4 +220,4 @@ def _numbers(path: Path, found: EdgesOf, given: str | None, are_times: bool) -> 
     if given.endswith(".npy"):
         return tables.read_weights(path.parent / given, are_times)
     table = tables.open_table(path.parent / found.file, WITH_HEADER)
-    return weights_of_table(table, table.choose([given])[0], are_times)
+    return Weights.of_table(table, table.choose([given])[0], are_times)

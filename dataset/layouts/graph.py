@@ -55,6 +55,94 @@ class Edges:
         told += f", features {shortened(features)}" if features else ""
         return told + (f" ({shortened(unused)} not used)" if unused else "") + "; "
 
+    @staticmethod
+    def _of(place: str, count: int, pieces: Callable[[int], Iterator[tuple[np.ndarray, np.ndarray]]]) -> Edges:
+        """Edges of pieces(edges at once), integers [n] each; `count` in all."""
+
+        def chunks(block_bytes: int) -> Iterator[EdgeChunk]:
+            done = 0
+            for src, dst in pieces(max(1, block_bytes // EDGE_BYTES)):
+                done += len(src)
+                yield _int64(src), _int64(dst), done / count
+
+        return Edges(place, chunks)
+
+    @staticmethod
+    def of_arrays(place: str, src: ArrayFile | MemoryArray, dst: ArrayFile | MemoryArray) -> Edges:
+        """Edges whose ends are in two arrays, integers [E] each."""
+        for end in (src, dst):
+            demand_integers(end)
+        if src.shape != dst.shape or len(src.shape) != 1:
+            raise CohortError(
+                dst.place, f"as many destinations as {src.place} has sources", f"{src.shape}, {dst.shape}"
+            )
+        return Edges._of(place, len(src), lambda at_once: zip(src.rows(at_once), dst.rows(at_once), strict=True))
+
+    @staticmethod
+    def in_memory(place: str, src: np.ndarray, dst: np.ndarray) -> Edges:
+        """Edges of two arrays in memory, integers [E] each."""
+        return Edges.of_arrays(place, MemoryArray(place, src), MemoryArray(place, dst))
+
+    @staticmethod
+    def of_pairs(pairs: ArrayFile, rows: bool = False) -> Edges:
+        """Edges in one file, integers [2, E] or [E, 2]; 2 x 2 are [2, E], with `rows` [E, 2]."""
+        demand_integers(pairs)
+        if len(pairs.shape) != 2 or 2 not in pairs.shape:
+            raise CohortError(pairs.place, "shape [2, E] or [E, 2]", f"shape {list(pairs.shape)}")
+        count = pairs.shape[0] * pairs.shape[1] // 2
+        sources_first = pairs.shape[0] == 2 and not (rows and pairs.shape[1] == 2)
+        if sources_first != pairs.fortran:  # all sources lie before all destinations
+            return Edges.of_arrays(pairs.place, pairs.reshaped(count), pairs.reshaped(count, first=count))
+        pairs = pairs.reshaped(count, 2)
+        return Edges._of(pairs.place, count, lambda at_once: ((ends[:, 0], ends[:, 1]) for ends in pairs.rows(at_once)))
+
+    @staticmethod
+    def of_columns(place: str, indptr: np.ndarray, columns: ArrayFile | MemoryArray) -> Edges:
+        """Edges of a CSR: row i and columns[indptr[i]:indptr[i + 1]] are the edges i -> column.
+
+        Args:
+            indptr: integers [V + 1], ascending from 0 to the number of columns; looked at here.
+            columns: integers [E].
+        """
+        demand_integers(columns)
+        arrays.demand_offsets(place, indptr, len(columns))
+
+        def pieces(at_once: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+            done = 0
+            for destinations in columns.rows(at_once):
+                first, done = done, done + len(destinations)
+                row = int(np.searchsorted(indptr, first, side="right")) - 1
+                last_row = int(np.searchsorted(indptr, done, side="left"))
+                counts = np.diff(np.clip(indptr[row : last_row + 1], first, done))
+                yield np.repeat(np.arange(row, last_row, dtype=np.int64), counts), destinations
+
+        return Edges._of(place, len(columns), pieces)
+
+    @staticmethod
+    def of_parts(place: str, parts: Sequence[Edges]) -> Edges:
+        """The edges of several files, one after the other."""
+
+        def chunks(block_bytes: int) -> Iterator[EdgeChunk]:
+            for number, part in enumerate(parts):
+                for src, dst, fraction in part.chunks(block_bytes):
+                    yield src, dst, (number + fraction) / len(parts)
+
+        return Edges(place, chunks)
+
+    @staticmethod
+    def of_table(table: Table, columns: Sequence[int]) -> Edges:
+        """Edges of two columns, one a row."""
+
+        def chunks(block_bytes: int) -> Iterator[EdgeChunk]:
+            for rows, fraction in table.blocks(columns, block_bytes, np.int64):
+                yield rows[:, 0], rows[:, 1], fraction
+
+        src, dst = (
+            table.titles[i] if i < len(table.titles) else f"column {i}" for i in columns
+        )  # reading refuses these
+        others = tuple(title for title in table.titles if title not in (src, dst))
+        return Edges(str(table.path), chunks, (src, dst), others)
+
 
 @dataclass(frozen=True)
 class Weights:
@@ -76,6 +164,23 @@ class Weights:
         """float32 [n], or int64 [n], as the data set has them."""
         return (arrays.edge_times if self.are_times else arrays.edge_weights)(self.place, numbers)
 
+    @staticmethod
+    def of_array(array: ArrayFile | MemoryArray, are_times: bool = False) -> Weights:
+        """Weights or times in an array: numbers [E] or [E, 1]."""
+        return Weights(
+            array.place, lambda block_bytes: array.rows(max(1, block_bytes // EDGE_BYTES)), are_times=are_times
+        )
+
+    @staticmethod
+    def of_table(table: Table, column: int, are_times: bool = False) -> Weights:
+        """A column of a table, a weight or a time a row."""
+
+        def chunks(block_bytes: int) -> Iterator[np.ndarray]:
+            return (rows for rows, _ in table.blocks([column], block_bytes, np.int64 if are_times else np.float32))
+
+        name = table.titles[column] if table.names else str(column)
+        return Weights(f"{table.path}: column {name}", chunks, table.titles[column], are_times)
+
 
 class WeightReader:
     """Hands out a stream of weights or times, as many at a time as there are edges."""
@@ -91,13 +196,12 @@ class WeightReader:
         while (missing := count - sum(map(len, parts))) > 0:
             part = next(self._chunks, None)
             if part is None:
-                raise CohortError(
-                    self._place, f"one {self._what} for each edge", f"only {self._read + count - missing}"
-                )
+                found = f"only {self._read + count - missing}"
+                raise CohortError(self._place, f"one {self._what} for each edge", found)
             parts.append(self._weights.converted(part))
-        found = np.concatenate(parts)
-        self._read, self._left = self._read + count, found[count:]
-        return np.ascontiguousarray(found[:count])
+        numbers = np.concatenate(parts)
+        self._read, self._left = self._read + count, numbers[count:]
+        return np.ascontiguousarray(numbers[:count])
 
     def finish(self) -> None:
         """Raises CohortError when there are more weights than edges."""
@@ -121,6 +225,54 @@ class Rows:
     chunks: Callable[[int], Iterator[np.ndarray]]
     matrix: np.ndarray | scipy.sparse.csr_matrix | None = None
     columns: tuple[str, ...] = ()
+
+    @staticmethod
+    def of_matrix(place: str, x: np.ndarray | scipy.sparse.csr_matrix, dtype: str | None = None) -> Rows:
+        """Rows in memory, [V, D]; a sparse matrix is made dense piece by piece."""
+
+        def chunks(block_bytes: int) -> Iterator[np.ndarray]:
+            for first in range(0, x.shape[0], ROWS_AT_ONCE):
+                rows = x[first : first + ROWS_AT_ONCE]
+                yield rows if isinstance(rows, np.ndarray) else _dense(place, rows)
+
+        return Rows(place, dtype or x.dtype.name, chunks, x)
+
+    @staticmethod
+    def of_file(file: ArrayFile, dtype: str | None = None) -> Rows:
+        """Rows of an array [V, D] on disk; `dtype`: where it holds the bits of another type."""
+        arrays.demand_shape(file.place, file, (None, None))
+
+        def chunks(block_bytes: int) -> Iterator[np.ndarray]:
+            for rows in file.rows(max(1, block_bytes // max(1, file.row_bytes))):
+                yield rows if dtype else arrays.features(file.place, rows)
+
+        return Rows(file.place, dtype or arrays.feature_dtype(file.dtype).name, chunks)
+
+    @staticmethod
+    def of_parts(place: str, parts: Sequence[Rows]) -> Rows:
+        """The rows of several files, one after the other."""
+        dtypes = {part.dtype for part in parts}
+        if len(dtypes) != 1:
+            raise CohortError(place, "files of one type", ", ".join(sorted(dtypes)) or "no file")
+
+        def chunks(block_bytes: int) -> Iterator[np.ndarray]:
+            columns = None
+            for part in parts:
+                for rows in part.chunks(block_bytes):
+                    columns = columns or rows.shape[1]
+                    arrays.demand_shape(part.place, rows, (None, columns))
+                    yield rows
+
+        return Rows(place, parts[0].dtype, chunks)
+
+    @staticmethod
+    def of_table(table: Table, columns: Sequence[int] | None = None) -> Rows:
+        """Rows of a table: all of its columns, or these, as float32."""
+
+        def chunks(block_bytes: int) -> Iterator[np.ndarray]:
+            return (rows for rows, _ in table.blocks(columns, block_bytes, np.float32))
+
+        return Rows(str(table.path), "float32", chunks, columns=tuple(table.titles[i] for i in columns or ()))
 
 
 @dataclass(frozen=True)
@@ -201,158 +353,11 @@ class Graph(Source):
     links: Callable[[], dict[str, LinkSplit]] | None = None
 
 
-def _edges_of(place: str, count: int, pieces: Callable[[int], Iterator[tuple[np.ndarray, np.ndarray]]]) -> Edges:
-    """Edges of pieces(edges at once), integers [n] each; `count` in all."""
-
-    def chunks(block_bytes: int) -> Iterator[EdgeChunk]:
-        done = 0
-        for src, dst in pieces(max(1, block_bytes // EDGE_BYTES)):
-            done += len(src)
-            yield _int64(src), _int64(dst), done / count
-
-    return Edges(place, chunks)
-
-
-def edges_of_arrays(place: str, src: ArrayFile | MemoryArray, dst: ArrayFile | MemoryArray) -> Edges:
-    """Edges whose ends are in two arrays, integers [E] each."""
-    for end in (src, dst):
-        demand_integers(end)
-    if src.shape != dst.shape or len(src.shape) != 1:
-        raise CohortError(dst.place, f"as many destinations as {src.place} has sources", f"{src.shape}, {dst.shape}")
-    return _edges_of(place, len(src), lambda at_once: zip(src.rows(at_once), dst.rows(at_once), strict=True))
-
-
-def edges_in_memory(place: str, src: np.ndarray, dst: np.ndarray) -> Edges:
-    """Edges of two arrays in memory, integers [E] each."""
-    return edges_of_arrays(place, MemoryArray(place, src), MemoryArray(place, dst))
-
-
-def edges_of_pairs(pairs: ArrayFile, rows: bool = False) -> Edges:
-    """Edges in one file, integers [2, E] or [E, 2]; 2 x 2 are [2, E], with `rows` [E, 2]."""
-    demand_integers(pairs)
-    if len(pairs.shape) != 2 or 2 not in pairs.shape:
-        raise CohortError(pairs.place, "shape [2, E] or [E, 2]", f"shape {list(pairs.shape)}")
-    count = pairs.shape[0] * pairs.shape[1] // 2
-    sources_first = pairs.shape[0] == 2 and not (rows and pairs.shape[1] == 2)
-    if sources_first != pairs.fortran:  # all sources lie before all destinations
-        return edges_of_arrays(pairs.place, pairs.reshaped(count), pairs.reshaped(count, first=count))
-    pairs = pairs.reshaped(count, 2)
-    return _edges_of(pairs.place, count, lambda at_once: ((ends[:, 0], ends[:, 1]) for ends in pairs.rows(at_once)))
-
-
-def edges_of_columns(place: str, indptr: np.ndarray, columns: ArrayFile | MemoryArray) -> Edges:
-    """Edges of a CSR: row i and columns[indptr[i]:indptr[i + 1]] are the edges i -> column.
-
-    Args:
-        indptr: integers [V + 1], ascending from 0 to the number of columns; looked at here.
-        columns: integers [E].
-    """
-    demand_integers(columns)
-    arrays.demand_offsets(place, indptr, len(columns))
-
-    def pieces(at_once: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        done = 0
-        for destinations in columns.rows(at_once):
-            first, done = done, done + len(destinations)
-            row = int(np.searchsorted(indptr, first, side="right")) - 1
-            last_row = int(np.searchsorted(indptr, done, side="left"))
-            counts = np.diff(np.clip(indptr[row : last_row + 1], first, done))
-            yield np.repeat(np.arange(row, last_row, dtype=np.int64), counts), destinations
-
-    return _edges_of(place, len(columns), pieces)
-
-
-def edges_of_parts(place: str, parts: Sequence[Edges]) -> Edges:
-    """The edges of several files, one after the other."""
-
-    def chunks(block_bytes: int) -> Iterator[EdgeChunk]:
-        for number, part in enumerate(parts):
-            for src, dst, fraction in part.chunks(block_bytes):
-                yield src, dst, (number + fraction) / len(parts)
-
-    return Edges(place, chunks)
-
-
-def edges_of_table(table: Table, columns: Sequence[int]) -> Edges:
-    """Edges of two columns, one a row."""
-
-    def chunks(block_bytes: int) -> Iterator[EdgeChunk]:
-        for rows, fraction in table.blocks(columns, block_bytes, np.int64):
-            yield rows[:, 0], rows[:, 1], fraction
-
-    src, dst = (table.titles[i] if i < len(table.titles) else f"column {i}" for i in columns)  # reading refuses these
-    others = tuple(title for title in table.titles if title not in (src, dst))
-    return Edges(str(table.path), chunks, (src, dst), others)
-
-
-def weights_of_array(array: ArrayFile | MemoryArray, are_times: bool = False) -> Weights:
-    """Weights or times in an array: numbers [E] or [E, 1]."""
-    return Weights(array.place, lambda block_bytes: array.rows(max(1, block_bytes // EDGE_BYTES)), are_times=are_times)
-
-
-def weights_of_table(table: Table, column: int, are_times: bool = False) -> Weights:
-    """A column of a table, a weight or a time a row."""
-
-    def chunks(block_bytes: int) -> Iterator[np.ndarray]:
-        return (rows for rows, _ in table.blocks([column], block_bytes, np.int64 if are_times else np.float32))
-
-    name = table.titles[column] if table.names else str(column)
-    return Weights(f"{table.path}: column {name}", chunks, table.titles[column], are_times)
-
-
-def rows_of_matrix(place: str, x: np.ndarray | scipy.sparse.csr_matrix, dtype: str | None = None) -> Rows:
-    """Rows in memory, [V, D]; a sparse matrix is made dense piece by piece."""
-
-    def chunks(block_bytes: int) -> Iterator[np.ndarray]:
-        for first in range(0, x.shape[0], ROWS_AT_ONCE):
-            rows = x[first : first + ROWS_AT_ONCE]
-            yield rows if isinstance(rows, np.ndarray) else _dense(place, rows)
-
-    return Rows(place, dtype or x.dtype.name, chunks, x)
-
-
 def _dense(place: str, rows: scipy.sparse.csr_matrix) -> np.ndarray:
     try:
         return rows.toarray()
     except (MemoryError, ValueError) as error:
         raise CohortError(place, "dense rows that memory holds", f"shape {list(rows.shape)}", str(error)) from error
-
-
-def rows_of_file(file: ArrayFile, dtype: str | None = None) -> Rows:
-    """Rows of an array [V, D] on disk; `dtype`: where it holds the bits of another type."""
-    arrays.demand_shape(file.place, file, (None, None))
-
-    def chunks(block_bytes: int) -> Iterator[np.ndarray]:
-        for rows in file.rows(max(1, block_bytes // max(1, file.row_bytes))):
-            yield rows if dtype else arrays.features(file.place, rows)
-
-    return Rows(file.place, dtype or arrays.feature_dtype(file.dtype).name, chunks)
-
-
-def rows_of_parts(place: str, parts: Sequence[Rows]) -> Rows:
-    """The rows of several files, one after the other."""
-    dtypes = {part.dtype for part in parts}
-    if len(dtypes) != 1:
-        raise CohortError(place, "files of one type", ", ".join(sorted(dtypes)) or "no file")
-
-    def chunks(block_bytes: int) -> Iterator[np.ndarray]:
-        columns = None
-        for part in parts:
-            for rows in part.chunks(block_bytes):
-                columns = columns or rows.shape[1]
-                arrays.demand_shape(part.place, rows, (None, columns))
-                yield rows
-
-    return Rows(place, parts[0].dtype, chunks)
-
-
-def rows_of_table(table: Table, columns: Sequence[int] | None = None) -> Rows:
-    """Rows of a table: all of its columns, or these, as float32."""
-
-    def chunks(block_bytes: int) -> Iterator[np.ndarray]:
-        return (rows for rows, _ in table.blocks(columns, block_bytes, np.float32))
-
-    return Rows(str(table.path), "float32", chunks, columns=tuple(table.titles[i] for i in columns or ()))
 
 
 def demand_integers(array: ArrayFile | MemoryArray) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.array_file import open_npy
-from cohort_gnn.dataset.layouts.graph import Edges, Labels, Rows, edges_of_pairs, edges_of_table, rows_of_file
+from cohort_gnn.dataset.layouts.graph import Edges, Labels, Rows
 from cohort_gnn.dataset.layouts.text_file import TextFile, TextOptions
 from cohort_gnn.dataset.layouts.torch_files import array_of, is_dense, load_tensors, rows_of_tensor
 from cohort_gnn.dataset.layouts.typed import Nodes, TypedGraph, by_relation, relation_of
@@ -106,7 +106,7 @@ def _edges(path: Path, item: File, features: Sequence[File]) -> Edges:
     file, relation = path.parent / item.path, _relation(path, item)
     _demand(path, item.format in ("csv", "numpy"), "edges of format csv or numpy", item.format)
     csv = item.format == "csv"
-    edges = edges_of_table(TextFile(file, PLAIN), (0, 1)) if csv else edges_of_pairs(open_npy(file))
+    edges = Edges.of_table(TextFile(file, PLAIN), (0, 1)) if csv else Edges.of_pairs(open_npy(file))
     own = [each for each in features if each.domain == "edge" and _relation(path, each) == relation]
     return replace(edges, features=_rows(path, own, ":".join(relation)))
 
@@ -126,7 +126,7 @@ def _rows(path: Path, items: Sequence[File], type_: str) -> Rows | None:
     if chosen[0].format == "torch":
         return rows_of_tensor(str(file), _tensor(path, file))
     _demand(path, chosen[0].format == "numpy", "features of format numpy or torch", chosen[0].format)
-    return rows_of_file(open_npy(file))
+    return Rows.of_file(open_npy(file))
 
 
 def _array(path: Path, item: File) -> np.ndarray:

@@ -12,7 +12,7 @@ import numpy as np
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.array_file import ArrayFile, is_npy, open_npy, open_raw
-from cohort_gnn.dataset.layouts.graph import Labels, edges_of_pairs, rows_of_file
+from cohort_gnn.dataset.layouts.graph import Edges, Labels, Rows
 from cohort_gnn.dataset.layouts.typed import Nodes, TypedGraph, by_relation, relation_of
 
 DIM = 1024
@@ -63,11 +63,11 @@ def _read(source: Path, wanted: list[str] | None) -> TypedGraph:
     def read_labels() -> np.ndarray:
         return _labels(labels[0], num_nodes)
 
-    edges = ((relation, edges_of_pairs(open_npy(path / "edge_index.npy"))) for relation, path in paths.items())
+    edges = ((relation, Edges.of_pairs(open_npy(path / "edge_index.npy"))) for relation, path in paths.items())
     return TypedGraph(
         name=f"igb-{(source.parent if source.name == 'processed' else source).resolve().name}",
         place=str(folder),
-        nodes={type_: Nodes(len(rows), rows_of_file(rows)) for type_, rows in features.items()},
+        nodes={type_: Nodes(len(rows), Rows.of_file(rows)) for type_, rows in features.items()},
         edges=by_relation(str(folder), edges),
         target=TARGET,
         labels=Labels(str(labels[0]), read_labels),

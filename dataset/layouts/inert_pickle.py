@@ -43,7 +43,7 @@ class InertDtype:
 
 
 class InertArray:
-    """numpy.ndarray of a pickle: its type, shape and bytes."""
+    """numpy.ndarray of a pickle, whatever it is first made of: its type, shape and bytes."""
 
     def __init__(self, *_: Any):
         self.state: tuple = ()
@@ -75,10 +75,6 @@ class InertMatrix:
         return arrays.csr_matrix("", data, indices, indptr, shape)
 
 
-def _reconstruct(*_: Any) -> InertArray:
-    return InertArray()
-
-
 def _encode(text: str, encoding: str = "latin1") -> bytes:
     return text.encode("latin1" if encoding == "latin1" else "ascii")
 
@@ -90,18 +86,13 @@ def _new_object(kind: type, *_: Any) -> Any:
     return InertMatrix()
 
 
-def _list_dict(*_: Any) -> dict:
-    """collections.defaultdict; what it would make of a missing key does not matter here."""
-    return {}
-
-
 ADMITTED: dict[tuple[str, str], Any] = {
-    **{(f"numpy.{core}.multiarray", "_reconstruct"): _reconstruct for core in ("core", "_core")},
+    **{(f"numpy.{core}.multiarray", "_reconstruct"): InertArray for core in ("core", "_core")},
     ("numpy", "ndarray"): InertArray,
     ("numpy", "dtype"): InertDtype,
     **{(f"scipy.sparse.{module}", "csr_matrix"): InertMatrix for module in ("csr", "_csr")},
     ("_codecs", "encode"): _encode,
-    ("collections", "defaultdict"): _list_dict,
+    ("collections", "defaultdict"): lambda *_: {},  # what it would make of a missing key does not matter here
     **{(module, "_reconstructor"): _new_object for module in ("copy_reg", "copyreg")},
     **{(module, "object"): object for module in ("__builtin__", "builtins")},
     **{(module, "list"): list for module in ("__builtin__", "builtins")},

@@ -9,7 +9,7 @@ import numpy as np
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset.array_file import open_raw
-from cohort_gnn.dataset.layouts.graph import Graph, Rows, edges_of_columns, rows_of_file
+from cohort_gnn.dataset.layouts.graph import Edges, Graph, Rows
 
 SETS = ("trainingset", "validationset", "testingset")
 
@@ -29,7 +29,7 @@ def read_legion(source: Path) -> Graph:
     labels = source / "labels"
     return Graph(
         name=source.resolve().name,
-        edges=edges_of_columns(str(source / "edge_src"), indptr, columns),
+        edges=Edges.of_columns(str(source / "edge_src"), indptr, columns),
         features=_features(source / "features", num_nodes) if (source / "features").exists() else None,
         labels=open_raw(labels, "<i4") if labels.exists() else None,
         splits=(lambda: [open_raw(source / name, "<i4").read() for name in SETS]) if all(there) else None,
@@ -42,4 +42,4 @@ def _features(path: Path, num_nodes: int) -> Rows:
     if size == 0 or size % (4 * num_nodes):
         expected = f"float32 [{num_nodes}, D]: a multiple of {4 * num_nodes} bytes"
         raise CohortError(str(path), expected, f"{size} bytes", "the files do not belong together")
-    return rows_of_file(open_raw(path, "<f4", size // (4 * num_nodes)))
+    return Rows.of_file(open_raw(path, "<f4", size // (4 * num_nodes)))

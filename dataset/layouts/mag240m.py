@@ -9,7 +9,7 @@ import numpy as np
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.array_file import open_npy
-from cohort_gnn.dataset.layouts.graph import Labels, edges_of_pairs, rows_of_file
+from cohort_gnn.dataset.layouts.graph import Edges, Labels, Rows
 from cohort_gnn.dataset.layouts.torch_files import load_arrays
 from cohort_gnn.dataset.layouts.typed import Nodes, TypedGraph, by_relation, relation_of
 
@@ -38,7 +38,7 @@ def read_mag240m(source: Path) -> TypedGraph:
     counts = {key: value for key, value in meta.items() if key != "num_classes"}
     rows = {type_: folder / "processed" / type_ / "node_feat.npy" for type_ in counts}
     relations = (
-        (relation_of(str(path), path.name, "___"), edges_of_pairs(open_npy(path / "edge_index.npy")))
+        (relation_of(str(path), path.name, "___"), Edges.of_pairs(open_npy(path / "edge_index.npy")))
         for path in sorted(folder.glob("processed/*___*___*"))
     )
     path = folder / "processed" / TARGET / "node_label.npy"
@@ -50,7 +50,7 @@ def read_mag240m(source: Path) -> TypedGraph:
         name="mag240m",
         place=str(folder),
         nodes={
-            type_: Nodes(count, rows_of_file(open_npy(rows[type_])) if rows[type_].exists() else None)
+            type_: Nodes(count, Rows.of_file(open_npy(rows[type_])) if rows[type_].exists() else None)
             for type_, count in counts.items()
         },
         edges=by_relation(str(folder), relations),

@@ -12,16 +12,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.array_file import NamedArrays
 from cohort_gnn.dataset.arrays import MASKS
-from cohort_gnn.dataset.layouts.graph import (
-    Edges,
-    Graph,
-    edges_in_memory,
-    edges_of_arrays,
-    edges_of_pairs,
-    rows_of_file,
-    rows_of_matrix,
-    weights_of_array,
-)
+from cohort_gnn.dataset.layouts.graph import Edges, Graph, Rows, Weights
 from cohort_gnn.dataset.meta import SPLITS
 
 HINT = (
@@ -38,9 +29,9 @@ def read_npz(source: Path) -> Graph:
     elif "edge_index" in inputs and "src" not in inputs:
         arrays.demand_shape(inputs.place("edge_index"), inputs["edge_index"], (2, None))
         label = next((key for key in ("y", "labels") if key in inputs), None)
-        graph = _of_arrays(inputs, edges_of_pairs(inputs["edge_index"]), label, "edge_weight")
+        graph = _of_arrays(inputs, Edges.of_pairs(inputs["edge_index"]), label, "edge_weight")
     else:
-        edges = edges_of_arrays(inputs.place("src, dst"), inputs["src"], inputs["dst"])
+        edges = Edges.of_arrays(inputs.place("src, dst"), inputs["src"], inputs["dst"])
         graph = _of_arrays(inputs, edges, "labels", "edge_weights")
     names = max((SPLITS, MASKS), key=lambda names: sum(name in inputs for name in names))
     read = _mask if names is MASKS else lambda inputs, key: inputs[key].read()
@@ -58,12 +49,12 @@ def _mask(inputs: NamedArrays, key: str) -> np.ndarray:
 
 def _of_arrays(inputs: NamedArrays, edges: Edges, label: str | None, weight: str) -> Graph:
     """These edges, and x, labels and weights by name."""
-    weights = weights_of_array(inputs[weight]) if weight in inputs else None
-    features = rows_of_file(inputs["edge_attr"]) if "edge_attr" in inputs else None
+    weights = Weights.of_array(inputs[weight]) if weight in inputs else None
+    features = Rows.of_file(inputs["edge_attr"]) if "edge_attr" in inputs else None
     return Graph(
         name=inputs.path.resolve().stem,
         edges=replace(edges, weights=weights, features=features),
-        features=rows_of_file(inputs["x"]),
+        features=Rows.of_file(inputs["x"]),
         labels=inputs[label] if label else None,
         num_nodes=len(inputs["x"]),
         any_task=True,
@@ -84,8 +75,8 @@ def _of_matrices(inputs: NamedArrays) -> Graph:
     ends = adjacency.tocoo()
     return Graph(
         name=inputs.path.resolve().stem,
-        edges=edges_in_memory(inputs.place("adj_indices"), ends.row, ends.col),
-        features=rows_of_matrix(inputs.place("attr"), attributes.astype(np.float32)),
+        edges=Edges.in_memory(inputs.place("adj_indices"), ends.row, ends.col),
+        features=Rows.of_matrix(inputs.place("attr"), attributes.astype(np.float32)),
         labels=inputs["labels"],
         num_nodes=num_nodes,
         any_task=True,

@@ -16,17 +16,7 @@ from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.array_file import NamedArrays
 from cohort_gnn.dataset.hetero import RelationType
 from cohort_gnn.dataset.layouts import tables
-from cohort_gnn.dataset.layouts.graph import (
-    Edges,
-    Graph,
-    Labels,
-    LinkSplit,
-    Rows,
-    edges_of_pairs,
-    edges_of_table,
-    rows_of_file,
-    rows_of_table,
-)
+from cohort_gnn.dataset.layouts.graph import Edges, Graph, Labels, LinkSplit, Rows
 from cohort_gnn.dataset.layouts.node_ids import MIN_BLOCK, text_columns
 from cohort_gnn.dataset.layouts.text_file import TextFile, TextOptions
 from cohort_gnn.dataset.layouts.torch_files import load_arrays
@@ -75,7 +65,7 @@ def _read_text(raw: Path, name: str, has_labels: bool) -> Graph:
     counts = TextFile(_demand_file(raw / "num-node-list.csv.gz"), PLAIN).read(dtype=np.int64)
     return Graph(
         name=name,
-        edges=replace(edges_of_table(TextFile(edges, PLAIN), (0, 1)), features=_rows_in(raw / "edge-feat.csv.gz")),
+        edges=replace(Edges.of_table(TextFile(edges, PLAIN), (0, 1)), features=_rows_in(raw / "edge-feat.csv.gz")),
         features=_rows_in(features),
         labels=Labels(str(label), TextFile(label, PLAIN).read) if has_labels else None,
         num_nodes=_one_count(str(raw / "num-node-list.csv.gz"), counts),
@@ -112,11 +102,11 @@ def _read_types(source: Path, name: str) -> TypedGraph:
 
 
 def _rows_in(path: Path) -> Rows | None:
-    return rows_of_table(TextFile(path, PLAIN)) if path.exists() else None
+    return Rows.of_table(TextFile(path, PLAIN)) if path.exists() else None
 
 
 def _edges_of(raw: Path, relation: RelationType) -> Edges:
-    return edges_of_table(
+    return Edges.of_table(
         TextFile(_demand_file(raw / "relations" / "___".join(relation) / "edge.csv.gz"), PLAIN), (0, 1)
     )
 
@@ -125,10 +115,10 @@ def _read_binary(raw: Path, name: str, has_labels: bool) -> Graph:
     data = NamedArrays(raw / "data.npz", DOWNLOAD)
     counts = data["num_nodes_list"]
     label = raw / "node-label.npz"
-    features, of_edges = (rows_of_file(data[key]) if key in data else None for key in ("node_feat", "edge_feat"))
+    features, of_edges = (Rows.of_file(data[key]) if key in data else None for key in ("node_feat", "edge_feat"))
     return Graph(
         name=name,
-        edges=replace(edges_of_pairs(data["edge_index"]), features=of_edges),
+        edges=replace(Edges.of_pairs(data["edge_index"]), features=of_edges),
         features=features,
         labels=NamedArrays(_demand_file(label), DOWNLOAD)["node_label"] if has_labels else None,
         num_nodes=_one_count(counts.place, counts.read()),

@@ -54,9 +54,8 @@ class ParquetFile(Table):
 
         place = f"{self.path}: column {name}"
         if column.null_count:
-            raise CohortError(
-                place, "a value in each row", f"{column.null_count} nulls", "fill them in, or leave their rows out"
-            )
+            hint = "fill them in, or leave their rows out"
+            raise CohortError(place, "a value in each row", f"{column.null_count} nulls", hint)
         lists = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
         if lists or pa.types.is_fixed_size_list(column.type):
             values, rows = column.flatten(), len(column)

@@ -11,7 +11,7 @@ import scipy  # its packages load on first use
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.array_file import MemoryArray
-from cohort_gnn.dataset.layouts.graph import Graph, edges_in_memory, rows_of_matrix
+from cohort_gnn.dataset.layouts.graph import Edges, Graph, Rows
 from cohort_gnn.dataset.layouts.inert_pickle import load_inert
 from cohort_gnn.dataset.layouts.text_file import TextFile, TextOptions
 
@@ -54,8 +54,8 @@ def read_planetoid(folder: Path) -> Graph:
     ]
     return Graph(
         name=names[0],
-        edges=edges_in_memory(str(folder / f"ind.{names[0]}.graph"), src, dst),
-        features=rows_of_matrix(str(folder), x),
+        edges=Edges.in_memory(str(folder / f"ind.{names[0]}.graph"), src, dst),
+        features=Rows.of_matrix(str(folder), x),
         labels=MemoryArray(str(folder), labels),
         splits=lambda: ids,
         num_nodes=x.shape[0],

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.array_file import MemoryArray
 from cohort_gnn.dataset.arrays import MASKS
-from cohort_gnn.dataset.layouts.graph import Graph, Rows, Weights, edges_in_memory, weights_of_array
+from cohort_gnn.dataset.layouts.graph import Edges, Graph, Weights
 from cohort_gnn.dataset.layouts.torch_files import array_of, is_dense, load_tensors, rows_of_tensor
 
 HINT = (
@@ -32,26 +33,29 @@ def read_data(source: Path, name: str | None = None) -> Graph:
     for key in ("x", "edge_index"):
         if data.get(key) is None:
             raise CohortError(place, f"a tensor {key}", ", ".join(map(str, data)) or "none", NAMES_HINT)
-    tensors = {key: _tensor(place, key, data[key]) for key in ("x", "edge_index", "y", *MASKS) if _is_there(data, key)}
-    weights, weights_key = _weights(place, data)
-    times, times_key = _times(place, data, len(tensors["x"]))
+    time = "edge_time" if _is_there(data, "edge_time") else "time"
+    keys = ("x", "edge_index", "y", "edge_weight", "edge_attr", time, *MASKS)
+    tensors = {key: _tensor(place, key, data[key]) for key in keys if _is_there(data, key)}
     edge_index = array_of(tensors["edge_index"])
     arrays.demand_shape(f"{place}: edge_index", edge_index, (2, None))
     rows = rows_of_tensor(f"{place}: x", tensors["x"])
-    attributes = "edge_attr" if _is_there(data, "edge_attr") and weights_key != "edge_attr" else ""
-    of_edges = ((weights_key, "weights"), (times_key, "times"), (attributes, "features"))
-    notes = [f"{key}: the edges' {what}" for key, what in of_edges if key]
-    used = {"x", "edge_index", "y", "num_nodes", weights_key, times_key, attributes, *MASKS}
-    if unused := [str(key) for key in data if _is_there(data, key) and key not in used]:
+    weights, attributes = weights_of(SimpleNamespace(**tensors)), features_of(SimpleNamespace(**tensors))
+    weight = "edge_weight" if "edge_weight" in tensors else "edge_attr"
+    beside = ((weight, weights, "weights"), (time, tensors.get(time), "times"), ("edge_attr", attributes, "features"))
+    notes = [f"{key}: the edges' {what}" for key, found, what in beside if found is not None]
+    if unused := [str(key) for key in data if _is_there(data, key) and key not in (*tensors, "num_nodes")]:
         notes.append(f"{source.name}: not used: {', '.join(unused)}")
+    if weights is not None:
+        weights = Weights.of_array(MemoryArray(f"{place}: {weight}", array_of(weights)))
+    edges = replace(
+        Edges.in_memory(f"{place}: edge_index", edge_index[0], edge_index[1]),
+        weights=weights,
+        times=_times(f"{place}: ", time, tensors),
+        features=None if attributes is None else rows_of_tensor(f"{place}: edge_attr", attributes),
+    )
     graph = Graph(
         name=name or source.resolve().stem,
-        edges=replace(
-            edges_in_memory(f"{place}: edge_index", edge_index[0], edge_index[1]),
-            weights=weights,
-            times=times,
-            features=_edge_features(place, data) if attributes else None,
-        ),
+        edges=edges,
         features=rows,
         labels=MemoryArray(f"{place}: y", array_of(tensors["y"])) if "y" in tensors else None,
         notes=notes,
@@ -85,37 +89,32 @@ def _dict_of(place: str, found: Any) -> dict:
     return found
 
 
-def _weights(place: str, data: dict) -> tuple[Weights | None, str]:
-    """edge_weight, or an edge_attr of one number an edge, and which of them."""
-    for key in ("edge_weight", "edge_attr"):
-        if not _is_there(data, key):
-            continue
-        weights = array_of(_tensor(place, key, data[key]))
-        if key == "edge_weight" or weights.ndim == 1 or weights.shape[1:] == (1,):
-            return weights_of_array(MemoryArray(f"{place}: {key}", weights)), key
-    return None, ""
+def weights_of(data: Any) -> Any:
+    """edge_weight of a Data or of the store of a relation, or its edge_attr where that is one number an edge."""
+    weights, attributes = getattr(data, "edge_weight", None), getattr(data, "edge_attr", None)
+    if weights is not None or attributes is None:
+        return weights
+    return attributes if attributes.dim() == 1 or attributes.shape[1:] == (1,) else None
 
 
-def _edge_features(place: str, data: dict) -> Rows:
-    """edge_attr [E, D], or [E] beside an edge_weight."""
-    attributes = _tensor(place, "edge_attr", data["edge_attr"])
-    return rows_of_tensor(f"{place}: edge_attr", attributes.unsqueeze(-1) if attributes.dim() == 1 else attributes)
+def features_of(data: Any) -> Any:
+    """edge_attr of a Data or of the store of a relation, unless it has the weights."""
+    attributes = getattr(data, "edge_attr", None)
+    if attributes is None or attributes is weights_of(data):
+        return None
+    return attributes.unsqueeze(-1) if attributes.dim() == 1 else attributes
 
 
-def _times(place: str, data: dict, num_nodes: int) -> tuple[Weights | None, str]:
+def _times(prefix: str, key: str, tensors: dict) -> Weights | None:
     """edge_time, or time, of nodes where it has one for each: those of the edges from them."""
-    for key in ("edge_time", "time"):
-        if not _is_there(data, key):
-            continue
-        times = arrays.edge_times(f"{place}: {key}", array_of(_tensor(place, key, data[key])))
-        if key == "time" and len(times) == num_nodes:
-            sources = arrays.integers(
-                f"{place}: edge_index", array_of(_tensor(place, "edge_index", data["edge_index"]))[0]
-            )
-            arrays.demand_nodes(f"{place}: edge_index", sources, num_nodes)
-            times = times[sources]
-        return weights_of_array(MemoryArray(f"{place}: {key}", times), are_times=True), key
-    return None, ""
+    if key not in tensors:
+        return None
+    times, num_nodes = arrays.edge_times(prefix + key, array_of(tensors[key])), len(tensors["x"])
+    if key == "time" and len(times) == num_nodes:
+        sources = arrays.integers(f"{prefix}edge_index", array_of(tensors["edge_index"])[0])
+        arrays.demand_nodes(f"{prefix}edge_index", sources, num_nodes)
+        times = times[sources]
+    return Weights.of_array(MemoryArray(prefix + key, times), are_times=True)
 
 
 def _is_there(data: dict, key: str) -> bool:

@@ -10,18 +10,7 @@ import numpy as np
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset.array_file import open_npy, open_raw
-from cohort_gnn.dataset.layouts.graph import (
-    Edges,
-    Rows,
-    Weights,
-    edges_of_arrays,
-    edges_of_pairs,
-    edges_of_table,
-    rows_of_file,
-    rows_of_table,
-    weights_of_array,
-    weights_of_table,
-)
+from cohort_gnn.dataset.layouts.graph import Edges, Rows, Weights
 from cohort_gnn.dataset.layouts.parquet_file import ParquetFile
 from cohort_gnn.dataset.layouts.table import Table
 from cohort_gnn.dataset.layouts.text_file import TextFile, TextOptions
@@ -63,9 +52,9 @@ def open_table(path: Path, options: TextOptions = GUESSED) -> Table:
 def read_edges(path: Path, destinations: Path | None, options: TextOptions) -> Edges:
     """The edges of a .npy file ([2, E] or [E, 2]), of two ([E] each), of a text or of a Parquet file."""
     if destinations is not None:
-        return edges_of_arrays(f"{path}, {destinations}", open_npy(path), open_npy(destinations))
+        return Edges.of_arrays(f"{path}, {destinations}", open_npy(path), open_npy(destinations))
     if kind_of(path) == "npy":
-        return edges_of_pairs(open_npy(path))
+        return Edges.of_pairs(open_npy(path))
     table = ParquetFile(path) if kind_of(path) == "parquet" else TextFile(path, _of_edges(options))
     if len(table.titles) < 2:
         hint = "each line has a source and a destination; --separator says what is between them"
@@ -73,7 +62,7 @@ def read_edges(path: Path, destinations: Path | None, options: TextOptions) -> E
     ends = table.choose(options.columns or _edge_columns(path, table.names))
     if len(ends) != 2:
         raise CohortError("--columns", "two columns", ",".join(options.columns or ()))
-    return edges_of_table(table, ends)
+    return Edges.of_table(table, ends)
 
 
 def read_columns(
@@ -91,19 +80,19 @@ def read_columns(
         raise CohortError(option, "an edge list of text or Parquet", f"a file {path.name}", hint)
     table = open_table(path, _of_edges(options))
     numbers = table.choose([columns] if isinstance(columns, str) else columns)
-    return rows_of_table(table, numbers) if what == "features" else weights_of_table(table, numbers[0], what == "times")
+    return Rows.of_table(table, numbers) if what == "features" else Weights.of_table(table, numbers[0], what == "times")
 
 
 def read_weights(path: Path, are_times: bool = False) -> Weights:
     """The weights or times [E] of a .npy file, or of a text or a Parquet file of one column."""
     if kind_of(path) == "npy":
-        return weights_of_array(open_npy(path), are_times)
+        return Weights.of_array(open_npy(path), are_times)
     table = open_table(path)
     if len(table.titles) != 1:
         what, option = ("time", "--time-column") if are_times else ("weight", "--weight-column")
         hint = f"of an edge list, {option} names the column"
         raise CohortError(str(path), f"one column, with one {what} per edge", f"{len(table.titles)} columns", hint)
-    return weights_of_table(table, 0, are_times)
+    return Weights.of_table(table, 0, are_times)
 
 
 def _of_edges(options: TextOptions) -> TextOptions:
@@ -126,9 +115,9 @@ def _edge_columns(path: Path, names: Sequence[str]) -> list[str]:
 def read_rows(path: Path, raw: RawLayout = RawLayout()) -> Rows:
     """Feature rows of a .npy file, of a text or a Parquet file, or of a file of bare numbers."""
     if kind_of(path) == "npy":
-        return rows_of_file(open_npy(path))
+        return Rows.of_file(open_npy(path))
     if kind_of(path) in ("csv", "parquet"):
-        return rows_of_table(open_table(path))
+        return Rows.of_table(open_table(path))
     if raw.dim is None:
         hint = "a file of bare numbers needs --feature-dim D (and --feature-dtype)"
         raise CohortError(str(path), "a .npy, .csv or .parquet file", f"a file {path.name}", hint)
@@ -136,7 +125,7 @@ def read_rows(path: Path, raw: RawLayout = RawLayout()) -> Rows:
         raise CohortError("--feature-dtype", " or ".join(RAW_DTYPES), raw.dtype)
     is_bfloat16 = raw.dtype == "bfloat16"
     file = open_raw(path, "uint16" if is_bfloat16 else raw.dtype, raw.dim)
-    return rows_of_file(file, "bfloat16" if is_bfloat16 else None)
+    return Rows.of_file(file, "bfloat16" if is_bfloat16 else None)
 
 
 def read_array(path: Path) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 
 from cohort_gnn.base.errors import CohortError, why_not_loaded
 from cohort_gnn.dataset import arrays
-from cohort_gnn.dataset.layouts.graph import Rows, rows_of_matrix
+from cohort_gnn.dataset.layouts.graph import Rows
 from cohort_gnn.dataset.layouts.inert_pickle import ADMITTED, BROKEN, InertArray
 
 
@@ -94,9 +94,9 @@ def rows_of_tensor(place: str, tensor: Any) -> Rows:
     import torch
 
     if tensor.dtype != torch.bfloat16:
-        return rows_of_matrix(place, arrays.features(place, array_of(tensor)))
+        return Rows.of_matrix(place, arrays.features(place, array_of(tensor)))
     arrays.demand_shape(place, tensor, (None, None))
-    return rows_of_matrix(place, tensor.detach().contiguous().view(torch.int16).numpy().view(np.uint16), "bfloat16")
+    return Rows.of_matrix(place, tensor.detach().contiguous().view(torch.int16).numpy().view(np.uint16), "bfloat16")
 
 
 def _is_zip(path: Path) -> bool:

@@ -9,8 +9,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from cohort_gnn.base.units import byte_count
 from cohort_gnn.dataset.partitioning.partition import METHODS, Partition, partition, parts_file
+from cohort_gnn.spec.types import Bytes, kind
 
 
 def register(commands: argparse._SubParsersAction) -> None:
@@ -32,7 +32,7 @@ def register(commands: argparse._SubParsersAction) -> None:
     )
     command.add_argument("--seed", type=int, default=0, help="seed of the random numbers (default 0)")
     command.add_argument(
-        "--memory", type=byte_count, default=0, help="memory limit of METIS (default: the available memory)"
+        "--memory", type=kind(Bytes), default=0, help="memory limit of METIS (default: the available memory)"
     )
     command.set_defaults(func=_partition)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.base.files import replacing
+from cohort_gnn.base.files import demand_writable, replacing
 from cohort_gnn.dataset import _native
 from cohort_gnn.dataset.hetero import HeteroDataset
 from cohort_gnn.dataset.reader import Dataset, open
@@ -66,7 +66,9 @@ def partition(
     with _ended_at_once() if method == "metis" else contextlib.nullcontext():
         parts = _native.partition(folder, method=method, num_parts=num_parts, seed=seed, memory_bytes=memory_bytes)
     found = _measured(folder, parts, num_parts)
-    _save(parts_file(folder, num_parts), parts)
+    file, hint = parts_file(folder, num_parts), "the data set's folder must be writable, and its disk not full"
+    with demand_writable(file, "a file that can be written", hint), replacing(file) as made, made.open("wb") as out:
+        np.save(out, parts)
     return found
 
 
@@ -121,16 +123,6 @@ def load_parts(path: str | os.PathLike, num_parts: int) -> np.ndarray:
     if parts.min() < 0 or parts.max() >= num_parts:
         raise CohortError(str(file), f"parts in [0, {num_parts})", f"{parts.min()} .. {parts.max()}", cure)
     return parts
-
-
-def _save(file: Path, parts: np.ndarray) -> None:
-    """Replaces the file in one step."""
-    try:
-        with replacing(file) as temporary, temporary.open("wb") as out:
-            np.save(out, parts)
-    except OSError as error:
-        hint = "the data set's folder must be writable, and its disk not full"
-        raise CohortError(str(file), "a file that can be written", str(error), hint) from error
 
 
 @contextlib.contextmanager

@@ -46,9 +46,8 @@ def resolve_device(wanted: str) -> str:
         return "cuda"
     if wanted == "cuda":
         what = "none" if found["cuda_build"] else "a build with the CPU backend only"
-        raise CohortError(
-            "--device cuda", "a GPU", what, "check nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu"
-        )
+        hint = "check nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu"
+        raise CohortError("--device cuda", "a GPU", what, hint)
     return "cpu"
 
 

@@ -11,21 +11,9 @@ from typing import Any
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.spec.options import GROUPS, Option, options_of
-from cohort_gnn.spec.types import checked, choices_of, described, parsed
+from cohort_gnn.spec.types import checked, choices_of, described, kind, parsed
 
 NOT_IN_A_FILE = ("config", "overwrite", "resume")  # arguments that say what a command does with a file or folder
-
-
-def kind(of: Any):
-    """A type of cohort.spec.types as argparse's ``type``."""
-
-    def parse(text: str) -> Any:
-        try:
-            return parsed(text, of)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return parse
 
 
 def add_dataset(parser: argparse.ArgumentParser, **about) -> None:

@@ -14,14 +14,15 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names below
     from cohort_gnn import dataset as dataset
     from cohort_gnn import ibp as ibp
     from cohort_gnn import nn as nn
-    from cohort_gnn.base.errors import CohortError
-    from cohort_gnn.dataset import from_pyg, from_tensors
-    from cohort_gnn.launch.run.api import train
-    from cohort_gnn.trainer.loader.link import LinkNeighborLoader
-    from cohort_gnn.trainer.loader.neighbor import NeighborLoader
-    from cohort_gnn.trainer.loader.sharded_rows import ShardedRows
-    from cohort_gnn.trainer.models.own import load_model
-    from cohort_gnn.trainer.report.callback import Callback
+    from cohort_gnn.base.errors import CohortError as CohortError
+    from cohort_gnn.dataset import from_pyg as from_pyg
+    from cohort_gnn.dataset import from_tensors as from_tensors
+    from cohort_gnn.launch.run.api import train as train
+    from cohort_gnn.trainer.loader.link import LinkNeighborLoader as LinkNeighborLoader
+    from cohort_gnn.trainer.loader.neighbor import NeighborLoader as NeighborLoader
+    from cohort_gnn.trainer.loader.sharded_rows import ShardedRows as ShardedRows
+    from cohort_gnn.trainer.models.own import load_model as load_model
+    from cohort_gnn.trainer.report.callback import Callback as Callback
 
 __version__ = "0.1.0"
 
@@ -38,17 +39,7 @@ _HOMES = {
     "train": "cohort_gnn.launch.run.api",
 }
 _PACKAGES = {"dataset", "ibp", "nn"}
-__all__ = [
-    "Callback",
-    "CohortError",
-    "LinkNeighborLoader",
-    "NeighborLoader",
-    "ShardedRows",
-    "from_pyg",
-    "from_tensors",
-    "load_model",
-    "train",
-]
+__all__ = [*_HOMES]
 
 
 def __dir__() -> list[str]:

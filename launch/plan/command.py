@@ -68,9 +68,8 @@ def _check_machines(args: argparse.Namespace, spec: PlanSpec) -> None:
     if spec.machines and spec.partition:
         raise CohortError("--machines", "one machine with --partition", "--partition", "leave one of the two out")
     if spec.machines and spec.cache_policy in ("degree", "random"):
-        raise CohortError(
-            "--machines", "--cache-policy plan or none, which know the bytes of a batch", spec.cache_policy
-        )
+        expected = "--cache-policy plan or none, which know the bytes of a batch"
+        raise CohortError("--machines", expected, spec.cache_policy)
     names = ("network", "network_us", "step_ms", "parameters", *sorted(SEVERAL_OPTIONS))
     given = [flag_of(name) for name in names if hasattr(args, name)]
     if given and not spec.machines:

@@ -1,15 +1,119 @@
-"""Rows that are not in a machine's memory: what its GPUs read from other machines and from disks, computed."""
+"""Rows that are not in a machine's memory: what its GPUs read from its disk and from other machines, computed."""
 
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.units import format_bytes
 from cohort_gnn.cache import Counts, Rows
 from cohort_gnn.cache.plan.budget import available_host_bytes
-from cohort_gnn.cache.plan.disk import expected_reads, remembered_rates
+from cohort_gnn.cache.plan.disk import DiskRates, disk_reads, expected_reads, remembered_rates
+from cohort_gnn.dataset import Dataset
+from cohort_gnn.dataset.hetero import NodeTable
 from cohort_gnn.launch.plan.table import gpus_of
+
+
+class Reads:
+    """What a plan reads of the rows of all node types.
+
+    Args:
+        tables: the rows of each node type, with what each takes in host memory.
+        counts: of all GPUs, or of each clique.
+        placed: the plan of the caches.
+        files: of encoded rows; empty: there are none, and all rows are in memory.
+
+    Attributes:
+        row_bytes: int64 [rows], of each in host memory; 0: of a type without features.
+        reads: int64 [rows], batches that read each row, of `num_batches` that were counted.
+        held: the rows that each clique holds, int64 [any] a clique.
+    """
+
+    def __init__(self, tables: Sequence[Rows], counts: Sequence[Counts], placed, files: Sequence[Path]):
+        stored = [np.broadcast_to(rows.host_row_bytes, rows.num_rows) for rows in tables]
+        self.row_bytes = np.concatenate(stored).astype(np.int64)
+        self.reads = np.sum([each.node_reads.astype(np.int64) for each in counts], axis=0)
+        self.num_batches = sum(each.num_batches for each in counts)
+        of_gpus = [np.asarray(gpu.features.nodes, np.int64) for gpu in gpus_of(placed)]
+        cliques = [placed.clique(number).gpus for number in range(placed.num_cliques)]
+        self.held = [np.unique(np.concatenate([of_gpus[gpu] for gpu in gpus])) for gpus in cliques]
+        self.files = files
+
+    def drive(self) -> DiskRates:
+        """Of the largest file's, measured.
+
+        Raises:
+            CohortError: it cannot be measured.
+        """
+        return remembered_rates(max(self.files, key=lambda file: file.stat().st_size))
+
+
+@dataclass(frozen=True)
+class DiskPlan:
+    """Of an epoch on all GPUs together.
+
+    Attributes:
+        rows, bytes: that stay on the disk.
+        reads_of_batch: at most, a read for each row that no earlier batch has left.
+        reads_per_second: of random rows, measured on the drive.
+    """
+
+    rows: int
+    bytes: int
+    reads_of_batch: float
+    num_batches: int
+    reads_per_second: float
+    is_direct: bool
+
+    @property
+    def seconds(self) -> float:
+        """Of an epoch's reads, if nothing else takes longer."""
+        return self.num_batches * self.reads_of_batch / self.reads_per_second
+
+    def as_json(self) -> dict:
+        """As ``cohort plan --json`` has it."""
+        return {"disk": asdict(self) | {"seconds": self.seconds}}
+
+    def line(self) -> str:
+        """One line for people."""
+        reads = self.num_batches * self.reads_of_batch
+        how = "" if self.is_direct else ", through the page cache"
+        return (
+            f"disk: {self.rows:,} rows ({format_bytes(self.bytes)}) stay there; at most {self.reads_of_batch:,.0f}"
+            f" reads a batch, {reads:,.0f} an epoch of {self.num_batches:,} batches: {self.seconds:.3g} s at"
+            f" {self.reads_per_second:,.0f} reads a second (measured{how})"
+        )
+
+
+def demand_encoded(option: str, tables: Sequence[Dataset | NodeTable], are_encoded: bool, folder: Path) -> None:
+    """Raises CohortError, as the sampler of a run, if raw rows are in host memory: only encoded rows can be elsewhere.
+
+    Args:
+        option: that leaves rows elsewhere.
+        are_encoded: whether --compress asks for encoded rows in host memory.
+    """
+    if not are_encoded or any(table.encoded_rows is None for table in tables if table.feature_dtype):
+        hint = f"encode them with: cohort dataset prepare {folder}; and use --compress auto"
+        raise CohortError(option, "encoded feature rows in host memory", "raw rows", hint)
+
+
+def plan_disk(of: Reads, host_bytes: int, num_batches: int) -> DiskPlan | None:
+    """What stays on the disk where rows take more than ``host_bytes``; None: all rows are in host memory.
+
+    Args:
+        num_batches: of an epoch.
+
+    Raises:
+        CohortError: the disk cannot be measured.
+    """
+    if not of.files or of.row_bytes.sum() <= host_bytes:
+        return None
+    found = disk_reads(of.reads, of.num_batches, of.row_bytes, of.held, host_bytes)
+    rates = of.drive()
+    return DiskPlan(*found, num_batches, rates["row_reads_per_second"], rates["is_direct"])
 
 
 class Shares(NamedTuple):
@@ -77,42 +181,23 @@ def are_divided(features: str, row_bytes: int, host_bytes: int | None, files: Se
     return bool(files) and (features == "partitioned" or (features == "auto" and row_bytes > limit))
 
 
-def far_rows(
-    features: str,
-    tables: Sequence[Rows],
-    counts: Sequence[Counts],
-    placed,
-    files: Sequence[Path],
-    host_bytes: int | None,
-    machines: Sequence[int],
-) -> FarRows | None:
+def far_rows(of: Reads, features: str, host_bytes: int | None, machines: Sequence[int]) -> FarRows | None:
     """The rows of a run on several machines; None: each machine has them all in memory.
 
     Args:
         features: of ``cohort train``.
-        tables: the rows of each node type, with what each takes in host memory.
-        counts: of all GPUs.
-        placed: the plan of the caches.
-        files: of encoded rows; empty: there are none, and all rows are in memory.
         machines: numbers of them; the drive is measured if rows stay there for one of these.
 
     Raises:
         CohortError: the drive cannot be measured.
     """
-    stored = [np.broadcast_to(rows.host_row_bytes, rows.num_rows) for rows in tables]
-    row_bytes = np.concatenate(stored).astype(np.int64)
-    total = int(row_bytes.sum())
-    divides = are_divided(features, total, host_bytes, files)
-    if not files or not (divides or (host_bytes is not None and total > host_bytes)):
+    total = int(of.row_bytes.sum())
+    divides = are_divided(features, total, host_bytes, of.files)
+    if not of.files or not (divides or (host_bytes is not None and total > host_bytes)):
         return None
-    held = np.zeros(len(row_bytes), bool)
-    gpus = gpus_of(placed)
-    for gpu in placed.clique(0).gpus:
-        held[np.asarray(gpus[gpu].features.nodes, np.int64)] = True
+    held = np.zeros(len(of.row_bytes), bool)
+    held[of.held[0]] = True
     parts = machines if divides else [1]
     needs_drive = host_bytes is not None and any(host_bytes < total / each for each in parts)
-    largest = max(files, key=lambda file: file.stat().st_size)
-    drive = remembered_rates(largest)["row_reads_per_second"] if needs_drive else 0.0
-    reads = np.sum([each.node_reads.astype(np.int64) for each in counts], axis=0)
-    num_batches = sum(each.num_batches for each in counts)
-    return FarRows(divides, reads, num_batches, row_bytes, held, host_bytes, drive)
+    drive = of.drive()["row_reads_per_second"] if needs_drive else 0.0
+    return FarRows(divides, of.reads, of.num_batches, of.row_bytes, held, host_bytes, drive)

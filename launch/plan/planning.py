@@ -21,8 +21,7 @@ from cohort_gnn.dataset.reader import tables_of as opened_tables_of
 from cohort_gnn.launch.options.devices import devices, gpu_memory
 from cohort_gnn.launch.options.partition import clique_seeds, cliques_of_ranks
 from cohort_gnn.launch.plan import table
-from cohort_gnn.launch.plan.disk import DiskPlan, demand_encoded, plan_disk
-from cohort_gnn.launch.plan.far import FarRows, are_divided, far_rows
+from cohort_gnn.launch.plan.far import DiskPlan, FarRows, Reads, are_divided, demand_encoded, far_rows, plan_disk
 from cohort_gnn.launch.plan.options import PlanSpec
 from cohort_gnn.launch.run.job import open_to_train, seeds_of_links, topology_bytes, with_task
 from cohort_gnn.launch.run.train import check_links, check_of_links
@@ -98,9 +97,8 @@ class Planning:
         spec, data = self.spec, self.data
         if spec.cache_policy in ("degree", "random"):
             if spec.partition:
-                raise CohortError(
-                    "--partition", "--cache-policy plan, which counts", spec.cache_policy, "leave one out"
-                )
+                expected = "--cache-policy plan, which counts"
+                raise CohortError("--partition", expected, spec.cache_policy, "leave one out")
             picks = -1 if min(spec.fanout) < 0 else max(spec.fanout)
             counts = cache.Counts.stand_in(spec.cache_policy, self._edges(), data.num_nodes, picks)
             return [counts], {"policy": spec.cache_policy}
@@ -220,16 +218,17 @@ class Planning:
         """What --host-bytes leaves on the disk; None: nothing, or it is not known what a batch reads."""
         if self.source["policy"] in ("degree", "random"):
             return None
-        rows = (found.common["tables"], self.counts, found.placed, self._row_files())
-        return plan_disk(*rows, self.spec.host_bytes, self.num_batches)
+        return plan_disk(self._reads(found), self.spec.host_bytes, self.num_batches)
 
     def far(self, found: Found) -> FarRows | None:
         """Rows of --machines that are not in the memory of each; None: there are none."""
         spec = self.spec
         if spec.features == "partitioned":
             demand_encoded("--features partitioned", opened_tables_of(self.data), bool(self._row_files()), spec.dataset)
-        rows = (found.common["tables"], self.counts, found.placed, self._row_files())
-        return far_rows(spec.features, *rows, spec.host_bytes, [1, *spec.machines])
+        return far_rows(self._reads(found), spec.features, spec.host_bytes, [1, *spec.machines])
+
+    def _reads(self, found: Found) -> Reads:
+        return Reads(found.common["tables"], self.counts, found.placed, self._row_files())
 
     def _row_files(self) -> list[Path]:
         """The files of encoded rows, where host memory has encoded ones."""

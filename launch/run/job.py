@@ -12,7 +12,7 @@ from cohort_gnn.cache.plan.budget import beside_topology
 from cohort_gnn.cache.plan.disk import remembered_rates
 from cohort_gnn.cache.plan.links import machine_bandwidth
 from cohort_gnn.cache.plan.planner import raw_row_bytes
-from cohort_gnn.dataset import Dataset, HeteroDataset, open_one_type
+from cohort_gnn.dataset import Dataset, HeteroDataset
 from cohort_gnn.dataset import open as open_folder
 from cohort_gnn.dataset.links import link_edges, with_held_out
 from cohort_gnn.dataset.reader import has_edge_features, relations_of, tables_of
@@ -22,13 +22,8 @@ from cohort_gnn.launch.options.partition import clique_seeds, cliques_of_ranks, 
 from cohort_gnn.spec.run import RunSpec, SamplerSpec, TrainerSpec
 
 
-def open_dataset(folder: Path) -> Dataset:
-    """The data set of one node type in a folder, whose path is absolute then."""
-    return replace(open_one_type(folder), path=folder.absolute())
-
-
 def open_to_train(folder: Path) -> Dataset | HeteroDataset:
-    """The same of any number of node types."""
+    """The data set in a folder, whose path is absolute then."""
     return replace(open_folder(folder), path=folder.absolute())
 
 
@@ -46,11 +41,6 @@ def topology_bytes(data: Dataset | HeteroDataset, weight_attr: str | None) -> in
     relations = relations_of(data)
     of_draws = 4 * sum(len(each.indptr) + len(each.indices) for each in relations) if weight_attr else 0
     return of_draws + sum(each.indptr.nbytes + each.indices.nbytes for each in relations)
-
-
-def raw_tables(data: Dataset | HeteroDataset) -> list[tuple[int, int]]:
-    """Nodes, and bytes of a raw feature row (0: no features), of each node type."""
-    return [(table.num_nodes, raw_row_bytes(table)) for table in tables_of(data)]
 
 
 def takes_edge_features(spec: SamplerSpec, data: Dataset | HeteroDataset) -> bool:
@@ -137,7 +127,8 @@ def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = N
         in_gpu = topology_bytes(data, spec.weight_attr)
         if spec.edge_weights and isinstance(data, Dataset):
             in_gpu += data.edge_weights.nbytes
-        if kept := beside_topology(cache["cache_bytes"], in_gpu, raw_tables(data)):
+        tables = [(table.num_nodes, raw_row_bytes(table)) for table in tables_of(data)]
+        if kept := beside_topology(cache["cache_bytes"], in_gpu, tables):
             topology, cache["cache_bytes"] = "gpu", kept
     members = {
         "dataset": str(dataset),

@@ -249,9 +249,8 @@ def join_machines(run: dict, meeting: Meeting, listener: socket.socket) -> None:
         place, first = f"machine {rank} ({theirs['host']})", f"machine 0 ({facts[0]['host']})"
         for what, value in facts[0]["same"].items():
             if (found := theirs["same"].get(what)) != value:
-                raise CohortError(
-                    f"{place}: {what}", f"{as_given(value)}, as {first} has it", as_given(found), SAME_COMMAND
-                )
+                expected = f"{as_given(value)}, as {first} has it"
+                raise CohortError(f"{place}: {what}", expected, as_given(found), SAME_COMMAND)
         if others := [what for what, digest in facts[0]["data"].items() if theirs["data"].get(what) != digest]:
             found = f"one with other {', '.join(others)}"
             raise CohortError(f"{place}: the data set", f"the data set of {first}", found, SAME_DATA)

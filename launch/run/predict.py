@@ -14,7 +14,6 @@ from pathlib import Path
 from cohort_gnn.base.errors import CohortError, not_a_run
 from cohort_gnn.base.files import demand_output, remove_temporaries
 from cohort_gnn.base.programs import end_processes
-from cohort_gnn.base.units import byte_count
 from cohort_gnn.cache.plan.budget import available_host_bytes
 from cohort_gnn.dataset.meta import array_files
 from cohort_gnn.launch.options.devices import resolve_device
@@ -29,7 +28,7 @@ from cohort_gnn.launch.run.supervise import (
 )
 from cohort_gnn.spec import files
 from cohort_gnn.spec.run import SamplerSpec
-from cohort_gnn.spec.types import Positive
+from cohort_gnn.spec.types import Bytes, Positive
 
 LOG = logging.getLogger(__name__)
 
@@ -71,7 +70,7 @@ def register(commands) -> None:
     add_options(parser, SamplerSpec, only=("device",))
     parser.add_argument(
         "--memory",
-        type=byte_count,
+        type=kind(Bytes),
         help="host memory to use; larger hidden layers are kept in files beside PRED.npy (default: half of the free"
         " memory)",
     )

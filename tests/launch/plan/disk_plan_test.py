@@ -9,7 +9,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.cache.plan import disk
 from cohort_gnn.launch.main import main
 from cohort_gnn.launch.plan import far, planning
-from cohort_gnn.launch.plan.disk import DiskPlan
+from cohort_gnn.launch.plan.far import DiskPlan
 
 SMALL = ["--fanout", "4,3", "--batch-size", "100", "--num-gpus", "2", "--cliques", "none"]
 RATES = {"is_direct": True, "blocks_per_second": 1000.0, "row_reads_per_second": 500.0, "rows_per_second": 600.0}
@@ -26,7 +26,7 @@ def graph(tmp_path_factory):
 
 @pytest.fixture
 def rates(monkeypatch):
-    monkeypatch.setattr("cohort_gnn.launch.plan.disk.remembered_rates", lambda file: RATES)
+    monkeypatch.setattr("cohort_gnn.launch.plan.far.remembered_rates", lambda file: RATES)
 
 
 def planned(capsys, *arguments) -> dict:

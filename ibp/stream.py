@@ -59,8 +59,7 @@ class Weight:
         missing: empty tensor, of shape [0], that is the parameter's data while its layer is not being called.
         num_rows: number of rows that the weight is encoded as.
         nbytes, stored_bytes: bytes of the decoded, and of the encoded weight.
-        rows: the encoded rows if the device is a CPU, otherwise None.
-        staged: the encoded rows in page-locked memory (_native.StreamedRows) if the device is a GPU, otherwise None.
+        rows: the encoded rows; if the device is a GPU, in page-locked memory (_native.StreamedRows).
         at, staged_at: offsets in bytes of the decoded weight in Buffer.decoded, of the encoded one in Buffer.encoded.
     """
 
@@ -71,7 +70,6 @@ class Weight:
     nbytes: int
     stored_bytes: int
     rows: Any
-    staged: Any
     at: int = 0
     staged_at: int = 0
 
@@ -225,14 +223,14 @@ class WeightStream:
         with torch.cuda.device(self._device):
             self._copies.wait_event(buffer.ready)  # the encoded weights of the buffer's last layer are decoded
             for weight in layer.weights:
-                weight.staged.copy(buffer.encoded.data_ptr() + weight.staged_at, self._copies.cuda_stream)
+                weight.rows.copy(buffer.encoded.data_ptr() + weight.staged_at, self._copies.cuda_stream)
             buffer.copied.record(self._copies)
             self._decodes.wait_event(buffer.copied)
             self._decodes.wait_event(buffer.free)
             for weight in layer.weights:
                 addresses = buffer.encoded.data_ptr() + weight.staged_at, self._all_rows.data_ptr()
                 to = buffer.decoded.data_ptr() + weight.at
-                weight.staged.decode(self._gather, *addresses, to, self._decodes.cuda_stream, self._max_sms)
+                weight.rows.decode(self._gather, *addresses, to, self._decodes.cuda_stream, self._max_sms)
             buffer.ready.record(self._decodes)
 
 
@@ -355,13 +353,13 @@ def _columns(parameter: Tensor) -> int:
 
 def _encoded(parameter: nn.Parameter, device: torch.device, codec: str) -> Weight:
     values = parameter.detach().cpu().reshape(-1, _columns(parameter)).contiguous()
-    rows, staged = encode(values, fit(values, codec), layout="packed"), None
+    rows: Any = encode(values, fit(values, codec), layout="packed")
+    sizes = len(values), values.nbytes, rows.stored_bytes
     if device.type == "cuda":
         with torch.cuda.device(device):
-            staged = _native.StreamedRows(rows._native)
+            rows = _native.StreamedRows(rows._native)
     missing = torch.empty(0, dtype=parameter.dtype, device=device)
-    sizes = len(values), values.nbytes, rows.stored_bytes
-    weight = Weight(parameter, parameter.shape, missing, *sizes, rows if staged is None else None, staged)
+    weight = Weight(parameter, parameter.shape, missing, *sizes, rows)
     parameter.data = missing
     return weight
 
@@ -372,7 +370,7 @@ def _placed(weights: list[Weight]) -> tuple[int, int]:
     for weight in weights:
         weight.at, weight.staged_at = at, staged_at
         at += _aligned(weight.nbytes)
-        staged_at += 0 if weight.staged is None else _aligned(weight.staged.staging_bytes)
+        staged_at += _aligned(getattr(weight.rows, "staging_bytes", 0))  # those of a CPU are not staged
     return at, staged_at
 
 

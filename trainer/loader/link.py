@@ -158,7 +158,6 @@ class LinkNeighborLoader(NeighborLoader):
         how = {"shuffle": shuffle, "drop_last": drop_last, "exclude": exclude}
         how |= {"neg_sampling": neg_sampling, "reject_edges": reject_edges}
         pairs = {"edge_label_index": edge_label_index, "edge_label": edge_label, "edge_label_time": edge_label_time}
-        how |= self._trees.arguments()
         return LinkNeighborLoader(self.data, **pairs, **self._shared(num_neighbors, batch_size), **how)
 
     def _batch_of(self, slot) -> Batch | HeteroBatch:

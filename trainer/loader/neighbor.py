@@ -257,7 +257,7 @@ class NeighborLoader:
         self, input_nodes, *, input_time=None, shuffle=False, num_neighbors=None, batch_size=None, drop_last=False
     ):
         """A loader with other seeds (validation, test) and the same sampler; iterate over one loader at a time."""
-        how = {"shuffle": shuffle, "drop_last": drop_last, "input_time": input_time} | self._trees.arguments()
+        how = {"shuffle": shuffle, "drop_last": drop_last, "input_time": input_time}
         return NeighborLoader(self.data, input_nodes=input_nodes, **self._shared(num_neighbors, batch_size), **how)
 
     def _shared(self, num_neighbors, batch_size) -> dict:
@@ -272,7 +272,7 @@ class NeighborLoader:
             "_sampler": self._sampler,
             "_subgraph": self._subgraph,
             "replace": self._replace,
-        }
+        } | self._trees.arguments()
 
     @property
     def device(self) -> torch.device:

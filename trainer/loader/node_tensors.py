@@ -58,7 +58,7 @@ def written(data: Data | HeteroData, cleanup: contextlib.ExitStack, time_attr: s
     cleanup.callback(folder.remove)
     if isinstance(data, HeteroData):
         return _written_typed(data, folder.path / "data", time_attr, seeds)
-    others = _others_of(data, data)
+    others = _others_of(data)
     graph = Data(
         **{name: value for name, value in data.to_dict().items() if name not in {*others, *TIMES, *OF_PAIRS, time_attr}}
     )
@@ -87,7 +87,7 @@ def _written_typed(data: HeteroData, folder: Path, time_attr: str | None, seeds)
     graph, others, has_times = HeteroData(), NodeTensors(), False
     for name in names:
         store = data[name]
-        others[name] = _others_of(store, store)
+        others[name] = _others_of(store)
         if store.get("x") is not None:
             graph[name].x = store.x
         elif store.num_nodes is not None:
@@ -110,17 +110,16 @@ def _written_typed(data: HeteroData, folder: Path, time_attr: str | None, seeds)
     return Written(from_hetero(graph, folder, target=target, one_number_is_weight=False), others, "y" in of_target)
 
 
-def _others_of(data, store) -> dict[str, Tensor]:
+def _others_of(store) -> dict[str, Tensor]:
     """Attributes of nodes that batches do not have anyway, of a Data or of a node type."""
     return {
         name: value
-        for name, value in (data.to_dict() if isinstance(data, Data) else data).items()
-        if name not in OF_BATCHES and _is_dense(value) and store.is_node_attr(name)
+        for name, value in (store.to_dict() if isinstance(store, Data) else store).items()
+        if name not in OF_BATCHES
+        and isinstance(value, Tensor)
+        and value.layout is torch.strided  # rows of others are not taken by ids
+        and store.is_node_attr(name)
     }
-
-
-def _is_dense(value) -> bool:
-    return isinstance(value, Tensor) and value.layout is torch.strided  # rows of others are not taken by ids
 
 
 def _left_out_of_types(data: HeteroData, others: NodeTensors, time_attr: str | None) -> Iterator[str]:

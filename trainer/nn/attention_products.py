@@ -184,7 +184,7 @@ def attend_grad(
                     grad_sums = of_piece
             del of_piece
         grad_weight = grad_weight.to(weight.dtype) if needs_weight else none
-    columns = kernels.transposed(edges, scores.shape[0], skip_self=loops >= 0)
+    columns = kernels.transposed(edges, scores.shape[0])
     if needs_x and weight is None:
         grad_x = weighted(columns, grad, *used, grad.dtype)
     elif needs_x:

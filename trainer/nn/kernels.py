@@ -41,7 +41,7 @@ class Edges:
         first_row: int = 0,
     ):
         self._kept = indptr, index, edge
-        self.num_edges, self.num_rows, self.first_row, self._skip_self = index.numel(), num_rows, first_row, skip_self
+        self.num_edges, self.num_rows, self.first_row, self.skip_self = index.numel(), num_rows, first_row, skip_self
         self.ref = _native.BlockRef(
             offsets=indptr.data_ptr(),
             num_offsets=indptr.numel(),
@@ -55,7 +55,7 @@ class Edges:
     def rows(self, first: int, end: int) -> "Edges":
         """Those of rows [first, end)."""
         indptr, index, edge = self._kept
-        return Edges(indptr[first:], index, end - first, edge, self._skip_self, self.first_row + first)
+        return Edges(indptr[first:], index, end - first, edge, self.skip_self, self.first_row + first)
 
 
 def run(body, device_of: Tensor, **fields) -> None:
@@ -221,7 +221,7 @@ def _packed(x: Tensor) -> Tensor:
     return x if _is_packed(x) else x.clone(memory_format=torch.contiguous_format)
 
 
-def transposed(edges: Edges, num_columns: int, skip_self: bool = False) -> Edges:
+def transposed(edges: Edges, num_columns: int) -> Edges:
     """The same edges grouped by what they bring, in their order."""
     device, num_edges = edges._kept[1].device, edges.num_edges
     if num_edges >= 2**31:
@@ -233,7 +233,7 @@ def transposed(edges: Edges, num_columns: int, skip_self: bool = False) -> Edges
     scratch = torch.empty(num_bytes, dtype=torch.uint8, device=device)
     arrays = {"offsets": offsets, "index": index, "edge": edge, "scratch": scratch, "scratch_bytes": num_bytes}
     run(_native.transpose, index, block=edges.ref, num_columns=num_columns, **arrays)
-    return Edges(offsets, index, num_columns, edge, skip_self)
+    return Edges(offsets, index, num_columns, edge, edges.skip_self)
 
 
 def copy_arrays(parts: list[tuple[Tensor, Tensor, int]]) -> None:

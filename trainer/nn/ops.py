@@ -97,7 +97,7 @@ def gather_sum_grad(
     """The gradient of gather_sum's ``x`` [num_sources, dim], in the dtype of ``grad`` [targets, dim or 2 dim]."""
     num_targets = grad.shape[0]
     edges = Edges(indptr, source, num_targets, skip_self=loop != 0)
-    columns = kernels.transposed(edges, num_sources, skip_self=loop != 0)
+    columns = kernels.transposed(edges, num_sources)
     fields = {"index_factor": inverse_count if inverse_count.numel() else None}
     if norm is not None:
         fields = _normalized(grad, norm, num_targets, loop)

@@ -196,6 +196,15 @@ def relations_of(data: Dataset | HeteroDataset) -> Sequence[Dataset | Relation]:
     return list(data.edge_types.values()) if isinstance(data, HeteroDataset) else [data]
 
 
+def numbered_relations(data: Dataset | HeteroDataset) -> list[tuple[Dataset | Relation, tuple[int, int]]]:
+    """The same, each with the numbers of the first nodes of its source type and of its target type, when the nodes of
+    all types are numbered through."""
+    if isinstance(data, Dataset):
+        return [(data, (0, 0))]
+    first = data.first_node
+    return [(edges, (first[source], first[target])) for (source, _, target), edges in data.edge_types.items()]
+
+
 def has_edge_features(data: Dataset | HeteroDataset) -> bool:
     """Whether the edges of any relation have features."""
     return any(relation.edge_table is not None for relation in relations_of(data))

@@ -16,7 +16,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.files import demand_writable, replacing
 from cohort_gnn.dataset import _native
 from cohort_gnn.dataset.hetero import HeteroDataset
-from cohort_gnn.dataset.reader import Dataset, open
+from cohort_gnn.dataset.reader import Dataset, numbered_relations, open
 
 NODES_AT_ONCE = 1 << 16
 METHODS = ("metis", "streaming", "random")
@@ -75,24 +75,15 @@ def partition(
 def _measured(folder: str, parts: np.ndarray, num_parts: int) -> Partition:
     """What parts int32 [V], each in [0, num_parts), are worth."""
     data, cut = open(folder, prefer_raw=True), 0
-    for indptr, indices, sources, targets in _lists_of(data, parts):
-        for first in range(0, len(indptr) - 1, NODES_AT_ONCE):
-            starts = indptr[first : first + NODES_AT_ONCE + 1]
+    for edges, (source, target) in numbered_relations(data):
+        sources, targets = parts[source:], parts[target:]
+        for first in range(0, len(edges.indptr) - 1, NODES_AT_ONCE):
+            starts = edges.indptr[first : first + NODES_AT_ONCE + 1]
             own = np.repeat(targets[first : first + len(starts) - 1], np.diff(starts))
-            cut += int(np.count_nonzero(sources[indices[starts[0] : starts[-1]]] != own))
+            cut += int(np.count_nonzero(sources[edges.indices[starts[0] : starts[-1]]] != own))
     train_parts = parts[data.train_ids + first_target(data)]
     nodes, train = (np.bincount(of, minlength=num_parts).tolist() for of in (parts, train_parts))
     return Partition(parts, data.num_edges, cut, nodes, train)
-
-
-def _lists_of(data: Dataset | HeteroDataset, parts: np.ndarray) -> Iterator[tuple]:
-    """Of each relation: indptr, indices, and the parts of the nodes that its sources and targets are numbered from."""
-    if isinstance(data, Dataset):
-        yield data.indptr, data.indices, parts, parts
-        return
-    for (source, _, target), relation in data.edge_types.items():
-        first = data.first_node
-        yield relation.indptr, relation.indices, parts[first[source] :], parts[first[target] :]
 
 
 def first_target(data: Dataset | HeteroDataset) -> int:

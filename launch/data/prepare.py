@@ -20,7 +20,6 @@ from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.hetero import FeatureTable
 from cohort_gnn.dataset.importing.renumber import renumber
 from cohort_gnn.dataset.prepared import (
-    ENCODED_FILE,
     PREPARED_FOLDER,
     Owner,
     RawRows,
@@ -100,7 +99,7 @@ def prepare(args: argparse.Namespace) -> int:
     with output_folder(out, overwrite=True) as folder, bytes_bar("encoding", num_bytes) as advance:
         order = renumber(args.path, folder.path) if args.reorder == "degree" else None
         for name, profile in profiles.items():
-            line = encode_rows(_Table(tables[name], order, advance), Path(folder.path), profile, encoded_file(name))
+            line = encode_rows(RowTable(tables[name], order, advance), Path(folder.path), profile, encoded_file(name))
             print(f"{out / encoded_file(name)}: {line}", file=sys.stderr)
             if raw_key(tables[name].file) != keys[name]:
                 hint = "prepare the data set again when it is complete"
@@ -152,7 +151,7 @@ def _profiles(args: argparse.Namespace, tables: dict[Owner, StoredRows], out: Pa
     """
     profiles, mantissa_bits = {}, _mantissa_bits(args)
     for name, rows in tables.items():
-        profile = choose_profile(_Table(rows), args.codec, args.seed, mantissa_bits)
+        profile = choose_profile(RowTable(rows), args.codec, args.seed, mantissa_bits)
         stays_raw = rows.file.exists() and args.codec == "auto" and args.reorder == "none"
         if not (larger := _larger(profile, rows) if stays_raw else ""):
             profiles[name] = profile
@@ -193,8 +192,8 @@ def encoded_rows_writer(codec: str, sample_seed: int, mantissa_bits: int | None 
         out.mkdir()
         raw = {}
         for name, rows in tables.items():
-            profile = choose_profile(_Table(rows), codec, sample_seed, mantissa_bits)
-            print(encode_rows(_Table(rows), out, profile, encoded_file(name)), file=sys.stderr)
+            profile = choose_profile(RowTable(rows), codec, sample_seed, mantissa_bits)
+            print(encode_rows(RowTable(rows), out, profile, encoded_file(name)), file=sys.stderr)
             file = "features.npy" if name is None else f"{name}.features.npy"
             raw[name] = RawRows(f"../{file}", **raw_key(folder / file))
         write_prepared(out, raw)
@@ -202,7 +201,7 @@ def encoded_rows_writer(codec: str, sample_seed: int, mantissa_bits: int | None 
     return write
 
 
-def choose_profile(table: "_Table", codec: str, sample_seed: int, mantissa_bits: int | None) -> ibp.Profile:
+def choose_profile(table: "RowTable", codec: str, sample_seed: int, mantissa_bits: int | None) -> ibp.Profile:
     """How the rows are to be encoded, by a sample of them. Says why."""
     # One row from each of so many equal parts: 1 % of the rows, 4096 at least, SAMPLE_BYTES at most.
     num_rows, most = len(table), SAMPLE_BYTES // table.rows.row_bytes
@@ -230,7 +229,7 @@ def _saved(encoded: int, raw: int) -> str:
     return f"{percent:.1f} % saved" if percent >= 0 else f"{-percent:.1f} % larger than raw"
 
 
-def encode_rows(table: "_Table", folder: Path, profile: ibp.Profile, file: str = ENCODED_FILE) -> str:
+def encode_rows(table: "RowTable", folder: Path, profile: ibp.Profile, file: str) -> str:
     """Writes a file of encoded rows into a folder; returns what came of it in words."""
     begin = time.monotonic()
     step = max(BATCH_BYTES // table.rows.row_bytes // 64, 1) * 64
@@ -241,14 +240,14 @@ def encode_rows(table: "_Table", folder: Path, profile: ibp.Profile, file: str =
     return f"{format_bytes(raw)} of rows in {format_bytes(written)}, {_saved(written, raw)}; {rate}"
 
 
-class _Table:
-    """What ibp reads, some rows at a time: rows in a new order or their own, in the type that ibp knows."""
+class RowTable:
+    """What ibp reads, some rows at a time: all of them, or those of an order, in the type that ibp knows."""
 
     def __init__(self, rows, order=None, advance=None):
         self.rows, self._order, self._advance = rows, order, advance or (lambda _: None)
 
     def __len__(self) -> int:
-        return self.rows.num_rows
+        return self.rows.num_rows if self._order is None else len(self._order)
 
     def __getitem__(self, part: slice):
         batch = self.bytes(part.start, min(part.stop, len(self)))
@@ -275,7 +274,7 @@ def _drop_raw(rows: StoredRows, order, file: Path) -> None:
     encoded = ibp.load(file)
     step = max(BATCH_BYTES // rows.row_bytes, 1)
     with bytes_bar("comparing", rows.num_rows * rows.row_bytes) as advance:
-        table = _Table(rows, order)
+        table = RowTable(rows, order)
         for first in range(0, rows.num_rows, step):
             last = min(first + step, rows.num_rows)
             if not np.array_equal(bytes_of(ibp.fetch(encoded, np.arange(first, last))), table.bytes(first, last)):

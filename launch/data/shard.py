@@ -12,7 +12,9 @@ from cohort_gnn.base.files import demand_writable
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.dataset import Dataset
 from cohort_gnn.dataset import open as open_dataset
-from cohort_gnn.launch.data.prepare import BATCH_BYTES, SHARDS_FOLDER, bytes_bar
+from cohort_gnn.dataset.hetero import NodeTable
+from cohort_gnn.launch.data.prepare import BATCH_BYTES, SHARDS_FOLDER, RowTable, bytes_bar
+from cohort_gnn.launch.data.stored_rows import StoredRows
 
 
 def register(dataset_commands) -> None:
@@ -27,11 +29,11 @@ def register(dataset_commands) -> None:
 
 def shard(args: argparse.Namespace) -> int:
     """Runs the command; 0 when the parts are in place, rank 0 having the first rows."""
-    encoded = ibp.load(_encoded_file(args))
+    stored = StoredRows(_encoded_table(args), prefer_raw=False)
+    encoded, row_bytes = stored.encoded, stored.row_bytes
     if not 1 <= args.parts <= len(encoded):
         raise CohortError("--parts", f"an integer in [1, {len(encoded)}]", str(args.parts), "give each part a row")
     cuts = np.linspace(0, len(encoded), args.parts + 1).astype(np.int64)
-    row_bytes = encoded.profile.row_bytes
     out, kind = args.path / SHARDS_FOLDER, f"{args.type}." if args.type else ""
     step, written = max(BATCH_BYTES // row_bytes // 64, 1) * 64, 0
     with (
@@ -40,15 +42,15 @@ def shard(args: argparse.Namespace) -> int:
     ):
         out.mkdir(exist_ok=True)
         for rank, (first, last) in enumerate(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)):
-            part, file = _Part(encoded, first, last, advance), out / f"{kind}{rank}-of-{args.parts}.ibp"
+            part, file = RowTable(stored, np.arange(first, last), advance), out / f"{kind}{rank}-of-{args.parts}.ibp"
             written += ibp.encode(part, encoded.profile, layout=encoded.layout, out=file, batch_rows=step)
     rows = f"{len(encoded):,} rows in {args.parts} parts, {format_bytes(written)}"
     print(f"{out}: {rows}; rank R holds cohort.ibp.load('{out}/{kind}R-of-{args.parts}.ibp')", file=sys.stderr)
     return 0
 
 
-def _encoded_file(args: argparse.Namespace) -> Path:
-    """The encoded rows that are to be divided.
+def _encoded_table(args: argparse.Namespace) -> Dataset | NodeTable:
+    """What has the encoded rows that are to be divided.
 
     Raises:
         CohortError: there are none, or --type names none of several node types.
@@ -57,7 +59,7 @@ def _encoded_file(args: argparse.Namespace) -> Path:
     if isinstance(data, Dataset):
         if args.type is not None:
             raise CohortError("--type", "no type, of a data set of one node type", args.type)
-        table = data
+        table: Dataset | NodeTable = data
     elif args.type in data.node_types:
         table = data.node_types[args.type]
     else:
@@ -65,20 +67,4 @@ def _encoded_file(args: argparse.Namespace) -> Path:
     if table.encoded_rows is None:
         hint = f"encode them with: cohort dataset prepare {args.path}"
         raise CohortError(str(args.path), "encoded feature rows", "none", hint)
-    return table.encoded_rows
-
-
-class _Part:
-    """Rows first to last - 1, decoded a slice at a time."""
-
-    def __init__(self, encoded: ibp.EncodedRows, first: int, last: int, advance):
-        self._encoded, self._first, self._last, self._advance = encoded, first, last, advance
-        self.shape = (last - first, encoded.shape[1])
-
-    def __len__(self) -> int:
-        return self._last - self._first
-
-    def __getitem__(self, part: slice):
-        start, stop, _ = part.indices(len(self))
-        self._advance((stop - start) * self._encoded.profile.row_bytes)
-        return ibp.fetch(self._encoded, np.arange(self._first + start, self._first + stop))
+    return table

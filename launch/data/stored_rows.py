@@ -12,18 +12,22 @@ class StoredRows:
     """The feature rows of a data set, of one of its node types, or of the edges of a relation, as bytes: raw where it
     has them, else decoded.
 
+    Args:
+        prefer_raw: False: decoded also where there are raw ones.
+
     Attributes:
         file: of the raw rows; it is not there where only encoded ones were kept.
         dtype: of the features.
+        encoded: the rows that are decoded, or None.
     """
 
-    def __init__(self, data: Dataset | FeatureTable):
+    def __init__(self, data: Dataset | FeatureTable, prefer_raw: bool = True):
         self.dtype, self.file = data.feature_dtype, data.file
         self.num_rows = data.num_nodes if isinstance(data, Dataset) else data.num_rows
-        self._raw = self._encoded = None
-        if data.x is None:
-            self._encoded = ibp.load(data.encoded_rows)
-            self.row_bytes = self._encoded.profile.row_bytes
+        self._raw = self.encoded = None
+        if data.x is None or not prefer_raw:
+            self.encoded = ibp.load(data.encoded_rows)
+            self.row_bytes = self.encoded.profile.row_bytes
         else:
             self._raw = np.load(self.file, mmap_mode="c").view(np.uint8)  # torch takes no read-only memory
             self.row_bytes = self._raw.shape[1]
@@ -34,7 +38,7 @@ class StoredRows:
 
     def take(self, ids: np.ndarray) -> np.ndarray:
         """uint8 [n, row_bytes]"""
-        return bytes_of(ibp.fetch(self._encoded, ids)) if self._raw is None else take_rows(self._raw, ids)
+        return bytes_of(ibp.fetch(self.encoded, ids)) if self._raw is None else take_rows(self._raw, ids)
 
 
 def bytes_of(rows) -> np.ndarray:

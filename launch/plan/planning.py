@@ -14,9 +14,9 @@ from cohort_gnn.cache.plan import budget
 from cohort_gnn.cache.plan.links import machine_bandwidth
 from cohort_gnn.cache.plan.options import bytes_of_nodes, memory_needs, presample, raw_bytes_of, tables_of
 from cohort_gnn.cache.plan.planner import raw_row_bytes
-from cohort_gnn.dataset import Dataset, HeteroDataset
+from cohort_gnn.dataset import HeteroDataset
 from cohort_gnn.dataset.links import link_edges
-from cohort_gnn.dataset.reader import relations_of
+from cohort_gnn.dataset.reader import numbered_relations, relations_of
 from cohort_gnn.dataset.reader import tables_of as opened_tables_of
 from cohort_gnn.launch.options.devices import devices, gpu_memory
 from cohort_gnn.launch.options.partition import clique_seeds, cliques_of_ranks
@@ -81,16 +81,12 @@ class Planning:
         return replace(spec, batch_size=batch_size), num_batches, seeds
 
     def _cliques(self) -> list[list[int]]:
-        text, known = self.spec.cliques, self.machine.get("cliques")
-        if text != "auto":
-            return cache.cliques_named(text, self.num_gpus)
-        if self.num_gpus == 1:
-            return [[0]]
-        if known is None or sum(map(len, known)) != self.num_gpus:
+        text, num_gpus = self.spec.cliques, self.num_gpus
+        if text == "auto" and num_gpus > 1 and sum(map(len, self.machine["cliques"])) != num_gpus:
             hint = "say which GPUs read each other's memory: none, all, 2x4, 3+5"
             found = f"{len(self.machine['gpus'])} here"
-            raise CohortError("--cliques auto", f"{self.num_gpus} GPUs to ask", found, hint)
-        return cliques_of_ranks(text, list(range(self.num_gpus)), True, self.machine)
+            raise CohortError("--cliques auto", f"{num_gpus} GPUs to ask", found, hint)
+        return cliques_of_ranks(text, list(range(num_gpus)), num_gpus > 1, self.machine)
 
     def _counts(self, cliques: list[list[int]] | None) -> tuple[list, dict]:
         """(counts, where they come from): of all GPUs, or of each of the cliques."""
@@ -100,7 +96,8 @@ class Planning:
                 expected = "--cache-policy plan, which counts"
                 raise CohortError("--partition", expected, spec.cache_policy, "leave one out")
             picks = -1 if min(spec.fanout) < 0 else max(spec.fanout)
-            counts = cache.Counts.stand_in(spec.cache_policy, self._edges(), data.num_nodes, picks)
+            edges = [cache.Edges(each.indptr, each.indices, first) for each, first in numbered_relations(data)]
+            counts = cache.Counts.stand_in(spec.cache_policy, edges, data.num_nodes, picks)
             return [counts], {"policy": spec.cache_policy}
         fanout = spec.fanout * len(relations_of(data))
         run = (spec.dataset, fanout, spec.batch_size, spec.presample_batches, spec.split, spec.refresh)
@@ -108,16 +105,6 @@ class Planning:
         sources = [presample(*run, each, spec.weight_attr) for each in seeds]
         counts = [cache.load_counts(Path(source["file"])) for source in sources]
         return counts, {"policy": spec.cache_policy} | ({"cliques": sources} if cliques else sources[0])
-
-    def _edges(self) -> list[cache.Edges]:
-        """Of each relation, nodes of all types being numbered through."""
-        data = self.data
-        if isinstance(data, Dataset):
-            return [cache.Edges(data.indptr, data.indices)]
-        return [
-            cache.Edges(relation.indptr, relation.indices, (data.first_node[source], data.first_node[target]))
-            for (source, _, target), relation in data.edge_types.items()
-        ]
 
     @property
     def counts_to_plan(self):

@@ -122,18 +122,9 @@ def as_float32(x: np.ndarray, dtype: str) -> np.ndarray:
     return x.astype(np.float32)
 
 
-def labels(place: str, array: np.ndarray, num_nodes: int) -> np.ndarray:
-    """int64 [V]; -1 is the only negative label there is."""
-    out = integers(place, array, (num_nodes,))
-    bad = np.flatnonzero(out < -1)
-    if len(bad):
-        hint = "give nodes without a label -1"
-        raise CohortError(f"{place}[{bad[0]}]", "a class from 0, or -1 for none", str(out[bad[0]]), hint)
-    return out
-
-
 def class_labels(place: str, array: np.ndarray, num_nodes: int) -> np.ndarray:
-    """int64 [V] of classes as other libraries have them: [V] or [V, 1], integers or whole floats, NaN for none."""
+    """int64 [V] of classes as other libraries have them: [V] or [V, 1], integers or whole floats, NaN for none; -1
+    is the only negative label there is."""
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim == 2 and array.shape[0] == num_nodes:
@@ -147,7 +138,12 @@ def class_labels(place: str, array: np.ndarray, num_nodes: int) -> np.ndarray:
             hint = "make classes of them, or say that they are numbers: --task regression"
             raise CohortError(f"{place}[{bad[0]}]", "the number of a class, or NaN", f"{whole[bad[0]]}", hint)
         array = whole.astype(np.int64)
-    return labels(place, array.astype(np.int64) if array.dtype.kind == "b" else array, num_nodes)
+    out = integers(place, array.astype(np.int64) if array.dtype.kind == "b" else array, (num_nodes,))
+    bad = np.flatnonzero(out < -1)
+    if len(bad):
+        hint = "give nodes without a label -1"
+        raise CohortError(f"{place}[{bad[0]}]", "a class from 0, or -1 for none", str(out[bad[0]]), hint)
+    return out
 
 
 def targets(place: str, array: np.ndarray, num_nodes: int, task: str) -> np.ndarray:
@@ -198,11 +194,6 @@ def num_outputs(labels: np.ndarray) -> int:
     if labels.ndim == 2:
         return labels.shape[1]
     return int(labels.max(initial=-1)) + 1 if labels.dtype == np.int64 else 1
-
-
-def unused_classes(labels: np.ndarray, num_classes: int) -> int:
-    """How many of the classes no node has; labels int64 [V], -1 for none."""
-    return num_classes - int(np.count_nonzero(np.bincount(labels[labels >= 0], minlength=num_classes)))
 
 
 def edge_weights(place: str, array: np.ndarray) -> np.ndarray:

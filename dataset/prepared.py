@@ -18,14 +18,6 @@ ENCODED_FILE = "features.ibp"
 Owner = str | None | tuple[str, ...]
 
 
-def raw_key(raw: Path) -> dict:
-    """What tells whether a file has changed: its size and time; zeros when there is no file."""
-    if not raw.exists():
-        return {"raw_bytes": 0, "raw_mtime_ns": 0}
-    status = raw.stat()
-    return {"raw_bytes": status.st_size, "raw_mtime_ns": status.st_mtime_ns}
-
-
 def is_prepared(folder: Path) -> bool:
     """True for a folder that `cohort dataset prepare` wrote."""
     return (folder / "prepared.json").exists()
@@ -46,11 +38,18 @@ def encoded_file(owner: Owner) -> str:
 
 @dataclass(frozen=True)
 class RawRows:
-    """What encoded rows were made from: a file, seen from their folder, and its raw_key()."""
+    """What encoded rows were made from: a file, seen from their folder, and what tells whether it has changed: its size
+    and time; zeros when there is no file."""
 
     raw_file: str
-    raw_bytes: int
-    raw_mtime_ns: int
+    raw_bytes: int = 0
+    raw_mtime_ns: int = 0
+
+    @classmethod
+    def of(cls, raw: Path) -> RawRows:
+        """Those of a file in the folder above theirs, as it is now."""
+        status = raw.stat() if raw.exists() else None
+        return cls(f"../{raw.name}", status.st_size, status.st_mtime_ns) if status else cls(f"../{raw.name}")
 
 
 def write_prepared(folder: Path, raw: dict[Owner, RawRows], edge_types: Sequence[tuple[str, ...]] = ((),)) -> None:

@@ -19,7 +19,7 @@ from cohort_gnn.launch.run.supervise import ToldFailure
 ROOMS = {
     "train": ["launch.run.train"],
     "predict": ["launch.run.predict"],
-    "bench": ["launch.bench.command"],
+    "bench": ["launch.bench.command", "launch.bench.parts", "launch.bench.step", "launch.bench.disk"],
     "run": ["launch.run.script"],
     "plan": ["launch.plan.command"],
     "tune": ["launch.tune.command"],

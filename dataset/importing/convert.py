@@ -17,7 +17,7 @@ from cohort_gnn.base.units import format_bytes
 from cohort_gnn.dataset import _native, arrays
 from cohort_gnn.dataset.importing.edge_data import EdgeData, Progress, block_bytes_of
 from cohort_gnn.dataset.importing.pca import principal_components
-from cohort_gnn.dataset.layouts.graph import Graph, LinkSplit, Rows, Source
+from cohort_gnn.dataset.layouts.graph import Graph, Rows, Source
 from cohort_gnn.dataset.links import HeldOut, checked_links, link_edges, save_links
 from cohort_gnn.dataset.meta import SPLITS, write_meta_of_one_type, write_targets
 from cohort_gnn.dataset.reader import open_one_type
@@ -194,13 +194,13 @@ class GraphConversion(Conversion):
         if graph.links is not None:
             self._write_links(graph.links())
 
-    def _write_links(self, links: dict[str, LinkSplit]) -> None:
+    def _write_links(self, links: dict[str, tuple[str, HeldOut]]) -> None:
         """Held-out links, with the nodes' ids."""
         if self.options.transpose:
             raise CohortError("--transpose", "edges in the direction of the held-out links", "--transpose")
         edges = link_edges(open_one_type(self.folder))
-        for split, given in links.items():
-            names = [f"{given.place}: {what}" for what in ("links", "negatives")]
+        for split, (place, given) in links.items():
+            names = [f"{place}: {what}" for what in ("links", "negatives")]
             pairs, negatives = (
                 self.nodes_of(name, arrays.integers(name, ids, (None, None)).reshape(-1)).reshape(ids.shape)
                 for name, ids in zip(names, (given.pairs, given.negatives), strict=True)

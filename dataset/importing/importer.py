@@ -22,7 +22,7 @@ from cohort_gnn.dataset.layouts.chunked import read_chunked
 from cohort_gnn.dataset.layouts.described import DESCRIPTION, read_described
 from cohort_gnn.dataset.layouts.graph import Graph, Labels, Rows, Source
 from cohort_gnn.dataset.layouts.graphbolt import METADATA, read_graphbolt
-from cohort_gnn.dataset.layouts.igb import find_igb, is_igbh, read_igb, read_igbh
+from cohort_gnn.dataset.layouts.igb import find_igb, is_igbh, read_igb
 from cohort_gnn.dataset.layouts.legion import is_legion, read_legion
 from cohort_gnn.dataset.layouts.mag240m import find_mag240m, read_mag240m
 from cohort_gnn.dataset.layouts.npz import read_npz
@@ -218,7 +218,7 @@ FOLDERS: dict[str, tuple[Callable[[Path], bool], Callable[[Path], Graph | TypedG
     "graphbolt": (lambda path: (path / METADATA).exists(), read_graphbolt),
     "dgl": (lambda path: (path / CHUNKED).exists(), read_chunked),
     "legion": (is_legion, read_legion),
-    "igbh": (is_igbh, read_igbh),
+    "igbh": (is_igbh, lambda path: read_igb(path, has_types=True)),
     "igb": (lambda path: find_igb(path) is not None, read_igb),
     "npz": (lambda path: any(path.glob("*.npy")), read_npz),
 }

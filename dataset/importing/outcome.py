@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.hetero import HeteroDataset
 from cohort_gnn.dataset.importing.convert import ConvertOptions
 from cohort_gnn.dataset.layouts.graph import Graph, Source
@@ -33,11 +32,12 @@ def labels_and_splits_told(
 ) -> list[str]:
     """Lines about classes that are not used, and about the splits."""
     lines = []
-    unused = arrays.unused_classes(data.y, data.num_classes) if data.task == "classification" else 0
-    if unused:
+    classes = data.y[data.y >= 0] if data.task == "classification" else np.arange(data.num_classes)
+    used = np.count_nonzero(np.bincount(classes))
+    if used < data.num_classes:
         some = "" if data.y.min() >= 0 else "[y >= 0]"
         cure = f"renumber with numpy.unique(y{some}, return_inverse=True)"
-        lines.append(f"{labels}: {data.num_classes:,} classes, {data.num_classes - unused:,} of them used; {cure}")
+        lines.append(f"{labels}: {data.num_classes:,} classes, {used:,} of them used; {cure}")
     origin = f"from {graph.splits_from}" if graph.splits else f"random, seed {options.seed}"
     if not graph.labels:
         origin = "no labels"

@@ -27,9 +27,7 @@ NEEDED = {  # of a Data, and what to do where it is not there
     "edge_index": "fill it in, give one graph of a PyG data set (dataset[0]), or use from_tensors",
     "x": "give each node a row: data.x = torch.ones(data.num_nodes, 1), or use from_tensors",
 }
-OTHER_FORMS = {  # where edge_index or x is not there as Data has it
-    "adj_t": "data.edge_index = torch_geometric.utils.to_edge_index(data.adj_t)[0].flip(0)",
-}
+ADJ_HINT = "data.edge_index = torch_geometric.utils.to_edge_index(data.adj_t)[0].flip(0)"
 
 
 def from_tensors(
@@ -153,9 +151,9 @@ def from_pyg(
         raise CohortError("from_pyg", f"a HeteroData with {given}", f"a {type(data).__name__}", f"leave {given} out")
     for attribute, hint in NEEDED.items():
         if getattr(data, attribute, None) is None:
-            other = "adj_t" if hasattr(data, "adj_t") else type(data).__name__
-            found = f"a {type(data).__name__} without" + (", but with adj_t" if other == "adj_t" else "")
-            raise CohortError("from_pyg", f"a Data with {attribute}", found, OTHER_FORMS.get(other, hint))
+            has_adj = hasattr(data, "adj_t")
+            found = f"a {type(data).__name__} without" + (", but with adj_t" if has_adj else "")
+            raise CohortError("from_pyg", f"a Data with {attribute}", found, ADJ_HINT if has_adj else hint)
     splits = {split: mask for split, mask in masks_of(data).items() if mask is not None}
     weights, times = weights_of(data), _times_of(data)
     of_edges = {"edge_weight": weights, "edge_time": times, "edge_attr": features_of(data)}

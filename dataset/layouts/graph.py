@@ -13,6 +13,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.array_file import ArrayFile, MemoryArray
 from cohort_gnn.dataset.layouts.table import Table, shortened
+from cohort_gnn.dataset.links import HeldOut
 
 ROWS_AT_ONCE = 4096  # of a sparse matrix
 EDGE_BYTES = 16
@@ -61,9 +62,10 @@ class Edges:
 
         def chunks(block_bytes: int) -> Iterator[EdgeChunk]:
             done = 0
-            for src, dst in pieces(max(1, block_bytes // EDGE_BYTES)):
-                done += len(src)
-                yield _int64(src), _int64(dst), done / count
+            for ends in pieces(max(1, block_bytes // EDGE_BYTES)):
+                done += len(ends[0])
+                src, dst = (np.ascontiguousarray(ids, dtype=np.int64) for ids in ends)
+                yield src, dst, done / count
 
         return Edges(place, chunks)
 
@@ -283,23 +285,6 @@ class Labels:
     read: Callable[[], np.ndarray]
 
 
-@dataclass(frozen=True)
-class LinkSplit:
-    """Links of one split that a source holds out.
-
-    Attributes:
-        place: for messages.
-        pairs: integers [n, 2], source and target.
-        negatives: integers [n, K], nodes that each link's target competes with; if ``shared``, [m, 2], pairs with which
-            all links do.
-    """
-
-    place: str
-    pairs: np.ndarray
-    negatives: np.ndarray
-    shared: bool
-
-
 @dataclass(kw_only=True)
 class Source:
     """What graphs of one and of several types have in common.
@@ -342,7 +327,7 @@ class Graph(Source):
     Attributes:
         num_nodes: where the source says it; else the feature rows do, or the edges.
         dedupe, self_loops: what the other library does to the edges when it loads them.
-        links: gives the links that are held out, of "val" and "test".
+        links: gives the links that are held out, of "val" and "test", each with a place for messages.
     """
 
     edges: Edges
@@ -350,7 +335,7 @@ class Graph(Source):
     num_nodes: int | None = None
     dedupe: bool = False
     self_loops: str = "keep"
-    links: Callable[[], dict[str, LinkSplit]] | None = None
+    links: Callable[[], dict[str, tuple[str, HeldOut]]] | None = None
 
 
 def _dense(place: str, rows: scipy.sparse.csr_matrix) -> np.ndarray:
@@ -364,7 +349,3 @@ def demand_integers(array: ArrayFile | MemoryArray) -> None:
     """Raises CohortError unless the array holds integers."""
     if array.dtype.kind not in "iu":
         raise CohortError(array.place, "integers", f"dtype {array.dtype}", "convert it with array.astype(numpy.int64)")
-
-
-def _int64(ids: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(ids, dtype=np.int64)

@@ -32,26 +32,17 @@ def is_igbh(source: Path) -> bool:
     return folder is not None and len(_relations(folder)) > 1
 
 
-def read_igb(source: Path) -> TypedGraph:
-    """The papers of a folder such as igb/tiny (or of its processed/)."""
-    return _read(source, [CITES])
-
-
-def read_igbh(source: Path) -> TypedGraph:
-    """All types of such a folder."""
-    return _read(source, None)
-
-
 def _relations(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.glob("*__*__*") if path.is_dir())
 
 
-def _read(source: Path, wanted: list[str] | None) -> TypedGraph:
-    """The relations that are wanted, None: all, and the types between which they are."""
+def read_igb(source: Path, has_types: bool = False) -> TypedGraph:
+    """The papers of a folder such as igb/tiny (or of its processed/), or all of its types."""
     folder = find_igb(source)
     if folder is None:
         raise CohortError(str(source), "a folder with processed/paper__cites__paper", "none", "see FORMAT.md")
-    paths = {relation_of(str(folder / name), name, "__"): folder / name for name in wanted or _relations(folder)}
+    names = _relations(folder) if has_types else [CITES]
+    paths = {relation_of(str(folder / name), name, "__"): folder / name for name in names}
     types = sorted({end for relation in paths for end in (relation[0], relation[2])})
     features = {type_: _open(folder / type_ / "node_feat.npy", DIM) for type_ in types}
     labels = [folder / TARGET / name for name in LABEL_FILES if (folder / TARGET / name).exists()]

@@ -16,11 +16,12 @@ from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.array_file import NamedArrays
 from cohort_gnn.dataset.hetero import RelationType
 from cohort_gnn.dataset.layouts import tables
-from cohort_gnn.dataset.layouts.graph import Edges, Graph, Labels, LinkSplit, Rows
+from cohort_gnn.dataset.layouts.graph import Edges, Graph, Labels, Rows
 from cohort_gnn.dataset.layouts.node_ids import MIN_BLOCK, text_columns
 from cohort_gnn.dataset.layouts.text_file import TextFile, TextOptions
 from cohort_gnn.dataset.layouts.torch_files import load_arrays
 from cohort_gnn.dataset.layouts.typed import Nodes, TypedGraph, by_relation
+from cohort_gnn.dataset.links import HeldOut
 
 PLAIN = TextOptions(separator=",", header="no")
 DOWNLOAD = "download the data set again"
@@ -153,17 +154,17 @@ def _split_dict(path: Path) -> list[np.ndarray]:
     return [np.asarray(parts[name]) for name in SPLIT_NAMES]
 
 
-def _links_of(path: Path) -> LinkSplit:
+def _links_of(path: Path) -> tuple[str, HeldOut]:
     """The links of a split: pairs that all compete with the same pairs, or a list of targets for each source."""
     parts = load_arrays(_demand_file(path), DOWNLOAD)
     if {"edge", "edge_neg"} <= parts.keys():
-        return LinkSplit(str(path), np.asarray(parts["edge"]), np.asarray(parts["edge_neg"]), True)
+        return str(path), HeldOut(np.asarray(parts["edge"]), np.asarray(parts["edge_neg"]), True)
     if {"source_node", "target_node", "target_node_neg"} <= parts.keys():
         ends = [np.asarray(parts[name]).reshape(-1) for name in ("source_node", "target_node")]
         if len(ends[0]) != len(ends[1]):
             expected = f"as many targets as sources: {len(ends[0])}"
             raise CohortError(f"{path}: target_node", expected, str(len(ends[1])), DOWNLOAD)
-        return LinkSplit(str(path), np.stack(ends, axis=1), np.asarray(parts["target_node_neg"]), False)
+        return str(path), HeldOut(np.stack(ends, axis=1), np.asarray(parts["target_node_neg"]))
     expected = "edge and edge_neg, or source_node, target_node and target_node_neg"
     hint = "links of several relations, as in knowledge graphs, are not supported"
     raise CohortError(str(path), expected, ", ".join(parts) or "none", hint)

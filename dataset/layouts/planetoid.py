@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import scipy  # its packages load on first use
@@ -20,19 +20,6 @@ PICKLES = ("tx", "allx", "y", "ty", "ally", "graph")  # x is the start of allx
 HINT = "download the raw files of Planetoid again"
 
 
-@dataclass
-class _Parts:
-    """The files of one data set: rows of x and y for train, test (t) and all others (all)."""
-
-    allx: scipy.sparse.csr_matrix
-    tx: scipy.sparse.csr_matrix
-    ally: np.ndarray
-    ty: np.ndarray
-    num_train: int
-    graph: dict
-    test_index: np.ndarray
-
-
 def is_planetoid(folder: Path) -> bool:
     return any(folder.glob("ind.*.graph"))
 
@@ -46,7 +33,7 @@ def read_planetoid(folder: Path) -> Graph:
     parts = _load(folder, names[0])
     x, labels = _rows(folder, parts)
     src, dst = _edges(folder / f"ind.{names[0]}.graph", parts.graph, x.shape[0])
-    num_train = parts.num_train
+    num_train = len(parts.y)
     ids = [
         np.arange(num_train),
         np.arange(num_train, min(num_train + NUM_VAL, parts.allx.shape[0])),
@@ -64,7 +51,9 @@ def read_planetoid(folder: Path) -> Graph:
     )
 
 
-def _load(folder: Path, name: str) -> _Parts:
+def _load(folder: Path, name: str) -> SimpleNamespace:
+    """The files of one data set by their names, and test_index: rows of x and y for train, test (t) and all others
+    (all)."""
     found = {part: load_inert(folder / f"ind.{name}.{part}") for part in PICKLES}
     for part, kind, text in (
         *((part, scipy.sparse.csr_matrix, "a SciPy CSR matrix") for part in ("tx", "allx")),
@@ -75,7 +64,7 @@ def _load(folder: Path, name: str) -> _Parts:
             raise CohortError(str(folder / f"ind.{name}.{part}"), text, type(found[part]).__name__, HINT)
     index_file = folder / f"ind.{name}.test.index"
     test_index = TextFile(index_file, TextOptions(header="no")).read([0], np.int64)
-    parts = _Parts(*(found[part] for part in ("allx", "tx", "ally", "ty")), len(found["y"]), found["graph"], test_index)
+    parts = SimpleNamespace(**found, test_index=test_index)
     for rows, targets, part in ((parts.allx, parts.ally, "ally"), (parts.tx, parts.ty, "ty")):
         arrays.demand_shape(str(folder / f"ind.{name}.{part}"), targets, (rows.shape[0], None))
     first = parts.allx.shape[0]
@@ -86,7 +75,7 @@ def _load(folder: Path, name: str) -> _Parts:
     return parts
 
 
-def _rows(folder: Path, parts: _Parts) -> tuple[scipy.sparse.csr_matrix, np.ndarray]:
+def _rows(folder: Path, parts: SimpleNamespace) -> tuple[scipy.sparse.csr_matrix, np.ndarray]:
     """x float32 [V, D] and labels int64 [V]: row i of tx and ty belongs to node test_index[i].
 
     Nodes between the tests' that no row belongs to (citeseer has 15) get zeros and no label.

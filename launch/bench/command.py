@@ -1,12 +1,7 @@
 """``cohort bench``: measures the parts of a run separately."""
 
-from cohort_gnn.launch.bench import disk, parts, step
 
-
-def register(commands) -> None:
-    """Adds the command."""
+def register(commands):
+    """Adds the command; returns where its parts may be added."""
     text = "measure the parts of a run separately"
-    benches = commands.add_parser("bench", help=text, description=text).add_subparsers(required=True, metavar="WHAT")
-    parts.register(benches)
-    step.register(benches)
-    disk.register(benches)
+    return commands.add_parser("bench", help=text, description=text).add_subparsers(required=True, metavar="WHAT")

@@ -83,7 +83,7 @@ def _bench(name: str, of: type, show: Callable[[Path, list[dict]], None], args: 
         for options, run, folder in zip(tried, runs, folders, strict=True):
             folder.mkdir()
             num_ranks = run["sampler"]["num_ranks"]
-            code = run_programs(folder, run, show_output=True, num_trainers=num_ranks, is_kept=False)
+            code = run_programs(folder, run, show_output=True, is_kept=False)
             if code:
                 break
             told = {"bench": name, "dataset": data.path.name, "device": run["sampler"]["device"], "ranks": num_ranks}

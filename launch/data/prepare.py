@@ -25,7 +25,6 @@ from cohort_gnn.dataset.prepared import (
     RawRows,
     encoded_file,
     is_prepared,
-    raw_key,
     write_prepared,
 )
 from cohort_gnn.dataset.reader import relations_of
@@ -88,10 +87,10 @@ def prepare(args: argparse.Namespace) -> int:
         raise CohortError(str(args.path), "a data set to prepare", "one that was prepared", "name the one it came from")
     data = open_dataset(args.path, prefer_raw=True)
     _check_order(args, data)
-    of_edges = {} if args.reorder == "degree" else _edge_tables_of(data)  # which stay raw where nodes are renumbered
-    tables = {name: StoredRows(table) for name, table in (_tables_of(data) | of_edges).items()}
+    with_edges = args.reorder != "degree"  # rows of edges stay raw where nodes are renumbered
+    tables = {name: StoredRows(table) for name, table in _tables_of(data, with_edges).items()}
     out = args.path / PREPARED_FOLDER
-    keys = {name: raw_key(rows.file) for name, rows in tables.items()}
+    raw = {name: RawRows.of(rows.file) for name, rows in tables.items()}
     profiles = _profiles(args, tables, out)
     if not profiles:
         return 0
@@ -101,11 +100,10 @@ def prepare(args: argparse.Namespace) -> int:
         for name, profile in profiles.items():
             line = encode_rows(RowTable(tables[name], order, advance), Path(folder.path), profile, encoded_file(name))
             print(f"{out / encoded_file(name)}: {line}", file=sys.stderr)
-            if raw_key(tables[name].file) != keys[name]:
+            if RawRows.of(tables[name].file) != raw[name]:
                 hint = "prepare the data set again when it is complete"
                 raise CohortError(str(tables[name].file), "features that do not change", "a file that changes", hint)
-        raw = {name: RawRows(f"../{tables[name].file.name}", **keys[name]) for name in profiles}
-        write_prepared(folder.path, raw, list(data.edge_types) if isinstance(data, HeteroDataset) else [()])
+        write_prepared(folder.path, {name: raw[name] for name in profiles}, _relations(data))
     for name in profiles:
         if args.drop_raw and tables[name].file.exists():
             _drop_raw(tables[name], order, out / encoded_file(name))
@@ -127,20 +125,16 @@ def _check_order(args: argparse.Namespace, data: Dataset | HeteroDataset) -> Non
         raise CohortError(str(args.path), "raw features to keep", "encoded rows only, which this would replace", hint)
 
 
-def _tables_of(data: Dataset | HeteroDataset) -> dict[Owner, Dataset | FeatureTable]:
-    """What has feature rows of nodes."""
-    if isinstance(data, Dataset):
-        return {None: data}
-    return {name: table for name, table in data.node_types.items() if table.feature_dim}
+def _relations(data: Dataset | HeteroDataset) -> list[tuple[str, ...]]:
+    return list(data.edge_types) if isinstance(data, HeteroDataset) else [()]
 
 
-def _edge_tables_of(data: Dataset | HeteroDataset) -> dict[Owner, FeatureTable]:
-    """What has feature rows of edges."""
-    names = data.edge_types if isinstance(data, HeteroDataset) else [()]
-    relations = zip(names, relations_of(data), strict=True)
-    return {
-        name: each.edge_table for name, each in relations if each.edge_table is not None and each.edge_table.num_rows
-    }
+def _tables_of(data: Dataset | HeteroDataset, with_edges: bool) -> dict[Owner, Dataset | FeatureTable]:
+    """What has feature rows, of nodes or of edges, too."""
+    of_types = data.node_types if isinstance(data, HeteroDataset) else {None: data}
+    tables = {name: table for name, table in of_types.items() if table.feature_dim}
+    edges = zip(_relations(data), relations_of(data), strict=True) if with_edges else ()
+    return tables | {name: each.edge_table for name, each in edges if each.edge_table and each.edge_table.num_rows}
 
 
 def _profiles(args: argparse.Namespace, tables: dict[Owner, StoredRows], out: Path) -> dict:
@@ -195,7 +189,7 @@ def encoded_rows_writer(codec: str, sample_seed: int, mantissa_bits: int | None 
             profile = choose_profile(RowTable(rows), codec, sample_seed, mantissa_bits)
             print(encode_rows(RowTable(rows), out, profile, encoded_file(name)), file=sys.stderr)
             file = "features.npy" if name is None else f"{name}.features.npy"
-            raw[name] = RawRows(f"../{file}", **raw_key(folder / file))
+            raw[name] = RawRows.of(folder / file)
         write_prepared(out, raw)
 
     return write

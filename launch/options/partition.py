@@ -19,10 +19,8 @@ def cliques_of_ranks(text: str, gpus: list[int], on_gpu: bool, machine: dict | N
         gpus: of each rank, among the visible ones.
         on_gpu: without GPUs, "auto" leaves each rank alone.
     """
-    if text != "auto":
-        return cliques_named(text, len(gpus))
-    if not on_gpu:
-        return cliques_named("none", len(gpus))
+    if text != "auto" or not on_gpu:
+        return cliques_named("none" if text == "auto" else text, len(gpus))
     rank_of = {gpu: rank for rank, gpu in enumerate(gpus)}
     found = [sorted(rank_of[gpu] for gpu in clique if gpu in rank_of) for clique in (machine or devices())["cliques"]]
     most = MAX_CLIQUE_GPUS

@@ -116,19 +116,6 @@ def plan_disk(of: Reads, host_bytes: int, num_batches: int) -> DiskPlan | None:
     return DiskPlan(*found, num_batches, rates["row_reads_per_second"], rates["is_direct"])
 
 
-class Shares(NamedTuple):
-    """Of a batch of one GPU.
-
-    Attributes:
-        remote: share of the bytes of rows outside GPU memory that come from other machines.
-        disk_reads: rows that are not in the memory of the machine whose part they are; its drive reads them, and as
-            many for this machine as this one's for others. At most: earlier batches may have left some in GPU memory.
-    """
-
-    remote: float
-    disk_reads: float
-
-
 class FarRows(NamedTuple):
     """What decides where the rows of a run on several machines are.
 
@@ -154,8 +141,14 @@ class FarRows(NamedTuple):
         """Whether caches have rows of other machines before the machine's own: no other memory here has them."""
         return self.are_divided and machines > 1 and self.host_bytes is None
 
-    def shares(self, machines: int) -> Shares:
-        """What so many machines read, each of which owns the same share of hot and of cold rows."""
+    def shares(self, machines: int) -> tuple[float, float]:
+        """What a batch of one GPU of so many machines reads, each of which owns the same share of hot and of cold rows.
+
+        Returns:
+            The share of the bytes of rows outside GPU memory that come from other machines; and the rows that are not
+            in the memory of the machine whose part they are. Its drive reads them, and as many for this machine as this
+            one's for others. At most: earlier batches may have left some in GPU memory.
+        """
         parts = machines if self.are_divided else 1
         order = np.argsort(-self.reads, kind="stable")
         order = order[self.row_bytes[order] > 0]
@@ -166,13 +159,13 @@ class FarRows(NamedTuple):
         if room < own:  # own rows alone, those that are read most often; others ask for those that GPUs here hold, too
             kept = order if self.are_divided else order[~self.held[order]]
             cold = kept[int(np.searchsorted(np.cumsum(self.row_bytes[kept]) / parts, room, side="right")) :]
-            return Shares(of_others, float(asked[cold].sum()) / max(1, self.num_batches))
+            return of_others, float(asked[cold].sum()) / max(1, self.num_batches)
         rest = order[~self.held[order]]
         size = self.row_bytes[rest]
         cold = rest[int(np.searchsorted(np.cumsum(size) * of_others, room - own, side="right")) :]
         everything = float((asked * self.row_bytes).sum())
         from_others = float((asked[cold] * self.row_bytes[cold]).sum())
-        return Shares(of_others * from_others / everything if everything else 0.0, 0.0)
+        return of_others * from_others / everything if everything else 0.0, 0.0
 
 
 def are_divided(features: str, row_bytes: int, host_bytes: int | None, files: Sequence[Path]) -> bool:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.cache.plan.planner import NETWORK_BYTES_PER_SECOND
-from cohort_gnn.launch.plan.far import FarRows, Shares
+from cohort_gnn.launch.plan.far import FarRows
 from cohort_gnn.launch.plan.table import TIERS, gpus_of
 from cohort_gnn.spec.run import RunSpec
 
@@ -92,12 +92,12 @@ def epochs(
     train_seconds = (spec.step_ms or 0) / 1e3
     found = []
     for machines in sorted({1, *spec.machines}):
-        here, shares = placed, rows.shares(machines) if rows else Shares(0.0, 0.0)
+        here, (remote_share, disk_reads) = placed, rows.shares(machines) if rows else (0.0, 0.0)
         if rows and rows.prefers_others(machines):
             here = plan_of(machines=machines)
         gpus = gpus_of(here)
-        host_bytes, host_seconds, remote_bytes = reads_of(here, shares.remote)
-        on_disk = len(gpus) * shares.disk_reads / rows.drive if rows and shares.disk_reads else 0.0
+        host_bytes, host_seconds, remote_bytes = reads_of(here, remote_share)
+        on_disk = len(gpus) * disk_reads / rows.drive if rows and disk_reads else 0.0
         step = Step(host_bytes, host_seconds, train_seconds, sum_bytes, remote_bytes, on_disk)
         found.append(epoch_on(machines, len(gpus), num_batches, step, network))
     return network, found

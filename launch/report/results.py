@@ -10,6 +10,7 @@ import msgspec
 
 from cohort_gnn.base.errors import CohortError, not_a_run
 from cohort_gnn.spec import files
+from cohort_gnn.spec.graph import GraphTypes
 from cohort_gnn.spec.options import options_of
 from cohort_gnn.spec.results import OF_RANK, TIERS, ByTier, EpochReport, ListReads, RowReads, RunReport, add_tiers
 from cohort_gnn.spec.run import RunSpec
@@ -170,7 +171,7 @@ def _parts(folder: Path, held: list[dict]) -> list[HeldPart]:
         return []
     rows = [rank["features"].get("types", []) for rank in held]
     lists = [rank["topology"].get("relations", []) for rank in held]  # none: they are read elsewhere
-    counts, dims, relations = types["counts"], types["feature_dims"], types["edge_types"]
+    counts, dims, relations = types.counts, types.feature_dims, types.edge_types
     good = all(len(of_rank) == len(dims) for of_rank in rows) and dims.keys() == counts.keys()
     good = good and all(len(of_rank) in (0, len(relations)) for of_rank in lists)
     if not good or any(target not in counts for _, _, target in relations):
@@ -250,14 +251,8 @@ class _Plan(TypedDict):
     ranks: list[_Held]
 
 
-class _Types(TypedDict):
-    counts: dict[str, int]
-    feature_dims: dict[str, int]
-    edge_types: list[tuple[str, str, str]]
-
-
 class _TrainerOfTypes(TypedDict):
-    types: NotRequired[_Types | None]
+    types: NotRequired[GraphTypes | None]
 
 
 class _RunOfTypes(TypedDict):

@@ -94,8 +94,7 @@ def _measure(run: dict) -> int:
     trainer = run["trainer"] | unwatched | {"epochs": 1, "max_batches": MAX_BATCHES}
     with handlers_kept(), tempfile.TemporaryDirectory(prefix="cohort-calibrate-") as folder:
         short = run | {"sampler": dict(run["sampler"]), "trainer": trainer}
-        num_ranks = run["sampler"]["num_ranks"]
-        code = run_programs(Path(folder), short, show_output=False, num_trainers=num_ranks, is_kept=False)
+        code = run_programs(Path(folder), short, show_output=False, is_kept=False)
         if code != 0:
             raise ToldFailure(code)
         peak = json.loads((Path(folder) / "summary.json").read_text())["trainer_peak_bytes"]

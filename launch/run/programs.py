@@ -33,7 +33,6 @@ def run_programs(
     out: Path,
     run: dict,
     show_output: bool,
-    num_trainers: int = 1,
     inherited: tuple[int, ...] = (),
     is_kept: bool = True,
     meeting: Meeting | None = None,
@@ -51,7 +50,7 @@ def run_programs(
     stop_on_signals()
     try:
         with contextlib.ExitStack() as cleanup:
-            supervisor = _start(out, run, show_output, num_trainers, inherited, cleanup, meeting)
+            supervisor = _start(out, run, show_output, inherited, cleanup, meeting)
             try:
                 code = supervisor.watch()
             except Stopped as stop:
@@ -74,7 +73,6 @@ def _start(
     out: Path,
     run: dict,
     show_output: bool,
-    num_trainers: int,
     inherited: tuple[int, ...],
     cleanup: contextlib.ExitStack,
     meeting: Meeting | None,
@@ -94,7 +92,9 @@ def _start(
     run["sampler"] |= {"channel": str(folder.path), "owner_pid": os.getpid(), "end_with_parent": True}
     with demand_writable(out / files.RUN, "a file that can be written", "make room, or choose another --out"):
         write_whole(out / files.RUN, json.dumps(run, indent=2) + "\n")
-    channels = rank_folders(folder.path, run["sampler"]["num_ranks"])
+    num_ranks = run["sampler"]["num_ranks"]
+    num_trainers = 1 if run["trainer"]["task"] == "digest" else num_ranks  # one digests the batches of all ranks
+    channels = rank_folders(folder.path, num_ranks)
     supervisor = Supervisor(channels, mps, inherited, meeting)
     cleanup.callback(supervisor.stop)
     cleanup.callback(ignore_stop_signals)

@@ -61,22 +61,26 @@ def resumed(folder: Path, given: dict[str, Any]) -> tuple[dict, RunSpec]:
     return run, spec
 
 
-def demand_results_of_a_run(out: Path) -> None:
-    """Raises CohortError where a folder has files that a run would replace, and that no run has written."""
+def demand_new(out: Path, overwrite: bool) -> None:
+    """Looks at a folder for a run.
+
+    Args:
+        overwrite: the run may replace another one.
+
+    Raises:
+        CohortError: it has files that a run would replace, and that no run has written; or a run has finished an epoch
+            there, or left a checkpoint of its first, and is not to be replaced.
+    """
     foreign = [name for name in RESULTS if (out / name).exists()]
     if foreign and not (out / files.RUN).exists() and not (out / ASIDE).exists():
         found = f"{foreign[0]}, but no run.json beside it"
         hint = "choose another --out, or move the file"
         raise CohortError(str(out), "a new folder or the folder of a run", found, hint)
-
-
-def demand_no_epochs(out: Path) -> None:
-    """Raises CohortError where a run has finished an epoch in the folder, or left a checkpoint of its first."""
     try:
         num_epochs = (out / files.METRICS).read_bytes().count(b"\n")
     except OSError:  # no such file; what else is wrong with the folder is said when it is written to
         num_epochs = 0
-    if num_epochs or (out / files.CHECKPOINT).exists():
+    if not overwrite and (num_epochs or (out / files.CHECKPOINT).exists()):
         found = f"a run of {num_epochs} epoch{'s' * (num_epochs > 1)}" if num_epochs else "a run in its first epoch"
         hint = f"--resume {out} continues it; --overwrite replaces it (of cohort.train: resume=True, overwrite=True)"
         raise CohortError(str(out), "a new folder", found, hint)
@@ -89,11 +93,7 @@ def set_aside(out: Path, is_said: bool) -> Iterator[None]:
 
     Args:
         is_said: tell the user that they go.
-
-    Raises:
-        CohortError: see demand_results_of_a_run.
     """
-    demand_results_of_a_run(out)
     remove_parts(out)
     results = [name for name in RESULTS if (out / name).exists()]
     if results and is_said:

@@ -35,14 +35,7 @@ from cohort_gnn.launch.run.job import (
 )
 from cohort_gnn.launch.run.machines import Machine, Meeting, folder_of, join_machines, meeting_of, this_machine
 from cohort_gnn.launch.run.programs import run_programs
-from cohort_gnn.launch.run.resume import (
-    bring_back,
-    demand_no_epochs,
-    demand_results_of_a_run,
-    remove_parts,
-    resumed,
-    set_aside,
-)
+from cohort_gnn.launch.run.resume import bring_back, demand_new, remove_parts, resumed, set_aside
 from cohort_gnn.launch.run.row_owners import row_listener
 from cohort_gnn.launch.run.same_data import demand_same_data, digests
 from cohort_gnn.spec import files
@@ -119,17 +112,14 @@ def _begin(args: argparse.Namespace, spec: RunSpec, meeting: Meeting | None) -> 
     if spec.out and spec.out.is_dir() and spec.out.samefile(data.path):
         raise CohortError("--out", "another folder than the data set's", str(spec.out), "choose another --out")
     if spec.out:
-        demand_results_of_a_run(spec.out)
-        if not args.overwrite:
-            demand_no_epochs(spec.out)
+        demand_new(spec.out, args.overwrite)
     run = _run_of(spec, data)
     run["data"] = digests(data.path, run["trainer"]["parts"])
     shown = spec.out or new_folder(Path("runs") / f"{args.dataset.resolve().name}-{time.strftime('%Y%m%d-%H%M%S')}")
     out = shown.absolute()
     with sole_use(writable_folder(out)) as inherited:
         bring_back(out)
-        if not args.overwrite:
-            demand_no_epochs(shown)
+        demand_new(shown, args.overwrite)
         with set_aside(out, is_said=not args.overwrite):
             return _run(out, run, shown, inherited, meeting)
 
@@ -272,7 +262,7 @@ def _run(out: Path, run: dict, shown: Path, inherited: tuple[int, ...], meeting:
     with contextlib.ExitStack() as opened:
         if meeting:
             join_machines(run, meeting, opened.enter_context(row_listener()))
-        code = run_programs(out, run, is_first, run["sampler"]["num_ranks"], inherited, meeting=meeting)
+        code = run_programs(out, run, is_first, inherited, meeting=meeting)
     if code == 0 and is_first and not run["trainer"]["quiet"]:
         if (out / files.SUMMARY).is_file():  # a disk may be full
             print_tables(*short_tables(read_run(out)))

@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.dataset import generate
+from cohort_gnn.dataset import generate, open_one_type
 from cohort_gnn.dataset.cli_parts import rows_to_draw
 from cohort_gnn.launch.data.prepare import encoded_rows_writer
 from cohort_gnn.launch.options.parser import add_dataset
-from cohort_gnn.dataset import open_one_type
 
 LOG = logging.getLogger(__name__)
 

@@ -152,10 +152,11 @@ def attend_grad(
         grad: of attend's first result; without ``weight`` contiguous, in the dtype of ``x``.
         kept, of_edges: attend's other results.
     """
-    heads, used, none = of_edges[0].shape[1], used_of(of_edges, p), x.new_empty(0)
+    heads, used = of_edges[0].shape[1], used_of(of_edges, p)
     edges = Edges(indptr, source, num_targets, skip_self=loops >= 0)
     ends = scores_of(scores, target_scores, edge_scores, loop_scores, num_targets, heads, loops, slope)
-    grad_x, grad_weight, grad_sums, dots = none, none, none, (none, none)
+    grad_x = grad_sums = x.new_empty(0)
+    grad_weight, dots = x.new_empty(0), (grad_x, grad_x)
     if needs_scores:
         # The gradients of edges' scores are read as a whole, so the gradients of padding edges must be zeros.
         dots = head_kernels.new_dots(edges, x, heads, ends.num_own, zero_rest=edge_scores is not None)
@@ -164,7 +165,8 @@ def attend_grad(
     if weight is not None:
         of_rows = edges if row is None else Edges(indptr, row, num_targets)
         grad_sums = x.new_empty(heads, num_targets if needs_x and piece_rows else 0, x.shape[1])
-        grad_weight = torch.zeros_like(weight, dtype=sum_dtype(weight.dtype)) if needs_weight else none
+        if needs_weight:
+            grad_weight = torch.zeros_like(weight, dtype=sum_dtype(weight.dtype))
         for first, end in _pieces(num_targets, piece_rows):
             piece, of_piece = of_rows.rows(first, end), grad[first:end].transpose(0, 1)
             if needs_weight:
@@ -183,7 +185,8 @@ def attend_grad(
                 elif needs_x:
                     grad_sums = of_piece
             del of_piece
-        grad_weight = grad_weight.to(weight.dtype) if needs_weight else none
+        if needs_weight:
+            grad_weight = grad_weight.to(weight.dtype)
     columns = kernels.transposed(edges, scores.shape[0])
     if needs_x and weight is None:
         grad_x = weighted(columns, grad, *used, grad.dtype)

@@ -158,20 +158,18 @@ def detect(source: Path) -> str:
     Raises:
         CohortError: when it looks like none.
     """
-    if not source.is_dir():
-        kind = {"pt": "pyg"}.get(tables.kind_of(source) or "", tables.kind_of(source))
-        if source.suffix in (".yaml", ".yml"):
-            kind = "graphbolt" if source.name == METADATA else "yaml"
-        elif source.suffix == ".json":
-            kind = "dgl"
-        if kind is None:
-            hint = f"--format {'|'.join(FORMATS[1:])}"
-            raise CohortError(str(source), "a source in a known format", f"a file {source.name}", hint)
-        return kind
-    for kind, (looks_so, _) in FOLDERS.items():
-        if looks_so(source):
-            return kind
-    raise CohortError(str(source), "a folder in a known format", "none", f"--format {'|'.join(FORMATS[1:])}")
+    hint = f"--format {'|'.join(FORMATS[1:])}"
+    if source.is_dir():
+        for kind, (looks_so, _) in FOLDERS.items():
+            if looks_so(source):
+                return kind
+        raise CohortError(str(source), "a folder in a known format", "none", hint)
+    if source.suffix in (".yaml", ".yml"):
+        return "graphbolt" if source.name == METADATA else "yaml"
+    found = "dgl" if source.suffix == ".json" else tables.kind_of(source)
+    if found is None:
+        raise CohortError(str(source), "a source in a known format", f"a file {source.name}", hint)
+    return "pyg" if found == "pt" else found
 
 
 def _read(path: Path, kind: str, inputs: SourceOptions) -> Graph | TypedGraph:

@@ -49,8 +49,8 @@ std::string format_bytes(T bytes) {
   return format_bytes(static_cast<double>(bytes));
 }
 
-// Throws Error at `place` when more bytes are needed than there are: "1.5 GB" with `purpose` behind it, and "312 B free"
-// (or whatever `state` says).
+// Throws Error at `place` when more bytes are needed than there are: "1.5 GB" with `purpose` behind it, and "312 B
+// free" (or whatever `state` says).
 void demand_bytes(int64_t needed, int64_t present, const std::string& place, const char* purpose, const char* hint,
                   const char* state = "available");
 

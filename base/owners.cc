@@ -75,8 +75,7 @@ PinnedBytes::PinnedBytes(std::size_t bytes) {
   const cudaError_t status = cudaHostRegister(pages.data(), bytes, cudaHostRegisterMapped | cudaHostRegisterPortable);
   if (status == cudaErrorNoDevice || status == cudaErrorInsufficientDriver) cuda_check(status, "pin host memory");
   if (status != cudaSuccess) {
-    throw Error({"pinning host memory", format_bytes(bytes),
-                 std::string("CUDA error ") + cudaGetErrorName(status),
+    throw Error({"pinning host memory", format_bytes(bytes), std::string("CUDA error ") + cudaGetErrorName(status),
                  "raise the limit on locked memory (ulimit -l unlimited) or free host memory"});
   }
   pages_ = std::move(pages);

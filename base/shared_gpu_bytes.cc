@@ -120,7 +120,8 @@ bool SharedGpuBytes::is_supported() {
 
 FileDescriptor SharedGpuBytes::share() const {
   int number = -1;
-  kDriver.check(driver().share(&number, data_.get_deleter().memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0), "share memory");
+  kDriver.check(driver().share(&number, data_.get_deleter().memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+                "share memory");
   return FileDescriptor(number);
 }
 

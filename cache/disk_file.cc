@@ -91,8 +91,8 @@ std::span<std::byte> BlockBuffer::reserve(std::size_t bytes) {
     data_ = static_cast<std::byte*>(std::aligned_alloc(DiskFile::kBlockBytes, bytes_));
     if (!data_) {
       const std::size_t wanted = std::exchange(bytes_, 0);
-      throw base::Error({"host memory", base::format_bytes(wanted) + " to read a disk", "less",
-                         "use a machine with more memory"});
+      throw base::Error(
+          {"host memory", base::format_bytes(wanted) + " to read a disk", "less", "use a machine with more memory"});
     }
   }
   return {data_, bytes_};

@@ -43,30 +43,33 @@ void check_host_memory(int64_t needed) {
       "say how much there is with COHORT_HOST_MEMORY_BYTES");
 }
 
-std::size_t indptr_bytes(const base::CscRef& lists) {
-  return (static_cast<std::size_t>(lists.num_nodes) + 1) * sizeof(int64_t);
-}
+struct TopologyArray {
+  const void* data;  // null: there is none
+  std::size_t bytes;
+  const char* what;  // the copy to a GPU
+};
 
-std::size_t indices_bytes(const base::CscRef& lists) {
-  return static_cast<std::size_t>(lists.num_edges) * static_cast<std::size_t>(lists.index_bytes);
-}
-
-// Of edge weights, and of what DrawWeightsRef has.
-std::size_t word_bytes(int64_t count) { return static_cast<std::size_t>(count) * sizeof(uint32_t); }
-
-std::size_t time_bytes(const Relation& relation) {
-  return relation.edge_times ? static_cast<std::size_t>(relation.lists.num_edges) * sizeof(int64_t) : 0;
+// What kernels read of a relation, as HostGraph::Arrays has it.
+std::array<TopologyArray, 6> arrays_of(const Relation& relation) {
+  const base::CscRef& lists = relation.lists;
+  const auto nodes = static_cast<std::size_t>(lists.num_nodes), edges = static_cast<std::size_t>(lists.num_edges);
+  const DrawWeightsRef weights = relation.draw_weights ? relation.draw_weights->ref() : DrawWeightsRef();
+  constexpr const char* kToDraw = "copy what draws by weight read to the GPU";
+  return {{{lists.indptr, (nodes + 1) * sizeof(int64_t), "copy indptr to the GPU"},
+           {lists.indices, edges * static_cast<std::size_t>(lists.index_bytes), "copy indices to the GPU"},
+           {relation.edge_weights, edges * sizeof(float), "copy edge weights to the GPU"},
+           {relation.edge_times, edges * sizeof(int64_t), "copy edge times to the GPU"},
+           {weights.cumulative, edges * sizeof(uint32_t), kToDraw},
+           {weights.positive, nodes * sizeof(uint32_t), kToDraw}}};
 }
 
 // Of what lies where the topology does.
-std::size_t topology_bytes(const GraphView& graph) {
+int64_t topology_bytes(const GraphView& graph) {
   std::size_t bytes = 0;
   for (const Relation& relation : graph.relations) {
-    bytes += indptr_bytes(relation.lists) + indices_bytes(relation.lists) + time_bytes(relation);
-    if (relation.edge_weights) bytes += word_bytes(relation.lists.num_edges);
-    if (relation.draw_weights) bytes += static_cast<std::size_t>(DrawWeights::bytes_of(relation.lists));
+    for (const TopologyArray& array : arrays_of(relation)) bytes += array.data ? array.bytes : 0;
   }
-  return bytes;
+  return static_cast<int64_t>(bytes);
 }
 
 std::size_t label_bytes(const GraphView& graph) {
@@ -94,7 +97,7 @@ void refuse_more(int64_t needed, int64_t free, const char* hint) {
 
 bool topology_lies_in_gpus(const GraphView& graph, std::span<const int> gpus, TopologyPlace place,
                            int64_t cache_bytes) {
-  const auto topology = static_cast<int64_t>(topology_bytes(graph));
+  const int64_t topology = topology_bytes(graph);
   const int64_t others = cache::bytes_of_nodes(graph.num_nodes, graph.label_bytes) + cache_bytes;
   bool fits = true;
   for (int gpu : gpus) {
@@ -108,7 +111,7 @@ bool topology_lies_in_gpus(const GraphView& graph, std::span<const int> gpus, To
 }
 
 int64_t HostGraph::bytes_of(const GraphView& graph, bool with_topology, std::span<const FarTable> far_tables) {
-  int64_t bytes = with_topology ? static_cast<int64_t>(topology_bytes(graph)) : 0;
+  int64_t bytes = with_topology ? topology_bytes(graph) : 0;
   for (const FarTable& table : far_tables) {
     if (table.rows) bytes += cache::RowSubset(table.rows->encoded(), table.in_memory).bytes();
   }
@@ -127,16 +130,11 @@ HostGraph::HostGraph(const GraphView& graph, bool with_topology, std::span<const
   check_host_memory(bytes_of(graph, with_topology, far_tables));
   if (with_topology) {
     for (const Relation& relation : graph.relations) {
-      const base::CscRef& lists = relation.lists;
-      Lists& own = topology_.emplace_back();
-      own.indptr = host_copy(lists.indptr, indptr_bytes(lists));
-      own.indices = host_copy(lists.indices, indices_bytes(lists));
-      if (relation.edge_weights) own.edge_weights = host_copy(relation.edge_weights, word_bytes(lists.num_edges));
-      if (relation.edge_times) own.edge_times = host_copy(relation.edge_times, time_bytes(relation));
-      if (!relation.draw_weights) continue;
-      const auto [cumulative, positive] = relation.draw_weights->ref();
-      own.cumulative = host_copy(cumulative, word_bytes(lists.num_edges));
-      own.positive = host_copy(positive, word_bytes(lists.num_nodes));
+      Arrays& own = topology_.emplace_back();
+      const auto arrays = arrays_of(relation);
+      for (std::size_t i = 0; i < arrays.size(); ++i) {
+        if (arrays[i].data) own[i] = host_copy(arrays[i].data, arrays[i].bytes);
+      }
     }
   }
   for (const cache::FeatureRows& rows : rows_to_copy(graph)) {
@@ -156,13 +154,8 @@ HostGraph::HostGraph(const GraphView& graph, bool with_topology, std::span<const
 }
 
 void HostGraph::open_topology_to_gpu() const {
-  for (const Lists& lists : topology_) {
-    lists.indptr.open_to_gpu();
-    lists.indices.open_to_gpu();
-    lists.cumulative.open_to_gpu();
-    lists.positive.open_to_gpu();
-    lists.edge_weights.open_to_gpu();
-    lists.edge_times.open_to_gpu();
+  for (const Arrays& arrays : topology_) {
+    for (const base::HostTable& array : arrays) array.open_to_gpu();
   }
 }
 
@@ -172,43 +165,27 @@ GraphOnGpu::GraphOnGpu(const GraphView& graph, std::shared_ptr<const HostGraph> 
   const std::vector<cache::RelationLists> numbered = numbered_lists(graph);
   const bool in_gpu = on_host_->topology().empty();
   for (const Relation& relation : graph.relations) {
-    const base::CscRef& lists = relation.lists;
-    const HostGraph::Lists nothing;
-    const HostGraph::Lists& host = in_gpu ? nothing : on_host_->topology()[relations_.size()];
-    // Where kernels read what lies in `from`: from its copy on the host, or from one that is made.
-    const auto place = [&](const base::HostTable& copy, const void* from, std::size_t bytes, const char* what) {
-      return in_gpu ? topology_.emplace_back(device_copy(from, bytes, what)).data() : copy.data();
-    };
-    const std::byte* indptr = place(host.indptr, lists.indptr, indptr_bytes(lists), "copy indptr to the GPU");
-    const std::byte* indices = place(host.indices, lists.indices, indices_bytes(lists), "copy indices to the GPU");
-    const std::size_t of_edges = word_bytes(lists.num_edges);
-    const std::byte* edge_weights = nullptr;
-    if (relation.edge_weights) {
-      edge_weights = place(host.edge_weights, relation.edge_weights, of_edges, "copy edge weights to the GPU");
+    // Where kernels read the arrays: from their copies on the host, or from some that are made.
+    const auto arrays = arrays_of(relation);
+    std::array<const std::byte*, arrays.size()> at{};
+    for (std::size_t i = 0; i < arrays.size(); ++i) {
+      const auto& [data, bytes, what] = arrays[i];
+      if (!data) continue;
+      at[i] = in_gpu ? topology_.emplace_back(device_copy(data, bytes, what)).data()
+                     : on_host_->topology()[relations_.size()][i].data();
     }
+    const auto [indptr, indices, edge_weights, edge_times, cumulative, positive] = at;
     edge_weights_.push_back(reinterpret_cast<const float*>(edge_weights));
-    const std::byte* edge_times = nullptr;
-    if (relation.edge_times) {
-      edge_times = place(host.edge_times, relation.edge_times, time_bytes(relation), "copy edge times to the GPU");
-    }
-    DrawWeightsRef weights;
-    if (relation.draw_weights) {
-      constexpr const char* kWhat = "copy what draws by weight read to the GPU";
-      weights = relation.draw_weights->ref();
-      const std::byte* cumulative = place(host.cumulative, weights.cumulative, of_edges, kWhat);
-      const std::byte* positive = place(host.positive, weights.positive, word_bytes(lists.num_nodes), kWhat);
-      weights = {reinterpret_cast<const uint32_t*>(cumulative), reinterpret_cast<const uint32_t*>(positive)};
-    }
     const cache::RelationLists& own = numbered[relations_.size()];
     relations_.push_back({relation.source_type,
                           relation.target_type,
                           {.indptr = reinterpret_cast<const int64_t*>(indptr),
                            .indices = indices,
-                           .index_bytes = lists.index_bytes,
+                           .index_bytes = relation.lists.index_bytes,
                            .first_target = own.first_target,
                            .first_source = own.first_source,
                            .first_list = own.first},
-                          weights,
+                          {reinterpret_cast<const uint32_t*>(cumulative), reinterpret_cast<const uint32_t*>(positive)},
                           reinterpret_cast<const int64_t*>(edge_times)});
   }
   labels_ = device_copy(graph.labels, label_bytes(graph), "copy labels to the GPU");

@@ -1,6 +1,7 @@
 // The graph in memory that kernels can read: features in host memory, labels in GPU memory, topology in one of the two.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -32,19 +33,14 @@ class HostGraph {
   // Of the edges of each relation; null: none.
   const std::vector<std::shared_ptr<const cache::HostFeatures>>& edge_rows() const { return edge_rows_; }
   void open_topology_to_gpu() const;  // before kernels of the current GPU read it
+  // Of each relation indptr, indices, edge weights, edge times, and the arrays of DrawWeightsRef; empty: it has none.
+  using Arrays = std::array<base::HostTable, 6>;
   // Of each relation; none: it is not here.
-  struct Lists {
-    base::HostTable indptr;                // int64 [num_nodes + 1]
-    base::HostTable indices;               // int32 or int64 [num_edges]
-    base::HostTable cumulative, positive;  // as in DrawWeightsRef, where draws go by weight
-    base::HostTable edge_weights;          // float32 [num_edges], where there are any
-    base::HostTable edge_times;            // int64 [num_edges], the same
-  };
-  const std::vector<Lists>& topology() const { return topology_; }
+  const std::vector<Arrays>& topology() const { return topology_; }
 
  private:
   std::vector<std::shared_ptr<const cache::HostFeatures>> rows_, edge_rows_;
-  std::vector<Lists> topology_;
+  std::vector<Arrays> topology_;
 };
 
 class GraphOnGpu {

@@ -26,7 +26,6 @@ namespace cohort::sampler {
 namespace {
 
 constexpr int32_t kUnset = -1;
-constexpr int kFewItems = 256;            // not worth waking threads for
 constexpr std::size_t kNodesAtOnce = 64;  // whose edges a thread draws before it looks them up
 
 // What hop `hop` does not draw from the relation's lists, by the local ids of their nodes.

@@ -9,6 +9,8 @@
 
 namespace cohort::sampler {
 
+inline constexpr int kFewItems = 256;  // not worth waking threads for
+
 // Nodes of one type in the batch.
 struct OfType {
   explicit OfType(const NodeRange& nodes) : range(nodes) {}
@@ -38,10 +40,5 @@ inline base::Span since(int64_t start_us) {
 // [num_edges], where the last hop is global.
 void write_batch(const GraphView& graph, std::span<const OfType> types, std::span<const OfRelation> relations,
                  std::span<const int64_t> source_node, const SlotArrays& slot);
-
-// out[i] = row ids[i], of coded rows in planes perhaps by plane A alone, and what was read for them; row_bytes 0:
-// nothing.
-void gather_rows(const cache::FeatureRows& rows, std::span<const int64_t> ids, std::byte* out, base::TierUse& use,
-                 bool plane_a = false);
 
 }  // namespace cohort::sampler

@@ -7,8 +7,6 @@
 namespace cohort::sampler {
 namespace {
 
-constexpr int kFewItems = 256;  // not worth waking threads for
-
 void write_nodes(const GraphView& graph, std::span<const OfType> types, const SlotArrays& slot) {
   int64_t *n_id = slot.n_id, *tree = slot.tree;
   for (const OfType& type : types) n_id = std::ranges::copy(type.n_id, n_id).out;
@@ -61,23 +59,6 @@ void write_batch(const GraphView& graph, std::span<const OfType> types, std::spa
     if (indptr) indptr = write_indptr(types, edges, indptr);
     if (e_id) e_id = std::ranges::copy(edges.e_id, e_id).out;
     if (edge_weight) edge_weight = write_weights(edges, edge_weight);
-  }
-}
-
-void gather_rows(const cache::FeatureRows& rows, std::span<const int64_t> ids, std::byte* out, base::TierUse& use,
-                 bool plane_a) {
-  if (rows.row_bytes == 0) return;
-  use.rows += std::ssize(ids);
-  if (rows.encoded) {
-    rows.encoded->fetch(ids, out, plane_a);
-    use.bytes += rows.encoded->stored_bytes(ids, plane_a);
-    return;
-  }
-  const int64_t bytes = rows.row_bytes;
-  use.bytes += bytes * std::ssize(ids);
-#pragma omp parallel for schedule(static) if (ids.size() > std::size_t{kFewItems})
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    std::memcpy(out + static_cast<int64_t>(i) * bytes, rows.raw + ids[i] * bytes, static_cast<std::size_t>(bytes));
   }
 }
 

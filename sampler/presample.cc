@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -29,17 +30,11 @@ constexpr int64_t kHashedIndices = int64_t{1} << 20;
 
 // As the sampler counts nodes.
 std::vector<int64_t> seeds_of(const dataset::Dataset& data, const GraphView& graph, const std::string& split) {
-  std::span<const int64_t> ids;
-  if (split == "train") {
-    ids = data.train_ids();
-  } else if (split == "val") {
-    ids = data.val_ids();
-  } else if (split == "test") {
-    ids = data.test_ids();
-  } else {
-    throw base::Error({"split", "train, val or test", split, ""});
-  }
-  std::vector<int64_t> seeds(ids.begin(), ids.end());
+  const std::map<std::string, std::span<const int64_t>> ids_of = {
+      {"train", data.train_ids()}, {"val", data.val_ids()}, {"test", data.test_ids()}};
+  const auto ids = ids_of.find(split);
+  if (ids == ids_of.end()) throw base::Error({"split", "train, val or test", split, ""});
+  std::vector<int64_t> seeds(ids->second.begin(), ids->second.end());
   for (int64_t& seed : seeds) seed += graph.types[static_cast<std::size_t>(graph.label_type)].first;
   return seeds;
 }

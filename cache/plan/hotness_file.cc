@@ -92,7 +92,8 @@ void check(const Header& header, const std::filesystem::path& path, std::uintmax
 }
 
 // With all threads.
-void read(const base::FileDescriptor& file, const std::filesystem::path& path, std::size_t offset, std::span<std::byte> to) {
+void read(const base::FileDescriptor& file, const std::filesystem::path& path, std::size_t offset,
+          std::span<std::byte> to) {
   constexpr std::size_t kPiece = std::size_t{4} << 20;
   bool complete = true;
 #pragma omp parallel for schedule(dynamic) reduction(&& : complete) if (to.size() > kPiece)

@@ -90,7 +90,8 @@ void write_weights(const std::filesystem::path& folder, const GenerateOptions& o
   MappedOutput file = create_npy(folder / kEdgeWeightsFile, DType::float32, {options.stored_edges()});
   const std::span<float> weights = file.as<float>();
   const base::PhiloxKey key = stream_key(options.seed, Stream::weights);
-  for_edges_of_nodes(indptr, stop, [&](std::size_t i, int64_t node) { weights[i] = edge_weight(key, indices[i], node); });
+  for_edges_of_nodes(indptr, stop,
+                     [&](std::size_t i, int64_t node) { weights[i] = edge_weight(key, indices[i], node); });
 }
 
 // indptr int64 [V + 1], indices Index [E], labels int64 [V].

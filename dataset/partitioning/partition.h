@@ -50,9 +50,7 @@ struct NumberedLists {
 
   bool has_target(int64_t node) const { return node >= first_target && node - first_target < lists.num_nodes; }
   // Of the edge at this place of `indices`.
-  int64_t source(int64_t place) const {
-    return first_source + lists.index(place);
-  }
+  int64_t source(int64_t place) const { return first_source + lists.index(place); }
 };
 
 // Of all relations of a data set.

@@ -25,8 +25,7 @@ constexpr int64_t kBytesOfEntry = 72, kBytesOfNode = 64;
 void demand_memory(const char* what, int64_t needed_bytes, const PartitionOptions& options) {
   const int64_t present = options.memory_bytes > 0 ? options.memory_bytes : base::available_host_bytes();
   if (needed_bytes <= present) return;
-  throw base::Error({"--method metis",
-                     base::format("{} of memory for {}", base::format_bytes(needed_bytes), what),
+  throw base::Error({"--method metis", base::format("{} of memory for {}", base::format_bytes(needed_bytes), what),
                      base::format_bytes(present), kCure});
 }
 

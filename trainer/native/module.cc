@@ -14,9 +14,7 @@
 #include "base/check.h"
 #include "base/nanobind_errors.h"
 #include "base/process.h"
-#include "trainer/native/held_slot.h"
-#include "trainer/native/nn_module.h"
-#include "trainer/native/slot_arrays.h"
+#include "trainer/native/module.h"
 
 #ifdef COHORT_WITH_CUDA
 #include "base/device.h"

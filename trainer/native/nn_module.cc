@@ -1,4 +1,4 @@
-#include "trainer/native/nn_module.h"
+#include "trainer/native/module.h"
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>

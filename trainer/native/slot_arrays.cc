@@ -1,4 +1,4 @@
-#include "trainer/native/slot_arrays.h"
+#include "trainer/native/module.h"
 
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>

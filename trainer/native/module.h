@@ -1,4 +1,4 @@
-// The arrays of a slot as torch tensors, through DLPack.
+// The parts of cohort.trainer._native.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -18,7 +18,10 @@ inline nanobind::dlpack::dtype dlpack_type(uint32_t code) {
 
 inline std::vector<int64_t> first_of(const int64_t* values, int count) { return {values, values + count}; }
 
-// x, n_id, y, edge_index and so on: properties of the class.
+// x, n_id, y, edge_index and so on, as torch tensors, through DLPack: properties of the class.
 void bind_arrays(nanobind::class_<HeldSlot>& slot_class);
+
+// What cohort.nn calls.
+void bind_layers(nanobind::module_& m);
 
 }  // namespace cohort::trainer

@@ -4,7 +4,6 @@
 // through buffers, from which a GPU is pretended to decode: each buffer MS later than it could, at GB/S. Each beside
 // bare replies: as many and as long as those to its requests, over as many connections, from memory as large as a fetch
 // to memory as large, as plain sends and receives of it would be. Seconds of cores: of both machines together.
-#include <arpa/inet.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -25,6 +24,7 @@
 
 #include "base/check.h"
 #include "base/format.h"
+#include "bench/cache/listener.h"
 #include "cache/plan/row_owner.h"
 #include "cache/remote/remote_rows.h"
 #include "cache/remote/row_server.h"
@@ -38,19 +38,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kTableBytes = int64_t{1} << 29;  // of raw rows
 constexpr int kTurns = 5;
-
-struct Listener {
-  Listener() : file(::socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
-    socklen_t bytes = sizeof address;
-    auto* any = reinterpret_cast<sockaddr*>(&address);
-    base::require(::bind(file.get(), any, bytes) == 0 && ::listen(file.get(), 64) == 0, "a socket that listens");
-    getsockname(file.get(), any, &bytes);
-    port = ntohs(address.sin_port);
-  }
-  base::FileDescriptor file;
-  int port = 0;
-};
 
 // The rows of a table: Gaussian.
 struct Shape {

@@ -142,13 +142,13 @@ std::vector<GpuLinks> probe_links(std::span<const int> ordinals) {
   const double seconds = kProbeSeconds / (3.0 * static_cast<double>(gpus.size()));
   std::vector<base::DeviceBytes> regions;
   for (const base::Gpu& gpu : gpus) {
-    base::choose_gpu(gpu.ordinal);
+    const base::CurrentGpu chosen(gpu.ordinal);
     regions.emplace_back(kGpuBytes, "allocate memory to read from");
   }
   const base::PinnedBytes host = host_region();
   std::vector<GpuLinks> links;
   for (std::size_t i = 0; i < gpus.size(); ++i) {
-    base::choose_gpu(gpus[i].ordinal);
+    const base::CurrentGpu chosen(gpus[i].ordinal);
     Reader reader;
     GpuLinks& found = links.emplace_back();
     found.uuid = gpus[i].uuid;

@@ -35,6 +35,7 @@ TEST(GpuProbe, LeavesOtherGpusAlone) {
   ASSERT_EQ(links.size(), 1u);
   EXPECT_EQ(links[0].uuid, gpus.back().uuid);
   EXPECT_FALSE(links[0].peer) << "it is alone";
+  ASSERT_EQ(cudaSetDevice(0), cudaSuccess);  // where tests of the same process expect to be
 }
 
 TEST(Probe, RefusesAGpuThatIsNotThere) {

@@ -71,7 +71,8 @@ def _target_of(data: Any, target: str | None) -> str:
     if len(labelled) == 1:
         return labelled[0]
     found = f"y of {', '.join(labelled)}" if labelled else "no y"
-    hint = f"choose one: target={(labelled or list(data.node_types) or [''])[0]!r}"
+    candidates = labelled or list(data.node_types)
+    hint = f"choose one: target={candidates[0]!r}" if candidates else "it has no nodes yet: data['paper'].x = ..."
     raise CohortError("from_pyg", "a HeteroData in which one node type has y", found, hint)
 
 

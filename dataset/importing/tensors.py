@@ -209,7 +209,13 @@ def labels_of(y: Any, task: str) -> MemoryArray | None:
 
 def _numpy(place: str, tensor: Any) -> np.ndarray:
     if hasattr(tensor, "detach"):
-        tensor = tensor.detach().cpu().numpy()
+        try:
+            tensor = tensor.detach().cpu().numpy()
+        except TypeError as error:  # sparse, or of a type that numpy lacks
+            found, hint = f"{tensor.dtype}, {tensor.layout}", "pass tensor.float()"
+            if str(tensor.layout) != "torch.strided":
+                hint = "pass tensor.to_dense()"
+            raise CohortError(place, "a dense tensor of numbers that numpy has", found, hint) from error
     array = np.asarray(tensor)
     if array.dtype.kind not in "biuf":
         raise CohortError(place, "a tensor or array of numbers", f"dtype {array.dtype}")

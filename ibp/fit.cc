@@ -94,6 +94,11 @@ Candidate measure(const RowTable& sample, Profile profile) {
   return result;
 }
 
+// Whether codec layers, which takes longer to decode, makes up for it where codec exponent could be.
+bool gains(const Candidate& layers, const Candidate& exponent) {
+  return layers.lines_per_row < exponent.lines_per_row - 1e-9 || layers.stored_per_row < exponent.stored_per_row - 1e-9;
+}
+
 std::vector<Candidate> measure_codecs(const RowTable& sample, const FitOptions& options) {
   const bool all = options.codec == "auto";
   const Codec named = all ? Codec::kRaw : codec_named(options.codec);
@@ -104,7 +109,8 @@ std::vector<Candidate> measure_codecs(const RowTable& sample, const FitOptions& 
     candidates.push_back(measure(sample, fit_exponent(sample)));
   }
   if (named == Codec::kLayers || (all && can_have_layers(sample.dtype))) {
-    candidates.push_back(measure(sample, fit_layers(sample)));
+    Candidate layers = measure(sample, fit_layers(sample));
+    if (!all || gains(layers, candidates.back())) candidates.push_back(std::move(layers));
   }
   if (all || named == Codec::kSparse) candidates.push_back(measure(sample, fit_sparse(sample)));
   if (named == Codec::kPlanes) candidates.push_back(measure(sample, fit_planes(sample, options)));

@@ -26,6 +26,7 @@ TEST(Fit, TakesTheCodecForTheContent) {
   EXPECT_EQ(codec_for(Content::kDense, Dtype::kFloat32, 256), "exponent");
   EXPECT_EQ(codec_for(Content::kDense, Dtype::kBfloat16, 1024), "layers");
   EXPECT_EQ(codec_for(Content::kDense, Dtype::kFloat16, 512), "layers");
+  EXPECT_EQ(codec_for(Content::kDense, Dtype::kBfloat16, 128), "exponent") << "as few lines, and decoded faster";
   EXPECT_EQ(codec_for(Content::kConstant, Dtype::kFloat32, 2000), "sparse");
   EXPECT_EQ(codec_for(Content::kNoise, Dtype::kFloat32, 256), "raw");
 }

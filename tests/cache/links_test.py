@@ -219,6 +219,7 @@ def test_the_program_finds_no_gpu():
 
 
 @pytest.mark.gpu
+@pytest.mark.alone  # other tests use the links, too
 def test_the_links_of_this_machine(monkeypatch, tmp_path, caplog):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     caplog.set_level(logging.INFO, "cohort_gnn")

@@ -117,9 +117,15 @@ std::vector<Candidate> measure_codecs(const RowTable& sample, const FitOptions& 
   return candidates;
 }
 
-// Fewer lines; when equal, fewer bytes; when these are equal too, the candidate named first: raw.
+// Fewer lines, then less memory, then fewer bytes; a codec has to be better than raw rows in one of the first two.
 bool is_better(const Candidate& a, const Candidate& b) {
+  const auto in_memory = [](const Candidate& of) {
+    const bool has_entry = of.profile.codec != Codec::kRaw && of.profile.slot_bytes == 0;
+    return of.stored_per_row + (has_entry ? sizeof(uint64_t) : 0);
+  };
   if (std::abs(a.lines_per_row - b.lines_per_row) > 1e-9) return a.lines_per_row < b.lines_per_row;
+  if (std::abs(in_memory(a) - in_memory(b)) > 1e-9) return in_memory(a) < in_memory(b);
+  if (a.profile.codec == Codec::kRaw || b.profile.codec == Codec::kRaw) return a.profile.codec == Codec::kRaw;
   return a.bytes_per_row < b.bytes_per_row;
 }
 

@@ -119,7 +119,7 @@ struct Fit {
   std::string why;  // one sentence: the numbers that decided
 };
 
-// Reads the sampled rows once and chooses: fewest lines, then fewest bytes. A named codec is taken as asked.
+// Reads the sampled rows once and chooses: fewest lines, then least memory. A named codec is taken as asked.
 Fit fit(const RowTable& rows, const FitOptions& options = {});
 
 // The mean encoded bytes of these rows under this profile (held-out rows, for instance).

@@ -65,7 +65,7 @@ def fit(
 
     Args:
         rows: [num_rows, num_columns]. Of a CUDA tensor, the sampled rows are copied to the host.
-        codec: auto (fewest 128-byte lines per row, then fewest bytes), invariant, exponent, layers, sparse, planes or
+        codec: auto (fewest 128-byte lines per row, then least memory), invariant, exponent, layers, sparse, planes or
             raw. layers takes rows of float16 or bfloat16, planes rows of float32, and auto never chooses planes.
         sample: share of the rows to sample.
         min_sample: minimum number of rows to sample.

@@ -37,7 +37,7 @@ def test_analyze_prints_a_table_and_draws(rows_file, tmp_path, capsys):
     png = tmp_path / "bits.png"
     assert main(["ibp", "analyze", str(rows_file), "--group", "32", "--png", str(png)]) == 0
     out = capsys.readouterr().out
-    assert "0-31" in out and "32-39" in out and "exponent*" in out
+    assert "0-31" in out and "32-39" in out and "raw*" in out
     assert png.read_bytes().startswith(b"\x89PNG")
     assert main(["ibp", "analyze", str(tmp_path), "--png", str(png)]) == 0
     assert "300 rows x 40 float32" in capsys.readouterr().out

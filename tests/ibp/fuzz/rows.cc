@@ -1,5 +1,7 @@
 // Any bytes as a file of encoded rows, or as one coded row. Byte 0: 0 a file as it is, 1 a file whose checksums are
 // made right, so that damage behind them is reached, 2 a row.
+#include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "base/check.h"
@@ -23,7 +25,7 @@ void repair_checksums(std::byte* image, std::size_t size) {
   if (size < sizeof(header)) return;
   std::memcpy(&header, image, sizeof(header));
   header.magic = kFileMagic;
-  header.version = header.version == 2 ? 2 : 1;
+  header.version = std::clamp<uint32_t>(header.version, 1, 3);
   const std::size_t lengths[] = {header.profile_bytes,  header.data_bytes,      header.plane_b_bytes,
                                  header.overflow_bytes, header.directory_bytes, header.checksum_bytes};
   std::size_t at = sizeof(header);
@@ -32,8 +34,10 @@ void repair_checksums(std::byte* image, std::size_t size) {
     if (at > size || lengths[i] > size - at) break;
     const std::span section(image + at, lengths[i]);
     if (i == 0 && lengths[i] > 12) {
-      const bool planes = image[at + 12] == static_cast<std::byte>(Codec::kPlanes);
-      std::memcpy(image + at, planes ? "IBPPROF1\2\0\0\0" : "IBPPROF1\1\0\0\0", 12);
+      const auto codec = static_cast<Codec>(image[at + 12]);
+      const uint32_t version = format_version(codec);
+      std::memcpy(image + at, "IBPPROF1", 8);
+      std::memcpy(image + at + 8, &version, sizeof(version));
       const uint32_t crc = base::crc32c(section.first(lengths[i] - 4));
       std::memcpy(image + at + lengths[i] - 4, &crc, 4);
     }
@@ -65,23 +69,32 @@ void read_file(std::span<const std::byte> bytes, bool repair) {
   }
 }
 
-// Rows that every codec can make smaller: float32 [64, 50].
-std::vector<float> make_rows() {
-  std::vector<float> rows(64 * 50);
-  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = i % 7 ? 0 : 1.0f + static_cast<float>(i % 11) / 8;
-  return rows;
-}
+// Rows that every codec of their dtype can make smaller: float32 or bfloat16 [64, 50].
+struct Rows {
+  std::vector<float> floats = std::vector<float>(64 * 50);
+  std::vector<uint16_t> halves = std::vector<uint16_t>(64 * 50);  // the same values
+  Rows() {
+    for (std::size_t i = 0; i < floats.size(); ++i) {
+      floats[i] = i % 7 ? 0 : 1.0f + static_cast<float>(i % 11) / 8;
+      halves[i] = static_cast<uint16_t>(std::bit_cast<uint32_t>(floats[i]) >> 16);
+    }
+  }
+  RowTable table(Dtype dtype, int64_t num_rows) const {
+    const void* data = dtype == Dtype::kFloat32 ? static_cast<const void*>(floats.data()) : halves.data();
+    return {data, num_rows, dtype, 50};
+  }
+};
 
 // One profile of each codec, learnt from these rows.
 std::vector<Profile> make_profiles() {
-  const std::vector<float> rows = make_rows();
-  const RowTable table{rows.data(), 64, Dtype::kFloat32, 50};
+  const Rows rows;
   std::vector<Profile> profiles;
   for (const char* codec : {"invariant", "exponent", "sparse", "planes"}) {
     for (const uint32_t chunk_bytes : {4u, 8u}) {
-      profiles.push_back(fit(table, {.codec = codec, .chunk_bytes = chunk_bytes}).profile);
+      profiles.push_back(fit(rows.table(Dtype::kFloat32, 64), {.codec = codec, .chunk_bytes = chunk_bytes}).profile);
     }
   }
+  profiles.push_back(fit(rows.table(Dtype::kBfloat16, 64), {.codec = "layers"}).profile);
   return profiles;
 }
 
@@ -102,9 +115,9 @@ void read_row(std::span<const std::byte> bytes) {
 
 // Four rows as a file.
 std::string file_of(const Profile& profile, LayoutChoice layout) {
-  const std::vector<float> rows = make_rows();
+  const Rows rows;
   const dataset::TemporaryFolder folder;
-  save(encode({rows.data(), 4, Dtype::kFloat32, 50}, profile, {.layout = layout}), folder / "rows");
+  save(encode(rows.table(profile.dtype, 4), profile, {.layout = layout}), folder / "rows");
   return dataset::read_bytes(folder / "rows");
 }
 

@@ -117,12 +117,14 @@ std::vector<Candidate> measure_codecs(const RowTable& sample, const FitOptions& 
   return candidates;
 }
 
+// Bytes of a row, with the entry that says where it is, if it is not in a slot.
+double in_memory(const Candidate& of) {
+  const bool has_entry = of.profile.codec != Codec::kRaw && of.profile.slot_bytes == 0;
+  return of.stored_per_row + (has_entry ? sizeof(uint64_t) : 0);
+}
+
 // Fewer lines, then less memory, then fewer bytes; a codec has to be better than raw rows in one of the first two.
 bool is_better(const Candidate& a, const Candidate& b) {
-  const auto in_memory = [](const Candidate& of) {
-    const bool has_entry = of.profile.codec != Codec::kRaw && of.profile.slot_bytes == 0;
-    return of.stored_per_row + (has_entry ? sizeof(uint64_t) : 0);
-  };
   if (std::abs(a.lines_per_row - b.lines_per_row) > 1e-9) return a.lines_per_row < b.lines_per_row;
   if (std::abs(in_memory(a) - in_memory(b)) > 1e-9) return in_memory(a) < in_memory(b);
   if (a.profile.codec == Codec::kRaw || b.profile.codec == Codec::kRaw) return a.profile.codec == Codec::kRaw;
@@ -136,12 +138,13 @@ std::string explain(const Fit& fit, uint32_t row_bytes) {
                         name_of(only.profile.codec), only.lines_per_row, only.bytes_per_row, row_bytes,
                         fit.sample_rows);
   }
-  std::string text = base::format("{}: fewest 128-byte lines per row of {} bytes on {} sampled rows (",
-                                  name_of(fit.profile.codec), row_bytes, fit.sample_rows);
+  std::string text =
+      base::format("{}: fewest 128-byte lines, then least memory, per row of {} bytes on {} sampled rows (",
+                   name_of(fit.profile.codec), row_bytes, fit.sample_rows);
   for (std::size_t i = 0; i < fit.candidates.size(); ++i) {
     const Candidate& candidate = fit.candidates[i];
     text += base::format("{}{} {:.2f} lines, {:.1f} bytes", i ? "; " : "", name_of(candidate.profile.codec),
-                         candidate.lines_per_row, candidate.bytes_per_row);
+                         candidate.lines_per_row, in_memory(candidate));
   }
   return text + ")";
 }

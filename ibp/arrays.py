@@ -27,6 +27,18 @@ def is_cuda(array) -> bool:
     return is_torch(array) and array.is_cuda
 
 
+def wants_grad(array) -> bool:
+    """Whether autograd would not notice that others write to it."""
+    return is_torch(array) and array.requires_grad and sys.modules["torch"].is_grad_enabled()
+
+
+def changed(out):
+    """The array, which others have written to: autograd notices if it needs what was there before."""
+    if is_torch(out) and not out.is_inference():
+        sys.modules["torch"].autograd.graph.increment_version(out)
+    return out
+
+
 def kind_of(array):
     """What outputs should look like: ("torch", dtype) or ("numpy", dtype), this of other DLPack arrays, too; None where
     numpy has no such dtype."""
@@ -94,6 +106,14 @@ def kind_for(kind: tuple | None, dtype: str, index) -> tuple:
 
         return "numpy", torch.empty(0, dtype=kind[1]).numpy().dtype
     return kind
+
+
+def holds(kind: tuple | None, dtype: str, out) -> bool:
+    """Whether the elements of `out` are those of rows, whose kind and dtype are as for kind_for()."""
+    wanted = kind_for(kind, dtype, out)[1]
+    if kind is None and dtype not in ("float16", "bfloat16", "float32"):  # the width alone is known
+        return (is_torch(out) or is_number(out.dtype)) and out.dtype.itemsize == wanted.itemsize
+    return is_torch(out) == is_torch_dtype(wanted) and out.dtype == wanted
 
 
 def subscript(index, num_rows: int):

@@ -195,10 +195,10 @@ def fetch(encoded: EncodedRows, index, out=None, stream=None, max_sms=None, chec
     Args:
         index: integers of any type and shape. From a CUDA tensor the GPU fetches, which takes rows that are pinned or
             on this GPU; else the CPU does, from its own copy of the rows.
-        out: contiguous rows to write to, [*index.shape, num_columns]; a tensor on the GPU makes the GPU fetch. With
-            `out`, a contiguous int64 index and after reserve(), nothing is allocated. A bfloat16 tensor for planes="A"
-            of float32 rows gets the elements rounded to the nearest bfloat16, ties to even, but only 0 becomes 0; a NaN
-            becomes 0x7fff.
+        out: contiguous rows to write to, [*index.shape, num_columns], of the dtype of the rows; a tensor on the
+            GPU makes the GPU fetch. With `out`, a contiguous int64 index and after reserve(), nothing is allocated. A
+            bfloat16 tensor for planes="A" of float32 rows gets the elements rounded to the nearest bfloat16, ties to
+            even, but only 0 becomes 0; a NaN becomes 0x7fff.
         stream: torch stream or its handle; default: the current one. The call does not wait for it.
         max_sms: maximum number of SMs to use; default: all SMs.
         check: wait, and raise the error of a bad index now instead of at the next call.
@@ -219,11 +219,11 @@ def fetch(encoded: EncodedRows, index, out=None, stream=None, max_sms=None, chec
         kind = arrays.kind_for(encoded._kind, encoded.profile.dtype, index)
         out = arrays.new_array((*shape, encoded.shape[1]), kind)
     rounds = _rounds(encoded, out, planes)
-    _check_out("fetch: out", out, (*shape, encoded.shape[1]), encoded.profile, rounds=rounds)
+    check_out("fetch: out", out, (*shape, encoded.shape[1]), encoded.profile, encoded._kind, rounds=rounds)
     if encoded._only_on_gpu:
         return _fetch_to_host(encoded, ids.reshape(shape), out, stream, max_sms)
     _native.fetch(encoded._native, ids, out, planes == "A", rounds)
-    return out
+    return arrays.changed(out)
 
 
 def fetch_distinct(encoded: EncodedRows, ids, padding: int | None = None):
@@ -263,27 +263,34 @@ def _rounds(encoded, out, planes: str) -> bool:
     return out.dtype == torch.bfloat16
 
 
-def _check_out(place: str, out, shape: tuple[int, ...], profile: Profile, device="cpu", rounds=False) -> None:
+def check_out(place: str, out, shape: tuple[int, ...], profile: Profile, kind=None, device="cpu", rounds=False):
     """Raises an error unless rows [*shape] fit `out`, an array in host memory ("cpu") or a tensor on a GPU ("cuda").
 
     Args:
         place: of the error.
+        kind: of the rows, as arrays.kind_of() gives it; None: unknown.
         rounds: the rows are written as bfloat16.
     """
-    expected = f"{'bfloat16' if rounds else profile.dtype} {list(shape)}"
+    dtype = "bfloat16" if rounds else profile.dtype
+    if kind is not None and not rounds:
+        dtype = str(kind[1]).removeprefix("torch.")
+    expected = f"{dtype} {list(shape)}"
     if arrays.is_torch(out):
-        where, contiguous, writeable = out.device.type, out.is_contiguous() and not out.is_conj(), True
-        right_type = shape[-1] * out.element_size() * (1 + rounds) == profile.row_bytes
+        where, contiguous, writeable = (
+            out.device.type,
+            out.is_contiguous() and not (out.is_conj() or out.is_neg()),
+            True,
+        )
     elif isinstance(out, np.ndarray):
         where, contiguous, writeable = "cpu", out.flags.c_contiguous, out.flags.writeable
-        right_type = shape[-1] * out.itemsize == profile.row_bytes and out.dtype.isnative
     else:
         raise CohortError(place, f"a torch tensor or numpy array, {expected}", type(out).__name__)
-    if where == device and tuple(out.shape) == shape and contiguous and writeable and right_type:
+    has_grad = arrays.wants_grad(out)
+    fits = where == device and tuple(out.shape) == shape and contiguous and writeable and not has_grad
+    if fits and (rounds or arrays.holds(kind, profile.dtype, out)):
         return
-    notes = (
-        [f"on {where}"] * (where != device) + ["not contiguous"] * (not contiguous) + ["read-only"] * (not writeable)
-    )
+    notes = [f"on {where}"] * (where != device) + ["not contiguous"] * (not contiguous)
+    notes += ["read-only"] * (not writeable) + ["with gradients"] * has_grad
     expected = f"contiguous{' CUDA' if device == 'cuda' else ''} {expected}"
     raise CohortError(place, expected, ", ".join([f"{out.dtype} {list(out.shape)}", *notes]))
 
@@ -323,11 +330,11 @@ def _fetch_cuda(encoded, index, out, stream, max_sms, check, planes):
         if out is None:
             out = arrays.new_array(shape, arrays.kind_for(encoded._kind, encoded.profile.dtype, ids), ids.device)
     rounds = _rounds(encoded, out, planes)
-    _check_out("fetch: out", out, shape, encoded.profile, "cuda", rounds)
+    check_out("fetch: out", out, shape, encoded.profile, encoded._kind, "cuda", rounds)
     pointers = (ids.data_ptr(), ids.numel(), out.data_ptr())
     gather = encoded._gather_of(handle, ids.numel())
     gather.fetch(encoded._table, *pointers, handle, max_sms or 0, check, planes == "A", rounds)
-    return out
+    return arrays.changed(out)
 
 
 def ids_on_gpu(index, device: str, place: str):
@@ -346,9 +353,9 @@ def decode(encoded: EncodedRows, out=None):
     if out is None:
         kind = encoded._kind or arrays.default_kind(encoded.profile.dtype, None)
         out = arrays.new_array(encoded.shape, kind)
-    _check_out("decode: out", out, encoded.shape, encoded.profile)
+    check_out("decode: out", out, encoded.shape, encoded.profile, encoded._kind)
     _native.decode(encoded._native, out)
-    return out
+    return arrays.changed(out)
 
 
 def bound(profile: Profile, num_rows: int, *, layout="auto", slot_bytes=0) -> int:

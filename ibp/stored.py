@@ -3,7 +3,7 @@
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.ibp import _native, arrays
 from cohort_gnn.ibp.profile import Profile
-from cohort_gnn.ibp.rows import EncodedRows, handle_of, ids_on_gpu, on_gpu
+from cohort_gnn.ibp.rows import EncodedRows, check_out, handle_of, ids_on_gpu, on_gpu
 
 SLACK_BYTES = 64  # behind the rows: the GPU's decoders may read on
 
@@ -80,8 +80,9 @@ def decode_stored(profile: Profile, entries, data, out=None):
         return _decode_on_gpu(profile, entries, data, out)
     if out is None:
         out = arrays.new_array((len(entries), profile.num_columns), arrays.default_kind(profile.dtype, None))
+    check_out("decode_stored: out", out, (len(entries), profile.num_columns), profile)
     _native.decode_stored(profile.native, entries, data, out)
-    return out
+    return arrays.changed(out)
 
 
 def _decode_on_gpu(profile: Profile, entries, data, out):

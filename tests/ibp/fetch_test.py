@@ -70,6 +70,11 @@ OUTS = [  # for two rows of 24 columns
     (np.frombuffer(bytes(192), np.float32).reshape(2, 24), "found float32 .*, read-only"),
     (np.empty((2, 24), ">f4"), "found >f4"),
     (torch.empty(2, 24, device="meta"), "found torch.float32 .*, on meta"),
+    (np.empty((2, 24), np.int32), r"found int32 \[2, 24\]"),
+    (torch.empty(2, 24, dtype=torch.int32), r"found torch.int32 \[2, 24\]"),
+    (np.empty((2, 24), "V4"), r"found \|V4"),
+    (torch._neg_view(torch.empty(2, 24)), "found torch.float32 .*, not contiguous"),
+    (torch.empty(2, 24, requires_grad=True), "found torch.float32 .*, with gradients"),
 ]
 
 
@@ -84,10 +89,34 @@ def test_an_out_that_does_not_fit(encoded, out, text):
 def test_an_out_of_another_kind(rows, encoded):
     with pytest.raises(CohortError, match=r"fetch: out: expected a torch tensor or numpy array, float32 .* found list"):
         ibp.fetch(encoded, [3], [0.0] * 24)
-    one, same_size = torch.empty(24), np.empty((2, 24), np.int32)
-    assert torch.equal(ibp.fetch(encoded, 3, one), rows[3])
-    assert (ibp.fetch(encoded, [3, 4], same_size).view(np.float32) == rows[3:5].numpy()).all()
+    assert torch.equal(ibp.fetch(encoded, 3, torch.empty(24)), rows[3])
     assert ibp.fetch(encoded, [], np.empty((0, 24), np.float32)).shape == (0, 24)
+    with pytest.raises(CohortError, match=r"expected contiguous bfloat16 \[1, 24\], found uint16"):
+        ibp.Table(rows.bfloat16()).fetch([3], np.empty((1, 24), np.uint16))
+
+
+def test_an_out_of_rows_that_are_no_floats(tmp_path):
+    doubles = np.random.default_rng(1).standard_normal((20, 4))
+    table = ibp.Table(doubles)
+    assert (table.fetch([3, 4], torch.empty(2, 4, dtype=torch.float64)).numpy() == doubles[3:5]).all()
+    for other in (np.empty((2, 4), np.int64), torch.empty(2, 4, dtype=torch.complex64)):
+        with pytest.raises(CohortError, match=r"out: expected contiguous float64 \[2, 4\], found .*(int|complex)64"):
+            table.fetch([3, 4], other)
+    table.save(tmp_path / "x.ibp")
+    of_file = ibp.Table.load(tmp_path / "x.ibp")  # of which the width alone is known
+    assert (of_file.fetch([3, 4], np.empty((2, 4))) == doubles[3:5]).all()
+    with pytest.raises(CohortError, match="expected contiguous bits64 .*, found datetime64"):
+        of_file.fetch([3, 4], np.empty((2, 4), "M8[s]"))
+
+
+def test_autograd_knows_that_out_has_changed(encoded):
+    out = ibp.fetch(encoded, [3, 4], torch.empty(2, 24))
+    loss = (out * torch.ones(24, requires_grad=True)).sum()
+    ibp.fetch(encoded, [5, 6], out)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+    with torch.inference_mode():
+        ibp.fetch(encoded, [5, 6], torch.empty(2, 24))
 
 
 @pytest.mark.parametrize(

@@ -55,8 +55,9 @@ def test_refuses_ids_and_outputs_that_do_not_fit():
         with pytest.raises(CohortError, match=rf"take: index\[{len(ids) - 1}\]: expected 0 to 299, found {ids[-1]}"):
             ibp.take(encoded, ids)
     entries, data = ibp.take(encoded, [1, 2])
-    with pytest.raises(CohortError, match="out: expected 168 bytes of float32, found 252 bytes"):
-        ibp.decode_stored(encoded.profile, entries, data, np.empty((3, 21), np.float32))
+    for out in (np.empty((3, 21), np.float32), np.empty((2, 21), np.int32)):
+        with pytest.raises(CohortError, match=r"decode_stored: out: expected contiguous float32 \[2, 21\], found "):
+            ibp.decode_stored(encoded.profile, entries, data, out)
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])

@@ -59,6 +59,10 @@ class EmbeddingBag(torch.nn.Module):
             if not isinstance(given, Tensor) or given.dtype not in (torch.int32, torch.int64):
                 found = str(given.dtype) if isinstance(given, Tensor) else type(given).__name__
                 raise CohortError(f"EmbeddingBag: {name}", "a tensor, int32 or int64", found)
+            if given.layout != torch.strided or given.is_nested or given.is_meta:
+                found = "a nested one" if given.is_nested else f"{given.layout} on {given.device}"
+                raise CohortError(f"EmbeddingBag: {name}", "a dense tensor", found, "pass ids [n], and offsets")
+        self._check_bags(input, offsets)
         of_gpu = input.is_cuda and 0 < input.numel() < 2**31 and len(self.table) < 2**32
         distinct = self.table._fetch_distinct(input, self.padding_idx) if of_gpu else self._rows_of(input)
         if distinct is None:
@@ -68,6 +72,9 @@ class EmbeddingBag(torch.nn.Module):
         rows, places, padding_place = distinct
         if of_gpu and per_sample_weights is None and rows.dtype != torch.float64 and _is_bags(input, offsets):
             return self._reduce(rows, places, padding_place, offsets)
+        if offsets is not None and input.dim() == 1 and len(offsets) == self.include_last_offset:
+            places = places[:0]  # no bags: with ids torch would read and write beyond the results
+            per_sample_weights = None if per_sample_weights is None else per_sample_weights[:0]
         return functional.embedding_bag(
             places,
             rows,
@@ -77,6 +84,18 @@ class EmbeddingBag(torch.nn.Module):
             include_last_offset=self.include_last_offset,
             padding_idx=None if padding_place < 0 else padding_place,
         )
+
+    def _check_bags(self, input: Tensor, offsets: Tensor | None) -> None:
+        """Raises an error for bags about which torch says nothing that helps, or with which it reads beyond the ids."""
+        place = "EmbeddingBag: offsets"
+        if offsets is None:
+            if input.dim() == 2 and input.shape[1] == 0:
+                raise CohortError("EmbeddingBag: input", "[bags, n] with n of at least 1", str(list(input.shape)))
+        elif offsets.dim() == 1 and len(offsets) < self.include_last_offset:
+            raise CohortError(place, "at least one, since include_last_offset=True", "none", "the last is len(input)")
+        elif offsets.dim() == 1 and offsets.is_cpu and bool((offsets[1:] < offsets[:-1]).any()):
+            wrong = int((offsets[1:] < offsets[:-1]).nonzero()[0])
+            raise CohortError(place, "ascending numbers", f"{int(offsets[wrong])} before {int(offsets[wrong + 1])}")
 
     def _rows_of(self, input: Tensor) -> tuple[Tensor, Tensor, int] | None:
         """(the row of each different id, the place of each id among them, that of the padding or -1); None: an id is

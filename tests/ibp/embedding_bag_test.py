@@ -102,6 +102,26 @@ def test_rows_that_occur_often_are_decoded_once(weights):
     assert table.stats().rows_fetched == 3
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_without_bags_there_are_no_rows(table, mode, device):
+    there = table if device == "cpu" else table.to("cuda")
+    for ids in ([], [1, 2, 2]):  # torch itself crashes where mode is max and there are ids
+        input = torch.tensor(ids, dtype=torch.int64, device=device)
+        for offsets, last in (([], False), ([0], True)):
+            starts = torch.tensor(offsets, dtype=torch.int64, device=device)
+            bag = ibp.EmbeddingBag(there, mode, include_last_offset=last)
+            assert bag(input, starts).shape == (0, 24)
+        with pytest.raises(
+            CohortError, match="offsets: expected at least one, since include_last_offset=True, found none"
+        ):
+            bag(input, starts[:0])
+    weighted = torch.ones(3, device=device, requires_grad=True)
+    ibp.EmbeddingBag(there, "sum")(input, input[:0], weighted).sum().backward()
+    assert weighted.grad.tolist() == [0, 0, 0]
+    assert ibp.EmbeddingBag(there, mode)(input[:0].view(0, 3)).shape == (0, 24)
+
+
 def test_bad_calls_say_what_is_wrong(table):
     bag = ibp.EmbeddingBag(table, "sum")
     for call, text in [
@@ -117,6 +137,18 @@ def test_bad_calls_say_what_is_wrong(table):
         (lambda: bag([[1]]), "input: expected a tensor, int32 or int64, found list"),
         (lambda: bag(torch.tensor([1]), [0]), "offsets: expected a tensor, int32 or int64, found list"),
         (lambda: bag(torch.tensor([1]), torch.tensor([0.5])), "offsets: expected a tensor, .*, found torch.float32"),
+        (
+            lambda: bag(torch.empty(3, 0, dtype=torch.int64)),
+            r"expected \[bags, n\] with n of at least 1, found \[3, 0\]",
+        ),
+        (lambda: bag(torch.tensor([1, 2]), torch.tensor([0, 2, 1])), "ascending numbers, found 2 before 1"),
+        (lambda: bag(torch.tensor([1, 2]), torch.tensor([0, -(10**12)])), "found 0 before -1000000000000"),
+        (lambda: bag(torch.tensor([1]).to_sparse()), "input: expected a dense tensor, found torch.sparse_coo on cpu"),
+        (lambda: bag(torch.tensor([[1]], device="meta")), "a dense tensor, found torch.strided on meta"),
+        (
+            lambda: bag(torch.nested.nested_tensor([torch.tensor([1])], layout=torch.jagged)),
+            "(?s)input: expected a dense tensor, found a nested one.*and offsets",
+        ),
     ]:
         with pytest.raises(CohortError, match=text):
             call()

@@ -72,7 +72,7 @@ class EmbeddingBag(torch.nn.Module):
         rows, places, padding_place = distinct
         if of_gpu and per_sample_weights is None and rows.dtype != torch.float64 and _is_bags(input, offsets):
             return self._reduce(rows, places, padding_place, offsets)
-        if offsets is not None and input.dim() == 1 and len(offsets) == self.include_last_offset:
+        if offsets is not None and input.dim() == offsets.dim() == 1 and len(offsets) == self.include_last_offset:
             places = places[:0]  # no bags: with ids torch would read and write beyond the results
             per_sample_weights = None if per_sample_weights is None else per_sample_weights[:0]
         return functional.embedding_bag(

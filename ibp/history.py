@@ -72,6 +72,12 @@ class History:
         self._given, self._codec, self._spare = profile, codec, spare
         self._table: Table | None = None
 
+    def __getstate__(self) -> dict:
+        if self._table is None:
+            return self.__dict__
+        hint = "pull the rows, and push them into another History(..., profile=history.profile)"
+        raise CohortError("copy or pickle of a History", "one without rows", "one with rows", hint)
+
     @property
     def profile(self) -> Profile | None:
         """How rows are encoded; None before the first push."""

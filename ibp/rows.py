@@ -34,6 +34,20 @@ class EncodedRows:
         rows.place, rows._gpu, rows._table, rows._only_on_gpu = place, gpu, written.table, True
         return rows
 
+    def __reduce__(self):
+        raise CohortError(
+            "pickle of EncodedRows", "a file", "rows in memory", "call save(), and load() where they arrive"
+        )
+
+    def __deepcopy__(self, memo) -> "EncodedRows":
+        return self.shared()
+
+    def shared(self) -> "EncodedRows":
+        """The same memory, with fetches of its own."""
+        rows = EncodedRows(self._native, self._kind, self._keep)
+        rows.place, rows._gpu, rows._table, rows._only_on_gpu = self.place, self._gpu, self._table, self._only_on_gpu
+        return rows
+
     profile = property(lambda self: Profile(self._native.profile))
     num_rows = property(lambda self: self._native.num_rows)
     layout = property(lambda self: self._native.layout)

@@ -54,7 +54,8 @@ class Table:
         place: cpu, pinned or cuda.
         device: cpu, or the GPU that fetches: cuda:0.
 
-    A table that ``load`` has mapped can be pickled, and is mapped again where it arrives; others cannot.
+    A table that ``load`` has mapped can be pickled, and is mapped again where it arrives; others cannot. Deep copies
+    share memory until ``put`` changes one of them.
 
     Raises:
         CohortError: rows of another shape or type, an unknown codec, layout or place, or a GPU that is not there.
@@ -78,6 +79,13 @@ class Table:
             hint = "call save(), and use what Table.load() returns"
             raise CohortError("pickle of a Table", "rows of a file", found, hint)
         return _loaded_again, self._loaded
+
+    def __deepcopy__(self, memo) -> "Table":
+        if self._written is not None:
+            return self.to(self.place, None if self.place == "cpu" else self.device)
+        copied = Table(self._rows.shared(), spare=self._spare)  # these rows do not change
+        copied._loaded = self._loaded
+        return copied
 
     @classmethod
     def load(cls, path, place="cpu", *, device=None, dtype=None, verify=True, spare=0.05) -> "Table":

@@ -1,5 +1,7 @@
 """ibp.EmbeddingBag against torch.nn.functional.embedding_bag over the same rows, raw."""
 
+import copy
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -81,6 +83,18 @@ def test_it_replaces_a_frozen_module(weights, table):
     table.put(3, weights[3])
 
 
+def test_a_copy_of_a_model_shares_the_rows(weights):
+    bag = ibp.EmbeddingBag(ibp.Table(weights), "max")
+    copied = copy.deepcopy(bag)
+    bag.table.put(3, torch.ones(24))
+    again = copy.deepcopy(bag)
+    bag.table.put(3, torch.zeros(24))
+    ids = torch.tensor([[3]])
+    assert [each(ids)[0].tolist() for each in (copied, again, bag)] == [weights[3].tolist(), [1.0] * 24, [0.0] * 24]
+    again.table.put(4, torch.ones(24))
+    assert torch.equal(copied(ids + 1), weights[4:5]) and torch.equal(bag(ids + 1), weights[4:5])
+
+
 def test_weights_of_samples_have_gradients(weights, table):
     input = torch.randint(ROWS, (5, 4))
     grads = []
@@ -156,6 +170,7 @@ def test_bad_calls_say_what_is_wrong(table):
         lambda: bag(torch.tensor([1, 2])),
         lambda: bag(torch.tensor([[1, 2]]), torch.tensor([0])),
         lambda: bag(torch.tensor([1, 2]), torch.tensor([1])),
+        lambda: bag(torch.tensor([1, 2]), torch.tensor(0)),
         lambda: ibp.EmbeddingBag(table, "max")(torch.tensor([[1]]), per_sample_weights=torch.ones(1, 1)),
     ):
         with pytest.raises((ValueError, RuntimeError, NotImplementedError)):  # torch's own

@@ -1,6 +1,8 @@
 """fetch: ids of every integer type and shape, of numpy and torch, for rows in every place."""
 
+import copy
 import os
+import pickle
 
 import numpy as np
 import pytest
@@ -51,6 +53,12 @@ def test_rows_by_brackets(rows, encoded):
     assert torch.equal(encoded[5:50:7], rows[5:50:7]) and torch.equal(encoded[150:10:-9], rows[15:151:9].flip(0))
     assert encoded[200:].shape == (0, 24) and torch.equal(torch.stack(list(encoded)), rows)
     assert torch.equal(encoded[torch.tensor([[1, 2], [3, 4]])], rows[torch.tensor([[1, 2], [3, 4]])])
+
+
+def test_copies_share_the_rows(rows, encoded):
+    assert torch.equal(copy.deepcopy(encoded)[:], rows)
+    with pytest.raises(CohortError, match=r"(?s)pickle of EncodedRows: .*save\(\)"):
+        pickle.dumps(encoded)
 
 
 def test_out_has_the_shape_of_the_ids(rows, encoded):

@@ -1,5 +1,8 @@
 """ibp.History: what was pushed last, bit for bit, in less memory."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -70,6 +73,17 @@ def test_a_profile_may_be_given_and_fitted_again():
     assert fitted.pull(torch.arange(ROWS)).abs().max() == 0, "rows are forgotten"
     fitted.push(torch.arange(200), drawn(200, torch.float32, 3))
     assert fitted.profile != before
+
+
+def test_a_copy_of_one_with_rows_is_refused():
+    history, rows = ibp.History(ROWS, DIM), drawn(2, torch.float32, 1)
+    copied = pickle.loads(pickle.dumps(copy.deepcopy(history)))
+    history.push([3, 4], rows)
+    for each in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(CohortError, match="(?s)copy or pickle of a History: .* found one with rows.*pull the rows"):
+            each(history)
+    copied.push([3], rows[1:])
+    assert torch.equal(history.pull([3]), rows[:1]) and torch.equal(copied.pull([3]), rows[1:])
 
 
 def test_ids_may_be_lists_and_arrays():

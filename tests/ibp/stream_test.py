@@ -291,3 +291,13 @@ def test_what_cannot_be_streamed_is_refused_and_stays_whole():
     ibp.stream_module(module, "cpu", min_bytes=1)
     with pytest.raises(CohortError, match="found one whose weights are streamed already"):
         ibp.stream_module(module, "cpu", min_bytes=1)
+
+
+def test_a_copy_has_weights_of_its_own():
+    model, ids = language(), torch.randint(500, (2, 16))
+    streamed = ibp.stream_module(copy.deepcopy(model), "cpu", min_bytes=1)
+    copied = copy.deepcopy(streamed)
+    for context in (torch.no_grad(), torch.inference_mode()):
+        with context:
+            assert torch.equal(copied(ids), model(ids)) and torch.equal(streamed(ids), model(ids))
+    assert copied.weight_stream.stats() == streamed.weight_stream.stats()

@@ -99,6 +99,7 @@ class EncodedRows:
         gather = self._gathers.get(stream)
         if gather is None or gather.max_rows < max_rows:
             if gather is not None:
+                stream_of(stream).synchronize()  # a fetch under way may yet find a wrong id
                 gather.check()
             gather = self._gathers[stream] = _native.Gather(max(max_rows, 1))
         return gather
@@ -157,6 +158,15 @@ def encode(rows, profile: Profile, *, layout="auto", slot_bytes=0, in_place=Fals
         layout: packed, slots (fixed stride, overflow area), or auto (the profile's recommendation). Codec planes has
             slots.
         slot_bytes: layout slots: bytes of a row's place, a multiple of 16; 0: the profile's.
+def stream_of(stream):
+    """What torch.cuda.stream() takes, of a torch stream, its handle, or None for the current one."""
+    if not isinstance(stream, int):
+        return stream
+    import torch
+
+    return torch.cuda.ExternalStream(stream) if stream else torch.cuda.default_stream()  # an external 0 is a new one
+
+
         in_place: encode each row in its own place; `rows` is changed, and the result keeps a reference to it.
         out: a path; rows are read and written `batch_rows` at a time, so that a mapped table need not fit in memory.
         batch_rows: a multiple of 64; None: about 64 MiB of rows.
@@ -337,8 +347,7 @@ def _fetch_cuda(encoded, index, out, stream, max_sms, check, planes):
     import torch
 
     handle = handle_of(stream)
-    given = torch.cuda.ExternalStream(stream) if isinstance(stream, int) else stream
-    with torch.cuda.stream(given):  # what is allocated and converted here belongs to it; None: the current one
+    with torch.cuda.stream(stream_of(stream)):  # what is allocated and converted here belongs to it
         ids = ids_on_gpu(index, encoded.device, "fetch: index")
         shape = (*ids.shape, encoded.shape[1])
         if out is None:

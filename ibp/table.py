@@ -11,7 +11,18 @@ import numpy as np
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.ibp import _native, arrays
 from cohort_gnn.ibp.profile import Profile, fit
-from cohort_gnn.ibp.rows import EncodedRows, encode, fetch, fetch_distinct, gpu_of, handle_of, ids_on_gpu, load, on_gpu
+from cohort_gnn.ibp.rows import (
+    EncodedRows,
+    encode,
+    fetch,
+    fetch_distinct,
+    gpu_of,
+    handle_of,
+    ids_on_gpu,
+    load,
+    on_gpu,
+    stream_of,
+)
 
 _DIRECTORY_BYTES = {"packed": 8.0, "in place": 2.0, "slots": 0.25}  # of a row: FORMAT.md 2
 
@@ -261,8 +272,7 @@ class Table:
         gpu = self._rows._gpu
         with on_gpu(gpu):
             handle = handle_of(stream)
-            given = torch.cuda.ExternalStream(stream) if isinstance(stream, int) else stream
-            with torch.cuda.stream(given):  # what is copied and converted here belongs to it; None: the current one
+            with torch.cuda.stream(stream_of(stream)):  # what is copied and converted here belongs to it
                 named = ids_on_gpu(ids, self.device, "Table.put: ids")
                 fresh = self._checked(rows, tuple(named.shape))
                 if not arrays.is_torch(fresh):

@@ -229,6 +229,25 @@ def test_what_is_no_id_on_a_gpu(encoded):
 @pytest.mark.gpu
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 @pytest.mark.parametrize("place", ["pinned", "cuda"])
+@pytest.mark.gpu
+def test_the_default_stream_by_its_handle(rows, encoded):
+    table, ids = encoded.to("cuda"), torch.zeros(1000, dtype=torch.int32, device="cuda")
+    torch.cuda.synchronize()
+    torch.cuda._sleep(50_000_000)
+    ids.fill_(7)
+    found = ibp.fetch(table, ids, stream=torch.cuda.default_stream().cuda_stream)
+    assert torch.equal(found.cpu(), rows[[7] * 1000])
+
+
+@pytest.mark.gpu
+def test_a_larger_fetch_names_the_wrong_id_of_the_one_before(encoded):
+    table = encoded.to("cuda")
+    torch.cuda._sleep(50_000_000)
+    ibp.fetch(table, torch.tensor([200], device="cuda"))
+    with pytest.raises(CohortError, match=r"fetch: index\[0\]: expected a row of the table"):
+        ibp.fetch(table, torch.zeros(1000, dtype=torch.int64, device="cuda"))
+
+
 def test_rows_for_a_gpu_that_is_not_the_current_one(rows, encoded, place):
     ids = torch.randint(200, (500,))
     tables = [

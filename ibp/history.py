@@ -24,7 +24,8 @@ class History:
     The first push chooses how rows are encoded, and how much room each row gets; longer rows are stored raw in an
     overflow area.
 
-    With place cpu, the CPU encodes and decodes, rows of a GPU are copied, and only rows that were pushed take memory.
+    With place cpu, the CPU encodes and decodes, rows of a GPU are copied, and only rows that were pushed take memory,
+    besides 8 bytes for each row.
     With place pinned (host memory that a GPU reads and writes) or cuda (GPU memory), the GPU encodes and decodes; the
     first push takes all memory, and later ones do not wait for the GPU.
 
@@ -59,6 +60,8 @@ class History:
         if not 0 <= spare <= 1:
             raise CohortError("History: spare", "a share, 0 to 1", str(spare))
         wanted = str(dtype).removeprefix("torch."), dim
+        if not isinstance(profile, Profile | None):
+            raise CohortError("History: profile", "a Profile, of fit()", type(profile).__name__)
         if profile is not None and (profile.dtype, profile.num_columns) != wanted:
             expected, found = (
                 f"{kind} x {columns}" for kind, columns in (wanted, (profile.dtype, profile.num_columns))
@@ -101,6 +104,7 @@ class History:
             raise CohortError("History.push: rows", f"{self.dtype} {[*ids.shape, self.shape[1]]}", found)
         if ids.numel() == 0:
             return
+        arrays.demand_rows(rows, "History.push: rows")
         values = rows.detach().to(self._device).reshape(-1, self.shape[1]).contiguous()
         table = self._table or self._fitted(values)
         table.put(ids.detach().to(self._device).reshape(-1), values)
@@ -110,15 +114,16 @@ class History:
         """Rows by id: [*ids.shape, dim] on the device of the ids.
 
         Args:
-            ids: integers of any shape, on any device; they may repeat. With place pinned or cuda, of ids on a GPU that
-                are out of range, rows are zeros, and the next pull or `check` raises the error.
-            out: contiguous rows to write to, on any device.
+            ids: integers of any shape, on any device; they may repeat. With place pinned or cuda, if the rows go to a
+                GPU, those of ids out of range are zeros, and the next pull or `check` raises the error.
+            out: contiguous rows to write to, on any device; default: that of the ids.
         """
         ids = _as_tensor(ids, "History.pull: ids")
         shape = (*ids.shape, self.shape[1])
-        if out is not None and not (isinstance(out, Tensor) and tuple(out.shape) == shape and out.dtype == self.dtype):
-            found = f"{out.dtype} {list(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
-            raise CohortError("History.pull: out", f"{self.dtype} {list(shape)}", found)
+        if out is not None:
+            if not isinstance(out, Tensor):
+                raise CohortError("History.pull: out", f"a tensor, {self.dtype} {list(shape)}", type(out).__name__)
+            arrays.check_out("History.pull: out", out, shape, "", ("torch", self.dtype), out.device.type)
         if self._table is None:
             flat, _ = arrays.ids_of(ids.detach().cpu(), "History.pull: ids")
             wrong = flat[(flat < 0) | (flat >= self.shape[0])]
@@ -126,11 +131,13 @@ class History:
                 raise CohortError("History.pull: ids", f"0 to {self.shape[0] - 1}", str(wrong[0]))
             return torch.zeros(shape, dtype=self.dtype, device=ids.device) if out is None else out.zero_()
         named = ids.detach().to(self._device)
-        if out is None:
-            return self._table.fetch(named).to(ids.device)
-        if out.device == self._device:
+        if out is not None and out.device == self._device:
             return self._table.fetch(named, out)
-        return out.copy_(self._table.fetch(named))
+        found = self._table.fetch(named)
+        found = found.to(ids.device) if out is None else out.copy_(found)
+        if not found.is_cuda:
+            self.check()
+        return found
 
     def check(self) -> None:
         """Raises the error of a finished push or pull on a GPU, if there was one."""

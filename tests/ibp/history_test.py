@@ -109,9 +109,9 @@ def test_wrong_rows_and_ids_change_nothing():
         history.push(torch.tensor([3, 5]), rows.double())
     with pytest.raises(CohortError, match=r"rows: expected torch.float32 \[1, 24\], found torch.float32 \[2, 24\]"):
         history.push(torch.tensor([3]), rows)
-    with pytest.raises(CohortError, match=r"out: expected torch.float32 \[1, 24\], found torch.float16 \[1, 24\]"):
+    with pytest.raises(CohortError, match=r"out: expected contiguous float32 \[1, 24\], found torch.float16 \[1, 24\]"):
         history.pull(torch.tensor([3]), torch.empty(1, DIM, dtype=torch.float16))
-    with pytest.raises(CohortError, match=r"out: expected torch.float32 \[1, 24\], found ndarray"):
+    with pytest.raises(CohortError, match=r"out: expected a tensor, torch.float32 \[1, 24\], found ndarray"):
         history.pull([3], np.empty((1, DIM), np.float32))
     with pytest.raises(CohortError, match=r"push: ids: expected integers, found float64 \[1\]"):
         history.push([3.0], rows[:1])
@@ -119,6 +119,10 @@ def test_wrong_rows_and_ids_change_nothing():
     for empty in (history, ibp.History(ROWS, DIM)):
         with pytest.raises(CohortError, match="found -1"):
             empty.pull(torch.tensor([0, -1]))
+        with pytest.raises(CohortError, match=r"pull: out: .*found torch.float32 \[2, 24\], not contiguous"):
+            empty.pull([0, 1], torch.empty(2, 2 * DIM)[:, ::2])
+        with pytest.raises(CohortError, match="push: rows: expected a dense tensor, found one on the device meta"):
+            empty.push([0], rows[:1].to("meta"))
 
 
 @pytest.mark.parametrize(
@@ -130,9 +134,10 @@ def test_wrong_rows_and_ids_change_nothing():
         ({"dtype": torch.float16}, "profile: expected float16 x 24, found float32 x 24"),
         ({"spare": -1}, "spare: expected a share, 0 to 1, found -1"),
         ({"dim": 23}, "profile: expected float32 x 23, found float32 x 24"),
+        ({"profile": "auto"}, r"profile: expected a Profile, of fit\(\), found str"),
         ({"codec": "planes"}, "codec: expected a codec whose rows are one plane, found planes"),
     ],
-    ids=["rows", "half a row", "dtype", "dtype of profile", "spare", "columns of profile", "planes"],
+    ids=["rows", "half a row", "dtype", "dtype of profile", "spare", "columns of profile", "no profile", "planes"],
 )
 def test_wrong_arguments_are_named(arguments, said):
     profile = ibp.fit(drawn(100, torch.float32, 1))
@@ -174,6 +179,8 @@ def test_a_gpu_holds_what_was_pushed_last(dtype, place):
     torch.cuda.synchronize()
     with pytest.raises(CohortError, match="a row of the table"):
         history.check()
+    with pytest.raises(CohortError, match="a row of the table"):
+        history.pull(torch.tensor([ROWS]))
     assert history.stats().room_left is not None
     history.refit()
     assert history.pull(ids).abs().max() == 0

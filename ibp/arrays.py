@@ -62,12 +62,26 @@ def demand_rows(rows, place: str) -> None:
     if is_torch(rows):
         if str(rows.layout) != "torch.strided":
             raise CohortError(place, "a dense tensor", f"one of layout {rows.layout}", "call .to_dense()")
+        if rows.is_meta or rows.is_quantized or rows.is_nested:
+            found = "one on the device meta" if rows.is_meta else "a quantized or nested one"
+            raise CohortError(place, "a dense tensor", found)
     elif isinstance(rows, np.ndarray):
         if not is_number(rows.dtype):
             hint = "convert them with astype() or view()"
             raise CohortError(place, "numbers in the byte order of this machine", str(rows.dtype), hint)
     elif not hasattr(rows, "__dlpack__"):
         raise CohortError(place, "an array [rows, columns]", f"{type(rows).__name__} {rows!r}"[:80])
+
+
+def computed(rows):
+    """Rows whose memory has their numbers: of tensors, torch may have put off conjugates and signs."""
+    return rows.detach().resolve_conj().resolve_neg() if is_torch(rows) else rows
+
+
+def demand_integer(place: str, value, least: int, most: int) -> None:
+    """Raises a CohortError unless the value is an integer from `least` to `most`."""
+    if not isinstance(value, int | np.integer) or not least <= value <= most:
+        raise CohortError(place, f"an integer, {least} to {most}", repr(value)[:80])
 
 
 def new_array(shape, kind: tuple, device=None):
@@ -114,6 +128,38 @@ def holds(kind: tuple | None, dtype: str, out) -> bool:
     if kind is None and dtype not in ("float16", "bfloat16", "float32"):  # the width alone is known
         return (is_torch(out) or is_number(out.dtype)) and out.dtype.itemsize == wanted.itemsize
     return is_torch(out) == is_torch_dtype(wanted) and out.dtype == wanted
+
+
+def check_out(
+    place: str, out, shape: tuple[int, ...], dtype: str, kind: tuple | None = None, device="cpu", rounds=False
+):
+    """Raises an error unless rows [*shape] fit `out`, an array in host memory ("cpu") or a tensor on a GPU ("cuda").
+
+    Args:
+        place: of the error.
+        dtype, kind: of the rows, as for kind_for().
+        rounds: the rows are written as bfloat16.
+    """
+    name = "bfloat16" if rounds else str(kind[1]).removeprefix("torch.") if kind else dtype
+    expected = f"{name} {list(shape)}"
+    if is_torch(out):
+        where, contiguous, writeable = (
+            out.device.type,
+            out.is_contiguous() and not (out.is_conj() or out.is_neg()),
+            True,
+        )
+    elif isinstance(out, np.ndarray):
+        where, contiguous, writeable = "cpu", out.flags.c_contiguous, out.flags.writeable
+    else:
+        raise CohortError(place, f"a torch tensor or numpy array, {expected}", type(out).__name__)
+    has_grad = wants_grad(out)
+    fits = where == device and tuple(out.shape) == shape and contiguous and writeable and not has_grad
+    if fits and (rounds or holds(kind, dtype, out)):
+        return
+    notes = [f"on {where}"] * (where != device) + ["not contiguous"] * (not contiguous)
+    notes += ["read-only"] * (not writeable) + ["with gradients"] * has_grad
+    expected = f"contiguous{' CUDA' if device == 'cuda' else ''} {expected}"
+    raise CohortError(place, expected, ", ".join([f"{out.dtype} {list(out.shape)}", *notes]))
 
 
 def subscript(index, num_rows: int):

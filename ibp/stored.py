@@ -1,9 +1,11 @@
 """Rows as they are stored: for sending them, which takes fewer bytes than sending decoded rows."""
 
+import numpy as np
+
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.ibp import _native, arrays
 from cohort_gnn.ibp.profile import Profile
-from cohort_gnn.ibp.rows import EncodedRows, check_out, handle_of, ids_on_gpu, on_gpu
+from cohort_gnn.ibp.rows import EncodedRows, demand_encoded, handle_of, ids_on_gpu, on_gpu
 
 SLACK_BYTES = 64  # behind the rows: the GPU's decoders may read on
 
@@ -21,8 +23,10 @@ def take(encoded: EncodedRows, index):
     Raises:
         CohortError: an index outside the table.
     """
+    demand_encoded(encoded, "take")
     if not arrays.is_cuda(index):
-        return _native.take(encoded._native, arrays.as_index(index))
+        entries, data = _native.take(encoded._native, arrays.as_index(index))
+        return entries.view(np.uint64), data  # of the C type that torch takes
     if encoded._table is None or encoded._gpu != index.device.index:
         hint = f'call to("pinned", device="{index.device}") or to("{index.device}") first'
         raise CohortError("take: rows", f"rows that {index.device} reads", f"rows for {encoded.device}", hint)
@@ -80,7 +84,7 @@ def decode_stored(profile: Profile, entries, data, out=None):
         return _decode_on_gpu(profile, entries, data, out)
     if out is None:
         out = arrays.new_array((len(entries), profile.num_columns), arrays.default_kind(profile.dtype, None))
-    check_out("decode_stored: out", out, (len(entries), profile.num_columns), profile)
+    arrays.check_out("decode_stored: out", out, (len(entries), profile.num_columns), profile.dtype)
     _native.decode_stored(profile.native, entries, data, out)
     return arrays.changed(out)
 
@@ -91,10 +95,17 @@ def _decode_on_gpu(profile: Profile, entries, data, out):
     if out is None:
         kind = arrays.kind_for(None, profile.dtype, entries)
         out = arrays.new_array((len(entries), profile.num_columns), kind, entries.device)
-    right = arrays.is_cuda(out) and out.is_contiguous() and out.device == entries.device == data.device
-    if not right or out.numel() * out.element_size() != len(entries) * profile.row_bytes:
-        expected = f"contiguous {profile.dtype} [{len(entries)}, {profile.num_columns}] on {entries.device}"
-        raise CohortError("decode_stored: out", expected, f"{out.dtype} {list(out.shape)} on {out.device}")
+    for name, array, dtype in (("entries", entries, torch.int64), ("data", data, torch.uint8), ("out", out, None)):
+        right = arrays.is_torch(array) and array.device == entries.device and dtype in (None, array.dtype)
+        if not right or (dtype is not None and array.dim() != 1):
+            found = (
+                f"{array.dtype} {list(array.shape)} on {array.device}"
+                if arrays.is_torch(array)
+                else type(array).__name__
+            )
+            raise CohortError(f"decode_stored: {name}", f"{dtype or profile.dtype} on {entries.device}", found)
+    arrays.check_out("decode_stored: out", out, (len(entries), profile.num_columns), profile.dtype, device="cuda")
+    entries = entries.contiguous()
     demand_inside(entries, len(data))
     decoder = Decoder(profile, entries.device)
     whole = torch.empty(len(data) + SLACK_BYTES, dtype=torch.uint8, device=data.device)[: len(data)].copy_(data)

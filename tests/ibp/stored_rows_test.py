@@ -38,6 +38,9 @@ def test_rows_of_every_codec_and_layout_come_back(dtype, codec, layout):
     out = torch.empty(500, rows.shape[1], dtype=dtype)
     assert ibp.decode_stored(pickle.loads(pickle.dumps(encoded.profile)), entries, data, out) is out
     assert torch.equal(out.view(torch.uint8), rows[ids].view(torch.uint8))
+    entries, data = (torch.from_numpy(each) for each in (entries, data))
+    ibp.decode_stored(encoded.profile, entries, data, out.zero_())
+    assert torch.equal(out.view(torch.uint8), rows[ids].view(torch.uint8))
     assert len(ibp.take(encoded, [])[0]) == 0
 
 
@@ -121,5 +124,15 @@ def test_a_gpu_refuses_what_the_host_refuses():
     entries, data = ibp.take(encoded, torch.tensor([1, 2], device="cuda"))
     with pytest.raises(CohortError, match="stored row 1: expected a valid encoding"):
         ibp.decode_stored(encoded.profile, entries, data[: len(data) // 2])
-    with pytest.raises(CohortError, match=r"decode_stored: out: expected contiguous float32 \[2, 21\] on cuda:0"):
-        ibp.decode_stored(encoded.profile, entries, data, torch.empty(3, 21, device="cuda"))
+    for arguments, text in [
+        ((entries, data, torch.empty(3, 21, device="cuda")), r"out: expected contiguous CUDA float32 \[2, 21\], found"),
+        ((entries, data, torch.empty(2, 21).int().cuda()), r"out: expected contiguous CUDA float32 .* torch.int32"),
+        ((entries, data, torch.empty(2, 21)), r"out: expected float32 on cuda:0, found torch.float32 .* on cpu"),
+        ((entries.int(), data), r"entries: expected torch.int64 on cuda:0, found torch.int32 \[2\] on cuda:0"),
+        ((entries, data.cpu()), "data: expected torch.uint8 on cuda:0, found torch.uint8 .* on cpu"),
+        ((entries, data.view(torch.int32)), "data: expected torch.uint8 on cuda:0, found torch.int32"),
+    ]:
+        with pytest.raises(CohortError, match="decode_stored: " + text):
+            ibp.decode_stored(encoded.profile, *arguments)
+    spread = entries.repeat_interleave(2)[::2]
+    assert torch.equal(ibp.decode_stored(encoded.profile, spread, data).cpu(), rows[[1, 2]])

@@ -49,7 +49,8 @@ class Profile:
 
     def mean_row_bytes(self, rows) -> float:
         """The mean encoded bytes of a row of `rows`, for example of rows that fit() has not sampled."""
-        return _native.mean_row_bytes(rows, self.native)
+        arrays.demand_rows(rows, "mean_row_bytes: rows")
+        return _native.mean_row_bytes(arrays.computed(rows), self.native)
 
     def __eq__(self, other):
         return isinstance(other, Profile) and self.native == other.native
@@ -80,14 +81,21 @@ def fit(
         raise CohortError("fit: mantissa_bits", 'codec="planes"', f'codec="{codec}"', "other codecs have one plane")
     mantissa_bits = MANTISSA_BITS if mantissa_bits is None else mantissa_bits
     arrays.demand_rows(rows, "fit: rows")
-    if threshold is not None and not 0.005 <= threshold <= 1:
-        raise CohortError("fit: threshold", "a share, 0.01 to 1", str(threshold))
+    if threshold is not None and not 0.505 < threshold <= 1:
+        raise CohortError("fit: threshold", "a share, 0.51 to 1", str(threshold))
+    for name, value, most in (
+        ("min_sample", min_sample, 2**63),
+        ("chunk_bytes", chunk_bytes, 9),
+        ("seed", seed, 2**64),
+    ):
+        arrays.demand_integer(f"fit: {name}", value, 0, most - 1)
+    rows = arrays.computed(rows)
     if not isinstance(mantissa_bits, int | np.integer) or not 0 <= mantissa_bits <= 22:
         raise CohortError("fit: mantissa_bits", "0 to 22", str(mantissa_bits))
     if arrays.is_cuda(rows):
         rows, sample = _sample_of(rows, sample, min_sample, seed)
     percent = 0 if threshold is None else round(threshold * 100)
-    options = (codec, sample, min_sample, chunk_bytes, percent, seed, int(mantissa_bits))
+    options = (str(codec), sample, min_sample, chunk_bytes, percent, seed, int(mantissa_bits))
     native, why, count, candidates = _native.fit(rows, *options)
     return Profile(native, why, candidates, count)
 

@@ -110,6 +110,13 @@ class EncodedRows:
             gather.check()
 
 
+def demand_encoded(encoded, place: str) -> None:
+    """Raises an error unless these are EncodedRows."""
+    if not isinstance(encoded, EncodedRows):
+        hint = "encode(rows, fit(rows)) encodes an array; a Table is read by table[ids] and table.fetch(ids)"
+        raise CohortError(f"{place}: encoded", "EncodedRows", type(encoded).__name__, hint)
+
+
 def gpu_of(place, device) -> tuple[str, int]:
     """("pinned" or "cuda", the number of the GPU)"""
     name, _, number = str(place).partition(":")
@@ -151,13 +158,6 @@ def handle_of(stream) -> int:
     return getattr(stream, "cuda_stream", stream)
 
 
-def encode(rows, profile: Profile, *, layout="auto", slot_bytes=0, in_place=False, out=None, batch_rows=None):
-    """Encodes rows and returns EncodedRows, or, with `out`, the number of bytes written.
-
-    Args:
-        layout: packed, slots (fixed stride, overflow area), or auto (the profile's recommendation). Codec planes has
-            slots.
-        slot_bytes: layout slots: bytes of a row's place, a multiple of 16; 0: the profile's.
 def stream_of(stream):
     """What torch.cuda.stream() takes, of a torch stream, its handle, or None for the current one."""
     if not isinstance(stream, int):
@@ -167,6 +167,13 @@ def stream_of(stream):
     return torch.cuda.ExternalStream(stream) if stream else torch.cuda.default_stream()  # an external 0 is a new one
 
 
+def encode(rows, profile: Profile, *, layout="auto", slot_bytes=0, in_place=False, out=None, batch_rows=None):
+    """Encodes rows and returns EncodedRows, or, with `out`, the number of bytes written.
+
+    Args:
+        layout: packed, slots (fixed stride, overflow area), or auto (the profile's recommendation). Codec planes has
+            slots.
+        slot_bytes: layout slots: bytes of a row's place, a multiple of 16; 0: the profile's.
         in_place: encode each row in its own place; `rows` is changed, and the result keeps a reference to it.
         out: a path; rows are read and written `batch_rows` at a time, so that a mapped table need not fit in memory.
         batch_rows: a multiple of 64; None: about 64 MiB of rows.
@@ -176,6 +183,13 @@ def stream_of(stream):
     """
     if out is None or isinstance(rows, np.ndarray):  # else whatever has slices that are rows: EncodedRows
         arrays.demand_rows(rows, "encode: rows")
+    if not isinstance(profile, Profile):
+        raise CohortError("encode: profile", "a Profile", type(profile).__name__, "fit(rows) makes one")
+    arrays.demand_integer("encode: slot_bytes", slot_bytes, 0, 2**32 - 1)
+    layout = str(layout)
+    if in_place:
+        _demand_writable(rows)
+    rows = rows if in_place else arrays.computed(rows)
     if out is not None:
         if in_place:
             raise CohortError("encode", "in_place or out", "both", "rows in a file have places of their own")
@@ -190,6 +204,14 @@ def stream_of(stream):
             native = _native.encode_gpu(rows.data_ptr(), rows.shape[0], profile.native, layout, slot_bytes)
         return EncodedRows(native, arrays.kind_of(rows))
     return EncodedRows(_native.encode(rows, profile.native, layout, slot_bytes), arrays.kind_of(rows))
+
+
+def _demand_writable(rows) -> None:
+    """Raises an error unless encode() may change the memory of the rows, and this has their numbers."""
+    read_only = isinstance(rows, np.ndarray) and not rows.flags.writeable
+    if read_only or (arrays.is_torch(rows) and (rows.is_conj() or rows.is_neg())):
+        found = "a read-only array" if read_only else "a tensor of conjugates or signs that torch has put off"
+        raise CohortError("encode: rows", "with in_place=True, rows that can be changed", found, "pass a copy")
 
 
 def _check_cuda_rows(rows, profile):
@@ -220,9 +242,9 @@ def fetch(encoded: EncodedRows, index, out=None, stream=None, max_sms=None, chec
         index: integers of any type and shape. From a CUDA tensor the GPU fetches, which takes rows that are pinned or
             on this GPU; else the CPU does, from its own copy of the rows.
         out: contiguous rows to write to, [*index.shape, num_columns], of the dtype of the rows; a tensor on the
-            GPU makes the GPU fetch. With `out`, a contiguous int64 index and after reserve(), nothing is allocated. A
-            bfloat16 tensor for planes="A" of float32 rows gets the elements rounded to the nearest bfloat16, ties to
-            even, but only 0 becomes 0; a NaN becomes 0x7fff.
+            GPU, at an address that is a multiple of 16, makes the GPU fetch. With `out`, a contiguous int64 index and
+            after reserve(), nothing is allocated. A bfloat16 tensor for planes="A" of float32 rows gets the elements
+            rounded to the nearest bfloat16, ties to even, but only 0 becomes 0; a NaN becomes 0x7fff.
         stream: torch stream or its handle; default: the current one. The call does not wait for it.
         max_sms: maximum number of SMs to use; default: all SMs.
         check: wait, and raise the error of a bad index now instead of at the next call.
@@ -233,6 +255,7 @@ def fetch(encoded: EncodedRows, index, out=None, stream=None, max_sms=None, chec
     Raises:
         CohortError: an index outside the table, an `out` that is not as above, planes="A" of another codec.
     """
+    demand_encoded(encoded, "fetch")
     if planes not in ("A", "AB"):
         raise CohortError("fetch: planes", "A or AB", str(planes))
     if arrays.is_cuda(index) or arrays.is_cuda(out):
@@ -243,7 +266,7 @@ def fetch(encoded: EncodedRows, index, out=None, stream=None, max_sms=None, chec
         kind = arrays.kind_for(encoded._kind, encoded.profile.dtype, index)
         out = arrays.new_array((*shape, encoded.shape[1]), kind)
     rounds = _rounds(encoded, out, planes)
-    check_out("fetch: out", out, (*shape, encoded.shape[1]), encoded.profile, encoded._kind, rounds=rounds)
+    arrays.check_out("fetch: out", out, (*shape, encoded.shape[1]), encoded.profile.dtype, encoded._kind, rounds=rounds)
     if encoded._only_on_gpu:
         return _fetch_to_host(encoded, ids.reshape(shape), out, stream, max_sms)
     _native.fetch(encoded._native, ids, out, planes == "A", rounds)
@@ -287,38 +310,6 @@ def _rounds(encoded, out, planes: str) -> bool:
     return out.dtype == torch.bfloat16
 
 
-def check_out(place: str, out, shape: tuple[int, ...], profile: Profile, kind=None, device="cpu", rounds=False):
-    """Raises an error unless rows [*shape] fit `out`, an array in host memory ("cpu") or a tensor on a GPU ("cuda").
-
-    Args:
-        place: of the error.
-        kind: of the rows, as arrays.kind_of() gives it; None: unknown.
-        rounds: the rows are written as bfloat16.
-    """
-    dtype = "bfloat16" if rounds else profile.dtype
-    if kind is not None and not rounds:
-        dtype = str(kind[1]).removeprefix("torch.")
-    expected = f"{dtype} {list(shape)}"
-    if arrays.is_torch(out):
-        where, contiguous, writeable = (
-            out.device.type,
-            out.is_contiguous() and not (out.is_conj() or out.is_neg()),
-            True,
-        )
-    elif isinstance(out, np.ndarray):
-        where, contiguous, writeable = "cpu", out.flags.c_contiguous, out.flags.writeable
-    else:
-        raise CohortError(place, f"a torch tensor or numpy array, {expected}", type(out).__name__)
-    has_grad = arrays.wants_grad(out)
-    fits = where == device and tuple(out.shape) == shape and contiguous and writeable and not has_grad
-    if fits and (rounds or arrays.holds(kind, profile.dtype, out)):
-        return
-    notes = [f"on {where}"] * (where != device) + ["not contiguous"] * (not contiguous)
-    notes += ["read-only"] * (not writeable) + ["with gradients"] * has_grad
-    expected = f"contiguous{' CUDA' if device == 'cuda' else ''} {expected}"
-    raise CohortError(place, expected, ", ".join([f"{out.dtype} {list(out.shape)}", *notes]))
-
-
 def _fetch_to_host(encoded, ids, out, stream, max_sms):
     """The GPU fetches; the call waits for the rows, which go to host memory."""
     import torch
@@ -353,7 +344,7 @@ def _fetch_cuda(encoded, index, out, stream, max_sms, check, planes):
         if out is None:
             out = arrays.new_array(shape, arrays.kind_for(encoded._kind, encoded.profile.dtype, ids), ids.device)
     rounds = _rounds(encoded, out, planes)
-    check_out("fetch: out", out, shape, encoded.profile, encoded._kind, "cuda", rounds)
+    arrays.check_out("fetch: out", out, shape, encoded.profile.dtype, encoded._kind, "cuda", rounds)
     pointers = (ids.data_ptr(), ids.numel(), out.data_ptr())
     gather = encoded._gather_of(handle, ids.numel())
     gather.fetch(encoded._table, *pointers, handle, max_sms or 0, check, planes == "A", rounds)
@@ -373,10 +364,11 @@ def ids_on_gpu(index, device: str, place: str):
 
 def decode(encoded: EncodedRows, out=None):
     """All rows, in order, in host memory."""
+    demand_encoded(encoded, "decode")
     if out is None:
         kind = encoded._kind or arrays.default_kind(encoded.profile.dtype, None)
         out = arrays.new_array(encoded.shape, kind)
-    check_out("decode: out", out, encoded.shape, encoded.profile, encoded._kind)
+    arrays.check_out("decode: out", out, encoded.shape, encoded.profile.dtype, encoded._kind)
     _native.decode(encoded._native, out)
     return arrays.changed(out)
 

@@ -297,13 +297,14 @@ class Table:
             where = "a torch or numpy array" + (" in host memory" if self.place == "cpu" else "")
             hint = "" if kind is None else 'call .cpu(), or make the table with place="cuda" or "pinned"'
             raise CohortError(place, where, found, hint)
+        arrays.demand_rows(rows, place)
         if self._rows._kind is None:
             _kind_named(kind[1], self.profile, place)
         right = self._rows._kind is None or self.dtype_for(rows) == kind[1]
         if not right or tuple(rows.shape) != wanted:
             raise CohortError(place, f"{self.dtype} {list(wanted)}", f"{kind[1]} {list(rows.shape)}")
         flat = rows.reshape(math.prod(shape), wanted[-1])
-        return flat.detach().resolve_conj().contiguous() if kind[0] == "torch" else np.ascontiguousarray(flat)
+        return arrays.computed(flat).contiguous() if kind[0] == "torch" else np.ascontiguousarray(flat)
 
     def stats(self) -> TableStats:
         """What was read and changed since the table was made."""
@@ -327,8 +328,7 @@ def _encoded(array, codec: str, layout: str) -> EncodedRows:
         hint = "Table.load(path) reads a file of encoded rows"
         raise CohortError("Table: rows", "an array [rows, columns] or encoded rows", type(array).__name__, hint)
     arrays.demand_rows(array, "Table: rows")
-    if arrays.is_torch(array):
-        array = array.detach().resolve_conj()
+    array = arrays.computed(array)
     return encode(array, fit(array, codec), layout=layout)
 
 

@@ -146,6 +146,25 @@ def test_what_is_no_id(encoded, ids, text):
         ibp.fetch(encoded, ids)
 
 
+def test_bad_calls_step_by_step(rows, encoded):
+    table = ibp.Table(encoded)
+    for call, text in [
+        (lambda: ibp.fit(rows, None), "codec: expected auto, .*, found None"),
+        (lambda: ibp.fit(rows, seed=-1), f"fit: seed: expected an integer, 0 to {2**64 - 1}, found -1"),
+        (lambda: ibp.fit(rows, min_sample=1.5), "fit: min_sample: expected an integer, .*, found 1.5"),
+        (lambda: ibp.fit(rows).mean_row_bytes([[1.0]]), r"mean_row_bytes: rows: expected an array \[rows, columns\]"),
+        (lambda: ibp.encode(rows, None), r"(?s)encode: profile: expected a Profile, found NoneType.*fit\(rows\)"),
+        (lambda: ibp.encode(rows, ibp.fit(rows), layout=None), "encode: layout: expected .*, found None"),
+        (lambda: ibp.encode(rows, ibp.fit(rows), slot_bytes=-16), "slot_bytes: expected an integer, .* found -16"),
+        (lambda: ibp.encode(np.frombuffer(bytes(64), "f4").reshape(4, 4), ibp.fit(rows), in_place=True), "a read-only"),
+        (lambda: ibp.fetch(table, [1]), r"(?s)fetch: encoded: expected EncodedRows, found Table.*table.fetch\(ids\)"),
+        (lambda: ibp.decode(rows), r"decode: encoded: expected EncodedRows, found Tensor"),
+        (lambda: ibp.take(table, [1]), "take: encoded: expected EncodedRows, found Table"),
+    ]:
+        with pytest.raises(CohortError, match=text):
+            call()
+
+
 def test_files_have_the_names_of_paths_alone(tmp_path):
     table = ibp.Table(np.ones((3, 4), np.float32))
     for nothing in (None, 3):
@@ -211,25 +230,6 @@ def test_ids_for_rows_that_a_gpu_reads(rows, encoded, place):
 
 
 @pytest.mark.gpu
-def test_what_is_no_id_on_a_gpu(encoded):
-    table = encoded.to("pinned")
-    with pytest.raises(CohortError, match="expected integers, found torch.float32"):
-        ibp.fetch(table, torch.zeros(3, device="cuda"))
-    with pytest.raises(CohortError, match=r'host memory, found a CUDA tensor\n.*to\("pinned"\)'):
-        ibp.fetch(encoded, torch.zeros(3, dtype=torch.int32, device="cuda"))
-    with pytest.raises(CohortError, match="fetch: out: expected contiguous CUDA float32"):
-        ibp.fetch(table, torch.zeros(3, dtype=torch.int32, device="cuda"), torch.empty(3, 24))
-    with pytest.raises(CohortError, match="one of cuda:0 to cuda:"):
-        encoded.to("cuda:99")
-    with pytest.raises(CohortError, match="expected a GPU, found cpu"):
-        encoded.to("pinned", device="cpu")
-    assert torch.equal(ibp.fetch(table, [3]), ibp.fetch(encoded, [3]))
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
-@pytest.mark.parametrize("place", ["pinned", "cuda"])
-@pytest.mark.gpu
 def test_the_default_stream_by_its_handle(rows, encoded):
     table, ids = encoded.to("cuda"), torch.zeros(1000, dtype=torch.int32, device="cuda")
     torch.cuda.synchronize()
@@ -248,6 +248,25 @@ def test_a_larger_fetch_names_the_wrong_id_of_the_one_before(encoded):
         ibp.fetch(table, torch.zeros(1000, dtype=torch.int64, device="cuda"))
 
 
+@pytest.mark.gpu
+def test_what_is_no_id_on_a_gpu(encoded):
+    table = encoded.to("pinned")
+    with pytest.raises(CohortError, match="expected integers, found torch.float32"):
+        ibp.fetch(table, torch.zeros(3, device="cuda"))
+    with pytest.raises(CohortError, match=r'host memory, found a CUDA tensor\n.*to\("pinned"\)'):
+        ibp.fetch(encoded, torch.zeros(3, dtype=torch.int32, device="cuda"))
+    with pytest.raises(CohortError, match="fetch: out: expected contiguous CUDA float32"):
+        ibp.fetch(table, torch.zeros(3, dtype=torch.int32, device="cuda"), torch.empty(3, 24))
+    with pytest.raises(CohortError, match="one of cuda:0 to cuda:"):
+        encoded.to("cuda:99")
+    with pytest.raises(CohortError, match="expected a GPU, found cpu"):
+        encoded.to("pinned", device="cpu")
+    assert torch.equal(ibp.fetch(table, [3]), ibp.fetch(encoded, [3]))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+@pytest.mark.parametrize("place", ["pinned", "cuda"])
 def test_rows_for_a_gpu_that_is_not_the_current_one(rows, encoded, place):
     ids = torch.randint(200, (500,))
     tables = [

@@ -66,6 +66,16 @@ def test_conjugates_that_torch_has_not_computed_yet():
     assert torch.equal(table[torch.arange(40)], rows)
     table.put(torch.arange(2), rows[2:4])
     assert torch.equal(table[torch.arange(2)], rows[2:4])
+    signs = torch._neg_view(torch.randn(40, 6))
+    for each in (rows, signs):
+        profile = ibp.fit(each)
+        assert torch.equal(ibp.encode(each, profile)[:], each)
+        assert profile.mean_row_bytes(each) == profile.mean_row_bytes(each.clone())
+        with pytest.raises(CohortError, match="encode: rows: expected with in_place=True, .* that torch has put off"):
+            ibp.encode(each, profile, in_place=True)
+    table = ibp.Table(signs)
+    table.put(torch.arange(2), signs[2:4])
+    assert torch.equal(table[torch.arange(40)], torch.cat([signs[2:4], signs[2:]]))
 
 
 def test_a_table_of_encoded_rows_and_of_a_parameter():
@@ -244,8 +254,10 @@ def test_bad_calls_say_what_is_wrong_and_change_nothing(tmp_path):
         (lambda: ibp.Table.load(tmp_path / "rows.ibp", dtype="U1"), "rows that are float32, found U1"),
         (lambda: ibp.Table.load(tmp_path / "rows.ibp", dtype="foo"), "expected the name of a dtype, found foo"),
         (lambda: table.fetch([1], torch.empty(1, 25, dtype=torch.complex64).conj()), "not contiguous"),
-        (lambda: ibp.fit(rows, threshold=0.001), "fit: threshold: expected a share, 0.01 to 1, found 0.001"),
-        (lambda: ibp.fit(rows, threshold=float("nan")), "threshold: expected a share, 0.01 to 1, found nan"),
+        (lambda: ibp.fit(rows, threshold=0.5), "fit: threshold: expected a share, 0.51 to 1, found 0.5"),
+        (lambda: ibp.fit(rows, threshold=float("nan")), "threshold: expected a share, 0.51 to 1, found nan"),
+        (lambda: ibp.Table(rows.to("meta")), "rows: expected a dense tensor, found one on the device meta"),
+        (lambda: table.put([0], rows[:1].to_sparse()), "put: rows: expected a dense tensor, found one of layout"),
         (lambda: ibp.fit([[1.0]]), r"fit: rows: expected an array \[rows, columns\], found list"),
         (lambda: ibp.fit(np.zeros((5, 5), ">f4")), "(?s)byte order of this machine, found >f4.*astype"),
         (lambda: ibp.encode(rows, ibp.fit(rows), out=tmp_path / "rows.ibp", batch_rows=-64), "multiple of 64 above 0"),

@@ -268,6 +268,9 @@ class NodeEmbedding(nn.Module):
         if not isinstance(ids, Tensor) or ids.dtype not in (torch.int32, torch.int64):
             found = str(ids.dtype) if isinstance(ids, Tensor) else type(ids).__name__
             raise CohortError("NodeEmbedding: ids", "a tensor, int32 or int64", found)
+        if ids.layout != torch.strided or ids.is_nested or (ids.is_meta and self.table.device.type != "meta"):
+            found = f"one of layout {ids.layout} on {ids.device}"
+            raise CohortError("NodeEmbedding: ids", "a dense tensor", found)
         self._raise_bad_id()
         device, place = self.table.device, None
         flat = ids.detach().to(device, torch.int64).reshape(-1).contiguous()
@@ -303,6 +306,9 @@ class NodeEmbedding(nn.Module):
         hot = self._hot if on_host else None
         return RowTable(self.num_nodes, self.dim, self.table.device, on_host, hot)
 
+    def __getstate__(self) -> dict:
+        return self.__dict__ | {"reads": None}  # no optimizer takes what a copy reads, until one is made for it
+
     def _apply(self, fn, recurse: bool = True):
         super()._apply(fn, recurse)
         self.table.move(fn(self.table.values[:1]).device)
@@ -331,9 +337,10 @@ class NodeEmbedding(nn.Module):
 
 def _check_hot(hot: Tensor, num_nodes: int, on_host: bool) -> None:
     if not on_host:
-        raise CohortError("NodeEmbedding: hot", 'none with place="device"', f"{hot.numel()} ids")
-    if hot.dtype not in (torch.int32, torch.int64) or hot.dim() != 1:
-        raise CohortError("NodeEmbedding: hot", "int32 or int64 [any]", f"{hot.dtype} {list(hot.shape)}")
+        raise CohortError("NodeEmbedding: hot", 'none with place="device"', f"{len(hot)} ids")
+    if not isinstance(hot, Tensor) or hot.dtype not in (torch.int32, torch.int64) or hot.dim() != 1:
+        found = f"{hot.dtype} {list(hot.shape)}" if isinstance(hot, Tensor) else type(hot).__name__
+        raise CohortError("NodeEmbedding: hot", "int32 or int64 [any]", found)
     if hot.numel() and not 0 <= int(hot.min()) <= int(hot.max()) < num_nodes:
         found = f"{int(hot.min())} to {int(hot.max())}"
         raise CohortError("NodeEmbedding: hot", f"ids of 0 to {num_nodes - 1}", found)

@@ -139,6 +139,11 @@ class RowOptimizer(torch.optim.Optimizer):
             table.move(each.table.device)
         return self._states[number]
 
+    def __getstate__(self) -> dict:
+        name = type(self).__name__
+        hint = f"make a {name} of the copied embeddings, and give it this one's state_dict()"
+        raise CohortError(f"copy or pickle of a {name}", "an optimizer of parameters", "one of embeddings", hint)
+
     def state_dict(self) -> dict:
         """Steps and states of each embedding, and the options; tensors are the memory itself."""
         groups = [{name: value for name, value in group.items() if name != "params"} for group in self.param_groups]
@@ -151,6 +156,9 @@ class RowOptimizer(torch.optim.Optimizer):
         Raises:
             CohortError: the state is that of another optimizer, or of other embeddings. Nothing has changed then.
         """
+        if missing := {"steps", "states", "param_groups"} - set(state_dict):
+            found = f"none of {', '.join(sorted(missing))}"
+            raise CohortError(f"{type(self).__name__}.load_state_dict", "what state_dict() of one returns", found)
         steps, states = list(state_dict["steps"]), list(state_dict["states"])
         shapes = [[(each.num_nodes, each.dim)] * self.NUM_STATES for each in self.embeddings]
         found = [[tuple(of_table.shape) for of_table in values] for values in states]
@@ -230,7 +238,7 @@ class RowAdam(RowOptimizer):
         states_on_device: bool = False,
         group: dist.ProcessGroup | None = None,
     ):
-        if not all(0 <= beta < 1 for beta in betas):
+        if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
             raise CohortError("RowAdam: betas", "two numbers of at least 0 and less than 1", str(betas))
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
         super().__init__(embeddings, defaults, states_on_device, group)

@@ -1,0 +1,50 @@
+"""Copies of a NodeEmbedding and of its optimizer."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+
+from cohort_gnn import CohortError
+from cohort_gnn.nn import NodeEmbedding, RowAdagrad, RowAdam
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda rows: pickle.loads(pickle.dumps(rows))])
+def test_a_copy_keeps_nothing_of_what_it_reads_until_it_has_an_optimizer(copied):
+    rows = NodeEmbedding(60, 12, seed=1)
+    optimizer = RowAdam(rows, lr=0.1)
+    read = rows(torch.tensor([3, 5]))
+    again = copied(rows)
+    assert not again(torch.tensor([3])).requires_grad and again.reads is None
+    read.sum().backward()
+    optimizer.step()
+    changed = rows.weight != again.weight
+    assert changed.any(1).nonzero().flatten().tolist() == [3, 5]
+    other = RowAdam(again, lr=0.1)
+    again(torch.tensor([3, 5])).sum().backward()
+    other.step()
+    assert torch.equal(rows.weight, again.weight)
+
+
+@pytest.mark.parametrize("optimizer", [RowAdagrad, RowAdam])
+def test_an_optimizer_is_not_copied(optimizer):
+    own = optimizer(NodeEmbedding(60, 12))
+    for copied in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(CohortError, match=f"(?s)pickle of a {optimizer.__name__}: .*one of embeddings.*state_dict"):
+            copied(own)
+    with pytest.raises(
+        CohortError, match=r"load_state_dict: expected what state_dict\(\) .*, found none of states, steps"
+    ):
+        own.load_state_dict(torch.optim.Adam([torch.ones(1)]).state_dict())
+
+
+def test_what_is_no_tensor_of_ids_is_named():
+    rows = NodeEmbedding(60, 12)
+    for ids in (torch.tensor([3]).to_sparse(), torch.tensor([3], device="meta")):
+        with pytest.raises(CohortError, match="NodeEmbedding: ids: expected a dense tensor, found one of layout torch"):
+            rows(ids)
+    with pytest.raises(CohortError, match=r"NodeEmbedding: hot: expected int32 or int64 \[any\], found list"):
+        NodeEmbedding(60, 12, place="host", hot=[3])
+    with pytest.raises(CohortError, match=r"betas: expected two numbers .*, found \(0.9,\)"):
+        RowAdam(rows, betas=(0.9,))

@@ -38,6 +38,8 @@ class _TableStore(FeatureStore):
         return torch.as_tensor(found[index])
 
     def _remove_tensor(self, attr: TensorAttr) -> bool:
+        if attr.index is not None:  # update_tensor() removes rows, before it puts others in their places
+            return False
         return self._tables.pop(_key_of(attr), None) is not None
 
     def _get_tensor_size(self, attr: TensorAttr) -> tuple[int, ...] | None:

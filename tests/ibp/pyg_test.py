@@ -135,6 +135,8 @@ def test_the_store_is_one_of_pyg(graph):
     assert torch.equal(store.get_tensor("paper", "y", slice(0, 3)), index)
     assert store.put_tensor(new, "author", "z", None) and torch.equal(store["author", "z", None], new)
     assert not store.put_tensor(new, "author", "w", torch.arange(3))
+    assert store.update_tensor(new[:2] + 1, "paper", "x", torch.tensor([7, 8]))
+    assert torch.equal(store["paper", "x", torch.tensor([7, 8])], new[:2] + 1) and len(store["paper", "x", None]) > 8
     assert store.remove_tensor("author", "z", None) and not store.remove_tensor("author", "z", None)
     assert len(store) == 3
 

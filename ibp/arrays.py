@@ -54,7 +54,7 @@ def kind_of(array):
 
 def is_number(dtype: np.dtype) -> bool:
     """Of rows that can be encoded."""
-    return dtype.isnative and dtype.kind in "biufc"
+    return dtype.isnative and dtype.kind in "biufc" and dtype.char not in "gG"  # long doubles
 
 
 def demand_rows(rows, place: str) -> None:

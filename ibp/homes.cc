@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 #include "base/format.h"
@@ -46,7 +47,9 @@ Homes::Homes(const Profile& profile, int64_t num_rows, uint32_t slot_bytes) {
   ref_.stride_bytes = ref_.longest_bytes = slot_bytes;
   ref_.has_zeros = true;
   num_places_ = 1;
-  if (num_rows < 0) throw Error({"table of zeros: rows", "0 or more", base::format("{}", num_rows), ""});
+  if (num_rows < 0 || std::cmp_greater(num_rows, kEntryOffsetMask)) {
+    throw Error({"table of zeros: rows", "0 to 2^40 - 1", base::format("{}", num_rows), "split the table"});
+  }
   if (slot_bytes == 0 || slot_bytes % 4 != 0 || slot_bytes > ref_.whole_bytes()) {
     throw Error({"table of zeros: slot bytes", base::format("a multiple of 4 of 4 to {}", ref_.whole_bytes()),
                  base::format("{}", slot_bytes), ""});

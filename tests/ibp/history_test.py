@@ -96,6 +96,11 @@ def test_ids_may_be_lists_and_arrays():
     assert torch.equal(history.pull(np.array([3, 4])), rows[[0, 0]])
 
 
+def test_more_rows_than_entries_can_tell_apart_are_refused():
+    with pytest.raises(CohortError, match="rows: expected 0 to 2\\^40 - 1, found 4611686018427387904"):
+        ibp.History(2**62, DIM).push([3], drawn(1, torch.float32, 1))
+
+
 def test_wrong_rows_and_ids_change_nothing():
     history = ibp.History(ROWS, DIM)
     rows = drawn(2, torch.float32, 1)

@@ -225,6 +225,7 @@ def test_bad_calls_say_what_is_wrong_and_change_nothing(tmp_path):
         (lambda: ibp.Table(rows.short()), "found 16 bits"),
         (lambda: ibp.Table(rows.numpy().astype(">f4")), "numbers in the byte order of this machine, found >f4"),
         (lambda: ibp.Table(np.array([["a"]])), "found <U1"),
+        (lambda: ibp.Table(np.ones((3, 4), np.longdouble)), "expected numbers .*, found float128"),
         (lambda: ibp.Table(rows.T), "C-contiguous"),
         (lambda: ibp.Table(rows, "zip"), "found zip"),
         (lambda: ibp.Table(rows, spare=2), "spare: expected a share, 0 to 1, found 2"),

@@ -263,8 +263,8 @@ def stream_module(
             than float32, float16 and bfloat16, and parameters that several layers share.
 
     Returns:
-        The module. ``module.weight_stream.stats()`` has sizes and counts. Its ``state_dict()`` is an error, and so is
-        that of a part with streamed weights.
+        The module. ``module.weight_stream.stats()`` has sizes and counts. Its ``state_dict()`` and
+        ``load_state_dict()`` are errors, and so are those of a part with streamed weights.
 
     Raises:
         CohortError: a module in training mode or with streamed weights, layers inside others, or codec planes.
@@ -305,6 +305,7 @@ def stream_module(
     for each in module.modules():
         if each is module or any(id(own) in streamed for own in each.parameters(recurse=False)):
             each.register_state_dict_pre_hook(_refuse_state_dict)
+            each.register_load_state_dict_pre_hook(_refuse_state_dict)
     return module
 
 
@@ -393,6 +394,6 @@ def _view(buffer: Tensor, weight: Weight) -> Tensor:
     return buffer[weight.at : weight.at + weight.nbytes].view(weight.missing.dtype).view(weight.shape)
 
 
-def _refuse_state_dict(module: nn.Module, prefix: str, keep_vars: bool) -> None:
+def _refuse_state_dict(module: nn.Module, *arguments) -> None:
     hint = "save the state_dict before stream_module(), and load it into a module before stream_module()"
     raise CohortError("state_dict", "a module with its weights", "one whose weights are streamed", hint)

@@ -211,6 +211,8 @@ def test_parts_with_streamed_weights_have_no_state_dict():
     for part in (model, model[0], model[0][0]):
         with pytest.raises(CohortError, match="whose weights are streamed"):
             part.state_dict()
+        with pytest.raises(CohortError, match="(?s)whose weights are streamed.*load it into a module before"):
+            part.load_state_dict({})
     assert [each.shape for each in model[1].state_dict().values()] == [(2, 8), (2,)], "small weights are there"
 
 

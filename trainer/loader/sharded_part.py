@@ -133,7 +133,10 @@ class Messages:
 
 def _plain_rows(rows: Tensor | np.ndarray, device: torch.device) -> Tensor:
     """[v, D] on the device."""
-    tensor = torch.as_tensor(rows)
+    if isinstance(rows, ibp.Table):
+        hint = "pass what cohort.ibp.encode() or load() returns"
+        raise CohortError("ShardedRows: rows", "EncodedRows, or a tensor or array", "a Table", hint)
+    tensor = torch.as_tensor(rows).detach()
     if tensor.dim() != 2 or tensor.device != device:
         where = "in host memory" if device.type == "cpu" else f"on {device}"
         raise CohortError("ShardedRows: rows", f"[v, D] {where}", f"{tensor.device} {list(tensor.shape)}")

@@ -157,6 +157,8 @@ class ShardedRows:
     def start(self, ids: Tensor | np.ndarray | Sequence[int], out: Tensor | None = None) -> Pending:
         """Like `fetch`, without waiting: requests rows of the next batch while the script trains on the current one."""
         index = self._checked_ids(ids, out)
+        if self._broken:
+            raise self._broken
         if self._peers is not None:
             return Pending(self._read(index, out, self._stream))
         back_to = ids.device if isinstance(ids, Tensor) and self._device.type == "cpu" else self._device
@@ -226,7 +228,8 @@ class ShardedRows:
             raise self._broken
         start = time.perf_counter()
         try:
-            with torch.cuda.stream(self._stream) if self._stream else contextlib.nullcontext():
+            on_stream = torch.cuda.stream(self._stream) if self._stream else contextlib.nullcontext()
+            with torch.inference_mode(out is not None and out.is_inference()), torch.no_grad(), on_stream:
                 if self._stream and given:
                     self._stream.wait_event(given)
                 rows = self._fetched(ids, out)
@@ -321,6 +324,12 @@ class ShardedRows:
             index = torch.from_numpy(arrays.as_index(ids.detach().cpu() if isinstance(ids, Tensor) else ids))
             index = index.to(self._device)
         wanted = (self._device.type, (len(index), self.shape[1]), self.dtype, True)
+        if out is not None and not isinstance(out, Tensor):
+            raise CohortError("ShardedRows: out", f"a tensor on {self._device}", type(out).__name__)
+        if arrays.wants_grad(out):
+            raise CohortError(
+                "ShardedRows: out", "a tensor without gradients", "one with gradients", "pass a detached one"
+            )
         if out is not None and (out.device.type, tuple(out.shape), out.dtype, out.is_contiguous()) != wanted:
             expected = f"a contiguous {self._device.type.upper()} tensor {self.dtype} [{len(index)}, {self.shape[1]}]"
             found = f"{out.device} {out.dtype} {list(out.shape)}" + ("" if out.is_contiguous() else ", not contiguous")

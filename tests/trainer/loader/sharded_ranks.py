@@ -164,6 +164,22 @@ def wrong(rank: int, size: int, device: str = "cpu") -> dict:
         except CohortError as error:
             told.setdefault("out", []).append(str(error))
     assert same(rows.fetch([rank, 101]), whole[[rank, 101]])
+    needs_grad = torch.empty(2, 36, requires_grad=True)
+    for out in (np.empty((2, 36), np.float32), needs_grad):
+        try:
+            rows.fetch([rank, 101], out)
+        except CohortError as error:
+            told.setdefault("out", []).append(str(error))
+    with torch.no_grad():
+        assert rows.fetch([rank, 101], needs_grad) is needs_grad and same(needs_grad, whole[[rank, 101]])
+    with torch.inference_mode():
+        assert same(rows.fetch([rank, 101], torch.empty(2, 36)), whole[[rank, 101]])
+    assert not ShardedRows(part.clone().requires_grad_()).fetch([rank, 101]).requires_grad
+    rows.close()
+    try:
+        rows.fetch([rank])
+    except CohortError as error:
+        told["closed"] = str(error)
     return told
 
 

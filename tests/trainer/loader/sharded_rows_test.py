@@ -52,7 +52,11 @@ def test_all_ranks_are_told_what_one_did_wrong(tmp_path):
             in told["dim"]
         )
         assert "owner of id 4: expected a rank below 2 and a place among its rows" in told["owner"]
-        for text, found in zip(told["out"], ("[4, 36]", "[3, 36], not contiguous"), strict=True):
+        *shapes, of_numpy, with_grad = told["out"]
+        assert "out: expected a tensor on cpu, found ndarray" in of_numpy
+        assert "out: expected a tensor without gradients, found one with gradients" in with_grad
+        assert "expected rows to fetch before close(), found closed ones" in told["closed"]
+        for text, found in zip(shapes, ("[4, 36]", "[3, 36], not contiguous"), strict=True):
             expected = "a contiguous CPU tensor torch.float32 [3, 36]"
             assert f"out: expected {expected}, found cpu torch.float32 {found}" in text
     assert "rank 1: expected ids in [0, 200), found one out of range" in first["ids"][0]
@@ -108,5 +112,9 @@ def test_refuses_rows_that_its_gpu_cannot_read():
 def test_refuses_to_start_alone():
     with pytest.raises(CohortError, match="expected a process group, found none"):
         ShardedRows(torch.zeros(3, 2))
+    with pytest.raises(
+        CohortError, match="ShardedRows: rows: expected EncodedRows, or a tensor or array, found a Table"
+    ):
+        ShardedRows(ibp.Table(torch.zeros(3, 2)))
     with pytest.raises(CohortError, match="wire: expected stored or raw, found 'zip'"):
         ShardedRows(torch.zeros(3, 2), wire="zip")

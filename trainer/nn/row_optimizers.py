@@ -157,8 +157,8 @@ class RowOptimizer(torch.optim.Optimizer):
             CohortError: the state is that of another optimizer, or of other embeddings. Nothing has changed then.
         """
         if missing := {"steps", "states", "param_groups"} - set(state_dict):
-            found = f"none of {', '.join(sorted(missing))}"
-            raise CohortError(f"{type(self).__name__}.load_state_dict", "what state_dict() of one returns", found)
+            told = f"none of {', '.join(sorted(missing))}"
+            raise CohortError(f"{type(self).__name__}.load_state_dict", "what state_dict() of one returns", told)
         steps, states = list(state_dict["steps"]), list(state_dict["states"])
         shapes = [[(each.num_nodes, each.dim)] * self.NUM_STATES for each in self.embeddings]
         found = [[tuple(of_table.shape) for of_table in values] for values in states]

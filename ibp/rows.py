@@ -262,15 +262,16 @@ def fetch(encoded: EncodedRows, index, out=None, stream=None, max_sms=None, chec
         with _on_gpu_of(encoded, index, out):
             return _fetch_cuda(encoded, index, out, stream, max_sms, check, planes)
     ids, shape = arrays.ids_of(index)
-    if out is None:
-        kind = arrays.kind_for(encoded._kind, encoded.profile.dtype, index)
-        out = arrays.new_array((*shape, encoded.shape[1]), kind)
-    rounds = _rounds(encoded, out, planes)
-    arrays.check_out("fetch: out", out, (*shape, encoded.shape[1]), encoded.profile.dtype, encoded._kind, rounds=rounds)
+    wanted, dtype, is_new = (*shape, encoded.shape[1]), encoded.profile.dtype, out is None
+    if is_new:
+        out, rounds = arrays.new_array(wanted, arrays.kind_for(encoded._kind, dtype, index)), False
+    else:
+        rounds = _rounds(encoded, out, planes)
+        arrays.check_out("fetch: out", out, wanted, dtype, encoded._kind, rounds=rounds)
     if encoded._only_on_gpu:
         return _fetch_to_host(encoded, ids.reshape(shape), out, stream, max_sms)
     _native.fetch(encoded._native, ids, out, planes == "A", rounds)
-    return arrays.changed(out)
+    return out if is_new else arrays.changed(out)
 
 
 def fetch_distinct(encoded: EncodedRows, ids, padding: int | None = None):

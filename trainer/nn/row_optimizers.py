@@ -39,8 +39,6 @@ class RowOptimizer(torch.optim.Optimizer):
 
     RULE: int
     NUM_STATES: int
-    # Without what torch.compile needs around them: that imports seconds' worth of packages.
-    add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
 
     def __init__(
         self,
@@ -64,6 +62,14 @@ class RowOptimizer(torch.optim.Optimizer):
         self._states: list[list[RowTable]] = [[] for _ in self.embeddings]
         super().__init__([torch.empty(0) for _ in self.embeddings], defaults)  # the rows are not in groups
         self.zero_grad()
+
+    def add_param_group(self, param_group: dict) -> None:
+        """Refuses a second group: the options of the first are those of all embeddings."""
+        if self.param_groups:
+            place, hint = f"{type(self).__name__}.add_param_group", "make an optimizer for each set of options"
+            raise CohortError(place, "one group of options", "another", hint)
+        # Without what torch.compile needs around it: that imports seconds' worth of packages.
+        inspect.unwrap(torch.optim.Optimizer.add_param_group)(self, param_group)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets gradients. What forward passes have read since the last call or step, and has none yet, stays: their

@@ -28,11 +28,13 @@ def test_a_copy_keeps_nothing_of_what_it_reads_until_it_has_an_optimizer(copied)
 
 
 @pytest.mark.parametrize("optimizer", [RowAdagrad, RowAdam])
-def test_an_optimizer_is_not_copied(optimizer):
+def test_an_optimizer_is_that_of_its_embeddings_alone(optimizer):
     own = optimizer(NodeEmbedding(60, 12))
     for copied in (copy.deepcopy, pickle.dumps):
         with pytest.raises(CohortError, match=f"(?s)pickle of a {optimizer.__name__}: .*one of embeddings.*state_dict"):
             copied(own)
+    with pytest.raises(CohortError, match="add_param_group: expected one group of options, found another"):
+        own.add_param_group({"params": [torch.ones(1)], "lr": 1.0})
     with pytest.raises(
         CohortError, match=r"load_state_dict: expected what state_dict\(\) .*, found none of states, steps"
     ):

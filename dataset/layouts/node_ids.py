@@ -150,7 +150,7 @@ def with_ids(edges: Edges, table: Table | None, ends: Sequence[int], of: Sequenc
         raise CohortError(edges.place, "a table, where ids are texts", "an array of numbers", "use .csv or .parquet")
 
     def values(block_bytes: int) -> Iterator[tuple[list, float]]:
-        if table is None or not any(texts):
+        if table is None or not any(texts) and isinstance(table, TextFile):
             yield from (([src, dst], fraction) for src, dst, fraction in edges.chunks(block_bytes))
             return
         for batch, fraction in text_columns(table, ends, block_bytes):

@@ -31,6 +31,18 @@ def test_tables_come_back(tmp_path, form, ids):
     assert open_dataset(tmp_path / "out").name == "mine"
 
 
+@pytest.mark.parametrize("texts", ["author.parquet", "edges-1.parquet"])
+def test_texts_of_digits_name_the_nodes_that_integers_name(tmp_path, texts):
+    import pyarrow.parquet as pq
+
+    data = sample(("paper", "author"))
+    file = write_described(tmp_path / "mine", data, ids="numbers") / texts
+    columns = pq.read_table(file).to_pydict()
+    table(file, **{name: list(map(str, of)) if name in ("id", "from_", "to_") else of for name, of in columns.items()})
+    import_graph(tmp_path / "mine", tmp_path / "out")
+    assert_holds(tmp_path / "out", data)
+
+
 def edit(folder: Path, change) -> Path:
     found = json.loads((folder / "graph.yaml").read_text())
     change(found)

@@ -17,7 +17,8 @@ ROW_BYTES = 256  # what a column is taken to have, as it may hold lists of numbe
 
 
 class ParquetFile(Table):
-    """A Parquet file whose columns hold numbers, or lists of numbers of one length."""
+    """A Parquet file whose columns hold numbers, or lists of numbers of one length; read as the file has them, numbers
+    may be null, and are NaN then."""
 
     def __init__(self, path: str | Path):
         import pyarrow as pa
@@ -41,7 +42,7 @@ class ParquetFile(Table):
         at_once, done = max(1, block_bytes // (ROW_BYTES * len(names))), 0
         try:
             for batch in self._file.iter_batches(at_once, columns=names):
-                parts = [self._numbers(name, batch.column(name)) for name in names]
+                parts = [self._numbers(name, batch.column(name), nulls=dtype is None) for name in names]
                 if dtype is np.int64:
                     parts = [arrays.integers(f"{self.path}: column {names[i]}", part) for i, part in enumerate(parts)]
                 done += len(batch)
@@ -49,20 +50,23 @@ class ParquetFile(Table):
         except self._errors as error:
             raise CohortError(str(self.path), "a whole Parquet file", str(error), "copy it again") from error
 
-    def _numbers(self, name: str, column) -> np.ndarray:
+    def _numbers(self, name: str, column, nulls: bool) -> np.ndarray:
         import pyarrow as pa
 
         place = f"{self.path}: column {name}"
-        if column.null_count:
+        lists = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
+        in_lists = lists or pa.types.is_fixed_size_list(column.type)
+        if column.null_count and (in_lists or not nulls):
             hint = "fill them in, or leave their rows out"
             raise CohortError(place, "a value in each row", f"{column.null_count} nulls", hint)
-        lists = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
-        if lists or pa.types.is_fixed_size_list(column.type):
+        if in_lists:
             values, rows = column.flatten(), len(column)
-            flat = self._numbers(f"{name}, its lists", values)
+            flat = self._numbers(f"{name}, its lists", values, nulls)
             if rows and (len(flat) % rows or lists and (np.diff(column.offsets.to_numpy()) != len(flat) // rows).any()):
                 raise CohortError(place, "lists of one length", "different ones")
             return flat.reshape(rows, -1)
+        if column.null_count and pa.types.is_boolean(column.type):
+            column = column.cast(pa.uint8())
         out = column.to_numpy(zero_copy_only=False)
         if out.dtype.kind not in "biuf":
             hint = "convert the column, or choose others by --columns"

@@ -6,6 +6,7 @@ import gzip
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
 from import_helpers import ONES, edge_pairs, refusal, write_tables
@@ -188,6 +189,33 @@ def test_parquet_tables_come_back(tmp_path, form):
     inputs = SourceOptions(features=tmp_path / "x.parquet", labels=tmp_path / "y.parquet", splits=tables.splits)
     import_graph(tmp_path / "e.parquet", tmp_path / "out", inputs=inputs, memory=16_000_000)
     assert_holds(tmp_path / "out", graph)
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize(
+    ("task", "columns", "read"),
+    [
+        ("classification", {"y": [2, None, 0]}, [2, -1, 0]),
+        ("regression", {"y": [0.5, None, 2.0]}, [0.5, np.nan, 2]),
+        ("multilabel", {"a": [1, None, 0], "b": [0, 1, 1]}, [[1, 0], [np.nan, 1], [0, 1]]),
+    ],
+)
+def test_a_label_that_is_missing_is_none(tmp_path, form, task, columns, read):
+    np.save(tmp_path / "e.npy", [[0, 1], [1, 2]])
+    write_parquet(tmp_path / "y.parquet", id=[0, 1, 2], **columns)
+    csv.write_csv(pq.read_table(tmp_path / "y.parquet"), tmp_path / "y.csv")
+    inputs = SourceOptions(features="ones", labels=tmp_path / f"y.{form}", label_columns=list(columns))
+    import_graph(tmp_path / "e.npy", tmp_path / "out", inputs=inputs, task=task, split=(1, 0, 0))
+    found = open_dataset(tmp_path / "out")
+    np.testing.assert_array_equal(found.y, read)
+    assert len(found.train_ids) == (3 if task == "multilabel" else 2)
+
+
+def test_a_missing_list_of_labels_is_refused(tmp_path):
+    np.save(tmp_path / "e.npy", [[0, 1], [1, 2]])
+    write_parquet(tmp_path / "y.parquet", y=pa.array([[1, 0], None, None, [0, 1]], pa.list_(pa.int8(), 2)))
+    inputs = SourceOptions(features="ones", labels=tmp_path / "y.parquet")
+    assert refusal(tmp_path / "e.npy", tmp_path / "out", inputs=inputs, task="multilabel").found == "2 nulls"
 
 
 def test_bad_parquet_tables_are_refused(tmp_path):

@@ -13,7 +13,7 @@ from cohort_gnn.base.errors import CohortError
 TASKS = ("classification", "regression", "multilabel")
 MASKS = ("train_mask", "val_mask", "test_mask")  # of PyG's Data
 KEPT_FEATURE_DTYPES = (np.uint8, np.float16, np.float32)
-DATES_HINT = "times are integers: array.astype('datetime64[s]').astype(numpy.int64), for example"
+TIMES_HINT = "times are integers, such as seconds; of dates: array.astype('datetime64[s]').astype(numpy.int64)"
 NUMBERS_HINT = (
     "number them: ids, y = numpy.unique(column, return_inverse=True); "
     "ids may be texts in tables that a graph.yaml describes"
@@ -212,8 +212,7 @@ def edge_times(place: str, array: np.ndarray) -> np.ndarray:
         array = array[:, 0]
     demand_shape(place, array, (None,))
     if array.dtype.kind not in "iu" or (array.dtype == np.uint64 and len(array) and array.max() >= 2**63):
-        hint = "times are whole numbers, such as seconds or days: round them, array.astype(numpy.int64)"
-        raise CohortError(place, "integers that int64 holds", f"dtype {array.dtype}", hint)
+        raise CohortError(place, "integers that int64 holds", f"dtype {array.dtype}", TIMES_HINT)
     return array.astype(np.int64, copy=False)
 
 

@@ -218,7 +218,8 @@ def _numpy(place: str, tensor: Any) -> np.ndarray:
             raise CohortError(place, "a dense tensor of numbers that numpy has", found, hint) from error
     array = np.asarray(tensor)
     if array.dtype.kind not in "biuf":
-        raise CohortError(place, "a tensor or array of numbers", f"dtype {array.dtype}")
+        hint = arrays.TIMES_HINT if array.dtype.kind in "mM" else ""
+        raise CohortError(place, "a tensor or array of numbers", f"dtype {array.dtype}", hint)
     return array
 
 

@@ -178,8 +178,14 @@ class Weights:
         """A column of a table, a weight or a time a row."""
 
         def chunks(block_bytes: int) -> Iterator[np.ndarray]:
-            return (rows for rows, _ in table.blocks([column], block_bytes, np.int64 if are_times else np.float32))
+            try:
+                yield from (rows for rows, _ in table.blocks([column], block_bytes, dtype))
+            except CohortError as error:
+                if not are_times or error.expected not in ("an integer", "integers", "numbers"):
+                    raise
+                raise CohortError(error.place, error.expected, error.found, arrays.TIMES_HINT) from error
 
+        dtype = np.int64 if are_times else np.float32
         name = table.titles[column] if table.names else str(column)
         return Weights(f"{table.path}: column {name}", chunks, table.titles[column], are_times)
 

@@ -71,7 +71,7 @@ class ParquetFile(Table):
         if out.dtype.kind not in "biuf":
             hint = "convert the column, or choose others by --columns"
             if pa.types.is_temporal(column.type):
-                hint = "times are integers: convert the column, for example to seconds, or choose others by --columns"
+                hint = arrays.TIMES_HINT
             elif pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
                 hint = f"{NUMBERS_HINT}, and --columns chooses others"
             raise CohortError(place, "numbers", str(column.type), hint)

@@ -14,6 +14,7 @@ from layout_writers import assert_holds, sample, write_csv_gz
 
 from cohort_gnn.dataset import import_graph
 from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.arrays import TIMES_HINT
 from cohort_gnn.dataset.importing.importer import SourceOptions
 from cohort_gnn.dataset.layouts.tables import RawLayout
 from cohort_gnn.dataset.layouts.text_file import TextOptions
@@ -78,16 +79,17 @@ def test_bad_npy_edges_are_refused(tmp_path, name):
     assert expected in error.expected and found in error.found
 
 
-def test_dates_are_refused_with_what_makes_times_of_them(tmp_path):
+@pytest.mark.parametrize("times", [["2020-01-01", "2020-01-02"], [0.5, 1.5], np.array([1, 2], "datetime64[s]")])
+def test_what_is_no_time_is_refused_with_what_makes_times_of_it(tmp_path, times):
+    write_parquet(tmp_path / "e.parquet", src=[0, 1], dst=[1, 0], time=times)
+    csv.write_csv(pq.read_table(tmp_path / "e.parquet"), tmp_path / "e.csv")
+    for source in ("e.csv", "e.parquet"):
+        inputs = SourceOptions(features="ones", time_column="time")
+        assert refusal(tmp_path / source, tmp_path / "out", inputs=inputs).hint == TIMES_HINT
     np.save(tmp_path / "e.npy", np.array([[0, 1], [1, 0]]))
-    np.save(tmp_path / "t.npy", np.array(["2020-01-01", "2020-01-02"], dtype="datetime64[s]"))
+    np.save(tmp_path / "t.npy", np.array(times) if times[0] == 0.5 else np.array(times, "datetime64[s]"))
     inputs = SourceOptions(features="ones", edge_times=tmp_path / "t.npy")
-    error = refusal(tmp_path / "e.npy", tmp_path / "out", inputs=inputs)
-    assert error.found == "dtype datetime64[s]" and "astype(numpy.int64)" in error.hint
-    dates = pa.array([1, 2], pa.timestamp("s"))
-    write_parquet(tmp_path / "e.parquet", src=[0, 1], dst=[1, 0], time=dates)
-    inputs = SourceOptions(features="ones", time_column="time")
-    assert "times are integers" in refusal(tmp_path / "e.parquet", tmp_path / "out", inputs=inputs).hint
+    assert refusal(tmp_path / "e.npy", tmp_path / "out", inputs=inputs).hint == TIMES_HINT
 
 
 def test_damaged_npy_files_are_refused(tmp_path):

@@ -298,6 +298,7 @@ def _go_on(args: argparse.Namespace, machine: Machine | None) -> int:
                 raise CohortError(str(dataset), "the data set of the run", "no such folder", hint)
             data = open_to_train(dataset)
             demand_same_data(earlier["data"], data.path, trainer_spec(spec, data).parts)
+            check_model(spec, data)
             run = _run_of(spec, data) | {"data": earlier["data"], "resume": True}
             remove_parts(out)
             if not (out / files.CHECKPOINT).exists():

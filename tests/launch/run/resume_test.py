@@ -227,11 +227,14 @@ def refused(words: list[str], *arguments) -> None:
         (["--ranks", "2"], ["--ranks: expected 1 trainer", "found 2"]),
         (["--amp"], ["--amp: expected off", "found on"]),
         (["--out", "elsewhere"], ["--out: expected ", "where the run continues, found elsewhere"]),
+        (["--callbacks", "nowhere:Logs"], ["--callbacks nowhere:Logs: expected package.module:Class", "hint: modules"]),
     ],
     ids=lambda value: value[0].strip("-") if isinstance(value, list) else None,
 )
 def test_options_that_contradict_the_run_are_refused(done, arguments, words):
+    before = (done / "run.json").read_bytes()
     refused(words, "--resume", done, *arguments)
+    assert (done / "run.json").read_bytes() == before
 
 
 def test_a_run_of_several_machines_goes_on_on_as_many(copied):

@@ -18,7 +18,7 @@ from typing import BinaryIO
 import numpy as np
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.dataset.arrays import NUMBERS_HINT, TIMES_HINT
+from cohort_gnn.dataset.arrays import IDS_HINT, TIMES_HINT
 
 # What NumPy and zipfile raise for files that are none of theirs: their parsers raise whatever they meet.
 UNREADABLE = (
@@ -214,7 +214,7 @@ def _parse(place: str, open_file: Callable[[], BinaryIO], size: int) -> ArrayFil
     if shape == ():
         raise CohortError(place, "an array", f"one {dtype}, without a shape", "save the array: numpy.save(file, array)")
     if dtype.kind not in "biuf":
-        hint = {"U": NUMBERS_HINT, "S": NUMBERS_HINT, "M": TIMES_HINT, "m": TIMES_HINT}.get(dtype.kind, hint)
+        hint = {"U": IDS_HINT, "S": IDS_HINT, "M": TIMES_HINT, "m": TIMES_HINT}.get(dtype.kind, hint)
         raise CohortError(place, "an array of numbers", f"dtype {dtype}", hint)
     needed = offset + math.prod(shape) * dtype.itemsize
     if min(shape, default=0) < 0 or size < needed:

@@ -14,10 +14,8 @@ TASKS = ("classification", "regression", "multilabel")
 MASKS = ("train_mask", "val_mask", "test_mask")  # of PyG's Data
 KEPT_FEATURE_DTYPES = (np.uint8, np.float16, np.float32)
 TIMES_HINT = "times are integers, such as seconds; of dates: array.astype('datetime64[s]').astype(numpy.int64)"
-NUMBERS_HINT = (
-    "number them: ids, y = numpy.unique(column, return_inverse=True); "
-    "ids may be texts in tables that a graph.yaml describes"
-)
+NUMBERS_HINT = "number them: ids, y = numpy.unique(column, return_inverse=True)"
+IDS_HINT = f"{NUMBERS_HINT}; ids may be texts where id of a graph.yaml names the nodes' column of them"
 
 
 def demand_shape(place: str, array: Any, shape: tuple[int | None, ...]) -> None:
@@ -47,7 +45,7 @@ def integers(place: str, array: np.ndarray, shape: tuple[int | None, ...] = (Non
     """The array as int64, for ids and labels: int64 of that shape."""
     demand_shape(place, array, shape)
     if array.dtype.kind not in "iu":
-        hint = NUMBERS_HINT if array.dtype.kind in "US" else "convert it with array.astype(numpy.int64)"
+        hint = IDS_HINT if array.dtype.kind in "US" else "convert it with array.astype(numpy.int64)"
         raise CohortError(place, "integers", f"dtype {array.dtype}", hint)
     return np.ascontiguousarray(array, dtype=np.int64)
 

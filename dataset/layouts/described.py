@@ -14,6 +14,7 @@ from cohort_gnn.dataset.array_file import open_npy
 from cohort_gnn.dataset.layouts import tables
 from cohort_gnn.dataset.layouts.graph import Edges, Labels, Rows, Weights
 from cohort_gnn.dataset.layouts.node_ids import MIN_BLOCK, NodeIds, text_columns, with_ids
+from cohort_gnn.dataset.layouts.parquet_file import ParquetFile
 from cohort_gnn.dataset.layouts.table import Table
 from cohort_gnn.dataset.layouts.text_file import TextOptions
 from cohort_gnn.dataset.layouts.typed import Nodes, TypedGraph, by_relation
@@ -137,6 +138,8 @@ class _NodeFiles:
             return None
         if self._table is None:
             raise CohortError(self._place, "a file, features or a count", "none of them", HINT)
+        if isinstance(self._table, ParquetFile):
+            return self._table.num_rows
         return sum(len(batch[0]) for batch, _ in text_columns(self._table, [0], MIN_BLOCK, nulls=True))
 
     def labels(self) -> Labels | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import dataclasses
 import gzip
 import itertools
@@ -17,7 +18,7 @@ import numpy as np
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.units import format_bytes
-from cohort_gnn.dataset.arrays import NUMBERS_HINT
+from cohort_gnn.dataset.arrays import IDS_HINT, NUMBERS_HINT
 from cohort_gnn.dataset.layouts.table import Table
 
 BOM = b"\xef\xbb\xbf"  # what some programs put before UTF-8
@@ -206,7 +207,7 @@ class _Parser:
                 return CohortError(place, f"{self._width} fields, as in the first line", str(len(fields)), LINES_HINT)
             bad = next(fields[i] for i in self._columns if not self._is_one(fields[i]))
             names = self._file.names_instead_of_numbers(self._fits)
-            hint = LINES_HINT if not names else NUMBERS_HINT
+            hint = LINES_HINT if not names else IDS_HINT if self._dtype is np.int64 else NUMBERS_HINT
             if names and _is_number(bad):
                 hint = RANGE_HINT if INTEGER.fullmatch(bad) else WHOLE_HINT
             kind = "an integer" if self._dtype is np.int64 else "a number"
@@ -225,6 +226,9 @@ class _Parser:
 
 def split_fields(line: str, separator: str) -> list[str]:
     parts = line.split() if separator == " " else line.split(separator)
+    if '"' in line and separator != " ":
+        with contextlib.suppress(csv.Error):
+            parts = next(csv.reader([line], delimiter=separator))
     return [part.strip().strip('"') for part in parts]
 
 

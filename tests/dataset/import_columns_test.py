@@ -12,6 +12,7 @@ from import_helpers import refusal
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import import_graph
 from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.arrays import NUMBERS_HINT
 from cohort_gnn.dataset.importing.importer import SourceOptions
 from cohort_gnn.dataset.layouts.table import choose_columns, spans
 
@@ -54,6 +55,27 @@ def test_columns_of_one_table_become_features_and_labels(tmp_path, source, kind,
     assert f"nodes.{kind}: 3 of 5 columns taken as features: f0, f1, f2\n" in said
     assert "splits: train 2, val 1, test 1 (random, seed 0)\nedges: directed (0 % " in said
     assert said.splitlines()[-1].startswith(f"{tmp_path / 'out'}: 4 nodes, 4 edges, 3 x float32, 3 classes, written in")
+
+
+@pytest.mark.parametrize("title", ['he said ""hi"", twice', "name"])
+def test_fields_in_quotes_may_hold_separators(tmp_path, source, title):
+    lines = [f'"a, ""b"", {y}",{",".join(map(str, row))},"{y}"' for row, y in zip(X, Y, strict=True)]
+    nodes = tmp_path / "nodes.csv"
+    nodes.write_text("\n".join([f'"{title}",f0,f1,f2,label', *lines]) + "\n")
+    inputs = SourceOptions(features=nodes, feature_columns=["f0:f2"], labels=nodes, label_columns=["label"])
+    import_graph(source, tmp_path / "out", inputs=inputs)
+    np.testing.assert_array_equal(open_dataset(tmp_path / "out").x, X)
+    np.testing.assert_array_equal(open_dataset(tmp_path / "out").y, Y)
+    nodes.write_text(nodes.read_text().replace('"1"', '"one"'))
+    assert refusal(source, tmp_path / "again", inputs=inputs).place.endswith("nodes.csv: line 4")
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_texts_as_features_are_refused_without_a_word_on_ids(tmp_path, source, kind):
+    (tmp_path / "nodes.csv").write_text("f0,f1\n" + "1,red\n" * 4)
+    write_parquet(tmp_path / "nodes.parquet", f0=[1] * 4, f1=["red"] * 4)
+    error = refusal(source, tmp_path / "out", inputs=SourceOptions(features=tmp_path / f"nodes.{kind}"))
+    assert error.hint == NUMBERS_HINT
 
 
 def test_all_columns_are_taken_aloud(tmp_path, source):

@@ -285,6 +285,14 @@ def test_a_count_that_differs_from_the_ids_is_refused(tmp_path):
     assert error.place.endswith("nodes.author.count") and error.expected == "30 nodes, one per id"
 
 
+def test_a_table_without_ids_counts_nodes_whatever_its_columns_are(tmp_path):
+    write_described(tmp_path / "mine", sample())
+    edit(tmp_path / "mine", member("nodes", "institution", file="institution.parquet", count=None))
+    table(tmp_path / "mine" / "institution.parquet", rows=[[0.5, 1.5]] * 5)
+    import_graph(tmp_path / "mine", tmp_path / "out")
+    assert_holds(tmp_path / "out", sample())
+
+
 @pytest.mark.parametrize("ids", [["x", "y", "x"], [3, 4, 3]])
 def test_an_id_of_two_nodes_is_refused(tmp_path, ids):
     write_described(tmp_path / "mine", sample(), ids="texts")

@@ -14,6 +14,7 @@ TASKS = ("classification", "regression", "multilabel")
 MASKS = ("train_mask", "val_mask", "test_mask")  # of PyG's Data
 KEPT_FEATURE_DTYPES = (np.uint8, np.float16, np.float32)
 TIMES_HINT = "times are integers, such as seconds; of dates: array.astype('datetime64[s]').astype(numpy.int64)"
+RANGE_HINT = "integers are from -2^63 to 2^63 - 1: number ids anew, for example with numpy.unique"
 NUMBERS_HINT = "number them: ids, y = numpy.unique(column, return_inverse=True)"
 IDS_HINT = f"{NUMBERS_HINT}; ids may be texts where id of a graph.yaml names the nodes' column of them"
 
@@ -47,6 +48,13 @@ def integers(place: str, array: np.ndarray, shape: tuple[int | None, ...] = (Non
     if array.dtype.kind not in "iu":
         hint = IDS_HINT if array.dtype.kind in "US" else "convert it with array.astype(numpy.int64)"
         raise CohortError(place, "integers", f"dtype {array.dtype}", hint)
+    return as_int64(place, array)
+
+
+def as_int64(place: str, array: np.ndarray, hint: str = RANGE_HINT) -> np.ndarray:
+    """The integers, in C order."""
+    if array.dtype == np.uint64 and array.size and array.max() >= 2**63:
+        raise CohortError(place, "integers that int64 holds", f"dtype uint64, {array.max()}", hint)
     return np.ascontiguousarray(array, dtype=np.int64)
 
 
@@ -209,9 +217,9 @@ def edge_times(place: str, array: np.ndarray) -> np.ndarray:
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     demand_shape(place, array, (None,))
-    if array.dtype.kind not in "iu" or (array.dtype == np.uint64 and len(array) and array.max() >= 2**63):
+    if array.dtype.kind not in "iu":
         raise CohortError(place, "integers that int64 holds", f"dtype {array.dtype}", TIMES_HINT)
-    return array.astype(np.int64, copy=False)
+    return as_int64(place, array, TIMES_HINT)
 
 
 def edges(place: str, src: np.ndarray, dst: np.ndarray, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:

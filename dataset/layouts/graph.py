@@ -64,7 +64,7 @@ class Edges:
             done = 0
             for ends in pieces(max(1, block_bytes // EDGE_BYTES)):
                 done += len(ends[0])
-                src, dst = (np.ascontiguousarray(ids, dtype=np.int64) for ids in ends)
+                src, dst = (arrays.as_int64(place, ids) for ids in ends)
                 yield src, dst, done / count
 
         return Edges(place, chunks)
@@ -181,7 +181,7 @@ class Weights:
             try:
                 yield from (rows for rows, _ in table.blocks([column], block_bytes, dtype))
             except CohortError as error:
-                if not are_times or error.expected not in ("an integer", "integers", "numbers"):
+                if not are_times or not error.expected.startswith(("an integer", "integers", "numbers")):
                     raise
                 raise CohortError(error.place, error.expected, error.found, arrays.TIMES_HINT) from error
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.units import format_bytes
-from cohort_gnn.dataset.arrays import IDS_HINT, NUMBERS_HINT
+from cohort_gnn.dataset.arrays import IDS_HINT, NUMBERS_HINT, RANGE_HINT
 from cohort_gnn.dataset.layouts.table import Table
 
 BOM = b"\xef\xbb\xbf"  # what some programs put before UTF-8
@@ -30,7 +30,6 @@ BLANKS = bytes.maketrans(b"\t\r", b"  ")
 NUMBER = re.compile(r"([+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?nan|[+-]?inf(inity)?)?", re.IGNORECASE)
 INTEGER = re.compile(r"-?\d+")
 LINES_HINT = "--separator, --columns and --header describe the format of the lines"
-RANGE_HINT = "integers are from -2^63 to 2^63 - 1: number ids anew, for example with numpy.unique"
 WHOLE_HINT = "write ids without a fraction: 3, not 3.0; --columns names the columns of ids"
 
 

@@ -220,6 +220,15 @@ def test_a_missing_list_of_labels_is_refused(tmp_path):
     assert refusal(tmp_path / "e.npy", tmp_path / "out", inputs=inputs, task="multilabel").found == "2 nulls"
 
 
+@pytest.mark.parametrize("form", ["npy", "parquet"])
+def test_integers_that_int64_does_not_hold_are_refused(tmp_path, form):
+    edges = np.array([[0, 1], [1, 2**63]], np.uint64)
+    np.save(tmp_path / "e.npy", edges)
+    write_parquet(tmp_path / "e.parquet", src=edges[0], dst=edges[1])
+    error = refusal(tmp_path / f"e.{form}", tmp_path / "out", inputs=ONES, rename=True)
+    assert str(2**63) in error.found and "-2^63 to 2^63 - 1" in error.hint
+
+
 def test_bad_parquet_tables_are_refused(tmp_path):
     write_parquet(tmp_path / "e.parquet", a=[0, 1], b=["x", "y"], c=[1, None], d=[0.5, 1.5])
     for columns, expected, found in (

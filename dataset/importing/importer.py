@@ -29,7 +29,7 @@ from cohort_gnn.dataset.layouts.npz import read_npz
 from cohort_gnn.dataset.layouts.ogb import is_ogb, read_ogb
 from cohort_gnn.dataset.layouts.planetoid import is_planetoid, read_planetoid
 from cohort_gnn.dataset.layouts.pyg import read_data
-from cohort_gnn.dataset.layouts.table import Table, shortened, spans
+from cohort_gnn.dataset.layouts.table import IDS, NO_FEATURES, Table, shortened, spans
 from cohort_gnn.dataset.layouts.text_file import TextOptions
 from cohort_gnn.dataset.layouts.typed import TypedGraph
 from cohort_gnn.dataset.reader import is_dataset, open_one_type
@@ -41,8 +41,6 @@ EDGE_LISTS = (*TABLES, "npy")
 FORMATS = ("auto", "npz", *EDGE_LISTS, "yaml", "ogb", "mag240m", "pyg", "igb", "igbh", "graphbolt", "dgl", "legion")
 ONES = "ones"
 COLUMNS = {"weights": "weight_column", "times": "time_column", "features": "edge_feature_columns"}  # of an edge list
-IDS = ("id", "node_id")
-NO_FEATURES = (*IDS, "label", "labels", "y")  # what columns are called that a model must not learn from
 FETCH_HINT = "Cohort downloads nothing: fetch a published data set with its own library, then name the folder it made"
 
 

@@ -15,7 +15,7 @@ from cohort_gnn.dataset.layouts import tables
 from cohort_gnn.dataset.layouts.graph import Edges, Labels, Rows, Weights
 from cohort_gnn.dataset.layouts.node_ids import MIN_BLOCK, NodeIds, text_columns, with_ids
 from cohort_gnn.dataset.layouts.parquet_file import ParquetFile
-from cohort_gnn.dataset.layouts.table import Table
+from cohort_gnn.dataset.layouts.table import NO_FEATURES, Table
 from cohort_gnn.dataset.layouts.text_file import TextOptions
 from cohort_gnn.dataset.layouts.typed import Nodes, TypedGraph, by_relation
 from cohort_gnn.dataset.structured import read_structured
@@ -171,7 +171,13 @@ def _rows_in(place: str, path: Path) -> Rows:
     kind = tables.kind_of(path)
     if kind not in ("npy", "csv", "parquet"):
         raise CohortError(place, "a list of columns, or a .npy, .csv or .parquet file", path.name, HINT)
-    return tables.read_rows(path) if kind == "npy" else Rows.of_table(tables.open_table(path, WITH_HEADER))
+    if kind == "npy":
+        return tables.read_rows(path)
+    table = tables.open_table(path, WITH_HEADER)
+    if odd := [name for name in table.titles if name.lower() in NO_FEATURES]:
+        hint = "name the table as file, and as features the list of its columns that are"
+        raise CohortError(f"{place}: {path.name}", "only columns of features", f"{' and '.join(odd)} among them", hint)
+    return Rows.of_table(table)
 
 
 def _parts(table: Table, column: int) -> list[np.ndarray]:

@@ -13,6 +13,8 @@ import numpy as np
 from cohort_gnn.base.errors import CohortError
 
 READ_AT_ONCE = 1 << 24  # bytes, where all rows are read into memory
+IDS = ("id", "node_id")
+NO_FEATURES = (*IDS, "label", "labels", "y")  # what columns are called that a model must not learn from
 
 
 class Table(ABC):

@@ -279,6 +279,14 @@ def test_ids_that_name_no_node_are_refused(tmp_path, name):
     assert place in error.place and expected in error.expected and found in error.found, error
 
 
+def test_a_file_of_rows_has_no_ids_among_the_features(tmp_path):
+    edit(
+        write_described(tmp_path / "mine", sample(), ids="numbers"), member("nodes", "paper", features="paper.parquet")
+    )
+    error = refusal(tmp_path / "mine", tmp_path / "out")
+    assert error.place.endswith("nodes.paper.features: paper.parquet") and error.found == "id among them"
+
+
 def test_a_count_that_differs_from_the_ids_is_refused(tmp_path):
     edit(write_described(tmp_path / "mine", sample(), ids="numbers"), member("nodes", "author", count=31))
     error = refusal(tmp_path / "mine", tmp_path / "out")

@@ -22,6 +22,7 @@ from cohort_gnn.trainer.loader.batch import Batch
 from cohort_gnn.trainer.loader.hetero import HeteroBatch, pairs_type_of
 from cohort_gnn.trainer.loader.negatives import negatives_of
 from cohort_gnn.trainer.loader.neighbor import NeighborLoader
+from cohort_gnn.trainer.loader.node_tensors import EdgeColumns
 from cohort_gnn.trainer.loader.state import digest_of
 from cohort_gnn.trainer.source import REDRAWS, OfPairs
 
@@ -54,8 +55,8 @@ class LinkNeighborLoader(NeighborLoader):
         data: folder of a data set, a ``Dataset``, or a PyG ``Data``, as for `NeighborLoader`.
         num_neighbors: in-neighbours to draw per node, for each hop; as for `NeighborLoader`.
         edge_label_index: the pairs: int64 [2, n] node ids, source and target, which may repeat; or int64 [n] edges of
-            the graph, by their place in the data set's ``indices`` (``e_id``); None: all edges. Several node types:
-            (edge type, one of these), with ids and places of that type; or an edge type, for all its edges.
+            the graph, by ``e_id``; None: all edges, in this order. Several node types: (edge type, one of these), with
+            ids and places of that type; or an edge type, for all its edges.
         edge_label: labels of the pairs, [n, ...]. With binary negatives, labels that start at 0 are raised by 1;
             without labels, pairs have 1.
         neg_sampling: negatives to draw for each batch: "binary", "triplet", or PyG's ``NegativeSampling`` with an
@@ -124,11 +125,11 @@ class LinkNeighborLoader(NeighborLoader):
             self._input_type, ends = name, [name[0], name[2]]
             self._of_pairs = replace(self._of_pairs, relation=graph.types.edge_types.index(name))
             num_nodes = [graph.node_types[end].num_nodes for end in ends]
-            self._ids = _pairs_of(given, graph.edge_types[name], num_nodes)
+            self._ids = _pairs_of(given, graph.edge_types[name], num_nodes, name, self._subgraph.columns)
             self._ends = num_nodes, ends
             first = np.array([graph.first_node[end] for end in ends])
         else:
-            self._ids = _pairs_of(edge_label_index, graph, [graph.num_nodes] * 2)
+            self._ids = _pairs_of(edge_label_index, graph, [graph.num_nodes] * 2, None, self._subgraph.columns)
             self._ends = [graph.num_nodes] * 2, ["", ""]
         self._subgraph.demand_excludes(self._of_pairs.exclude, graph, name)
         self._edge_label = _checked_labels(self._edge_label, len(self._ids), self._of_pairs)
@@ -208,12 +209,20 @@ class LinkNeighborLoader(NeighborLoader):
         return super()._identity() | {"pairs": of_pairs} | of_types
 
 
-def _pairs_of(edge_label_index, lists: Dataset | Relation, num_nodes: Sequence[int]) -> np.ndarray:
+def _pairs_of(
+    edge_label_index,
+    lists: Dataset | Relation,
+    num_nodes: Sequence[int],
+    name: EdgeType | None,
+    columns: EdgeColumns | None,
+) -> np.ndarray:
     """int64 [n, 2] node ids from the argument.
 
     Args:
         lists: the edges that pairs may be.
         num_nodes: of the type of sources, and of that of targets.
+        name: of the edges' type; None: there is only one.
+        columns: of a graph in memory, which name its edges; else their places in ``lists`` do.
 
     Raises:
         CohortError: it is neither pairs of nodes nor edges of the graph.
@@ -235,6 +244,7 @@ def _pairs_of(edge_label_index, lists: Dataset | Relation, num_nodes: Sequence[i
         if ids.size and (ids.min() < 0 or ids.max() >= bound):
             raise CohortError(place, f"{what} in [0, {bound})", f"{ids.min()} .. {ids.max()}")
     if given.ndim == 1:
+        given = given if columns is None else columns.of(name).argsort().numpy()[given]
         target = np.searchsorted(lists.indptr, given, side="right") - 1
         given = np.stack([lists.indices[given], target])
     return np.ascontiguousarray(given.T, dtype=np.int64)

@@ -76,7 +76,8 @@ class NeighborLoader:
         order: order in which a GPU reads the host rows of a batch: "address" (ascending) or "asis".
         reuse: a GPU takes rows that earlier batches left in its memory, instead of fetching them again.
         edge_ids: batches have ``e_id`` int64 [num_edges], in the order of ``edge_index``: the position of each edge in
-            the data set's ``indices``, and its column in ``cohort.dataset.open(data).to_pyg().edge_index``.
+            the data set's ``indices``, and its column in ``cohort.dataset.open(data).to_pyg().edge_index``; of a PyG
+            ``Data`` or ``HeteroData``, its column in ``edge_index``.
         edge_weights: batches have ``edge_weight`` float32 [num_edges]; the data set must have edge weights, of one of
             several edge types at least.
         edge_attr: batches have ``edge_attr`` [num_edges, dim], in the order of ``edge_index``, if the data set has
@@ -191,10 +192,10 @@ class NeighborLoader:
         self.batch_size = checked("batch_size", batch_size, types.Positive)
         self.shuffle, self.drop_last = is_set("shuffle", shuffle), is_set("drop_last", drop_last)
         self.epoch = 0  # set epoch to repeat or skip epochs
-        own = None  # a sampler that this loader starts
+        own = graph = None  # a sampler that this loader starts; a graph in memory
         with contextlib.ExitStack() as cleanup:  # of a graph in memory: after the sampler's end, or where there is none
             if type(data) in (Data, HeteroData):
-                self.data, self._node_tensors, self._has_labels = written(data, cleanup, time_attr, input_nodes)
+                self.data, self._node_tensors, self._has_labels, graph = written(data, cleanup, time_attr, input_nodes)
             else:
                 self.data = folder_of(data)
             opened = None if sampler else open_dataset(self.data)
@@ -208,7 +209,7 @@ class NeighborLoader:
                 of_spec = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes, host_bytes)
                 demand_edge_arrays(opened, edge_weights, weight_attr, time_attr)
                 options["edge_features"] = bool(edge_attr) and has_edge_features(opened)
-                self._subgraph = subgraph_of(kind, opened, options, self._trees)
+                self._subgraph = subgraph_of(kind, opened, options, self._trees, graph)
                 own = sampler = self._start(device, options, of_spec, limit_seconds, cleanup)
         self._sampler = sampler
         try:
@@ -310,7 +311,7 @@ class NeighborLoader:
         """The slot's batch, as the loop gets it; counts it in ``position``, [epoch, batches]."""
         position[1] += 1
         batch = self._batch_of(slot)
-        self._subgraph.complete(batch)
+        self._subgraph.finish(batch)
         if not self._has_labels:
             del (batch[self._types.target] if self._types else batch).y
         for type_, tensors in self._node_tensors.items():

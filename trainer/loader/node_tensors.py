@@ -5,17 +5,22 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from math import prod
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.channel.run_folder import RunFolder
-from cohort_gnn.dataset import from_pyg
+from cohort_gnn.dataset import Dataset, HeteroDataset, from_pyg
+from cohort_gnn.dataset.hetero import Relation
 from cohort_gnn.dataset.importing.hetero import from_hetero
 from cohort_gnn.dataset.importing.tensors import times_of_sources
+from cohort_gnn.spec.graph import EdgeType
+from cohort_gnn.trainer.loader.batch import Batch
+from cohort_gnn.trainer.loader.hetero import HeteroBatch
 from cohort_gnn.trainer.loader.machine import has_other_ranks
 
 OF_BATCHES = {"x", "edge_index", "indptr", "n_id", "input_id", "batch", "batch_size"}
@@ -33,11 +38,53 @@ class Written(NamedTuple):
         folder: of its data set.
         others: node attributes that the data set has not.
         has_labels: the labels of the seeds' type are among these; those of the data set are no labels.
+        graph: what the data set was written from.
     """
 
     folder: Path
     others: NodeTensors
     has_labels: bool
+    graph: Data | HeteroData
+
+
+class EdgeColumns:
+    """The edges of a graph in memory by their columns in its ``edge_index``, whose order its data set does not keep."""
+
+    def __init__(self, graph: Data | HeteroData, data: Dataset | HeteroDataset):
+        self._edges: dict[EdgeType | None, tuple[Any, Dataset | Relation]] = {}
+        if isinstance(data, HeteroDataset):
+            self._edges |= {name: (graph[name], lists) for name, lists in data.edge_types.items()}
+        else:
+            self._edges[None] = graph, data
+        self._columns: dict[EdgeType | None, Tensor] = {}  # those asked for
+
+    def of(self, name: EdgeType | None) -> Tensor:
+        """int64 [E]: of the edge at each place in the data set's ``indices``, the column. Of equal edges, which differ
+        in nothing that the data set has, any.
+
+        Args:
+            name: of an edge type; None: there is only one.
+        """
+        if name in self._columns:
+            return self._columns[name]
+        store, lists = self._edges[name]
+        target = np.repeat(np.arange(len(lists.indptr) - 1), np.diff(lists.indptr))
+        keys = [(*np.asarray(torch.as_tensor(store.edge_index).cpu()),), (lists.indices, target)]
+        for there, dtype in (("edge_time", np.int64), ("edge_weight", np.float32)):
+            numbers, written = getattr(store, there, None), getattr(lists, f"{there}s")
+            if numbers is not None and written is not None:
+                given = np.asarray(torch.as_tensor(numbers).cpu()).reshape(-1).astype(dtype)
+                keys = [(given, *keys[0]), (written, *keys[1])]
+        columns = np.empty(lists.num_edges, np.int64)
+        columns[np.lexsort(keys[1])] = np.lexsort(keys[0])
+        return self._columns.setdefault(name, torch.from_numpy(columns))
+
+    def name_edges(self, batch: Batch | HeteroBatch) -> None:
+        """Has ``e_id`` of a batch, where it has one, name columns in place of places."""
+        for name in batch.edge_types if isinstance(batch, HeteroData) else [None]:
+            store = batch if name is None else batch[name]
+            if "e_id" in store:
+                store.update(rows_of({"e_id": self.of(name)}, store.e_id))
 
 
 def written(data: Data | HeteroData, cleanup: contextlib.ExitStack, time_attr: str | None, seeds) -> Written:
@@ -76,7 +123,7 @@ def written(data: Data | HeteroData, cleanup: contextlib.ExitStack, time_attr: s
         of_edges["edge_attr"] = graph.edge_attr.reshape(len(graph.edge_attr), prod(graph.edge_attr.shape[1:]))
         if time_attr is not None:  # beside which edges have no weights
             of_edges["edge_weight"] = graph.edge_weight
-    return Written(from_pyg(graph, folder.path / "data", **of_edges), {None: others}, "y" in others)
+    return Written(from_pyg(graph, folder.path / "data", **of_edges), {None: others}, "y" in others, graph)
 
 
 def _written_typed(data: HeteroData, folder: Path, time_attr: str | None, seeds) -> Written:
@@ -107,7 +154,9 @@ def _written_typed(data: HeteroData, folder: Path, time_attr: str | None, seeds)
     of_target = others.get(target, {})
     if target is not None and graph[target].num_nodes is not None:
         _count_with(graph[target], graph[target].num_nodes, of_target)
-    return Written(from_hetero(graph, folder, target=target, one_number_is_weight=False), others, "y" in of_target)
+    return Written(
+        from_hetero(graph, folder, target=target, one_number_is_weight=False), others, "y" in of_target, graph
+    )
 
 
 def _others_of(store) -> dict[str, Tensor]:

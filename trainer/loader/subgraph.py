@@ -6,6 +6,7 @@ from typing import Literal
 import numpy as np
 import torch
 from torch import Tensor
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.storage import EdgeStorage
 
 from cohort_gnn.base.errors import CohortError
@@ -17,6 +18,7 @@ from cohort_gnn.spec.graph import EdgeType
 from cohort_gnn.spec.types import checked
 from cohort_gnn.trainer.loader.batch import Batch
 from cohort_gnn.trainer.loader.hetero import HeteroBatch
+from cohort_gnn.trainer.loader.node_tensors import EdgeColumns
 from cohort_gnn.trainer.loader.trees import TreeOptions, demand_shared
 
 Kind = Literal["directional", "bidirectional", "induced"]
@@ -34,9 +36,20 @@ def checked_kind(subgraph_type) -> str:
 
 
 class Subgraph:
-    """Batches have the drawn edges alone."""
+    """Batches have the drawn edges alone.
+
+    Attributes:
+        columns: what names edges of a graph in memory; None: edges are named by their places in the data set.
+    """
 
     kind = "directional"
+    columns: EdgeColumns | None = None
+
+    def finish(self, batch: Batch | HeteroBatch) -> None:
+        """Gives the batch its other edges, and names all as the loader's user knows them."""
+        self.complete(batch)
+        if self.columns is not None:
+            self.columns.name_edges(batch)
 
     def complete(self, batch: Batch | HeteroBatch) -> None:
         """Gives the batch its other edges."""
@@ -172,17 +185,26 @@ def edges_between(lists: Dataset | Relation, sources: np.ndarray, targets: np.nd
     return np.stack([source, target]), e_id
 
 
-def subgraph_of(kind: str, data: Dataset | HeteroDataset, options: dict, trees: TreeOptions) -> Subgraph:
+def subgraph_of(
+    kind: str, data: Dataset | HeteroDataset, options: dict, trees: TreeOptions, graph: Data | HeteroData | None
+) -> Subgraph:
     """Of a loader.
 
     Args:
+        graph: in memory, of which the data set was written.
         options: of the sampler, which is not asked for arrays of edges that batches do not have from it.
 
     Raises:
         CohortError: the options ask for arrays of edges that such batches do not have, or for disjoint batches.
     """
+    found = _of_kind(kind, data, options, trees)
+    found.columns = None if graph is None else EdgeColumns(graph, data)
+    return found
+
+
+def _of_kind(kind: str, data: Dataset | HeteroDataset, options: dict, trees: TreeOptions) -> Subgraph:
     if kind == "directional":
-        return DRAWN
+        return Subgraph()
     if kind == "induced":
         demand_shared(trees, f"subgraph_type={kind!r}")
         return _induced(data, options)
@@ -223,7 +245,7 @@ def _reverses_of(data: HeteroDataset) -> dict[EdgeType, EdgeType]:
         warnings.warn(
             f"subgraph_type='bidirectional': no reverses of {', '.join(map(str, without))}, whose reverse edge type is"
             " unknown; write the data set with reverse_edges=True",
-            stacklevel=4,
+            stacklevel=5,
         )
     return reverses
 

@@ -107,6 +107,45 @@ def test_times_and_pairs_of_a_hetero_data_in_memory(shm):
     assert shm.runs() == []
 
 
+@pytest.mark.parametrize("kind", ["directional", "bidirectional", "induced"])
+@pytest.mark.parametrize("beside", [(), ("edge_attr",), ("edge_weight",), ("edge_attr", "edge_weight"), ("edge_time",)])
+def test_edges_of_a_data_in_memory_are_named_by_its_columns(shm, beside, kind):
+    """Also where several edges are between the same nodes."""
+    data = Data(x=torch.ones(9, 1), edge_index=torch.randint(9, (2, 400), generator=torch.Generator().manual_seed(3)))
+    data.update({name: torch.randperm(400).to(torch.int64 if name == "edge_time" else torch.float) for name in beside})
+    how = {"subgraph_type": kind, "device": "cpu", "edge_ids": True, "edge_weights": "edge_weight" in beside}
+    if "edge_time" in beside:
+        if kind == "induced":
+            pytest.skip("disjoint batches are refused")
+        how |= {"time_attr": "edge_time", "input_time": torch.arange(9) * 40}
+    with NeighborLoader(data, [9, 5], batch_size=3, **how) as loader:
+        for batch in [*loader, *loader.with_nodes([4], input_time=[160] if "edge_time" in beside else None)]:
+            columns, ends = data.edge_index[:, batch.e_id], batch.n_id[batch.edge_index]
+            is_drawn = (columns == ends).all(0)
+            assert is_drawn.all() or (kind == "bidirectional" and (columns.flip(0) == ends).all(0)[~is_drawn].all())
+            for name in {*beside} - {"edge_time"}:
+                assert torch.equal(batch[name].flatten(), data[name][batch.e_id])
+            if "edge_time" in beside:
+                assert (data.edge_time[batch.e_id] <= batch.seed_time[batch.batch[batch.edge_index[1]]]).all()
+
+
+@pytest.mark.parametrize("of_type", [True, False])
+def test_pairs_that_are_edges_of_a_graph_in_memory_are_in_its_order(shm, of_type):
+    """Labels and times, which its user has in this order, would be those of other pairs."""
+    hetero, name = typed_graph(), ("user", "buys", "item")
+    ends, half, label = hetero[name].edge_index, torch.arange(2999, 0, -2), torch.arange(3000)
+    data = hetero if of_type else Data(x=torch.ones(300, 1), edge_index=ends)
+    every, some = ((name, None), (name, half)) if of_type else (None, half)
+    with LinkNeighborLoader(data, [2], every, label, device="cpu", batch_size=3000) as loader:
+        for part, used in ((loader, label), (loader.with_edges(some, half), half)):
+            (batch,) = part
+            pairs = batch[name] if of_type else batch
+            source, target = pairs.edge_label_index
+            n_id = [batch[end].n_id for end in name[::2]] if of_type else [batch.n_id] * 2
+            assert torch.equal(pairs.edge_label, used)
+            assert torch.equal(torch.stack([n_id[0][source], n_id[1][target]]), ends[:, used])
+
+
 @pytest.mark.parametrize("neg_sampling", [None, "binary"])
 def test_as_many_labelled_pairs_as_nodes_are_no_attribute_of_nodes(shm, neg_sampling):
     data = graph()

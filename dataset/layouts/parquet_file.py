@@ -49,7 +49,8 @@ class ParquetFile(Table):
                 if dtype is np.int64:
                     parts = [arrays.integers(f"{self.path}: column {names[i]}", part) for i, part in enumerate(parts)]
                 done += len(batch)
-                yield np.column_stack(parts).astype(dtype, copy=False), done / self.num_rows
+                rows = np.column_stack(parts)
+                yield rows.astype(dtype or rows.dtype, copy=False), done / self.num_rows
         except self._errors as error:
             raise CohortError(str(self.path), "a whole Parquet file", str(error), "copy it again") from error
 

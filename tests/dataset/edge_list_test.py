@@ -220,6 +220,23 @@ def test_a_missing_list_of_labels_is_refused(tmp_path):
     assert refusal(tmp_path / "e.npy", tmp_path / "out", inputs=inputs, task="multilabel").found == "2 nulls"
 
 
+def test_parquet_files_hold_ids_and_masks_and_labels_as_they_are(tmp_path):
+    write_parquet(tmp_path / "e.parquet", src=[10**17 + 1, 7], dst=[7, 9])
+    write_parquet(tmp_path / "ids.parquet", id=[9, 10**17 + 1, 7])
+    write_parquet(tmp_path / "y.parquet", a=[1, 0, 1], b=[-1, 0, 0])
+    write_parquet(tmp_path / "train.parquet", node=[10**17 + 1])
+    write_parquet(tmp_path / "val.parquet", mask=[True, False, False])
+    np.save(tmp_path / "test.npy", np.array([7]))
+    splits = [tmp_path / name for name in ("train.parquet", "val.parquet", "test.npy")]
+    files = {"labels": tmp_path / "y.parquet", "node_ids": tmp_path / "ids.parquet", "splits": splits}
+    inputs = SourceOptions(features="ones", **files)
+    import_graph(tmp_path / "e.parquet", tmp_path / "out", inputs=inputs, task="multilabel")
+    found = open_dataset(tmp_path / "out")
+    assert found.y.dtype == np.uint8 and found.y.tolist() == [[1, 255], [0, 0], [1, 0]]
+    assert [ids.tolist() for ids in (found.train_ids, found.val_ids, found.test_ids)] == [[1], [0], [2]]
+    assert edge_pairs(tmp_path / "out") == [(2, 0), (1, 2)]
+
+
 @pytest.mark.parametrize("form", ["npy", "parquet"])
 def test_integers_that_int64_does_not_hold_are_refused(tmp_path, form):
     edges = np.array([[0, 1], [1, 2**63]], np.uint64)

@@ -186,7 +186,7 @@ def test_too_little_time(cora, shm, tmp_path, capsys):
 @pytest.mark.gpu
 def test_on_a_gpu(cora, shm, tmp_path):
     options = ["--device", "cuda", "--cache-ratio", "0,0.5", "--sampler-sms", "0,16", "--reuse", "--slots", "3"]
-    options += ["--compress", "none", "--finals", "1", "--minutes", "4", "--out", str(tmp_path)]
+    options += ["--compress", "none", "--finals", "1", "--minutes", "20", "--out", str(tmp_path)]
     code = tune_grid.main([str(cora), *TINY[2:], *options])
     lines = lines_of(tmp_path)
     points = [(line["cache_ratio"], line["sampler_sms"]) for line in lines if line["step"] == "grid"]

@@ -274,7 +274,7 @@ def _demand_order(table: Table, chosen: list[int]) -> None:
             continue
         off = np.flatnonzero(ids != np.arange(len(ids)))
         if len(off):
-            hint = f"sort the table by {name}, or pass the ids with --node-ids FILE"
+            hint = f"sort the table by {name}, or, for a graph of one node type, pass the ids with --node-ids FILE"
             expected = f"row i to be node i: {name} {off[0]} in row {off[0]}"
             raise CohortError(str(table.path), expected, f"{name} {ids[off[0]]:.0f}", hint)
 

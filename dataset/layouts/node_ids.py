@@ -89,6 +89,7 @@ def text_columns(
         CohortError: for a damaged file, and for a missing text.
     """
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     names = [table.titles[i] for i in columns]
     text = pa.large_string()
@@ -96,13 +97,14 @@ def text_columns(
     try:
         for batch, fraction in read(table, names, block_bytes):
             arrays = [batch.column(name) for name in names]
-            for name, array in zip(names, arrays, strict=True):
-                if array.null_count and not nulls:
-                    place = f"{table.path}: column {name}"
-                    raise CohortError(place, "a value in each row", f"{array.null_count} nulls", "leave their rows out")
             arrays = [array.cast(pa.int64() if pa.types.is_integer(array.type) else text) for array in arrays]
-            for array in arrays:
+            for name, array in zip(names, arrays, strict=True):
                 array.validate(full=True)  # texts may be no UTF-8
+                empty = pc.equal(array, "").true_count if array.type == text else 0
+                if (array.null_count or empty) and not nulls:
+                    place, found = f"{table.path}: column {name}", f"{empty} empty texts"
+                    found = f"{array.null_count} nulls" if array.null_count else found
+                    raise CohortError(place, "a value in each row", found, "leave their rows out")
             yield arrays, fraction
     except pa.ArrowCancelled as error:  # by Ctrl-C, which Python may not have noticed yet
         raise KeyboardInterrupt from error

@@ -265,6 +265,12 @@ WITH_IDS = {
         "a value in each",
         "1 nulls",
     ),
+    "empty": (
+        {"from_": ["", "a/3"], "to_": ["p/1"] * 2},
+        "edges-1.parquet: column from_",
+        "a value in",
+        "1 empty texts",
+    ),
     "no_text": ({"from_": [b"p/\xe3"], "to_": ["p"]}, "edges-1.parquet", "columns from_, to_ of texts", "UTF8"),
     "floats": ({"from_": [0.5], "to_": ["p"]}, "edges-1.parquet: from_", "an id of type author", "0.5"),
 }

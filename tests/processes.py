@@ -20,7 +20,7 @@ SECONDS_TO_END = 5.0  # what the design allows between a death and the end of th
 SECONDS_TO_START = 60.0  # importing torch on a busy machine
 
 
-def cohort(*arguments, timeout: float = 120, **options) -> subprocess.CompletedProcess:
+def cohort(*arguments, timeout: float = 300, **options) -> subprocess.CompletedProcess:
     """Runs `cohort <arguments>` to its end."""
     command = [sys.executable, "-m", "cohort_gnn", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL, **options)

@@ -230,10 +230,16 @@ def replacing_explained(job: dict) -> Iterator[Path]:
         raise CohortError(place, expected, (str(error) or "too little").splitlines()[0], hint) from error
 
 
+def stop(number: int, _frame) -> None:
+    """Ends the program by an exception, which removes its files; further signals of this number do not disturb that."""
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit(128 + number)
+
+
 def main(job_file: Path) -> int:
     job = json.loads(job_file.read_text())
     _native.end_with_parent(job["owner_pid"], signal.SIGTERM)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    signal.signal(signal.SIGTERM, stop)
     try:
         with shown("stdout"):
             predict(job)

@@ -4,8 +4,9 @@
 #include <cstring>
 #include <new>
 
-#ifdef COHORT_WITH_CUDA
 #include "base/format.h"
+
+#ifdef COHORT_WITH_CUDA
 #include "base/shared_gpu_bytes.h"
 #endif
 

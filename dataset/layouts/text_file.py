@@ -166,7 +166,7 @@ class _Parser:
         names = [str(i) for i in range(self._width)]
         try:
             table = self._csv.read_csv(
-                self._pa.BufferReader(lines),
+                self._pa.BufferReader(self._in_arrows_memory(lines)),
                 self._csv.ReadOptions(column_names=names, block_size=2 * at_once),
                 self._csv.ParseOptions(delimiter=self._file.separator),
                 self._convert,
@@ -179,6 +179,12 @@ class _Parser:
         for i, column in enumerate(table.columns):
             out[:, i] = column.to_numpy()
         return out
+
+    def _in_arrows_memory(self, lines: bytes) -> Any:
+        """A copy that threads of Arrow, which may outlive Python, free without it."""
+        held = self._pa.allocate_buffer(len(lines))
+        np.frombuffer(held, np.uint8)[:] = np.frombuffer(lines, np.uint8)
+        return held
 
     def _without_comments(self, text: bytes) -> bytes:
         """The lines that are rows, and one blank where any number of blanks separate fields."""

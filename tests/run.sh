@@ -16,6 +16,7 @@ if [[ ${1:-} == --all ]]; then
   export COHORT_TESTS=all COHORT_TESTS_FRESH=1
 fi
 cohort_setup "$targets" project build test
+build_without_cuda
 unlock_checkout
 cd "$root"
 results=$(mktemp -d "$build/tests.XXXXXX")

@@ -305,7 +305,8 @@ choose_cuda() {
 # --- the build ------------------------------------------------------------------------------------------------------
 
 configure() {
-  local generator="Unix Makefiles" options key
+  local options key
+  generator="Unix Makefiles"
   command -v ninja >/dev/null && generator=Ninja
   options=(-S "$root" -B "$build" -G "$generator" -DCMAKE_BUILD_TYPE=Release "-DPython_EXECUTABLE=$python" -DCOHORT_TESTS=ON)
   if [[ $with_cuda == yes ]]; then
@@ -316,7 +317,7 @@ configure() {
   fi
   key=$(printf '%s\n' "$(command -v cmake)" "${CXX:-c++}" "$("$python" -V)" "$(has_header metis.h && echo metis)" "${options[@]}")
   [[ -f $build/CMakeCache.txt && $(cat "$build/.cohort" 2>/dev/null || true) == "$key" ]] && return
-  rm -f "$build/.cohort"
+  rm -f "$build/.cohort" "$build/without-cuda/CMakeCache.txt"
   step configure "configuring build/" "the last lines above name what is missing" cmake --fresh "${options[@]}"
   printf '%s\n' "$key" >"$build/.cohort"
 }
@@ -326,6 +327,20 @@ build_target() {
   jobs=$(nproc)
   step build "building $1 in build/ with $jobs jobs" "see the first error in the log; if the compiler was killed, memory ran out: close other programs" \
     cmake --build "$build" --target $1 --parallel "$jobs"
+}
+
+# What a build with CUDA leaves uncompiled: the programs and libraries of one without, in build/without-cuda. Nothing runs
+# them, so they are not optimized.
+build_without_cuda() {
+  [[ $with_cuda == yes ]] || return 0
+  local folder=$build/without-cuda
+  local cure="what only CUDA code includes or defines stands outside #ifdef COHORT_WITH_CUDA; the log names the file"
+  [[ -f $folder/CMakeCache.txt ]] ||
+    step configure_without_cuda "configuring build/without-cuda" "the last lines above name what is missing" \
+      cmake --fresh -S "$root" -B "$folder" -G "$generator" -DCOHORT_CUDA=OFF -DCOHORT_TESTS=OFF \
+      "-DPython_EXECUTABLE=$python" -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE=-O0
+  step build_without_cuda "compiling the programs without CUDA" "$cure" \
+    cmake --build "$folder" --target programs --parallel "$(nproc)"
 }
 
 # The command and the package of this build, in the virtual environment: a link, and a line that Python reads as it starts.

@@ -14,9 +14,14 @@ constexpr Driver kDriver{"--sampler-sms", "a driver with green contexts (CUDA 12
 CUdevResource part_of(const CUdevResource& all, int num_first, SmPartition::Part part) {
   CUdevResource first{}, rest{};
   unsigned groups = 1;
-  kDriver.check(COHORT_DRIVER_FUNCTION(kDriver, cuDevSmResourceSplitByCount)(&first, &groups, &all, &rest, 0,
-                                                                             static_cast<unsigned>(num_first)),
-                "split the SMs");
+  const CUresult split = COHORT_DRIVER_FUNCTION(kDriver, cuDevSmResourceSplitByCount)(&first, &groups, &all, &rest, 0,
+                                                                                      static_cast<unsigned>(num_first));
+  if (split == CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION) {  // a client of MPS with a part of the threads
+    throw Error({"--sampler-sms", "a GPU that is not divided yet",
+                 "an MPS daemon that gives its clients " + std::to_string(all.sm.smCount) + " SMs",
+                 "start the daemon without CUDA_MPS_ACTIVE_THREAD_PERCENTAGE, or leave --sampler-sms out"});
+  }
+  kDriver.check(split, "split the SMs");
   if (groups == 0 || rest.sm.smCount == 0) {
     throw Error({"--sampler-sms", "fewer than the GPU's " + std::to_string(all.sm.smCount) + " SMs",
                  std::to_string(num_first), "leave some to the trainer"});

@@ -37,6 +37,19 @@ std::string describe_devices() {
   return json.dump();
 }
 
+std::string describe_memory([[maybe_unused]] std::span<const int> gpus) {
+  nlohmann::json json = {{"used_bytes", nlohmann::json::array()}};
+#ifdef COHORT_WITH_CUDA
+  for (int gpu : gpus) {
+    base::choose_gpu(gpu);
+    std::size_t free = 0, total = 0;
+    base::cuda_check(cudaMemGetInfo(&free, &total), "read free GPU memory");
+    json["used_bytes"].push_back(total - free);
+  }
+#endif
+  return json.dump();
+}
+
 std::string describe_links([[maybe_unused]] std::span<const int> gpus) {
   nlohmann::json json = {{"gpus", nlohmann::json::array()}};
 #ifdef COHORT_WITH_CUDA

@@ -1,4 +1,4 @@
-// What `cohort-sampler --devices`, `--probe` and `--probe-disk` say of this machine.
+// What `cohort-sampler --devices`, `--memory`, `--probe` and `--probe-disk` say of this machine.
 #pragma once
 
 #include <span>
@@ -10,6 +10,10 @@ namespace cohort::sampler {
 // "cliques": [[ordinal, ...], ...], "versions": [driver, runtime], of CUDA}; the GPUs of a clique read each other's
 // memory.
 std::string describe_devices();
+
+// Bytes in use on each of these GPUs (ordinals), as JSON: {"used_bytes": [...]}. This process's CUDA context is in
+// them, and under MPS all that a limit keeps from its clients.
+std::string describe_memory(std::span<const int> gpus);
 
 // What these GPUs (ordinals; none: all that are visible) get from each kind of memory (cache/probe.h), measured now, as
 // JSON: {"gpus": [{uuid, local, peer or null, host}]}, in bytes a second.

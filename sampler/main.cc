@@ -1,5 +1,6 @@
 // cohort-sampler run.json: builds minibatches for its trainers until the run is stopped.
 // cohort-sampler --devices: what this build and machine can use, as JSON.
+// cohort-sampler --memory ORDINAL...: the bytes in use on these GPUs, as JSON.
 // cohort-sampler --probe [ORDINAL...]: what these GPUs, or all that are visible, get from each kind of memory, as JSON;
 // takes about a second.
 // cohort-sampler --presample options.json: counts what a short run reads, for the cache; prints JSON.
@@ -122,12 +123,12 @@ int print(const std::function<std::string()>& answer) {
   }
 }
 
-std::vector<int> ordinals_of(std::span<char*> words) {
+std::vector<int> ordinals_of(std::string_view what, std::span<char*> words) {
   std::vector<int> ordinals;
   for (const std::string_view word : words) {
     const auto [end, error] = std::from_chars(word.begin(), word.end(), ordinals.emplace_back());
     if (error == std::errc() && end == word.end()) continue;
-    throw base::Error({"--probe", "ordinals of GPUs", std::string(word), ""});
+    throw base::Error({std::string(what), "ordinals of GPUs", std::string(word), ""});
   }
   return ordinals;
 }
@@ -145,13 +146,17 @@ int main(int argc, char** argv) {
   if (argc == 3 && what == "--presample") {
     return print([&] { return sampler::presample_to_file(sampler::read_presample_options(argv[2])); });
   }
-  if (what == "--probe") return print([&] { return sampler::describe_links(ordinals_of({argv + 2, argv + argc})); });
+  if (what == "--memory")
+    return print([&] { return sampler::describe_memory(ordinals_of(what, {argv + 2, argv + argc})); });
+  if (what == "--probe")
+    return print([&] { return sampler::describe_links(ordinals_of(what, {argv + 2, argv + argc})); });
   if (argc == 4 && what == "--probe-disk") {
     return print([&] { return sampler::describe_disk(argv[2], std::atof(argv[3])); });
   }
   if (argc != 2) {
     std::fprintf(stderr,
-                 "usage: cohort-sampler run.json | --devices | --probe [ORDINAL...] | --probe-disk FILE SECONDS |"
+                 "usage: cohort-sampler run.json | --devices | --memory ORDINAL... | --probe [ORDINAL...] | "
+                 "--probe-disk FILE SECONDS |"
                  " --presample options.json\n");
     return 2;
   }

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU, in one go: build, tests, sanitizer, digests CPU against GPU, timed epochs; a table last.
 #
-#   bash tests/gpu.sh [STAGE...]      stages: test pytest sanitize digest epoch (default: all)
+#   bash tests/gpu.sh [STAGE...]      stages: test pytest sanitize digest epoch environments (default: all)
 #
 # COHORT_PYTHON as in tests/run.sh. COHORT_DATA=FOLDER of imported data sets joins the digests; files
 # digest-NAME-FANOUT.txt beside it, if any, hold lines computed elsewhere that must come out again. OUT=FOLDER gets the logs.
 set -uo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../launch/setup/setup.sh"
 stages=("$@")
-((${#stages[@]})) || stages=(test pytest sanitize digest epoch)
+((${#stages[@]})) || stages=(test pytest sanitize digest epoch environments)
 out=${OUT:-$build/gpu}
 mkdir -p "$out"
 set -e
@@ -110,6 +110,11 @@ stage_epoch() {
       >"$run.log" 2>&1
     row "train, SAGE 256 ${mode:-with MPS}" $? "$("$python" bench/epoch_line.py "$run/summary.json")"
   done
+}
+
+stage_environments() {
+  "$python" tests/environments.py --out "$out/environments" >"$out/environments.log" 2>&1
+  row "environments" $? "$(grep -c '  ok: ' "$out/environments.log") ok, $(grep -c ' refused: ' "$out/environments.log") refused with a cure, $(grep -c FAILED "$out/environments.log") failed"
 }
 
 for stage in "${stages[@]}"; do

@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.files import remembered
+from cohort_gnn.base.programs import ask_sampler
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.cache.plan.options import writable_folder
 from cohort_gnn.dataset import Dataset, HeteroDataset
@@ -37,10 +38,10 @@ class _Peak(TypedDict):
 
 
 def trainer_bytes(data: Dataset | HeteroDataset, run: dict) -> int:
-    """What a run needs of each GPU beside slots and cache, with headroom.
+    """What a run must leave of each GPU beside slots and cache: its own needs, with headroom, and what others use now.
 
-    The peak is measured unless a file in the data set's folder has it, for the same model, batches and data; where that
-    folder cannot be written, a file in the user's cache folder.
+    Its own peak is measured unless a file in the data set's folder has it, for the same model, batches and data; where
+    that folder cannot be written, a file in the user's cache folder.
 
     Args:
         run: what becomes run.json, without a cache.
@@ -63,7 +64,14 @@ def trainer_bytes(data: Dataset | HeteroDataset, run: dict) -> int:
         LOG.info(f"in addition to slots and cache, a GPU needs {format_bytes(peak)}: {path}")
         return json.dumps({"trainer_peak_bytes": peak, "key": key}, indent=2) + "\n"
 
-    return math.ceil(HEADROOM * remembered(path, peak_in, measured))
+    return math.ceil(HEADROOM * remembered(path, peak_in, measured)) + _used_bytes(run)
+
+
+def _used_bytes(run: dict) -> int:
+    """What is in use of the run's GPUs before it starts: of other programs, and under MPS beyond a limit; the most."""
+    if run["sampler"]["device"] != "cuda":
+        return 0
+    return max(ask_sampler("--memory", *map(str, run["sampler"]["gpus"]))["used_bytes"])
 
 
 def peak_key(data: Dataset | HeteroDataset, run: dict) -> dict:
@@ -85,13 +93,14 @@ def peak_file(folder: Path, key: dict) -> Path:
 
 
 def _measure(run: dict) -> int:
-    """The peak of a few batches of each pass of the run.
+    """The run's own peak, in a few batches of each pass.
 
     Raises:
         ToldFailure: the short run has failed or was stopped.
     """
     unwatched = {"quiet": True, "profile": False, "tensorboard": False, "callbacks": None}
     trainer = run["trainer"] | unwatched | {"epochs": 1, "max_batches": MAX_BATCHES}
+    used = _used_bytes(run)
     with handlers_kept(), tempfile.TemporaryDirectory(prefix="cohort-calibrate-") as folder:
         short = run | {"sampler": dict(run["sampler"]), "trainer": trainer}
         code = run_programs(Path(folder), short, show_output=False, is_kept=False)
@@ -100,4 +109,4 @@ def _measure(run: dict) -> int:
         peak = json.loads((Path(folder) / "summary.json").read_text())["trainer_peak_bytes"]
     if peak is None:
         raise CohortError("--cache-ratio auto", "a peak of GPU memory to measure", "a run without a GPU")
-    return peak
+    return peak - used

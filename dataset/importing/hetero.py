@@ -6,7 +6,6 @@ import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,8 @@ from cohort_gnn.dataset.hetero import RelationType
 from cohort_gnn.dataset.importing import tensors
 from cohort_gnn.dataset.importing.convert import ConvertOptions, write_graph
 from cohort_gnn.dataset.importing.typed import TypedConversion
-from cohort_gnn.dataset.layouts.graph import Edges, Rows, Weights
-from cohort_gnn.dataset.layouts.pyg import features_of, weights_of
+from cohort_gnn.dataset.layouts.graph import Edges, Weights
+from cohort_gnn.dataset.layouts.pyg import features_of
 from cohort_gnn.dataset.layouts.typed import Nodes, TypedGraph
 
 
@@ -33,20 +32,15 @@ def from_hetero(
     num_classes: int | None = None,
     task: str = "classification",
     name: str | None = None,
-    one_number_is_weight: bool = True,
 ) -> Path:
-    """Writes a torch_geometric HeteroData as a data set of several node types; ``from_pyg`` says how.
-
-    Args:
-        one_number_is_weight: without edge_weight, an edge_attr with one number per edge has the weights.
-    """
+    """Writes a torch_geometric HeteroData as a data set of several node types; ``from_pyg`` says how."""
     out = tensors.new_folder(out, overwrite)
     target = _target_of(data, target)
     graph = TypedGraph(
         name=name or out.name,
         place="from_pyg",
         nodes={type_: _nodes(type_, data[type_]) for type_ in data.node_types},
-        edges={type_: _edges(type_, data, one_number_is_weight) for type_ in data.edge_types},
+        edges={type_: _edges(type_, data) for type_ in data.edge_types},
         target=target,
         labels=tensors.labels_of(data[target].get("y"), task),
         splits=tensors.splits_of(tensors.masks_of(data[target])),
@@ -92,7 +86,7 @@ def _nodes(type_: str, store: Any) -> Nodes:
     return Nodes(int(given))
 
 
-def _edges(type_: RelationType, data: Any, one_number_is_weight: bool) -> Edges:
+def _edges(type_: RelationType, data: Any) -> Edges:
     place, store = f"edge_index of {', '.join(type_)}", data[type_]
     if store.get("edge_index") is None:
         hint = "fill it in"
@@ -101,7 +95,9 @@ def _edges(type_: RelationType, data: Any, one_number_is_weight: bool) -> Edges:
         raise CohortError(place, "integers [2, E]", "none", hint)
     src, dst = tensors.ends_of(place, store["edge_index"])
     ends = (arrays.integers(f"{place}: {end}", ids) for end, ids in (("src", src), ("dst", dst)))
-    weights, rows = _weights_and_rows(type_, store, one_number_is_weight)
+    weights, attributes = store.get("edge_weight"), features_of(store)
+    rows = None if attributes is None else tensors.rows_of(f"edge_attr of {', '.join(type_)}", attributes)[0]
+    weights = tensors.weights_in(f"edge_weight of {', '.join(type_)}", weights)
     return replace(Edges.in_memory(place, *ends), weights=weights, times=_times(type_, data), features=rows)
 
 
@@ -116,18 +112,6 @@ def _times(type_: RelationType, data: Any) -> Weights | None:
         arrays.demand_nodes(f"{of_edges}: src", nodes, count)
         times = tensors.times_of_nodes(f"{type_[0]}.time", source["time"], count)[nodes]
     return tensors.weights_in(place, times, are_times=True)
-
-
-def _weights_and_rows(
-    type_: RelationType, store: Any, one_number_is_weight: bool
-) -> tuple[Weights | None, Rows | None]:
-    weights, attributes = weights_of(store), features_of(store)
-    if not one_number_is_weight and store.get("edge_attr") is not None:
-        weights, attributes = store.get("edge_weight"), store["edge_attr"]
-        attributes = attributes.reshape(len(attributes), prod(attributes.shape[1:]))
-    place = ", ".join(type_)
-    rows = None if attributes is None else tensors.rows_of(f"edge_attr of {place}", attributes)[0]
-    return tensors.weights_in(f"edge_weight of {place}", weights), rows
 
 
 def _warn_of_what_is_left_out(data: Any, target: str) -> None:

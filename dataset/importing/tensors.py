@@ -17,7 +17,7 @@ from cohort_gnn.dataset.array_file import MemoryArray
 from cohort_gnn.dataset.arrays import MASKS
 from cohort_gnn.dataset.importing.convert import ConvertOptions, GraphConversion, write_graph
 from cohort_gnn.dataset.layouts.graph import Edges, Graph, Rows, Weights
-from cohort_gnn.dataset.layouts.pyg import features_of, weights_of
+from cohort_gnn.dataset.layouts.pyg import features_of
 from cohort_gnn.dataset.layouts.torch_files import rows_of_tensor
 from cohort_gnn.dataset.meta import SPLITS
 
@@ -127,11 +127,11 @@ def from_pyg(
     """Writes a torch_geometric Data or HeteroData as a data set.
 
     Of a Data: x, edge_index, optional y, train/val/test masks, weights or times, and features of edges. Weights are
-    `edge_weight`, or without it an `edge_attr` with one number per edge; any other `edge_attr` [E, D] has the features.
-    Times are `edge_time` [E], or `time`, integers [E] or [V]: times of nodes become those of the edges from them. Of a
-    HeteroData: x of each node type that has one (the others need num_nodes), edge_index, weights, times and features of
-    each edge type, y and masks of one node type. The times of an edge type without any are those of its source nodes,
-    `time` [N] of their type. Other attributes are left out with a warning.
+    `edge_weight`, features `edge_attr`, of which [E] becomes [E, 1]. Times are `edge_time` [E], or `time`, integers [E]
+    or [V]: times of nodes become those of the edges from them. Of a HeteroData: x of each node type that has one (the
+    others need num_nodes), edge_index, weights, times and features of each edge type, y and masks of one node type. The
+    times of an edge type without any are those of its source nodes, `time` [N] of their type. Other attributes are left
+    out with a warning.
 
     Args:
         target: of a HeteroData, the node type whose y and masks are kept; default: the only one that has y.
@@ -155,7 +155,7 @@ def from_pyg(
             found = f"a {type(data).__name__} without" + (", but with adj_t" if has_adj else "")
             raise CohortError("from_pyg", f"a Data with {attribute}", found, ADJ_HINT if has_adj else hint)
     splits = {split: mask for split, mask in masks_of(data).items() if mask is not None}
-    weights, times = weights_of(data), _times_of(data)
+    weights, times = getattr(data, "edge_weight", None), _times_of(data)
     of_edges = {"edge_weight": weights, "edge_time": times, "edge_attr": features_of(data)}
     _warn_of_what_is_left_out(data)
     return from_tensors(

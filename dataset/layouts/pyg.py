@@ -39,14 +39,17 @@ def read_data(source: Path, name: str | None = None) -> Graph:
     edge_index = array_of(tensors["edge_index"])
     arrays.demand_shape(f"{place}: edge_index", edge_index, (2, None))
     rows = rows_of_tensor(f"{place}: x", tensors["x"])
-    weights, attributes = weights_of(SimpleNamespace(**tensors)), features_of(SimpleNamespace(**tensors))
-    weight = "edge_weight" if "edge_weight" in tensors else "edge_attr"
-    beside = ((weight, weights, "weights"), (time, tensors.get(time), "times"), ("edge_attr", attributes, "features"))
+    weights, attributes = tensors.get("edge_weight"), features_of(SimpleNamespace(**tensors))
+    beside = (
+        ("edge_weight", weights, "weights"),
+        (time, tensors.get(time), "times"),
+        ("edge_attr", attributes, "features"),
+    )
     notes = [f"{key}: the edges' {what}" for key, found, what in beside if found is not None]
     if unused := [str(key) for key in data if _is_there(data, key) and key not in (*tensors, "num_nodes")]:
         notes.append(f"{source.name}: not used: {', '.join(unused)}")
     if weights is not None:
-        weights = Weights.of_array(MemoryArray(f"{place}: {weight}", array_of(weights)))
+        weights = Weights.of_array(MemoryArray(f"{place}: edge_weight", array_of(weights)))
     edges = replace(
         Edges.in_memory(f"{place}: edge_index", edge_index[0], edge_index[1]),
         weights=weights,
@@ -89,20 +92,10 @@ def _dict_of(place: str, found: Any) -> dict:
     return found
 
 
-def weights_of(data: Any) -> Any:
-    """edge_weight of a Data or of the store of a relation, or its edge_attr where that is one number an edge."""
-    weights, attributes = getattr(data, "edge_weight", None), getattr(data, "edge_attr", None)
-    if weights is not None or attributes is None:
-        return weights
-    return attributes if attributes.dim() == 1 or attributes.shape[1:] == (1,) else None
-
-
 def features_of(data: Any) -> Any:
-    """edge_attr of a Data or of the store of a relation, unless it has the weights."""
+    """edge_attr of a Data or of the store of a relation, in which [E] becomes [E, 1]."""
     attributes = getattr(data, "edge_attr", None)
-    if attributes is None or attributes is weights_of(data):
-        return None
-    return attributes.unsqueeze(-1) if attributes.dim() == 1 else attributes
+    return attributes[:, None] if attributes is not None and len(attributes.shape) == 1 else attributes
 
 
 def _times(prefix: str, key: str, tensors: dict) -> Weights | None:

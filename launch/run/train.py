@@ -101,14 +101,7 @@ def _begin(args: argparse.Namespace, spec: RunSpec, meeting: Meeting | None) -> 
     data = open_to_train(args.dataset)
     spec = with_task(spec, data)
     check_model(spec, data)
-    if any(each.edge_times is not None for each in relations_of(data)):
-        LOG.info(
-            "edge times are not used: neighbours are drawn whatever their time (cohort.NeighborLoader has time_attr)"
-        )
-    if spec.edge_features and has_edge_features(data) and not takes_edge_features(spec, data):
-        LOG.info(
-            f"edge features are not used: --model {spec.model} takes none (gat and rgat do, and models of your own may)"
-        )
+    _say_what_is_unused(spec, data)
     if spec.out and spec.out.is_dir() and spec.out.samefile(data.path):
         raise CohortError("--out", "another folder than the data set's", str(spec.out), "choose another --out")
     if spec.out:
@@ -122,6 +115,25 @@ def _begin(args: argparse.Namespace, spec: RunSpec, meeting: Meeting | None) -> 
         demand_new(shown, args.overwrite)
         with set_aside(out, is_said=not args.overwrite):
             return _run(out, run, shown, inherited, meeting)
+
+
+def _say_what_is_unused(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
+    """Names what the edges of the data set have and the run does not use."""
+    relations = relations_of(data)
+    if any(each.edge_times is not None for each in relations):
+        LOG.info(
+            "edge times are not used: neighbours are drawn whatever their time (cohort.NeighborLoader has time_attr)"
+        )
+    if any(each.edge_weights is not None for each in relations) and not spec.edge_weights:
+        used = "edge weights are used for draws alone" if spec.weight_attr else "edge weights are not used"
+        cure = f"--model {spec.model} takes none (gcn does, and models of your own may)"
+        if spec.model == "gcn" or spec.has_own_model:
+            cure = "--edge-weights passes them to the model"
+        LOG.info(f"{used}: {cure}")
+    if spec.edge_features and has_edge_features(data) and not takes_edge_features(spec, data):
+        LOG.info(
+            f"edge features are not used: --model {spec.model} takes none (gat and rgat do, and models of your own may)"
+        )
 
 
 def _run_of(spec: RunSpec, data: Dataset | HeteroDataset) -> dict:

@@ -71,10 +71,17 @@ def test_what_is_left_out_is_said_in_one_warning(tmp_path):
     assert said[0].filename == __file__
 
 
-def test_weights_in_edge_attr_are_not_left_out(tmp_path):
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_one_number_of_an_edge_is_a_feature_and_no_weight(tmp_path, shape):
     data = data_of()
-    data.edge_attr = torch.rand(data.num_edges, 1)
-    assert open_dataset(from_pyg(data, tmp_path / "g")).edge_weights is not None
+    data.edge_attr = torch.rand(data.num_edges, *shape)
+    data.edge_weight = torch.rand(data.num_edges)
+    for weight in (data.edge_weight, None):
+        data.edge_weight = weight
+        written = open_dataset(from_pyg(data, tmp_path / "g", overwrite=True))
+        assert written.edge_attr.shape == (data.num_edges, 1)
+        assert sorted(written.edge_attr[:, 0].tolist()) == sorted(data.edge_attr.flatten().tolist())
+        assert (written.edge_weights is None) == (weight is None)
 
 
 def test_a_sparse_adjacency_has_a_way_out(tmp_path):

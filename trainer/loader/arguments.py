@@ -3,12 +3,14 @@
 import os
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import torch
 from msgspec import Meta
+from torch_geometric.data import HeteroData
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import Dataset, HeteroDataset
@@ -96,28 +98,67 @@ def take_pyg_arguments(others: dict, loader: str) -> None:
         warnings.warn(f"{', '.join(ignored)}: ignored: {why}", stacklevel=3)
 
 
-def sampler_options(given: dict, edge_ids, edge_weights, time_attr: str | None) -> dict:
-    """Members of run.json: what was given of OF_SAMPLER, and what batches have.
+def sampler_options(given: dict, time_attr: str | None) -> dict:
+    """Members of run.json: what was given of OF_SAMPLER, and whether draws depend on times.
 
     Raises:
         CohortError: one is out of range.
     """
     options = {name: checked(name, value, OF_SAMPLER[name]) for name, value in given.items()}
-    of_edges = {"edge_ids": is_set("edge_ids", edge_ids), "edge_weights": is_set("edge_weights", edge_weights)}
-    return options | of_edges | ({} if time_attr is None else {"edge_times": True})
+    return options | ({} if time_attr is None else {"edge_times": True})
 
 
-def demand_edge_arrays(data: Dataset | HeteroDataset, edge_weights, weight_attr, time_attr) -> None:
+@dataclass(frozen=True)
+class EdgeArrays:
+    """The arguments of this name: which arrays of edges batches have. None: see NeighborLoader.
+
+    Raises:
+        CohortError: one is no switch.
+    """
+
+    edge_ids: bool | None
+    edge_weights: bool | None
+    edge_attr: bool
+
+    def __post_init__(self):
+        for name, value in vars(self).items():
+            if value is not None:
+                is_set(name, value)
+
+    def of(self, data: Dataset | HeteroDataset, subgraph_type: str) -> dict:
+        """Members of run.json, for batches of a data set.
+
+        Raises:
+            CohortError: the data set has no weights.
+        """
+        relations = relations_of(data)
+        has_weights = any(each.edge_weights is not None for each in relations)
+        if self.edge_weights and not has_weights:
+            raise _without(data, "edge_weights", "weight")
+        weights = has_weights if self.edge_weights is None else bool(self.edge_weights)
+        if self.edge_weights is None and names_no_edges(data, subgraph_type):
+            weights = False
+        rows = bool(self.edge_attr) and any(each.edge_table is not None for each in relations)
+        return {"edge_ids": bool(self.edge_ids), "edge_weights": weights, "edge_features": rows}
+
+
+def names_no_edges(data, subgraph_type: str) -> bool:
+    """Whether batches tell nothing about edges but their ends, as in PyG."""
+    return subgraph_type == "bidirectional" and isinstance(data, HeteroDataset | HeteroData)
+
+
+def demand_draws_possible(data: Dataset | HeteroDataset, weight_attr, time_attr) -> None:
     """Raises CohortError: an argument asks for weights or times of edges that no edge has."""
     relations = relations_of(data)
-    asked = {"edge_weights": edge_weights, "weight_attr": weight_attr is not None}
-    if any(asked.values()) and all(each.edge_weights is None for each in relations):
-        name = next(name for name, wanted in asked.items() if wanted)
-        hint = "write the data set with edge_weight, or import it with --edge-weights or --weight-column"
-        raise CohortError(name, "a data set with edge weights", f"{data.path} without", hint)
+    if weight_attr is not None and all(each.edge_weights is None for each in relations):
+        raise _without(data, "weight_attr", "weight")
     if time_attr is not None and all(each.edge_times is None for each in relations):
-        hint = "write the data set with edge_time, or import it with --edge-times or --time-column"
-        raise CohortError("time_attr", "a data set with edge times", f"{data.path} without", hint)
+        raise _without(data, "time_attr", "time")
+
+
+def _without(data: Dataset | HeteroDataset, argument: str, what: str) -> CohortError:
+    hint = f"write the data set with edge_{what}, or import it with --edge-{what}s or --{what}-column"
+    return CohortError(argument, f"a data set with edge {what}s", f"{data.path} without", hint)
 
 
 def cache_options(cache_ratio, cache_bytes, cache_policy: str, cliques: str, trainer_bytes, host_bytes=None) -> dict:

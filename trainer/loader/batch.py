@@ -63,8 +63,8 @@ class Batch(OfSlot, Data):
     With ``edge_ids=True`` the loader adds ``e_id`` int64 [num_edges], a view: the position of each edge in the data
     set's ``indices``; of a graph in memory its column in ``edge_index``, a copy, as in PyG's loader. A disjoint loader
     adds ``batch`` int64 [num_nodes], a copy: the number of the seed whose tree each node is in; if seeds have times,
-    also ``seed_time`` int64 [batch_size]. With ``edge_weights=True`` the loader adds ``edge_weight`` float32
-    [num_edges].
+    also ``seed_time`` int64 [batch_size]. If the data set has edge weights, batches have ``edge_weight``
+    float32 [num_edges].
 
     If the data set has features of edges, ``edge_attr`` [num_edges, dim] (in their type), a view, has the row of each
     edge in the order of ``edge_index``, and batches have ``e_id``, too.

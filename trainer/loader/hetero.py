@@ -24,9 +24,9 @@ class HeteroBatch(OfSlot, HeteroData):
     Seeds of a `LinkNeighborLoader` are the endpoints of pairs, of two types or of one.
 
     Each edge type has ``edge_index`` int64 [2, edges] (positions in ``n_id`` of the source type and of the target
-    type), ``num_sampled_edges`` (a number for each hop) and, where the loader was asked for them, ``e_id`` int64
-    [edges], the place of each edge in the ``indices`` of its type, and ``edge_weight`` float32 [edges], which is 1 for
-    edge types without weights. In disjoint batches, each node type has ``batch`` int64 [nodes], a copy: the number of
+    type), ``num_sampled_edges`` (a number for each hop) and, where the loader was asked for it, ``e_id`` int64
+    [edges], the place of each edge in the ``indices`` of its type. Edge types with weights have ``edge_weight`` float32
+    [edges]. In disjoint batches, each node type has ``batch`` int64 [nodes], a copy: the number of
     the seed, or of the pair, whose tree each node is in. Edge types whose edges have features in the data set have
     ``edge_attr`` [edges, dim];
     all edge types then have ``e_id``. Edges are ordered by hop, then by target.

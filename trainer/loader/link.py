@@ -20,9 +20,9 @@ from cohort_gnn.spec.types import checked
 from cohort_gnn.trainer.loader.arguments import is_set
 from cohort_gnn.trainer.loader.batch import Batch
 from cohort_gnn.trainer.loader.hetero import HeteroBatch, pairs_type_of
+from cohort_gnn.trainer.loader.memory_graph import MemoryGraph
 from cohort_gnn.trainer.loader.negatives import negatives_of
 from cohort_gnn.trainer.loader.neighbor import NeighborLoader
-from cohort_gnn.trainer.loader.node_tensors import EdgeColumns
 from cohort_gnn.trainer.loader.state import digest_of
 from cohort_gnn.trainer.source import REDRAWS, OfPairs
 
@@ -125,11 +125,11 @@ class LinkNeighborLoader(NeighborLoader):
             self._input_type, ends = name, [name[0], name[2]]
             self._of_pairs = replace(self._of_pairs, relation=graph.types.edge_types.index(name))
             num_nodes = [graph.node_types[end].num_nodes for end in ends]
-            self._ids = _pairs_of(given, graph.edge_types[name], num_nodes, name, self._subgraph.columns)
+            self._ids = _pairs_of(given, graph.edge_types[name], num_nodes, name, self._graph)
             self._ends = num_nodes, ends
             first = np.array([graph.first_node[end] for end in ends])
         else:
-            self._ids = _pairs_of(edge_label_index, graph, [graph.num_nodes] * 2, None, self._subgraph.columns)
+            self._ids = _pairs_of(edge_label_index, graph, [graph.num_nodes] * 2, None, self._graph)
             self._ends = [graph.num_nodes] * 2, ["", ""]
         self._subgraph.demand_excludes(self._of_pairs.exclude, graph, name)
         self._edge_label = _checked_labels(self._edge_label, len(self._ids), self._of_pairs)
@@ -214,7 +214,7 @@ def _pairs_of(
     lists: Dataset | Relation,
     num_nodes: Sequence[int],
     name: EdgeType | None,
-    columns: EdgeColumns | None,
+    columns: MemoryGraph | None,
 ) -> np.ndarray:
     """int64 [n, 2] node ids from the argument.
 

@@ -12,14 +12,14 @@ from torch_geometric.data import Data, HeteroData
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import Dataset, HeteroDataset
 from cohort_gnn.dataset import open as open_dataset
-from cohort_gnn.dataset.reader import has_edge_features
 from cohort_gnn.spec import types
 from cohort_gnn.spec.graph import EdgeType
 from cohort_gnn.spec.run import SamplerSpec
 from cohort_gnn.spec.types import checked
 from cohort_gnn.trainer.loader.arguments import (
+    EdgeArrays,
     cache_options,
-    demand_edge_arrays,
+    demand_draws_possible,
     folder_of,
     ids_of,
     is_set,
@@ -28,25 +28,26 @@ from cohort_gnn.trainer.loader.arguments import (
 )
 from cohort_gnn.trainer.loader.batch import Batch, batch_of
 from cohort_gnn.trainer.loader.hetero import HeteroBatch, fanout_of, hetero_batch_of, seeds_of
-from cohort_gnn.trainer.loader.node_tensors import NodeTensors, checked_tensors, rows_of, written
+from cohort_gnn.trainer.loader.memory_graph import MemoryGraph
+from cohort_gnn.trainer.loader.node_tensors import checked_tensors, rows_of
 from cohort_gnn.trainer.loader.sampler_process import SamplerProcess
-from cohort_gnn.trainer.loader.state import checked_position, digest_of
+from cohort_gnn.trainer.loader.state import Stateful, digest_of
 from cohort_gnn.trainer.loader.stats import EpochMeter, LoaderStats
 from cohort_gnn.trainer.loader.subgraph import DRAWN, checked_kind, subgraph_of
 from cohort_gnn.trainer.loader.trees import demand_draws_offered, tree_options
 from cohort_gnn.trainer.source import OfPairs
 
 
-class NeighborLoader:
+class NeighborLoader(Stateful):
     """Yields minibatches of a data set as PyG ``Data``. A separate sampler process builds and fetches them.
 
     Minibatches of a data set with several node types are ``HeteroData``.
 
     Args:
         data: folder of the data set (see dataset/FORMAT.md), or a ``Dataset`` from ``cohort.dataset.open()``. Or a PyG
-            ``Data`` or ``HeteroData`` in memory: this loader writes it to shared memory as a data set, and removes the
-            data set when the loader is closed; its other node attributes become ``node_tensors``. For a large graph,
-            write the data set once with ``cohort.from_pyg``.
+            ``Data`` or ``HeteroData`` in memory: this loader writes its edges and ``x`` to shared memory, and removes
+            them when the loader is closed. Batches have all its attributes, as in PyG, also those that are changed
+            later. For a large graph, write a data set once with ``cohort.from_pyg``.
         num_neighbors: in-neighbours to draw per node, for each hop; the first entry is the hop from the seeds; -1: all
             neighbours. Several edge types: one list for all, or a dict with a list for each.
         input_nodes: seeds: int64 ids or a bool mask [num_nodes]; None: all nodes. Each node at most once, unless
@@ -77,13 +78,14 @@ class NeighborLoader:
         reuse: a GPU takes rows that earlier batches left in its memory, instead of fetching them again.
         edge_ids: batches have ``e_id`` int64 [num_edges], in the order of ``edge_index``: the position of each edge in
             the data set's ``indices``, and its column in ``cohort.dataset.open(data).to_pyg().edge_index``; of a PyG
-            ``Data`` or ``HeteroData``, its column in ``edge_index``.
-        edge_weights: batches have ``edge_weight`` float32 [num_edges]; the data set must have edge weights, of one of
-            several edge types at least.
+            ``Data`` or ``HeteroData``, its column in ``edge_index``. None: of these alone, as in PyG.
+        edge_weights: batches have ``edge_weight`` float32 [num_edges], if edges of their type have weights. None: if
+            the data set has some; True: it must have some; False: leave them out.
         edge_attr: batches have ``edge_attr`` [num_edges, dim], in the order of ``edge_index``, if the data set has
             features of edges; False: leave them out.
-        weight_attr: "edge_weight": in-neighbours are drawn with probability proportional to the edge weights of the
-            data set, one after the other without replacement, as by ``torch.multinomial``. Weights must be at least 0.
+        weight_attr: "edge_weight", or of a PyG ``Data`` or ``HeteroData`` the name of its weights: in-neighbours are
+            drawn with probability proportional to the edge weights, one after the other without replacement, as by
+            ``torch.multinomial``. Weights must be at least 0.
             An edge of weight 0 is never drawn, so a node can get fewer neighbours; but -1 takes all edges, whatever
             their weights. None, and of edge types without weights: all neighbours are equally likely.
         sampler_sms: reserve this number of SMs of the GPU for the sampler, and switch PyTorch's current stream to one
@@ -99,7 +101,8 @@ class NeighborLoader:
         time_attr: draw only edges whose time is at most the time of the seed; batches are then disjoint. For a PyG
             ``Data`` or ``HeteroData``, the name of the attribute that contains the times, of edges or of nodes (each
             edge then has the time of its source). A data set has only one array of edge times, so any name is accepted.
-        input_time: int64 times of the seeds, in the order of ``input_nodes``; required with ``time_attr``. Batches
+        input_time: int64 times of the seeds, in the order of ``input_nodes``; required with ``time_attr``, unless
+            this names times of nodes of a PyG ``Data`` or ``HeteroData``, which are then those of the seeds. Batches
             have ``seed_time`` int64 [batch_size]; of several node types, the type of the seeds has it.
         temporal_strategy: "uniform": draw at random from the edges up to the seed's time; "last": take the latest ones.
         replace: draw with replacement: a node with in-neighbours gets exactly as many edges as ``num_neighbors`` says,
@@ -137,8 +140,6 @@ class NeighborLoader:
 
     _of_pairs = OfPairs()  # of a loader whose seeds are pairs of nodes
     _meter: EpochMeter | None = None  # of the epoch begun last
-    _under_way: list[int] | None = None  # epoch of the iteration begun last, batches yielded; None: it is over
-    _loaded: list[int] | None = None  # the same of a state, with which the next iteration begins
     _times_argument = "input_time"
     _input_type: str | EdgeType = ""  # of the seeds, where there are several
 
@@ -163,8 +164,8 @@ class NeighborLoader:
         host_bytes: int | None = None,
         order: str = "address",
         reuse: bool = True,
-        edge_ids: bool = False,
-        edge_weights: bool = False,
+        edge_ids: bool | None = None,
+        edge_weights: bool | None = None,
         edge_attr: bool = True,
         weight_attr: str | None = None,
         sampler_sms: int = 0,
@@ -181,56 +182,74 @@ class NeighborLoader:
         **of_pyg,
     ):
         # What loaders give each other, and tests: a sampler to share with the edges of its batches, further members of
-        # its run.json, and whether batches have y.
+        # its run.json, and the graph in memory.
         sampler, self._subgraph = of_pyg.pop("_sampler", None), of_pyg.pop("_subgraph", DRAWN)
-        debug, self._has_labels = of_pyg.pop("_debug", None), of_pyg.pop("_has_labels", True)
+        debug, self._graph = of_pyg.pop("_debug", None), of_pyg.pop("_graph", None)
         take_pyg_arguments(of_pyg, type(self).__name__)
-        self._transform, self._node_tensors, kind = transform, NodeTensors(), checked_kind(subgraph_type)
+        self._transform, kind = transform, checked_kind(subgraph_type)
         self._trees = tree_options(disjoint, time_attr, temporal_strategy)
         self._replace = checked("replace", replace, bool)
         self._demand_offered(cache_ratio, weight_attr)
         self.batch_size = checked("batch_size", batch_size, types.Positive)
         self.shuffle, self.drop_last = is_set("shuffle", shuffle), is_set("drop_last", drop_last)
         self.epoch = 0  # set epoch to repeat or skip epochs
-        own = graph = None  # a sampler that this loader starts; a graph in memory
+        own = None  # a sampler that this loader starts
         with contextlib.ExitStack() as cleanup:  # of a graph in memory: after the sampler's end, or where there is none
-            if type(data) in (Data, HeteroData):
-                self.data, self._node_tensors, self._has_labels, graph = written(data, cleanup, time_attr, input_nodes)
+            if isinstance(data, Data | HeteroData):
+                self._graph = self._graph or MemoryGraph(data, cleanup, time_attr, weight_attr, input_nodes)
+                self.data, folder = data, self._graph.folder
+                weight_attr = weight_attr and "edge_weight"  # as the data set calls them
             else:
-                self.data = folder_of(data)
-            opened = None if sampler else open_dataset(self.data)
+                self.data = folder = folder_of(data)
+            opened = None if sampler else open_dataset(folder)
             self._types = sampler.types if sampler else opened.types if isinstance(opened, HeteroDataset) else None
             self._fanout = fanout_of(self._types, num_neighbors)
             self.num_neighbors = num_neighbors if self._types else self._fanout
             if opened is not None:
                 given: dict = {"num_slots": num_slots, "seed": seed, "topology": topology, "compress": compress}
                 given |= {"order": order, "reuse": reuse, "weight_attr": weight_attr}
-                options = sampler_options(given, edge_ids, edge_weights, time_attr) | (debug or {})
+                options = sampler_options(given, time_attr) | (debug or {})
+                of_edges = EdgeArrays(edge_ids, edge_weights, edge_attr)
                 of_spec = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes, host_bytes)
-                demand_edge_arrays(opened, edge_weights, weight_attr, time_attr)
-                options["edge_features"] = bool(edge_attr) and has_edge_features(opened)
-                self._subgraph = subgraph_of(kind, opened, options, self._trees, graph)
-                own = sampler = self._start(device, options, of_spec, limit_seconds, cleanup)
+                how = (device, kind, of_edges, options, of_spec, limit_seconds)
+                own = sampler = self._start(opened, *how, cleanup)
         self._sampler = sampler
         try:
             if own and sampler_sms:
                 own.divide_gpu(sampler_sms)
-            for type_, of_type in checked_tensors(node_tensors, sampler.counts).items():
-                self._node_tensors.setdefault(type_, {}).update(of_type)
+            self._node_tensors = checked_tensors(node_tensors, sampler.counts)
             self._register(self._checked_seeds(input_nodes), input_time)
         except BaseException:
             if own:
                 own.close()
             raise
 
-    def _start(self, device, options: dict, of_spec: dict, limit_seconds: float, cleanup) -> SamplerProcess:
+    def _start(
+        self,
+        data: Dataset | HeteroDataset,
+        device,
+        kind: str,
+        of_edges: EdgeArrays,
+        options: dict,
+        of_spec: dict,
+        limit_seconds: float,
+        cleanup: contextlib.ExitStack,
+    ) -> SamplerProcess:
+        if self._graph is None:
+            demand_draws_possible(data, options["weight_attr"], self._trees.time_attr)
+            options |= of_edges.of(data, kind)
+        else:
+            options |= self._graph.edge_options(of_edges, kind)
+        self._subgraph = subgraph_of(kind, data, options, self._trees)
         of_spec |= {name: options[name] for name in ("edge_weights", "edge_features", "weight_attr", "reuse")}
         spec = SamplerSpec(fanout=self._fanout, batch_size=self.batch_size, slots=options["num_slots"], **of_spec)
         limit_seconds = checked("limit_seconds", limit_seconds, types.AboveZero)
-        return SamplerProcess(self.data, device, options, spec, limit_seconds, cleanup.pop_all(), self._types)
+        return SamplerProcess(data.path, device, options, spec, limit_seconds, cleanup.pop_all(), self._types)
 
     def _register(self, seeds: np.ndarray, times, weights: Sequence[np.ndarray | None] = (None, None)) -> None:
         """Tells the sampler of the seeds, and the other ranks of this machine of the loader."""
+        if times is None and self._graph is not None and self._ids.ndim == 1:
+            times = self._graph.times_of(self._input_type or None, self._ids)
         self._times = self._trees.checked_times(times, len(seeds), self._times_argument)
         self._seed_set = self._sampler.source.add_seeds(seeds, None, self._times, weights, owner=self)
         if self._sampler.place.local_size > 1:
@@ -269,7 +288,7 @@ class NeighborLoader:
             "batch_size": self.batch_size if batch_size is None else batch_size,
             "transform": self._transform,
             "node_tensors": self._node_tensors if self._types else self._node_tensors.get(None),
-            "_has_labels": self._has_labels,
+            "_graph": self._graph,
             "_sampler": self._sampler,
             "_subgraph": self._subgraph,
             "replace": self._replace,
@@ -312,8 +331,8 @@ class NeighborLoader:
         position[1] += 1
         batch = self._batch_of(slot)
         self._subgraph.finish(batch)
-        if not self._has_labels:
-            del (batch[self._types.target] if self._types else batch).y
+        if self._graph is not None:
+            self._graph.fill(batch, of_pairs=self._ids.ndim == 2)
         for type_, tensors in self._node_tensors.items():
             store = batch if type_ is None else batch[type_]
             store.update(rows_of(tensors, store.n_id))
@@ -336,28 +355,6 @@ class NeighborLoader:
     def _all_times(self) -> torch.Tensor:
         """int64 [seeds], of a loader with times, on the device of the batches."""
         return torch.tensor(self._times, device=self.device)
-
-    def state_dict(self) -> dict:
-        """The loader's position, as numbers and text: after the last batch, or at the start of the next epoch.
-
-        Follows the convention of torch's stateful loaders: save the state in your checkpoint together with the model.
-        It is the same on every rank.
-        """
-        epoch, step = self.epoch, 0
-        if self._loaded and self._loaded[0] == self.epoch:
-            epoch, step = self._loaded
-        elif self._under_way and self._under_way[0] == self.epoch - 1:
-            epoch, step = self._under_way
-        return self._identity() | {"epoch": int(epoch), "step": step}
-
-    def load_state_dict(self, state: dict) -> None:
-        """The next iteration yields the rest of the epoch of ``state``; earlier batches are not sampled again.
-
-        Raises:
-            CohortError: the state belongs to a loader with other batches.
-        """
-        self._loaded = checked_position(state, self._identity(), len(self))
-        self.epoch, self._under_way = self._loaded[0], None
 
     def _identity(self) -> dict:
         """What the batches follow from, but for the data set itself."""

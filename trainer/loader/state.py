@@ -1,4 +1,4 @@
-"""What NeighborLoader.state_dict() holds."""
+"""The position of a loader, and what its state_dict() holds."""
 
 import hashlib
 
@@ -33,3 +33,44 @@ def checked_position(state: dict, identity: dict, num_steps: int) -> list[int]:
         if type(state[name]) is not int or not 0 <= state[name] <= most:
             raise CohortError(f"{place}: {name}", f"an integer in [0, {most}]", repr(state[name]))
     return [state["epoch"], state["step"]]
+
+
+class Stateful:
+    """A loader whose position can be kept and taken up again.
+
+    Attributes:
+        epoch: the next one.
+    """
+
+    epoch: int
+    _under_way: list[int] | None = None  # epoch of the iteration begun last, batches yielded; None: it is over
+    _loaded: list[int] | None = None  # the same of a state, with which the next iteration begins
+
+    def state_dict(self) -> dict:
+        """The loader's position, as numbers and text: after the last batch, or at the start of the next epoch.
+
+        Follows the convention of torch's stateful loaders: save the state in your checkpoint together with the model.
+        It is the same on every rank.
+        """
+        epoch, step = self.epoch, 0
+        if self._loaded and self._loaded[0] == self.epoch:
+            epoch, step = self._loaded
+        elif self._under_way and self._under_way[0] == self.epoch - 1:
+            epoch, step = self._under_way
+        return self._identity() | {"epoch": int(epoch), "step": step}
+
+    def load_state_dict(self, state: dict) -> None:
+        """The next iteration yields the rest of the epoch of ``state``; earlier batches are not sampled again.
+
+        Raises:
+            CohortError: the state belongs to a loader with other batches.
+        """
+        self._loaded = checked_position(state, self._identity(), len(self))
+        self.epoch, self._under_way = self._loaded[0], None
+
+    def _identity(self) -> dict:
+        """What the batches follow from, but for the data set itself."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        raise NotImplementedError

@@ -1,12 +1,12 @@
 """The argument ``subgraph_type``: which edges the batches of a loader have beside the edges that were drawn."""
 
 import warnings
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.storage import EdgeStorage
 
 from cohort_gnn.base.errors import CohortError
@@ -18,7 +18,6 @@ from cohort_gnn.spec.graph import EdgeType
 from cohort_gnn.spec.types import checked
 from cohort_gnn.trainer.loader.batch import Batch
 from cohort_gnn.trainer.loader.hetero import HeteroBatch
-from cohort_gnn.trainer.loader.node_tensors import EdgeColumns
 from cohort_gnn.trainer.loader.trees import TreeOptions, demand_shared
 
 Kind = Literal["directional", "bidirectional", "induced"]
@@ -39,17 +38,17 @@ class Subgraph:
     """Batches have the drawn edges alone.
 
     Attributes:
-        columns: what names edges of a graph in memory; None: edges are named by their places in the data set.
+        unweighted: the edge types without weights, where others have some.
     """
 
     kind = "directional"
-    columns: EdgeColumns | None = None
+    unweighted: Sequence[EdgeType] = ()
 
     def finish(self, batch: Batch | HeteroBatch) -> None:
-        """Gives the batch its other edges, and names all as the loader's user knows them."""
+        """Gives the batch its other edges, and weights to edges that have some alone."""
         self.complete(batch)
-        if self.columns is not None:
-            self.columns.name_edges(batch)
+        for name in self.unweighted:
+            batch[name].pop("edge_weight", None)
 
     def complete(self, batch: Batch | HeteroBatch) -> None:
         """Gives the batch its other edges."""
@@ -185,20 +184,18 @@ def edges_between(lists: Dataset | Relation, sources: np.ndarray, targets: np.nd
     return np.stack([source, target]), e_id
 
 
-def subgraph_of(
-    kind: str, data: Dataset | HeteroDataset, options: dict, trees: TreeOptions, graph: Data | HeteroData | None
-) -> Subgraph:
+def subgraph_of(kind: str, data: Dataset | HeteroDataset, options: dict, trees: TreeOptions) -> Subgraph:
     """Of a loader.
 
     Args:
-        graph: in memory, of which the data set was written.
         options: of the sampler, which is not asked for arrays of edges that batches do not have from it.
 
     Raises:
         CohortError: the options ask for arrays of edges that such batches do not have, or for disjoint batches.
     """
     found = _of_kind(kind, data, options, trees)
-    found.columns = None if graph is None else EdgeColumns(graph, data)
+    if isinstance(data, HeteroDataset):
+        found.unweighted = [name for name, lists in data.edge_types.items() if lists.edge_weights is None]
     return found
 
 

@@ -102,7 +102,8 @@ def test_weights_of_a_relation_are_kept_and_its_reverse_has_them(tmp_path):
         ends = back[relation].edge_index if relation[0] == "author" else back[relation].edge_index.flip(0)
         found = dict(zip(map(tuple, ends.T.tolist()), back[relation].edge_weight.tolist(), strict=True))
         assert found == {(0, 0): 0.5, (1, 0): 2, (2, 1): 0, (0, 3): 8}
-    assert back["paper", "cites", "paper"].edge_weight.tolist() == [3, 4]
+    assert back["paper", "cites", "paper"].edge_attr.tolist() == [[3], [4]]
+    assert "edge_weight" not in back["paper", "cites", "paper"]
     np.save(folder / "author.writes.paper.edge_weights.npy", np.array([1, np.nan, 2, 3], np.float32))
     assert ["author.writes.paper.edge_weights.npy" in problem.place for problem in check(folder)] == [True]
 

@@ -177,18 +177,6 @@ def test_nothing_is_left_of_a_hetero_data_that_is_no_graph(shm, change, place):
         assert error.value.place == named and shm.runs() == []
 
 
-def test_rows_of_no_edges_are_named(shm):
-    data, typed = (
-        Data(x=torch.ones(2, 2), edge_index=torch.empty(2, 0).long(), edge_attr=torch.empty(0, 3)),
-        typed_graph(),
-    )
-    typed["user", "buys", "item"].update({"edge_index": torch.empty(2, 0).long(), "edge_attr": torch.empty(0, 3)})
-    for given, seeds, place in ((data, None, "edge_attr"), (typed, "item", "edge_attr of user, buys, item")):
-        with pytest.raises(CohortError, match=f"^{place}: expected at least one row"):
-            NeighborLoader(given, [2], seeds, device="cpu")
-    assert shm.runs() == []
-
-
 def test_several_ranks_share_a_folder(shm, monkeypatch):
     for name, value in {"RANK": 0, "WORLD_SIZE": 2, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 2}.items():
         monkeypatch.setenv(name, str(value))
@@ -253,30 +241,3 @@ def test_duplicate_seeds_are_refused_with_a_cure(cora, shm):
     with pytest.raises(CohortError) as error:
         NeighborLoader(cora, [2], [5, 5, 6], device="cpu")
     assert error.value.found == "1 duplicates" and error.value.hint == "input_nodes.unique()"
-
-
-@pytest.mark.parametrize(
-    ("members", "named"),
-    [
-        ({"y": torch.arange(NUM_NODES - 1)}, "Data.y [499] is left out"),
-        ({"y": ["a"] * NUM_NODES}, "Data.y (list) is left out"),
-        ({"edge_time": torch.arange(4000)}, "Data.edge_time [4000] is left out"),
-        ({"degree": torch.eye(NUM_NODES).to_sparse()}, "Data.degree [500, 500] is left out"),
-    ],
-)
-def test_a_warning_names_what_batches_of_a_data_do_not_have(shm, members, named):
-    with pytest.warns(UserWarning) as said, NeighborLoader(graph().update(members), [2], device="cpu") as loader:
-        assert not set(members) & set(next(iter(loader)).keys())
-    assert [named in str(each.message) for each in said if "left out" in str(each.message)] == [True]
-
-
-def test_a_warning_names_what_batches_of_a_hetero_data_do_not_have(shm):
-    data = typed_graph()
-    data["item"].year, data["user", "buys", "item"].when = torch.arange(299), torch.arange(9)
-    with pytest.warns(UserWarning) as said, NeighborLoader(data, [2], "item", device="cpu") as loader:
-        assert "year" not in next(iter(loader))["item"]
-    assert [str(each.message) for each in said if "left out" in str(each.message)] == [
-        "year [299] of item, when [9] of user, buys, item are left out: "
-        "batches have dense tensors with a row for each node, and x, edge_index, edge_weight and edge_attr"
-    ]
-    assert said[-1].filename == __file__

@@ -12,7 +12,7 @@ from processes import cohort as run_cohort
 from torch.nn import functional as F
 
 import cohort_gnn as cohort
-from cohort_gnn import CohortError, NeighborLoader
+from cohort_gnn import CohortError, LinkNeighborLoader, NeighborLoader
 from cohort_gnn.trainer.models.sampled import SampledGNN
 
 NUM_NODES, DIM, CLASSES = 500, 6, 3
@@ -41,13 +41,26 @@ def data(tmp_path_factory) -> Path:
 def test_batches_have_the_weights_of_their_edges(data, shm, edge_ids):
     graph = cohort.dataset.open(data).to_pyg()
     with NeighborLoader(data, [4, 3], batch_size=64, device="cpu", edge_weights=True, edge_ids=edge_ids) as loader:
-        plain = NeighborLoader(data, [4, 3], batch_size=64, device="cpu", edge_ids=True)
+        plain = NeighborLoader(data, [4, 3], batch_size=64, device="cpu", edge_ids=True, edge_weights=False)
         for batch, other in zip(loader, plain, strict=True):
             assert batch.edge_weight.dtype == torch.float32
             assert torch.equal(batch.edge_weight, graph.edge_weight[other.e_id])
             assert torch.equal(batch.edge_index, other.edge_index)
             assert ("e_id" in batch) == edge_ids and "edge_weight" not in other
         plain.close()
+
+
+@pytest.mark.parametrize("kind", ["directional", "bidirectional", "induced"])
+def test_weights_of_a_data_set_need_no_argument(data, shm, kind):
+    """A GCN of a ported script would train without them."""
+    graph = cohort.dataset.open(data).to_pyg()
+    with NeighborLoader(data, [4, 3], batch_size=64, device="cpu", edge_ids=True, subgraph_type=kind) as loader:
+        for batch in loader:
+            assert torch.equal(batch.edge_weight, graph.edge_weight[batch.e_id])
+    if kind == "directional":
+        with LinkNeighborLoader(data, [4], batch_size=500, device="cpu", edge_ids=True) as loader:
+            for batch in loader:
+                assert torch.equal(batch.edge_weight, graph.edge_weight[batch.e_id])
 
 
 @pytest.mark.gpu
@@ -178,3 +191,19 @@ def test_the_command_refuses_what_cannot_be(data, cora, tmp_path):
     assert result.returncode == 1 and "--model gcn, which takes weights" in result.stderr
     result = run_cohort("train", cora, "--model", "gcn", "--edge-weights", "--device", "cpu", "--out", tmp_path / "b")
     assert result.returncode == 1 and "--weight-column" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--model", "gcn"], "edge weights are not used: --edge-weights passes them to the model"),
+        (["--model", "gcn", "--weight-attr", "edge_weight"], "edge weights are used for draws alone: --edge-weights"),
+        (["--model", "sage"], "edge weights are not used: --model sage takes none (gcn does"),
+        (["--model", "gcn", "--edge-weights"], None),
+    ],
+)
+def test_a_run_says_that_it_does_not_use_weights(data, tmp_path, shm, options, said):
+    result = train(data, tmp_path / "run", *options)
+    assert result.returncode == 0, result.stderr
+    told = result.stdout + result.stderr
+    assert said in told if said else "edge weights are" not in told

@@ -119,14 +119,16 @@ def test_ranks_share_the_batches_and_states_go_on(graph):
 
 @pytest.mark.parametrize("width", [None, 1, 4])
 def test_a_data_in_memory_keeps_its_rows(width):
-    """Also of one number an edge, which is its weight too."""
+    """Also of one number an edge, in its shape."""
     random = np.random.default_rng(5)
     ends = torch.from_numpy(random.integers(50, size=(2, 600)))
     rows = torch.from_numpy(random.random((600, width or 1)).astype(np.float32))
     data = Data(x=torch.rand(50, 2), edge_index=ends, edge_attr=rows if width else rows[:, 0])
     with NeighborLoader(data, [-1], batch_size=50, device="cpu") as loader:
         (batch,) = loader
-        found = zip(*batch.n_id[batch.edge_index].tolist(), *batch.edge_attr.T.tolist(), strict=True)
+        assert batch.edge_attr.dim() == data.edge_attr.dim() and "edge_weight" not in batch
+        found = batch.edge_attr.view(-1, width or 1).T.tolist()
+        found = zip(*batch.n_id[batch.edge_index].tolist(), *found, strict=True)
         assert sorted(found) == sorted(zip(*ends.tolist(), *rows.T.tolist(), strict=True))
 
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from processes import ALL_TESTS, two_ranks
 from scipy.stats import chisquare
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import NegativeSampling
 from tree_oracle import allowed_edges, expect_sound, subgraph_of
 
@@ -174,11 +174,50 @@ def test_a_data_in_memory_has_times_of_nodes_or_edges(of_nodes):
     times_of_edges = times[edge_index[0]] if of_nodes else times
     with loader_of(data, [-1, -1], torch.arange(30), time_attr="when", input_time=torch.full((30,), 50)) as loader:
         for batch in loader:
-            assert ("when" in batch) == of_nodes
-            if of_nodes:
-                assert (batch.when[batch.batch_size :] <= 50).all()
+            assert torch.equal(batch.when, times[batch.n_id if of_nodes else batch.e_id])
+            assert (batch.when[batch.batch_size if of_nodes else 0 :] <= 50).all()
             count = ((edge_index[1] == batch.n_id[0]) & (times_of_edges <= 50)).sum()
             assert batch.indptr[1] == count
+
+
+@pytest.mark.parametrize("typed", [False, True])
+def test_seeds_have_the_times_of_their_nodes(typed):
+    """As in PyG, where no other times are given."""
+    rng = torch.Generator().manual_seed(3)
+    edge_index, times = torch.randint(30, (2, 300), generator=rng), torch.randint(100, (30,), generator=rng)
+    data = Data(x=torch.ones(30, 1), edge_index=edge_index, when=times)
+    if typed:
+        data = HeteroData({"a": {"x": torch.ones(30, 1), "when": times}, ("a", "to", "a"): {"edge_index": edge_index}})
+    seeds, mask = torch.tensor([4, 2, 17, 25, 9]), times > 30
+    with loader_of(data, [-1, -1], ("a", seeds) if typed else seeds, time_attr="when") as loader:
+        for part, ids in ((loader, seeds), (loader.with_nodes(("a", mask) if typed else mask), mask.nonzero()[:, 0])):
+            found = []
+            for batch in part:
+                store = batch["a"] if typed else batch
+                found += store.seed_time.tolist()
+                assert (store.when <= store.seed_time[store.batch]).all()
+            assert found == times[ids].tolist()
+        (batch,) = loader.with_nodes(("a", [3]) if typed else [3], input_time=[7])
+        assert (batch["a"] if typed else batch).seed_time.tolist() == [7]
+
+
+def test_times_of_nodes_and_edges_are_refused():
+    data = HeteroData({"a": {"x": torch.ones(3, 1), "t": torch.arange(3)}, "b": {"x": torch.ones(3, 1)}})
+    for ends in (("a", "b"), ("b", "a")):
+        data[ends[0], "to", ends[1]].edge_index = torch.tensor([[0, 1], [1, 2]])
+    data["a", "to", "b"].t = torch.arange(2)
+    with pytest.raises(CohortError, match="time_attr: expected 't' of nodes or of edges, found of both: a, "):
+        loader_of(data, [2], "b", time_attr="t", input_time=[1, 2, 3])
+    del data["a"].t
+    with loader_of(data, [-1], "b", time_attr="t", input_time=[0, 0, 0]) as loader:
+        assert sum(batch["a", "to", "b"].num_edges for batch in loader) == 1
+    del data["a", "to", "b"].t
+    data["b"].t = torch.tensor([5, 6, 7])
+    with loader_of(data, [-1], "a", time_attr="t", input_time=[5, 5, 5]) as loader:
+        (batch,) = loader
+        assert batch["b"].t.tolist() == [5] and batch["a"].seed_time.tolist() == [5, 5, 5]
+    with pytest.raises(CohortError, match="input_time: expected integers .*, with time_attr='t', found None"):
+        loader_of(data, [-1], "a", time_attr="t")
 
 
 def test_times_are_kept_with_a_graph(tmp_path):
@@ -215,7 +254,7 @@ def test_what_has_no_times_or_trees_is_refused(events, cora):
     with pytest.raises(CohortError, match="time_attr: expected a data set with edge times, found .* without"):
         next(iter(loader_of(cora, [2], [1], time_attr="time", input_time=[1])))
     data = Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0], [1]]))
-    with pytest.raises(CohortError, match="time_attr: expected the name of a tensor of times: data.when, found none"):
+    with pytest.raises(CohortError, match="time_attr: expected the name of a tensor of times, .*data.when, found none"):
         loader_of(data, [2], [1], time_attr="when", input_time=[1])
     with pytest.raises(CohortError, match='exclude: expected "none", for disjoint batches'):
         LinkNeighborLoader(events, [2], device="cpu", disjoint=True)

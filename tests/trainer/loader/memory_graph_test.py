@@ -1,0 +1,270 @@
+"""Batches of a graph in memory have what PyG's loaders give them: the rows of all its arrays, as they are now."""
+
+import copy
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Batch, Data, HeteroData
+from torch_geometric.nn import GCNConv
+
+from cohort_gnn import CohortError, LinkNeighborLoader, NeighborLoader
+from cohort_gnn.trainer.loader.batch import Batch as LoadersBatch
+
+NUM_NODES, NUM_EDGES = 40, 300
+SUBGRAPHS = ["directional", "bidirectional", "induced"]
+
+
+def graph(**members) -> Data:
+    """With parallel edges, self loops and nodes without edges."""
+    random = torch.Generator().manual_seed(0)
+    edge_index = torch.randint(NUM_NODES - 4, (2, NUM_EDGES), generator=random)
+    edge_index[:, :40] = edge_index[:, 40:80]
+    return Data(**{"x": torch.randn(NUM_NODES, 3, generator=random), "edge_index": edge_index} | members)
+
+
+ARRAYS = {
+    "y": torch.rand(NUM_NODES, 2),
+    "split": np.arange(NUM_NODES) % 3,
+    "title": [f"node {number}" for number in range(NUM_NODES)],
+    "edge_weight": torch.rand(NUM_EDGES, dtype=torch.float64),
+    "edge_attr": torch.arange(NUM_EDGES),
+    "edge_type": torch.arange(NUM_EDGES) % 7,
+    "rating": torch.rand(NUM_EDGES, 2, 3),
+    "when": np.arange(NUM_EDGES),
+    "pair_index": torch.stack([torch.arange(NUM_EDGES)] * 3),  # PyG joins such arrays in their last dimension
+    "name": "a graph",
+    "scale": torch.tensor([2.0, 3.0]),
+}
+
+
+def expect_rows(store, given, of_nodes: list[str], of_edges: list[str]) -> None:
+    for name in of_nodes:
+        rows = given[name] if isinstance(given[name], list) else torch.as_tensor(given[name])
+        n_id = store["n_id"]
+        if isinstance(rows, list):
+            assert store[name] == [rows[node] for node in n_id.tolist()]
+        else:
+            assert store[name].dtype == rows.dtype and torch.equal(store[name], rows[n_id]), name
+    for name in of_edges:
+        rows = torch.as_tensor(given[name])
+        expected = rows[:, store["e_id"]] if name == "pair_index" else rows[store["e_id"]]
+        assert store[name].dtype == rows.dtype and torch.equal(store[name], expected), name
+
+
+@pytest.mark.parametrize("kind", SUBGRAPHS)
+def test_batches_have_all_arrays_of_a_data_as_they_are(shm, kind):
+    data = graph(**ARRAYS)
+    with NeighborLoader(data, [3, 2], batch_size=9, subgraph_type=kind, device="cpu") as loader:
+        for batch in itertools.chain(loader, loader.with_nodes(torch.tensor([3]))):
+            expect_rows(
+                batch,
+                data,
+                ["x", "y", "split", "title"],
+                ["edge_weight", "edge_attr", "edge_type", "rating", "when", "pair_index"],
+            )
+            columns, ends = data.edge_index[:, batch.e_id], batch.n_id[batch.edge_index]
+            assert (columns == ends).all() or kind == "bidirectional"
+            assert batch.name == "a graph" and torch.equal(batch.scale, data.scale)
+    assert shm.runs() == []
+
+
+@pytest.mark.parametrize("kind", SUBGRAPHS)
+def test_batches_have_all_arrays_of_a_hetero_data_as_they_are(shm, kind):
+    random, data = torch.Generator().manual_seed(1), HeteroData(name="shop")
+    data["user"].num_nodes, data["item"].x = 30, torch.rand(20, 2, generator=random, dtype=torch.float64)
+    data["user"].age, data["item"].price = torch.arange(30), torch.rand(20)
+    data["item"].y = torch.arange(20)
+    for name in (("user", "buys", "item"), ("item", "rev_buys", "user"), ("user", "knows", "user")):
+        ends = [data[end].num_nodes for end in name[::2]]
+        data[name].edge_index = torch.stack([torch.randint(end, (100,), generator=random) for end in ends])
+        data[name].rating = torch.arange(100)
+    data["user", "buys", "item"].edge_weight = torch.rand(100)
+    data["user", "buys", "item"].edge_attr = torch.rand(100)
+    with NeighborLoader(data, [3, 2], "item", batch_size=6, subgraph_type=kind, device="cpu") as loader:
+        for batch in loader:
+            expect_rows(batch["item"], data["item"], ["x", "price", "y"], [])
+            expect_rows(batch["user"], data["user"], ["age"], [])
+            assert batch.name == "shop" and "x" not in batch["user"]
+            for name in data.edge_types:
+                weighted = ["edge_weight", "edge_attr"] if name[1] == "buys" else []
+                if kind == "bidirectional":  # as in PyG, nothing is known of its edges
+                    assert {"e_id", "rating", "edge_weight", "edge_attr"}.isdisjoint(batch[name].keys())
+                else:
+                    assert ("edge_weight" in batch[name]) == bool(weighted)
+                    expect_rows(batch[name], data[name], [], ["rating", *weighted])
+    assert shm.runs() == []
+
+
+def test_a_layer_reads_the_weights_of_a_batch(shm):
+    """All neighbours: the seeds have the rows that the layer gives them on the whole graph."""
+    data, layer = graph(edge_weight=torch.rand(NUM_EDGES)), GCNConv(3, 4, add_self_loops=False)
+    expected = layer(data.x, data.edge_index, data.edge_weight)
+    with NeighborLoader(data, [-1, -1], batch_size=8, device="cpu") as loader:
+        for batch in loader:
+            found = layer(batch.x, batch.edge_index, batch.edge_weight)
+            # GCNConv divides by the weights of all in-neighbours, which the last hop of a batch has not.
+            inner = slice(0, batch.batch_size)
+            torch.testing.assert_close(found[inner], expected[batch.n_id[inner]], rtol=1e-5, atol=1e-5)
+
+
+def test_batches_of_pairs_have_weights_and_labels_of_their_own(shm):
+    data = graph(edge_weight=torch.rand(NUM_EDGES), edge_label=torch.ones(7), edge_label_index=torch.ones(2, 7).long())
+    with LinkNeighborLoader(data, [2], torch.arange(20), batch_size=8, device="cpu") as loader:
+        for batch in loader:
+            expect_rows(batch, data, ["x"], ["edge_weight"])
+            assert "edge_label" not in batch and batch.edge_label_index.size(1) == len(batch.input_id)
+
+
+def test_arguments_leave_arrays_of_edges_out(shm):
+    data = graph(edge_weight=torch.rand(NUM_EDGES), edge_attr=torch.rand(NUM_EDGES, 2), edge_type=torch.ones(NUM_EDGES))
+    left_out = {"edge_ids": False, "edge_weights": False, "edge_attr": False}
+    with NeighborLoader(data, [2], batch_size=8, device="cpu", **left_out) as loader:
+        batch = next(iter(loader))
+        assert {"e_id", "edge_weight", "edge_attr"}.isdisjoint(batch.keys())
+        assert len(batch.edge_type) == batch.num_edges
+    with pytest.raises(CohortError, match="edge_weights: expected a graph with edge_weight, found none"):
+        NeighborLoader(graph(), [2], device="cpu", edge_weights=True)
+    assert shm.runs() == []
+
+
+ROWS = {
+    "float64": lambda: torch.rand(NUM_NODES, 3, dtype=torch.float64),
+    "int64": lambda: torch.arange(2**40, 2**40 + NUM_NODES * 2).view(NUM_NODES, 2),
+    "bool": lambda: torch.rand(NUM_NODES, 5) < 0.5,
+    "one number": lambda: torch.rand(NUM_NODES),
+    "images": lambda: torch.rand(NUM_NODES, 2, 3),
+    "no columns": lambda: torch.rand(NUM_NODES, 0),
+    "NaN": lambda: torch.full((NUM_NODES, 2), float("nan")),
+    "infinity of float16": lambda: torch.full((NUM_NODES, 2), float("inf"), dtype=torch.float16),
+    "sparse": lambda: torch.eye(NUM_NODES).to_sparse(),
+    "float16": lambda: torch.rand(NUM_NODES, 3).half(),
+    "bfloat16": lambda: torch.rand(NUM_NODES, 3).bfloat16(),
+}
+
+
+@pytest.mark.parametrize(
+    ("rows", "typed"), [*((name, False) for name in ROWS), *((name, True) for name in ("float64", "NaN", "images"))]
+)
+def test_x_keeps_its_type_and_its_shape(shm, rows, typed):
+    x = ROWS[rows]()
+    data = graph(x=x)
+    if typed:
+        data = HeteroData({"node": {"x": x}, ("node", "to", "node"): {"edge_index": data.edge_index}})
+    given = data["node"] if typed else data
+    with NeighborLoader(data, [3], "node" if typed else None, batch_size=10, device="cpu") as loader:
+        for batch in loader:
+            store = batch["node"] if typed else batch
+            expected = given.x.index_select(0, store.n_id)
+            assert store.x.dtype == expected.dtype and store.x.shape == expected.shape
+            found, expected = (each.to_dense().float().nan_to_num() for each in (store.x, expected))
+            assert torch.equal(found, expected)
+
+
+def test_a_data_without_x_has_batches_without_x(shm):
+    data = Data(edge_index=graph().edge_index, num_nodes=NUM_NODES, pos=torch.rand(NUM_NODES, 2))
+    with NeighborLoader(data, [3], batch_size=10, device="cpu") as loader:
+        for batch in loader:
+            assert "x" not in batch and batch.num_nodes == len(batch.n_id)
+            expect_rows(batch, data, ["pos"], [])
+
+
+@pytest.mark.parametrize("typed", [False, True], ids=["one type", "several types"])
+def test_batches_follow_a_graph_that_changes(shm, typed):
+    data = graph(y=torch.zeros(NUM_NODES))
+    if typed:
+        data = HeteroData({"node": {"x": data.x, "y": data.y}, ("node", "to", "node"): {"edge_index": data.edge_index}})
+    given = data["node"] if typed else data
+
+    def put(**members):
+        return lambda: given.update(members)
+
+    changes = [
+        lambda: given.x.add_(1),
+        lambda: given.y.add_(1),
+        put(x=torch.rand(NUM_NODES, 3), y=torch.rand(NUM_NODES)),
+        put(x=torch.nn.Parameter(torch.rand(NUM_NODES, 5)), age=torch.arange(NUM_NODES)),
+        put(x=torch.rand(NUM_NODES, 3)),
+    ]
+    with NeighborLoader(data, [3], "node" if typed else None, batch_size=10, device="cpu") as loader:
+        for change in changes:
+            change()
+            for batch in loader:
+                store = batch["node"] if typed else batch
+                expect_rows(store, given, ["x", "y", *(["age"] if "age" in given else [])], [])
+                assert store.x.requires_grad == given.x.requires_grad
+        del (loader.data["node"] if typed else loader.data).x
+        assert "x" not in (next(iter(loader))["node"] if typed else next(iter(loader)))
+
+
+def test_gradients_reach_rows_that_are_learned(shm):
+    data = graph(x=torch.nn.Parameter(torch.rand(NUM_NODES, 3)))
+    with NeighborLoader(data, [3], batch_size=NUM_NODES, device="cpu") as loader:
+        (batch,) = loader
+        batch.x.sum().backward()
+        assert torch.equal(data.x.grad, torch.ones(NUM_NODES, 3))
+
+
+class Molecule(Data):
+    """Keeps charges [2, nodes]."""
+
+    def __cat_dim__(self, key, value, *args, **kwargs):
+        return 1 if key == "charges" else super().__cat_dim__(key, value, *args, **kwargs)
+
+
+def test_subclasses_of_data_are_read(shm):
+    parts = [graph(), graph(x=torch.rand(NUM_NODES, 3))]
+    joined = Batch.from_data_list(parts)
+    molecule = Molecule(x=parts[0].x, edge_index=parts[0].edge_index, charges=torch.rand(2, NUM_NODES))
+    again = next(iter(NeighborLoader(graph(), [-1], batch_size=NUM_NODES, device="cpu")))
+    for data in (joined, molecule, again, copy.copy(molecule)):
+        with NeighborLoader(data, [2], batch_size=11, device="cpu") as loader:
+            for batch in loader:
+                assert type(batch) is LoadersBatch
+                assert torch.equal(batch.x, data.x[batch.n_id])
+                if data is molecule:
+                    assert torch.equal(batch.charges, molecule.charges[:, batch.n_id])
+        if data is joined:
+            assert torch.equal(batch.ptr, joined.ptr)
+
+
+def test_edges_and_nodes_that_are_none(shm):
+    data = Data(x=torch.ones(2, 2), edge_index=torch.empty(2, 0).long(), edge_attr=torch.empty(0, 3))
+    with NeighborLoader(data, [2], device="cpu") as loader:
+        assert [batch.edge_attr.shape for batch in loader] == [(0, 3)] * 2
+    for data in (
+        Data(edge_index=torch.empty(2, 0).long()),
+        Data(x=torch.ones(0, 2), edge_index=torch.empty(2, 0).long()),
+    ):
+        with pytest.raises(CohortError, match="nodes: expected x, or a num_nodes of at least 1"):
+            NeighborLoader(data, [2], device="cpu")
+    assert shm.runs() == []
+
+
+@pytest.mark.parametrize("name", ["w", "edge_weight", "edge_attr"])
+def test_neighbours_are_drawn_by_weights_of_any_name(shm, name):
+    """Of each list, the edges of positive weight alone."""
+    weights = (torch.arange(NUM_EDGES) % 3 == 0).float()
+    data = graph(**{name: weights, "other": torch.rand(NUM_EDGES)})
+    with NeighborLoader(data, [5, 5], batch_size=8, device="cpu", weight_attr=name) as loader:
+        for batch in loader:
+            expect_rows(batch, data, [], [name, "other"])
+            assert batch[name].min() > 0
+    with pytest.raises(CohortError, match="weight_attr: expected the name of a tensor of weights, .* found 'u'"):
+        NeighborLoader(data, [5], device="cpu", weight_attr="u")
+    data[name] = weights[:-1]
+    with pytest.raises(CohortError, match="weight_attr: expected the name of a tensor of weights"):
+        NeighborLoader(data, [5], device="cpu", weight_attr=name)
+    assert shm.runs() == []
+
+
+def test_weights_of_the_names_types_have(shm):
+    data = HeteroData({"a": {"num_nodes": 9}, "b": {"x": torch.ones(9, 1)}})
+    ends = torch.randint(9, (2, 200))
+    data["a", "to", "b"].update({"edge_index": ends, "w": (torch.arange(200) % 2).double()})
+    data["b", "to", "b"].edge_index = ends
+    with NeighborLoader(data, [4], "b", batch_size=3, device="cpu", weight_attr="w") as loader:
+        for batch in loader:
+            assert batch["a", "to", "b"].w.min() == 1 and batch["a", "to", "b"].w.dtype == torch.float64
+            assert "w" not in batch["b", "to", "b"]

@@ -1,0 +1,332 @@
+"""A PyG Data or HeteroData in memory that a loader reads."""
+
+import contextlib
+import math
+import weakref
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.data.storage import BaseStorage
+
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.channel.run_folder import RunFolder
+from cohort_gnn.dataset import from_tensors
+from cohort_gnn.dataset.arrays import demand_nodes, edge_times, edge_weights, integers
+from cohort_gnn.dataset.importing.hetero import from_hetero
+from cohort_gnn.dataset.importing.tensors import ADJ_HINT, ends_of
+from cohort_gnn.spec.graph import EdgeType
+from cohort_gnn.trainer.loader.arguments import EdgeArrays, names_no_edges
+from cohort_gnn.trainer.loader.batch import Batch
+from cohort_gnn.trainer.loader.hetero import HeteroBatch
+from cohort_gnn.trainer.loader.machine import has_other_ranks
+
+FETCHED = (torch.float32, torch.float16, torch.bfloat16, torch.uint8)  # dtypes of rows that the sampler fetches
+# Attributes that are the loader's, also where the graph has some of these names: as in PyG.
+LOADERS_OWN = {"edge_index", "adj_t", "batch", "batch_size", "input_id", "seed_time", "num_nodes"}
+LOADERS_OWN |= {"num_sampled_nodes", "num_sampled_edges"}
+OF_PAIRS = {"edge_label", "edge_label_index", "edge_label_time"}  # the same in loaders of pairs
+Name = str | EdgeType | None  # of a node type or an edge type; None: of the only one
+
+
+class MemoryGraph:
+    """A graph in memory. The sampler reads a data set that has its edges, what draws depend on, and its rows ``x``.
+    Batches get all else from the graph itself, as those of PyG's loaders do.
+
+    Attributes:
+        data: the graph. If its user changes it, batches follow, but for its edges and what draws depend on.
+        folder: of the data set.
+        left_out: names of attributes that batches do not get.
+    """
+
+    def __init__(
+        self,
+        data: Data | HeteroData,
+        cleanup: contextlib.ExitStack,
+        time_attr: str | None,
+        weight_attr: str | None,
+        seeds,
+    ):
+        """Writes the data set into a folder in shared memory that ``cleanup`` removes (after a kill the next run does).
+
+        Args:
+            time_attr, weight_attr: names of the times of nodes or edges, and of the weights of edges, that draws depend
+                on; None: they depend on none.
+            seeds: of a HeteroData: what names a node type or an edge type first.
+
+        Raises:
+            CohortError: several ranks, which would write one each; or the graph cannot be sampled.
+        """
+        if has_other_ranks():
+            hint = 'write it once, before the ranks start: cohort.from_pyg(data, "data/mine")'
+            found = f"a PyG {type(data).__name__}"
+            raise CohortError("data", "the folder of a data set, which ranks share", found, hint)
+        self.data, self.left_out = data, set[str]()
+        self._nodes: dict[Name, BaseStorage] = _stores_of(data, "node_types")
+        self._edges: dict[Name, BaseStorage] = _stores_of(data, "edge_types")
+        self._ends = {name: self._ends_of(name, store) for name, store in self._edges.items()}
+        self._node_times: dict[Name, np.ndarray] = {}
+        times, weights = self._times_of_edges(time_attr), self._weights_of_edges(weight_attr)
+        # Of the node types whose rows the data set has, the tensor of these, and how often it had been changed.
+        self._rows = {
+            name: (weakref.ref(store["x"]), store["x"]._version)
+            for name, store in self._nodes.items()
+            if _is_fetched(store)
+        }
+        run_folder = RunFolder()
+        cleanup.callback(run_folder.remove)
+        self.folder = run_folder.path / "data"
+        self._write(times, weights, seeds)
+        self._columns = {name: _order(ends, times.get(name), weights.get(name)) for name, ends in self._ends.items()}
+        del self._ends
+
+    def of(self, name: EdgeType | None) -> Tensor:
+        """int64 [E]: of the edge at each place in the data set's ``indices``, the column in the graph's ``edge_index``.
+
+        Args:
+            name: of an edge type; None: there is only one.
+        """
+        return self._columns[name]
+
+    def times_of(self, name: str | None, nodes: np.ndarray) -> np.ndarray | None:
+        """int64 [n] of nodes of a type; None: draws do not depend on their times."""
+        return self._node_times[name][nodes] if name in self._node_times else None
+
+    def edge_options(self, arrays: EdgeArrays, subgraph_type: str) -> dict:
+        """Members of run.json, for batches with these arrays of edges.
+
+        Raises:
+            CohortError: no edges have weights.
+        """
+        if arrays.edge_weights and all(store.get("edge_weight") is None for store in self._edges.values()):
+            raise CohortError("edge_weights", "a graph with edge_weight", "none")
+        asked = {"e_id": arrays.edge_ids, "edge_weight": arrays.edge_weights, "edge_attr": arrays.edge_attr}
+        self.left_out |= {name for name, is_asked in asked.items() if is_asked is not None and not is_asked}
+        named = not names_no_edges(self.data, subgraph_type)
+        return {"edge_ids": named or bool(arrays.edge_ids), "edge_weights": False, "edge_features": False}
+
+    # --- batches ----------------------------------------------------------------------------------------------------
+
+    def fill(self, batch: Batch | HeteroBatch, of_pairs: bool) -> None:
+        """Gives a batch the rows of its nodes and edges, and what the graph has beside these."""
+        of_loader = LOADERS_OWN | self.left_out | (OF_PAIRS if of_pairs else set())
+        for name, given in (self._nodes | self._edges).items():
+            self._fill(name, batch[name] if isinstance(batch, HeteroData) else batch._store, given, of_loader)
+        if isinstance(batch, HeteroData):
+            batch._global_store.update(self.data._global_store)
+
+    def _fill(self, name: Name, store: BaseStorage, given: BaseStorage, of_loader: set[str]) -> None:
+        device = store["edge_index" if "edge_index" in store else "n_id"].device
+        if "e_id" in store:
+            store["e_id"] = self._columns[name][store["e_id"].cpu()].to(device)
+        n_id, e_id = store.get("n_id"), store.get("e_id")
+        store.pop("y", None)  # the data set has none
+        if not self._has_rows_of(name, given):
+            store.pop("x", None)
+        of_loader = of_loader | (set(store) - {"n_id", "e_id"})
+        for key, value in given.items():
+            if key in of_loader:
+                continue
+            if given.is_node_attr(key):
+                store[key] = _taken(value, n_id, _dim(given, key), device)
+            elif given.is_edge_attr(key):
+                if e_id is not None:  # as in PyG, batches have nothing of edges that are not told apart
+                    store[key] = _taken(value, e_id, _dim(given, key), device)
+            else:
+                store[key] = value.to(device) if isinstance(value, Tensor) else value
+        if "e_id" in self.left_out:
+            store.pop("e_id", None)
+        if n_id is not None and "x" not in store:
+            store["num_nodes"] = len(n_id)
+
+    def _has_rows_of(self, name: Name, given: BaseStorage) -> bool:
+        """Whether the data set's rows of a node type are those that the graph has now."""
+        if name not in self._rows:
+            return False
+        written, version = self._rows[name]
+        x = written()
+        return x is not None and given.get("x") is x and not x.requires_grad and x._version == version
+
+    # --- the data set -----------------------------------------------------------------------------------------------
+
+    def _ends_of(self, name: Name, store: BaseStorage) -> tuple[np.ndarray, np.ndarray]:
+        """Sources and targets of edges, integers [E] each."""
+        place = _place("edge_index", name)
+        if store.get("edge_index") is None:
+            has_adj, expected = store.get("adj_t") is not None, f"a {type(self.data).__name__} with edge_index"
+            found, at = "adj_t alone" if has_adj else "none", "" if name is None else f"[{name!r}]"
+            hint = ADJ_HINT.replace("data.", f"data{at}.") if has_adj else "fill it in"
+            raise CohortError(place, expected, found, hint)
+        return ends_of(place, store["edge_index"])
+
+    def _times_of_edges(self, attribute: str | None) -> dict[Name, np.ndarray]:
+        """int64 [E] of each edge type that has times: its own, or those of its source nodes."""
+        if attribute is None:
+            return {}
+        of_nodes = {name: store for name, store in self._nodes.items() if _has(store, attribute, of_nodes=True)}
+        of_edges = {name: store for name, store in self._edges.items() if _has(store, attribute, of_nodes=False)}
+        if not of_nodes and not of_edges:
+            at = "data[TYPE]" if isinstance(self.data, HeteroData) else "data"
+            expected = f"the name of a tensor of times, one for each node or edge: {at}.{attribute}"
+            raise CohortError("time_attr", expected, "none")
+        if of_nodes and of_edges:
+            names = [str(name) for name in (*of_nodes, *of_edges)]
+            hint = "rename one of them, and give time_attr the name of the other"
+            expected = f"{attribute!r} of nodes or of edges"
+            raise CohortError("time_attr", expected, f"of both: {', '.join(names)}", hint)
+        for name, store in of_nodes.items():
+            self._node_times[name] = self._numbers(name, store, attribute, store.num_nodes, edge_times)
+        if of_edges:
+            return {
+                name: self._numbers(name, store, attribute, len(self._ends[name][0]), edge_times)
+                for name, store in of_edges.items()
+            }
+        of_sources = {name: None if name is None else name[0] for name in self._edges}
+        times = {
+            name: self._node_times[source][self._sources(name, len(self._node_times[source]))]
+            for name, source in of_sources.items()
+            if source in of_nodes
+        }
+        for name, (sources, _) in self._ends.items() if not times else ():  # a data set with times has some
+            times[name] = np.full(len(sources), np.iinfo(np.int64).min)
+        return times
+
+    def _sources(self, name: Name, num_nodes: int) -> np.ndarray:
+        """int64 [E], nodes that there are."""
+        place = f"{_place('edge_index', name)}: src"
+        sources = integers(place, self._ends[name][0])
+        demand_nodes(place, sources, num_nodes)
+        return sources
+
+    def _weights_of_edges(self, attribute: str | None) -> dict[Name, np.ndarray]:
+        """float32 [E] of each edge type that has weights."""
+        if attribute is None:
+            return {}
+        weights = {
+            name: self._numbers(name, store, attribute, len(self._ends[name][0]), edge_weights)
+            for name, store in self._edges.items()
+            if _has(store, attribute, of_nodes=False)
+        }
+        if not weights:
+            raise CohortError("weight_attr", "the name of a tensor of weights, one for each edge", repr(attribute))
+        return weights
+
+    def _numbers(self, name: Name, store: BaseStorage, attribute: str, count: int, convert) -> np.ndarray:
+        """[count]"""
+        place = _place(attribute, name)
+        try:
+            given = np.asarray(torch.as_tensor(store[attribute]).detach().cpu())
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise CohortError(place, "a tensor of numbers", type(store[attribute]).__name__) from error
+        numbers = convert(place, given)
+        if len(numbers) != count:
+            raise CohortError(place, f"shape [{count}]", f"shape {list(given.shape)}")
+        return numbers
+
+    def _write(self, times: dict[Name, np.ndarray], weights: dict[Name, np.ndarray], seeds) -> None:
+        """The labels, all of one class, and the split are what ``cache_policy="plan"`` counts with."""
+        while isinstance(seeds, tuple | list) and seeds:
+            seeds = seeds[0]
+        if isinstance(self.data, Data):
+            store = self.data._store
+            count = _count(None, store)
+            from_tensors(
+                self.folder,
+                x=store["x"] if self._rows else np.broadcast_to(np.uint8(1), (count, 1)),
+                y=np.zeros(count, np.int64),
+                edge_index=np.stack(self._ends[None]),
+                edge_weight=weights.get(None),
+                edge_time=times.get(None),
+                train_ids=_train_mask(store, count),
+            )
+            return
+        target = seeds if isinstance(seeds, str) and seeds in self._nodes else next(iter(self.data.node_types), None)
+        graph = HeteroData()
+        for name, store in self._nodes.items():
+            graph[name].update({"x": store["x"]} if name in self._rows else {"num_nodes": _count(name, store)})
+        for name, ends in self._ends.items():
+            beside = {"edge_weight": weights.get(name), "edge_time": times.get(name)}
+            graph[name].edge_index = np.stack(ends)
+            graph[name].update({key: numbers for key, numbers in beside.items() if numbers is not None})
+        if target is not None:
+            count = _count(target, self._nodes[target])
+            graph[target].y = torch.zeros(count, dtype=torch.int64)
+            graph[target].train_mask = torch.from_numpy(_train_mask(self._nodes[target], count))
+        from_hetero(graph, self.folder, target=target)
+
+
+def _stores_of(data: Data | HeteroData, of: str) -> dict[Name, BaseStorage]:
+    """Those of node_types, or of edge_types."""
+    return {name: data[name] for name in getattr(data, of)} if isinstance(data, HeteroData) else {None: data._store}
+
+
+def _place(attribute: str, name: Name) -> str:
+    """For messages."""
+    return attribute if name is None else f"{attribute} of {name if isinstance(name, str) else ', '.join(name)}"
+
+
+def _has(store: BaseStorage, attribute: str, of_nodes: bool) -> bool:
+    """Whether nodes, or edges, have an attribute; that of a type is one of this name, whatever its shape."""
+    if store.get(attribute) is None:
+        return False
+    if isinstance(store._parent(), HeteroData):
+        return True
+    return store.is_node_attr(attribute) if of_nodes else store.is_edge_attr(attribute)
+
+
+def _count(name: Name, store: BaseStorage) -> int:
+    """How many nodes there are."""
+    if not store.num_nodes:
+        at = "data" if name is None else f"data[{name!r}]"
+        found = "none of them" if store.num_nodes is None else "num_nodes = 0"
+        raise CohortError(_place("nodes", name), "x, or a num_nodes of at least 1", found, f"{at}.num_nodes = ...")
+    return int(store.num_nodes)
+
+
+def _train_mask(store: BaseStorage, count: int) -> np.ndarray:
+    """bool [count]; without one of this form all nodes."""
+    mask = store.get("train_mask")
+    is_one = isinstance(mask, Tensor) and mask.dtype == torch.bool and mask.shape == (count,)
+    return mask.cpu().numpy() if is_one else np.ones(count, bool)
+
+
+def _is_fetched(store: BaseStorage) -> bool:
+    """Whether a data set keeps the rows as they are, and gradients do not go through them."""
+    x = store.get("x")
+    if not isinstance(x, Tensor) or x.layout is not torch.strided or x.dtype not in FETCHED:
+        return False
+    if x.dim() != 2 or 0 in x.shape or x.requires_grad or x.is_inference() or not store.is_node_attr("x"):
+        return False
+    return x.dtype == torch.uint8 or math.isfinite(x.sum(dtype=torch.float64))
+
+
+def _dim(store: BaseStorage, key: str) -> int:
+    """The one that counts nodes or edges."""
+    return store._parent().__cat_dim__(key, store[key], store)
+
+
+def _taken(value: Any, ids: Tensor, dim: int, device: torch.device) -> Any:
+    """What nodes or edges with these ids have of an attribute, on the device of the batch."""
+    if isinstance(value, list | tuple):
+        return [value[number] for number in ids.tolist()]
+    if isinstance(value, np.ndarray):
+        rows = value.take(ids.cpu().numpy(), axis=dim)
+        return torch.from_numpy(rows).to(device) if rows.dtype.kind in "biufc" else rows
+    if isinstance(value, Tensor):
+        return value.index_select(dim, ids.to(value.device)).to(device)
+    return value[ids.to(value.device)].to(device)  # a TensorFrame
+
+
+def _order(ends: tuple[np.ndarray, np.ndarray], times: np.ndarray | None, weights: np.ndarray | None) -> Tensor:
+    """int64 [E], the columns of edges in the order in which a data set has them: by target, by time, by source, by the
+    bits of weights."""
+    source, target = (torch.from_numpy(np.ascontiguousarray(each)).to(torch.int64) for each in ends)
+    keys = [target, source] if times is None else [target, torch.from_numpy(times), source]
+    if weights is not None:
+        keys.append(torch.from_numpy(weights.view(np.uint32).astype(np.int64)))
+    order = torch.argsort(keys.pop(), stable=True)
+    while keys:
+        order = order[torch.argsort(keys.pop()[order], stable=True)]
+    return order

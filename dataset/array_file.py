@@ -129,6 +129,7 @@ class NamedArrays:
     def __init__(self, path: str | Path, hint: str):
         """`hint`: what to do where one is missing."""
         self.path, self._hint, self._is_folder = Path(path), hint, Path(path).is_dir()
+        self._opened: set[str] = set()
         if self._is_folder:
             self._sizes = {file.stem: file.stat().st_size for file in self.path.glob("*.npy")}
         else:
@@ -141,12 +142,22 @@ class NamedArrays:
         if key not in self:
             found = ", ".join(sorted(self._sizes)) or "no arrays"
             raise CohortError(str(self.path), f"an array {key}", found, self._hint)
+        self._opened.add(key)
         name = f"{key}.npy"
         open_file = (lambda: _open(self.path / name)) if self._is_folder else (lambda: _member(self.path, name))
         return _parse(self.place(key), open_file, self._sizes[key])
 
+    @property
+    def names(self) -> list[str]:
+        """Of all arrays, in their order."""
+        return list(self._sizes)
+
     def place(self, key: str) -> str:
         return f"{self.path}: {key}"
+
+    def unread(self) -> list[str]:
+        """The names of arrays that nobody has asked for."""
+        return sorted(self._sizes.keys() - self._opened)
 
     def _members(self) -> dict[str, int]:
         """Name -> bytes of the members of an archive."""

@@ -131,6 +131,9 @@ def _add_source_options(group: argparse._ArgumentGroup) -> None:
         help="type of the labels: classes (default), numbers [V], or 0 and 1 for each of several labels [V, L]",
     )
     group.add_argument("--splits", type=Path, nargs=3, metavar=("TRAIN", "VAL", "TEST"), help="files of ids or masks")
+    group.add_argument(
+        "--target", metavar="TYPE", help="node type of the labels and splits; default: the only one that has labels"
+    )
 
 
 def separator(text: str) -> str:

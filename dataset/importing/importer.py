@@ -52,6 +52,7 @@ class SourceOptions:
     Attributes:
         text: how the lines of an edge list are made.
         raw: columns and type of a `features` of bare numbers.
+        target: of several node types, the one of the labels and splits.
     """
 
     destinations: Path | None = None
@@ -70,6 +71,7 @@ class SourceOptions:
     splits: Sequence[Path] | None = None
     nodes: int | None = None
     node_ids: Path | None = None
+    target: str | None = None
 
 
 def import_graph(
@@ -103,8 +105,14 @@ def import_graph(
     kind = detect(path) if format == "auto" else format
     graph = _read(path, kind, inputs)
     if isinstance(graph, TypedGraph):
+        graph.choose_target(inputs.target)
         graph.demand_types()
         graph = graph.of_one_type() or graph
+    elif inputs.target is not None:
+        raise CohortError("--target", "a graph of several node types", "one of one node type", "leave it out")
+    for name, problem in graph.missing.items():
+        if getattr(inputs, name) is None:
+            raise problem
     _replace_task(graph, inputs, options.get("task", "classification"))
     if isinstance(graph, Graph):
         _replace(graph, inputs)
@@ -226,6 +234,9 @@ def _replace_task(graph: Source, inputs: SourceOptions, task: str) -> None:
         graph.labels, graph.any_task = _labels(inputs.labels, inputs, task), True
     if inputs.splits is not None:
         graph.splits, graph.splits_from = tables.splits_of(inputs.splits), "--splits"
+    elif graph.splits is not None and graph.labels is None:
+        graph.splits = None
+        graph.notes.append("no labels: the splits of the source are not used")
 
 
 def _replace(graph: Graph, inputs: SourceOptions) -> None:

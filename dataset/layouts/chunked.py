@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,11 +13,11 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.array_file import ArrayFile, open_npy
 from cohort_gnn.dataset.arrays import MASKS
-from cohort_gnn.dataset.layouts.graph import Edges, Labels, Rows
+from cohort_gnn.dataset.layouts.graph import Edges, Labels, Rows, splits_in
 from cohort_gnn.dataset.layouts.parquet_file import ParquetFile
 from cohort_gnn.dataset.layouts.table import Table
 from cohort_gnn.dataset.layouts.text_file import TextFile, TextOptions
-from cohort_gnn.dataset.layouts.typed import Nodes, TypedGraph, by_relation, relation_of
+from cohort_gnn.dataset.layouts.typed import Nodes, Target, TypedGraph, by_relation, relation_of
 from cohort_gnn.dataset.structured import read_structured
 
 METADATA = "metadata.json"
@@ -37,29 +36,24 @@ class Chunks(msgspec.Struct):
 
 
 class Metadata(msgspec.Struct):
+    """The file; of a node type it has the number of nodes, or, in older versions, that of each chunk."""
+
     node_type: list[str]
-    num_nodes_per_chunk: list[list[int]]
     edge_type: list[str]
     edges: dict[str, Chunks]
     node_data: dict[str, dict[str, Chunks]] = {}
     edge_data: dict[str, dict[str, Chunks]] = {}
     graph_name: str | None = None
+    num_nodes_per_type: list[int] | None = None
+    num_nodes_per_chunk: list[list[int]] | None = None
 
 
 def read_chunked(source: Path) -> TypedGraph:
     """The graph of a folder with metadata.json, with the features, labels and masks of its nodes."""
     path = source / METADATA if source.is_dir() else source
     meta = read_structured(path, "JSON", Metadata, "the metadata of a chunked graph", HINT)
-    if not len(set(meta.node_type)) == len(meta.node_type) == len(meta.num_nodes_per_chunk):
-        found = f"{len(meta.num_nodes_per_chunk)} for {', '.join(meta.node_type)}"
-        raise CohortError(f"{path}: num_nodes_per_chunk", "a list for each node type", found, HINT)
-    counts = {type_: sum(parts) for type_, parts in zip(meta.node_type, meta.num_nodes_per_chunk, strict=True)}
-    labelled = [type_ for type_ in counts if set(LABELS) & set(meta.node_data.get(type_, {}))]
-    if len(labelled) != 1:
-        hint = "leave the labels of other types out of node_data"
-        raise CohortError(f"{path}: node_data", "one node type with a label", ", ".join(labelled) or "none", hint)
-    of_target = meta.node_data[labelled[0]]
-    graph = TypedGraph(
+    counts = _counts(path, meta)
+    return TypedGraph(
         name=meta.graph_name or path.parent.resolve().name,
         place=str(path),
         nodes={
@@ -68,18 +62,28 @@ def read_chunked(source: Path) -> TypedGraph:
         edges=by_relation(
             str(path), ((relation_of(str(path), key, ":"), _edges(path, key, meta)) for key in meta.edge_type)
         ),
-        target=labelled[0],
-        labels=Labels(
-            f"{path}: labels", partial(_array, path, next(of_target[name] for name in LABELS if name in of_target))
-        ),
+        targets={type_: _target(path, data) for type_, data in meta.node_data.items() if set(LABELS) & set(data)},
         any_task=True,
     )
-    masks: dict[str, Callable[[], np.ndarray]] = {
-        name: partial(_mask, path, name, of_target[name]) for name in MASKS if name in of_target
-    }
-    if masks:
-        graph.take_splits(path, masks, MASKS)
-    return graph
+
+
+def _counts(path: Path, meta: Metadata) -> dict[str, int]:
+    """The nodes of each type."""
+    counts, key = meta.num_nodes_per_type, "num_nodes_per_type"
+    if counts is None:
+        counts, key = [sum(parts) for parts in meta.num_nodes_per_chunk or []], "num_nodes_per_chunk"
+    if not len(set(meta.node_type)) == len(meta.node_type) == len(counts):
+        found = f"{len(counts)} for {', '.join(meta.node_type)}"
+        raise CohortError(f"{path}: {key}", "one entry for each node type, of which none comes twice", found, HINT)
+    return dict(zip(meta.node_type, counts, strict=True))
+
+
+def _target(path: Path, data: dict[str, Chunks]) -> Target:
+    """The labels of a node type, and its masks."""
+    label = next(data[name] for name in LABELS if name in data)
+    labels = Labels(f"{path}: labels", partial(_array, path, label))
+    masks = {name: partial(_mask, path, name, data[name]) for name in MASKS if name in data}
+    return Target(labels, *splits_in(path, masks, MASKS)) if masks else Target(labels)
 
 
 def _edges(path: Path, key: str, meta: Metadata) -> Edges:

@@ -17,7 +17,7 @@ from cohort_gnn.dataset.layouts.node_ids import MIN_BLOCK, NodeIds, text_columns
 from cohort_gnn.dataset.layouts.parquet_file import ParquetFile
 from cohort_gnn.dataset.layouts.table import NO_FEATURES, Table
 from cohort_gnn.dataset.layouts.text_file import TextOptions
-from cohort_gnn.dataset.layouts.typed import Nodes, TypedGraph, by_relation
+from cohort_gnn.dataset.layouts.typed import Nodes, Target, TypedGraph, by_relation
 from cohort_gnn.dataset.structured import read_structured
 
 DESCRIPTION = "graph.yaml"
@@ -60,7 +60,7 @@ class EdgesOf(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Description(msgspec.Struct, forbid_unknown_fields=True):
-    """The file; `target` is the node type to learn, where no type or more than one has labels."""
+    """The file; `target` is the node type to learn, where none or more than one has labels."""
 
     nodes: dict[str, NodesOf]
     edges: list[EdgesOf]
@@ -73,22 +73,14 @@ def read_described(source: Path) -> TypedGraph:
     path = source / DESCRIPTION if source.is_dir() else source
     found = read_structured(path, "YAML", Description, "nodes and edges of a graph", HINT)
     nodes = {type_: _NodeFiles(path, type_, of) for type_, of in found.nodes.items()}
-    labelled = [type_ for type_, of in found.nodes.items() if of.label is not None]
-    if found.target is None and len(labelled) != 1:
-        expected = "a label of one node type, or target: the type to learn"
-        raise CohortError(str(path), expected, f"labels of {', '.join(labelled) or 'none'}", HINT)
-    target = found.target or labelled[0]
     ids = {type_: files.ids for type_, files in nodes.items() if files.ids is not None}
-    of_target = nodes.get(target)
     return TypedGraph(
         name=found.name or (path.stem if path.name != DESCRIPTION else path.parent.resolve().name),
         place=str(path),
         nodes={type_: Nodes(files.num_nodes, files.features) for type_, files in nodes.items()},
         edges=by_relation(str(path), ((edges.type, _edges(path, edges, ids)) for edges in found.edges)),
-        target=target,
-        labels=None if of_target is None else of_target.labels(),
-        splits=None if of_target is None else of_target.splits(),
-        splits_from=path.name,
+        target=found.target or "",
+        targets={type_: Target(files.labels(), files.splits(), path.name) for type_, files in nodes.items()},
         any_task=True,
         id_bytes=sum(each.nbytes for each in ids.values()),
     )

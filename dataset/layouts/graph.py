@@ -300,6 +300,9 @@ class Source:
         splits: gives train, val and test ids, or bool masks [V].
         splits_from: where they are from, for messages.
         reverse: the other library adds the reverse of each edge when it loads them.
+        links: of a graph of one node type, gives those that are held out: "val" and "test", each with a place for
+            messages.
+        missing: what the format has and this source lacks, by the option that can stand in for it, such as "labels".
     """
 
     name: str
@@ -310,20 +313,13 @@ class Source:
     any_task: bool = False
     reverse: bool = False
     notes: list[str] = field(default_factory=list)
+    links: Callable[[], dict[str, tuple[str, HeldOut]]] | None = None
+    missing: dict[str, CohortError] = field(default_factory=dict)
 
     def take_splits(self, path: Path, there: dict[str, Callable[[], np.ndarray]], names: Sequence[str]) -> None:
         """Takes those of three splits, ids or bool masks called `names`, that a file has; the others are empty."""
-
-        def read(key: str) -> np.ndarray:
-            if key not in there:
-                return np.empty(0, np.int64)
-            ids = there[key]()
-            arrays.demand_shape(f"{path}: {key}", ids, (None,))
-            return ids if ids.dtype.kind == "b" else arrays.integers(f"{path}: {key}", ids)
-
-        missing = [key for key in names if key not in there]
-        self.splits = self.splits or (lambda: [read(key) for key in names])
-        self.splits_from = path.name + (f", which has no {' and no '.join(missing)}" if missing else "")
+        if self.splits is None:
+            self.splits, self.splits_from = splits_in(path, there, names)
 
 
 @dataclass(kw_only=True)
@@ -333,7 +329,6 @@ class Graph(Source):
     Attributes:
         num_nodes: where the source says it; else the feature rows do, or the edges.
         dedupe, self_loops: what the other library does to the edges when it loads them.
-        links: gives the links that are held out, of "val" and "test", each with a place for messages.
     """
 
     edges: Edges
@@ -341,7 +336,23 @@ class Graph(Source):
     num_nodes: int | None = None
     dedupe: bool = False
     self_loops: str = "keep"
-    links: Callable[[], dict[str, tuple[str, HeldOut]]] | None = None
+
+
+def splits_in(
+    path: Path, there: dict[str, Callable[[], np.ndarray]], names: Sequence[str]
+) -> tuple[Callable[[], list[np.ndarray]], str]:
+    """Those of three splits, ids or bool masks called `names`, that a file has, and where they are from."""
+
+    def read(key: str) -> np.ndarray:
+        if key not in there:
+            return np.empty(0, np.int64)
+        ids = there[key]()
+        arrays.demand_shape(f"{path}: {key}", ids, (None,))
+        return ids if ids.dtype.kind == "b" else arrays.integers(f"{path}: {key}", ids)
+
+    missing = [key for key in names if key not in there]
+    told = path.name + (f", which has no {' and no '.join(missing)}" if missing else "")
+    return lambda: [read(key) for key in names], told
 
 
 def _dense(place: str, rows: scipy.sparse.csr_matrix) -> np.ndarray:

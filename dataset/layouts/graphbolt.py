@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,16 @@ from cohort_gnn.dataset.array_file import open_npy
 from cohort_gnn.dataset.layouts.graph import Edges, Labels, Rows
 from cohort_gnn.dataset.layouts.text_file import TextFile, TextOptions
 from cohort_gnn.dataset.layouts.torch_files import array_of, is_dense, load_tensors, rows_of_tensor
-from cohort_gnn.dataset.layouts.typed import Nodes, TypedGraph, by_relation, relation_of
+from cohort_gnn.dataset.layouts.typed import Nodes, Target, TypedGraph, by_relation, relation_of
+from cohort_gnn.dataset.links import HeldOut
 from cohort_gnn.dataset.structured import read_structured
 
 METADATA = "metadata.yaml"
 SETS = ("train_set", "validation_set", "test_set")
+LINK_SETS = {"val": "validation_set", "test": "test_set"}
 SEEDS = ("seeds", "seed_nodes", "node_ids")
+PAIRS = ("seeds", "node_pairs")
+FORMATS = {".csv": "csv", ".npy": "numpy", ".pt": "torch"}
 PLAIN = TextOptions(separator=",", header="no")
 HINT = "see FORMAT.md for what is read of an OnDiskDataset"
 NODE, RELATION = "node", ("node", "to", "node")  # of entries without a type
@@ -77,25 +82,61 @@ def read_graphbolt(source: Path) -> TypedGraph:
             raise CohortError(f"{path}: nodes {type_}", "num, the number of nodes, of at least 1", str(count), HINT)
     if len(nodes) < len(meta.graph.nodes):
         raise CohortError(str(path), "each node type once", f"{len(meta.graph.nodes)} entries of {', '.join(nodes)}")
-    task = meta.tasks[0] if meta.tasks else Task()
-    sets = [_Set(path, task, name) for name in SETS] if meta.tasks else []
-    targets = {part.type for part in sets if part.items} or {NODE if NODE in nodes else next(iter(nodes), NODE)}
-    if len(targets) > 1:
-        raise CohortError(str(path), "a task of one node type", ", ".join(sorted(targets)), HINT)
-    (target,) = targets
-    num_nodes = nodes.get(target, 0)
     relations = ((_relation(path, item), _edges(path, item, meta.feature_data or [])) for item in meta.graph.edges)
-    return TypedGraph(
+    graph = TypedGraph(
         name=str(meta.dataset_name or path.parent.resolve().name),
         place=str(path),
         nodes={type_: Nodes(count, _features(path, meta.feature_data or [], type_)) for type_, count in nodes.items()},
         edges=by_relation(str(path), relations),
-        target=target,
-        labels=Labels(str(path), lambda: _labels(sets, num_nodes)) if sets else None,
-        splits=(lambda: [part.seeds() for part in sets]) if sets else None,
-        num_classes=task.num_classes if isinstance(task.num_classes, int) else None,
-        notes=[f"the first of {len(meta.tasks)} tasks: {task.name}"] if meta.tasks and len(meta.tasks) > 1 else [],
     )
+    _take_tasks(path, graph, nodes, meta.tasks or [])
+    return graph
+
+
+def _take_tasks(path: Path, graph: TypedGraph, nodes: dict[str, int], tasks: list[Task]) -> None:
+    """The first task about nodes, and, in a graph of one node type, the first about links."""
+    sets = [[_Set(path, task, name) for name in SETS] for task in tasks]
+    numbers = {kind: [i for i, each in enumerate(sets) if _is_of_links(each) == kind] for kind in (False, True)}
+    of_nodes, of_links = (numbers[kind][:1] for kind in (False, True))
+    for i in of_nodes:
+        _take_nodes(path, graph, nodes, sets[i])
+        graph.num_classes = tasks[i].num_classes if isinstance(tasks[i].num_classes, int) else None
+    for i in of_links if (len(graph.nodes), len(graph.edges)) == (1, 1) else []:
+        _take_links(graph, sets[i])
+    if of_links and graph.links is None and (len(graph.nodes), len(graph.edges)) != (1, 1):
+        graph.notes.append("links of several types are not read: cohort.dataset.write_links writes those of a relation")
+    if len(tasks) > len(of_nodes) + len(of_links):
+        taken = ", ".join(str(tasks[i].name) for i in sorted([*of_nodes, *of_links]))
+        graph.notes.append(f"of {len(tasks)} tasks, the first of nodes and the first of links: {taken}")
+
+
+def _take_nodes(path: Path, graph: TypedGraph, nodes: dict[str, int], sets: list[_Set]) -> None:
+    """The labels and splits of a task about nodes of one type."""
+    targets = {part.type for part in sets if part.items}
+    if len(targets) > 1:
+        raise CohortError(str(path), "a task of one node type", ", ".join(sorted(targets)), HINT)
+    labelled = [part for part in sets if part.has_labels]
+    hidden = [part.name for part in sets if part.items and not part.has_labels] if labelled else []
+    graph.notes += [f"{name} has no labels, and is left empty" for name in hidden]
+    for target in targets:
+        labels = Labels(str(path), partial(_labels, labelled, nodes.get(target, 0))) if labelled else None
+        graph.targets[target] = Target(labels, lambda: [part.seeds(without=hidden) for part in sets])
+
+
+def _take_links(graph: TypedGraph, sets: list[_Set]) -> None:
+    """The held-out links of a task about links, where both sets say what they compete with."""
+    found = {split: part for split, name in LINK_SETS.items() for part in sets if part.name == name}
+    if all(part.has_negatives for part in found.values()):
+        graph.links = lambda: {split: part.links() for split, part in found.items()}
+    elif any(part.items for part in found.values()):
+        cure = "cohort dataset split-links holds out others"
+        graph.notes.append(
+            f"links without negatives: those of {' and '.join(LINK_SETS.values())} are not held out; {cure}"
+        )
+
+
+def _is_of_links(sets: list[_Set]) -> bool:
+    return any(part.is_of_links for part in sets)
 
 
 def _relation(path: Path, item: File) -> tuple[str, str, str]:
@@ -103,12 +144,18 @@ def _relation(path: Path, item: File) -> tuple[str, str, str]:
 
 
 def _edges(path: Path, item: File, features: Sequence[File]) -> Edges:
-    file, relation = path.parent / item.path, _relation(path, item)
-    _demand(path, item.format in ("csv", "numpy"), "edges of format csv or numpy", item.format)
-    csv = item.format == "csv"
-    edges = Edges.of_table(TextFile(file, PLAIN), (0, 1)) if csv else Edges.of_pairs(open_npy(file))
+    file, relation, form = path.parent / item.path, _relation(path, item), _format(item)
+    _demand(path, form in ("csv", "numpy"), f"edges of format csv or numpy in {item.path}", form)
+    edges = _edges_in_text(file) if form == "csv" else Edges.of_pairs(open_npy(file))
     own = [each for each in features if each.domain == "edge" and _relation(path, each) == relation]
     return replace(edges, features=_rows(path, own, ":".join(relation)))
+
+
+def _edges_in_text(file: Path) -> Edges:
+    table = TextFile(file, PLAIN)
+    if len(table.titles) != 2:  # of three columns, GraphBolt takes the last two
+        raise CohortError(str(file), "two columns, source and destination", f"{len(table.titles)} columns", HINT)
+    return Edges.of_table(table, (0, 1))
 
 
 def _features(path: Path, items: Sequence[File], type_: str) -> Rows | None:
@@ -123,19 +170,30 @@ def _rows(path: Path, items: Sequence[File], type_: str) -> Rows | None:
     names = ", ".join(str(item.name) for item in items)
     _demand(path, len(chosen) == 1, f"one feature of {type_}, or one named feat", names)
     file = path.parent / chosen[0].path
-    if chosen[0].format == "torch":
+    form = _format(chosen[0])
+    if form == "torch":
         return rows_of_tensor(str(file), _tensor(path, file))
-    _demand(path, chosen[0].format == "numpy", "features of format numpy or torch", chosen[0].format)
+    _demand(path, form == "numpy", "features of format numpy or torch", form)
     return Rows.of_file(open_npy(file))
 
 
 def _array(path: Path, item: File) -> np.ndarray:
     """A small array of a task, or a tensor."""
-    file = path.parent / item.path
-    if item.format == "torch":
+    file, form = path.parent / item.path, _format(item)
+    if form == "torch":
         return array_of(_tensor(path, file))
-    _demand(path, item.format == "numpy", "arrays of format numpy or torch", item.format)
+    _demand(path, form == "numpy", "arrays of format numpy or torch", form)
     return open_npy(file).read()
+
+
+def _num_axes(path: Path, item: File) -> int:
+    file = path.parent / item.path
+    return len(open_npy(file).shape) if _format(item) == "numpy" else _array(path, item).ndim
+
+
+def _format(item: File) -> str | None:
+    """As the entry says, or else the name of its file."""
+    return item.format or FORMATS.get(Path(item.path).suffix)
 
 
 def _tensor(path: Path, file: Path) -> Any:
@@ -150,31 +208,72 @@ def _demand(path: Path, fits: bool, expected: str, found: Any) -> None:
 
 
 class _Set:
-    """The nodes of one set of a task, and their labels."""
+    """One set of a task: nodes and their labels, or links and what they compete with."""
 
     def __init__(self, path: Path, task: Task, name: str):
-        self._path, self._name = path, name
+        self._path, self.name = path, name
         groups = getattr(task, name) or []
-        _demand(path, len(groups) <= 1, f"one {name}, of one type", f"{len(groups)} of them")
         self.type = (groups[0].type if groups else None) or NODE
         self.items = {item.name: item for group in groups for item in group.data or []}
+        pairs = next((self.items[each] for each in PAIRS if each in self.items), None)
+        self.is_of_links = ":" in self.type or pairs is not None and _num_axes(path, pairs) == 2
+        _demand(path, self.is_of_links or len(groups) <= 1, f"one {name}, of one type", f"{len(groups)} of them")
 
-    def seeds(self) -> np.ndarray:
-        """int64 [n]"""
-        if not self.items:
+    @property
+    def has_labels(self) -> bool:
+        return "labels" in self.items
+
+    @property
+    def has_negatives(self) -> bool:
+        """Of links."""
+        return "negative_dsts" in self.items or {"labels", "indexes"} <= self.items.keys()
+
+    def seeds(self, without: Sequence[str] = ()) -> np.ndarray:
+        """int64 [n]; none of a set that is left out."""
+        if not self.items or self.name in without:
             return np.empty(0, np.int64)
         found = next((self.items[name] for name in SEEDS if name in self.items), None)
         if found is None:
-            raise CohortError(str(self._path), f"seeds in {self._name}", ", ".join(map(str, self.items)), HINT)
-        return arrays.integers(f"{self._path}: {self._name}", _array(self._path, found))
+            raise CohortError(str(self._path), f"seeds in {self.name}", ", ".join(map(str, self.items)), HINT)
+        return arrays.integers(f"{self._path}: {self.name}", _array(self._path, found))
 
     def labels(self) -> np.ndarray:
         """int64 [n]"""
-        if not self.items:
-            return np.empty(0, np.int64)
-        _demand(self._path, "labels" in self.items, f"labels in {self._name}", list(self.items))
-        place = f"{self._path}: labels of {self._name}"
+        place = f"{self._path}: labels of {self.name}"
         return arrays.class_labels(place, _array(self._path, self.items["labels"]), len(self.seeds()))
+
+    def links(self) -> tuple[str, HeldOut]:
+        """The links, each with targets that its source has not; in one list with these, or beside them."""
+        place = f"{self._path}: {self.name}"
+        found = {str(name): _array(self._path, item) for name, item in self.items.items()}
+        pairs = next(found[name] for name in PAIRS if name in found)
+        if "negative_dsts" in found:
+            negatives = found["negative_dsts"]
+            return place, HeldOut(pairs, negatives.reshape(len(negatives), -1))
+        return place, _grouped(place, pairs, found["labels"], found["indexes"])
+
+
+def _grouped(place: str, seeds: np.ndarray, labels: np.ndarray, indexes: np.ndarray) -> HeldOut:
+    """Links and their negatives that come in one list: those of one link have its index, and a label of 0.
+
+    Args:
+        seeds: [n, 2]; labels, indexes: [n].
+    """
+    arrays.demand_shape(place, seeds, (None, 2))
+    for array in (labels, indexes):
+        arrays.demand_shape(place, array, (len(seeds),))
+    order = np.lexsort((labels == 0, indexes))  # a link, its negatives, the next link
+    seeds, is_link, indexes = seeds[order], labels[order] != 0, indexes[order]
+    each = len(seeds) // max(1, np.count_nonzero(is_link))
+    fits = each > 1 and len(seeds) % each == 0
+    if fits:
+        groups = [array.reshape(-1, each) for array in (is_link, indexes, seeds[:, 0])]
+        fits = all((array[:, 1:] == array[:, 1:2]).all() for array in groups) and not groups[0][:, 1].any()
+        fits = fits and groups[0][:, 0].all() and all((array[:, 0] == array[:, 1]).all() for array in groups[1:])
+    if not fits:
+        hint = "leave the set out of metadata.yaml, and write its links with cohort.dataset.write_links"
+        raise CohortError(place, "as many negatives for each link, with its source and index", "others", hint)
+    return HeldOut(seeds.reshape(-1, each, 2)[:, 0], seeds[:, 1].reshape(-1, each)[:, 1:])
 
 
 def _labels(sets: list[_Set], num_nodes: int) -> np.ndarray:

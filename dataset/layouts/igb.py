@@ -45,10 +45,10 @@ def read_igb(source: Path, has_types: bool = False) -> TypedGraph:
     paths = {relation_of(str(folder / name), name, "__"): folder / name for name in names}
     types = sorted({end for relation in paths for end in (relation[0], relation[2])})
     features = {type_: _open(folder / type_ / "node_feat.npy", DIM) for type_ in types}
-    labels = [folder / TARGET / name for name in LABEL_FILES if (folder / TARGET / name).exists()]
+    labels, missing = [folder / TARGET / name for name in LABEL_FILES if (folder / TARGET / name).exists()], {}
     if not labels:
-        expected = " or ".join(LABEL_FILES)
-        raise CohortError(str(folder / TARGET), expected, "neither", "download them again, or pass --labels FILE")
+        hint = "download them again, or pass --labels FILE"
+        missing["labels"] = CohortError(str(folder / TARGET), " or ".join(LABEL_FILES), "neither", hint)
     num_nodes = len(features[TARGET])
 
     def read_labels() -> np.ndarray:
@@ -61,9 +61,13 @@ def read_igb(source: Path, has_types: bool = False) -> TypedGraph:
         nodes={type_: Nodes(len(rows), Rows.of_file(rows)) for type_, rows in features.items()},
         edges=by_relation(str(folder), edges),
         target=TARGET,
-        labels=Labels(str(labels[0]), read_labels),
-        splits=lambda: _splits(read_labels()),
-        notes=[f"labels of {labels[0].name}", "IGB's loader replaces self loops: --self-loops add does the same"],
+        labels=Labels(str(labels[0]), read_labels) if labels else None,
+        splits=(lambda: _splits(read_labels())) if labels else None,
+        missing=missing,
+        notes=[
+            *(f"labels of {path.name}" for path in labels[:1]),
+            "IGB's loader replaces self loops: --self-loops add does the same",
+        ],
     )
 
 

@@ -25,16 +25,18 @@ def read_legion(source: Path) -> Graph:
         raise CohortError(str(source / "edge_src"), "int64 offsets [V + 1]", "fewer than two", "see FORMAT.md")
     indptr = np.memmap(source / "edge_src", dtype="<i8", mode="r")
     num_nodes = len(indptr) - 1
-    there = [(source / name).exists() for name in SETS]
     labels = source / "labels"
-    return Graph(
+    graph = Graph(
         name=source.resolve().name,
         edges=Edges.of_columns(str(source / "edge_src"), indptr, columns),
         features=_features(source / "features", num_nodes) if (source / "features").exists() else None,
         labels=open_raw(labels, "<i4") if labels.exists() else None,
-        splits=(lambda: [open_raw(source / name, "<i4").read() for name in SETS]) if all(there) else None,
         num_nodes=num_nodes,
     )
+    there = {name: open_raw(source / name, "<i4").read for name in SETS if (source / name).exists()}
+    if there:
+        graph.take_splits(source, there, SETS)
+    return graph
 
 
 def _features(path: Path, num_nodes: int) -> Rows:

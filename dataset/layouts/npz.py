@@ -10,7 +10,7 @@ import scipy  # its packages load on first use
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import arrays
-from cohort_gnn.dataset.array_file import NamedArrays
+from cohort_gnn.dataset.array_file import ArrayFile, NamedArrays
 from cohort_gnn.dataset.arrays import MASKS
 from cohort_gnn.dataset.layouts.graph import Edges, Graph, Rows, Weights
 from cohort_gnn.dataset.meta import SPLITS
@@ -19,6 +19,7 @@ HINT = (
     "names are src, dst, x, labels, edge_weights and edge_attr; or PyG's: x, edge_index, y, edge_weight and edge_attr; "
     "or adj_*, attr_* and labels of CSR matrices; of splits train_ids or train_mask, val_ids ..."
 )
+LABELS, WEIGHTS = ("labels", "y"), ("edge_weights", "edge_weight")
 
 
 def read_npz(source: Path) -> Graph:
@@ -28,16 +29,21 @@ def read_npz(source: Path) -> Graph:
         graph = _of_matrices(inputs)
     elif "edge_index" in inputs and "src" not in inputs:
         arrays.demand_shape(inputs.place("edge_index"), inputs["edge_index"], (2, None))
-        label = next((key for key in ("y", "labels") if key in inputs), None)
-        graph = _of_arrays(inputs, Edges.of_pairs(inputs["edge_index"]), label, "edge_weight")
+        graph = _of_arrays(inputs, Edges.of_pairs(inputs["edge_index"]))
     else:
         edges = Edges.of_arrays(inputs.place("src, dst"), inputs["src"], inputs["dst"])
-        graph = _of_arrays(inputs, edges, "labels", "edge_weights")
+        graph = _of_arrays(inputs, edges)
     names = max((SPLITS, MASKS), key=lambda names: sum(name in inputs for name in names))
     read = _mask if names is MASKS else lambda inputs, key: inputs[key].read()
     there = {key: (lambda key=key: read(inputs, key)) for key in names if key in inputs}
     if there:
         graph.take_splits(source, there, names)
+    if graph.features is None:
+        hint = f"pass --features FILE; {HINT}"
+        problem = CohortError(str(source), "an array x", ", ".join(sorted(inputs.names)) or "no arrays", hint)
+        graph.missing["features"] = problem
+    if unused := [name for name in inputs.unread() if name not in there]:
+        graph.notes.append(f"{source.name}: not used: {', '.join(unused)}")
     return graph
 
 
@@ -47,18 +53,28 @@ def _mask(inputs: NamedArrays, key: str) -> np.ndarray:
     return arrays.mask(inputs.place(key), inputs[key].read(), key, hint)
 
 
-def _of_arrays(inputs: NamedArrays, edges: Edges, label: str | None, weight: str) -> Graph:
-    """These edges, and x, labels and weights by name."""
-    weights = Weights.of_array(inputs[weight]) if weight in inputs else None
+def _of_arrays(inputs: NamedArrays, edges: Edges) -> Graph:
+    """These edges, and x, labels and weights by name, as far as present."""
+    weights, labels = (_either(inputs, names) for names in (WEIGHTS, LABELS))
     features = Rows.of_file(inputs["edge_attr"]) if "edge_attr" in inputs else None
+    rows = inputs["x"] if "x" in inputs else None
+    of_nodes = labels if rows is None else rows
     return Graph(
         name=inputs.path.resolve().stem,
-        edges=replace(edges, weights=weights, features=features),
-        features=Rows.of_file(inputs["x"]),
-        labels=inputs[label] if label else None,
-        num_nodes=len(inputs["x"]),
+        edges=replace(edges, weights=None if weights is None else Weights.of_array(weights), features=features),
+        features=None if rows is None else Rows.of_file(rows),
+        labels=labels,
+        num_nodes=None if of_nodes is None else len(of_nodes),
         any_task=True,
     )
+
+
+def _either(inputs: NamedArrays, names: tuple[str, str]) -> ArrayFile | None:
+    """The array that has one of two names."""
+    there = [name for name in names if name in inputs]
+    if len(there) > 1:
+        raise CohortError(str(inputs.path), f"{names[0]} or {names[1]}", "both", "leave one of the two out")
+    return inputs[there[0]] if there else None
 
 
 def _of_matrices(inputs: NamedArrays) -> Graph:
@@ -66,18 +82,22 @@ def _of_matrices(inputs: NamedArrays) -> Graph:
     if (name := next((name for name in ("edge_weights", "edge_attr") if name in inputs), None)) is not None:
         place = inputs.place(name)
         raise CohortError(place, "edges as src and dst beside it", "a CSR matrix", "write the edges as src and dst")
-    adjacency, attributes = _matrix(inputs, "adj"), _matrix(inputs, "attr")
-    num_nodes = attributes.shape[0]
+    adjacency = _matrix(inputs, "adj")
+    attributes = _matrix(inputs, "attr") if "attr_indptr" in inputs else None
+    num_nodes = adjacency.shape[0] if attributes is None else attributes.shape[0]
     if adjacency.shape != (num_nodes, num_nodes):
-        place, expected = inputs.place("adj_shape"), f"[{num_nodes}, {num_nodes}], as attr_shape has rows"
+        place, expected = inputs.place("adj_shape"), f"[{num_nodes}, {num_nodes}], a row and a column for each node"
         raise CohortError(place, expected, str(list(adjacency.shape)))
+    features = None if attributes is None else Rows.of_matrix(inputs.place("attr"), attributes.astype(np.float32))
+    if features is None and "attr_matrix" in inputs:
+        features = Rows.of_file(inputs["attr_matrix"])
     adjacency.eliminate_zeros()
     ends = adjacency.tocoo()
     return Graph(
         name=inputs.path.resolve().stem,
         edges=Edges.in_memory(inputs.place("adj_indices"), ends.row, ends.col),
-        features=Rows.of_matrix(inputs.place("attr"), attributes.astype(np.float32)),
-        labels=inputs["labels"],
+        features=features,
+        labels=inputs["labels"] if "labels" in inputs else None,
         num_nodes=num_nodes,
         any_task=True,
     )

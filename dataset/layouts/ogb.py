@@ -1,11 +1,14 @@
 """OGB's node property prediction: raw/ with *.csv.gz or the binary .npz, and split/NAME/ with three lists of ids.
 
-Of link property prediction, raw/ has the edges to train on, and split/NAME/ links with negatives in three .pt files.
+Of link property prediction, raw/ has the edges to train on, and split/NAME/ links with negatives in three .pt files, or
+in the split_dict.pt of OGB's DatasetSaver.
 
-Of several node types, such as in ogbn_mag, raw/ has a folder for each type and relation."""
+Of several node types, such as in ogbn_mag, raw/ has a folder for each type and relation, or .npz files that have an
+array for each."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,19 +17,23 @@ import numpy as np
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.array_file import NamedArrays
-from cohort_gnn.dataset.hetero import RelationType
 from cohort_gnn.dataset.layouts import tables
 from cohort_gnn.dataset.layouts.graph import Edges, Graph, Labels, Rows
 from cohort_gnn.dataset.layouts.node_ids import MIN_BLOCK, text_columns
 from cohort_gnn.dataset.layouts.text_file import TextFile, TextOptions
 from cohort_gnn.dataset.layouts.torch_files import load_arrays
-from cohort_gnn.dataset.layouts.typed import Nodes, TypedGraph, by_relation
+from cohort_gnn.dataset.layouts.typed import Nodes, Target, TypedGraph, by_relation, relation_of
 from cohort_gnn.dataset.links import HeldOut
 
 PLAIN = TextOptions(separator=",", header="no")
 DOWNLOAD = "download the data set again"
-TYPES = "triplet-type-list.csv.gz"
+TYPES, TYPES_BINARY = "triplet-type-list.csv.gz", "edge_index_dict.npz"
+TOGETHER = "split_dict.pt"
+TEXT_FILES = [
+    f"{part}.csv.gz" for part in ("edge", "node-feat", "node-label", "edge-feat", "num-node-list", "num-edge-list")
+]
 SPLIT_NAMES = ("train", "valid", "test")
+LINK_KEYS = {"edge", "source_node", "head"}
 LINK_FILES = {"val": "valid", "test": "test"}
 # OGB adds the reverse of each edge of these when it loads them: its list of data sets says add_inverse_edge.
 WITH_REVERSE = ("ogbn_products", "ogbn_proteins", "ogbl_ppa", "ogbl_collab", "ogbl_ddi")
@@ -34,25 +41,25 @@ WITH_REVERSE = ("ogbn_products", "ogbn_proteins", "ogbl_ppa", "ogbl_collab", "og
 
 def is_ogb(source: Path) -> bool:
     raw = source / "raw"
-    return any((raw / name).exists() for name in ("edge.csv.gz", "data.npz", TYPES))
+    return any((raw / name).exists() for name in ("edge.csv.gz", "data.npz", TYPES, TYPES_BINARY))
 
 
 def read_ogb(source: Path) -> Graph | TypedGraph:
     """The graph of a folder ogbn_NAME with raw/ and split/."""
     raw, name = source / "raw", source.resolve().name
-    links = [path.parent for path in sorted((source / "split").glob("*/valid.pt"))]
-    if (raw / TYPES).exists():
-        if links:
+    links = _link_files(source / "split")
+    if (raw / TYPES).exists() or (raw / TYPES_BINARY).exists():
+        if links is not None:
             hint = "cohort.dataset.write_links writes held-out links of one relation beside a data set"
             raise CohortError(str(source), "links between nodes of one type", "several node types", hint)
-        return _read_types(source, name)
-    graph = (_read_binary if (raw / "data.npz").exists() else _read_text)(raw, name, not links)
+        return (_read_types if (raw / TYPES).exists() else _read_binary_types)(source, name)
+    graph = (_read_binary if (raw / "data.npz").exists() else _read_text)(raw, name, links is None)
     graph.any_task = True
-    if links:
-        graph.links = lambda: {split: _links_of(links[0] / f"{part}.pt") for split, part in LINK_FILES.items()}
-        graph.notes.append(f"{name}: val and test links and their negatives are those of {links[0].name}/")
+    if links is not None:
+        graph.links = lambda: {split: _links_of(links, part) for split, part in LINK_FILES.items()}
+        graph.notes.append(f"{name}: val and test links and their negatives are those of {links.name}")
     else:
-        graph.splits = _splits(source / "split")
+        _take_splits(graph, source / "split")
     graph.reverse = name.removesuffix("_pyg").removesuffix("_dgl") in WITH_REVERSE
     if graph.reverse:
         graph.notes.append(f"{name}: the reverse of each edge is added, as OGB does; --no-reverse-edges leaves it out")
@@ -61,16 +68,36 @@ def read_ogb(source: Path) -> Graph | TypedGraph:
 
 def _read_text(raw: Path, name: str, has_labels: bool) -> Graph:
     edges, features, label = (raw / f"{part}.csv.gz" for part in ("edge", "node-feat", "node-label"))
-    for path in (edges, label) if has_labels else (edges,):
-        _demand_file(path)
     counts = TextFile(_demand_file(raw / "num-node-list.csv.gz"), PLAIN).read(dtype=np.int64)
     return Graph(
         name=name,
-        edges=replace(Edges.of_table(TextFile(edges, PLAIN), (0, 1)), features=_rows_in(raw / "edge-feat.csv.gz")),
+        edges=_edges_in(raw),
         features=_rows_in(features),
-        labels=Labels(str(label), TextFile(label, PLAIN).read) if has_labels else None,
+        labels=Labels(str(label), TextFile(label, PLAIN).read) if has_labels and label.exists() else None,
+        missing=_missing(label) if has_labels else {},
         num_nodes=_one_count(str(raw / "num-node-list.csv.gz"), counts),
+        notes=_unused(name, (path.name for path in raw.glob("*.csv.gz")), TEXT_FILES),
     )
+
+
+def _edges_in(folder: Path) -> Edges:
+    """Edges of a folder, with their features where there are some."""
+    edges = Edges.of_table(TextFile(_demand_file(folder / "edge.csv.gz"), PLAIN), (0, 1))
+    return replace(edges, features=_rows_in(folder / "edge-feat.csv.gz"))
+
+
+def _unused(name: str, found: Iterable[str], known: Sequence[str]) -> list[str]:
+    """A note about what else lies beside the graph."""
+    others = sorted(set(found) - set(known))
+    return [f"{name}: not used: {', '.join(others)}"] if others else []
+
+
+def _missing(label: Path) -> dict[str, CohortError]:
+    """What is to be said unless --labels is given."""
+    if label.exists():
+        return {}
+    hint = f"{DOWNLOAD}, or pass --labels FILE"
+    return {"labels": CohortError(str(label), "a file of OGB's raw layout", "no such file", hint)}
 
 
 def _read_types(source: Path, name: str) -> TypedGraph:
@@ -80,10 +107,8 @@ def _read_types(source: Path, name: str) -> TypedGraph:
     counts = table.read(dtype=np.int64).reshape(-1)
     arrays.demand_shape(str(table.path), counts, (len(table.names),))
     nodes = dict(zip(table.names, counts.tolist(), strict=True))
-    labelled = [type_ for type_ in nodes if (raw / "node-label" / type_ / "node-label.csv.gz").exists()]
-    if len(labelled) != 1:
-        raise CohortError(str(raw / "node-label"), "one node type with labels", ", ".join(labelled) or "none", DOWNLOAD)
-    label = raw / "node-label" / labelled[0] / "node-label.csv.gz"
+    found = {type_: raw / "node-label" / type_ / "node-label.csv.gz" for type_ in nodes}
+    labels = {type_: Labels(str(path), TextFile(path, PLAIN).read) for type_, path in found.items() if path.exists()}
     types = TextFile(raw / TYPES, PLAIN)
     columns = text_columns(types, types.choose(["0", "1", "2"]), MIN_BLOCK)
     relations = [relation for ends, _ in columns for relation in zip(*(end.to_pylist() for end in ends), strict=True)]
@@ -94,11 +119,50 @@ def _read_types(source: Path, name: str) -> TypedGraph:
             type_: Nodes(count, _rows_in(raw / "node-feat" / type_ / "node-feat.csv.gz"))
             for type_, count in nodes.items()
         },
-        edges=by_relation(str(raw / TYPES), ((relation, _edges_of(raw, relation)) for relation in relations)),
-        target=labelled[0],
-        labels=Labels(str(label), TextFile(label, PLAIN).read),
-        splits=_splits(source / "split", labelled[0]),
+        edges=by_relation(
+            str(raw / TYPES),
+            ((relation, _edges_in(raw / "relations" / "___".join(relation))) for relation in relations),
+        ),
         any_task=True,
+        targets=_targets(source, labels),
+    )
+
+
+def _targets(source: Path, labels: dict[str, Labels]) -> dict[str, Target]:
+    return {
+        type_: Target(of_type, lambda type_=type_: _splits(source / "split", type_)())
+        for type_, of_type in labels.items()
+    }
+
+
+def _read_binary_types(source: Path, name: str) -> TypedGraph:
+    """A graph of several node types as OGB's DatasetSaver writes it."""
+    raw = source / "raw"
+    edges, counts = (NamedArrays(raw / f"{part}.npz", DOWNLOAD) for part in ("edge_index_dict", "num_nodes_dict"))
+    rows_of = {}
+    for part in ("node_feat_dict", "edge_feat_dict"):
+        found = NamedArrays(raw / f"{part}.npz", DOWNLOAD) if (raw / f"{part}.npz").exists() else None
+        rows_of[part] = {key: Rows.of_file(found[key]) for key in found.names} if found else {}
+    label = raw / "node-label.npz"
+    found = NamedArrays(label, DOWNLOAD) if label.exists() else None
+    labels = {type_: Labels(found.place(type_), found[type_].read) for type_ in found.names} if found else {}
+    relations = (
+        (
+            relation_of(edges.place(key), key, "___"),
+            replace(Edges.of_pairs(edges[key]), features=rows_of["edge_feat_dict"].get(key)),
+        )
+        for key in edges.names
+    )
+    return TypedGraph(
+        name=name,
+        place=str(raw),
+        nodes={
+            type_: Nodes(_one_count(counts.place(type_), counts[type_].read()), rows_of["node_feat_dict"].get(type_))
+            for type_ in counts.names
+        },
+        edges=by_relation(str(raw), relations),
+        any_task=True,
+        targets=_targets(source, labels),
     )
 
 
@@ -106,23 +170,18 @@ def _rows_in(path: Path) -> Rows | None:
     return Rows.of_table(TextFile(path, PLAIN)) if path.exists() else None
 
 
-def _edges_of(raw: Path, relation: RelationType) -> Edges:
-    return Edges.of_table(
-        TextFile(_demand_file(raw / "relations" / "___".join(relation) / "edge.csv.gz"), PLAIN), (0, 1)
-    )
-
-
 def _read_binary(raw: Path, name: str, has_labels: bool) -> Graph:
     data = NamedArrays(raw / "data.npz", DOWNLOAD)
-    counts = data["num_nodes_list"]
-    label = raw / "node-label.npz"
+    counts, label = data["num_nodes_list"], raw / "node-label.npz"
     features, of_edges = (Rows.of_file(data[key]) if key in data else None for key in ("node_feat", "edge_feat"))
     return Graph(
         name=name,
         edges=replace(Edges.of_pairs(data["edge_index"]), features=of_edges),
         features=features,
-        labels=NamedArrays(_demand_file(label), DOWNLOAD)["node_label"] if has_labels else None,
+        labels=NamedArrays(label, DOWNLOAD)["node_label"] if has_labels and label.exists() else None,
+        missing=_missing(label) if has_labels else {},
         num_nodes=_one_count(counts.place, counts.read()),
+        notes=_unused(name, data.unread(), ["num_edges_list"]),
     )
 
 
@@ -141,22 +200,56 @@ def _splits(folder: Path, type_: str = ""):
         hint = "keep the one that you want, or pass --splits TRAIN VAL TEST"
         raise CohortError(str(folder), "one folder, named by the kind of split", names, hint)
     lists = found[0] / type_
-    together = lists / "split_dict.pt"
-    if together.exists():
-        return lambda: _split_dict(together)
+    for together in (lists / TOGETHER, found[0] / TOGETHER):
+        if together.exists():
+            return lambda: _split_dict(together, type_)
     return tables.splits_of([_demand_file(lists / f"{name}.csv.gz") for name in SPLIT_NAMES])
 
 
-def _split_dict(path: Path) -> list[np.ndarray]:
+def _take_splits(graph: Graph, folder: Path) -> None:
+    try:
+        graph.splits = _splits(folder)
+    except CohortError as error:
+        graph.missing["splits"] = error
+
+
+def _parts_of(path: Path) -> dict:
+    """What a split_dict.pt has of the three splits."""
     parts = load_arrays(path, "save the three lists as train.csv.gz, valid.csv.gz and test.csv.gz beside it")
     if not set(SPLIT_NAMES) <= set(parts):
         raise CohortError(str(path), "the keys train, valid and test", ", ".join(parts) or "none")
-    return [np.asarray(parts[name]) for name in SPLIT_NAMES]
+    return parts
 
 
-def _links_of(path: Path) -> tuple[str, HeldOut]:
+def _split_dict(path: Path, type_: str) -> list[np.ndarray]:
+    """The three lists; where each has those of several node types, of one type."""
+    out = []
+    for name in SPLIT_NAMES:
+        part = _parts_of(path)[name]
+        if isinstance(part, dict) and type_ not in part:
+            raise CohortError(f"{path}: {name}", f"ids of {type_ or 'nodes'}", ", ".join(map(str, part)) or "none")
+        out.append(np.asarray(part[type_] if isinstance(part, dict) else part))
+    return out
+
+
+def _link_files(folder: Path) -> Path | None:
+    """What has links that are held out: the folder of three files, or a split_dict.pt."""
+    for path in sorted(folder.glob("*/valid.pt")):
+        return path.parent
+    for path in sorted(folder.glob(f"*/{TOGETHER}")):
+        parts = load_arrays(path, DOWNLOAD)
+        if isinstance(parts.get("valid"), dict) and LINK_KEYS & parts["valid"].keys():
+            return path
+    return None
+
+
+def _links_of(folder: Path, name: str) -> tuple[str, HeldOut]:
     """The links of a split: pairs that all compete with the same pairs, or a list of targets for each source."""
-    parts = load_arrays(_demand_file(path), DOWNLOAD)
+    if folder.name == TOGETHER:
+        path, parts = f"{folder}: {name}", _parts_of(folder)[name]
+    else:
+        path = folder / f"{name}.pt"
+        parts = load_arrays(_demand_file(path), DOWNLOAD)
     if {"edge", "edge_neg"} <= parts.keys():
         return str(path), HeldOut(np.asarray(parts["edge"]), np.asarray(parts["edge_neg"]), True)
     if {"source_node", "target_node", "target_node_neg"} <= parts.keys():

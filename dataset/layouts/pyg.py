@@ -18,6 +18,7 @@ HINT = (
     "save a Data object, or a dict of its tensors: torch.save(data.to_dict(), FILE); or write the data set yourself: "
     "cohort.from_pyg(data, OUT)"
 )
+ADJ_HINT = "data.edge_index = torch_geometric.utils.to_edge_index(data.adj_t)[0].flip(0), before it is saved"
 NAMES_HINT = (
     "use the names of a Data: x, edge_index, y, edge_weight, train_mask, val_mask, test_mask; or pass the tensors to "
     "cohort.from_tensors(OUT, x=..., edge_index=..., y=...)"
@@ -30,15 +31,16 @@ def read_data(source: Path, name: str | None = None) -> Graph:
     if "_global_store" in data or any(isinstance(key, tuple) for key in data):
         hint = "several node types: cohort.from_pyg(data, OUT) writes them"
         raise CohortError(place, "a Data object or a dict of its tensors", "a HeteroData", hint)
-    for key in ("x", "edge_index"):
-        if data.get(key) is None:
-            raise CohortError(place, f"a tensor {key}", ", ".join(map(str, data)) or "none", NAMES_HINT)
+    if data.get("edge_index") is None:
+        hint = ADJ_HINT if data.get("adj_t") is not None else NAMES_HINT
+        expected = "a tensor edge_index" if data.get("x") is not None else "tensors x and edge_index"
+        raise CohortError(place, expected, ", ".join(map(str, data)) or "none", hint)
     time = "edge_time" if _is_there(data, "edge_time") else "time"
     keys = ("x", "edge_index", "y", "edge_weight", "edge_attr", time, *MASKS)
     tensors = {key: _tensor(place, key, data[key]) for key in keys if _is_there(data, key)}
     edge_index = array_of(tensors["edge_index"])
     arrays.demand_shape(f"{place}: edge_index", edge_index, (2, None))
-    rows = rows_of_tensor(f"{place}: x", tensors["x"])
+    num_nodes = _num_nodes(f"{place}: num_nodes", data.get("num_nodes"), tensors)
     weights, attributes = tensors.get("edge_weight"), features_of(SimpleNamespace(**tensors))
     beside = (
         ("edge_weight", weights, "weights"),
@@ -53,18 +55,21 @@ def read_data(source: Path, name: str | None = None) -> Graph:
     edges = replace(
         Edges.in_memory(f"{place}: edge_index", edge_index[0], edge_index[1]),
         weights=weights,
-        times=_times(f"{place}: ", time, tensors),
+        times=_times(f"{place}: ", time, tensors, num_nodes),
         features=None if attributes is None else rows_of_tensor(f"{place}: edge_attr", attributes),
     )
     graph = Graph(
         name=name or source.resolve().stem,
         edges=edges,
-        features=rows,
+        features=rows_of_tensor(f"{place}: x", tensors["x"]) if "x" in tensors else None,
         labels=MemoryArray(f"{place}: y", array_of(tensors["y"])) if "y" in tensors else None,
         notes=notes,
-        num_nodes=len(tensors["x"]),
+        num_nodes=num_nodes,
         any_task=True,
     )
+    if graph.features is None:
+        hint = f"pass --features FILE; {NAMES_HINT}"
+        graph.missing["features"] = CohortError(place, "a tensor x", ", ".join(map(str, data)) or "none", hint)
     masks = {
         mask: (lambda mask=mask: arrays.mask(f"{place}: {mask}", array_of(tensors[mask]), mask))
         for mask in MASKS
@@ -98,11 +103,22 @@ def features_of(data: Any) -> Any:
     return attributes[:, None] if attributes is not None and len(attributes.shape) == 1 else attributes
 
 
-def _times(prefix: str, key: str, tensors: dict) -> Weights | None:
+def _num_nodes(place: str, given: Any, tensors: dict) -> int | None:
+    """As the file says, or as the first array of nodes does."""
+    if given is not None:
+        if not isinstance(given, int) or given < 1:
+            raise CohortError(place, "a number of nodes, of at least 1", str(given)[:80])
+        return given
+    return next((len(tensors[key]) for key in ("x", "y", *MASKS) if key in tensors), None)
+
+
+def _times(prefix: str, key: str, tensors: dict, num_nodes: int | None) -> Weights | None:
     """edge_time, or time, of nodes where it has one for each: those of the edges from them."""
     if key not in tensors:
         return None
-    times, num_nodes = arrays.edge_times(prefix + key, array_of(tensors[key])), len(tensors["x"])
+    times = arrays.edge_times(prefix + key, array_of(tensors[key]))
+    if num_nodes is None and len(times) != tensors["edge_index"].shape[1]:
+        num_nodes = len(times)
     if key == "time" and len(times) == num_nodes:
         sources = arrays.integers(f"{prefix}edge_index", array_of(tensors["edge_index"])[0])
         arrays.demand_nodes(f"{prefix}edge_index", sources, num_nodes)

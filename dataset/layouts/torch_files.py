@@ -51,6 +51,8 @@ def load_arrays(path: Path, hint: str) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, InertArray):
         return value.array()
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, list):
         return np.asarray(value)
     return array_of(value) if is_dense(value) else value

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields
+
+import numpy as np
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset.hetero import RelationType
-from cohort_gnn.dataset.layouts.graph import Edges, Graph, Rows, Source
+from cohort_gnn.dataset.layouts.graph import Edges, Graph, Labels, Rows, Source
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,15 @@ class Nodes:
     features: Rows | None = None
 
 
+@dataclass(frozen=True)
+class Target:
+    """What a source says of a node type that may be learned."""
+
+    labels: Labels | None
+    splits: Callable[[], list[np.ndarray]] | None = None
+    splits_from: str = "the source"
+
+
 @dataclass(kw_only=True)
 class TypedGraph(Source):
     """A graph of another format, with several types.
@@ -26,15 +37,37 @@ class TypedGraph(Source):
         place: for messages.
         nodes: by type, in the order in which they are numbered.
         edges: by (source type, name, target type).
-        target: the node type of the labels and splits.
+        target: the node type of the labels and splits; "" before it is chosen.
+        targets: labels and splits by node type, where the source may have those of several.
         id_bytes: memory that the ids of nodes need while edges are read.
     """
 
     place: str
     nodes: dict[str, Nodes]
     edges: dict[RelationType, Edges]
-    target: str
+    target: str = ""
+    targets: dict[str, Target] = field(default_factory=dict)
     id_bytes: int = 0
+
+    def choose_target(self, given: str | None) -> None:
+        """Settles the node type of the labels and splits, which --target may have given.
+
+        Raises:
+            CohortError: it is open, or none of the graph's.
+        """
+        if given is not None and given not in self.nodes:
+            raise CohortError("--target", f"one of the node types {', '.join(self.nodes) or '(none)'}", given)
+        labelled = [type_ for type_, target in self.targets.items() if target.labels is not None]
+        if given is None and not self.target and len(labelled) != 1 and len(self.nodes) > 1:
+            hint = f"--target {next(iter(labelled or self.nodes))} names the node type to learn"
+            hint += "" if labelled else "; --labels FILE has its labels"
+            raise CohortError(self.place, "labels of one node type", ", ".join(labelled) or "none", hint)
+        before = self.target
+        self.target = given or before or next(iter([*labelled, *self.nodes]), "")
+        if chosen := self.targets.get(self.target):
+            self.labels, self.splits, self.splits_from = chosen.labels, chosen.splits, chosen.splits_from
+        elif before not in ("", self.target):
+            self.labels = self.splits = self.num_classes = None
 
     def demand_types(self) -> None:
         """Raises CohortError for a relation between types that there are not, and for a target that there is not."""

@@ -286,7 +286,7 @@ def test_arrays_of_other_names_are_refused(tmp_path, arrays, expected):
 def test_tensors_of_other_names_are_told_theirs(tmp_path):
     torch.save({"feat": torch.ones(3, 2), "edges": torch.zeros(2, 3).long()}, tmp_path / "g.pt")
     error = refusal(tmp_path / "g.pt", tmp_path / "out")
-    assert (error.expected, error.found) == ("a tensor x", "feat, edges")
+    assert (error.expected, error.found) == ("tensors x and edge_index", "feat, edges")
     assert "x, edge_index, y, edge_weight, train_mask" in error.hint
 
 

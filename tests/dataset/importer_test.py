@@ -134,7 +134,7 @@ def with_nan():
 
 
 BAD = {
-    "no_labels": ({"labels": None}, "an array labels", "dst, src, x"),
+    "two_labels": ({"y": np.zeros(4, int)}, "labels or y", "both"),
     "no_src": ({"src": None}, "an array src", "dst, labels, x"),
     "src_high": ({"src": np.array([3, 0, 0, 2, 4, 1])}, "a node in [0, 4)", "4"),
     "dst_negative": ({"dst": np.array([0, 1, 1, -2, 0, 3])}, "a node in [0, 4)", "-2"),

@@ -237,7 +237,6 @@ GRAPHBOLT_BAD = {
     "feature_format": (edit("name: feat, format: numpy", "name: feat, format: csv"), "format numpy or torch", "csv"),
     "no_path": (edit("path: data/feat.npy", "file: data/feat.npy"), "the metadata of an OnDiskDataset", "field `path`"),
     "no_file": (edit("path: data/feat.npy", "path: data/no.npy"), "a readable file", "No such file"),
-    "no_labels": (edit("{name: labels, format: numpy, path: sets/val", VAL), "labels in val", "seeds"),
     "no_seeds": (edit("{name: seeds, format: numpy, path: sets/val", VAL), "seeds in val", "labels"),
     "pickle": (with_pickled_labels, "only tensors", ""),
 }

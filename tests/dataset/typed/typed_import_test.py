@@ -218,7 +218,7 @@ REFUSED = {
     "name": (member("edges", 0, type=["author", "../x", "paper"]), "node and edge types", "names of 1 to 64", "../x"),
     "twice": (member("edges", 0, type=["author", "writes", "paper"]), "graph.yaml", "each relation once", "writes"),
     "no_edges": (member(edges=[]), "graph.yaml", "at least one relation", "none"),
-    "no_label": (member("nodes", "paper", label=None), "graph.yaml", "a label of one node type", "none"),
+    "no_label": (member("nodes", "paper", label=None), "graph.yaml", "labels of one node type", "none"),
     "target": (member(target="venue"), "the type that has labels", "one of the node types", "venue"),
     "count": (
         member("nodes", "institution", count=4),

@@ -55,7 +55,7 @@ TYPES = "raw/triplet-type-list.csv.gz"
 OGB_BAD = {
     "edges": (drop(AUTHORS), "writes", "a file of OGB's raw layout", "no such file"),
     "counts": (drop("raw/num-node-dict.csv.gz"), "num-node-dict", "a file of OGB's raw layout", "no such file"),
-    "labels": (drop("raw/node-label/paper/node-label.csv.gz"), "node-label", "one node type with labels", "none"),
+    "labels": (drop("raw/node-label/paper/node-label.csv.gz"), "raw", "labels of one node type", "none"),
     "split": (drop("split/time/paper/test.csv.gz"), "test.csv.gz", "a file of OGB's raw layout", "no such file"),
     "range": (
         lambda root: write_csv_gz(root / AUTHORS, np.array([[30, 0]])),
@@ -274,10 +274,10 @@ CHUNKED_BAD = {
     "counts": (
         edit(CHUNKS, num_nodes_per_chunk=[[3]]),
         "num_nodes_per_chunk",
-        "a list for each node type",
+        "one entry for each node type",
         "1 for author",
     ),
-    "again": (edit(CHUNKS, node_type=["a", "b", "a"]), "num_nodes_per_chunk", "a list for each node", "3 for a, b, a"),
+    "again": (edit(CHUNKS, node_type=["a", "b", "a"]), "num_nodes_per_chunk", "each node type, of", "3 for a, b, a"),
     "relation": (
         edit(CHUNKS, "edges", **{"author:writes:paper": None}),
         "edges",
@@ -287,7 +287,7 @@ CHUNKED_BAD = {
     "type": (edit(CHUNKS, edge_type=["author:paper"]), CHUNKS, "a relation source:name:target", "author:paper"),
     "format": (edit(CHUNKS, *WRITTEN, format={"name": "orc"}), CHUNKS, "format numpy, parquet or csv", "orc"),
     "file": (edit(CHUNKS, *WRITTEN, data=["no.npy"]), "no.npy", "a readable file", "No such file"),
-    "label": (edit(CHUNKS, "node_data", "paper", label=None), "node_data", "one node type with a label", "none"),
+    "label": (edit(CHUNKS, "node_data", "paper", label=None), CHUNKS, "labels of one node type", "none"),
     "count": (edit(CHUNKS, num_nodes_per_chunk=[[30], [5], [51]]), "feat of paper", "51 rows", "50"),
     "range": (save("edges-1-1.npy", np.array([[0, 50], [0, 0]])), "edge 118", "a node of type paper in [0, 50)", "50"),
     "width": (save("feat-paper-1.npy", np.ones((2, 3), np.float32)), "feat-paper-1.npy", "shape [any, 4]", "[2, 3]"),

@@ -29,8 +29,14 @@ def meeting_point(name: str) -> Path:
     """Where processes that know this name find the run folder that they share: a link to it.
 
     It leads nowhere once the folder is gone.
+
+    Raises:
+        CohortError: another user may have made the link.
     """
-    return shared_memory_root() / f"meet-{name}"
+    root = shared_memory_root()
+    if root.exists():
+        demand_own(root)
+    return root / f"meet-{name}"
 
 
 def machine_identity() -> str:
@@ -40,18 +46,22 @@ def machine_identity() -> str:
     return f"{boot} {os.readlink('/proc/self/ns/pid')} {shared.st_dev}:{shared.st_ino} {os.getuid()}"
 
 
-def _demand_own(root: Path) -> None:
+def demand_own(root: Path) -> None:
     """Others can make folders beside ours in shared memory, also one with our name.
 
     Raises:
         CohortError: the folder is not this user's alone.
     """
     status = root.lstat()
+    cure = "remove it, or give it mode 700 (chmod)"
+    if status.st_uid != os.getuid():  # /dev/shm lets nobody else remove it
+        cure = f"user {status.st_uid} or root can remove it; till then: mkdir -m 700 {root}-own,"
+        cure += f" and set COHORT_SHM={root}-own"
     if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077:
         return
     expected = f"a folder that only user {os.getuid()} may enter (drwx------)"
     found = f"{stat.filemode(status.st_mode)} of user {status.st_uid}"
-    raise CohortError(str(root), expected, found, "remove it, or set COHORT_SHM")
+    raise CohortError(str(root), expected, found, cure)
 
 
 class RunFolder:
@@ -66,7 +76,7 @@ class RunFolder:
         root = shared_memory_root()
         try:
             root.mkdir(mode=0o700, exist_ok=True)
-            _demand_own(root)
+            demand_own(root)
             with _locked(root / "sweep.lock"):
                 self.swept = _sweep(root)
                 self.path = Path(tempfile.mkdtemp(prefix="run-", dir=root))

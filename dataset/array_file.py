@@ -27,6 +27,8 @@ UNREADABLE = (
     zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
 MAGIC = b"\x93NUMPY"
+MOST_DEFLATED = 1032  # bytes of which deflate makes one: 258 for two bits
+SAVE_AGAIN = "write it again with numpy.savez or numpy.save; pickled objects are never loaded"
 
 
 class ArrayFile:
@@ -164,10 +166,26 @@ class NamedArrays:
         try:
             with zipfile.ZipFile(self.path) as archive:
                 members = [info for info in archive.infolist() if info.filename.endswith(".npy")]
-            return {info.filename.removesuffix(".npy"): info.file_size for info in members}
         except UNREADABLE as error:
-            hint = "write it again with numpy.savez or numpy.save; pickled objects are never loaded"
-            raise CohortError(str(self.path), "arrays in NumPy's .npz or .npy format", str(error), hint) from error
+            raise CohortError(
+                str(self.path), "arrays in NumPy's .npz or .npy format", str(error), SAVE_AGAIN
+            ) from error
+        for info in members:
+            self._demand_possible(info)
+        return {info.filename.removesuffix(".npy"): info.file_size for info in members}
+
+    def _demand_possible(self, info: zipfile.ZipInfo) -> None:
+        """Raises CohortError: a member is larger than its bytes in the archive can be; room for it would be made before
+        it is read."""
+        place = self.place(info.filename.removesuffix(".npy"))
+        most = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: MOST_DEFLATED}.get(info.compress_type, 0)
+        if not most:
+            method = f"compression method {info.compress_type} of zip"
+            raise CohortError(place, "an array as numpy.savez writes it", method, SAVE_AGAIN)
+        there = min(info.compress_size, self.path.stat().st_size)
+        if info.file_size > most * there:
+            found = f"{there} bytes that claim to be {info.file_size}"
+            raise CohortError(place, "a whole array", found, SAVE_AGAIN)
 
 
 def open_npy(path: str | Path) -> ArrayFile:

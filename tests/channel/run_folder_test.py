@@ -9,7 +9,7 @@ import pytest
 from processes import cohort
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.channel.run_folder import RunFolder, shared_memory_root
+from cohort_gnn.channel.run_folder import RunFolder, meeting_point, shared_memory_root
 
 SMALL = [
     "--device",
@@ -55,6 +55,24 @@ def test_a_root_that_others_can_enter_is_refused(tmp_path, monkeypatch, mode):
     shared_memory_root().chmod(mode)
     with pytest.raises(CohortError, match="may enter .drwx------."):
         RunFolder()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make a folder of another user")
+def test_a_root_that_another_user_has_made_is_refused_with_a_way_around_it(tmp_path, monkeypatch):
+    """In /dev/shm only that user can remove it. A rank that follows another's link looks, too."""
+    monkeypatch.setenv("COHORT_SHM", str(tmp_path))
+    root = shared_memory_root()
+    root.mkdir(mode=0o700)
+    os.chown(root, 12345, -1)
+    for use in (RunFolder, lambda: meeting_point("name")):
+        with pytest.raises(CohortError, match="of user 12345") as error:
+            use()
+        assert "user 12345 or root can remove it" in error.value.hint and error.value.place == str(root)
+    own = Path(error.value.hint.rpartition("COHORT_SHM=")[2])
+    assert f"mkdir -m 700 {own}," in error.value.hint
+    own.mkdir(mode=0o700)
+    monkeypatch.setenv("COHORT_SHM", str(own))
+    RunFolder().remove()
 
 
 def test_a_root_that_is_a_link_is_refused(tmp_path, monkeypatch):

@@ -16,6 +16,7 @@ from layout_writers import planetoid_sample, sample, write_planetoid
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.array_file import NamedArrays
 from cohort_gnn.dataset.layouts.inert_pickle import load_inert
 
 
@@ -49,6 +50,27 @@ def test_arrays_that_their_files_cannot_hold_are_refused(tmp_path, shape):
     )
     error = refusal(tmp_path / "edges.npy", tmp_path / "out", inputs=ONES)
     assert f"shape [{shape[1:-1]}]" in error.expected and error.hint == "copy it again"
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2])
+def test_a_member_that_claims_more_than_its_bytes_can_be_gets_no_memory(tmp_path, monkeypatch, method):
+    graph, claimed = sample(), 1 << 40
+    np.savez(path := tmp_path / "graph.npz", x=graph.x, src=graph.edge_index[0], dst=graph.edge_index[1])
+    header = f"{{'descr': '<i8', 'fortran_order': False, 'shape': ({claimed // 8 - 16},)}}".ljust(117) + "\n"
+    with zipfile.ZipFile(path, "a", method) as archive:
+        archive.writestr("labels.npy", npy(header, bytes(80)))
+        archive.infolist()[-1].file_size = claimed
+    monkeypatch.setattr(np, "empty", lambda *_, **__: pytest.fail("memory for an array that is not there"))
+    error = refusal(path, tmp_path / "out")
+    assert error.place == f"{path}: labels"
+    bzip2 = method == zipfile.ZIP_BZIP2
+    assert ("compression method 12" if bzip2 else f"bytes that claim to be {claimed}") in error.found
+
+
+def test_arrays_that_compress_as_far_as_deflate_can_are_read(tmp_path):
+    np.savez_compressed(tmp_path / "zeros.npz", x=np.zeros((4000, 4000)))
+    assert (tmp_path / "zeros.npz").stat().st_size < 130_000
+    assert NamedArrays(tmp_path / "zeros.npz", "")["x"].read().sum() == 0
 
 
 def test_a_member_that_is_no_array_is_refused(tmp_path):

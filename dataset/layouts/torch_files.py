@@ -10,6 +10,7 @@ import numpy as np
 
 from cohort_gnn.base.errors import CohortError, why_not_loaded
 from cohort_gnn.dataset import arrays
+from cohort_gnn.dataset.inert_torch import PICKLE, ZIP, is_zip, load_inert
 from cohort_gnn.dataset.layouts.graph import Rows
 from cohort_gnn.dataset.layouts.inert_pickle import ADMITTED, BROKEN, InertArray
 
@@ -27,7 +28,9 @@ def load_tensors(path: Path, hint: str, also: Sequence[Any] = ()) -> Any:
 
     try:
         with torch.serialization.safe_globals([*_data_classes(), *also]):
-            return torch.load(path, map_location="cpu", weights_only=True, mmap=_is_zip(path))
+            return load_inert(path, (ZIP, PICKLE), mmap=is_zip(path))
+    except CohortError:
+        raise
     except Exception as error:  # noqa: BLE001 (bytes from outside: torch raises whatever its parsers meet)
         found = why_not_loaded(error)
         raise CohortError(str(path), "only tensors (pickled objects are never loaded)", found, hint) from error
@@ -99,12 +102,6 @@ def rows_of_tensor(place: str, tensor: Any) -> Rows:
         return Rows.of_matrix(place, arrays.features(place, array_of(tensor)))
     arrays.demand_shape(place, tensor, (None, None))
     return Rows.of_matrix(place, tensor.detach().contiguous().view(torch.int16).numpy().view(np.uint16), "bfloat16")
-
-
-def _is_zip(path: Path) -> bool:
-    """torch.save's usual form, which can be mapped."""
-    with open(path, "rb") as file:
-        return file.read(2) == b"PK"
 
 
 def _data_classes() -> list[type]:

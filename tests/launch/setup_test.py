@@ -54,9 +54,9 @@ def test_a_given_interpreter_without_packages_gets_the_whole_list(tmp_path):
     venv.create(tmp_path / "poor", with_pip=False)
     result = run("bash", ROOT / "tests/run.sh", COHORT_PYTHON=str(tmp_path / "poor/bin/python"), PYTHONPATH="")
     assert result.returncode == 1
-    for name in ("torch>=2.5", "torch_geometric", "numpy", "rich", "nanobind", "pytest", "hypothesis"):
+    for name in ("torch>=2.10", "torch_geometric", "numpy", "rich", "nanobind", "pytest", "hypothesis"):
         assert name in result.stderr
-    assert "-m pip install 'torch>=2.5'" in result.stderr
+    assert "-m pip install 'torch>=2.10'" in result.stderr
 
 
 def test_the_virtual_environment_gets_the_command_and_the_package(tmp_path):
@@ -95,7 +95,7 @@ make_venv; echo building >> "$1/asked"; end_make_venv; make_venv
     result = run("bash", "-euc", script, "-", tmp_path)
     asked = (tmp_path / "asked").read_text().splitlines()
     assert "nanobind" in asked[0] and "torch" not in asked[0]
-    assert asked[1] == "building" and "torch>=2.5" in asked[2] and "nanobind" in asked[2] and len(asked) == 3
+    assert asked[1] == "building" and "torch>=2.10" in asked[2] and "nanobind" in asked[2] and len(asked) == 3
     assert result.returncode == bool(status)
     assert (tmp_path / ".venv/.cohort").exists() == (status == 0)
     if status == 0:

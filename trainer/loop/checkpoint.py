@@ -12,6 +12,7 @@ import torch
 
 from cohort_gnn.base.errors import CohortError, why_not_loaded
 from cohort_gnn.base.files import write_whole
+from cohort_gnn.dataset.inert_torch import load_inert
 from cohort_gnn.spec.options import Affects, names_that_affect
 from cohort_gnn.spec.run import RunSpec
 
@@ -94,7 +95,9 @@ def load(path: Path) -> dict:
         if spoiled:
             raise ValueError(f"a wrong checksum of {spoiled}")
         data.seek(0)
-        state = torch.load(data, map_location="cpu", weights_only=True)
+        state = load_inert(data)
+    except CohortError:
+        raise
     except Exception as error:  # noqa: BLE001 (bytes from outside: torch raises whatever its parsers meet)
         raise CohortError(str(path), "a checkpoint of cohort train", why_not_loaded(error), DAMAGED) from error
     if not isinstance(state, dict) or state.get("format") != FORMAT:

@@ -7,6 +7,7 @@ import torch
 
 from cohort_gnn.base.errors import CohortError, why_not_loaded
 from cohort_gnn.base.files import write_whole
+from cohort_gnn.dataset.inert_torch import load_inert
 from cohort_gnn.spec import files
 
 
@@ -30,7 +31,9 @@ def load_weights(run: Path, model: torch.nn.Module) -> None:
     path = run / files.MODEL
     cure = "cohort train writes it after each epoch with the best validation score so far"
     try:
-        weights = torch.load(path, map_location="cpu", weights_only=True)
+        weights = load_inert(path)
+    except CohortError:
+        raise
     except FileNotFoundError as error:
         raise CohortError(str(path), "the weights of a run", "none", cure) from error
     except Exception as error:  # noqa: BLE001 (what torch raises for a damaged file is of many types)

@@ -12,17 +12,20 @@ from cohort_gnn.base.errors import CohortError
 
 
 def _refused(place: str, name: str, found: str) -> CohortError:
-    hint = "modules are looked for in the current folder and in this Python's packages"
+    hint = "modules are looked for in this Python's packages, then in the current folder"
     return CohortError(f"{place} {name}", "package.module:Class", found, hint)
 
 
 def imported(place: str, name: str) -> Any:
-    """What "package.module:Name" names; modules of the current folder are found.
+    """What "package.module:Name" names. Modules of the current folder are found, now and when they import each other
+    later; as the last ones, so that a file there takes no other module's place.
 
     Raises:
         CohortError: there is none.
     """
     module, _, attribute = name.partition(":")
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
     try:
         return getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
@@ -53,7 +56,7 @@ def demand_named(place: str, name: str) -> None:
 
 
 def _spec_of(module: str) -> ModuleSpec | None:
-    path, spec = [os.getcwd(), *sys.path], None
+    path, spec = [*sys.path, os.getcwd()], None
     parts = module.split(".")
     for depth in range(1, len(parts) + 1):
         spec = PathFinder.find_spec(".".join(parts[:depth]), path)

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ from cohort_gnn.base.errors import CohortError
 # them several times slower. What the user has set wins.
 POLITE = {"OMP_WAIT_POLICY": "passive"}
 
+_QUIET = "ignore:`torch.jit.script` is deprecated:FutureWarning"  # PyG's, as it is imported
 PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 
@@ -31,6 +33,12 @@ def program(name: str) -> str:
     if not os.access(path, os.X_OK):
         raise CohortError(name, f"the program {path}", "none", "build or install cohort again")
     return str(path)
+
+
+def python(*arguments: str) -> list[str]:
+    """The command of an interpreter for Cohort's own code, with arguments such as ("-m", module): no file of the
+    current folder takes the place of a module (-P)."""
+    return [sys.executable, "-P", "-W", _QUIET, *arguments]
 
 
 def start_logged(

@@ -22,10 +22,12 @@ from rich.table import Table
 from rich.text import Text
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.programs import python
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.cache.plan import budget
 from cohort_gnn.cache.plan.links import machine_bandwidth
-from cohort_gnn.channel.run_folder import shared_memory_root
+from cohort_gnn.channel.run_folder import demand_own, shared_memory_root
+from cohort_gnn.dataset.inert_torch import LEAST_TORCH, is_safe
 from cohort_gnn.launch.options.devices import devices
 from cohort_gnn.launch.options.parser import add_options, spec_of
 from cohort_gnn.launch.run.between import rates_between
@@ -180,7 +182,7 @@ def _version(number: int) -> str:
 
 
 def _torch(machine: dict) -> Iterator[Finding]:
-    said = subprocess.run([sys.executable, "-c", TORCH_SAYS], capture_output=True, text=True)
+    said = subprocess.run(python("-c", TORCH_SAYS), capture_output=True, text=True)
     if said.returncode != 0:
         last = said.stderr.strip().splitlines()[-1:] or ["no message"]
         yield Finding("PyTorch", BROKEN, f"it cannot be imported: {last[0]}", f"{sys.executable} -m pip install torch")
@@ -188,7 +190,10 @@ def _torch(machine: dict) -> Iterator[Finding]:
     version, cuda, sees_gpus, count, nccl = json.loads(said.stdout.strip().splitlines()[-1])
     found = f"{version}, {f'CUDA {cuda}' if cuda else 'for the CPU'}, {'with' if nccl else 'without'} NCCL"
     num_gpus = len(machine["gpus"])
-    if num_gpus and (not sees_gpus or count != num_gpus):
+    if not is_safe(version):
+        cure = f"{sys.executable} -m pip install --upgrade torch: earlier versions may run code in a file of weights"
+        yield Finding("PyTorch", BROKEN, f"{found}; the minimum is {LEAST_TORCH}", cure)
+    elif num_gpus and (not sees_gpus or count != num_gpus):
         cure = "install a PyTorch for a CUDA version that the driver supports: see pytorch.org"
         yield Finding("PyTorch", BROKEN, f"{found}; it sees {count} of {num_gpus} GPUs", cure)
     else:
@@ -257,6 +262,8 @@ def _host_memory() -> Iterator[Finding]:
 
 
 def _shared_memory() -> Iterator[Finding]:
+    if shared_memory_root().exists():
+        demand_own(shared_memory_root())
     root = shared_memory_root().parent
     if not os.access(root, os.W_OK):
         cure = "mount it, or set COHORT_SHM to a folder in memory that you can write to"

@@ -42,12 +42,14 @@ class Program(NamedTuple):
         name: the module, the text or the file.
         argv: sys.argv[1:].
         filters: of warnings, as -W has them.
+        is_safe: -P: the current folder, or the script's, has no modules for it.
     """
 
     kind: str
     name: str
     argv: list[str]
     filters: list[str]
+    is_safe: bool
 
 
 class Start(NamedTuple):
@@ -95,19 +97,20 @@ def program_of(args: list[str]) -> Program | None:
     """None: the command is no Python, or needs an interpreter of its own."""
     if not args or args[0] != sys.executable:
         return None
-    rest, filters = list(args[1:]), []
+    rest, filters, is_safe = list(args[1:]), [], False
     while rest:
         word = rest.pop(0)
-        if word in ("-u", "-B"):
+        is_safe |= word == "-P"
+        if word in ("-u", "-B", "-P"):
             continue
         if word == "-W" and rest:
             filters.append(rest.pop(0))
         elif word in ("-m", "-c") and rest:
             if word == "-m" and rest[0].split(".")[0] not in ("cohort_gnn", "torch"):
                 return None
-            return Program(word, rest[0], rest[1:], filters)
+            return Program(word, rest[0], rest[1:], filters, is_safe)
         elif word.endswith(".py") and not word.startswith("-"):
-            return Program("script", word, rest, filters)
+            return Program("script", word, rest, filters, is_safe)
         else:
             return None
     return None

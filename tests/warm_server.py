@@ -279,19 +279,19 @@ def _run(program: Program) -> int:
 def _run_as_main(program: Program) -> None:
     name, folder = program.name, os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [entry for entry in sys.path if entry != folder]
+    if not program.is_safe:
+        first = {"script": os.path.dirname(os.path.abspath(name)), "-m": os.getcwd(), "-c": ""}[program.kind]
+        sys.path.insert(0, first)
     if program.kind == "script":
         sys.argv = [name, *program.argv]
-        sys.path.insert(0, os.path.dirname(os.path.abspath(name)))
         runpy.run_path(name, run_name="__main__")
     elif program.kind == "-m":
         sys.argv = ["-m", *program.argv]
-        sys.path.insert(0, os.getcwd())
         if not hasattr(sys.modules.get(name), "__path__"):  # imported here, but not by a program that runs it
             sys.modules.pop(name, None)
         runpy.run_module(name, run_name="__main__", alter_sys=True)
     else:
         sys.argv = ["-c", *program.argv]
-        sys.path.insert(0, "")
         sys.modules["__main__"] = module = types.ModuleType("__main__")
         exec(compile(name, "<string>", "exec"), module.__dict__)
 

@@ -3,13 +3,12 @@
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from typing import Any
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.base.programs import end_processes
+from cohort_gnn.base.programs import end_processes, python
 from cohort_gnn.launch.options.devices import devices
 from cohort_gnn.launch.run.machines import Machine, Meeting, address_towards, interface_of, meeting_of
 from cohort_gnn.launch.run.supervise import OTHERS_SECONDS, POLL_SECONDS, STOP_SECONDS, begin_child
@@ -45,7 +44,7 @@ def rates_between(machine: Machine, silent_seconds: float) -> dict[str, Any]:
 def _measured(about: dict[str, Any], interface: str, meeting: Meeting) -> dict[str, Any]:
     """What the process that measures has found here."""
     env = os.environ | ({"GLOO_SOCKET_IFNAME": interface} if interface else {})
-    command = [sys.executable, "-m", "cohort_gnn.launch.run.rates", json.dumps(about)]
+    command = python("-m", "cohort_gnn.launch.run.rates", json.dumps(about))
     with tempfile.TemporaryFile("w+") as said:
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=said, text=True, env=env, preexec_fn=begin_child

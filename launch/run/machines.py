@@ -9,7 +9,6 @@ import os
 import socket
 import struct
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.base.programs import end_processes, start_time_of
+from cohort_gnn.base.programs import end_processes, python, start_time_of
 from cohort_gnn.launch.options.parser import as_given
 from cohort_gnn.launch.run.row_owners import features_here, row_owners
 from cohort_gnn.launch.run.supervise import ToldFailure, begin_child
@@ -114,7 +113,7 @@ class Meeting:
         self.lost = ""  # why the run cannot go on, when another machine says so
         about = asdict(machine) | {"silent_seconds": silent_seconds, "start_seconds": start_seconds}
         self._pipe, theirs = multiprocessing.Pipe()
-        command = [sys.executable, "-m", "cohort_gnn.launch.run.meeting", json.dumps(about), str(theirs.fileno())]
+        command = python("-m", "cohort_gnn.launch.run.meeting", json.dumps(about), str(theirs.fileno()))
         env = os.environ | {"TORCH_CPP_LOG_LEVEL": "FATAL"}  # that a store is gone or not there is said once, by us
         how = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "pass_fds": [theirs.fileno()]}
         self._process = subprocess.Popen(command, env=env, preexec_fn=begin_child, **how)

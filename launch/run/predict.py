@@ -7,25 +7,17 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 from cohort_gnn.base.errors import CohortError, not_a_run
 from cohort_gnn.base.files import demand_output, remove_temporaries
-from cohort_gnn.base.programs import end_processes
+from cohort_gnn.base.programs import end_processes, python
 from cohort_gnn.cache.plan.budget import available_host_bytes
 from cohort_gnn.dataset.meta import array_files
 from cohort_gnn.launch.options.devices import resolve_device
 from cohort_gnn.launch.options.parser import add_options, kind, spec_of
-from cohort_gnn.launch.run.supervise import (
-    QUIET,
-    Stopped,
-    begin_child,
-    handlers_kept,
-    stop_on_signals,
-    stopped_later,
-)
+from cohort_gnn.launch.run.supervise import Stopped, begin_child, handlers_kept, stop_on_signals, stopped_later
 from cohort_gnn.spec import files
 from cohort_gnn.spec.run import SamplerSpec
 from cohort_gnn.spec.types import Bytes, Positive
@@ -111,7 +103,7 @@ def predict(args: argparse.Namespace) -> int:
     with tempfile.NamedTemporaryFile("w", prefix="cohort-predict-", suffix=".json") as file:
         json.dump(job, file)
         file.flush()
-        command = [sys.executable, *QUIET, "-m", "cohort_gnn.trainer.predict.program", file.name]
+        command = python("-m", "cohort_gnn.trainer.predict.program", file.name)
         with handlers_kept():
             process = None
             stop_on_signals()

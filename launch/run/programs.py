@@ -5,18 +5,17 @@ import json
 import logging
 import os
 import shlex
-import sys
 import time
 from pathlib import Path
 
 from cohort_gnn.base.files import demand_writable, write_whole
-from cohort_gnn.base.programs import program
+from cohort_gnn.base.programs import program, python
 from cohort_gnn.channel.run_folder import RunFolder, rank_folders
 from cohort_gnn.launch.options.devices import visible_by_uuid
+from cohort_gnn.launch.options.own_code import words_of
 from cohort_gnn.launch.run.machines import Meeting
 from cohort_gnn.launch.run.mps import Mps
 from cohort_gnn.launch.run.supervise import (
-    QUIET,
     Stopped,
     Supervisor,
     ignore_stop_signals,
@@ -65,7 +64,8 @@ def run_programs(
     if code and (out / files.CHECKPOINT).exists():
         folder = out.parent if meeting and meeting.machine.rank else out
         everywhere = ", on every machine" if meeting else ""
-        LOG.info(f"to continue: cohort train --resume {shlex.quote(str(folder))}{everywhere}")
+        words = shlex.join(["cohort", "train", "--resume", str(folder), *words_of(run["trainer"])])
+        LOG.info(f"to continue: {words}{everywhere}")
     return code
 
 
@@ -102,7 +102,7 @@ def _start(
     listener = (owners["listener"],) if owners else ()
     command = [program("cohort-sampler"), str(out / files.RUN)]
     supervisor.start("sampler", command, out / "sampler.log", {}, descriptors=listener)
-    command = [sys.executable, *QUIET, "-m", "cohort_gnn.trainer", str(out / "run.json")]
+    command = python("-m", "cohort_gnn.trainer", str(out / files.RUN))
     machines = run.get("machines", {"interface": "lo", "first_rank": 0, "num_ranks": num_trainers})
     among_all = machines["interface"], machines["first_rank"], machines["num_ranks"]
     for rank in range(num_trainers):

@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -87,14 +88,19 @@ def run_script(args: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _meeting(num_ranks: int):
-    """Holds the store, on a free port, by which torch.distributed joins the processes; yields what tells them of it."""
+    """Holds the store by which torch.distributed joins the processes; yields what tells them of it. It listens on a
+    port, as ``init_process_group`` takes no file from the environment; no other machine reaches this port."""
     if num_ranks == 1:
         yield {}
         return
     from torch.distributed import TCPStore
 
-    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port)}
+    host = "127.0.0.1"
+    listener = socket.create_server((host, 0))  # torch's own would listen on every address of the machine
+    port = listener.getsockname()[1]
+    how = {"is_master": True, "wait_for_workers": False, "master_listen_fd": listener.detach()}
+    store = TCPStore(host, port, **how)  # noqa: F841 (it serves as long as it lives)
+    address = {"MASTER_ADDR": host, "MASTER_PORT": str(port)}
     yield address | {"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0"}
 
 

@@ -38,7 +38,6 @@ OTHERS_SECONDS = 6.0  # in which a trainer's error may turn out to be that anoth
 STOPPED_SECONDS = 2.0  # that a process is stopped before somebody hears of it
 ROWS_SECONDS = 3.0  # the same of a sampler's error, where it asks other machines for rows
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-QUIET = ("-W", "ignore:`torch.jit.script` is deprecated:FutureWarning")  # of Python: PyG's, as it is imported
 
 
 class ToldFailure(Exception):
@@ -238,7 +237,7 @@ def rank_environment(rank: int, num_ranks: int, interface: str = "lo", first: in
 
     Args:
         rank, num_ranks: among those of this machine.
-        interface: of the network, for gloo; "": its own choice.
+        interface: of the network, for gloo; "": its own choice. NCCL gets the loopback, where no other machine is.
         first, size: where there are several machines, the rank of this one's first trainer, and how many all have.
     """
     size = size or num_ranks
@@ -246,6 +245,7 @@ def rank_environment(rank: int, num_ranks: int, interface: str = "lo", first: in
         return {}
     threads = max(1, len(os.sched_getaffinity(0)) // num_ranks)
     defaults = {"OMP_NUM_THREADS": str(threads)} | ({"GLOO_SOCKET_IFNAME": interface} if interface else {})
+    defaults |= {"NCCL_SOCKET_IFNAME": interface} if interface == "lo" and size == num_ranks else {}
     place = {"RANK": first + rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": num_ranks}
     return {name: os.environ.get(name, value) for name, value in defaults.items()} | {
         name: str(value) for name, value in place.items()

@@ -18,6 +18,7 @@ from cohort_gnn.dataset import Dataset, HeteroDataset
 from cohort_gnn.dataset.links import HeldOut, held_out_of, link_edges
 from cohort_gnn.dataset.reader import has_edge_features, relations_of
 from cohort_gnn.launch.options.devices import gpu_memory, resolve_device, wants_auto_cache
+from cohort_gnn.launch.options.own_code import demand_named_here
 from cohort_gnn.launch.options.parser import add_dataset, add_options, given_in, group, spec_of
 from cohort_gnn.launch.report.results import read_run
 from cohort_gnn.launch.report.tables import short_tables
@@ -84,6 +85,7 @@ def train(args: argparse.Namespace) -> int:
     if args.dataset is None:
         args.parser.error("the following arguments are required: DIR")
     spec = spec_of(args, RunSpec)
+    demand_named_here(args, spec)
     if machine and spec.out is None:
         raise CohortError("--out", "a folder, from which a restart continues", "none", "name the same on every machine")
     if machine and spec.partition:
@@ -297,6 +299,7 @@ def _go_on(args: argparse.Namespace, machine: Machine | None) -> int:
     with sole_use(out) as inherited:
         bring_back(out)
         earlier, spec = resumed(folder, given)
+        demand_named_here(args, spec, folder / files.RUN)
         before, now = len(earlier.get("machines", {"hosts": ["this"]})["hosts"]), machine.size if machine else 1
         if before != now:
             hint = "continue the run on as many machines, or start another run without --resume"

@@ -12,6 +12,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.files import demand_writable
 from cohort_gnn.dataset.reader import tables_of
 from cohort_gnn.launch.options.devices import resolve_device
+from cohort_gnn.launch.options.own_code import demand_named_here
 from cohort_gnn.launch.options.parser import add_dataset, add_options, kind, spec_of
 from cohort_gnn.launch.run.folder import new_folder, sole_use, writable_folder
 from cohort_gnn.launch.run.job import open_to_train
@@ -120,6 +121,7 @@ class Tuning:
 
     def __init__(self, args: argparse.Namespace):
         data, spec = open_to_train(args.dataset), spec_of(args, RunSpec)
+        demand_named_here(args, spec)
         self._meta = json.loads((data.path / "meta.json").read_text())
         self._args, self.quiet, device = args, getattr(args, "quiet", False), resolve_device(spec.device)
         start = start_of(spec, is_prepared=any(table.encoded_rows is not None for table in tables_of(data)))

@@ -13,6 +13,7 @@ from rich.text import Text
 from cohort_gnn.base.files import demand_writable, write_whole
 from cohort_gnn.base.tables import Table, print_tables
 from cohort_gnn.base.units import format_bytes
+from cohort_gnn.launch.options.own_code import words_of
 from cohort_gnn.launch.options.parser import as_text
 from cohort_gnn.launch.report.results import one_line
 from cohort_gnn.launch.tune.search import CLEAR_GAIN, Point, TimeBound, best
@@ -124,7 +125,8 @@ def conclude(results: Results, quiet: bool) -> None:
         noise = f"within the difference of {noise_of(fastest, given):.4f} s between epochs with the same options"
         print(f"{told}, took {given.cost - fastest.cost:.4f} s less: {noise}")
     data, options, trial = map(_quoted, (results.dataset, results.out / "run.toml", results.best.folder))
-    print(f"use it:     cohort train {data} --config {options}")
+    named = "".join(f" {word}" for word in words_of(results.best.options))
+    print(f"use it:     cohort train {data} --config {options}{named}")
     print(f"report:     cohort report {trial} (name several trials to compare them)")
     print(f"trials: {results.out / 'tune.json'}")
 

@@ -1,7 +1,6 @@
 """A trial of ``cohort tune``: one run of ``cohort train`` as a child process, and what it took."""
 
 import math
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +8,8 @@ from pathlib import Path
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.files import demand_writable
-from cohort_gnn.base.programs import end_processes, end_with_parent, start_logged
+from cohort_gnn.base.programs import end_processes, end_with_parent, python, start_logged
+from cohort_gnn.launch.options.own_code import words_of
 from cohort_gnn.launch.report.results import LISTS, ROWS, ranks_of, read_run
 from cohort_gnn.launch.report.tables import median_times
 from cohort_gnn.launch.run.supervise import POLL_SECONDS
@@ -74,7 +74,8 @@ class Trial:
             self.folder.mkdir(parents=True, exist_ok=True)
             options = self.folder / OPTIONS_FILE
             options.write_text(as_toml(self.options))
-            command = [sys.executable, "-m", "cohort_gnn", "train", str(dataset), "--config", str(options)]
+            command = python("-m", "cohort_gnn", "train", str(dataset), "--config", str(options))
+            command += words_of(self.options)
             command += ["--epochs", str(epochs), "--out", str(self.folder), "--overwrite", "--quiet"]
             process = start_logged(command, self.folder / LOG_FILE, preexec_fn=end_with_parent)
         try:

@@ -102,6 +102,7 @@ def _torch(place, value):
         (_torch(2, False), "PyTorch", BROKEN, "sees 2 of 2"),
         (_torch(3, 1), "PyTorch", BROKEN, "sees 1 of 2"),
         (_torch(4, False), "PyTorch", BROKEN, "without NCCL"),
+        (_torch(0, "2.9.1+cu128"), "PyTorch", BROKEN, "the minimum is 2.10"),
         (_set("mps", "not installed"), "MPS", WORSE, "not installed"),
         (_set("host", 12.0), "PCIe", WORSE, "12.0 GB/s"),
     ],

@@ -94,7 +94,7 @@ def callable_of(model: nn.Module, num_columns: int) -> Callable:
     return call
 
 
-def load_model(run: str | Path) -> nn.Module:
+def load_model(run: str | Path, *, model: str | None = None) -> nn.Module:
     """The model of a run of ``cohort train``, with the weights of the best epoch, on the CPU and in eval mode.
 
     ``model(x, edge_index)`` maps float32 features to scores, float32 [rows of x, classes]. For a ``Batch``, the first
@@ -103,23 +103,35 @@ def load_model(run: str | Path) -> nn.Module:
 
     Args:
         run: folder of the run.
+        model: of a run with a class of your own, its name again: "package.module:Class". What a folder names does not
+            run by itself.
+
+    >>> model = cohort.load_model("runs/first")
+    >>> own = cohort.load_model("runs/own", model="own:Net")
 
     Raises:
-        CohortError: the folder is not a run, or has no model.
+        CohortError: the folder is not a run, has no model, or has one of another class than ``model``.
     """
-    model, _, _ = model_described(Path(run))
-    load_weights(Path(run), model)
-    return model.eval()
+    made, _, _ = model_described(Path(run), model)
+    load_weights(Path(run), made)
+    return made.eval()
 
 
-def model_described(run: Path) -> tuple[nn.Module, Targets, dict]:
+def model_described(run: Path, own: str | None = None) -> tuple[nn.Module, Targets, dict]:
     """A model as a run's, without its weights; what it learned; the member "trainer" of run.json.
 
+    Args:
+        own: the class of the user's that may run, if it is the run's.
+
     Raises:
-        CohortError: it is no run.
+        CohortError: it is no run, or one of another class.
     """
     members = read_run_json(run, "trainer", expected="a run of cohort train")["trainer"]
     options = from_json(members, TrainerSpec, str(run / files.RUN))
+    if own != (options.model if options.has_own_model else None):
+        cure = f'cohort.load_model("{run}", model="{options.model}") runs it; give it batches of cohort.NeighborLoader'
+        hint = cure if options.has_own_model else "leave model out"
+        raise CohortError(f"{run / files.RUN}: model", own or "a built-in model", options.model, hint)
     try:
         return model_of(replace(options, layers="cohort", dropout=0.0)), targets_of(options.targets), members
     except CohortError:

@@ -31,7 +31,6 @@ from cohort_gnn.spec.options import flag_of
 from cohort_gnn.spec.run_file import read_run_json
 from cohort_gnn.trainer import _native
 from cohort_gnn.trainer.models.own import model_described
-from cohort_gnn.trainer.models.sampled import SampledGNN
 from cohort_gnn.trainer.models.targets import Links, Targets
 from cohort_gnn.trainer.models.weights import load_weights
 from cohort_gnn.trainer.predict.best_targets import find_best_targets, queries_of
@@ -59,9 +58,6 @@ def model_of(run: Path, data: Dataset | HeteroDataset) -> tuple[nn.Module, Targe
         _demand_same_types(trained_on, data, run, model)
         load_weights(run, model)
         return model, targets
-    if not isinstance(model, SampledGNN):
-        hint = "score nodes in batches: cohort.NeighborLoader(DIR, fanout), and cohort.load_model(RUN)"
-        raise CohortError(str(run / "run.json"), "a built-in model", f"--model {options['model']}", hint)
     if options["feature_dim"] != data.feature_dim:
         expected = f"{options['feature_dim']} features per node, as the run had"
         of_run = read_run_json(run).get("sampler", {}).get("dataset", "unknown")

@@ -110,11 +110,12 @@ def test_a_model_and_a_callback_of_ones_own(data, own):
     assert "cohort: the run ends early, after 2 of 5 epochs" in done.stdout
     summary = json.loads((run / "summary.json").read_text())
     assert len(summary["epochs"]) == 2 and 0 <= summary["test_accuracy"] <= 1
-    code = f"import cohort_gnn as cohort; print(type(cohort.load_model({str(run)!r})).__name__)"
+    code = f"import cohort_gnn as cohort; print(type(cohort.load_model({str(run)!r}, model='own:Net')).__name__)"
     loaded = subprocess.run([sys.executable, "-c", code], cwd=own, capture_output=True, text=True)
     assert loaded.stdout == "Net\n", loaded.stderr
     refused(cohort("predict", run, data, "--out", own / "p.npy", cwd=own), 1, "expected a built-in model", "own:Net")
-    again = cohort("train", "--resume", run, "--quiet", cwd=own)
+    named = ["--model", "own:Net", "--callbacks", "own:Log"]
+    again = cohort("train", "--resume", run, "--quiet", *named, cwd=own)
     assert again.returncode == 0 and len(json.loads((run / "summary.json").read_text())["epochs"]) > 2
     told = (run / "log.txt").read_text().splitlines()
     of_before = ["begins 5", "step 50", "step 50", "epoch 0 True", "step 50", "step 50", "epoch 1 True"]
@@ -129,9 +130,9 @@ def test_a_run_without_its_results_has_failed_and_resume_writes_them(data, own, 
     assert done.returncode == 1
     assert f"{run / refused} was not written, and the run continues without it" in done.stderr + done.stdout
     assert f"{run / refused}: expected a result of the finished run, written, found" in done.stderr
-    assert f"to continue: cohort train --resume {run}" in done.stderr
+    assert f"to continue: cohort train --resume {run} --callbacks own:Full\n" in done.stderr
     (run / refused).rmdir()
-    done = cohort("train", "--resume", run, cwd=own)
+    done = cohort("train", "--resume", run, "--callbacks", "own:Full", cwd=own)
     assert done.returncode == 0 and (run / refused).is_file(), done.stderr
 
 
@@ -141,7 +142,7 @@ def test_a_model_of_pyg_trains_and_is_loaded(data, tmp_path):
     done = cohort("train", data, *options)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "run/trainer.log").read_text() == ""
-    model = load_model(tmp_path / "run")
+    model = load_model(tmp_path / "run", model="torch_geometric.nn:GraphSAGE")
     assert type(model).__module__.startswith("torch_geometric") and not model.training
 
 

@@ -50,7 +50,7 @@ struct EdgeType {
   int source_type = 0, target_type = 0;  // numbers of node types
   int64_t num_edges = 0;
   std::string indptr, indices;    // files
-  int reverse_of = -1;            // the relation that has the same edges in the other direction; -1: none is known
+  int reverse_of = -1;            // the relation that it is the reverse of, or a value of dataset/reverses.h
   std::string edge_weights = {};  // the file; empty: its edges have none
   std::string edge_times = {};    // the same
   int64_t feature_dim = 0;        // of its edges; 0: they have no features

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,9 +13,9 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset.array_file import map_array
 from cohort_gnn.dataset.arrays import MASKS, as_float32
 from cohort_gnn.dataset.meta import SPLITS
+from cohort_gnn.dataset.reverses import Found, Lists, RelationType, find_reverses
 from cohort_gnn.spec.graph import GraphTypes
 
-RelationType = tuple[str, str, str]
 Table = TypeVar("Table", bound="FeatureTable")
 
 
@@ -70,6 +71,7 @@ class Relation:
         indptr: int64 [nodes of the target type + 1], where the in-neighbours of each node start in `indices`.
         indices: int32 or int64 [E], nodes of the source type.
         reverse_of: the relation that has the same edges in the other direction, if the data set names one.
+        has_no_reverse: the data set says that no relation has.
         edge_weights: float32 [E], in the order of `indices`, or None.
         edge_times: int64 [E], in the order of `indices`, ascending for each node, or None.
         edge_table: the edges' features, in the order of `indices`, or None.
@@ -81,6 +83,7 @@ class Relation:
     edge_weights: np.ndarray | None = None
     edge_times: np.ndarray | None = None
     edge_table: FeatureTable | None = None
+    has_no_reverse: bool = False
 
     @property
     def edge_attr(self) -> np.ndarray | None:
@@ -153,13 +156,28 @@ class HeteroDataset:
         dims = {name: table.feature_dim for name, table in self.node_types.items()}
         return GraphTypes(counts, dims, list(self.edge_types), self.target)
 
+    @functools.cached_property
+    def reverses(self) -> dict[RelationType, Found]:
+        """Of each relation, the one that it is the reverse of, and where its edges are: what the data set says, and
+        what is found. The first access compares the edges of opposite relations with equally many edges, of which the
+        data set says nothing. The sampler has the same rules (dataset/reverses.h)."""
+        return find_reverses(
+            {
+                name: Lists(edges.indptr, edges.indices, edges.reverse_of, edges.has_no_reverse)
+                for name, edges in self.edge_types.items()
+            }
+        )
+
+    def same_edges(self, name: RelationType) -> list[tuple[RelationType, bool]]:
+        """The relations that have a relation's edges, itself first, and whether in the other direction. A relation
+        within one node type of whose reverse nothing is known is its own reverse."""
+        return self.reverses[name].there
+
     def reverse_of(self, name: RelationType) -> RelationType | None:
-        """The relation that has a relation's edges in the other direction, if either of the two says so; else, within
-        one node type, the relation itself. The sampler has the same rule (sampler/load.cc)."""
-        if given := self.edge_types[name].reverse_of:
-            return given
-        others = [other for other, edges in self.edge_types.items() if edges.reverse_of == name]
-        return others[0] if others else name if name[0] == name[2] else None
+        """The first other relation that has a relation's edges in the other direction; else, if it is its own reverse,
+        the relation itself."""
+        reverses = [other for other, is_reversed in self.same_edges(name) if is_reversed]
+        return next((other for other in reverses if other != name), reverses[0] if reverses else None)
 
     def metadata(self) -> tuple[list[str], list[RelationType]]:
         """Node types and edge types, as HeteroData.metadata() gives them."""
@@ -246,11 +264,12 @@ def read_typed(
             type_: Relation(
                 indptr=map_array(folder / edges["indptr"]),
                 indices=map_array(folder / edges["indices"]),
-                reverse_of=types[edges["reverse_of"]] if "reverse_of" in edges else None,
+                reverse_of=None if edges.get("reverse_of") is None else types[edges["reverse_of"]],
                 **{name: map_array(folder / edges[name]) for name in ("edge_weights", "edge_times") if name in edges},
                 edge_table=feature_table(folder, edges["count"], edges["features"], found, FeatureTable)
                 if "features" in edges
                 else None,
+                has_no_reverse="reverse_of" in edges and edges["reverse_of"] is None,
             )
             for type_, edges, found in zip(types, meta["edges"], edge_rows, strict=True)
         },

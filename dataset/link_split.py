@@ -16,6 +16,7 @@ from cohort_gnn.dataset.links import HELD_OUT, HeldOut, LinkEdges, link_edges, s
 from cohort_gnn.dataset.meta import META, array_files
 from cohort_gnn.dataset.reader import Dataset, relations_of, tables_of
 from cohort_gnn.dataset.reader import open as open_dataset
+from cohort_gnn.dataset.reverses import warn_of_opposites
 from cohort_gnn.dataset.writer import demand_no_problem, output_folder
 
 REDRAWS = 8  # of a negative that is an edge
@@ -39,8 +40,10 @@ def split_links(
     per edge.
 
     With several node types, the links are the edges of one relation. The edges of held-out links are removed from the
-    relation, and the same edges in the other direction from its reverse. A relation within one node type that has no
-    reverse is treated as a graph of one node type.
+    relation, and from all relations that have the same edges, in the other direction or in the same: those that the
+    data set marks by ``reverse_of``, and those whose edges are exactly those of the other in the other direction. A
+    relation within one node type that has no such reverse is treated as a graph of one node type. Warns of a relation
+    that may be the reverse but has other edges, and about which the data set says nothing.
 
     Args:
         source: a data set with raw features.
@@ -61,6 +64,8 @@ def split_links(
         hint = "split the data set before cohort dataset prepare"
         raise CohortError(str(source), "a data set with raw features", "only encoded ones", hint)
     edges, generator = link_edges(data, relation), np.random.default_rng(seed)
+    if isinstance(data, HeteroDataset) and edges.relation is not None:
+        warn_of_opposites(data, edges.relation, "All its edges stay in the graph.", stacklevel=2)
     sources, targets = edges.ends()
     split_of_edge = _split_of_edges(edges, sources, targets, shares, generator)
     keys = edges.keys(sources, targets)
@@ -74,7 +79,8 @@ def split_links(
             save_links(path, split, HeldOut(pairs, others), edges.relation)
         kept: dict[RelationType | None, np.ndarray] = {edges.relation: split_of_edge == 0}
         if isinstance(data, HeteroDataset):
-            kept |= _kept_of_reverse(data, edges, kept[edges.relation], np.unique(keys[split_of_edge > 0]))
+            is_held = split_of_edge > 0
+            kept |= _kept_elsewhere(data, edges, np.unique(edges.link_keys(sources[is_held], targets[is_held])))
         _write_rest(data, path, Path(folder.out).name, kept)
         demand_no_problem(out, path)
     return Path(out)
@@ -95,10 +101,7 @@ def _split_of_edges(
     edges: LinkEdges, sources: np.ndarray, targets: np.ndarray, shares: Sequence[float], generator: np.random.Generator
 ) -> np.ndarray:
     """int8 [E]: 0 for an edge that stays, 1 for one of validation, 2 for one of the test."""
-    ends = sources, targets
-    if not edges.has_directions:
-        ends = np.minimum(sources, targets), np.maximum(sources, targets)
-    links, link_of_edge = np.unique(edges.keys(*ends), return_inverse=True)
+    links, link_of_edge = np.unique(edges.link_keys(sources, targets), return_inverse=True)
     is_loop = links // edges.num_targets == links % edges.num_targets
     may_go = np.flatnonzero(~is_loop) if edges.is_within_one_type else np.arange(len(links))
     num_val, num_test = (round(share * len(may_go)) for share in shares)
@@ -128,26 +131,18 @@ def _negatives(
     return drawn
 
 
-def _kept_of_reverse(
-    data: HeteroDataset, edges: LinkEdges, is_kept: np.ndarray, held: np.ndarray
-) -> dict[RelationType | None, np.ndarray]:
-    """Which edges of the reverse stay: all but those that are held out; nothing where there is no reverse.
+def _kept_elsewhere(data: HeteroDataset, edges: LinkEdges, held: np.ndarray) -> dict[RelationType | None, np.ndarray]:
+    """Of the other relations that have the links' edges, which edges stay: all but those that are held out.
 
     Args:
-        is_kept: bool [E], of the edges of the relation itself.
-        held: int64, the keys of held-out edges, ascending.
+        held: int64, the keys of held-out links, ascending.
     """
-    if edges.reverse is None or not edges.has_directions:
-        return {}
-    backward = data.edge_types[edges.reverse]
-    ends = LinkEdges(edges.reverse, backward, edges.num_targets, edges.num_sources).ends()
-    is_kept_back = ~np.isin(edges.keys(*ends[::-1]), held)
-    if is_kept_back.sum() != is_kept.sum():
-        told, of = (" ".join(relation or ()) for relation in (edges.reverse, edges.relation))
-        hint = "the reverse_of of meta.json names relations that are no reverses of each other"
-        expected = f"the edges of {of} in the other direction"
-        raise CohortError(f"{data.path}: {told}", expected, "others", hint)
-    return {edges.reverse: is_kept_back}
+    out: dict[RelationType | None, np.ndarray] = {}
+    for relation, is_reversed in edges.there:
+        if relation is not None and relation != edges.relation and relation not in out:
+            ends = data.edge_types[relation].edge_index()[:: -1 if is_reversed else 1]
+            out[relation] = ~np.isin(edges.link_keys(*ends), held)
+    return out
 
 
 def _write_rest(
@@ -156,6 +151,10 @@ def _write_rest(
     """The data set with those edges alone of some relations, and all of the others."""
     meta, changed = json.loads((data.path / META).read_text()) | {"name": name}, {}
     relations: list[RelationType | None] = [*data.edge_types] if isinstance(data, HeteroDataset) else [None]
+    if isinstance(data, HeteroDataset):
+        for described, known in zip(meta["edges"], (data.reverses[each] for each in data.edge_types), strict=True):
+            if known.reverse_of is not None:
+                described["reverse_of"] = relations.index(known.reverse_of)
     for relation, is_kept in kept.items():
         place = relations.index(relation)
         lists = relations_of(data)[place]

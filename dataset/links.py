@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import warnings
 from collections.abc import Sequence
@@ -45,19 +46,26 @@ class LinkEdges:
         relation: None: of a graph of one node type.
         lists: what has their indptr and indices.
         num_sources, num_targets: nodes of the type of sources, and of that of targets.
-        reverse: the relation that has the same edges in the other direction, if one is known.
+        data: of several node types, what has the other relations.
     """
 
     relation: RelationType | None
     lists: Dataset | Relation
     num_sources: int
     num_targets: int
-    reverse: RelationType | None = None
+    data: HeteroDataset | None = None
+
+    @functools.cached_property
+    def there(self) -> list[tuple[RelationType | None, bool]]:
+        """The relations that have these edges, ``relation`` first, and whether in the other direction."""
+        if self.data is None or self.relation is None:
+            return [(None, False), (None, True)]
+        return [*self.data.same_edges(self.relation)]
 
     @property
     def has_directions(self) -> bool:
         """Whether an edge and one in the other direction, in the same relation, are two links."""
-        return self.reverse != self.relation
+        return (self.relation, True) not in self.there
 
     @property
     def is_within_one_type(self) -> bool:
@@ -70,6 +78,12 @@ class LinkEdges:
     def keys(self, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """int64, as its arguments together: each pair as one number."""
         return sources * self.num_targets + targets
+
+    def link_keys(self, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """The same of the links that pairs are: both directions are one where links have no direction."""
+        if not self.has_directions:
+            sources, targets = np.minimum(sources, targets), np.maximum(sources, targets)
+        return self.keys(sources, targets)
 
 
 def link_edges(data: Dataset | HeteroDataset, relation: str | None = None) -> LinkEdges:
@@ -89,12 +103,14 @@ def link_edges(data: Dataset | HeteroDataset, relation: str | None = None) -> Li
     chosen = _relation_named(data, relation)
     source, _, target = chosen
     counts = (data.node_types[source].num_nodes, data.node_types[target].num_nodes)
-    return LinkEdges(chosen, data.edge_types[chosen], *counts, data.reverse_of(chosen))
+    return LinkEdges(chosen, data.edge_types[chosen], *counts, data)
 
 
 def _relation_named(data: HeteroDataset, name: str | None) -> RelationType:
     if name is None:
-        found = with_held_out(data) or [each for each, edges in data.edge_types.items() if edges.reverse_of is None]
+        found = with_held_out(data) or [
+            each for each, known in data.reverses.items() if known.reverse_of in (None, each)
+        ]
     else:
         found = [each for each in data.edge_types if name in (each[1], ":".join(each))]
     if len(found) == 1:

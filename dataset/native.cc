@@ -6,7 +6,10 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
+
+#include <algorithm>
 
 #include "base/check.h"
 #include "base/format.h"
@@ -19,6 +22,7 @@
 #include "dataset/output.h"
 #include "dataset/parallel.h"
 #include "dataset/partitioning/partition.h"
+#include "dataset/reverses.h"
 #include "dataset/sorting/edge_sorter.h"
 #include "dataset/sorting/id_map.h"
 #include "dataset/take_rows.h"
@@ -30,6 +34,40 @@ namespace cohort::dataset {
 namespace {
 
 using Ids = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Indices = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;  // int32 or int64
+
+// Of one relation: number of its source type and of its target type, indptr, indices, and what is said of its reverse.
+using OfRelation = std::tuple<int, int, Ids, Indices, int>;
+
+std::vector<RelationLists> lists_of(const std::vector<OfRelation>& relations) {
+  std::vector<RelationLists> lists;
+  for (const auto& [source, target, indptr, indices, reverse_of] : relations) {
+    const base::CscRef csc{static_cast<int64_t>(indptr.shape(0)) - 1, static_cast<int64_t>(indices.shape(0)),
+                           indptr.data(), indices.data(), static_cast<int>(indices.itemsize())};
+    if (!std::is_sorted(csc.indptr, csc.indptr + csc.num_nodes + 1) || csc.indptr[0] != 0 ||
+        csc.indptr[csc.num_nodes] != csc.num_edges) {
+      throw base::Error({"indptr of a relation", "ascending offsets from 0 to the number of edges", "others",
+                         "cohort dataset check says which"});
+    }
+    lists.push_back({source, target, csc, reverse_of});
+  }
+  return lists;
+}
+
+// Of each relation: reverse_of, and where its edges are.
+auto reverses_of(const std::vector<OfRelation>& relations) {
+  const std::vector<RelationLists> lists = lists_of(relations);
+  std::vector<std::pair<int, std::vector<std::pair<int, bool>>>> out;
+  const std::vector<int> found = run_interruptibly([&](const std::stop_token&) { return find_reverses(lists); });
+  for (std::size_t relation = 0; relation < lists.size(); ++relation) {
+    auto& [reverse_of, there] = out.emplace_back();
+    reverse_of = found[relation];
+    for (const auto& [other, reversed] : same_edges(lists, found, static_cast<int>(relation))) {
+      there.emplace_back(other, reversed);
+    }
+  }
+  return out;
+}
 
 void demand_nodes(const Ids& ids, const char* place, int64_t num_nodes, const std::stop_token& stop) {
   const int64_t* const values = ids.data();
@@ -234,6 +272,9 @@ NB_MODULE(_native, m) {
   m.def("partition", &partition_folder, "folder"_a, nb::kw_only(), "method"_a, "num_parts"_a, "seed"_a,
         "memory_bytes"_a, "int32 [V]: the part of each node; memory_bytes 0: what the machine has left.");
   m.def("has_metis", &has_metis);
+  m.def("reverses", &reverses_of, "relations"_a,
+        "Of each (source type, target type, indptr int64 [V + 1], indices int32 or int64 [E], reverse_of): its "
+        "reverse_of, and where its edges are, [(relation, in the other direction)]; see dataset/reverses.h.");
   nb::class_<OutputFolder>(m, "OutputFolder", "A folder that appears whole (commit) or not at all (discard).")
       .def(nb::init<const std::filesystem::path&, bool>(), "out"_a, "overwrite"_a)
       .def_prop_ro("path", &OutputFolder::path)

@@ -3,6 +3,7 @@
 #include <cctype>
 
 #include "dataset/meta_json.h"
+#include "dataset/reverses.h"
 
 namespace cohort::dataset {
 namespace {
@@ -102,17 +103,17 @@ void read_neighbours(const Json& json, const std::string& place, Meta& meta, std
                        meta.edge_types[relation - 1].source, meta.edge_types[relation - 1].source_type));
   }
   if (!json.contains("reverse_of")) return;
-  const auto of = meta_member<int64_t>(json, place, "reverse_of", "an integer");
-  const auto count = static_cast<int64_t>(meta.edge_types.size());
-  const bool other = of >= 0 && of < count && of != static_cast<int64_t>(relation);
-  const std::string expected = fmt::format("\"reverse_of\": the number of a relation with {} edges from {} to {}",
-                                           edges.num_edges, edges.target, edges.source);
-  if (!other) refuse(place, expected, std::to_string(of));
+  if (json["reverse_of"].is_null()) {
+    edges.reverse_of = kNoReverse;
+    return;
+  }
+  const auto of = meta_member<int64_t>(json, place, "reverse_of", "an integer or null");
+  const std::string expected = fmt::format("\"reverse_of\": the number of a relation with edges from {} to {}, or null",
+                                           edges.target, edges.source);
+  if (of < 0 || of >= static_cast<int64_t>(meta.edge_types.size())) refuse(place, expected, std::to_string(of));
   const EdgeType& forward = meta.edge_types[static_cast<std::size_t>(of)];
-  if (forward.source_type != edges.target_type || forward.target_type != edges.source_type ||
-      forward.num_edges != edges.num_edges) {
-    refuse(place, expected,
-           fmt::format("{}: {} edges from {} to {}", of, forward.num_edges, forward.source, forward.target));
+  if (forward.source_type != edges.target_type || forward.target_type != edges.source_type) {
+    refuse(place, expected, fmt::format("{}: edges from {} to {}", of, forward.source, forward.target));
   }
   edges.reverse_of = static_cast<int>(of);
 }

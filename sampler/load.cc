@@ -127,22 +127,6 @@ const std::byte* decode_features(const StoredRows& stored, GraphView& graph, con
   return decoded.get();
 }
 
-// Tells each relation its reverse: what meta.json says of either of the two; within one type, else, the relation
-// itself.
-void join_reverses(const dataset::Meta& meta, std::vector<Relation>& relations) {
-  for (std::size_t relation = 0; relation < relations.size(); ++relation) {
-    const int of = meta.edge_types[relation].reverse_of;
-    if (of < 0) continue;
-    relations[relation].reverse = of;
-    Relation& forward = relations[static_cast<std::size_t>(of)];
-    if (forward.reverse < 0) forward.reverse = static_cast<int>(relation);
-  }
-  for (std::size_t relation = 0; relation < relations.size(); ++relation) {
-    Relation& edges = relations[relation];
-    if (edges.reverse < 0 && edges.source_type == edges.target_type) edges.reverse = static_cast<int>(relation);
-  }
-}
-
 // Rows as backends read them; `graph` keeps those that are decoded.
 cache::FeatureRows rows_to_read(const StoredRows& stored, bool coded, const Options& options, GraphView& graph,
                                 const StartLog& log) {
@@ -201,9 +185,8 @@ GraphView topology_of(const dataset::Dataset& data) {
     const base::CscRef lists{meta.node_types[static_cast<std::size_t>(edges.target_type)].num_nodes, edges.num_edges,
                              data.indptr_of(static_cast<int>(relation)).data(), indices.data(),
                              static_cast<int>(dataset::size_of(indices.dtype()))};
-    graph.relations.push_back({edges.source_type, edges.target_type, lists});
+    graph.relations.push_back({edges.source_type, edges.target_type, lists, edges.reverse_of});
   }
-  join_reverses(meta, graph.relations);
   graph.labels = data.labels_array().data();
   graph.label_bytes = static_cast<int64_t>(data.label_row_bytes());
   return graph;

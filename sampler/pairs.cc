@@ -207,17 +207,33 @@ void PairSeeds::exclude(channel::Exclude which, std::size_t num_pairs) {
   const bool is_one_type = relation.source_type == relation.target_type;
   const std::span<const int64_t> seeds = seeds_, of_targets = seeds.subspan(static_cast<std::size_t>(first_target_)),
                                  of_sources = is_one_type ? seeds : seeds.first(seeds.size() - of_targets.size());
-  const int reverse = which == channel::Exclude::kReverse ? relation.reverse : -1;
+  std::vector<dataset::SameEdges> there{{relation_, false}};
+  if (which == channel::Exclude::kReverse) there = same_edges();
+  std::ranges::stable_sort(there, {}, &dataset::SameEdges::relation);
+  excluded_.resize(std::max(excluded_.size(), there.size()));
   edges_.clear();
-  for (std::size_t pair = 0; pair < num_pairs; ++pair) {
-    edges_.emplace_back(target_ids[pair], sources_[pair]);
-    if (reverse == relation_) edges_.emplace_back(source_ids[pair], targets_[pair]);
+  for (std::size_t i = 0; i < there.size(); ++i) {
+    const auto [number, reversed] = there[i];
+    for (std::size_t pair = 0; pair < num_pairs; ++pair) {
+      if (reversed) {
+        edges_.emplace_back(source_ids[pair], targets_[pair]);
+      } else {
+        edges_.emplace_back(target_ids[pair], sources_[pair]);
+      }
+    }
+    if (i + 1 < there.size() && there[i + 1].relation == number) continue;
+    exclude_edges(number, reversed ? of_sources : of_targets, excluded_[exclusions_.size()]);
+    edges_.clear();
   }
-  exclude_edges(relation_, of_targets, forward_);
-  if (reverse < 0 || reverse == relation_) return;
-  edges_.clear();
-  for (std::size_t pair = 0; pair < num_pairs; ++pair) edges_.emplace_back(source_ids[pair], targets_[pair]);
-  exclude_edges(reverse, of_sources, backward_);
+}
+
+std::vector<dataset::SameEdges> PairSeeds::same_edges() {
+  std::vector<dataset::RelationLists> relations;
+  for (const Relation& each : relations_) {
+    relations.push_back({each.source_type, each.target_type, each.lists, each.reverse});
+  }
+  if (reverses_->empty()) *reverses_ = dataset::find_reverses(relations);
+  return dataset::same_edges(relations, *reverses_, relation_);
 }
 
 void PairSeeds::exclude_edges(int relation, std::span<const int64_t> targets, Excluded& excluded) {

@@ -19,7 +19,8 @@
 // enough that hop 0 passes over the positions of the excluded edges.
 //
 // The pairs belong to one relation: the sources of pairs and of negatives have its source type, the targets its target
-// type. Reverse edges are the edges of the relation's reverse relation, if it has one.
+// type. Reverse edges are in the relations that have its edges in the other direction (dataset/reverses.h); other
+// relations that have its edges are excluded with them.
 #pragma once
 
 #include <array>
@@ -33,6 +34,7 @@
 
 #include "base/random.h"
 #include "channel/layout.h"
+#include "dataset/reverses.h"
 #include "sampler/backend.h"
 #include "sampler/schedule.h"
 
@@ -52,7 +54,8 @@ class PairSeeds {
   explicit PairSeeds(const GraphView& graph)
       : types_(graph.types),
         relations_(graph.relations),
-        lists_ascend_(std::make_shared<std::vector<std::optional<bool>>>(relations_.size())) {}
+        lists_ascend_(std::make_shared<std::vector<std::optional<bool>>>(relations_.size())),
+        reverses_(std::make_shared<std::vector<int>>()) {}
 
   // Makes the seeds of a batch from the pairs of `set` at `positions`. `key`: the key of the batch.
   void make(const SeedSet& set, std::span<const int64_t> positions, const channel::Request& request,
@@ -84,6 +87,8 @@ class PairSeeds {
   void add_endpoint(int64_t node, int64_t first);
   void find_times(const SeedSet& set, std::span<const int64_t> positions, bool triplets);
   void exclude(channel::Exclude which, std::size_t num_pairs);
+  // Where the edges of the pairs' relation are.
+  std::vector<dataset::SameEdges> same_edges();
   // Finds the positions of edges_ in the lists of the relation. `targets`: the seeds of the relation's target type.
   void exclude_edges(int relation, std::span<const int64_t> targets, Excluded& excluded);
   // The positions of edges_, into parts_.
@@ -98,13 +103,14 @@ class PairSeeds {
   // [num_relations]: whether all lists of the relation ascend; empty until it is asked for. Copies of this object share
   // the answers.
   std::shared_ptr<std::vector<std::optional<bool>>> lists_ascend_;
-  int relation_ = 0;                        // of the pairs
-  std::vector<int64_t> sources_, targets_;  // of the pairs, then of negatives
+  std::shared_ptr<std::vector<int>> reverses_;  // [num_relations], as dataset::find_reverses has them; likewise
+  int relation_ = 0;                            // of the pairs
+  std::vector<int64_t> sources_, targets_;      // of the pairs, then of negatives
   std::vector<int64_t> seeds_, input_id_, times_;
   int64_t first_target_ = 0;  // index in seeds_ of the first seed of the target type
   TreeIds local_id_;
   std::vector<std::pair<int64_t, int64_t>> edges_;  // excluded: batch-local id of the target, source
-  Excluded forward_, backward_;                     // of the relation, and of its reverse if it is another
+  std::vector<Excluded> excluded_;                  // of each of exclusions_
   std::vector<Exclusions> exclusions_;
   std::array<Found, 4> parts_;
   std::size_t edges_of_part_ = 1;

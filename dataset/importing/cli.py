@@ -14,13 +14,16 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
+from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset.arrays import TASKS
 from cohort_gnn.dataset.cli_parts import add_common, lines_on_stderr, number, summary
 from cohort_gnn.dataset.importing.convert import ConvertOptions
 from cohort_gnn.dataset.importing.importer import FORMATS, SourceOptions, import_graph
 from cohort_gnn.dataset.layouts.tables import RAW_DTYPES, RawLayout
 from cohort_gnn.dataset.layouts.text_file import SEPARATORS, TextOptions
+from cohort_gnn.dataset.layouts.typed import relation_of
 from cohort_gnn.dataset.reader import open as open_dataset
+from cohort_gnn.dataset.reverses import NO_REVERSE, RelationType
 from cohort_gnn.spec.types import Bytes, kind
 
 EPILOG = "dataset/FORMAT.md describes the content that is read from each format."
@@ -57,6 +60,15 @@ def _add_edge_options(group: argparse._ArgumentGroup) -> None:
         dest="reverse",
         action=argparse.BooleanOptionalAction,
         help="add the reverse of each edge; default: as the original library does when it loads the format",
+    )
+    group.add_argument(
+        "--reverse-of",
+        type=reverse_of,
+        action="append",
+        metavar="REVERSE=RELATION",
+        help="several node types: a relation that is the reverse of another, each as source:name:target, or"
+        f" source:name:target={NO_REVERSE} for one that is no reverse; may be repeated; default: relations that have"
+        " exactly the edges of another in the other direction",
     )
     group.add_argument(
         "--dedupe",
@@ -136,6 +148,18 @@ def _add_source_options(group: argparse._ArgumentGroup) -> None:
     )
 
 
+def reverse_of(text: str) -> tuple[RelationType, RelationType | None]:
+    """A relation, and the one that it is the reverse of."""
+    name, _, of = text.partition("=")
+    try:
+        relations = [None if each == NO_REVERSE else relation_of("--reverse-of", each, ":") for each in (name, of)]
+    except CohortError as error:
+        raise argparse.ArgumentTypeError(f"expected {error.expected}, found {error.found}") from error
+    if relations[0] is None:
+        raise argparse.ArgumentTypeError(f"expected a relation source:name:target, found {name}")
+    return relations[0], relations[1]
+
+
 def separator(text: str) -> str:
     """A character, or its name."""
     found = SEPARATORS.get(text, text)
@@ -170,7 +194,7 @@ def _given(args: argparse.Namespace, options: type, without: tuple[str, ...]) ->
 def _import(args: argparse.Namespace) -> int:
     text, raw = TextOptions(args.separator, args.header, args.columns), RawLayout(args.feature_dim, args.feature_dtype)
     inputs = SourceOptions(**_given(args, SourceOptions, ("text", "raw")), text=text, raw=raw)
-    options = _given(args, ConvertOptions, ("node_ids",))
+    options = _given(args, ConvertOptions, ("node_ids",)) | {"reverse_of": dict(args.reverse_of or ())}
     console = lines_on_stderr()
 
     def note(text: str) -> None:

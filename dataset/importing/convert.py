@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from cohort_gnn.dataset.layouts.graph import Graph, Rows, Source
 from cohort_gnn.dataset.links import HeldOut, checked_links, link_edges, save_links
 from cohort_gnn.dataset.meta import SPLITS, write_meta_of_one_type, write_targets
 from cohort_gnn.dataset.reader import open_one_type
+from cohort_gnn.dataset.reverses import RelationType
 from cohort_gnn.dataset.writer import demand_no_problem, demand_split, output_folder, random_splits, write_rows
 
 MIN_MEMORY = 16_000_000  # bytes
@@ -36,6 +37,7 @@ class ConvertOptions:
     Attributes:
         memory: bytes for sorting and for pieces of files, beside the interpreter and about 40 bytes a node.
         reverse: --reverse-edges.
+        reverse_of: of several types, {relation: the one that it is the reverse of; None: none}.
         node_ids: int64 [V], the id of each row, when ids are any integers.
         row_normalize: before `pca`.
         split: parts of the labelled nodes; unused when the source has splits.
@@ -44,6 +46,7 @@ class ConvertOptions:
     memory: int = 4_000_000_000
     transpose: bool = False
     reverse: bool | None = None
+    reverse_of: Mapping[RelationType, RelationType | None] | None = None
     undirected: bool = False
     dedupe: bool | None = None
     self_loops: str | None = None

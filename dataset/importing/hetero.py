@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ def from_hetero(
     *,
     target: str | None = None,
     reverse_edges: bool = False,
+    reverse_of: Mapping[RelationType, RelationType | None] | None = None,
     overwrite: bool = False,
     split: Sequence[float] = (0.6, 0.2, 0.2),
     seed: int = 0,
@@ -46,6 +47,7 @@ def from_hetero(
         splits=tensors.splits_of(tensors.masks_of(data[target])),
         num_classes=num_classes,
         reverse=reverse_edges,
+        reverse_of=reverse_of,
     )
     if not graph.edges:
         raise CohortError("from_pyg", "a HeteroData with edges", "none", "data['a', 'to', 'b'].edge_index = ...")

@@ -130,6 +130,8 @@ def import_graph(
         assert isinstance(data, HeteroDataset)
         lines = typed_outcome(graph, data, converted, labels=labels)
     else:
+        if converted.reverse_of:
+            raise CohortError("--reverse-of", "a graph of several relations", "one of one relation", "leave it out")
         write_graph(GraphConversion, graph, out, converted, progress)
         lines = outcome(graph, open_one_type(out), converted, labels=labels, numbered_by_hand=by_hand)
     for text in lines:

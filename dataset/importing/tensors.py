@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -121,6 +121,7 @@ def from_pyg(
     *,
     target: str | None = None,
     reverse_edges: bool = False,
+    reverse_of: Mapping[tuple[str, str, str], tuple[str, str, str] | None] | None = None,
     overwrite: bool = False,
     **options: Any,
 ) -> Path:
@@ -135,7 +136,12 @@ def from_pyg(
 
     Args:
         target: of a HeteroData, the node type whose y and masks are kept; default: the only one that has y.
-        reverse_edges: of a HeteroData, adds a relation ("b", "rev_NAME", "a") for each ("a", "NAME", "b") without one.
+        reverse_edges: of a HeteroData, adds a relation ("b", "rev_NAME", "a") for each ("a", "NAME", "b") without a
+            reverse.
+        reverse_of: of a HeteroData, which edge types are reverses: {edge type: the edge type whose edges it has in the
+            other direction, or None if it is not the reverse of any}. An edge type whose edges are exactly those of
+            another in the other direction, as ``T.ToUndirected()`` makes it, is recognised without this. Link
+            prediction excludes the pairs of a batch from the reverse edge type, too.
         options: passed to from_tensors (task, split, seed, num_classes, name, ...), which describes `y`. For a
             HeteroData: these five.
 
@@ -145,9 +151,10 @@ def from_pyg(
     if callable(getattr(data, "metadata", None)):
         from cohort_gnn.dataset.importing.hetero import from_hetero
 
-        return from_hetero(data, out, target=target, reverse_edges=reverse_edges, overwrite=overwrite, **options)
-    if target is not None or reverse_edges:
-        given = "target" if target is not None else "reverse_edges"
+        of_types: dict[str, Any] = {"target": target, "reverse_edges": reverse_edges, "reverse_of": reverse_of}
+        return from_hetero(data, out, overwrite=overwrite, **of_types, **options)
+    if target is not None or reverse_edges or reverse_of:
+        given = "target" if target is not None else "reverse_edges" if reverse_edges else "reverse_of"
         raise CohortError("from_pyg", f"a HeteroData with {given}", f"a {type(data).__name__}", f"leave {given} out")
     for attribute, hint in NEEDED.items():
         if getattr(data, attribute, None) is None:

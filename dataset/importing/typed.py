@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from cohort_gnn.dataset.importing.outcome import labels_and_splits_told
 from cohort_gnn.dataset.layouts.graph import Edges, Rows, Weights
 from cohort_gnn.dataset.layouts.typed import Nodes, TypedGraph
 from cohort_gnn.dataset.meta import TYPED_VERSION, write_meta, write_targets
+from cohort_gnn.dataset.reverses import Found, Lists, checked_reverses, find_reverses
 from cohort_gnn.spec.options import flag_of
 
 PARTS, NUMBERS = ("indptr", "indices"), ("edge_weights", "edge_times")
@@ -67,22 +68,44 @@ class TypedConversion(Conversion):
     def _write_relations(self, counts: dict[str, int]) -> list[dict[str, Any]]:
         """What meta.json says of the relations. Writes the edges of each and, where they are wanted, of its reverse,
         which is read from what is written."""
-        wanted = self.source.reverse if self.options.reverse is None else self.options.reverse
-        reverses = missing_reverses(self.source.edges) if wanted else {}
-        numbers = {type_: number for number, type_ in enumerate(counts)}
-        order = sorted([*self.source.edges, *reverses], key=lambda relation: numbers[relation[0]])
+        said = self._said_reverses()
         written = {of: self._write_edges(of, edges, counts) for of, edges in self.source.edges.items()}
+        self.progress("comparing edges", 0)
+        known = self._find_reverses(written, said)
+        wanted = self.source.reverse if self.options.reverse is None else self.options.reverse
+        reverses = missing_reverses(known) if wanted else {}
         for relation, of in reverses.items():
             written[relation] = self._write_edges(relation, self._reversed(of, written[of][1]), counts)
-        found = []
+        named = {relation: found.reverse_of for relation, found in known.items()} | reverses
+        numbers = {type_: number for number, type_ in enumerate(counts)}
+        order = sorted(written, key=lambda relation: numbers[relation[0]])
+        out = []
         for relation in order:
             files = {part: self._file(relation, part) for part in (*PARTS, *NUMBERS)}
             arrays = {part: file.name for part, file in files.items() if file.exists()}
-            reverse_of = {"reverse_of": order.index(reverses[relation])} if relation in reverses else {}
+            of_reverse: dict[str, Any] = {}
+            if relation in said or named[relation] is not None:
+                reverse_of = named[relation]
+                of_reverse["reverse_of"] = None if reverse_of is None else order.index(reverse_of)
             count, described = written[relation]
             of_edges = {} if described is None else {"features": described}
-            found.append({"type": relation, "count": count} | arrays | of_edges | reverse_of)
-        return found
+            out.append({"type": relation, "count": count} | arrays | of_edges | of_reverse)
+        return out
+
+    def _said_reverses(self) -> dict[RelationType, RelationType | None]:
+        """What the source says of reverses, and the options in place of it."""
+        source = checked_reverses(f"{self.source.place}: reverse_of", self.source.reverse_of, self.source.edges)
+        return source | checked_reverses("--reverse-of", self.options.reverse_of, self.source.edges)
+
+    def _find_reverses(
+        self, relations: Iterable[RelationType], said: dict[RelationType, RelationType | None]
+    ) -> dict[RelationType, Found]:
+        lists = {}
+        for relation in relations:
+            indptr, indices = (np.load(self._file(relation, part), mmap_mode="r") for part in PARTS)
+            of = said.get(relation)
+            lists[relation] = Lists(indptr, indices, of, relation in said and of is None)
+        return find_reverses(lists)
 
     def _file(self, relation: RelationType, part: str) -> Path:
         return self.folder / f"{'.'.join(relation)}.{part}.npy"
@@ -130,14 +153,16 @@ class TypedConversion(Conversion):
         return replace(edges, weights=weights, times=times, features=rows)
 
 
-def missing_reverses(relations: Collection[RelationType]) -> dict[RelationType, RelationType]:
-    """The relations ("b", "rev_NAME", "a") that are missing in the other direction, and which each reverses."""
-    there, out = set(relations), {}
-    for source, name, target in relations:
-        is_reverse = name.startswith("rev_") and (target, name.removeprefix("rev_"), source) in there
-        reverse = (target, f"rev_{name}", source)
-        if not is_reverse and reverse not in there:
-            out[reverse] = (source, name, target)
+def missing_reverses(relations: Mapping[RelationType, Found]) -> dict[RelationType, RelationType]:
+    """The relations ("b", "rev_NAME", "a") that are missing in the other direction, and which each reverses. None is
+    missing where another relation is the reverse, or is called so."""
+    out = {}
+    for (source, name, target), found in relations.items():
+        relation, reverse = (source, name, target), (target, f"rev_{name}", source)
+        is_called_reverse = name.startswith("rev_") and (target, name.removeprefix("rev_"), source) in relations
+        has_reverse = any(is_reversed and other != relation for other, is_reversed in found.there)
+        if not has_reverse and not is_called_reverse and reverse not in relations:
+            out[reverse] = relation
     return out
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -18,6 +19,7 @@ from cohort_gnn.dataset.layouts.parquet_file import ParquetFile
 from cohort_gnn.dataset.layouts.table import NO_FEATURES, Table
 from cohort_gnn.dataset.layouts.text_file import TextOptions
 from cohort_gnn.dataset.layouts.typed import Nodes, Target, TypedGraph, by_relation
+from cohort_gnn.dataset.reverses import NO_REVERSE
 from cohort_gnn.dataset.structured import read_structured
 
 DESCRIPTION = "graph.yaml"
@@ -48,7 +50,8 @@ class NodesOf(msgspec.Struct, forbid_unknown_fields=True):
 
 class EdgesOf(msgspec.Struct, forbid_unknown_fields=True):
     """A relation: its type, its table or .npy file, the columns of sources and targets, its weights or times: a column
-    of the table, or a .npy file; and the features of its edges: columns of the table, or a file of rows."""
+    of the table, or a .npy file; the features of its edges: columns of the table, or a file of rows; and the type of
+    the relation that it is the reverse of, or "none"."""
 
     type: tuple[str, str, str]
     file: str
@@ -57,6 +60,7 @@ class EdgesOf(msgspec.Struct, forbid_unknown_fields=True):
     weight: str | None = None
     time: str | None = None
     features: str | list[str] | None = None
+    reverse_of: tuple[str, str, str] | Literal["none"] | None = None
 
 
 class Description(msgspec.Struct, forbid_unknown_fields=True):
@@ -83,6 +87,11 @@ def read_described(source: Path) -> TypedGraph:
         targets={type_: Target(files.labels(), files.splits(), path.name) for type_, files in nodes.items()},
         any_task=True,
         id_bytes=sum(each.nbytes for each in ids.values()),
+        reverse_of={
+            edges.type: None if edges.reverse_of == NO_REVERSE else edges.reverse_of
+            for edges in found.edges
+            if isinstance(edges.reverse_of, tuple | str)
+        },
     )
 
 

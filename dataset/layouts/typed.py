@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 
 import numpy as np
@@ -40,6 +40,7 @@ class TypedGraph(Source):
         target: the node type of the labels and splits; "" before it is chosen.
         targets: labels and splits by node type, where the source may have those of several.
         id_bytes: memory that the ids of nodes need while edges are read.
+        reverse_of: {relation: the one that it is the reverse of; None: none}, as far as the source says it.
     """
 
     place: str
@@ -48,6 +49,7 @@ class TypedGraph(Source):
     target: str = ""
     targets: dict[str, Target] = field(default_factory=dict)
     id_bytes: int = 0
+    reverse_of: Mapping[RelationType, RelationType | None] | None = None
 
     def choose_target(self, given: str | None) -> None:
         """Settles the node type of the labels and splits, which --target may have given.
@@ -83,7 +85,7 @@ class TypedGraph(Source):
 
     def of_one_type(self) -> Graph | None:
         """The same graph without names of types, where it has one node type and one relation."""
-        if len(self.nodes) != 1 or len(self.edges) != 1:
+        if len(self.nodes) != 1 or len(self.edges) != 1 or self.reverse_of:
             return None
         (nodes,), (edges,) = self.nodes.values(), self.edges.values()
         common = {field.name: getattr(self, field.name) for field in fields(Source)}

@@ -17,6 +17,7 @@ from cohort_gnn.cache.plan.budget import available_host_bytes
 from cohort_gnn.dataset import Dataset, HeteroDataset
 from cohort_gnn.dataset.links import HeldOut, held_out_of, link_edges
 from cohort_gnn.dataset.reader import has_edge_features, relations_of
+from cohort_gnn.dataset.reverses import opposites_told
 from cohort_gnn.launch.options.devices import gpu_memory, resolve_device, wants_auto_cache
 from cohort_gnn.launch.options.own_code import demand_named_here
 from cohort_gnn.launch.options.parser import add_dataset, add_options, given_in, group, spec_of
@@ -220,6 +221,8 @@ def check_links(spec: RunSpec, data: Dataset | HeteroDataset) -> dict[str, HeldO
             hint = "cohort dataset import --reverse-edges adds the reverse of each relation"
             expected = f"relations into both ends of {' '.join(edges.relation)}"
             raise CohortError("--task link", expected, f"none into {alone[0]}", hint)
+        if told := opposites_told(data, edges.relation):
+            LOG.warning("%s Until then, batches have all its edges.", told)
     if spec.partition:
         raise CohortError("--partition", "--task node", "--task link", "leave it out")
     if spec.negatives > 10_000:

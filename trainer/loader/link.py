@@ -15,6 +15,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import Dataset, HeteroDataset
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.hetero import Relation
+from cohort_gnn.dataset.reverses import warn_of_opposites
 from cohort_gnn.spec.graph import EdgeType
 from cohort_gnn.spec.types import checked
 from cohort_gnn.trainer.loader.arguments import is_set
@@ -71,8 +72,10 @@ class LinkNeighborLoader(NeighborLoader):
             with "in_batch" also a negative that is its own pair.
         exclude: edges that no batch has: "self": those that are pairs of the batch; "reverse": these and their reverse
             edges; "none". Parallel edges of the same nodes count as one. Other neighbours are drawn in their place.
-            Several edge types: edges of the pairs' type, and reverse edges of the type that the data set names as its
-            reverse; without one, those of the pairs' type itself if it is within one node type.
+            Several edge types: edges of the pairs' type and, with "reverse", of the types that have the same edges, in
+            the other direction or in this one: those that the data set names by ``reverse_of``, and those whose edges
+            are exactly the reverse edges; without one, reverse edges of the pairs' type itself if it is within one node
+            type. There is a warning if an opposite edge type has other edges and nothing is said of it.
         edge_label_time: int64 times of the pairs, required with ``time_attr``: both ends of a pair, and its negatives,
             get edges up to this time. If a pair is itself an edge of the graph, a smaller time excludes that edge.
             Batches have ``edge_label_time`` int64, a time for each column of ``edge_label_index``; with triplets
@@ -132,6 +135,8 @@ class LinkNeighborLoader(NeighborLoader):
             self._ids = _pairs_of(edge_label_index, graph, [graph.num_nodes] * 2, None, self._graph)
             self._ends = [graph.num_nodes] * 2, ["", ""]
         self._subgraph.demand_excludes(self._of_pairs.exclude, graph, name)
+        if isinstance(graph, HeteroDataset) and name is not None and self._of_pairs.exclude == "reverse":
+            warn_of_opposites(graph, name, 'Until then, batches have all its edges, as with exclude="self".', 4)
         self._edge_label = _checked_labels(self._edge_label, len(self._ids), self._of_pairs)
         return self._ids + first
 

@@ -1,0 +1,124 @@
+"""Which relations of a graph have the same edges in the other direction; dataset/reverses.h has the rules."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import _native
+
+if TYPE_CHECKING:
+    from cohort_gnn.dataset.hetero import HeteroDataset
+
+RelationType = tuple[str, str, str]
+UNKNOWN, NONE = -1, -2  # where no relation is named, as dataset/reverses.h has them
+NO_REVERSE = "none"  # on the command line and in graph.yaml
+
+
+class Lists(NamedTuple):
+    """The edges of a relation by target, and what is said of its reverse: nothing, or a relation, or that it has none
+    (has_none)."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    reverse_of: RelationType | None = None
+    has_none: bool = False
+
+
+class Found(NamedTuple):
+    """What is known of a relation.
+
+    Attributes:
+        reverse_of: the relation that it names as the one it is the reverse of, or is found to be; None: it names none.
+        there: the relations that have its edges, itself first, and whether they have them in the other direction.
+    """
+
+    reverse_of: RelationType | None
+    there: list[tuple[RelationType, bool]]
+
+
+def find_reverses(relations: Mapping[RelationType, Lists]) -> dict[RelationType, Found]:
+    """Of each relation, by what is said, and else by comparing edges.
+
+    Of two relations that are reverses of each other, the one that is called ``rev_...`` names the other; else the later
+    one does.
+    """
+    order = sorted(relations, key=lambda relation: relation[1].startswith("rev_"))
+    types = {name: number for number, name in enumerate({end for name in order for end in (name[0], name[2])})}
+
+    def said(lists: Lists) -> int:
+        return NONE if lists.has_none else UNKNOWN if lists.reverse_of is None else order.index(lists.reverse_of)
+
+    given = [
+        (types[name[0]], types[name[2]], lists.indptr, lists.indices, said(lists))
+        for name, lists in ((name, relations[name]) for name in order)
+    ]
+    return {
+        name: Found(None if of < 0 else order[of], [(order[other], bool(reversed_)) for other, reversed_ in there])
+        for name, (of, there) in zip(order, _native.reverses(given), strict=True)
+    }
+
+
+def checked_reverses(
+    place: str, given: Mapping[Any, Any] | None, relations: Iterable[RelationType]
+) -> dict[RelationType, RelationType | None]:
+    """What a user says of the reverses of relations: {relation: the one that it reverses; None: it has no reverse}.
+
+    Raises:
+        CohortError: it names relations that there are not, or whose types do not fit each other.
+    """
+    there, out = list(relations), dict[RelationType, RelationType | None]()
+    if given is not None and not isinstance(given, Mapping):
+        expected = "a dict {relation: the relation that it is the reverse of, or None}"
+        raise CohortError(place, expected, type(given).__name__)
+    for name, of in (given or {}).items():
+        for each in (name, of):
+            if each not in there and not (each is None and each is not name):
+                told = ", ".join(map(str, there))
+                raise CohortError(place, f"(source type, name, target type) of a relation: {told}", repr(each)[:80])
+        if of is not None and (of[0], of[2]) != (name[2], name[0]):
+            expected = f"a relation from {name[2]} to {name[0]}, or None, for {name}"
+            raise CohortError(place, expected, repr(of))
+        out[name] = of
+    return out
+
+
+def warn_of_opposites(data: HeteroDataset, relation: RelationType, what: str, stacklevel: int) -> None:
+    """Warns of relations that may have a relation's edges in the other direction, where nobody has said that they do or
+    do not: `what` the consequence is."""
+    if text := opposites_told(data, relation):
+        warnings.warn(f"{text} {what}", stacklevel=stacklevel + 1)
+
+
+def opposites_told(data: HeteroDataset, relation: RelationType) -> str:
+    """The same as text; empty: there are none."""
+    own = data.edge_types[relation]
+    unclear = [other for other in data.edge_types if _is_unclear(data, relation, other)]
+    if own.has_no_reverse or not unclear:
+        return ""
+    other, count = unclear[0], data.edge_types[unclear[0]].num_edges
+    counts = f"{count:,} edges, {relation[1]} {own.num_edges:,}"
+    counts = "as many edges, but others" if count == own.num_edges else counts
+    options = f"--reverse-of {':'.join(other)}={':'.join(relation)} (or ={NO_REVERSE} if it is not)"
+    return (
+        f"{', '.join(map(str, unclear))}: opposite to {relation}, but not recognised as its reverse: {other[1]} has"
+        f" {counts}. If it has the reverse edges, say so when the data set is written:"
+        f" from_pyg(..., reverse_of={{{other}: {relation}}}), or None if it has not;"
+        f" cohort dataset import {options}."
+    )
+
+
+def _is_unclear(data: HeteroDataset, relation: RelationType, other: RelationType) -> bool:
+    """Whether another relation may be the reverse: it runs between the same types, within one type only with a name
+    that says so, and nothing is known of its own reverse."""
+    if other == relation or (other[0], other[2]) != (relation[2], relation[0]):
+        return False
+    if relation[0] == relation[2] and f"rev_{relation[1]}" != other[1] and f"rev_{other[1]}" != relation[1]:
+        return False
+    if data.edge_types[other].has_no_reverse:
+        return False
+    return all(not is_reversed or there == other for there, is_reversed in data.same_edges(other))

@@ -204,9 +204,10 @@ void FeatureFetch::fetch(const int64_t* nodes, int64_t count, const FetchTarget&
   flight.count = count;
   const bool has_rows = count > 0 && row_bytes_ > 0;
   flight.far_rows = far_ ? far_->list(number, has_rows ? count : 0) : nullptr;
+  before.split.wait_on(stream);
+  if (!has_rows) flight.split.record(stream);  // the next fetch follows the one before
   if (has_rows) {
     reserve(flight, count);
-    before.split.wait_on(stream);
     MissingRows missing;
     if (pool_) {
       if (std::exchange(plane_a_, flight.plane_a) != flight.plane_a) pool_->forget(stream);  // rows of the other kind

@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <vector>
 
 #include "base/format.h"
+#include "base/host_memory.h"
 #include "channel/shared_file.h"
 #include "channel/slot_memory.h"
 
@@ -17,7 +19,9 @@ void demand_bytes(const std::filesystem::path& path, std::size_t expected, std::
                      base::format("{} bytes", found), "the channel is damaged: end the run and start it again"});
 }
 
-// A removed file lives on in the mappings of it, so the old generation needs no bookkeeping.
+// A removed file lives on in the mappings of it, so the old generation needs no bookkeeping. Slots take host memory
+// when they are made: they find room in the folder's file system and in the memory that is available, of which
+// COHORT_HOST_MEMORY_BYTES says how much there was before the first slot.
 class HostSlotOwner final : public SlotOwner {
  public:
   HostSlotOwner(std::filesystem::path folder, int num_slots)
@@ -28,7 +32,10 @@ class HostSlotOwner final : public SlotOwner {
     if (slot.generation > 0) std::filesystem::remove(slot_path(folder_, index, slot.generation));
     file = base::Mapping();
     const auto path = slot_path(folder_, index, slot.generation + 1);
-    file = make_memory(files_, free_bytes_of(folder_), needed_bytes, preferred_bytes,
+    base::demand_bytes(static_cast<int64_t>(needed_bytes), available_bytes(), "host memory for a slot", "",
+                       "use fewer --slots, a smaller --batch-size or --fanout", "available");
+    const auto free_bytes = std::min(free_bytes_of(folder_), static_cast<std::size_t>(available_bytes()));
+    file = make_memory(files_, free_bytes, needed_bytes, preferred_bytes,
                        [&](std::size_t bytes) { return create_shared_file(path, bytes); });
     slot.bytes = file.bytes();
     ++slot.generation;
@@ -36,8 +43,16 @@ class HostSlotOwner final : public SlotOwner {
   std::byte* data(int index) const override { return files_[static_cast<std::size_t>(index)].data(); }
 
  private:
+  // Of host memory, besides the slots that there are.
+  int64_t available_bytes() const {
+    int64_t before = available_before_;
+    for (const base::Mapping& file : files_) before -= static_cast<int64_t>(file.bytes());
+    return std::max<int64_t>(0, std::min(before, base::available_host_bytes()));
+  }
+
   std::filesystem::path folder_;
   std::vector<base::Mapping> files_;
+  int64_t available_before_ = base::available_host_bytes();
 };
 
 class HostSlotViewer final : public SlotViewer {

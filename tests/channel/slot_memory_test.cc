@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
+#include <string>
 
 #include "channel/slot_memory.h"
 
@@ -69,6 +71,23 @@ TEST_F(SlotMemory, SlotsThatComeFirstLeaveRoomForTheOthers) {
   });
   if (result == kCannotRun) GTEST_SKIP() << "a small tmpfs cannot be mounted";
   EXPECT_EQ(result, 0);
+}
+
+TEST_F(SlotMemory, SlotsTakeNoMoreThanTheHostMemoryThatIsAvailable) {
+  setenv("COHORT_HOST_MEMORY_BYTES", std::to_string(64 * kMiB).c_str(), 1);
+  memory_ = make_host_slot_owner(folder_, 4);
+  std::size_t all_bytes = 0;
+  for (int slot = 0; slot < 4; ++slot) all_bytes += grow(slot, 14 * kMiB, 28 * kMiB);
+  EXPECT_EQ(all_bytes, 4 * 14 * kMiB);
+  EXPECT_EQ(grow(0, 14 * kMiB, 18 * kMiB), 18 * kMiB) << "its own memory counts as free when it is replaced";
+  try {
+    grow(1, 40 * kMiB, 40 * kMiB);
+    FAIL() << "a slot beyond the memory";
+  } catch (const base::Error& error) {
+    EXPECT_EQ(error.parts().place, "host memory for a slot");
+    EXPECT_NE(error.parts().hint.find("--slots"), std::string::npos);
+  }
+  unsetenv("COHORT_HOST_MEMORY_BYTES");
 }
 
 TEST_F(SlotMemory, ASlotThatIsRefusedWhatItAsksTakesWhatItNeeds) {

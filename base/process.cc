@@ -10,7 +10,9 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
+#include <system_error>
 
 #include "base/check.h"
 #include "base/format.h"
@@ -24,9 +26,10 @@ struct Stat {
   uint64_t start_time = 0;
 };
 
-// Reads /proc/<pid>/stat; the name in parentheses may hold spaces, so parsing starts after the last ')'.
-Stat read_stat(int32_t pid) {
-  const std::string text = read_proc(base::format("/proc/{}/stat", pid));
+// Reads the `stat` of a process or thread; the name in parentheses may hold spaces, so parsing starts after the last
+// ')'.
+Stat read_stat(const std::filesystem::path& folder) {
+  const std::string text = read_proc(folder / "stat");
   const std::size_t name_end = text.rfind(')');
   if (name_end == std::string::npos || name_end + 2 >= text.size()) return {};
   std::size_t at = name_end + 2;
@@ -36,25 +39,49 @@ Stat read_stat(int32_t pid) {
   return stat;
 }
 
+std::filesystem::path folder_of(int32_t pid) { return base::format("/proc/{}", pid); }
+
+bool is_over(const Stat& stat) { return stat.state == 'Z' || stat.state == 'X'; }
+
+// Whether all threads of a process have ended. The kernel wakes who waits for that by a descriptor of the process; a
+// sandbox (gVisor, a filter of system calls, Linux before 5.3) may refuse such descriptors: then the process table
+// tells.
+bool has_ended(int32_t pid) {
+  const int descriptor = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  if (descriptor >= 0) {
+    pollfd end{descriptor, POLLIN, 0};  // readable once all threads of the process have ended
+    const bool ended = poll(&end, 1, 0) == 1;
+    close(descriptor);
+    return ended;
+  }
+  if (errno == ESRCH) return true;
+  if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {  // which hide the process table, too
+    fail_errno(base::format("pidfd_open of process {}", pid), "success", errno);
+  }
+  if (kill(pid, 0) != 0 && errno == ESRCH) return true;
+  if (!is_over(read_stat(folder_of(pid)))) return false;
+  std::error_code failed;  // the first thread has ended, others may run
+  const std::filesystem::directory_iterator end;
+  for (std::filesystem::directory_iterator thread(folder_of(pid) / "task", failed); !failed && thread != end;
+       thread.increment(failed)) {
+    const Stat stat = read_stat(thread->path());
+    if (stat.state != 0 && !is_over(stat)) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 ProcessId process_with_pid(int32_t pid) {
-  const Stat stat = read_stat(pid);
+  const Stat stat = read_stat(folder_of(pid));
   return stat.state == 0 ? ProcessId{} : ProcessId{pid, stat.start_time};
 }
 
 ProcessId current_process() { return process_with_pid(getpid()); }
 
 bool is_alive(const ProcessId& process) {
-  if (process.pid == 0) return false;
-  const int descriptor = static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0));
-  if (descriptor < 0 && errno == ESRCH) return false;
-  if (descriptor < 0) fail_errno(base::format("pidfd_open of process {}", process.pid), "success", errno);
-  pollfd end{descriptor, POLLIN, 0};  // readable once all threads of the process have ended
-  const bool ended = poll(&end, 1, 0) == 1;
-  close(descriptor);
-  if (ended) return false;
-  const Stat stat = read_stat(process.pid);
+  if (process.pid == 0 || has_ended(process.pid)) return false;
+  const Stat stat = read_stat(folder_of(process.pid));
   return stat.state == 0 || stat.start_time == process.start_time;
 }
 

@@ -19,7 +19,7 @@ struct Directory {
   std::vector<uint64_t> entries;    // uint64 [num_rows] (packed)
   std::vector<uint32_t> flags;      // uint32 [ceil(num_rows / 32)] (slots)
   std::vector<uint32_t> ranks;      // uint32 [ceil(num_rows / 32)] (slots)
-  std::vector<std::byte> overflow;  // raw rows at overflow_stride_bytes (slots)
+  std::vector<std::byte> overflow;  // raw rows at overflow_stride_bytes (slots), those that nobody has taken away
   int64_t num_rows = 0;
   uint64_t data_bytes = 0;
   uint32_t num_overflow = 0;
@@ -48,7 +48,8 @@ class BatchEncoder {
   uint64_t encode(const RowTable& rows, std::byte* out, std::byte* plane_b);
   const Profile& profile() const { return profile_; }
   Directory& directory() { return directory_; }
-  // The view of all rows so far, over data that lies at `data`, and plane B.
+  // The view of all rows so far, over data that lies at `data`, and plane B. Its overflow rows are there if none were
+  // taken out of the directory.
   EncodedRef ref(const std::byte* data, const std::byte* plane_b) const;
 
  private:

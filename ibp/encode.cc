@@ -208,10 +208,10 @@ EncodedRef BatchEncoder::ref(const std::byte* data, const std::byte* plane_b) co
   ref.ranks = directory_.ranks.data();
   ref.num_rows = directory_.num_rows;
   ref.data_bytes = static_cast<int64_t>(directory_.data_bytes);
-  ref.overflow_bytes = static_cast<int64_t>(directory_.overflow.size());
   ref.row_bytes = profile_.row_bytes();
   ref.stride_bytes = chosen_.slot_bytes;
   ref.overflow_stride_bytes = static_cast<uint32_t>(round_up(ref.row_bytes, 16));
+  ref.overflow_bytes = int64_t{directory_.num_overflow} * ref.overflow_stride_bytes;
   ref.max_coded_bytes = directory_.max_coded_bytes;
   ref.layout = chosen_.layout;
   return ref;

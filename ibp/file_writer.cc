@@ -1,10 +1,15 @@
+#include <algorithm>
 #include <array>
+#include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "base/checksum.h"
+#include "base/temporary_file.h"
 #include "base/uninitialized_vector.h"
 #include "base/whole_file.h"
 #include "ibp/batch_encoder.h"
@@ -13,6 +18,8 @@
 
 namespace cohort::ibp {
 namespace {
+
+constexpr int64_t kSpillBytes = 8 << 20;
 
 // A checksum for every block of 1 MiB of a section that arrives in pieces.
 class BlockChecksums {
@@ -75,8 +82,9 @@ class Sections {
     header_.plane_b_bytes += bytes.size();
   }
 
-  // The file's bytes.
-  int64_t finish(const EncodedRef& ref) {
+  // The file's bytes. `spilled`: the first of the overflow rows, where there are any; ref.overflow has those after
+  // them.
+  int64_t finish(const EncodedRef& ref, const base::TemporaryFile* spilled = nullptr) {
     checksums_.close();
     align();
     if (header_.version == 2) end_plane_b(ref);
@@ -86,7 +94,8 @@ class Sections {
     header_.overflow_bytes = static_cast<uint64_t>(ref.overflow_bytes);
     header_.stride_bytes = ref.stride_bytes;
     header_.max_coded_bytes = ref.max_coded_bytes;
-    write_data({ref.overflow, header_.overflow_bytes});
+    if (spilled) write_spilled(*spilled);
+    write_data({ref.overflow, header_.overflow_bytes - static_cast<uint64_t>(spilled ? spilled->bytes() : 0)});
     align();
     checksums_.close();
     write_directory(ref);
@@ -105,6 +114,14 @@ class Sections {
   void write(std::span<const std::byte> bytes) {
     base::write_all_at(file_.file(), bytes_, bytes, file_.place());
     bytes_ += bytes.size();
+  }
+  void write_spilled(const base::TemporaryFile& rows) {
+    base::UninitializedVector<std::byte> piece(static_cast<std::size_t>(std::min(rows.bytes(), kSpillBytes)));
+    for (int64_t at = 0; at < rows.bytes(); at += kSpillBytes) {
+      const auto bytes = static_cast<std::size_t>(std::min(kSpillBytes, rows.bytes() - at));
+      rows.read(at, piece.data(), bytes);
+      write_data(std::span(piece).first(bytes));
+    }
   }
   // The sections behind plane B follow it, and its checksums those of the data.
   void end_plane_b(const EncodedRef& ref) {
@@ -153,12 +170,24 @@ class Sections {
 struct FileWriter::State {
   BatchEncoder encoder;
   Sections file;
+  std::filesystem::path folder;
+  std::optional<base::TemporaryFile> spilled{};  // overflow rows, whose section comes behind the data
   base::UninitializedVector<std::byte> batch{}, plane_b{};
   bool finished = false;
+
+  // Keeps at most kSpillBytes of overflow rows in memory.
+  void spill() {
+    std::vector<std::byte>& overflow = encoder.directory().overflow;
+    if (std::ssize(overflow) <= kSpillBytes) return;
+    if (!spilled) spilled.emplace(folder);
+    spilled->append(overflow.data(), overflow.size());
+    std::vector<std::byte>().swap(overflow);
+  }
 };
 
 FileWriter::FileWriter(std::string path, const Profile& profile, const EncodeOptions& options)
-    : state_(new State{{profile, options}, {std::move(path), profile, options.num_rows}}) {}
+    : state_(new State{
+          {profile, options}, {path, profile, options.num_rows}, std::filesystem::absolute(path).parent_path()}) {}
 
 FileWriter::~FileWriter() = default;
 
@@ -171,12 +200,13 @@ void FileWriter::append(const RowTable& rows) {
   const uint64_t bytes = state_->encoder.encode(rows, state_->batch.data(), state_->plane_b.data());
   state_->file.write_data(std::span(state_->batch).first(bytes));
   state_->file.write_plane_b(std::span(state_->plane_b).first(plane_b_bytes));
+  state_->spill();
 }
 
 int64_t FileWriter::finish() {
   base::require(!state_->finished, "finish() once");
   state_->finished = true;
-  return state_->file.finish(state_->encoder.ref(nullptr, nullptr));
+  return state_->file.finish(state_->encoder.ref(nullptr, nullptr), state_->spilled ? &*state_->spilled : nullptr);
 }
 
 void save(const EncodedRows& encoded, const std::string& path) {

@@ -22,7 +22,7 @@ constexpr std::size_t kWriteAtOnce = 1 << 22;
 template <typename Key>
 class RunReader {
  public:
-  RunReader(const TemporaryFile& file, int64_t offset, std::size_t count, std::size_t window)
+  RunReader(const base::TemporaryFile& file, int64_t offset, std::size_t count, std::size_t window)
       : file_(&file), offset_(offset), left_(count), window_(window) {
     refill();
   }
@@ -40,7 +40,7 @@ class RunReader {
     offset_ += static_cast<int64_t>(keys_.size() * sizeof(Key));
     left_ -= keys_.size();
   }
-  const TemporaryFile* file_;
+  const base::TemporaryFile* file_;
   int64_t offset_;
   std::size_t left_, window_, at_ = 0;
   std::vector<Key> keys_;  // [window]

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/mapping.h"
-#include "dataset/temporary_file.h"
+#include "base/temporary_file.h"
 
 namespace cohort::dataset {
 
@@ -57,7 +57,7 @@ class BasicKeySorter {
   bool unique_;
   base::Mapping keys_, scratch_;  // Key [capacity]; pages come when they are first touched
   std::size_t count_ = 0;         // keys in memory
-  std::optional<TemporaryFile> file_;
+  std::optional<base::TemporaryFile> file_;
   std::vector<Run> runs_;
 };
 

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <filesystem>
 #include <fstream>
@@ -95,6 +96,37 @@ TEST(File, LargePiecesAreTheSameFile) {
     ASSERT_EQ(a.size, b.size) << codec;
     EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size), 0) << codec;
   }
+  std::filesystem::remove(whole);
+  std::filesystem::remove(pieces);
+}
+
+// Bytes of malloc() in use.
+std::size_t bytes_in_use() {
+  const struct mallinfo2 info = mallinfo2();
+  return info.uordblks + info.hblkhd;
+}
+
+// Slots in which no row finds room: all are in the overflow area, whose section comes last in the file.
+TEST(File, OverflowRowsAreNotKeptInMemory) {
+  constexpr int64_t kRows = 12'000, kPiece = 1'000, kColumns = 1024;  // 49 MB
+  const std::string whole = temporary("overflow_whole.ibp"), pieces = temporary("overflow_pieces.ibp");
+  const Rows rows = make_rows(Content::kNoise, Dtype::kFloat32, kColumns, kRows);
+  const Profile profile = fit(rows.table, {.codec = "exponent"}).profile;
+  const EncodeOptions options{LayoutChoice::kSlots, 16};
+  FileWriter writer(pieces, profile, options);
+  std::size_t before = 0;
+  for (int64_t first = 0; first < kRows; first += kPiece) {
+    if (first == kPiece) before = bytes_in_use();
+    writer.append({rows.table.row(first), std::min(kPiece, kRows - first), Dtype::kFloat32, kColumns});
+  }
+  EXPECT_LE(bytes_in_use(), before + (20u << 20));
+  writer.finish();
+  const EncodedRows encoded = encode(rows.table, profile, options);
+  ASSERT_EQ(encoded.ref.overflow_bytes, kRows * kColumns * 4);
+  save(encoded, whole);
+  Image a = read_image(whole), b = read_image(pieces);
+  ASSERT_EQ(a.size, b.size);
+  EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size), 0);
   std::filesystem::remove(whole);
   std::filesystem::remove(pieces);
 }

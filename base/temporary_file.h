@@ -8,7 +8,7 @@
 
 #include "base/file_descriptor.h"
 
-namespace cohort::dataset {
+namespace cohort::base {
 
 class TemporaryFile {
  public:
@@ -23,8 +23,8 @@ class TemporaryFile {
 
  private:
   std::string place_;
-  base::FileDescriptor file_;
+  FileDescriptor file_;
   int64_t bytes_ = 0;
 };
 
-}  // namespace cohort::dataset
+}  // namespace cohort::base

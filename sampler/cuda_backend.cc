@@ -7,6 +7,7 @@
 #include "base/device.h"
 #include "base/format.h"
 #include "base/owners.h"
+#include "base/pinned_scratch.h"
 #include "base/shared_gpu_bytes.h"
 #include "base/side_by_side.h"
 #include "base/sm_partition.h"
@@ -162,9 +163,7 @@ class CudaBackend final : public Backend {
     flight.sampled_us = sampled_us_;  // another thread may sample the next one before this one is fetched
     flight.started.record(sampling_);
     const SampledRef batch = sampler_.result();
-    cuda_check(
-        cudaMemcpyAsync(slot.input_id, input_id.data(), input_id.size_bytes(), cudaMemcpyHostToDevice, sampling_),
-        "copy input ids");
+    flight.input_id.copy_to(slot.input_id, input_id, sampling_, "copy input ids");
     if (typed_writer_) {
       typed_writer_->write(batch, graph_.labels(), graph_.edge_weights(), slot, max_blocks_, sampling_);
     } else {
@@ -207,7 +206,8 @@ class CudaBackend final : public Backend {
   struct InFlight {
     base::Stream stream;
     base::Event started, written, fetched;
-    double sampled_us = 0;  // when sampling ended
+    base::PinnedScratch input_id;  // int64 [seeds or pairs]
+    double sampled_us = 0;         // when sampling ended
     int64_t num_rows = 0;
   };
   // Of rows of a type; empty where there is none.

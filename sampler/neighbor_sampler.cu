@@ -111,10 +111,7 @@ void CudaNeighborSampler::begin_generation(cudaStream_t stream) {
 }
 
 void CudaNeighborSampler::place_seeds(const Query& query, cudaStream_t stream) {
-  if (query.seeds.size_bytes() > seeds_.bytes()) {
-    seeds_ = base::PinnedBytes(query.seeds.size_bytes() + query.seeds.size_bytes() / 4);
-  }
-  const std::span seeds(reinterpret_cast<int64_t*>(seeds_.data()), query.seeds.size());
+  const std::span seeds = seeds_.reserve<int64_t>(query.seeds.size());
   std::ranges::copy(query.seeds, seeds.begin());
   first_node_ = {0};
   first_edge_ = {0};
@@ -140,10 +137,7 @@ void CudaNeighborSampler::copy_exclusions(const Query& query, cudaStream_t strea
   std::size_t size = 0;
   for (const Exclusions& each : query.exclusions) size += each.starts.size() + each.positions.size();
   if (size == 0) return;
-  if (size * sizeof(int64_t) > staged_exclusions_.bytes()) {
-    staged_exclusions_ = base::PinnedBytes((size + size / 4) * sizeof(int64_t));
-  }
-  const std::span staged(reinterpret_cast<int64_t*>(staged_exclusions_.data()), size);
+  const std::span staged = staged_exclusions_.reserve<int64_t>(size);
   int64_t* to = excluded_.reserve(size);
   std::size_t used = 0;
   const auto copy = [&](std::span<const int64_t> from) {

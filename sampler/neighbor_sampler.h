@@ -10,6 +10,7 @@
 
 #include "base/host_device.h"
 #include "base/owners.h"
+#include "base/pinned_scratch.h"
 #include "base/scratch.h"
 #include "base/tier_use.h"
 #include "cache/list_ref.h"
@@ -192,16 +193,17 @@ class CudaNeighborSampler {
   base::DeviceArray<unsigned long long> first_place_;  // uint64 [V]: generation, place
   uint32_t generation_ = 0;                            // 0: first_place_ must be cleared
   base::PinnedBytes read_back_;                        // int64 [types or relations]
-  base::PinnedBytes seeds_;                            // int64 [seeds], by type
+  base::PinnedScratch seeds_;                          // int64 [seeds], by type
   base::DeviceArray<BatchCounts> batch_counts_;        // [1]; hop by hop, only list_use
   base::PinnedBytes batch_counts_read_;                // the same
   base::Event ended_;
   base::DeviceArray<int64_t> counts_;      // int64 [types or relations], to be read back
-  base::PinnedBytes staged_exclusions_;    // int64, starts and positions as Query has them
+  base::PinnedScratch staged_exclusions_;  // int64, starts and positions as Query has them
   base::Scratch<int64_t> excluded_;        // the same
   std::vector<ExclusionsRef> exclusions_;  // [num_relations], the same, of hop 0 of the batch
   // Of disjoint batches:
   TreePlaces tree_places_;
+  base::PinnedScratch staged_times_, staged_trees_;         // of seeds, on their way to the GPU
   base::Scratch<int32_t> tree_;                             // int32 [num_nodes]
   base::Scratch<int64_t> seed_times_;                       // int64 [num_seeds], where seeds have times
   base::Scratch<int64_t> first_candidate_;                  // int64 [lists of the hop], see TreeLists

@@ -29,15 +29,10 @@ void CudaNeighborSampler::begin_trees(const Query& query, cudaStream_t stream) {
   base::require(!has_weights(), "no trees of neighbours drawn by weight");
   timed_ = !times.empty();
   latest_ = query.trees.latest;
-  if (timed_) {
-    int64_t* copy = seed_times_.reserve(times.size());
-    cuda_check(cudaMemcpyAsync(copy, times.data(), times.size_bytes(), cudaMemcpyHostToDevice, stream),
-               "copy the times of seeds");
-  }
+  if (timed_) staged_times_.copy_to(seed_times_.reserve(times.size()), times, stream, "copy the times of seeds");
   const std::vector<int32_t> trees = trees_by_type(first_of_type_, query.seeds);
   int32_t* tree = tree_.reserve(trees.size());
-  cuda_check(cudaMemcpyAsync(tree, trees.data(), trees.size() * sizeof(int32_t), cudaMemcpyHostToDevice, stream),
-             "copy the trees of seeds");
+  staged_trees_.copy_to(tree, std::span(trees), stream, "copy the trees of seeds");
   tree_places_.clear(stream);
   tree_places_.reserve(num_nodes_, max_blocks_, stream);
   place_tree_seeds_kernel<<<base::grid_for(num_nodes_, max_blocks_), kBlockThreads, 0, stream>>>(

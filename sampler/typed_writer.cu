@@ -132,12 +132,12 @@ void TypedWriter::write(const SampledRef& batch, const LabelsRef& labels, std::s
   const auto nodes = std::as_bytes(std::span(nodes_)), edges = std::as_bytes(std::span(edges_)),
              offsets = std::as_bytes(std::span(offsets_));
   const std::size_t bytes = nodes.size() + edges.size() + offsets.size();
-  if (staging_.bytes() < bytes) staging_ = base::PinnedBytes(2 * bytes);
-  std::memcpy(staging_.data(), nodes.data(), nodes.size());
-  std::memcpy(staging_.data() + nodes.size(), edges.data(), edges.size());
-  std::memcpy(staging_.data() + nodes.size() + edges.size(), offsets.data(), offsets.size());
+  std::byte* const staging = staging_.reserve<std::byte>(bytes).data();
+  std::memcpy(staging, nodes.data(), nodes.size());
+  std::memcpy(staging + nodes.size(), edges.data(), edges.size());
+  std::memcpy(staging + nodes.size() + edges.size(), offsets.data(), offsets.size());
   const std::byte* parts = on_gpu_.reserve(bytes);
-  cuda_check(cudaMemcpyAsync(on_gpu_.data(), staging_.data(), bytes, cudaMemcpyHostToDevice, stream),
+  cuda_check(cudaMemcpyAsync(on_gpu_.data(), staging, bytes, cudaMemcpyHostToDevice, stream),
              "copy the parts of a batch");
   const Parts<NodePart> node_parts{reinterpret_cast<const NodePart*>(parts), static_cast<int>(nodes_.size())};
   const Parts<EdgePart> edge_parts{reinterpret_cast<const EdgePart*>(parts + nodes.size()),

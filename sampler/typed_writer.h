@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "base/owners.h"
+#include "base/pinned_scratch.h"
 #include "base/scratch.h"
 #include "sampler/backend.h"
 #include "sampler/gpu_graph.h"
@@ -58,8 +58,8 @@ class TypedWriter {
   std::vector<EdgePart> edges_;
   std::vector<OffsetPart> offsets_;
   int64_t num_offsets_ = 0;
-  int64_t first_labelled_ = 0;  // in the slot's n_id
-  base::PinnedBytes staging_;   // all parts
+  int64_t first_labelled_ = 0;   // in the slot's n_id
+  base::PinnedScratch staging_;  // all parts
   base::Scratch<std::byte> on_gpu_;
 };
 

@@ -1,9 +1,12 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <deque>
 #include <future>
 #include <numeric>
+#include <thread>
 
 #include "base/check.h"
 #include "base/owners.h"
@@ -13,6 +16,8 @@
 
 namespace cohort::sampler {
 namespace {
+
+using namespace std::chrono_literals;
 
 // A sampled batch in GPU memory, which is poisoned before.
 class CudaBatch {
@@ -65,6 +70,8 @@ class CudaBatch {
   }
 
   int64_t found_rows() const { return found_rows_; }
+  // As the caller of fetch() may do when it has returned.
+  void change_input_ids() { std::ranges::fill(host_.input_id, -1); }
 
  private:
   // n_id, y, edge_index, input_id, x, indptr, e_id, edge_weight, source_node, tree, edge_attr
@@ -306,6 +313,34 @@ TEST(GpuBackendLabels, OfAnyWidth) {
     graph.wide_labels = labels_of_bytes(graph.num_nodes(), label_bytes);
     expect_same_batches(graph, TopologyPlace::kAuto, {5, 5});
   }
+}
+
+// Of more ids than the driver copies aside (64 KB) before a call returns.
+TEST(GpuBackendInputIds, MayChangeWhileTheStreamIsBusy) {
+  const auto graph = mixed_graph<int32_t>(20'000, 3);
+  const int gpu = 0;
+  const auto cuda = std::move(make_cuda_backends(graph.view(), {&gpu, 1}, {}, {}, {}).front());
+  std::vector<int64_t> seeds(20'000);
+  std::iota(seeds.begin(), seeds.end(), 0);
+  const std::vector<int32_t> fanout = {1};
+  const Query query{seeds, fanout, batch_key(5, 1, 0)};
+  for (int i = 0; i < 2; ++i) run_cuda(*cuda, graph.view(), query);  // from here on nothing is allocated
+  CudaBatch batch(graph.view(), query, cuda->sample(query));
+  std::atomic<bool> may_go = false;
+  const auto wait = [](void* go) {
+    while (!static_cast<std::atomic<bool>*>(go)->load()) std::this_thread::sleep_for(1ms);
+  };
+  cuda->before_fetch(
+      [&](base::GpuStream stream) { base::cuda_check(cudaLaunchHostFunc(stream, wait, &may_go), "wait"); });
+  std::jthread patience([&] {
+    for (int i = 0; i < 10'000 && !may_go; ++i) std::this_thread::sleep_for(1ms);
+    may_go = true;
+  });
+  batch.start(*cuda);
+  EXPECT_FALSE(may_go) << "a call that waits for the stream";
+  batch.change_input_ids();
+  may_go = true;
+  EXPECT_EQ(batch.finish(*cuda).input_id, seeds);
 }
 
 // As the pipeline does it: another thread samples the next batch while the rows of this one come, and it is fetched

@@ -30,6 +30,10 @@ std::vector<Gpu> visible_gpus() {
     cuda_check(cudaGetDeviceProperties(&properties, ordinal), "read GPU properties");
     Gpu gpu{
         ordinal, {}, properties.name, properties.multiProcessorCount, static_cast<int64_t>(properties.totalGlobalMem)};
+    int reads = 0;
+    cuda_check(cudaDeviceGetAttribute(&reads, cudaDevAttrCanUseHostPointerForRegisteredMem, ordinal),
+               "ask how a GPU reads host memory");
+    gpu.reads_registered = reads != 0;
     std::memcpy(gpu.uuid.data(), properties.uuid.bytes, gpu.uuid.size());
     gpus.push_back(gpu);
   }

@@ -19,6 +19,7 @@ struct Gpu {
   std::string name;
   int num_sms = 0;
   int64_t total_bytes = 0;
+  bool reads_registered = false;  // memory of the host that is registered with CUDA, at the host's addresses
 };
 
 // The visible GPUs; empty when there is none or no driver. Throws Error on any other CUDA failure.

@@ -166,7 +166,12 @@ def _gpus(machine: dict) -> Iterator[Finding]:
         yield Finding("GPUs", WORSE, f"{found}: runs use the CPU", cure)
         return
     for gpu in machine["gpus"]:
-        yield Finding(f"GPU {gpu['ordinal']}", WELL, f"{gpu['name']}, {format_bytes(gpu['bytes'])}")
+        found, reads = f"{gpu['name']}, {format_bytes(gpu['bytes'])}", gpu["reads_registered"]
+        found += "" if reads else "; it cannot read registered host memory at the host's addresses"
+        cure = (
+            "use another GPU (CUDA_VISIBLE_DEVICES), or --device cpu; virtual GPUs: ask for one with unified addressing"
+        )
+        yield judged(f"GPU {gpu['ordinal']}", reads, found, cure, BROKEN)
     driver, runtime = machine["versions"]
     found = f"CUDA {_version(driver)}; this build uses {_version(runtime)}"
     if driver // 1000 < runtime // 1000:

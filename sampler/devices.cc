@@ -25,7 +25,8 @@ std::string describe_devices() {
     json["gpus"].push_back({{"ordinal", gpu.ordinal},
                             {"name", gpu.name},
                             {"uuid", base::format_uuid(gpu.uuid)},
-                            {"bytes", gpu.total_bytes}});
+                            {"bytes", gpu.total_bytes},
+                            {"reads_registered", gpu.reads_registered}});
     ordinals.push_back(gpu.ordinal);
   }
   json["cliques"] = base::peer_cliques(ordinals);

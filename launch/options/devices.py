@@ -11,8 +11,9 @@ from cohort_gnn.spec.run import SamplerSpec
 def devices() -> dict:
     """What ``cohort-sampler --devices`` says of the visible GPUs; asked once.
 
-    {"cuda_build": bool, "gpus": [{"ordinal", "name", "uuid", "bytes"}], "cliques": ordinals of GPUs that read each
-    other's memory, [[ordinal, ...], ...], "versions": CUDA's, [driver, runtime]}
+    {"cuda_build": bool, "gpus": [{"ordinal", "name", "uuid", "bytes", "reads_registered": whether it reads host memory
+    that is registered with CUDA at the host's addresses}], "cliques": ordinals of GPUs that read each other's memory,
+    [[ordinal, ...], ...], "versions": CUDA's, [driver, runtime]}
     """
     return _devices(os.environ.get("CUDA_VISIBLE_DEVICES"))
 

@@ -19,7 +19,10 @@ from cohort_gnn.launch.run.machines import Machine, Meeting
 
 TWO_GPUS = {
     "cuda_build": True,
-    "gpus": [{"ordinal": gpu, "name": "H200", "uuid": f"GPU-{gpu}", "bytes": 150e9} for gpu in range(2)],
+    "gpus": [
+        {"ordinal": gpu, "name": "H200", "uuid": f"GPU-{gpu}", "bytes": 150e9, "reads_registered": True}
+        for gpu in range(2)
+    ],
     "cliques": [[0, 1]],
     "versions": [13000, 13000],
 }
@@ -86,6 +89,10 @@ def _device(**members):
     return lambda machine: machine.devices.update(members)
 
 
+def _gpu(ordinal, **members):
+    return lambda machine: machine.devices["gpus"][ordinal].update(members)
+
+
 def _torch(place, value):
     return lambda machine: machine.torch.__setitem__(place, value)
 
@@ -95,6 +102,7 @@ def _torch(place, value):
     [
         (_device(gpus=[]), "GPUs", WORSE, "none is visible"),
         (_device(gpus=[], cuda_build=False), "GPUs", WORSE, "CPU backend only"),
+        (_gpu(1, reads_registered=False), "GPU 1", BROKEN, "cannot read registered host memory"),
         (_device(versions=[12080, 13000]), "driver", BROKEN, "CUDA 12.8; this build uses 13.0"),
         (_device(versions=[12040, 12040]), "driver", WORSE, "CUDA 12.4"),
         (_device(cliques=[[0], [1]]), "peers", WORSE, "no GPU can read"),

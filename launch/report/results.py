@@ -141,6 +141,7 @@ def read_run(folder: Path) -> Run:
         found = "no summary.json" if summary is None else "none in summary.json"
         hint = f"wait for the first one; if the run has failed, {folder / 'trainer.log'} and sampler.log say why"
         raise CohortError(str(folder), "a run that has finished an epoch", found, hint)
+    summary["epochs"] += _epochs_since(folder / files.METRICS, len(summary["epochs"]))
     plan = _read(folder / files.PLAN, _Plan) if summary["cache"] else None
     of_machines = run["machines"]["places"] if "machines" in run else None
     _check_ranks(folder, summary, plan if of_machines is None else None)
@@ -271,17 +272,38 @@ class _Run(TypedDict):
     machines: NotRequired[_Machines]
 
 
+def _epochs_since(path: Path, num_epochs: int) -> list[dict]:
+    """Of metrics.jsonl the epochs that summary.json does not have, of a run that is under way or was killed. A last
+    line without its end is left out."""
+    try:
+        *lines, _ = path.read_bytes().split(b"\n")
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise CohortError(str(path), "the JSON that cohort train writes", str(error), "train again") from error
+    return [_decoded(line, f"{path}: line {i + 1}", _Epoch) for i, line in enumerate(lines) if i >= num_epochs]
+
+
 def _read(path: Path, shape: type):
     """A JSON file that has the members of `shape`, and maybe others, which are left out; None when there is none."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=shape)
+        text = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise CohortError(str(path), "the JSON that cohort train writes", str(error), "train again") from error
+    return _decoded(text, str(path), shape)
+
+
+def _decoded(text: bytes, place: str, shape: type):
+    """JSON that has the members of `shape`, and maybe others, which are left out."""
+    try:
+        return msgspec.json.decode(text, type=shape)
     except msgspec.ValidationError as error:
         said, _, member = str(error).replace("`", "").partition(" - at $")
-        place = f"{path}: {member.strip('.')}".removesuffix(": ")
+        place = f"{place}: {member.strip('.')}".removesuffix(": ")
         expected, _, found = said.removeprefix("Expected ").partition(", got ")
         expected = expected if found else "the members that cohort train writes"
         raise CohortError(place, expected, found or said, _OTHER_VERSION) from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise CohortError(str(path), "the JSON that cohort train writes", str(error), "train again") from error
+    except (ValueError, RecursionError) as error:
+        raise CohortError(place, "the JSON that cohort train writes", str(error), "train again") from error

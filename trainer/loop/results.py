@@ -23,6 +23,7 @@ from cohort_gnn.trainer.report.start import start_told
 
 LOG = logging.getLogger(__name__)
 Guard = Callable[[Path], AbstractContextManager[None]]  # what becomes of an error of writing the file
+SUMMARY_GROWTH = 16  # the summary is written again with 1/16 more epochs: its cost an epoch does not grow with the run
 
 
 class Results(Callback):
@@ -37,11 +38,12 @@ class Results(Callback):
 
     def run_begins(self, trainer) -> None:
         """Of a run that is resumed the files hold the epochs of its checkpoint, and no others."""
-        self._reads = ReadsByRank()
+        self._reads, self._lines, self._num_summarized = ReadsByRank(), EpochLines(trainer.out / files.METRICS), 0
+        self._has_diverged = not all(math.isfinite(report.loss) for report in trainer.report.epochs)
         for report in trainer.report.epochs:
             self._count(trainer, report)
-        if trainer.report.epochs or (trainer.out / files.METRICS).exists():
-            self._write_metrics(trainer)
+        if trainer.report.epochs or self._lines.path.exists():
+            self._write_lines(trainer, self._lines.replace)
 
     def epoch_ended(self, trainer, report: EpochReport) -> None:
         trainer.report.epochs.append(report)
@@ -50,11 +52,18 @@ class Results(Callback):
         if is_best(report, trainer.report, trainer.targets):
             trainer.best_model = copy.deepcopy(trainer.model.state_dict())
             self._keep_model(trainer, unless_full)
-        diverged = [epoch.epoch + 1 for epoch in trainer.report.epochs if not math.isfinite(epoch.loss)]
-        if trainer.ranks.rank == 0 and diverged == [report.epoch + 1]:  # said once
-            LOG.warning(f"the loss has not been finite since epoch {diverged[0]}: a smaller --lr may help")
-        self._write_metrics(trainer)
-        self._write_summary(trainer, unless_full, synced=False)
+        if not math.isfinite(report.loss) and not self._has_diverged:
+            self._has_diverged = True
+            if trainer.ranks.rank == 0:
+                LOG.warning(f"the loss has not been finite since epoch {report.epoch + 1}: a smaller --lr may help")
+        self._write_lines(trainer, self._lines.add)
+        is_last = trainer.stops_early or report.epoch + 1 == trainer.options.epochs
+        if is_last or SUMMARY_GROWTH * len(trainer.report.epochs) >= (SUMMARY_GROWTH + 1) * self._num_summarized:
+            self._write_summary(trainer, unless_full, synced=False)
+
+    def run_stops(self, trainer) -> None:
+        if len(trainer.report.epochs) > self._num_summarized:
+            self._write_summary(trainer, unless_full, synced=False)
 
     def run_ended(self, trainer, report: RunReport) -> None:
         self._keep_model(trainer, unless_missing)  # a disk may have been full when it was the best
@@ -71,10 +80,10 @@ class Results(Callback):
         if trainer.ranks.rank == 0 and trainer.options.max_batches is None:
             trainer.writer.write(functools.partial(_save, trainer.out, on_cpu(trainer.best_model), guard))
 
-    def _write_metrics(self, trainer) -> None:
+    def _write_lines(self, trainer, write: Callable[[list[EpochReport]], None]) -> None:
         if trainer.ranks.rank == 0:
-            with unless_full(trainer.out / files.METRICS):
-                write_metrics(trainer.out / files.METRICS, trainer.report.epochs)
+            with unless_full(self._lines.path):
+                write(trainer.report.epochs)
 
     def _write_summary(self, trainer, guard: Guard, synced: bool) -> None:
         report, source = trainer.report, trainer.source
@@ -83,6 +92,7 @@ class Results(Callback):
         if trainer.ranks.rank == 0:
             with guard(trainer.out / files.SUMMARY):
                 report.write(trainer.out / files.SUMMARY, synced)
+                self._num_summarized = len(report.epochs)
 
 
 def _save(run: Path, weights: dict[str, Tensor], guard: Guard) -> None:
@@ -100,7 +110,43 @@ def is_best(epoch: EpochReport, run: RunReport, targets: Targets) -> bool:
     return True
 
 
-def write_metrics(path: Path, epochs: list[EpochReport]) -> None:
-    """Replaces RUN/metrics.jsonl in one step: a JSON object a line and epoch. Lines that a full disk has refused come
-    with the next one."""
-    write_whole(path, "".join(epoch.line() + "\n" for epoch in epochs), synced=False)
+class EpochLines:
+    """RUN/metrics.jsonl: a JSON object a line and epoch. An epoch adds its line at the end.
+
+    Of a process that was killed the last line may be a part of one, without its end. `replace` drops it.
+    """
+
+    def __init__(self, path: Path):
+        self.path, self._num_epochs, self._size = path, 0, 0  # whole lines, and their bytes
+
+    def replace(self, epochs: list[EpochReport]) -> None:
+        """Makes the file that of these epochs, in one step."""
+        data = _lines_of(epochs)
+        write_whole(self.path, data, synced=False)
+        self._num_epochs, self._size = len(epochs), len(data)
+
+    def add(self, epochs: list[EpochReport]) -> None:
+        """Adds the lines of those of the run's epochs that the file does not have; more than one where a full disk has
+        refused some.
+
+        Raises:
+            OSError: they cannot be written; the file has whole lines, as before.
+        """
+        if not self._size or not self.path.exists() or self.path.stat().st_size != self._size:
+            return self.replace(epochs)  # the first lines, or somebody has changed them
+        data = _lines_of(epochs[self._num_epochs :])
+        with self.path.open("r+b", buffering=0) as file:
+            file.seek(self._size)
+            try:
+                left = memoryview(data)
+                while left:
+                    left = left[file.write(left) :]
+            except OSError:
+                file.truncate(self._size)
+                raise
+        self._num_epochs, self._size = len(epochs), self._size + len(data)
+        return None
+
+
+def _lines_of(epochs: list[EpochReport]) -> bytes:
+    return "".join(epoch.line() + "\n" for epoch in epochs).encode()

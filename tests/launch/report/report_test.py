@@ -10,6 +10,7 @@ from statistics import median
 import pytest
 from processes import cohort
 
+from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.launch import main
 from cohort_gnn.launch.report import page as report_page
@@ -253,6 +254,19 @@ def test_what_shortens_a_long_wait_for_rows_is_told(runs, tmp_path, wait, change
     texts = ["80 % of an epoch", "--cache-ratio auto", "cohort dataset prepare", "--reuse", "--host-bytes"]
     assert [text for text in texts if text in advice(run)] == told
     assert result_table(run).note == advice(run)
+
+
+def test_epochs_that_the_summary_lacks_are_read_from_their_lines(runs, tmp_path):
+    """Of a run that is under way or was killed, perhaps in the middle of a line."""
+    whole = read_run(runs / "two")
+    run = changed(runs, tmp_path / "run", "two", lambda summary: summary["epochs"].pop())
+    assert read_run(run).epochs == whole.epochs
+    lines = (run / "metrics.jsonl").read_text()
+    (run / "metrics.jsonl").write_text(lines + lines[:100])
+    assert read_run(run).epochs == whole.epochs
+    (run / "metrics.jsonl").write_text(lines + lines[:100] + "\n")
+    with pytest.raises(CohortError, match=f"metrics.jsonl: line {len(whole.epochs) + 1}: expected the JSON"):
+        read_run(run)
 
 
 def test_a_plan_by_a_stand_in_expects_nothing(runs, tmp_path):

@@ -4,7 +4,6 @@ import json
 import os
 import pickle
 import random
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -14,10 +13,7 @@ from cohort_gnn import CohortError
 from cohort_gnn.spec.results import EpochReport
 from cohort_gnn.spec.run import TrainerSpec, as_json
 from cohort_gnn.trainer.loop.checkpoint import CheckpointFile, identity_of, load
-from cohort_gnn.trainer.loop.results import write_metrics
 from cohort_gnn.trainer.loop.resume import Checkpoints
-from cohort_gnn.trainer.messages import unless_full
-from cohort_gnn.trainer.stop import StopRequest
 
 IDENTITY = {"model": "sage", "fanout": [5, 3], "lr": 0.01, "num_ranks": 1, "data": "abc"}
 
@@ -195,53 +191,3 @@ def test_a_second_lies_between_the_checkpoints_of_epochs(file, seconds, options,
         trainer.running.epoch = epoch + 1
         checkpoints.epoch_ended(trainer, report)
     assert found == saved
-
-
-def lines_of(path: Path) -> list[int]:
-    return [json.loads(line)["epoch"] for line in path.read_text().splitlines()]
-
-
-def test_lines_that_a_full_disk_refuses_come_with_the_next(tmp_path, monkeypatch):
-    path, epochs = tmp_path / "metrics.jsonl", [EpochReport(number) for number in range(4)]
-    write_metrics(path, epochs[:2])
-
-    def half(file, data):
-        file.write_text(data[: len(data) // 2].decode())
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left"):
-        patch.setattr(Path, "write_bytes", half)
-        write_metrics(path, epochs[:3])
-    assert lines_of(path) == [0, 1] and [each.name for each in tmp_path.iterdir()] == ["metrics.jsonl"]
-    write_metrics(path, epochs)
-    assert lines_of(path) == [0, 1, 2, 3]
-
-
-def test_what_cannot_be_written_is_said(tmp_path, caplog):
-    with unless_full(tmp_path / "checkpoint.pt"):
-        raise OSError(28, "No space left on device")
-    (said,) = caplog.messages
-    assert str(tmp_path / "checkpoint.pt") in said and "No space left on device" in said and "continues" in said
-
-
-# --- stop signals --------------------------------------------------------------------------------------------------
-
-
-def test_a_signal_ends_the_process_at_once_or_at_the_end_of_the_block():
-    stop = StopRequest()
-    with pytest.raises(SystemExit) as ended:
-        stop.on_signal(15, None)
-    assert ended.value.code == 143
-    stop, reached = StopRequest(), []
-    with pytest.raises(SystemExit) as ended:
-        with stop.later():
-            stop.on_signal(2, None)
-            reached.append(stop.asked)
-    assert ended.value.code == 130 and reached == [True]
-
-
-def test_an_error_in_the_block_is_not_hidden_by_a_signal():
-    stop = StopRequest()
-    with pytest.raises(ValueError, match="the error"), stop.later():
-        stop.on_signal(15, None)
-        raise ValueError("the error")

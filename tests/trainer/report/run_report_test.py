@@ -9,7 +9,7 @@ import torch
 
 from cohort_gnn.spec.results import EpochReport, RunReport
 from cohort_gnn.trainer.loop.epoch import RunningEpoch
-from cohort_gnn.trainer.loop.results import write_metrics
+from cohort_gnn.trainer.loop.results import EpochLines
 from cohort_gnn.trainer.report.cache_report import ReadsByRank
 
 
@@ -27,7 +27,7 @@ def test_the_summary_is_the_report(tmp_path, num_epochs):
     report.write(tmp_path / "summary.json", synced=True)
     text = (tmp_path / "summary.json").read_text()
     assert json.loads(text) == asdict(report) and list(json.loads(text)) == list(asdict(report))
-    write_metrics(tmp_path / "metrics.jsonl", report.epochs)
+    EpochLines(tmp_path / "metrics.jsonl").replace(report.epochs)
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == json.loads(text)["epochs"]
 

@@ -18,9 +18,11 @@ import contextlib
 import functools
 import json
 import os
+import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +33,8 @@ import torch.distributed as dist
 
 from cohort_gnn import ShardedRows, ibp
 
+LIMIT_SECONDS = 600  # of both processes
+ALONE_SECONDS = 10  # of one, when the other has failed
 SIDES = ("bare", "raw", "bare encoded", "encoded")
 
 
@@ -109,6 +113,7 @@ def work(args: argparse.Namespace) -> None:
         seconds[dtype] = {"bytes": out.nbytes} | {side: statistics.median(each[1:]) for side, each in of_sides.items()}
         for each in tables.values():
             each.close()
+    dist.barrier()  # rank 0 has what the other needs to end well
     dist.destroy_process_group()
     if rank == 0:
         print(json.dumps(seconds))
@@ -168,18 +173,47 @@ def wholegraph_gather(comm, table: torch.Tensor, rank: int, ids: torch.Tensor, o
 
 def measured(args: argparse.Namespace, gbits: float) -> dict:
     """What rank 0 has printed."""
-    with cable(gbits) if gbits else contextlib.nullcontext([[], []]) as ends:
-        processes = []
-        for rank, begin in enumerate(ends):
-            address = "10.213.8.1" if gbits else "127.0.0.1"
-            places = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": address, "MASTER_PORT": "29517"}
+    with cable(gbits) if gbits else contextlib.nullcontext([[], []]) as ends, contextlib.ExitStack() as stack:
+        address, port = ("10.213.8.1", 29517) if gbits else ("127.0.0.1", free_port())
+        processes, files = [], [[stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(2)] for _ in ends]
+        for rank, (begin, (out, errors)) in enumerate(zip(ends, files, strict=True)):
+            places = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": address, "MASTER_PORT": str(port)}
             places |= {"GLOO_SOCKET_IFNAME": "cable" if gbits else "lo"}
             command = [*begin, sys.executable, *sys.argv, "--work"]
-            processes.append(subprocess.Popen(command, env=os.environ | places, stdout=subprocess.PIPE, text=True))
-        told, _ = (process.communicate(timeout=600)[0] for process in processes)
-    if any(process.returncode for process in processes):
-        raise RuntimeError("a process of the exchange has failed")
-    return json.loads(told)
+            processes.append(subprocess.Popen(command, env=os.environ | places, stdout=out, stderr=errors))
+            stack.callback(end, processes[-1])
+        await_both(processes)
+        told, said = ([file.seek(0) or file.read() for file in each] for each in zip(*files, strict=True))
+    failed = [rank for rank, process in enumerate(processes) if process.returncode]
+    for rank, text in enumerate(said):
+        ended = f"rank {rank} ended with status {processes[rank].returncode}"
+        print(f"{ended}; it said:\n{text}" if failed else text, end="", file=sys.stderr)
+    if failed:
+        raise SystemExit(f"sharded_rows.py: rank {failed[0]} has failed: see what it said, above")
+    return json.loads(told[0])
+
+
+def await_both(processes: list[subprocess.Popen]) -> None:
+    """Until both have ended; one that is left alone, or takes longer than LIMIT_SECONDS, is ended."""
+    limit = time.monotonic() + LIMIT_SECONDS
+    while any(process.poll() is None for process in processes):
+        if any(process.poll() for process in processes):
+            limit = min(limit, time.monotonic() + ALONE_SECONDS)
+        if time.monotonic() > limit:
+            for process in processes:
+                end(process)
+        time.sleep(0.05)
+
+
+def end(process: subprocess.Popen) -> None:
+    if process.poll() is None:
+        process.kill()
+        process.wait()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
 
 
 def main() -> None:
@@ -200,6 +234,8 @@ def main() -> None:
         args.gbits = "0"
     if args.work:
         return work(args)
+    if not args.rows.is_file():
+        parser.error(f"--rows: expected a .npy file of float32 [n, D], found no file {args.rows}")
     sides = [*SIDES, *(["wholegraph"] if args.wholegraph else [])]
     print(f"| link | rows | {', GB/s | '.join(sides)}, GB/s | encoded over raw |\n|---|---|{'---|' * len(sides)}---|")
     for gbits in map(float, args.gbits.split(",")):

@@ -48,11 +48,6 @@ uint32_t share_mass(const float* weights, int64_t begin, int64_t end, uint32_t* 
   return static_cast<uint32_t>(positive);
 }
 
-// Units [begin, end) of a list that are taken.
-struct Taken {
-  uint32_t begin, end;
-};
-
 // The position that has the unit: so many edges end at or before it. A short list is counted, a long one is halved
 // before; neither has branches that depend on the unit.
 int64_t position_with(const ListMass& list, uint32_t unit) {
@@ -67,15 +62,6 @@ int64_t position_with(const ListMass& list, uint32_t unit) {
   int64_t before = first - list.cumulative;
   for (int64_t i = 0; i < size; ++i) before += first[i] <= unit ? 1 : 0;
   return before;
-}
-
-// The position that has the t-th unit that is not taken. `taken` ascends.
-int64_t position_of(const ListMass& list, uint32_t t, const std::vector<Taken>& taken) {
-  for (const Taken& each : taken) {
-    if (t < each.begin) break;
-    t += each.end - each.begin;
-  }
-  return position_with(list, t);
 }
 
 // All edges of positive weight that are not excluded.
@@ -127,9 +113,17 @@ uint64_t DrawWeights::hash(uint64_t before) const {
   return cache::hash_words(sample, before);
 }
 
+int64_t position_of(const ListMass& list, uint32_t t, std::span<const TakenRange> taken) {
+  for (const TakenRange& each : taken) {
+    if (t < each.begin) break;
+    t += each.end - each.begin;
+  }
+  return position_with(list, t);
+}
+
 void draw_weighted(const WeightedDraw& draw, int64_t picks, int64_t* positions) {
   if (picks == draw.drawable) return take_all(draw, positions);
-  thread_local std::vector<Taken> taken;
+  thread_local std::vector<TakenRange> taken;
   taken.clear();
   uint32_t left = kListMass;
   for (int64_t i = 0; i < draw.excluded.count; ++i) {
@@ -140,8 +134,8 @@ void draw_weighted(const WeightedDraw& draw, int64_t picks, int64_t* positions) 
   for (int64_t j = 0; j < picks; ++j) {
     const uint64_t bits = draw_bits(draw.key, draw.node, draw.hop, j, draw.relation);
     const int64_t position = position_of(draw.list, draw_unit(bits, left), taken);
-    const Taken mine{draw.list.begin(position), draw.list.cumulative[position]};
-    taken.insert(std::ranges::upper_bound(taken, mine.begin, {}, &Taken::begin), mine);
+    const TakenRange mine{draw.list.begin(position), draw.list.cumulative[position]};
+    taken.insert(std::ranges::upper_bound(taken, mine.begin, {}, &TakenRange::begin), mine);
     left -= mine.end - mine.begin;
     positions[j] = position;
   }

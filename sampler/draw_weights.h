@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "base/csc_ref.h"
@@ -54,6 +55,14 @@ struct WeightedDraw {
   int64_t node;
   int hop, relation;
 };
+
+// Units [begin, end) of a list that are taken.
+struct TakenRange {
+  uint32_t begin, end;
+};
+
+// The position that has the t-th unit (from 0) that is not taken. `taken` ascends.
+int64_t position_of(const ListMass& list, uint32_t t, std::span<const TakenRange> taken);
 
 // Writes the drawn positions, ascending. positions: int64 [picks]; picks <= drawable.
 void draw_weighted(const WeightedDraw& draw, int64_t picks, int64_t* positions);

@@ -32,13 +32,14 @@ struct Case {
   const char* codec;
   ibp::LayoutChoice layout;
   bool in_place = false;
+  uint32_t num_columns = 48;
 };
 
 class Subset : public testing::TestWithParam<Case> {};
 
 // The rows decode to the same, and take what bytes_of() has said.
 TEST_P(Subset, HasTheChosenRows) {
-  ibp::Rows rows = ibp::make_rows(ibp::Content::kMixed, ibp::Dtype::kFloat32, 48, kNumRows);
+  ibp::Rows rows = ibp::make_rows(ibp::Content::kMixed, ibp::Dtype::kFloat32, GetParam().num_columns, kNumRows);
   const std::vector<std::byte> expected = rows.bytes;
   const ibp::Profile profile = ibp::fit(rows.table, {.codec = GetParam().codec}).profile;
   const ibp::EncodedRows all = GetParam().in_place ? ibp::encode_in_place(rows.table, profile)
@@ -72,12 +73,13 @@ TEST_P(Subset, HasTheChosenRows) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, Subset,
-                         testing::Values(Case{"sparse", ibp::LayoutChoice::kPacked},
-                                         Case{"exponent", ibp::LayoutChoice::kSlots},
-                                         Case{"planes", ibp::LayoutChoice::kSlots},
-                                         Case{"raw", ibp::LayoutChoice::kPacked},
-                                         Case{"exponent", ibp::LayoutChoice::kAuto, true}));
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, Subset,
+    testing::Values(Case{"sparse", ibp::LayoutChoice::kPacked}, Case{"exponent", ibp::LayoutChoice::kSlots},
+                    Case{"exponent", ibp::LayoutChoice::kSlots, false, 7},
+                    Case{"exponent", ibp::LayoutChoice::kSlots, false, 101},
+                    Case{"planes", ibp::LayoutChoice::kSlots, false, 101}, Case{"planes", ibp::LayoutChoice::kSlots},
+                    Case{"raw", ibp::LayoutChoice::kPacked}, Case{"exponent", ibp::LayoutChoice::kAuto, true}));
 
 TEST(Subset, OfNoRowsHasNone) {
   const ibp::Rows rows = ibp::make_rows(ibp::Content::kMixed, ibp::Dtype::kFloat32, 8, 40);

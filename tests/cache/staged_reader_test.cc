@@ -23,6 +23,13 @@ constexpr uint32_t kNumColumns = 64;
 
 constexpr int64_t kRowsOfBuffer = 40;
 
+// Bytes of the longest of these rows in a buffer.
+uint32_t staged_longest(const ibp::EncodedRef& encoded, const std::vector<uint32_t>& rows) {
+  uint32_t longest = 0;
+  for (const uint32_t row : rows) longest = std::max(longest, staged_bytes(encoded, ibp::locate(encoded, row)));
+  return longest;
+}
+
 // Stands for a GPU, which decodes from a buffer some time after it was told to.
 struct LateDecoder final : StagedReader::Decoder {
   bool is_free(std::size_t buffer) override {
@@ -176,6 +183,38 @@ TEST(StageBuffers, AreTwoOrMore) {
   EXPECT_EQ(num_stage_buffers(256 << 20, 8 << 20), 32u);
   EXPECT_EQ(num_stage_buffers(64 << 20, kBufferBytesOfDisks), 2u);
   EXPECT_EQ(num_stage_buffers(1 << 17, 8 << 20), 2u);
+}
+
+// Buffers of each length, by the bytes between two rows: nothing is written behind their ends.
+TEST_P(Staged, StaysWithinItsBuffer) {
+  constexpr std::byte kUntouched{0xA5};
+  constexpr std::size_t kBehind = 4096;
+  const auto rows = open();
+  const std::vector<uint32_t> wanted = some_rows(kRowsOfBuffer, 5);
+  const std::vector<StageBuffer> whole = buffers_;
+  const int64_t longest = static_cast<int64_t>(staged_longest(rows->encoded().ref, wanted));
+  for (int64_t bytes = longest; bytes <= longest + 1024; bytes += kStagedAlign) {
+    StageBuffer buffer = whole[0];
+    buffer.row_bytes = bytes;
+    std::fill_n(buffer.rows + bytes, kBehind, kUntouched);
+    StagedFetch staged = rows->stage(wanted, false, buffer);
+    staged.fetch.finish();
+    ASSERT_GE(staged.count, 1);
+    const auto behind = std::span(buffer.rows + bytes, kBehind);
+    ASSERT_TRUE(std::ranges::all_of(behind, [&](std::byte each) { return each == kUntouched; })) << bytes;
+    for (int64_t i = 0; i < staged.count; ++i) {
+      const uint64_t entry = buffer.entries[i];
+      const uint64_t end = ibp::entry_offset_bytes(entry) + ibp::entry_bytes(entry);
+      ASSERT_LE(static_cast<int64_t>(end), bytes);
+    }
+  }
+  StageBuffer few = whole[0];
+  few.most_rows = 3;
+  buffers_[0].entries[3] = 77;
+  StagedFetch staged = rows->stage(wanted, false, few);
+  staged.fetch.finish();
+  EXPECT_EQ(staged.count, 3);
+  EXPECT_EQ(few.entries[3], 77u);
 }
 
 TEST_P(Staged, FailsAllBatchesWhenAReadFails) {

@@ -1,12 +1,16 @@
 // Slots on their way from the sampler to the trainer and back.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "channel/wait.h"
 #include "tests/channel/channel_folder.h"
 
 namespace cohort::channel {
@@ -107,6 +111,33 @@ TEST_F(Channel, KnowsTheOldestBatchInUse) {
       const uint64_t next = held.size() > 1 ? held[1].batch->sequence : num_taken;
       EXPECT_EQ(publisher.oldest_in_use(each.slot), is_first ? next : oldest);
     }
+  }
+}
+
+// Who sees the state of a slot sees what was written to the slot before, without any other word between the two. (Only
+// the thread sanitizer notices where that is not so: preset tsan.)
+TEST(SlotState, PublishesWhatTheSlotHolds) {
+  Slot slot{};
+  std::vector<int64_t> memory(64);
+  const auto await = [&](SlotState state) {
+    while (slot.state.load(std::memory_order_acquire) != static_cast<uint32_t>(state)) std::this_thread::yield();
+  };
+  constexpr int64_t kRounds = 100;
+  std::jthread trainer([&] {
+    for (int64_t round = 0; round < kRounds; ++round) {
+      await(SlotState::kReady);
+      EXPECT_EQ(slot.batch.num_nodes, round);
+      EXPECT_EQ(std::ranges::count(memory, round), std::ssize(memory));
+      slot.batch.num_edges = round;
+      set_state(slot, SlotState::kFree);
+    }
+  });
+  for (int64_t round = 0; round < kRounds; ++round) {
+    slot.batch.num_nodes = round;
+    std::ranges::fill(memory, round);
+    set_state(slot, SlotState::kReady);
+    await(SlotState::kFree);
+    EXPECT_EQ(slot.batch.num_edges, round);
   }
 }
 

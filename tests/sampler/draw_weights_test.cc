@@ -89,6 +89,28 @@ TEST(DrawWeights, AWeightOfZeroIsNeverDrawn) {
   EXPECT_TRUE(OneList({}).draw(2, 0).empty());
 }
 
+// Each unit that is not taken, in turn, also right before, between and behind edges that are.
+TEST(DrawWeights, PassesOverUnitsThatAreTaken) {
+  const std::vector<uint32_t> units = {3, 0, 4, 1, 2, 0, 5, 1};
+  std::vector<uint32_t> cumulative(units.size());
+  std::partial_sum(units.begin(), units.end(), cumulative.begin());
+  const ListMass list{cumulative.data(), std::ssize(cumulative)};
+  for (unsigned edges = 0; edges < 1u << units.size(); ++edges) {
+    std::vector<TakenRange> taken;
+    std::vector<int64_t> left;  // the position of each unit
+    for (int64_t i = 0; i < list.degree; ++i) {
+      if (edges >> i & 1) {
+        taken.push_back({list.begin(i), cumulative[static_cast<std::size_t>(i)]});
+      } else {
+        left.insert(left.end(), list.units(i), i);
+      }
+    }
+    for (std::size_t t = 0; t < left.size(); ++t) {
+      ASSERT_EQ(position_of(list, static_cast<uint32_t>(t), taken), left[t]) << "unit " << t << ", edges " << edges;
+    }
+  }
+}
+
 // Below it lies all but a millionth of the chi-square distribution (Wilson and Hilferty's approximation).
 double chi_square_bound(double degrees) {
   constexpr double kZ = 4.7534;

@@ -1,8 +1,10 @@
 """Cohort without its checkout: installed into an environment of its own, it trains, and does what a page says.
 
-The build's installation rules are those of a wheel. `tests/run.sh --all` builds the wheel, too, and installs it.
+The build's installation rules are those of a wheel. `tests/run.sh --all` builds the wheel, too, and installs it; and it
+has pip install the checkout as on a machine without a CUDA compiler.
 """
 
+import json
 import os
 import re
 import shutil
@@ -65,10 +67,16 @@ def wheel(tmp_path_factory) -> Path:
     return found
 
 
-def installed_by_pip(wheel: Path, folder: Path) -> Installed:
+def installed_by_pip(what: Path, folder: Path) -> Installed:
+    """A wheel, or the checkout, which is built for that."""
     installed = environment(folder)
-    command = [sys.executable, "-m", "pip", "--python", installed.python, "install", "--no-deps", "--no-index", wheel]
-    subprocess.run(command, check=True, capture_output=True, timeout=240)
+    command = [sys.executable, "-m", "pip", "--python", installed.python, "install", "--no-deps", "--no-index", what]
+    command += ["--no-build-isolation", f"--config-settings=build-dir={folder.parent / 'build'}"]
+    tools = {"PATH": f"{Path(CMAKE).parent}:{os.environ['PATH']}", "CMAKE_BUILD_PARALLEL_LEVEL": "2"}
+    without_nvcc = {"COHORT_CUDA": "OFF"}
+    options = {"capture_output": True, "text": True, "timeout": 1500}
+    result = subprocess.run(command, env=os.environ | tools | without_nvcc, **options)
+    assert result.returncode == 0, result.stdout + result.stderr
     return installed
 
 
@@ -76,13 +84,16 @@ BUILDS = "builds a wheel: tests/run.sh --all does"
 only_all = [pytest.mark.skipif(not ALL_TESTS, reason=BUILDS), pytest.mark.timeout(1800)]
 
 
-@pytest.fixture(scope="module", params=["cmake", pytest.param("wheel", marks=only_all)])
+@pytest.fixture(
+    scope="module",
+    params=["cmake", pytest.param("wheel", marks=only_all), pytest.param("checkout", marks=only_all)],
+)
 def installed(request, tmp_path_factory, shm) -> Installed:
     folder = tmp_path_factory.mktemp("installed") / "environment"
     if request.param == "cmake":
         found = installed_by_cmake(folder)
     else:
-        found = installed_by_pip(request.getfixturevalue("wheel"), folder)
+        found = installed_by_pip(ROOT if request.param == "checkout" else request.getfixturevalue("wheel"), folder)
     found.environment |= {"COHORT_SHM": str(shm.root), "XDG_CACHE_HOME": str(folder / "cache"), "HOME": str(folder)}
     return found
 
@@ -126,6 +137,14 @@ def test_a_wheel_brings_its_libraries(installed, wheel, tmp_path):
     assert "manylinux" in wheel.name
     with zipfile.ZipFile(wheel) as archive:  # what the machine has or torch brings
         assert not any(re.search(r"lib(cuda|cudart|torch|stdc\+\+)[^/]*$", name) for name in archive.namelist())
+
+
+@pytest.mark.parametrize("installed", [pytest.param("checkout", marks=only_all)], indirect=True)
+def test_pip_installs_the_checkout_without_a_cuda_compiler(installed, tmp_path):
+    code = "from cohort_gnn.ibp import _native; print(_native.with_cuda)"
+    assert installed.run("python", "-c", code, cwd=tmp_path).split() == ["False"]
+    answer = json.loads(installed.run(installed.packages / "cohort_gnn/bin/cohort-sampler", "--devices", cwd=tmp_path))
+    assert not answer["cuda_build"]
 
 
 @pytest.mark.skipif(not ALL_TESTS, reason=BUILDS)

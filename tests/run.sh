@@ -4,15 +4,18 @@
 #   bash tests/run.sh [--all] [arguments of pytest]
 #
 # --all, for the night: every random repetition, all seeds of accuracy, slow variants of runs, the pages of docs/ with
-# the sizes that they name, kernels for sm_80, a wheel, and each program in an interpreter of its own (tests/warm.py).
+# the sizes that they name, kernels for sm_80, a wheel, each program in an interpreter of its own (tests/warm.py), and the
+# C++ tests once more under sanitizers (presets asan and tsan).
 # Exit status 0 only when both runners ran and nothing failed. COHORT_PYTHON as in launch/quickstart.sh.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../launch/setup/setup.sh"
 
 targets=all
+presets=()
 if [[ ${1:-} == --all ]]; then
   shift
   targets="all gpu_checks"
+  presets=(asan tsan)
   export COHORT_TESTS=all COHORT_TESTS_FRESH=1
 fi
 cohort_setup "$targets" project build test
@@ -41,16 +44,37 @@ run_pytest() {
   ((status == 0 || status == 5)) || failed+=("pytest $label")
 }
 
+build_preset() {
+  cmake --preset "$1" "-DPython_EXECUTABLE=$python" && cmake --build --preset "$1" --parallel "$(nproc)"
+}
+
+# run_preset PRESET: C++ tests in a build of their own
+run_preset() {
+  if [[ $1 == tsan ]] && ! { command -v clang++ && compgen -G "/usr/lib/llvm*/lib/libarcher.so"; } >/dev/null; then
+    not_run+=("preset tsan: apt-get install clang libomp-dev")
+    return
+  fi
+  say "C++ tests, preset $1 (log of its build: $logs/preset_$1.log)"
+  if ! build_preset "$1" >"$logs/preset_$1.log" 2>&1; then
+    tail -n 25 "$logs/preset_$1.log"
+    failed+=("build of preset $1")
+    return
+  fi
+  mkdir "$results/cpp_$1"
+  GTEST_OUTPUT="xml:$results/cpp_$1/" ctest --preset "$1" --parallel "$(nproc)" --no-tests=error || failed+=("ctest --preset $1")
+}
+
+not_run=()
 run_ctest cpu "$(nproc)"
 run_pytest cpu -n "$(($(nproc) < 8 ? $(nproc) + 2 : 8))" --dist loadfile \
   --no-loadscope-reorder -m "not gpu" "$@"
-not_run=()
 if [[ $has_gpu == yes && $with_cuda == yes ]]; then
   run_ctest gpu 1
   run_pytest gpu -n "$(gpu_workers)" --dist worksteal -m "gpu and not alone" "$@"
   run_pytest gpu_alone -m "gpu and alone" "$@"
 else
-  not_run=("GPU tests (no GPU, or a build without CUDA): pytest -m gpu, ctest -L gpu")
+  not_run+=("GPU tests (no GPU, or a build without CUDA): pytest -m gpu, ctest -L gpu")
 fi
+for preset in "${presets[@]}"; do run_preset "$preset"; done
 
 "$python" tests/total.py "$results" "${failed[@]/#/failed=}" "${not_run[@]/#/not_run=}"

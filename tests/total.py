@@ -31,7 +31,7 @@ def text(counts: Counter) -> str:
 
 def main() -> int:
     results, notes = Path(sys.argv[1]), [note.split("=", 1) for note in sys.argv[2:]]
-    cpp, python = count(sorted(results.glob("cpp/*.xml"))), count(sorted(results.glob("pytest*.xml")))
+    cpp, python = count(sorted(results.glob("cpp*/*.xml"))), count(sorted(results.glob("pytest*.xml")))
     print(f"\ncohort: C++: {text(cpp)}\ncohort: Python: {text(python)}")
     failed = [value for key, value in notes if key == "failed"]
     for value in (value for key, value in notes if key == "not_run"):

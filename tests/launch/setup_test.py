@@ -135,14 +135,16 @@ PYTEST = """<testsuites><testsuite><testcase name="a"/>
 @pytest.mark.parametrize(
     ("cpp", "failed", "total", "status"),
     [
-        (GOOGLETEST, ["failed=ctest cpu"], "2 passed, 1 failed, 2 skipped", 1),
-        ("<testsuites/>", [], "1 passed, 0 failed, 1 skipped", 0),
-        ("<testsuites/>", ["failed=pytest"], "1 passed, 1 failed, 1 skipped", 1),
+        (GOOGLETEST, ["failed=ctest cpu"], "3 passed, 1 failed, 2 skipped", 1),
+        ("<testsuites/>", [], "2 passed, 0 failed, 1 skipped", 0),
+        ("<testsuites/>", ["failed=pytest"], "2 passed, 1 failed, 1 skipped", 1),
     ],
 )
 def test_the_total_counts_every_report(tmp_path, cpp, failed, total, status):
     (tmp_path / "cpp").mkdir()
     (tmp_path / "cpp/base_test.xml").write_text(cpp)
+    (tmp_path / "cpp_asan").mkdir()
+    (tmp_path / "cpp_asan/base_test.xml").write_text('<testsuites><testcase name="OfAPreset" status="run"/></testsuites>')
     (tmp_path / "pytest_cpu.xml").write_text(PYTEST)
     (tmp_path / "pytest_gpu.xml").write_text("<testsuites/>")
     result = run(sys.executable, ROOT / "tests/total.py", tmp_path, *failed, "not_run=GPU tests")

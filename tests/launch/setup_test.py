@@ -144,7 +144,9 @@ def test_the_total_counts_every_report(tmp_path, cpp, failed, total, status):
     (tmp_path / "cpp").mkdir()
     (tmp_path / "cpp/base_test.xml").write_text(cpp)
     (tmp_path / "cpp_asan").mkdir()
-    (tmp_path / "cpp_asan/base_test.xml").write_text('<testsuites><testcase name="OfAPreset" status="run"/></testsuites>')
+    (tmp_path / "cpp_asan/base_test.xml").write_text(
+        '<testsuites><testcase name="OfAPreset" status="run"/></testsuites>'
+    )
     (tmp_path / "pytest_cpu.xml").write_text(PYTEST)
     (tmp_path / "pytest_gpu.xml").write_text("<testsuites/>")
     result = run(sys.executable, ROOT / "tests/total.py", tmp_path, *failed, "not_run=GPU tests")

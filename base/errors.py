@@ -1,7 +1,11 @@
-"""The error every part of Cohort raises for bad input: place, expected, found, cure."""
+"""The error every part of Cohort raises for bad input: place, expected, found, cure. And warnings."""
 
 import re
+import sys
+import warnings
 from pathlib import Path
+
+PACKAGE = __name__.partition(".")[0]
 
 
 class CohortError(RuntimeError):
@@ -44,3 +48,11 @@ def why_not_loaded(error: Exception) -> str:
         return f"a pickle that names {named[1] or named[2]:.80}"
     text = text.rpartition("WeightsUnpickler error:")[2].strip()
     return text.partition("\n")[0][:200] or type(error).__name__
+
+
+def warn_user(text: str) -> None:
+    """Warns of the line of the first caller that is not of this package."""
+    level, frame = 1, sys._getframe()
+    while frame.f_globals.get("__name__", "").partition(".")[0] == PACKAGE and frame.f_back is not None:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, stacklevel=level)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.errors import CohortError, warn_user
 from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.hetero import RelationType
 from cohort_gnn.dataset.importing import tensors
@@ -127,4 +126,4 @@ def _warn_of_what_is_left_out(data: Any, target: str) -> None:
         verb = "is" if len(left_out) == 1 else "are"
         of_relations = "edge_index, edge_weight, times and edge_attr of each relation"
         kept_text = f"x and time of each type, {of_relations}, y and the three masks of the target"
-        warnings.warn(f"{'; '.join(left_out)} {verb} left out: a data set keeps {kept_text}", stacklevel=4)
+        warn_user(f"{'; '.join(left_out)} {verb} left out: a data set keeps {kept_text}")

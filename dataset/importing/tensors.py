@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.errors import CohortError, warn_user
 from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.array_file import MemoryArray
 from cohort_gnn.dataset.arrays import MASKS
@@ -195,7 +194,7 @@ def _warn_of_what_is_left_out(data: Any) -> None:
     if left_out:
         verb = "is" if len(left_out) == 1 else "are"
         kept = "x, y, edge_index, edge_weight, edge_time, edge_attr and the three masks"
-        warnings.warn(f"{', '.join(left_out)} {verb} left out: a data set keeps {kept}", stacklevel=3)
+        warn_user(f"{', '.join(left_out)} {verb} left out: a data set keeps {kept}")
 
 
 def labels_of(y: Any, task: str) -> MemoryArray | None:

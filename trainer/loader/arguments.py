@@ -1,7 +1,6 @@
 """What the arguments of a NeighborLoader come to. Whatever is wrong raises CohortError."""
 
 import os
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ import torch
 from msgspec import Meta
 from torch_geometric.data import HeteroData
 
-from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.errors import CohortError, warn_user
 from cohort_gnn.dataset import Dataset, HeteroDataset
 from cohort_gnn.dataset.reader import relations_of
 from cohort_gnn.spec import types
@@ -40,7 +39,8 @@ NOT_OFFERED = {
     "neighbor_sampler": (None, "the sampler process draws neighbours"),
     "sampler": (
         None,
-        "shuffle=True orders the seeds, and ranks share batches without one; with_nodes(ids) takes others",
+        "shuffle=True orders the seeds, and ranks share batches without one; with_nodes(ids) takes others, and with"
+        " disjoint=True ids may repeat",
     ),
     "batch_sampler": (None, "batch_size, shuffle and drop_last make the batches"),
     "generator": (None, "seed=... makes the batches"),
@@ -95,7 +95,7 @@ def take_pyg_arguments(others: dict, loader: str) -> None:
     ignored = [name for name, value in others.items() if name in OF_WORKERS and value != OF_WORKERS[name]]
     if ignored:
         why = "the sampler process makes the batches, from lists that are sorted"
-        warnings.warn(f"{', '.join(ignored)}: ignored: {why}", stacklevel=3)
+        warn_user(f"{', '.join(ignored)}: ignored: {why}")
 
 
 def sampler_options(given: dict, time_attr: str | None) -> dict:
@@ -199,6 +199,11 @@ def smallest_gpu(gpus: Sequence[int]) -> int:
     return min(torch.cuda.get_device_properties(gpu).total_memory for gpu in gpus)
 
 
+def is_mask(input_nodes) -> bool:
+    """Whether seeds are given as a mask."""
+    return str(getattr(input_nodes, "dtype", "")) in ("bool", "torch.bool")
+
+
 def ids_of(input_nodes, num_nodes: int, may_repeat: bool = False) -> np.ndarray:
     """int64 [n] ids from None, ids or a mask."""
     if input_nodes is None:
@@ -222,9 +227,29 @@ def ids_of(input_nodes, num_nodes: int, may_repeat: bool = False) -> np.ndarray:
     if len(ids) and (ids.min() < 0 or ids.max() >= num_nodes):
         raise CohortError("input_nodes", f"ids in [0, {num_nodes})", f"{ids.min()} .. {ids.max()}")
     if not may_repeat and len(np.unique(ids)) != len(ids):
-        hint = "for a mask, pass mask.bool()" if len(ids) == num_nodes and ids.max() <= 1 else "input_nodes.unique()"
+        hint = "input_nodes.unique(); or disjoint=True, with which each seed has a tree of its own"
+        hint = "for a mask, pass mask.bool()" if len(ids) == num_nodes and ids.max() <= 1 else hint
         raise CohortError("input_nodes", "every node once", f"{len(ids) - len(np.unique(ids))} duplicates", hint)
     return ids
+
+
+def input_id_of(given, input_nodes, ids: np.ndarray) -> dict[str, torch.Tensor]:
+    """What ``input_id`` of batches names seeds by, as in PyG: the argument of this name, or the nodes of a mask;
+    without both nothing, for their positions.
+
+    Args:
+        ids: of the seeds, [n], or [n, 2] of pairs.
+
+    Raises:
+        CohortError: the argument does not fit the seeds.
+    """
+    if given is not None:
+        numbers = torch.as_tensor(given)
+        if numbers.shape != (len(ids),):
+            raise CohortError("input_id", f"a tensor [{len(ids)}], one number per seed", f"{list(numbers.shape)}")
+        return {"input_id": numbers}
+    of_type = input_nodes[1] if isinstance(input_nodes, tuple | list) and len(input_nodes) == 2 else input_nodes
+    return {"input_id": torch.from_numpy(ids)} if ids.ndim == 1 and is_mask(of_type) else {}
 
 
 def resolve_device(device, place: Place) -> tuple[str, int]:

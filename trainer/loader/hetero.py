@@ -6,6 +6,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 import torch
 from torch_geometric.data import HeteroData
+from torch_geometric.sampler import NumNeighbors
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.spec.graph import EdgeType, GraphTypes
@@ -47,17 +48,30 @@ class HeteroBatch(OfSlot, HeteroData):
     """
 
 
+def canonical(types: GraphTypes, name) -> EdgeType:
+    """The edge type that PyG takes a name for: (source, name, target); (source, target), which is the only one between
+    these, else the one called "to"; the name alone, which is the only one of this name; or all of it as a text.
+    """
+    parts = tuple(name.split("__")) if isinstance(name, str) else tuple(name)
+    if len(parts) == 3:
+        return parts
+    named = [each for each in types.edge_types if parts in ((each[0], each[2]), (each[1],))]
+    return named[0] if len(named) == 1 else (parts[0], "to", parts[-1])
+
+
 def fanout_of(types: GraphTypes | None, num_neighbors) -> list[int]:
     """[edge types x hops] from a list for all edge types, or from a list for each; [hops] where there is one type.
 
     Raises:
         CohortError: an edge type is missing or unknown, or lists have different lengths.
     """
+    default = None
+    if isinstance(num_neighbors, NumNeighbors):
+        num_neighbors, default = num_neighbors.values, num_neighbors.default
     if types is None or not isinstance(num_neighbors, Mapping):
         return checked("num_neighbors", num_neighbors, Fanout) * (len(types.edge_types) if types else 1)
-    given = {
-        tuple(name.split("__")) if isinstance(name, str) else name: values for name, values in num_neighbors.items()
-    }
+    given = dict.fromkeys(types.edge_types, default) if default is not None else {}
+    given |= {canonical(types, name): values for name, values in num_neighbors.items()}
     for expected, found, what in ((types.edge_types, given, "none for"), (given, types.edge_types, "one for")):
         if unmatched := [name for name in expected if name not in found]:
             edge_types = ", ".join(map(str, types.edge_types))
@@ -77,7 +91,7 @@ def seeds_of(types: GraphTypes, input_nodes, may_repeat: bool) -> tuple[str, np.
     Raises:
         CohortError: it is neither, or ids are not of the type.
     """
-    of_type = input_nodes if isinstance(input_nodes, tuple) and len(input_nodes) == 2 else (input_nodes, None)
+    of_type = input_nodes if isinstance(input_nodes, tuple | list) and len(input_nodes) == 2 else (input_nodes, None)
     name, ids = of_type
     if not isinstance(name, str) or name not in types.counts:
         expected = f"a node type, or (node type, ids): one of {', '.join(types.counts)}"
@@ -92,8 +106,11 @@ def pairs_type_of(types: GraphTypes, edge_label_index) -> tuple[EdgeType, object
     Raises:
         CohortError: it is neither.
     """
-    of_type = edge_label_index if isinstance(edge_label_index, tuple) else ()
-    name, pairs = of_type if len(of_type) == 2 else (of_type, None)
+    of_type = edge_label_index if isinstance(edge_label_index, tuple | list) else ()
+    is_name = all(isinstance(part, str) for part in of_type)
+    name, pairs = (of_type, None) if is_name or len(of_type) != 2 else of_type
+    if isinstance(name, tuple | list | str) and name and all(isinstance(part, str) for part in name):
+        name = canonical(types, name)
     if not isinstance(name, tuple) or name not in types.edge_types:
         expected = f"an edge type, or (edge type, pairs): one of {', '.join(map(str, types.edge_types))}"
         found = repr(name or edge_label_index)[:80]

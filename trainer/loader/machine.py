@@ -8,14 +8,13 @@ import json
 import os
 import time
 import uuid
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch.distributed as dist
 
-from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.errors import CohortError, warn_user
 from cohort_gnn.base.programs import start_time_of
 from cohort_gnn.channel.run_folder import machine_identity
 from cohort_gnn.trainer.ranks import Place
@@ -154,7 +153,7 @@ def wait_for_rank(
         if has_ended() and not is_there():
             raise CohortError(f"rank {rank}", "the same loader as on this rank", "its process has ended", SAME_LOADERS)
         if not warned:
-            warnings.warn(f"waiting for rank {rank} to make the same loader", stacklevel=2)
+            warn_user(f"waiting for rank {rank} to make the same loader")
         warned = True
 
     wait_for(is_there, look, limit_seconds, late)

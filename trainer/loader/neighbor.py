@@ -22,6 +22,7 @@ from cohort_gnn.trainer.loader.arguments import (
     demand_draws_possible,
     folder_of,
     ids_of,
+    input_id_of,
     is_set,
     sampler_options,
     take_pyg_arguments,
@@ -39,9 +40,8 @@ from cohort_gnn.trainer.source import OfPairs
 
 
 class NeighborLoader(Stateful):
-    """Yields minibatches of a data set as PyG ``Data``. A separate sampler process builds and fetches them.
-
-    Minibatches of a data set with several node types are ``HeteroData``.
+    """Yields minibatches of a data set as PyG ``Data``, or ``HeteroData`` of several node types. A separate sampler
+    process builds and fetches them.
 
     Args:
         data: folder of the data set (see dataset/FORMAT.md), or a ``Dataset`` from ``cohort.dataset.open()``. Or a PyG
@@ -112,7 +112,7 @@ class NeighborLoader(Stateful):
             what else differs then.
         limit_seconds: how long the sampler may stay in one stage before it counts as hung, and how long ranks wait for
             each other's loaders.
-        of_pyg: other arguments of PyG's loader, see below.
+        of_pyg: other arguments of PyG.
 
     Each batch has ``x, edge_index, indptr, y, batch_size, n_id, input_id, num_sampled_nodes, num_sampled_edges``, with
     nodes in PyG's order (seeds first, then by hop). ``edge_index``, ``indptr`` and, if it is no copy, ``x`` are views
@@ -120,8 +120,8 @@ class NeighborLoader(Stateful):
     several node types. A script that uses a batch on another CUDA stream than the current one must call
     ``batch.record_stream(stream)``.
 
-    Arguments of PyG's workers (``num_workers``, ``pin_memory``, ...) are ignored, with a warning unless they have their
-    defaults. Arguments for unsupported features (``sampler``, ``collate_fn``, ...) raise an error.
+    ``input_id`` has positions of seeds, or as in PyG the nodes of a mask; the argument ``input_id`` gives seeds other
+    numbers. docs/how-to/pyg.md lists what differs from PyG, and arguments that are ignored or refused.
 
     Under torchrun, under ``cohort run --gpus 0,1``, and if torch.distributed is already initialised, local rank 0
     starts one sampler for all ranks of its machine. Every rank must make the same loaders, each with all
@@ -184,7 +184,7 @@ class NeighborLoader(Stateful):
         # What loaders give each other, and tests: a sampler to share with the edges of its batches, further members of
         # its run.json, and the graph in memory.
         sampler, self._subgraph = of_pyg.pop("_sampler", None), of_pyg.pop("_subgraph", DRAWN)
-        debug, self._graph = of_pyg.pop("_debug", None), of_pyg.pop("_graph", None)
+        debug, self._graph, input_id = (of_pyg.pop(name, None) for name in ("_debug", "_graph", "input_id"))
         take_pyg_arguments(of_pyg, type(self).__name__)
         self._transform, kind = transform, checked_kind(subgraph_type)
         self._trees = tree_options(disjoint, time_attr, temporal_strategy)
@@ -193,7 +193,7 @@ class NeighborLoader(Stateful):
         self.batch_size = checked("batch_size", batch_size, types.Positive)
         self.shuffle, self.drop_last = is_set("shuffle", shuffle), is_set("drop_last", drop_last)
         self.epoch = 0  # set epoch to repeat or skip epochs
-        own = None  # a sampler that this loader starts
+        own = None  # a sampler of its own
         with contextlib.ExitStack() as cleanup:  # of a graph in memory: after the sampler's end, or where there is none
             if isinstance(data, Data | HeteroData):
                 self._graph = self._graph or MemoryGraph(data, cleanup, time_attr, weight_attr, input_nodes)
@@ -209,16 +209,16 @@ class NeighborLoader(Stateful):
                 given: dict = {"num_slots": num_slots, "seed": seed, "topology": topology, "compress": compress}
                 given |= {"order": order, "reuse": reuse, "weight_attr": weight_attr}
                 options = sampler_options(given, time_attr) | (debug or {})
-                of_edges = EdgeArrays(edge_ids, edge_weights, edge_attr)
                 of_spec = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes, host_bytes)
-                how = (device, kind, of_edges, options, of_spec, limit_seconds)
-                own = sampler = self._start(opened, *how, cleanup)
+                of_edges = EdgeArrays(edge_ids, edge_weights, edge_attr)
+                own = sampler = self._start(opened, device, kind, of_edges, options, of_spec, limit_seconds, cleanup)
         self._sampler = sampler
         try:
             if own and sampler_sms:
                 own.divide_gpu(sampler_sms)
             self._node_tensors = checked_tensors(node_tensors, sampler.counts)
             self._register(self._checked_seeds(input_nodes), input_time)
+            self._input_id = input_id_of(input_id, input_nodes, self._ids)
         except BaseException:
             if own:
                 own.close()
@@ -333,6 +333,8 @@ class NeighborLoader(Stateful):
         self._subgraph.finish(batch)
         if self._graph is not None:
             self._graph.fill(batch, of_pairs=self._ids.ndim == 2)
+        seeds = batch[self._input_type] if self._types else batch
+        seeds.update(rows_of(self._input_id, seeds.input_id))
         for type_, tensors in self._node_tensors.items():
             store = batch if type_ is None else batch[type_]
             store.update(rows_of(tensors, store.n_id))

@@ -6,13 +6,12 @@ import json
 import os
 import subprocess
 import time
-import warnings
 import weakref
 from dataclasses import replace
 from pathlib import Path
 
 from cohort_gnn.base.cuda_files import remove_cuda_files
-from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.errors import CohortError, warn_user
 from cohort_gnn.base.files import write_whole
 from cohort_gnn.base.programs import end_processes, log_tail, program, start_logged
 from cohort_gnn.cache.plan.options import sampler_members
@@ -196,10 +195,9 @@ def _warn_without_mps() -> None:
     """Says what it costs when this process and its sampler cannot use the GPU at the same time."""
     folder = Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"))
     if not (folder / "control").exists():
-        warnings.warn(
+        warn_user(
             "no MPS daemon: this script and its sampler will be time-sliced on the GPU, and wait for each other;"
             " start the script with: cohort run script.py",
-            stacklevel=4,
         )
 
 

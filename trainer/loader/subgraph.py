@@ -1,6 +1,5 @@
 """The argument ``subgraph_type``: which edges the batches of a loader have beside the edges that were drawn."""
 
-import warnings
 from collections.abc import Sequence
 from typing import Literal
 
@@ -9,7 +8,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data.storage import EdgeStorage
 
-from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.errors import CohortError, warn_user
 from cohort_gnn.dataset import Dataset, HeteroDataset
 from cohort_gnn.dataset.hetero import Relation
 from cohort_gnn.dataset.reader import relations_of
@@ -239,10 +238,9 @@ def _reverses_of(data: HeteroDataset) -> dict[EdgeType, EdgeType]:
     types without one, as PyG does."""
     reverses = {name: reverse for name in data.edge_types if (reverse := _reverse_of(data, name)) is not None}
     if without := [name for name in data.edge_types if name not in reverses]:
-        warnings.warn(
+        warn_user(
             f"subgraph_type='bidirectional': no reverses of {', '.join(map(str, without))}, whose reverse edge type is"
-            " unknown; write the data set with reverse_edges=True",
-            stacklevel=5,
+            " unknown; write the data set with reverse_edges=True"
         )
     return reverses
 

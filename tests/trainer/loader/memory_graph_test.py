@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.nn import GCNConv
+from torch_geometric.sampler import NumNeighbors
 
 from cohort_gnn import CohortError, LinkNeighborLoader, NeighborLoader
 from cohort_gnn.trainer.loader.batch import Batch as LoadersBatch
@@ -268,3 +269,68 @@ def test_weights_of_the_names_types_have(shm):
         for batch in loader:
             assert batch["a", "to", "b"].w.min() == 1 and batch["a", "to", "b"].w.dtype == torch.float64
             assert "w" not in batch["b", "to", "b"]
+
+
+@pytest.mark.parametrize("typed", [False, True], ids=["one type", "several types"])
+def test_input_id_of_a_mask_has_nodes(shm, typed):
+    """As in PyG; of ids it has positions."""
+    data, mask = graph(), torch.arange(NUM_NODES) % 3 == 1
+    if typed:
+        data = HeteroData({"a": {"x": data.x}, ("a", "to", "a"): {"edge_index": data.edge_index}})
+
+    def ids_of(loader) -> list[int]:
+        return [number for batch in loader for number in (batch["a"] if typed else batch).input_id.tolist()]
+
+    def seeds(given):
+        return ["a", given] if typed else given
+
+    nodes = mask.nonzero()[:, 0]
+    with NeighborLoader(data, [2], seeds(mask), batch_size=5, device="cpu") as loader:
+        assert ids_of(loader) == nodes.tolist()
+        assert ids_of(loader.with_nodes(seeds(nodes))) == list(range(len(nodes)))
+    with NeighborLoader(data, [2], seeds(nodes), batch_size=5, device="cpu", input_id=nodes * 2) as loader:
+        assert ids_of(loader) == (nodes * 2).tolist()
+    with pytest.raises(CohortError, match=r"input_id: expected a tensor \[13\], one number per seed, found \[2\]"):
+        NeighborLoader(data, [2], seeds(nodes), device="cpu", input_id=torch.arange(2))
+
+
+def shop() -> HeteroData:
+    data = HeteroData({"user": {"num_nodes": 9}, "item": {"x": torch.ones(9, 1)}})
+    for name in (("user", "buys", "item"), ("item", "to", "user"), ("item", "like", "item"), ("item", "as", "item")):
+        data[name].edge_index = torch.randint(9, (2, 60))
+    return data
+
+
+@pytest.mark.parametrize(
+    "fanout",
+    [
+        {("user", "item"): [2], ("item", "user"): [1], ("item", "like", "item"): [0], "item__as__item": [0]},
+        NumNeighbors({("user", "buys", "item"): [2], ("item", "user"): [1]}, default=[0]),
+        NumNeighbors({"user__buys__item": [2], ("item", "to", "user"): [1]}, default=[0]),
+    ],
+)
+def test_edge_types_are_named_as_in_pyg(shm, fanout):
+    with NeighborLoader(shop(), fanout, "item", batch_size=9, device="cpu") as loader:
+        (batch,) = loader
+        found = {name: batch[name].num_edges for name in batch.edge_types}
+        assert 9 < found["user", "buys", "item"] <= 18 and not found["item", "like", "item"]
+    with LinkNeighborLoader(shop(), fanout, ("user", "item"), batch_size=60, device="cpu") as loader:
+        (batch,) = loader
+        assert batch["user", "buys", "item"].edge_label_index.size(1) == 60
+        pairs = [("item", "user"), torch.zeros(2, 3, dtype=torch.int64)]
+        (batch,) = loader.with_edges(pairs)
+        assert batch["item", "to", "user"].edge_label_index.size(1) == 3
+    with pytest.raises(CohortError, match="edge_label_index: expected an edge type"):
+        LinkNeighborLoader(shop(), fanout, ("item", "item"), device="cpu")  # two of these
+
+
+def test_a_list_of_numbers_of_neighbours(shm):
+    with NeighborLoader(graph(), NumNeighbors([2, 1]), batch_size=9, device="cpu") as loader:
+        assert len(next(iter(loader)).num_sampled_edges) == 2
+
+
+@pytest.mark.parametrize("kind", [NeighborLoader, LinkNeighborLoader])
+def test_warnings_name_the_users_line(shm, kind):
+    with pytest.warns(UserWarning, match="num_workers: ignored") as said:
+        kind(graph(), [2], device="cpu", num_workers=2).close()
+    assert said[0].filename == __file__

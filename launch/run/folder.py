@@ -15,6 +15,7 @@ from cohort_gnn.base.files import demand_writable
 
 LOG = logging.getLogger(__name__)
 
+OWNER_SECONDS = 1.0  # for a command that was killed a moment ago
 LOCK_SECONDS = 60.0  # for processes of a run that was killed: memory that was pinned takes seconds to be given back
 
 
@@ -61,18 +62,35 @@ def sole_use(out: Path) -> Iterator[tuple[int, ...]]:
 
 def _lock(folder: int, out: Path) -> bool:
     """False on a file system without locks of folders."""
-    end, is_said = time.monotonic() + LOCK_SECONDS, False
+    begin, is_said = time.monotonic(), False
     while True:
         try:
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
         except BlockingIOError:
-            if time.monotonic() > end:
+            owner, waited = _owner_of(folder), time.monotonic() - begin
+            if waited > (OWNER_SECONDS if owner else LOCK_SECONDS):
+                found = f"one that a run uses (process {owner})" if owner else "one that processes of a run still use"
                 hint = "wait for its end, or choose another --out"
-                raise CohortError(str(out), "a folder that no other run uses", "one that a run uses", hint) from None
-            if not is_said:
-                LOG.info(f"another run uses {out}: waiting up to {LOCK_SECONDS:.0f} s for its end")
-            is_said = True
+                raise CohortError(str(out), "a folder that no other run uses", found, hint) from None
+            if not is_said and not owner:
+                LOG.info(
+                    f"processes of a run that has ended use {out}: waiting up to {LOCK_SECONDS:.0f} s for their end"
+                )
+            is_said = is_said or not owner
             time.sleep(0.05)
         except OSError:
             return False
+
+
+def _owner_of(folder: int) -> int:
+    """The process that has locked a folder and still lives: a command at work, for which it makes no sense to wait. 0:
+    it has ended, and processes that it started hold the folder; or nobody knows, as on another machine."""
+    inode = str(os.fstat(folder).st_ino)
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in Path("/proc/locks").read_text().splitlines():
+            _, kind, _, _, pid, where, *_ = line.split()
+            if kind == "FLOCK" and where.rpartition(":")[2] == inode:
+                state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+                return 0 if state in "ZX" else int(pid)
+    return 0

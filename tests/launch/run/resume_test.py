@@ -348,10 +348,9 @@ def test_a_damaged_checkpoint_and_one_of_another_run_are_refused(copied, done, g
     refused([f"{other / 'checkpoint.pt'}: hidden: expected 8, found 16", "another run"], "--resume", other)
 
 
-def test_a_folder_that_a_run_works_in_is_left_alone(launch, graph, tmp_path, monkeypatch):
+def test_a_folder_that_a_run_works_in_is_left_alone(launch, graph, tmp_path):
     from cohort_gnn.launch.run import folder as run_folder
 
-    monkeypatch.setattr(run_folder, "LOCK_SECONDS", 0.2)
     run = launch.train()
     run.await_checkpoint()
     with pytest.raises(CohortError, match="expected a folder that no other run uses"):

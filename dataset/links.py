@@ -14,6 +14,7 @@ import numpy as np
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.files import replacing
+from cohort_gnn.base.spelling import did_you_mean
 from cohort_gnn.dataset.array_file import map_array
 from cohort_gnn.dataset.hetero import HeteroDataset, Relation, RelationType, edge_index_of
 from cohort_gnn.dataset.reader import Dataset
@@ -117,7 +118,9 @@ def _relation_named(data: HeteroDataset, name: str | None) -> RelationType:
         return found[0]
     told = ", ".join(":".join(each) for each in found or data.edge_types)
     expected = f"the name of one relation, or source:name:target: {told}"
-    raise CohortError("--relation", expected, "none" if name is None else name)
+    names = [":".join(each) for each in data.edge_types] + [each[1] for each in data.edge_types]
+    hint = did_you_mean(name, names) if name and not found else ""
+    raise CohortError("--relation", expected, "none" if name is None else name, hint)
 
 
 def files_of(split: str, relation: RelationType | None = None, shared: bool = False) -> tuple[str, str]:

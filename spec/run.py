@@ -18,9 +18,17 @@ from cohort_gnn.spec.options import Affects, option
 
 NOTHING, BATCHES, LOSS, MEMORY, COURSE = Affects.NOTHING, Affects.BATCHES, Affects.LOSS, Affects.MEMORY, Affects.COURSE
 TYPED = ("rsage", "rgcn", "rgat", "hgt")  # models of graphs of several node types
-BUILT_IN = "|".join(("sage", "gcn", "gat", *TYPED))
+MODELS = ("sage", "gcn", "gat", *TYPED)
+BUILT_IN = "|".join(MODELS)
 MODEL_TEXT = f"{BUILT_IN.replace('|', ' or ')} or package.module:Class"
-Model = Annotated[str, Meta(pattern=rf"^({BUILT_IN}|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$", description=MODEL_TEXT)]
+Model = Annotated[
+    str,
+    Meta(
+        pattern=rf"^({BUILT_IN}|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$",
+        description=MODEL_TEXT,
+        extra={"words": MODELS},
+    ),
+]
 
 _model = partial(option, group="Model", affects=LOSS | MEMORY)
 _training, _sampling, _cache = (partial(option, group=group) for group in ("Training", "Sampling", "Cache"))
@@ -244,7 +252,12 @@ class RunSpec(SamplerSpec):
         " and asks others for the rest; auto: partitioned if a machine has too little host memory",
     )
     out: Path | None = _output(None, "folder for results and logs (default runs/NAME-TIME)", metavar="RUN")
-    quiet: bool = _output(False, "print no progress bar and no table")
+    quiet: bool = _output(False, "print no progress bar, no lines of progress and no table")
+    log_seconds: types.AboveZero = _output(
+        30.0,
+        "seconds between lines of progress in RUN/trainer.log, and on standard output where it is no terminal",
+        metavar="S",
+    )
     tensorboard: bool = _output(False, "write scalars of each epoch to RUN/tensorboard")
     profile: bool = _output(
         False,

@@ -1,7 +1,8 @@
 """Types of options: one description of each, from which command line, TOML, run.json and the loader are checked.
 
 A type is what annotations say: ``Annotated[int, Meta(ge=1)]``, ``Literal["a", "b"]``, lists, tuples and unions of such.
-``msgspec`` converts and checks; errors name what was expected in words.
+``msgspec`` converts and checks; errors name what was expected in words. The words of a type are found whatever their
+case.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import numpy as np
 from msgspec import Meta
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.spelling import as_known, did_you_mean
 from cohort_gnn.base.units import parse_bytes
 
 INT32_MAX = 2**31 - 1  # of what the programs hold in 32 bits
@@ -44,6 +46,7 @@ NegativesFrom = Annotated[
     Meta(
         pattern=r"^(uniform|degree(:\d(\.\d{1,9})?)?|batch)$",
         description="uniform, degree, degree:P (0 <= P < 10) or batch",
+        extra={"words": ("uniform", "degree", "batch")},
     ),
 ]
 Topology = Literal["auto", "gpu", "host"]
@@ -61,10 +64,11 @@ def checked(place: str, value: Any, of: Any) -> Any:
         CohortError: it is none of the type.
     """
     try:
-        return _unique(msgspec.convert(_plain(value), of, dec_hook=_made), of)
+        return _unique(msgspec.convert(_cased(_plain(value), of), of, dec_hook=_made), of)
     except (msgspec.ValidationError, ValueError):
         told = (_too_large(repr(_plain(value)), each) for each in _alternatives(of))
-        raise CohortError(place, next(filter(None, told), described(of)), repr(value)[:80]) from None
+        expected = next(filter(None, told), described(of))
+        raise CohortError(place, expected, repr(value)[:80], meant_by(value, of)) from None
 
 
 def parsed(text: str, of: Any) -> Any:
@@ -76,7 +80,7 @@ def parsed(text: str, of: Any) -> Any:
     told = f"expected {described(of)}"
     for each in _alternatives(of):
         try:
-            return _unique(msgspec.convert(_split(text, each), each, strict=False, dec_hook=_made), each)
+            return _unique(msgspec.convert(_cased(_split(text, each), each), each, strict=False, dec_hook=_made), each)
         except msgspec.ValidationError:
             limit = _too_large(text, each)
             told = f"expected {limit}" if limit else told
@@ -93,9 +97,38 @@ def kind(of: Any):
         try:
             return parsed(text, of)
         except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
+            hint = meant_by(text, of)
+            raise argparse.ArgumentTypeError(f"{error}\n  hint: {hint}" if hint else str(error)) from None
 
     return parse
+
+
+def meant_by(value: Any, of: Any) -> str:
+    """The hint which word of the type a value was meant to be; "" where none is near, or the type has none."""
+    words = words_of(of)
+    given = value.split(",") if isinstance(value, str) else value if isinstance(value, list | tuple) else []
+    wrong = (each for each in given if isinstance(each, str) and _cased(each, of) not in words)
+    return next(filter(None, (did_you_mean(each, words) for each in wrong)), "")
+
+
+def words_of(of: Any) -> list[str]:
+    """The words that a type, or an element of it, may be."""
+    found: list[str] = []
+    for each in _alternatives(of):
+        base, meta = _base_of(each)
+        if typing.get_origin(base) is Literal:
+            found += [word for word in typing.get_args(base) if isinstance(word, str)]
+        elif typing.get_origin(base) in (list, tuple):
+            found += words_of(typing.get_args(base)[0])
+        found += (meta.extra or {}).get("words", ())
+    return found
+
+
+def _cased(value: Any, of: Any) -> Any:
+    """The value, with words of the type as the type has them."""
+    if isinstance(value, list):
+        return [_cased(each, of) for each in value]
+    return as_known(value, words_of(of)) if isinstance(value, str) else value
 
 
 def _too_large(text: str, of: Any) -> str:

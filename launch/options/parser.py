@@ -1,7 +1,6 @@
 """The parser of commands, their own arguments, and options, also of TOML files, from the fields that declare them."""
 
 import argparse
-import difflib
 import re
 import sys
 import tomllib
@@ -10,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.spelling import as_known, did_you_mean, nearest
 from cohort_gnn.spec.options import GROUPS, Option, options_of
-from cohort_gnn.spec.types import checked, choices_of, described, kind, parsed
+from cohort_gnn.spec.types import checked, choices_of, described, kind, meant_by, parsed
 
 NOT_IN_A_FILE = ("config", "overwrite", "resume")  # arguments that say what a command does with a file or folder
 
@@ -44,13 +44,41 @@ class CommandParser(argparse.ArgumentParser):
         if has_commands and words[0].startswith("-") and words[0] not in self._option_string_actions:
             option = words[0].partition("=")[0]
             self.error(f"expected a command before {option}, as in: {self.prog} COMMAND ... {option} ...")
+        self._words = words
         found, unknown = super().parse_known_args(words, namespace)
         if unknown and not has_commands:  # else the parser above would say it, and name itself
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return found, unknown
 
     def error(self, message):
-        self.exit(2, f"{self.prog}: error: {message}\nsee: {self.prog} --help\n")
+        """Ends the program. An argument that is missing, or too many, may follow from an option that is misspelled."""
+        hints = []
+        if message.startswith(("unrecognized", "the following arguments are required")):
+            hints = [self._meant(word) for word in self._words]
+        hint = "".join(f"\n  hint: {each}" for each in dict.fromkeys(filter(None, hints)))
+        self.exit(2, f"{self.prog}: error: {message}{hint}\nsee: {self.prog} --help\n")
+
+    def _meant(self, word: str) -> str:
+        """Which option of the command a word was meant to be; "" where it is one, or none is near."""
+        option = word.partition("=")[0]
+        if not re.match(r"--?[A-Za-z]", option) or option in self._option_string_actions:
+            return ""
+        known = self._option_string_actions.items()
+        told = did_you_mean(option, (each for each, action in known if action.help is not argparse.SUPPRESS))
+        return f"{option}: {told}" if told else ""
+
+    def _get_value(self, action, arg_string):
+        """Choices are found whatever their case."""
+        if action.choices is not None and not isinstance(action, argparse._SubParsersAction):
+            arg_string = as_known(arg_string, action.choices)
+        return super()._get_value(action, arg_string)
+
+    def _check_value(self, action, value):
+        if action.choices is None or value in action.choices:
+            return
+        told = f"expected {' or '.join(map(str, action.choices))}, found {value}"
+        hint = did_you_mean(str(value), map(str, action.choices))
+        raise argparse.ArgumentError(action, f"{told}\n  hint: {hint}" if hint else told)
 
 
 def add_options(
@@ -79,12 +107,16 @@ def add_options(
         if "(default" not in text and of.default is not None and of.default is not False:
             text = f"{text} (default {as_text(of.default)})"
         about["help"] = argparse.SUPPRESS if of.is_hidden else text.replace("%", "%%")
-        choices = choices_of(of.type)
         if of.type is bool:
             about["action"] = argparse.BooleanOptionalAction
         else:
-            about |= {"choices": choices} if choices else {"type": kind(of.type), "metavar": of.metavar}
+            about |= {"type": kind(of.type), "metavar": of.metavar or _metavar(of.type)}
         group(parser, of.group).add_argument(of.flag, *of.aliases, **about)
+
+
+def _metavar(of: Any) -> str | None:
+    words = choices_of(of)
+    return words and "|".join(words)
 
 
 def as_text(value: Any) -> str:
@@ -134,8 +166,8 @@ def read_config(path: Path, known: dict[str, Option]) -> dict[str, Any]:
                 hint = f"pass --{name} on the command line"
             elif isinstance(value, dict):
                 hint = f"write the options without the line [{name}]"
-            elif near := difflib.get_close_matches(name.replace("_", "-"), flags, 1):
-                hint = f"write {near[0]}"
+            elif meant := nearest(name, flags):
+                hint = f"did you mean {meant}?"
             raise CohortError(f"{path}: {name}", "an option of the command", "an unknown option", hint)
         options[of.name] = _of_toml(f"{path}: {name}", value, of)
     return options
@@ -143,11 +175,11 @@ def read_config(path: Path, known: dict[str, Option]) -> dict[str, Any]:
 
 def _of_toml(place: str, value: Any, of: Option) -> Any:
     """A value as TOML has it, or as text of the command line; one number stands for a list of one."""
-    if isinstance(value, str) and not choices_of(of.type):
+    if isinstance(value, str):
         try:
             return parsed(value, of.type)
         except ValueError:
-            raise CohortError(place, described(of.type), repr(value)) from None
+            raise CohortError(place, described(of.type), repr(value), meant_by(value, of.type)) from None
     try:
         return checked(place, value, of.type)
     except CohortError as error:

@@ -9,6 +9,7 @@ from typing import Any
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.log import shown
+from cohort_gnn.base.spelling import nearest
 from cohort_gnn.dataset import Dataset, HeteroDataset
 from cohort_gnn.launch.run.supervise import handlers_kept
 from cohort_gnn.launch.run.train import train as command
@@ -54,7 +55,8 @@ def train(
     values = {}
     for name, value in options.items():
         if name not in known:
-            hint = "options are those of cohort train --help, with underscores"
+            meant = nearest(name, known)
+            hint = f"did you mean {meant}?" if meant else "options are those of cohort train --help, with underscores"
             raise CohortError(f"cohort.train: {name}", "an option of cohort train", "an unknown one", hint)
         if name == "callbacks" and (isinstance(value, str) or not all(isinstance(each, str) for each in value or [])):
             hint = 'callbacks=["package.module:Class"]: they run in the processes of the trainers'
@@ -65,6 +67,8 @@ def train(
     if resume and overwrite:
         raise CohortError("cohort.train", "resume or overwrite", "both", "leave one out")
     of_run = {"resume": run} if resume else {"resume": None, "out": run}
+    given = [repr(str(folder)), repr(str(run)), *(f"{name}={value!r}" for name, value in options.items())]
+    of_run["command_line"] = f"cohort.train({', '.join(given)})"
     with handlers_kept(), shown("stderr"):
         code = command(argparse.Namespace(dataset=folder, overwrite=overwrite, **of_run, **values))
     if code == 130:

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.files import replacing, temporary_folder
 from cohort_gnn.base.log import shown
+from cohort_gnn.base.spelling import did_you_mean
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.dataset import Dataset, HeteroDataset
 from cohort_gnn.dataset import open as open_dataset
@@ -103,7 +104,7 @@ def output_of(model: nn.Module, node_type: str | None) -> str:
     if node_type in outputs or (node_type is None and len(outputs) < 2):
         return node_type or next(iter(outputs), "")
     expected = " or ".join(outputs) if outputs else "a run on several node types"
-    raise CohortError("--node-type", expected, node_type or "none")
+    raise CohortError("--node-type", expected, node_type or "none", did_you_mean(node_type or "", outputs))
 
 
 def layers_of(

@@ -19,7 +19,7 @@ def test_a_file_that_is_not_there_is_named_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
-        ("batchsize = 5", "write batch-size"),
+        ("batchsize = 5", "did you mean batch-size?"),
         ("[train]\nepochs = 5", "write the options without the line [train]"),
         ("overwrite = true", "pass --overwrite on the command line"),
         ("resume = 'runs/a'", "pass --resume on the command line"),

@@ -1,5 +1,6 @@
 """What the arguments of a NeighborLoader come to. Whatever is wrong raises CohortError."""
 
+import inspect
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from msgspec import Meta
 from torch_geometric.data import HeteroData
 
 from cohort_gnn.base.errors import CohortError, warn_user
+from cohort_gnn.base.spelling import did_you_mean
 from cohort_gnn.dataset import Dataset, HeteroDataset
 from cohort_gnn.dataset.reader import relations_of
 from cohort_gnn.spec import types
@@ -75,7 +77,7 @@ def folder_of(data) -> Path:
     raise CohortError("data", "the folder of a data set, or a PyG Data or HeteroData", found, hint)
 
 
-def take_pyg_arguments(others: dict, loader: str) -> None:
+def take_pyg_arguments(others: dict, loader: type) -> None:
     """Arguments of PyG's loader: those of its workers are ignored, with a warning where they ask for something; others
     must be what they are there when nobody gives them.
 
@@ -87,7 +89,10 @@ def take_pyg_arguments(others: dict, loader: str) -> None:
         if name in OF_WORKERS:
             continue
         if name not in NOT_OFFERED:
-            raise TypeError(f"{loader}() got an unexpected keyword argument {name!r}")
+            known = {each for base in loader.__mro__ for each in inspect.signature(base.__init__).parameters}
+            hint = did_you_mean(name, sorted(known - {"self", "args", "kwargs", "of_pyg"}))
+            told = f"{loader.__name__}() got an unexpected keyword argument {name!r}"
+            raise TypeError(f"{told}; {hint}" if hint else told)
         default, hint = NOT_OFFERED[name]
         found = repr(getattr(value, "value", value))  # of an enumeration, or of the value itself
         if found != repr(default):

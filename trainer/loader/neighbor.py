@@ -29,6 +29,7 @@ from cohort_gnn.trainer.loader.arguments import (
 )
 from cohort_gnn.trainer.loader.batch import Batch, batch_of
 from cohort_gnn.trainer.loader.hetero import HeteroBatch, fanout_of, hetero_batch_of, seeds_of
+from cohort_gnn.trainer.loader.lightning import keeps_order
 from cohort_gnn.trainer.loader.memory_graph import MemoryGraph
 from cohort_gnn.trainer.loader.node_tensors import checked_tensors, rows_of
 from cohort_gnn.trainer.loader.sampler_process import SamplerProcess
@@ -185,14 +186,13 @@ class NeighborLoader(Stateful):
         # its run.json, and the graph in memory.
         sampler, self._subgraph = of_pyg.pop("_sampler", None), of_pyg.pop("_subgraph", DRAWN)
         debug, self._graph, input_id = (of_pyg.pop(name, None) for name in ("_debug", "_graph", "input_id"))
-        take_pyg_arguments(of_pyg, type(self).__name__)
+        take_pyg_arguments(of_pyg, type(self))
         self._transform, kind = transform, checked_kind(subgraph_type)
         self._trees = tree_options(disjoint, time_attr, temporal_strategy)
         self._replace = checked("replace", replace, bool)
         self._demand_offered(cache_ratio, weight_attr)
         self.batch_size = checked("batch_size", batch_size, types.Positive)
         self.shuffle, self.drop_last = is_set("shuffle", shuffle), is_set("drop_last", drop_last)
-        self.epoch = 0  # set epoch to repeat or skip epochs
         own = None  # a sampler of its own
         with contextlib.ExitStack() as cleanup:  # of a graph in memory: after the sampler's end, or where there is none
             if isinstance(data, Data | HeteroData):
@@ -200,7 +200,8 @@ class NeighborLoader(Stateful):
                 self.data, folder = data, self._graph.folder
                 weight_attr = weight_attr and "edge_weight"  # as the data set calls them
             else:
-                self.data = folder = folder_of(data)
+                folder = folder_of(data)
+                self.data = open_dataset(folder) if isinstance(data, str | os.PathLike) else data
             opened = None if sampler else open_dataset(folder)
             self._types = sampler.types if sampler else opened.types if isinstance(opened, HeteroDataset) else None
             self._fanout = fanout_of(self._types, num_neighbors)
@@ -271,7 +272,8 @@ class NeighborLoader(Stateful):
 
     def __repr__(self) -> str:
         seeds = f"{len(self._ids):,} {'pairs' if self._ids.ndim == 2 else 'seeds'}"
-        return f"{type(self).__name__}({str(self.data)!r}, {seeds}, {self.num_neighbors}, batch_size={self.batch_size})"
+        graph = str(getattr(self.data, "path", self.data))
+        return f"{type(self).__name__}({graph!r}, {seeds}, {self.num_neighbors}, batch_size={self.batch_size})"
 
     def with_nodes(
         self, input_nodes, *, input_time=None, shuffle=False, num_neighbors=None, batch_size=None, drop_last=False
@@ -313,7 +315,8 @@ class NeighborLoader(Stateful):
         num_steps = len(self) - done
         meter = self._meter = EpochMeter(epoch, self.device)
         try:
-            how = (self.batch_size, epoch, self.shuffle, done, self._of_pairs, self._trees.sharing)
+            shuffle = self.shuffle and not keeps_order()
+            how = (self.batch_size, epoch, shuffle, done, self._of_pairs, self._trees.sharing)
             which = source.request(self._seed_set, self._fanout, *how, replace=self._replace)
             # No local name for slot or batch: the slot would be held.
             batches = map(functools.partial(self._counted, position, meter), source.slots(which, num_steps))

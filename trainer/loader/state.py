@@ -39,10 +39,10 @@ class Stateful:
     """A loader whose position can be kept and taken up again.
 
     Attributes:
-        epoch: the next one.
+        epoch: the next one; set it to repeat or skip epochs.
     """
 
-    epoch: int
+    epoch: int = 0
     _under_way: list[int] | None = None  # epoch of the iteration begun last, batches yielded; None: it is over
     _loaded: list[int] | None = None  # the same of a state, with which the next iteration begins
 

@@ -24,9 +24,27 @@ def loader_of(data, **options) -> NeighborLoader:
 def test_an_open_data_set_is_as_good_as_its_folder(cora):
     graph = open_dataset(cora)
     with loader_of(graph, input_nodes=graph.val_ids) as loader:
-        assert loader.data == cora
+        assert loader.data is graph and loader.with_nodes([1]).data is graph
         assert sum(batch.batch_size for batch in loader) == len(graph.val_ids)
         assert sum(batch.batch_size for batch in loader.with_nodes([1, 2])) == 2
+
+
+def test_the_graph_of_a_loader_is_what_it_was_made_with(cora):
+    """As a script of PyG (its example of Reddit) uses it: features are kept out of the loader of inference."""
+    graph = open_dataset(cora).to_pyg()
+    kept = copy.copy(graph)
+    with loader_of(kept, input_nodes=torch.tensor([3, 5])) as loader:
+        assert loader.data is kept and loader.with_nodes([1]).data is kept
+        del loader.data.x, loader.data.y
+        loader.data.num_nodes = graph.num_nodes
+        loader.data.n_id = torch.arange(graph.num_nodes)
+        (batch,) = loader
+        assert batch.n_id[:2].tolist() == [3, 5] and "x" not in batch and graph.x is not None
+    with loader_of(cora, input_nodes=[1]) as loader:
+        assert loader.data.num_nodes == 2708 and loader.data.path == cora
+    pairs = torch.tensor([[0, 1], [2, 3]])
+    with LinkNeighborLoader(graph, [2], pairs, device="cpu") as loader:
+        assert loader.data is graph and loader.with_edges(pairs).data is graph
 
 
 @pytest.mark.parametrize("name", ["shuffle", "drop_last", "disjoint", "edge_ids", "edge_weights", "reject_edges"])

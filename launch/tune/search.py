@@ -58,9 +58,9 @@ class TimeBound:
     def left(self) -> float:
         return self.seconds - (self._clock() - self._begin)
 
-    def allows_another(self) -> bool:
-        """Whether a trial as slow as the slowest so far would end in time."""
-        return self.left > 0 and self.slowest <= self.left
+    def allows_another(self, count: int = 1) -> bool:
+        """Whether so many trials as slow as the slowest so far would end in time."""
+        return self.left > 0 and count * self.slowest <= self.left
 
     @contextlib.contextmanager
     def timing(self):

@@ -37,6 +37,7 @@ class Trial:
         host_bytes: that a batch of training read from host memory, rows and neighbour lists.
         hit_rate, planned_hit_rate: the share of rows that came from elsewhere; None: nothing was planned.
         spread: seconds between the fastest and the slowest of the epochs after the first.
+        again: the cost of a second run; None: there was none.
         peak_bytes: what a GPU needed beside its slots; None without a GPU or with a cache.
     """
 
@@ -53,6 +54,7 @@ class Trial:
     hit_rate: float | None = None
     planned_hit_rate: float | None = None
     spread: float = 0.0
+    again: float | None = None
     peak_bytes: int | None = None
 
     @property

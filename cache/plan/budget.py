@@ -54,26 +54,37 @@ def budgets(
         CohortError: both are given; another number of values than GPUs; or nothing is given and the memory of the GPU
             or the trainer's peak is unknown.
     """
-    if ratios is not None and cache_bytes is not None:
-        raise CohortError("--cache-ratio, --cache-bytes", "one of the two", "both")
+    demand_one_each(num_gpus, ratios, cache_bytes)
     if isinstance(ratios, list):
-        return [int(ratio * raw_feature_bytes) for ratio in _for_each(ratios, num_gpus, "--cache-ratio")]
+        return [int(ratio * raw_feature_bytes) for ratio in _for_each(ratios, num_gpus)]
     if cache_bytes is not None:
-        return _for_each(cache_bytes, num_gpus, "--cache-bytes")
-    if needs.left_bytes is None or needs.trainer_bytes is None:
-        missing = "the GPU's memory" if needs.left_bytes is None else "the trainer's peak"
+        return _for_each(cache_bytes, num_gpus)
+    demand_known(needs.gpu_bytes, needs.trainer_bytes)
+    return [max(0, needs.left_bytes or 0)] * num_gpus
+
+
+def demand_known(gpu_bytes: int | None, trainer_bytes: int | None) -> None:
+    """Raises CohortError unless what is left for the cache is known."""
+    if gpu_bytes is None or trainer_bytes is None:
+        missing = "the GPU's memory" if gpu_bytes is None else "the trainer's peak"
         hint = "pass --gpu-memory and --trainer-bytes, or --cache-ratio"
         expected = "the memory of the GPU and the peak of the trainer"
         raise CohortError("--cache-ratio auto", expected, f"{missing} is unknown", hint)
-    return [max(0, needs.left_bytes)] * num_gpus
 
 
-def _for_each(values: list, num_gpus: int, place: str) -> list:
-    if len(values) == 1:
-        return values * num_gpus
-    if len(values) != num_gpus:
-        raise CohortError(place, f"one value, or {num_gpus} (one per GPU)", str(len(values)))
-    return list(values)
+def demand_one_each(
+    num_gpus: int, ratios: list[float] | str | None, cache_bytes: list[int] | None, hint: str = ""
+) -> None:
+    """Raises CohortError for sizes of caches that are both ratios and bytes, or of another number than GPUs."""
+    if ratios is not None and cache_bytes is not None:
+        raise CohortError("--cache-ratio, --cache-bytes", "one of the two", "both")
+    for place, values in (("--cache-ratio", ratios), ("--cache-bytes", cache_bytes)):
+        if isinstance(values, list) and len(values) not in (1, num_gpus):
+            raise CohortError(place, f"one value, or {num_gpus} (one per GPU)", str(len(values)), hint)
+
+
+def _for_each(values: list, num_gpus: int) -> list:
+    return values * num_gpus if len(values) == 1 else list(values)
 
 
 def topology_lies_in_gpus(place: str, topology_bytes: int, of_nodes: int, cache_bytes: int, gpu_bytes: int | None):

@@ -14,7 +14,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.files import demand_writable, user_cache
 from cohort_gnn.base.programs import ask_sampler
 from cohort_gnn.cache import _native
-from cohort_gnn.cache.plan.budget import MemoryNeeds, budgets
+from cohort_gnn.cache.plan.budget import MemoryNeeds, budgets, demand_one_each
 from cohort_gnn.cache.plan.links import MEASURED_BANDWIDTH, machine_bandwidth
 from cohort_gnn.cache.plan.planner import ELEMENT_BYTES
 from cohort_gnn.spec.run import SamplerSpec
@@ -146,6 +146,7 @@ def sampler_members(
         return {}
     if spec.cache_policy == "none":
         return of_host | {"cache_policy": "none"}
+    demand_one_each(num_ranks, spec.cache_ratio, spec.cache_bytes)  # before anything is counted, which takes its time
     meta = json.loads((dataset / "meta.json").read_text())
     if raw_bytes_of(meta) == 0:
         options = "--cache-ratio, --cache-bytes" if has_cache else "--host-bytes"

@@ -8,7 +8,6 @@ from functools import partial
 
 from cohort_gnn import cache
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.dataset import Dataset
 from cohort_gnn.launch.options.parser import add_dataset, add_options, group, spec_of
 from cohort_gnn.launch.options.partition import describe_gain
 from cohort_gnn.launch.plan import network, table
@@ -52,9 +51,7 @@ def plan(args: argparse.Namespace) -> int:
     spec = spec_of(args, PlanSpec, dataset=args.dataset, refresh=args.refresh, json=args.json)
     _check_machines(args, spec)
     planning = Planning(spec)
-    if planning.knows_no_size:
-        if spec.machines:
-            raise CohortError("--machines", "the size of the caches", "none", "add --cache-ratio R or --cache-bytes B")
+    if planning.compares_sizes:
         wrong = _plan_ratios(planning)
     else:
         wrong = _plan_one(planning)
@@ -85,9 +82,6 @@ def _plan_one(planning: Planning) -> list[str]:
     gain = planning.gain(found) if spec.partition else {}
     several = None
     if spec.machines:
-        if not isinstance(data, Dataset) and spec.parameters is None:
-            hint = "--parameters N says how many the model has"
-            raise CohortError("--machines", "--parameters, for a data set of several node types", "none", hint)
         out_dim = spec.hidden if spec.task == "link" else data.num_classes
         of_model = spec.parameters or network.count_parameters(spec, data.feature_dim, out_dim)
         several = network.epochs(spec, found.placed, planning.num_batches, of_model, planning.far(found), plan)
@@ -115,15 +109,19 @@ def _plan_one(planning: Planning) -> list[str]:
 
 def _plan_ratios(planning: Planning) -> list[str]:
     """Plans for caches of several sizes; says what will not fit."""
-    found = {ratio: planning.place([int(ratio * planning.raw_bytes)] * planning.num_gpus) for ratio in RATIOS}
+    ratios = sorted({0.0, *(planning.spec.cache_ratios or RATIOS)})  # others are compared with no cache
+    found = {ratio: planning.place([int(ratio * planning.raw_bytes)] * planning.num_gpus) for ratio in ratios}
     wrong = found[0.0].wrong
     if planning.spec.json:
         plans = [
-            {"ratio": ratio} | table.as_json(each.placed, planning.types) | each.memory for ratio, each in found.items()
+            {"ratio": ratio, "wrong": each.wrong} | table.as_json(each.placed, planning.types) | each.memory
+            for ratio, each in found.items()
         ]
         print(json.dumps({"ratios": plans, "counts": planning.source, "wrong": wrong}, indent=2))
     else:
-        table.print_ratios({ratio: each.placed for ratio, each in found.items()}, planning.source)
-        table.print_host_memory(found[1.0].memory)
+        knows_gpu = planning.needs.gpu_bytes is not None
+        fits = {ratio: not each.wrong for ratio, each in found.items()} if knows_gpu else {}
+        table.print_ratios({ratio: each.placed for ratio, each in found.items()}, planning.source, fits)
+        table.print_host_memory(found[ratios[-1]].memory)
         print("for details of one size: --cache-ratio R; for all free memory: --gpu-memory 80GB --trainer-bytes 8GB")
     return wrong

@@ -54,6 +54,13 @@ class PlanSpec(RunSpec):
     parameters: types.Positive | None = _of_several(
         "number of the model's parameters (default: counted from --model, --hidden, --heads and --norm)", metavar="N"
     )
+    cache_ratios: types.Ratios | None = option(
+        None,
+        "print a table of these sizes, each for all GPUs, in place of one plan (default where no size is known:"
+        " 0,0.05,0.1,0.5,1)",
+        group="Cache",
+        metavar="R[,R...]",
+    )
     split: Literal["train", "val", "test"] = option("train", "seeds of the short run")
     row_bytes: types.Bytes | None = option(None, "bytes of a stored feature row (default: follows from --compress)")
     dataset: Path

@@ -56,14 +56,33 @@ class Planning:
             raise CohortError("--gpus, --num-gpus", "one of the two", found)
         self.num_gpus = spec.num_gpus or len(spec.gpus or self.machine["gpus"]) or 1
         self.cliques = self._cliques()
-        self.counts, self.source = self._counts(self.cliques if spec.partition else None)
+        self._gpu_bytes = gpu_memory(spec, self.machine)
         self._meta = json.loads((spec.dataset / "meta.json").read_text())
         self.raw_bytes = raw_bytes_of(self._meta)
+        self._demand_sizes()
+        self.counts, self.source = self._counts(self.cliques if spec.partition else None)
         self.types = self.data.types if isinstance(self.data, HeteroDataset) else None
         self._topology_bytes = topology_bytes(self.data, self.spec.weight_attr)
         names = ("max_batch_nodes", "max_batch_edges")
         seen = [{name: getattr(each, name) for name in names} for each in self.counts if each.max_batch_nodes]
-        self.needs = memory_needs(replace(spec, gpu_memory=gpu_memory(spec, self.machine)), self._meta, seen)
+        self.needs = memory_needs(replace(spec, gpu_memory=self._gpu_bytes), self._meta, seen)
+
+    def _demand_sizes(self) -> None:
+        """Raises CohortError for options that fit neither each other nor the data set: before a short run, which takes
+        its time."""
+        spec = self.spec
+        if spec.cache_ratios and (spec.cache_ratio or spec.cache_bytes is not None):
+            raise CohortError("--cache-ratios", "no --cache-ratio and no --cache-bytes", "one of them")
+        hint = "--cache-ratios R,R,... prints a table of sizes, each for all GPUs"
+        budget.demand_one_each(self.num_gpus, spec.cache_ratio, spec.cache_bytes, hint)
+        if spec.cache_ratio == "auto":
+            budget.demand_known(self._gpu_bytes, spec.trainer_bytes)
+        if spec.machines and self.compares_sizes:
+            raise CohortError("--machines", "the size of the caches", "none", "add --cache-ratio R or --cache-bytes B")
+        if spec.machines and spec.parameters is None and isinstance(self.data, HeteroDataset):
+            hint = "--parameters N says how many the model has"
+            raise CohortError("--machines", "--parameters, for a data set of several node types", "none", hint)
+        self._tables([0] * self.num_gpus)
 
     def _with_seeds(self, spec: PlanSpec) -> tuple[PlanSpec, int, np.ndarray | None]:
         """(the options, with as many nodes in a batch as sampling begins with; batches of an epoch, of all GPUs
@@ -112,11 +131,12 @@ class Planning:
         return self.counts if self.spec.partition else self.counts[0]
 
     @property
-    def knows_no_size(self) -> bool:
-        """Whether no option sets the size of caches, and the needs of slots and trainer are not known either."""
+    def compares_sizes(self) -> bool:
+        """Whether caches of several sizes are planned: as asked for, or since no option sets their size, and what slots
+        and trainer leave is not known either."""
         spec = self.spec
-        said = spec.cache_ratio or spec.cache_bytes is not None or spec.cache_policy == "none" or spec.gpu_memory
-        return not said and None in (self.needs.gpu_bytes, self.needs.trainer_bytes)
+        said = spec.cache_ratio or spec.cache_bytes is not None or spec.cache_policy == "none"
+        return spec.cache_ratios is not None or not said and None in (self._gpu_bytes, spec.trainer_bytes)
 
     def budgets(self) -> list[int]:
         """Bytes of each cache, as options ask."""
@@ -129,7 +149,7 @@ class Planning:
         """Plans caches of such sizes, or less, where the topology takes a part of what is left."""
         spec, data, needs = self.spec, self.data, self.needs
         takes_all = spec.cache_ratio in (None, "auto") and spec.cache_bytes is None and spec.cache_policy != "none"
-        if takes_all and spec.topology == "auto" and not self.knows_no_size:
+        if takes_all and spec.topology == "auto" and not self.compares_sizes:
             kept = budget.beside_topology(budgets, self._topology_bytes, tables_of(self._meta))
             budgets, in_gpus = kept or budgets, kept is not None
         else:

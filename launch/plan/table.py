@@ -58,6 +58,12 @@ def _gpu_json(gpu) -> dict:
     return out
 
 
+NOTHING_READ = (
+    "\nwithout a cache nothing is read from host memory either: the graph is so small that it fits in GPU memory, and"
+    " the pool of rows of earlier batches has them all; this says nothing about a larger graph"
+)
+
+
 def hit_rates(uses) -> list[float]:
     """Shares of the reads that (local, peer, host, recent) serve; zeros without any."""
     reads = sum(use.reads for use in uses)
@@ -80,13 +86,17 @@ def shares_in_gpus(plan) -> list[float]:
 
 def describe_saving(with_cache: float, without: float) -> str:
     """What a batch reads from the host, in bytes, beside what it would read there without a cache."""
-    change = f" ({100 * (with_cache - without) / without:+.1f} %)" if without else ""
+    change = f" ({100 * (with_cache - without) / without:+.1f} %)" if without else NOTHING_READ
     return f"a batch reads {format_bytes(with_cache)} from host memory, {format_bytes(without)} without a cache{change}"
 
 
-def print_ratios(plans: dict, source: dict) -> None:
-    """A row for each cache ratio: {ratio: plan}, the first without a cache."""
-    columns = ["ratio", "of each GPU", "rows in GPUs %", "host B per batch", "change %", "ms"]
+def print_ratios(plans: dict, source: dict, fits: dict) -> None:
+    """A row for each cache ratio: {ratio: plan}, the first without a cache.
+
+    Args:
+        fits: {ratio: whether a GPU has room for it}; {}: nobody knows.
+    """
+    columns = ["ratio", "of each GPU", "rows in GPUs %", "host B per batch", "change %", "ms", *["fits"] * bool(fits)]
     note = "rows in GPUs: in caches, or in pools; host B: rows and lists; ms: sum of all reads"
     table = Table("Cache sizes", columns, note=note)
     none = host_bytes(plans[min(plans)])
@@ -97,7 +107,9 @@ def print_ratios(plans: dict, source: dict) -> None:
         change = f"{100 * (read - none) / none:+.1f}" if none else "-"
         seconds = sum(gpu.seconds for gpu in gpus) / len(gpus)
         cells = (format_bytes(gpus[0].budget_bytes), f"{100 * share:.1f}", format_bytes(read), change)
-        table.rows.append([f"{ratio:g}", *cells, f"{1e3 * seconds:.3f}"])
+        has_room = ["yes" if fits[ratio] else "no"] if fits else []
+        table.rows.append([f"{ratio:g}", *cells, f"{1e3 * seconds:.3f}", *has_room])
+    table.note += NOTHING_READ * (none == 0)
     print_tables(table)
     _print_counts(source)
 

@@ -14,6 +14,7 @@ from cohort_gnn.cache.plan.budget import beside_topology, misfits
 from cohort_gnn.cache.plan.options import memory_needs
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.launch.main import main
+from cohort_gnn.launch.plan import planning
 from cohort_gnn.launch.plan.table import hit_rates
 from cohort_gnn.spec.run import SamplerSpec
 
@@ -200,8 +201,40 @@ def test_auto_is_what_slots_and_trainer_leave(data, capsys):
     result = planned(capsys, data, *SMALL, *memory)
     assert result["gpus"][0]["budget_bytes"] == 20_000_000 - result["slots_bytes"] > 0
     assert result["graph_bytes"] == 0, "labels and ids of nodes are in the trainer's peak; lists are the cache's"
-    assert main(["plan", str(data), *SMALL, "--num-gpus", "1", "--gpu-memory", "50MB"]) == 1
+    assert main(["plan", str(data), *SMALL, "--num-gpus", "1", "--gpu-memory", "50MB", "--cache-ratio", "auto"]) == 1
     assert "--trainer-bytes" in capsys.readouterr().err
+
+
+def test_sizes_are_compared_where_the_rest_of_memory_is_not_known(data, capsys):
+    arguments = ["plan", str(data), *SMALL, "--num-gpus", "1", "--gpu-memory", "10MB"]
+    assert main(arguments) == 0
+    said = capsys.readouterr().out
+    assert [line.split()[-1] for line in said.splitlines() if line.split()[:1] in (["0"], ["1"])] == ["yes", "no"]
+    result = planned(capsys, *arguments[1:], "--cache-ratios", "0.2,0.05")
+    assert [each["ratio"] for each in result["ratios"]] == [0.0, 0.05, 0.2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--cache-ratio", "0,0.05,0.2"], "--cache-ratios R,R,... prints a table of sizes"),
+        (["--cache-ratios", "0,0.05", "--cache-bytes", "1GB"], "--cache-ratios: expected no --cache-ratio"),
+        (["--cache-ratio", "auto", "--gpu-memory", "1GB"], "the trainer's peak is unknown"),
+        (["--cache-ratio", "0.1", "--compress", "host"], "expected a data set with encoded rows"),
+        (["--machines", "2"], "--machines: expected the size of the caches"),
+    ],
+)
+def test_what_fits_no_plan_is_refused_before_anything_is_counted(data, capsys, monkeypatch, arguments, words):
+    monkeypatch.setattr(planning, "presample", lambda *_: pytest.fail("it counted first"))
+    assert main(["plan", str(data), *SMALL, "--num-gpus", "1", *arguments]) == 1
+    assert words in capsys.readouterr().err
+
+
+def test_a_graph_that_is_too_small_to_need_a_cache_is_named(data, capsys):
+    for size in ([], ["--cache-ratio", "0.5"]):
+        full = ["--fanout=-1,-1,-1", "--batch-size", "2000", "--num-gpus", "1", "--topology", "gpu", "--slots", "64"]
+        assert main(["plan", str(data), *full, *size]) == 0
+        assert "without a cache nothing is read from host memory either" in capsys.readouterr().out.replace("\n", " ")
 
 
 @pytest.mark.parametrize(

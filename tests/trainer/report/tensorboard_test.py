@@ -7,7 +7,9 @@ import pytest
 from processes import cohort
 
 from cohort_gnn.spec.results import EpochReport, RunReport
+from cohort_gnn.spec.run import TrainerSpec
 from cohort_gnn.trainer.loop.tensorboard import TensorBoard, scalars_of
+from cohort_gnn.trainer.models.targets import CLASSES
 
 
 def a_report(epoch: int) -> EpochReport:
@@ -21,7 +23,10 @@ def a_report(epoch: int) -> EpochReport:
 def a_run(out, *epochs: int, before: int = 0) -> TensorBoard:
     """Tells a callback of epochs of a run that has done some before; and of the test."""
     report = RunReport(test_metrics={"accuracy": 0.5}, epochs=[a_report(epoch) for epoch in range(before)])
-    trainer = SimpleNamespace(ranks=SimpleNamespace(rank=0), out=out, report=report)
+    options = TrainerSpec(num_classes=3, feature_dim=4, fanout=[5, 3], lr=0.25)
+    optimizer = SimpleNamespace(param_groups=[{"lr": 0.125}])
+    of_run = {"options": options, "optimizer": optimizer, "targets": CLASSES, "report": report}
+    trainer = SimpleNamespace(ranks=SimpleNamespace(rank=0), out=out, **of_run)
     board = TensorBoard()
     board.run_begins(trainer)
     for epoch in epochs:
@@ -51,6 +56,17 @@ def test_events_of_epochs_that_are_done_again_count_once(tmp_path):
     found = [(event.step, event.value) for event in events.Scalars("loss/train")]
     assert found == [(number, pytest.approx(1.25 / number)) for number in (1, 2, 3, 4)]
     assert [(event.step, event.value) for event in events.Scalars("accuracy/test")][-1] == (4, 0.5)
+    assert {event.value for event in events.Scalars("learning_rate")} == {0.125}
+
+
+def test_options_are_hyperparameters(tmp_path):
+    plugin = pytest.importorskip("tensorboard.plugins.hparams.plugin_data_pb2")
+    a_run(tmp_path, 0)
+    metadata = events_in(tmp_path).summary_metadata["_hparams_/session_start_info"].plugin_data.content
+    found = plugin.HParamsPluginData.FromString(metadata).session_start_info.hparams
+    assert found["lr"].number_value == 0.25 and found["model"].string_value == "sage"
+    assert found["fanout"].string_value == "[5, 3]" and found["amp"].bool_value is False
+    assert "patience" not in found and "debug_poison_slots" not in found, "no value, or nobody's choice"
 
 
 def test_a_full_disk_ends_no_run(tmp_path, monkeypatch, caplog):

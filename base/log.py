@@ -1,15 +1,24 @@
 """Where lines for the user go that are no result: to the logger ``cohort_gnn`` and its children, one a module.
 
-A script hears nothing of it unless it asks: ``logging.basicConfig(level=logging.INFO)``. Cohort's programs show it.
+A script hears nothing of it unless it asks: ``logging.basicConfig(level=logging.INFO)``. Cohort's programs show it, and
+`cohort train` also keeps it in RUN/trainer.log.
 """
 
 import contextlib
 import logging
+import os
 import sys
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 _LOG = logging.getLogger("cohort_gnn")
 _LOG.addHandler(logging.NullHandler())
+
+
+def record(log: logging.Logger, text: str) -> None:
+    """Logs a line for files alone: people do not see it, or see it in another form."""
+    log.info(text, extra={"is_shown": False})
 
 
 class _Lines(logging.Handler):
@@ -21,19 +30,79 @@ class _Lines(logging.Handler):
         self._stream = stream
 
     def emit(self, record: logging.LogRecord) -> None:
+        if not getattr(record, "is_shown", True):
+            return
         warning = "warning: " if record.levelno == logging.WARNING else ""
         with contextlib.suppress(OSError):
             print(f"cohort: {warning}{record.getMessage()}", file=getattr(sys, self._stream), flush=True)
 
 
+class _StampedLines(logging.Handler):
+    """Writes each record with its time to what ``sys.stderr`` was at first, the log of a program."""
+
+    def __init__(self):
+        super().__init__()
+        self._file = sys.stderr
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with contextlib.suppress(OSError):
+            print(_stamped(record), file=self._file, flush=True)
+
+
+class RunLog(logging.Handler):
+    """Notes of a command that starts programs: the log of the first one begins with those that came before it, and gets
+    those that come later but the reasons of failures, which quote it."""
+
+    def __init__(self):
+        super().__init__()
+        self._path: Path | None = None
+        self._lines: list[str] = []
+
+    def begin(self, path: Path) -> None:
+        """Makes the log, from now on to be written at its end."""
+        path.write_text("".join(self._lines))
+        self._path, self._lines = path, []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = _stamped(record) + "\n"
+        if self._path is None:
+            self._lines.append(line)
+        elif record.levelno < logging.ERROR:
+            with contextlib.suppress(OSError), open(self._path, "a") as file:
+                file.write(line)
+
+
+def _stamped(record: logging.LogRecord) -> str:
+    warning = f"{record.levelname.lower()}: " if record.levelno >= logging.WARNING else ""
+    return f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(record.created))} {warning}{record.getMessage()}"
+
+
 @contextlib.contextmanager
 def shown(stream: str) -> Iterator[None]:
     """Inside, the lines are shown on ``"stdout"`` or ``"stderr"``."""
-    lines, level = _Lines(stream), _LOG.level
-    _LOG.addHandler(lines)
+    with handled(_Lines(stream)):
+        yield
+
+
+@contextlib.contextmanager
+def logged() -> Iterator[None]:
+    """Inside, of a program whose standard error is its log, the lines are there with their times, and shown on standard
+    output unless that is the log, too."""
+    with contextlib.ExitStack() as opened:
+        opened.enter_context(handled(_StampedLines()))
+        if not os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno()):
+            opened.enter_context(shown("stdout"))
+        yield
+
+
+@contextlib.contextmanager
+def handled(by: logging.Handler) -> Iterator[None]:
+    """Inside, a handler gets the lines."""
+    level = _LOG.level
+    _LOG.addHandler(by)
     _LOG.setLevel(logging.INFO)
     try:
         yield
     finally:
-        _LOG.removeHandler(lines)
+        _LOG.removeHandler(by)
         _LOG.setLevel(level)

@@ -42,15 +42,21 @@ def python(*arguments: str) -> list[str]:
 
 
 def start_logged(
-    argv: list[str], log: Path, env: Mapping[str, str] | None = None, show_output: bool = False, **how: Any
+    argv: list[str],
+    log: Path,
+    env: Mapping[str, str] | None = None,
+    show_output: bool = False,
+    append: bool = False,
+    **how: Any,
 ) -> subprocess.Popen:
     """Starts a process without input; its output goes to ``log``, standard output to ours when ``show_output``.
 
     Args:
+        append: the log has lines already, which stay.
         env: what it gets beside our environment.
         how: others of Popen's arguments.
     """
-    with open(log, "wb") as file:
+    with open(log, "ab" if append else "wb") as file:
         stdout = None if show_output else file
         env = POLITE | os.environ | dict(env or {})
         return subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, stdout=stdout, stderr=file, **how)

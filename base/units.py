@@ -14,6 +14,17 @@ def format_bytes(count: float) -> str:
     return f"{count:.0f} B" if unit == 0 else f"{count:.2f} {units[unit]}"
 
 
+def format_seconds(seconds: float) -> str:
+    """ "4.2 s", "3 min 20 s", "2 h 13 min", "3 d 4 h": the two largest units."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    rest, parts = round(seconds), []
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
+        count, rest = divmod(rest, size)
+        parts += [f"{count} {unit}"] if count or parts else []
+    return " ".join(parts[:2])
+
+
 def parse_bytes(text: str) -> int:
     """ "20GB", "1.5 MB" or "4096" as bytes; decimal units.
 

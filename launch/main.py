@@ -4,6 +4,7 @@ import argparse
 import importlib
 import os
 import select
+import shlex
 import signal
 import sys
 import threading
@@ -80,6 +81,7 @@ def _run(parser: argparse.ArgumentParser, words: list[str]) -> int:
     if given is not None and not (given.isascii() and given.isdecimal() and int(given) < 2**63):
         hint = "unset it, or set a number of bytes: 200000000000"
         raise CohortError("COHORT_HOST_MEMORY_BYTES", "a number of bytes in [0, 2^63)", repr(given), hint)
+    args.command_line = shlex.join(["cohort", *words])
     code = args.func(args)
     sys.stdout.flush()
     return code

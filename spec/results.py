@@ -4,7 +4,7 @@ import json
 import math
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Generic, TypedDict, TypeVar
+from typing import Generic, NotRequired, TypedDict, TypeVar
 
 import msgspec
 
@@ -41,6 +41,23 @@ class ListReads(TypedDict):
 TIERS = tuple(ByTier.__annotations__)
 
 
+CONSTANT = {"accuracy": "the most common class", "micro_f1": "the most common labels", "rmse": "the mean"}
+GAIN = 0.05  # of what a constant answer leaves to gain: a model that gains less has hardly learned to tell nodes apart
+
+
+def hardly_better(name: str, value: float | None, baseline: float | None) -> str:
+    """Says that a metric of a model is hardly better than that of one answer for all nodes; "" where it is not so, or
+    nobody knows."""
+    if value is None or baseline is None or name not in CONSTANT:
+        return ""
+    is_error = name == "rmse"
+    gained, room = (baseline - value, baseline) if is_error else (value - baseline, 1 - baseline)
+    if gained >= GAIN * room and gained > 0 or (is_error and baseline == 0):
+        return ""
+    told, constant = (f"{each:.4g}" if is_error else f"{100 * each:.2f} %" for each in (value, baseline))
+    return f"{name} {told} is hardly better than naming {CONSTANT[name]} for every node: {constant}"
+
+
 def _no_reads(of: type) -> dict:
     return {tier: dict.fromkeys(of.__annotations__, 0) for tier in TIERS}
 
@@ -50,6 +67,30 @@ def add_tiers(sums: dict, more: dict) -> None:
     for tier, numbers in more.items():
         for name, number in numbers.items():
             sums[tier][name] += number
+
+
+class Started(TypedDict):
+    """A member of run.json's "starts", one for each time that the run was started or resumed."""
+
+    command: str
+    date: str  # local, with the time zone's offset
+    host: str
+    cpu: str  # cores that it may use, and their model
+    gpus: list[str]  # names of those that it uses
+    versions: dict[str, str]  # by package
+    slurm_job: NotRequired[str]
+
+
+class GraphSizes(TypedDict):
+    """run.json's "graph"; numbers by node type or relation where there are several."""
+
+    num_nodes: int
+    num_edges: int
+    num_classes: int
+    splits: dict[str, int]  # nodes of each
+    feature_dims: dict[str, int]  # by node type; of one type by ""
+    node_types: NotRequired[dict[str, int]]
+    edge_types: NotRequired[dict[str, int]]
 
 
 @dataclass
@@ -181,6 +222,8 @@ class RunReport:
         last_hop_global: num_nodes of epochs is without nodes that only the last hop reached.
         coarse_epochs: training read features with an error in the first so many epochs.
         coarse_error: the bound of this error, relative to each feature; 0: there were no such epochs.
+        baselines: of "val" and "test", what the metric would be if all nodes got the same answer; of links none.
+        seconds: from the start of the run's programs to what was written last, of all parts of a resumed run.
         trainer_peak_bytes: of a run without a cache, on a GPU: what it takes there beside the slots; of all ranks the
             most.
         start: of its last beginning.
@@ -201,6 +244,8 @@ class RunReport:
     coarse_error: float = 0.0
     epochs: list[EpochReport] = field(default_factory=list)
     bytes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TIERS, 0))
+    baselines: dict[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
     trainer_peak_bytes: int | None = None
     start: Start | None = None
     floor: Floors | None = None
@@ -217,7 +262,7 @@ class RunReport:
 
     def take_up(self, earlier: dict) -> None:
         """Makes the results of an earlier part of the run, members() of its report, the begin of this one's."""
-        for name in ("val_accuracy", "val_metrics", "best_epoch", "bytes"):
+        for name in ("val_accuracy", "val_metrics", "best_epoch", "bytes", "seconds"):
             setattr(self, name, earlier[name])
         self.epochs = [EpochReport.from_line(line) for line in earlier["epochs"]]
 

@@ -10,7 +10,7 @@ import traceback
 from pathlib import Path
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.base.log import shown
+from cohort_gnn.base.log import logged
 from cohort_gnn.channel.run_folder import rank_folders
 from cohort_gnn.trainer import _native
 from cohort_gnn.trainer.messages import OtherRanksError, flush_output, with_cure_for_lack_of_memory
@@ -50,7 +50,8 @@ def main(run_json: Path) -> int:
     try:
         for rank, folder in enumerate(folders):
             if digests or rank == own_rank:
-                with StartBar(folder, quiet=first + rank > 0 or run["trainer"].get("quiet", True)) as look:
+                is_quiet = first + rank > 0 or run["trainer"].get("quiet", True)
+                with StartBar(folder, is_quiet, run["trainer"].get("log_seconds")) as look:
                     wait_for_channel(folder, look)
                 sources.append(BatchSource(folder, rank=first + rank, num_ranks=num_all))
         if digests:
@@ -90,10 +91,12 @@ def _train(source, place, run: dict, out: Path, stop: StopRequest, loaded_at: fl
     from cohort_gnn.trainer.loop.results import Results
     from cohort_gnn.trainer.loop.resume import Checkpoints
     from cohort_gnn.trainer.loop.trainer import Trainer
+    from cohort_gnn.trainer.models.targets import baselines_of, targets_of
     from cohort_gnn.trainer.ranks import Ranks
     from cohort_gnn.trainer.report.cache_report import predicted
     from cohort_gnn.trainer.report.floor import Floor
     from cohort_gnn.trainer.report.gpu_memory import MemoryPeak
+    from cohort_gnn.trainer.report.log_lines import LogLines
     from cohort_gnn.trainer.report.progress import Progress
     from cohort_gnn.trainer.report.recorder import Recorder
 
@@ -123,12 +126,14 @@ def _train(source, place, run: dict, out: Path, stop: StopRequest, loaded_at: fl
         *([] if only_measured else [floor]),
         Results(run["began"], loaded_at),
         Progress(),
+        LogLines(),
         *callbacks_of(options),
         *([] if only_measured else [checkpoints]),
     ]
     by_machine = ranks.gather(predicted(run["sampler"]) if ranks.local_rank == 0 else [])
     expected = None if None in by_machine else [each for of_machine in by_machine for each in of_machine]
     about = {
+        "baselines": baselines_of(data, targets_of(options.targets)),
         "time_sliced": run.get("time_sliced", False),
         "cache": None if expected is None else {"predicted": expected, "measured": []},
     }
@@ -144,7 +149,7 @@ def _train(source, place, run: dict, out: Path, stop: StopRequest, loaded_at: fl
 if __name__ == "__main__":
     exit_code = 1
     try:
-        with shown("stdout"):
+        with logged():
             exit_code = main(Path(sys.argv[1]))
     except CohortError as error:
         print(f"cohort: {error}", file=sys.stderr)

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from cohort_gnn.base.files import demand_writable, write_whole
+from cohort_gnn.base.log import RunLog
 from cohort_gnn.base.programs import program, python
 from cohort_gnn.channel.run_folder import RunFolder, rank_folders
 from cohort_gnn.launch.options.devices import visible_by_uuid
@@ -35,6 +36,7 @@ def run_programs(
     inherited: tuple[int, ...] = (),
     is_kept: bool = True,
     meeting: Meeting | None = None,
+    notes: RunLog | None = None,
 ) -> int:
     """Starts a sampler and its trainers on ``run`` (what becomes run.json), watches them; returns the exit code.
 
@@ -45,11 +47,12 @@ def run_programs(
         inherited: descriptors that the processes hold open as long as they live.
         is_kept: the folder stays when the run has ended.
         meeting: with the other machines of the run, if there are any.
+        notes: go to trainer.log, too.
     """
     stop_on_signals()
     try:
         with contextlib.ExitStack() as cleanup:
-            supervisor = _start(out, run, show_output, inherited, cleanup, meeting)
+            supervisor = _start(out, run, show_output, inherited, cleanup, meeting, notes)
             try:
                 code = supervisor.watch()
             except Stopped as stop:
@@ -76,6 +79,7 @@ def _start(
     inherited: tuple[int, ...],
     cleanup: contextlib.ExitStack,
     meeting: Meeting | None,
+    notes: RunLog | None,
 ) -> Supervisor:
     """What must be undone goes to ``cleanup``; signals are ignored from there on."""
     folder = RunFolder()
@@ -108,7 +112,10 @@ def _start(
     for rank in range(num_trainers):
         log = out / (f"trainer-{rank}.log" if rank else "trainer.log")
         env = rank_environment(rank, num_trainers, *among_all)
-        supervisor.start("trainer", command, log, env, rank, show_output)
+        has_notes = notes is not None and rank == 0
+        if has_notes:
+            notes.begin(log)
+        supervisor.start("trainer", command, log, env, rank, show_output, append=has_notes)
     if meeting:
         meeting.begins(channels)
     return supervisor

@@ -97,15 +97,17 @@ class Supervisor:
         env: dict[str, str],
         rank: int = 0,
         show_output: bool = False,
+        append: bool = False,
         descriptors: tuple[int, ...] = (),
     ) -> None:
-        """Starts the sampler, or the trainer of a rank's channel; its output goes to ``log`` (standard output to the
-        terminal when ``show_output``). It alone gets the ``descriptors``."""
+        """Starts the sampler, or the trainer of a rank's channel; its output goes to ``log``, standard output to the
+        terminal when ``show_output``. It alone gets the ``descriptors``; with ``append`` the log keeps what it has."""
         name = f"trainer of rank {rank}" if role == "trainer" and len(self.channels) > 1 else role
         env = env | (self.mps.env if self.mps else {})
         with stopped_later():
             how = {"preexec_fn": begin_child, "pass_fds": self.inherited + descriptors}
-            self.children.append(Child(role, name, rank, start_logged(argv, log, env, show_output, **how), log))
+            process = start_logged(argv, log, env, show_output, append, **how)
+            self.children.append(Child(role, name, rank, process, log))
 
     def watch(self) -> int:
         """Waits until all trainers, those of other machines too, end well (0) or any process fails (1: the failure is

@@ -8,9 +8,11 @@ import os
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from cohort_gnn.base.errors import CohortError, not_a_run
 from cohort_gnn.base.importing import demand_named
+from cohort_gnn.base.log import RunLog, handled
 from cohort_gnn.base.tables import print_tables
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.cache.plan.budget import available_host_bytes
@@ -21,6 +23,7 @@ from cohort_gnn.dataset.reverses import opposites_told
 from cohort_gnn.launch.options.devices import gpu_memory, resolve_device, wants_auto_cache
 from cohort_gnn.launch.options.own_code import demand_named_here
 from cohort_gnn.launch.options.parser import add_dataset, add_options, given_in, group, spec_of
+from cohort_gnn.launch.options.surroundings import sizes_of, started
 from cohort_gnn.launch.report.results import read_run
 from cohort_gnn.launch.report.tables import short_tables
 from cohort_gnn.launch.run.calibrate import trainer_bytes
@@ -28,6 +31,7 @@ from cohort_gnn.launch.run.folder import new_folder, sole_use, writable_folder
 from cohort_gnn.launch.run.job import (
     demand_train_nodes,
     disk_rate,
+    gpus_of,
     open_to_train,
     sampler_members,
     takes_edge_features,
@@ -76,13 +80,19 @@ def register(commands) -> None:
 
 def train(args: argparse.Namespace) -> int:
     """Runs the command; see run_programs for the exit code."""
+    notes = RunLog()
+    with handled(notes):
+        return _train(args, notes)
+
+
+def _train(args: argparse.Namespace, notes: RunLog) -> int:
     machine = this_machine(os.environ)
     if args.resume is None and machine and machine.agent and (out := spec_of(args, RunSpec).out):
         with contextlib.suppress(CohortError):  # no run of several machines: what it is, is said later
             if read_run_json(folder_of(out, machine), "machines")["machines"].get("agent") == machine.agent:
                 args.resume, args.overwrite = out, False  # an earlier attempt of this torchrun has begun the run
     if args.resume:
-        return _go_on(args, machine)
+        return _go_on(args, machine, notes)
     if args.dataset is None:
         args.parser.error("the following arguments are required: DIR")
     spec = spec_of(args, RunSpec)
@@ -93,10 +103,10 @@ def train(args: argparse.Namespace) -> int:
         raise CohortError("--partition", "one machine", f"{machine.size}", "leave it out: batches go to all machines")
     _demand_machines(spec, machine)
     with meeting_of(machine, spec.machine_seconds) as meeting:
-        return _begin(args, spec, meeting)
+        return _begin(args, spec, meeting, notes)
 
 
-def _begin(args: argparse.Namespace, spec: RunSpec, meeting: Meeting | None) -> int:
+def _begin(args: argparse.Namespace, spec: RunSpec, meeting: Meeting | None, notes: RunLog) -> int:
     """A new run."""
     if spec.out:
         spec = replace(spec, out=folder_of(spec.out, meeting and meeting.machine))
@@ -109,7 +119,7 @@ def _begin(args: argparse.Namespace, spec: RunSpec, meeting: Meeting | None) -> 
         raise CohortError("--out", "another folder than the data set's", str(spec.out), "choose another --out")
     if spec.out:
         demand_new(spec.out, args.overwrite)
-    run = _run_of(spec, data)
+    run = _run_of(spec, data) | _about(args, data, spec)
     run["data"] = digests(data.path, run["trainer"]["parts"])
     shown = spec.out or new_folder(Path("runs") / f"{args.dataset.resolve().name}-{time.strftime('%Y%m%d-%H%M%S')}")
     out = shown.absolute()
@@ -117,7 +127,7 @@ def _begin(args: argparse.Namespace, spec: RunSpec, meeting: Meeting | None) -> 
         bring_back(out)
         demand_new(shown, args.overwrite)
         with set_aside(out, is_said=not args.overwrite):
-            return _run(out, run, shown, inherited, meeting)
+            return _run(out, run, shown, inherited, meeting, notes)
 
 
 def _say_what_is_unused(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
@@ -148,6 +158,13 @@ def _run_of(spec: RunSpec, data: Dataset | HeteroDataset) -> dict:
         spec = replace(spec, trainer_bytes=trainer_bytes(data, short))
     sampler = sampler_members(spec, data.path, Path(files.PLAN), _reads_in_place(spec, data))
     return {"mps": spec.mps, "sampler": sampler, "trainer": trainer} | disk_rate(spec, data)
+
+
+def _about(args: argparse.Namespace, data: Dataset | HeteroDataset, spec: RunSpec, before: Any = None) -> dict:
+    """The members of run.json that say what was started, on what; `before`: the earlier starts of the run."""
+    gpus = gpus_of(spec) if resolve_device(spec.device) == "cuda" else None
+    before = before if isinstance(before, list) else []
+    return {"starts": [*before, started(args.command_line, gpus)], "graph": sizes_of(data)}
 
 
 def _reads_in_place(spec: RunSpec, data: Dataset | HeteroDataset) -> bool:
@@ -271,7 +288,7 @@ def _check_rows(spec: RunSpec, types: GraphTypes) -> None:
         raise CohortError("--featureless embed", expected, found, hint)
 
 
-def _run(out: Path, run: dict, shown: Path, inherited: tuple[int, ...], meeting: Meeting | None) -> int:
+def _run(out: Path, run: dict, shown: Path, inherited: tuple[int, ...], meeting: Meeting | None, notes: RunLog) -> int:
     """Runs the programs, then shows the tables of the run and where its results are."""
     if "plan_file" in run["sampler"]:
         run["sampler"]["plan_file"] = str(out / files.PLAN)
@@ -279,7 +296,7 @@ def _run(out: Path, run: dict, shown: Path, inherited: tuple[int, ...], meeting:
     with contextlib.ExitStack() as opened:
         if meeting:
             join_machines(run, meeting, opened.enter_context(row_listener()))
-        code = run_programs(out, run, is_first, inherited, meeting=meeting)
+        code = run_programs(out, run, is_first, inherited, meeting=meeting, notes=notes)
     if code == 0 and is_first and not run["trainer"]["quiet"]:
         if (out / files.SUMMARY).is_file():  # a disk may be full
             print_tables(*short_tables(read_run(out)))
@@ -287,7 +304,7 @@ def _run(out: Path, run: dict, shown: Path, inherited: tuple[int, ...], meeting:
     return code
 
 
-def _go_on(args: argparse.Namespace, machine: Machine | None) -> int:
+def _go_on(args: argparse.Namespace, machine: Machine | None, notes: RunLog) -> int:
     """--resume."""
     folder = folder_of(args.resume, machine)
     out = folder.absolute()
@@ -317,11 +334,12 @@ def _go_on(args: argparse.Namespace, machine: Machine | None) -> int:
             data = open_to_train(dataset)
             demand_same_data(earlier["data"], data.path, trainer_spec(spec, data).parts)
             check_model(spec, data)
-            run = _run_of(spec, data) | {"data": earlier["data"], "resume": True}
+            run = _run_of(spec, data) | _about(args, data, spec, earlier.get("starts"))
+            run |= {"data": earlier["data"], "resume": True}
             remove_parts(out)
             if not (out / files.CHECKPOINT).exists():
                 LOG.info(f"no {files.CHECKPOINT} in {out}: the run starts from the beginning")
-            return _run(out, run, args.resume, inherited, meeting)
+            return _run(out, run, args.resume, inherited, meeting, notes)
 
 
 def _demand_machines(spec: RunSpec, machine: Machine | None) -> None:

@@ -4,6 +4,7 @@ import copy
 import functools
 import logging
 import math
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from cohort_gnn.base.files import write_whole
 from cohort_gnn.spec import files
-from cohort_gnn.spec.results import EpochReport, RunReport
+from cohort_gnn.spec.results import EpochReport, RunReport, hardly_better
 from cohort_gnn.trainer.loop.checkpoint import on_cpu
 from cohort_gnn.trainer.messages import unless_full, unless_missing
 from cohort_gnn.trainer.models.targets import Targets, is_better
@@ -40,6 +41,7 @@ class Results(Callback):
         """Of a run that is resumed the files hold the epochs of its checkpoint, and no others."""
         self._reads, self._lines, self._num_summarized = ReadsByRank(), EpochLines(trainer.out / files.METRICS), 0
         self._has_diverged = not all(math.isfinite(report.loss) for report in trainer.report.epochs)
+        self._seconds_before = trainer.report.seconds
         for report in trainer.report.epochs:
             self._count(trainer, report)
         if trainer.report.epochs or self._lines.path.exists():
@@ -47,6 +49,7 @@ class Results(Callback):
 
     def epoch_ended(self, trainer, report: EpochReport) -> None:
         trainer.report.epochs.append(report)
+        self._tell_seconds(trainer)  # for the checkpoint, too
         trainer.report.add_bytes(report.row_tiers)
         self._count(trainer, report)
         if is_best(report, trainer.report, trainer.targets):
@@ -66,9 +69,18 @@ class Results(Callback):
             self._write_summary(trainer, unless_full, synced=False)
 
     def run_ended(self, trainer, report: RunReport) -> None:
+        targets = trainer.targets
+        for split, metrics in {"test": report.test_metrics, "val": report.val_metrics}.items():
+            found = hardly_better(targets.metric, metrics.get(targets.metric), report.baselines.get(split))
+            if found and trainer.ranks.rank == 0 and trainer.options.max_batches is None:
+                LOG.warning(f"{'test' if split == 'test' else 'validation'} {found}")
+                break
         self._keep_model(trainer, unless_missing)  # a disk may have been full when it was the best
         # What fails there is raised when the run's last lines are told.
         trainer.writer.write(functools.partial(self._write_summary, trainer, unless_missing, synced=True))
+
+    def _tell_seconds(self, trainer) -> None:
+        trainer.report.seconds = self._seconds_before + time.monotonic() - self._start[0]
 
     def _count(self, trainer, report: EpochReport) -> None:
         self._reads.add(report)
@@ -87,6 +99,7 @@ class Results(Callback):
 
     def _write_summary(self, trainer, guard: Guard, synced: bool) -> None:
         report, source = trainer.report, trainer.source
+        self._tell_seconds(trainer)
         if report.start is None and source.first_batch_at is not None:
             report.start = start_told(source.folder, *self._start, source.first_batch_at)
         if trainer.ranks.rank == 0:

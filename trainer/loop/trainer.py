@@ -52,6 +52,7 @@ class Trainer:
         running: the epoch that is under way.
         best_model: parameters of the epoch that did best in validation.
         task: "train" or "validate", of the pass that runs; "": none has begun.
+        num_steps: of that pass, those done before it was resumed included.
         clock: of that pass.
         writer: of files that take long.
         stops_early: whether the epoch that is under way is the last.
@@ -106,7 +107,7 @@ class Trainer:
         self.running = RunningEpoch(0, self.device)
         self.best_model: dict | None = None
         self.writer = FileWriter()
-        self.task, self.clock, self.stops_early = "", None, False
+        self.task, self.clock, self.num_steps, self.stops_early = "", None, 0, False
 
     def run(self) -> None:
         """All epochs, validation after each, the test with the weights that did best in validation."""
@@ -234,9 +235,9 @@ class Trainer:
         return self._step_of(model, adam(model, self.device, self.options.lr, self.options.weight_decay))
 
     def say(self, text: str) -> None:
-        """Logs a line, of the first rank alone, unless the run is quiet."""
-        if not self.quiet:
-            LOG.info(text)
+        """Logs a line, of the first rank alone; of a quiet run for the log alone."""
+        if self.ranks.rank == 0:
+            LOG.info(text, extra={"is_shown": not self.quiet})
 
     def state(self) -> dict:
         """The members of a checkpoint, less its identity; all ranks call it, after the same step."""
@@ -296,8 +297,10 @@ class Trainer:
 
     def _slots(self, which: Pass):
         """The slots of the pass, or of its first `max_batches` steps; where they fail, the run stops first."""
+        num_steps = min(which.num_steps, self.options.max_batches or which.num_steps)
+        self.num_steps = num_steps + (self.running.step if self.task == "train" else 0)
         try:
-            yield from self.source.slots(which, min(which.num_steps, self.options.max_batches or which.num_steps))
+            yield from self.source.slots(which, num_steps)
         except CohortError:
             if self.ranks.size == 1 and self.running.epoch < self.options.epochs:
                 self._tell("run_stops")

@@ -36,6 +36,12 @@ class Classes:
         right, labelled = sums.tolist()
         return {"accuracy": right / labelled} if labelled else {}
 
+    def constant(self, y: Tensor) -> float | None:
+        """What the metric would be if all nodes got the same answer, the one that is best for these labels; None where
+        nothing is labelled."""
+        counts = y[y >= 0].bincount()
+        return (counts.max() / counts.sum()).item() if len(counts) else None
+
     def best(self, scores: Tensor) -> Tensor:
         """int64 [n]: the answer, here a class."""
         return scores.argmax(dim=1)
@@ -60,6 +66,10 @@ class Numbers:
     def metrics(self, sums: Tensor) -> dict[str, float]:
         squares, magnitudes, known = sums.tolist()
         return {"rmse": (squares / known) ** 0.5, "mae": magnitudes / known} if known else {}
+
+    def constant(self, y: Tensor) -> float | None:
+        known = y[~y.isnan()].double()
+        return known.std(correction=0).item() if len(known) else None
 
     def best(self, scores: Tensor) -> Tensor:
         """float32 [n]"""
@@ -94,6 +104,12 @@ class Labels:
     def metrics(self, sums: Tensor) -> dict[str, float]:
         right, told, there, known = sums.tolist()
         return {"micro_f1": 2 * right / max(told + there, 1)} if known else {}
+
+    def constant(self, y: Tensor) -> float | None:
+        known, has = _known(y).sum(dim=0).double(), (y == 1).sum(dim=0).double()
+        order = (has / known.clamp(min=1)).argsort(descending=True)  # the best answer has the most common labels
+        told, right = known[order].cumsum(0), has[order].cumsum(0)
+        return (2 * right / (told + has.sum()).clamp(min=1)).max().item() if known.sum() else None
 
     def best(self, scores: Tensor) -> Tensor:
         """uint8 [n, labels]: 1 for those that are told."""
@@ -158,6 +174,9 @@ class Links:
         names = ["mrr", *(f"hits@{k}" for k in self.hits), "auc"]
         return {name: each / num_links for name, each in zip(names, found, strict=True)} if num_links else {}
 
+    def constant(self, y: Tensor) -> float | None:
+        return None
+
     def best(self, scores: Tensor) -> Tensor:
         raise CohortError("--classes", "a run that learned classes", "one of --task link", "leave it out")
 
@@ -165,6 +184,17 @@ class Links:
 def _known(y: Tensor) -> Tensor:
     """bool, as ``y``."""
     return ~y.isnan() if y.dtype.is_floating_point else y != 255
+
+
+def baselines_of(data, targets: "Targets") -> dict[str, float]:
+    """{"val", "test": the metric of one answer for all nodes of the split}, of those that have labels.
+
+    Args:
+        data: a Dataset or HeteroDataset.
+    """
+    splits = {name: torch.from_numpy(data.y[getattr(data, f"{name}_ids")]) for name in ("val", "test")}
+    found = {name: targets.constant(y) for name, y in splits.items()}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def is_better(targets, found: float, best: float) -> bool:

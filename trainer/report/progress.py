@@ -37,7 +37,7 @@ class Progress(Callback):
         self._task = self._bar.add_task(
             "train", total=self._num_epochs * num_seeds, **self._position(), loss="-", rate="-", wait="-"
         )
-        self._loss = _DelayedScalar()
+        self._loss = DelayedScalar()
 
     def epoch_begins(self, trainer, epoch: int) -> None:
         self._bar.start()
@@ -64,17 +64,12 @@ class Progress(Callback):
     def epoch_ended(self, trainer, report: EpochReport) -> None:
         """A line of the epoch, on a terminal above the bar; also on a pipe. The bar has the epoch's numbers then."""
         seconds = max(report.seconds, 1e-9)
-        loss, rate = f"{report.loss:.4f}", f"{report.num_seeds / seconds:,.0f}"
-        times = f"{report.seconds:.3f} s, wait {report.wait_seconds:.3f} s"
-        parts = [f"loss {loss}", times, f"{rate} seeds/s"]
-        if trainer.targets.metric in report.val_metrics:
-            title = "" if trainer.targets.is_share else f"{trainer.targets.title} "
-            parts.insert(1, f"validation {title}{_told(report.val_metrics, trainer.targets)}")
         with unless_unheard():
-            line = f"epoch {report.epoch + 1}/{self._num_epochs}: {', '.join(parts)}"
+            line = epoch_line(report, self._num_epochs, trainer.targets)
             self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
+            numbers = {"loss": f"{report.loss:.4f}", "rate": f"{report.num_seeds / seconds:,.0f}"}
             share = f"{100 * report.wait_seconds / seconds:.0f} %"
-            self._bar.update(self._task, **self._position(), loss=loss, rate=rate, wait=share)
+            self._bar.update(self._task, **self._position(), **numbers, wait=share)
 
     def epochs_end(self, trainer) -> None:
         with unless_unheard():
@@ -93,24 +88,39 @@ class Progress(Callback):
         return {"completed": self._done + self._seeds, "epoch": f"{self._epoch}/{self._num_epochs}"}
 
 
-class _DelayedScalar:
-    """Reads a scalar; one of a GPU one update late, so that nobody waits for it."""
+class DelayedScalar:
+    """Reads a scalar; one of a GPU one update late, so that nobody waits for it.
+
+    Attributes:
+        text: what was read last.
+    """
 
     def __init__(self):
         self._copy = None
         self._ready = None
-        self._text = "-"
+        self.text = "-"
 
     def latest(self, value: torch.Tensor) -> str:
         if not value.is_cuda:
-            return f"{value.item():.4f}"
+            self.text = f"{value.item():.4f}"
+            return self.text
         if self._copy is not None and self._ready.query():
-            self._text = f"{self._copy.item():.4f}"
+            self.text = f"{self._copy.item():.4f}"
             self._copy = None
         if self._copy is None:
             self._copy = value.to("cpu", non_blocking=True)
             self._ready = torch.cuda.current_stream().record_event()
-        return self._text
+        return self.text
+
+
+def epoch_line(report: EpochReport, num_epochs: int, targets: Targets) -> str:
+    """What an epoch came to."""
+    rate = f"{report.num_seeds / max(report.seconds, 1e-9):,.0f} seeds/s"
+    parts = [f"loss {report.loss:.4f}", f"{report.seconds:.3f} s, wait {report.wait_seconds:.3f} s", rate]
+    if targets.metric in report.val_metrics:
+        title = "" if targets.is_share else f"{targets.title} "
+        parts.insert(1, f"validation {title}{_told(report.val_metrics, targets)}")
+    return f"epoch {report.epoch + 1}/{num_epochs}: {', '.join(parts)}"
 
 
 def test_result(report: RunReport) -> str:

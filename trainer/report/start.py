@@ -1,6 +1,8 @@
 """What comes before a run's first batch: shown while it lasts, and told in the summary."""
 
 import json
+import logging
+import math
 import time
 from collections.abc import Callable
 from itertools import zip_longest
@@ -8,9 +10,10 @@ from pathlib import Path
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from cohort_gnn.base.units import format_bytes
+from cohort_gnn.base.units import format_bytes, format_seconds
 from cohort_gnn.trainer.messages import Console, unless_unheard
 
+LOG = logging.getLogger(__name__)
 LOOK_SECONDS = 0.2
 
 
@@ -28,10 +31,16 @@ def start_parts(folder: Path) -> list[dict]:
 
 
 class StartBar:
-    """Says what the sampler does while a trainer waits for it; nothing when quiet."""
+    """Says what the sampler does while a trainer waits for it: a bar on a terminal, elsewhere a line now and then;
+    nothing when quiet.
 
-    def __init__(self, folder: Path, quiet: bool):
-        self._folder = folder
+    Args:
+        log_seconds: between two lines; None: there are none.
+    """
+
+    def __init__(self, folder: Path, quiet: bool, log_seconds: float | None = None):
+        self._folder, self._log_seconds = folder, math.inf if quiet else log_seconds or math.inf
+        self._began = self._last_line = time.monotonic()
         text = TextColumn("{task.description}")
         self._bar = Progress(text, BarColumn(), TimeElapsedColumn(), console=Console(quiet=quiet), transient=True)
         self._task = self._bar.add_task("starting", total=None)
@@ -56,6 +65,11 @@ class StartBar:
             self._shown = len(parts)
             size = f", {format_bytes(parts[-1]['bytes'])}" if parts[-1]["bytes"] else ""
             self._bar.reset(self._task, total=None, description=parts[-1]["part"] + size)
+        if now - self._last_line >= self._log_seconds:
+            self._last_line = now
+            task = self._bar.tasks[self._task].description
+            line = f"waiting for the first batch since {format_seconds(now - self._began)}: {task}"
+            LOG.info(line, extra={"is_shown": not self._bar.console.is_terminal})
 
 
 def start_told(folder: Path, began: float, loaded_at: float, first_batch_at: float) -> dict:

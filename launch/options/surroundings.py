@@ -1,0 +1,69 @@
+"""What run.json says of a run besides its options: the command, the machine, the versions, the size of its graph."""
+
+import os
+import platform
+import socket
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import cohort_gnn
+from cohort_gnn.dataset import Dataset, HeteroDataset
+from cohort_gnn.launch.options.devices import devices
+from cohort_gnn.spec.results import GraphSizes, Started
+
+PACKAGES = ("torch", "torch_geometric", "numpy")
+
+
+def started(command: str, gpus: list[int] | None) -> Started:
+    """Of the moment when a run is started or resumed.
+
+    Args:
+        gpus: that it uses, as numbers of the visible ones; None: the CPU.
+    """
+    machine = devices() if gpus is not None else {"gpus": [], "versions": []}
+    names = {gpu["ordinal"]: gpu["name"] for gpu in machine["gpus"]}
+    found: Started = {
+        "command": command,
+        "date": time.strftime("%Y-%m-%d %H:%M:%S %z"),
+        "host": socket.gethostname(),
+        "cpu": f"{len(os.sched_getaffinity(0))} cores, {_cpu_model()}",
+        "gpus": [names.get(gpu, str(gpu)) for gpu in gpus or []],
+        "versions": {"cohort": cohort_gnn.__version__, "python": platform.python_version()},
+    }
+    for package in PACKAGES:
+        try:
+            found["versions"][package] = version(package)
+        except PackageNotFoundError:
+            continue
+    if machine["versions"]:
+        found["versions"] |= dict(zip(("CUDA driver", "CUDA runtime"), map(str, machine["versions"]), strict=True))
+    if job := os.environ.get("SLURM_JOB_ID"):
+        found["slurm_job"] = job
+    return found
+
+
+def sizes_of(data: Dataset | HeteroDataset) -> GraphSizes:
+    """Of a run's graph; by node type or relation where there are several."""
+    sizes: GraphSizes = {
+        "num_nodes": data.num_nodes,
+        "num_edges": data.num_edges,
+        "num_classes": data.num_classes,
+        "splits": {name: len(getattr(data, f"{name}_ids")) for name in ("train", "val", "test")},
+    }
+    if isinstance(data, HeteroDataset):
+        sizes["node_types"] = {name: table.num_nodes for name, table in data.node_types.items()}
+        sizes["edge_types"] = {" ".join(name): each.num_edges for name, each in data.edge_types.items()}
+        sizes["feature_dims"] = {name: table.feature_dim for name, table in data.node_types.items()}
+    else:
+        sizes["feature_dims"] = {"": data.feature_dim}
+    return sizes
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.machine()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())

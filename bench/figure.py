@@ -22,7 +22,7 @@ from trials import write_png
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.tables import Table, print_tables
 from cohort_gnn.launch.options.parser import CommandParser
-from cohort_gnn.launch.report import page as report_page
+from cohort_gnn.launch.report import charts as report_charts
 
 PANELS_A_ROW = 4
 ALIKE = ("scale", "rows", "device", "gpus", "machine", "reuse", "cache_ratio")  # beside the shape
@@ -135,18 +135,18 @@ def draw_panels(panels: list[Panel]) -> bytes:
     """Panels of stacked bars beside each other, in several rows where there are many: wait, train, all-reduce."""
     columns = min(len(panels), PANELS_A_ROW)
     rows = math.ceil(len(panels) / columns)
-    figure, _ = report_page.figure_of(1.5 + 3.2 * columns, columns, height=3.8 * rows, rows=rows)
+    figure, _ = report_charts.figure_of(1.5 + 3.2 * columns, columns, height=3.8 * rows, rows=rows)
     for axes, panel in zip(figure.axes, panels, strict=False):
-        report_page.stack_times(axes, panel.times)
-        axes.set_xticks(range(len(panel.names)), map(report_page.plain, panel.names))
+        report_charts.stack_times(axes, panel.times)
+        axes.set_xticks(range(len(panel.names)), map(report_charts.plain, panel.names))
         axes.set_xlim(-0.5, max(len(each.names) for each in panels) - 0.5)
-        axes.set_title(report_page.plain(panel.title), fontsize=10)
+        axes.set_title(report_charts.plain(panel.title), fontsize=10)
     for axes in figure.axes[len(panels) :]:
         axes.set_axis_off()
     named = [zip(*axes.get_legend_handles_labels(), strict=True) for axes in figure.axes]
     by_name = {name: handle for each in named for handle, name in each}  # all-reduce is not in every panel
     figure.axes[columns - 1].legend(by_name.values(), by_name.keys(), loc="upper left", bbox_to_anchor=(1, 1))
-    return report_page.png_of(figure)
+    return report_charts.png_of(figure)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -26,7 +26,7 @@ from trials import Trials, trial_parser, write_png
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.tables import Table, print_tables
 from cohort_gnn.launch.options.parser import as_text, kind
-from cohort_gnn.launch.report import page as report_page
+from cohort_gnn.launch.report import charts as report_charts
 from cohort_gnn.spec.types import AboveZero, Fanout, Positive
 
 EPOCHS = 10
@@ -231,13 +231,13 @@ def _note(series: Series, line: Line | None) -> str:
 
 def draw(found: list[Series]) -> bytes:
     """A panel a series: what was measured, and the line through it."""
-    figure, panels = report_page.figure_of(4.2 * len(found), columns=len(found))
+    figure, panels = report_charts.figure_of(4.2 * len(found), columns=len(found))
     for axes, series in zip(panels, found, strict=True):
         if series.lines:
             _draw_panel(axes, series)
         axes.set_xlabel(series.size if series.is_rate else f"{series.size}, an epoch")
         axes.set_ylabel("seeds a second" if series.is_rate else "seconds an epoch")
-    return report_page.png_of(figure)
+    return report_charts.png_of(figure)
 
 
 def _draw_panel(axes, series: Series) -> None:

@@ -28,7 +28,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.programs import end_with_parent
 from cohort_gnn.base.tables import Table, print_tables
 from cohort_gnn.launch.options.parser import as_text, kind
-from cohort_gnn.launch.report import page as report_page
+from cohort_gnn.launch.report import charts as report_charts
 from cohort_gnn.launch.tune.command import TRIAL_EPOCHS
 from cohort_gnn.launch.tune.space import RUNS_OWN
 from cohort_gnn.spec.options import options_of
@@ -197,7 +197,7 @@ def _text(seconds: float) -> str:
 def draw(found: Found) -> bytes:
     """The grid as coloured cells; frames: its best point, and that of tuning where it is one of the grid."""
     ratios, columns = (sorted({cell[i] for cell in found.grid}) for i in (0, 1))
-    figure, axes = report_page.figure_of(max(6, 2 + 1.3 * len(columns)), height=2 + 0.8 * len(ratios))
+    figure, axes = report_charts.figure_of(max(6, 2 + 1.3 * len(columns)), height=2 + 0.8 * len(ratios))
     seconds = [[found.grid[ratio, sms] for sms in columns] for ratio in ratios]
     from matplotlib.patches import Rectangle
 
@@ -222,7 +222,7 @@ def draw(found: Found) -> bytes:
     axes.set_title(f"tuning: {told_of(found.chosen)}\n{100 * found.distance:+.1f} % from the best", fontsize=10)
     figure.colorbar(image, label="seconds an epoch")
     figure.legend(loc="outside lower center", ncols=2)
-    return report_page.png_of(figure)
+    return report_charts.png_of(figure)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -12,7 +12,18 @@ from cohort_gnn.base.errors import CohortError, not_a_run
 from cohort_gnn.spec import files
 from cohort_gnn.spec.graph import GraphTypes
 from cohort_gnn.spec.options import options_of
-from cohort_gnn.spec.results import OF_RANK, TIERS, ByTier, EpochReport, ListReads, RowReads, RunReport, add_tiers
+from cohort_gnn.spec.results import (
+    OF_RANK,
+    TIERS,
+    ByTier,
+    EpochReport,
+    GraphSizes,
+    ListReads,
+    RowReads,
+    RunReport,
+    Started,
+    add_tiers,
+)
 from cohort_gnn.spec.run import RunSpec
 
 # As the sampler is told.
@@ -68,6 +79,7 @@ class Run:
         places: where each rank ran: "GPU 3", or "r1" on the CPU; of several machines "m0 GPU 3".
         held: of plan.json the member "ranks", checked; empty without one. Of several machines the first one's.
         parts: what caches hold of each node type with features and of each relation, where there are several.
+        starts, graph: what was started, on what: as run.json has it; empty in one of an earlier version.
     """
 
     folder: Path
@@ -76,6 +88,8 @@ class Run:
     places: list[str]
     held: list[dict]
     parts: list["HeldPart"]
+    starts: list[Started]
+    graph: GraphSizes | None
 
     @property
     def epochs(self) -> list[dict]:
@@ -110,6 +124,11 @@ class Run:
             )
             for tier, found in sums.items()
         }
+
+    def used_tiers(self, kind: Kind) -> list[str]:
+        """Those from which some rank has read, or is planned to."""
+        uses = [self.uses(kind, rank) for rank in range(len(self.places))]
+        return [tier for tier in TIERS if any(each[tier].reads or each[tier].planned_share for each in uses)]
 
 
 def ranks_of(epoch: dict) -> list[dict]:
@@ -147,7 +166,7 @@ def read_run(folder: Path) -> Run:
     _check_ranks(folder, summary, plan if of_machines is None else None)
     if plan and of_machines and len(plan["ranks"]) > len(of_machines):
         raise CohortError(str(folder / files.PLAN), f"at most {len(of_machines)} ranks", str(len(plan["ranks"])))
-    names = [each.name for each in options_of(RunSpec) if each.name not in ("quiet", "mps")]
+    names = [each.name for each in options_of(RunSpec) if not each.is_hidden and each.name not in ("quiet", "mps")]
     options = {name: run["sampler"].get(name) for name in SETTLED}
     options |= {name: run["trainer"].get(name) for name in names if name not in SETTLED}
     options |= {"mps": run.get("mps"), "time_sliced": run.get("time_sliced")}
@@ -158,6 +177,8 @@ def read_run(folder: Path) -> Run:
         _places(run["sampler"].get("gpus"), of_machines, summary),
         plan["ranks"] if plan else [],
         _parts(folder, plan["ranks"]) if plan else [],
+        run.get("starts", []),
+        run.get("graph"),
     )
 
 
@@ -269,6 +290,8 @@ class _Run(TypedDict):
     trainer: dict
     mps: NotRequired[bool]
     time_sliced: NotRequired[bool]
+    starts: NotRequired[list[Started]]
+    graph: NotRequired[GraphSizes]
     machines: NotRequired[_Machines]
 
 

@@ -1,14 +1,16 @@
 """What a run did, and how runs differ, as tables for a terminal or a page."""
 
 import os
+from collections import Counter
 from pathlib import Path
 from statistics import median
 
 from cohort_gnn.base.tables import Table
-from cohort_gnn.base.units import format_bytes
+from cohort_gnn.base.units import format_bytes, format_seconds
 from cohort_gnn.dataset.prepared import has_encoded_rows
+from cohort_gnn.launch.options.parser import as_text
 from cohort_gnn.launch.report.results import LISTS, ROWS, Kind, Run, one_line, ranks_of
-from cohort_gnn.spec.results import TIERS, TIMES
+from cohort_gnn.spec.results import CONSTANT, TIERS, TIMES, GraphSizes, hardly_better
 
 LONG_WAIT = 0.1  # of an epoch
 DISPENSABLE = ("sample s", "fetch s", "all-reduce s", "loss")
@@ -17,9 +19,9 @@ TIME_NAMES = ("epoch s", "wait s", "train s", "all-reduce s", "sample s", "fetch
 
 def short_tables(run: Run) -> list[Table]:
     """What a terminal shows of a run."""
-    reads = (tier_table(run, kind, is_short=True) for kind in (ROWS, LISTS))
+    reads = (tier_table(run, kind) for kind in (ROWS, LISTS))
     parts = [parts_table(run)] if run.parts else []
-    return [epoch_table(run, is_short=True), *reads, *parts, result_table(run)]
+    return [epoch_table(run, is_short=True), *reads, *parts, course_table(run), result_table(run)]
 
 
 def epoch_table(run: Run, is_short: bool = False) -> Table:
@@ -40,15 +42,15 @@ def epoch_table(run: Run, is_short: bool = False) -> Table:
     return Table("Time of each epoch", columns, rows, note, DISPENSABLE)
 
 
-def tier_table(run: Run, kind: Kind, is_short: bool = False) -> Table:
-    """A row a rank and tier: what a batch of training read from it, beside what the plan expected where it did. Short:
-    without tiers of which neither knows anything."""
+def tier_table(run: Run, kind: Kind) -> Table:
+    """A row a rank and tier: what a batch of training read from it, beside what the plan expected where it did; without
+    tiers from which nothing came, or was to come."""
     uses = [run.uses(kind, rank) for rank in range(len(run.places))]
     is_planned = any(use.planned_share is not None for tiers in uses for use in tiers.values())
     rows = []
     for place, tiers in zip(run.places, uses, strict=True):
         for tier, use in tiers.items():
-            if is_short and not (use.reads or use.planned_share):
+            if not (use.reads or use.planned_share):
                 continue
             row = [place, tier, f"{use.reads:,.1f}", _percent(use.share), format_bytes(use.bytes)]
             row += [_or_none(use.gb_per_s, lambda rate: f"{rate:.2f}")] * (kind is ROWS)
@@ -90,12 +92,79 @@ def parts_table(run: Run) -> Table:
 
 def result_table(run: Run) -> Table:
     """How far the run came, and how good the model is."""
-    wanted = run.options.get("epochs")
-    rows = [
-        ["epochs", f"{len(run.epochs)} of {one_line(wanted)}" if wanted else str(len(run.epochs))],
-        *([f"{name} in validation", text] for name, text in _scores(run.summary["val_metrics"]).items()),
-        *([f"{name} in the test", text] for name, text in _scores(run.summary["test_metrics"]).items()),
+    wanted, best = run.options.get("epochs"), run.summary["best_epoch"]
+    rows = [["epochs", f"{len(run.epochs)} of {one_line(wanted)}" if wanted else str(len(run.epochs))]]
+    rows += [["best epoch", str(best + 1)]] if best is not None and run.summary["val_metrics"] else []
+    for split, title in (("val", "validation"), ("test", "the test")):
+        scores = _scores(run.summary[f"{split}_metrics"])
+        rows += [[f"{name} in {title}", text] for name, text in scores.items()]
+        if (baseline := run.summary["baselines"].get(split)) is not None and scores:
+            name = next(iter(scores))
+            rows.append([f"the same for {CONSTANT.get(name, 'one answer')} alone", _scores({name: baseline})[name]])
+    return Table("Result", ["", "of the run"], rows, "; ".join(cautions(run)))
+
+
+def cautions(run: Run) -> list[str]:
+    """What a reader of the result should know: the model has hardly learned anything, or has diverged."""
+    told = []
+    for split, title in (("test", "test"), ("val", "validation")):
+        name, value = next(iter(run.summary[f"{split}_metrics"].items()), ("", None))
+        if found := hardly_better(name, value, run.summary["baselines"].get(split)):
+            told.append(f"{title} {found}")
+            break
+    diverged = [epoch["epoch"] + 1 for epoch in run.epochs if epoch["loss"] is None]
+    return told + [f"the loss was not finite in epoch {epoch}" for epoch in diverged[:1]]
+
+
+def headline(run: Run) -> tuple[str, str]:
+    """(how good the model is, what this number is): of the test, or else of validation."""
+    for split, title in (("test", "in the test"), ("val", "in validation")):
+        for name, text in _scores(run.summary[f"{split}_metrics"]).items():
+            best = run.summary["best_epoch"]
+            of = f", with the weights of epoch {best + 1} of {len(run.epochs)}" if best is not None else ""
+            return text, f"{name} {title}{of}"
+    return "-", "no test and no validation"
+
+
+def about_table(run: Run) -> Table:
+    """What ran: the command, the data set, when, where, with what, how long."""
+    rows = [["command", one_line(each["command"])] for each in run.starts]
+    rows.append(["data set", one_line(run.options.get("dataset"))])
+    rows += [["graph", _described(run.graph)]] if run.graph else []
+    model = [
+        f"{name} {one_line(as_text(run.options[name]))}"
+        for name in ("model", "fanout", "hidden")
+        if name in run.options
     ]
+    rows += [["model", ", ".join(model)]] if model else []
+    for i, each in enumerate(run.starts):
+        rows.append(["resumed" if i else "started", one_line(each["date"])])
+    for each in run.starts[-1:]:
+        gpus = Counter(each["gpus"])
+        names = ", ".join(f"{count} x {name}" if count > 1 else name for name, count in gpus.items())
+        job = f", SLURM job {each['slurm_job']}" if "slurm_job" in each else ""
+        rows.append(["host", one_line(f"{each['host']}{job}; {each['cpu']}")])
+        rows.append(["GPUs", one_line(names) or "none: on the CPU"])
+        rows.append(["versions", one_line(", ".join(f"{name} {text}" for name, text in each["versions"].items()))])
+    rows.append(["ranks", ", ".join(run.places)])
+    rows.append(["time", f"{format_seconds(run.summary['seconds'])}, {len(run.epochs)} epochs"])
+    return Table("What ran", ["", "of the run"], rows)
+
+
+def _described(graph: GraphSizes) -> str:
+    splits = ", ".join(f"{name} {count:,}" for name, count in graph["splits"].items())
+    parts = [f"{graph['num_nodes']:,} nodes, {graph['num_edges']:,} edges"]
+    if "node_types" in graph:
+        parts.append(", ".join(f"{name} {count:,}" for name, count in graph["node_types"].items()))
+        parts.append(f"{len(graph.get('edge_types', {}))} edge types")
+    dims = [f"{name} {dim}".strip() for name, dim in graph["feature_dims"].items()]
+    parts += [f"features {', '.join(dims)}", f"{graph['num_classes']} classes or labels", f"nodes of splits: {splits}"]
+    return one_line("; ".join(parts))
+
+
+def course_table(run: Run) -> Table:
+    """What the time went to besides the epochs' steps, and how fast the last epoch could have been."""
+    rows = []
     if run.summary["start"]:
         rows.append(["first batch", describe_start(run.summary["start"])])
     if len(run.epochs) > 1:
@@ -115,7 +184,7 @@ def result_table(run: Run) -> Table:
     if run.summary["coarse_epochs"]:
         error = f"within {run.summary['coarse_error']:.4g} of each feature's size"
         rows.append(["coarse epochs", f"features of the first {run.summary['coarse_epochs']} epochs: {error}"])
-    return Table("Result", ["", "of the run"], rows, advice(run))
+    return Table("Course", ["", "of the run"], rows, advice(run))
 
 
 def describe_start(start: dict) -> str:
@@ -158,12 +227,42 @@ def _last_floor(run: Run) -> dict | None:
     return floor["epochs"][-1] if floor and floor["epochs"] else None
 
 
-def compare_table(runs: list[Run], names: list[str]) -> Table:
-    """A column a run: options that differ, then times, reads and accuracy."""
+def compare_tables(runs: list[Run], names: list[str]) -> list[Table]:
+    """A column a run: what differs; how good the models are; times and reads."""
+    columns = ["", *names]
+    differing = Table("What differs", columns, _differing_rows(runs))
+    rows = []
+    for title, part in (("test", "test"), ("validation", "val")):
+        scores = [_scores(run.summary[f"{part}_metrics"]) for run in runs]
+        for name in dict.fromkeys(name for of_run in scores for name in of_run):
+            row = f"{title} %" if name == "accuracy" else f"{title} {name}"  # accuracy is what nobody names
+            rows.append([row, *(of_run.get(name, "-").removesuffix(" %") for of_run in scores)])
+    rows.append(["epochs", *(str(len(run.epochs)) for run in runs)])
+    note = "medians of the first rank's epochs, without the first epoch; rows, lists and bytes are per training batch"
+    if any(len(run.epochs) == 1 for run in runs):
+        note += "; for a run of one epoch, of this epoch, which includes the start-up"
+    return [differing, Table("Results", columns, rows), Table("Time and bytes", columns, _time_rows(runs), note)]
+
+
+def _differing_rows(runs: list[Run]) -> list[list[str]]:
+    """Options, and what is known of the last start of each run, where runs differ."""
     options = dict.fromkeys(name for run in runs for name in run.options)
     rows = [[name, *(_or_none(run.options.get(name), one_line) for run in runs)] for name in options]
-    rows = [row for row in rows if len(set(row[1:])) > 1]
-    times = [median_times(run) for run in runs]
+    starts = [run.starts[-1] if run.starts else {} for run in runs]
+    for name in ("date", "host", "gpus", "cpu", "versions"):
+        rows.append([name, *(_or_none(each.get(name), _joined) for each in starts)])
+    rows.append(["graph", *(_or_none(run.graph, _described) for run in runs)])
+    return [row for row in rows if len(set(row[1:])) > 1]
+
+
+def _joined(value) -> str:
+    if isinstance(value, dict):
+        value = [f"{name} {text}" for name, text in value.items()]
+    return one_line(", ".join(value) if isinstance(value, list) else value)
+
+
+def _time_rows(runs: list[Run]) -> list[list[str]]:
+    rows, times = [], [median_times(run) for run in runs]
     for name, key in zip(TIME_NAMES, TIMES, strict=True):
         rows.append([f"median {name}", *(_seconds(of_run[key]) for of_run in times)])
     first = times[0]["seconds"]
@@ -173,15 +272,8 @@ def compare_table(runs: list[Run], names: list[str]) -> Table:
     rows.append(["floor set by", *(_or_none(floor, lambda each: one_line(each["bottleneck"])) for floor in floors)])
     for kind in (ROWS, LISTS):
         rows += _tier_rows(runs, kind)
-    for title, part in (("validation", "val"), ("test", "test")):
-        scores = [_scores(run.summary[f"{part}_metrics"]) for run in runs]
-        for name in dict.fromkeys(name for of_run in scores for name in of_run):
-            row = f"{title} %" if name == "accuracy" else f"{title} {name}"  # accuracy is what nobody names
-            rows.append([row, *(of_run.get(name, "-").removesuffix(" %") for of_run in scores)])
-    note = "medians of the first rank's epochs, without the first epoch; rows, lists and bytes are per training batch"
-    if any(len(run.epochs) == 1 for run in runs):
-        note += "; for a run of one epoch, of this epoch, which includes the start-up"
-    return Table("Runs compared", ["", *names], rows, note)
+    rows.append(["whole run", *(format_seconds(run.summary["seconds"]) for run in runs)])
+    return rows
 
 
 def _scores(metrics: dict[str, float | None]) -> dict[str, str]:

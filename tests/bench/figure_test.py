@@ -5,7 +5,7 @@ import json
 import pytest
 from documents import ROOT, module
 
-from cohort_gnn.launch.report import page as report_page
+from cohort_gnn.launch.report import charts as report_charts
 
 figure = module(ROOT / "bench/figure.py")
 main, mean_gain, panels_of = figure.main, figure.mean_gain, figure.panels_of
@@ -90,7 +90,7 @@ def test_the_bars_are_of_the_modes(file, tmp_path, monkeypatch, capsys):
 
 def test_panels_stack_their_parts_in_rows_of_four(monkeypatch):
     pytest.importorskip("matplotlib")
-    monkeypatch.setattr(report_page, "png_of", lambda figure: figure)
+    monkeypatch.setattr(report_charts, "png_of", lambda figure: figure)
     bar = {"seconds": 3.0, "wait_seconds": 2.0, "train_seconds": 1.0, "all_reduce_seconds": 0.0}
     shared = bar | {"seconds": 3.5, "all_reduce_seconds": 0.5}
     panels = [figure.Panel(f"${i}", [bar, shared if i == 5 else bar], ["none", "M"]) for i in range(6)]

@@ -9,7 +9,7 @@ from documents import ROOT, module
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import open as open_dataset
-from cohort_gnn.launch.report import page as report_page
+from cohort_gnn.launch.report import charts as report_charts
 from cohort_gnn.spec.run import RunSpec
 
 scaling = module(ROOT / "bench/scaling.py")
@@ -55,7 +55,7 @@ def test_the_table_has_what_the_line_says():
 
 def test_the_picture_has_a_panel_a_series(monkeypatch):
     pytest.importorskip("matplotlib")
-    monkeypatch.setattr(report_page, "png_of", lambda figure: figure)
+    monkeypatch.setattr(report_charts, "png_of", lambda figure: figure)
     found = [series("edges", [1, 2, 3], [1.0, 2.0, 4.0]), series("ranks", [1, 2], [1.0, 0.6]), series("rows", [], [])]
     figure = scaling.draw(found)
     assert [len(axes.lines) for axes in figure.axes] == [2, 2, 0], "points and their line, or what would be ideal"

@@ -11,7 +11,7 @@ from documents import ROOT, module
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.launch.options.parser import add_options, given_in
-from cohort_gnn.launch.report import page as report_page
+from cohort_gnn.launch.report import charts as report_charts
 from cohort_gnn.launch.tune.space import train_options
 from cohort_gnn.spec.options import options_of
 from cohort_gnn.spec.run import RunSpec
@@ -144,7 +144,7 @@ def test_the_tables_tell_the_grid_and_the_distance():
 
 def test_the_picture_frames_both(monkeypatch):
     pytest.importorskip("matplotlib")
-    monkeypatch.setattr(report_page, "png_of", lambda figure: figure)
+    monkeypatch.setattr(report_charts, "png_of", lambda figure: figure)
     axes = tune_grid.draw(found()).axes[0]
     middles = [(each.get_x() + each.get_width() / 2, each.get_y() + each.get_height() / 2) for each in axes.patches]
     assert middles == [pytest.approx((1, 0)), pytest.approx((0, 1))]

@@ -2,25 +2,32 @@
 
 import json
 import shutil
+import socket
 import struct
 import sys
-from html.parser import HTMLParser
+from datetime import datetime
 from statistics import median
 
 import pytest
+import torch
 from processes import cohort
+from report_reader import columns_of, page_of
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.launch import main
-from cohort_gnn.launch.report import page as report_page
+from cohort_gnn.launch.report import charts as report_charts
 from cohort_gnn.launch.report.results import LISTS, ROWS, read_run
-from cohort_gnn.launch.report.tables import advice, epoch_table, result_table
+from cohort_gnn.launch.report.tables import advice, cautions, course_table, epoch_table, headline, result_table
 
 TRAIN = ["--device", "cpu", "--fanout", "4,3", "--batch-size", 100, "--hidden", 8, "--epochs", 3, "--quiet"]
+SECTIONS = ["What ran", "Result", "Learning curves", "Time", "Bytes", "Options"]
 TIERS = ["local", "peer", "host", "recent", "disk", "remote"]
 TIMES = [f"{name}seconds" for name in ("", "wait_", "train_", "all_reduce_", "sample_", "fetch_")]
-CHARTS = ["report-bytes.png", "report-epochs.png", "report-hits.png"]
+CHARTS = ["report-epochs.png", "report-loss.png", "report-validation.png"]
+BY_TIER = [
+    f"report-{kind}-{what}.png" for kind in ("lists", "rows") for what in ("bytes", "hits")
+]  # where there are two
 
 
 @pytest.fixture(scope="module")
@@ -38,38 +45,6 @@ def drawn():
     pytest.importorskip("matplotlib")
 
 
-class Page(HTMLParser):
-    """The tables of an HTML page by their headings, and all that it refers to or embeds."""
-
-    def __init__(self, text: str):
-        super().__init__()
-        self.tables, self.tags, self.links, self._in, self._title = {}, set(), [], "", ""
-        self.feed(text)
-
-    def handle_starttag(self, tag, attributes):
-        self.tags.add(tag)
-        self.links += [value for name, value in attributes if name in ("src", "href", "srcset", "action")]
-        self._in = tag
-        if tag == "tr":
-            self.tables[self._title].append([])
-        elif tag in ("td", "th"):
-            self.tables[self._title][-1].append("")
-
-    def handle_endtag(self, tag):
-        self._in = ""
-
-    def handle_data(self, data):
-        if self._in == "h2":
-            self._title = data
-            self.tables[data] = []
-        elif self._in in ("td", "th"):
-            self.tables[self._title][-1][-1] += data
-
-
-def page_of(folder) -> Page:
-    return Page((folder / "report.html").read_text())
-
-
 def summary_of(run) -> dict:
     return json.loads((run / "summary.json").read_text())
 
@@ -79,24 +54,15 @@ def is_a_png(data: bytes) -> bool:
     return data[:8] == b"\x89PNG\r\n\x1a\n" and data[-8:-4] == b"IEND" and width > height > 400
 
 
-def columns_of(line: str) -> list[str]:
-    """The cells of a line of a printed table: units stay with their numbers."""
-    cells = []
-    for word in line.split():
-        if word in ("B", "KB", "MB", "GB", "TB", "%"):
-            cells[-1] += f" {word}"
-        else:
-            cells.append(word)
-    return cells
-
-
 def test_a_run_with_a_cache(runs, tmp_path, drawn):
     result = cohort("report", runs / "cached", "--out", tmp_path / "deep/out")
     assert result.returncode == 0, result.stderr
     out, summary = tmp_path / "deep/out", summary_of(runs / "cached")
-    assert sorted(path.name for path in out.iterdir()) == [*CHARTS, "report.html"]
+    assert sorted(path.name for path in out.iterdir()) == sorted([*CHARTS, *BY_TIER, "report.html"])
     assert not list((runs / "cached").glob("report*"))
-    tables = page_of(out).tables
+    page = page_of(out)
+    tables = page.tables
+    assert [each for each in page.titles if each in SECTIONS] == SECTIONS
     times = []
     for epoch in summary["epochs"]:
         cells = [f"{epoch[name]:.4f}" for name in (*TIMES, "loss")]
@@ -108,7 +74,10 @@ def test_a_run_with_a_cache(runs, tmp_path, drawn):
     batches = sum(epoch["num_batches"] for epoch in later)
     rows, lists = tables["Feature rows of a batch"], tables["Neighbour lists of a batch"]
     assert rows[0] == ["rank", "from", "rows", "rows %", "bytes", "GB/s", "rows % planned", "bytes planned"]
-    for tier, row, list_row in zip(TIERS, rows[1:], lists[1:], strict=True):
+    used = [tier for tier in TIERS if measured["hit_rate"][tier] or planned["hit_rate"][tier]]
+    assert [row[1] for row in rows[1:]] == used and "peer" not in used, "empty tiers are left out"
+    for row in rows[1:]:
+        tier = row[1]
         reads = sum(epoch["row_tiers"][tier]["rows"] for epoch in later) / batches
         rate = measured["gb_per_s"][tier]
         assert row == [
@@ -116,23 +85,48 @@ def test_a_run_with_a_cache(runs, tmp_path, drawn):
             *(format_bytes(measured["bytes"][tier]), "-" if rate is None else f"{rate:.2f}"),
             *(f"{100 * planned['hit_rate'][tier]:.2f}", format_bytes(planned["bytes"][tier])),
         ]
-        assert list_row[3:] == [
-            *(f"{100 * measured['list_hit_rate'][tier]:.2f}", format_bytes(measured["list_bytes"][tier])),
-            *(f"{100 * planned['list_hit_rate'][tier]:.2f}", format_bytes(planned["list_bytes"][tier])),
+    for row in lists[1:]:
+        assert row[3:] == [
+            *(f"{100 * measured['list_hit_rate'][row[1]]:.2f}", format_bytes(measured["list_bytes"][row[1]])),
+            *(f"{100 * planned['list_hit_rate'][row[1]]:.2f}", format_bytes(planned["list_bytes"][row[1]])),
         ]
     (held,) = json.loads((runs / "cached/plan.json").read_text())["ranks"]
     assert tables["Cache"][1][3:5] == [format_bytes(held["used_bytes"]), f"{held['features']['rows']:,}"]
     assert ["accuracy in the test", f"{100 * summary['test_accuracy']:.2f} %"] in tables["Result"]
     floor, seconds = summary["floor"]["epochs"][-1], summary["epochs"][-1]["seconds"]
     told = f"{floor['seconds']:.4f} s, set by {floor['bottleneck']}; it took {seconds:.4f} s"
-    assert ["floor of the last epoch", told] in tables["Result"]
+    assert ["floor of the last epoch", told] in tables["Course"]
     assert (
-        ["feature rows", "read from the data set's file without a copy; each read counts"] in tables["Result"]
+        ["feature rows", "read from the data set's file without a copy; each read counts"] in tables["Course"]
     ) == summary["rows_in_place"]
     assert ["batch_size", "100"] in tables["Options"]
     printed = [columns_of(line) for line in result.stdout.splitlines()]
-    read = [row for row in [*rows[1:], *lists[1:]] if row[2] != "0.0"]
-    assert all(row in printed for row in [*times, *read]) and ["CPU", "peer"] not in [row[:2] for row in printed]
+    assert all(row in printed for row in [*times, *rows[1:], *lists[1:]])
+
+
+def test_what_ran_is_told(runs, drawn):
+    assert cohort("report", runs / "cached").returncode == 0
+    told, run = dict(page_of(runs / "cached").tables["What ran"][1:]), read_run(runs / "cached")
+    assert told["command"].startswith("cohort train ") and "--cache-ratio 0.1" in told["command"]
+    assert "2,708 nodes, 10,556 edges; features 1433; 7 classes" in told["graph"] and "train 1,625" in told["graph"]
+    assert told["host"].startswith(socket.gethostname()) and told["GPUs"] == "none: on the CPU"
+    assert f"torch {torch.__version__.partition('+')[0]}" in told["versions"] and told["ranks"] == "CPU"
+    assert datetime.strptime(told["started"], "%Y-%m-%d %H:%M:%S %z") and told["time"].endswith("3 epochs")
+    share, what = headline(run)
+    assert share == f"{100 * run.summary['test_accuracy']:.2f} %" and what.startswith("accuracy in the test, ")
+    assert result_table(run).rows[-1][0] == "the same for the most common class alone"
+
+
+def test_a_model_that_has_learned_nothing_is_told(runs, tmp_path):
+    def spoil(summary):
+        summary["test_metrics"], summary["baselines"]["test"] = {"accuracy": 0.99}, 0.99
+        summary["epochs"][1]["loss"] = None
+
+    assert cautions(read_run(runs / "cached")) == []
+    assert cautions(read_run(changed(runs, tmp_path / "run", "cached", spoil))) == [
+        "test accuracy 99.00 % is hardly better than naming the most common class for every node: 99.00 %",
+        "the loss was not finite in epoch 2",
+    ]
 
 
 def test_each_rank_has_its_rows_and_the_charts_are_in_the_page(runs, drawn):
@@ -153,18 +147,22 @@ def test_each_rank_has_its_rows_and_the_charts_are_in_the_page(runs, drawn):
         read = sum(part["row_tiers"]["host"]["bytes"] for part in parts) / sum(part["num_batches"] for part in parts)
         assert [f"r{rank}", "host", format_bytes(read)] in [[*row[:2], row[4]] for row in rows]
     assert page.tags.isdisjoint({"script", "link", "iframe", "object"})
-    assert len(page.links) == 3 and all(link.startswith("data:image/png;base64,") for link in page.links)
+    assert len(page.links) == len(CHARTS) and all(link.startswith("data:image/png;base64,") for link in page.links)
     assert all(is_a_png((runs / "two" / name).read_bytes()) for name in CHARTS)
 
 
 def test_runs_beside_each_other(runs, tmp_path, drawn):
     result = cohort("report", runs / "cached", runs / "two", runs / "cached", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
-    assert sorted(path.name for path in (tmp_path / "report").iterdir()) == ["report-runs.png", "report.html"]
-    assert is_a_png((tmp_path / "report/report-runs.png").read_bytes())
-    table = page_of(tmp_path / "report").tables["Runs compared"]
-    assert table[0][1:] == [str(runs / name) for name in ("cached", "two", "cached")], "names that are not unique"
-    found = {row[0]: row[1:] for row in table[1:]}
+    charts = ["report-loss.png", "report-runs.png", "report-validation.png"]
+    assert sorted(path.name for path in (tmp_path / "report").iterdir()) == [*charts, "report.html"]
+    assert all(is_a_png((tmp_path / "report" / name).read_bytes()) for name in charts)
+    page = page_of(tmp_path / "report")
+    order = ["What ran", "Results", "Learning curves", "Time and bytes"]
+    assert [each for each in page.titles if each in order] == order
+    parts = [page.tables[name] for name in ("What differs", "Results", "Time and bytes")]
+    assert [part[0][1:] for part in parts] == [[str(runs / name) for name in ("cached", "two", "cached")]] * 3
+    found = {row[0]: row[1:] for part in parts for row in part[1:]}
     names = list(found)
     assert names.index("num_ranks") < names.index("cache_bytes") < names.index("median epoch s")
     assert found["num_ranks"] == ["1", "2", "1"] and found["cache_policy"] == ["plan", "-", "plan"]
@@ -209,7 +207,7 @@ def test_what_comes_from_files_is_no_markup(runs, tmp_path, drawn, capsys):
     assert page.tables["Time of each epoch"][1][1] == "<I>"
     assert main.main(["report", str(run), str(runs / "two"), "--out", str(tmp_path / "both")]) == 0
     assert "$\\frac$ <b>&[red]" in capsys.readouterr().out
-    assert page_of(tmp_path / "both").tables["Runs compared"][0][1] == "$\\frac$ <b>&[red]"
+    assert page_of(tmp_path / "both").tables["What differs"][0][1] == "$\\frac$ <b>&[red]"
 
 
 def test_gpus_and_many_epochs(runs, tmp_path, drawn):
@@ -226,7 +224,7 @@ def test_gpus_and_many_epochs(runs, tmp_path, drawn):
     short = epoch_table(read, is_short=True)
     assert [row[:2] for row in short.rows[::2]] == [[str(i), "GPU 3"] for i in (1, 2, 3, 147, 148, 149, 150)]
     assert "143 epochs in the middle are left out" in short.note
-    assert is_a_png(report_page.draw_epochs(read))
+    assert is_a_png(report_charts.draw_epochs(read))
 
 
 @pytest.mark.parametrize(
@@ -253,7 +251,7 @@ def test_what_shortens_a_long_wait_for_rows_is_told(runs, tmp_path, wait, change
     run.options |= {"reuse": False} | {name: value for name, value in changes.items() if name in ("reuse", "dataset")}
     texts = ["80 % of an epoch", "--cache-ratio auto", "cohort dataset prepare", "--reuse", "--host-bytes"]
     assert [text for text in texts if text in advice(run)] == told
-    assert result_table(run).note == advice(run)
+    assert course_table(run).note == advice(run)
 
 
 def test_epochs_that_the_summary_lacks_are_read_from_their_lines(runs, tmp_path):

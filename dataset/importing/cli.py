@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.progress_lines import ProgressLines
 from cohort_gnn.dataset.arrays import TASKS
 from cohort_gnn.dataset.cli_parts import add_common, lines_on_stderr, number, summary
 from cohort_gnn.dataset.importing.convert import ConvertOptions
@@ -209,10 +210,11 @@ def _import(args: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _stages(console: Console) -> Iterator:
-    """A bar for each stage of the work; the one before is whole when the next begins."""
+    """A bar for each stage of the work; the one before is whole when the next begins. Without a terminal: lines."""
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
         tasks: dict[str, int] = {}
+        lines = ProgressLines(console.print)
 
         def progress(what: str, fraction: float) -> None:
             if what not in tasks:
@@ -220,5 +222,7 @@ def _stages(console: Console) -> Iterator:
                     bars.update(task, completed=1)
                 tasks[what] = bars.add_task(what, total=1)
             bars.update(tasks[what], completed=fraction)
+            if not console.is_terminal:
+                lines.at(what, fraction)
 
         yield progress

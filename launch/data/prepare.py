@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import functools
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from cohort_gnn import ibp
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.progress_lines import ProgressLines
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.dataset import Dataset, HeteroDataset
 from cohort_gnn.dataset import open as open_dataset
@@ -281,8 +281,15 @@ def _drop_raw(rows: StoredRows, order, file: Path) -> None:
 
 @contextlib.contextmanager
 def bytes_bar(what: str, num_bytes: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar over bytes, on standard error; yields what advances it."""
+    """A progress bar over bytes, on standard error, or lines where it is no terminal; yields what advances it."""
     columns = (TextColumn(what), BarColumn(bar_width=None), TaskProgressColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        yield functools.partial(bar.advance, bar.add_task(what, total=num_bytes))
+        task, lines = bar.add_task(what, total=num_bytes), ProgressLines(console.print)
+
+        def advance(num_done: int) -> None:
+            bar.advance(task, num_done)
+            if not console.is_terminal:
+                lines.at(what, bar.tasks[task].completed / max(1, num_bytes))
+
+        yield advance

@@ -4,6 +4,7 @@ import logging
 import os
 import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ import torch
 from processes import cohort
 
 import cohort_gnn
+from cohort_gnn.base import progress_lines
 from cohort_gnn.base.units import format_seconds
+from cohort_gnn.launch.main import main
 from cohort_gnn.spec.results import hardly_better
 from cohort_gnn.trainer.models.targets import Classes, Labels, Numbers
 from cohort_gnn.trainer.report.start import StartBar
@@ -108,3 +111,16 @@ def test_one_answer_for_all_is_measured_by_each_metric():
 def test_times_have_two_units():
     told = [format_seconds(seconds) for seconds in (0.04, 59.94, 60, 3725, 90_000, 86_400)]
     assert told == ["0.0 s", "59.9 s", "1 min 0 s", "1 h 2 min", "1 d 1 h", "1 d 0 h"]
+
+
+def test_long_work_without_a_terminal_says_how_far_it_is(tmp_path, monkeypatch, capsys):
+    told: list[str] = []
+    monkeypatch.setattr(progress_lines, "LINE_SECONDS", 0.0)
+    lines = progress_lines.ProgressLines(told.append)
+    lines.at("layers", 0.0)
+    lines.at("layers", 0.5)
+    assert told[0] == "layers: 0 %" and re.fullmatch(r"layers: 50 %, ends in about \d.* s", told[1])
+    source = Path(__file__).parents[1] / "data/cora.npz"
+    for words in (["import", source, tmp_path / "cora"], ["prepare", tmp_path / "cora"]):
+        assert main(["dataset", *map(str, words)]) == 0
+        assert re.search(r"^[a-z ]+: \d+ %", capsys.readouterr().err, re.MULTILINE), words[0]

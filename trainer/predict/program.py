@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.files import replacing, temporary_folder
 from cohort_gnn.base.log import shown
+from cohort_gnn.base.progress_lines import ProgressLines
 from cohort_gnn.base.spelling import did_you_mean
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.dataset import Dataset, HeteroDataset
@@ -197,11 +198,18 @@ def run_layers(
 
 @contextlib.contextmanager
 def progress_of(text: str, total: int, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """A progress bar; gives what advances it."""
+    """A progress bar, or lines where standard error is no terminal; gives what advances it."""
     columns = (TextColumn(text), BarColumn(bar_width=None), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True, quiet=quiet)) as progress:
-        bar = progress.add_task("", total=total)
-        yield lambda done: progress.advance(bar, done)
+    console = Console(stderr=True, quiet=quiet)
+    with Progress(*columns, console=console) as progress:
+        bar, lines = progress.add_task("", total=total), ProgressLines(console.print)
+
+        def advance(done: int) -> None:
+            progress.advance(bar, done)
+            if not console.is_terminal:
+                lines.at(text, progress.tasks[bar].completed / max(1, total))
+
+        yield advance
 
 
 @contextlib.contextmanager

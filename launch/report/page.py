@@ -21,7 +21,7 @@ h2 { font-size: 1.25em; margin: 1.6em 0 0.4em; border-bottom: 1px solid var(--li
 h3 { font-size: 1em; margin: 1.2em 0 0.2em }
 p { margin: 0.4em 0; overflow-wrap: anywhere }
 p.note, figcaption, summary { color: var(--soft); font-size: 0.9em }
-p.score { font-size: 1.1em } p.score b { font-size: 1.9em; margin-right: 0.25em }
+p.score { font-size: 1.1em } p.score strong { font-size: 1.9em; margin-right: 0.25em }
 p.warning { border-left: 4px solid #d1495b; padding-left: 0.7em }
 .scroll { overflow-x: auto }
 table { border-collapse: collapse; margin: 0.3em 0 }
@@ -88,7 +88,7 @@ def _section_html(section: Section) -> list[str]:
     lines = [f"<section>\n<h2>{html.escape(section.title)}</h2>"]
     if section.score:
         value, what = map(html.escape, section.score)
-        lines.append(f'<p class="score"><b>{value}</b>{what}</p>')
+        lines.append(f'<p class="score"><strong>{value}</strong> {what}</p>')
     lines += [f'<p class="warning">{html.escape(each)}</p>' for each in section.warnings]
     if section.charts:
         lines += ['<div class="charts">', *map(_chart_html, section.charts), "</div>"]

@@ -8,7 +8,6 @@ from statistics import median
 from cohort_gnn.base.tables import Table
 from cohort_gnn.base.units import format_bytes, format_seconds
 from cohort_gnn.dataset.prepared import has_encoded_rows
-from cohort_gnn.launch.options.parser import as_text
 from cohort_gnn.launch.report.results import LISTS, ROWS, Kind, Run, one_line, ranks_of
 from cohort_gnn.spec.results import CONSTANT, TIERS, TIMES, GraphSizes, hardly_better
 
@@ -132,7 +131,7 @@ def about_table(run: Run) -> Table:
     rows.append(["data set", one_line(run.options.get("dataset"))])
     rows += [["graph", _described(run.graph)]] if run.graph else []
     model = [
-        f"{name} {one_line(as_text(run.options[name]))}"
+        f"{name} {one_line(run.options[name]).strip('[]')}"
         for name in ("model", "fanout", "hidden")
         if name in run.options
     ]

@@ -206,7 +206,7 @@ def test_auto_is_what_slots_and_trainer_leave(data, capsys):
 
 
 def test_sizes_are_compared_where_the_rest_of_memory_is_not_known(data, capsys):
-    arguments = ["plan", str(data), *SMALL, "--num-gpus", "1", "--gpu-memory", "10MB"]
+    arguments = ["plan", str(data), *SMALL, "--num-gpus", "1", "--gpu-memory", "20MB"]
     assert main(arguments) == 0
     said = capsys.readouterr().out
     assert [line.split()[-1] for line in said.splitlines() if line.split()[:1] in (["0"], ["1"])] == ["yes", "no"]

@@ -372,22 +372,6 @@ def test_options_that_gain_less_than_epochs_differ_are_not_taken(tmp_path, capsy
     assert ("slots = 6" in (tmp_path / "run.toml").read_text()) != is_kept
 
 
-@pytest.mark.parametrize(
-    ("again", "is_kept", "told"),
-    [((1.2, 1.19), False, "ran again"), ((1.5, 1.2), True, "ran again"), ((None, None), True, "ran once")],
-)
-def test_a_gain_counts_where_it_shows_twice(tmp_path, capsys, again, is_kept, told):
-    """Slots 6 was "best" once, by 0.25 s of which 0.22 s were of training: trial 1 had run on a busy machine."""
-    trials = [trial_of(tmp_path, 1, 1.5), trial_of(tmp_path, 2, 1.25, slots=6)]
-    trials[0].again, trials[1].again = again
-    results = Results(tmp_path, tmp_path / "data", "cpu", 3, START, {}, trials, False)
-    conclude(results, quiet=False)
-    assert results.best is trials[is_kept]
-    assert told in capsys.readouterr().out
-    found = json.loads((tmp_path / "tune.json").read_text())
-    assert found["best"] == 1 + is_kept and [each["again_seconds"] for each in found["trials"]] == list(again)
-
-
 def test_a_trial_that_fails_or_takes_too_long(cora, shm, tmp_path):
     small = {"device": "cpu", "fanout": [4, 3], "hidden": 30}
     failed = Trial(1, tmp_path / "failed", START, small)

@@ -41,9 +41,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 warm.use()
 
 # Files that take longest: they begin first, so that no worker has one of them left when the others are done.
-LONGEST = """docs resume machines typed_link_run link_run typed_run accuracy examples targets predict ranks_loader tune
-edge_features_option machine command fault kill typed_graphs typed_accuracy torchrun import_options stop cache report
-bench_step callbacks sharded_rows nn_gat prepare scaling doctor""".split()
+LONGEST = """docs resume machines round_trip typed_link_run link_run typed_run accuracy examples targets predict
+ranks_loader tune edge_features_option machine command fault kill typed_graphs typed_accuracy torchrun import_options
+stop cache report bench_step callbacks sharded_rows nn_gat prepare scaling doctor""".split()
 
 
 def pytest_collection_modifyitems(items):

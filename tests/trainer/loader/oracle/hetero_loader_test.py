@@ -78,31 +78,6 @@ def loader_of(papers, fanout=(4, 3), nodes="paper", device="cpu", **options) -> 
     return NeighborLoader(papers, fanout if isinstance(fanout, dict) else list(fanout), nodes, device=device, **options)
 
 
-def test_all_neighbours_are_pygs_k_hop_sets(papers):
-    data = open_dataset(papers).to_pyg()
-    seeds = torch.tensor([3, 77, 150])
-    with loader_of(papers, (-1, -1), ("paper", seeds), batch_size=3) as loader:
-        batch = next(iter(loader))
-    reached = {name: set() for name in data.node_types} | {"paper": set(seeds.tolist())}
-    frontier = {name: set(ids) for name, ids in reached.items()}
-    drawn = {name: set() for name in data.edge_types}
-    for _ in range(2):
-        found = {name: set() for name in data.node_types}
-        for name in data.edge_types:
-            for source, target in data[name].edge_index.t().tolist():
-                if target in frontier[name[2]]:
-                    drawn[name].add((source, target))
-                    found[name[0]].add(source)
-        frontier = {name: found[name] - reached[name] for name in found}
-        reached = {name: reached[name] | found[name] for name in found}
-    for name in data.node_types:
-        assert set(batch[name].n_id.tolist()) == reached[name] and len(batch[name].n_id) == len(reached[name])
-    for name in data.edge_types:
-        source, target = batch[name].edge_index
-        pairs = zip(batch[name[0]].n_id[source].tolist(), batch[name[2]].n_id[target].tolist(), strict=True)
-        assert set(pairs) == drawn[name]
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("topology", ["gpu", "host"])
 @pytest.mark.parametrize("reuse", [False, True])

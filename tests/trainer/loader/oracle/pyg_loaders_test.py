@@ -1,77 +1,163 @@
-"""Where all neighbours are drawn, batches have the nodes and edges of PyG's own loaders."""
+"""With all neighbours, batches have what batches of PyG's own loaders have."""
 
-import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from processes import ALL_TESTS
+from pyg_batches import Graph, differences, unlike_its_edges
+from pyg_cases import graphs, node_options, pair_options, without_pairs
+from pyg_draws import pygs_sampler
+from torch import Tensor
 from torch_geometric import loader as pygs
-from typed_sets import schemas, write
+from torch_geometric.data import Data
+from torch_geometric.sampler import neighbor_sampler
 
 from cohort_gnn import LinkNeighborLoader, NeighborLoader
 from cohort_gnn.dataset import open as open_dataset
 
-pytestmark = [
-    pytest.mark.usefixtures("shm"),
-    pytest.mark.skipif(
-        not any(importlib.util.find_spec(name) for name in ("pyg_lib", "torch_sparse")),
-        reason="PyG's sampler needs pyg-lib or torch-sparse",
-    ),
-]
-EXAMPLES = 200 if ALL_TESTS else 20
+pytestmark = [pytest.mark.usefixtures("shm"), pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(3000)]
+EXAMPLES = 560 if ALL_TESTS else 12
+KINDS = ["directional", "bidirectional", "induced", "disjoint"]
+TIMED = [None, "time", "edge_time"]
+cases = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 
 
-def edges_of(store, sources, targets) -> list[list[int]]:
-    """(source, target) of each edge, by the nodes' numbers in the graph, in ascending order."""
-    source, target = store.edge_index
-    return sorted(torch.stack([sources[source], targets[target]], 1).tolist())
+@pytest.mark.parametrize("typed", [False, True], ids=["one type", "several types"])
+@pytest.mark.parametrize("kind", KINDS)
+@cases
+@given(draws=st.data())
+def test_nodes(draws, kind, typed):
+    check_nodes(draws, kind, typed)
 
 
-def expect_same(batch, expected) -> None:
-    """In batches of one node type."""
-    assert sorted(batch.n_id.tolist()) == sorted(expected.n_id.tolist())
-    assert edges_of(batch, batch.n_id, batch.n_id) == edges_of(expected, expected.n_id, expected.n_id)
+def check_nodes(draws, kind: str, typed: bool) -> None:
+    timed = draws.draw(st.sampled_from(TIMED)) if kind == "disjoint" else None
+    data = draws.draw(graphs(typed, timed))
+    options = draws.draw(node_options(data, kind, timed))
+    with NeighborLoader(data, device="cpu", **options) as loader, pygs_sampler():
+        for batch, expected in zip(loader, pygs.NeighborLoader(data, **options), strict=True):
+            expect_same(batch, expected, data, None, kind)
 
 
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(schemas())
-def test_several_types(tmp_path_factory, schema):
-    counts, dims, lists, _ = schema
-    graph = open_dataset(write(tmp_path_factory.mktemp("typed") / "set", counts, dims, lists))
-    whole = graph.to_pyg()
-    for name, count in counts.items():
-        whole[name].num_nodes = count
-    seeds = torch.from_numpy(np.random.default_rng(1).permutation(counts[graph.target]))
-    of_pyg = pygs.NeighborLoader(whole, [-1, -1], input_nodes=(graph.target, seeds), batch_size=7)
-    with NeighborLoader(graph, [-1, -1], (graph.target, seeds), batch_size=7, device="cpu") as loader:
-        for batch, expected in zip(loader, of_pyg, strict=True):
-            for name in counts:
-                assert sorted(batch[name].n_id.tolist()) == sorted(expected[name].n_id.tolist())
-            for name in lists:
-                ends = [[each[end].n_id for end in (name[0], name[2])] for each in (batch, expected)]
-                assert edges_of(batch[name], *ends[0]) == edges_of(expected[name], *ends[1])
+@pytest.mark.parametrize("typed", [False, True], ids=["one type", "several types"])
+@pytest.mark.parametrize("kind", KINDS)
+@cases
+@given(draws=st.data())
+def test_links(draws, kind, typed):
+    check_links(draws, kind, typed)
 
 
-@pytest.mark.parametrize("kind", ["directional", "bidirectional", "induced"])
-def test_one_type(cora, kind):
+def check_links(draws, kind: str, typed: bool) -> None:
+    timed = draws.draw(st.sampled_from(TIMED)) if kind == "disjoint" else None
+    data = draws.draw(graphs(typed, timed))
+    options = draws.draw(pair_options(data, kind, timed))
+    pairs = options["edge_label_index"][0][::2] if typed else (None, None)
+    with (
+        LinkNeighborLoader(data, device="cpu", exclude="none", **options) as loader,
+        pygs_sampler(),
+        same_negatives() as negatives,
+    ):
+        of_pyg = iter(pygs.LinkNeighborLoader(data, **options))
+        for batch in loader:
+            negatives |= negatives_of(batch, options)
+            expect_same(batch, next(of_pyg), data, pairs, kind)
+        assert next(of_pyg, None) is None
+
+
+@pytest.mark.parametrize("typed", [False, True], ids=["one type", "several types"])
+@cases
+@given(draws=st.data())
+def test_links_without_the_edges_that_they_are(draws, typed):
+    check_default(draws, "directional", typed)
+
+
+def check_default(draws, kind: str, typed: bool) -> None:
+    """By default, a batch of pairs is that of PyG's loader on a graph without these edges and their reverses."""
+    data = draws.draw(graphs(typed, None))
+    options = draws.draw(pair_options(data, kind, None))
+    typed_pairs = options["edge_label_index"] if typed else (None, options["edge_label_index"])
+    with (
+        LinkNeighborLoader(data, device="cpu", **options) as loader,
+        pygs_sampler(),
+        same_negatives() as negatives,
+    ):
+        for batch in loader:
+            negatives |= negatives_of(batch, options)
+            rest, one_batch = without_pairs(data, options, batch)
+            (expected,) = pygs.LinkNeighborLoader(rest, **one_batch)
+            expect_same(batch, expected, data, typed_pairs[0][::2] if typed else (None, None), kind)
+
+
+@pytest.mark.parametrize("kind", KINDS[:3])
+def test_a_data_set_on_disk(cora, kind):
+    """Its batches have no masks."""
     graph = open_dataset(cora)
-    seeds = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(1))[:100]
-    of_pyg = pygs.NeighborLoader(graph.to_pyg(), [-1, -1], input_nodes=seeds, batch_size=30, subgraph_type=kind)
-    with NeighborLoader(graph, [-1, -1], seeds, batch_size=30, device="cpu", subgraph_type=kind) as loader:
-        for batch, expected in zip(loader, of_pyg, strict=True):
-            expect_same(batch, expected)
+    data, how = graph.to_pyg(), {"subgraph_type": kind, "batch_size": 30, "num_neighbors": [-1, -1]}
+    seeds = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(1))[:60]
+    with NeighborLoader(cora, input_nodes=seeds, device="cpu", edge_ids=True, **how) as loader, pygs_sampler():
+        for batch, expected in zip(loader, pygs.NeighborLoader(data, input_nodes=seeds, **how), strict=True):
+            other = differences(batch, expected, data, None, kind != "bidirectional")
+            assert {name for _, name in other} == {"train_mask", "val_mask", "test_mask"}
 
 
-def test_links(cora):
-    graph = open_dataset(cora)
-    whole = graph.to_pyg()
-    pairs = whole.edge_index[:, :90]
-    of_pyg = pygs.LinkNeighborLoader(whole, [-1, -1], edge_label_index=pairs, batch_size=25)
-    with LinkNeighborLoader(graph, [-1, -1], pairs, batch_size=25, device="cpu", exclude="none") as loader:
-        for batch, expected in zip(loader, of_pyg, strict=True):
-            expect_same(batch, expected)
-            for each in (batch, expected):
-                each.ends = each.n_id[each.edge_label_index]
-            assert torch.equal(batch.ends, expected.ends)
+def expect_same(batch: Graph, expected: Graph, data: Graph, pairs, kind: str) -> None:
+    """Where a batch has reverses of drawn edges, PyG says at random which of several edges a pair of nodes stands for,
+    and batches of several types do not say it."""
+    same_edges = kind != "bidirectional"
+    assert not differences(batch, expected, data, pairs, same_edges)
+    if not same_edges and isinstance(batch, Data):
+        assert not unlike_its_edges(batch, data)
+
+
+@pytest.mark.skipif(
+    find_spec("torch_sparse") is None, reason="torch-sparse is not installed (bench/accuracy_scripts.py)"
+)
+@pytest.mark.parametrize("typed", [False, True], ids=["one type", "several types"])
+@pytest.mark.parametrize("kind", KINDS)
+@cases
+@given(draws=st.data())
+def test_pygs_loaders_are_those_over_torch_sparse(draws, kind, typed):
+    """Which this file has in place of pyg-lib: pyg_draws.py. A disjoint batch of one seed is an ordinary one there."""
+    data = draws.draw(graphs(typed))
+    options = draws.draw(node_options(data, kind, None)) | ({"batch_size": 1} if kind == "disjoint" else {})
+    options.pop("weight_attr", None)
+    plain = {name: value for name, value in options.items() if name != "disjoint"}
+    with pygs_sampler():
+        found = [*pygs.NeighborLoader(data, **options)]
+    for batch, expected in zip(found, pygs.NeighborLoader(data, **plain), strict=True):
+        other = differences(batch, expected, data, None, kind != "bidirectional")
+        assert {name for _, name in other} <= {"num_sampled_nodes", "num_sampled_edges", "batch"}
+
+
+@contextmanager
+def same_negatives() -> Iterator[dict]:
+    """Inside, PyG's loaders have the negatives, "src" and "dst", that are in this dict."""
+    found: dict = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(neighbor_sampler, "neg_sample", lambda *_, endpoint: found[endpoint])
+        yield found
+
+
+def negatives_of(batch: Graph, options: dict) -> dict[str, Tensor]:
+    """Nodes that a batch has as negatives, as PyG's sampler orders them."""
+    how = options.get("neg_sampling")
+    if how is None:
+        return {}
+    source, of_pairs, target = stores_of_pairs(batch, options)
+    if how.is_triplet():
+        negatives = target.dst_neg_index.view(len(source.src_index), -1)
+        return {"dst": target.n_id[(negatives.T if options.get("disjoint") else negatives).flatten()]}
+    negatives = of_pairs.edge_label_index[:, len(of_pairs.input_id) :]
+    return {"src": source.n_id[negatives[0]], "dst": target.n_id[negatives[1]]}
+
+
+def stores_of_pairs(graph: Graph, options: dict) -> tuple[Any, Any, Any]:
+    """Of sources, pairs and targets."""
+    name = options["edge_label_index"][0] if isinstance(options["edge_label_index"], tuple) else None
+    return (graph[name[0]], graph[name], graph[name[2]]) if name else (graph, graph, graph)

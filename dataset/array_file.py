@@ -29,6 +29,11 @@ UNREADABLE = (
 MAGIC = b"\x93NUMPY"
 MOST_DEFLATED = 1032  # bytes of which deflate makes one: 258 for two bits
 SAVE_AGAIN = "write it again with numpy.savez or numpy.save; pickled objects are never loaded"
+COMPLEX_HINT = "numpy.stack([array.real, array.imag], axis=-1)"
+BITS_HINTS = {  # of ml_dtypes, by bytes
+    1: "of float8: numpy.save(file, array.astype(numpy.float32))",
+    2: "of bfloat16: numpy.save(file, array.view(numpy.uint16)), and --feature-dtype bfloat16",
+}
 
 
 class ArrayFile:
@@ -214,7 +219,15 @@ def is_npy(path: str | Path) -> bool:
         return file.read(len(MAGIC)) == MAGIC
 
 
+def demand_regular(path: str | Path) -> None:
+    """Raises CohortError for what waits for another program, or is a folder."""
+    if Path(path).exists() and not Path(path).is_file():
+        found = "a folder" if Path(path).is_dir() else "a pipe or a device"
+        raise CohortError(str(path), "a file", found, "write the content into a file, which is read more than once")
+
+
 def _open(path: str | Path) -> BinaryIO:
+    demand_regular(path)
     try:
         return open(path, "rb")
     except OSError as error:
@@ -243,7 +256,9 @@ def _parse(place: str, open_file: Callable[[], BinaryIO], size: int) -> ArrayFil
     if shape == ():
         raise CohortError(place, "an array", f"one {dtype}, without a shape", "save the array: numpy.save(file, array)")
     if dtype.kind not in "biuf":
-        hint = {"U": IDS_HINT, "S": IDS_HINT, "M": TIMES_HINT, "m": TIMES_HINT}.get(dtype.kind, hint)
+        hint = {"U": IDS_HINT, "S": IDS_HINT, "M": TIMES_HINT, "m": TIMES_HINT, "c": COMPLEX_HINT}.get(dtype.kind, hint)
+        if dtype.kind == "V":  # what numpy.save writes of types that it does not know
+            hint = "choose a field: array['NAME']" if dtype.names else BITS_HINTS.get(dtype.itemsize, hint)
         raise CohortError(place, "an array of numbers", f"dtype {dtype}", hint)
     needed = offset + math.prod(shape) * dtype.itemsize
     if min(shape, default=0) < 0 or size < needed:

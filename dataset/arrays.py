@@ -95,10 +95,27 @@ def features(place: str, array: np.ndarray) -> np.ndarray:
         raise CohortError(place, "numbers", f"dtype {array.dtype}", "convert it with array.astype(numpy.float32)")
     if 0 in array.shape:
         raise CohortError(place, "at least one row and one column", f"shape {list(array.shape)}")
+    demand_no_bits(place, array.dtype)
     rows = array.astype(feature_dtype(array.dtype), copy=False)
     if array.dtype.kind in "iu" and array.dtype.itemsize > 2:
         _demand_unrounded(place, array, rows)
     return rows
+
+
+def demand_no_bits(place: str, dtype: np.dtype) -> None:
+    """Refuses uint16, which may be numbers, or the bits of bfloat16."""
+    if dtype.newbyteorder("=") == np.uint16:
+        hint = "numbers: array.astype(numpy.float32); bits of bfloat16: torch.from_numpy(array).view(torch.bfloat16), "
+        hint += "or in a file --features FILE.npy --feature-dtype bfloat16"
+        raise CohortError(place, "numbers, or the bits of bfloat16", "dtype uint16, which may be either", hint)
+
+
+def float32(place: str, array: np.ndarray) -> np.ndarray:
+    """The numbers as float32; integers only without rounding."""
+    out = array.astype(np.float32, copy=False)
+    if array.dtype.kind in "iu" and array.dtype.itemsize > 2:
+        _demand_unrounded(place, array, out)
+    return out
 
 
 def _demand_unrounded(place: str, array: np.ndarray, rows: np.ndarray) -> None:
@@ -169,7 +186,7 @@ def targets(place: str, array: np.ndarray, num_nodes: int, task: str) -> np.ndar
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     demand_shape(place, array, (num_nodes,))
-    return array.astype(np.float32)
+    return float32(place, array)
 
 
 def _several_labels(place: str, array: np.ndarray, num_nodes: int) -> np.ndarray:
@@ -209,7 +226,7 @@ def edge_weights(place: str, array: np.ndarray) -> np.ndarray:
     demand_shape(place, array, (None,))
     if array.dtype.kind not in "biuf":
         raise CohortError(place, "numbers", f"dtype {array.dtype}", "convert it with array.astype(numpy.float32)")
-    return array.astype(np.float32, copy=False)
+    return float32(place, array)
 
 
 def edge_times(place: str, array: np.ndarray) -> np.ndarray:

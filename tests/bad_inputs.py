@@ -240,17 +240,17 @@ def _stale(here: Path) -> None:
 
 @bad("text among numbers")
 def _text(here: Path) -> None:
-    (here / "edges.csv").write_text("0,1\n1,2\n2,three\n")
+    (here / "edges.csv").write_text("src,dst\n1,2\n2,three\n")
 
 
 @bad("a line with one field")
 def _one_field(here: Path) -> None:
-    (here / "edges.csv").write_text("0,1\n1\n")
+    (here / "edges.csv").write_text("src,dst\n1\n")
 
 
 @bad("a negative node id")
 def _below(here: Path) -> None:
-    (here / "edges.csv").write_text("0,1\n-4,2\n")
+    (here / "edges.csv").write_text("src,dst\n0,1\n-4,2\n")
 
 
 @bad("gzip that ends early")
@@ -292,14 +292,14 @@ def _unknown(here: Path) -> None:
 
 @bad("an existing output folder")
 def _there(here: Path) -> None:
-    (here / "edges.csv").write_text("0,1\n1,2\n")
+    (here / "edges.csv").write_text("src,dst\n0,1\n1,2\n")
     (here / "out").mkdir()
     (here / "out/thesis.txt").write_text("mine")
 
 
 @bad("a full disk")
 def _full(here: Path) -> None:
-    (here / "edges.csv").write_text("0,1\n" * 20000)
+    (here / "edges.csv").write_text("src,dst\n" + "0,1\n" * 20000)
     small_disk(here / "small")
 
 

@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import dataclasses
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,14 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.progress_lines import ProgressLines
 from cohort_gnn.dataset.arrays import TASKS
 from cohort_gnn.dataset.cli_parts import add_common, lines_on_stderr, number, summary
+from cohort_gnn.dataset.importing.beside import TABLE_NAMES, SourceOptions
 from cohort_gnn.dataset.importing.convert import ConvertOptions
-from cohort_gnn.dataset.importing.importer import FORMATS, SourceOptions, import_graph
+from cohort_gnn.dataset.importing.importer import FORMATS, import_graph
 from cohort_gnn.dataset.layouts.tables import RAW_DTYPES, RawLayout
-from cohort_gnn.dataset.layouts.text_file import SEPARATORS, TextOptions
 from cohort_gnn.dataset.layouts.typed import relation_of
 from cohort_gnn.dataset.reader import open as open_dataset
 from cohort_gnn.dataset.reverses import NO_REVERSE, RelationType
+from cohort_gnn.dataset.tables.text_options import SEPARATORS
 from cohort_gnn.spec.types import Bytes, kind
 
 EPILOG = "dataset/FORMAT.md describes the content that is read from each format."
@@ -119,17 +120,29 @@ def _add_source_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--edge-feature-columns", type=columns, metavar="A,B|A:Z", help="columns of the edges' features in an edge list"
     )
-    group.add_argument(
-        "--separator", type=separator, metavar="C", help=f"column separator: a character, or {', '.join(SEPARATORS)}"
-    )
-    group.add_argument(
-        "--header", choices=("auto", "yes", "no"), default="auto", help="whether the first line contains column names"
-    )
+    told = "; TABLE=... for one: " + ", ".join(TABLE_NAMES)
+    for name, value, text in (
+        ("--separator", separator, f"of text: column separator: a character, or {', '.join(SEPARATORS)}"),
+        ("--header", yes_or_no, "of text: yes or no: whether the first line contains column names"),
+        (
+            "--comment",
+            str,
+            "of text: characters, such as '#': lines that begin so are left out; none: no line is",
+        ),
+        ("--id-column", str, "column of the ids of nodes in a table of features or labels; none: row i is node i"),
+    ):
+        metavar = {"--separator": "C", "--header": "yes|no", "--comment": "C", "--id-column": "NAME"}[name]
+        of_table = of_tables(value)
+        group.add_argument(name, type=of_table, action="append", metavar=f"[TABLE=]{metavar}", help=text + told)
     group.add_argument(
         "--features", type=Path, metavar="FILE|ones", help="feature rows: .npy, .csv, .parquet, or raw binary numbers"
     )
     group.add_argument("--feature-dim", type=number, metavar="D", help="number of columns of raw binary numbers")
-    group.add_argument("--feature-dtype", choices=RAW_DTYPES, default="float32", help="type of raw binary numbers")
+    group.add_argument(
+        "--feature-dtype",
+        choices=RAW_DTYPES,
+        help="type of raw binary numbers (default: float32); bfloat16 or float32: what a .npy file of uint16 has",
+    )
     group.add_argument(
         "--feature-columns", type=columns, metavar="A,B|A:Z", help="columns of a table of features; default: all"
     )
@@ -170,6 +183,27 @@ def separator(text: str) -> str:
     return found
 
 
+def yes_or_no(text: str) -> str:
+    if text not in ("yes", "no", "auto"):
+        raise argparse.ArgumentTypeError(f"expected yes or no, found {text!r}")
+    return text
+
+
+def of_tables(value: Callable[[str], str]) -> Callable[[str], dict[str, str]]:
+    """What reads "no", or "edges=no,features=yes": a value for the tables of these names; "" are the others."""
+
+    def read(text: str) -> dict[str, str]:
+        parts = text.split(",") if "=" in text and text.split("=")[0] in TABLE_NAMES else [text]
+        found = {}
+        for part in parts:
+            table, equals, rest = part.partition("=")
+            named = equals and table in TABLE_NAMES
+            found[table if named else ""] = value(rest if named else part)
+        return found
+
+    return read
+
+
 def names(text: str) -> list[str]:
     """ "src,dst" as two names."""
     found = text.split(",")
@@ -193,8 +227,12 @@ def _given(args: argparse.Namespace, options: type, without: tuple[str, ...]) ->
 
 
 def _import(args: argparse.Namespace) -> int:
-    text, raw = TextOptions(args.separator, args.header, args.columns), RawLayout(args.feature_dim, args.feature_dtype)
-    inputs = SourceOptions(**_given(args, SourceOptions, ("text", "raw")), text=text, raw=raw)
+    raw = RawLayout(args.feature_dim, args.feature_dtype)
+    each = {
+        name: {table: value for given in getattr(args, name) or () for table, value in given.items()} or None
+        for name in ("separator", "header", "comment", "id_column")
+    }
+    inputs = SourceOptions(**_given(args, SourceOptions, ("raw", *each)), **each, raw=raw)
     options = _given(args, ConvertOptions, ("node_ids",)) | {"reverse_of": dict(args.reverse_of or ())}
     console = lines_on_stderr()
 

@@ -17,7 +17,7 @@ from cohort_gnn.base.units import format_bytes
 from cohort_gnn.dataset import _native, arrays
 from cohort_gnn.dataset.importing.edge_data import EdgeData, Progress, block_bytes_of
 from cohort_gnn.dataset.importing.pca import principal_components
-from cohort_gnn.dataset.layouts.graph import Graph, Rows, Source
+from cohort_gnn.dataset.layouts.graph import Graph, Labels, Rows, Source
 from cohort_gnn.dataset.links import HeldOut, checked_links, link_edges, save_links
 from cohort_gnn.dataset.meta import SPLITS, write_meta_of_one_type, write_targets
 from cohort_gnn.dataset.reader import open_one_type
@@ -129,10 +129,30 @@ class Conversion(ABC):
         task = self.options.task
         if self.source.labels is not None:
             labels = self.source.labels
-            return arrays.targets(labels.place, labels.read(), num_nodes, task)
+            of_table = isinstance(labels, Labels)
+            values = labels.numbers() if of_table and task == "regression" and labels.numbers else labels.read()
+            if of_table and labels.ids is not None:
+                values = self._by_ids(labels, values, num_nodes)
+            return arrays.targets(labels.place, values, num_nodes, task)
         if task != "classification":
             raise CohortError(f"--task {task}", "labels", "none in the source", "pass --labels FILE")
         return np.full(num_nodes, -1, dtype=np.int64)
+
+    def _by_ids(self, labels: Labels, values: np.ndarray, num_nodes: int) -> np.ndarray:
+        """Labels in the order of the nodes, NaN for those of which there is none."""
+        assert labels.ids is not None
+        ids = labels.ids()
+        nodes = self.nodes_of(f"{labels.place}: ids", ids)
+        arrays.demand_nodes(f"{labels.place}: ids", nodes, num_nodes)
+        if len(np.unique(nodes)) < len(nodes):
+            again = ids[np.flatnonzero(np.bincount(nodes, minlength=num_nodes)[nodes] > 1)[0]]
+            raise CohortError(labels.place, "an id named once", f"{again} again", "give each node one row")
+        if len(nodes) == num_nodes:
+            out = np.empty_like(values)
+        else:
+            out = np.full((num_nodes, *values.shape[1:]), np.nan)
+        out[nodes] = values
+        return out
 
     def num_classes(self, labels: np.ndarray) -> int:
         found = arrays.num_outputs(labels)

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.hetero import HeteroDataset
+from cohort_gnn.dataset.importing.beside import (
+    AS_IT_IS,
+    COLUMNS,
+    OF_SEVERAL_TYPES,
+    ONES,
+    SourceOptions,
+    demand_files,
+    node_ids_of,
+    replace_graph,
+    replace_task,
+)
 from cohort_gnn.dataset.importing.convert import ConvertOptions, GraphConversion, Progress, write_graph
 from cohort_gnn.dataset.importing.outcome import outcome
 from cohort_gnn.dataset.importing.typed import TypedConversion, demand_no_option_of_one_type, typed_outcome
@@ -20,7 +29,7 @@ from cohort_gnn.dataset.layouts import tables
 from cohort_gnn.dataset.layouts.chunked import METADATA as CHUNKED
 from cohort_gnn.dataset.layouts.chunked import read_chunked
 from cohort_gnn.dataset.layouts.described import DESCRIPTION, read_described
-from cohort_gnn.dataset.layouts.graph import Graph, Labels, Rows, Source
+from cohort_gnn.dataset.layouts.graph import Graph, Source
 from cohort_gnn.dataset.layouts.graphbolt import METADATA, read_graphbolt
 from cohort_gnn.dataset.layouts.igb import find_igb, is_igbh, read_igb
 from cohort_gnn.dataset.layouts.legion import is_legion, read_legion
@@ -29,49 +38,16 @@ from cohort_gnn.dataset.layouts.npz import read_npz
 from cohort_gnn.dataset.layouts.ogb import is_ogb, read_ogb
 from cohort_gnn.dataset.layouts.planetoid import is_planetoid, read_planetoid
 from cohort_gnn.dataset.layouts.pyg import read_data
-from cohort_gnn.dataset.layouts.table import IDS, NO_FEATURES, Table, shortened, spans
-from cohort_gnn.dataset.layouts.text_file import TextOptions
 from cohort_gnn.dataset.layouts.typed import TypedGraph
 from cohort_gnn.dataset.reader import is_dataset, open_one_type
 from cohort_gnn.dataset.reader import open as open_dataset
+from cohort_gnn.dataset.tables.known_files import demand_unknown
+from cohort_gnn.dataset.tables.text_options import NONE
 from cohort_gnn.spec.options import flag_of
 
-TABLES = ("csv", "parquet")
-EDGE_LISTS = (*TABLES, "npy")
+EDGE_LISTS = (*tables.TABLES, "npy")
 FORMATS = ("auto", "npz", *EDGE_LISTS, "yaml", "ogb", "mag240m", "pyg", "igb", "igbh", "graphbolt", "dgl", "legion")
-ONES = "ones"
-COLUMNS = {"weights": "weight_column", "times": "time_column", "features": "edge_feature_columns"}  # of an edge list
 FETCH_HINT = "Cohort downloads nothing: fetch a published data set with its own library, then name the folder it made"
-
-
-@dataclass(frozen=True)
-class SourceOptions:
-    """What a source does not say itself, or what is to be read in the place of what it says: the options of these names
-    of `cohort dataset import`, whose help describes them.
-
-    Attributes:
-        text: how the lines of an edge list are made.
-        raw: columns and type of a `features` of bare numbers.
-        target: of several node types, the one of the labels and splits.
-    """
-
-    destinations: Path | None = None
-    text: TextOptions = TextOptions()
-    features: Path | None = None
-    raw: tables.RawLayout = tables.RawLayout()
-    feature_columns: Sequence[str] | None = None
-    labels: Path | None = None
-    label_columns: Sequence[str] | None = None
-    edge_weights: Path | None = None
-    weight_column: str | None = None
-    edge_times: Path | None = None
-    time_column: str | None = None
-    edge_features: Path | None = None
-    edge_feature_columns: Sequence[str] | None = None
-    splits: Sequence[Path] | None = None
-    nodes: int | None = None
-    node_ids: Path | None = None
-    target: str | None = None
 
 
 def import_graph(
@@ -79,7 +55,7 @@ def import_graph(
     out: str | os.PathLike,
     *,
     format: str = "auto",
-    inputs: SourceOptions = SourceOptions(),
+    inputs: SourceOptions = AS_IT_IS,
     progress: Progress = lambda what, fraction: None,
     note: Callable[[str], None] = lambda text: None,
     **options: Any,
@@ -101,8 +77,9 @@ def import_graph(
     if is_dataset(path):
         hint = "use it as it is; copy it with cp -a"
         raise CohortError(str(path), "a graph of another format", "a data set of Cohort already", hint)
-    _demand_files(inputs)
+    demand_files(inputs)
     kind = detect(path) if format == "auto" else format
+    _demand_ids_elsewhere(kind, inputs, options)
     graph = _read(path, kind, inputs)
     if isinstance(graph, TypedGraph):
         graph.choose_target(inputs.target)
@@ -113,13 +90,15 @@ def import_graph(
     for name, problem in graph.missing.items():
         if getattr(inputs, name) is None:
             raise problem
-    _replace_task(graph, inputs, options.get("task", "classification"))
+    ids = node_ids_of(inputs)
+    if ids is not None:
+        options["node_ids"] = ids
+    _demand_no_rows_renamed(graph, inputs, options)
+    replace_task(graph, inputs, options.get("task", "classification"), ids)
     if isinstance(graph, Graph):
-        _replace(graph, inputs)
+        replace_graph(graph, inputs, ids)
     for text in graph.notes:
         note(text)
-    if inputs.node_ids is not None:
-        options["node_ids"] = arrays.integers(str(inputs.node_ids), tables.read_ids(inputs.node_ids))
     _demand_task(graph, options.get("task", "classification"), kind)
     converted = ConvertOptions(**options)
     labels, by_hand = (inputs.labels or path).name, kind in (*EDGE_LISTS, "npz")
@@ -138,12 +117,26 @@ def import_graph(
         note(text)
 
 
-def _demand_files(inputs: SourceOptions) -> None:
-    """Raises CohortError for a file that is named beside the source and is not there."""
-    for name, value in vars(inputs).items():
-        for path in value if name == "splits" and value else [value]:
-            if isinstance(path, Path) and (name, str(path)) != ("features", ONES) and not path.exists():
-                raise CohortError(str(path), f"the file that {flag_of(name)} names", "no such file", "check the path")
+def _demand_ids_elsewhere(kind: str, inputs: SourceOptions, options: dict[str, Any]) -> None:
+    """Raises CohortError for an option about ids where a description names their columns."""
+    given = "--rename" if options.get("rename") else "--node-ids" if inputs.node_ids is not None else ""
+    if given and kind == "yaml":
+        hint = f"leave {given} out: the key id of a node type names its column of ids, integers or texts"
+        raise CohortError(given, "a graph without a description of its ids", f"{DESCRIPTION}, which has one", hint)
+
+
+def _demand_no_rows_renamed(graph: Source, inputs: SourceOptions, options: dict[str, Any]) -> None:
+    """Raises CohortError where rows do not say whose they are, and for ids of one type where there are several."""
+    if isinstance(graph, TypedGraph) and inputs.ids_of("labels") not in (None, NONE):
+        raise CohortError("--id-column", "a graph of one node type", "several", OF_SEVERAL_TYPES)
+    if not isinstance(graph, Graph) or not options.get("rename") or options.get("node_ids") is not None:
+        return
+    rows = graph.features is not None if inputs.features is None else str(inputs.features) != ONES
+    labels = inputs.labels or graph.labels
+    if rows or labels and inputs.ids_of("labels") in (None, NONE):
+        found = "rows of features" if rows else "labels, one a row"
+        hint = "--node-ids FILE says the id of each row; of a table, --id-column NAME says its column of ids"
+        raise CohortError("--rename", "edges alone, as rows do not say whose they are", found, hint)
 
 
 def _demand_task(graph: Source, task: str, kind: str) -> None:
@@ -176,6 +169,7 @@ def detect(source: Path) -> str:
         return "graphbolt" if source.name == METADATA else "yaml"
     found = "dgl" if source.suffix == ".json" else tables.kind_of(source)
     if found is None:
+        demand_unknown(source, "a source in a known format")
         raise CohortError(str(source), "a source in a known format", f"a file {source.name}", hint)
     return "pyg" if found == "pt" else found
 
@@ -183,9 +177,12 @@ def detect(source: Path) -> str:
 def _read(path: Path, kind: str, inputs: SourceOptions) -> Graph | TypedGraph:
     given = {what: option for what, option in COLUMNS.items() if getattr(inputs, option) is not None}
     if kind in EDGE_LISTS:
-        edges = tables.read_edges(path, inputs.destinations, inputs.text)
+        text, chosen = inputs.text("edges"), {what: getattr(inputs, option) for what, option in given.items()}
+        others = [name for names in chosen.values() for name in ([names] if isinstance(names, str) else names)]
+        edges = tables.read_edges(path, inputs.destinations, text, inputs.columns, others, kind)
+        wanted = tables.wanted_of_edges(inputs.columns, others)
         beside = {
-            what: tables.read_columns(path, what, flag_of(option), getattr(inputs, option), inputs.text)
+            what: tables.read_columns(path, what, flag_of(option), chosen[what], text, wanted, kind)
             for what, option in given.items()
         }
         return Graph(name=path.name.split(".")[0], edges=replace(edges, **beside))
@@ -228,101 +225,3 @@ FOLDERS: dict[str, tuple[Callable[[Path], bool], Callable[[Path], Graph | TypedG
     "igb": (lambda path: find_igb(path) is not None, read_igb),
     "npz": (lambda path: any(path.glob("*.npy")), read_npz),
 }
-
-
-def _replace_task(graph: Source, inputs: SourceOptions, task: str) -> None:
-    """Puts the labels and splits that the options name in the place of those of the source."""
-    if inputs.labels is not None:
-        graph.labels, graph.any_task = _labels(inputs.labels, inputs, task), True
-    if inputs.splits is not None:
-        graph.splits, graph.splits_from = tables.splits_of(inputs.splits), "--splits"
-    elif graph.splits is not None and graph.labels is None:
-        graph.splits = None
-        graph.notes.append("no labels: the splits of the source are not used")
-
-
-def _replace(graph: Graph, inputs: SourceOptions) -> None:
-    """Puts what the options name in the place of what the source has of nodes and edges."""
-    for option, chosen, file in (
-        ("--feature-columns", inputs.feature_columns, inputs.features),
-        ("--label-columns", inputs.label_columns, inputs.labels),
-    ):
-        if chosen and (file is None or tables.kind_of(file) not in TABLES):
-            raise CohortError(option, "a .csv or .parquet file that has columns", str(file or "none"))
-    if inputs.features is not None and str(inputs.features) != ONES:
-        graph.features = _features(inputs.features, inputs, graph.notes)
-    elif inputs.features is not None:
-        graph.features = None
-    elif graph.features is None:
-        hint = f"pass --features FILE, or --features {ONES} for one column of ones"
-        raise CohortError(graph.edges.place, "feature rows", "only edges", hint)
-    for what, option in COLUMNS.items():
-        if (file := getattr(inputs, f"edge_{what}")) is None:
-            continue
-        if getattr(inputs, option) is not None:
-            raise CohortError(f"--edge-{what}, {flag_of(option)}", "one of the two", "both")
-        beside = tables.read_rows(file) if what == "features" else tables.read_weights(file, what == "times")
-        graph.edges = replace(graph.edges, **{what: beside})
-    if inputs.nodes is not None:
-        if graph.num_nodes not in (None, inputs.nodes):
-            raise CohortError("--nodes", f"{graph.num_nodes}, as the source says", str(inputs.nodes))
-        graph.num_nodes = inputs.nodes
-
-
-def _open_table(path: Path, wanted: Sequence[str] | None) -> tuple[Table, list[int], list[str]]:
-    """A table, and the numbers and names of its columns, all of them or those that are wanted."""
-    table = tables.open_table(path, tables.GUESSED.judged_by(wanted))
-    numbers = table.choose(wanted)
-    return table, numbers, [table.titles[i] for i in numbers]
-
-
-def _demand_order(table: Table, chosen: list[int]) -> None:
-    """Raises CohortError where a column of ids, which nobody has asked for, has another order than the rows."""
-    for i, name in enumerate(table.titles):
-        if name.lower() not in IDS or i in chosen:
-            continue
-        try:
-            ids = table.read([i], np.float64)
-        except (CohortError, ValueError):  # texts number no nodes
-            continue
-        off = np.flatnonzero(ids != np.arange(len(ids)))
-        if len(off):
-            hint = f"sort the table by {name}, or, for a graph of one node type, pass the ids with --node-ids FILE"
-            expected = f"row i to be node i: {name} {off[0]} in row {off[0]}"
-            raise CohortError(str(table.path), expected, f"{name} {ids[off[0]]:.0f}", hint)
-
-
-def _features(path: Path, inputs: SourceOptions, notes: list[str]) -> Rows:
-    """The rows of a file; of a table, the columns that are features."""
-    if tables.kind_of(path) not in TABLES:
-        return tables.read_rows(path, inputs.raw)
-    table, numbers, names = _open_table(path, inputs.feature_columns)
-    odd = [name for name in names if name.lower() in NO_FEATURES]
-    if odd and not inputs.feature_columns:
-        others = spans(names, odd)
-        hint = f"say which are: --feature-columns {others or 'A,B,C:F'}; row i is node i, whatever its id"
-        raise CohortError(str(path), "only columns of features", f"{' and '.join(odd)} among them", hint)
-    of = "" if len(names) == len(table.titles) else f" of {len(table.titles)}"
-    if inputs.node_ids is None:
-        _demand_order(table, numbers)
-    notes.append(f"{path.name}: {len(names)}{of} columns taken as features: {shortened(names)}")
-    return Rows.of_table(table, numbers if inputs.feature_columns else None)
-
-
-def _labels(path: Path, inputs: SourceOptions, task: str) -> Labels:
-    """The labels of a file; of a table, the column that is meant."""
-    if tables.kind_of(path) not in TABLES:
-        return Labels(str(path), lambda: tables.read_array(path))
-    wanted = inputs.label_columns
-    table, numbers, names = _open_table(path, wanted)
-    ids = [name for name in names if name.lower() in IDS]
-    if not wanted and len(names) > 1 and (ids or task != "multilabel"):
-        others = [name for name in names if name not in ids]
-        best = next((name for name in others if name.lower() in NO_FEATURES), others[-1] if others else "A")
-        hint = f"--label-columns {best} takes only that column; row i is node i, whatever its id"
-        if not ids:
-            hint += "; --task multilabel takes all, each a label of its own"
-        raise CohortError(str(path), "one column, the label of each node", shortened(names), hint)
-    if inputs.node_ids is None:
-        _demand_order(table, numbers)
-    return Labels(str(path), lambda: table.read(numbers))

@@ -14,11 +14,12 @@ from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.array_file import ArrayFile, open_npy
 from cohort_gnn.dataset.arrays import MASKS
 from cohort_gnn.dataset.layouts.graph import Edges, Labels, Rows, splits_in
-from cohort_gnn.dataset.layouts.parquet_file import ParquetFile
-from cohort_gnn.dataset.layouts.table import Table
-from cohort_gnn.dataset.layouts.text_file import TextFile, TextOptions
 from cohort_gnn.dataset.layouts.typed import Nodes, Target, TypedGraph, by_relation, relation_of
 from cohort_gnn.dataset.structured import read_structured
+from cohort_gnn.dataset.tables.parquet_file import ParquetFile
+from cohort_gnn.dataset.tables.table import Table
+from cohort_gnn.dataset.tables.text_file import TextFile
+from cohort_gnn.dataset.tables.text_options import TextOptions
 
 METADATA = "metadata.json"
 FEATURES, LABELS = ("feat", "features", "x"), ("label", "labels", "y")

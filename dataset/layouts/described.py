@@ -14,52 +14,90 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset.array_file import open_npy
 from cohort_gnn.dataset.layouts import tables
 from cohort_gnn.dataset.layouts.graph import Edges, Labels, Rows, Weights
-from cohort_gnn.dataset.layouts.node_ids import MIN_BLOCK, NodeIds, text_columns, with_ids
-from cohort_gnn.dataset.layouts.parquet_file import ParquetFile
-from cohort_gnn.dataset.layouts.table import NO_FEATURES, Table
-from cohort_gnn.dataset.layouts.text_file import TextOptions
+from cohort_gnn.dataset.layouts.node_ids import MIN_BLOCK, NodeIds, with_ids
 from cohort_gnn.dataset.layouts.typed import Nodes, Target, TypedGraph, by_relation
 from cohort_gnn.dataset.reverses import NO_REVERSE
 from cohort_gnn.dataset.structured import read_structured
+from cohort_gnn.dataset.tables.column_names import LABELS, edge_columns, is_id_name
+from cohort_gnn.dataset.tables.first_line import EDGE_LISTS, kind_suffix
+from cohort_gnn.dataset.tables.known_files import demand_unknown
+from cohort_gnn.dataset.tables.table import Table
+from cohort_gnn.dataset.tables.text_options import NONE, SEPARATORS, TextOptions, Wanted
 
 DESCRIPTION = "graph.yaml"
 HINT = "dataset/FORMAT.md lists the keys, under graph.yaml; docs/how-to/types.md has an example"
-WITH_HEADER = TextOptions(header="yes")
 PARTS = {"train": 0, "val": 1, "valid": 1, "validation": 1, "test": 2, "": -1, "none": -1}
+SOURCE_CURE = "source: A, target: B"
 
 
-class NodesOf(msgspec.Struct, forbid_unknown_fields=True):
+class Text(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """How a file is read, where its name and its first line leave it open: as the options of these names."""
+
+    format: str | None = None
+    separator: str | None = None
+    header: bool | str = "auto"
+    comment: str | None = None
+
+    def options(self, place: str) -> TextOptions:
+        separator = self.separator if self.separator is None else SEPARATORS.get(self.separator, self.separator)
+        header = {True: "yes", False: "no"}.get(self.header, self.header)
+        for key, value, fits, expected in (
+            ("format", self.format, self.format in (None, "csv", "parquet", "npy"), "csv, parquet or npy"),
+            ("separator", separator, separator is None or len(separator) == 1, "one character, or its name"),
+            ("header", header, header in ("auto", "yes", "no"), "yes or no"),
+        ):
+            if not fits:
+                raise CohortError(f"{place}.{key}", expected, repr(value), HINT)
+        return TextOptions(separator, header, self.comment, in_yaml=True)
+
+
+class FileOf(Text, forbid_unknown_fields=True, kw_only=True):
+    """A file of rows, of labels, of ids or of numbers of edges, and how it is read.
+
+    Attributes:
+        columns: of a table, those that are read; default: all.
+        dtype: of a .npy file of uint16: "bfloat16" or "float32".
+        id: "none": no column of the table has ids.
+    """
+
+    file: str
+    columns: list[str] | None = None
+    dtype: str | None = None
+    id: str | None = None
+
+
+class NodesOf(Text, forbid_unknown_fields=True, kw_only=True):
     """A node type.
 
     Attributes:
         file: table with a row for each node.
-        id: its column of ids, integers or texts; without it, row i is node i.
+        id: its column of ids, integers or texts; without it, or with "none", row i is node i.
         count: the number of nodes, where neither a table nor features say it.
         features: columns of the table, or a file of rows.
-        label: column (or columns) of the table, or a .npy file.
+        label: column (or columns) of the table, or a file.
         split: column of the table with train, val, test or nothing; or three files of ids.
     """
 
     file: str | None = None
     id: str | None = None
     count: int | None = None
-    features: str | list[str] | None = None
-    label: str | list[str] | None = None
-    split: str | list[str] | None = None
+    features: str | list[str] | FileOf | None = None
+    label: str | list[str] | FileOf | None = None
+    split: str | list[str | FileOf] | None = None
 
 
-class EdgesOf(msgspec.Struct, forbid_unknown_fields=True):
+class EdgesOf(Text, forbid_unknown_fields=True, kw_only=True):
     """A relation: its type, its table or .npy file, the columns of sources and targets, its weights or times: a column
-    of the table, or a .npy file; the features of its edges: columns of the table, or a file of rows; and the type of
-    the relation that it is the reverse of, or "none"."""
+    of the table, or a file; the features of its edges: columns of the table, or a file of rows; and the type of the
+    relation that it is the reverse of, or "none"."""
 
     type: tuple[str, str, str]
     file: str
     source: str | None = None
     target: str | None = None
-    weight: str | None = None
-    time: str | None = None
-    features: str | list[str] | None = None
+    weight: str | FileOf | None = None
+    time: str | FileOf | None = None
+    features: str | list[str] | FileOf | None = None
     reverse_of: tuple[str, str, str] | Literal["none"] | None = None
 
 
@@ -99,22 +137,46 @@ class _NodeFiles:
     """What the files of a node type say."""
 
     def __init__(self, path: Path, type_: str, of: NodesOf):
-        self._place, self._of, self._folder = f"{path}: nodes.{type_}", of, path.parent
-        self._table: Table | None = None if of.file is None else tables.open_table(path.parent / of.file, WITH_HEADER)
+        self._place, self._of, self._files = f"{path}: nodes.{type_}", of, _Files(path)
+        self._options = of.options(self._place)
+        self._table = self._open_table()
         self.ids: NodeIds | None = None
-        if of.id is not None:
+        if of.id not in (None, NONE):
             table = self._demand_table("id")
             self.ids = NodeIds(type_, table, table.choose([of.id])[0])
+        elif of.id is None and self._table is not None:
+            chosen = self._table.choose(self._columns())
+            others = [i for i in range(len(self._table.titles)) if i not in chosen]
+            tables.demand_order(self._table, others, self._options)
         self.features = self._features()
         self.num_nodes = self._num_nodes()
+
+    def _columns(self) -> list[str]:
+        """The columns of features and labels, as far as they are in the table, each once."""
+        of = self._of
+        label = [of.label] if isinstance(of.label, str) and not of.label.endswith(".npy") else of.label
+        split = [of.split] if isinstance(of.split, str) else []
+        lists = [each for each in (of.features, label) if isinstance(each, list)]
+        return list(dict.fromkeys(name for names in (*lists, split) for name in names))
+
+    def _open_table(self) -> Table | None:
+        of = self._of
+        if of.file is None:
+            return None
+        named = [name for name in (*self._columns(), of.id) if name not in (None, NONE)]
+        return tables.open_table(
+            self._files.path_of(self._place, of.file), self._options, Wanted(named or None), of.format
+        )
 
     def _demand_table(self, member: str) -> Table:
         if self._table is None:
             raise CohortError(f"{self._place}.{member}", "a file that has the column", "no file", HINT)
         return self._table
 
-    def _columns(self, member: str, columns: Sequence[str]) -> tuple[Table, list[int]]:
+    def _chosen(self, member: str, columns: Sequence[str]) -> tuple[Table, list[int]]:
         """The table for reading these columns, and their numbers."""
+        if not columns:
+            raise CohortError(f"{self._place}.{member}", "at least one column", "none", f"leave {member} out")
         table = self._demand_table(member)
         return table, table.choose(columns)
 
@@ -122,9 +184,9 @@ class _NodeFiles:
         found = self._of.features
         if found is None:
             return None
-        if isinstance(found, str):
-            return _rows_in(f"{self._place}.features", self._folder / found)
-        return Rows.of_table(*self._columns("features", found))
+        if isinstance(found, list):
+            return Rows.of_table(*self._chosen("features", found))
+        return self._files.rows(f"{self._place}.features", found)
 
     def _num_nodes(self) -> int | None:
         count = self._of.count
@@ -139,95 +201,162 @@ class _NodeFiles:
             return None
         if self._table is None:
             raise CohortError(self._place, "a file, features or a count", "none of them", HINT)
-        if isinstance(self._table, ParquetFile):
-            return self._table.num_rows
-        return sum(len(batch[0]) for batch, _ in text_columns(self._table, [0], MIN_BLOCK, nulls=True))
+        return self._table.count()
 
     def labels(self) -> Labels | None:
         found = self._of.label
-        if isinstance(found, str) and found.endswith(".npy"):
-            return Labels(str(self._folder / found), open_npy(self._folder / found).read)
         if found is None:
             return None
-        table, numbers = self._columns("label", [found] if isinstance(found, str) else found)
-        return Labels(
-            f"{table.path}: column {', '.join(table.titles[i] for i in numbers)}", lambda: table.read(numbers)
-        )
+        if isinstance(found, str) and found.endswith(".npy"):
+            found = FileOf(file=found)
+        if isinstance(found, FileOf):
+            path = self._files.path_of(f"{self._place}.label", found.file)
+            if tables.kind_of(path) == "npy" or found.format == "npy":
+                return Labels(str(path), open_npy(path).read)
+            table, numbers = self._files.table(f"{self._place}.label", found)
+        else:
+            table, numbers = self._chosen("label", [found] if isinstance(found, str) else found)
+        return Labels.of_table(table, numbers, several=True)
 
     def splits(self) -> Callable[[], list[np.ndarray]] | None:
         found = self._of.split
         if found is None:
             return None
-        if isinstance(found, list):
-            if len(found) != 3:
-                raise CohortError(f"{self._place}.split", "a column, or files of train, val and test", ", ".join(found))
-            return tables.splits_of([self._folder / file for file in found])
-        table = self._demand_table("split")
-        column = table.choose([found])[0]
-        return lambda: _parts(table, column)
+        if isinstance(found, str):
+            table = self._demand_table("split")
+            column = table.choose([found])[0]
+            return lambda: _parts(table, column)
+        given = [FileOf(file=each) if isinstance(each, str) else each for each in found]
+        if len(given) != 3:
+            names = ", ".join(each.file for each in given)
+            raise CohortError(f"{self._place}.split", "a column, or files of train, val and test", names, HINT)
+        place = f"{self._place}.split"
+        return lambda: [tables.read_ids(self._files.path_of(place, each.file), each.options(place)) for each in given]
 
 
-def _rows_in(place: str, path: Path) -> Rows:
-    """The rows of a file."""
-    kind = tables.kind_of(path)
-    if kind not in ("npy", "csv", "parquet"):
-        raise CohortError(place, "a list of columns, or a .npy, .csv or .parquet file", path.name, HINT)
-    if kind == "npy":
-        return tables.read_rows(path)
-    table = tables.open_table(path, WITH_HEADER)
-    if odd := [name for name in table.titles if name.lower() in NO_FEATURES]:
-        hint = "name the table as file, and as features the list of its columns that are"
-        raise CohortError(f"{place}: {path.name}", "only columns of features", f"{' and '.join(odd)} among them", hint)
-    return Rows.of_table(table)
+class _Files:
+    """The files that a description names, in its folder."""
+
+    def __init__(self, path: Path):
+        self._folder = path.parent
+
+    def path_of(self, place: str, file: str) -> Path:
+        """Raises CohortError for a file outside the folder."""
+        if not Path(file).name or Path(file).is_absolute() or ".." in Path(file).parts:
+            hint = "keep the description beside the files, or link one into its folder: ln -s"
+            raise CohortError(place, "a file in the folder of the description", file, hint)
+        return self._folder / file
+
+    def table(self, place: str, of: FileOf) -> tuple[Table, list[int]]:
+        """A table, and its columns that are read."""
+        options = of.options(place)
+        table = tables.open_table(self.path_of(place, of.file), options, Wanted(of.columns), of.format)
+        numbers = table.choose(of.columns)
+        if not numbers:
+            raise CohortError(str(table.path), "at least one column", "none", HINT)
+        if of.id is None and of.columns is not None:
+            tables.demand_order(table, [i for i in range(len(table.titles)) if i not in numbers], options)
+        return table, numbers
+
+    def rows(self, place: str, found: str | FileOf) -> Rows:
+        """The rows of a file."""
+        of = FileOf(file=found) if isinstance(found, str) else found
+        path = self.path_of(place, of.file)
+        kind = of.format or tables.kind_of(path)
+        if kind not in ("npy", *tables.TABLES):
+            demand_unknown(path, "a list of columns, or a .npy, .csv or .parquet file")
+            raise CohortError(place, "a list of columns, or a .npy, .csv or .parquet file", path.name, HINT)
+        if kind == "npy":
+            return tables.rows_of_npy(open_npy(path), of.dtype, "dtype: ")
+        table, numbers = self.table(place, of)
+        if of.columns is not None:
+            return Rows.of_table(table, numbers)
+        if odd := [name for name in table.titles if is_id_name(name) or name.lower() in LABELS]:
+            hint = "name the table as file, and as features the list of its columns that are"
+            raise CohortError(
+                f"{place}: {path.name}", "only columns of features", f"{' and '.join(odd)} among them", hint
+            )
+        if of.id is None:
+            tables.demand_only_features(table, of.options(place))
+        return Rows.of_table(table)
+
+    def numbers(self, place: str, found: str | FileOf, table: Table | None, are_times: bool) -> Weights:
+        """The weights or times of a relation's edges: a column of its table, or a file."""
+        if isinstance(found, FileOf):
+            return tables.read_weights(self.path_of(place, found.file), are_times, found.options(place))
+        if found.endswith(".npy"):
+            return tables.read_weights(self.path_of(place, found), are_times)
+        if table is None:
+            raise CohortError(place, "a .npy file, for edges without a table", found, HINT)
+        return Weights.of_table(table, table.choose([found])[0], are_times)
 
 
 def _parts(table: Table, column: int) -> list[np.ndarray]:
     """bool [V] of train, val and test."""
     parts = []
-    for (texts,), _ in text_columns(table, [column], MIN_BLOCK, nulls=True):
-        names = texts.dictionary_encode()
-        numbers = []
-        for name in names.dictionary.to_pylist():
-            if str(name).lower() not in PARTS:
-                place = f"{table.path}: column {table.titles[column]}"
-                raise CohortError(place, "train, val, test or nothing", repr(name))
-            numbers.append(PARTS[str(name).lower()])
-        parts.append(np.array([*numbers, -1])[names.indices.fill_null(len(numbers)).to_numpy(zero_copy_only=False)])
+    for (texts,), _ in table.texts([column], MIN_BLOCK, nulls=True):
+        for names in texts.dictionary_encode().chunks:
+            numbers = []
+            for name in names.dictionary.to_pylist():
+                if str(name).lower() not in PARTS:
+                    raise CohortError(table.place(column), "train, val, test or nothing", repr(name))
+                numbers.append(PARTS[str(name).lower()])
+            indices = names.indices.fill_null(len(numbers)).to_numpy(zero_copy_only=False)
+            parts.append(np.array([*numbers, -1])[indices])
     found = np.concatenate(parts) if parts else np.empty(0, np.int64)
     return [found == part for part in range(3)]
 
 
 def _edges(path: Path, found: EdgesOf, ids: dict[str, NodeIds]) -> Edges:
-    file = path.parent / found.file
+    files, place = _Files(path), f"{path}: {', '.join(found.type)}"
+    file, options = files.path_of(place, found.file), found.options(place)
     of = [ids.get(found.type[0]), ids.get(found.type[2])]
-    given = [found.source, found.target]
-    if None in given and given != [None, None]:
-        raise CohortError(f"{path}: {', '.join(found.type)}", "source and target, or neither", "one of the two", HINT)
-    options = TextOptions(header="yes", columns=None if found.source is None else [found.source, str(found.target)])
-    edges = tables.read_edges(file, None, options)
-    table = None if tables.kind_of(file) == "npy" else tables.open_table(file, WITH_HEADER)
-    ends = [] if table is None else table.choose(edges.ends)
+    if (found.source is None) != (found.target is None):
+        raise CohortError(place, "source and target, or neither", "one of the two", HINT)
+    table, ends = None, ()
+    if (found.format or tables.kind_of(file)) == "npy":
+        edges = tables.read_edges(file, None, options, kind="npy")
+    else:
+        table = tables.open_table(file, options, _wanted(found, of), found.format)
+        ends = _ends(table, found)
+        edges = Edges.of_table(table, ends)
     edges = with_ids(edges, table, ends, of) if any(of) else edges
-    weights, times = _numbers(path, found, found.weight, False), _numbers(path, found, found.time, True)
-    return replace(edges, weights=weights, times=times, features=_edge_rows(path, found, table))
+    weights, times = (
+        None if given is None else files.numbers(place, given, table, are_times)
+        for given, are_times in ((found.weight, False), (found.time, True))
+    )
+    return replace(edges, weights=weights, times=times, features=_edge_rows(files, place, found, table))
 
 
-def _edge_rows(path: Path, found: EdgesOf, table: Table | None) -> Rows | None:
-    place = f"{path}: features of {', '.join(found.type)}"
+def _wanted(found: EdgesOf, of: Sequence[NodeIds | None]) -> Wanted:
+    """What is read of a relation's table; ends that are texts do not tell a row from names."""
+    columns = None if found.source is None else [found.source, str(found.target)]
+    beside = [given for given in (found.weight, found.time) if isinstance(given, str) and not given.endswith(".npy")]
+    beside += found.features if isinstance(found.features, list) else []
+    wanted = tables.wanted_of_edges(columns, beside, (found.type[0], found.type[2]))
+    texts = [ids is not None and ids.is_text for ids in of]
+    numbers = [number for number, is_text in zip(columns or ("0", "1"), texts, strict=True) if not is_text]
+    judged = tuple(int(number) for number in numbers if number.isdecimal())
+    return replace(wanted, numbers=judged, edges=not any(texts))
+
+
+def _ends(table: Table, found: EdgesOf) -> Sequence[int]:
+    """The columns of sources and of targets."""
+    if len(table.titles) < 2:
+        hint = "each line has a source and a target; separator: says what is between them"
+        raise CohortError(str(table.path), "lines of at least two fields", f"{len(table.titles)}", hint)
+    if found.source is not None:
+        return table.choose([found.source, str(found.target)])
+    return edge_columns(table, SOURCE_CURE, kind_suffix(table.path) in EDGE_LISTS, (found.type[0], found.type[2]))
+
+
+def _edge_rows(files: _Files, place: str, found: EdgesOf, table: Table | None) -> Rows | None:
     if found.features is None:
         return None
-    if isinstance(found.features, str):
-        return _rows_in(place, path.parent / found.features)
+    if not isinstance(found.features, list):
+        return files.rows(f"{place}: features", found.features)
     if table is None:
-        raise CohortError(place, "a file, for edges without a table", "columns", HINT)
+        raise CohortError(f"{place}: features", "a file, for edges without a table", "columns", HINT)
+    if not found.features:
+        raise CohortError(f"{place}: features", "at least one column", "none", "leave features out")
     return Rows.of_table(table, table.choose(found.features))
-
-
-def _numbers(path: Path, found: EdgesOf, given: str | None, are_times: bool) -> Weights | None:
-    """The weights of a relation's edges, or their times, where they are given."""
-    if given is None:
-        return None
-    if given.endswith(".npy"):
-        return tables.read_weights(path.parent / given, are_times)
-    table = tables.open_table(path.parent / found.file, WITH_HEADER)
-    return Weights.of_table(table, table.choose([given])[0], are_times)

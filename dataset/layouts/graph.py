@@ -12,8 +12,8 @@ import scipy  # its packages load on first use
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.array_file import ArrayFile, MemoryArray
-from cohort_gnn.dataset.layouts.table import Table, shortened
 from cohort_gnn.dataset.links import HeldOut
+from cohort_gnn.dataset.tables.table import Table, shortened
 
 ROWS_AT_ONCE = 4096  # of a sparse matrix
 EDGE_BYTES = 16
@@ -249,6 +249,8 @@ class Rows:
     def of_file(file: ArrayFile, dtype: str | None = None) -> Rows:
         """Rows of an array [V, D] on disk; `dtype`: where it holds the bits of another type."""
         arrays.demand_shape(file.place, file, (None, None))
+        if dtype is None:
+            arrays.demand_no_bits(file.place, file.dtype)
 
         def chunks(block_bytes: int) -> Iterator[np.ndarray]:
             for rows in file.rows(max(1, block_bytes // max(1, file.row_bytes))):
@@ -285,10 +287,34 @@ class Rows:
 
 @dataclass(frozen=True)
 class Labels:
-    """Numbers [V] or [V, 1], or [V, labels], that are read when asked for; NaN and -1: none."""
+    """Numbers [V] or [V, 1], or [V, labels], that are read when asked for; NaN and -1: none.
+
+    Attributes:
+        ids: gives the id of the node of each row; None: row i is node i.
+        numbers: reads them as numbers to regress, of which no integer is rounded; None: as `read` does.
+    """
 
     place: str
     read: Callable[[], np.ndarray]
+    ids: Callable[[], np.ndarray] | None = None
+    numbers: Callable[[], np.ndarray] | None = None
+
+    @staticmethod
+    def of_table(
+        table: Table, columns: Sequence[int], several: bool, ids: Callable[[], np.ndarray] | None = None
+    ) -> Labels:
+        """Columns of a table, [V], or [V, columns] with `several`, also of one."""
+
+        def shaped(labels: np.ndarray) -> np.ndarray:
+            return labels.reshape(len(labels), -1) if several else labels
+
+        place = f"{table.path}: column {', '.join(table.titles[i] for i in columns)}"
+        return Labels(
+            place,
+            lambda: shaped(table.read(columns)),
+            ids,
+            lambda: shaped(table.read(columns, np.float32, nulls=True)),
+        )
 
 
 @dataclass(kw_only=True)

@@ -15,11 +15,12 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.array_file import open_npy
 from cohort_gnn.dataset.layouts.graph import Edges, Labels, Rows
-from cohort_gnn.dataset.layouts.text_file import TextFile, TextOptions
 from cohort_gnn.dataset.layouts.torch_files import array_of, is_dense, load_tensors, rows_of_tensor
 from cohort_gnn.dataset.layouts.typed import Nodes, Target, TypedGraph, by_relation, relation_of
 from cohort_gnn.dataset.links import HeldOut
 from cohort_gnn.dataset.structured import read_structured
+from cohort_gnn.dataset.tables.text_file import TextFile
+from cohort_gnn.dataset.tables.text_options import TextOptions
 
 METADATA = "metadata.yaml"
 SETS = ("train_set", "validation_set", "test_set")

@@ -19,11 +19,12 @@ from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.array_file import NamedArrays
 from cohort_gnn.dataset.layouts import tables
 from cohort_gnn.dataset.layouts.graph import Edges, Graph, Labels, Rows
-from cohort_gnn.dataset.layouts.node_ids import MIN_BLOCK, text_columns
-from cohort_gnn.dataset.layouts.text_file import TextFile, TextOptions
+from cohort_gnn.dataset.layouts.node_ids import MIN_BLOCK
 from cohort_gnn.dataset.layouts.torch_files import load_arrays
 from cohort_gnn.dataset.layouts.typed import Nodes, Target, TypedGraph, by_relation, relation_of
 from cohort_gnn.dataset.links import HeldOut
+from cohort_gnn.dataset.tables.text_file import TextFile
+from cohort_gnn.dataset.tables.text_options import TextOptions
 
 PLAIN = TextOptions(separator=",", header="no")
 DOWNLOAD = "download the data set again"
@@ -110,7 +111,7 @@ def _read_types(source: Path, name: str) -> TypedGraph:
     found = {type_: raw / "node-label" / type_ / "node-label.csv.gz" for type_ in nodes}
     labels = {type_: Labels(str(path), TextFile(path, PLAIN).read) for type_, path in found.items() if path.exists()}
     types = TextFile(raw / TYPES, PLAIN)
-    columns = text_columns(types, types.choose(["0", "1", "2"]), MIN_BLOCK)
+    columns = types.texts(types.choose(["0", "1", "2"]), MIN_BLOCK)
     relations = [relation for ends, _ in columns for relation in zip(*(end.to_pylist() for end in ends), strict=True)]
     return TypedGraph(
         name=name,
@@ -203,7 +204,7 @@ def _splits(folder: Path, type_: str = ""):
     for together in (lists / TOGETHER, found[0] / TOGETHER):
         if together.exists():
             return lambda: _split_dict(together, type_)
-    return tables.splits_of([_demand_file(lists / f"{name}.csv.gz") for name in SPLIT_NAMES])
+    return tables.splits_of([_demand_file(lists / f"{name}.csv.gz") for name in SPLIT_NAMES], PLAIN)
 
 
 def _take_splits(graph: Graph, folder: Path) -> None:

@@ -13,7 +13,8 @@ from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.array_file import MemoryArray
 from cohort_gnn.dataset.layouts.graph import Edges, Graph, Rows
 from cohort_gnn.dataset.layouts.inert_pickle import load_inert
-from cohort_gnn.dataset.layouts.text_file import TextFile, TextOptions
+from cohort_gnn.dataset.tables.text_file import TextFile
+from cohort_gnn.dataset.tables.text_options import TextOptions
 
 NUM_VAL = 500  # the public split: train as in y, 500 to validate, test as in test.index
 PICKLES = ("tx", "allx", "y", "ty", "ally", "graph")  # x is the start of allx

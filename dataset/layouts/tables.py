@@ -9,85 +9,125 @@ from pathlib import Path
 import numpy as np
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.dataset.array_file import open_npy, open_raw
+from cohort_gnn.dataset import arrays
+from cohort_gnn.dataset.array_file import ArrayFile, open_npy, open_raw
 from cohort_gnn.dataset.layouts.graph import Edges, Rows, Weights
-from cohort_gnn.dataset.layouts.parquet_file import ParquetFile
-from cohort_gnn.dataset.layouts.table import Table
-from cohort_gnn.dataset.layouts.text_file import TextFile, TextOptions
+from cohort_gnn.dataset.tables.column_names import edge_columns, ends_of
+from cohort_gnn.dataset.tables.first_line import EDGE_LISTS, kind_suffix
+from cohort_gnn.dataset.tables.ids import demand_no_ids, integers_of, named_ids
+from cohort_gnn.dataset.tables.known_files import demand_unknown
+from cohort_gnn.dataset.tables.parquet_file import ParquetFile
+from cohort_gnn.dataset.tables.table import Table, shortened
+from cohort_gnn.dataset.tables.text_file import TextFile
+from cohort_gnn.dataset.tables.text_options import ALL, GUESSED, NONE, TextOptions, Wanted
 
-TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".edges", ".el", ".edgelist")
-GUESSED = TextOptions()
+TEXT_SUFFIXES = (".csv", ".tsv", ".txt", *EDGE_LISTS)
+TABLES = ("csv", "parquet")
+KNOWN = "a .npy, .csv or .parquet file"
 RAW_DTYPES = ("float32", "float16", "bfloat16", "uint8")
-EDGE_COLUMNS = [
-    *(("src", "dst"), ("source", "target"), ("source", "destination"), ("from", "to"), ("head", "tail"), ("u", "v")),
-    *(("src_id", "dst_id"), ("source_id", "target_id"), ("from_id", "to_id"), ("head_id", "tail_id")),
-]
+COLUMNS_CURE = "--columns SRC,DST, as names or numbers from 0"
 
 
 @dataclass(frozen=True)
 class RawLayout:
-    """What a file of bare numbers does not say itself: columns and type."""
+    """What a file of bare numbers does not say itself: columns and type; the type also of a .npy file of uint16."""
 
     dim: int | None = None
-    dtype: str = "float32"
+    dtype: str | None = None
 
 
 def kind_of(path: Path) -> str | None:
     """ "npy", "npz", "csv", "parquet" or "pt" by the file's name, or None."""
-    suffixes = [suffix for suffix in path.suffixes if suffix != ".gz"]
-    last = suffixes[-1].lower() if suffixes else ""
+    last = kind_suffix(path)
     if last in TEXT_SUFFIXES:
         return "csv"
     return {".npy": "npy", ".npz": "npz", ".parquet": "parquet", ".pq": "parquet", ".pt": "pt"}.get(last)
 
 
-def open_table(path: Path, options: TextOptions = GUESSED) -> Table:
-    """The table in a text or a Parquet file."""
-    kind = kind_of(path)
-    if kind not in ("csv", "parquet"):
-        raise CohortError(str(path), "a .npy, .csv or .parquet file", f"a file {path.name}")
-    return TextFile(path, options) if kind == "csv" else ParquetFile(path)
+def open_table(path: Path, options: TextOptions = GUESSED, wanted: Wanted = ALL, kind: str | None = None) -> Table:
+    """The table in a text or a Parquet file.
+
+    Args:
+        kind: "csv" or "parquet"; None: as the file's name says.
+    """
+    kind = kind or kind_of(path)
+    if kind not in TABLES:
+        demand_unknown(path, KNOWN)
+        raise CohortError(str(path), KNOWN, f"a file {path.name}", "give it one of these names")
+    return TextFile(path, options, wanted) if kind == "csv" else ParquetFile(path)
 
 
-def read_edges(path: Path, destinations: Path | None, options: TextOptions) -> Edges:
-    """The edges of a .npy file ([2, E] or [E, 2]), of two ([E] each), of a text or of a Parquet file."""
+def wanted_of_edges(
+    columns: Sequence[str] | None, beside: Sequence[str] = (), types: tuple[str, str] | None = None
+) -> Wanted:
+    """Of a list of edges between integers: its two ends say whether names come first, or names of columns do.
+
+    Args:
+        columns: of the ends; None: as the names say.
+        beside: other columns that are read.
+        types: of the nodes at both ends.
+    """
+    ends = tuple(int(end) for end in columns or ("0", "1") if end.isdecimal())
+    given = [*(columns or ()), *beside]
+    return Wanted(given or None, ends, edges=True, says_names=lambda fields: bool(ends_of(fields, types)))
+
+
+def read_edges(
+    path: Path,
+    destinations: Path | None,
+    options: TextOptions,
+    columns: Sequence[str] | None = None,
+    beside: Sequence[str] = (),
+    kind: str | None = None,
+) -> Edges:
+    """The edges of a .npy file ([2, E] or [E, 2]), of two ([E] each), of a text or of a Parquet file.
+
+    Args:
+        columns: of a table, names or numbers of the two ends.
+        beside: its other columns that are read.
+        kind: "npy", "csv" or "parquet"; None: as the file's name says.
+    """
+    kind = kind or kind_of(path)
     if destinations is not None:
         return Edges.of_arrays(f"{path}, {destinations}", open_npy(path), open_npy(destinations))
-    if kind_of(path) == "npy":
+    if kind == "npy":
         return Edges.of_pairs(open_npy(path))
-    table = ParquetFile(path) if kind_of(path) == "parquet" else TextFile(path, _of_edges(options))
+    table = open_table(path, options, wanted_of_edges(columns, beside), kind)
     if len(table.titles) < 2:
-        hint = "each line has a source and a destination; --separator says what is between them"
+        hint = f"each line has a source and a destination; {options.says('separator', 'space')} (comma, tab, ...)"
         raise CohortError(str(path), "lines of at least two fields", f"{len(table.titles)}", hint)
-    ends = table.choose(options.columns or _edge_columns(path, table.names))
+    if columns is None:
+        return Edges.of_table(table, edge_columns(table, COLUMNS_CURE, kind_suffix(path) in EDGE_LISTS))
+    ends = table.choose(columns)
     if len(ends) != 2:
-        raise CohortError("--columns", "two columns", ",".join(options.columns or ()))
+        raise CohortError("--columns", "two columns", ",".join(columns))
     return Edges.of_table(table, ends)
 
 
 def read_columns(
-    path: Path, what: str, option: str, columns: str | Sequence[str], options: TextOptions
+    path: Path, what: str, option: str, chosen: str | Sequence[str], options: TextOptions, wanted: Wanted, kind: str
 ) -> Weights | Rows:
     """What edges have beside their ends, in columns of an edge list in a text or a Parquet file.
 
     Args:
         what: "weights", "times" or "features".
         option: that names the columns, for messages.
-        columns: names or numbers from 0; of weights and times, one.
+        chosen: names or numbers from 0; of weights and times, one.
+        wanted: of the edges.
     """
-    if kind_of(path) not in ("csv", "parquet"):
+    if kind not in TABLES:
         hint = f"pass a file of them with --edge-{what} FILE"
         raise CohortError(option, "an edge list of text or Parquet", f"a file {path.name}", hint)
-    table = open_table(path, _of_edges(options))
-    numbers = table.choose([columns] if isinstance(columns, str) else columns)
+    table = open_table(path, options, wanted, kind)
+    numbers = table.choose([chosen] if isinstance(chosen, str) else chosen)
     return Rows.of_table(table, numbers) if what == "features" else Weights.of_table(table, numbers[0], what == "times")
 
 
-def read_weights(path: Path, are_times: bool = False) -> Weights:
+def read_weights(path: Path, are_times: bool = False, options: TextOptions = GUESSED) -> Weights:
     """The weights or times [E] of a .npy file, or of a text or a Parquet file of one column."""
     if kind_of(path) == "npy":
         return Weights.of_array(open_npy(path), are_times)
-    table = open_table(path)
+    table = open_table(path, options)
     if len(table.titles) != 1:
         what, option = ("time", "--time-column") if are_times else ("weight", "--weight-column")
         hint = f"of an edge list, {option} names the column"
@@ -95,48 +135,93 @@ def read_weights(path: Path, are_times: bool = False) -> Weights:
     return Weights.of_table(table, 0, are_times)
 
 
-def _of_edges(options: TextOptions) -> TextOptions:
-    """The two fields of an edge say whether names come first."""
-    return options.judged_by(options.columns, default=(0, 1))
+def read_rows(path: Path, raw: RawLayout = RawLayout(), options: TextOptions = GUESSED, ids: str | None = None) -> Rows:
+    """Rows of a .npy file, of a file of bare numbers, or of edges in all columns of a text or a Parquet file.
 
-
-def _edge_columns(path: Path, names: Sequence[str]) -> list[str]:
-    """The columns that are named as edges' usually are; the only two, or the first of columns without names."""
-    by_lower = {name.lower(): name for name in names}
-    for pair in EDGE_COLUMNS:
-        if set(pair) <= by_lower.keys():
-            return [by_lower[name] for name in pair]
-    if len(names) > 2:
-        hint = "say which are the edges' source and destination: --columns A,B"
-        raise CohortError(str(path), "columns named src and dst or alike", ", ".join(names), hint)
-    return ["0", "1"]
-
-
-def read_rows(path: Path, raw: RawLayout = RawLayout()) -> Rows:
-    """Feature rows of a .npy file, of a text or a Parquet file, or of a file of bare numbers."""
+    Args:
+        ids: "none": none of the table's columns has ids.
+    """
     if kind_of(path) == "npy":
-        return Rows.of_file(open_npy(path))
-    if kind_of(path) in ("csv", "parquet"):
-        return Rows.of_table(open_table(path))
+        return rows_of_npy(open_npy(path), raw.dtype, "--feature-dtype ")
+    if kind_of(path) in TABLES:
+        table = open_table(path, options)
+        if ids != NONE:
+            demand_only_features(table, options)
+        return Rows.of_table(table)
+    demand_unknown(path, f"{KNOWN}, or bare numbers")
     if raw.dim is None:
         hint = "a file of bare numbers needs --feature-dim D (and --feature-dtype)"
-        raise CohortError(str(path), "a .npy, .csv or .parquet file", f"a file {path.name}", hint)
-    if raw.dtype not in RAW_DTYPES:
-        raise CohortError("--feature-dtype", " or ".join(RAW_DTYPES), raw.dtype)
-    is_bfloat16 = raw.dtype == "bfloat16"
-    file = open_raw(path, "uint16" if is_bfloat16 else raw.dtype, raw.dim)
+        raise CohortError(str(path), KNOWN, f"a file {path.name}", hint)
+    dtype = raw.dtype or "float32"
+    if dtype not in RAW_DTYPES:
+        raise CohortError("--feature-dtype", " or ".join(RAW_DTYPES), dtype)
+    is_bfloat16 = dtype == "bfloat16"
+    file = open_raw(path, "uint16" if is_bfloat16 else dtype, raw.dim)
     return Rows.of_file(file, "bfloat16" if is_bfloat16 else None)
 
 
-def read_array(path: Path) -> np.ndarray:
+def rows_of_npy(file: ArrayFile, dtype: str | None, option: str) -> Rows:
+    """Rows of a .npy file; uint16 may be the bits of bfloat16, or numbers, as `dtype` says.
+
+    Args:
+        option: how the user says dtype.
+    """
+    if file.dtype.newbyteorder("=") != np.uint16:
+        return Rows.of_file(file)
+    if dtype not in ("bfloat16", "float32"):
+        cure = f"{option}bfloat16: they are its bits; {option}float32: they are numbers"
+        raise CohortError(file.place, "numbers, or the bits of bfloat16", "dtype uint16, which may be either", cure)
+    if dtype == "bfloat16":
+        return Rows.of_file(file, "bfloat16")
+    arrays.demand_shape(file.place, file, (None, None))
+
+    def chunks(block_bytes: int):
+        return (rows.astype(np.float32) for rows in file.rows(max(1, block_bytes // max(1, 2 * file.row_bytes))))
+
+    return Rows(file.place, "float32", chunks)
+
+
+def demand_only_features(table: Table, options: TextOptions) -> None:
+    """Raises CohortError where a column of a table of edges' features looks like one of ids."""
+    named = named_ids(table)
+    for column, name in enumerate(table.titles):
+        if len(table.titles) > 1 and (column in named or integers_of(table, column, False) is not None):
+            found = f"{name} among them, which looks like ids"
+            hint = f"leave it out, or say that it is a feature: {options.says('id-column', NONE)}"
+            raise CohortError(str(table.path), "only columns of features", found, hint)
+
+
+def read_array(path: Path, options: TextOptions = GUESSED) -> np.ndarray:
     """A small array: labels, ids or a mask; the table's columns, or the .npy file."""
-    return open_npy(path).read() if kind_of(path) == "npy" else open_table(path).read()
+    return open_npy(path).read() if kind_of(path) == "npy" else open_table(path, options).read()
 
 
-def read_ids(path: Path) -> np.ndarray:
+def read_ids(path: Path, options: TextOptions = GUESSED) -> np.ndarray:
     """Integers, or a bool mask [V]."""
-    return TextFile(path).read(dtype=np.int64) if kind_of(path) == "csv" else read_array(path)
+    if kind_of(path) not in TABLES:
+        return open_npy(path).read() if kind_of(path) == "npy" else open_table(path, options).read()
+    table = open_table(path, options)
+    if len(table.titles) > 1:
+        found = f"{len(table.titles)}: {shortened(table.titles)}"
+        raise CohortError(str(path), "one column, of ids", found, "write the column of ids alone: to_csv(index=False)")
+    return table.read(dtype=np.int64 if isinstance(table, TextFile) else None)
 
 
-def splits_of(paths: Sequence[Path]) -> Callable[[], list[np.ndarray]]:
-    return lambda: [read_ids(path) for path in paths]
+def splits_of(paths: Sequence[Path], options: TextOptions = GUESSED) -> Callable[[], list[np.ndarray]]:
+    return lambda: [read_ids(path, options) for path in paths]
+
+
+def demand_order(table: Table, others: Sequence[int], options: TextOptions, ids: np.ndarray | None = None) -> None:
+    """Raises CohortError where a column of a table of nodes, which nobody has asked for, has ids in another order than
+    the rows.
+
+    Args:
+        ids: of the nodes, where they are known.
+    """
+    option = "id" if options.in_yaml else "id-column"
+
+    def cure(name: str) -> str:
+        of_ids = f"{options.says(option, name)}: the rows are those of the nodes with these ids"
+        return f"{of_ids}; {options.says(option, NONE)}: row i is node i; or sort the table by {name}"
+
+    demand_no_ids(table, others, "node", cure, ids)

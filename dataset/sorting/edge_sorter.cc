@@ -293,7 +293,8 @@ void EdgeSorter::refuse(int64_t source, int64_t destination, int64_t edge, const
                        base::format("nodes of a type are numbered from 0, and there are {} of type {}", count, type)});
   }
   throw base::Error({place, base::format("a node in [0, {})", limit()), found,
-                     "nodes are numbered from 0, one per feature row; --rename accepts any integers as ids"});
+                     "nodes are numbered from 0, one per feature row; --node-ids FILE says the id of each row; "
+                     "--rename takes any integers of edges without rows"});
 }
 
 // Ids that only look like nodes would make columns by the billion.

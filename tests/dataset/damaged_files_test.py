@@ -26,7 +26,7 @@ def npy(header: str, data: bytes = b"") -> bytes:
 
 
 def test_a_quotation_that_is_no_utf8_is_shown(tmp_path):
-    (tmp_path / "edges.csv").write_bytes(b"0,1\n2,\xff\xfe\n")
+    (tmp_path / "edges.csv").write_bytes(b"src,dst\n2,\xff\xfe\n")
     error = refusal(tmp_path / "edges.csv", tmp_path / "out", inputs=ONES)
     assert "line 2" in error.place and error.found == '"\ufffd\ufffd"'
 

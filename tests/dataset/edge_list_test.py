@@ -15,9 +15,8 @@ from layout_writers import assert_holds, sample, write_csv_gz
 from cohort_gnn.dataset import import_graph
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.arrays import TIMES_HINT
-from cohort_gnn.dataset.importing.importer import SourceOptions
+from cohort_gnn.dataset.importing.beside import SourceOptions
 from cohort_gnn.dataset.layouts.tables import RawLayout
-from cohort_gnn.dataset.layouts.text_file import TextOptions
 
 # --- arrays -----------------------------------------------------------------------------------------------------------
 
@@ -110,24 +109,24 @@ def test_two_files_of_different_length_are_refused(tmp_path):
 # --- text -------------------------------------------------------------------------------------------------------------
 
 TEXTS = {
-    "plain": ("0,1\n2,3\n", TextOptions()),
-    "header": ("src,dst\n0,1\n2,3\n", TextOptions()),
-    "swapped": ("time,dst,src\n9,1,0\n9,3,2\n", TextOptions()),
-    "upper": ("Weight,SRC_ID,DST_ID\n9,0,1\n9,2,3\n", TextOptions()),
-    "two": ("a,b\n0,1\n2,3\n", TextOptions()),
-    "named": ("a,b,c\n9,1,0\n9,3,2\n", TextOptions(columns=["c", "b"])),
-    "numbered": ("9;1;0\n9;3;2\n", TextOptions(columns=["2", "1"])),
-    "tabs": ("# SNAP\n# FromNodeId\tToNodeId\n0\t1\n2\t3\n", TextOptions()),
-    "konect": ("% sym\n0 1 5.5\n2  3 6.5\n", TextOptions()),
-    "bars": ("0|1\n2|3", TextOptions()),
-    "strange": ("0:1\n2:3\n", TextOptions(separator=":")),
-    "windows": ("src,dst\r\n0,1\r\n\r\n2,3\r\n", TextOptions()),
-    "quoted": ('"src","dst"\n"0","1"\n"2","3"\n', TextOptions()),
-    "texts_beside": ("0,1,friend\n2,3,foe\n", TextOptions()),
-    "texts_before": ("friend,0,1\nfoe,2,3\n", TextOptions(columns=["1", "2"])),
-    "bom": ("\ufeff0,1\n2,3\n", TextOptions()),
-    "bom_and_names": ("\ufeffdst,src\n1,0\n3,2\n", TextOptions()),
-    "numbers_on_top": ("7,7\n0,1\n2,3\n", TextOptions(header="yes")),
+    "plain": ("0,1\n2,3\n", {"header": "no"}),
+    "header": ("src,dst\n0,1\n2,3\n", {}),
+    "swapped": ("time,dst,src\n9,1,0\n9,3,2\n", {}),
+    "upper": ("Weight,SRC_ID,DST_ID\n9,0,1\n9,2,3\n", {}),
+    "two": ("a,b\n0,1\n2,3\n", {}),
+    "named": ("a,b,c\n9,1,0\n9,3,2\n", {"columns": ["c", "b"]}),
+    "numbered": ("9;1;0\n9;3;2\n", {"columns": ["2", "1"], "header": "no"}),
+    "tabs": ("# SNAP\n# FromNodeId\tToNodeId\n0\t1\n2\t3\n", {}),
+    "konect": ("% sym\n0 1 5.5\n2  3 6.5\n", {"separator": "space", "columns": ["0", "1"]}),
+    "bars": ("0|1\n2|3", {"header": "no"}),
+    "strange": ("0:1\n2:3\n", {"separator": ":", "header": "no"}),
+    "windows": ("src,dst\r\n0,1\r\n\r\n2,3\r\n", {}),
+    "quoted": ('"src","dst"\n"0","1"\n"2","3"\n', {}),
+    "texts_beside": ("0,1,friend\n2,3,foe\n", {"header": "no", "columns": ["0", "1"]}),
+    "texts_before": ("friend,0,1\nfoe,2,3\n", {"columns": ["1", "2"], "header": "no"}),
+    "bom": ("\ufeff0,1\n2,3\n", {"header": "no"}),
+    "bom_and_names": ("\ufeffdst,src\n1,0\n3,2\n", {}),
+    "numbers_on_top": ("7,7\n0,1\n2,3\n", {"header": "yes"}),
 }
 
 
@@ -137,28 +136,28 @@ def test_texts_of_edges_are_understood(tmp_path, name, packed):
     text, options = TEXTS[name]
     path = tmp_path / ("e.csv.gz" if packed else "e.csv")
     path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
-    import_graph(path, tmp_path / "out", inputs=SourceOptions(text=options, features="ones"))
+    import_graph(path, tmp_path / "out", inputs=SourceOptions(**options, features="ones"))
     assert edge_pairs(tmp_path / "out") == [(0, 1), (2, 3)]
 
 
 TEXT_BAD = {
-    "word": ("0,1\n2,x\n", TextOptions(), "line 2", "an integer", '"x"'),
-    "float": ("0,1\n2.5,1\n", TextOptions(), "line 2", "an integer", '"2.5"'),
-    "short": ("src,dst\n0,1\n\n2\n", TextOptions(), "line 4", "at least 2 fields", "1"),
-    "names": ("alice,bob\nbob,carol\n", TextOptions(), "line 2", "an integer", '"bob"'),
-    "no_header": ("a,b\n0,1\n", TextOptions(header="no"), "line 1", "an integer", '"a"'),
-    "one": ("0\n1\n", TextOptions(), "e.csv", "at least two fields", "1"),
-    "empty": ("# nothing\n", TextOptions(), "e.csv", "at least two fields", "0"),
-    "twice": ("a,b\n0,1\n", TextOptions(columns=["a", "0"]), "e.csv", "each column once", "a,0"),
-    "range": ("a,b,c\n0,1,2\n", TextOptions(columns=["a:b", "c"]), "--columns", "two columns", "a:b,c"),
-    "ragged": ("0,1\n# 2\n2,3,4\n", TextOptions(), "line 3", "2 fields, as in the first line", "3"),
-    "plus": ("0,1\n2,+3\n", TextOptions(), "line 2", "an integer", '"+3"'),
-    "int64": ("0,1\n2,9223372036854775808\n", TextOptions(), "line 2", "an integer", '"9223372036854775808"'),
-    "missing": ("0,1\n2,\n", TextOptions(), "line 2", "an integer", '""'),
-    "guess": ("id,a,b\n7,0,1\n", TextOptions(), "e.csv", "columns named src and dst or alike", "id, a, b"),
-    "matrix": ("%%MatrixMarket matrix\n2 2 1\n1 2\n", TextOptions(), "e.csv", "rows of numbers", "a MatrixMarket file"),
-    "column": ("a,b\n0,1\n", TextOptions(columns=["a", "c"]), "e.csv", "a column c", "a, b"),
-    "high": ("0,1\n0,-1\n", TextOptions(), "destination of edge 1", "a node in [0, 4294967296)", "-1"),
+    "word": ("0,1\n2,x\n", {"header": "no"}, "line 2", "an integer", '"x"'),
+    "float": ("0,1\n2.5,1\n", {"header": "no"}, "line 2", "an integer", '"2.5"'),
+    "short": ("src,dst\n0,1\n\n2\n", {}, "line 4", "at least 2 fields", "1"),
+    "names": ("alice,bob\nbob,carol\n", {}, "line 2", "an integer", '"bob"'),
+    "no_header": ("a,b\n0,1\n", {"header": "no"}, "line 1", "an integer", '"a"'),
+    "one": ("0\n1\n", {"header": "no"}, "e.csv", "at least two fields", "1"),
+    "empty": ("# nothing\n", {}, "e.csv", "at least two fields", "0"),
+    "twice": ("a,b\n0,1\n", {"columns": ["a", "0"]}, "e.csv", "each column once", "a,0"),
+    "range": ("a,b,c\n0,1,2\n", {"columns": ["a:b", "c"]}, "--columns", "two columns", "a:b,c"),
+    "ragged": ("0,1\n# 2\n2,3,4\n", {"header": "no", "comment": "#"}, "line 3", "2 fields, as in the first line", "3"),
+    "plus": ("0,1\n2,+3\n", {"header": "no"}, "line 2", "an integer", '"+3"'),
+    "int64": ("0,1\n2,9223372036854775808\n", {"header": "no"}, "line 2", "an integer", '"9223372036854775808"'),
+    "missing": ("0,1\n2,\n", {"header": "no"}, "e.csv", "a value in each row", "1 null in column 1"),
+    "guess": ("id,a,b\n7,0,1\n", {}, "e.csv", "columns named src and dst or alike", "id, a, b"),
+    "matrix": ("%%MatrixMarket matrix\n2 2 1\n1 2\n", {}, "e.csv", "rows of text", "a MatrixMarket file"),
+    "column": ("a,b\n0,1\n", {"columns": ["a", "c"]}, "e.csv", "a column c", "a, b"),
+    "high": ("0,1\n0,-1\n", {"header": "no"}, "destination of edge 1", "a node in [0, 4294967296)", "-1"),
 }
 
 
@@ -166,7 +165,7 @@ TEXT_BAD = {
 def test_bad_texts_are_refused(tmp_path, name):
     text, options, place, expected, found = TEXT_BAD[name]
     (tmp_path / "e.csv").write_text(text)
-    error = refusal(tmp_path / "e.csv", tmp_path / "out", inputs=SourceOptions(text=options, features="ones"))
+    error = refusal(tmp_path / "e.csv", tmp_path / "out", inputs=SourceOptions(**options, features="ones"))
     assert place in str(error) and expected in str(error) and found in str(error)
 
 
@@ -217,7 +216,7 @@ def test_a_missing_list_of_labels_is_refused(tmp_path):
     np.save(tmp_path / "e.npy", [[0, 1], [1, 2]])
     write_parquet(tmp_path / "y.parquet", y=pa.array([[1, 0], None, None, [0, 1]], pa.list_(pa.int8(), 2)))
     inputs = SourceOptions(features="ones", labels=tmp_path / "y.parquet")
-    assert refusal(tmp_path / "e.npy", tmp_path / "out", inputs=inputs, task="multilabel").found == "2 nulls"
+    assert refusal(tmp_path / "e.npy", tmp_path / "out", inputs=inputs, task="multilabel").found == "2 nulls in y"
 
 
 def test_parquet_files_hold_ids_and_masks_and_labels_as_they_are(tmp_path):
@@ -249,15 +248,15 @@ def test_integers_that_int64_does_not_hold_are_refused(tmp_path, form):
 def test_bad_parquet_tables_are_refused(tmp_path):
     write_parquet(tmp_path / "e.parquet", a=[0, 1], b=["x", "y"], c=[1, None], d=[0.5, 1.5])
     for columns, expected, found in (
-        (["a", "b"], "numbers", "string"),
-        (["a", "c"], "a value in each row", "1 nulls"),
-        (["a", "d"], "integers", "float64"),
+        (["a", "b"], "integers", "string"),
+        (["a", "c"], "a value in each row", "1 null in c"),
+        (["a", "d"], "integers", "double"),
         (["a", "z"], "a column z", "a, b, c, d"),
     ):
-        inputs = SourceOptions(text=TextOptions(columns=columns), features="ones")
+        inputs = SourceOptions(columns=columns, features="ones")
         error = refusal(tmp_path / "e.parquet", tmp_path / "out", inputs=inputs)
         assert expected in error.expected and found in error.found
-        assert {"1 nulls": "leave their rows out", "string": "graph.yaml"}.get(found, "") in error.hint
+        assert {"1 null in c": "fill them in", "string": "graph.yaml"}.get(found, "") in error.hint
     (tmp_path / "e.parquet").write_bytes(b"PAR1")
     assert "a Parquet file" in refusal(tmp_path / "e.parquet", tmp_path / "out", inputs=ONES).expected
 
@@ -307,7 +306,7 @@ def test_labels_and_splits_of_text_come_back(tmp_path):
     splits = [tmp_path / f"{name}.csv.gz" for name in ("train", "val", "test")]
     for path, ids in zip(splits, graph.splits, strict=True):
         write_csv_gz(path, ids)
-    assert_holds(import_with(tmp_path, graph, labels=tmp_path / "y.csv", splits=splits), graph)
+    assert_holds(import_with(tmp_path, graph, labels=tmp_path / "y.csv", splits=splits, header={"splits": "no"}), graph)
 
 
 def test_masks_lose_their_nodes_without_a_label(tmp_path):

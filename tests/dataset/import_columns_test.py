@@ -13,8 +13,8 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import import_graph
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.arrays import NUMBERS_HINT
-from cohort_gnn.dataset.importing.importer import SourceOptions
-from cohort_gnn.dataset.layouts.table import choose_columns, spans
+from cohort_gnn.dataset.importing.beside import SourceOptions
+from cohort_gnn.dataset.tables.table import choose_columns, spans
 
 X = np.arange(12.0).reshape(4, 3)
 Y = np.array([2, 0, 1, 0])
@@ -89,7 +89,7 @@ def test_all_columns_are_taken_aloud(tmp_path, source):
 @pytest.mark.parametrize("wanted", [["1", "3"], ["1:1", "3"]])
 def test_columns_may_be_numbers_and_others_text(tmp_path, source, wanted):
     (tmp_path / "x.csv").write_text("".join(f"user{i},{i},friend,{2 * i}\n" for i in range(4)))
-    inputs = SourceOptions(features=tmp_path / "x.csv", feature_columns=wanted)
+    inputs = SourceOptions(features=tmp_path / "x.csv", feature_columns=wanted, header="no")
     import_graph(source, tmp_path / "out", inputs=inputs)
     np.testing.assert_array_equal(open_dataset(tmp_path / "out").x, np.arange(4)[:, None] * [1, 2])
 

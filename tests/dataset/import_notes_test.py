@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import from_tensors, import_graph
 from cohort_gnn.dataset import open as open_dataset
-from cohort_gnn.dataset.importing.importer import SourceOptions
+from cohort_gnn.dataset.importing.beside import SourceOptions
 
 NUM_NODES = 20
 SRC = np.arange(NUM_NODES)
@@ -109,7 +109,7 @@ def test_a_mask_of_integers_is_not_taken_for_ids(tmp_path, kind):
     for part, array in integers.items():
         np.save(tmp_path / f"{part}.npy", array)
         np.savetxt(tmp_path / f"{part}.csv", array, fmt="%d")
-    inputs = SourceOptions(features=Path("ones"), splits=[tmp_path / f"{part}.{kind}" for part in SPLITS])
+    inputs = SourceOptions(features=Path("ones"), splits=[tmp_path / f"{part}.{kind}" for part in SPLITS], header="no")
     if kind == "npz":
         source, inputs = tmp_path / "g.npz", SourceOptions()
         np.savez(source, x=X, src=SRC, dst=DST, labels=Y, train_ids=integers["train"])
@@ -177,7 +177,7 @@ def test_ids_that_seem_to_start_at_1_are_asked_about(tmp_path, name, options, mo
 
 
 def test_ids_that_are_given_are_not_asked_about(tmp_path):
-    (tmp_path / "e.csv").write_text("1,2\n2,3\n")
+    (tmp_path / "e.csv").write_text("src,dst\n1,2\n2,3\n")
     np.save(tmp_path / "ids.npy", np.arange(1, 5))
     np.save(tmp_path / "x.npy", X[:4])
     inputs = SourceOptions(features=tmp_path / "x.npy", node_ids=tmp_path / "ids.npy")
@@ -188,7 +188,11 @@ def test_ids_that_are_given_are_not_asked_about(tmp_path):
 COLUMNS = {
     "named": ("src,dst,weight,ts\n0,1,2,3\n", {}, "src -> dst (weight, ts not used); "),
     "weighted": ("dst,src,w,ts\n1,0,2,3\n", {"weight_column": "w"}, "src -> dst, weights w (ts not used); "),
-    "bare": ("0 1 5\n", {}, "column 0 -> column 1 (column 2 not used); "),
+    "bare": (
+        "0 1 5\n",
+        {"separator": "space", "header": "no", "columns": ["0", "1"]},
+        "column 0 -> column 1 (column 2 not used); ",
+    ),
     "two": ("a,b\n0,1\n", {}, "a -> b; "),
 }
 
@@ -331,9 +335,9 @@ def test_a_word_among_numbers_is_no_name(tmp_path):
 
 
 def test_ids_with_a_fraction_get_a_cure(tmp_path):
-    (tmp_path / "e.csv").write_text("1.0,2.0\n2.0,0.0\n")
+    (tmp_path / "e.csv").write_text("src,dst\n1.0,2.0\n2.0,0.0\n")
     error = refusal(tmp_path / "e.csv", tmp_path / "out", inputs=ONES)
-    assert "without a fraction" in error.hint and error.found == '"1.0"'
+    assert "without a fraction" in error.hint and error.found == '"1.0" in src, and the like in dst'
 
 
 def test_arrays_of_text_get_a_cure(tmp_path):
@@ -378,6 +382,6 @@ def test_another_meta_json_makes_no_data_set(tmp_path):
 
 @pytest.mark.parametrize(("end", "hint"), [("2.0", "3, not 3.0"), ("9" * 20, "from -2^63 to 2^63 - 1")])
 def test_a_number_that_is_no_id_has_a_cure(tmp_path, end, hint):
-    (tmp_path / "e.csv").write_text(f"0,{end}\n")
+    (tmp_path / "e.csv").write_text(f"src,dst\n0,{end}\n")
     error = refusal(tmp_path / "e.csv", tmp_path / "out", inputs=ONES)
     assert error.expected == "an integer" and hint in error.hint

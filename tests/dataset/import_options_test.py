@@ -15,14 +15,14 @@ import pyarrow.csv
 import pytest
 from import_helpers import ONES, edge_pairs, refusal
 from processes import ALL_TESTS
-from pyarrow.csv import WriteOptions, write_csv
+from pyarrow.csv import write_csv
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import check, import_graph
 from cohort_gnn.dataset import open as open_dataset
-from cohort_gnn.dataset.importing.importer import SourceOptions
-from cohort_gnn.dataset.layouts.node_ids import text_columns
-from cohort_gnn.dataset.layouts.text_file import TextFile, TextOptions
+from cohort_gnn.dataset.importing.beside import SourceOptions
+from cohort_gnn.dataset.tables.text_file import TextFile
+from cohort_gnn.dataset.tables.text_options import TextOptions
 
 # --- what becomes of edges and nodes ----------------------------------------------------------------------------------
 
@@ -87,16 +87,17 @@ NAMES = np.array([-(10**18), -5, 77, 10**15])
 
 def test_renamed_nodes_are_in_the_order_of_their_ids(tmp_path, run):
     np.save(tmp_path / "e.npy", NAMES[PAIRS])
-    np.save(tmp_path / "x.npy", np.arange(8.0).reshape(4, 2))
-    (tmp_path / "ids.csv").write_text("".join(f"{name}\n" for name in NAMES[[2, 0]]))
+    (tmp_path / "ids.csv").write_text("id\n" + "".join(f"{name}\n" for name in NAMES[[2, 0]]))
     (tmp_path / "none.csv").write_text("")
-    np.save(tmp_path / "y.npy", np.arange(4))
-    arguments = ["--features", tmp_path / "x.npy", "--labels", tmp_path / "y.npy", "--splits", tmp_path / "ids.csv"]
+    (tmp_path / "y.csv").write_text("id,label\n" + "".join(f"{NAMES[i]},{i}\n" for i in (2, 3, 0, 1)))
+    labels = ["--labels", tmp_path / "y.csv", "--id-column", "id"]
+    arguments = ["--features", "ones", *labels, "--splits", tmp_path / "ids.csv"]
     arguments += [tmp_path / "none.csv"] * 2
     assert run("import", tmp_path / "e.npy", tmp_path / "out", "--rename", *arguments) == 0
     assert edge_pairs(tmp_path / "out") == made(PAIRS)
     np.testing.assert_array_equal(np.load(tmp_path / "out" / "id_of_node.npy"), NAMES)
     assert open_dataset(tmp_path / "out").train_ids.tolist() == [2, 0]
+    assert open_dataset(tmp_path / "out").y.tolist() == [0, 1, 2, 3]
 
 
 def test_node_ids_say_whose_rows_they_are(tmp_path, run):
@@ -170,7 +171,7 @@ def large(tmp_path_factory) -> Path:
     rng = np.random.default_rng(1)
     edges = (rng.random((2, LARGE)) ** 2 * LARGE_NODES).astype(np.int64)
     np.save(folder / "e.npy", edges)
-    write_csv(pyarrow.table(list(edges), ["source", "target"]), folder / "e.csv", WriteOptions(include_header=False))
+    write_csv(pyarrow.table(list(edges), ["source", "target"]), folder / "e.csv")
     return folder
 
 
@@ -215,24 +216,23 @@ def peak_bytes(*arguments) -> int:
 @pytest.mark.parametrize("kind", ["npy", "csv"])
 def test_memory_bounds_what_the_process_takes(large, tmp_path, kind):
     few = tmp_path / f"few.{kind}"
-    np.save(few, PAIRS) if kind == "npy" else np.savetxt(few, PAIRS.T, fmt="%d", delimiter=",")
+    np.save(few, PAIRS) if kind == "npy" else write_csv(pyarrow.table(list(PAIRS), ["source", "target"]), few)
     bare = peak_bytes(few, tmp_path / "few", "--memory", "16MB")  # pyarrow, which reads text, takes 35 MB itself
     took = peak_bytes(large / f"e.{kind}", tmp_path / "large", "--memory", "20MB", "--undirected")
     assert took < bare + 60 * 10**6  # the edges in both directions are 96 MB, as keys 48 beside 25 to 50 for blocks
 
 
 def test_an_interrupt_that_arrow_notices_first_is_no_error(tmp_path, run, monkeypatch):
-    (tmp_path / "e.csv").write_text("0,1\n1,2\n")
+    (tmp_path / "e.csv").write_text("src,dst\n0,1\n1,2\n")
 
     def interrupted(*_arguments):
         raise pyarrow.ArrowCancelled("Operation cancelled. Detail: received signal 2")
 
-    for reads in ("read_csv", "open_csv"):
-        monkeypatch.setattr(pyarrow.csv, reads, interrupted)
+    monkeypatch.setattr(pyarrow.csv, "read_csv", interrupted)
     assert run("import", tmp_path / "e.csv", tmp_path / "out", "--features", "ones") == 128 + signal.SIGINT
     assert not (tmp_path / "out").exists()
     with pytest.raises(KeyboardInterrupt):
-        next(text_columns(TextFile(tmp_path / "e.csv", TextOptions(",", "no")), [0], 1 << 20))
+        next(TextFile(tmp_path / "e.csv", TextOptions(",", "no")).texts([0], 1 << 20))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

@@ -17,7 +17,7 @@ from cohort_gnn.cache.plan.options import label_bytes_of
 from cohort_gnn.dataset import import_graph
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.check import check
-from cohort_gnn.dataset.importing.importer import SourceOptions
+from cohort_gnn.dataset.importing.beside import SourceOptions
 from cohort_gnn.dataset.importing.renumber import renumber
 
 NUM_NODES, NUM_LABELS = 60, 5
@@ -174,7 +174,7 @@ def edge_list(folder: Path) -> Path:
 
 
 def test_import_takes_numbers_from_a_file(tmp_path, run):
-    np.savetxt(tmp_path / "y.csv", numbers(), fmt="%.9g")
+    np.savetxt(tmp_path / "y.csv", numbers(), fmt="%.9g", header="y", comments="")
     arguments = ["--features", "ones", "--labels", tmp_path / "y.csv", "--task", "regression"]
     arguments += ["--nodes", NUM_NODES]
     assert run("import", edge_list(tmp_path), tmp_path / "out", *arguments) == 0

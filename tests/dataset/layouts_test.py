@@ -19,7 +19,7 @@ from layout_writers import (
 
 from cohort_gnn.dataset import held_out, import_graph
 from cohort_gnn.dataset import open as open_dataset
-from cohort_gnn.dataset.importing.importer import SourceOptions
+from cohort_gnn.dataset.importing.beside import SourceOptions
 
 # --- OGB ------------------------------------------------------------------------------------------------------------
 
@@ -102,9 +102,9 @@ OGB_BAD = {
         "0.5",
     ),
     "multi": (lambda root: write_csv_gz(root / "raw/node-label.csv.gz", np.ones((60, 3))), "one class", "3 targets"),
-    "gzip": (lambda root: (root / "raw/edge.csv.gz").write_bytes(b"0,1\n"), "a whole text file", "Not a gzipped"),
+    "gzip": (lambda root: (root / "raw/edge.csv.gz").write_bytes(b"0,1\n"), "a whole text file", "no gzip"),
     "one_end": (lambda root: write_csv_gz(root / "raw/edge.csv.gz", np.zeros(9, int)), "at least 2 fields", "1"),
-    "cut": (lambda root: cut(root / "raw/node-feat.csv.gz"), "a whole text file", "ended before"),
+    "cut": (lambda root: cut(root / "raw/node-feat.csv.gz"), "a whole text file", "end early"),
     "pickle": (lambda root: pickled(root / "split/time/split_dict.pt"), "only tensors", ""),
 }
 

@@ -18,7 +18,7 @@ import typed_layout_writers as typed
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import import_graph
 from cohort_gnn.dataset import open as open_dataset
-from cohort_gnn.dataset.importing.importer import SourceOptions
+from cohort_gnn.dataset.importing.beside import SourceOptions
 from cohort_gnn.launch.options.parser import read_config
 from cohort_gnn.launch.report.results import LISTS, ROWS, read_run
 from cohort_gnn.launch.run import resume

@@ -136,7 +136,7 @@ def test_folders_that_are_no_runs_are_named(tmp_path):
 
 
 def test_a_graph_without_labels_says_where_labels_come_from(tmp_path):
-    (tmp_path / "edges.csv").write_text("0,1\n1,2\n2,0\n")
+    (tmp_path / "edges.csv").write_text("src,dst\n0,1\n1,2\n2,0\n")
     made = cohort("dataset", "import", tmp_path / "edges.csv", tmp_path / "data", "--features", "ones")
     assert made.returncode == 0, made.stderr
     refused(cohort("train", tmp_path / "data"), 1, "at least one node to train on", "dataset import --labels FILE")

@@ -20,7 +20,7 @@ from cohort_gnn import CohortError
 from cohort_gnn.dataset import from_pyg, from_tensors, import_graph, split_links
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.check import check
-from cohort_gnn.dataset.importing.importer import SourceOptions
+from cohort_gnn.dataset.importing.beside import SourceOptions
 from cohort_gnn.dataset.importing.renumber import renumber
 
 GRAPH = sample()
@@ -69,7 +69,7 @@ def edge_list(folder: Path, kind: str) -> tuple[Path, dict]:
     (folder / "edges.csv").write_text(f"src,dst,a,b,c\n{text}\n")
     if kind == "csv":
         return folder / "edges.csv", {"edge_feature_columns": ["a:c"]}
-    (folder / "rows.csv").write_text("\n".join(",".join(map(str, row)) for row in ROWS.tolist()))
+    (folder / "rows.csv").write_text("a,b,c\n" + "\n".join(",".join(map(str, row)) for row in ROWS.tolist()))
     return folder / "edges.csv", {"edge_features": folder / "rows.csv"}
 
 

@@ -20,7 +20,7 @@ from cohort_gnn.dataset import from_pyg, from_tensors, import_graph, split_links
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.check import check
 from cohort_gnn.dataset.importing import importer
-from cohort_gnn.dataset.importing.importer import SourceOptions
+from cohort_gnn.dataset.importing.beside import SourceOptions
 from cohort_gnn.dataset.importing.renumber import renumber
 
 GRAPH = sample()
@@ -55,8 +55,8 @@ def test_edge_lists_have_times(tmp_path, kind):
         source.write_text(f"src,when,dst\n{rows}\n")
     else:
         source, how = tmp_path / "edges.txt", {"edge_times": tmp_path / "times.csv"}
-        source.write_text("\n".join(f"{s} {d}" for s, d in zip(SRC, DST, strict=True)))
-        (tmp_path / "times.csv").write_text("\n".join(map(str, TIMES)))
+        source.write_text("src dst\n" + "\n".join(f"{s} {d}" for s, d in zip(SRC, DST, strict=True)))
+        (tmp_path / "times.csv").write_text("t\n" + "\n".join(map(str, TIMES)))
     notes: list[str] = []
     inputs = SourceOptions(features=Path(importer.ONES), nodes=len(GRAPH.x), **how)
     import_graph(source, tmp_path / "out", inputs=inputs, note=notes.append)

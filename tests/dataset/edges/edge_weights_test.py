@@ -19,7 +19,7 @@ from cohort_gnn import CohortError
 from cohort_gnn.dataset import import_graph
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.check import check
-from cohort_gnn.dataset.importing.importer import SourceOptions
+from cohort_gnn.dataset.importing.beside import SourceOptions
 from cohort_gnn.dataset.importing.renumber import renumber
 
 GRAPH = sample()
@@ -54,11 +54,11 @@ def edge_list(folder: Path, kind: str) -> tuple[Path, dict]:
         rows = "\n".join(",".join(map(str, row)) for row in table)
         (folder / "edges.csv").write_text(f"src,cost,dst\n{rows}\n")
         return folder / "edges.csv", {"weight_column": "cost"}
-    (folder / "edges.txt").write_text("\n".join(f"{s} {d} {w!r}" for s, w, d in table.tolist()))
+    (folder / "edges.edgelist").write_text("\n".join(f"{s} {d} {w!r}" for s, w, d in table.tolist()))
     if kind == "numbered column":
-        return folder / "edges.txt", {"weight_column": "2"}
-    (folder / "weights.csv").write_text("\n".join(map(repr, WEIGHTS.tolist())))
-    return folder / "edges.txt", {"edge_weights": folder / "weights.csv"}
+        return folder / "edges.edgelist", {"weight_column": "2"}
+    (folder / "weights.csv").write_text("cost\n" + "\n".join(map(repr, WEIGHTS.tolist())))
+    return folder / "edges.edgelist", {"edge_weights": folder / "weights.csv"}
 
 
 def inputs_of(given: dict) -> SourceOptions:
@@ -200,7 +200,7 @@ def test_weights_that_do_not_fit_are_refused(tmp_path):
     text, _ = edge_list(tmp_path, "numbered column")
     error = refusal(text, tmp_path / "out", inputs=inputs_of(given | {"weight_column": "2"}))
     assert (error.expected, error.found) == ("one of the two", "both")
-    error = refusal(text, tmp_path / "out", inputs=inputs_of({"edge_weights": text}))
+    error = refusal(text, tmp_path / "out", inputs=inputs_of({"edge_weights": text, "header": "no"}))
     assert error.found == "3 columns" and "--weight-column" in error.hint
     with pytest.raises(CohortError, match="edge_weight: expected one weight for each edge, found only 3"):
         cohort.from_tensors(tmp_path / "o", x=GRAPH.x, y=GRAPH.y, edge_index=GRAPH.edge_index, edge_weight=np.ones(3))

@@ -13,7 +13,7 @@ REPEATS = int(os.environ.get("COHORT_FAULT_REPEATS", 4))
 IMPORT = "import sys; from cohort_gnn.launch.main import main; sys.exit(main(['dataset', 'import', *sys.argv[1:]]))"
 INTERRUPTED = """
 import sys
-from cohort_gnn.dataset.layouts.text_file import TextFile
+from cohort_gnn.dataset.tables.text_file import TextFile
 for _ in TextFile(sys.argv[1]).blocks(None, 1 << 20):
     raise {}
 """

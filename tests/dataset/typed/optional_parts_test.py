@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 
 from cohort_gnn.dataset import HeteroDataset, held_out, import_graph
 from cohort_gnn.dataset import open as open_dataset
-from cohort_gnn.dataset.importing.importer import SourceOptions
+from cohort_gnn.dataset.importing.beside import SourceOptions
 
 GRAPH = sample()
 PAIRS = [tuple(pair) for pair in GRAPH.edge_index.T.tolist()]

@@ -16,7 +16,7 @@ from typed_layout_writers import assert_holds, sample, write_described
 
 from cohort_gnn.dataset import Dataset, import_graph
 from cohort_gnn.dataset import open as open_dataset
-from cohort_gnn.dataset.importing.importer import SourceOptions
+from cohort_gnn.dataset.importing.beside import SourceOptions
 
 pytest.importorskip("yaml")
 
@@ -168,7 +168,6 @@ def test_the_command_says_what_it_wrote(tmp_path, run, capsys):
     ("option", "inputs"),
     [
         ({"transpose": True}, {}),
-        ({"rename": True}, {}),
         ({"pca": 2}, {}),
         ({"row_normalize": True}, {}),
         ({}, {"nodes": 9}),
@@ -261,18 +260,18 @@ WITH_IDS = {
     "numbers": ({"from_": [4], "to_": [5]}, "edges-1.parquet: from_ of edge 0", "an id of type author", "4"),
     "null": (
         {"from_": [None, "a/3"], "to_": ["p/1"] * 2},
-        "edges-1.parquet: column from_",
+        "edges-1.parquet",
         "a value in each",
-        "1 nulls",
+        "1 null in from_",
     ),
     "empty": (
         {"from_": ["", "a/3"], "to_": ["p/1"] * 2},
-        "edges-1.parquet: column from_",
+        "edges-1.parquet",
         "a value in",
-        "1 empty texts",
+        "1 empty text in from_",
     ),
-    "no_text": ({"from_": [b"p/\xe3"], "to_": ["p"]}, "edges-1.parquet", "columns from_, to_ of texts", "UTF8"),
-    "floats": ({"from_": [0.5], "to_": ["p"]}, "edges-1.parquet: from_", "an id of type author", "0.5"),
+    "no_text": ({"from_": [b"p/\xe3"], "to_": ["p"]}, "edges-1.parquet: column from_", "texts in UTF-8", "other bytes"),
+    "floats": ({"from_": [0.5], "to_": ["p"]}, "edges-1.parquet: column from_", "integers or texts", "double"),
 }
 
 

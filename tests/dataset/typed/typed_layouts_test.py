@@ -87,7 +87,7 @@ OGB_BAD = {
         "an integer",
         "1.0",
     ),
-    "cut": (lambda root: cut(root / AUTHORS), "edge.csv.gz", "a whole text file", "ended before"),
+    "cut": (lambda root: cut(root / AUTHORS), "edge.csv.gz", "a whole text file", "end early"),
 }
 
 

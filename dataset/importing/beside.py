@@ -1,0 +1,239 @@
+"""What options name beside a source: it adds to what the source has, or replaces it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import arrays
+from cohort_gnn.dataset.layouts import tables
+from cohort_gnn.dataset.layouts.graph import Graph, Labels, Rows, Source
+from cohort_gnn.dataset.tables.column_names import LABELS, is_id_name
+from cohort_gnn.dataset.tables.ids import integers_of, named_ids
+from cohort_gnn.dataset.tables.table import Table, shortened, spans
+from cohort_gnn.dataset.tables.text_options import NONE, SEPARATORS, TextOptions, Wanted
+from cohort_gnn.spec.options import flag_of
+
+ONES = "ones"
+COLUMNS = {"weights": "weight_column", "times": "time_column", "features": "edge_feature_columns"}  # of an edge list
+TABLE_NAMES = (
+    *("edges", "features", "labels", "splits", "node-ids"),
+    *("edge-weights", "edge-times", "edge-features"),
+)  # as --header, --separator, --comment and --id-column call them
+OF_SEVERAL_TYPES = "with several node types, name the table as file of its type, with its id, label and features"
+
+Each = str | Mapping[str, str] | None  # a value for all tables, or one for each of some; "" are the others
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """What a source does not say itself, or what is to be read in the place of what it says: the options of these names
+    of `cohort dataset import`, whose help describes them.
+
+    Attributes:
+        raw: columns and type of a `features` of bare numbers.
+        separator, header, comment: of texts: one value, or one for each of TABLE_NAMES.
+        id_column: of tables of nodes, likewise.
+        target: of several node types, the one of the labels and splits.
+    """
+
+    destinations: Path | None = None
+    columns: Sequence[str] | None = None
+    separator: Each = None
+    header: Each = None
+    comment: Each = None
+    id_column: Each = None
+    features: Path | None = None
+    raw: tables.RawLayout = tables.RawLayout()
+    feature_columns: Sequence[str] | None = None
+    labels: Path | None = None
+    label_columns: Sequence[str] | None = None
+    edge_weights: Path | None = None
+    weight_column: str | None = None
+    edge_times: Path | None = None
+    time_column: str | None = None
+    edge_features: Path | None = None
+    edge_feature_columns: Sequence[str] | None = None
+    splits: Sequence[Path] | None = None
+    nodes: int | None = None
+    node_ids: Path | None = None
+    target: str | None = None
+
+    def text(self, table: str) -> TextOptions:
+        """How the lines of a table are made."""
+        header, separator = _of(self.header, table) or "auto", _of(self.separator, table)
+        separator = separator if separator is None else SEPARATORS.get(separator, separator)
+        return TextOptions(separator, header, _of(self.comment, table), table)
+
+    def ids_of(self, table: str) -> str | None:
+        """The column of ids of a table; "none": it has none; None: nobody said."""
+        return _of(self.id_column, table)
+
+
+AS_IT_IS = SourceOptions()
+
+
+def _of(given: Each, table: str) -> str | None:
+    return given if given is None or isinstance(given, str) else given.get(table, given.get(""))
+
+
+def demand_files(inputs: SourceOptions) -> None:
+    """Raises CohortError for a file that is named beside the source and is not there."""
+    for name, value in vars(inputs).items():
+        for path in value if name == "splits" and value else [value]:
+            if isinstance(path, Path) and (name, str(path)) != ("features", ONES) and not path.exists():
+                raise CohortError(str(path), f"the file that {flag_of(name)} names", "no such file", "check the path")
+
+
+def node_ids_of(inputs: SourceOptions) -> np.ndarray | None:
+    """int64 [V]: the id of each row of features, where options say it."""
+    column = inputs.ids_of("features")
+    of_features = column not in (None, NONE) and inputs.features is not None and _is_table(inputs.features)
+    if inputs.node_ids is None:
+        if not of_features:
+            return None
+        assert inputs.features is not None and column is not None
+        wanted = Wanted([*(inputs.feature_columns or ()), column])
+        table = tables.open_table(inputs.features, inputs.text("features"), wanted)
+        number = table.choose([column])[0]
+        return arrays.integers(table.place(number), table.read([number], np.int64))
+    if of_features:
+        raise CohortError("--node-ids, --id-column", "one of the two for the ids of features", "both", "leave one out")
+    return arrays.integers(str(inputs.node_ids), tables.read_ids(inputs.node_ids, inputs.text("node-ids")))
+
+
+def replace_task(graph: Source, inputs: SourceOptions, task: str, ids: np.ndarray | None) -> None:
+    """Puts the labels and splits that the options name in the place of those of the source.
+
+    Args:
+        ids: int64 [V] of the nodes, where they are known.
+    """
+    if inputs.labels is not None:
+        graph.labels, graph.any_task = _labels(inputs.labels, inputs, task, ids), True
+    if inputs.splits is not None:
+        graph.splits, graph.splits_from = tables.splits_of(inputs.splits, inputs.text("splits")), "--splits"
+    elif graph.splits is not None and graph.labels is None:
+        graph.splits = None
+        graph.notes.append("no labels: the splits of the source are not used")
+
+
+def replace_graph(graph: Graph, inputs: SourceOptions, ids: np.ndarray | None) -> None:
+    """Puts what the options name in the place of what the source has of nodes and edges."""
+    for option, chosen, file in (
+        ("--feature-columns", inputs.feature_columns, inputs.features),
+        ("--label-columns", inputs.label_columns, inputs.labels),
+    ):
+        if chosen and (file is None or not _is_table(file)):
+            raise CohortError(option, "a .csv or .parquet file that has columns", str(file or "none"))
+    if inputs.features is not None and str(inputs.features) != ONES:
+        graph.features = _features(inputs.features, inputs, graph.notes, ids)
+    elif inputs.features is not None:
+        graph.features = None
+    elif graph.features is None:
+        hint = f"pass --features FILE, or --features {ONES} for one column of ones"
+        raise CohortError(graph.edges.place, "feature rows", "only edges", hint)
+    for what, option in COLUMNS.items():
+        if (file := getattr(inputs, f"edge_{what}")) is None:
+            continue
+        if getattr(inputs, option) is not None:
+            raise CohortError(f"--edge-{what}, {flag_of(option)}", "one of the two", "both")
+        text = inputs.text(f"edge-{what}")
+        if what == "features":
+            beside = tables.read_rows(file, options=text, ids=inputs.ids_of("edge-features"))
+        else:
+            beside = tables.read_weights(file, what == "times", text)
+        graph.edges = replace(graph.edges, **{what: beside})
+    if inputs.nodes is not None:
+        if graph.num_nodes not in (None, inputs.nodes):
+            raise CohortError("--nodes", f"{graph.num_nodes}, as the source says", str(inputs.nodes))
+        graph.num_nodes = inputs.nodes
+
+
+def _is_table(path: Path) -> bool:
+    return tables.kind_of(path) in tables.TABLES
+
+
+def _open_table(
+    path: Path, wanted: Sequence[str] | None, inputs: SourceOptions, of: str
+) -> tuple[Table, list[int], int | None]:
+    """A table, the numbers of its columns, all of them but the ids or those that are wanted, and the column of ids."""
+    named = inputs.ids_of(of)
+    ids = None if named in (None, NONE) else named
+    columns = [*(wanted or ()), *([] if ids is None or ids in (wanted or ()) else [ids])]
+    table = tables.open_table(path, inputs.text(of), Wanted(columns or None))
+    column = None if ids is None else table.choose([ids])[0]
+    numbers = table.choose(wanted)
+    return table, numbers if wanted else [i for i in numbers if i != column], column
+
+
+def _features(path: Path, inputs: SourceOptions, notes: list[str], ids: np.ndarray | None) -> Rows:
+    """The rows of a file; of a table, the columns that are features."""
+    text = inputs.text("features")
+    if not _is_table(path):
+        return tables.read_rows(path, inputs.raw, text)
+    table, numbers, column = _open_table(path, inputs.feature_columns, inputs, "features")
+    names = [table.titles[i] for i in numbers]
+    if not inputs.feature_columns:
+        is_said = inputs.ids_of("features") is not None
+        _demand_features(table, numbers, text, is_said)
+    of = "" if len(names) == len(table.titles) else f" of {len(table.titles)}"
+    if inputs.ids_of("features") is None and inputs.node_ids is None:
+        tables.demand_order(table, [i for i in range(len(table.titles)) if i not in numbers], text)
+    told = "" if column is None else f"; ids: {table.titles[column]}"
+    notes.append(f"{path.name}: {len(names)}{of} columns taken as features: {shortened(names)}{told}")
+    return Rows.of_table(table, numbers if inputs.feature_columns or column is not None else None)
+
+
+def _demand_features(table: Table, numbers: list[int], text: TextOptions, is_said: bool) -> None:
+    """Raises CohortError where one of the columns, which are taken as nobody has chosen others, is no feature.
+
+    Args:
+        is_said: which column has ids, or that none has.
+    """
+    by_name = [i for i in numbers if table.titles[i].lower() in LABELS or not is_said and is_id_name(table.titles[i])]
+    odd = by_name or ([] if is_said else [i for i in numbers if i in named_ids(table)])
+    by_value = []
+    if not odd and not is_said and len(table.titles) > 1:
+        by_value = [i for i in numbers if integers_of(table, i, is_named=False) is not None]
+    odd = odd or by_value
+    if not odd:
+        return
+    names, titles = [table.titles[i] for i in odd], [table.titles[i] for i in numbers]
+    hint = f"say which are: --feature-columns {spans(titles, names) or 'A,B,C:F'}; row i is node i, whatever its id"
+    found = f"{' and '.join(names)} among them"
+    if by_value:
+        found += ", integers of which none comes twice"
+        hint += f"; or {text.says('id-column', names[0])}: they are the nodes' ids; {text.says('id-column', NONE)}: "
+        hint += "all are features"
+    raise CohortError(str(table.path), "only columns of features", found, hint)
+
+
+def _labels(path: Path, inputs: SourceOptions, task: str, node_ids: np.ndarray | None) -> Labels:
+    """The labels of a file; of a table, the column that is meant."""
+    text = inputs.text("labels")
+    if not _is_table(path):
+        return Labels(str(path), lambda: tables.read_array(path, text))
+    wanted = inputs.label_columns
+    table, numbers, column = _open_table(path, wanted, inputs, "labels")
+    names = [table.titles[i] for i in numbers]
+    ids = [table.titles[i] for i in named_ids(table) if i in numbers]
+    if not wanted and len(names) > 1 and (ids or task != "multilabel"):
+        others = [name for name in names if name not in ids]
+        best = next((name for name in others if name.lower() in LABELS), others[-1] if others else "A")
+        hint = f"--label-columns {best} takes only that column; row i is node i, whatever its id"
+        if not ids:
+            hint += "; --task multilabel takes all, each a label of its own"
+        raise CohortError(str(path), "one column, the label of each node", shortened(names), hint)
+    if inputs.ids_of("labels") is None:
+        tables.demand_order(table, [i for i in range(len(table.titles)) if i not in numbers], text, node_ids)
+        if not wanted and len(numbers) > 1:
+            tables.demand_order(table, numbers, text, node_ids)
+    read_ids: Callable[[], np.ndarray] | None = None
+    if column is not None:
+        place, number = table.place(column), column
+        read_ids = lambda: arrays.integers(place, table.read([number], np.int64))  # noqa: E731
+    return Labels.of_table(table, numbers, task == "multilabel", read_ids)

@@ -1,0 +1,1 @@
+"""Tables in files: text or Parquet, read by Arrow, a block at a time."""

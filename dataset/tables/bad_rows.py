@@ -1,0 +1,83 @@
+"""What is wrong with rows of a text that Arrow does not read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset.arrays import IDS_HINT, NUMBERS_HINT, RANGE_HINT
+from cohort_gnn.dataset.tables import values
+from cohort_gnn.dataset.tables.first_line import is_number
+from cohort_gnn.dataset.tables.table import Kind, shortened
+
+if TYPE_CHECKING:
+    from cohort_gnn.dataset.tables.text_file import Parser, TextFile
+
+INTEGER = re.compile(r"[+-]?\d+")
+DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
+LINES_HINT = "--separator, --columns and --header describe the format of the lines"
+WHOLE_HINT = "write ids without a fraction: 3, not 3.0; --columns names the columns of ids"
+
+
+def refusal(
+    file: TextFile, parser: Parser, text: bytes, lines_before: int, columns: Sequence[int], kind: Kind
+) -> CohortError:
+    """The error of the first row of a block that has another number of fields, or else of the first field that is no
+    number; other columns that have such fields are named, too."""
+    import pyarrow as pa
+
+    width = max(file.width, max(columns) + 1)
+    for number, line, fields in parser.lines(text):
+        place = f"{file.path}: line {lines_before + number}"
+        if len(fields) == width:
+            continue
+        hint = LINES_HINT
+        if line[:1] in ("#", "%") and not file.comment:
+            hint = f"{file.options.says('comment', line[0])} leaves out the lines that begin so"
+        if len(fields) < max(columns) + 1:
+            return CohortError(place, f"at least {max(columns) + 1} fields", str(len(fields)), hint)
+        return CohortError(place, f"{width} fields, as in the first line", str(len(fields)), hint)
+    try:
+        rows, quoted = parser._rows(text, len(text))
+        texts = parser.read(rows, quoted, "texts")
+    except (pa.ArrowException, ValueError):
+        for number, _, fields in parser.lines(text):
+            if odd := next((fields[i] for i in columns if "\ufffd" in fields[i]), None):
+                cure = f"iconv -f LATIN1 -t UTF-8 {file.path.name} > utf8-{file.path.name}"
+                return CohortError(f"{file.path}: line {lines_before + number}", "text in UTF-8", f'"{odd[:40]}"', cure)
+        found = "other bytes, or a quote that is not closed"
+        return CohortError(f"{file.path}: after line {lines_before}", "lines of text in UTF-8", found, LINES_HINT)
+    bad = {column: values.first_bad(each, kind) for column, each in zip(columns, texts, strict=True)}
+    rows_of = {column: row for column, row in bad.items() if row is not None}
+    if not rows_of:
+        return CohortError(str(file.path), "rows of numbers", "others", LINES_HINT)
+    column = min(rows_of, key=lambda each: (rows_of[each], each))
+    cells = texts[list(columns).index(column)]
+    cell = cells[rows_of[column]].as_py()
+    odd_from_the_start = rows_of[column] == 0 and (len(cells) == 1 or values.first_bad(cells.slice(1, 1), kind) == 0)
+    found = f'"{cell[:40]}"'
+    others = [file.titles[each] for each in rows_of if each != column and each < len(file.titles)]
+    if others:
+        found += f" in {file.titles[column]}, and the like in {shortened(others, 20)}"
+    line = parser.line_of(text, rows_of[column], lines_before)
+    expected = "an integer" if kind == "integers" else "a number"
+    return CohortError(f"{file.path}: line {line}", expected, found, _cure(file, cell, kind, odd_from_the_start))
+
+
+def _cure(file: TextFile, cell: str, kind: Kind, odd_from_the_start: bool) -> str:
+    """What to do about a field; `odd_from_the_start`: its column has none that is right."""
+    if cell[:1] in ("#", "%") and not file.comment:
+        return f"{file.options.says('comment', cell[0])} leaves out the lines that begin so"
+    if DECIMAL_COMMA.fullmatch(cell):
+        return values.DECIMALS_HINT
+    if len(parts := cell.split()) > 1 and all(map(is_number, parts)):
+        return f"{file.options.says('separator', 'space')}, where blanks are between the fields"
+    if not odd_from_the_start:
+        return LINES_HINT
+    if kind != "integers":
+        return NUMBERS_HINT
+    if is_number(cell):
+        return RANGE_HINT if INTEGER.fullmatch(cell) else WHOLE_HINT
+    return IDS_HINT

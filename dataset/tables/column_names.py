@@ -1,0 +1,79 @@
+"""What names of columns say: which are the ends of edges, and which have ids."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset.tables.table import Table, choose_columns, shortened
+
+ENDS = [  # what an edge's source and its target are called
+    *(("src", "dst"), ("src", "dest"), ("src", "tgt"), ("source", "target"), ("source", "destination")),
+    *(("source", "dest"), ("from", "to"), ("head", "tail"), ("u", "v"), ("start", "end"), ("origin", "destination")),
+    *(("sender", "receiver"), ("sender", "recipient"), ("citing", "cited"), ("follower", "followee")),
+]
+SOURCES, TARGETS = ({pair[end] for pair in ENDS} for end in range(2))
+NO_WORD = {"id", "ids", "node", "nodes", "vertex", "idx", "index", "key", "name", "num", "number"}
+LABELS = ("label", "labels", "y")
+ID_NAMES = {
+    *("id", "ids", "node", "nodeid", "nid", "vid", "vertex", "vertexid", "index", "idx", "nodeidx", "nodeindex"),
+    *("rowid", "rowindex", "rownr", "rownumber", "nodename"),
+}
+
+
+def word_of(name: str) -> str:
+    """The word in a name that says what it is: "source" of sourceId, source_node and SOURCE."""
+    parts = [part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)]
+    words = [part for part in parts if part not in NO_WORD] or parts
+    word = "".join(words)
+    short = re.sub(r"(node)?(id|idx)$", "", word)
+    return short if short in SOURCES | TARGETS else word
+
+
+def ends_of(names: Sequence[str], types: tuple[str, str] | None = None) -> list[tuple[int, int]]:
+    """The columns that are named as an edge's ends: by usual pairs of words, or as the types of the nodes."""
+    words = [word_of(name) for name in names]
+    pairs = [*ENDS]
+    if types is not None and types[0] != types[1]:
+        pairs.append((word_of(types[0]), word_of(types[1])))
+    there = [pair for pair in pairs if all(words.count(word) == 1 for word in pair)]
+    return sorted({(words.index(source), words.index(target)) for source, target in there})
+
+
+def edge_columns(
+    table: Table, cure: str, ends_first: bool = False, types: tuple[str, str] | None = None
+) -> tuple[int, int]:
+    """The columns of sources and of targets, by their names; of two columns whose names say nothing, the first is that
+    of the sources.
+
+    Args:
+        cure: how the user names them.
+        ends_first: in rows without names, the first two fields are the ends.
+        types: of the nodes at both ends.
+
+    Raises:
+        CohortError: the names leave it open.
+    """
+    place, names = str(table.path), table.names
+    ends = {word for pair in ENDS for word in pair}
+    for name in names:
+        if names.count(name) > 1 and word_of(name) in ends:
+            choose_columns(place, names, [name])
+    found = ends_of(names, types)
+    if len(found) > 1:
+        raise CohortError(place, "one pair of columns named as ends of edges", shortened(names), cure)
+    if found:
+        return found[0]
+    if len(table.titles) > 2 and not (ends_first and not names):
+        expected = "columns named src and dst or alike" if names else "two columns, or names of columns"
+        raise CohortError(place, expected, shortened(table.titles), f"say which are the source and the target: {cure}")
+    if names and (word_of(names[0]) in TARGETS - SOURCES or word_of(names[1]) in SOURCES - TARGETS):
+        raise CohortError(place, "the source before the target", shortened(names), f"say which is which: {cure}")
+    return 0, 1
+
+
+def is_id_name(name: str) -> bool:
+    """Whether a column is called as columns of ids are."""
+    plain = re.sub(r"[^a-z0-9]", "", name.lower())
+    return plain in ID_NAMES or plain.startswith("indexlevel")

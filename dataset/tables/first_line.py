@@ -1,0 +1,83 @@
+"""What the first line of a text says: the separator, and whether it has names. What it leaves open, an option says."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import re
+from pathlib import Path
+
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset.tables.text_options import SEPARATORS, TextOptions, Wanted
+
+EDGE_LISTS = (".edges", ".el", ".edgelist")  # names of files that begin with an edge
+NUMBER = re.compile(r"([+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?nan|[+-]?inf(inity)?)", re.IGNORECASE)
+NO_VALUE = ("", "na", "n/a", "#n/a", "null", "none", "-", "?")  # what a field has in the place of a number
+
+
+def kind_suffix(path: Path) -> str:
+    """The suffix that says what is in a file, in small letters: ".csv" of edges.csv.gz."""
+    suffixes = [suffix for suffix in path.suffixes if suffix.lower() != ".gz"]
+    return suffixes[-1].lower() if suffixes else ""
+
+
+def separator_of(path: Path, line: str, options: TextOptions) -> str:
+    """What separates the fields.
+
+    Raises:
+        CohortError: it may be one or the other.
+    """
+    if options.separator is not None:
+        return options.separator
+    suffix = kind_suffix(path)
+    if suffix == ".tsv":
+        return "\t"
+    bare = re.sub(r'"[^"]*"', "", line)
+    found = [each for each in ("\t", ",", ";", "|") if each in bare]
+    if len(found) > 1:
+        names = [name for name, each in SEPARATORS.items() if each in found]
+        cure = " or ".join(options.says("separator", name) for name in names)
+        raise CohortError(f"{path}: line 1", "one kind of separator", " and ".join(names), cure)
+    return found[0] if found else "," if suffix == ".csv" else " "
+
+
+def fields_of(line: str, separator: str) -> list[str]:
+    """The fields of a line, without blanks and quotes around them."""
+    if separator == " ":
+        return [field.strip('"') for field in line.split()]
+    fields = line.split(separator)
+    if '"' in line:
+        with contextlib.suppress(csv.Error):
+            fields = next(csv.reader([line], delimiter=separator), [])
+    return [field.strip() for field in fields]
+
+
+def has_names(
+    path: Path, number: int, fields: list[str], options: TextOptions, wanted: Wanted, after_comments: bool
+) -> bool:
+    """Whether the first line, of this number, has the names of the columns.
+
+    Raises:
+        CohortError: it may as well be a row.
+    """
+    if options.header != "auto":
+        return options.header == "yes"
+    ends = [end for part in wanted.columns or () for end in (part, *part.split(":", 1)) if end]
+    if any(not end.isdecimal() and ":" not in end for end in ends):
+        return True
+    if wanted.says_names(fields):
+        return True
+    judged = wanted.numbers if wanted.numbers is not None else [int(end) for end in ends if end.isdecimal()] or None
+    read = fields if judged is None else [fields[i] for i in judged if i < len(fields)]
+    if any(not is_number(field) and field.lower() not in NO_VALUE for field in read):
+        return True
+    if wanted.edges and (after_comments or kind_suffix(path) in EDGE_LISTS):
+        return False
+    found = f'"{", ".join(fields)[:60]}", which may be either'
+    cure = f"{options.says('header', 'yes')}: it has the names of the columns; "
+    cure += f"{options.says('header', 'no')}: it is a row"
+    raise CohortError(f"{path}: line {number}", "names of columns, or a row", found, cure)
+
+
+def is_number(text: str) -> bool:
+    return NUMBER.fullmatch(text) is not None

@@ -1,0 +1,72 @@
+"""Columns of ids in tables whose rows are nodes or edges: named so, or integers of which none comes twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset.tables.column_names import is_id_name
+from cohort_gnn.dataset.tables.table import Table
+
+SAMPLE_BYTES = 1 << 18
+
+
+def named_ids(table: Table) -> list[int]:
+    """The columns that are called as columns of ids are, or that the program that wrote the table calls its index."""
+    return [i for i, name in enumerate(table.titles) if i in table.index or (table.names and is_id_name(name))]
+
+
+def demand_no_ids(
+    table: Table, others: Sequence[int], of: str, cure: Callable[[str], str], ids: np.ndarray | None = None
+) -> None:
+    """Raises CohortError where one of some columns, which nobody has asked for, has ids in another order than the rows.
+
+    Args:
+        of: "node" or "edge".
+        cure: what to do about the column of this name.
+        ids: of the rows; None: their numbers.
+    """
+    if table.row_ids is not None and (ids is None or list(ids[:2]) != list(table.row_ids[:2])):
+        found = f"an index of pandas from {table.row_ids[0]} in steps of {table.row_ids.step}"
+        hint = f"table.reset_index() makes a column of it, reset_index(drop=True) drops it; {cure('index')}"
+        raise CohortError(str(table.path), f"row i to be {of} i", found, hint)
+    if len(table.titles) < 2:
+        return
+    named = named_ids(table)
+    for i in others:
+        numbers = integers_of(table, i, is_named=i in named)
+        if numbers is None:
+            continue
+        wanted = np.arange(len(numbers)) if ids is None else ids
+        if len(wanted) != len(numbers):
+            continue  # another error says so
+        off = np.flatnonzero(numbers != wanted)
+        if len(off):
+            name, row = table.titles[i], int(off[0])
+            expected = f"row i to be {of} i: {name} {wanted[row]} in row {row}"
+            raise CohortError(str(table.path), expected, f"{name} {numbers[row]:.0f}", cure(name))
+
+
+def integers_of(table: Table, column: int, is_named: bool) -> np.ndarray | None:
+    """[n] of a column that may have ids: integers, none twice, or whatever numbers a column of such a name has; None
+    for others."""
+    try:
+        if not is_named and not _looks_distinct(table, column):
+            return None
+        numbers = table.read([column], np.float64 if is_named else np.int64)
+        if is_named and np.array_equal(numbers, np.floor(numbers)):
+            numbers = table.read([column], np.int64) if np.abs(numbers).max(initial=0) > 2**53 else numbers
+    except (CohortError, ValueError, TypeError):  # texts number no rows
+        return None
+    if numbers.ndim != 1 or not is_named and len(np.unique(numbers)) < len(numbers):
+        return None
+    return numbers
+
+
+def _looks_distinct(table: Table, column: int) -> bool:
+    """Whether the first rows of a column have integers, none twice."""
+    for rows, _ in table.blocks([column], SAMPLE_BYTES, np.int64):
+        return rows.shape[1] == 1 and len(rows) > 1 and len(np.unique(rows)) == len(rows)
+    return False

@@ -1,0 +1,56 @@
+"""What a file of another kind is, by its first bytes, and what makes a file of it that is read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset.array_file import demand_regular
+
+# First bytes, what the file is, and the cure; {} is its name.
+KNOWN = [
+    (b"\x93NUMPY", "an array of NumPy", "give it a name that ends in .npy"),
+    (b"PAR1", "a Parquet file", "give it a name that ends in .parquet"),
+    (b"PK\x03\x04", "a zip archive (.npz, .pt, .xlsx)", "write an array with numpy.save, or a table as .csv"),
+    (b"\x89HDF\r\n", "an HDF5 file", "numpy.save('x.npy', h5py.File('{}')[NAME][:])"),
+    (b"ARROW1", "an Arrow (Feather) file", "pandas.read_feather('{}').to_parquet('table.parquet')"),
+    (b"FEA1", "a Feather file", "pandas.read_feather('{}').to_parquet('table.parquet')"),
+    (b"ORC", "an ORC file", "pandas.read_orc('{}').to_parquet('table.parquet')"),
+    (b"\x1f\x8b", "data compressed by gzip", "give it a name that ends in .csv.gz, or run gunzip on it"),
+    (b"BZh", "data compressed by bzip2", "bunzip2 -k {}"),
+    (b"\xfd7zXZ\x00", "data compressed by xz", "unxz -k {}"),
+    (b"\x28\xb5\x2f\xfd", "data compressed by zstd", "unzstd {}"),
+    (b"%%MatrixMarket", "a MatrixMarket file", "scipy.io.mmread reads it: cohort.from_tensors() takes its row and col"),
+    (b"\x80\x02", "a pickle", "write its array with numpy.save"),
+    (b"\x80\x03", "a pickle", "write its array with numpy.save"),
+    (b"\x80\x04", "a pickle", "write its array with numpy.save"),
+    (b"\x80\x05", "a pickle", "write its array with numpy.save"),
+    (b"SQLite format 3\x00", "a database of SQLite", "write its tables as .parquet or .csv"),
+]
+SAFETENSORS = ("a safetensors file", "numpy.save('x.npy', safetensors.numpy.load_file('{}')[NAME])")
+TEXT = ("a text", "give it a name that ends in .csv, .tsv or .txt")
+NUMBERS_IN_TEXT = re.compile(rb"[-+.\w \t,;|\"]{1,4096}\r?\n[-+.\w \t,;|\"]")
+
+
+def known_file(path: Path, head: bytes | None = None) -> tuple[str, str] | None:
+    """What a file is, and the cure; None: its first bytes, which `head` has if they are read already, say nothing."""
+    if head is None:
+        try:
+            demand_regular(path)
+            with open(path, "rb") as file:
+                head = file.read(8192)
+        except OSError:
+            return None
+    found = next(((what, cure) for begin, what, cure in KNOWN if head.startswith(begin)), None)
+    if found is None and head[8:9] == b"{" and int.from_bytes(head[:8], "little") < path.stat().st_size:
+        found = SAFETENSORS
+    if found is None and head.isascii() and NUMBERS_IN_TEXT.match(head):
+        found = TEXT
+    return found and (found[0], found[1].format(path.name))
+
+
+def demand_unknown(path: Path, expected: str) -> None:
+    """Raises CohortError for a file that is known to be no file of bare numbers, or no text."""
+    if found := known_file(path):
+        raise CohortError(str(path), expected, *found)

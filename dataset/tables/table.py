@@ -1,0 +1,165 @@
+"""Columns of a file, read some rows at a time: the same rules for every kind of table."""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset.tables import values
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+READ_AT_ONCE = 1 << 24  # bytes, where all rows are read into memory
+FILL_HINT = "fill them in, or leave out the columns that have them"
+
+# How columns are read: as int64, as float64, as float64 that become float32 (no integer is rounded then), or as texts
+# and integers.
+Kind = Literal["integers", "numbers", "features", "texts"]
+
+
+class Table(ABC):
+    """A file of rows.
+
+    Attributes:
+        titles: names of the columns, or "column 0" and so on.
+        names: the titles where they come from the file, else none.
+        index: the numbers of columns that the program that wrote the file calls its index.
+        row_ids: an index that the file has without a column, other than 0, 1, 2, ...
+    """
+
+    path: Path
+    titles: list[str]
+    names: list[str]
+    index: list[int]
+    row_ids: range | None = None
+
+    @abstractmethod
+    def pieces(
+        self, columns: Sequence[int], kind: Kind, block_bytes: int
+    ) -> Iterator[tuple[list[pa.Array | pa.ChunkedArray], float]]:
+        """Columns as Arrow has them, some rows at a time, and how much of the file is read, in [0, 1]."""
+
+    @abstractmethod
+    def count(self) -> int:
+        """The number of rows."""
+
+    def place(self, column: int) -> str:
+        return f"{self.path}: column {self.titles[column] if column < len(self.titles) else column}"
+
+    def blocks(
+        self, columns: Sequence[int] | None, block_bytes: int, dtype: Any = None, nulls: bool = False
+    ) -> Iterator[tuple[np.ndarray, float]]:
+        """Rows [n, columns] at a time, and how much of the file is read, in [0, 1].
+
+        Args:
+            columns: numbers of the columns, in this order; None: all.
+            dtype: int64 or float32: each row has a value, finite and not rounded if it is an integer; None: as the file
+                has them, NaN for none.
+            nulls: float32 may be missing, too.
+        """
+        numbers = list(range(len(self.titles)) if columns is None else columns)
+        kinds: dict[Any, Kind] = {np.int64: "integers", np.float32: "features"}
+        kind, done = kinds.get(dtype, "numbers"), 0
+        for arrays, fraction in self.pieces(numbers, kind, block_bytes):
+            if any(map(values.null_lists if dtype is None or nulls else values.nulls, arrays)):
+                raise self._without_values(numbers, kind)
+            parts = [
+                values.numbers(self, column, each, kind, done) for column, each in zip(numbers, arrays, strict=True)
+            ]
+            rows = np.column_stack(parts) if parts else np.empty((0, 0))
+            if dtype is np.float32 and not nulls and not np.isfinite(rows).all():
+                raise self._without_values(numbers, kind)
+            done += len(rows)
+            yield rows, fraction
+
+    def read(self, columns: Sequence[int] | None = None, dtype: Any = None, nulls: bool = False) -> np.ndarray:
+        """All rows, as `blocks` has them: [n, columns], of one column [n]."""
+        parts = [rows for rows, _ in self.blocks(columns, READ_AT_ONCE, dtype, nulls) if rows.size]
+        rows = np.concatenate(parts) if parts else np.empty((0, 1), np.int64)
+        return rows[:, 0] if rows.shape[1] == 1 else rows
+
+    def texts(
+        self, columns: Sequence[int], block_bytes: int, nulls: bool = False
+    ) -> Iterator[tuple[list[pa.ChunkedArray], float]]:
+        """Columns of texts, and of integers where the file says so, some rows at a time; how much is read, in [0, 1].
+
+        Args:
+            nulls: some may be missing.
+        """
+        for arrays, fraction in self.pieces(columns, "texts", block_bytes):
+            texts = [values.texts(self.place(column), each) for column, each in zip(columns, arrays, strict=True)]
+            if not nulls and any(each.null_count or values.empty(each) for each in texts):
+                raise self._without_values(columns, "texts")
+            yield texts, fraction
+
+    def choose(self, wanted: Sequence[str] | None) -> list[int]:
+        """Numbers of the wanted columns; None: of all."""
+        if wanted is None:
+            return list(range(len(self.titles)))
+        return choose_columns(str(self.path), self.titles, wanted)
+
+    def _without_values(self, columns: Sequence[int], kind: Kind) -> CohortError:
+        """What is missing in the whole table, of all columns."""
+        nulls, odd = (dict.fromkeys(columns, 0) for _ in range(2))
+        for arrays, _ in self.pieces(columns, kind, READ_AT_ONCE):
+            for column, each in zip(columns, arrays, strict=True):
+                nulls[column] += values.nulls(each)
+                odd[column] += values.empty(each) if kind == "texts" else values.not_finite(each)
+        what = "empty text" if kind == "texts" else "NaN or infinity"
+        found = [
+            f"{count:,} {word}{'s' * (count > 1 and word != 'NaN or infinity')} in {self.titles[column]}"
+            for word, counts in (("null", nulls), (what, odd))
+            for column, count in counts.items()
+            if count
+        ]
+        return CohortError(str(self.path), "a value in each row", shortened(found, 20), FILL_HINT)
+
+
+def choose_columns(place: str, names: Sequence[str], wanted: Sequence[str]) -> list[int]:
+    """Where columns are that are given by name, by number from 0, or as FIRST:LAST (both among them), in that order.
+
+    Raises:
+        CohortError: for one that there is not, that is given twice, or whose name several columns have.
+    """
+
+    def find(column: str) -> int:
+        if column in names:
+            places = [number for number, name in enumerate(names) if name == column]
+            if len(places) > 1:
+                found = f"columns {' and '.join(map(str, places))} of this name"
+                raise CohortError(place, f"one column {column}", found, "give the number of the column that is meant")
+            if column.isdecimal() and int(column) < len(names) and places[0] != int(column):
+                found = f"column {places[0]} of this name, and column {column} of this number"
+                raise CohortError(place, f"one column {column}", found, "rename the columns: f0 instead of 0")
+            return places[0]
+        if column.isdecimal() and int(column) < len(names):
+            return int(column)
+        hint = "columns have names, or numbers from 0; FIRST:LAST"
+        raise CohortError(place, f"a column {column}", shortened(names), hint)
+
+    chosen: list[int] = []
+    for part in wanted:
+        ends = [part] if part in names else part.split(":", 1)
+        first, last = find(ends[0]), find(ends[-1])
+        if first > last or set(chosen) & set(range(first, last + 1)):
+            raise CohortError(place, "each column once, FIRST:LAST in their order", ",".join(wanted))
+        chosen += range(first, last + 1)
+    return chosen
+
+
+def spans(names: Sequence[str], without: Sequence[str]) -> str:
+    """The other columns, as `choose_columns` takes them: neighbours as FIRST:LAST."""
+    runs = (list(run) for fits, run in itertools.groupby(names, key=lambda name: name not in without) if fits)
+    return ",".join(run[0] + (f":{run[-1]}" if len(run) > 1 else "") for run in runs)
+
+
+def shortened(names: Sequence[str], at_most: int = 6) -> str:
+    """Names in a row; of many the first two and the last."""
+    return ", ".join(names if len(names) <= at_most else [*names[:2], "...", names[-1]])

@@ -1,0 +1,200 @@
+"""Columns as Arrow has them become numbers or texts; what is neither is refused, with its column and a cure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import arrays
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from cohort_gnn.dataset.tables.table import Kind, Table
+
+EXACT = 1 << 24  # integers up to here are float32
+DECIMALS_HINT = "decimals have a point: 0.5, not 0,5"
+WHOLE_HINT = "write ids without a fraction: 3, not 3.0; of a table: table['{}'].astype('int64')"
+FLOAT_HINT = "convert the column: CAST({} AS DOUBLE) in SQL, astype('float64') in pandas"
+ID_HINT = "ids are integers or texts: CAST({} AS VARCHAR) in SQL, astype(str) in pandas"
+ROUNDED_HINT = "divide it into columns of smaller numbers, or leave it out; to have it rounded, write it as a float"
+
+
+def numbers(table: Table, column: int, array: pa.Array | pa.ChunkedArray, kind: Kind, first_row: int) -> np.ndarray:
+    """Numbers [n], or [n, k] of lists: int64, float32, or as the column has them; NaN in the place of nulls."""
+    import pyarrow as pa
+
+    place, name = table.place(column), table.titles[column] if column < len(table.titles) else str(column)
+    array = _plain(array)
+    if _is_list(array.type):
+        return _of_lists(place, array, lambda flat: numbers(table, column, flat, kind, first_row))
+    integers, floats = pa.types.is_integer(array.type), pa.types.is_floating(array.type)
+    if kind == "integers":
+        if not integers:
+            hint = WHOLE_HINT.format(name) if floats else _hint(array.type, name, kind)
+            raise CohortError(place, "integers", str(array.type), hint)
+        return arrays.as_int64(place, array.to_numpy())
+    booleans = pa.types.is_boolean(array.type)
+    if pa.types.is_null(array.type) or booleans and array.null_count:
+        array = array.cast(pa.float64() if pa.types.is_null(array.type) else pa.uint8())
+    elif not integers and not floats and not booleans:
+        raise CohortError(place, "numbers", str(array.type), _hint(array.type, name, kind))
+    missing = array.is_null() if kind == "features" and integers and array.null_count else None
+    array = array if missing is None else array.fill_null(0)
+    out = array.to_numpy(zero_copy_only=False) if isinstance(array, pa.Array) else array.to_numpy()
+    if kind != "features":
+        return out
+    rows = out.astype(np.float32, copy=False)
+    if integers and out.dtype.itemsize > 2:
+        _demand_exact(place, out, rows, first_row)
+    if missing is not None:
+        rows[np.asarray(missing)] = np.nan
+    return rows
+
+
+def _demand_exact(place: str, numbers: np.ndarray, rows: np.ndarray, first_row: int) -> None:
+    """Refuses integers that float32 does not hold, such as ids: rounded, two of them may be one."""
+    large = np.flatnonzero(np.abs(rows) >= EXACT)
+    bad = next((i for i in large.tolist() if int(rows[i]) != int(numbers[i])), None)
+    if bad is not None:
+        raise rounded(f"{place}, row {first_row + bad}", str(numbers[bad]), rows[bad])
+
+
+def rounded(place: str, text: str, number: np.floating) -> CohortError:
+    """An integer that float32 does not hold."""
+    return CohortError(place, "an integer that float32 holds", f"{text}, rounded to {int(number)}", ROUNDED_HINT)
+
+
+def texts(place: str, array: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
+    """int64 of integers, else large_string."""
+    import pyarrow as pa
+
+    array = _plain(array)
+    name = place.rpartition("column ")[2]
+    text_types = (pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary())
+    is_text = array.type in text_types
+    if not (is_text or pa.types.is_integer(array.type) or pa.types.is_null(array.type)):
+        raise CohortError(place, "integers or texts", str(array.type), _hint(array.type, name, "texts"))
+    try:
+        array.validate(full=True)  # Parquet may say of any bytes that they are a text
+        out = array.cast(pa.int64() if pa.types.is_integer(array.type) else pa.large_string())
+    except pa.ArrowInvalid as error:
+        if pa.types.is_integer(array.type):
+            raise CohortError(place, "integers below 2^63", f"{array.type}", ID_HINT.format(name)) from error
+        raise CohortError(place, "texts in UTF-8", "other bytes", "convert the text to UTF-8") from error
+    return out if isinstance(out, pa.ChunkedArray) else pa.chunked_array([out])
+
+
+def nulls(array: pa.Array | pa.ChunkedArray) -> int:
+    """How many values are missing, also in lists."""
+    import pyarrow.compute as pc
+
+    array = _plain(array)
+    return array.null_count + (nulls(pc.list_flatten(array)) if _is_list(array.type) else 0)
+
+
+def null_lists(array: pa.Array | pa.ChunkedArray) -> int:
+    """How many lists are missing: unlike a number, a list has no NaN."""
+    array = _plain(array)
+    return array.null_count if _is_list(array.type) else 0
+
+
+def empty(array: pa.Array | pa.ChunkedArray) -> int:
+    """How many texts are empty."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_large_string(array.type) and not pa.types.is_string(array.type):
+        return 0
+    return pc.sum(pc.equal(array, "")).as_py() or 0
+
+
+def not_finite(array: pa.Array | pa.ChunkedArray) -> int:
+    """How many numbers are NaN or infinite."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_floating(array.type):
+        return 0
+    return len(array) - array.null_count - (pc.sum(pc.is_finite(array)).as_py() or 0)
+
+
+def first_bad(array: pa.ChunkedArray, kind: Kind) -> int | None:
+    """The first of some texts that is no integer, or no number; None: there is none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    wanted = pa.int64() if kind == "integers" else pa.float64()
+    whole = pc.if_else(pc.equal(array, ""), None, pc.utf8_trim_whitespace(array))
+
+    def fits(part: pa.ChunkedArray) -> bool:
+        try:
+            part.cast(wanted)
+        except pa.ArrowInvalid:
+            return False
+        return True
+
+    if fits(whole):
+        return None
+    first, count = 0, len(whole)
+    while count > 1:
+        half = count // 2
+        if fits(whole.slice(first, half)):
+            first, half = first + half, count - half
+        count = half
+    return first
+
+
+def _is_list(type_: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_)
+
+
+def _of_lists(place: str, array: pa.Array | pa.ChunkedArray, read) -> np.ndarray:
+    """[n, k] of lists of one length."""
+    import pyarrow as pa
+
+    parts = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+    out = []
+    for part in parts:
+        rows, flat = len(part), read(part.flatten())
+        lengths = np.diff(part.offsets.to_numpy()) if not pa.types.is_fixed_size_list(part.type) else np.empty(0)
+        if rows and (len(flat) % rows or (lengths != len(flat) // rows).any()):
+            raise CohortError(place, "lists of one length", "different ones", "fill the shorter ones up")
+        if rows:
+            out.append(flat.reshape(rows, -1))
+    if len({part.shape[1] for part in out}) > 1:
+        raise CohortError(place, "lists of one length", "different ones", "fill the shorter ones up")
+    return np.concatenate(out) if out else np.empty((0, 1), np.float32)
+
+
+def _plain(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """The values of a dictionary, and what an extension type holds where it is a tensor."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(array.type):
+        return array.cast(array.type.value_type)
+    if isinstance(array.type, pa.FixedShapeTensorType):
+        parts = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+        return pa.chunked_array([part.storage for part in parts], array.type.storage_type)
+    return array
+
+
+def _hint(type_: pa.DataType, name: str, kind: Kind) -> str:
+    """What to do with a column of another type."""
+    import pyarrow as pa
+
+    if kind == "texts":
+        return ID_HINT.format(name)
+    if pa.types.is_temporal(type_):
+        return arrays.TIMES_HINT
+    if pa.types.is_string(type_) or pa.types.is_large_string(type_) or type_ == pa.string_view():
+        return f"{arrays.IDS_HINT}; --columns chooses others" if kind == "integers" else arrays.NUMBERS_HINT
+    if pa.types.is_decimal(type_):
+        return f"convert the column: CAST({name} AS BIGINT) in SQL" if kind == "integers" else FLOAT_HINT.format(name)
+    if kind == "integers":
+        return "convert the column to int64, or choose others by --columns"
+    return "convert the column to numbers, or choose others"

@@ -1,0 +1,234 @@
+"""Columns of ids, and which column is the source of an edge: said by a name or an option, or asked for."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from import_helpers import edge_pairs
+from rules_test import edges, imported, refused  # noqa: F401
+
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import import_graph
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.importing.beside import SourceOptions
+from cohort_gnn.dataset.tables.column_names import ends_of, is_id_name
+
+ANY_NAME = "movie,label\n2,0\n0,2\n1,1\n"
+
+
+def test_rows_in_the_order_of_ids_are_asked_for(tmp_path, edges):  # noqa: F811
+    error = refused(edges, {"labels": ANY_NAME}, label_columns=["label"])
+    assert error.expected == "row i to be node i: movie 0 in row 0" and error.found == "movie 2"
+    assert "--id-column labels=movie:" in error.hint and "--id-column labels=none" in error.hint
+    of_ids = imported(edges, tmp_path / "ids", {"labels": ANY_NAME}, id_column="movie")
+    of_rows = imported(edges, tmp_path / "rows", {"labels": ANY_NAME}, id_column="none", label_columns=["label"])
+    assert of_ids.y.tolist() == [2, 1, 0] and of_rows.y.tolist() == [0, 2, 1]
+    sorted_ = "movie,label\n0,2\n1,1\n2,0\n"
+    assert imported(edges, tmp_path / "same", {"labels": sorted_}, label_columns=["label"]).y.tolist() == [2, 1, 0]
+
+
+def test_features_with_ids_say_which_nodes_they_are_of(tmp_path):
+    (tmp_path / "e.csv").write_text("src,dst\n70,50\n50,60\n")
+    text = "movie,f\n60,0.5\n70,1.5\n50,1.5\n"
+    assert (
+        "movie among them, integers of which none comes twice" in refused(tmp_path / "e.csv", {"features": text}).found
+    )
+    files = {"features": text, "labels": "movie,label\n50,1\n60,0\n"}
+    data = imported(tmp_path / "e.csv", tmp_path / "out", files, id_column="movie")
+    assert data.x[:, 0].tolist() == [0.5, 1.5, 1.5] and data.y.tolist() == [0, -1, 1]
+    assert edge_pairs(tmp_path / "out") == [(2, 0), (1, 2)]
+    files["labels"] = "movie,label\n50,1\n50,0\n"
+    assert "an id named once" in refused(tmp_path / "e.csv", files, id_column="movie").expected
+    files["labels"] = "movie,label\n50,1\n80,0\n"
+    assert "the id of a node" in refused(tmp_path / "e.csv", files, id_column="movie").expected
+
+
+@pytest.mark.parametrize("name", ["__index_level_0__", "user"])
+def test_an_index_of_pandas_is_a_column_of_ids(tmp_path, edges, name):  # noqa: F811
+    index = b'{"index_columns": ["%b"], "columns": []}' % name.encode()
+    table = pa.table({"f": [0.5, 0.5, 1.5], name: [2, 2, 0]}).replace_schema_metadata({b"pandas": index})
+    pq.write_table(table, tmp_path / "x.parquet")
+    assert f"{name} among them" in refused(edges, features=tmp_path / "x.parquet").found
+    chosen = {"features": tmp_path / "x.parquet", "feature_columns": ["f"]}
+    assert f"{name} 2" in refused(edges, **chosen).found
+    assert imported(edges, tmp_path / "out", **chosen, id_column="none").x[:, 0].tolist() == [0.5, 0.5, 1.5]
+
+
+def test_an_index_of_pandas_may_be_a_range(tmp_path, edges):  # noqa: F811
+    for start, stop, step in ((0, 3, 1), (2, -1, -1), (3, 6, 1)):
+        index = f'{{"index_columns": [{{"kind": "range", "start": {start}, "stop": {stop}, "step": {step}}}]}}'
+        table = pa.table({"f": [0.5, 0.5, 1.5]}).replace_schema_metadata({b"pandas": index.encode()})
+        pq.write_table(table, tmp_path / "x.parquet")
+        if step == 1 and not start:
+            imported(edges, tmp_path / "out", features=tmp_path / "x.parquet")
+            continue
+        for of in ("features", "labels"):
+            error = refused(edges, task="regression", **{of: tmp_path / "x.parquet"})
+            assert f"from {start} in steps of {step}" in error.found and f"--id-column {of}=none" in error.hint
+
+
+@pytest.mark.parametrize("header", [",f,g", "Unnamed: 0,f,g", "index,f,g", "nodeId,f,g"])
+def test_an_index_in_text_is_no_feature(tmp_path, edges, header):  # noqa: F811
+    text = f"{header}\n2,1,1\n0,1,1\n0,1,1\n"
+    assert "among them" in refused(edges, {"features": text}).found
+    assert "in row 0" in refused(edges, {"features": text}, feature_columns=["f", "g"]).expected
+
+
+def test_rows_are_not_given_to_renamed_nodes(tmp_path, run, capsys):
+    (tmp_path / "e.csv").write_text("src,dst\n500,400\n400,300\n")
+    np.save(tmp_path / "x.npy", np.array([[5.0], [4.0], [3.0]]))
+    np.save(tmp_path / "ids.npy", np.array([500, 400, 300]))
+    source, out = tmp_path / "e.csv", tmp_path / "out"
+    for given in ({"features": tmp_path / "x.npy"}, {"features": "ones", "labels": tmp_path / "ids.npy"}):
+        with pytest.raises(CohortError, match="--rename: expected edges alone") as error:
+            import_graph(source, out, inputs=SourceOptions(**given), rename=True)
+        assert "--node-ids FILE" in error.value.hint
+    assert run("import", source, out, "--features", tmp_path / "x.npy") == 1
+    said = capsys.readouterr().err
+    assert "--node-ids FILE" in said
+    assert run("import", source, out, "--features", tmp_path / "x.npy", "--node-ids", tmp_path / "ids.npy") == 0
+    assert edge_pairs(out) == [(0, 1), (1, 2)]
+    labels = tmp_path / "y.csv"
+    labels.write_text("id,label\n500,1\n300,0\n")
+    command = ["--features", "ones", "--labels", labels, "--id-column", "id", "--rename", "--overwrite"]
+    assert run("import", source, out, *command) == 0
+    assert open_dataset(out).y.tolist() == [0, -1, 1]
+
+
+def test_names_say_the_direction(tmp_path):
+    (tmp_path / "e.csv").write_text("destination_id,source_id\n1,0\n2,1\n")
+    imported(tmp_path / "e.csv", tmp_path / "out")
+    assert edge_pairs(tmp_path / "out") == [(0, 1), (1, 2)]
+    for header in ("target,a", "a,source", "to,a"):
+        (tmp_path / "e.csv").write_text(f"{header}\n1,0\n")
+        assert "--columns" in refused(tmp_path / "e.csv").hint
+    (tmp_path / "e.csv").write_text("src,dst,from,to\n1,0,1,0\n")
+    assert "one pair of columns" in refused(tmp_path / "e.csv").expected
+    (tmp_path / "e.csv").write_text("5,0,1\n6,1,2\n")  # an index, and edges
+    assert "two columns" in refused(tmp_path / "e.csv", header="no").expected
+
+
+@pytest.mark.parametrize(
+    ("names", "ends"),
+    [
+        (["dst", "src"], (1, 0)),
+        (["w", "FromNodeId", "ToNodeId"], (1, 2)),
+        ([":END_ID", ":START_ID"], (1, 0)),
+        (["targetId", "sourceId"], (1, 0)),
+        (["node_dst", "node_src", "", "x"], (1, 0)),
+        (["v", "u"], (1, 0)),
+    ],
+)
+def test_ends_of_edges_are_known_by_their_names(names, ends):
+    assert ends_of(names) == [ends]
+
+
+def test_types_say_the_direction():
+    assert ends_of(["product_id", "customer_id"], ("customer", "product")) == [(1, 0)]
+    assert ends_of(["product_id", "customer_id"]) == []
+
+
+def test_ids_are_known_by_their_names():
+    assert all(map(is_id_name, ["id", "nodeId", "NODE_ID", "__index_level_1__", "Index", "vertex"]))
+    assert not any(map(is_id_name, ["f0", "valid", "grid", "x", ""]))
+
+
+# --- graph.yaml -------------------------------------------------------------------------------------------------------
+
+
+def described(folder, nodes: str, relation: str, **files: str):
+    for name, text in files.items():
+        (folder / f"{name}.csv").write_text(text)
+    (folder / "graph.yaml").write_text(f"target: a\nnodes:\n  a: {nodes}\n  b: {{count: 3}}\nedges:\n  - {relation}\n")
+    return folder / "graph.yaml"
+
+
+def pairs(out):
+    relation = open_dataset(out).edge_types["a", "to", "b"]
+    target = np.repeat(np.arange(3), np.diff(relation.indptr))
+    return sorted(zip(relation.indices.tolist(), target.tolist(), strict=True))
+
+
+def test_a_description_has_the_same_rules(tmp_path):
+    pytest.importorskip("yaml")
+    text, relation = "0,1\n1,2\n2,1\n", "{type: [a, to, b], file: e.csv}"
+    source = described(tmp_path, "{count: 3}", relation, e=text)
+    with pytest.raises(CohortError, match="which may be either") as error:
+        import_graph(source, tmp_path / "out")
+    assert "header: yes" in error.value.hint
+    described(tmp_path, "{count: 3}", "{type: [a, to, b], file: e.csv, header: no}")
+    import_graph(source, tmp_path / "out")
+    assert pairs(tmp_path / "out") == [(0, 1), (1, 2), (2, 1)]
+    (tmp_path / "e.csv").write_text("# c\nb;a\n1;0\n# d\n2;1\n")
+    described(tmp_path, "{count: 3}", "{type: [a, to, b], file: e.csv, comment: '#', separator: semicolon}")
+    import_graph(
+        source,
+        tmp_path / "named",
+    )
+    assert pairs(tmp_path / "named") == [(0, 1), (1, 2)]
+
+
+def test_ids_of_a_description_may_have_blanks_and_marks(tmp_path):
+    pytest.importorskip("yaml")
+    relation = "{type: [a, to, b], file: e.csv, source: city, target: shop}"
+    files = {"n": "city\nNew York\n#Rome\nBern\n", "e": "city,shop\nNew York,0\n#Rome,2\n"}
+    import_graph(described(tmp_path, "{file: n.csv, id: city}", relation, **files), tmp_path / "out")
+    assert pairs(tmp_path / "out") == [(0, 0), (1, 2)]
+
+
+def test_a_description_asks_for_ids(tmp_path):
+    pytest.importorskip("yaml")
+    relation = "{type: [a, to, b], file: e.csv}"
+    files = {"n": "movie,f\n2,1\n0,1\n1,1\n", "e": "a,b\n0,0\n1,2\n"}
+    source = described(tmp_path, "{file: n.csv, features: [f]}", relation, **files)
+    with pytest.raises(CohortError, match="row i to be node i") as error:
+        import_graph(source, tmp_path / "out")
+    assert "id: none" in error.value.hint
+    import_graph(described(tmp_path, "{file: n.csv, features: [f], id: none}", relation), tmp_path / "out")
+    assert pairs(tmp_path / "out") == [(0, 0), (1, 2)]
+    import_graph(described(tmp_path, "{file: n.csv, features: [f], id: movie}", relation), tmp_path / "ids")
+    assert pairs(tmp_path / "ids") == [(1, 0), (2, 2)]
+
+
+@pytest.mark.parametrize("label", ["is_fraud", "[is_fraud]"])
+def test_one_of_several_labels_may_be_described(tmp_path, label):
+    pytest.importorskip("yaml")
+    nodes = f"{{file: n.csv, features: [f], label: {label}}}"
+    files = {"n": "f,is_fraud\n1,1\n2,0\n2,1\n", "e": "a,b\n0,0\n1,2\n"}
+    source = described(tmp_path, nodes, "{type: [a, to, b], file: e.csv}", **files)
+    import_graph(source, tmp_path / "out", task="multilabel")
+    assert open_dataset(tmp_path / "out").y.tolist() == [[1], [0], [1]]
+
+
+def test_a_description_stays_in_its_folder_and_waits_for_nobody(tmp_path, run, capsys):
+    pytest.importorskip("yaml")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "e.csv").write_text("a,b\n0,1\n")
+    os.mkfifo(tmp_path / "in" / "e.csv")
+    for file, found in (("../e.csv", "in the folder"), (str(tmp_path / "e.csv"), "in the folder"), ("e.csv", "a pipe")):
+        source = described(tmp_path / "in", "{count: 3}", f"{{type: [a, to, b], file: {file}}}")
+        with pytest.raises(CohortError, match=found):
+            import_graph(source, tmp_path / "out")
+    assert run("import", source, tmp_path / "out", "--rename") == 1  # before a file is read
+    assert "the key id of a node type names its column" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("ids", "found"),
+    [
+        (pa.array([b"0" * 16, b"1" * 16], pa.binary(16)).cast(pa.uuid()), "arrow.uuid"),
+        (pa.array([1, 2**63], pa.uint64()), "uint64"),
+        (pa.array([1, 2]).cast(pa.decimal128(20)), "decimal128"),
+    ],
+)
+def test_ids_of_other_types_name_their_column_and_a_cure(tmp_path, ids, found):
+    pytest.importorskip("yaml")
+    source = described(tmp_path, "{file: n.parquet, id: key}", "{type: [a, to, b], file: e.csv}", e="a,b\n0,0\n")
+    pq.write_table(pa.table({"key": ids}), tmp_path / "n.parquet")
+    with pytest.raises(CohortError, match="column key: expected integers") as error:
+        import_graph(source, tmp_path / "out")
+    assert found in error.value.found and "CAST(key AS VARCHAR)" in error.value.hint

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cohort_gnn.base.cuda_files import remove_cuda_files
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.base.programs import end_processes, end_with_parent
+from cohort_gnn.base.programs import POLITE, end_processes, end_with_parent
 from cohort_gnn.launch.options.devices import devices, resolve_device
 from cohort_gnn.launch.options.parser import add_options, spec_of
 from cohort_gnn.launch.run.job import count_ranks
@@ -64,7 +64,7 @@ def run_script(args: argparse.Namespace) -> int:
             with stopped_later():  # so that a daemon that is started is also known, and ended
                 mps = start_mps() if device == "cuda" else None
             with _meeting(num_ranks) as store:
-                env = os.environ | (mps.env if mps else {}) | store
+                env = POLITE | os.environ | (mps.env if mps else {}) | store
                 env |= {"CUDA_VISIBLE_DEVICES": ""} if spec.device == "cpu" else _visible(spec.gpus, env)
                 command = [sys.executable, str(args.script), *args.args]
                 for rank in range(num_ranks):

@@ -135,7 +135,8 @@ def test_the_surroundings(machine, tmp_path, monkeypatch):
     monkeypatch.setattr(doctor, "read_rate", lambda folder, num_bytes: 90e6)
     monkeypatch.setattr(doctor, "SHM_BYTES", 1 << 60)
     found = examine(tmp_path)
-    assert [found[name].verdict for name in ("cores", "disk", "shared memory")] == [WORSE, WORSE, BROKEN]
+    assert [found[name].verdict for name in ("cores", "disk", "shared memory")] == [WELL, WORSE, BROKEN]
+    assert "8; OMP_NUM_THREADS is 1: " in found["cores"].found and not found["cores"].cure
     monkeypatch.setenv("COHORT_SHM", str(tmp_path / "none" / "here"))
     assert "cannot be written" in examine(tmp_path)["shared memory"].found
 

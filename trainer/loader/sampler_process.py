@@ -20,6 +20,7 @@ from cohort_gnn.dataset import open_one_type
 from cohort_gnn.spec.graph import GraphTypes
 from cohort_gnn.spec.run import SamplerSpec
 from cohort_gnn.spec.types import Positive, checked
+from cohort_gnn.trainer.cores import share_cores
 from cohort_gnn.trainer.loader.arguments import resolve_device, smallest_gpu
 from cohort_gnn.trainer.loader.machine import SAME_LOADERS, demand_same_place, this_machine, wait_for_rank
 from cohort_gnn.trainer.loop.sm_partition import divide_gpu
@@ -52,6 +53,8 @@ class SamplerProcess:
         self.process: subprocess.Popen | None = None
         self.seed, self.weight_attr = options["seed"], spec.weight_attr
         kind, gpu = resolve_device(device, self.place)
+        if kind == "cpu":
+            share_cores()
         self._cleanup = cleanup
         self._finalizer = weakref.finalize(self, _clean_up, os.getpid(), self._cleanup)
         self._limit_seconds = limit_seconds

@@ -19,7 +19,7 @@ class LoaderStats:
         epoch: number of the epoch, from 0.
         batches: number of batches that had seeds.
         wait_seconds: time from the end of each step, or the start of the epoch, until the next batch arrived.
-        busy_seconds: time of the steps.
+        busy_seconds: time of the steps; on a CPU also that in which other programs had its cores.
         rows: number of feature rows by source: {"local": this GPU's cache, "peer": another GPU's cache, "host":
             host memory, "recent": earlier batches, "disk": the file of encoded rows, "remote":
             the memory of another machine}.

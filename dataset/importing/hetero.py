@@ -52,6 +52,12 @@ def from_hetero(
         raise CohortError("from_pyg", "a HeteroData with edges", "none", "data['a', 'to', 'b'].edge_index = ...")
     graph.demand_types()
     _warn_of_what_is_left_out(data, target)
+    for type_ in [*data.node_types, *data.edge_types]:
+        name = "x" if isinstance(type_, str) else "edge_attr"
+        if data[type_].get(name) is not None:
+            tensors.warn_of_float32(
+                f"{name} of {type_ if isinstance(type_, str) else ', '.join(type_)}", data[type_][name]
+            )
     write_graph(TypedConversion, graph, out, ConvertOptions(task=task, split=split, seed=seed, overwrite=overwrite))
     return out
 

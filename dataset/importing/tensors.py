@@ -21,6 +21,7 @@ from cohort_gnn.dataset.layouts.torch_files import rows_of_tensor
 from cohort_gnn.dataset.meta import SPLITS
 
 KEPT = {"x", "num_nodes", "edge_index", "edge_weight", "edge_time", "time", "edge_attr"}  # of a Data, or of every type
+KEPT_DTYPES = ("float32", "float16", "bfloat16", "uint8")  # of features
 KEPT_OF_TARGET = KEPT | {"y", *MASKS}  # of a Data, or of the type that has them
 NEEDED = {  # of a Data, and what to do where it is not there
     "edge_index": "fill it in, give one graph of a PyG data set (dataset[0]), or use from_tensors",
@@ -164,6 +165,9 @@ def from_pyg(
     weights, times = getattr(data, "edge_weight", None), _times_of(data)
     of_edges = {"edge_weight": weights, "edge_time": times, "edge_attr": features_of(data)}
     _warn_of_what_is_left_out(data)
+    for name in ("x", "edge_attr"):
+        if getattr(data, name, None) is not None:
+            warn_of_float32(f"Data.{name}", data[name])
     return from_tensors(
         out,
         x=data.x,
@@ -172,6 +176,14 @@ def from_pyg(
         overwrite=overwrite,
         **{**of_edges, **splits, **options},
     )
+
+
+def warn_of_float32(place: str, x: Any) -> None:
+    """Says that a data set does not keep the dtype of features."""
+    dtype = str(getattr(x, "dtype", "")).removeprefix("torch.")
+    if dtype not in KEPT_DTYPES:
+        kept = ", ".join(KEPT_DTYPES)
+        warn_user(f"{place} {dtype} is stored as float32: a data set keeps {kept}; .float() says so without a warning")
 
 
 def masks_of(data: Any) -> dict[str, np.ndarray | None]:

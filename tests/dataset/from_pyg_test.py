@@ -84,6 +84,18 @@ def test_one_number_of_an_edge_is_a_feature_and_no_weight(tmp_path, shape):
         assert (written.edge_weights is None) == (weight is None)
 
 
+def test_numbers_that_become_float32_are_said(tmp_path):
+    data = data_of()
+    data.x, data.edge_attr = data.x.double(), torch.ones(data.num_edges, dtype=torch.int64)
+    with pytest.warns(UserWarning) as said:
+        written = open_dataset(from_pyg(data, tmp_path / "g"))
+    assert [str(each.message).partition(":")[0] for each in said] == [
+        "Data.x float64 is stored as float32",
+        "Data.edge_attr int64 is stored as float32",
+    ]
+    assert said[0].filename == __file__ and written.x.dtype == np.float32
+
+
 def test_a_sparse_adjacency_has_a_way_out(tmp_path):
     with warnings.catch_warnings(action="ignore"):  # torch's, of sparse tensors
         data = ToSparseTensor()(data_of(num_nodes=NUM_NODES))

@@ -112,21 +112,25 @@ def test_options_do_to_weights_what_pyg_does(tmp_path, memory):
     assert imported("reverse", reverse=True) == by_bits(EXPECTED + turned)
 
 
-@pytest.mark.parametrize("key", ["edge_weight", "edge_attr"])
-def test_pyg_files_and_objects_bring_their_weights(tmp_path, key):
+@pytest.mark.parametrize("shape", [(-1,), (-1, 1)])
+def test_pyg_files_and_objects_bring_their_weights(tmp_path, shape):
+    """And an edge_attr with one number an edge is none."""
     from torch_geometric.data import Data
 
-    weights = torch.from_numpy(WEIGHTS)
+    weights = torch.from_numpy(WEIGHTS).reshape(shape)
     tensors = {"x": torch.from_numpy(GRAPH.x), "edge_index": torch.from_numpy(GRAPH.edge_index)}
-    tensors |= {"y": torch.from_numpy(GRAPH.y), key: weights[:, None] if key == "edge_attr" else weights}
+    tensors |= {"y": torch.from_numpy(GRAPH.y), "edge_weight": weights}
     torch.save(tensors, tmp_path / "data.pt")
     import_graph(tmp_path / "data.pt", tmp_path / "file")
     cohort.from_pyg(Data(**tensors), tmp_path / "object")
     for name in ("file", "object"):
         assert weighted_edges(tmp_path / name) == EXPECTED
-    tensors[key] = torch.ones(len(SRC), 3)
-    if key == "edge_attr":  # features of edges are none
-        assert open_dataset(cohort.from_pyg(Data(**tensors), tmp_path / "wide")).edge_weights is None
+    tensors["edge_attr"] = tensors.pop("edge_weight").float()
+    torch.save(tensors, tmp_path / "data.pt")
+    import_graph(tmp_path / "data.pt", tmp_path / "file of features")
+    for folder in (tmp_path / "file of features", cohort.from_pyg(Data(**tensors), tmp_path / "features")):
+        written = open_dataset(folder)
+        assert written.edge_weights is None and written.edge_attr.shape == (len(SRC), 1)
 
 
 @pytest.mark.parametrize("kind", ["file", "folder"])

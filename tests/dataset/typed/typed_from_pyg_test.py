@@ -94,7 +94,7 @@ def test_what_from_pyg_writes_to_pyg_gives_back(tmp_path, data, reverse_edges):
 def test_weights_of_a_relation_are_kept_and_its_reverse_has_them(tmp_path):
     data = graph_of()
     data["author", "writes", "paper"].edge_weight = torch.tensor([0.5, 2, 0, 8])
-    data["paper", "cites", "paper"].edge_attr = torch.tensor([[3], [4]])
+    data["paper", "cites", "paper"].edge_attr = torch.tensor([[3.0], [4.0]])
     folder = from_pyg(data, tmp_path / "out", reverse_edges=True)
     assert check(folder) == []
     back = open_dataset(folder).to_pyg()

@@ -1,18 +1,24 @@
 """What NeighborLoader takes of PyG's arguments, and how it and its data set show themselves."""
 
 import copy
+import inspect
 import pickle
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import torch_geometric.loader as pyg
+from torch.utils.data import DataLoader
 from torch_geometric.data import TemporalData
+from torch_geometric.loader import LinkLoader, NodeLoader
 from torch_geometric.sampler.base import SubgraphType
 
 import cohort_gnn as cohort
 from cohort_gnn import CohortError, LinkNeighborLoader, NeighborLoader
 from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.trainer.loader.arguments import NOT_OFFERED, OF_WORKERS, take_pyg_arguments
 
 pytestmark = pytest.mark.usefixtures("shm")
 
@@ -199,3 +205,31 @@ def test_a_pass_over_a_closed_loader_says_so(cora):
     loader.close()
     with pytest.raises(CohortError, match="the loader: expected one that runs, found it was closed"):
         list(batches)
+
+
+def arguments_of(kind: type) -> set[str]:
+    return {
+        name
+        for base in (kind, NodeLoader if kind is pyg.NeighborLoader else LinkLoader, DataLoader)
+        for name in inspect.signature(base.__init__).parameters
+    }
+
+
+@pytest.mark.parametrize("kind", [NeighborLoader, LinkNeighborLoader])
+def test_each_argument_of_pygs_loaders_is_taken_ignored_or_refused_with_a_cure(kind):
+    """And the page has those that are not taken."""
+    own = set(inspect.signature(NeighborLoader.__init__).parameters) | {"input_id"}
+    own |= set(inspect.signature(LinkNeighborLoader.__init__).parameters)
+    inside = {"self", "args", "kwargs", "dataset", "node_sampler", "link_sampler"}  # what PyG's loaders give each other
+    others = arguments_of(getattr(pyg, kind.__name__)) - own - inside
+    assert others == set(OF_WORKERS) | set(NOT_OFFERED)
+    page = (Path(__file__).parents[3] / "docs/how-to/pyg.md").read_text()
+    assert {name for name in others if f"`{name}" not in page} == set()
+    for name, (default, hint) in NOT_OFFERED.items():
+        assert hint
+        with pytest.raises(CohortError) as error:
+            take_pyg_arguments({name: not default}, kind.__name__)
+        assert error.value.hint == hint
+    for name, default in OF_WORKERS.items():
+        with pytest.warns(UserWarning, match=f"{name}: ignored"):
+            take_pyg_arguments({name: not default}, kind.__name__)

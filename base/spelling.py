@@ -4,6 +4,7 @@ import difflib
 import re
 from collections.abc import Iterable
 
+CUTOFF = 0.72  # of difflib's ratio: two swapped letters of four have 0.75; cpu is no tpu
 # What other programs call things: their word -> ours.
 ELSEWHERE = {
     "gpu": "cuda",
@@ -29,7 +30,7 @@ def nearest(word: str, names: Iterable[str]) -> str | None:
     for meant in (folded, ELSEWHERE.get(folded)):
         if meant in by_folded:
             return by_folded[meant]
-    near = difflib.get_close_matches(folded, by_folded, 1)
+    near = difflib.get_close_matches(folded, by_folded, 1, CUTOFF)
     return by_folded[near[0]] if near else None
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, get_args, get_type_hints
 
 import msgspec
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.spelling import did_you_mean
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -29,10 +31,24 @@ def read_structured(path: Path, form: Literal["JSON", "YAML"], kind: type[T], wh
     except ImportError as error:
         raise CohortError(str(path), "the package PyYAML", f"none ({error})", "python -m pip install pyyaml") from error
     except msgspec.ValidationError as error:
-        raise CohortError(str(path), what, str(error), hint) from error
+        unknown = re.search(r"unknown field `(.+?)`", str(error))
+        meant = did_you_mean(unknown[1], _keys_of(kind)) if unknown else ""
+        raise CohortError(str(path), what, str(error), meant or hint) from error
     except (OSError, ValueError, RecursionError, msgspec.DecodeError) as error:
         problem = error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())
         raise CohortError(str(path), f"a readable {form} file", problem, hint) from error
+
+
+def _keys_of(kind) -> set[str]:
+    """The keys of a struct, and of those within it."""
+    found: set[str] = set()
+    for each in get_args(kind):
+        found |= _keys_of(each)
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        found |= set(kind.__struct_encode_fields__)
+        for each in get_type_hints(kind).values():
+            found |= _keys_of(each)
+    return found
 
 
 def _key_given_twice(text: bytes) -> str | None:

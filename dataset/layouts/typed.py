@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.spelling import did_you_mean
 from cohort_gnn.dataset.hetero import RelationType
 from cohort_gnn.dataset.layouts.graph import Edges, Graph, Labels, Rows, Source
 
@@ -58,7 +59,8 @@ class TypedGraph(Source):
             CohortError: it is open, or none of the graph's.
         """
         if given is not None and given not in self.nodes:
-            raise CohortError("--target", f"one of the node types {', '.join(self.nodes) or '(none)'}", given)
+            expected = f"one of the node types {', '.join(self.nodes) or '(none)'}"
+            raise CohortError("--target", expected, given, did_you_mean(given, self.nodes))
         labelled = [type_ for type_, target in self.targets.items() if target.labels is not None]
         if given is None and not self.target and len(labelled) != 1 and len(self.nodes) > 1:
             hint = f"--target {next(iter(labelled or self.nodes))} names the node type to learn"

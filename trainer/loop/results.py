@@ -73,7 +73,8 @@ class Results(Callback):
         for split, metrics in {"test": report.test_metrics, "val": report.val_metrics}.items():
             found = hardly_better(targets.metric, metrics.get(targets.metric), report.baselines.get(split))
             if found and trainer.ranks.rank == 0 and trainer.options.max_batches is None:
-                LOG.warning(f"{'test' if split == 'test' else 'validation'} {found}")
+                told = f"{'test' if split == 'test' else 'validation'} {found}"
+                LOG.warning(told, extra={"is_shown": not trainer.quiet})
                 break
         self._keep_model(trainer, unless_missing)  # a disk may have been full when it was the best
         # What fails there is raised when the run's last lines are told.

@@ -3,11 +3,13 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import cohort_gnn as cohort
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.spelling import as_known, nearest
+from cohort_gnn.dataset.layouts.table import choose_columns
 from cohort_gnn.launch.main import build_parser, main
 from cohort_gnn.launch.options.parser import read_config
 from cohort_gnn.spec import types
@@ -88,6 +90,24 @@ def test_toml_and_python_are_told_the_same(tmp_path, cora):
     for options, meant in (({"num_neighbours": [5]}, "num_neighbors"), ({"input_node": [5]}, "input_nodes")):
         with pytest.raises(TypeError, match=f"did you mean {meant}\\?"):
             cohort.NeighborLoader(cora, **{"num_neighbors": [5]} | options)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "options", "meant"),
+    [
+        ("{paper: {count: 3, lable: y.npy}}", [], "label"),
+        ("{paper: {count: 3}, author: {count: 3}}", ["--target", "papr"], "paper"),
+    ],
+)
+def test_names_in_files_are_told_what_may_be_meant(tmp_path, capsys, nodes, options, meant):
+    np.save(tmp_path / "e.npy", np.array([[0, 1], [1, 2]]))
+    np.save(tmp_path / "y.npy", np.array([0, 1, 0]))
+    edges = "[{type: [paper, cites, paper], file: e.npy}]"
+    (tmp_path / "graph.yaml").write_text(f"nodes: {nodes}\nedges: {edges}\n")
+    assert main(["dataset", "import", str(tmp_path / "graph.yaml"), str(tmp_path / "out"), *options]) == 1
+    assert f"did you mean {meant}?" in capsys.readouterr().err
+    with pytest.raises(CohortError, match="did you mean year?"):
+        choose_columns("table.csv", ["id", "year"], ["yaer"])
 
 
 def test_names_that_differ_by_case_alone_are_kept_apart():

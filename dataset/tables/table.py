@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.spelling import did_you_mean
 from cohort_gnn.dataset.tables import values
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def choose_columns(place: str, names: Sequence[str], wanted: Sequence[str]) -> l
             return places[0]
         if column.isdecimal() and int(column) < len(names):
             return int(column)
-        hint = "columns have names, or numbers from 0; FIRST:LAST"
+        hint = did_you_mean(column, names) or "columns have names, or numbers from 0; FIRST:LAST"
         raise CohortError(place, f"a column {column}", shortened(names), hint)
 
     chosen: list[int] = []

@@ -9,7 +9,7 @@ import pytest
 import cohort_gnn as cohort
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.spelling import as_known, nearest
-from cohort_gnn.dataset.layouts.table import choose_columns
+from cohort_gnn.dataset.tables.table import choose_columns
 from cohort_gnn.launch.main import build_parser, main
 from cohort_gnn.launch.options.parser import read_config
 from cohort_gnn.spec import types

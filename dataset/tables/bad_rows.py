@@ -61,9 +61,9 @@ def refusal(
     others = [file.titles[each] for each in rows_of if each != column and each < len(file.titles)]
     if others:
         found += f" in {file.titles[column]}, and the like in {shortened(others, 20)}"
-    line = parser.line_of(text, rows_of[column], lines_before)
+    at = parser.line_of(text, rows_of[column], lines_before)
     expected = "an integer" if kind == "integers" else "a number"
-    return CohortError(f"{file.path}: line {line}", expected, found, _cure(file, cell, kind, odd_from_the_start))
+    return CohortError(f"{file.path}: line {at}", expected, found, _cure(file, cell, kind, odd_from_the_start))
 
 
 def _cure(file: TextFile, cell: str, kind: Kind, odd_from_the_start: bool) -> str:

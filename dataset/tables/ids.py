@@ -35,7 +35,7 @@ def demand_no_ids(
     if len(table.titles) < 2:
         return
     named = named_ids(table)
-    for i in others:
+    for i in [each for each in named if each in others] if named else others:
         numbers = integers_of(table, i, is_named=i in named)
         if numbers is None:
             continue

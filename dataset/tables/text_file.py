@@ -161,7 +161,7 @@ class TextFile(Table):
             file.read(self._begin)
             while block := self._guarded(lambda: file.read(block_bytes)):
                 text = rest + block if rest else block
-                end = rows.match(text).end() if b'"' in text else text.rfind(b"\n") + 1
+                end = _end_of(rows, text) if b'"' in text else text.rfind(b"\n") + 1
                 if len(text) - end > LONGEST_LINE:
                     found = f"one of {format_bytes(len(text) - end)}"
                     place = f"{self.path}: line {lines + 1 + text.count(LINE_FEED, 0, end)}"
@@ -170,7 +170,7 @@ class TextFile(Table):
                 lines += text.count(b"\n", 0, end)
                 rest = text[end:]
             if rest:
-                if b'"' in rest and (rows.match(rest + LINE_FEED).end() <= len(rest)):
+                if b'"' in rest and _end_of(rows, rest + LINE_FEED) <= len(rest):
                     place = f"{self.path}: after line {lines}"
                     hint = f"close it, or write the table again; {self.options.says('separator', 'comma')} (tab, ...)"
                     raise CohortError(place, "quotes that are closed", "one that is open at the end of the file", hint)
@@ -275,7 +275,7 @@ class Parser:
         quoted = b'"' in rows and self._file.separator != " "
         if self._comment is not None and any(bytes([mark]) in rows for mark in self._file.comment):
             rows = rows if rows.endswith(b"\n") else rows + b"\n"
-            if quoted:
+            if quoted and self._row_or_comment is not None:
                 rows = self._row_or_comment.sub(lambda found: found[1] or b"", rows)
             else:
                 rows = self._comment.sub(b"", b"\n" + rows)[1:]
@@ -323,6 +323,12 @@ class Parser:
                 line = row.decode("utf-8", "replace").strip("\r\n" if self._file.separator != " " else None)
                 yield number, line, first_line.fields_of(line, self._file.separator)
             number, at = number + row.count(b"\n"), end
+
+
+def _end_of(rows: re.Pattern[bytes], text: bytes) -> int:
+    """Where the rows at the beginning of a text end."""
+    found = rows.match(text)
+    return found.end() if found else 0
 
 
 def row_pattern(separator: str) -> bytes:

@@ -71,6 +71,11 @@ def test_an_index_of_pandas_may_be_a_range(tmp_path, edges):  # noqa: F811
             assert f"from {start} in steps of {step}" in error.found and f"--id-column {of}=none" in error.hint
 
 
+def test_other_integers_are_not_asked_about_where_a_name_says_ids(tmp_path, edges):  # noqa: F811
+    text = "id,f,label\n0,7,1\n1,9,0\n2,8,1\n"
+    assert imported(edges, tmp_path / "out", {"labels": text}, label_columns=["label"]).y.tolist() == [1, 0, 1]
+
+
 @pytest.mark.parametrize("header", [",f,g", "Unnamed: 0,f,g", "index,f,g", "nodeId,f,g"])
 def test_an_index_in_text_is_no_feature(tmp_path, edges, header):  # noqa: F811
     text = f"{header}\n2,1,1\n0,1,1\n0,1,1\n"

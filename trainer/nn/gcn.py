@@ -9,6 +9,7 @@ from cohort_gnn.nn.activation import Activation
 from cohort_gnn.nn.block import Block, block_of
 from cohort_gnn.nn.inputs import ELEMENT_COST, amp_dtype, is_placed, materialize, require_placed_rows
 from cohort_gnn.nn.linear import linear
+from cohort_gnn.nn.operators import operator
 
 
 class GCNRules:
@@ -63,12 +64,30 @@ class GCNRules:
         """1 / sqrt(degree) of each source, 0 without edges; None: the sums are plain."""
         if not self.normalize:
             return None
-        edges = kernels.Edges(block.indptr, block.source, block.num_targets, skip_self=loop != 0)
+        dtype = kernels.sum_dtype(x.dtype)
         if block.degrees is not None:
-            norm = (block.degrees.to(kernels.sum_dtype(x.dtype)) + loop).rsqrt_()
-            return norm if loop else norm.masked_fill_(norm == float("inf"), 0.0)
-        one = x.new_ones(1, 1, dtype=kernels.sum_dtype(x.dtype))
-        norm = one.new_full((block.num_sources,), loop)
-        norm[: block.num_targets] += kernels.sum_rows(edges, one.expand(block.num_sources, 1)).view(-1)
-        norm.rsqrt_()
-        return norm if loop else norm.masked_fill_(norm == float("inf"), 0.0)
+            norm = (block.degrees.to(dtype) + loop).rsqrt_()
+        else:
+            norm = norm_of_degrees(block.indptr, block.source, block.num_targets, block.num_sources, loop, dtype)
+        return norm if loop else norm.masked_fill(norm == float("inf"), 0.0)
+
+
+@operator("norm_of_degrees")
+def norm_of_degrees(
+    indptr: Tensor, source: Tensor, num_targets: int, num_sources: int, loop: float, dtype: torch.dtype
+) -> Tensor:
+    """1 / sqrt(degree) of each source [num_sources]; its degree is the number of its edges as a target, without loops
+    where each node gets one, and ``loop``.
+
+    One step in a compiled model: where a graph breaks, torch keeps the batch until garbage is collected.
+    """
+    edges = kernels.Edges(indptr, source, num_targets, skip_self=loop != 0)
+    one = torch.ones(1, 1, dtype=dtype, device=indptr.device)
+    norm = one.new_full((num_sources,), loop)
+    norm[:num_targets] += kernels.sum_rows(edges, one.expand(num_sources, 1)).view(-1)
+    return norm.rsqrt_()
+
+
+@norm_of_degrees.register_fake
+def _(indptr, source, num_targets, num_sources, loop, dtype):
+    return indptr.new_empty(num_sources, dtype=dtype)

@@ -26,7 +26,7 @@ ODD_ENDS = (
     *(("source_node", "target_node"), ("origin", "dest")),
 )
 OTHER_ENDS = (("a", "b"), ("0", "1"), ("x", "y"), ("first one", "second one"))
-PLAIN = 1.0  # the part of frames without anything that is hard to read; an import refuses none of these
+PLAIN = 0.2  # the part of frames without anything that is hard to read; an import refuses none of these
 ID_NAMES = ("id", "node_id", "nodeId", "node", "ID", "nid", "index")
 
 

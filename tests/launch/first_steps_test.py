@@ -12,7 +12,7 @@ from processes import cohort, refused
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.launch.main import ROOMS, build_parser
 from cohort_gnn.trainer.loader.arguments import ids_of
-from cohort_gnn.trainer.report.progress import _DelayedScalar
+from cohort_gnn.trainer.report.progress import DelayedScalar
 
 SMALL = ["--device", "cpu", "--fanout", "2", "--hidden", 4]
 
@@ -104,7 +104,7 @@ def test_a_reader_may_leave_early(cora, arguments):
 
 
 def test_the_bar_shows_the_loss_of_the_first_step_on_the_cpu():
-    assert _DelayedScalar().latest(torch.tensor(0.25)) == "0.2500"
+    assert DelayedScalar().latest(torch.tensor(0.25)) == "0.2500"
 
 
 @pytest.mark.parametrize(

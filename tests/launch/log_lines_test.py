@@ -21,7 +21,7 @@ from cohort_gnn.trainer.report.start import StartBar
 
 TRAIN = ["--device", "cpu", "--fanout", "4,3", "--batch-size", 200, "--hidden", 8, "--epochs", 2]
 STAMP = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d "
-LINE = r"epoch {}/2, batch \d of 9: loss \d\.\d{{4}}, [\d,]+ seeds/s, wait \d+ %, train \d+ %"
+LINE = r"epoch {}/2, batch \d of 9: loss (-|\d\.\d{{4}}), [\d,]+ seeds/s, wait \d+ %, train \d+ %"
 END = r"(, ends in about [\d.]+ s \(\w+ \d\d:\d\d:\d\d\))?"
 VALIDATION = r"epoch {}/2, validation, batch \d of 3: [\d,]+ seeds/s, wait \d+ %, train \d+ %"
 TEST = r"test, batch \d of 3: [\d,]+ seeds/s, wait \d+ %, train \d+ %"

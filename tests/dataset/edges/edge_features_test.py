@@ -148,12 +148,12 @@ def test_files_of_tensors_bring_features(tmp_path, kind):
     assert edges_read_by_hand(tmp_path / "out") == EXPECTED
 
 
-def test_edge_attr_of_a_data_has_features_unless_it_is_the_weights(tmp_path):
+def test_edge_attr_of_a_data_has_features(tmp_path):
     tensors = {"x": torch.from_numpy(GRAPH.x), "edge_index": torch.from_numpy(GRAPH.edge_index)}
     rows, one = torch.from_numpy(ROWS), torch.from_numpy(ROWS[:, :1])
     assert edges_read_by_hand(from_pyg(Data(**tensors, edge_attr=rows), tmp_path / "wide")) == EXPECTED
-    weighted = open_dataset(from_pyg(Data(**tensors, edge_attr=one), tmp_path / "one"))
-    assert weighted.edge_weights is not None and weighted.edge_attr is None
+    narrow = open_dataset(from_pyg(Data(**tensors, edge_attr=one), tmp_path / "one"))
+    assert narrow.edge_weights is None and narrow.edge_attr.shape == (len(SRC), 1)
     both = open_dataset(from_pyg(Data(**tensors, edge_attr=one[:, 0], edge_weight=one[:, 0]), tmp_path / "both"))
     assert both.edge_attr.shape == (len(SRC), 1)
     np.testing.assert_array_equal(both.edge_attr[:, 0], both.edge_weights)

@@ -48,7 +48,7 @@ struct Relation {
   int source_type = 0;  // in GraphView::types
   int target_type = 0;
   base::CscRef lists{};
-  int reverse = -1;  // the relation, of GraphView::relations, in which the same edges run the other way; -1: none
+  int reverse_of = -1;  // the relation, of GraphView::relations, that it is the reverse of; else as dataset/reverses.h
   const float* edge_weights = nullptr;  // float32 [edges]; null: its edges have none
   const int64_t* edge_times = nullptr;  // int64 [edges], each list's ascend; null: they have none, or not wanted
   std::shared_ptr<const DrawWeights> draw_weights = nullptr;  // null: neighbours are drawn uniformly
@@ -90,12 +90,14 @@ inline int64_t slot_row_bytes(const GraphView& graph) {
   return graph.is_typed || graph.rows_in != channel::RowsIn::kSlots ? 0 : graph.types[0].rows.row_bytes;
 }
 
-// Positions in the lists of one relation that hop 0 does not draw: of the i-th seed of the relation's target type,
-// positions[starts[i] : starts[i + 1]], ascending, each once.
+// Positions in the lists of one relation that are not drawn: of list i, positions[starts[i] : starts[i + 1]],
+// ascending, each once. List i is that of the i-th seed of the relation's target type, in hop 0; of disjoint batches,
+// that of node nodes[i], in all hops.
 struct Exclusions {
   int relation = 0;
-  std::span<const int64_t> starts{};  // int64 [seeds of the type + 1]
+  std::span<const int64_t> starts{};  // int64 [lists + 1]
   std::span<const int64_t> positions{};
+  std::span<const int64_t> nodes{};  // int64 [lists], different nodes, ascending; not of disjoint batches: none
 };
 
 // Which batch.
@@ -106,7 +108,7 @@ struct Query {
   bool edge_ids = false;            // remember which edges were drawn, for e_id and edge_weight of SlotArrays
   bool last_hop_global = false;     // sources of the last hop get no batch-local ids; source_node says which they are
   std::span<const Exclusions> exclusions{};  // of different relations; from the lists of others all is drawn
-  Trees trees{};                             // with local ids in all hops and no exclusions
+  Trees trees{};                             // with local ids in all hops
   bool replace = false;                      // neighbours are drawn with replacement: not by weight, nor the latest
 };
 

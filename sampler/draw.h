@@ -80,16 +80,30 @@ inline void draw_positions(base::PhiloxKey key, int64_t node, int hop, int relat
 struct ExcludedRef {
   const int64_t* positions = nullptr;  // int64 [count]
   int64_t count = 0;
+  int64_t first = 0;  // the position of the list that draws call 0
+
+  // Of those from `position` on, which draws call 0.
+  COHORT_HOST_DEVICE constexpr ExcludedRef from(int64_t position) const {
+    const int64_t before = base::first_not_before(0, count, [&](int64_t i) { return positions[i] < position; });
+    return {positions + before, count - before, position};
+  }
 };
 
-// Positions that are not drawn from the lists of a hop. By default all are drawn.
+// Positions that are not drawn from the lists of a hop, or in disjoint batches from those of some nodes. By default all
+// are drawn.
 struct ExclusionsRef {
   const int64_t* starts = nullptr;  // int64 [lists + 1], ascending; null: all are drawn
   const int64_t* positions = nullptr;
+  const int64_t* nodes = nullptr;  // int64 [lists], ascending: whose lists they are; null: those of the hop in turn
+  int64_t num_nodes = 0;
 
   COHORT_HOST_DEVICE constexpr ExcludedRef of_list(int64_t list) const {
     if (!starts) return {};
     return {positions + starts[list], starts[list + 1] - starts[list]};
+  }
+  COHORT_HOST_DEVICE constexpr ExcludedRef of_node(int64_t node) const {
+    const int64_t list = base::first_not_before(0, num_nodes, [&](int64_t i) { return nodes[i] < node; });
+    return list < num_nodes && nodes[list] == node ? of_list(list) : ExcludedRef{};
   }
 };
 
@@ -97,8 +111,9 @@ struct ExclusionsRef {
 COHORT_HOST_DEVICE constexpr int64_t pass_over(const ExcludedRef& excluded, int64_t position) {
   // positions[i] - i others stand before the i-th excluded position, which ascends: so many exclusions stand before
   // the position that is sought as there are i for which that is at most `position`.
-  return position +
-         base::first_not_before(0, excluded.count, [&](int64_t i) { return excluded.positions[i] - i <= position; });
+  return position + base::first_not_before(0, excluded.count, [&](int64_t i) {
+           return excluded.positions[i] - excluded.first - i <= position;
+         });
 }
 
 // An integer in [0, bound) for an endpoint of a drawn pair of nodes: number `number` of its batch; end 0 is its source,

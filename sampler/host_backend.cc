@@ -28,11 +28,11 @@ namespace {
 constexpr int32_t kUnset = -1;
 constexpr std::size_t kNodesAtOnce = 64;  // whose edges a thread draws before it looks them up
 
-// What hop `hop` does not draw from the relation's lists, by the local ids of their nodes.
+// What hop `hop` does not draw from the relation's lists, by the local ids of their nodes, or in trees by the nodes.
 ExclusionsRef exclusions_of(const Query& query, int hop, int relation) {
   const auto found = std::ranges::find(query.exclusions, relation, &Exclusions::relation);
-  if (hop > 0 || found == query.exclusions.end()) return {};
-  return {found->starts.data(), found->positions.data()};
+  if (found == query.exclusions.end() || (hop > 0 && !query.trees.disjoint)) return {};
+  return {found->starts.data(), found->positions.data(), found->nodes.data(), std::ssize(found->nodes)};
 }
 
 class HostBackend final : public Backend {
@@ -57,8 +57,7 @@ class HostBackend final : public Backend {
     const int64_t start_us = base::monotonic_us();
     base::require(query.fanout.size() % relations_.size() == 0, "a fanout for each relation and hop");
     base::require(!query.last_hop_global || !graph_.is_typed, "local ids in all hops of a typed graph");
-    base::require(!query.trees.disjoint || (!query.last_hop_global && query.exclusions.empty()),
-                  "no trees with global ids, or with exclusions");
+    base::require(!query.trees.disjoint || !query.last_hop_global, "no trees with global ids");
     base::require(query.trees.times.empty() || (query.trees.disjoint && graph_.has_edge_times()), "trees, edge times");
     base::require(!query.trees.disjoint || !graph_.has_draw_weights(), "no trees of neighbours drawn by weight");
     base::require(!query.replace || !(query.trees.latest || graph_.has_draw_weights()),
@@ -187,9 +186,9 @@ class HostBackend final : public Backend {
     const std::size_t begin = targets.before_last_hop();
     const DrawWeightsRef weights = weights_for(edges.relation.draw_weights.get(), fanout);
     const ExclusionsRef exclusions = exclusions_of(query, hop, number);
-    find_candidates(query, edges.relation, targets, fanout);
     const bool replace = query.replace && fanout >= 0;
     const Draw draw{query.key, hop, number, fanout, replace, targets, lists, exclusions, weights, begin};
+    find_candidates(query, edges.relation, draw);
     offset_.assign(end - begin + 1, 0);
     for (std::size_t i = begin; i < end; ++i) {
       base::prefetch_ahead(lists.indptr, n_id.data(), i, end);
@@ -231,40 +230,42 @@ class HostBackend final : public Backend {
     std::size_t first;       // target of the hop, as a local id
   };
 
+  // What is not drawn from the list of the node with this local id.
+  static ExcludedRef excluded_from(const Draw& draw, std::size_t local_id) {
+    const OfType& targets = draw.targets;
+    if (targets.tree.empty()) return draw.exclusions.of_list(static_cast<int64_t>(local_id));
+    return draw.exclusions.of_node(targets.range.first + targets.n_id[local_id]);
+  }
+
   // Where edges have times, of all lists of the hop: a search in each, by all threads.
-  void find_candidates(const Query& query, const Relation& relation, const OfType& targets, int64_t fanout) {
+  void find_candidates(const Query& query, const Relation& relation, const Draw& draw) {
     candidates_.clear();
     if (query.trees.times.empty() || !relation.edge_times) return;
-    const std::size_t begin = targets.before_last_hop(), end = targets.ends_of_hops.back();
+    const OfType& targets = draw.targets;
+    const std::size_t begin = draw.first, end = targets.ends_of_hops.back();
     candidates_.resize(end - begin);
 #pragma omp parallel for schedule(dynamic, 64) if (end - begin > std::size_t{kFewItems})
     for (std::size_t i = begin; i < end; ++i) {
       const int64_t* ends = relation.lists.indptr + targets.n_id[i];
       const int64_t time = query.trees.times[static_cast<std::size_t>(targets.tree[i])];
-      candidates_[i - begin] =
-          candidates_until(relation.edge_times, ends[0], ends[1], time, query.trees.latest, fanout);
+      candidates_[i - begin] = candidates_until(relation.edge_times, ends[0], ends[1], time, query.trees.latest,
+                                                draw.fanout, excluded_from(draw, i));
     }
-  }
-
-  // Of the list of a node, which is number `item` of those of the hop.
-  Candidates candidates(const base::CscRef& lists, int64_t node, std::size_t item) const {
-    if (!candidates_.empty()) return candidates_[item];
-    return {lists.indptr[node], lists.indptr[node + 1] - lists.indptr[node]};
   }
 
   // How many edges of the node with this local id may be drawn.
   int64_t drawable(const Draw& draw, std::size_t local_id) const {
-    const ExcludedRef excluded = draw.exclusions.of_list(static_cast<int64_t>(local_id));
+    if (!candidates_.empty()) return candidates_[local_id - draw.first].count;
     const int64_t node = draw.targets.n_id[local_id];
-    if (candidates_.empty()) return num_drawable(draw.weights, node, draw.lists.indptr + node, excluded);
-    return candidates_[local_id - draw.first].count - excluded.count;
+    return num_drawable(draw.weights, node, draw.lists.indptr + node, excluded_from(draw, local_id));
   }
 
   // Draws edges of the node with this local id, from drawn_[drawn_before] on.
   void draw_of(const Draw& draw, std::size_t local_id, int64_t drawn_before, OfRelation& edges) {
-    const ExcludedRef excluded = draw.exclusions.of_list(static_cast<int64_t>(local_id));
+    const ExcludedRef excluded = excluded_from(draw, local_id);
     const OfType& targets = draw.targets;
-    const int64_t node = targets.n_id[local_id], row = candidates(draw.lists, node, local_id - draw.first).first;
+    const int64_t node = targets.n_id[local_id], begin = draw.lists.indptr[node];
+    const int64_t row = candidates_.empty() ? begin : candidates_[local_id - draw.first].first;
     const int64_t may = drawable(draw, local_id), picks = num_picks(may, draw.fanout, draw.replace);
     const int64_t numbered = targets.range.first + node;
     const int64_t keyed = targets.tree.empty() ? numbered : node_in_tree(targets.tree[local_id], numbered);
@@ -275,7 +276,8 @@ class HostBackend final : public Backend {
       for (int64_t j = 0; j < picks; ++j) drawn[j] += row;
     } else {
       draw_positions(draw.key, keyed, draw.hop, draw.relation, picks, may, draw.replace, drawn);
-      for (int64_t j = 0; j < picks; ++j) drawn[j] = row + pass_over(excluded, drawn[j]);
+      const ExcludedRef from_row = excluded.from(row - begin);
+      for (int64_t j = 0; j < picks; ++j) drawn[j] = row + pass_over(from_row, drawn[j]);
     }
     std::fill_n(edges.target.begin() + static_cast<std::ptrdiff_t>(edges.edges_before) + drawn_before, picks,
                 static_cast<int32_t>(local_id));

@@ -135,7 +135,8 @@ void CudaNeighborSampler::place_seeds(const Query& query, cudaStream_t stream) {
 void CudaNeighborSampler::copy_exclusions(const Query& query, cudaStream_t stream) {
   exclusions_.assign(relations_.size(), {});
   std::size_t size = 0;
-  for (const Exclusions& each : query.exclusions) size += each.starts.size() + each.positions.size();
+  for (const Exclusions& each : query.exclusions)
+    size += each.starts.size() + each.positions.size() + each.nodes.size();
   if (size == 0) return;
   const std::span staged = staged_exclusions_.reserve<int64_t>(size);
   int64_t* to = excluded_.reserve(size);
@@ -148,10 +149,10 @@ void CudaNeighborSampler::copy_exclusions(const Query& query, cudaStream_t strea
     if (each.positions.empty()) continue;
     const auto relation = static_cast<std::size_t>(each.relation);
     const auto type = static_cast<std::size_t>(relations_[relation].target_type);
-    base::require(std::ssize(each.starts) == first_node_[type + 1] - first_node_[type] + 1,
-                  "exclusions from the list of each seed of the type");
-    const int64_t* starts = copy(each.starts);
-    exclusions_[relation] = {starts, copy(each.positions)};
+    const int64_t lists = disjoint_ ? std::ssize(each.nodes) : first_node_[type + 1] - first_node_[type];
+    base::require(std::ssize(each.starts) == lists + 1, "exclusions from the list of each seed of the type, or node");
+    const int64_t *starts = copy(each.starts), *positions = copy(each.positions);
+    exclusions_[relation] = {starts, positions, copy(each.nodes), std::ssize(each.nodes)};
   }
   cuda_check(cudaMemcpyAsync(to, staged.data(), used * sizeof(int64_t), cudaMemcpyHostToDevice, stream),
              "copy exclusions");
@@ -164,7 +165,7 @@ CudaNeighborSampler::Hop CudaNeighborSampler::begin_hop(const Query& query, std:
             .gives_ids = !query.last_hop_global || hop + 1 < num_hops,
             .fanout = {},
             .first_list = {0},
-            .exclusions = hop == 0 ? exclusions_ : std::vector<ExclusionsRef>(relations_.size()),
+            .exclusions = hop == 0 || disjoint_ ? exclusions_ : std::vector<ExclusionsRef>(relations_.size()),
             .first_edge = num_edges_,
             .num_edges = 0};
   for (std::size_t relation = 0; relation < relations_.size(); ++relation) {
@@ -202,8 +203,9 @@ void CudaNeighborSampler::count_edges(const Hop& hop, cudaStream_t stream) {
     const int64_t *nodes = frontier(hop, relation), fanout = hop.fanout[relation];
     const Picks picks = picks_of(fanout, replace_);
     if (disjoint_) {
-      count_tree_picks_kernel<<<grid, kBlockThreads, 0, stream>>>(
-          own.topology, nodes, lists, fanout, picks, offset + first, list + first, use, tree_lists(hop, relation));
+      count_tree_picks_kernel<<<grid, kBlockThreads, 0, stream>>>(own.topology, nodes, lists, fanout, picks,
+                                                                  offset + first, list + first, use,
+                                                                  tree_lists(hop, relation), exclusions);
     } else if (draws_by_weight(hop, relation)) {
       count_weighted_picks_kernel<<<grid, kBlockThreads, 0, stream>>>(
           own.topology, own.weights, nodes, lists, fanout, offset + first, list + first, use, exclusions, hop.counts);

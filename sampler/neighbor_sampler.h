@@ -198,9 +198,9 @@ class CudaNeighborSampler {
   base::PinnedBytes batch_counts_read_;                // the same
   base::Event ended_;
   base::DeviceArray<int64_t> counts_;      // int64 [types or relations], to be read back
-  base::PinnedScratch staged_exclusions_;  // int64, starts and positions as Query has them
+  base::PinnedScratch staged_exclusions_;  // int64, starts, positions and nodes as Query has them
   base::Scratch<int64_t> excluded_;        // the same
-  std::vector<ExclusionsRef> exclusions_;  // [num_relations], the same, of hop 0 of the batch
+  std::vector<ExclusionsRef> exclusions_;  // [num_relations], the same, of hop 0, or of all hops of a disjoint batch
   // Of disjoint batches:
   TreePlaces tree_places_;
   base::PinnedScratch staged_times_, staged_trees_;         // of seeds, on their way to the GPU

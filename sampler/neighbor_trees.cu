@@ -25,7 +25,7 @@ using base::cuda_check;
 void CudaNeighborSampler::begin_trees(const Query& query, cudaStream_t stream) {
   const std::span<const int64_t> times = query.trees.times;
   demand_trees(num_nodes_);
-  base::require(!query.last_hop_global && query.exclusions.empty(), "no trees with global ids, or with exclusions");
+  base::require(!query.last_hop_global, "no trees with global ids");
   base::require(!has_weights(), "no trees of neighbours drawn by weight");
   timed_ = !times.empty();
   latest_ = query.trees.latest;

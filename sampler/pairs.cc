@@ -8,6 +8,7 @@
 #include "base/prefetch.h"
 #include "base/side_by_side.h"
 #include "sampler/draw.h"
+#include "sampler/negatives.h"
 
 namespace cohort::sampler {
 namespace {
@@ -66,22 +67,6 @@ int64_t of_type(const NodeRange& type, int64_t node, const char* place) {
                      std::to_string(node), "pairs must be of the relation's node types"});
 }
 
-// Nodes that an end of negatives is drawn from.
-struct EndNodes {
-  EndNodes(const NodeRange& nodes, const NodeWeights& of_nodes) : type(nodes), weights(of_nodes) {
-    if (weights.empty() || weights.size() == type.count) return;
-    throw base::Error({"weights of negatives", base::format("{}, one for each node of the type", type.count),
-                       std::to_string(weights.size()), ""});
-  }
-  int64_t draw(base::PhiloxKey key, int64_t number, int end, uint32_t attempt) const {
-    if (weights.empty()) return type.first + draw_endpoint(key, number, end, attempt, type.count);
-    return type.first + weights.node_of(draw_endpoint(key, number, end, attempt, weights.total()));
-  }
-
-  const NodeRange& type;
-  const NodeWeights& weights;
-};
-
 constexpr std::size_t kLeastShared = 1024;  // edges that several threads look for
 
 }  // namespace
@@ -115,7 +100,7 @@ void PairSeeds::make(const SeedSet& set, std::span<const int64_t> positions, con
     sources_.push_back(of_type(type(relation.source_type), pair[0], "the source of a pair"));
     targets_.push_back(of_type(type(relation.target_type), pair[1], "the target of a pair"));
   }
-  draw_negatives(set, request, key);
+  draw_negatives(set, positions, request, key);
   times_.clear();
   exclusions_.clear();
   input_id_.assign(positions.begin(), positions.end());
@@ -126,10 +111,10 @@ void PairSeeds::make(const SeedSet& set, std::span<const int64_t> positions, con
     for (int64_t id = 0; id < std::ssize(sources_); ++id) input_id_.push_back(id);
     for (int64_t id = 0; id < std::ssize(targets_); ++id) input_id_.push_back(first_target + id);
     find_times(set, positions, request.negative_mode != channel::NegativeMode::kBinary);
-    return;
+  } else {
+    number_endpoints();
   }
-  number_endpoints();
-  if (request.exclude != channel::Exclude::kNone) exclude(request.exclude, positions.size());
+  if (request.exclude != channel::Exclude::kNone) exclude(request.exclude, positions.size(), is_disjoint(request));
 }
 
 void PairSeeds::find_times(const SeedSet& set, std::span<const int64_t> positions, bool triplets) {
@@ -143,21 +128,31 @@ void PairSeeds::find_times(const SeedSet& set, std::span<const int64_t> position
   }
 }
 
-void PairSeeds::draw_negatives(const SeedSet& set, const channel::Request& request, base::PhiloxKey key) {
+void PairSeeds::draw_negatives(const SeedSet& set, std::span<const int64_t> positions, const channel::Request& request,
+                               base::PhiloxKey key) {
   const int64_t num_pairs = std::ssize(sources_), count = num_negatives(request, num_pairs);
   const bool has_sources = request.negative_mode == channel::NegativeMode::kBinary;
   const bool in_batch = request.negative_mode == channel::NegativeMode::kInBatch;
   const Relation& relation = relations_[request.relation];
-  const EndNodes of_sources(type(relation.source_type), set.source_weights);
-  const EndNodes of_targets(type(relation.target_type), set.target_weights);
-  const auto pair_of = [&](int64_t number) { return number / (count / num_pairs); };  // of a triplet
+  const EndNodes of_sources(type(relation.source_type), set.source_weights, set.source_times);
+  const EndNodes of_targets(type(relation.target_type), set.target_weights, set.target_times);
+  const TargetsOfPairs of_pairs(in_batch ? std::span(targets_) : std::span<int64_t>(), set.target_times,
+                                of_targets.type.first);
+  const auto pair_of = [&](int64_t number) {
+    return has_sources ? number % num_pairs : number / (count / num_pairs);  // as find_times() has it
+  };
+  const auto time_of = [&](int64_t number) {
+    if (set.times.empty()) return int64_t{0};
+    return set.times[static_cast<std::size_t>(positions[static_cast<std::size_t>(pair_of(number))])];
+  };
   const auto draw_target = [&](int64_t number, uint32_t attempt) {
-    if (!in_batch || num_pairs == 1) return of_targets.draw(key, number, 1, attempt);
-    const int64_t other = draw_endpoint(key, number, 1, attempt, num_pairs - 1);
-    return targets_[static_cast<std::size_t>(other < pair_of(number) ? other : other + 1)];
+    const int64_t time = time_of(number), others = in_batch ? of_pairs.others(pair_of(number), time) : 0;
+    if (others == 0) return of_targets.draw(key, number, 1, attempt, time);
+    const int64_t drawn = draw_endpoint(key, number, 1, attempt, others);
+    return targets_[static_cast<std::size_t>(of_pairs.other(pair_of(number), drawn))];
   };
   for (int64_t number = 0; number < count; ++number) {
-    if (has_sources) sources_.push_back(of_sources.draw(key, number, 0, 0));
+    if (has_sources) sources_.push_back(of_sources.draw(key, number, 0, 0, time_of(number)));
     targets_.push_back(draw_target(number, 0));
   }
   if (request.redraws == 0) return;
@@ -170,7 +165,7 @@ void PairSeeds::draw_negatives(const SeedSet& set, const channel::Request& reque
       return (in_batch && targets[i] == targets_[pair]) || is_edge(sources_[pair], targets[i]);
     };
     for (uint32_t attempt = 1; attempt <= request.redraws && is_link(); ++attempt) {
-      if (has_sources) sources_[pair] = of_sources.draw(key, number, 0, attempt);
+      if (has_sources) sources_[pair] = of_sources.draw(key, number, 0, attempt, time_of(number));
       targets[i] = draw_target(number, attempt);
     }
   }
@@ -200,12 +195,13 @@ void PairSeeds::add_endpoint(int64_t node, int64_t first) {
   input_id_.push_back(number);
 }
 
-void PairSeeds::exclude(channel::Exclude which, std::size_t num_pairs) {
+void PairSeeds::exclude(channel::Exclude which, std::size_t num_pairs, bool in_trees) {
   const Relation& relation = relations_[static_cast<std::size_t>(relation_)];
-  const std::span source_ids = std::span(input_id_).subspan(num_pairs, num_pairs);
-  const std::span target_ids = std::span(input_id_).subspan(num_pairs + sources_.size(), num_pairs);
+  const std::span<const int64_t> ids = input_id_, all_sources = sources_, all_targets = targets_, seeds = seeds_;
+  const auto source_keys = in_trees ? all_sources : ids.subspan(num_pairs, num_pairs);
+  const auto target_keys = in_trees ? all_targets : ids.subspan(num_pairs + sources_.size(), num_pairs);
   const bool is_one_type = relation.source_type == relation.target_type;
-  const std::span<const int64_t> seeds = seeds_, of_targets = seeds.subspan(static_cast<std::size_t>(first_target_)),
+  const std::span<const int64_t> of_targets = in_trees ? seeds : seeds.subspan(static_cast<std::size_t>(first_target_)),
                                  of_sources = is_one_type ? seeds : seeds.first(seeds.size() - of_targets.size());
   std::vector<dataset::SameEdges> there{{relation_, false}};
   if (which == channel::Exclude::kReverse) there = same_edges();
@@ -216,13 +212,13 @@ void PairSeeds::exclude(channel::Exclude which, std::size_t num_pairs) {
     const auto [number, reversed] = there[i];
     for (std::size_t pair = 0; pair < num_pairs; ++pair) {
       if (reversed) {
-        edges_.emplace_back(source_ids[pair], targets_[pair]);
+        edges_.emplace_back(source_keys[pair], targets_[pair]);
       } else {
-        edges_.emplace_back(target_ids[pair], sources_[pair]);
+        edges_.emplace_back(target_keys[pair], sources_[pair]);
       }
     }
     if (i + 1 < there.size() && there[i + 1].relation == number) continue;
-    exclude_edges(number, reversed ? of_sources : of_targets, excluded_[exclusions_.size()]);
+    exclude_edges(number, reversed ? of_sources : of_targets, in_trees, excluded_[i]);
     edges_.clear();
   }
 }
@@ -230,20 +226,25 @@ void PairSeeds::exclude(channel::Exclude which, std::size_t num_pairs) {
 std::vector<dataset::SameEdges> PairSeeds::same_edges() {
   std::vector<dataset::RelationLists> relations;
   for (const Relation& each : relations_) {
-    relations.push_back({each.source_type, each.target_type, each.lists, each.reverse});
+    relations.push_back({each.source_type, each.target_type, each.lists, each.reverse_of});
   }
   if (reverses_->empty()) *reverses_ = dataset::find_reverses(relations);
   return dataset::same_edges(relations, *reverses_, relation_);
 }
 
-void PairSeeds::exclude_edges(int relation, std::span<const int64_t> targets, Excluded& excluded) {
+void PairSeeds::exclude_edges(int relation, std::span<const int64_t> targets, bool in_trees, Excluded& excluded) {
   std::ranges::sort(edges_);
   edges_.erase(std::unique(edges_.begin(), edges_.end()), edges_.end());
-  find_edges(relation, targets);
+  lists_.clear();
+  for (const auto& [target, source] : edges_) {
+    lists_.push_back(in_trees ? target : targets[static_cast<std::size_t>(target)]);
+  }
+  find_edges(relation);
   std::size_t edge = 0;
   excluded.positions.clear();
+  excluded.nodes.clear();
   excluded.starts.assign(1, 0);
-  for (int64_t target = 0; target < std::ssize(targets); ++target) {
+  const auto add_list = [&](int64_t target) {
     for (; edge < edges_.size() && edges_[edge].first == target; ++edge) {
       const Found& part = parts_[edge / edges_of_part_];
       const std::size_t in_part = edge % edges_of_part_;
@@ -252,14 +253,17 @@ void PairSeeds::exclude_edges(int relation, std::span<const int64_t> targets, Ex
     }
     std::sort(excluded.positions.begin() + excluded.starts.back(), excluded.positions.end());
     excluded.starts.push_back(std::ssize(excluded.positions));
+  };
+  if (in_trees) {
+    while (edge < edges_.size()) add_list(excluded.nodes.emplace_back(edges_[edge].first));
+  } else {
+    for (int64_t target = 0; target < std::ssize(targets); ++target) add_list(target);
   }
-  exclusions_.push_back({relation, excluded.starts, excluded.positions});
+  exclusions_.push_back({relation, excluded.starts, excluded.positions, excluded.nodes});
 }
 
 // Lists of random nodes come slowly from memory, so several threads wait for them.
-void PairSeeds::find_edges(int relation, std::span<const int64_t> targets) {
-  lists_.clear();
-  for (const auto& [target, source] : edges_) lists_.push_back(targets[static_cast<std::size_t>(target)]);
+void PairSeeds::find_edges(int relation) {
   const Relation& lists = relations_[static_cast<std::size_t>(relation)];
   const int64_t first = type(lists.target_type).first;
   lists_ascend(relation);  // which the threads then only read

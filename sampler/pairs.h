@@ -13,10 +13,14 @@
 // In disjoint batches, every endpoint of every pair is the root of a tree of its own, even if several pairs have the
 // same node as an endpoint. The time of a root is that of its pair. Negative number n has the time of pair n modulo the
 // number of pairs; a negative of a triplet has the time of its pair, and a tree of its own even if it is in the
-// batch. Disjoint batches exclude no edges.
+// batch.
 //
 // In other batches, the different endpoints are the seeds. Neighbours of seeds are drawn in hop 0 alone, so it is
-// enough that hop 0 passes over the positions of the excluded edges.
+// enough that hop 0 passes over the positions of the excluded edges. In disjoint batches, all hops of all trees do.
+//
+// Where the seed set has times of nodes, the nodes of a negative exist: they are drawn from those whose time is at most
+// that of the negative (and whose weight is positive); where there is none, from the earliest. A negative in the batch
+// is likewise drawn from the targets of other pairs that exist, and where there is none, from all nodes that do.
 //
 // The pairs belong to one relation: the sources of pairs and of negatives have its source type, the targets its target
 // type. Reverse edges are in the relations that have its edges in the other direction (dataset/reverses.h); other
@@ -79,20 +83,22 @@ class PairSeeds {
   };
   // The arrays behind the spans of one relation's Exclusions.
   struct Excluded {
-    std::vector<int64_t> starts, positions;
+    std::vector<int64_t> starts, positions, nodes;
   };
   const NodeRange& type(int number) const { return types_[static_cast<std::size_t>(number)]; }
-  void draw_negatives(const SeedSet& set, const channel::Request& request, base::PhiloxKey key);
+  void draw_negatives(const SeedSet& set, std::span<const int64_t> positions, const channel::Request& request,
+                      base::PhiloxKey key);
   void number_endpoints();
   void add_endpoint(int64_t node, int64_t first);
   void find_times(const SeedSet& set, std::span<const int64_t> positions, bool triplets);
-  void exclude(channel::Exclude which, std::size_t num_pairs);
+  // in_trees: by nodes, not by the local ids of seeds.
+  void exclude(channel::Exclude which, std::size_t num_pairs, bool in_trees);
   // Where the edges of the pairs' relation are.
   std::vector<dataset::SameEdges> same_edges();
   // Finds the positions of edges_ in the lists of the relation. `targets`: the seeds of the relation's target type.
-  void exclude_edges(int relation, std::span<const int64_t> targets, Excluded& excluded);
-  // The positions of edges_, into parts_.
-  void find_edges(int relation, std::span<const int64_t> targets);
+  void exclude_edges(int relation, std::span<const int64_t> targets, bool in_trees, Excluded& excluded);
+  // The positions of edges_, which are in the lists of lists_, into parts_.
+  void find_edges(int relation);
   // Appends the positions of `source` in the relation's list of `target`, ascending.
   void find(int relation, int64_t source, int64_t target, std::vector<int64_t>& positions);
   bool is_edge(int64_t source, int64_t target);
@@ -109,8 +115,9 @@ class PairSeeds {
   std::vector<int64_t> seeds_, input_id_, times_;
   int64_t first_target_ = 0;  // index in seeds_ of the first seed of the target type
   TreeIds local_id_;
-  std::vector<std::pair<int64_t, int64_t>> edges_;  // excluded: batch-local id of the target, source
-  std::vector<Excluded> excluded_;                  // of each of exclusions_
+  std::vector<std::pair<int64_t, int64_t>>
+      edges_;                       // excluded: batch-local id of the target, or in trees itself; source
+  std::vector<Excluded> excluded_;  // of each of exclusions_
   std::vector<Exclusions> exclusions_;
   std::array<Found, 4> parts_;
   std::size_t edges_of_part_ = 1;

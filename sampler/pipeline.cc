@@ -185,9 +185,6 @@ void Pipeline::demand_offered(const SeedSet& set, const channel::Request& reques
   const auto refuse = [](const char* expected, const char* found) {
     throw base::Error({"seeds", expected, found, ""});
   };
-  if (is_disjoint(request) && set.are_pairs && request.exclude != channel::Exclude::kNone) {
-    refuse("pairs whose edges may be drawn, for disjoint batches", "others");
-  }
   if (request.plane_a != 0 && graph_.rows_in == channel::RowsIn::kTable) {
     refuse("exact rows, where rows are in a table", "plane A of rows");
   }

@@ -63,6 +63,18 @@ std::vector<int64_t> shuffled_groups(const std::vector<int64_t>& starts, uint64_
   return order;
 }
 
+void check_times(std::span<const int64_t> order, std::span<const int64_t> times, const std::string& place) {
+  const auto refuse = [&](const std::string& found) {
+    throw base::Error({place, "[2, nodes]: nodes by ascending time, and the time of each", found, ""});
+  };
+  if (order.empty()) refuse("none");
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    if (order[i] < 0 || order[i] >= std::ssize(times)) refuse(base::format("node {}", order[i]));
+    const auto time_at = [&](std::size_t rank) { return times[static_cast<std::size_t>(order[rank])]; };
+    if (i > 0 && time_at(i) < time_at(i - 1)) refuse(base::format("{} after {}", time_at(i), time_at(i - 1)));
+  }
+}
+
 void check_sums(std::span<const int64_t> sums, const std::string& place) {
   const auto refuse = [&](const std::string& found) {
     throw base::Error({place, "sums of weights, ascending from at least 0 to at least 1", found, ""});
@@ -81,6 +93,28 @@ NodeWeights::NodeWeights(std::vector<int64_t> sums, const std::string& place) {
   sums_ = *owner;
   owner_ = std::move(owner);
   check_sums(sums_, place);
+}
+
+NodeTimes::NodeTimes(std::vector<int64_t> order_and_times, const std::string& place) {
+  auto owner = std::make_shared<const std::vector<int64_t>>(std::move(order_and_times));
+  order_ = std::span(*owner).first(owner->size() / 2);
+  times_ = std::span(*owner).subspan(owner->size() / 2);
+  owner_ = std::move(owner);
+  check_times(order_, times_, place);
+}
+
+NodeTimes::NodeTimes(const std::filesystem::path& path) {
+  const dataset::NpyDemand demand{{dataset::DType::int64}, {2, -1}};
+  auto owner = std::make_shared<const dataset::MappedArray>(dataset::map_npy(path, demand));
+  const std::span<const int64_t> both = owner->as<int64_t>();
+  order_ = both.first(both.size() / 2);
+  times_ = both.subspan(both.size() / 2);
+  owner_ = std::move(owner);
+  check_times(order_, times_, path.string());
+}
+
+int64_t NodeTimes::count_until(int64_t time) const {
+  return std::ranges::upper_bound(order_, time, {}, [&](int64_t node) { return time_of(node); }) - order_.begin();
 }
 
 NodeWeights::NodeWeights(const std::filesystem::path& path) {
@@ -190,6 +224,12 @@ const SeedSet& SeedSets::get(uint32_t number, bool may_repeat) {
   };
   read_weights("source", set.source_weights);
   read_weights("target", set.target_weights);
+  const auto read_times = [&](const char* end, NodeTimes& of_nodes) {
+    const std::filesystem::path path = folder_ / base::format("node-times-{}-{}.npy", number, end);
+    if (std::filesystem::exists(path)) of_nodes = NodeTimes(path);
+  };
+  read_times("source", set.source_times);
+  read_times("target", set.target_times);
   const std::filesystem::path starts = folder_ / base::format("seeds-{}-starts.npy", number);
   if (std::filesystem::exists(starts)) {
     set.starts = read_numbers(starts);

@@ -29,12 +29,35 @@ class NodeWeights {
   bool empty() const { return sums_.empty(); }
   int64_t size() const { return std::ssize(sums_); }
   int64_t total() const { return sums_.back(); }
+  int64_t sum_of(int64_t count) const { return count == 0 ? 0 : sums_[static_cast<std::size_t>(count - 1)]; }
   // The node whose weight a number in [0, total()) belongs to; never one of weight 0.
   int64_t node_of(int64_t number) const;
 
  private:
   std::shared_ptr<const void> owner_;  // of the sums
   std::span<const int64_t> sums_;
+};
+
+// Times of the nodes of one type, from which on they exist. Copies share them.
+class NodeTimes {
+ public:
+  NodeTimes() = default;  // none: all nodes exist at any time
+  // [2, n]: the nodes, in the order of their times, and the time of each node. Throws base::Error for others. `place`
+  // is for messages.
+  NodeTimes(std::vector<int64_t> order_and_times, const std::string& place);
+  // Maps a .npy file, int64 [2, n], and throws likewise.
+  explicit NodeTimes(const std::filesystem::path& path);
+
+  bool empty() const { return times_.empty(); }
+  int64_t size() const { return std::ssize(times_); }
+  int64_t node(int64_t rank) const { return order_[static_cast<std::size_t>(rank)]; }
+  int64_t time_of(int64_t node) const { return times_[static_cast<std::size_t>(node)]; }
+  // How many nodes exist at a time: the first in order.
+  int64_t count_until(int64_t time) const;
+
+ private:
+  std::shared_ptr<const void> owner_;  // of both
+  std::span<const int64_t> order_, times_;
 };
 
 // Seeds in groups: group g has the seeds starts[g] .. starts[g + 1] - 1. Most sets are one group. A seed is a node, or
@@ -54,6 +77,7 @@ struct SeedSet {
   std::vector<int64_t> times;   // int64 [n]; none: they have none
   bool are_pairs = false;
   NodeWeights source_weights, target_weights;  // by which the ends of negatives of pairs are drawn
+  NodeTimes source_times, target_times;        // of the nodes of both ends; the weights are in their order then
 };
 
 // One pass over a seed set: a shuffle keyed by (seed, epoch), cut into batches; the last may be smaller. Of G groups
@@ -115,8 +139,9 @@ std::vector<int64_t> read_pairs(const std::filesystem::path& path, int64_t num_n
 // The seed sets of a channel: files seeds-<number>.npy (int64 [n]) or pairs-<number>.npy (int64 [n, 2], see pairs.h) in
 // its folder, read when first asked for. Sets of several groups have a file seeds-<number>-starts.npy (int64 [groups +
 // 1]) as well, those with times seeds-<number>-times.npy (int64 [n]), and those whose negatives are drawn by weight
-// weights-<number>-source.npy or weights-<number>-target.npy (NodeWeights), or both. A trainer that needs a set no
-// longer removes its files, once no pass over it is under way; the set is forgotten then.
+// weights-<number>-source.npy or weights-<number>-target.npy (NodeWeights), or both. Files
+// node-times-<number>-source.npy and node-times-<number>-target.npy (NodeTimes) likewise say when nodes exist. A
+// trainer that needs a set no longer removes its files, once no pass over it is under way; the set is forgotten then.
 class SeedSets {
  public:
   SeedSets(std::filesystem::path folder, int64_t num_nodes) : folder_(std::move(folder)), num_nodes_(num_nodes) {}

@@ -19,15 +19,16 @@ __global__ void place_tree_seeds_kernel(const int64_t* n_id, const int32_t* tree
 __global__ void __launch_bounds__(kBlockThreads, kSmThreads / kBlockThreads)
     count_tree_picks_kernel(const __grid_constant__ TopologyRef topology, const int64_t* frontier, int64_t size,
                             int64_t fanout, Picks how_many, int64_t* picks, DrawnList* lists, unsigned long long* use,
-                            TreeLists trees) {
+                            TreeLists trees, ExclusionsRef exclusions) {
   UseCounter counter;
   for (int64_t i = grid_first(); i < size; i += grid_step()) {
     const cache::ListRef list = topology.list(frontier[i]);
     const int64_t begin = topology.indptr[frontier[i] - topology.first_target];
-    Candidates from{begin, list.degree};
+    const ExcludedRef excluded = exclusions.of_node(frontier[i]);
+    Candidates from{begin, list.degree - excluded.count};
     if (trees.edge_times) {
       from = candidates_until(trees.edge_times, begin, begin + list.degree, trees.times[trees.tree[i]], trees.latest,
-                              fanout);
+                              fanout, excluded);
     }
     const int64_t drawn = how_many.of(from.count);
     picks[i] = drawn;
@@ -51,8 +52,10 @@ struct TreeEdges {
   int64_t* neighbour;  // int64 [picks]
   int64_t first_id;    // of the list's first edge in the graph's indices
   int64_t* e_id;       // int64 [picks]
+  ExcludedRef excluded;
 
   __device__ void put(int64_t at, int64_t position) const {
+    position = pass_over(excluded, position);
     const int64_t source = first_source + neighbour_at(list, position, index_bytes);
     neighbour[at] = source;
     if constexpr (kEdgeIds) e_id[at] = first_id + position;
@@ -60,7 +63,7 @@ struct TreeEdges {
   }
 };
 
-// As draw_kernel; `arrays` without first_place and exclusions, `place` without a generation.
+// As draw_kernel; `arrays` without first_place, `place` without a generation.
 template <bool kEdgeIds>
 __global__ void draw_tree_kernel(DrawGraph graph, DrawArrays arrays, int64_t size, DrawKey key, TreeLists trees,
                                  TreePlacesRef places) {
@@ -72,6 +75,10 @@ __global__ void draw_tree_kernel(DrawGraph graph, DrawArrays arrays, int64_t siz
     for (int64_t j = lane; j < picks; j += kWarp) {
       arrays.target[first + j] = arrays.first_target + static_cast<int32_t>(i);
     }
+    ExcludedRef excluded = arrays.exclusions.of_node(arrays.frontier[i]);
+    if (excluded.count > 0) {
+      excluded = excluded.from(trees.first[i] - graph.indptr[arrays.frontier[i] - graph.first_target]);
+    }
     const TreeEdges<kEdgeIds> edges{.list = list,
                                     .index_bytes = graph.index_bytes,
                                     .first_source = graph.first_source,
@@ -80,7 +87,8 @@ __global__ void draw_tree_kernel(DrawGraph graph, DrawArrays arrays, int64_t siz
                                     .place = arrays.place + static_cast<uint64_t>(first),
                                     .neighbour = arrays.neighbour + first,
                                     .first_id = trees.first[i],
-                                    .e_id = kEdgeIds ? arrays.e_id + first : nullptr};
+                                    .e_id = kEdgeIds ? arrays.e_id + first : nullptr,
+                                    .excluded = excluded};
     draw_edges(edges, key, node, picks, lane, arrays.position + first);
   }
 }

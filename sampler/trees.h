@@ -36,18 +36,20 @@ COHORT_HOST_DEVICE constexpr uint64_t place_of_key(uint64_t key, int bits) {
   return key * 0x9E3779B97F4A7C15ull >> (64 - bits);
 }
 
-// Edges of a list that a draw chooses from, by their place in the graph's indices.
+// Edges of a list that a draw chooses from: so many that are not excluded, from a place in the graph's indices on.
 struct Candidates {
   int64_t first;
   int64_t count;
 };
 
-// times: int64 [E], of all lists; [begin, end): the list.
+// times: int64 [E], of all lists; [begin, end): the list; `excluded`: positions in it.
 COHORT_HOST_DEVICE constexpr Candidates candidates_until(const int64_t* times, int64_t begin, int64_t end, int64_t time,
-                                                         bool latest, int64_t fanout) {
-  const int64_t after = base::first_not_before(begin, end, [&](int64_t edge) { return times[edge] <= time; });
-  const int64_t count = latest ? num_picks(after - begin, fanout) : after - begin;
-  return {latest ? after - count : begin, count};
+                                                         bool latest, int64_t fanout, const ExcludedRef& excluded) {
+  const int64_t length = base::first_not_before(begin, end, [&](int64_t edge) { return times[edge] <= time; }) - begin;
+  const int64_t left_out =
+      base::first_not_before(0, excluded.count, [&](int64_t i) { return excluded.positions[i] < length; });
+  const int64_t count = latest ? num_picks(length - left_out, fanout) : length - left_out;
+  return {begin + (latest ? pass_over(excluded, length - left_out - count) : 0), count};
 }
 
 // Throws Error for a batch of more nodes or trees than there may be.

@@ -13,7 +13,7 @@ PIECE = 1 << 20  # weights that are converted at once
 DIGITS = 25  # of powers, before they become float64
 
 
-def weight_sums(place: str, weights, num_nodes: int, of_type: str = "") -> np.ndarray:
+def weight_sums(place: str, weights, num_nodes: int, of_type: str = "", order: np.ndarray | None = None) -> np.ndarray:
     """int64 [num_nodes], the sums of the weights of nodes 0 .. i.
 
     The unit is a power of 2, such that all weights together have 2^61 to 2^62 units. Fractions of a unit are cut off,
@@ -23,11 +23,13 @@ def weight_sums(place: str, weights, num_nodes: int, of_type: str = "") -> np.nd
         place: what errors call the weights.
         weights: a tensor or an array of numbers [num_nodes].
         of_type: name of the type of the nodes, for errors.
+        order: int64 [num_nodes], the nodes in another order, in which the sums are.
 
     Raises:
         CohortError: other than one number for each node, a number below 0 or not finite, or no number above 0.
     """
     given = _checked(place, weights, num_nodes, of_type)
+    given = given if order is None else given[order]
     _, exponent = np.frexp(np.float64(given.max()))
     total = np.float64(0)  # in units of the largest weight, about; np.cumsum adds in order, np.sum does not
     for piece in _pieces(given):

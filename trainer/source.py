@@ -96,6 +96,7 @@ class BatchSource:
         sizes: Sequence[int] | None = None,
         times: np.ndarray | None = None,
         weights: Sequence[np.ndarray | None] = (None, None),
+        node_times: Sequence[np.ndarray | None] = (None, None),
         owner: object = None,
     ) -> int:
         """Registers a seed set, int64 [n] or pairs int64 [n, 2]; returns its number. The sampler checks the ids.
@@ -105,6 +106,8 @@ class BatchSource:
             times: int64 [n], of seeds that are nodes: batches then have edges up to the time of their seed.
             weights: int64 [nodes], of pairs, as `weight_sums` makes them, of the nodes that sources and targets of
                 negatives are drawn from; None: they are drawn uniformly.
+            node_times: int64 [2, nodes], as `nodes_by_time` makes them, of the nodes that both are drawn from: they are
+                no later than their pair. Weights are in their order then.
             owner: requests passes over the set; once it is gone, the set's files are removed. None: they stay.
         """
         number, arrays = len(self._groups), {}
@@ -116,6 +119,9 @@ class BatchSource:
         for end, sums in zip(("source", "target"), weights, strict=True):
             if sums is not None:
                 arrays[f"weights-{number}-{end}.npy"] = sums
+        for end, by_time in zip(("source", "target"), node_times, strict=True):
+            if by_time is not None:
+                arrays[f"node-times-{number}-{end}.npy"] = by_time
         arrays[f"{'pairs' if ids.ndim == 2 else 'seeds'}-{number}.npy"] = np.ascontiguousarray(ids, dtype=np.int64)
         self._seed_files.add(number, arrays, owner)
         self._groups.append([len(ids)] if sizes is None else list(sizes))

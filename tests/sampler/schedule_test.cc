@@ -207,6 +207,19 @@ TEST(NodeWeights, RefuseSumsThatAreNone) {
   }
 }
 
+TEST(NodeTimes, CountTheNodesThatExist) {
+  const NodeTimes times({2, 0, 3, 1, /* of each node */ 5, 9, -4, 5}, "times");
+  EXPECT_TRUE(NodeTimes().empty());
+  EXPECT_EQ(times.size(), 4);
+  const std::vector<int64_t> at = {-5, -4, 4, 5, 8, 9}, counts = {0, 1, 1, 3, 3, 4};
+  for (std::size_t i = 0; i < at.size(); ++i) EXPECT_EQ(times.count_until(at[i]), counts[i]) << at[i];
+  EXPECT_EQ(times.node(1), 0);
+  EXPECT_EQ(times.time_of(1), 9);
+  for (const std::vector<int64_t>& bad : std::vector<std::vector<int64_t>>{{}, {1, 0, 2, 3}, {0, 2, 1, 1}}) {
+    EXPECT_THROW(NodeTimes(bad, "times"), base::Error);
+  }
+}
+
 TEST(SeedSets, ReadWeightsOfNegativesOfPairs) {
   const dataset::TemporaryFolder folder;
   const auto write = [&](const char* name, const std::vector<int64_t>& numbers, std::vector<int64_t> shape) {

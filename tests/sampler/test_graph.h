@@ -71,7 +71,7 @@ struct TestGraph {
                      dim * static_cast<int64_t>(sizeof(float)),
                      reinterpret_cast<const std::byte*>(features.data()),
                      nullptr}}};
-    Relation& edges = graph.relations.emplace_back(Relation{.lists = lists(), .reverse = 0});
+    Relation& edges = graph.relations.emplace_back(Relation{.lists = lists()});
     if (!edge_weights.empty()) edges.edge_weights = edge_weights.data();
     edges.draw_weights = draw_weights;
     if (!edge_times.empty()) edges.edge_times = edge_times.data();

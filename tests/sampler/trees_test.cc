@@ -16,12 +16,38 @@ TEST(Candidates, AreNoLaterThanTheTime) {
     int64_t allowed = 0;
     for (std::size_t i = 1; i < 7; ++i) allowed += times[i] <= time ? 1 : 0;
     for (const int64_t fanout : {-1, 0, 1, 3, 40}) {
-      const auto any = candidates_until(times.data(), 1, 7, time, false, fanout);
+      const auto any = candidates_until(times.data(), 1, 7, time, false, fanout, {});
       EXPECT_EQ(any.first, 1);
       EXPECT_EQ(any.count, allowed);
-      const auto latest = candidates_until(times.data(), 1, 7, time, true, fanout);
+      const auto latest = candidates_until(times.data(), 1, 7, time, true, fanout, {});
       EXPECT_EQ(latest.count, num_picks(allowed, fanout));
       EXPECT_EQ(latest.first + latest.count, 1 + allowed);
+    }
+  }
+}
+
+TEST(Candidates, PassOverWhatIsExcluded) {
+  const std::vector<int64_t> times = {9, -4, -4, 0, 0, 0, 7, 8};
+  for (unsigned subset = 0; subset < 64; ++subset) {
+    std::vector<int64_t> out;  // positions in the list, edges 1 to 6
+    for (int64_t position = 0; position < 6; ++position) {
+      if (subset >> position & 1) out.push_back(position);
+    }
+    const ExcludedRef excluded{out.data(), std::ssize(out)};
+    for (const int64_t time : {-5, -4, 0, 7}) {
+      std::vector<int64_t> allowed;
+      for (int64_t edge = 1; edge < 7; ++edge) {
+        if (times[static_cast<std::size_t>(edge)] <= time && !(subset >> (edge - 1) & 1)) allowed.push_back(edge);
+      }
+      for (const int64_t fanout : {-1, 0, 1, 3, 40}) {
+        for (const bool latest : {false, true}) {
+          const auto [first, count] = candidates_until(times.data(), 1, 7, time, latest, fanout, excluded);
+          const int64_t left = latest ? num_picks(std::ssize(allowed), fanout) : std::ssize(allowed);
+          std::vector<int64_t> found;
+          for (int64_t i = 0; i < count; ++i) found.push_back(first + pass_over(excluded.from(first - 1), i));
+          EXPECT_EQ(found, std::vector<int64_t>(allowed.end() - left, allowed.end())) << subset << " at " << time;
+        }
+      }
     }
   }
 }

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from torch_geometric.sampler import NegativeSampling
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import Dataset, HeteroDataset
 from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.arrays import demand_shape, edge_times
 from cohort_gnn.dataset.hetero import Relation
 from cohort_gnn.dataset.reverses import warn_of_opposites
 from cohort_gnn.spec.graph import EdgeType
@@ -22,12 +23,22 @@ from cohort_gnn.trainer.loader.arguments import is_set
 from cohort_gnn.trainer.loader.batch import Batch
 from cohort_gnn.trainer.loader.hetero import HeteroBatch, pairs_type_of
 from cohort_gnn.trainer.loader.memory_graph import MemoryGraph
-from cohort_gnn.trainer.loader.negatives import negatives_of
+from cohort_gnn.trainer.loader.negatives import negatives_of, nodes_by_time
 from cohort_gnn.trainer.loader.neighbor import NeighborLoader
 from cohort_gnn.trainer.loader.state import digest_of
 from cohort_gnn.trainer.source import REDRAWS, OfPairs
 
 Exclude = Literal["reverse", "self", "none"]
+
+
+class _Same:
+    """What an argument is that is not given where None means something."""
+
+    def __repr__(self) -> str:
+        return "SAME"
+
+
+SAME: Any = _Same()  # as of the loader
 
 
 class LinkNeighborLoader(NeighborLoader):
@@ -43,8 +54,8 @@ class LinkNeighborLoader(NeighborLoader):
       or [pairs, amount];
     - ``input_id`` int64: positions of the batch's pairs in ``edge_label_index`` of the loader;
     - with ``disjoint=True`` or ``time_attr``: ``batch`` int64 [num_nodes], the pair that a node belongs to, by its
-      number in the batch. Each end of each pair has a tree of its own. Binary negatives count as pairs. ``exclude``
-      must be "none";
+      number in the batch. Each end of each pair has a tree of its own. A negative belongs to the pair whose time it
+      has: number i of binary ones to pair i modulo the number of pairs, those of triplets to their pair;
     - ``x``, ``y``, ``n_id``, ``edge_index``, ... as a `NeighborLoader` has them. The first nodes are the different
       endpoints, in order of first occurrence: all sources, then all targets.
 
@@ -67,6 +78,8 @@ class LinkNeighborLoader(NeighborLoader):
             Or "in_batch", with an amount {"mode": "in_batch", "amount": 3}: triplets whose ``dst_neg_index`` are
             targets of other pairs of the batch, drawn uniformly with replacement, so that no node is sampled for
             negatives (unless batches are disjoint). The negatives of a batch of one pair are drawn from all nodes.
+            With ``time_attr``, and times of nodes of this name (of a graph in memory, or in ``node_tensors``), only
+            nodes are drawn that are no later than their pair; if there is none, the earliest.
         neg_sampling_ratio: the same as binary negatives of this amount.
         reject_edges: a negative that is an edge of the graph, of the pairs' edge type, is drawn again, at most 8 times;
             with "in_batch" also a negative that is its own pair.
@@ -89,7 +102,7 @@ class LinkNeighborLoader(NeighborLoader):
     """
 
     _times_argument = "edge_label_time"
-    _digests_of_weights: Sequence[str | None] = ()  # of sources and of targets, where either are drawn by weight
+    _digests_of_draws: Sequence[str | None] = ()  # of weights, then of times, of sources and of targets; none: of none
 
     def __init__(
         self,
@@ -113,12 +126,6 @@ class LinkNeighborLoader(NeighborLoader):
         self._edge_label = edge_label
         super().__init__(data, num_neighbors, edge_label_index, input_time=edge_label_time, **options)
 
-    def _demand_offered(self, cache_ratio, weight_attr) -> None:
-        super()._demand_offered(cache_ratio, weight_attr)
-        if self._trees.disjoint and self._of_pairs.exclude != "none":
-            hint = 'say exclude="none", and to leave the pairs themselves out by time, edge_label_time - 1'
-            raise CohortError("exclude", '"none", for disjoint batches', repr(self._of_pairs.exclude), hint)
-
     def _checked_seeds(self, edge_label_index) -> np.ndarray:
         graph = open_dataset(self._sampler.data)
         first: np.ndarray | int = 0
@@ -140,11 +147,27 @@ class LinkNeighborLoader(NeighborLoader):
         self._edge_label = _checked_labels(self._edge_label, len(self._ids), self._of_pairs)
         return self._ids + first
 
-    def _register(self, seeds: np.ndarray, times, weights: Sequence[np.ndarray | None] = (None, None)) -> None:
-        weights = self._negatives.sums(*self._ends)
-        if any(each is not None for each in weights):
-            self._digests_of_weights = [None if each is None else digest_of(each) for each in weights]
-        super()._register(seeds, times, weights)
+    def _register(self, seeds: np.ndarray, times, **of_negatives: Sequence[np.ndarray | None]) -> None:
+        node_times = [self._times_of_nodes(*end) for end in zip(*self._ends, strict=True)]
+        weights = self._negatives.sums(*self._ends, times=node_times)
+        drawn_by = [each for each in (weights, node_times) if any(of_end is not None for of_end in each)]
+        self._digests_of_draws = [None if of_end is None else digest_of(of_end) for each in drawn_by for of_end in each]
+        super()._register(seeds, times, weights=weights, node_times=node_times)
+
+    def _times_of_nodes(self, num_nodes: int, type_: str) -> np.ndarray | None:
+        """Times of the nodes of a type that negatives are drawn from, as `nodes_by_time` makes them; None: they have
+        none, or nothing is drawn by time."""
+        name, attribute = type_ or None, self._trees.time_attr
+        if attribute is None or self._negatives.mode == "none":
+            return None
+        times = self._node_tensors.get(name, {}).get(attribute)
+        if times is not None:
+            place = f"node_tensors: {attribute}"
+            times = edge_times(place, np.asarray(times.cpu()))
+            demand_shape(place, times, (num_nodes,))
+        elif self._graph is not None:
+            times = self._graph.times_of(name, np.arange(num_nodes))
+        return None if times is None else nodes_by_time(times)
 
     def with_edges(
         self,
@@ -155,14 +178,24 @@ class LinkNeighborLoader(NeighborLoader):
         num_neighbors=None,
         batch_size=None,
         drop_last=False,
-        neg_sampling=None,
-        reject_edges=False,
-        exclude="reverse",
+        neg_sampling=SAME,
+        reject_edges=SAME,
+        exclude=SAME,
         edge_label_time=None,
     ) -> "LinkNeighborLoader":
-        """A loader with other pairs (validation, test) and the same sampler; iterate over one loader at a time."""
-        how = {"shuffle": shuffle, "drop_last": drop_last, "exclude": exclude}
-        how |= {"neg_sampling": neg_sampling, "reject_edges": reject_edges}
+        """A loader with other pairs (validation, test) and the same sampler; iterate over one loader at a time.
+
+        Negatives, ``reject_edges`` and ``exclude`` are this loader's, unless they are given; ``neg_sampling=None``: no
+        negatives.
+        """
+        own = self._of_pairs
+        how = {
+            "shuffle": shuffle,
+            "drop_last": drop_last,
+            "exclude": own.exclude if exclude is SAME else exclude,
+            "neg_sampling": self._negatives if neg_sampling is SAME else neg_sampling,
+            "reject_edges": own.redraws > 0 if reject_edges is SAME else reject_edges,
+        }
         pairs = {"edge_label_index": edge_label_index, "edge_label": edge_label, "edge_label_time": edge_label_time}
         return LinkNeighborLoader(self.data, **pairs, **self._shared(num_neighbors, batch_size), **how)
 
@@ -195,7 +228,7 @@ class LinkNeighborLoader(NeighborLoader):
     def _pair_of(self, trees: Tensor, num_pairs: int, num_endpoints: int) -> Tensor:
         """The pair of each tree; trees are numbered as their roots, the endpoints."""
         if not self._of_pairs.are_triplets:
-            return trees % max(num_endpoints // 2, 1)
+            return trees % max(num_endpoints // 2, 1) % max(num_pairs, 1)
         of_negatives = (trees - 2 * num_pairs) // int(self._of_pairs.amount)
         return torch.where(trees < 2 * num_pairs, trees % max(num_pairs, 1), of_negatives)
 
@@ -210,7 +243,7 @@ class LinkNeighborLoader(NeighborLoader):
 
     def _identity(self) -> dict:
         of_types = {"input_type": list(self._input_type)} if self._types else {}
-        of_pairs = [*self._of_pairs.numbers()[:4], *self._digests_of_weights]
+        of_pairs = [*self._of_pairs.numbers()[:4], *self._digests_of_draws]
         return super()._identity() | {"pairs": of_pairs} | of_types
 
 

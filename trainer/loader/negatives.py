@@ -36,22 +36,39 @@ class Negatives:
     src_weight: Any = None
     dst_weight: Any = None
 
-    def sums(self, num_nodes: Sequence[int], types: Sequence[str] = ("", "")) -> list[np.ndarray | None]:
+    def sums(
+        self,
+        num_nodes: Sequence[int],
+        types: Sequence[str] = ("", ""),
+        times: Sequence[np.ndarray | None] = (None, None),
+    ) -> list[np.ndarray | None]:
         """int64 [nodes], the sums of the weights of sources and of those of targets; None: there are none.
 
         Args:
             num_nodes: of the type of sources, and of that of targets.
             types: the names of both; empty: the graph has one type.
+            times: int64 [2, nodes] of both, as `nodes_by_time` makes them: the sums are in this order; None: in that of
+                the nodes.
 
         Raises:
             CohortError: weights that nodes cannot be drawn by.
         """
         weights = {"src_weight": self.src_weight, "dst_weight": self.dst_weight}
-        ends = zip(weights.items(), num_nodes, types, strict=True)
+        ends = zip(weights.items(), num_nodes, types, times, strict=True)
         return [
-            None if given is None else weight_sums(f"neg_sampling: {name}", given, count, of_type)
-            for (name, given), count, of_type in ends
+            None if given is None else weight_sums(f"neg_sampling: {name}", given, count, of_type, order_of(by_time))
+            for (name, given), count, of_type, by_time in ends
         ]
+
+
+def nodes_by_time(times: np.ndarray) -> np.ndarray:
+    """int64 [2, nodes]: the nodes in the order of their times, and the time of each node; NodeTimes in the sampler."""
+    return np.stack([np.argsort(times, kind="stable"), times])
+
+
+def order_of(by_time: np.ndarray | None) -> np.ndarray | None:
+    """int64 [nodes] of what `nodes_by_time` makes."""
+    return None if by_time is None else by_time[0]
 
 
 def negatives_of(neg_sampling, ratio: float | None) -> Negatives:
@@ -61,6 +78,8 @@ def negatives_of(neg_sampling, ratio: float | None) -> Negatives:
         CohortError: it is not offered.
     """
     expected = '"binary", "triplet", "in_batch" or a torch_geometric.sampler.NegativeSampling'
+    if isinstance(neg_sampling, Negatives):  # of another loader
+        return neg_sampling
     if ratio:
         if neg_sampling is not None:
             raise CohortError("neg_sampling_ratio", "None beside neg_sampling", str(ratio))

@@ -247,12 +247,12 @@ class NeighborLoader(Stateful):
         limit_seconds = checked("limit_seconds", limit_seconds, types.AboveZero)
         return SamplerProcess(data.path, device, options, spec, limit_seconds, cleanup.pop_all(), self._types)
 
-    def _register(self, seeds: np.ndarray, times, weights: Sequence[np.ndarray | None] = (None, None)) -> None:
+    def _register(self, seeds: np.ndarray, times, **of_negatives: Sequence[np.ndarray | None]) -> None:
         """Tells the sampler of the seeds, and the other ranks of this machine of the loader."""
         if times is None and self._graph is not None and self._ids.ndim == 1:
             times = self._graph.times_of(self._input_type or None, self._ids)
         self._times = self._trees.checked_times(times, len(seeds), self._times_argument)
-        self._seed_set = self._sampler.source.add_seeds(seeds, None, self._times, weights, owner=self)
+        self._seed_set = self._sampler.source.add_seeds(seeds, None, self._times, owner=self, **of_negatives)
         if self._sampler.place.local_size > 1:
             of_data = {"data": os.path.realpath(self._sampler.data)}
             self._sampler.demand_same_loader(self._seed_set, of_data | self._identity())

@@ -81,12 +81,18 @@ def test_pairs_do_not_stay_in_what_to_undirected_added(tmp_path, place, relation
     back = REV_BUYS if relation == BUYS else BUYS
     assert left[relation] == left[back] == (0, 0)
     assert all_left(given, relation, exclude="self")[back][1] > 50
+    in_trees = all_left(given, relation, disjoint=True)
+    assert in_trees[relation] == in_trees[back] == (0, 0)
 
 
 def test_pairs_do_not_stay_in_any_relation_of_the_same_edges():
     data = T.ToUndirected()(graph(buys=edges(1), sold_to=edges(1).flip(0)))
     assert len(data.edge_types) == 4
     assert set(all_left(data).values()) == {(0, 0)}
+    for relation in data.edge_types:
+        data[relation].time = torch.arange(data[relation].num_edges)
+    times = {"time_attr": "time", "edge_label_time": torch.full((70,), 100)}
+    assert set(all_left(data, **times).values()) == {(0, 0)}
 
 
 def test_pairs_within_one_type():

@@ -63,7 +63,7 @@ def sample(
         fanouts: relation -> picks by hop.
         seeds: node type -> ids.
         key: seed of the loader, epoch, step.
-        barred: relation -> {(source, target)} that hop 0 does not draw.
+        barred: relation -> {(source, target)} that hop 0 does not draw, with trees no hop.
         by_weight: weighted_positions, which draws from relations that have weights; None: all draws are uniform.
         trees: node type -> the tree of each seed; None: all nodes are in one tree, number 0.
         times: of each tree; None: edges of any time are drawn.
@@ -85,9 +85,8 @@ def sample(
             for local in range(*ends[name[2]][-2:]):
                 tree, node = nodes[name[2]][local]
                 row, end = relation.indptr[node : node + 2].tolist()
-                excluded = (
-                    (barred or {}).get(name, ()) if hop == 0 else ()
-                )  # where every endpoint of a pair is expanded
+                # Without trees, every endpoint of a pair is expanded in hop 0.
+                excluded = (barred or {}).get(name, ()) if hop == 0 or trees else ()
                 allowed = [place for place in range(row, end) if (relation.indices[place], node) not in excluded]
                 node += data.first_node[name[2]] + (tree << 40)
                 width = fanouts[name][hop]

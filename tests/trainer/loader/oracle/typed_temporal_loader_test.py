@@ -22,6 +22,7 @@ pytestmark = pytest.mark.usefixtures("shm")
 EXAMPLES = 150 if ALL_TESTS else 20
 STRATEGIES = ["uniform", "last"]
 WRITES, REV_WRITES = ("author", "writes", "paper"), ("paper", "rev_writes", "author")
+CITES = ("paper", "cites", "paper")
 
 
 def times_for(lists: dict, seed: int) -> dict:
@@ -63,9 +64,11 @@ def test_batches_are_those_of_a_slow_sampler(tmp_path_factory, schema, strategy,
     assert step == 2
 
 
-def expect_oracle(graph, batch, seeds, trees, fanouts, key, times, latest, named=lambda tree: tree) -> None:
+def expect_oracle(
+    graph, batch, seeds, trees, fanouts, key, times, latest, named=lambda tree: tree, barred=None
+) -> None:
     """``named``: what the batch calls a tree."""
-    nodes, edges = sample(graph, fanouts, seeds, key, trees=trees, times=times, latest=latest)
+    nodes, edges = sample(graph, fanouts, seeds, key, barred, trees=trees, times=times, latest=latest)
     for name, (n_id, per_hop, of_trees) in nodes.items():
         assert batch[name].n_id.tolist() == n_id.tolist()
         assert batch[name].num_sampled_nodes == per_hop
@@ -106,11 +109,13 @@ def events(tmp_path_factory) -> Path:
 NEGATIVES = [None, NegativeSampling("binary", 1.5), NegativeSampling("triplet", 2)]
 
 
-def links_of(events, relation, negatives, strategy, device="cpu"):
+def links_of(events, relation, negatives, strategy, device="cpu", exclude="none"):
     """A loader, and the times of its pairs."""
     graph, random = open_dataset(events), np.random.default_rng(4)
     pairs = random.integers([graph.node_types[end].num_nodes for end in relation[::2]], size=(60, 2)).T
-    times, how = random.integers(-8, 110, 60), {"neg_sampling": negatives, "exclude": "none", "edge_ids": True}
+    edges = graph.edge_types[relation].edge_index()
+    pairs[:, ::2] = edges[:, random.integers(edges.shape[1], size=30)]
+    times, how = random.integers(-8, 110, 60), {"neg_sampling": negatives, "exclude": exclude, "edge_ids": True}
     how |= arguments(strategy, times)
     if strategy is not None:
         how["edge_label_time"] = how.pop("input_time")
@@ -119,10 +124,11 @@ def links_of(events, relation, negatives, strategy, device="cpu"):
 
 @pytest.mark.parametrize("strategy", [None, *STRATEGIES])
 @pytest.mark.parametrize("negatives", NEGATIVES, ids=str)
-@pytest.mark.parametrize("relation", [WRITES, REV_WRITES, ("paper", "cites", "paper")], ids=" ".join)
-def test_each_end_of_a_pair_has_a_tree_at_the_time_of_the_pair(events, relation, negatives, strategy):
-    loader, times = links_of(events, relation, negatives, strategy)
-    graph, fanouts = open_dataset(events), dict.fromkeys(open_dataset(events).edge_types, [4, 3])
+@pytest.mark.parametrize("relation", [WRITES, REV_WRITES, CITES], ids=" ".join)
+@pytest.mark.parametrize("exclude", ["none", "self", "reverse"])
+def test_each_end_of_a_pair_has_a_tree_at_the_time_of_the_pair(events, relation, negatives, strategy, exclude):
+    loader, times = links_of(events, relation, negatives, strategy, exclude=exclude)
+    graph, fanouts, num_barred = open_dataset(events), dict.fromkeys(open_dataset(events).edge_types, [4, 3]), 0
     with loader:
         for step, batch in enumerate(loader):
             source, target, of_pairs = batch[relation[0]], batch[relation[2]], batch[relation]
@@ -135,7 +141,7 @@ def test_each_end_of_a_pair_has_a_tree_at_the_time_of_the_pair(events, relation,
                 ]
             else:
                 ends = list(of_pairs.edge_label_index)
-                pair_of = [torch.arange(len(ends[0]))] * 2
+                pair_of = [torch.arange(len(ends[0])) % count] * 2
             of_pair = torch.cat(pair_of).tolist()
             of_trees = None if strategy is None else [int(times[of_pairs.input_id[pair % count]]) for pair in of_pair]
             if of_trees is None:
@@ -150,10 +156,15 @@ def test_each_end_of_a_pair_has_a_tree_at_the_time_of_the_pair(events, relation,
                 roots[name] = [*roots.get(name, []), *batch[name].n_id[ids].tolist()]
                 trees[name] = [*trees.get(name, []), *range(first, first + len(ids))]
                 first += len(ids)
-            expect_oracle(
-                graph, batch, roots, trees, fanouts, (2, 0, step), of_trees, strategy == "last", of_pair.__getitem__
-            )
-    assert step == 3
+            ids = [batch[name].n_id[of[:count]].tolist() for name, of in zip(relation[::2], ends, strict=True)]
+            pairs = set(zip(*ids, strict=True))
+            barred = {relation: pairs if exclude != "none" else set()}
+            if exclude == "reverse" and relation == CITES:
+                barred[relation] = pairs | {pair[::-1] for pair in pairs}
+            how = (of_trees, strategy == "last", of_pair.__getitem__, barred)
+            expect_oracle(graph, batch, roots, trees, fanouts, (2, 0, step), *how)
+            num_barred += len(barred[relation] & set(map(tuple, graph.edge_types[relation].edge_index().T.tolist())))
+    assert step == 3 and (num_barred > 25) == (exclude != "none")
 
 
 def test_the_times_of_a_hetero_data_are_kept(tmp_path):
@@ -228,8 +239,11 @@ def test_a_gpu_makes_the_same_batches(events, strategy, places):
 @pytest.mark.gpu
 @pytest.mark.parametrize("relation", [WRITES, REV_WRITES, ("paper", "cites", "paper")], ids=" ".join)
 @pytest.mark.parametrize("negatives", NEGATIVES, ids=str)
-def test_a_gpu_makes_the_same_batches_of_pairs(events, relation, negatives):
-    (on_cpu, _), (on_gpu, _) = (links_of(events, relation, negatives, "uniform", device) for device in ("cpu", "cuda"))
+@pytest.mark.parametrize("strategy", [None, *STRATEGIES])
+def test_a_gpu_makes_the_same_batches_of_pairs(events, relation, negatives, strategy):
+    (on_cpu, _), (on_gpu, _) = (
+        links_of(events, relation, negatives, strategy, device, "reverse") for device in ("cpu", "cuda")
+    )
     with on_cpu, on_gpu:
         expect_same_batches(on_cpu, on_gpu)
 

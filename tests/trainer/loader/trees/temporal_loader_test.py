@@ -256,8 +256,6 @@ def test_what_has_no_times_or_trees_is_refused(events, cora):
     data = Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0], [1]]))
     with pytest.raises(CohortError, match="time_attr: expected the name of a tensor of times, .*data.when, found none"):
         loader_of(data, [2], [1], time_attr="when", input_time=[1])
-    with pytest.raises(CohortError, match='exclude: expected "none", for disjoint batches'):
-        LinkNeighborLoader(events, [2], device="cpu", disjoint=True)
     pairs = {"edge_label_index": torch.ones(2, 3, dtype=torch.int64), "device": "cpu", "exclude": "none"}
     with pytest.raises(
         CohortError, match=r"edge_label_time: expected integers \[3\], the time of each pair, .* found None"
@@ -277,17 +275,22 @@ PAIRS = [None, *(NegativeSampling(mode, amount) for mode, amount in [("binary", 
 def links_of(events, negatives, strategy, **options) -> tuple[LinkNeighborLoader, torch.Tensor, np.ndarray | None]:
     """A loader, its pairs [2, 300], and their times."""
     rng = np.random.default_rng(4)
-    pairs, times = torch.from_numpy(rng.integers(500, size=(2, 300))), rng.integers(-8, 22, 300)
+    pairs, times = rng.integers(500, size=(2, 300)), rng.integers(-8, 22, 300)
+    of_graph = rng.integers(events.num_edges, size=150)
+    pairs[:, ::2] = events.indices[of_graph], np.searchsorted(events.indptr, of_graph, side="right") - 1
+    pairs = torch.from_numpy(pairs)
     how: dict = {"disjoint": True} if strategy is None else {"time_attr": "time", "temporal_strategy": strategy}
     how |= {"edge_label_time": None if strategy is None else times, "neg_sampling": negatives, "exclude": "none"}
     how |= {"edge_ids": True, "batch_size": 40, "shuffle": True, "device": "cpu"} | options
-    return LinkNeighborLoader(events, [4, 3], pairs, **how), pairs, how["edge_label_time"]
+    how = {"num_neighbors": [4, 3]} | how
+    return LinkNeighborLoader(events, edge_label_index=pairs, **how), pairs, how["edge_label_time"]
 
 
 @pytest.mark.parametrize("strategy", [None, *STRATEGIES])
 @pytest.mark.parametrize("negatives", PAIRS)
-def test_each_end_of_a_pair_has_a_tree_at_the_time_of_the_pair(events, negatives, strategy):
-    loader, pairs, times = links_of(events, negatives, strategy)
+@pytest.mark.parametrize("exclude", ["none", "self", "reverse"])
+def test_each_end_of_a_pair_has_a_tree_at_the_time_of_the_pair(events, negatives, strategy, exclude):
+    loader, pairs, times = links_of(events, negatives, strategy, exclude=exclude)
     with loader:
         for batch in loader:
             count = len(batch.input_id)
@@ -298,11 +301,11 @@ def test_each_end_of_a_pair_has_a_tree_at_the_time_of_the_pair(events, negatives
                 pair = torch.cat([torch.arange(count).repeat(2), negatives_of])
             else:
                 ends, (source, target) = list(batch.edge_label_index), batch.edge_label_index[:, :count]
-                pair = torch.arange(batch.edge_label_index.size(1)).repeat(2)
+                pair = torch.arange(batch.edge_label_index.size(1)).remainder(count).repeat(2)
             assert torch.equal(batch.n_id[torch.stack([source, target])], pairs[:, batch.input_id])
             roots = torch.cat(ends)
             assert torch.equal(roots, torch.arange(len(roots))) and torch.equal(batch.batch[roots], pair)
-            of_roots = None if times is None else times[batch.input_id][pair.numpy() % count].tolist()
+            of_roots = None if times is None else times[batch.input_id][pair.numpy()].tolist()
             if of_roots is not None and batch.get("seed_time") is None:
                 assert batch.edge_label_time.tolist() == of_roots[: len(of_roots) // 2]
             elif of_roots is not None:
@@ -314,7 +317,9 @@ def test_each_end_of_a_pair_has_a_tree_at_the_time_of_the_pair(events, negatives
                     trees[each] = trees[of]
             assert torch.equal(batch.batch, pair[trees])
             batch.batch = trees
-            expect_sound(events, batch, [4, 3], batch.n_id[roots].tolist(), of_roots, strategy == "last")
+            out = set(map(tuple, pairs[:, batch.input_id].T.tolist())) if exclude != "none" else set()
+            out |= {pair[::-1] for pair in out} if exclude == "reverse" else set()
+            expect_sound(events, batch, [4, 3], batch.n_id[roots].tolist(), of_roots, strategy == "last", out)
 
 
 def test_other_pairs_have_times_of_their_own(events):
@@ -329,8 +334,12 @@ def test_other_pairs_have_times_of_their_own(events):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("negatives", PAIRS)
-def test_a_gpu_makes_the_same_batches_of_pairs(events, negatives):
-    (on_cpu, *_), (on_gpu, *_) = (links_of(events, negatives, "uniform", device=device) for device in ("cpu", "cuda"))
+@pytest.mark.parametrize("strategy", [None, *STRATEGIES])
+@pytest.mark.parametrize("how", [{}, {"topology": "host", "cache_ratio": 0.5}, {"num_neighbors": [40, -1]}], ids=str)
+def test_a_gpu_makes_the_same_batches_of_pairs(events, negatives, strategy, how):
+    (on_cpu, *_), (on_gpu, *_) = (
+        links_of(events, negatives, strategy, device=device, exclude="reverse", **how) for device in ("cpu", "cuda")
+    )
     with on_cpu, on_gpu:
         for expected, found in zip(on_cpu, on_gpu, strict=True):
             expect_same(expected, found)

@@ -3,14 +3,22 @@
 import numpy as np
 
 
-def allowed_edges(graph, node: int, time: int | None) -> np.ndarray:
-    """Places in ``indices`` of the edges into a node that are no later than the time, in the order of the list."""
+def allowed_edges(graph, node: int, time: int | None, out=frozenset()) -> np.ndarray:
+    """Places in ``indices`` of the edges into a node that are no later than the time, in the order of the list.
+
+    ``out``: {(source, target)} that are left out.
+    """
     places = np.arange(graph.indptr[node], graph.indptr[node + 1])
-    return places if time is None else places[graph.edge_times[places] <= time]
+    places = places if time is None else places[graph.edge_times[places] <= time]
+    is_left = [(source, node) not in out for source in graph.indices[places].tolist()]
+    return places[np.array(is_left, bool)]
 
 
-def expect_sound(graph, batch, fanout: list[int], seeds: list[int], times: list[int] | None, latest: bool) -> None:
-    """Each seed has a tree with nodes of its own, grown hop by hop from edges that it may have."""
+def expect_sound(
+    graph, batch, fanout: list[int], seeds: list[int], times: list[int] | None, latest: bool, out=frozenset()
+) -> None:
+    """Each seed has a tree with nodes of its own, grown hop by hop from edges that it may have; ``out``: those that no
+    tree may have, (source, target)."""
     n_id, tree, e_id = batch.n_id.tolist(), batch.batch.tolist(), batch.e_id.tolist()
     source, target = batch.edge_index.tolist()
     assert n_id[: len(seeds)] == list(seeds) and tree[: len(seeds)] == list(range(len(seeds)))
@@ -20,7 +28,7 @@ def expect_sound(graph, batch, fanout: list[int], seeds: list[int], times: list[
     for hop, picks in enumerate(fanout):
         end, reached = first + batch.num_sampled_nodes[hop], edge
         for node in range(first, end):
-            may = allowed_edges(graph, n_id[node], None if times is None else times[tree[node]]).tolist()
+            may = allowed_edges(graph, n_id[node], None if times is None else times[tree[node]], out).tolist()
             count = len(may) if picks < 0 else min(picks, len(may))
             drawn = e_id[edge : edge + count]
             assert target[edge : edge + count] == [node] * count and batch.indptr[node] == edge

@@ -127,7 +127,7 @@ def pair_options(draw, data: Graph, kind: str, timed: str | None) -> dict:
     options["edge_label_index"] = given if name is None else (name, given)
     amount = draw(st.sampled_from([1, 2, 0.5]))
     mode = draw(st.sampled_from([None, "binary", "triplet"]))
-    if mode is not None and ((mode == "binary" and kind != "disjoint") or (mode == "triplet" and amount != 0.5)):
+    if mode is not None and (amount != 0.5 or (mode == "binary" and kind != "disjoint")):
         options["neg_sampling"] = NegativeSampling(mode, amount)
     shape, dtype = draw(st.sampled_from([None, (), (2,)])), draw(st.sampled_from([torch.float32, torch.int64]))
     if mode != "triplet" and shape is not None:

@@ -66,6 +66,8 @@ def check_links(draws, kind: str, typed: bool) -> None:
         of_pyg = iter(pygs.LinkNeighborLoader(data, **options))
         for batch in loader:
             negatives |= negatives_of(batch, options)
+            if timed == "time":
+                expect_existing(negatives, batch, data, options)
             expect_same(batch, next(of_pyg), data, pairs, kind)
         assert next(of_pyg, None) is None
 
@@ -161,3 +163,14 @@ def stores_of_pairs(graph: Graph, options: dict) -> tuple[Any, Any, Any]:
     """Of sources, pairs and targets."""
     name = options["edge_label_index"][0] if isinstance(options["edge_label_index"], tuple) else None
     return (graph[name[0]], graph[name], graph[name[2]]) if name else (graph, graph, graph)
+
+
+def expect_existing(negatives: dict[str, Tensor], batch: Graph, data: Graph, options: dict) -> None:
+    """Negatives are no later than their pairs, where there are such nodes."""
+    source, _, target = stores_of_pairs(data, options)
+    input_id = stores_of_pairs(batch, options)[1].input_id
+    of_pairs = options["edge_label_time"][input_id]
+    for end, nodes in negatives.items():
+        times = (source if end == "src" else target).time
+        limits = of_pairs.repeat(len(nodes) // len(of_pairs) + 1)[: len(nodes)]
+        assert (times[nodes] <= limits.maximum(times.min())).all()

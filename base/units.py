@@ -18,7 +18,8 @@ def format_seconds(seconds: float) -> str:
     """ "4.2 s", "3 min 20 s", "2 h 13 min", "3 d 4 h": the two largest units."""
     if seconds < 60:
         return f"{seconds:.1f} s"
-    rest, parts = round(seconds), []
+    rest = round(seconds)
+    parts: list[str] = []
     for unit, size in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
         count, rest = divmod(rest, size)
         parts += [f"{count} {unit}"] if count or parts else []

@@ -228,7 +228,7 @@ def _given(args: argparse.Namespace, options: type, without: tuple[str, ...]) ->
 
 def _import(args: argparse.Namespace) -> int:
     raw = RawLayout(args.feature_dim, args.feature_dtype)
-    each = {
+    each: dict[str, Any] = {
         name: {table: value for given in getattr(args, name) or () for table, value in given.items()} or None
         for name in ("separator", "header", "comment", "id_column")
     }

@@ -89,7 +89,8 @@ def take_pyg_arguments(others: dict, loader: type) -> None:
         if name in OF_WORKERS:
             continue
         if name not in NOT_OFFERED:
-            known = {each for base in loader.__mro__ for each in inspect.signature(base.__init__).parameters}
+            makers = [vars(base)["__init__"] for base in loader.__mro__ if "__init__" in vars(base)]
+            known = {each for maker in makers for each in inspect.signature(maker).parameters}
             hint = did_you_mean(name, sorted(known - {"self", "args", "kwargs", "of_pyg"}))
             told = f"{loader.__name__}() got an unexpected keyword argument {name!r}"
             raise TypeError(f"{told}; {hint}" if hint else told)

@@ -209,7 +209,7 @@ LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "0000000000000000000
     ("words", "has_port"),
     [
         (["train", "DATA", *TINY, "--epochs", "40", "--ranks", "2", "--out", "OUT"], True),
-        (["run", "--ranks", "2", "SCRIPT", "DATA"], True),
+        (["run", "--device", "cpu", "--ranks", "2", "SCRIPT", "DATA"], True),
         (["train", "DATA", *TINY, "--epochs", "20", "--out", "OUT"], False),
     ],
     ids=["train of two ranks", "script of two ranks", "train"],

@@ -1,14 +1,14 @@
 """How fast ShardedRows brings rows of another machine, encoded and raw, beside a bare exchange of as many bytes.
 
     PYTHONPATH=build/python python bench/sharded_rows.py [--gbits 1,5,10] [--rows FILE.npy] [--fetch 200000]
-    PYTHONPATH=build/python python bench/sharded_rows.py --device cuda [--wholegraph] [--fetch 1000000] [--in-a-row 16]
+    PYTHONPATH=build/python python bench/sharded_rows.py --device cuda [--ranks 4] [--wholegraph] [--fetch 1000000]
 
-Two processes hold half of the rows each, and each fetches rows of the other. They lie in network namespaces at either
-end of a virtual cable, whose rate is limited (needs root, ip and tc); `--gbits 0`: both use the loopback, without a
-limit. `--device cuda`: each has a GPU, which has its rows. Raw rows go by NCCL; encoded rows are read in place, or go
-by NCCL, too, with NCCL_P2P_DISABLE=1. "bare" is torch.distributed.all_to_all_single (gloo or NCCL) of the bytes of the
-rows alone, without ids: raw, and as many as the encoded rows have. "wholegraph" gathers the raw rows from a distributed
-tensor of WholeGraph, if its wheel is there.
+Two processes (or `--ranks`) hold equal shares of the rows, and each fetches rows of the others. Two lie in network
+namespaces at either end of a virtual cable, whose rate is limited (needs root, ip and tc); `--gbits 0`: all use the
+loopback, without a limit. `--device cuda`: each has a GPU, which has its rows. Raw rows go by NCCL; encoded rows are
+read in place, or go by NCCL, too, with NCCL_P2P_DISABLE=1. "bare" is torch.distributed.all_to_all_single (gloo or NCCL)
+of the bytes of the rows alone, without ids: raw, and as many as the encoded rows have. "wholegraph" gathers the raw
+rows from a distributed tensor of WholeGraph, if its wheel is there.
 Prints the median of --rounds rounds: GB/s of decoded rows that arrive in a process, and the gain over raw rows. With
 `--in-a-row 1` a round is one call of `fetch`, else so many of `start`, as a script calls it that trains meanwhile.
 """
@@ -33,8 +33,8 @@ import torch.distributed as dist
 
 from cohort_gnn import ShardedRows, ibp
 
-LIMIT_SECONDS = 600  # of both processes
-ALONE_SECONDS = 10  # of one, when the other has failed
+LIMIT_SECONDS = 600  # of all processes
+ALONE_SECONDS = 10  # of the others, when one has failed
 SIDES = ("bare", "raw", "bare encoded", "encoded")
 
 
@@ -72,35 +72,36 @@ def rows_of(args: argparse.Namespace, name: str) -> torch.Tensor:
 
 
 def work(args: argparse.Namespace) -> None:
-    """One of the two processes; rank 0 prints the seconds of each side as JSON."""
+    """One of the processes; rank 0 prints the seconds of each side as JSON."""
     rank, device = int(os.environ["RANK"]), torch.device(args.device)
     if args.device == "cuda":
         device = torch.device("cuda", rank)
         torch.cuda.set_device(device)
-    comm = wholegraph_comm(rank) if args.wholegraph else None
+    comm = wholegraph_comm(rank, args.ranks) if args.wholegraph else None
     if comm is None:
         dist.init_process_group("cpu:gloo,cuda:nccl" if args.device == "cuda" else "gloo")
     seconds = {}
     for dtype in args.dtypes.split(","):
         table = rows_of(args, dtype)
-        half = table[rank * (len(table) // 2) :][: len(table) // 2].contiguous()
-        encoded = ibp.encode(half, ibp.fit(half, codec="exponent")).to("cpu" if args.device == "cpu" else device)
-        ids = torch.from_numpy(np.random.default_rng(rank).integers(len(half), size=args.fetch))
-        ids = (ids + (1 - rank) * len(half)).to(device)
+        table = table[: len(table) // args.ranks * args.ranks]
+        share = table.tensor_split(args.ranks)[rank].contiguous()
+        encoded = ibp.encode(share, ibp.fit(share, codec="exponent")).to("cpu" if args.device == "cpu" else device)
+        of_others = np.random.default_rng(rank).integers(len(table) - len(share), size=args.fetch)
+        ids = (torch.from_numpy(of_others) + (rank + 1) * len(share)).to(device) % len(table)
         tables = {
-            "raw": ShardedRows(half.to(device), device=device),
+            "raw": ShardedRows(share.to(device), device=device),
             "encoded": ShardedRows(encoded, device=device),
         }
-        out = torch.empty((args.fetch, half.shape[1]), dtype=half.dtype, device=device)
+        out = torch.empty((args.fetch, share.shape[1]), dtype=share.dtype, device=device)
         for each in tables.values():
             each.fetch(ids, out)
             assert torch.equal(out, table.to(device)[ids])
         calls = {name: functools.partial(in_a_row, each, ids, out, args.in_a_row) for name, each in tables.items()}
-        of_ranks: list = [None, None]
-        dist.all_gather_object(of_ranks, encoded.stored_bytes / len(half))
+        of_ranks: list = [None] * args.ranks
+        dist.all_gather_object(of_ranks, encoded.stored_bytes / len(share))
         stored = round(args.fetch * max(of_ranks))
         for bare, count in (("bare", out.nbytes), ("bare encoded", stored)):
-            calls[bare] = repeated(bare_exchange(rank, count, device), args)
+            calls[bare] = repeated(bare_exchange(rank, args.ranks, count, device), args)
         if comm is not None:
             calls["wholegraph"] = repeated(wholegraph_gather(comm, table, rank, ids, out), args)
         of_sides: dict[str, list[float]] = {side: [] for side in calls}
@@ -144,17 +145,17 @@ def repeated(call, args: argparse.Namespace):
     return run
 
 
-def bare_exchange(rank: int, count: int, device: torch.device):
-    """Sends so many bytes to the other process, and gets as many."""
-    given, found = (torch.zeros(count, dtype=torch.uint8, device=device) for _ in range(2))
-    ways = [0, count] if rank == 0 else [count, 0]
+def bare_exchange(rank: int, ranks: int, count: int, device: torch.device):
+    """Sends about so many bytes to the other processes, equal shares to each, and gets as many."""
+    ways = [0 if other == rank else count // (ranks - 1) for other in range(ranks)]
+    given, found = (torch.zeros(sum(ways), dtype=torch.uint8, device=device) for _ in range(2))
     return lambda: dist.all_to_all_single(found, given, ways, ways)
 
 
-def wholegraph_comm(rank: int):
+def wholegraph_comm(rank: int, ranks: int):
     import pylibwholegraph.torch as wgth
 
-    return wgth.init_torch_env_and_create_wm_comm(rank, 2, rank, 2, wm_log_level="warn")[0]
+    return wgth.init_torch_env_and_create_wm_comm(rank, ranks, rank, ranks, wm_log_level="warn")[0]
 
 
 def wholegraph_gather(comm, table: torch.Tensor, rank: int, ids: torch.Tensor, out: torch.Tensor):
@@ -173,16 +174,16 @@ def wholegraph_gather(comm, table: torch.Tensor, rank: int, ids: torch.Tensor, o
 
 def measured(args: argparse.Namespace, gbits: float) -> dict:
     """What rank 0 has printed."""
-    with cable(gbits) if gbits else contextlib.nullcontext([[], []]) as ends, contextlib.ExitStack() as stack:
+    with cable(gbits) if gbits else contextlib.nullcontext([[]] * args.ranks) as ends, contextlib.ExitStack() as stack:
         address, port = ("10.213.8.1", 29517) if gbits else ("127.0.0.1", free_port())
         processes, files = [], [[stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(2)] for _ in ends]
         for rank, (begin, (out, errors)) in enumerate(zip(ends, files, strict=True)):
-            places = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": address, "MASTER_PORT": str(port)}
-            places |= {"GLOO_SOCKET_IFNAME": "cable" if gbits else "lo"}
+            places = {"RANK": str(rank), "WORLD_SIZE": str(args.ranks), "MASTER_ADDR": address}
+            places |= {"MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "cable" if gbits else "lo"}
             command = [*begin, sys.executable, *sys.argv, "--work"]
             processes.append(subprocess.Popen(command, env=os.environ | places, stdout=out, stderr=errors))
             stack.callback(end, processes[-1])
-        await_both(processes)
+        await_all(processes)
         told, said = ([file.seek(0) or file.read() for file in each] for each in zip(*files, strict=True))
     failed = [rank for rank, process in enumerate(processes) if process.returncode]
     for rank, text in enumerate(said):
@@ -193,8 +194,8 @@ def measured(args: argparse.Namespace, gbits: float) -> dict:
     return json.loads(told[0])
 
 
-def await_both(processes: list[subprocess.Popen]) -> None:
-    """Until both have ended; one that is left alone, or takes longer than LIMIT_SECONDS, is ended."""
+def await_all(processes: list[subprocess.Popen]) -> None:
+    """Until all have ended; those that are left alone, or take longer than LIMIT_SECONDS, are ended."""
     limit = time.monotonic() + LIMIT_SECONDS
     while any(process.poll() is None for process in processes):
         if any(process.poll() for process in processes):
@@ -226,12 +227,15 @@ def main() -> None:
     parser.add_argument("--fetch", type=int, default=100_000, help="rows that each process fetches")
     parser.add_argument("--in-a-row", type=int, default=1, help="fetches of a round, each begun before the last ends")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--ranks", type=int, default=2, help="processes; more than two with --gbits 0 or GPUs alone")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--wholegraph", action="store_true", help="beside a distributed tensor of WholeGraph (GPUs)")
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.device == "cuda":
         args.gbits = "0"
+    if args.ranks < 2 or (args.ranks > 2 and args.gbits != "0"):
+        parser.error(f"--ranks: expected 2, or more with --gbits 0 or --device cuda, found {args.ranks}")
     if args.work:
         return work(args)
     if not args.rows.is_file():

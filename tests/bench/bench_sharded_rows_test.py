@@ -1,4 +1,4 @@
-"""bench/sharded_rows.py: two processes on this machine; what one says before it fails reaches the user."""
+"""bench/sharded_rows.py: several processes on this machine; what one says before it fails reaches the user."""
 
 import os
 import subprocess
@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 PROGRAM = Path(__file__).parents[2] / "bench/sharded_rows.py"
 
@@ -22,8 +23,9 @@ def some_rows(folder: Path) -> Path:
     return folder / "rows.npy"
 
 
-def test_both_kinds_of_rows_are_measured(tmp_path):
-    done = measure(some_rows(tmp_path))
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_both_kinds_of_rows_are_measured(tmp_path, ranks):
+    done = measure(some_rows(tmp_path), "--ranks", ranks)
     assert done.returncode == 0, done.stderr
     lines = [line.split(" | ") for line in done.stdout.splitlines()[2:]]
     assert [line[:2] for line in lines] == [["| loopback", "float32"], ["| loopback", "bfloat16"]]

@@ -113,14 +113,22 @@ def demand_no_bits(place: str, dtype: np.dtype) -> None:
 def float32(place: str, array: np.ndarray) -> np.ndarray:
     """The numbers as float32; integers only without rounding."""
     out = array.astype(np.float32, copy=False)
-    if array.dtype.kind in "iu" and array.dtype.itemsize > 2:
+    if array.dtype.kind in "iu" and array.dtype.itemsize > 2 or are_whole(array):
         _demand_unrounded(place, array, out)
     return out
 
 
+def are_whole(array: np.ndarray) -> bool:
+    """Whether float64 numbers are integers that float32 may round: pandas makes float64 of integers with nulls."""
+    if array.dtype != np.float64 or not (np.abs(array) >= 2**24).any():
+        return False
+    finite = array[np.isfinite(array)]
+    return bool((np.abs(finite) < 2**53).all() and (finite == np.floor(finite)).all())
+
+
 def _demand_unrounded(place: str, array: np.ndarray, rows: np.ndarray) -> None:
     """Refuses integers that float32 does not hold, such as ids: rounded, two of them may be one."""
-    large = np.argwhere(np.abs(rows) >= 2**24)
+    large = np.argwhere((np.abs(rows) >= 2**24) & np.isfinite(rows))
     if len(large) == 0:
         return
     places = tuple(large.T)
@@ -129,7 +137,7 @@ def _demand_unrounded(place: str, array: np.ndarray, rows: np.ndarray) -> None:
         at = tuple(bad[0])
         hint = "divide each into columns of smaller numbers; to round them: array.astype(numpy.float32)"
         where = f"{place}[{', '.join(map(str, at))}]"
-        raise CohortError(where, "an integer that float32 holds", f"{array[at]}, rounded to {int(rows[at])}", hint)
+        raise CohortError(where, "an integer that float32 holds", f"{int(array[at])}, rounded to {int(rows[at])}", hint)
 
 
 def feature_dtype(dtype: np.dtype) -> np.dtype:

@@ -164,9 +164,10 @@ class _NodeFiles:
         if of.file is None:
             return None
         named = [name for name in (*self._columns(), of.id) if name not in (None, NONE)]
-        return tables.open_table(
-            self._files.path_of(self._place, of.file), self._options, Wanted(named or None), of.format
-        )
+        texts = (of.id, of.split)  # say nothing about the first line
+        ends = (end for name in named if name not in texts for end in name.split(":", 1))
+        wanted = Wanted(named, [int(end) for end in ends if end.isdecimal()]) if named else Wanted()
+        return tables.open_table(self._files.path_of(self._place, of.file), self._options, wanted, of.format)
 
     def _demand_table(self, member: str) -> Table:
         if self._table is None:

@@ -27,17 +27,23 @@ def separator_of(path: Path, line: str, options: TextOptions) -> str:
     Raises:
         CohortError: it may be one or the other.
     """
+    bare, suffix = re.sub(r'"[^"]*"', "", line), kind_suffix(path)
     if options.separator is not None:
+        if options.separator not in ("\t", " ") and "\t" in bare and options.separator not in bare:
+            name = next((name for name, each in SEPARATORS.items() if each == options.separator), options.separator)
+            cure = options.says("separator", "tab")
+            raise CohortError(f"{path}: line 1", f"fields with a {name} between them", "a tab", cure)
         return options.separator
-    suffix = kind_suffix(path)
     if suffix == ".tsv":
         return "\t"
-    bare = re.sub(r'"[^"]*"', "", line)
     found = [each for each in ("\t", ",", ";", "|") if each in bare]
     if len(found) > 1:
         names = [name for name, each in SEPARATORS.items() if each in found]
         cure = " or ".join(options.says("separator", name) for name in names)
         raise CohortError(f"{path}: line 1", "one kind of separator", " and ".join(names), cure)
+    if found == ["\t"] and "\t" not in bare.strip() and " " in bare.strip():
+        cure = f"{options.says('separator', 'tab')} or {options.says('separator', 'space')}"
+        raise CohortError(f"{path}: line 1", "one kind of separator", "blanks, and a tab at an end", cure)
     return found[0] if found else "," if suffix == ".csv" else " "
 
 

@@ -38,6 +38,7 @@ class TextFile(Table):
 
     Attributes:
         separator: between fields; a blank stands for any number of blanks.
+        blanks: a line of these alone is empty.
         width: how many fields a row has.
     """
 
@@ -50,11 +51,10 @@ class TextFile(Table):
         begin = self._next_row(0, before)
         line = self._text(begin)
         self.separator = first_line.separator_of(self.path, line, options)
+        self.blanks = b" \r\n" if self.separator == "\t" else b" \t\r\n"
         fields = first_line.fields_of(line, self.separator) if line else []
         if line and options.comment is None and line[0] in "#%":
-            hint = f"{options.says('comment', line[0])}: lines that begin so are none; "
-            hint += f"{options.says('comment', NONE)}: they are lines like the others"
-            raise CohortError(f"{self.path}: line {self._line(begin)}", "a row, or a comment", f'"{line[:40]}"', hint)
+            raise self._row_or_comment(begin, line)
         commented = begin > self._next_row(0, b"")
         has_names = bool(fields) and first_line.has_names(
             self.path, self._line(begin), fields, options, wanted, commented
@@ -115,11 +115,11 @@ class TextFile(Table):
                 return end
         return len(self._head)
 
-    def _next_row(self, begin: int, comment: bytes) -> int:
+    def _next_row(self, begin: int, comment: bytes, blanks: bytes = b" \t\r\n") -> int:
         """The next line that is neither empty nor a comment."""
         while begin < len(self._head):
             end = self._head.find(b"\n", begin) + 1 or len(self._head)
-            line = self._head[begin:end].strip()
+            line = self._head[begin:end].strip(blanks)
             if line and line[0] not in comment:
                 return begin
             begin = end
@@ -127,7 +127,9 @@ class TextFile(Table):
 
     def _find_rows(self, comment: bytes, has_names: bool) -> None:
         """Where rows begin: not with the comments before an edge; an empty line is a row of one column."""
-        first = self._next_row(self._begin, comment)
+        if has_names and comment and self.options.comment is None:
+            self._demand_no_comment(self._next_row(self._begin, b"", self.blanks))
+        first = self._next_row(self._begin, comment, self.blanks)
         if self.width > 1:
             self._begin = first
         elif not has_names:
@@ -143,10 +145,22 @@ class TextFile(Table):
                 hint += "; the column of row names needs a name, too"
             raise CohortError(f"{self.path}: line {number}", f"{self.width} fields, as there are names", found, hint)
 
+    def _demand_no_comment(self, begin: int) -> None:
+        """Refuses a line behind the names that may be an edge, or a comment before the first edge."""
+        line = self._text(begin, row_pattern(self.separator))
+        if line and line[0] in "#%" and len(first_line.fields_of(line, self.separator)) == self.width:
+            raise self._row_or_comment(begin, line)
+
+    def _row_or_comment(self, begin: int, line: str) -> CohortError:
+        hint = f"{self.options.says('comment', line[0])}: lines that begin so are none; "
+        hint += f"{self.options.says('comment', NONE)}: they are lines like the others"
+        return CohortError(f"{self.path}: line {self._line(begin)}", "a row, or a comment", f'"{line[:40]}"', hint)
+
     def _text(self, begin: int, pattern: bytes = b"") -> str:
         """The row that begins here; `pattern`: of rows, where it is known."""
         found = re.compile(pattern).match(self._head, begin) if pattern else None
-        return self._head[begin : found.end() if found else self._row_end(begin)].decode("utf-8", "replace").strip()
+        text = self._head[begin : found.end() if found else self._row_end(begin)]
+        return text.decode("utf-8", "replace").strip(" \r\n")
 
     def _line(self, begin: int) -> int:
         return self._head.count(b"\n", 0, begin) + 1
@@ -224,7 +238,7 @@ class Parser:
             CohortError: for a row of another length, and for a field that is no number.
         """
         rows, quoted = self._rows(text, end)
-        if not self._columns or not rows or self._width > 1 and rows[:1].isspace() and rows.isspace():
+        if not self._columns or not rows or self._width > 1 and not rows.strip(self._file.blanks):
             return None
         try:
             columns = self.read(rows, quoted, self._kind)
@@ -319,7 +333,7 @@ class Parser:
             end = found.end() if found else text.find(b"\n", at) + 1 or len(text)
             row = text[at:end]
             is_comment = self._file.comment and row[:1] and row[:1] in self._file.comment
-            if not is_comment and (self._width == 1 or row.strip()):
+            if not is_comment and (self._width == 1 or row.strip(self._file.blanks)):
                 line = row.decode("utf-8", "replace").strip("\r\n" if self._file.separator != " " else None)
                 yield number, line, first_line.fields_of(line, self._file.separator)
             number, at = number + row.count(b"\n"), end

@@ -19,7 +19,9 @@ DECIMALS_HINT = "decimals have a point: 0.5, not 0,5"
 WHOLE_HINT = "write ids without a fraction: 3, not 3.0; of a table: table['{}'].astype('int64')"
 FLOAT_HINT = "convert the column: CAST({} AS DOUBLE) in SQL, astype('float64') in pandas"
 ID_HINT = "ids are integers or texts: CAST({} AS VARCHAR) in SQL, astype(str) in pandas"
-ROUNDED_HINT = "divide it into columns of smaller numbers, or leave it out; to have it rounded, write it as a float"
+ROUNDED_HINT = (
+    "divide it into columns of smaller numbers, or leave it out; to have it rounded, write it as float32 to Parquet"
+)
 
 
 def numbers(table: Table, column: int, array: pa.Array | pa.ChunkedArray, kind: Kind, first_row: int) -> np.ndarray:
@@ -47,7 +49,7 @@ def numbers(table: Table, column: int, array: pa.Array | pa.ChunkedArray, kind: 
     if kind != "features":
         return out
     rows = out.astype(np.float32, copy=False)
-    if integers and out.dtype.itemsize > 2:
+    if integers and out.dtype.itemsize > 2 or arrays.are_whole(out):
         _demand_exact(place, out, rows, first_row)
     if missing is not None:
         rows[np.asarray(missing)] = np.nan
@@ -57,9 +59,9 @@ def numbers(table: Table, column: int, array: pa.Array | pa.ChunkedArray, kind: 
 def _demand_exact(place: str, numbers: np.ndarray, rows: np.ndarray, first_row: int) -> None:
     """Refuses integers that float32 does not hold, such as ids: rounded, two of them may be one."""
     large = np.flatnonzero(np.abs(rows) >= EXACT)
-    bad = next((i for i in large.tolist() if int(rows[i]) != int(numbers[i])), None)
+    bad = next((i for i in large.tolist() if np.isfinite(rows[i]) and int(rows[i]) != int(numbers[i])), None)
     if bad is not None:
-        raise rounded(f"{place}, row {first_row + bad}", str(numbers[bad]), rows[bad])
+        raise rounded(f"{place}, row {first_row + bad}", str(int(numbers[bad])), rows[bad])
 
 
 def rounded(place: str, text: str, number: np.floating) -> CohortError:

@@ -177,6 +177,20 @@ def test_a_description_has_the_same_rules(tmp_path):
     assert pairs(tmp_path / "named") == [(0, 1), (1, 2)]
 
 
+@pytest.mark.parametrize("nodes", ["{file: n.csv, id: '0'}", "{file: n.csv, id: '0', features: ['1'], split: '2'}"])
+def test_texts_of_a_description_do_not_tell_a_row_from_names(tmp_path, nodes):
+    pytest.importorskip("yaml")
+    relation = "{type: [a, to, b], file: e.csv, source: a, target: b}"
+    files = {"n": "x 1,5,train\nx 2,6,val\nx 3,6,test\n", "e": "a,b\nx 2,0\nx 3,2\n"}
+    with pytest.raises(CohortError, match="which may be either"):
+        import_graph(described(tmp_path, nodes, relation, **files), tmp_path / "out")
+    import_graph(described(tmp_path, nodes.replace("}", ", header: no}"), relation), tmp_path / "out")
+    assert pairs(tmp_path / "out") == [(1, 0), (2, 2)]
+    (tmp_path / "n.csv").write_text("key,f,part\n" + files["n"])
+    import_graph(described(tmp_path, nodes.replace("}", ", header: yes}"), relation), tmp_path / "named")
+    assert pairs(tmp_path / "named") == [(1, 0), (2, 2)]
+
+
 def test_ids_of_a_description_may_have_blanks_and_marks(tmp_path):
     pytest.importorskip("yaml")
     relation = "{type: [a, to, b], file: e.csv, source: city, target: shop}"

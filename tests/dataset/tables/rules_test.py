@@ -139,6 +139,26 @@ def test_a_comment_between_edges_is_said_by_an_option(tmp_path):
     assert edge_pairs(tmp_path / "new") == [(0, 1), (1, 2)]
 
 
+@pytest.mark.parametrize(("mark", "option"), [("#", "'edges=#'"), ("%", "edges=%")])
+def test_a_first_row_that_begins_like_a_comment_is_not_left_out(tmp_path, mark, option):
+    (tmp_path / "e.csv").write_text(f"note,src,dst\n{mark} of all,0,1\nx,1,2\n")
+    error = refused(tmp_path / "e.csv")
+    assert error.place.endswith("line 2") and f"--comment {option}" in error.hint
+    imported(tmp_path / "e.csv", tmp_path / "row", comment="none")
+    imported(tmp_path / "e.csv", tmp_path / "comment", comment=mark, nodes=3)
+    assert edge_pairs(tmp_path / "row") == [(0, 1), (1, 2)] and edge_pairs(tmp_path / "comment") == [(1, 2)]
+
+
+def test_tabs_at_the_ends_of_lines_are_between_fields(edges):
+    error = refused(edges, {"features": "\tf0\n0\t\n1\t\n2\t\n"}, feature_columns=["f0"])  # of an index
+    assert error.expected == "a value in each row" and error.found == "3 nulls in f0"
+    assert refused(edges, {"features": "f\tg\n\t\n1\t2\n\t3\n"}).found == "2 nulls in f, 1 null in g"
+    error = refused(edges, {"features": "0 1\t\n1 2\t\n3 3\t\n"})
+    assert "--separator features=space" in error.hint and "--separator features=tab" in error.hint
+    error = refused(edges, {"features": "f\tg\n\t1\n\t2\n\t2\n"}, separator=",")
+    assert error.found == "a tab" and error.hint == "--separator features=tab"
+
+
 def test_an_empty_line_of_one_column_is_a_null(tmp_path, edges):
     error = refused(edges, {"features": "f\n1.0\n\n3.0\n4.0\n"})
     assert error.found == "1 null in f"
@@ -199,9 +219,11 @@ def test_integers_that_float32_rounds_are_refused(tmp_path, edges, kind, of):
     csv.write_csv(table, path) if kind == "csv" else pq.write_table(table, path)
     error = refused(edges, **{of: path})
     assert error.expected == "an integer that float32 holds" and "1700000001, rounded to 1700000000" in error.found
-    floats = table.set_column(0, "t", table["t"].cast(pa.float64()))
-    csv.write_csv(floats, path) if kind == "csv" else pq.write_table(floats, path)
     if kind == "parquet":
+        with_nulls = table.set_column(0, "t", table["t"].cast(pa.float64()))  # as pandas makes it for nulls
+        pq.write_table(with_nulls, path)
+        assert refused(edges, **{of: path}).expected == "an integer that float32 holds"
+        pq.write_table(table.set_column(0, "t", table["t"].cast(pa.float32(), safe=False)), path)
         imported(edges, tmp_path / "out", **{of: path})
 
 

@@ -100,7 +100,7 @@ def _measure(run: dict) -> int:
     """
     unwatched = {"quiet": True, "profile": False, "tensorboard": False, "callbacks": None}
     trainer = run["trainer"] | unwatched | {"epochs": 1, "max_batches": MAX_BATCHES}
-    used = _used_bytes(run)
+    used_before = _used_bytes(run)
     with handlers_kept(), tempfile.TemporaryDirectory(prefix="cohort-calibrate-") as folder:
         short = run | {"sampler": dict(run["sampler"]), "trainer": trainer}
         code = run_programs(Path(folder), short, show_output=False, is_kept=False)
@@ -109,4 +109,8 @@ def _measure(run: dict) -> int:
         peak = json.loads((Path(folder) / "summary.json").read_text())["trainer_peak_bytes"]
     if peak is None:
         raise CohortError("--cache-ratio auto", "a peak of GPU memory to measure", "a run without a GPU")
-    return peak - used
+    own = peak - min(used_before, _used_bytes(run))  # others may have freed some meanwhile
+    if own <= 0:
+        hint = "start again when they have come to rest, or say it: --trainer-bytes 4GB"
+        raise CohortError("--cache-ratio auto", "a GPU whose memory can be measured", "other programs change it", hint)
+    return own

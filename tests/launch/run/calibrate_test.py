@@ -105,17 +105,24 @@ def test_what_others_use_of_the_gpus_is_left_to_them(data, measurements, monkeyp
     assert measurements.num == 1 and asked == [("--memory", "0", "2")] * 2
 
 
-def test_what_others_use_is_no_part_of_the_peak(data, monkeypatch):
-    run = run_of(data)
+@pytest.mark.parametrize("used", [(2_000_000_000, 2_000_000_000), (6_000_000_000, 2_000_000_000), (PEAK, PEAK)])
+def test_what_others_use_is_no_part_of_the_peak(data, monkeypatch, used):
+    """Before and after it is measured."""
+    run, answers = run_of(data), iter(used)
     run["sampler"] |= {"device": "cuda", "gpus": [0]}
-    monkeypatch.setattr(calibrate, "ask_sampler", lambda *_: {"used_bytes": [2_000_000_000]})
+    monkeypatch.setattr(calibrate, "ask_sampler", lambda *_: {"used_bytes": [next(answers)]})
 
     def short_run(folder, *_, **__):
         (folder / "summary.json").write_text(json.dumps({"trainer_peak_bytes": PEAK}))
         return 0
 
     monkeypatch.setattr(calibrate, "run_programs", short_run)
-    assert calibrate._measure(run) == PEAK - 2_000_000_000
+    if min(used) < PEAK:
+        assert calibrate._measure(run) == PEAK - 2_000_000_000
+        return
+    with pytest.raises(CohortError, match="other programs change it") as error:
+        calibrate._measure(run)
+    assert "--trainer-bytes" in error.value.hint
 
 
 def test_the_peak_is_measured_once(data, measurements, capsys):
@@ -224,6 +231,7 @@ def test_a_short_run_that_fails_ends_the_command_with_its_code(data, monkeypatch
 
 
 @pytest.mark.gpu
+@pytest.mark.alone  # other tests change what is in use
 def test_auto_on_a_gpu_measures_then_runs(data, tmp_path):
     options = ["--device", "cuda", "--fanout", "4,3", "--batch-size", 100, "--hidden", 8, "--epochs", 2, "--quiet"]
     arguments = ["train", data, *options, "--cache-ratio", "auto", "--gpu-memory", "20GB"]
@@ -248,6 +256,7 @@ def test_auto_on_a_gpu_measures_then_runs(data, tmp_path):
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_a_run_without_a_cache_reports_its_peak(data, tmp_path):
     options = ["--device", "cuda", "--fanout", "4,3", "--batch-size", 100, "--epochs", 1, "--quiet"]
     assert cohort("train", data, *options, "--out", tmp_path).returncode == 0

@@ -262,7 +262,10 @@ def test_it_is_told_to_stop(cora, shm, tmp_path, number, moment):
         ([], ["the trainer", "the training nodes: expected labels"]),
         (["--model", "gat", "--hidden", 30], ["cohort: --hidden: expected a multiple of 4"]),
         (["--eval-fanout", "1"], ["cohort: --eval-fanout: expected 2 hops"]),
-        (["--epochs", 10**6, "--minutes", 0.001], ["expected time for one run of 1000000 epochs", "the time was over"]),
+        (
+            ["--epochs", 1000000, "--minutes", 0.001],
+            ["--minutes 0.001: expected time for one run of 1000000 epochs", "the time was over"],
+        ),
         (["--epochs", 1], ["--epochs: expected at least 2"]),
         (["--cache-ratio", 0.1, "--cache-ratios", "0,1"], ["expected one of the two, found both"]),
     ],

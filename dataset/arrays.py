@@ -164,7 +164,7 @@ def class_labels(place: str, array: np.ndarray, num_nodes: int) -> np.ndarray:
     if array.dtype.kind == "f":
         missing = np.isnan(array)
         whole = np.where(missing, -1, array)
-        bad = np.flatnonzero(whole != np.floor(whole))
+        bad = np.flatnonzero((whole != np.floor(whole)) | np.isinf(whole))
         if len(bad):
             hint = "make classes of them, or say that they are numbers: --task regression"
             raise CohortError(f"{place}[{bad[0]}]", "the number of a class, or NaN", f"{whole[bad[0]]}", hint)

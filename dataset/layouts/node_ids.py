@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -11,9 +10,9 @@ import numpy as np
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import _native
 from cohort_gnn.dataset.layouts.graph import EdgeChunk, Edges
+from cohort_gnn.dataset.tables import values
 from cohort_gnn.dataset.tables.table import Table
 from cohort_gnn.dataset.tables.text_file import TextFile
-from cohort_gnn.dataset.tables.values import first_bad
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,8 +35,8 @@ class NodeIds:
         self.type, self.place = type_, table.place(column)
         parts = [chunk for (ids,), _ in table.texts([column], MIN_BLOCK) for chunk in ids.chunks]
         ids = pa.chunked_array(parts or [pa.array([], pa.int64())])
-        with contextlib.suppress(pa.ArrowInvalid):  # then they are texts
-            ids = ids.cast(pa.int64())
+        if ids.type != pa.int64() and (whole := values.integers(ids)) is not None:
+            ids = whole
         self.is_text, self._texts = ids.type != pa.int64(), ids
         self.num_nodes = len(ids)
         self.nbytes = ids.nbytes
@@ -88,7 +87,7 @@ def with_ids(edges: Edges, table: Table | None, ends: Sequence[int], of: Sequenc
     if any(texts) and table is None:
         raise CohortError(edges.place, "a table, where ids are texts", "an array of numbers", "use .csv or .parquet")
 
-    def values(block_bytes: int) -> Iterator[tuple[list, float]]:
+    def both_ends(block_bytes: int) -> Iterator[tuple[list, float]]:
         if table is None or not any(texts) and isinstance(table, TextFile):
             yield from (([src, dst], fraction) for src, dst, fraction in edges.chunks(block_bytes))
             return
@@ -97,7 +96,7 @@ def with_ids(edges: Edges, table: Table | None, ends: Sequence[int], of: Sequenc
 
     def chunks(block_bytes: int) -> Iterator[EdgeChunk]:
         done = 0
-        for both, fraction in values(block_bytes):
+        for both, fraction in both_ends(block_bytes):
             src, dst = (
                 np.asarray(end) if ids is None else ids.nodes(name, end, done)
                 for name, end, ids in zip(names, both, of, strict=True)
@@ -114,7 +113,11 @@ def _kept(place: str, column: pa.ChunkedArray, as_text: bool) -> pa.ChunkedArray
 
     if as_text:
         return column.cast(pa.large_string())
-    if pa.types.is_large_string(column.type) and (bad := first_bad(column, "integers")) is not None:
+    if column.type == pa.int64():
+        return column.to_numpy()
+    numbers = values.integers(column)
+    if numbers is None:
+        odd = column[values.first_bad(column, "integers") or 0].as_py()
         hint = "ids are compared as numbers where those of the nodes are all integers"
-        raise CohortError(place, "integers, as the ids of the nodes are", f'"{column[bad].as_py()[:40]}"', hint)
-    return column.cast(pa.int64()).to_numpy()
+        raise CohortError(place, "integers, as the ids of the nodes are", f'"{odd[:40]}"', hint)
+    return numbers.to_numpy()

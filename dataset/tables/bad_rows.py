@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset.arrays import IDS_HINT, NUMBERS_HINT, RANGE_HINT
 from cohort_gnn.dataset.tables import values
-from cohort_gnn.dataset.tables.first_line import is_number
+from cohort_gnn.dataset.tables.first_line import NO_DECIMAL, is_number
 from cohort_gnn.dataset.tables.table import Kind, shortened
 
 if TYPE_CHECKING:
     from cohort_gnn.dataset.tables.text_file import Parser, TextFile
 
-INTEGER = re.compile(r"[+-]?\d+")
+INTEGER = re.compile(r"[+-]?[0-9]+")
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 LINES_HINT = "--separator, --columns and --header describe the format of the lines"
+DECIMAL_HINT = "numbers are decimal: 16, not 0x10; 1000, not 1_000; ids may be texts if id of a graph.yaml says so"
 WHOLE_HINT = "write ids without a fraction: 3, not 3.0; --columns names the columns of ids"
 
 
@@ -74,6 +75,8 @@ def _cure(file: TextFile, cell: str, kind: Kind, odd_from_the_start: bool) -> st
         return values.DECIMALS_HINT
     if len(parts := cell.split()) > 1 and all(map(is_number, parts)):
         return f"{file.options.says('separator', 'space')}, where blanks are between the fields"
+    if NO_DECIMAL.fullmatch(cell.strip(values.BLANKS)):
+        return DECIMAL_HINT
     if not odd_from_the_start:
         return LINES_HINT
     if kind != "integers":

@@ -12,6 +12,7 @@ from cohort_gnn.dataset.tables.text_options import SEPARATORS, TextOptions, Want
 
 EDGE_LISTS = (".edges", ".el", ".edgelist")  # names of files that begin with an edge
 NUMBER = re.compile(r"([+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?nan|[+-]?inf(inity)?)", re.IGNORECASE)
+NO_DECIMAL = re.compile(r"[+-]?(0x[\da-f]+|0b[01]+|0o[0-7]+|\d{1,3}(_\d{3})+(\.\d*)?)", re.IGNORECASE)  # 0x10, 1_000
 NO_VALUE = ("", "na", "n/a", "#n/a", "null", "none", "-", "?")  # what a field has in the place of a number
 
 
@@ -75,7 +76,7 @@ def has_names(
         return True
     judged = wanted.numbers if wanted.numbers is not None else [int(end) for end in ends if end.isdecimal()] or None
     read = fields if judged is None else [fields[i] for i in judged if i < len(fields)]
-    if any(not is_number(field) and field.lower() not in NO_VALUE for field in read):
+    if not all(map(_may_be_value, read)):
         return True
     if wanted.edges and (after_comments or kind_suffix(path) in EDGE_LISTS):
         return False
@@ -83,6 +84,11 @@ def has_names(
     cure = f"{options.says('header', 'yes')}: it has the names of the columns; "
     cure += f"{options.says('header', 'no')}: it is a row"
     raise CohortError(f"{path}: line {number}", "names of columns, or a row", found, cure)
+
+
+def _may_be_value(field: str) -> bool:
+    """Whether a field may stand where a number is read, also one that is refused there."""
+    return is_number(field) or NO_DECIMAL.fullmatch(field) is not None or field.lower() in NO_VALUE
 
 
 def is_number(text: str) -> bool:

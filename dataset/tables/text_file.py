@@ -29,6 +29,7 @@ HEAD_BYTES = 1 << 18
 LONGEST_LINE = 64 << 20
 PARSED_AT_ONCE = 1 << 20  # bytes, by one thread
 LINE_FEED = b"\n"
+HEXADECIMAL = (b"0x", b"0X")
 BLANKS = bytes.maketrans(b"\t\r", b"  ")
 COUNTED_AT_ONCE = 1 << 24  # bytes
 
@@ -241,7 +242,7 @@ class Parser:
         if not self._columns or not rows or self._width > 1 and not rows.strip(self._file.blanks):
             return None
         try:
-            columns = self.read(rows, quoted, self._kind)
+            columns = self._integers(rows, quoted) if self._kind == "integers" else self.read(rows, quoted, self._kind)
         except self._pa.ArrowCancelled as error:  # by Ctrl-C, which Python may not have noticed yet
             raise KeyboardInterrupt from error
         except (self._pa.ArrowException, ValueError) as error:
@@ -249,6 +250,17 @@ class Parser:
         if self._kind == "features":
             self._demand_exact(columns, rows, quoted, text[:end], lines_before)
         return columns
+
+    def _integers(self, rows: bytes, quoted: bool) -> list[pa.ChunkedArray]:
+        """The columns of rows as int64; ArrowInvalid or ValueError: one is none. Arrow reads 0x10 as 16, and no +16."""
+        if not any(begin in rows for begin in HEXADECIMAL):
+            with contextlib.suppress(self._pa.ArrowInvalid):
+                return self.read(rows, quoted, "integers")
+        columns = [values.integers(texts) for texts in self.read(rows, quoted, "texts")]
+        whole = [column for column in columns if column is not None]
+        if len(whole) < len(columns):
+            raise ValueError("a text that is no integer")
+        return whole
 
     def read(self, rows: bytes, quoted: bool, kind: Kind) -> list[pa.ChunkedArray]:
         """The columns of rows, as numbers or texts."""

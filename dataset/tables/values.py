@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cohort_gnn.dataset.tables.table import Kind, Table
 
 EXACT = 1 << 24  # integers up to here are float32
+BLANKS = " \t"  # around a number in a text
 DECIMALS_HINT = "decimals have a point: 0.5, not 0,5"
 WHOLE_HINT = "write ids without a fraction: 3, not 3.0; of a table: table['{}'].astype('int64')"
 FLOAT_HINT = "convert the column: CAST({} AS DOUBLE) in SQL, astype('float64') in pandas"
@@ -123,27 +124,47 @@ def not_finite(array: pa.Array | pa.ChunkedArray) -> int:
     return len(array) - array.null_count - (pc.sum(pc.is_finite(array)).as_py() or 0)
 
 
-def first_bad(array: pa.ChunkedArray, kind: Kind) -> int | None:
-    """The first of some texts that is no integer, or no number; None: there is none."""
+def integers(texts: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    """int64 of texts, all of which are decimal integers with a sign or without, and blanks around them or not; null of
+    an empty one. None: one of them is something else, which may be an integer to Arrow, such as 0x10."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    wanted = pa.int64() if kind == "integers" else pa.float64()
-    whole = pc.if_else(pc.equal(array, ""), None, pc.utf8_trim_whitespace(array))
+    bare = _bare(texts)
+    if not pc.all(pc.match_substring_regex(bare, "^[+-]?[0-9]+$"), min_count=0).as_py():
+        return None
+    try:
+        return pc.utf8_ltrim(bare, "+").cast(pa.int64())
+    except pa.ArrowInvalid:  # out of range
+        return None
+
+
+def _bare(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Texts without the blanks around them; null of an empty one."""
+    import pyarrow.compute as pc
+
+    return pc.if_else(pc.equal(texts, ""), None, pc.utf8_trim(texts, BLANKS))
+
+
+def first_bad(array: pa.ChunkedArray, kind: Kind) -> int | None:
+    """The first of some texts that is no integer, or no number; None: there is none."""
+    import pyarrow as pa
 
     def fits(part: pa.ChunkedArray) -> bool:
+        if kind == "integers":
+            return integers(part) is not None
         try:
-            part.cast(wanted)
+            _bare(part).cast(pa.float64())
         except pa.ArrowInvalid:
             return False
         return True
 
-    if fits(whole):
+    if fits(array):
         return None
-    first, count = 0, len(whole)
+    first, count = 0, len(array)
     while count > 1:
         half = count // 2
-        if fits(whole.slice(first, half)):
+        if fits(array.slice(first, half)):
             first, half = first + half, count - half
         count = half
     return first

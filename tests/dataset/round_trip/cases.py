@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import yaml
+from compare import edges_unlike, float32, matrix, unlike
 from frames import Column, Frame, Kinds
+from numerals import numerals
 from writers import File, write
 
 from cohort_gnn.dataset import open as open_dataset
@@ -48,7 +50,7 @@ class Case:
 
 
 @dataclass
-class _Making:
+class Making:
     """A case on its way."""
 
     draw: random.Random
@@ -77,72 +79,14 @@ def make(seed: int, folder: Path) -> Case:
     """The import of this number, with its files in a folder."""
     draw = random.Random(seed)
     kinds = Kinds(draw, plain=draw.random() < PLAIN)
-    role = draw.choices(ROLES, (34, 14, 24, 8, 16, 4))[0]
-    return role(_Making(draw, folder, kinds))
-
-
-# --- what has to come out ---------------------------------------------------------------------------------------------
-
-
-def float32(column: Column) -> np.ndarray | None:
-    """float32 [n] of a column of numbers, NaN where one is missing; None where float32 cannot hold one."""
-    with np.errstate(over="ignore"):
-        out = np.array([np.nan if value is None else np.float32(value) for value in column.values], np.float32)
-    for value, rounded in zip(column.values, out.tolist(), strict=True):
-        if isinstance(value, int) and (not np.isfinite(rounded) or int(rounded) != value):
-            return None
-        if isinstance(value, float) and np.isfinite(value) and not np.isfinite(rounded):
-            return None
-    return out
-
-
-def matrix(columns: Sequence[Column]) -> np.ndarray | None:
-    parts = [float32(column) for column in columns]
-    return None if any(part is None for part in parts) else np.stack(parts, axis=1)
-
-
-def unlike(what: str, found: np.ndarray | None, wanted: np.ndarray | None) -> str:
-    """What is different, in words; `wanted` None: these values should have been refused."""
-    if wanted is None:
-        return f"{what}: taken, although their type does not hold them\n"
-    if found is None or found.shape != wanted.shape:
-        return f"{what}: shape {None if found is None else found.shape}, not {wanted.shape}\n"
-    same = (found == wanted) | ((found != found) & (wanted != wanted))
-    if same.all():
-        return ""
-    at = tuple(int(i) for i in np.argwhere(~same)[0])
-    return f"{what}{list(at)}: {found[at]!r}, not {wanted[at]!r} ({int((~same).sum())} differ)\n"
-
-
-def edges_unlike(lists: Any, src: Sequence[int], dst: Sequence[int], beside: np.ndarray | None, kept: Any) -> str:
-    """Edges with what they have beside, [E] or [E, F], in whatever order.
-
-    Args:
-        lists: indptr and indices that were written, and `kept` what they have beside.
-    """
-    target = np.repeat(np.arange(len(lists.indptr) - 1), np.diff(lists.indptr))
-    found, wanted = np.stack([lists.indices, target], axis=1), np.stack([src, dst], axis=1).astype(np.int64)
-    if beside is None and kept is None:
-        return unlike("edges", _sorted(found), _sorted(wanted))
-    if beside is None or kept is None or len(beside) != len(kept):
-        return "edges: what they have beside is taken, lost or of another length\n"
-    return unlike("edges", _sorted(found, kept), _sorted(wanted, beside))
-
-
-def _sorted(ends: np.ndarray, beside: np.ndarray | None = None) -> np.ndarray:
-    """Rows of the ends and of what lies beside, as bits."""
-    if beside is not None:
-        bits = np.ascontiguousarray(beside.reshape(len(ends), -1) + 0)  # no negative zeros
-        if bits.dtype == np.float32:
-            bits = np.where(bits != bits, np.float32(np.nan), bits).view(np.int32)
-        ends = np.concatenate([ends.astype(np.int64), bits.astype(np.int64)], axis=1)
-    return ends[np.lexsort(ends.T[::-1])]
+    role = draw.choices(ROLES, (34, 14, 24, 8, 16, 4, 10))[0]
+    return role(Making(draw, folder, kinds))
 
 
 # --- roles ------------------------------------------------------------------------------------------------------------
 
 
-def _with_ids(making: _Making, columns: list[Column], count: int) -> tuple[Frame, np.ndarray | None]:
+def _with_ids(making: Making, columns: list[Column], count: int) -> tuple[Frame, np.ndarray | None]:
     """A frame that may say which node a row is, by a column or a pandas index, and the row of each node.
 
     None: the ids number no nodes, so that the table must be refused.
@@ -173,7 +117,7 @@ def _with_ids(making: _Making, columns: list[Column], count: int) -> tuple[Frame
     return frame, np.argsort(order)
 
 
-def _features(making: _Making) -> Case:
+def _features(making: Making) -> Case:
     draw, kinds = making.draw, making.kinds
     count, width = kinds.count(), draw.choice((1, 1, 2, 2, 3, 6))
     columns = [kinds.numbers(name, count) for name in kinds.names(width)]
@@ -205,7 +149,7 @@ def _is_word(value: str | None) -> bool:
     return value is not None and value.strip() not in ("", "7", "007", "1e5", "0.5", "16", "nan")
 
 
-def _labels(making: _Making) -> Case:
+def _labels(making: Making) -> Case:
     draw, kinds = making.draw, making.kinds
     count = kinds.count()
     task = draw.choice(("classification", "regression"))
@@ -226,6 +170,7 @@ def _labels(making: _Making) -> Case:
     options += ["--label-columns", *file.names(frame, [labels])] if chosen else []
     if task == "regression":
         wanted = float32(labels)
+        wanted = None if wanted is None or np.isinf(wanted).any() else wanted
     else:
         wanted = np.array([-1 if value is None else value for value in labels.values], np.int64)
 
@@ -254,7 +199,7 @@ def _beside(draw: random.Random, kinds: Kinds, count: int) -> tuple[str, list[Co
     return "", [], None
 
 
-def _edges(making: _Making) -> Case:
+def _edges(making: Making) -> Case:
     draw, kinds = making.draw, making.kinds
     count, num_nodes = kinds.count(), draw.choice((1, 2, 5, 50, 70_000))
     src, dst = ([draw.randrange(num_nodes) for _ in range(count)] for _ in range(2))
@@ -289,7 +234,7 @@ def _edges(making: _Making) -> Case:
     return making.case(file.path, wrong, *options)
 
 
-def _node_ids(making: _Making) -> Case:
+def _node_ids(making: Making) -> Case:
     draw, kinds = making.draw, making.kinds
     count = kinds.count(3000)
     ids = kinds.unique_integers(count)
@@ -310,7 +255,7 @@ def _node_ids(making: _Making) -> Case:
     return making.case(edges.path, wrong, "--features", "ones", "--node-ids", file.path)
 
 
-def _described(making: _Making) -> Case:
+def _described(making: Making) -> Case:
     """graph.yaml: nodes with ids, numbers or texts, and relations between them."""
     draw, kinds = making.draw, making.kinds
     counts = {type_: kinds.count(3000) for type_ in draw.choice((("a",), ("a", "b")))}
@@ -361,7 +306,7 @@ def _type_of_ids(ids: Sequence) -> pa.DataType:
     return pa.int64() if all(-(2**63) <= value < 2**63 for value in ids) else pa.uint64()
 
 
-def _splits(making: _Making) -> Case:
+def _splits(making: Making) -> Case:
     draw, kinds = making.draw, making.kinds
     count = draw.choice((8, 60, 3000))
     np.save(making.folder / "y.npy", np.zeros(count, np.int64))
@@ -381,4 +326,4 @@ def _splits(making: _Making) -> Case:
     return making.case(making.ring(count), wrong, *options)
 
 
-ROLES = (_features, _labels, _edges, _node_ids, _described, _splits)
+ROLES = (_features, _labels, _edges, _node_ids, _described, _splits, numerals)

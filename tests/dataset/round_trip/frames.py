@@ -47,6 +47,7 @@ TEXTS = (
         "\\",
     ),
 )
+NUMERALS = ("0x10", "0X1f", "16", "+17", "018", "019", " 20", "21 ", "1e3", "2.0", "nan", "1_000", "-0", "-5", "+3")
 SEPARATORS = (",", ",", ",", ";", "\t", "|")
 
 
@@ -189,4 +190,6 @@ class Kinds:
 
     def unique_texts(self, count: int) -> list[str]:
         base = [f"id{i}" for i in range(count)] if self.plain else [*TEXTS, *(f"id {i}" for i in range(count))]
+        if self.some(0.3, "numerals"):
+            base = [*NUMERALS, *(str(i) for i in range(7, 7 + count))]
         return self.draw.sample(base, count)

@@ -10,7 +10,6 @@ from typing import Annotated
 import numpy as np
 import torch
 from msgspec import Meta
-from torch_geometric.data import HeteroData
 
 from cohort_gnn.base.errors import CohortError, warn_user
 from cohort_gnn.base.spelling import did_you_mean
@@ -19,6 +18,7 @@ from cohort_gnn.dataset.reader import relations_of
 from cohort_gnn.spec import types
 from cohort_gnn.spec.types import checked
 from cohort_gnn.trainer import _native
+from cohort_gnn.trainer.loader.reverse_types import names_no_edges
 from cohort_gnn.trainer.ranks import Place
 
 OF_WORKERS = {  # and what they are where nobody gives them
@@ -142,15 +142,10 @@ class EdgeArrays:
         if self.edge_weights and not has_weights:
             raise _without(data, "edge_weights", "weight")
         weights = has_weights if self.edge_weights is None else bool(self.edge_weights)
-        if self.edge_weights is None and names_no_edges(data, subgraph_type):
-            weights = False
         rows = bool(self.edge_attr) and any(each.edge_table is not None for each in relations)
+        if names_no_edges(data, subgraph_type):
+            weights, rows = bool(self.edge_weights), False
         return {"edge_ids": bool(self.edge_ids), "edge_weights": weights, "edge_features": rows}
-
-
-def names_no_edges(data, subgraph_type: str) -> bool:
-    """Whether batches tell nothing about edges but their ends, as in PyG."""
-    return subgraph_type == "bidirectional" and isinstance(data, HeteroDataset | HeteroData)
 
 
 def demand_draws_possible(data: Dataset | HeteroDataset, weight_attr, time_attr) -> None:

@@ -35,10 +35,11 @@ class HeteroBatch(OfSlot, HeteroData):
     With ``subgraph_type="bidirectional"``, each edge type also has the reverses of the edges that were drawn of its
     reverse edge type: of the type that the data set names, else of ("b", "rev_NAME", "a") for ("a", "NAME", "b") and
     the other way round, else of the type itself within one node type, else of the only type in the other direction.
-    Each pair of nodes is there once, ordered by target, then by source. As in PyG, batches have no ``e_id``,
-    ``edge_weight``, ``edge_attr``, ``num_sampled_nodes`` and ``num_sampled_edges``. Edge types without a reverse have
-    the drawn edges. With ``subgraph_type="induced"``, each edge type has all edges of the graph between the batch's
-    nodes, ordered by target, then by place in ``indices``; ``num_sampled_nodes`` and ``num_sampled_edges`` are missing.
+    Each pair of nodes is there once, ordered by target, then by source. As in PyG, such edge types have no ``e_id``,
+    ``edge_weight`` and ``edge_attr``, and edge types without a reverse have the drawn edges and these attributes.
+    Batches have no ``num_sampled_nodes`` and ``num_sampled_edges``. With ``subgraph_type="induced"``, each edge type
+    has all edges of the graph between the batch's nodes, ordered by target, then by place in ``indices``;
+    ``num_sampled_nodes`` and ``num_sampled_edges`` are missing.
 
     ``x``, ``edge_index``, ``e_id``, ``edge_weight`` and ``edge_attr`` are views of a shared slot, as those of `Batch`:
     valid as long as they are referenced, and holding the slot for that long. ``n_id``, ``y``, ``input_id`` and, on a

@@ -13,15 +13,16 @@ from torch_geometric.data.storage import BaseStorage
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.channel.run_folder import RunFolder
-from cohort_gnn.dataset import from_tensors
+from cohort_gnn.dataset import Dataset, HeteroDataset, from_tensors
 from cohort_gnn.dataset.arrays import demand_nodes, edge_times, edge_weights, integers
 from cohort_gnn.dataset.importing.hetero import from_hetero
 from cohort_gnn.dataset.importing.tensors import ADJ_HINT, ends_of
 from cohort_gnn.spec.graph import EdgeType
-from cohort_gnn.trainer.loader.arguments import EdgeArrays, names_no_edges
+from cohort_gnn.trainer.loader.arguments import EdgeArrays
 from cohort_gnn.trainer.loader.batch import Batch
 from cohort_gnn.trainer.loader.hetero import HeteroBatch
 from cohort_gnn.trainer.loader.machine import has_other_ranks
+from cohort_gnn.trainer.loader.reverse_types import names_no_edges
 
 FETCHED = (torch.float32, torch.float16, torch.bfloat16, torch.uint8)  # dtypes of rows that the sampler fetches
 # Attributes that are the loader's, also where the graph has some of these names: as in PyG.
@@ -94,8 +95,11 @@ class MemoryGraph:
         """int64 [n] of nodes of a type; None: draws do not depend on their times."""
         return self._node_times[name][nodes] if name in self._node_times else None
 
-    def edge_options(self, arrays: EdgeArrays, subgraph_type: str) -> dict:
+    def edge_options(self, arrays: EdgeArrays, subgraph_type: str, written: Dataset | HeteroDataset) -> dict:
         """Members of run.json, for batches with these arrays of edges.
+
+        Args:
+            written: the data set of the graph.
 
         Raises:
             CohortError: no edges have weights.
@@ -104,7 +108,7 @@ class MemoryGraph:
             raise CohortError("edge_weights", "a graph with edge_weight", "none")
         asked = {"e_id": arrays.edge_ids, "edge_weight": arrays.edge_weights, "edge_attr": arrays.edge_attr}
         self.left_out |= {name for name, is_asked in asked.items() if is_asked is not None and not is_asked}
-        named = not names_no_edges(self.data, subgraph_type)
+        named = not names_no_edges(written, subgraph_type)
         return {"edge_ids": named or bool(arrays.edge_ids), "edge_weights": False, "edge_features": False}
 
     # --- batches ----------------------------------------------------------------------------------------------------

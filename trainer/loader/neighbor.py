@@ -240,7 +240,7 @@ class NeighborLoader(Stateful):
             demand_draws_possible(data, options["weight_attr"], self._trees.time_attr)
             options |= of_edges.of(data, kind)
         else:
-            options |= self._graph.edge_options(of_edges, kind)
+            options |= self._graph.edge_options(of_edges, kind, data)
         self._subgraph = subgraph_of(kind, data, options, self._trees)
         of_spec |= {name: options[name] for name in ("edge_weights", "edge_features", "weight_attr", "reuse")}
         spec = SamplerSpec(fanout=self._fanout, batch_size=self.batch_size, slots=options["num_slots"], **of_spec)

@@ -17,6 +17,7 @@ from cohort_gnn.spec.graph import EdgeType
 from cohort_gnn.spec.types import checked
 from cohort_gnn.trainer.loader.batch import Batch
 from cohort_gnn.trainer.loader.hetero import HeteroBatch
+from cohort_gnn.trainer.loader.reverse_types import names_no_edges, reverse_types_of
 from cohort_gnn.trainer.loader.trees import TreeOptions, demand_shared
 
 Kind = Literal["directional", "bidirectional", "induced"]
@@ -66,7 +67,7 @@ DRAWN = Subgraph()
 class Bidirectional(Subgraph):
     """Batches have the drawn edges and their reverses, as of PyG's ``to_bidirectional``: each pair of nodes once, by
     target, then by source. Of several drawn edges that give the same pair, an edge in the pair's direction is kept, of
-    these the first.
+    these the first. Edge types without a reverse keep the drawn edges, and what these have beside their ends.
 
     Args:
         reverses: of each edge type that has a reverse; None: the graph has one edge type.
@@ -91,6 +92,8 @@ class Bidirectional(Subgraph):
                 sizes = (len(batch[name[0]].n_id), len(batch[name[2]].n_id))
                 edge_index, _ = _union(drawn[name], drawn[reverse], *sizes)
                 _put(batch[name], edge_index, sizes[1])
+                for of_drawn in OF_EDGES:
+                    batch[name].pop(of_drawn, None)
         _forget_hops(batch)
 
     def demand_excludes(self, exclude: str, data: Dataset | HeteroDataset, relation: EdgeType | None) -> None:
@@ -206,11 +209,10 @@ def _of_kind(kind: str, data: Dataset | HeteroDataset, options: dict, trees: Tre
         return _induced(data, options)
     if not isinstance(data, HeteroDataset):
         return Bidirectional(None)
-    for name in ("edge_ids", "edge_weights"):
+    for name in ("edge_ids", "edge_weights") if names_no_edges(data, kind) else ():
         if options[name]:
             hint = "a reverse edge has another edge type than the edge that was drawn; PyG leaves them out, too"
             raise CohortError(name, f"False, for several edge types and subgraph_type={kind!r}", "True", hint)
-    options["edge_features"] = False
     return Bidirectional(_reverses_of(data))
 
 
@@ -234,27 +236,14 @@ def _forget_hops(batch: Batch | HeteroBatch) -> None:
 
 
 def _reverses_of(data: HeteroDataset) -> dict[EdgeType, EdgeType]:
-    """The reverse of each edge type: the one that the data set names, else the one that PyG would take. Warns of edge
-    types without one, as PyG does."""
-    reverses = {name: reverse for name in data.edge_types if (reverse := _reverse_of(data, name)) is not None}
+    """The reverse of each edge type. Warns of edge types without one, as PyG does."""
+    reverses = reverse_types_of(data)
     if without := [name for name in data.edge_types if name not in reverses]:
         warn_user(
             f"subgraph_type='bidirectional': no reverses of {', '.join(map(str, without))}, whose reverse edge type is"
             " unknown; write the data set with reverse_edges=True"
         )
     return reverses
-
-
-def _reverse_of(data: HeteroDataset, name: EdgeType) -> EdgeType | None:
-    source, relation, target = name
-    named = data.reverse_of(name)
-    if named is not None and named != name:
-        return named
-    by_name = relation.removeprefix("rev_") if relation.startswith("rev_") else f"rev_{relation}"
-    if (target, by_name, source) in data.edge_types:
-        return target, by_name, source
-    back = [other for other in data.edge_types if (other[0], other[2]) == (target, source)]
-    return named or (back[0] if len(back) == 1 else None)
 
 
 def _union(edges: Tensor, reverses: Tensor, num_sources: int, num_targets: int) -> tuple[Tensor, Tensor]:

@@ -58,6 +58,8 @@ def shop(tmp_path_factory) -> cohort.dataset.HeteroDataset:
     types += [("item", "in", "shop"), ("shop", "sells", "item"), ("user", "visits", "shop")]
     for seed, name in enumerate(types):
         data[name].edge_index = torch.from_numpy(random_edges(counts[name[0]], counts[name[2]], 400, seed))
+        data[name].edge_weight = torch.rand(data[name].num_edges, generator=torch.Generator().manual_seed(seed))
+        data[name].edge_attr = torch.arange(data[name].num_edges * 2.0).view(-1, 2)
     return open_dataset(cohort.from_pyg(data, tmp_path_factory.mktemp("subgraph") / "shop", target="user"))
 
 
@@ -129,7 +131,10 @@ def test_bidirectional_of_several_types_is_pygs(shop, device):
                 assert sorted(pairs) == sorted(batch[name].edge_index.T.tolist()), name
                 if name[1] != "visits":
                     expect_ordered(batch[name], indptr_of(batch, name), batch[name[2]].num_nodes)
-                assert set(batch[name]) == {"edge_index"}
+                    assert set(batch[name]) == {"edge_index"}
+            assert set(batch["visits"]) == {"edge_index", "e_id", "edge_weight", "edge_attr"}
+            for attribute in batch["visits"]:
+                assert torch.equal(batch["visits"][attribute], expected["visits"][attribute]), attribute
             for name in batch.node_types:
                 expect_same_nodes(expected[name], batch[name])
                 assert "num_sampled_nodes" not in batch[name]
@@ -231,7 +236,7 @@ def test_induced_is_pygs_subgraph(graph, fanout, options, most, device, monkeypa
 
 
 def test_induced_of_several_types_is_pygs_subgraph(shop):
-    how = {"input_nodes": ("item", torch.arange(40)), "edge_ids": True}
+    how = {"input_nodes": ("item", torch.arange(40)), "edge_ids": True, "edge_weights": False, "edge_attr": False}
     drawn, induced = loaders_of(shop, [2, 2], "induced", **how)
     with drawn, induced:
         for expected, batch in zip(drawn, induced, strict=True):
@@ -295,11 +300,19 @@ def test_other_words_are_refused(graph):
             NeighborLoader(graph, [3], device="cpu", subgraph_type=value)
 
 
-def test_arrays_of_edges_that_several_types_lack_are_refused(shop):
+def test_arrays_of_edges_that_all_edge_types_lack_are_refused(tmp_path):
+    data = HeteroData({"a": {"x": torch.ones(3, 1), "y": torch.zeros(3, dtype=torch.int64)}})
+    data["a", "to", "a"].edge_index = torch.tensor([[0, 1], [1, 2]])
+    data["a", "rev_to", "a"].edge_index = torch.tensor([[2, 1], [0, 0]])
+    for name in data.edge_types:
+        data[name].edge_weight, data[name].edge_attr = torch.ones(2), torch.ones(2, 4)
+    graph, how = cohort.from_pyg(data, tmp_path / "set"), {"device": "cpu", "subgraph_type": "bidirectional"}
     for name in ("edge_ids", "edge_weights"):
         with pytest.raises(CohortError) as error:
-            NeighborLoader(shop, [3], "user", device="cpu", subgraph_type="bidirectional", **{name: True})
+            NeighborLoader(graph, [3], "a", **how, **{name: True})
         assert error.value.place == name
+    with NeighborLoader(graph, [3], "a", **how) as loader:
+        assert set(next(iter(loader))["to"]) == {"edge_index"}
 
 
 def test_a_state_names_the_edges(graph):

@@ -1,0 +1,28 @@
+"""Which edge type has the reverses of another, for ``subgraph_type="bidirectional"``."""
+
+from cohort_gnn.dataset import Dataset, HeteroDataset
+from cohort_gnn.spec.graph import EdgeType
+
+
+def reverse_types_of(data: HeteroDataset) -> dict[EdgeType, EdgeType]:
+    """The reverse of each edge type that has one: the one that the data set names, else the one that PyG would take."""
+    return {name: reverse for name in data.edge_types if (reverse := _reverse_of(data, name)) is not None}
+
+
+def names_no_edges(data: Dataset | HeteroDataset, subgraph_type: str) -> bool:
+    """Whether batches tell nothing about edges but their ends, as in PyG: all have reverses, of other edge types."""
+    if subgraph_type != "bidirectional" or not isinstance(data, HeteroDataset):
+        return False
+    return len(reverse_types_of(data)) == len(data.edge_types)
+
+
+def _reverse_of(data: HeteroDataset, name: EdgeType) -> EdgeType | None:
+    source, relation, target = name
+    named = data.reverse_of(name)
+    if named is not None and named != name:
+        return named
+    by_name = relation.removeprefix("rev_") if relation.startswith("rev_") else f"rev_{relation}"
+    if (target, by_name, source) in data.edge_types:
+        return target, by_name, source
+    back = [other for other in data.edge_types if (other[0], other[2]) == (target, source)]
+    return named or (back[0] if len(back) == 1 else None)

@@ -1,7 +1,9 @@
 """What a batch says, whatever the order of its nodes and edges: for comparisons with batches of PyG's loaders."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,9 +14,29 @@ from torch_geometric.data.storage import EdgeStorage, NodeStorage
 OF_POSITIONS = ("edge_label_index", "src_index", "dst_pos_index", "dst_neg_index")
 WHOLE = ("input_id", "seed_time", "edge_label", "edge_label_time", "batch_size", "num_nodes")
 WHOLE += ("num_sampled_nodes", "num_sampled_edges")
-ONLY_OURS = ("indptr", "seed_time")  # PyG's batches do not have seed_time where times are those of nodes
+PAGE = Path(__file__).parents[4] / "docs/how-to/pyg.md"
+# Differences that comparisons allow, and the first cell of the row of each on the page.
+ROWS = {
+    "indptr": "`indptr`, more than PyG has",
+    "seed_time": "`seed_time`, where `input_time` is not given",
+    "one of several edges": "`e_id` and arrays of edges in `bidirectional` batches of one node type",
+    "masks of a data set": "other arrays of nodes",
+    "pairs among edges": "pairs of a `LinkNeighborLoader` that are also edges of the graph",
+    "no node exists yet": "a negative when no node exists yet at the time of the pair",
+}
 Graph = Data | HeteroData
 Pairs = tuple[str | None, str | None] | None  # of a batch of pairs, the types of their ends; None: a batch of nodes
+
+
+def allowed(*names: str) -> tuple[str, ...]:
+    """These names of ROWS, after a look at the page, which must have the row of each."""
+    rows = re.findall(r"^\| (.+?) \|", PAGE.read_text(), re.MULTILINE)
+    missing = [name for name in names if ROWS[name] not in rows]
+    assert not missing, f"{PAGE.name} has no row of {missing}"
+    return names
+
+
+ONLY_OURS = allowed("indptr", "seed_time")
 
 
 def differences(batch: Graph, expected: Graph, data: Graph, pairs: Pairs = None, of_edges: bool = True) -> dict:

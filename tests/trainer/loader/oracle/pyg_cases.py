@@ -167,7 +167,8 @@ def with_more_rows(batch: Graph) -> Graph:
 
 
 def without_pairs(data: Graph, options: dict, batch: Graph) -> tuple[Graph, dict]:
-    """The graph without the edges that are pairs of a batch and without their reverses, and options for this batch."""
+    """The graph without the edges that are pairs of a batch and without their reverses, and options for this batch.
+    What is left of edges has `edge_column`, the columns in the graph."""
     name, pairs = options["edge_label_index"] if isinstance(data, HeteroData) else (None, options["edge_label_index"])
     input_id = (batch if name is None else batch[name]).input_id
     pairs = ((data if name is None else data[name]).edge_index if pairs is None else pairs)[:, input_id]
@@ -177,9 +178,9 @@ def without_pairs(data: Graph, options: dict, batch: Graph) -> tuple[Graph, dict
         barred = set(map(tuple, (pairs.flip(0) if reverse else pairs).T.tolist()))
         keep = torch.tensor([edge not in barred for edge in map(tuple, store.edge_index.T.tolist())], dtype=torch.bool)
         of_edges = store.edge_attrs()
-        if "e_id" not in store:
-            store.e_id = torch.arange(len(keep))
-        for attribute in {*of_edges, "e_id"}:
+        if "edge_column" not in store:
+            store.edge_column = torch.arange(len(keep))
+        for attribute in {*of_edges, "edge_column"}:
             value = store[attribute]
             store[attribute] = value[:, keep] if attribute == "edge_index" else value[keep]
     label = {"edge_label": options["edge_label"][input_id]} if "edge_label" in options else {}

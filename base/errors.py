@@ -40,6 +40,11 @@ def not_a_run(folder: Path, hint: str = "name the folder that cohort train was g
     return CohortError(str(folder), "the folder of a run", found, hint)
 
 
+def why(error: BaseException, otherwise: str = "another error") -> str:
+    """What the system says of an error of it, such as "No such file or directory"; `otherwise`, of another error."""
+    return (isinstance(error, OSError) and error.strerror) or otherwise
+
+
 def why_not_loaded(error: Exception) -> str:
     """What ``torch.load(weights_only=True)`` found in a file, on one line, without its advice to load it anyway."""
     text = str(error)

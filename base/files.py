@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.errors import CohortError, why
 
 LOG = logging.getLogger(__name__)
 
@@ -124,7 +124,7 @@ def demand_writable(
     try:
         yield
     except OSError as error:
-        raise CohortError(str(place), expected, str(error), hint) from error
+        raise CohortError(str(place), expected, why(error), hint) from error
 
 
 def demand_output(out: Path, inputs: Iterable[Path] = ()) -> None:

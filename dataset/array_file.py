@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.errors import CohortError, why
 from cohort_gnn.dataset.arrays import IDS_HINT, TIMES_HINT
 
 # What NumPy and zipfile raise for files that are none of theirs: their parsers raise whatever they meet.
@@ -26,6 +26,7 @@ UNREADABLE = (
     OverflowError, RecursionError, NotImplementedError, RuntimeError, tokenize.TokenError, struct.error,
     zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
+DAMAGED = "damaged bytes"
 MAGIC = b"\x93NUMPY"
 MOST_DEFLATED = 1032  # bytes of which deflate makes one: 258 for two bits
 SAVE_AGAIN = "write it again with numpy.savez or numpy.save; pickled objects are never loaded"
@@ -96,7 +97,7 @@ class ArrayFile:
         try:
             file.seek(position)
         except UNREADABLE as error:
-            raise CohortError(self.place, "a whole array", str(error), "copy it again") from error
+            raise CohortError(self.place, "a whole array", why(error, DAMAGED), "copy it again") from error
 
     def _fill(self, file: BinaryIO, out: np.ndarray) -> None:
         view = out.reshape(-1).data.cast("B")
@@ -105,7 +106,7 @@ class ArrayFile:
             try:
                 count = file.readinto(view[done:])
             except UNREADABLE as error:
-                raise CohortError(self.place, "a whole array", str(error), "copy it again") from error
+                raise CohortError(self.place, "a whole array", why(error, DAMAGED), "copy it again") from error
             if not count:
                 expected = f"{self.dtype} of shape {list(self.shape)}"
                 raise CohortError(self.place, expected, "a file that ends before", "copy it again")
@@ -172,9 +173,8 @@ class NamedArrays:
             with zipfile.ZipFile(self.path) as archive:
                 members = [info for info in archive.infolist() if info.filename.endswith(".npy")]
         except UNREADABLE as error:
-            raise CohortError(
-                str(self.path), "arrays in NumPy's .npz or .npy format", str(error), SAVE_AGAIN
-            ) from error
+            found = why(error, "another file, or one that is damaged or cut off")
+            raise CohortError(str(self.path), "arrays in NumPy's .npz or .npy format", found, SAVE_AGAIN) from error
         for info in members:
             self._demand_possible(info)
         return {info.filename.removesuffix(".npy"): info.file_size for info in members}
@@ -240,7 +240,8 @@ def _member(path: str | Path, name: str) -> BinaryIO:
         with zipfile.ZipFile(path) as archive:  # the member keeps the file open for itself
             return archive.open(name)
     except UNREADABLE as error:
-        raise CohortError(f"{path}: {name}", "a member of an .npz file", str(error), "copy it again") from error
+        found = why(error, "one that is encrypted or damaged")
+        raise CohortError(f"{path}: {name}", "a member of an .npz file", found, "copy it again") from error
 
 
 def _parse(place: str, open_file: Callable[[], BinaryIO], size: int) -> ArrayFile:
@@ -252,7 +253,8 @@ def _parse(place: str, open_file: Callable[[], BinaryIO], size: int) -> ArrayFil
             shape, fortran, dtype = read(file)
             offset = file.tell()
         except UNREADABLE as error:
-            raise CohortError(place, "an array in NumPy's .npy format", str(error), hint) from error
+            found = why(error, _begin_of(open_file))
+            raise CohortError(place, "an array in NumPy's .npy format", found, hint) from error
     if shape == ():
         raise CohortError(place, "an array", f"one {dtype}, without a shape", "save the array: numpy.save(file, array)")
     if dtype.kind not in "biuf":
@@ -267,10 +269,21 @@ def _parse(place: str, open_file: Callable[[], BinaryIO], size: int) -> ArrayFil
     return ArrayFile(place, open_file, dtype, shape, offset, fortran and len(shape) > 1)
 
 
+def _begin_of(open_file: Callable[[], BinaryIO]) -> str:
+    """What a file is that NumPy does not read."""
+    begin = b""
+    with contextlib.suppress(*UNREADABLE), contextlib.closing(open_file()) as file:
+        begin = file.read(len(MAGIC))
+        if begin != MAGIC:
+            return "a file that begins otherwise" if begin else "an empty file"
+    return "a damaged header" if begin else DAMAGED
+
+
 def map_array(path: Path) -> np.ndarray:
     """An array of a data set, mapped from disk."""
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
     except UNREADABLE as error:  # NumPy is stricter about headers than the library
         hint = "write it again with numpy.save"
-        raise CohortError(str(path), "an array that NumPy reads", str(error), hint) from error
+        found = why(error, "a header that NumPy does not read")
+        raise CohortError(str(path), "an array that NumPy reads", found, hint) from error

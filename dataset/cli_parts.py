@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.errors import CohortError, why
 from cohort_gnn.base.tables import Table
 from cohort_gnn.dataset.hetero import HeteroDataset
 from cohort_gnn.dataset.reader import open_one_type
@@ -99,7 +99,7 @@ def rows_to_draw(path: Path) -> tuple[np.ndarray, str]:
     try:
         rows = np.load(path, mmap_mode="r")
     except (OSError, ValueError) as error:
-        raise CohortError(f"--rows {path}", "a .npy file or a data set", str(error)) from error
+        raise CohortError(f"--rows {path}", "a .npy file or a data set", why(error, "another file")) from error
     if rows.ndim != 2 or 0 in rows.shape or rows.dtype.name not in ("float32", "float16", "uint8"):
         found = f"{list(rows.shape)} of {rows.dtype}"
         raise CohortError(f"--rows {path}", "rows [R, D] of float32, float16 or uint8, at least one", found)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Literal, TypeVar, get_args, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
 import msgspec
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.spelling import did_you_mean
+from cohort_gnn.base.structures import KINDS, line_of, line_of_json, misfit, named
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -21,6 +22,7 @@ def read_structured(path: Path, form: Literal["JSON", "YAML"], kind: type[T], wh
         CohortError: for a file that is missing, damaged or of another structure.
     """
     decode = msgspec.json.decode if form == "JSON" else msgspec.yaml.decode
+    text = b""
     try:
         text = path.read_bytes()
         found = decode(text, type=kind)
@@ -31,12 +33,51 @@ def read_structured(path: Path, form: Literal["JSON", "YAML"], kind: type[T], wh
     except ImportError as error:
         raise CohortError(str(path), "the package PyYAML", f"none ({error})", "python -m pip install pyyaml") from error
     except msgspec.ValidationError as error:
-        unknown = re.search(r"unknown field `(.+?)`", str(error))
-        meant = did_you_mean(unknown[1], _keys_of(kind)) if unknown else ""
-        raise CohortError(str(path), what, str(error), meant or hint) from error
-    except (OSError, ValueError, RecursionError, msgspec.DecodeError) as error:
-        problem = error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())
-        raise CohortError(str(path), f"a readable {form} file", problem, hint) from error
+        raise _of_other_kind(path, decode(text), kind, what, hint, error) from error
+    except OSError as error:
+        raise CohortError(str(path), f"a readable {form} file", error.strerror or "another", hint) from error
+    except (ValueError, RecursionError, msgspec.DecodeError) as error:
+        if form == "JSON":
+            line, problem = line_of_json(text)
+            place = f"{path}: {line}".removesuffix(": ")
+            raise CohortError(place, "JSON", problem, "write the file again, or copy it again") from error
+        raise _no_yaml(path, text, error.__context__ or error, hint) from error
+
+
+def _of_other_kind(path: Path, content: Any, kind: type, what: str, hint: str, error: Exception) -> CohortError:
+    """The error of a member that is none of its type."""
+
+    def fits(other: Any) -> Exception | None:
+        try:
+            msgspec.convert(other, kind)
+        except msgspec.ValidationError as error:
+            return error
+        return None
+
+    member, expected, found = misfit(error)
+    member = named(member, content, fits)
+    if expected == "keys that are known":
+        hint = did_you_mean(found, _keys_of(kind)) or hint
+    if expected.endswith(" as key"):
+        hint = "put quotes around it"
+    if not member and expected == KINDS["object"]:
+        expected = what
+    return CohortError(f"{path}: {member}".removesuffix(": "), expected or what, found, hint)
+
+
+def _no_yaml(path: Path, text: bytes, error: BaseException, hint: str) -> CohortError:
+    """The error of a text that is no YAML."""
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    if mark is None:
+        found = "YAML that is too deep" if isinstance(error, RecursionError) else "bytes or signs that no text has"
+        return CohortError(str(path), "YAML in UTF-8", found, hint)
+    place, line = line_of(text, mark.line + 1)
+    cure = "look at the quotes, brackets and the blanks at the beginning of the lines, there and above"
+    if tag := re.search(r"for the tag '(?:tag:yaml.org,2002:)?(.+)'", str(getattr(error, "problem", ""))):
+        line, cure = f"the tag !!{tag[1]}", "leave tags out: nothing in the file is executed"
+    elif b"\t" in text.splitlines()[min(mark.line, text.count(b"\n"))][: mark.column + 1]:
+        line, cure = f"a tab before {line}", "indent by blanks"
+    return CohortError(f"{path}: {place}", "YAML", line, cure)
 
 
 def _keys_of(kind) -> set[str]:

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.errors import CohortError, why
 from cohort_gnn.dataset import _native, arrays
 from cohort_gnn.dataset.check import check
 
@@ -161,7 +161,7 @@ def output_folder(out: str | os.PathLike, overwrite: bool) -> Iterator[_native.O
         yield folder
         folder.commit()
     except OSError as error:
-        raise CohortError(str(out), "a folder that can be written", str(error), "is the disk full?") from error
+        raise CohortError(str(out), "a folder that can be written", why(error), "is the disk full?") from error
     finally:
         folder.discard()
 

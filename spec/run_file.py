@@ -4,8 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from cohort_gnn.base.errors import CohortError, not_a_run
+from cohort_gnn.base.errors import CohortError, not_a_run, why
+from cohort_gnn.base.structures import line_of_json
 from cohort_gnn.spec import files
+
+HINT = "pass the folder that was its --out"
 
 
 def read_run_json(folder: Path, *members: str, expected: str = "the run.json of cohort train") -> dict[str, Any]:
@@ -16,12 +19,17 @@ def read_run_json(folder: Path, *members: str, expected: str = "the run.json of 
     """
     path = folder / files.RUN
     try:
-        run = json.loads(path.read_text())
-        if not all(isinstance(run[name], dict) for name in members):
-            raise TypeError("the file of another command or version")
-        return run
+        text = path.read_bytes()
+        run = json.loads(text)
     except (FileNotFoundError, NotADirectoryError):
         raise not_a_run(folder) from None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        found = f"{type(error).__name__}: {error}"[:200]
-        raise CohortError(str(path), expected, found, "pass the folder that was its --out") from error
+    except OSError as error:
+        raise CohortError(str(path), expected, why(error), HINT) from error
+    except (ValueError, RecursionError) as error:
+        line, found = line_of_json(text)
+        raise CohortError(f"{path}: {line}".removesuffix(": "), expected, found, HINT) from error
+    missing = [name for name in members if not isinstance(run, dict) or not isinstance(run.get(name), dict)]
+    if missing:
+        found = f"no {' and no '.join(missing)} in it: the file of another command or version"
+        raise CohortError(str(path), expected, found, HINT)
+    return run

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.console import Console as RichConsole
 
-from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.errors import CohortError, why
 
 LOG = logging.getLogger(__name__)
 
@@ -71,4 +71,4 @@ def unless_missing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         cure = "free some space; then cohort train --resume RUN goes on from the last checkpoint"
-        raise CohortError(str(path), "a result of the finished run, written", str(error), cure) from error
+        raise CohortError(str(path), "a result of the finished run, written", why(error), cure) from error

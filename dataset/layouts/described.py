@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
@@ -80,7 +80,7 @@ class NodesOf(Text, forbid_unknown_fields=True, kw_only=True):
 
     file: str | None = None
     id: str | None = None
-    count: int | None = None
+    count: Annotated[int, msgspec.Meta(ge=1, le=2**32)] | None = None
     features: str | list[str] | FileOf | None = None
     label: str | list[str] | FileOf | None = None
     split: str | list[str | FileOf] | None = None

@@ -385,7 +385,9 @@ def _dense(place: str, rows: scipy.sparse.csr_matrix) -> np.ndarray:
     try:
         return rows.toarray()
     except (MemoryError, ValueError) as error:
-        raise CohortError(place, "dense rows that memory holds", f"shape {list(rows.shape)}", str(error)) from error
+        raise CohortError(
+            place, "dense rows that memory holds", f"shape {list(rows.shape)}", "leave columns out"
+        ) from error
 
 
 def demand_integers(array: ArrayFile | MemoryArray) -> None:

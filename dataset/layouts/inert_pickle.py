@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import scipy  # its packages load on first use
 
-from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.errors import CohortError, why
 from cohort_gnn.dataset import arrays
 
 HINT = "only NumPy arrays of numbers, SciPy CSR matrices, dicts and lists are read from pickles"
@@ -23,6 +23,10 @@ BROKEN = (
     pickle.UnpicklingError, EOFError, OSError, ValueError, TypeError, AttributeError, IndexError, KeyError,
     OverflowError, MemoryError, RecursionError, ImportError, AssertionError, SyntaxError, struct.error,
 )  # fmt: skip
+
+
+class _Refused(pickle.UnpicklingError):
+    """What a pickle has that is never loaded."""
 
 
 class InertDtype:
@@ -38,7 +42,7 @@ class InertDtype:
     def dtype(self) -> np.dtype:
         out = np.dtype(self.name.lstrip("<>|=")).newbyteorder(self.order if self.order in "<>" else "=")
         if out.kind not in "biuf":
-            raise ValueError(f"dtype {out}")
+            raise _Refused(f"dtype {out}")
         return out
 
 
@@ -54,7 +58,7 @@ class InertArray:
     def array(self) -> np.ndarray:
         _, shape, dtype, fortran, data = self.state
         if not isinstance(dtype, InertDtype):
-            raise ValueError("an array without a type")
+            raise _Refused("an array without a type")
         kind = dtype.dtype()
         raw = data.encode("latin1") if isinstance(data, str) else bytes(data)
         flat = np.frombuffer(raw, dtype=kind)
@@ -71,7 +75,7 @@ class InertMatrix:
         data, indices, indptr = (self.members[name].array() for name in ("data", "indices", "indptr"))
         shape = [int(length) for length in self.members.get("_shape", self.members.get("shape"))]
         if len(shape) != 2:
-            raise ValueError(f"a matrix of shape {shape}")
+            raise _Refused(f"a matrix of shape {shape}")
         return arrays.csr_matrix("", data, indices, indptr, shape)
 
 
@@ -82,7 +86,7 @@ def _encode(text: str, encoding: str = "latin1") -> bytes:
 def _new_object(kind: type, *_: Any) -> Any:
     """copy_reg._reconstructor of an inert class."""
     if kind is not InertMatrix:
-        raise pickle.UnpicklingError("an object of another class")
+        raise _Refused("an object of another class")
     return InertMatrix()
 
 
@@ -104,11 +108,11 @@ class _Unpickler(pickle._Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in ADMITTED:
-            raise pickle.UnpicklingError(f"the name {module}.{name}")
+            raise _Refused(f"the name {module}.{name}")
         return ADMITTED[module, name]
 
     def persistent_load(self, pid: Any) -> Any:
-        raise pickle.UnpicklingError("a reference to something outside")
+        raise _Refused("a reference to something outside")
 
 
 def load_inert(path: Path) -> Any:
@@ -125,5 +129,6 @@ def load_inert(path: Path) -> Any:
     except CohortError as error:
         raise CohortError(f"{path}: {error.place}", error.expected, error.found, error.hint) from error
     except BROKEN as error:
-        found_text = str(error) or type(error).__name__
-        raise CohortError(str(path), "a pickle of plain arrays, dicts and lists", found_text, HINT) from error
+        damaged = "another file, or a pickle that is damaged or cut off"
+        found = str(error) if isinstance(error, _Refused) else why(error, damaged)
+        raise CohortError(str(path), "a pickle of plain arrays, dicts and lists", found, HINT) from error

@@ -48,7 +48,7 @@ def load_arrays(path: Path, hint: str) -> dict[str, Any]:
     try:
         return {str(key): _plain(value) for key, value in found.items()}
     except BROKEN as error:
-        raise CohortError(str(path), "a dict of arrays", str(error) or type(error).__name__, hint) from error
+        raise CohortError(str(path), "a dict of arrays", "an array that is damaged", hint) from error
 
 
 def _plain(value: Any) -> Any:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.errors import CohortError, why
 from cohort_gnn.base.files import demand_writable, replacing
 from cohort_gnn.dataset import _native
 from cohort_gnn.dataset.hetero import HeteroDataset
@@ -107,7 +107,7 @@ def load_parts(path: str | os.PathLike, num_parts: int) -> np.ndarray:
     try:
         parts = np.load(file, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:
-        found = "no such file" if isinstance(error, FileNotFoundError) else str(error)
+        found = "no such file" if isinstance(error, FileNotFoundError) else why(error, "another file")
         raise CohortError(str(file), f"the parts of {num_nodes} nodes", found, cure) from error
     if parts.shape != (num_nodes,) or parts.dtype != np.int32:
         raise CohortError(str(file), f"int32 [{num_nodes}]", f"{parts.dtype} {list(parts.shape)}", cure)

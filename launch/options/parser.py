@@ -8,11 +8,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.errors import CohortError, why
 from cohort_gnn.base.spelling import as_known, did_you_mean, nearest
+from cohort_gnn.base.structures import line_of
 from cohort_gnn.spec.options import GROUPS, Option, options_of
 from cohort_gnn.spec.types import checked, choices_of, described, kind, meant_by, parsed
 
+TOML_HINT = "for instance: batch-size = 1024"
 NOT_IN_A_FILE = ("config", "overwrite", "resume")  # arguments that say what a command does with a file or folder
 
 
@@ -152,10 +154,16 @@ def read_config(path: Path, known: dict[str, Option]) -> dict[str, Any]:
         CohortError: the file is no TOML, or names an unknown option or a value the option does not take.
     """
     try:
-        config = tomllib.loads(path.read_text())
-    except (OSError, ValueError) as error:  # ValueError: no TOML, or no UTF-8
-        found = getattr(error, "strerror", None) or str(error)
-        raise CohortError(str(path), "a TOML file of options", found, "for instance: batch-size = 1024") from error
+        text = path.read_bytes()
+        config = tomllib.loads(text.decode())
+    except OSError as error:
+        raise CohortError(str(path), "a TOML file of options", why(error), TOML_HINT) from error
+    except UnicodeDecodeError as error:
+        raise CohortError(str(path), "a TOML file of options", "bytes that are no text in UTF-8", TOML_HINT) from error
+    except (ValueError, RecursionError) as error:
+        number = re.search(r"at line (\d+)", str(error))
+        line, found = line_of(text, int(number[1]) if number else text.count(b"\n") + 1)
+        raise CohortError(f"{path}: {line}", "an option in TOML, once", found, TOML_HINT) from error
     flags = {alias[2:]: each for each in known.values() for alias in (each.flag, *each.aliases)}
     options = {}
     for name, value in config.items():

@@ -8,7 +8,8 @@ from typing import NamedTuple, NotRequired, TypedDict, get_type_hints
 
 import msgspec
 
-from cohort_gnn.base.errors import CohortError, not_a_run
+from cohort_gnn.base.errors import CohortError, not_a_run, why
+from cohort_gnn.base.structures import line_of_json, misfit
 from cohort_gnn.spec import files
 from cohort_gnn.spec.graph import GraphTypes
 from cohort_gnn.spec.options import options_of
@@ -303,7 +304,7 @@ def _epochs_since(path: Path, num_epochs: int) -> list[dict]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        raise CohortError(str(path), "the JSON that cohort train writes", str(error), "train again") from error
+        raise CohortError(str(path), "the JSON that cohort train writes", why(error), "train again") from error
     return [_decoded(line, f"{path}: line {i + 1}", _Epoch) for i, line in enumerate(lines) if i >= num_epochs]
 
 
@@ -314,7 +315,7 @@ def _read(path: Path, shape: type):
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise CohortError(str(path), "the JSON that cohort train writes", str(error), "train again") from error
+        raise CohortError(str(path), "the JSON that cohort train writes", why(error), "train again") from error
     return _decoded(text, str(path), shape)
 
 
@@ -323,10 +324,10 @@ def _decoded(text: bytes, place: str, shape: type):
     try:
         return msgspec.json.decode(text, type=shape)
     except msgspec.ValidationError as error:
-        said, _, member = str(error).replace("`", "").partition(" - at $")
-        place = f"{place}: {member.strip('.')}".removesuffix(": ")
-        expected, _, found = said.removeprefix("Expected ").partition(", got ")
-        expected = expected if found else "the members that cohort train writes"
-        raise CohortError(place, expected, found or said, _OTHER_VERSION) from None
+        member, expected, found = misfit(error)
+        place = f"{place}: {member}".removesuffix(": ")
+        raise CohortError(place, expected or "the members that cohort train writes", found, _OTHER_VERSION) from None
     except (ValueError, RecursionError) as error:
-        raise CohortError(place, "the JSON that cohort train writes", str(error), "train again") from error
+        line, found = line_of_json(text)
+        place = f"{place}: {line}".removesuffix(": ")
+        raise CohortError(place, "the JSON that cohort train writes", found, "train again") from error

@@ -108,7 +108,7 @@ def test_a_data_set_that_is_none(tmp_path, run, capsys):
         (np.zeros(7, np.int32), f"expected int32 [{NUM_NODES}], found int32 [7]"),
         (np.zeros(NUM_NODES, np.int64), "found int64"),
         (np.full(NUM_NODES, 2, np.int32), "expected parts in [0, 2), found 2 .. 2"),
-        (np.full(NUM_NODES, None), "Python objects"),
+        (np.full(NUM_NODES, None), "found another file"),
     ],
 )
 def test_parts_of_another_data_set_are_refused(tmp_path, parts, text):

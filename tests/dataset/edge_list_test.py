@@ -94,7 +94,8 @@ def test_what_is_no_time_is_refused_with_what_makes_times_of_it(tmp_path, times)
 def test_damaged_npy_files_are_refused(tmp_path):
     np.save(tmp_path / "e.npy", np.zeros((2, 99), int))
     whole = (tmp_path / "e.npy").read_bytes()
-    for content, found in ((whole[:-8], "ends before"), (whole[:40], "EOF"), (b"", "EOF"), (b"0,1\n", "magic")):
+    header, other = (whole[:40], "a damaged header"), (b"0,1\n", "a file that begins otherwise")
+    for content, found in ((whole[:-8], "ends before"), header, (b"", "an empty file"), other):
         (tmp_path / "e.npy").write_bytes(content)
         assert found in refusal(tmp_path / "e.npy", tmp_path / "out", inputs=ONES).found
 
@@ -151,7 +152,7 @@ TEXT_BAD = {
     "twice": ("a,b\n0,1\n", {"columns": ["a", "0"]}, "e.csv", "each column once", "a,0"),
     "range": ("a,b,c\n0,1,2\n", {"columns": ["a:b", "c"]}, "--columns", "two columns", "a:b,c"),
     "ragged": ("0,1\n# 2\n2,3,4\n", {"header": "no", "comment": "#"}, "line 3", "2 fields, as in the first line", "3"),
-    "plus": ("0,1\n2,+3\n", {"header": "no"}, "line 2", "an integer", '"+3"'),
+    "plus": ("0,1\n2,++3\n", {"header": "no"}, "line 2", "an integer", '"++3"'),
     "int64": ("0,1\n2,9223372036854775808\n", {"header": "no"}, "line 2", "an integer", '"9223372036854775808"'),
     "missing": ("0,1\n2,\n", {"header": "no"}, "e.csv", "a value in each row", "1 null in column 1"),
     "guess": ("id,a,b\n7,0,1\n", {}, "e.csv", "columns named src and dst or alike", "id, a, b"),

@@ -228,14 +228,14 @@ def with_pickled_labels(root):
 
 
 GRAPHBOLT_BAD = {
-    "yaml": (edit("graph:", "graph: ["), "a readable YAML file", ""),
-    "object": (edit("small", "!!python/object/apply:os.system [exit]"), "a readable YAML file", "could not determine"),
-    "no_graph": (edit("graph:", "graphs:"), "the metadata of an OnDiskDataset", "field `graph`"),
+    "yaml": (edit("graph:", "graph: ["), "YAML", ""),
+    "object": (edit("small", "!!python/object/apply:os.system [exit]"), "YAML", "the tag !!python/object"),
+    "no_graph": (edit("graph:", "graphs:"), "the key graph", "none"),
     "types": (edit("- num: 60", "- {num: 60, type: paper}"), "one of the node types paper", "node"),
-    "num": (edit("- num: 60", "- num: many"), "the metadata of an OnDiskDataset", "$.graph.nodes[0].num"),
+    "num": (edit("- num: 60", "- num: many"), "an integer", "a text"),
     "edge_format": (edit("format: csv", "format: parquet"), "format csv or numpy", "parquet"),
     "feature_format": (edit("name: feat, format: numpy", "name: feat, format: csv"), "format numpy or torch", "csv"),
-    "no_path": (edit("path: data/feat.npy", "file: data/feat.npy"), "the metadata of an OnDiskDataset", "field `path`"),
+    "no_path": (edit("path: data/feat.npy", "file: data/feat.npy"), "the key path", "none"),
     "no_file": (edit("path: data/feat.npy", "path: data/no.npy"), "a readable file", "No such file"),
     "no_seeds": (edit("{name: seeds, format: numpy, path: sets/val", VAL), "seeds in val", "labels"),
     "pickle": (with_pickled_labels, "only tensors", ""),

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from torch import Tensor, nn
 
-from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.errors import CohortError, why
 from cohort_gnn.base.files import replacing, temporary_folder
 from cohort_gnn.base.log import shown
 from cohort_gnn.base.progress_lines import ProgressLines
@@ -221,7 +221,7 @@ def replacing_explained(job: dict) -> Iterator[Path]:
             yield temporary
     except OSError as error:
         hint = "the disk must hold it, and hidden layers beyond --memory"
-        raise CohortError(str(out), "a file that can be written", str(error), hint) from error
+        raise CohortError(str(out), "a file that can be written", why(error), hint) from error
     except (MemoryError, RuntimeError) as error:
         # PyTorch has a type of its own only for the memory of GPUs.
         is_of_memory = isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)

@@ -237,9 +237,9 @@ GRAPHBOLT_BAD = {
     ),
     "num": (
         edit(BOLT, "graph", "nodes", 0, num="many"),
-        BOLT,
-        "the metadata of an OnDiskDataset",
         "graph.nodes[0].num",
+        "an integer",
+        "a text",
     ),
     "none": (edit(BOLT, "graph", "nodes", 0, num=0), BOLT, "num, the number of nodes", "0"),
     "file": (drop("edges-1.npy"), "edges-1.npy", "a readable file", "No such file"),
@@ -269,8 +269,8 @@ def test_chunks_come_back(tmp_path, form):
 
 CHUNKS, WRITTEN = "metadata.json", ("edges", "author:writes:paper")
 CHUNKED_BAD = {
-    "json": (lambda root: (root / CHUNKS).write_text("{"), CHUNKS, "a readable JSON file", "truncated"),
-    "member": (edit(CHUNKS, edges=None), CHUNKS, "the metadata of a chunked graph", "field `edges`"),
+    "json": (lambda root: (root / CHUNKS).write_text("{"), CHUNKS, "JSON", '"{"'),
+    "member": (edit(CHUNKS, edges=None), CHUNKS, "the key edges", "none"),
     "counts": (
         edit(CHUNKS, num_nodes_per_chunk=[[3]]),
         "num_nodes_per_chunk",

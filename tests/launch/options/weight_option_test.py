@@ -65,6 +65,8 @@ def test_a_gpu_makes_the_same_batches(request, graph, options):
 
 
 def test_several_types(types, tmp_path):
+    for file in types.glob("hotness-*"):
+        file.unlink()
     uniform = lines_of(types, "--device", "cpu")
     counts = set(types.glob("hotness-*"))
     assert lines_of(types, *BY_WEIGHT, *CACHED, "--device", "cpu") != uniform

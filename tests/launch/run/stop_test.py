@@ -155,4 +155,4 @@ def test_a_run_whose_summary_cannot_be_written_tells_its_result_and_fails(cora, 
     done = cohort("train", cora, *options, env=env)
     assert done.returncode == 1
     assert "summary.json was not written, and the run continues" in done.stdout and "test accuracy" in done.stdout
-    assert "summary.json: expected a result of the finished run, written, found [Errno 28]" in done.stderr
+    assert "summary.json: expected a result of the finished run, written, found No space left on device" in done.stderr

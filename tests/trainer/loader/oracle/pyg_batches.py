@@ -20,6 +20,7 @@ ROWS = {
     "indptr": "`indptr`, more than PyG has",
     "seed_time": "`seed_time`, where `input_time` is not given",
     "one of several edges": "`e_id` and arrays of edges in `bidirectional` batches of one node type",
+    "another reverse": "edges in `bidirectional` batches of several node types",
     "masks of a data set": "other arrays of nodes",
     "pairs among edges": "pairs of a `LinkNeighborLoader` that are also edges of the graph",
     "no node exists yet": "a negative when no node exists yet at the time of the pair",

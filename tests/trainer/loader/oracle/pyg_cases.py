@@ -191,6 +191,20 @@ def without_pairs(data: Graph, options: dict, batch: Graph) -> tuple[Graph, dict
     return rest, options | label | of_batch | {"edge_label_index": pairs if name is None else (name, pairs)}
 
 
+def has_reverse_by_its_edges(data: HeteroData) -> bool:
+    """Whether an edge type has exactly the edges of another in the other direction, and no name that says it."""
+    edges = {name: sorted(map(tuple, data[name].edge_index.T.tolist())) for name in data.edge_types}
+    return any(
+        one != other
+        and one[::2] == (other[2], other[0])
+        and f"rev_{one[1]}" != other[1]
+        and f"rev_{other[1]}" != one[1]
+        and edges[one] == sorted((target, source) for source, target in edges[other])
+        for one in edges
+        for other in edges
+    )
+
+
 def relations_of_pairs(data: Graph, name) -> list[tuple]:
     """The relations that have the edges of one, and whether in the other direction."""
     if name is None:

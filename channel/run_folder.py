@@ -13,11 +13,7 @@ import tempfile
 from pathlib import Path
 
 from cohort_gnn.base.errors import CohortError
-
-
-def shared_memory_root() -> Path:
-    """The folder under which this user's runs keep theirs (``COHORT_SHM`` overrides /dev/shm)."""
-    return Path(os.environ.get("COHORT_SHM", "/dev/shm")).absolute() / f"cohort-{os.getuid()}"
+from cohort_gnn.base.machine import shared_memory_root
 
 
 def rank_folders(run_folder: Path, num_ranks: int) -> list[Path]:
@@ -37,13 +33,6 @@ def meeting_point(name: str) -> Path:
     if root.exists():
         demand_own(root)
     return root / f"meet-{name}"
-
-
-def machine_identity() -> str:
-    """The same for processes that see each other in /proc, and the same shared memory."""
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    shared = shared_memory_root().parent.stat()
-    return f"{boot} {os.readlink('/proc/self/ns/pid')} {shared.st_dev}:{shared.st_ino} {os.getuid()}"
 
 
 def demand_own(root: Path) -> None:

@@ -20,19 +20,19 @@ from cohort_gnn.ibp.stored import decode_stored, take
 from cohort_gnn.ibp.table import Table, TableStats
 
 if TYPE_CHECKING:
-    from cohort_gnn.ibp.embedding_bag import EmbeddingBag
-    from cohort_gnn.ibp.history import History
-    from cohort_gnn.ibp.pyg import pyg_store
-    from cohort_gnn.ibp.stream import stream_module
-    from cohort_gnn.ibp.topk.search import top_k
+    from cohort_gnn.ibp.uses.embedding_bag import EmbeddingBag
+    from cohort_gnn.ibp.uses.history import History
+    from cohort_gnn.ibp.uses.pyg_store import pyg_store
+    from cohort_gnn.ibp.uses.stream import stream_module
+    from cohort_gnn.ibp.uses.topk.search import top_k
 
 # Loaded on first use: they import torch and torch_geometric.
 _HOMES = {
-    "EmbeddingBag": "cohort_gnn.ibp.embedding_bag",
-    "History": "cohort_gnn.ibp.history",
-    "pyg_store": "cohort_gnn.ibp.pyg",
-    "stream_module": "cohort_gnn.ibp.stream",
-    "top_k": "cohort_gnn.ibp.topk.search",
+    "EmbeddingBag": "cohort_gnn.ibp.uses.embedding_bag",
+    "History": "cohort_gnn.ibp.uses.history",
+    "pyg_store": "cohort_gnn.ibp.uses.pyg_store",
+    "stream_module": "cohort_gnn.ibp.uses.stream",
+    "top_k": "cohort_gnn.ibp.uses.topk.search",
 }
 __all__ = [
     "EmbeddingBag",

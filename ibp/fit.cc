@@ -7,6 +7,7 @@
 #include "base/format.h"
 #include "base/random.h"
 #include "ibp/bits.h"
+#include "ibp/fit.h"
 #include "ibp/packing.h"
 #include "ibp/row_codec.h"
 

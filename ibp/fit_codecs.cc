@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/format.h"
 #include "ibp/bits.h"
+#include "ibp/fit.h"
 #include "ibp/row_codec.h"
 
 namespace cohort::ibp {

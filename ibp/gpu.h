@@ -87,7 +87,13 @@ struct FetchOptions {
   bool bfloat16 = false;  // of plane A alone: `out` is uint16 [count, num_columns], as fetch_bfloat16() writes it
 };
 
-struct DistinctRef;
+// The different ones of some ids, which find_distinct() of ibp/uses/bags.h found, in the memory of its caller.
+struct DistinctRef {
+  uint64_t* entries = nullptr;          // uint64 [*count], by ascending id
+  unsigned long long* count = nullptr;  // uint64 [1] in GPU memory
+  uint32_t* next = nullptr;             // as LocatedRows has it
+};
+
 struct LocatedRows;
 
 // Fetches rows: allocates once, for up to `max_rows` a call. Calls on one Gather must be ordered by the caller (one
@@ -212,151 +218,10 @@ void stored_sizes(const DeviceTable& table, const int64_t* index, int64_t count,
 void take_stored(const DeviceTable& table, const int64_t* index, int64_t count, const int64_t* ends,
                  const StoredRef& out, cudaStream_t stream);
 
-// ---- Ids that occur more than once: each row is decoded once, and bags of rows are reduced --------------------------
-
-struct IdsRef {
-  const void* ids = nullptr;  // int32 or int64 [count] in GPU memory
-  bool wide = true;           // int64
-  int64_t count = 0;          // 1 to 2^31 - 1
-  int64_t padding = -1;       // an id whose place is asked for; -1: none
-};
-
-// What find_distinct() found, in the memory of its caller.
-struct DistinctRef {
-  uint64_t* entries = nullptr;          // uint64 [*count], by ascending id
-  unsigned long long* count = nullptr;  // uint64 [1] in GPU memory
-  uint32_t* next = nullptr;             // as LocatedRows has it
-};
-
-struct Distinct {
-  int64_t count = 0;           // of different ids
-  int64_t padding_place = -1;  // of the padding among them; -1: it is none of them
-  bool outside = false;        // an id is not a row of the table: there is nothing to fetch
-};
-
-// Bytes of GPU memory that find_distinct() takes for `count` ids, and what of them fetch_distinct() reads.
-std::size_t distinct_bytes(int64_t count);
-DistinctRef distinct_in(void* memory, int64_t count);
-// Finds the different ids. places: int32 [count] in GPU memory, which of them each id is. `memory` is at a multiple of
-// 256 bytes. The table has fewer than 2^32 rows. Waits for the GPU, allocates nothing.
-Distinct find_distinct(const DeviceTable& table, const IdsRef& ids, void* memory, int32_t* places, cudaStream_t stream);
-
-enum class BagMode : uint8_t { kSum, kMean, kMax };
-
-// Bags of rows. Bag i has the rows of places[offsets[i]] to places[offsets[i + 1] - 1], the last one all that are left.
-struct BagsRef {
-  const int32_t* places = nullptr;  // int32 [count] in GPU memory
-  int64_t count = 0;
-  int64_t padding_place = -1;     // rows that are in no bag
-  const void* offsets = nullptr;  // int32 or int64 [num_offsets] in GPU memory; null: every bag_size places are a bag
-  bool wide = true;               // int64
-  int64_t num_offsets = 0;
-  int64_t bag_size = 0;
-  int64_t num_bags = 0;  // num_offsets or, if the last offset is the end, one less
-};
-
-// out[i] = the sum, mean or maximum of bag i, zeros of an empty one, as torch.nn.EmbeddingBag: summed in float32, in
-// order. rows: [n, num_columns] and out: [num_bags, num_columns] of float32, float16 or bfloat16 in GPU memory.
-// Asynchronous, allocates nothing. Throws Error for other types.
-void reduce_bags(const void* rows, Dtype dtype, uint32_t num_columns, const BagsRef& bags, BagMode mode, void* out,
-                 cudaStream_t stream);
-
-// ---- Rows of several tables, wherever a GPU reads them -------------------------------------------------------------
-
-inline constexpr int kMostShards = 64;
-
-// Which table has the row of an id, and where. All arrays lie in GPU memory.
-struct ShardsRef {
-  const EncodedRef* refs = nullptr;      // EncodedRef [tables]: ref() of each
-  int64_t num_rows = 0;                  // of all ids
-  const int64_t* bounds = nullptr;       // int64 [tables + 1]: the first id of each table, and the end
-  const int32_t* owners = nullptr;       // int32 [num_rows], the table of each id; null: `bounds` says so
-  const int32_t* places = nullptr;       // int32 [num_rows], with `owners`: its row there; null: wide_places
-  const int64_t* wide_places = nullptr;  // int64 [num_rows]
-};
-
-// Memory of one call, in GPU memory.
-struct ShardedScratch {
-  uint64_t* entries = nullptr;          // uint64 [tables, count]
-  int32_t* positions = nullptr;         // int32 [tables, count]
-  unsigned long long* found = nullptr;  // uint64 [2 * tables + 1]: see fetch_sharded()
-};
-
-// out[i] = the row of ids[i]; ids: int64 [count] in GPU memory. Asynchronous, allocates nothing. scratch.found then
-// has, behind `tables` numbers of its own, the number of rows of each table, and the least of 2 * i for an id without a
-// row and 2 * i + 1 for a damaged row; kNoFetchError: none. Rows of such ids are not written, or zeros.
-void fetch_sharded(std::span<const DeviceTable* const> tables, const ShardsRef& shards, const int64_t* ids,
-                   int64_t count, void* out, const ShardedScratch& scratch, cudaStream_t stream);
-
 // encode() by the current GPU: the same bytes. `rows.data` lies in GPU, pinned or pageable memory (20 GB/s and more
 // want it pinned). The rows of the result are in `out`, 16-byte aligned host memory of the caller's with data_bound()
 // bytes or as many as they come to; without it in page-locked memory of data_bound() bytes. Waits for the GPU.
 EncodedRows encode_gpu(const RowTable& rows, const Profile& profile, const EncodeOptions& options = {},
                        std::span<std::byte> out = {});
-
-// ---- Scores of bfloat16 rows with queries, of groups of rows at first: what a search looks at ----------------------
-
-inline constexpr int64_t kScoreRows = 32;  // rows next to each other
-
-// What the best of a group is the largest of; p is the product of a row with a query, f the query's factor, l the
-// length of the row: dot: f p; cosine: f p / l, 0 of a row of zeros; l2: f p - l l.
-enum class Measure : uint8_t { kDot, kCosine, kL2 };
-
-// Rows and queries in GPU memory, each at a multiple of 16 bytes.
-struct RowsAndQueries {
-  const uint16_t* rows = nullptr;     // bfloat16 [num_rows, num_columns]
-  const uint16_t* queries = nullptr;  // bfloat16 [num_queries, num_columns]
-  int64_t num_rows = 0;               // a multiple of kScoreRows
-  int64_t num_queries = 0;
-  uint32_t num_columns = 0;  // a multiple of 8
-};
-
-// Bounds of scores, as ScoreBounds of ibp/topk/search.py has them. The score of a pair of a row and a query is that of
-// Measure; for l2 it is -sqrt(max(0, squares - this)). The radius of a row of length l is slope (l stretch + least), or
-// slope for cosine; a row of a length that is not below `largest`, for cosine also of one not above `smallest`, has an
-// infinite radius.
-struct ScoreBoundsRef {
-  Measure measure = Measure::kDot;
-  const float* factors = nullptr;  // float32 [num_queries]
-  const float* squares = nullptr;  // float32 [num_queries]
-  float slope = 0, stretch = 0, least = 0;
-  float smallest = 0, largest = 0;
-};
-
-// The best score of each group's rows with each query, before the step that l2 has at last.
-struct GroupScoresRef {
-  float* best = nullptr;     // float32 [num_rows / kScoreRows, num_queries]; NaN where a row's score is NaN
-  float* lengths = nullptr;  // float32 [num_rows]; cosine: 1 of a row of zeros
-  float* widest = nullptr;   // float32 [num_rows / kScoreRows]: the largest radius of the group's rows
-};
-
-// Where a kernel puts what it finds, in any order. It counts all, but puts no more than there is room for.
-struct FoundRef {
-  int64_t* count = nullptr;  // int64 [1], added to
-  int64_t room = 0;
-};
-
-// Pairs of a query and a row, and the upper bound of their score; infinite: nothing is known. Each [room].
-struct PairsRef {
-  int64_t* of_query = nullptr;
-  int64_t* row = nullptr;
-  float* high = nullptr;
-};
-
-// Products are sums in float32 in any order. Asynchronous, reads the rows once for 64 queries. Throws Error for sizes
-// or addresses that do not fit.
-void score_groups(const RowsAndQueries& given, const ScoreBoundsRef& bounds, const GroupScoresRef& scores,
-                  cudaStream_t stream);
-
-// Finds the pairs of a query and a group whose upper bound is not below least[query], float64 [num_queries]. Puts
-// query * number of groups + group to `pairs`, int64 [found.room]. Asynchronous.
-void find_pairs(const RowsAndQueries& given, const ScoreBoundsRef& bounds, const GroupScoresRef& scores,
-                const double* least, int64_t* pairs, const FoundRef& found, cudaStream_t stream);
-
-// Finds the rows of the pairs of find_pairs() whose upper bound is not below least[query]. Asynchronous. Throws Error
-// as score_groups() does.
-void score_pairs(const RowsAndQueries& given, const ScoreBoundsRef& bounds, const float* lengths, const double* least,
-                 const int64_t* pairs, const FoundRef& found_pairs, const PairsRef& to, const FoundRef& found,
-                 cudaStream_t stream);
 
 }  // namespace cohort::ibp

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/nanobind_errors.h"
+#include "ibp/fit.h"
 #include "ibp/ibp.h"
 #include "ibp/row_codec.h"
 #include "ibp/writable.h"

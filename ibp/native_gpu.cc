@@ -16,6 +16,9 @@
 
 #include "base/check.h"
 #include "ibp/gpu.h"
+#include "ibp/uses/bags.h"
+#include "ibp/uses/sharded/fetch.h"
+#include "ibp/uses/topk/group_scores.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

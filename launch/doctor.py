@@ -22,11 +22,12 @@ from rich.table import Table
 from rich.text import Text
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.machine import shared_memory_root
 from cohort_gnn.base.programs import python
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.cache.plan import budget
 from cohort_gnn.cache.plan.links import machine_bandwidth
-from cohort_gnn.channel.run_folder import demand_own, shared_memory_root
+from cohort_gnn.channel.run_folder import demand_own
 from cohort_gnn.dataset.inert_torch import LEAST_TORCH, is_safe
 from cohort_gnn.launch.options.devices import devices
 from cohort_gnn.launch.options.parser import add_options, spec_of

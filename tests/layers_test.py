@@ -45,7 +45,7 @@ FLOORS = {
         "layouts": {"."},
         "importing": {".", "layouts", "sorting"},
     },
-    "ibp": {".": set(), "topk": {"."}},
+    "ibp": {".": set(), "uses": {"."}},
     "trainer": {
         ".": set(),
         "nn": {"."},
@@ -71,7 +71,7 @@ FLOORS = {
 DOORS = {
     "cache": {"__init__", "native"},
     "dataset": {"__init__", "cli", "native"},
-    "ibp": {"__init__", "native"},
+    "ibp": {"__init__", "native", "native_gpu"},
     "trainer": {"__init__", "__main__"},
     "launch": {"main", "doctor"},
 }

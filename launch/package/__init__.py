@@ -17,10 +17,10 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names below
     from cohort_gnn.base.errors import CohortError as CohortError
     from cohort_gnn.dataset import from_pyg as from_pyg
     from cohort_gnn.dataset import from_tensors as from_tensors
+    from cohort_gnn.ibp.uses.sharded.rows import ShardedRows as ShardedRows
     from cohort_gnn.launch.run.api import train as train
     from cohort_gnn.trainer.loader.link import LinkNeighborLoader as LinkNeighborLoader
     from cohort_gnn.trainer.loader.neighbor import NeighborLoader as NeighborLoader
-    from cohort_gnn.trainer.loader.sharded_rows import ShardedRows as ShardedRows
     from cohort_gnn.trainer.models.own import load_model as load_model
     from cohort_gnn.trainer.report.callback import Callback as Callback
 
@@ -31,7 +31,7 @@ _HOMES = {
     "Callback": "cohort_gnn.trainer.report.callback",
     "LinkNeighborLoader": "cohort_gnn.trainer.loader.link",
     "NeighborLoader": "cohort_gnn.trainer.loader.neighbor",
-    "ShardedRows": "cohort_gnn.trainer.loader.sharded_rows",
+    "ShardedRows": "cohort_gnn.ibp.uses.sharded.rows",
     "from_pyg": "cohort_gnn.dataset",
     "from_tensors": "cohort_gnn.dataset",
     "CohortError": "cohort_gnn.base.errors",

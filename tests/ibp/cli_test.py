@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cohort_gnn.ibp import cli
+from cohort_gnn.ibp import cli, picture
 from cohort_gnn.launch.main import main
 
 
@@ -55,7 +55,7 @@ def test_analyze_writes_no_file_unasked(rows_file, tmp_path, monkeypatch, capsys
 
 def test_agreement_counts_bits():
     rows = np.array([[1.0, 0.0], [1.0, -0.0], [1.0, 0.0], [1.0, 2.0]], np.float32)
-    shares = cli.agreement(rows)
+    shares = picture.agreement(rows)
     assert shares.shape == (2, 32) and (shares[0] == 1).all()
     assert shares[1, 0] == 0.75 and shares[1, 1] == 0.75 and shares[1, 31] == 1
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import torch.distributed as dist
 
 from cohort_gnn.base.errors import CohortError, warn_user
+from cohort_gnn.base.machine import machine_identity
 from cohort_gnn.base.programs import start_time_of
-from cohort_gnn.channel.run_folder import machine_identity
 from cohort_gnn.trainer.ranks import Place
 from cohort_gnn.trainer.source import wait_for
 

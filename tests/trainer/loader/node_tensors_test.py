@@ -9,7 +9,7 @@ import torch
 from torch_geometric.data import Data, HeteroData
 
 from cohort_gnn import CohortError, LinkNeighborLoader, NeighborLoader
-from cohort_gnn.channel.run_folder import shared_memory_root
+from cohort_gnn.base.machine import shared_memory_root
 
 NUM_NODES = 500
 

@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "base/owners.h"
 #include "base/random.h"
-#include "ibp/gpu.h"
+#include "ibp/uses/bags.h"
 #include "tests/ibp/download.h"
 #include "tests/ibp/rows.h"
 

@@ -8,7 +8,7 @@
 #include "base/bits.h"
 #include "base/check.h"
 #include "base/launch.h"
-#include "ibp/gpu.h"
+#include "ibp/uses/bags.h"
 
 namespace cohort::ibp {
 namespace {

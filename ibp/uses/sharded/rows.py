@@ -18,9 +18,9 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.ibp import arrays
 from cohort_gnn.ibp.rows import ids_on_gpu
 from cohort_gnn.ibp.stored import SLACK_BYTES
-from cohort_gnn.trainer.loader.sharded_groups import Groups
-from cohort_gnn.trainer.loader.sharded_part import Messages, Part
-from cohort_gnn.trainer.loader.sharded_peers import PeerRows, peer_tables
+from cohort_gnn.ibp.uses.sharded.groups import Groups
+from cohort_gnn.ibp.uses.sharded.part import Messages, Part
+from cohort_gnn.ibp.uses.sharded.peers import PeerRows, peer_tables
 
 BAD_IDS = -1  # in place of the number of ids: a rank has asked for rows that there are not
 POLL_SECONDS = 2e-5  # between looks at whether a GPU's exchange has ended

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from cohort_gnn import ibp
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.channel.run_folder import machine_identity
+from cohort_gnn.base.machine import machine_identity
 from cohort_gnn.ibp import _native
 from cohort_gnn.ibp.rows import handle_of, on_gpu
 

@@ -13,7 +13,8 @@
 #include "base/check.h"
 #include "base/owners.h"
 #include "base/random.h"
-#include "ibp/gpu.h"
+#include "ibp/profile_ref.h"
+#include "ibp/uses/topk/group_scores.h"
 
 namespace cohort::ibp {
 namespace {

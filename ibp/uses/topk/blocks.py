@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import torch
 
 from cohort_gnn.ibp.rows import EncodedRows, fetch
-from cohort_gnn.ibp.topk.group_scores import ROWS
+from cohort_gnn.ibp.uses.topk.group_scores import ROWS
 
 BEGUN = 2  # blocks that are scored ahead of the block that the host looks at
 _HOST_MEMORY_SMS = 16  # for each of two fetches from host memory: enough for the link, and SMs are left for the scores

@@ -1,7 +1,7 @@
 // A block of four warps multiplies tiles of 128 rows and 64 queries, 64 columns at a time, by tensor cores; each warp
 // has 64 rows and 32 queries. Three stages of shared memory: one is multiplied while two are on their way. Neither
 // products nor lengths of single rows need another pass over the rows.
-#include "ibp/gpu.h"
+#include "ibp/uses/topk/group_scores.h"
 
 #include <algorithm>
 #include <cmath>

@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/launch.h"
-#include "ibp/gpu.h"
+#include "ibp/uses/bags.h"
 
 namespace cohort::ibp {
 namespace {

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from processes import ALL_TESTS
 
 from cohort_gnn import CohortError, ibp
-from cohort_gnn.ibp.topk import blocks, group_scores, search
-from cohort_gnn.ibp.topk.search import METRICS, ScoreBounds
+from cohort_gnn.ibp.uses.topk import blocks, group_scores, search
+from cohort_gnn.ibp.uses.topk.search import METRICS, ScoreBounds
 
 SPECIAL = [float("nan"), float("inf"), -float("inf"), 1e-40, -1e-40, 0.0, -0.0, 3e38]
 

@@ -10,8 +10,8 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.ibp import _native
 from cohort_gnn.ibp.rows import EncodedRows, fetch
 from cohort_gnn.ibp.table import Table
-from cohort_gnn.ibp.topk import group_scores
-from cohort_gnn.ibp.topk.blocks import BEGUN, blocks_of
+from cohort_gnn.ibp.uses.topk import group_scores
+from cohort_gnn.ibp.uses.topk.blocks import BEGUN, blocks_of
 
 METRICS = ("dot", "cosine", "l2")
 _HOST_BYTES, _GPU_BYTES = 32 << 20, 512 << 20  # most bytes of a block's rows, and of its scores

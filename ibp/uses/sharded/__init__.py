@@ -1,0 +1,1 @@
+"""Rows that are spread over the processes of torch.distributed."""

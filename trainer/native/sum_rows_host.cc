@@ -9,6 +9,8 @@ namespace cohort::trainer {
 namespace {
 
 constexpr int kRowsAtOnce = 64;
+constexpr int64_t kEdgesAhead = 6;  // whose rows come from memory while those before are added
+constexpr int64_t kLineBytes = 64;
 
 template <typename T>
 class RowSummer {
@@ -45,6 +47,13 @@ class RowSummer {
     return at < 0 ? zeros_.data() : static_cast<const T*>(rows) + at * stride;
   }
 
+  void fetch(int64_t edge) const {
+    if (edge >= call_.block.num_edges) return;
+    const void* row = row_at(call_.x, call_.x_stride, call_.place, call_.block.index[edge]);
+    const int64_t row_bytes = call_.dim * static_cast<int64_t>(sizeof(T));
+    for (int64_t at = 0; at < row_bytes; at += kLineBytes) __builtin_prefetch(static_cast<const char*>(row) + at);
+  }
+
   // to[c] += factor * edge factor of c's head * from[c]
   void add_row(const T* from, A factor, const A* of_heads, A* to) const {
     const int64_t head_dim = call_.dim / call_.heads;
@@ -56,6 +65,7 @@ class RowSummer {
 
   void add_edges(int64_t row, EdgeRange range, A* to) {
     for (int64_t e = range.begin; e < range.end; ++e) {
+      fetch(e + kEdgesAhead);
       const int64_t index = call_.block.index[e];
       if (call_.block.skip_self && index == row) continue;
       const A factor = call_.index_factor ? *factors(call_.index_factor, index) : A{1};

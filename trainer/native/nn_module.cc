@@ -5,6 +5,8 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstddef>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -171,6 +173,17 @@ void bind_products(nb::module_& m) {
 #endif
 }
 
+// How many rows there are up to the last one with a byte other than 0.
+int64_t used_rows(Address rows, int64_t num_rows, int64_t row_bytes, int64_t stride_bytes) {
+  const nb::gil_scoped_release no_gil;
+  const std::vector<std::byte> zeros(static_cast<std::size_t>(row_bytes));
+  const auto is_used = [&](int64_t row) {
+    return std::memcmp(at<std::byte>(rows) + row * stride_bytes, zeros.data(), zeros.size()) != 0;
+  };
+  while (num_rows > 0 && !is_used(num_rows - 1)) --num_rows;
+  return num_rows;
+}
+
 void bind_rows(nb::module_& m) {
   bind_struct(m, "BlockRef", "Edges grouped by row: addresses, see trainer/native/block.h.",
               FIELDS(BlockRef, offsets, num_offsets, index, edge, num_edges, num_rows, skip_self));
@@ -254,6 +267,8 @@ void bind_layers(nb::module_& m) {
         "Several arrays at once, (from, to, count, room, fill); see trainer/native/copy_arrays.h.");
   m.def("transpose_scratch_bytes", &scratch_bytes, "stream"_a.none(), "num_edges"_a,
         "How much scratch memory a transposition needs.");
+  m.def("used_rows", &used_rows, "rows"_a, "num_rows"_a, "row_bytes"_a, "stride_bytes"_a,
+        "How many rows in memory of the CPU there are up to the last one with a byte other than 0.");
   m.def("max_pieces", &max_pieces, "num_edges"_a, "How many pieces of long rows a reduction may have.");
 }
 

@@ -53,6 +53,14 @@ def keep_offsets(edge_index: Tensor, indptr: Tensor) -> Tensor:
     return edge_index
 
 
+def ends_of(x: Tensor | tuple[Tensor, Tensor | None], edge_index: Tensor | Block) -> tuple[Tensor, Tensor | None]:
+    """The rows of sources and of targets; of a single tensor, a Block's targets are the first rows."""
+    if not isinstance(x, Tensor):
+        return x
+    is_part = isinstance(edge_index, Block) and edge_index.num_targets < x.shape[0]
+    return x, x[: edge_index.num_targets] if is_part else x
+
+
 def block_of(edge_index: Tensor | Block, num_sources: int, num_targets: int) -> Block:
     """The edges as a block.
 
@@ -76,13 +84,13 @@ def block_of(edge_index: Tensor | Block, num_sources: int, num_targets: int) -> 
         raise CohortError("edge_index", "an int64 tensor of shape [2, edges], or a Block", str(edge_index.dtype))
     if edge_index.dim() != 2 or edge_index.shape[0] != 2:
         raise CohortError("edge_index: shape", "[2, edges]", str(list(edge_index.shape)))
-    indptr = _offsets_of(edge_index)
+    indptr = offsets_of(edge_index)
     if indptr is not None:
         return Block(indptr, edge_index[0], num_sources, num_targets)
     return _sorted(edge_index, num_sources, num_targets)
 
 
-def _offsets_of(edge_index: Tensor) -> Tensor | None:
+def offsets_of(edge_index: Tensor) -> Tensor | None:
     """The offsets of the batch whose first edges these are, unless somebody has written into them."""
     base = edge_index if edge_index._base is None else edge_index._base
     indptr, version = getattr(base, _OFFSETS, (None, None))

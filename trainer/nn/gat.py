@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.nn.attention_ops import loop_means
 from cohort_gnn.nn.attention_products import attend, kept_bytes, piece_rows_of
-from cohort_gnn.nn.block import Block, block_of
+from cohort_gnn.nn.block import Block, block_of, ends_of
 from cohort_gnn.nn.inputs import ELEMENT_COST, PlacedRows, amp_dtype, is_prefix, materialize
 from cohort_gnn.nn.kernels import rows_of, sum_dtype
 from cohort_gnn.nn.linear import end_scores
@@ -28,12 +28,13 @@ class GATRules:
         """[targets, heads * out_channels], or [targets, out_channels] without ``concat``.
 
         Args:
-            x: [nodes, in_channels], or a pair for sources and targets; None for targets: they have no rows.
+            x: [nodes, in_channels], of which a Block's targets are the first; or a pair for sources and targets; None
+                for targets: they have no rows.
             edge_index: int64 [2, edges] of sources and targets, or a Block.
             size: (sources, targets), needed only without rows of targets.
             edge_attr: [edges, edge_dim] or [edges], in the order of ``edge_index``, or in that of the Block.
         """
-        source, target = (x, x) if isinstance(x, Tensor) else x
+        source, target = ends_of(x, edge_index)
         num_targets = target.shape[0] if target is not None else (size or source.shape)[1 if size else 0]
         block = block_of(edge_index, source.shape[0], num_targets)
         num_shared = min(size) if size else min(source.shape[0], num_targets)

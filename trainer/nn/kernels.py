@@ -92,6 +92,16 @@ def rows_of(x: Tensor) -> Tensor:
     return x if x.stride(1) == 1 or x.shape[1] <= 1 else x.contiguous()
 
 
+def used_rows(grad: Tensor) -> int:
+    """How many rows of a gradient [rows, columns] count: those after them are zeros, of nodes whose values nothing has
+    used. All rows on a GPU, which is not waited for, and where torch needs more than the values."""
+    is_known = grad.device.type == "cpu" and grad.dim() == 2 and grad.stride(1) == 1
+    if not is_known or torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return grad.shape[0]
+    width = grad.element_size()
+    return _native.used_rows(grad.data_ptr(), grad.shape[0], grad.shape[1] * width, grad.stride(0) * width)
+
+
 _PLAIN_SUM = {"own_use": _native.NO_OWN, "own": None, "num_own": 0, "heads": 1, "mean": False, "inverse_count": None}
 _PLAIN_SUM |= dict.fromkeys(("edge_factor", "index_factor", "own_factor", "row_factor", "place", "own_place"))
 

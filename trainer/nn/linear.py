@@ -35,10 +35,18 @@ class _Linear(torch.autograd.Function):
     def backward(ctx, grad):
         rows, weight = ctx.saved_tensors
         of_rows, of_weight, of_bias = ctx.needs_input_grad
-        grad_rows = grad @ weight if of_rows else None
+        used = _used_rows(grad)
+        grad, rows, unused = grad[:used], rows[:used], rows.shape[0] - used
+        grad_rows = F.pad(grad @ weight, (0, 0, 0, unused)) if of_rows and used else None
         if of_weight and of_bias:
             return grad_rows, *weight_and_bias_grads(grad, rows)
         return grad_rows, weight_grad(grad, rows) if of_weight else None, column_sums(grad) if of_bias else None
+
+
+def _used_rows(grad: Tensor) -> int:
+    """kernels.used_rows(), or all where most are: a product of fewer rows may round otherwise."""
+    used = kernels.used_rows(grad)
+    return used if 2 * used < grad.shape[0] else grad.shape[0]
 
 
 def product_of(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -95,6 +95,7 @@ def gather_sum_grad(
     p: float,
 ) -> Tensor:
     """The gradient of gather_sum's ``x`` [num_sources, dim], in the dtype of ``grad`` [targets, dim or 2 dim]."""
+    grad = grad[: kernels.used_rows(grad)]
     num_targets = grad.shape[0]
     edges = Edges(indptr, source, num_targets, skip_self=loop != 0)
     columns = kernels.transposed(edges, num_sources)

@@ -19,13 +19,9 @@ from cohort_gnn.nn.gcn import GCNRules
 from cohort_gnn.nn.hgt import HGTRules
 from cohort_gnn.nn.inputs import is_placed, require_placed_rows
 from cohort_gnn.nn.sage import SUMS, SAGERules
+from cohort_gnn.nn.trim import has_message_hooks, trim_by_hops
 
 ADD = ("add", "sum")
-_HOOKS = [
-    f"_{step}_forward_{when}hooks"
-    for step in ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
-    for when in ("pre_", "")
-]
 
 
 class _Checked:
@@ -160,7 +156,7 @@ def takes_pygs_way(layer: pyg.MessagePassing, edge_index) -> bool:
     if layer.explain:  # PyG's own propagate() for this may be the one that it made for the class we derive from
         layer.propagate = pyg.MessagePassing.propagate.__get__(layer)
         return True
-    return not plain or isinstance(edge_index, EdgeIndex) or any(getattr(layer, name) for name in _HOOKS)
+    return not plain or isinstance(edge_index, EdgeIndex) or has_message_hooks(layer)
 
 
 OURS = {pyg.SAGEConv: SAGEConv, pyg.GCNConv: GCNConv, pyg.GATConv: GATConv, pyg.HGTConv: HGTConv}
@@ -188,7 +184,9 @@ def accelerate(model: nn.Module) -> Replacement:
     """Replaces SAGEConv, GCNConv, GATConv and HGTConv of PyG in the model by Cohort's, which give the same results.
 
     Modules, parameters, hooks, devices and modes do not change, so optimizers and checkpoints of the model stay valid.
-    A layer with arguments that Cohort's layer does not support stays PyG's.
+    A layer with arguments that Cohort's layer does not support stays PyG's. If a model of PyG gets a batch of Cohort's
+    loader with its sizes by hop, layers do not compute rows that PyG would cut off before the next layer; dropout in
+    between draws numbers for the other rows alone.
     """
     done = Replacement()
     for name, module in model.named_modules():
@@ -204,4 +202,5 @@ def accelerate(model: nn.Module) -> Replacement:
         else:
             module.__class__ = OURS[kind]
             done.replaced.append(name)
+    trim_by_hops(model)
     return done

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from cohort_gnn.nn import ops
 from cohort_gnn.nn.activation import Activation, apply_to_ends
-from cohort_gnn.nn.block import Block, block_of
+from cohort_gnn.nn.block import Block, block_of, ends_of
 from cohort_gnn.nn.inputs import amp_dtype, is_placed, is_prefix, materialize, require_placed_rows
 from cohort_gnn.nn.kernels import rows_of
 from cohort_gnn.nn.linear import linear
@@ -27,8 +27,8 @@ class SAGERules:
         """[targets, out_channels].
 
         Args:
-            x: [nodes, in_channels], or a pair for sources and targets; None for targets: they have no rows. For a
-                Block with places all rows that it may name.
+            x: [nodes, in_channels], of which a Block's targets are the first; or a pair for sources and targets; None
+                for targets: they have no rows. For a Block with places all rows that it may name.
             edge_index: int64 [2, edges] of sources and targets, or a Block.
             size: (sources, targets), needed only without rows of targets.
             activation: what becomes of ``x`` first, as part of the same pass over memory where that is possible.
@@ -38,7 +38,7 @@ class SAGERules:
             return self._normalized(self._of_sum(rows_of(x), x, edge_index, True, None))
         if activation is not None and not self._fuses(activation, x):
             x, activation = apply_to_ends(activation, x), None
-        source, target = (x, x) if isinstance(x, Tensor) else x
+        source, target = ends_of(x, edge_index)
         num_targets = target.shape[0] if target is not None else (size or source.shape)[1 if size else 0]
         block = block_of(edge_index, source.shape[0], num_targets)
         shared = target is not None and not self.project and is_prefix(target, source)
@@ -69,7 +69,8 @@ class SAGERules:
         dtype = amp_dtype(source)
         mean = SUMS[self.aggr]
         drawn = activation.drawn() if activation is not None else ()
-        ends = block.indptr, block.source, block.num_targets
+        summed = self._summed_targets(block) if beside == ops.BESIDE_PREFIX and not drawn else block.num_targets
+        ends = block.indptr, block.source, summed
         rows = ops.gather_sum(
             source, own, None, *ends, mean, beside, 0.0, dtype, *drawn, place=block.place, own_place=block.own_place
         )[0]
@@ -80,4 +81,14 @@ class SAGERules:
         for lin, width in ((self.lin_l, source.shape[1]), (self.lin_r, source.shape[1])):
             materialize(lin, width)
         weight = torch.cat((self.lin_l.weight, self.lin_r.weight), dim=1)
-        return linear(rows, weight, self.lin_l.bias)
+        out = linear(rows, weight, self.lin_l.bias)
+        if summed == block.num_targets:
+            return out
+        alone = source[summed : block.num_targets].to(dtype)
+        return torch.cat((out, linear(alone, self.lin_r.weight, self.lin_l.bias)))
+
+    def _summed_targets(self, block: Block) -> int:
+        """Targets from this number on have no edges, and on a CPU no sums: those would take as long as others."""
+        in_batch = block.indptr.shape[0] - 1
+        is_open = block.indptr.device.type == "cpu" and not torch.compiler.is_compiling()
+        return max(0, min(in_batch, block.num_targets)) if is_open and block.own_place is None else block.num_targets

@@ -136,13 +136,15 @@ foreach(link ${links})
   endif()
 endforeach()
 
-# cohort_python(<folder> [PACKAGE name]): the folder's *.py become cohort_gnn.<name> (default: the folder; "." is the top).
+# cohort_python(<folder> [PACKAGE name]): the folder's *.py and *.pyi become cohort_gnn.<name> (default: the folder; "."
+# is the top).
 function(cohort_python folder)
   cmake_parse_arguments(ARG "" "PACKAGE" "" ${ARGN})
   if(NOT ARG_PACKAGE)
     set(ARG_PACKAGE ${folder})
   endif()
-  file(GLOB modules CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.py ${PROJECT_SOURCE_DIR}/${folder}/py.typed)
+  file(GLOB modules CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.py ${PROJECT_SOURCE_DIR}/${folder}/*.pyi
+    ${PROJECT_SOURCE_DIR}/${folder}/py.typed)
   file(MAKE_DIRECTORY ${COHORT_PYTHON_TREE}/${ARG_PACKAGE})
   foreach(module ${modules})
     get_filename_component(name ${module} NAME)
@@ -152,8 +154,8 @@ function(cohort_python folder)
   install(FILES ${modules} DESTINATION ${destination})
 endfunction()
 
-# cohort_extension(<target> PACKAGE name SOURCES ... LINK ...): the nanobind module cohort_gnn.<name>._native, and its stub
-# for type checkers, for which the module is imported: not where it is a sanitizer's.
+# cohort_extension(<target> PACKAGE name SOURCES ... LINK ...): the nanobind module cohort_gnn.<name>._native. Its stub for
+# type checkers is <name>/_native.pyi; tests/types_test.py says how it is written.
 function(cohort_extension target)
   cmake_parse_arguments(ARG "" "PACKAGE" "SOURCES;LINK" ${ARGN})
   # NB_SUPPRESS_WARNINGS: nanobind's headers are not ours to warn about.
@@ -162,10 +164,4 @@ function(cohort_extension target)
   set_target_properties(${target} PROPERTIES OUTPUT_NAME _native LIBRARY_OUTPUT_DIRECTORY ${COHORT_PYTHON_TREE}/${ARG_PACKAGE})
   install(TARGETS ${target} LIBRARY DESTINATION cohort_gnn/${ARG_PACKAGE})
   add_dependencies(programs ${target})
-  if(NOT CMAKE_CXX_FLAGS MATCHES "sanitize=")
-    set(stub ${COHORT_PYTHON_TREE}/${ARG_PACKAGE}/_native.pyi)
-    nanobind_add_stub(${target}_stub MODULE _native PYTHON_PATH $<TARGET_FILE_DIR:${target}> DEPENDS ${target} OUTPUT ${stub})
-    install(FILES ${stub} DESTINATION cohort_gnn/${ARG_PACKAGE})
-    add_dependencies(programs ${target}_stub)
-  endif()
 endfunction()

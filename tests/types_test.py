@@ -1,6 +1,7 @@
 """Types: mypy finds nothing wrong in the package, and users' type checkers see its types."""
 
 import ast
+import importlib
 import importlib.util
 import inspect
 import os
@@ -48,7 +49,7 @@ def mypy(tmp_path_factory):
 
     def run(*arguments, cwd: Path = known) -> list[str]:
         command = [sys.executable, "-m", "mypy", "--config-file", ROOT / "pyproject.toml", "--cache-dir", known]
-        env = os.environ | {"MYPYPATH": str(Path(cohort.__file__).parents[1])}
+        env = os.environ | {"MYPYPATH": str(ROOT / "python")}  # the checkout's: no build is needed
         options = {"capture_output": True, "text": True, "env": env, "timeout": 250, "cwd": cwd}
         result = subprocess.run([*map(str, command), "--no-error-summary", *map(str, arguments)], **options)
         assert result.returncode in (0, 1) and not result.stderr, result.stdout + result.stderr
@@ -87,6 +88,38 @@ def test_the_package_says_that_it_has_types():
     assert (folder / "py.typed").exists()
     modules = {path.parent.name for path in folder.glob("*/_native*.so")}
     assert {path.parent.name for path in folder.glob("*/_native.pyi")} == modules != set()
+
+
+def names_of(stub: str) -> dict[str, set[str]]:
+    """Of a stub, the names of functions and other values, and those of each class."""
+    tree = ast.parse(stub)
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    names = {"": {node.name for node in tree.body if isinstance(node, kinds)}}
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            names[node.name] = {each.name for each in node.body if isinstance(each, kinds)}
+    return names
+
+
+@pytest.mark.parametrize("room", ["ibp", "dataset", "cache", "trainer"])
+def test_stubs_are_those_of_the_modules(room, tmp_path):
+    """python -m nanobind.stubgen -m cohort_gnn.ROOM._native -o ROOM/_native.pyi writes one, in a build with CUDA."""
+    pytest.importorskip("nanobind")
+    module = importlib.import_module(f"cohort_gnn.{room}._native")
+    command = [sys.executable, "-m", "nanobind.stubgen", "-m", module.__name__, "-o", tmp_path / "out.pyi"]
+    subprocess.run(command, check=True, capture_output=True, timeout=100)
+    found, kept = names_of((tmp_path / "out.pyi").read_text()), names_of((ROOT / room / "_native.pyi").read_text())
+    assert found and all(names <= kept.get(place, set()) for place, names in found.items())
+    assert found == kept or not importlib.import_module("cohort_gnn.ibp._native").with_cuda
+
+
+def test_the_links_of_the_checkout_are_the_package():
+    def modules_of(folder: Path) -> set[str]:
+        paths = [*folder.glob("*.py"), *folder.glob("*/*.py"), *folder.glob("*/*/*.py")]
+        return {str(path.relative_to(folder)) for path in paths}
+
+    built = modules_of(Path(cohort.__file__).parent)
+    assert built <= modules_of(ROOT / "python/cohort_gnn") and len(built) > 150
 
 
 def test_type_checkers_see_the_names_that_are_loaded_on_first_use():

@@ -35,11 +35,12 @@ class Trim(TrimToLayer):
     ) -> tuple:
         """Rows, edges and ``edge_attr`` of a layer; it gets what the layer before has got of them, and its output."""
         nodes, edges = num_sampled_nodes_per_hop, num_sampled_edges_per_hop
-        offsets = source = None
         if isinstance(edge_index, Block):
             offsets, source = edge_index.indptr, edge_index.source
         elif layer == 0 and edge_attr is None and self._skips(x, edge_index, nodes, edges):
             offsets, source = offsets_of(edge_index), edge_index[0]
+        else:
+            offsets, source = None, edge_index
         if offsets is None:
             return super().forward(layer, nodes, edges, x, edge_index, edge_attr)
         hops = len(edges) - layer  # whose edges the layer reads

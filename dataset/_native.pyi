@@ -1,0 +1,130 @@
+"""Cohort data sets: generating, checking and writing, in C++."""
+
+from collections.abc import Callable, Sequence
+import os
+import pathlib
+from typing import Annotated
+
+import numpy
+from numpy.typing import NDArray
+
+
+def check(folder: str | os.PathLike) -> list:
+    """All problems of a data set, as (place, expected, found, hint)."""
+
+def demand_in_range(folder: str | os.PathLike) -> None:
+    """Refuses offsets and ids that lead out of the arrays."""
+
+def find_rows(folder: str | os.PathLike, prefer_raw: bool) -> tuple[list[tuple[str, bool]], list[tuple[str, bool]]]:
+    """
+    After the cheap checks, of each node type and then of each relation: the file of encoded rows, empty without, and whether there are raw ones.
+    """
+
+class GenerateOptions:
+    """A random data set, whole or in parts."""
+
+    def __init__(self, *, kind: str, nodes: int, edges: int, dim: int, dtype: str, classes: int, seed: int, split: Sequence[float], undirected: bool, edge_weights: bool, edge_dim: int = 0) -> None: ...
+
+def generate(out: str | os.PathLike, options: GenerateOptions, overwrite: bool) -> None:
+    """Writes a random data set."""
+
+def generate_graph(folder: str | os.PathLike, name: str, options: GenerateOptions) -> None:
+    """Writes all but the features into an existing folder."""
+
+class FeatureGenerator:
+    """The feature rows of a random data set, in any order."""
+
+    def __init__(self, options: GenerateOptions) -> None: ...
+
+    @property
+    def row_bytes(self) -> int: ...
+
+    def write(self, labels: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], nodes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu')]) -> None:
+        """
+        labels int64 [V], nodes int64 [n] -> out uint8 [n, row_bytes], filled in place.
+        """
+
+def take_rows(rows: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], ids: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu')]) -> None:
+    """
+    out[i] = rows[ids[i]]: uint8 [V, row bytes], int64 [n] -> uint8 [n, row bytes], filled in place.
+    """
+
+def partition(folder: str | os.PathLike, *, method: str, num_parts: int, seed: int, memory_bytes: int) -> Annotated[NDArray[numpy.int32], dict(shape=(None,))]:
+    """
+    int32 [V]: the part of each node; memory_bytes 0: what the machine has left.
+    """
+
+def has_metis() -> bool: ...
+
+def reverses(relations: Sequence[tuple[int, int, Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], int]]) -> list[tuple[int, list[tuple[int, bool]]]]:
+    """
+    Of each (source type, target type, indptr int64 [V + 1], indices int32 or int64 [E], reverse_of): its reverse_of, and where its edges are, [(relation, in the other direction)]; see dataset/reverses.h.
+    """
+
+class OutputFolder:
+    """A folder that appears whole (commit) or not at all (discard)."""
+
+    def __init__(self, out: str | os.PathLike, overwrite: bool) -> None: ...
+
+    @property
+    def path(self) -> pathlib.Path: ...
+
+    @property
+    def out(self) -> pathlib.Path: ...
+
+    def commit(self) -> None: ...
+
+    def discard(self) -> None: ...
+
+class IdMap:
+    """Finds the nodes of arbitrary ids."""
+
+    def __init__(self, ids: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], nodes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None:
+        """
+        ids int64 [V], strictly ascending; nodes int64 [V], or [0] when id i is node i.
+        """
+
+    def find(self, ids: Annotated[NDArray[numpy.int64], dict(shape=(None,), device='cpu', writable=False)], nodes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')]) -> None:
+        """
+        nodes[i] = the node of ids[i], or -1: int64 [n] -> int64 [n], filled in place.
+        """
+
+class IdSorter:
+    """Collects the distinct ids of a graph, more than memory holds."""
+
+    def __init__(self, folder: str | os.PathLike, memory_bytes: int) -> None: ...
+
+    def add(self, ids: Annotated[NDArray[numpy.int64], dict(shape=(None,), device='cpu', writable=False)]) -> None:
+        """int64 [any]"""
+
+    def write(self, path: str | os.PathLike) -> None:
+        """Writes them, ascending, into an .npy file, int64 [V]."""
+
+class EdgeSorter:
+    """
+    Edges in any order, more than memory holds, sorted by destination and source.
+    """
+
+    def __init__(self, *, folder: str | os.PathLike, memory_bytes: int, place: str, num_nodes: int, transpose: bool = False, reverse: bool = False, dedupe: bool = False, self_loops: str = 'keep', weighted: bool = False, timed: bool = False, numbered: bool = False, num_sources: int = -1, source_type: str = '', target_type: str = '') -> None:
+        """
+        num_nodes -1: as many as the edges name; weighted: equal edges that come once add up; numbered: write the number of each edge among those that were added. Between two types, num_nodes are those of the target type.
+        """
+
+    def add(self, src: Annotated[NDArray[numpy.int64], dict(shape=(None,), device='cpu', writable=False)], dst: Annotated[NDArray[numpy.int64], dict(shape=(None,), device='cpu', writable=False)], ids: IdMap | None, weights: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, times: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> None:
+        """
+        int64 [n] each, weights float32 [n] or times int64 [n] where edges have them; with `ids` ends are ids, else nodes.
+        """
+
+    def write(self, folder: str | os.PathLike, progress: Callable) -> None:
+        """
+        Writes indptr.npy, indices.npy and, with weights, times or numbers, edge_weights.npy, edge_times.npy or edge_numbers.npy.
+        """
+
+    @property
+    def num_nodes(self) -> int: ...
+
+    @property
+    def edges_read(self) -> int: ...
+
+    @property
+    def edges_written(self) -> int: ...

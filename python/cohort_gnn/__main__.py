@@ -1,0 +1,1 @@
+../../launch/package/__main__.py

@@ -22,6 +22,12 @@ SMALL = ["--fanout", "4,3", "--batch-size", "100", "--cliques", "all"]
 MEASURED = Links((1500e9, 360e9, 51e9))
 
 
+@pytest.fixture(autouse=True)
+def no_gpu(monkeypatch):
+    """Plans of a machine without a GPU, wherever this runs: with one, its memory and its links are planned with."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+
+
 @pytest.fixture
 def data(cora, tmp_path):
     """Cora in a folder of its own, without counts."""
@@ -153,6 +159,23 @@ def test_the_topology_goes_into_gpus_that_then_still_hold_all_rows(data, capsys)
     all_rows = 2708 * (1433 * 4 + 12 + 8) + (2708 + 31) // 32 * 8
     assert beside_topology([all_rows + topology_bytes], topology_bytes, [(2708, 1433 * 4)]) == [all_rows]
     assert beside_topology([all_rows + topology_bytes, all_rows], topology_bytes, [(2708, 1433 * 4)]) is None
+
+
+def test_a_gpu_that_is_there_holds_the_lists_if_its_memory_does(data, capsys, monkeypatch):
+    """Its memory is read from it: no lists are planned into the cache, nor into host memory."""
+    arguments = [data, *SMALL, "--num-gpus", 1, "--cache-ratio", 0.05, "--no-reuse", "--bandwidth", "1500,360,51"]
+    without = planned(capsys, *arguments)
+    gpu = {"ordinal": 0, "name": "a GPU", "uuid": "GPU-0", "bytes": 80 * 10**9, "reads_registered": True}
+    machine = {"cuda_build": True, "gpus": [gpu], "cliques": [[0]], "versions": [1, 1]}
+    monkeypatch.setattr(planning, "devices", lambda: machine)
+    there = planned(capsys, *arguments)
+    lists = sum(np.load(data / f"{name}.npy").nbytes for name in ("indptr", "indices"))
+    assert there["graph_bytes"] - without["graph_bytes"] == lists
+    assert there["gpus"][0]["topology"]["rows"] == 0 < without["gpus"][0]["topology"]["rows"]
+    assert there["gpus"][0]["features"]["rows"] > without["gpus"][0]["features"]["rows"]
+    gpu["bytes"] = 100_000
+    assert main(["plan", *map(str, arguments)]) == 1
+    assert "GPU 0: a cache of" in capsys.readouterr().err
 
 
 def test_stand_ins_are_those_of_the_graph(data):

@@ -69,6 +69,7 @@ class Table(ABC):
         kinds: dict[Any, Kind] = {np.int64: "integers", np.float32: "features"}
         kind, done = kinds.get(dtype, "numbers"), 0
         for arrays, fraction in self.pieces(numbers, kind, block_bytes):
+            values.demand_types(self, numbers, arrays, kind)
             if any(map(values.null_lists if dtype is None or nulls else values.nulls, arrays)):
                 raise self._without_values(numbers, kind)
             parts = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,17 +34,13 @@ def numbers(table: Table, column: int, array: pa.Array | pa.ChunkedArray, kind: 
     array = _plain(array)
     if _is_list(array.type):
         return _of_lists(place, array, lambda flat: numbers(table, column, flat, kind, first_row))
-    integers, floats = pa.types.is_integer(array.type), pa.types.is_floating(array.type)
+    if fault := type_fault(array, name, kind):
+        raise CohortError(place, *fault)
     if kind == "integers":
-        if not integers:
-            hint = WHOLE_HINT.format(name) if floats else _hint(array.type, name, kind)
-            raise CohortError(place, "integers", str(array.type), hint)
         return arrays.as_int64(place, array.to_numpy())
-    booleans = pa.types.is_boolean(array.type)
-    if pa.types.is_null(array.type) or booleans and array.null_count:
+    integers = pa.types.is_integer(array.type)
+    if pa.types.is_null(array.type) or pa.types.is_boolean(array.type) and array.null_count:
         array = array.cast(pa.float64() if pa.types.is_null(array.type) else pa.uint8())
-    elif not integers and not floats and not booleans:
-        raise CohortError(place, "numbers", str(array.type), _hint(array.type, name, kind))
     missing = array.is_null() if kind == "features" and integers and array.null_count else None
     array = array if missing is None else array.fill_null(0)
     out = array.to_numpy(zero_copy_only=False) if isinstance(array, pa.Array) else array.to_numpy()
@@ -55,6 +52,39 @@ def numbers(table: Table, column: int, array: pa.Array | pa.ChunkedArray, kind: 
     if missing is not None:
         rows[np.asarray(missing)] = np.nan
     return rows
+
+
+def type_fault(array: pa.Array | pa.ChunkedArray, name: str, kind: Kind) -> tuple[str, str, str] | None:
+    """What is expected of a column's type, what it is, and the cure; None: it has numbers, or integers."""
+    import pyarrow as pa
+
+    type_ = _plain(array).type
+    while _is_list(type_) or pa.types.is_dictionary(type_):
+        type_ = type_.value_type
+    integers, floats = pa.types.is_integer(type_), pa.types.is_floating(type_)
+    if kind == "integers" and not integers:
+        return "integers", str(type_), WHOLE_HINT.format(name) if floats else _hint(type_, name, kind)
+    if integers or floats or pa.types.is_boolean(type_) or pa.types.is_null(type_):
+        return None
+    return "numbers", str(type_), _hint(type_, name, kind)
+
+
+def demand_types(table: Table, columns: Sequence[int], each: Sequence[pa.Array | pa.ChunkedArray], kind: Kind) -> None:
+    """Raises CohortError for columns that have no numbers; it names all of them."""
+    names = [table.titles[column] if column < len(table.titles) else str(column) for column in columns]
+    found = {name: type_fault(array, name, kind) for name, array in zip(names, each, strict=True)}
+    faults = {name: fault for name, fault in found.items() if fault is not None}
+    if not faults:
+        return
+    expected, first, hint = next(iter(faults.values()))
+    if len(faults) == 1:
+        raise CohortError(f"{table.path}: column {next(iter(faults))}", expected, first, hint)
+    of_type: dict[str, list[str]] = {}
+    for name, (_, type_, _) in faults.items():
+        of_type.setdefault(type_, []).append(name)
+    told = ", ".join(f"{type_} in {' and '.join(names)}" for type_, names in of_type.items())
+    cures = {type_: fault[2] for fault in faults.values() for type_ in [fault[1]]}
+    raise CohortError(f"{table.path}: {len(faults)} columns", expected, told, "; ".join(dict.fromkeys(cures.values())))
 
 
 def _demand_exact(place: str, numbers: np.ndarray, rows: np.ndarray, first_row: int) -> None:

@@ -122,3 +122,16 @@ def test_ids_of_nodes_are_one_only_if_they_are_the_same_number(tmp_path, kind):
     error = refusal(described(["16", "016"], [("16", "16")]), tmp_path / "twice")
     assert error.expected == "an id named once"
     assert open_dataset(tmp_path / "numbers").num_nodes == 3
+
+
+def test_all_columns_of_a_wrong_type_are_named_at_once(tmp_path, ring):
+    days = pa.array([0] * 20, pa.date32())
+    table = pa.table({"a": ["x"] * 20, "f": [0.5] * 20, "when": days, "b": ["y"] * 20, "price": days.cast(pa.string())})
+    pq.write_table(table, tmp_path / "x.parquet")
+    error = refusal(ring, tmp_path / "out", inputs=SourceOptions(features=tmp_path / "x.parquet"))
+    assert error.place.endswith("x.parquet: 4 columns") and error.expected == "numbers"
+    assert error.found == "string in a and b and price, date32[day] in when"
+    assert "number them" in error.hint and "times are integers" in error.hint
+    pq.write_table(table.select(["f", "a"]), tmp_path / "x.parquet")
+    error = refusal(ring, tmp_path / "out", inputs=SourceOptions(features=tmp_path / "x.parquet"))
+    assert error.place.endswith("x.parquet: column a") and error.found == "string"

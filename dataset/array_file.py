@@ -169,6 +169,7 @@ class NamedArrays:
 
     def _members(self) -> dict[str, int]:
         """Name -> bytes of the members of an archive."""
+        demand_regular(self.path)
         try:
             with zipfile.ZipFile(self.path) as archive:
                 members = [info for info in archive.infolist() if info.filename.endswith(".npy")]

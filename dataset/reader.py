@@ -13,7 +13,7 @@ import numpy as np
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import _native
-from cohort_gnn.dataset.array_file import map_array
+from cohort_gnn.dataset.array_file import demand_regular, map_array
 from cohort_gnn.dataset.arrays import as_float32
 from cohort_gnn.dataset.hetero import (
     FeatureTable,
@@ -165,6 +165,7 @@ def open(path: str | os.PathLike, *, prefer_raw: bool = False) -> Dataset | Hete
         CohortError: for the first thing wrong.
     """
     folder = Path(path).expanduser()
+    demand_regular(folder / META)
     rows, edge_rows = _native.find_rows(os.fspath(folder), prefer_raw)
     meta = json.loads((folder / META).read_bytes())
     if "nodes" in meta:

@@ -11,6 +11,7 @@ import msgspec
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.spelling import did_you_mean
 from cohort_gnn.base.structures import KINDS, line_of, line_of_json, misfit, named
+from cohort_gnn.dataset.array_file import demand_regular
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -24,6 +25,7 @@ def read_structured(path: Path, form: Literal["JSON", "YAML"], kind: type[T], wh
     decode = msgspec.json.decode if form == "JSON" else msgspec.yaml.decode
     text = b""
     try:
+        demand_regular(path)
         text = path.read_bytes()
         found = decode(text, type=kind)
         if form == "YAML" and (twice := _key_given_twice(text)):
@@ -42,6 +44,18 @@ def read_structured(path: Path, form: Literal["JSON", "YAML"], kind: type[T], wh
             place = f"{path}: {line}".removesuffix(": ")
             raise CohortError(place, "JSON", problem, "write the file again, or copy it again") from error
         raise _no_yaml(path, text, error.__context__ or error, hint) from error
+
+
+def file_beside(place: str, description: Path, file: str) -> Path:
+    """A file that a description names, relative to its folder; links there are followed, wherever they lead.
+
+    Raises:
+        CohortError: the name leads out of the folder.
+    """
+    if not Path(file).name or Path(file).is_absolute() or ".." in Path(file).parts:
+        hint = "keep the description beside the files, or link one into its folder: ln -s"
+        raise CohortError(place, "a file in the folder of the description", file or "none", hint)
+    return description.parent / file
 
 
 def _of_other_kind(path: Path, content: Any, kind: type, what: str, hint: str, error: Exception) -> CohortError:

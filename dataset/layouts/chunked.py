@@ -15,7 +15,7 @@ from cohort_gnn.dataset.array_file import ArrayFile, open_npy
 from cohort_gnn.dataset.arrays import MASKS
 from cohort_gnn.dataset.layouts.graph import Edges, Labels, Rows, splits_in
 from cohort_gnn.dataset.layouts.typed import Nodes, Target, TypedGraph, by_relation, relation_of
-from cohort_gnn.dataset.structured import read_structured
+from cohort_gnn.dataset.structured import file_beside, read_structured
 from cohort_gnn.dataset.tables.parquet_file import ParquetFile
 from cohort_gnn.dataset.tables.table import Table
 from cohort_gnn.dataset.tables.text_file import TextFile
@@ -100,7 +100,7 @@ def _edges(path: Path, key: str, meta: Metadata) -> Edges:
 
 def _parts(path: Path, chunks: Chunks) -> list[ArrayFile | Table]:
     """The files of an array."""
-    files, form = [path.parent / file for file in chunks.data], chunks.format
+    files, form = [file_beside(f"{path}: data", path, file) for file in chunks.data], chunks.format
     if form.name == "numpy":
         return [open_npy(file) for file in files]
     if form.name not in ("csv", "parquet"):

@@ -17,7 +17,7 @@ from cohort_gnn.dataset.layouts.graph import Edges, Labels, Rows, Weights
 from cohort_gnn.dataset.layouts.node_ids import MIN_BLOCK, NodeIds, with_ids
 from cohort_gnn.dataset.layouts.typed import Nodes, Target, TypedGraph, by_relation
 from cohort_gnn.dataset.reverses import NO_REVERSE
-from cohort_gnn.dataset.structured import read_structured
+from cohort_gnn.dataset.structured import file_beside, read_structured
 from cohort_gnn.dataset.tables.column_names import LABELS, edge_columns, is_id_name
 from cohort_gnn.dataset.tables.first_line import EDGE_LISTS, kind_suffix
 from cohort_gnn.dataset.tables.known_files import demand_unknown
@@ -239,14 +239,11 @@ class _Files:
     """The files that a description names, in its folder."""
 
     def __init__(self, path: Path):
-        self._folder = path.parent
+        self._path = path
 
     def path_of(self, place: str, file: str) -> Path:
         """Raises CohortError for a file outside the folder."""
-        if not Path(file).name or Path(file).is_absolute() or ".." in Path(file).parts:
-            hint = "keep the description beside the files, or link one into its folder: ln -s"
-            raise CohortError(place, "a file in the folder of the description", file, hint)
-        return self._folder / file
+        return file_beside(place, self._path, file)
 
     def table(self, place: str, of: FileOf) -> tuple[Table, list[int]]:
         """A table, and its columns that are read."""

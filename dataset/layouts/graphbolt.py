@@ -18,7 +18,7 @@ from cohort_gnn.dataset.layouts.graph import Edges, Labels, Rows
 from cohort_gnn.dataset.layouts.torch_files import array_of, is_dense, load_tensors, rows_of_tensor
 from cohort_gnn.dataset.layouts.typed import Nodes, Target, TypedGraph, by_relation, relation_of
 from cohort_gnn.dataset.links import HeldOut
-from cohort_gnn.dataset.structured import read_structured
+from cohort_gnn.dataset.structured import file_beside, read_structured
 from cohort_gnn.dataset.tables.text_file import TextFile
 from cohort_gnn.dataset.tables.text_options import TextOptions
 
@@ -145,7 +145,7 @@ def _relation(path: Path, item: File) -> tuple[str, str, str]:
 
 
 def _edges(path: Path, item: File, features: Sequence[File]) -> Edges:
-    file, relation, form = path.parent / item.path, _relation(path, item), _format(item)
+    file, relation, form = _file(path, item), _relation(path, item), _format(item)
     _demand(path, form in ("csv", "numpy"), f"edges of format csv or numpy in {item.path}", form)
     edges = _edges_in_text(file) if form == "csv" else Edges.of_pairs(open_npy(file))
     own = [each for each in features if each.domain == "edge" and _relation(path, each) == relation]
@@ -170,7 +170,7 @@ def _rows(path: Path, items: Sequence[File], type_: str) -> Rows | None:
         return None
     names = ", ".join(str(item.name) for item in items)
     _demand(path, len(chosen) == 1, f"one feature of {type_}, or one named feat", names)
-    file = path.parent / chosen[0].path
+    file = _file(path, chosen[0])
     form = _format(chosen[0])
     if form == "torch":
         return rows_of_tensor(str(file), _tensor(path, file))
@@ -178,9 +178,13 @@ def _rows(path: Path, items: Sequence[File], type_: str) -> Rows | None:
     return Rows.of_file(open_npy(file))
 
 
+def _file(path: Path, item: File) -> Path:
+    return file_beside(f"{path}: path", path, item.path)
+
+
 def _array(path: Path, item: File) -> np.ndarray:
     """A small array of a task, or a tensor."""
-    file, form = path.parent / item.path, _format(item)
+    file, form = _file(path, item), _format(item)
     if form == "torch":
         return array_of(_tensor(path, file))
     _demand(path, form == "numpy", "arrays of format numpy or torch", form)
@@ -188,7 +192,7 @@ def _array(path: Path, item: File) -> np.ndarray:
 
 
 def _num_axes(path: Path, item: File) -> int:
-    file = path.parent / item.path
+    file = _file(path, item)
     return len(open_npy(file).shape) if _format(item) == "numpy" else _array(path, item).ndim
 
 

@@ -17,6 +17,7 @@ import scipy  # its packages load on first use
 
 from cohort_gnn.base.errors import CohortError, why
 from cohort_gnn.dataset import arrays
+from cohort_gnn.dataset.array_file import demand_regular
 
 HINT = "only NumPy arrays of numbers, SciPy CSR matrices, dicts and lists are read from pickles"
 BROKEN = (
@@ -121,6 +122,7 @@ def load_inert(path: Path) -> Any:
     Raises:
         CohortError: the file is missing, damaged, or names anything else.
     """
+    demand_regular(path)
     try:
         found = _Unpickler(io.BytesIO(path.read_bytes()), encoding="latin1").load()
         if isinstance(found, InertArray):

@@ -10,6 +10,7 @@ import numpy as np
 
 from cohort_gnn.base.errors import CohortError, why_not_loaded
 from cohort_gnn.dataset import arrays
+from cohort_gnn.dataset.array_file import demand_regular
 from cohort_gnn.dataset.inert_torch import PICKLE, ZIP, is_zip, load_inert
 from cohort_gnn.dataset.layouts.graph import Rows
 from cohort_gnn.dataset.layouts.inert_pickle import ADMITTED, BROKEN, InertArray
@@ -26,6 +27,7 @@ def load_tensors(path: Path, hint: str, also: Sequence[Any] = ()) -> Any:
     """
     import torch
 
+    demand_regular(path)
     try:
         with torch.serialization.safe_globals([*_data_classes(), *also]):
             return load_inert(path, (ZIP, PICKLE), mmap=is_zip(path))

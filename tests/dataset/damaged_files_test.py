@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import pickle
 import zipfile
 
@@ -15,6 +16,7 @@ from import_helpers import ONES, Harmful, refusal
 from layout_writers import planetoid_sample, sample, write_planetoid
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import import_graph
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.array_file import NamedArrays
 from cohort_gnn.dataset.layouts.inert_pickle import load_inert
@@ -134,4 +136,17 @@ def test_a_header_that_only_the_cpp_reader_takes_is_refused(tmp_path):
     text = "{'descr': '<i8', 'fortran_order': False, 'shape': (060,)}"
     (tmp_path / "data/labels.npy").write_bytes(npy(text.ljust(118), graph.y.tobytes()))
     with pytest.raises(CohortError, match="labels.npy"):
+        open_dataset(tmp_path / "data")
+
+
+@pytest.mark.parametrize("name", ["x.npz", "x.pt", "x.npy", "x.csv", "x.parquet", "graph.yaml", "bolt/metadata.yaml"])
+def test_pipes_are_not_waited_for(tmp_path, name):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    os.mkfifo(tmp_path / name)
+    source = tmp_path / name if "/" not in name else (tmp_path / name).parent
+    with pytest.raises(CohortError, match="a pipe or a device"):
+        import_graph(source, tmp_path / "out")
+    (tmp_path / "data").mkdir()
+    os.mkfifo(tmp_path / "data/meta.json")
+    with pytest.raises(CohortError, match="a pipe or a device"):
         open_dataset(tmp_path / "data")

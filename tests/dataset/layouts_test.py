@@ -236,6 +236,8 @@ GRAPHBOLT_BAD = {
     "edge_format": (edit("format: csv", "format: parquet"), "format csv or numpy", "parquet"),
     "feature_format": (edit("name: feat, format: numpy", "name: feat, format: csv"), "format numpy or torch", "csv"),
     "no_path": (edit("path: data/feat.npy", "file: data/feat.npy"), "the key path", "none"),
+    "outside": (edit("path: data/feat.npy", "path: ../feat.npy"), "a file in the folder", "../feat.npy"),
+    "absolute": (edit("path: data/feat.npy", "path: /etc/passwd"), "a file in the folder", "/etc/passwd"),
     "no_file": (edit("path: data/feat.npy", "path: data/no.npy"), "a readable file", "No such file"),
     "no_seeds": (edit("{name: seeds, format: numpy, path: sets/val", VAL), "seeds in val", "labels"),
     "pickle": (with_pickled_labels, "only tensors", ""),

@@ -232,8 +232,22 @@ def test_a_description_stays_in_its_folder_and_waits_for_nobody(tmp_path, run, c
         source = described(tmp_path / "in", "{count: 3}", f"{{type: [a, to, b], file: {file}}}")
         with pytest.raises(CohortError, match=found):
             import_graph(source, tmp_path / "out")
+    (tmp_path / "in/link.csv").symlink_to("e.csv")
+    with pytest.raises(CohortError, match="a pipe"):
+        import_graph(described(tmp_path / "in", "{count: 3}", "{type: [a, to, b], file: link.csv}"), tmp_path / "out")
     assert run("import", source, tmp_path / "out", "--rename") == 1  # before a file is read
     assert "the key id of a node type names its column" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_link_in_the_folder_of_a_description_is_followed(tmp_path):
+    """As SECURITY.md says, and the cure of a name that leads out."""
+    pytest.importorskip("yaml")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "e.csv").write_text("a,b\n0,1\n2,1\n")
+    (tmp_path / "in/linked.csv").symlink_to(tmp_path / "e.csv")
+    source = described(tmp_path / "in", "{count: 3}", "{type: [a, to, b], file: linked.csv}")
+    import_graph(source, tmp_path / "out")
+    assert pairs(tmp_path / "out") == [(0, 1), (2, 1)]
 
 
 @pytest.mark.parametrize(

@@ -287,6 +287,7 @@ CHUNKED_BAD = {
     "type": (edit(CHUNKS, edge_type=["author:paper"]), CHUNKS, "a relation source:name:target", "author:paper"),
     "format": (edit(CHUNKS, *WRITTEN, format={"name": "orc"}), CHUNKS, "format numpy, parquet or csv", "orc"),
     "file": (edit(CHUNKS, *WRITTEN, data=["no.npy"]), "no.npy", "a readable file", "No such file"),
+    "outside": (edit(CHUNKS, *WRITTEN, data=["../e.npy"]), CHUNKS, "a file in the folder", "../e.npy"),
     "label": (edit(CHUNKS, "node_data", "paper", label=None), CHUNKS, "labels of one node type", "none"),
     "count": (edit(CHUNKS, num_nodes_per_chunk=[[30], [5], [51]]), "feat of paper", "51 rows", "50"),
     "range": (save("edges-1-1.npy", np.array([[0, 50], [0, 0]])), "edge 118", "a node of type paper in [0, 50)", "50"),

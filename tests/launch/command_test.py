@@ -180,7 +180,7 @@ def test_options_from_a_file_and_arguments_that_win(cora, tmp_path):
         ('model = "transformer"\n', ["run.toml: model:", "sage or gcn or gat"]),
         ('quiet = "yes"\n', ["run.toml: quiet:", "true or false"]),
         ("dropout = 1.5\n", ["run.toml: dropout:", "at least 0 and below 1"]),
-        ("epochs 3\n", ["run.toml:", "a TOML file"]),
+        ("epochs 3\n", ["run.toml:", "an option in TOML"]),
         ("[train]\nepochs = 3\n", ["run.toml: train:", "unknown option"]),
     ],
     ids=str,

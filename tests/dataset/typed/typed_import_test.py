@@ -196,8 +196,8 @@ def member(*path, **values):
 
 
 REFUSED = {
-    "yaml": (lambda found: found.pop("edges"), "graph.yaml", "nodes and edges of a graph", "field `edges`"),
-    "typo": (member("nodes", "paper", labels="y"), "graph.yaml", "nodes and edges of a graph", "field `labels`"),
+    "yaml": (lambda found: found.pop("edges"), "graph.yaml", "the key edges", "none"),
+    "typo": (member("nodes", "paper", labels="y"), "graph.yaml: nodes.paper", "keys that are known", "labels"),
     "no_file": (member("edges", 0, file="no.parquet"), "no.parquet", "a Parquet file", ""),
     "no_table": (
         member("nodes", "author", id="id", file=None, count=3),
@@ -226,7 +226,12 @@ REFUSED = {
         "4",
     ),
     "nothing": (member("nodes", "institution", count=None), "nodes.institution", "a file, features or a count", "none"),
-    "no_nodes": (member("nodes", "institution", count=0), "graph.yaml: institution", "at least one node", "0"),
+    "no_nodes": (
+        member("nodes", "institution", count=0),
+        "nodes.institution.count",
+        "an integer of at least 1",
+        "another",
+    ),
     "features": (member("nodes", "paper", features="f0"), "nodes.paper.features", "a list of columns, or a", "f0"),
     "text_features": (member("nodes", "paper", features=["part"]), "column part", "numbers", "string"),
     "split": (member("nodes", "paper", split="class"), "column class", "train, val, test or nothing", "0"),

@@ -177,7 +177,7 @@ def without_pairs(data: Graph, options: dict, batch: Graph) -> tuple[Graph, dict
         store = rest if other is None else rest[other]
         barred = set(map(tuple, (pairs.flip(0) if reverse else pairs).T.tolist()))
         keep = torch.tensor([edge not in barred for edge in map(tuple, store.edge_index.T.tolist())], dtype=torch.bool)
-        of_edges = store.edge_attrs()
+        of_edges = (data if other is None else data[other]).edge_attrs()  # later their number may be that of nodes
         if "edge_column" not in store:
             store.edge_column = torch.arange(len(keep))
         for attribute in {*of_edges, "edge_column"}:

@@ -97,6 +97,8 @@ def check_default(draws, kind: str, typed: bool) -> None:
         for batch in loader:
             negatives |= negatives_of(batch, options)
             rest, one_batch = without_pairs(data, options, batch)
+            if not typed and rest.num_edges == rest.num_nodes:
+                continue  # PyG then takes arrays of edges for those of nodes
             (expected,) = pygs.LinkNeighborLoader(rest, **one_batch)
             for store in expected.edge_stores:
                 if "edge_column" in store:

@@ -3,7 +3,7 @@
 // Where the GPUs can, it is memory that the driver manages and keeps on the host: GPUs translate its addresses by large
 // pages, those of page-locked memory 64 KiB at a time, however it came to be. Rows of 512 bytes far from each other in
 // tens of GB are read by an H200 at 51 GB/s from the one, in any order, and at 17 from the other, 46 by address
-// (docs/performance.md).
+// (docs/performance/kernels.md).
 #pragma once
 
 #include <cstddef>

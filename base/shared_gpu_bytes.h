@@ -12,7 +12,7 @@ namespace cohort::base {
 
 // Reads of memory of cudaMalloc() that another process has opened by cudaIpcOpenMemHandle() are slow where they are
 // scattered: random rows of 512 bytes came at 48 GB/s from 15 GB and at 1900 from half a GB, from memory like this one
-// at 4170, as from a process's own (H200, driver 580). docs/performance.md has the table.
+// at 4170, as from a process's own (H200, driver 580). docs/performance/kernels.md has the table.
 class SharedGpuBytes {
  public:
   SharedGpuBytes() = default;

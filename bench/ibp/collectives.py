@@ -28,8 +28,8 @@ import torch.nn.functional as F
 
 from cohort_gnn import ibp
 
-# GB/s of raw bytes on an H100 or H200, of docs/performance.md (16 SMs, as steps need the others): encode, decode. Bits
-# that are cut off or laid beside others are a plain gather's work.
+# GB/s of raw bytes on an H100 or H200, of docs/performance/kernels.md (16 SMs, as steps need the others): encode,
+# decode. Bits that are cut off or laid beside others are a plain gather's work.
 STORED, FREE = float("inf"), float("inf")
 SPEEDS = {"exponent, float32": (80, 338), "exponent, bfloat16": (80, 169), "cut": (331, 331)}
 

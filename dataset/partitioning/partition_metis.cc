@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kCure = "use --method streaming, which keeps 4 bytes a node, or a machine with more memory";
 
-// What METIS takes at its peak, as measured (docs/performance.md): of an entry of the lists, and of a node.
+// What METIS takes at its peak, as measured (docs/performance/importing.md): of an entry of the lists, and of a node.
 constexpr int64_t kBytesOfEntry = 72, kBytesOfNode = 64;
 
 void demand_memory(const char* what, int64_t needed_bytes, const PartitionOptions& options) {

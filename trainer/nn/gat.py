@@ -16,12 +16,31 @@ from cohort_gnn.nn.linear import end_scores
 class GATRules:
     """What a layer with PyG's parameters and arguments computes."""
 
+    heads: int
+    out_channels: int
+    concat: bool
+    negative_slope: float
+    dropout: float
+    training: bool
+    add_self_loops: bool
+    residual: bool
+    fill_value: float | Tensor | str
+    edge_dim: int | None
+    lin: nn.Module | None  # of both ends; None: they have one each
+    lin_src: nn.Module | None
+    lin_dst: nn.Module | None
+    lin_edge: nn.Module | None
+    res: nn.Module
+    att_src: Tensor
+    att_dst: Tensor
+    att_edge: Tensor
     bias: Tensor | None
 
     def forward(
         self,
         x: Tensor | tuple[Tensor, Tensor | None],
         edge_index: Tensor | Block,
+        *,
         size: tuple[int, int] | None = None,
         edge_attr: Tensor | None = None,
     ) -> Tensor:
@@ -76,9 +95,13 @@ class GATRules:
 
     def score_vectors(self, of_targets: bool) -> Tensor:
         """[heads, in_channels], whose products with the rows of sources, or of targets, are the ends' scores."""
+        return self._vectors(self._lin(of_targets), self.att_dst if of_targets else self.att_src)
+
+    def _lin(self, of_targets: bool) -> nn.Module:
+        """What transforms the rows of sources, or of targets."""
         if self.lin is not None:
-            return self._vectors(self.lin, self.att_dst if of_targets else self.att_src)
-        return self._vectors(self.lin_dst, self.att_dst) if of_targets else self._vectors(self.lin_src, self.att_src)
+            return self.lin
+        return self.lin_dst if of_targets else self.lin_src
 
     def _edge_scores(
         self, edge_attr: Tensor | None, block: Block, num_shared: int, dtype: torch.dtype
@@ -111,7 +134,7 @@ class GATRules:
         keeps: bool,
     ) -> Tensor:
         """The heads' sums, beside each other or averaged; the first ``num_shared`` targets are sources too."""
-        lin = self.lin if self.lin is not None else self.lin_src
+        lin = self._lin(of_targets=False)
         dtype = amp_dtype(source)
         p = self.dropout if self.training else 0.0
         keys = torch.randint(2**62, (2,)).tolist() if p else [0, 0]
@@ -131,12 +154,12 @@ class GATRules:
 
     def _scores(self, source: Tensor, target: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """What the ends of edges score, as attend() takes it: [sources, heads or 2 heads], [targets, heads] or None."""
-        lin = self.lin if self.lin is not None else self.lin_src
+        lin = self._lin(of_targets=False)
         materialize(lin, source.shape[1])
         with torch.autocast(source.device.type, enabled=False):
             if target is None:
                 return end_scores(source, self.score_vectors(of_targets=False)), None
-            target_lin = self.lin if self.lin is not None else self.lin_dst
+            target_lin = self._lin(of_targets=True)
             materialize(target_lin, target.shape[1])
             if not is_prefix(target, source):
                 scores = end_scores(source, self.score_vectors(of_targets=False))

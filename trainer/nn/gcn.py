@@ -1,7 +1,7 @@
 """The layer of graph convolutional networks."""
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.nn import kernels, ops
@@ -15,7 +15,13 @@ from cohort_gnn.nn.operators import operator
 class GCNRules:
     """What a layer with PyG's parameters and arguments computes, where edges have no weights."""
 
-    def forward(self, x: Tensor, edge_index: Tensor | Block, activation: Activation | None = None) -> Tensor:
+    out_channels: int
+    normalize: bool
+    add_self_loops: bool
+    lin: nn.Module
+    bias: Tensor | None
+
+    def forward(self, x: Tensor, edge_index: Tensor | Block, *, activation: Activation | None = None) -> Tensor:
         """[targets, out_channels].
 
         Args:

@@ -4,7 +4,7 @@ import math
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from cohort_gnn.nn import head_kernels, kernels
 from cohort_gnn.nn.block import Block, block_of
@@ -16,6 +16,17 @@ from cohort_gnn.spec.graph import EdgeType
 
 class HGTRules:
     """What a layer with PyG's parameters and arguments computes, where edges are tensors of ids."""
+
+    heads: int
+    out_channels: int
+    dst_node_types: set[str]
+    edge_types_map: dict[EdgeType, int]
+    kqv_lin: nn.Module
+    out_lin: nn.Module
+    k_rel: nn.Module
+    v_rel: nn.Module
+    p_rel: nn.ParameterDict
+    skip: nn.ParameterDict
 
     def forward(
         self,

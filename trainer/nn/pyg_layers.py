@@ -96,7 +96,7 @@ class GCNConv(_Checked, GCNRules, pyg.GCNConv):
         if isinstance(x, Tensor) and (edge_weight is not None or takes_pygs_way(self, edge_index)):
             x = x if activation is None else activation(x)
             return pyg.GCNConv.forward(self, x, edge_index, edge_weight)
-        return super().forward(x, edge_index, activation)
+        return super().forward(x, edge_index, activation=activation)
 
 
 class GATConv(_Checked, GATRules, pyg.GATConv):
@@ -128,7 +128,7 @@ class GATConv(_Checked, GATRules, pyg.GATConv):
         other_loops = edge_attr is not None and self.lin_edge is not None and self.add_self_loops and reduces
         if return_attention_weights is not None or takes_pygs_way(self, edge_index) or other_loops:
             return pyg.GATConv.forward(self, x, edge_index, edge_attr, size, return_attention_weights)
-        return super().forward(x, edge_index, size, edge_attr)
+        return super().forward(x, edge_index, size=size, edge_attr=edge_attr)
 
 
 class HGTConv(_Checked, HGTRules, pyg.HGTConv):

@@ -2,7 +2,7 @@
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from cohort_gnn.nn import ops
 from cohort_gnn.nn.activation import Activation, apply_to_ends
@@ -16,6 +16,14 @@ SUMS = {"mean": True, "sum": False, "add": False}  # whether to divide
 
 class SAGERules:
     """What a layer with PyG's parameters and arguments computes, where edges are a Block or a tensor of ids."""
+
+    aggr: str
+    root_weight: bool
+    project: bool
+    normalize: bool
+    lin: nn.Module  # where `project`
+    lin_l: nn.Module
+    lin_r: nn.Module  # where `root_weight`
 
     def forward(
         self,
@@ -61,9 +69,9 @@ class SAGERules:
         self, source: Tensor, target: Tensor | None, block: Block, shared: bool, activation: Activation | None
     ) -> Tensor:
         """One product for both linear parts where targets have rows as wide as those of sources."""
-        has_own = self.root_weight and target is not None
+        target = target if self.root_weight else None
         beside = ops.BESIDE_NONE
-        if has_own and (shared or (target.shape[1], target.dtype) == (source.shape[1], source.dtype)):
+        if target is not None and (shared or (target.shape[1], target.dtype) == (source.shape[1], source.dtype)):
             beside = ops.BESIDE_PREFIX if shared else ops.BESIDE_OWN
         own = rows_of(target) if beside == ops.BESIDE_OWN else None
         dtype = amp_dtype(source)
@@ -74,7 +82,7 @@ class SAGERules:
         rows = ops.gather_sum(
             source, own, None, *ends, mean, beside, 0.0, dtype, *drawn, place=block.place, own_place=block.own_place
         )[0]
-        if not has_own:
+        if target is None:
             return self.lin_l(rows)
         if not beside:
             return self.lin_l(rows) + self.lin_r(target)

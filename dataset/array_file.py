@@ -12,8 +12,9 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from io import BufferedIOBase
 from pathlib import Path
-from typing import BinaryIO
+from typing import cast
 
 import numpy as np
 
@@ -49,7 +50,7 @@ class ArrayFile:
     def __init__(
         self,
         place: str,
-        open_file: Callable[[], BinaryIO],
+        open_file: Callable[[], BufferedIOBase],
         dtype: np.dtype,
         shape: tuple[int, ...],
         offset: int,
@@ -93,13 +94,13 @@ class ArrayFile:
         except (MemoryError, ValueError) as error:
             raise CohortError(self.place, "an array that memory holds", f"{count * self.row_bytes} bytes") from error
 
-    def _seek(self, file: BinaryIO, position: int) -> None:
+    def _seek(self, file: BufferedIOBase, position: int) -> None:
         try:
             file.seek(position)
         except UNREADABLE as error:
             raise CohortError(self.place, "a whole array", why(error, DAMAGED), "copy it again") from error
 
-    def _fill(self, file: BinaryIO, out: np.ndarray) -> None:
+    def _fill(self, file: BufferedIOBase, out: np.ndarray) -> None:
         view = out.reshape(-1).data.cast("B")
         done = 0
         while done < len(view):
@@ -227,7 +228,7 @@ def demand_regular(path: str | Path) -> None:
         raise CohortError(str(path), "a file", found, "write the content into a file, which is read more than once")
 
 
-def _open(path: str | Path) -> BinaryIO:
+def _open(path: str | Path) -> BufferedIOBase:
     demand_regular(path)
     try:
         return open(path, "rb")
@@ -235,17 +236,17 @@ def _open(path: str | Path) -> BinaryIO:
         raise CohortError(str(path), "a readable file", error.strerror or str(error)) from error
 
 
-def _member(path: str | Path, name: str) -> BinaryIO:
+def _member(path: str | Path, name: str) -> BufferedIOBase:
     """A member that closes its archive with itself."""
     try:
         with zipfile.ZipFile(path) as archive:  # the member keeps the file open for itself
-            return archive.open(name)
+            return cast(BufferedIOBase, archive.open(name))  # the stub of zipfile says less: IO[bytes]
     except UNREADABLE as error:
         found = why(error, "one that is encrypted or damaged")
         raise CohortError(f"{path}: {name}", "a member of an .npz file", found, "copy it again") from error
 
 
-def _parse(place: str, open_file: Callable[[], BinaryIO], size: int) -> ArrayFile:
+def _parse(place: str, open_file: Callable[[], BufferedIOBase], size: int) -> ArrayFile:
     hint = "write it again with numpy.save; pickled objects are never loaded"
     with contextlib.closing(open_file()) as file:
         try:
@@ -270,7 +271,7 @@ def _parse(place: str, open_file: Callable[[], BinaryIO], size: int) -> ArrayFil
     return ArrayFile(place, open_file, dtype, shape, offset, fortran and len(shape) > 1)
 
 
-def _begin_of(open_file: Callable[[], BinaryIO]) -> str:
+def _begin_of(open_file: Callable[[], BufferedIOBase]) -> str:
     """What a file is that NumPy does not read."""
     begin = b""
     with contextlib.suppress(*UNREADABLE), contextlib.closing(open_file()) as file:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -143,10 +143,10 @@ def replace_graph(graph: Graph, inputs: SourceOptions, ids: np.ndarray | None) -
             raise CohortError(f"--edge-{what}, {flag_of(option)}", "one of the two", "both")
         text = inputs.text(f"edge-{what}")
         if what == "features":
-            beside = tables.read_rows(file, options=text, ids=inputs.ids_of("edge-features"))
+            rows = tables.read_rows(file, options=text, ids=inputs.ids_of("edge-features"))
+            graph.edges = graph.edges.with_column(rows)
         else:
-            beside = tables.read_weights(file, what == "times", text)
-        graph.edges = replace(graph.edges, **{what: beside})
+            graph.edges = graph.edges.with_column(tables.read_weights(file, what == "times", text))
     if inputs.nodes is not None:
         if graph.num_nodes not in (None, inputs.nodes):
             raise CohortError("--nodes", f"{graph.num_nodes}, as the source says", str(inputs.nodes))

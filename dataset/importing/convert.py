@@ -129,9 +129,10 @@ class Conversion(ABC):
         task = self.options.task
         if self.source.labels is not None:
             labels = self.source.labels
-            of_table = isinstance(labels, Labels)
-            values = labels.numbers() if of_table and task == "regression" and labels.numbers else labels.read()
-            if of_table and labels.ids is not None:
+            if not isinstance(labels, Labels):
+                return arrays.targets(labels.place, labels.read(), num_nodes, task)
+            values = labels.numbers() if task == "regression" and labels.numbers else labels.read()
+            if labels.ids is not None:
                 values = self._by_ids(labels, values, num_nodes)
             return arrays.targets(labels.place, values, num_nodes, task)
         if task != "classification":
@@ -188,19 +189,19 @@ class GraphConversion(Conversion):
         self.num_nodes = graph.num_nodes
         self.rows_told = ""  # their shape, where the source's own is known
         self.ids: np.ndarray | None = None  # int64 [V], the id of each node
-        self.id_map = None
+        self.id_map: _native.IdMap | None = None
 
     def run(self) -> None:
         graph, rows = self.graph, self._prepared_rows()
         shape = None if rows is None else self._write_features(rows)
         self._name_nodes()
-        num_edges, edge_features = self._write_edges()
+        num_nodes, num_edges, edge_features = self._write_edges()
         self.id_map = None
-        labels = self.labels(self.num_nodes)
+        labels = self.labels(num_nodes)
         files = write_targets(self.folder, labels, self.splits(labels))
-        if shape is None:
-            ones = Rows.of_matrix("features", np.broadcast_to(np.uint8(1), (self.num_nodes, 1)))
-            rows, shape = ones, self._write_features(ones)
+        if rows is None or shape is None:
+            rows = Rows.of_matrix("features", np.broadcast_to(np.uint8(1), (num_nodes, 1)))
+            shape = self._write_features(rows)
         write_meta_of_one_type(
             self.folder,
             name=graph.name,
@@ -208,7 +209,7 @@ class GraphConversion(Conversion):
             label_dtype=labels.dtype.name,
             files=files,
             edge_features=edge_features,
-            num_nodes=self.num_nodes,
+            num_nodes=num_nodes,
             num_edges=num_edges,
             feature_dim=shape[1],
             feature_dtype=rows.dtype,
@@ -303,9 +304,9 @@ class GraphConversion(Conversion):
             raise CohortError(self.graph.edges.place, f"{self.num_nodes} nodes, one per row", f"{count} {what}", hint)
         self.num_nodes = count
 
-    def _write_edges(self) -> tuple[int, dict[str, Any] | None]:
-        """Writes indptr.npy, indices.npy and the edges' weights, times and features; returns the number of edges, and
-        what meta.json says of the features."""
+    def _write_edges(self) -> tuple[int, int, dict[str, Any] | None]:
+        """Writes indptr.npy, indices.npy and the edges' weights, times and features; returns the numbers of nodes and
+        edges, and what meta.json says of the features."""
         graph, options = self.graph, self.options
         try:
             sorter, described = EdgeData(graph.edges, options.memory).sort(
@@ -324,7 +325,7 @@ class GraphConversion(Conversion):
         self.num_nodes = sorter.num_nodes
         if self.num_nodes == 0:
             raise CohortError(graph.edges.place, "at least one node", "no edges", "--nodes says how many there are")
-        return sorter.edges_written, described
+        return sorter.num_nodes, sorter.edges_written, described
 
     def _blamed_on_rows(self, error: CohortError) -> CohortError:
         """The error of a node that is too large, with the shape of the rows: they may lie the wrong way round."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -181,11 +180,10 @@ def _read(path: Path, kind: str, inputs: SourceOptions) -> Graph | TypedGraph:
         others = [name for names in chosen.values() for name in ([names] if isinstance(names, str) else names)]
         edges = tables.read_edges(path, inputs.destinations, text, inputs.columns, others, kind)
         wanted = tables.wanted_of_edges(inputs.columns, others)
-        beside = {
-            what: tables.read_columns(path, what, flag_of(option), chosen[what], text, wanted, kind)
-            for what, option in given.items()
-        }
-        return Graph(name=path.name.split(".")[0], edges=replace(edges, **beside))
+        for what, option in given.items():
+            column = tables.read_columns(path, what, flag_of(option), chosen[what], text, wanted, kind)
+            edges = edges.with_column(column)
+        return Graph(name=path.name.split(".")[0], edges=edges)
     for option in given.values():
         raise CohortError(flag_of(option), f"an edge list: {', '.join(EDGE_LISTS)}", f"format {kind}")
     if kind not in FOLDERS:

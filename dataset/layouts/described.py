@@ -16,7 +16,6 @@ from cohort_gnn.dataset.layouts import tables
 from cohort_gnn.dataset.layouts.graph import Edges, Labels, Rows, Weights
 from cohort_gnn.dataset.layouts.node_ids import MIN_BLOCK, NodeIds, with_ids
 from cohort_gnn.dataset.layouts.typed import Nodes, Target, TypedGraph, by_relation
-from cohort_gnn.dataset.reverses import NO_REVERSE
 from cohort_gnn.dataset.structured import file_beside, read_structured
 from cohort_gnn.dataset.tables.column_names import LABELS, edge_columns, is_id_name
 from cohort_gnn.dataset.tables.first_line import EDGE_LISTS, kind_suffix
@@ -40,7 +39,7 @@ class Text(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     def options(self, place: str) -> TextOptions:
         separator = self.separator if self.separator is None else SEPARATORS.get(self.separator, self.separator)
-        header = {True: "yes", False: "no"}.get(self.header, self.header)
+        header = self.header if isinstance(self.header, str) else "yes" if self.header else "no"
         for key, value, fits, expected in (
             ("format", self.format, self.format in (None, "csv", "parquet", "npy"), "csv, parquet or npy"),
             ("separator", separator, separator is None or len(separator) == 1, "one character, or its name"),
@@ -126,9 +125,9 @@ def read_described(source: Path) -> TypedGraph:
         any_task=True,
         id_bytes=sum(each.nbytes for each in ids.values()),
         reverse_of={
-            edges.type: None if edges.reverse_of == NO_REVERSE else edges.reverse_of
+            edges.type: edges.reverse_of if isinstance(edges.reverse_of, tuple) else None
             for edges in found.edges
-            if isinstance(edges.reverse_of, tuple | str)
+            if edges.reverse_of is not None
         },
     )
 
@@ -311,7 +310,8 @@ def _edges(path: Path, found: EdgesOf, ids: dict[str, NodeIds]) -> Edges:
     of = [ids.get(found.type[0]), ids.get(found.type[2])]
     if (found.source is None) != (found.target is None):
         raise CohortError(place, "source and target, or neither", "one of the two", HINT)
-    table, ends = None, ()
+    table: Table | None = None
+    ends: Sequence[int] = ()
     if (found.format or tables.kind_of(file)) == "npy":
         edges = tables.read_edges(file, None, options, kind="npy")
     else:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +56,12 @@ class Edges:
         told += f", features {shortened(features)}" if features else ""
         return told + (f" ({shortened(unused)} not used)" if unused else "") + "; "
 
+    def with_column(self, column: Weights | Rows) -> Edges:
+        """The edges with these weights, times or features."""
+        if isinstance(column, Rows):
+            return replace(self, features=column)
+        return replace(self, times=column) if column.are_times else replace(self, weights=column)
+
     @staticmethod
     def _of(place: str, count: int, pieces: Callable[[int], Iterator[tuple[np.ndarray, np.ndarray]]]) -> Edges:
         """Edges of pieces(edges at once), integers [n] each; `count` in all."""
@@ -75,9 +81,8 @@ class Edges:
         for end in (src, dst):
             demand_integers(end)
         if src.shape != dst.shape or len(src.shape) != 1:
-            raise CohortError(
-                dst.place, f"as many destinations as {src.place} has sources", f"{src.shape}, {dst.shape}"
-            )
+            expected = f"as many destinations as {src.place} has sources"
+            raise CohortError(dst.place, expected, f"{src.shape}, {dst.shape}")
         return Edges._of(place, len(src), lambda at_once: zip(src.rows(at_once), dst.rows(at_once), strict=True))
 
     @staticmethod
@@ -139,10 +144,9 @@ class Edges:
             for rows, fraction in table.blocks(columns, block_bytes, np.int64):
                 yield rows[:, 0], rows[:, 1], fraction
 
-        src, dst = (
-            table.titles[i] if i < len(table.titles) else f"column {i}" for i in columns
-        )  # reading refuses these
-        others = tuple(title for title in table.titles if title not in (src, dst))
+        titles = table.titles
+        src, dst = (titles[i] if i < len(titles) else f"column {i}" for i in columns)  # reading refuses these
+        others = tuple(title for title in titles if title not in (src, dst))
         return Edges(str(table.path), chunks, (src, dst), others)
 
 
@@ -342,7 +346,7 @@ class Source:
     links: Callable[[], dict[str, tuple[str, HeldOut]]] | None = None
     missing: dict[str, CohortError] = field(default_factory=dict)
 
-    def take_splits(self, path: Path, there: dict[str, Callable[[], np.ndarray]], names: Sequence[str]) -> None:
+    def take_splits(self, path: Path, there: Mapping[str, Callable[[], np.ndarray]], names: Sequence[str]) -> None:
         """Takes those of three splits, ids or bool masks called `names`, that a file has; the others are empty."""
         if self.splits is None:
             self.splits, self.splits_from = splits_in(path, there, names)
@@ -365,7 +369,7 @@ class Graph(Source):
 
 
 def splits_in(
-    path: Path, there: dict[str, Callable[[], np.ndarray]], names: Sequence[str]
+    path: Path, there: Mapping[str, Callable[[], np.ndarray]], names: Sequence[str]
 ) -> tuple[Callable[[], list[np.ndarray]], str]:
     """Those of three splits, ids or bool masks called `names`, that a file has, and where they are from."""
 

@@ -269,12 +269,12 @@ def _grouped(place: str, seeds: np.ndarray, labels: np.ndarray, indexes: np.ndar
         arrays.demand_shape(place, array, (len(seeds),))
     order = np.lexsort((labels == 0, indexes))  # a link, its negatives, the next link
     seeds, is_link, indexes = seeds[order], labels[order] != 0, indexes[order]
-    each = len(seeds) // max(1, np.count_nonzero(is_link))
+    each = len(seeds) // max(1, int(np.count_nonzero(is_link)))
     fits = each > 1 and len(seeds) % each == 0
     if fits:
         groups = [array.reshape(-1, each) for array in (is_link, indexes, seeds[:, 0])]
         fits = all((array[:, 1:] == array[:, 1:2]).all() for array in groups) and not groups[0][:, 1].any()
-        fits = fits and groups[0][:, 0].all() and all((array[:, 0] == array[:, 1]).all() for array in groups[1:])
+        fits = fits and bool(groups[0][:, 0].all()) and all((array[:, 0] == array[:, 1]).all() for array in groups[1:])
     if not fits:
         hint = "leave the set out of metadata.yaml, and write its links with cohort.dataset.write_links"
         raise CohortError(place, "as many negatives for each link, with its source and index", "others", hint)

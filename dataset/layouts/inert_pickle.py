@@ -10,7 +10,7 @@ import io
 import pickle
 import struct
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import scipy  # its packages load on first use
@@ -24,6 +24,7 @@ BROKEN = (
     pickle.UnpicklingError, EOFError, OSError, ValueError, TypeError, AttributeError, IndexError, KeyError,
     OverflowError, MemoryError, RecursionError, ImportError, AssertionError, SyntaxError, struct.error,
 )  # fmt: skip
+ORDERS: dict[str, Literal["<", ">", "="]] = {"<": "<", ">": ">"}  # others are the machine's
 
 
 class _Refused(pickle.UnpicklingError):
@@ -41,7 +42,7 @@ class InertDtype:
         self.order = str(state[1])
 
     def dtype(self) -> np.dtype:
-        out = np.dtype(self.name.lstrip("<>|=")).newbyteorder(self.order if self.order in "<>" else "=")
+        out = np.dtype(self.name.lstrip("<>|=")).newbyteorder(ORDERS.get(self.order, "="))
         if out.kind not in "biuf":
             raise _Refused(f"dtype {out}")
         return out
@@ -74,7 +75,7 @@ class InertMatrix:
 
     def matrix(self) -> scipy.sparse.csr_matrix:
         data, indices, indptr = (self.members[name].array() for name in ("data", "indices", "indptr"))
-        shape = [int(length) for length in self.members.get("_shape", self.members.get("shape"))]
+        shape = [int(length) for length in self.members["_shape" if "_shape" in self.members else "shape"]]
         if len(shape) != 2:
             raise _Refused(f"a matrix of shape {shape}")
         return arrays.csr_matrix("", data, indices, indptr, shape)

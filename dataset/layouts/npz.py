@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -34,8 +35,8 @@ def read_npz(source: Path) -> Graph:
         edges = Edges.of_arrays(inputs.place("src, dst"), inputs["src"], inputs["dst"])
         graph = _of_arrays(inputs, edges)
     names = max((SPLITS, MASKS), key=lambda names: sum(name in inputs for name in names))
-    read = _mask if names is MASKS else lambda inputs, key: inputs[key].read()
-    there = {key: (lambda key=key: read(inputs, key)) for key in names if key in inputs}
+    read = _mask if names is MASKS else _ids
+    there = {key: partial(read, inputs, key) for key in names if key in inputs}
     if there:
         graph.take_splits(source, there, names)
     if graph.features is None:
@@ -45,6 +46,10 @@ def read_npz(source: Path) -> Graph:
     if unused := [name for name in inputs.unread() if name not in there]:
         graph.notes.append(f"{source.name}: not used: {', '.join(unused)}")
     return graph
+
+
+def _ids(inputs: NamedArrays, key: str) -> np.ndarray:
+    return inputs[key].read()
 
 
 def _mask(inputs: NamedArrays, key: str) -> np.ndarray:
@@ -108,5 +113,5 @@ def _matrix(inputs: NamedArrays, name: str) -> scipy.sparse.csr_matrix:
     shape = arrays.integers(f"{place}_shape", inputs[f"{name}_shape"].read(), (2,))
     if (shape < 1).any():
         raise CohortError(f"{place}_shape", "two positive lengths", str(shape.tolist()))
-    parts = (inputs[f"{name}_{part}"].read() for part in ("data", "indices", "indptr"))
-    return arrays.csr_matrix(f"{place}_", *parts, shape.tolist())
+    data, indices, indptr = (inputs[f"{name}_{part}"].read() for part in ("data", "indices", "indptr"))
+    return arrays.csr_matrix(f"{place}_", data, indices, indptr, shape.tolist())

@@ -8,8 +8,9 @@ array for each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -130,10 +131,10 @@ def _read_types(source: Path, name: str) -> TypedGraph:
 
 
 def _targets(source: Path, labels: dict[str, Labels]) -> dict[str, Target]:
-    return {
-        type_: Target(of_type, lambda type_=type_: _splits(source / "split", type_)())
-        for type_, of_type in labels.items()
-    }
+    def read(type_: str) -> list[np.ndarray]:
+        return _splits(source / "split", type_)()
+
+    return {type_: Target(of_type, partial(read, type_)) for type_, of_type in labels.items()}
 
 
 def _read_binary_types(source: Path, name: str) -> TypedGraph:
@@ -193,7 +194,7 @@ def _one_count(place: str, counts: np.ndarray) -> int:
     return int(counts.reshape(-1)[0])
 
 
-def _splits(folder: Path, type_: str = ""):
+def _splits(folder: Path, type_: str = "") -> Callable[[], list[np.ndarray]]:
     """The three lists of the one folder in split/, where there are several node types those of one."""
     found = sorted(path for path in folder.glob("*") if path.is_dir()) if folder.is_dir() else []
     if len(found) != 1:
@@ -247,21 +248,21 @@ def _link_files(folder: Path) -> Path | None:
 def _links_of(folder: Path, name: str) -> tuple[str, HeldOut]:
     """The links of a split: pairs that all compete with the same pairs, or a list of targets for each source."""
     if folder.name == TOGETHER:
-        path, parts = f"{folder}: {name}", _parts_of(folder)[name]
+        place, parts = f"{folder}: {name}", _parts_of(folder)[name]
     else:
-        path = folder / f"{name}.pt"
-        parts = load_arrays(_demand_file(path), DOWNLOAD)
+        path = _demand_file(folder / f"{name}.pt")
+        place, parts = str(path), load_arrays(path, DOWNLOAD)
     if {"edge", "edge_neg"} <= parts.keys():
-        return str(path), HeldOut(np.asarray(parts["edge"]), np.asarray(parts["edge_neg"]), True)
+        return place, HeldOut(np.asarray(parts["edge"]), np.asarray(parts["edge_neg"]), True)
     if {"source_node", "target_node", "target_node_neg"} <= parts.keys():
         ends = [np.asarray(parts[name]).reshape(-1) for name in ("source_node", "target_node")]
         if len(ends[0]) != len(ends[1]):
             expected = f"as many targets as sources: {len(ends[0])}"
-            raise CohortError(f"{path}: target_node", expected, str(len(ends[1])), DOWNLOAD)
-        return str(path), HeldOut(np.stack(ends, axis=1), np.asarray(parts["target_node_neg"]))
+            raise CohortError(f"{place}: target_node", expected, str(len(ends[1])), DOWNLOAD)
+        return place, HeldOut(np.stack(ends, axis=1), np.asarray(parts["target_node_neg"]))
     expected = "edge and edge_neg, or source_node, target_node and target_node_neg"
     hint = "links of several relations, as in knowledge graphs, are not supported"
-    raise CohortError(str(path), expected, ", ".join(parts) or "none", hint)
+    raise CohortError(place, expected, ", ".join(parts) or "none", hint)
 
 
 def _demand_file(path: Path) -> Path:

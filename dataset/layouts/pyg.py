@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+import numpy as np
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import arrays
@@ -70,12 +73,11 @@ def read_data(source: Path, name: str | None = None) -> Graph:
     if graph.features is None:
         hint = f"pass --features FILE; {NAMES_HINT}"
         graph.missing["features"] = CohortError(place, "a tensor x", ", ".join(map(str, data)) or "none", hint)
-    masks = {
-        mask: (lambda mask=mask: arrays.mask(f"{place}: {mask}", array_of(tensors[mask]), mask))
-        for mask in MASKS
-        if mask in tensors
-    }
-    if masks:
+
+    def mask_of(name: str) -> np.ndarray:
+        return arrays.mask(f"{place}: {name}", array_of(tensors[name]), name)
+
+    if masks := {name: partial(mask_of, name) for name in MASKS if name in tensors}:
         graph.take_splits(source, masks, MASKS)
     return graph
 

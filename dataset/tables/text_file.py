@@ -7,8 +7,9 @@ import gzip
 import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from io import BufferedIOBase
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -192,7 +193,7 @@ class TextFile(Table):
                 yield rest, len(rest), lines, 1.0
 
     @contextlib.contextmanager
-    def _open(self) -> Iterator[tuple[BinaryIO, Callable[[], int]]]:
+    def _open(self) -> Iterator[tuple[BufferedIOBase, Callable[[], int]]]:
         """The bytes of the text, and a function that says how far in the file on disk they have come."""
         try:
             raw = open(self.path, "rb")

@@ -137,13 +137,21 @@ def _train(source, place, run: dict, out: Path, stop: StopRequest, loaded_at: fl
         "time_sliced": run.get("time_sliced", False),
         "cache": None if expected is None else {"predicted": expected, "measured": []},
     }
-    of_links = {"links": links, "target_weights": target_weights}
     all_rows = source.all_rows(dataset)
-    trainer = Trainer(options, source, ranks, splits, out, callbacks, stop, all_rows, **of_links, **about)
+    given = options, source, ranks, splits, out, callbacks, stop, all_rows
+    trainer = Trainer(*given, links=links, target_weights=target_weights, **about)
     if run.get("resume"):
         checkpoints.resume(trainer, machines["has_checkpoint"])
     trainer.run()
     ranks.leave()
+
+
+def code_of(end: SystemExit) -> int:
+    """The exit code that Python gives it: None is 0; of what is no number, which is printed, 1."""
+    if end.code is None or isinstance(end.code, int):
+        return end.code or 0
+    print(end.code, file=sys.stderr)
+    return 1
 
 
 if __name__ == "__main__":
@@ -154,7 +162,7 @@ if __name__ == "__main__":
     except CohortError as error:
         print(f"cohort: {error}", file=sys.stderr)
     except SystemExit as stop:
-        exit_code = stop.code
+        exit_code = code_of(stop)
     except OtherRanksError:
         traceback.print_exc()
         exit_code = os.EX_UNAVAILABLE  # the launcher lets the others' reason come first

@@ -17,6 +17,7 @@ from cohort_gnn.base.importing import imported
 from cohort_gnn.dataset import generate
 from cohort_gnn.nn import NodeEmbedding, RowAdam
 from cohort_gnn.spec.run import TrainerSpec
+from cohort_gnn.trainer.__main__ import code_of
 from cohort_gnn.trainer.loop.callbacks import EarlyStopping, LearningRate, callbacks_of, factor_of
 from cohort_gnn.trainer.loop.step import adam
 from cohort_gnn.trainer.models.own import callable_of, load_model, model_of
@@ -27,6 +28,7 @@ TINY = ["--device", "cpu", "--fanout", "4,3", "--batch-size", "50", "--hidden", 
 SIZES = {"num_classes": 4, "feature_dim": 6}
 OWN = """
 import os
+import sys
 
 import torch
 import cohort_gnn as cohort
@@ -69,6 +71,11 @@ class Full(cohort.Callback):
     def run_begins(self, trainer):
         if refused := os.environ.get("REFUSED"):
             (trainer.out / refused).mkdir()
+
+
+class Leaving(cohort.Callback):
+    def epoch_ended(self, trainer, report):
+        sys.exit("that is enough")
 
 
 class Misnamed(cohort.Callback):
@@ -135,6 +142,19 @@ def test_a_run_without_its_results_has_failed_and_resume_writes_them(data, own, 
     (run / refused).rmdir()
     done = cohort("train", "--resume", run, "--callbacks", "own:Full", cwd=own)
     assert done.returncode == 0 and (run / refused).is_file(), done.stderr
+
+
+def test_what_a_callback_exits_with_is_said(data, own):
+    options = [*TINY, "--epochs", 2, "--callbacks", "own:Leaving", "--out", own / "run"]
+    done = cohort("train", data, *options, cwd=own)
+    assert done.returncode == 1 and "it said: SystemExit: that is enough\n" in done.stderr
+    log = (own / "run/trainer.log").read_text()
+    assert log.splitlines()[-1] == "that is enough" and "Traceback" not in log
+
+
+@pytest.mark.parametrize(("code", "expected"), [(None, 0), (0, 0), (143, 143), ("a reason", 1)])
+def test_exit_codes_are_those_of_python(code, expected):
+    assert code_of(SystemExit(code)) == expected
 
 
 @pytest.mark.fresh  # one that is forked has imported PyG

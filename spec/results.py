@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Generic, NotRequired, TypedDict, TypeVar
@@ -156,7 +157,7 @@ class EpochReport:
         self.sample_seconds += slot.sample_us / 1e6
         self.fetch_seconds += slot.fetch_us / 1e6
 
-    def merge(self, reports: list["EpochReport"]) -> None:
+    def merge(self, reports: Sequence["EpochReport"]) -> None:
         """Makes this the report of all ranks; ``reports`` has that of each."""
         if len(reports) == 1:
             return

@@ -1,16 +1,17 @@
 """Batches from a running sampler."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import torch
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.reader import open_one_type
 from cohort_gnn.nn.block import Block, keep_offsets
 from cohort_gnn.nn.inputs import PlacedRows
 from cohort_gnn.spec.graph import EdgeType, GraphTypes
@@ -18,7 +19,7 @@ from cohort_gnn.trainer import _native
 from cohort_gnn.trainer.seed_files import SeedFiles
 
 REDRAWS = 8  # of a negative that is an edge
-AllRows = torch.Tensor | list[torch.Tensor | None] | None  # as BatchSource.all_rows has them
+AllRows: TypeAlias = torch.Tensor | list[torch.Tensor | None] | None  # as BatchSource.all_rows has them
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,7 @@ class BatchSource:
         groups = self._groups[seed_set]
         return -(-len(groups) * -(-max(groups) // batch_size) // self.num_ranks)
 
-    def slots(self, which: Pass, num_steps: int | None = None) -> Iterator["_native.HeldSlot"]:
+    def slots(self, which: Pass, num_steps: int | None = None) -> Generator["_native.HeldSlot", None, None]:
         """Yields the slots of a pass's steps, in order; breaking off cancels what is left of it.
 
         What a slot shows is views, valid as long as the slot or a view is referenced, for work on the stream that is
@@ -209,8 +210,9 @@ class BatchSource:
         if self.device.type == "cuda":
             num_types = self._receiver.num_types
             return [self._receiver.rows(number) for number in range(num_types)] if num_types else self._receiver.rows()
-        rows = open_dataset(dataset).x
-        return torch.from_numpy(np.load(rows.filename, mmap_mode="c"))  # torch wants memory that it may write to
+        file = open_one_type(dataset).file
+        assert file is not None  # else the rows were not a table
+        return torch.from_numpy(np.load(file, mmap_mode="c"))  # torch wants memory that it may write to
 
     @property
     def rows_in(self) -> str:
@@ -232,7 +234,7 @@ class BatchSource:
         self._receiver.fail(text)
 
 
-def rows_of(slot, all_rows: AllRows) -> torch.Tensor:
+def rows_of(slot, all_rows: torch.Tensor | None) -> torch.Tensor:
     """The slot's features: a view, or a copy of the rows of ``all_rows`` that it names."""
     return slot.x if all_rows is None else all_rows.index_select(0, slot.place)
 

@@ -53,9 +53,12 @@ def print_digests(sources: list[BatchSource], run: dict) -> None:
         for step in range(steps):
             rank = step % len(shares)
             slot = next(shares[rank])
-            sizes = f"{slot.n_id.shape[0]} {slot.edge_index.shape[1]}"
-            print(f"{epoch}:{slot.step} {sizes} {digest(slot, num_types, all_rows[rank])}", flush=True)
+            print(_line(epoch, slot, digest(slot, num_types, all_rows[rank])), flush=True)
             del slot
         for share in shares:
             share.close()
         left, epoch = left - steps, epoch + 1
+
+
+def _line(epoch: int, slot, of_batch: str) -> str:
+    return f"{epoch}:{slot.step} {slot.n_id.shape[0]} {slot.edge_index.shape[1]} {of_batch}"

@@ -17,7 +17,7 @@ from cohort_gnn.spec.options import Affects, names_that_affect
 from cohort_gnn.spec.run import RunSpec
 
 FORMAT, VERSION = "cohort checkpoint", 5
-MEMBERS = {
+MEMBERS: dict[str, type | tuple[type, ...]] = {
     "identity": dict,  # of the run, see identity_of
     "epoch": int,  # that is under way; the number of epochs when all are done
     "step": int,  # of its steps (a batch a rank), how many are done

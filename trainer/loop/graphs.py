@@ -128,7 +128,7 @@ class ReplayedWork:
         self._work, self._device, self._keys = work, device, keys
         self._graphs: dict[tuple, torch.cuda.CUDAGraph] = {}
         self._pool = torch.cuda.graph_pool_handle()
-        self._warm_up_steps = Counter()  # by kind and stream
+        self._warm_up_steps: Counter[tuple] = Counter()  # by kind and stream
 
     def __call__(self, *given, kind: Hashable = None, has_room: bool = True) -> bool:
         """The work on what is given, the same for each kind; whether it ran as a graph, which is made if there is room

@@ -83,7 +83,7 @@ class Scores:
             return self.all_rows, blocks_of(slot)
         x = rows_of(slot, self.all_rows)
         weights, edge_attr = getattr(slot, "edge_weight", None), getattr(slot, "edge_attr", None)
-        of_edges = () if weights is None and edge_attr is None else (weights,)
+        of_edges: tuple[Tensor | None, ...] = () if weights is None and edge_attr is None else (weights,)
         of_edges += () if edge_attr is None else (model_input(edge_attr),)
         return x, edges_of(slot), slot.num_sampled_nodes, slot.num_sampled_edges, *of_edges
 
@@ -174,12 +174,12 @@ class TrainStep:
         self._finish = ReplayedWork(self._take_sums, device) if graphs_of else self._take_sums
 
     def _graphs_on(self, device: torch.device) -> StepGraphs | TypedStepGraphs:
-        if self.scores.types:
-            scores = self.scores
+        scores = self.scores
+        if scores.types:
             graphs = TypedStepGraphs(self._run, device, scores.types, scores.all_rows, scores.is_placed)
             scores.spare_tables = graphs.tables
             return graphs
-        return StepGraphs(self._run, device, self.scores.all_rows, self.scores.takes_places)
+        return StepGraphs(self._run, device, scores.all_rows, scores.takes_places)
 
     def forget_graphs(self) -> None:
         """Gives back the memory of CUDA graphs; the next steps make new ones."""
@@ -201,7 +201,7 @@ class TrainStep:
             self._run(x, edges, y, *others)
         if self._sums:
             self._sums.add_up()
-            self._finish()
+            self._finish(self._sums)
 
     def _run(self, x, edges, y: Tensor, *sizes) -> None:
         """What a graph replays: the step, or, with other ranks, what comes before their sums.
@@ -226,13 +226,13 @@ class TrainStep:
             self.num_labelled += labelled
         self.loss_sum += loss_sum.detach()
 
-    def _take_sums(self) -> None:
+    def _take_sums(self, sums: StepSums) -> None:
         """What another graph replays: the step with what the ranks have added up."""
-        self._sums.give()
+        sums.give()
         if self.rows:
-            self.rows.exchange(self._sums.labelled.clamp(min=1))
+            self.rows.exchange(sums.labelled.clamp(min=1))
         self._update()
-        self.num_labelled += self._sums.labelled
+        self.num_labelled += sums.labelled
 
     def _update(self) -> None:
         """The optimizer's step on the gradients that are there."""

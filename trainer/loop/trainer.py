@@ -21,7 +21,7 @@ from cohort_gnn.trainer.loop.seed_parts import seeds_by_rank
 from cohort_gnn.trainer.loop.sm_partition import divide_gpu
 from cohort_gnn.trainer.loop.step import TrainStep, adam, step_of
 from cohort_gnn.trainer.models.own import model_of
-from cohort_gnn.trainer.models.targets import mean_loss, targets_of
+from cohort_gnn.trainer.models.targets import Links, mean_loss, targets_of
 from cohort_gnn.trainer.ranks import Agreement, Ranks, StepSums
 from cohort_gnn.trainer.report.callback import HOOKS, Callback, name_of
 from cohort_gnn.trainer.source import REDRAWS, AllRows, BatchSource, OfPairs, Pass
@@ -84,11 +84,12 @@ class Trainer:
         source.labels_of_seeds = True
         in_table = source.rows_in == "table"
         source.last_hop_global = in_table and options.model == "sage"  # GCN asks sources for their degrees
-        own = {"train": seeds_by_rank(splits["train"], **options.parts)} if options.parts else {}
-        self.seed_sets = {
-            name: source.add_seeds(*own.get(name, (ids,)), weights=(None, target_weights if name == "train" else None))
-            for name, ids in splits.items()
-        }
+        self.seed_sets: dict[str, int] = {}
+        for name, ids in splits.items():
+            is_train, sizes = name == "train", None
+            if is_train and options.parts:
+                ids, sizes = seeds_by_rank(ids, **options.parts)
+            self.seed_sets[name] = source.add_seeds(ids, sizes, weights=(None, target_weights if is_train else None))
         self.sizes = {name: len(ids) for name, ids in splits.items()}
         divide_gpu(source, options.sampler_sms)
         torch.set_float32_matmul_precision(options.matmul_precision)
@@ -100,14 +101,21 @@ class Trainer:
         self.optimizer = adam(self.model, self.device, options.lr, options.weight_decay)
         sums = StepSums(list(self.model.parameters()), ranks.sum, self._agreement) if ranks.size > 1 else None
         self.step = self._step_of(self.model, self.optimizer, sums)
-        in_place = {"rows_in_place": in_table, "last_hop_global": source.last_hop_global}
-        names = {"task": options.targets, "device": str(self.device), "num_ranks": ranks.size}
-        coarse = {"coarse_epochs": options.coarse_epochs, "coarse_error": options.coarse_error}
-        self.report = RunReport(**names, **in_place, **coarse, **about)
+        self.report = RunReport(
+            task=options.targets,
+            device=str(self.device),
+            num_ranks=ranks.size,
+            rows_in_place=in_table,
+            last_hop_global=source.last_hop_global,
+            coarse_epochs=options.coarse_epochs,
+            coarse_error=options.coarse_error,
+            **about,
+        )
         self.running = RunningEpoch(0, self.device)
         self.best_model: dict | None = None
         self.writer = FileWriter()
-        self.task, self.clock, self.num_steps, self.stops_early = "", None, 0, False
+        self.clock: StepClock | None = None
+        self.task, self.num_steps, self.stops_early = "", 0, False
 
     def run(self) -> None:
         """All epochs, validation after each, the test with the weights that did best in validation."""
@@ -130,7 +138,9 @@ class Trainer:
     def _run_epochs(self) -> None:
         """Those that are left, the one that is under way first."""
         first, num_epochs = self.running.epoch, self.options.epochs
-        asked = self._ask_for_epoch(first, self.running.step) if first < num_epochs else None
+        if first >= num_epochs:
+            return
+        asked = self._ask_for_epoch(first, self.running.step)
         for epoch in range(first, num_epochs):
             if self.stops_early:
                 self.say(f"the run ends early, after {epoch} of {num_epochs} epochs")
@@ -158,19 +168,20 @@ class Trainer:
         otherwise this rank's."""
         running, step = self.running, self.step
         self.model.train()
-        self._begin_pass("train", running.go_on())
-        self.ranks.clock = self.clock
+        clock = running.go_on()
+        self._begin_pass("train", clock)
+        self.ranks.clock = clock
         for slot in self._slots(which):
-            self.clock.step_begins()
+            clock.step_begins()
             self._tell("step_begins")
             step(slot)
-            self.clock.step_ended()
+            clock.step_ended()
             running.add(slot)
             stops = self._agreement.stops() if self.ranks.size > 1 else self.stop.asked
             self._tell("step_ended", slot)
             if stops:
                 self._stop()
-            self.clock = self.ranks.clock = running.go_on()  # a checkpoint has paused it
+            clock = self.clock = self.ranks.clock = running.go_on()  # a checkpoint has paused it
         running.pause()
         self.ranks.clock = None
         report = copy.deepcopy(running.report)
@@ -186,23 +197,25 @@ class Trainer:
         self.ranks.spread_buffers(self.model)
         sums = torch.zeros(self.targets.num_sums + 1, dtype=torch.float64, device=self.device)
         read = EpochReport(0)
-        self._begin_pass("validate", StepClock(self.device))
+        clock = StepClock(self.device)
+        self._begin_pass("validate", clock)
         scores, links = self.step.scores, self.links.get(split)
-        rows = torch.zeros(self.sizes[split], self.options.num_classes, device=self.device) if links else None
+        rows = torch.zeros(self.sizes[split] if links else 0, self.options.num_classes, device=self.device)
         for slot in self._slots(which):
-            self.clock.step_begins()
+            clock.step_begins()
             self._tell("step_begins")
             if links:
                 rows[slot.input_id] = scores.of_slot(slot)
             else:
                 sums[:-1] += self.targets.sums(scores.of_slot(slot), slot.y[: slot.num_seeds])
-            self.clock.step_ended()
+            clock.step_ended()
             self._tell("step_ended", slot)
             read.add(slot)
             if self.stop.asked:
                 sums[-1] += 1  # ranks that stop
                 break
         if links:
+            assert isinstance(self.targets, Links)
             sums[:-1] = links.sums(rows, self.model.link_decoder, self.targets, self.ranks)
         if self.ranks.sum(sums)[-1] > 0:
             self._stop()
@@ -317,5 +330,5 @@ class Trainer:
 
     def _step_of(self, model: torch.nn.Module, optimizer: torch.optim.Adam, sums: StepSums | None = None) -> TrainStep:
         """Steps of a model; without ``sums`` without other ranks."""
-        others = {"ranks": self.ranks, "sums": sums} if sums else {}
-        return step_of(self.options, model, optimizer, self.device, self.all_rows, **others)
+        ranks = self.ranks if sums else None
+        return step_of(self.options, model, optimizer, self.device, self.all_rows, ranks, sums)

@@ -101,8 +101,8 @@ class SampledGNN(nn.Module):
         if (edge_attr is None) != (self.edge_dim == 0):
             expected = f"features [edges, {self.edge_dim}]" if self.edge_dim else "none: the model was made without"
             raise CohortError("edge_attr", expected, "none" if edge_attr is None else str(list(edge_attr.shape)))
-        edges, of_edges = edge_index, {"edge_weight": edge_weight, "edge_attr": edge_attr}
-        given = of_edges = {name: values for name, values in of_edges.items() if values is not None}
+        edges, named = edge_index, (("edge_weight", edge_weight), ("edge_attr", edge_attr))
+        given = of_edges = {name: values for name, values in named if values is not None}
         # Layers that take it do it as they read their input, where nothing comes between.
         is_read = self.fused and self.activation == "relu" and self.norms is None and not self.residual
         between = Activation("relu", self.dropout, self.training) if is_read else None
@@ -113,7 +113,7 @@ class SampledGNN(nn.Module):
                 if not is_placed(edges):  # where they are, x has rows of others, too
                     x = first_rows_of(x, edges.num_sources)
                     x = (x, x[: edges.num_targets]) if self.two_sided else x
-            elif num_sampled_nodes is not None:
+            elif num_sampled_nodes is not None and num_sampled_edges is not None:
                 hops = len(num_sampled_edges) - i  # whose edges this layer still needs
                 x = first_rows_of(x, sum(num_sampled_nodes[: hops + 1]))
                 edges = edge_index[:, : sum(num_sampled_edges[:hops])]

@@ -1,11 +1,13 @@
 """A model's output for all nodes of a graph, layer by layer, each over full neighbourhoods."""
 
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -25,7 +27,7 @@ MOST_WORK_BYTES = 2 << 30
 MOST_KEPT_BYTES = 100 << 20  # of arrays of up to 32 MiB, by malloc from piece to piece
 BYTES_OF_EDGE = 64  # ids while a block is made, and what attention keeps of an edge; beside its row
 
-RowsOfType = Tensor | StoredRows | EncodedRows  # of all nodes; a tensor: in the memory of the device
+RowsOfType: TypeAlias = Tensor | StoredRows | EncodedRows  # of all nodes; a tensor: in the memory of the device
 Rows = dict[str, RowsOfType]  # by node type
 
 
@@ -96,7 +98,7 @@ def _places(tables: list[int], room: int, host_room: int) -> list[Place]:
     return places
 
 
-class LayerByLayer:
+class LayerByLayer(ABC):
     """Runs a model over a whole graph; Layerwise and TypedLayerwise compute what a layer gives some nodes.
 
     Args:
@@ -134,13 +136,13 @@ class LayerByLayer:
                     take = take_scores
                     if place is not None:
                         shape = self.counts[name], self._width(number + 1, name)
-                        file = folder / f"hidden-{number}-{len(made)}.npy" if place == Place.FILES else None
+                        file = folder / f"hidden-{number}-{len(made)}.npy" if folder and place == Place.FILES else None
                         whole = torch.empty(shape, device=self.device) if place == Place.WHOLE else None
                         out = torch.from_numpy(new_rows(shape, file)) if whole is None else whole
                         made[name] = StoredRows(out.numpy()) if whole is None else whole
                         take = keep_scores(out)
                     self._run_layer(number, rows, name, take, advance)
-                if number > 0 and places[number - 1] == Place.FILES:
+                if folder and number > 0 and places[number - 1] == Place.FILES:
                     for file in folder.glob(f"hidden-{number - 1}-*.npy"):
                         file.unlink()
                 rows = made
@@ -150,6 +152,26 @@ class LayerByLayer:
         """Edges and nodes that `run` goes through, over all layers."""
         layers = enumerate(self.gives)
         return sum(self._work_of(number, name, 0, self.counts[name]) for number, names in layers for name in names)
+
+    @abstractmethod
+    def _features(self) -> Rows:
+        """What the first layer reads."""
+
+    @abstractmethod
+    def _width(self, number: int, name: str) -> int:
+        """Columns of the rows of a node type that layer `number` reads."""
+
+    @abstractmethod
+    def _work_of(self, number: int, name: str, first: int, last: int) -> int:
+        """Edges and nodes of a layer's targets [first, last) of a type."""
+
+    @abstractmethod
+    def _output(self, number: int, rows: Rows, name: str, first: int, last: int) -> Tensor:
+        """What a layer gives the targets [first, last) of a type."""
+
+    @abstractmethod
+    def _pieces(self, number: int, rows: Rows, name: str) -> Iterator[tuple[int, int]]:
+        """[first, last) of targets, so many that what a layer makes of them stays within the memory for work."""
 
     def _run_layer(self, number: int, rows: Rows, name: str, take: Callable, advance: Callable[[int], None]) -> None:
         """Computes what a layer gives the nodes of a type."""
@@ -175,25 +197,21 @@ class Layerwise(LayerByLayer):
     def __init__(self, model: SampledGNN, data: Dataset, memory: MemoryPlan, out: Path, device: torch.device):
         super().__init__(model, data, memory, out, device, {"": data.num_nodes}, [[""]] * len(model.convs))
         self.blocks = FullBlocks(data.indptr, data.indices, not model.two_sided, device)
-        self.edge_rows = features_of(data.edge_table) if model.edge_dim else None
+        self.edge_rows = features_of(data.edge_table) if data.edge_table and model.edge_dim else None
 
     def _features(self) -> Rows:
-        """What the first layer reads."""
         rows = features_of(self.data)
         if self.memory.places[0] == Place.WHOLE:
             return {"": self._taken(rows, range(self.data.num_nodes), self.data.feature_dim)}
         return {"": rows}
 
     def _width(self, number: int, name: str) -> int:
-        """Columns of the rows of a node type that layer `number` reads."""
         return self.model.width_of(number - 1) if number > 0 else self.data.feature_dim
 
     def _work_of(self, number: int, name: str, first: int, last: int) -> int:
-        """Edges and nodes of a layer's targets [first, last) of a type."""
         return last - first + int(self.data.indptr[last] - self.data.indptr[first])
 
     def _output(self, number: int, rows: Rows, name: str, first: int, last: int) -> Tensor:
-        """What a layer gives the targets [first, last) of a type."""
         x, block = self._input(number, rows[""], first, last)
         given = {}
         if self.edge_rows is not None:
@@ -209,10 +227,9 @@ class Layerwise(LayerByLayer):
         block, ids = self.blocks.block(first, last)
         if whole and self.model.takes_places:
             return rows, replace(block, place=ids, own_place=ids[: last - first])
-        return rows[ids] if whole else self._taken(rows, ids, self._width(number, "")), block
+        return rows[ids] if isinstance(rows, Tensor) else self._taken(rows, ids, self._width(number, "")), block
 
     def _pieces(self, number: int, rows: Rows, name: str) -> Iterator[tuple[int, int]]:
-        """[first, last) of targets, so many that what a layer makes of them stays within the memory for work."""
         work_bytes, width = self.memory.work_bytes, self._width(number, "")
         limit = self._limit_bytes(max(work_bytes // 3, work_bytes - MOST_KEPT_BYTES))
         of_source, of_target = (4 * (width + made) for made in self.model.working_widths_of(number))

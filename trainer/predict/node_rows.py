@@ -48,9 +48,10 @@ class EncodedRows:
 
 def features_of(data: Dataset | FeatureTable) -> StoredRows | EncodedRows:
     """The feature rows of a data set, of a node type or of edges: raw where it has them, else encoded."""
-    if data.x is None:
-        return EncodedRows(data.encoded_rows)
-    return StoredRows(data.x, getattr(torch, data.feature_dtype))
+    if data.x is not None and data.feature_dtype is not None:
+        return StoredRows(data.x, getattr(torch, data.feature_dtype))
+    assert data.encoded_rows is not None  # without features nobody asks
+    return EncodedRows(data.encoded_rows)
 
 
 def taken(

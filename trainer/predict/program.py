@@ -77,11 +77,11 @@ def _demand_same_types(trained_on: dict | None, data: Dataset | HeteroDataset, r
     if trained_on is None or of_data is None:
         expected, found = ("one node type", "several") if trained_on is None else ("several node types", "one")
         raise CohortError(place, f"a data set of {expected}, as that of {run}", found)
-    names = {"feature_dims": of_data.feature_dims, "target": of_data.target}
-    names["edge_types"] = [list(each) for each in of_data.edge_types]
-    for name, found in names.items():
-        if trained_on[name] != found:
-            raise CohortError(place, f"{name} as the run had: {trained_on[name]}", str(found))
+    edge_types = [list(each) for each in of_data.edge_types]
+    members = {"feature_dims": of_data.feature_dims, "target": of_data.target, "edge_types": edge_types}
+    for member, value in members.items():
+        if trained_on[member] != value:
+            raise CohortError(place, f"{member} as the run had: {trained_on[member]}", str(value))
     for name, dim in getattr(model, "edge_dims", {}).items():
         table = data.edge_types[name].edge_table
         if (0 if table is None else table.feature_dim) != dim:

@@ -31,7 +31,8 @@ class TypedLayerwise(LayerByLayer):
         gives = [[name for name in counts if name in {each[2] for each in all_}] for all_ in model.edge_types]
         gives[-1] = [name]
         super().__init__(model, data, memory, out, device, counts, gives)
-        self._edge_rows = {each: features_of(data.edge_types[each].edge_table) for each in model.edge_dims}
+        tables = {each: data.edge_types[each].edge_table for each in model.edge_dims}
+        self._edge_rows = {each: features_of(table) for each, table in tables.items() if table is not None}
         first = set() if model.embeddings is None else set(model.embeddings.keys())
         first |= {name for name, table in data.node_types.items() if table.feature_dim}
         self._reads = [[name for name in counts if name in first], *gives[:-1]]

@@ -5,10 +5,11 @@ import math
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import torch
 
-from cohort_gnn.spec.results import TIERS, EpochReport, RunReport
+from cohort_gnn.spec.results import TIERS, EpochReport, Floors, RunReport
 from cohort_gnn.trainer.report.callback import Callback
 from cohort_gnn.trainer.report.start import start_parts
 
@@ -69,7 +70,7 @@ class Floor(Callback):
         self.join(trainer.ranks.gather((self.step_seconds, self.sample_seconds_an_edge, network)))
         shares_sms = self._on_gpu and source.sampler_sms == 0
         floors = [self.of(epoch, batch_size, trainer.ranks.size, shares_sms) for epoch in report.epochs]
-        report.floor = {"step_seconds": self.step_seconds, "epochs": floors}
+        report.floor = cast(Floors, {"step_seconds": self.step_seconds, "epochs": floors})  # more than readers need
 
     def add(self, slot) -> None:
         """Looks at a batch of training."""
@@ -136,7 +137,7 @@ class Floor(Callback):
                 received, of_machine = 0, seconds
             received += rank["row_tiers"]["remote"]["bytes"]
             parts["network"] = max(parts["network"], received * of_machine)
-        bottleneck = max(parts, key=parts.get)
+        bottleneck = max(parts, key=parts.__getitem__)
         turns = {"in_turns": parts["trainer"] + parts["sampler"]} if shares_sms else {}
         return parts | {"seconds": parts[bottleneck], "bottleneck": bottleneck} | turns
 

@@ -96,20 +96,19 @@ class DelayedScalar:
     """
 
     def __init__(self):
-        self._copy = None
-        self._ready = None
+        self._copied: tuple[torch.Tensor, torch.cuda.Event] | None = None  # and when it is there
         self.text = "-"
 
     def latest(self, value: torch.Tensor) -> str:
         if not value.is_cuda:
             self.text = f"{value.item():.4f}"
             return self.text
-        if self._copy is not None and self._ready.query():
-            self.text = f"{self._copy.item():.4f}"
-            self._copy = None
-        if self._copy is None:
-            self._copy = value.to("cpu", non_blocking=True)
-            self._ready = torch.cuda.current_stream().record_event()
+        if self._copied is not None and self._copied[1].query():
+            self.text = f"{self._copied[0].item():.4f}"
+            self._copied = None
+        if self._copied is None:
+            copy = value.to("cpu", non_blocking=True)
+            self._copied = copy, torch.cuda.current_stream().record_event()
         return self.text
 
 

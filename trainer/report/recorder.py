@@ -84,7 +84,7 @@ class Recorder(Callback):
     def epoch_ended(self, trainer, report: EpochReport) -> None:
         """Writes the file after the last epoch of which it tells."""
         self._end_pass()
-        if self._epoch in self._epochs and self._epoch + 1 == self._epochs.stop:
+        if self._epochs and self._epoch == self._epochs[-1]:
             self._stop_profiler()
             lines = trainer.ranks.gather(",\n".join(map(json.dumps, [*self._names(), *self._events])))
             self._events = []
@@ -134,8 +134,8 @@ class Recorder(Callback):
         tracks = {STEPS: "steps"} | {track: f"stream {track - 1}" for track in sorted(streams)}
         sampler = self._sampler, "sampler", {SAMPLE: "sample", FETCH: "fetch"}
         for process, role, names in (sampler, (self._trainer, "trainer", tracks)):
-            name = {"name": f"rank {process // 2}: {role}"}
-            yield {"ph": "M", "name": "process_name", "pid": process, "tid": 0, "args": name}
+            title = {"name": f"rank {process // 2}: {role}"}
+            yield {"ph": "M", "name": "process_name", "pid": process, "tid": 0, "args": title}
             for track, name in names.items():
                 yield {"ph": "M", "name": "thread_name", "pid": process, "tid": track, "args": {"name": name}}
 

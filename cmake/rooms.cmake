@@ -60,8 +60,12 @@ function(cohort_test room)
   target_compile_options(${room}_test PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
   target_link_libraries(${room}_test PRIVATE cohort::${room} GTest::gtest_main ${ARG_LINK})
   add_test(NAME ${room} COMMAND ${room}_test --gtest_filter=-*Gpu*)
+  set(seconds 300)
+  if(CMAKE_CXX_FLAGS MATCHES "sanitize=")
+    set(seconds 3000)
+  endif()
   # The programs run side by side: threads that wait must not spin.
-  set_tests_properties(${room} PROPERTIES LABELS cpu TIMEOUT 300
+  set_tests_properties(${room} PROPERTIES LABELS cpu TIMEOUT ${seconds}
     ENVIRONMENT "OMP_WAIT_POLICY=passive;${COHORT_TSAN_ENVIRONMENT}")
   if(on_gpu)
     add_test(NAME ${room}_gpu COMMAND ${room}_test --gtest_filter=*Gpu*)

@@ -89,7 +89,7 @@ std::vector<SameEdges> same_edges(std::span<const RelationLists> relations, std:
   }
   std::vector<SameEdges> there{{relation, false}};
   const auto add = [&](int number, bool reversed) {
-    if (std::ranges::find(there, SameEdges{number, reversed}) == there.end()) there.emplace_back(number, reversed);
+    if (std::ranges::find(there, SameEdges{number, reversed}) == there.end()) there.push_back({number, reversed});
   };
   for (std::size_t i = 0; i < there.size(); ++i) {
     const SameEdges from = there[i];

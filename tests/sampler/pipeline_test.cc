@@ -30,8 +30,9 @@ channel::Request request(uint32_t batch_size, std::initializer_list<int32_t> fan
 // Writes batches as the host does, and says so later, as a GPU would.
 class LateBackend final : public Backend {
  public:
-  LateBackend(const GraphView& graph, std::chrono::milliseconds delay)
-      : host_(make_host_backend(graph, {})), delay_(delay) {}
+  // `overlap`: the first fetch takes until a second one has begun, or seconds have passed.
+  LateBackend(const GraphView& graph, std::chrono::milliseconds delay, bool overlap = false)
+      : host_(make_host_backend(graph, {})), delay_(delay), overlap_(overlap) {}
 
   BatchSizes sample(const Query& query) override { return host_->sample(query); }
   std::size_t most_fetches() const override { return 2; }
@@ -42,7 +43,10 @@ class LateBackend final : public Backend {
     due_.push_back(Clock::now() + delay_);
     most_at_once = std::max(most_at_once.load(), std::ssize(due_));
   }
-  bool finished() override { return due_.front() <= Clock::now(); }
+  bool finished() override {
+    const bool waits = overlap_ && most_at_once < 2;
+    return due_.front() + (waits ? std::chrono::seconds(5) : std::chrono::seconds(0)) <= Clock::now();
+  }
   FetchUse fetched() override {
     due_.pop_front();
     return host_->fetched();
@@ -54,6 +58,7 @@ class LateBackend final : public Backend {
   using Clock = std::chrono::steady_clock;
   std::unique_ptr<Backend> host_;
   std::chrono::milliseconds delay_;
+  bool overlap_;
   std::deque<Clock::time_point> due_;
 };
 
@@ -141,7 +146,7 @@ class PipelineAhead : public ::testing::Test {
 
 TEST_F(PipelineAhead, WritesABatchWhileTheLastComesAndPublishesThemInTurn) {
   for (const int num_slots : {2, 3, 5}) {
-    LateBackend backend(graph_.view(), std::chrono::milliseconds(10));
+    LateBackend backend(graph_.view(), std::chrono::milliseconds(10), true);
     serve(backend, num_slots, [&](channel::Subscriber& subscriber, auto&) {
       for (uint64_t epoch = 0; epoch < 2; ++epoch) {
         const channel::Request asked = of_epoch(epoch);
@@ -189,7 +194,7 @@ TEST_F(PipelineAhead, BatchesOfPairsAreThoseOfTheHost) {
   asked.negatives = 1.5;
   asked.redraws = 3;
   asked.exclude = channel::Exclude::kReverse;
-  LateBackend backend(graph_.view(), std::chrono::milliseconds(10));
+  LateBackend backend(graph_.view(), std::chrono::milliseconds(10), true);
   serve(backend, 3, [&](channel::Subscriber& subscriber, auto&) {
     const uint64_t pass = subscriber.request(asked);
     for (uint64_t step = 0; step < static_cast<uint64_t>(pairs_.size() + 19) / 20; ++step) {

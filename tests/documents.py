@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[1]
-OUTSIDE = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "bench/README.md"]
+OUTSIDE = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "HACKING.md", "bench/README.md"]
 FORMATS = ["dataset/FORMAT.md", "ibp/FORMAT.md", "cache/FORMAT.md"]
 
 

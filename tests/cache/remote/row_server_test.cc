@@ -225,11 +225,11 @@ TEST_F(Server, OutlivesALackOfThreads) {
 }
 
 TEST_F(Server, IsNotAskedWhereThereAreNoDescriptors) {
+  RowPeers client = peers();  // a sanitizer looks at objects through a pipe: before descriptors are gone
   rlimit before{};
   getrlimit(RLIMIT_NOFILE, &before);
   const rlimit none{0, before.rlim_max};
   setrlimit(RLIMIT_NOFILE, &none);
-  RowPeers client = peers();
   expect_error([&] { client.connect(20s); }, "Too many open files");
   setrlimit(RLIMIT_NOFILE, &before);
 }

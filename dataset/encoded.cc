@@ -26,8 +26,8 @@ void demand_fresh(const fs::path& raw, int64_t bytes, int64_t mtime_ns, const st
   }
   const int64_t found_ns = int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
   if (status.st_size == bytes && found_ns == mtime_ns) return;
-  throw base::Error({place, fmt::format("rows of {}, {} bytes written at {} ns", raw.string(), bytes, mtime_ns),
-                     fmt::format("a file that has changed since: {} bytes, {} ns", status.st_size, found_ns),
+  throw base::Error({place, base::format("rows of {}, {} bytes written at {} ns", raw.string(), bytes, mtime_ns),
+                     base::format("a file that has changed since: {} bytes, {} ns", status.st_size, found_ns),
                      kPrepareAgain});
 }
 

@@ -19,15 +19,15 @@ Json parse_meta(const std::filesystem::path& path) {
   }
   if (!std::filesystem::exists(path) && std::filesystem::is_regular_file(folder / "run.json")) {
     throw base::Error({folder.string(), "the folder of a data set", "the folder of a run",
-                       fmt::format("this is a run: cohort train --resume {} continues it", folder.string())});
+                       base::format("this is a run: cohort train --resume {} continues it", folder.string())});
   }
   Json json = parse_json(path, "the description of a data set", kImportAgain);
   const std::string place = path.string();
   const auto format = meta_member<std::string>(json, place, "format", "a string");
   const auto version = meta_member<int64_t>(json, place, "version", "an integer");
   if (format == kFormatName && version >= 1 && version <= kFormatVersion) return json;
-  throw base::Error({place, fmt::format("format {} version 1 to {}", kFormatName, kFormatVersion),
-                     fmt::format("format {} version {}", format, version), kImportAgain});
+  throw base::Error({place, base::format("format {} version 1 to {}", kFormatName, kFormatVersion),
+                     base::format("format {} version {}", format, version), kImportAgain});
 }
 
 bool is_label_dtype(DType dtype, Task task) {
@@ -58,16 +58,16 @@ int64_t count_member(const Json& json, const std::string& place, const char* key
   constexpr int64_t kMost = int64_t{1} << 48;  // what the arrays of a folder may hold
   const auto value = meta_member<int64_t>(json, place, key, "an integer");
   if (value < least || value > kMost) {
-    throw base::Error({place, fmt::format("\"{}\" in [{}, 2^48]", key, least), std::to_string(value), kImportAgain});
+    throw base::Error({place, base::format("\"{}\" in [{}, 2^48]", key, least), std::to_string(value), kImportAgain});
   }
   return value;
 }
 
 const Json& object_member(const Json& json, const std::string& place, const char* key) {
   const auto found = json.find(key);
-  if (found == json.end()) throw base::Error({place, fmt::format("the key \"{}\"", key), "none", kImportAgain});
+  if (found == json.end()) throw base::Error({place, base::format("the key \"{}\"", key), "none", kImportAgain});
   if (!found->is_object()) {
-    throw base::Error({place, fmt::format("\"{}\": an object", key), shown(*found), kImportAgain});
+    throw base::Error({place, base::format("\"{}\": an object", key), shown(*found), kImportAgain});
   }
   return *found;
 }
@@ -75,7 +75,7 @@ const Json& object_member(const Json& json, const std::string& place, const char
 std::string file_member(const Json& json, const std::string& place, const char* key) {
   auto name = meta_member<std::string>(json, place, key, "a file name");
   if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos) {
-    throw base::Error({place, fmt::format("\"{}\": a file name without a folder", key), name, kImportAgain});
+    throw base::Error({place, base::format("\"{}\": a file name without a folder", key), name, kImportAgain});
   }
   return name;
 }
@@ -84,7 +84,7 @@ DType feature_dtype_member(const Json& json, const std::string& place, const cha
   const auto name = meta_member<std::string>(json, place, key, "a string");
   const auto dtype = dtype_named(name);
   if (!dtype || !is_feature_dtype(*dtype)) {
-    throw base::Error({place, fmt::format("\"{}\": uint8, float16, bfloat16 or float32", key), name, kImportAgain});
+    throw base::Error({place, base::format("\"{}\": uint8, float16, bfloat16 or float32", key), name, kImportAgain});
   }
   return *dtype;
 }
@@ -112,12 +112,12 @@ void read_labels(const Json& json, const std::string& place, Meta& meta) {
     throw base::Error({place,
                        "\"label_dtype\": int64 for classification, float32 for regression, uint8 or float32 for "
                        "multilabel",
-                       fmt::format("{} for {}", dtype, task), kImportAgain});
+                       base::format("{} for {}", dtype, task), kImportAgain});
   }
   meta.task = *named_task;
   meta.label_dtype = *named_dtype;
   if (meta.task == Task::classification || meta.num_classes >= 1) return;
-  throw base::Error({place, fmt::format("\"num_classes\" of at least 1 for {}", task), "0", kImportAgain});
+  throw base::Error({place, base::format("\"num_classes\" of at least 1 for {}", task), "0", kImportAgain});
 }
 
 std::optional<Task> task_named(std::string_view name) {

@@ -16,9 +16,9 @@ using Json = nlohmann::json;
 
 const Json& list_member(const Json& json, const std::string& place, const char* key, int64_t most) {
   const auto found = json.find(key);
-  if (found == json.end()) refuse(place, fmt::format("the key \"{}\"", key), "none");
+  if (found == json.end()) refuse(place, base::format("the key \"{}\"", key), "none");
   const auto size = static_cast<int64_t>(found->size());
-  const std::string expected = fmt::format("\"{}\": a list of 1 to {}", key, most);
+  const std::string expected = base::format("\"{}\": a list of 1 to {}", key, most);
   if (!found->is_array()) refuse(place, expected, shown(*found));
   if (size < 1 || size > most) refuse(place, expected, std::to_string(size));
   return *found;
@@ -28,7 +28,7 @@ void demand_name(const std::string& name, const std::string& place) {
   const bool fits = !name.empty() && name.size() <= kMaxTypeName && std::all_of(name.begin(), name.end(), [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-';
   });
-  if (!fits) refuse(place, fmt::format("\"type\": names of 1 to {} letters, digits, _ and -", kMaxTypeName), name);
+  if (!fits) refuse(place, base::format("\"type\": names of 1 to {} letters, digits, _ and -", kMaxTypeName), name);
 }
 
 NodeType read_node_type(const Json& json, const std::string& place) {
@@ -75,7 +75,7 @@ bool is_same(const EdgeType& a, const EdgeType& b) {
 void read_node_types(const Json& json, const std::string& place, Meta& meta) {
   const Json& list = list_member(json, place, "nodes", kMaxNodeTypes);
   for (std::size_t i = 0; i < list.size(); ++i) {
-    const std::string at = fmt::format("{}: nodes[{}]", place, i);
+    const std::string at = base::format("{}: nodes[{}]", place, i);
     NodeType type = read_node_type(list[i], at);
     for (const NodeType& before : meta.node_types) {
       if (before.name == type.name) refuse(at, "a type that is named once", type.name + " again");
@@ -84,7 +84,7 @@ void read_node_types(const Json& json, const std::string& place, Meta& meta) {
     meta.node_types.push_back(std::move(type));
   }
   if (meta.num_nodes <= kMaxTypedNodes) return;
-  throw base::Error({place, fmt::format("at most {} nodes of all types together", kMaxTypedNodes),
+  throw base::Error({place, base::format("at most {} nodes of all types together", kMaxTypedNodes),
                      std::to_string(meta.num_nodes),
                      "leave nodes out: a data set of several types has fewer than 2^31"});
 }
@@ -95,12 +95,12 @@ void read_neighbours(const Json& json, const std::string& place, Meta& meta, std
   for (std::size_t before = 0; before < relation; ++before) {
     if (!is_same(edges, meta.edge_types[before])) continue;
     refuse(place, "a relation that is named once",
-           fmt::format("{}, {}, {} again", edges.source, edges.name, edges.target));
+           base::format("{}, {}, {} again", edges.source, edges.name, edges.target));
   }
   if (relation > 0 && edges.source_type < meta.edge_types[relation - 1].source_type) {
     refuse(place, "relations in the order of their source types",
-           fmt::format("source type {} (nodes[{}]) after {} (nodes[{}])", edges.source, edges.source_type,
-                       meta.edge_types[relation - 1].source, meta.edge_types[relation - 1].source_type));
+           base::format("source type {} (nodes[{}]) after {} (nodes[{}])", edges.source, edges.source_type,
+                        meta.edge_types[relation - 1].source, meta.edge_types[relation - 1].source_type));
   }
   if (!json.contains("reverse_of")) return;
   if (json["reverse_of"].is_null()) {
@@ -108,19 +108,19 @@ void read_neighbours(const Json& json, const std::string& place, Meta& meta, std
     return;
   }
   const auto of = meta_member<int64_t>(json, place, "reverse_of", "an integer or null");
-  const std::string expected = fmt::format("\"reverse_of\": the number of a relation with edges from {} to {}, or null",
-                                           edges.target, edges.source);
+  const std::string expected = base::format(
+      "\"reverse_of\": the number of a relation with edges from {} to {}, or null", edges.target, edges.source);
   if (of < 0 || of >= static_cast<int64_t>(meta.edge_types.size())) refuse(place, expected, std::to_string(of));
   const EdgeType& forward = meta.edge_types[static_cast<std::size_t>(of)];
   if (forward.source_type != edges.target_type || forward.target_type != edges.source_type) {
-    refuse(place, expected, fmt::format("{}: edges from {} to {}", of, forward.source, forward.target));
+    refuse(place, expected, base::format("{}: edges from {} to {}", of, forward.source, forward.target));
   }
   edges.reverse_of = static_cast<int>(of);
 }
 
 void read_edge_types(const Json& json, const std::string& place, Meta& meta) {
   const Json& list = list_member(json, place, "edges", kMaxEdgeTypes);
-  const auto at = [&](std::size_t i) { return fmt::format("{}: edges[{}]", place, i); };
+  const auto at = [&](std::size_t i) { return base::format("{}: edges[{}]", place, i); };
   for (std::size_t i = 0; i < list.size(); ++i) {
     meta.edge_types.push_back(read_edge_type(list[i], at(i), meta));
     meta.num_edges += meta.edge_types.back().num_edges;

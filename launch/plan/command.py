@@ -76,16 +76,14 @@ def _check_machines(args: argparse.Namespace, spec: PlanSpec) -> None:
 
 def _plan_one(planning: Planning) -> list[str]:
     """Plans for the caches that options ask for; says what will not fit."""
-    spec, data = planning.spec, planning.data
-    found = planning.place(planning.budgets())
+    spec, found = planning.spec, planning.place(planning.budgets())
     plan = partial(cache.plan, counts=planning.counts_to_plan, **found.common)
     gain = planning.gain(found) if spec.partition else {}
     several = None
     if spec.machines:
-        out_dim = spec.hidden if spec.task == "link" else data.num_classes
-        of_model = spec.parameters or network.count_parameters(spec, data.feature_dim, out_dim)
+        of_model = planning.parameters()
         several = network.epochs(spec, found.placed, planning.num_batches, of_model, planning.far(found), plan)
-    on_disk = planning.on_disk(found) if spec.host_bytes is not None else None
+    on_disk = planning.on_disk(found)
     if spec.json:
         told = table.as_json(found.placed, planning.types) | found.memory | gain
         if on_disk:

@@ -17,6 +17,12 @@ from cohort_gnn.dataset.hetero import NodeTable
 from cohort_gnn.launch.plan.table import gpus_of
 
 
+def bytes_in_host(rows: Rows) -> np.ndarray:
+    """[num_rows], of each row in host memory."""
+    stored = rows.row_bytes if rows.host_row_bytes is None else rows.host_row_bytes
+    return np.broadcast_to(stored, rows.num_rows)
+
+
 class Reads:
     """What a plan reads of the rows of all node types.
 
@@ -33,8 +39,7 @@ class Reads:
     """
 
     def __init__(self, tables: Sequence[Rows], counts: Sequence[Counts], placed, files: Sequence[Path]):
-        stored = [np.broadcast_to(rows.host_row_bytes, rows.num_rows) for rows in tables]
-        self.row_bytes = np.concatenate(stored).astype(np.int64)
+        self.row_bytes = np.concatenate(list(map(bytes_in_host, tables))).astype(np.int64)
         self.reads = np.sum([each.node_reads.astype(np.int64) for each in counts], axis=0)
         self.num_batches = sum(each.num_batches for each in counts)
         of_gpus = [np.asarray(gpu.features.nodes, np.int64) for gpu in gpus_of(placed)]

@@ -20,8 +20,17 @@ from cohort_gnn.dataset.reader import numbered_relations, relations_of
 from cohort_gnn.dataset.reader import tables_of as opened_tables_of
 from cohort_gnn.launch.options.devices import devices, gpu_memory
 from cohort_gnn.launch.options.partition import clique_seeds, cliques_of_ranks
-from cohort_gnn.launch.plan import table
-from cohort_gnn.launch.plan.far import DiskPlan, FarRows, Reads, are_divided, demand_encoded, far_rows, plan_disk
+from cohort_gnn.launch.plan import network, table
+from cohort_gnn.launch.plan.far import (
+    DiskPlan,
+    FarRows,
+    Reads,
+    are_divided,
+    bytes_in_host,
+    demand_encoded,
+    far_rows,
+    plan_disk,
+)
 from cohort_gnn.launch.plan.options import PlanSpec
 from cohort_gnn.launch.run.job import open_to_train, seeds_of_links, topology_bytes, with_task
 from cohort_gnn.launch.run.train import check_links, check_of_links
@@ -79,9 +88,8 @@ class Planning:
             budget.demand_known(self._gpu_bytes, spec.trainer_bytes)
         if spec.machines and self.compares_sizes:
             raise CohortError("--machines", "the size of the caches", "none", "add --cache-ratio R or --cache-bytes B")
-        if spec.machines and spec.parameters is None and isinstance(self.data, HeteroDataset):
-            hint = "--parameters N says how many the model has"
-            raise CohortError("--machines", "--parameters, for a data set of several node types", "none", hint)
+        if spec.machines:
+            self.parameters()
         self._tables([0] * self.num_gpus)
 
     def _with_seeds(self, spec: PlanSpec) -> tuple[PlanSpec, int, np.ndarray | None]:
@@ -107,7 +115,22 @@ class Planning:
             raise CohortError("--cliques auto", f"{num_gpus} GPUs to ask", found, hint)
         return cliques_of_ranks(text, list(range(num_gpus)), num_gpus > 1, self.machine)
 
-    def _counts(self, cliques: list[list[int]] | None) -> tuple[list, dict]:
+    def parameters(self) -> int:
+        """Of the model: as --parameters says, else counted.
+
+        Raises:
+            CohortError: they cannot be counted.
+        """
+        spec, data = self.spec, self.data
+        if spec.parameters is not None:
+            return spec.parameters
+        if isinstance(data, HeteroDataset):
+            hint = "--parameters N says how many the model has"
+            raise CohortError("--machines", "--parameters, for a data set of several node types", "none", hint)
+        out_dim = spec.hidden if spec.task == "link" else data.num_classes
+        return network.count_parameters(spec, data.feature_dim, out_dim)
+
+    def _counts(self, cliques: list[list[int]] | None) -> tuple[list[cache.Counts], dict]:
         """(counts, where they come from): of all GPUs, or of each of the cliques."""
         spec, data = self.spec, self.data
         if spec.cache_policy in ("degree", "random"):
@@ -116,8 +139,8 @@ class Planning:
                 raise CohortError("--partition", expected, spec.cache_policy, "leave one out")
             picks = -1 if min(spec.fanout) < 0 else max(spec.fanout)
             edges = [cache.Edges(each.indptr, each.indices, first) for each, first in numbered_relations(data)]
-            counts = cache.Counts.stand_in(spec.cache_policy, edges, data.num_nodes, picks)
-            return [counts], {"policy": spec.cache_policy}
+            stand_in = cache.Counts.stand_in(spec.cache_policy, edges, data.num_nodes, picks)
+            return [stand_in], {"policy": spec.cache_policy}
         fanout = spec.fanout * len(relations_of(data))
         run = (spec.dataset, fanout, spec.batch_size, spec.presample_batches, spec.split, spec.refresh)
         seeds = clique_seeds(spec.dataset, cliques, spec.split) if cliques else [self._seeds]
@@ -160,9 +183,7 @@ class Planning:
         common = self._planned_by(budgets, not in_gpus)
         placed = cache.plan(counts=self.counts_to_plan, **common)
         host_filling = placed.filling_bytes(data.num_nodes)
-        host_rows = sum(
-            int(np.broadcast_to(rows.host_row_bytes, rows.num_rows).sum(dtype=np.int64)) for rows in common["tables"]
-        )
+        host_rows = sum(int(bytes_in_host(rows).sum(dtype=np.int64)) for rows in common["tables"])
         if spec.machines and are_divided(spec.features, host_rows, spec.host_bytes, self._row_files()):
             host_rows //= min(spec.machines)
         if spec.host_bytes is not None:
@@ -187,14 +208,15 @@ class Planning:
         spec = self.spec
         relations = [cache.Lists(each.indptr, each.indices.itemsize) for each in relations_of(self.data)]
         bandwidth = spec.bandwidth or machine_bandwidth(self.machine, list(range(len(budgets))))
-        rates, delays = (1e9 * rate for rate in bandwidth), (1e-9 * nanoseconds for nanoseconds in spec.line_ns)
+        (local, peer, host), delays = bandwidth, spec.line_ns
+        seconds_per_line = 1e-9 * delays[0], 1e-9 * delays[1], 1e-9 * delays[2]
         return {
             "tables": self._tables(budgets),
             "relations": relations if with_lists else [],
             "pool_slots": spec.slots if spec.reuse and spec.cache_policy == "plan" else 0,
             "budget_bytes": budgets,
             "cliques": self.cliques,
-            "links": cache.Links(tuple(rates), tuple(delays)),
+            "links": cache.Links((1e9 * local, 1e9 * peer, 1e9 * host), seconds_per_line),
         }
 
     def _tables(self, budgets: list[int]) -> list[cache.Rows]:
@@ -223,16 +245,17 @@ class Planning:
 
     def on_disk(self, found: Found) -> DiskPlan | None:
         """What --host-bytes leaves on the disk; None: nothing, or it is not known what a batch reads."""
-        if self.source["policy"] in ("degree", "random"):
+        host_bytes = self.spec.host_bytes
+        if host_bytes is None or self.source["policy"] in ("degree", "random"):
             return None
-        return plan_disk(self._reads(found), self.spec.host_bytes, self.num_batches)
+        return plan_disk(self._reads(found), host_bytes, self.num_batches)
 
     def far(self, found: Found) -> FarRows | None:
         """Rows of --machines that are not in the memory of each; None: there are none."""
         spec = self.spec
         if spec.features == "partitioned":
             demand_encoded("--features partitioned", opened_tables_of(self.data), bool(self._row_files()), spec.dataset)
-        return far_rows(self._reads(found), spec.features, spec.host_bytes, [1, *spec.machines])
+        return far_rows(self._reads(found), spec.features, spec.host_bytes, [1, *(spec.machines or [])])
 
     def _reads(self, found: Found) -> Reads:
         return Reads(found.common["tables"], self.counts, found.placed, self._row_files())

@@ -167,8 +167,8 @@ def print_plan(plan, source: dict, memory: dict, types: GraphTypes | None = None
         sizes = (format_bytes(gpu.budget_bytes), format_bytes(gpu.index_bytes), *slabs[0], *slabs[1])
         held.rows.append([str(i), *sizes, f"{gpu.alpha:.3f}"])
         rows, lists = (dict(zip(TIERS, hit_rates(uses), strict=True)) for uses in (gpu.feature_use, gpu.topology_use))
-        rates = [*(rows[tier] for tier in ("local", "recent", "peer", "host")), *(lists[tier] for tier in TIERS[:3])]
-        shares = [f"{100 * rate:.1f}" for rate in rates]
+        served = [*(rows[tier] for tier in ("local", "recent", "peer", "host")), *(lists[tier] for tier in TIERS[:3])]
+        shares = [f"{100 * rate:.1f}" for rate in served]
         expected.rows.append([str(i), *shares, format_bytes(_host_bytes(gpu)), f"{1e3 * gpu.seconds:.3f}"])
     print_tables(held, *([_of_types(plan, types)] if types else []), expected)
     cliques = " ".join("{" + ",".join(map(str, plan.clique(i).gpus)) + "}" for i in range(plan.num_cliques))

@@ -12,6 +12,7 @@ from processes import cohort
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.launch.main import main
+from cohort_gnn.launch.plan import planning
 from cohort_gnn.launch.plan.far import FarRows
 from cohort_gnn.launch.plan.network import Epoch, Network, Step, count_parameters, epoch_on
 from cohort_gnn.spec.run import RunSpec
@@ -140,6 +141,12 @@ def test_caches_have_rows_of_other_machines_first(tmp_path, capsys):
 def test_what_does_not_go_together_is_refused(cora, capsys, options, words):
     assert main(["plan", str(cora), *SMALL, *options]) == 1
     assert words in capsys.readouterr().err
+
+
+def test_what_nobody_can_count_is_refused_before_the_sampler_runs(cora, capsys, monkeypatch):
+    monkeypatch.setattr(planning, "presample", None)
+    assert main(["plan", str(cora), *SMALL, "--machines", "2", "--model", "a.b:C"]) == 1
+    assert "--parameters N" in capsys.readouterr().err
 
 
 def test_several_machines_need_the_size_of_a_cache(cora):

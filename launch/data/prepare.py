@@ -184,7 +184,7 @@ def encoded_rows_writer(codec: str, sample_seed: int, mantissa_bits: int | None 
     def write(folder: Path, tables: dict[str | None, GeneratedRows]) -> None:
         out = folder / PREPARED_FOLDER
         out.mkdir()
-        raw = {}
+        raw: dict[Owner, RawRows] = {}
         for name, rows in tables.items():
             profile = choose_profile(RowTable(rows), codec, sample_seed, mantissa_bits)
             print(encode_rows(RowTable(rows), out, profile, encoded_file(name)), file=sys.stderr)

@@ -29,15 +29,15 @@ def register(dataset_commands) -> None:
 
 def shard(args: argparse.Namespace) -> int:
     """Runs the command; 0 when the parts are in place, rank 0 having the first rows."""
-    stored = StoredRows(_encoded_table(args), prefer_raw=False)
-    encoded, row_bytes = stored.encoded, stored.row_bytes
+    table, encoded = _encoded_table(args)
+    stored = StoredRows(table, encoded)
     if not 1 <= args.parts <= len(encoded):
         raise CohortError("--parts", f"an integer in [1, {len(encoded)}]", str(args.parts), "give each part a row")
     cuts = np.linspace(0, len(encoded), args.parts + 1).astype(np.int64)
     out, kind = args.path / SHARDS_FOLDER, f"{args.type}." if args.type else ""
-    step, written = max(BATCH_BYTES // row_bytes // 64, 1) * 64, 0
+    step, written = max(BATCH_BYTES // stored.row_bytes // 64, 1) * 64, 0
     with (
-        bytes_bar("dividing", len(encoded) * row_bytes) as advance,
+        bytes_bar("dividing", len(encoded) * stored.row_bytes) as advance,
         demand_writable(out, hint="is DIR writable, and its disk not full?"),
     ):
         out.mkdir(exist_ok=True)
@@ -49,8 +49,8 @@ def shard(args: argparse.Namespace) -> int:
     return 0
 
 
-def _encoded_table(args: argparse.Namespace) -> Dataset | NodeTable:
-    """What has the encoded rows that are to be divided.
+def _encoded_table(args: argparse.Namespace) -> tuple[Dataset | NodeTable, ibp.EncodedRows]:
+    """What has the encoded rows that are to be divided, and these.
 
     Raises:
         CohortError: there are none, or --type names none of several node types.
@@ -67,4 +67,4 @@ def _encoded_table(args: argparse.Namespace) -> Dataset | NodeTable:
     if table.encoded_rows is None:
         hint = f"encode them with: cohort dataset prepare {args.path}"
         raise CohortError(str(args.path), "encoded feature rows", "none", hint)
-    return table
+    return table, ibp.load(table.encoded_rows)

@@ -13,32 +13,33 @@ class StoredRows:
     has them, else decoded.
 
     Args:
-        prefer_raw: False: decoded also where there are raw ones.
+        encoded: the rows to decode though there are raw ones; None: raw ones where there are some.
 
     Attributes:
         file: of the raw rows; it is not there where only encoded ones were kept.
         dtype: of the features.
-        encoded: the rows that are decoded, or None.
     """
 
-    def __init__(self, data: Dataset | FeatureTable, prefer_raw: bool = True):
+    def __init__(self, data: Dataset | FeatureTable, encoded: ibp.EncodedRows | None = None):
+        assert data.feature_dtype is not None and data.file is not None  # a table without features has no rows
         self.dtype, self.file = data.feature_dtype, data.file
         self.num_rows = data.num_nodes if isinstance(data, Dataset) else data.num_rows
-        self._raw = self.encoded = None
-        if data.x is None or not prefer_raw:
-            self.encoded = ibp.load(data.encoded_rows)
-            self.row_bytes = self.encoded.profile.row_bytes
+        if encoded is None and data.x is None and data.encoded_rows is not None:
+            encoded = ibp.load(data.encoded_rows)
+        self._rows: np.ndarray | ibp.EncodedRows
+        if encoded is None:
+            self._rows = np.load(self.file, mmap_mode="c").view(np.uint8)  # torch takes no read-only memory
+            self.row_bytes: int = self._rows.shape[1]
         else:
-            self._raw = np.load(self.file, mmap_mode="c").view(np.uint8)  # torch takes no read-only memory
-            self.row_bytes = self._raw.shape[1]
+            self._rows, self.row_bytes = encoded, encoded.profile.row_bytes
 
     def slice(self, first: int, last: int) -> np.ndarray:
         """uint8 [last - first, row_bytes]"""
-        return self.take(np.arange(first, last)) if self._raw is None else self._raw[first:last]
+        return self._rows[first:last] if isinstance(self._rows, np.ndarray) else self.take(np.arange(first, last))
 
     def take(self, ids: np.ndarray) -> np.ndarray:
         """uint8 [n, row_bytes]"""
-        return bytes_of(ibp.fetch(self.encoded, ids)) if self._raw is None else take_rows(self._raw, ids)
+        return take_rows(rows, ids) if isinstance(rows := self._rows, np.ndarray) else bytes_of(ibp.fetch(rows, ids))
 
 
 def bytes_of(rows) -> np.ndarray:

@@ -7,7 +7,7 @@ that of a run, and the key of the trainer's measured memory all follow from thes
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 from msgspec import Meta
 
@@ -17,7 +17,8 @@ from cohort_gnn.spec.graph import GraphTypes
 from cohort_gnn.spec.options import Affects, option
 
 NOTHING, BATCHES, LOSS, MEMORY, COURSE = Affects.NOTHING, Affects.BATCHES, Affects.LOSS, Affects.MEMORY, Affects.COURSE
-TYPED = ("rsage", "rgcn", "rgat", "hgt")  # models of graphs of several node types
+TypedModel = Literal["rsage", "rgcn", "rgat", "hgt"]  # of graphs of several node types
+TYPED = get_args(TypedModel)
 MODELS = ("sage", "gcn", "gat", *TYPED)
 BUILT_IN = "|".join(MODELS)
 MODEL_TEXT = f"{BUILT_IN.replace('|', ' or ')} or package.module:Class"

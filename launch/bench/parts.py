@@ -14,7 +14,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from pathlib import Path
 
 from cohort_gnn.base.files import demand_writable
@@ -42,8 +42,8 @@ class SampleSpec(SamplerSpec):
 
 
 @dataclass(kw_only=True)
-class FetchSpec(SampleSpec):
-    """Options of ``bench fetch``."""
+class FetchSpec:
+    """Options of ``bench fetch`` in place of those of SampleSpec, or beside them; lists are tried in turn."""
 
     compress: list[Compress] = option(["auto"], "values of --compress to try", group="Cache", metavar="A[,B...]")
     cache_ratio: Ratios = option([0.0], "values of --cache-ratio to try", group="Cache", metavar="A[,B...]")
@@ -55,11 +55,14 @@ class FetchSpec(SampleSpec):
     )
 
 
+FETCH_OPTIONS = make_dataclass("FetchOptions", [], bases=(FetchSpec, SampleSpec), kw_only=True)
+
+
 def register(benches) -> None:
     """Adds the two commands to those of ``cohort bench``."""
     commands = (
         ("sample", "time drawing and relabelling", SampleSpec, _print_samples),
-        ("fetch", "time fetching feature rows, by source", FetchSpec, _print_fetches),
+        ("fetch", "time fetching feature rows, by source", FETCH_OPTIONS, _print_fetches),
     )
     for name, text, spec, show in commands:
         parser = benches.add_parser(name, help=text, description=__doc__)
@@ -72,7 +75,7 @@ def _bench(name: str, of: type, show: Callable[[Path, list[dict]], None], args: 
     """Runs a command: 0 when the batches of all options to try were taken."""
     spec, data = spec_of(args, of), open_to_train(args.dataset)
     demand_train_nodes(data)
-    names = ("compress", "cache_ratio", "fetch_sms", "sampler_sms") if of is FetchSpec else ("sampler_sms",)
+    names = ("compress", "cache_ratio", "fetch_sms", "sampler_sms") if issubclass(of, FetchSpec) else ("sampler_sms",)
     values = itertools.product(*(getattr(spec, each) or [None] for each in names))
     tried = [dict(zip(names, each, strict=True)) for each in values]
     lines, code = [], 0

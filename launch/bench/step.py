@@ -12,9 +12,10 @@ import json
 import os
 import tempfile
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, make_dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.tables import Table, print_tables
@@ -26,26 +27,28 @@ from cohort_gnn.launch.run.job import open_to_train, sampler_members, trainer_sp
 from cohort_gnn.launch.run.programs import run_programs
 from cohort_gnn.launch.run.train import check_model
 from cohort_gnn.spec.options import option, options_of
-from cohort_gnn.spec.run import TYPED, RunSpec, SamplerSpec, as_json
+from cohort_gnn.spec.run import TYPED, RunSpec, SamplerSpec, TypedModel, as_json
 from cohort_gnn.spec.types import Positive
 
-MODELS, LAYERS = ("sage", "gcn", "gat"), ("pyg", "csr", "cohort")
+Layers = Literal["pyg", "csr", "cohort"]
+OneTypeModel = Literal["sage", "gcn", "gat"]
+MODELS, LAYERS = get_args(OneTypeModel), get_args(Layers)
 AMP = {"off": [False], "on": [True], "both": [False, True]}
 SM_SHARE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 
 
 @dataclass(kw_only=True)
-class StepSpec(RunSpec):
-    """Options of the command."""
+class StepSpec:
+    """Options of the command in place of those of RunSpec, or beside them."""
 
     batch_size: Positive = option(8192, "seeds per batch", group="Sampling")
-    models: list[Literal[(*MODELS, *TYPED)]] | None = option(
+    models: list[Literal[OneTypeModel, TypedModel]] | None = option(
         None,
         f"models to time (default {','.join(MODELS)}, or {','.join(TYPED)} for several node types)",
         group="Model",
         metavar="MODEL[,...]",
     )
-    layers: list[Literal[LAYERS]] = option(
+    layers: list[Layers] = option(
         list(LAYERS),
         "implementations to time; csr: torch.sparse's, for sage without autocast",
         group="Model",
@@ -62,6 +65,9 @@ class StepSpec(RunSpec):
     out: Path = option(Path("bench.jsonl"), "file to which lines are appended", group="Output")
 
 
+OPTIONS = make_dataclass("StepOptions", [], bases=(StepSpec, RunSpec), kw_only=True)
+
+
 def register(benches) -> None:
     """Adds the command to those of ``cohort bench``."""
     parser = benches.add_parser("step", help="time a training step, with several kinds of layers", description=__doc__)
@@ -70,14 +76,14 @@ def register(benches) -> None:
     names |= {"hidden", "dropout", "heads", "featureless", "matmul_precision"}
     names |= {"models", "layers", "amp", "steps", "sms", "out"}
     slots = "number of batches that the shared buffer holds; the steps take them in turn"
-    add_options(parser, StepSpec, names, slots=slots)
+    add_options(parser, OPTIONS, names, slots=slots)
     parser.set_defaults(func=step)
 
 
 def step(args: argparse.Namespace) -> int:
     """Runs the command: 0 when every number of SMs was measured."""
     data = open_to_train(args.dataset)
-    spec = spec_of(args, StepSpec, edge_features=False)  # of which most of the models read none
+    spec = spec_of(args, OPTIONS, edge_features=False)  # of which most of the models read none
     trainer = {"task": "step", "cases": _cases(spec, data), "steps": spec.steps, "batches": spec.slots}
     trainer["options"] = _options(spec, data)
     run = {"mps": spec.mps, "sampler": sampler_members(spec, data.path), "trainer": trainer}
@@ -87,10 +93,10 @@ def step(args: argparse.Namespace) -> int:
     if run["sampler"]["num_ranks"] > 1:
         hint = "a step is timed on one device: leave --ranks out, and name one of --gpus"
         raise CohortError("--ranks, --gpus", "one trainer", str(run["sampler"]["num_ranks"]), hint)
-    lines = []
+    lines, all_sms = [], spec.sms[0] if spec.sms else None
     with appending(spec.out) as append:
         for sms in spec.sms or [None]:
-            with _share_of_gpu(sms, spec.sms), tempfile.TemporaryDirectory(prefix="cohort-step-") as out:
+            with _share_of_gpu(sms, all_sms), tempfile.TemporaryDirectory(prefix="cohort-step-") as out:
                 code = run_programs(Path(out), json.loads(json.dumps(run)), show_output=True, is_kept=False)
                 if code:
                     return code
@@ -102,11 +108,11 @@ def step(args: argparse.Namespace) -> int:
     return 0
 
 
-def _models(spec: StepSpec, data: Dataset | HeteroDataset) -> list[str]:
-    return spec.models or list(MODELS if isinstance(data, Dataset) else TYPED)
+def _models(spec: StepSpec, data: Dataset | HeteroDataset) -> Sequence[str]:
+    return spec.models or (MODELS if isinstance(data, Dataset) else TYPED)
 
 
-def _cases(spec: StepSpec, data: Dataset | HeteroDataset) -> list[tuple[str, str, bool]]:
+def _cases(spec: StepSpec, data: Dataset | HeteroDataset) -> list[tuple[str, Layers, bool]]:
     """(model, layers, autocast) of each measurement.
 
     Raises:
@@ -135,13 +141,13 @@ def _options(spec: StepSpec, data: Dataset | HeteroDataset) -> dict:
 
 
 @contextlib.contextmanager
-def _share_of_gpu(sms: int | None, all_sms: list[int] | None):
-    """Processes that are started inside get so many of the GPU's SMs, the first number being all there are."""
-    if sms is None or sms == all_sms[0]:
+def _share_of_gpu(sms: int | None, all_sms: int | None):
+    """Processes that are started inside get so many of all SMs of the GPU; None: all."""
+    if sms is None or all_sms is None or sms == all_sms:
         yield
         return
     before = os.environ.get(SM_SHARE)
-    os.environ[SM_SHARE] = str(-(-100 * sms // all_sms[0]))
+    os.environ[SM_SHARE] = str(-(-100 * sms // all_sms))
     try:
         yield
     finally:

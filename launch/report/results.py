@@ -4,7 +4,8 @@ import json
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, NotRequired, TypedDict, get_type_hints
+from types import GenericAlias, new_class
+from typing import Any, NamedTuple, NotRequired, TypedDict, get_type_hints
 
 import msgspec
 
@@ -31,7 +32,8 @@ from cohort_gnn.spec.run import RunSpec
 SETTLED = ("dataset", "device", "num_ranks", "gpus", "topology", "cache_bytes", "cache_policy")
 
 
-class Kind(NamedTuple):
+@dataclass(frozen=True)
+class Kind:
     """What a batch reads by tier: where the numbers of it stand in summary.json."""
 
     title: str
@@ -106,7 +108,7 @@ class Run:
         ranks = range(len(self.places)) if rank is None else [rank]
         parts = [ranks_of(epoch)[i] for epoch in self.settled for i in ranks]
         batches = max(1, sum(part["num_batches"] for part in parts))
-        sums = {tier: Counter() for tier in TIERS}
+        sums: dict[str, Counter[str]] = {tier: Counter() for tier in TIERS}
         for part in parts:
             add_tiers(sums, part[kind.tiers])
         reads = sum(tier[kind.count] for tier in sums.values())
@@ -144,7 +146,8 @@ def one_line(value) -> str:
 
 
 def _mean(numbers: list[float | None]) -> float | None:
-    return None if not numbers or None in numbers else sum(numbers) / len(numbers)
+    known = [number for number in numbers if number is not None]
+    return sum(known) / len(known) if known and len(known) == len(numbers) else None
 
 
 def read_run(folder: Path) -> Run:
@@ -239,13 +242,19 @@ def _check_ranks(folder: Path, summary: dict, plan: dict | None) -> None:
 _OTHER_VERSION = "if another version of cohort wrote it, report with that version, or train again"
 
 
+def _dict_of(name: str, members: dict[str, Any]) -> type:
+    """The type of dicts with these members, all of which are required: a TypedDict that is not written out, since its
+    members are those that runs write."""
+    return new_class(name, (TypedDict,), exec_body=lambda body: body.update(__annotations__=members))
+
+
 _METRICS = dict[str, float | None]
 _EPOCH = get_type_hints(EpochReport) | {"loss": float | None, "val_metrics": _METRICS}
 _EPOCH |= {"row_tiers": ByTier[RowReads], "list_tiers": ByTier[ListReads]}
-_Part = TypedDict("_Part", {name: _EPOCH[name] for name in OF_RANK})
-_Epoch = TypedDict("_Epoch", _EPOCH | {"ranks": list[_Part]})
+_Part = _dict_of("_Part", {name: _EPOCH[name] for name in OF_RANK})
+_Epoch = _dict_of("_Epoch", _EPOCH | {"ranks": GenericAlias(list, _Part)})
 _RUN = get_type_hints(RunReport) | {"val_metrics": _METRICS, "test_metrics": _METRICS}
-_Summary = TypedDict("_Summary", _RUN | {"epochs": list[_Epoch]})  # of a file: all members are required
+_Summary = _dict_of("_Summary", _RUN | {"epochs": GenericAlias(list, _Epoch)})
 
 
 class _Rows(TypedDict):

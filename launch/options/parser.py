@@ -34,8 +34,8 @@ class CommandParser(argparse.ArgumentParser):
     """A parser that says what is wrong without its usage before it, and prints its help where it is to choose among
     commands and none is given. Options have no abbreviations."""
 
-    def __init__(self, *args, **about):
-        super().__init__(*args, **about, allow_abbrev=False)
+    def __init__(self, **about: Any):
+        super().__init__(allow_abbrev=False, **about)
 
     def parse_known_args(self, args=None, namespace=None):
         words = sys.argv[1:] if args is None else args
@@ -118,7 +118,7 @@ def add_options(
 
 def _metavar(of: Any) -> str | None:
     words = choices_of(of)
-    return words and "|".join(words)
+    return "|".join(words) if words else None
 
 
 def as_text(value: Any) -> str:

@@ -4,11 +4,13 @@ import os
 import platform
 import socket
 import time
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import cohort_gnn
 from cohort_gnn.dataset import Dataset, HeteroDataset
+from cohort_gnn.dataset.hetero import NodeTable
 from cohort_gnn.launch.options.devices import devices
 from cohort_gnn.spec.results import GraphSizes, Started
 
@@ -45,18 +47,17 @@ def started(command: str, gpus: list[int] | None) -> Started:
 
 def sizes_of(data: Dataset | HeteroDataset) -> GraphSizes:
     """Of a run's graph; by node type or relation where there are several."""
+    tables: Mapping[str, Dataset | NodeTable] = data.node_types if isinstance(data, HeteroDataset) else {"": data}
     sizes: GraphSizes = {
         "num_nodes": data.num_nodes,
         "num_edges": data.num_edges,
         "num_classes": data.num_classes,
         "splits": {name: len(getattr(data, f"{name}_ids")) for name in ("train", "val", "test")},
+        "feature_dims": {name: table.feature_dim for name, table in tables.items()},
     }
     if isinstance(data, HeteroDataset):
-        sizes["node_types"] = {name: table.num_nodes for name, table in data.node_types.items()}
+        sizes["node_types"] = {name: table.num_nodes for name, table in tables.items()}
         sizes["edge_types"] = {" ".join(name): each.num_edges for name, each in data.edge_types.items()}
-        sizes["feature_dims"] = {name: table.feature_dim for name, table in data.node_types.items()}
-    else:
-        sizes["feature_dims"] = {"": data.feature_dim}
     return sizes
 
 

@@ -6,6 +6,7 @@
 "project" names the run-time dependencies; every other group is one of [dependency-groups].
 """
 
+import importlib.util
 import re
 import sys
 import tomllib
@@ -22,16 +23,14 @@ def requirements(groups: list[str]) -> list[str]:
 
 
 def is_met(line: str) -> bool:
-    name = re.match(r"[\w.-]+", line)[0]
+    name = re.split(r"[^\w.-]", line, maxsplit=1)[0]
     try:
         version = metadata.version(name)
     except metadata.PackageNotFoundError:
         return False
-    try:
-        from packaging.specifiers import SpecifierSet
-    except ModuleNotFoundError:
-        from pip._vendor.packaging.specifiers import SpecifierSet
-    return SpecifierSet(line.removeprefix(name)).contains(version, prereleases=True)
+    packaging = "packaging" if importlib.util.find_spec("packaging") else "pip._vendor.packaging"
+    specifiers = importlib.import_module(f"{packaging}.specifiers")
+    return specifiers.SpecifierSet(line.removeprefix(name)).contains(version, prereleases=True)
 
 
 def main() -> None:

@@ -203,7 +203,7 @@ def table_of(results: Results) -> Table:
         if trial.failure:
             result = f"failed: {one_line(trial.failure)[:MAX_FAILURE]}"
         numbers = ["-"] * (len(SHOWN_TIMES) + 3)
-        if trial.times is not None:
+        if trial.times is not None and trial.host_bytes is not None:
             rates = (trial.planned_hit_rate, trial.hit_rate)
             numbers = [f"{trial.times[name]:.4f}" for name in SHOWN_TIMES] + [format_bytes(trial.host_bytes)]
             numbers += ["-" if rate is None else f"{100 * rate:.2f}" for rate in rates]

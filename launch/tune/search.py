@@ -151,11 +151,11 @@ def best(tried: list) -> Any:
 
 def num_sms(sampler_sms: int | None) -> float:
     """SMs that the sampler may take; 0 and None: all."""
-    return math.inf if sampler_sms in (None, 0) else sampler_sms
+    return sampler_sms or math.inf
 
 
 def size_of_ratio(ratio: float | list[float] | str | None) -> float:
     """A cache ratio as a number: the mean of several GPUs' ratios; infinity for "auto", which is all that is left."""
     if isinstance(ratio, list):
         return sum(ratio) / len(ratio)
-    return math.inf if ratio == "auto" else ratio or 0.0
+    return math.inf if isinstance(ratio, str) else ratio or 0.0

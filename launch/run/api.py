@@ -68,9 +68,9 @@ def train(
         raise CohortError("cohort.train", "resume or overwrite", "both", "leave one out")
     of_run = {"resume": run} if resume else {"resume": None, "out": run}
     given = [repr(str(folder)), repr(str(run)), *(f"{name}={value!r}" for name, value in options.items())]
-    of_run["command_line"] = f"cohort.train({', '.join(given)})"
+    told = f"cohort.train({', '.join(given)})"
     with handlers_kept(), shown("stderr"):
-        code = command(argparse.Namespace(dataset=folder, overwrite=overwrite, **of_run, **values))
+        code = command(argparse.Namespace(dataset=folder, overwrite=overwrite, command_line=told, **of_run, **values))
     if code == 130:
         raise KeyboardInterrupt
     if code:

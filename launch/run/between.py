@@ -58,7 +58,7 @@ def _measured(about: dict[str, Any], interface: str, meeting: Meeting) -> dict[s
             reason = (said.read().strip().splitlines() or [f"exit code {process.returncode}"])[-1]
             meeting.ends(reason)
             raise CohortError("the network", "messages between all machines", reason, "see the other machines")
-    return json.loads(process.stdout.read())
+    return json.loads(process.communicate()[0])
 
 
 def _wait(process: subprocess.Popen, meeting: Meeting, seconds: float) -> None:

@@ -2,7 +2,6 @@
 
 import contextlib
 import fcntl
-import itertools
 import logging
 import os
 import tempfile
@@ -39,11 +38,13 @@ def new_folder(path: Path) -> Path:
     """
     with demand_writable(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        for number in itertools.count(1):
-            folder = path if number == 1 else path.with_name(f"{path.name}-{number}")
+        folder, number = path, 1
+        while True:
             with contextlib.suppress(FileExistsError):
                 folder.mkdir()
                 return folder
+            number += 1
+            folder = path.with_name(f"{path.name}-{number}")
 
 
 @contextlib.contextmanager

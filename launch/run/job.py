@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -20,6 +21,9 @@ from cohort_gnn.launch.options.devices import gpu_memory, resolve_device, wants_
 from cohort_gnn.launch.options.parser import values_of
 from cohort_gnn.launch.options.partition import clique_seeds, cliques_of_ranks, parts_file
 from cohort_gnn.spec.run import RunSpec, SamplerSpec, TrainerSpec
+from cohort_gnn.spec.types import Topology
+
+Spec = TypeVar("Spec", bound=RunSpec)
 
 
 def open_to_train(folder: Path) -> Dataset | HeteroDataset:
@@ -49,7 +53,7 @@ def takes_edge_features(spec: SamplerSpec, data: Dataset | HeteroDataset) -> boo
     return spec.edge_features and reads and has_edge_features(data)
 
 
-def with_task(spec: RunSpec, data: Dataset | HeteroDataset) -> RunSpec:
+def with_task(spec: Spec, data: Dataset | HeteroDataset) -> Spec:
     """The options with the task that they name, or else that of the data set."""
     return replace(spec, task=spec.task or ("link" if with_held_out(data) else "node"))
 
@@ -71,7 +75,7 @@ def trainer_spec(spec: RunSpec, data: Dataset | HeteroDataset) -> TrainerSpec:
         **values_of(spec),
         coarse_error=coarse_error(spec, data),
         num_classes=spec.hidden if of_links else data.num_classes,
-        feature_dim=types.feature_dims[types.target] if types else data.feature_dim,
+        feature_dim=(data if isinstance(data, Dataset) else data.node_types[data.target]).feature_dim,
         targets="link" if of_links else data.task,
         types=types,
         edge_dim=max(edge_dims, default=0),
@@ -125,7 +129,7 @@ def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = N
     topology = topology_of(spec, device)
     if topology != spec.topology:
         in_gpu = topology_bytes(data, spec.weight_attr)
-        if spec.edge_weights and isinstance(data, Dataset):
+        if spec.edge_weights and isinstance(data, Dataset) and data.edge_weights is not None:
             in_gpu += data.edge_weights.nbytes
         tables = [(table.num_nodes, raw_row_bytes(table)) for table in tables_of(data)]
         if kept := beside_topology(cache["cache_bytes"], in_gpu, tables):
@@ -180,7 +184,7 @@ def seeds_of_links(spec: RunSpec, data: Dataset | HeteroDataset) -> tuple[np.nda
     return np.concatenate([firsts[name] + np.arange(types.counts[name]) for name in types.outputs]), size
 
 
-def topology_of(spec: SamplerSpec, device: str) -> str:
+def topology_of(spec: SamplerSpec, device: str) -> Topology:
     """--topology, but where the cache takes all that is left, it alone decides about neighbour lists in GPU memory."""
     return "host" if device == "cuda" and spec.topology == "auto" and wants_auto_cache(spec) else spec.topology
 

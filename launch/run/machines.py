@@ -11,6 +11,7 @@ import struct
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -115,8 +116,10 @@ class Meeting:
         self._pipe, theirs = multiprocessing.Pipe()
         command = python("-m", "cohort_gnn.launch.run.meeting", json.dumps(about), str(theirs.fileno()))
         env = os.environ | {"TORCH_CPP_LOG_LEVEL": "FATAL"}  # that a store is gone or not there is said once, by us
-        how = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "pass_fds": [theirs.fileno()]}
-        self._process = subprocess.Popen(command, env=env, preexec_fn=begin_child, **how)
+        none, fds = subprocess.DEVNULL, [theirs.fileno()]
+        self._process = subprocess.Popen(
+            command, env=env, stdin=none, stdout=none, pass_fds=fds, preexec_fn=begin_child
+        )
         theirs.close()
         self._all_done = False
 
@@ -198,18 +201,18 @@ class Meeting:
         self._pipe.close()
 
 
+def meeting_if_any(machine: Machine | None, silent_seconds: float) -> AbstractContextManager[Meeting | None]:
+    """As `meeting_of`; None on one machine."""
+    return contextlib.nullcontext() if machine is None else meeting_of(machine, silent_seconds)
+
+
 @contextlib.contextmanager
-def meeting_of(
-    machine: Machine | None, silent_seconds: float, start_seconds: float = START_SECONDS
-) -> Iterator[Meeting | None]:
-    """The meeting of the machines (see `Meeting`); None on one machine.
+def meeting_of(machine: Machine, silent_seconds: float, start_seconds: float = START_SECONDS) -> Iterator[Meeting]:
+    """The meeting of the machines (see `Meeting`).
 
     Raises:
         ToldFailure: for an error before the machines meet, which is said at once; then the others hear of it.
     """
-    if machine is None:
-        yield None
-        return
     meeting = Meeting(machine, silent_seconds, start_seconds)
     try:
         yield meeting

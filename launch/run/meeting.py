@@ -155,9 +155,8 @@ def meet(number: Number, size: int, limit_seconds: float) -> tuple[str, list[dic
     while time.monotonic() < deadline:
         number.demand_sole()
         if rank == 0:
-            come = [f"come/{other}" for other in range(size)]
-            words = [_get(store, key) for key in come]
-            if all(words) and words != proposed:
+            words = [word for other in range(size) if (word := _get(store, f"come/{other}"))]
+            if len(words) == size and words != proposed:
                 proposed, name = words, uuid.uuid4().hex
                 for word in words:
                     store.set(f"round/{json.loads(word)['token']}", json.dumps({"name": name, "words": words}))

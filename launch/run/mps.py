@@ -64,8 +64,14 @@ class Mps:
     def _ask(self, command: str, limit_seconds: float = ASK_SECONDS) -> str | None:
         """The daemon's answer, or None when no daemon answers."""
         try:
-            asked = {"input": command + "\n", "env": os.environ | self.env, "timeout": limit_seconds}
-            answer = subprocess.run(["nvidia-cuda-mps-control"], capture_output=True, text=True, **asked)
+            answer = subprocess.run(
+                ["nvidia-cuda-mps-control"],
+                input=command + "\n",
+                env=os.environ | self.env,
+                timeout=limit_seconds,
+                capture_output=True,
+                text=True,
+            )
         except subprocess.TimeoutExpired:
             return None
         answers = answer.returncode == 0 and "Cannot find" not in answer.stdout + answer.stderr

@@ -112,10 +112,10 @@ def _start(
     for rank in range(num_trainers):
         log = out / (f"trainer-{rank}.log" if rank else "trainer.log")
         env = rank_environment(rank, num_trainers, *among_all)
-        has_notes = notes is not None and rank == 0
-        if has_notes:
-            notes.begin(log)
-        supervisor.start("trainer", command, log, env, rank, show_output, append=has_notes)
+        with_notes = notes if rank == 0 else None
+        if with_notes is not None:
+            with_notes.begin(log)
+        supervisor.start("trainer", command, log, env, rank, show_output, append=with_notes is not None)
     if meeting:
         meeting.begins(channels)
     return supervisor

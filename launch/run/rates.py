@@ -95,8 +95,9 @@ def _wait_for(device: torch.device) -> None:
 
 def main(about: dict) -> None:
     """See the top of this file."""
-    limit, found = datetime.timedelta(seconds=about["store"]["seconds"]), {"nccl": None}
+    found: dict[str, dict | None] = {"nccl": None}
     where = about["store"]
+    limit = datetime.timedelta(seconds=where["seconds"])
     store = dist.TCPStore(where["host"], where["port"], is_master=False, wait_for_workers=False, timeout=limit)
     for backend in ("gloo", *(["nccl"] if about["on_gpus"] else [])):
         device = torch.device("cuda", 0) if backend == "nccl" else torch.device("cpu")

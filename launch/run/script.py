@@ -80,7 +80,7 @@ def run_script(args: argparse.Namespace) -> int:
             return 128 + stop.number
         finally:
             ignore_stop_signals()
-            end_processes(processes, STOP_SECONDS, mps and mps.terminate_client)
+            end_processes(processes, STOP_SECONDS, mps.terminate_client if mps else None)
             remove_cuda_files([process.pid for process in processes], began)
             if mps:
                 mps.stop()

@@ -224,7 +224,7 @@ class Supervisor:
 
     def _end(self, children: list[Child], seconds: float) -> None:
         """Asks them, then takes them off the GPU, then kills them."""
-        end_processes((child.process for child in children), seconds, self.mps and self.mps.terminate_client)
+        end_processes((child.process for child in children), seconds, self.mps.terminate_client if self.mps else None)
 
 
 def _own_words(said: str, reported: list[int]) -> str:

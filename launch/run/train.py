@@ -39,7 +39,7 @@ from cohort_gnn.launch.run.job import (
     trainer_spec,
     with_task,
 )
-from cohort_gnn.launch.run.machines import Machine, Meeting, folder_of, join_machines, meeting_of, this_machine
+from cohort_gnn.launch.run.machines import Machine, Meeting, folder_of, join_machines, meeting_if_any, this_machine
 from cohort_gnn.launch.run.programs import run_programs
 from cohort_gnn.launch.run.resume import bring_back, demand_new, remove_parts, resumed, set_aside
 from cohort_gnn.launch.run.row_owners import row_listener
@@ -102,14 +102,14 @@ def _train(args: argparse.Namespace, notes: RunLog) -> int:
     if machine and spec.partition:
         raise CohortError("--partition", "one machine", f"{machine.size}", "leave it out: batches go to all machines")
     _demand_machines(spec, machine)
-    with meeting_of(machine, spec.machine_seconds) as meeting:
+    with meeting_if_any(machine, spec.machine_seconds) as meeting:
         return _begin(args, spec, meeting, notes)
 
 
 def _begin(args: argparse.Namespace, spec: RunSpec, meeting: Meeting | None, notes: RunLog) -> int:
     """A new run."""
     if spec.out:
-        spec = replace(spec, out=folder_of(spec.out, meeting and meeting.machine))
+        spec = replace(spec, out=folder_of(spec.out, meeting.machine if meeting else None))
     _demand_tensorboard(spec)
     data = open_to_train(args.dataset)
     spec = with_task(spec, data)
@@ -325,7 +325,7 @@ def _go_on(args: argparse.Namespace, machine: Machine | None, notes: RunLog) -> 
             hint = "continue the run on as many machines, or start another run without --resume"
             raise CohortError("--resume", f"{before} machine{'s' * (before > 1)}, as of the run", str(now), hint)
         _demand_machines(spec, machine)
-        with meeting_of(machine, spec.machine_seconds) as meeting:
+        with meeting_if_any(machine, spec.machine_seconds) as meeting:
             _demand_tensorboard(spec)
             dataset = args.dataset or Path(earlier["sampler"]["dataset"])
             if not dataset.is_dir():

@@ -3,8 +3,9 @@
 from cohort_gnn.dataset.check import Problem, check
 from cohort_gnn.dataset.generating.typed import generate_typed
 from cohort_gnn.dataset.hetero import HeteroDataset, NodeTable, Relation
+from cohort_gnn.dataset.importing.from_pyg import from_pyg
 from cohort_gnn.dataset.importing.importer import import_graph, import_npz
-from cohort_gnn.dataset.importing.tensors import from_pyg, from_tensors
+from cohort_gnn.dataset.importing.tensors import from_tensors
 from cohort_gnn.dataset.link_split import split_links
 from cohort_gnn.dataset.links import HeldOut, held_out, write_links
 from cohort_gnn.dataset.reader import Dataset, open, open_one_type

@@ -125,11 +125,6 @@ class HeteroDataset:
     val_ids: np.ndarray
     test_ids: np.ndarray
 
-    def __reduce__(self):
-        from cohort_gnn.dataset.reader import open
-
-        return open, (self.path.absolute(),)
-
     def __repr__(self) -> str:
         sizes = f"{self.num_nodes:,} nodes of {len(self.node_types)} types, {self.num_edges:,} edges of "
         return f"HeteroDataset({str(self.path)!r}, {sizes}{len(self.edge_types)} relations, target {self.target!r})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import json
 import os
 from collections.abc import Sequence
@@ -185,6 +186,15 @@ def open(path: str | os.PathLike, *, prefer_raw: bool = False) -> Dataset | Hete
         **{name: meta[name] for name in SIZES},
         **arrays,
     )
+
+
+def _open_typed(path: Path) -> HeteroDataset:
+    data = open(path)
+    assert isinstance(data, HeteroDataset)
+    return data
+
+
+copyreg.pickle(HeteroDataset, lambda data: (_open_typed, (data.path.absolute(),)))
 
 
 def tables_of(data: Dataset | HeteroDataset) -> Sequence[Dataset | NodeTable]:

@@ -97,13 +97,24 @@ def module_of(path: PurePosixPath) -> str:
     return ".".join(parts)
 
 
+def is_for_checkers(node: ast.AST) -> bool:
+    """Whether this is `if TYPE_CHECKING:`, which no run enters."""
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in names_in(node.test)
+
+
 def circles(trees: dict[PurePosixPath, ast.AST]) -> list[tuple[str, str]]:
     """Modules that import each other, also within functions; a package and its own modules are none."""
     imports: dict[str, set[str]] = defaultdict(set)
     modules = {module_of(path) for path in trees}
     for path, tree in trees.items():
+        checked = {each for node in ast.walk(tree) if is_for_checkers(node) for each in ast.walk(node)}
         for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("cohort_gnn."):
+            if (
+                node not in checked
+                and isinstance(node, ast.ImportFrom)
+                and node.module
+                and node.module.startswith("cohort_gnn.")
+            ):
                 base = node.module.removeprefix("cohort_gnn.")
                 base = base if base in modules or not base.startswith("nn") else f"trainer.{base}"
                 imports[module_of(path)] |= {base, *(f"{base}.{name.name}" for name in node.names)} & modules

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,17 +16,12 @@ from cohort_gnn.dataset.array_file import MemoryArray
 from cohort_gnn.dataset.arrays import MASKS
 from cohort_gnn.dataset.importing.convert import ConvertOptions, GraphConversion, write_graph
 from cohort_gnn.dataset.layouts.graph import Edges, Graph, Rows, Weights
-from cohort_gnn.dataset.layouts.pyg import features_of
 from cohort_gnn.dataset.layouts.torch_files import rows_of_tensor
 from cohort_gnn.dataset.meta import SPLITS
 
 KEPT = {"x", "num_nodes", "edge_index", "edge_weight", "edge_time", "time", "edge_attr"}  # of a Data, or of every type
 KEPT_DTYPES = ("float32", "float16", "bfloat16", "uint8")  # of features
 KEPT_OF_TARGET = KEPT | {"y", *MASKS}  # of a Data, or of the type that has them
-NEEDED = {  # of a Data, and what to do where it is not there
-    "edge_index": "fill it in, give one graph of a PyG data set (dataset[0]), or use from_tensors",
-    "x": "give each node a row: data.x = torch.ones(data.num_nodes, 1), or use from_tensors",
-}
 ADJ_HINT = "data.edge_index = torch_geometric.utils.to_edge_index(data.adj_t)[0].flip(0)"
 
 
@@ -78,7 +73,7 @@ def from_tensors(
     rows, num_nodes = rows_of("x", x)
     if (edge_index is None) == (indptr is None or indices is None):
         raise CohortError("from_tensors", "edge_index, or indptr and indices", "both or neither")
-    ends = _edges(edge_index, num_nodes) if edge_index is not None else _expand(indptr, indices, num_nodes)
+    ends = edges_of(edge_index, num_nodes) if edge_index is not None else _expand(indptr, indices, num_nodes)
     edges = replace(
         Edges.in_memory("the edges", *ends),
         weights=weights_in("edge_weight", edge_weight),
@@ -115,69 +110,6 @@ def rows_of(place: str, x: Any) -> tuple[Rows, int]:
     return Rows.of_matrix(place, rows), len(rows)
 
 
-def from_pyg(
-    data: Any,
-    out: str | os.PathLike,
-    *,
-    target: str | None = None,
-    reverse_edges: bool = False,
-    reverse_of: Mapping[tuple[str, str, str], tuple[str, str, str] | None] | None = None,
-    overwrite: bool = False,
-    **options: Any,
-) -> Path:
-    """Writes a torch_geometric Data or HeteroData as a data set.
-
-    Of a Data: x, edge_index, optional y, train/val/test masks, weights or times, and features of edges. Weights are
-    `edge_weight`, features `edge_attr`, of which [E] becomes [E, 1]. Times are `edge_time` [E], or `time`, integers [E]
-    or [V]: times of nodes become those of the edges from them. Of a HeteroData: x of each node type that has one (the
-    others need num_nodes), edge_index, weights, times and features of each edge type, y and masks of one node type. The
-    times of an edge type without any are those of its source nodes, `time` [N] of their type. Other attributes are left
-    out with a warning.
-
-    Args:
-        target: of a HeteroData, the node type whose y and masks are kept; default: the only one that has y.
-        reverse_edges: of a HeteroData, adds a relation ("b", "rev_NAME", "a") for each ("a", "NAME", "b") without a
-            reverse.
-        reverse_of: of a HeteroData, which edge types are reverses: {edge type: the edge type whose edges it has in the
-            other direction, or None if it is not the reverse of any}. An edge type whose edges are exactly those of
-            another in the other direction, as ``T.ToUndirected()`` makes it, is recognised without this. Link
-            prediction excludes the pairs of a batch from the reverse edge type, too.
-        options: passed to from_tensors (task, split, seed, num_classes, name, ...), which describes `y`. For a
-            HeteroData: these five.
-
-    Raises:
-        CohortError: for another object, or like from_tensors.
-    """
-    if callable(getattr(data, "metadata", None)):
-        from cohort_gnn.dataset.importing.hetero import from_hetero
-
-        of_types: dict[str, Any] = {"target": target, "reverse_edges": reverse_edges, "reverse_of": reverse_of}
-        return from_hetero(data, out, overwrite=overwrite, **of_types, **options)
-    if target is not None or reverse_edges or reverse_of:
-        given = "target" if target is not None else "reverse_edges" if reverse_edges else "reverse_of"
-        raise CohortError("from_pyg", f"a HeteroData with {given}", f"a {type(data).__name__}", f"leave {given} out")
-    for attribute, hint in NEEDED.items():
-        if getattr(data, attribute, None) is None:
-            has_adj = hasattr(data, "adj_t")
-            found = f"a {type(data).__name__} without" + (", but with adj_t" if has_adj else "")
-            raise CohortError("from_pyg", f"a Data with {attribute}", found, ADJ_HINT if has_adj else hint)
-    splits = {split: mask for split, mask in masks_of(data).items() if mask is not None}
-    weights, times = getattr(data, "edge_weight", None), _times_of(data)
-    of_edges = {"edge_weight": weights, "edge_time": times, "edge_attr": features_of(data)}
-    _warn_of_what_is_left_out(data)
-    for name in ("x", "edge_attr"):
-        if getattr(data, name, None) is not None:
-            warn_of_float32(f"Data.{name}", data[name])
-    return from_tensors(
-        out,
-        x=data.x,
-        y=getattr(data, "y", None),
-        edge_index=data.edge_index,
-        overwrite=overwrite,
-        **{**of_edges, **splits, **options},
-    )
-
-
 def warn_of_float32(place: str, x: Any) -> None:
     """Says that a data set does not keep the dtype of features."""
     dtype = str(getattr(x, "dtype", "")).removeprefix("torch.")
@@ -193,20 +125,6 @@ def masks_of(data: Any) -> dict[str, np.ndarray | None]:
         split: None if mask is None else arrays.mask(name, _numpy(name, mask), name)
         for (split, mask), name in zip(masks.items(), MASKS, strict=True)
     }
-
-
-def _warn_of_what_is_left_out(data: Any) -> None:
-    """Names in one warning what a Data has beside the members of a data set."""
-    members = data.to_dict() if hasattr(data, "to_dict") else {}
-    left_out = [
-        f"Data.{key} {list(value.shape) if hasattr(value, 'shape') else f'({type(value).__name__})'}"
-        for key, value in members.items()
-        if key not in KEPT_OF_TARGET | {"adj_t"} and value is not None
-    ]
-    if left_out:
-        verb = "is" if len(left_out) == 1 else "are"
-        kept = "x, y, edge_index, edge_weight, edge_time, edge_attr and the three masks"
-        warn_user(f"{', '.join(left_out)} {verb} left out: a data set keeps {kept}")
 
 
 def labels_of(y: Any, task: str) -> MemoryArray | None:
@@ -250,7 +168,7 @@ def ends_of(place: str, edge_index: Any) -> tuple[np.ndarray, np.ndarray]:
     return ends[0], ends[1]
 
 
-def _edges(edge_index: Any, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
+def edges_of(edge_index: Any, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
     return arrays.edges("edge_index: ", *ends_of("edge_index", edge_index), num_nodes)
 
 
@@ -266,19 +184,6 @@ def _expand(indptr: Any, indices: Any, num_nodes: int) -> tuple[np.ndarray, np.n
 def weights_in(place: str, weights: Any, are_times: bool = False) -> Weights | None:
     """Weights or times of edges, to be read."""
     return None if weights is None else Weights.of_array(MemoryArray(place, _numpy(place, weights)), are_times)
-
-
-def _times_of(data: Any) -> Any:
-    """A Data object's edge_time, or its time as that of edges."""
-    if getattr(data, "edge_time", None) is not None:
-        return data.edge_time
-    times = getattr(data, "time", None)
-    return times if times is None or len(times) != len(data.x) else times_of_sources("time", data, times)
-
-
-def times_of_sources(place: str, data: Any, times: Any) -> np.ndarray:
-    """int64 [E] of times [V] of a Data's nodes: an edge is as old as its source."""
-    return times_of_nodes(place, times, len(data.x))[_edges(data.edge_index, len(data.x))[0]]
 
 
 def times_of_nodes(place: str, times: Any, num_nodes: int) -> np.ndarray:

@@ -132,7 +132,10 @@ inline TypedGraph random_types(uint64_t seed) {
   const auto below = [&](uint64_t bound) { return static_cast<int64_t>(base::random_below(bound, key, drawn++, 0)); };
   TypedGraph graph;
   const int64_t num_types = 1 + below(5), num_relations = 1 + below(8);
-  for (int64_t type = 0; type < num_types; ++type) graph.add_type(1 + below(900), below(3) == 0 ? 0 : 1 + below(70));
+  for (int64_t type = 0; type < num_types; ++type) {
+    const int64_t dim = below(3) == 0 ? 0 : 1 + below(70);  // first: compilers order arguments differently
+    graph.add_type(1 + below(900), dim);
+  }
   graph.label(static_cast<int>(below(static_cast<uint64_t>(num_types))));
   std::vector<std::pair<int, int>> ends;
   for (int64_t r = 0; r < num_relations; ++r) {

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from documents import ROOT, module
+from processes import ALL_TESTS
 
 import cohort_gnn as cohort
 
@@ -79,6 +80,7 @@ def test_training_without_times_sees_later_events_but_not_its_own_pairs(stream):
     assert [2 * before_test - matrix._nnz() for matrix in seen] == [2 * batch.shape[1] for batch in batches]
 
 
+@pytest.mark.skipif(not ALL_TESTS, reason="takes 17 s: tests/run.sh --all runs it")
 def test_the_reference_trains_on_the_pairs_and_negatives_of_the_loader(stream, tmp_path):
     model = bench.Model(stream.x.shape[1], bench.HIDDEN)
     with torch.no_grad(), bench.loader_of(stream, "last", 0, 2048, tmp_path) as loader:

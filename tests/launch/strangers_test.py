@@ -142,7 +142,7 @@ COMMAND = (str(Path(package.__path__[0]) / "bin/cohort"),)
     ("command", "start"),
     [
         ("train", COMMAND),
-        ("train", MODULE),
+        *[("train", MODULE)] * ALL_TESTS,
         *[(each, start) for each in ("predict", "doctor", "run", "tune") for start in (COMMAND, MODULE)] * ALL_TESTS,
     ],
 )

@@ -115,6 +115,7 @@ def test_it_trains_without_compilers_on_the_path(installed, tmp_path):
     installed.run("cohort", "dataset", "partition", "data", "--parts", 2, "--method", "streaming", cwd=tmp_path)
 
 
+@pytest.mark.skipif(not ALL_TESTS, reason="docs_test runs the page, too: tests/run.sh --all runs it from here")
 def test_it_does_all_of_the_page_about_encoded_rows(installed, tmp_path):
     blocks = [block for block in documents.blocks(PAGE) if block.language in ("python", "bash") and not block.needs]
     assert {block.language for block in blocks} == {"python", "bash"}

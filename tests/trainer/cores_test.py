@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from processes import ALL_TESTS
 
 pytestmark = pytest.mark.usefixtures("shm")
 
@@ -35,7 +36,9 @@ MORE = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "OMP_NUM_THREADS")
 
 @pytest.mark.fresh
 @pytest.mark.parametrize(
-    "variables", [{}, {"OMP_NUM_THREADS": "1"}, {"OMP_WAIT_POLICY": "passive"}, {"GOMP_SPINCOUNT": "7"}], ids=str
+    "variables",
+    [{}, {"OMP_WAIT_POLICY": "passive"}, *[{"OMP_NUM_THREADS": "1"}, {"GOMP_SPINCOUNT": "7"}] * ALL_TESTS],
+    ids=str,
 )
 def test_threads_are_more_than_cores(cora, variables):
     """By this GCC's library decides how long they spin. Where the user has said it, nothing is done."""

@@ -107,7 +107,8 @@ def test_links_are_learned_and_ranks_share_the_batches(graph, tmp_path, kind):
     assert two["epochs"][0]["num_edges"] == one["epochs"][0]["num_edges"]
 
 
-@pytest.mark.parametrize("more", [["degree", "--ranks", 2], *[["batch"]] * ALL_TESTS], ids=lambda more: more[0])
+@pytest.mark.skipif(not ALL_TESTS, reason="like that of link_run_test: tests/run.sh --all runs it")
+@pytest.mark.parametrize("more", [["degree", "--ranks", 2], ["batch"]], ids=lambda more: more[0])
 def test_a_run_that_is_told_to_stop_goes_on_in_the_middle_of_an_epoch(graph, tmp_path, more):
     options = [*OPTIONS, "--epochs", 6, "--checkpoint-every", 7, "--negatives-from", *more]
     undisturbed, out = tmp_path / "undisturbed", tmp_path / "run"

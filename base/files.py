@@ -1,4 +1,4 @@
-"""Writing files that a reader never sees half done, and remembering in them what took time to find out."""
+"""Reading whole files, writing files that a reader never sees half done, and remembering in them what took time."""
 
 import contextlib
 import errno
@@ -18,6 +18,28 @@ from cohort_gnn.base.errors import CohortError, why
 LOG = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
+
+
+def demand_regular(path: str | Path) -> None:
+    """Raises CohortError for what waits for another program, or is a folder."""
+    if Path(path).exists() and not Path(path).is_file():
+        found = "a folder" if Path(path).is_dir() else "a pipe or a device"
+        raise CohortError(str(path), "a file", found, "write the content into a file, which is read more than once")
+
+
+def read_regular(path: Path, expected: str, hint: str) -> bytes | None:
+    """The content of a file; None: there is none.
+
+    Raises:
+        CohortError: it cannot be read, or is a folder, a pipe or a device.
+    """
+    demand_regular(path)
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise CohortError(str(path), expected, why(error), hint) from error
 
 
 @contextlib.contextmanager

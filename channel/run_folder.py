@@ -12,7 +12,7 @@ import stat
 import tempfile
 from pathlib import Path
 
-from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.errors import CohortError, why
 from cohort_gnn.base.machine import shared_memory_root
 
 
@@ -73,7 +73,7 @@ class RunFolder:
                 fcntl.flock(self._lock, fcntl.LOCK_EX)
         except OSError as error:
             hint = "mount /dev/shm, make room in it, or set COHORT_SHM"
-            raise CohortError(str(root), "a folder that can be made, with room in it", str(error), hint) from error
+            raise CohortError(str(root), "a folder that can be made, with room in it", why(error), hint) from error
 
     @property
     def lock(self) -> int:

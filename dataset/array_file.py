@@ -19,6 +19,7 @@ from typing import cast
 import numpy as np
 
 from cohort_gnn.base.errors import CohortError, why
+from cohort_gnn.base.files import demand_regular
 from cohort_gnn.dataset.arrays import IDS_HINT, TIMES_HINT
 
 # What NumPy and zipfile raise for files that are none of theirs: their parsers raise whatever they meet.
@@ -219,13 +220,6 @@ def is_npy(path: str | Path) -> bool:
     """True when the file starts as a .npy file does."""
     with _open(path) as file:
         return file.read(len(MAGIC)) == MAGIC
-
-
-def demand_regular(path: str | Path) -> None:
-    """Raises CohortError for what waits for another program, or is a folder."""
-    if Path(path).exists() and not Path(path).is_file():
-        found = "a folder" if Path(path).is_dir() else "a pipe or a device"
-        raise CohortError(str(path), "a file", found, "write the content into a file, which is read more than once")
 
 
 def _open(path: str | Path) -> BufferedIOBase:

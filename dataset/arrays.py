@@ -12,6 +12,7 @@ from cohort_gnn.base.errors import CohortError
 
 TASKS = ("classification", "regression", "multilabel")
 MASKS = ("train_mask", "val_mask", "test_mask")  # of PyG's Data
+EXACT = 1 << 24  # integers up to here are float32
 KEPT_FEATURE_DTYPES = (np.uint8, np.float16, np.float32)
 TIMES_HINT = "times are integers, such as seconds; of dates: array.astype('datetime64[s]').astype(numpy.int64)"
 RANGE_HINT = "integers are from -2^63 to 2^63 - 1: number ids anew, for example with numpy.unique"
@@ -97,8 +98,7 @@ def features(place: str, array: np.ndarray) -> np.ndarray:
         raise CohortError(place, "at least one row and one column", f"shape {list(array.shape)}")
     demand_no_bits(place, array.dtype)
     rows = array.astype(feature_dtype(array.dtype), copy=False)
-    if array.dtype.kind in "iu" and array.dtype.itemsize > 2:
-        _demand_unrounded(place, array, rows)
+    _demand_unrounded(place, array, rows)
     return rows
 
 
@@ -112,27 +112,31 @@ def demand_no_bits(place: str, dtype: np.dtype) -> None:
 
 def float32(place: str, array: np.ndarray) -> np.ndarray:
     """The numbers as float32; integers only without rounding."""
-    out = array.astype(np.float32, copy=False)
-    if array.dtype.kind in "iu" and array.dtype.itemsize > 2 or are_whole(array):
-        _demand_unrounded(place, array, out)
-    return out
+    rows = array.astype(np.float32, copy=False)
+    _demand_unrounded(place, array, rows)
+    return rows
 
 
-def are_whole(array: np.ndarray) -> bool:
-    """Whether float64 numbers are integers that float32 may round: pandas makes float64 of integers with nulls."""
-    if array.dtype != np.float64 or not (np.abs(array) >= 2**24).any():
-        return False
-    finite = array[np.isfinite(array)]
-    return bool((np.abs(finite) < 2**53).all() and (finite == np.floor(finite)).all())
+def rounded(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Indices [n, array.ndim] of the integers of `array` that its float32 `rows` do not hold.
+
+    Integers are those of integer types, and whole numbers below 2^53 of float64, which pandas makes of integers with
+    nulls.
+    """
+    is_integer = array.dtype.kind in "iu" and array.dtype.itemsize > 2
+    if rows.dtype != np.float32 or not (is_integer or array.dtype == np.float64):
+        return np.empty((0, array.ndim), np.int64)
+    large = (np.abs(rows) >= EXACT) & np.isfinite(rows)
+    if not is_integer:
+        large &= (np.abs(array) < 2**53) & (array == np.floor(array))
+    at = np.argwhere(large)
+    places = tuple(at.T)
+    return at[rows[places].astype(np.longdouble) != array[places].astype(np.longdouble)]
 
 
 def _demand_unrounded(place: str, array: np.ndarray, rows: np.ndarray) -> None:
     """Refuses integers that float32 does not hold, such as ids: rounded, two of them may be one."""
-    large = np.argwhere((np.abs(rows) >= 2**24) & np.isfinite(rows))
-    if len(large) == 0:
-        return
-    places = tuple(large.T)
-    bad = large[rows[places].astype(np.longdouble) != array[places].astype(np.longdouble)]
+    bad = rounded(array, rows)
     if len(bad):
         at = tuple(bad[0])
         hint = "divide each into columns of smaller numbers; to round them: array.astype(numpy.float32)"

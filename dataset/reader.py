@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.files import demand_regular
 from cohort_gnn.dataset import _native
-from cohort_gnn.dataset.array_file import demand_regular, map_array
+from cohort_gnn.dataset.array_file import map_array
 from cohort_gnn.dataset.arrays import as_float32
 from cohort_gnn.dataset.hetero import (
     FeatureTable,

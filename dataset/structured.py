@@ -9,9 +9,9 @@ from typing import Any, Literal, TypeVar, get_args, get_type_hints
 import msgspec
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.files import demand_regular
 from cohort_gnn.base.spelling import did_you_mean
 from cohort_gnn.base.structures import KINDS, line_of, line_of_json, misfit, named
-from cohort_gnn.dataset.array_file import demand_regular
 
 T = TypeVar("T", bound=msgspec.Struct)
 

@@ -125,6 +125,9 @@ class Table:
         rows put.
 
         Args:
+            profile: the codec of the rows.
+            num_rows: how many there are.
+            slot_bytes: room for an encoded row.
             kind: (library, dtype) of the rows, as arrays.kind_of gives it.
             place, device: as for Table.
             spare_rows: on a GPU, rows for which the overflow area has room.

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.errors import CohortError, why
 from cohort_gnn.base.machine import shared_memory_root
 from cohort_gnn.base.programs import python
 from cohort_gnn.base.units import format_bytes
@@ -286,7 +286,7 @@ def _disk(folder: Path) -> Iterator[Finding]:
     try:
         rate = read_rate(folder, min(DISK_BYTES, shutil.disk_usage(folder).free // 4))
     except OSError as error:
-        yield Finding("disk", BROKEN, f"{folder}: {error}", "name a folder that exists and can be written")
+        yield Finding("disk", BROKEN, f"{folder}: {why(error)}", "name a folder that exists and can be written")
         return
     found = f"{folder.resolve()} reads {format_bytes(rate)}/s"
     cure = "the first start on a data set reads all of it at this rate; keep it on a local disk"

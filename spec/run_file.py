@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from cohort_gnn.base.errors import CohortError, not_a_run, why
+from cohort_gnn.base.errors import CohortError, not_a_run
+from cohort_gnn.base.files import read_regular
 from cohort_gnn.base.structures import line_of_json
 from cohort_gnn.spec import files
 
@@ -18,13 +19,11 @@ def read_run_json(folder: Path, *members: str, expected: str = "the run.json of 
         CohortError: the folder is no run's, or the file is damaged.
     """
     path = folder / files.RUN
+    text = read_regular(path, expected, HINT)
+    if text is None:
+        raise not_a_run(folder)
     try:
-        text = path.read_bytes()
         run = json.loads(text)
-    except (FileNotFoundError, NotADirectoryError):
-        raise not_a_run(folder) from None
-    except OSError as error:
-        raise CohortError(str(path), expected, why(error), HINT) from error
     except (ValueError, RecursionError) as error:
         line, found = line_of_json(text)
         raise CohortError(f"{path}: {line}".removesuffix(": "), expected, found, HINT) from error

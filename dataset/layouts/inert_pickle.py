@@ -16,8 +16,8 @@ import numpy as np
 import scipy  # its packages load on first use
 
 from cohort_gnn.base.errors import CohortError, why
+from cohort_gnn.base.files import demand_regular
 from cohort_gnn.dataset import arrays
-from cohort_gnn.dataset.array_file import demand_regular
 
 HINT = "only NumPy arrays of numbers, SciPy CSR matrices, dicts and lists are read from pickles"
 BROKEN = (

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.dataset.array_file import demand_regular
+from cohort_gnn.base.files import demand_regular
 
 # First bytes, what the file is, and the cure; {} is its name.
 KNOWN = [

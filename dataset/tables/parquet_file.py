@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.dataset.array_file import demand_regular
+from cohort_gnn.base.files import demand_regular
 from cohort_gnn.dataset.tables.table import Kind, Table
 
 if TYPE_CHECKING:

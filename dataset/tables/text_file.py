@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.files import demand_regular
 from cohort_gnn.base.units import format_bytes
-from cohort_gnn.dataset.array_file import demand_regular
+from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.tables import first_line, values
 from cohort_gnn.dataset.tables.bad_rows import refusal
 from cohort_gnn.dataset.tables.known_files import TEXT, known_file
@@ -318,14 +319,14 @@ class Parser:
         import pyarrow.compute as pc
 
         ends = (pc.min_max(column).as_py().values() for column in columns)
-        if all(end is None or abs(end) < values.EXACT for both in ends for end in both):
+        if all(end is None or abs(end) < arrays.EXACT for both in ends for end in both):
             return
         written = self.read(rows, quoted, "texts")
         for number, column, texts in zip(self._columns, columns, written, strict=True):
             numbers = column.to_numpy()
             small = numbers.astype(np.float32)
             integers = pc.match_substring_regex(texts, r"^\s*[+-]?\d+\s*$").fill_null(False).to_numpy()
-            for i in np.flatnonzero((np.abs(numbers) >= values.EXACT) & integers):
+            for i in np.flatnonzero((np.abs(numbers) >= arrays.EXACT) & integers):
                 if not np.isfinite(small[i]) or int(texts[int(i)].as_py()) != int(small[i]):
                     place = f"{self._file.path}: line {self.line_of(text, int(i), lines_before)}"
                     raise values.rounded(f"{place}, {self._file.titles[number]}", texts[int(i)].as_py(), small[i])

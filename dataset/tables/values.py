@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from cohort_gnn.dataset.tables.table import Kind, Table
 
-EXACT = 1 << 24  # integers up to here are float32
 BLANKS = " \t"  # around a number in a text
 DECIMALS_HINT = "decimals have a point: 0.5, not 0,5"
 WHOLE_HINT = "write ids without a fraction: 3, not 3.0; of a table: table['{}'].astype('int64')"
@@ -47,8 +46,10 @@ def numbers(table: Table, column: int, array: pa.Array | pa.ChunkedArray, kind: 
     if kind != "features":
         return out
     rows = out.astype(np.float32, copy=False)
-    if integers and out.dtype.itemsize > 2 or arrays.are_whole(out):
-        _demand_exact(place, out, rows, first_row)
+    bad = arrays.rounded(out, rows)
+    if len(bad):
+        row = int(bad[0, 0])
+        raise rounded(f"{place}, row {first_row + row}", str(int(out[row])), rows[row])
     if missing is not None:
         rows[np.asarray(missing)] = np.nan
     return rows
@@ -85,14 +86,6 @@ def demand_types(table: Table, columns: Sequence[int], each: Sequence[pa.Array |
     told = ", ".join(f"{type_} in {' and '.join(names)}" for type_, names in of_type.items())
     cures = {type_: fault[2] for fault in faults.values() for type_ in [fault[1]]}
     raise CohortError(f"{table.path}: {len(faults)} columns", expected, told, "; ".join(dict.fromkeys(cures.values())))
-
-
-def _demand_exact(place: str, numbers: np.ndarray, rows: np.ndarray, first_row: int) -> None:
-    """Refuses integers that float32 does not hold, such as ids: rounded, two of them may be one."""
-    large = np.flatnonzero(np.abs(rows) >= EXACT)
-    bad = next((i for i in large.tolist() if np.isfinite(rows[i]) and int(rows[i]) != int(numbers[i])), None)
-    if bad is not None:
-        raise rounded(f"{place}, row {first_row + bad}", str(int(numbers[bad])), rows[bad])
 
 
 def rounded(place: str, text: str, number: np.floating) -> CohortError:

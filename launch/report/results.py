@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, NotRequired, TypedDict, get_type_hints
 
 import msgspec
 
-from cohort_gnn.base.errors import CohortError, not_a_run, why
+from cohort_gnn.base.errors import CohortError, not_a_run
+from cohort_gnn.base.files import read_regular
 from cohort_gnn.base.structures import line_of_json, misfit
 from cohort_gnn.spec import files
 from cohort_gnn.spec.graph import GraphTypes
@@ -239,6 +240,7 @@ def _check_ranks(folder: Path, summary: dict, plan: dict | None) -> None:
             raise CohortError(str(folder / name), f"one for each of {num_ranks} ranks", str(size), _OTHER_VERSION)
 
 
+WRITTEN = "the JSON that cohort train writes"
 _OTHER_VERSION = "if another version of cohort wrote it, report with that version, or train again"
 
 
@@ -308,24 +310,14 @@ class _Run(TypedDict):
 def _epochs_since(path: Path, num_epochs: int) -> list[dict]:
     """Of metrics.jsonl the epochs that summary.json does not have, of a run that is under way or was killed. A last
     line without its end is left out."""
-    try:
-        *lines, _ = path.read_bytes().split(b"\n")
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        raise CohortError(str(path), "the JSON that cohort train writes", why(error), "train again") from error
+    *lines, _ = (read_regular(path, WRITTEN, "train again") or b"").split(b"\n")
     return [_decoded(line, f"{path}: line {i + 1}", _Epoch) for i, line in enumerate(lines) if i >= num_epochs]
 
 
 def _read(path: Path, shape: type):
     """A JSON file that has the members of `shape`, and maybe others, which are left out; None when there is none."""
-    try:
-        text = path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise CohortError(str(path), "the JSON that cohort train writes", why(error), "train again") from error
-    return _decoded(text, str(path), shape)
+    text = read_regular(path, WRITTEN, "train again")
+    return None if text is None else _decoded(text, str(path), shape)
 
 
 def _decoded(text: bytes, place: str, shape: type):
@@ -339,4 +331,4 @@ def _decoded(text: bytes, place: str, shape: type):
     except (ValueError, RecursionError) as error:
         line, found = line_of_json(text)
         place = f"{place}: {line}".removesuffix(": ")
-        raise CohortError(place, "the JSON that cohort train writes", found, "train again") from error
+        raise CohortError(place, WRITTEN, found, "train again") from error

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from cohort_gnn.base.errors import CohortError, not_a_run
-from cohort_gnn.base.files import demand_output, remove_temporaries
+from cohort_gnn.base.files import demand_output, demand_regular, remove_temporaries
 from cohort_gnn.base.programs import end_processes, python
 from cohort_gnn.cache.plan.budget import available_host_bytes
 from cohort_gnn.dataset.meta import array_files
@@ -76,6 +76,7 @@ def predict(args: argparse.Namespace) -> int:
     names = (files.RUN, files.MODEL, files.CHECKPOINT, files.SUMMARY, files.METRICS)
     inputs = [args.dataset / "meta.json", *(args.run / name for name in names)]
     with contextlib.suppress(OSError, ValueError, KeyError, AttributeError, TypeError):  # the program says why
+        demand_regular(args.dataset / "meta.json")
         meta = json.loads((args.dataset / "meta.json").read_text())
         inputs += [args.dataset / name for name in array_files(meta)]
     demand_output(out, inputs)  # none of the run's files and of the data set's

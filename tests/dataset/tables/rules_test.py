@@ -11,9 +11,13 @@ import pytest
 from import_helpers import edge_pairs, refusal
 from pyarrow import csv
 
+from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import import_graph
 from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.array_file import open_npy
 from cohort_gnn.dataset.importing.beside import SourceOptions
+from cohort_gnn.dataset.layouts import tables
+from cohort_gnn.dataset.layouts.graph import Rows
 
 RING = np.array([[0, 1, 2], [1, 2, 0]])
 
@@ -225,6 +229,23 @@ def test_integers_that_float32_rounds_are_refused(tmp_path, edges, kind, of):
         assert refused(edges, **{of: path}).expected == "an integer that float32 holds"
         pq.write_table(table.set_column(0, "t", table["t"].cast(pa.float32(), safe=False)), path)
         imported(edges, tmp_path / "out", **{of: path})
+
+
+@pytest.mark.parametrize("block_bytes", [1000, 1_000_000])
+@pytest.mark.parametrize("kind", ["csv", "parquet", "npy"])
+def test_what_is_rounded_does_not_depend_on_the_blocks_that_are_read(tmp_path, kind, block_bytes):
+    """A float64 column whose one fraction is far from the integer that float32 rounds."""
+    numbers = np.array([2**24 + 1.0, *([1.0] * 4000), 0.5])
+    path, table = tmp_path / f"x.{kind}", pa.table({"x": numbers})
+    if kind == "npy":
+        np.save(path, numbers[:, None])
+        rows = Rows.of_file(open_npy(path))
+    else:
+        csv.write_csv(table, path) if kind == "csv" else pq.write_table(table, path, row_group_size=100)
+        rows = Rows.of_table(tables.open_table(path))
+    with pytest.raises(CohortError, match="found 16777217, rounded to 16777216"):
+        for _ in rows.chunks(block_bytes):
+            pass
 
 
 def test_weights_and_labels_of_an_array_are_not_rounded(tmp_path, edges):

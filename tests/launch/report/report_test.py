@@ -1,6 +1,7 @@
 """`cohort report`: its tables, page and charts say what summary.json says; what is no finished run is refused."""
 
 import json
+import os
 import shutil
 import socket
 import struct
@@ -328,6 +329,14 @@ def drop(*path):
 )
 def test_a_summary_of_another_kind_is_refused(runs, tmp_path, capsys, change, place, found):
     refused(changed(runs, tmp_path / "run", "cached", change), tmp_path / "out", capsys, place, found)
+
+
+@pytest.mark.parametrize("name", ["run.json", "summary.json", "metrics.jsonl"])
+def test_a_pipe_is_not_waited_for(runs, tmp_path, capsys, name):
+    run = changed(runs, tmp_path / "run", "cached", lambda summary: None)
+    (run / name).unlink(missing_ok=True)
+    os.mkfifo(run / name)
+    refused(run, tmp_path / "out", capsys, f"{name}: expected a file", "a pipe or a device")
 
 
 @pytest.mark.parametrize(

@@ -28,12 +28,7 @@ mkdir "$results/cpp"
 export PATH=$build/bin:$PATH PYTHONPATH=$build/python${PYTHONPATH:+:$PYTHONPATH} COHORT_BUILD=$build
 failed=()
 
-# run_ctest LABEL JOBS
-run_ctest() {
-  say "C++ tests, label $1"
-  GTEST_OUTPUT="xml:$results/cpp/" ctest --test-dir "$build" -L "^$1\$" --parallel "$2" --no-tests=error \
-    --output-on-failure --output-junit "$results/ctest_$1.xml" || failed+=("ctest $1")
-}
+cpp_tests=(env "GTEST_OUTPUT=xml:$results/cpp/" ctest --test-dir "$build" --no-tests=error --output-on-failure)
 
 # run_pytest LABEL OPTIONS...: status 5 is that of no test with this label among those chosen
 run_pytest() {
@@ -65,11 +60,16 @@ run_preset() {
 }
 
 not_run=()
-run_ctest cpu "$(nproc)"
-run_pytest cpu -n "$(($(nproc) < 8 ? $(nproc) + 2 : 8))" --dist loadfile \
+say "C++ tests beside the Python tests, which wait for much"
+"${cpp_tests[@]}" -L '^cpu$' --output-junit "$results/ctest_cpu.xml" >"$logs/ctest_cpu.log" 2>&1 &
+trap 'kill $! 2>/dev/null || true; rm -rf "$results"' EXIT
+run_pytest cpu -n "$(($(nproc) < 8 ? $(nproc) + 3 : 8))" --dist loadfile \
   --no-loadscope-reorder -m "not gpu" "$@"
+wait $! || failed+=("ctest cpu")
+cat "$logs/ctest_cpu.log"
 if [[ $has_gpu == yes && $with_cuda == yes ]]; then
-  run_ctest gpu 1
+  say "C++ tests, label gpu"
+  "${cpp_tests[@]}" -L '^gpu$' --output-junit "$results/ctest_gpu.xml" || failed+=("ctest gpu")
   run_pytest gpu -n "$(gpu_workers)" --dist worksteal -m "gpu and not alone" "$@"
   run_pytest gpu_alone -m "gpu and alone" "$@"
 else

@@ -182,9 +182,9 @@ def digest_of(folder: Path) -> str:
 
 @pytest.mark.parametrize("undirected", [False, True])
 def test_runs_on_disk_give_the_bytes_of_a_sort_in_memory(large, tmp_path, undirected):
-    imports = {"a": ("e.npy", 10**9), "b": ("e.npy", 16 * 10**6)}
+    imports = {"b": ("e.npy", 16 * 10**6)}
     if ALL_TESTS or not undirected:
-        imports["c"] = ("e.csv", 20 * 10**6)
+        imports |= {"a": ("e.npy", 10**9), "c": ("e.csv", 20 * 10**6)}
     for name, (source, memory) in imports.items():
         import_graph(large / source, tmp_path / name, inputs=ONES, memory=memory, undirected=undirected)
     assert len({digest_of(tmp_path / name) for name in imports}) == 1

@@ -37,7 +37,7 @@ MORE = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "OMP_NUM_THREADS")
 @pytest.mark.fresh
 @pytest.mark.parametrize(
     "variables",
-    [{}, {"OMP_WAIT_POLICY": "passive"}, *[{"OMP_NUM_THREADS": "1"}, {"GOMP_SPINCOUNT": "7"}] * ALL_TESTS],
+    [{}, *[{"OMP_WAIT_POLICY": "passive"}, {"OMP_NUM_THREADS": "1"}, {"GOMP_SPINCOUNT": "7"}] * ALL_TESTS],
     ids=str,
 )
 def test_threads_are_more_than_cores(cora, variables):

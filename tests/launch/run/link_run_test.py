@@ -225,7 +225,8 @@ def test_without_held_out_links_the_task_is_to_be_named(graph, tmp_path):
     assert done.returncode == 1 and "at least one node to train on" in done.stderr
 
 
-@pytest.mark.parametrize("more", [["--ranks", 2], *[[]] * ALL_TESTS], ids=["two", *["one"] * ALL_TESTS])
+@pytest.mark.skipif(not ALL_TESTS, reason="like that of resume_test: tests/run.sh --all runs it")
+@pytest.mark.parametrize("more", [["--ranks", 2], []], ids=["two", "one"])
 def test_a_run_that_is_told_to_stop_goes_on_in_the_middle_of_an_epoch(graph, tmp_path, more):
     options = [*OPTIONS, "--decoder", "mlp", "--epochs", 8, "--checkpoint-every", 7, *more]
     undisturbed, out = tmp_path / "undisturbed", tmp_path / "run"

@@ -29,8 +29,8 @@ def position(out) -> tuple[int, int]:
 
 
 # The signals of a run's stops; by night each alone, too.
-STOPS = [[signal.SIGTERM, signal.SIGINT, signal.SIGTERM]]
-STOPS += [[number] * 3 for number in (signal.SIGTERM, signal.SIGINT)] * ALL_TESTS
+STOPS = [[signal.SIGTERM, signal.SIGINT]]
+STOPS += [[number] * 2 for number in (signal.SIGTERM, signal.SIGINT)] * ALL_TESTS
 
 
 # One rank is also stopped by test_a_terminal_tells_all_processes_and_the_launcher_decides.

@@ -1,7 +1,6 @@
 """Weights of edges in batches, and GCN with them: equal to PyG's layer on the whole graph."""
 
 import json
-import os
 from pathlib import Path
 
 import numpy as np
@@ -173,7 +172,7 @@ class Unweighted(Weighted):
 
 def test_a_model_of_ones_own_has_weights(data, tmp_path, shm, monkeypatch):
     (tmp_path / "weighted_models.py").write_text(OWN)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.chdir(tmp_path)
     result = train(data, tmp_path / "run", "--model", "weighted_models:Weighted", "--edge-weights")
     assert result.returncode == 0, result.stderr
     result = train(data, tmp_path / "other", "--model", "weighted_models:Unweighted", "--edge-weights")

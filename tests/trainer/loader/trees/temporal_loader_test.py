@@ -269,14 +269,15 @@ def test_what_has_no_times_or_trees_is_refused(events, cora):
         loader_of(events, [2], [1, 1])
 
 
+NUM_PAIRS = 300 if ALL_TESTS else 120
 PAIRS = [None, *(NegativeSampling(mode, amount) for mode, amount in [("binary", 1.5), ("triplet", 1), ("triplet", 3)])]
 
 
 def links_of(events, negatives, strategy, **options) -> tuple[LinkNeighborLoader, torch.Tensor, np.ndarray | None]:
-    """A loader, its pairs [2, 300], and their times."""
+    """A loader, its pairs [2, NUM_PAIRS], and their times."""
     rng = np.random.default_rng(4)
-    pairs, times = rng.integers(500, size=(2, 300)), rng.integers(-8, 22, 300)
-    of_graph = rng.integers(events.num_edges, size=150)
+    pairs, times = rng.integers(500, size=(2, NUM_PAIRS)), rng.integers(-8, 22, NUM_PAIRS)
+    of_graph = rng.integers(events.num_edges, size=NUM_PAIRS // 2)
     pairs[:, ::2] = events.indices[of_graph], np.searchsorted(events.indptr, of_graph, side="right") - 1
     pairs = torch.from_numpy(pairs)
     how: dict = {"disjoint": True} if strategy is None else {"time_attr": "time", "temporal_strategy": strategy}

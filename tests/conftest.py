@@ -43,8 +43,9 @@ warm.use()
 # Files that take longest: they begin first, so that no worker has one of them left when the others are done.
 LONGEST = """docs partitioned round_trip machines resume typed_temporal_loader disk typed_graphs predict link_run
 temporal_loader cores examples typed_link_run machine fault edge_features_option import_options strangers pyg_loaders
-callbacks typed_run targets batch_weights command report typed_predict negatives_option wheel tune sharded_rows moved_run
-kill golden ranks_loader cache torchrun stop style bench_step search browser readers nn_compile accuracy typed_accuracy""".split()
+callbacks typed_run targets batch_weights command report typed_predict negatives_option wheel tune sharded_rows
+moved_run kill golden ranks_loader cache torchrun stop style bench_step search browser readers nn_compile accuracy
+typed_accuracy""".split()
 
 
 def pytest_collection_modifyitems(items):

@@ -1,14 +1,19 @@
-"""The types of a graph with several of them, as loaders, trainers and run.json have them."""
+"""The types of a graph's nodes and edges, as loaders, trainers and run.json have them."""
 
 from dataclasses import dataclass, field
 from itertools import accumulate
 
 EdgeType = tuple[str, str, str]
 
+# What the node type and the edge type are called where the data set or the user names none: of a `Dataset`, of PyG's
+# `Data`, and of meta.json of versions 1 and 2. Files, results and messages leave these names out.
+NODE_TYPE = "node"
+EDGE_TYPE = (NODE_TYPE, "to", NODE_TYPE)
+
 
 @dataclass(frozen=True)
 class GraphTypes:
-    """Node types and edge types, in the order in which the sampler numbers them.
+    """Node types and edge types, one of each at least, in the order in which the sampler numbers them.
 
     Attributes:
         counts: nodes of each node type.

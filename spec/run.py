@@ -7,27 +7,28 @@ that of a run, and the key of the trainer's measured memory all follow from thes
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 from msgspec import Meta
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.spec import types
-from cohort_gnn.spec.graph import GraphTypes
+from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE, GraphTypes
+from cohort_gnn.spec.models import MODELS, ONE_TYPE, OWN_MODEL, SEVERAL_TYPES, ModelKind, any_of
 from cohort_gnn.spec.options import Affects, option
 
 NOTHING, BATCHES, LOSS, MEMORY, COURSE = Affects.NOTHING, Affects.BATCHES, Affects.LOSS, Affects.MEMORY, Affects.COURSE
-TypedModel = Literal["rsage", "rgcn", "rgat", "hgt"]  # of graphs of several node types
-TYPED = get_args(TypedModel)
-MODELS = ("sage", "gcn", "gat", *TYPED)
 BUILT_IN = "|".join(MODELS)
-MODEL_TEXT = f"{BUILT_IN.replace('|', ' or ')} or package.module:Class"
+BUILT_IN_TEXT = " or ".join(MODELS)
+BuiltIn = Annotated[
+    str, Meta(pattern=rf"^({BUILT_IN})$", description=BUILT_IN_TEXT, extra={"words": tuple(MODELS)})
+]
 Model = Annotated[
     str,
     Meta(
         pattern=rf"^({BUILT_IN}|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$",
-        description=MODEL_TEXT,
-        extra={"words": MODELS},
+        description=f"{BUILT_IN_TEXT} or package.module:Class",
+        extra={"words": tuple(MODELS)},
     ),
 ]
 
@@ -160,7 +161,8 @@ class RunSpec(SamplerSpec):
 
     model: Model = _model(
         "sage",
-        "SAGE (mean), GCN or GAT; for several node types R-SAGE, R-GCN, R-GAT or HGT; or a class of your own, called"
+        f"{any_of([MODELS[name].title for name in ONE_TYPE])}; for several node types"
+        f" {any_of([MODELS[name].title for name in SEVERAL_TYPES])}; or a class of your own, called"
         " with the arguments in_channels, hidden_channels, num_layers, out_channels and dropout, as PyG's models are;"
         " the model has one layer per entry of --fanout",
         metavar=f"{BUILT_IN}|package.module:Class",
@@ -292,6 +294,11 @@ class RunSpec(SamplerSpec):
         return ":" in self.model
 
     @property
+    def model_kind(self) -> ModelKind:
+        """What --model names."""
+        return OWN_MODEL if self.has_own_model else MODELS[self.model]
+
+    @property
     def hops_of_evaluation(self) -> list[int]:
         """Fanout of validation and test."""
         return self.eval_fanout or self.fanout
@@ -318,6 +325,12 @@ class TrainerSpec(RunSpec):
     parts: dict | None = None
     max_batches: int | None = None
     coarse_error: float = 0.0
+
+    @property
+    def graph_types(self) -> GraphTypes:
+        """The types of the graph, also of one that has one node type."""
+        dims = {NODE_TYPE: self.feature_dim}
+        return self.types or GraphTypes({NODE_TYPE: 0}, dims, [EDGE_TYPE], NODE_TYPE, edge_dims=[self.edge_dim])
 
 
 def as_json(spec: SamplerSpec) -> dict[str, Any]:

@@ -111,7 +111,8 @@ def _train(source, place, run: dict, out: Path, stop: StopRequest, loaded_at: fl
         splits, links = seeds_of_links(data, options.types)
         target_weights = weights_of_targets(data, options)
     else:
-        first = options.types.first_node[options.types.target] if options.types else 0
+        types = options.graph_types
+        first = types.first_node[types.target]
         splits = {name: getattr(data, f"{name}_ids") + first for name in ("train", "val", "test")}
     if source.device.type == "cuda":
         torch.cuda.set_device(source.device)

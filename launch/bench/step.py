@@ -26,13 +26,13 @@ from cohort_gnn.launch.options.parser import add_dataset, add_options, spec_of
 from cohort_gnn.launch.run.job import open_to_train, sampler_members, trainer_spec
 from cohort_gnn.launch.run.programs import run_programs
 from cohort_gnn.launch.run.train import check_model
+from cohort_gnn.spec.models import ONE_TYPE, SEVERAL_TYPES
 from cohort_gnn.spec.options import option, options_of
-from cohort_gnn.spec.run import TYPED, RunSpec, SamplerSpec, TypedModel, as_json
+from cohort_gnn.spec.run import BuiltIn, RunSpec, SamplerSpec, as_json
 from cohort_gnn.spec.types import Positive
 
 Layers = Literal["pyg", "csr", "cohort"]
-OneTypeModel = Literal["sage", "gcn", "gat"]
-MODELS, LAYERS = get_args(OneTypeModel), get_args(Layers)
+LAYERS = get_args(Layers)
 AMP = {"off": [False], "on": [True], "both": [False, True]}
 SM_SHARE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 
@@ -42,9 +42,9 @@ class StepSpec:
     """Options of the command in place of those of RunSpec, or beside them."""
 
     batch_size: Positive = option(8192, "seeds per batch", group="Sampling")
-    models: list[Literal[OneTypeModel, TypedModel]] | None = option(
+    models: list[BuiltIn] | None = option(
         None,
-        f"models to time (default {','.join(MODELS)}, or {','.join(TYPED)} for several node types)",
+        f"models to time (default {','.join(ONE_TYPE)}, or {','.join(SEVERAL_TYPES)} for several node types)",
         group="Model",
         metavar="MODEL[,...]",
     )
@@ -109,7 +109,7 @@ def step(args: argparse.Namespace) -> int:
 
 
 def _models(spec: StepSpec, data: Dataset | HeteroDataset) -> Sequence[str]:
-    return spec.models or (MODELS if isinstance(data, Dataset) else TYPED)
+    return spec.models or (ONE_TYPE if isinstance(data, Dataset) else SEVERAL_TYPES)
 
 
 def _cases(spec: StepSpec, data: Dataset | HeteroDataset) -> list[tuple[str, Layers, bool]]:

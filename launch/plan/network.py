@@ -9,6 +9,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.cache.plan.planner import NETWORK_BYTES_PER_SECOND
 from cohort_gnn.launch.plan.far import FarRows
 from cohort_gnn.launch.plan.table import TIERS, gpus_of
+from cohort_gnn.spec.models import MODELS, any_of
 from cohort_gnn.spec.run import RunSpec
 
 FLOAT_BYTES = 4  # of a gradient
@@ -159,16 +160,16 @@ def count_parameters(spec: RunSpec, in_dim: int, out_dim: int) -> int:
     """Of the built-in models: as the layers of trainer/models/sampled.py have them.
 
     Raises:
-        CohortError: the model is the user's.
+        CohortError: nobody has said how many a layer of the model has.
     """
-    if spec.has_own_model:
-        raise CohortError(f"--model {spec.model}", "sage, gcn or gat", "a class", "--parameters N says how many it has")
+    kind = spec.model_kind
+    if kind.parameters is None:
+        expected = any_of([name for name, each in MODELS.items() if each.parameters])
+        raise CohortError(f"--model {spec.model}", expected, "another model", "--parameters N says how many it has")
     dims = [in_dim] + [spec.hidden] * (len(spec.fanout) - 1) + [out_dim]
     heads = [1] * (len(dims) - 2) + [spec.heads]  # whose outputs the last layer does not put side by side
-    of_layer = {
-        "sage": lambda rows, columns, heads: 2 * rows * columns + columns,  # of neighbours, of the node, bias
-        "gcn": lambda rows, columns, heads: rows * columns + columns,
-        "gat": lambda rows, columns, heads: (rows + 2) * columns * heads + columns,  # both ends of an edge, bias
-    }[spec.model]
-    layers = sum(map(of_layer, dims[:-1], dims[1:], heads))
+    matrices, vectors = kind.parameters
+    of_heads = (count if kind.has_heads else 1 for count in heads)
+    ends = zip(dims[:-1], dims[1:], of_heads, strict=True)
+    layers = sum((matrices * rows + vectors) * columns * count + columns for rows, columns, count in ends)
     return layers + (2 * spec.hidden * (len(dims) - 2) if spec.norm == "layer" else 0)

@@ -49,7 +49,7 @@ def topology_bytes(data: Dataset | HeteroDataset, weight_attr: str | None) -> in
 
 def takes_edge_features(spec: SamplerSpec, data: Dataset | HeteroDataset) -> bool:
     """Whether batches have the features of their edges: the data set has some, and the command or model reads them."""
-    reads = not isinstance(spec, RunSpec) or spec.model in ("gat", "rgat") or spec.has_own_model
+    reads = not isinstance(spec, RunSpec) or spec.model_kind.takes_edge_features
     return spec.edge_features and reads and has_edge_features(data)
 
 

@@ -46,8 +46,9 @@ from cohort_gnn.launch.run.row_owners import row_listener
 from cohort_gnn.launch.run.same_data import demand_same_data, digests
 from cohort_gnn.spec import files
 from cohort_gnn.spec.graph import GraphTypes
+from cohort_gnn.spec.models import MODELS, ONE_TYPE, SEVERAL_TYPES, any_of
 from cohort_gnn.spec.options import flag_of
-from cohort_gnn.spec.run import TYPED, RunSpec, as_json
+from cohort_gnn.spec.run import RunSpec, as_json
 from cohort_gnn.spec.run_file import read_run_json
 
 LOG = logging.getLogger(__name__)
@@ -140,7 +141,7 @@ def _say_what_is_unused(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
     if any(each.edge_weights is not None for each in relations) and not spec.edge_weights:
         used = "edge weights are used for draws alone" if spec.weight_attr else "edge weights are not used"
         cure = f"--model {spec.model} takes none (gcn does, and models of your own may)"
-        if spec.model == "gcn" or spec.has_own_model:
+        if spec.model_kind.takes_weights:
             cure = "--edge-weights passes them to the model"
         LOG.info(f"{used}: {cure}")
     if spec.edge_features and has_edge_features(data) and not takes_edge_features(spec, data):
@@ -171,12 +172,13 @@ def _reads_in_place(spec: RunSpec, data: Dataset | HeteroDataset) -> bool:
     """Whether the layers of a run on the CPU read rows where they lie in the data set's file."""
     if isinstance(data, HeteroDataset) or resolve_device(spec.device) == "cuda":
         return False
-    reads = spec.layers == "cohort" and spec.model in ("sage", "gcn") and not spec.edge_weights
+    reads = spec.layers == "cohort" and spec.model_kind.reads_in_place and not spec.edge_weights
     return reads and data.feature_dtype == "float32"
 
 
 def check_model(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
     """Raises CohortError for options that do not fit each other or the data set."""
+    kind = spec.model_kind
     if len(spec.hops_of_evaluation) != len(spec.fanout):
         expected = f"{len(spec.fanout)} hops, as --fanout has"
         raise CohortError("--eval-fanout", expected, str(len(spec.hops_of_evaluation)))
@@ -191,22 +193,24 @@ def check_model(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
         raise CohortError("--patience", f"validation {what} in {data.path}", "none", "leave it out, or set --epochs")
     check_of_links(spec)
     _check_types(spec, data)
-    if spec.edge_weights and spec.model != "gcn" and not spec.has_own_model:
+    if spec.edge_weights and not kind.takes_weights:
         expected = "--model gcn, which takes weights, or a model of your own"
         raise CohortError("--edge-weights", expected, f"--model {spec.model}")
     wanted = [name for name in ("edge_weights", "weight_attr") if getattr(spec, name)]
     if wanted and all(each.edge_weights is None for each in relations_of(data)):
         hint = "cohort dataset import --edge-weights FILE, or --weight-column of an edge list, brings them in"
         raise CohortError(flag_of(wanted[0]), f"weights in {data.path}", "none", hint)
-    if spec.model in ("gat", "rgat", "hgt") and spec.hidden % spec.heads:
+    if kind.has_heads and spec.hidden % spec.heads:
         raise CohortError("--hidden", f"a multiple of {spec.heads}, the --heads of {spec.model}", str(spec.hidden))
-    elif spec.heads != RunSpec.heads and spec.model not in ("gat", "rgat", "hgt") and not spec.has_own_model:
-        raise CohortError("--heads", "--model gat, rgat or hgt", f"--model {spec.model}", "leave it out")
+    elif spec.heads != RunSpec.heads and not kind.has_heads and not spec.has_own_model:
+        names = SEVERAL_TYPES if kind.several_types else ONE_TYPE
+        expected = any_of([name for name in names if MODELS[name].has_heads])
+        raise CohortError("--heads", f"--model {expected}", f"--model {spec.model}", "leave it out")
     if spec.residual and len(spec.fanout) < 3:
         raise CohortError("--residual", "at least three hops in --fanout, one per layer", str(len(spec.fanout)))
     shape = [f"--{name}" for name in ("norm", "residual", "heads") if getattr(spec, name) != getattr(RunSpec, name)]
     if spec.has_own_model and shape:
-        hint = "give the parameter a default in the class, or use sage, gcn or gat"
+        hint = f"give the parameter a default in the class, or use {any_of(ONE_TYPE)}"
         raise CohortError(", ".join(shape), "a built-in model", f"--model {spec.model}", hint)
     if spec.has_own_model:
         demand_named("--model", spec.model)
@@ -249,28 +253,27 @@ def check_links(spec: RunSpec, data: Dataset | HeteroDataset) -> dict[str, HeldO
 
 def _check_types(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
     """Raises CohortError for options that do not fit a data set of several node types, or of one."""
-    typed = " or ".join(TYPED)
+    kind = spec.model_kind
     if isinstance(data, Dataset):
-        if spec.model in TYPED:
-            hint = "use sage, gcn or gat"
+        if kind.several_types:
+            hint = f"use {any_of(ONE_TYPE)}"
             raise CohortError(f"--model {spec.model}", "a data set of several node types", "one of one node type", hint)
         if spec.featureless != "zero":
             raise CohortError("--featureless", "a data set of several node types", "one of one node type")
         if spec.norm == "batch":
             raise CohortError("--norm", "none or layer, for a data set of one node type", spec.norm)
         return
-    if spec.model not in TYPED:
+    if not kind.several_types:
         hint = "a script can use any model of PyG: docs/how-to/types.md"
-        raise CohortError("--model", f"{typed}, for a data set of several node types", spec.model, hint)
+        expected = f"{' or '.join(SEVERAL_TYPES)}, for a data set of several node types"
+        raise CohortError("--model", expected, spec.model, hint)
     if spec.edge_weights:
         raise CohortError("--edge-weights", "its default, for a data set of several node types", "True")
-    if spec.heads != RunSpec.heads and spec.model not in ("rgat", "hgt"):
-        raise CohortError("--heads", "--model rgat or hgt", f"--model {spec.model}")
     if spec.featureless == "embed":
         _check_rows(spec, data.types)
-    if spec.residual and spec.model == "hgt":
+    if spec.residual and not kind.takes_residual:
         hint = "its layers have skip connections of their own"
-        raise CohortError("--residual", "another model", "--model hgt", hint)
+        raise CohortError("--residual", "another model", f"--model {spec.model}", hint)
 
 
 def _check_rows(spec: RunSpec, types: GraphTypes) -> None:

@@ -83,7 +83,7 @@ class Trainer:
         self._agreement = Agreement(source.device, self.stop)
         source.labels_of_seeds = True
         in_table = source.rows_in == "table"
-        source.last_hop_global = in_table and options.model == "sage"  # GCN asks sources for their degrees
+        source.last_hop_global = in_table and options.model_kind.skips_last_ids
         self.seed_sets: dict[str, int] = {}
         for name, ids in splits.items():
             is_train, sizes = name == "train", None
@@ -223,16 +223,14 @@ class Trainer:
 
     def ask(self, name: str, fanout: list[int], epoch: int = 0, shuffle: bool = False, done: int = 0) -> Pass:
         """Has the sampler make a pass over a split's seeds, less the ``done`` first steps."""
-        types = self.options.types
-        fanout = fanout * len(types.edge_types) if types else fanout
-        pairs = OfPairs()
+        types, pairs = self.options.graph_types, OfPairs()
         if self.options.task == "link" and name == "train":
-            relation = types.edge_types.index(types.relation) if types and types.relation else 0
+            relation = types.edge_types.index(types.relation) if types.relation else 0
             mode = "in_batch" if self.options.negatives_from == "batch" else "triplet"
             pairs = OfPairs(mode, self.options.negatives, REDRAWS, "reverse", relation)
         coarse = name == "train" and self._is_coarse(epoch)
         of_pass = (self.options.batch_size, epoch, shuffle, done, pairs)
-        return self.source.request(self.seed_sets[name], fanout, *of_pass, plane_a=coarse)
+        return self.source.request(self.seed_sets[name], fanout * len(types.edge_types), *of_pass, plane_a=coarse)
 
     def _is_coarse(self, epoch: int) -> bool:
         """Whether training reads features with an error in this epoch."""

@@ -11,6 +11,7 @@ from cohort_gnn.nn import own_layers
 from cohort_gnn.nn.activation import Activation, activated
 from cohort_gnn.nn.block import Block, block_of
 from cohort_gnn.nn.inputs import PlacedRows, is_placed
+from cohort_gnn.spec.models import MODELS, ONE_TYPE, any_of
 
 
 class SampledGNN(nn.Module):
@@ -52,31 +53,37 @@ class SampledGNN(nn.Module):
         edge_dim: int = 0,
     ):
         super().__init__()
-        self.takes_weights = kind == "gcn" and (edge_weights or layers == "pyg")
-        if kind == "gat" and hidden % heads:
-            raise CohortError("--hidden", f"a multiple of {heads}, the --heads of gat", str(hidden))
+        if kind not in ONE_TYPE:
+            raise CohortError("--model", any_of(ONE_TYPE), kind)
+        rules = MODELS[kind]
+        self.takes_weights = rules.takes_weights and (edge_weights or layers == "pyg")
+        if rules.has_heads and hidden % heads:
+            raise CohortError("--hidden", f"a multiple of {heads}, the --heads of {kind}", str(hidden))
         if residual and num_layers < 3:
             hint = "the first and the last layer have rows of other sizes on their two sides"
             raise CohortError("--residual", "at least three layers", str(num_layers), hint)
         dims = [in_dim] + [hidden] * (num_layers - 1) + [out_dim]
-        heads = heads if kind == "gat" else 1
-        self.convs = nn.ModuleList(
-            _layer(_library(layers, edge_weights), kind, dims[i], dims[i + 1], heads, i == num_layers - 1, edge_dim)
-            for i in range(num_layers)
-        )
+        heads = heads if rules.has_heads else 1
+        conv = getattr(_library(layers, edge_weights), rules.layer)
+        of_heads = {"heads": heads, "edge_dim": edge_dim or None} if rules.has_heads else {}
+        self.convs = nn.ModuleList()
+        for i in range(num_layers):
+            is_last = i == num_layers - 1
+            width = dims[i + 1] if is_last else dims[i + 1] // heads  # heads of the last layer are averaged
+            self.convs.append(conv(dims[i], width, **of_heads | ({"concat": not is_last} if of_heads else {})))
         self.norms = nn.ModuleList(nn.LayerNorm(hidden) for _ in range(num_layers - 1)) if norm == "layer" else None
         self.residual = residual
         wide = [dims[i + 1] * (heads if i == num_layers - 1 else 1) for i in range(num_layers)]
         more = 2 + residual + (norm != "none")
         self.widths = [  # of a layer's output, and of all that it may make of the row of a source, and of a target
-            (dims[i + 1], 0 if kind == "sage" else wide[i] + 2 * heads, dims[i] + more * wide[i] + 4 * heads)
+            (dims[i + 1], wide[i] + 2 * heads if rules.projects_sources else 0, dims[i] + more * wide[i] + 4 * heads)
             for i in range(num_layers)
         ]
         self.num_classes, self.edge_dim = out_dim, edge_dim
-        self.activation = "elu" if kind == "gat" else "relu"
+        self.activation = rules.activation
         self.dropout = dropout
-        self.two_sided = kind != "gcn"  # GCNConv's normalisation wants sources and targets in one set
-        self.takes_places = layers == "cohort" and kind != "gat" and not edge_weights  # of a Block
+        self.two_sided = rules.two_sided
+        self.takes_places = layers == "cohort" and rules.reads_in_place and not edge_weights  # of a Block
         self.fused = layers == "cohort"
 
     def forward(
@@ -170,17 +177,6 @@ def _library(layers: str, edge_weights: bool):
     if layers == "cohort" and not edge_weights:
         return own_layers
     return importlib.import_module("torch_geometric.nn" if layers == "pyg" else "cohort_gnn.nn")
-
-
-def _layer(library, kind: str, in_dim: int, out_dim: int, heads: int, last: bool, edge_dim: int) -> nn.Module:
-    if kind == "sage":
-        return library.SAGEConv(in_dim, out_dim)
-    if kind == "gcn":
-        return library.GCNConv(in_dim, out_dim)
-    if kind == "gat":
-        width = out_dim if last else out_dim // heads
-        return library.GATConv(in_dim, width, heads=heads, concat=not last, edge_dim=edge_dim or None)
-    raise CohortError("--model", "sage, gcn or gat", kind)
 
 
 def model_input(x: torch.Tensor, keep_half: bool = False) -> torch.Tensor:

@@ -12,6 +12,7 @@ from cohort_gnn.nn.block import Block
 from cohort_gnn.nn.inputs import PlacedRows
 from cohort_gnn.nn.node_embedding import NodeEmbedding
 from cohort_gnn.spec.graph import EdgeType, GraphTypes
+from cohort_gnn.spec.models import MODELS, ModelKind
 from cohort_gnn.trainer.models.sampled import first_rows_of
 from cohort_gnn.trainer.models.typed_layers import BatchNorm, relations_of, transformer_of
 
@@ -73,10 +74,10 @@ class TypedGNN(nn.Module):
     ):
         super().__init__()
         self.kind, self.outputs, self.dropout, self.num_classes = kind, types.outputs, dropout, out_dim
-        self.of_links = types.relation is not None
+        self.of_links, rules = types.relation is not None, self.rules
         self.residual, self.fused = residual, layers == "cohort"
-        self.edge_dims = types.edge_dim_of if kind == "rgat" else {}
-        self.takes_places = self.fused and kind != "hgt"  # rows of x may be PlacedRows, see reads_in_place()
+        self.edge_dims = types.edge_dim_of if rules.takes_edge_features else {}
+        self.takes_places = self.fused and rules.reads_in_place  # rows of x may be PlacedRows, see reads_in_place()
         dims = {name: dim for name, dim in types.feature_dims.items() if dim}
         self.embeddings = None
         if featureless == "embed" and (names := types.without_features(num_layers)):
@@ -85,9 +86,9 @@ class TypedGNN(nn.Module):
         self.convs, self.norms = nn.ModuleList(), nn.ModuleList()
         self.edge_types: list[list[EdgeType]] = []  # of each layer
         self.hidden = hidden
-        self.lin = nn.Linear(hidden, out_dim) if kind in ("rgat", "hgt") and not self.of_links else None
+        self.lin = nn.Linear(hidden, out_dim) if rules.has_linear_end and not self.of_links else None
         self.lin_dict = ModuleDict()
-        if kind == "hgt":
+        if self.is_transformer:
             read = {end for source, _, target in types.edge_types_by_layer(num_layers)[0] for end in (source, target)}
             self.lin_dict.update({name: nn.Linear(dim, hidden) for name, dim in dims.items() if name in read})
             dims = dict.fromkeys(self.lin_dict.keys(), hidden)
@@ -96,12 +97,12 @@ class TypedGNN(nn.Module):
             known = [name for name in edge_types if name[0] in dims]
             self.edge_types.append(known)
             width = out_dim if is_last and self.lin is None else hidden
-            if kind == "hgt" and known:
+            if self.is_transformer and known:
                 ends = {end for source, _, target in known for end in (source, target)}
                 node_types = [name for name in types.counts if name in ends]
                 self.convs.append(transformer_of(known, node_types, width, heads, layers))
             else:
-                self.convs.append(relations_of(kind, known, dims, width, heads, layers, self.edge_dims))
+                self.convs.append(relations_of(rules, known, dims, width, heads, layers, self.edge_dims))
             dims = {name[2]: width for name in known}
             if norm != "none" and not is_last:
                 of_rows = nn.LayerNorm if norm == "layer" else BatchNorm
@@ -110,6 +111,16 @@ class TypedGNN(nn.Module):
             hint = "more hops in --fanout, features of another node type, or --featureless embed"
             found = ", ".join(name for name, dim in types.feature_dims.items() if dim) or "none"
             raise CohortError("--fanout", f"edges that bring features to {without[0]}", f"features of: {found}", hint)
+
+    @property
+    def rules(self) -> ModelKind:
+        """What the kind of the model says."""
+        return MODELS[self.kind]
+
+    @property
+    def is_transformer(self) -> bool:
+        """Whether its layers are those of the heterogeneous graph transformer."""
+        return self.rules.layer == "HGTConv"
 
     def forward(
         self,
@@ -160,14 +171,15 @@ class TypedGNN(nn.Module):
         ids, x = x, {name: rows for name, rows in x.items() if len(rows.shape) == 2 and rows.shape[1]}
         if self.embeddings is not None:
             x |= {name: rows(ids[name]) for name, rows in self.embeddings.items()}
-        if self.kind == "hgt":
+        if self.is_transformer:
             x = {name: lin(x[name]).relu() for name, lin in self.lin_dict.items()}
         return x
 
     def reads_in_place(self, rows: Tensor) -> bool:
         """Whether the first layer, given PlacedRows of a table, makes no copy of most of them."""
-        # A GPU has no kernel for R-GAT's scores of other rows. A CPU has no pools, and so no copies to save.
-        return self.takes_places and (self.kind != "rgat" or not rows.is_cuda or kernels.takes_placed_scores(rows))
+        # A GPU has no kernel for attention's scores of other rows. A CPU has no pools, and so no copies to save.
+        has_kernel = not (self.rules.has_heads and rows.is_cuda) or kernels.takes_placed_scores(rows)
+        return self.takes_places and has_kernel
 
     def layer_on(
         self,
@@ -179,7 +191,7 @@ class TypedGNN(nn.Module):
     ) -> dict[str, Tensor]:
         """What the next layer takes, or `scores`: the output of a layer, with what follows it; edges: int64 [2, edges]
         or a Block of each edge type; edge_attr: rows of edges by edge type, as `forward` takes them."""
-        if self.kind == "hgt":
+        if self.is_transformer:
             x = self._with_targets(x, self.convs[number], num_targets)
         if self._activates_as_it_reads():
             before = Activation("relu", self.dropout, self.training) if number > 0 else None
@@ -192,7 +204,7 @@ class TypedGNN(nn.Module):
 
     def _activates_as_it_reads(self) -> bool:
         """Whether nothing comes between layers but what a layer can do to its input as it reads it."""
-        return self.fused and self.kind in ("rsage", "rgcn") and not self.residual and not len(self.norms)
+        return self.fused and self.rules.activation == "relu" and not self.residual and not len(self.norms)
 
     def scores(self, x: dict[str, Tensor], name: str) -> Tensor:
         """Of nodes of a type, from the output of the last layer."""
@@ -204,10 +216,10 @@ class TypedGNN(nn.Module):
             rows = rows + read[name][: rows.shape[0]]
         if len(self.norms):
             rows = self.norms[number][name](rows)
-        if self.fused and self.kind in ("rsage", "rgcn"):
+        if self.fused and self.rules.activation == "relu":
             return activated(rows, "relu", self.dropout, self.training)
-        if self.kind != "hgt":
-            rows = F.leaky_relu(rows) if self.kind == "rgat" else F.relu(rows)
+        if self.rules.activation != "none":
+            rows = getattr(F, self.rules.activation)(rows)
         if self.fused and self.dropout and self.training:  # by keys of its own, as a CUDA graph needs it
             return rows * activated(torch.ones_like(rows), "relu", self.dropout)
         return F.dropout(rows, self.dropout, self.training)

@@ -15,6 +15,7 @@ from cohort_gnn.nn.gat import GATRules
 from cohort_gnn.nn.inputs import PlacedRows, amp_dtype
 from cohort_gnn.nn.relations import Into, sum_attentions, sum_relations
 from cohort_gnn.spec.graph import EdgeType
+from cohort_gnn.spec.models import ModelKind
 
 
 class SummedRelations(HeteroConv):
@@ -137,7 +138,7 @@ class BatchNorm(nn.BatchNorm1d):
 
 
 def relations_of(
-    kind: str,
+    rules: ModelKind,
     edge_types: list[EdgeType],
     dims: dict[str, int],
     width: int,
@@ -151,21 +152,21 @@ def relations_of(
         dims: features of the node types that have rows.
         width: columns of its output.
         layers: "cohort" or "pyg".
-        edge_dims: features of each edge, of the edge types that have some; read by "rgat" alone.
+        edge_dims: features of each edge, of the edge types that have some; read where layers have heads.
     """
     library = importlib.import_module("torch_geometric.nn" if layers == "pyg" else "cohort_gnn.nn")
-    convs = {}
+    conv, convs = getattr(library, rules.layer), {}
     for name in edge_types:
         source, target = dims[name[0]], dims.get(name[2], 0)
-        if kind == "rgat":
+        if rules.has_heads:
             shape = source if target in (0, source) else (source, target)
             of_edges = {"edge_dim": edge_dims[name]} if name in edge_dims else {}
-            convs[name] = library.GATConv(shape, width // heads, heads=heads, add_self_loops=False, **of_edges)
+            convs[name] = conv(shape, width // heads, heads=heads, add_self_loops=False, **of_edges)
             convs[name].att_dst.requires_grad_(target > 0)  # without rows of targets nothing depends on it
         else:
-            own, is_sum = kind == "rsage" and target > 0, kind == "rsage"
-            convs[name] = library.SAGEConv((source, target), width, root_weight=own, bias=is_sum)
-    has_root = {name[2]: dims[name[2]] for name in edge_types if kind == "rgcn" and name[2] in dims}
+            own = target > 0 and not rules.own_by_type
+            convs[name] = conv((source, target), width, root_weight=own, bias=not rules.own_by_type)
+    has_root = {name[2]: dims[name[2]] for name in edge_types if rules.own_by_type and name[2] in dims}
     return SummedRelations(
         convs,
         {name: nn.Linear(dim, width) for name, dim in has_root.items()},

@@ -62,7 +62,7 @@ class Scores:
         self.spare_tables: Callable[[], Sequence[Tensor | None]] = tuple
         self._amp, self._keep_half = amp, amp and keep_half
         is_float = isinstance(all_rows, Tensor) and all_rows.dtype == torch.float32
-        self.takes_places = is_float and getattr(model, "takes_places", False)
+        self.takes_places = is_float and getattr(model, "takes_placed_blocks", False)
 
     def is_placed(self, rows: Tensor) -> bool:
         """Whether a model of several node types takes rows that batches name as PlacedRows."""

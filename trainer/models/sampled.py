@@ -11,6 +11,7 @@ from cohort_gnn.nn import own_layers
 from cohort_gnn.nn.activation import Activation, activated
 from cohort_gnn.nn.block import Block, block_of
 from cohort_gnn.nn.inputs import PlacedRows, is_placed
+from cohort_gnn.spec.graph import EDGE_TYPE, EdgeType
 from cohort_gnn.spec.models import MODELS, ONE_TYPE, any_of
 
 
@@ -35,6 +36,8 @@ class SampledGNN(nn.Module):
     Raises:
         CohortError: sizes that do not fit each other.
     """
+
+    embeddings = None  # of nodes without features
 
     def __init__(
         self,
@@ -80,10 +83,11 @@ class SampledGNN(nn.Module):
             for i in range(num_layers)
         ]
         self.num_classes, self.edge_dim = out_dim, edge_dim
+        self.edge_types, self.edge_dims = [[EDGE_TYPE]] * num_layers, {EDGE_TYPE: edge_dim} if edge_dim else {}
         self.activation = rules.activation
         self.dropout = dropout
         self.two_sided = rules.two_sided
-        self.takes_places = layers == "cohort" and rules.reads_in_place and not edge_weights  # of a Block
+        self.takes_placed_blocks = layers == "cohort" and rules.reads_in_place and not edge_weights
         self.fused = layers == "cohort"
 
     def forward(
@@ -134,21 +138,43 @@ class SampledGNN(nn.Module):
             x = x if between else self._after(i, x, read)
         return x
 
-    def layer_on_block(self, number: int, x: Tensor, block: Block, **of_edges: Tensor) -> Tensor:
+    def first_rows(self, x: dict[str, Tensor]) -> dict[str, Tensor]:
+        """What the first layer reads."""
+        return x
+
+    def layer_on(
+        self,
+        number: int,
+        x: dict[str, Tensor],
+        blocks: dict[EdgeType, Block],
+        num_targets: dict[str, int],
+        edge_attr: dict[EdgeType, Tensor],
+    ) -> dict[str, Tensor]:
         """What layer `number` makes of the rows of a block's sources, targets first, or of all rows that a block with
-        places may name: the targets' rows, activated where another layer follows. Of Cohort's layers alone;
-        ``of_edges``: arguments of the layer, such as ``edge_attr`` [edges, edge_dim]."""
+        places may name: the targets' rows, activated where another layer follows. Of Cohort's layers alone. All is by
+        type, as of TypedGNN; ``edge_attr``: [edges, edge_dim]."""
+        ((name, rows),), ((relation, block),) = x.items(), blocks.items()
         pair = self.two_sided and not is_placed(block)
-        own = x[block.own_place] if is_placed(block) and self.residual else x
-        ends = (x, x[: block.num_targets]) if pair else x
-        return self._after(number, self.convs[number](ends, block, **of_edges), own)
+        own = rows[block.own_place] if is_placed(block) and self.residual else rows
+        ends = (rows, rows[: block.num_targets]) if pair else rows
+        of_edges = {"edge_attr": edge_attr[relation]} if edge_attr else {}
+        return {name: self._after(number, self.convs[number](ends, block, **of_edges), own)}
+
+    def scores(self, x: dict[str, Tensor], name: str) -> Tensor:
+        """Of nodes of a type, from the output of the last layer."""
+        return x[name]
 
     def width_of(self, number: int) -> int:
         """Columns of what layer `number` puts out."""
         return self.widths[number][0]
 
-    def working_widths_of(self, number: int) -> tuple[int, int]:
-        """Columns beside its input that layer `number` may make of a source's row, and of a target's."""
+    def working_widths_of(self, number: int, width: int, num_relations: int) -> tuple[int, int]:
+        """Columns beside its input that layer `number` may make of a source's row, and of a target's.
+
+        Args:
+            width: columns of its input.
+            num_relations: edge types into the targets.
+        """
         return self.widths[number][1:]
 
     def _after(self, number: int, x: Tensor, read: Tensor) -> Tensor:

@@ -57,6 +57,8 @@ class TypedGNN(nn.Module):
         CohortError: no features reach the target type within the hops.
     """
 
+    two_sided, takes_placed_blocks = True, False
+
     def __init__(
         self,
         kind: str,
@@ -205,6 +207,15 @@ class TypedGNN(nn.Module):
     def _activates_as_it_reads(self) -> bool:
         """Whether nothing comes between layers but what a layer can do to its input as it reads it."""
         return self.fused and self.rules.activation == "relu" and not self.residual and not len(self.norms)
+
+    def width_of(self, number: int) -> int:
+        """Columns of what layer `number`, not the last one, puts out."""
+        return self.hidden
+
+    def working_widths_of(self, number: int, width: int, num_relations: int) -> tuple[int, int]:
+        """As of SampledGNN: projections, keys, values and what becomes of them, of a target for each edge type."""
+        made = 4 * self.hidden
+        return made, num_relations * (width + made) - width
 
     def scores(self, x: dict[str, Tensor], name: str) -> Tensor:
         """Of nodes of a type, from the output of the last layer."""

@@ -2,13 +2,15 @@
 
 import bisect
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from cohort_gnn.nn.block import Block
+from cohort_gnn.spec.graph import EdgeType
 
 EDGES_AT_ONCE = 1 << 18  # whose loops are counted
 READ_AT_ONCE = 1 << 20  # elements of a file
@@ -18,71 +20,110 @@ FEW = 100  # sources in less than so much of the nodes are sorted, not looked fo
 class FullBlocks:
     """Blocks of full neighbourhoods.
 
-    Memory: 5 bytes a node (9 from 2^31 nodes on), and 4 more with degrees.
+    Memory: 5 bytes a node (9 where a type has 2^31 nodes or more), and 4 more with degrees.
 
     Args:
-        indptr: int64 [V + 1].
-        indices: int32 or int64 [E], in-neighbours.
-        with_degrees: blocks come with the in-degrees of their sources, self-loops left out.
+        counts: nodes of each node type.
+        edges: of each edge type what has ``indptr``, int64 [targets + 1], and ``indices``, int32 or int64 [E],
+            in-neighbours.
+        with_degrees: blocks come with the in-degrees of their sources, self-loops left out; edges then lead from a node
+            type to itself.
         device: where blocks are made.
     """
 
-    def __init__(self, indptr: np.ndarray, indices: np.ndarray, with_degrees: bool, device: torch.device):
-        self.indptr, self.indices, self.device = indptr, indices, device
-        self.num_nodes = len(indptr) - 1
-        self._wanted = torch.zeros(self.num_nodes, dtype=torch.bool, device=device)
-        self._position = torch.empty(self.num_nodes, dtype=position_dtype(self.num_nodes), device=device)
-        self._degrees = self._count_degrees() if with_degrees else None
+    def __init__(
+        self, counts: Mapping[str, int], edges: Mapping[EdgeType, Any], with_degrees: bool, device: torch.device
+    ):
+        self.counts, self.edges, self.device = counts, edges, device
+        self._wanted = {name: torch.zeros(count, dtype=torch.bool, device=device) for name, count in counts.items()}
+        self._position = {
+            name: torch.empty(count, dtype=position_dtype(count), device=device) for name, count in counts.items()
+        }
+        self._degrees = {relation: self._count_degrees(relation) for relation in edges} if with_degrees else {}
+
+    def num_edges(self, relations: Sequence[EdgeType], first: int, last: int) -> int:
+        """Of edge types into one node type: those into its nodes [first, last)."""
+        lists = (self.edges[relation].indptr for relation in relations)
+        return sum(int(indptr[last] - indptr[first]) for indptr in lists)
 
     def pieces(
-        self, bytes_of_target: int, bytes_of_edge: int, limit_bytes: int, bytes_of_source: int = 0
+        self,
+        relations: Sequence[EdgeType],
+        bytes_of_target: int,
+        bytes_of_edge: int,
+        limit_bytes: int,
+        bytes_of_source: int = 0,
     ) -> Iterator[tuple[int, int]]:
         """[first, last) of targets, one after the other, that stay with their edges and sources, of which there are no
-        more than edges or nodes, below a limit; at least one."""
+        more than edges or nodes, below a limit; at least one.
+
+        Args:
+            relations: edge types into one node type, at least one.
+        """
 
         def cost(first: int, last: int) -> int:
-            edges = int(self.indptr[last] - self.indptr[first])
-            sources = min(edges, self.num_nodes)
-            return (last - first) * bytes_of_target + edges * bytes_of_edge + sources * bytes_of_source
+            edges = [self.num_edges([relation], first, last) for relation in relations]
+            sources = sum(min(count, self.counts[name]) for count, (name, _, _) in zip(edges, relations, strict=True))
+            return (last - first) * bytes_of_target + sum(edges) * bytes_of_edge + sources * bytes_of_source
 
-        return pieces_below(limit_bytes, self.num_nodes, cost)
+        return pieces_below(limit_bytes, self.counts[relations[0][2]], cost)
 
-    def block(self, first: int, last: int) -> tuple[Block, Tensor]:
-        """The edges into the nodes [first, last), and the nodes of its sources, int64 [sources], targets first."""
-        indptr, sources = self._edges(first, last)
-        ids = torch.cat((torch.arange(first, last, device=self.device), self._others(sources, first, last)))
-        self._position[ids] = torch.arange(len(ids), dtype=self._position.dtype, device=self.device)
-        degrees = None if self._degrees is None else self._degrees[ids]
-        return Block(indptr, self._position[sources].long(), len(ids), last - first, degrees=degrees), ids
+    def blocks(
+        self, name: str, relations: Sequence[EdgeType], first: int, last: int
+    ) -> tuple[dict[EdgeType, Block], dict[str, Tensor]]:
+        """The edges of each edge type into the nodes [first, last) of a node type, and the nodes of their sources,
+        int64 [sources] of each node type: of the targets' type the targets first."""
+        lists = {relation: self._edges(relation, first, last) for relation in relations}
+        targets = torch.arange(first, last, device=self.device)
+        ids = {}
+        for kind in self.counts:
+            own, begin, end = (targets, first, last) if kind == name else (targets[:0], 0, 0)
+            sources = [nodes for relation, (_, nodes) in lists.items() if relation[0] == kind]
+            ids[kind] = torch.cat((own, self._others(kind, sources, begin, end))) if sources else own
+            position = self._position[kind]
+            position[ids[kind]] = torch.arange(len(ids[kind]), dtype=position.dtype, device=self.device)
+        found = {}
+        for relation, (indptr, nodes) in lists.items():
+            own = ids[relation[0]]
+            degrees = self._degrees[relation][own] if self._degrees else None
+            source = self._position[relation[0]][nodes].long()
+            found[relation] = Block(indptr, source, len(own), last - first, degrees=degrees)
+        return found, ids
 
-    def block_of_all(self, first: int, last: int) -> Block:
+    def blocks_of_all(self, relations: Sequence[EdgeType], first: int, last: int) -> dict[EdgeType, Block]:
         """The same edges for a layer that has the rows of all nodes in front of it: sources are nodes, and targets have
         places. Without degrees."""
         own = torch.arange(first, last, device=self.device)
-        return Block(*self._edges(first, last), self.num_nodes, last - first, own_place=own)
+        return {
+            relation: Block(*self._edges(relation, first, last), self.counts[relation[0]], last - first, own_place=own)
+            for relation in relations
+        }
 
-    def _edges(self, first: int, last: int) -> tuple[Tensor, Tensor]:
+    def _edges(self, relation: EdgeType, first: int, last: int) -> tuple[Tensor, Tensor]:
         """(the first edge of each target, int64 [targets + 1]; the nodes of the sources, int64 [edges])"""
-        begin, end = int(self.indptr[first]), int(self.indptr[last])
-        indptr = read_ids(self.indptr, first, last + 1, self.device)
-        return indptr - begin, read_ids(self.indices, begin, end, self.device)
+        lists = self.edges[relation]
+        begin, end = int(lists.indptr[first]), int(lists.indptr[last])
+        indptr = read_ids(lists.indptr, first, last + 1, self.device)
+        return indptr - begin, read_ids(lists.indices, begin, end, self.device)
 
-    def _others(self, sources: Tensor, first: int, last: int) -> Tensor:
-        """The sources but [first, last), ascending, each once."""
-        if len(sources) < self.num_nodes // FEW:
-            found = sources.unique()
+    def _others(self, name: str, sources: list[Tensor], first: int, last: int) -> Tensor:
+        """The nodes of a type that are sources but [first, last), ascending, each once."""
+        if sum(map(len, sources)) < self.counts[name] // FEW:
+            found = torch.cat(sources).unique()
             return found[(found < first) | (found >= last)]
-        self._wanted[sources] = True
-        self._wanted[first:last] = False
-        others = self._wanted.nonzero().view(-1)
-        self._wanted[others] = False
+        wanted = self._wanted[name]
+        for nodes in sources:
+            wanted[nodes] = True
+        wanted[first:last] = False
+        others = wanted.nonzero().view(-1)
+        wanted[others] = False
         return others
 
-    def _count_degrees(self) -> Tensor:
-        """int32 [V]"""
-        degrees = torch.empty(self.num_nodes, dtype=torch.int32, device=self.device)
-        for first, last in self.pieces(1, 1, EDGES_AT_ONCE):
-            indptr, sources = self._edges(first, last)
+    def _count_degrees(self, relation: EdgeType) -> Tensor:
+        """int32 [targets]"""
+        degrees = torch.empty(self.counts[relation[2]], dtype=torch.int32, device=self.device)
+        for first, last in self.pieces([relation], 1, 1, EDGES_AT_ONCE):
+            indptr, sources = self._edges(relation, first, last)
             targets = torch.arange(first, last, device=self.device).repeat_interleave(indptr.diff())
             loops = targets[sources == targets] - first
             degrees[first:last] = indptr.diff() - torch.bincount(loops, minlength=last - first)

@@ -1,13 +1,12 @@
 """A model's output for all nodes of a graph, layer by layer, each over full neighbourhoods."""
 
 import contextlib
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -16,9 +15,9 @@ from torch import Tensor
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.files import temporary_folder
 from cohort_gnn.base.units import format_bytes
-from cohort_gnn.dataset import Dataset
+from cohort_gnn.dataset import Dataset, HeteroDataset
 from cohort_gnn.nn.block import Block
-from cohort_gnn.trainer.models.sampled import SampledGNN
+from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE, EdgeType
 from cohort_gnn.trainer.predict.full_blocks import FullBlocks, position_dtype
 from cohort_gnn.trainer.predict.node_rows import EncodedRows, StoredRows, features_of, new_rows, taken
 
@@ -27,6 +26,7 @@ MOST_WORK_BYTES = 2 << 30
 MOST_KEPT_BYTES = 100 << 20  # of arrays of up to 32 MiB, by malloc from piece to piece
 BYTES_OF_EDGE = 64  # ids while a block is made, and what attention keeps of an edge; beside its row
 
+Graph: TypeAlias = Dataset | HeteroDataset
 RowsOfType: TypeAlias = Tensor | StoredRows | EncodedRows  # of all nodes; a tensor: in the memory of the device
 Rows = dict[str, RowsOfType]  # by node type
 
@@ -55,20 +55,19 @@ class MemoryPlan:
 
 
 def plan_memory(
-    bound_bytes: int, num_nodes: int, widths: list[int], with_degrees: bool, gpu_bytes: int | None = None
+    bound_bytes: int, num_nodes: int, tables: list[int], with_degrees: bool, gpu_bytes: int | None = None
 ) -> MemoryPlan:
     """Shares out the memory of a prediction: hidden layers first, then features.
 
     Args:
         bound_bytes: of host memory.
-        widths: columns of the rows that each layer reads.
+        tables: bytes of the rows that each layer reads, as `table_bytes` counts them.
         gpu_bytes: what is free on the GPU where layers run; None: they run on the CPU.
 
     Raises:
         CohortError: the bound is below what every prediction needs.
     """
     fixed = num_nodes * (1 + torch.empty((), dtype=position_dtype(num_nodes)).element_size() + 4 * with_degrees)
-    tables = [4 * width * num_nodes for width in widths]
     host_fixed = fixed if gpu_bytes is None else 0
     if bound_bytes < host_fixed + LEAST_WORK_BYTES:
         expected = f"at least {format_bytes(host_fixed + LEAST_WORK_BYTES)} for {num_nodes} nodes"
@@ -98,24 +97,28 @@ def _places(tables: list[int], room: int, host_room: int) -> list[Place]:
     return places
 
 
-class LayerByLayer(ABC):
-    """Runs a model over a whole graph; Layerwise and TypedLayerwise compute what a layer gives some nodes.
+class Layerwise:
+    """Runs a model over a whole graph.
 
     Args:
-        model: of Cohort's layers, with its weights.
+        model: a SampledGNN or a TypedGNN of Cohort's layers, with its weights.
         data: the graph and its features.
         memory: as `plan_memory` shares it out; hidden layers of all node types lie together.
         out: hidden layers that lie in files lie in a temporary folder beside it.
         device: where layers run.
-        counts: nodes of each node type; "" is the only one.
-        gives: of each layer, the node types that it gives rows; the last one makes the scores of one.
+        name: the node type whose scores are computed, one of the model's outputs.
     """
 
-    def __init__(
-        self, model, data, memory: MemoryPlan, out: Path, device: torch.device, counts: dict, gives: list[list[str]]
-    ):
-        self.model, self.data, self.memory = model.to(device).eval(), data, memory
-        self.out, self.device, self.counts, self.gives = out, device, counts, gives
+    def __init__(self, model: Any, data: Graph, memory: MemoryPlan, out: Path, device: torch.device, name: str):
+        self.model, self.memory = model.to(device).eval(), memory
+        self.out, self.device = out, device
+        self._tables, edges = parts_of(data)
+        self._gives = outputs_of_layers(model, self._tables, name)
+        self._reads = [[each for each in self._tables if self._has_rows(each)], *self._gives[:-1]]
+        counts = {each: table.num_nodes for each, table in self._tables.items()}
+        self._blocks = FullBlocks(counts, edges, not model.two_sided, device)
+        tables = {relation: edges[relation].edge_table for relation in model.edge_dims}
+        self._edge_rows = {relation: features_of(table) for relation, table in tables.items() if table is not None}
 
     @torch.no_grad()
     def run(self, take_scores: Callable[[int, Tensor], None], advance: Callable[[int], None]) -> None:
@@ -132,10 +135,10 @@ class LayerByLayer(ABC):
         with temporary_folder(self.out) if Place.FILES in places else contextlib.nullcontext() as folder:
             for number, place in enumerate([*places, None]):
                 made: Rows = {}
-                for name in self.gives[number]:
+                for name in self._gives[number]:
                     take = take_scores
                     if place is not None:
-                        shape = self.counts[name], self._width(number + 1, name)
+                        shape = self._tables[name].num_nodes, self._width(number + 1, name)
                         file = folder / f"hidden-{number}-{len(made)}.npy" if folder and place == Place.FILES else None
                         whole = torch.empty(shape, device=self.device) if place == Place.WHOLE else None
                         out = torch.from_numpy(new_rows(shape, file)) if whole is None else whole
@@ -150,28 +153,9 @@ class LayerByLayer(ABC):
     @property
     def work(self) -> int:
         """Edges and nodes that `run` goes through, over all layers."""
-        layers = enumerate(self.gives)
-        return sum(self._work_of(number, name, 0, self.counts[name]) for number, names in layers for name in names)
-
-    @abstractmethod
-    def _features(self) -> Rows:
-        """What the first layer reads."""
-
-    @abstractmethod
-    def _width(self, number: int, name: str) -> int:
-        """Columns of the rows of a node type that layer `number` reads."""
-
-    @abstractmethod
-    def _work_of(self, number: int, name: str, first: int, last: int) -> int:
-        """Edges and nodes of a layer's targets [first, last) of a type."""
-
-    @abstractmethod
-    def _output(self, number: int, rows: Rows, name: str, first: int, last: int) -> Tensor:
-        """What a layer gives the targets [first, last) of a type."""
-
-    @abstractmethod
-    def _pieces(self, number: int, rows: Rows, name: str) -> Iterator[tuple[int, int]]:
-        """[first, last) of targets, so many that what a layer makes of them stays within the memory for work."""
+        layers = enumerate(self._gives)
+        outputs = ((number, name) for number, names in layers for name in names)
+        return sum(self._work_of(number, name, 0, self._tables[name].num_nodes) for number, name in outputs)
 
     def _run_layer(self, number: int, rows: Rows, name: str, take: Callable, advance: Callable[[int], None]) -> None:
         """Computes what a layer gives the nodes of a type."""
@@ -179,10 +163,95 @@ class LayerByLayer(ABC):
             take(first, self._output(number, rows, name, first, last).float())
             advance(self._work_of(number, name, first, last))
 
-    def _limit_bytes(self, of_host: int) -> int:
-        """What a piece may take where layers run: of host memory so much."""
+    def _features(self) -> Rows:
+        """What the first layer reads."""
+        tables = {name: table for name, table in self._tables.items() if table.feature_dim}
+        rows = {name: features_of(table) for name, table in tables.items()}
+        if self.memory.places[0] != Place.WHOLE:
+            return dict(rows)
+        return {name: self._taken(rows[name], range(each.num_nodes), each.feature_dim) for name, each in tables.items()}
+
+    def _has_rows(self, name: str) -> bool:
+        """Whether nodes of a type have features or learned rows."""
+        learned = self.model.embeddings
+        return self._tables[name].feature_dim > 0 or (learned is not None and name in learned.keys())
+
+    def _width(self, number: int, name: str) -> int:
+        """Columns of the rows of a node type that layer `number` reads."""
+        return self.model.width_of(number - 1) if number > 0 else self._tables[name].feature_dim
+
+    def _into(self, number: int, name: str) -> list[EdgeType]:
+        """The edge types of a layer that lead to a node type."""
+        return [relation for relation in self.model.edge_types[number] if relation[2] == name]
+
+    def _work_of(self, number: int, name: str, first: int, last: int) -> int:
+        """Edges and nodes of a layer's targets [first, last) of a type."""
+        return last - first + self._blocks.num_edges(self._into(number, name), first, last)
+
+    def _output(self, number: int, rows: Rows, name: str, first: int, last: int) -> Tensor:
+        """What a layer gives the targets [first, last) of a type."""
+        x, blocks = self._input(number, rows, name, first, last)
+        if number == 0:
+            x = self.model.first_rows(x)
+        num_targets = {each: last - first if each == name else 0 for each in self._tables}
+        x = self.model.layer_on(number, x, blocks, num_targets, self._edge_attr(number, name, first, last))
+        return self.model.scores(x, name) if number + 1 == len(self._gives) else x[name]
+
+    def _input(
+        self, number: int, rows: Rows, name: str, first: int, last: int
+    ) -> tuple[dict[str, Any], dict[EdgeType, Block]]:
+        """What a layer reads for the targets [first, last) of a type: rows, of their type targets first, and edges."""
+        relations, in_place = self._into(number, name), self._reads_in_place(number, rows)
+        if in_place and self.model.two_sided:
+            return rows, self._blocks.blocks_of_all(relations, first, last)
+        blocks, ids = self._blocks.blocks(name, relations, first, last)
+        if in_place:
+            own = ids[name][: last - first]
+            return rows, {each: replace(block, place=ids[each[0]], own_place=own) for each, block in blocks.items()}
+        none = torch.zeros(1, dtype=torch.int64, device=self.device)
+        for relation in self.model.edge_types[number]:
+            if relation[2] != name:  # whose targets are other nodes
+                blocks[relation] = Block(none, none[:0], len(ids[relation[0]]), 0)
+        return {each: self._rows_of(number, rows, each, ids[each]) for each in self._reads[number]}, blocks
+
+    def _reads_in_place(self, number: int, rows: Rows) -> bool:
+        """Whether a layer reads rows where those of all nodes lie, which is in the memory of the device."""
+        lie_there = (isinstance(rows.get(name), Tensor) for name in self._reads[number])
+        return self.model.takes_placed_blocks and all(lie_there)
+
+    def _rows_of(self, number: int, rows: Rows, name: str, ids: Tensor) -> Tensor:
+        """The rows of nodes of a type that a layer reads; of learned rows the ids."""
+        if number == 0 and name not in rows:
+            return ids
+        of_type = rows[name]
+        return of_type[ids] if isinstance(of_type, Tensor) else self._taken(of_type, ids, self._width(number, name))
+
+    def _edge_attr(self, number: int, name: str, first: int, last: int) -> dict[EdgeType, Tensor]:
+        attributes = {}
+        for relation in self.model.edge_types[number]:
+            if relation in self._edge_rows:
+                indptr, dim = self._blocks.edges[relation].indptr, self.model.edge_dims[relation]
+                edges = range(int(indptr[first]), int(indptr[last])) if relation[2] == name else range(0)
+                attributes[relation] = self._taken(self._edge_rows[relation], edges, dim)
+        return attributes
+
+    def _pieces(self, number: int, rows: Rows, name: str) -> Iterator[tuple[int, int]]:
+        """[first, last) of targets, so many that what a layer makes of them stays within the memory for work."""
+        relations = self._into(number, name)
+        width = max(self._width(number, each) for each in self._reads[number])
+        of_source, of_target = (
+            4 * (width + columns) for columns in self.model.working_widths_of(number, width, len(relations))
+        )
+        if self._reads_in_place(number, rows):
+            of_source = 0
+        of_edge = BYTES_OF_EDGE + 4 * max(self.model.edge_dims.values(), default=0)
+        return self._blocks.pieces(relations, of_source + of_target, of_edge, self._limit_bytes(), of_source)
+
+    def _limit_bytes(self) -> int:
+        """What a piece may take where layers run."""
         if self.device.type != "cuda":
-            return of_host
+            work_bytes = self.memory.work_bytes
+            return max(work_bytes // 3, work_bytes - MOST_KEPT_BYTES)
         torch.cuda.empty_cache()
         return torch.cuda.mem_get_info(self.device)[0] // 2
 
@@ -191,51 +260,28 @@ class LayerByLayer(ABC):
         return taken(rows, ids, dim, self.device, self.memory.work_bytes)
 
 
-class Layerwise(LayerByLayer):
-    """A graph of one node type."""
+def parts_of(data: Graph) -> tuple[dict[str, Any], dict[EdgeType, Any]]:
+    """What has the nodes and features of each node type, and what has the edges of each edge type."""
+    if isinstance(data, HeteroDataset):
+        return dict(data.node_types), dict(data.edge_types)
+    return {NODE_TYPE: data}, {EDGE_TYPE: data}
 
-    def __init__(self, model: SampledGNN, data: Dataset, memory: MemoryPlan, out: Path, device: torch.device):
-        super().__init__(model, data, memory, out, device, {"": data.num_nodes}, [[""]] * len(model.convs))
-        self.blocks = FullBlocks(data.indptr, data.indices, not model.two_sided, device)
-        self.edge_rows = features_of(data.edge_table) if data.edge_table and model.edge_dim else None
 
-    def _features(self) -> Rows:
-        rows = features_of(self.data)
-        if self.memory.places[0] == Place.WHOLE:
-            return {"": self._taken(rows, range(self.data.num_nodes), self.data.feature_dim)}
-        return {"": rows}
+def outputs_of_layers(model: Any, names: Iterable[str], name: str) -> list[list[str]]:
+    """Of each layer, the node types that it gives rows; the last one makes the scores of one."""
+    targets = [{relation[2] for relation in relations} for relations in model.edge_types]
+    return [*([each for each in names if each in some] for some in targets[:-1]), [name]]
 
-    def _width(self, number: int, name: str) -> int:
-        return self.model.width_of(number - 1) if number > 0 else self.data.feature_dim
 
-    def _work_of(self, number: int, name: str, first: int, last: int) -> int:
-        return last - first + int(self.data.indptr[last] - self.data.indptr[first])
-
-    def _output(self, number: int, rows: Rows, name: str, first: int, last: int) -> Tensor:
-        x, block = self._input(number, rows[""], first, last)
-        given = {}
-        if self.edge_rows is not None:
-            edges = range(int(self.data.indptr[first]), int(self.data.indptr[last]))
-            given["edge_attr"] = self._taken(self.edge_rows, edges, self.model.edge_dim)
-        return self.model.layer_on_block(number, x, block, **given)
-
-    def _input(self, number: int, rows: RowsOfType, first: int, last: int) -> tuple[Tensor, Block]:
-        """What layer `number` reads for the targets [first, last)."""
-        whole = isinstance(rows, Tensor)
-        if whole and self.model.takes_places and self.model.two_sided:
-            return rows, self.blocks.block_of_all(first, last)
-        block, ids = self.blocks.block(first, last)
-        if whole and self.model.takes_places:
-            return rows, replace(block, place=ids, own_place=ids[: last - first])
-        return rows[ids] if isinstance(rows, Tensor) else self._taken(rows, ids, self._width(number, "")), block
-
-    def _pieces(self, number: int, rows: Rows, name: str) -> Iterator[tuple[int, int]]:
-        work_bytes, width = self.memory.work_bytes, self._width(number, "")
-        limit = self._limit_bytes(max(work_bytes // 3, work_bytes - MOST_KEPT_BYTES))
-        of_source, of_target = (4 * (width + made) for made in self.model.working_widths_of(number))
-        if isinstance(rows[""], Tensor) and self.model.takes_places:
-            of_source = 0
-        return self.blocks.pieces(of_source + of_target, BYTES_OF_EDGE + 4 * self.model.edge_dim, limit, of_source)
+def table_bytes(model: Any, data: Graph, name: str) -> list[int]:
+    """Of the float32 rows of all nodes that each layer reads, to compute the scores of a node type."""
+    tables, _ = parts_of(data)
+    features = sum(table.num_nodes * table.feature_dim for table in tables.values())
+    hidden = [
+        model.width_of(number) * sum(tables[each].num_nodes for each in names)
+        for number, names in enumerate(outputs_of_layers(model, tables, name)[:-1])
+    ]
+    return [4 * elements for elements in (features, *hidden)]
 
 
 def keep_scores(

@@ -29,6 +29,7 @@ from cohort_gnn.dataset import Dataset, HeteroDataset
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.check import demand_in_range
 from cohort_gnn.dataset.links import link_edges
+from cohort_gnn.spec.graph import NODE_TYPE
 from cohort_gnn.spec.options import flag_of
 from cohort_gnn.spec.run_file import read_run_json
 from cohort_gnn.trainer import _native
@@ -36,7 +37,15 @@ from cohort_gnn.trainer.models.own import model_described
 from cohort_gnn.trainer.models.targets import Links, Targets
 from cohort_gnn.trainer.models.weights import load_weights
 from cohort_gnn.trainer.predict.best_targets import find_best_targets, queries_of
-from cohort_gnn.trainer.predict.layerwise import LayerByLayer, Layerwise, MemoryPlan, Place, keep_scores, plan_memory
+from cohort_gnn.trainer.predict.layerwise import (
+    Layerwise,
+    MemoryPlan,
+    Place,
+    keep_scores,
+    parts_of,
+    plan_memory,
+    table_bytes,
+)
 from cohort_gnn.trainer.predict.node_rows import new_rows
 
 LOG = logging.getLogger("cohort_gnn.trainer.predict")  # __name__ is that of the program
@@ -96,31 +105,24 @@ def _demand_same_types(trained_on: dict | None, data: Dataset | HeteroDataset, r
 
 
 def output_of(model: nn.Module, node_type: str | None) -> str:
-    """The node type whose scores are wanted; "" where there is one type.
+    """The node type whose scores are wanted.
 
     Raises:
         CohortError: the model tells of two, and none is chosen; or it does not tell of this one.
     """
     outputs = getattr(model, "outputs", [])
     if node_type in outputs or (node_type is None and len(outputs) < 2):
-        return node_type or next(iter(outputs), "")
+        return node_type or next(iter(outputs), NODE_TYPE)
     expected = " or ".join(outputs) if outputs else "a run on several node types"
     raise CohortError("--node-type", expected, node_type or "none", did_you_mean(node_type or "", outputs))
 
 
-def layers_of(
-    model: nn.Module, data: Dataset | HeteroDataset, job: dict, device: torch.device, name: str
-) -> LayerByLayer:
-    """What computes the scores, within the memory that there is; of several node types those of one."""
+def layers_of(model: nn.Module, data: Dataset | HeteroDataset, job: dict, device: torch.device, name: str) -> Layerwise:
+    """What computes the scores of a node type, within the memory that there is."""
     gpu_bytes = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else None
-    if isinstance(data, HeteroDataset):
-        from cohort_gnn.trainer.predict.typed import TypedLayerwise, hidden_widths  # and PyG
-
-        memory = plan_memory(job["memory_bytes"], data.num_nodes, hidden_widths(model), False, gpu_bytes)
-        return TypedLayerwise(model, data, memory, Path(job["out"]), device, name)
-    widths = [data.feature_dim, *(model.width_of(i) for i in range(len(model.convs) - 1))]
-    memory = plan_memory(job["memory_bytes"], data.num_nodes, widths, not model.two_sided, gpu_bytes)
-    return Layerwise(model, data, memory, Path(job["out"]), device)
+    tables = table_bytes(model, data, name)
+    memory = plan_memory(job["memory_bytes"], data.num_nodes, tables, not model.two_sided, gpu_bytes)
+    return Layerwise(model, data, memory, Path(job["out"]), device, name)
 
 
 def predict(job: dict) -> None:
@@ -167,7 +169,7 @@ def write_best_targets(
     edges = link_edges(data, ":".join(types["relation"]) if types else None)
     if job["top_k"] > edges.num_targets:
         raise CohortError("--top-k", f"at most {edges.num_targets:,}, the number of targets", f"{job['top_k']:,}")
-    ends = dict.fromkeys(edges.relation[::2] if edges.relation else [""])
+    ends = dict.fromkeys(edges.relation[::2] if edges.relation else [NODE_TYPE])
     best = new_rows((edges.num_sources, job["top_k"]), file, np.int64)
     with temporary_folder(Path(job["out"])) as folder:
         rows = {}
@@ -182,12 +184,12 @@ def write_best_targets(
 
 
 def num_nodes_of(data: Dataset | HeteroDataset, name: str) -> int:
-    """Of a node type; "" where there is one type."""
-    return data.node_types[name].num_nodes if isinstance(data, HeteroDataset) else data.num_nodes
+    """Of a node type."""
+    return parts_of(data)[0][name].num_nodes
 
 
 def run_layers(
-    layers: LayerByLayer, scores: np.ndarray, best: Callable[[Tensor], Tensor] | None, quiet: bool
+    layers: Layerwise, scores: np.ndarray, best: Callable[[Tensor], Tensor] | None, quiet: bool
 ) -> MemoryPlan:
     """Fills `scores`, with what `best` makes of them, and returns where hidden layers were."""
     text = "layers, hidden ones in files" if layers.memory.file_bytes > 0 else "layers"

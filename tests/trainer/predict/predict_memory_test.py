@@ -8,20 +8,21 @@ from cohort_gnn.trainer.predict.layerwise import LEAST_WORK_BYTES, MemoryPlan, P
 
 def test_memory_is_shared_out():
     fixed, column = 1000 * 5, 1000 * 4
+    tables = [100 * column, 64 * column, 64 * column]
     least = fixed + LEAST_WORK_BYTES
     whole, files = Place.WHOLE, Place.FILES
-    plan = plan_memory(10**9, 1000, [100, 64, 64], with_degrees=False)
+    plan = plan_memory(10**9, 1000, tables, with_degrees=False)
     assert plan == MemoryPlan((10**9 - fixed) // 4, [whole] * 3)
-    plan = plan_memory(least + 164 * column, 1000, [100, 64, 64], with_degrees=False)
+    plan = plan_memory(least + 164 * column, 1000, tables, with_degrees=False)
     assert plan == MemoryPlan(LEAST_WORK_BYTES, [whole] * 3)
-    plan = plan_memory(least + 164 * column - 1, 1000, [100, 64, 64], with_degrees=False)
+    plan = plan_memory(least + 164 * column - 1, 1000, tables, with_degrees=False)
     assert plan == MemoryPlan(LEAST_WORK_BYTES, [files, whole, whole])
-    plan = plan_memory(least + 128 * column - 1, 1000, [100, 64, 64], with_degrees=False)
+    plan = plan_memory(least + 128 * column - 1, 1000, tables, with_degrees=False)
     assert plan == MemoryPlan(LEAST_WORK_BYTES, [files] * 3, 128 * column)
-    assert plan_memory(least + 4000, 1000, [9, 64], with_degrees=True).file_bytes == 64 * column
-    assert plan_memory(10**9, 1000, [100], with_degrees=False).places == [whole]
+    assert plan_memory(least + 4000, 1000, [9 * column, 64 * column], with_degrees=True).file_bytes == 64 * column
+    assert plan_memory(10**9, 1000, tables[:1], with_degrees=False).places == [whole]
     with pytest.raises(CohortError, match="--memory: expected at least"):
-        plan_memory(least + 3999, 1000, [9, 64], with_degrees=True)
+        plan_memory(least + 3999, 1000, [9 * column, 64 * column], with_degrees=True)
 
 
 def test_a_gpus_memory_is_shared_out():
@@ -30,7 +31,8 @@ def test_a_gpus_memory_is_shared_out():
 
     def places(gpu_columns: int, host_bytes: int = host) -> list[str]:
         gpu_bytes = (gpu_columns * column + 5 * 10**6) * 3 // 2 + 2
-        return plan_memory(host_bytes, 10**6, [100, 64, 32], with_degrees=False, gpu_bytes=gpu_bytes).places
+        tables = [width * column for width in (100, 64, 32)]
+        return plan_memory(host_bytes, 10**6, tables, with_degrees=False, gpu_bytes=gpu_bytes).places
 
     assert places(164) == [Place.WHOLE] * 3
     assert places(163) == [Place.FILES, Place.WHOLE, Place.WHOLE]

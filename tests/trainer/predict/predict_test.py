@@ -19,6 +19,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.files import replacing
 from cohort_gnn.launch.main import main
 from cohort_gnn.spec.files import MODEL
+from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE
 from cohort_gnn.trainer.models.sampled import SampledGNN
 from cohort_gnn.trainer.models.weights import load_weights, save_model
 from cohort_gnn.trainer.predict import layerwise
@@ -82,7 +83,7 @@ def layerwise_scores(
     model = SampledGNN(kind, DIM, HIDDEN, CLASSES, len(places), dropout=0.5, **shape)
     memory = MemoryPlan(work_bytes, places)
     graph = cohort.dataset.open(folder)
-    layers = Layerwise(model, graph, memory, scratch, torch.device(device))
+    layers = Layerwise(model, graph, memory, scratch, torch.device(device), NODE_TYPE)
     out, done = np.full((graph.num_nodes, CLASSES), np.nan, np.float32), []
     layers.run(keep_scores(out), done.append)
     assert sum(done) == layers.work
@@ -133,20 +134,20 @@ def test_blocks_hold_every_edge_once(data, monkeypatch, few):
     monkeypatch.setattr("cohort_gnn.trainer.predict.full_blocks.FEW", few)
     monkeypatch.setattr("cohort_gnn.trainer.predict.full_blocks.READ_AT_ONCE", 7)
     graph = cohort.dataset.open(data)
-    blocks = FullBlocks(graph.indptr, graph.indices, with_degrees=True, device=torch.device("cpu"))
+    blocks = FullBlocks({NODE_TYPE: NUM_NODES}, {EDGE_TYPE: graph}, with_degrees=True, device=torch.device("cpu"))
     edges = []
-    for first, last in blocks.pieces(100, 50, 5000):
-        block, ids = blocks.block(first, last)
+    for first, last in blocks.pieces([EDGE_TYPE], 100, 50, 5000):
+        (block,), (ids,) = (each.values() for each in blocks.blocks(NODE_TYPE, [EDGE_TYPE], first, last))
         assert ids[: last - first].tolist() == list(range(first, last)) and len(ids.unique()) == len(ids)
         targets = torch.repeat_interleave(ids[: last - first], block.indptr.diff())
-        of_all = blocks.block_of_all(first, last)
+        (of_all,) = blocks.blocks_of_all([EDGE_TYPE], first, last).values()
         assert torch.equal(of_all.source, ids[block.source]) and torch.equal(of_all.indptr, block.indptr)
         assert torch.equal(of_all.own_place, ids[: last - first])
         edges.append(torch.stack((ids[block.source], targets)))
     edges = torch.cat(edges, dim=1)
     assert torch.equal(edges, graph.to_pyg().edge_index)
     no_loops = edges[:, edges[0] != edges[1]]
-    assert torch.equal(blocks._degrees.long(), torch.bincount(no_loops[1], minlength=NUM_NODES))
+    assert torch.equal(blocks._degrees[EDGE_TYPE].long(), torch.bincount(no_loops[1], minlength=NUM_NODES))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.uint8])

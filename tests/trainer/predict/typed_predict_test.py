@@ -12,8 +12,7 @@ from torch_geometric.data import HeteroData
 
 import cohort_gnn as cohort
 from cohort_gnn.trainer.models.typed import TypedGNN
-from cohort_gnn.trainer.predict.layerwise import MemoryPlan, Place
-from cohort_gnn.trainer.predict.typed import TypedLayerwise
+from cohort_gnn.trainer.predict.layerwise import Layerwise, MemoryPlan, Place
 
 CPU = torch.device("cpu")
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -77,7 +76,7 @@ def test_scores_are_those_of_the_model(graph, tmp_path, kind, options, device):
     expected = whole_scores(model, data)
     places = [[Place.WHOLE] * 3, [Place.FILES] * 3, [Place.WHOLE, Place.HOST, Place.FILES]]
     for work_bytes, place in zip((1 << 30, 20_000, 100_000), places, strict=True):
-        layers = TypedLayerwise(
+        layers = Layerwise(
             model, data, MemoryPlan(work_bytes, place), tmp_path / "out.npy", torch.device(device), "paper"
         )
         found, done, pieces = torch.full((200, 3), torch.nan), [], {}

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -108,14 +109,25 @@ class Loop:
         epoch.nodes += sum(nodes)
         epoch.edges += sum(edges)
         arrays = self._sampler.arrays(batch % SLOTS)
-        told = {"num_seeds": nodes[0], "num_sampled_nodes": nodes, "num_sampled_edges": edges}
-        return SimpleNamespace(**told, last_hop_global=False, **arrays)
+        by_type = {"table": "x", "places": "place", "edges": "edge_index", "offsets": "indptr"}
+        return SimpleNamespace(
+            num_seeds=nodes[0],
+            nodes_of_types=[nodes],
+            edges_of_relations=[edges],
+            last_hop_global=False,
+            **{name: partial(_array_of_type, arrays, member) for name, member in by_type.items()},
+            **arrays,
+        )
 
     def _remember(self, batch: int) -> None:
         if self._args.device == "cuda":
             event = torch.cuda.Event()
             event.record()
             self._trained[batch % SLOTS] = event
+
+
+def _array_of_type(arrays: dict[str, torch.Tensor], member: str, number: int) -> torch.Tensor:
+    return arrays[member]
 
 
 def main() -> None:

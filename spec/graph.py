@@ -64,3 +64,6 @@ class GraphTypes:
     def first_node(self) -> dict[str, int]:
         """Of each node type, the number of its first node when the nodes of all types are numbered through."""
         return dict(zip(self.counts, accumulate(self.counts.values(), initial=0), strict=False))
+
+
+ONE_OF_EACH = GraphTypes({NODE_TYPE: 0}, {NODE_TYPE: 0}, [EDGE_TYPE], NODE_TYPE)  # whatever the numbers are

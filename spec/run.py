@@ -4,7 +4,7 @@ The command line (launch/options/parser.py), --config, run.json, what a resumed 
 that of a run, and the key of the trainer's measured memory all follow from these fields.
 """
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
@@ -13,16 +13,14 @@ from msgspec import Meta
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.spec import types
-from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE, GraphTypes
+from cohort_gnn.spec.graph import NODE_TYPE, ONE_OF_EACH, GraphTypes
 from cohort_gnn.spec.models import MODELS, ONE_TYPE, OWN_MODEL, SEVERAL_TYPES, ModelKind, any_of
 from cohort_gnn.spec.options import Affects, option
 
 NOTHING, BATCHES, LOSS, MEMORY, COURSE = Affects.NOTHING, Affects.BATCHES, Affects.LOSS, Affects.MEMORY, Affects.COURSE
 BUILT_IN = "|".join(MODELS)
 BUILT_IN_TEXT = " or ".join(MODELS)
-BuiltIn = Annotated[
-    str, Meta(pattern=rf"^({BUILT_IN})$", description=BUILT_IN_TEXT, extra={"words": tuple(MODELS)})
-]
+BuiltIn = Annotated[str, Meta(pattern=rf"^({BUILT_IN})$", description=BUILT_IN_TEXT, extra={"words": tuple(MODELS)})]
 Model = Annotated[
     str,
     Meta(
@@ -330,7 +328,7 @@ class TrainerSpec(RunSpec):
     def graph_types(self) -> GraphTypes:
         """The types of the graph, also of one that has one node type."""
         dims = {NODE_TYPE: self.feature_dim}
-        return self.types or GraphTypes({NODE_TYPE: 0}, dims, [EDGE_TYPE], NODE_TYPE, edge_dims=[self.edge_dim])
+        return self.types or replace(ONE_OF_EACH, feature_dims=dims, edge_dims=[self.edge_dim])
 
 
 def as_json(spec: SamplerSpec) -> dict[str, Any]:

@@ -2,8 +2,7 @@
 
 import time
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, replace
-from itertools import accumulate
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
@@ -12,7 +11,7 @@ import torch
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset.reader import open_one_type
-from cohort_gnn.nn.block import Block, keep_offsets
+from cohort_gnn.nn.block import keep_offsets
 from cohort_gnn.nn.inputs import PlacedRows
 from cohort_gnn.spec.graph import EdgeType, GraphTypes
 from cohort_gnn.trainer import _native
@@ -278,28 +277,6 @@ def edges_by_type(slot, types: GraphTypes) -> dict[EdgeType, torch.Tensor]:
         for number, edge_index in enumerate(edges.values()):
             keep_offsets(edge_index, slot.offsets(number))
     return edges
-
-
-def blocks_of(slot) -> list[Block]:
-    """The slot's edges, a Block a layer; the first says where rows are in the table or the pool."""
-    indptr, source = indptr_of(slot), slot.edge_index[0]
-    nodes, edges = list(accumulate(slot.num_sampled_nodes)), accumulate(slot.num_sampled_edges)
-    hops = zip(edges, nodes[1:], nodes[:-1], strict=True)
-    blocks = [Block(indptr, source[:num_edges], *ends) for num_edges, *ends in hops]
-    blocks[-1] = placed(blocks[-1], slot.place, slot.source_node if slot.last_hop_global else None)
-    return blocks[::-1]
-
-
-def placed(block: Block, place: torch.Tensor, source_node: torch.Tensor | None) -> Block:
-    """The first layer's block of a batch that names its rows: those of ``place``, int64 [nodes of the batch].
-
-    Args:
-        source_node: int64 [num_edges], the row of each edge's source; None: the block's sources are in ``place``.
-    """
-    own_place = place[: block.num_targets]
-    if source_node is None:
-        return replace(block, place=place, own_place=own_place)
-    return replace(block, source=source_node, own_place=own_place)
 
 
 def indptr_of(slot) -> torch.Tensor:

@@ -1,97 +1,27 @@
 """Training steps as CUDA graphs: one launch in place of a hundred.
 
 A launch takes the host some microseconds, and the GPU longer while the sampler keeps its bus busy. A graph is captured
-once for batches of about one size and replayed for each of them: sizes are rounded up (channel/layout.h), nodes and
-edges that a batch lacks are nodes without edges and edges of no node, and bring nothing to any sum.
+once for batches of about one size and replayed for each of them: a batch has room in arrays that are somewhat larger
+(Inputs).
 """
 
 import gc
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from cohort_gnn.nn import kernels
 from cohort_gnn.nn.activation import GraphKeys
-from cohort_gnn.nn.block import Block
-from cohort_gnn.trainer import _native
-from cohort_gnn.trainer.source import placed
+from cohort_gnn.spec.graph import GraphTypes
+from cohort_gnn.trainer.loop.inputs import Inputs, Sizes
 
 WARM_UP_STEPS = 2  # of a size on a stream before its graph: kernels are loaded, the optimizer makes its state
 MOST_SIZES = 32  # that have graphs; further ones go without
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """What a batch has, with what the hops before have: nodes [hops + 1], seeds first, and edges [hops]."""
-
-    nodes: tuple[int, ...]
-    edges: tuple[int, ...]
-
-    @classmethod
-    def of(cls, slot) -> "Sizes":
-        """Of a batch in a slot."""
-        return cls(tuple(accumulate(slot.num_sampled_nodes)), tuple(accumulate(slot.num_sampled_edges)))
-
-    def padded(self) -> "Sizes":
-        """Rounded up, but for the seeds."""
-        nodes = (self.nodes[0], *map(_native.padded, self.nodes[1:]))
-        return Sizes(nodes, tuple(map(_native.padded, self.edges)))
-
-
-class _Inputs:
-    """A batch's edges and labels where the graphs of one size look for them.
-
-    Args:
-        sizes: padded.
-        slot: with a batch of these sizes.
-        takes_places: the step takes all rows, and the first Block says which are the batch's; else these alone.
-    """
-
-    def __init__(self, sizes: Sizes, device: torch.device, slot, takes_places: bool):
-        def empty(count: int) -> Tensor:
-            return torch.zeros(count, dtype=torch.int64, device=device)
-
-        self.y = slot.y.new_zeros((sizes.nodes[0], *slot.y.shape[1:]), device=device)
-        self._source = empty(sizes.edges[-1])
-        self._offsets = [empty(targets + 1) for targets in sizes.nodes[:-1]]  # by hop; of all hops up to it
-        parts = zip(self._offsets, sizes.edges, sizes.nodes[1:], sizes.nodes[:-1], strict=True)
-        blocks = [Block(offsets, self._source[:edges], *ends) for offsets, edges, *ends in parts]
-        self._place, self._source_node, self._takes_places = empty(sizes.nodes[-1]), None, takes_places
-        if takes_places:
-            self._source_node = empty(sizes.edges[-1]) if slot.last_hop_global else None
-            blocks[-1] = placed(blocks[-1], self._place, self._source_node)
-        self.blocks = blocks[::-1]  # a layer each: the first takes all hops
-
-    def rows_of(self, all_rows: Tensor) -> Tensor:
-        """The features that the step takes, of those of the table or the pool."""
-        if self._takes_places:
-            return all_rows
-        rows = all_rows.index_select(0, self._place.clamp(min=0))
-        lacks = (1 << (len(rows).bit_length() - 1)) // 32  # at most so many of the last ones are not the batch's
-        if lacks:
-            rows[-lacks:].masked_fill_((self._place[-lacks:] < 0).unsqueeze(1), 0)
-        return rows
-
-    def load(self, slot, sizes: Sizes) -> None:
-        """Copies the batch of a slot, which has ``sizes``."""
-        source, indptr = slot.edge_index[0], slot.indptr
-        parts = [(self._source[: len(source)], source, 0)]
-        for offsets, edges, targets in zip(self._offsets, sizes.edges, sizes.nodes[:-1], strict=True):
-            parts.append((offsets, indptr[: targets + 1], edges))
-        parts.append((self._place, slot.place[: sizes.nodes[-1]], -1))
-        if self._source_node is not None:
-            parts.append((self._source_node[: sizes.edges[-1]], slot.source_node, 0))
-        if self.y.dtype == torch.int64:
-            parts.append((self.y, slot.y[: len(self.y)], 0))
-        else:
-            self.y.copy_(slot.y[: len(self.y)])
-        kernels.copy_arrays(parts)
 
 
 @contextmanager
@@ -147,39 +77,83 @@ class ReplayedWork:
         return True
 
 
-class StepGraphs:
+class StepGraphs(ABC):
     """Runs a step on batches as CUDA graphs.
 
     Args:
-        step: takes features, a Block a layer, and the seeds' labels; what it does must depend on nothing else but
-            tensors that stay where they are, and on the keys that activated() draws.
-        all_rows: the table or pool, of which batches name rows.
-        takes_places: the features are all of it, and the first Block says where the batch's rows are; else those of the
-            batch, [padded nodes, dim].
+        step: takes what Inputs.arguments() returns; what it does must depend on nothing else but tensors that stay
+            where they are, and on the keys that activated() draws.
+        new_inputs: makes Inputs with room of these sizes for a batch in a slot.
     """
 
-    def __init__(
-        self,
-        step: Callable[[Tensor, list[Block], Tensor], None],
-        device: torch.device,
-        all_rows: Tensor,
-        takes_places: bool,
-    ):
-        self._device, self._takes_places = device, takes_places
-        self._inputs: dict[Sizes, _Inputs] = {}  # of those that have graphs
-        # It does not refer to this object: its memory goes as soon as nobody refers to it.
-        self._replayed = ReplayedWork(partial(_run, step, all_rows), device, GraphKeys(device))
+    def __init__(self, step: Callable[..., None], device: torch.device, new_inputs: Callable[[Sizes, Any], Inputs]):
+        self._step, self._device, self._new_inputs = step, device, new_inputs
+        self._replayed = self._new_work()
 
+    def _new_work(self) -> ReplayedWork:
+        # It does not refer to this object: its memory goes as soon as nobody refers to it.
+        return ReplayedWork(partial(_run, self._step), self._device, GraphKeys(self._device))
+
+    def tables(self) -> Sequence[Tensor | None]:
+        """Memory of rows by node type that the next step overwrites; None: a type has no such; empty: no type has."""
+        return ()
+
+    @abstractmethod
     def __call__(self, slot) -> None:
         """The step on the batch in a slot."""
+
+
+class PaddedGraphs(StepGraphs):
+    """A graph for each size, rounded up: for graphs of one node type and one edge type."""
+
+    def __init__(self, step: Callable[..., None], device: torch.device, new_inputs: Callable[[Sizes, Any], Inputs]):
+        super().__init__(step, device, partial(new_inputs, gathers=True))
+        self._inputs: dict[Sizes, Inputs] = {}  # of those that have graphs
+
+    def __call__(self, slot) -> None:
         sizes = Sizes.of(slot)
-        padded = sizes.padded()
-        inputs = self._inputs.get(padded) or _Inputs(padded, self._device, slot, self._takes_places)
+        room = sizes.padded()
+        inputs = self._inputs.get(room) or self._new_inputs(room, slot)
         inputs.load(slot, sizes)
-        has_room = padded in self._inputs or len(self._inputs) < MOST_SIZES
-        if self._replayed(inputs, kind=padded, has_room=has_room):
-            self._inputs[padded] = inputs
+        has_room = room in self._inputs or len(self._inputs) < MOST_SIZES
+        if self._replayed(inputs, kind=room, has_room=has_room):
+            self._inputs[room] = inputs
 
 
-def _run(step: Callable[[Tensor, list[Block], Tensor], None], all_rows: Tensor, inputs: _Inputs) -> None:
-    step(inputs.rows_of(all_rows), inputs.blocks, inputs.y)
+class GrowingGraph(StepGraphs):
+    """One graph with room for every batch so far, and somewhat more; a batch that does not fit gets a larger one.
+
+    Of several types there are too many combinations of sizes to have a graph for each.
+    """
+
+    _inputs: Inputs | None = None
+
+    def tables(self) -> Sequence[Tensor | None]:
+        tables = self._inputs.tables if self._inputs else []
+        return [table if isinstance(table, Tensor) else None for table in tables]
+
+    def __call__(self, slot) -> None:
+        sizes, inputs = Sizes.of(slot), self._inputs
+        if inputs is None or not sizes.fits(inputs.room):
+            room = sizes.grown(inputs.room if inputs else None)
+            self._inputs = inputs = None  # the old memory goes before the new comes
+            self._replayed = self._new_work()
+            self._inputs = inputs = self._new_inputs(room, slot)
+        inputs.load(slot, sizes)
+        self._replayed(inputs)
+
+
+def graphs_for(
+    step: Callable[..., None],
+    device: torch.device,
+    types: GraphTypes,
+    all_rows: Sequence[Tensor | None] | None,
+    is_placed: Callable[[Tensor], bool],
+) -> StepGraphs:
+    """Those of steps on batches of a graph; for the arguments see StepGraphs and Inputs."""
+    kind = PaddedGraphs if len(types.edge_types) == len(types.counts) == 1 else GrowingGraph
+    return kind(step, device, partial(Inputs, types=types, all_rows=all_rows, is_placed=is_placed))
+
+
+def _run(step: Callable[..., None], inputs: Inputs) -> None:
+    step(*inputs.arguments())

@@ -8,16 +8,16 @@ from torch import Tensor
 
 from cohort_gnn.nn.inputs import PlacedRows
 from cohort_gnn.nn.row_optimizers import RowAdam
-from cohort_gnn.spec.graph import GraphTypes
+from cohort_gnn.spec.graph import ONE_OF_EACH, GraphTypes
 from cohort_gnn.spec.run import TrainerSpec
-from cohort_gnn.trainer.loop.graphs import ReplayedWork, StepGraphs
-from cohort_gnn.trainer.loop.typed_graphs import TypedStepGraphs
+from cohort_gnn.trainer.loop.graphs import ReplayedWork, StepGraphs, graphs_for
+from cohort_gnn.trainer.loop.inputs import blocks_of, slot_by_type
 from cohort_gnn.trainer.models.links import links_of_slot, scores_of_links
 from cohort_gnn.trainer.models.own import callable_of
-from cohort_gnn.trainer.models.sampled import input_dtypes, model_input
+from cohort_gnn.trainer.models.sampled import by_type, input_dtypes, model_input
 from cohort_gnn.trainer.models.targets import CLASSES, Targets, targets_of
 from cohort_gnn.trainer.ranks import Ranks, StepSums
-from cohort_gnn.trainer.source import AllRows, blocks_of, edges_by_type, edges_of, rows_of, tables_of
+from cohort_gnn.trainer.source import AllRows, edges_by_type, tables_of
 
 
 class Adam(torch.optim.Adam):
@@ -40,11 +40,11 @@ class Scores:
     """A model's scores of the seeds of batches.
 
     Args:
-        model: a SampledGNN, or what wraps one.
+        model: a TypedGNN; or, of a graph of one node type, a SampledGNN or what is called as it is.
         amp: under autocast to bfloat16.
         keep_half: features of 16 bits go in as they are under autocast.
         all_rows: [any, dim], of which slots name rows (``place``), of several node types a list; None: slots have rows.
-        types: of a graph that has several; the model is a TypedGNN then, and takes all of a batch by type.
+        types: of the graph.
 
     Attributes:
         spare_tables: memory of rows by node type that a batch may have until the next one, as tables_of() takes it.
@@ -52,20 +52,20 @@ class Scores:
 
     def __init__(
         self,
-        model: torch.nn.Module,
+        model: Callable,
         amp: bool = False,
         keep_half: bool = False,
         all_rows: AllRows = None,
-        types: GraphTypes | None = None,
+        types: GraphTypes = ONE_OF_EACH,
     ):
-        self.model, self.all_rows, self.types = model, all_rows, types
+        self.model, self.types = model, types
+        self.all_rows = [all_rows] if isinstance(all_rows, Tensor) else all_rows
         self.spare_tables: Callable[[], Sequence[Tensor | None]] = tuple
         self._amp, self._keep_half = amp, amp and keep_half
-        is_float = isinstance(all_rows, Tensor) and all_rows.dtype == torch.float32
-        self.takes_places = is_float and getattr(model, "takes_placed_blocks", False)
+        self._called = model if getattr(model, "takes_types", False) else by_type(model)
 
     def is_placed(self, rows: Tensor) -> bool:
-        """Whether a model of several node types takes rows that batches name as PlacedRows."""
+        """Whether the model takes rows that batches name as PlacedRows."""
         reads_in_place = getattr(self.model, "reads_in_place", None)
         return reads_in_place is not None and rows.dtype in input_dtypes(self._keep_half) and reads_in_place(rows)
 
@@ -75,60 +75,37 @@ class Scores:
         return self(x, edges, slot.num_seeds, *others)
 
     def inputs_of(self, slot) -> tuple:
-        """What the model takes of the batch in a slot: features, edges and, where edges are a tensor, sizes."""
-        if self.types:
-            memory = self.spare_tables()
-            return typed_inputs_of(slot, self.types, self.all_rows, self.is_placed, self._keep_half, memory)
-        if self.takes_places:
-            return self.all_rows, blocks_of(slot)
-        x = rows_of(slot, self.all_rows)
-        weights, edge_attr = getattr(slot, "edge_weight", None), getattr(slot, "edge_attr", None)
-        of_edges: tuple[Tensor | None, ...] = () if weights is None and edge_attr is None else (weights,)
-        of_edges += () if edge_attr is None else (model_input(edge_attr),)
-        return x, edges_of(slot), slot.num_sampled_nodes, slot.num_sampled_edges, *of_edges
+        """What the model takes of the batch in a slot, by type: features or else ids, edges, sizes by hop of nodes and
+        of edges, and features of edges; of a graph of one edge type also weights of edges, where batches have some."""
+        slot, types, x = slot_by_type(slot, self.types), self.types, {}
+        tables = tables_of(slot, self.all_rows, self.is_placed, self.spare_tables())
+        nodes = dict(zip(types.counts, slot.nodes_of_types, strict=True))
+        ids = slot.n_id.split([sum(per_hop) for per_hop in nodes.values()])
+        for name, own_ids, table in zip(nodes, ids, tables, strict=True):
+            x[name] = own_ids if table is None else table
+        edges = dict(zip(types.edge_types, slot.edges_of_relations, strict=True))
+        of_edges = {name: slot.edge_table(number) for number, name in enumerate(types.edge_types) if types.edge_dims}
+        attributes = {name: model_input(table) for name, table in of_edges.items() if table is not None}
+        weights = getattr(slot, "edge_weight", None)
+        takes_blocks = getattr(self.model, "takes_placed_blocks", False) and isinstance(tables[0], PlacedRows)
+        given = blocks_of(slot, types) if takes_blocks else edges_by_type(slot, types)
+        return x, given, nodes, edges, attributes, *(() if weights is None else (weights,))
 
-    def __call__(self, x, edges, num_seeds: int | None, *sizes) -> Tensor:
+    def __call__(self, x: dict, edges: dict | list[dict], num_seeds: int | None, *others) -> Tensor:
         """float32 [num_seeds, num_classes], or of all nodes of which the model tells; for the other arguments see
-        SampledGNN, or TypedGNN."""
-        device = (x if isinstance(x, Tensor) else next(iter(x.values()))).device
-        x = _model_input(x, self._keep_half)
+        TypedGNN."""
+        device = next(iter(x.values())).device
+        x = {name: self._model_input(rows) for name, rows in x.items()}
         with torch.autocast(device.type, torch.bfloat16, enabled=self._amp):
-            scores = self.model(x, edges, *sizes)
+            scores = self._called(x, edges, *others)
             if isinstance(scores, dict):  # rows of two node types, whose seeds stand by type
                 scores = torch.cat(list(scores.values()))
         return scores[:num_seeds].float()
 
-
-def _model_input(x, keep_half: bool):
-    """model_input() of a tensor, and of features by type; ids and PlacedRows stay."""
-    if isinstance(x, dict):
-        return {name: _model_input(rows, keep_half) for name, rows in x.items()}
-    return x if isinstance(x, PlacedRows) or x.dtype == torch.int64 else model_input(x, keep_half)
-
-
-def typed_inputs_of(
-    slot,
-    types: GraphTypes,
-    all_rows: AllRows = None,
-    is_placed: Callable[[Tensor], bool] | None = None,
-    keep_half: bool = False,
-    memory: Sequence[Tensor | None] = (),
-) -> tuple:
-    """What a model takes of the batch in a slot: features or else ids, edges, and sizes by hop, by type.
-
-    Args:
-        is_placed: as Scores has it; None: all features are gathered.
-        keep_half: as model_input() takes it.
-        memory: as tables_of() takes it.
-    """
-    nodes = dict(zip(types.counts, slot.nodes_of_types, strict=True))
-    ids, x = slot.n_id.split([sum(per_hop) for per_hop in nodes.values()]), {}
-    for name, own_ids, table in zip(nodes, ids, tables_of(slot, all_rows, is_placed, memory), strict=True):
-        x[name] = own_ids if table is None else _model_input(table, keep_half)
-    edges = dict(zip(types.edge_types, slot.edges_of_relations, strict=True))
-    tables = {name: slot.edge_table(number) for number, name in enumerate(types.edge_types) if types.edge_dims}
-    of_edges = {name: model_input(table) for name, table in tables.items() if table is not None}
-    return x, edges_by_type(slot, types), nodes, edges, of_edges
+    def _model_input(self, rows: Tensor | PlacedRows) -> Tensor | PlacedRows:
+        """model_input() of features; ids and PlacedRows stay."""
+        is_placed = isinstance(rows, PlacedRows)
+        return rows if is_placed or rows.dtype == torch.int64 else model_input(rows, self._keep_half)
 
 
 class TrainStep:
@@ -173,13 +150,11 @@ class TrainStep:
             sums.zeros_for_unused = True
         self._finish = ReplayedWork(self._take_sums, device) if graphs_of else self._take_sums
 
-    def _graphs_on(self, device: torch.device) -> StepGraphs | TypedStepGraphs:
+    def _graphs_on(self, device: torch.device) -> StepGraphs:
         scores = self.scores
-        if scores.types:
-            graphs = TypedStepGraphs(self._run, device, scores.types, scores.all_rows, scores.is_placed)
-            scores.spare_tables = graphs.tables
-            return graphs
-        return StepGraphs(self._run, device, scores.all_rows, scores.takes_places)
+        graphs = graphs_for(self._run, device, scores.types, scores.all_rows, scores.is_placed)
+        scores.spare_tables = graphs.tables
+        return graphs
 
     def forget_graphs(self) -> None:
         """Gives back the memory of CUDA graphs; the next steps make new ones."""
@@ -194,7 +169,7 @@ class TrainStep:
     def __call__(self, slot) -> None:
         """The step on the batch in a slot; all of it is on the current stream, or done."""
         if self._graphs and slot.num_seeds == self._graphs_of:
-            self._graphs(slot)
+            self._graphs(slot_by_type(slot, self.scores.types))
         else:
             x, edges, *others = self.scores.inputs_of(slot)
             y = links_of_slot(slot, self._links[1], self.scores.types) if self._links else slot.y[: slot.num_seeds]
@@ -248,8 +223,8 @@ class TrainStep:
 def scores_of(options: TrainerSpec, model: torch.nn.Module, all_rows: AllRows = None) -> Scores:
     """Those of a model that `model_of` made of these options."""
     is_fused = options.layers == "cohort" and not options.has_own_model
-    called = model if options.types else callable_of(model, options.num_classes)
-    return Scores(called, options.amp, is_fused, all_rows, options.types)
+    called = callable_of(model, options.num_classes) if options.has_own_model else model
+    return Scores(called, options.amp, is_fused, all_rows, options.graph_types)
 
 
 def step_of(
@@ -262,20 +237,20 @@ def step_of(
     sums: StepSums | None = None,
 ) -> TrainStep:
     """Steps of a model that `model_of` made of these options; without ``ranks`` and ``sums`` without other ranks."""
-    reads_edges = options.edge_weights or (options.edge_dim and not options.types)
+    reads_edges = options.edge_weights or (options.edge_dim and not options.model_kind.several_types)
     takes_tensors = options.layers == "pyg" or reads_edges or options.has_own_model
+    learned = getattr(model, "embeddings", None)
     # Means of rows would count those that a batch lacks; learned rows and seeds of links differ in number.
-    is_typed_otherwise = options.types and (options.norm == "batch" or model.embeddings is not None)
-    is_otherwise = takes_tensors or is_typed_otherwise or options.task == "link"
+    is_otherwise = takes_tensors or options.norm == "batch" or learned is not None or options.task == "link"
     has_graphs = options.cuda_graphs and device.type == "cuda" and not is_otherwise
-    graphs_of = options.batch_size if has_graphs else None
     scores, rows = scores_of(options, model, all_rows), None
-    if options.types and model.embeddings is not None:
+    if learned is not None:
         group = optimizer.param_groups[0]
         of_dense = {name: group[name] for name in ("lr", "betas", "eps", "weight_decay")}
-        rows = RowAdam(model.embeddings.values(), **of_dense)
+        rows = RowAdam(learned.values(), **of_dense)
         if ranks:
             rows.gather = ranks.gather_rows
     targets = targets_of(options.targets, options.loss)
     links = (model.link_decoder, options.negatives) if options.task == "link" else None
-    return TrainStep(scores, optimizer, device, graphs_of, targets, sums, options.clip_norm, rows, links)
+    seeds = options.batch_size if has_graphs else None
+    return TrainStep(scores, optimizer, device, seeds, targets, sums, options.clip_norm, rows, links)

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.spec.graph import GraphTypes
+from cohort_gnn.spec.graph import ONE_OF_EACH, GraphTypes
 
 
 class Decoder(nn.Module):
@@ -48,15 +48,16 @@ def scores_of_links(decoder: nn.Module, rows: Tensor, places: Tensor) -> Tensor:
     return decoder(ends[:, :1], ends[:, 1:])
 
 
-def links_of_slot(slot, num_negatives: int, types: GraphTypes | None = None) -> Tensor:
+def links_of_slot(slot, num_negatives: int, types: GraphTypes = ONE_OF_EACH) -> Tensor:
     """int64 [pairs, 2 + num_negatives], places among the batch's seeds, of a batch of triplets. Seeds of several types
     stand by type."""
     endpoints, num_pairs = slot.endpoints, slot.num_inputs
     links, others = endpoints[: 2 * num_pairs], endpoints[2 * num_pairs :]
     links = torch.cat([links.view(2, num_pairs).T, others.view(num_pairs, num_negatives)], dim=1)
-    if types is None or types.relation is None:
+    relation = types.relation
+    if relation is None:
         return links
     seeds = (per_hop[0] for per_hop in slot.nodes_of_types)
     first = dict(zip(types.counts, accumulate(seeds, initial=0), strict=False))
-    source, target = first[types.relation[0]], first[types.relation[2]]
+    source, target = first[relation[0]], first[relation[2]]
     return links + links.new_tensor([source, *[target] * (1 + num_negatives)])

@@ -65,15 +65,13 @@ def _model_of_rows(options: TrainerSpec) -> nn.Module:
 
 
 def callable_of(model: nn.Module, num_columns: int) -> Callable:
-    """What is called with a batch as SampledGNN is: (x, edge_index, num_sampled_nodes, num_sampled_edges, edge_weight,
-    edge_attr).
+    """What calls a model of the user's, and is called with a batch as SampledGNN is: (x, edge_index, num_sampled_nodes,
+    num_sampled_edges, edge_weight, edge_attr).
 
-    A model of the user's gets x and edge_index, and what else its ``forward`` names of PyG's: the sizes by hop, so that
-    layers leave out what no seed needs any more, ``edge_weight`` and ``edge_attr``. A call raises CohortError if the
-    model returns anything but rows of this number of columns, one at least for each seed.
+    The model gets x and edge_index, and what else its ``forward`` names of PyG's: the sizes by hop, so that layers
+    leave out what no seed needs any more, ``edge_weight`` and ``edge_attr``. A call raises CohortError if the model
+    returns anything but rows of this number of columns, one at least for each seed.
     """
-    if isinstance(model, SampledGNN):
-        return model
     takes = inspect.signature(model.forward).parameters
 
     def call(x, edge_index, *others):

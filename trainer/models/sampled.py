@@ -1,6 +1,8 @@
 """GraphSAGE, GCN and GAT over sampled batches, from Cohort's layers or PyG's."""
 
 import importlib
+from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -92,7 +94,7 @@ class SampledGNN(nn.Module):
 
     def forward(
         self,
-        x: Tensor,
+        x: Tensor | PlacedRows,
         edge_index: Tensor | list[Block],
         num_sampled_nodes: list[int] | None = None,
         num_sampled_edges: list[int] | None = None,
@@ -101,10 +103,10 @@ class SampledGNN(nn.Module):
     ) -> Tensor:
         """Scores float [rows, out_dim]; the seeds are the first rows.
 
-        Edges are one tensor for all layers, or a Block for each, of Cohort's layers. With the two lists of a sampled
-        batch, each layer leaves out the nodes and edges that no seed needs any more. ``edge_weight`` [edges], for edges
-        that are a tensor, is for models that take weights; ``edge_attr`` [edges, edge_dim], likewise, for models made
-        with an ``edge_dim``.
+        Edges are one tensor for all layers, or a Block for each, of Cohort's layers; with Blocks rows may be PlacedRows
+        where the model ``reads_in_place``. With the two lists of a sampled batch, each layer leaves out the nodes and
+        edges that no seed needs any more. ``edge_weight`` [edges], for edges that are a tensor, is for models that take
+        weights; ``edge_attr`` [edges, edge_dim], likewise, for models made with an ``edge_dim``.
         """
         if edge_weight is not None and not self.takes_weights:
             expected = "a model that takes weights: gcn, made with edge_weights"
@@ -121,6 +123,8 @@ class SampledGNN(nn.Module):
             read = x
             if isinstance(edge_index, list):
                 edges = edge_index[i]
+                if isinstance(x, PlacedRows):
+                    x, edges = x.rows, _placed(edges, x.place)
                 if not is_placed(edges):  # where they are, x has rows of others, too
                     x = first_rows_of(x, edges.num_sources)
                     x = (x, x[: edges.num_targets]) if self.two_sided else x
@@ -137,6 +141,10 @@ class SampledGNN(nn.Module):
             x = layer(x, edges, activation=between, **given) if between and i > 0 else layer(x, edges, **given)
             x = x if between else self._after(i, x, read)
         return x
+
+    def reads_in_place(self, rows: Tensor) -> bool:
+        """Whether the model, given PlacedRows of a table and Blocks, makes no copy of them."""
+        return self.takes_placed_blocks and rows.dtype == torch.float32
 
     def first_rows(self, x: dict[str, Tensor]) -> dict[str, Tensor]:
         """What the first layer reads."""
@@ -187,6 +195,27 @@ class SampledGNN(nn.Module):
         if self.fused:
             return activated(x, self.activation, self.dropout, self.training)
         return F.dropout(getattr(F, self.activation)(x), self.dropout, self.training)
+
+
+def by_type(model: Callable) -> Callable:
+    """A SampledGNN, or what is called as it is, to be called as a TypedGNN is, with a batch of a graph of one node
+    type; weights of edges come last."""
+
+    def call(x, edges, nodes=None, counts=None, edge_attr=None, edge_weight=None):
+        (rows,) = x.values()
+        layers = [only for each in (edges if isinstance(edges, list) else [edges]) for only in each.values()]
+        given = layers if isinstance(edges, list) else layers[0]
+        if nodes is None or counts is None:
+            return model(rows, given)
+        of_edges = edge_weight, next(iter(edge_attr.values()), None) if edge_attr else None
+        return model(rows, given, *nodes.values(), *counts.values(), *of_edges)
+
+    return call
+
+
+def _placed(block: Block, place: Tensor) -> Block:
+    """A block of the rows of ``place``, int64 [nodes], in place of sources, unless its sources are rows already."""
+    return block if is_placed(block) else replace(block, place=place, own_place=place[: block.num_targets])
 
 
 def first_rows_of(x, count: int):

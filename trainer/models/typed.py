@@ -57,7 +57,7 @@ class TypedGNN(nn.Module):
         CohortError: no features reach the target type within the hops.
     """
 
-    two_sided, takes_placed_blocks = True, False
+    takes_types, two_sided, takes_placed_blocks = True, True, False
 
     def __init__(
         self,

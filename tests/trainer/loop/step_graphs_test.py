@@ -11,8 +11,11 @@ import torch
 
 from cohort_gnn.nn import activated
 from cohort_gnn.nn.activation import GraphKeys
+from cohort_gnn.nn.inputs import PlacedRows
+from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE, ONE_OF_EACH
 from cohort_gnn.trainer import _native
-from cohort_gnn.trainer.loop.graphs import ReplayedWork, Sizes, StepGraphs, _Inputs
+from cohort_gnn.trainer.loop.graphs import ReplayedWork, StepGraphs, graphs_for
+from cohort_gnn.trainer.loop.inputs import Inputs, Sizes
 from cohort_gnn.trainer.loop.step import Scores, TrainStep, adam
 from cohort_gnn.trainer.models.sampled import SampledGNN
 from cohort_gnn.trainer.ranks import StepSums
@@ -29,7 +32,27 @@ def test_padding_is_small_and_monotone():
     assert _native.padded(1 << 40) == 1 << 40
 
 
-def slot_of(hops: int, device: torch.device, seed: int = 0) -> SimpleNamespace:
+class Batch(SimpleNamespace):
+    """A batch of a graph of one node type, with its arrays by type as a slot has them."""
+
+    nodes_of_types = property(lambda self: [self.num_sampled_nodes])
+    edges_of_relations = property(lambda self: [self.num_sampled_edges])
+    n_id = property(lambda self: torch.arange(sum(self.num_sampled_nodes), device=self.y.device))
+
+    def table(self, number: int) -> torch.Tensor:
+        return self.x
+
+    def places(self, number: int) -> torch.Tensor:
+        return self.place
+
+    def edges(self, number: int) -> torch.Tensor:
+        return self.edge_index
+
+    def offsets(self, number: int) -> torch.Tensor:
+        return self.indptr
+
+
+def slot_of(hops: int, device: torch.device, seed: int = 0) -> Batch:
     """A batch as a slot shows it: hubs, and nodes without edges."""
     draw = np.random.default_rng(seed)
     nodes = [SEEDS]
@@ -44,7 +67,7 @@ def slot_of(hops: int, device: torch.device, seed: int = 0) -> SimpleNamespace:
         edges.append(len(source) - sum(edges))
     total = sum(nodes)
     targets = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-    return SimpleNamespace(
+    return Batch(
         x=torch.from_numpy(draw.standard_normal((total, DIM), np.float32)).to(device),
         edge_index=torch.tensor(np.array([source, targets])).to(device),
         indptr=torch.tensor(indptr).to(device),
@@ -56,7 +79,7 @@ def slot_of(hops: int, device: torch.device, seed: int = 0) -> SimpleNamespace:
     )
 
 
-def leave_last_hop_global(slot: SimpleNamespace) -> None:
+def leave_last_hop_global(slot: Batch) -> None:
     """The batch as the sampler leaves it where sources of the last hop get no ids."""
     slot.last_hop_global, slot.source_node = True, slot.place[slot.edge_index[0]]
     slot.edge_index = slot.edge_index[:, : sum(slot.num_sampled_edges[:-1])].clone()
@@ -64,7 +87,7 @@ def leave_last_hop_global(slot: SimpleNamespace) -> None:
     slot.num_sampled_nodes = [*slot.num_sampled_nodes[:-1], 0]
 
 
-def all_rows_of(*slots: SimpleNamespace, global_too: bool = False) -> torch.Tensor:
+def all_rows_of(*slots: Batch, global_too: bool = False) -> torch.Tensor:
     """The rows of all batches in an order of their own, which each slot's nodes then name."""
     rows = torch.cat([slot.x for slot in slots])
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0)).to(rows.device)
@@ -75,6 +98,15 @@ def all_rows_of(*slots: SimpleNamespace, global_too: bool = False) -> torch.Tens
     return torch.empty_like(rows).index_copy_(0, order, rows)
 
 
+def inputs_of(model: SampledGNN, room: Sizes, slot: Batch, rows: torch.Tensor) -> Inputs:
+    """Those of a graph of one node type, whose rows the step gathers unless the model reads them in place."""
+    return Inputs(room, slot, ONE_OF_EACH, [rows], Scores(model).is_placed, gathers=True)
+
+
+def graphs_of(step, device: torch.device, rows: torch.Tensor) -> StepGraphs:
+    return graphs_for(step, device, ONE_OF_EACH, [rows], lambda rows: False)
+
+
 @pytest.mark.parametrize("hops", [1, 2, 3])
 @pytest.mark.parametrize("kind", ["sage", "gcn", "gat"])
 def test_a_padded_batch_has_the_same_scores_and_gradients(kind, hops):
@@ -83,19 +115,20 @@ def test_a_padded_batch_has_the_same_scores_and_gradients(kind, hops):
     slot = slot_of(hops, CPU)
     sizes = Sizes.of(slot)
     padded = sizes.padded()
-    assert padded.nodes[-1] > sizes.nodes[-1] and padded.edges[-1] > sizes.edges[-1], "nothing is padded"
+    assert padded.nodes[0][-1] > sizes.nodes[0][-1] and padded.edges[0][-1] > sizes.edges[0][-1], "nothing is padded"
     plain = Scores(model).of_slot(slot)
     wanted = torch.autograd.grad(plain.square().sum(), list(model.parameters()))
     before = slot_of(hops, CPU, seed=0)
-    rows, inputs = all_rows_of(before, slot), _Inputs(padded, CPU, slot, takes_places=False)
+    inputs = inputs_of(model, padded, slot, all_rows_of(before, slot))
     for other in (before, slot):  # what an earlier batch left does not matter
         inputs.load(other, Sizes.of(other))
-    scores = Scores(model)(inputs.rows_of(rows), inputs.blocks, SEEDS)
+    x, blocks, y, *per_hop = inputs.arguments()
+    scores = Scores(model)(x, blocks, SEEDS, *per_hop)
     torch.testing.assert_close(scores, plain, rtol=1e-4, atol=1e-4)
     found = torch.autograd.grad(scores.square().sum(), list(model.parameters()))
     for one, other in zip(found, wanted, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
-    assert torch.equal(inputs.y, slot.y[:SEEDS])
+    assert torch.equal(y, slot.y[:SEEDS])
 
 
 @pytest.mark.parametrize("hops", [1, 2, 3])
@@ -108,31 +141,34 @@ def test_a_padded_batch_without_rows_has_the_same_scores(kind, is_global, hops):
     rows = all_rows_of(slot_of(hops, CPU, seed=1), slot, global_too=is_global)
     sizes = Sizes.of(slot)
     torch.testing.assert_close(Scores(model, all_rows=rows).of_slot(slot), plain, rtol=1e-4, atol=1e-4)
-    inputs = _Inputs(sizes.padded(), CPU, slot, model.takes_places)
+    inputs = inputs_of(model, sizes.padded(), slot, rows)
     inputs.load(slot, sizes)
-    x = inputs.rows_of(rows)
-    torch.testing.assert_close(Scores(model)(x, inputs.blocks, SEEDS), plain, rtol=1e-4, atol=1e-4)
-    if not model.takes_places:
-        assert torch.equal(x[: sizes.nodes[-1]], slot.x) and not x[sizes.nodes[-1] :].any() and len(x) > len(slot.x)
+    x, blocks, _, *per_hop = inputs.arguments()
+    torch.testing.assert_close(Scores(model)(x, blocks, SEEDS, *per_hop), plain, rtol=1e-4, atol=1e-4)
+    assert isinstance(x[NODE_TYPE], PlacedRows) == (kind != "gat")
+    if kind == "gat":
+        count, x = sizes.nodes[0][-1], x[NODE_TYPE]
+        assert torch.equal(x[:count], slot.x) and not x[count:].any() and len(x) > count
 
 
 def test_inputs_forget_the_batch_before():
     """A smaller batch of the same padded sizes after a larger one."""
-    large, small = (Sizes((64, count), (count,)) for count in (3000, 2950))
+    large, small = (Sizes(((64, count),), ((count,),)) for count in (3000, 2950))
     assert large.padded() == small.padded()
     y = (torch.arange(3014 * 3).reshape(-1, 3) % 2).to(torch.uint8)
-    inputs = _Inputs(large.padded(), CPU, SimpleNamespace(y=y), takes_places=False)
+    slot, rows = Batch(y=y, num_seeds=64, last_hop_global=False), torch.ones(3014, 1)
+    inputs = Inputs(large.padded(), slot, ONE_OF_EACH, [rows], gathers=True)
     for sizes in (large, small):
-        count = sizes.edges[0]
+        count = sizes.edges[0][0]
         indptr = torch.linspace(0, count, 65).long()
         edge_index = torch.ones(2, count, dtype=torch.int64)
         place = torch.arange(count)
-        inputs.load(SimpleNamespace(y=y, edge_index=edge_index, indptr=indptr, place=place), sizes)
-        assert torch.equal(
-            inputs.rows_of(torch.ones(3014, 1)).flatten(), (torch.arange(large.padded().nodes[1]) < count).float()
-        )
-        assert inputs.blocks[0].indptr[64] == count
-        assert torch.equal(inputs.y, y[:64])
+        inputs.load(Batch(y=y, edge_index=edge_index, indptr=indptr, place=place), sizes)
+        x, blocks, found, *_ = inputs.arguments()
+        is_there = torch.arange(large.padded().nodes[0][1]) < count
+        assert torch.equal(x[NODE_TYPE].flatten(), is_there.float())
+        assert blocks[0][EDGE_TYPE].indptr[64] == count
+        assert torch.equal(found, y[:64])
 
 
 def test_keys_of_a_graph_are_those_of_steps_without():
@@ -175,7 +211,7 @@ def streams(monkeypatch):
 def test_each_size_is_warm_on_each_stream_before_it_is_captured(streams):
     calls = []
     slots = [slot_of(1, CPU, seed=seed) for seed in (0, 1)]
-    graphs = StepGraphs(lambda x, blocks, y: calls.append(gc.isenabled()), CPU, all_rows_of(*slots), False)
+    graphs = graphs_of(lambda *_: calls.append(gc.isenabled()), CPU, all_rows_of(*slots))
     for slot in slots:
         for _ in range(5):
             graphs(slot)
@@ -201,13 +237,13 @@ def test_work_is_warm_on_each_stream_before_it_is_captured(streams):
 def test_a_capture_that_fails_leaves_the_collector_on(streams):
     calls = []
 
-    def step(x, blocks, y):
+    def step(*_):
         calls.append(None)
         if len(calls) == 3:
             raise RuntimeError("in a capture")
 
     slot = slot_of(1, CPU)
-    graphs = StepGraphs(step, CPU, all_rows_of(slot), False)
+    graphs = graphs_of(step, CPU, all_rows_of(slot))
     for _ in range(2):
         graphs(slot)
     with pytest.raises(RuntimeError, match="in a capture"):
@@ -278,7 +314,8 @@ def test_graphs_are_made_once_and_sizes_beyond_the_most_go_without(monkeypatch):
     device = torch.device("cuda")
     calls = []
     slots = [slot_of(2, device, seed=seed) for seed in (0, 1)]
-    graphs = StepGraphs(lambda x, blocks, y: calls.append(x.sum() + y.sum()), device, all_rows_of(*slots), False)
+    rows = all_rows_of(*slots)
+    graphs = graphs_of(lambda x, blocks, y, *_: calls.append(x[NODE_TYPE].sum() + y.sum()), device, rows)
     for slot in [slots[0]] * 6 + [slots[1]] * 3:
         graphs(slot)
     assert len(calls) == 2 + 1 + 3, "two to warm up, one captured and replayed, three of another size"

@@ -13,9 +13,10 @@ import cohort_gnn as package
 from cohort_gnn.nn.block import Block
 from cohort_gnn.nn.inputs import PlacedRows
 from cohort_gnn.trainer.loader.hetero import hetero_batch_of
-from cohort_gnn.trainer.loop import typed_graphs
+from cohort_gnn.trainer.loop import graphs as step_graphs
+from cohort_gnn.trainer.loop.graphs import graphs_for
+from cohort_gnn.trainer.loop.inputs import Inputs, Sizes
 from cohort_gnn.trainer.loop.step import Scores, TrainStep, adam
-from cohort_gnn.trainer.loop.typed_graphs import TypedSizes, TypedStepGraphs, _Inputs
 from cohort_gnn.trainer.models.typed import TypedGNN
 
 SEEDS = 64
@@ -99,6 +100,11 @@ def with_edge_features(graph, folder):
     return package.dataset.open(package.from_pyg(data, folder)), replace(graph.types, edge_dims=dims)
 
 
+def graphs_of(step, types):
+    """Those of steps on the CPU, on batches that have rows."""
+    return graphs_for(step, torch.device("cpu"), types, None, lambda rows: False)
+
+
 def demand_in_bounds(block: Block) -> None:
     """Every edge that a kernel may read names a row that there is."""
     assert block.indptr[0] == 0 and (block.indptr.diff() >= 0).all()
@@ -133,10 +139,10 @@ def test_features_of_16_bits_count_in_a_padded_batch_as_in_others(half_graph, sh
     scores, exact = (Scores(model, with_amp, keep_half=True, types=graph.types) for with_amp in (amp, False))
     model.register_forward_pre_hook(lambda _, given: dtypes.update(rows.dtype for rows in given[0].values()))
     slot = next(slots_of(graph))
-    sizes = TypedSizes.of(slot)
-    inputs = _Inputs(sizes.grown(None), graph.types, slot)
+    sizes = Sizes.of(slot)
+    inputs = Inputs(sizes.grown(None), slot, graph.types)
     inputs.load(slot, sizes)
-    x, blocks, y, *per_hop = inputs.arguments
+    x, blocks, y, *per_hop = inputs.arguments()
     plain, padded = scores.of_slot(slot), scores(x, blocks, SEEDS, *per_hop)
     assert {each.dtype for each in x.values()} == {torch.float16}
     assert dtypes == {torch.float16 if amp else torch.float32}
@@ -151,13 +157,13 @@ def compare_padded(graph, kind: str, shape: dict, fanout: tuple[int, ...], types
     model, inputs, count = model_of(kind, graph, num_layers=len(fanout), types=types, **shape), None, 0
     trained = [each for each in model.parameters() if each.requires_grad]
     for slot in slots_of(graph, fanout):
-        sizes = TypedSizes.of(slot)
+        sizes = Sizes.of(slot)
         if inputs is None:
-            inputs = _Inputs(sizes.grown(None), types, slot)
+            inputs = Inputs(sizes.grown(None), slot, types)
         elif not sizes.fits(inputs.room):
             continue
         inputs.load(slot, sizes)
-        x, blocks, y, *per_hop = inputs.arguments
+        x, blocks, y, *per_hop = inputs.arguments()
         for block in (block for of_layer in blocks for block in of_layer.values()):
             demand_in_bounds(block)
         assert len(x["paper"]) > sum(slot.nodes_of_types[0]), "nothing is padded"
@@ -183,13 +189,13 @@ def test_rows_in_pools_are_those_of_slots(graph, shm, kind):
         plain = Scores(model, types=graph.types).of_slot(slot)
         scores = Scores(model, all_rows=pooled.all_rows, types=graph.types)
         assert torch.equal(scores.of_slot(pooled), plain)
-        sizes = TypedSizes.of(slot)
+        sizes = Sizes.of(slot)
         room = sizes.grown(None)
-        inputs = [_Inputs(room, graph.types, slot), _Inputs(room, graph.types, pooled, pooled.all_rows)]
+        inputs = [Inputs(room, slot, graph.types), Inputs(room, pooled, graph.types, pooled.all_rows)]
         for each, of in zip(inputs, (slot, pooled), strict=True):
             each.load(of, sizes)
-        for name, rows in inputs[0].arguments[0].items():
-            assert torch.equal(inputs[1].arguments[0][name], rows)
+        for name, rows in inputs[0].arguments()[0].items():
+            assert torch.equal(inputs[1].arguments()[0][name], rows)
         expect_same_where_rows_are(model, slot, pooled, graph.types, room)
         batches = [hetero_batch_of(graph.types, slot, graph.target, None)]
         batches.append(hetero_batch_of(graph.types, pooled, graph.target, pooled.all_rows))
@@ -209,9 +215,9 @@ def expect_same_where_rows_are(model, slot, pooled, types, room, amp=False) -> N
     assert is_placed == (model.kind != "hgt" and (amp or pooled.all_rows[0].dtype == torch.float32))
     found = []
     for of, rows in ((slot, None), (pooled, pooled.all_rows)):
-        inputs = _Inputs(room, types, of, rows, scores.is_placed)
-        inputs.load(of, TypedSizes.of(of))
-        x, blocks, _, *per_hop = inputs.arguments
+        inputs = Inputs(room, of, types, rows, scores.is_placed)
+        inputs.load(of, Sizes.of(of))
+        x, blocks, _, *per_hop = inputs.arguments()
         assert any(isinstance(each, PlacedRows) for each in x.values()) == (is_placed and rows is not None)
         out = Scores(model, amp, keep_half=True)(x, blocks, SEEDS, *per_hop)
         trained = [each for each in model.parameters() if each.requires_grad]
@@ -232,7 +238,7 @@ def test_rows_of_16_bits_are_read_in_pools_where_a_model_takes_them_as_they_are(
     placed = amp and kind != "hgt"
     assert {isinstance(each, PlacedRows) for each in scores.inputs_of(pooled)[0].values()} == {placed}
     assert torch.equal(scores.of_slot(pooled), plain.of_slot(slot))
-    expect_same_where_rows_are(model, slot, pooled, graph.types, TypedSizes.of(slot).grown(None), amp)
+    expect_same_where_rows_are(model, slot, pooled, graph.types, Sizes.of(slot).grown(None), amp)
 
 
 @pytest.mark.parametrize("room", [1, -1])
@@ -258,7 +264,7 @@ def test_a_step_that_forgets_its_graphs_makes_new_ones(graph, shm, monkeypatch):
         def tables(self):
             return [self]
 
-    monkeypatch.setattr("cohort_gnn.trainer.loop.step.TypedStepGraphs", Graphs)
+    monkeypatch.setattr(step_graphs, "GrowingGraph", Graphs)
     model, slot = model_of("rgat", graph), next(slots_of(graph))
     scores = Scores(model, all_rows=Pooled(slot, len(graph.types.counts)).all_rows, types=graph.types)
     step = TrainStep(scores, adam(model, torch.device("cpu"), 0.1), torch.device("cpu"), graphs_of=SEEDS)
@@ -268,8 +274,8 @@ def test_a_step_that_forgets_its_graphs_makes_new_ones(graph, shm, monkeypatch):
 
 
 def test_the_memory_of_graphs_goes_with_the_last_reference(graph, shm, monkeypatch):
-    monkeypatch.setattr(typed_graphs, "ReplayedWork", lambda work, *_: work)
-    graphs = TypedStepGraphs(lambda *_: None, torch.device("cpu"), graph.types)
+    monkeypatch.setattr(step_graphs, "ReplayedWork", lambda work, *_: work)
+    graphs = graphs_of(lambda *_: None, graph.types)
     graphs(next(slots_of(graph)))
     memory = weakref.ref(graphs._inputs)
     assert memory() is not None
@@ -282,36 +288,32 @@ def test_the_memory_of_graphs_goes_with_the_last_reference(graph, shm, monkeypat
 
 
 def test_room_grows_to_what_was_seen():
-    small, large = (TypedSizes(((64, count), (0, 2 * count)), ((5 * count,),)) for count in (500, 600))
+    small, large = (Sizes(((64, count), (0, 2 * count)), ((5 * count,),)) for count in (500, 600))
     room = small.grown(None)
     assert small.fits(room) and not large.fits(room)
     assert small.fits(large.grown(room)) and large.fits(large.grown(room))
-    other = TypedSizes(((63, 500), (0, 1000)), ((2500,),))
+    other = Sizes(((63, 500), (0, 1000)), ((2500,),))
     assert not other.fits(room), "a batch of fewer seeds is none for this graph"
 
 
 def test_a_batch_that_does_not_fit_gets_a_larger_graph(graph, shm, monkeypatch):
     made: list = []
 
-    class Work:
-        def __init__(self, work, device, keys):
-            made.append(work)
-            self.__call__ = work
+    def replayed(work, *_):
+        made.append(work)
+        return work
 
-        def __call__(self):
-            made[-1]()
-
-    monkeypatch.setattr(typed_graphs, "ReplayedWork", Work)
+    monkeypatch.setattr(step_graphs, "ReplayedWork", replayed)
     seen: list = []
-    graphs = TypedStepGraphs(lambda x, blocks, y, *per_hop: seen.append(len(made)), torch.device("cpu"), graph.types)
+    graphs = graphs_of(lambda *_: seen.append(len(made)), graph.types)
     for slot in slots_of(graph):
         if not seen:
             graphs(slot)
             small = graphs._inputs.room
-            graphs._inputs.room = TypedSizes(small.nodes, tuple(tuple(n // 2 for n in each) for each in small.edges))
+            graphs._inputs.room = Sizes(small.nodes, tuple(tuple(n // 2 for n in each) for each in small.edges))
         graphs(slot)
-        assert TypedSizes.of(slot).fits(graphs._inputs.room)
-    assert seen[:2] == [1, 2], "room was made anew once the batch did not fit"
+        assert Sizes.of(slot).fits(graphs._inputs.room)
+    assert seen[:2] == [2, 3], "room was made anew once the batch did not fit"
 
 
 def losses_of_steps(

@@ -12,7 +12,7 @@ from torch_geometric.nn import GATConv, HeteroConv, HGTConv, RGCNConv, SAGEConv
 
 from cohort_gnn import CohortError, NeighborLoader, from_pyg
 from cohort_gnn.spec.graph import GraphTypes
-from cohort_gnn.trainer.loop.step import typed_inputs_of
+from cohort_gnn.trainer.loop.step import Scores
 from cohort_gnn.trainer.models.typed import TypedGNN
 
 KINDS = ["rsage", "rgcn", "rgat", "hgt"]
@@ -234,7 +234,7 @@ def test_layers_leave_out_what_no_seed_needs(graph, tmp_path, shm, kind, edge_di
         of_edges = graph.collect("edge_attr", allow_empty=True)
         whole = model(graph.x_dict | {"author": torch.empty(60, 0)}, graph.edge_index_dict, edge_attr=of_edges)
         for slot in source.slots(which):
-            x, edges, *sizes = typed_inputs_of(slot, types)
+            x, edges, *sizes = Scores(model, types=types).inputs_of(slot)
             trimmed = model(x, edges, *sizes)
             assert len(trimmed) == slot.num_seeds
             seeds = slot.n_id[-sum(slot.nodes_of_types[2]) :][: slot.num_seeds]

@@ -146,10 +146,6 @@ class SampledGNN(nn.Module):
         """Whether the model, given PlacedRows of a table and Blocks, makes no copy of them."""
         return self.takes_placed_blocks and rows.dtype == torch.float32
 
-    def first_rows(self, x: dict[str, Tensor]) -> dict[str, Tensor]:
-        """What the first layer reads."""
-        return x
-
     def layer_on(
         self,
         number: int,
@@ -167,10 +163,6 @@ class SampledGNN(nn.Module):
         ends = (rows, rows[: block.num_targets]) if pair else rows
         of_edges = {"edge_attr": edge_attr[relation]} if edge_attr else {}
         return {name: self._after(number, self.convs[number](ends, block, **of_edges), own)}
-
-    def scores(self, x: dict[str, Tensor], name: str) -> Tensor:
-        """Of nodes of a type, from the output of the last layer."""
-        return x[name]
 
     def width_of(self, number: int) -> int:
         """Columns of what layer `number` puts out."""

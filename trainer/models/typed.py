@@ -153,7 +153,6 @@ class TypedGNN(nn.Module):
             expected = f"features [edges, {self.edge_dims[lacking[0]]}] of {', '.join(lacking[0])}"
             raise CohortError("edge_attr", expected, "none")
         num_rows = {name: rows.shape[0] for name, rows in x.items()}
-        x = self.first_rows(x)
         for number in range(len(self.convs)):
             hops = len(self.convs) - number
             given = edge_index[number] if isinstance(edge_index, list) else edge_index
@@ -165,10 +164,9 @@ class TypedGNN(nn.Module):
                     edges = {name: ends[:, : sum(num_sampled_edges[name][:hops])] for name, ends in edges.items()}
                 attributes = {name: rows[: sum(num_sampled_edges[name][:hops])] for name, rows in attributes.items()}
             x = self.layer_on(number, x, edges, num_rows, attributes)
-        scores = {name: self.scores(x, name) for name in self.outputs}
-        return scores if self.of_links else scores[self.outputs[0]]
+        return {name: x[name] for name in self.outputs} if self.of_links else x[self.outputs[0]]
 
-    def first_rows(self, x: dict) -> dict:
+    def _first_rows(self, x: dict) -> dict:
         """What the first layer reads, from rows and ids as `forward` takes them."""
         ids, x = x, {name: rows for name, rows in x.items() if len(rows.shape) == 2 and rows.shape[1]}
         if self.embeddings is not None:
@@ -191,18 +189,18 @@ class TypedGNN(nn.Module):
         num_targets: dict[str, int],
         edge_attr: dict[EdgeType, Tensor] | None = None,
     ) -> dict[str, Tensor]:
-        """What the next layer takes, or `scores`: the output of a layer, with what follows it; edges: int64 [2, edges]
-        or a Block of each edge type; edge_attr: rows of edges by edge type, as `forward` takes them."""
+        """What the next layer takes, or scores: the output of a layer, with what comes before and after it; edges:
+        int64 [2, edges] or a Block of each edge type; x and edge_attr: by type, as `forward` takes them."""
+        x = self._first_rows(x) if number == 0 else x
         if self.is_transformer:
             x = self._with_targets(x, self.convs[number], num_targets)
-        if self._activates_as_it_reads():
-            before = Activation("relu", self.dropout, self.training) if number > 0 else None
-            return self.convs[number](x, edges, num_targets, before)
-        of_edges = {"edge_attr": edge_attr} if edge_attr else {}
-        out = self.convs[number](x, edges, num_targets, **of_edges)
+        reads = self._activates_as_it_reads()
+        before = Activation("relu", self.dropout, self.training) if reads and number > 0 else None
+        others = {"activation": before, "edge_attr": edge_attr}
+        out = self.convs[number](x, edges, num_targets, **{name: other for name, other in others.items() if other})
         if number + 1 == len(self.convs):
-            return out
-        return {name: self._between(number, name, rows, x) for name, rows in out.items()}
+            return out if self.lin is None else {name: self.lin(rows) for name, rows in out.items()}
+        return out if reads else {name: self._between(number, name, rows, x) for name, rows in out.items()}
 
     def _activates_as_it_reads(self) -> bool:
         """Whether nothing comes between layers but what a layer can do to its input as it reads it."""
@@ -216,10 +214,6 @@ class TypedGNN(nn.Module):
         """As of SampledGNN: projections, keys, values and what becomes of them, of a target for each edge type."""
         made = 4 * self.hidden
         return made, num_relations * (width + made) - width
-
-    def scores(self, x: dict[str, Tensor], name: str) -> Tensor:
-        """Of nodes of a type, from the output of the last layer."""
-        return x[name] if self.lin is None else self.lin(x[name])
 
     def _between(self, number: int, name: str, rows: Tensor, read: dict[str, Tensor]) -> Tensor:
         """The output of a layer for a node type as the next one reads it; ``read``: what it read itself."""

@@ -191,11 +191,8 @@ class Layerwise:
     def _output(self, number: int, rows: Rows, name: str, first: int, last: int) -> Tensor:
         """What a layer gives the targets [first, last) of a type."""
         x, blocks = self._input(number, rows, name, first, last)
-        if number == 0:
-            x = self.model.first_rows(x)
         num_targets = {each: last - first if each == name else 0 for each in self._tables}
-        x = self.model.layer_on(number, x, blocks, num_targets, self._edge_attr(number, name, first, last))
-        return self.model.scores(x, name) if number + 1 == len(self._gives) else x[name]
+        return self.model.layer_on(number, x, blocks, num_targets, self._edge_attr(number, name, first, last))[name]
 
     def _input(
         self, number: int, rows: Rows, name: str, first: int, last: int

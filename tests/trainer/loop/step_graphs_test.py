@@ -22,6 +22,7 @@ from cohort_gnn.trainer.ranks import StepSums
 
 SEEDS, DIM, CLASSES = 40, 12, 5
 CPU = torch.device("cpu")
+KINDS = [("sage", False), ("sage", True), ("gcn", False), ("gat", False)]  # whether the last hop's nodes have no ids
 
 
 def test_padding_is_small_and_monotone():
@@ -98,56 +99,38 @@ def all_rows_of(*slots: Batch, global_too: bool = False) -> torch.Tensor:
     return torch.empty_like(rows).index_copy_(0, order, rows)
 
 
-def inputs_of(model: SampledGNN, room: Sizes, slot: Batch, rows: torch.Tensor) -> Inputs:
-    """Those of a graph of one node type, whose rows the step gathers unless the model reads them in place."""
-    return Inputs(room, slot, ONE_OF_EACH, [rows], Scores(model).is_placed, gathers=True)
-
-
 def graphs_of(step, device: torch.device, rows: torch.Tensor) -> StepGraphs:
     return graphs_for(step, device, ONE_OF_EACH, [rows], lambda rows: False)
 
 
 @pytest.mark.parametrize("hops", [1, 2, 3])
-@pytest.mark.parametrize("kind", ["sage", "gcn", "gat"])
-def test_a_padded_batch_has_the_same_scores_and_gradients(kind, hops):
+@pytest.mark.parametrize(("kind", "is_global"), KINDS)
+def test_a_padded_batch_has_the_same_scores_and_gradients(kind, is_global, hops):
     torch.manual_seed(1)
     model = SampledGNN(kind, DIM, 16, CLASSES, hops, dropout=0.0)
-    slot = slot_of(hops, CPU)
-    sizes = Sizes.of(slot)
-    padded = sizes.padded()
-    assert padded.nodes[0][-1] > sizes.nodes[0][-1] and padded.edges[0][-1] > sizes.edges[0][-1], "nothing is padded"
+    slot, before = slot_of(hops, CPU), slot_of(hops, CPU)
+
+    def compare(scores: torch.Tensor) -> None:
+        torch.testing.assert_close(scores, plain, rtol=1e-4, atol=1e-4)
+        found = torch.autograd.grad(scores.square().sum(), list(model.parameters()))
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+
     plain = Scores(model).of_slot(slot)
     wanted = torch.autograd.grad(plain.square().sum(), list(model.parameters()))
-    before = slot_of(hops, CPU, seed=0)
-    inputs = inputs_of(model, padded, slot, all_rows_of(before, slot))
-    for other in (before, slot):  # what an earlier batch left does not matter
-        inputs.load(other, Sizes.of(other))
-    x, blocks, y, *per_hop = inputs.arguments()
-    scores = Scores(model)(x, blocks, SEEDS, *per_hop)
-    torch.testing.assert_close(scores, plain, rtol=1e-4, atol=1e-4)
-    found = torch.autograd.grad(scores.square().sum(), list(model.parameters()))
-    for one, other in zip(found, wanted, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
-    assert torch.equal(y, slot.y[:SEEDS])
-
-
-@pytest.mark.parametrize("hops", [1, 2, 3])
-@pytest.mark.parametrize(("kind", "is_global"), [("sage", False), ("sage", True), ("gcn", False), ("gat", False)])
-def test_a_padded_batch_without_rows_has_the_same_scores(kind, is_global, hops):
-    torch.manual_seed(1)
-    model = SampledGNN(kind, DIM, 16, CLASSES, hops, dropout=0.0)
-    slot = slot_of(hops, CPU)
-    plain = Scores(model).of_slot(slot)
-    rows = all_rows_of(slot_of(hops, CPU, seed=1), slot, global_too=is_global)
+    rows = all_rows_of(before, slot, global_too=is_global)
+    compare(Scores(model, all_rows=rows).of_slot(slot))
     sizes = Sizes.of(slot)
-    torch.testing.assert_close(Scores(model, all_rows=rows).of_slot(slot), plain, rtol=1e-4, atol=1e-4)
-    inputs = inputs_of(model, sizes.padded(), slot, rows)
-    inputs.load(slot, sizes)
-    x, blocks, _, *per_hop = inputs.arguments()
-    torch.testing.assert_close(Scores(model)(x, blocks, SEEDS, *per_hop), plain, rtol=1e-4, atol=1e-4)
+    padded, count = sizes.padded(), sizes.nodes[0][-1]
+    assert (is_global or padded.nodes[0][-1] > count) and padded.edges[0][-1] > sizes.edges[0][-1], "nothing is padded"
+    inputs = Inputs(padded, slot, ONE_OF_EACH, [rows], Scores(model).is_placed, gathers=True)
+    for other in (before, slot):  # what an earlier batch left does not matter
+        inputs.load(other, sizes)
+    x, blocks, y, *per_hop = inputs.arguments()
+    compare(Scores(model)(x, blocks, SEEDS, *per_hop))
+    assert torch.equal(y, slot.y[:SEEDS])
     assert isinstance(x[NODE_TYPE], PlacedRows) == (kind != "gat")
     if kind == "gat":
-        count, x = sizes.nodes[0][-1], x[NODE_TYPE]
+        x = x[NODE_TYPE]
         assert torch.equal(x[:count], slot.x) and not x[count:].any() and len(x) > count
 
 
@@ -286,25 +269,15 @@ def test_two_equal_ranks_train_as_one(device):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("ranks", [1, 2])
-@pytest.mark.parametrize("kind", ["sage", "gcn", "gat"])
-def test_replayed_steps_train_as_others_do(kind, ranks):
+@pytest.mark.parametrize(("kind", "is_global"), KINDS)
+def test_replayed_steps_train_as_others_do(kind, is_global, ranks):
     device = torch.device("cuda")
     torch.manual_seed(2)
     model = SampledGNN(kind, DIM, 16, CLASSES, 2, dropout=0.4).to(device)
-    plain, replayed = (losses_of_steps(model, device, graphs_of, ranks) for graphs_of in (None, SEEDS))
-    assert replayed == pytest.approx(plain, rel=1e-4)
+    plain = losses_of_steps(model, device, None, ranks, named=False)
     assert plain[0] != plain[2], "nothing is learned"
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize(("kind", "is_global"), [("sage", False), ("sage", True), ("gcn", False), ("gat", False)])
-def test_replayed_steps_read_rows_in_place(kind, is_global):
-    device = torch.device("cuda")
-    torch.manual_seed(2)
-    model = SampledGNN(kind, DIM, 16, CLASSES, 2, dropout=0.4).to(device)
-    plain = losses_of_steps(model, device, None, named=False)
     for graphs_of in (None, SEEDS):
-        found = losses_of_steps(model, device, graphs_of, is_global=is_global)
+        found = losses_of_steps(model, device, graphs_of, ranks, is_global=is_global)
         assert found == pytest.approx(plain, rel=1e-4)
 
 

@@ -325,7 +325,7 @@ class TrainerSpec(RunSpec):
     coarse_error: float = 0.0
 
     @property
-    def graph_types(self) -> GraphTypes:
+    def graph(self) -> GraphTypes:
         """The types of the graph, also of one that has one node type."""
         dims = {NODE_TYPE: self.feature_dim}
         return self.types or replace(ONE_OF_EACH, feature_dims=dims, edge_dims=[self.edge_dim])

@@ -111,8 +111,7 @@ def _train(source, place, run: dict, out: Path, stop: StopRequest, loaded_at: fl
         splits, links = seeds_of_links(data, options.types)
         target_weights = weights_of_targets(data, options)
     else:
-        types = options.graph_types
-        first = types.first_node[types.target]
+        first = options.graph.first_node[options.graph.target]
         splits = {name: getattr(data, f"{name}_ids") + first for name in ("train", "val", "test")}
     if source.device.type == "cuda":
         torch.cuda.set_device(source.device)

@@ -48,7 +48,7 @@ def measure_steps(source: BatchSource, run: dict, out: Path) -> None:
     options = from_json(members["options"], TrainerSpec, str(out / files.RUN))
     torch.set_float32_matmul_precision(options.matmul_precision)
     ids = open_dataset(run["sampler"]["dataset"]).train_ids
-    ids, fanout = options.graph_types.numbered(ids, options.fanout)
+    ids, fanout = options.graph.numbered(ids, options.fanout)
     asked = source.request(source.add_seeds(ids), fanout, options.batch_size, shuffle=True)
     num_full = max(1, len(ids) // options.batch_size)
     all_rows = source.all_rows(run["sampler"]["dataset"])

@@ -168,8 +168,9 @@ class TrainStep:
 
     def __call__(self, slot) -> None:
         """The step on the batch in a slot; all of it is on the current stream, or done."""
+        slot = slot_by_type(slot, self.scores.types)
         if self._graphs and slot.num_seeds == self._graphs_of:
-            self._graphs(slot_by_type(slot, self.scores.types))
+            self._graphs(slot)
         else:
             x, edges, *others = self.scores.inputs_of(slot)
             y = links_of_slot(slot, self._links[1], self.scores.types) if self._links else slot.y[: slot.num_seeds]
@@ -224,7 +225,7 @@ def scores_of(options: TrainerSpec, model: torch.nn.Module, all_rows: AllRows = 
     """Those of a model that `model_of` made of these options."""
     is_fused = options.layers == "cohort" and not options.has_own_model
     called = callable_of(model, options.num_classes) if options.has_own_model else model
-    return Scores(called, options.amp, is_fused, all_rows, options.graph_types)
+    return Scores(called, options.amp, is_fused, all_rows, options.graph)
 
 
 def step_of(

@@ -223,14 +223,14 @@ class Trainer:
 
     def ask(self, name: str, fanout: list[int], epoch: int = 0, shuffle: bool = False, done: int = 0) -> Pass:
         """Has the sampler make a pass over a split's seeds, less the ``done`` first steps."""
-        types, pairs = self.options.graph_types, OfPairs()
+        graph, pairs = self.options.graph, OfPairs()
         if self.options.task == "link" and name == "train":
-            relation = types.edge_types.index(types.relation) if types.relation else 0
+            relation = graph.edge_types.index(graph.relation) if graph.relation else 0
             mode = "in_batch" if self.options.negatives_from == "batch" else "triplet"
             pairs = OfPairs(mode, self.options.negatives, REDRAWS, "reverse", relation)
         coarse = name == "train" and self._is_coarse(epoch)
         of_pass = (self.options.batch_size, epoch, shuffle, done, pairs)
-        return self.source.request(self.seed_sets[name], fanout * len(types.edge_types), *of_pass, plane_a=coarse)
+        return self.source.request(self.seed_sets[name], fanout * len(graph.edge_types), *of_pass, plane_a=coarse)
 
     def _is_coarse(self, epoch: int) -> bool:
         """Whether training reads features with an error in this epoch."""

@@ -40,7 +40,7 @@ def _model_of_rows(options: TrainerSpec) -> nn.Module:
     if options.model_kind.several_types:
         from cohort_gnn.trainer.models.typed import TypedGNN  # and PyG, which runs with one node type need not wait for
 
-        return TypedGNN(options.model, options.graph_types, *given, **shape, featureless=options.featureless)
+        return TypedGNN(options.model, options.graph, *given, **shape, featureless=options.featureless)
     if not options.has_own_model:
         of_edges = options.edge_dim if options.model_kind.takes_edge_features else 0
         return SampledGNN(options.model, options.feature_dim, *given, options.edge_weights, edge_dim=of_edges, **shape)

@@ -10,7 +10,6 @@
 namespace cohort::dataset {
 namespace {
 
-constexpr const char* kImportAgain = "import or generate the data set again";
 constexpr const char* kFiniteHint = "replace it in the source, e.g. with numpy.nan_to_num, and import again";
 constexpr std::array<const char*, 3> kSplitNames = {"train_ids", "val_ids", "test_ids"};
 

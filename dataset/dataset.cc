@@ -5,7 +5,6 @@
 
 #include "base/format.h"
 #include "dataset/encoded.h"
-#include "dataset/meta_json.h"
 
 namespace cohort::dataset {
 namespace {

@@ -19,6 +19,7 @@ namespace cohort::dataset {
 inline constexpr const char* kMetaFile = "meta.json";
 inline constexpr const char* kEdgeWeightsFile = "edge_weights.npy";    // as Cohort writes it
 inline constexpr const char* kEdgeFeaturesFile = "edge_features.npy";  // the same
+inline constexpr const char* kImportAgain = "import or generate the data set again";
 inline constexpr const char* kFormatName = "cohort-dataset";
 inline constexpr int64_t kFormatVersion = 3;  // the newest: 1 is for classes, 2 for other labels
 inline constexpr int64_t kTypedVersion = 3;   // several node types and relations

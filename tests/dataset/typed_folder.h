@@ -47,7 +47,7 @@ inline nlohmann::ordered_json typed_members(const Meta& meta) {
             {"test_ids", meta.splits[2]}}}};
 }
 
-// Writes meta.json of several types, also one with mistakes. dataset/importing/typed.py writes such.
+// Writes meta.json of several types, also one with mistakes. dataset/meta.py writes such.
 inline void write_typed_meta(const std::filesystem::path& folder, const Meta& meta) {
   nlohmann::ordered_json json = {{"format", kFormatName}, {"version", kTypedVersion}, {"name", meta.name}};
   json.update(typed_members(meta));

@@ -11,7 +11,6 @@ import numpy as np
 
 META = "meta.json"
 SPLITS = ("train_ids", "val_ids", "test_ids")
-TYPED_VERSION = 3
 
 
 def array_files(meta: dict[str, Any]) -> list[str]:
@@ -30,32 +29,43 @@ def write_targets(folder: Path, labels: np.ndarray, splits: Sequence[np.ndarray]
     return {name: f"{prefix}{name}.npy" for name in arrays}
 
 
-def write_meta(folder: Path, version: int, name: str, members: dict[str, Any]) -> None:
-    """Writes meta.json."""
+def write_meta(
+    folder: Path,
+    name: str,
+    nodes: Sequence[dict[str, Any]],
+    edges: Sequence[dict[str, Any]],
+    target: dict[str, Any],
+    has_names: bool = True,
+) -> None:
+    """Writes meta.json of a data set whose arrays are written: version 3, which has the names of types; without names,
+    version 1, or, for labels that are no classes, version 2.
+
+    Args:
+        nodes: of each node type, type, count and features (file, dim and dtype; missing: it has none).
+        edges: of each edge type, type, count and what `EdgeData.sort` returns of its files.
+        target: type, task, label_dtype and num_classes of the labels, and what `write_targets` returns.
+    """
+    version, members = 3, {"nodes": nodes, "edges": edges, "target": target}
+    if not has_names:
+        version, members = _of_one_type(nodes[0], edges[0], target)
     meta = {"format": "cohort-dataset", "version": version, "name": name.encode(errors="replace").decode()} | members
     (folder / META).write_text(json.dumps(meta, indent=2) + "\n")
 
 
-def write_meta_of_one_type(
-    folder: Path,
-    *,
-    name: str,
-    task: str,
-    label_dtype: str,
-    files: dict[str, str],
-    edge_features: dict[str, Any] | None = None,
-    **sizes: int | str,
-) -> None:
-    """Writes meta.json of a data set of one node type, whose arrays are written.
-
-    Args:
-        files: of labels and splits.
-        edge_features: file, dim and dtype of the features of edges; None: they have none.
-        sizes: num_nodes, num_edges, feature_dim, feature_dtype and num_classes.
-    """
-    arrays = {array: f"{array}.npy" for array in ("indptr", "indices", "features")}
-    numbers = {name: f"{name}.npy" for name in ("edge_weights", "edge_times")}
-    arrays |= {name: file for name, file in numbers.items() if (folder / file).exists()}
-    of_task = {} if task == "classification" else {"task": task, "label_dtype": label_dtype}
-    of_edges = {} if edge_features is None else {"edge_features": edge_features}
-    write_meta(folder, 2 if of_task else 1, name, sizes | {"files": arrays | files} | of_edges | of_task)
+def _of_one_type(nodes: dict[str, Any], edges: dict[str, Any], target: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    """The version and the other members of a meta.json without names."""
+    rows = nodes["features"]
+    members = {
+        "num_nodes": nodes["count"],
+        "num_edges": edges["count"],
+        "feature_dim": rows["dim"],
+        "feature_dtype": rows["dtype"],
+        "num_classes": target["num_classes"],
+        "files": {"indptr": edges["indptr"], "indices": edges["indices"], "features": rows["file"]}
+        | {array: edges[array] for array in ("edge_weights", "edge_times") if array in edges}
+        | {array: target[array] for array in ("labels", *SPLITS)},
+    }
+    members |= {"edge_features": edges["features"]} if "features" in edges else {}
+    if target["task"] == "classification":
+        return 1, members
+    return 2, members | {"task": target["task"], "label_dtype": target["label_dtype"]}

@@ -13,12 +13,12 @@ import numpy as np
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import _native
 from cohort_gnn.dataset.array_file import MemoryArray
-from cohort_gnn.dataset.hetero import RelationType
-from cohort_gnn.dataset.importing.convert import ConvertOptions, write_graph
-from cohort_gnn.dataset.importing.typed import TypedConversion
-from cohort_gnn.dataset.layouts.graph import EDGE_BYTES, EdgeChunk, Edges, Rows
-from cohort_gnn.dataset.layouts.typed import Nodes, TypedGraph
+from cohort_gnn.dataset.importing.convert import Conversion, write_graph
+from cohort_gnn.dataset.importing.options import ConvertOptions
+from cohort_gnn.dataset.layouts.graph import Graph, Nodes
+from cohort_gnn.dataset.layouts.streams import EDGE_BYTES, EdgeChunk, Edges, Rows
 from cohort_gnn.dataset.writer import GeneratedRows, demand_split
+from cohort_gnn.spec.graph import EdgeType
 
 LEAST_NODES = 8  # of a type, however small the share
 
@@ -34,7 +34,7 @@ class Shape:
     """
 
     nodes: dict[str, int]
-    edges: dict[RelationType, int]
+    edges: dict[EdgeType, int]
     dim: int
     dtype: str
     classes: int
@@ -113,7 +113,7 @@ def generate_shape(
         name: _rows(counts[name], num_columns, dtype, classes, seed, number) for number, name in enumerate(shape.nodes)
     }
     target = next(iter(shape.nodes))
-    graph = TypedGraph(
+    graph = Graph(
         name=Path(out).name,
         place="generated",
         nodes={name: Nodes(counts[name], _raw(rows)) for name, rows in tables.items()},
@@ -127,18 +127,17 @@ def generate_shape(
         reverse=True,
     )
 
-    class Conversion(TypedConversion):
-        def write_rows(self, rows: Rows, file: str, num_nodes: int | None, what: str = "features") -> list[int]:
-            if write_rows is None:
-                return super().write_rows(rows, file, num_nodes, what)
+    class ByWriter(Conversion):
+        def write_rows(self, rows: Rows, file: str, num_nodes: int | None, what: str) -> list[int]:
             return [num_nodes or 0, num_columns]
 
         def run(self) -> None:
             super().run()
-            if write_rows is not None:
-                write_rows(self.folder, {name: rows for name, rows in tables.items()})
+            assert write_rows is not None
+            write_rows(self.folder, {name: rows for name, rows in tables.items()})
 
-    write_graph(Conversion, graph, out, ConvertOptions(split=split, seed=seed, overwrite=overwrite))
+    options = ConvertOptions(split=split, seed=seed, overwrite=overwrite)
+    write_graph(graph, out, options, kind=Conversion if write_rows is None else ByWriter)
 
 
 def _rows(count: int, dim: int, dtype: str, classes: int, seed: int, number: int) -> GeneratedRows:
@@ -168,7 +167,7 @@ def _raw(rows: GeneratedRows) -> Rows:
     return Rows("features", rows.dtype, chunks)
 
 
-def _edges(relation: RelationType, counts: dict[str, int], num_edges: int, key: list[int]) -> Edges:
+def _edges(relation: EdgeType, counts: dict[str, int], num_edges: int, key: list[int]) -> Edges:
     """Both ends as of `powerlaw`: floor(V u^2) of V nodes that are renamed at random."""
     ends = relation[0], relation[2]
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset.array_file import MemoryArray
-from cohort_gnn.dataset.importing.convert import ConvertOptions, write_graph
-from cohort_gnn.dataset.importing.typed import TypedConversion
-from cohort_gnn.dataset.layouts.graph import Edges, Rows
-from cohort_gnn.dataset.layouts.typed import Nodes, TypedGraph
+from cohort_gnn.dataset.importing.convert import write_graph
+from cohort_gnn.dataset.importing.options import ConvertOptions
+from cohort_gnn.dataset.layouts.graph import Graph, Nodes
+from cohort_gnn.dataset.layouts.streams import Edges, Rows
 from cohort_gnn.dataset.writer import demand_split
 
 PAPER_NOISE, OTHER_NOISE = 4.0, 0.25  # of each feature, beside signatures of length 1
@@ -62,7 +62,7 @@ def generate_typed(
     paper = nodes_of(signatures[author_group] + signatures[field_group], PAPER_NOISE)
     # One table for authors and fields: without types nothing tells them apart.
     other = nodes_of(signatures[of_side], OTHER_NOISE) if all_features else Nodes(side)
-    graph = TypedGraph(
+    graph = Graph(
         name=Path(out).name,
         place="generated",
         nodes={"paper": paper, "author": other, "field": other},
@@ -75,7 +75,7 @@ def generate_typed(
         num_classes=classes,
         reverse=True,
     )
-    write_graph(TypedConversion, graph, out, ConvertOptions(split=split, seed=seed, overwrite=overwrite))
+    write_graph(graph, out, ConvertOptions(split=split, seed=seed, overwrite=overwrite))
 
 
 def _demand_sizes(nodes: int, edges: int, dim: int, dtype: str, classes: int, num_groups: int, papers: int) -> None:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import arrays
+from cohort_gnn.dataset.importing.options import ConvertOptions
 from cohort_gnn.dataset.layouts import tables
-from cohort_gnn.dataset.layouts.graph import Graph, Labels, Rows, Source
+from cohort_gnn.dataset.layouts.graph import Graph
+from cohort_gnn.dataset.layouts.streams import Labels, Rows
 from cohort_gnn.dataset.tables.column_names import LABELS, is_id_name
 from cohort_gnn.dataset.tables.ids import integers_of, named_ids
 from cohort_gnn.dataset.tables.table import Table, shortened, spans
 from cohort_gnn.dataset.tables.text_options import NONE, SEPARATORS, TextOptions, Wanted
+from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE
 from cohort_gnn.spec.options import flag_of
 
 ONES = "ones"
@@ -24,7 +27,14 @@ TABLE_NAMES = (
     *("edges", "features", "labels", "splits", "node-ids"),
     *("edge-weights", "edge-times", "edge-features"),
 )  # as --header, --separator, --comment and --id-column call them
+# Of SourceOptions and ConvertOptions: what types that have names have no meaning for, and what to do in place of it.
+OF_FILES = ("features", "edge_weights", "edge_times", "edge_features", "nodes")
+OF_ONE_TYPE = ("transpose", "undirected", "rename", "node_ids", "pca", "row_normalize", *OF_FILES)
 OF_SEVERAL_TYPES = "with several node types, name the table as file of its type, with its id, label and features"
+HINTS = {
+    "undirected": "--reverse-edges adds a relation for the other direction of each relation",
+    "features": "describe the graph in a YAML file, which names the features of each type",
+}
 
 Each = str | Mapping[str, str] | None  # a value for all tables, or one for each of some; "" are the others
 
@@ -106,7 +116,36 @@ def node_ids_of(inputs: SourceOptions) -> np.ndarray | None:
     return arrays.integers(str(inputs.node_ids), tables.read_ids(inputs.node_ids, inputs.text("node-ids")))
 
 
-def replace_task(graph: Source, inputs: SourceOptions, task: str, ids: np.ndarray | None) -> None:
+def demand_options_fit(graph: Graph, inputs: SourceOptions, options: ConvertOptions) -> None:
+    """Raises CohortError for an option that has no meaning for a graph whose types have names, or for one without
+    names, and where rows of renamed nodes do not say whose they are."""
+    if not graph.has_names:
+        if options.reverse_of:
+            raise CohortError("--reverse-of", "a graph of several relations", "one of one relation", "leave it out")
+        _demand_no_rows_renamed(graph, inputs, options)
+        return
+    if inputs.ids_of("labels") not in (None, NONE):
+        raise CohortError("--id-column", "a graph of one node type", "several", OF_SEVERAL_TYPES)
+    given = vars(options) | {name: value for name, value in vars(inputs).items() if value is not None}
+    for name in OF_ONE_TYPE:
+        if given.get(name) is not None and given[name] is not False:
+            hint = HINTS.get(name, f"leave {flag_of(name)} out")
+            raise CohortError(flag_of(name), "a graph of one node type", f"several: {', '.join(graph.nodes)}", hint)
+
+
+def _demand_no_rows_renamed(graph: Graph, inputs: SourceOptions, options: ConvertOptions) -> None:
+    if not options.rename or options.node_ids is not None:
+        return
+    has_features = graph.nodes[graph.target].features is not None
+    rows = has_features if inputs.features is None else str(inputs.features) != ONES
+    labels = inputs.labels or graph.labels
+    if rows or labels and inputs.ids_of("labels") in (None, NONE):
+        found = "rows of features" if rows else "labels, one a row"
+        hint = "--node-ids FILE says the id of each row; of a table, --id-column NAME says its column of ids"
+        raise CohortError("--rename", "edges alone, as rows do not say whose they are", found, hint)
+
+
+def replace_task(graph: Graph, inputs: SourceOptions, task: str, ids: np.ndarray | None) -> None:
     """Puts the labels and splits that the options name in the place of those of the source.
 
     Args:
@@ -122,7 +161,10 @@ def replace_task(graph: Source, inputs: SourceOptions, task: str, ids: np.ndarra
 
 
 def replace_graph(graph: Graph, inputs: SourceOptions, ids: np.ndarray | None) -> None:
-    """Puts what the options name in the place of what the source has of nodes and edges."""
+    """Puts what the options name in the place of what the source has of nodes and edges, without names of types."""
+    if graph.has_names:
+        return
+    (nodes,), (edges,) = graph.nodes.values(), graph.edges.values()
     for option, chosen, file in (
         ("--feature-columns", inputs.feature_columns, inputs.features),
         ("--label-columns", inputs.label_columns, inputs.labels),
@@ -130,12 +172,12 @@ def replace_graph(graph: Graph, inputs: SourceOptions, ids: np.ndarray | None) -
         if chosen and (file is None or not _is_table(file)):
             raise CohortError(option, "a .csv or .parquet file that has columns", str(file or "none"))
     if inputs.features is not None and str(inputs.features) != ONES:
-        graph.features = _features(inputs.features, inputs, graph.notes, ids)
+        nodes = replace(nodes, features=_features(inputs.features, inputs, graph.notes, ids))
     elif inputs.features is not None:
-        graph.features = None
-    elif graph.features is None:
+        nodes = replace(nodes, features=None)
+    elif nodes.features is None:
         hint = f"pass --features FILE, or --features {ONES} for one column of ones"
-        raise CohortError(graph.edges.place, "feature rows", "only edges", hint)
+        raise CohortError(edges.place, "feature rows", "only edges", hint)
     for what, option in COLUMNS.items():
         if (file := getattr(inputs, f"edge_{what}")) is None:
             continue
@@ -144,13 +186,14 @@ def replace_graph(graph: Graph, inputs: SourceOptions, ids: np.ndarray | None) -
         text = inputs.text(f"edge-{what}")
         if what == "features":
             rows = tables.read_rows(file, options=text, ids=inputs.ids_of("edge-features"))
-            graph.edges = graph.edges.with_column(rows)
+            edges = edges.with_column(rows)
         else:
-            graph.edges = graph.edges.with_column(tables.read_weights(file, what == "times", text))
+            edges = edges.with_column(tables.read_weights(file, what == "times", text))
     if inputs.nodes is not None:
-        if graph.num_nodes not in (None, inputs.nodes):
-            raise CohortError("--nodes", f"{graph.num_nodes}, as the source says", str(inputs.nodes))
-        graph.num_nodes = inputs.nodes
+        if nodes.num_nodes not in (None, inputs.nodes):
+            raise CohortError("--nodes", f"{nodes.num_nodes}, as the source says", str(inputs.nodes))
+        nodes = replace(nodes, num_nodes=inputs.nodes)
+    graph.nodes, graph.edges = {NODE_TYPE: nodes}, {EDGE_TYPE: edges}
 
 
 def _is_table(path: Path) -> bool:

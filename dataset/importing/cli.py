@@ -19,10 +19,10 @@ from cohort_gnn.base.progress_lines import ProgressLines
 from cohort_gnn.dataset.arrays import TASKS
 from cohort_gnn.dataset.cli_parts import add_common, lines_on_stderr, number, summary
 from cohort_gnn.dataset.importing.beside import TABLE_NAMES, SourceOptions
-from cohort_gnn.dataset.importing.convert import ConvertOptions
 from cohort_gnn.dataset.importing.importer import FORMATS, import_graph
+from cohort_gnn.dataset.importing.options import ConvertOptions
+from cohort_gnn.dataset.layouts.graph import relation_of
 from cohort_gnn.dataset.layouts.tables import RAW_DTYPES, RawLayout
-from cohort_gnn.dataset.layouts.typed import relation_of
 from cohort_gnn.dataset.reader import open as open_dataset
 from cohort_gnn.dataset.reverses import NO_REVERSE, RelationType
 from cohort_gnn.dataset.tables.text_options import SEPARATORS

@@ -11,7 +11,7 @@ import numpy as np
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.dataset import _native
-from cohort_gnn.dataset.layouts.graph import Edges, Rows, WeightReader, Weights
+from cohort_gnn.dataset.layouts.streams import Edges, Rows, WeightReader, Weights
 from cohort_gnn.dataset.prepared import take_rows
 from cohort_gnn.dataset.writer import write_rows
 
@@ -82,14 +82,16 @@ class EdgeData:
         folder: Path,
         progress: Progress = lambda what, done: None,
         ids: _native.IdMap | None = None,
+        prefix: str = "",
         **options: Any,
-    ) -> tuple[_native.EdgeSorter, dict[str, Any] | None]:
-        """Writes the edges, and what they have beside, in order; returns their sorter, and what meta.json says of the
-        features.
+    ) -> tuple[int, dict[str, Any]]:
+        """Writes the edges, and what they have beside, in order; returns the number of nodes that they lead to, and
+        what meta.json says of the edges: count and files.
 
         Args:
             progress: told of "reading" and "writing".
             ids: what the ends of edges are ids of, if they are no nodes.
+            prefix: of the names of the files, such as "author.writes.paper.".
             options: of the sorter.
 
         Raises:
@@ -113,7 +115,8 @@ class EdgeData:
         self._demand_count(self._times, "times")
         expected_edges = max(1, sorter.edges_read * (2 if options.get("reverse") else 1))
         sorter.write(folder, lambda written: progress("writing", min(1.0, written / expected_edges)))
-        return sorter, self._write(folder)
+        described = {"count": sorter.edges_written} | self._write(folder, prefix)
+        return sorter.num_nodes, described
 
     def _take(self, count: int) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Weights and times of the next edges, as the sorter takes them."""
@@ -131,21 +134,33 @@ class EdgeData:
             found = f"{len(numbers)} for {'more' if at_least else self._count} edges"
             raise CohortError(f"the {what} of edges", f"one of the {what} for each edge", found)
 
-    def _write(self, folder: Path) -> dict[str, Any] | None:
-        """Writes what the sorter did not, and returns what meta.json says of the features."""
-        if self._features is None:
-            return None
+    def _write(self, folder: Path, prefix: str) -> dict[str, Any]:
+        """Writes what the sorter did not, gives all files their names, and returns what meta.json says of them."""
+        described = {}
+        if self._features is not None:
+            file = f"{prefix}features.npy" if prefix else FEATURES
+            dim = self._write_beside(self._features, folder, file)
+            described["features"] = {"file": file, "dim": dim, "dtype": self._features.dtype}
+        beside = {"edge_weights": self._edges.weights, "edge_times": self._edges.times}
+        names = ("indptr", "indices", *(name for name, numbers in beside.items() if numbers))
+        for name in names:
+            (folder / f"{name}.npy").rename(folder / f"{prefix}{name}.npy")
+        return {name: f"{prefix}{name}.npy" for name in names} | described
+
+    def _write_beside(self, features: Rows, folder: Path, file: str) -> int:
+        """Writes the rows of edges, and the weights or times of edges that have rows; returns how many columns rows
+        have."""
         numbers = np.load(folder / (TIMES if self._rank is not None else NUMBERS))
         if self._order is not None and self._times is not None:
             numbers = self._order[numbers]
             np.save(folder / TIMES, self._times[numbers])
         if self._weights is not None:
             np.save(folder / WEIGHTS, self._weights[numbers])
-        dim = self._write_rows(self._features, folder, numbers)
+        dim = self._write_rows(features, folder, file, numbers)
         (folder / NUMBERS).unlink(missing_ok=True)
-        return {"file": FEATURES, "dim": dim, "dtype": self._features.dtype}
+        return dim
 
-    def _write_rows(self, given: Rows, folder: Path, numbers: np.ndarray) -> int:
+    def _write_rows(self, given: Rows, folder: Path, file: str, numbers: np.ndarray) -> int:
         """Writes the rows of the edges with these numbers; returns how many columns they have."""
         rows, block_bytes = given.matrix, self._block_bytes
         if not isinstance(rows, np.ndarray):
@@ -160,6 +175,6 @@ class EdgeData:
             take_rows(of_bytes, numbers[first : first + at_once]).view(rows.dtype)
             for first in range(0, len(numbers), at_once)
         )
-        write_rows(folder / FEATURES, pieces)
+        write_rows(folder / file, pieces)
         (folder / UNSORTED).unlink(missing_ok=True)
         return rows.shape[1]

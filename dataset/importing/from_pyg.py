@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from cohort_gnn.base.errors import CohortError, warn_user
+from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.importing import tensors
-from cohort_gnn.dataset.importing.hetero import from_hetero
+from cohort_gnn.dataset.importing.convert import write_graph
+from cohort_gnn.dataset.importing.options import ConvertOptions
+from cohort_gnn.dataset.layouts.graph import Graph, Nodes
 from cohort_gnn.dataset.layouts.pyg import features_of
+from cohort_gnn.dataset.layouts.streams import Edges
+from cohort_gnn.spec.graph import EdgeType
 
 NEEDED = {  # of a Data, and what to do where it is not there
     "edge_index": "fill it in, give one graph of a PyG data set (dataset[0]), or use from_tensors",
     "x": "give each node a row: data.x = torch.ones(data.num_nodes, 1), or use from_tensors",
 }
+KEPT = {"x", "num_nodes", "edge_index", "edge_weight", "edge_time", "time", "edge_attr"}  # of a Data, or of every type
+KEPT_DTYPES = ("float32", "float16", "bfloat16", "uint8")  # of features
+KEPT_OF_TARGET = KEPT | {"y", *arrays.MASKS}  # of a Data, or of the type that has them
 
 
 def from_pyg(
@@ -26,7 +33,7 @@ def from_pyg(
     *,
     target: str | None = None,
     reverse_edges: bool = False,
-    reverse_of: Mapping[tuple[str, str, str], tuple[str, str, str] | None] | None = None,
+    reverse_of: Mapping[EdgeType, EdgeType | None] | None = None,
     overwrite: bool = False,
     **options: Any,
 ) -> Path:
@@ -54,8 +61,7 @@ def from_pyg(
         CohortError: for another object, or like from_tensors.
     """
     if callable(getattr(data, "metadata", None)):
-        of_types: dict[str, Any] = {"target": target, "reverse_edges": reverse_edges, "reverse_of": reverse_of}
-        return from_hetero(data, out, overwrite=overwrite, **of_types, **options)
+        return _from_hetero(data, out, target, reverse_edges, reverse_of, overwrite, **options)
     if target is not None or reverse_edges or reverse_of:
         given = "target" if target is not None else "reverse_edges" if reverse_edges else "reverse_of"
         raise CohortError("from_pyg", f"a HeteroData with {given}", f"a {type(data).__name__}", f"leave {given} out")
@@ -65,44 +71,147 @@ def from_pyg(
             found = f"a {type(data).__name__} without" + (", but with adj_t" if has_adj else "")
             raise CohortError("from_pyg", f"a Data with {attribute}", found, tensors.ADJ_HINT if has_adj else hint)
     splits = {split: mask for split, mask in tensors.masks_of(data).items() if mask is not None}
-    weights, times = getattr(data, "edge_weight", None), _times_of(data)
-    of_edges = {"edge_weight": weights, "edge_time": times, "edge_attr": features_of(data)}
-    _warn_of_what_is_left_out(data)
-    for name in ("x", "edge_attr"):
-        if getattr(data, name, None) is not None:
-            tensors.warn_of_float32(f"Data.{name}", data[name])
-    return tensors.from_tensors(
-        out,
-        x=data.x,
-        y=getattr(data, "y", None),
-        edge_index=data.edge_index,
-        overwrite=overwrite,
-        **{**of_edges, **splits, **options},
-    )
-
-
-def _warn_of_what_is_left_out(data: Any) -> None:
-    """Names in one warning what a Data has beside the members of a data set."""
     members = data.to_dict() if hasattr(data, "to_dict") else {}
-    left_out = [
-        f"Data.{key} {list(value.shape) if hasattr(value, 'shape') else f'({type(value).__name__})'}"
-        for key, value in members.items()
-        if key not in tensors.KEPT_OF_TARGET | {"adj_t"} and value is not None
-    ]
-    if left_out:
-        verb = "is" if len(left_out) == 1 else "are"
-        kept = "x, y, edge_index, edge_weight, edge_time, edge_attr and the three masks"
-        warn_user(f"{', '.join(left_out)} {verb} left out: a data set keeps {kept}")
+    _warn_of_what_is_left_out(
+        [
+            f"Data.{key} {list(value.shape) if hasattr(value, 'shape') else f'({type(value).__name__})'}"
+            for key, value in members.items()
+            if key not in KEPT_OF_TARGET | {"adj_t"} and value is not None
+        ],
+        "x, y, edge_index, edge_weight, edge_time, edge_attr and the three masks",
+    )
+    _warn_of_float32({f"Data.{name}": getattr(data, name, None) for name in ("x", "edge_attr")})
+    kept = {name: getattr(data, name, None) for name in ("x", "y", "edge_index", "edge_weight")}
+    kept |= {"edge_time": _times_of(data), "edge_attr": features_of(data)}
+    return tensors.from_tensors(out, overwrite=overwrite, **{**kept, **splits, **options})
 
 
 def _times_of(data: Any) -> Any:
-    """A Data object's edge_time, or its time as that of edges."""
+    """A Data object's edge_time, or its time as that of edges: an edge is as old as its source."""
     if getattr(data, "edge_time", None) is not None:
         return data.edge_time
     times = getattr(data, "time", None)
-    return times if times is None or len(times) != len(data.x) else _times_of_sources("time", data, times)
+    if times is None or len(times) != len(data.x):
+        return times
+    return tensors.times_of_sources("time", times, "edge_index", data.edge_index, len(data.x))
 
 
-def _times_of_sources(place: str, data: Any, times: Any) -> np.ndarray:
-    """int64 [E] of times [V] of a Data's nodes: an edge is as old as its source."""
-    return tensors.times_of_nodes(place, times, len(data.x))[tensors.edges_of(data.edge_index, len(data.x))[0]]
+def _warn_of_float32(found: Mapping[str, Any]) -> None:
+    """Says that a data set does not keep the dtype of features, by what they are called."""
+    for place, x in found.items():
+        dtype = str(getattr(x, "dtype", "")).removeprefix("torch.")
+        if x is not None and dtype not in KEPT_DTYPES:
+            kept = ", ".join(KEPT_DTYPES)
+            cure = ".float() says so without a warning"
+            warn_user(f"{place} {dtype} is stored as float32: a data set keeps {kept}; {cure}")
+
+
+def _warn_of_what_is_left_out(names: Sequence[str], kept: str) -> None:
+    """Names in one warning what a graph has beside the members of a data set."""
+    if names:
+        verb = "is" if len(names) == 1 else "are"
+        warn_user(f"{'; '.join(names)} {verb} left out: a data set keeps {kept}")
+
+
+# --- HeteroData -----------------------------------------------------------------------------------------------------
+
+
+def _from_hetero(
+    data: Any,
+    out: str | os.PathLike,
+    target: str | None,
+    reverse_edges: bool,
+    reverse_of: Mapping[EdgeType, EdgeType | None] | None,
+    overwrite: bool,
+    *,
+    name: str | None = None,
+    num_classes: int | None = None,
+    task: str = "classification",
+    split: Sequence[float] = (0.6, 0.2, 0.2),
+    seed: int = 0,
+) -> Path:
+    out = tensors.new_folder(out, overwrite)
+    target = _target_of(data, target)
+    graph = Graph(
+        name=name or out.name,
+        place="from_pyg",
+        nodes={type_: _nodes(type_, data[type_]) for type_ in data.node_types},
+        edges={type_: _edges(type_, data) for type_ in data.edge_types},
+        target=target,
+        labels=tensors.labels_of(data[target].get("y"), task),
+        splits=tensors.splits_of(tensors.masks_of(data[target])),
+        num_classes=num_classes,
+        reverse=reverse_edges,
+        reverse_of=reverse_of,
+    )
+    if not graph.edges:
+        raise CohortError("from_pyg", "a HeteroData with edges", "none", "data['a', 'to', 'b'].edge_index = ...")
+    graph.demand_types()
+    stores = {_told(type_): data[type_] for type_ in [*data.node_types, *data.edge_types]}
+    left_out = [
+        f"{key} of {told}"
+        for told, store in stores.items()
+        for key, value in store.items()
+        if value is not None and key not in (KEPT_OF_TARGET if told == target else KEPT)
+    ]
+    of_relations = "edge_index, edge_weight, times and edge_attr of each relation"
+    _warn_of_what_is_left_out(left_out, f"x and time of each type, {of_relations}, y and the three masks of the target")
+    _warn_of_float32({f"x of {type_}": data[type_].get("x") for type_ in data.node_types})
+    _warn_of_float32({f"edge_attr of {_told(type_)}": data[type_].get("edge_attr") for type_ in data.edge_types})
+    write_graph(graph, out, ConvertOptions(task=task, split=split, seed=seed, overwrite=overwrite))
+    return out
+
+
+def _told(type_: str | EdgeType) -> str:
+    return type_ if isinstance(type_, str) else ", ".join(type_)
+
+
+def _target_of(data: Any, target: str | None) -> str:
+    """The node type that has y."""
+    labelled = [type_ for type_ in data.node_types if data[type_].get("y") is not None]
+    if target is not None:
+        if target not in data.node_types:
+            raise CohortError("target", f"one of the node types {', '.join(data.node_types)}", repr(target))
+        return target
+    if len(labelled) == 1:
+        return labelled[0]
+    found = f"y of {', '.join(labelled)}" if labelled else "no y"
+    candidates = labelled or list(data.node_types)
+    hint = f"choose one: target={candidates[0]!r}" if candidates else "it has no nodes yet: data['paper'].x = ..."
+    raise CohortError("from_pyg", "a HeteroData in which one node type has y", found, hint)
+
+
+def _nodes(type_: str, store: Any) -> Nodes:
+    x, given = store.get("x"), store.get("num_nodes")
+    if x is not None:
+        rows, num_nodes = tensors.rows_of(f"{type_}.x", x)
+        if given is not None and int(given) != num_nodes:
+            raise CohortError(f"{type_}.x", f"num_nodes = {int(given)} rows", f"{num_nodes}")
+        return Nodes(num_nodes, rows)
+    if given is None and store.get("y") is not None:
+        given = len(store["y"])
+    if given is None or int(given) < 1:
+        found = "none of them" if given is None else f"num_nodes = {int(given)}"
+        hint = f"data[{type_!r}].num_nodes = ...; nodes without features need no x"
+        raise CohortError(type_, "x, or a num_nodes of at least 1", found, hint)
+    return Nodes(int(given))
+
+
+def _edges(type_: EdgeType, data: Any) -> Edges:
+    told, store, source = _told(type_), data[type_], data[type_[0]]
+    place = f"edge_index of {told}"
+    if store.get("edge_index") is None:
+        hint = tensors.ADJ_HINT.replace("data.", f"data[{type_}].") if store.get("adj_t") is not None else "fill it in"
+        raise CohortError(place, "integers [2, E]", "none", hint)
+    src, dst = tensors.ends_of(place, store["edge_index"])
+    ends = (arrays.integers(f"{place}: {end}", ids) for end, ids in (("src", src), ("dst", dst)))
+    times, attributes = store.get("edge_time", store.get("time")), features_of(store)
+    if times is None and source.get("time") is not None:
+        count = _nodes(type_[0], source).num_nodes or 0
+        times = tensors.times_of_sources(f"{type_[0]}.time", source["time"], place, store["edge_index"], count)
+    return replace(
+        Edges.in_memory(place, *ends),
+        weights=tensors.weights_in(f"edge_weight of {told}", store.get("edge_weight")),
+        times=tensors.weights_in(f"times of {told}", times, are_times=True),
+        features=None if attributes is None else tensors.rows_of(f"edge_attr of {told}", attributes)[0],
+    )

@@ -9,26 +9,25 @@ from typing import Any
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import arrays
-from cohort_gnn.dataset.hetero import HeteroDataset
 from cohort_gnn.dataset.importing.beside import (
     AS_IT_IS,
     COLUMNS,
-    OF_SEVERAL_TYPES,
-    ONES,
     SourceOptions,
     demand_files,
+    demand_options_fit,
     node_ids_of,
     replace_graph,
     replace_task,
 )
-from cohort_gnn.dataset.importing.convert import ConvertOptions, GraphConversion, Progress, write_graph
+from cohort_gnn.dataset.importing.convert import write_graph
+from cohort_gnn.dataset.importing.edge_data import Progress
+from cohort_gnn.dataset.importing.options import ConvertOptions
 from cohort_gnn.dataset.importing.outcome import outcome
-from cohort_gnn.dataset.importing.typed import TypedConversion, demand_no_option_of_one_type, typed_outcome
 from cohort_gnn.dataset.layouts import tables
 from cohort_gnn.dataset.layouts.chunked import METADATA as CHUNKED
 from cohort_gnn.dataset.layouts.chunked import read_chunked
 from cohort_gnn.dataset.layouts.described import DESCRIPTION, read_described
-from cohort_gnn.dataset.layouts.graph import Graph, Source
+from cohort_gnn.dataset.layouts.graph import Graph
 from cohort_gnn.dataset.layouts.graphbolt import METADATA, read_graphbolt
 from cohort_gnn.dataset.layouts.igb import find_igb, is_igbh, read_igb
 from cohort_gnn.dataset.layouts.legion import is_legion, read_legion
@@ -37,11 +36,8 @@ from cohort_gnn.dataset.layouts.npz import read_npz
 from cohort_gnn.dataset.layouts.ogb import is_ogb, read_ogb
 from cohort_gnn.dataset.layouts.planetoid import is_planetoid, read_planetoid
 from cohort_gnn.dataset.layouts.pyg import read_data
-from cohort_gnn.dataset.layouts.typed import TypedGraph
-from cohort_gnn.dataset.reader import is_dataset, open_one_type
-from cohort_gnn.dataset.reader import open as open_dataset
+from cohort_gnn.dataset.reader import is_dataset
 from cohort_gnn.dataset.tables.known_files import demand_unknown
-from cohort_gnn.dataset.tables.text_options import NONE
 from cohort_gnn.spec.options import flag_of
 
 EDGE_LISTS = (*tables.TABLES, "npy")
@@ -80,39 +76,25 @@ def import_graph(
     kind = detect(path) if format == "auto" else format
     _demand_ids_elsewhere(kind, inputs, options)
     graph = _read(path, kind, inputs)
-    if isinstance(graph, TypedGraph):
-        graph.choose_target(inputs.target)
-        graph.demand_types()
-        graph = graph.of_one_type() or graph
-    elif inputs.target is not None:
-        raise CohortError("--target", "a graph of several node types", "one of one node type", "leave it out")
+    graph.choose_target(inputs.target)
+    graph.demand_types()
+    graph = graph.without_names()
     for name, problem in graph.missing.items():
         if getattr(inputs, name) is None:
             raise problem
     ids = node_ids_of(inputs)
     if ids is not None:
         options["node_ids"] = ids
-    _demand_no_rows_renamed(graph, inputs, options)
-    replace_task(graph, inputs, options.get("task", "classification"), ids)
-    if isinstance(graph, Graph):
-        replace_graph(graph, inputs, ids)
+    converted = ConvertOptions(**options)
+    demand_options_fit(graph, inputs, converted)
+    replace_task(graph, inputs, converted.task, ids)
+    replace_graph(graph, inputs, ids)
     for text in graph.notes:
         note(text)
-    _demand_task(graph, options.get("task", "classification"), kind)
-    converted = ConvertOptions(**options)
+    _demand_task(graph, converted.task, kind)
+    write_graph(graph, out, converted, progress)
     labels, by_hand = (inputs.labels or path).name, kind in (*EDGE_LISTS, "npz")
-    if isinstance(graph, TypedGraph):
-        demand_no_option_of_one_type(graph, inputs, converted)
-        write_graph(TypedConversion, graph, out, converted, progress)
-        data = open_dataset(out)
-        assert isinstance(data, HeteroDataset)
-        lines = typed_outcome(graph, data, converted, labels=labels)
-    else:
-        if converted.reverse_of:
-            raise CohortError("--reverse-of", "a graph of several relations", "one of one relation", "leave it out")
-        write_graph(GraphConversion, graph, out, converted, progress)
-        lines = outcome(graph, open_one_type(out), converted, labels=labels, numbered_by_hand=by_hand)
-    for text in lines:
+    for text in outcome(graph, Path(out), converted, labels=labels, numbered_by_hand=by_hand):
         note(text)
 
 
@@ -124,21 +106,7 @@ def _demand_ids_elsewhere(kind: str, inputs: SourceOptions, options: dict[str, A
         raise CohortError(given, "a graph without a description of its ids", f"{DESCRIPTION}, which has one", hint)
 
 
-def _demand_no_rows_renamed(graph: Source, inputs: SourceOptions, options: dict[str, Any]) -> None:
-    """Raises CohortError where rows do not say whose they are, and for ids of one type where there are several."""
-    if isinstance(graph, TypedGraph) and inputs.ids_of("labels") not in (None, NONE):
-        raise CohortError("--id-column", "a graph of one node type", "several", OF_SEVERAL_TYPES)
-    if not isinstance(graph, Graph) or not options.get("rename") or options.get("node_ids") is not None:
-        return
-    rows = graph.features is not None if inputs.features is None else str(inputs.features) != ONES
-    labels = inputs.labels or graph.labels
-    if rows or labels and inputs.ids_of("labels") in (None, NONE):
-        found = "rows of features" if rows else "labels, one a row"
-        hint = "--node-ids FILE says the id of each row; of a table, --id-column NAME says its column of ids"
-        raise CohortError("--rename", "edges alone, as rows do not say whose they are", found, hint)
-
-
-def _demand_task(graph: Source, task: str, kind: str) -> None:
+def _demand_task(graph: Graph, task: str, kind: str) -> None:
     """Raises CohortError for a task that the source's labels are not for."""
     if task not in arrays.TASKS:
         raise CohortError("--task", " or ".join(arrays.TASKS), repr(task))
@@ -173,7 +141,7 @@ def detect(source: Path) -> str:
     return "pyg" if found == "pt" else found
 
 
-def _read(path: Path, kind: str, inputs: SourceOptions) -> Graph | TypedGraph:
+def _read(path: Path, kind: str, inputs: SourceOptions) -> Graph:
     given = {what: option for what, option in COLUMNS.items() if getattr(inputs, option) is not None}
     if kind in EDGE_LISTS:
         text, chosen = inputs.text("edges"), {what: getattr(inputs, option) for what, option in given.items()}
@@ -183,7 +151,7 @@ def _read(path: Path, kind: str, inputs: SourceOptions) -> Graph | TypedGraph:
         for what, option in given.items():
             column = tables.read_columns(path, what, flag_of(option), chosen[what], text, wanted, kind)
             edges = edges.with_column(column)
-        return Graph(name=path.name.split(".")[0], edges=edges)
+        return Graph.of_one_type(edges, name=path.name.split(".")[0])
     for option in given.values():
         raise CohortError(flag_of(option), f"an edge list: {', '.join(EDGE_LISTS)}", f"format {kind}")
     if kind not in FOLDERS:
@@ -211,7 +179,7 @@ def _pyg_reader(path: Path) -> Callable[[], Graph] | None:
 
 
 # Format -> how a folder of it looks, and what reads it; the first one that fits is taken.
-FOLDERS: dict[str, tuple[Callable[[Path], bool], Callable[[Path], Graph | TypedGraph]]] = {
+FOLDERS: dict[str, tuple[Callable[[Path], bool], Callable[[Path], Graph]]] = {
     "yaml": (lambda path: (path / DESCRIPTION).exists(), read_described),
     "ogb": (is_ogb, read_ogb),
     "mag240m": (lambda path: find_mag240m(path) is not None, read_mag240m),

@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 
-from cohort_gnn.dataset.hetero import HeteroDataset
-from cohort_gnn.dataset.importing.convert import ConvertOptions
-from cohort_gnn.dataset.layouts.graph import Graph, Source
-from cohort_gnn.dataset.reader import Dataset
+from cohort_gnn.dataset.importing.options import ConvertOptions
+from cohort_gnn.dataset.layouts.graph import Graph
+from cohort_gnn.dataset.reader import Dataset, open_one_type
+from cohort_gnn.dataset.reader import open as open_dataset
 
 EDGES_AT_ONCE = 1 << 22
 FROM_ONE = "node 0 has no edges: do ids start at 1? --node-ids takes a file of ids, one per row"
 
 
-def outcome(graph: Graph, data: Dataset, options: ConvertOptions, *, labels: str, numbered_by_hand: bool) -> list[str]:
-    """Lines about classes that are not used, splits, and what was made of the edges.
+def outcome(graph: Graph, out: Path, options: ConvertOptions, *, labels: str, numbered_by_hand: bool) -> list[str]:
+    """Lines about classes that are not used, splits, what was made of the edges, and types that no edge reaches.
 
     Args:
+        out: folder of the data set.
         labels: name of the file that has them.
         numbered_by_hand: the source is a list of edges that somebody wrote, not a published data set.
     """
-    lines = labels_and_splits_told(graph, data, options, labels=labels)
+    lines = _labels_and_splits_told(graph, open_dataset(out), options, labels)
+    if graph.has_names:
+        return lines + _unreached_told(open_dataset(out))
+    data = open_one_type(out)
     if numbered_by_hand and not options.rename and options.node_ids is None and _leaves_out_node_0(data, options):
         lines.insert(len(lines) - 1, FROM_ONE)
-    columns = graph.edges.columns_told() if numbered_by_hand else ""
+    (edges,) = graph.edges.values()
+    columns = edges.columns_told() if numbered_by_hand else ""
     return [*lines, f"edges: {columns}{_direction_told(data, options)}"]
 
 
-def labels_and_splits_told(
-    graph: Source, data: Dataset | HeteroDataset, options: ConvertOptions, *, labels: str
-) -> list[str]:
+def _labels_and_splits_told(graph: Graph, data: Any, options: ConvertOptions, labels: str) -> list[str]:
     """Lines about classes that are not used, and about the splits."""
     lines = []
     classes = data.y[data.y >= 0] if data.task == "classification" else np.arange(data.num_classes)
@@ -44,6 +50,13 @@ def labels_and_splits_told(
     sizes = ((name, len(getattr(data, f"{name}_ids"))) for name in ("train", "val", "test"))
     lines.append(f"splits: {', '.join(f'{name} {size:,}' for name, size in sizes)} ({origin})")
     return lines
+
+
+def _unreached_told(data: Any) -> list[str]:
+    unreached = [type_ for type_ in data.node_types if all(target != type_ for _, _, target in data.edge_types)]
+    verb = "receives" if len(unreached) == 1 else "receive"
+    cure = "--reverse-edges adds the reverse of each relation"
+    return [f"{', '.join(unreached)} {verb} no edges; {cure}"] if unreached else []
 
 
 def _direction_told(data: Dataset, options: ConvertOptions) -> str:

@@ -13,8 +13,8 @@ from cohort_gnn.dataset.array_file import MemoryArray
 from cohort_gnn.dataset.check import demand_in_range
 from cohort_gnn.dataset.hetero import demand_raw
 from cohort_gnn.dataset.importing.edge_data import EdgeData
-from cohort_gnn.dataset.layouts.graph import EdgeChunk, Edges, Rows, Weights
-from cohort_gnn.dataset.meta import SPLITS, write_meta_of_one_type, write_targets
+from cohort_gnn.dataset.layouts.streams import EdgeChunk, Edges, Rows, Weights
+from cohort_gnn.dataset.meta import SPLITS, write_meta, write_targets
 from cohort_gnn.dataset.reader import Dataset, open_one_type
 
 SORT_BYTES = 4_000_000_000  # of memory for edges; others go through a file
@@ -33,17 +33,18 @@ def renumber(folder: Path, out: str | os.PathLike) -> np.ndarray:
     new_of_old = np.empty_like(old_of_new)
     new_of_old[old_of_new] = np.arange(data.num_nodes)
     np.save(out / "old_of_new.npy", old_of_new)
-    edge_features = _write_edges(data, new_of_old, out)
+    edges = _write_edges(data, new_of_old, out)
     files = write_targets(out, data.y[old_of_new], [np.sort(new_of_old[getattr(data, split)]) for split in SPLITS])
-    sizes = ("num_nodes", "num_edges", "feature_dim", "feature_dtype", "num_classes")
-    of_data = {name: getattr(data, name) for name in ("name", "task", *sizes)}
-    write_meta_of_one_type(out, label_dtype=data.y.dtype.name, files=files, edge_features=edge_features, **of_data)
+    features = {"file": "features.npy", "dim": data.feature_dim, "dtype": data.feature_dtype}
+    target = {"task": data.task, "label_dtype": data.y.dtype.name, "num_classes": data.num_classes} | files
+    nodes = {"count": data.num_nodes, "features": features}
+    write_meta(out, data.name, [nodes], [edges], target, has_names=False)
     return np.load(out / "old_of_new.npy", mmap_mode="r")
 
 
-def _write_edges(data: Dataset, new_of_old: np.ndarray, out: Path) -> dict[str, Any] | None:
+def _write_edges(data: Dataset, new_of_old: np.ndarray, out: Path) -> dict[str, Any]:
     """Neighbours in ascending order of their times, if they have any, and of the new numbers; returns what meta.json
-    says of the edges' features."""
+    says of the edges."""
 
     def numbers(array: np.ndarray | None, are_times: bool) -> Weights | None:
         return None if array is None else Weights.of_array(MemoryArray(str(data.path), array), are_times)

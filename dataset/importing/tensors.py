@@ -10,18 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from cohort_gnn.base.errors import CohortError, warn_user
+from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.array_file import MemoryArray
 from cohort_gnn.dataset.arrays import MASKS
-from cohort_gnn.dataset.importing.convert import ConvertOptions, GraphConversion, write_graph
-from cohort_gnn.dataset.layouts.graph import Edges, Graph, Rows, Weights
+from cohort_gnn.dataset.importing.convert import write_graph
+from cohort_gnn.dataset.importing.options import ConvertOptions
+from cohort_gnn.dataset.layouts.graph import Graph
+from cohort_gnn.dataset.layouts.streams import Edges, Rows, Weights
 from cohort_gnn.dataset.layouts.torch_files import rows_of_tensor
 from cohort_gnn.dataset.meta import SPLITS
 
-KEPT = {"x", "num_nodes", "edge_index", "edge_weight", "edge_time", "time", "edge_attr"}  # of a Data, or of every type
-KEPT_DTYPES = ("float32", "float16", "bfloat16", "uint8")  # of features
-KEPT_OF_TARGET = KEPT | {"y", *MASKS}  # of a Data, or of the type that has them
 ADJ_HINT = "data.edge_index = torch_geometric.utils.to_edge_index(data.adj_t)[0].flip(0)"
 
 
@@ -73,23 +72,26 @@ def from_tensors(
     rows, num_nodes = rows_of("x", x)
     if (edge_index is None) == (indptr is None or indices is None):
         raise CohortError("from_tensors", "edge_index, or indptr and indices", "both or neither")
-    ends = edges_of(edge_index, num_nodes) if edge_index is not None else _expand(indptr, indices, num_nodes)
+    if edge_index is not None:
+        ends = arrays.edges("edge_index: ", *ends_of("edge_index", edge_index), num_nodes)
+    else:
+        ends = _expand(indptr, indices, num_nodes)
     edges = replace(
         Edges.in_memory("the edges", *ends),
         weights=weights_in("edge_weight", edge_weight),
         times=weights_in("edge_time", edge_time, are_times=True),
         features=None if edge_attr is None else rows_of("edge_attr", edge_attr)[0],
     )
-    graph = Graph(
+    graph = Graph.of_one_type(
+        edges,
+        rows,
         name=name or out.name,
-        edges=edges,
-        features=rows,
         labels=labels_of(y, task),
         splits=splits_of(dict(zip(SPLITS, (train_ids, val_ids, test_ids), strict=True))),
         num_nodes=num_nodes,
         num_classes=num_classes,
     )
-    write_graph(GraphConversion, graph, out, ConvertOptions(task=task, split=split, seed=seed, overwrite=overwrite))
+    write_graph(graph, out, ConvertOptions(task=task, split=split, seed=seed, overwrite=overwrite))
     return out
 
 
@@ -108,14 +110,6 @@ def rows_of(place: str, x: Any) -> tuple[Rows, int]:
         return rows_of_tensor(place, x.cpu()), len(x)
     rows = arrays.features(place, _numpy(place, x))
     return Rows.of_matrix(place, rows), len(rows)
-
-
-def warn_of_float32(place: str, x: Any) -> None:
-    """Says that a data set does not keep the dtype of features."""
-    dtype = str(getattr(x, "dtype", "")).removeprefix("torch.")
-    if dtype not in KEPT_DTYPES:
-        kept = ", ".join(KEPT_DTYPES)
-        warn_user(f"{place} {dtype} is stored as float32: a data set keeps {kept}; .float() says so without a warning")
 
 
 def masks_of(data: Any) -> dict[str, np.ndarray | None]:
@@ -168,10 +162,6 @@ def ends_of(place: str, edge_index: Any) -> tuple[np.ndarray, np.ndarray]:
     return ends[0], ends[1]
 
 
-def edges_of(edge_index: Any, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
-    return arrays.edges("edge_index: ", *ends_of("edge_index", edge_index), num_nodes)
-
-
 def _expand(indptr: Any, indices: Any, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
     """In-neighbours per node as edges."""
     starts = arrays.integers("indptr", _numpy("indptr", indptr), (num_nodes + 1,))
@@ -186,11 +176,13 @@ def weights_in(place: str, weights: Any, are_times: bool = False) -> Weights | N
     return None if weights is None else Weights.of_array(MemoryArray(place, _numpy(place, weights)), are_times)
 
 
-def times_of_nodes(place: str, times: Any, num_nodes: int) -> np.ndarray:
-    """int64 [V]"""
+def times_of_sources(place: str, times: Any, place_of_edges: str, edge_index: Any, num_nodes: int) -> np.ndarray:
+    """int64 [E] of times [num_nodes] of source nodes: an edge is as old as its source."""
     numbers = arrays.edge_times(place, _numpy(place, times))
     arrays.demand_shape(place, numbers, (num_nodes,))
-    return numbers
+    sources = arrays.integers(f"{place_of_edges}: src", ends_of(place_of_edges, edge_index)[0])
+    arrays.demand_nodes(f"{place_of_edges}: src", sources, num_nodes)
+    return numbers[sources]
 
 
 def splits_of(given: dict[str, Any]) -> Callable[[], list[np.ndarray]] | None:

@@ -13,8 +13,8 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.array_file import ArrayFile, open_npy
 from cohort_gnn.dataset.arrays import MASKS
-from cohort_gnn.dataset.layouts.graph import Edges, Labels, Rows, splits_in
-from cohort_gnn.dataset.layouts.typed import Nodes, Target, TypedGraph, by_relation, relation_of
+from cohort_gnn.dataset.layouts.graph import Graph, Nodes, Target, by_relation, relation_of, splits_in
+from cohort_gnn.dataset.layouts.streams import Edges, Labels, Rows
 from cohort_gnn.dataset.structured import file_beside, read_structured
 from cohort_gnn.dataset.tables.parquet_file import ParquetFile
 from cohort_gnn.dataset.tables.table import Table
@@ -49,12 +49,12 @@ class Metadata(msgspec.Struct):
     num_nodes_per_chunk: list[list[int]] | None = None
 
 
-def read_chunked(source: Path) -> TypedGraph:
+def read_chunked(source: Path) -> Graph:
     """The graph of a folder with metadata.json, with the features, labels and masks of its nodes."""
     path = source / METADATA if source.is_dir() else source
     meta = read_structured(path, "JSON", Metadata, "the metadata of a chunked graph", HINT)
     counts = _counts(path, meta)
-    return TypedGraph(
+    return Graph(
         name=meta.graph_name or path.parent.resolve().name,
         place=str(path),
         nodes={

@@ -13,9 +13,9 @@ import numpy as np
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset.array_file import open_npy
 from cohort_gnn.dataset.layouts import tables
-from cohort_gnn.dataset.layouts.graph import Edges, Labels, Rows, Weights
+from cohort_gnn.dataset.layouts.graph import Graph, Nodes, Target, by_relation
 from cohort_gnn.dataset.layouts.node_ids import MIN_BLOCK, NodeIds, with_ids
-from cohort_gnn.dataset.layouts.typed import Nodes, Target, TypedGraph, by_relation
+from cohort_gnn.dataset.layouts.streams import Edges, Labels, Rows, Weights
 from cohort_gnn.dataset.structured import file_beside, read_structured
 from cohort_gnn.dataset.tables.column_names import LABELS, edge_columns, is_id_name
 from cohort_gnn.dataset.tables.first_line import EDGE_LISTS, kind_suffix
@@ -109,13 +109,13 @@ class Description(msgspec.Struct, forbid_unknown_fields=True):
     target: str | None = None
 
 
-def read_described(source: Path) -> TypedGraph:
+def read_described(source: Path) -> Graph:
     """The graph that a YAML file, or graph.yaml in a folder, describes."""
     path = source / DESCRIPTION if source.is_dir() else source
     found = read_structured(path, "YAML", Description, "nodes and edges of a graph", HINT)
     nodes = {type_: _NodeFiles(path, type_, of) for type_, of in found.nodes.items()}
     ids = {type_: files.ids for type_, files in nodes.items() if files.ids is not None}
-    return TypedGraph(
+    return Graph(
         name=found.name or (path.stem if path.name != DESCRIPTION else path.parent.resolve().name),
         place=str(path),
         nodes={type_: Nodes(files.num_nodes, files.features) for type_, files in nodes.items()},

@@ -1,371 +1,142 @@
-"""What an importer finds in a source: edges and rows as streams, labels and splits as arrays when asked for."""
+"""A graph of another format, as its reader found it: node types and edge types, one of each at least."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import scipy  # its packages load on first use
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.spelling import did_you_mean
 from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.array_file import ArrayFile, MemoryArray
+from cohort_gnn.dataset.layouts.streams import Edges, Labels, Rows
 from cohort_gnn.dataset.links import HeldOut
-from cohort_gnn.dataset.tables.table import Table, shortened
-
-ROWS_AT_ONCE = 4096  # of a sparse matrix
-EDGE_BYTES = 16
-
-# Both ends of some edges, int64 [n] each, and how much of the source is read, in [0, 1].
-EdgeChunk = tuple[np.ndarray, np.ndarray, float]
+from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE, EdgeType
 
 
 @dataclass(frozen=True)
-class Edges:
-    """Edges src -> dst as a stream that can be read again.
+class Nodes:
+    """The nodes of one type; `num_nodes` where the source says it, else the rows do, or the edges."""
 
-    Attributes:
-        place: for messages.
-        chunks: chunks(block_bytes) gives them in pieces of about that many bytes.
-        ends: of a table, the columns of sources and destinations.
-        others: its other columns.
-        weights: of edges that have them.
-        times: of edges that have them, and no weights.
-        features: rows in the order of the edges, where they have some.
-    """
-
-    place: str
-    chunks: Callable[[int], Iterator[EdgeChunk]]
-    ends: tuple[str, str] | None = None
-    others: tuple[str, ...] = ()
-    weights: Weights | None = None
-    times: Weights | None = None
+    num_nodes: int | None
     features: Rows | None = None
 
-    def columns_told(self) -> str:
-        """Which columns of a table are what, in words; "" when there is no table."""
-        if self.ends is None:
-            return ""
-        weight, time = (numbers.column if numbers else "" for numbers in (self.weights, self.times))
-        features = self.features.columns if self.features else ()
-        unused = [title for title in self.others if title not in (weight, time, *features)]
-        told = " -> ".join(self.ends)
-        told += (f", weights {weight}" if weight else "") + (f", times {time}" if time else "")
-        told += f", features {shortened(features)}" if features else ""
-        return told + (f" ({shortened(unused)} not used)" if unused else "") + "; "
-
-    def with_column(self, column: Weights | Rows) -> Edges:
-        """The edges with these weights, times or features."""
-        if isinstance(column, Rows):
-            return replace(self, features=column)
-        return replace(self, times=column) if column.are_times else replace(self, weights=column)
-
-    @staticmethod
-    def _of(place: str, count: int, pieces: Callable[[int], Iterator[tuple[np.ndarray, np.ndarray]]]) -> Edges:
-        """Edges of pieces(edges at once), integers [n] each; `count` in all."""
-
-        def chunks(block_bytes: int) -> Iterator[EdgeChunk]:
-            done = 0
-            for ends in pieces(max(1, block_bytes // EDGE_BYTES)):
-                done += len(ends[0])
-                src, dst = (arrays.as_int64(place, ids) for ids in ends)
-                yield src, dst, done / count
-
-        return Edges(place, chunks)
-
-    @staticmethod
-    def of_arrays(place: str, src: ArrayFile | MemoryArray, dst: ArrayFile | MemoryArray) -> Edges:
-        """Edges whose ends are in two arrays, integers [E] each."""
-        for end in (src, dst):
-            demand_integers(end)
-        if src.shape != dst.shape or len(src.shape) != 1:
-            expected = f"as many destinations as {src.place} has sources"
-            raise CohortError(dst.place, expected, f"{src.shape}, {dst.shape}")
-        return Edges._of(place, len(src), lambda at_once: zip(src.rows(at_once), dst.rows(at_once), strict=True))
-
-    @staticmethod
-    def in_memory(place: str, src: np.ndarray, dst: np.ndarray) -> Edges:
-        """Edges of two arrays in memory, integers [E] each."""
-        return Edges.of_arrays(place, MemoryArray(place, src), MemoryArray(place, dst))
-
-    @staticmethod
-    def of_pairs(pairs: ArrayFile, rows: bool = False) -> Edges:
-        """Edges in one file, integers [2, E] or [E, 2]; 2 x 2 are [2, E], with `rows` [E, 2]."""
-        demand_integers(pairs)
-        if len(pairs.shape) != 2 or 2 not in pairs.shape:
-            raise CohortError(pairs.place, "shape [2, E] or [E, 2]", f"shape {list(pairs.shape)}")
-        count = pairs.shape[0] * pairs.shape[1] // 2
-        sources_first = pairs.shape[0] == 2 and not (rows and pairs.shape[1] == 2)
-        if sources_first != pairs.fortran:  # all sources lie before all destinations
-            return Edges.of_arrays(pairs.place, pairs.reshaped(count), pairs.reshaped(count, first=count))
-        pairs = pairs.reshaped(count, 2)
-        return Edges._of(pairs.place, count, lambda at_once: ((ends[:, 0], ends[:, 1]) for ends in pairs.rows(at_once)))
-
-    @staticmethod
-    def of_columns(place: str, indptr: np.ndarray, columns: ArrayFile | MemoryArray) -> Edges:
-        """Edges of a CSR: row i and columns[indptr[i]:indptr[i + 1]] are the edges i -> column.
-
-        Args:
-            indptr: integers [V + 1], ascending from 0 to the number of columns; looked at here.
-            columns: integers [E].
-        """
-        demand_integers(columns)
-        arrays.demand_offsets(place, indptr, len(columns))
-
-        def pieces(at_once: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-            done = 0
-            for destinations in columns.rows(at_once):
-                first, done = done, done + len(destinations)
-                row = int(np.searchsorted(indptr, first, side="right")) - 1
-                last_row = int(np.searchsorted(indptr, done, side="left"))
-                counts = np.diff(np.clip(indptr[row : last_row + 1], first, done))
-                yield np.repeat(np.arange(row, last_row, dtype=np.int64), counts), destinations
-
-        return Edges._of(place, len(columns), pieces)
-
-    @staticmethod
-    def of_parts(place: str, parts: Sequence[Edges]) -> Edges:
-        """The edges of several files, one after the other."""
-
-        def chunks(block_bytes: int) -> Iterator[EdgeChunk]:
-            for number, part in enumerate(parts):
-                for src, dst, fraction in part.chunks(block_bytes):
-                    yield src, dst, (number + fraction) / len(parts)
-
-        return Edges(place, chunks)
-
-    @staticmethod
-    def of_table(table: Table, columns: Sequence[int]) -> Edges:
-        """Edges of two columns, one a row."""
-
-        def chunks(block_bytes: int) -> Iterator[EdgeChunk]:
-            for rows, fraction in table.blocks(columns, block_bytes, np.int64):
-                yield rows[:, 0], rows[:, 1], fraction
-
-        titles = table.titles
-        src, dst = (titles[i] if i < len(titles) else f"column {i}" for i in columns)  # reading refuses these
-        others = tuple(title for title in titles if title not in (src, dst))
-        return Edges(str(table.path), chunks, (src, dst), others)
-
 
 @dataclass(frozen=True)
-class Weights:
-    """A weight for each edge, or a time, in the order of the edges, as a stream.
+class Target:
+    """What a source says of a node type that may be learned."""
 
-    Attributes:
-        place: for messages.
-        chunks: chunks(block_bytes) gives numbers [n] at a time.
-        column: of the edges' table, the one that has them.
-        are_times: integers, kept as int64; else float32.
-    """
-
-    place: str
-    chunks: Callable[[int], Iterator[np.ndarray]]
-    column: str = ""
-    are_times: bool = False
-
-    def converted(self, numbers: np.ndarray) -> np.ndarray:
-        """float32 [n], or int64 [n], as the data set has them."""
-        return (arrays.edge_times if self.are_times else arrays.edge_weights)(self.place, numbers)
-
-    @staticmethod
-    def of_array(array: ArrayFile | MemoryArray, are_times: bool = False) -> Weights:
-        """Weights or times in an array: numbers [E] or [E, 1]."""
-        return Weights(
-            array.place, lambda block_bytes: array.rows(max(1, block_bytes // EDGE_BYTES)), are_times=are_times
-        )
-
-    @staticmethod
-    def of_table(table: Table, column: int, are_times: bool = False) -> Weights:
-        """A column of a table, a weight or a time a row."""
-
-        def chunks(block_bytes: int) -> Iterator[np.ndarray]:
-            try:
-                yield from (rows for rows, _ in table.blocks([column], block_bytes, dtype))
-            except CohortError as error:
-                if not are_times or not error.expected.startswith(("an integer", "integers", "numbers")):
-                    raise
-                raise CohortError(error.place, error.expected, error.found, arrays.TIMES_HINT) from error
-
-        dtype = np.int64 if are_times else np.float32
-        name = table.titles[column] if table.names else str(column)
-        return Weights(f"{table.path}: column {name}", chunks, table.titles[column], are_times)
-
-
-class WeightReader:
-    """Hands out a stream of weights or times, as many at a time as there are edges."""
-
-    def __init__(self, weights: Weights, block_bytes: int):
-        self._weights, self._chunks = weights, weights.chunks(block_bytes)
-        self._place, self._what = weights.place, "time" if weights.are_times else "weight"
-        self._read, self._left = 0, weights.converted(np.empty(0, np.int64))
-
-    def take(self, count: int) -> np.ndarray:
-        """float32 or int64 [count]: the next ones."""
-        parts = [self._left]
-        while (missing := count - sum(map(len, parts))) > 0:
-            part = next(self._chunks, None)
-            if part is None:
-                found = f"only {self._read + count - missing}"
-                raise CohortError(self._place, f"one {self._what} for each edge", found)
-            parts.append(self._weights.converted(part))
-        numbers = np.concatenate(parts)
-        self._read, self._left = self._read + count, numbers[count:]
-        return np.ascontiguousarray(numbers[:count])
-
-    def finish(self) -> None:
-        """Raises CohortError when there are more weights than edges."""
-        if len(self._left) or any(len(part) for part in self._chunks):
-            raise CohortError(self._place, f"{self._read} {self._what}s, one per edge", "more")
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Feature rows as a stream.
-
-    Attributes:
-        dtype: the name that meta.json has for it.
-        chunks: chunks(block_bytes) gives [n, D] at a time.
-        matrix: all of them, where they are in memory anyway.
-        columns: names of those of a table that they are made of, where not all are.
-    """
-
-    place: str
-    dtype: str
-    chunks: Callable[[int], Iterator[np.ndarray]]
-    matrix: np.ndarray | scipy.sparse.csr_matrix | None = None
-    columns: tuple[str, ...] = ()
-
-    @staticmethod
-    def of_matrix(place: str, x: np.ndarray | scipy.sparse.csr_matrix, dtype: str | None = None) -> Rows:
-        """Rows in memory, [V, D]; a sparse matrix is made dense piece by piece."""
-
-        def chunks(block_bytes: int) -> Iterator[np.ndarray]:
-            for first in range(0, x.shape[0], ROWS_AT_ONCE):
-                rows = x[first : first + ROWS_AT_ONCE]
-                yield rows if isinstance(rows, np.ndarray) else _dense(place, rows)
-
-        return Rows(place, dtype or x.dtype.name, chunks, x)
-
-    @staticmethod
-    def of_file(file: ArrayFile, dtype: str | None = None) -> Rows:
-        """Rows of an array [V, D] on disk; `dtype`: where it holds the bits of another type."""
-        arrays.demand_shape(file.place, file, (None, None))
-        if dtype is None:
-            arrays.demand_no_bits(file.place, file.dtype)
-
-        def chunks(block_bytes: int) -> Iterator[np.ndarray]:
-            for rows in file.rows(max(1, block_bytes // max(1, file.row_bytes))):
-                yield rows if dtype else arrays.features(file.place, rows)
-
-        return Rows(file.place, dtype or arrays.feature_dtype(file.dtype).name, chunks)
-
-    @staticmethod
-    def of_parts(place: str, parts: Sequence[Rows]) -> Rows:
-        """The rows of several files, one after the other."""
-        dtypes = {part.dtype for part in parts}
-        if len(dtypes) != 1:
-            raise CohortError(place, "files of one type", ", ".join(sorted(dtypes)) or "no file")
-
-        def chunks(block_bytes: int) -> Iterator[np.ndarray]:
-            columns = None
-            for part in parts:
-                for rows in part.chunks(block_bytes):
-                    columns = columns or rows.shape[1]
-                    arrays.demand_shape(part.place, rows, (None, columns))
-                    yield rows
-
-        return Rows(place, parts[0].dtype, chunks)
-
-    @staticmethod
-    def of_table(table: Table, columns: Sequence[int] | None = None) -> Rows:
-        """Rows of a table: all of its columns, or these, as float32."""
-
-        def chunks(block_bytes: int) -> Iterator[np.ndarray]:
-            return (rows for rows, _ in table.blocks(columns, block_bytes, np.float32))
-
-        return Rows(str(table.path), "float32", chunks, columns=tuple(table.titles[i] for i in columns or ()))
-
-
-@dataclass(frozen=True)
-class Labels:
-    """Numbers [V] or [V, 1], or [V, labels], that are read when asked for; NaN and -1: none.
-
-    Attributes:
-        ids: gives the id of the node of each row; None: row i is node i.
-        numbers: reads them as numbers to regress, of which no integer is rounded; None: as `read` does.
-    """
-
-    place: str
-    read: Callable[[], np.ndarray]
-    ids: Callable[[], np.ndarray] | None = None
-    numbers: Callable[[], np.ndarray] | None = None
-
-    @staticmethod
-    def of_table(
-        table: Table, columns: Sequence[int], several: bool, ids: Callable[[], np.ndarray] | None = None
-    ) -> Labels:
-        """Columns of a table, [V], or [V, columns] with `several`, also of one."""
-
-        def shaped(labels: np.ndarray) -> np.ndarray:
-            return labels.reshape(len(labels), -1) if several else labels
-
-        place = f"{table.path}: column {', '.join(table.titles[i] for i in columns)}"
-        return Labels(
-            place,
-            lambda: shaped(table.read(columns)),
-            ids,
-            lambda: shaped(table.read(columns, np.float32, nulls=True)),
-        )
+    labels: Labels | None
+    splits: Callable[[], list[np.ndarray]] | None = None
+    splits_from: str = "the source"
 
 
 @dataclass(kw_only=True)
-class Source:
-    """What graphs of one and of several types have in common.
+class Graph:
+    """A graph of another format.
 
     Attributes:
+        place: for messages.
+        nodes: by type, in the order in which they are numbered.
+        edges: by (source type, name, target type).
+        has_names: the data set keeps the names of the types. Without, they are one node type and one edge type, called
+            NODE_TYPE and EDGE_TYPE; then alone edges may say how many nodes there are.
+        target: the node type of the labels and splits; "" before it is chosen.
+        targets: labels and splits by node type, where the source may have those of several.
         any_task: the labels are as the source has them; else the reader made classes of them.
         splits: gives train, val and test ids, or bool masks [V].
         splits_from: where they are from, for messages.
         reverse: the other library adds the reverse of each edge when it loads them.
-        links: of a graph of one node type, gives those that are held out: "val" and "test", each with a place for
+        reverse_of: {edge type: the one that it is the reverse of; None: none}, as far as the source says it.
+        dedupe, self_loops: what the other library does to the edges when it loads them.
+        id_bytes: memory that the ids of nodes need while edges are read.
+        links: of a graph without names, gives those that are held out: "val" and "test", each with a place for
             messages.
         missing: what the format has and this source lacks, by the option that can stand in for it, such as "labels".
     """
 
     name: str
+    place: str
+    nodes: dict[str, Nodes]
+    edges: dict[EdgeType, Edges]
+    has_names: bool = True
+    target: str = ""
+    targets: dict[str, Target] = field(default_factory=dict)
     labels: Labels | ArrayFile | MemoryArray | None = None
     splits: Callable[[], list[np.ndarray]] | None = None
     splits_from: str = "the source"
     num_classes: int | None = None
     any_task: bool = False
     reverse: bool = False
-    notes: list[str] = field(default_factory=list)
+    reverse_of: Mapping[EdgeType, EdgeType | None] | None = None
+    dedupe: bool = False
+    self_loops: str = "keep"
+    id_bytes: int = 0
     links: Callable[[], dict[str, tuple[str, HeldOut]]] | None = None
     missing: dict[str, CohortError] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @staticmethod
+    def of_one_type(
+        edges: Edges, features: Rows | None = None, *, num_nodes: int | None = None, **members: Any
+    ) -> Graph:
+        """A graph whose types have no names, with these other attributes."""
+        nodes = {NODE_TYPE: Nodes(num_nodes, features)}
+        of_types: dict[str, Any] = {"nodes": nodes, "edges": {EDGE_TYPE: edges}, "target": NODE_TYPE}
+        return Graph(place=edges.place, has_names=False, **of_types, **members)
+
+    def without_names(self) -> Graph:
+        """The same graph without the names of its types, where it has one node type and one edge type."""
+        if len(self.nodes) != 1 or len(self.edges) != 1 or self.reverse_of:
+            return self
+        (nodes,), (edges,) = self.nodes.values(), self.edges.values()
+        of_types: dict[str, Any] = {"nodes": {NODE_TYPE: nodes}, "edges": {EDGE_TYPE: edges}, "target": NODE_TYPE}
+        return replace(self, has_names=False, **of_types)
 
     def take_splits(self, path: Path, there: Mapping[str, Callable[[], np.ndarray]], names: Sequence[str]) -> None:
         """Takes those of three splits, ids or bool masks called `names`, that a file has; the others are empty."""
         if self.splits is None:
             self.splits, self.splits_from = splits_in(path, there, names)
 
+    def choose_target(self, given: str | None) -> None:
+        """Settles the node type of the labels and splits, which --target may have given.
 
-@dataclass(kw_only=True)
-class Graph(Source):
-    """A graph of another format, with nodes and edges of one type.
+        Raises:
+            CohortError: it is open, or none of the graph's.
+        """
+        if given is not None and not self.has_names:
+            raise CohortError("--target", "a graph of several node types", "one of one node type", "leave it out")
+        if given is not None and given not in self.nodes:
+            expected = f"one of the node types {', '.join(self.nodes) or '(none)'}"
+            raise CohortError("--target", expected, given, did_you_mean(given, self.nodes))
+        labelled = [type_ for type_, target in self.targets.items() if target.labels is not None]
+        if given is None and not self.target and len(labelled) != 1 and len(self.nodes) > 1:
+            hint = f"--target {next(iter(labelled or self.nodes))} names the node type to learn"
+            hint += "" if labelled else "; --labels FILE has its labels"
+            raise CohortError(self.place, "labels of one node type", ", ".join(labelled) or "none", hint)
+        before = self.target
+        self.target = given or before or next(iter([*labelled, *self.nodes]), "")
+        if chosen := self.targets.get(self.target):
+            self.labels, self.splits, self.splits_from = chosen.labels, chosen.splits, chosen.splits_from
+        elif before not in ("", self.target):
+            self.labels = self.splits = self.num_classes = None
 
-    Attributes:
-        num_nodes: where the source says it; else the feature rows do, or the edges.
-        dedupe, self_loops: what the other library does to the edges when it loads them.
-    """
-
-    edges: Edges
-    features: Rows | None = None
-    num_nodes: int | None = None
-    dedupe: bool = False
-    self_loops: str = "keep"
+    def demand_types(self) -> None:
+        """Raises CohortError for an edge type between node types that there are not, and for a target that there is
+        not."""
+        told = f"one of the node types {', '.join(self.nodes) or '(none)'}"
+        for relation in self.edges:
+            for end in (relation[0], relation[2]):
+                if end not in self.nodes:
+                    raise CohortError(f"{self.place}: {', '.join(relation)}", told, end)
+        if self.target not in self.nodes:
+            raise CohortError(f"{self.place}: the type that has labels", told, self.target or "none")
+        if not self.edges:
+            raise CohortError(self.place, "at least one relation", "none")
 
 
 def splits_in(
@@ -385,16 +156,20 @@ def splits_in(
     return lambda: [read(key) for key in names], told
 
 
-def _dense(place: str, rows: scipy.sparse.csr_matrix) -> np.ndarray:
-    try:
-        return rows.toarray()
-    except (MemoryError, ValueError) as error:
-        raise CohortError(
-            place, "dense rows that memory holds", f"shape {list(rows.shape)}", "leave columns out"
-        ) from error
+def by_relation(place: str, found: Iterable[tuple[EdgeType, Edges]]) -> dict[EdgeType, Edges]:
+    """The edges by their relation, of which none comes twice."""
+    out: dict[EdgeType, Edges] = {}
+    for relation, edges in found:
+        if relation in out:
+            raise CohortError(place, "each relation once", f"{', '.join(relation)} again")
+        out[relation] = edges
+    return out
 
 
-def demand_integers(array: ArrayFile | MemoryArray) -> None:
-    """Raises CohortError unless the array holds integers."""
-    if array.dtype.kind not in "iu":
-        raise CohortError(array.place, "integers", f"dtype {array.dtype}", "convert it with array.astype(numpy.int64)")
+def relation_of(place: str, text: str, separator: str) -> EdgeType:
+    """ "author:writes:paper" as a relation."""
+    parts = text.split(separator)
+    if len(parts) != 3 or not all(parts):
+        expected = f"a relation source{separator}name{separator}target"
+        raise CohortError(place, expected, repr(text))
+    return parts[0], parts[1], parts[2]

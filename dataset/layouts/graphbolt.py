@@ -14,13 +14,14 @@ import numpy as np
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.array_file import open_npy
-from cohort_gnn.dataset.layouts.graph import Edges, Labels, Rows
+from cohort_gnn.dataset.layouts.graph import Graph, Nodes, Target, by_relation, relation_of
+from cohort_gnn.dataset.layouts.streams import Edges, Labels, Rows
 from cohort_gnn.dataset.layouts.torch_files import array_of, is_dense, load_tensors, rows_of_tensor
-from cohort_gnn.dataset.layouts.typed import Nodes, Target, TypedGraph, by_relation, relation_of
 from cohort_gnn.dataset.links import HeldOut
 from cohort_gnn.dataset.structured import file_beside, read_structured
 from cohort_gnn.dataset.tables.text_file import TextFile
 from cohort_gnn.dataset.tables.text_options import TextOptions
+from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE
 
 METADATA = "metadata.yaml"
 SETS = ("train_set", "validation_set", "test_set")
@@ -30,7 +31,6 @@ PAIRS = ("seeds", "node_pairs")
 FORMATS = {".csv": "csv", ".npy": "numpy", ".pt": "torch"}
 PLAIN = TextOptions(separator=",", header="no")
 HINT = "see FORMAT.md for what is read of an OnDiskDataset"
-NODE, RELATION = "node", ("node", "to", "node")  # of entries without a type
 
 
 class File(msgspec.Struct):
@@ -73,18 +73,18 @@ class Metadata(msgspec.Struct):
     tasks: list[Task] | None = None
 
 
-def read_graphbolt(source: Path) -> TypedGraph:
+def read_graphbolt(source: Path) -> Graph:
     """The graph, of each node type the feature "feat" (or the only one), and the first task of a folder."""
     path = source / METADATA if source.is_dir() else source
     meta = read_structured(path, "YAML", Metadata, "the metadata of an OnDiskDataset", HINT)
-    nodes = {node.type or NODE: node.num for node in meta.graph.nodes}
+    nodes = {node.type or NODE_TYPE: node.num for node in meta.graph.nodes}
     for type_, count in nodes.items():
         if count < 1:
             raise CohortError(f"{path}: nodes {type_}", "num, the number of nodes, of at least 1", str(count), HINT)
     if len(nodes) < len(meta.graph.nodes):
         raise CohortError(str(path), "each node type once", f"{len(meta.graph.nodes)} entries of {', '.join(nodes)}")
     relations = ((_relation(path, item), _edges(path, item, meta.feature_data or [])) for item in meta.graph.edges)
-    graph = TypedGraph(
+    graph = Graph(
         name=str(meta.dataset_name or path.parent.resolve().name),
         place=str(path),
         nodes={type_: Nodes(count, _features(path, meta.feature_data or [], type_)) for type_, count in nodes.items()},
@@ -94,7 +94,7 @@ def read_graphbolt(source: Path) -> TypedGraph:
     return graph
 
 
-def _take_tasks(path: Path, graph: TypedGraph, nodes: dict[str, int], tasks: list[Task]) -> None:
+def _take_tasks(path: Path, graph: Graph, nodes: dict[str, int], tasks: list[Task]) -> None:
     """The first task about nodes, and, in a graph of one node type, the first about links."""
     sets = [[_Set(path, task, name) for name in SETS] for task in tasks]
     numbers = {kind: [i for i, each in enumerate(sets) if _is_of_links(each) == kind] for kind in (False, True)}
@@ -111,7 +111,7 @@ def _take_tasks(path: Path, graph: TypedGraph, nodes: dict[str, int], tasks: lis
         graph.notes.append(f"of {len(tasks)} tasks, the first of nodes and the first of links: {taken}")
 
 
-def _take_nodes(path: Path, graph: TypedGraph, nodes: dict[str, int], sets: list[_Set]) -> None:
+def _take_nodes(path: Path, graph: Graph, nodes: dict[str, int], sets: list[_Set]) -> None:
     """The labels and splits of a task about nodes of one type."""
     targets = {part.type for part in sets if part.items}
     if len(targets) > 1:
@@ -124,7 +124,7 @@ def _take_nodes(path: Path, graph: TypedGraph, nodes: dict[str, int], sets: list
         graph.targets[target] = Target(labels, lambda: [part.seeds(without=hidden) for part in sets])
 
 
-def _take_links(graph: TypedGraph, sets: list[_Set]) -> None:
+def _take_links(graph: Graph, sets: list[_Set]) -> None:
     """The held-out links of a task about links, where both sets say what they compete with."""
     found = {split: part for split, name in LINK_SETS.items() for part in sets if part.name == name}
     if all(part.has_negatives for part in found.values()):
@@ -141,7 +141,7 @@ def _is_of_links(sets: list[_Set]) -> bool:
 
 
 def _relation(path: Path, item: File) -> tuple[str, str, str]:
-    return relation_of(f"{path}: type of edges", item.type, ":") if item.type else RELATION
+    return relation_of(f"{path}: type of edges", item.type, ":") if item.type else EDGE_TYPE
 
 
 def _edges(path: Path, item: File, features: Sequence[File]) -> Edges:
@@ -161,7 +161,7 @@ def _edges_in_text(file: Path) -> Edges:
 
 def _features(path: Path, items: Sequence[File], type_: str) -> Rows | None:
     """The rows of the feature "feat" of a node type, or of its only one."""
-    return _rows(path, [item for item in items if item.domain == "node" and (item.type or NODE) == type_], type_)
+    return _rows(path, [item for item in items if item.domain == "node" and (item.type or NODE_TYPE) == type_], type_)
 
 
 def _rows(path: Path, items: Sequence[File], type_: str) -> Rows | None:
@@ -218,7 +218,7 @@ class _Set:
     def __init__(self, path: Path, task: Task, name: str):
         self._path, self.name = path, name
         groups = getattr(task, name) or []
-        self.type = (groups[0].type if groups else None) or NODE
+        self.type = (groups[0].type if groups else None) or NODE_TYPE
         self.items = {item.name: item for group in groups for item in group.data or []}
         pairs = next((self.items[each] for each in PAIRS if each in self.items), None)
         self.is_of_links = ":" in self.type or pairs is not None and _num_axes(path, pairs) == 2

@@ -12,8 +12,8 @@ import numpy as np
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.array_file import ArrayFile, is_npy, open_npy, open_raw
-from cohort_gnn.dataset.layouts.graph import Edges, Labels, Rows
-from cohort_gnn.dataset.layouts.typed import Nodes, TypedGraph, by_relation, relation_of
+from cohort_gnn.dataset.layouts.graph import Graph, Nodes, by_relation, relation_of
+from cohort_gnn.dataset.layouts.streams import Edges, Labels, Rows
 
 DIM = 1024
 TARGET, CITES = "paper", "paper__cites__paper"  # what the homogeneous data sets have
@@ -36,7 +36,7 @@ def _relations(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.glob("*__*__*") if path.is_dir())
 
 
-def read_igb(source: Path, has_types: bool = False) -> TypedGraph:
+def read_igb(source: Path, has_types: bool = False) -> Graph:
     """The papers of a folder such as igb/tiny (or of its processed/), or all of its types."""
     folder = find_igb(source)
     if folder is None:
@@ -55,7 +55,7 @@ def read_igb(source: Path, has_types: bool = False) -> TypedGraph:
         return _labels(labels[0], num_nodes)
 
     edges = ((relation, Edges.of_pairs(open_npy(path / "edge_index.npy"))) for relation, path in paths.items())
-    return TypedGraph(
+    return Graph(
         name=f"igb-{(source.parent if source.name == 'processed' else source).resolve().name}",
         place=str(folder),
         nodes={type_: Nodes(len(rows), Rows.of_file(rows)) for type_, rows in features.items()},

@@ -9,7 +9,8 @@ import numpy as np
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset.array_file import open_raw
-from cohort_gnn.dataset.layouts.graph import Edges, Graph, Rows
+from cohort_gnn.dataset.layouts.graph import Graph
+from cohort_gnn.dataset.layouts.streams import Edges, Rows
 
 SETS = ("trainingset", "validationset", "testingset")
 
@@ -26,7 +27,7 @@ def read_legion(source: Path) -> Graph:
     indptr = np.memmap(source / "edge_src", dtype="<i8", mode="r")
     num_nodes = len(indptr) - 1
     labels = source / "labels"
-    graph = Graph(
+    graph = Graph.of_one_type(
         name=source.resolve().name,
         edges=Edges.of_columns(str(source / "edge_src"), indptr, columns),
         features=_features(source / "features", num_nodes) if (source / "features").exists() else None,

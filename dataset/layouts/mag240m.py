@@ -9,9 +9,9 @@ import numpy as np
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.array_file import open_npy
-from cohort_gnn.dataset.layouts.graph import Edges, Labels, Rows
+from cohort_gnn.dataset.layouts.graph import Graph, Nodes, by_relation, relation_of
+from cohort_gnn.dataset.layouts.streams import Edges, Labels, Rows
 from cohort_gnn.dataset.layouts.torch_files import load_arrays
-from cohort_gnn.dataset.layouts.typed import Nodes, TypedGraph, by_relation, relation_of
 
 TARGET, FOLDER = "paper", "mag240m_kddcup2021"
 SPLITS = (("train",), ("valid",), ("test-dev", "test-whole", "test"))
@@ -26,7 +26,7 @@ def find_mag240m(source: Path) -> Path | None:
     return None
 
 
-def read_mag240m(source: Path) -> TypedGraph:
+def read_mag240m(source: Path) -> Graph:
     """The graph of a folder such as mag240m_kddcup2021."""
     folder = find_mag240m(source)
     if folder is None:
@@ -46,7 +46,7 @@ def read_mag240m(source: Path) -> TypedGraph:
     def labels() -> np.ndarray:
         return arrays.class_labels(str(path), open_npy(path).read(), counts[TARGET])
 
-    return TypedGraph(
+    return Graph(
         name="mag240m",
         place=str(folder),
         nodes={

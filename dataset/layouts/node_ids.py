@@ -9,7 +9,7 @@ import numpy as np
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import _native
-from cohort_gnn.dataset.layouts.graph import EdgeChunk, Edges
+from cohort_gnn.dataset.layouts.streams import EdgeChunk, Edges
 from cohort_gnn.dataset.tables import values
 from cohort_gnn.dataset.tables.table import Table
 from cohort_gnn.dataset.tables.text_file import TextFile

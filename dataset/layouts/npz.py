@@ -13,8 +13,10 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.array_file import ArrayFile, NamedArrays
 from cohort_gnn.dataset.arrays import MASKS
-from cohort_gnn.dataset.layouts.graph import Edges, Graph, Rows, Weights
+from cohort_gnn.dataset.layouts.graph import Graph
+from cohort_gnn.dataset.layouts.streams import Edges, Rows, Weights
 from cohort_gnn.dataset.meta import SPLITS
+from cohort_gnn.spec.graph import NODE_TYPE
 
 HINT = (
     "names are src, dst, x, labels, edge_weights and edge_attr; or PyG's: x, edge_index, y, edge_weight and edge_attr; "
@@ -39,7 +41,7 @@ def read_npz(source: Path) -> Graph:
     there = {key: partial(read, inputs, key) for key in names if key in inputs}
     if there:
         graph.take_splits(source, there, names)
-    if graph.features is None:
+    if graph.nodes[NODE_TYPE].features is None:
         hint = f"pass --features FILE; {HINT}"
         problem = CohortError(str(source), "an array x", ", ".join(sorted(inputs.names)) or "no arrays", hint)
         graph.missing["features"] = problem
@@ -64,7 +66,7 @@ def _of_arrays(inputs: NamedArrays, edges: Edges) -> Graph:
     features = Rows.of_file(inputs["edge_attr"]) if "edge_attr" in inputs else None
     rows = inputs["x"] if "x" in inputs else None
     of_nodes = labels if rows is None else rows
-    return Graph(
+    return Graph.of_one_type(
         name=inputs.path.resolve().stem,
         edges=replace(edges, weights=None if weights is None else Weights.of_array(weights), features=features),
         features=None if rows is None else Rows.of_file(rows),
@@ -98,7 +100,7 @@ def _of_matrices(inputs: NamedArrays) -> Graph:
         features = Rows.of_file(inputs["attr_matrix"])
     adjacency.eliminate_zeros()
     ends = adjacency.tocoo()
-    return Graph(
+    return Graph.of_one_type(
         name=inputs.path.resolve().stem,
         edges=Edges.in_memory(inputs.place("adj_indices"), ends.row, ends.col),
         features=features,

@@ -19,10 +19,10 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.array_file import NamedArrays
 from cohort_gnn.dataset.layouts import tables
-from cohort_gnn.dataset.layouts.graph import Edges, Graph, Labels, Rows
+from cohort_gnn.dataset.layouts.graph import Graph, Nodes, Target, by_relation, relation_of
 from cohort_gnn.dataset.layouts.node_ids import MIN_BLOCK
+from cohort_gnn.dataset.layouts.streams import Edges, Labels, Rows
 from cohort_gnn.dataset.layouts.torch_files import load_arrays
-from cohort_gnn.dataset.layouts.typed import Nodes, Target, TypedGraph, by_relation, relation_of
 from cohort_gnn.dataset.links import HeldOut
 from cohort_gnn.dataset.tables.text_file import TextFile
 from cohort_gnn.dataset.tables.text_options import TextOptions
@@ -46,7 +46,7 @@ def is_ogb(source: Path) -> bool:
     return any((raw / name).exists() for name in ("edge.csv.gz", "data.npz", TYPES, TYPES_BINARY))
 
 
-def read_ogb(source: Path) -> Graph | TypedGraph:
+def read_ogb(source: Path) -> Graph:
     """The graph of a folder ogbn_NAME with raw/ and split/."""
     raw, name = source / "raw", source.resolve().name
     links = _link_files(source / "split")
@@ -71,7 +71,7 @@ def read_ogb(source: Path) -> Graph | TypedGraph:
 def _read_text(raw: Path, name: str, has_labels: bool) -> Graph:
     edges, features, label = (raw / f"{part}.csv.gz" for part in ("edge", "node-feat", "node-label"))
     counts = TextFile(_demand_file(raw / "num-node-list.csv.gz"), PLAIN).read(dtype=np.int64)
-    return Graph(
+    return Graph.of_one_type(
         name=name,
         edges=_edges_in(raw),
         features=_rows_in(features),
@@ -102,7 +102,7 @@ def _missing(label: Path) -> dict[str, CohortError]:
     return {"labels": CohortError(str(label), "a file of OGB's raw layout", "no such file", hint)}
 
 
-def _read_types(source: Path, name: str) -> TypedGraph:
+def _read_types(source: Path, name: str) -> Graph:
     """A graph of several node types, such as ogbn_mag."""
     raw = source / "raw"
     table = TextFile(_demand_file(raw / "num-node-dict.csv.gz"), TextOptions(",", "yes"))
@@ -114,7 +114,7 @@ def _read_types(source: Path, name: str) -> TypedGraph:
     types = TextFile(raw / TYPES, PLAIN)
     columns = types.texts(types.choose(["0", "1", "2"]), MIN_BLOCK)
     relations = [relation for ends, _ in columns for relation in zip(*(end.to_pylist() for end in ends), strict=True)]
-    return TypedGraph(
+    return Graph(
         name=name,
         place=str(raw),
         nodes={
@@ -137,7 +137,7 @@ def _targets(source: Path, labels: dict[str, Labels]) -> dict[str, Target]:
     return {type_: Target(of_type, partial(read, type_)) for type_, of_type in labels.items()}
 
 
-def _read_binary_types(source: Path, name: str) -> TypedGraph:
+def _read_binary_types(source: Path, name: str) -> Graph:
     """A graph of several node types as OGB's DatasetSaver writes it."""
     raw = source / "raw"
     edges, counts = (NamedArrays(raw / f"{part}.npz", DOWNLOAD) for part in ("edge_index_dict", "num_nodes_dict"))
@@ -155,7 +155,7 @@ def _read_binary_types(source: Path, name: str) -> TypedGraph:
         )
         for key in edges.names
     )
-    return TypedGraph(
+    return Graph(
         name=name,
         place=str(raw),
         nodes={
@@ -176,7 +176,7 @@ def _read_binary(raw: Path, name: str, has_labels: bool) -> Graph:
     data = NamedArrays(raw / "data.npz", DOWNLOAD)
     counts, label = data["num_nodes_list"], raw / "node-label.npz"
     features, of_edges = (Rows.of_file(data[key]) if key in data else None for key in ("node_feat", "edge_feat"))
-    return Graph(
+    return Graph.of_one_type(
         name=name,
         edges=replace(Edges.of_pairs(data["edge_index"]), features=of_edges),
         features=features,

@@ -11,8 +11,9 @@ import scipy  # its packages load on first use
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.array_file import MemoryArray
-from cohort_gnn.dataset.layouts.graph import Edges, Graph, Rows
+from cohort_gnn.dataset.layouts.graph import Graph
 from cohort_gnn.dataset.layouts.inert_pickle import load_inert
+from cohort_gnn.dataset.layouts.streams import Edges, Rows
 from cohort_gnn.dataset.tables.text_file import TextFile
 from cohort_gnn.dataset.tables.text_options import TextOptions
 
@@ -40,7 +41,7 @@ def read_planetoid(folder: Path) -> Graph:
         np.arange(num_train, min(num_train + NUM_VAL, parts.allx.shape[0])),
         np.sort(parts.test_index),
     ]
-    return Graph(
+    return Graph.of_one_type(
         name=names[0],
         edges=Edges.in_memory(str(folder / f"ind.{names[0]}.graph"), src, dst),
         features=Rows.of_matrix(str(folder), x),

@@ -14,7 +14,8 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.array_file import MemoryArray
 from cohort_gnn.dataset.arrays import MASKS
-from cohort_gnn.dataset.layouts.graph import Edges, Graph, Weights
+from cohort_gnn.dataset.layouts.graph import Graph
+from cohort_gnn.dataset.layouts.streams import Edges, Weights
 from cohort_gnn.dataset.layouts.torch_files import array_of, is_dense, load_tensors, rows_of_tensor
 
 HINT = (
@@ -61,7 +62,7 @@ def read_data(source: Path, name: str | None = None) -> Graph:
         times=_times(f"{place}: ", time, tensors, num_nodes),
         features=None if attributes is None else rows_of_tensor(f"{place}: edge_attr", attributes),
     )
-    graph = Graph(
+    graph = Graph.of_one_type(
         name=name or source.resolve().stem,
         edges=edges,
         features=rows_of_tensor(f"{place}: x", tensors["x"]) if "x" in tensors else None,
@@ -70,7 +71,7 @@ def read_data(source: Path, name: str | None = None) -> Graph:
         num_nodes=num_nodes,
         any_task=True,
     )
-    if graph.features is None:
+    if "x" not in tensors:
         hint = f"pass --features FILE; {NAMES_HINT}"
         graph.missing["features"] = CohortError(place, "a tensor x", ", ".join(map(str, data)) or "none", hint)
 

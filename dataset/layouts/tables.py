@@ -11,7 +11,7 @@ import numpy as np
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.array_file import ArrayFile, open_npy, open_raw
-from cohort_gnn.dataset.layouts.graph import Edges, Rows, Weights
+from cohort_gnn.dataset.layouts.streams import Edges, Rows, Weights
 from cohort_gnn.dataset.tables.column_names import edge_columns, ends_of
 from cohort_gnn.dataset.tables.first_line import EDGE_LISTS, kind_suffix
 from cohort_gnn.dataset.tables.ids import demand_no_ids, integers_of, named_ids

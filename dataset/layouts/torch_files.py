@@ -12,8 +12,8 @@ from cohort_gnn.base.errors import CohortError, why_not_loaded
 from cohort_gnn.base.files import demand_regular
 from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.inert_torch import PICKLE, ZIP, is_zip, load_inert
-from cohort_gnn.dataset.layouts.graph import Rows
 from cohort_gnn.dataset.layouts.inert_pickle import ADMITTED, BROKEN, InertArray
+from cohort_gnn.dataset.layouts.streams import Rows
 
 
 def load_tensors(path: Path, hint: str, also: Sequence[Any] = ()) -> Any:

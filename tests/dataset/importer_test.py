@@ -14,7 +14,7 @@ from torch_geometric.utils import to_undirected
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import check, from_pyg, from_tensors, import_npz
 from cohort_gnn.dataset import open as open_dataset
-from cohort_gnn.dataset.importing.pca import principal_components
+from cohort_gnn.dataset.importing.row_options import principal_components
 
 CORA = Path(__file__).parent.parent / "data" / "cora.npz"
 PLAIN = {

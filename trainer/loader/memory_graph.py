@@ -13,9 +13,8 @@ from torch_geometric.data.storage import BaseStorage
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.channel.run_folder import RunFolder
-from cohort_gnn.dataset import Dataset, HeteroDataset, from_tensors
+from cohort_gnn.dataset import Dataset, HeteroDataset, from_pyg, from_tensors
 from cohort_gnn.dataset.arrays import demand_nodes, edge_times, edge_weights, integers
-from cohort_gnn.dataset.importing.hetero import from_hetero
 from cohort_gnn.dataset.importing.tensors import ADJ_HINT, ends_of
 from cohort_gnn.spec.graph import EdgeType
 from cohort_gnn.trainer.loader.arguments import EdgeArrays
@@ -258,7 +257,7 @@ class MemoryGraph:
             count = _count(target, self._nodes[target])
             graph[target].y = torch.zeros(count, dtype=torch.int64)
             graph[target].train_mask = torch.from_numpy(_train_mask(self._nodes[target], count))
-        from_hetero(graph, self.folder, target=target)
+        from_pyg(graph, self.folder, target=target)
 
 
 def _stores_of(data: Data | HeteroData, of: str) -> dict[Name, BaseStorage]:

@@ -19,7 +19,7 @@ from cohort_gnn import CohortError
 from cohort_gnn.dataset import from_pyg, from_tensors, import_graph, split_links
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.check import check
-from cohort_gnn.dataset.importing import importer
+from cohort_gnn.dataset.importing import beside
 from cohort_gnn.dataset.importing.beside import SourceOptions
 from cohort_gnn.dataset.importing.renumber import renumber
 
@@ -58,7 +58,7 @@ def test_edge_lists_have_times(tmp_path, kind):
         source.write_text("src dst\n" + "\n".join(f"{s} {d}" for s, d in zip(SRC, DST, strict=True)))
         (tmp_path / "times.csv").write_text("t\n" + "\n".join(map(str, TIMES)))
     notes: list[str] = []
-    inputs = SourceOptions(features=Path(importer.ONES), nodes=len(GRAPH.x), **how)
+    inputs = SourceOptions(features=Path(beside.ONES), nodes=len(GRAPH.x), **how)
     import_graph(source, tmp_path / "out", inputs=inputs, note=notes.append)
     assert timed_edges(tmp_path / "out") == EXPECTED
     assert ("times when" in " ".join(notes)) == (kind in ("csv", "parquet"))
@@ -82,7 +82,7 @@ def test_a_saved_data_has_times(tmp_path, of_nodes):
 def test_edges_both_ways_share_their_time(tmp_path):
     np.save(tmp_path / "edges.npy", np.array([[0, 0, 0, 1], [1, 1, 1, 1]]))
     np.save(tmp_path / "times.npy", np.array([3, 3, -3, 9]))
-    inputs = SourceOptions(features=Path(importer.ONES), edge_times=tmp_path / "times.npy")
+    inputs = SourceOptions(features=Path(beside.ONES), edge_times=tmp_path / "times.npy")
     import_graph(tmp_path / "edges.npy", tmp_path / "out", inputs=inputs, undirected=True, self_loops="remove")
     assert timed_edges(tmp_path / "out") == [(0, -3, 1), (0, 3, 1), (1, -3, 0), (1, 3, 0)]
 
@@ -159,10 +159,10 @@ def test_what_times_do_not_go_with_is_refused(tmp_path):
         )
     np.save(tmp_path / "edges.npy", GRAPH.edge_index)
     np.save(tmp_path / "times.npy", TIMES)
-    inputs = SourceOptions(features=Path(importer.ONES), edge_times=tmp_path / "times.npy")
+    inputs = SourceOptions(features=Path(beside.ONES), edge_times=tmp_path / "times.npy")
     error = refusal(tmp_path / "edges.npy", tmp_path / "out", inputs=inputs, self_loops="add")
     assert error.expected == "self loops kept or removed, for edges with times"
     error = refusal(
-        tmp_path / "edges.npy", tmp_path / "out", inputs=SourceOptions(features=Path(importer.ONES), time_column="t")
+        tmp_path / "edges.npy", tmp_path / "out", inputs=SourceOptions(features=Path(beside.ONES), time_column="t")
     )
     assert error.place == "--time-column" and "--edge-times FILE" in error.hint

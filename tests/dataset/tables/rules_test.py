@@ -17,7 +17,7 @@ from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.array_file import open_npy
 from cohort_gnn.dataset.importing.beside import SourceOptions
 from cohort_gnn.dataset.layouts import tables
-from cohort_gnn.dataset.layouts.graph import Rows
+from cohort_gnn.dataset.layouts.streams import Rows
 
 RING = np.array([[0, 1, 2], [1, 2, 0]])
 

@@ -1,4 +1,4 @@
-"""`--pca K`: a bag of words becomes K dense numbers."""
+"""`--row-normalize` and `--pca K`: what becomes of feature rows."""
 
 from __future__ import annotations
 
@@ -6,9 +6,47 @@ import numpy as np
 import scipy  # its packages load on first use
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.units import format_bytes
+from cohort_gnn.dataset.arrays import as_float32
+from cohort_gnn.dataset.importing.options import ConvertOptions
+from cohort_gnn.dataset.layouts.streams import Rows
 
 EXTRA_DIRECTIONS = 16
 ITERATIONS = 6
+
+
+def transformed(rows: Rows, options: ConvertOptions) -> Rows:
+    """The rows after --row-normalize and --pca, which have them in memory."""
+    if not options.row_normalize and options.pca is None:
+        return rows
+    x = rows.matrix if rows.matrix is not None else _in_memory(rows, options)
+    if rows.dtype == "bfloat16":  # its bits
+        x = as_float32(x, rows.dtype)
+    if options.row_normalize:
+        x = _row_normalize(x)
+    if options.pca is not None:
+        x = principal_components(x, options.pca, options.seed)
+    return Rows.of_matrix(rows.place, x)
+
+
+def _in_memory(rows: Rows, options: ConvertOptions) -> np.ndarray:
+    parts, size = [], 0
+    for part in rows.chunks(options.block_bytes):
+        parts.append(part)
+        size += part.nbytes
+        if 4 * size > options.memory:
+            hint = "use a larger --memory, or leave out --pca and --row-normalize"
+            raise CohortError(rows.place, f"rows of {format_bytes(options.memory // 4)}", "more", hint)
+    return np.concatenate(parts)
+
+
+def _row_normalize(x):
+    """Rows whose absolute values add up to 1, float32; rows of zeros stay."""
+    sums = np.asarray(abs(x).sum(axis=1, dtype=np.float64)).reshape(-1, 1)
+    scale = np.divide(1.0, sums, out=np.zeros_like(sums), where=sums != 0)
+    if scipy.sparse.issparse(x):
+        return scipy.sparse.csr_matrix(scipy.sparse.diags(scale[:, 0]) @ x, dtype=np.float32)
+    return (x * scale).astype(np.float32)
 
 
 def principal_components(x, num_components: int, seed: int = 0) -> np.ndarray:

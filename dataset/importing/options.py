@@ -1,0 +1,53 @@
+"""What happens to a graph on its way into a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset.importing.edge_data import block_bytes_of
+from cohort_gnn.spec.graph import EdgeType
+
+
+@dataclass(frozen=True)
+class ConvertOptions:
+    """Options as of `cohort dataset import`, whose help describes them; None: as the other library does.
+
+    Attributes:
+        memory: bytes for sorting and for pieces of files, beside the interpreter and about 40 bytes a node.
+        reverse: --reverse-edges.
+        reverse_of: of several types, {relation: the one that it is the reverse of; None: none}.
+        node_ids: int64 [V], the id of each row, when ids are any integers.
+        row_normalize: before `pca`.
+        split: parts of the labelled nodes; unused when the source has splits.
+    """
+
+    memory: int = 4_000_000_000
+    transpose: bool = False
+    reverse: bool | None = None
+    reverse_of: Mapping[EdgeType, EdgeType | None] | None = None
+    undirected: bool = False
+    dedupe: bool | None = None
+    self_loops: str | None = None
+    rename: bool = False
+    node_ids: np.ndarray | None = None
+    pca: int | None = None
+    row_normalize: bool = False
+    task: str = "classification"
+    split: Sequence[float] = (0.6, 0.2, 0.2)
+    seed: int = 0
+    overwrite: bool = False
+
+    def __post_init__(self):
+        for name, value in (("--no-dedupe", self.dedupe), ("--no-reverse-edges", self.reverse)):
+            if self.undirected and value is False:
+                hint = "--undirected makes every edge come in both directions, once; --reverse-edges keeps equal ones"
+                raise CohortError(f"--undirected, {name}", "one of the two", "both", hint)
+
+    @property
+    def block_bytes(self) -> int:
+        """Of a file, read at once."""
+        return block_bytes_of(self.memory)

@@ -89,18 +89,13 @@ class OneProcess {
   void fetch(std::size_t slot, const Seeds& positions, std::uintptr_t wait) {
     Slot& to = slots_.at(slot);
     channel::Batch& batch = to.batch = {};
-    batch.num_nodes = sampled_.num_nodes;
-    batch.num_edges = sampled_.num_edges;
+    batch.num_nodes = batch.num_labels = sampled_.num_nodes;
+    batch.num_edges = batch.num_local_edges = sampled_.num_edges;
     batch.num_seeds = sampled_.nodes_per_hop.front();
-    to.num_targets = batch.num_nodes - sampled_.nodes_per_hop.back();
-    const std::size_t bytes = channel::lay_out({.num_nodes = batch.num_nodes,
-                                                .num_edges = batch.num_edges,
-                                                .num_seeds = batch.num_seeds,
-                                                .num_offsets = to.num_targets + 1,
-                                                .row_bytes = sampler::slot_row_bytes(graph_),
-                                                .with_place = graph_.rows_in == channel::RowsIn::kPool},
-                                               batch);
-    to.data = to.memory.at_least(bytes);
+    batch.num_hops = static_cast<int32_t>(sampled_.edges_per_hop.size());
+    std::ranges::copy(sampled_.nodes_per_hop, batch.nodes[0].per_hop);
+    std::ranges::copy(sampled_.edges_per_hop, batch.edges[0].per_hop);
+    to.data = to.memory.at_least(channel::lay_out(sampler::slot_contents(graph_, false), batch));
     if (graph_.rows_in == channel::RowsIn::kPool) make_room(batch.num_nodes);
 #ifdef COHORT_WITH_CUDA
     if (wait) {
@@ -138,11 +133,11 @@ class OneProcess {
     const std::size_t nodes = count(batch.num_nodes), dim = count(own.rows_of_nodes().feature_dim);
     const auto int64 = nb::dtype<int64_t>();
     nb::dict found;
-    if (!own.names_rows()) found["x"] = view(batch.x_offset, {nodes, dim}, own.feature_type());
+    if (!own.names_rows()) found["x"] = view(batch.nodes[0].x_offset, {nodes, dim}, own.feature_type());
     found["place"] = view(batch.place_offset, {nodes}, int64);
     found["y"] = view(batch.y_offset, {nodes}, int64);
     found["edge_index"] = view(batch.edge_index_offset, {2, count(batch.num_edges)}, int64);
-    found["indptr"] = view(batch.indptr_offset, {count(from.num_targets) + 1}, int64);
+    found["indptr"] = view(batch.indptr_offset, {count(channel::num_targets(batch, 0)) + 1}, int64);
     found["n_id"] = view(batch.n_id_offset, {nodes}, int64);
     return found;
   }
@@ -195,7 +190,6 @@ class OneProcess {
     Memory memory;
     std::byte* data = nullptr;
     channel::Batch batch{};
-    int64_t num_targets = 0;
   };
 
   static sampler::SlotArrays arrays_of(const Slot& slot) {
@@ -205,10 +199,9 @@ class OneProcess {
     arrays.y = slot.data + batch.y_offset;
     arrays.edge_index = reinterpret_cast<int64_t*>(slot.data + batch.edge_index_offset);
     arrays.input_id = reinterpret_cast<int64_t*>(slot.data + batch.input_id_offset);
-    arrays.x = slot.data + batch.x_offset;
+    arrays.x = {slot.data + batch.nodes[0].x_offset};
     arrays.indptr = reinterpret_cast<int64_t*>(slot.data + batch.indptr_offset);
-    arrays.num_targets = slot.num_targets;
-    arrays.num_labels = slot.batch.num_nodes;
+    arrays.num_labels = batch.num_labels;
     arrays.place = reinterpret_cast<int64_t*>(slot.data + batch.place_offset);
     return arrays;
   }

@@ -139,17 +139,20 @@ SizeOrSizes stored_row_bytes(const std::optional<Matrix<uint8_t>>& raw, const st
 std::size_t slot_bytes(int64_t num_nodes, int64_t num_relations, int64_t batch_size, const std::vector<int32_t>& fanout,
                        int64_t most_nodes, int64_t most_edges, int64_t label_bytes, bool edge_ids, bool edge_weights,
                        int64_t edge_row_bytes) {
-  const channel::BatchShape largest{.num_nodes = most_nodes,
-                                    .num_edges = most_edges,
-                                    .num_seeds = batch_size,
-                                    .num_offsets = (most_nodes + 1) * num_relations,
-                                    .label_bytes = label_bytes,
-                                    .edge_row_bytes = edge_row_bytes,
-                                    .with_e_id = edge_ids || edge_row_bytes > 0,
-                                    .with_edge_weight = edge_weights,
-                                    .with_place = true};
-  channel::Batch unused{};
-  return channel::slot_bytes(largest, batch_size, fanout, num_nodes, channel::lay_out(largest, unused));
+  channel::SlotContents contents{.label_bytes = label_bytes,
+                                 .with_e_id = edge_ids || edge_row_bytes > 0,
+                                 .with_edge_weight = edge_weights,
+                                 .with_place = true};
+  contents.target_types.assign(static_cast<std::size_t>(num_relations), 0);
+  contents.edge_row_bytes = {edge_row_bytes};  // of all relations together
+  channel::Batch largest{};
+  largest.num_nodes = largest.num_labels = largest.nodes[0].per_hop[0] = most_nodes;
+  largest.num_edges = largest.num_local_edges = largest.edges[0].per_hop[0] = most_edges;
+  largest.num_seeds = batch_size;
+  largest.num_hops = 1;
+  const std::size_t most =
+      channel::most_slot_bytes(contents, {.num_nodes = num_nodes, .fanout = fanout, .num_seeds = batch_size});
+  return channel::slot_bytes(most, channel::lay_out(contents, largest));
 }
 
 // Of a pool of rows for batches of which the largest seen had so many nodes, and of what is known of its places.

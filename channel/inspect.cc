@@ -62,26 +62,21 @@ void refuse(const std::filesystem::path& path, const char* what, uint64_t expect
 
 constexpr const char* kDamaged = "the channel is damaged: end the run and start it again";
 
-// The numbers that readers index and branch by.
-void refuse_damage(const std::filesystem::path& path, const ChannelHeader& header) {
+// The numbers that readers index and branch by, and the size that follows from them.
+void refuse_damage(const std::filesystem::path& path, const ChannelHeader& header, std::size_t bytes) {
   const auto device = static_cast<uint32_t>(header.device);
   const bool knows_slots = header.num_slots >= 2 && header.num_slots <= kMaxSlots;
   if (!knows_slots || device > static_cast<uint32_t>(DeviceKind::kCuda)) {
     throw base::Error({path.string(), base::format("2 to {} slots on device 0 or 1", kMaxSlots),
                        base::format("{} slots on device {}", header.num_slots, device), kDamaged});
   }
-  const auto are_types = [&](const int32_t* types, int count) {
-    return std::all_of(types, types + count, [&](int32_t type) { return type >= 0 && type < header.num_types; });
-  };
-  const bool knows_types = header.num_types >= 0 && header.num_types <= kMaxTypes && header.num_relations >= 0 &&
+  refuse(path, "size", channel_bytes(header.num_slots), bytes);
+  const auto is_type = [&](int32_t type) { return type >= 0 && type < header.num_types; };
+  const bool knows_types = header.num_types >= 1 && header.num_types <= kMaxTypes && header.num_relations >= 1 &&
                            header.num_relations <= kMaxRelations;
-  if (knows_types && are_types(header.target_types, header.num_relations) &&
-      (header.num_types == 0 || are_types(&header.label_type, 1)) &&
-      header.channel_bytes == channel_bytes(header.num_slots, header.num_types)) {
-    return;
-  }
+  if (knows_types && is_type(header.label_type) && std::ranges::all_of(target_types_of(header), is_type)) return;
   throw base::Error({path.string(),
-                     base::format("at most {} types and {} relations between them", kMaxTypes, kMaxRelations),
+                     base::format("1 to {} types and 1 to {} relations between them", kMaxTypes, kMaxRelations),
                      base::format("{} types and {} relations", header.num_types, header.num_relations), kDamaged});
 }
 
@@ -99,8 +94,7 @@ base::Mapping open_channel(const std::filesystem::path& folder, base::Access acc
   refuse(path, "magic", kMagic, header.magic);
   refuse(path, "version", kVersion, header.version);
   refuse(path, "header size", sizeof(ChannelHeader), header.header_bytes);
-  refuse(path, "size", file.bytes(), header.channel_bytes);
-  refuse_damage(path, header);
+  refuse_damage(path, header, file.bytes());
   return file;
 }
 
@@ -110,7 +104,7 @@ std::string describe(const ChannelHeader& header) {
                          {"sampler", describe_party(header.sampler)},
                          {"trainer", describe_party(header.trainer)},
                          {"slots", nlohmann::json::array()}};
-  for (int i = 0; i < header.num_slots; ++i) json["slots"].push_back(describe_slot(header.slots[i]));
+  for (const Slot& slot : slots_of(header)) json["slots"].push_back(describe_slot(slot));
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

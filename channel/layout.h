@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
+#include <span>
 #include <type_traits>
 
 #include "base/process.h"
@@ -20,7 +21,7 @@
 namespace cohort::channel {
 
 constexpr uint64_t kMagic = 0x4C4E4843'54524843ull;  // "CHRTCHNL" as little-endian bytes
-constexpr uint32_t kVersion = 19;
+constexpr uint32_t kVersion = 20;
 constexpr int kMaxSlots = 64;
 constexpr int kMaxHops = 16;
 constexpr int kMaxTypes = 32;       // of nodes
@@ -89,7 +90,7 @@ struct Request {
   uint32_t shuffle;      // 0: the set's own order
   uint32_t batch_size;   // seeds, or pairs of them
   int32_t num_hops;
-  // [num_hops], entry 0 next to the seeds; -1: all in-neighbours. Typed: [num_relations, num_hops].
+  // [num_relations, num_hops], entry 0 of each relation next to the seeds; -1: all in-neighbours.
   int32_t fanout[kMaxRelations * kMaxHops];
   int32_t sampler_sms;  // GPU: the first so many SMs are the sampler's, the others the trainer's; 0: all are shared
   uint32_t labels_of_seeds;  // 1: labels of other nodes are not wanted
@@ -99,7 +100,7 @@ struct Request {
   double negatives;
   uint32_t redraws;  // of a negative that is an edge of the graph: at most so many
   Exclude exclude;
-  uint32_t relation;  // whose edges the pairs are; 0 where the graph has one type
+  uint32_t relation;  // whose edges the pairs are
   // Of any set:
   Sharing sharing;
   uint32_t plane_a;  // 1: rows of codec planes come as plane A alone tells them (ibp/FORMAT.md 4.5)
@@ -115,63 +116,84 @@ constexpr int64_t padded(int64_t count) {
   return unit > 1 ? (count + unit - 1) / unit * unit : count;
 }
 
+// Nodes of one type in a batch.
+struct BatchNodes {
+  int64_t per_hop[kMaxHops + 1];  // [0]: seeds, then nodes first reached in each hop
+  uint64_t x_offset;              // feature dtype [nodes, feature_dim], where the header says RowsIn::kSlots
+};
+
+// Edges of one relation in a batch.
+struct BatchEdges {
+  int64_t per_hop[kMaxHops];
+  uint64_t edge_attr_offset;  // feature dtype [edges, feature_dim], where the relation has an edge table
+};
+
 // What is in a slot. Offsets are bytes from the slot's start, each a multiple of 256.
+//
+// Arrays of nodes have one part for each node type, in the order of types; arrays of edges and indptr have one for each
+// relation. Ids are those of a type, batch-local ids count the nodes of a type in the batch.
 struct Batch {
   uint64_t sequence;  // counts published batches from 0; also the order in which the trainer takes them
   uint64_t pass;
   uint64_t step;
   uint64_t num_steps;
-  int64_t num_nodes;
-  int64_t num_edges;
+  int64_t num_nodes;        // of all types
+  int64_t num_edges;        // of all relations
+  int64_t num_local_edges;  // whose sources have batch-local ids: all, or all but those of the last hop
   int64_t num_seeds;
   int64_t num_pairs;      // whose endpoints the seeds are; 0: the seeds are nodes
   int64_t num_endpoints;  // of pairs: sources, then targets
+  int64_t num_labels;     // of y: all nodes of the header's label_type, or the seeds among them
   int32_t num_hops;
-  uint32_t labels_of_seeds;             // 1: y has the seeds alone
-  uint32_t last_hop_global;             // 1: nodes that only the last hop reaches are none of the batch's
-  uint32_t disjoint;                    // 1: it has trees
-  int64_t nodes_per_hop[kMaxHops + 1];  // [0]: seeds, then nodes first reached in each hop
-  int64_t edges_per_hop[kMaxHops];
-  uint64_t x_offset;      // feature dtype [num_nodes, feature_dim], where the header says RowsIn::kSlots
-  uint64_t n_id_offset;   // int64 [num_nodes]
-  uint64_t place_offset;  // int64 [num_nodes], the row of each node in the table or the pool of its type
+  uint32_t last_hop_global;  // 1: nodes that only the last hop reaches are none of the batch's; there is one relation
+  uint32_t disjoint;         // 1: it has trees
+  uint64_t n_id_offset;      // int64 [num_nodes]
+  uint64_t place_offset;     // int64 [num_nodes], the row of each node in the table or the pool of its type
   // int64 [num_inputs() + num_endpoints], positions in the seed set, then the batch-local ids of endpoints.
   uint64_t input_id_offset;
-  uint64_t y_offset;            // label_dtype [num_nodes or num_seeds], or [the same, label_width]
-  uint64_t edge_index_offset;   // int64 [2, num_local_edges()], row 0 source, row 1 target, batch-local
+  uint64_t y_offset;            // label_dtype [num_labels], or [num_labels, label_width]
+  uint64_t edge_index_offset;   // int64 [2, num_local_edges], row 0 source, row 1 target, batch-local
   uint64_t source_node_offset;  // int64 [num_edges], the node of each edge's source, where last_hop_global
-  // int64 [num_targets + 1], first edge of each target; targets are all nodes but those first reached in the last hop
-  uint64_t indptr_offset;
+  uint64_t indptr_offset;       // int64 [num_targets() + 1] for each relation: the first edge of each target
   // Where the header has with_e_id, int64 [num_edges]: place of each edge in the data set's indices.
   uint64_t e_id_offset;
   uint64_t edge_weight_offset;  // float32 [num_edges], where the header has with_edge_weight
   uint64_t tree_offset;         // int64 [num_nodes], the tree of each node, where disjoint: number of its seed
-  uint64_t edge_attr_offset;    // feature dtype [num_edges, feature_dim] of edge_tables[0]; typed graphs: not here
   base::Span sample;            // when the sampler drew and relabelled it
   base::Span fetch;             // when it wrote the slot
   base::TierUses row_tiers;
   base::ListUses list_tiers;
-  base::TierUse edge_rows;  // of edges, all in host memory
+  base::TierUse edge_rows;          // of edges, all in host memory
+  BatchNodes nodes[kMaxTypes];      // [num_types]
+  BatchEdges edges[kMaxRelations];  // [num_relations]
 };
 
 // Members of the seed set.
 inline int64_t num_inputs(const Batch& batch) { return batch.num_pairs > 0 ? batch.num_pairs : batch.num_seeds; }
 
-// Edges whose sources have batch-local ids.
-inline int64_t num_local_edges(const Batch& batch) {
-  return batch.num_edges - (batch.last_hop_global && batch.num_hops > 0 ? batch.edges_per_hop[batch.num_hops - 1] : 0);
+// Nodes of a type.
+inline int64_t nodes_of(const Batch& batch, std::size_t type) {
+  const int64_t* per_hop = batch.nodes[type].per_hop;
+  return std::accumulate(per_hop, per_hop + batch.num_hops + 1, int64_t{0});
 }
 
-// What a batch of a typed graph has of each node type and relation. The arrays of `Batch` then have one part for each
-// of them, in their order: n_id for each type; edge_index, indptr and e_id for each relation. Ids are those of the
-// type.
-struct TypedBatch {
-  int64_t nodes_per_hop[kMaxTypes][kMaxHops + 1];  // as Batch has them of all types together
-  int64_t edges_per_hop[kMaxRelations][kMaxHops];
-  uint64_t x_offset[kMaxTypes];              // feature dtype [nodes of the type, feature_dim], where slots have rows
-  uint64_t edge_attr_offset[kMaxRelations];  // the same of the edges of each relation
-  int64_t num_labels;                        // of y: nodes of the header's label_type, or the seeds among them
-};
+// Nodes of a type that are targets of edges: all but those that the last hop reaches.
+inline int64_t num_targets(const Batch& batch, std::size_t type) {
+  return nodes_of(batch, type) - batch.nodes[type].per_hop[batch.num_hops];
+}
+
+// Edges of a relation.
+inline int64_t edges_of(const Batch& batch, std::size_t relation) {
+  const int64_t* per_hop = batch.edges[relation].per_hop;
+  return std::accumulate(per_hop, per_hop + batch.num_hops, int64_t{0});
+}
+
+// Length of indptr. target_types: of each relation.
+inline int64_t num_offsets(const Batch& batch, std::span<const int32_t> target_types) {
+  int64_t count = 0;
+  for (const int32_t type : target_types) count += num_targets(batch, static_cast<std::size_t>(type)) + 1;
+  return count;
+}
 
 // Feature rows of the nodes of one type, or of the edges of one relation.
 struct Table {
@@ -203,34 +225,30 @@ struct Slot {
   Batch batch;
 };
 
+// num_slots Slots follow it.
 struct ChannelHeader {
-  // A reader looks at these four first and refuses a mismatch.
+  // A reader looks at these three first and refuses a mismatch.
   uint64_t magic;
   uint32_t version;
   uint32_t header_bytes;  // sizeof(ChannelHeader)
-  uint64_t channel_bytes;
 
   // Fixed before the channel is announced.
   DeviceKind device;
   unsigned char gpu_uuid[16];
   int32_t num_slots;
-  int64_t feature_dim;
-  uint32_t feature_dtype;            // code and bits as in DLPack: code << 8 | bits
-  uint32_t label_dtype;              // the same
-  int64_t label_width;               // labels of a node; 0: one, and y has one dimension
-  uint32_t with_e_id;                // 1: batches have e_id
-  uint32_t with_edge_weight;         // 1: batches have edge_weight
-  Table edge_tables[kMaxRelations];  // what batches have of edges; a graph of one type has the first
-
-  // Typed graphs; feature_dim and feature_dtype are then not used, and num_slots TypedBatch follow this header.
-  int32_t num_types;  // 0: the graph has one type
-  int32_t num_relations;
+  int32_t num_types;                    // at least 1
+  int32_t num_relations;                // the same
   int32_t label_type;                   // whose nodes have labels
+  uint32_t label_dtype;                 // code and bits as in DLPack: code << 8 | bits
+  int64_t label_width;                  // labels of a node; 0: one, and y has one dimension
+  uint32_t with_e_id;                   // 1: batches have e_id
+  uint32_t with_edge_weight;            // 1: batches have edge_weight
   Table tables[kMaxTypes];              // [num_types]
   int32_t target_types[kMaxRelations];  // [num_relations]
+  Table edge_tables[kMaxRelations];     // [num_relations], what batches have of edges
 
   RowsIn rows_in;
-  NamedRows rows[kMaxTypes];  // of each type; a graph of one type has the first
+  NamedRows rows[kMaxTypes];  // [num_types]
 
   // Who is there.
   Party sampler;
@@ -246,46 +264,28 @@ struct ChannelHeader {
   // Slots, sampler to trainer.
   sem_t slots_free;
   sem_t batches_ready;
-  Slot slots[kMaxSlots];
 };
 
 // Bytes of the file `channel`.
-inline std::size_t channel_bytes(int32_t num_slots, int32_t num_types) {
-  return sizeof(ChannelHeader) + (num_types > 0 ? static_cast<std::size_t>(num_slots) * sizeof(TypedBatch) : 0);
+constexpr std::size_t channel_bytes(int32_t num_slots) {
+  return sizeof(ChannelHeader) + static_cast<std::size_t>(num_slots) * sizeof(Slot);
 }
 
-// Nodes of a type in a batch.
-inline int64_t nodes_of(const Batch& batch, const TypedBatch& typed, int type) {
-  return std::accumulate(typed.nodes_per_hop[type], typed.nodes_per_hop[type] + batch.num_hops + 1, int64_t{0});
+// [num_slots]
+inline std::span<const Slot> slots_of(const ChannelHeader& header) {
+  return {reinterpret_cast<const Slot*>(&header + 1), static_cast<std::size_t>(header.num_slots)};
+}
+inline std::span<Slot> slots_of(ChannelHeader& header) {
+  return {reinterpret_cast<Slot*>(&header + 1), static_cast<std::size_t>(header.num_slots)};
 }
 
-// Edges of a relation in a batch.
-inline int64_t edges_of(const Batch& batch, const TypedBatch& typed, int relation) {
-  return std::accumulate(typed.edges_per_hop[relation], typed.edges_per_hop[relation] + batch.num_hops, int64_t{0});
-}
-
-// Targets of a relation in a batch: nodes of its target type that were reached before the last hop.
-inline int64_t targets_of(const ChannelHeader& header, const Batch& batch, const TypedBatch& typed, int relation) {
-  const int32_t type = header.target_types[relation];
-  return nodes_of(batch, typed, type) - typed.nodes_per_hop[type][batch.num_hops];
-}
-
-// Length of indptr.
-inline int64_t offsets_of(const ChannelHeader& header, const Batch& batch, const TypedBatch& typed) {
-  int64_t count = 0;
-  for (int relation = 0; relation < header.num_relations; ++relation) {
-    count += targets_of(header, batch, typed, relation) + 1;
-  }
-  return count;
-}
-
-// Of the slot; null: the graph has one type.
-inline const TypedBatch* typed_batch(const ChannelHeader& header, int slot) {
-  return header.num_types > 0 ? reinterpret_cast<const TypedBatch*>(&header + 1) + slot : nullptr;
+// [num_relations]
+inline std::span<const int32_t> target_types_of(const ChannelHeader& header) {
+  return {header.target_types, static_cast<std::size_t>(header.num_relations)};
 }
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
-static_assert(std::is_standard_layout_v<ChannelHeader> && alignof(ChannelHeader) >= alignof(TypedBatch));
+static_assert(std::is_standard_layout_v<ChannelHeader> && alignof(ChannelHeader) >= alignof(Slot));
 static_assert(sizeof(Request) == 96 + 4 * kMaxRelations * kMaxHops);
 
 }  // namespace cohort::channel

@@ -18,15 +18,12 @@ void init_semaphore(sem_t& semaphore, unsigned value) {
 }
 
 // What is known before the backends are made. The order does not matter: the trainer finds no file before announce().
-void fill_header(ChannelHeader& header, const ChannelOptions& options, std::size_t channel_bytes) {
+void fill_header(ChannelHeader& header, const ChannelOptions& options) {
   header.version = kVersion;
   header.header_bytes = sizeof(ChannelHeader);
-  header.channel_bytes = channel_bytes;
   header.device = options.device;
   std::memcpy(header.gpu_uuid, options.gpu_uuid, sizeof header.gpu_uuid);
   header.num_slots = options.num_slots;
-  header.feature_dim = options.feature_dim;
-  header.feature_dtype = options.feature_dtype;
   header.label_dtype = options.label_dtype;
   header.label_width = options.label_width;
   header.with_e_id = options.with_e_id ? 1 : 0;
@@ -52,14 +49,15 @@ Publisher::Publisher(std::filesystem::path folder, const ChannelOptions& options
     throw base::Error({"--slots", base::format("2 to {}", kMaxSlots), std::to_string(options.num_slots),
                        "3 is enough unless batches take very different times"});
   }
-  base::require(options.tables.size() <= kMaxTypes && options.target_types.size() <= kMaxRelations &&
-                    options.edge_tables.size() <= kMaxRelations,
+  const auto is_count = [](std::size_t count, std::size_t most) { return count >= 1 && count <= most; };
+  base::require(is_count(options.tables.size(), kMaxTypes) && is_count(options.target_types.size(), kMaxRelations) &&
+                    options.edge_tables.size() <= options.target_types.size(),
                 "a data set with at most kMaxTypes and kMaxRelations");
-  file_ = create_shared_file(folder_ / "channel.tmp",
-                             channel_bytes(options.num_slots, static_cast<int32_t>(options.tables.size())));
+  file_ = create_shared_file(folder_ / "channel.tmp", channel_bytes(options.num_slots));
   new (file_.data()) ChannelHeader{};
   enter(header().sampler);
-  fill_header(header(), options, file_.bytes());
+  fill_header(header(), options);
+  for (Slot& slot : slots()) new (&slot) Slot{};
   if (options.device == DeviceKind::kCpu) {
     memory_ = make_host_slot_owner(folder_, options.num_slots);
     return;
@@ -73,8 +71,8 @@ Publisher::Publisher(std::filesystem::path folder, const ChannelOptions& options
       static_assert(sizeof handle == sizeof to);
       std::memcpy(to, &handle, sizeof handle);
     };
-    share(drained_, header().slots[i].drained_handle);
-    share(rows_left_, header().slots[i].rows_left_handle);
+    share(drained_, slot_at(i).drained_handle);
+    share(rows_left_, slot_at(i).rows_left_handle);
   }
 #else
   throw base::Error({"device", "cpu", "cuda", "this build has no CUDA backend"});
@@ -156,17 +154,17 @@ std::optional<int> Publisher::try_acquire(uint64_t pass) {
 int Publisher::take_oldest() {
   std::optional<int> oldest;
   for (int i = 0; i < header().num_slots; ++i) {
-    const Slot& slot = header().slots[i];
+    const Slot& slot = slot_at(i);
     if (static_cast<SlotState>(slot.state.load(std::memory_order_acquire)) != SlotState::kFree) continue;
-    if (!oldest || slot.batch.sequence < header().slots[*oldest].batch.sequence) oldest = i;
+    if (!oldest || slot.batch.sequence < slot_at(*oldest).batch.sequence) oldest = i;
   }
   base::require(oldest.has_value(), "a free slot for every post of slots_free");
-  set_state(header().slots[*oldest], SlotState::kFilling);
+  set_state(slot_at(*oldest), SlotState::kFilling);
   return *oldest;
 }
 
 std::byte* Publisher::memory(int slot, std::size_t needed_bytes, std::size_t preferred_bytes) {
-  Slot& shared = header().slots[slot];
+  Slot& shared = slot_at(slot);
   base::require(static_cast<SlotState>(shared.state.load()) == SlotState::kFilling, "a slot held by the sampler");
   if (shared.bytes < needed_bytes) memory_->grow(shared, slot, needed_bytes, preferred_bytes);
   return memory_->data(slot);
@@ -174,7 +172,7 @@ std::byte* Publisher::memory(int slot, std::size_t needed_bytes, std::size_t pre
 
 void Publisher::wait_drained([[maybe_unused]] int slot, [[maybe_unused]] base::GpuStream stream) {
 #ifdef COHORT_WITH_CUDA
-  if (header().slots[slot].drained_recorded.exchange(0) == 1) {
+  if (slot_at(slot).drained_recorded.exchange(0) == 1) {
     drained_[static_cast<std::size_t>(slot)].wait_on(stream);
   }
 #endif
@@ -183,7 +181,7 @@ void Publisher::wait_drained([[maybe_unused]] int slot, [[maybe_unused]] base::G
 uint64_t Publisher::oldest_in_use(int slot) const {
   uint64_t oldest = next_sequence_;
   for (int i = 0; i < header().num_slots; ++i) {
-    const Slot& other = header().slots[i];
+    const Slot& other = slot_at(i);
     const auto state = static_cast<SlotState>(other.state.load(std::memory_order_acquire));
     if (i == slot || other.generation == 0 || state == SlotState::kFilling) continue;
     if (!leaves_rows(i, state == SlotState::kFree)) oldest = std::min(oldest, other.batch.sequence);
@@ -192,15 +190,14 @@ uint64_t Publisher::oldest_in_use(int slot) const {
 }
 
 bool Publisher::any_ready() const {
-  const std::span slots(header().slots, static_cast<std::size_t>(header().num_slots));
-  return std::ranges::any_of(slots, [](const Slot& slot) {
+  return std::ranges::any_of(slots(), [](const Slot& slot) {
     return static_cast<SlotState>(slot.state.load(std::memory_order_acquire)) == SlotState::kReady;
   });
 }
 
 bool Publisher::leaves_rows([[maybe_unused]] int slot, bool is_free) const {
 #ifdef COHORT_WITH_CUDA
-  const Slot& shared = header().slots[slot];
+  const Slot& shared = slot_at(slot);
   const auto number = static_cast<std::size_t>(slot);
   if (shared.rows_left.load() == 1) return rows_left_[number].done();
   if (shared.drained_recorded.load() == 1) return is_free && drained_[number].done();
@@ -208,14 +205,13 @@ bool Publisher::leaves_rows([[maybe_unused]] int slot, bool is_free) const {
   return is_free;
 }
 
-void Publisher::publish(int slot, const Batch& batch, const TypedBatch* typed) {
-  Slot& shared = header().slots[slot];
+void Publisher::publish(int slot, const Batch& batch) {
+  Slot& shared = slot_at(slot);
   base::require(static_cast<SlotState>(shared.state.load()) == SlotState::kFilling, "a slot held by the sampler");
-  shared.batch = batch;
+  const auto num_relations = static_cast<std::size_t>(header().num_relations);
+  std::memcpy(&shared.batch, &batch, offsetof(Batch, edges) + num_relations * sizeof(BatchEdges));
   shared.rows_left.store(0);
   shared.batch.sequence = next_sequence_++;
-  base::require((typed != nullptr) == (header().num_types > 0), "sizes by type for typed graphs alone");
-  if (typed) const_cast<TypedBatch&>(*typed_batch(header(), slot)) = *typed;
   set_state(shared, SlotState::kReady);
   post(header().batches_ready);
 }

@@ -24,17 +24,15 @@ struct ChannelOptions {
   DeviceKind device = DeviceKind::kCpu;
   unsigned char gpu_uuid[16] = {};
   int num_slots = 4;
-  int32_t owner_pid = 0;  // the process that started the run; 0: nobody to look after
-  int64_t feature_dim = 0;
-  uint32_t feature_dtype = 0;  // DLPack code << 8 | bits
-  uint32_t label_dtype = 64;   // the same: int64
-  int64_t label_width = 0;     // labels of a node; 0: one, and y has one dimension
-  bool with_e_id = false;      // batches say which edges they have
+  int32_t owner_pid = 0;                    // the process that started the run; 0: nobody to look after
+  std::vector<Table> tables = {{}};         // feature rows of each node type
+  std::vector<int32_t> target_types = {0};  // of each relation
+  std::vector<Table> edge_tables = {};      // feature rows of the edges of each relation; empty: batches have none
+  int32_t label_type = 0;                   // whose nodes have labels
+  uint32_t label_dtype = 64;                // DLPack code << 8 | bits: int64
+  int64_t label_width = 0;                  // labels of a node; 0: one, and y has one dimension
+  bool with_e_id = false;                   // batches say which edges they have
   bool with_edge_weight = false;
-  std::vector<Table> edge_tables;     // feature rows of the edges of each relation; empty: batches have none
-  std::vector<Table> tables;          // typed: feature rows of each type; empty: a graph of one type
-  std::vector<int32_t> target_types;  // typed: of each relation
-  int32_t label_type = 0;             // typed: whose nodes have labels
 };
 
 // Rows of one node type that batches name, where slots have none; see NamedRows.
@@ -87,8 +85,8 @@ class Publisher {
   // Whether a batch waits for the trainer to take it.
   bool any_ready() const;
 
-  // Hands the slot, filled and complete, to the trainer. `typed`: of a typed graph, else null.
-  void publish(int slot, const Batch& batch, const TypedBatch* typed = nullptr);
+  // Hands the slot, filled and complete, to the trainer.
+  void publish(int slot, const Batch& batch);
 
   void set_stage(Stage stage, uint64_t batch = 0) { channel::set_stage(header().sampler, stage, batch); }
   void leave_error(const char* text) { channel::leave_error(header().sampler, text); }
@@ -103,6 +101,8 @@ class Publisher {
 
  private:
   ChannelHeader& header() const { return *reinterpret_cast<ChannelHeader*>(file_.data()); }
+  std::span<Slot> slots() const { return slots_of(header()); }
+  Slot& slot_at(int slot) const { return slots()[static_cast<std::size_t>(slot)]; }
   bool owner_gone() const { return owner_.pid != 0 && !base::is_alive(owner_); }
   int take_oldest();
   bool leaves_rows(int slot, bool is_free) const;  // whether all that read rows of its batch has ended

@@ -15,31 +15,24 @@ std::size_t append(int64_t bytes, std::size_t& end) {
 
 }  // namespace
 
-std::size_t lay_out(const BatchShape& shape, Batch& batch) {
+std::size_t lay_out(const SlotContents& contents, Batch& batch) {
   std::size_t end = 0;
   const auto place = [&end](int64_t bytes) { return append(bytes, end); };
-  batch.x_offset = place(shape.row_bytes * shape.num_nodes);
-  batch.n_id_offset = place(8 * shape.num_nodes);
-  batch.place_offset = shape.with_place ? place(8 * shape.num_nodes) : batch.n_id_offset;
-  batch.input_id_offset = place(8 * ((shape.num_pairs > 0 ? shape.num_pairs : shape.num_seeds) + shape.num_endpoints));
-  batch.y_offset = place(shape.label_bytes * (shape.labels_of_seeds ? shape.num_seeds : shape.num_nodes));
-  batch.edge_index_offset = place(16 * (shape.last_hop_global ? shape.num_local_edges : shape.num_edges));
-  batch.source_node_offset = shape.last_hop_global ? place(8 * shape.num_edges) : 0;
-  batch.indptr_offset = place(8 * shape.num_offsets);
-  batch.e_id_offset = shape.with_e_id ? place(8 * shape.num_edges) : 0;
-  batch.edge_weight_offset = shape.with_edge_weight ? place(4 * shape.num_edges) : 0;
-  batch.tree_offset = shape.disjoint ? place(8 * shape.num_nodes) : 0;
-  batch.edge_attr_offset = shape.edge_row_bytes > 0 ? place(shape.edge_row_bytes * shape.num_edges) : 0;
-  return end;
-}
-
-std::size_t lay_out_tables(std::span<const int64_t> bytes_of_type, std::span<const int64_t> bytes_of_relation,
-                           std::size_t end, TypedBatch& typed) {
-  for (std::size_t type = 0; type < bytes_of_type.size(); ++type) {
-    typed.x_offset[type] = append(bytes_of_type[type], end);
+  for (std::size_t type = 0; type < contents.row_bytes.size(); ++type) {
+    batch.nodes[type].x_offset = place(contents.row_bytes[type] * nodes_of(batch, type));
   }
-  for (std::size_t relation = 0; relation < bytes_of_relation.size(); ++relation) {
-    typed.edge_attr_offset[relation] = append(bytes_of_relation[relation], end);
+  batch.n_id_offset = place(8 * batch.num_nodes);
+  batch.place_offset = contents.with_place ? place(8 * batch.num_nodes) : batch.n_id_offset;
+  batch.input_id_offset = place(8 * (num_inputs(batch) + batch.num_endpoints));
+  batch.y_offset = place(contents.label_bytes * batch.num_labels);
+  batch.edge_index_offset = place(16 * batch.num_local_edges);
+  batch.source_node_offset = batch.last_hop_global ? place(8 * batch.num_edges) : 0;
+  batch.indptr_offset = place(8 * num_offsets(batch, contents.target_types));
+  batch.e_id_offset = contents.with_e_id ? place(8 * batch.num_edges) : 0;
+  batch.edge_weight_offset = contents.with_edge_weight ? place(4 * batch.num_edges) : 0;
+  batch.tree_offset = batch.disjoint ? place(8 * batch.num_nodes) : 0;
+  for (std::size_t relation = 0; relation < contents.edge_row_bytes.size(); ++relation) {
+    batch.edges[relation].edge_attr_offset = place(contents.edge_row_bytes[relation] * edges_of(batch, relation));
   }
   return end;
 }
@@ -63,20 +56,26 @@ WorstCase worst_case(int64_t num_seeds, std::span<const int32_t> fanout, int64_t
   return bound;
 }
 
-std::size_t slot_bytes(BatchShape shape, int64_t num_seeds, std::span<const int32_t> fanout, int64_t num_nodes,
-                       std::size_t needed_bytes) {
+std::size_t most_slot_bytes(const SlotContents& contents, const BatchBounds& bounds) {
   constexpr std::size_t kMostForWorstCase = std::size_t{2} << 30;
-  const WorstCase bound = worst_case(num_seeds, fanout, num_nodes, shape.disjoint);
-  if (bound.num_edges >= 0) {
-    shape.num_nodes = bound.num_nodes;
-    shape.num_edges = shape.num_local_edges = bound.num_edges;
-    shape.num_seeds = num_seeds;
-    shape.num_offsets = bound.num_targets + 1;
-    Batch unused{};
-    const std::size_t worst = lay_out(shape, unused);
-    if (worst <= kMostForWorstCase) return worst;
-  }
-  return needed_bytes + needed_bytes / 4;
+  if (contents.row_bytes.size() > 1 || contents.target_types.size() > 1) return 0;
+  const WorstCase most = worst_case(bounds.num_seeds, bounds.fanout, bounds.num_nodes, bounds.disjoint);
+  if (most.num_edges < 0) return 0;
+  Batch worst{};
+  worst.num_nodes = most.num_nodes;
+  worst.num_edges = worst.num_local_edges = most.num_edges;
+  worst.num_seeds = bounds.num_seeds;
+  worst.num_pairs = bounds.num_pairs;
+  worst.num_endpoints = bounds.num_endpoints;
+  worst.num_labels = bounds.labels_of_seeds ? bounds.num_seeds : most.num_nodes;
+  worst.last_hop_global = bounds.last_hop_global ? 1 : 0;
+  worst.disjoint = bounds.disjoint ? 1 : 0;
+  worst.num_hops = 1;  // instead of all
+  worst.nodes[0].per_hop[0] = most.num_targets;
+  worst.nodes[0].per_hop[1] = most.num_nodes - most.num_targets;
+  worst.edges[0].per_hop[0] = most.num_edges;
+  const std::size_t bytes = lay_out(contents, worst);
+  return bytes <= kMostForWorstCase ? bytes : 0;
 }
 
 PoolSizes pool_sizes(int64_t num_slots, int64_t batch_nodes, int64_t num_nodes, bool reuse, double most_batches) {

@@ -1,39 +1,27 @@
 // How large a slot is: what the sampler allocates, and what a plan of a GPU's memory counts (cache/native.cc).
 #pragma once
 
+#include <algorithm>
 #include <span>
+#include <vector>
 
 #include "channel/layout.h"
 
 namespace cohort::channel {
 
-// Bytes of each array of a batch, for laying out a slot.
-struct BatchShape {
-  int64_t num_nodes = 0;
-  int64_t num_edges = 0;
-  int64_t num_seeds = 0;
-  int64_t num_pairs = 0;  // 0: the seeds are nodes
-  int64_t num_endpoints = 0;
-  int64_t num_offsets = 0;      // of indptr: a target more than there are, of each relation
-  int64_t num_local_edges = 0;  // counts with last_hop_global alone
-  int64_t row_bytes = 0;
-  int64_t label_bytes = 8;  // of a node
-  int64_t edge_row_bytes = 0;
+// What batches of a channel have of each node, edge and target.
+struct SlotContents {
+  std::vector<int64_t> row_bytes = {0};       // [num_types], of a feature row in a slot
+  std::vector<int64_t> edge_row_bytes = {0};  // [num_relations], the same of edges
+  std::vector<int32_t> target_types = {0};    // [num_relations]
+  int64_t label_bytes = 8;                    // of a node
   bool with_e_id = false;
   bool with_edge_weight = false;
-  bool labels_of_seeds = false;
-  bool last_hop_global = false;
   bool with_place = false;
-  bool disjoint = false;
 };
 
-// Sets the offsets of `batch` for this shape; returns the slot bytes needed.
-std::size_t lay_out(const BatchShape& shape, Batch& batch);
-
-// Sets x_offset and edge_attr_offset of `typed` for tables of these bytes behind the first `end` bytes of a slot;
-// returns the slot bytes needed.
-std::size_t lay_out_tables(std::span<const int64_t> bytes_of_type, std::span<const int64_t> bytes_of_relation,
-                           std::size_t end, TypedBatch& typed);
+// Sets the offsets of a batch that has counts; returns the slot bytes needed.
+std::size_t lay_out(const SlotContents& contents, Batch& batch);
 
 // The most nodes and edges that a batch can have (edges: -1 when a fanout of "all" leaves it open).
 struct WorstCase {
@@ -44,10 +32,26 @@ struct WorstCase {
 // Disjoint: each seed has its own nodes, of which there are num_nodes.
 WorstCase worst_case(int64_t num_seeds, std::span<const int32_t> fanout, int64_t num_nodes, bool disjoint = false);
 
-// Bytes of a new slot for a batch that needs `needed_bytes`: enough for every batch of the kind of `shape` (whose
-// counts of nodes, edges and seeds do not matter), where that is at most 2 GiB, else 1.25 times what this one needs.
-std::size_t slot_bytes(BatchShape shape, int64_t num_seeds, std::span<const int32_t> fanout, int64_t num_nodes,
-                       std::size_t needed_bytes);
+// What bounds the batches of a pass.
+struct BatchBounds {
+  int64_t num_nodes = 0;              // of the graph
+  std::span<const int32_t> fanout{};  // of one relation
+  int64_t num_seeds = 0;
+  int64_t num_pairs = 0;  // 0: the seeds are nodes
+  int64_t num_endpoints = 0;
+  bool labels_of_seeds = false;
+  bool last_hop_global = false;
+  bool disjoint = false;
+};
+
+// Bytes of the largest batch of the pass; 0: they are more than 2 GiB, or not known: of a graph of several types or
+// relations, or with a fanout of "all".
+std::size_t most_slot_bytes(const SlotContents& contents, const BatchBounds& bounds);
+
+// Bytes of a new slot for a batch that needs `needed_bytes`: most_slot_bytes(), or else 1.25 times what this one needs.
+constexpr std::size_t slot_bytes(std::size_t most_bytes, std::size_t needed_bytes) {
+  return most_bytes > 0 ? std::max(most_bytes, needed_bytes) : needed_bytes + needed_bytes / 4;
+}
 
 // Rows of a pool that has room for batches of so many nodes of a graph in all slots at once; `reuse`: a row that
 // several of them have is there once.

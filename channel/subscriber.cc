@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/device.h"
 #include "base/format.h"
@@ -19,23 +20,24 @@ uint64_t row_bytes_of(const Table& table) {
 
 bool has_ended(const Party& party) { return static_cast<Stage>(party.stage.load()) == Stage::kEnded; }
 
-// Whether sizes by type and by relation are those of the batch. Each is at most the sum that the slot was looked at
-// for, so that no sum overflows.
-bool adds_up(const ChannelHeader& header, const Batch& batch, const TypedBatch& typed) {
-  const auto sums_to = [](const auto& sizes, int count, int num_hops, int64_t expected) {
+// Whether sizes by type and by relation are those of the batch. None is negative or exceeds what the others leave of
+// the sum, so that no sum overflows.
+bool adds_up(const ChannelHeader& header, const Batch& batch) {
+  const auto sums_to = [](const auto* parts, int count, int num_hops, int64_t expected) {
     int64_t sum = 0;
     for (int which = 0; which < count; ++which) {
       for (int hop = 0; hop < num_hops; ++hop) {
-        const int64_t size = sizes[which][hop];
+        const int64_t size = parts[which].per_hop[hop];
         if (size < 0 || size > expected - sum) return false;
         sum += size;
       }
     }
     return sum == expected;
   };
-  return sums_to(typed.nodes_per_hop, header.num_types, batch.num_hops + 1, batch.num_nodes) &&
-         sums_to(typed.edges_per_hop, header.num_relations, batch.num_hops, batch.num_edges) && typed.num_labels >= 0 &&
-         typed.num_labels <= nodes_of(batch, typed, header.label_type);
+  return sums_to(batch.nodes, header.num_types, batch.num_hops + 1, batch.num_nodes) &&
+         sums_to(batch.edges, header.num_relations, batch.num_hops, batch.num_edges) && batch.num_local_edges >= 0 &&
+         batch.num_local_edges <= batch.num_edges && batch.num_labels >= 0 &&
+         batch.num_labels <= nodes_of(batch, static_cast<std::size_t>(header.label_type));
 }
 
 // What a slot's batch says lies in the slot.
@@ -45,40 +47,30 @@ bool lies_in_slot(const ChannelHeader& header, const Slot& slot) {
     if (offset > slot.bytes || count < 0) return false;
     return bytes_each == 0 || static_cast<uint64_t>(count) <= (slot.bytes - offset) / bytes_each;
   };
-  const bool has_rows = header.rows_in == RowsIn::kSlots;
-  const uint64_t row_bytes = has_rows && header.num_types == 0
-                                 ? static_cast<uint64_t>(header.feature_dim) * bytes_of(header.feature_dtype)
-                                 : 0;
-  const auto labels = static_cast<uint64_t>(header.label_width > 0 ? header.label_width : 1);
   const bool knows_hops = batch.num_hops >= 0 && batch.num_hops <= kMaxHops;
-  if (!knows_hops) return false;
-  // A batch without seeds has none.
-  int64_t num_offsets = batch.num_nodes > 0 ? batch.num_nodes - batch.nodes_per_hop[batch.num_hops] + 1 : 0;
-  int64_t num_labels = batch.labels_of_seeds ? batch.num_seeds : batch.num_nodes;
-  if (const TypedBatch* typed = typed_batch(header, static_cast<int>(&slot - header.slots))) {
-    if (!adds_up(header, batch, *typed)) return false;
-    num_offsets = batch.num_nodes > 0 ? offsets_of(header, batch, *typed) : 0;
-    num_labels = typed->num_labels;
-    for (int type = 0; type < header.num_types; ++type) {
-      const uint64_t bytes = has_rows ? row_bytes_of(header.tables[type]) : 0;
-      if (!fits(typed->x_offset[type], nodes_of(batch, *typed, type), bytes)) return false;
-    }
-    for (int relation = 0; relation < header.num_relations; ++relation) {
-      const uint64_t bytes = row_bytes_of(header.edge_tables[relation]);
-      if (!fits(typed->edge_attr_offset[relation], edges_of(batch, *typed, relation), bytes)) return false;
-    }
+  if (!knows_hops || !adds_up(header, batch)) return false;
+  const bool has_rows = header.rows_in == RowsIn::kSlots;
+  for (std::size_t type = 0; std::cmp_less(type, header.num_types); ++type) {
+    const uint64_t bytes = has_rows ? row_bytes_of(header.tables[type]) : 0;
+    if (!fits(batch.nodes[type].x_offset, nodes_of(batch, type), bytes)) return false;
   }
-  return fits(batch.indptr_offset, num_offsets, 8) && fits(batch.x_offset, batch.num_nodes, row_bytes) &&
-         fits(batch.n_id_offset, batch.num_nodes, 8) && fits(batch.place_offset, batch.num_nodes, 8) &&
-         fits(batch.y_offset, num_labels, labels * bytes_of(header.label_dtype)) && batch.num_pairs >= 0 &&
+  for (std::size_t relation = 0; std::cmp_less(relation, header.num_relations); ++relation) {
+    const uint64_t bytes = row_bytes_of(header.edge_tables[relation]);
+    if (!fits(batch.edges[relation].edge_attr_offset, edges_of(batch, relation), bytes)) return false;
+  }
+  const auto labels = static_cast<uint64_t>(header.label_width > 0 ? header.label_width : 1);
+  // A batch without seeds has no offsets.
+  const int64_t offsets = batch.num_nodes > 0 ? num_offsets(batch, target_types_of(header)) : 0;
+  return fits(batch.indptr_offset, offsets, 8) && fits(batch.n_id_offset, batch.num_nodes, 8) &&
+         fits(batch.place_offset, batch.num_nodes, 8) &&
+         fits(batch.y_offset, batch.num_labels, labels * bytes_of(header.label_dtype)) && batch.num_pairs >= 0 &&
          batch.num_endpoints >= 0 && fits(batch.input_id_offset, num_inputs(batch), 8) &&
          fits(batch.input_id_offset + 8 * static_cast<uint64_t>(num_inputs(batch)), batch.num_endpoints, 8) &&
-         fits(batch.edge_index_offset, num_local_edges(batch), 16) &&
+         fits(batch.edge_index_offset, batch.num_local_edges, 16) &&
          fits(batch.source_node_offset, batch.num_edges, batch.last_hop_global ? 8 : 0) &&
          fits(batch.e_id_offset, batch.num_edges, header.with_e_id ? 8 : 0) &&
          fits(batch.edge_weight_offset, batch.num_edges, header.with_edge_weight ? 4 : 0) &&
-         fits(batch.tree_offset, batch.num_nodes, batch.disjoint ? 8 : 0) &&
-         fits(batch.edge_attr_offset, batch.num_edges, header.num_types > 0 ? 0 : row_bytes_of(header.edge_tables[0]));
+         fits(batch.tree_offset, batch.num_nodes, batch.disjoint ? 8 : 0);
 }
 
 }  // namespace
@@ -106,8 +98,8 @@ Subscriber::Subscriber(std::filesystem::path folder)
       std::memcpy(&handle, from, sizeof handle);
       events.emplace_back(handle);
     };
-    open(drained_, header().slots[i].drained_handle);
-    open(rows_left_, header().slots[i].rows_left_handle);
+    open(drained_, slot_at(i).drained_handle);
+    open(rows_left_, slot_at(i).rows_left_handle);
   }
 #else
   throw base::Error({(folder_ / "channel").string(), "device cpu", "device cuda", "this build has no CUDA backend"});
@@ -147,13 +139,13 @@ HeldBatch Subscriber::next(uint64_t pass, int64_t limit_us, const std::function<
     }
     int index = 0;
     while (index < header().num_slots &&
-           (static_cast<SlotState>(header().slots[index].state.load(std::memory_order_acquire)) != SlotState::kReady ||
-            header().slots[index].batch.sequence != next_sequence_)) {
+           (static_cast<SlotState>(slot_at(index).state.load(std::memory_order_acquire)) != SlotState::kReady ||
+            slot_at(index).batch.sequence != next_sequence_)) {
       ++index;
     }
     base::require(index < header().num_slots, "the batch of the next sequence number in a ready slot");
     ++next_sequence_;
-    Slot& slot = shared().slots[index];
+    Slot& slot = slot_at(index);
     std::byte* data = memory_->open(slot, index);
     memory_->open_rows(header());
     base::require(lies_in_slot(header(), slot), "a batch that lies in its slot");
@@ -161,7 +153,7 @@ HeldBatch Subscriber::next(uint64_t pass, int64_t limit_us, const std::function<
     if (slot.batch.pass >= pass) {
       base::require(slot.batch.pass == pass, "batches of the pass asked for");
       set_stage(Stage::kTraining, slot.batch.sequence);
-      return {index, &slot.batch, data, typed_batch(header(), index)};
+      return {index, &slot.batch, data};
     }
     set_state(slot, SlotState::kFree);
     post(shared().slots_free);
@@ -176,7 +168,7 @@ void Subscriber::release(int index, [[maybe_unused]] base::GpuStream stream,
                          [[maybe_unused]] std::span<const base::GpuStream> others) {
   if (in_child()) return;
   const std::lock_guard lock(release_mutex_);
-  Slot& slot = shared().slots[index];
+  Slot& slot = slot_at(index);
   base::require(static_cast<SlotState>(slot.state.load()) == SlotState::kHeld, "a slot held by the trainer");
   if (has_ended(header().trainer)) return;
 #ifdef COHORT_WITH_CUDA
@@ -199,7 +191,7 @@ void Subscriber::leave_rows([[maybe_unused]] int index, [[maybe_unused]] base::G
   if (in_child() || has_ended(header().trainer) || !has_events()) return;
   const base::CurrentGpu gpu(ordinal_);
   rows_left_[static_cast<std::size_t>(index)].record(stream);
-  shared().slots[index].rows_left.store(1);
+  slot_at(index).rows_left.store(1);
 #endif
 }
 
@@ -232,8 +224,8 @@ void Subscriber::refuse_in_child() const {
 }
 
 void Subscriber::refuse_when_all_are_held() const {
-  for (int i = 0; i < header().num_slots; ++i) {
-    if (static_cast<SlotState>(header().slots[i].state.load()) != SlotState::kHeld) return;
+  for (const Slot& slot : slots_of(header())) {
+    if (static_cast<SlotState>(slot.state.load()) != SlotState::kHeld) return;
   }
   throw base::Error(
       {"batch views", "a slot to be given back", base::format("all {} slots held", header().num_slots),

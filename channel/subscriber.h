@@ -26,8 +26,7 @@ namespace cohort::channel {
 struct HeldBatch {
   int slot = -1;
   const Batch* batch = nullptr;
-  std::byte* data = nullptr;          // the slot's memory, on the channel's device
-  const TypedBatch* typed = nullptr;  // of a typed graph
+  std::byte* data = nullptr;  // the slot's memory, on the channel's device
 };
 
 // A child that the process forks has it too, but no part in the channel: it gives nothing back and ends nothing.
@@ -75,6 +74,7 @@ class Subscriber {
 
  private:
   ChannelHeader& shared() const { return *reinterpret_cast<ChannelHeader*>(file_.data()); }
+  Slot& slot_at(int slot) const { return slots_of(shared())[static_cast<std::size_t>(slot)]; }
   [[noreturn]] void throw_stopped() const;
   bool has_events() const;  // which are the sampler's own
   bool in_child() const { return getpid() != process_; }

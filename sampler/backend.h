@@ -20,7 +20,7 @@
 #include "cache/plan/plan.h"
 #include "cache/slab_rows.h"
 #include "cache/tiered_rows.h"
-#include "channel/layout.h"
+#include "channel/slot_size.h"
 #include "sampler/start_log.h"
 #include "sampler/trees.h"
 
@@ -56,26 +56,24 @@ struct Relation {
 };
 
 // The graph and its rows in host memory; the owner is the data set, but for rows that are not as it has them.
-//
-// A graph of one type is one with one type and one relation, of which its batches do not tell.
 struct GraphView {
   int64_t num_nodes = 0;                                      // of all types
   int64_t num_edges = 0;                                      // of all relations
-  bool is_typed = false;                                      // batches tell of types and relations
-  std::vector<NodeRange> types{};                             // [num_types], by ascending first
-  std::vector<Relation> relations{};                          // by ascending source_type
+  std::vector<NodeRange> types{};                             // [num_types], by ascending first; at least one
+  std::vector<Relation> relations{};                          // by ascending source_type; at least one
   int label_type = 0;                                         // the type that has labels
   const std::byte* labels = nullptr;                          // [nodes of the type, label_bytes]
   int64_t label_bytes = 8;                                    // of a node
   bool coded_host_rows = false;                               // encoded rows stay so in host memory
   bool coded_edge_rows = false;                               // those of edges
   bool coded_slab_rows = false;                               // rows are encoded in the slabs of GPUs
-  channel::RowsIn rows_in = channel::RowsIn::kSlots;          // of batches; kTable: of a graph of one type
+  channel::RowsIn rows_in = channel::RowsIn::kSlots;          // of batches; kTable: of a homogeneous graph
   std::vector<std::shared_ptr<const std::byte[]>> decoded{};  // keeps rows that were decoded when the run began
   // Of a row that the backend fetches: the trainer reads those of a table itself.
   int64_t fetched_row_bytes(const NodeRange& type) const {
     return rows_in == channel::RowsIn::kTable ? 0 : type.rows.row_bytes;
   }
+  bool is_homogeneous() const { return types.size() == 1 && relations.size() == 1; }
   bool has_edge_weights() const;  // of any relation, which batches then have
   bool has_edge_times() const;    // of any relation; edges of the others have any time
   bool has_draw_weights() const;  // of any relation; neighbours of the others are drawn uniformly
@@ -85,10 +83,8 @@ struct GraphView {
 
 // Lists as the cache takes them: those of each relation, numbered through.
 std::vector<cache::RelationLists> numbered_lists(const GraphView& graph);
-// Bytes of a row in a slot, of a graph of one type.
-inline int64_t slot_row_bytes(const GraphView& graph) {
-  return graph.is_typed || graph.rows_in != channel::RowsIn::kSlots ? 0 : graph.types[0].rows.row_bytes;
-}
+// What batches of the graph have in slots.
+channel::SlotContents slot_contents(const GraphView& graph, bool edge_ids);
 
 // Positions in the lists of one relation that are not drawn: of list i, positions[starts[i] : starts[i + 1]],
 // ascending, each once. List i is that of the i-th seed of the relation's target type, in hop 0; of disjoint batches,
@@ -103,10 +99,11 @@ struct Exclusions {
 // Which batch.
 struct Query {
   std::span<const int64_t> seeds;   // int64 [num_seeds], different nodes; they may repeat where they have trees
-  std::span<const int32_t> fanout;  // int32 [num_hops], entry 0 next to the seeds; typed: [num_relations, num_hops]
+  std::span<const int32_t> fanout;  // int32 [num_relations, num_hops], entry 0 of each relation next to the seeds
   base::PhiloxKey key{};            // batch_key(seed, epoch, step)
   bool edge_ids = false;            // remember which edges were drawn, for e_id and edge_weight of SlotArrays
-  bool last_hop_global = false;     // sources of the last hop get no batch-local ids; source_node says which they are
+  // Of one relation: sources of the last hop get no batch-local ids; source_node says which they are.
+  bool last_hop_global = false;
   std::span<const Exclusions> exclusions{};  // of different relations; from the lists of others all is drawn
   Trees trees{};                             // with local ids in all hops
   bool replace = false;                      // neighbours are drawn with replacement: not by weight, nor the latest
@@ -121,33 +118,30 @@ struct BatchSizes {
   int64_t num_local_edges = 0;  // whose sources have batch-local ids: all, or all but the last hop's
   base::Span time;              // of drawing and relabelling
   cache::ListUses lists{};      // that neighbours were drawn from
-  // Of a typed graph, the same by type and by relation, of which the above are the sums.
+  // The same by type and by relation, of which the above are the sums; empty: a batch without seeds.
   std::vector<std::vector<int64_t>> nodes_of_type;      // [num_types][num_hops + 1]
   std::vector<std::vector<int64_t>> edges_of_relation;  // [num_relations][num_hops]
 };
 
 // Where the batch goes: arrays inside a slot, on the backend's device.
 //
-// Of a typed graph, n_id has the nodes of type 0, then those of type 1, and so on, each counted from the type's first
-// node; edge_index and e_id have the edges of relation 0, then those of relation 1, and so on, with local ids within
-// the type of their source or target; indptr has [targets + 1] offsets for each relation, counted from its first edge;
-// y has the labels of the first num_labels nodes of the type that has labels.
+// n_id has the nodes of type 0, then those of type 1, and so on, each counted from the type's first node; edge_index
+// and e_id have the edges of relation 0, then those of relation 1, and so on, with local ids within the type of their
+// source or target; indptr has [targets + 1] offsets for each relation, counted from its first edge; y has the labels
+// of the first num_labels nodes of the type that has labels.
 struct SlotArrays {
   int64_t* n_id = nullptr;         // int64 [num_nodes]
   std::byte* y = nullptr;          // [num_labels, label_bytes], of the first nodes; null: not wanted
   int64_t* edge_index = nullptr;   // int64 [2, num_local_edges]
   int64_t* input_id = nullptr;     // int64, as many as fetch() is given
-  std::byte* x = nullptr;          // [num_nodes, row_bytes]
-  int64_t* indptr = nullptr;       // int64 [num_targets + 1], first edge of each target; null: not wanted
-  int64_t num_targets = 0;         // all but the last hop's nodes
+  std::vector<std::byte*> x{};     // [nodes of the type, row_bytes] for each type; empty: slots have no rows
+  int64_t* indptr = nullptr;       // int64, first edge of each target; null: not wanted
   int64_t* e_id = nullptr;         // int64 [num_edges], place in the graph's indices; null: not wanted
   float* edge_weight = nullptr;    // float32 [num_edges], 1 where the relation has no weights; null: not wanted
   int64_t num_labels = 0;          // all nodes, or the seeds alone
   int64_t* source_node = nullptr;  // int64 [num_edges], the node of each edge's source; null: not wanted
   int64_t* tree = nullptr;         // int64 [num_nodes], of a disjoint batch: the tree that each node is in; else null
-  std::vector<std::byte*> tables =
-      {};  // typed: in place of x, [nodes of the type in the batch, row_bytes] for each type, where slots have rows
-  std::vector<std::byte*> edge_attr = {};  // [edges of the relation in the batch, row_bytes] for each relation
+  std::vector<std::byte*> edge_attr{};  // [edges of the relation, row_bytes] for each relation; empty: not wanted
   // Where rows are in pools:
   int64_t* place = nullptr;    // int64 [num_nodes], of each node's row in the pool of its type
   uint64_t number = 0;         // of the batch, in the order of batches of this backend
@@ -155,6 +149,8 @@ struct SlotArrays {
   bool poison = false;         // rows are filled with 0xFF before they are written
 
   bool plane_a = false;  // rows of codec planes come as plane A alone tells them; not where they are in a table
+
+  std::byte* x_of(std::size_t type) const { return x.empty() ? nullptr : x[type]; }
 };
 
 // What it took to write a batch into its slot.

@@ -186,7 +186,7 @@ json describe(const GraphView& graph, const cache::Plan& plan, const cache::Plan
     ranks.push_back(describe(gpu, std::ssize(gpu.slabs[0].nodes), counted ? describe(gpu.use[0]) : json(),
                              counted && topology_in_plan ? describe(gpu.use[1]) : json()));
   }
-  if (graph.is_typed) describe_types(graph, plan, input, ranks);
+  describe_types(graph, plan, input, ranks);
   return describe(options, cliques, std::move(ranks), reads.source(), reads.note());
 }
 

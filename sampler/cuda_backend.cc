@@ -18,7 +18,6 @@
 #include "sampler/gpu_graph.h"
 #include "sampler/neighbor_sampler.h"
 #include "sampler/pace.h"
-#include "sampler/typed_writer.h"
 
 namespace cohort::sampler {
 namespace {
@@ -55,8 +54,8 @@ class CudaBackend final : public Backend {
         fetch_sms_(settings.fetch_sms > 0 ? settings.fetch_sms : cache::kDefaultFetchSms),
         max_blocks_(blocks_for(num_sms_of_current_gpu())),
         sampler_(graph_.relations(), first_of_types(graph), graph.num_nodes, max_blocks_),
+        writer_(graph),
         pool_share_(settings.pool_share) {
-    if (graph.is_typed) typed_writer_.emplace(graph);
     const cache::FetchSettings fetch{fetch_sms_, settings.order_host_rows, settings.host_bytes_per_second,
                                      in_flight_.size()};
     for (const NodeRange& type : graph.types) {
@@ -164,11 +163,7 @@ class CudaBackend final : public Backend {
     flight.started.record(sampling_);
     const SampledRef batch = sampler_.result();
     flight.input_id.copy_to(slot.input_id, input_id, sampling_, "copy input ids");
-    if (typed_writer_) {
-      typed_writer_->write(batch, graph_.labels(), graph_.edge_weights(), slot, max_blocks_, sampling_);
-    } else {
-      write_graph(batch, graph_.labels(), graph_.edge_weights()[0], slot, max_blocks_, sampling_);
-    }
+    writer_.write(batch, graph_.labels(), graph_.edge_weights(), slot, max_blocks_, sampling_);
     flight.written.record(sampling_);
     flight.written.wait_on(flight.stream);
     inject_faults(flight.stream);
@@ -222,11 +217,10 @@ class CudaBackend final : public Backend {
     int64_t first = 0;  // node of the type
     for (std::size_t type = 0; type < rows_.size(); ++type) {
       const int64_t count = batch.num_nodes_of(type, rows_.size());
-      std::byte* x = slot.tables.empty() ? slot.x : slot.tables[type];
       std::byte* pool = pools_[type].memory.data();
       rows_[type]->set_num_sms(pace_.sms());
       rows_[type]->fetch(slot.n_id + first, count,
-                         {.rows = pool ? pool : x,
+                         {.rows = pool ? pool : slot.x_of(type),
                           .places = pool ? slot.place + first : nullptr,
                           .batch = number,
                           .poison = slot.poison,
@@ -284,7 +278,7 @@ class CudaBackend final : public Backend {
   Pace pace_{fetch_sms_};
   double sampled_us_ = 0, last_fetch_end_us_ = 0;
   CudaNeighborSampler sampler_;
-  std::optional<TypedWriter> typed_writer_;                      // of a graph of several types
+  BatchWriter writer_;
   std::vector<std::unique_ptr<cache::FeatureFetch>> rows_;       // [num_types]
   std::vector<std::unique_ptr<cache::FeatureFetch>> edge_rows_;  // [num_relations], of edges; null: none
   std::vector<Pool> pools_;                                      // [num_types]
@@ -304,10 +298,10 @@ void fill_caches(const GraphView& graph, const HostGraph& host, std::span<const 
     if (nodes.rows.row_bytes == 0) continue;
     const cache::SlabRows from = contents.rows[type].reading(host.rows()[type]->in_place_of(nodes.rows));
     cache::Plan part;
-    if (graph.is_typed) {
+    if (graph.types.size() > 1) {
       part = cache::plan_of_table(plan, nodes.first, nodes.count, contents.rows[type].sizes().ref());
     }
-    auto rows = cache::fill_row_slabs(graph.is_typed ? part : plan, gpus, from, nodes.count);
+    auto rows = cache::fill_row_slabs(graph.types.size() > 1 ? part : plan, gpus, from, nodes.count);
     if (!contents.far_tables.empty()) contents.far_tables[type].rows->release_pages();
     for (std::size_t rank = 0; rank < gpus.size(); ++rank) {
       backends[rank]->enter_thread();

@@ -26,6 +26,22 @@ void GraphView::leave_draw_weights() {
   for (Relation& relation : relations) relation.draw_weights.reset();
 }
 
+channel::SlotContents slot_contents(const GraphView& graph, bool edge_ids) {
+  channel::SlotContents contents{.row_bytes = {}, .edge_row_bytes = {}, .target_types = {}};
+  for (const NodeRange& type : graph.types) {
+    contents.row_bytes.push_back(graph.rows_in == channel::RowsIn::kSlots ? type.rows.row_bytes : 0);
+  }
+  for (const Relation& relation : graph.relations) {
+    contents.edge_row_bytes.push_back(relation.edge_rows.row_bytes);
+    contents.target_types.push_back(relation.target_type);
+  }
+  contents.label_bytes = graph.label_bytes;
+  contents.with_e_id = edge_ids || graph.has_edge_rows();
+  contents.with_edge_weight = graph.has_edge_weights();
+  contents.with_place = graph.rows_in == channel::RowsIn::kPool;
+  return contents;
+}
+
 std::vector<cache::RelationLists> numbered_lists(const GraphView& graph) {
   const auto first_of = [&](int type) { return graph.types[static_cast<std::size_t>(type)].first; };
   std::vector<cache::RelationLists> lists;

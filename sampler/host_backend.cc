@@ -56,7 +56,7 @@ class HostBackend final : public Backend {
   BatchSizes sample(const Query& query) override {
     const int64_t start_us = base::monotonic_us();
     base::require(query.fanout.size() % relations_.size() == 0, "a fanout for each relation and hop");
-    base::require(!query.last_hop_global || !graph_.is_typed, "local ids in all hops of a typed graph");
+    base::require(!query.last_hop_global || graph_.is_homogeneous(), "local ids in all hops of several relations");
     base::require(!query.trees.disjoint || !query.last_hop_global, "no trees with global ids");
     base::require(query.trees.times.empty() || (query.trees.disjoint && graph_.has_edge_times()), "trees, edge times");
     base::require(!query.trees.disjoint || !graph_.has_draw_weights(), "no trees of neighbours drawn by weight");
@@ -89,13 +89,17 @@ class HostBackend final : public Backend {
     std::copy(input_id.begin(), input_id.end(), slot.input_id);
     write_batch(graph_, types_, relations_, source_node_, slot);
     for (std::size_t type = 0; type < types_.size(); ++type) {
-      std::byte* x = slot.tables.empty() ? slot.x : slot.tables[type];
+      std::byte* x = slot.x_of(type);
       if (!tiered_.of_types.empty()) {
         const auto& rows = tiered_.of_types[type];
         if (rows) fetch.add_rows(*rows, types_[type].n_id, x, slot.plane_a);
       } else {
         fetch_rows(types_[type], x, slot.plane_a, fetch);
       }
+    }
+    for (const OfRelation& edges : relations_) {  // the trainer reads rows of sources without local ids itself
+      const OfType& sources = types_[static_cast<std::size_t>(edges.relation.source_type)];
+      fetch.count_in_place(std::ssize(edges.target) - std::ssize(edges.source), sources.range.rows.row_bytes);
     }
     for (std::size_t relation = 0; relation < slot.edge_attr.size(); ++relation) {
       const OfRelation& edges = relations_[relation];
@@ -331,13 +335,13 @@ class HostBackend final : public Backend {
         per_hop.push_back(static_cast<int64_t>(end - std::exchange(before, end)));
       add(per_hop, sizes.nodes_per_hop);
       sizes.num_nodes += static_cast<int64_t>(type.n_id.size());
-      if (graph_.is_typed) sizes.nodes_of_type.push_back(std::move(per_hop));
+      sizes.nodes_of_type.push_back(std::move(per_hop));
     }
     for (const OfRelation& edges : relations_) {
       add(edges.per_hop, sizes.edges_per_hop);
       sizes.num_edges += static_cast<int64_t>(edges.target.size());
       sizes.num_local_edges += static_cast<int64_t>(edges.source.size());
-      if (graph_.is_typed) sizes.edges_of_relation.push_back(edges.per_hop);
+      sizes.edges_of_relation.push_back(edges.per_hop);
     }
     sizes.lists[cache::kHostTier] = {num_lists_, list_bytes_ + num_lists_ * cache::list_head_bytes(cache::Tier::kHost)};
     sizes.time = since(start_us);
@@ -350,13 +354,11 @@ class HostBackend final : public Backend {
 
   // The rows of the type's nodes, and what was read for them.
   void fetch_rows(const OfType& type, std::byte* x, bool plane_a, HostFetch& fetch) const {
-    const bool in_table = graph_.rows_in == channel::RowsIn::kTable;
-    if (!in_table) fetch.add_rows(type.range.rows, type.n_id, x, plane_a);
-    if (graph_.is_typed) return;
-    // What the trainer reads itself.
-    const int64_t num_rows =
-        (in_table ? std::ssize(type.n_id) : 0) + std::ssize(relations_[0].target) - std::ssize(relations_[0].source);
-    fetch.count_in_place(num_rows, type.range.rows.row_bytes);
+    if (graph_.rows_in == channel::RowsIn::kTable) {
+      fetch.count_in_place(std::ssize(type.n_id), type.range.rows.row_bytes);
+    } else {
+      fetch.add_rows(type.range.rows, type.n_id, x, plane_a);
+    }
   }
 
   void delay() {

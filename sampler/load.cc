@@ -174,7 +174,7 @@ std::future<void> verify_rows(const dataset::Dataset& data, bool with_edges) {
 
 GraphView topology_of(const dataset::Dataset& data) {
   const dataset::Meta& meta = data.meta();
-  GraphView graph{.num_edges = data.num_edges(), .is_typed = data.is_typed(), .label_type = meta.target_type};
+  GraphView graph{.num_edges = data.num_edges(), .label_type = meta.target_type};
   for (const dataset::NodeType& nodes : meta.node_types) {
     graph.types.push_back({graph.num_nodes, nodes.num_nodes, {shape_of(nodes), 0, nullptr, nullptr}});
     graph.num_nodes += nodes.num_nodes;
@@ -250,11 +250,11 @@ channel::RowsIn rows_lie_in(const GraphView& graph, const Options& options) {
   if (std::ranges::none_of(graph.types, has_rows)) return RowsIn::kSlots;
   const cache::FeatureRows& first = graph.types[0].rows;
   if (options.device == "cpu") {  // a cache is planned to see what one on a GPU would do
-    const bool is_raw = !graph.is_typed && graph.decoded.empty() && !first.encoded && options.host_bytes < 0;
+    const bool is_raw = graph.is_homogeneous() && graph.decoded.empty() && !first.encoded && options.host_bytes < 0;
     return options.in_place && is_raw && !has_cache(options) ? RowsIn::kTable : RowsIn::kSlots;
   }
 #ifdef COHORT_WITH_CUDA
-  const bool has_table = options.row_owners.hosts.empty() && !graph.is_typed && !graph.coded_slab_rows &&
+  const bool has_table = options.row_owners.hosts.empty() && graph.is_homogeneous() && !graph.coded_slab_rows &&
                          caches_hold(cache::bytes_of_all_raw_rows(graph.num_nodes, first.row_bytes), options) &&
                          topology_in_gpus(graph, options);
   return has_table ? RowsIn::kTable : RowsIn::kPool;

@@ -58,7 +58,8 @@ CudaNeighborSampler::CudaNeighborSampler(std::vector<GpuRelation> relations, std
 BatchSizes CudaNeighborSampler::sample(const Query& query, cudaStream_t stream) {
   const std::size_t num_hops = query.fanout.size() / relations_.size();
   base::require(num_hops * relations_.size() == query.fanout.size(), "a fanout for each relation and hop");
-  base::require(!query.last_hop_global || num_types() == 1, "local ids in all hops of a typed graph");
+  base::require(!query.last_hop_global || (num_types() == 1 && relations_.size() == 1),
+                "local ids in all hops of several relations");
   std::vector<Hop> hops = bounded_hops(query);
   const bool tries = !hops.empty();
   const bool is_drawn = tries && sample_within(std::move(hops), query, stream);

@@ -23,106 +23,53 @@ namespace {
 using channel::Stage;
 using namespace std::chrono_literals;
 
-int64_t num_targets(const channel::Batch& batch) { return batch.num_nodes - batch.nodes_per_hop[batch.num_hops]; }
-
-SlotArrays arrays_of(std::byte* data, const channel::Batch& batch, const channel::TypedBatch* typed,
-                     const GraphView& graph) {
+SlotArrays arrays_of(std::byte* data, const channel::Batch& batch, const GraphView& graph) {
   const auto ids = [data](uint64_t offset) { return reinterpret_cast<int64_t*>(data + offset); };
-  std::vector<std::byte*> tables, edge_attr;
-  for (std::size_t type = 0; typed && type < graph.types.size(); ++type) tables.push_back(data + typed->x_offset[type]);
-  for (std::size_t relation = 0; graph.has_edge_rows() && relation < graph.relations.size(); ++relation) {
-    edge_attr.push_back(data + (typed ? typed->edge_attr_offset[relation] : batch.edge_attr_offset));
+  std::vector<std::byte*> x, edge_attr;
+  for (std::size_t type = 0; graph.rows_in == channel::RowsIn::kSlots && type < graph.types.size(); ++type) {
+    x.push_back(data + batch.nodes[type].x_offset);
   }
-  const int64_t of_all_types = batch.labels_of_seeds ? batch.num_seeds : batch.num_nodes;
+  for (std::size_t relation = 0; graph.has_edge_rows() && relation < graph.relations.size(); ++relation) {
+    edge_attr.push_back(data + batch.edges[relation].edge_attr_offset);
+  }
   return {.n_id = ids(batch.n_id_offset),
           .y = data + batch.y_offset,
           .edge_index = ids(batch.edge_index_offset),
           .input_id = ids(batch.input_id_offset),
-          .x = data + batch.x_offset,
+          .x = std::move(x),
           .indptr = ids(batch.indptr_offset),
-          .num_targets = num_targets(batch),
           .e_id = batch.e_id_offset == 0 ? nullptr : ids(batch.e_id_offset),
           .edge_weight =
               batch.edge_weight_offset == 0 ? nullptr : reinterpret_cast<float*>(data + batch.edge_weight_offset),
-          .num_labels = typed ? typed->num_labels : of_all_types,
+          .num_labels = batch.num_labels,
           .source_node = batch.last_hop_global ? ids(batch.source_node_offset) : nullptr,
           .tree = batch.disjoint ? ids(batch.tree_offset) : nullptr,
-          .tables = std::move(tables),
           .edge_attr = std::move(edge_attr),
           .place = ids(batch.place_offset)};
 }
 
-// Null: the graph has one type.
-std::unique_ptr<channel::TypedBatch> describe_types(const GraphView& graph, const channel::Request& request,
-                                                    const BatchSizes& counts) {
-  if (!graph.is_typed) return nullptr;
-  auto typed = std::make_unique<channel::TypedBatch>();
-  for (std::size_t type = 0; type < counts.nodes_of_type.size(); ++type) {
-    std::ranges::copy(counts.nodes_of_type[type], typed->nodes_per_hop[type]);
-  }
-  for (std::size_t relation = 0; relation < counts.edges_of_relation.size(); ++relation) {
-    std::ranges::copy(counts.edges_of_relation[relation], typed->edges_per_hop[relation]);
-  }
-  if (counts.nodes_of_type.empty()) return typed;  // a batch without seeds
-  const std::vector<int64_t>& labelled = counts.nodes_of_type[static_cast<std::size_t>(graph.label_type)];
-  const bool of_seeds = request.labels_of_seeds != 0;
-  typed->num_labels = of_seeds ? labelled[0] : std::accumulate(labelled.begin(), labelled.end(), int64_t{0});
-  return typed;
-}
-
-// Length of indptr.
-int64_t num_offsets(const GraphView& graph, const channel::Batch& batch, const BatchSizes& counts) {
-  if (!graph.is_typed) return num_targets(batch) + 1;
-  int64_t count = 0;
-  for (const Relation& relation : graph.relations) {
-    const std::vector<int64_t>& nodes = counts.nodes_of_type[static_cast<std::size_t>(relation.target_type)];
-    count += std::accumulate(nodes.begin(), nodes.end() - 1, int64_t{1});
-  }
-  return count;
-}
-
-int64_t nodes_of_type(const BatchSizes& counts, std::size_t type) {
-  if (counts.nodes_of_type.empty()) return counts.num_nodes;  // of a graph of one type
-  const std::vector<int64_t>& nodes = counts.nodes_of_type[type];
-  return std::accumulate(nodes.begin(), nodes.end(), int64_t{0});
-}
-
-// Of the rows of each type in a slot.
-std::vector<int64_t> table_bytes(const GraphView& graph, const BatchSizes& counts) {
-  std::vector<int64_t> bytes;
-  for (std::size_t type = 0; type < graph.types.size(); ++type) {
-    const bool has_rows = graph.rows_in == channel::RowsIn::kSlots;
-    bytes.push_back(has_rows ? graph.types[type].rows.row_bytes * nodes_of_type(counts, type) : 0);
-  }
-  return bytes;
-}
-
-// Of the rows of the edges of each relation.
-std::vector<int64_t> edge_table_bytes(const GraphView& graph, const BatchSizes& counts) {
-  std::vector<int64_t> bytes;
-  for (std::size_t relation = 0; graph.has_edge_rows() && relation < graph.relations.size(); ++relation) {
-    const std::vector<int64_t>& edges = counts.edges_of_relation[relation];
-    bytes.push_back(graph.relations[relation].edge_rows.row_bytes *
-                    std::accumulate(edges.begin(), edges.end(), int64_t{0}));
-  }
-  return bytes;
-}
-
+// All but what is known once it is written.
 channel::Batch describe(const channel::Request& request, const Schedule& schedule, uint64_t step,
-                        const BatchSizes& counts, bool last_hop_global) {
+                        const GraphView& graph, const BatchSizes& counts, bool last_hop_global) {
   channel::Batch batch{};
   batch.pass = request.pass;
   batch.step = step;
   batch.num_steps = schedule.num_steps();
   batch.num_nodes = counts.num_nodes;
   batch.num_edges = counts.num_edges;
-  batch.num_seeds = counts.nodes_per_hop[0];
+  batch.num_local_edges = counts.num_local_edges;
   batch.num_hops = request.num_hops;
-  batch.labels_of_seeds = request.labels_of_seeds;
   batch.last_hop_global = last_hop_global ? 1 : 0;
   batch.disjoint = is_disjoint(request) ? 1 : 0;
-  std::copy(counts.nodes_per_hop.begin(), counts.nodes_per_hop.end(), batch.nodes_per_hop);
-  std::copy(counts.edges_per_hop.begin(), counts.edges_per_hop.end(), batch.edges_per_hop);
+  for (std::size_t type = 0; type < counts.nodes_of_type.size(); ++type) {
+    std::ranges::copy(counts.nodes_of_type[type], batch.nodes[type].per_hop);
+    batch.num_seeds += batch.nodes[type].per_hop[0];
+  }
+  for (std::size_t relation = 0; relation < counts.edges_of_relation.size(); ++relation) {
+    std::ranges::copy(counts.edges_of_relation[relation], batch.edges[relation].per_hop);
+  }
+  const auto labelled = static_cast<std::size_t>(graph.label_type);
+  batch.num_labels = request.labels_of_seeds ? batch.nodes[labelled].per_hop[0] : nodes_of(batch, labelled);
   return batch;
 }
 
@@ -141,6 +88,7 @@ struct Pipeline::Pass {
   const channel::Request& request;
   Schedule schedule;
   PairsOfPass pairs;
+  std::size_t most_slot_bytes;
   std::future<BatchSizes> ahead;  // the next batch, where it is being sampled already: from the above, so it ends first
 
   bool of_pairs() const { return schedule.set().are_pairs; }
@@ -160,7 +108,11 @@ void Pipeline::serve_pass(const channel::Request& request, const SeedSet& set) {
   base::require(stride >= 1, "a stride of at least 1");
   backend_.use_sms(request.sampler_sms);
   demand_offered(set, request);
-  Pass pass{request, Schedule(set, request.batch_size, orders_.of(set, request)), {pairs_, request, options_.seed}, {}};
+  Pass pass{request,
+            Schedule(set, request.batch_size, orders_.of(set, request)),
+            {pairs_, request, options_.seed},
+            channel::most_slot_bytes(contents_, bounds_of(request, set.are_pairs)),
+            {}};
   const uint64_t num_steps = pass.schedule.num_steps(), end = (num_steps + stride - 1) / stride * stride;
   for (uint64_t step = request.first_step; step < end; step += stride) {
     const std::optional<int> slot = acquire(request.pass);
@@ -169,7 +121,7 @@ void Pipeline::serve_pass(const channel::Request& request, const SeedSet& set) {
       start_batch(*slot, pass, step);
     } else {
       publish_all();
-      publish_empty(*slot, request, pass.schedule, step);
+      publish_empty(*slot, pass, step);
     }
   }
   publish_all();
@@ -243,40 +195,28 @@ void Pipeline::start_batch(int slot, Pass& pass, uint64_t step) {
   BatchSizes counts = pass.ahead.valid() ? pass.ahead.get() : sample(query(pass, step), step);
 
   publisher_.set_stage(Stage::kFetching, number);
-  channel::Batch batch = describe(request, pass.schedule, step, counts, leaves_last_hop_global(request));
+  channel::Batch batch = describe(request, pass.schedule, step, graph_, counts, leaves_last_hop_global(request));
   if (pass.of_pairs()) {
     batch.num_pairs = std::ssize(pass.schedule.positions(step));
     batch.num_endpoints = std::ssize(pass.pairs.now().input_id()) - batch.num_pairs;
   }
-  base::require(num_local_edges(batch) == counts.num_local_edges, "as many local edges as the backend has");
-  channel::BatchShape shape = shape_of(request);
-  shape.num_nodes = counts.num_nodes;
-  shape.num_edges = counts.num_edges;
-  shape.num_seeds = batch.num_seeds;
-  shape.num_pairs = batch.num_pairs;
-  shape.num_endpoints = batch.num_endpoints;
-  shape.num_offsets = num_offsets(graph_, batch, counts);
-  shape.num_local_edges = counts.num_local_edges;
-  std::unique_ptr<channel::TypedBatch> typed = describe_types(graph_, request, counts);
-  std::size_t bytes = lay_out(shape, batch);
-  if (typed) bytes = lay_out_tables(table_bytes(graph_, counts), edge_table_bytes(graph_, counts), bytes, *typed);
+  const std::size_t bytes = lay_out(contents_, batch);
   publish_until([&] { return writing_.size() < backend_.most_fetches(); });
   if (is_over_) return;
   const bool has_pools = graph_.rows_in == channel::RowsIn::kPool, plane_a = request.plane_a != 0;
   if (std::exchange(plane_a_, plane_a) != plane_a) ++kind_;
-  Pooled pooled{number, pooled_rows(counts), kind_};
+  Pooled pooled{number, pooled_rows(batch), kind_};
   if (has_pools) make_room_in_pools(slot, pooled);
   if (is_over_) return;
-  std::byte* data = publisher_.memory(slot, bytes, slot_bytes_to_ask(request, pass.of_pairs(), bytes));
+  std::byte* data = publisher_.memory(slot, bytes, channel::slot_bytes(pass.most_slot_bytes, bytes));
   backend_.before_fetch([&](base::GpuStream stream) { publisher_.wait_drained(slot, stream); });
   if (options_.poison_slots) backend_.fill(data, bytes, 0xFF);
   Writing& writing = writing_.emplace_back();
   writing.range.emplace("fetch", step);
   writing.slot = slot;
   writing.batch = batch;
-  writing.typed = std::move(typed);
   writing.counts = std::move(counts);
-  SlotArrays arrays = arrays_of(data, batch, writing.typed.get(), graph_);
+  SlotArrays arrays = arrays_of(data, batch, graph_);
   arrays.number = number;
   arrays.oldest_in_use = pooled_.empty() ? number : pooled_.front().number;
   arrays.poison = options_.poison_slots;
@@ -286,11 +226,11 @@ void Pipeline::start_batch(int slot, Pass& pass, uint64_t step) {
   sample_ahead(pass, step + request.step_stride);
 }
 
-std::vector<int64_t> Pipeline::pooled_rows(const BatchSizes& counts) const {
+std::vector<int64_t> Pipeline::pooled_rows(const channel::Batch& batch) const {
   std::vector<int64_t> rows;
   for (std::size_t type = 0; type < graph_.types.size(); ++type) {
     const NodeRange& nodes = graph_.types[type];  // each is there once, though trees may have it several times
-    rows.push_back(nodes.rows.row_bytes > 0 ? std::min(nodes_of_type(counts, type), nodes.count) : 0);
+    rows.push_back(nodes.rows.row_bytes > 0 ? std::min(nodes_of(batch, type), nodes.count) : 0);
   }
   return rows;
 }
@@ -357,41 +297,26 @@ void Pipeline::publish_until(const std::function<bool()>& enough) {
 void Pipeline::publish_oldest() {
   Writing& written = writing_.front();
   report(written.counts, backend_.fetched(), written.batch);
-  publisher_.publish(written.slot, written.batch, written.typed.get());
+  publisher_.publish(written.slot, written.batch);
   writing_.pop_front();
 }
 
-void Pipeline::publish_empty(int slot, const channel::Request& request, const Schedule& schedule, uint64_t step) {
-  BatchSizes none;
-  none.nodes_per_hop.assign(static_cast<std::size_t>(request.num_hops) + 1, 0);
-  none.edges_per_hop.assign(static_cast<std::size_t>(request.num_hops), 0);
-  publisher_.memory(slot, 1, slot_bytes_to_ask(request, schedule.set().are_pairs, 1));
+void Pipeline::publish_empty(int slot, const Pass& pass, uint64_t step) {
+  const channel::Request& request = pass.request;
+  publisher_.memory(slot, 1, channel::slot_bytes(pass.most_slot_bytes, 1));
   backend_.before_fetch([&](base::GpuStream stream) { publisher_.wait_drained(slot, stream); });
-  const channel::Batch batch = describe(request, schedule, step, none, leaves_last_hop_global(request));
-  publisher_.publish(slot, batch, describe_types(graph_, request, {}).get());
+  publisher_.publish(slot, describe(request, pass.schedule, step, graph_, {}, leaves_last_hop_global(request)));
 }
 
-channel::BatchShape Pipeline::shape_of(const channel::Request& request) const {
-  return {.row_bytes = slot_row_bytes(graph_),
-          .label_bytes = graph_.label_bytes,
-          .edge_row_bytes = graph_.is_typed ? 0 : graph_.relations[0].edge_rows.row_bytes,
-          .with_e_id = options_.edge_ids || graph_.has_edge_rows(),
-          .with_edge_weight = graph_.has_edge_weights(),
+channel::BatchBounds Pipeline::bounds_of(const channel::Request& request, bool of_pairs) const {
+  return {.num_nodes = graph_.num_nodes,
+          .fanout = fanout_of(request),
+          .num_seeds = of_pairs ? most_seeds_of_pairs(request) : request.batch_size,
+          .num_pairs = of_pairs ? request.batch_size : 0,
+          .num_endpoints = of_pairs ? most_endpoints(request) : 0,
           .labels_of_seeds = request.labels_of_seeds != 0,
           .last_hop_global = leaves_last_hop_global(request),
-          .with_place = graph_.rows_in == channel::RowsIn::kPool,
           .disjoint = is_disjoint(request)};
-}
-
-std::size_t Pipeline::slot_bytes_to_ask(const channel::Request& request, bool of_pairs,
-                                        std::size_t needed_bytes) const {
-  if (graph_.is_typed) return needed_bytes + needed_bytes / 4;  // as for slots whose worst case is too large
-  channel::BatchShape shape = shape_of(request);
-  if (of_pairs) shape.num_pairs = request.batch_size;
-  if (of_pairs) shape.num_endpoints = most_endpoints(request);
-  const int64_t most_seeds = of_pairs ? most_seeds_of_pairs(request) : request.batch_size;
-  return std::max(needed_bytes,
-                  channel::slot_bytes(shape, most_seeds, fanout_of(request), graph_.num_nodes, needed_bytes));
 }
 
 }  // namespace cohort::sampler

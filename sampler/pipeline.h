@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <deque>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -25,6 +24,7 @@ class Pipeline {
         graph_(graph),
         backend_(backend),
         publisher_(publisher),
+        contents_(slot_contents(graph, options.edge_ids)),
         seed_sets_(publisher.folder(), graph.num_nodes),
         orders_(options.seed),
         pairs_(PairsOfPass::buffers_of(graph)) {}
@@ -43,8 +43,7 @@ class Pipeline {
   // A batch that the backend writes into its slot.
   struct Writing {
     int slot = 0;
-    channel::Batch batch{};
-    std::unique_ptr<channel::TypedBatch> typed;  // null: the graph has one type
+    channel::Batch batch;
     BatchSizes counts;
     std::optional<base::ProfilerRange> range;
   };
@@ -55,22 +54,20 @@ class Pipeline {
   Query query(Pass& pass, uint64_t step);
   BatchSizes sample(const Query& query, uint64_t step);
   void sample_ahead(Pass& pass, uint64_t step);
-  void publish_empty(int slot, const channel::Request& request, const Schedule& schedule, uint64_t step);
+  void publish_empty(int slot, const Pass& pass, uint64_t step);
   bool remembers_edges() const;
   // Whether batches of such a pass have no ids for what only the last hop reaches.
   bool leaves_last_hop_global(const channel::Request& request) const;
   std::span<const int32_t> fanout_of(const channel::Request& request) const;
-  // What batches of the pass have of each node and edge; how many, is left open.
-  channel::BatchShape shape_of(const channel::Request& request) const;
   // Of the batch's nodes of each type, how many rows the pools get at most.
-  std::vector<int64_t> pooled_rows(const BatchSizes& counts) const;
+  std::vector<int64_t> pooled_rows(const channel::Batch& batch) const;
   // Grows pools that have less room than they should, beside the rows of batches like this one; all together may take
   // `most_bytes`.
   void grow_pools(const Pooled& batch, double most_bytes);
   // Makes room in the pools for a batch, which is written into `slot`; waits until batches that are in use leave
   // enough. Where the trainer holds batches and none is ready for it, pools get room for those of all slots in the end.
   void make_room_in_pools(int slot, const Pooled& batch);
-  std::size_t slot_bytes_to_ask(const channel::Request& request, bool of_pairs, std::size_t needed_bytes) const;
+  channel::BatchBounds bounds_of(const channel::Request& request, bool of_pairs) const;
   // Publishes what is written, until `enough` says so or nothing is being written any more, or wanted.
   void publish_until(const std::function<bool()>& enough);
   void publish_all() {
@@ -82,6 +79,7 @@ class Pipeline {
   const GraphView& graph_;
   Backend& backend_;
   channel::Publisher& publisher_;
+  channel::SlotContents contents_;
   SeedSets seed_sets_;
   EpochOrders orders_;
   PairsOfPass::Buffers pairs_;   // of the batch that is sampled and of the next two, where seeds are pairs

@@ -53,7 +53,7 @@ uint64_t hash_lists(const base::CscRef& lists, uint64_t before) {
 
 uint64_t hash_graph(const GraphView& graph) {
   uint64_t hash = 0;
-  if (graph.is_typed) {
+  if (!graph.is_homogeneous()) {
     std::vector<int64_t> words = {std::ssize(graph.types), graph.label_type};
     for (const NodeRange& type : graph.types) words.push_back(type.count);
     hash = cache::hash_words(words);
@@ -78,9 +78,8 @@ class BatchMemory {
     grow(edge_index_, 2 * static_cast<std::size_t>(sizes.num_edges));
     grow(input_id_, input_id.size());
     grow(indptr_, (num_nodes + 1) * relations_.size());
-    SlotArrays slot{n_id_.data(), nullptr, edge_index_.data(), input_id_.data(), nullptr};
+    SlotArrays slot{n_id_.data(), nullptr, edge_index_.data(), input_id_.data()};
     slot.indptr = indptr_.data();
-    slot.num_targets = sizes.num_nodes - sizes.nodes_per_hop.back();
     backend.fetch(slot, input_id);
     base::require(backend.finished(), "a backend on the CPU, which is done when fetch() returns");
     number_nodes(sizes);
@@ -89,17 +88,13 @@ class BatchMemory {
   }
 
  private:
-  std::vector<int64_t> nodes_of(const BatchSizes& sizes, std::size_t type) const {
-    return sizes.nodes_of_type.empty() ? sizes.nodes_per_hop : sizes.nodes_of_type[type];
-  }
-
   // From ids of each type to global ones.
   void number_nodes(const BatchSizes& sizes) {
     first_of_type_.clear();
     std::size_t place = 0;
     for (std::size_t type = 0; type < types_.size(); ++type) {
       first_of_type_.push_back(place);
-      for (const int64_t count : nodes_of(sizes, type)) {
+      for (const int64_t count : sizes.nodes_of_type[type]) {
         for (int64_t i = 0; i < count; ++i) n_id_[place++] += types_[type].first;
       }
     }
@@ -113,7 +108,7 @@ class BatchMemory {
     const int64_t* offset = indptr_.data();
     for (std::size_t relation = 0; relation < relations_.size(); ++relation) {
       const auto type = static_cast<std::size_t>(relations_[relation].target_type);
-      const std::vector<int64_t> reached = nodes_of(sizes, type);
+      const std::vector<int64_t>& reached = sizes.nodes_of_type[type];
       const int64_t to_number = numbered_[relation].first - numbered_[relation].first_target;
       const int64_t* node = n_id_.data() + first_of_type_[type];
       for (std::size_t hop = 0; hop < num_hops; ++hop) {
@@ -202,7 +197,7 @@ cache::HotnessKey hotness_key(const GraphView& graph, std::span<const int64_t> s
                        base::format("{} numbers", options.fanout.size()), ""});
   }
   uint64_t split = cache::hash_words(seeds);
-  if (graph.is_typed) {
+  if (!graph.is_homogeneous()) {
     const std::vector<int64_t> of_relations(options.fanout.begin(), options.fanout.end());
     split = cache::hash_words(of_relations, split);
   }

@@ -44,26 +44,20 @@ channel::ChannelOptions channel_options(const Options& options, const dataset::D
   channel::ChannelOptions channel;
   channel.num_slots = options.num_slots;
   channel.owner_pid = options.owner_pid;
-  if (data.is_typed()) {
-    for (const dataset::NodeType& type : data.meta().node_types) {
-      channel.tables.push_back({type.feature_dim, dataset::dlpack_code_of(type.feature_dtype), 0});
-    }
-    for (const dataset::EdgeType& relation : data.meta().edge_types) {
-      channel.target_types.push_back(relation.target_type);
-    }
-    channel.label_type = data.meta().target_type;
-  } else {
-    const dataset::NodeType& nodes = data.meta().node_types[0];
-    channel.feature_dim = nodes.feature_dim;
-    channel.feature_dtype = dataset::dlpack_code_of(nodes.feature_dtype);
+  const auto table_of = [](const auto& part) {
+    return channel::Table{part.feature_dim, dataset::dlpack_code_of(part.feature_dtype), 0};
+  };
+  channel.tables.clear();
+  for (const dataset::NodeType& type : data.meta().node_types) channel.tables.push_back(table_of(type));
+  channel.target_types.clear();
+  for (const dataset::EdgeType& relation : data.meta().edge_types) {
+    channel.target_types.push_back(relation.target_type);
+    if (options.edge_features) channel.edge_tables.push_back(table_of(relation));
   }
+  channel.label_type = data.meta().target_type;
   channel.label_dtype = dataset::dlpack_code_of(data.meta().label_dtype);
   channel.label_width = data.meta().task == dataset::Task::multilabel ? data.num_classes() : 0;
   channel.with_e_id = options.edge_ids || options.edge_features;
-  for (const dataset::EdgeType& relation : data.meta().edge_types) {
-    if (!options.edge_features) break;
-    channel.edge_tables.push_back({relation.feature_dim, dataset::dlpack_code_of(relation.feature_dtype), 0});
-  }
   channel.with_edge_weight = options.edge_weights;
   if (options.device == "cpu") return channel;
 #ifdef COHORT_WITH_CUDA

@@ -44,21 +44,12 @@ class HeldSlot:
         """
 
     @property
-    def edge_attr(self) -> object:
-        """
-        Of a graph of one type: feature rows of the edges, as edge_index has them; None where batches have none.
-        """
-
-    @property
-    def x(self) -> object: ...
-
-    @property
     def n_id(self) -> object: ...
 
     @property
     def place(self) -> object:
         """
-        int64 [num_nodes], the row of each node in the table or the pool, unless slots have rows.
+        int64 [num_nodes], the row of each node in the table or the pool of its type, unless slots have rows.
         """
 
     @property
@@ -80,39 +71,39 @@ class HeldSlot:
     def input_id(self) -> object: ...
 
     @property
+    def x(self) -> object:
+        """table(0)"""
+
+    @property
+    def edge_attr(self) -> object:
+        """edge_table(0)"""
+
+    @property
     def nodes_of_types(self) -> list[list[int]]:
         """
-        Of a typed graph: num_sampled_nodes of each node type. n_id has the nodes of one type after the other.
+        Nodes by hop of each node type. n_id has the nodes of one type after the other.
         """
 
     @property
     def edges_of_relations(self) -> list[list[int]]:
         """
-        Of a typed graph: num_sampled_edges of each relation. edge_index, indptr and e_id have the edges of one relation after the other.
+        Edges by hop of each relation. edge_index, indptr and e_id have the edges of one relation after the other.
         """
 
-    def table(self, type: int) -> object:
-        """
-        Of a typed graph: feature rows of the nodes of a type; None where the type has none.
-        """
+    def table(self, type: int = 0) -> object:
+        """Feature rows of the nodes of a type; None where the type has none."""
 
-    def places(self, type: int) -> object:
-        """Of a typed graph: the part of place that is the type's, int64 [nodes]."""
+    def places(self, type: int = 0) -> object:
+        """The part of place that is the type's, int64 [nodes]."""
 
-    def edge_table(self, relation: int) -> object:
-        """
-        Of a typed graph: feature rows of the edges of a relation; None where batches have none.
-        """
+    def edge_table(self, relation: int = 0) -> object:
+        """Feature rows of the edges of a relation; None where batches have none."""
 
-    def offsets(self, relation: int) -> object:
-        """
-        Of a typed graph: the part of indptr that is the relation's, int64 [targets + 1].
-        """
+    def offsets(self, relation: int = 0) -> object:
+        """The part of indptr that is the relation's, int64 [targets + 1]."""
 
-    def edges(self, relation: int) -> object:
-        """
-        Of a typed graph: the columns of edge_index that are the relation's, int64 [2, edges].
-        """
+    def edges(self, relation: int = 0) -> object:
+        """The columns of edge_index that are the relation's, int64 [2, edges]."""
 
     @property
     def last_hop_global(self) -> bool:
@@ -149,10 +140,12 @@ class HeldSlot:
     def num_steps(self) -> int: ...
 
     @property
-    def num_sampled_nodes(self) -> list[int]: ...
+    def num_sampled_nodes(self) -> list[int]:
+        """Nodes of all types, by hop."""
 
     @property
-    def num_sampled_edges(self) -> list[int]: ...
+    def num_sampled_edges(self) -> list[int]:
+        """Edges of all relations, by hop."""
 
     @property
     def sample_us(self) -> float: ...
@@ -217,9 +210,9 @@ class Receiver:
 
     @property
     def num_types(self) -> int:
-        """Node types of the graph; 0: it has one."""
+        """Node types of the graph, at least 1."""
 
-    def rows(self, type: int = 0) -> object:
+    def rows(self, type: int) -> object:
         """
         The table or the pool [num_rows, dim] of a node type, in memory of the GPU; None where it has no features. On the CPU the data set has the table. Of a pool only rows that a batch names may be read.
         """

@@ -18,7 +18,7 @@ from cohort_gnn.trainer import _native
 from cohort_gnn.trainer.seed_files import SeedFiles
 
 REDRAWS = 8  # of a negative that is an edge
-AllRows: TypeAlias = torch.Tensor | list[torch.Tensor | None] | None  # as BatchSource.all_rows has them
+AllRows: TypeAlias = list[torch.Tensor | None] | None  # as BatchSource.all_rows has them
 
 
 @dataclass(frozen=True)
@@ -201,17 +201,16 @@ class BatchSource:
         return slot
 
     def all_rows(self, dataset: Path) -> AllRows:
-        """Feature rows [any, dim] that batches name by ``place``: a table of all rows of the data set, in the memory of
-        the GPU or mapped from the data set's file; or the pool, of which only rows that a batch names may be read. Of
-        several node types a list, with None for those without features. None: slots have rows."""
+        """Feature rows [any, dim] of each node type that batches name by ``place``, None where the type has none: a
+        table of all rows of the data set, in the memory of the GPU or mapped from the data set's file; or the pool, of
+        which only rows that a batch names may be read. None instead of the list: slots have rows."""
         if self.rows_in == "slots":
             return None
         if self.device.type == "cuda":
-            num_types = self._receiver.num_types
-            return [self._receiver.rows(number) for number in range(num_types)] if num_types else self._receiver.rows()
+            return [self._receiver.rows(number) for number in range(self._receiver.num_types)]
         file = open_one_type(dataset).file
         assert file is not None  # else the rows were not a table
-        return torch.from_numpy(np.load(file, mmap_mode="c"))  # torch wants memory that it may write to
+        return [torch.from_numpy(np.load(file, mmap_mode="c"))]  # torch wants memory that it may write to
 
     @property
     def rows_in(self) -> str:
@@ -233,9 +232,9 @@ class BatchSource:
         self._receiver.fail(text)
 
 
-def rows_of(slot, all_rows: torch.Tensor | None) -> torch.Tensor:
-    """The slot's features: a view, or a copy of the rows of ``all_rows`` that it names."""
-    return slot.x if all_rows is None else all_rows.index_select(0, slot.place)
+def rows_of(slot, rows: torch.Tensor | None) -> torch.Tensor:
+    """The slot's features, of one node type: a view, or a copy of the rows that it names."""
+    return slot.x if rows is None else rows.index_select(0, slot.place)
 
 
 def tables_of(
@@ -244,7 +243,7 @@ def tables_of(
     where_they_are: Callable[[torch.Tensor], bool] | None = None,
     memory: Sequence[torch.Tensor | None] = (),
 ) -> list[torch.Tensor | PlacedRows | None]:
-    """`rows_of` of each node type; None: the type has no features.
+    """The slot's features of each node type: a view, or a copy of the rows that it names; None: the type has none.
 
     Args:
         where_they_are: for rows that batches name, whether they are not gathered; None: all are.

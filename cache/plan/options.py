@@ -203,11 +203,12 @@ def memory_needs(spec: SamplerSpec, meta: dict, counts: list[dict], edge_ids: bo
     largest = (num_nodes_of(meta), num_edges)
     if counts:
         largest = tuple(max(found[name] for found in counts) for name in ("max_batch_nodes", "max_batch_edges"))
+    is_homogeneous = len(tables_of(meta)) == 1 and len(relations) <= 1
     slot_bytes = _native.slot_bytes(
         num_nodes=num_nodes_of(meta),
         num_relations=len(relations) or 1,
         batch_size=spec.batch_size,
-        fanout=[-1] if relations else spec.fanout,  # the sampler knows no worst case of several relations
+        fanout=spec.fanout if is_homogeneous else [-1],  # the sampler knows no worst case of other graphs
         most_nodes=largest[0],
         most_edges=largest[1],
         label_bytes=label_bytes_of(meta),

@@ -26,7 +26,7 @@ class Channel : public ::testing::Test {
   ChannelOptions options(int num_slots = 3) const {
     ChannelOptions options;
     options.num_slots = num_slots;
-    options.feature_dim = 4;
+    options.tables = {{4, (2u << 8) | 32, 0}};
     return options;
   }
 
@@ -36,8 +36,9 @@ class Channel : public ::testing::Test {
     if (!slot) return false;
     Batch batch{};
     batch.pass = pass;
-    batch.num_nodes = batch.nodes_per_hop[0] = nodes;
-    const std::size_t bytes = lay_out({.num_nodes = nodes, .num_seeds = 1, .num_offsets = 1, .row_bytes = 16}, batch);
+    batch.num_nodes = batch.num_labels = batch.nodes[0].per_hop[0] = nodes;
+    batch.num_seeds = 1;
+    const std::size_t bytes = lay_out({.row_bytes = {16}}, batch);
     std::byte* data = publisher.memory(*slot, bytes, bytes);
     auto* n_id = reinterpret_cast<int64_t*>(data + batch.n_id_offset);
     std::fill(n_id, n_id + nodes, mark);

@@ -105,9 +105,9 @@ TEST_F(Channel, RefusesMoreSlotsThanThereAre) {
 }
 
 TEST_F(Channel, RefusesABatchThatDoesNotLieInItsSlot) {
-  constexpr std::size_t kBatch = offsetof(ChannelHeader, slots) + offsetof(Slot, batch);
+  constexpr std::size_t kBatch = sizeof(ChannelHeader) + offsetof(Slot, batch);
   const std::size_t fields[] = {kBatch + offsetof(Batch, num_nodes), kBatch + offsetof(Batch, num_edges),
-                                kBatch + offsetof(Batch, x_offset), kBatch + offsetof(Batch, n_id_offset),
+                                kBatch + offsetof(Batch, nodes[0].x_offset), kBatch + offsetof(Batch, n_id_offset),
                                 kBatch + offsetof(Batch, indptr_offset)};
   for (const std::size_t field : fields) {
     const std::filesystem::path folder = folder_ / std::to_string(field);
@@ -130,30 +130,27 @@ ChannelOptions typed_options(ChannelOptions options) {
   return options;
 }
 
-// Publishes a batch of 3 nodes of type 0, 2 seeds of type 1 and 3 edges.
-void publish_typed(Publisher& publisher, uint64_t pass, TypedBatch typed) {
-  const int slot = publisher.acquire(pass).value();
+// 3 nodes of type 0, 2 seeds of type 1 and 3 edges.
+Batch batch_of_types(uint64_t pass) {
   Batch batch{};
   batch.pass = pass;
   batch.num_hops = 1;
   batch.num_nodes = 5;
-  batch.num_edges = 3;
-  batch.num_seeds = batch.nodes_per_hop[0] = 2;
-  batch.nodes_per_hop[1] = 3;
-  batch.edges_per_hop[0] = 3;
-  const std::size_t end = lay_out({.num_nodes = 5, .num_edges = 3, .num_seeds = 2, .num_offsets = 3}, batch);
-  const std::size_t bytes = lay_out_tables(std::vector<int64_t>{0, 32}, {}, end, typed);
-  publisher.memory(slot, bytes, bytes);
-  publisher.publish(slot, batch, &typed);
+  batch.num_edges = batch.num_local_edges = batch.edges[0].per_hop[0] = 3;
+  batch.num_seeds = batch.num_labels = batch.nodes[1].per_hop[0] = 2;
+  batch.nodes[0].per_hop[1] = 3;
+  return batch;
 }
 
-TypedBatch good_types() {
-  TypedBatch typed{};
-  typed.nodes_per_hop[0][1] = 3;
-  typed.nodes_per_hop[1][0] = 2;
-  typed.edges_per_hop[0][0] = 3;
-  typed.num_labels = 2;
-  return typed;
+// `damage` is done to the batch before it is published.
+void publish_types(
+    Publisher& publisher, uint64_t pass, const std::function<void(Batch&)>& damage = [](Batch&) {}) {
+  const int slot = publisher.acquire(pass).value();
+  Batch batch = batch_of_types(pass);
+  const std::size_t bytes = lay_out({.row_bytes = {0, 16}, .target_types = {1}}, batch);
+  publisher.memory(slot, bytes, bytes);
+  damage(batch);
+  publisher.publish(slot, batch);
 }
 
 TEST_F(Channel, ShowsWhatABatchHasOfEachType) {
@@ -161,24 +158,29 @@ TEST_F(Channel, ShowsWhatABatchHasOfEachType) {
   publisher.announce();
   Subscriber subscriber(folder_);
   const uint64_t pass = subscriber.request({});
-  publish_typed(publisher, pass, good_types());
-  const HeldBatch held = subscriber.next(pass, kLimitUs);
-  ASSERT_NE(held.typed, nullptr);
-  EXPECT_EQ(nodes_of(*held.batch, *held.typed, 0), 3);
-  EXPECT_EQ(nodes_of(*held.batch, *held.typed, 1), 2);
-  EXPECT_EQ(targets_of(subscriber.header(), *held.batch, *held.typed, 0), 2);
-  EXPECT_EQ(offsets_of(subscriber.header(), *held.batch, *held.typed), 3);
-  EXPECT_EQ(held.typed->x_offset[1] % 256, 0u);
+  publish_types(publisher, pass);
+  const Batch& batch = *subscriber.next(pass, kLimitUs).batch;
+  EXPECT_EQ(nodes_of(batch, 0), 3);
+  EXPECT_EQ(nodes_of(batch, 1), 2);
+  EXPECT_EQ(edges_of(batch, 0), 3);
+  EXPECT_EQ(num_targets(batch, 0), 0);
+  EXPECT_EQ(num_targets(batch, 1), 2);
+  EXPECT_EQ(num_offsets(batch, target_types_of(subscriber.header())), 3);
+  EXPECT_EQ(batch.nodes[1].x_offset % 256, 0u);
 }
 
 TEST_F(Channel, RefusesTypesThatDoNotAddUpOrLieInTheSlot) {
-  const auto damages = std::vector<std::function<void(TypedBatch&)>>{
-      [](TypedBatch& typed) { typed.nodes_per_hop[0][0] = 1; },
-      [](TypedBatch& typed) { typed.nodes_per_hop[0][1] = -3; },
-      [](TypedBatch& typed) { typed.nodes_per_hop[1][0] = INT64_MAX; },
-      [](TypedBatch& typed) { typed.edges_per_hop[0][0] = 2; },
-      [](TypedBatch& typed) { typed.num_labels = 3; },
-      [](TypedBatch& typed) { typed.num_labels = -1; },
+  const auto damages = std::vector<std::function<void(Batch&)>>{
+      [](Batch& batch) { batch.nodes[0].per_hop[0] = 1; },
+      [](Batch& batch) { batch.nodes[0].per_hop[1] = -3; },
+      [](Batch& batch) { batch.nodes[1].per_hop[0] = INT64_MAX; },
+      [](Batch& batch) { batch.edges[0].per_hop[0] = 2; },
+      [](Batch& batch) { batch.num_local_edges = 4; },
+      [](Batch& batch) { batch.num_local_edges = -1; },
+      [](Batch& batch) { batch.num_labels = 3; },
+      [](Batch& batch) { batch.num_labels = -1; },
+      [](Batch& batch) { batch.nodes[1].x_offset = uint64_t{1} << 40; },
+      [](Batch& batch) { batch.edges[0].edge_attr_offset = uint64_t{1} << 40; },
   };
   for (std::size_t i = 0; i < damages.size(); ++i) {
     const std::filesystem::path folder = folder_ / std::to_string(i);
@@ -187,18 +189,9 @@ TEST_F(Channel, RefusesTypesThatDoNotAddUpOrLieInTheSlot) {
     publisher.announce();
     Subscriber subscriber(folder);
     const uint64_t pass = subscriber.request({});
-    TypedBatch typed = good_types();
-    damages[i](typed);
-    publish_typed(publisher, pass, typed);
+    publish_types(publisher, pass, damages[i]);
     EXPECT_THROW(subscriber.next(pass, kLimitUs), base::Error) << i;
   }
-  Publisher publisher(folder_, typed_options(options()));
-  publisher.announce();
-  Subscriber subscriber(folder_);
-  const uint64_t pass = subscriber.request({});
-  publish_typed(publisher, pass, good_types());
-  poke(folder_, sizeof(ChannelHeader) + offsetof(TypedBatch, x_offset) + sizeof(uint64_t), uint64_t{1} << 40);
-  EXPECT_THROW(subscriber.next(pass, kLimitUs), base::Error);
 }
 
 TEST_F(Channel, RefusesMoreTypesThanThereAre) {
@@ -336,7 +329,7 @@ TEST_F(Channel, AChildOfTheTrainerHasNoPartInIt) {
               subscriber.reset();
             }),
             0);
-  EXPECT_EQ(static_cast<SlotState>(subscriber->header().slots[held.slot].state.load()), SlotState::kHeld);
+  EXPECT_EQ(static_cast<SlotState>(slots_of(subscriber->header())[0].state.load()), SlotState::kHeld);
   EXPECT_EQ(subscriber->header().trainer.stage.load(), stage);
   EXPECT_EQ(subscriber->header().trainer.failed_at_us.load(), 0);
   EXPECT_EQ(first_id(subscriber->next(pass, kLimitUs)), 6);

@@ -37,13 +37,24 @@ TEST(WorstCase, OfTreesIsThatOfOneForEachSeed) {
 }
 
 TEST(SlotBytes, AreOfTheWorstCaseUpToTwoGibibytes) {
-  const int64_t num_nodes = 10 + 20 + 60, num_edges = 20 + 60;
-  Batch unused{};
-  const BatchShape worst{
-      .num_nodes = num_nodes, .num_edges = num_edges, .num_seeds = 10, .num_offsets = 31, .row_bytes = 100};
-  EXPECT_EQ(slot_bytes({.row_bytes = 100}, 10, std::vector{2, 3}, 1000, 1), lay_out(worst, unused));
-  EXPECT_EQ(slot_bytes({.row_bytes = int64_t{1} << 26}, 10, std::vector{2, 3}, 1000, 1000), 1250u);
-  EXPECT_EQ(slot_bytes({.row_bytes = 100}, 10, std::vector{-1}, 1000, 1000), 1250u);
+  Batch worst{};
+  worst.num_hops = 2;
+  worst.num_nodes = worst.num_labels = 10 + 20 + 60;
+  worst.num_edges = worst.num_local_edges = 20 + 60;
+  worst.num_seeds = worst.nodes[0].per_hop[0] = 10;
+  worst.nodes[0].per_hop[1] = worst.edges[0].per_hop[0] = 20;
+  worst.nodes[0].per_hop[2] = worst.edges[0].per_hop[1] = 60;
+  const std::vector<int32_t> fanout = {2, 3}, all = {-1};
+  const BatchBounds bounds{.num_nodes = 1000, .fanout = fanout, .num_seeds = 10};
+  const std::size_t bytes = lay_out({.row_bytes = {100}, .edge_row_bytes = {8}}, worst);
+  EXPECT_EQ(most_slot_bytes({.row_bytes = {100}, .edge_row_bytes = {8}}, bounds), bytes);
+  EXPECT_EQ(most_slot_bytes({.row_bytes = {int64_t{1} << 26}}, bounds), 0u);
+  EXPECT_EQ(most_slot_bytes({.row_bytes = {100}}, {.num_nodes = 1000, .fanout = all, .num_seeds = 10}), 0u);
+  EXPECT_EQ(most_slot_bytes({.row_bytes = {100, 100}}, bounds), 0u) << "of several types";
+  EXPECT_EQ(most_slot_bytes({.row_bytes = {100}, .target_types = {0, 0}}, bounds), 0u) << "of several relations";
+  EXPECT_EQ(slot_bytes(bytes, 1000), bytes);
+  EXPECT_EQ(slot_bytes(bytes, 2 * bytes), 2 * bytes);
+  EXPECT_EQ(slot_bytes(0, 1000), 1250u);
 }
 
 TEST(PoolSizes, HaveRoomForTheBatchesOfAllSlotsWhereThereIsMemory) {

@@ -143,15 +143,21 @@ TEST(SlotState, PublishesWhatTheSlotHolds) {
 
 TEST(SlotLayout, RowsOfEdgesFollowThoseOfNodes) {
   Batch batch{};
-  const std::size_t without = lay_out({.num_nodes = 5, .num_edges = 3, .with_e_id = true}, batch);
-  EXPECT_EQ(batch.edge_attr_offset, 0u);
-  EXPECT_EQ(lay_out({.num_nodes = 5, .num_edges = 3, .edge_row_bytes = 100, .with_e_id = true}, batch), without + 512);
-  EXPECT_EQ(batch.edge_attr_offset, without);
-  TypedBatch typed{};
-  const std::vector<int64_t> of_types = {0, 32}, of_relations = {24, 0, 257};
-  EXPECT_EQ(lay_out_tables(of_types, of_relations, 512, typed), 512u + 256 + 256 + 512);
-  EXPECT_EQ(typed.edge_attr_offset[0], typed.x_offset[1] + 256);
-  EXPECT_EQ(typed.edge_attr_offset[2], typed.edge_attr_offset[0] + 256);
+  batch.num_nodes = 5;
+  batch.num_edges = batch.num_local_edges = 4;
+  batch.num_hops = 1;
+  batch.nodes[0].per_hop[0] = 3;
+  batch.nodes[1].per_hop[1] = 2;
+  batch.edges[0].per_hop[0] = batch.edges[1].per_hop[0] = 1;
+  batch.edges[2].per_hop[0] = 2;
+  SlotContents contents{.row_bytes = {0, 16}, .edge_row_bytes = {0, 0, 0}, .target_types = {0, 1, 1}};
+  const std::size_t without = lay_out(contents, batch);
+  EXPECT_EQ(batch.nodes[1].x_offset, 0u);
+  EXPECT_EQ(batch.n_id_offset, 256u);
+  contents.edge_row_bytes = {24, 0, 257};
+  EXPECT_EQ(lay_out(contents, batch), without + 256 + 768);
+  EXPECT_EQ(batch.edges[0].edge_attr_offset, without);
+  EXPECT_EQ(batch.edges[2].edge_attr_offset, without + 256);
 }
 
 TEST_F(Channel, NamesTheCureWhenAllSlotsAreHeld) {

@@ -12,105 +12,13 @@
 #include "base/owners.h"
 #include "base/shared_gpu_bytes.h"
 #include "sampler/draw.h"
+#include "tests/sampler/cuda_batch.h"
 #include "tests/sampler/test_graph.h"
 
 namespace cohort::sampler {
 namespace {
 
 using namespace std::chrono_literals;
-
-// A sampled batch in GPU memory, which is poisoned before.
-class CudaBatch {
- public:
-  CudaBatch(const GraphView& graph, const Query& query, const BatchSizes& sampled) : edge_ids_(query.edge_ids) {
-    host_.resize(sampled, query, graph);
-    std::iota(host_.input_id.begin(), host_.input_id.end(), 0);
-    for (const auto& [array, bytes] : arrays()) {
-      memory_.emplace_back(bytes + 256);
-      base::fill_gpu(memory_.back().data(), 0xFF, bytes + 256);
-    }
-  }
-
-  // `place`, `number`: where rows are in a pool.
-  void start(Backend& backend, int64_t* place = nullptr, uint64_t number = 0) {
-    const auto at = [&](std::size_t array) { return reinterpret_cast<int64_t*>(memory_[array].data()); };
-    backend.before_fetch([](base::GpuStream) {});
-    SlotArrays arrays{at(0),
-                      memory_[1].data(),
-                      at(2),
-                      at(3),
-                      memory_[4].data(),
-                      at(5),
-                      host_.num_targets(),
-                      edge_ids_ ? at(6) : nullptr,
-                      host_.edge_weight.empty() ? nullptr : reinterpret_cast<float*>(at(7)),
-                      host_.counts.num_nodes,
-                      host_.source_node.empty() ? nullptr : at(8),
-                      host_.tree.empty() ? nullptr : at(9),
-                      {},
-                      host_.tables_of(memory_[10].data())};
-    arrays.place = place;
-    arrays.number = arrays.oldest_in_use = number;
-    arrays.poison = true;
-    backend.fetch(arrays, host_.input_id);
-  }
-
-  // To be called in the order in which batches were started.
-  HostBatch finish(Backend& backend) {
-    while (!backend.finished()) {
-    }
-    found_rows_ = backend.fetched().rows[static_cast<std::size_t>(cache::Tier::kRecent)].rows;
-    std::size_t array = 0;
-    for (const auto& [to, bytes] : arrays()) {
-      const bool wanted = bytes > 0 && (array != 6 || edge_ids_);
-      if (wanted) base::cuda_check(cudaMemcpy(to, memory_[array].data(), bytes, cudaMemcpyDeviceToHost));
-      ++array;
-    }
-    return host_;
-  }
-
-  int64_t found_rows() const { return found_rows_; }
-  // As the caller of fetch() may do when it has returned.
-  void change_input_ids() { std::ranges::fill(host_.input_id, -1); }
-
- private:
-  // n_id, y, edge_index, input_id, x, indptr, e_id, edge_weight, source_node, tree, edge_attr
-  std::vector<std::pair<void*, std::size_t>> arrays() {
-    const auto of = [](auto& array) {
-      return std::pair<void*, std::size_t>(array.data(), std::span(array).size_bytes());
-    };
-    return {of(host_.n_id),        of(host_.y),      of(host_.edge_index), of(host_.input_id),
-            of(host_.x),           of(host_.indptr), of(host_.e_id),       of(host_.edge_weight),
-            of(host_.source_node), of(host_.tree),   of(host_.edge_attr)};
-  }
-
-  bool edge_ids_;
-  HostBatch host_;
-  std::vector<base::DeviceBytes> memory_;
-  int64_t found_rows_ = 0;
-};
-
-HostBatch run_cuda(Backend& backend, const GraphView& graph, const Query& query) {
-  CudaBatch batch(graph, query, backend.sample(query));
-  batch.start(backend);
-  return batch.finish(backend);
-}
-
-void expect_equal(const HostBatch& a, const HostBatch& b) {
-  ASSERT_EQ(a.counts.nodes_per_hop, b.counts.nodes_per_hop);
-  ASSERT_EQ(a.counts.edges_per_hop, b.counts.edges_per_hop);
-  ASSERT_EQ(a.n_id, b.n_id);
-  ASSERT_EQ(a.y, b.y);
-  ASSERT_EQ(a.edge_index, b.edge_index);
-  ASSERT_EQ(a.input_id, b.input_id);
-  ASSERT_EQ(a.x, b.x);
-  ASSERT_EQ(a.indptr, b.indptr);
-  ASSERT_EQ(a.e_id, b.e_id);
-  ASSERT_EQ(a.source_node, b.source_node);
-  ASSERT_EQ(a.tree, b.tree);
-  ASSERT_EQ(a.edge_weight, b.edge_weight);
-  ASSERT_EQ(a.edge_attr, b.edge_attr);
-}
 
 // excludes: from all batches but the last. replace: the draws are with replacement.
 template <typename Index>
@@ -245,13 +153,13 @@ TEST(GpuBackendPool, BatchesNameTheRowsThatOthersHave) {
       ASSERT_GE(cuda->pool_rows(0), nodes);
       ASSERT_LE(static_cast<std::size_t>(cuda->pool_rows(0)) * row_bytes, bytes);
       const base::DeviceArray<int64_t> place(static_cast<std::size_t>(nodes));
-      batch.start(*cuda, place.data(), step);
+      batch.start(*cuda, {place.data(), step, step});
       HostBatch got = batch.finish(*cuda);
-      found += batch.found_rows();
+      found += batch.rows[cache::kRecentTier].rows;
       std::vector<int64_t> places(place.size());
       base::cuda_check(cudaMemcpy(places.data(), place.data(), places.size() * 8, cudaMemcpyDeviceToHost));
       for (std::size_t i = 0; i < places.size(); ++i) {
-        base::cuda_check(cudaMemcpy(got.x.data() + i * row_bytes, pool + places[i] * view.types[0].rows.row_bytes,
+        base::cuda_check(cudaMemcpy(got.x[0].data() + i * row_bytes, pool + places[i] * view.types[0].rows.row_bytes,
                                     row_bytes, cudaMemcpyDeviceToHost));
       }
       expect_equal(expected, got);

@@ -76,8 +76,7 @@ class PipelineAhead : public ::testing::Test {
   void serve(LateBackend& backend, int num_slots, Train train) {
     channel::ChannelOptions channel;
     channel.num_slots = num_slots;
-    channel.feature_dim = graph_.dim;
-    channel.feature_dtype = 2 << 8 | 32;
+    channel.tables = {{graph_.dim, 2 << 8 | 32, 0}};
     const dataset::TemporaryFolder folder;
     auto file = dataset::create_npy(folder / "seeds-0.npy", dataset::DType::int64, {std::ssize(seeds_)});
     std::ranges::copy(seeds_, file.as<int64_t>().begin());
@@ -135,7 +134,7 @@ class PipelineAhead : public ::testing::Test {
   static void expect_nodes(const channel::HeldBatch& held, const HostBatch& expected) {
     const auto* n_id = reinterpret_cast<const int64_t*>(held.data + held.batch->n_id_offset);
     ASSERT_EQ(std::vector<int64_t>(n_id, n_id + held.batch->num_nodes), expected.n_id);
-    ASSERT_EQ(std::memcmp(held.data + held.batch->x_offset, expected.x.data(), expected.x.size()), 0);
+    ASSERT_EQ(std::memcmp(held.data + held.batch->nodes[0].x_offset, expected.x[0].data(), expected.x[0].size()), 0);
   }
 
   TestGraph<int32_t> graph_ = mixed_graph<int32_t>(2000, 3);

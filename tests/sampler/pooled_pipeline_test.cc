@@ -37,8 +37,7 @@ class PooledBackend final : public Backend {
   }
   BatchSizes sample(const Query& query) override {
     BatchSizes sizes = host_->sample(query);
-    num_nodes_ = {sizes.num_nodes};
-    if (!sizes.nodes_of_type.empty()) num_nodes_.clear();
+    num_nodes_.clear();
     for (const std::vector<int64_t>& nodes : sizes.nodes_of_type) {
       num_nodes_.push_back(std::accumulate(nodes.begin(), nodes.end(), int64_t{0}));
     }
@@ -115,8 +114,7 @@ void expect_rows(const PooledBackend& backend, const Held& held) {
   ASSERT_NE(n_id, place);
   int64_t first = 0;
   for (std::size_t type = 0; type < backend.has_rows().size(); ++type) {
-    const int64_t count =
-        held.typed ? channel::nodes_of(*held.batch, *held.typed, static_cast<int>(type)) : held.batch->num_nodes;
+    const int64_t count = channel::nodes_of(*held.batch, type);
     for (int64_t i = first; backend.has_rows()[type] && i < first + count; ++i) {
       ASSERT_EQ(backend.pool(type).row(static_cast<uint32_t>(place[i])), n_id[i] + held.more) << "type " << type;
     }
@@ -201,8 +199,7 @@ constexpr auto kTrees = channel::Sharing::kDisjoint;
 TEST(PooledPipeline, RowsOfBatchesThatTheTrainerHoldsStay) {
   const auto graph = mixed_graph<int32_t>(2000, 3);
   channel::ChannelOptions channel;
-  channel.feature_dim = graph.dim;
-  channel.feature_dtype = 2 << 8 | 32;
+  channel.tables = {{graph.dim, 2 << 8 | 32, 0}};
   for (const How& how : {How{3, 20, {3, 2}, true, true}, How{4, 20, {3, 2}, false, true}, How{2, 10, {2}, true, true},
                          How{4, 100, {-1, 5}, true, false}, How{3, 20, {3, 2}, true, true, kTrees},
                          How{4, 20, {3, 2}, false, true, kTrees}, How{4, 100, {10, 5}, true, false, kTrees},
@@ -220,8 +217,7 @@ TEST(PooledPipeline, RowsOfBatchesThatTheTrainerHoldsStay) {
 TEST(PooledPipeline, PoolsWithLittleMemoryHaveRoomForTwoBatches) {
   const auto graph = mixed_graph<int32_t>(2000, 3);
   channel::ChannelOptions channel;
-  channel.feature_dim = graph.dim;
-  channel.feature_dtype = 2 << 8 | 32;
+  channel.tables = {{graph.dim, 2 << 8 | 32, 0}};
   // Three held batches have no room, so that pools grow after all.
   for (const auto& [most_held, reuse] : {std::pair{1, true}, {1, false}, {3, true}}) {
     SCOPED_TRACE(testing::Message() << "held " << most_held << ", reuse " << reuse);
@@ -250,7 +246,7 @@ TEST(PooledPipeline, EachNodeTypeHasAPool) {
     }
   }
   const GraphView view = graph.view();
-  channel::ChannelOptions channel;
+  channel::ChannelOptions channel{.tables = {}, .target_types = {}};
   for (const TypedGraph::Type& type : graph.types) channel.tables.push_back({type.dim, 2 << 8 | 32, 0});
   for (const Relation& relation : view.relations) channel.target_types.push_back(relation.target_type);
   for (const How& how : {How{3, 20, {3, 2}, true, true}, How{4, 20, {3, 2}, false, true}, How{2, 10, {2}, true, true},

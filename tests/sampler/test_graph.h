@@ -1,4 +1,4 @@
-// Small graphs for the sampler's tests, and a batch in host memory.
+// Small graphs for the sampler's tests.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "sampler/backend.h"
 #include "sampler/draw_weights.h"
+#include "tests/sampler/host_batch.h"
 
 namespace cohort::sampler {
 
@@ -150,62 +151,6 @@ inline std::vector<std::byte> labels_of_bytes(int64_t num_nodes, int64_t label_b
   std::vector<std::byte> labels(static_cast<std::size_t>(num_nodes * label_bytes));
   for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::byte>(i * 31 + i / 251);
   return labels;
-}
-
-// A fetched batch in host memory.
-struct HostBatch {
-  BatchSizes counts;
-  std::vector<int64_t> n_id, edge_index, input_id, indptr, e_id, source_node, tree;
-  std::vector<std::byte> x, y;
-  std::vector<float> edge_weight;    // empty where the graph has none
-  std::vector<std::byte> edge_attr;  // the same
-  bool has_edge_rows = false;
-
-  void resize(const BatchSizes& sampled, const Query& query, const GraphView& graph) {
-    counts = sampled;
-    n_id.resize(static_cast<std::size_t>(counts.num_nodes));
-    y.resize(n_id.size() * static_cast<std::size_t>(graph.label_bytes));
-    edge_index.resize(2 * static_cast<std::size_t>(counts.num_local_edges));
-    source_node.resize(counts.num_local_edges < counts.num_edges ? static_cast<std::size_t>(counts.num_edges) : 0);
-    e_id.resize(static_cast<std::size_t>(counts.num_edges));
-    edge_weight.resize(graph.has_edge_weights() ? e_id.size() : 0);
-    has_edge_rows = graph.has_edge_rows();
-    edge_attr.resize(e_id.size() * static_cast<std::size_t>(graph.relations[0].edge_rows.row_bytes));
-    input_id.resize(query.seeds.size());
-    tree.resize(query.trees.disjoint ? n_id.size() : 0);
-    indptr.resize(static_cast<std::size_t>(counts.num_nodes - counts.nodes_per_hop.back()) + 1);
-    x.resize(n_id.size() * static_cast<std::size_t>(graph.types[0].rows.row_bytes));
-  }
-  int64_t num_targets() const { return static_cast<int64_t>(indptr.size()) - 1; }
-  // Of edges, as SlotArrays has them.
-  std::vector<std::byte*> tables_of(std::byte* rows) const {
-    return has_edge_rows ? std::vector<std::byte*>{rows} : std::vector<std::byte*>();
-  }
-  SlotArrays arrays(bool edge_ids) {
-    return {n_id.data(),
-            y.data(),
-            edge_index.data(),
-            input_id.data(),
-            x.data(),
-            indptr.data(),
-            num_targets(),
-            edge_ids ? e_id.data() : nullptr,
-            edge_weight.empty() ? nullptr : edge_weight.data(),
-            counts.num_nodes,
-            source_node.empty() ? nullptr : source_node.data(),
-            tree.empty() ? nullptr : tree.data(),
-            {},
-            tables_of(edge_attr.data())};
-  }
-};
-
-inline HostBatch run_host(Backend& backend, const GraphView& graph, const Query& query) {
-  HostBatch batch;
-  batch.resize(backend.sample(query), query, graph);
-  std::vector<int64_t> input_id(query.seeds.size());
-  for (std::size_t i = 0; i < input_id.size(); ++i) input_id[i] = static_cast<int64_t>(i);
-  backend.fetch(batch.arrays(query.edge_ids), input_id);
-  return batch;
 }
 
 }  // namespace cohort::sampler

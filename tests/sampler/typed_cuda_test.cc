@@ -12,56 +12,11 @@
 #include "cache/host_rows.h"
 #include "sampler/cache_plan.h"
 #include "sampler/draw.h"
+#include "tests/sampler/cuda_batch.h"
 #include "tests/sampler/typed_graph.h"
 
 namespace cohort::sampler {
 namespace {
-
-TypedBatchArrays run_typed_cuda(Backend& backend, const GraphView& graph, const Query& query,
-                                cache::TierUses* rows = nullptr) {
-  TypedBatchArrays batch(graph, query, backend.sample(query));
-  std::vector<base::DeviceBytes> memory;
-  std::vector<std::byte*> arrays;
-  for (const std::span<std::byte> array : batch.arrays()) {
-    memory.emplace_back(array.size() + 256);
-    base::fill_gpu(memory.back().data(), 0xFF, array.size() + 256);
-    arrays.push_back(memory.back().data());
-  }
-  std::vector<int64_t> input_id(query.seeds.size());
-  std::iota(input_id.begin(), input_id.end(), int64_t{0});
-  backend.before_fetch([](base::GpuStream) {});
-  backend.fetch(slot_of(arrays, batch, graph), input_id);
-  while (!backend.finished()) {
-  }
-  const FetchUse use = backend.fetched();
-  if (rows) *rows = use.rows;
-  const auto host = batch.arrays();
-  for (std::size_t i = 0; i < host.size(); ++i) {
-    if (host[i].empty()) continue;
-    base::cuda_check(cudaMemcpy(host[i].data(), arrays[i], host[i].size(), cudaMemcpyDeviceToHost));
-    std::vector<std::byte> behind(256);
-    base::cuda_check(cudaMemcpy(behind.data(), arrays[i] + host[i].size(), 256, cudaMemcpyDeviceToHost));
-    EXPECT_TRUE(std::ranges::all_of(behind, [](std::byte byte) { return byte == std::byte{0xFF}; })) << "array " << i;
-  }
-  return batch;
-}
-
-void expect_equal(const TypedBatchArrays& a, const TypedBatchArrays& b) {
-  ASSERT_EQ(a.sizes.nodes_of_type, b.sizes.nodes_of_type);
-  ASSERT_EQ(a.sizes.edges_of_relation, b.sizes.edges_of_relation);
-  ASSERT_EQ(a.sizes.nodes_per_hop, b.sizes.nodes_per_hop);
-  ASSERT_EQ(a.sizes.edges_per_hop, b.sizes.edges_per_hop);
-  ASSERT_EQ(a.sizes.num_local_edges, b.sizes.num_local_edges);
-  ASSERT_EQ(a.n_id, b.n_id);
-  ASSERT_EQ(a.tree, b.tree);
-  ASSERT_EQ(a.edge_index, b.edge_index);
-  ASSERT_EQ(a.indptr, b.indptr);
-  ASSERT_EQ(a.e_id, b.e_id);
-  ASSERT_EQ(a.edge_weight, b.edge_weight);
-  ASSERT_EQ(a.input_id, b.input_id);
-  ASSERT_EQ(a.y, b.y);
-  ASSERT_EQ(a.tables, b.tables);
-}
 
 std::vector<std::unique_ptr<Backend>> on_gpu(const GraphView& graph, bool topology_in_gpu) {
   CudaSettings settings;
@@ -152,7 +107,7 @@ void expect_same_bits(const TypedGraph& types, uint64_t seed) {
     const TypedExclusions exclusions(types, graph, seeds, seed + step);
     if (step % 3 != 0) query.exclusions = exclusions.of_relations;
     query.replace = step % 2 == 1 && !graph.has_draw_weights();
-    expect_equal(run_typed_host(*host, graph, query), run_typed_cuda(*gpu[0], graph, query));
+    expect_equal(run_host(*host, graph, query), run_cuda(*gpu[0], graph, query));
     if (::testing::Test::HasFatalFailure()) FAIL() << "graph " << seed << ", step " << step;
   }
 }
@@ -194,7 +149,7 @@ TEST_P(GpuTypes, SameBitsInTrees) {
     const Trees trees{.disjoint = true, .times = timed ? times : std::span<const int64_t>(), .latest = step % 3 == 2};
     const bool replace = step % 2 == 1 && !trees.latest;
     const Query query{seeds, fanout, batch_key(seed, 0, step), step != 4, false, {}, trees, replace};
-    expect_equal(run_typed_host(*host, graph, query), run_typed_cuda(*gpu[0], graph, query));
+    expect_equal(run_host(*host, graph, query), run_cuda(*gpu[0], graph, query));
     if (HasFatalFailure()) FAIL() << "graph " << seed << ", step " << step;
   }
 }
@@ -217,14 +172,14 @@ TEST_P(GpuTypes, SameBitsWhateverIsCached) {
       const std::vector<int32_t> fanout(graph.relations.size() * 2, step == 3 ? -1 : 5);
       const Query query{seeds, fanout, batch_key(seed, 0, step), true};
       cache::TierUses rows;
-      const TypedBatchArrays batch = run_typed_cuda(*gpu[0], graph, query, &rows);
-      expect_equal(run_typed_host(*host, raw, query), batch);
+      const HostBatch batch = run_cuda(*gpu[0], graph, query, &rows);
+      expect_equal(run_host(*host, raw, query), batch);
       if (HasFatalFailure()) FAIL() << "graph " << seed << ", " << percent << " %, step " << step;
       if (percent == 0) {
         EXPECT_EQ(rows[cache::kLocalTier].rows, 0);
       } else if (percent == 200 && !graph.coded_slab_rows) {  // else some may be longer than planned
         EXPECT_EQ(rows[cache::kHostTier].rows, 0);
-        EXPECT_EQ(batch.sizes.lists[cache::kHostTier].lists, 0);
+        EXPECT_EQ(batch.counts.lists[cache::kHostTier].lists, 0);
       }
     }
   }
@@ -232,8 +187,7 @@ TEST_P(GpuTypes, SameBitsWhateverIsCached) {
 
 // What a trainer has of a batch whose rows are in pools.
 struct PooledTypes {
-  TypedBatchArrays batch;
-  std::vector<base::DeviceBytes> memory;
+  HostBatch batch;
   std::vector<int64_t> places;  // int64 [num_nodes]
 
   // Gathers the rows that the batch names.
@@ -241,11 +195,11 @@ struct PooledTypes {
     int64_t first = 0;
     for (std::size_t type = 0; type < graph.types.size(); ++type) {
       const int64_t row_bytes = graph.types[type].rows.row_bytes;
-      const auto& nodes = batch.sizes.nodes_of_type[type];
+      const auto& nodes = batch.counts.nodes_of_type[type];
       const int64_t count = std::accumulate(nodes.begin(), nodes.end(), int64_t{0});
       for (int64_t i = 0; row_bytes > 0 && i < count; ++i) {
         const int64_t place = places[static_cast<std::size_t>(first + i)];
-        base::cuda_check(cudaMemcpy(batch.tables[type].data() + i * row_bytes, pools[type] + place * row_bytes,
+        base::cuda_check(cudaMemcpy(batch.x[type].data() + i * row_bytes, pools[type] + place * row_bytes,
                                     static_cast<std::size_t>(row_bytes), cudaMemcpyDeviceToHost));
       }
       first += count;
@@ -264,36 +218,13 @@ class TypedPools {
   }
 
   PooledTypes run(const Query& query) {
-    TypedBatchArrays sized(graph_, query, backend_->sample(query));
-    make_room(sized);
-    PooledTypes pooled{std::move(sized), {}, {}};
-    std::vector<std::byte*> arrays;
-    for (const std::span<std::byte> array : pooled.batch.arrays()) {
-      pooled.memory.emplace_back(array.size() + 256);
-      arrays.push_back(pooled.memory.back().data());
-    }
-    pooled.places.resize(pooled.batch.n_id.size());
-    const base::DeviceArray<int64_t> places(pooled.places.size());
-    SlotArrays slot = slot_of(arrays, pooled.batch, graph_);
-    slot.tables.assign(graph_.types.size(), nullptr);
-    slot.place = places.data();
-    slot.number = number_;
-    slot.oldest_in_use = number_ == 0 ? 0 : number_ - 1;
-    slot.poison = true;
+    CudaBatch batch(graph_, query, backend_->sample(query));
+    make_room(batch.counts());
+    const base::DeviceArray<int64_t> places(static_cast<std::size_t>(batch.counts().num_nodes));
+    batch.start(*backend_, {places.data(), number_, number_ == 0 ? 0 : number_ - 1});
     ++number_;
-    std::vector<int64_t> input_id(query.seeds.size());
-    std::iota(input_id.begin(), input_id.end(), int64_t{0});
-    backend_->before_fetch([](base::GpuStream) {});
-    backend_->fetch(slot, input_id);
-    while (!backend_->finished()) {
-    }
-    found += backend_->fetched().rows[cache::kRecentTier].rows;
-    const auto host = pooled.batch.arrays();
-    const std::size_t num_own = host.size() - graph_.types.size();  // without tables
-    for (std::size_t i = 0; i < num_own; ++i) {
-      if (host[i].empty()) continue;
-      base::cuda_check(cudaMemcpy(host[i].data(), arrays[i], host[i].size(), cudaMemcpyDeviceToHost));
-    }
+    PooledTypes pooled{batch.finish(*backend_), std::vector<int64_t>(places.size())};
+    found += batch.rows[cache::kRecentTier].rows;
     const std::size_t bytes = pooled.places.size() * sizeof(int64_t);
     base::cuda_check(cudaMemcpy(pooled.places.data(), places.data(), bytes, cudaMemcpyDeviceToHost));
     pooled.gather(graph_, pools_);
@@ -304,10 +235,10 @@ class TypedPools {
   int64_t found = 0;  // rows, again
 
  private:
-  void make_room(const TypedBatchArrays& batch) {
+  void make_room(const BatchSizes& counts) {
     before_.resize(graph_.types.size(), 0);
     for (std::size_t type = 0; type < graph_.types.size(); ++type) {
-      const auto& nodes = batch.sizes.nodes_of_type[type];
+      const auto& nodes = counts.nodes_of_type[type];
       const int64_t rows = std::accumulate(nodes.begin(), nodes.end(), int64_t{0}), count = graph_.types[type].count;
       const int64_t both = rows + std::exchange(before_[type], rows);
       const int64_t needed = reuse_ ? std::min(both, count) : both;
@@ -341,12 +272,12 @@ TEST_P(GpuTypes, SameBitsThroughPools) {
       const std::vector<int32_t> fanout(graph.relations.size() * 2, step == 3 ? -1 : 5);
       const Query query{seeds, fanout, batch_key(seed, 0, step), true};
       batches.push_back(pools.run(query));
-      expect_equal(run_typed_host(*host, raw, query), batches.back().batch);
+      expect_equal(run_host(*host, raw, query), batches.back().batch);
       if (HasFatalFailure()) FAIL() << "graph " << seed << ", reuse " << reuse << ", step " << step;
       if (step == 0) continue;
-      PooledTypes again = {batches[step - 1].batch, {}, batches[step - 1].places};  // which is still in use
+      PooledTypes again = {batches[step - 1].batch, batches[step - 1].places};  // which is still in use
       again.gather(graph, pools.pools());
-      EXPECT_EQ(again.batch.tables, batches[step - 1].batch.tables) << "the batch before step " << step;
+      EXPECT_EQ(again.batch.x, batches[step - 1].batch.x) << "the batch before step " << step;
     }
     if (!reuse) {
       EXPECT_EQ(pools.found, 0);

@@ -1,4 +1,4 @@
-// Small graphs of several types for the sampler's tests, and their batches in host memory.
+// Small graphs of several types for the sampler's tests.
 #pragma once
 
 #include <algorithm>
@@ -13,6 +13,7 @@
 #include "base/random.h"
 #include "sampler/backend.h"
 #include "sampler/draw_weights.h"
+#include "tests/sampler/host_batch.h"
 
 namespace cohort::sampler {
 
@@ -82,7 +83,7 @@ struct TypedGraph {
     }
   }
   GraphView view() const {
-    GraphView graph{.is_typed = true};
+    GraphView graph;
     for (const Type& type : types) {
       const auto* rows = type.dim > 0 ? reinterpret_cast<const std::byte*>(type.features.data()) : nullptr;
       const auto row_bytes = type.dim * static_cast<int64_t>(sizeof(float));
@@ -162,81 +163,6 @@ Number number_at(const std::vector<std::byte>& bytes, std::size_t i) {
   Number number;
   std::memcpy(&number, bytes.data() + i * sizeof(Number), sizeof(Number));
   return number;
-}
-
-// What a slot has of a typed batch.
-struct TypedBatchArrays {
-  BatchSizes sizes;
-  std::vector<int64_t> n_id, edge_index, indptr, e_id, input_id;
-  std::vector<int64_t> tree;       // empty unless disjoint
-  std::vector<float> edge_weight;  // empty where the graph has none
-  std::vector<std::byte> y;
-  std::vector<std::vector<std::byte>> tables;
-
-  TypedBatchArrays(const GraphView& graph, const Query& query, BatchSizes sampled) : sizes(std::move(sampled)) {
-    const auto sum = [](const std::vector<int64_t>& values) {
-      return std::accumulate(values.begin(), values.end(), int64_t{0});
-    };
-    n_id.resize(static_cast<std::size_t>(sizes.num_nodes));
-    edge_index.resize(2 * static_cast<std::size_t>(sizes.num_edges));
-    e_id.resize(query.edge_ids ? static_cast<std::size_t>(sizes.num_edges) : 0);
-    edge_weight.resize(graph.has_edge_weights() ? e_id.size() : 0);
-    input_id.resize(query.seeds.size());
-    tree.resize(query.trees.disjoint ? n_id.size() : 0);
-    int64_t num_offsets = 0;
-    for (const Relation& relation : graph.relations) {
-      const auto& nodes = sizes.nodes_of_type[static_cast<std::size_t>(relation.target_type)];
-      num_offsets += sum(nodes) - nodes.back() + 1;
-    }
-    indptr.resize(static_cast<std::size_t>(num_offsets));
-    y.resize(static_cast<std::size_t>(num_labels(graph) * graph.label_bytes));
-    for (std::size_t type = 0; type < graph.types.size(); ++type) {
-      tables.emplace_back(static_cast<std::size_t>(sum(sizes.nodes_of_type[type]) * graph.types[type].rows.row_bytes));
-    }
-  }
-
-  int64_t num_labels(const GraphView& graph) const {
-    const auto& labelled = sizes.nodes_of_type[static_cast<std::size_t>(graph.label_type)];
-    return std::accumulate(labelled.begin(), labelled.end(), int64_t{0});
-  }
-  // As arrays() of a slot has them.
-  std::vector<std::span<std::byte>> arrays() {
-    std::vector<std::span<std::byte>> all;
-    for (auto* ids : {&n_id, &edge_index, &indptr, &e_id, &input_id, &tree})
-      all.push_back(std::as_writable_bytes(std::span(*ids)));
-    all.push_back(std::as_writable_bytes(std::span(edge_weight)));
-    all.emplace_back(y);
-    for (auto& table : tables) all.emplace_back(table);
-    return all;
-  }
-};
-
-// A slot of arrays that stand in the order of TypedBatchArrays::arrays().
-inline SlotArrays slot_of(const std::vector<std::byte*>& arrays, const TypedBatchArrays& batch,
-                          const GraphView& graph) {
-  const auto ids = [&](std::size_t which) { return reinterpret_cast<int64_t*>(arrays[which]); };
-  SlotArrays slot;
-  slot.n_id = ids(0);
-  slot.edge_index = ids(1);
-  slot.indptr = ids(2);
-  slot.e_id = batch.e_id.empty() ? nullptr : ids(3);
-  slot.input_id = ids(4);
-  slot.tree = batch.tree.empty() ? nullptr : ids(5);
-  slot.edge_weight = batch.edge_weight.empty() ? nullptr : reinterpret_cast<float*>(arrays[6]);
-  slot.y = arrays[7];
-  slot.num_labels = batch.num_labels(graph);
-  slot.tables.assign(arrays.begin() + 8, arrays.end());
-  return slot;
-}
-
-inline TypedBatchArrays run_typed_host(Backend& backend, const GraphView& graph, const Query& query) {
-  TypedBatchArrays batch(graph, query, backend.sample(query));
-  std::vector<std::byte*> arrays;
-  for (const std::span<std::byte> array : batch.arrays()) arrays.push_back(array.data());
-  std::vector<int64_t> input_id(query.seeds.size());
-  std::iota(input_id.begin(), input_id.end(), int64_t{0});
-  backend.fetch(slot_of(arrays, batch, graph), input_id);
-  return batch;
 }
 
 }  // namespace cohort::sampler

@@ -6,23 +6,23 @@ import torch
 
 from cohort_gnn.dataset import HeteroDataset
 from cohort_gnn.dataset import open as open_dataset
-from cohort_gnn.trainer.source import AllRows, BatchSource, rows_of, tables_of
+from cohort_gnn.trainer import _native
+from cohort_gnn.trainer.source import AllRows, BatchSource, tables_of
 
 
-def digest(batch, num_types: int = 0, all_rows: AllRows = None) -> str:
+def digest(batch, all_rows: AllRows = None) -> str:
     """SHA-256 over the bytes of n_id, edge_index, x, y and, where there is one, edge_attr of a batch or a slot, in that
-    order; 32 hex digits of it.
+    order; 32 hex digits of it. The batch has one node type; a slot has x and edge_attr of each type, in their order.
 
     Args:
-        num_types: of a slot of several node types, whose x and edge_attr are then taken in their order.
         all_rows: those that a slot names, as BatchSource.all_rows has them.
     """
     sha = hashlib.sha256()
-    if num_types:
+    if isinstance(batch, _native.HeldSlot):
         tables = tables_of(batch, all_rows)
         of_edges = [batch.edge_table(number) for number in range(len(batch.edges_of_relations))]
     else:
-        tables, of_edges = [rows_of(batch, all_rows)], [getattr(batch, "edge_attr", None)]
+        tables, of_edges = [batch.x], [getattr(batch, "edge_attr", None)]
     there = (table for table in (*tables, batch.y, *of_edges) if table is not None)
     for tensor in (batch.n_id, batch.edge_index, *there):
         sha.update(tensor.contiguous().view(torch.uint8).cpu().numpy().data)
@@ -37,10 +37,10 @@ def print_digests(sources: list[BatchSource], run: dict) -> None:
         run: the contents of run.json.
     """
     options = run["trainer"]
-    data, fanout, num_types = open_dataset(run["sampler"]["dataset"]), options["fanout"], 0
+    data, fanout = open_dataset(run["sampler"]["dataset"]), options["fanout"]
     ids = data.train_ids
     if isinstance(data, HeteroDataset):
-        (ids, fanout), num_types = data.types.numbered(ids, fanout), len(data.node_types)
+        ids, fanout = data.types.numbered(ids, fanout)
     seed_sets = [source.add_seeds(ids) for source in sources]
     all_rows = [source.all_rows(data.path) for source in sources]
     left, epoch = options["num_batches"], 0
@@ -53,7 +53,7 @@ def print_digests(sources: list[BatchSource], run: dict) -> None:
         for step in range(steps):
             rank = step % len(shares)
             slot = next(shares[rank])
-            print(_line(epoch, slot, digest(slot, num_types, all_rows[rank])), flush=True)
+            print(_line(epoch, slot, digest(slot, all_rows[rank])), flush=True)
             del slot
         for share in shares:
             share.close()

@@ -7,7 +7,7 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.data.data import BaseData
 
-from cohort_gnn.trainer.source import AllRows, check_stream, edges_of, indptr_of, record_stream, rows_of
+from cohort_gnn.trainer.source import AllRows, check_stream, edges_of, indptr_of, record_stream, tables_of
 
 
 class OfSlot(BaseData):
@@ -89,13 +89,13 @@ def batch_of(slot, rows: AllRows) -> Batch:
     have neither a version, by which ``edge_index`` knows its offsets, nor a base.
 
     Args:
-        rows: [any, dim], of which slots name rows (``place``); None: slots have rows.
+        rows: as BatchSource.all_rows has them; None: slots have rows.
     """
     trees = {} if slot.tree is None else {"batch": slot.tree.clone()}
     names = ("e_id", "edge_weight", "edge_attr")
     of_edges = {name: value for name in names if (value := getattr(slot, name)) is not None}
     batch = Batch(
-        x=rows_of(slot, rows),
+        x=tables_of(slot, rows)[0],
         edge_index=edges_of(slot),
         indptr=indptr_of(slot),
         y=slot.y.clone(),

@@ -28,7 +28,7 @@ HeldSlot::~HeldSlot() {
 
 bool HeldSlot::holds(const void* address) const {
   const std::less<const void*> before;
-  const std::byte* end = held_.data + subscriber_->header().slots[held_.slot].bytes;
+  const std::byte* end = held_.data + channel::slots_of(header())[static_cast<std::size_t>(held_.slot)].bytes;
   return !before(address, held_.data) && before(address, end);
 }
 
@@ -40,11 +40,6 @@ void HeldSlot::record_stream(base::GpuStream stream) {
 void HeldSlot::require_rows() const {
   if (subscriber_->header().rows_in == channel::RowsIn::kSlots) return;
   throw base::Error({"x of a batch", "rows in its slot", "rows in a table or a pool", "use place and rows"});
-}
-
-const channel::TypedBatch& HeldSlot::require_types() const {
-  if (held_.typed) return *held_.typed;
-  throw base::Error({"a batch by type", "a graph of several types", "a graph of one", "use n_id, x and edge_index"});
 }
 
 std::pair<int32_t, int32_t> HeldSlot::dlpack_device() const { return device_of(*subscriber_); }
@@ -70,7 +65,7 @@ std::string Receiver::device() const {
 int64_t Receiver::slots_bytes() const {
   const channel::ChannelHeader& header = subscriber_->header();
   uint64_t bytes = 0;
-  for (int slot = 0; slot < header.num_slots; ++slot) bytes += header.slots[slot].bytes;
+  for (const channel::Slot& slot : channel::slots_of(header)) bytes += slot.bytes;
   for (const channel::NamedRows& rows : header.rows) {
     if (header.rows_in != channel::RowsIn::kPool) break;
     const uint32_t pieces = std::min<uint32_t>(rows.num_pieces.load(), channel::kMaxRowPieces);

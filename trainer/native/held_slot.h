@@ -40,10 +40,6 @@ class HeldSlot {
   HeldSlot& operator=(const HeldSlot&) = delete;
 
   const channel::Batch& batch() const { return *held_.batch; }
-  const channel::TypedBatch* typed() const { return held_.typed; }  // null: the graph has one type
-  const channel::TypedBatch& require_types() const;                 // throws base::Error where it has
-  // Of a typed graph: the length of indptr.
-  int64_t num_offsets() const { return channel::offsets_of(header(), batch(), require_types()); }
   const channel::ChannelHeader& header() const { return subscriber_->header(); }
   std::byte* data() const { return held_.data; }
   // Whether the address lies in the slot.

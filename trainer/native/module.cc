@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -25,7 +26,6 @@ namespace nb = nanobind;
 using namespace cohort;
 using channel::Batch;
 using trainer::dlpack_type;
-using trainer::first_of;
 using trainer::HeldSlot;
 using trainer::Receiver;
 
@@ -41,6 +41,16 @@ std::vector<std::tuple<int64_t, int64_t>> lists_by_tier(const channel::Batch& ba
   std::vector<std::tuple<int64_t, int64_t>> tiers;
   for (const base::ListUse& tier : batch.list_tiers) tiers.emplace_back(tier.lists, tier.bytes);
   return tiers;
+}
+
+// Of `count` types or relations.
+template <typename Part>
+std::vector<int64_t> sums_by_hop(const Part* parts, int count, int num_hops) {
+  std::vector<int64_t> sums(static_cast<std::size_t>(num_hops));
+  for (int which = 0; which < count; ++which) {
+    std::transform(sums.begin(), sums.end(), parts[which].per_hop, sums.begin(), std::plus<>());
+  }
+  return sums;
 }
 
 void bind_slot(nb::module_& m) {
@@ -70,10 +80,18 @@ void bind_slot(nb::module_& m) {
           "How much of the seed set the batch has: seeds, or pairs, whose endpoints are the seeds.")
       .def_prop_ro("step", [](const HeldSlot& slot) { return slot.batch().step; })
       .def_prop_ro("num_steps", [](const HeldSlot& slot) { return slot.batch().num_steps; })
-      .def_prop_ro("num_sampled_nodes",
-                   [](const HeldSlot& slot) { return first_of(slot.batch().nodes_per_hop, slot.batch().num_hops + 1); })
-      .def_prop_ro("num_sampled_edges",
-                   [](const HeldSlot& slot) { return first_of(slot.batch().edges_per_hop, slot.batch().num_hops); })
+      .def_prop_ro(
+          "num_sampled_nodes",
+          [](const HeldSlot& slot) {
+            return sums_by_hop(slot.batch().nodes, slot.header().num_types, slot.batch().num_hops + 1);
+          },
+          "Nodes of all types, by hop.")
+      .def_prop_ro(
+          "num_sampled_edges",
+          [](const HeldSlot& slot) {
+            return sums_by_hop(slot.batch().edges, slot.header().num_relations, slot.batch().num_hops);
+          },
+          "Edges of all relations, by hop.")
       .def_prop_ro("sample_us", [](const HeldSlot& slot) { return slot.batch().sample.us(); })
       .def_prop_ro("fetch_us", [](const HeldSlot& slot) { return slot.batch().fetch.us(); })
       .def_prop_ro(
@@ -110,7 +128,7 @@ uint64_t request(Receiver& receiver, uint32_t seed_set, uint64_t epoch, uint64_t
                  bool shuffle, uint32_t batch_size, const std::vector<int32_t>& fanout, int32_t sampler_sms,
                  bool labels_of_seeds, bool last_hop_global, bool plane_a, bool replace, const std::string& sharing,
                  const std::tuple<uint32_t, double, uint32_t, uint32_t, uint32_t>& pairs) {
-  const auto num_relations = static_cast<std::size_t>(std::max(receiver.header().num_relations, 1));
+  const auto num_relations = static_cast<std::size_t>(receiver.header().num_relations);
   const std::size_t num_hops = fanout.size() / num_relations;
   base::require(fanout.size() % num_relations == 0, "a fanout for each relation and hop");
   if (num_hops == 0 || num_hops > channel::kMaxHops) {
@@ -161,12 +179,11 @@ HeldSlot* next(Receiver& receiver, uint64_t pass, double limit_seconds, std::uin
 nb::object rows_of(nb::handle self, int type) {
   auto& receiver = nb::cast<Receiver&>(self);
   const channel::ChannelHeader& header = receiver.header();
-  base::require(type >= 0 && type < std::max(header.num_types, 1), "a type of the graph");
+  base::require(type >= 0 && type < header.num_types, "a type of the graph");
   const channel::NamedRows& named = header.rows[type];
   if (named.num_rows == 0) return nb::none();
   const std::byte* rows = receiver.rows(static_cast<std::size_t>(type));
-  const channel::Table one = {header.feature_dim, header.feature_dtype, 0};
-  const channel::Table& table = header.num_types > 0 ? header.tables[type] : one;
+  const channel::Table& table = header.tables[type];
   const std::array<std::size_t, 2> sizes = {static_cast<std::size_t>(named.num_rows),
                                             static_cast<std::size_t>(table.feature_dim)};
   const nb::dlpack::dtype dtype = dlpack_type(table.feature_dtype);
@@ -210,8 +227,8 @@ void bind_receiver(nb::module_& m) {
           "one a node type, of which a batch has rows `place`.")
       .def_prop_ro(
           "num_types", [](const Receiver& receiver) { return receiver.header().num_types; },
-          "Node types of the graph; 0: it has one.")
-      .def("rows", &rows_of, nb::arg("type") = 0,
+          "Node types of the graph, at least 1.")
+      .def("rows", &rows_of, nb::arg("type"),
            "The table or the pool [num_rows, dim] of a node type, in memory of the GPU; None where it has no features. "
            "On the CPU the data set has the table. Of a pool only rows that a batch names may be read.")
       .def_prop_ro("device", &Receiver::device, "\"cpu\" or \"cuda:<ordinal>\".")

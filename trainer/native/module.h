@@ -5,7 +5,6 @@
 #include <nanobind/ndarray.h>
 
 #include <cstdint>
-#include <vector>
 
 #include "trainer/native/held_slot.h"
 
@@ -15,8 +14,6 @@ namespace cohort::trainer {
 inline nanobind::dlpack::dtype dlpack_type(uint32_t code) {
   return {static_cast<uint8_t>(code >> 8), static_cast<uint8_t>(code & 0xFF), 1};
 }
-
-inline std::vector<int64_t> first_of(const int64_t* values, int count) { return {values, values + count}; }
 
 // x, n_id, y, edge_index and so on, as torch tensors, through DLPack: properties of the class.
 void bind_arrays(nanobind::class_<HeldSlot>& slot_class);

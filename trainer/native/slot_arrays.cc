@@ -48,7 +48,7 @@ void bind_array(nb::class_<HeldSlot>& slot_class, const char* name, Find find, c
 
 void bind_edge_arrays(nb::class_<HeldSlot>& slot_class) {
   bind_array(slot_class, "edge_index", [](const HeldSlot&, const Batch& batch) {
-    return Array{batch.edge_index_offset, {2, channel::num_local_edges(batch)}};
+    return Array{batch.edge_index_offset, {2, batch.num_local_edges}};
   });
   bind_array(
       slot_class, "source_node",
@@ -57,8 +57,7 @@ void bind_edge_arrays(nb::class_<HeldSlot>& slot_class) {
       },
       "int64 [num_edges], the node of each edge's source, where last_hop_global.");
   bind_array(slot_class, "indptr", [](const HeldSlot& slot, const Batch& batch) {
-    const auto count = [&] { return batch.num_nodes - batch.nodes_per_hop[batch.num_hops] + 1; };
-    return Array{batch.indptr_offset, {slot.typed() ? slot.num_offsets() : count()}};
+    return Array{batch.indptr_offset, {channel::num_offsets(batch, channel::target_types_of(slot.header()))}};
   });
   bind_array(
       slot_class, "e_id",
@@ -74,22 +73,9 @@ void bind_edge_arrays(nb::class_<HeldSlot>& slot_class) {
         return Array{batch.edge_weight_offset, {batch.num_edges}, nb::dtype<float>()};
       },
       "float32 [num_edges], as edge_index has the edges; None where nobody asked for it.");
-  bind_array(
-      slot_class, "edge_attr",
-      [](const HeldSlot& slot, const Batch& batch) -> std::optional<Array> {
-        const channel::Table& table = slot.header().edge_tables[0];
-        if (slot.typed() || table.feature_dim == 0) return std::nullopt;
-        return Array{batch.edge_attr_offset, {batch.num_edges, table.feature_dim}, dlpack_type(table.feature_dtype)};
-      },
-      "Of a graph of one type: feature rows of the edges, as edge_index has them; None where batches have none.");
 }
 
 void bind_node_arrays(nb::class_<HeldSlot>& slot_class) {
-  bind_array(slot_class, "x", [](const HeldSlot& slot, const Batch& batch) {
-    slot.require_rows();
-    const channel::ChannelHeader& header = slot.header();
-    return Array{batch.x_offset, {batch.num_nodes, header.feature_dim}, dlpack_type(header.feature_dtype)};
-  });
   bind_array(slot_class, "n_id", [](const HeldSlot&, const Batch& batch) {
     return Array{batch.n_id_offset, {batch.num_nodes}};
   });
@@ -98,7 +84,7 @@ void bind_node_arrays(nb::class_<HeldSlot>& slot_class) {
       [](const HeldSlot&, const Batch& batch) {
         return Array{batch.place_offset, {batch.num_nodes}};
       },
-      "int64 [num_nodes], the row of each node in the table or the pool, unless slots have rows.");
+      "int64 [num_nodes], the row of each node in the table or the pool of its type, unless slots have rows.");
   bind_array(
       slot_class, "tree",
       [](const HeldSlot&, const Batch& batch) -> std::optional<Array> {
@@ -108,8 +94,7 @@ void bind_node_arrays(nb::class_<HeldSlot>& slot_class) {
       "int64 [num_nodes], the seed, by its number in the batch, whose tree each node is in; None: seeds share nodes.");
   bind_array(slot_class, "y", [](const HeldSlot& slot, const Batch& batch) {
     const auto dtype = dlpack_type(slot.header().label_dtype);
-    const int64_t of_all_types = batch.labels_of_seeds ? batch.num_seeds : batch.num_nodes;
-    const int64_t count = slot.typed() ? slot.typed()->num_labels : of_all_types, width = slot.header().label_width;
+    const int64_t count = batch.num_labels, width = slot.header().label_width;
     return width == 0 ? Array{batch.y_offset, {count}, dtype} : Array{batch.y_offset, {count, width}, dtype};
   });
   bind_array(
@@ -125,96 +110,110 @@ void bind_node_arrays(nb::class_<HeldSlot>& slot_class) {
 }
 
 // int64 sizes by hop of each of `count` types or relations.
-template <std::size_t kWidth>
-std::vector<std::vector<int64_t>> by_hop(const int64_t (*sizes)[kWidth], int count, int num_hops) {
+template <typename Part>
+std::vector<std::vector<int64_t>> by_hop(const Part* parts, int count, int num_hops) {
   std::vector<std::vector<int64_t>> all;
-  for (int which = 0; which < count; ++which) all.push_back(first_of(sizes[which], num_hops));
+  for (int which = 0; which < count; ++which) all.emplace_back(parts[which].per_hop, parts[which].per_hop + num_hops);
   return all;
+}
+
+std::size_t checked_type(const HeldSlot& slot, int type) {
+  base::require(type >= 0 && type < slot.header().num_types, "a type of the graph");
+  return static_cast<std::size_t>(type);
+}
+
+std::size_t checked_relation(const HeldSlot& slot, int relation) {
+  base::require(relation >= 0 && relation < slot.header().num_relations, "a relation of the graph");
+  return static_cast<std::size_t>(relation);
+}
+
+// The bytes of int64 arrays of the parts before one.
+template <typename Count>
+uint64_t bytes_before(std::size_t part, Count count) {
+  int64_t sum = 0;
+  for (std::size_t before = 0; before < part; ++before) sum += count(before);
+  return 8 * static_cast<uint64_t>(sum);
 }
 
 // Feature rows of the nodes of a type.
 nb::object table_of(nb::handle self, int type) {
   const auto& slot = nb::cast<const HeldSlot&>(self);
-  const channel::TypedBatch& typed = slot.require_types();
-  base::require(type >= 0 && type < slot.header().num_types, "a type of the graph");
-  const channel::Table& table = slot.header().tables[type];
+  const std::size_t at = checked_type(slot, type);
+  const channel::Table& table = slot.header().tables[at];
   if (table.feature_dim == 0) return nb::none();
   slot.require_rows();
-  const int64_t count = channel::nodes_of(slot.batch(), typed, type);
-  return view(self, {typed.x_offset[type], {count, table.feature_dim}, dlpack_type(table.feature_dtype)});
+  const int64_t count = channel::nodes_of(slot.batch(), at);
+  return view(self, {slot.batch().nodes[at].x_offset, {count, table.feature_dim}, dlpack_type(table.feature_dtype)});
 }
 
 // The part of place.
 nb::object places_of(nb::handle self, int type) {
   const auto& slot = nb::cast<const HeldSlot&>(self);
-  const channel::TypedBatch& typed = slot.require_types();
-  const Batch& batch = slot.batch();
-  base::require(type >= 0 && type < slot.header().num_types, "a type of the graph");
-  int64_t first = 0;
-  for (int before = 0; before < type; ++before) first += channel::nodes_of(batch, typed, before);
-  return view(self, {batch.place_offset + 8 * static_cast<uint64_t>(first), {channel::nodes_of(batch, typed, type)}});
+  const std::size_t at = checked_type(slot, type);
+  const auto count = [&](std::size_t which) { return channel::nodes_of(slot.batch(), which); };
+  return view(self, {slot.batch().place_offset + bytes_before(at, count), {count(at)}});
 }
 
 // The part of indptr.
 nb::object offsets_of(nb::handle self, int relation) {
   const auto& slot = nb::cast<const HeldSlot&>(self);
-  const channel::TypedBatch& typed = slot.require_types();
-  base::require(relation >= 0 && relation < slot.header().num_relations, "a relation of the graph");
-  const auto count = [&](int which) { return channel::targets_of(slot.header(), slot.batch(), typed, which) + 1; };
-  int64_t first = 0;
-  for (int before = 0; before < relation; ++before) first += count(before);
-  return view(self, {slot.batch().indptr_offset + 8 * static_cast<uint64_t>(first), {count(relation)}});
+  const std::size_t at = checked_relation(slot, relation);
+  const auto types = channel::target_types_of(slot.header());
+  const auto count = [&](std::size_t which) { return channel::num_offsets(slot.batch(), types.subspan(which, 1)); };
+  return view(self, {slot.batch().indptr_offset + bytes_before(at, count), {count(at)}});
 }
 
 // Feature rows of the edges of a relation.
 nb::object edge_table_of(nb::handle self, int relation) {
   const auto& slot = nb::cast<const HeldSlot&>(self);
-  const channel::TypedBatch& typed = slot.require_types();
-  base::require(relation >= 0 && relation < slot.header().num_relations, "a relation of the graph");
-  const channel::Table& table = slot.header().edge_tables[relation];
+  const std::size_t at = checked_relation(slot, relation);
+  const channel::Table& table = slot.header().edge_tables[at];
   if (table.feature_dim == 0) return nb::none();
-  const int64_t count = channel::edges_of(slot.batch(), typed, relation);
-  return view(self, {typed.edge_attr_offset[relation], {count, table.feature_dim}, dlpack_type(table.feature_dtype)});
+  const int64_t count = channel::edges_of(slot.batch(), at);
+  const uint64_t offset = slot.batch().edges[at].edge_attr_offset;
+  return view(self, {offset, {count, table.feature_dim}, dlpack_type(table.feature_dtype)});
 }
 
 // Columns of edge_index.
 nb::object edges_of(nb::handle self, int relation) {
   const auto& slot = nb::cast<const HeldSlot&>(self);
-  const channel::TypedBatch& typed = slot.require_types();
+  const std::size_t at = checked_relation(slot, relation);
   const Batch& batch = slot.batch();
-  base::require(relation >= 0 && relation < slot.header().num_relations, "a relation of the graph");
-  const auto count = [&](int which) { return channel::edges_of(batch, typed, which); };
-  uint64_t first = 0;
-  for (int before = 0; before < relation; ++before) first += static_cast<uint64_t>(count(before));
-  return view(self,
-              {batch.edge_index_offset + 8 * first, {2, count(relation)}, nb::dtype<int64_t>(), {batch.num_edges, 1}});
+  const auto count = [&](std::size_t which) { return channel::edges_of(batch, which); };
+  const int64_t local = batch.last_hop_global ? batch.num_local_edges : count(at);  // of the only relation, or all
+  return view(self, {batch.edge_index_offset + bytes_before(at, count),
+                     {2, local},
+                     nb::dtype<int64_t>(),
+                     {batch.num_local_edges, 1}});
 }
 
-void bind_typed_arrays(nb::class_<HeldSlot>& slot_class) {
+void bind_parts(nb::class_<HeldSlot>& slot_class) {
   slot_class
+      .def_prop_ro(
+          "x", [](nb::handle self) { return table_of(self, 0); }, "table(0)")
+      .def_prop_ro(
+          "edge_attr", [](nb::handle self) { return edge_table_of(self, 0); }, "edge_table(0)")
       .def_prop_ro(
           "nodes_of_types",
           [](const HeldSlot& slot) {
-            return by_hop(slot.require_types().nodes_per_hop, slot.header().num_types, slot.batch().num_hops + 1);
+            return by_hop(slot.batch().nodes, slot.header().num_types, slot.batch().num_hops + 1);
           },
-          "Of a typed graph: num_sampled_nodes of each node type. n_id has the nodes of one type after the other.")
+          "Nodes by hop of each node type. n_id has the nodes of one type after the other.")
       .def_prop_ro(
           "edges_of_relations",
           [](const HeldSlot& slot) {
-            return by_hop(slot.require_types().edges_per_hop, slot.header().num_relations, slot.batch().num_hops);
+            return by_hop(slot.batch().edges, slot.header().num_relations, slot.batch().num_hops);
           },
-          "Of a typed graph: num_sampled_edges of each relation. edge_index, indptr and e_id have the edges of one "
-          "relation after the other.")
-      .def("table", &table_of, nb::arg("type"),
-           "Of a typed graph: feature rows of the nodes of a type; None where the type has none.")
-      .def("places", &places_of, nb::arg("type"),
-           "Of a typed graph: the part of place that is the type's, int64 [nodes].")
-      .def("edge_table", &edge_table_of, nb::arg("relation"),
-           "Of a typed graph: feature rows of the edges of a relation; None where batches have none.")
-      .def("offsets", &offsets_of, nb::arg("relation"),
-           "Of a typed graph: the part of indptr that is the relation's, int64 [targets + 1].")
-      .def("edges", &edges_of, nb::arg("relation"),
-           "Of a typed graph: the columns of edge_index that are the relation's, int64 [2, edges].");
+          "Edges by hop of each relation. edge_index, indptr and e_id have the edges of one relation after the other.")
+      .def("table", &table_of, nb::arg("type") = 0,
+           "Feature rows of the nodes of a type; None where the type has none.")
+      .def("places", &places_of, nb::arg("type") = 0, "The part of place that is the type's, int64 [nodes].")
+      .def("edge_table", &edge_table_of, nb::arg("relation") = 0,
+           "Feature rows of the edges of a relation; None where batches have none.")
+      .def("offsets", &offsets_of, nb::arg("relation") = 0,
+           "The part of indptr that is the relation's, int64 [targets + 1].")
+      .def("edges", &edges_of, nb::arg("relation") = 0,
+           "The columns of edge_index that are the relation's, int64 [2, edges].");
 }
 
 }  // namespace
@@ -222,7 +221,7 @@ void bind_typed_arrays(nb::class_<HeldSlot>& slot_class) {
 void bind_arrays(nb::class_<HeldSlot>& slot_class) {
   bind_edge_arrays(slot_class);
   bind_node_arrays(slot_class);
-  bind_typed_arrays(slot_class);
+  bind_parts(slot_class);
 }
 
 }  // namespace cohort::trainer

@@ -1,5 +1,5 @@
 // A channel with damage. Byte 0, modulo 3: 0 takes the rest as the file; 1 and 2 write numbers over a good one, and 2
-// also attaches as a trainer does and takes a batch. Divided by 3, odd: the good one is of a typed graph. Semaphores
+// also attaches as a trainer does and takes a batch. Divided by 3, odd: the good one is of two types. Semaphores
 // stay whole: over a damaged one the C library itself ends the process.
 #include <algorithm>
 #include <cstring>
@@ -18,28 +18,28 @@ namespace fs = std::filesystem;
 
 // A channel in which a batch is ready, as bytes, in a folder with the slot's file.
 struct Good {
-  explicit Good(bool is_typed) {
+  explicit Good(bool has_types) {
     channel::ChannelOptions options;
     options.num_slots = 2;
-    options.feature_dim = 4;
-    channel::TypedBatch typed{};
-    if (is_typed) {
-      options.tables = {{0, 0, 0}, {4, 32, 0}};
+    options.tables = {{4, 32, 0}};
+    channel::SlotContents contents{.row_bytes = {16}};
+    channel::Batch batch{};
+    if (has_types) {
+      options.tables.insert(options.tables.begin(), channel::Table{});
       options.target_types = {1, 0};
       options.edge_tables = {{3, 32, 0}};
-      typed.nodes_per_hop[1][0] = 3;
+      contents = {.row_bytes = {0, 16}, .edge_row_bytes = {12, 0}, .target_types = options.target_types};
     }
     channel::Publisher publisher(folder.path(), options);
     publisher.announce();
-    channel::Batch batch{};
     batch.pass = 1;
-    batch.num_nodes = 3;
+    batch.num_nodes = batch.nodes[has_types ? 1 : 0].per_hop[0] = 3;
     batch.num_seeds = 1;
-    std::size_t bytes = channel::lay_out({.num_nodes = 3, .num_seeds = 1, .num_offsets = 5, .row_bytes = 16}, batch);
-    if (is_typed) bytes = channel::lay_out_tables(std::vector<int64_t>{0, 48}, {}, bytes, typed);
+    batch.num_labels = has_types ? 0 : 3;
+    const std::size_t bytes = channel::lay_out(contents, batch);
     const int slot = publisher.acquire(1).value();
     publisher.memory(slot, bytes, bytes);
-    publisher.publish(slot, batch, is_typed ? &typed : nullptr);
+    publisher.publish(slot, batch);
     publisher.stop_flag().store(1);  // nobody waits for more
     image = dataset::read_bytes(folder / "channel");
   }
@@ -48,9 +48,9 @@ struct Good {
   std::string image;
 };
 
-Good& good(bool is_typed) {
-  static Good plain(false), typed(true);
-  return is_typed ? typed : plain;
+Good& good(bool has_types) {
+  static Good one(false), two(true);
+  return has_types ? two : one;
 }
 
 // A number of 1 to 8 bytes somewhere in the file: 12 bytes of the input.
@@ -95,7 +95,7 @@ void attach(const Good& good) {
   if (held.slot < 0) return;
   const channel::Batch& batch = *held.batch;
   const auto last = std::max({batch.n_id_offset, batch.y_offset, batch.input_id_offset, batch.edge_index_offset});
-  const uint64_t table = held.typed ? held.typed->x_offset[1] : 0;
+  const uint64_t table = batch.nodes[subscriber.header().num_types - 1].x_offset;
   volatile std::byte first = held.data[0], byte = held.data[last], row = held.data[table];
   static_cast<void>(first), static_cast<void>(byte), static_cast<void>(row);
   subscriber.release(held.slot, nullptr);
@@ -109,13 +109,14 @@ std::vector<std::string> seeds() {
   using channel::ChannelHeader;
   std::vector<std::string> all = {std::string(1, 0) + good(false).image.substr(0, 200), std::string(1, 2),
                                   std::string(1, 5)};
-  const std::size_t slot = offsetof(ChannelHeader, slots), batch = slot + offsetof(channel::Slot, batch);
+  const std::size_t slot = sizeof(ChannelHeader), batch = slot + offsetof(channel::Slot, batch);
   for (const std::size_t field :
        {offsetof(ChannelHeader, version), offsetof(ChannelHeader, num_slots), offsetof(ChannelHeader, device),
         offsetof(ChannelHeader, sampler), slot, slot + offsetof(channel::Slot, generation),
         slot + offsetof(channel::Slot, bytes), batch, batch + offsetof(channel::Batch, pass),
         batch + offsetof(channel::Batch, num_nodes), batch + offsetof(channel::Batch, n_id_offset),
-        offsetof(ChannelHeader, num_types), offsetof(ChannelHeader, target_types), sizeof(ChannelHeader)}) {
+        batch + offsetof(channel::Batch, nodes), batch + offsetof(channel::Batch, edges),
+        offsetof(ChannelHeader, num_types), offsetof(ChannelHeader, target_types)}) {
     for (const char mode : {'\1', '\2', '\5'}) all.push_back(mode + bytes_of(at_field(field, 77)));
   }
   return all;

@@ -161,14 +161,15 @@ def main() -> None:
         out.write(json.dumps({"bench": "one_process", "dataset": str(args.dataset)} | told | mean) + "\n")
 
 
-def _step_of(spec: RunSpec, data, all_rows: torch.Tensor | None) -> TrainStep:
+def _step_of(spec: RunSpec, data, rows: torch.Tensor | None) -> TrainStep:
     """Steps as those of ``cohort train``."""
     device = torch.device(spec.device)
     torch.manual_seed(spec.seed)
     sizes = (data.feature_dim, spec.hidden, data.num_classes, len(spec.fanout))
     model = SampledGNN("sage", *sizes, 0.5).to(device)
     graphs_of = spec.batch_size if spec.device == "cuda" else None
-    return TrainStep(Scores(model, all_rows=all_rows), adam(model, device, 0.003), device, graphs_of)
+    scores = Scores(model, all_rows=None if rows is None else [rows])
+    return TrainStep(scores, adam(model, device, 0.003), device, graphs_of)
 
 
 if __name__ == "__main__":

@@ -232,11 +232,6 @@ class BatchSource:
         self._receiver.fail(text)
 
 
-def rows_of(slot, rows: torch.Tensor | None) -> torch.Tensor:
-    """The slot's features, of one node type: a view, or a copy of the rows that it names."""
-    return slot.x if rows is None else rows.index_select(0, slot.place)
-
-
 def tables_of(
     slot,
     all_rows: AllRows,

@@ -106,7 +106,7 @@ class StepGraphs(ABC):
 class PaddedGraphs(StepGraphs):
     """A graph for each size, rounded up: for graphs of one node type and one edge type."""
 
-    def __init__(self, step: Callable[..., None], device: torch.device, new_inputs: Callable[[Sizes, Any], Inputs]):
+    def __init__(self, step: Callable[..., None], device: torch.device, new_inputs: Callable[..., Inputs]):
         super().__init__(step, device, partial(new_inputs, gathers=True))
         self._inputs: dict[Sizes, Inputs] = {}  # of those that have graphs
 

@@ -16,38 +16,6 @@ from cohort_gnn.trainer import _native
 Blocks = list[dict[EdgeType, Block]]  # of each layer; the first layer takes the edges of all hops
 
 
-class _OneType:
-    """A slot of a graph of one node type with its arrays by type."""
-
-    def __init__(self, slot):
-        self._slot = slot
-        self.nodes_of_types, self.edges_of_relations = [slot.num_sampled_nodes], [slot.num_sampled_edges]
-
-    def __getattr__(self, name: str):
-        return getattr(self._slot, name)
-
-    def table(self, number: int) -> Tensor:
-        return self._slot.x
-
-    def places(self, number: int) -> Tensor:
-        return self._slot.place
-
-    def edges(self, number: int) -> Tensor:
-        return self._slot.edge_index
-
-    def offsets(self, number: int) -> Tensor:
-        return self._slot.indptr
-
-    def edge_table(self, number: int) -> Tensor | None:
-        return self._slot.edge_attr
-
-
-def slot_by_type(slot, types: GraphTypes):
-    """The slot, with its arrays by type."""
-    is_one = len(types.counts) == len(types.edge_types) == 1
-    return _OneType(slot) if is_one and isinstance(slot, _native.HeldSlot) else slot
-
-
 def _counts_up_to(per_hop: Iterable[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(accumulate(counts)) for counts in per_hop)
 

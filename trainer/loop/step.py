@@ -11,7 +11,7 @@ from cohort_gnn.nn.row_optimizers import RowAdam
 from cohort_gnn.spec.graph import ONE_OF_EACH, GraphTypes
 from cohort_gnn.spec.run import TrainerSpec
 from cohort_gnn.trainer.loop.graphs import ReplayedWork, StepGraphs, graphs_for
-from cohort_gnn.trainer.loop.inputs import blocks_of, slot_by_type
+from cohort_gnn.trainer.loop.inputs import blocks_of
 from cohort_gnn.trainer.models.links import links_of_slot, scores_of_links
 from cohort_gnn.trainer.models.own import callable_of
 from cohort_gnn.trainer.models.sampled import by_type, input_dtypes, model_input
@@ -43,7 +43,7 @@ class Scores:
         model: a TypedGNN; or, of a graph of one node type, a SampledGNN or what is called as it is.
         amp: under autocast to bfloat16.
         keep_half: features of 16 bits go in as they are under autocast.
-        all_rows: [any, dim], of which slots name rows (``place``), of several node types a list; None: slots have rows.
+        all_rows: [any, dim] of each node type, of which slots name rows (``place``); None: slots have rows.
         types: of the graph.
 
     Attributes:
@@ -58,8 +58,7 @@ class Scores:
         all_rows: AllRows = None,
         types: GraphTypes = ONE_OF_EACH,
     ):
-        self.model, self.types = model, types
-        self.all_rows = [all_rows] if isinstance(all_rows, Tensor) else all_rows
+        self.model, self.all_rows, self.types = model, all_rows, types
         self.spare_tables: Callable[[], Sequence[Tensor | None]] = tuple
         self._amp, self._keep_half = amp, amp and keep_half
         self._called = model if getattr(model, "takes_types", False) else by_type(model)
@@ -77,7 +76,7 @@ class Scores:
     def inputs_of(self, slot) -> tuple:
         """What the model takes of the batch in a slot, by type: features or else ids, edges, sizes by hop of nodes and
         of edges, and features of edges; of a graph of one edge type also weights of edges, where batches have some."""
-        slot, types, x = slot_by_type(slot, self.types), self.types, {}
+        types, x = self.types, {}
         tables = tables_of(slot, self.all_rows, self.is_placed, self.spare_tables())
         nodes = dict(zip(types.counts, slot.nodes_of_types, strict=True))
         ids = slot.n_id.split([sum(per_hop) for per_hop in nodes.values()])
@@ -168,7 +167,6 @@ class TrainStep:
 
     def __call__(self, slot) -> None:
         """The step on the batch in a slot; all of it is on the current stream, or done."""
-        slot = slot_by_type(slot, self.scores.types)
         if self._graphs and slot.num_seeds == self._graphs_of:
             self._graphs(slot)
         else:

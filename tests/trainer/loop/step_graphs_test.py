@@ -118,7 +118,7 @@ def test_a_padded_batch_has_the_same_scores_and_gradients(kind, is_global, hops)
     plain = Scores(model).of_slot(slot)
     wanted = torch.autograd.grad(plain.square().sum(), list(model.parameters()))
     rows = all_rows_of(before, slot, global_too=is_global)
-    compare(Scores(model, all_rows=rows).of_slot(slot))
+    compare(Scores(model, all_rows=[rows]).of_slot(slot))
     sizes = Sizes.of(slot)
     padded, count = sizes.padded(), sizes.nodes[0][-1]
     assert (is_global or padded.nodes[0][-1] > count) and padded.edges[0][-1] > sizes.edges[0][-1], "nothing is padded"
@@ -247,7 +247,7 @@ def losses_of_steps(
     sums = StepSums(list(own.parameters()), lambda values: values.mul_(ranks))
     slots = [slot_of(2, device, seed=seed) for seed in (0, 1)]
     few = slot_of(2, device, seed=5)
-    scores = Scores(own, all_rows=all_rows_of(*slots, few, global_too=is_global) if named else None)
+    scores = Scores(own, all_rows=[all_rows_of(*slots, few, global_too=is_global)] if named else None)
     step = TrainStep(scores, adam(own, device, 0.01), device, graphs_of, sums=sums if ranks > 1 else None)
     torch.manual_seed(3)
     few.num_seeds = SEEDS - 7  # runs without a graph

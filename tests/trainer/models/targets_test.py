@@ -116,7 +116,7 @@ def test_a_step_is_that_of_torch(data, shm):
     with NeighborLoader(data, [1], batch_size=200, device="cpu") as loader:
         source = loader._sampler.source
         for slot in source.slots(source.request(0, [1], 200), 1):
-            y, x = slot.y[:200], slot.x[:200]
+            y, x = slot.y[:200], slot.table(0)[:200]
             known = y == y if y.is_floating_point() else y != 255
             scores = expected(x)[:, 0] if y.dim() == 1 else expected(x)
             of_torch = F.mse_loss if y.dim() == 1 else F.binary_cross_entropy_with_logits

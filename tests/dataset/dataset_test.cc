@@ -2,55 +2,17 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <fstream>
 
-#include "dataset/check.h"
 #include "dataset/generating/generate.h"
-#include "temporary_folder.h"
+#include "tests/dataset/folder_test.h"
 
 namespace cohort::dataset {
 namespace {
 
-class DatasetFolder : public testing::Test {
+class DatasetFolder : public FolderTest {
  protected:
-  void SetUp() override {
-    generate(folder_ / "graph", {GraphKind::sbm, 50, 400, 6, DType::float32, 4, 1, {0.5, 0.2, 0.2}, false});
-  }
-
-  std::filesystem::path path(const std::string& file) const { return folder_ / "graph" / file; }
-
-  // Puts `value` at element `index` of an array of the folder.
-  template <typename T>
-  void poke(const std::string& file, int64_t index, T value) {
-    std::string bytes = read_bytes(path(file));
-    const auto header = parse_npy_header(std::as_bytes(std::span(bytes)), file);
-    std::memcpy(bytes.data() + header.header_bytes + static_cast<std::size_t>(index) * sizeof(T), &value, sizeof(T));
-    write_bytes(path(file), bytes);
-  }
-
-  void edit_meta(const std::string& from, const std::string& to) {
-    std::string text = read_bytes(path("meta.json"));
-    const std::size_t at = text.find(from);
-    ASSERT_NE(at, std::string::npos);
-    write_bytes(path("meta.json"), text.replace(at, from.size(), to));
-  }
-
-  // Asserts that opening fails, and that the check reports the same words.
-  void expect_refused(const std::string& words) {
-    std::string message = "no error";
-    try {
-      Dataset::open(folder_ / "graph");
-    } catch (const base::Error& error) {
-      message = error.what();
-    }
-    EXPECT_NE(message.find(words), std::string::npos) << message;
-    const auto problems = check(folder_ / "graph");
-    ASSERT_FALSE(problems.empty());
-    EXPECT_EQ(base::Error(problems.front()).what(), message);
-  }
-
-  TemporaryFolder folder_;
+  void SetUp() override { generate(data_, {GraphKind::sbm, 50, 400, 6, DType::float32, 4, 1, {0.5, 0.2, 0.2}, false}); }
 };
 
 TEST_F(DatasetFolder, OpensWithEverythingMapped) {
@@ -58,6 +20,13 @@ TEST_F(DatasetFolder, OpensWithEverythingMapped) {
   EXPECT_EQ(data.meta().name, "graph");
   EXPECT_EQ(data.num_nodes(), 50);
   EXPECT_EQ(data.num_edges(), 400);
+  EXPECT_FALSE(data.is_typed());
+  EXPECT_EQ(data.num_target_nodes(), 50);
+  ASSERT_EQ(data.meta().node_types.size(), 1u);
+  EXPECT_EQ(data.meta().node_types[0].name, "node");
+  ASSERT_EQ(data.meta().edge_types.size(), 1u);
+  EXPECT_EQ(data.meta().edge_types[0].name, "to");
+  EXPECT_EQ(data.meta().edge_types[0].num_edges, 400);
   EXPECT_EQ(data.meta().node_types[0].feature_dim, 6);
   EXPECT_EQ(data.meta().node_types[0].feature_dtype, DType::float32);
   EXPECT_EQ(data.num_classes(), 4);
@@ -81,7 +50,7 @@ TEST_F(DatasetFolder, RefusesAMetaThatIsNotOurs) {
   std::filesystem::remove(path("meta.json"));
   std::ofstream(path("run.json")) << "{}";
   expect_refused("expected the folder of a data set, found the folder of a run");
-  std::filesystem::remove_all(folder_ / "graph");
+  std::filesystem::remove_all(data_);
   expect_refused("expected the folder of a data set, found no such folder");
 }
 
@@ -130,7 +99,7 @@ TEST_F(DatasetFolder, CheckFindsAllProblemsAtOnce) {
   poke<int32_t>("indices.npy", 20, -1);
   poke<int64_t>("labels.npy", 3, 4);
   std::filesystem::remove(path("val_ids.npy"));
-  const auto problems = check(folder_ / "graph");
+  const auto problems = check(data_);
   std::string all;
   for (const Problem& problem : problems) all += base::Error(problem).what() + std::string("\n");
   EXPECT_EQ(problems.size(), 4u) << all;

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from import_helpers import cut, pickled, refusal
+from import_helpers import refusal
 from layout_writers import (
     assert_holds,
     sample,
-    write_csv_gz,
     write_graphbolt,
     write_igb,
     write_legion,
@@ -85,38 +84,6 @@ def test_bad_ogb_links_are_refused(tmp_path):
     assert "a file of OGB's raw layout" in refusal(root, tmp_path / "out").expected
 
 
-def drop(name):
-    return lambda root: (root / name).unlink()
-
-
-OGB_BAD = {
-    "labels": (drop("raw/node-label.csv.gz"), "a file of OGB's raw layout", "no such file"),
-    "nodes": (drop("raw/num-node-list.csv.gz"), "a file of OGB's raw layout", "no such file"),
-    "split": (drop("split/time/valid.csv.gz"), "a file of OGB's raw layout", "no such file"),
-    "two_splits": (lambda root: (root / "split" / "random").mkdir(), "one folder", "random, time"),
-    "graphs": (lambda root: write_csv_gz(root / "raw/num-node-list.csv.gz", np.array([9, 9])), "one graph", "2"),
-    "count": (lambda root: write_csv_gz(root / "raw/num-node-list.csv.gz", np.array([61])), "61 rows", "60"),
-    "float": (
-        lambda root: write_csv_gz(root / "raw/node-label.csv.gz", np.full(60, 0.5)),
-        "the number of a class",
-        "0.5",
-    ),
-    "multi": (lambda root: write_csv_gz(root / "raw/node-label.csv.gz", np.ones((60, 3))), "one class", "3 targets"),
-    "gzip": (lambda root: (root / "raw/edge.csv.gz").write_bytes(b"0,1\n"), "a whole text file", "no gzip"),
-    "one_end": (lambda root: write_csv_gz(root / "raw/edge.csv.gz", np.zeros(9, int)), "at least 2 fields", "1"),
-    "cut": (lambda root: cut(root / "raw/node-feat.csv.gz"), "a whole text file", "end early"),
-    "pickle": (lambda root: pickled(root / "split/time/split_dict.pt"), "only tensors", ""),
-}
-
-
-@pytest.mark.parametrize("name", OGB_BAD)
-def test_bad_ogb_folders_are_refused(tmp_path, name):
-    change, expected, found = OGB_BAD[name]
-    change(write_ogb(tmp_path / "ogb", sample()))
-    error = refusal(tmp_path / "ogb", tmp_path / "out")
-    assert expected in error.expected and found in error.found
-
-
 @pytest.mark.parametrize("key", ["edge_index", "num_nodes_list"])
 def test_binary_ogb_without_an_array_is_refused(tmp_path, key):
     raw = write_ogb(tmp_path / "ogb", sample(), binary=True) / "raw"
@@ -141,26 +108,6 @@ def test_igb_comes_back(tmp_path, bare, inside):
     assert open_dataset(tmp_path / "out").name == "igb-tiny"
 
 
-IGB_BAD = {
-    "labels": (drop("processed/paper/node_label_19.npy"), "node_label_19.npy or", "neither"),
-    "rows": (lambda root: (root / "processed/paper/node_feat.npy").write_bytes(b"12345"), "rows of 1024", "5 bytes"),
-    "edges": (
-        lambda root: np.save(root / "processed/paper__cites__paper/edge_index.npy", np.ones((5, 3), int)),
-        "[2, E]",
-        "[5, 3]",
-    ),
-    "many": (lambda root: np.save(root / "processed/paper/node_label_19.npy", np.ones(99)), "at most 60 labels", "99"),
-}
-
-
-@pytest.mark.parametrize("name", IGB_BAD)
-def test_bad_igb_folders_are_refused(tmp_path, name):
-    change, expected, found = IGB_BAD[name]
-    change(write_igb(tmp_path / "tiny", sample(dim=1024)))
-    error = refusal(tmp_path / "tiny", tmp_path / "out")
-    assert expected in error.expected and found in error.found
-
-
 def test_legion_comes_back(tmp_path):
     graph = sample(num_edges=3000)
     write_legion(tmp_path / "legion", graph)
@@ -178,25 +125,6 @@ def test_legion_without_features_wants_to_be_told(tmp_path):
     assert (data.x == 1).all() and data.x.shape == (60, 1) and (data.y == -1).all() and len(data.train_ids) == 0
 
 
-LEGION_BAD = {
-    "edge_src": (np.arange(3, dtype=np.int64), "values that ascend from 0 to 400", "0 .. 2"),
-    "edge_dst": (np.full(400, 60, np.int32), "a node in [0, 60)", "60"),
-    "features": (np.zeros(7, np.float32), "a multiple of 240 bytes", "28 bytes"),
-    "labels": (np.zeros(7, np.int32), "shape [60]", "[7]"),
-    "trainingset": (np.array([77], np.int32), "a node in [0, 60)", "77"),
-    "testingset": (np.zeros(3, np.int16), "rows of 1 x int32", "6 bytes"),
-}
-
-
-@pytest.mark.parametrize("name", LEGION_BAD)
-def test_bad_legion_files_are_refused(tmp_path, name):
-    array, expected, found = LEGION_BAD[name]
-    root = write_legion(tmp_path / "legion", sample())
-    array.tofile(root / name)
-    error = refusal(root, tmp_path / "out")
-    assert expected in error.expected and found in error.found
-
-
 @pytest.mark.parametrize("edge_format", ["csv", "numpy"])
 @pytest.mark.parametrize("array_format", ["numpy", "torch"])
 def test_graphbolt_comes_back(tmp_path, edge_format, array_format):
@@ -208,49 +136,6 @@ def test_graphbolt_comes_back(tmp_path, edge_format, array_format):
     import_graph(tmp_path / "set", tmp_path / "out")
     assert_holds(tmp_path / "out", graph)
     assert open_dataset(tmp_path / "out").num_classes == 7
-
-
-def edit(old, new):
-    def change(root):
-        text = (root / "metadata.yaml").read_text()
-        assert old in text
-        (root / "metadata.yaml").write_text(text.replace(old, new))
-
-    return change
-
-
-VAL = "{name: of_no_use, format: numpy, path: sets/val"
-
-
-def with_pickled_labels(root):
-    edit("format: numpy, path: sets/val-labels.npy", "format: torch, path: p.pt")(root)
-    pickled(root / "p.pt")
-
-
-GRAPHBOLT_BAD = {
-    "yaml": (edit("graph:", "graph: ["), "YAML", ""),
-    "object": (edit("small", "!!python/object/apply:os.system [exit]"), "YAML", "the tag !!python/object"),
-    "no_graph": (edit("graph:", "graphs:"), "the key graph", "none"),
-    "types": (edit("- num: 60", "- {num: 60, type: paper}"), "one of the node types paper", "node"),
-    "num": (edit("- num: 60", "- num: many"), "an integer", "a text"),
-    "edge_format": (edit("format: csv", "format: parquet"), "format csv or numpy", "parquet"),
-    "feature_format": (edit("name: feat, format: numpy", "name: feat, format: csv"), "format numpy or torch", "csv"),
-    "no_path": (edit("path: data/feat.npy", "file: data/feat.npy"), "the key path", "none"),
-    "outside": (edit("path: data/feat.npy", "path: ../feat.npy"), "a file in the folder", "../feat.npy"),
-    "absolute": (edit("path: data/feat.npy", "path: /etc/passwd"), "a file in the folder", "/etc/passwd"),
-    "no_file": (edit("path: data/feat.npy", "path: data/no.npy"), "a readable file", "No such file"),
-    "no_seeds": (edit("{name: seeds, format: numpy, path: sets/val", VAL), "seeds in val", "labels"),
-    "pickle": (with_pickled_labels, "only tensors", ""),
-}
-
-
-@pytest.mark.parametrize("name", GRAPHBOLT_BAD)
-def test_bad_graphbolt_folders_are_refused(tmp_path, name):
-    pytest.importorskip("yaml")
-    change, expected, found = GRAPHBOLT_BAD[name]
-    change(write_graphbolt(tmp_path / "set", sample()))
-    error = refusal(tmp_path / "set", tmp_path / "out")
-    assert expected in error.expected and found in error.found
 
 
 def test_without_pyyaml_the_cure_is_named(tmp_path, monkeypatch):

@@ -1,66 +1,32 @@
-#include <gtest/gtest.h>
-
-#include <cstring>
-#include <functional>
-
-#include "dataset/check.h"
-#include "dataset/dataset.h"
-#include "dataset/generating/generate.h"
+#include "tests/dataset/folder_test.h"
 #include "tests/dataset/typed_folder.h"
 
 namespace cohort::dataset {
 namespace {
 
-class TypedDataset : public testing::Test {
+class TypedDataset : public FolderTest {
  protected:
-  std::filesystem::path path(const std::string& file) const { return folder_.path() / file; }
-
-  template <typename T>
-  void poke(const std::string& file, int64_t index, T value) {
-    std::string bytes = read_bytes(path(file));
-    const auto header = parse_npy_header(std::as_bytes(std::span(bytes)), file);
-    std::memcpy(bytes.data() + header.header_bytes + static_cast<std::size_t>(index) * sizeof(T), &value, sizeof(T));
-    write_bytes(path(file), bytes);
-  }
-
-  std::string message_of(const std::function<void()>& call) const {
-    try {
-      call();
-    } catch (const base::Error& error) {
-      return error.what();
-    }
-    return "no error";
-  }
-
   // Asserts that a changed meta.json is refused in these words, by opening and by the check.
   void expect_refused(const std::string& from, const std::string& to, const std::string& words) {
-    std::string text = good_;
-    const std::size_t at = text.find(from);
-    ASSERT_NE(at, std::string::npos) << from;
-    write_bytes(path(kMetaFile), text.replace(at, from.size(), to));
-    const std::string message = message_of([&] { Dataset::open(folder_.path()); });
-    EXPECT_NE(message.find(words), std::string::npos) << message;
-    const auto problems = check(folder_.path());
-    ASSERT_FALSE(problems.empty()) << words;
-    EXPECT_EQ(base::Error(problems.front()).what(), message);
+    write_bytes(path(kMetaFile), good_);
+    edit_meta(from, to);
+    FolderTest::expect_refused(words);
   }
 
   // Asserts that a changed Meta is refused in these words.
   void expect_refused(const std::function<void(Meta&)>& change, const std::string& words) {
     Meta meta = TypedFolder::meta();
     change(meta);
-    write_typed_meta(folder_.path(), meta);
-    const std::string message = message_of([&] { Dataset::open(folder_.path()); });
-    EXPECT_NE(message.find(words), std::string::npos) << message;
+    write_typed_meta(data_, meta);
+    FolderTest::expect_refused(words);
   }
 
-  TemporaryFolder temporary_;
-  TypedFolder folder_{temporary_ / "typed"};
+  TypedFolder folder_{data_};
   std::string good_ = read_bytes(path(kMetaFile));
 };
 
 TEST_F(TypedDataset, OpensWithEverythingMapped) {
-  const Dataset data = Dataset::open(folder_.path());
+  const Dataset data = Dataset::open(data_);
   EXPECT_TRUE(data.is_typed());
   EXPECT_EQ(data.meta().name, "typed");
   EXPECT_EQ(data.num_nodes(), 7);
@@ -86,25 +52,8 @@ TEST_F(TypedDataset, OpensWithEverythingMapped) {
   EXPECT_EQ(data.labels().size(), 4u);
   EXPECT_FALSE(data.has_label(2));
   EXPECT_EQ(data.train_ids().size(), 2u);
-  EXPECT_TRUE(check(folder_.path()).empty());
+  EXPECT_TRUE(check(data_).empty());
   demand_in_range(data);
-}
-
-TEST(UntypedDataset, HasOneTypeAndOneRelation) {
-  const TemporaryFolder folder;
-  generate(folder / "graph", {GraphKind::sbm, 50, 400, 6, DType::float32, 4, 1, {0.5, 0.2, 0.2}, false});
-  const Dataset data = Dataset::open(folder / "graph");
-  EXPECT_FALSE(data.is_typed());
-  EXPECT_EQ(data.num_target_nodes(), 50);
-  ASSERT_EQ(data.meta().node_types.size(), 1u);
-  EXPECT_EQ(data.meta().node_types[0].name, "node");
-  EXPECT_EQ(data.meta().node_types[0].feature_dim, 6);
-  ASSERT_EQ(data.meta().edge_types.size(), 1u);
-  EXPECT_EQ(data.meta().edge_types[0].name, "to");
-  EXPECT_EQ(data.meta().edge_types[0].num_edges, 400);
-  EXPECT_EQ(data.indptr_of(0).size(), 51u);
-  EXPECT_EQ(data.indices_of(0).size(), 400);
-  EXPECT_EQ(data.features_of(0).size(), 300);
 }
 
 TEST_F(TypedDataset, RefusesListsAndMembersOfTheWrongKind) {
@@ -167,8 +116,8 @@ TEST_F(TypedDataset, RefusesRelationsOutOfOrder) {
       "paper (nodes[1])");
   Meta meta = TypedFolder::meta();
   std::swap(meta.edge_types[1], meta.edge_types[2]);
-  write_typed_meta(folder_.path(), meta);
-  EXPECT_EQ(Dataset::open(folder_.path()).meta().edge_types[1].name, "cites") << "relations of one source type";
+  write_typed_meta(data_, meta);
+  EXPECT_EQ(Dataset::open(data_).meta().edge_types[1].name, "cites") << "relations of one source type";
 }
 
 TEST_F(TypedDataset, RefusesReversesThatAreNone) {
@@ -195,11 +144,11 @@ TEST_F(TypedDataset, RefusesFilesThatDoNotBelongTogether) {
 // Each array is looked at with the limits of its own type: author 3 and paper 3 differ.
 TEST_F(TypedDataset, ChecksEachRelationAndTable) {
   const auto expect_found = [&](const std::string& words, bool by_demand = true) {
-    const auto problems = check(folder_.path());
+    const auto problems = check(data_);
     ASSERT_EQ(problems.size(), 1u) << words;
     const std::string message = base::Error(problems.front()).what();
     EXPECT_NE(message.find(words), std::string::npos) << message;
-    const std::string demanded = message_of([&] { demand_in_range(Dataset::open(folder_.path())); });
+    const std::string demanded = message_of([&] { demand_in_range(Dataset::open(data_)); });
     EXPECT_EQ(demanded, by_demand ? message : "no error");
     for (const auto& [name, bytes] : folder_.files()) write_bytes(path(name), bytes);
   };
@@ -219,7 +168,7 @@ TEST_F(TypedDataset, ChecksEachRelationAndTable) {
   expect_found("paper.features.npy[2, 1]: expected a finite number, found Inf", false);
   poke<int64_t>("paper.val_ids.npy", 0, 2);
   expect_found("paper.val_ids.npy[0]: expected a node with a label, found node 2", false);
-  EXPECT_TRUE(check(folder_.path()).empty());
+  EXPECT_TRUE(check(data_).empty());
 }
 
 }  // namespace

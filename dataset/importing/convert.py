@@ -63,8 +63,7 @@ class Conversion:
         self.sort_memory = options.memory // 4 * 3
         self.counts: dict[str, int | None] = {}  # nodes of each type, as far as they are known
         self.rows_told = ""  # the shape of features, where the source's own is known
-        self.ids: np.ndarray | None = None  # int64 [V], the id of each node of the only type
-        self.id_map: _native.IdMap | None = None
+        self.id_map: _native.IdMap | None = None  # from ids of any kind to nodes of the only type
 
     def run(self) -> None:
         """Writes all files of the data set."""
@@ -77,7 +76,6 @@ class Conversion:
         features = {type_: self._write_features(type_, nodes) for type_, nodes in graph.nodes.items()}
         self._name_nodes()
         edges = self._write_relations()
-        self.id_map = None
         counts = {type_: count or 0 for type_, count in self.counts.items()}  # edges have told the last one
         labels = self._labels(counts[graph.target])
         files = write_targets(self.folder, labels, self._splits(labels), self._prefix(graph.target))
@@ -154,10 +152,10 @@ class Conversion:
                 self.progress("finding ids", fraction)
             sorter.write(path)
             del sorter
-            self.ids = np.load(path, mmap_mode="r")
-            self._take_count(len(self.ids), "distinct ids in the edges")
-            self._take_memory(8 * len(self.ids))
-            self.id_map = _native.IdMap(self.ids, np.empty(0, np.int64))
+            ids = np.load(path, mmap_mode="r")
+            self._take_count(len(ids), "distinct ids in the edges")
+            self._take_memory(8 * len(ids))
+            self.id_map = _native.IdMap(ids, np.empty(0, np.int64))
 
     def _take_node_ids(self, ids: np.ndarray) -> None:
         order = np.argsort(ids, kind="stable")
@@ -168,7 +166,6 @@ class Conversion:
             raise CohortError(place, "an id named once", f"{ascending[again[0]]} again", "give each node one row")
         self._take_count(len(ids), "ids in --node-ids")
         self._take_memory(24 * len(ids))
-        self.ids = ids
         self.id_map = _native.IdMap(ascending, order)
         np.save(self.folder / ID_MAP, ids)
 
@@ -182,12 +179,11 @@ class Conversion:
 
     def _nodes_of(self, name: str, ids: np.ndarray) -> np.ndarray:
         """The nodes with these ids."""
-        if self.ids is None:
+        if self.id_map is None:
             return ids
-        order = np.argsort(self.ids, kind="stable")
-        places = np.minimum(np.searchsorted(self.ids, ids, sorter=order), len(order) - 1)
-        nodes = order[places]
-        bad = np.flatnonzero(self.ids[nodes] != ids)
+        nodes = np.empty(len(ids), np.int64)
+        self.id_map.find(ids, nodes)
+        bad = np.flatnonzero(nodes < 0)
         if len(bad):
             raise CohortError(f"{name}[{bad[0]}]", "the id of a node", f"{ids[bad[0]]}", "leave it out")
         return nodes

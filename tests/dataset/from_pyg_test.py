@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.transforms import ToSparseTensor
 from torch_geometric.utils import to_edge_index
 
@@ -25,6 +25,17 @@ def data_of(**members) -> Data:
     return Data(**{name: value for name, value in members.items() if value is not None})
 
 
+def hetero_of(**members) -> HeteroData:
+    """The same with the names of types."""
+    hetero = HeteroData()
+    for name, value in data_of(**members).to_dict().items():
+        hetero[("node", "to", "node") if name == "edge_index" else "node"][name] = value
+    return hetero
+
+
+both = pytest.mark.parametrize("make", [data_of, hetero_of])
+
+
 def refusal(data, out, **options) -> CohortError:
     with pytest.raises(CohortError) as error:
         from_pyg(data, out, **options)
@@ -38,26 +49,32 @@ def test_without_y_no_node_has_a_label(tmp_path):
     assert refusal(data_of(y=None), tmp_path / "h", task="regression").expected == "labels"
 
 
-def test_masks_of_numbers_are_masks(tmp_path):
+@both
+def test_masks_of_numbers_are_masks(tmp_path, make):
     """As files of the first releases of PyG have them."""
     mask = (torch.arange(NUM_NODES) % 2).to(torch.uint8)
-    graph = open_dataset(from_pyg(data_of(train_mask=mask, val_mask=1 - mask.long()), tmp_path / "g"))
+    graph = open_dataset(from_pyg(make(train_mask=mask, val_mask=1 - mask.long()), tmp_path / "g"))
     assert graph.train_ids.tolist() == [1, 3, 5, 7] and graph.val_ids.tolist() == [0, 2, 4, 6, 8]
 
 
-def test_y_of_one_column_becomes_a_row(tmp_path):
-    graph = open_dataset(from_pyg(data_of(y=torch.arange(NUM_NODES)[:, None]), tmp_path / "g"))
+@both
+def test_y_of_one_column_becomes_a_row(tmp_path, make):
+    graph = open_dataset(from_pyg(make(y=torch.arange(NUM_NODES)[:, None]), tmp_path / "g"))
     assert graph.y.tolist() == list(range(NUM_NODES))
 
 
+@both
 @pytest.mark.parametrize(
-    "y", [torch.rand(NUM_NODES), torch.ones(NUM_NODES, 5, dtype=torch.long)], ids=["float", "wide"]
+    "y",
+    [torch.rand(NUM_NODES).index_fill(0, torch.tensor(1), torch.nan), torch.ones(NUM_NODES, 5, dtype=torch.long)],
+    ids=["float", "wide"],
 )
-def test_y_of_another_task_is_refused_by_its_name(tmp_path, y):
-    error = refusal(data_of(y=y), tmp_path / "g")
+def test_y_of_another_task_is_refused_by_its_name(tmp_path, y, make):
+    error = refusal(make(y=y), tmp_path / "g")
     assert error.place == "y" and 'task="regression"' in error.hint and 'task="multilabel"' in error.hint
     task = "regression" if y.ndim == 1 else "multilabel"
-    assert open_dataset(from_pyg(data_of(y=y), tmp_path / "g", task=task)).task == task
+    graph = open_dataset(from_pyg(make(y=y), tmp_path / "g", task=task))
+    assert graph.task == task and np.array_equal(graph.y, y.numpy(), equal_nan=True)
 
 
 def test_what_is_left_out_is_said_in_one_warning(tmp_path):
@@ -133,12 +150,13 @@ def test_other_forms_have_a_way_out(tmp_path, data, expected, found, hint):
     assert not (tmp_path / "g").exists()
 
 
-def test_an_existing_folder_is_kept_unless_told(tmp_path):
-    from_pyg(data_of(), tmp_path / "g")
-    error = refusal(data_of(), tmp_path / "g")
+@both
+def test_an_existing_folder_is_kept_unless_told(tmp_path, make):
+    from_pyg(make(), tmp_path / "g")
+    error = refusal(make(), tmp_path / "g")
     assert error.found == "an existing one" and "overwrite=True" in error.hint
-    from_pyg(data_of(x=torch.ones(NUM_NODES, 7)), tmp_path / "g", overwrite=True)
-    assert open_dataset(tmp_path / "g").feature_dim == 7
+    from_pyg(make(x=torch.ones(NUM_NODES, 7)), tmp_path / "g", overwrite=True)
+    assert open_dataset(tmp_path / "g").to_pyg().num_node_features in (7, {"node": 7})
     with pytest.raises(CohortError, match="a data set .* to overwrite"):
         from_tensors(tmp_path, x=np.ones((2, 1)), edge_index=[[0], [1]], overwrite=True)
 

@@ -142,16 +142,6 @@ def test_without_masks_splits_are_random(tmp_path):
     assert all(sorted(data.train_ids) == [0, 1, 3] for data in written)
 
 
-@pytest.mark.parametrize(
-    ("task", "y"),
-    [("regression", torch.tensor([0.5, float("nan"), 1, 2])), ("multilabel", torch.tensor([[0, 1]] * 4))],
-)
-def test_other_tasks(tmp_path, task, y):
-    written = open_dataset(from_pyg(graph_of(y=y), tmp_path / "out", task=task))
-    assert written.task == task
-    np.testing.assert_array_equal(written.y, y.numpy())
-
-
 def test_target_chooses_among_types_with_y(tmp_path):
     data = graph_of()
     data["author"].y = torch.tensor([0, 1, 1])
@@ -258,11 +248,3 @@ def test_bad_tensors_are_refused(tmp_path, data, options, words):
         from_pyg(data, tmp_path / "out", **options)
     assert re.search(words, str(error.value)), error.value
     assert list(tmp_path.iterdir()) == [], "nothing is written"
-
-
-def test_an_existing_folder_is_kept(tmp_path):
-    from_pyg(graph_of(), tmp_path / "out")
-    with pytest.raises(CohortError, match="expected a new folder"):
-        from_pyg(graph_of(), tmp_path / "out")
-    from_pyg(graph_of(x=torch.ones(4, 5)), tmp_path / "out", overwrite=True)
-    assert open_dataset(tmp_path / "out").node_types["paper"].x.shape == (4, 5)

@@ -18,7 +18,7 @@ from cohort_gnn.dataset.array_file import open_npy
 from cohort_gnn.dataset.importing.edge_data import EdgeData, Progress
 from cohort_gnn.dataset.importing.options import ConvertOptions
 from cohort_gnn.dataset.importing.row_options import transformed
-from cohort_gnn.dataset.layouts.graph import Graph, Nodes
+from cohort_gnn.dataset.layouts.graph import Graph
 from cohort_gnn.dataset.layouts.streams import Edges, Labels, Rows, Weights
 from cohort_gnn.dataset.links import HeldOut, checked_links, link_edges, save_links
 from cohort_gnn.dataset.meta import SPLITS, write_meta, write_targets
@@ -73,7 +73,10 @@ class Conversion:
                 expected = "names of 1 to 64 letters, digits, _ and -"
                 raise CohortError("node and edge types", expected, repr(name), "rename it")
         self._take_memory(graph.id_bytes)
-        features = {type_: self._write_features(type_, nodes) for type_, nodes in graph.nodes.items()}
+        features = {
+            type_: self._write_features(type_, nodes.num_nodes, transformed(nodes.features, self.options))
+            for type_, nodes in graph.nodes.items()
+        }
         self._name_nodes()
         edges = self._write_relations()
         counts = {type_: count or 0 for type_, count in self.counts.items()}  # edges have told the last one
@@ -86,7 +89,7 @@ class Conversion:
         }
         if not graph.has_names and not all(features.values()):
             ones = Rows.of_matrix("features", np.broadcast_to(np.uint8(1), (counts[graph.target], 1)))
-            features = {graph.target: self._write_features(graph.target, Nodes(counts[graph.target], ones))}
+            features = {graph.target: self._write_features(graph.target, counts[graph.target], ones)}
         nodes = [{"type": type_, "count": counts[type_]} | told for type_, told in features.items()]
         target = {"type": graph.target} | learned | files
         write_meta(self.folder, graph.name, nodes, edges, target, graph.has_names)
@@ -108,17 +111,17 @@ class Conversion:
 
     # --- nodes ------------------------------------------------------------------------------------------------------
 
-    def _write_features(self, type_: str, nodes: Nodes) -> dict[str, Any]:
+    def _write_features(self, type_: str, count: int | None, rows: Rows | None) -> dict[str, Any]:
         """Writes the features of a node type, if it has some; returns them as meta.json does. The number of nodes is
         known then."""
-        self.counts[type_] = nodes.num_nodes
-        if nodes.features is None:
-            if nodes.num_nodes == 0:
+        self.counts[type_] = count
+        if rows is None:
+            if count == 0:
                 raise CohortError(f"{self.graph.place}: {type_}", "at least one node", "0")
             return {}
-        rows, prefix = transformed(nodes.features, self.options), self._prefix(type_)
+        prefix = self._prefix(type_)
         file, what = f"{prefix}features.npy", f"features of {type_}" if prefix else "features"
-        num_nodes, dim = self.write_rows(rows, file, nodes.num_nodes, what)
+        num_nodes, dim = self.write_rows(rows, file, count, what)
         if self.options.pca is None:
             self.rows_told = f"{rows.place} has {num_nodes} rows of {dim} columns: one row per node"
         self.counts[type_] = num_nodes

@@ -15,9 +15,9 @@ EXTRA_DIRECTIONS = 16
 ITERATIONS = 6
 
 
-def transformed(rows: Rows, options: ConvertOptions) -> Rows:
-    """The rows after --row-normalize and --pca, which have them in memory."""
-    if not options.row_normalize and options.pca is None:
+def transformed(rows: Rows | None, options: ConvertOptions) -> Rows | None:
+    """The rows, if there are some, after --row-normalize and --pca, which have them in memory."""
+    if rows is None or not (options.row_normalize or options.pca is not None):
         return rows
     x = rows.matrix if rows.matrix is not None else _in_memory(rows, options)
     if rows.dtype == "bfloat16":  # its bits

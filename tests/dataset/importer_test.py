@@ -14,6 +14,7 @@ from torch_geometric.utils import to_undirected
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import check, from_pyg, from_tensors, import_npz
 from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.importing.beside import SourceOptions
 from cohort_gnn.dataset.importing.row_options import principal_components
 
 CORA = Path(__file__).parent.parent / "data" / "cora.npz"
@@ -82,6 +83,13 @@ def test_row_normalize_makes_rows_add_up_to_one(tmp_path):
     import_npz(CORA, tmp_path / "cora", row_normalize=True)
     sums = open_dataset(tmp_path / "cora").x.sum(axis=1)
     np.testing.assert_allclose(sums, 1, rtol=1e-5)
+
+
+def test_a_column_of_ones_stays_as_it_is(tmp_path):
+    """It stands for no features, of which there is nothing to normalize."""
+    import_npz(CORA, tmp_path / "cora", inputs=SourceOptions(features=Path("ones")), row_normalize=True, pca=3)
+    x = open_dataset(tmp_path / "cora").x
+    assert x.dtype == np.uint8 and x.shape[1] == 1 and (x == 1).all()
 
 
 @pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_matrix])

@@ -2,13 +2,13 @@
 
 from cohort_gnn.dataset.check import Problem, check
 from cohort_gnn.dataset.generating.typed import generate_typed
-from cohort_gnn.dataset.hetero import HeteroDataset, NodeTable, Relation
 from cohort_gnn.dataset.importing.from_pyg import from_pyg
 from cohort_gnn.dataset.importing.importer import import_graph, import_npz
 from cohort_gnn.dataset.importing.tensors import from_tensors
 from cohort_gnn.dataset.link_split import split_links
 from cohort_gnn.dataset.links import HeldOut, held_out, write_links
-from cohort_gnn.dataset.reader import Dataset, open, open_one_type
+from cohort_gnn.dataset.reader import Dataset, HeteroDataset, open, open_one_type
+from cohort_gnn.dataset.stored_graph import NodeTable, Relation, StoredGraph
 from cohort_gnn.dataset.writer import generate
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "NodeTable",
     "Problem",
     "Relation",
+    "StoredGraph",
     "check",
     "from_pyg",
     "from_tensors",

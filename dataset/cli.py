@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -27,13 +26,13 @@ from cohort_gnn.dataset.cli_parts import (
 )
 from cohort_gnn.dataset.generating.shapes import SHAPES, generate_shape
 from cohort_gnn.dataset.generating.typed import generate_typed
-from cohort_gnn.dataset.hetero import HeteroDataset
 from cohort_gnn.dataset.importing import cli as import_cli
 from cohort_gnn.dataset.link_split import split_links
-from cohort_gnn.dataset.links import HeldOut, held_out_of, link_edges, with_held_out
+from cohort_gnn.dataset.links import HeldOut, LinkEdges, held_out_of, with_held_out
 from cohort_gnn.dataset.partitioning import cli as partition_cli
 from cohort_gnn.dataset.reader import Dataset
 from cohort_gnn.dataset.reader import open as open_dataset
+from cohort_gnn.dataset.stored_graph import StoredGraph
 from cohort_gnn.dataset.writer import generate
 from cohort_gnn.spec.options import flag_of
 
@@ -218,63 +217,45 @@ def _check(args: argparse.Namespace) -> int:
 
 def _info(args: argparse.Namespace) -> int:
     data = open_dataset(args.path)
-    links = _link_rows(data)
-    if isinstance(data, HeteroDataset):
-        return _info_typed(data, links)
-    arrays = (data.indptr, data.indices, data.edge_weights, data.edge_times, data.edge_attr, data.x, data.y)
-    degrees = data.indptr[1:] - data.indptr[:-1]
+    tables = [] if isinstance(data, Dataset) else tables_of_types(data)
+    arrays = [data.y, *(table.x for table in data.node_types.values())]
+    for each in data.edge_types.values():
+        arrays += [each.indptr, each.indices, each.edge_weights, each.edge_times, each.edge_attr]
+    rows = {"name": data.name, "nodes": f"{data.num_nodes:,}", "edges": f"{data.num_edges:,}"}
+    rows |= {"target": data.target} if tables else _rows_of_types(data)
+    num_bytes = sum(array.nbytes for array in arrays if array is not None)
+    for key, value in {**rows, **_target_rows(data), "size": format_bytes(num_bytes), **_link_rows(data)}.items():
+        print(f"{key:18}{value}")
+    print_tables(*tables)
+    return 0
+
+
+def _rows_of_types(data: StoredGraph) -> dict[str, str]:
+    """What is told of the only node type and edge type."""
+    (nodes,), (edges,) = data.node_types.values(), data.edge_types.values()
+    degrees, times, table = np.diff(edges.indptr), edges.edge_times, edges.edge_table
     rows = {
-        "name": data.name,
-        "nodes": f"{data.num_nodes:,}",
-        "edges": f"{data.num_edges:,} ({data.indices.dtype})",
-        "edge weights": "none" if data.edge_weights is None else "float32",
-        **_time_rows(data),
-        **_edge_feature_rows(data),
-        "in-degree": f"mean {data.num_edges / data.num_nodes:.1f}, largest {int(degrees.max()):,}",
-        "features": f"{data.feature_dim} x {data.feature_dtype}",
-        **_target_rows(data),
-        "size": _size(arrays),
+        "edges": f"{edges.num_edges:,} ({edges.indices.dtype})",
+        "edge weights": "none" if edges.edge_weights is None else "float32",
     }
-    rows |= links
-    if data.encoded_rows:
-        rows["encoded rows"] = f"{format_bytes(data.encoded_rows.stat().st_size)} in {data.encoded_rows}"
-    _print_rows(rows)
-    return 0
+    if times is not None and len(times):
+        rows["edge times"] = f"{times.min():,} to {times.max():,}"
+    if table is not None:
+        encoded = f", encoded in {table.encoded_rows}" if table.encoded_rows else ""
+        rows["edge features"] = f"{table.feature_dim} x {table.feature_dtype}{encoded}"
+    rows["in-degree"] = f"mean {edges.num_edges / nodes.num_nodes:.1f}, largest {int(degrees.max()):,}"
+    rows["features"] = f"{nodes.feature_dim} x {nodes.feature_dtype}"
+    if nodes.encoded_rows:
+        rows["encoded rows"] = f"{format_bytes(nodes.encoded_rows.stat().st_size)} in {nodes.encoded_rows}"
+    return rows
 
 
-def _time_rows(data: Dataset) -> dict[str, str]:
-    times = data.edge_times
-    return {} if times is None or not len(times) else {"edge times": f"{times.min():,} to {times.max():,}"}
+def _held_out_links(data: StoredGraph) -> dict[str, dict[str, HeldOut]]:
+    """The held-out links, by relation as results call it."""
+    return {":".join(data.key_of(each)): held_out_of(LinkEdges(data, each)) for each in with_held_out(data)}
 
 
-def _edge_feature_rows(data: Dataset) -> dict[str, str]:
-    table = data.edge_table
-    if table is None:
-        return {}
-    encoded = f", encoded in {table.encoded_rows}" if table.encoded_rows else ""
-    return {"edge features": f"{table.feature_dim} x {table.feature_dtype}{encoded}"}
-
-
-def _info_typed(data: HeteroDataset, links: dict[str, str]) -> int:
-    tables = [table.x for table in data.node_types.values()]
-    lists = [
-        each
-        for of in data.edge_types.values()
-        for each in (of.indptr, of.indices, of.edge_weights, of.edge_times, of.edge_attr)
-    ]
-    rows = {"name": data.name, "nodes": f"{data.num_nodes:,}", "edges": f"{data.num_edges:,}", "target": data.target}
-    _print_rows({**rows, **_target_rows(data), "size": _size([*tables, *lists, data.y]), **links})
-    print_tables(*tables_of_types(data))
-    return 0
-
-
-def _held_out_links(data: Dataset | HeteroDataset) -> dict[str, dict[str, HeldOut]]:
-    """The held-out links, by relation; "" where there is one."""
-    names = {":".join(relation or ()): relation for relation in with_held_out(data)}
-    return {name: held_out_of(data.path, link_edges(data, name or None)) for name in names}
-
-
-def _link_rows(data: Dataset | HeteroDataset) -> dict[str, str]:
+def _link_rows(data: StoredGraph) -> dict[str, str]:
     """What is told of held-out links."""
     told = []
     for name, held in _held_out_links(data).items():
@@ -287,19 +268,10 @@ def _link_rows(data: Dataset | HeteroDataset) -> dict[str, str]:
     return {"val, test links": "; ".join(told)} if told else {}
 
 
-def _target_rows(data: Dataset | HeteroDataset) -> dict[str, str]:
+def _target_rows(data: StoredGraph) -> dict[str, str]:
     """What there is to learn, and of how many nodes."""
     classes = data.task == "classification"
     return {
         "classes" if classes else "targets": f"{data.num_classes}" if classes else f"{targets(data)} ({data.y.dtype})",
         "train, val, test": f"{len(data.train_ids):,}, {len(data.val_ids):,}, {len(data.test_ids):,}",
     }
-
-
-def _size(arrays: Iterable[np.ndarray | None]) -> str:
-    return format_bytes(sum(array.nbytes for array in arrays if array is not None))
-
-
-def _print_rows(rows: dict[str, str]) -> None:
-    for key, value in rows.items():
-        print(f"{key:18}{value}")

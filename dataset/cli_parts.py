@@ -11,8 +11,8 @@ from rich.console import Console
 
 from cohort_gnn.base.errors import CohortError, why
 from cohort_gnn.base.tables import Table
-from cohort_gnn.dataset.hetero import HeteroDataset
 from cohort_gnn.dataset.reader import open_one_type
+from cohort_gnn.dataset.stored_graph import StoredGraph
 
 SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
 
@@ -50,22 +50,21 @@ def add_common(command: argparse.ArgumentParser) -> None:
     command.add_argument("--overwrite", action="store_true", help="replace OUT if it is a data set")
 
 
-def summary(data) -> str:
-    if isinstance(data, HeteroDataset):
-        count = len(data.edge_types)
-        types = f"{len(data.node_types)} node types, {count} relation{'' if count == 1 else 's'}"
-        return f"{data.num_nodes:,} nodes, {data.num_edges:,} edges, {types}, {targets(data)}"
-    sizes = f"{data.num_nodes:,} nodes, {data.num_edges:,} edges, {data.feature_dim} x {data.feature_dtype}"
-    return f"{sizes}, {targets(data)}"
+def summary(data: StoredGraph) -> str:
+    features = ", ".join(f"{table.feature_dim} x {table.feature_dtype}" for table in data.feature_tables)
+    count = len(data.edge_types)
+    types = f"{len(data.node_types)} node types, {count} relation{'' if count == 1 else 's'}"
+    told = types if len(data.node_types) + count > 2 else features or "no features"
+    return f"{data.num_nodes:,} nodes, {data.num_edges:,} edges, {told}, {targets(data)}"
 
 
-def targets(data) -> str:
+def targets(data: StoredGraph) -> str:
     """What there is to learn of a node."""
     told = {"classification": f"{data.num_classes} classes", "multilabel": f"{data.num_classes} labels"}
     return told.get(data.task, "one number per node")
 
 
-def tables_of_types(data: HeteroDataset) -> list[Table]:
+def tables_of_types(data: StoredGraph) -> list[Table]:
     """The node types, and the relations."""
     nodes = Table("Node types", ["node type", "nodes", "features"])
     for name, table in data.node_types.items():

@@ -11,13 +11,14 @@ from pathlib import Path
 import numpy as np
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.dataset.hetero import HeteroDataset, RelationType
 from cohort_gnn.dataset.links import HELD_OUT, HeldOut, LinkEdges, link_edges, save_links
 from cohort_gnn.dataset.meta import META, array_files
-from cohort_gnn.dataset.reader import Dataset, relations_of, tables_of
 from cohort_gnn.dataset.reader import open as open_dataset
 from cohort_gnn.dataset.reverses import warn_of_opposites
+from cohort_gnn.dataset.stored_graph import StoredGraph
 from cohort_gnn.dataset.writer import demand_no_problem, output_folder
+from cohort_gnn.spec.graph import EdgeType
+from cohort_gnn.spec.meta import by_type
 
 REDRAWS = 8  # of a negative that is an edge
 OTHER_FILES = ("id_of_node.npy",)  # of a data set, beside those of its meta.json
@@ -59,13 +60,11 @@ def split_links(
     """
     _demand_shares(shares, negatives, seed)
     data = open_dataset(source)
-    of_edges = [relation.edge_table for relation in relations_of(data) if relation.edge_table is not None]
-    if any(table.x is None and table.feature_dtype is not None for table in (*tables_of(data), *of_edges)):
+    if any(table.x is None for table in (*data.feature_tables, *data.edge_tables)):
         hint = "split the data set before cohort dataset prepare"
         raise CohortError(str(source), "a data set with raw features", "only encoded ones", hint)
     edges, generator = link_edges(data, relation), np.random.default_rng(seed)
-    if isinstance(data, HeteroDataset) and edges.relation is not None:
-        warn_of_opposites(data, edges.relation, "All its edges stay in the graph.", stacklevel=2)
+    warn_of_opposites(data, edges.relation, "All its edges stay in the graph.", stacklevel=2)
     sources, targets = edges.ends()
     split_of_edge = _split_of_edges(edges, sources, targets, shares, generator)
     keys = edges.keys(sources, targets)
@@ -76,11 +75,10 @@ def split_links(
             is_held = split_of_edge == number
             pairs = np.unique(np.stack([sources[is_held], targets[is_held]], axis=1), axis=0)
             others = _negatives(edges, pairs[:, 0], every, negatives, generator)
-            save_links(path, split, HeldOut(pairs, others), edges.relation)
-        kept: dict[RelationType | None, np.ndarray] = {edges.relation: split_of_edge == 0}
-        if isinstance(data, HeteroDataset):
-            is_held = split_of_edge > 0
-            kept |= _kept_elsewhere(data, edges, np.unique(edges.link_keys(sources[is_held], targets[is_held])))
+            save_links(path, split, HeldOut(pairs, others), edges)
+        is_held = split_of_edge > 0
+        kept = _kept_elsewhere(edges, np.unique(edges.link_keys(sources[is_held], targets[is_held])))
+        kept[edges.relation] = ~is_held
         _write_rest(data, path, Path(folder.out).name, kept)
         demand_no_problem(out, path)
     return Path(out)
@@ -131,45 +129,38 @@ def _negatives(
     return drawn
 
 
-def _kept_elsewhere(data: HeteroDataset, edges: LinkEdges, held: np.ndarray) -> dict[RelationType | None, np.ndarray]:
+def _kept_elsewhere(edges: LinkEdges, held: np.ndarray) -> dict[EdgeType, np.ndarray]:
     """Of the other relations that have the links' edges, which edges stay: all but those that are held out.
 
     Args:
         held: int64, the keys of held-out links, ascending.
     """
-    out: dict[RelationType | None, np.ndarray] = {}
+    out: dict[EdgeType, np.ndarray] = {}
     for relation, is_reversed in edges.there:
-        if relation is not None and relation != edges.relation and relation not in out:
-            ends = data.edge_types[relation].edge_index()[:: -1 if is_reversed else 1]
+        if relation != edges.relation and relation not in out:
+            ends = edges.data.edge_types[relation].edge_index()[:: -1 if is_reversed else 1]
             out[relation] = ~np.isin(edges.link_keys(*ends), held)
     return out
 
 
-def _write_rest(
-    data: Dataset | HeteroDataset, folder: Path, name: str, kept: dict[RelationType | None, np.ndarray]
-) -> None:
+def _write_rest(data: StoredGraph, folder: Path, name: str, kept: dict[EdgeType, np.ndarray]) -> None:
     """The data set with those edges alone of some relations, and all of the others."""
     meta, changed = json.loads((data.path / META).read_text()) | {"name": name}, {}
-    relations: list[RelationType | None] = [*data.edge_types] if isinstance(data, HeteroDataset) else [None]
-    if isinstance(data, HeteroDataset):
-        for described, known in zip(meta["edges"], (data.reverses[each] for each in data.edge_types), strict=True):
-            if known.reverse_of is not None:
-                described["reverse_of"] = relations.index(known.reverse_of)
+    of_edges = dict(zip(data.edge_types, by_type(meta)["edges"], strict=True))
+    for relation, described in of_edges.items():
+        if (reverse := data.reverses[relation].reverse_of) is not None:
+            described["reverse_of"] = list(of_edges).index(reverse)
     for relation, is_kept in kept.items():
-        place = relations.index(relation)
-        lists = relations_of(data)[place]
-        if isinstance(data, HeteroDataset):
-            described = files = meta["edges"][place]
-            count, features = "count", "features"
-        else:
-            described, files, count, features = meta, meta["files"], "num_edges", "edge_features"
-        described[count] = int(is_kept.sum())
-        changed[files["indptr"]] = np.concatenate([[0], np.cumsum(is_kept, dtype=np.int64)])[lists.indptr]
+        described, lists = of_edges[relation], data.edge_types[relation]
+        described["count"] = int(is_kept.sum())
+        changed[described["indptr"]] = np.concatenate([[0], np.cumsum(is_kept, dtype=np.int64)])[lists.indptr]
         for array in ("indices", "edge_weights", "edge_times"):
             if (values := getattr(lists, array)) is not None:
-                changed[files[array]] = values[is_kept]
+                changed[described[array]] = values[is_kept]
         if (rows := lists.edge_attr) is not None:
-            changed[described[features]["file"]] = rows[is_kept]
+            changed[described["features"]["file"]] = rows[is_kept]
+    if "num_edges" in meta:  # of versions 1 and 2
+        meta["num_edges"] = sum(described["count"] for described in of_edges.values())
     _write_arrays(data.path, folder, array_files(meta), changed)
     (folder / META).write_text(json.dumps(meta, indent=2) + "\n")
 

@@ -16,9 +16,9 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.files import replacing
 from cohort_gnn.base.spelling import did_you_mean
 from cohort_gnn.dataset.array_file import map_array
-from cohort_gnn.dataset.hetero import HeteroDataset, Relation, RelationType, edge_index_of
-from cohort_gnn.dataset.reader import Dataset
 from cohort_gnn.dataset.reader import open as open_dataset
+from cohort_gnn.dataset.stored_graph import Relation, StoredGraph
+from cohort_gnn.spec.graph import EdgeType
 
 HELD_OUT = ("val", "test")
 
@@ -41,27 +41,28 @@ class HeldOut:
 
 @dataclass(frozen=True, eq=False)
 class LinkEdges:
-    """The edges that links are: those of a graph of one node type, or of one relation.
+    """The edges that links are: those of one relation of a data set."""
 
-    Attributes:
-        relation: None: of a graph of one node type.
-        lists: what has their indptr and indices.
-        num_sources, num_targets: nodes of the type of sources, and of that of targets.
-        data: of several node types, what has the other relations.
-    """
+    data: StoredGraph
+    relation: EdgeType
 
-    relation: RelationType | None
-    lists: Dataset | Relation
-    num_sources: int
-    num_targets: int
-    data: HeteroDataset | None = None
+    @property
+    def lists(self) -> Relation:
+        """What has their indptr and indices."""
+        return self.data.edge_types[self.relation]
+
+    @property
+    def num_sources(self) -> int:
+        return self.data.node_types[self.relation[0]].num_nodes
+
+    @property
+    def num_targets(self) -> int:
+        return self.data.node_types[self.relation[2]].num_nodes
 
     @functools.cached_property
-    def there(self) -> list[tuple[RelationType | None, bool]]:
+    def there(self) -> list[tuple[EdgeType, bool]]:
         """The relations that have these edges, ``relation`` first, and whether in the other direction."""
-        if self.data is None or self.relation is None:
-            return [(None, False), (None, True)]
-        return [*self.data.same_edges(self.relation)]
+        return self.data.same_edges(self.relation)
 
     @property
     def has_directions(self) -> bool:
@@ -70,11 +71,16 @@ class LinkEdges:
 
     @property
     def is_within_one_type(self) -> bool:
-        return self.relation is None or self.relation[0] == self.relation[2]
+        return self.relation[0] == self.relation[2]
 
     def ends(self) -> np.ndarray:
         """int64 [2, E]: sources and targets."""
-        return edge_index_of(self.lists.indptr, self.lists.indices)
+        return self.lists.edge_index()
+
+    def files(self, split: str, shared: bool = False) -> tuple[str, str]:
+        """The names of the two arrays of a split; its negatives are those of a link, or ``shared``."""
+        of_split = ".".join((*self.data.key_of(self.relation), split))
+        return f"{of_split}_links.npy", f"{of_split}_{'negative_pairs' if shared else 'negatives'}.npy"
 
     def keys(self, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """int64, as its arguments together: each pair as one number."""
@@ -87,52 +93,34 @@ class LinkEdges:
         return self.keys(sources, targets)
 
 
-def link_edges(data: Dataset | HeteroDataset, relation: str | None = None) -> LinkEdges:
+def link_edges(data: StoredGraph, relation: str | None = None) -> LinkEdges:
     """The edges that links of a data set are.
 
     Args:
-        relation: of several, its name or "source:name:target". None: the one that has held-out links, or else the one
-            that is no reverse of another.
+        relation: its name or "source:name:target". None: the only one, or the one that has held-out links, or else the
+            one that is no reverse of another.
 
     Raises:
         CohortError: there is none of that name, or more than one.
     """
-    if isinstance(data, Dataset):
-        if relation is not None:
-            raise CohortError("--relation", "a data set of several node types", "one of one node type", "leave it out")
-        return LinkEdges(None, data, data.num_nodes, data.num_nodes)
-    chosen = _relation_named(data, relation)
-    source, _, target = chosen
-    counts = (data.node_types[source].num_nodes, data.node_types[target].num_nodes)
-    return LinkEdges(chosen, data.edge_types[chosen], *counts, data)
-
-
-def _relation_named(data: HeteroDataset, name: str | None) -> RelationType:
-    if name is None:
+    if relation is None:
         found = with_held_out(data) or [
             each for each, known in data.reverses.items() if known.reverse_of in (None, each)
         ]
     else:
-        found = [each for each in data.edge_types if name in (each[1], ":".join(each))]
+        found = [each for each in data.edge_types if relation in (each[1], ":".join(each))]
     if len(found) == 1:
-        return found[0]
+        return LinkEdges(data, found[0])
     told = ", ".join(":".join(each) for each in found or data.edge_types)
     expected = f"the name of one relation, or source:name:target: {told}"
     names = [":".join(each) for each in data.edge_types] + [each[1] for each in data.edge_types]
-    hint = did_you_mean(name, names) if name and not found else ""
-    raise CohortError("--relation", expected, "none" if name is None else name, hint)
+    hint = did_you_mean(relation, names) if relation and not found else ""
+    raise CohortError("--relation", expected, "none" if relation is None else relation, hint)
 
 
-def files_of(split: str, relation: RelationType | None = None, shared: bool = False) -> tuple[str, str]:
-    """The names of the two arrays of a split; its negatives are those of a link, or ``shared``."""
-    of_split = ("" if relation is None else ".".join(relation) + ".") + split
-    return f"{of_split}_links.npy", f"{of_split}_{'negative_pairs' if shared else 'negatives'}.npy"
-
-
-def with_held_out(data: Dataset | HeteroDataset) -> list:
-    """The relations that have held-out links; [None] where a graph of one node type has some."""
-    relations = list(data.edge_types) if isinstance(data, HeteroDataset) else [None]
-    return [each for each in relations if (data.path / files_of("val", each)[0]).exists()]
+def with_held_out(data: StoredGraph) -> list[EdgeType]:
+    """The relations that have held-out links."""
+    return [each for each in data.edge_types if (data.path / LinkEdges(data, each).files("val")[0]).exists()]
 
 
 def held_out(folder: str | os.PathLike, relation: str | None = None) -> dict[str, HeldOut]:
@@ -147,17 +135,18 @@ def held_out(folder: str | os.PathLike, relation: str | None = None) -> dict[str
     data = open_dataset(folder)
     if relation is None and not with_held_out(data):
         return {}
-    return held_out_of(data.path, link_edges(data, relation))
+    return held_out_of(link_edges(data, relation))
 
 
-def held_out_of(folder: Path, edges: LinkEdges) -> dict[str, HeldOut]:
-    """The held-out links among some edges; arguments and errors as of `held_out`."""
-    if not (folder / files_of("val", edges.relation)[0]).exists():
+def held_out_of(edges: LinkEdges) -> dict[str, HeldOut]:
+    """The held-out links among some edges; errors as of `held_out`."""
+    folder = edges.data.path
+    if not (folder / edges.files("val")[0]).exists():
         return {}
     found = {}
     for split in HELD_OUT:
-        shared = (folder / files_of(split, edges.relation, True)[1]).exists()
-        places = [folder / name for name in files_of(split, edges.relation, shared)]
+        shared = (folder / edges.files(split, shared=True)[1]).exists()
+        places = [folder / name for name in edges.files(split, shared)]
         for path in places:
             if not path.exists():
                 hint = "cohort dataset split-links and cohort.dataset.write_links write it"
@@ -205,15 +194,15 @@ def write_links(
         if count:
             text = f"{count:,} of {len(links.pairs):,} {split} links are edges of the graph, where models see them"
             warnings.warn(f"{folder}: {text}", stacklevel=2)
-        save_links(Path(folder), split, links, edges.relation)
+        save_links(Path(folder), split, links, edges)
 
 
-def save_links(folder: Path, split: str, held: HeldOut, relation: RelationType | None = None) -> None:
-    """Writes the two arrays of a split, in the place of earlier ones."""
-    for name, array in zip(files_of(split, relation, held.shared), (held.pairs, held.negatives), strict=True):
+def save_links(folder: Path, split: str, held: HeldOut, edges: LinkEdges) -> None:
+    """Writes the two arrays of a split of links among the edges, in the place of earlier ones."""
+    for name, array in zip(edges.files(split, held.shared), (held.pairs, held.negatives), strict=True):
         with replacing(folder / name) as temporary, open(temporary, "wb") as file:
             np.save(file, array)
-    (folder / files_of(split, relation, not held.shared)[1]).unlink(missing_ok=True)
+    (folder / edges.files(split, not held.shared)[1]).unlink(missing_ok=True)
 
 
 def checked_links(places: Sequence[str], held: HeldOut, edges: LinkEdges) -> HeldOut:

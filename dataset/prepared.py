@@ -14,8 +14,7 @@ from cohort_gnn.dataset import _native
 
 PREPARED_FOLDER = "prepared"
 ENCODED_FILE = "features.ibp"
-# Whose rows: of a node type, of the one node type of a data set, or of the edges of a relation, () being the only one.
-Owner = str | None | tuple[str, ...]
+Owner = str | tuple[str, ...]  # whose rows: of nodes or of edges of a type, as StoredGraph.key_of() calls it
 
 
 def is_prepared(folder: Path) -> bool:
@@ -32,8 +31,8 @@ def encoded_file(owner: Owner) -> str:
     """The name of the file of encoded rows."""
     if owner == ():
         return f"edge_{ENCODED_FILE}"
-    name = ".".join(owner) if isinstance(owner, tuple) else owner
-    return ENCODED_FILE if name is None else f"{name}.{ENCODED_FILE}"
+    names = owner if isinstance(owner, tuple) else (owner,)
+    return ".".join((*filter(None, names), ENCODED_FILE))
 
 
 @dataclass(frozen=True)
@@ -56,10 +55,10 @@ def write_prepared(folder: Path, raw: dict[Owner, RawRows], edge_types: Sequence
     """Writes prepared.json: the encoded rows in `folder` are these raw rows; see encoded_file().
 
     Args:
-        edge_types: of the data set, in their order; (): the relation of one node type.
+        edge_types: of the data set, in their order, as StoredGraph.key_of() calls them.
     """
-    text: dict[str, Any] = {"version": 1} | (asdict(raw[None]) if None in raw else {})
-    names = [name for name in raw if isinstance(name, str)]
+    text: dict[str, Any] = {"version": 1} | (asdict(raw[""]) if "" in raw else {})
+    names = [name for name in raw if name and isinstance(name, str)]
     if names or () not in edge_types:
         tables = [{"type": name, "file": encoded_file(name)} | asdict(raw[name]) for name in names]
         text = {"version": 2, "tables": tables}

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import copyreg
-import json
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -17,38 +13,40 @@ from cohort_gnn.base.files import demand_regular
 from cohort_gnn.dataset import _native
 from cohort_gnn.dataset.array_file import map_array
 from cohort_gnn.dataset.arrays import as_float32
-from cohort_gnn.dataset.hetero import (
+from cohort_gnn.dataset.meta import META, SPLITS
+from cohort_gnn.dataset.stored_graph import (
     FeatureTable,
-    HeteroDataset,
     NodeTable,
     Relation,
+    StoredGraph,
     demand_raw,
     feature_table,
-    fill_edges,
-    fill_targets,
-    read_typed,
 )
-from cohort_gnn.dataset.meta import META, SPLITS
+from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE
+from cohort_gnn.spec.meta import read_meta
 
 FORMAT_NAME = b'"cohort-dataset"'
-ARRAYS = ("indptr", "indices", "edge_weights", "edge_times", "features", "labels", *SPLITS)
-SIZES = ("name", "num_nodes", "num_edges", "feature_dim", "feature_dtype", "num_classes")
+OF_NODES = ("feature_dim", "feature_dtype", "x", "encoded_rows", "file")
+OF_EDGES = ("indptr", "indices", "edge_weights", "edge_times", "edge_table", "edge_attr")
 OF_PYG = {f"{part}_mask": f"{part}_ids" for part in ("train", "val", "test")}
 OF_PYG |= {"edge_index": "indptr and indices", "edge_weight": "edge_weights", "edge_time": "edge_times"}
 
 
-@dataclass(frozen=True, eq=False)
-class Dataset:
-    """A data set of V nodes and E edges; the arrays are read-only and mapped from disk.
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset(StoredGraph):
+    """A data set of V nodes and E edges, whose types have no names; the arrays are read-only and mapped from disk.
 
-    Pickling keeps only the path: another process maps the same files. Equality is identity of objects.
+    Where the node type and the edge type are named nevertheless, they are "node" and ("node", "to", "node"): in
+    `node_types` and `edge_types`, which have the arrays, too. Pickling keeps only the path: another process maps the
+    same files. Equality is identity of objects.
 
     Attributes:
         indptr: int64 [V + 1], where the in-neighbours of each node start in `indices`.
         indices: int32 or int64 [E], sources of the edges into each node.
         edge_weights: float32 [E], in the order of `indices`, or None.
         edge_times: int64 [E], in the order of `indices`, ascending for each node, or None.
-        edge_table: the features of edges, in the order of `indices`, or None; `edge_attr` is their array.
+        edge_table: the features of edges, in the order of `indices`, or None.
+        edge_attr: [E, D], their array; bfloat16 as its bits in uint16. None without, and if only encoded rows exist.
         x: [V, D] in `feature_dtype`; bfloat16 as its bits in uint16. None if only encoded rows exist.
         task: "classification", "regression" or "multilabel".
         y: int64 [V], -1 for nodes without a label; regression: float32 [V], NaN for none; multilabel: [V, num_classes]
@@ -58,26 +56,21 @@ class Dataset:
         file: of the raw features, which may not exist where encoded ones do.
     """
 
-    path: Path
-    name: str
-    num_nodes: int
-    num_edges: int
-    feature_dim: int
-    feature_dtype: str
-    num_classes: int
-    indptr: np.ndarray
-    indices: np.ndarray
-    x: np.ndarray | None
-    y: np.ndarray
-    train_ids: np.ndarray
-    val_ids: np.ndarray
-    test_ids: np.ndarray
-    encoded_rows: Path | None = None
-    task: str = "classification"
-    edge_weights: np.ndarray | None = None
-    edge_times: np.ndarray | None = None
-    file: Path | None = None
-    edge_table: FeatureTable | None = None
+    feature_dim: int = field(init=False)
+    feature_dtype: str = field(init=False)
+    x: np.ndarray | None = field(init=False)
+    encoded_rows: Path | None = field(init=False)
+    file: Path = field(init=False)
+    indptr: np.ndarray = field(init=False)
+    indices: np.ndarray = field(init=False)
+    edge_weights: np.ndarray | None = field(init=False)
+    edge_times: np.ndarray | None = field(init=False)
+    edge_table: FeatureTable | None = field(init=False)
+    edge_attr: np.ndarray | None = field(init=False)
+
+    def __post_init__(self):
+        for owner, names in ((self.node_types[NODE_TYPE], OF_NODES), (self.edge_types[EDGE_TYPE], OF_EDGES)):
+            vars(self).update({name: getattr(owner, name) for name in names})
 
     def __reduce__(self):
         return open, (self.path.absolute(),)
@@ -85,6 +78,11 @@ class Dataset:
     def __repr__(self) -> str:
         x = "x encoded" if self.x is None else f"x {self.feature_dtype} [{self.num_nodes}, {self.feature_dim}]"
         return f"Dataset({str(self.path)!r}, {self.num_nodes:,} nodes, {self.num_edges:,} edges, {x})"
+
+    @staticmethod
+    def key_of(name):
+        """Empty: files and results leave both names out."""
+        return name[:0]
 
     @property
     def num_features(self) -> int:
@@ -95,12 +93,6 @@ class Dataset:
     def num_node_features(self) -> int:
         """`feature_dim`, as PyG calls it."""
         return self.feature_dim
-
-    @property
-    def edge_attr(self) -> np.ndarray | None:
-        """[E, D], the features of edges in their type, bfloat16 as its bits in uint16; None without, and if only
-        encoded rows exist."""
-        return None if self.edge_table is None else self.edge_table.x
 
     def __getattr__(self, name: str):
         if name in OF_PYG:
@@ -138,12 +130,43 @@ class Dataset:
         """The whole graph as torch_geometric Data: float32 x, y, edge_index int64 [2, E], edge_weight float32 [E] or
         edge_time int64 [E] if the edges have weights or times, edge_attr float32 [E, D] if they have features, and
         three bool masks [V]."""
-        import torch
         from torch_geometric.data import Data
 
-        data = Data(x=torch.from_numpy(self.x_float32()))
-        fill_edges(data, self)
-        fill_targets(data, self)
+        data = Data()
+        self.fill(lambda _: data)
+        return data
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class HeteroDataset(StoredGraph):
+    """A data set whose node types and edge types have names; the arrays are read-only and mapped from disk.
+
+    Nodes of each type are numbered from 0. Pickling keeps only the path: another process maps the same files. Equality
+    is identity of objects.
+
+    Attributes:
+        node_types: `NodeTable` by name, in the order of meta.json.
+        edge_types: `Relation` by (source type, name, target type), in the order of meta.json.
+        target: the node type that has labels and splits.
+        task, num_classes, y, train_ids, val_ids, test_ids: as of a Dataset, with nodes of the target type.
+    """
+
+    __reduce__ = Dataset.__reduce__
+
+    def __repr__(self) -> str:
+        sizes = f"{self.num_nodes:,} nodes of {len(self.node_types)} types, {self.num_edges:,} edges of "
+        return f"HeteroDataset({str(self.path)!r}, {sizes}{len(self.edge_types)} relations, target {self.target!r})"
+
+    def to_pyg(self):
+        """The whole graph as torch_geometric HeteroData: float32 x or num_nodes of each type, edge_index int64 [2, E]
+        of each relation, edge_weight float32 [E] where it has weights, edge_time int64 [E] where it has times,
+        edge_attr float32 [E, D] where its edges have features, y and three bool masks of the target type."""
+        from torch_geometric.data import HeteroData
+
+        data = HeteroData()
+        for name, table in self.node_types.items():
+            data[name].num_nodes = table.num_nodes
+        self.fill(data.__getitem__)
         return data
 
 
@@ -157,8 +180,8 @@ def is_dataset(path: Path) -> bool:
 
 
 def open(path: str | os.PathLike, *, prefer_raw: bool = False) -> Dataset | HeteroDataset:
-    """Opens a data set after the cheap checks (existence, dtypes, shapes, sizes): a HeteroDataset if it has several
-    node types.
+    """Opens a data set after the cheap checks (existence, dtypes, shapes, sizes): a HeteroDataset if its types have
+    names, which those of version 3 have.
 
     Args:
         prefer_raw: where there are raw features, do not look at encoded ones, which may be of an older file.
@@ -169,57 +192,35 @@ def open(path: str | os.PathLike, *, prefer_raw: bool = False) -> Dataset | Hete
     folder = Path(path).expanduser()
     demand_regular(folder / META)
     rows, edge_rows = _native.find_rows(os.fspath(folder), prefer_raw)
-    meta = json.loads((folder / META).read_bytes())
-    if "nodes" in meta:
-        return read_typed(folder, meta, rows, edge_rows)
-    ((encoded, has_raw),) = rows
-    of_edges = meta.get("edge_features")
-    files = {name: folder / meta["files"][name] for name in ARRAYS if name in meta["files"]}
-    arrays: dict[str, Any] = {name: map_array(file) for name, file in files.items() if name != "features" or has_raw}
-    return Dataset(
+    meta = read_meta(folder)
+    edge_types, target = [tuple(edges["type"]) for edges in meta["edges"]], meta["target"]
+    kind: type[Dataset | HeteroDataset] = HeteroDataset if meta["version"] == 3 else Dataset
+    return kind(
         path=folder,
-        encoded_rows=Path(encoded) if encoded else None,
-        file=files["features"],
-        edge_table=of_edges and feature_table(folder, meta["num_edges"], of_edges, edge_rows[0], FeatureTable),
-        x=arrays.pop("features", None),
-        y=arrays.pop("labels"),
-        task=meta.get("task", "classification"),
-        **{name: meta[name] for name in SIZES},
-        **arrays,
+        name=meta["name"],
+        node_types={
+            nodes["type"]: feature_table(folder, nodes["count"], nodes.get("features"), found, NodeTable)
+            for nodes, found in zip(meta["nodes"], rows, strict=True)
+        },
+        edge_types={
+            type_: Relation(
+                indptr=map_array(folder / edges["indptr"]),
+                indices=map_array(folder / edges["indices"]),
+                reverse_of=None if edges.get("reverse_of") is None else edge_types[edges["reverse_of"]],
+                **{name: map_array(folder / edges[name]) for name in ("edge_weights", "edge_times") if name in edges},
+                edge_table=feature_table(folder, edges["count"], edges["features"], found, FeatureTable)
+                if "features" in edges
+                else None,
+                has_no_reverse="reverse_of" in edges and edges["reverse_of"] is None,
+            )
+            for type_, edges, found in zip(edge_types, meta["edges"], edge_rows, strict=True)
+        },
+        target=target["type"],
+        task=target["task"],
+        num_classes=target["num_classes"],
+        y=map_array(folder / target["labels"]),
+        **{name: map_array(folder / target[name]) for name in SPLITS},
     )
-
-
-def _open_typed(path: Path) -> HeteroDataset:
-    data = open(path)
-    assert isinstance(data, HeteroDataset)
-    return data
-
-
-copyreg.pickle(HeteroDataset, lambda data: (_open_typed, (data.path.absolute(),)))
-
-
-def tables_of(data: Dataset | HeteroDataset) -> Sequence[Dataset | NodeTable]:
-    """What has the nodes and features of each node type: of one type, the data set itself."""
-    return list(data.node_types.values()) if isinstance(data, HeteroDataset) else [data]
-
-
-def relations_of(data: Dataset | HeteroDataset) -> Sequence[Dataset | Relation]:
-    """What has the edges of each relation: of one relation, the data set itself."""
-    return list(data.edge_types.values()) if isinstance(data, HeteroDataset) else [data]
-
-
-def numbered_relations(data: Dataset | HeteroDataset) -> list[tuple[Dataset | Relation, tuple[int, int]]]:
-    """The same, each with the numbers of the first nodes of its source type and of its target type, when the nodes of
-    all types are numbered through."""
-    if isinstance(data, Dataset):
-        return [(data, (0, 0))]
-    first = data.first_node
-    return [(edges, (first[source], first[target])) for (source, _, target), edges in data.edge_types.items()]
-
-
-def has_edge_features(data: Dataset | HeteroDataset) -> bool:
-    """Whether the edges of any relation have features."""
-    return any(relation.edge_table is not None for relation in relations_of(data))
 
 
 def open_one_type(path: str | os.PathLike, *, prefer_raw: bool = False) -> Dataset:
@@ -229,7 +230,7 @@ def open_one_type(path: str | os.PathLike, *, prefer_raw: bool = False) -> Datas
         CohortError: for the first thing wrong, and for a data set of several node types.
     """
     data = open(path, prefer_raw=prefer_raw)
-    if isinstance(data, HeteroDataset):
+    if not isinstance(data, Dataset):
         count = len(data.node_types)
         sort = "one of version 3, with 1 node type" if count == 1 else f"{count} node types"
         found = f"{sort}: {', '.join(data.node_types)}"

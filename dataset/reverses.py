@@ -12,7 +12,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import _native
 
 if TYPE_CHECKING:
-    from cohort_gnn.dataset.hetero import HeteroDataset
+    from cohort_gnn.dataset.stored_graph import StoredGraph
 
 RelationType = tuple[str, str, str]
 UNKNOWN, NONE = -1, -2  # where no relation is named, as dataset/reverses.h has them
@@ -87,14 +87,14 @@ def checked_reverses(
     return out
 
 
-def warn_of_opposites(data: HeteroDataset, relation: RelationType, what: str, stacklevel: int) -> None:
+def warn_of_opposites(data: StoredGraph, relation: RelationType, what: str, stacklevel: int) -> None:
     """Warns of relations that may have a relation's edges in the other direction, where nobody has said that they do or
     do not: `what` the consequence is."""
     if text := opposites_told(data, relation):
         warnings.warn(f"{text} {what}", stacklevel=stacklevel + 1)
 
 
-def opposites_told(data: HeteroDataset, relation: RelationType) -> str:
+def opposites_told(data: StoredGraph, relation: RelationType) -> str:
     """The same as text; empty: there are none."""
     own = data.edge_types[relation]
     unclear = [other for other in data.edge_types if _is_unclear(data, relation, other)]
@@ -112,7 +112,7 @@ def opposites_told(data: HeteroDataset, relation: RelationType) -> str:
     )
 
 
-def _is_unclear(data: HeteroDataset, relation: RelationType, other: RelationType) -> bool:
+def _is_unclear(data: StoredGraph, relation: RelationType, other: RelationType) -> bool:
     """Whether another relation may be the reverse: it runs between the same types, within one type only with a name
     that says so, and nothing is known of its own reverse."""
     if other == relation or (other[0], other[2]) != (relation[2], relation[0]):

@@ -83,13 +83,13 @@ class Started(TypedDict):
 
 
 class GraphSizes(TypedDict):
-    """run.json's "graph"; numbers by node type or relation where there are several."""
+    """run.json's "graph"; numbers by node type or relation where these have names."""
 
     num_nodes: int
     num_edges: int
     num_classes: int
     splits: dict[str, int]  # nodes of each
-    feature_dims: dict[str, int]  # by node type; of one type by ""
+    feature_dims: dict[str, int]  # by node type; "" is one without a name
     node_types: NotRequired[dict[str, int]]
     edge_types: NotRequired[dict[str, int]]
 

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.spec import types
-from cohort_gnn.spec.graph import NODE_TYPE, ONE_OF_EACH, GraphTypes
+from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE, ONE_OF_EACH, GraphTypes
 from cohort_gnn.spec.models import MODELS, ONE_TYPE, OWN_MODEL, SEVERAL_TYPES, ModelKind, any_of
 from cohort_gnn.spec.options import Affects, option
 
@@ -308,7 +308,7 @@ class TrainerSpec(RunSpec):
 
     Attributes:
         targets: the data set's task, or "link"; see trainer/models/targets.py.
-        types: of a graph that has several node types.
+        types: of a graph whose types have names; see `graph`.
         edge_dim: features of each edge that batches have, of several edge types the most; 0: none.
         parts: ranks train on seeds of parts of their own: {"parts": a file, "cliques": ranks of each}.
         max_batches: of each pass; for a run that is only to be measured, and makes no checkpoints.
@@ -326,9 +326,9 @@ class TrainerSpec(RunSpec):
 
     @property
     def graph(self) -> GraphTypes:
-        """The types of the graph, also of one that has one node type."""
-        dims = {NODE_TYPE: self.feature_dim}
-        return self.types or replace(ONE_OF_EACH, feature_dims=dims, edge_dims=[self.edge_dim])
+        """The types of the graph. Where they have no names, nobody has written how many nodes there are."""
+        dims, relation = {NODE_TYPE: self.feature_dim}, EDGE_TYPE if self.task == "link" else None
+        return self.types or replace(ONE_OF_EACH, feature_dims=dims, relation=relation, edge_dims=[self.edge_dim])
 
 
 def as_json(spec: SamplerSpec) -> dict[str, Any]:

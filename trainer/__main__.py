@@ -108,10 +108,10 @@ def _train(source, place, run: dict, out: Path, stop: StopRequest, loaded_at: fl
     data = open_dataset(dataset)
     links = target_weights = None
     if options.task == "link":
-        splits, links = seeds_of_links(data, options.types)
+        splits, links = seeds_of_links(data, options)
         target_weights = weights_of_targets(data, options)
     else:
-        first = options.graph.first_node[options.graph.target]
+        first = data.first_node[data.target]
         splits = {name: getattr(data, f"{name}_ids") + first for name in ("train", "val", "test")}
     if source.device.type == "cuda":
         torch.cuda.set_device(source.device)

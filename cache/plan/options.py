@@ -17,23 +17,26 @@ from cohort_gnn.cache import _native
 from cohort_gnn.cache.plan.budget import MemoryNeeds, budgets, demand_one_each
 from cohort_gnn.cache.plan.links import MEASURED_BANDWIDTH, machine_bandwidth
 from cohort_gnn.cache.plan.planner import ELEMENT_BYTES
+from cohort_gnn.spec.meta import read_meta
 from cohort_gnn.spec.run import SamplerSpec
 
 LOG = logging.getLogger(__name__)
 
 
 def tables_of(meta: dict) -> list[tuple[int, int]]:
-    """Nodes, and bytes of a raw feature row (0: no features), of each node type of a data set with this meta.json."""
-    if "nodes" not in meta:
-        return [(meta["num_nodes"], meta["feature_dim"] * ELEMENT_BYTES[meta["feature_dtype"]])]
-    rows = ((nodes["count"], nodes.get("features")) for nodes in meta["nodes"])
-    return [(count, has["dim"] * ELEMENT_BYTES[has["dtype"]] if has else 0) for count, has in rows]
+    """Nodes, and bytes of a raw feature row (0: no features), of each node type of a data set with this meta.json, as
+    spec.meta.read_meta() returns it."""
+    return [(nodes["count"], _row_bytes(nodes)) for nodes in meta["nodes"]]
+
+
+def _row_bytes(described: dict) -> int:
+    has = described.get("features")
+    return has["dim"] * ELEMENT_BYTES[has["dtype"]] if has else 0
 
 
 def edge_row_bytes_of(meta: dict) -> int:
     """Bytes of the widest row that an edge of a data set with this meta.json has; 0: no edge has one."""
-    described = [edges.get("features") for edges in meta["edges"]] if "edges" in meta else [meta.get("edge_features")]
-    return max(has["dim"] * ELEMENT_BYTES[has["dtype"]] if has else 0 for has in described)
+    return max(map(_row_bytes, meta["edges"]))
 
 
 def num_nodes_of(meta: dict) -> int:
@@ -48,9 +51,9 @@ def raw_bytes_of(meta: dict) -> int:
 
 def label_bytes_of(meta: dict) -> int:
     """Bytes of a node's label, or labels, of a data set with this meta.json."""
-    told = meta.get("target", meta)
-    width = told["num_classes"] if told.get("task") == "multilabel" else 1
-    return width * {"int64": 8, "float32": 4, "uint8": 1}[told.get("label_dtype", "int64")]
+    target = meta["target"]
+    width = target["num_classes"] if target["task"] == "multilabel" else 1
+    return width * {"int64": 8, "float32": 4, "uint8": 1}[target["label_dtype"]]
 
 
 def bytes_of_nodes(meta: dict) -> int:
@@ -147,7 +150,7 @@ def sampler_members(
     if spec.cache_policy == "none":
         return of_host | {"cache_policy": "none"}
     demand_one_each(num_ranks, spec.cache_ratio, spec.cache_bytes)  # before anything is counted, which takes its time
-    meta = json.loads((dataset / "meta.json").read_text())
+    meta = read_meta(dataset)
     if raw_bytes_of(meta) == 0:
         options = "--cache-ratio, --cache-bytes" if has_cache else "--host-bytes"
         raise CohortError(
@@ -198,15 +201,13 @@ def memory_needs(spec: SamplerSpec, meta: dict, counts: list[dict], edge_ids: bo
 
     With several node types, rows count as wide as the widest.
     """
-    relations = meta.get("edges", [])
-    num_edges = sum(edges["count"] for edges in relations) if relations else meta["num_edges"]
-    largest = (num_nodes_of(meta), num_edges)
+    largest = (num_nodes_of(meta), sum(edges["count"] for edges in meta["edges"]))
     if counts:
         largest = tuple(max(found[name] for found in counts) for name in ("max_batch_nodes", "max_batch_edges"))
-    is_homogeneous = len(tables_of(meta)) == 1 and len(relations) <= 1
+    is_homogeneous = len(meta["nodes"]) == len(meta["edges"]) == 1
     slot_bytes = _native.slot_bytes(
         num_nodes=num_nodes_of(meta),
-        num_relations=len(relations) or 1,
+        num_relations=len(meta["edges"]),
         batch_size=spec.batch_size,
         fanout=spec.fanout if is_homogeneous else [-1],  # the sampler knows no worst case of other graphs
         most_nodes=largest[0],

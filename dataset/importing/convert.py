@@ -349,7 +349,7 @@ class Conversion:
                 self._nodes_of(name, arrays.integers(name, ids, (None, None)).reshape(-1)).reshape(ids.shape)
                 for name, ids in zip(names, (given.pairs, given.negatives), strict=True)
             )
-            save_links(self.folder, split, checked_links(names, HeldOut(pairs, negatives, given.shared), edges))
+            save_links(self.folder, split, checked_links(names, HeldOut(pairs, negatives, given.shared), edges), edges)
 
 
 def missing_reverses(relations: Mapping[EdgeType, Found]) -> dict[EdgeType, EdgeType]:

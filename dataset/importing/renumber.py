@@ -11,11 +11,11 @@ import numpy as np
 
 from cohort_gnn.dataset.array_file import MemoryArray
 from cohort_gnn.dataset.check import demand_in_range
-from cohort_gnn.dataset.hetero import demand_raw
 from cohort_gnn.dataset.importing.edge_data import EdgeData
 from cohort_gnn.dataset.layouts.streams import EdgeChunk, Edges, Rows, Weights
 from cohort_gnn.dataset.meta import SPLITS, write_meta, write_targets
 from cohort_gnn.dataset.reader import Dataset, open_one_type
+from cohort_gnn.dataset.stored_graph import demand_raw
 
 SORT_BYTES = 4_000_000_000  # of memory for edges; others go through a file
 

@@ -15,8 +15,7 @@ import numpy as np
 from cohort_gnn.base.errors import CohortError, why
 from cohort_gnn.base.files import demand_writable, replacing
 from cohort_gnn.dataset import _native
-from cohort_gnn.dataset.hetero import HeteroDataset
-from cohort_gnn.dataset.reader import Dataset, numbered_relations, open
+from cohort_gnn.dataset.reader import open
 
 NODES_AT_ONCE = 1 << 16
 METHODS = ("metis", "streaming", "random")
@@ -75,20 +74,16 @@ def partition(
 def _measured(folder: str, parts: np.ndarray, num_parts: int) -> Partition:
     """What parts int32 [V], each in [0, num_parts), are worth."""
     data, cut = open(folder, prefer_raw=True), 0
-    for edges, (source, target) in numbered_relations(data):
-        sources, targets = parts[source:], parts[target:]
+    first_node = data.first_node
+    for (source, _, target), edges in data.edge_types.items():
+        sources, targets = parts[first_node[source] :], parts[first_node[target] :]
         for first in range(0, len(edges.indptr) - 1, NODES_AT_ONCE):
             starts = edges.indptr[first : first + NODES_AT_ONCE + 1]
             own = np.repeat(targets[first : first + len(starts) - 1], np.diff(starts))
             cut += int(np.count_nonzero(sources[edges.indices[starts[0] : starts[-1]]] != own))
-    train_parts = parts[data.train_ids + first_target(data)]
+    train_parts = parts[data.train_ids + first_node[data.target]]
     nodes, train = (np.bincount(of, minlength=num_parts).tolist() for of in (parts, train_parts))
     return Partition(parts, data.num_edges, cut, nodes, train)
-
-
-def first_target(data: Dataset | HeteroDataset) -> int:
-    """The number of the first node that has a label, when the nodes of all types are numbered through."""
-    return 0 if isinstance(data, Dataset) else data.first_node[data.target]
 
 
 def parts_file(path: str | os.PathLike, num_parts: int) -> Path:

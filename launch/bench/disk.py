@@ -11,7 +11,6 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.tables import Table, print_tables
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.cache.plan.disk import measured_rates
-from cohort_gnn.dataset.reader import tables_of
 from cohort_gnn.launch.options.parser import add_dataset, kind
 from cohort_gnn.launch.run.job import open_to_train
 from cohort_gnn.spec.types import AboveZero
@@ -29,7 +28,7 @@ def register(benches) -> None:
 def bench(args: argparse.Namespace) -> int:
     """Prints a row for each file of encoded rows."""
     data = open_to_train(args.dataset)
-    files = [Path(table.encoded_rows) for table in tables_of(data) if table.encoded_rows is not None]
+    files = [Path(table.encoded_rows) for table in data.node_types.values() if table.encoded_rows is not None]
     if not files:
         hint = f"encode them with: cohort dataset prepare {args.dataset}"
         raise CohortError(str(args.dataset), "a data set with encoded rows", "none", hint)

@@ -12,7 +12,6 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, make_dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -20,12 +19,12 @@ from typing import Literal, get_args
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.tables import Table, print_tables
 from cohort_gnn.base.units import format_bytes
-from cohort_gnn.dataset import Dataset, HeteroDataset
+from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.launch.bench.parts import appending
 from cohort_gnn.launch.options.parser import add_dataset, add_options, spec_of
 from cohort_gnn.launch.run.job import open_to_train, sampler_members, trainer_spec
 from cohort_gnn.launch.run.programs import run_programs
-from cohort_gnn.launch.run.train import check_model
+from cohort_gnn.launch.run.train import check_model, models_for
 from cohort_gnn.spec.models import ONE_TYPE, SEVERAL_TYPES
 from cohort_gnn.spec.options import option, options_of
 from cohort_gnn.spec.run import BuiltIn, RunSpec, SamplerSpec, as_json
@@ -108,17 +107,13 @@ def step(args: argparse.Namespace) -> int:
     return 0
 
 
-def _models(spec: StepSpec, data: Dataset | HeteroDataset) -> Sequence[str]:
-    return spec.models or (ONE_TYPE if isinstance(data, Dataset) else SEVERAL_TYPES)
-
-
-def _cases(spec: StepSpec, data: Dataset | HeteroDataset) -> list[tuple[str, Layers, bool]]:
+def _cases(spec: StepSpec, data: StoredGraph) -> list[tuple[str, Layers, bool]]:
     """(model, layers, autocast) of each measurement.
 
     Raises:
         CohortError: there is none.
     """
-    models = _models(spec, data)
+    models = spec.models or models_for(data)
     all_cases = itertools.product(models, spec.layers, AMP[spec.amp])
     cases = [(kind, layers, amp) for kind, layers, amp in all_cases if layers != "csr" or (kind == "sage" and not amp)]
     if not cases:
@@ -127,7 +122,7 @@ def _cases(spec: StepSpec, data: Dataset | HeteroDataset) -> list[tuple[str, Lay
     return cases
 
 
-def _options(spec: StepSpec, data: Dataset | HeteroDataset) -> dict:
+def _options(spec: StepSpec, data: StoredGraph) -> dict:
     """Those of a run of ``cohort train``, whatever its model, layers and autocast.
 
     Raises:
@@ -135,7 +130,7 @@ def _options(spec: StepSpec, data: Dataset | HeteroDataset) -> dict:
     """
     names = {each.name for each in options_of(RunSpec)} - {"model", "layers", "amp", "task", "out"}
     run = RunSpec(task="node", **{name: getattr(spec, name) for name in names})
-    for model in (models := _models(spec, data)):
+    for model in (models := spec.models or models_for(data)):
         check_model(replace(run, model=model), data)
     return as_json(trainer_spec(replace(run, model=models[0]), data))
 

@@ -12,14 +12,15 @@ import numpy as np
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.files import replacing, write_whole
 from cohort_gnn.base.units import format_bytes
-from cohort_gnn.dataset import HeteroDataset
+from cohort_gnn.dataset import Dataset, StoredGraph
 from cohort_gnn.dataset import open as open_dataset
-from cohort_gnn.dataset.hetero import Relation, RelationType
 from cohort_gnn.dataset.meta import META
 from cohort_gnn.dataset.prepared import is_prepared
+from cohort_gnn.dataset.stored_graph import Relation
 from cohort_gnn.dataset.writer import write_rows
 from cohort_gnn.launch.data.prepare import bytes_bar
 from cohort_gnn.launch.data.stored_rows import StoredRows
+from cohort_gnn.spec.graph import EdgeType
 
 BATCH_BYTES = 64 << 20  # of neighbours' rows in memory at a time, and of means
 
@@ -60,13 +61,13 @@ def derive(args: argparse.Namespace) -> int:
     return 0
 
 
-def _demand(data, args: argparse.Namespace) -> Relation:
+def _demand(data: StoredGraph, args: argparse.Namespace) -> Relation:
     """The relation to average over.
 
     Raises:
         CohortError: there is no such relation or features, or there are features that would be replaced.
     """
-    if not isinstance(data, HeteroDataset):
+    if isinstance(data, Dataset):
         raise CohortError(str(args.path), "a data set of several node types", "one of one node type")
     if is_prepared(args.path):
         raise CohortError(str(args.path), "a data set that was imported", "one that was prepared", "name its source")
@@ -80,7 +81,7 @@ def _demand(data, args: argparse.Namespace) -> Relation:
     return data.edge_types[_relation_named(data, args.mean_of, args.over, args.type)]
 
 
-def _relation_named(data: HeteroDataset, source: str, name: str, target: str) -> RelationType:
+def _relation_named(data: StoredGraph, source: str, name: str, target: str) -> EdgeType:
     """The relation from source to target that has this name, or whose reverse has."""
     between = [each for each in data.edge_types if (each[0], each[2]) == (source, target)]
     found = [

@@ -15,9 +15,8 @@ from cohort_gnn import ibp
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.progress_lines import ProgressLines
 from cohort_gnn.base.units import format_bytes
-from cohort_gnn.dataset import Dataset, HeteroDataset
+from cohort_gnn.dataset import StoredGraph, open_one_type
 from cohort_gnn.dataset import open as open_dataset
-from cohort_gnn.dataset.hetero import FeatureTable
 from cohort_gnn.dataset.importing.renumber import renumber
 from cohort_gnn.dataset.prepared import (
     PREPARED_FOLDER,
@@ -27,7 +26,7 @@ from cohort_gnn.dataset.prepared import (
     is_prepared,
     write_prepared,
 )
-from cohort_gnn.dataset.reader import relations_of
+from cohort_gnn.dataset.stored_graph import FeatureTable
 from cohort_gnn.dataset.writer import GeneratedRows, output_folder
 from cohort_gnn.ibp.profile import MANTISSA_BITS
 from cohort_gnn.launch.data.stored_rows import StoredRows, bytes_of
@@ -85,9 +84,8 @@ def prepare(args: argparse.Namespace) -> int:
     """Runs the command; 0 when DIR/prepared is in place."""
     if is_prepared(args.path):
         raise CohortError(str(args.path), "a data set to prepare", "one that was prepared", "name the one it came from")
-    data = open_dataset(args.path, prefer_raw=True)
-    _check_order(args, data)
-    with_edges = args.reorder != "degree"  # rows of edges stay raw where nodes are renumbered
+    with_edges = args.reorder == "none"  # rows of edges stay raw where nodes are renumbered
+    data = open_dataset(args.path, prefer_raw=True) if with_edges else _to_renumber(args)
     tables = {name: StoredRows(table) for name, table in _tables_of(data, with_edges).items()}
     out = args.path / PREPARED_FOLDER
     raw = {name: RawRows.of(rows.file) for name, rows in tables.items()}
@@ -103,7 +101,7 @@ def prepare(args: argparse.Namespace) -> int:
             if RawRows.of(tables[name].file) != raw[name]:
                 hint = "prepare the data set again when it is complete"
                 raise CohortError(str(tables[name].file), "features that do not change", "a file that changes", hint)
-        write_prepared(folder.path, {name: raw[name] for name in profiles}, _relations(data))
+        write_prepared(folder.path, {name: raw[name] for name in profiles}, list(map(data.key_of, data.edge_types)))
     for name in profiles:
         if args.drop_raw and tables[name].file.exists():
             _drop_raw(tables[name], order, out / encoded_file(name))
@@ -113,28 +111,24 @@ def prepare(args: argparse.Namespace) -> int:
     return 0
 
 
-def _check_order(args: argparse.Namespace, data: Dataset | HeteroDataset) -> None:
-    """Raises CohortError for a data set whose nodes --reorder cannot renumber."""
-    if args.reorder == "none":
-        return
-    if isinstance(data, HeteroDataset):
-        found = f"one of {len(data.node_types)}"
-        raise CohortError(f"--reorder {args.reorder}: {args.path}", "a data set of one node type", found)
+def _to_renumber(args: argparse.Namespace) -> StoredGraph:
+    """The data set. Raises CohortError where --reorder cannot renumber its nodes."""
+    data = open_one_type(args.path, prefer_raw=True)
     if data.x is None and not args.drop_raw:
         hint = "pass --drop-raw as well: the rows move into the renumbered data set"
         raise CohortError(str(args.path), "raw features to keep", "encoded rows only, which this would replace", hint)
+    return data
 
 
-def _relations(data: Dataset | HeteroDataset) -> list[tuple[str, ...]]:
-    return list(data.edge_types) if isinstance(data, HeteroDataset) else [()]
-
-
-def _tables_of(data: Dataset | HeteroDataset, with_edges: bool) -> dict[Owner, Dataset | FeatureTable]:
+def _tables_of(data: StoredGraph, with_edges: bool) -> dict[Owner, FeatureTable]:
     """What has feature rows, of nodes or of edges, too."""
-    of_types = data.node_types if isinstance(data, HeteroDataset) else {None: data}
-    tables = {name: table for name, table in of_types.items() if table.feature_dim}
-    edges = zip(_relations(data), relations_of(data), strict=True) if with_edges else ()
-    return tables | {name: each.edge_table for name, each in edges if each.edge_table and each.edge_table.num_rows}
+    tables: dict[Owner, FeatureTable] = {
+        data.key_of(name): table for name, table in data.node_types.items() if table.feature_dim
+    }
+    for name, edges in data.edge_types.items() if with_edges else ():
+        if edges.edge_table is not None and edges.edge_table.num_rows:
+            tables[data.key_of(name)] = edges.edge_table
+    return tables
 
 
 def _profiles(args: argparse.Namespace, tables: dict[Owner, StoredRows], out: Path) -> dict:
@@ -150,10 +144,10 @@ def _profiles(args: argparse.Namespace, tables: dict[Owner, StoredRows], out: Pa
         if not (larger := _larger(profile, rows) if stays_raw else ""):
             profiles[name] = profile
             continue
-        if args.drop_raw and name is None:
+        if args.drop_raw and name == "":
             hint = f"keep the raw rows, which runs can read, too; --codec {profile.codec} encodes them in any case"
             raise CohortError(f"--drop-raw: {args.path}", "rows that are smaller encoded", larger, hint)
-        file = out if name is None else out / encoded_file(name)
+        file = out if name == "" else out / encoded_file(name)
         now = f"{out} is unchanged" if len(tables) == 1 and out.exists() else "runs read the raw rows"
         forced = f"--codec {profile.codec} writes it in any case"
         print(f"{file}: not written, because it would be {larger}; {now}; {forced}", file=sys.stderr)
@@ -187,9 +181,9 @@ def encoded_rows_writer(codec: str, sample_seed: int, mantissa_bits: int | None 
         raw: dict[Owner, RawRows] = {}
         for name, rows in tables.items():
             profile = choose_profile(RowTable(rows), codec, sample_seed, mantissa_bits)
-            print(encode_rows(RowTable(rows), out, profile, encoded_file(name)), file=sys.stderr)
+            print(encode_rows(RowTable(rows), out, profile, encoded_file(name or "")), file=sys.stderr)
             file = "features.npy" if name is None else f"{name}.features.npy"
-            raw[name] = RawRows.of(folder / file)
+            raw[name or ""] = RawRows.of(folder / file)
         write_prepared(out, raw)
 
     return write

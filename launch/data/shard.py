@@ -10,9 +10,7 @@ from cohort_gnn import ibp
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.files import demand_writable
 from cohort_gnn.base.units import format_bytes
-from cohort_gnn.dataset import Dataset
 from cohort_gnn.dataset import open as open_dataset
-from cohort_gnn.dataset.hetero import NodeTable
 from cohort_gnn.launch.data.prepare import BATCH_BYTES, SHARDS_FOLDER, RowTable, bytes_bar
 from cohort_gnn.launch.data.stored_rows import StoredRows
 
@@ -29,12 +27,11 @@ def register(dataset_commands) -> None:
 
 def shard(args: argparse.Namespace) -> int:
     """Runs the command; 0 when the parts are in place, rank 0 having the first rows."""
-    table, encoded = _encoded_table(args)
-    stored = StoredRows(table, encoded)
+    key, stored, encoded = _encoded_rows(args)
     if not 1 <= args.parts <= len(encoded):
         raise CohortError("--parts", f"an integer in [1, {len(encoded)}]", str(args.parts), "give each part a row")
     cuts = np.linspace(0, len(encoded), args.parts + 1).astype(np.int64)
-    out, kind = args.path / SHARDS_FOLDER, f"{args.type}." if args.type else ""
+    out, kind = args.path / SHARDS_FOLDER, f"{key}." if key else ""
     step, written = max(BATCH_BYTES // stored.row_bytes // 64, 1) * 64, 0
     with (
         bytes_bar("dividing", len(encoded) * stored.row_bytes) as advance,
@@ -49,22 +46,19 @@ def shard(args: argparse.Namespace) -> int:
     return 0
 
 
-def _encoded_table(args: argparse.Namespace) -> tuple[Dataset | NodeTable, ibp.EncodedRows]:
-    """What has the encoded rows that are to be divided, and these.
+def _encoded_rows(args: argparse.Namespace) -> tuple[str, StoredRows, ibp.EncodedRows]:
+    """What files call the node type whose rows are to be divided, its rows, and these as they are encoded.
 
     Raises:
         CohortError: there are none, or --type names none of several node types.
     """
     data = open_dataset(args.path)
-    if isinstance(data, Dataset):
-        if args.type is not None:
-            raise CohortError("--type", "no type, of a data set of one node type", args.type)
-        table: Dataset | NodeTable = data
-    elif args.type in data.node_types:
-        table = data.node_types[args.type]
-    else:
-        raise CohortError("--type", f"one of the node types {', '.join(data.node_types)}", args.type or "none")
+    name = next(iter(data.node_types)) if args.type is None and len(data.node_types) == 1 else args.type
+    if name not in data.node_types:
+        raise CohortError("--type", f"one of the node types {', '.join(data.node_types)}", name or "none")
+    table = data.node_types[name]
     if table.encoded_rows is None:
         hint = f"encode them with: cohort dataset prepare {args.path}"
         raise CohortError(str(args.path), "encoded feature rows", "none", hint)
-    return table, ibp.load(table.encoded_rows)
+    encoded = ibp.load(table.encoded_rows)
+    return data.key_of(name), StoredRows(table, encoded), encoded

@@ -3,14 +3,13 @@
 import numpy as np
 
 from cohort_gnn import ibp
-from cohort_gnn.dataset import Dataset
-from cohort_gnn.dataset.hetero import FeatureTable
 from cohort_gnn.dataset.prepared import take_rows
+from cohort_gnn.dataset.stored_graph import FeatureTable
 
 
 class StoredRows:
-    """The feature rows of a data set, of one of its node types, or of the edges of a relation, as bytes: raw where it
-    has them, else decoded.
+    """The feature rows of a data set, of the nodes or the edges of a type, as bytes: raw where it has them, else
+    decoded.
 
     Args:
         encoded: the rows to decode though there are raw ones; None: raw ones where there are some.
@@ -20,12 +19,11 @@ class StoredRows:
         dtype: of the features.
     """
 
-    def __init__(self, data: Dataset | FeatureTable, encoded: ibp.EncodedRows | None = None):
-        assert data.feature_dtype is not None and data.file is not None  # a table without features has no rows
-        self.dtype, self.file = data.feature_dtype, data.file
-        self.num_rows = data.num_nodes if isinstance(data, Dataset) else data.num_rows
-        if encoded is None and data.x is None and data.encoded_rows is not None:
-            encoded = ibp.load(data.encoded_rows)
+    def __init__(self, table: FeatureTable, encoded: ibp.EncodedRows | None = None):
+        assert table.feature_dtype is not None and table.file is not None  # a table without features has no rows
+        self.dtype, self.file, self.num_rows = table.feature_dtype, table.file, table.num_rows
+        if encoded is None and table.x is None and table.encoded_rows is not None:
+            encoded = ibp.load(table.encoded_rows)
         self._rows: np.ndarray | ibp.EncodedRows
         if encoded is None:
             self._rows = np.load(self.file, mmap_mode="c").view(np.uint8)  # torch takes no read-only memory

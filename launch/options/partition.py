@@ -7,7 +7,7 @@ import numpy as np
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.cache.plan.planner import MAX_CLIQUE_GPUS, cliques_named
 from cohort_gnn.dataset import open as open_dataset
-from cohort_gnn.dataset.partitioning.partition import first_target, load_parts, parts_file
+from cohort_gnn.dataset.partitioning.partition import load_parts, parts_file
 from cohort_gnn.launch.options.devices import devices
 
 
@@ -38,7 +38,7 @@ def clique_seeds(dataset: Path, cliques: list[list[int]], split: str = "train") 
         raise CohortError("--partition", "at least two cliques of GPUs", "one", hint)
     parts = load_parts(dataset, len(cliques))
     data = open_dataset(dataset)
-    ids = np.asarray(getattr(data, f"{split}_ids")) + first_target(data)
+    ids = np.asarray(getattr(data, f"{split}_ids")) + data.first_node[data.target]
     part_of = parts[ids]
     seeds = [ids[part_of == part] for part in range(len(cliques))]
     for part, own in enumerate(seeds):

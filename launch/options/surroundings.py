@@ -4,13 +4,11 @@ import os
 import platform
 import socket
 import time
-from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import cohort_gnn
-from cohort_gnn.dataset import Dataset, HeteroDataset
-from cohort_gnn.dataset.hetero import NodeTable
+from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.launch.options.devices import devices
 from cohort_gnn.spec.results import GraphSizes, Started
 
@@ -45,20 +43,19 @@ def started(command: str, gpus: list[int] | None) -> Started:
     return found
 
 
-def sizes_of(data: Dataset | HeteroDataset) -> GraphSizes:
-    """Of a run's graph; by node type or relation where there are several."""
-    tables: Mapping[str, Dataset | NodeTable] = data.node_types if isinstance(data, HeteroDataset) else {"": data}
-    sizes: GraphSizes = {
+def sizes_of(data: StoredGraph) -> GraphSizes:
+    """Of a run's graph."""
+    keys = {name: data.key_of(name) for name in data.node_types}
+    edges = {" ".join(data.key_of(name)): each.num_edges for name, each in data.edge_types.items()}
+    return {
         "num_nodes": data.num_nodes,
         "num_edges": data.num_edges,
         "num_classes": data.num_classes,
         "splits": {name: len(getattr(data, f"{name}_ids")) for name in ("train", "val", "test")},
-        "feature_dims": {name: table.feature_dim for name, table in tables.items()},
+        "feature_dims": {keys[name]: table.feature_dim for name, table in data.node_types.items()},
+        "node_types": {keys[name]: table.num_nodes for name, table in data.node_types.items() if keys[name]},
+        "edge_types": {name: count for name, count in edges.items() if name},
     }
-    if isinstance(data, HeteroDataset):
-        sizes["node_types"] = {name: table.num_nodes for name, table in tables.items()}
-        sizes["edge_types"] = {" ".join(name): each.num_edges for name, each in data.edge_types.items()}
-    return sizes
 
 
 def _cpu_model() -> str:

@@ -85,14 +85,14 @@ def _plan_one(planning: Planning) -> list[str]:
         several = network.epochs(spec, found.placed, planning.num_batches, of_model, planning.far(found), plan)
     on_disk = planning.on_disk(found)
     if spec.json:
-        told = table.as_json(found.placed, planning.types) | found.memory | gain
+        told = table.as_json(found.placed, planning.data.types) | found.memory | gain
         if on_disk:
             told |= on_disk.as_json()
         if several:
             told |= {"network": several[0]._asdict(), "epochs": list(map(asdict, several[1]))}
         print(json.dumps(told | {"counts": planning.source, "wrong": found.wrong}, indent=2))
         return found.wrong
-    table.print_plan(found.placed, planning.source, found.memory, planning.types)
+    table.print_plan(found.placed, planning.source, found.memory, planning.data.types)
     if gain:
         print(describe_gain(**gain["partition"]))
     if spec.cache_policy in ("plan", "none"):
@@ -112,7 +112,7 @@ def _plan_ratios(planning: Planning) -> list[str]:
     wrong = found[0.0].wrong
     if planning.spec.json:
         plans = [
-            {"ratio": ratio, "wrong": each.wrong} | table.as_json(each.placed, planning.types) | each.memory
+            {"ratio": ratio, "wrong": each.wrong} | table.as_json(each.placed, planning.data.types) | each.memory
             for ratio, each in found.items()
         ]
         print(json.dumps({"ratios": plans, "counts": planning.source, "wrong": wrong}, indent=2))

@@ -12,8 +12,7 @@ from cohort_gnn.base.units import format_bytes
 from cohort_gnn.cache import Counts, Rows
 from cohort_gnn.cache.plan.budget import available_host_bytes
 from cohort_gnn.cache.plan.disk import DiskRates, disk_reads, expected_reads, remembered_rates
-from cohort_gnn.dataset import Dataset
-from cohort_gnn.dataset.hetero import NodeTable
+from cohort_gnn.dataset.stored_graph import FeatureTable
 from cohort_gnn.launch.plan.table import gpus_of
 
 
@@ -93,14 +92,15 @@ class DiskPlan:
         )
 
 
-def demand_encoded(option: str, tables: Sequence[Dataset | NodeTable], are_encoded: bool, folder: Path) -> None:
+def demand_encoded(option: str, tables: Sequence[FeatureTable], are_encoded: bool, folder: Path) -> None:
     """Raises CohortError, as the sampler of a run, if raw rows are in host memory: only encoded rows can be elsewhere.
 
     Args:
         option: that leaves rows elsewhere.
+        tables: of node types with features.
         are_encoded: whether --compress asks for encoded rows in host memory.
     """
-    if not are_encoded or any(table.encoded_rows is None for table in tables if table.feature_dtype):
+    if not are_encoded or any(table.encoded_rows is None for table in tables):
         hint = f"encode them with: cohort dataset prepare {folder}; and use --compress auto"
         raise CohortError(option, "encoded feature rows in host memory", "raw rows", hint)
 

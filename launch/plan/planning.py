@@ -1,6 +1,5 @@
 """What ``cohort plan`` plans for, and the plans."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -14,10 +13,7 @@ from cohort_gnn.cache.plan import budget
 from cohort_gnn.cache.plan.links import machine_bandwidth
 from cohort_gnn.cache.plan.options import bytes_of_nodes, memory_needs, presample, raw_bytes_of, tables_of
 from cohort_gnn.cache.plan.planner import raw_row_bytes
-from cohort_gnn.dataset import HeteroDataset
 from cohort_gnn.dataset.links import link_edges
-from cohort_gnn.dataset.reader import numbered_relations, relations_of
-from cohort_gnn.dataset.reader import tables_of as opened_tables_of
 from cohort_gnn.launch.options.devices import devices, gpu_memory
 from cohort_gnn.launch.options.partition import clique_seeds, cliques_of_ranks
 from cohort_gnn.launch.plan import network, table
@@ -33,7 +29,8 @@ from cohort_gnn.launch.plan.far import (
 )
 from cohort_gnn.launch.plan.options import PlanSpec
 from cohort_gnn.launch.run.job import open_to_train, seeds_of_links, topology_bytes, with_task
-from cohort_gnn.launch.run.train import check_links, check_of_links
+from cohort_gnn.launch.run.train import check_links, check_of_links, models_for
+from cohort_gnn.spec.meta import read_meta
 
 
 class Found(NamedTuple):
@@ -53,7 +50,6 @@ class Planning:
         counts: of all GPUs, or with --partition of each clique; source: where they come from.
         needs: what a GPU needs beside the cache.
         raw_bytes: of all raw feature rows.
-        types: what there are several of, to tell of each; None for one node type.
     """
 
     def __init__(self, spec: PlanSpec):
@@ -66,11 +62,10 @@ class Planning:
         self.num_gpus = spec.num_gpus or len(spec.gpus or self.machine["gpus"]) or 1
         self.cliques = self._cliques()
         self._gpu_bytes = gpu_memory(spec, self.machine)
-        self._meta = json.loads((spec.dataset / "meta.json").read_text())
+        self._meta = read_meta(spec.dataset)
         self.raw_bytes = raw_bytes_of(self._meta)
         self._demand_sizes()
         self.counts, self.source = self._counts(self.cliques if spec.partition else None)
-        self.types = self.data.types if isinstance(self.data, HeteroDataset) else None
         self._topology_bytes = topology_bytes(self.data, self.spec.weight_attr)
         names = ("max_batch_nodes", "max_batch_edges")
         seen = [{name: getattr(each, name) for name in names} for each in self.counts if each.max_batch_nodes]
@@ -124,11 +119,11 @@ class Planning:
         spec, data = self.spec, self.data
         if spec.parameters is not None:
             return spec.parameters
-        if isinstance(data, HeteroDataset):
-            hint = "--parameters N says how many the model has"
-            raise CohortError("--machines", "--parameters, for a data set of several node types", "none", hint)
         out_dim = spec.hidden if spec.task == "link" else data.num_classes
-        return network.count_parameters(spec, data.feature_dim, out_dim)
+        if spec.model in models_for(data):
+            return network.count_parameters(spec, data.node_types[data.target].feature_dim, out_dim)
+        hint = "--parameters N says how many the model has"
+        raise CohortError("--machines", f"--parameters, for the types of {data.path}", f"--model {spec.model}", hint)
 
     def _counts(self, cliques: list[list[int]] | None) -> tuple[list[cache.Counts], dict]:
         """(counts, where they come from): of all GPUs, or of each of the cliques."""
@@ -138,10 +133,14 @@ class Planning:
                 expected = "--cache-policy plan, which counts"
                 raise CohortError("--partition", expected, spec.cache_policy, "leave one out")
             picks = -1 if min(spec.fanout) < 0 else max(spec.fanout)
-            edges = [cache.Edges(each.indptr, each.indices, first) for each, first in numbered_relations(data)]
+            first = data.first_node
+            edges = [
+                cache.Edges(each.indptr, each.indices, (first[source], first[target]))
+                for (source, _, target), each in data.edge_types.items()
+            ]
             stand_in = cache.Counts.stand_in(spec.cache_policy, edges, data.num_nodes, picks)
             return [stand_in], {"policy": spec.cache_policy}
-        fanout = spec.fanout * len(relations_of(data))
+        fanout = spec.fanout * len(data.edge_types)
         run = (spec.dataset, fanout, spec.batch_size, spec.presample_batches, spec.split, spec.refresh)
         seeds = clique_seeds(spec.dataset, cliques, spec.split) if cliques else [self._seeds]
         sources = [presample(*run, each, spec.weight_attr) for each in seeds]
@@ -206,7 +205,7 @@ class Planning:
     def _planned_by(self, budgets: list[int], with_lists: bool) -> dict:
         """The arguments of cohort.cache.plan that data set and machine give."""
         spec = self.spec
-        relations = [cache.Lists(each.indptr, each.indices.itemsize) for each in relations_of(self.data)]
+        relations = [cache.Lists(each.indptr, each.indices.itemsize) for each in self.data.edge_types.values()]
         bandwidth = spec.bandwidth or machine_bandwidth(self.machine, list(range(len(budgets))))
         (local, peer, host), delays = bandwidth, spec.line_ns
         seconds_per_line = 1e-9 * delays[0], 1e-9 * delays[1], 1e-9 * delays[2]
@@ -221,7 +220,7 @@ class Planning:
 
     def _tables(self, budgets: list[int]) -> list[cache.Rows]:
         """The rows of each node type, as sampler/load.cc has them in slabs and in host memory."""
-        spec, tables = self.spec, opened_tables_of(self.data)
+        spec, tables = self.spec, list(self.data.node_types.values())
         if spec.row_bytes is not None:
             stored = [(spec.row_bytes if table.feature_dim else 0) for table in tables]
             return [cache.Rows(table.num_nodes, each, each) for table, each in zip(tables, stored, strict=True)]
@@ -232,7 +231,8 @@ class Planning:
         hold_all = all(cache.holds_all_raw_rows(each, tables_of(self._meta)) for each in budgets)
         in_host = spec.compress in ("host", "both") or (spec.compress == "auto" and prepared)
         if spec.host_bytes is not None and spec.host_bytes < self.raw_bytes:
-            demand_encoded(f"--host-bytes {format_bytes(spec.host_bytes)}", tables, in_host, spec.dataset)
+            option = f"--host-bytes {format_bytes(spec.host_bytes)}"
+            demand_encoded(option, self.data.feature_tables, in_host, spec.dataset)
         in_slabs = spec.compress in ("cache", "both") or (spec.compress == "auto" and prepared and not hold_all)
         return [
             cache.Rows(
@@ -254,7 +254,7 @@ class Planning:
         """Rows of --machines that are not in the memory of each; None: there are none."""
         spec = self.spec
         if spec.features == "partitioned":
-            demand_encoded("--features partitioned", opened_tables_of(self.data), bool(self._row_files()), spec.dataset)
+            demand_encoded("--features partitioned", self.data.feature_tables, bool(self._row_files()), spec.dataset)
         return far_rows(self._reads(found), spec.features, spec.host_bytes, [1, *(spec.machines or [])])
 
     def _reads(self, found: Found) -> Reads:
@@ -264,7 +264,7 @@ class Planning:
         """The files of encoded rows, where host memory has encoded ones."""
         if self.spec.compress not in ("auto", "host", "both"):
             return []
-        return [table.encoded_rows for table in opened_tables_of(self.data) if table.encoded_rows is not None]
+        return [table.encoded_rows for table in self.data.node_types.values() if table.encoded_rows is not None]
 
     def gain(self, found: Found) -> dict:
         """Shares of each GPU's row reads that host memory need not serve, with the seeds of parts and without."""

@@ -16,12 +16,12 @@ def gpus_of(plan) -> list:
     return [plan.gpu(i) for i in range(plan.num_gpus)]
 
 
-def as_json(plan, types: GraphTypes | None = None) -> dict:
+def as_json(plan, types: GraphTypes) -> dict:
     """{"seconds", "gpus": [...]}: everything that print_plan shows, in bytes and seconds a batch."""
     return {
         "seconds": plan.seconds,
         "cliques": [plan.clique(i).gpus for i in range(plan.num_cliques)],
-        "gpus": [_gpu_json(gpu) | ({"types": held_of_types(gpu, types)} if types else {}) for gpu in gpus_of(plan)],
+        "gpus": [_gpu_json(gpu) | {"types": held_of_types(gpu, types)} for gpu in gpus_of(plan)],
     }
 
 
@@ -150,11 +150,11 @@ def print_host_memory(memory: dict) -> None:
     print(f"host memory: {needed} needed ({filling} of it until the cache is filled), {present} available")
 
 
-def print_plan(plan, source: dict, memory: dict, types: GraphTypes | None = None) -> None:
+def print_plan(plan, source: dict, memory: dict, types: GraphTypes) -> None:
     """What each GPU holds, what to expect of a batch, where the counts come from, and host memory.
 
     Args:
-        types: of a graph that has several: each has a column of what GPUs hold.
+        types: of the graph: a table says what GPUs hold of each, if they hold rows or lists of several.
     """
     held = Table("Cache", ["GPU", "budget", "index", "rows", "row bytes", "lists", "list bytes", "alpha"])
     rates = ("rows local", "recent", "peer", "host", "lists local", "peer", "host")
@@ -170,7 +170,8 @@ def print_plan(plan, source: dict, memory: dict, types: GraphTypes | None = None
         served = [*(rows[tier] for tier in ("local", "recent", "peer", "host")), *(lists[tier] for tier in TIERS[:3])]
         shares = [f"{100 * rate:.1f}" for rate in served]
         expected.rows.append([str(i), *shares, format_bytes(_host_bytes(gpu)), f"{1e3 * gpu.seconds:.3f}"])
-    print_tables(held, *([_of_types(plan, types)] if types else []), expected)
+    of_types = _of_types(plan, types)
+    print_tables(held, *[of_types] * (len(of_types.rows) > 2), expected)
     cliques = " ".join("{" + ",".join(map(str, plan.clique(i).gpus)) + "}" for i in range(plan.num_cliques))
     slots, graph = (format_bytes(memory[f"{which}_bytes"]) for which in ("slots", "graph"))
     print(f"cliques {cliques}; in addition to its cache, a GPU holds {slots} of slots and {graph} of the graph")

@@ -198,10 +198,10 @@ def _parts(folder: Path, held: list[dict]) -> list[HeldPart]:
         return []
     rows = [rank["features"].get("types", []) for rank in held]
     lists = [rank["topology"].get("relations", []) for rank in held]  # none: they are read elsewhere
-    counts, dims, relations = types.counts, types.feature_dims, types.edge_types
+    counts, dims, edge_types = types.counts, types.feature_dims, types.edge_types
     good = all(len(of_rank) == len(dims) for of_rank in rows) and dims.keys() == counts.keys()
-    good = good and all(len(of_rank) in (0, len(relations)) for of_rank in lists)
-    if not good or any(target not in counts for _, _, target in relations):
+    good = good and all(len(of_rank) in (0, len(edge_types)) for of_rank in lists)
+    if not good or any(target not in counts for _, _, target in edge_types):
         place = f"{folder / files.PLAN}: ranks"
         raise CohortError(place, "the node types and edge types of run.json", "others", _OTHER_VERSION)
     parts = [
@@ -213,7 +213,7 @@ def _parts(folder: Path, held: list[dict]) -> list[HeldPart]:
         return parts
     return parts + [
         HeldPart(" ".join(name), counts[name[2]], [(each[i]["lists"], each[i]["bytes"]) for each in lists])
-        for i, name in enumerate(relations)
+        for i, name in enumerate(edge_types)
     ]
 
 

@@ -153,7 +153,7 @@ def about_table(run: Run) -> Table:
 def _described(graph: GraphSizes) -> str:
     splits = ", ".join(f"{name} {count:,}" for name, count in graph["splits"].items())
     parts = [f"{graph['num_nodes']:,} nodes, {graph['num_edges']:,} edges"]
-    if "node_types" in graph:
+    if graph.get("node_types"):
         parts.append(", ".join(f"{name} {count:,}" for name, count in graph["node_types"].items()))
         parts.append(f"{len(graph.get('edge_types', {}))} edge types")
     dims = [f"{name} {dim}".strip() for name, dim in graph["feature_dims"].items()]

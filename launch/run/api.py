@@ -10,7 +10,7 @@ from typing import Any
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.log import shown
 from cohort_gnn.base.spelling import nearest
-from cohort_gnn.dataset import Dataset, HeteroDataset
+from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.launch.run.supervise import handlers_kept
 from cohort_gnn.launch.run.train import train as command
 from cohort_gnn.spec import files
@@ -20,7 +20,7 @@ from cohort_gnn.spec.types import checked
 
 
 def train(
-    data: str | os.PathLike | Dataset | HeteroDataset,
+    data: str | os.PathLike | StoredGraph,
     out: str | os.PathLike,
     *,
     overwrite: bool = False,
@@ -33,7 +33,7 @@ def train(
     >>> summary["test_accuracy"], [epoch["loss"] for epoch in summary["epochs"]]
 
     Args:
-        data: folder of the data set, or a ``Dataset`` from ``cohort.dataset.open()``.
+        data: folder of the data set, or what ``cohort.dataset.open()`` returns.
         out: folder for results and logs; ``cohort.load_model(out)`` gives the trained model.
         overwrite: replace the run in ``out``.
         resume: continue the run in ``out``, with its options; of ``options``, ``epochs`` may be larger, and others that
@@ -48,7 +48,7 @@ def train(
     """
     if threading.current_thread() is not threading.main_thread():
         raise CohortError("cohort.train", "the main thread, which gets signals", threading.current_thread().name)
-    if not isinstance(data, str | os.PathLike | Dataset | HeteroDataset):
+    if not isinstance(data, str | os.PathLike | StoredGraph):
         hint = "cohort.from_pyg(data, FOLDER) writes a PyG graph as a data set"
         raise CohortError("cohort.train: data", "the folder of a data set, or a Dataset", type(data).__name__, hint)
     known = {each.name: each for each in options_of(RunSpec) if each.name != "out"}
@@ -62,7 +62,7 @@ def train(
             hint = 'callbacks=["package.module:Class"]: they run in the processes of the trainers'
             raise CohortError("cohort.train: callbacks", "names of classes", repr(value)[:80], hint)
         values[name] = checked(f"cohort.train: {name}", value, known[name].type)
-    folder = data.path if isinstance(data, Dataset | HeteroDataset) else Path(data).expanduser()
+    folder = data.path if isinstance(data, StoredGraph) else Path(data).expanduser()
     run = Path(out).expanduser()
     if resume and overwrite:
         raise CohortError("cohort.train", "resume or overwrite", "both", "leave one out")

@@ -17,8 +17,7 @@ from cohort_gnn.base.files import remembered
 from cohort_gnn.base.programs import ask_sampler
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.cache.plan.options import writable_folder
-from cohort_gnn.dataset import Dataset, HeteroDataset
-from cohort_gnn.dataset.reader import tables_of
+from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.launch.run.programs import run_programs
 from cohort_gnn.launch.run.supervise import ToldFailure, handlers_kept
 from cohort_gnn.spec.options import Affects, names_that_affect
@@ -37,7 +36,7 @@ class _Peak(TypedDict):
     key: dict
 
 
-def trainer_bytes(data: Dataset | HeteroDataset, run: dict) -> int:
+def trainer_bytes(data: StoredGraph, run: dict) -> int:
     """What a run must leave of each GPU beside slots and cache: its own needs, with headroom, and what others use now.
 
     Its own peak is measured unless a file in the data set's folder has it, for the same model, batches and data; where
@@ -74,16 +73,14 @@ def _used_bytes(run: dict) -> int:
     return max(ask_sampler("--memory", *map(str, run["sampler"]["gpus"]))["used_bytes"])
 
 
-def peak_key(data: Dataset | HeteroDataset, run: dict) -> dict:
+def peak_key(data: StoredGraph, run: dict) -> dict:
     """What the peak depends on."""
     options = {name: run["trainer"][name] for name in sorted(names_that_affect(RunSpec, Affects.MEMORY))}
     sampler = {name: run["sampler"][name] for name in ("num_ranks", "topology")}
     key = options | sampler | {"edge_dim": run["trainer"]["edge_dim"]}
     key |= {name: getattr(data, name) for name in OF_DATA}
-    if isinstance(data, HeteroDataset):
-        types = {"tables": [[getattr(table, name) for name in OF_TABLE] for table in tables_of(data)]}
-        return key | types | {"edge_types": ["__".join(name) for name in data.edge_types]}
-    return key | {name: getattr(data, name) for name in OF_TABLE}
+    tables = [[getattr(table, name) for name in OF_TABLE] for table in data.node_types.values()]
+    return key | {"tables": tables, "edge_types": ["__".join(name) for name in data.edge_types]}
 
 
 def peak_file(folder: Path, key: dict) -> Path:

@@ -13,25 +13,25 @@ from cohort_gnn.cache.plan.budget import beside_topology
 from cohort_gnn.cache.plan.disk import remembered_rates
 from cohort_gnn.cache.plan.links import machine_bandwidth
 from cohort_gnn.cache.plan.planner import raw_row_bytes
-from cohort_gnn.dataset import Dataset, HeteroDataset
+from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.dataset import open as open_folder
 from cohort_gnn.dataset.links import link_edges, with_held_out
-from cohort_gnn.dataset.reader import has_edge_features, relations_of, tables_of
 from cohort_gnn.launch.options.devices import gpu_memory, resolve_device, wants_auto_cache
 from cohort_gnn.launch.options.parser import values_of
 from cohort_gnn.launch.options.partition import clique_seeds, cliques_of_ranks, parts_file
+from cohort_gnn.spec.graph import GraphTypes
 from cohort_gnn.spec.run import RunSpec, SamplerSpec, TrainerSpec
 from cohort_gnn.spec.types import Topology
 
 Spec = TypeVar("Spec", bound=RunSpec)
 
 
-def open_to_train(folder: Path) -> Dataset | HeteroDataset:
+def open_to_train(folder: Path) -> StoredGraph:
     """The data set in a folder, whose path is absolute then."""
     return replace(open_folder(folder), path=folder.absolute())
 
 
-def demand_train_nodes(data: Dataset | HeteroDataset) -> None:
+def demand_train_nodes(data: StoredGraph) -> None:
     """Raises CohortError for a data set whose training split is empty."""
     if len(data.train_ids) == 0:
         hint = "write the data set with another --split"
@@ -40,34 +40,30 @@ def demand_train_nodes(data: Dataset | HeteroDataset) -> None:
         raise CohortError(str(data.path / "train_ids.npy"), "at least one node to train on", "none", hint)
 
 
-def topology_bytes(data: Dataset | HeteroDataset, weight_attr: str | None) -> int:
+def topology_bytes(data: StoredGraph, weight_attr: str | None) -> int:
     """Of the neighbour lists of all relations, and of what draws by weight read beside them."""
-    relations = relations_of(data)
-    of_draws = 4 * sum(len(each.indptr) + len(each.indices) for each in relations) if weight_attr else 0
-    return of_draws + sum(each.indptr.nbytes + each.indices.nbytes for each in relations)
+    lists = data.edge_types.values()
+    of_draws = 4 * sum(len(each.indptr) + len(each.indices) for each in lists) if weight_attr else 0
+    return of_draws + sum(each.indptr.nbytes + each.indices.nbytes for each in lists)
 
 
-def takes_edge_features(spec: SamplerSpec, data: Dataset | HeteroDataset) -> bool:
+def takes_edge_features(spec: SamplerSpec, data: StoredGraph) -> bool:
     """Whether batches have the features of their edges: the data set has some, and the command or model reads them."""
     reads = not isinstance(spec, RunSpec) or spec.model_kind.takes_edge_features
-    return spec.edge_features and reads and has_edge_features(data)
+    return spec.edge_features and reads and bool(data.edge_tables)
 
 
-def with_task(spec: Spec, data: Dataset | HeteroDataset) -> Spec:
+def with_task(spec: Spec, data: StoredGraph) -> Spec:
     """The options with the task that they name, or else that of the data set."""
     return replace(spec, task=spec.task or ("link" if with_held_out(data) else "node"))
 
 
-def trainer_spec(spec: RunSpec, data: Dataset | HeteroDataset) -> TrainerSpec:
+def trainer_spec(spec: RunSpec, data: StoredGraph) -> TrainerSpec:
     """The options with what follows from the data set."""
     check_sampler_sms(spec)
-    types, of_links = data.types if isinstance(data, HeteroDataset) else None, spec.task == "link"
-    if types and of_links:
-        types = replace(types, relation=link_edges(data, spec.relation).relation)
-    tables = [each.edge_table for each in relations_of(data)] if takes_edge_features(spec, data) else []
+    types, of_links, parts = types_of_run(spec, data), spec.task == "link", None
+    tables = [each.edge_table for each in data.edge_types.values()] if takes_edge_features(spec, data) else []
     edge_dims = [0 if table is None else table.feature_dim for table in tables]
-    types = types and replace(types, edge_dims=edge_dims)
-    parts = None
     if spec.partition:
         cliques = _rank_cliques(spec)
         parts = {"parts": str(parts_file(data.path, len(cliques))), "cliques": cliques}
@@ -75,15 +71,21 @@ def trainer_spec(spec: RunSpec, data: Dataset | HeteroDataset) -> TrainerSpec:
         **values_of(spec),
         coarse_error=coarse_error(spec, data),
         num_classes=spec.hidden if of_links else data.num_classes,
-        feature_dim=(data if isinstance(data, Dataset) else data.node_types[data.target]).feature_dim,
+        feature_dim=types.feature_dims[data.target],
         targets="link" if of_links else data.task,
-        types=types,
+        types=replace(types, edge_dims=edge_dims) if spec.model_kind.several_types else None,
         edge_dim=max(edge_dims, default=0),
         parts=parts,
     )
 
 
-def coarse_error(spec: RunSpec, data: Dataset | HeteroDataset) -> float:
+def types_of_run(spec: RunSpec, data: StoredGraph) -> GraphTypes:
+    """The types of the data set, with the relation that the run predicts."""
+    relation = link_edges(data, spec.relation).relation if spec.task == "link" else None
+    return replace(data.types, relation=relation)
+
+
+def coarse_error(spec: RunSpec, data: StoredGraph) -> float:
     """The relative error bound of features in coarse epochs, of the node type with the largest; 0: there are none.
 
     Raises:
@@ -94,7 +96,7 @@ def coarse_error(spec: RunSpec, data: Dataset | HeteroDataset) -> float:
     place = f"--coarse-epochs {spec.coarse_epochs}"
     if spec.compress not in ("auto", "both"):
         raise CohortError(place, "--compress both or auto: rows that stay encoded", f"--compress {spec.compress}")
-    files = [table.encoded_rows for table in tables_of(data) if table.encoded_rows]
+    files = [table.encoded_rows for table in data.node_types.values() if table.encoded_rows]
     bound = max((ibp.load(file, verify=False).profile.error_bound for file in files), default=0.0)
     if bound == 0.0:
         hint = f"encode them with: cohort dataset prepare {data.path} --codec planes"
@@ -118,7 +120,7 @@ def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = N
     if spec.partition:
         cliques = _rank_cliques(spec)
         own_seeds = list(zip(cliques, clique_seeds(dataset, cliques), strict=True))
-    planned = replace(spec, fanout=spec.fanout * len(relations_of(data)))
+    planned = replace(spec, fanout=spec.fanout * len(data.edge_types))
     if spec.cache_ratio == "auto":
         planned = replace(planned, gpu_memory=gpu_memory(spec))
     if isinstance(spec, RunSpec) and spec.task == "link":
@@ -129,9 +131,9 @@ def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = N
     topology = topology_of(spec, device)
     if topology != spec.topology:
         in_gpu = topology_bytes(data, spec.weight_attr)
-        if spec.edge_weights and isinstance(data, Dataset) and data.edge_weights is not None:
-            in_gpu += data.edge_weights.nbytes
-        tables = [(table.num_nodes, raw_row_bytes(table)) for table in tables_of(data)]
+        weights = [each.edge_weights for each in data.edge_types.values()] if spec.edge_weights else []
+        in_gpu += sum(each.nbytes for each in weights if each is not None)
+        tables = [(table.num_nodes, raw_row_bytes(table)) for table in data.node_types.values()]
         if kept := beside_topology(cache["cache_bytes"], in_gpu, tables):
             topology, cache["cache_bytes"] = "gpu", kept
     members = {
@@ -157,13 +159,13 @@ def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = N
     return {name: value for name, value in members.items() if value is not None} | cache
 
 
-def disk_rate(spec: RunSpec, data: Dataset | HeteroDataset) -> dict[str, float]:
+def disk_rate(spec: RunSpec, data: StoredGraph) -> dict[str, float]:
     """{"disk_rows_per_second": of the slowest drive with rows that --host-bytes leaves there}; {}: no row stays there.
 
     Raises:
         CohortError: the disk cannot be measured, which is done once a drive.
     """
-    files = [table.encoded_rows for table in tables_of(data) if table.encoded_rows is not None]
+    files = [table.encoded_rows for table in data.node_types.values() if table.encoded_rows is not None]
     if (
         spec.host_bytes is None
         or spec.features == "partitioned"
@@ -173,13 +175,11 @@ def disk_rate(spec: RunSpec, data: Dataset | HeteroDataset) -> dict[str, float]:
     return {"disk_rows_per_second": min(remembered_rates(file)["rows_per_second"] for file in files)}
 
 
-def seeds_of_links(spec: RunSpec, data: Dataset | HeteroDataset) -> tuple[np.ndarray, int]:
+def seeds_of_links(spec: RunSpec, data: StoredGraph) -> tuple[np.ndarray, int]:
     """What the cache of a run that learns links is planned for: (int64 [n], ascending: the nodes that may be endpoints
     of an edge or a negative, of several node types numbered through; how many of them a batch has)."""
     size = (2 + (0 if spec.negatives_from == "batch" else spec.negatives)) * spec.batch_size
-    if isinstance(data, Dataset):
-        return np.arange(data.num_nodes), size
-    types = replace(data.types, relation=link_edges(data, spec.relation).relation)
+    types = types_of_run(spec, data)
     firsts = types.first_node
     return np.concatenate([firsts[name] + np.arange(types.counts[name]) for name in types.outputs]), size
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from cohort_gnn.cache.plan.budget import available_host_bytes
 from cohort_gnn.dataset import open as open_folder
-from cohort_gnn.dataset.reader import tables_of
 
 BACKLOG = 1024  # connections of other machines that come before the sampler is ready for them
 
@@ -16,8 +15,7 @@ def features_here(run: dict) -> str:
     wanted = run["trainer"]["features"]
     if wanted != "auto":
         return wanted
-    tables = [table for table in tables_of(open_folder(Path(run["sampler"]["dataset"]))) if table.feature_dtype]
-    files = [table.encoded_rows for table in tables]
+    files = [table.encoded_rows for table in open_folder(Path(run["sampler"]["dataset"])).feature_tables]
     if run["sampler"]["compress"] in ("none", "cache") or not all(files):
         return "replicated"  # only encoded rows travel
     limit = run["sampler"].get("host_bytes", available_host_bytes())

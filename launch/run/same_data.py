@@ -1,19 +1,17 @@
 """Whether a run that goes on still has the data set that it was started on."""
 
 import hashlib
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.dataset import Dataset
 from cohort_gnn.dataset import open as open_folder
-from cohort_gnn.dataset.hetero import FeatureTable
-from cohort_gnn.dataset.links import HELD_OUT, files_of, with_held_out
-from cohort_gnn.dataset.reader import relations_of, tables_of
+from cohort_gnn.dataset.links import HELD_OUT, LinkEdges, with_held_out
+from cohort_gnn.dataset.stored_graph import FeatureTable
 from cohort_gnn.launch.data.stored_rows import StoredRows
+from cohort_gnn.spec.meta import OF_EDGES, read_meta
 
 WHOLE_BYTES = 16 << 20  # files up to here are digested whole
 NUM_PIECES, PIECE_BYTES = 64, 64 << 10  # of larger ones, evenly spaced
@@ -28,33 +26,30 @@ def digests(folder: Path, parts: dict | None) -> dict[str, str]:
     Args:
         parts: those that ranks train on, if they do, as TrainerSpec has them.
     """
-    data, meta = open_folder(folder), json.loads((folder / "meta.json").read_text())
-    names = meta["files"] if "files" in meta else meta["target"]  # the second of several node types
-    relations = meta.get("edges", [names])
-    of_edges = ("indptr", "indices", "edge_weights", "edge_times")
+    data, meta = open_folder(folder), read_meta(folder)
     members = {
         "description": ["meta.json"],
-        "splits": [names[f"{split}_ids"] for split in ("train", "val", "test")],
-        "labels": [names["labels"]],
-        "edges": [relation[name] for relation in relations for name in of_edges if name in relation],
+        "splits": [meta["target"][f"{split}_ids"] for split in ("train", "val", "test")],
+        "labels": [meta["target"]["labels"]],
+        "edges": [edges[name] for edges in meta["edges"] for name in OF_EDGES if name in edges],
         "parts": [parts["parts"]] if parts else [],  # an absolute path
         "links": [
             name
             for relation in with_held_out(data)
             for split in HELD_OUT
             for shared in (False, True)
-            for name in files_of(split, relation, shared)[shared:]
+            for name in LinkEdges(data, relation).files(split, shared)[shared:]
             if (folder / name).exists()
         ],
     }
     digests = {name: _digest([folder / file for file in files]) for name, files in members.items()}
-    digests["features"] = _digest_of_rows([table for table in tables_of(data) if table.feature_dtype is not None])
-    if tables := [each.edge_table for each in relations_of(data) if each.edge_table is not None]:
-        digests["edge features"] = _digest_of_rows(tables)
+    digests["features"] = _digest_of_rows(data.feature_tables)
+    if data.edge_tables:
+        digests["edge features"] = _digest_of_rows(data.edge_tables)
     return digests
 
 
-def _digest_of_rows(tables: Sequence[Dataset | FeatureTable]) -> str:
+def _digest_of_rows(tables: Sequence[FeatureTable]) -> str:
     """Of some rows of each, decoded."""
     sha = hashlib.sha256()
     for rows in map(StoredRows, tables):

@@ -16,9 +16,8 @@ from cohort_gnn.base.log import RunLog, handled
 from cohort_gnn.base.tables import print_tables
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.cache.plan.budget import available_host_bytes
-from cohort_gnn.dataset import Dataset, HeteroDataset
+from cohort_gnn.dataset import HeteroDataset, StoredGraph
 from cohort_gnn.dataset.links import HeldOut, held_out_of, link_edges
-from cohort_gnn.dataset.reader import has_edge_features, relations_of
 from cohort_gnn.dataset.reverses import opposites_told
 from cohort_gnn.launch.options.devices import gpu_memory, resolve_device, wants_auto_cache
 from cohort_gnn.launch.options.own_code import demand_named_here
@@ -131,26 +130,26 @@ def _begin(args: argparse.Namespace, spec: RunSpec, meeting: Meeting | None, not
             return _run(out, run, shown, inherited, meeting, notes)
 
 
-def _say_what_is_unused(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
+def _say_what_is_unused(spec: RunSpec, data: StoredGraph) -> None:
     """Names what the edges of the data set have and the run does not use."""
-    relations = relations_of(data)
-    if any(each.edge_times is not None for each in relations):
+    lists = data.edge_types.values()
+    if any(each.edge_times is not None for each in lists):
         LOG.info(
             "edge times are not used: neighbours are drawn whatever their time (cohort.NeighborLoader has time_attr)"
         )
-    if any(each.edge_weights is not None for each in relations) and not spec.edge_weights:
+    if any(each.edge_weights is not None for each in lists) and not spec.edge_weights:
         used = "edge weights are used for draws alone" if spec.weight_attr else "edge weights are not used"
         cure = f"--model {spec.model} takes none (gcn does, and models of your own may)"
         if spec.model_kind.takes_weights:
             cure = "--edge-weights passes them to the model"
         LOG.info(f"{used}: {cure}")
-    if spec.edge_features and has_edge_features(data) and not takes_edge_features(spec, data):
+    if spec.edge_features and data.edge_tables and not takes_edge_features(spec, data):
         LOG.info(
             f"edge features are not used: --model {spec.model} takes none (gat and rgat do, and models of your own may)"
         )
 
 
-def _run_of(spec: RunSpec, data: Dataset | HeteroDataset) -> dict:
+def _run_of(spec: RunSpec, data: StoredGraph) -> dict:
     """What becomes run.json, less the digests of the data set."""
     trainer = as_json(trainer_spec(replace(spec, out=None), data))
     if spec.trainer_bytes is None and wants_auto_cache(spec) and resolve_device(spec.device) == "cuda":
@@ -161,22 +160,21 @@ def _run_of(spec: RunSpec, data: Dataset | HeteroDataset) -> dict:
     return {"mps": spec.mps, "sampler": sampler, "trainer": trainer} | disk_rate(spec, data)
 
 
-def _about(args: argparse.Namespace, data: Dataset | HeteroDataset, spec: RunSpec, before: Any = None) -> dict:
+def _about(args: argparse.Namespace, data: StoredGraph, spec: RunSpec, before: Any = None) -> dict:
     """The members of run.json that say what was started, on what; `before`: the earlier starts of the run."""
     gpus = gpus_of(spec) if resolve_device(spec.device) == "cuda" else None
     before = before if isinstance(before, list) else []
     return {"starts": [*before, started(args.command_line, gpus)], "graph": sizes_of(data)}
 
 
-def _reads_in_place(spec: RunSpec, data: Dataset | HeteroDataset) -> bool:
+def _reads_in_place(spec: RunSpec, data: StoredGraph) -> bool:
     """Whether the layers of a run on the CPU read rows where they lie in the data set's file."""
-    if isinstance(data, HeteroDataset) or resolve_device(spec.device) == "cuda":
-        return False
     reads = spec.layers == "cohort" and spec.model_kind.reads_in_place and not spec.edge_weights
-    return reads and data.feature_dtype == "float32"
+    is_float = all(table.feature_dtype == "float32" for table in data.node_types.values())
+    return reads and is_float and not spec.model_kind.several_types and resolve_device(spec.device) == "cpu"
 
 
-def check_model(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
+def check_model(spec: RunSpec, data: StoredGraph) -> None:
     """Raises CohortError for options that do not fit each other or the data set."""
     kind = spec.model_kind
     if len(spec.hops_of_evaluation) != len(spec.fanout):
@@ -197,7 +195,7 @@ def check_model(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
         expected = "--model gcn, which takes weights, or a model of your own"
         raise CohortError("--edge-weights", expected, f"--model {spec.model}")
     wanted = [name for name in ("edge_weights", "weight_attr") if getattr(spec, name)]
-    if wanted and all(each.edge_weights is None for each in relations_of(data)):
+    if wanted and all(each.edge_weights is None for each in data.edge_types.values()):
         hint = "cohort dataset import --edge-weights FILE, or --weight-column of an edge list, brings them in"
         raise CohortError(flag_of(wanted[0]), f"weights in {data.path}", "none", hint)
     if kind.has_heads and spec.hidden % spec.heads:
@@ -226,24 +224,23 @@ def check_of_links(spec: RunSpec) -> None:
         raise CohortError(", ".join(of_links), "--task link", "--task node", hint)
 
 
-def check_links(spec: RunSpec, data: Dataset | HeteroDataset) -> dict[str, HeldOut]:
+def check_links(spec: RunSpec, data: StoredGraph) -> dict[str, HeldOut]:
     """The held-out links of a data set.
 
     Raises:
         CohortError: options or the data set do not fit --task link.
     """
     edges = link_edges(data, spec.relation)
-    held_out = held_out_of(data.path, edges)
+    held_out = held_out_of(edges)
     if edges.lists.num_edges == 0:
         raise CohortError("--task link", "a graph with edges", f"none in {data.path}")
-    if isinstance(data, HeteroDataset) and edges.relation:
-        reached = {name[2] for name in data.edge_types}
-        if alone := [name for name in edges.relation[::2] if name not in reached]:
-            hint = "cohort dataset import --reverse-edges adds the reverse of each relation"
-            expected = f"relations into both ends of {' '.join(edges.relation)}"
-            raise CohortError("--task link", expected, f"none into {alone[0]}", hint)
-        if told := opposites_told(data, edges.relation):
-            LOG.warning("%s Until then, batches have all its edges.", told)
+    reached = {name[2] for name in data.edge_types}
+    if alone := [name for name in edges.relation[::2] if name not in reached]:
+        hint = "cohort dataset import --reverse-edges adds the reverse of each relation"
+        expected = f"relations into both ends of {' '.join(edges.relation)}"
+        raise CohortError("--task link", expected, f"none into {alone[0]}", hint)
+    if told := opposites_told(data, edges.relation):
+        LOG.warning("%s Until then, batches have all its edges.", told)
     if spec.partition:
         raise CohortError("--partition", "--task node", "--task link", "leave it out")
     if spec.negatives > 10_000:
@@ -251,24 +248,21 @@ def check_links(spec: RunSpec, data: Dataset | HeteroDataset) -> dict[str, HeldO
     return held_out
 
 
-def _check_types(spec: RunSpec, data: Dataset | HeteroDataset) -> None:
-    """Raises CohortError for options that do not fit a data set of several node types, or of one."""
-    kind = spec.model_kind
-    if isinstance(data, Dataset):
-        if kind.several_types:
-            hint = f"use {any_of(ONE_TYPE)}"
-            raise CohortError(f"--model {spec.model}", "a data set of several node types", "one of one node type", hint)
-        if spec.featureless != "zero":
-            raise CohortError("--featureless", "a data set of several node types", "one of one node type")
-        if spec.norm == "batch":
-            raise CohortError("--norm", "none or layer, for a data set of one node type", spec.norm)
-        return
-    if not kind.several_types:
+def models_for(data: StoredGraph) -> list[str]:
+    """The built-in models that a data set can train."""
+    return SEVERAL_TYPES if isinstance(data, HeteroDataset) else ONE_TYPE
+
+
+def _check_types(spec: RunSpec, data: StoredGraph) -> None:
+    """Raises CohortError for a model that does not fit the data set, and for options that do not fit the model."""
+    kind, fit = spec.model_kind, models_for(data)
+    if kind.several_types != MODELS[fit[0]].several_types:
         hint = "a script can use any model of PyG: docs/how-to/types.md"
-        expected = f"{' or '.join(SEVERAL_TYPES)}, for a data set of several node types"
-        raise CohortError("--model", expected, spec.model, hint)
-    if spec.edge_weights:
-        raise CohortError("--edge-weights", "its default, for a data set of several node types", "True")
+        raise CohortError("--model", f"{any_of(fit)}, for the types of {data.path}", spec.model, hint)
+    if spec.featureless != "zero" and not kind.several_types:
+        raise CohortError("--featureless", f"--model {any_of(SEVERAL_TYPES)}", f"--model {spec.model}")
+    if spec.norm == "batch" and not kind.several_types:
+        raise CohortError("--norm", f"none or layer, for --model {spec.model}", spec.norm)
     if spec.featureless == "embed":
         _check_rows(spec, data.types)
     if spec.residual and not kind.takes_residual:

@@ -2,7 +2,6 @@
 
 import argparse
 import functools
-import json
 import logging
 import math
 import shutil
@@ -12,7 +11,6 @@ from pathlib import Path
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.files import demand_writable
-from cohort_gnn.dataset.reader import tables_of
 from cohort_gnn.launch.options.devices import resolve_device
 from cohort_gnn.launch.options.own_code import demand_named_here
 from cohort_gnn.launch.options.parser import add_dataset, add_options, kind, spec_of
@@ -23,6 +21,7 @@ from cohort_gnn.launch.tune.output import Results, Screen, conclude, write
 from cohort_gnn.launch.tune.search import Point, Space, TimeBound, explore
 from cohort_gnn.launch.tune.space import CACHE_RATIOS, Room, axes_of, options_at, same_as, start_of
 from cohort_gnn.launch.tune.trial import OPTIONS_FILE, Trial
+from cohort_gnn.spec.meta import read_meta
 from cohort_gnn.spec.run import RunSpec
 from cohort_gnn.spec.types import AboveZero, Ratios
 
@@ -124,9 +123,9 @@ class Tuning:
     def __init__(self, args: argparse.Namespace):
         data, spec = open_to_train(args.dataset), spec_of(args, RunSpec)
         demand_named_here(args, spec)
-        self._meta = json.loads((data.path / "meta.json").read_text())
+        self._meta = read_meta(data.path)
         self._args, self.quiet, device = args, getattr(args, "quiet", False), resolve_device(spec.device)
-        start = start_of(spec, is_prepared=any(table.encoded_rows is not None for table in tables_of(data)))
+        start = start_of(spec, is_prepared=any(table.encoded_rows is not None for table in data.node_types.values()))
         self._axes, fixed = axes_of(args, device, data)
         out = Path(f"tune-{args.dataset.resolve().name}-{time.strftime('%Y%m%d-%H%M%S')}")
         epochs = getattr(args, "epochs", TRIAL_EPOCHS)

@@ -11,7 +11,6 @@ from cohort_gnn.cache.plan import budget
 from cohort_gnn.cache.plan import options as cache_options
 from cohort_gnn.cache.plan.options import bytes_of_nodes, memory_needs, presample, raw_bytes_of
 from cohort_gnn.cache.plan.planner import holds_all_raw_rows
-from cohort_gnn.dataset.reader import relations_of, tables_of
 from cohort_gnn.launch.options.devices import gpu_memory
 from cohort_gnn.launch.options.parser import changed_from_defaults, given_in, spec_of
 from cohort_gnn.launch.run.calibrate import HEADROOM
@@ -46,7 +45,7 @@ def axes_of(args: argparse.Namespace, device: str, data) -> tuple[list[Axis], di
     Args:
         data: the data set, opened.
     """
-    tables = [table for table in tables_of(data) if table.feature_dim]
+    tables = data.feature_tables
     has_raw = all(table.x is not None for table in tables)
     forms = ("none", "cache") if has_raw else ()  # that need no rows which the data set has not
     if any(table.encoded_rows is not None for table in tables):
@@ -98,7 +97,7 @@ class Room:
     def __init__(self, spec: RunSpec, meta: dict, data):
         self._spec, self._meta, self._dataset = spec, meta, data.path
         self._topology_bytes = topology_bytes(data, spec.weight_attr)
-        self._fanout = spec.fanout * len(relations_of(data))
+        self._fanout = spec.fanout * len(data.edge_types)
         self._gpu_bytes = gpu_memory(spec)
         self._trainer_bytes = spec.trainer_bytes
         self._counts: list[dict] = []

@@ -39,7 +39,7 @@ def test_without_a_folder_that_is_an_error(read_only, monkeypatch):
 
 
 def test_a_cache_needs_features(tmp_path):
-    meta = {"nodes": [{"type": "user", "count": 3}], "edges": [], "target": {"num_classes": 2}}
+    meta = {"version": 3, "nodes": [{"type": "user", "count": 3}], "edges": [], "target": {"num_classes": 2}}
     (tmp_path / "meta.json").write_text(json.dumps(meta))
     with pytest.raises(CohortError, match="expected features to cache, found none in"):
         sampler_members(SamplerSpec(cache_ratio=[0.5]), tmp_path, 1, on_gpu=False)

@@ -16,6 +16,7 @@ from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.launch.main import main
 from cohort_gnn.launch.plan import planning
 from cohort_gnn.launch.plan.table import hit_rates
+from cohort_gnn.spec.meta import read_meta
 from cohort_gnn.spec.run import SamplerSpec
 
 SMALL = ["--fanout", "4,3", "--batch-size", "100", "--cliques", "all"]
@@ -317,7 +318,7 @@ def test_needs_are_what_a_sampler_allocates(short_rows, fanout, arrays):
         (sizes,) = [(len(batch.n_id), batch.num_edges) for batch in loader]
         (slot,) = loader._sampler.run_folder.glob("slot-*")
         allocated = slot.stat().st_size
-    meta = json.loads((short_rows / "meta.json").read_text())
+    meta = read_meta(short_rows)
     seen = [dict(zip(("max_batch_nodes", "max_batch_edges"), sizes, strict=True))]
     needs = memory_needs(SamplerSpec(fanout=fanout, batch_size=100, slots=2), meta, seen, **arrays)
     assert needs.graph_bytes == meta["num_nodes"] * (8 + 12)

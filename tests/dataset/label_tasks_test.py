@@ -19,6 +19,7 @@ from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.check import check
 from cohort_gnn.dataset.importing.beside import SourceOptions
 from cohort_gnn.dataset.importing.renumber import renumber
+from cohort_gnn.spec.meta import read_meta
 
 NUM_NODES, NUM_LABELS = 60, 5
 
@@ -63,7 +64,7 @@ def test_numbers_are_kept(tmp_path):
     assert sorted([*data.train_ids, *data.val_ids]) == np.flatnonzero(~np.isnan(y)).tolist()
     meta = meta_of(folder)
     assert (meta["version"], meta["task"], meta["label_dtype"]) == (2, "regression", "float32")
-    assert label_bytes_of(meta) == 4
+    assert label_bytes_of(read_meta(folder)) == 4
     assert data.to_pyg().y.dtype == torch.float32 and check(folder) == []
 
 
@@ -77,7 +78,7 @@ def test_several_labels_are_kept(tmp_path, kind):
     np.testing.assert_array_equal(data.y, as_stored(y))
     known = np.ones(NUM_NODES, bool) if kind == "bool" else np.arange(NUM_NODES) % 6 != 0
     np.testing.assert_array_equal(data.train_ids, np.flatnonzero(known))
-    assert label_bytes_of(meta_of(folder)) == NUM_LABELS * data.y.itemsize
+    assert label_bytes_of(read_meta(folder)) == NUM_LABELS * data.y.itemsize
     assert check(folder) == []
 
 
@@ -85,7 +86,7 @@ def test_classes_are_written_as_version_1(tmp_path):
     folder = write(tmp_path / "out", sample(NUM_NODES).y, "classification")
     meta = meta_of(folder)
     assert meta["version"] == 1 and "task" not in meta and "label_dtype" not in meta
-    assert open_dataset(folder).task == "classification" and label_bytes_of(meta) == 8
+    assert open_dataset(folder).task == "classification" and label_bytes_of(read_meta(folder)) == 8
 
 
 @pytest.mark.parametrize("task", ["regression", "multilabel"])

@@ -4,24 +4,50 @@ import multiprocessing
 import pickle
 
 import numpy as np
+import pytest
+import torch
 
-from cohort_gnn.dataset import from_tensors
+from cohort_gnn.dataset import StoredGraph, from_tensors, generate_typed
 from cohort_gnn.dataset import open as open_dataset
 
 
-def test_only_the_same_object_is_equal(cora):
-    data, again = open_dataset(cora), open_dataset(cora)
+@pytest.fixture(params=["one type", "several"])
+def folder(request, cora, tmp_path):
+    if request.param == "one type":
+        return cora
+    generate_typed(tmp_path / "typed", nodes=240, edges=1001, dim=3, classes=2, seed=5)
+    return tmp_path / "typed"
+
+
+def arrays_of(data: StoredGraph) -> list[np.ndarray]:
+    tables = [table.x for table in data.node_types.values() if table.x is not None]
+    return [data.y, *tables, *(array for each in data.edge_types.values() for array in (each.indptr, each.indices))]
+
+
+def test_only_the_same_object_is_equal(folder):
+    data, again = open_dataset(folder), open_dataset(folder)
     assert data == data and data != again
     assert len({data, again, data}) == 2
 
 
-def test_a_pickle_holds_the_path_alone(cora, monkeypatch):
-    monkeypatch.chdir(cora.parent)
-    text = pickle.dumps(open_dataset(cora.name))
-    assert len(text) < 1000
+def test_a_pickle_holds_the_path_alone(folder, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    text = pickle.dumps(open_dataset(folder.name))
+    assert len(text) < 300
     monkeypatch.chdir("/")
-    data = pickle.loads(text)
-    assert data.path == cora and data.x.filename == open_dataset(cora).x.filename
+    data, again = pickle.loads(text), open_dataset(folder)
+    assert data.path == folder and type(data) is type(again)
+    assert [each.filename for each in arrays_of(data)] == [each.filename for each in arrays_of(again)]
+
+
+def test_a_data_set_without_names_has_its_arrays_twice(cora):
+    data = open_dataset(cora)
+    (nodes, edges), whole = (data.node_types["node"], data.edge_types["node", "to", "node"]), data.to_pyg()
+    assert data.metadata() == (["node"], [("node", "to", "node")]) and data.first_node == {"node": 0}
+    assert nodes.x is data.x and edges.indptr is data.indptr and edges.indices is data.indices
+    assert (nodes.num_nodes, edges.num_edges) == (data.num_nodes, data.num_edges) == (2708, 10556)
+    assert torch.equal(torch.from_numpy(edges.edge_index()), whole.edge_index)
+    assert data.same_edges(("node", "to", "node")) == [(("node", "to", "node"), False), (("node", "to", "node"), True)]
 
 
 def _rows_read(data, answers) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from cohort_gnn.dataset import HeteroDataset
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.spec.results import TIERS
 from cohort_gnn.trainer.source import BatchSource
@@ -29,8 +28,7 @@ def take_batches(source: BatchSource, run: dict, out: Path) -> None:
     source.sampler_sms = options["sampler_sms"]
     data = open_dataset(run["sampler"]["dataset"])
     ids = np.random.default_rng(options["seed"]).permutation(data.train_ids)
-    if isinstance(data, HeteroDataset):
-        ids, options["fanout"] = data.types.numbered(ids, options["fanout"])
+    ids, options["fanout"] = data.types.numbered(ids, options["fanout"])
     with open(out / f"batches-{source.rank}.jsonl", "w") as file:
         for beside, batches in (("nothing", _one_at_a_time), ("next", _in_a_row)):
             for numbers in itertools.islice(batches(source, ids, options), WARM_UP_BATCHES, None):

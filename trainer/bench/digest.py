@@ -4,7 +4,6 @@ import hashlib
 
 import torch
 
-from cohort_gnn.dataset import HeteroDataset
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.trainer import _native
 from cohort_gnn.trainer.source import AllRows, BatchSource, tables_of
@@ -37,10 +36,8 @@ def print_digests(sources: list[BatchSource], run: dict) -> None:
         run: the contents of run.json.
     """
     options = run["trainer"]
-    data, fanout = open_dataset(run["sampler"]["dataset"]), options["fanout"]
-    ids = data.train_ids
-    if isinstance(data, HeteroDataset):
-        ids, fanout = data.types.numbered(ids, fanout)
+    data = open_dataset(run["sampler"]["dataset"])
+    ids, fanout = data.types.numbered(data.train_ids, options["fanout"])
     seed_sets = [source.add_seeds(ids) for source in sources]
     all_rows = [source.all_rows(data.path) for source in sources]
     left, epoch = options["num_batches"], 0

@@ -13,8 +13,7 @@ from msgspec import Meta
 
 from cohort_gnn.base.errors import CohortError, warn_user
 from cohort_gnn.base.spelling import did_you_mean
-from cohort_gnn.dataset import Dataset, HeteroDataset
-from cohort_gnn.dataset.reader import relations_of
+from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.spec import types
 from cohort_gnn.spec.types import checked
 from cohort_gnn.trainer import _native
@@ -67,7 +66,7 @@ def is_set(name: str, value) -> bool:
 
 def folder_of(data) -> Path:
     """The argument ``data``: a data set's folder, or what cohort.dataset.open() has returned."""
-    if isinstance(data, Dataset | HeteroDataset):
+    if isinstance(data, StoredGraph):
         return data.path
     if isinstance(data, str | os.PathLike):
         return Path(data).expanduser()
@@ -131,33 +130,32 @@ class EdgeArrays:
             if value is not None:
                 is_set(name, value)
 
-    def of(self, data: Dataset | HeteroDataset, subgraph_type: str) -> dict:
+    def of(self, data: StoredGraph, subgraph_type: str) -> dict:
         """Members of run.json, for batches of a data set.
 
         Raises:
             CohortError: the data set has no weights.
         """
-        relations = relations_of(data)
-        has_weights = any(each.edge_weights is not None for each in relations)
+        has_weights = any(each.edge_weights is not None for each in data.edge_types.values())
         if self.edge_weights and not has_weights:
             raise _without(data, "edge_weights", "weight")
         weights = has_weights if self.edge_weights is None else bool(self.edge_weights)
-        rows = bool(self.edge_attr) and any(each.edge_table is not None for each in relations)
+        rows = bool(self.edge_attr) and bool(data.edge_tables)
         if names_no_edges(data, subgraph_type):
             weights, rows = bool(self.edge_weights), False
         return {"edge_ids": bool(self.edge_ids), "edge_weights": weights, "edge_features": rows}
 
 
-def demand_draws_possible(data: Dataset | HeteroDataset, weight_attr, time_attr) -> None:
+def demand_draws_possible(data: StoredGraph, weight_attr, time_attr) -> None:
     """Raises CohortError: an argument asks for weights or times of edges that no edge has."""
-    relations = relations_of(data)
-    if weight_attr is not None and all(each.edge_weights is None for each in relations):
+    lists = data.edge_types.values()
+    if weight_attr is not None and all(each.edge_weights is None for each in lists):
         raise _without(data, "weight_attr", "weight")
-    if time_attr is not None and all(each.edge_times is None for each in relations):
+    if time_attr is not None and all(each.edge_times is None for each in lists):
         raise _without(data, "time_attr", "time")
 
 
-def _without(data: Dataset | HeteroDataset, argument: str, what: str) -> CohortError:
+def _without(data: StoredGraph, argument: str, what: str) -> CohortError:
     hint = f"write the data set with edge_{what}, or import it with --edge-{what}s or --{what}-column"
     return CohortError(argument, f"a data set with edge {what}s", f"{data.path} without", hint)
 
@@ -213,8 +211,7 @@ def ids_of(input_nodes, num_nodes: int, may_repeat: bool = False) -> np.ndarray:
         # An array that is mapped and read-only, as a data set's splits are, is nothing that torch should be shown.
         ids = input_nodes if isinstance(input_nodes, np.ndarray) else np.asarray(torch.as_tensor(input_nodes).cpu())
     except (TypeError, ValueError, RuntimeError) as error:
-        hint = "the data set has one node type: pass the ids alone" if isinstance(input_nodes, str | tuple) else ""
-        raise CohortError("input_nodes", "integer ids [n] or a bool mask", repr(input_nodes)[:80], hint) from error
+        raise CohortError("input_nodes", "integer ids [n] or a bool mask", repr(input_nodes)[:80]) from error
     if isinstance(input_nodes, list | tuple) and ids.shape == (0,):
         ids = ids.astype(np.int64)  # an empty list has no dtype
     if ids.dtype == np.bool_:

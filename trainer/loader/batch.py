@@ -6,7 +6,9 @@ from typing import Self
 import torch
 from torch_geometric.data import Data
 from torch_geometric.data.data import BaseData
+from torch_geometric.data.storage import BaseStorage
 
+from cohort_gnn.spec.graph import EdgeType
 from cohort_gnn.trainer.source import AllRows, check_stream, edges_of, indptr_of, record_stream, tables_of
 
 
@@ -36,6 +38,10 @@ class OfSlot(BaseData):
                     check_stream(value.device, stream)
                     value.record_stream(stream)
         return self
+
+    def store_of(self, name: str | EdgeType) -> BaseStorage:
+        """What has the attributes of the nodes or edges of a type."""
+        raise NotImplementedError
 
     def __reduce__(self):
         # As PyG pickles and copies it, torch would keep the views' memory, and so the slot, for good.
@@ -81,6 +87,9 @@ class Batch(OfSlot, Data):
 
     Pickling, ``copy.deepcopy`` and ``clone()`` copy everything.
     """
+
+    def store_of(self, name: str | EdgeType) -> BaseStorage:
+        return self._store
 
 
 @torch.inference_mode(False)

@@ -6,6 +6,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 import torch
 from torch_geometric.data import HeteroData
+from torch_geometric.data.storage import BaseStorage
 from torch_geometric.sampler import NumNeighbors
 
 from cohort_gnn.base.errors import CohortError
@@ -48,6 +49,9 @@ class HeteroBatch(OfSlot, HeteroData):
     Pickling makes a copy of all, as ``copy.deepcopy`` and ``clone()`` do.
     """
 
+    def store_of(self, name: str | EdgeType) -> BaseStorage:
+        return self[name]
+
 
 def canonical(types: GraphTypes, name) -> EdgeType:
     """The edge type that PyG takes a name for: (source, name, target); (source, target), which is the only one between
@@ -60,8 +64,14 @@ def canonical(types: GraphTypes, name) -> EdgeType:
     return named[0] if len(named) == 1 else (parts[0], "to", parts[-1])
 
 
-def fanout_of(types: GraphTypes | None, num_neighbors) -> list[int]:
-    """[edge types x hops] from a list for all edge types, or from a list for each; [hops] where there is one type.
+def hops_of(num_neighbors):
+    """A list for all edge types, checked; or what has a list for each, as it is."""
+    by_type = isinstance(num_neighbors, Mapping | NumNeighbors)
+    return num_neighbors if by_type else checked("num_neighbors", num_neighbors, Fanout)
+
+
+def fanout_of(types: GraphTypes, num_neighbors) -> list[int]:
+    """[edge types x hops] from a list for all edge types, or from a list for each.
 
     Raises:
         CohortError: an edge type is missing or unknown, or lists have different lengths.
@@ -69,8 +79,8 @@ def fanout_of(types: GraphTypes | None, num_neighbors) -> list[int]:
     default = None
     if isinstance(num_neighbors, NumNeighbors):
         num_neighbors, default = num_neighbors.values, num_neighbors.default
-    if types is None or not isinstance(num_neighbors, Mapping):
-        return checked("num_neighbors", num_neighbors, Fanout) * (len(types.edge_types) if types else 1)
+    if not isinstance(num_neighbors, Mapping):
+        return checked("num_neighbors", num_neighbors, Fanout) * len(types.edge_types)
     given = dict.fromkeys(types.edge_types, default) if default is not None else {}
     given |= {canonical(types, name): values for name, values in num_neighbors.items()}
     for expected, found, what in ((types.edge_types, given, "none for"), (given, types.edge_types, "one for")):
@@ -87,37 +97,49 @@ def fanout_of(types: GraphTypes | None, num_neighbors) -> list[int]:
 
 
 def seeds_of(types: GraphTypes, input_nodes, may_repeat: bool) -> tuple[str, np.ndarray]:
-    """(node type, int64 [n] ids of the type) from the name of a type, or from (name, ids or mask or None).
+    """(node type, int64 [n] ids of the type) from the name of a type, or from (name, ids or mask or None). The only
+    type need not be named.
 
     Raises:
         CohortError: it is neither, or ids are not of the type.
     """
     of_type = input_nodes if isinstance(input_nodes, tuple | list) and len(input_nodes) == 2 else (input_nodes, None)
-    name, ids = of_type
-    if not isinstance(name, str) or name not in types.counts:
+    (name, ids), (first, *others) = of_type, types.counts
+    if not others and not isinstance(name, str):
+        name, ids = first, input_nodes
+    if not isinstance(name, str) or name not in (first, *others):
         expected = f"a node type, or (node type, ids): one of {', '.join(types.counts)}"
         hint = f'for example input_nodes=("{types.target}", data.train_ids)'
+        hint = hint if others else "the data set has one node type: pass the ids alone"
         raise CohortError("input_nodes", expected, repr(name)[:80], hint)
     return name, ids_of(ids, types.counts[name], may_repeat)
 
 
 def pairs_type_of(types: GraphTypes, edge_label_index) -> tuple[EdgeType, object]:
-    """(edge type, pairs) from an edge type, for all its edges, or from (edge type, pairs).
+    """(edge type, pairs) from an edge type, for all its edges, or from (edge type, pairs). The only type need not be
+    named.
 
     Raises:
         CohortError: it is neither.
     """
     of_type = edge_label_index if isinstance(edge_label_index, tuple | list) else ()
-    is_name = all(isinstance(part, str) for part in of_type)
-    name, pairs = (of_type, None) if is_name or len(of_type) != 2 else of_type
-    if isinstance(name, tuple | list | str) and name and all(isinstance(part, str) for part in name):
+    name, pairs = of_type if len(of_type) == 2 and not _is_name(of_type) else (edge_label_index, None)
+    first, *others = types.edge_types
+    if _is_name(name) or (isinstance(name, str) and pairs is not None):
         name = canonical(types, name)
-    if not isinstance(name, tuple) or name not in types.edge_types:
+    elif not others:
+        name, pairs = first, edge_label_index
+    if not isinstance(name, tuple) or name not in (first, *others):
         expected = f"an edge type, or (edge type, pairs): one of {', '.join(map(str, types.edge_types))}"
-        found = repr(name or edge_label_index)[:80]
-        hint = f"for example edge_label_index=({types.edge_types[0]}, pairs)"
-        raise CohortError("edge_label_index", expected, found, hint)
+        hint = f"for example edge_label_index=({first}, pairs)"
+        hint = hint if others else "the data set has one edge type: pass the pairs alone"
+        raise CohortError("edge_label_index", expected, repr(name)[:80], hint)
     return name, pairs
+
+
+def _is_name(given) -> bool:
+    """Whether it is parts of an edge type's name."""
+    return isinstance(given, tuple | list) and len(given) > 0 and all(isinstance(part, str) for part in given)
 
 
 @torch.inference_mode(False)

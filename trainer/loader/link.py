@@ -8,20 +8,19 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.data import Data, HeteroData
+from torch_geometric.data.data import BaseData
 from torch_geometric.sampler import NegativeSampling
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.dataset import Dataset, HeteroDataset
+from cohort_gnn.dataset import Relation, StoredGraph
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.arrays import demand_shape, edge_times
-from cohort_gnn.dataset.hetero import Relation
 from cohort_gnn.dataset.reverses import warn_of_opposites
 from cohort_gnn.spec.graph import EdgeType
 from cohort_gnn.spec.types import checked
 from cohort_gnn.trainer.loader.arguments import is_set
-from cohort_gnn.trainer.loader.batch import Batch
-from cohort_gnn.trainer.loader.hetero import HeteroBatch, pairs_type_of
+from cohort_gnn.trainer.loader.batch import OfSlot
+from cohort_gnn.trainer.loader.hetero import pairs_type_of
 from cohort_gnn.trainer.loader.memory_graph import MemoryGraph
 from cohort_gnn.trainer.loader.negatives import negatives_of, nodes_by_time
 from cohort_gnn.trainer.loader.neighbor import NeighborLoader
@@ -106,7 +105,7 @@ class LinkNeighborLoader(NeighborLoader):
 
     def __init__(
         self,
-        data: str | os.PathLike | Dataset | HeteroDataset | Data | HeteroData,
+        data: str | os.PathLike | StoredGraph | BaseData,
         num_neighbors: Sequence[int] | Mapping[EdgeType, Sequence[int]],
         edge_label_index: Tensor | np.ndarray | tuple | None = None,
         edge_label: Tensor | None = None,
@@ -128,36 +127,29 @@ class LinkNeighborLoader(NeighborLoader):
 
     def _checked_seeds(self, edge_label_index) -> np.ndarray:
         graph = open_dataset(self._sampler.data)
-        first: np.ndarray | int = 0
-        name: EdgeType | None = None
-        if isinstance(graph, HeteroDataset):
-            name, given = pairs_type_of(graph.types, edge_label_index)
-            self._input_type, ends = name, [name[0], name[2]]
-            self._of_pairs = replace(self._of_pairs, relation=graph.types.edge_types.index(name))
-            num_nodes = [graph.node_types[end].num_nodes for end in ends]
-            self._ids = _pairs_of(given, graph.edge_types[name], num_nodes, name, self._graph)
-            self._ends = num_nodes, ends
-            first = np.array([graph.first_node[end] for end in ends])
-        else:
-            self._ids = _pairs_of(edge_label_index, graph, [graph.num_nodes] * 2, None, self._graph)
-            self._ends = [graph.num_nodes] * 2, ["", ""]
+        name, given = pairs_type_of(self._types, edge_label_index)
+        self._input_type, self._key, self._ends = name, graph.key_of(name), name[::2]
+        self._of_pairs = replace(self._of_pairs, relation=self._types.edge_types.index(name))
+        num_nodes = [self._types.counts[end] for end in self._ends]
+        self._ids = _pairs_of(given, graph.edge_types[name], num_nodes, self._key or None, self._graph)
         self._subgraph.demand_excludes(self._of_pairs.exclude, graph, name)
-        if isinstance(graph, HeteroDataset) and name is not None and self._of_pairs.exclude == "reverse":
+        if self._of_pairs.exclude == "reverse":
             warn_of_opposites(graph, name, 'Until then, batches have all its edges, as with exclude="self".', 4)
         self._edge_label = _checked_labels(self._edge_label, len(self._ids), self._of_pairs)
-        return self._ids + first
+        return self._ids + np.array([self._types.first_node[end] for end in self._ends])
 
     def _register(self, seeds: np.ndarray, times, **of_negatives: Sequence[np.ndarray | None]) -> None:
-        node_times = [self._times_of_nodes(*end) for end in zip(*self._ends, strict=True)]
-        weights = self._negatives.sums(*self._ends, times=node_times)
+        node_times = [self._times_of_nodes(end) for end in self._ends]
+        counts, keys = [self._types.counts[end] for end in self._ends], list(map(self._sampler.key_of, self._ends))
+        weights = self._negatives.sums(counts, keys, times=node_times)
         drawn_by = [each for each in (weights, node_times) if any(of_end is not None for of_end in each)]
         self._digests_of_draws = [None if of_end is None else digest_of(of_end) for each in drawn_by for of_end in each]
         super()._register(seeds, times, weights=weights, node_times=node_times)
 
-    def _times_of_nodes(self, num_nodes: int, type_: str) -> np.ndarray | None:
+    def _times_of_nodes(self, name: str) -> np.ndarray | None:
         """Times of the nodes of a type that negatives are drawn from, as `nodes_by_time` makes them; None: they have
         none, or nothing is drawn by time."""
-        name, attribute = type_ or None, self._trees.time_attr
+        attribute, num_nodes = self._trees.time_attr, self._types.counts[name]
         if attribute is None or self._negatives.mode == "none":
             return None
         times = self._node_tensors.get(name, {}).get(attribute)
@@ -166,7 +158,7 @@ class LinkNeighborLoader(NeighborLoader):
             times = edge_times(place, np.asarray(times.cpu()))
             demand_shape(place, times, (num_nodes,))
         elif self._graph is not None:
-            times = self._graph.times_of(name, np.arange(num_nodes))
+            times = self._graph.times_of(self._sampler.key_of(name) or None, np.arange(num_nodes))
         return None if times is None else nodes_by_time(times)
 
     def with_edges(
@@ -199,13 +191,10 @@ class LinkNeighborLoader(NeighborLoader):
         pairs = {"edge_label_index": edge_label_index, "edge_label": edge_label, "edge_label_time": edge_label_time}
         return LinkNeighborLoader(self.data, **pairs, **self._shared(num_neighbors, batch_size), **how)
 
-    def _batch_of(self, slot) -> Batch | HeteroBatch:
+    def _batch_of(self, slot) -> OfSlot:
         batch = self._of_slot(slot)
-        if self._types:
-            pairs, source, target = (batch[name] for name in (self._input_type, *self._input_type[::2]))
-        else:
-            del batch.batch_size  # as in PyG: the number of seeds is no number of pairs
-            pairs = source = target = batch
+        pairs, source, target = (batch.store_of(name) for name in (self._input_type, *self._ends))
+        pairs.pop("batch_size", None)  # as in PyG: the number of seeds is no number of pairs
         endpoints, num_pairs = slot.endpoints.clone(), len(pairs.input_id)
         if self._trees.disjoint:
             for store in batch.node_stores:
@@ -242,14 +231,14 @@ class LinkNeighborLoader(NeighborLoader):
         return torch.cat([labels, labels.new_zeros(num_negatives, *labels.shape[1:])])
 
     def _identity(self) -> dict:
-        of_types = {"input_type": list(self._input_type)} if self._types else {}
+        of_types = {"input_type": list(self._key)} if self._key else {}
         of_pairs = [*self._of_pairs.numbers()[:4], *self._digests_of_draws]
         return super()._identity() | {"pairs": of_pairs} | of_types
 
 
 def _pairs_of(
     edge_label_index,
-    lists: Dataset | Relation,
+    lists: Relation,
     num_nodes: Sequence[int],
     name: EdgeType | None,
     columns: MemoryGraph | None,
@@ -271,9 +260,7 @@ def _pairs_of(
             np.arange(lists.num_edges) if edge_label_index is None else torch.as_tensor(edge_label_index).cpu()
         )
     except (TypeError, ValueError, RuntimeError) as error:
-        is_pair = isinstance(edge_label_index, tuple)
-        hint = "the data set has one edge type: pass the pairs alone" if is_pair else ""
-        raise CohortError(place, expected, repr(edge_label_index)[:80], hint) from error
+        raise CohortError(place, expected, repr(edge_label_index)[:80]) from error
     if not np.issubdtype(given.dtype, np.integer) or not (given.ndim == 1 or (given.ndim == 2 and len(given) == 2)):
         hint = "of a [n, 2] tensor: its .t()" if given.ndim == 2 and given.shape[1] == 2 else ""
         raise CohortError(place, expected, f"{given.dtype} {list(given.shape)}", hint)

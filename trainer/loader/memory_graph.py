@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.data import Data, HeteroData
+from torch_geometric.data import HeteroData
+from torch_geometric.data.data import BaseData
 from torch_geometric.data.storage import BaseStorage
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.channel.run_folder import RunFolder
-from cohort_gnn.dataset import Dataset, HeteroDataset, from_pyg, from_tensors
+from cohort_gnn.dataset import StoredGraph, from_pyg, from_tensors
 from cohort_gnn.dataset.arrays import demand_nodes, edge_times, edge_weights, integers
 from cohort_gnn.dataset.importing.tensors import ADJ_HINT, ends_of
-from cohort_gnn.spec.graph import EdgeType
+from cohort_gnn.spec.graph import NODE_TYPE, EdgeType
 from cohort_gnn.trainer.loader.arguments import EdgeArrays
-from cohort_gnn.trainer.loader.batch import Batch
-from cohort_gnn.trainer.loader.hetero import HeteroBatch
+from cohort_gnn.trainer.loader.batch import OfSlot
 from cohort_gnn.trainer.loader.machine import has_other_ranks
 from cohort_gnn.trainer.loader.reverse_types import names_no_edges
 
@@ -43,7 +43,7 @@ class MemoryGraph:
 
     def __init__(
         self,
-        data: Data | HeteroData,
+        data: BaseData,
         cleanup: contextlib.ExitStack,
         time_attr: str | None,
         weight_attr: str | None,
@@ -64,8 +64,8 @@ class MemoryGraph:
             found = f"a PyG {type(data).__name__}"
             raise CohortError("data", "the folder of a data set, which ranks share", found, hint)
         self.data, self.left_out = data, set[str]()
-        self._nodes: dict[Name, BaseStorage] = _stores_of(data, "node_types")
-        self._edges: dict[Name, BaseStorage] = _stores_of(data, "edge_types")
+        self._nodes: dict[Name, BaseStorage] = {store._key: store for store in data.node_stores}
+        self._edges: dict[Name, BaseStorage] = {store._key: store for store in data.edge_stores}
         self._ends = {name: self._ends_of(name, store) for name, store in self._edges.items()}
         self._node_times: dict[Name, np.ndarray] = {}
         times, weights = self._times_of_edges(time_attr), self._weights_of_edges(weight_attr)
@@ -94,7 +94,7 @@ class MemoryGraph:
         """int64 [n] of nodes of a type; None: draws do not depend on their times."""
         return self._node_times[name][nodes] if name in self._node_times else None
 
-    def edge_options(self, arrays: EdgeArrays, subgraph_type: str, written: Dataset | HeteroDataset) -> dict:
+    def edge_options(self, arrays: EdgeArrays, subgraph_type: str, written: StoredGraph) -> dict:
         """Members of run.json, for batches with these arrays of edges.
 
         Args:
@@ -112,13 +112,13 @@ class MemoryGraph:
 
     # --- batches ----------------------------------------------------------------------------------------------------
 
-    def fill(self, batch: Batch | HeteroBatch, of_pairs: bool) -> None:
+    def fill(self, batch: OfSlot, of_pairs: bool) -> None:
         """Gives a batch the rows of its nodes and edges, and what the graph has beside these."""
         of_loader = LOADERS_OWN | self.left_out | (OF_PAIRS if of_pairs else set())
         for name, given in (self._nodes | self._edges).items():
-            self._fill(name, batch[name] if isinstance(batch, HeteroData) else batch._store, given, of_loader)
-        if isinstance(batch, HeteroData):
-            batch._global_store.update(self.data._global_store)
+            self._fill(name, batch.store_of(name or NODE_TYPE), given, of_loader)
+        if None not in self._nodes:
+            batch.stores[0].update(self.data.stores[0])
 
     def _fill(self, name: Name, store: BaseStorage, given: BaseStorage, of_loader: set[str]) -> None:
         device = store["edge_index" if "edge_index" in store else "n_id"].device
@@ -171,7 +171,7 @@ class MemoryGraph:
         of_nodes = {name: store for name, store in self._nodes.items() if _has(store, attribute, of_nodes=True)}
         of_edges = {name: store for name, store in self._edges.items() if _has(store, attribute, of_nodes=False)}
         if not of_nodes and not of_edges:
-            at = "data[TYPE]" if isinstance(self.data, HeteroData) else "data"
+            at = "data" if None in self._nodes else "data[TYPE]"
             expected = f"the name of a tensor of times, one for each node or edge: {at}.{attribute}"
             raise CohortError("time_attr", expected, "none")
         if of_nodes and of_edges:
@@ -232,8 +232,8 @@ class MemoryGraph:
         """The labels, all of one class, and the split are what ``cache_policy="plan"`` counts with."""
         while isinstance(seeds, tuple | list) and seeds:
             seeds = seeds[0]
-        if isinstance(self.data, Data):
-            store = self.data._store
+        if None in self._nodes:
+            store = self._nodes[None]
             count = _count(None, store)
             from_tensors(
                 self.folder,
@@ -245,7 +245,8 @@ class MemoryGraph:
                 train_ids=_train_mask(store, count),
             )
             return
-        target = seeds if isinstance(seeds, str) and seeds in self._nodes else next(iter(self.data.node_types), None)
+        names = list(map(str, self._nodes))
+        target = seeds if isinstance(seeds, str) and seeds in names else next(iter(names), None)
         graph = HeteroData()
         for name, store in self._nodes.items():
             graph[name].update({"x": store["x"]} if name in self._rows else {"num_nodes": _count(name, store)})
@@ -260,11 +261,6 @@ class MemoryGraph:
         from_pyg(graph, self.folder, target=target)
 
 
-def _stores_of(data: Data | HeteroData, of: str) -> dict[Name, BaseStorage]:
-    """Those of node_types, or of edge_types."""
-    return {name: data[name] for name in getattr(data, of)} if isinstance(data, HeteroData) else {None: data._store}
-
-
 def _place(attribute: str, name: Name) -> str:
     """For messages."""
     return attribute if name is None else f"{attribute} of {name if isinstance(name, str) else ', '.join(name)}"
@@ -274,7 +270,7 @@ def _has(store: BaseStorage, attribute: str, of_nodes: bool) -> bool:
     """Whether nodes, or edges, have an attribute; that of a type is one of this name, whatever its shape."""
     if store.get(attribute) is None:
         return False
-    if isinstance(store._parent(), HeteroData):
+    if store._key is not None:
         return True
     return store.is_node_attr(attribute) if of_nodes else store.is_edge_attr(attribute)
 

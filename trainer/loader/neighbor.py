@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 import torch
 from torch_geometric.data import Data, HeteroData
+from torch_geometric.data.data import BaseData
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.dataset import Dataset, HeteroDataset
+from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.spec import types
 from cohort_gnn.spec.graph import EdgeType
@@ -21,14 +22,13 @@ from cohort_gnn.trainer.loader.arguments import (
     cache_options,
     demand_draws_possible,
     folder_of,
-    ids_of,
     input_id_of,
     is_set,
     sampler_options,
     take_pyg_arguments,
 )
-from cohort_gnn.trainer.loader.batch import Batch, batch_of
-from cohort_gnn.trainer.loader.hetero import HeteroBatch, fanout_of, hetero_batch_of, seeds_of
+from cohort_gnn.trainer.loader.batch import Batch, OfSlot, batch_of
+from cohort_gnn.trainer.loader.hetero import HeteroBatch, fanout_of, hetero_batch_of, hops_of, seeds_of
 from cohort_gnn.trainer.loader.lightning import keeps_order
 from cohort_gnn.trainer.loader.memory_graph import MemoryGraph
 from cohort_gnn.trainer.loader.node_tensors import checked_tensors, rows_of
@@ -142,11 +142,12 @@ class NeighborLoader(Stateful):
     _of_pairs = OfPairs()  # of a loader whose seeds are pairs of nodes
     _meter: EpochMeter | None = None  # of the epoch begun last
     _times_argument = "input_time"
-    _input_type: str | EdgeType = ""  # of the seeds, where there are several
+    _input_type: str | EdgeType  # of the seeds
+    _key: str | EdgeType  # what results call it; empty: batches are of PyG's Data, which has no types
 
     def __init__(
         self,
-        data: str | os.PathLike | Dataset | HeteroDataset | Data | HeteroData,
+        data: str | os.PathLike | StoredGraph | BaseData,
         num_neighbors: Sequence[int] | Mapping[EdgeType, Sequence[int]],
         input_nodes=None,
         *,
@@ -203,9 +204,9 @@ class NeighborLoader(Stateful):
                 folder = folder_of(data)
                 self.data = open_dataset(folder) if isinstance(data, str | os.PathLike) else data
             opened = None if sampler else open_dataset(folder)
-            self._types = sampler.types if sampler else opened.types if isinstance(opened, HeteroDataset) else None
+            self._types = sampler.types if opened is None else opened.types
+            self.num_neighbors = hops_of(num_neighbors)
             self._fanout = fanout_of(self._types, num_neighbors)
-            self.num_neighbors = num_neighbors if self._types else self._fanout
             if opened is not None:
                 given: dict = {"num_slots": num_slots, "seed": seed, "topology": topology, "compress": compress}
                 given |= {"order": order, "reuse": reuse, "weight_attr": weight_attr}
@@ -217,7 +218,7 @@ class NeighborLoader(Stateful):
         try:
             if own and sampler_sms:
                 own.divide_gpu(sampler_sms)
-            self._node_tensors = checked_tensors(node_tensors, sampler.counts)
+            self._node_tensors = checked_tensors(node_tensors, self._types.counts)
             self._register(self._checked_seeds(input_nodes), input_time)
             self._input_id = input_id_of(input_id, input_nodes, self._ids)
         except BaseException:
@@ -227,7 +228,7 @@ class NeighborLoader(Stateful):
 
     def _start(
         self,
-        data: Dataset | HeteroDataset,
+        data: StoredGraph,
         device,
         kind: str,
         of_edges: EdgeArrays,
@@ -245,12 +246,12 @@ class NeighborLoader(Stateful):
         of_spec |= {name: options[name] for name in ("edge_weights", "edge_features", "weight_attr", "reuse")}
         spec = SamplerSpec(fanout=self._fanout, batch_size=self.batch_size, slots=options["num_slots"], **of_spec)
         limit_seconds = checked("limit_seconds", limit_seconds, types.AboveZero)
-        return SamplerProcess(data.path, device, options, spec, limit_seconds, cleanup.pop_all(), self._types)
+        return SamplerProcess(data, device, options, spec, limit_seconds, cleanup.pop_all())
 
     def _register(self, seeds: np.ndarray, times, **of_negatives: Sequence[np.ndarray | None]) -> None:
         """Tells the sampler of the seeds, and the other ranks of this machine of the loader."""
         if times is None and self._graph is not None and self._ids.ndim == 1:
-            times = self._graph.times_of(self._input_type or None, self._ids)
+            times = self._graph.times_of(self._key or None, self._ids)
         self._times = self._trees.checked_times(times, len(seeds), self._times_argument)
         self._seed_set = self._sampler.source.add_seeds(seeds, None, self._times, owner=self, **of_negatives)
         if self._sampler.place.local_size > 1:
@@ -258,12 +259,9 @@ class NeighborLoader(Stateful):
             self._sampler.demand_same_loader(self._seed_set, of_data | self._identity())
 
     def _checked_seeds(self, input_nodes) -> np.ndarray:
-        """int64 [n], as the sampler counts nodes; keeps their ids, and their node type where there are several."""
-        if self._types is None:
-            self._ids = ids_of(input_nodes, self._sampler.counts[None], self._trees.disjoint)
-            return self._ids
+        """int64 [n], as the sampler counts nodes; keeps their ids and their node type."""
         name, self._ids = seeds_of(self._types, input_nodes, self._trees.disjoint)
-        self._input_type = name
+        self._input_type, self._key = name, self._sampler.key_of(name)
         return self._ids + self._types.first_node[name]
 
     def _demand_offered(self, cache_ratio, weight_attr) -> None:
@@ -289,7 +287,7 @@ class NeighborLoader(Stateful):
             "num_neighbors": self.num_neighbors if num_neighbors is None else num_neighbors,
             "batch_size": self.batch_size if batch_size is None else batch_size,
             "transform": self._transform,
-            "node_tensors": self._node_tensors if self._types else self._node_tensors.get(None),
+            "node_tensors": self._node_tensors,
             "_graph": self._graph,
             "_sampler": self._sampler,
             "_subgraph": self._subgraph,
@@ -336,23 +334,23 @@ class NeighborLoader(Stateful):
         self._subgraph.finish(batch)
         if self._graph is not None:
             self._graph.fill(batch, of_pairs=self._ids.ndim == 2)
-        seeds = batch[self._input_type] if self._types else batch
+        seeds = batch.store_of(self._input_type)
         seeds.update(rows_of(self._input_id, seeds.input_id))
         for type_, tensors in self._node_tensors.items():
-            store = batch if type_ is None else batch[type_]
+            store = batch.store_of(type_)
             store.update(rows_of(tensors, store.n_id))
         meter.step_begins(slot)
         return batch if self._transform is None else self._transform(batch)
 
-    def _of_slot(self, slot) -> Batch | HeteroBatch:
-        if self._types:
-            return hetero_batch_of(self._types, slot, self._input_type, self._sampler.rows)
-        return batch_of(slot, self._sampler.rows)
+    def _of_slot(self, slot) -> OfSlot:
+        if not self._key:
+            return batch_of(slot, self._sampler.rows)
+        return hetero_batch_of(self._types, slot, self._input_type, self._sampler.rows)
 
-    def _batch_of(self, slot) -> Batch | HeteroBatch:
+    def _batch_of(self, slot) -> OfSlot:
         batch = self._of_slot(slot)
         if self._times is not None:
-            seeds = batch[self._input_type] if self._types else batch
+            seeds = batch.store_of(self._input_type)
             seeds.seed_time = self._all_times[seeds.input_id]
         return batch
 
@@ -378,7 +376,7 @@ class NeighborLoader(Stateful):
                 "replace": self._replace,
                 "subgraph_type": self._subgraph.kind,
             }
-            | ({"input_type": self._input_type} if self._types else {})
+            | ({"input_type": self._key} if self._key else {})
         )
 
     @functools.cached_property

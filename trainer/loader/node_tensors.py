@@ -17,23 +17,23 @@ OF_BATCHES |= {
     "seed_time",
     "input_type",
 }
-NodeTensors = dict[str | None, dict[str, Tensor]]  # by name, of each node type; None: of the only one
+NodeTensors = dict[str, dict[str, Tensor]]  # by name, of each node type
 
 
-def checked_tensors(tensors: Mapping | None, counts: Mapping[str | None, int]) -> NodeTensors:
-    """The argument ``node_tensors``.
+def checked_tensors(tensors: Mapping | None, counts: Mapping[str, int]) -> NodeTensors:
+    """The argument ``node_tensors``: tensors by name, of each node type, of which the only one need not be named.
 
     Args:
-        counts: of the nodes of each type; None: of the only one.
+        counts: of the nodes of each type.
 
     Raises:
         CohortError: one is no tensor [num_nodes, ...], or has the name of what batches have anyway; or a node type is
             unknown.
     """
-    if None in counts:
-        return {None: _checked("node_tensors", tensors or {}, counts[None])}
-    found = {}
-    for type_, of_type in (tensors or {}).items():
+    tensors, found = tensors or {}, {}
+    if len(counts) == 1 and not any(isinstance(each, Mapping) for each in tensors.values()):
+        return {name: _checked("node_tensors", tensors, count) for name, count in counts.items()}
+    for type_, of_type in tensors.items():
         place = f"node_tensors[{type_!r}]"
         if type_ not in counts or not isinstance(of_type, Mapping):
             expected = f"tensors by name, of one of the node types {', '.join(map(str, counts))}"

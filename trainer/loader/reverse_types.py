@@ -1,22 +1,21 @@
 """Which edge type has the reverses of another, for ``subgraph_type="bidirectional"``."""
 
-from cohort_gnn.dataset import Dataset, HeteroDataset
+from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.spec.graph import EdgeType
 
 
-def reverse_types_of(data: HeteroDataset) -> dict[EdgeType, EdgeType]:
+def reverse_types_of(data: StoredGraph) -> dict[EdgeType, EdgeType]:
     """The reverse of each edge type that has one: the one that the data set names, else the one that PyG would take."""
     return {name: reverse for name in data.edge_types if (reverse := _reverse_of(data, name)) is not None}
 
 
-def names_no_edges(data: Dataset | HeteroDataset, subgraph_type: str) -> bool:
-    """Whether batches tell nothing about edges but their ends, as in PyG: all have reverses, of other edge types."""
-    if subgraph_type != "bidirectional" or not isinstance(data, HeteroDataset):
-        return False
-    return len(reverse_types_of(data)) == len(data.edge_types)
+def names_no_edges(data: StoredGraph, subgraph_type: str) -> bool:
+    """Whether batches tell nothing about edges but their ends, as in PyG: all edge types have names, and reverses."""
+    reverses = reverse_types_of(data) if subgraph_type == "bidirectional" else {}
+    return len(reverses) == len(data.edge_types) and all(map(data.key_of, reverses))
 
 
-def _reverse_of(data: HeteroDataset, name: EdgeType) -> EdgeType | None:
+def _reverse_of(data: StoredGraph, name: EdgeType) -> EdgeType | None:
     source, relation, target = name
     named = data.reverse_of(name)
     if named is not None and named != name:

@@ -16,8 +16,7 @@ from cohort_gnn.base.files import write_whole
 from cohort_gnn.base.programs import end_processes, log_tail, program, start_logged
 from cohort_gnn.cache.plan.options import sampler_members
 from cohort_gnn.channel.run_folder import RunFolder, meeting_point, rank_folders
-from cohort_gnn.dataset import open_one_type
-from cohort_gnn.spec.graph import GraphTypes
+from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.spec.run import SamplerSpec
 from cohort_gnn.spec.types import Positive, checked
 from cohort_gnn.trainer.cores import share_cores
@@ -37,17 +36,14 @@ class SamplerProcess:
 
     def __init__(
         self,
-        data: Path,
+        data: StoredGraph,
         device,
         options: dict,
         spec: SamplerSpec,
         limit_seconds: float,
         cleanup: contextlib.ExitStack,
-        types: GraphTypes | None,
     ):
-        self.data, self.types = data.absolute(), types
-        # Nodes of each type; None: of the only one.
-        self.counts: dict = types.counts if types else {None: open_one_type(self.data).num_nodes}
+        self.data, self.types, self.key_of = data.path.absolute(), data.types, data.key_of
         self._machine = this_machine(limit_seconds)
         self.place = self._machine.place
         self.process: subprocess.Popen | None = None

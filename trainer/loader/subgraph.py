@@ -9,14 +9,11 @@ from torch import Tensor
 from torch_geometric.data.storage import EdgeStorage
 
 from cohort_gnn.base.errors import CohortError, warn_user
-from cohort_gnn.dataset import Dataset, HeteroDataset
-from cohort_gnn.dataset.hetero import Relation
-from cohort_gnn.dataset.reader import relations_of
+from cohort_gnn.dataset import Relation, StoredGraph
 from cohort_gnn.nn.block import keep_offsets
 from cohort_gnn.spec.graph import EdgeType
 from cohort_gnn.spec.types import checked
-from cohort_gnn.trainer.loader.batch import Batch
-from cohort_gnn.trainer.loader.hetero import HeteroBatch
+from cohort_gnn.trainer.loader.batch import OfSlot
 from cohort_gnn.trainer.loader.reverse_types import names_no_edges, reverse_types_of
 from cohort_gnn.trainer.loader.trees import TreeOptions, demand_shared
 
@@ -44,20 +41,20 @@ class Subgraph:
     kind = "directional"
     unweighted: Sequence[EdgeType] = ()
 
-    def finish(self, batch: Batch | HeteroBatch) -> None:
+    def finish(self, batch: OfSlot) -> None:
         """Gives the batch its other edges, and weights to edges that have some alone."""
         self.complete(batch)
         for name in self.unweighted:
-            batch[name].pop("edge_weight", None)
+            batch.store_of(name).pop("edge_weight", None)
 
-    def complete(self, batch: Batch | HeteroBatch) -> None:
+    def complete(self, batch: OfSlot) -> None:
         """Gives the batch its other edges."""
 
-    def demand_excludes(self, exclude: str, data: Dataset | HeteroDataset, relation: EdgeType | None) -> None:
+    def demand_excludes(self, exclude: str, data: StoredGraph, relation: EdgeType) -> None:
         """Raises CohortError if batches would have edges that `exclude` leaves out of the draws.
 
         Args:
-            relation: of the pairs; None: the graph has one edge type.
+            relation: of the pairs.
         """
 
 
@@ -70,41 +67,37 @@ class Bidirectional(Subgraph):
     these the first. Edge types without a reverse keep the drawn edges, and what these have beside their ends.
 
     Args:
-        reverses: of each edge type that has a reverse; None: the graph has one edge type.
+        reverses: of each edge type that has a reverse.
+        keeps_rows: edges keep what they have beside their ends; of a graph whose only edge type is its own reverse.
     """
 
     kind = "bidirectional"
 
-    def __init__(self, reverses: dict[EdgeType, EdgeType] | None):
-        self._reverses = reverses
+    def __init__(self, reverses: dict[EdgeType, EdgeType], keeps_rows: bool):
+        self._reverses, self._keeps_rows = reverses, keeps_rows
 
     @torch.inference_mode(False)
-    def complete(self, batch: Batch | HeteroBatch) -> None:
-        if self._reverses is None:
-            num_nodes = len(batch.n_id)
-            edge_index, edges = _union(batch.edge_index, batch.edge_index, num_nodes, num_nodes)
-            rows = {name: batch[name][edges % batch.edge_index.size(1)] for name in OF_EDGES if name in batch}
-            batch.update(rows)
-            batch.indptr = _put(batch._store, edge_index, num_nodes)
-        else:
-            drawn = {name: batch[name].edge_index for name in batch.edge_types}
-            for name, reverse in self._reverses.items():
-                sizes = (len(batch[name[0]].n_id), len(batch[name[2]].n_id))
-                edge_index, _ = _union(drawn[name], drawn[reverse], *sizes)
-                _put(batch[name], edge_index, sizes[1])
-                for of_drawn in OF_EDGES:
-                    batch[name].pop(of_drawn, None)
+    def complete(self, batch: OfSlot) -> None:
+        drawn = {name: batch.store_of(name).edge_index for name in {*self._reverses, *self._reverses.values()}}
+        for name, reverse in self._reverses.items():
+            store, sizes = batch.store_of(name), [len(batch.store_of(end).n_id) for end in name[::2]]
+            edge_index, edges = _union(drawn[name], drawn[reverse], *sizes)
+            for key in OF_EDGES:
+                rows = store.get(key)
+                if rows is not None and self._keeps_rows:
+                    store[key] = rows[edges % len(rows)]
+                else:
+                    store.pop(key, None)
+            _put(store, edge_index, sizes[1])
         _forget_hops(batch)
 
-    def demand_excludes(self, exclude: str, data: Dataset | HeteroDataset, relation: EdgeType | None) -> None:
+    def demand_excludes(self, exclude: str, data: StoredGraph, relation: EdgeType) -> None:
         place = f'exclude, with subgraph_type="{self.kind}"'
         if exclude == "self":
             hint = "a reverse edge of a pair, which is drawn, would bring the pair back"
             raise CohortError(place, '"reverse" or "none"', '"self"', hint)
-        if exclude == "none" or relation is None or self._reverses is None or not isinstance(data, HeteroDataset):
-            return
         reverse = self._reverses.get(relation)
-        if reverse is not None and reverse != data.reverse_of(relation):
+        if exclude != "none" and reverse is not None and reverse != data.reverse_of(relation):
             expected = f'"none", or a data set that names {reverse} as the reverse of {relation}'
             hint = "leave the reverses out, and write the data set with reverse_edges=True"
             raise CohortError(place, expected, repr(exclude), hint)
@@ -120,22 +113,18 @@ class Induced(Subgraph):
 
     kind = "induced"
 
-    def __init__(self, data: Dataset | HeteroDataset, arrays: list[str]):
+    def __init__(self, data: StoredGraph, arrays: list[str]):
         self._data, self._arrays = data, arrays
 
     @torch.inference_mode(False)
-    def complete(self, batch: Batch | HeteroBatch) -> None:
-        if isinstance(self._data, HeteroDataset):
-            nodes = {name: batch[name].n_id.cpu().numpy() for name in batch.node_types}
-            for name, relation in self._data.edge_types.items():
-                self._fill(batch[name], relation, nodes[name[0]], nodes[name[2]])
-        else:
-            n_id = batch.n_id.cpu().numpy()
-            batch.indptr = self._fill(batch._store, self._data, n_id, n_id)
+    def complete(self, batch: OfSlot) -> None:
+        nodes = {name: batch.store_of(name).n_id.cpu().numpy() for name in self._data.node_types}
+        for name, relation in self._data.edge_types.items():
+            self._fill(batch.store_of(name), relation, nodes[name[0]], nodes[name[2]])
         _forget_hops(batch)
 
-    def _fill(self, store: EdgeStorage, lists: Dataset | Relation, sources: np.ndarray, targets: np.ndarray) -> Tensor:
-        """Gives the store its edges and their arrays; returns their offsets."""
+    def _fill(self, store: EdgeStorage, lists: Relation, sources: np.ndarray, targets: np.ndarray) -> None:
+        """Gives the store its edges and their arrays."""
         device = store.edge_index.device
         edge_index, e_id = edges_between(lists, sources, targets)
         if "e_id" in self._arrays:
@@ -148,16 +137,16 @@ class Induced(Subgraph):
         if table is not None and table.x is not None:
             rows = torch.from_numpy(table.x[e_id])
             store.edge_attr = (rows.view(torch.bfloat16) if table.feature_dtype == "bfloat16" else rows).to(device)
-        return _put(store, torch.from_numpy(edge_index).to(device), len(targets))
+        _put(store, torch.from_numpy(edge_index).to(device), len(targets))
 
-    def demand_excludes(self, exclude: str, data: Dataset | HeteroDataset, relation: EdgeType | None) -> None:
+    def demand_excludes(self, exclude: str, data: StoredGraph, relation: EdgeType) -> None:
         if exclude != "none":
             place = f'exclude, with subgraph_type="{self.kind}"'
             hint = "an induced subgraph has all edges between its nodes, also those that are pairs of the batch"
             raise CohortError(place, '"none"', f'"{exclude}"', hint)
 
 
-def edges_between(lists: Dataset | Relation, sources: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def edges_between(lists: Relation, sources: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """All edges from some nodes to some nodes, by target, then by their place in the target's list.
 
     Args:
@@ -186,7 +175,7 @@ def edges_between(lists: Dataset | Relation, sources: np.ndarray, targets: np.nd
     return np.stack([source, target]), e_id
 
 
-def subgraph_of(kind: str, data: Dataset | HeteroDataset, options: dict, trees: TreeOptions) -> Subgraph:
+def subgraph_of(kind: str, data: StoredGraph, options: dict, trees: TreeOptions) -> Subgraph:
     """Of a loader.
 
     Args:
@@ -196,54 +185,45 @@ def subgraph_of(kind: str, data: Dataset | HeteroDataset, options: dict, trees: 
         CohortError: the options ask for arrays of edges that such batches do not have, or for disjoint batches.
     """
     found = _of_kind(kind, data, options, trees)
-    if isinstance(data, HeteroDataset):
-        found.unweighted = [name for name, lists in data.edge_types.items() if lists.edge_weights is None]
+    found.unweighted = [name for name, lists in data.edge_types.items() if lists.edge_weights is None]
     return found
 
 
-def _of_kind(kind: str, data: Dataset | HeteroDataset, options: dict, trees: TreeOptions) -> Subgraph:
+def _of_kind(kind: str, data: StoredGraph, options: dict, trees: TreeOptions) -> Subgraph:
     if kind == "directional":
         return Subgraph()
     if kind == "induced":
         demand_shared(trees, f"subgraph_type={kind!r}")
         return _induced(data, options)
-    if not isinstance(data, HeteroDataset):
-        return Bidirectional(None)
     for name in ("edge_ids", "edge_weights") if names_no_edges(data, kind) else ():
         if options[name]:
             hint = "a reverse edge has another edge type than the edge that was drawn; PyG leaves them out, too"
             raise CohortError(name, f"False, for several edge types and subgraph_type={kind!r}", "True", hint)
-    return Bidirectional(_reverses_of(data))
-
-
-def _induced(data: Dataset | HeteroDataset, options: dict) -> Induced:
-    """The sampler does not fetch what the drawn edges have: they are replaced."""
-    wanted = {"e_id": options["edge_ids"] or options["edge_features"], "edge_weight": options["edge_weights"]}
-    wanted["edge_attr"] = options["edge_features"]
-    tables = [each.edge_table for each in relations_of(data) if each.edge_table is not None]
-    if options["edge_features"] and any(table.x is None for table in tables):
-        hint = "say edge_attr=False, or keep the raw features when the data set is prepared"
-        raise CohortError("edge_attr", 'raw features of edges, for subgraph_type="induced"', "encoded ones", hint)
-    options |= {"edge_ids": False, "edge_weights": False, "edge_features": False}
-    return Induced(data, [name for name in OF_EDGES if wanted[name]])
-
-
-def _forget_hops(batch: Batch | HeteroBatch) -> None:
-    """Edges that are not in the order of hops have no numbers of them."""
-    for store in batch.stores:
-        for counts in ("num_sampled_nodes", "num_sampled_edges"):
-            store.pop(counts, None)
-
-
-def _reverses_of(data: HeteroDataset) -> dict[EdgeType, EdgeType]:
-    """The reverse of each edge type. Warns of edge types without one, as PyG does."""
     reverses = reverse_types_of(data)
     if without := [name for name in data.edge_types if name not in reverses]:
         warn_user(
             f"subgraph_type='bidirectional': no reverses of {', '.join(map(str, without))}, whose reverse edge type is"
             " unknown; write the data set with reverse_edges=True"
         )
-    return reverses
+    return Bidirectional(reverses, not any(map(data.key_of, reverses)))
+
+
+def _induced(data: StoredGraph, options: dict) -> Induced:
+    """The sampler does not fetch what the drawn edges have: they are replaced."""
+    wanted = {"e_id": options["edge_ids"] or options["edge_features"], "edge_weight": options["edge_weights"]}
+    wanted["edge_attr"] = options["edge_features"]
+    if options["edge_features"] and any(table.x is None for table in data.edge_tables):
+        hint = "say edge_attr=False, or keep the raw features when the data set is prepared"
+        raise CohortError("edge_attr", 'raw features of edges, for subgraph_type="induced"', "encoded ones", hint)
+    options |= {"edge_ids": False, "edge_weights": False, "edge_features": False}
+    return Induced(data, [name for name in OF_EDGES if wanted[name]])
+
+
+def _forget_hops(batch: OfSlot) -> None:
+    """Edges that are not in the order of hops have no numbers of them."""
+    for store in batch.stores:
+        for counts in ("num_sampled_nodes", "num_sampled_edges"):
+            store.pop(counts, None)
 
 
 def _union(edges: Tensor, reverses: Tensor, num_sources: int, num_targets: int) -> tuple[Tensor, Tensor]:
@@ -264,9 +244,10 @@ def _union(edges: Tensor, reverses: Tensor, num_sources: int, num_targets: int) 
     return torch.stack([pairs % num_sources, pairs // num_sources]), order[is_first]
 
 
-def _put(store: EdgeStorage, edge_index: Tensor, num_targets: int) -> Tensor:
-    """Gives the store edges that stand by target; returns their offsets, int64 [num_targets + 1]."""
+def _put(store: EdgeStorage, edge_index: Tensor, num_targets: int) -> None:
+    """Gives the store edges that stand by target, and their offsets, int64 [num_targets + 1], where it has some."""
     targets = torch.arange(num_targets + 1, device=edge_index.device)
     indptr = torch.searchsorted(edge_index[1].contiguous(), targets)
     store.edge_index = keep_offsets(edge_index, indptr)
-    return indptr
+    if "indptr" in store:
+        store.indptr = indptr

@@ -4,9 +4,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from cohort_gnn.dataset import Dataset, HeteroDataset
-from cohort_gnn.dataset.links import HeldOut, LinkEdges, held_out_of, link_edges
-from cohort_gnn.spec.graph import GraphTypes
+from cohort_gnn.dataset import StoredGraph
+from cohort_gnn.dataset.links import HeldOut, LinkEdges, held_out_of
 from cohort_gnn.spec.run import TrainerSpec
 from cohort_gnn.trainer.models.links import scores_of_links
 from cohort_gnn.trainer.models.targets import Links
@@ -60,31 +59,28 @@ class HeldOutLinks:
         return targets.sums_among(scores, others)
 
 
-def edges_to_learn(data: Dataset | HeteroDataset, types: GraphTypes | None) -> LinkEdges:
-    """All edges of the graph, or of the relation that is predicted."""
-    relation = types.relation if types else None
-    return link_edges(data, relation and ":".join(relation))
+def edges_to_learn(data: StoredGraph, options: TrainerSpec) -> LinkEdges:
+    """All edges of the relation that is predicted."""
+    assert options.graph.relation is not None
+    return LinkEdges(data, options.graph.relation)
 
 
-def seeds_of_links(
-    data: Dataset | HeteroDataset, types: GraphTypes | None
-) -> tuple[dict[str, np.ndarray], dict[str, HeldOutLinks]]:
+def seeds_of_links(data: StoredGraph, options: TrainerSpec) -> tuple[dict[str, np.ndarray], dict[str, HeldOutLinks]]:
     """Seeds of each split, and the held-out links of "val" and "test". To train there are pairs int64 [n, 2], all edges
-    of the graph or of the relation that is predicted; for the others nodes. Nodes of several types are numbered
-    through."""
-    edges, relation = edges_to_learn(data, types), types.relation if types else None
-    first = (types.first_node[relation[0]], types.first_node[relation[2]]) if types and relation else (0, 0)
-    links = {split: HeldOutLinks(held, first) for split, held in held_out_of(data.path, edges).items()}
+    of the relation that is predicted; for the others nodes. Nodes of all types are numbered through."""
+    edges = edges_to_learn(data, options)
+    first = (data.first_node[edges.relation[0]], data.first_node[edges.relation[2]])
+    links = {split: HeldOutLinks(held, first) for split, held in held_out_of(edges).items()}
     none = np.zeros(0, np.int64)
     nodes = {split: links[split].nodes if split in links else none for split in ("val", "test")}
     return {"train": edges.ends().T + np.array(first)} | nodes, links
 
 
-def weights_of_targets(data: Dataset | HeteroDataset, options: TrainerSpec) -> np.ndarray | None:
+def weights_of_targets(data: StoredGraph, options: TrainerSpec) -> np.ndarray | None:
     """By which targets of negatives are drawn, as `weight_sums` makes them; None: they are not drawn by weight."""
     kind, _, power = options.negatives_from.partition(":")
     if kind != "degree":
         return None
-    edges = edges_to_learn(data, options.types)
+    edges = edges_to_learn(data, options)
     weights = degree_weights(edges.lists.indptr, power or POWER_OF_DEGREE)
     return weight_sums("--negatives-from", weights, edges.num_targets)

@@ -225,9 +225,9 @@ class Trainer:
         """Has the sampler make a pass over a split's seeds, less the ``done`` first steps."""
         graph, pairs = self.options.graph, OfPairs()
         if self.options.task == "link" and name == "train":
-            relation = graph.edge_types.index(graph.relation) if graph.relation else 0
+            assert graph.relation is not None
             mode = "in_batch" if self.options.negatives_from == "batch" else "triplet"
-            pairs = OfPairs(mode, self.options.negatives, REDRAWS, "reverse", relation)
+            pairs = OfPairs(mode, self.options.negatives, REDRAWS, "reverse", graph.edge_types.index(graph.relation))
         coarse = name == "train" and self._is_coarse(epoch)
         of_pass = (self.options.batch_size, epoch, shuffle, done, pairs)
         return self.source.request(self.seed_sets[name], fanout * len(graph.edge_types), *of_pass, plane_a=coarse)

@@ -15,9 +15,9 @@ from torch import Tensor
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.files import temporary_folder
 from cohort_gnn.base.units import format_bytes
-from cohort_gnn.dataset import Dataset, HeteroDataset
+from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.nn.block import Block
-from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE, EdgeType
+from cohort_gnn.spec.graph import EdgeType
 from cohort_gnn.trainer.predict.full_blocks import FullBlocks, position_dtype
 from cohort_gnn.trainer.predict.node_rows import EncodedRows, StoredRows, features_of, new_rows, taken
 
@@ -26,7 +26,6 @@ MOST_WORK_BYTES = 2 << 30
 MOST_KEPT_BYTES = 100 << 20  # of arrays of up to 32 MiB, by malloc from piece to piece
 BYTES_OF_EDGE = 64  # ids while a block is made, and what attention keeps of an edge; beside its row
 
-Graph: TypeAlias = Dataset | HeteroDataset
 RowsOfType: TypeAlias = Tensor | StoredRows | EncodedRows  # of all nodes; a tensor: in the memory of the device
 Rows = dict[str, RowsOfType]  # by node type
 
@@ -109,15 +108,15 @@ class Layerwise:
         name: the node type whose scores are computed, one of the model's outputs.
     """
 
-    def __init__(self, model: Any, data: Graph, memory: MemoryPlan, out: Path, device: torch.device, name: str):
+    def __init__(self, model: Any, data: StoredGraph, memory: MemoryPlan, out: Path, device: torch.device, name: str):
         self.model, self.memory = model.to(device).eval(), memory
         self.out, self.device = out, device
-        self._tables, edges = parts_of(data)
+        self._tables = data.node_types
         self._gives = outputs_of_layers(model, self._tables, name)
         self._reads = [[each for each in self._tables if self._has_rows(each)], *self._gives[:-1]]
         counts = {each: table.num_nodes for each, table in self._tables.items()}
-        self._blocks = FullBlocks(counts, edges, not model.two_sided, device)
-        tables = {relation: edges[relation].edge_table for relation in model.edge_dims}
+        self._blocks = FullBlocks(counts, data.edge_types, not model.two_sided, device)
+        tables = {relation: data.edge_types[relation].edge_table for relation in model.edge_dims}
         self._edge_rows = {relation: features_of(table) for relation, table in tables.items() if table is not None}
 
     @torch.no_grad()
@@ -257,22 +256,15 @@ class Layerwise:
         return taken(rows, ids, dim, self.device, self.memory.work_bytes)
 
 
-def parts_of(data: Graph) -> tuple[dict[str, Any], dict[EdgeType, Any]]:
-    """What has the nodes and features of each node type, and what has the edges of each edge type."""
-    if isinstance(data, HeteroDataset):
-        return dict(data.node_types), dict(data.edge_types)
-    return {NODE_TYPE: data}, {EDGE_TYPE: data}
-
-
 def outputs_of_layers(model: Any, names: Iterable[str], name: str) -> list[list[str]]:
     """Of each layer, the node types that it gives rows; the last one makes the scores of one."""
     targets = [{relation[2] for relation in relations} for relations in model.edge_types]
     return [*([each for each in names if each in some] for some in targets[:-1]), [name]]
 
 
-def table_bytes(model: Any, data: Graph, name: str) -> list[int]:
+def table_bytes(model: Any, data: StoredGraph, name: str) -> list[int]:
     """Of the float32 rows of all nodes that each layer reads, to compute the scores of a node type."""
-    tables, _ = parts_of(data)
+    tables = data.node_types
     features = sum(table.num_nodes * table.feature_dim for table in tables.values())
     hidden = [
         model.width_of(number) * sum(tables[each].num_nodes for each in names)

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from cohort_gnn import ibp
-from cohort_gnn.dataset import Dataset
 from cohort_gnn.dataset import _native as dataset_native
-from cohort_gnn.dataset.hetero import FeatureTable
+from cohort_gnn.dataset.stored_graph import FeatureTable
 
 MOST_BYTES_TO_GPU = 64 << 20  # of rows on their way
 MOST_BYTES_TO_FLOAT = 4 << 20  # the same; arrays of up to 32 MiB are kept by malloc when they are freed
@@ -46,12 +45,12 @@ class EncodedRows:
         return ibp.fetch(self._rows, ids, out=out)
 
 
-def features_of(data: Dataset | FeatureTable) -> StoredRows | EncodedRows:
-    """The feature rows of a data set, of a node type or of edges: raw where it has them, else encoded."""
-    if data.x is not None and data.feature_dtype is not None:
-        return StoredRows(data.x, getattr(torch, data.feature_dtype))
-    assert data.encoded_rows is not None  # without features nobody asks
-    return EncodedRows(data.encoded_rows)
+def features_of(table: FeatureTable) -> StoredRows | EncodedRows:
+    """The feature rows of nodes or edges of a type: raw where the data set has them, else encoded."""
+    if table.x is not None and table.feature_dtype is not None:
+        return StoredRows(table.x, getattr(torch, table.feature_dtype))
+    assert table.encoded_rows is not None  # without features nobody asks
+    return EncodedRows(table.encoded_rows)
 
 
 def taken(

@@ -25,12 +25,13 @@ from cohort_gnn.base.log import shown
 from cohort_gnn.base.progress_lines import ProgressLines
 from cohort_gnn.base.spelling import did_you_mean
 from cohort_gnn.base.units import format_bytes
-from cohort_gnn.dataset import Dataset, HeteroDataset
+from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.check import demand_in_range
-from cohort_gnn.dataset.links import link_edges
-from cohort_gnn.spec.graph import NODE_TYPE
+from cohort_gnn.dataset.links import LinkEdges
+from cohort_gnn.spec.graph import NODE_TYPE, GraphTypes
 from cohort_gnn.spec.options import flag_of
+from cohort_gnn.spec.run import TrainerSpec, from_json
 from cohort_gnn.spec.run_file import read_run_json
 from cohort_gnn.trainer import _native
 from cohort_gnn.trainer.models.own import model_described
@@ -42,7 +43,6 @@ from cohort_gnn.trainer.predict.layerwise import (
     MemoryPlan,
     Place,
     keep_scores,
-    parts_of,
     plan_memory,
     table_bytes,
 )
@@ -51,7 +51,7 @@ from cohort_gnn.trainer.predict.node_rows import new_rows
 LOG = logging.getLogger("cohort_gnn.trainer.predict")  # __name__ is that of the program
 
 
-def model_of(run: Path, data: Dataset | HeteroDataset) -> tuple[nn.Module, Targets]:
+def model_of(run: Path, data: StoredGraph) -> tuple[nn.Module, Targets]:
     """The model of a run, with its weights, and what it learned.
 
     Its layers are Cohort's, whoever's the run had: their weights are the same.
@@ -64,41 +64,34 @@ def model_of(run: Path, data: Dataset | HeteroDataset) -> tuple[nn.Module, Targe
         if options.get(name):
             hint = f"score nodes in batches: NeighborLoader(DIR, fanout, {argument}), and cohort.load_model(RUN)"
             raise CohortError(str(run / "run.json"), f"a run without {flag_of(name)}", "one with", hint)
-    trained_on = options.get("types")
-    if isinstance(data, HeteroDataset) or trained_on:
-        _demand_same_types(trained_on, data, run, model)
-        load_weights(run, model)
-        return model, targets
-    if options["feature_dim"] != data.feature_dim:
-        expected = f"{options['feature_dim']} features per node, as the run had"
-        of_run = read_run_json(run).get("sampler", {}).get("dataset", "unknown")
-        raise CohortError(str(data.path), expected, str(data.feature_dim), f"the run's data set: {of_run}")
-    if model.edge_dim and (0 if data.edge_table is None else data.edge_table.feature_dim) != model.edge_dim:
-        found = "none" if data.edge_table is None else str(data.edge_table.feature_dim)
-        raise CohortError(str(data.path), f"{model.edge_dim} features per edge, as the run had", found)
+    _demand_same_types(from_json(options, TrainerSpec, str(run / "run.json")).graph, data, run, model)
     load_weights(run, model)
     return model, targets
 
 
-def _demand_same_types(trained_on: dict | None, data: Dataset | HeteroDataset, run: Path, model: nn.Module) -> None:
+def _demand_same_types(trained_on: GraphTypes, data: StoredGraph, run: Path, model: nn.Module) -> None:
     """Raises CohortError: the data set has not the types of the run, or other nodes where their rows were learned."""
-    place, of_data = str(data.path), data.types if isinstance(data, HeteroDataset) else None
-    if trained_on is None or of_data is None:
-        expected, found = ("one node type", "several") if trained_on is None else ("several node types", "one")
-        raise CohortError(place, f"a data set of {expected}, as that of {run}", found)
-    edge_types = [list(each) for each in of_data.edge_types]
-    members = {"feature_dims": of_data.feature_dims, "target": of_data.target, "edge_types": edge_types}
-    for member, value in members.items():
-        if trained_on[member] != value:
-            raise CohortError(place, f"{member} as the run had: {trained_on[member]}", str(value))
-    for name, dim in getattr(model, "edge_dims", {}).items():
-        table = data.edge_types[name].edge_table
-        if (0 if table is None else table.feature_dim) != dim:
+    place, of_data = str(data.path), data.types
+    hint = f"the run's data set: {read_run_json(run).get('sampler', {}).get('dataset', 'unknown')}"
+    for what, member in (("node types", "counts"), ("edge types", "edge_types"), ("target", "target")):
+        expected, found = (getattr(of, member) for of in (trained_on, of_data))
+        expected, found = (sorted(each) if isinstance(each, dict) else each for each in (expected, found))
+        if expected != found:
+            raise CohortError(place, f"the {what} of the run: {expected}", str(found), hint)
+    for name, dim in trained_on.feature_dims.items():
+        if of_data.feature_dims[name] != dim:
+            of_type = f" of type {name}" if data.key_of(name) else ""
+            expected, found = f"{dim} features per node{of_type}, as the run had", str(of_data.feature_dims[name])
+            raise CohortError(place, expected, found, hint)
+    for edge_type, dim in trained_on.edge_dim_of.items():
+        table = data.edge_types[edge_type].edge_table
+        if table is None or table.feature_dim != dim:
+            of_type = f" of {', '.join(edge_type)}" if data.key_of(edge_type) else ""
             found = "none" if table is None else str(table.feature_dim)
-            raise CohortError(place, f"{dim} features per edge of {', '.join(name)}, as the run had", found)
+            raise CohortError(place, f"{dim} features per edge{of_type}, as the run had", found, hint)
     learned = getattr(model, "embeddings", None)
     for name in learned.keys() if learned else ():
-        expected, count = trained_on["counts"][name], of_data.counts[name]
+        expected, count = trained_on.counts[name], of_data.counts[name]
         if count != expected:
             hint = "rows of these nodes were learned (--featureless embed), and there are none for others"
             raise CohortError(place, f"{expected:,} nodes of type {name}, as the run had", f"{count:,}", hint)
@@ -117,7 +110,7 @@ def output_of(model: nn.Module, node_type: str | None) -> str:
     raise CohortError("--node-type", expected, node_type or "none", did_you_mean(node_type or "", outputs))
 
 
-def layers_of(model: nn.Module, data: Dataset | HeteroDataset, job: dict, device: torch.device, name: str) -> Layerwise:
+def layers_of(model: nn.Module, data: StoredGraph, job: dict, device: torch.device, name: str) -> Layerwise:
     """What computes the scores of a node type, within the memory that there is."""
     gpu_bytes = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else None
     tables = table_bytes(model, data, name)
@@ -146,46 +139,43 @@ def predict(job: dict) -> None:
 
 
 def write_scores(
-    job: dict, data: Dataset | HeteroDataset, model: nn.Module, targets: Targets, file: Path
+    job: dict, data: StoredGraph, model: nn.Module, targets: Targets, file: Path
 ) -> tuple[str, MemoryPlan]:
     """Writes the scores, or the classes, of all nodes; returns what is in the file, and where hidden layers were."""
     name, device = output_of(model, job["node_type"]), torch.device(job["device"])
     best, one = targets.best if job["classes"] else None, torch.zeros(1, model.num_classes)
     kept = (best(one) if best else one).numpy()
-    scores = new_rows((num_nodes_of(data, name), *kept.shape[1:]), file, kept.dtype)
+    scores = new_rows((data.node_types[name].num_nodes, *kept.shape[1:]), file, kept.dtype)
     memory = run_layers(layers_of(model, data, job, device, name), scores, best, job["quiet"])
     return f"{kept.dtype.name} {list(scores.shape)}", memory
 
 
 def write_best_targets(
-    job: dict, data: Dataset | HeteroDataset, model: nn.Module, targets: Targets, file: Path
+    job: dict, data: StoredGraph, model: nn.Module, targets: Targets, file: Path
 ) -> tuple[str, MemoryPlan]:
     """Writes the best targets of each source, of a model that predicts links; returns what write_scores() does."""
     if not isinstance(targets, Links):
         raise CohortError("--top-k", "a run that learned to predict links", "a run that learned labels")
     device, decoder = torch.device(job["device"]), model.link_decoder
     queries_of(decoder, torch.zeros(1, model.num_classes))  # or its error, before the work
-    types = read_run_json(Path(job["run"]))["trainer"].get("types")
-    edges = link_edges(data, ":".join(types["relation"]) if types else None)
+    members = read_run_json(Path(job["run"]))["trainer"]
+    relation = from_json(members, TrainerSpec, job["run"]).graph.relation
+    assert relation is not None
+    edges = LinkEdges(data, relation)
     if job["top_k"] > edges.num_targets:
         raise CohortError("--top-k", f"at most {edges.num_targets:,}, the number of targets", f"{job['top_k']:,}")
-    ends = dict.fromkeys(edges.relation[::2] if edges.relation else [NODE_TYPE])
+    ends = dict.fromkeys(relation[::2])
     best = new_rows((edges.num_sources, job["top_k"]), file, np.int64)
     with temporary_folder(Path(job["out"])) as folder:
         rows = {}
         for number, name in enumerate(ends):
-            shape = num_nodes_of(data, name), model.num_classes
+            shape = data.node_types[name].num_nodes, model.num_classes
             rows[name] = new_rows(shape, folder / f"rows-{number}.npy")
             memory = run_layers(layers_of(model, data, job, device, name), rows[name], None, job["quiet"])
         sources, others = rows[next(iter(ends))], rows[list(ends)[-1]]
         with progress_of("comparing sources with targets", edges.num_sources, job["quiet"]) as advance:
             find_best_targets(decoder.to(device), sources, others, edges, best, device, advance)
     return f"int64 {list(best.shape)}", memory
-
-
-def num_nodes_of(data: Dataset | HeteroDataset, name: str) -> int:
-    """Of a node type."""
-    return parts_of(data)[0][name].num_nodes
 
 
 def run_layers(

@@ -16,7 +16,9 @@ from frames import Column, Frame, Kinds
 from numerals import numerals
 from writers import File, write
 
+from cohort_gnn.dataset import HeteroDataset
 from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE
 
 # Sources and targets that a name tells apart, and pairs of names that tell nothing: the first column is the source.
 NAMED_ENDS = (
@@ -289,12 +291,11 @@ def _described(making: Making) -> Case:
 
     def wrong(folder: Path) -> str:
         data = open_dataset(folder)
-        typed = hasattr(data, "edge_types")
-        found = ""
+        has_names, found = isinstance(data, HeteroDataset), ""
         for type_, rows in wanted.items():
-            found += unlike(f"x of {type_}", (data.node_types[type_] if typed else data).x_float32(), rows)
+            found += unlike(f"x of {type_}", data.node_types[type_ if has_names else NODE_TYPE].x_float32(), rows)
         for relation, src, dst in ends:
-            found += edges_unlike(data.edge_types[relation] if typed else data, src, dst, None, None)
+            found += edges_unlike(data.edge_types[relation if has_names else EDGE_TYPE], src, dst, None, None)
         return found
 
     return making.case(making.folder / "graph.yaml", wrong)

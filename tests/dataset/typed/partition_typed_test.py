@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from processes import cohort
 
-from cohort_gnn import CohortError
 from cohort_gnn.dataset import generate_typed
 from cohort_gnn.dataset import open as open_dataset
-from cohort_gnn.dataset.partitioning.partition import load_parts, partition, parts_file
+from cohort_gnn.dataset.partitioning.partition import load_parts, partition
 from cohort_gnn.launch.options.partition import clique_seeds
 
 METHODS = ["metis", "streaming", "random"]
@@ -94,9 +93,3 @@ def test_a_run_on_parts_learns(typed, tmp_path):
     )
     assert planned.returncode == 0, planned.stderr
     assert len(json.loads(planned.stdout)["partition"]["with_parts"]) == 2
-
-
-def test_parts_of_another_graph_are_refused(typed):
-    np.save(parts_file(typed, 3), np.zeros(7, np.int32))
-    with pytest.raises(CohortError, match=r"expected int32 \[3000\], found int32 \[7\]"):
-        load_parts(typed, 3)

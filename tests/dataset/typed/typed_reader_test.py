@@ -1,17 +1,28 @@
 """Data sets of several node types: what open() gives, against a reader that knows FORMAT.md alone."""
 
 import copy
-import pickle
 import re
 
 import numpy as np
 import pytest
 import torch
+from torch_geometric.data import HeteroData
 from typed_by_hand import ARRAYS, META, read_by_hand, write_by_hand
 
 from cohort_gnn import CohortError
-from cohort_gnn.dataset import HeteroDataset, check, from_tensors, generate_typed, open_one_type
+from cohort_gnn.dataset import (
+    Dataset,
+    HeteroDataset,
+    check,
+    from_pyg,
+    from_tensors,
+    generate_typed,
+    held_out,
+    open_one_type,
+    write_links,
+)
 from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE
 
 
 def assert_same(data: HeteroDataset, by_hand: dict) -> None:
@@ -55,14 +66,6 @@ def test_a_folder_that_was_written_by_the_library_reads_by_hand(tmp_path, all_fe
     assert_same(open_dataset(out), read_by_hand(out))
 
 
-def test_pickles_as_its_path(small, monkeypatch):
-    monkeypatch.chdir(small.parent)
-    text = pickle.dumps(open_dataset("small"))
-    monkeypatch.chdir("/")
-    assert len(text) < 300
-    assert_same(pickle.loads(text), read_by_hand(small))
-
-
 def test_gives_pyg_the_whole_graph(small):
     graph = open_dataset(small).to_pyg()
     assert graph.validate()
@@ -84,6 +87,21 @@ def test_one_type_alone_is_refused_by_its_callers(small, tmp_path):
     )
     one = from_tensors(tmp_path / "one", x=torch.ones(3, 2), edge_index=torch.tensor([[0], [1]]))
     assert open_one_type(one).num_nodes == 3
+
+
+def test_types_may_be_called_as_those_of_a_data_set_without_names(tmp_path):
+    data = HeteroData()
+    data[NODE_TYPE].x, data[NODE_TYPE].y = torch.rand(4, 2), torch.tensor([0, 1, 0, 1])
+    data[EDGE_TYPE].edge_index = torch.tensor([[0, 1, 2], [1, 2, 3]])
+    graph = open_dataset(from_pyg(data, tmp_path / "named"))
+    plain = open_dataset(from_pyg(data.to_homogeneous(add_node_type=False, add_edge_type=False), tmp_path / "plain"))
+    assert isinstance(graph, HeteroDataset) and isinstance(graph.to_pyg(), HeteroData) and isinstance(plain, Dataset)
+    assert graph.types == plain.types and graph.reverses == plain.reverses
+    assert graph.key_of(EDGE_TYPE) == EDGE_TYPE and plain.key_of(EDGE_TYPE) == () and plain.key_of(NODE_TYPE) == ""
+    pairs = dict.fromkeys(("val", "test"), (np.array([[0, 3]]), np.array([[2]])))
+    for each, file in ((graph, "node.to.node.val_links.npy"), (plain, "val_links.npy")):
+        write_links(each.path, relation="to", **pairs)
+        assert (each.path / file).exists() and held_out(each.path)["val"].pairs.tolist() == [[0, 3]]
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def test_learned_rows_are_part_of_the_step(papers, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--models", "sage"], "--model: expected rsage or rgcn or rgat or hgt, for a data set of several node types"),
+        (["--models", "sage"], "--model: expected rsage, rgcn, rgat or hgt, for the types of"),
         (["--layers", "csr"], "--layers csr: expected sage among --models, and --amp off or both"),
         (["--models", "hgt", "--hidden", "10"], "--hidden: expected a multiple of 4, the --heads of hgt"),
         (["--models", "rgcn", "--heads", "2"], "--heads: expected --model rgat or hgt, found --model rgcn"),

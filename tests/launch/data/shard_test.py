@@ -18,9 +18,9 @@ def prepared(tmp_path_factory):
     return out
 
 
-@pytest.mark.parametrize("parts", [1, 3, 1000])
-def test_the_parts_are_the_rows_in_order(prepared, parts):
-    assert main(["dataset", "shard", str(prepared), "--parts", str(parts)]) == 0
+@pytest.mark.parametrize(("parts", "words"), [(1, []), (3, ["--type", "node"]), (1000, [])])
+def test_the_parts_are_the_rows_in_order(prepared, parts, words):
+    assert main(["dataset", "shard", str(prepared), "--parts", str(parts), *words]) == 0
     found = [ibp.load(prepared / "shards" / f"{rank}-of-{parts}.ibp") for rank in range(parts)]
     sizes = [len(part) for part in found]
     assert max(sizes) - min(sizes) <= 1 and {part.profile.codec for part in found} == {"exponent"}
@@ -44,7 +44,7 @@ def test_the_rows_of_one_of_several_types(tmp_path):
     [
         (["--parts", "0"], "--parts: expected an integer in [1, 1000], found 0"),
         (["--parts", "1001"], "--parts: expected an integer in [1, 1000], found 1001"),
-        (["--parts", "2", "--type", "paper"], "--type: expected no type, of a data set of one node type, found paper"),
+        (["--parts", "2", "--type", "paper"], "--type: expected one of the node types node, found paper"),
     ],
 )
 def test_refuses_parts_that_there_cannot_be(prepared, capsys, words, told):

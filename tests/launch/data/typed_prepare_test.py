@@ -110,7 +110,7 @@ def test_a_run_goes_on_when_its_rows_are_encoded(graph, tmp_path):
 
 
 def test_nodes_of_several_types_are_not_renumbered(graph):
-    assert "expected a data set of one node type, found one of 4" in prepare(graph, "--reorder", "degree", code=1)
+    assert "expected a data set of one node type, found 4 node types" in prepare(graph, "--reorder", "degree", code=1)
     assert not (graph / "prepared").exists()
 
 

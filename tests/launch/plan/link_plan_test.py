@@ -51,7 +51,7 @@ def test_a_plan_is_for_the_batches_of_a_run(links, capsys, tmp_path):
         (["--task", "node", "--negatives", "2"], "--negatives: expected --task link, found --task node"),
         (["--split", "val"], "--split: expected train, with --task link, found val"),
         (["--partition"], "--task link"),
-        (["--relation", "a:b:c"], "--relation: expected a data set of several node types"),
+        (["--relation", "a:b:c"], "--relation: expected the name of one relation, or source:name:target: node:to:node"),
     ],
 )
 def test_what_does_not_go_with_links_is_refused(links, capsys, options, words):

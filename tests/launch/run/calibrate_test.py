@@ -20,6 +20,8 @@ from cohort_gnn.launch.run import calibrate
 from cohort_gnn.launch.run.calibrate import HEADROOM, peak_file, peak_key, trainer_bytes
 from cohort_gnn.launch.run.programs import run_programs
 from cohort_gnn.launch.run.supervise import STOP_SIGNALS, ToldFailure
+from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE
+from cohort_gnn.spec.meta import read_meta
 from cohort_gnn.spec.run import SamplerSpec, TrainerSpec, as_json
 
 pytestmark = pytest.mark.usefixtures("shm", "aloud")
@@ -144,14 +146,14 @@ def test_the_peak_is_measured_once(data, measurements, capsys):
         ("trainer", {"eval_fanout": [-1, -1]}),
         ("trainer", {"batch_size": 200}),
         ("trainer", {"dropout": 0.0}),
-        ("data", {"feature_dim": 32}),
-        ("data", {"num_classes": 8}),
+        ("nodes", {"x": np.zeros((2708, 32), np.float32)}),
         ("sampler", {"num_ranks": 2}),
         ("sampler", {"topology": "gpu"}),
         ("trainer", {"compress": "none"}),
-        ("data", {"feature_dtype": "float16"}),
-        ("data", {"num_nodes": 2709}),
-        ("data", {"num_edges": 4}),
+        ("data", {"num_classes": 8}),
+        ("nodes", {"feature_dtype": "float16"}),
+        ("nodes", {"num_rows": 2709}),
+        ("edges", {"indices": np.arange(4)}),
     ],
     ids=str,
 )
@@ -160,6 +162,12 @@ def test_what_changes_the_peak_has_a_file_of_its_own(data, part, changed):
     before = peak_file(data, peak_key(opened, run))
     if part == "data":
         opened = dataclasses.replace(opened, **changed)
+    elif part == "nodes":
+        table = dataclasses.replace(opened.node_types[NODE_TYPE], **changed)
+        opened = dataclasses.replace(opened, node_types={NODE_TYPE: table})
+    elif part == "edges":
+        edges = dataclasses.replace(opened.edge_types[EDGE_TYPE], **changed)
+        opened = dataclasses.replace(opened, edge_types={EDGE_TYPE: edges})
     else:
         run[part].update(changed)
     assert peak_file(data, peak_key(opened, run)) != before
@@ -241,7 +249,7 @@ def test_auto_on_a_gpu_measures_then_runs(data, tmp_path):
     (file,) = data.glob("peak-*")
     peak = json.loads(file.read_text())["trainer_peak_bytes"]
     run = json.loads((tmp_path / "run/run.json").read_text())
-    meta = json.loads((data / "meta.json").read_text())
+    meta = read_meta(data)
     spec = SamplerSpec(fanout=[4, 3], batch_size=100, slots=4, trainer_bytes=0)
     slots_bytes = memory_needs(spec, meta, []).slots_bytes
     topology_bytes = sum(np.load(data / f"{name}.npy", mmap_mode="r").nbytes for name in ("indptr", "indices"))

@@ -180,7 +180,7 @@ def test_a_run_that_is_told_to_stop_goes_on_in_the_middle_of_an_epoch(shop, tmp_
         (["--relation", "rents"], "--relation: expected the name of one relation, or source:name:target"),
         (["--task", "node", "--relation", "buys"], "--relation: expected --task link"),
         (["--partition"], "--partition: expected --task node"),
-        (["--model", "sage"], "--model: expected rsage or rgcn or rgat or hgt"),
+        (["--model", "sage"], "--model: expected rsage, rgcn, rgat or hgt"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(shop, tmp_path, capsys, arguments, words):

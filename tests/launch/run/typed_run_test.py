@@ -234,7 +234,7 @@ def test_results_are_read(run):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--model", "sage"], "--model: expected rsage or rgcn or rgat or hgt, for a data set of several"),
+        (["--model", "sage"], "--model: expected rsage, rgcn, rgat or hgt, for the types of"),
         (["--heads", "2"], "--heads: expected --model rgat or hgt, found --model rsage"),
         (
             ["--model", "hgt", "--fanout", "4,4,4", "--residual"],
@@ -255,9 +255,12 @@ def test_what_is_not_offered_is_named(graph, tmp_path, options, said):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], "--model rsage: expected a data set of several node types, found one of one node type"),
-        (["--model", "sage", "--featureless", "embed"], "--featureless: expected a data set of several node types"),
-        (["--model", "sage", "--norm", "batch"], "--norm: expected none or layer, for a data set of one node type"),
+        ([], "--model: expected sage, gcn or gat, for the types of"),
+        (
+            ["--model", "sage", "--featureless", "embed"],
+            "--featureless: expected --model rsage, rgcn, rgat",
+        ),
+        (["--model", "sage", "--norm", "batch"], "--norm: expected none or layer, for --model sage"),
     ],
 )
 def test_some_options_need_several_types(cora, tmp_path, options, said):

@@ -23,6 +23,8 @@ from cohort_gnn.launch.tune.output import Results, conclude, table_of
 from cohort_gnn.launch.tune.search import Axis
 from cohort_gnn.launch.tune.space import Room, as_toml, axes_of, options_at, same_as, start_of, train_options
 from cohort_gnn.launch.tune.trial import STOP_SECONDS, Trial
+from cohort_gnn.spec.graph import EDGE_TYPE
+from cohort_gnn.spec.meta import read_meta
 from cohort_gnn.spec.run import RunSpec
 
 START = {"cache_ratio": 0.0, "sampler_sms": 0, "slots": 4, "reuse": True, "compress": "auto"}
@@ -40,9 +42,9 @@ def spec(*texts) -> RunSpec:
 def data(raw: bool = True, encoded: bool = False):
     """What tuning looks at of a data set: 1000 nodes, 4000 edges."""
     arrays = {name: SimpleNamespace(nbytes=count) for name, count in {"indptr": 8008, "indices": 16000}.items()}
-    arrays["path"] = None
-    rows = {"x": b"" if raw else None, "encoded_rows": "features.ibp" if encoded else None, "feature_dim": 9}
-    return SimpleNamespace(**rows, **arrays)
+    rows = {"x": b"" if raw else None, "encoded_rows": "features.ibp" if encoded else None}
+    tables, edges = [SimpleNamespace(**rows)], {EDGE_TYPE: SimpleNamespace(**arrays)}
+    return SimpleNamespace(path=None, feature_tables=tables, edge_types=edges)
 
 
 def test_what_is_varied():
@@ -98,7 +100,12 @@ def test_starts():
     assert start_of(spec("--cache-bytes", "1GB"), True) == START | {"cache_ratio": None}
 
 
-META = {"num_nodes": 1000, "num_edges": 4000, "feature_dim": 250, "feature_dtype": "float32"}  # 1 MB of rows
+META = {  # 1 MB of rows
+    "version": 1,
+    "nodes": [{"count": 1000, "features": {"dim": 250, "dtype": "float32"}}],
+    "edges": [{"count": 4000}],
+    "target": {"task": "classification", "label_dtype": "int64", "num_classes": 2},
+}
 
 
 @pytest.mark.parametrize(
@@ -137,7 +144,7 @@ def test_ratios_fit_by_the_rule_of_the_plan():
 
 
 def test_the_largest_batch_is_the_one_that_was_counted(cora, shm):
-    meta = json.loads((cora / "meta.json").read_text())
+    meta = read_meta(cora)
     options = spec("--gpu-memory", "1GB", "--batch-size", 10, "--fanout", "2", "--presample-batches", 2)
     room = Room(options, meta, open_dataset(cora))
     assert room.fits(START | {"cache_ratio": 0.5}) and not room.fits(START | {"cache_ratio": 100.0})
@@ -147,7 +154,7 @@ def test_types_share_the_cache(tmp_path, shm):
     folder = tmp_path / "typed"
     made = cohort("dataset", "generate", folder, "--kind", "typed", "--nodes", 1200, "--edges", 9000, "--dim", 32)
     assert made.returncode == 0, made.stderr
-    graph, meta = open_dataset(folder), json.loads((folder / "meta.json").read_text())
+    graph, meta = open_dataset(folder), read_meta(folder)
     axes, _ = axes_of(arguments("--model", "rsage"), "cuda", graph)
     assert axes[4].values == ("none", "cache"), "no type has encoded rows"
     assert same_as(START | {"cache_ratio": 1.3}, "cuda", meta)["compress"] == "host"

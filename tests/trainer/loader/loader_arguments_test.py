@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch_geometric.loader as pyg
 from torch.utils.data import DataLoader
-from torch_geometric.data import TemporalData
+from torch_geometric.data import HeteroData, TemporalData
 from torch_geometric.loader import LinkLoader, NodeLoader
 from torch_geometric.sampler.base import SubgraphType
 
@@ -19,6 +19,7 @@ import cohort_gnn as cohort
 from cohort_gnn import CohortError, LinkNeighborLoader, NeighborLoader
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.trainer.loader.arguments import NOT_OFFERED, OF_WORKERS, take_pyg_arguments
+from cohort_gnn.trainer.loader.hetero import HeteroBatch
 
 pytestmark = pytest.mark.usefixtures("shm")
 
@@ -146,11 +147,46 @@ def test_seeds_with_a_type_are_for_several_types(cora):
     for nodes in ("paper", ("paper", None), ("paper", [1, 2])):
         with pytest.raises(CohortError) as error:
             cohort.NeighborLoader(cora, [3], nodes, device="cpu")
-        assert error.value.found == repr(nodes) and "one node type" in error.value.hint
+        assert error.value.found == repr("paper") and "one node type" in error.value.hint
     pairs = (("paper", "cites", "paper"), None)
     with pytest.raises(CohortError) as error:
         cohort.LinkNeighborLoader(cora, [3], pairs, device="cpu")
-    assert error.value.found == repr(pairs) and "one edge type" in error.value.hint
+    assert error.value.found == repr(pairs[0]) and "one edge type" in error.value.hint
+
+
+def test_names_of_the_only_types_may_be_given(cora):
+    """Also "node" and ("node", "to", "node"), as a Dataset calls them."""
+    ids, year, edge_type = torch.arange(40), {"year": torch.arange(2708)}, ("node", "to", "node")
+    pairs = torch.stack([ids, ids.flip(0)])
+    with (
+        NeighborLoader(cora, [3, 2], ids, node_tensors=year, device="cpu") as plain,
+        NeighborLoader(cora, {edge_type: [3, 2]}, ("node", ids), node_tensors={"node": year}, device="cpu") as named,
+    ):
+        for expected, batch in zip(plain, named, strict=True):
+            assert batch.keys() == expected.keys() and torch.equal(batch.year, batch.n_id)
+            assert all(torch.equal(batch[key], expected[key]) for key in ("n_id", "edge_index", "x", "y", "input_id"))
+        assert named.state_dict() == plain.state_dict()
+    with (
+        LinkNeighborLoader(cora, [3], pairs, device="cpu") as plain,
+        LinkNeighborLoader(cora, [3], (edge_type, pairs), device="cpu") as named,
+    ):
+        for expected, batch in zip(plain, named, strict=True):
+            assert torch.equal(batch.edge_label_index, expected.edge_label_index) and "batch_size" not in batch
+        assert named.state_dict() == plain.state_dict()
+
+
+def test_names_of_the_only_types_may_be_left_out(tmp_path):
+    data = HeteroData()
+    data["paper"].x, data["paper"].y = torch.rand(30, 2), torch.arange(30) % 2
+    data["paper", "cites", "paper"].edge_index = torch.randint(30, (2, 200), generator=torch.manual_seed(1))
+    graph = cohort.from_pyg(data, tmp_path / "papers")
+    with NeighborLoader(graph, [3], torch.tensor([4, 1]), batch_size=2, device="cpu") as loader:
+        (batch,) = loader
+        assert isinstance(batch, HeteroBatch) and batch["paper"].n_id[:2].tolist() == [4, 1]
+    with LinkNeighborLoader(graph, [3], torch.tensor([[4], [1]]), device="cpu") as loader:
+        (batch,) = loader
+        store = batch["paper", "cites", "paper"]
+        assert batch["paper"].n_id[store.edge_label_index].tolist() == [[4], [1]]
 
 
 def test_loader_and_data_set_are_shown_on_a_line(cora):

@@ -16,9 +16,9 @@ import cohort_gnn as cohort
 from cohort_gnn import CohortError, LinkNeighborLoader, NeighborLoader
 from cohort_gnn.dataset import Dataset, from_tensors
 from cohort_gnn.dataset import open as open_dataset
-from cohort_gnn.dataset.hetero import edge_index_of
 from cohort_gnn.launch.main import main
 from cohort_gnn.nn.block import block_of
+from cohort_gnn.spec.graph import EDGE_TYPE
 from cohort_gnn.trainer.loader import subgraph
 
 pytestmark = pytest.mark.usefixtures("shm")
@@ -218,7 +218,7 @@ def test_pairs_that_reverse_edges_would_bring_back_are_refused(graph, shop):
 def test_induced_is_pygs_subgraph(graph, fanout, options, most, device, monkeypatch):
     monkeypatch.setattr(subgraph, "MOST_EDGES", most)
     drawn, induced = loaders_of(graph, fanout, "induced", device, edge_ids=True, edge_weights=True, **options)
-    edges = torch.from_numpy(edge_index_of(graph.indptr, graph.indices))
+    edges = torch.from_numpy(graph.edge_types[EDGE_TYPE].edge_index())
     with drawn, induced:
         for expected, batch in zip(drawn, induced, strict=True):
             expect_same_nodes(expected, batch)

@@ -1,8 +1,9 @@
-"""Data sets of several node types and relations: memory-mapped NumPy arrays."""
+"""What a data set holds: memory-mapped NumPy arrays of node types and edge types."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,10 +14,11 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset.array_file import map_array
 from cohort_gnn.dataset.arrays import MASKS, as_float32
 from cohort_gnn.dataset.meta import SPLITS
-from cohort_gnn.dataset.reverses import Found, Lists, RelationType, find_reverses
-from cohort_gnn.spec.graph import GraphTypes
+from cohort_gnn.dataset.reverses import Found, Lists, find_reverses
+from cohort_gnn.spec.graph import EdgeType, GraphTypes
 
 Table = TypeVar("Table", bound="FeatureTable")
+Type = TypeVar("Type", str, EdgeType)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +81,7 @@ class Relation:
 
     indptr: np.ndarray
     indices: np.ndarray
-    reverse_of: RelationType | None
+    reverse_of: EdgeType | None
     edge_weights: np.ndarray | None = None
     edge_times: np.ndarray | None = None
     edge_table: FeatureTable | None = None
@@ -96,27 +98,30 @@ class Relation:
 
     def edge_index(self) -> np.ndarray:
         """int64 [2, E]: sources and targets."""
-        return edge_index_of(self.indptr, self.indices)
+        target = np.repeat(np.arange(len(self.indptr) - 1, dtype=np.int64), np.diff(self.indptr))
+        return np.stack([self.indices.astype(np.int64), target])
 
 
-@dataclass(frozen=True, eq=False)
-class HeteroDataset:
-    """A data set of several node types and relations; the arrays are read-only and mapped from disk.
+@dataclass(frozen=True, eq=False, repr=False)
+class StoredGraph:
+    """A data set: a graph of one or several node types and edge types; the arrays are read-only and mapped from disk.
 
-    Nodes of each type are numbered from 0. Pickling keeps the path alone: another process maps the same files. Equal is
-    only what is the same object.
+    Nodes of each type are numbered from 0. Equality is identity of objects.
 
     Attributes:
         node_types: by name, in the order of meta.json.
         edge_types: by (source type, name, target type), in the order of meta.json.
         target: the node type that has labels and splits.
-        task, num_classes, y, train_ids, val_ids, test_ids: as of a Dataset, with nodes of the target type.
+        task: "classification", "regression" or "multilabel".
+        y: of the nodes of the target type: int64 [V], -1 for nodes without a label; regression: float32 [V], NaN for
+            none; multilabel: [V, num_classes] of 0 and 1, as uint8 (255: unknown) or float32 (NaN: unknown).
+        train_ids, val_ids, test_ids: int64 [any], nodes of the target type.
     """
 
     path: Path
     name: str
     node_types: dict[str, NodeTable]
-    edge_types: dict[RelationType, Relation]
+    edge_types: dict[EdgeType, Relation]
     target: str
     task: str
     num_classes: int
@@ -125,9 +130,10 @@ class HeteroDataset:
     val_ids: np.ndarray
     test_ids: np.ndarray
 
-    def __repr__(self) -> str:
-        sizes = f"{self.num_nodes:,} nodes of {len(self.node_types)} types, {self.num_edges:,} edges of "
-        return f"HeteroDataset({str(self.path)!r}, {sizes}{len(self.edge_types)} relations, target {self.target!r})"
+    @staticmethod
+    def key_of(name: Type) -> Type:
+        """What files and results call a node type or an edge type; empty where they leave it out."""
+        return name
 
     @property
     def num_nodes(self) -> int:
@@ -136,8 +142,18 @@ class HeteroDataset:
 
     @property
     def num_edges(self) -> int:
-        """Of all relations."""
+        """Of all edge types."""
         return sum(relation.num_edges for relation in self.edge_types.values())
+
+    @property
+    def feature_tables(self) -> list[NodeTable]:
+        """Those of the node types that have features."""
+        return [table for table in self.node_types.values() if table.feature_dtype is not None]
+
+    @property
+    def edge_tables(self) -> list[FeatureTable]:
+        """Those of the edge types whose edges have features."""
+        return [edges.edge_table for edges in self.edge_types.values() if edges.edge_table is not None]
 
     @property
     def first_node(self) -> dict[str, int]:
@@ -152,10 +168,10 @@ class HeteroDataset:
         return GraphTypes(counts, dims, list(self.edge_types), self.target)
 
     @functools.cached_property
-    def reverses(self) -> dict[RelationType, Found]:
-        """Of each relation, the one that it is the reverse of, and where its edges are: what the data set says, and
-        what is found. The first access compares the edges of opposite relations with equally many edges, of which the
-        data set says nothing. The sampler has the same rules (dataset/reverses.h)."""
+    def reverses(self) -> dict[EdgeType, Found]:
+        """Of each edge type, the one that it is the reverse of, and where its edges are: what the data set says, and
+        what is found. The first access compares the edges of opposite types with equally many edges, of which the data
+        set says nothing. The sampler has the same rules (dataset/reverses.h)."""
         return find_reverses(
             {
                 name: Lists(edges.indptr, edges.indices, edges.reverse_of, edges.has_no_reverse)
@@ -163,57 +179,33 @@ class HeteroDataset:
             }
         )
 
-    def same_edges(self, name: RelationType) -> list[tuple[RelationType, bool]]:
-        """The relations that have a relation's edges, itself first, and whether in the other direction. A relation
-        within one node type of whose reverse nothing is known is its own reverse."""
+    def same_edges(self, name: EdgeType) -> list[tuple[EdgeType, bool]]:
+        """The edge types that have a type's edges, itself first, and whether in the other direction. A type within one
+        node type of whose reverse nothing is known is its own reverse."""
         return self.reverses[name].there
 
-    def reverse_of(self, name: RelationType) -> RelationType | None:
-        """The first other relation that has a relation's edges in the other direction; else, if it is its own reverse,
-        the relation itself."""
+    def reverse_of(self, name: EdgeType) -> EdgeType | None:
+        """The first other edge type that has a type's edges in the other direction; else, if it is its own reverse, the
+        type itself."""
         reverses = [other for other, is_reversed in self.same_edges(name) if is_reversed]
         return next((other for other in reverses if other != name), reverses[0] if reverses else None)
 
-    def metadata(self) -> tuple[list[str], list[RelationType]]:
+    def metadata(self) -> tuple[list[str], list[EdgeType]]:
         """Node types and edge types, as HeteroData.metadata() gives them."""
         return list(self.node_types), list(self.edge_types)
 
-    def to_pyg(self):
-        """The whole graph as torch_geometric HeteroData: float32 x or num_nodes of each type, edge_index int64 [2, E]
-        of each relation, edge_weight float32 [E] where it has weights, edge_time int64 [E] where it has times,
-        edge_attr float32 [E, D] where its edges have features, y and three bool masks of the target type."""
-        from torch_geometric.data import HeteroData
-
-        data = HeteroData()
+    def fill(self, store_of: Callable[[Any], Any]) -> None:
+        """Gives PyG's stores of the types copies of all arrays, as tensors."""
         for name, table in self.node_types.items():
-            data[name].num_nodes = table.num_nodes
-            _fill(data[name], x=table.x_float32())
-        for type_, relation in self.edge_types.items():
-            fill_edges(data[type_], relation)
-        fill_targets(data[self.target], self)
-        return data
-
-
-def edge_index_of(indptr: np.ndarray, indices: np.ndarray) -> np.ndarray:
-    """int64 [2, E]: sources and targets of edges by target."""
-    target = np.repeat(np.arange(len(indptr) - 1, dtype=np.int64), np.diff(indptr))
-    return np.stack([indices.astype(np.int64), target])
-
-
-def fill_edges(store: Any, edges: Any) -> None:
-    """Gives a store of PyG the edges of a relation, or of a data set of one node type, and what they have beside."""
-    attributes = None if edges.edge_table is None else edges.edge_table.x_float32()
-    beside = {"edge_weight": edges.edge_weights, "edge_time": edges.edge_times, "edge_attr": attributes}
-    _fill(store, edge_index=edge_index_of(edges.indptr, edges.indices), **beside)
-
-
-def fill_targets(store: Any, data: Any) -> None:
-    """Gives a store of PyG the labels of a data set, and bool masks of its splits."""
-    _fill(store, y=data.y)
-    for name, mask in zip(SPLITS, MASKS, strict=True):
-        is_in_split = np.zeros(len(data.y), bool)
-        is_in_split[getattr(data, name)] = True
-        _fill(store, **{mask: is_in_split})
+            _fill(store_of(name), x=table.x_float32())
+        for type_, edges in self.edge_types.items():
+            attributes = None if edges.edge_table is None else edges.edge_table.x_float32()
+            beside = {"edge_weight": edges.edge_weights, "edge_time": edges.edge_times, "edge_attr": attributes}
+            _fill(store_of(type_), edge_index=edges.edge_index(), **beside)
+        masks = {mask: np.zeros(len(self.y), bool) for mask in MASKS}
+        for name, is_in_split in zip(SPLITS, masks.values(), strict=True):
+            is_in_split[getattr(self, name)] = True
+        _fill(store_of(self.target), y=self.y, **masks)
 
 
 def _fill(store: Any, **arrays: np.ndarray | None) -> None:
@@ -235,45 +227,6 @@ def demand_raw(x: np.ndarray | None, encoded_rows: Path | None) -> np.ndarray:
         hint = f"decode them with: cohort ibp decode {encoded_rows} FILE.npy"
         raise CohortError(f"features of {encoded_rows}", "raw features", "encoded rows only", hint)
     return x
-
-
-def read_typed(
-    folder: Path, meta: dict[str, Any], rows: list[tuple[str, bool]], edge_rows: list[tuple[str, bool]]
-) -> HeteroDataset:
-    """The data set of a folder whose meta.json says this.
-
-    Args:
-        rows: of each node type: the file of encoded rows ("": none), and whether there are raw ones.
-        edge_rows: the same of each relation.
-    """
-    types = [tuple(edges["type"]) for edges in meta["edges"]]
-    target = meta["target"]
-    return HeteroDataset(
-        path=folder,
-        name=meta["name"],
-        node_types={
-            nodes["type"]: feature_table(folder, nodes["count"], nodes.get("features"), found, NodeTable)
-            for nodes, found in zip(meta["nodes"], rows, strict=True)
-        },
-        edge_types={
-            type_: Relation(
-                indptr=map_array(folder / edges["indptr"]),
-                indices=map_array(folder / edges["indices"]),
-                reverse_of=None if edges.get("reverse_of") is None else types[edges["reverse_of"]],
-                **{name: map_array(folder / edges[name]) for name in ("edge_weights", "edge_times") if name in edges},
-                edge_table=feature_table(folder, edges["count"], edges["features"], found, FeatureTable)
-                if "features" in edges
-                else None,
-                has_no_reverse="reverse_of" in edges and edges["reverse_of"] is None,
-            )
-            for type_, edges, found in zip(types, meta["edges"], edge_rows, strict=True)
-        },
-        target=target["type"],
-        task=target["task"],
-        num_classes=target["num_classes"],
-        y=map_array(folder / target["labels"]),
-        **{name: map_array(folder / target[name]) for name in SPLITS},
-    )
 
 
 def feature_table(

@@ -152,7 +152,7 @@ std::size_t slot_bytes(int64_t num_nodes, int64_t num_relations, int64_t batch_s
   largest.num_hops = 1;
   const std::size_t most =
       channel::most_slot_bytes(contents, {.num_nodes = num_nodes, .fanout = fanout, .num_seeds = batch_size});
-  return channel::slot_bytes(most, channel::lay_out(contents, largest));
+  return most > 0 ? most : channel::slot_bytes(most, channel::lay_out(contents, largest));
 }
 
 // Of a pool of rows for batches of which the largest seen had so many nodes, and of what is known of its places.

@@ -71,14 +71,6 @@ class HeldSlot:
     def input_id(self) -> object: ...
 
     @property
-    def x(self) -> object:
-        """table(0)"""
-
-    @property
-    def edge_attr(self) -> object:
-        """edge_table(0)"""
-
-    @property
     def nodes_of_types(self) -> list[list[int]]:
         """
         Nodes by hop of each node type. n_id has the nodes of one type after the other.
@@ -90,19 +82,19 @@ class HeldSlot:
         Edges by hop of each relation. edge_index, indptr and e_id have the edges of one relation after the other.
         """
 
-    def table(self, type: int = 0) -> object:
+    def table(self, type: int) -> object:
         """Feature rows of the nodes of a type; None where the type has none."""
 
-    def places(self, type: int = 0) -> object:
+    def places(self, type: int) -> object:
         """The part of place that is the type's, int64 [nodes]."""
 
-    def edge_table(self, relation: int = 0) -> object:
+    def edge_table(self, relation: int) -> object:
         """Feature rows of the edges of a relation; None where batches have none."""
 
-    def offsets(self, relation: int = 0) -> object:
+    def offsets(self, relation: int) -> object:
         """The part of indptr that is the relation's, int64 [targets + 1]."""
 
-    def edges(self, relation: int = 0) -> object:
+    def edges(self, relation: int) -> object:
         """The columns of edge_index that are the relation's, int64 [2, edges]."""
 
     @property

@@ -259,23 +259,17 @@ def tables_of(
     return tables
 
 
-def edges_of(slot) -> torch.Tensor:
-    """The slot's ``edge_index``, which knows its offsets (see cohort.nn.block)."""
-    return keep_offsets(slot.edge_index, indptr_of(slot))
-
-
 def edges_by_type(slot, types: GraphTypes) -> dict[EdgeType, torch.Tensor]:
-    """The slot's edges of each edge type, int64 [2, edges], which know their offsets."""
+    """The slot's edges of each edge type, int64 [2, edges], which know their offsets (see cohort.nn.block)."""
     edges = {name: slot.edges(number) for number, name in enumerate(types.edge_types)}
-    if slot.num_seeds:
-        for number, edge_index in enumerate(edges.values()):
-            keep_offsets(edge_index, slot.offsets(number))
+    for number, edge_index in enumerate(edges.values()):
+        keep_offsets(edge_index, offsets_of(slot, number))
     return edges
 
 
-def indptr_of(slot) -> torch.Tensor:
-    """The slot's ``indptr``, of no edges where it has no seeds."""
-    return slot.indptr if slot.num_seeds else torch.zeros(1, dtype=torch.int64, device=slot.n_id.device)
+def offsets_of(slot, relation: int = 0) -> torch.Tensor:
+    """The relation's part of the slot's ``indptr``, of no edges where it has no seeds."""
+    return slot.offsets(relation) if slot.num_seeds else torch.zeros(1, dtype=torch.int64, device=slot.n_id.device)
 
 
 def record_stream(slot, stream) -> None:

@@ -1,15 +1,17 @@
-"""A minibatch in PyG's form."""
+"""Minibatches in PyG's form."""
 
 import weakref
+from collections.abc import Sequence
 from typing import Self
 
 import torch
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.data import BaseData
 from torch_geometric.data.storage import BaseStorage
 
-from cohort_gnn.spec.graph import EdgeType
-from cohort_gnn.trainer.source import AllRows, check_stream, edges_of, indptr_of, record_stream, tables_of
+from cohort_gnn.nn.block import offsets_of
+from cohort_gnn.spec.graph import EdgeType, GraphTypes
+from cohort_gnn.trainer.source import AllRows, check_stream, edges_by_type, record_stream, tables_of
 
 
 class OfSlot(BaseData):
@@ -92,31 +94,88 @@ class Batch(OfSlot, Data):
         return self._store
 
 
+class HeteroBatch(OfSlot, HeteroData):
+    """A minibatch of a graph of several types, in PyG's form.
+
+    Each node type has ``n_id`` int64 [nodes] (ids of the type; seeds first, then by hop), ``num_sampled_nodes`` (a
+    number for the seeds and for each hop) and, where the data set has features of the type, ``x`` [nodes, dim]. The
+    type of the seeds has ``batch_size`` and ``input_id`` int64 [batch_size], the data set's target type has ``y``.
+    Seeds of a `LinkNeighborLoader` are the endpoints of pairs, of two types or of one.
+
+    Each edge type has ``edge_index`` int64 [2, edges] (positions in ``n_id`` of the source type and of the target
+    type), ``num_sampled_edges`` (a number for each hop) and, where the loader was asked for it, ``e_id`` int64
+    [edges], the place of each edge in the ``indices`` of its type. Edge types with weights have ``edge_weight`` float32
+    [edges]. In disjoint batches, each node type has ``batch`` int64 [nodes], a copy: the number of
+    the seed, or of the pair, whose tree each node is in. Edge types whose edges have features in the data set have
+    ``edge_attr`` [edges, dim];
+    all edge types then have ``e_id``. Edges are ordered by hop, then by target.
+
+    With ``subgraph_type="bidirectional"``, each edge type also has the reverses of the edges that were drawn of its
+    reverse edge type: of the type that the data set names, else of ("b", "rev_NAME", "a") for ("a", "NAME", "b") and
+    the other way round, else of the type itself within one node type, else of the only type in the other direction.
+    Each pair of nodes is there once, ordered by target, then by source. As in PyG, such edge types have no ``e_id``,
+    ``edge_weight`` and ``edge_attr``, and edge types without a reverse have the drawn edges and these attributes.
+    Batches have no ``num_sampled_nodes`` and ``num_sampled_edges``. With ``subgraph_type="induced"``, each edge type
+    has all edges of the graph between the batch's nodes, ordered by target, then by place in ``indices``;
+    ``num_sampled_nodes`` and ``num_sampled_edges`` are missing.
+
+    ``x``, ``edge_index``, ``e_id``, ``edge_weight`` and ``edge_attr`` are views of a shared slot, as those of `Batch`:
+    valid as long as they are referenced, and holding the slot for that long. ``n_id``, ``y``, ``input_id`` and, on a
+    GPU, ``x`` are copies.
+
+    Pickling makes a copy of all, as ``copy.deepcopy`` and ``clone()`` do.
+    """
+
+    def store_of(self, name: str | EdgeType) -> BaseStorage:
+        return self[name]
+
+
 @torch.inference_mode(False)
-def batch_of(slot, rows: AllRows) -> Batch:
+def batch_of(form: type[OfSlot], types: GraphTypes, slot, input_type: str | EdgeType, rows: AllRows) -> OfSlot:
     """The batch in a slot; it holds the slot. Its tensors are ordinary ones inside torch.inference_mode() too: others
     have neither a version, by which ``edge_index`` knows its offsets, nor a base.
 
     Args:
+        form: HeteroBatch; or Batch, of a graph of one node type and one edge type.
+        input_type: node type of the seeds, or edge type of the pairs whose endpoints they are.
         rows: as BatchSource.all_rows has them; None: slots have rows.
     """
-    trees = {} if slot.tree is None else {"batch": slot.tree.clone()}
-    names = ("e_id", "edge_weight", "edge_attr")
-    of_edges = {name: value for name in names if (value := getattr(slot, name)) is not None}
-    batch = Batch(
-        x=tables_of(slot, rows)[0],
-        edge_index=edges_of(slot),
-        indptr=indptr_of(slot),
-        y=slot.y.clone(),
-        n_id=slot.n_id.clone(),
-        input_id=slot.input_id.clone(),
-        batch_size=slot.num_seeds,
-        num_sampled_nodes=slot.num_sampled_nodes,
-        num_sampled_edges=slot.num_sampled_edges,
-        **of_edges,
-        **trees,
-    )
+    batch, nodes, edges = form(), slot.nodes_of_types, slot.edges_of_relations
+    sizes = [sum(per_hop) for per_hop in nodes]
+    n_id, trees = _parts(slot.n_id.clone(), sizes), _parts(None if slot.tree is None else slot.tree.clone(), sizes)
+    for number, (name, x) in enumerate(zip(types.counts, tables_of(slot, rows), strict=True)):
+        store = batch.store_of(name)
+        store["x"], store["n_id"], store["num_sampled_nodes"] = x, n_id[number], nodes[number]
+        if trees:
+            store["batch"] = trees[number]
+        if form is HeteroBatch:
+            store["num_nodes"] = sizes[number]
+    batch.store_of(types.target)["y"] = slot.y.clone()
+    seeds = batch.store_of(input_type)
+    seeds["input_id"] = slot.input_id.clone()
+    if isinstance(input_type, str):  # as in PyG: the number of seeds is no number of pairs
+        seeds["batch_size"] = slot.num_seeds
+    sizes = [sum(per_hop) for per_hop in edges]
+    e_id, weights = _parts(slot.e_id, sizes), _parts(slot.edge_weight, sizes)
+    for number, (edge_type, edge_index) in enumerate(edges_by_type(slot, types).items()):
+        store = batch.store_of(edge_type)
+        store["edge_index"], store["num_sampled_edges"] = edge_index, edges[number]
+        if e_id:
+            store["e_id"] = e_id[number]
+        if weights:
+            store["edge_weight"] = weights[number]
+        if (edge_attr := slot.edge_table(number)) is not None:
+            store["edge_attr"] = edge_attr
+        if form is Batch:
+            store["indptr"] = offsets_of(edge_index)
     if rows is not None:
         slot.leave_rows()
     hold(batch, slot)
     return batch
+
+
+def _parts(array: torch.Tensor | None, sizes: list[int]) -> Sequence[torch.Tensor]:
+    """An array's part for each type; none where there is no array."""
+    if array is None:
+        return ()
+    return (array,) if len(sizes) == 1 else array.split(sizes)

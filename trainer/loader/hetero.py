@@ -1,56 +1,14 @@
-"""Minibatches of graphs of several node and edge types, in PyG's form."""
+"""Arguments of loaders that name node types and edge types."""
 
 from collections.abc import Mapping
-from itertools import accumulate, pairwise
 
 import numpy as np
-import torch
-from torch_geometric.data import HeteroData
-from torch_geometric.data.storage import BaseStorage
 from torch_geometric.sampler import NumNeighbors
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.spec.graph import EdgeType, GraphTypes
 from cohort_gnn.spec.types import Fanout, checked
 from cohort_gnn.trainer.loader.arguments import ids_of
-from cohort_gnn.trainer.loader.batch import OfSlot, hold
-from cohort_gnn.trainer.source import AllRows, edges_by_type, tables_of
-
-
-class HeteroBatch(OfSlot, HeteroData):
-    """A minibatch of a graph of several types, in PyG's form.
-
-    Each node type has ``n_id`` int64 [nodes] (ids of the type; seeds first, then by hop), ``num_sampled_nodes`` (a
-    number for the seeds and for each hop) and, where the data set has features of the type, ``x`` [nodes, dim]. The
-    type of the seeds has ``batch_size`` and ``input_id`` int64 [batch_size], the data set's target type has ``y``.
-    Seeds of a `LinkNeighborLoader` are the endpoints of pairs, of two types or of one.
-
-    Each edge type has ``edge_index`` int64 [2, edges] (positions in ``n_id`` of the source type and of the target
-    type), ``num_sampled_edges`` (a number for each hop) and, where the loader was asked for it, ``e_id`` int64
-    [edges], the place of each edge in the ``indices`` of its type. Edge types with weights have ``edge_weight`` float32
-    [edges]. In disjoint batches, each node type has ``batch`` int64 [nodes], a copy: the number of
-    the seed, or of the pair, whose tree each node is in. Edge types whose edges have features in the data set have
-    ``edge_attr`` [edges, dim];
-    all edge types then have ``e_id``. Edges are ordered by hop, then by target.
-
-    With ``subgraph_type="bidirectional"``, each edge type also has the reverses of the edges that were drawn of its
-    reverse edge type: of the type that the data set names, else of ("b", "rev_NAME", "a") for ("a", "NAME", "b") and
-    the other way round, else of the type itself within one node type, else of the only type in the other direction.
-    Each pair of nodes is there once, ordered by target, then by source. As in PyG, such edge types have no ``e_id``,
-    ``edge_weight`` and ``edge_attr``, and edge types without a reverse have the drawn edges and these attributes.
-    Batches have no ``num_sampled_nodes`` and ``num_sampled_edges``. With ``subgraph_type="induced"``, each edge type
-    has all edges of the graph between the batch's nodes, ordered by target, then by place in ``indices``;
-    ``num_sampled_nodes`` and ``num_sampled_edges`` are missing.
-
-    ``x``, ``edge_index``, ``e_id``, ``edge_weight`` and ``edge_attr`` are views of a shared slot, as those of `Batch`:
-    valid as long as they are referenced, and holding the slot for that long. ``n_id``, ``y``, ``input_id`` and, on a
-    GPU, ``x`` are copies.
-
-    Pickling makes a copy of all, as ``copy.deepcopy`` and ``clone()`` do.
-    """
-
-    def store_of(self, name: str | EdgeType) -> BaseStorage:
-        return self[name]
 
 
 def canonical(types: GraphTypes, name) -> EdgeType:
@@ -140,50 +98,3 @@ def pairs_type_of(types: GraphTypes, edge_label_index) -> tuple[EdgeType, object
 def _is_name(given) -> bool:
     """Whether it is parts of an edge type's name."""
     return isinstance(given, tuple | list) and len(given) > 0 and all(isinstance(part, str) for part in given)
-
-
-@torch.inference_mode(False)
-def hetero_batch_of(types: GraphTypes, slot, input_type: str | EdgeType, rows: AllRows) -> HeteroBatch:
-    """The batch in a slot; it holds the slot. Its tensors are ordinary ones inside torch.inference_mode() too.
-
-    Args:
-        input_type: node type of the seeds, or edge type of the pairs whose endpoints they are.
-        rows: of each node type, as BatchSource.all_rows has them; None: slots have rows.
-    """
-    batch = HeteroBatch()
-    nodes = slot.nodes_of_types
-    sizes = [sum(per_hop) for per_hop in nodes]
-    n_id = slot.n_id.clone().split(sizes)
-    trees = None if slot.tree is None else slot.tree.clone().split(sizes)
-    for number, (name, x) in enumerate(zip(types.counts, tables_of(slot, rows), strict=True)):
-        store = batch[name]
-        if x is not None:
-            store.x = x
-        store.n_id = n_id[number]
-        store.num_nodes = len(n_id[number])
-        store.num_sampled_nodes = nodes[number]
-        if trees is not None:
-            store.batch = trees[number]
-    batch[types.target].y = slot.y.clone()
-    batch[input_type].input_id = slot.input_id.clone()
-    if isinstance(input_type, str):  # as in PyG: the number of seeds is no number of pairs
-        batch[input_type].batch_size = slot.num_seeds
-    edges = edges_by_type(slot, types)
-    ends = accumulate((sum(per_hop) for per_hop in slot.edges_of_relations), initial=0)
-    for number, ((edge_type, edge_index), per_hop, (begin, end)) in enumerate(
-        zip(edges.items(), slot.edges_of_relations, pairwise(ends), strict=True)
-    ):
-        edge_store = batch[edge_type]
-        edge_store.edge_index = edge_index
-        edge_store.num_sampled_edges = per_hop
-        if slot.e_id is not None:
-            edge_store.e_id = slot.e_id[begin:end]
-        if slot.edge_weight is not None:
-            edge_store.edge_weight = slot.edge_weight[begin:end]
-        edge_attr = slot.edge_table(number)
-        if edge_attr is not None:
-            edge_store.edge_attr = edge_attr
-    if rows is not None:
-        slot.leave_rows()
-    hold(batch, slot)
-    return batch

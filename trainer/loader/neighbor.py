@@ -27,8 +27,8 @@ from cohort_gnn.trainer.loader.arguments import (
     sampler_options,
     take_pyg_arguments,
 )
-from cohort_gnn.trainer.loader.batch import Batch, OfSlot, batch_of
-from cohort_gnn.trainer.loader.hetero import HeteroBatch, fanout_of, hetero_batch_of, hops_of, seeds_of
+from cohort_gnn.trainer.loader.batch import Batch, HeteroBatch, OfSlot, batch_of
+from cohort_gnn.trainer.loader.hetero import fanout_of, hops_of, seeds_of
 from cohort_gnn.trainer.loader.lightning import keeps_order
 from cohort_gnn.trainer.loader.memory_graph import MemoryGraph
 from cohort_gnn.trainer.loader.node_tensors import checked_tensors, rows_of
@@ -343,9 +343,7 @@ class NeighborLoader(Stateful):
         return batch if self._transform is None else self._transform(batch)
 
     def _of_slot(self, slot) -> OfSlot:
-        if not self._key:
-            return batch_of(slot, self._sampler.rows)
-        return hetero_batch_of(self._types, slot, self._input_type, self._sampler.rows)
+        return batch_of(HeteroBatch if self._key else Batch, self._types, slot, self._input_type, self._sampler.rows)
 
     def _batch_of(self, slot) -> OfSlot:
         batch = self._of_slot(slot)

@@ -190,10 +190,6 @@ nb::object edges_of(nb::handle self, int relation) {
 void bind_parts(nb::class_<HeldSlot>& slot_class) {
   slot_class
       .def_prop_ro(
-          "x", [](nb::handle self) { return table_of(self, 0); }, "table(0)")
-      .def_prop_ro(
-          "edge_attr", [](nb::handle self) { return edge_table_of(self, 0); }, "edge_table(0)")
-      .def_prop_ro(
           "nodes_of_types",
           [](const HeldSlot& slot) {
             return by_hop(slot.batch().nodes, slot.header().num_types, slot.batch().num_hops + 1);
@@ -205,14 +201,13 @@ void bind_parts(nb::class_<HeldSlot>& slot_class) {
             return by_hop(slot.batch().edges, slot.header().num_relations, slot.batch().num_hops);
           },
           "Edges by hop of each relation. edge_index, indptr and e_id have the edges of one relation after the other.")
-      .def("table", &table_of, nb::arg("type") = 0,
-           "Feature rows of the nodes of a type; None where the type has none.")
-      .def("places", &places_of, nb::arg("type") = 0, "The part of place that is the type's, int64 [nodes].")
-      .def("edge_table", &edge_table_of, nb::arg("relation") = 0,
+      .def("table", &table_of, nb::arg("type"), "Feature rows of the nodes of a type; None where the type has none.")
+      .def("places", &places_of, nb::arg("type"), "The part of place that is the type's, int64 [nodes].")
+      .def("edge_table", &edge_table_of, nb::arg("relation"),
            "Feature rows of the edges of a relation; None where batches have none.")
-      .def("offsets", &offsets_of, nb::arg("relation") = 0,
+      .def("offsets", &offsets_of, nb::arg("relation"),
            "The part of indptr that is the relation's, int64 [targets + 1].")
-      .def("edges", &edges_of, nb::arg("relation") = 0,
+      .def("edges", &edges_of, nb::arg("relation"),
            "The columns of edge_index that are the relation's, int64 [2, edges].");
 }
 

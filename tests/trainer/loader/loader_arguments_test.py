@@ -19,7 +19,7 @@ import cohort_gnn as cohort
 from cohort_gnn import CohortError, LinkNeighborLoader, NeighborLoader
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.trainer.loader.arguments import NOT_OFFERED, OF_WORKERS, take_pyg_arguments
-from cohort_gnn.trainer.loader.hetero import HeteroBatch
+from cohort_gnn.trainer.loader.batch import HeteroBatch
 
 pytestmark = pytest.mark.usefixtures("shm")
 

@@ -12,7 +12,7 @@ from processes import cohort
 import cohort_gnn as package
 from cohort_gnn.nn.block import Block
 from cohort_gnn.nn.inputs import PlacedRows
-from cohort_gnn.trainer.loader.hetero import hetero_batch_of
+from cohort_gnn.trainer.loader.batch import HeteroBatch, batch_of
 from cohort_gnn.trainer.loop import graphs as step_graphs
 from cohort_gnn.trainer.loop.graphs import graphs_for
 from cohort_gnn.trainer.loop.inputs import Inputs, Sizes
@@ -197,8 +197,8 @@ def test_rows_in_pools_are_those_of_slots(graph, shm, kind):
         for name, rows in inputs[0].arguments()[0].items():
             assert torch.equal(inputs[1].arguments()[0][name], rows)
         expect_same_where_rows_are(model, slot, pooled, graph.types, room)
-        batches = [hetero_batch_of(graph.types, slot, graph.target, None)]
-        batches.append(hetero_batch_of(graph.types, pooled, graph.target, pooled.all_rows))
+        batches = [batch_of(HeteroBatch, graph.types, slot, graph.target, None)]
+        batches.append(batch_of(HeteroBatch, graph.types, pooled, graph.target, pooled.all_rows))
         assert pooled.has_left
         for name in graph.types.counts:
             assert ("x" in batches[0][name]) == ("x" in batches[1][name])

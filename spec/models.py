@@ -67,10 +67,15 @@ ONE_TYPE = [name for name, kind in MODELS.items() if not kind.several_types]
 SEVERAL_TYPES = [name for name, kind in MODELS.items() if kind.several_types]
 
 
-def any_of(names: list[str]) -> str:
-    """The names as alternatives.
+def listed(names: list[str], word: str = "or") -> str:
+    """The names in a sentence.
 
-    >>> any_of(["sage", "gcn", "gat"])
+    >>> listed(["sage", "gcn", "gat"])
     'sage, gcn or gat'
     """
-    return " or ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+    return f" {word} ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+
+
+def models_with(attribute: str, word: str = "or") -> str:
+    """The names of the models of which an attribute of ModelKind is true, in a sentence."""
+    return listed([name for name, kind in MODELS.items() if getattr(kind, attribute)], word)

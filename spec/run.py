@@ -14,7 +14,7 @@ from msgspec import Meta
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.spec import types
 from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE, ONE_OF_EACH, GraphTypes
-from cohort_gnn.spec.models import MODELS, ONE_TYPE, OWN_MODEL, SEVERAL_TYPES, ModelKind, any_of
+from cohort_gnn.spec.models import MODELS, ONE_TYPE, OWN_MODEL, SEVERAL_TYPES, ModelKind, listed, models_with
 from cohort_gnn.spec.options import Affects, option
 
 NOTHING, BATCHES, LOSS, MEMORY, COURSE = Affects.NOTHING, Affects.BATCHES, Affects.LOSS, Affects.MEMORY, Affects.COURSE
@@ -159,8 +159,8 @@ class RunSpec(SamplerSpec):
 
     model: Model = _model(
         "sage",
-        f"{any_of([MODELS[name].title for name in ONE_TYPE])}; for several node types"
-        f" {any_of([MODELS[name].title for name in SEVERAL_TYPES])}; or a class of your own, called"
+        f"{listed([MODELS[name].title for name in ONE_TYPE])}; for several node types"
+        f" {listed([MODELS[name].title for name in SEVERAL_TYPES])}; or a class of your own, called"
         " with the arguments in_channels, hidden_channels, num_layers, out_channels and dropout, as PyG's models are;"
         " the model has one layer per entry of --fanout",
         metavar=f"{BUILT_IN}|package.module:Class",
@@ -173,7 +173,7 @@ class RunSpec(SamplerSpec):
         " over the rows of a node type",
     )
     residual: bool = _model(False, "add the input of each hidden layer, except the first, to its output")
-    heads: types.Positive = _model(4, "attention heads of gat, rgat and hgt; must divide --hidden")
+    heads: types.Positive = _model(4, f"attention heads of {models_with('has_heads', 'and')}; must divide --hidden")
     featureless: Literal["zero", "embed"] = _model(
         "zero",
         "several node types: what a type without features sends in the first layer; zero: nothing; embed: learned"

@@ -9,7 +9,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.cache.plan.planner import NETWORK_BYTES_PER_SECOND
 from cohort_gnn.launch.plan.far import FarRows
 from cohort_gnn.launch.plan.table import TIERS, gpus_of
-from cohort_gnn.spec.models import MODELS, any_of
+from cohort_gnn.spec.models import models_with
 from cohort_gnn.spec.run import RunSpec
 
 FLOAT_BYTES = 4  # of a gradient
@@ -164,7 +164,7 @@ def count_parameters(spec: RunSpec, in_dim: int, out_dim: int) -> int:
     """
     kind = spec.model_kind
     if kind.parameters is None:
-        expected = any_of([name for name, each in MODELS.items() if each.parameters])
+        expected = models_with("parameters")
         raise CohortError(f"--model {spec.model}", expected, "another model", "--parameters N says how many it has")
     dims = [in_dim] + [spec.hidden] * (len(spec.fanout) - 1) + [out_dim]
     heads = [1] * (len(dims) - 2) + [spec.heads]  # whose outputs the last layer does not put side by side

@@ -45,7 +45,7 @@ from cohort_gnn.launch.run.row_owners import row_listener
 from cohort_gnn.launch.run.same_data import demand_same_data, digests
 from cohort_gnn.spec import files
 from cohort_gnn.spec.graph import GraphTypes
-from cohort_gnn.spec.models import MODELS, ONE_TYPE, SEVERAL_TYPES, any_of
+from cohort_gnn.spec.models import MODELS, ONE_TYPE, SEVERAL_TYPES, listed, models_with
 from cohort_gnn.spec.options import flag_of
 from cohort_gnn.spec.run import RunSpec, as_json
 from cohort_gnn.spec.run_file import read_run_json
@@ -139,14 +139,14 @@ def _say_what_is_unused(spec: RunSpec, data: StoredGraph) -> None:
         )
     if any(each.edge_weights is not None for each in lists) and not spec.edge_weights:
         used = "edge weights are used for draws alone" if spec.weight_attr else "edge weights are not used"
-        cure = f"--model {spec.model} takes none (gcn does, and models of your own may)"
+        cure = f"--model {spec.model} takes none ({models_with('takes_weights')} can, and models of your own may)"
         if spec.model_kind.takes_weights:
             cure = "--edge-weights passes them to the model"
         LOG.info(f"{used}: {cure}")
     if spec.edge_features and data.edge_tables and not takes_edge_features(spec, data):
-        LOG.info(
-            f"edge features are not used: --model {spec.model} takes none (gat and rgat do, and models of your own may)"
-        )
+        readers = models_with("takes_edge_features", "and")
+        cure = f"--model {spec.model} takes none ({readers} can, and models of your own may)"
+        LOG.info(f"edge features are not used: {cure}")
 
 
 def _run_of(spec: RunSpec, data: StoredGraph) -> dict:
@@ -192,7 +192,7 @@ def check_model(spec: RunSpec, data: StoredGraph) -> None:
     check_of_links(spec)
     _check_types(spec, data)
     if spec.edge_weights and not kind.takes_weights:
-        expected = "--model gcn, which takes weights, or a model of your own"
+        expected = f"--model {models_with('takes_weights')}, which takes weights, or a model of your own"
         raise CohortError("--edge-weights", expected, f"--model {spec.model}")
     wanted = [name for name in ("edge_weights", "weight_attr") if getattr(spec, name)]
     if wanted and all(each.edge_weights is None for each in data.edge_types.values()):
@@ -202,13 +202,13 @@ def check_model(spec: RunSpec, data: StoredGraph) -> None:
         raise CohortError("--hidden", f"a multiple of {spec.heads}, the --heads of {spec.model}", str(spec.hidden))
     elif spec.heads != RunSpec.heads and not kind.has_heads and not spec.has_own_model:
         names = SEVERAL_TYPES if kind.several_types else ONE_TYPE
-        expected = any_of([name for name in names if MODELS[name].has_heads])
+        expected = listed([name for name in names if MODELS[name].has_heads])
         raise CohortError("--heads", f"--model {expected}", f"--model {spec.model}", "leave it out")
     if spec.residual and len(spec.fanout) < 3:
         raise CohortError("--residual", "at least three hops in --fanout, one per layer", str(len(spec.fanout)))
     shape = [f"--{name}" for name in ("norm", "residual", "heads") if getattr(spec, name) != getattr(RunSpec, name)]
     if spec.has_own_model and shape:
-        hint = f"give the parameter a default in the class, or use {any_of(ONE_TYPE)}"
+        hint = f"give the parameter a default in the class, or use {listed(ONE_TYPE)}"
         raise CohortError(", ".join(shape), "a built-in model", f"--model {spec.model}", hint)
     if spec.has_own_model:
         demand_named("--model", spec.model)
@@ -258,9 +258,9 @@ def _check_types(spec: RunSpec, data: StoredGraph) -> None:
     kind, fit = spec.model_kind, models_for(data)
     if kind.several_types != MODELS[fit[0]].several_types:
         hint = "a script can use any model of PyG: docs/how-to/types.md"
-        raise CohortError("--model", f"{any_of(fit)}, for the types of {data.path}", spec.model, hint)
+        raise CohortError("--model", f"{listed(fit)}, for the types of {data.path}", spec.model, hint)
     if spec.featureless != "zero" and not kind.several_types:
-        raise CohortError("--featureless", f"--model {any_of(SEVERAL_TYPES)}", f"--model {spec.model}")
+        raise CohortError("--featureless", f"--model {listed(SEVERAL_TYPES)}", f"--model {spec.model}")
     if spec.norm == "batch" and not kind.several_types:
         raise CohortError("--norm", f"none or layer, for --model {spec.model}", spec.norm)
     if spec.featureless == "embed":

@@ -14,7 +14,7 @@ from cohort_gnn.nn.activation import Activation, activated
 from cohort_gnn.nn.block import Block, block_of
 from cohort_gnn.nn.inputs import PlacedRows, is_placed
 from cohort_gnn.spec.graph import EDGE_TYPE, EdgeType
-from cohort_gnn.spec.models import MODELS, ONE_TYPE, any_of
+from cohort_gnn.spec.models import MODELS, ONE_TYPE, listed, models_with
 
 
 class SampledGNN(nn.Module):
@@ -59,7 +59,7 @@ class SampledGNN(nn.Module):
     ):
         super().__init__()
         if kind not in ONE_TYPE:
-            raise CohortError("--model", any_of(ONE_TYPE), kind)
+            raise CohortError("--model", listed(ONE_TYPE), kind)
         rules = MODELS[kind]
         self.takes_weights = rules.takes_weights and (edge_weights or layers == "pyg")
         if rules.has_heads and hidden % heads:
@@ -109,7 +109,7 @@ class SampledGNN(nn.Module):
         weights; ``edge_attr`` [edges, edge_dim], likewise, for models made with an ``edge_dim``.
         """
         if edge_weight is not None and not self.takes_weights:
-            expected = "a model that takes weights: gcn, made with edge_weights"
+            expected = f"a model that takes weights: {models_with('takes_weights')}, made with edge_weights"
             raise CohortError("edge_weight", expected, "another", "leave the weights out")
         if (edge_attr is None) != (self.edge_dim == 0):
             expected = f"features [edges, {self.edge_dim}]" if self.edge_dim else "none: the model was made without"

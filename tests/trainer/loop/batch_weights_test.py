@@ -197,7 +197,7 @@ def test_the_command_refuses_what_cannot_be(data, cora, tmp_path):
     [
         (["--model", "gcn"], "edge weights are not used: --edge-weights passes them to the model"),
         (["--model", "gcn", "--weight-attr", "edge_weight"], "edge weights are used for draws alone: --edge-weights"),
-        (["--model", "sage"], "edge weights are not used: --model sage takes none (gcn does"),
+        (["--model", "sage"], "edge weights are not used: --model sage takes none (gcn can"),
         (["--model", "gcn", "--edge-weights"], None),
     ],
 )

@@ -318,7 +318,7 @@ def _numbers(here: Path) -> None:
 @bad("too little shared memory")
 def _small_memory(here: Path) -> None:
     """Room for the channel and the seeds, but for no batch."""
-    small_disk(here / "small", "192k")
+    small_disk(here / "small", "224k")
 
 
 @bad("shared memory that other users can access")

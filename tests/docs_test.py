@@ -100,7 +100,7 @@ def prepare(page: Path, folder: Path) -> None:
         layouts.write_legion(folder / "legion", graph)
     if name_of(page) == "docs/how-to/types.md":
         documents.module(ROOT / "tests/dataset/layout_writers.py")
-        typed = documents.module(ROOT / "tests/dataset/typed/typed_layout_writers.py")
+        typed = documents.module(ROOT / "tests/dataset/typed_layout_writers.py")
         typed.write_ogb(folder / "ogbn_mag", typed.sample())
         typed.write_mag240m(folder / "mag240m_kddcup2021", typed.sample())
         typed.write_igbh(folder / "igb/tiny", typed.sample(tuple(typed.COUNTS), dim=1024))

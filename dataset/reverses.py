@@ -10,11 +10,11 @@ import numpy as np
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import _native
+from cohort_gnn.spec.graph import EdgeType
 
 if TYPE_CHECKING:
     from cohort_gnn.dataset.stored_graph import StoredGraph
 
-RelationType = tuple[str, str, str]
 UNKNOWN, NONE = -1, -2  # where no relation is named, as dataset/reverses.h has them
 NO_REVERSE = "none"  # on the command line and in graph.yaml
 
@@ -25,7 +25,7 @@ class Lists(NamedTuple):
 
     indptr: np.ndarray
     indices: np.ndarray
-    reverse_of: RelationType | None = None
+    reverse_of: EdgeType | None = None
     has_none: bool = False
 
 
@@ -37,11 +37,11 @@ class Found(NamedTuple):
         there: the relations that have its edges, itself first, and whether they have them in the other direction.
     """
 
-    reverse_of: RelationType | None
-    there: list[tuple[RelationType, bool]]
+    reverse_of: EdgeType | None
+    there: list[tuple[EdgeType, bool]]
 
 
-def find_reverses(relations: Mapping[RelationType, Lists]) -> dict[RelationType, Found]:
+def find_reverses(relations: Mapping[EdgeType, Lists]) -> dict[EdgeType, Found]:
     """Of each relation, by what is said, and else by comparing edges.
 
     Of two relations that are reverses of each other, the one that is called ``rev_...`` names the other; else the later
@@ -64,14 +64,14 @@ def find_reverses(relations: Mapping[RelationType, Lists]) -> dict[RelationType,
 
 
 def checked_reverses(
-    place: str, given: Mapping[Any, Any] | None, relations: Iterable[RelationType]
-) -> dict[RelationType, RelationType | None]:
+    place: str, given: Mapping[Any, Any] | None, relations: Iterable[EdgeType]
+) -> dict[EdgeType, EdgeType | None]:
     """What a user says of the reverses of relations: {relation: the one that it reverses; None: it has no reverse}.
 
     Raises:
         CohortError: it names relations that there are not, or whose types do not fit each other.
     """
-    there, out = list(relations), dict[RelationType, RelationType | None]()
+    there, out = list(relations), dict[EdgeType, EdgeType | None]()
     if given is not None and not isinstance(given, Mapping):
         expected = "a dict {relation: the relation that it is the reverse of, or None}"
         raise CohortError(place, expected, type(given).__name__)
@@ -87,14 +87,14 @@ def checked_reverses(
     return out
 
 
-def warn_of_opposites(data: StoredGraph, relation: RelationType, what: str, stacklevel: int) -> None:
+def warn_of_opposites(data: StoredGraph, relation: EdgeType, what: str, stacklevel: int) -> None:
     """Warns of relations that may have a relation's edges in the other direction, where nobody has said that they do or
     do not: `what` the consequence is."""
     if text := opposites_told(data, relation):
         warnings.warn(f"{text} {what}", stacklevel=stacklevel + 1)
 
 
-def opposites_told(data: StoredGraph, relation: RelationType) -> str:
+def opposites_told(data: StoredGraph, relation: EdgeType) -> str:
     """The same as text; empty: there are none."""
     own = data.edge_types[relation]
     unclear = [other for other in data.edge_types if _is_unclear(data, relation, other)]
@@ -112,7 +112,7 @@ def opposites_told(data: StoredGraph, relation: RelationType) -> str:
     )
 
 
-def _is_unclear(data: StoredGraph, relation: RelationType, other: RelationType) -> bool:
+def _is_unclear(data: StoredGraph, relation: EdgeType, other: EdgeType) -> bool:
     """Whether another relation may be the reverse: it runs between the same types, within one type only with a name
     that says so, and nothing is known of its own reverse."""
     if other == relation or (other[0], other[2]) != (relation[2], relation[0]):

@@ -24,8 +24,9 @@ from cohort_gnn.dataset.importing.options import ConvertOptions
 from cohort_gnn.dataset.layouts.graph import relation_of
 from cohort_gnn.dataset.layouts.tables import RAW_DTYPES, RawLayout
 from cohort_gnn.dataset.reader import open as open_dataset
-from cohort_gnn.dataset.reverses import NO_REVERSE, RelationType
+from cohort_gnn.dataset.reverses import NO_REVERSE
 from cohort_gnn.dataset.tables.text_options import SEPARATORS
+from cohort_gnn.spec.graph import EdgeType
 from cohort_gnn.spec.types import Bytes, kind
 
 EPILOG = "dataset/FORMAT.md describes the content that is read from each format."
@@ -162,7 +163,7 @@ def _add_source_options(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def reverse_of(text: str) -> tuple[RelationType, RelationType | None]:
+def reverse_of(text: str) -> tuple[EdgeType, EdgeType | None]:
     """A relation, and the one that it is the reverse of."""
     name, _, of = text.partition("=")
     try:

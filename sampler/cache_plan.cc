@@ -110,7 +110,7 @@ cache::PlanInput plan_input(const Options& options, const GraphView& graph, cons
   }
   input.budget_bytes = options.cache_bytes;
   for (std::size_t tier = 0; tier < input.links.size(); ++tier) {
-    input.links[tier] = {options.link_bytes_per_second[tier], options.link_seconds_per_line[tier]};
+    input.links[tier] = {options.bytes_per_second[tier], options.seconds_per_line[tier]};
   }
   input.index = cache::index_cost(input.sizes);
   return input;

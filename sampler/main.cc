@@ -154,13 +154,15 @@ int main(int argc, char** argv) {
     return print([&] { return sampler::describe_disk(argv[2], std::atof(argv[3])); });
   }
   if (argc != 2) {
-    std::fprintf(stderr,
-                 "usage: cohort-sampler run.json | --devices | --memory ORDINAL... | --probe [ORDINAL...] | "
-                 "--probe-disk FILE SECONDS |"
-                 " --presample options.json\n");
+    std::fprintf(
+        stderr,
+        "usage: cohort-sampler run.json | --options | --devices | --memory ORDINAL... | --probe [ORDINAL...] | "
+        "--probe-disk FILE SECONDS |"
+        " --presample options.json\n");
     return 2;
   }
   if (what == "--devices") return print(sampler::describe_devices);
+  if (what == "--options") return print(sampler::options_table);
   signal(SIGINT, SIG_IGN);
   int status = 1;
   sampler::Options options;

@@ -58,7 +58,7 @@ std::vector<std::unique_ptr<Backend>> backends_on_gpus(const Options& options, c
   settings.reuse_rows = options.reuse;
   settings.pool_share = options.pool_share;
   settings.num_slots = options.num_slots;
-  settings.host_bytes_per_second = options.link_bytes_per_second[cache::kHostTier];
+  settings.host_bytes_per_second = options.bytes_per_second[cache::kHostTier];
   settings.ahead = options.ahead;
   std::vector<cache::SlabRows> rows;
   CacheContents contents;  // its end waits for the plan, which reads the above
@@ -82,7 +82,7 @@ std::vector<std::unique_ptr<Backend>> backends_on_gpus(const Options& options, c
     tell(log, tables);
   }
   if (others) contents.on_host = [&](const auto& on_host) { share(served(on_host, tables), *others, log); };
-  return make_cuda_backends(graph, options.gpus, settings, contents, options.faults, log);
+  return make_cuda_backends(graph, options.gpus, settings, contents, options.faults(), log);
 }
 
 #endif
@@ -103,7 +103,7 @@ std::vector<std::unique_ptr<Backend>> make_backends(const Options& options, cons
   if (others) share(served(tiered.of_types, tables), *others, log);
   std::vector<std::unique_ptr<Backend>> backends;
   for (int rank = 0; rank < options.num_ranks; ++rank) {
-    backends.push_back(make_host_backend(graph, options.faults, tiered));
+    backends.push_back(make_host_backend(graph, options.faults(), tiered));
   }
   return backends;
 }

@@ -24,6 +24,9 @@ json parse(const std::filesystem::path& path) {
   return dataset::parse_json(path, "a readable file", "cohort train writes such a file");
 }
 
+template <typename T>
+constexpr bool is_text = std::is_same_v<T, std::string> || std::is_same_v<T, std::filesystem::path>;
+
 // True when a member holds a T, none of whose bits get lost.
 template <typename T>
 bool fits(const json& member) {
@@ -35,7 +38,7 @@ bool fits(const json& member) {
                                        : std::in_range<T>(member.get<int64_t>());
   } else if constexpr (std::is_floating_point_v<T>) {
     return member.is_number();
-  } else if constexpr (std::is_same_v<T, std::string>) {
+  } else if constexpr (is_text<T>) {
     return member.is_string();
   } else {
     return member.is_array() && std::ranges::all_of(member, fits<typename T::value_type>);
@@ -54,7 +57,7 @@ std::string kind_of() {
   } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
     return "a list of texts";
   } else {
-    return std::is_same_v<T, std::string> ? "a text" : "a list of numbers";
+    return is_text<T> ? "a text" : "a list of numbers";
   }
 }
 
@@ -65,45 +68,37 @@ class Members {
     if (!object.is_object()) throw base::Error({place_, "an object", object.type_name(), ""});
   }
 
+  // Throws where there is no such member.
+  void demand(const char* name) const {
+    if (!object_.contains(name)) throw base::Error({place_, base::format("a member \"{}\"", name), "none", ""});
+  }
+
   template <typename T>
   void read(const char* name, T& value, bool required = false) {
     known_.insert(name);
     const auto member = object_.find(name);
     if (member == object_.end()) {
-      if (required) throw base::Error({place_, base::format("a member \"{}\"", name), "none", ""});
+      if (required) demand(name);
       return;
     }
     if (!fits<T>(*member)) {
       throw base::Error({base::format("{}.{}", place_, name), kind_of<T>(), dataset::shown(*member),
-                         "docs/architecture.md lists the members of run.json"});
+                         "cohort-sampler --options lists the members of run.json"});
     }
-    value = member->get<T>();
-  }
-
-  // An object in place of a value; null: there is none.
-  const json* find_object(const char* name) {
-    known_.insert(name);
-    const auto member = object_.find(name);
-    return member == object_.end() ? nullptr : &*member;
-  }
-
-  void read_path(const char* name, std::filesystem::path& path, bool required = true) {
-    std::string text;
-    read(name, text, required);
-    path = text;
-  }
-
-  // An array of as many numbers as `values` has.
-  template <std::size_t size>
-  void read_array(const char* name, std::array<double, size>& values) {
-    std::vector<double> found(values.begin(), values.end());
-    read(name, found);
-    if (found.size() != size) {
-      throw base::Error(
-          {base::format("{}.{}", place_, name), base::format("{} numbers", size), std::to_string(found.size()), ""});
+    if constexpr (is_text<T>) {
+      value = member->get<std::string>();
+    } else if constexpr (std::is_same_v<T, Tiers>) {
+      if (member->size() != value.size()) {
+        const std::string place = base::format("{}.{}", place_, name);
+        throw base::Error({place, base::format("{} numbers", value.size()), std::to_string(member->size()), ""});
+      }
+      std::ranges::copy(member->get<std::vector<double>>(), value.begin());
+    } else {
+      value = member->get<T>();
     }
-    std::copy(found.begin(), found.end(), values.begin());
   }
+
+  void read(const char* name, RowOwners& owners);
 
   // Throws when the object has members nobody asked for: a misspelt option must not be ignored.
   void refuse_others() const {
@@ -122,34 +117,79 @@ void refuse_unless(bool good, const char* place, const std::string& expected, co
   if (!good) throw base::Error({place, expected, found, ""});
 }
 
-void refuse_others_than(const std::vector<std::string>& names, const char* place, const std::string& found) {
-  std::string expected;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    expected += (i == 0 ? "" : i + 1 < names.size() ? ", " : " or ") + names[i];
-  }
-  refuse_unless(std::ranges::find(names, found) != names.end(), place, expected, found);
+// --- rules: of an option by name, and its value ----------------------------------------------------------
+
+constexpr auto any = [](const char*, const auto&) {};
+
+auto one_of(std::vector<std::string> names) {
+  return [names = std::move(names)](const char* name, const std::string& found) {
+    std::string expected;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      if (names[i].empty()) continue;  // which says that the option is not used
+      expected += (expected.empty() ? "" : i + 1 < names.size() ? ", " : " or ") + names[i];
+    }
+    refuse_unless(std::ranges::find(names, found) != names.end(), name, expected, found);
+  };
 }
 
-void refuse_other_weights(const std::string& weight_attr) {
-  if (!weight_attr.empty()) refuse_others_than({"edge_weight"}, "weight_attr", weight_attr);
+auto at_least(int64_t least, const char* expected) {
+  return [=](const char* name, int64_t found) { refuse_unless(found >= least, name, expected, std::to_string(found)); };
 }
 
-void read_cache(Members& members, Options& options) {
-  members.read("cache_bytes", options.cache_bytes);
-  members.read("cache_policy", options.cache_policy);
-  members.read("host_bytes", options.host_bytes);
-  members.read("ahead", options.ahead);
-  members.read("order", options.order);
-  members.read_path("hotness", options.hotness, false);
-  members.read("rank_hotness", options.rank_hotness);
-  members.read("cliques", options.cliques);
-  members.read_array("bytes_per_second", options.link_bytes_per_second);
-  members.read_array("seconds_per_line", options.link_seconds_per_line);
-  members.read_path("plan_file", options.plan_file, false);
+auto between(int64_t least, int64_t most) {
+  return [=](const char* name, int64_t found) {
+    refuse_unless(found >= least && found <= most, name, base::format("{} to {}", least, most), std::to_string(found));
+  };
 }
 
-void read_row_owners(const json& object, const std::string& place, RowOwners& owners) {
-  Members members(object, place);
+// A number a rank, or none.
+auto each_at_least(int64_t least, const char* expected) {
+  return [=](const char* name, const std::vector<int64_t>& found) {
+    for (int64_t value : found) refuse_unless(value >= least, name, expected, std::to_string(value));
+  };
+}
+
+void share(const char* name, double found) {
+  refuse_unless(found > 0 && found <= 1, name, "a number above 0, at most 1", std::to_string(found));
+}
+
+void each_above_zero(const char* name, const Tiers& found) {
+  for (double value : found) refuse_unless(value > 0, name, "numbers above 0", std::to_string(value));
+}
+
+void each_not_negative(const char* name, const Tiers& found) {
+  for (double value : found) refuse_unless(value >= 0, name, "numbers of at least 0", std::to_string(value));
+}
+
+void existing_folder(const char* name, const std::filesystem::path& found) {
+  std::error_code ignored;  // a name may be too long
+  refuse_unless(std::filesystem::is_directory(found, ignored), name, "an existing folder", found.string());
+}
+
+// --- rules of several options ----------------------------------------------------------------------------------------
+
+template <typename T>
+void one_a_rank(const char* name, const std::vector<T>& found, const Options& options) {
+  refuse_unless(std::ssize(found) == options.num_ranks, name,
+                base::format("one for each of {} ranks", options.num_ranks), std::to_string(found.size()));
+}
+
+void check_together(const Options& options) {
+  if (options.device == "cuda") one_a_rank("gpus", options.gpus, options);
+  if (options.cliques != "auto") cache::cliques_named(options.cliques, options.num_ranks);
+  if (options.cache_bytes.empty()) return;
+  one_a_rank("cache_bytes", options.cache_bytes, options);
+  if (!options.rank_hotness.empty()) one_a_rank("rank_hotness", options.rank_hotness, options);
+  refuse_unless(options.cache_policy != "plan" || !options.hotness.empty() || !options.rank_hotness.empty(), "hotness",
+                "a file of counts for cache_policy plan", "none");
+}
+
+void Members::read(const char* name, RowOwners& owners) {
+  known_.insert(name);
+  const auto object = object_.find(name);
+  if (object == object_.end()) return;
+  const std::string place = base::format("{}.{}", place_, name);
+  Members members(*object, place);
   members.read("names", owners.names, true);
   members.read("hosts", owners.hosts, true);
   members.read("ports", owners.ports, true);
@@ -165,51 +205,7 @@ void read_row_owners(const json& object, const std::string& place, RowOwners& ow
                     std::ranges::all_of(owners.ports, [](int port) { return port > 0 && port < 1 << 16; });
   refuse_unless(good, place.c_str(),
                 "two or more machines with name, host and port; this one's number, listener and key",
-                dataset::shown(object));
-}
-
-void check(const Options& options) {
-  refuse_others_than({"cpu", "cuda"}, "device", options.device);
-  refuse_unless(options.num_ranks >= 1 && options.num_ranks <= kMaxRanks, "num_ranks",
-                base::format("1 to {}", kMaxRanks), std::to_string(options.num_ranks));
-  refuse_unless(options.device == "cpu" || std::ssize(options.gpus) == options.num_ranks, "gpus",
-                base::format("one for each of {} ranks", options.num_ranks), std::to_string(options.gpus.size()));
-  refuse_others_than({"auto", "gpu", "host"}, "topology", options.topology);
-  refuse_others_than({"auto", "none", "cache", "host", "both"}, "compress", options.compress);
-  refuse_other_weights(options.weight_attr);
-  refuse_unless(options.fetch_sms >= 0, "fetch_sms", "at least 1, or 0 for a default",
-                std::to_string(options.fetch_sms));
-  std::error_code ignored;  // a name may be too long
-  refuse_unless(std::filesystem::is_directory(options.channel, ignored), "channel", "an existing folder",
-                options.channel.string());
-}
-
-void check_cache(const Options& options) {
-  refuse_others_than({"plan", "degree", "random", "none"}, "cache_policy", options.cache_policy);
-  refuse_others_than({"address", "asis"}, "order", options.order);
-  refuse_unless(options.ahead >= 1, "ahead", "at least 1", std::to_string(options.ahead));
-  refuse_unless(options.pool_share > 0 && options.pool_share <= 1, "pool_share", "a number above 0, at most 1",
-                std::to_string(options.pool_share));
-  refuse_unless(options.host_bytes >= -1, "host_bytes", "0 bytes or more, or -1 for no limit",
-                std::to_string(options.host_bytes));
-  if (options.cliques != "auto") cache::cliques_named(options.cliques, options.num_ranks);
-  for (std::size_t tier = 0; tier < options.link_bytes_per_second.size(); ++tier) {
-    const double rate = options.link_bytes_per_second[tier], line = options.link_seconds_per_line[tier];
-    refuse_unless(rate > 0, "bytes_per_second", "numbers above 0", std::to_string(rate));
-    refuse_unless(line >= 0, "seconds_per_line", "numbers of at least 0", std::to_string(line));
-  }
-  if (options.cache_bytes.empty()) return;
-  refuse_unless(std::ssize(options.cache_bytes) == options.num_ranks, "cache_bytes",
-                base::format("one for each of {} ranks", options.num_ranks),
-                std::to_string(options.cache_bytes.size()));
-  for (int64_t bytes : options.cache_bytes) {
-    refuse_unless(bytes >= 0, "cache_bytes", "0 bytes or more", std::to_string(bytes));
-  }
-  refuse_unless(options.rank_hotness.empty() || std::ssize(options.rank_hotness) == options.num_ranks, "rank_hotness",
-                base::format("one for each of {} ranks", options.num_ranks),
-                std::to_string(options.rank_hotness.size()));
-  refuse_unless(options.cache_policy != "plan" || !options.hotness.empty() || !options.rank_hotness.empty(), "hotness",
-                "a file of counts for cache_policy plan", "none");
+                dataset::shown(*object));
 }
 
 }  // namespace
@@ -225,55 +221,43 @@ Options read_options(const std::filesystem::path& run_json) {
   }
   Members members(run["sampler"], run_json.string() + ": sampler");
   Options options;
-  members.read_path("dataset", options.dataset);
-  members.read_path("channel", options.channel);
-  members.read("device", options.device);
-  members.read("num_ranks", options.num_ranks);
-  members.read("gpus", options.gpus);
-  members.read("topology", options.topology);
-  members.read("compress", options.compress);
-  members.read("num_slots", options.num_slots);
-  members.read("fetch_sms", options.fetch_sms);
-  members.read("reuse", options.reuse);
-  members.read("pool_share", options.pool_share);
-  members.read("in_place", options.in_place);
-  members.read("seed", options.seed);
-  members.read("edge_ids", options.edge_ids);
-  members.read("edge_weights", options.edge_weights);
-  members.read("weight_attr", options.weight_attr);
-  members.read("edge_features", options.edge_features);
-  members.read("edge_times", options.edge_times);
-  members.read("owner_pid", options.owner_pid);
-  members.read("end_with_parent", options.end_with_parent);
-  members.read("poison_slots", options.poison_slots);
-  members.read("slow_fetch_us", options.faults.slow_fetch_us);
-  members.read("illegal_access_batch", options.faults.illegal_access_batch);
-  read_cache(members, options);
-  if (const json* owners = members.find_object("row_owners")) {
-    read_row_owners(*owners, run_json.string() + ": sampler.row_owners", options.row_owners);
-  }
+#define COHORT_READ(type, name, default_value, rule, about) members.read(#name, options.name);
+  COHORT_SAMPLER_OPTIONS(COHORT_READ)
+#undef COHORT_READ
+  members.demand("dataset");
+  members.demand("channel");
   members.refuse_others();
-  check(options);
-  check_cache(options);
+#define COHORT_CHECK(type, name, default_value, rule, about) (rule)(#name, options.name);
+  COHORT_SAMPLER_OPTIONS(COHORT_CHECK)
+#undef COHORT_CHECK
+  check_together(options);
   return options;
+}
+
+std::string options_table() {
+  std::string table = "| sampler | meaning |\n|---|---|\n";
+#define COHORT_ROW(type, name, default_value, rule, about) table += "| `" #name "` | " about " |\n";
+  COHORT_SAMPLER_OPTIONS(COHORT_ROW)
+#undef COHORT_ROW
+  return table;
 }
 
 PresampleOptions read_presample_options(const std::filesystem::path& path) {
   const json file = parse(path);
   Members members(file, path.string());
   PresampleOptions options;
-  members.read_path("dataset", options.dataset);
+  members.read("dataset", options.dataset, true);
   members.read("fanout", options.fanout, true);
   members.read("batch_size", options.batch_size);
   members.read("split", options.split);
-  members.read_path("seeds", options.seeds, false);
+  members.read("seeds", options.seeds);
   members.read("max_batches", options.max_batches);
   members.read("refresh", options.refresh);
   members.read("weight_attr", options.weight_attr);
   members.refuse_others();
   refuse_unless(!options.fanout.empty() && std::ranges::all_of(options.fanout, [](int32_t k) { return k >= -1; }),
                 "fanout", "numbers of at least 0, or -1 for all", options.fanout.empty() ? "none" : "another");
-  refuse_other_weights(options.weight_attr);
+  one_of({"", "edge_weight"})("weight_attr", options.weight_attr);
   refuse_unless(options.batch_size >= 1, "batch_size", "at least 1", "0");
   refuse_unless(options.max_batches >= 1, "max_batches", "at least 1", std::to_string(options.max_batches));
   return options;

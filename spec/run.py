@@ -50,10 +50,16 @@ class SamplerSpec:
         "draw neighbours with probability proportional to the edge weights of the data set",
         BATCHES | MEMORY,
         metavar="edge_weight",
+        for_sampler=True,
     )
     batch_size: types.Positive = _sampling(1024, "seeds per batch of each trainer", BATCHES | MEMORY)
     slots: types.Slots = _sampling(4, "number of batches that the shared buffer holds")
-    seed: types.Seed = _sampling(0, "seed of all random numbers; the same seed gives the same batches", BATCHES | LOSS)
+    seed: types.Seed = _sampling(
+        0,
+        "seed of all random numbers; the same seed gives the same batches",
+        BATCHES | LOSS,
+        for_sampler=True,
+    )
     topology: types.Topology = _cache(
         "auto",
         "where the GPU reads the graph: gpu: the whole graph in GPU memory; host: in host memory, except cached"
@@ -65,6 +71,7 @@ class SamplerSpec:
         "where feature rows stay encoded; auto: for a prepared data set in host memory, and in the cache unless the"
         " cache of each GPU has room for all raw rows; otherwise nowhere",
         MEMORY,
+        for_sampler=True,
     )
     reuse: bool = _cache(
         True,
@@ -107,9 +114,11 @@ class SamplerSpec:
         None, "number of trainers on the CPU (default 1); with --gpus, each GPU has one trainer"
     )
     mps: bool = _devices(True, "share the GPU between sampler and trainer through MPS; without MPS, the two take turns")
-    order: types.Order = option("address", "order in which a GPU reads the host-memory rows of a batch")
+    order: types.Order = option(
+        "address", "order in which a GPU reads the host-memory rows of a batch", for_sampler=True
+    )
     fetch_sms: types.Positive | None = option(
-        None, "GPU: number of SMs that fetch rows (default: chosen by the sampler)"
+        None, "GPU: number of SMs that fetch rows (default: chosen by the sampler)", for_sampler=True
     )
     presample_batches: types.Positive = option(
         200, "maximum number of batches of the short run that counts reads for --cache-policy plan; two epochs at most"

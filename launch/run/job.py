@@ -20,6 +20,7 @@ from cohort_gnn.launch.options.devices import gpu_memory, resolve_device, wants_
 from cohort_gnn.launch.options.parser import values_of
 from cohort_gnn.launch.options.partition import clique_seeds, cliques_of_ranks, parts_file
 from cohort_gnn.spec.graph import GraphTypes
+from cohort_gnn.spec.options import options_of
 from cohort_gnn.spec.run import RunSpec, SamplerSpec, TrainerSpec
 from cohort_gnn.spec.types import Topology
 
@@ -146,13 +147,12 @@ def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = N
         "reuse": spec.reuse if device == "cuda" else None,
         "edge_weights": spec.edge_weights or None,
         "edge_features": spec.edge_features or None,
-        "weight_attr": spec.weight_attr,
         "in_place": in_place or None,
         "plan_file": str(plan_file) if plan_file and "cache_bytes" in cache else None,
         "poison_slots": spec.debug_poison_slots,
         "slow_fetch_us": spec.debug_slow_fetch_us,
         "illegal_access_batch": spec.debug_illegal_access_batch,
-    } | {name: getattr(spec, name) for name in ("compress", "fetch_sms", "order", "seed")}
+    } | {each.name: getattr(spec, each.name) for each in options_of(SamplerSpec) if each.for_sampler}
     if device == "cuda" and plan_file and "bytes_per_second" not in cache:  # what a run is held against
         bandwidth = spec.bandwidth or machine_bandwidth(gpus=gpus_of(spec))
         members["bytes_per_second"] = [1e9 * rate for rate in bandwidth]

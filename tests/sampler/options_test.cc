@@ -43,8 +43,8 @@ TEST_F(OptionsFile, WithoutACacheHasDefaults) {
   EXPECT_EQ(options.ahead, 8);
   EXPECT_EQ(options.cliques, "auto");
   EXPECT_EQ(options.fetch_sms, 0);
-  EXPECT_EQ(options.link_bytes_per_second, (std::array<double, 3>{1500e9, 360e9, 51e9}));
-  EXPECT_EQ(options.link_seconds_per_line, (std::array<double, 3>{0, 0, 0}));
+  EXPECT_EQ(options.bytes_per_second, (std::array<double, 3>{1500e9, 360e9, 51e9}));
+  EXPECT_EQ(options.seconds_per_line, (std::array<double, 3>{0, 0, 0}));
 }
 
 TEST_F(OptionsFile, RefusesAChannelThatCannotBe) {
@@ -70,8 +70,8 @@ TEST_F(OptionsFile, GivesTheCacheAsWritten) {
   EXPECT_EQ(options.host_bytes, 40'000'000'000);
   EXPECT_EQ(options.ahead, 3);
   EXPECT_EQ(options.cliques, "1x2");
-  EXPECT_EQ(options.link_bytes_per_second, (std::array<double, 3>{3e12, 4e11, 5e10}));
-  EXPECT_EQ(options.link_seconds_per_line, (std::array<double, 3>{0, 1e-9, 2e-9}));
+  EXPECT_EQ(options.bytes_per_second, (std::array<double, 3>{3e12, 4e11, 5e10}));
+  EXPECT_EQ(options.seconds_per_line, (std::array<double, 3>{0, 1e-9, 2e-9}));
   EXPECT_EQ(options.plan_file, "plan.json");
   EXPECT_EQ(options.fetch_sms, 8);
 }

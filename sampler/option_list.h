@@ -22,6 +22,8 @@
     "`host` if the cache of each GPU has room for all raw rows") \
   X(int, num_slots, 4, any, "batches that a channel holds") \
   X(int, fetch_sms, 0, at_least(0, "at least 1, or 0 for a default"), "GPU: SMs that fetch rows; 0: a default") \
+  X(int, sampler_threads, 0, at_least(0, "at least 1, or 0 for a default"), \
+    "CPU threads that draw and fetch for each trainer; 0: an equal part of OpenMP's threads") \
   X(bool, reuse, false, any, \
     "GPU: rows of earlier batches are found again in the pools (`cohort train` and loaders set true)") \
   X(double, pool_share, 0.5, share, \

@@ -177,7 +177,8 @@ void Ranks::serve_all(std::vector<std::unique_ptr<Backend>>& backends) {
 }
 
 void Ranks::serve_rank(std::size_t rank, Backend& backend) {
-  omp_set_num_threads(std::max(1, omp_get_max_threads() / options_.num_ranks));
+  const int equal_part = std::max(1, omp_get_max_threads() / options_.num_ranks);
+  omp_set_num_threads(options_.sampler_threads > 0 ? options_.sampler_threads : equal_part);
   try {
     backend.enter_thread();
     Pipeline(options_, graph_, backend, *publishers_[rank]).serve();

@@ -114,6 +114,12 @@ class SamplerSpec:
         None, "number of trainers on the CPU (default 1); with --gpus, each GPU has one trainer"
     )
     mps: bool = _devices(True, "share the GPU between sampler and trainer through MPS; without MPS, the two take turns")
+    sampler_threads: types.Positive | None = _devices(
+        None,
+        "CPU threads with which the sampler draws and fetches for each trainer (default: an equal part of all cores)",
+        metavar="N",
+        for_sampler=True,
+    )
     order: types.Order = option(
         "address", "order in which a GPU reads the host-memory rows of a batch", for_sampler=True
     )

@@ -141,6 +141,7 @@ TEST_F(OptionsFile, RefusesACacheThatMakesNoSense) {
       {{{"bytes_per_second", {3, 2, 0}}}, "bytes_per_second: expected numbers above 0"},
       {{{"seconds_per_line", {0, 0, -1}}}, "seconds_per_line: expected numbers of at least 0"},
       {{{"fetch_sms", -1}}, "fetch_sms: expected at least 1, or 0"},
+      {{{"sampler_threads", -1}}, "sampler_threads: expected at least 1, or 0"},
       {{{"fetch_blocks", 32}}, "only known members"},
       {{{"num_ranks", 4294967298}}, "sampler.num_ranks: expected an integer in [-2147483648, 2147483647]"},
       {{{"num_ranks", 1.5}}, "sampler.num_ranks: expected an integer"},

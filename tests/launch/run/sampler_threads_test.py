@@ -26,7 +26,8 @@ def test_the_sampler_has_so_many_threads(launch):
         if fewest is None:
             fewest = min(len(list(threads.iterdir())) for _ in range(100))
         else:
-            wait_until(lambda: len(list(threads.iterdir())) >= fewest + 2, SECONDS_TO_START, "a team of threads")
+            least = fewest + 2
+            wait_until(lambda at=threads, n=least: len(list(at.iterdir())) >= n, SECONDS_TO_START, "a team of threads")
         run.launcher.kill()
         run.wait()
         wait_until(lambda run=run: not processes_of(run.out), SECONDS_TO_END, "ending the children")

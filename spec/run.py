@@ -116,7 +116,7 @@ class SamplerSpec:
     mps: bool = _devices(True, "share the GPU between sampler and trainer through MPS; without MPS, the two take turns")
     sampler_threads: types.Positive | None = _devices(
         None,
-        "CPU threads with which the sampler draws and fetches for each trainer (default: an equal part of all cores)",
+        "CPU: threads with which the sampler draws and fetches for each trainer (default: an equal part of all cores)",
         metavar="N",
         for_sampler=True,
     )

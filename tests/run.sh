@@ -62,10 +62,12 @@ run_preset() {
 not_run=()
 say "C++ tests beside the Python tests, which wait for much"
 "${cpp_tests[@]}" -L '^cpu$' --output-junit "$results/ctest_cpu.xml" >"$logs/ctest_cpu.log" 2>&1 &
-trap 'kill $! 2>/dev/null || true; rm -rf "$results"' EXIT
+cpp=$!
+trap 'kill $cpp 2>/dev/null || true; rm -rf "$results"' EXIT
 run_pytest cpu -n "$(($(nproc) < 8 ? $(nproc) + 3 : 8))" --dist loadfile \
   --no-loadscope-reorder -m "not gpu" "$@"
-wait $! || failed+=("ctest cpu")
+wait $cpp || failed+=("ctest cpu")
+trap 'rm -rf "$results"' EXIT
 cat "$logs/ctest_cpu.log"
 if [[ $has_gpu == yes && $with_cuda == yes ]]; then
   say "C++ tests, label gpu"

@@ -86,8 +86,8 @@ def test_signatures_show_no_private_parameters():
 def test_the_package_says_that_it_has_types():
     folder = Path(cohort.__file__).parent
     assert (folder / "py.typed").exists()
-    modules = {path.parent.name for path in folder.glob("*/_native*.so")}
-    assert {path.parent.name for path in folder.glob("*/_native.pyi")} == modules != set()
+    modules = {path.parent for path in folder.rglob("_native*.so")}
+    assert {path.parent for path in folder.rglob("_native.pyi")} == modules != set()
 
 
 def names_of(stub: str) -> dict[str, set[str]]:
@@ -101,14 +101,17 @@ def names_of(stub: str) -> dict[str, set[str]]:
     return names
 
 
-@pytest.mark.parametrize("room", ["ibp", "dataset", "cache", "trainer"])
-def test_stubs_are_those_of_the_modules(room, tmp_path):
-    """python -m nanobind.stubgen -m cohort_gnn.ROOM._native -o ROOM/_native.pyi writes one, in a build with CUDA."""
+@pytest.mark.parametrize("package", ["ibp", "dataset", "cache", "trainer.loader", "nn"])
+def test_stubs_are_those_of_the_modules(package, tmp_path):
+    """python -m nanobind.stubgen -m cohort_gnn.PACKAGE._native writes one beside the module, in a build with CUDA."""
     pytest.importorskip("nanobind")
-    module = importlib.import_module(f"cohort_gnn.{room}._native")
+    module, folder = importlib.import_module(f"cohort_gnn.{package}._native"), package.replace(".", "/")
     command = [sys.executable, "-m", "nanobind.stubgen", "-m", module.__name__, "-o", tmp_path / "out.pyi"]
     subprocess.run(command, check=True, capture_output=True, timeout=100)
-    found, kept = names_of((tmp_path / "out.pyi").read_text()), names_of((ROOT / room / "_native.pyi").read_text())
+    found, kept = (
+        names_of((tmp_path / "out.pyi").read_text()),
+        names_of((ROOT / "python/cohort_gnn" / folder / "_native.pyi").read_text()),
+    )
     assert found and all(names <= kept.get(place, set()) for place, names in found.items())
     assert found == kept or not importlib.import_module("cohort_gnn.ibp._native").with_cuda
 

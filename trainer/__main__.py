@@ -12,9 +12,9 @@ from pathlib import Path
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.log import logged
 from cohort_gnn.channel.run_folder import rank_folders
-from cohort_gnn.trainer import _native
-from cohort_gnn.trainer.messages import OtherRanksError, flush_output, with_cure_for_lack_of_memory
-from cohort_gnn.trainer.stop import StopRequest
+from cohort_gnn.trainer.loader import _native
+from cohort_gnn.trainer.loop.stop import StopRequest
+from cohort_gnn.trainer.report.messages import OtherRanksError, flush_output, with_cure_for_lack_of_memory
 
 LOG = logging.getLogger("cohort_gnn.trainer")  # __name__ is that of the program
 
@@ -31,9 +31,9 @@ def main(run_json: Path) -> int:
     signal.signal(signal.SIGTERM, stop.on_signal)
     import torch
 
-    from cohort_gnn.trainer.ranks import Place
+    from cohort_gnn.trainer.loader.machine import Place
+    from cohort_gnn.trainer.loader.source import BatchSource, wait_for_channel
     from cohort_gnn.trainer.report.start import StartBar
-    from cohort_gnn.trainer.source import BatchSource, wait_for_channel
 
     loaded_at = time.monotonic()
 
@@ -88,11 +88,11 @@ def _train(source, place, run: dict, out: Path, stop: StopRequest, loaded_at: fl
     from cohort_gnn.trainer.loop.callbacks import callbacks_of
     from cohort_gnn.trainer.loop.checkpoint import CheckpointFile, identity_of
     from cohort_gnn.trainer.loop.links import seeds_of_links, weights_of_targets
+    from cohort_gnn.trainer.loop.ranks import Ranks
     from cohort_gnn.trainer.loop.results import Results
     from cohort_gnn.trainer.loop.resume import Checkpoints
     from cohort_gnn.trainer.loop.trainer import Trainer
     from cohort_gnn.trainer.models.targets import baselines_of, targets_of
-    from cohort_gnn.trainer.ranks import Ranks
     from cohort_gnn.trainer.report.cache_report import predicted
     from cohort_gnn.trainer.report.floor import Floor
     from cohort_gnn.trainer.report.gpu_memory import MemoryPeak

@@ -14,7 +14,7 @@ from cohort_gnn.spec.run import RunSpec
 
 FLOAT_BYTES = 4  # of a gradient
 HOST, REMOTE = TIERS.index("host"), TIERS.index("remote")  # of a plan's uses by tier
-OTHER_SUMS = 2  # numbers that travel with the gradients, besides one for each tensor: see StepSums in trainer/ranks.py
+OTHER_SUMS = 2  # numbers that travel with the gradients, besides one a tensor: see StepSums in trainer/loop/ranks.py
 GB_PER_S, MICROSECONDS = NETWORK_BYTES_PER_SECOND / 1e9, 50.0  # assumed: nobody has measured them here
 
 

@@ -230,7 +230,7 @@ def join_machines(run: dict, meeting: Meeting, listener: socket.socket) -> None:
     """Gives ``run`` (what becomes run.json) its member "machines", when all have come and are of one mind.
 
     "rank", "hosts": this machine, and the names of all. "first_rank", "num_ranks": the first of its trainers, and how
-    many all have. "places": where each trainer runs, by rank. "store": where trainers meet, see trainer/ranks.py.
+    many all have. "places": where each trainer runs, by rank. "store": where trainers meet, see trainer/loop/ranks.py.
     "interface": of the network, for gloo. "has_checkpoint": whether this machine goes on with a run; ``run["resume"]``
     becomes true on all where it is on one. "agent": see `Machine`. Where each machine keeps a part of the feature rows,
     ``run["sampler"]`` gets "row_owners", and its sampler answers on ``listener``.

@@ -1,8 +1,8 @@
 """``python -m cohort_gnn.launch.run.rates``: what the network gives between machine 0 and each other machine of a run.
 
 A process of its own on each machine, for ``cohort doctor --machines``, so that the launcher need not import torch. The
-argument is JSON: {"rank", "hosts", "store" (as in run.json, see trainer/ranks.py), "on_gpus"}. It prints one line of
-JSON, the same on each machine: {"gloo": what `measure` finds, "nccl": the same between GPUs, or null}.
+argument is JSON: {"rank", "hosts", "store" (as in run.json, see trainer/loop/ranks.py), "on_gpus"}. It prints one line
+of JSON, the same on each machine: {"gloo": what `measure` finds, "nccl": the same between GPUs, or null}.
 """
 
 import datetime

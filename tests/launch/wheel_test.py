@@ -27,7 +27,7 @@ PAGE = ROOT / "docs/how-to/ibp.md"
 CMAKE = shutil.which("cmake", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
 ONE_EPOCH = ["--epochs", 1, "--fanout", "5,3", "--hidden", 16, "--batch-size", 64, "--device", "cpu"]
 MAPPED = "import {}; print(*{{line.split()[-1] for line in open('/proc/self/maps') if '.so' in line}}, sep='\\n')"
-NATIVE = "cohort_gnn.ibp._native, cohort_gnn.cache._native, cohort_gnn.dataset._native, cohort_gnn.trainer._native"
+NATIVE = ", ".join(f"cohort_gnn.{name}._native" for name in ("ibp", "cache", "dataset", "trainer.loader", "nn"))
 
 pytestmark = [
     pytest.mark.fresh,

@@ -9,7 +9,7 @@ import numpy as np
 
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.spec.results import TIERS
-from cohort_gnn.trainer.source import BatchSource
+from cohort_gnn.trainer.loader.source import BatchSource
 
 WARM_UP_BATCHES = 10
 

@@ -5,8 +5,8 @@ import hashlib
 import torch
 
 from cohort_gnn.dataset import open as open_dataset
-from cohort_gnn.trainer import _native
-from cohort_gnn.trainer.source import AllRows, BatchSource, tables_of
+from cohort_gnn.trainer.loader import _native
+from cohort_gnn.trainer.loader.source import AllRows, BatchSource, tables_of
 
 
 def digest(batch, all_rows: AllRows = None) -> str:

@@ -16,10 +16,10 @@ from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.nn.block import block_of
 from cohort_gnn.spec import files
 from cohort_gnn.spec.run import TrainerSpec, from_json
+from cohort_gnn.trainer.loader.source import AllRows, BatchSource
+from cohort_gnn.trainer.loader.step_clock import mark, seconds_between
 from cohort_gnn.trainer.loop.step import TrainStep, adam, step_of
 from cohort_gnn.trainer.models.own import model_of
-from cohort_gnn.trainer.source import AllRows, BatchSource
-from cohort_gnn.trainer.step_clock import mark, seconds_between
 
 WARM_UP_ROUNDS = 4  # over all batches: each has its CUDA graph after the third
 

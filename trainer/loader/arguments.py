@@ -16,9 +16,9 @@ from cohort_gnn.base.spelling import did_you_mean
 from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.spec import types
 from cohort_gnn.spec.types import checked
-from cohort_gnn.trainer import _native
+from cohort_gnn.trainer.loader import _native
+from cohort_gnn.trainer.loader.machine import Place
 from cohort_gnn.trainer.loader.reverse_types import names_no_edges
-from cohort_gnn.trainer.ranks import Place
 
 OF_WORKERS = {  # and what they are where nobody gives them
     "num_workers": 0,

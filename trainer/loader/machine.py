@@ -17,8 +17,7 @@ import torch.distributed as dist
 from cohort_gnn.base.errors import CohortError, warn_user
 from cohort_gnn.base.machine import machine_identity
 from cohort_gnn.base.programs import start_time_of
-from cohort_gnn.trainer.ranks import Place
-from cohort_gnn.trainer.source import wait_for
+from cohort_gnn.trainer.loader.source import wait_for
 
 NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 STARTERS = ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")  # how many srun or mpirun has started
@@ -27,6 +26,21 @@ LATE_SECONDS = 60.0  # after which a rank of this machine that was never seen co
 SAME_LOADERS = "every rank must make the same loaders, in the same order"
 FIRST_THE_GROUP = "call torch.distributed.init_process_group() before NeighborLoader()"
 numbers = itertools.count()  # of what the ranks of this process's parent share
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which of the run's trainers this process is, as torchrun counts them.
+
+    Attributes:
+        rank, size: among all trainers of the run; batch b of a pass is for rank b mod size.
+        local_rank, local_size: among those on this machine, which share one sampler.
+    """
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    local_size: int = 1
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from torch_geometric.sampler import NegativeSampling
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.spec.types import checked
-from cohort_gnn.trainer.node_weights import weight_sums
+from cohort_gnn.trainer.loader.node_weights import weight_sums
 
 MOST_NEGATIVES = 10_000  # for a pair
 IN_BATCH = "in_batch"  # a mode that PyG has not

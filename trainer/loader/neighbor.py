@@ -33,11 +33,11 @@ from cohort_gnn.trainer.loader.lightning import keeps_order
 from cohort_gnn.trainer.loader.memory_graph import MemoryGraph
 from cohort_gnn.trainer.loader.node_tensors import checked_tensors, rows_of
 from cohort_gnn.trainer.loader.sampler_process import SamplerProcess
+from cohort_gnn.trainer.loader.source import OfPairs
 from cohort_gnn.trainer.loader.state import Stateful, digest_of
 from cohort_gnn.trainer.loader.stats import EpochMeter, LoaderStats
 from cohort_gnn.trainer.loader.subgraph import DRAWN, checked_kind, subgraph_of
 from cohort_gnn.trainer.loader.trees import demand_draws_offered, tree_options
-from cohort_gnn.trainer.source import OfPairs
 
 
 class NeighborLoader(Stateful):

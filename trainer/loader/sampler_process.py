@@ -19,11 +19,11 @@ from cohort_gnn.channel.run_folder import RunFolder, meeting_point, rank_folders
 from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.spec.run import SamplerSpec
 from cohort_gnn.spec.types import Positive, checked
-from cohort_gnn.trainer.cores import share_cores
 from cohort_gnn.trainer.loader.arguments import resolve_device, smallest_gpu
+from cohort_gnn.trainer.loader.cores import share_cores
 from cohort_gnn.trainer.loader.machine import SAME_LOADERS, demand_same_place, this_machine, wait_for_rank
-from cohort_gnn.trainer.loop.sm_partition import divide_gpu
-from cohort_gnn.trainer.source import BatchSource, wait_for_channel
+from cohort_gnn.trainer.loader.sm_partition import divide_gpu
+from cohort_gnn.trainer.loader.source import BatchSource, wait_for_channel
 
 OTHER_RANKS_SECONDS = 2.0  # how long the rank that started the sampler waits for the others to be done with it
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from cohort_gnn.spec.results import EpochReport
-from cohort_gnn.trainer.step_clock import StepClock
+from cohort_gnn.trainer.loader.step_clock import StepClock
 
 
 @dataclass(frozen=True)

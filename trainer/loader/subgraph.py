@@ -10,12 +10,12 @@ from torch_geometric.data.storage import EdgeStorage
 
 from cohort_gnn.base.errors import CohortError, warn_user
 from cohort_gnn.dataset import Relation, StoredGraph
-from cohort_gnn.nn.block import keep_offsets
 from cohort_gnn.spec.graph import EdgeType
 from cohort_gnn.spec.types import checked
 from cohort_gnn.trainer.loader.batch import OfSlot
 from cohort_gnn.trainer.loader.reverse_types import names_no_edges, reverse_types_of
 from cohort_gnn.trainer.loader.trees import TreeOptions, demand_shared
+from cohort_gnn.trainer.offsets import keep_offsets
 
 Kind = Literal["directional", "bidirectional", "induced"]
 OF_EDGES = ("e_id", "edge_weight", "edge_attr")

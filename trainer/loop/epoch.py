@@ -6,7 +6,7 @@ import time
 import torch
 
 from cohort_gnn.spec.results import EpochReport
-from cohort_gnn.trainer.step_clock import StepClock
+from cohort_gnn.trainer.loader.step_clock import StepClock
 
 
 class RunningEpoch:

@@ -11,8 +11,8 @@ from cohort_gnn.nn import kernels
 from cohort_gnn.nn.block import Block
 from cohort_gnn.nn.inputs import PlacedRows
 from cohort_gnn.spec.graph import EdgeType, GraphTypes
-from cohort_gnn.trainer import _native
-from cohort_gnn.trainer.source import offsets_of
+from cohort_gnn.trainer.loader import _native
+from cohort_gnn.trainer.loader.source import offsets_of
 
 Blocks = list[dict[EdgeType, Block]]  # of each layer; the first layer takes the edges of all hops
 

@@ -7,10 +7,10 @@ from torch import Tensor, nn
 from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.dataset.links import HeldOut, LinkEdges, held_out_of
 from cohort_gnn.spec.run import TrainerSpec
+from cohort_gnn.trainer.loader.node_weights import degree_weights, weight_sums
+from cohort_gnn.trainer.loop.ranks import Ranks
 from cohort_gnn.trainer.models.links import scores_of_links
 from cohort_gnn.trainer.models.targets import Links
-from cohort_gnn.trainer.node_weights import degree_weights, weight_sums
-from cohort_gnn.trainer.ranks import Ranks
 
 SCORES_AT_ONCE = 1 << 20
 POWER_OF_DEGREE = "0.75"  # of word2vec (Mikolov et al., NeurIPS 2013) for words by how often they occur

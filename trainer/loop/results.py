@@ -15,11 +15,11 @@ from cohort_gnn.base.files import write_whole
 from cohort_gnn.spec import files
 from cohort_gnn.spec.results import EpochReport, RunReport, hardly_better
 from cohort_gnn.trainer.loop.checkpoint import on_cpu
-from cohort_gnn.trainer.messages import unless_full, unless_missing
 from cohort_gnn.trainer.models.targets import Targets, is_better
 from cohort_gnn.trainer.models.weights import save_model
 from cohort_gnn.trainer.report.cache_report import ReadsByRank
 from cohort_gnn.trainer.report.callback import Callback
+from cohort_gnn.trainer.report.messages import unless_full, unless_missing
 from cohort_gnn.trainer.report.start import start_told
 
 LOG = logging.getLogger(__name__)

@@ -5,8 +5,8 @@ import functools
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.spec.results import EpochReport
 from cohort_gnn.trainer.loop.checkpoint import DAMAGED, CheckpointFile, on_cpu
-from cohort_gnn.trainer.messages import unless_full
 from cohort_gnn.trainer.report.callback import Callback
+from cohort_gnn.trainer.report.messages import unless_full
 
 LEAST_SECONDS = 1.0  # of training between the checkpoints of two epochs: shorter epochs would mostly write them
 

@@ -10,14 +10,14 @@ from cohort_gnn.nn.inputs import PlacedRows
 from cohort_gnn.nn.row_optimizers import RowAdam
 from cohort_gnn.spec.graph import ONE_OF_EACH, GraphTypes
 from cohort_gnn.spec.run import TrainerSpec
+from cohort_gnn.trainer.loader.source import AllRows, edges_by_type, tables_of
 from cohort_gnn.trainer.loop.graphs import ReplayedWork, StepGraphs, graphs_for
 from cohort_gnn.trainer.loop.inputs import blocks_of
+from cohort_gnn.trainer.loop.ranks import Ranks, StepSums
 from cohort_gnn.trainer.models.links import links_of_slot, scores_of_links
 from cohort_gnn.trainer.models.own import callable_of
 from cohort_gnn.trainer.models.sampled import by_type, input_dtypes, model_input
 from cohort_gnn.trainer.models.targets import CLASSES, Targets, targets_of
-from cohort_gnn.trainer.ranks import Ranks, StepSums
-from cohort_gnn.trainer.source import AllRows, edges_by_type, tables_of
 
 
 class Adam(torch.optim.Adam):
@@ -78,6 +78,7 @@ class Scores:
         of edges, and features of edges; of a graph of one edge type also weights of edges, where batches have some."""
         types, x = self.types, {}
         tables = tables_of(slot, self.all_rows, self.is_placed, self.spare_tables())
+        tables = [PlacedRows(*table) if isinstance(table, tuple) else table for table in tables]
         nodes = dict(zip(types.counts, slot.nodes_of_types, strict=True))
         ids = slot.n_id.split([sum(per_hop) for per_hop in nodes.values()])
         for name, own_ids, table in zip(nodes, ids, tables, strict=True):

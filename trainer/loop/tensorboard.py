@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from cohort_gnn.spec.options import options_of
 from cohort_gnn.spec.results import EpochReport, RunReport
 from cohort_gnn.spec.run import TrainerSpec
-from cohort_gnn.trainer.messages import unless_full
 from cohort_gnn.trainer.report.callback import Callback
+from cohort_gnn.trainer.report.messages import unless_full
 
 if TYPE_CHECKING:
     from cohort_gnn.trainer.loop.trainer import Trainer

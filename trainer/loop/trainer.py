@@ -15,18 +15,18 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.files import FileWriter
 from cohort_gnn.spec.results import EpochReport, RunReport
 from cohort_gnn.spec.run import TrainerSpec
+from cohort_gnn.trainer.loader.sm_partition import divide_gpu
+from cohort_gnn.trainer.loader.source import REDRAWS, AllRows, BatchSource, OfPairs, Pass
+from cohort_gnn.trainer.loader.step_clock import StepClock
 from cohort_gnn.trainer.loop.epoch import RunningEpoch
 from cohort_gnn.trainer.loop.links import HeldOutLinks
+from cohort_gnn.trainer.loop.ranks import Agreement, Ranks, StepSums
 from cohort_gnn.trainer.loop.seed_parts import seeds_by_rank
-from cohort_gnn.trainer.loop.sm_partition import divide_gpu
 from cohort_gnn.trainer.loop.step import TrainStep, adam, step_of
+from cohort_gnn.trainer.loop.stop import StopRequest
 from cohort_gnn.trainer.models.own import model_of
 from cohort_gnn.trainer.models.targets import Links, mean_loss, targets_of
-from cohort_gnn.trainer.ranks import Agreement, Ranks, StepSums
 from cohort_gnn.trainer.report.callback import HOOKS, Callback, name_of
-from cohort_gnn.trainer.source import REDRAWS, AllRows, BatchSource, OfPairs, Pass
-from cohort_gnn.trainer.step_clock import StepClock
-from cohort_gnn.trainer.stop import StopRequest
 
 LOG = logging.getLogger(__name__)
 

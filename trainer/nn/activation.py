@@ -7,10 +7,9 @@ import torch
 from torch import Tensor
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.nn import kernels
+from cohort_gnn.nn import _native, kernels
 from cohort_gnn.nn.inputs import is_prefix
 from cohort_gnn.nn.operators import Operator
-from cohort_gnn.trainer import _native
 
 ACTIVATIONS = {"relu": _native.RELU, "elu": _native.ELU}
 

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from cohort_gnn.nn import head_kernels, kernels
+from cohort_gnn.nn import _native, head_kernels, kernels
 from cohort_gnn.nn.activation import ACTIVATIONS
 from cohort_gnn.nn.head_kernels import Scores
 from cohort_gnn.nn.kernels import Edges
 from cohort_gnn.nn.operators import operator
-from cohort_gnn.trainer import _native
 
 _NOTHING = ACTIVATIONS["relu"]  # of weights, which are never negative
 

@@ -7,8 +7,7 @@ from torch import Tensor
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.nn.operators import operator
-
-_OFFSETS = "_cohort_offsets"  # attribute of a batch's edge_index
+from cohort_gnn.trainer.offsets import OFFSETS
 
 
 @dataclass(frozen=True)
@@ -45,12 +44,6 @@ class Block:
             if (value := getattr(self, name)) is not None
         }
         return replace(self, **moved)
-
-
-def keep_offsets(edge_index: Tensor, indptr: Tensor) -> Tensor:
-    """Remembers with a batch's ``edge_index``, whose targets ascend, the offsets of the targets' edges; returns it."""
-    setattr(edge_index, _OFFSETS, (indptr, edge_index._version))
-    return edge_index
 
 
 def ends_of(x: Tensor | tuple[Tensor, Tensor | None], edge_index: Tensor | Block) -> tuple[Tensor, Tensor | None]:
@@ -93,7 +86,7 @@ def block_of(edge_index: Tensor | Block, num_sources: int, num_targets: int) -> 
 def offsets_of(edge_index: Tensor) -> Tensor | None:
     """The offsets of the batch whose first edges these are, unless somebody has written into them."""
     base = edge_index if edge_index._base is None else edge_index._base
-    indptr, version = getattr(base, _OFFSETS, (None, None))
+    indptr, version = getattr(base, OFFSETS, (None, None))
     is_compiling = torch.compiler.is_compiling()  # and knows no version yet
     if indptr is None or not is_compiling and base._version != version:
         return None

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cohort_gnn.nn import _native
 from cohort_gnn.nn.kernels import Edges, _address, _scratch, run, sum_dtype
-from cohort_gnn.trainer import _native
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def spread_rows(
     out_dtype: torch.dtype,
     out: Tensor | None = None,
 ) -> Tensor:
-    """[heads, num_rows, dim], the sums of each head of rows that all share; see trainer/native/head_rows.h.
+    """[heads, num_rows, dim], the sums of each head of rows that all share; see trainer/nn/native/head_rows.h.
 
     Args:
         edges: also a part of the rows; own_weights are those of all.

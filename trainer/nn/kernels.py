@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.trainer import _native
+from cohort_gnn.nn import _native
 
 _DTYPES = {
     torch.float32: _native.FLOAT32,
@@ -117,7 +117,7 @@ def sum_rows(
     """[num_rows, dim], or [num_rows, 2 dim] with own rows beside.
 
     Args:
-        fields: others of SumRows in trainer/native/sum_rows.h, where the formula stands, in place of _PLAIN_SUM.
+        fields: others of SumRows in trainer/nn/native/sum_rows.h, where the formula stands, in place of _PLAIN_SUM.
     """
     fields = _PLAIN_SUM | fields
     dim, out_dtype, own = x.shape[1], out_dtype or x.dtype, fields["own"]
@@ -133,7 +133,7 @@ def sum_rows(
 
 
 class Drop:
-    """ReLU and dropout as part of sum_rows(), see RowDrop in trainer/native/sum_rows.h.
+    """ReLU and dropout as part of sum_rows(), see RowDrop in trainer/nn/native/sum_rows.h.
 
     Args:
         use: DROP_IN or DROP_BACK.
@@ -272,7 +272,7 @@ def _stream(tensor: Tensor) -> int | None:
 
 
 def drop(x: Tensor, activation: int, p: float, key: int, key_at: Tensor | None = None) -> Tensor:
-    """Activation and dropout, see trainer/native/activation.h.
+    """Activation and dropout, see trainer/nn/native/activation.h.
 
     Args:
         key_at: int64 [], on the device of ``x``, in place of ``key``.

@@ -18,9 +18,9 @@ def linear(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """``F.linear`` for many rows.
 
     If the GPU can do so, tensor cores multiply float32 as exactly as other float32 products
-    (trainer/native/product.h), unless ``torch.set_float32_matmul_precision`` allows less precision; there, an infinite
-    factor gives NaN. The gradient of the bias takes no longer than reading the gradient once. Under autocast, too, the
-    product has the dtype of ``rows``, which the layer has chosen.
+    (trainer/nn/native/product.h), unless ``torch.set_float32_matmul_precision`` allows less precision; there, an
+    infinite factor gives NaN. The gradient of the bias takes no longer than reading the gradient once. Under autocast,
+    too, the product has the dtype of ``rows``, which the layer has chosen.
     """
     return _Linear.apply(rows, weight.to(rows.dtype), None if bias is None else bias.to(rows.dtype))
 

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.nn import kernels
+from cohort_gnn.nn import _native, kernels
 from cohort_gnn.nn.own_layers import draw
-from cohort_gnn.trainer import _native
 
 
 @dataclass

@@ -3,10 +3,9 @@
 import torch
 from torch import Tensor
 
-from cohort_gnn.nn import kernels
+from cohort_gnn.nn import _native, kernels
 from cohort_gnn.nn.kernels import Drop, Edges
 from cohort_gnn.nn.operators import operator
-from cohort_gnn.trainer import _native
 
 BESIDE_NONE, BESIDE_PREFIX, BESIDE_OWN = 0, 1, 2
 

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cohort_gnn.nn import kernels
+from cohort_gnn.nn import _native, kernels
 from cohort_gnn.nn.activation import Activation
 from cohort_gnn.nn.attention_products import kept_bytes
 from cohort_gnn.nn.block import Block
@@ -17,7 +17,6 @@ from cohort_gnn.nn.inputs import PlacedRows
 from cohort_gnn.nn.kernels import Drop, Edges, sum_dtype
 from cohort_gnn.nn.linear import end_scores, product_of, weight_and_bias_grads
 from cohort_gnn.spec.graph import EdgeType
-from cohort_gnn.trainer import _native
 
 
 @dataclass(frozen=True)

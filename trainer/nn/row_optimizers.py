@@ -10,11 +10,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.nn import kernels
+from cohort_gnn.nn import _native, kernels
 from cohort_gnn.nn.kernels import Edges
 from cohort_gnn.nn.node_embedding import NodeEmbedding, Read, RowTable, versions_of
-from cohort_gnn.trainer import _native
-from cohort_gnn.trainer.ranks import gather_rows
 
 
 class RowOptimizer(torch.optim.Optimizer):
@@ -133,7 +131,7 @@ class RowOptimizer(torch.optim.Optimizer):
             rows.table.put_later(read.ids, read.place, grads)
 
     def _factors(self, steps: int) -> dict[str, float]:
-        """rate, share1 and share2 of UpdateRowsCall in trainer/native/learned_rows.h."""
+        """rate, share1 and share2 of UpdateRowsCall in trainer/nn/native/learned_rows.h."""
         raise NotImplementedError
 
     def _states_of(self, number: int) -> list[RowTable]:
@@ -286,3 +284,16 @@ def _added_up(ids: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
     unique, counts = torch.unique_consecutive(ordered.values, return_counts=True)
     indptr = torch.nn.functional.pad(counts.cumsum(0), (1, 0))
     return unique, kernels.sum_rows(Edges(indptr, ordered.indices, unique.numel()), rows)
+
+
+def gather_rows(values: Tensor, group: dist.ProcessGroup | None = None) -> Tensor:
+    """The rows of the ``values`` [any number, ...] of every rank of a process group, by rank; None: all ranks."""
+    counts = values.new_zeros(dist.get_world_size(group), dtype=torch.int64)
+    counts[dist.get_rank(group)] = values.shape[0]
+    dist.all_reduce(counts, group=group)
+    sizes = counts.tolist()
+    padded = values.new_zeros(max(sizes), *values.shape[1:])
+    padded[: values.shape[0]] = values
+    parts = [torch.empty_like(padded) for _ in sizes]
+    dist.all_gather(parts, padded, group=group)
+    return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])

@@ -33,7 +33,7 @@ from cohort_gnn.spec.graph import NODE_TYPE, GraphTypes
 from cohort_gnn.spec.options import flag_of
 from cohort_gnn.spec.run import TrainerSpec, from_json
 from cohort_gnn.spec.run_file import read_run_json
-from cohort_gnn.trainer import _native
+from cohort_gnn.trainer.loader import _native
 from cohort_gnn.trainer.models.own import model_described
 from cohort_gnn.trainer.models.targets import Links, Targets
 from cohort_gnn.trainer.models.weights import load_weights

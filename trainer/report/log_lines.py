@@ -6,8 +6,8 @@ import time
 from cohort_gnn.base.log import record
 from cohort_gnn.base.units import format_seconds
 from cohort_gnn.spec.results import EpochReport, RunReport
-from cohort_gnn.trainer.messages import Console, unless_unheard
 from cohort_gnn.trainer.report.callback import Callback
+from cohort_gnn.trainer.report.messages import Console, unless_unheard
 from cohort_gnn.trainer.report.progress import UPDATE_SECONDS, DelayedScalar, epoch_line, test_result
 
 LOG = logging.getLogger(__name__)

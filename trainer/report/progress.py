@@ -7,9 +7,9 @@ from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as RichProgress
 
 from cohort_gnn.spec.results import EpochReport, RunReport
-from cohort_gnn.trainer.messages import Console, unless_unheard
 from cohort_gnn.trainer.models.targets import Targets, targets_of
 from cohort_gnn.trainer.report.callback import Callback
+from cohort_gnn.trainer.report.messages import Console, unless_unheard
 
 UPDATE_SECONDS = 0.2
 

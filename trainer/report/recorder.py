@@ -15,8 +15,8 @@ from torch.profiler import ProfilerActivity, profile
 from cohort_gnn.base.files import write_whole
 from cohort_gnn.spec import files
 from cohort_gnn.spec.results import TIERS, EpochReport
-from cohort_gnn.trainer.messages import unless_full
 from cohort_gnn.trainer.report.callback import Callback
+from cohort_gnn.trainer.report.messages import unless_full
 
 SHOWN_STEPS = 40
 PROFILED_EPOCHS, PROFILED_STEPS = 2, 500

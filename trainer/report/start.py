@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from cohort_gnn.base.units import format_bytes, format_seconds
-from cohort_gnn.trainer.messages import Console, unless_unheard
+from cohort_gnn.trainer.report.messages import Console, unless_unheard
 
 LOG = logging.getLogger(__name__)
 LOOK_SECONDS = 0.2

@@ -15,7 +15,7 @@ from torch_geometric.sampler import NegativeSampling
 
 import cohort_gnn as package
 from cohort_gnn.dataset import split_links
-from cohort_gnn.trainer.node_weights import degree_weights
+from cohort_gnn.trainer.loader.node_weights import degree_weights
 
 pytestmark = pytest.mark.usefixtures("shm")
 KINDS = ["uniform", "degree", "degree:0.3", "batch"]

@@ -9,7 +9,7 @@ import torch
 from cohort_gnn import CohortError, NeighborLoader
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.trainer.loader import batch as loader_batch
-from cohort_gnn.trainer.source import record_stream
+from cohort_gnn.trainer.loader.source import record_stream
 
 pytestmark = pytest.mark.usefixtures("shm")
 

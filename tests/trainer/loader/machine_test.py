@@ -11,11 +11,10 @@ import torch.distributed as dist
 from processes import SECONDS_TO_END, wait_until
 
 from cohort_gnn import CohortError, NeighborLoader
-from cohort_gnn.trainer import _native
 from cohort_gnn.trainer.bench.digest import digest
-from cohort_gnn.trainer.loader import machine
+from cohort_gnn.trainer.loader import _native, machine
 from cohort_gnn.trainer.loader.arguments import resolve_device
-from cohort_gnn.trainer.ranks import Place
+from cohort_gnn.trainer.loader.machine import Place
 
 pytestmark = pytest.mark.usefixtures("shm")
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from cohort_gnn import CohortError, LinkNeighborLoader, NeighborLoader
-from cohort_gnn.trainer import seed_files
-from cohort_gnn.trainer.seed_files import SeedFiles
+from cohort_gnn.trainer.loader import seed_files
+from cohort_gnn.trainer.loader.seed_files import SeedFiles
 
 pytestmark = pytest.mark.usefixtures("shm")
 

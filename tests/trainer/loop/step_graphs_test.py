@@ -13,12 +13,12 @@ from cohort_gnn.nn import activated
 from cohort_gnn.nn.activation import GraphKeys
 from cohort_gnn.nn.inputs import PlacedRows
 from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE, ONE_OF_EACH
-from cohort_gnn.trainer import _native
+from cohort_gnn.trainer.loader import _native
 from cohort_gnn.trainer.loop.graphs import ReplayedWork, StepGraphs, graphs_for
 from cohort_gnn.trainer.loop.inputs import Inputs, Sizes
+from cohort_gnn.trainer.loop.ranks import StepSums
 from cohort_gnn.trainer.loop.step import Scores, TrainStep, adam
 from cohort_gnn.trainer.models.sampled import SampledGNN
-from cohort_gnn.trainer.ranks import StepSums
 
 SEEDS, DIM, CLASSES = 40, 12, 5
 CPU = torch.device("cpu")

@@ -5,8 +5,8 @@ import torch
 import torch_geometric.nn.models as pyg
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.nn.block import keep_offsets
 from cohort_gnn.trainer.models.sampled import SampledGNN, model_input
+from cohort_gnn.trainer.offsets import keep_offsets
 
 NODES_PER_HOP, FANOUT = [6, 20, 40, 60], [5, 3, 2]
 

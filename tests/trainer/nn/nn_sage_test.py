@@ -10,7 +10,8 @@ from processes import ALL_TESTS
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.nn import Block, SAGEConv
-from cohort_gnn.nn.block import block_of, keep_offsets
+from cohort_gnn.nn.block import block_of
+from cohort_gnn.trainer.offsets import keep_offsets
 
 
 @pytest.mark.parametrize("device", DEVICES)

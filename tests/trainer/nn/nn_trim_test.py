@@ -12,8 +12,8 @@ from torch_geometric.nn import GAT, GCN, GraphSAGE
 
 import cohort_gnn as cohort
 from cohort_gnn.nn import kernels
-from cohort_gnn.nn.block import keep_offsets
 from cohort_gnn.nn.linear import linear
+from cohort_gnn.trainer.offsets import keep_offsets
 
 NODES, EDGES, DIM = [10, 40, 90, 160], [60, 150, 300], 12  # of a batch of three hops
 SIZES = {"num_sampled_nodes_per_hop": NODES, "num_sampled_edges_per_hop": EDGES}

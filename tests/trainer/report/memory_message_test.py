@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.trainer.messages import with_cure_for_lack_of_memory
+from cohort_gnn.trainer.report.messages import with_cure_for_lack_of_memory
 
 TORCHS = (
     "CUDA out of memory. Tried to allocate 3.61 GiB. GPU 0 has a total capacity of 79.19 GiB of which 1.20 GiB is free."

@@ -13,8 +13,8 @@ from scipy.stats import chi2
 from torch_geometric.sampler import NegativeSampling
 
 from cohort_gnn import CohortError, LinkNeighborLoader, from_tensors
-from cohort_gnn.trainer import node_weights
-from cohort_gnn.trainer.node_weights import weight_sums
+from cohort_gnn.trainer.loader import node_weights
+from cohort_gnn.trainer.loader.node_weights import weight_sums
 
 pytestmark = pytest.mark.usefixtures("shm")
 NODES = 400

@@ -1,0 +1,124 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/trainer/nn/native/random_block.h"
+#include "trainer/nn/native/sum_rows.h"
+#include "trainer/nn/native/transpose.h"
+
+namespace cohort::trainer {
+namespace {
+
+constexpr int64_t kSources = 50, kDim = 6;
+
+TEST(Block, EachEdgeOfALongRowIsInOnePiece) {
+  for (const int64_t begin : {0, 1, 127, 128, 129, 300}) {
+    for (const int64_t length : {129, 256, 257, 1000}) {
+      const EdgeRange range{begin, begin + length};
+      ASSERT_TRUE(range.in_pieces());
+      int64_t next = begin;
+      for (int64_t p = range.first_piece(); p < range.end_piece(); ++p) {
+        const EdgeRange piece = range.piece(p);
+        ASSERT_EQ(piece.begin, next);
+        ASSERT_LE(piece.begin, p * kPieceEdges) << "so that row_at() finds the row of a piece";
+        ASSERT_GT(piece.end, p * kPieceEdges);
+        next = piece.end;
+      }
+      ASSERT_EQ(next, range.end);
+    }
+  }
+}
+
+TEST(Block, FindsTheRowOfAnEdge) {
+  const RandomBlock block(200, kSources, 1);
+  const BlockRef ref = block.ref();
+  for (int64_t row = 0; row < ref.num_rows; ++row) {
+    for (int64_t e = ref.first(row); e < ref.first(row + 1); ++e) ASSERT_EQ(ref.row_at(e), row);
+  }
+  EXPECT_EQ(ref.first(ref.num_rows + 5), block.num_edges());
+}
+
+TEST(SumRows, AllFactorsAtOnce) {
+  const RandomBlock block(80, kSources, 2);
+  const auto x = random_elements<double>(kSources * kDim, 3), edge = random_elements<double>(block.num_edges() * 2, 4),
+             index = random_elements<double>(kSources, 5), own = random_elements<double>(30 * 2, 6),
+             row = random_elements<double>(80, 7);
+  std::vector<double> out(80 * kDim);
+  SumCall call{block.ref(), Dtype::kFloat64, Dtype::kFloat64, kDim, x.data(), kDim, Own::kAdd, x.data(), kDim, 30, 2};
+  call.block.skip_self = true;
+  call.edge_factor = edge.data();
+  call.index_factor = index.data();
+  call.own_factor = own.data();
+  call.row_factor = row.data();
+  call.out = out.data();
+  call.out_stride = kDim;
+  run_on_host(call);
+  const auto at = [](const std::vector<double>& values, int64_t i) { return values[static_cast<std::size_t>(i)]; };
+  for (int64_t i = 0; i < 80; ++i) {
+    for (int64_t c = 0; c < kDim; ++c) {
+      const int64_t head = c / 3;
+      double sum = i < 30 ? at(own, i * 2 + head) * at(x, i * kDim + c) : 0;
+      for (int64_t e = call.block.first(i); e < call.block.first(i + 1); ++e) {
+        const int64_t j = block.index[static_cast<std::size_t>(e)];
+        if (j != i) sum += at(edge, e * 2 + head) * at(index, j) * at(x, j * kDim + c);
+      }
+      ASSERT_NEAR(at(out, i * kDim + c), at(row, i) * sum, 1e-10);
+    }
+  }
+}
+
+// 30 own rows, beside or added; a place below 0 is nobody's row.
+TEST(SumRows, RowsAtPlacesAreThoseRowsGathered) {
+  constexpr int64_t kMany = 5000, kAllRows = 9000, kStride = kDim + 2;
+  const RandomBlock block(80, kMany, 2);
+  const auto all = random_elements<float>(kAllRows * kStride, 3), factor = random_elements<float>(kMany, 4);
+  const std::vector<int64_t> place = random_places(block, kMany, kAllRows);
+  ASSERT_TRUE(std::count(place.begin(), place.begin() + 30, -1) > 0) << "no own row without a place";
+  std::vector<float> gathered(kMany * kDim);
+  for (int64_t i = 0; i < kMany; ++i) {
+    const int64_t at = place[static_cast<std::size_t>(i)];
+    if (at >= 0) std::copy_n(all.begin() + at * kStride, kDim, gathered.begin() + i * kDim);
+  }
+  for (const Own own_use : {Own::kAdd, Own::kBeside}) {
+    const int64_t width = own_use == Own::kBeside ? 2 * kDim : kDim;
+    std::vector<float> expected(static_cast<std::size_t>(80 * width)), out(expected.size());
+    const float* x = gathered.data();
+    SumCall call{block.ref(), Dtype::kFloat32, Dtype::kFloat32, kDim, x, kDim, own_use, x, kDim, 30};
+    call.index_factor = factor.data(), call.mean = true, call.out = expected.data(), call.out_stride = width;
+    run_on_host(call);
+    call.x = call.own = all.data(), call.x_stride = call.own_stride = kStride;
+    call.place = call.own_place = place.data(), call.out = out.data();
+    run_on_host(call);
+    EXPECT_TRUE(same_bits(out, expected));
+  }
+}
+
+TEST(Transpose, KeepsEveryEdgeInOrder) {
+  const RandomBlock block(120, kSources, 8);
+  std::vector<int64_t> offsets(kSources + 1), rows(block.index.size());
+  std::vector<int32_t> edges(block.index.size());
+  run_on_host(TransposeCall{block.ref(), kSources, offsets.data(), rows.data(), edges.data()});
+  ASSERT_EQ(offsets.back(), block.num_edges());
+  for (int64_t source = 0; source < kSources; ++source) {
+    int32_t before = -1;
+    for (auto at = static_cast<std::size_t>(offsets[static_cast<std::size_t>(source)]);
+         at < static_cast<std::size_t>(offsets[static_cast<std::size_t>(source) + 1]); ++at) {
+      ASSERT_GT(edges[at], before);
+      before = edges[at];
+      ASSERT_EQ(block.index[static_cast<std::size_t>(before)], source);
+      ASSERT_EQ(block.ref().row_at(before), rows[at]);
+    }
+  }
+}
+
+TEST(Elements, NarrowingRoundsToEven) {
+  EXPECT_EQ(narrow<Bfloat16>(1.00390625f).bits, 0x3F80);  // halfway between two: to the even one
+  EXPECT_EQ(narrow<Bfloat16>(1.01171875f).bits, 0x3F82);
+  EXPECT_EQ(narrow<Float16>(65520.0f).bits, 0x7C00);  // beyond the largest: infinity
+  EXPECT_EQ(widen(narrow<Float16>(0.333251953125f)), 0.333251953125f);
+  EXPECT_TRUE(std::isnan(widen(narrow<Bfloat16>(NAN))));
+}
+
+}  // namespace
+}  // namespace cohort::trainer

@@ -1,0 +1,11 @@
+"""What loaders tell layers of a batch's edges, so that nobody sorts them again."""
+
+from torch import Tensor
+
+OFFSETS = "_cohort_offsets"  # attribute of a batch's edge_index: its offsets, and its version as it got them
+
+
+def keep_offsets(edge_index: Tensor, indptr: Tensor) -> Tensor:
+    """Remembers with a batch's ``edge_index``, whose targets ascend, the offsets of the targets' edges; returns it."""
+    setattr(edge_index, OFFSETS, (indptr, edge_index._version))
+    return edge_index

@@ -60,7 +60,7 @@ class Recipe:
 
     def import_arguments(self, source: Path | str, out: Path | str, seed: int | str) -> list[str]:
         """Arguments of the command cohort."""
-        split = ["--split", "0.6,0.2,0.2", "--seed", str(seed)]
+        split = ["--split-ratio", "0.6,0.2,0.2", "--seed", str(seed)]
         return ["dataset", "import", str(source), str(out), "--undirected", *self.features, *split]
 
     def train_arguments(

@@ -135,7 +135,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_dataset(parser)
     names = {each.name for each in options_of(SamplerSpec)} | {"hidden"}
-    add_options(parser, RunSpec, names, edge_weights=None, partition=None)
+    add_options(parser, RunSpec, names, use_edge_weights=None, partition=None)
     text = "the first is not counted (default 10)"
     parser.add_argument("--epochs", dest="num_epochs", type=kind(Positive), default=10, help=text)
     parser.add_argument("--out", type=Path, default=Path("bench.jsonl"), help="a line is appended to it")

@@ -163,14 +163,14 @@ def class_labels(place: str, array: np.ndarray, num_nodes: int) -> np.ndarray:
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim == 2 and array.shape[0] == num_nodes:
-        hint = "choose one of them, or say that each is a label of its own: --task multilabel"
+        hint = "choose one of them, or say that each is a label of its own: --label-type multilabel"
         raise CohortError(place, "one class per node", f"{array.shape[1]} targets per node", hint)
     if array.dtype.kind == "f":
         missing = np.isnan(array)
         whole = np.where(missing, -1, array)
         bad = np.flatnonzero((whole != np.floor(whole)) | np.isinf(whole))
         if len(bad):
-            hint = "make classes of them, or say that they are numbers: --task regression"
+            hint = "make classes of them, or say that they are numbers: --label-type regression"
             raise CohortError(f"{place}[{bad[0]}]", "the number of a class, or NaN", f"{whole[bad[0]]}", hint)
         array = whole.astype(np.int64)
     out = integers(place, array.astype(np.int64) if array.dtype.kind == "b" else array, (num_nodes,))

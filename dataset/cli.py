@@ -11,6 +11,7 @@ import numpy as np
 from rich.markup import escape
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.renamed import rename
 from cohort_gnn.base.tables import print_tables
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.dataset.check import check
@@ -46,11 +47,11 @@ ONE_TYPE = ", ".join(UNTYPED)  # as the help says it
 KINDS_OF = {  # the kinds of graph that an option has a meaning for, where not all
     **dict.fromkeys(SIZES, (*UNTYPED, "typed")),
     "scale": tuple(SHAPES),
-    **dict.fromkeys(("rows", "undirected", "edge_weights", "edge_dim"), UNTYPED),
+    **dict.fromkeys(("rows", "undirected", "random_edge_weights", "edge_dim"), UNTYPED),
     "prepared": (*UNTYPED, *SHAPES),
     "all_features": ("typed",),
 }
-OF_ONE_TYPE = ("kind", "undirected", "edge_weights", "edge_dim")  # more arguments of generate()
+OF_ONE_TYPE = ("kind", "undirected", "edge_dim")  # more arguments of generate()
 
 
 def register(subparsers: argparse._SubParsersAction) -> argparse._SubParsersAction:
@@ -89,7 +90,12 @@ def _register_generate(commands: argparse._SubParsersAction) -> None:
     command.add_argument("--nodes", type=number, help=f"{ONE_TYPE}, typed: number of nodes (required)")
     command.add_argument("--edges", type=number, help=f"{ONE_TYPE}, typed: number of edges to draw (required)")
     command.add_argument("--undirected", action="store_true", help=f"{ONE_TYPE}: store each edge in both directions")
-    command.add_argument("--edge-weights", action="store_true", help=f"{ONE_TYPE}: give each edge a weight in (0, 1]")
+    command.add_argument(
+        "--random-edge-weights",
+        action="store_true",
+        help=f"{ONE_TYPE}: give each edge a weight in (0, 1]",
+    )
+    rename(command, "--edge-weights", "--random-edge-weights")
     command.add_argument(
         "--edge-dim",
         type=number,
@@ -137,7 +143,7 @@ def _generate(args: argparse.Namespace) -> int:
     if args.rows:
         rows, given["dtype"] = rows_to_draw(args.rows)
         given["dim"] = rows.shape[1]
-    given |= {name: getattr(args, name) for name in OF_ONE_TYPE}
+    given |= {name: getattr(args, name) for name in OF_ONE_TYPE} | {"edge_weights": args.random_edge_weights}
     return _write(args.out, what, lambda: generate(args.out, rows=rows, write_rows=write_rows, **given))
 
 

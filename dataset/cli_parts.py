@@ -10,6 +10,7 @@ import numpy as np
 from rich.console import Console
 
 from cohort_gnn.base.errors import CohortError, why
+from cohort_gnn.base.renamed import rename
 from cohort_gnn.base.tables import Table
 from cohort_gnn.dataset.reader import open_one_type
 from cohort_gnn.dataset.stored_graph import StoredGraph
@@ -40,12 +41,14 @@ def parts(text: str) -> tuple[float, ...]:
 
 def add_common(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--split",
+        "--split-ratio",
+        dest="split",
         type=parts,
         default=(0.6, 0.2, 0.2),
         metavar="0.6,0.2,0.2",
         help="shares of the nodes for training, validation and test, at random; default: 0.6,0.2,0.2",
     )
+    rename(command, "--split", "--split-ratio")
     command.add_argument("--seed", type=number, default=0, help="seed of all random numbers; default: %(default)s")
     command.add_argument("--overwrite", action="store_true", help="replace OUT if it is a data set")
 

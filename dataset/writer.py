@@ -147,10 +147,10 @@ def demand_split(parts: Sequence[float], seed: int) -> None:
         raise CohortError("--seed", "an integer in [0, 2^64)", str(seed))
     if len(parts) != 3:
         hint = "shares of training, validation and test, such as 0.8,0.1,0.1; they may add up to less than 1"
-        raise CohortError("--split", "three parts", ",".join(str(part) for part in parts), hint)
+        raise CohortError("--split-ratio", "three parts", ",".join(str(part) for part in parts), hint)
     if not all(part >= 0 for part in parts) or not sum(parts) <= 1 + 1e-9:
         found = ",".join(str(part) for part in parts)
-        raise CohortError("--split", "three parts of at least 0 that add up to at most 1", found, "0.6,0.2,0.2")
+        raise CohortError("--split-ratio", "three parts of at least 0 that add up to at most 1", found, "0.6,0.2,0.2")
 
 
 @contextlib.contextmanager

@@ -210,7 +210,7 @@ bool has_far_tier(const Options& options, const GraphView& graph) {
                        });
   if (encoded) return graph.rows_in != channel::RowsIn::kTable;
   throw base::Error(
-      {is_partitioned ? "--features partitioned" : "--host-bytes " + base::format_bytes(options.host_bytes),
+      {is_partitioned ? "--feature-placement partitioned" : "--host-bytes " + base::format_bytes(options.host_bytes),
        "encoded feature rows in host memory", is_partitioned ? "raw rows" : base::format_bytes(bytes) + " of raw rows",
        base::format("encode them with: cohort dataset prepare {}; and use --compress auto", options.dataset.string())});
 }

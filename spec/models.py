@@ -18,7 +18,7 @@ class ModelKind:
         several_types: it is for graphs of several node types, otherwise of one.
         activation: between layers: "relu", "elu", "leaky_relu" or "none".
         has_heads: layers have attention heads (--heads).
-        takes_weights, takes_edge_features: layers read the weights of edges (--edge-weights), their features.
+        takes_weights, takes_edge_features: layers read the weights of edges (--use-edge-weights), their features.
         takes_residual: hidden layers can add their input to their output (--residual).
         two_sided: a layer reads rows of sources and of targets; otherwise rows of one set of nodes, and their degrees.
         reads_in_place: the first layer can read rows where they are in a table or a pool.

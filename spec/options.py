@@ -25,6 +25,7 @@ class Option(NamedTuple):
         type: an annotation; see types.py.
         group: its title in the help; one of GROUPS.
         aliases: other flags.
+        formerly: its name in the release before, which is still read; "": the same.
         for_sampler: the sampler has it under the same name (sampler/option_list.h).
     """
 
@@ -36,6 +37,7 @@ class Option(NamedTuple):
     affects: Affects
     metavar: str | None
     aliases: tuple[str, ...]
+    formerly: str
     for_sampler: bool
 
     @property
@@ -61,11 +63,12 @@ def option(
     group: str = "Experts",
     metavar: str | None = None,
     aliases: tuple[str, ...] = (),
+    formerly: str = "",
     for_sampler: bool = False,
 ) -> Any:
     """A field that is an option of commands; without `help` it is not shown."""
     about = {"help": help, "group": group, "affects": affects, "metavar": metavar, "aliases": aliases}
-    about["for_sampler"] = for_sampler
+    about |= {"formerly": formerly, "for_sampler": for_sampler}
     if isinstance(default, list):
         return dataclasses.field(default_factory=lambda: list(default), metadata=about)
     return dataclasses.field(default=default, metadata=about)

@@ -15,7 +15,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.spec import types
 from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE, ONE_OF_EACH, GraphTypes
 from cohort_gnn.spec.models import MODELS, ONE_TYPE, OWN_MODEL, SEVERAL_TYPES, ModelKind, listed, models_with
-from cohort_gnn.spec.options import Affects, option
+from cohort_gnn.spec.options import Affects, option, options_of
 
 NOTHING, BATCHES, LOSS, MEMORY, COURSE = Affects.NOTHING, Affects.BATCHES, Affects.LOSS, Affects.MEMORY, Affects.COURSE
 BUILT_IN = "|".join(MODELS)
@@ -151,14 +151,17 @@ class SamplerSpec:
     debug_poison_slots: bool = option(False)  # for tests of Cohort itself
     debug_slow_fetch_us: int | None = option(None)
     debug_illegal_access_batch: int | None = option(None)
-    edge_weights: bool = _model(
-        False, "use the edge weights of the data set, in GCN or a model of your own that takes edge_weight"
+    use_edge_weights: bool = _model(
+        False,
+        "use the edge weights of the data set, in GCN or a model of your own that takes edge_weight",
+        formerly="edge_weights",
     )
-    edge_features: bool = option(
+    use_edge_features: bool = option(
         True,
         "use edge features of the data set, if it has some, in GAT, R-GAT and models of your own that take edge_attr",
         BATCHES | LOSS | MEMORY,
         group="Model",
+        formerly="edge_features",
     )
     partition: bool = _training(
         False,
@@ -262,10 +265,11 @@ class RunSpec(SamplerSpec):
     machine_seconds: types.AboveZero = _devices(
         60.0, "several machines: end the run if one machine is silent for this number of seconds"
     )
-    features: Literal["auto", "replicated", "partitioned"] = _devices(
+    feature_placement: Literal["auto", "replicated", "partitioned"] = _devices(
         "auto",
         "several machines: replicated: each has all feature rows; partitioned: each keeps a part of the encoded rows"
         " and asks others for the rest; auto: partitioned if a machine has too little host memory",
+        formerly="features",
     )
     out: Path | None = _output(None, "folder for results and logs (default runs/NAME-TIME)", metavar="RUN")
     quiet: bool = _output(False, "print no progress bar, no lines of progress and no table")
@@ -357,6 +361,12 @@ def _of_json(value: Any) -> Any:
     if isinstance(value, GraphTypes):
         return asdict(value)
     return list(value) if isinstance(value, tuple) else value
+
+
+def with_current_names(members: dict[str, Any]) -> dict[str, Any]:
+    """Options of a run.json that an earlier version may have written, under the names that they have now."""
+    current = {each.formerly: each.name for each in options_of(RunSpec) if each.formerly}
+    return {current.get(name, name): value for name, value in members.items()}
 
 
 def from_json(members: Any, of: type, place: str) -> Any:

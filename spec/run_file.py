@@ -8,12 +8,13 @@ from cohort_gnn.base.errors import CohortError, not_a_run
 from cohort_gnn.base.files import read_regular
 from cohort_gnn.base.structures import line_of_json
 from cohort_gnn.spec import files
+from cohort_gnn.spec.run import with_current_names
 
 HINT = "pass the folder that was its --out"
 
 
 def read_run_json(folder: Path, *members: str, expected: str = "the run.json of cohort train") -> dict[str, Any]:
-    """A run's run.json, in which these members are objects.
+    """A run's run.json, in which these members are objects; its options have the names of this version.
 
     Raises:
         CohortError: the folder is no run's, or the file is damaged.
@@ -31,4 +32,6 @@ def read_run_json(folder: Path, *members: str, expected: str = "the run.json of 
     if missing:
         found = f"no {' and no '.join(missing)} in it: the file of another command or version"
         raise CohortError(str(path), expected, found, HINT)
+    if isinstance(run, dict) and isinstance(run.get("trainer"), dict):
+        run["trainer"] = with_current_names(run["trainer"])
     return run

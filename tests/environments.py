@@ -191,7 +191,7 @@ def main() -> int:
     args.out.mkdir(parents=True, exist_ok=True)
     data = args.out / "data"
     generate = (
-        "--kind powerlaw --nodes 200K --edges 4M --dim 128 --classes 8 --seed 0 --split 0.2,0.02,0.02 --overwrite"
+        "--kind powerlaw --nodes 200K --edges 4M --dim 128 --classes 8 --seed 0 --split-ratio 0.2,0.02,0.02 --overwrite"
     )
     subprocess.run(["cohort", "dataset", "generate", data, *generate.split()], check=True, stdout=subprocess.DEVNULL)
     query = ["nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"]

@@ -29,7 +29,7 @@ last=$SECONDS
 make_bench_graph() {
   [[ -f $bench_graph/meta.json ]] && return
   cohort dataset generate "$bench_graph" --kind powerlaw --nodes 2.4M --edges 124M --dim 100 --dtype float32 \
-    --classes 47 --seed 0 --split 0.08,0.02,0.02
+    --classes 47 --seed 0 --split-ratio 0.08,0.02,0.02
   row "generate 2.4 M nodes, 124 M edges" $? ""
 }
 

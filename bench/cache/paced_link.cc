@@ -1,6 +1,7 @@
 // Slows the rows that a sampler sends to other machines, as a link of so many Gbit/s would:
 //   cmake --build build --target cache_paced_link
-//   COHORT_PACED_GBITS=100 LD_PRELOAD=build/cache/libcache_paced_link.so cohort train --features partitioned ...
+//   COHORT_PACED_GBITS=100 LD_PRELOAD=build/cache/libcache_paced_link.so cohort train --feature-placement partitioned
+//   ...
 // The kernel spaces the packets of each accepted connection; all connections from the other of two machines share the
 // rate equally.
 #include <dlfcn.h>

@@ -214,8 +214,8 @@ def memory_needs(spec: SamplerSpec, meta: dict, counts: list[dict], edge_ids: bo
         most_edges=largest[1],
         label_bytes=label_bytes_of(meta),
         edge_ids=edge_ids,
-        edge_weights=spec.edge_weights,
-        edge_row_bytes=edge_row_bytes_of(meta) if spec.edge_features else 0,
+        edge_weights=spec.use_edge_weights,
+        edge_row_bytes=edge_row_bytes_of(meta) if spec.use_edge_features else 0,
     )
     pool_bytes = _native.pool_bytes(
         num_slots=spec.slots,

@@ -38,7 +38,7 @@ void demand_options(const GenerateOptions& options) {
   double sum = 0;
   for (const double part : options.split) sum += part >= 0 ? part : 2;
   if (!(sum <= 1 + 1e-9)) {
-    throw base::Error({"--split", "three parts of at least 0 that add up to at most 1",
+    throw base::Error({"--split-ratio", "three parts of at least 0 that add up to at most 1",
                        base::format("{},{},{}", options.split[0], options.split[1], options.split[2]), ""});
   }
 }

@@ -269,7 +269,7 @@ def _labels(path: Path, inputs: SourceOptions, task: str, node_ids: np.ndarray |
         best = next((name for name in others if name.lower() in LABELS), others[-1] if others else "A")
         hint = f"--label-columns {best} takes only that column; row i is node i, whatever its id"
         if not ids:
-            hint += "; --task multilabel takes all, each a label of its own"
+            hint += "; --label-type multilabel takes all, each a label of its own"
         raise CohortError(str(path), "one column, the label of each node", shortened(names), hint)
     if inputs.ids_of("labels") is None:
         tables.demand_order(table, [i for i in range(len(table.titles)) if i not in numbers], text, node_ids)

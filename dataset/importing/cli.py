@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.progress_lines import ProgressLines
+from cohort_gnn.base.renamed import rename
 from cohort_gnn.dataset.arrays import TASKS
 from cohort_gnn.dataset.cli_parts import add_common, lines_on_stderr, number, summary
 from cohort_gnn.dataset.importing.beside import TABLE_NAMES, SourceOptions
@@ -49,6 +50,7 @@ def register(commands: argparse._SubParsersAction) -> None:
     )
     _add_edge_options(command.add_argument_group("edges"))
     _add_source_options(command.add_argument_group("input that SOURCE lacks, or that replaces input from SOURCE"))
+    rename(command, "--task", "--label-type")
     features = command.add_argument_group("features")
     features.add_argument("--pca", type=number, metavar="K", help="use K principal components as float32 features")
     features.add_argument("--row-normalize", action="store_true", help="scale each feature row to the sum 1")
@@ -152,7 +154,8 @@ def _add_source_options(group: argparse._ArgumentGroup) -> None:
         "--label-columns", type=columns, metavar="A", help="columns of a table of labels; default: the only column"
     )
     group.add_argument(
-        "--task",
+        "--label-type",
+        dest="task",
         choices=TASKS,
         default="classification",
         help="type of the labels: classes (default), numbers [V], or 0 and 1 for each of several labels [V, L]",

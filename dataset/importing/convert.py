@@ -295,7 +295,7 @@ class Conversion:
         task, labels = self.options.task, self.graph.labels
         if labels is None:
             if task != "classification":
-                raise CohortError(f"--task {task}", "labels", "none in the source", "pass --labels FILE")
+                raise CohortError(f"--label-type {task}", "labels", "none in the source", "pass --labels FILE")
             return np.full(num_nodes, -1, dtype=np.int64)
         if not isinstance(labels, Labels):
             return arrays.targets(labels.place, labels.read(), num_nodes, task)
@@ -321,7 +321,7 @@ class Conversion:
     def _num_classes(self, labels: np.ndarray) -> int:
         found = arrays.num_outputs(labels)
         if found > max(len(labels), MANY_CLASSES):
-            hint = "classes are numbered from 0: are these ids? --task regression takes numbers as they are"
+            hint = "classes are numbered from 0: are these ids? --label-type regression takes numbers as they are"
             raise CohortError("labels", f"at most {max(len(labels), MANY_CLASSES)} classes", str(found), hint)
         given = self.graph.num_classes
         return found if given is None or self.options.task != "classification" else given

@@ -109,10 +109,12 @@ def _demand_ids_elsewhere(kind: str, inputs: SourceOptions, options: dict[str, A
 def _demand_task(graph: Graph, task: str, kind: str) -> None:
     """Raises CohortError for a task that the source's labels are not for."""
     if task not in arrays.TASKS:
-        raise CohortError("--task", " or ".join(arrays.TASKS), repr(task))
+        raise CohortError("--label-type", " or ".join(arrays.TASKS), repr(task))
     if task != "classification" and graph.labels is not None and not graph.any_task:
         hint = "pass the targets with --labels FILE, which replaces the labels of the format"
-        raise CohortError(f"--task {task}", f"classification: the labels of format {kind} are classes", task, hint)
+        raise CohortError(
+            f"--label-type {task}", f"classification: the labels of format {kind} are classes", task, hint
+        )
 
 
 def import_npz(source: str | os.PathLike, out: str | os.PathLike, **options: Any) -> None:

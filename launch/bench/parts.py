@@ -67,7 +67,7 @@ def register(benches) -> None:
     for name, text, spec, show in commands:
         parser = benches.add_parser(name, help=text, description=__doc__)
         add_dataset(parser)
-        add_options(parser, spec, edge_weights=None, partition=None)
+        add_options(parser, spec, use_edge_weights=None, partition=None)
         parser.set_defaults(func=functools.partial(_bench, name, spec, show))
 
 

@@ -71,7 +71,7 @@ def register(benches) -> None:
     """Adds the command to those of ``cohort bench``."""
     parser = benches.add_parser("step", help="time a training step, with several kinds of layers", description=__doc__)
     add_dataset(parser)
-    names = {each.name for each in options_of(SamplerSpec)} - {"edge_weights", "edge_features", "partition"}
+    names = {each.name for each in options_of(SamplerSpec)} - {"use_edge_weights", "use_edge_features", "partition"}
     names |= {"hidden", "dropout", "heads", "featureless", "matmul_precision"}
     names |= {"models", "layers", "amp", "steps", "sms", "out"}
     slots = "number of batches that the shared buffer holds; the steps take them in turn"
@@ -82,7 +82,7 @@ def register(benches) -> None:
 def step(args: argparse.Namespace) -> int:
     """Runs the command: 0 when every number of SMs was measured."""
     data = open_to_train(args.dataset)
-    spec = spec_of(args, OPTIONS, edge_features=False)  # of which most of the models read none
+    spec = spec_of(args, OPTIONS, use_edge_features=False)  # of which most of the models read none
     trainer = {"task": "step", "cases": _cases(spec, data), "steps": spec.steps, "batches": spec.slots}
     trainer["options"] = _options(spec, data)
     run = {"mps": spec.mps, "sampler": sampler_members(spec, data.path), "trainer": trainer}

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from cohort_gnn.base.errors import CohortError, why
+from cohort_gnn.base.renamed import note_renamed, rename
 from cohort_gnn.base.spelling import as_known, did_you_mean, nearest
 from cohort_gnn.base.structures import line_of
-from cohort_gnn.spec.options import GROUPS, Option, options_of
+from cohort_gnn.spec.options import GROUPS, Option, flag_of, options_of
 from cohort_gnn.spec.types import checked, choices_of, described, kind, meant_by, parsed
 
 TOML_HINT = "for instance: batch-size = 1024"
@@ -114,6 +115,8 @@ def add_options(
         else:
             about |= {"type": kind(of.type), "metavar": of.metavar or _metavar(of.type)}
         group(parser, of.group).add_argument(of.flag, *of.aliases, **about)
+        if of.formerly:
+            rename(parser, flag_of(of.formerly), of.flag)
 
 
 def _metavar(of: Any) -> str | None:
@@ -165,9 +168,12 @@ def read_config(path: Path, known: dict[str, Option]) -> dict[str, Any]:
         line, found = line_of(text, int(number[1]) if number else text.count(b"\n") + 1)
         raise CohortError(f"{path}: {line}", "an option in TOML, once", found, TOML_HINT) from error
     flags = {alias[2:]: each for each in known.values() for alias in (each.flag, *each.aliases)}
+    former = {flag_of(each.formerly)[2:]: each for each in known.values() if each.formerly}
     options = {}
     for name, value in config.items():
         of = flags.get(name.replace("_", "-"))
+        if of is None and (of := former.get(name.replace("_", "-"))):
+            note_renamed(str(path), name, of.flag[2:])
         if of is None:
             hint = "options have the names of the command's --help, without --"
             if name in NOT_IN_A_FILE:

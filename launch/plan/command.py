@@ -37,8 +37,9 @@ def register(commands) -> None:
         partition="plan for cliques that each train on the seeds of their own part",
         gpus="numbers of the visible GPUs to plan for (default: all)",
         model="with --machines: the model whose gradients are sent",
-        features="with --machines: replicated: each has all feature rows; partitioned: each keeps a part of the encoded"
-        " rows and asks others for the rest; auto: partitioned if they exceed --host-bytes or the available memory",
+        feature_placement="with --machines: replicated: each has all feature rows; partitioned: each keeps a part of"
+        " the encoded rows and asks others for the rest; auto: partitioned if they exceed --host-bytes or the available"
+        " memory",
     )
     group(parser, "Output").add_argument("--json", action="store_true", help="print the plan as JSON")
     text = "repeat the short run even if its counts are stored beside the data set"

@@ -125,8 +125,8 @@ class FarRows(NamedTuple):
     """What decides where the rows of a run on several machines are.
 
     Attributes:
-        are_divided: each machine keeps a part (``--features partitioned``); False: all, on its disk what is beyond
-            host_bytes.
+        are_divided: each machine keeps a part (``--feature-placement partitioned``); False: all, on its disk what is
+            beyond host_bytes.
         reads: int64 [rows], batches that read each row of all node types, of `num_batches` that were counted.
         row_bytes: int64 [rows], of each in host memory; 0: of a type without features.
         held: bool [rows], that a GPU does not read from elsewhere.
@@ -174,7 +174,7 @@ class FarRows(NamedTuple):
 
 
 def are_divided(features: str, row_bytes: int, host_bytes: int | None, files: Sequence[Path]) -> bool:
-    """Whether each machine keeps a part of the rows (``--features``), which take so many bytes encoded in ``files``."""
+    """Whether each machine keeps a part of the rows, which take so many bytes encoded in ``files``."""
     limit = available_host_bytes() if host_bytes is None else host_bytes
     return bool(files) and (features == "partitioned" or (features == "auto" and row_bytes > limit))
 

@@ -19,10 +19,10 @@ NO_OPTIONS = {
     "mps",
     "order",
     "fetch_sms",
-    "edge_weights",
+    "use_edge_weights",
     "ahead",
 }  # no plan depends on them
-SEVERAL_OPTIONS = {"model", "hidden", "heads", "norm", "features"}  # needed with --machines
+SEVERAL_OPTIONS = {"model", "hidden", "heads", "norm", "feature_placement"}  # needed with --machines
 LINK_OPTIONS = {"task", "relation", "negatives", "negatives_from"}  # they say which nodes batches begin with
 MachineCounts = Annotated[list[types.Positive], Meta(min_length=1, description="numbers of machines: 2,4")]
 

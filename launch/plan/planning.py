@@ -183,7 +183,7 @@ class Planning:
         placed = cache.plan(counts=self.counts_to_plan, **common)
         host_filling = placed.filling_bytes(data.num_nodes)
         host_rows = sum(int(bytes_in_host(rows).sum(dtype=np.int64)) for rows in common["tables"])
-        if spec.machines and are_divided(spec.features, host_rows, spec.host_bytes, self._row_files()):
+        if spec.machines and are_divided(spec.feature_placement, host_rows, spec.host_bytes, self._row_files()):
             host_rows //= min(spec.machines)
         if spec.host_bytes is not None:
             host_rows = min(host_rows, spec.host_bytes)
@@ -253,9 +253,11 @@ class Planning:
     def far(self, found: Found) -> FarRows | None:
         """Rows of --machines that are not in the memory of each; None: there are none."""
         spec = self.spec
-        if spec.features == "partitioned":
-            demand_encoded("--features partitioned", self.data.feature_tables, bool(self._row_files()), spec.dataset)
-        return far_rows(self._reads(found), spec.features, spec.host_bytes, [1, *(spec.machines or [])])
+        if spec.feature_placement == "partitioned":
+            demand_encoded(
+                "--feature-placement partitioned", self.data.feature_tables, bool(self._row_files()), spec.dataset
+            )
+        return far_rows(self._reads(found), spec.feature_placement, spec.host_bytes, [1, *(spec.machines or [])])
 
     def _reads(self, found: Found) -> Reads:
         return Reads(found.common["tables"], self.counts, found.placed, self._row_files())

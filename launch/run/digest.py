@@ -16,7 +16,7 @@ def register(commands) -> None:
     columns = "Each line has epoch:step, nodes, edges and digest."
     parser = commands.add_parser("digest", help="print a digest of each batch", description=f"{__doc__} {columns}")
     add_dataset(parser)
-    add_options(parser, SamplerSpec, edge_weights=None, partition=None)
+    add_options(parser, SamplerSpec, use_edge_weights=None, partition=None)
     parser.add_argument("--batches", type=kind(Positive), default=10, help="number of batches (default 10)")
     parser.set_defaults(func=digest)
 

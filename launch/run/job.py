@@ -35,7 +35,7 @@ def open_to_train(folder: Path) -> StoredGraph:
 def demand_train_nodes(data: StoredGraph) -> None:
     """Raises CohortError for a data set whose training split is empty."""
     if len(data.train_ids) == 0:
-        hint = "write the data set with another --split"
+        hint = "write the data set with another --split-ratio"
         if data.num_classes == 0:
             hint = "no node has a label: cohort dataset import --labels FILE gives them some"
         raise CohortError(str(data.path / "train_ids.npy"), "at least one node to train on", "none", hint)
@@ -51,7 +51,7 @@ def topology_bytes(data: StoredGraph, weight_attr: str | None) -> int:
 def takes_edge_features(spec: SamplerSpec, data: StoredGraph) -> bool:
     """Whether batches have the features of their edges: the data set has some, and the command or model reads them."""
     reads = not isinstance(spec, RunSpec) or spec.model_kind.takes_edge_features
-    return spec.edge_features and reads and bool(data.edge_tables)
+    return spec.use_edge_features and reads and bool(data.edge_tables)
 
 
 def with_task(spec: Spec, data: StoredGraph) -> Spec:
@@ -117,7 +117,7 @@ def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = N
     device = resolve_device(spec.device)
     num_ranks = count_ranks(spec, device)
     own_seeds, data = None, open_folder(dataset)
-    spec = replace(spec, edge_features=takes_edge_features(spec, data))
+    spec = replace(spec, use_edge_features=takes_edge_features(spec, data))
     if spec.partition:
         cliques = _rank_cliques(spec)
         own_seeds = list(zip(cliques, clique_seeds(dataset, cliques), strict=True))
@@ -132,7 +132,7 @@ def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = N
     topology = topology_of(spec, device)
     if topology != spec.topology:
         in_gpu = topology_bytes(data, spec.weight_attr)
-        weights = [each.edge_weights for each in data.edge_types.values()] if spec.edge_weights else []
+        weights = [each.edge_weights for each in data.edge_types.values()] if spec.use_edge_weights else []
         in_gpu += sum(each.nbytes for each in weights if each is not None)
         tables = [(table.num_nodes, raw_row_bytes(table)) for table in data.node_types.values()]
         if kept := beside_topology(cache["cache_bytes"], in_gpu, tables):
@@ -145,8 +145,8 @@ def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = N
         "topology": topology,
         "num_slots": spec.slots,
         "reuse": spec.reuse if device == "cuda" else None,
-        "edge_weights": spec.edge_weights or None,
-        "edge_features": spec.edge_features or None,
+        "edge_weights": spec.use_edge_weights or None,
+        "edge_features": spec.use_edge_features or None,
         "in_place": in_place or None,
         "plan_file": str(plan_file) if plan_file and "cache_bytes" in cache else None,
         "poison_slots": spec.debug_poison_slots,
@@ -168,7 +168,7 @@ def disk_rate(spec: RunSpec, data: StoredGraph) -> dict[str, float]:
     files = [table.encoded_rows for table in data.node_types.values() if table.encoded_rows is not None]
     if (
         spec.host_bytes is None
-        or spec.features == "partitioned"
+        or spec.feature_placement == "partitioned"
         or sum(file.stat().st_size for file in files) <= spec.host_bytes
     ):
         return {}

@@ -241,7 +241,7 @@ def join_machines(run: dict, meeting: Meeting, listener: socket.socket) -> None:
     machine = meeting.machine
     names = names_that_affect(RunSpec, Affects.BATCHES | Affects.LOSS | Affects.COURSE)
     same = {flag_of(name): run["trainer"][name] for name in sorted(names - {"device"})}
-    same |= {"--features": run["trainer"]["features"]}
+    same |= {"--feature-placement": run["trainer"]["feature_placement"]}
     same |= {"--device": run["sampler"]["device"]}
     own = {"num_ranks": run["sampler"]["num_ranks"], "same": same, "data": run["data"]}
     own |= {"address": address_towards(machine), "resume": bool(run.get("resume")), "gpus": run["sampler"].get("gpus")}

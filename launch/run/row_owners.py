@@ -1,4 +1,4 @@
-"""``--features``: whether each machine of a run has all feature rows in memory, or keeps a part and asks for others."""
+"""``--feature-placement``: whether each machine has all feature rows in memory, or keeps a part and asks for others."""
 
 import socket
 from pathlib import Path
@@ -12,7 +12,7 @@ BACKLOG = 1024  # connections of other machines that come before the sampler is 
 
 def features_here(run: dict) -> str:
     """What this machine is for: "partitioned" or "replicated"; auto: replicated where its memory holds the rows."""
-    wanted = run["trainer"]["features"]
+    wanted = run["trainer"]["feature_placement"]
     if wanted != "auto":
         return wanted
     files = [table.encoded_rows for table in open_folder(Path(run["sampler"]["dataset"])).feature_tables]

@@ -137,13 +137,13 @@ def _say_what_is_unused(spec: RunSpec, data: StoredGraph) -> None:
         LOG.info(
             "edge times are not used: neighbours are drawn whatever their time (cohort.NeighborLoader has time_attr)"
         )
-    if any(each.edge_weights is not None for each in lists) and not spec.edge_weights:
+    if any(each.edge_weights is not None for each in lists) and not spec.use_edge_weights:
         used = "edge weights are used for draws alone" if spec.weight_attr else "edge weights are not used"
         cure = f"--model {spec.model} takes none ({models_with('takes_weights')} can, and models of your own may)"
         if spec.model_kind.takes_weights:
-            cure = "--edge-weights passes them to the model"
+            cure = "--use-edge-weights passes them to the model"
         LOG.info(f"{used}: {cure}")
-    if spec.edge_features and data.edge_tables and not takes_edge_features(spec, data):
+    if spec.use_edge_features and data.edge_tables and not takes_edge_features(spec, data):
         readers = models_with("takes_edge_features", "and")
         cure = f"--model {spec.model} takes none ({readers} can, and models of your own may)"
         LOG.info(f"edge features are not used: {cure}")
@@ -169,7 +169,7 @@ def _about(args: argparse.Namespace, data: StoredGraph, spec: RunSpec, before: A
 
 def _reads_in_place(spec: RunSpec, data: StoredGraph) -> bool:
     """Whether the layers of a run on the CPU read rows where they lie in the data set's file."""
-    reads = spec.layers == "cohort" and spec.model_kind.reads_in_place and not spec.edge_weights
+    reads = spec.layers == "cohort" and spec.model_kind.reads_in_place and not spec.use_edge_weights
     is_float = all(table.feature_dtype == "float32" for table in data.node_types.values())
     return reads and is_float and not spec.model_kind.several_types and resolve_device(spec.device) == "cpu"
 
@@ -191,10 +191,10 @@ def check_model(spec: RunSpec, data: StoredGraph) -> None:
         raise CohortError("--patience", f"validation {what} in {data.path}", "none", "leave it out, or set --epochs")
     check_of_links(spec)
     _check_types(spec, data)
-    if spec.edge_weights and not kind.takes_weights:
+    if spec.use_edge_weights and not kind.takes_weights:
         expected = f"--model {models_with('takes_weights')}, which takes weights, or a model of your own"
-        raise CohortError("--edge-weights", expected, f"--model {spec.model}")
-    wanted = [name for name in ("edge_weights", "weight_attr") if getattr(spec, name)]
+        raise CohortError("--use-edge-weights", expected, f"--model {spec.model}")
+    wanted = [name for name in ("use_edge_weights", "weight_attr") if getattr(spec, name)]
     if wanted and all(each.edge_weights is None for each in data.edge_types.values()):
         hint = "cohort dataset import --edge-weights FILE, or --weight-column of an edge list, brings them in"
         raise CohortError(flag_of(wanted[0]), f"weights in {data.path}", "none", hint)
@@ -340,9 +340,9 @@ def _go_on(args: argparse.Namespace, machine: Machine | None, notes: RunLog) -> 
 
 
 def _demand_machines(spec: RunSpec, machine: Machine | None) -> None:
-    if machine is None and spec.features == "partitioned":
+    if machine is None and spec.feature_placement == "partitioned":
         hint = "docs/how-to/machines.md starts several; on one, --host-bytes leaves rows on the disk"
-        raise CohortError("--features partitioned", "several machines", "one", hint)
+        raise CohortError("--feature-placement partitioned", "several machines", "one", hint)
 
 
 def _demand_tensorboard(spec: RunSpec) -> None:

@@ -16,7 +16,7 @@ def encoded(tmp_path_factory):
     """A data set with encoded rows alone, and with weights of edges."""
     folder = tmp_path_factory.mktemp("data") / "g"
     sizes = ["--nodes", "5000", "--edges", "20000", "--dim", "8", "--classes", "3"]
-    assert cohort(["dataset", "generate", str(folder), *sizes, "--edge-weights", "--prepared"]) == 0
+    assert cohort(["dataset", "generate", str(folder), *sizes, "--random-edge-weights", "--prepared"]) == 0
     return folder
 
 

@@ -358,7 +358,7 @@ def test_predicted_hits_come_true_in_other_batches(tmp_path, capsys, train_share
     """Hit rates of rows chosen by few batches, against other batches of the same seeds: deterministic, so no luck."""
     data = tmp_path / "data"
     shape = ["--kind", "powerlaw", "--nodes", "60000", "--edges", "900000", "--dim", "16"]
-    assert main(["dataset", "generate", str(data), *shape, "--split", f"{train_share},0.1,0.1"]) == 0
+    assert main(["dataset", "generate", str(data), *shape, "--split-ratio", f"{train_share},0.1,0.1"]) == 0
     common = [data, "--fanout", "8,4", "--cliques", "all", "--num-gpus", 1, "--cache-ratio", 0.3]
     common += ["--bandwidth", "1500,360,51", "--batch-size", batch_size, "--presample-batches", 20]
     few = planned(capsys, *common, "--no-reuse")

@@ -125,7 +125,7 @@ def test_neighbours_ascend(tmp_path):
 
 def test_the_command_line_takes_short_numbers(tmp_path, run):
     argv = ["--kind", "rmat", "--nodes", "1.5k", "--edges", "1e4", "--dim", "8", "--dtype", "uint8", "--classes", "3"]
-    assert run("generate", tmp_path / "g", *argv, "--seed", "7", "--split", "0.5,0.1,0.1") == 0
+    assert run("generate", tmp_path / "g", *argv, "--seed", "7", "--split-ratio", "0.5,0.1,0.1") == 0
     data = open_dataset(tmp_path / "g")
     assert (data.num_nodes, data.num_edges, data.feature_dtype, data.num_classes) == (1500, 10000, "uint8", 3)
     assert [len(data.train_ids), len(data.val_ids), len(data.test_ids)] == [750, 150, 150]

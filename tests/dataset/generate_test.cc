@@ -234,8 +234,8 @@ TEST(GenerateFolder, RefusesOptionsOutOfRange) {
   EXPECT_EQ(place_of([](auto& o) { o.feature_dim = 0; }), "--dim");
   EXPECT_EQ(place_of([](auto& o) { o.num_classes = 3001; }), "--classes");
   EXPECT_EQ(place_of([](auto& o) { o.feature_dtype = DType::int64; }), "--dtype");
-  EXPECT_EQ(place_of([](auto& o) { o.split = {0.9, 0.2, 0.0}; }), "--split");
-  EXPECT_EQ(place_of([](auto& o) { o.split = {-0.1, 0.2, 0.2}; }), "--split");
+  EXPECT_EQ(place_of([](auto& o) { o.split = {0.9, 0.2, 0.0}; }), "--split-ratio");
+  EXPECT_EQ(place_of([](auto& o) { o.split = {-0.1, 0.2, 0.2}; }), "--split-ratio");
 }
 
 }  // namespace

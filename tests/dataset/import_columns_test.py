@@ -137,7 +137,7 @@ def test_several_labels_need_no_choice(tmp_path, source):
     import_graph(source, tmp_path / "out", inputs=inputs, task="multilabel")
     assert open_dataset(tmp_path / "out").y.tolist() == [[0, 1]] * 4
     error = refusal(source, tmp_path / "other", inputs=inputs)
-    assert "--label-columns b takes" in error.hint and "--task multilabel takes all" in error.hint
+    assert "--label-columns b takes" in error.hint and "--label-type multilabel takes all" in error.hint
     (tmp_path / "y.csv").write_text("id,a,b\n0,0,1\n1,0,1\n2,0,1\n3,0,1\n")
     inputs = SourceOptions(features=Path("ones"), labels=tmp_path / "y.csv", label_columns=["a:b"])
     import_graph(source, tmp_path / "chosen", inputs=inputs, task="multilabel")

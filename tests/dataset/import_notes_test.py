@@ -137,7 +137,7 @@ def test_two_nodes_may_be_all_there_are(tmp_path):
 @pytest.mark.parametrize("split", [[0.8], [0.8, 0.2]])
 def test_fewer_than_three_shares_are_explained(tmp_path, split):
     error = refusal(edge_list(tmp_path), tmp_path / "out", inputs=ONES, split=split)
-    assert (error.place, error.expected) == ("--split", "three parts") and "less than 1" in error.hint
+    assert (error.place, error.expected) == ("--split-ratio", "three parts") and "less than 1" in error.hint
 
 
 # --- edges ------------------------------------------------------------------------------------------------------------

@@ -119,7 +119,7 @@ def test_plain_arrays_point_from_src_to_dst(tmp_path, kind, run):
         (tmp_path / "in.npz").mkdir()
         for key, array in PLAIN.items():
             np.save(tmp_path / "in.npz" / f"{key}.npy", array)
-    assert run("import", tmp_path / "in.npz", tmp_path / "out", "--split", "1,0,0") == 0
+    assert run("import", tmp_path / "in.npz", tmp_path / "out", "--split-ratio", "1,0,0") == 0
     data = open_dataset(tmp_path / "out")
     np.testing.assert_array_equal(data.indptr, [0, 2, 4, 5, 6])
     np.testing.assert_array_equal(data.indices, [2, 3, 0, 0, 2, 1])
@@ -210,7 +210,7 @@ def test_files_that_are_no_npz_are_refused(tmp_path, damage, capsys, run):
 
 def test_wrong_splits_are_refused(tmp_path):
     for split in ((0.6, 0.2), (0.9, 0.2, 0.2), (-0.1, 0.5, 0.5), (float("nan"), 0, 0)):
-        with pytest.raises(CohortError, match="--split: expected three parts"):
+        with pytest.raises(CohortError, match="--split-ratio: expected three parts"):
             import_npz(CORA, tmp_path / "out", split=split)
 
 

@@ -176,7 +176,7 @@ def edge_list(folder: Path) -> Path:
 
 def test_import_takes_numbers_from_a_file(tmp_path, run):
     np.savetxt(tmp_path / "y.csv", numbers(), fmt="%.9g", header="y", comments="")
-    arguments = ["--features", "ones", "--labels", tmp_path / "y.csv", "--task", "regression"]
+    arguments = ["--features", "ones", "--labels", tmp_path / "y.csv", "--label-type", "regression"]
     arguments += ["--nodes", NUM_NODES]
     assert run("import", edge_list(tmp_path), tmp_path / "out", *arguments) == 0
     np.testing.assert_array_equal(open_dataset(tmp_path / "out").y, numbers())
@@ -211,13 +211,13 @@ def test_import_says_which_sources_are_for_which_task(tmp_path):
     error = refusal(igb, tmp_path / "out", task="regression")
     assert "classification: the labels of format igb" in error.expected and "--labels FILE" in error.hint
     error = refusal(edge_list(tmp_path), tmp_path / "out", inputs=ONES, task="multilabel")
-    assert error.place == "--task multilabel" and error.found == "none in the source"
+    assert error.place == "--label-type multilabel" and error.found == "none in the source"
     error = refusal(edge_list(tmp_path), tmp_path / "out", inputs=ONES, task="ranking")
-    assert error.place == "--task"
+    assert error.place == "--label-type"
     np.save(tmp_path / "y.npy", numbers())
     inputs = SourceOptions(features=Path("ones"), labels=tmp_path / "y.npy")
     error = refusal(edge_list(tmp_path), tmp_path / "out", inputs=inputs)
-    assert "the number of a class" in error.expected and "--task regression" in error.hint
+    assert "the number of a class" in error.expected and "--label-type regression" in error.hint
 
 
 def test_info_says_what_there_is_to_learn(tmp_path, run, capsys):

@@ -74,10 +74,10 @@ def test_rows_and_lists_are_counted_by_tier(cora, tmp_path):
 
 
 def test_a_data_set_without_training_nodes_is_refused(tmp_path):
-    made = cohort("dataset", "generate", tmp_path / "data", "--nodes", 50, "--edges", 90, "--split", "0,0.5,0.5")
+    made = cohort("dataset", "generate", tmp_path / "data", "--nodes", 50, "--edges", 90, "--split-ratio", "0,0.5,0.5")
     assert made.returncode == 0, made.stderr
     result = cohort("train", tmp_path / "data", *SMALL, "--out", tmp_path / "run")
-    refused(result, 1, "train_ids.npy: expected at least one node to train on, found none", "--split")
+    refused(result, 1, "train_ids.npy: expected at least one node to train on, found none", "--split-ratio")
     assert not (tmp_path / "run").exists()
 
 

@@ -1,4 +1,4 @@
-"""--features: each machine keeps a part of the rows; batches and losses are the same, and every end is clear."""
+"""--feature-placement: machines keep parts of the rows; batches and losses are the same, and every end is clear."""
 
 import functools
 import json
@@ -16,7 +16,7 @@ from several_machines import SECONDS_OF_SILENCE, SECONDS_TO_HEAR, Machines
 
 from cohort_gnn.launch.run.row_owners import row_listener, row_owners
 
-PARTITIONED = ["--features", "partitioned"]
+PARTITIONED = ["--feature-placement", "partitioned"]
 
 
 @pytest.fixture(autouse=True)
@@ -85,7 +85,7 @@ def large(tmp_path_factory) -> Path:
     """20000 nodes with 64 floats each: 4.5 MB encoded."""
     folder = tmp_path_factory.mktemp("partitioned") / "large"
     sizes = ["--nodes", "20000", "--edges", "200000", "--dim", "64", "--classes", "7", "--seed", "1"]
-    made = cohort("dataset", "generate", folder, "--kind", "powerlaw", "--split", "0.1,0.02,0.02", *sizes)
+    made = cohort("dataset", "generate", folder, "--kind", "powerlaw", "--split-ratio", "0.1,0.02,0.02", *sizes)
     assert made.returncode == 0, made.stderr
     return prepared(folder, "exponent")
 
@@ -117,7 +117,7 @@ def test_own_rows_that_memory_does_not_hold_stay_on_the_disk(large, tmp_path, mo
 @pytest.mark.parametrize("host_bytes", [[], ["--host-bytes", "26MB"]], ids=str)
 def test_the_plan_knows_what_machines_read_from_each_other(tmp_path, monkeypatch, host_bytes):
     """45 MB of rows on the CPU, where nothing stays from batch to batch; the plan leaves out about 1 MB of buffers."""
-    sizes = ["--nodes", "100K", "--edges", "1M", "--dim", "128", "--classes", "7", "--split", "0.02,0.01,0.01"]
+    sizes = ["--nodes", "100K", "--edges", "1M", "--dim", "128", "--classes", "7", "--split-ratio", "0.02,0.01,0.01"]
     made = cohort("dataset", "generate", tmp_path / "graph", "--kind", "powerlaw", *sizes)
     assert made.returncode == 0, made.stderr
     graph = prepared(tmp_path / "graph", "exponent")
@@ -146,7 +146,7 @@ def test_a_machine_that_is_killed_under_reads_of_its_disk(large, tmp_path, monke
 @pytest.mark.parametrize(("features", "tier"), [("auto", "remote"), ("replicated", "disk")])
 def test_one_machine_has_too_little_memory_for_all_rows(large, tmp_path, monkeypatch, features, tier):
     own = {0: ["--host-bytes", "1GB"], 1: ["--host-bytes", "3.5MB"]}
-    options = ["--epochs", 1, "--features", features]
+    options = ["--epochs", 1, "--feature-placement", features]
     several = Machines(monkeypatch, tmp_path / "run", [large, large], *options, own=own)
     assert several.wait() == [0, 0], several.said(0) + several.said(1)
     assert reads(several.out)[tier] > 0
@@ -283,11 +283,11 @@ def test_a_gpu_gets_rows_of_other_machines_and_of_the_disk(large, tmp_path, monk
 
 def test_options_that_do_not_fit_are_refused(graph, tmp_path, monkeypatch):
     result = cohort("train", graph, *OPTIONS, *PARTITIONED, "--out", tmp_path / "one")
-    refused(result, 1, "--features partitioned: expected several machines", "--host-bytes")
-    other = {1: ["--features", "replicated"]}
+    refused(result, 1, "--feature-placement partitioned: expected several machines", "--host-bytes")
+    other = {1: ["--feature-placement", "replicated"]}
     several = Machines(monkeypatch, tmp_path / "other", [graph, graph], "--epochs", 1, *PARTITIONED, own=other)
     assert several.wait() == [1, 1]
-    assert f"machine 1 ({socket.gethostname()}): --features: expected partitioned" in several.said(0)
+    assert f"machine 1 ({socket.gethostname()}): --feature-placement: expected partitioned" in several.said(0)
     little = Machines(
         monkeypatch, tmp_path / "few", [graph, graph], "--epochs", 1, "--host-bytes", "50KB", *PARTITIONED
     )

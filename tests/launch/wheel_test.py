@@ -108,7 +108,7 @@ def test_the_package_is_that_of_the_environment(installed, tmp_path):
 
 def test_it_trains_without_compilers_on_the_path(installed, tmp_path):
     assert not any(shutil.which(name, path=installed.environment["PATH"]) for name in ("cc", "g++", "nvcc", "cmake"))
-    sizes = ["--nodes", 1000, "--edges", 8000, "--dim", 16, "--classes", 4, "--split", "0.2,0.1,0.1"]
+    sizes = ["--nodes", 1000, "--edges", 8000, "--dim", 16, "--classes", 4, "--split-ratio", "0.2,0.1,0.1"]
     installed.run("cohort", "dataset", "generate", "data", *sizes, cwd=tmp_path)
     installed.run("cohort", "train", "data", "--out", "run", *ONE_EPOCH, cwd=tmp_path)
     assert (tmp_path / "run/metrics.jsonl").read_text().count("\n") == 1

@@ -36,7 +36,7 @@ ON_GPUS = [
 def generated(folder: Path, *prepare) -> Path:
     """20000 nodes with 64 floats each: 5.1 MB raw, 4 MB and more encoded."""
     sizes = ["--nodes", "20000", "--edges", "200000", "--dim", "64", "--classes", "7", "--seed", "1"]
-    made = cohort("dataset", "generate", folder, "--kind", "powerlaw", "--split", "0.5,0.1,0.1", *sizes)
+    made = cohort("dataset", "generate", folder, "--kind", "powerlaw", "--split-ratio", "0.5,0.1,0.1", *sizes)
     assert made.returncode == 0, made.stderr
     prepared = cohort("dataset", "prepare", folder, *prepare)
     assert prepared.returncode == 0, prepared.stderr
@@ -164,7 +164,7 @@ def memory_of(pid: int, file: str) -> tuple[int, int]:
 
 def test_memory_is_bounded(tmp_path):
     sizes = ["--nodes", "200000", "--edges", "600000", "--dim", "128", "--classes", "7", "--seed", "1"]
-    assert cohort("dataset", "generate", tmp_path / "graph", "--split", "0.5,0.1,0.1", *sizes).returncode == 0
+    assert cohort("dataset", "generate", tmp_path / "graph", "--split-ratio", "0.5,0.1,0.1", *sizes).returncode == 0
     assert cohort("dataset", "prepare", tmp_path / "graph", "--codec", "exponent", "--drop-raw").returncode == 0
     (file,) = (tmp_path / "graph/prepared").glob("*.ibp")
     assert file.stat().st_size > 70e6

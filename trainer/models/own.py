@@ -43,7 +43,9 @@ def _model_of_rows(options: TrainerSpec) -> nn.Module:
         return TypedGNN(options.model, options.graph, *given, **shape, featureless=options.featureless)
     if not options.has_own_model:
         of_edges = options.edge_dim if options.model_kind.takes_edge_features else 0
-        return SampledGNN(options.model, options.feature_dim, *given, options.edge_weights, edge_dim=of_edges, **shape)
+        return SampledGNN(
+            options.model, options.feature_dim, *given, options.use_edge_weights, edge_dim=of_edges, **shape
+        )
     place = f"--model {options.model}"
     sizes = {
         "in_channels": options.feature_dim,
@@ -58,8 +60,8 @@ def _model_of_rows(options: TrainerSpec) -> nn.Module:
         raise CohortError(place, f"a class that takes {', '.join(sizes)}", str(error)) from error
     if not isinstance(model, nn.Module):
         raise CohortError(place, "a torch.nn.Module", type(model).__name__)
-    if options.edge_weights and "edge_weight" not in inspect.signature(model.forward).parameters:
-        hint = "name the parameter, or leave --edge-weights out"
+    if options.use_edge_weights and "edge_weight" not in inspect.signature(model.forward).parameters:
+        hint = "name the parameter, or leave --use-edge-weights out"
         raise CohortError(place, "a forward() that takes edge_weight", "one that does not", hint)
     return model
 

@@ -60,7 +60,7 @@ def model_of(run: Path, data: StoredGraph) -> tuple[nn.Module, Targets]:
         CohortError: it is no run, its model is not kept, or its features or types are not those of the data set.
     """
     model, targets, options = model_described(run)
-    for name, argument in (("edge_weights", "edge_weights=True"), ("weight_attr", 'weight_attr="edge_weight"')):
+    for name, argument in (("use_edge_weights", "edge_weights=True"), ("weight_attr", 'weight_attr="edge_weight"')):
         if options.get(name):
             hint = f"score nodes in batches: NeighborLoader(DIR, fanout, {argument}), and cohort.load_model(RUN)"
             raise CohortError(str(run / "run.json"), f"a run without {flag_of(name)}", "one with", hint)

@@ -169,7 +169,7 @@ def test_renumbering_takes_weights_along(tmp_path):
 
 def test_generated_weights_are_those_of_both_directions(tmp_path, run):
     options = ["--nodes", 200, "--edges", 900, "--seed", 4, "--dim", 2]
-    assert run("generate", tmp_path / "both", *options, "--edge-weights", "--undirected") == 0
+    assert run("generate", tmp_path / "both", *options, "--random-edge-weights", "--undirected") == 0
     found = weighted_edges(tmp_path / "both")
     assert len(found) == 1800 and len({weight for *_, weight in found}) > 700
     assert all(0 < weight <= 1 for *_, weight in found)

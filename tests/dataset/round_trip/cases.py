@@ -167,7 +167,7 @@ def _labels(making: Making) -> Case:
     frame, row_of = _with_ids(making, [labels, *others], count)
     frame = frame if kinds.plain else frame.shuffled(draw)
     file = making.write(frame, "y")
-    options = ["--features", "ones", "--labels", file.path, "--task", task, "--nodes", count]
+    options = ["--features", "ones", "--labels", file.path, "--label-type", task, "--nodes", count]
     chosen = len(frame.columns) > 1 or draw.random() < 0.5
     options += ["--label-columns", *file.names(frame, [labels])] if chosen else []
     if task == "regression":

@@ -92,7 +92,18 @@ def _labels(making: Making) -> Case:
     def wrong(folder: Path) -> str:
         return unlike("y", np.asarray(open_dataset(folder).y), values)
 
-    options += ["--features", "ones", "--labels", file.path, "--nodes", count, "--task", task, "--id-column", "none"]
+    options += [
+        "--features",
+        "ones",
+        "--labels",
+        file.path,
+        "--nodes",
+        count,
+        "--label-type",
+        task,
+        "--id-column",
+        "none",
+    ]
     return making.case(making.ring(count), wrong, *options)
 
 

@@ -102,7 +102,7 @@ def test_classes_need_both_relations_and_their_types(tmp_path):
         ({"classes": 1}, "--classes: expected at least 2 for --kind typed, found 1"),
         ({"dim": 0}, "--dim: expected at least 1, found 0"),
         ({"dtype": "uint8"}, "--dtype: expected float32 or float16 for --kind typed, found uint8"),
-        ({"split": (0.5, 0.5)}, "--split: expected three parts"),
+        ({"split": (0.5, 0.5)}, "--split-ratio: expected three parts"),
         ({"seed": -1}, "--seed: expected an integer"),
     ],
 )

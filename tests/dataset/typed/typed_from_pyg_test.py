@@ -234,7 +234,7 @@ def without_sizes() -> HeteroData:
         (graph_of(x=torch.eye(4).to(torch.float8_e4m3fn)), {}, r"paper.x: .*float8_e4m3fn, .*\n.*tensor.float\(\)"),
         (graph_of(train_mask=torch.ones(4, 2).bool()), {}, r"train_mask: expected a mask \[V\]"),
         (graph_of(), {"target": "venue"}, "target: expected one of the node types paper, author, found 'venue'"),
-        (graph_of(), {"split": (2, 0, 0)}, "--split: expected three parts"),
+        (graph_of(), {"split": (2, 0, 0)}, "--split-ratio: expected three parts"),
         (
             HeteroData(paper={"x": torch.rand(2, 2), "y": torch.zeros(2).long()}),
             {},

@@ -1,4 +1,4 @@
-"""`--edge-features`: batches of `cohort digest` with rows of edges, raw and encoded, and GAT, which reads them."""
+"""`--use-edge-features`: batches of `cohort digest` with rows of edges, raw and encoded, and GAT, which reads them."""
 
 import json
 import shutil
@@ -37,7 +37,7 @@ def test_digests_tell_of_the_rows(data, tmp_path):
     with_rows = lines_of(data, "--device", "cpu")
     assert with_rows == lines_of(data, "--device", "cpu", "--ranks", 3)
     assert with_rows == lines_of(data, *CACHED, "--device", "cpu")
-    without = lines_of(data, "--device", "cpu", "--no-edge-features")
+    without = lines_of(data, "--device", "cpu", "--no-use-edge-features")
     assert without != with_rows
     assert cohort("dataset", "generate", tmp_path / "plain", *SIZES).returncode == 0
     assert without == lines_of(tmp_path / "plain", "--device", "cpu")
@@ -113,7 +113,7 @@ def trained(data: Path, out: Path, *options) -> dict:
 def test_attention_learns_from_the_rows(data, tmp_path):
     """An eighth of the neighbours have the node's class, and only the rows of edges tell which."""
     with_rows = trained(data, tmp_path / "with", "--epochs", 10)
-    without = trained(data, tmp_path / "without", "--epochs", 10, "--no-edge-features")
+    without = trained(data, tmp_path / "without", "--epochs", 10, "--no-use-edge-features")
     assert with_rows["test_accuracy"] > without["test_accuracy"] + 0.05
     pygs = trained(data, tmp_path / "pyg", "--epochs", 2, "--layers", "pyg")
     for ours, theirs in zip(with_rows["epochs"], pygs["epochs"], strict=False):
@@ -199,7 +199,7 @@ def trained_on_types(data: Path, out: Path, *options) -> dict:
 def test_several_types_learn_from_the_rows(typed, tmp_path):
     with_rows = trained_on_types(typed, tmp_path / "with", "--device", "cpu", "--epochs", 2)
     pygs = trained_on_types(typed, tmp_path / "pyg", "--device", "cpu", "--epochs", 2, "--layers", "pyg")
-    without = trained_on_types(typed, tmp_path / "without", "--device", "cpu", "--epochs", 2, "--no-edge-features")
+    without = trained_on_types(typed, tmp_path / "without", "--device", "cpu", "--epochs", 2, "--no-use-edge-features")
     for ours, theirs, others in zip(with_rows["epochs"], pygs["epochs"], without["epochs"], strict=True):
         assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-3)
         assert abs(ours["loss"] - others["loss"]) > 1e-3

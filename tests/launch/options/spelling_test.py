@@ -66,7 +66,7 @@ def test_a_word_counts_whatever_its_case(tmp_path):
     args = build_parser("train").parse_args(words)
     assert (args.model, args.device, args.norm, args.cache_ratio) == ("gcn", "cpu", "layer", "auto")
     args = build_parser("dataset").parse_args(
-        ["dataset", "import", "a", "b", "--format", "OGB", "--task", "MultiLabel"]
+        ["dataset", "import", "a", "b", "--format", "OGB", "--label-type", "MultiLabel"]
     )
     assert (args.format, args.task) == ("ogb", "multilabel")
     (tmp_path / "run.toml").write_text('model = "GCN"\ndevice = "Cpu"\n')

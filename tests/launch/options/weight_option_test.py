@@ -19,7 +19,7 @@ BY_WEIGHT = ("--weight-attr", "edge_weight")
 def data(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("weights") / "set"
     sizes = ["--nodes", "4K", "--edges", "60K", "--dim", 8, "--classes", 3, "--seed", 5]
-    assert cohort("dataset", "generate", folder, "--edge-weights", *sizes).returncode == 0
+    assert cohort("dataset", "generate", folder, "--random-edge-weights", *sizes).returncode == 0
     return folder
 
 

@@ -18,7 +18,7 @@ RATES = {"is_direct": True, "blocks_per_second": 1000.0, "row_reads_per_second":
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory):
     folder = tmp_path_factory.mktemp("disk") / "graph"
-    sizes = ["--nodes", "5000", "--edges", "60000", "--dim", "64", "--classes", "7", "--split", "0.5,0.1,0.1"]
+    sizes = ["--nodes", "5000", "--edges", "60000", "--dim", "64", "--classes", "7", "--split-ratio", "0.5,0.1,0.1"]
     assert main(["dataset", "generate", str(folder), *sizes]) == 0
     assert main(["dataset", "prepare", str(folder), "--codec", "exponent"]) == 0
     return folder
@@ -119,6 +119,16 @@ def test_machines_that_divide_the_rows_need_memory_for_parts(graph, monkeypatch,
     """1.1 MB of encoded rows."""
     for module in (planning.budget, far):
         monkeypatch.setattr(module, "available_host_bytes", lambda: 1_000_000)
-    options = [*SMALL, "--cache-policy", "none", "--machines", "2", "--topology", "gpu", "--features", features]
+    options = [
+        *SMALL,
+        "--cache-policy",
+        "none",
+        "--machines",
+        "2",
+        "--topology",
+        "gpu",
+        "--feature-placement",
+        features,
+    ]
     assert main(["plan", str(graph), *options]) == code
     assert ("will not fit" in capsys.readouterr().err) == bool(code)

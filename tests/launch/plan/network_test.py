@@ -115,7 +115,7 @@ def test_caches_have_rows_of_other_machines_first(tmp_path, capsys):
     assert main(["dataset", "generate", str(graph), *made]) == 0
     capsys.readouterr()
     options = ["--fanout", "10,5", "--batch-size", "200", "--cache-ratio", "0.3", "--num-gpus", "1", "--machines", "2"]
-    options += ["--parameters", "1", "--no-reuse", "--topology", "gpu", "--features"]
+    options += ["--parameters", "1", "--no-reuse", "--topology", "gpu", "--feature-placement"]
     alone, replicated, divided = {}, {}, {}
     for features, into in (("replicated", replicated), ("partitioned", divided)):
         assert main(["plan", str(graph), *options, features, "--json"]) == 0
@@ -134,8 +134,11 @@ def test_caches_have_rows_of_other_machines_first(tmp_path, capsys):
         (["--machines", "2", "--partition"], "--machines: expected one machine with --partition"),
         (["--machines", "2", "--cache-policy", "degree"], "--machines: expected --cache-policy plan or none"),
         (["--machines", "2", "--model", "a.b:C"], "--parameters N"),
-        (["--features", "partitioned"], "--features: expected --machines N"),
-        (["--machines", "2", "--features", "partitioned"], "--features partitioned: expected encoded feature rows"),
+        (["--feature-placement", "partitioned"], "--feature-placement: expected --machines N"),
+        (
+            ["--machines", "2", "--feature-placement", "partitioned"],
+            "--feature-placement partitioned: expected encoded feature rows",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_refused(cora, capsys, options, words):

@@ -52,7 +52,7 @@ def graph(tmp_path_factory):
     folder = tmp_path_factory.mktemp("modes") / "graph"
     made = cohort(
         "dataset", "generate", folder, "--kind", "powerlaw", "--nodes", "5000", "--edges", "60000", "--dim", "64",
-        "--dtype", "float32", "--classes", "7", "--seed", "1", "--split", "0.5,0.1,0.1",
+        "--dtype", "float32", "--classes", "7", "--seed", "1", "--split-ratio", "0.5,0.1,0.1",
     )  # fmt: skip
     assert made.returncode == 0, made.stderr
     prepared = cohort("dataset", "prepare", folder, "--codec", "exponent")

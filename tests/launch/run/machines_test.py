@@ -278,7 +278,7 @@ def test_the_reason_of_another_machine_is_one_line(graph, tmp_path, monkeypatch)
     graph = shutil.copytree(graph, tmp_path / "graph")
     assert cohort("dataset", "prepare", graph, "--codec", "exponent").returncode == 0
     bad = {1: ["--host-bytes", "1"]}
-    several = Machines(monkeypatch, tmp_path / "run", [graph] * 2, "--features", "partitioned", own=bad)
+    several = Machines(monkeypatch, tmp_path / "run", [graph] * 2, "--feature-placement", "partitioned", own=bad)
     assert several.wait() == [1, 1]
     said = several.said(0)
     assert "; hint: raise --host-bytes" in said and ";  " not in said

@@ -139,7 +139,7 @@ def train(data: Path, out: Path, *arguments):
 def test_a_run_with_weights(data, tmp_path, shm):
     losses = {}
     for layers in ("cohort", "pyg"):
-        for weights in ([], ["--edge-weights"]):
+        for weights in ([], ["--use-edge-weights"]):
             out = tmp_path / f"{layers}{len(weights)}"
             result = train(data, out, "--layers", layers, "--dropout", 0, *weights)
             assert result.returncode == 0, result.stderr
@@ -147,7 +147,7 @@ def test_a_run_with_weights(data, tmp_path, shm):
     assert losses["cohort", 1] == pytest.approx(losses["pyg", 1], rel=1e-4)
     assert abs(losses["cohort", 1] - losses["cohort", 0]) > 1e-3
     result = run_cohort("predict", tmp_path / "cohort1", data, "--out", tmp_path / "pred.npy", "--device", "cpu")
-    assert result.returncode == 1 and "a run without --edge-weights" in result.stderr
+    assert result.returncode == 1 and "a run without --use-edge-weights" in result.stderr
 
 
 OWN = """
@@ -173,32 +173,39 @@ class Unweighted(Weighted):
 def test_a_model_of_ones_own_has_weights(data, tmp_path, shm, monkeypatch):
     (tmp_path / "weighted_models.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)
-    result = train(data, tmp_path / "run", "--model", "weighted_models:Weighted", "--edge-weights")
+    result = train(data, tmp_path / "run", "--model", "weighted_models:Weighted", "--use-edge-weights")
     assert result.returncode == 0, result.stderr
-    result = train(data, tmp_path / "other", "--model", "weighted_models:Unweighted", "--edge-weights")
+    result = train(data, tmp_path / "other", "--model", "weighted_models:Unweighted", "--use-edge-weights")
     assert result.returncode == 1 and "expected a forward() that takes edge_weight" in result.stderr
 
 
 def test_ranks_and_resume_have_weights(data, tmp_path, shm):
-    result = train(data, tmp_path / "ranks", "--edge-weights", "--ranks", 2)
+    result = train(data, tmp_path / "ranks", "--use-edge-weights", "--ranks", 2)
     assert result.returncode == 0, result.stderr
     assert np.isfinite(json.loads((tmp_path / "ranks/summary.json").read_text())["epochs"][-1]["loss"])
 
 
 def test_the_command_refuses_what_cannot_be(data, cora, tmp_path):
-    result = run_cohort("train", data, "--model", "sage", "--edge-weights", "--device", "cpu", "--out", tmp_path / "a")
+    result = run_cohort(
+        "train", data, "--model", "sage", "--use-edge-weights", "--device", "cpu", "--out", tmp_path / "a"
+    )
     assert result.returncode == 1 and "--model gcn, which takes weights" in result.stderr
-    result = run_cohort("train", cora, "--model", "gcn", "--edge-weights", "--device", "cpu", "--out", tmp_path / "b")
+    result = run_cohort(
+        "train", cora, "--model", "gcn", "--use-edge-weights", "--device", "cpu", "--out", tmp_path / "b"
+    )
     assert result.returncode == 1 and "--weight-column" in result.stderr
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--model", "gcn"], "edge weights are not used: --edge-weights passes them to the model"),
-        (["--model", "gcn", "--weight-attr", "edge_weight"], "edge weights are used for draws alone: --edge-weights"),
+        (["--model", "gcn"], "edge weights are not used: --use-edge-weights passes them to the model"),
+        (
+            ["--model", "gcn", "--weight-attr", "edge_weight"],
+            "edge weights are used for draws alone: --use-edge-weights",
+        ),
         (["--model", "sage"], "edge weights are not used: --model sage takes none (gcn can"),
-        (["--model", "gcn", "--edge-weights"], None),
+        (["--model", "gcn", "--use-edge-weights"], None),
     ],
 )
 def test_a_run_says_that_it_does_not_use_weights(data, tmp_path, shm, options, said):

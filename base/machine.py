@@ -1,7 +1,40 @@
-"""Which machine a process is on, and its shared memory."""
+"""Which machine a process is on, its shared memory, its device, and who has started how many processes."""
 
 import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+
+from cohort_gnn.base.errors import CohortError
+
+STARTERS = (  # variables that say which process this is, and how many there are: the first that is set counts
+    ("RANK", "WORLD_SIZE"),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+)
+
+
+def variables_shown(environment: Mapping[str, str], names: Iterable[str]) -> str:
+    """Those of the variables that are set, for messages."""
+    return ", ".join(f"{name}={environment[name]}" for name in names if name in environment)
+
+
+def choose_device(place: str, wanted: str, cuda_build: bool, num_gpus: int, cpu: str) -> str:
+    """ "cuda" or "cpu", of "auto", "cuda" or "cpu": "auto" is a GPU where this build can use one, and there is one.
+
+    Args:
+        place: what errors call the wish.
+        cpu: how the user asks for the CPU, for errors.
+
+    Raises:
+        CohortError: "cuda" was asked for and there is no GPU, or this build has no CUDA backend.
+    """
+    if wanted == "cpu" or (wanted == "auto" and not (cuda_build and num_gpus)):
+        return "cpu"
+    if not cuda_build or not num_gpus:
+        found = "none" if cuda_build else "a build with the CPU backend only"
+        raise CohortError(place, "a GPU", found, f"check nvidia-smi and CUDA_VISIBLE_DEVICES, or use {cpu}")
+    return "cuda"
 
 
 def shared_memory_root() -> Path:

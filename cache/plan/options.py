@@ -19,6 +19,7 @@ from cohort_gnn.cache.plan.links import MEASURED_BANDWIDTH, machine_bandwidth
 from cohort_gnn.cache.plan.planner import ELEMENT_BYTES
 from cohort_gnn.spec.meta import read_meta
 from cohort_gnn.spec.run import SamplerSpec
+from cohort_gnn.spec.types import Topology
 
 LOG = logging.getLogger(__name__)
 
@@ -119,6 +120,16 @@ def writable_folder(dataset: Path) -> Path:
             with contextlib.suppress(FileExistsError):  # a link of an earlier time, or counts that were made since
                 (folder / path.name).symlink_to(path)
     return folder
+
+
+def wants_auto_cache(spec: SamplerSpec) -> bool:
+    """Whether the cache of a run gets the memory that slots and trainer do not use."""
+    return spec.cache_ratio == "auto" and spec.cache_bytes is None and spec.cache_policy != "none"
+
+
+def topology_of(spec: SamplerSpec, device: str) -> Topology:
+    """--topology, but where the cache takes all that is left, it alone decides about neighbour lists in GPU memory."""
+    return "host" if device == "cuda" and spec.topology == "auto" and wants_auto_cache(spec) else spec.topology
 
 
 def sampler_members(

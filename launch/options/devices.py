@@ -3,7 +3,7 @@
 import functools
 import os
 
-from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.machine import choose_device
 from cohort_gnn.base.programs import ask_sampler
 from cohort_gnn.spec.run import SamplerSpec
 
@@ -40,21 +40,10 @@ def resolve_device(wanted: str) -> str:
     Raises:
         CohortError: "cuda" was asked for and there is no GPU, or this build has no CUDA backend.
     """
-    if wanted == "cpu":
+    if wanted == "cpu":  # without a look at the GPUs
         return "cpu"
     found = devices()
-    if found["cuda_build"] and found["gpus"]:
-        return "cuda"
-    if wanted == "cuda":
-        what = "none" if found["cuda_build"] else "a build with the CPU backend only"
-        hint = "check nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu"
-        raise CohortError("--device cuda", "a GPU", what, hint)
-    return "cpu"
-
-
-def wants_auto_cache(spec: SamplerSpec) -> bool:
-    """Whether the cache of a run gets the memory that slots and trainer do not use."""
-    return spec.cache_ratio == "auto" and spec.cache_bytes is None and spec.cache_policy != "none"
+    return choose_device("--device cuda", wanted, found["cuda_build"], len(found["gpus"]), "--device cpu")
 
 
 def gpu_memory(spec: SamplerSpec, machine: dict | None = None) -> int | None:

@@ -16,13 +16,12 @@ from cohort_gnn.cache.plan.planner import raw_row_bytes
 from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.dataset import open as open_folder
 from cohort_gnn.dataset.links import link_edges, with_held_out
-from cohort_gnn.launch.options.devices import gpu_memory, resolve_device, wants_auto_cache
+from cohort_gnn.launch.options.devices import gpu_memory, resolve_device
 from cohort_gnn.launch.options.parser import values_of
 from cohort_gnn.launch.options.partition import clique_seeds, cliques_of_ranks, parts_file
 from cohort_gnn.spec.graph import GraphTypes
 from cohort_gnn.spec.options import options_of
 from cohort_gnn.spec.run import RunSpec, SamplerSpec, TrainerSpec
-from cohort_gnn.spec.types import Topology
 
 Spec = TypeVar("Spec", bound=RunSpec)
 
@@ -129,7 +128,7 @@ def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = N
         own_seeds = [(list(range(num_ranks)), endpoints)]
         planned = replace(planned, batch_size=batch_size)
     cache = cache_plan.sampler_members(planned, dataset, num_ranks, device == "cuda", own_seeds, gpus_of(spec))
-    topology = topology_of(spec, device)
+    topology = cache_plan.topology_of(spec, device)
     if topology != spec.topology:
         in_gpu = topology_bytes(data, spec.weight_attr)
         weights = [each.edge_weights for each in data.edge_types.values()] if spec.use_edge_weights else []
@@ -182,11 +181,6 @@ def seeds_of_links(spec: RunSpec, data: StoredGraph) -> tuple[np.ndarray, int]:
     types = types_of_run(spec, data)
     firsts = types.first_node
     return np.concatenate([firsts[name] + np.arange(types.counts[name]) for name in types.outputs]), size
-
-
-def topology_of(spec: SamplerSpec, device: str) -> Topology:
-    """--topology, but where the cache takes all that is left, it alone decides about neighbour lists in GPU memory."""
-    return "host" if device == "cuda" and spec.topology == "auto" and wants_auto_cache(spec) else spec.topology
 
 
 def gpus_of(spec: SamplerSpec) -> list[int]:

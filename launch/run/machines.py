@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.machine import STARTERS, variables_shown
 from cohort_gnn.base.programs import end_processes, python, start_time_of
 from cohort_gnn.launch.options.parser import as_given
 from cohort_gnn.launch.run.row_owners import features_here, row_owners
@@ -33,12 +34,6 @@ LEAST_SECONDS = 120.0  # that trainers wait for each other in a step
 REFUSED_SECONDS = 30.0  # in which the others come to hear that this machine cannot take part
 STOP_SECONDS = 1.0
 SIOCGIFADDR = 0x8915
-STARTERS = (  # variables that say which process this is, and how many there are: the first that is set counts
-    ("RANK", "WORLD_SIZE"),
-    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    ("PMI_RANK", "PMI_SIZE"),
-)
 SAME_COMMAND = "start every machine with the same command"
 SAME_DATA = "give every machine the same data set: copies of one folder, or one folder on a shared file system"
 
@@ -80,7 +75,7 @@ def this_machine(environment: Mapping[str, str]) -> Machine | None:
         hint += " says how many trainers it starts; for runs that have nothing to do with each other set WORLD_SIZE=1"
         raise CohortError("LOCAL_WORLD_SIZE", "1: one cohort train per machine", of_machine, hint)
     places = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-    shown = ", ".join(f"{name}={environment[name]}" for name in places if name in environment) or "none of them"
+    shown = variables_shown(environment, places) or "none of them"
     try:
         rank, size, port = (int(environment[name]) for name in (rank_name, size_name, "MASTER_PORT"))
         host = environment["MASTER_ADDR"]

@@ -16,10 +16,11 @@ from cohort_gnn.base.log import RunLog, handled
 from cohort_gnn.base.tables import print_tables
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.cache.plan.budget import available_host_bytes
+from cohort_gnn.cache.plan.options import topology_of, wants_auto_cache
 from cohort_gnn.dataset import HeteroDataset, StoredGraph
 from cohort_gnn.dataset.links import HeldOut, held_out_of, link_edges
 from cohort_gnn.dataset.reverses import opposites_told
-from cohort_gnn.launch.options.devices import gpu_memory, resolve_device, wants_auto_cache
+from cohort_gnn.launch.options.devices import gpu_memory, resolve_device
 from cohort_gnn.launch.options.own_code import demand_named_here
 from cohort_gnn.launch.options.parser import add_dataset, add_options, given_in, group, spec_of
 from cohort_gnn.launch.options.surroundings import sizes_of, started
@@ -34,7 +35,6 @@ from cohort_gnn.launch.run.job import (
     open_to_train,
     sampler_members,
     takes_edge_features,
-    topology_of,
     trainer_spec,
     with_task,
 )

@@ -12,6 +12,7 @@ import torch
 from msgspec import Meta
 
 from cohort_gnn.base.errors import CohortError, warn_user
+from cohort_gnn.base.machine import choose_device
 from cohort_gnn.base.spelling import did_you_mean
 from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.spec import types
@@ -252,27 +253,23 @@ def input_id_of(given, input_nodes, ids: np.ndarray) -> dict[str, torch.Tensor]:
 
 def resolve_device(device, place: Place) -> tuple[str, int]:
     """("cpu" or "cuda", ordinal) for what the user asked for. Ranks of one machine have the GPUs 0, 1, ... in turn."""
-    ours = place.local_rank if place.local_size > 1 else None
-    if str(device) == "auto":
-        if not _native.with_cuda() or not torch.cuda.is_available():
-            return "cpu", 0
-        return "cuda", torch.cuda.current_device() if ours is None else _gpu_of_rank(place)
+    is_auto, asked = str(device) == "auto", None
     try:
-        device = torch.device(device)
+        asked = None if is_auto else torch.device(device)
     except (RuntimeError, TypeError) as error:
         raise CohortError("device", "auto, cpu, cuda or cuda:N", repr(device)) from error
-    if device.type not in ("cpu", "cuda"):
-        raise CohortError("device", "auto, cpu, cuda or cuda:N", str(device))
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise CohortError("device", "a GPU", "none", "check nvidia-smi and CUDA_VISIBLE_DEVICES, or use device='cpu'")
-    if device.type == "cuda" and not _native.with_cuda():
-        raise CohortError("device", "cpu", "cuda", "this build of cohort has the CPU backend only")
-    if device.type == "cuda" and ours is not None and device.index not in (None, ours):
-        hint = "choose GPUs with CUDA_VISIBLE_DEVICES"
-        raise CohortError("device", f"cuda:{ours} on local rank {ours}", str(device), hint)
-    if device.type == "cpu":
+    if asked is not None and asked.type not in ("cpu", "cuda"):
+        raise CohortError("device", "auto, cpu, cuda or cuda:N", str(asked))
+    wanted, num_gpus = asked.type if asked else "auto", torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if choose_device("device", wanted, _native.with_cuda(), num_gpus, "device='cpu'") == "cpu":
         return "cpu", 0
-    return "cuda", (_gpu_of_rank(place) if ours is not None else device.index or 0)
+    if place.local_size > 1:
+        ours = place.local_rank
+        if asked is not None and asked.index not in (None, ours):
+            hint = "choose GPUs with CUDA_VISIBLE_DEVICES"
+            raise CohortError("device", f"cuda:{ours} on local rank {ours}", str(asked), hint)
+        return "cuda", _gpu_of_rank(place)
+    return "cuda", torch.cuda.current_device() if asked is None else asked.index or 0
 
 
 def _gpu_of_rank(place: Place) -> int:

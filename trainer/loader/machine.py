@@ -15,12 +15,11 @@ from pathlib import Path
 import torch.distributed as dist
 
 from cohort_gnn.base.errors import CohortError, warn_user
-from cohort_gnn.base.machine import machine_identity
+from cohort_gnn.base.machine import STARTERS, machine_identity, variables_shown
 from cohort_gnn.base.programs import start_time_of
 from cohort_gnn.trainer.loader.source import wait_for
 
 NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
-STARTERS = ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")  # how many srun or mpirun has started
 PATIENCE_SECONDS = 5.0  # how long another rank is waited for in silence
 LATE_SECONDS = 60.0  # after which a rank of this machine that was never seen counts as ended: it should have started
 SAME_LOADERS = "every rank must make the same loaders, in the same order"
@@ -44,7 +43,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Machine:
+class RanksHere:
     """The ranks of this machine, which share a sampler.
 
     Attributes:
@@ -60,9 +59,9 @@ class Machine:
     has_ended: Callable[[int], bool] = lambda local_rank: False
 
 
-def this_machine(limit_seconds: float) -> Machine:
-    """The machine of this process. All ranks ask in the same order: those that torch.distributed alone knows wait here
-    for each other.
+def ranks_here(limit_seconds: float) -> RanksHere:
+    """The ranks of this process's machine. All ranks ask in the same order: those that torch.distributed alone knows
+    wait here for each other.
 
     Raises:
         CohortError: there seem to be several ranks, but not who they are; or one does not ask within the limit.
@@ -71,20 +70,20 @@ def this_machine(limit_seconds: float) -> Machine:
     if dist.is_available() and dist.is_initialized():
         rank, size = dist.get_rank(), dist.get_world_size()
         if size == 1:
-            return Machine()
+            return RanksHere()
         if told is None or (told.rank, told.size) != (rank, size):
-            return _machine_of_group(rank, size, limit_seconds)
+            return _ranks_of_group(rank, size, limit_seconds)
     elif told is None:
         demand_alone(os.environ)
-        return Machine()
+        return RanksHere()
     if told.local_size == 1:
-        return Machine(told, (told.rank,))
+        return RanksHere(told, (told.rank,))
     first = told.rank - told.local_rank
     parent, restarts = os.getppid(), os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     name = f"{parent}-{start_time_of(parent)}-{restarts}-{next(numbers)}"
     ranks = tuple(range(first, first + told.local_size))
     siblings.look(told.local_rank)
-    return Machine(told, ranks, name, lambda local_rank: siblings.has_ended(local_rank, told.local_rank))
+    return RanksHere(told, ranks, name, lambda local_rank: siblings.has_ended(local_rank, told.local_rank))
 
 
 def has_other_ranks() -> bool:
@@ -104,15 +103,15 @@ def told_place(environment: Mapping[str, str]) -> Place | None:
     Raises:
         CohortError: a variable is no number, or they contradict each other.
     """
-    found = {name: environment[name] for name in NAMES if name in environment}
-    if len(found) < len(NAMES):
+    if any(name not in environment for name in NAMES):
         return None
+    shown = variables_shown(environment, NAMES)
     try:
-        place = Place(*map(int, found.values()))
+        place = Place(*(int(environment[name]) for name in NAMES))
     except ValueError as error:
-        raise CohortError(", ".join(NAMES), "integers, as torchrun sets them", _shown(found)) from error
+        raise CohortError(", ".join(NAMES), "integers, as torchrun sets them", shown) from error
     if not (0 <= place.local_rank <= place.rank < place.size and place.local_rank < place.local_size <= place.size):
-        raise CohortError(", ".join(NAMES), "ranks below the sizes, as torchrun sets them", _shown(found))
+        raise CohortError(", ".join(NAMES), "ranks below the sizes, as torchrun sets them", shown)
     return place
 
 
@@ -125,11 +124,11 @@ def demand_alone(environment: Mapping[str, str]) -> None:
     if environment.get("WORLD_SIZE") == "1":
         return
     found = {name: environment[name] for name in NAMES if name in environment}
-    found |= {name: size for name in STARTERS if (size := environment.get(name, "1")) != "1"}
+    found |= {name: size for _, name in STARTERS[1:] if (size := environment.get(name, "1")) != "1"}
     if found:
         expected = "all of them, or an initialised torch.distributed, which knows the ranks"
         hint = f"{FIRST_THE_GROUP}, or set WORLD_SIZE=1 for a process that trains alone"
-        raise CohortError(", ".join(NAMES), expected, _shown(found), hint)
+        raise CohortError(", ".join(NAMES), expected, variables_shown(found, found), hint)
 
 
 def demand_same_place(place: Place) -> None:
@@ -173,7 +172,7 @@ def wait_for_rank(
     wait_for(is_there, look, limit_seconds, late)
 
 
-def _machine_of_group(rank: int, size: int, limit_seconds: float) -> Machine:
+def _ranks_of_group(rank: int, size: int, limit_seconds: float) -> RanksHere:
     """By the store of torch.distributed, in which every rank says on which machine it is."""
     store = dist.distributed_c10d._get_default_store()
     own: dict = {"machine": machine_identity(), "pid": os.getpid(), "name": uuid.uuid4().hex}
@@ -198,7 +197,7 @@ def _machine_of_group(rank: int, size: int, limit_seconds: float) -> Machine:
     def has_ended(local_rank: int) -> bool:
         return start_time_of(here[local_rank]["pid"]) != here[local_rank]["started"]
 
-    return Machine(Place(rank, size, ranks.index(rank), len(ranks)), ranks, here[0]["name"], has_ended)
+    return RanksHere(Place(rank, size, ranks.index(rank), len(ranks)), ranks, here[0]["name"], has_ended)
 
 
 class Siblings:
@@ -239,7 +238,3 @@ def _local_ranks() -> set[int]:
         return set()
     named = (entry.partition(b"=") for entry in variables)
     return {int(value) for name, _, value in named if name == b"LOCAL_RANK" and value.isdigit()}
-
-
-def _shown(variables: Mapping[str, str]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in variables.items())

@@ -243,7 +243,7 @@ class NeighborLoader(Stateful):
         else:
             options |= self._graph.edge_options(of_edges, kind, data)
         self._subgraph = subgraph_of(kind, data, options, self._trees)
-        of_spec |= {name: options[name] for name in ("weight_attr", "reuse")}
+        of_spec |= {name: options[name] for name in ("weight_attr", "reuse", "topology")}
         of_spec |= {f"use_{name}": options[name] for name in ("edge_weights", "edge_features")}
         spec = SamplerSpec(fanout=self._fanout, batch_size=self.batch_size, slots=options["num_slots"], **of_spec)
         limit_seconds = checked("limit_seconds", limit_seconds, types.AboveZero)

@@ -14,14 +14,14 @@ from cohort_gnn.base.cuda_files import remove_cuda_files
 from cohort_gnn.base.errors import CohortError, warn_user
 from cohort_gnn.base.files import write_whole
 from cohort_gnn.base.programs import end_processes, log_tail, program, start_logged
-from cohort_gnn.cache.plan.options import sampler_members
+from cohort_gnn.cache.plan.options import sampler_members, topology_of, wants_auto_cache
 from cohort_gnn.channel.run_folder import RunFolder, meeting_point, rank_folders
 from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.spec.run import SamplerSpec
 from cohort_gnn.spec.types import Positive, checked
 from cohort_gnn.trainer.loader.arguments import resolve_device, smallest_gpu
 from cohort_gnn.trainer.loader.cores import share_cores
-from cohort_gnn.trainer.loader.machine import SAME_LOADERS, demand_same_place, this_machine, wait_for_rank
+from cohort_gnn.trainer.loader.machine import SAME_LOADERS, demand_same_place, ranks_here, wait_for_rank
 from cohort_gnn.trainer.loader.sm_partition import divide_gpu
 from cohort_gnn.trainer.loader.source import BatchSource, wait_for_channel
 
@@ -44,8 +44,8 @@ class SamplerProcess:
         cleanup: contextlib.ExitStack,
     ):
         self.data, self.types, self.key_of = data.path.absolute(), data.types, data.key_of
-        self._machine = this_machine(limit_seconds)
-        self.place = self._machine.place
+        self._ranks = ranks_here(limit_seconds)
+        self.place = self._ranks.place
         self.process: subprocess.Popen | None = None
         self.seed, self.weight_attr = options["seed"], spec.weight_attr
         kind, gpu = resolve_device(device, self.place)
@@ -54,16 +54,16 @@ class SamplerProcess:
         self._cleanup = cleanup
         self._finalizer = weakref.finalize(self, _clean_up, os.getpid(), self._cleanup)
         self._limit_seconds = limit_seconds
-        self._meeting = meeting = meeting_point(self._machine.name) if self.place.local_size > 1 else None
+        self._meeting = meeting = meeting_point(self._ranks.name) if self.place.local_size > 1 else None
         try:
             if meeting is None or self.place.local_rank == 0:
                 if kind == "cuda":
                     _warn_without_mps()
                 gpus = [gpu] if meeting is None else list(range(self.place.local_size))
                 options = {"device": kind, "gpus": gpus} | options
-                if kind == "cuda" and spec.cache_ratio == "auto":
+                if kind == "cuda" and wants_auto_cache(spec):
                     spec = replace(spec, gpu_memory=smallest_gpu(gpus))
-                    options["topology"] = "host" if options["topology"] == "auto" else options["topology"]
+                options["topology"] = topology_of(spec, kind)
                 how = {"gpus": gpus, "edge_ids": options["edge_ids"]}
                 options |= sampler_members(spec, self.data, self.place.local_size, kind == "cuda", **how)
                 self.run_folder = self._start(options, meeting)
@@ -71,8 +71,8 @@ class SamplerProcess:
                 hint = f"{SAME_LOADERS}; without torch.distributed those of a machine have one parent process"
                 found = f"no {meeting} after {limit_seconds:.0f} s"
                 late = CohortError("LOCAL_RANK", "a sampler that local rank 0 starts", found, hint)
-                has_ended = functools.partial(self._machine.has_ended, 0)
-                first = self._machine.ranks[0]
+                has_ended = functools.partial(self._ranks.has_ended, 0)
+                first = self._ranks.ranks[0]
                 wait_for_rank(first, meeting.exists, has_ended, lambda: None, limit_seconds, late)
                 self.run_folder = meeting.resolve()
             self._folders = rank_folders(self.run_folder, self.place.local_size)
@@ -125,27 +125,27 @@ class SamplerProcess:
         Raises:
             CohortError: the loaders differ (every rank is told the same), or one is missing.
         """
-        machine = self._machine
+        ranks = self._ranks
         files = [folder / f"loader-{number}.json" for folder in self._folders]
-        write_whole(files[machine.place.local_rank], json.dumps(identity))
+        write_whole(files[ranks.place.local_rank], json.dumps(identity))
         for local_rank, file in enumerate(files):
             what = f"its loader within {self._limit_seconds:.0f} s"
             late = CohortError(f"local rank {local_rank}", what, "none", SAME_LOADERS)
-            has_ended = functools.partial(machine.has_ended, local_rank)
-            rank = machine.ranks[local_rank]
+            has_ended = functools.partial(ranks.has_ended, local_rank)
+            rank = ranks.ranks[local_rank]
             wait_for_rank(rank, file.exists, has_ended, self.check, self._limit_seconds, late)
-        found = [json.loads(file.read_text()) for file in files]
+        identities = [json.loads(file.read_text()) for file in files]
         # All ranks have made this loader, so all have read the files of the one before.
-        (files[machine.place.local_rank].parent / f"loader-{number - 1}.json").unlink(missing_ok=True)
-        for name, value in found[0].items():
-            of_ranks = dict(zip(machine.ranks, (of_rank[name] for of_rank in found), strict=True))
+        (files[ranks.place.local_rank].parent / f"loader-{number - 1}.json").unlink(missing_ok=True)
+        for name, value in identities[0].items():
+            of_ranks = dict(zip(ranks.ranks, (of_rank[name] for of_rank in identities), strict=True))
             others = {rank: other for rank, other in of_ranks.items() if other != value}
             if others and name in ("input_nodes", "input_time"):  # digests, which nobody wants to read
-                ranks = ", ".join(map(str, others))
                 hint = "pass all of them on every rank: Cohort divides the batches itself"
-                raise CohortError(name, "the same on every rank", f"other ones on rank {ranks}", hint)
+                found = f"other ones on rank {', '.join(map(str, others))}"
+                raise CohortError(name, "the same on every rank", found, hint)
             if others:
-                others = {machine.ranks[0]: value} | others
+                others = {ranks.ranks[0]: value} | others
                 told = ", ".join(f"{other!r} on rank {rank}" for rank, other in others.items())
                 raise CohortError(name, "the same on every rank", told, SAME_LOADERS)
         if self._meeting is not None and self.place.local_rank == 0:

@@ -11,6 +11,7 @@ import torch.distributed as dist
 from processes import SECONDS_TO_END, wait_until
 
 from cohort_gnn import CohortError, NeighborLoader
+from cohort_gnn.base.machine import STARTERS
 from cohort_gnn.trainer.bench.digest import digest
 from cohort_gnn.trainer.loader import _native, machine
 from cohort_gnn.trainer.loader.arguments import resolve_device
@@ -18,6 +19,7 @@ from cohort_gnn.trainer.loader.machine import Place
 
 pytestmark = pytest.mark.usefixtures("shm")
 
+TELLING = (*machine.NAMES, *(size for _, size in STARTERS[1:]))  # variables
 TORCHRUN = {"RANK": "2", "WORLD_SIZE": "4", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"}
 SRUN = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_NTASKS": "2", "SLURM_PROCID": "1", "SLURM_LOCALID": "1"}
 STARTED_BY = {  # what a process of two has in its environment, by rank
@@ -34,7 +36,7 @@ IN_SECONDS = 60
 @pytest.fixture
 def alone(monkeypatch):
     """An environment of no rank; what a test sets in it goes."""
-    for name in (*machine.NAMES, *machine.STARTERS):
+    for name in TELLING:
         monkeypatch.delenv(name, raising=False)
     return monkeypatch
 
@@ -48,7 +50,7 @@ def of_one_rank(cora):
 
 def _rank(work, answers, rank: int, size: int, environment: dict, store, arguments) -> None:
     """A process of its own: does the work as this rank, and answers [rank, what it returned or the error's fields]."""
-    for name in (*machine.NAMES, *machine.STARTERS):
+    for name in TELLING:
         os.environ.pop(name, None)
     os.environ.update(environment, GLOO_SOCKET_IFNAME="lo", COHORT_SHM=str(store.parent))
     machine.PATIENCE_SECONDS = 0.2
@@ -148,7 +150,7 @@ def make_it_on_one_rank(rank, size, store, data, ended: bool) -> None:
     if rank == 1:
         if not ended:
             return
-        machine.this_machine(60)
+        machine.ranks_here(60)
         os._exit(0)
     NeighborLoader(data, [4], batch_size=400, device="cpu", limit_seconds=60 if ended else 0.5)
 
@@ -178,7 +180,7 @@ def test_a_part_of_a_place_is_refused_at_once(cora, alone, environment):
     with pytest.raises(CohortError) as error:
         NeighborLoader(cora, [4], device="cpu")
     assert error.value.place == "RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE"
-    shown = [name for name in environment if name in machine.NAMES + machine.STARTERS]
+    shown = [name for name in environment if name in TELLING]
     assert sorted(each.split("=")[0] for each in error.value.found.split(", ")) == sorted(shown)
     assert "init_process_group()" in error.value.hint and "WORLD_SIZE=1" in error.value.hint
 
@@ -187,17 +189,17 @@ def test_a_part_of_a_place_is_refused_at_once(cora, alone, environment):
 def test_a_process_that_is_alone(alone, environment):
     for name, value in environment.items():
         alone.setenv(name, value)
-    assert machine.this_machine(1).place == Place()
+    assert machine.ranks_here(1).place == Place()
 
 
 def test_several_machines_under_torchrun(alone):
     for name, value in TORCHRUN.items():
         alone.setenv(name, value)
-    found = machine.this_machine(1)
+    found = machine.ranks_here(1)
     assert (found.place, found.ranks) == (Place(2, 4, 0, 2), (2, 3))
-    assert machine.this_machine(1).name != found.name
+    assert machine.ranks_here(1).name != found.name
     alone.setenv("LOCAL_WORLD_SIZE", "1")
-    assert machine.this_machine(1).ranks == (2,)
+    assert machine.ranks_here(1).ranks == (2,)
 
 
 def test_a_rank_that_has_not_started_has_not_ended(monkeypatch):
@@ -214,7 +216,7 @@ def test_a_place_that_cannot_be_is_refused(alone, wrong):
     for name, value in (TORCHRUN | wrong).items():
         alone.setenv(name, value)
     with pytest.raises(CohortError) as error:
-        machine.this_machine(1)
+        machine.ranks_here(1)
     assert error.value.place == "RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE"
     assert "as torchrun sets them" in error.value.expected
 

@@ -4,8 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <cerrno>
 #include <deque>
 #include <filesystem>
@@ -155,49 +153,6 @@ TEST_P(GpuFarFetch, FetchesBatchesSideBySideIntoAPool) {
   }
   while (!under.empty()) expect_oldest();
   EXPECT_LE(from_disk, kNumRows * 3 / 4);  // each at most once
-}
-
-// They share the lists of host rows: a batch is looked up after the one before, also where one of no rows lies between.
-TEST_P(GpuFarFetch, ABatchWaitsForTheOneBeforeAnEmptyOne) {
-  const auto rows = open(3);
-  const std::vector<int64_t> nodes = random_nodes(kNumRows, 1500);
-  const base::DeviceArray<int64_t> on_gpu = base::upload(nodes);
-  const base::DeviceBytes first(1500 * static_cast<std::size_t>(table_.rows.row_bytes)), third(first.bytes());
-  const std::array<base::Stream, 3> streams;
-  const auto begin = [&](std::size_t i, int64_t count, const base::DeviceBytes& to) {
-    rows->fetch(on_gpu.data(), count, {.rows = to.data()}, streams[i]);
-  };
-  const auto end_all = [&] {
-    for (const base::Stream& stream : streams) {
-      stream.synchronize();
-      wait_for(*rows);
-      rows->use();
-    }
-  };
-  for (std::size_t i = 0; i < 3; ++i) begin(i, 1500, first);  // from here on nothing is allocated
-  end_all();
-
-  std::atomic<bool> may_go = false;
-  const auto wait = [](void* go) {
-    while (!static_cast<std::atomic<bool>*>(go)->load()) std::this_thread::sleep_for(1ms);
-  };
-  base::cuda_check(cudaLaunchHostFunc(streams[0], wait, &may_go));
-  begin(0, 1500, first);
-  begin(1, 0, first);
-  begin(2, 1500, third);
-  cudaError_t status = cudaErrorNotReady;
-  for (int i = 0; i < 300 && status == cudaErrorNotReady; ++i) {
-    std::this_thread::sleep_for(1ms);
-    status = cudaStreamQuery(streams[2]);
-  }
-  may_go = true;
-  EXPECT_EQ(status, cudaErrorNotReady) << "the third batch went through the lists of the first";
-  end_all();
-  for (const base::DeviceBytes* out : {&first, &third}) {
-    std::vector<std::byte> got(out->bytes());
-    base::cuda_check(cudaMemcpy(got.data(), out->data(), got.size(), cudaMemcpyDeviceToHost));
-    expect_rows(table_, nodes, got);
-  }
 }
 
 TEST_P(GpuFarFetch, SaysWhatADiskHasSaid) {

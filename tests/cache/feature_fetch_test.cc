@@ -4,12 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <limits>
 #include <numeric>
 #include <random>
 #include <set>
+#include <thread>
 
 #include "base/check.h"
 #include "cache/fill_slabs.h"
@@ -200,6 +203,47 @@ TEST(GpuFeatureFetch, KeepsTheRowsOfBatchesInUseInThePool) {
           if (HasFatalFailure()) return;
         }
       }
+    }
+  }
+}
+
+// Batches share the lists of host rows: one is split after the one before, also where one of no rows lies between. A
+// gate has the first and the third begin at the same time, so that one that did not wait would write into used lists.
+TEST(GpuFeatureFetch, ABatchWaitsForTheOneBeforeAnEmptyOne) {
+  constexpr int64_t kCount = 2'000'000;
+  Table table("uint8", kCount, 4, 1);
+  FeatureFetch rows(std::make_shared<const HostFeatures>(table.rows, false), table.rows.row_bytes, {.num_fetches = 3});
+  const std::array<std::vector<int64_t>, 3> nodes = {
+      random_nodes(kCount, kCount, 1), {}, random_nodes(kCount, kCount, 2)};
+  std::array<base::DeviceArray<int64_t>, 3> on_gpu;
+  std::array<base::DeviceBytes, 3> out;
+  for (std::size_t i = 0; i < 3; ++i) {
+    on_gpu[i] = base::upload(nodes[i]);
+    out[i] = base::DeviceBytes(nodes[i].size() * static_cast<std::size_t>(table.rows.row_bytes));
+  }
+  const std::array<base::Stream, 3> streams;
+  const base::Stream gate;
+  const base::Event opened;
+  for (int round = 0; round < 5; ++round) {  // the first allocates
+    std::atomic<bool> may_open = false;
+    const auto wait = [](void* open) {
+      while (!static_cast<std::atomic<bool>*>(open)->load()) std::this_thread::yield();
+    };
+    base::cuda_check(cudaLaunchHostFunc(gate, wait, &may_open));
+    opened.record(gate);
+    if (round == 0) may_open = true;
+    for (std::size_t i = 0; i < 3; ++i) {
+      opened.wait_on(streams[i]);
+      rows.fetch(on_gpu[i].data(), std::ssize(nodes[i]), {.rows = out[i].data()}, streams[i]);
+    }
+    may_open = true;
+    for (const base::Stream& stream : streams) stream.synchronize();
+    for (std::size_t i = 0; i < 3; ++i) {
+      rows.use();
+      std::vector<std::byte> got(out[i].bytes());
+      base::cuda_check(cudaMemcpy(got.data(), out[i].data(), got.size(), cudaMemcpyDeviceToHost));
+      expect_rows(table, nodes[i], got);
+      if (HasFatalFailure()) return;
     }
   }
 }

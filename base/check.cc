@@ -27,6 +27,17 @@ void require(bool condition, const char* what, std::source_location where) {
                "this is a fault in cohort itself; please report it with the log"});
 }
 
+std::size_t number_of(const std::string& word, std::span<const std::string_view> words, const std::string& place) {
+  std::string expected;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (word == words[i]) return i;
+    if (words[i].empty()) continue;
+    expected += expected.empty() ? "" : i + 1 < words.size() ? ", " : " or ";
+    expected += words[i];
+  }
+  throw Error({place, expected, word, ""});
+}
+
 std::string format_bytes(double bytes) {
   constexpr std::array<const char*, 5> kUnits = {"B", "KB", "MB", "GB", "TB"};
   std::size_t unit = 0;

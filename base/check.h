@@ -4,8 +4,10 @@
 #include <concepts>
 #include <cstdint>
 #include <source_location>
+#include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 #ifdef COHORT_WITH_CUDA
 #include <cuda_runtime_api.h>
@@ -41,6 +43,9 @@ void require(bool condition, const char* what, std::source_location where = std:
 void cuda_check(cudaError_t status, const char* what = "CUDA call",
                 std::source_location where = std::source_location::current());
 #endif
+
+// Which of `words` a word is, from 0. Throws Error at `place` when it is none of them; the message leaves out "".
+std::size_t number_of(const std::string& word, std::span<const std::string_view> words, const std::string& place);
 
 // "1.5 GB", "312 B": for messages.
 std::string format_bytes(double bytes);

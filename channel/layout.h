@@ -17,16 +17,15 @@
 
 #include "base/process.h"
 #include "base/tier_use.h"
+#include "channel/request.h"
 
 namespace cohort::channel {
 
 constexpr uint64_t kMagic = 0x4C4E4843'54524843ull;  // "CHRTCHNL" as little-endian bytes
-constexpr uint32_t kVersion = 20;
+constexpr uint32_t kVersion = 21;
 constexpr int kMaxSlots = 64;
-constexpr int kMaxHops = 16;
-constexpr int kMaxTypes = 32;       // of nodes
-constexpr int kMaxRelations = 128;  // types of edges
-constexpr int kMaxRequests = 8;     // requests posted and not yet begun
+constexpr int kMaxTypes = 32;    // of nodes
+constexpr int kMaxRequests = 8;  // requests posted and not yet begun
 constexpr int kErrorBytes = 2048;
 constexpr int kMaxRowPieces = 64;  // of the memory of the rows of one type that batches name
 
@@ -62,52 +61,6 @@ struct Party {
   std::atomic<int64_t> failed_at_us;    // 0: it has not failed; the stage stays the one it failed in
   char error[kErrorBytes];              // why, written before failed_at_us
 };
-
-// Pairs that are drawn besides those of the seed set: none; as many pairs of any nodes as there are, times
-// Request::negatives; so many targets for the source of each pair; so many for each that other pairs of the batch have.
-enum class NegativeMode : uint32_t { kNone = 0, kBinary, kTriplet, kInBatch };
-
-// Edges that a batch of pairs does not draw: none; those that are its pairs; these and their reverse edges.
-enum class Exclude : uint32_t { kNone = 0, kSelf, kReverse };
-
-// How the seeds of a batch share its nodes: each node is there once; each seed is the root of a tree with nodes of its
-// own (sampler/trees.h), as is each end of each pair. Where the seed set has times, trees have edges up to the time of
-// their seed: any of them, or the latest.
-enum class Sharing : uint32_t { kShared = 0, kDisjoint, kDisjointLatest };
-
-// A pass over a seed set that the trainer asks for: batches first_step, first_step + step_stride, ... With several
-// ranks each asks for its own share; all get the same number, and those past the last of the set are empty. A pass that
-// goes on where another was broken off begins with a later step: the batches before it are not built.
-struct Request {
-  uint64_t pass;         // numbered from 1, increasing
-  uint64_t epoch;        // keys shuffle and draws
-  uint64_t first_step;   // the trainer's rank, plus step_stride for each of its batches that are done already
-  uint64_t step_stride;  // how many ranks there are
-  uint32_t seed_set;     // file seeds-<seed_set>.npy, int64 [n], or pairs-<seed_set>.npy, int64 [n, 2], in the folder;
-                         // seeds-<seed_set>-times.npy, int64 [n], where seeds have times;
-                         // weights-<seed_set>-source.npy, -target.npy: NodeWeights (sampler/schedule.h); the trainer
-                         // may remove these files when all passes over the set are cancelled or over
-  uint32_t shuffle;      // 0: the set's own order
-  uint32_t batch_size;   // seeds, or pairs of them
-  int32_t num_hops;
-  // [num_relations, num_hops], entry 0 of each relation next to the seeds; -1: all in-neighbours.
-  int32_t fanout[kMaxRelations * kMaxHops];
-  int32_t sampler_sms;  // GPU: the first so many SMs are the sampler's, the others the trainer's; 0: all are shared
-  uint32_t labels_of_seeds;  // 1: labels of other nodes are not wanted
-  uint32_t last_hop_global;  // 1: where rows are in place, sources of the last hop need no batch-local ids
-  // Of a set of pairs:
-  NegativeMode negative_mode;
-  double negatives;
-  uint32_t redraws;  // of a negative that is an edge of the graph: at most so many
-  Exclude exclude;
-  uint32_t relation;  // whose edges the pairs are
-  // Of any set:
-  Sharing sharing;
-  uint32_t plane_a;  // 1: rows of codec planes come as plane A alone tells them (ibp/FORMAT.md 4.5)
-  uint32_t replace;  // 1: neighbours are drawn with replacement
-};
-
-inline bool is_disjoint(const Request& request) { return request.sharing != Sharing::kShared; }
 
 // How many there is room for where there are `count`: at most 1/32 more, so that batches of about one size have one
 // shape.
@@ -286,6 +239,6 @@ inline std::span<const int32_t> target_types_of(const ChannelHeader& header) {
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
 static_assert(std::is_standard_layout_v<ChannelHeader> && alignof(ChannelHeader) >= alignof(Slot));
-static_assert(sizeof(Request) == 96 + 4 * kMaxRelations * kMaxHops);
+static_assert(std::is_trivially_copyable_v<Request>);
 
 }  // namespace cohort::channel

@@ -121,15 +121,9 @@ void refuse_unless(bool good, const char* place, const std::string& expected, co
 
 constexpr auto any = [](const char*, const auto&) {};
 
-auto one_of(std::vector<std::string> names) {
-  return [names = std::move(names)](const char* name, const std::string& found) {
-    std::string expected;
-    for (std::size_t i = 0; i < names.size(); ++i) {
-      if (names[i].empty()) continue;  // which says that the option is not used
-      expected += (expected.empty() ? "" : i + 1 < names.size() ? ", " : " or ") + names[i];
-    }
-    refuse_unless(std::ranges::find(names, found) != names.end(), name, expected, found);
-  };
+auto one_of(std::vector<std::string_view> names) {
+  return
+      [names = std::move(names)](const char* name, const std::string& found) { base::number_of(found, names, name); };
 }
 
 auto at_least(int64_t least, const char* expected) {

@@ -137,7 +137,7 @@ void Pipeline::demand_offered(const SeedSet& set, const channel::Request& reques
   const auto refuse = [](const char* expected, const char* found) {
     throw base::Error({"seeds", expected, found, ""});
   };
-  if (request.plane_a != 0 && graph_.rows_in == channel::RowsIn::kTable) {
+  if (request.plane_a && graph_.rows_in == channel::RowsIn::kTable) {
     refuse("exact rows, where rows are in a table", "plane A of rows");
   }
   if (set.times.empty()) return;
@@ -157,7 +157,7 @@ Query Pipeline::query(Pass& pass, uint64_t step) {
           .trees = {.disjoint = is_disjoint(pass.request),
                     .times = pairs ? pairs->times() : pass.schedule.times(step),
                     .latest = pass.request.sharing == channel::Sharing::kDisjointLatest},
-          .replace = pass.request.replace != 0};
+          .replace = pass.request.replace};
 }
 
 std::span<const int32_t> Pipeline::fanout_of(const channel::Request& request) const {
@@ -169,7 +169,7 @@ bool Pipeline::remembers_edges() const {
 }
 
 bool Pipeline::leaves_last_hop_global(const channel::Request& request) const {
-  return request.last_hop_global != 0 && graph_.rows_in == channel::RowsIn::kTable && !remembers_edges() &&
+  return request.last_hop_global && graph_.rows_in == channel::RowsIn::kTable && !remembers_edges() &&
          !is_disjoint(request);
 }
 
@@ -203,7 +203,7 @@ void Pipeline::start_batch(int slot, Pass& pass, uint64_t step) {
   const std::size_t bytes = lay_out(contents_, batch);
   publish_until([&] { return writing_.size() < backend_.most_fetches(); });
   if (is_over_) return;
-  const bool has_pools = graph_.rows_in == channel::RowsIn::kPool, plane_a = request.plane_a != 0;
+  const bool has_pools = graph_.rows_in == channel::RowsIn::kPool, plane_a = request.plane_a;
   if (std::exchange(plane_a_, plane_a) != plane_a) ++kind_;
   Pooled pooled{number, pooled_rows(batch), kind_};
   if (has_pools) make_room_in_pools(slot, pooled);
@@ -314,7 +314,7 @@ channel::BatchBounds Pipeline::bounds_of(const channel::Request& request, bool o
           .num_seeds = of_pairs ? most_seeds_of_pairs(request) : request.batch_size,
           .num_pairs = of_pairs ? request.batch_size : 0,
           .num_endpoints = of_pairs ? most_endpoints(request) : 0,
-          .labels_of_seeds = request.labels_of_seeds != 0,
+          .labels_of_seeds = request.labels_of_seeds,
           .last_hop_global = leaves_last_hop_global(request),
           .disjoint = is_disjoint(request)};
 }

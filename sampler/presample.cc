@@ -214,7 +214,7 @@ cache::Hotness presample(const GraphView& graph, std::span<const int64_t> seeds,
   EpochOrders orders(kSeed);
   channel::Request request{};
   request.batch_size = key.batch_size;
-  request.shuffle = 1;
+  request.shuffle = true;
   cache::Hotness hotness(key, graph.num_nodes, cache::end_of(numbered_lists(graph)), kSeed);
   auto num_batches = static_cast<uint64_t>(std::max<int64_t>(1, max_batches / 2));  // of an epoch
   Counter counter(graph, fanout, num_batches, hotness);

@@ -159,7 +159,7 @@ Schedule::Schedule(const SeedSet& set, uint32_t batch_size, std::vector<int64_t>
 }
 
 std::vector<int64_t> EpochOrders::of(const SeedSet& set, const channel::Request& request) {
-  if (request.shuffle == 0) {
+  if (!request.shuffle) {
     std::vector<int64_t> order(static_cast<std::size_t>(set.size()));
     std::iota(order.begin(), order.end(), 0);
     return order;

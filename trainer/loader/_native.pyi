@@ -168,9 +168,9 @@ class Receiver:
 
     def __init__(self, folder: str) -> None: ...
 
-    def request(self, *, seed_set: int, epoch: int, first_step: int, step_stride: int, shuffle: bool, batch_size: int, fanout: Sequence[int], sampler_sms: int = 0, labels_of_seeds: bool = False, last_hop_global: bool = False, plane_a: bool = False, replace: bool = False, sharing: str = 'shared', pairs: tuple[int, float, int, int, int] = (0, 0.0, 0, 0, 0)) -> int:
+    def request(self, fanout: Sequence[int], **fields) -> int:
         """
-        Asks for a pass over a seed set (layout.h), batches first_step, first_step + step_stride, ...; returns its number. `sampler_sms`: the first so many SMs of the GPU are the sampler's, 0: all are shared; `labels_of_seeds`: batches need no others; `last_hop_global`: where rows are in place, sources of the last hop need no local ids; `plane_a`: rows of codec planes come as plane A alone tells them; `replace`: neighbours are drawn with replacement; `sharing`: "shared", "disjoint", or "latest": disjoint, the latest edges.
+        Asks for a pass over a seed set; returns its number. `fanout`: int32 [num_relations, num_hops] in turn, entry 0 of each relation next to the seeds, -1: all in-neighbours. `fields`: by name, as channel/request.h lists them; others are 0, False or the first word.
         """
 
     def next(self, pass_number: int, limit_seconds: float, stream: int) -> HeldSlot:

@@ -201,7 +201,7 @@ class LinkNeighborLoader(NeighborLoader):
                 store.batch = self._pair_of(store.batch, num_pairs, len(endpoints))
         if self._of_pairs.are_triplets:
             source.src_index, target.dst_pos_index = endpoints[: 2 * num_pairs].view(2, -1)
-            of_pairs = endpoints[2 * num_pairs :].view(num_pairs, int(self._of_pairs.amount))
+            of_pairs = endpoints[2 * num_pairs :].view(num_pairs, int(self._of_pairs.negatives))
             target.dst_neg_index = of_pairs.squeeze(-1)
             if self._times is not None:
                 source.seed_time = target.seed_time = self._all_times[pairs.input_id]
@@ -218,11 +218,11 @@ class LinkNeighborLoader(NeighborLoader):
         """The pair of each tree; trees are numbered as their roots, the endpoints."""
         if not self._of_pairs.are_triplets:
             return trees % max(num_endpoints // 2, 1) % max(num_pairs, 1)
-        of_negatives = (trees - 2 * num_pairs) // int(self._of_pairs.amount)
+        of_negatives = (trees - 2 * num_pairs) // int(self._of_pairs.negatives)
         return torch.where(trees < 2 * num_pairs, trees % max(num_pairs, 1), of_negatives)
 
     def _labels_of(self, input_id: Tensor, num_negatives: int) -> Tensor | None:
-        if self._edge_label is None and self._of_pairs.negatives == "none":
+        if self._edge_label is None and self._of_pairs.negative_mode == "none":
             return None
         if self._edge_label is None:
             labels = torch.ones(len(input_id), device=input_id.device)
@@ -232,8 +232,9 @@ class LinkNeighborLoader(NeighborLoader):
 
     def _identity(self) -> dict:
         of_types = {"input_type": list(self._key)} if self._key else {}
-        of_pairs = [*self._of_pairs.numbers()[:4], *self._digests_of_draws]
-        return super()._identity() | {"pairs": of_pairs} | of_types
+        own = self._of_pairs
+        drawn = [own.negative_mode, float(own.negatives), own.redraws, own.exclude, *self._digests_of_draws]
+        return super()._identity() | {"pairs": drawn} | of_types
 
 
 def _pairs_of(
@@ -289,7 +290,7 @@ def _checked_labels(labels, num_pairs: int, of_pairs: OfPairs) -> Tensor | None:
     labels = torch.as_tensor(labels)
     if labels.dim() < 1 or len(labels) != num_pairs:
         raise CohortError("edge_label", f"a tensor [{num_pairs}, ...], one label per pair", f"{list(labels.shape)}")
-    if of_pairs.negatives == "binary" and num_pairs and labels.min() == 0:
+    if of_pairs.negative_mode == "binary" and num_pairs and labels.min() == 0:
         if (
             not labels.is_floating_point()
             and labels.dtype != torch.bool

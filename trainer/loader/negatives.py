@@ -27,7 +27,7 @@ class Negatives:
     """What is drawn besides the pairs.
 
     Attributes:
-        mode, amount: as OfPairs has them.
+        mode, amount: the ``negative_mode`` and ``negatives`` of OfPairs.
         src_weight, dst_weight: of the nodes that sources and targets are drawn from; None: they are drawn uniformly.
     """
 

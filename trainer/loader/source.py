@@ -35,19 +35,19 @@ class Pass:
 
 @dataclass(frozen=True)
 class OfPairs:
-    """What is drawn for a batch of pairs of nodes, see sampler/pairs.h.
+    """What is drawn for a batch of pairs of nodes: fields of channel/request.h; see sampler/pairs.h.
 
     Attributes:
-        negatives: "none"; "binary": as many pairs as the batch has, times ``amount``; "triplet": ``amount`` targets for
-            each source; "in_batch": likewise, targets of other pairs of the batch.
+        negative_mode: "none"; "binary": as many pairs as the batch has, times ``negatives``; "triplet": ``negatives``
+            targets for each source; "in_batch": likewise, targets of other pairs of the batch.
         redraws: of a negative that is an edge of the graph, at most.
         exclude: edges that hop 0 does not draw: "none"; "self": those that are pairs of the batch; "reverse": these and
             their reverse edges.
         relation: whose edges the pairs are, by its number among the edge types; 0 where there is one.
     """
 
-    negatives: str = "none"
-    amount: float = 0.0
+    negative_mode: str = "none"
+    negatives: float = 0.0
     redraws: int = 0
     exclude: str = "none"
     relation: int = 0
@@ -55,13 +55,7 @@ class OfPairs:
     @property
     def are_triplets(self) -> bool:
         """Whether negatives are targets for the sources of the pairs."""
-        return self.negatives in ("triplet", "in_batch")
-
-    def numbers(self) -> tuple[int, float, int, int, int]:
-        """As the channel has them."""
-        mode = ("none", "binary", "triplet", "in_batch").index(self.negatives)
-        exclude = ("none", "self", "reverse").index(self.exclude)
-        return mode, float(self.amount), self.redraws, exclude, self.relation
+        return self.negative_mode in ("triplet", "in_batch")
 
 
 class BatchSource:
@@ -135,32 +129,18 @@ class BatchSource:
         shuffle: bool = False,
         done: int = 0,
         of_pairs: OfPairs = OfPairs(),
-        sharing: str = "shared",
-        plane_a: bool = False,
-        replace: bool = False,
+        **fields,
     ) -> Pass:
         """Asks for a pass, without this trainer's first ``done`` batches, which nobody builds then.
 
-        The sampler starts on it as soon as it is done with earlier ones. ``sharing``: "shared", "disjoint", or
-        "latest", which is disjoint with the latest edges (sampler/trees.h). ``plane_a``: rows of codec planes come as
-        plane A alone tells them. ``replace``: neighbours are drawn with replacement.
+        The sampler starts on it as soon as it is done with earlier ones. ``fields``: others that channel/request.h
+        lists; one that is left out is 0, False, or the first word of its enum.
         """
-        number = self._receiver.request(
-            seed_set=seed_set,
-            epoch=epoch,
-            first_step=self.rank + done * self.num_ranks,
-            step_stride=self.num_ranks,
-            shuffle=shuffle,
-            batch_size=batch_size,
-            fanout=list(fanout),
-            sampler_sms=self.sampler_sms,
-            labels_of_seeds=self.labels_of_seeds,
-            last_hop_global=self.last_hop_global,
-            plane_a=plane_a,
-            replace=replace,
-            pairs=of_pairs.numbers(),
-            sharing=sharing,
-        )
+        fields |= {"seed_set": seed_set, "epoch": epoch, "shuffle": shuffle, "batch_size": batch_size}
+        fields |= {"first_step": self.rank + done * self.num_ranks, "step_stride": self.num_ranks}
+        for name in ("labels_of_seeds", "last_hop_global", "sampler_sms"):
+            fields[name] = getattr(self, name)
+        number = self._receiver.request(list(fanout), **fields, **vars(of_pairs))
         self._seed_files.requested(seed_set, number)
         return Pass(number, max(0, self.steps_of(seed_set, batch_size) - done))
 

@@ -10,6 +10,7 @@
 #include <functional>
 #include <numeric>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "base/check.h"
@@ -117,17 +118,23 @@ void bind_slot(nb::module_& m) {
           "(lists, bytes of neighbours drawn) of neighbour lists, likewise.");
 }
 
-channel::Sharing sharing_named(const std::string& name) {
-  if (name == "shared") return channel::Sharing::kShared;
-  if (name == "disjoint") return channel::Sharing::kDisjoint;
-  base::require(name == "latest", "shared, disjoint or latest");
-  return channel::Sharing::kDisjointLatest;
+// Takes a field of a request from those that were given; enums are words.
+template <typename T>
+void take(nb::kwargs& given, const char* name, const char* about, T& field) {
+  const nb::object value = given.attr("pop")(name, nb::none());
+  if (value.is_none()) return;
+  std::conditional_t<std::is_enum_v<T>, std::string, T> found;
+  if (!nb::try_cast(value, found)) {
+    throw base::Error({name, "a value that fits the field", nb::repr(value).c_str(), about});
+  }
+  if constexpr (std::is_enum_v<T>) {
+    field = static_cast<T>(base::number_of(found, names_of(field), name));
+  } else {
+    field = found;
+  }
 }
 
-uint64_t request(Receiver& receiver, uint32_t seed_set, uint64_t epoch, uint64_t first_step, uint64_t step_stride,
-                 bool shuffle, uint32_t batch_size, const std::vector<int32_t>& fanout, int32_t sampler_sms,
-                 bool labels_of_seeds, bool last_hop_global, bool plane_a, bool replace, const std::string& sharing,
-                 const std::tuple<uint32_t, double, uint32_t, uint32_t, uint32_t>& pairs) {
+uint64_t request(Receiver& receiver, const std::vector<int32_t>& fanout, nb::kwargs fields) {
   const auto num_relations = static_cast<std::size_t>(receiver.header().num_relations);
   const std::size_t num_hops = fanout.size() / num_relations;
   base::require(fanout.size() % num_relations == 0, "a fanout for each relation and hop");
@@ -136,26 +143,15 @@ uint64_t request(Receiver& receiver, uint32_t seed_set, uint64_t epoch, uint64_t
         {"num_neighbors", "1 to " + std::to_string(channel::kMaxHops) + " hops", std::to_string(num_hops), ""});
   }
   channel::Request request{};
-  request.seed_set = seed_set;
-  request.epoch = epoch;
-  request.first_step = first_step;
-  request.step_stride = step_stride;
-  request.shuffle = shuffle ? 1 : 0;
-  request.batch_size = batch_size;
   request.num_hops = static_cast<int32_t>(num_hops);
   std::copy(fanout.begin(), fanout.end(), request.fanout);
-  request.sampler_sms = sampler_sms;
-  request.labels_of_seeds = labels_of_seeds ? 1 : 0;
-  request.last_hop_global = last_hop_global ? 1 : 0;
-  request.plane_a = plane_a ? 1 : 0;
-  request.replace = replace ? 1 : 0;
-  request.sharing = sharing_named(sharing);
-  const auto [mode, negatives, redraws, exclude, relation] = pairs;
-  request.negative_mode = static_cast<channel::NegativeMode>(mode);
-  request.negatives = negatives;
-  request.redraws = redraws;
-  request.exclude = static_cast<channel::Exclude>(exclude);
-  request.relation = relation;
+#define COHORT_TAKE(type, name, about) take(fields, #name, about, request.name);
+  COHORT_REQUEST_FIELDS(COHORT_TAKE)
+#undef COHORT_TAKE
+  if (fields.size() > 0) {
+    throw base::Error({"a request", "fields of channel/request.h alone", nb::repr(fields).c_str(), ""});
+  }
+  const nb::gil_scoped_release no_gil;
   return receiver.request(request);
 }
 
@@ -196,17 +192,11 @@ nb::object rows_of(nb::handle self, int type) {
 void bind_receiver(nb::module_& m) {
   nb::class_<Receiver>(m, "Receiver", "The trainer's end of the channel in a folder.")
       .def(nb::init<const std::string&>(), nb::arg("folder"))
-      .def("request", &request, nb::kw_only(), nb::arg("seed_set"), nb::arg("epoch"), nb::arg("first_step"),
-           nb::arg("step_stride"), nb::arg("shuffle"), nb::arg("batch_size"), nb::arg("fanout"),
-           nb::arg("sampler_sms") = 0, nb::arg("labels_of_seeds") = false, nb::arg("last_hop_global") = false,
-           nb::arg("plane_a") = false, nb::arg("replace") = false, nb::arg("sharing") = "shared",
-           nb::arg("pairs") = std::tuple(0u, 0.0, 0u, 0u, 0u), nb::call_guard<nb::gil_scoped_release>(),
-           "Asks for a pass over a seed set (layout.h), batches first_step, first_step + step_stride, ...; returns its "
-           "number. `sampler_sms`: the first so many SMs of the GPU are the sampler's, 0: all are shared; "
-           "`labels_of_seeds`: batches need no others; `last_hop_global`: where rows are in place, sources of the last "
-           "hop need no local ids; `plane_a`: rows of codec planes come as plane A alone tells them; `replace`: "
-           "neighbours are drawn with replacement; `sharing`: "
-           "\"shared\", \"disjoint\", or \"latest\": disjoint, the latest edges.")
+      .def("request", &request, nb::arg("fanout"), nb::arg("fields"),
+           "Asks for a pass over a seed set; returns its number. `fanout`: int32 [num_relations, num_hops] in turn, "
+           "entry "
+           "0 of each relation next to the seeds, -1: all in-neighbours. `fields`: by name, as channel/request.h lists "
+           "them; others are 0, False or the first word.")
       .def("next", &next, nb::arg("pass_number"), nb::arg("limit_seconds"), nb::arg("stream"),
            nb::rv_policy::take_ownership,
            "The next batch of the pass. `limit_seconds`: how long the sampler may stay in one stage; `stream`: handle "

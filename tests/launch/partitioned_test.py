@@ -85,7 +85,7 @@ def large(tmp_path_factory) -> Path:
     """20000 nodes with 64 floats each: 4.5 MB encoded."""
     folder = tmp_path_factory.mktemp("partitioned") / "large"
     sizes = ["--nodes", "20000", "--edges", "200000", "--dim", "64", "--classes", "7", "--seed", "1"]
-    made = cohort("dataset", "generate", folder, "--kind", "powerlaw", "--split-ratio", "0.1,0.02,0.02", *sizes)
+    made = cohort("dataset", "generate", folder, "--kind", "powerlaw", "--split-ratio", "0.05,0.01,0.01", *sizes)
     assert made.returncode == 0, made.stderr
     return prepared(folder, "exponent")
 

@@ -19,7 +19,7 @@ from cohort_gnn.dataset.partitioning.partition import parts_file
 NUM_NODES, NUM_CLASSES, DIM = 1500, 5, 12
 NUM_SEEDS = 1000  # of training: 32 batches of 32, the last of 8
 OPTIONS = ["--device", "cpu", "--fanout", "5,3", "--batch-size", "32", "--hidden", "16", "--lr", "0.01", "--seed", "4"]
-EPOCHS = 14
+EPOCHS = 9
 RECORDER = """
 import os, signal
 from pathlib import Path

@@ -9,14 +9,14 @@ from processes import ALL_TESTS, cohort
 
 import cohort_gnn as package
 
-OPTIONS = ["--device", "cpu", "--fanout", "10,1", "--batch-size", 256, "--hidden", 64, "--lr", 0.01, "--dropout", 0.1]
-OPTIONS += ["--epochs", 20, "--quiet"]
+OPTIONS = ["--device", "cpu", "--fanout", "10,1", "--batch-size", 128, "--hidden", 32, "--lr", 0.01, "--dropout", 0.1]
+OPTIONS += ["--epochs", 15, "--quiet"]
 
 
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("accuracy") / "typed"
-    size = ["--nodes", "12K", "--edges", "150K", "--dim", 32, "--classes", 2]
+    size = ["--nodes", "6K", "--edges", "75K", "--dim", 16, "--classes", 2]
     made = cohort("dataset", "generate", folder, "--kind", "typed", "--all-features", *size)
     assert made.returncode == 0, made.stderr
     return folder

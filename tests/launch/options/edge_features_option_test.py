@@ -112,8 +112,8 @@ def trained(data: Path, out: Path, *options) -> dict:
 
 def test_attention_learns_from_the_rows(data, tmp_path):
     """An eighth of the neighbours have the node's class, and only the rows of edges tell which."""
-    with_rows = trained(data, tmp_path / "with", "--epochs", 10)
-    without = trained(data, tmp_path / "without", "--epochs", 10, "--no-use-edge-features")
+    with_rows = trained(data, tmp_path / "with", "--epochs", 6)
+    without = trained(data, tmp_path / "without", "--epochs", 6, "--no-use-edge-features")
     assert with_rows["test_accuracy"] > without["test_accuracy"] + 0.05
     pygs = trained(data, tmp_path / "pyg", "--epochs", 2, "--layers", "pyg")
     for ours, theirs in zip(with_rows["epochs"], pygs["epochs"], strict=False):

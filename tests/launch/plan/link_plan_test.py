@@ -16,9 +16,9 @@ PLANNED = [*SMALL, "--num-gpus", "1", "--machines", "2", "--json"]
 
 @pytest.fixture(scope="module")
 def links(tmp_path_factory) -> Path:
-    """2,000 nodes and 20,000 edges, some of which are held out."""
+    """1,000 nodes and 6,000 edges, some of which are held out."""
     folder = tmp_path_factory.mktemp("links")
-    made = ["--kind", "sbm", "--nodes", "2K", "--edges", "20K", "--dim", "16", "--classes", "4"]
+    made = ["--kind", "sbm", "--nodes", "1K", "--edges", "6K", "--dim", "16", "--classes", "4"]
     assert main(["dataset", "generate", str(folder / "whole"), *made]) == 0
     assert main(["dataset", "split-links", str(folder / "whole"), str(folder / "data")]) == 0
     return folder / "data"

@@ -18,7 +18,7 @@ KILLS = int(os.environ.get("COHORT_KILLS", 100 if ALL_TESTS else 2))
 KILLS_A_RUN = 5 if KILLS > 5 else 2
 # About as long as a start takes, fresh or forked; moments beyond it are in training, too.
 SECONDS_OF_LOADING = 4.0 if os.environ.get(warm.FRESH) else 1.0
-SECONDS_OF_TRAINING = 0.4  # after the first checkpoint of a start
+SECONDS_OF_TRAINING = 0.2  # after the first checkpoint of a start
 KINDS = [(), ("--checkpoint-every", "7"), ("--ranks", "2", "--checkpoint-every", "3")]
 
 pytestmark = pytest.mark.usefixtures("shm")

@@ -42,7 +42,7 @@ def test_a_run_that_is_told_to_stop_goes_on_in_the_middle_of_an_epoch(launch, un
     stops = []
     for number in numbers:
         run.await_checkpoint()
-        time.sleep(moments.random() * 0.15)
+        time.sleep(moments.random() * 0.1)
         said = run.stop(number)
         assert f"cohort train --resume {out}" in said and "Traceback" not in said
         assert processes_of(out) == {} and not list(out.glob("*.tmp"))

@@ -81,21 +81,8 @@ def parent_of(pid: int) -> int:
 
 def test_a_run_under_nohup_outlives_its_terminal(cora, tmp_path):
     out = tmp_path / "run"
-    command = [
-        "nohup",
-        sys.executable,
-        "-m",
-        "cohort_gnn",
-        "train",
-        cora,
-        "--device",
-        "cpu",
-        "--epochs",
-        "3",
-        "--out",
-        out,
-    ]
-    command += ["--batch-size", "64", "--hidden", "16", "--fanout", "4,3"]
+    command = ["nohup", sys.executable, "-m", "cohort_gnn", "train", cora, "--device", "cpu", "--epochs", "3"]
+    command += ["--out", out, "--batch-size", "64", "--hidden", "16", "--fanout", "4,3"]
     with subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as run:
         wait_until((out / "metrics.jsonl").exists, SECONDS_TO_START, "the first epoch")
         run.send_signal(signal.SIGHUP)

@@ -16,6 +16,7 @@ from cohort_gnn.dataset.layouts.graph import Graph
 from cohort_gnn.dataset.layouts.streams import Labels, Rows
 from cohort_gnn.dataset.tables.column_names import LABELS, is_id_name
 from cohort_gnn.dataset.tables.ids import integers_of, named_ids
+from cohort_gnn.dataset.tables.parts import part_files
 from cohort_gnn.dataset.tables.table import Table, shortened, spans
 from cohort_gnn.dataset.tables.text_options import NONE, SEPARATORS, TextOptions, Wanted
 from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE
@@ -95,7 +96,12 @@ def demand_files(inputs: SourceOptions) -> None:
     """Raises CohortError for a file that is named beside the source and is not there."""
     for name, value in vars(inputs).items():
         for path in value if name == "splits" and value else [value]:
-            if isinstance(path, Path) and (name, str(path)) != ("features", ONES) and not path.exists():
+            if (
+                isinstance(path, Path)
+                and (name, str(path)) != ("features", ONES)
+                and not path.exists()
+                and not part_files(path)
+            ):
                 raise CohortError(str(path), f"the file that {flag_of(name)} names", "no such file", "check the path")
 
 
@@ -209,6 +215,8 @@ def _open_table(
     columns = [*(wanted or ()), *([] if ids is None or ids in (wanted or ()) else [ids])]
     table = tables.open_table(path, inputs.text(of), Wanted(columns or None))
     column = None if ids is None else table.choose([ids])[0]
+    if column is None:
+        tables.demand_part_order(table)
     numbers = table.choose(wanted)
     return table, numbers if wanted else [i for i in numbers if i != column], column
 

@@ -36,7 +36,7 @@ EPILOG = "dataset/FORMAT.md describes the content that is read from each format.
 def register(commands: argparse._SubParsersAction) -> None:
     text = "convert a graph from another format to a data set, in bounded memory"
     command = commands.add_parser("import", help=text, description=text, epilog=EPILOG)
-    command.add_argument("source", metavar="SOURCE", type=Path, help="file or folder")
+    command.add_argument("source", metavar="SOURCE", type=Path, help="file, folder, or pattern of files in quotes")
     command.add_argument("out", metavar="OUT", type=Path, help="folder to write; temporary files are on the same disk")
     command.add_argument(
         "--format", choices=FORMATS, default="auto", help="format of SOURCE; default: guessed from the file names"

@@ -38,6 +38,7 @@ from cohort_gnn.dataset.layouts.planetoid import is_planetoid, read_planetoid
 from cohort_gnn.dataset.layouts.pyg import read_data
 from cohort_gnn.dataset.reader import is_dataset
 from cohort_gnn.dataset.tables.known_files import demand_unknown
+from cohort_gnn.dataset.tables.parts import part_files
 from cohort_gnn.spec.options import flag_of
 
 EDGE_LISTS = (*tables.TABLES, "npy")
@@ -66,7 +67,7 @@ def import_graph(
         CohortError: for input that is missing, damaged or out of range.
     """
     path = Path(source)
-    if not path.exists():
+    if not path.exists() and not part_files(path):
         hint = "" if path.suffix else FETCH_HINT
         raise CohortError(str(path), "a file or folder to import", "no such file or folder", hint)
     if is_dataset(path):
@@ -133,6 +134,8 @@ def detect(source: Path) -> str:
         for kind, (looks_so, _) in FOLDERS.items():
             if looks_so(source):
                 return kind
+        if (kind := tables.kind_of(source)) is not None:
+            return kind
         raise CohortError(str(source), "a folder in a known format", "none", hint)
     if source.suffix in (".yaml", ".yml"):
         return "graphbolt" if source.name == METADATA else "yaml"
@@ -146,6 +149,8 @@ def detect(source: Path) -> str:
 def _read(path: Path, kind: str, inputs: SourceOptions) -> Graph:
     given = {what: option for what, option in COLUMNS.items() if getattr(inputs, option) is not None}
     if kind in EDGE_LISTS:
+        if part_files(path) and (inputs.edge_weights or inputs.edge_times or inputs.edge_features):
+            tables.demand_part_order(tables.open_table(path, inputs.text("edges"), kind=kind))
         text, chosen = inputs.text("edges"), {what: getattr(inputs, option) for what, option in given.items()}
         others = [name for names in chosen.values() for name in ([names] if isinstance(names, str) else names)]
         edges = tables.read_edges(path, inputs.destinations, text, inputs.columns, others, kind)

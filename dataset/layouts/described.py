@@ -143,7 +143,9 @@ class _NodeFiles:
         if of.id not in (None, NONE):
             table = self._demand_table("id")
             self.ids = NodeIds(type_, table, table.choose([of.id])[0])
-        elif of.id is None and self._table is not None:
+        elif self._table is not None:
+            tables.demand_part_order(self._table)
+        if of.id is None and self._table is not None:
             chosen = self._table.choose(self._columns())
             others = [i for i in range(len(self._table.titles)) if i not in chosen]
             tables.demand_order(self._table, others, self._options)
@@ -251,6 +253,7 @@ class _Files:
         numbers = table.choose(of.columns)
         if not numbers:
             raise CohortError(str(table.path), "at least one column", "none", HINT)
+        tables.demand_part_order(table)
         if of.id is None and of.columns is not None:
             tables.demand_order(table, [i for i in range(len(table.titles)) if i not in numbers], options)
         return table, numbers

@@ -17,6 +17,7 @@ from cohort_gnn.dataset.tables.first_line import EDGE_LISTS, kind_suffix
 from cohort_gnn.dataset.tables.ids import demand_no_ids, integers_of, named_ids
 from cohort_gnn.dataset.tables.known_files import demand_unknown
 from cohort_gnn.dataset.tables.parquet_file import ParquetFile
+from cohort_gnn.dataset.tables.parts import Parts, is_pattern, part_files
 from cohort_gnn.dataset.tables.table import Table, shortened
 from cohort_gnn.dataset.tables.text_file import TextFile
 from cohort_gnn.dataset.tables.text_options import ALL, GUESSED, NONE, TextOptions, Wanted
@@ -37,7 +38,10 @@ class RawLayout:
 
 
 def kind_of(path: Path) -> str | None:
-    """ "npy", "npz", "csv", "parquet" or "pt" by the file's name, or None."""
+    """ "npy", "npz", "csv", "parquet" or "pt" by the name of the file, or of all parts in a folder; else None."""
+    if path.is_dir() or is_pattern(path):
+        kinds = {kind_of(file) for file in part_files(path)}
+        return kinds.pop() if len(kinds) == 1 and kinds <= set(TABLES) else None
     last = kind_suffix(path)
     if last in TEXT_SUFFIXES:
         return "csv"
@@ -45,16 +49,35 @@ def kind_of(path: Path) -> str | None:
 
 
 def open_table(path: Path, options: TextOptions = GUESSED, wanted: Wanted = ALL, kind: str | None = None) -> Table:
-    """The table in a text or a Parquet file.
+    """The table in a text or a Parquet file, or in the files of a folder or of a pattern.
 
     Args:
         kind: "csv" or "parquet"; None: as the file's name says.
     """
+    if path.is_dir() or is_pattern(path):
+        return Parts(path, _parts_of(path, kind), lambda file: open_table(file, options, wanted, kind))
     kind = kind or kind_of(path)
     if kind not in TABLES:
         demand_unknown(path, KNOWN)
         raise CohortError(str(path), KNOWN, f"a file {path.name}", "give it one of these names")
     return TextFile(path, options, wanted) if kind == "csv" else ParquetFile(path)
+
+
+def _parts_of(source: Path, kind: str | None) -> list[Path]:
+    """The files of a table in several files, all of one kind.
+
+    Raises:
+        CohortError: there are none, or files of other kinds are among them.
+    """
+    files = part_files(source)
+    kinds = {file: kind or kind_of(file) for file in files}
+    first = next((kinds[file] for file in files if kinds[file] in TABLES), None)
+    hint = f"a pattern names the parts: '{source}/*.parquet'" if source.is_dir() else "check the pattern"
+    if first is None:
+        raise CohortError(str(source), "parts of a table: .parquet or .csv files", "none", hint)
+    if odd := [file.name for file in files if kinds[file] != first]:
+        raise CohortError(str(source), f"parts of one kind: {first}", f"also {shortened(odd)}", hint)
+    return files
 
 
 def wanted_of_edges(
@@ -128,6 +151,7 @@ def read_weights(path: Path, are_times: bool = False, options: TextOptions = GUE
     if kind_of(path) == "npy":
         return Weights.of_array(open_npy(path), are_times)
     table = open_table(path, options)
+    demand_part_order(table)
     if len(table.titles) != 1:
         what, option = ("time", "--time-column") if are_times else ("weight", "--weight-column")
         hint = f"of an edge list, {option} names the column"
@@ -145,6 +169,7 @@ def read_rows(path: Path, raw: RawLayout = RawLayout(), options: TextOptions = G
         return rows_of_npy(open_npy(path), raw.dtype, "--feature-dtype ")
     if kind_of(path) in TABLES:
         table = open_table(path, options)
+        demand_part_order(table)
         if ids != NONE:
             demand_only_features(table, options)
         return Rows.of_table(table)
@@ -193,7 +218,11 @@ def demand_only_features(table: Table, options: TextOptions) -> None:
 
 def read_array(path: Path, options: TextOptions = GUESSED) -> np.ndarray:
     """A small array: labels, ids or a mask; the table's columns, or the .npy file."""
-    return open_npy(path).read() if kind_of(path) == "npy" else open_table(path, options).read()
+    if kind_of(path) == "npy":
+        return open_npy(path).read()
+    table = open_table(path, options)
+    demand_part_order(table)
+    return table.read()
 
 
 def read_ids(path: Path, options: TextOptions = GUESSED) -> np.ndarray:
@@ -201,14 +230,24 @@ def read_ids(path: Path, options: TextOptions = GUESSED) -> np.ndarray:
     if kind_of(path) not in TABLES:
         return open_npy(path).read() if kind_of(path) == "npy" else open_table(path, options).read()
     table = open_table(path, options)
+    demand_part_order(table)
     if len(table.titles) > 1:
         found = f"{len(table.titles)}: {shortened(table.titles)}"
         raise CohortError(str(path), "one column, of ids", found, "write the column of ids alone: to_csv(index=False)")
-    return table.read(dtype=np.int64 if isinstance(table, TextFile) else None)
+    return table.read(dtype=np.int64 if kind_of(path) == "csv" else None)
 
 
 def splits_of(paths: Sequence[Path], options: TextOptions = GUESSED) -> Callable[[], list[np.ndarray]]:
     return lambda: [read_ids(path, options) for path in paths]
+
+
+def demand_part_order(table: Table) -> None:
+    """Raises CohortError for parts of a table whose names leave it open which rows come first, where that matters."""
+    if isinstance(table, Parts) and table.has_open_order:
+        expected = "parts whose names sort as their numbers do, since row i is node or edge i"
+        found = shortened([file.name for file in table.files])
+        hint = "give the numbers leading zeros (part-02, part-10); of nodes, --id-column says whose rows are whose"
+        raise CohortError(str(table.path), expected, found, hint)
 
 
 def demand_order(table: Table, others: Sequence[int], options: TextOptions, ids: np.ndarray | None = None) -> None:

@@ -79,7 +79,7 @@ def demand_types(table: Table, columns: Sequence[int], each: Sequence[pa.Array |
         return
     expected, first, hint = next(iter(faults.values()))
     if len(faults) == 1:
-        raise CohortError(f"{table.path}: column {next(iter(faults))}", expected, first, hint)
+        raise CohortError(table.place(columns[names.index(next(iter(faults)))]), expected, first, hint)
     of_type: dict[str, list[str]] = {}
     for name, (_, type_, _) in faults.items():
         of_type.setdefault(type_, []).append(name)

@@ -86,6 +86,11 @@ class Frame:
         arrays = [pa.array(column.values, column.type) for column in self.columns]
         return pa.table(arrays, pa.schema([(column.name, column.type) for column in self.columns]))
 
+    def rows(self, begin: int, end: int) -> Frame:
+        """The same columns, some rows of them."""
+        columns = [Column(column.name, column.values[begin:end], column.type) for column in self.columns]
+        return Frame(columns, None if self.index is None else self.index[begin:end])
+
     def shuffled(self, draw: random.Random) -> Frame:
         """The same columns in another order."""
         return Frame(draw.sample(self.columns, len(self.columns)), self.index)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,15 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from frames import SEPARATORS, Column, Frame
 
+PARTS = 0.15  # of the tables are written in several files
+
 
 @dataclass(frozen=True)
 class File:
     """What was written, and how.
 
     Attributes:
+        path: a file, or a folder of parts.
         told: the call, for messages.
         separator, header: of a CSV, as the options of an import say them.
     """
@@ -32,10 +35,7 @@ class File:
     told: str
     separator: str = ","
     header: bool = True
-
-    @property
-    def is_csv(self) -> bool:
-        return ".csv" in self.path.name
+    is_csv: bool = False
 
     def names(self, frame: Frame, columns: Sequence[Column]) -> list[str]:
         """What an import calls some columns of the frame: by number, where the file has no names."""
@@ -46,12 +46,26 @@ class File:
 def write(frame: Frame, stem: Path, draw: random.Random, plain: bool) -> File:
     """Writes the frame beside others; a plain one as a table with names, separated by commas."""
     tool = draw.choice(("pandas",) if frame.index is not None else ("pandas", "polars", "duckdb", "pyarrow"))
-    if draw.random() < 0.35:
-        path = stem.with_suffix(".parquet")
-        return File(path, f"{tool}: {PARQUET[tool](frame, path, draw)}")
-    options = _Csv(",", True, "") if plain else _Csv.drawn(draw)
-    path = stem.with_suffix(".csv.gz" if options.gzip and tool in ("pandas", "duckdb") else ".csv")
-    return File(path, f"{tool}: {CSV[tool](frame, path, draw, options)}", options.separator, options.header)
+    is_parquet = draw.random() < 0.35
+    options = _Csv(",", True, "") if plain or is_parquet else _Csv.drawn(draw)
+    suffix = ".parquet" if is_parquet else ".csv.gz" if options.gzip and tool in ("pandas", "duckdb") else ".csv"
+    written = File(stem, "", options.separator, options.header, not is_parquet)
+    if draw.random() >= PARTS or len(frame) < 2:
+        path = stem.with_suffix(suffix)
+        call = PARQUET[tool](frame, path, draw) if is_parquet else CSV[tool](frame, path, draw, options)
+        return replace(written, path=path, told=f"{tool}: {call}")
+    folder = stem.with_name(f"{stem.name}.parts")
+    folder.mkdir()
+    cuts = sorted(draw.choices(range(1, len(frame)), k=draw.choice((1, 2, 5))))
+    pattern = draw.choice(("part-{:05}", "data_{}", "{:08}-a1b2c3"))
+    calls = []
+    for number, (begin, end) in enumerate(zip([0, *cuts], [*cuts, len(frame)], strict=True)):
+        path, rows = folder / (pattern.format(number) + suffix), frame.rows(begin, end)
+        rows = rows.shuffled(draw) if number and options.header and draw.random() < 0.5 else rows
+        calls.append(PARQUET[tool](rows, path, draw) if is_parquet else CSV[tool](rows, path, draw, options))
+    if draw.random() < 0.3:
+        (folder / "_SUCCESS").touch()
+    return replace(written, path=folder, told=f"{tool}, {len(calls)} parts of {cuts}: {calls[0]}")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,201 @@
+"""Tables in several files, as pandas, polars, DuckDB and pyarrow write them: one table, or refused."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+import pytest
+from import_helpers import edge_pairs, refusal
+
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import import_graph
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.importing.beside import SourceOptions
+from cohort_gnn.dataset.layouts import tables
+from cohort_gnn.dataset.tables.parts import Parts, part_files
+
+NUM_NODES = 60
+EDGES = pd.DataFrame(
+    {"src": np.arange(240) % NUM_NODES, "dst": np.arange(240) * 7 % NUM_NODES, "day": np.arange(240) % 3}
+)
+ROWS = pd.DataFrame({"a": np.arange(NUM_NODES) * 0.5, "b": np.arange(NUM_NODES) * -1.0, "id": np.arange(NUM_NODES)})
+
+
+def imported(source: Path, out: Path, **inputs):
+    import_graph(source, out, inputs=SourceOptions(**{"features": Path("ones"), "nodes": NUM_NODES} | inputs))
+    return open_dataset(out)
+
+
+def split(frame: pd.DataFrame, folder: Path, cuts: list[int], name: str = "part-{:05}.parquet") -> Path:
+    """Writes the rows between the cuts as files of a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, (begin, end) in enumerate(zip([0, *cuts], [*cuts, len(frame)], strict=True)):
+        frame.iloc[begin:end].reset_index(drop=True).to_parquet(folder / name.format(number))
+    return folder
+
+
+def expect_edges(data) -> None:
+    assert sorted(edge_pairs(data.path)) == sorted(zip(EDGES.src, EDGES.dst, strict=True))
+
+
+def write_by_pyarrow(folder: Path) -> None:
+    schema = pa.schema([("day", pa.int64())])
+    table = pa.Table.from_pandas(EDGES, preserve_index=False)
+    pads.write_dataset(table, folder, format="parquet", partitioning=pads.partitioning(schema, flavor="hive"))
+
+
+def write_by_duckdb(folder: Path) -> None:
+    edges = EDGES  # noqa: F841 (DuckDB reads the variable)
+    duckdb.connect().execute(f"COPY (SELECT * FROM edges) TO '{folder}' (FORMAT parquet, PARTITION_BY (day))")
+
+
+def write_by_pandas(folder: Path) -> None:
+    EDGES.to_parquet(folder, partition_cols=["day"])
+
+
+def write_by_polars(folder: Path) -> None:
+    pl.from_pandas(EDGES).write_parquet(folder, partition_by="day")
+
+
+@pytest.mark.parametrize("write", [write_by_pyarrow, write_by_duckdb, write_by_pandas, write_by_polars])
+def test_partitions_by_folders_are_columns(write, tmp_path):
+    write(tmp_path / "edges")
+    data = imported(tmp_path / "edges", tmp_path / "out", time_column="day")
+    expect_edges(data)
+    times = np.asarray(data.edge_times)
+    assert sorted(times.tolist()) == sorted(EDGES.day.tolist())
+    order = {(source, target): set() for source, target in zip(EDGES.src, EDGES.dst, strict=True)}
+    for source, target, day in EDGES.itertuples(index=False):
+        order[source, target].add(day)
+    for (source, target), day in zip(edge_pairs(data.path), times, strict=True):
+        assert day in order[source, target]
+
+
+def test_names_that_spark_adds_are_left_out(tmp_path):
+    folder = split(EDGES, tmp_path / "edges.parquet", [100, 100, 180])
+    for name in ("_SUCCESS", "._SUCCESS.crc", ".part-00000.parquet.crc", "_metadata"):
+        (folder / name).write_bytes(b"")
+    (folder / "_temporary").mkdir()
+    split(EDGES, folder / "_temporary", [10])
+    expect_edges(imported(folder, tmp_path / "out"))
+
+
+def test_a_pattern_names_parts(tmp_path):
+    split(EDGES, tmp_path / "all", [50, 100])
+    (tmp_path / "all" / "notes.txt").write_text("nothing")
+    error = refusal(
+        tmp_path / "all", tmp_path / "refused", inputs=SourceOptions(features=Path("ones")), format="parquet"
+    )
+    assert "a Parquet file" in error.expected or "notes.txt" in str(error)
+    expect_edges(imported(tmp_path / "all" / "part-*.parquet", tmp_path / "out"))
+    error = refusal(tmp_path / "all" / "other-*.parquet", tmp_path / "refused")
+    assert error.found == "no such file or folder"
+
+
+def test_columns_may_have_another_order_and_width(tmp_path):
+    (tmp_path / "edges").mkdir()
+    EDGES[["src", "dst"]].iloc[:90].astype("int32").to_parquet(tmp_path / "edges/a.parquet")
+    EDGES[["dst", "src"]].iloc[90:].reset_index(drop=True).to_parquet(tmp_path / "edges/b.parquet")
+    expect_edges(imported(tmp_path / "edges", tmp_path / "out"))
+
+
+def test_parts_of_text(tmp_path):
+    (tmp_path / "edges").mkdir()
+    EDGES.iloc[:90].to_csv(tmp_path / "edges/1.csv", index=False)
+    EDGES.iloc[90:][["dst", "day", "src"]].to_csv(tmp_path / "edges/2.csv.gz", index=False)
+    expect_edges(imported(tmp_path / "edges", tmp_path / "out"))
+    EDGES.iloc[90:].to_csv(tmp_path / "edges/2.csv.gz", index=False, header=False)
+    error = refusal(tmp_path / "edges", tmp_path / "refused", inputs=SourceOptions(features=Path("ones")))
+    assert error.place.startswith(str(tmp_path / "edges/2.csv.gz"))
+
+
+def test_other_columns_are_refused(tmp_path):
+    folder = split(EDGES, tmp_path / "edges", [100])
+    EDGES.rename(columns={"day": "week"}).to_parquet(folder / "part-00002.parquet", index=False)
+    error = refusal(folder, tmp_path / "out", inputs=SourceOptions(features=Path("ones")))
+    assert error.place == str(folder / "part-00002.parquet") and error.found == "no day; also week"
+
+
+def test_folders_of_parts_agree(tmp_path):
+    split(EDGES, tmp_path / "edges/day=1", [100])
+    split(EDGES, tmp_path / "edges/week=1", [100])
+    error = refusal(tmp_path / "edges", tmp_path / "out", inputs=SourceOptions(features=Path("ones")))
+    assert error.expected == "folders day=..." and error.found == "week=..."
+
+
+def test_rows_of_nodes_keep_their_order(tmp_path):
+    edges = split(EDGES[["src", "dst"]], tmp_path / "edges", [100])
+    rows = split(ROWS[["a", "b"]], tmp_path / "rows", [7, 7, 31])
+    data = imported(edges, tmp_path / "out", features=rows, nodes=None)
+    np.testing.assert_array_equal(np.asarray(data.x), ROWS[["a", "b"]].to_numpy(np.float32))
+
+
+def test_an_order_that_names_leave_open_is_refused(tmp_path):
+    edges = split(EDGES[["src", "dst"]], tmp_path / "edges", [100])
+    rows = split(ROWS[["a", "b"]], tmp_path / "rows", list(range(5, 60, 5)), "data_{}.parquet")
+    assert [path.name for path in part_files(rows)][:3] == ["data_0.parquet", "data_1.parquet", "data_2.parquet"]
+    error = refusal(edges, tmp_path / "refused", inputs=SourceOptions(features=rows))
+    assert error.place == str(rows) and "part-02" in error.hint
+    by_id = split(ROWS.iloc[::-1], tmp_path / "by-id", list(range(5, 60, 5)), "data_{}.parquet")
+    data = imported(edges, tmp_path / "out", features=by_id, id_column={"features": "id"}, nodes=None)
+    ids = np.load(tmp_path / "out/id_of_node.npy")
+    np.testing.assert_array_equal(np.asarray(data.x), ROWS[["a", "b"]].to_numpy(np.float32)[ids])
+    numbers = split(EDGES[["src", "dst"]], tmp_path / "numbers", list(range(20, 240, 20)), "data_{}.parquet")
+    expect_edges(imported(numbers, tmp_path / "numbered"))
+    np.save(tmp_path / "w.npy", np.ones(len(EDGES), np.float32))
+    error = refusal(
+        numbers, tmp_path / "refused", inputs=SourceOptions(features=Path("ones"), edge_weights=tmp_path / "w.npy")
+    )
+    assert error.place == str(numbers)
+
+
+def test_values_of_folders(tmp_path):
+    for name, rows in (("kind=a%2Fb", ROWS.iloc[:20]), ("kind=__HIVE_DEFAULT_PARTITION__", ROWS.iloc[20:])):
+        split(rows[["a"]], tmp_path / "rows" / name, [])
+    table = tables.open_table(tmp_path / "rows")
+    assert isinstance(table, Parts) and table.titles == ["a", "kind"]
+    texts = [text for (column,), _ in table.texts([1], 1 << 20, nulls=True) for text in column.to_pylist()]
+    assert sorted(texts, key=str) == [None] * 40 + ["a/b"] * 20
+    with pytest.raises(CohortError, match="40 nulls in kind"):
+        list(table.texts([1], 1 << 20))
+    assert table.count() == NUM_NODES
+
+
+def test_a_column_of_the_files_is_taken_where_a_folder_has_its_name(tmp_path):
+    split(EDGES, tmp_path / "edges/day=9", [])
+    data = imported(tmp_path / "edges", tmp_path / "out", time_column="day")
+    assert sorted(np.asarray(data.edge_times).tolist()) == sorted(EDGES.day.tolist())
+
+
+def test_an_index_of_pandas_over_all_parts_is_none(tmp_path):
+    (tmp_path / "rows").mkdir()
+    for number, (begin, end) in enumerate([(0, 20), (20, 60)]):
+        ROWS[["a", "b"]].iloc[begin:end].to_parquet(tmp_path / f"rows/part-{number}.parquet")
+    assert tables.open_table(tmp_path / "rows").row_ids is None
+    ROWS[["a", "b"]].iloc[5:20].to_parquet(tmp_path / "rows/part-0.parquet")
+    assert tables.open_table(tmp_path / "rows").row_ids == range(5, 20)
+
+
+def test_many_parts_need_few_open_files(tmp_path):
+    folder = split(EDGES, tmp_path / "edges", list(range(1, 240)))
+    table = tables.open_table(folder)
+    rows, most = 0, 0
+    for block, _ in table.blocks([0, 1], 1 << 16, np.int64):
+        rows += len(block)
+        most = max(most, len(os.listdir("/proc/self/fd")))
+    assert rows == 240 and most < 100
+
+
+def test_a_damaged_part_is_named(tmp_path):
+    folder = split(EDGES, tmp_path / "edges", [100])
+    pq.write_table(pa.table({"src": ["a"], "dst": [1], "day": [2]}), folder / "part-00002.parquet")
+    error = refusal(folder, tmp_path / "out", inputs=SourceOptions(features=Path("ones")))
+    assert error.place == f"{folder / 'part-00002.parquet'}: column src"

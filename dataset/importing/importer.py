@@ -32,6 +32,7 @@ from cohort_gnn.dataset.layouts.graphbolt import METADATA, read_graphbolt
 from cohort_gnn.dataset.layouts.igb import find_igb, is_igbh, read_igb
 from cohort_gnn.dataset.layouts.legion import is_legion, read_legion
 from cohort_gnn.dataset.layouts.mag240m import find_mag240m, read_mag240m
+from cohort_gnn.dataset.layouts.matrix_market import read_matrix_market
 from cohort_gnn.dataset.layouts.npz import read_npz
 from cohort_gnn.dataset.layouts.ogb import is_ogb, read_ogb
 from cohort_gnn.dataset.layouts.planetoid import is_planetoid, read_planetoid
@@ -42,7 +43,6 @@ from cohort_gnn.dataset.tables.parts import part_files
 from cohort_gnn.spec.options import flag_of
 
 EDGE_LISTS = (*tables.TABLES, "npy")
-FORMATS = ("auto", "npz", *EDGE_LISTS, "yaml", "ogb", "mag240m", "pyg", "igb", "igbh", "graphbolt", "dgl", "legion")
 FETCH_HINT = "Cohort downloads nothing: fetch a published data set with its own library, then name the folder it made"
 
 
@@ -185,7 +185,7 @@ def _pyg_reader(path: Path) -> Callable[[], Graph] | None:
     return (lambda: read_data(processed, path.resolve().name)) if processed.exists() else None
 
 
-# Format -> how a folder of it looks, and what reads it; the first one that fits is taken.
+# Format -> how a folder of it looks, and what reads a folder or a file of it; the first one that fits is taken.
 FOLDERS: dict[str, tuple[Callable[[Path], bool], Callable[[Path], Graph]]] = {
     "yaml": (lambda path: (path / DESCRIPTION).exists(), read_described),
     "ogb": (is_ogb, read_ogb),
@@ -197,4 +197,6 @@ FOLDERS: dict[str, tuple[Callable[[Path], bool], Callable[[Path], Graph]]] = {
     "igbh": (is_igbh, lambda path: read_igb(path, has_types=True)),
     "igb": (lambda path: find_igb(path) is not None, read_igb),
     "npz": (lambda path: any(path.glob("*.npy")), read_npz),
+    "mtx": (lambda path: False, read_matrix_market),
 }
+FORMATS = ("auto", *EDGE_LISTS, *FOLDERS)

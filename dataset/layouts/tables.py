@@ -45,7 +45,7 @@ def kind_of(path: Path) -> str | None:
     last = kind_suffix(path)
     if last in TEXT_SUFFIXES:
         return "csv"
-    return {".npy": "npy", ".npz": "npz", ".parquet": "parquet", ".pq": "parquet", ".pt": "pt"}.get(last)
+    return {".npy": "npy", ".mtx": "mtx", ".npz": "npz", ".parquet": "parquet", ".pq": "parquet", ".pt": "pt"}.get(last)
 
 
 def open_table(path: Path, options: TextOptions = GUESSED, wanted: Wanted = ALL, kind: str | None = None) -> Table:

@@ -8,6 +8,10 @@ from pathlib import Path
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.files import demand_regular
 
+MATRIX_CURE = (
+    "of edges: give it a name that ends in .mtx; of feature rows: "
+    "numpy.save('x.npy', scipy.sparse.coo_array(scipy.io.mmread('{}')).toarray())"
+)
 # First bytes, what the file is, and the cure; {} is its name.
 KNOWN = [
     (b"\x93NUMPY", "an array of NumPy", "give it a name that ends in .npy"),
@@ -21,7 +25,7 @@ KNOWN = [
     (b"BZh", "data compressed by bzip2", "bunzip2 -k {}"),
     (b"\xfd7zXZ\x00", "data compressed by xz", "unxz -k {}"),
     (b"\x28\xb5\x2f\xfd", "data compressed by zstd", "unzstd {}"),
-    (b"%%MatrixMarket", "a MatrixMarket file", "scipy.io.mmread reads it: cohort.from_tensors() takes its row and col"),
+    (b"%%MatrixMarket", "a MatrixMarket file", MATRIX_CURE),
     (b"\x80\x02", "a pickle", "write its array with numpy.save"),
     (b"\x80\x03", "a pickle", "write its array with numpy.save"),
     (b"\x80\x04", "a pickle", "write its array with numpy.save"),

@@ -49,16 +49,17 @@ class TextFile(Table):
         self.path, self.options = Path(path), options
         demand_regular(self.path)
         self.comment = b"" if options.comment in (None, NONE) else options.comment.encode()
-        self._head = self._first_bytes()
+        start = self._start()
+        self._head = self._first_bytes(start)
         before = b"#%" if options.comment is None and wanted.edges else self.comment
-        begin = self._next_row(0, before)
+        begin = self._next_row(start, before)
         line = self._text(begin)
         self.separator = first_line.separator_of(self.path, line, options)
         self.blanks = b" \r\n" if self.separator == "\t" else b" \t\r\n"
         fields = first_line.fields_of(line, self.separator) if line else []
         if line and options.comment is None and line[0] in "#%":
             raise self._row_or_comment(begin, line)
-        commented = begin > self._next_row(0, b"")
+        commented = begin > self._next_row(start, b"")
         has_names = bool(fields) and first_line.has_names(
             self.path, self._line(begin), fields, options, wanted, commented
         )
@@ -69,7 +70,7 @@ class TextFile(Table):
         self.index = [0] if has_names and (fields[0] == "" or fields[0].startswith("Unnamed: ")) else []
         self.width = len(fields)
         self._begin = self._row_end(begin) if has_names else begin
-        self._find_rows(before, has_names)
+        self._find_rows(start, before, has_names)
         self.lines_before = self._head.count(b"\n", 0, self._begin)
         del self._head
 
@@ -87,11 +88,15 @@ class TextFile(Table):
 
     # --- the first lines --------------------------------------------------------------------------------------------
 
-    def _first_bytes(self) -> bytes:
-        """The first bytes, with two whole rows at least, if the file has them."""
+    def _start(self) -> int:
+        """Where the table starts in the text: a format whose first lines are none of it says where they end."""
+        return 0
+
+    def _first_bytes(self, start: int) -> bytes:
+        """The first bytes, with two whole rows of the table at least, if the file has them."""
         with self._open() as (file, _):
-            head = self._guarded(lambda: file.read(HEAD_BYTES))
-            while head.count(b"\n") < 2 and len(head) < LONGEST_LINE:
+            head = self._guarded(lambda: file.read(start + HEAD_BYTES))
+            while head.count(b"\n", start) < 2 and len(head) < start + LONGEST_LINE:
                 more = self._guarded(lambda: file.read(HEAD_BYTES))
                 if not more:
                     break
@@ -99,7 +104,7 @@ class TextFile(Table):
         if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
             hint = f"iconv -f UTF-16 -t UTF-8 {self.path.name} > utf8-{self.path.name}"
             raise CohortError(str(self.path), "a text in UTF-8", "a text in UTF-16", hint)
-        found = known_file(self.path, head)
+        found = known_file(self.path, head[start:])
         if found and found != TEXT:
             raise CohortError(str(self.path), "rows of text", *found)
         if b"\0" in head:
@@ -128,7 +133,7 @@ class TextFile(Table):
             begin = end
         return begin
 
-    def _find_rows(self, comment: bytes, has_names: bool) -> None:
+    def _find_rows(self, start: int, comment: bytes, has_names: bool) -> None:
         """Where rows begin: not with the comments before an edge; an empty line is a row of one column."""
         if has_names and comment and self.options.comment is None:
             self._demand_no_comment(self._next_row(self._begin, b"", self.blanks))
@@ -136,7 +141,7 @@ class TextFile(Table):
         if self.width > 1:
             self._begin = first
         elif not has_names:
-            self._begin = 0
+            self._begin = start
         line = self._text(first, row_pattern(self.separator)) if has_names else ""
         fields = first_line.fields_of(line, self.separator) if line else []
         if fields and len(fields) != self.width:

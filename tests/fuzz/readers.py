@@ -100,6 +100,16 @@ def _edge_list(folder: Path) -> None:
     (folder / "edges.csv").write_text("source,target\n# a comment\n" + text)
 
 
+def _matrix_market(folder: Path) -> None:
+    import scipy.io
+    import scipy.sparse
+
+    graph = layouts.sample()
+    values = np.arange(graph.edge_index.shape[1]) / 4
+    matrix = scipy.sparse.coo_array((values, tuple(graph.edge_index)), (graph.num_nodes, graph.num_nodes))
+    scipy.io.mmwrite(folder / "edges.mtx", matrix)
+
+
 def _parquet(folder: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -226,6 +236,7 @@ READERS = {
     "csr_npz": Reader(_csr_npz, _import("csr.npz")),
     "npy_folder": Reader(_npy_folder, _import("source")),
     "edge_list": Reader(_edge_list, _import("edges.csv", inputs=SourceOptions(features="ones"))),
+    "mtx": Reader(_matrix_market, _import("edges.mtx", inputs=SourceOptions(features="ones"))),
     "parquet": Reader(_parquet, _import("edges.parquet", inputs=SourceOptions(features="ones"))),
     "ogb_text": Reader(_layout(layouts.write_ogb), _import("source", format="ogb")),
     "ogb_binary": Reader(_layout(layouts.write_ogb, True), _import("source", format="ogb")),

@@ -281,7 +281,7 @@ OTHERS = {
     "xz": (b"\xfd7zXZ\x00" + bytes(66), "unxz"),
     "feather": (b"ARROW1\0\0" + bytes(64), "read_feather"),
     "data": (b"0.5,1.25\n" * 8, ".csv"),
-    "mtx": (b"%%MatrixMarket matrix\n2 2 1\n1 2\n" + b" " * 39, "mmread"),
+    "market": (b"%%MatrixMarket matrix\n2 2 1\n1 2\n" + b" " * 39, "mmread"),
 }
 
 

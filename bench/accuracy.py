@@ -53,6 +53,7 @@ class Recipe:
     epochs: int
     fanout: str = "25,10"
     full_epochs: int = 200
+    model: str = "sage"
 
     @property
     def num_layers(self) -> int:
@@ -67,7 +68,7 @@ class Recipe:
         self, data: Path | str, out: Path | str, seed: int | str, device: str, amp: bool = False
     ) -> list[str]:
         """Arguments of the command cohort."""
-        words = f"--model sage --fanout {self.fanout} --batch-size {self.batch_size} --hidden {self.hidden}"
+        words = f"--model {self.model} --fanout {self.fanout} --batch-size {self.batch_size} --hidden {self.hidden}"
         words += f" --epochs {self.epochs} --lr {self.lr} --weight-decay {self.weight_decay} --dropout {self.dropout}"
         words += " --amp" if amp else ""
         return ["train", str(data), "--device", device, *words.split(), "--seed", str(seed), "--out", str(out)]
@@ -116,7 +117,7 @@ def reference_accuracy(folder: Path, recipe: Recipe, seed: int, device: str) -> 
     in_edges = in_edge_matrix(data)
     torch.manual_seed(seed)
     sizes = (dataset.feature_dim, recipe.hidden, dataset.num_classes, recipe.num_layers)
-    model = SampledGNN("sage", *sizes, recipe.dropout, layers="pyg").to(device)
+    model = SampledGNN(recipe.model, *sizes, recipe.dropout, layers="pyg").to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay)
     best, best_weights = -1.0, None
     for _ in range(recipe.full_epochs):
@@ -177,7 +178,8 @@ def side_settings(recipe: Recipe, device: str, amp: bool = False) -> dict[str, l
     """What a side's result depends on, as the words of its commands."""
     imported = recipe.import_arguments("IN", "DATA", "S")
     train = recipe.train_arguments("DATA", "RUN", "S", device, amp)
-    shared = [f"{key}={getattr(recipe, key)}" for key in ("hidden", "lr", "dropout", "weight_decay", "num_layers")]
+    keys = ("model", "hidden", "lr", "dropout", "weight_decay", "num_layers")
+    shared = [f"{key}={getattr(recipe, key)}" for key in keys]
     return {
         "reference": [*imported, "full", f"epochs={recipe.full_epochs}", *shared, device],
         "cohort": [*imported, *train],

@@ -57,6 +57,7 @@ MODELS = {
     "gat": _attention(
         "GAT", "GATConv", False, "elu", takes_edge_features=True, reads_in_place=False, parameters=(1, 2)
     ),
+    "graphconv": ModelKind("GraphConv", "GraphConv", takes_weights=True, projects_sources=False, parameters=(2, 0)),
     "rsage": ModelKind("R-SAGE", "SAGEConv", True),
     "rgcn": ModelKind("R-GCN", "SAGEConv", True, own_by_type=True),
     "rgat": _attention("R-GAT", "GATConv", True, "leaky_relu", takes_edge_features=True, has_linear_end=True),

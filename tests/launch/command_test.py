@@ -147,7 +147,7 @@ def bytes_data(tmp_path_factory):
     )
 
 
-@pytest.mark.parametrize(("model", "fanout"), [("gcn", "-1,-1"), ("gat", "4"), ("sage", "3,2,2")])
+@pytest.mark.parametrize(("model", "fanout"), [("gcn", "-1,-1"), ("gat", "4"), ("sage", "3,2,2"), ("graphconv", "4,2")])
 def test_models_train_on_bytes(bytes_data, tmp_path, model, fanout):
     arguments = ["--model", model, "--fanout", fanout, "--epochs", 2, "--out", tmp_path / "run", "--quiet"]
     result = cohort("train", bytes_data, "--device", "cpu", "--hidden", 16, "--batch-size", 64, *arguments)

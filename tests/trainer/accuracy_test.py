@@ -11,6 +11,7 @@ import os
 import shutil
 import statistics
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,12 @@ def test_the_reference_that_is_kept_is_what_pyg_reaches(known):
     (kept,) = map(json.loads, KEPT_REFERENCE.read_text().splitlines())
     found = bench.measure("cora", ROOT / "tests/data", known, 1, "cpu")["reference"]
     assert found == pytest.approx([100 * kept["test_accuracy"]], abs=1.0)
+
+
+@pytest.mark.skipif(not ALL_TESTS, reason="takes 60 s: tests/run.sh --all runs it")
+def test_cora_by_graphconv(tmp_path, one_thread, monkeypatch):
+    monkeypatch.setitem(bench.RECIPES, "cora", replace(bench.RECIPES["cora"], model="graphconv"))
+    demand_no_loss("cora", ROOT / "tests/data", tmp_path, num_seeds=3)
 
 
 @pytest.mark.skipif(not ALL_TESTS, reason="takes 40 s: tests/run.sh --all runs it")

@@ -1,4 +1,4 @@
-"""GraphSAGE, GCN and GAT over sampled batches, from Cohort's layers or PyG's."""
+"""GraphSAGE, GCN, GAT and GraphConv over sampled batches, from Cohort's layers or PyG's."""
 
 import importlib
 from collections.abc import Callable
@@ -21,15 +21,17 @@ class SampledGNN(nn.Module):
     """A stack of layers with ReLU (GAT: ELU) and dropout in between.
 
     Parameters have the names of torch_geometric.nn.models.GraphSAGE, GCN and GAT: weights load both ways (there with
-    ``norm=torch.nn.LayerNorm(hidden)`` where ``norm`` is "layer"). PyG's classes know no ``residual``.
+    ``norm=torch.nn.LayerNorm(hidden)`` where ``norm`` is "layer"). PyG's classes know no ``residual``. PyG has no model
+    for "graphconv"; parameters of its layers have the names of torch_geometric.nn.GraphConv.
 
     Args:
-        kind: "sage" (mean aggregation), "gcn" or "gat" (heads are concatenated in hidden layers, averaged in the last).
+        kind: "sage" (mean aggregation), "gcn", "gat" (heads are concatenated in hidden layers, averaged in the last) or
+            "graphconv" (sums).
         in_dim, hidden, out_dim: features in, features of hidden layers, classes.
         num_layers: one a hop.
         dropout: probability, on the input of every layer but the first.
         layers: whose they are, "cohort" or "pyg": the same parameters, and the same results but for rounding.
-        edge_weights: edges will have weights; of "gcn" alone, whose code is PyG's then.
+        edge_weights: edges will have weights; of "gcn" and "graphconv" alone, whose code is PyG's then.
         norm: "layer" normalises each row of a hidden layer's output before the activation; "none".
         residual: a hidden layer but the first adds the rows of its input to its output, before ``norm``.
         heads: of "gat".

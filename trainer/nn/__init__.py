@@ -1,8 +1,8 @@
 """PyG's layers for sampled blocks, with gather and reduction in one kernel.
 
-``SAGEConv``, ``GCNConv``, ``GATConv`` and ``HGTConv`` have the arguments, parameters and results of the layers of the
-same names in torch_geometric.nn. They accept batches of ``cohort.NeighborLoader`` without sorting edges; see ``Block``.
-``accelerate`` replaces PyG's layers in an existing model.
+``SAGEConv``, ``GraphConv``, ``GCNConv``, ``GATConv`` and ``HGTConv`` have the arguments, parameters and results of the
+layers of the same names in torch_geometric.nn. They accept batches of ``cohort.NeighborLoader`` without sorting edges;
+see ``Block``. ``accelerate`` replaces PyG's layers in an existing model.
 
 ``NodeEmbedding`` holds learnable rows of nodes, also in host memory; ``RowAdam`` and ``RowAdagrad`` train the rows that
 batches read.
@@ -15,6 +15,7 @@ _HOMES = {
     "Block": "block",
     "GATConv": "pyg_layers",
     "GCNConv": "pyg_layers",
+    "GraphConv": "pyg_layers",
     "HGTConv": "pyg_layers",
     "NodeEmbedding": "node_embedding",
     "Replacement": "pyg_layers",

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from cohort_gnn.nn.gat import GATRules
 from cohort_gnn.nn.gcn import GCNRules
+from cohort_gnn.nn.graphconv import GraphConvRules
 from cohort_gnn.nn.sage import SAGERules
 
 
@@ -55,6 +56,17 @@ class SAGEConv(SAGERules, nn.Module):
         self.lin_r = Linear(in_channels, out_channels, bias=False)
         self.lin_l.reset_parameters()  # as PyG's layer, which draws all of them again when it is whole
         self.lin_r.reset_parameters()
+
+
+class GraphConv(GraphConvRules, nn.Module):
+    """Sums of neighbours, and a linear part of the target's own row."""
+
+    def __init__(self, in_channels: int, out_channels: int):
+        super().__init__()
+        self.lin_rel = Linear(in_channels, out_channels, bias=True)
+        self.lin_root = Linear(in_channels, out_channels, bias=False)
+        self.lin_rel.reset_parameters()  # as above
+        self.lin_root.reset_parameters()
 
 
 class GCNConv(GCNRules, nn.Module):

@@ -16,6 +16,7 @@ from cohort_gnn.nn.activation import Activation, apply_to_ends
 from cohort_gnn.nn.block import Block
 from cohort_gnn.nn.gat import GATRules
 from cohort_gnn.nn.gcn import GCNRules
+from cohort_gnn.nn.graphconv import GraphConvRules
 from cohort_gnn.nn.hgt import HGTRules
 from cohort_gnn.nn.inputs import is_placed, require_placed_rows
 from cohort_gnn.nn.sage import SUMS, SAGERules
@@ -66,6 +67,33 @@ class SAGEConv(_Checked, SAGERules, pyg.SAGEConv):
         if takes_pygs_way(self, edge_index):
             x = x if activation is None else apply_to_ends(activation, x)
             return pyg.SAGEConv.forward(self, x, edge_index, size)
+        return super().forward(x, edge_index, size, activation)
+
+
+class GraphConv(_Checked, GraphConvRules, pyg.GraphConv):
+    """``torch_geometric.nn.GraphConv`` with gather and reduction in one kernel: same arguments, parameters and results.
+
+    Raises:
+        CohortError: an aggregation other than "mean", "sum" and "add", or ``flow="target_to_source"``.
+    """
+
+    aggregations = tuple(SUMS)
+    propagate_type = {"x": OptPairTensor, "edge_weight": OptTensor}  # PyG reads this from sources, which are not here
+
+    def forward(
+        self,
+        x: Tensor | tuple[Tensor, Tensor | None],
+        edge_index: Tensor | Block,
+        edge_weight: Tensor | None = None,
+        size=None,
+        activation: Activation | None = None,
+    ) -> Tensor:
+        """Like SAGERules.forward; PyG's code runs with edge weights, and for sparse matrices."""
+        if edge_weight is not None and isinstance(edge_index, Block):
+            raise CohortError("GraphConv: edge_weight", "edge_index of the edges that they are of", "a Block")
+        if edge_weight is not None or takes_pygs_way(self, edge_index):
+            x = x if activation is None else apply_to_ends(activation, x)
+            return pyg.GraphConv.forward(self, x, edge_index, edge_weight, size)
         return super().forward(x, edge_index, size, activation)
 
 
@@ -159,7 +187,13 @@ def takes_pygs_way(layer: pyg.MessagePassing, edge_index) -> bool:
     return not plain or isinstance(edge_index, EdgeIndex) or has_message_hooks(layer)
 
 
-OURS = {pyg.SAGEConv: SAGEConv, pyg.GCNConv: GCNConv, pyg.GATConv: GATConv, pyg.HGTConv: HGTConv}
+OURS = {
+    pyg.SAGEConv: SAGEConv,
+    pyg.GraphConv: GraphConv,
+    pyg.GCNConv: GCNConv,
+    pyg.GATConv: GATConv,
+    pyg.HGTConv: HGTConv,
+}
 
 
 @dataclass
@@ -181,7 +215,7 @@ class Replacement:
 
 
 def accelerate(model: nn.Module) -> Replacement:
-    """Replaces SAGEConv, GCNConv, GATConv and HGTConv of PyG in the model by Cohort's, which give the same results.
+    """Replaces layers of PyG in the model by Cohort's layers of the same names, which give the same results.
 
     Modules, parameters, hooks, devices and modes do not change, so optimizers and checkpoints of the model stay valid.
     A layer with arguments that Cohort's layer does not support stays PyG's. If a model of PyG gets a batch of Cohort's

@@ -25,7 +25,7 @@ OF_CORA = 4 * (2 * 1433 * 256 + 256 + 2 * 256 * 7 + 7 + 2)  # bytes that the tra
 
 @pytest.mark.parametrize("norm", ["none", "layer"])
 @pytest.mark.parametrize("fanout", [[3], [3, 2], [3, 2, 2]])
-@pytest.mark.parametrize(("kind", "heads"), [("sage", 4), ("gcn", 4), ("gat", 4), ("gat", 1)])
+@pytest.mark.parametrize(("kind", "heads"), [("sage", 4), ("gcn", 4), ("gat", 4), ("gat", 1), ("graphconv", 4)])
 def test_parameters_are_counted_as_the_model_has_them(kind, heads, fanout, norm):
     spec = RunSpec(model=kind, hidden=16, heads=heads, norm=norm, fanout=fanout)
     model = SampledGNN(kind, 10, 16, 3, len(fanout), 0.5, norm=norm, heads=heads)

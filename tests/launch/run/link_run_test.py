@@ -265,7 +265,7 @@ def test_a_run_does_not_go_on_with_other_links(graph, tmp_path):
         (["--task", "node", "--negatives-from", "batch"], "--negatives-from: expected --task link"),
         (["--partition"], "--partition: expected --task node, found --task link"),
         (["--negatives", "10001"], "--negatives: expected at most 10000, found 10001"),
-        (["--model", "rsage"], "--model: expected sage, gcn or gat, for the types of"),
+        (["--model", "rsage"], "--model: expected sage, gcn, gat or graphconv, for the types of"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(graph, tmp_path, capsys, arguments, words):

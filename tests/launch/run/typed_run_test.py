@@ -255,7 +255,7 @@ def test_what_is_not_offered_is_named(graph, tmp_path, options, said):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], "--model: expected sage, gcn or gat, for the types of"),
+        ([], "--model: expected sage, gcn, gat or graphconv, for the types of"),
         (
             ["--model", "sage", "--featureless", "embed"],
             "--featureless: expected --model rsage, rgcn, rgat",

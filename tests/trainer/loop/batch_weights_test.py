@@ -189,7 +189,7 @@ def test_the_command_refuses_what_cannot_be(data, cora, tmp_path):
     result = run_cohort(
         "train", data, "--model", "sage", "--use-edge-weights", "--device", "cpu", "--out", tmp_path / "a"
     )
-    assert result.returncode == 1 and "--model gcn, which takes weights" in result.stderr
+    assert result.returncode == 1 and "--model gcn or graphconv, which takes weights" in result.stderr
     result = run_cohort(
         "train", cora, "--model", "gcn", "--use-edge-weights", "--device", "cpu", "--out", tmp_path / "b"
     )
@@ -204,7 +204,7 @@ def test_the_command_refuses_what_cannot_be(data, cora, tmp_path):
             ["--model", "gcn", "--weight-attr", "edge_weight"],
             "edge weights are used for draws alone: --use-edge-weights",
         ),
-        (["--model", "sage"], "edge weights are not used: --model sage takes none (gcn can"),
+        (["--model", "sage"], "edge weights are not used: --model sage takes none (gcn or graphconv can"),
         (["--model", "gcn", "--use-edge-weights"], None),
     ],
 )

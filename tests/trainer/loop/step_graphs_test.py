@@ -22,7 +22,13 @@ from cohort_gnn.trainer.models.sampled import SampledGNN
 
 SEEDS, DIM, CLASSES = 40, 12, 5
 CPU = torch.device("cpu")
-KINDS = [("sage", False), ("sage", True), ("gcn", False), ("gat", False)]  # whether the last hop's nodes have no ids
+KINDS = [
+    ("sage", False),
+    ("sage", True),
+    ("gcn", False),
+    ("gat", False),
+    ("graphconv", True),
+]  # whether the last hop's nodes have no ids
 
 
 def test_padding_is_small_and_monotone():

@@ -32,7 +32,7 @@ SHAPES = [{}, {"norm": "layer", "residual": True, "heads": 2}]
 
 @pytest.mark.parametrize("shape", SHAPES, ids=["plain", "norm and residual"])
 @pytest.mark.parametrize("layers", ["cohort", "pyg"])
-@pytest.mark.parametrize("kind", ["sage", "gat"])
+@pytest.mark.parametrize("kind", ["sage", "gat", "graphconv"])
 def test_trimming_changes_no_seed_and_no_gradient(kind, layers, shape):
     torch.manual_seed(1)
     model = SampledGNN(kind, 7, 16, 4, len(FANOUT), 0.0, layers, **shape)
@@ -49,7 +49,7 @@ def test_trimming_changes_no_seed_and_no_gradient(kind, layers, shape):
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=["plain", "norm and residual"])
-@pytest.mark.parametrize("kind", ["sage", "gcn", "gat"])
+@pytest.mark.parametrize("kind", ["sage", "gcn", "gat", "graphconv"])
 def test_both_libraries_give_the_same(kind, shape):
     x, edge_index, edges_per_hop = sampled_batch()
     indptr = torch.searchsorted(edge_index[1].contiguous(), torch.arange(sum(NODES_PER_HOP[:3]) + 1))
@@ -111,7 +111,7 @@ def test_gcn_gives_every_seed_a_row():
     assert model(x, edge_index, NODES_PER_HOP, edges_per_hop).shape[0] >= NODES_PER_HOP[0]
 
 
-@pytest.mark.parametrize("kind", ["sage", "gcn", "gat"])
+@pytest.mark.parametrize("kind", ["sage", "gcn", "gat", "graphconv"])
 def test_a_seed_makes_the_same_model_of_our_layers_and_of_pygs(kind):
     ours, theirs = (seeded_model(kind, layers) for layers in ("cohort", "pyg"))
     assert [name for name, _ in ours.named_parameters()] == [name for name, _ in theirs.named_parameters()]
@@ -137,6 +137,18 @@ def test_weights_load_into_pygs_models_and_back(kind, pygs, norm):
     x, edge_index, _ = sampled_batch()
     torch.testing.assert_close(ours(x, edge_index), theirs(x, edge_index), rtol=1e-5, atol=1e-5)
     ours.load_state_dict(pygs(7, 16, 3, 4, **more).state_dict())
+
+
+@pytest.mark.parametrize("layers", ["cohort", "pyg"])
+def test_graphconv_trims_the_weights_of_edges(layers):
+    torch.manual_seed(1)
+    model = SampledGNN("graphconv", 7, 16, 4, len(FANOUT), 0.0, layers, edge_weights=True)
+    x, edge_index, edges_per_hop = sampled_batch()
+    weight = torch.rand(edge_index.shape[1])
+    whole = model(x, edge_index, edge_weight=weight)[: NODES_PER_HOP[0]]
+    trimmed = model(x, edge_index, NODES_PER_HOP, edges_per_hop, weight)[: NODES_PER_HOP[0]]
+    torch.testing.assert_close(trimmed, whole, rtol=1e-5, atol=1e-5)
+    assert not torch.allclose(model(x, edge_index)[: NODES_PER_HOP[0]], whole, atol=1e-3)
 
 
 def test_a_residual_adds_what_a_hidden_layer_reads():

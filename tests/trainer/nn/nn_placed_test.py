@@ -5,7 +5,7 @@ import torch
 from blocks import DEVICES, assert_as_close, by_target, placed, random_edges
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.nn import Block, GATConv, GCNConv, SAGEConv
+from cohort_gnn.nn import Block, GATConv, GCNConv, GraphConv, SAGEConv
 
 
 def block_on(device: str) -> Block:
@@ -29,6 +29,7 @@ def run(layer, x, block) -> list[torch.Tensor]:
         lambda dim: SAGEConv(dim, 7),
         lambda dim: SAGEConv(dim, 7, aggr="sum"),
         lambda dim: SAGEConv(dim, 7, root_weight=False, normalize=True),
+        lambda dim: GraphConv(dim, 7),
         lambda dim: GCNConv(dim, 7),
         lambda dim: GCNConv(dim, 300),
         lambda dim: GCNConv(dim, 7, add_self_loops=False),
@@ -40,7 +41,7 @@ def test_rows_at_places_are_those_rows_gathered(device, dim, make):
     there, rows = placed(block, x)
     source = x if isinstance(layer, GCNConv) else (x, x[:40])
     for found, expected in zip(run(layer, rows, there), run(layer, source, block), strict=True):
-        if isinstance(layer, SAGEConv):
+        if isinstance(layer, SAGEConv | GraphConv):
             assert torch.equal(found, expected)
         else:  # which without places multiplies first where that is less work
             assert_as_close(found, expected)

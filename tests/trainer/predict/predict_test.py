@@ -29,7 +29,7 @@ from cohort_gnn.trainer.predict.layerwise import LEAST_WORK_BYTES, Layerwise, Me
 
 NUM_NODES, NUM_EDGES, DIM, EDGE_DIM, HIDDEN, CLASSES = 700, 6000, 12, 3, 16, 5
 FEW_NODES = 105  # where each is a piece of its own
-MODELS = ["sage", "gcn", "gat"]
+MODELS = ["sage", "gcn", "gat", "graphconv"]
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
@@ -189,7 +189,7 @@ def run(data, tmp_path_factory, shm):
     return train(data, tmp_path_factory.mktemp("runs") / "sage", "--epochs", 8, "--seed", 3)
 
 
-@pytest.mark.parametrize(("kind", "layers"), [("sage", "pyg"), ("gcn", "pyg"), ("gat", "cohort")])
+@pytest.mark.parametrize(("kind", "layers"), [("sage", "pyg"), ("gcn", "pyg"), ("gat", "cohort"), ("graphconv", "pyg")])
 def test_the_command_applies_what_a_run_kept(data, tmp_path_factory, tmp_path, shm, kind, layers):
     run = train(data, tmp_path_factory.mktemp("run"), "--model", kind, "--layers", layers, "--epochs", 2)
     weights = torch.load(run / MODEL, weights_only=True)

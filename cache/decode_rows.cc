@@ -81,7 +81,7 @@ class PieceDecoder {
     for (std::size_t piece = 0; piece < statuses.size(); ++piece) {
       if (statuses[piece] == ibp::kNoFetchError) continue;
       const int64_t row = static_cast<int64_t>(piece) * pieces_.piece_rows + static_cast<int64_t>(statuses[piece] / 2);
-      throw base::Error({base::format("feature row {}", row), "a valid encoding", "bytes that decode to nothing",
+      throw base::Error({base::format("feature row {}", row), "a valid encoding", "bytes that are not an encoded row",
                          "the data is damaged: run cohort dataset check"});
     }
   }

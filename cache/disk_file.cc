@@ -77,7 +77,8 @@ void DiskFile::read(uint64_t offset, std::span<std::byte> to, std::size_t needed
     // A direct read that ends within a block has come to the end of the file.
     const bool at_end = got == 0 || (is_direct_ && done % kBlockBytes != 0);
     if (at_end && done < needed) {
-      throw base::Error({place(), base::format("{} more bytes", needed - done), "the end of the file", kChanged});
+      throw base::Error(
+          {place(), base::format("{} more bytes", needed - done), "the end of the file before them", kChanged});
     }
   }
 }

@@ -338,7 +338,7 @@ TierUses FeatureFetch::use() {
   const auto& seen = *reinterpret_cast<const Counters*>(flight.seen.data());
   if (seen.damaged != ibp::kNoFetchError) {
     throw base::Error({"row " + std::to_string(seen.damaged / 2) + (pool_ ? " of the pool" : " of a batch"),
-                       "a valid encoding", "bytes that decode to nothing",
+                       "a valid encoding", "bytes that are not an encoded row",
                        "the data is damaged: run cohort dataset check"});
   }
   base::require(seen.pool.given >= seen.pool.missing, "places of the pool for all missing rows");

@@ -25,7 +25,7 @@ void read_peers(int gpu, std::span<const int> peers) {
   base::choose_gpu(gpu);
   for (const int peer : peers) {
     if (peer == gpu || base::open_peer(peer)) continue;
-    throw base::Error({base::format("GPU {}", gpu), base::format("access to the memory of GPU {}", peer), "none",
+    throw base::Error({base::format("GPU {}", gpu), base::format("access to the memory of GPU {}", peer), "no access",
                        "use --cliques none"});
   }
 }

@@ -34,7 +34,8 @@ using Matrix = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 void need_length(std::size_t found, std::size_t wanted, const char* place) {
   if (found == wanted) return;
-  throw base::Error({place, "one element for each: " + std::to_string(wanted), std::to_string(found), ""});
+  throw base::Error(
+      {place, std::to_string(wanted) + " elements, one for each", std::to_string(found) + " elements", ""});
 }
 
 // An array of C++ memory that its owner keeps.
@@ -80,7 +81,7 @@ RowBytes row_bytes_of(nb::handle value, int64_t num_rows, Kept& kept) {
 
 // The lists of a relation that has `indptr`, behind those of the relations before.
 RelationLists& add_relation(const Vector<int64_t>& indptr, std::vector<RelationLists>& relations) {
-  if (indptr.shape(0) < 1) throw base::Error({"indptr", "an element more than lists", "none", ""});
+  if (indptr.shape(0) < 1) throw base::Error({"indptr", "one element more than there are lists", "an empty array", ""});
   const int64_t first = end_of(relations);
   RelationLists& relation = relations.emplace_back();
   relation.first = first;

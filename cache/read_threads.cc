@@ -26,7 +26,8 @@ void ReadJob::wait(const Patience& patience) {
     lock.unlock();
     abandon();
     const double seconds = std::chrono::duration<double>(patience.limit).count();
-    throw base::Error({patience.place, base::format("an end of a read within {} s", seconds), "none", patience.cure});
+    throw base::Error({patience.place, base::format("reads that end within {} s", seconds), "a read that does not end",
+                       patience.cure});
   }
   if (error_) std::rethrow_exception(error_);
 }

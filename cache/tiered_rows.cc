@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kFewRows = 256;  // not worth waking threads for
 
 [[noreturn]] void fail_row(const std::string& file, int64_t row) {
-  throw base::Error({base::format("{}: row {}", file, row), "a valid encoding", "bytes that decode to nothing",
+  throw base::Error({base::format("{}: row {}", file, row), "a valid encoding", "bytes that are not an encoded row",
                      "the data is damaged: run cohort dataset check"});
 }
 

@@ -40,8 +40,8 @@ def changed(out):
 
 
 def kind_of(array):
-    """What outputs should look like: ("torch", dtype) or ("numpy", dtype), this of other DLPack arrays, too; None where
-    numpy has no such dtype."""
+    """The library and dtype that outputs should have: ("torch", dtype) for tensors, ("numpy", dtype) for all other
+    arrays; None for an array whose dtype numpy lacks."""
     if is_torch(array):
         return "torch", array.dtype
     if isinstance(array, np.ndarray):
@@ -61,9 +61,9 @@ def demand_rows(rows, place: str) -> None:
     """Raises a CohortError unless rows are an array of numbers as this machine has them."""
     if is_torch(rows):
         if str(rows.layout) != "torch.strided":
-            raise CohortError(place, "a dense tensor", f"one of layout {rows.layout}", "call .to_dense()")
+            raise CohortError(place, "a dense tensor", f"a tensor of layout {rows.layout}", "call .to_dense()")
         if rows.is_meta or rows.is_quantized or rows.is_nested:
-            found = "one on the device meta" if rows.is_meta else "a quantized or nested one"
+            found = "a tensor on the device meta" if rows.is_meta else "a quantized or nested tensor"
             raise CohortError(place, "a dense tensor", found)
     elif isinstance(rows, np.ndarray):
         if not is_number(rows.dtype):
@@ -197,7 +197,7 @@ def ids_of(index, place: str = "fetch: index") -> tuple[np.ndarray, tuple[int, .
 def _integers(index, place: str) -> np.ndarray:
     """Those of a tensor; any dtype where it is empty."""
     if str(index.layout) != "torch.strided" or index.is_meta:
-        found = "one on the device meta" if index.is_meta else f"one of layout {index.layout}"
+        found = "a tensor on the device meta" if index.is_meta else f"a tensor of layout {index.layout}"
         raise CohortError(place, "a dense tensor in host memory", found)
     if index.numel() == 0:
         return np.empty(tuple(index.shape), np.bool_ if str(index.dtype) == "torch.bool" else np.int64)

@@ -99,7 +99,7 @@ def _files_with_rows(path: Path, bfloat16: bool) -> dict:
         except CohortError as error:
             print(f"cohort: left out: {error}", file=sys.stderr)
     if not found:
-        raise CohortError(str(path), "a folder with .npy files of rows [rows, columns]", "none")
+        raise CohortError(str(path), "a folder with .npy files of rows [rows, columns]", "no such file in it")
     return found
 
 
@@ -205,8 +205,9 @@ def run_verify(arguments) -> int:
         wanted = expected[first : first + len(rows)]
         differ = np.frombuffer(rows.tobytes(), np.uint8) != np.frombuffer(wanted.tobytes(), np.uint8)
         if differ.any():
-            row = first + int(differ.argmax()) // encoded.profile.row_bytes
-            raise CohortError(f"{arguments.file}: row {row}", f"the bytes of {arguments.against}", "others")
+            row, byte = divmod(int(differ.argmax()), encoded.profile.row_bytes)
+            expected = f"the bytes of row {first + row} of {arguments.against}"
+            raise CohortError(f"{arguments.file}: row {first + row}", expected, f"a difference in byte {byte}")
     profile = encoded.profile
     print(
         f"{arguments.file}: correct; {encoded.num_rows} rows x {profile.num_columns} {profile.dtype}, codec "

@@ -162,12 +162,11 @@ DeviceTable::DeviceTable(const EncodedRows& encoded) : profile_(encoded.profile)
                  "pin them, or copy them with Place::kPinned"});
   }
   if (encoded.ref.plane_b && memory_at(encoded.ref.plane_b) != type) {
-    throw Error({"DeviceTable: rows", "both planes in one kind of memory", "two kinds", ""});
+    throw Error({"DeviceTable: rows", "both planes in the same kind of memory",
+                 "one in host memory and one in GPU memory", ""});
   }
   on_host_ = type != cudaMemoryTypeDevice;
-  if (reinterpret_cast<uintptr_t>(encoded.ref.data) % 16 != 0) {
-    throw Error({"DeviceTable: rows", "an address that is a multiple of 16", "another", ""});
-  }
+  demand_multiple("DeviceTable: rows", encoded.ref.data, 16);
   if (encoded.ref.overflow_bytes == 0 || memory_at(encoded.ref.overflow) != cudaMemoryTypeUnregistered) return;
   device_rows_ = base::DeviceBytes(static_cast<std::size_t>(encoded.ref.overflow_bytes), "allocate overflow rows");
   base::copy_to_gpu(device_rows_.data(), encoded.ref.overflow, device_rows_.bytes());

@@ -77,7 +77,8 @@ EncodeOptions encode_options(const std::string& layout, uint32_t slot_bytes) {
 ChosenLayout choose_layout(const Profile& profile, const EncodeOptions& options) {
   if (profile.codec == Codec::kPlanes) {
     if (options.layout != LayoutChoice::kPacked && !options.slot_bytes) return {Layout::kSlots, profile.slot_bytes};
-    throw Error({"encode: layout of codec planes", "slots of the profile's width", "others", "leave it out"});
+    throw Error({"encode: layout of codec planes", "slots as wide as the profile says",
+                 "a layout or slot_bytes of your own", "leave both out"});
   }
   const bool slots = options.layout == LayoutChoice::kSlots ||
                      (options.layout == LayoutChoice::kAuto && (options.slot_bytes || profile.slot_bytes));
@@ -242,7 +243,7 @@ EncodedRows encode_in_place(const RowTable& rows, const Profile& profile) {
                  "use encode(), which packs"});
   }
   if (profile.codec == Codec::kPlanes) {
-    throw Error({"encode_in_place: codec", "one of rows in one piece", "planes", "use encode()"});
+    throw Error({"encode_in_place: codec", "a codec that stores each row in one piece", "planes", "use encode()"});
   }
   const ProfileTables tables(profile);
   auto lengths = std::make_shared<std::vector<uint16_t>>(static_cast<std::size_t>(rows.num_rows));

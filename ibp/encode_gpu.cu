@@ -215,16 +215,14 @@ EncodedRows encode_gpu(const RowTable& rows, const Profile& profile, const Encod
                        std::span<std::byte> out) {
   check_table_fits(rows, profile, "encode_gpu");
   if (profile.codec == Codec::kPlanes) {
-    throw Error({"encode_gpu: codec", "one that the GPU encodes", "planes", "use encode()"});
+    throw Error({"encode_gpu: codec", "a codec that the GPU can encode", "planes", "use encode()"});
   }
   std::shared_ptr<base::PinnedBytes> memory;
   if (out.empty()) {
     memory = std::make_shared<base::PinnedBytes>(data_bound(profile, rows.num_rows, options));
     out = {memory->data(), memory->bytes()};
   }
-  if (reinterpret_cast<uintptr_t>(out.data()) % 16 != 0) {
-    throw Error({"encode_gpu: out", "an address that is a multiple of 16", "another", ""});
-  }
+  demand_multiple("encode_gpu: out", out.data(), 16);
   if (rows.num_rows == 0) {
     auto shell = std::make_shared<BatchEncoder>(profile, options);
     return {profile, shell->ref(nullptr, nullptr), {shell}};

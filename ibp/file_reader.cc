@@ -34,10 +34,8 @@ class Reader {
           base::format("version {} for codec {}", format_version(codec), name_of(codec)),
           base::format("version {}", header_.version));
     check_shape(encoded.profile);
-    check(base::crc32c_parallel(section(kDirectory)) == header_.directory_crc, "a directory with a correct checksum",
-          "a wrong one");
-    check(base::crc32c(section(kChecksums)) == header_.checksum_crc, "checksums with a correct checksum",
-          "a wrong one");
+    check_crc("a directory", base::crc32c_parallel(section(kDirectory)), header_.directory_crc);
+    check_crc("checksums", base::crc32c(section(kChecksums)), header_.checksum_crc);
     encoded.ref = make_ref(encoded.profile);
     check_directory(encoded.ref);
     return encoded;
@@ -64,18 +62,23 @@ class Reader {
     if (!condition) fail(expected, found);
   }
 
+  void check_crc(const char* what, uint32_t found, uint32_t stored) const {
+    check(found == stored, base::format("{} with checksum {:08x}, as the file says", what, stored),
+          base::format("checksum {:08x}", found));
+  }
+
   void read_header() {
     check(bytes_.size() >= sizeof(header_), "a header of 128 bytes", base::format("{} bytes", bytes_.size()));
     std::memcpy(&header_, bytes_.data(), sizeof(header_));
     if (header_.magic != kFileMagic) {
-      throw Error({place_, "the magic IBPROWS1", "something else", "is it a file of encoded rows?"});
+      throw Error({place_, "a file that begins with IBPROWS1", "other bytes at its beginning",
+                   "is it a file of encoded rows?"});
     }
     if (header_.version < 1 || header_.version > 3) {
       throw Error(
           {place_, "version 1, 2 or 3", base::format("version {}", header_.version), "a newer program wrote it"});
     }
-    check(base::crc32c(bytes_.first(sizeof(header_) - 4)) == header_.header_crc, "a header with a correct checksum",
-          "a wrong one");
+    check_crc("a header", base::crc32c(bytes_.first(sizeof(header_) - 4)), header_.header_crc);
     check(header_.version == 2 || (header_.plane_b_bytes == 0 && header_.plane_b_stride_bytes == 0),
           "no plane B but in version 2", base::format("{} bytes", header_.plane_b_bytes));
   }
@@ -215,9 +218,7 @@ class Reader {
 }  // namespace
 
 EncodedRows load(std::span<const std::byte> bytes, Keeper keeper, const std::string& place, bool verify_data) {
-  if (reinterpret_cast<uintptr_t>(bytes.data()) % 16 != 0) {
-    throw Error({place, "an image at a multiple of 16 bytes", "another address", "copy it to aligned memory"});
-  }
+  demand_multiple(place, bytes.data(), 16);
   const Reader reader(bytes, place);
   EncodedRows encoded = reader.read();
   if (verify_data) reader.verify_data();

@@ -208,7 +208,8 @@ uint64_t total_bytes(const std::vector<uint32_t>& lengths, uint32_t row_bytes) {
 
 Fit fit(const RowTable& rows, const FitOptions& options) {
   check_table(rows, "fit");
-  if (rows.num_rows == 0) throw Error({"fit: rows", "at least one row", "none", "a profile is learnt from rows"});
+  if (rows.num_rows == 0)
+    throw Error({"fit: rows", "at least one row", "a table without rows", "a profile is learnt from rows"});
   const std::vector<int64_t> picked = sample_rows(rows.num_rows, options);
   std::vector<std::byte> kept(picked.size() * rows.row_bytes());
   for (std::size_t i = 0; i < picked.size(); ++i) {
@@ -225,7 +226,7 @@ Fit fit(const RowTable& rows, const FitOptions& options) {
 
 double mean_row_bytes(const RowTable& rows, const Profile& profile) {
   check_table_fits(rows, profile, "mean_row_bytes");
-  if (rows.num_rows == 0) throw Error({"mean_row_bytes: rows", "at least one row", "none", ""});
+  if (rows.num_rows == 0) throw Error({"mean_row_bytes: rows", "at least one row", "a table without rows", ""});
   const std::vector<uint32_t> lengths = coded_lengths(rows, profile);
   uint64_t bytes = total_bytes(lengths, rows.row_bytes());
   if (profile.codec == Codec::kPlanes) {

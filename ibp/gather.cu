@@ -12,6 +12,7 @@
 #include "ibp/copy_rows.cuh"
 #include "ibp/gather_batch.cuh"
 #include "ibp/gpu.h"
+#include "ibp/row_codec.h"
 #include "ibp/staging.cuh"
 
 namespace cohort::ibp {
@@ -223,11 +224,6 @@ GatherKernel kernel_for(Form form, uint32_t words) {
   }
 }
 
-void check_out(const void* out) {
-  if (reinterpret_cast<uintptr_t>(out) % 16 == 0) return;
-  throw Error({"fetch: out", "an address that is a multiple of 16", "another", ""});
-}
-
 bool has_plane_a_alone(const DeviceTable& table) {  // plane_a_of()
   return table.profile().ref().codec == Codec::kPlanes && !table.ref().plane_b;
 }
@@ -297,8 +293,9 @@ void Gather::check() {
   *scratch_->seen() = kNoError;
   scratch_->clear_first = true;
   const std::string place = "fetch: index[" + std::to_string(status / 2) + "]";
-  if (status % 2) throw Error({place, "a valid encoding", "bytes that decode to nothing", "the data is damaged"});
-  throw Error({place, "a row of the table", "another number", "an earlier fetch on this Gather may be meant"});
+  if (status % 2) throw Error({place, "a valid encoding", "bytes that are not an encoded row", "the data is damaged"});
+  throw Error({place, "the number of a row of the table", "a number below 0, or too large",
+               "an earlier fetch with this Gather may have had the wrong number"});
 }
 
 void Gather::fetch(const DeviceTable& table, const int64_t* index, int64_t count, void* out, cudaStream_t stream,
@@ -308,7 +305,7 @@ void Gather::fetch(const DeviceTable& table, const int64_t* index, int64_t count
     throw Error(
         {"fetch: rows", "at most " + std::to_string(max_rows_), std::to_string(count), "make the Gather larger"});
   }
-  check_out(out);
+  demand_multiple("fetch: out", out, 16);
   const Codec codec = table.profile().ref().codec;
   if (options.plane_a && codec != Codec::kPlanes) {
     throw Error(
@@ -316,7 +313,7 @@ void Gather::fetch(const DeviceTable& table, const int64_t* index, int64_t count
   }
   const bool plane_a = options.plane_a || has_plane_a_alone(table);
   if (options.bfloat16 && !plane_a) {
-    throw Error({"fetch: bfloat16", "plane A alone of rows of codec planes", "whole rows", ""});
+    throw Error({"fetch: bfloat16", "plane A of rows of codec planes", "both planes of each row", "fetch plane A"});
   }
   if (count == 0) return;
   Scratch& scratch = *scratch_;
@@ -361,7 +358,7 @@ void Gather::fetch_rows(const DeviceTable& table, const LocatedRows& rows, void*
 
 void fetch_located(const DeviceProfile& device_profile, const LocatedRows& rows, void* out, unsigned long long* status,
                    cudaStream_t stream, const FetchOptions& options) {
-  check_out(out);
+  demand_multiple("fetch: out", out, 16);
   const ProfileRef& profile = device_profile.ref();
   const Form form = form_of(profile, options.plane_a, options.bfloat16);
   const DeviceLimits limits = current_limits();

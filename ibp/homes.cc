@@ -62,7 +62,8 @@ Homes::Homes(const Profile& profile, int64_t num_rows, uint32_t slot_bytes) {
 
 void Homes::check(const Profile& profile) const {
   if (profile.codec == Codec::kPlanes) {
-    throw Error({"put: table", "rows in one piece", "codec planes", "use another codec for rows that change"});
+    throw Error({"put: table", "a codec that stores each row in one piece", "codec planes",
+                 "use another codec for rows that change"});
   }
   const uint64_t most = bytes_with(num_places_ + ref_.num_rows);
   if (most / 4 > kEntryOffsetMask) {

@@ -1,4 +1,4 @@
-// What hosts alone do with encoded rows: decode rows one by one, and check a file without having it in memory.
+// On the CPU: decodes single rows, and checks a file of encoded rows without loading all of it.
 #pragma once
 
 #include <cstddef>
@@ -11,18 +11,18 @@ namespace cohort::ibp {
 
 class ProfileTables;
 
-// Decodes rows one by one, wherever each lies; for any number of threads.
+// Decodes single rows at any address; any number of threads may use it at the same time.
 class HostDecoder {
  public:
   explicit HostDecoder(const Profile& profile);
-  // Writes the decoded row, row_bytes; false when it is no valid encoding.
+  // Writes row_bytes bytes to `row`; returns false if `stored` is not an encoded row.
   bool decode(const RowSpan& stored, std::byte* row) const;
 
  private:
   std::shared_ptr<const ProfileTables> tables_;
 };
 
-// Checks all of a file, a piece at a time: little of it is in memory at once. Throws Error.
+// Reads a file piece by piece and checks its structure and all checksums. Throws Error.
 void verify(const std::string& path);
 
 }  // namespace cohort::ibp

@@ -48,7 +48,9 @@ void check_contiguous(const Array& array, const char* place) {
   int64_t step = 1;
   for (std::size_t i = array.ndim(); i-- > 0;) {
     if (array.shape(i) != 1 && array.size() > 0 && array.stride(i) != step) {
-      throw Error({place, "a C-contiguous array", "another stride", "call .contiguous() or numpy.ascontiguousarray"});
+      throw Error({place, "a C-contiguous array",
+                   "stride " + std::to_string(array.stride(i)) + " of dimension " + std::to_string(i),
+                   "call .contiguous() or numpy.ascontiguousarray"});
     }
     step *= static_cast<int64_t>(array.shape(i));
   }
@@ -57,7 +59,7 @@ void check_contiguous(const Array& array, const char* place) {
 template <typename Array>
 void check_on_host(const Array& array, const char* place) {
   if (array.device_type() == nb::device::cpu::value || array.device_type() == nb::device::cuda_host::value) return;
-  throw Error({place, "an array in host memory", "one in GPU memory", ""});
+  throw Error({place, "an array in host memory", "an array in GPU memory", "call .cpu()"});
 }
 
 RowTable table_of(const InArray& rows) {

@@ -63,7 +63,8 @@ void validate_invariant(const Profile& profile) {
   const uint64_t allowed = low_bits(profile.chunk_bytes * 8);
   for (std::size_t i = 0; i < profile.mask.size(); ++i) {
     const bool inside = (profile.mask[i] & ~allowed) == 0 && (profile.value[i] & ~profile.mask[i]) == 0;
-    require_that(inside, "profile: value", "bits inside the mask only", base::format("others in chunk {}", i));
+    require_that(inside, "profile: value", "bits inside the mask only",
+                 base::format("bits outside the mask in chunk {}", i));
   }
 }
 
@@ -196,7 +197,7 @@ void check_table(const RowTable& rows, const std::string& place) {
     throw Error({place + ": row width", base::format("1 to {} bytes", kMaxRowBytes), base::format("{} bytes", bytes),
                  "split wider rows into column groups"});
   }
-  if (!rows.data && rows.num_rows > 0) throw Error({place + ": rows", "an address", "null", ""});
+  if (!rows.data && rows.num_rows > 0) throw Error({place + ": rows", "an address", "a null pointer", ""});
 }
 
 void check_table_fits(const RowTable& rows, const Profile& profile, const std::string& place) {
@@ -277,7 +278,8 @@ Profile profile_from(std::span<const std::byte> bytes, const std::string& place)
     throw Error({place, "a profile of at least 52 bytes", base::format("{} bytes", bytes.size()), kHint});
   }
   std::memcpy(&header, bytes.data(), sizeof(header));
-  if (header.magic != kProfileMagic) throw Error({place, "the magic IBPPROF1", "something else", kHint});
+  if (header.magic != kProfileMagic)
+    throw Error({place, "bytes that begin with IBPPROF1", "other bytes at the beginning", kHint});
   const auto codec = static_cast<Codec>(header.codec);
   if (header.version != format_version(codec)) {
     throw Error({place, base::format("profile version {} for codec {}", format_version(codec), name_of(codec)),
@@ -285,7 +287,10 @@ Profile profile_from(std::span<const std::byte> bytes, const std::string& place)
   }
   const auto body = bytes.first(bytes.size() - 4);
   const auto checksum = load_as<uint32_t>(bytes.data() + body.size());
-  if (base::crc32c(body) != checksum) throw Error({place, "a profile with a correct checksum", "a wrong one", kHint});
+  if (const uint32_t found = base::crc32c(body); found != checksum) {
+    throw Error({place, base::format("a profile with checksum {:08x}, as it says", checksum),
+                 base::format("checksum {:08x}", found), kHint});
+  }
   Profile profile;
   copy_fields(header, profile);
   if (codec == Codec::kPlanes) profile.mantissa_bits = std::exchange(profile.chunk_bytes, 0);

@@ -6,13 +6,13 @@
 
 namespace cohort::ibp {
 
-// What is wrong with a put, by its position: 4 * position + one of these.
+// Why a put failed. PutStatus::fault is 4 * (position of the id in the put) + one of these.
 enum class PutFault : uint32_t { kNoSuchRow = 0, kTwice = 1, kNoRoom = 2 };
 
-// In GPU memory, and copied to the host after each put.
+// State in GPU memory; copied to the host after each put.
 struct PutStatus {
-  unsigned long long fault = ~0ull;  // the least of the puts since it was last cleared
-  unsigned long long refused = 0;    // ids of this put that are wrong: nothing is stored then
+  unsigned long long fault = ~0ull;  // the smallest of all puts since it was last cleared; all ones: no fault
+  unsigned long long refused = 0;    // number of wrong ids in this put; if it is not 0, the put changes no row
   Places places;
 };
 
@@ -31,7 +31,7 @@ __device__ inline void report_put(const PutJob& job, int64_t position, PutFault 
   atomicMin(&job.status->fault, static_cast<unsigned long long>(position) * 4 + static_cast<uint32_t>(fault));
 }
 
-// Marks the row of id i as being put; a thread an id.
+// Marks the row of id i as being put. Called by one thread for each id.
 __device__ inline void claim_row(const PutJob& job, int64_t i) {
   const int64_t row = job.ids[i];
   const bool exists = row >= 0 && row < job.homes.num_rows;
@@ -64,7 +64,7 @@ __device__ inline void store_raw_warp(std::byte* to, const std::byte* row, uint3
   }
 }
 
-// Where a row goes that does not fit its home; `entry`, when there is no room.
+// Returns the entry of a place in the overflow area for a row that does not fit its home, or `entry` if none is free.
 __device__ inline uint64_t find_place_warp(const PutJob& job, int64_t i, uint64_t entry) {
   unsigned long long found = 0;
   if (lane_id() == 0) {
@@ -110,7 +110,7 @@ __device__ void put_row_warp(const RowEncoder<form>& encoder, const PutJob& job,
   if (lane_id() == 0) homes.entries[row] = entry;
 }
 
-// Rows first, first + step, ... of a put; the claims of one that is refused are taken back.
+// Stores rows first, first + step, ... of a put. If the put is refused, removes the marks of its rows instead.
 template <EncodeForm form>
 __device__ void put_rows_warp(const RowEncoder<form>& encoder, const PutJob& job, int64_t first, int64_t step,
                               uint32_t* words) {

@@ -158,8 +158,15 @@ bool decode_row(const ProfileRef& profile, const RowSpan& span, std::byte* row, 
   return true;
 }
 
+void demand_multiple(const std::string& place, const void* address, std::size_t bytes) {
+  const std::size_t beyond = reinterpret_cast<uintptr_t>(address) % bytes;
+  if (beyond == 0) return;
+  throw base::Error({place, "an address that is a multiple of " + std::to_string(bytes),
+                     "an address " + std::to_string(beyond) + " bytes beyond a multiple", "copy it to aligned memory"});
+}
+
 void fail_row(int64_t row) {
-  throw base::Error({"row " + std::to_string(row), "a valid encoding", "bytes that decode to nothing",
+  throw base::Error({"row " + std::to_string(row), "a valid encoding", "bytes that are not an encoded row",
                      "the data is damaged, or belongs to another profile"});
 }
 

@@ -78,6 +78,9 @@ uint32_t coded_bytes(const ProfileRef& profile, const RowSpan& span, std::byte* 
 // Decodes a located row, through `scratch`, which grows as needed; false when it is no valid row.
 bool decode_row(const ProfileRef& profile, const RowSpan& span, std::byte* row, std::vector<std::byte>& scratch);
 
+// Throws Error unless the address is a multiple of `bytes`; `place` names the argument.
+void demand_multiple(const std::string& place, const void* address, std::size_t bytes);
+
 // Throws Error: this row is no valid encoding.
 [[noreturn]] void fail_row(int64_t row);
 

@@ -123,12 +123,12 @@ def gpu_of(place, device) -> tuple[str, int]:
     if name not in ("pinned", "cuda") or (number and (name == "pinned" or not number.isdigit())):
         raise CohortError("EncodedRows.to", "cpu, pinned or cuda", str(place))
     if not _native.with_cuda:
-        raise CohortError("EncodedRows.to", "a build with CUDA", "one without", "build with a CUDA compiler")
+        raise CohortError("EncodedRows.to", "a build with CUDA", "a build without CUDA", "build with a CUDA compiler")
     import torch
 
     count = torch.cuda.device_count()
     if count == 0:
-        raise CohortError("EncodedRows.to", "a GPU that torch can use", "none", 'use the place "cpu"')
+        raise CohortError("EncodedRows.to", "a GPU that torch can use", "no GPU", 'use the place "cpu"')
     if number:
         gpu = int(number)
     elif device is None:

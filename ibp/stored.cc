@@ -71,7 +71,7 @@ void decode_stored(const Profile& profile, std::span<const uint64_t> entries, st
     }
   }
   if (bad == INT64_MAX) return;
-  throw Error({base::format("stored row {}", bad), "a valid encoding", "bytes that decode to nothing",
+  throw Error({base::format("stored row {}", bad), "a valid encoding", "bytes that are not an encoded row",
                "the data is damaged, or belongs to another profile"});
 }
 

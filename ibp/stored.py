@@ -129,7 +129,7 @@ def demand_inside(entries, num_bytes: int) -> None:
 
 def _damaged(number: int) -> CohortError:
     hint = "the data is damaged, or belongs to another profile"
-    return CohortError(f"stored row {number}", "a valid encoding", "bytes that decode to nothing", hint)
+    return CohortError(f"stored row {number}", "a valid encoding", "bytes that are not an encoded row", hint)
 
 
 class Decoder:

@@ -59,12 +59,13 @@ int num_sms() {
   const std::string place = "put: ids[" + std::to_string(fault / 4) + "]";
   switch (static_cast<PutFault>(fault % 4)) {
     case PutFault::kNoSuchRow:
-      throw Error({place, "a row of the table", "another number", "nothing was put; an earlier put may be meant"});
+      throw Error({place, "the number of a row of the table", "a number below 0, or too large",
+                   "no row was changed; an earlier put may have had the wrong number"});
     case PutFault::kTwice:
-      throw Error({place, "each row once", "a row twice", "nothing was put; put the last of its rows only"});
+      throw Error({place, "each row once", "a row twice", "no row was changed; keep only the last of its values"});
     default:
-      throw Error({place, "room for rows that do not get shorter", "none is left: this row keeps its old value",
-                   "make the table anew, or with more spare room; spare=1 is always enough"});
+      throw Error({place, "room for rows that encoding does not make shorter", "no room: this row keeps its old value",
+                   "make a new table, with a larger spare; spare=1 is always enough"});
   }
 }
 
@@ -176,9 +177,7 @@ void DeviceWritableRows::put(const int64_t* ids, const void* rows, int64_t count
                              const FetchOptions& options) {
   check();
   State& state = *state_;
-  if (reinterpret_cast<uintptr_t>(rows) % element_bytes(state.profile.dtype) != 0) {
-    throw Error({"put: rows", "an address that is a multiple of an element", "another", ""});
-  }
+  demand_multiple("put: rows", rows, element_bytes(state.profile.dtype));
   if (count <= 0) return;
   PutStatus* status = state.status.data();
   if (state.clear_first) cuda_check(cudaMemsetAsync(&status->fault, 0xff, sizeof(status->fault), stream));

@@ -65,6 +65,12 @@ void for_arrays(Edges& edges_read, Reads& node_reads, Reads& expansions, Promise
   throw base::Error({path.string(), expected, found, kCure});
 }
 
+void check_crc(const char* what, uint32_t found, uint32_t stored, const std::filesystem::path& path) {
+  if (found == stored) return;
+  refuse(path, base::format("{} with checksum {:08x}, as the file says", what, stored),
+         base::format("checksum {:08x}", found));
+}
+
 // Numbers that the program keeps in signed integers.
 void check_counts(const Header& header, const std::filesystem::path& path) {
   for (const uint64_t count : {header.num_batches, header.max_batch_nodes, header.max_batch_edges}) {
@@ -73,11 +79,11 @@ void check_counts(const Header& header, const std::filesystem::path& path) {
 }
 
 void check(const Header& header, const std::filesystem::path& path, std::uintmax_t file_bytes) {
-  if (header.magic != Header{}.magic) refuse(path, "the magic CHRTHOT1", "something else");
+  if (header.magic != Header{}.magic) refuse(path, "a file that begins with CHRTHOT1", "other bytes at its beginning");
   if (header.version != kVersion) {
     refuse(path, base::format("version {}", kVersion), base::format("version {}", header.version));
   }
-  if (crc_of(header) != header.header_crc) refuse(path, "a header with a correct checksum", "a wrong one");
+  check_crc("a header", crc_of(header), header.header_crc, path);
   const auto& promised = header.num_promised;
   const uint64_t num_promised = std::accumulate(promised.begin(), promised.end(), uint64_t{0});
   const uint64_t num_lists = num_lists_of(header);
@@ -102,7 +108,7 @@ void read(const base::FileDescriptor& file, const std::filesystem::path& path, s
     const ssize_t done = pread(file.get(), piece.data(), piece.size(), static_cast<off_t>(offset + first));
     complete = complete && done == std::ssize(piece);
   }
-  if (!complete) refuse(path, "all bytes", "an end before them");
+  if (!complete) refuse(path, "as many bytes as its header says", "a shorter file");
 }
 
 // A file whose header is checked, at the begin of its counts.
@@ -126,7 +132,7 @@ CountsFile open_counts(const std::filesystem::path& path, const HotnessKey* expe
   read(counts.file, path, 0, bytes_of(counts.header));
   check(counts.header, path, std::filesystem::file_size(path));
   if (expected && *expected != counts.key()) {
-    refuse(path, "counts of this data set, split, fanout and batch size", "others");
+    refuse(path, "counts of this data set, split, fanout and batch size", "counts of another of these");
   }
   return counts;
 }
@@ -179,7 +185,7 @@ Hotness Hotness::load(const std::filesystem::path& path, const HotnessKey* expec
     offset += array.size_bytes();
     crc = base::crc32c_parallel(std::as_bytes(array), crc);
   });
-  if (crc != header.data_crc) refuse(path, "counts with a correct checksum", "a wrong one");
+  check_crc("counts", crc, header.data_crc, path);
   std::move(promised.begin(), promised.begin() + kNumKinds, hotness.promised_.begin());
   return hotness;
 }

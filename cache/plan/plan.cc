@@ -32,12 +32,13 @@ void check_cliques(const PlanInput& input) {
     }
   }
   const auto missing = std::find(seen.begin(), seen.end(), false);
-  need(missing == seen.end(), "cliques", "every GPU in one", base::format("GPU {} in none", missing - seen.begin()));
+  need(missing == seen.end(), "cliques", "every GPU in a clique",
+       base::format("GPU {} in no clique", missing - seen.begin()));
 }
 
 void check_numbers(const PlanInput& input) {
   const std::size_t num_gpus = input.budget_bytes.size();
-  need(num_gpus >= 1, "budgets", "at least one GPU", "none");
+  need(num_gpus >= 1, "budgets", "a budget for each GPU", "no budgets");
   for (int64_t bytes : input.budget_bytes) need(bytes >= 0, "budget", "0 bytes or more", std::to_string(bytes));
   need(input.counts.size() == 1 || input.counts.size() == input.cliques.size(), "counts",
        "one for all cliques, or one per clique", std::to_string(input.counts.size()));
@@ -47,7 +48,7 @@ void check_numbers(const PlanInput& input) {
   const IndexCost& index = input.index;
   const int64_t least =
       std::min({index.bitmap_bytes[0], index.bitmap_bytes[1], index.entry_bytes, index.scratch_bytes});
-  need(least >= 0, "index", "0 bytes or more", "fewer");
+  need(least >= 0, "index", "0 bytes or more", base::format("{} bytes", least));
 }
 
 void check_sizes(const GraphSizes& sizes) {

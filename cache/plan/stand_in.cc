@@ -27,8 +27,8 @@ void add_out_degrees(const RelationLists& relation, std::vector<uint32_t>& degre
     ++degrees[static_cast<std::size_t>(relation.first_source + node)];
   }
   if (num_bad == 0) return;
-  throw base::Error({"indices", "nodes of 0 to " + std::to_string(num_nodes - 1), std::to_string(num_bad) + " others",
-                     "run cohort dataset check"});
+  throw base::Error({"indices", "nodes of 0 to " + std::to_string(num_nodes - 1),
+                     std::to_string(num_bad) + " numbers outside of these", "run cohort dataset check"});
 }
 
 StandIn with_lists(std::vector<uint32_t> reads, const std::vector<RelationLists>& relations, int64_t picks) {

@@ -13,20 +13,22 @@ namespace cohort::cache {
 
 class OtherMachines {
  public:
-  // `listener` listens for them: from now on they hear that this machine loads. The rest is as RowPeers has it.
+  // `listener`: where the other machines connect; until share(), they are told that this machine is still loading. The
+  // other arguments are those of RowPeers.
   OtherMachines(std::vector<MachineAddress> machines, RunIdentity identity, base::FileDescriptor listener,
                 std::chrono::milliseconds patience);
 
   const std::shared_ptr<RowPeers>& peers() const { return peers_; }
-  // Of the rows that all machines must have.
+  // `digest`: of the tables of encoded rows, which must be the same on all machines.
   void expect_tables(uint32_t digest) { digest_ = digest; }
-  // Gives these rows, of each node type, to the others, and waits until each of them is ready to do so. Throws
-  // base::Error when one does not come.
+  // Starts to serve these tables, one per node type, and waits until every other machine serves its own. Throws
+  // base::Error if one of them does not do so in time.
   void share(std::vector<ServedTable> tables);
-  // Gets bytes from the others for some tenths of a second. `begins` is told how many, right before it gets these.
+  // Measures the network: fetches bytes from the other machines for some tenths of a second. Calls `begins` with the
+  // number of bytes right before it fetches them.
   void measure_network(const std::function<void(int64_t bytes)>& begins);
-  // Asks for no more rows, and gives them until the others ask for no more either: a machine whose trainers have ended
-  // may be asked for rows of batches ahead. Ends when `gives_up`, which is asked now and then.
+  // Sends no more requests, and serves those of the other machines until they send none either: they may be fetching
+  // rows for later batches when the trainers of this machine have ended. Returns early once `gives_up()` is true.
   void leave(const std::function<bool()>& gives_up);
 
  private:

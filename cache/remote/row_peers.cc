@@ -48,7 +48,7 @@ Socket RowPeers::greeted(int machine, const TimeLimit& limit) const {
     auto [socket, answer] = greet(machine, is_first && limit.end < of_answer.end ? limit : of_answer);
     if (answer == Answer::kWelcome) return std::move(socket);
     if (std::chrono::steady_clock::now() > limit.end) {
-      socket.fail(base::format("rows within {} s", limit.seconds), "a sampler that still loads its own");
+      socket.fail(base::format("rows within {} s", limit.seconds), "a sampler that is still loading its rows");
     }
     std::this_thread::sleep_for(kComesAgain);
   }
@@ -65,10 +65,10 @@ std::pair<Socket, Answer> RowPeers::greet(int machine, const TimeLimit& limit) c
     socket.fail("a sampler of this version of cohort", "another program", "install the same version on all machines");
   }
   if (welcome.answer == Answer::kOtherRun) {
-    socket.fail("a sampler of this run", "one of another run", "start the run again on all machines");
+    socket.fail("a sampler of this run", "a sampler of another run", "start the run again on all machines");
   }
   if (welcome.answer == Answer::kOtherRows) {
-    socket.fail("the same encoded rows as here", "others",
+    socket.fail("the same encoded rows as on this machine", "rows with another checksum",
                 "copy the data set's folder \"prepared\" from one machine to the others");
   }
   const bool is_known = welcome.answer == Answer::kWelcome || welcome.answer == Answer::kLoading;
@@ -90,7 +90,8 @@ void RowPeers::wait(std::unique_lock<std::mutex>& lock, std::condition_variable&
   if (peer.error) std::rethrow_exception(peer.error);
   if (in_time) return;
   throw OtherMachineError({machines_[static_cast<std::size_t>(machine)].name,
-                           base::format("an answer within {} s", limit.seconds), "none to earlier requests", kCure});
+                           base::format("an answer within {} s", limit.seconds), "no answer to earlier requests",
+                           kCure});
 }
 
 void RowPeers::ask(int machine, Request request, std::span<const uint32_t> ids, std::span<std::byte> rows) {
@@ -143,7 +144,7 @@ void RowPeers::receive(const Socket& socket, const Request& request, std::size_t
       socket.fail("rows of its disk", text, "see the log of its sampler");
     }
     if (reply.answer != Answer::kWelcome) {
-      socket.fail(base::format("rows of table {} that this machine keeps", request.table), "that it has none of them");
+      socket.fail(base::format("rows of table {} from that machine", request.table), "no such rows there");
     }
     if (reply.bytes == 0 || reply.bytes > rows.size()) {
       socket.fail(base::format("{} bytes of {} rows, or some of them", rows.size(), num_ids),

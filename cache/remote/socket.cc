@@ -74,7 +74,8 @@ void Socket::fail_ended(int error) const {
 void Socket::wait(short events, const TimeLimit& limit) const {
   pollfd polled{file_.get(), events, 0};
   if (::poll(&polled, 1, ms_until(limit.end)) == 0) {
-    fail(base::format("an answer within {} s", limit.seconds), "none: its sampler has stopped, or the network is gone");
+    fail(base::format("an answer within {} s", limit.seconds),
+         "no answer: its sampler has stopped, or the network is gone");
   }
 }
 

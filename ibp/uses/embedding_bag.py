@@ -92,7 +92,9 @@ class EmbeddingBag(torch.nn.Module):
             if input.dim() == 2 and input.shape[1] == 0:
                 raise CohortError("EmbeddingBag: input", "[bags, n] with n of at least 1", str(list(input.shape)))
         elif offsets.dim() == 1 and len(offsets) < self.include_last_offset:
-            raise CohortError(place, "at least one, since include_last_offset=True", "none", "the last is len(input)")
+            raise CohortError(
+                place, "at least one offset, since include_last_offset=True", "no offset", "the last is len(input)"
+            )
         elif offsets.dim() == 1 and offsets.is_cpu and bool((offsets[1:] < offsets[:-1]).any()):
             wrong = int((offsets[1:] < offsets[:-1]).nonzero()[0])
             raise CohortError(place, "ascending numbers", f"{int(offsets[wrong])} before {int(offsets[wrong + 1])}")

@@ -79,7 +79,7 @@ class History:
         if self._table is None:
             return self.__dict__
         hint = "pull the rows, and push them into another History(..., profile=history.profile)"
-        raise CohortError("copy or pickle of a History", "one without rows", "one with rows", hint)
+        raise CohortError("copy or pickle of a History", "a History without rows", "a History with rows", hint)
 
     @property
     def profile(self) -> Profile | None:

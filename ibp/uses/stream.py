@@ -275,9 +275,9 @@ def stream_module(
             hint = 'layers are modules: module.get_submodule("NAME")'
             raise CohortError("stream_module", "a torch.nn.Module", f"{type(each).__name__} {each!r}"[:80], hint)
     if module.training:
-        raise CohortError("stream_module", "a module in eval mode", "one in training mode", "call eval() first")
+        raise CohortError("stream_module", "a module in eval mode", "a module in training mode", "call eval() first")
     if any("weight_stream" in vars(each) for each in module.modules()):
-        raise CohortError("stream_module", "a module with its weights", "one whose weights are streamed already")
+        raise CohortError("stream_module", "a module with its weights", "a module whose weights are streamed already")
     if codec == "planes":
         raise CohortError("stream_module: codec", "a codec whose rows are one plane", codec)
     if ahead < 0:
@@ -285,9 +285,9 @@ def stream_module(
     where = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
     if where.type == "cuda":
         if not _native.with_cuda:
-            raise CohortError("stream_module", "a build with CUDA", "one without", 'use device="cpu"')
+            raise CohortError("stream_module", "a build with CUDA", "a build without CUDA", 'use device="cpu"')
         if not torch.cuda.is_available():
-            raise CohortError("stream_module: device", "a GPU that torch can use", "none", 'use device="cpu"')
+            raise CohortError("stream_module: device", "a GPU that torch can use", "no GPU", 'use device="cpu"')
         where = torch.device("cuda", torch.cuda.current_device() if where.index is None else where.index)
     found = [Layer(each) for each in (_layers_of(module) if layers is None else layers)]
     _check_apart(found)
@@ -396,4 +396,4 @@ def _view(buffer: Tensor, weight: Weight) -> Tensor:
 
 def _refuse_state_dict(module: nn.Module, *arguments) -> None:
     hint = "save the state_dict before stream_module(), and load it into a module before stream_module()"
-    raise CohortError("state_dict", "a module with its weights", "one whose weights are streamed", hint)
+    raise CohortError("state_dict", "a module with its weights", "a module whose weights are streamed", hint)

@@ -133,8 +133,11 @@ def test_autograd_knows_that_out_has_changed(encoded):
         (np.array([True, False]), "expected integers, found bool"),
         (torch.tensor([1.0]), "expected integers, found float32"),
         (torch.tensor([1.0], dtype=torch.bfloat16, requires_grad=True), r"expected integers, found bfloat16 \[1\]"),
-        (torch.tensor([1]).to_sparse(), "expected a dense tensor in host memory, found one of layout torch.sparse_coo"),
-        (torch.tensor([1], device="meta"), "expected a dense tensor in host memory, found one on the device meta"),
+        (
+            torch.tensor([1]).to_sparse(),
+            "expected a dense tensor in host memory, found a tensor of layout torch.sparse_coo",
+        ),
+        (torch.tensor([1], device="meta"), "expected a dense tensor in host memory, found a tensor on the device meta"),
         (np.array([3, 2**63], np.uint64), f"expected integers up to {2**63 - 1}, found {2**63}"),
         ([[1, 2], [3]], "expected integers, found lists of different lengths"),
         (np.array([[1, 2], [-1, 3]]), r"index\[2\]: expected 0 to 199, found -1"),

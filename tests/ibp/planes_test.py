@@ -142,7 +142,10 @@ def test_bad_calls_say_what_is_wrong(tmp_path):
         (lambda: ibp.fit(rows.astype(np.float16), "planes"), "expected float32 rows, found float16"),
         (lambda: ibp.encode(rows, planes.profile, layout="packed"), "layout of codec planes"),
         (lambda: ibp.encode(rows.copy(), planes.profile, in_place=True), "encode_in_place: codec"),
-        (lambda: ibp.Table(planes).put([0], rows[:1]), "expected rows in one piece, found codec planes"),
+        (
+            lambda: ibp.Table(planes).put([0], rows[:1]),
+            "expected a codec that stores each row in one piece, found codec planes",
+        ),
     ]:
         with pytest.raises(CohortError, match=text):
             call()

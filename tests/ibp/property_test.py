@@ -151,7 +151,7 @@ def test_bad_calls_say_what_is_wrong(tmp_path):
         (lambda: ibp.fit(rows, "planes", mantissa_bits=2.5), "fit: mantissa_bits: expected 0 to 22, found 2.5"),
         (
             lambda: ibp.fit(torch.eye(9).to_sparse()),
-            r"(?s)a dense tensor, found one of layout torch.sparse_coo.*to_dense",
+            r"(?s)a dense tensor, found a tensor of layout torch.sparse_coo.*to_dense",
         ),
         (lambda: ibp.fit(rows, "zip"), "expected auto, invariant, exponent, layers, sparse, planes or raw, found zip"),
         (lambda: ibp.fit(rows.astype(np.int16)), "found 16 bits"),

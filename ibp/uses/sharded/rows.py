@@ -111,7 +111,7 @@ class ShardedRows:
         self._timeout_s = timeout_s
         if not dist.is_initialized():
             hint = "call torch.distributed.init_process_group() first"
-            raise CohortError("ShardedRows", "a process group", "none", hint)
+            raise CohortError("ShardedRows", "an initialized process group", "no process group", hint)
         ranks = list(range(dist.get_world_size())) if group is None else dist.get_process_group_ranks(group)
         self._groups = Groups(ranks)
         self._group = self._groups.taken("gloo", timeout_s)
@@ -178,7 +178,7 @@ class ShardedRows:
         self._groups.give_back(is_whole=self._broken is None)
         for name in ("_group", "_bulk"):  # from here on torch alone keeps them
             self.__dict__.pop(name, None)
-        self._broken = self._broken or CohortError("ShardedRows", "rows to fetch before close()", "closed ones")
+        self._broken = self._broken or CohortError("ShardedRows", "a fetch before close()", "a fetch after it")
 
     def _agree(self, wire: str) -> list[ibp.Profile | None]:
         """Compares the rows of all ranks; returns how those of each travel: encoded by a profile, or raw."""
@@ -306,7 +306,9 @@ class ShardedRows:
                 self._fail_ids(ids.cpu().numpy(), np.array([self._rank]))
             if status >= 0:
                 hint = "the data is damaged"
-                raise CohortError(f"ShardedRows: ids[{status // 2}]", "a valid encoding", "bytes of no row", hint)
+                raise CohortError(
+                    f"ShardedRows: ids[{status // 2}]", "a valid encoding", "bytes that are not an encoded row", hint
+                )
             if not told:
                 self._stats.own_rows += counts[self._rank]
                 self._stats.remote_rows += sum(counts) - counts[self._rank]
@@ -389,7 +391,7 @@ def _device_of(device: str | torch.device) -> torch.device:
     """The CPU, or a GPU by its number."""
     found = torch.device(device)
     if found.type == "cuda" and not torch.cuda.is_available():
-        raise CohortError("ShardedRows: device", "a GPU that torch can use", "none", 'use device="cpu"')
+        raise CohortError("ShardedRows: device", "a GPU that torch can use", "no GPU", 'use device="cpu"')
     if found.type not in ("cpu", "cuda"):
         raise CohortError("ShardedRows: device", "cpu or a GPU", str(device))
     return torch.device("cuda", torch.cuda.current_device()) if found.type == "cuda" and found.index is None else found

@@ -136,8 +136,8 @@ TEST_F(Server, GivesRowsByTheirNumberInTheTable) {
 TEST_F(Server, RefusesAnotherRunAndOtherRows) {
   serve();
   RowPeers stranger = peers(std::string(kKeyBytes, 'x')), other = peers(kKey, digest_ + 1), good = peers();
-  expect_error([&] { stranger.connect(20s); }, "one of another run");
-  expect_error([&] { other.connect(20s); }, "the same encoded rows as here");
+  expect_error([&] { stranger.connect(20s); }, "a sampler of another run");
+  expect_error([&] { other.connect(20s); }, "the same encoded rows as on this machine");
   good.connect(20s);
   expect_rows(*this, good);
 }
@@ -148,14 +148,14 @@ TEST_F(Server, RefusesRowsThatItDoesNotHave) {
     RowPeers client = peers();
     client.connect(20s);
     std::vector<std::byte> got(100);
-    expect_error([&] { client.ask(1, {.table = 0}, ids, got); }, "none of them");
+    expect_error([&] { client.ask(1, {.table = 0}, ids, got); }, "no such rows");
   }
   for (const uint32_t table : {1u, 2u, UINT32_MAX}) {
     RowPeers client = peers();
     client.connect(20s);
     std::vector<std::byte> got(100);
     const std::vector<uint32_t> ids = {0};
-    expect_error([&] { client.ask(1, {.table = table}, ids, got); }, "none of them");
+    expect_error([&] { client.ask(1, {.table = table}, ids, got); }, "no such rows");
   }
 }
 
@@ -248,7 +248,7 @@ TEST_F(Server, IsWaitedForWhileItLoads) {
 TEST_F(Server, SaysThatItLoads) {
   RowServer loading(std::move(listeners_[1].file), {kKey, 1, 0}, 20s);
   RowPeers client = peers();
-  expect_error([&] { client.connect(300ms); }, "a sampler that still loads its own");
+  expect_error([&] { client.connect(300ms); }, "a sampler that is still loading its rows");
   std::thread late([&] {
     std::this_thread::sleep_for(300ms);
     loading.share(digest_, {{rows_, even_.ref(), kNumRows}, {}});
@@ -276,7 +276,7 @@ TEST_F(Server, ThatStopsIsNotWaitedForForEver) {
   client.connect(20s);
   std::vector<std::byte> got(100);
   const std::vector<uint32_t> ids = {1};
-  expect_error([&] { client.ask(1, {}, ids, got); }, "an answer within 0.2 s, found none");
+  expect_error([&] { client.ask(1, {}, ids, got); }, "an answer within 0.2 s, found no answer");
   client.close();
   imitation.join();
 }
@@ -313,7 +313,7 @@ TEST_F(Server, ThatStopsIsNotWaitedForByAnyThread) {
   const auto ask = [&] {
     std::vector<std::byte> got(100);
     const std::vector<uint32_t> ids = {1};
-    expect_error([&] { client.ask(1, {}, ids, got); }, "an answer within 0.2 s, found none");
+    expect_error([&] { client.ask(1, {}, ids, got); }, "an answer within 0.2 s, found no answer");
   };
   std::vector<std::thread> threads;
   for (int i = 0; i < 3 * client.num_threads(); ++i) threads.emplace_back(ask);

@@ -127,7 +127,7 @@ def test_without_bags_there_are_no_rows(table, mode, device):
             bag = ibp.EmbeddingBag(there, mode, include_last_offset=last)
             assert bag(input, starts).shape == (0, 24)
         with pytest.raises(
-            CohortError, match="offsets: expected at least one, since include_last_offset=True, found none"
+            CohortError, match="offsets: expected at least one offset, since include_last_offset=True, found no offset"
         ):
             bag(input, starts[:0])
     weighted = torch.ones(3, device=device, requires_grad=True)

@@ -80,7 +80,9 @@ def test_a_copy_of_one_with_rows_is_refused():
     copied = pickle.loads(pickle.dumps(copy.deepcopy(history)))
     history.push([3, 4], rows)
     for each in (copy.copy, copy.deepcopy, pickle.dumps):
-        with pytest.raises(CohortError, match="(?s)copy or pickle of a History: .* found one with rows.*pull the rows"):
+        with pytest.raises(
+            CohortError, match="(?s)copy or pickle of a History: .* found a History with rows.*pull the rows"
+        ):
             each(history)
     copied.push([3], rows[1:])
     assert torch.equal(history.pull([3]), rows[:1]) and torch.equal(copied.pull([3]), rows[1:])
@@ -126,7 +128,7 @@ def test_wrong_rows_and_ids_change_nothing():
             empty.pull(torch.tensor([0, -1]))
         with pytest.raises(CohortError, match=r"pull: out: .*found torch.float32 \[2, 24\], not contiguous"):
             empty.pull([0, 1], torch.empty(2, 2 * DIM)[:, ::2])
-        with pytest.raises(CohortError, match="push: rows: expected a dense tensor, found one on the device meta"):
+        with pytest.raises(CohortError, match="push: rows: expected a dense tensor, found a tensor on the device meta"):
             empty.push([0], rows[:1].to("meta"))
 
 

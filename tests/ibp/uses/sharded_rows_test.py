@@ -55,7 +55,7 @@ def test_all_ranks_are_told_what_one_did_wrong(tmp_path):
         *shapes, of_numpy, with_grad = told["out"]
         assert "out: expected a tensor on cpu, found ndarray" in of_numpy
         assert "out: expected a tensor without gradients, found one with gradients" in with_grad
-        assert "expected rows to fetch before close(), found closed ones" in told["closed"]
+        assert "expected a fetch before close(), found a fetch after it" in told["closed"]
         for text, found in zip(shapes, ("[4, 36]", "[3, 36], not contiguous"), strict=True):
             expected = "a contiguous CPU tensor torch.float32 [3, 36]"
             assert f"out: expected {expected}, found cpu torch.float32 {found}" in text
@@ -95,7 +95,7 @@ def test_a_rank_that_is_late_is_not_waited_for(tmp_path):
 
 def test_refuses_devices_that_are_not_there(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(CohortError, match="device: expected a GPU that torch can use, found none"):
+    with pytest.raises(CohortError, match="device: expected a GPU that torch can use, found no GPU"):
         ShardedRows(torch.zeros(3, 2), device="cuda")
     with pytest.raises(CohortError, match="device: expected cpu or a GPU, found meta"):
         ShardedRows(torch.zeros(3, 2), device="meta")
@@ -110,7 +110,7 @@ def test_refuses_rows_that_its_gpu_cannot_read():
 
 
 def test_refuses_to_start_alone():
-    with pytest.raises(CohortError, match="expected a process group, found none"):
+    with pytest.raises(CohortError, match="expected an initialized process group, found no process group"):
         ShardedRows(torch.zeros(3, 2))
     with pytest.raises(
         CohortError, match="ShardedRows: rows: expected EncodedRows, or a tensor or array, found a Table"

@@ -166,7 +166,7 @@ def test_a_layer_that_calls_another_needs_room_for_both():
 
 
 def test_what_is_not_inference_is_refused():
-    with pytest.raises(CohortError, match="expected a module in eval mode, found one in training mode"):
+    with pytest.raises(CohortError, match="expected a module in eval mode, found a module in training mode"):
         ibp.stream_module(nn.Linear(8, 8), "cpu")
     with pytest.raises(CohortError, match="ahead: expected 0 or more, found -1"):
         ibp.stream_module(nn.Linear(8, 8).eval(), "cpu", ahead=-1)
@@ -291,7 +291,7 @@ def test_what_cannot_be_streamed_is_refused_and_stays_whole():
         ibp.stream_module(module, "cpu", codec="planes", min_bytes=1)
     assert module[0].weight.shape == (64, 32)
     ibp.stream_module(module, "cpu", min_bytes=1)
-    with pytest.raises(CohortError, match="found one whose weights are streamed already"):
+    with pytest.raises(CohortError, match="found a module whose weights are streamed already"):
         ibp.stream_module(module, "cpu", min_bytes=1)
 
 

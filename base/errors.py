@@ -11,6 +11,11 @@ PACKAGE = __name__.partition(".")[0]
 class CohortError(RuntimeError):
     """What a user can repair. Its text has one shape everywhere: place, expected, found, hint.
 
+    Examples:
+        >>> print(cohort.CohortError("--fanout", "integers", "ten", "such as --fanout 10,5"))
+        --fanout: expected integers, found ten
+          hint: such as --fanout 10,5
+
     Args:
         place: file, argument or process concerned.
         expected: what should have been there.

@@ -36,6 +36,11 @@ OF_PYG |= {"edge_index": "indptr and indices", "edge_weight": "edge_weights", "e
 class Dataset(StoredGraph):
     """A data set of V nodes and E edges, whose types have no names; the arrays are read-only and mapped from disk.
 
+    Examples:
+        >>> data = cohort.dataset.open("data/cora")
+        >>> data.num_nodes, data.feature_dim, data.num_classes
+        (2708, 1433, 7)
+
     Where the node type and the edge type are named nevertheless, they are "node" and ("node", "to", "node"): in
     `node_types` and `edge_types`, which have the arrays, too. Pickling keeps only the path: another process maps the
     same files. Equality is identity of objects.
@@ -140,6 +145,11 @@ class Dataset(StoredGraph):
 @dataclass(frozen=True, eq=False, repr=False)
 class HeteroDataset(StoredGraph):
     """A data set whose node types and edge types have names; the arrays are read-only and mapped from disk.
+
+    Examples:
+        >>> data = cohort.dataset.open("data/types")
+        >>> list(data.node_types), data.target
+        (['paper', 'author', 'field'], 'paper')
 
     Nodes of each type are numbered from 0. Pickling keeps only the path: another process maps the same files. Equality
     is identity of objects.

@@ -15,6 +15,11 @@ MANTISSA_BITS = 3  # of plane A, unless asked for
 class Profile:
     """How the rows of a table are encoded. Made by fit(), stored by save() and load().
 
+    Examples:
+        >>> profile = cohort.ibp.fit(torch.randn(1000, 16))
+        >>> profile.dtype, profile.num_columns
+        ('float32', 16)
+
     Attributes:
         why: the numbers for which this codec was chosen; empty after load().
         candidates: for each codec tried: codec, bytes_per_row, stored_per_row, lines_per_row, raw_share.

@@ -12,6 +12,12 @@ from cohort_gnn.ibp.profile import Profile
 class EncodedRows:
     """Encoded rows [num_rows, num_columns] in host, pinned or GPU memory.
 
+    Examples:
+        >>> rows = torch.randn(1000, 16)
+        >>> encoded = cohort.ibp.encode(rows, cohort.ibp.fit(rows))
+        >>> torch.equal(cohort.ibp.fetch(encoded, torch.tensor([5, 2])), rows[[5, 2]])
+        True
+
     Attributes:
         place: cpu, pinned (host memory that a GPU reads) or cuda.
         device: cpu, or the GPU that fetches: cuda:0.

@@ -50,6 +50,12 @@ class TableStats:
 class Table:
     """Rows [num_rows, num_columns] that are stored encoded: ``table[ids]`` is ``array[ids]``, bit for bit.
 
+    Examples:
+        >>> rows = torch.randn(1000, 16)
+        >>> table = cohort.ibp.Table(rows)
+        >>> torch.equal(table[torch.tensor([5, 2])], rows[[5, 2]])
+        True
+
     Args:
         rows: torch, numpy or DLPack array [num_rows, num_columns], or encoded rows. ``Table.load`` reads a file.
         codec: as for ``fit``.
@@ -129,7 +135,8 @@ class Table:
             num_rows: how many there are.
             slot_bytes: room for an encoded row.
             kind: (library, dtype) of the rows, as arrays.kind_of gives it.
-            place, device: as for Table.
+            place: as for Table.
+            device: as for Table.
             spare_rows: on a GPU, rows for which the overflow area has room.
         """
         if place == "cpu":

@@ -15,6 +15,11 @@ from cohort_gnn.ibp.table import Table
 class EmbeddingBag(torch.nn.Module):
     """``torch.nn.EmbeddingBag`` with frozen weights that are stored encoded. Each distinct id is decoded once.
 
+    Examples:
+        >>> bag = cohort.ibp.EmbeddingBag(cohort.ibp.Table(torch.randn(1000, 16)), mode="sum")
+        >>> bag(torch.tensor([[1, 2, 3], [4, 4, 0]])).shape
+        torch.Size([2, 16])
+
     The weights are not parameters: they are not in ``state_dict``, and ``.to()`` does not move them. For input on a
     GPU, the table's place must be pinned or cuda.
 

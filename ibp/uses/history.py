@@ -21,6 +21,12 @@ class History:
     """Rows [num_rows, dim] that change, stored encoded, bit for bit: historical embeddings, key-value caches, outputs
     of hidden layers. Rows that were never pushed are zeros.
 
+    Examples:
+        >>> history, ids = cohort.ibp.History(1000, 16), torch.arange(500)
+        >>> history.push(ids, rows := torch.randn(500, 16))
+        >>> torch.equal(history.pull(ids), rows)
+        True
+
     The first push chooses how rows are encoded, and how much room each row gets; longer rows are stored raw in an
     overflow area.
 

@@ -29,8 +29,9 @@ def train(
 ) -> dict[str, Any]:
     """Trains like ``cohort train``, in separate processes, and returns the content of RUN/summary.json.
 
-    >>> summary = cohort.train("data/first", "runs/first", model="gcn", batch_size=1024, callbacks=["own:Log"])
-    >>> summary["test_accuracy"], [epoch["loss"] for epoch in summary["epochs"]]
+    Examples:
+        >>> summary = cohort.train("data/first", "runs/first", model="gcn", batch_size=1024, callbacks=["own:Log"])
+        >>> summary["test_accuracy"], [epoch["loss"] for epoch in summary["epochs"]]
 
     Args:
         data: folder of the data set, or what ``cohort.dataset.open()`` returns.

@@ -43,6 +43,13 @@ SAME: Any = _Same()  # as of the loader
 class LinkNeighborLoader(NeighborLoader):
     """Yields minibatches of pairs of nodes as PyG ``Data``, for link prediction.
 
+    Examples:
+        >>> loader = cohort.LinkNeighborLoader("data/cora", [10, 5], neg_sampling="binary", batch_size=64, device="cpu")
+        >>> batch = next(iter(loader))
+        >>> batch.edge_label_index.shape, int(batch.edge_label.sum())  # 64 pairs, 64 negatives
+        (torch.Size([2, 128]), 64)
+        >>> loader.close()
+
     Minibatches of a data set with several node types are ``HeteroData``.
 
     A batch has the sampled neighbourhood of all endpoints, and PyG's attributes:

@@ -44,6 +44,12 @@ class NeighborLoader(Stateful):
     """Yields minibatches of a data set as PyG ``Data``, or ``HeteroData`` of several node types. A separate sampler
     process builds and fetches them.
 
+    Examples:
+        >>> with cohort.NeighborLoader("data/cora", [10, 5], batch_size=512, shuffle=True, device="cpu") as loader:
+        ...     batch = next(iter(loader))
+        >>> batch.batch_size, batch.x.shape[1]  # the seeds are the first nodes
+        (512, 1433)
+
     Args:
         data: folder of the data set (see dataset/FORMAT.md), or a ``Dataset`` from ``cohort.dataset.open()``. Or a PyG
             ``Data`` or ``HeteroData`` in memory: this loader writes its edges and ``x`` to shared memory, and removes

@@ -106,8 +106,9 @@ def load_model(run: str | Path, *, model: str | None = None) -> nn.Module:
         model: of a run with a class of your own, its name again: "package.module:Class". What a folder names does not
             run by itself.
 
-    >>> model = cohort.load_model("runs/first")
-    >>> own = cohort.load_model("runs/own", model="own:Net")
+    Examples:
+        >>> model = cohort.load_model("runs/first")
+        >>> own = cohort.load_model("runs/own", model="own:Net")
 
     Raises:
         CohortError: the folder is not a run, has no model, or has one of another class than ``model``.

@@ -14,6 +14,11 @@ from cohort_gnn.trainer.offsets import OFFSETS
 class Block:
     """The edges of a layer, ordered by target; layers accept a Block in place of ``edge_index``.
 
+    Examples:
+        >>> block = cohort.nn.Block(torch.tensor([0, 2, 3]), torch.tensor([1, 2, 2]), num_sources=3, num_targets=2)
+        >>> cohort.nn.SAGEConv(8, 4)(torch.randn(3, 8), block).shape
+        torch.Size([2, 4])
+
     Attributes:
         indptr: int64 [any], the first edge of each target. Targets from the last entry on have no edges, and offsets
             beyond the number of edges count as that number, so one array of a batch serves every layer.

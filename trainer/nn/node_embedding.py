@@ -187,6 +187,12 @@ class _BadId:
 class NodeEmbedding(nn.Module):
     """Learnable rows float32 [num_nodes, dim], which ``RowAdam`` or ``RowAdagrad`` trains.
 
+    Examples:
+        >>> rows = cohort.nn.NodeEmbedding(1000, 16, place="host", device="cpu", seed=0)
+        >>> optimizer = cohort.nn.RowAdam(rows, lr=0.01)
+        >>> rows(torch.tensor([3, 7])).sum().backward()  # of a batch: rows(batch.n_id)
+        >>> optimizer.step()  # changes rows 3 and 7
+
     ``forward`` in training reads rows by id, and the optimizer's step changes these rows only. The rows are not
     parameters: other optimizers and wrappers such as DDP do not see them. In ``state_dict`` they are ``weight``, as of
     ``torch.nn.Embedding``.

@@ -49,6 +49,11 @@ class _Checked:
 class SAGEConv(_Checked, SAGERules, pyg.SAGEConv):
     """``torch_geometric.nn.SAGEConv`` with gather and reduction in one kernel: same arguments, parameters and results.
 
+    Examples:
+        >>> x, edge_index = torch.randn(5, 8), torch.tensor([[1, 2, 4], [0, 0, 3]])
+        >>> cohort.nn.SAGEConv(8, 4)(x, edge_index).shape
+        torch.Size([5, 4])
+
     Raises:
         CohortError: an aggregation other than "mean", "sum" and "add", or ``flow="target_to_source"``.
     """
@@ -72,6 +77,11 @@ class SAGEConv(_Checked, SAGERules, pyg.SAGEConv):
 
 class GraphConv(_Checked, GraphConvRules, pyg.GraphConv):
     """``torch_geometric.nn.GraphConv`` with gather and reduction in one kernel: same arguments, parameters and results.
+
+    Examples:
+        >>> x, edge_index = torch.randn(5, 8), torch.tensor([[1, 2, 4], [0, 0, 3]])
+        >>> cohort.nn.GraphConv(8, 4)(x, edge_index).shape
+        torch.Size([5, 4])
 
     Raises:
         CohortError: an aggregation other than "mean", "sum" and "add", or ``flow="target_to_source"``.
@@ -99,6 +109,11 @@ class GraphConv(_Checked, GraphConvRules, pyg.GraphConv):
 
 class GCNConv(_Checked, GCNRules, pyg.GCNConv):
     """``torch_geometric.nn.GCNConv`` with gather and reduction in one kernel: same arguments, parameters and results.
+
+    Examples:
+        >>> x, edge_index = torch.randn(5, 8), torch.tensor([[1, 2, 4], [0, 0, 3]])
+        >>> cohort.nn.GCNConv(8, 4)(x, edge_index).shape
+        torch.Size([5, 4])
 
     With a Block, the output has rows only for the targets, which are the first sources. A source that is not a target
     counts as a node without edges, as in PyG's layer on the same edges, unless the block has ``degrees``. Rows are
@@ -129,6 +144,11 @@ class GCNConv(_Checked, GCNRules, pyg.GCNConv):
 
 class GATConv(_Checked, GATRules, pyg.GATConv):
     """``torch_geometric.nn.GATConv`` with gather and reduction in one kernel: same arguments, parameters and results.
+
+    Examples:
+        >>> x, edge_index = torch.randn(5, 8), torch.tensor([[1, 2, 4], [0, 0, 3]])
+        >>> cohort.nn.GATConv(8, 4, heads=2, concat=False)(x, edge_index).shape
+        torch.Size([5, 4])
 
     Rows are multiplied by the weights before or after the sum, whichever is less work. The scores of edges are computed
     from rows and the product of weights and attention vectors, in the dtype of the rows also under autocast. Torch's
@@ -162,6 +182,12 @@ class GATConv(_Checked, GATRules, pyg.GATConv):
 class HGTConv(_Checked, HGTRules, pyg.HGTConv):
     """``torch_geometric.nn.HGTConv`` with scores, softmax and sums by edge in kernels: same arguments, parameters and
     results. The edges of all edge types into a node type are merged into one block.
+
+    Examples:
+        >>> cites = ("paper", "cites", "paper")
+        >>> conv = cohort.nn.HGTConv(8, 4, metadata=(["paper"], [cites]), heads=2)
+        >>> conv({"paper": torch.randn(5, 8)}, {cites: torch.tensor([[1, 2, 4], [0, 0, 3]])})["paper"].shape
+        torch.Size([5, 4])
 
     Raises:
         CohortError: ``flow="target_to_source"``.

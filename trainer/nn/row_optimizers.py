@@ -183,6 +183,12 @@ class RowOptimizer(torch.optim.Optimizer):
 class RowAdagrad(RowOptimizer):
     """Adagrad (Duchi et al., JMLR 2011) with the results of ``torch.optim.Adagrad`` on sparse gradients.
 
+    Examples:
+        >>> rows = cohort.nn.NodeEmbedding(1000, 16, seed=0)
+        >>> optimizer = cohort.nn.RowAdagrad(rows, lr=0.01)
+        >>> rows(torch.tensor([3, 7])).sum().backward()
+        >>> optimizer.step()
+
     It has one state of the size of the rows.
 
     Args:
@@ -215,6 +221,12 @@ class RowAdagrad(RowOptimizer):
 
 class RowAdam(RowOptimizer):
     """Adam (Kingma and Ba, ICLR 2015) with the results of ``torch.optim.SparseAdam``.
+
+    Examples:
+        >>> rows = cohort.nn.NodeEmbedding(1000, 16, seed=0)
+        >>> optimizer = cohort.nn.RowAdam(rows, lr=0.01)
+        >>> rows(torch.tensor([3, 7])).sum().backward()
+        >>> optimizer.step()
 
     Moments are corrected by the number of all steps, also for rows that few batches read. It has two states of the size
     of the rows.

@@ -8,6 +8,12 @@ from cohort_gnn.spec.results import EpochReport, RunReport
 class Callback:
     """Hooks of a run of ``cohort train``; a subclass overrides the hooks that it needs.
 
+    Examples:
+        >>> class Log(cohort.Callback):  # in own.py
+        ...     def epoch_ended(self, trainer, report):
+        ...         print(report.epoch, report.loss)
+        >>> summary = cohort.train("data/cora", "runs/cora", callbacks=["own:Log"])  # doctest: +SKIP
+
     ``--callbacks package.module:Class`` creates one object of each class, without arguments, in every trainer. All
     ranks call the hooks, with the same numbers. An exception in a hook ends the run. Progress, summary, checkpoints and
     all other results of a run are written by callbacks, too.

@@ -65,6 +65,13 @@ class Pending:
 class ShardedRows:
     """Feature rows [V, D], distributed over the ranks of a process group. Encoded rows are sent encoded.
 
+    Examples:
+        >>> rows = cohort.ShardedRows(torch.tensor([[0.0, 1.0], [2.0, 3.0]]))  # on each rank its own; here there is one
+        >>> rows.fetch(torch.tensor([1, 0, 1]))
+        tensor([[2., 3.],
+                [0., 1.],
+                [2., 3.]])
+
     Every rank makes one `ShardedRows`, and all ranks must call `fetch` or `start` equally often, each rank with its own
     ids. The exchanges use separate process groups and a separate thread, so they do not disturb the script's own group.
 

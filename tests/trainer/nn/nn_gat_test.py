@@ -43,7 +43,8 @@ def test_outputs_and_gradients_are_pygs(device, heads, dims):
 @pytest.mark.parametrize("dims", [FEW_COLUMNS, MANY_COLUMNS])
 def test_a_hub_of_many_neighbours(device, dims):
     theirs, ours = (layer.to(device) for layer in pair_of(GATConv, *dims, heads=4))
-    x, edge_index = torch.randn(5000, dims[0], device=device), random_edges(5000, 30, 1000, hub=100_000).to(device)
+    hub = 100_000 if device == "cuda" else 20_000
+    x, edge_index = torch.randn(5000, dims[0], device=device), random_edges(5000, 30, 1000, hub=hub).to(device)
     assert_as_exact(theirs, ours, x, lambda x: x[:30], edge_index)
     backwards = edge_index.flip(0)  # one source of many edges
     assert_as_exact(theirs, ours, x[:30], lambda rows: x.to(rows.dtype), backwards)
@@ -140,14 +141,14 @@ def test_the_offsets_of_a_block_are_used():
 @pytest.mark.parametrize("options", [{}, {"add_self_loops": False, "concat": False}, {"dropout": 0.4}])
 def test_gradients_are_those_of_differences(dims, options):
     layer = GATConv(*dims, heads=2, **options).double()
-    x, edge_index = torch.randn(12, dims[0], dtype=torch.float64), with_loops(random_edges(12, 6, 40))
-    other = torch.randn(6, dims[0], dtype=torch.float64).requires_grad_()
+    x, edge_index = torch.randn(8, dims[0], dtype=torch.float64), with_loops(random_edges(8, 4, 24))
+    other = torch.randn(4, dims[0], dtype=torch.float64).requires_grad_()
 
     def seeded(*x):
         torch.manual_seed(1)
         return layer(x, edge_index)
 
-    assert torch.autograd.gradcheck(lambda x: seeded(x, x[:6]), (x.requires_grad_(),))
+    assert torch.autograd.gradcheck(lambda x: seeded(x, x[:4]), (x.requires_grad_(),))
     assert torch.autograd.gradcheck(seeded, (x, other))
 
 

@@ -75,7 +75,7 @@ def test_scores_are_those_of_the_model(graph, tmp_path, kind, options, device):
     model = TypedGNN(kind, types, 16, 3, 3, 0.5, **options)
     expected = whole_scores(model, data)
     places = [[Place.WHOLE] * 3, [Place.FILES] * 3, [Place.WHOLE, Place.HOST, Place.FILES]]
-    for work_bytes, place in zip((1 << 30, 20_000, 100_000), places, strict=True):
+    for work_bytes, place in zip((1 << 30, 40_000, 100_000), places, strict=True):
         layers = Layerwise(
             model, data, MemoryPlan(work_bytes, place), tmp_path / "out.npy", torch.device(device), "paper"
         )

@@ -26,6 +26,13 @@ def cohort(*arguments, timeout: float = 300, **options) -> subprocess.CompletedP
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL, **options)
 
 
+def ran(*arguments, **options) -> subprocess.CompletedProcess:
+    """Runs `cohort <arguments>` to its end, which has to be a good one."""
+    done = cohort(*arguments, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
 def refused(result: subprocess.CompletedProcess, exit_code: int, *words: str) -> None:
     """Checks that a command ended so, with an error of these words and no traceback."""
     assert result.returncode == exit_code, result.stderr

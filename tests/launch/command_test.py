@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from processes import SECONDS_TO_START, cohort, refused
+from processes import SECONDS_TO_START, cohort, ran, refused
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.launch.run import script as run_script
@@ -35,8 +35,7 @@ def results(summary: dict) -> list:
 def trained(cora, tmp_path_factory, shm):
     """(out, finished process) of one run of 3 epochs, started twice in the same folder."""
     out = tmp_path_factory.mktemp("train") / "run"
-    first = cohort("train", cora, *SMALL, "--epochs", 3, "--seed", 4, "--out", out)
-    assert first.returncode == 0, first.stderr
+    ran("train", cora, *SMALL, "--epochs", 3, "--seed", 4, "--out", out)
     (out / "first.json").write_text((out / "summary.json").read_text())
     return out, cohort("train", cora, *SMALL, "--epochs", 3, "--seed", 4, "--overwrite", "--out", out)
 
@@ -59,8 +58,7 @@ def test_the_summary_has_its_stable_keys(trained):
 
 def test_rows_and_lists_are_counted_by_tier(cora, tmp_path):
     """On the CPU all is host memory; rows are raw: 1433 float32."""
-    result = cohort("train", cora, *SMALL, "--epochs", 2, "--layers", "pyg", "--quiet", "--out", tmp_path / "run")
-    assert result.returncode == 0, result.stderr
+    ran("train", cora, *SMALL, "--epochs", 2, "--layers", "pyg", "--quiet", "--out", tmp_path / "run")
     for epoch in summary_of(tmp_path / "run")["epochs"]:
         rows, lists = epoch["row_tiers"], epoch["list_tiers"]
         assert list(rows) == list(lists) == ["local", "peer", "host", "recent", "disk", "remote"]
@@ -74,8 +72,7 @@ def test_rows_and_lists_are_counted_by_tier(cora, tmp_path):
 
 
 def test_a_data_set_without_training_nodes_is_refused(tmp_path):
-    made = cohort("dataset", "generate", tmp_path / "data", "--nodes", 50, "--edges", 90, "--split-ratio", "0,0.5,0.5")
-    assert made.returncode == 0, made.stderr
+    ran("dataset", "generate", tmp_path / "data", "--nodes", 50, "--edges", 90, "--split-ratio", "0,0.5,0.5")
     result = cohort("train", tmp_path / "data", *SMALL, "--out", tmp_path / "run")
     refused(result, 1, "train_ids.npy: expected at least one node to train on, found none", "--split-ratio")
     assert not (tmp_path / "run").exists()
@@ -125,8 +122,7 @@ def test_run_json_repeats_the_run(trained, tmp_path):
         arguments += ["--" + name.replace("_", "-"), trainer[name]]
     arguments += ["--fanout", ",".join(map(str, trainer["fanout"]))]
     arguments += ["--device", sampler["device"], "--seed", sampler["seed"], "--slots", sampler["num_slots"]]
-    again = cohort("train", sampler["dataset"], *arguments, "--out", tmp_path / "again")
-    assert again.returncode == 0, again.stderr
+    ran("train", sampler["dataset"], *arguments, "--out", tmp_path / "again")
     assert results(summary_of(tmp_path / "again")) == results(summary_of(trained[0]))
 
 
@@ -293,8 +289,7 @@ def test_a_gpu_that_is_not_there(cora, tmp_path):
 
 
 def digest_lines(data, *arguments) -> list[str]:
-    result = cohort("digest", data, "--device", "cpu", "--fanout", "4,4", "--batch-size", "300", *arguments)
-    assert result.returncode == 0, result.stderr
+    result = ran("digest", data, "--device", "cpu", "--fanout", "4,4", "--batch-size", "300", *arguments)
     return result.stdout.splitlines()
 
 
@@ -395,6 +390,5 @@ def test_files_are_those_that_meta_json_names(cora, tmp_path, shm):
     (data / "meta.json").write_text(json.dumps(meta))
     num_seeds = len(np.load(data / "own-train_ids.npy"))
     np.save(data / "train_ids.npy", np.arange(3))  # of an earlier time
-    result = cohort("train", data, "--device", "cpu", "--fanout", "3,2", "--epochs", 1, "--quiet", "--out", out)
-    assert result.returncode == 0, result.stderr
+    ran("train", data, "--device", "cpu", "--fanout", "3,2", "--epochs", 1, "--quiet", "--out", out)
     assert json.loads((out / "summary.json").read_text())["epochs"][0]["num_seeds"] == num_seeds

@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from processes import cohort, processes_of
+from processes import processes_of, ran
 from resumable import EPOCHS, OPTIONS, Launch, results_of, small_graph
 
 
@@ -23,8 +23,7 @@ def undisturbed(graph, tmp_path_factory, shm):
         if more not in known:
             out = tmp_path_factory.mktemp("undisturbed") / "run"
             options = ["--epochs", EPOCHS, *more, "--quiet", "--out", out]
-            done = cohort("train", graph, *OPTIONS, *options)
-            assert done.returncode == 0, done.stderr
+            ran("train", graph, *OPTIONS, *options)
             known[more] = results_of(out)
         return known[more]
 

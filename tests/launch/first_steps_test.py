@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 import torch
-from processes import cohort, refused
+from processes import cohort, ran, refused
 
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.launch.main import ROOMS, build_parser
@@ -137,8 +137,7 @@ def test_folders_that_are_no_runs_are_named(tmp_path):
 
 def test_a_graph_without_labels_says_where_labels_come_from(tmp_path):
     (tmp_path / "edges.csv").write_text("src,dst\n0,1\n1,2\n2,0\n")
-    made = cohort("dataset", "import", tmp_path / "edges.csv", tmp_path / "data", "--features", "ones")
-    assert made.returncode == 0, made.stderr
+    ran("dataset", "import", tmp_path / "edges.csv", tmp_path / "data", "--features", "ones")
     refused(cohort("train", tmp_path / "data"), 1, "at least one node to train on", "dataset import --labels FILE")
     refused(
         cohort("plan", tmp_path / "data", "--num-gpus", 2, "--cliques", "none", "--partition"), 1, "found no such file"

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import numpy as np
-from processes import cohort
+from processes import ran
 
 OPTIONS = ["--device", "cpu", "--fanout", "6,6", "--batch-size", 64, "--hidden", 16, "--lr", 0.01, "--dropout", 0]
 CHANCE = np.mean(1 / np.arange(1, 102))  # the MRR of random scores among 100 negatives
@@ -13,8 +13,7 @@ ALL_NEIGHBOURS = ["--epochs", 6, "--eval-fanout=-1,-1", "--negatives", 3, "--los
 
 def train(graph: Path, out: Path, *options) -> dict:
     """The summary of a run."""
-    done = cohort("train", graph, *OPTIONS, "--quiet", "--out", out, *options)
-    assert done.returncode == 0, done.stderr
+    ran("train", graph, *OPTIONS, "--quiet", "--out", out, *options)
     return json.loads((out / "summary.json").read_text())
 
 

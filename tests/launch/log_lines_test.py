@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from processes import cohort
+from processes import ran
 
 import cohort_gnn
 from cohort_gnn.base import progress_lines
@@ -36,8 +36,7 @@ def uncounted(cora, tmp_path_factory, shm):
 
 
 def trained(data, out, *options, **how):
-    done = cohort("train", data, *TRAIN, "--out", out, *options, **how)
-    assert done.returncode == 0, done.stderr
+    done = ran("train", data, *TRAIN, "--out", out, *options, **how)
     return done, (out / "trainer.log").read_text().splitlines()
 
 

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from processes import ALL_TESTS, cohort, refused, two_ranks, wait_until
+from processes import ALL_TESTS, cohort, ran, refused, two_ranks, wait_until
 from resumable import OPTIONS, Launch, learned, record_batches, recorded, small_graph
 from several_machines import SECONDS_OF_SILENCE, SECONDS_TO_HEAR, Machines
 
@@ -26,8 +26,7 @@ def one_thread(monkeypatch):
 
 
 def prepared(folder: Path, codec: str) -> Path:
-    made = cohort("dataset", "prepare", folder, "--codec", codec)
-    assert made.returncode == 0, made.stderr
+    ran("dataset", "prepare", folder, "--codec", codec)
     return folder
 
 
@@ -75,8 +74,8 @@ def test_the_same_batches_and_losses_as_on_one_machine(graph, alone, tmp_path, m
         assert 0 < received * network["seconds"] / network["bytes"] <= 1.001 * floor["network"]
     start = summary["start"]["parts"]
     assert [part["bytes"] > 0 for part in start if part["part"] == "leaving rows to other machines"] == [True]
-    report = cohort("report", several.out)
-    assert report.returncode == 0 and "remote" in report.stdout, report.stderr
+    report = ran("report", several.out)
+    assert "remote" in report.stdout, report.stderr
     several.demand_nothing_left()
 
 
@@ -85,8 +84,7 @@ def large(tmp_path_factory) -> Path:
     """20000 nodes with 64 floats each: 4.5 MB encoded."""
     folder = tmp_path_factory.mktemp("partitioned") / "large"
     sizes = ["--nodes", "20000", "--edges", "200000", "--dim", "64", "--classes", "7", "--seed", "1"]
-    made = cohort("dataset", "generate", folder, "--kind", "powerlaw", "--split-ratio", "0.05,0.01,0.01", *sizes)
-    assert made.returncode == 0, made.stderr
+    ran("dataset", "generate", folder, "--kind", "powerlaw", "--split-ratio", "0.05,0.01,0.01", *sizes)
     return prepared(folder, "exponent")
 
 
@@ -118,14 +116,12 @@ def test_own_rows_that_memory_does_not_hold_stay_on_the_disk(large, tmp_path, mo
 def test_the_plan_knows_what_machines_read_from_each_other(tmp_path, monkeypatch, host_bytes):
     """45 MB of rows on the CPU, where nothing stays from batch to batch; the plan leaves out about 1 MB of buffers."""
     sizes = ["--nodes", "100K", "--edges", "1M", "--dim", "128", "--classes", "7", "--split-ratio", "0.02,0.01,0.01"]
-    made = cohort("dataset", "generate", tmp_path / "graph", "--kind", "powerlaw", *sizes)
-    assert made.returncode == 0, made.stderr
+    ran("dataset", "generate", tmp_path / "graph", "--kind", "powerlaw", *sizes)
     graph = prepared(tmp_path / "graph", "exponent")
     several = Machines(monkeypatch, tmp_path / "run", [graph] * 2, "--epochs", 1, *host_bytes, *PARTITIONED)
     assert several.wait() == [0, 0], several.said(0)
     options = ["--fanout", "5,3", "--batch-size", 32, "--cache-policy", "none", "--no-reuse", "--num-gpus", 1]
-    planned = cohort("plan", graph, *options, "--machines", 2, "--json", *PARTITIONED, *host_bytes)
-    assert planned.returncode == 0, planned.stderr
+    planned = ran("plan", graph, *options, "--machines", 2, "--json", *PARTITIONED, *host_bytes)
     tiers = json.loads((several.out / "summary.json").read_text())["epochs"][0]["row_tiers"]
     expected = json.loads(planned.stdout)["epochs"][1]["remote_bytes"]  # of one machine
     assert tiers["remote"]["bytes"] / 2 == pytest.approx(expected, rel=0.15)
@@ -237,7 +233,7 @@ TYPED = ["--model", "rsage", "--fanout", "4,3", "--epochs", 2]
 
 def test_several_node_types(tmp_path, monkeypatch):
     sizes = ["--nodes", "4K", "--edges", "20K", "--dim", 16, "--classes", 3, "--all-features", "--seed", 5]
-    assert cohort("dataset", "generate", tmp_path / "typed", "--kind", "typed", *sizes).returncode == 0
+    ran("dataset", "generate", tmp_path / "typed", "--kind", "typed", *sizes)
     graph = prepared(tmp_path / "typed", "exponent")
     one = Launch(tmp_path / "one", graph, *OPTIONS, *TYPED, "--ranks", 2, "--out", tmp_path / "one")
     assert one.wait() == 0, one.errors.read_text()

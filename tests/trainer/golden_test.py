@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from processes import ALL_TESTS, cohort
+from processes import ALL_TESTS, ran
 
 import cohort_gnn as package
 from cohort_gnn.dataset import from_tensors, generate
@@ -45,8 +45,7 @@ def _renumbered(out: Path) -> None:
     """Nodes in the order of their in-degrees, rows encoded."""
     raw = out.with_name("raw")
     generate(raw, kind="powerlaw", nodes=3000, edges=40_000, dim=33, classes=4, seed=5)
-    done = cohort("dataset", "prepare", raw, "--reorder", "degree", "--codec", "exponent")
-    assert done.returncode == 0, done.stderr
+    ran("dataset", "prepare", raw, "--reorder", "degree", "--codec", "exponent")
     (raw / "prepared").rename(out)
 
 

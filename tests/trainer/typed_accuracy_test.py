@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from processes import ALL_TESTS, cohort
+from processes import ALL_TESTS, ran
 
 import cohort_gnn as package
 
@@ -17,14 +17,12 @@ OPTIONS += ["--epochs", 15, "--quiet"]
 def graph(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("accuracy") / "typed"
     size = ["--nodes", "6K", "--edges", "75K", "--dim", 16, "--classes", 2]
-    made = cohort("dataset", "generate", folder, "--kind", "typed", "--all-features", *size)
-    assert made.returncode == 0, made.stderr
+    ran("dataset", "generate", folder, "--kind", "typed", "--all-features", *size)
     return folder
 
 
 def accuracy(graph: Path, out: Path, model: str) -> float:
-    run = cohort("train", graph, "--model", model, *OPTIONS, "--out", out)
-    assert run.returncode == 0, run.stderr
+    ran("train", graph, "--model", model, *OPTIONS, "--out", out)
     return json.loads((out / "summary.json").read_text())["test_accuracy"]
 
 

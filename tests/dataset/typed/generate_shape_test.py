@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from processes import cohort
+from processes import ran
 
 from cohort_gnn import CohortError
 from cohort_gnn.dataset import check
@@ -59,8 +59,7 @@ def test_encoded_rows_alone_are_the_same_rows(tmp_path):
         shape = ["--kind", "igbh", "--scale", "2e-6", "--dim", "64", "--classes", "5"]
         assert main.main(["dataset", "generate", str(tmp_path / name), *shape, *more]) == 0
         options = ["--device", "cpu", "--model", "rgat", "--fanout", "3,2", "--hidden", 8, "--heads", 2, "--epochs", 1]
-        done = cohort("train", tmp_path / name, *options, "--out", tmp_path / f"run-{name}")
-        assert done.returncode == 0, done.stderr
+        ran("train", tmp_path / name, *options, "--out", tmp_path / f"run-{name}")
         epochs = json.loads((tmp_path / f"run-{name}" / "summary.json").read_text())["epochs"]
         losses[name] = [epoch["loss"] for epoch in epochs]
     encoded = open_dataset(tmp_path / "encoded")

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from processes import cohort
+from processes import cohort, ran
 
 from cohort_gnn.dataset import generate, generate_typed
 from cohort_gnn.dataset import open as open_dataset
@@ -17,8 +17,7 @@ KINDS = ["nothing", "next"]
 
 def bench(*arguments) -> tuple[list[dict], list[list[str]]]:
     """(lines of --out, words of what was printed, by line)"""
-    done = cohort("bench", *arguments, "--device", "cpu")
-    assert done.returncode == 0, done.stderr
+    done = ran("bench", *arguments, "--device", "cpu")
     out = arguments[arguments.index("--out") + 1]
     return [json.loads(line) for line in out.read_text().splitlines()], [
         row.split() for row in done.stdout.splitlines()

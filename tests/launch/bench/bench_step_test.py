@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from processes import cohort
+from processes import ran
 
 from cohort_gnn.launch.main import main
 from cohort_gnn.spec.models import ONE_TYPE
@@ -14,8 +14,7 @@ pytestmark = pytest.mark.usefixtures("shm")
 def test_every_kind_of_layers_takes_the_same_step(cora, tmp_path):
     out = tmp_path / "bench.jsonl"
     options = ["--device", "cpu", "--batch-size", 30, "--hidden", 16, "--steps", 1, "--dropout", 0, "--out", out]
-    done = cohort("bench", "step", cora, *options)
-    assert done.returncode == 0, done.stderr
+    done = ran("bench", "step", cora, *options)
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     kinds = {(line["model"], line["layers"], line["amp"]) for line in lines}
     both = {(model, layers, amp) for model in ONE_TYPE for layers in ("pyg", "cohort") for amp in (0, 1)}
@@ -43,8 +42,7 @@ def test_models_of_typed_graphs_take_the_same_steps_with_both_kinds_of_layers(pa
     out = tmp_path / "bench.jsonl"
     options = ["--device", "cpu", "--fanout", "4,3", "--batch-size", 16, "--hidden", 8, "--steps", 3, "--dropout", 0]
     options += ["--slots", 3, "--out", out]
-    done = cohort("bench", "step", papers, *options)
-    assert done.returncode == 0, done.stderr
+    done = ran("bench", "step", papers, *options)
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     kinds = [(line["model"], line["layers"], line["amp"]) for line in lines]
     layers = [("pyg", False), ("pyg", True), ("cohort", False), ("cohort", True)]
@@ -65,8 +63,7 @@ def test_models_of_typed_graphs_take_the_same_steps_with_both_kinds_of_layers(pa
 def test_steps_on_a_gpu_have_a_peak_of_memory(papers, tmp_path):
     out = tmp_path / "bench.jsonl"
     options = ["--device", "cuda", "--fanout", "4,3", "--batch-size", 16, "--hidden", 8, "--steps", 3, "--out", out]
-    done = cohort("bench", "step", papers, *options, "--layers", "pyg,cohort")
-    assert done.returncode == 0, done.stderr
+    ran("bench", "step", papers, *options, "--layers", "pyg,cohort")
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     assert len(lines) == 16 and all(line["peak_bytes"] > 0 and line["ms"] > 0 for line in lines)
 
@@ -76,8 +73,7 @@ def test_learned_rows_are_part_of_the_step(papers, tmp_path):
     options += ["--models", "rsage", "--layers", "cohort", "--amp", "off", "--dropout", 0]
     losses = []
     for featureless in ("zero", "embed"):
-        done = cohort("bench", "step", papers, *options, "--featureless", featureless, "--out", tmp_path / featureless)
-        assert done.returncode == 0, done.stderr
+        ran("bench", "step", papers, *options, "--featureless", featureless, "--out", tmp_path / featureless)
         losses.append(json.loads((tmp_path / featureless).read_text())["loss"])
     assert losses[0] != losses[1]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from processes import cohort
+from processes import cohort, ran
 
 from cohort_gnn import ibp
 from cohort_gnn.base.errors import CohortError
@@ -44,10 +44,7 @@ def decoded_bytes(folder: Path, ids=None) -> np.ndarray:
 
 
 def digests(folder: Path, *options) -> list[str]:
-    result = cohort(
-        "digest", folder, "--device", "cpu", "--fanout", "5,3", "--batch-size", 900, "--batches", 3, *options
-    )
-    assert result.returncode == 0, result.stderr
+    result = ran("digest", folder, "--device", "cpu", "--fanout", "5,3", "--batch-size", 900, "--batches", 3, *options)
     assert len(result.stdout.splitlines()) == 3
     return result.stdout.splitlines()
 
@@ -284,8 +281,7 @@ def test_host_bytes_are_what_was_read(data, tmp_path):
     assert command("prepare", data, "--codec", "exponent") == 0
     host_bytes = []
     for mode in ("none", "host"):
-        result = cohort("train", data, *arguments, "--compress", mode, "--out", tmp_path / mode)
-        assert result.returncode == 0, result.stderr
+        ran("train", data, *arguments, "--compress", mode, "--out", tmp_path / mode)
         host_bytes.append(json.loads((tmp_path / mode / "summary.json").read_text())["bytes"]["host"])
     assert host_bytes[0] % (33 * 4) == 0
     assert 0 < host_bytes[1] < host_bytes[0]

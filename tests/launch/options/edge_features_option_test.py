@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from processes import cohort
+from processes import cohort, ran
 from torch_geometric.data import HeteroData
 
 from cohort_gnn import from_pyg
@@ -20,13 +20,12 @@ SIZES = ["--kind", "powerlaw", "--nodes", "3K", "--edges", "60K", "--dim", 4, "-
 @pytest.fixture(scope="module")
 def data(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("edges") / "set"
-    assert cohort("dataset", "generate", folder, *SIZES, "--edge-dim", 6).returncode == 0
+    ran("dataset", "generate", folder, *SIZES, "--edge-dim", 6)
     return folder
 
 
 def lines_of(data: Path, *options) -> list[str]:
-    done = cohort("digest", data, "--fanout", "4,-1,3", "--batch-size", 100, "--batches", 4, *options)
-    assert done.returncode == 0, done.stderr
+    done = ran("digest", data, "--fanout", "4,-1,3", "--batch-size", 100, "--batches", 4, *options)
     return done.stdout.splitlines()
 
 
@@ -39,7 +38,7 @@ def test_digests_tell_of_the_rows(data, tmp_path):
     assert with_rows == lines_of(data, *CACHED, "--device", "cpu")
     without = lines_of(data, "--device", "cpu", "--no-use-edge-features")
     assert without != with_rows
-    assert cohort("dataset", "generate", tmp_path / "plain", *SIZES).returncode == 0
+    ran("dataset", "generate", tmp_path / "plain", *SIZES)
     assert without == lines_of(tmp_path / "plain", "--device", "cpu")
 
 
@@ -48,15 +47,15 @@ def packed(tmp_path_factory) -> Path:
     """Rows of edges that codecs make smaller: a data set as it is, and the same with encoded rows alone."""
     folder = tmp_path_factory.mktemp("edges") / "packed"
     rows = np.random.default_rng(1).integers(0, 2, (60_000, 40)).astype(np.float32)
-    assert cohort("dataset", "generate", folder, *SIZES, "--edge-dim", 40).returncode == 0
+    ran("dataset", "generate", folder, *SIZES, "--edge-dim", 40)
     np.save(folder / "edge_features.npy", rows)
     return folder
 
 
 def test_encoded_rows_are_the_same(packed):
     raw = lines_of(packed, "--device", "cpu")
-    done = cohort("dataset", "prepare", packed)
-    assert done.returncode == 0 and "edge_features.ibp" in done.stderr
+    done = ran("dataset", "prepare", packed)
+    assert "edge_features.ibp" in done.stderr
     told = json.loads((packed / "prepared/prepared.json").read_text())
     assert [(each["relation"], each["file"]) for each in told["edge_tables"]] == [(0, "edge_features.ibp")]
     for compress in ("auto", "host", "none"):
@@ -65,9 +64,8 @@ def test_encoded_rows_are_the_same(packed):
     (packed / "edge_features.npy").touch()
     done = cohort("dataset", "info", packed)
     assert done.returncode == 1 and "a file that has changed since" in done.stderr
-    assert cohort("dataset", "prepare", packed, "--codec", "auto").returncode == 0
-    done = cohort("dataset", "prepare", packed, "--codec", "sparse", "--drop-raw")
-    assert done.returncode == 0, done.stderr
+    ran("dataset", "prepare", packed, "--codec", "auto")
+    ran("dataset", "prepare", packed, "--codec", "sparse", "--drop-raw")
     assert not (packed / "edge_features.npy").exists() and not (packed / "features.npy").exists()
     graph = open_dataset(packed)
     assert graph.edge_attr is None and graph.edge_table.feature_dim == 40
@@ -92,9 +90,9 @@ def test_a_gpu_has_the_same_rows(data, options):
 @pytest.mark.gpu
 def test_a_gpu_decodes_the_same_rows(tmp_path):
     rows = np.random.default_rng(1).integers(0, 2, (60_000, 40)).astype(np.float32)
-    assert cohort("dataset", "generate", tmp_path / "set", *SIZES, "--edge-dim", 40).returncode == 0
+    ran("dataset", "generate", tmp_path / "set", *SIZES, "--edge-dim", 40)
     np.save(tmp_path / "set/edge_features.npy", rows)
-    assert cohort("dataset", "prepare", tmp_path / "set").returncode == 0
+    ran("dataset", "prepare", tmp_path / "set")
     expected = lines_of(tmp_path / "set", "--device", "cpu", "--compress", "none")
     for compress in ("none", "host", "both"):
         assert expected == lines_of(tmp_path / "set", "--device", "cuda", "--compress", compress)
@@ -105,8 +103,7 @@ OPTIONS += ["--lr", 0.01, "--dropout", 0]
 
 
 def trained(data: Path, out: Path, *options) -> dict:
-    run = cohort("train", data, *OPTIONS, "--out", out, *options)
-    assert run.returncode == 0, run.stderr
+    ran("train", data, *OPTIONS, "--out", out, *options)
     return json.loads((out / "summary.json").read_text())
 
 
@@ -120,14 +117,13 @@ def test_attention_learns_from_the_rows(data, tmp_path):
         assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-3)
     right = {}
     for name, scored in (("with", with_rows), ("without", without)):
-        done = cohort("predict", tmp_path / name, data, "--classes", "--out", tmp_path / "classes.npy")
-        assert done.returncode == 0, done.stderr
+        done = ran("predict", tmp_path / name, data, "--classes", "--out", tmp_path / "classes.npy")
         ids, labels = np.load(data / "test_ids.npy"), np.load(data / "labels.npy")
         right[name] = (np.load(tmp_path / "classes.npy")[ids] == labels[ids]).mean()
         assert right[name] > scored["test_accuracy"] - 0.05  # of samples; here of all neighbours
     assert right["with"] > right["without"] + 0.05
     other = tmp_path / "other"
-    assert cohort("dataset", "generate", other, *SIZES, "--edge-dim", 3).returncode == 0
+    ran("dataset", "generate", other, *SIZES, "--edge-dim", 3)
     done = cohort("predict", tmp_path / "with", other, "--out", tmp_path / "scores.npy")
     assert done.returncode == 1 and "features per edge, as the run had" in done.stderr
 
@@ -135,8 +131,7 @@ def test_attention_learns_from_the_rows(data, tmp_path):
 def test_ranks_and_resumed_runs_learn_the_same(data, tmp_path):
     whole = trained(data, tmp_path / "whole", "--epochs", 2, "--ranks", 2, "--batch-size", 128)
     part = trained(data, tmp_path / "part", "--epochs", 1, "--ranks", 2, "--batch-size", 128)
-    run = cohort("train", "--resume", tmp_path / "part", "--epochs", 2)
-    assert run.returncode == 0, run.stderr
+    ran("train", "--resume", tmp_path / "part", "--epochs", 2)
     part = json.loads((tmp_path / "part/summary.json").read_text())
     assert [epoch["loss"] for epoch in part["epochs"]] == [epoch["loss"] for epoch in whole["epochs"]]
     rows = np.load(data / "edge_features.npy")
@@ -149,8 +144,8 @@ def test_ranks_and_resumed_runs_learn_the_same(data, tmp_path):
 
 
 def test_other_models_do_not_read_the_rows(data, tmp_path):
-    run = cohort("train", data, *OPTIONS, "--epochs", 1, "--model", "sage", "--out", tmp_path / "sage")
-    assert run.returncode == 0 and "edge features are not used: --model sage takes none" in run.stderr
+    run = ran("train", data, *OPTIONS, "--epochs", 1, "--model", "sage", "--out", tmp_path / "sage")
+    assert "edge features are not used: --model sage takes none" in run.stderr
     assert "edge_features" not in json.loads((tmp_path / "sage/run.json").read_text())["sampler"]
     model = tmp_path / "with_edges.py"
     model.write_text(
@@ -163,8 +158,7 @@ def test_other_models_do_not_read_the_rows(data, tmp_path):
         "        return super().forward(x, edge_index, edge_attr=edge_attr)\n"
     )
     options = ["--epochs", 1, "--model", "with_edges:Net", "--out", tmp_path / "own"]
-    run = cohort("train", data, *OPTIONS, *options, cwd=tmp_path)
-    assert run.returncode == 0, run.stderr
+    ran("train", data, *OPTIONS, *options, cwd=tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -191,8 +185,7 @@ TYPED += ["--lr", 0.01, "--dropout", 0]
 
 
 def trained_on_types(data: Path, out: Path, *options) -> dict:
-    run = cohort("train", data, *TYPED, "--out", out, *options)
-    assert run.returncode == 0, run.stderr
+    ran("train", data, *TYPED, "--out", out, *options)
     return json.loads((out / "summary.json").read_text())
 
 
@@ -203,8 +196,7 @@ def test_several_types_learn_from_the_rows(typed, tmp_path):
     for ours, theirs, others in zip(with_rows["epochs"], pygs["epochs"], without["epochs"], strict=True):
         assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-3)
         assert abs(ours["loss"] - others["loss"]) > 1e-3
-    scored = cohort("predict", tmp_path / "with", typed, "--out", tmp_path / "scores.npy", "--device", "cpu")
-    assert scored.returncode == 0, scored.stderr
+    ran("predict", tmp_path / "with", typed, "--out", tmp_path / "scores.npy", "--device", "cpu")
     plain = shutil.copytree(typed, tmp_path / "plain")
     meta = json.loads((plain / "meta.json").read_text())
     for relation in meta["edges"]:

@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from link_runs import CHANCE, OPTIONS, losses, train
-from processes import ALL_TESTS, cohort
+from processes import ALL_TESTS, cohort, ran
 from resumable import Launch, results_of
 from torch_geometric.data import HeteroData
 from torch_geometric.sampler import NegativeSampling
@@ -112,15 +112,13 @@ def test_links_are_learned_and_ranks_share_the_batches(graph, tmp_path, kind):
 def test_a_run_that_is_told_to_stop_goes_on_in_the_middle_of_an_epoch(graph, tmp_path, more):
     options = [*OPTIONS, "--epochs", 6, "--checkpoint-every", 7, "--negatives-from", *more]
     undisturbed, out = tmp_path / "undisturbed", tmp_path / "run"
-    done = cohort("train", graph, *options, "--quiet", "--out", undisturbed)
-    assert done.returncode == 0, done.stderr
+    ran("train", graph, *options, "--quiet", "--out", undisturbed)
     begun = Launch(out, graph, *options, "--out", out)
     begun.await_checkpoint()
     begun.stop(signal.SIGTERM)
     refused = cohort("train", "--resume", out, "--negatives-from", "uniform")
     assert refused.returncode == 1 and f"--negatives-from: expected {more[0]}, as" in refused.stderr
-    again = cohort("train", "--resume", out, "--quiet")
-    assert again.returncode == 0, again.stderr
+    ran("train", "--resume", out, "--quiet")
     assert results_of(out) == results_of(undisturbed)
     first, second = (torch.load(folder / "model.pt", weights_only=True) for folder in (out, undisturbed))
     assert first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from processes import cohort
+from processes import ran
 
 from cohort_gnn.cache import Counts, Links, Lists, Rows, load_counts, plan
 from cohort_gnn.dataset import from_tensors
@@ -145,8 +145,7 @@ def test_training_on_parts_sees_every_seed_once_and_caches_for_each_clique(data,
     out = tmp_path / "run"
     options = ["--device", "cpu", "--ranks", 3, "--cliques", "1+2", "--partition", "--cache-ratio", 0.2, "--seed", 3]
     shape = [*SHAPE, "--hidden", 32, "--epochs", 4, "--lr", 0.02, "--dropout", 0]
-    result = cohort("train", data, *options, *shape, "--out", out)
-    assert result.returncode == 0, result.stderr
+    ran("train", data, *options, *shape, "--out", out)
     run, summary = (json.loads((out / name).read_text()) for name in ("run.json", "summary.json"))
     assert run["trainer"]["parts"] == {"parts": str(parts_file(data, 2)), "cliques": [[0], [1, 2]]}
     first, second, third = run["sampler"]["rank_hotness"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from processes import cohort
+from processes import cohort, ran
 from torch_geometric.data import HeteroData
 
 from cohort_gnn import from_pyg
@@ -19,7 +19,7 @@ BY_WEIGHT = ("--weight-attr", "edge_weight")
 def data(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("weights") / "set"
     sizes = ["--nodes", "4K", "--edges", "60K", "--dim", 8, "--classes", 3, "--seed", 5]
-    assert cohort("dataset", "generate", folder, "--random-edge-weights", *sizes).returncode == 0
+    ran("dataset", "generate", folder, "--random-edge-weights", *sizes)
     return folder
 
 
@@ -38,8 +38,7 @@ def types(tmp_path_factory) -> Path:
 
 
 def lines_of(data: Path, *options) -> list[str]:
-    done = cohort("digest", data, "--fanout", "4,-1,3", "--batch-size", 100, "--batches", 4, *options)
-    assert done.returncode == 0, done.stderr
+    done = ran("digest", data, "--fanout", "4,-1,3", "--batch-size", 100, "--batches", 4, *options)
     return done.stdout.splitlines()
 
 
@@ -72,16 +71,14 @@ def test_several_types(types, tmp_path):
     assert lines_of(types, *BY_WEIGHT, *CACHED, "--device", "cpu") != uniform
     assert len(set(types.glob("hotness-*")) - counts) == 1
     train = ["train", types, "--model", "rsage", "--fanout", "5,5", "--hidden", 8, "--epochs", 1, "--device", "cpu"]
-    done = cohort(*train, *BY_WEIGHT, "--out", tmp_path / "run")
-    assert done.returncode == 0, done.stderr
+    ran(*train, *BY_WEIGHT, "--out", tmp_path / "run")
     done = cohort("predict", tmp_path / "run", types, "--out", tmp_path / "pred.npy", "--device", "cpu")
     assert done.returncode == 1 and "a run without --weight-attr" in done.stderr
 
 
 def test_a_run(data, cora, tmp_path):
     train = ["train", data, "--fanout", "5,5", "--hidden", 8, "--batch-size", 500, "--epochs", 1, "--device", "cpu"]
-    done = cohort(*train, *BY_WEIGHT, "--out", tmp_path / "run")
-    assert done.returncode == 0, done.stderr
+    ran(*train, *BY_WEIGHT, "--out", tmp_path / "run")
     assert np.isfinite(json.loads((tmp_path / "run/summary.json").read_text())["epochs"][-1]["loss"])
     done = cohort("predict", tmp_path / "run", data, "--out", tmp_path / "pred.npy", "--device", "cpu")
     assert done.returncode == 1 and "a run without --weight-attr" in done.stderr

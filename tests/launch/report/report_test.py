@@ -11,7 +11,7 @@ from statistics import median
 
 import pytest
 import torch
-from processes import cohort
+from processes import ran
 from report_reader import columns_of, page_of
 
 from cohort_gnn.base.errors import CohortError
@@ -36,8 +36,7 @@ def runs(cora, tmp_path_factory, shm):
     """A folder with the runs `cached` (a cache of 10 %) and `two` (two ranks)."""
     folder = tmp_path_factory.mktemp("report")
     for name, options in {"cached": ["--cache-ratio", 0.1], "two": ["--ranks", 2]}.items():
-        result = cohort("train", cora, *TRAIN, *options, "--out", folder / name)
-        assert result.returncode == 0, result.stderr
+        ran("train", cora, *TRAIN, *options, "--out", folder / name)
     return folder
 
 
@@ -56,8 +55,7 @@ def is_a_png(data: bytes) -> bool:
 
 
 def test_a_run_with_a_cache(runs, tmp_path, drawn):
-    result = cohort("report", runs / "cached", "--out", tmp_path / "deep/out")
-    assert result.returncode == 0, result.stderr
+    result = ran("report", runs / "cached", "--out", tmp_path / "deep/out")
     out, summary = tmp_path / "deep/out", summary_of(runs / "cached")
     assert sorted(path.name for path in out.iterdir()) == sorted([*CHARTS, *BY_TIER, "report.html"])
     assert not list((runs / "cached").glob("report*"))
@@ -106,7 +104,7 @@ def test_a_run_with_a_cache(runs, tmp_path, drawn):
 
 
 def test_what_ran_is_told(runs, drawn):
-    assert cohort("report", runs / "cached").returncode == 0
+    ran("report", runs / "cached")
     told, run = dict(page_of(runs / "cached").tables["What ran"][1:]), read_run(runs / "cached")
     assert told["command"].startswith("cohort train ") and "--cache-ratio 0.1" in told["command"]
     assert "2,708 nodes, 10,556 edges; features 1433; 7 classes" in told["graph"] and "train 1,625" in told["graph"]
@@ -131,8 +129,7 @@ def test_a_model_that_has_learned_nothing_is_told(runs, tmp_path):
 
 
 def test_each_rank_has_its_rows_and_the_charts_are_in_the_page(runs, drawn):
-    result = cohort("report", runs / "two")
-    assert result.returncode == 0, result.stderr
+    ran("report", runs / "two")
     page, summary = page_of(runs / "two"), summary_of(runs / "two")
     times = []
     for epoch in summary["epochs"]:
@@ -153,8 +150,7 @@ def test_each_rank_has_its_rows_and_the_charts_are_in_the_page(runs, drawn):
 
 
 def test_runs_beside_each_other(runs, tmp_path, drawn):
-    result = cohort("report", runs / "cached", runs / "two", runs / "cached", cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
+    ran("report", runs / "cached", runs / "two", runs / "cached", cwd=tmp_path)
     charts = ["report-loss.png", "report-runs.png", "report-validation.png"]
     assert sorted(path.name for path in (tmp_path / "report").iterdir()) == [*charts, "report.html"]
     assert all(is_a_png((tmp_path / "report" / name).read_bytes()) for name in charts)

@@ -4,7 +4,7 @@ import json
 import shutil
 
 import pytest
-from processes import cohort
+from processes import cohort, ran
 
 pytestmark = pytest.mark.usefixtures("shm")
 
@@ -23,8 +23,7 @@ def data(cora, tmp_path):
 
 def train(data, out, *arguments):
     """(finished process, run.json, summary.json)"""
-    result = cohort("train", data, *TRAIN, *arguments, "--overwrite", "--out", out)
-    assert result.returncode == 0, result.stderr
+    result = ran("train", data, *TRAIN, *arguments, "--overwrite", "--out", out)
     return result, json.loads((out / "run.json").read_text()), json.loads((out / "summary.json").read_text())
 
 
@@ -91,8 +90,7 @@ def test_stand_ins_expect_nothing(data, tmp_path):
 
 def test_a_cache_does_not_change_a_batch(data):
     def lines(*arguments) -> list[str]:
-        result = cohort("digest", data, *RUN, "--batches", 4, *arguments)
-        assert result.returncode == 0, result.stderr
+        result = ran("digest", data, *RUN, "--batches", 4, *arguments)
         return result.stdout.splitlines()
 
     plain = lines()

@@ -8,7 +8,7 @@ import signal
 
 import numpy as np
 import pytest
-from processes import cohort
+from processes import ran
 
 from cohort_gnn.base import files
 from cohort_gnn.base.errors import CohortError
@@ -243,8 +243,7 @@ def test_a_short_run_that_fails_ends_the_command_with_its_code(data, monkeypatch
 def test_auto_on_a_gpu_measures_then_runs(data, tmp_path):
     options = ["--device", "cuda", "--fanout", "4,3", "--batch-size", 100, "--hidden", 8, "--epochs", 2, "--quiet"]
     arguments = ["train", data, *options, "--cache-ratio", "auto", "--gpu-memory", "20GB"]
-    result = cohort(*arguments, "--out", tmp_path / "run")
-    assert result.returncode == 0, result.stderr
+    result = ran(*arguments, "--out", tmp_path / "run")
     assert "measuring the trainer's memory by 10 batches without a cache" in result.stderr
     (file,) = data.glob("peak-*")
     peak = json.loads(file.read_text())["trainer_peak_bytes"]
@@ -259,14 +258,14 @@ def test_auto_on_a_gpu_measures_then_runs(data, tmp_path):
     assert run["sampler"]["topology"] == "gpu", "it and all rows have room"
     assert run["trainer"]["max_batches"] is None
     assert json.loads((tmp_path / "run/summary.json").read_text())["trainer_peak_bytes"] is None
-    again = cohort(*arguments, "--out", tmp_path / "again")
-    assert again.returncode == 0 and "measuring the trainer" not in again.stderr
+    again = ran(*arguments, "--out", tmp_path / "again")
+    assert "measuring the trainer" not in again.stderr
 
 
 @pytest.mark.gpu
 @pytest.mark.alone
 def test_a_run_without_a_cache_reports_its_peak(data, tmp_path):
     options = ["--device", "cuda", "--fanout", "4,3", "--batch-size", 100, "--epochs", 1, "--quiet"]
-    assert cohort("train", data, *options, "--out", tmp_path).returncode == 0
+    ran("train", data, *options, "--out", tmp_path)
     peak = json.loads((tmp_path / "summary.json").read_text())["trainer_peak_bytes"]
     assert peak > 100_000_000, "two CUDA contexts at least"

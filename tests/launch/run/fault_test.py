@@ -19,6 +19,7 @@ from processes import (
     cohort,
     environment_of,
     processes_of,
+    ran,
     two_ranks,
     wait_until,
 )
@@ -156,7 +157,7 @@ def test_the_launcher_of_two_ranks_ends(start, number, device, repeat):
     assert run.launcher.wait(timeout=SECONDS_TO_END) == (128 + number if number == signal.SIGTERM else -number)
     wait_until(lambda: not processes_of(run.out), SECONDS_TO_END, "ending the children")
     if device == "cuda" and number == signal.SIGKILL:  # the next start removes the folder of MPS
-        assert cohort("digest", run.data, "--device", device, "--batches", "1").returncode == 0
+        ran("digest", run.data, "--device", device, "--batches", "1")
     assert_nothing_stays(run, SECONDS_TO_END)
 
 
@@ -181,8 +182,7 @@ def test_the_launcher_is_killed(start, cora, moment, device, repeat):
     if moment == "training" and device == "cpu":
         assert_nothing_stays(run, SECONDS_TO_END)
     else:  # the sampler may not have known its folder yet, and nobody removes that of MPS: the next start does
-        following = cohort("digest", cora, "--device", device, "--batches", "1")
-        assert following.returncode == 0, following.stderr
+        ran("digest", cora, "--device", device, "--batches", "1")
         assert_nothing_stays(run, SECONDS_TO_END)
 
 
@@ -194,8 +194,7 @@ def test_the_next_start_removes_what_a_run_killed_as_a_whole_left(start, cora, s
         os.kill(pid, signal.SIGKILL)
     run.launcher.wait(timeout=SECONDS_TO_END)
     [left] = shm.runs()
-    following = cohort("digest", cora, "--device", device, "--batches", "2")
-    assert following.returncode == 0, following.stderr
+    following = ran("digest", cora, "--device", device, "--batches", "2")
     assert f"removed the files of a dead run: {left}" in following.stderr
     assert len(following.stdout.splitlines()) == 2
     assert_nothing_stays(run, SECONDS_TO_END)
@@ -259,8 +258,7 @@ def mps_servers(run: Run) -> list[int]:
 
 
 def assert_a_following_run_works(cora, tmp_path):
-    result = cohort("train", cora, "--device", "cuda", "--epochs", "1", *TRAIN, "--out", tmp_path / "following")
-    assert result.returncode == 0, result.stderr
+    ran("train", cora, "--device", "cuda", "--epochs", "1", *TRAIN, "--out", tmp_path / "following")
 
 
 @pytest.mark.gpu

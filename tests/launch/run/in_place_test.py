@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from processes import cohort
+from processes import ran
 
 pytestmark = pytest.mark.usefixtures("shm")
 
@@ -15,7 +15,7 @@ ROOM = ["--cache-ratio", "1.2", "--topology", "gpu", "--compress", "none"]  # fo
 def graph(tmp_path_factory):
     """3000 nodes whose rows of 31 floats are no multiple of 16 bytes."""
     folder = tmp_path_factory.mktemp("in-place") / "graph"
-    made = cohort(
+    ran(
         "dataset",
         "generate",
         folder,
@@ -30,7 +30,6 @@ def graph(tmp_path_factory):
         "--seed",
         2,
     )
-    assert made.returncode == 0, made.stderr
     return folder
 
 
@@ -40,8 +39,7 @@ def run(graph, tmp_path):
 
     def train(name, *options):
         common = ["--fanout", "6,4", "--batch-size", 256, "--hidden", 16, "--epochs", 3, "--seed", 4, "--quiet"]
-        result = cohort("train", graph, *common, "--out", tmp_path / name, *options)
-        assert result.returncode == 0, result.stderr
+        ran("train", graph, *common, "--out", tmp_path / name, *options)
         return json.loads((tmp_path / name / "summary.json").read_text())
 
     return train
@@ -125,14 +123,12 @@ def test_training_with_a_pool_is_the_same(run, options):
 )
 def test_training_with_a_pool_for_each_type_is_the_same(tmp_path, options):
     folder = tmp_path / "graph"
-    made = cohort("dataset", "generate", folder, "--kind", "typed", "--nodes", 3000, "--edges", 30000, "--dim", 12)
-    assert made.returncode == 0, made.stderr
+    ran("dataset", "generate", folder, "--kind", "typed", "--nodes", 3000, "--edges", 30000, "--dim", 12)
     common = ["--model", "rsage", "--device", "cuda", "--fanout", "6,4", "--batch-size", 256, "--hidden", 16]
     common += ["--epochs", 3, "--seed", 4]
     found = []
     for name, more in (("pooled", ["--debug-poison-slots"]), ("fetched", ["--slots", 8, "--no-reuse"])):
-        result = cohort("train", folder, *common, "--quiet", *options, *more, "--out", tmp_path / name)
-        assert result.returncode == 0, result.stderr
+        ran("train", folder, *common, "--quiet", *options, *more, "--out", tmp_path / name)
         found.append(json.loads((tmp_path / name / "summary.json").read_text()))
     assert told(found[0]) == pytest.approx(told(found[1]), rel=1e-3)
     for epoch in found[0]["epochs"]:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from processes import SECONDS_TO_END, SECONDS_TO_START, cohort, refused, wait_until
+from processes import SECONDS_TO_END, SECONDS_TO_START, cohort, ran, refused, wait_until
 
 pytestmark = pytest.mark.usefixtures("shm")
 
@@ -44,8 +44,7 @@ def live(cora, tmp_path, request):
 
 def test_inspect_during_a_run_and_after(live):
     out, launcher = live
-    shown = cohort("inspect", out)
-    assert shown.returncode == 0, shown.stderr
+    shown = ran("inspect", out)
     assert re.search(r"sampler: process \d+, alive, \w+", shown.stdout)
     assert re.search(r"trainer: process \d+, alive, \w+", shown.stdout) and "slots on cpu" in shown.stdout
     channel = json.loads(cohort("inspect", out, "--json").stdout)
@@ -95,8 +94,7 @@ def test_watching_shows_tables(live):
 
 @pytest.mark.parametrize("live", [2], indirect=True)
 def test_inspect_shows_every_rank(live):
-    shown = cohort("inspect", live[0])
-    assert shown.returncode == 0, shown.stderr
+    shown = ran("inspect", live[0])
     for rank in range(2):
         assert re.search(rf"rank {rank}, trainer: process \d+, alive, \w+", shown.stdout)
         assert f"rank {rank}, slots on cpu" in shown.stdout

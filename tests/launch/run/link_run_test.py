@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from link_runs import ALL_NEIGHBOURS, CHANCE, OPTIONS, losses, metrics_of, train
-from processes import ALL_TESTS, cohort
+from processes import ALL_TESTS, cohort, ran
 from resumable import Launch, results_of
 
 import cohort_gnn as package
@@ -60,8 +60,7 @@ def test_links_are_learned(graph, run):
 
 
 def test_metrics_are_those_of_the_rows_that_predict_writes(graph, run, tmp_path):
-    done = cohort("predict", run, graph, "--device", "cpu", "--out", tmp_path / "rows.npy", "--quiet")
-    assert done.returncode == 0, done.stderr
+    ran("predict", run, graph, "--device", "cpu", "--out", tmp_path / "rows.npy", "--quiet")
     rows = np.load(tmp_path / "rows.npy").astype(np.float64)
     assert rows.shape == (400, 16)
     done = cohort("predict", run, graph, "--device", "cpu", "--out", tmp_path / "classes.npy", "--classes")
@@ -90,8 +89,7 @@ def test_the_best_targets_of_each_node_are_no_neighbours_yet(graph, run, tmp_pat
     job = {"run": str(run), "dataset": str(graph), "classes": False, "node_type": None, "device": device}
     job |= {"memory_bytes": 1 << 30, "quiet": True, "out": str(tmp_path / "best.npy"), "top_k": 390}
     program.predict(job)
-    done = cohort("predict", run, graph, *how, "--out", tmp_path / "rows.npy")
-    assert done.returncode == 0, done.stderr
+    ran("predict", run, graph, *how, "--out", tmp_path / "rows.npy")
     rows, found = np.load(tmp_path / "rows.npy"), np.load(tmp_path / "best.npy")
     left_out, data = np.eye(400, dtype=bool), package.dataset.open(graph)
     left_out[np.asarray(data.indices), np.repeat(np.arange(400), np.diff(data.indptr))] = True
@@ -102,8 +100,7 @@ def test_the_best_targets_of_each_node_are_no_neighbours_yet(graph, run, tmp_pat
     of_found, of_expected = (np.einsum("nd,nkd->nk", rows, rows[each]) for each in (found, expected))
     np.testing.assert_allclose(of_found, of_expected, rtol=1e-4, atol=1e-4)
     if not pieces:
-        done = cohort("predict", run, graph, *how, "--out", tmp_path / "few.npy", "--top-k", 5)
-        assert done.returncode == 0, done.stderr
+        ran("predict", run, graph, *how, "--out", tmp_path / "few.npy", "--top-k", 5)
         assert np.array_equal(np.load(tmp_path / "few.npy"), found[:, :5])
 
 
@@ -166,8 +163,7 @@ def test_links_may_compete_with_the_same_pairs(graph, tmp_path):
     options = ["--epochs", 3, "--eval-fanout=-1,-1"]
     one = train(mine, tmp_path / "one", *options)
     two = train(mine, tmp_path / "two", *options, "--ranks", 2, "--batch-size", 32)
-    done = cohort("predict", tmp_path / "one", mine, "--device", "cpu", "--out", tmp_path / "rows.npy", "--quiet")
-    assert done.returncode == 0, done.stderr
+    ran("predict", tmp_path / "one", mine, "--device", "cpu", "--out", tmp_path / "rows.npy", "--quiet")
     rows = np.load(tmp_path / "rows.npy").astype(np.float64)
     own, others = ((rows[ends[:, 0]] * rows[ends[:, 1]]).sum(1) for ends in pairs["test"])
     above = (others[None] > own[:, None]).sum(1)
@@ -230,8 +226,7 @@ def test_without_held_out_links_the_task_is_to_be_named(graph, tmp_path):
 def test_a_run_that_is_told_to_stop_goes_on_in_the_middle_of_an_epoch(graph, tmp_path, more):
     options = [*OPTIONS, "--decoder", "mlp", "--epochs", 8, "--checkpoint-every", 7, *more]
     undisturbed, out = tmp_path / "undisturbed", tmp_path / "run"
-    done = cohort("train", graph, *options, "--quiet", "--out", undisturbed)
-    assert done.returncode == 0, done.stderr
+    ran("train", graph, *options, "--quiet", "--out", undisturbed)
     arguments, steps = [graph, *options, "--out", out], []
     for _ in range(2):
         begun = Launch(out, *arguments)
@@ -239,8 +234,7 @@ def test_a_run_that_is_told_to_stop_goes_on_in_the_middle_of_an_epoch(graph, tmp
         begun.stop(signal.SIGTERM)
         steps.append(torch.load(out / "checkpoint.pt", weights_only=True)["step"])
         arguments = ["--resume", out]
-    again = cohort("train", *arguments, "--quiet")
-    assert again.returncode == 0, again.stderr
+    ran("train", *arguments, "--quiet")
     assert any(steps), "in the middle of an epoch"
     assert results_of(out) == results_of(undisturbed)
     first, second = (torch.load(folder / "model.pt", weights_only=True) for folder in (out, undisturbed))

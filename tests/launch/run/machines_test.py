@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from processes import ALL_TESTS, SECONDS_TO_START, cohort, free_port, processes_of, wait_until
+from processes import ALL_TESTS, SECONDS_TO_START, free_port, processes_of, ran, wait_until
 from resumable import OPTIONS, Launch, learned, record_batches, recorded, small_graph
 from several_machines import SECONDS_OF_SILENCE, SECONDS_TO_HEAR, Machines, meetings_of
 
@@ -62,8 +62,7 @@ def test_the_same_batches_and_losses_as_on_one_machine(graph, alone, tmp_path, m
     assert learned(several.out) == expected
     assert not (several.out / "machine-1" / "summary.json").exists()
     several.demand_nothing_left()
-    report = cohort("report", several.out)
-    assert report.returncode == 0, report.stderr
+    report = ran("report", several.out)
     places = [f"m{rank} r{number}" for rank, count in enumerate(ranks) for number in range(count)]
     for table in ("Time of each epoch", "Feature rows of a batch"):
         rows = report.stdout[report.stdout.index(table) :].partition("\n\n")[0]
@@ -276,7 +275,7 @@ def test_a_machine_that_refuses_says_so_before_the_others_come(graph, tmp_path, 
 
 def test_the_reason_of_another_machine_is_one_line(graph, tmp_path, monkeypatch):
     graph = shutil.copytree(graph, tmp_path / "graph")
-    assert cohort("dataset", "prepare", graph, "--codec", "exponent").returncode == 0
+    ran("dataset", "prepare", graph, "--codec", "exponent")
     bad = {1: ["--host-bytes", "1"]}
     several = Machines(monkeypatch, tmp_path / "run", [graph] * 2, "--feature-placement", "partitioned", own=bad)
     assert several.wait() == [1, 1]

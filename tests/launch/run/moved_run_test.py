@@ -7,7 +7,7 @@ import shutil
 
 import numpy as np
 import pytest
-from processes import cohort, refused
+from processes import cohort, ran, refused
 from resumable import OPTIONS
 
 from cohort_gnn.launch.run import same_data
@@ -21,8 +21,7 @@ def run(graph, tmp_path_factory, shm):
     """A run of two epochs with a cache."""
     out = tmp_path_factory.mktemp("moved") / "run"
     options = ["--epochs", 2, "--cache-ratio", 0.2, "--profile", "--quiet", "--out", out]
-    done = cohort("train", graph, *OPTIONS, *options)
-    assert done.returncode == 0, done.stderr
+    ran("train", graph, *OPTIONS, *options)
     return out
 
 
@@ -30,8 +29,7 @@ def test_a_copy_writes_into_its_own_folder(run, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(run, copy)
     before = {path.name: path.stat().st_mtime_ns for path in run.iterdir()}
-    again = cohort("train", "--resume", copy, "--epochs", 3, "--quiet")
-    assert again.returncode == 0, again.stderr
+    ran("train", "--resume", copy, "--epochs", 3, "--quiet")
     assert before == {path.name: path.stat().st_mtime_ns for path in run.iterdir()}
     assert json.loads((copy / "run.json").read_text())["sampler"]["plan_file"] == str(copy / "plan.json")
 
@@ -42,8 +40,7 @@ def test_a_moved_run_goes_on(run, tmp_path):
     run_json["sampler"]["plan_file"] = str(tmp_path / "nowhere" / "plan.json")
     (tmp_path / "old" / "run.json").write_text(json.dumps(run_json))
     (tmp_path / "old").rename(tmp_path / "new")
-    again = cohort("train", "--resume", tmp_path / "new", "--quiet")
-    assert again.returncode == 0, again.stderr
+    ran("train", "--resume", tmp_path / "new", "--quiet")
 
 
 def test_counts_that_are_gone_are_made_again(run, graph, tmp_path):
@@ -51,8 +48,8 @@ def test_counts_that_are_gone_are_made_again(run, graph, tmp_path):
     shutil.copytree(run, copy)
     for file in graph.glob("hotness-*"):
         file.rename(tmp_path / file.name)
-    again = cohort("train", "--resume", copy, "--quiet")
-    assert again.returncode == 0 and f"for the cache: {graph}/hotness-" in again.stderr
+    again = ran("train", "--resume", copy, "--quiet")
+    assert f"for the cache: {graph}/hotness-" in again.stderr
 
 
 @pytest.mark.parametrize("what", ["splits", "labels", "edges", "features"])
@@ -66,23 +63,21 @@ def test_a_data_set_that_has_changed_is_refused_and_the_run_still_goes_on(run, g
     words = f"{data}: expected the data set that the run was started on, found one with other {what}"
     refused(again, 1, words, "hint: name the folder of that data set; if its files were replaced, start a new run")
     assert "to continue" not in again.stderr
-    assert cohort("train", "--resume", copy, "--epochs", 3, "--quiet").returncode == 0
+    ran("train", "--resume", copy, "--epochs", 3, "--quiet")
 
 
 def test_a_data_set_that_was_encoded_meanwhile_is_the_same(run, graph, tmp_path):
     copy, data = tmp_path / "copy", tmp_path / "data"
     shutil.copytree(run, copy)
     shutil.copytree(graph, data)
-    assert cohort("dataset", "prepare", data, "--codec", "raw", "--drop-raw").returncode == 0
-    again = cohort("train", "--resume", copy, data, "--epochs", 3, "--quiet")
-    assert again.returncode == 0, again.stderr
+    ran("dataset", "prepare", data, "--codec", "raw", "--drop-raw")
+    ran("train", "--resume", copy, data, "--epochs", 3, "--quiet")
 
 
 def test_parts_that_were_not_copied_are_missed(graph, tmp_path):
     out, data = tmp_path / "run", tmp_path / "data"
     options = ["--ranks", 2, "--partition", "--cliques", "none"]
-    done = cohort("train", graph, *OPTIONS, *options, "--epochs", 1, "--quiet", "--out", out)
-    assert done.returncode == 0, done.stderr
+    ran("train", graph, *OPTIONS, *options, "--epochs", 1, "--quiet", "--out", out)
     shutil.copytree(graph, data, ignore=shutil.ignore_patterns("partition*"))
     again = cohort("train", "--resume", out, data, "--quiet")
     refused(again, 1, "partition-2.npy: expected the parts that the run was started with, found no such file")
@@ -164,13 +159,11 @@ def test_a_killed_start_over_a_run_leaves_it_to_be_resumed(run, tmp_path):
     (copy / ASIDE).mkdir()
     for name in ("run.json", "summary.json", "metrics.jsonl", "checkpoint.pt", "model.pt"):
         (copy / name).rename(copy / ASIDE / name)
-    again = cohort("train", "--resume", copy, "--epochs", 3, "--quiet")
-    assert again.returncode == 0, again.stderr
+    ran("train", "--resume", copy, "--epochs", 3, "--quiet")
     assert len((copy / "metrics.jsonl").read_text().splitlines()) == 3
 
 
 def test_a_world_that_has_no_size(graph, tmp_path):
     env = os.environ | {"WORLD_SIZE": ""}
     options = [*OPTIONS, "--epochs", 1, "--quiet", "--out", tmp_path / "run"]
-    done = cohort("train", graph, *options, env=env)
-    assert done.returncode == 0, done.stderr
+    ran("train", graph, *options, env=env)

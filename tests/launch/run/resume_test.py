@@ -11,7 +11,7 @@ import time
 
 import pytest
 import torch
-from processes import ALL_TESTS, SECONDS_TO_END, cohort, processes_of, wait_until
+from processes import ALL_TESTS, SECONDS_TO_END, cohort, processes_of, ran, wait_until
 from resumable import EPOCHS, OPTIONS, results_of
 
 from cohort_gnn.base.errors import CohortError
@@ -78,7 +78,7 @@ def test_a_checkpoint_every_few_steps(launch, undisturbed, tmp_path, more):
     epoch, step = position(out)
     steps_an_epoch = 16 if more else 32
     assert (epoch * steps_an_epoch + step) % 5 == 0 or not more, "one trainer also writes when its launcher dies"
-    assert cohort("train", "--resume", out, "--quiet", "--checkpoint-every", "1000000").returncode == 0
+    ran("train", "--resume", out, "--quiet", "--checkpoint-every", "1000000")
     assert results_of(out) == undisturbed(*more)
     assert position(out) == (EPOCHS, 0), "the last one is always written"
     before = results_of(out)
@@ -89,10 +89,10 @@ def test_a_checkpoint_every_few_steps(launch, undisturbed, tmp_path, more):
 def test_a_run_with_a_planned_cache_reports_of_it_when_it_goes_on(graph, tmp_path):
     out = tmp_path / "run"
     options = [*OPTIONS, "--epochs", 3, "--cache-ratio", 0.2, "--quiet", "--out", out]
-    assert cohort("train", graph, *options).returncode == 0
+    ran("train", graph, *options)
     before = results_of(out)
     assert before["summary"]["cache"]["measured"]
-    assert cohort("train", "--resume", out).returncode == 0
+    ran("train", "--resume", out)
     assert results_of(out) == before
 
 
@@ -106,8 +106,7 @@ def test_a_run_without_a_checkpoint_begins_at_the_beginning(launch, undisturbed,
         (out / left).touch()
     (out / "mine.tmp").touch()
     (out / "checkpoint.pt").unlink(missing_ok=True)
-    again = cohort("train", "--resume", out)
-    assert again.returncode == 0, again.stderr
+    again = ran("train", "--resume", out)
     assert f"no checkpoint.pt in {out}: the run starts from the beginning" in again.stderr
     assert results_of(out) == undisturbed()
     assert [path.name for path in out.iterdir() if path.suffix == ".tmp"] == ["mine.tmp"]
@@ -117,7 +116,7 @@ def test_a_new_run_in_the_folder_of_another_forgets_its_checkpoint(graph, tmp_pa
     out = tmp_path / "run"
     for seed in (1, 2):
         options = [*OPTIONS, "--seed", seed, "--epochs", 2, "--quiet", "--checkpoint-every", 1000, "--out", out]
-        assert cohort("train", graph, *options, "--overwrite").returncode == 0
+        ran("train", graph, *options, "--overwrite")
         state = torch.load(out / "checkpoint.pt", weights_only=True)
         assert state["identity"]["seed"] == seed and len(state["report"]["epochs"]) == 2
 
@@ -197,8 +196,7 @@ def test_a_run_goes_on_when_the_disk_is_full(small_disk, launch, undisturbed, tm
 def done(graph, tmp_path_factory, shm):
     """The folder of a run of two epochs, which tests leave as it is."""
     out = tmp_path_factory.mktemp("done") / "run"
-    result = cohort("train", graph, *OPTIONS, "--epochs", 2, "--quiet", "--out", out)
-    assert result.returncode == 0, result.stderr
+    ran("train", graph, *OPTIONS, "--epochs", 2, "--quiet", "--out", out)
     return out
 
 
@@ -257,8 +255,7 @@ def test_a_run_goes_on_with_its_data_set_where_that_is_now(graph, copied, cora, 
     words = f"{tmp_path / 'before'}: expected the data set of the run, found no such folder"
     refused([words, f"hint: if it was moved: cohort train --resume {copied} DIR"], "--resume", copied)
     (tmp_path / "now").symlink_to(graph)
-    result = cohort("train", "--resume", copied, tmp_path / "now", "--epochs", 3)
-    assert result.returncode == 0, result.stderr
+    ran("train", "--resume", copied, tmp_path / "now", "--epochs", 3)
     assert len(json.loads((copied / "summary.json").read_text())["epochs"]) == 3
     before = (copied / "run.json").read_bytes()
     words = f"{cora}: expected the data set that the run was started on, found one with other description, splits"
@@ -275,12 +272,10 @@ def test_results_come_back_where_a_new_run_does_not_start(copied, graph):
 
 def test_a_run_that_is_done_goes_on_for_more_epochs(copied, graph, tmp_path):
     """As if it had been begun with so many; and it says what it does, though it was quiet before."""
-    more = cohort("train", "--resume", copied, "--epochs", 4)
-    assert more.returncode == 0, more.stderr
+    more = ran("train", "--resume", copied, "--epochs", 4)
     assert "continues in epoch 3, after step 0" in more.stdout
     assert more.stdout.splitlines()[-1] == f"results: {copied}  (cohort report {copied})"
-    at_once = cohort("train", graph, *OPTIONS, "--epochs", 4, "--quiet", "--out", tmp_path / "at-once")
-    assert at_once.returncode == 0, at_once.stderr
+    ran("train", graph, *OPTIONS, "--epochs", 4, "--quiet", "--out", tmp_path / "at-once")
     assert results_of(copied) == results_of(tmp_path / "at-once")
     again = cohort("train", "--resume", copied)
     accuracy = json.loads((copied / "summary.json").read_text())["test_accuracy"]
@@ -317,15 +312,13 @@ def test_nor_that_of_files_that_are_no_runs(graph, tmp_path, more):
         "report-mine.png": "mine",
     }
     (tmp_path / "model.pt").unlink()
-    result = cohort("train", graph, *OPTIONS, *more, "--epochs", 1, "--quiet", "--out", tmp_path)
-    assert result.returncode == 0, result.stderr
+    ran("train", graph, *OPTIONS, *more, "--epochs", 1, "--quiet", "--out", tmp_path)
     assert (tmp_path / "report-mine.png").read_text() == "mine"
 
 
 def test_options_that_say_the_same_are_taken(copied, graph):
     same = [graph, *OPTIONS, "--epochs", 2, "--out", copied, "--quiet", "--checkpoint-every", 3]
-    result = cohort("train", "--resume", copied, *same)
-    assert result.returncode == 0, result.stderr
+    ran("train", "--resume", copied, *same)
 
 
 def test_what_is_no_run_is_refused(copied, tmp_path):
@@ -342,8 +335,7 @@ def test_a_damaged_checkpoint_and_one_of_another_run_are_refused(copied, done, g
     checkpoint.write_bytes(whole[: len(whole) // 2])
     refused([f"{checkpoint}: expected a checkpoint of cohort train, found", "--resume"], "--resume", copied)
     other = tmp_path / "other"
-    result = cohort("train", graph, *OPTIONS, "--epochs", 1, "--hidden", 8, "--quiet", "--out", other)
-    assert result.returncode == 0, result.stderr
+    ran("train", graph, *OPTIONS, "--epochs", 1, "--hidden", 8, "--quiet", "--out", other)
     shutil.copy(done / "checkpoint.pt", other)
     refused([f"{other / 'checkpoint.pt'}: hidden: expected 8, found 16", "another run"], "--resume", other)
 

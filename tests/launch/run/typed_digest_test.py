@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from processes import cohort
+from processes import ran
 
 pytestmark = pytest.mark.usefixtures("shm")
 GOLDEN = Path(__file__).parents[2] / "data" / "digests" / "typed.txt"
@@ -13,13 +13,12 @@ GOLDEN = Path(__file__).parents[2] / "data" / "digests" / "typed.txt"
 def graph(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("typed") / "set"
     sizes = ["--nodes", "20K", "--edges", "120K", "--dim", 9, "--classes", 3, "--all-features", "--seed", 5]
-    assert cohort("dataset", "generate", folder, "--kind", "typed", *sizes).returncode == 0
+    ran("dataset", "generate", folder, "--kind", "typed", *sizes)
     return folder
 
 
 def lines_of(graph: Path, *options) -> list[str]:
-    done = cohort("digest", graph, "--fanout", "4,-1", "--batch-size", 100, "--batches", 7, "--seed", 2, *options)
-    assert done.returncode == 0, done.stderr
+    done = ran("digest", graph, "--fanout", "4,-1", "--batch-size", 100, "--batches", 7, "--seed", 2, *options)
     return done.stdout.splitlines()
 
 
@@ -31,7 +30,7 @@ def test_batches_are_those_of_before(graph, options):
 @pytest.fixture(scope="module")
 def prepared(graph) -> Path:
     """With encoded rows beside the raw ones."""
-    assert cohort("dataset", "prepare", graph, "--codec", "exponent").returncode == 0
+    ran("dataset", "prepare", graph, "--codec", "exponent")
     return graph
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from link_runs import ALL_NEIGHBOURS, CHANCE, losses, metrics_of
-from processes import ALL_TESTS, cohort
+from processes import ALL_TESTS, cohort, ran
 from resumable import Launch, results_of
 from torch_geometric.data import HeteroData
 
@@ -79,8 +79,7 @@ def test_metrics_are_those_of_the_rows_that_predict_writes(shop, run, tmp_path):
     rows = {}
     for name, count in (("user", USERS), ("item", ITEMS)):
         out = tmp_path / f"{name}.npy"
-        done = cohort("predict", run, shop, "--node-type", name, "--device", "cpu", "--out", out, "--quiet")
-        assert done.returncode == 0, done.stderr
+        done = ran("predict", run, shop, "--node-type", name, "--device", "cpu", "--out", out, "--quiet")
         rows[name] = np.load(out).astype(np.float64)
         assert rows[name].shape == (count, 16)
     done = cohort("predict", run, shop, "--device", "cpu", "--out", tmp_path / "rows.npy")
@@ -91,8 +90,7 @@ def test_metrics_are_those_of_the_rows_that_predict_writes(shop, run, tmp_path):
         own = (sources * rows["item"][links.pairs[:, 1]]).sum(1)
         others = np.einsum("nd,nkd->nk", sources, rows["item"][links.negatives])
         assert summary[f"{split}_metrics"] == pytest.approx(metrics_of(own, others), rel=2e-3)
-    done = cohort("predict", run, shop, "--device", "cpu", "--out", tmp_path / "best.npy", "--top-k", ITEMS, "--quiet")
-    assert done.returncode == 0, done.stderr
+    ran("predict", run, shop, "--device", "cpu", "--out", tmp_path / "best.npy", "--top-k", ITEMS, "--quiet")
     best, relation = np.load(tmp_path / "best.npy"), package.dataset.open(shop).edge_types["user", "buys", "item"]
     scores = rows["user"] @ rows["item"].T
     scores[relation.indices, np.repeat(np.arange(ITEMS), np.diff(relation.indptr))] = -np.inf
@@ -132,8 +130,8 @@ def test_other_relations_learn_also_within_one_type(whole, tmp_path, relation):
     assert losses(summary)[-1] < losses(summary)[0] and summary["test_metrics"]["mrr"] > 2 * CHANCE
     if relation == "like":
         out = tmp_path / "rows.npy"
-        done = cohort("predict", tmp_path / "run", graph, "--device", "cpu", "--out", out, "--quiet")
-        assert done.returncode == 0 and np.load(out).shape == (ITEMS, 16)
+        ran("predict", tmp_path / "run", graph, "--device", "cpu", "--out", out, "--quiet")
+        assert np.load(out).shape == (ITEMS, 16)
 
 
 def test_a_cache_is_planned_for_all_endpoints_and_ranks_agree(shop, tmp_path):
@@ -162,13 +160,11 @@ def test_a_gpu_trains_the_same(shop, tmp_path, model):
 def test_a_run_that_is_told_to_stop_goes_on_in_the_middle_of_an_epoch(shop, tmp_path, more):
     options = [*OPTIONS, "--epochs", 6, "--checkpoint-every", 7, *more]
     undisturbed, out = tmp_path / "undisturbed", tmp_path / "run"
-    done = cohort("train", shop, *options, "--quiet", "--out", undisturbed)
-    assert done.returncode == 0, done.stderr
+    ran("train", shop, *options, "--quiet", "--out", undisturbed)
     begun = Launch(out, shop, *options, "--out", out)
     begun.await_checkpoint()
     begun.stop(signal.SIGTERM)
-    again = cohort("train", "--resume", out, "--quiet")
-    assert again.returncode == 0, again.stderr
+    ran("train", "--resume", out, "--quiet")
     assert results_of(out) == results_of(undisturbed)
     first, second = (torch.load(folder / "model.pt", weights_only=True) for folder in (out, undisturbed))
     assert first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)

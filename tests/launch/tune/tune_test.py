@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from processes import ALL_TESTS, SECONDS_TO_START, cohort, processes_of, refused, wait_until
+from processes import ALL_TESTS, SECONDS_TO_START, cohort, processes_of, ran, refused, wait_until
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import open as open_dataset
@@ -152,8 +152,7 @@ def test_the_largest_batch_is_the_one_that_was_counted(cora, shm):
 
 def test_types_share_the_cache(tmp_path, shm):
     folder = tmp_path / "typed"
-    made = cohort("dataset", "generate", folder, "--kind", "typed", "--nodes", 1200, "--edges", 9000, "--dim", 32)
-    assert made.returncode == 0, made.stderr
+    ran("dataset", "generate", folder, "--kind", "typed", "--nodes", 1200, "--edges", 9000, "--dim", 32)
     graph, meta = open_dataset(folder), read_meta(folder)
     axes, _ = axes_of(arguments("--model", "rsage"), "cuda", graph)
     assert axes[4].values == ("none", "cache"), "no type has encoded rows"
@@ -180,8 +179,7 @@ def tuned(cora, tmp_path_factory, shm):
     folder = tmp_path_factory.mktemp("tune")
     (folder / "base.toml").write_text('epochs = 7\nlr = 0.01\nmodel = "gcn"\n')
     options = [*TINY, "--config", folder / "base.toml", "--epochs", 2, "--minutes", 0.6]
-    result = cohort("tune", cora, *options, "--out", folder / "out")
-    assert result.returncode == 0, result.stderr
+    result = ran("tune", cora, *options, "--out", folder / "out")
     assert processes_of(folder) == {}
     return folder / "out", result
 
@@ -213,16 +211,15 @@ def test_trials_are_runs_and_the_best_is_told(tuned):
 def test_train_takes_the_file(tuned, cora, tmp_path):
     out, _ = tuned
     number = json.loads((out / "tune.json").read_text())["best"]
-    result = cohort("train", cora, "--config", out / "run.toml", "--quiet", "--out", tmp_path / "run")
-    assert result.returncode == 0, result.stderr
-    ran, best_ran = (
+    ran("train", cora, "--config", out / "run.toml", "--quiet", "--out", tmp_path / "run")
+    own, best_ran = (
         json.loads((folder / "run.json").read_text()) for folder in (tmp_path / "run", out / f"trial-{number:02}")
     )
-    assert ran["trainer"].pop("epochs") == 7 and best_ran["trainer"].pop("epochs") == 2
-    assert ran["trainer"] == best_ran["trainer"]
-    for each in (ran, best_ran):
+    assert own["trainer"].pop("epochs") == 7 and best_ran["trainer"].pop("epochs") == 2
+    assert own["trainer"] == best_ran["trainer"]
+    for each in (own, best_ran):
         del each["sampler"]["channel"], each["sampler"]["owner_pid"]
-    assert ran["sampler"] == best_ran["sampler"]
+    assert own["sampler"] == best_ran["sampler"]
     seconds = json.loads((out / "tune.json").read_text())["trials"][number - 1]["seconds"]
     assert f"an epoch took {seconds:.4f} s" in (out / "run.toml").read_text().splitlines()[0]
 
@@ -400,8 +397,7 @@ def test_on_a_gpu_the_cache_is_varied(cora, shm, tmp_path):
     options = ["--fanout", "4,3", "--batch-size", 100, "--hidden", 8, "--epochs", 2, "--minutes", 4]
     out = tmp_path / "out"
     options += ["--cache-ratios", "0,0.5", "--slots", 3, "--out", out]
-    result = cohort("tune", cora, "--device", "cuda", *options, timeout=300)
-    assert result.returncode == 0, result.stderr
+    ran("tune", cora, "--device", "cuda", *options, timeout=300)
     found = json.loads((out / "tune.json").read_text())
     ratios = {trial["options"]["cache_ratio"]: trial for trial in found["trials"] if not trial["failure"]}
     assert set(ratios) == {0.0, 0.5} and found["not_varied"] == {"slots": "given"}

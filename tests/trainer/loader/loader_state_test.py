@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from processes import cohort
+from processes import ran
 
 from cohort_gnn import CohortError, NeighborLoader
 from cohort_gnn.launch.run.supervise import describe_channel
@@ -175,8 +175,7 @@ def test_every_rank_goes_on_with_its_own_batches(cora, tmp_path):
     with NeighborLoader(cora, [4, 4], batch_size=400, shuffle=True, device="cpu", seed=1) as loader:
         wanted = [batch.n_id.tolist() for batch in loader]  # 7: the last step has none for rank 1
     (tmp_path / "script.py").write_text(GO_ON)
-    result = cohort("run", "--device", "cpu", "--ranks", 2, tmp_path / "script.py", cora, tmp_path)
-    assert result.returncode == 0, result.stderr
+    ran("run", "--device", "cpu", "--ranks", 2, tmp_path / "script.py", cora, tmp_path)
     (state, first), (other, second) = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2))
     assert state == other and (state["epoch"], state["step"], state["num_ranks"]) == (0, 4, 2)
     assert first == wanted[0::2] and second == [*wanted[1::2], []]

@@ -10,7 +10,7 @@ import types
 
 import pytest
 import torch
-from processes import cohort, refused
+from processes import cohort, ran, refused
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.importing import imported
@@ -110,8 +110,7 @@ def own(tmp_path):
 def test_a_model_and_a_callback_of_ones_own(data, own):
     run = own / "run"
     options = [*TINY, "--epochs", 5, "--model", "own:Net", "--callbacks", "own:Log", "--out", run]
-    done = cohort("train", data, *options, cwd=own)
-    assert done.returncode == 0, done.stderr
+    done = ran("train", data, *options, cwd=own)
     assert (run / "log.txt").read_text().splitlines() == [
         "begins 5", "step 50", "step 50", "epoch 0 True", "step 50", "step 50", "epoch 1 True", "2",
     ]  # fmt: skip
@@ -123,8 +122,8 @@ def test_a_model_and_a_callback_of_ones_own(data, own):
     assert loaded.stdout == "Net\n", loaded.stderr
     refused(cohort("predict", run, data, "--out", own / "p.npy", cwd=own), 1, "expected a built-in model", "own:Net")
     named = ["--model", "own:Net", "--callbacks", "own:Log"]
-    again = cohort("train", "--resume", run, "--quiet", *named, cwd=own)
-    assert again.returncode == 0 and len(json.loads((run / "summary.json").read_text())["epochs"]) > 2
+    ran("train", "--resume", run, "--quiet", *named, cwd=own)
+    assert len(json.loads((run / "summary.json").read_text())["epochs"]) > 2
     told = (run / "log.txt").read_text().splitlines()
     of_before = ["begins 5", "step 50", "step 50", "epoch 0 True", "step 50", "step 50", "epoch 1 True"]
     assert told[:9] == [*of_before, "resumed", "begins 5"]
@@ -140,8 +139,8 @@ def test_a_run_without_its_results_has_failed_and_resume_writes_them(data, own, 
     assert f"{run / refused}: expected a result of the finished run, written, found" in done.stderr
     assert f"to continue: cohort train --resume {run} --callbacks own:Full\n" in done.stderr
     (run / refused).rmdir()
-    done = cohort("train", "--resume", run, "--callbacks", "own:Full", cwd=own)
-    assert done.returncode == 0 and (run / refused).is_file(), done.stderr
+    done = ran("train", "--resume", run, "--callbacks", "own:Full", cwd=own)
+    assert (run / refused).is_file(), done.stderr
 
 
 def test_what_a_callback_exits_with_is_said(data, own):
@@ -160,8 +159,7 @@ def test_exit_codes_are_those_of_python(code, expected):
 @pytest.mark.fresh  # one that is forked has imported PyG
 def test_a_model_of_pyg_trains_and_is_loaded(data, tmp_path):
     options = [*TINY, "--epochs", 2, "--model", "torch_geometric.nn:GraphSAGE", "--out", tmp_path / "run"]
-    done = cohort("train", data, *options)
-    assert done.returncode == 0, done.stderr
+    ran("train", data, *options)
     log = (tmp_path / "run/trainer.log").read_text().splitlines()
     told = [line for line in log if not re.match(r"[\d-]{10} [\d:]{8} (epoch|test|warning: test) ", line)]
     assert len(log) >= 3 and told == [], "no warnings of PyG"
@@ -250,25 +248,20 @@ def test_a_gpu_run_with_all_of_them(data, own):
     options += ["--lr-schedule", "cosine", "--clip-norm", 0.5, "--patience", 5]
     losses = {}
     for graphs in ("--cuda-graphs", "--no-cuda-graphs"):
-        done = cohort("train", data, *options, "--norm", "layer", graphs, "--out", own / graphs.strip("-"))
-        assert done.returncode == 0, done.stderr
+        ran("train", data, *options, "--norm", "layer", graphs, "--out", own / graphs.strip("-"))
         epochs = json.loads((own / graphs.strip("-") / "summary.json").read_text())["epochs"]
         losses[graphs] = [epoch["loss"] for epoch in epochs]
     assert losses["--cuda-graphs"] == pytest.approx(losses["--no-cuda-graphs"], rel=1e-3)
-    done = cohort(
-        "train", data, *options, "--model", "own:Net", "--callbacks", "own:Log", "--out", own / "run", cwd=own
-    )
-    assert done.returncode == 0, done.stderr
+    ran("train", data, *options, "--model", "own:Net", "--callbacks", "own:Log", "--out", own / "run", cwd=own)
 
 
 def test_a_run_ends_after_epochs_without_a_better_validation(data, tmp_path):
     options = [*TINY, "--epochs", 40, "--patience", 2, "--lr", 0.0000001, "--quiet", "--out", tmp_path / "run"]
-    assert cohort("train", data, *options).returncode == 0
+    ran("train", data, *options)
     summary = json.loads((tmp_path / "run/summary.json").read_text())
     last = summary["epochs"][-1]["epoch"]
     assert last == summary["best_epoch"] + 2 < 39
-    again = cohort("train", "--resume", tmp_path / "run", "--quiet")
-    assert again.returncode == 0, again.stderr
+    ran("train", "--resume", tmp_path / "run", "--quiet")
     assert len(json.loads((tmp_path / "run/summary.json").read_text())["epochs"]) == last + 1, "it is over"
 
 
@@ -293,8 +286,7 @@ def test_gradients_are_clipped(data, tmp_path):
     losses = {}
     for norm in (1e-6, 1e6):
         out = tmp_path / f"{norm:g}"
-        done = cohort("train", data, *TINY, "--epochs", 3, "--clip-norm", norm, "--quiet", "--out", out)
-        assert done.returncode == 0, done.stderr
+        ran("train", data, *TINY, "--epochs", 3, "--clip-norm", norm, "--quiet", "--out", out)
         losses[norm] = [epoch["loss"] for epoch in json.loads((out / "summary.json").read_text())["epochs"]]
     plain = tmp_path / "plain"
     cohort("train", data, *TINY, "--epochs", 3, "--quiet", "--out", plain)

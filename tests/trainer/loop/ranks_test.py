@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from processes import SECONDS_TO_END, SECONDS_TO_START, two_ranks
-from processes import cohort as run_cohort
+from processes import SECONDS_TO_END, SECONDS_TO_START, ran, two_ranks
 
 import cohort_gnn as cohort
 from cohort_gnn import NeighborLoader
@@ -50,8 +49,7 @@ def data(tmp_path_factory) -> Path:
 def train(data: Path, out: Path, *arguments) -> dict:
     """The summary of a run."""
     options = ["--fanout", "6,4", "--batch-size", 100, "--hidden", 16, "--epochs", EPOCHS, "--lr", 0.01, "--seed", 4]
-    result = run_cohort("train", data, *options, *arguments, "--out", out)
-    assert result.returncode == 0, result.stderr
+    ran("train", data, *options, *arguments, "--out", out)
     return json.loads((out / "summary.json").read_text())
 
 
@@ -155,8 +153,7 @@ def test_weight_decay_leaves_parameters_that_no_rank_uses(data, tmp_path):
     late = []
     for num_ranks in (1, 2):
         out = tmp_path / str(num_ranks)
-        result = run_cohort("train", data, *options, "--ranks", num_ranks, "--out", out, cwd=tmp_path)
-        assert result.returncode == 0, result.stderr
+        ran("train", data, *options, "--ranks", num_ranks, "--out", out, cwd=tmp_path)
         weights = torch.load(out / "model.pt", weights_only=True)
         assert weights["spare"].tolist() == [1, 1, 1]
         late.append(weights["late"])
@@ -252,6 +249,5 @@ def test_a_trainer_that_is_done_skips_the_last_steps_of_its_interpreter(data, tm
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
     arguments = ["--device", "cpu", "--ranks", "2", "--epochs", 1, "--fanout", "6,4", "--out", tmp_path / "run"]
-    result = run_cohort("train", data, *arguments, env=environment)
-    assert result.returncode == 0, result.stderr
+    ran("train", data, *arguments, env=environment)
     assert len(list(tmp_path.glob("trainer-*"))) == 2

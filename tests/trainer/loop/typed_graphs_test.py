@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from processes import cohort
+from processes import ran
 
 import cohort_gnn as package
 from cohort_gnn.nn.block import Block
@@ -28,8 +28,7 @@ KINDS = ["rsage", "rgcn", "rgat", "hgt"]
 def graph(tmp_path_factory, request):
     folder = tmp_path_factory.mktemp("typed") / "graph"
     size = ["--nodes", 3000, "--edges", 20000, "--dim", 12]
-    made = cohort("dataset", "generate", folder, "--kind", "typed", *size, *request.param)
-    assert made.returncode == 0, made.stderr
+    ran("dataset", "generate", folder, "--kind", "typed", *size, *request.param)
     return package.dataset.open(folder)
 
 
@@ -38,8 +37,7 @@ def half_graph(tmp_path_factory):
     """All node types have features of float16, so many that kernels of attention read them in the pool."""
     folder = tmp_path_factory.mktemp("typed") / "half"
     size = ["--nodes", 3000, "--edges", 20000, "--dim", 32, "--dtype", "float16", "--all-features"]
-    made = cohort("dataset", "generate", folder, "--kind", "typed", *size)
-    assert made.returncode == 0, made.stderr
+    ran("dataset", "generate", folder, "--kind", "typed", *size)
     return package.dataset.open(folder)
 
 

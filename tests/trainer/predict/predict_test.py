@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from processes import ALL_TESTS, SECONDS_TO_START, hear_hangups, wait_until
+from processes import ALL_TESTS, SECONDS_TO_START, hear_hangups, ran, wait_until
 from processes import cohort as run_cohort
 
 import cohort_gnn as cohort
@@ -186,8 +186,7 @@ def test_rows_of_every_form(tmp_path, data, dtype, drop_raw, place, device):
 def train(data: Path, out: Path, *arguments) -> Path:
     """The folder of a run."""
     options = ["--hidden", HIDDEN, "--device", "cpu", "--fanout", "4,3", "--batch-size", 100, "--out", out]
-    result = run_cohort("train", data, *options, *arguments)
-    assert result.returncode == 0, result.stderr
+    ran("train", data, *options, *arguments)
     return out
 
 
@@ -202,16 +201,15 @@ def test_the_command_applies_what_a_run_kept(data, tmp_path_factory, tmp_path, s
     run = train(data, tmp_path_factory.mktemp("run"), "--model", kind, "--layers", layers, "--epochs", 2)
     weights = torch.load(run / MODEL, weights_only=True)
     expected = pyg_scores(kind, weights, data)
-    result = run_cohort("predict", run, data, "--out", tmp_path / "scores.npy", "--device", "cpu")
-    assert result.returncode == 0, result.stderr
+    result = ran("predict", run, data, "--out", tmp_path / "scores.npy", "--device", "cpu")
     assert "float32 [700, 5]" in result.stdout and "hidden layers in memory" in result.stdout
     scores = np.load(tmp_path / "scores.npy")
     assert scores.dtype == np.float32
     np.testing.assert_allclose(scores, expected.numpy(), rtol=1e-4, atol=1e-5)
     least = NUM_NODES * (5 + 4 * (kind == "gcn")) + LEAST_WORK_BYTES
     options = ["--classes", "--memory", least, "--device", "cpu"]
-    result = run_cohort("predict", run, data, "--out", tmp_path / "classes.npy", *options)
-    assert result.returncode == 0 and "hidden layers in files" in result.stdout, result.stderr
+    result = ran("predict", run, data, "--out", tmp_path / "classes.npy", *options)
+    assert "hidden layers in files" in result.stdout, result.stderr
     classes = np.load(tmp_path / "classes.npy")
     assert classes.dtype == np.int64 and (classes == scores.argmax(axis=1)).all()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["classes.npy", "scores.npy"]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from processes import cohort as run_cohort
+from processes import ran
 from torch_geometric.data import HeteroData
 
 import cohort_gnn as cohort
@@ -93,8 +94,7 @@ def test_scores_are_those_of_the_model(graph, tmp_path, kind, options, device):
 def run(graph, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "run"
     options = ["--model", "rsage", "--device", "cpu", "--fanout", "4,4", "--hidden", 16, "--epochs", 1, "--quiet"]
-    trained = run_cohort("train", graph, *options, "--out", out)
-    assert trained.returncode == 0, trained.stderr
+    ran("train", graph, *options, "--out", out)
     return out
 
 
@@ -103,8 +103,7 @@ def test_a_run_scores_all_nodes_of_the_target_type(graph, run, tmp_path, device)
     data = cohort.dataset.open(graph)
     expected = whole_scores(cohort.load_model(run), data).numpy()
     for name, options in (("scores", []), ("classes", ["--classes", "--memory", "20MB"])):
-        told = run_cohort("predict", run, graph, "--out", tmp_path / f"{name}.npy", "--device", device, *options)
-        assert told.returncode == 0, told.stderr
+        told = ran("predict", run, graph, "--out", tmp_path / f"{name}.npy", "--device", device, *options)
         assert f"[200{', 3' if name == 'scores' else ''}]" in told.stdout
     np.testing.assert_allclose(np.load(tmp_path / "scores.npy"), expected, rtol=1e-3, atol=1e-4)
     assert (np.load(tmp_path / "classes.npy") == expected.argmax(1)).mean() > 0.98

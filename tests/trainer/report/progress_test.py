@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from processes import cohort as run_cohort
+from processes import ran
 
 from cohort_gnn.spec.results import RunReport
 from cohort_gnn.trainer.report.progress import test_result as described  # no test
@@ -23,8 +23,7 @@ def test_the_last_line_says_which_weights_were_tested(validation, words):
 
 def test_the_bar_ends_with_the_numbers_of_the_last_epoch(cora, shm, tmp_path):
     options = ["--epochs", 3, "--fanout", "3,3", "--hidden", 16, "--batch-size", 20, "--device", "cpu"]
-    result = run_cohort("train", cora, *options, "--out", tmp_path / "run")
-    assert result.returncode == 0, result.stderr
+    result = ran("train", cora, *options, "--out", tmp_path / "run")
     line = re.search(r"epoch 3/3: loss (\S+),.* (\S+) seeds/s", result.stdout)
     bar = re.search(r"epoch 3/3 .*100%\s+loss\s+(\S+)\s+(\S+)\s+seeds/s\s+wait\s+(\S+)\s+%", result.stdout)
     assert line and bar and bar.group(1, 2) == line.groups(), result.stdout

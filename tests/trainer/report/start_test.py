@@ -6,7 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
-from processes import ALL_TESTS, cohort
+from processes import ALL_TESTS, ran
 
 from cohort_gnn.base.files import write_whole
 from cohort_gnn.launch.report.tables import describe_start
@@ -55,12 +55,10 @@ def test_the_longest_parts_are_told_first(tmp_path):
 @pytest.mark.usefixtures("shm")
 def test_a_run_tells_its_start(cora, tmp_path, device):
     prepared = shutil.copytree(cora, tmp_path / "cora")
-    made = cohort("dataset", "prepare", prepared)
-    assert made.returncode == 0, made.stderr
+    ran("dataset", "prepare", prepared)
     arguments = ["--device", device, "--fanout", "4,3", "--hidden", 8, "--epochs", 1, "--compress", "both"]
     arguments += ["--cache-ratio", 0.1, "--out", tmp_path / "run"]
-    result = cohort("train", prepared, *arguments)
-    assert result.returncode == 0, result.stderr
+    result = ran("train", prepared, *arguments)
     assert "first batch" in result.stdout
     start = json.loads((tmp_path / "run/summary.json").read_text())["start"]
     names = [part["part"] for part in start["parts"]]
@@ -84,8 +82,7 @@ def test_a_run_imports_neither_pyg_nor_torchs_compiler(cora, tmp_path, kind, dev
     paths = f"{site}:{os.environ.get('PYTHONPATH', '')}"
     arguments = ["--device", device, "--fanout", "4,3", "--hidden", 8, "--epochs", 2, "--model", kind]
     environment = os.environ | {"PYTHONPATH": paths, "IMPORTED": str(listed)}
-    result = cohort("train", cora, *arguments, "--out", tmp_path / "run", env=environment)
-    assert result.returncode == 0, result.stderr
+    ran("train", cora, *arguments, "--out", tmp_path / "run", env=environment)
     imported = set(listed.read_text().split())
     assert "torch" in imported
     assert not imported & {"torch_geometric", "torch._dynamo", "torch._inductor", "scipy.sparse"}

@@ -4,7 +4,7 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from processes import cohort
+from processes import ran
 
 from cohort_gnn.spec.results import EpochReport, RunReport
 from cohort_gnn.spec.run import TrainerSpec
@@ -84,8 +84,7 @@ def test_a_full_disk_ends_no_run(tmp_path, monkeypatch, caplog):
 def test_a_run_of_two_ranks_writes_one_file(cora, tmp_path):
     pytest.importorskip("tensorboard")
     train = ["--device", "cpu", "--fanout", "4,3", "--batch-size", 100, "--hidden", 8, "--epochs", 2, "--quiet"]
-    result = cohort("train", cora, *train, "--ranks", 2, "--tensorboard", "--out", tmp_path)
-    assert result.returncode == 0, result.stderr
+    ran("train", cora, *train, "--ranks", 2, "--tensorboard", "--out", tmp_path)
     summary = json.loads((tmp_path / "summary.json").read_text())
     losses = [event.value for event in events_in(tmp_path).Scalars("loss/train")]
     assert losses == pytest.approx([epoch["loss"] for epoch in summary["epochs"]])

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from processes import cohort, two_ranks
+from processes import ran, two_ranks
 from torch.profiler import ProfilerActivity, profile
 
 from cohort_gnn.trainer.report import recorder as recorders
@@ -20,8 +20,7 @@ CPU = torch.device("cpu")
 def run(data, out, *arguments) -> list[dict]:
     """The events of a run."""
     options = ["--fanout", "4,3", "--hidden", 8, "--batch-size", 100, "--quiet"]
-    result = cohort("train", data, *options, "--out", out, *arguments)
-    assert result.returncode == 0, result.stderr
+    ran("train", data, *options, "--out", out, *arguments)
     return events_in(out)
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from processes import ALL_TESTS, cohort
+from processes import ALL_TESTS, cohort, ran
 from torch_geometric.data import HeteroData
 from torch_geometric.sampler import NegativeSampling
 from typed_oracle import sample
@@ -205,8 +205,7 @@ def test_times_come_from_described_tables(tmp_path):
     (tmp_path / "buys.csv").write_text("user,item,when\n0,0,9\n1,0,4\n2,1,6\n")
     np.save(tmp_path / "x.npy", np.ones((2, 3), np.float32))
     np.save(tmp_path / "y.npy", np.zeros(2, np.int64))
-    told = cohort("dataset", "import", tmp_path / "graph.yaml", tmp_path / "out")
-    assert told.returncode == 0, told.stderr
+    ran("dataset", "import", tmp_path / "graph.yaml", tmp_path / "out")
     edges = open_dataset(tmp_path / "out").edge_types["user", "buys", "item"]
     assert (edges.indices.tolist(), edges.edge_times.tolist()) == ([1, 0, 2], [4, 9, 6])
 

@@ -1,5 +1,6 @@
 """What tests of several rooms share: a data set, and shared memory of their own."""
 
+import gc
 import os
 import shutil
 import signal
@@ -40,12 +41,19 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 warm.use()
 
+gc.disable()  # what is collected stays: looking through it again and again takes a quarter of the time
+
 # Files that take longest: they begin first, so that no worker has one of them left when the others are done.
 LONGEST = """docs partitioned round_trip machines resume typed_temporal_loader disk typed_graphs predict link_run
 temporal_loader cores examples typed_link_run machine fault edge_features_option import_options strangers pyg_loaders
 callbacks typed_run targets batch_weights command report typed_predict negatives_option wheel tune sharded_rows
 moved_run kill golden ranks_loader cache torchrun stop style bench_step search browser readers nn_compile accuracy
 typed_accuracy""".split()
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items):

@@ -2,11 +2,13 @@
 
 import json
 import statistics
+from pathlib import Path
 
 import numpy as np
 import pytest
 from documents import ROOT, module
 
+from cohort_gnn import dataset
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.launch.report import charts as report_charts
@@ -64,14 +66,14 @@ def test_the_picture_has_a_panel_a_series(monkeypatch):
     assert figure.axes[0].get_xlabel() == "edges, an epoch" and figure.axes[1].get_ylabel() == "seeds a second"
 
 
-def test_a_share_of_the_training_nodes(cora, tmp_path):
-    whole = open_dataset(cora)
-    part = open_dataset(scaling.with_train_share(cora, 0.25, tmp_path / "part"))
+def test_a_share_of_the_training_nodes(graph, tmp_path):
+    whole = open_dataset(graph)
+    part = open_dataset(scaling.with_train_share(graph, 0.25, tmp_path / "part"))
     assert len(part.train_ids) == round(0.25 * len(whole.train_ids))
     assert set(part.train_ids) < set(whole.train_ids) and part.train_ids[-1] >= np.quantile(whole.train_ids, 0.7)
     assert np.array_equal(part.val_ids, whole.val_ids) and np.array_equal(part.indices, whole.indices)
-    again = open_dataset(scaling.with_train_share(cora, 1e-9, tmp_path / "part"))
-    assert len(again.train_ids) == 1 and len(open_dataset(cora).train_ids) == len(whole.train_ids)
+    again = open_dataset(scaling.with_train_share(graph, 1e-9, tmp_path / "part"))
+    assert len(again.train_ids) == 1 and len(open_dataset(graph).train_ids) == len(whole.train_ids)
 
 
 class FakeTrials:
@@ -116,11 +118,18 @@ def test_gpus_that_are_named_are_those_to_use(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def measured(cora, tmp_path_factory, shm):
+def graph(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("scaling") / "graph"
+    dataset.generate(folder, kind="sbm", nodes=1000, edges=6000, dim=16, classes=4, split=(0.15, 0.1, 0.1))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def measured(graph, tmp_path_factory, shm):
     """(folder, exit code) of three fanouts, two shares and two numbers of trainers."""
     out = tmp_path_factory.mktemp("scaling")
     options = ["--fanout", "1,2/3,2/6,4", "--train-shares", "0.5,1", "--ranks", "1,2", "--out", str(out)]
-    return out, scaling.main([str(cora), *SMALL, *options])
+    return out, scaling.main([str(graph), *SMALL, *options])
 
 
 def test_a_run_is_made_once(measured):
@@ -145,11 +154,11 @@ def test_a_run_is_made_once(measured):
         assert line["options"]["hidden"] == 8 and line["device"] == "cpu"
 
 
-def test_the_sizes_are_as_varied(measured, cora):
+def test_the_sizes_are_as_varied(measured, graph):
     lines = [json.loads(line) for line in (measured[0] / "scaling.jsonl").read_text().splitlines()]
     few, more, whole, half, two = lines
     assert few["edges"] < more["edges"] < whole["edges"] and few["seeds"] == whole["seeds"]
-    assert whole["seeds"] == len(open_dataset(cora).train_ids) and half["seeds"] == round(whole["seeds"] / 2)
+    assert whole["seeds"] == len(open_dataset(graph).train_ids) and half["seeds"] == round(whole["seeds"] / 2)
     assert 0.3 < half["rows"] / whole["rows"] < 0.7
     assert (two["edges"], two["rows"], two["batches"]) == (whole["edges"], whole["rows"], whole["batches"])
 
@@ -159,9 +168,9 @@ def test_the_picture_is_there(measured):
     assert (measured[0] / "scaling.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_times_are_medians_of_the_epochs_after_the_first(cora, tmp_path, shm):
+def test_times_are_medians_of_the_epochs_after_the_first(graph, tmp_path, shm):
     scaling.main(
-        [str(cora), *SMALL[:-1], "4", "--fanout", "2,2", "--ranks", "1", "--train-shares", "1", "--out", str(tmp_path)]
+        [str(graph), *SMALL[:-1], "4", "--fanout", "2,2", "--ranks", "1", "--train-shares", "1", "--out", str(tmp_path)]
     )
     (line,) = [json.loads(line) for line in (tmp_path / "scaling.jsonl").read_text().splitlines()]
     epochs = json.loads((tmp_path / "run-01/summary.json").read_text())["epochs"][1:]
@@ -169,10 +178,10 @@ def test_times_are_medians_of_the_epochs_after_the_first(cora, tmp_path, shm):
     assert line["edges"] == pytest.approx(statistics.mean(epoch["num_edges"] for epoch in epochs))
 
 
-def test_runs_that_the_time_does_not_allow_are_told(cora, tmp_path, shm, capsys):
+def test_runs_that_the_time_does_not_allow_are_told(graph, tmp_path, shm, capsys):
     options = ["--fanout", "2,2/3,3", "--ranks", "1", "--train-shares", "1", "--out", str(tmp_path)]
     options += ["--epochs", "1000000", "--minutes", "0.02"]
-    assert scaling.main([str(cora), *SMALL, *options]) == 1
+    assert scaling.main([str(graph), *SMALL, *options]) == 1
     lines = [json.loads(line) for line in (tmp_path / "scaling.jsonl").read_text().splitlines()]
     assert [line["failure"][:11] for line in lines] == ["the time wa", "no time was"]
     assert "no time was left" in capsys.readouterr().err
@@ -187,21 +196,21 @@ def test_runs_that_the_time_does_not_allow_are_told(cora, tmp_path, shm, capsys)
         (["--config", "nowhere.toml"], "nowhere.toml: expected a TOML file of options"),
     ],
 )
-def test_arguments_that_contradict_themselves(cora, tmp_path, capsys, options, words):
-    assert scaling.main([str(cora), "--device", "cpu", "--out", str(tmp_path / "out"), *options]) == 1
+def test_arguments_that_contradict_themselves(graph, tmp_path, capsys, options, words):
+    assert scaling.main([str(graph), "--device", "cpu", "--out", str(tmp_path / "out"), *options]) == 1
     assert words in capsys.readouterr().err and not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("options", [["--train-shares", "0.5,1.5"], ["--train-shares", "0"], ["--ranks", "0"]])
-def test_sizes_that_are_none(cora, options, capsys):
+def test_sizes_that_are_none(graph, options, capsys):
     with pytest.raises(SystemExit):
-        scaling.main([str(cora), *options])
+        scaling.main([str(graph), *options])
     assert options[0] in capsys.readouterr().err
 
 
 @pytest.mark.gpu
-def test_on_a_gpu(cora, tmp_path, shm):
+def test_on_a_gpu(graph, tmp_path, shm):
     options = ["--device", "cuda", "--fanout", "2,2/6,4", "--train-shares", "0.5,1", "--ranks", "1"]
-    assert scaling.main([str(cora), *options, *SMALL[2:], "--out", str(tmp_path)]) == 0
+    assert scaling.main([str(graph), *options, *SMALL[2:], "--out", str(tmp_path)]) == 0
     few, whole, half = [json.loads(line) for line in (tmp_path / "scaling.jsonl").read_text().splitlines()]
     assert few["edges"] < whole["edges"] and half["rows"] < whole["rows"] and whole["options"]["gpus"] == [0]

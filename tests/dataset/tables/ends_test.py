@@ -8,8 +8,9 @@ import sys
 
 import numpy as np
 import pytest
+from processes import ALL_TESTS
 
-REPEATS = int(os.environ.get("COHORT_FAULT_REPEATS", 4))
+REPEATS = int(os.environ.get("COHORT_FAULT_REPEATS", 4 if ALL_TESTS else 2))
 IMPORT = "import sys; from cohort_gnn.launch.main import main; sys.exit(main(['dataset', 'import', *sys.argv[1:]]))"
 INTERRUPTED = """
 import sys

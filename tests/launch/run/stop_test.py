@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from processes import SECONDS_TO_START, cohort, hear_hangups, processes_of, refused, wait_until
+from processes import ALL_TESTS, SECONDS_TO_START, cohort, hear_hangups, processes_of, refused, wait_until
 
 from cohort_gnn.dataset.partitioning.partition import _ended_at_once
 
@@ -42,7 +42,7 @@ def slow_sampler(tmp_path) -> dict[str, str]:
 
 
 @pytest.mark.fresh  # in one that is forked, the names of modules hold `program` already
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL, *[signal.SIGTERM, signal.SIGHUP] * ALL_TESTS])
 def test_who_counts_for_a_stopped_command_ends_too(cora, tmp_path, slow_sampler, number):
     def children() -> list[int]:
         return [pid for pid in processes_of("60.125") if parent_of(pid) == launcher.pid]

@@ -115,7 +115,7 @@ def test_metrics_are_those_of_the_rows_that_predict_writes(shop, run, tmp_path):
     ids=lambda more: more[1],
 )
 def test_other_models_learn_with_both_kinds_of_layers(shop, tmp_path, more):
-    epochs = {"cohort": 5, "pyg": 5 if ALL_TESTS else 2}
+    epochs = {"cohort": 5, "pyg": 5} if ALL_TESTS else {"cohort": 4, "pyg": 1}
     own, pyg = (
         train(shop, tmp_path / layers, "--epochs", count, "--layers", layers, *more) for layers, count in epochs.items()
     )

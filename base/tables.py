@@ -6,7 +6,7 @@ WIDE = 10_000  # characters of a line in a file or a pipe
 
 
 @dataclass
-class Table:
+class TextTable:
     """Text in rows and columns, with a line below that explains them.
 
     Attributes:
@@ -19,7 +19,7 @@ class Table:
     note: str = ""
     dispensable: tuple[str, ...] = ()
 
-    def fitting(self, width: int) -> "Table":
+    def fitting(self, width: int) -> "TextTable":
         """The table in so many characters a line, if enough columns are dispensable; its note names those left out."""
         if not self.dispensable:
             return self
@@ -47,7 +47,7 @@ class Table:
         return shown
 
 
-def print_tables(*tables: Table) -> None:
+def print_tables(*tables: TextTable) -> None:
     """Prints tables on standard output: numbers that are cut off say nothing, so columns are whole or left out."""
     from rich.console import Console
     from rich.text import Text

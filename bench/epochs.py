@@ -18,7 +18,7 @@ from shapes import MODES, Shape, add_shape_options, data_set
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.log import shown
-from cohort_gnn.base.tables import Table, print_tables
+from cohort_gnn.base.tables import TextTable, print_tables
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.launch.bench.parts import appending
 from cohort_gnn.launch.options.devices import devices
@@ -132,7 +132,7 @@ def _print(args: argparse.Namespace, lines: list[dict]) -> None:
     times = ["epoch s", "wait s", "train s", "sample s", "fetch s"]
     columns = ["mode", *times, "host bytes", "local %", "held", "speed"]
     told = "host bytes: of rows, a batch; held: rows in the cache; speed: against none"
-    table = Table(f"{args.shape}, {rows}, {args.epochs} epochs", columns, note=f"{told}; appended to {args.out}")
+    table = TextTable(f"{args.shape}, {rows}, {args.epochs} epochs", columns, note=f"{told}; appended to {args.out}")
     first = next((line["seconds"] for line in lines if line["mode"] == "none" and "seconds" in line), None)
     for line in lines:
         if "failure" in line:

@@ -20,7 +20,7 @@ from shapes import MODES
 from trials import write_png
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.base.tables import Table, print_tables
+from cohort_gnn.base.tables import TextTable, print_tables
 from cohort_gnn.launch.options.parser import CommandParser
 from cohort_gnn.launch.report import charts as report_charts
 
@@ -93,7 +93,7 @@ def _as_text(value) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def table_of(panels: list[Bars]) -> Table:
+def table_of(panels: list[Bars]) -> TextTable:
     """A row a shape and mode; how many times faster than "none", beside how many times fewer bytes it reads."""
     times = ("seconds", "wait_seconds", "train_seconds", "fetch_seconds")
     gains = ("fetch_seconds", "host_bytes", "seconds")
@@ -104,7 +104,7 @@ def table_of(panels: list[Bars]) -> Table:
     ]
     columns = ["shape", "mode", "epoch s", "wait s", "train s", "fetch s", "fetch speed-up", "size ratio"]
     note = "against none; size ratio: host bytes of none by those of the mode, a batch\n" + mean_gain(panels)
-    return Table("Epochs with raw and encoded rows", [*columns, "epoch speed-up"], rows, note)
+    return TextTable("Epochs with raw and encoded rows", [*columns, "epoch speed-up"], rows, note)
 
 
 def mean_gain(panels: list[Bars]) -> str:

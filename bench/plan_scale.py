@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 
-from cohort_gnn.cache import Counts, Links, Lists, Rows, cliques_named, plan
+from cohort_gnn.cache import Counts, PlanLinks, PlanLists, PlanRows, cliques_named, plan
 
 
 def main() -> None:
@@ -31,11 +31,11 @@ def main() -> None:
         edges_read = (reads // 4).astype(np.uint64) * np.minimum(degrees, 10).astype(np.uint64)
         counts.append(Counts(200, reads, reads // 4, edges_read))
     budget = int(args.ratio * args.nodes * args.row_bytes)
-    links = Links((1500e9, 360e9, 51e9))
+    links = PlanLinks((1500e9, 360e9, 51e9))
     begin = time.perf_counter()
     placed = plan(
-        [Rows(args.nodes, args.row_bytes)],
-        [Lists(indptr, 4)],
+        [PlanRows(args.nodes, args.row_bytes)],
+        [PlanLists(indptr, 4)],
         counts,
         cliques=cliques,
         budget_bytes=[budget] * args.gpus,

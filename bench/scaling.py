@@ -24,7 +24,7 @@ import numpy as np
 from trials import Trials, trial_parser, write_png
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.base.tables import Table, print_tables
+from cohort_gnn.base.tables import TextTable, print_tables
 from cohort_gnn.launch.options.parser import as_text, kind
 from cohort_gnn.launch.report import charts as report_charts
 from cohort_gnn.spec.types import AboveZero, Fanout, Positive
@@ -201,7 +201,7 @@ def measure(args: argparse.Namespace, trials: Trials) -> list[Series]:
     return found
 
 
-def table_of(series: Series) -> Table:
+def table_of(series: Series) -> TextTable:
     """A row a size, with what the line says of it."""
     line = line_through(series.xs, series.ys)
     columns = [series.varied.replace("_", " "), "edges", "rows", "batches", "epoch s"]
@@ -213,7 +213,7 @@ def table_of(series: Series) -> Table:
         row += [f"{y:,.0f}", _efficiency(series, i)] * series.is_rate
         told = [f"{line.slope * found[series.x] + line.start:{',.0f' if series.is_rate else '.4f'}}"] if line else ["-"]
         rows.append([*row, *told, f"{100 * line.deviations[i]:+.2f}" if line else "-"])
-    return Table(f"{series.size}", columns, rows, _note(series, line))
+    return TextTable(f"{series.size}", columns, rows, _note(series, line))
 
 
 def _efficiency(series: Series, i: int) -> str:

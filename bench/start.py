@@ -24,7 +24,7 @@ from trials import Trials, trial_parser
 
 from cohort_gnn import dataset
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.base.tables import Table, print_tables
+from cohort_gnn.base.tables import TextTable, print_tables
 from cohort_gnn.base.units import format_bytes
 
 PIECE_BYTES = 8 << 20
@@ -202,7 +202,7 @@ def measure(trials: Trials) -> list[dict]:
     return lines
 
 
-def table_of(lines: list[dict]) -> Table:
+def table_of(lines: list[dict]) -> TextTable:
     """A row a run."""
     columns = ["files", "bytes", "read s", "GB/s", "pinned", "pin s", "packages s", "first batch s", "of both"]
     rows = [
@@ -220,7 +220,7 @@ def table_of(lines: list[dict]) -> Table:
         for line in lines
     ]
     note = "first batch: since the run's programs were started; packages: until the trainer had loaded torch"
-    return Table("to the first batch", columns, rows, note)
+    return TextTable("to the first batch", columns, rows, note)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -26,7 +26,7 @@ from trials import Trials, as_words, trial_parser, write_png
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.programs import end_with_parent
-from cohort_gnn.base.tables import Table, print_tables
+from cohort_gnn.base.tables import TextTable, print_tables
 from cohort_gnn.launch.options.parser import as_text, kind
 from cohort_gnn.launch.report import charts as report_charts
 from cohort_gnn.launch.tune.command import TRIAL_EPOCHS
@@ -166,7 +166,7 @@ def tune(args: argparse.Namespace, trials: Trials) -> dict:
     return chosen
 
 
-def tables_of(found: Found, device: str) -> list[Table]:
+def tables_of(found: Found, device: str) -> list[TextTable]:
     """The grid, then its best point beside what tuning has chosen."""
     columns = sorted({sms for _, sms in found.grid})
     rows = [
@@ -175,13 +175,13 @@ def tables_of(found: Found, device: str) -> list[Table]:
     ]
     note = "median epoch s; columns: SMs of the sampler, 0: shared with the trainer"
     note += "; the CPU has none, and a cache has no effect there" if device == "cpu" else ""
-    grid = Table("Grid", ["cache ratio", *map(str, columns)], rows, note)
+    grid = TextTable("Grid", ["cache ratio", *map(str, columns)], rows, note)
     ratio, sms = found.best
     both = [["best of the grid", f"cache-ratio {ratio:g}, sampler-sms {sms}", _text(found.best_seconds)]]
     both.append(["chosen by tuning", told_of(found.chosen), _text(found.chosen_seconds)])
     how = "the same options" if found.is_same else "medians of runs in turn, after the grid"
     note = f"tuning ended {100 * found.distance:+.2f} % from the best of the grid ({how})"
-    return [grid, Table("Tuning", ["", "options", "epoch s"], both, note)]
+    return [grid, TextTable("Tuning", ["", "options", "epoch s"], both, note)]
 
 
 def told_of(options: dict) -> str:

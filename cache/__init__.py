@@ -3,10 +3,10 @@
 from cohort_gnn.cache.plan.budget import MemoryNeeds, budgets
 from cohort_gnn.cache.plan.planner import (
     Counts,
-    Edges,
-    Links,
-    Lists,
-    Rows,
+    PlanEdges,
+    PlanLinks,
+    PlanLists,
+    PlanRows,
     cliques_named,
     holds_all_raw_rows,
     load_counts,
@@ -16,11 +16,11 @@ from cohort_gnn.cache.plan.planner import (
 
 __all__ = [
     "Counts",
-    "Edges",
-    "Links",
-    "Lists",
+    "PlanEdges",
+    "PlanLinks",
+    "PlanLists",
     "MemoryNeeds",
-    "Rows",
+    "PlanRows",
     "budgets",
     "cliques_named",
     "holds_all_raw_rows",

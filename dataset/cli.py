@@ -17,13 +17,13 @@ from cohort_gnn.base.units import format_bytes
 from cohort_gnn.dataset.check import check
 from cohort_gnn.dataset.cli_parts import (
     add_common,
+    aims,
     lines_on_stderr,
     number,
     parts,
     rows_to_draw,
     summary,
     tables_of_types,
-    targets,
 )
 from cohort_gnn.dataset.generating.shapes import SHAPES, generate_shape
 from cohort_gnn.dataset.generating.typed import generate_typed
@@ -278,6 +278,6 @@ def _target_rows(data: StoredGraph) -> dict[str, str]:
     """What there is to learn, and of how many nodes."""
     classes = data.task == "classification"
     return {
-        "classes" if classes else "targets": f"{data.num_classes}" if classes else f"{targets(data)} ({data.y.dtype})",
+        "classes" if classes else "targets": f"{data.num_classes}" if classes else f"{aims(data)} ({data.y.dtype})",
         "train, val, test": f"{len(data.train_ids):,}, {len(data.val_ids):,}, {len(data.test_ids):,}",
     }

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from cohort_gnn.base.errors import CohortError, why
 from cohort_gnn.base.renamed import rename
-from cohort_gnn.base.tables import Table
+from cohort_gnn.base.tables import TextTable
 from cohort_gnn.dataset.reader import open_one_type
 from cohort_gnn.dataset.stored_graph import StoredGraph
 
@@ -58,23 +58,23 @@ def summary(data: StoredGraph) -> str:
     count = len(data.edge_types)
     types = f"{len(data.node_types)} node types, {count} relation{'' if count == 1 else 's'}"
     told = types if len(data.node_types) + count > 2 else features or "no features"
-    return f"{data.num_nodes:,} nodes, {data.num_edges:,} edges, {told}, {targets(data)}"
+    return f"{data.num_nodes:,} nodes, {data.num_edges:,} edges, {told}, {aims(data)}"
 
 
-def targets(data: StoredGraph) -> str:
+def aims(data: StoredGraph) -> str:
     """What there is to learn of a node."""
     told = {"classification": f"{data.num_classes} classes", "multilabel": f"{data.num_classes} labels"}
     return told.get(data.task, "one number per node")
 
 
-def tables_of_types(data: StoredGraph) -> list[Table]:
+def tables_of_types(data: StoredGraph) -> list[TextTable]:
     """The node types, and the relations."""
-    nodes = Table("Node types", ["node type", "nodes", "features"])
+    nodes = TextTable("Node types", ["node type", "nodes", "features"])
     for name, table in data.node_types.items():
         features = f"{table.feature_dim} x {table.feature_dtype}" if table.feature_dtype else "none"
         features += ", encoded" if table.encoded_rows else ""
         nodes.rows.append([name + (" (target)" if name == data.target else ""), f"{table.num_nodes:,}", features])
-    edges = Table("Relations", ["relation", "edges", "reverse of"])
+    edges = TextTable("Relations", ["relation", "edges", "reverse of"])
     for type_, relation in data.edge_types.items():
         told, rows = f"{relation.num_edges:,}", relation.edge_table
         told += "" if relation.edge_weights is None else ", with weights"

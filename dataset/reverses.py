@@ -19,7 +19,7 @@ UNKNOWN, NONE = -1, -2  # where no relation is named, as dataset/reverses.h has 
 NO_REVERSE = "none"  # on the command line and in graph.yaml
 
 
-class Lists(NamedTuple):
+class EdgesByTarget(NamedTuple):
     """The edges of a relation by target, and what is said of its reverse: nothing, or a relation, or that it has none
     (has_none)."""
 
@@ -29,7 +29,7 @@ class Lists(NamedTuple):
     has_none: bool = False
 
 
-class Found(NamedTuple):
+class KnownRelation(NamedTuple):
     """What is known of a relation.
 
     Attributes:
@@ -41,7 +41,7 @@ class Found(NamedTuple):
     there: list[tuple[EdgeType, bool]]
 
 
-def find_reverses(relations: Mapping[EdgeType, Lists]) -> dict[EdgeType, Found]:
+def find_reverses(relations: Mapping[EdgeType, EdgesByTarget]) -> dict[EdgeType, KnownRelation]:
     """Of each relation, by what is said, and else by comparing edges.
 
     Of two relations that are reverses of each other, the one that is called ``rev_...`` names the other; else the later
@@ -50,7 +50,7 @@ def find_reverses(relations: Mapping[EdgeType, Lists]) -> dict[EdgeType, Found]:
     order = sorted(relations, key=lambda relation: relation[1].startswith("rev_"))
     types = {name: number for number, name in enumerate({end for name in order for end in (name[0], name[2])})}
 
-    def said(lists: Lists) -> int:
+    def said(lists: EdgesByTarget) -> int:
         return NONE if lists.has_none else UNKNOWN if lists.reverse_of is None else order.index(lists.reverse_of)
 
     given = [
@@ -58,7 +58,9 @@ def find_reverses(relations: Mapping[EdgeType, Lists]) -> dict[EdgeType, Found]:
         for name, lists in ((name, relations[name]) for name in order)
     ]
     return {
-        name: Found(None if of < 0 else order[of], [(order[other], bool(reversed_)) for other, reversed_ in there])
+        name: KnownRelation(
+            None if of < 0 else order[of], [(order[other], bool(reversed_)) for other, reversed_ in there]
+        )
         for name, (of, there) in zip(order, _native.reverses(given), strict=True)
     }
 

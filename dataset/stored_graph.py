@@ -14,10 +14,10 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset.array_file import map_array
 from cohort_gnn.dataset.arrays import MASKS, as_float32
 from cohort_gnn.dataset.meta import SPLITS
-from cohort_gnn.dataset.reverses import Found, Lists, find_reverses
+from cohort_gnn.dataset.reverses import EdgesByTarget, KnownRelation, find_reverses
 from cohort_gnn.spec.graph import EdgeType, GraphTypes
 
-Table = TypeVar("Table", bound="FeatureTable")
+AnyTable = TypeVar("AnyTable", bound="FeatureTable")
 Type = TypeVar("Type", str, EdgeType)
 
 
@@ -168,13 +168,13 @@ class StoredGraph:
         return GraphTypes(counts, dims, list(self.edge_types), self.target)
 
     @functools.cached_property
-    def reverses(self) -> dict[EdgeType, Found]:
+    def reverses(self) -> dict[EdgeType, KnownRelation]:
         """Of each edge type, the one that it is the reverse of, and where its edges are: what the data set says, and
         what is found. The first access compares the edges of opposite types with equally many edges, of which the data
         set says nothing. The sampler has the same rules (dataset/reverses.h)."""
         return find_reverses(
             {
-                name: Lists(edges.indptr, edges.indices, edges.reverse_of, edges.has_no_reverse)
+                name: EdgesByTarget(edges.indptr, edges.indices, edges.reverse_of, edges.has_no_reverse)
                 for name, edges in self.edge_types.items()
             }
         )
@@ -230,8 +230,8 @@ def demand_raw(x: np.ndarray | None, encoded_rows: Path | None) -> np.ndarray:
 
 
 def feature_table(
-    folder: Path, num_rows: int, features: dict[str, Any] | None, found: tuple[str, bool], kind: type[Table]
-) -> Table:
+    folder: Path, num_rows: int, features: dict[str, Any] | None, found: tuple[str, bool], kind: type[AnyTable]
+) -> AnyTable:
     """The rows that meta.json describes by `features`; None: there are none.
 
     Args:

@@ -39,7 +39,7 @@ def changed(out):
     return out
 
 
-def kind_of(array):
+def output_kind(array):
     """The library and dtype that outputs should have: ("torch", dtype) for tensors, ("numpy", dtype) for all other
     arrays; None for an array whose dtype numpy lacks."""
     if is_torch(array):
@@ -52,7 +52,7 @@ def kind_of(array):
         return None
 
 
-def is_number(dtype: np.dtype) -> bool:
+def is_encodable(dtype: np.dtype) -> bool:
     """Of rows that can be encoded."""
     return dtype.isnative and dtype.kind in "biufc" and dtype.char not in "gG"  # long doubles
 
@@ -66,7 +66,7 @@ def demand_rows(rows, place: str) -> None:
             found = "a tensor on the device meta" if rows.is_meta else "a quantized or nested tensor"
             raise CohortError(place, "a dense tensor", found)
     elif isinstance(rows, np.ndarray):
-        if not is_number(rows.dtype):
+        if not is_encodable(rows.dtype):
             hint = "convert them with astype() or view()"
             raise CohortError(place, "numbers in the byte order of this machine", str(rows.dtype), hint)
     elif not hasattr(rows, "__dlpack__"):
@@ -126,7 +126,7 @@ def holds(kind: tuple | None, dtype: str, out) -> bool:
     """Whether the elements of `out` are those of rows, whose kind and dtype are as for kind_for()."""
     wanted = kind_for(kind, dtype, out)[1]
     if kind is None and dtype not in ("float16", "bfloat16", "float32"):  # the width alone is known
-        return (is_torch(out) or is_number(out.dtype)) and out.dtype.itemsize == wanted.itemsize
+        return (is_torch(out) or is_encodable(out.dtype)) and out.dtype.itemsize == wanted.itemsize
     return is_torch(out) == is_torch_dtype(wanted) and out.dtype == wanted
 
 
@@ -174,7 +174,7 @@ def subscript(index, num_rows: int):
     return range(num_rows)[index] if isinstance(index, slice) else index
 
 
-def ids_of(index, place: str = "fetch: index") -> tuple[np.ndarray, tuple[int, ...]]:
+def host_ids(index, place: str = "fetch: index") -> tuple[np.ndarray, tuple[int, ...]]:
     """int64 [n] in host memory, and the shape in which the integers were given."""
     if isinstance(index, range):  # numpy would ask for its numbers one by one
         index = np.arange(index.start, index.stop, index.step)
@@ -208,7 +208,7 @@ def _integers(index, place: str) -> np.ndarray:
 
 def as_index(index) -> np.ndarray:
     """int64 [n] in host memory."""
-    ids, shape = ids_of(index, "index")
+    ids, shape = host_ids(index, "index")
     if len(shape) != 1:
         raise CohortError("index", "integers [n]", f"{list(shape)}")
     return ids

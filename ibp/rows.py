@@ -201,15 +201,15 @@ def encode(rows, profile: Profile, *, layout="auto", slot_bytes=0, in_place=Fals
             raise CohortError("encode", "in_place or out", "both", "rows in a file have places of their own")
         return _encode_to_file(rows, profile, os.fsdecode(out), layout, slot_bytes, batch_rows)
     if in_place:
-        return EncodedRows(_native.encode_in_place(rows, profile.native), arrays.kind_of(rows), keep=rows)
+        return EncodedRows(_native.encode_in_place(rows, profile.native), arrays.output_kind(rows), keep=rows)
     if arrays.is_cuda(rows) and profile.codec == "planes":  # only the host encodes it
         rows = rows.cpu()
     if arrays.is_cuda(rows):
         _check_cuda_rows(rows, profile)
         with on_gpu(rows.device.index):
             native = _native.encode_gpu(rows.data_ptr(), rows.shape[0], profile.native, layout, slot_bytes)
-        return EncodedRows(native, arrays.kind_of(rows))
-    return EncodedRows(_native.encode(rows, profile.native, layout, slot_bytes), arrays.kind_of(rows))
+        return EncodedRows(native, arrays.output_kind(rows))
+    return EncodedRows(_native.encode(rows, profile.native, layout, slot_bytes), arrays.output_kind(rows))
 
 
 def _demand_writable(rows) -> None:
@@ -267,7 +267,7 @@ def fetch(encoded: EncodedRows, index, out=None, stream=None, max_sms=None, chec
     if arrays.is_cuda(index) or arrays.is_cuda(out):
         with _on_gpu_of(encoded, index, out):
             return _fetch_cuda(encoded, index, out, stream, max_sms, check, planes)
-    ids, shape = arrays.ids_of(index)
+    ids, shape = arrays.host_ids(index)
     wanted, dtype, is_new = (*shape, encoded.shape[1]), encoded.profile.dtype, out is None
     if is_new:
         out, rounds = arrays.new_array(wanted, arrays.kind_for(encoded._kind, dtype, index)), False
@@ -362,7 +362,7 @@ def ids_on_gpu(index, device: str, place: str):
     """int64 [*index.shape], contiguous, on the device."""
     import torch
 
-    ids = index if arrays.is_torch(index) else torch.from_numpy(arrays.ids_of(index, place)[0]).view(np.shape(index))
+    ids = index if arrays.is_torch(index) else torch.from_numpy(arrays.host_ids(index, place)[0]).view(np.shape(index))
     if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
         hint = arrays.OF_A_MASK if ids.dtype == torch.bool else ""
         raise CohortError(place, "integers", f"{ids.dtype} {list(ids.shape)}", hint)

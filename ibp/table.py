@@ -267,7 +267,7 @@ class Table:
         """
         if self.place != "cpu":
             return self._put_on_gpu(ids, rows, stream)
-        flat, shape = arrays.ids_of(ids, "Table.put: ids")
+        flat, shape = arrays.host_ids(ids, "Table.put: ids")
         given = self._checked(rows, shape)
         with self._lock:
             if self._written is None:
@@ -301,7 +301,7 @@ class Table:
     def _checked(self, rows, shape):
         """The rows as put() stores them: contiguous [n, num_columns] of the table's dtype."""
         place, wanted = "Table.put: rows", (*shape, self.shape[1])
-        kind = arrays.kind_of(rows)
+        kind = arrays.output_kind(rows)
         if kind is None or (arrays.is_cuda(rows) and self.place == "cpu"):
             found = "a CUDA tensor" if kind else type(rows).__name__
             where = "a torch or numpy array" + (" in host memory" if self.place == "cpu" else "")
@@ -350,7 +350,7 @@ def _kind_named(dtype, profile: Profile, place: str) -> tuple:
         raise CohortError(f"{place}: dtype", "the name of a dtype", str(dtype)) from error
     known = arrays.default_kind(profile.dtype, arrays.new_array(0, kind))
     is_float = profile.dtype in ("float16", "bfloat16", "float32")
-    is_number = kind[0] == "torch" or arrays.is_number(kind[1])
+    is_number = kind[0] == "torch" or arrays.is_encodable(kind[1])
     if not is_number or kind[1].itemsize != known[1].itemsize or (is_float and kind[1] != known[1]):
         raise CohortError(f"{place}: dtype", f"one of rows that are {profile.dtype}", str(dtype))
     return kind

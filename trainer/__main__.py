@@ -94,7 +94,7 @@ def _train(source, place, run: dict, out: Path, stop: StopRequest, loaded_at: fl
     from cohort_gnn.trainer.loop.trainer import Trainer
     from cohort_gnn.trainer.models.targets import baselines_of, targets_of
     from cohort_gnn.trainer.report.cache_report import predicted
-    from cohort_gnn.trainer.report.floor import Floor
+    from cohort_gnn.trainer.report.floor import LowerBound
     from cohort_gnn.trainer.report.gpu_memory import MemoryPeak
     from cohort_gnn.trainer.report.log_lines import LogLines
     from cohort_gnn.trainer.report.progress import Progress
@@ -119,7 +119,7 @@ def _train(source, place, run: dict, out: Path, stop: StopRequest, loaded_at: fl
     ranks = Ranks(place, source.device, machines["store"])
     checkpoints = Checkpoints(CheckpointFile(out / files.CHECKPOINT, identity_of(run)))
     only_measured = options.max_batches is not None
-    floor = Floor(source.device, run["sampler"].get("bytes_per_second"), run.get("disk_rows_per_second"))
+    floor = LowerBound(source.device, run["sampler"].get("bytes_per_second"), run.get("disk_rows_per_second"))
     callbacks = [
         Recorder(),
         MemoryPeak(),

@@ -24,7 +24,7 @@ from cohort_gnn.spec.types import Topology
 LOG = logging.getLogger(__name__)
 
 
-def tables_of(meta: dict) -> list[tuple[int, int]]:
+def row_tables(meta: dict) -> list[tuple[int, int]]:
     """Nodes, and bytes of a raw feature row (0: no features), of each node type of a data set with this meta.json, as
     spec.meta.read_meta() returns it."""
     return [(nodes["count"], _row_bytes(nodes)) for nodes in meta["nodes"]]
@@ -42,12 +42,12 @@ def edge_row_bytes_of(meta: dict) -> int:
 
 def num_nodes_of(meta: dict) -> int:
     """Nodes of all types of a data set with this meta.json."""
-    return sum(count for count, _ in tables_of(meta))
+    return sum(count for count, _ in row_tables(meta))
 
 
 def raw_bytes_of(meta: dict) -> int:
     """Bytes of all raw feature rows of a data set with this meta.json."""
-    return sum(count * row_bytes for count, row_bytes in tables_of(meta))
+    return sum(count * row_bytes for count, row_bytes in row_tables(meta))
 
 
 def label_bytes_of(meta: dict) -> int:
@@ -132,7 +132,7 @@ def topology_of(spec: SamplerSpec, device: str) -> Topology:
     return "host" if device == "cuda" and spec.topology == "auto" and wants_auto_cache(spec) else spec.topology
 
 
-def sampler_members(
+def cache_members(
     spec: SamplerSpec,
     dataset: Path,
     num_ranks: int,
@@ -233,7 +233,7 @@ def memory_needs(spec: SamplerSpec, meta: dict, counts: list[dict], edge_ids: bo
         num_nodes=num_nodes_of(meta),
         most_nodes=largest[0],
         reuse=spec.reuse,
-        row_bytes=max(row_bytes for _, row_bytes in tables_of(meta)),
+        row_bytes=max(row_bytes for _, row_bytes in row_tables(meta)),
     )
     slots_bytes = spec.slots * slot_bytes + pool_bytes
     # They are in the trainer's peak, where that was measured.

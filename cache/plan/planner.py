@@ -18,7 +18,7 @@ ELEMENT_BYTES = {"uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4, "int32":
 
 
 @dataclass(frozen=True)
-class Rows:
+class PlanRows:
     """The feature rows of one node type.
 
     Attributes:
@@ -33,7 +33,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Lists:
+class PlanLists:
     """The neighbour lists of one relation.
 
     Attributes:
@@ -46,7 +46,7 @@ class Lists:
 
 
 @dataclass(frozen=True)
-class Links:
+class PlanLinks:
     """What each tier gives a GPU: (local, peer, host).
 
     Attributes:
@@ -58,7 +58,7 @@ class Links:
     seconds_per_line: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
-class Edges(NamedTuple):
+class PlanEdges(NamedTuple):
     """The edges of one relation.
 
     Attributes:
@@ -95,7 +95,7 @@ class Counts:
     promised: tuple[Sequence[float], Sequence[float]] = ((), ())
 
     @classmethod
-    def stand_in(cls, policy: str, relations: Sequence[Edges], num_nodes: int, picks: int) -> "Counts":
+    def stand_in(cls, policy: str, relations: Sequence[PlanEdges], num_nodes: int, picks: int) -> "Counts":
         """Counts without sampling, to compare with: they order the nodes, and say nothing of a batch.
 
         Args:
@@ -158,13 +158,13 @@ def stored_row_bytes(data, coded: bool) -> int | np.ndarray:
 
 
 def plan(
-    tables: Sequence[Rows],
-    relations: Sequence[Lists],
+    tables: Sequence[PlanRows],
+    relations: Sequence[PlanLists],
     counts: Counts | Sequence[Counts],
     *,
     cliques: Sequence[Sequence[int]],
     budget_bytes: Sequence[int],
-    links: Links,
+    links: PlanLinks,
     entry_bytes: int = 8,
     scratch_bytes: int = 0,
     pool_slots: int = 0,

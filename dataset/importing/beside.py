@@ -17,7 +17,7 @@ from cohort_gnn.dataset.layouts.streams import Labels, Rows
 from cohort_gnn.dataset.tables.column_names import LABELS, is_id_name
 from cohort_gnn.dataset.tables.ids import integers_of, named_ids
 from cohort_gnn.dataset.tables.parts import part_files
-from cohort_gnn.dataset.tables.table import Table, shortened, spans
+from cohort_gnn.dataset.tables.table import TableFile, shortened, spans
 from cohort_gnn.dataset.tables.text_options import NONE, SEPARATORS, TextOptions, Wanted
 from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE
 from cohort_gnn.spec.options import flag_of
@@ -160,7 +160,7 @@ def replace_task(graph: Graph, inputs: SourceOptions, task: str, ids: np.ndarray
     if inputs.labels is not None:
         graph.labels, graph.any_task = _labels(inputs.labels, inputs, task, ids), True
     if inputs.splits is not None:
-        graph.splits, graph.splits_from = tables.splits_of(inputs.splits, inputs.text("splits")), "--splits"
+        graph.splits, graph.splits_from = tables.read_splits(inputs.splits, inputs.text("splits")), "--splits"
     elif graph.splits is not None and graph.labels is None:
         graph.splits = None
         graph.notes.append("no labels: the splits of the source are not used")
@@ -208,7 +208,7 @@ def _is_table(path: Path) -> bool:
 
 def _open_table(
     path: Path, wanted: Sequence[str] | None, inputs: SourceOptions, of: str
-) -> tuple[Table, list[int], int | None]:
+) -> tuple[TableFile, list[int], int | None]:
     """A table, the numbers of its columns, all of them but the ids or those that are wanted, and the column of ids."""
     named = inputs.ids_of(of)
     ids = None if named in (None, NONE) else named
@@ -239,7 +239,7 @@ def _features(path: Path, inputs: SourceOptions, notes: list[str], ids: np.ndarr
     return Rows.of_table(table, numbers if inputs.feature_columns or column is not None else None)
 
 
-def _demand_features(table: Table, numbers: list[int], text: TextOptions, is_said: bool) -> None:
+def _demand_features(table: TableFile, numbers: list[int], text: TextOptions, is_said: bool) -> None:
     """Raises CohortError where one of the columns, which are taken as nobody has chosen others, is no feature.
 
     Args:

@@ -15,7 +15,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.dataset import _native, arrays
 from cohort_gnn.dataset.array_file import open_npy
-from cohort_gnn.dataset.importing.edge_data import EdgeData, Progress
+from cohort_gnn.dataset.importing.edge_data import EdgeData, ProgressCall
 from cohort_gnn.dataset.importing.options import ConvertOptions
 from cohort_gnn.dataset.importing.row_options import transformed
 from cohort_gnn.dataset.layouts.graph import Graph
@@ -23,7 +23,7 @@ from cohort_gnn.dataset.layouts.streams import Edges, Labels, Rows, Weights
 from cohort_gnn.dataset.links import HeldOut, checked_links, link_edges, save_links
 from cohort_gnn.dataset.meta import SPLITS, write_meta, write_targets
 from cohort_gnn.dataset.reader import open_one_type
-from cohort_gnn.dataset.reverses import Found, Lists, checked_reverses, find_reverses
+from cohort_gnn.dataset.reverses import EdgesByTarget, KnownRelation, checked_reverses, find_reverses
 from cohort_gnn.dataset.writer import demand_no_problem, demand_split, output_folder, random_splits, write_rows
 from cohort_gnn.spec.graph import EdgeType
 
@@ -37,7 +37,7 @@ def write_graph(
     graph: Graph,
     out: str | os.PathLike,
     options: ConvertOptions,
-    progress: Progress = lambda what, fraction: None,
+    progress: ProgressCall = lambda what, fraction: None,
     kind: type[Conversion] | None = None,
 ) -> None:
     """Writes a graph as a data set by a conversion, of another kind where one is given; nothing appears when something
@@ -58,7 +58,7 @@ def write_graph(
 class Conversion:
     """A graph on its way into a folder."""
 
-    def __init__(self, graph: Graph, folder: Path, options: ConvertOptions, progress: Progress):
+    def __init__(self, graph: Graph, folder: Path, options: ConvertOptions, progress: ProgressCall):
         self.graph, self.folder, self.options, self.progress = graph, folder, options, progress
         self.sort_memory = options.memory // 4 * 3
         self.counts: dict[str, int | None] = {}  # nodes of each type, as far as they are known
@@ -226,12 +226,12 @@ class Conversion:
 
     def _find_reverses(
         self, written: Mapping[EdgeType, dict[str, Any]], said: dict[EdgeType, EdgeType | None]
-    ) -> dict[EdgeType, Found]:
+    ) -> dict[EdgeType, KnownRelation]:
         lists = {}
         for relation, edges in written.items():
             indptr, indices = (np.load(self.folder / edges[part], mmap_mode="r") for part in ("indptr", "indices"))
             of = said.get(relation)
-            lists[relation] = Lists(indptr, indices, of, relation in said and of is None)
+            lists[relation] = EdgesByTarget(indptr, indices, of, relation in said and of is None)
         return find_reverses(lists)
 
     def _write_edges(self, relation: EdgeType, edges: Edges) -> dict[str, Any]:
@@ -352,7 +352,7 @@ class Conversion:
             save_links(self.folder, split, checked_links(names, HeldOut(pairs, negatives, given.shared), edges), edges)
 
 
-def missing_reverses(relations: Mapping[EdgeType, Found]) -> dict[EdgeType, EdgeType]:
+def missing_reverses(relations: Mapping[EdgeType, KnownRelation]) -> dict[EdgeType, EdgeType]:
     """The edge types ("b", "rev_NAME", "a") that are missing in the other direction, and which each reverses. None is
     missing where another edge type is the reverse, or is called so."""
     out = {}

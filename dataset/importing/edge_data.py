@@ -22,7 +22,7 @@ BYTES_BESIDE = {"weights": 8, "times": 40}  # of memory, for each edge with feat
 MAX_BLOCK = 32_000_000  # bytes
 
 # progress(what is being done, how much of it is done, in [0, 1])
-Progress = Callable[[str, float], None]
+ProgressCall = Callable[[str, float], None]
 
 
 def block_bytes_of(memory: int) -> int:
@@ -80,7 +80,7 @@ class EdgeData:
     def sort(
         self,
         folder: Path,
-        progress: Progress = lambda what, done: None,
+        progress: ProgressCall = lambda what, done: None,
         ids: _native.IdMap | None = None,
         prefix: str = "",
         **options: Any,

@@ -14,7 +14,7 @@ from cohort_gnn.dataset.importing import tensors
 from cohort_gnn.dataset.importing.convert import write_graph
 from cohort_gnn.dataset.importing.options import ConvertOptions
 from cohort_gnn.dataset.layouts.graph import Graph, Nodes
-from cohort_gnn.dataset.layouts.pyg import features_of
+from cohort_gnn.dataset.layouts.pyg import edge_attr_of
 from cohort_gnn.dataset.layouts.streams import Edges
 from cohort_gnn.spec.graph import EdgeType
 
@@ -82,7 +82,7 @@ def from_pyg(
     )
     _warn_of_float32({f"Data.{name}": getattr(data, name, None) for name in ("x", "edge_attr")})
     kept = {name: getattr(data, name, None) for name in ("x", "y", "edge_index", "edge_weight")}
-    kept |= {"edge_time": _times_of(data), "edge_attr": features_of(data)}
+    kept |= {"edge_time": _times_of(data), "edge_attr": edge_attr_of(data)}
     return tensors.from_tensors(out, overwrite=overwrite, **{**kept, **splits, **options})
 
 
@@ -205,7 +205,7 @@ def _edges(type_: EdgeType, data: Any) -> Edges:
         raise CohortError(place, "integers [2, E]", "none", hint)
     src, dst = tensors.ends_of(place, store["edge_index"])
     ends = (arrays.integers(f"{place}: {end}", ids) for end, ids in (("src", src), ("dst", dst)))
-    times, attributes = store.get("edge_time", store.get("time")), features_of(store)
+    times, attributes = store.get("edge_time", store.get("time")), edge_attr_of(store)
     if times is None and source.get("time") is not None:
         count = _nodes(type_[0], source).num_nodes or 0
         times = tensors.times_of_sources(f"{type_[0]}.time", source["time"], place, store["edge_index"], count)

@@ -20,7 +20,7 @@ from cohort_gnn.dataset.importing.beside import (
     replace_task,
 )
 from cohort_gnn.dataset.importing.convert import write_graph
-from cohort_gnn.dataset.importing.edge_data import Progress
+from cohort_gnn.dataset.importing.edge_data import ProgressCall
 from cohort_gnn.dataset.importing.options import ConvertOptions
 from cohort_gnn.dataset.importing.outcome import outcome
 from cohort_gnn.dataset.layouts import tables
@@ -52,7 +52,7 @@ def import_graph(
     *,
     format: str = "auto",
     inputs: SourceOptions = AS_IT_IS,
-    progress: Progress = lambda what, fraction: None,
+    progress: ProgressCall = lambda what, fraction: None,
     note: Callable[[str], None] = lambda text: None,
     **options: Any,
 ) -> None:

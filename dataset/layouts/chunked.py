@@ -17,7 +17,7 @@ from cohort_gnn.dataset.layouts.graph import Graph, Nodes, Target, by_relation, 
 from cohort_gnn.dataset.layouts.streams import Edges, Labels, Rows
 from cohort_gnn.dataset.structured import file_beside, read_structured
 from cohort_gnn.dataset.tables.parquet_file import ParquetFile
-from cohort_gnn.dataset.tables.table import Table
+from cohort_gnn.dataset.tables.table import TableFile
 from cohort_gnn.dataset.tables.text_file import TextFile
 from cohort_gnn.dataset.tables.text_options import TextOptions
 
@@ -36,7 +36,7 @@ class Chunks(msgspec.Struct):
     data: list[str]
 
 
-class Metadata(msgspec.Struct):
+class ChunkedMetadata(msgspec.Struct):
     """The file; of a node type it has the number of nodes, or, in older versions, that of each chunk."""
 
     node_type: list[str]
@@ -52,7 +52,7 @@ class Metadata(msgspec.Struct):
 def read_chunked(source: Path) -> Graph:
     """The graph of a folder with metadata.json, with the features, labels and masks of its nodes."""
     path = source / METADATA if source.is_dir() else source
-    meta = read_structured(path, "JSON", Metadata, "the metadata of a chunked graph", HINT)
+    meta = read_structured(path, "JSON", ChunkedMetadata, "the metadata of a chunked graph", HINT)
     counts = _counts(path, meta)
     return Graph(
         name=meta.graph_name or path.parent.resolve().name,
@@ -68,7 +68,7 @@ def read_chunked(source: Path) -> Graph:
     )
 
 
-def _counts(path: Path, meta: Metadata) -> dict[str, int]:
+def _counts(path: Path, meta: ChunkedMetadata) -> dict[str, int]:
     """The nodes of each type."""
     counts, key = meta.num_nodes_per_type, "num_nodes_per_type"
     if counts is None:
@@ -87,7 +87,7 @@ def _target(path: Path, data: dict[str, Chunks]) -> Target:
     return Target(labels, *splits_in(path, masks, MASKS)) if masks else Target(labels)
 
 
-def _edges(path: Path, key: str, meta: Metadata) -> Edges:
+def _edges(path: Path, key: str, meta: ChunkedMetadata) -> Edges:
     if key not in meta.edges:
         raise CohortError(f"{path}: edges", f"the relation {key}", ", ".join(meta.edges) or "none", HINT)
     chunks, place = meta.edges[key], f"{path}: edges of {key}"
@@ -98,7 +98,7 @@ def _edges(path: Path, key: str, meta: Metadata) -> Edges:
     return replace(Edges.of_parts(place, parts), features=_features(path, key, "edge_data", meta.edge_data))
 
 
-def _parts(path: Path, chunks: Chunks) -> list[ArrayFile | Table]:
+def _parts(path: Path, chunks: Chunks) -> list[ArrayFile | TableFile]:
     """The files of an array."""
     files, form = [file_beside(f"{path}: data", path, file) for file in chunks.data], chunks.format
     if form.name == "numpy":

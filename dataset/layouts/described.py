@@ -20,7 +20,7 @@ from cohort_gnn.dataset.structured import file_beside, read_structured
 from cohort_gnn.dataset.tables.column_names import LABELS, edge_columns, is_id_name
 from cohort_gnn.dataset.tables.first_line import EDGE_LISTS, kind_suffix
 from cohort_gnn.dataset.tables.known_files import demand_unknown
-from cohort_gnn.dataset.tables.table import Table
+from cohort_gnn.dataset.tables.table import TableFile
 from cohort_gnn.dataset.tables.text_options import NONE, SEPARATORS, TextOptions, Wanted
 
 DESCRIPTION = "graph.yaml"
@@ -160,7 +160,7 @@ class _NodeFiles:
         lists = [each for each in (of.features, label) if isinstance(each, list)]
         return list(dict.fromkeys(name for names in (*lists, split) for name in names))
 
-    def _open_table(self) -> Table | None:
+    def _open_table(self) -> TableFile | None:
         of = self._of
         if of.file is None:
             return None
@@ -170,12 +170,12 @@ class _NodeFiles:
         wanted = Wanted(named, [int(end) for end in ends if end.isdecimal()]) if named else Wanted()
         return tables.open_table(self._files.path_of(self._place, of.file), self._options, wanted, of.format)
 
-    def _demand_table(self, member: str) -> Table:
+    def _demand_table(self, member: str) -> TableFile:
         if self._table is None:
             raise CohortError(f"{self._place}.{member}", "a file that has the column", "no file", HINT)
         return self._table
 
-    def _chosen(self, member: str, columns: Sequence[str]) -> tuple[Table, list[int]]:
+    def _chosen(self, member: str, columns: Sequence[str]) -> tuple[TableFile, list[int]]:
         """The table for reading these columns, and their numbers."""
         if not columns:
             raise CohortError(f"{self._place}.{member}", "at least one column", "none", f"leave {member} out")
@@ -246,7 +246,7 @@ class _Files:
         """Raises CohortError for a file outside the folder."""
         return file_beside(place, self._path, file)
 
-    def table(self, place: str, of: FileOf) -> tuple[Table, list[int]]:
+    def table(self, place: str, of: FileOf) -> tuple[TableFile, list[int]]:
         """A table, and its columns that are read."""
         options = of.options(place)
         table = tables.open_table(self.path_of(place, of.file), options, Wanted(of.columns), of.format)
@@ -280,7 +280,7 @@ class _Files:
             tables.demand_only_features(table, of.options(place))
         return Rows.of_table(table)
 
-    def numbers(self, place: str, found: str | FileOf, table: Table | None, are_times: bool) -> Weights:
+    def numbers(self, place: str, found: str | FileOf, table: TableFile | None, are_times: bool) -> Weights:
         """The weights or times of a relation's edges: a column of its table, or a file."""
         if isinstance(found, FileOf):
             return tables.read_weights(self.path_of(place, found.file), are_times, found.options(place))
@@ -291,7 +291,7 @@ class _Files:
         return Weights.of_table(table, table.choose([found])[0], are_times)
 
 
-def _parts(table: Table, column: int) -> list[np.ndarray]:
+def _parts(table: TableFile, column: int) -> list[np.ndarray]:
     """bool [V] of train, val and test."""
     parts = []
     for (texts,), _ in table.texts([column], MIN_BLOCK, nulls=True):
@@ -313,7 +313,7 @@ def _edges(path: Path, found: EdgesOf, ids: dict[str, NodeIds]) -> Edges:
     of = [ids.get(found.type[0]), ids.get(found.type[2])]
     if (found.source is None) != (found.target is None):
         raise CohortError(place, "source and target, or neither", "one of the two", HINT)
-    table: Table | None = None
+    table: TableFile | None = None
     ends: Sequence[int] = ()
     if (found.format or tables.kind_of(file)) == "npy":
         edges = tables.read_edges(file, None, options, kind="npy")
@@ -341,7 +341,7 @@ def _wanted(found: EdgesOf, of: Sequence[NodeIds | None]) -> Wanted:
     return replace(wanted, numbers=judged, edges=not any(texts))
 
 
-def _ends(table: Table, found: EdgesOf) -> Sequence[int]:
+def _ends(table: TableFile, found: EdgesOf) -> Sequence[int]:
     """The columns of sources and of targets."""
     if len(table.titles) < 2:
         hint = "each line has a source and a target; separator: says what is between them"
@@ -351,7 +351,7 @@ def _ends(table: Table, found: EdgesOf) -> Sequence[int]:
     return edge_columns(table, SOURCE_CURE, kind_suffix(table.path) in EDGE_LISTS, (found.type[0], found.type[2]))
 
 
-def _edge_rows(files: _Files, place: str, found: EdgesOf, table: Table | None) -> Rows | None:
+def _edge_rows(files: _Files, place: str, found: EdgesOf, table: TableFile | None) -> Rows | None:
     if found.features is None:
         return None
     if not isinstance(found.features, list):

@@ -66,7 +66,7 @@ class GraphFiles(msgspec.Struct):
     edges: list[File]
 
 
-class Metadata(msgspec.Struct):
+class GraphBoltMetadata(msgspec.Struct):
     graph: GraphFiles
     dataset_name: Any = None
     feature_data: list[File] | None = None
@@ -76,7 +76,7 @@ class Metadata(msgspec.Struct):
 def read_graphbolt(source: Path) -> Graph:
     """The graph, of each node type the feature "feat" (or the only one), and the first task of a folder."""
     path = source / METADATA if source.is_dir() else source
-    meta = read_structured(path, "YAML", Metadata, "the metadata of an OnDiskDataset", HINT)
+    meta = read_structured(path, "YAML", GraphBoltMetadata, "the metadata of an OnDiskDataset", HINT)
     nodes = {node.type or NODE_TYPE: node.num for node in meta.graph.nodes}
     for type_, count in nodes.items():
         if count < 1:

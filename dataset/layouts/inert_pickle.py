@@ -117,7 +117,7 @@ class _Unpickler(pickle._Unpickler):
         raise _Refused("a reference to something outside")
 
 
-def load_inert(path: Path) -> Any:
+def load_inert_pickle(path: Path) -> Any:
     """A NumPy array, a SciPy CSR matrix, or a dict or list of numbers.
 
     Raises:

@@ -12,7 +12,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset.layouts.graph import Graph
 from cohort_gnn.dataset.layouts.streams import EdgeChunk, Edges, Weights
 from cohort_gnn.dataset.tables.known_files import known_file
-from cohort_gnn.dataset.tables.table import Kind
+from cohort_gnn.dataset.tables.table import ColumnKind
 from cohort_gnn.dataset.tables.text_file import LONGEST_LINE, TextFile
 from cohort_gnn.dataset.tables.text_options import NONE, TextOptions
 
@@ -95,7 +95,7 @@ class MatrixFile(TextFile):
         return text.format(self.path.name)
 
     def pieces(
-        self, columns: Sequence[int], kind: Kind, block_bytes: int
+        self, columns: Sequence[int], kind: ColumnKind, block_bytes: int
     ) -> Iterator[tuple[list[pa.Array | pa.ChunkedArray], float]]:
         try:
             yield from super().pieces(columns, kind, block_bytes)

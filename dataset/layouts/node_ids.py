@@ -11,7 +11,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import _native
 from cohort_gnn.dataset.layouts.streams import EdgeChunk, Edges
 from cohort_gnn.dataset.tables import values
-from cohort_gnn.dataset.tables.table import Table
+from cohort_gnn.dataset.tables.table import TableFile
 from cohort_gnn.dataset.tables.text_file import TextFile
 
 if TYPE_CHECKING:
@@ -29,13 +29,13 @@ class NodeIds:
         nbytes: of memory that they need.
     """
 
-    def __init__(self, type_: str, table: Table, column: int):
+    def __init__(self, type_: str, table: TableFile, column: int):
         import pyarrow as pa
 
         self.type, self.place = type_, table.place(column)
         parts = [chunk for (ids,), _ in table.texts([column], MIN_BLOCK) for chunk in ids.chunks]
         ids = pa.chunked_array(parts or [pa.array([], pa.int64())])
-        if ids.type != pa.int64() and (whole := values.integers(ids)) is not None:
+        if ids.type != pa.int64() and (whole := values.integers_of_texts(ids)) is not None:
             ids = whole
         self.is_text, self._texts = ids.type != pa.int64(), ids
         self.num_nodes = len(ids)
@@ -75,7 +75,7 @@ class NodeIds:
         return found
 
 
-def with_ids(edges: Edges, table: Table | None, ends: Sequence[int], of: Sequence[NodeIds | None]) -> Edges:
+def with_ids(edges: Edges, table: TableFile | None, ends: Sequence[int], of: Sequence[NodeIds | None]) -> Edges:
     """The edges between the nodes that ids name: those of the sources, and those of the targets; None: nodes already.
 
     Args:
@@ -115,7 +115,7 @@ def _kept(place: str, column: pa.ChunkedArray, as_text: bool) -> pa.ChunkedArray
         return column.cast(pa.large_string())
     if column.type == pa.int64():
         return column.to_numpy()
-    numbers = values.integers(column)
+    numbers = values.integers_of_texts(column)
     if numbers is None:
         odd = column[values.first_bad(column, "integers") or 0].as_py()
         hint = "ids are compared as numbers where those of the nodes are all integers"

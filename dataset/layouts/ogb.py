@@ -205,7 +205,7 @@ def _splits(folder: Path, type_: str = "") -> Callable[[], list[np.ndarray]]:
     for together in (lists / TOGETHER, found[0] / TOGETHER):
         if together.exists():
             return lambda: _split_dict(together, type_)
-    return tables.splits_of([_demand_file(lists / f"{name}.csv.gz") for name in SPLIT_NAMES], PLAIN)
+    return tables.read_splits([_demand_file(lists / f"{name}.csv.gz") for name in SPLIT_NAMES], PLAIN)
 
 
 def _take_splits(graph: Graph, folder: Path) -> None:

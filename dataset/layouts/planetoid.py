@@ -12,7 +12,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.array_file import MemoryArray
 from cohort_gnn.dataset.layouts.graph import Graph
-from cohort_gnn.dataset.layouts.inert_pickle import load_inert
+from cohort_gnn.dataset.layouts.inert_pickle import load_inert_pickle
 from cohort_gnn.dataset.layouts.streams import Edges, Rows
 from cohort_gnn.dataset.tables.text_file import TextFile
 from cohort_gnn.dataset.tables.text_options import TextOptions
@@ -56,7 +56,7 @@ def read_planetoid(folder: Path) -> Graph:
 def _load(folder: Path, name: str) -> SimpleNamespace:
     """The files of one data set by their names, and test_index: rows of x and y for train, test (t) and all others
     (all)."""
-    found = {part: load_inert(folder / f"ind.{name}.{part}") for part in PICKLES}
+    found = {part: load_inert_pickle(folder / f"ind.{name}.{part}") for part in PICKLES}
     for part, kind, text in (
         *((part, scipy.sparse.csr_matrix, "a SciPy CSR matrix") for part in ("tx", "allx")),
         *((part, np.ndarray, "a NumPy array") for part in ("y", "ty", "ally")),

@@ -45,7 +45,7 @@ def read_data(source: Path, name: str | None = None) -> Graph:
     edge_index = array_of(tensors["edge_index"])
     arrays.demand_shape(f"{place}: edge_index", edge_index, (2, None))
     num_nodes = _num_nodes(f"{place}: num_nodes", data.get("num_nodes"), tensors)
-    weights, attributes = tensors.get("edge_weight"), features_of(SimpleNamespace(**tensors))
+    weights, attributes = tensors.get("edge_weight"), edge_attr_of(SimpleNamespace(**tensors))
     beside = (
         ("edge_weight", weights, "weights"),
         (time, tensors.get(time), "times"),
@@ -100,7 +100,7 @@ def _dict_of(place: str, found: Any) -> dict:
     return found
 
 
-def features_of(data: Any) -> Any:
+def edge_attr_of(data: Any) -> Any:
     """edge_attr of a Data or of the store of a relation, in which [E] becomes [E, 1]."""
     attributes = getattr(data, "edge_attr", None)
     return attributes[:, None] if attributes is not None and len(attributes.shape) == 1 else attributes

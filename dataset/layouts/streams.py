@@ -11,7 +11,7 @@ import scipy  # its packages load on first use
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.array_file import ArrayFile, MemoryArray
-from cohort_gnn.dataset.tables.table import Table, shortened
+from cohort_gnn.dataset.tables.table import TableFile, shortened
 
 ROWS_AT_ONCE = 4096  # of a sparse matrix
 EDGE_BYTES = 16
@@ -135,7 +135,7 @@ class Edges:
         return Edges(place, chunks)
 
     @staticmethod
-    def of_table(table: Table, columns: Sequence[int]) -> Edges:
+    def of_table(table: TableFile, columns: Sequence[int]) -> Edges:
         """Edges of two columns, one a row."""
 
         def chunks(block_bytes: int) -> Iterator[EdgeChunk]:
@@ -176,7 +176,7 @@ class Weights:
         )
 
     @staticmethod
-    def of_table(table: Table, column: int, are_times: bool = False) -> Weights:
+    def of_table(table: TableFile, column: int, are_times: bool = False) -> Weights:
         """A column of a table, a weight or a time a row."""
 
         def chunks(block_bytes: int) -> Iterator[np.ndarray]:
@@ -278,7 +278,7 @@ class Rows:
         return Rows(place, parts[0].dtype, chunks)
 
     @staticmethod
-    def of_table(table: Table, columns: Sequence[int] | None = None) -> Rows:
+    def of_table(table: TableFile, columns: Sequence[int] | None = None) -> Rows:
         """Rows of a table: all of its columns, or these, as float32."""
 
         def chunks(block_bytes: int) -> Iterator[np.ndarray]:
@@ -303,7 +303,7 @@ class Labels:
 
     @staticmethod
     def of_table(
-        table: Table, columns: Sequence[int], several: bool, ids: Callable[[], np.ndarray] | None = None
+        table: TableFile, columns: Sequence[int], several: bool, ids: Callable[[], np.ndarray] | None = None
     ) -> Labels:
         """Columns of a table, [V], or [V, columns] with `several`, also of one."""
 

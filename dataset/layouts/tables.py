@@ -12,13 +12,13 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.array_file import ArrayFile, open_npy, open_raw
 from cohort_gnn.dataset.layouts.streams import Edges, Rows, Weights
-from cohort_gnn.dataset.tables.column_names import edge_columns, ends_of
+from cohort_gnn.dataset.tables.column_names import edge_columns, end_columns
 from cohort_gnn.dataset.tables.first_line import EDGE_LISTS, kind_suffix
 from cohort_gnn.dataset.tables.ids import demand_no_ids, integers_of, named_ids
 from cohort_gnn.dataset.tables.known_files import demand_unknown
 from cohort_gnn.dataset.tables.parquet_file import ParquetFile
 from cohort_gnn.dataset.tables.parts import Parts, is_pattern, part_files
-from cohort_gnn.dataset.tables.table import Table, shortened
+from cohort_gnn.dataset.tables.table import TableFile, shortened
 from cohort_gnn.dataset.tables.text_file import TextFile
 from cohort_gnn.dataset.tables.text_options import ALL, GUESSED, NONE, TextOptions, Wanted
 
@@ -48,7 +48,7 @@ def kind_of(path: Path) -> str | None:
     return {".npy": "npy", ".mtx": "mtx", ".npz": "npz", ".parquet": "parquet", ".pq": "parquet", ".pt": "pt"}.get(last)
 
 
-def open_table(path: Path, options: TextOptions = GUESSED, wanted: Wanted = ALL, kind: str | None = None) -> Table:
+def open_table(path: Path, options: TextOptions = GUESSED, wanted: Wanted = ALL, kind: str | None = None) -> TableFile:
     """The table in a text or a Parquet file, or in the files of a folder or of a pattern.
 
     Args:
@@ -92,7 +92,7 @@ def wanted_of_edges(
     """
     ends = tuple(int(end) for end in columns or ("0", "1") if end.isdecimal())
     given = [*(columns or ()), *beside]
-    return Wanted(given or None, ends, edges=True, says_names=lambda fields: bool(ends_of(fields, types)))
+    return Wanted(given or None, ends, edges=True, says_names=lambda fields: bool(end_columns(fields, types)))
 
 
 def read_edges(
@@ -206,7 +206,7 @@ def rows_of_npy(file: ArrayFile, dtype: str | None, option: str) -> Rows:
     return Rows(file.place, "float32", chunks)
 
 
-def demand_only_features(table: Table, options: TextOptions) -> None:
+def demand_only_features(table: TableFile, options: TextOptions) -> None:
     """Raises CohortError where a column of a table of edges' features looks like one of ids."""
     named = named_ids(table)
     for column, name in enumerate(table.titles):
@@ -237,11 +237,11 @@ def read_ids(path: Path, options: TextOptions = GUESSED) -> np.ndarray:
     return table.read(dtype=np.int64 if kind_of(path) == "csv" else None)
 
 
-def splits_of(paths: Sequence[Path], options: TextOptions = GUESSED) -> Callable[[], list[np.ndarray]]:
+def read_splits(paths: Sequence[Path], options: TextOptions = GUESSED) -> Callable[[], list[np.ndarray]]:
     return lambda: [read_ids(path, options) for path in paths]
 
 
-def demand_part_order(table: Table) -> None:
+def demand_part_order(table: TableFile) -> None:
     """Raises CohortError for parts of a table whose names leave it open which rows come first, where that matters."""
     if isinstance(table, Parts) and table.has_open_order:
         expected = "parts whose names sort as their numbers do, since row i is node or edge i"
@@ -250,7 +250,7 @@ def demand_part_order(table: Table) -> None:
         raise CohortError(str(table.path), expected, found, hint)
 
 
-def demand_order(table: Table, others: Sequence[int], options: TextOptions, ids: np.ndarray | None = None) -> None:
+def demand_order(table: TableFile, others: Sequence[int], options: TextOptions, ids: np.ndarray | None = None) -> None:
     """Raises CohortError where a column of a table of nodes, which nobody has asked for, has ids in another order than
     the rows.
 

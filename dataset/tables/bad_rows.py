@@ -10,7 +10,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset.arrays import IDS_HINT, NUMBERS_HINT, RANGE_HINT
 from cohort_gnn.dataset.tables import values
 from cohort_gnn.dataset.tables.first_line import NO_DECIMAL, is_number
-from cohort_gnn.dataset.tables.table import Kind, shortened
+from cohort_gnn.dataset.tables.table import ColumnKind, shortened
 
 if TYPE_CHECKING:
     from cohort_gnn.dataset.tables.text_file import Parser, TextFile
@@ -23,7 +23,7 @@ WHOLE_HINT = "write ids without a fraction: 3, not 3.0; --columns names the colu
 
 
 def refusal(
-    file: TextFile, parser: Parser, text: bytes, lines_before: int, columns: Sequence[int], kind: Kind
+    file: TextFile, parser: Parser, text: bytes, lines_before: int, columns: Sequence[int], kind: ColumnKind
 ) -> CohortError:
     """The error of the first row of a block that has another number of fields, or else of the first field that is no
     number; other columns that have such fields are named, too."""
@@ -67,7 +67,7 @@ def refusal(
     return CohortError(f"{file.path}: line {at}", expected, found, _cure(file, cell, kind, odd_from_the_start))
 
 
-def _cure(file: TextFile, cell: str, kind: Kind, odd_from_the_start: bool) -> str:
+def _cure(file: TextFile, cell: str, kind: ColumnKind, odd_from_the_start: bool) -> str:
     """What to do about a field; `odd_from_the_start`: its column has none that is right."""
     if cell[:1] in ("#", "%") and not file.comment:
         return f"{file.options.says('comment', cell[0])} leaves out the lines that begin so"

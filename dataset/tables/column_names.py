@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.dataset.tables.table import Table, choose_columns, shortened
+from cohort_gnn.dataset.tables.table import TableFile, choose_columns, shortened
 
 ENDS = [  # what an edge's source and its target are called
     *(("src", "dst"), ("src", "dest"), ("src", "tgt"), ("source", "target"), ("source", "destination")),
@@ -31,7 +31,7 @@ def word_of(name: str) -> str:
     return short if short in SOURCES | TARGETS else word
 
 
-def ends_of(names: Sequence[str], types: tuple[str, str] | None = None) -> list[tuple[int, int]]:
+def end_columns(names: Sequence[str], types: tuple[str, str] | None = None) -> list[tuple[int, int]]:
     """The columns that are named as an edge's ends: by usual pairs of words, or as the types of the nodes."""
     words = [word_of(name) for name in names]
     pairs = [*ENDS]
@@ -42,7 +42,7 @@ def ends_of(names: Sequence[str], types: tuple[str, str] | None = None) -> list[
 
 
 def edge_columns(
-    table: Table, cure: str, ends_first: bool = False, types: tuple[str, str] | None = None
+    table: TableFile, cure: str, ends_first: bool = False, types: tuple[str, str] | None = None
 ) -> tuple[int, int]:
     """The columns of sources and of targets, by their names; of two columns whose names say nothing, the first is that
     of the sources.
@@ -60,7 +60,7 @@ def edge_columns(
     for name in names:
         if names.count(name) > 1 and word_of(name) in ends:
             choose_columns(place, names, [name])
-    found = ends_of(names, types)
+    found = end_columns(names, types)
     if len(found) > 1:
         raise CohortError(place, "one pair of columns named as ends of edges", shortened(names), cure)
     if found:

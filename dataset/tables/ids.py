@@ -8,18 +8,18 @@ import numpy as np
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset.tables.column_names import is_id_name
-from cohort_gnn.dataset.tables.table import Table
+from cohort_gnn.dataset.tables.table import TableFile
 
 SAMPLE_BYTES = 1 << 18
 
 
-def named_ids(table: Table) -> list[int]:
+def named_ids(table: TableFile) -> list[int]:
     """The columns that are called as columns of ids are, or that the program that wrote the table calls its index."""
     return [i for i, name in enumerate(table.titles) if i in table.index or (table.names and is_id_name(name))]
 
 
 def demand_no_ids(
-    table: Table, others: Sequence[int], of: str, cure: Callable[[str], str], ids: np.ndarray | None = None
+    table: TableFile, others: Sequence[int], of: str, cure: Callable[[str], str], ids: np.ndarray | None = None
 ) -> None:
     """Raises CohortError where one of some columns, which nobody has asked for, has ids in another order than the rows.
 
@@ -49,7 +49,7 @@ def demand_no_ids(
             raise CohortError(str(table.path), expected, f"{name} {numbers[row]:.0f}", cure(name))
 
 
-def integers_of(table: Table, column: int, is_named: bool) -> np.ndarray | None:
+def integers_of(table: TableFile, column: int, is_named: bool) -> np.ndarray | None:
     """[n] of a column that may have ids: integers, none twice, or whatever numbers a column of such a name has; None
     for others."""
     try:
@@ -65,7 +65,7 @@ def integers_of(table: Table, column: int, is_named: bool) -> np.ndarray | None:
     return numbers
 
 
-def _looks_distinct(table: Table, column: int) -> bool:
+def _looks_distinct(table: TableFile, column: int) -> bool:
     """Whether the first rows of a column have integers, none twice."""
     for rows, _ in table.blocks([column], SAMPLE_BYTES, np.int64):
         return rows.shape[1] == 1 and len(rows) > 1 and len(np.unique(rows)) == len(rows)

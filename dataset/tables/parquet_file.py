@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.files import demand_regular
-from cohort_gnn.dataset.tables.table import Kind, Table
+from cohort_gnn.dataset.tables.table import ColumnKind, TableFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,7 +18,7 @@ ROW_BYTES = {"texts": 32}  # what a column is taken to have
 LIST_BYTES = 256  # of numbers, which may be lists
 
 
-class ParquetFile(Table):
+class ParquetFile(TableFile):
     """A Parquet file whose columns hold numbers, lists of numbers of one length, or texts."""
 
     def __init__(self, path: str | Path):
@@ -47,7 +47,7 @@ class ParquetFile(Table):
         return self._file.metadata.num_rows
 
     def pieces(
-        self, columns: Sequence[int], kind: Kind, block_bytes: int
+        self, columns: Sequence[int], kind: ColumnKind, block_bytes: int
     ) -> Iterator[tuple[list[pa.Array | pa.ChunkedArray], float]]:
         if max(columns, default=-1) >= len(self.names):
             expected = f"at least {max(columns) + 1} columns"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.dataset.tables.table import Kind, Table, shortened
+from cohort_gnn.dataset.tables.table import ColumnKind, TableFile, shortened
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,7 +47,7 @@ def _by_numbers(path: Path) -> list[tuple[int, int, str]]:
     return [(1, int(word), "") if i % 2 else (0, 0, word) for i, word in enumerate(words)]
 
 
-class Parts(Table):
+class Parts(TableFile):
     """One table in several files, whose rows follow each other. Files may have their columns in different orders.
 
     Folders called NAME=VALUE (Hive partitions) add a column NAME, unless the files have one of this name: integers if
@@ -59,10 +59,10 @@ class Parts(Table):
             is the first.
     """
 
-    def __init__(self, source: Path, files: Sequence[Path], open_part: Callable[[Path], Table]):
+    def __init__(self, source: Path, files: Sequence[Path], open_part: Callable[[Path], TableFile]):
         self.path, self.files, self._open = source, list(files), open_part
         self.has_open_order = sorted(map(str, files)) != list(map(str, files))
-        self._current: Table | None = None
+        self._current: TableFile | None = None
         first = open_part(self.files[0])
         self.names, self._num_columns = list(first.names), len(first.titles)
         self._row_ids = [(first.row_ids, first.count())]
@@ -77,7 +77,7 @@ class Parts(Table):
         self.row_ids = self._odd_row_ids()
 
     def pieces(
-        self, columns: Sequence[int], kind: Kind, block_bytes: int
+        self, columns: Sequence[int], kind: ColumnKind, block_bytes: int
     ) -> Iterator[tuple[list[pa.Array | pa.ChunkedArray], float]]:
         if max(columns, default=-1) >= len(self.titles):
             expected = f"at least {max(columns) + 1} columns"
@@ -109,7 +109,7 @@ class Parts(Table):
         path = self.path if self._current is None else self._current.path
         return f"{path}: column {self.titles[column] if column < len(self.titles) else column}"
 
-    def _demand_alike(self, first: Table, part: Table) -> None:
+    def _demand_alike(self, first: TableFile, part: TableFile) -> None:
         """Raises CohortError for a part that has other columns than the first one."""
         expected = f"the columns of {first.path.name}: {shortened(first.titles)}"
         if bool(part.names) != bool(first.names):

@@ -22,10 +22,10 @@ FILL_HINT = "fill them in, or leave out the columns that have them"
 
 # How columns are read: as int64, as float64, as float64 that become float32 (no integer is rounded then), or as texts
 # and integers.
-Kind = Literal["integers", "numbers", "features", "texts"]
+ColumnKind = Literal["integers", "numbers", "features", "texts"]
 
 
-class Table(ABC):
+class TableFile(ABC):
     """A file of rows.
 
     Attributes:
@@ -43,7 +43,7 @@ class Table(ABC):
 
     @abstractmethod
     def pieces(
-        self, columns: Sequence[int], kind: Kind, block_bytes: int
+        self, columns: Sequence[int], kind: ColumnKind, block_bytes: int
     ) -> Iterator[tuple[list[pa.Array | pa.ChunkedArray], float]]:
         """Columns as Arrow has them, some rows at a time, and how much of the file is read, in [0, 1]."""
 
@@ -66,7 +66,7 @@ class Table(ABC):
             nulls: float32 may be missing, too.
         """
         numbers = list(range(len(self.titles)) if columns is None else columns)
-        kinds: dict[Any, Kind] = {np.int64: "integers", np.float32: "features"}
+        kinds: dict[Any, ColumnKind] = {np.int64: "integers", np.float32: "features"}
         kind, done = kinds.get(dtype, "numbers"), 0
         for arrays, fraction in self.pieces(numbers, kind, block_bytes):
             values.demand_types(self, numbers, arrays, kind)
@@ -107,7 +107,7 @@ class Table(ABC):
             return list(range(len(self.titles)))
         return choose_columns(str(self.path), self.titles, wanted)
 
-    def _without_values(self, columns: Sequence[int], kind: Kind) -> CohortError:
+    def _without_values(self, columns: Sequence[int], kind: ColumnKind) -> CohortError:
         """What is missing in the whole table, of all columns."""
         nulls, odd = (dict.fromkeys(columns, 0) for _ in range(2))
         for arrays, _ in self.pieces(columns, kind, READ_AT_ONCE):

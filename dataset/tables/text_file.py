@@ -20,7 +20,7 @@ from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.tables import first_line, values
 from cohort_gnn.dataset.tables.bad_rows import refusal
 from cohort_gnn.dataset.tables.known_files import TEXT, known_file
-from cohort_gnn.dataset.tables.table import Kind, Table
+from cohort_gnn.dataset.tables.table import ColumnKind, TableFile
 from cohort_gnn.dataset.tables.text_options import ALL, GUESSED, NONE, TextOptions, Wanted
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ BLANKS = bytes.maketrans(b"\t\r", b"  ")
 COUNTED_AT_ONCE = 1 << 24  # bytes
 
 
-class TextFile(Table):
+class TextFile(TableFile):
     """A table in text. What its lines leave open is refused, unless the options say it.
 
     Attributes:
@@ -75,7 +75,7 @@ class TextFile(Table):
         del self._head
 
     def pieces(
-        self, columns: Sequence[int], kind: Kind, block_bytes: int
+        self, columns: Sequence[int], kind: ColumnKind, block_bytes: int
     ) -> Iterator[tuple[list[pa.Array | pa.ChunkedArray], float]]:
         parser = Parser(self, columns, kind)
         for text, end, lines, fraction in self._blocks(block_bytes):
@@ -227,7 +227,7 @@ class TextFile(Table):
 class Parser:
     """Columns of the rows of a text."""
 
-    def __init__(self, file: TextFile, columns: Sequence[int], kind: Kind):
+    def __init__(self, file: TextFile, columns: Sequence[int], kind: ColumnKind):
         import pyarrow as pa
         import pyarrow.csv
 
@@ -263,13 +263,13 @@ class Parser:
         if not any(begin in rows for begin in HEXADECIMAL):
             with contextlib.suppress(self._pa.ArrowInvalid):
                 return self.read(rows, quoted, "integers")
-        columns = [values.integers(texts) for texts in self.read(rows, quoted, "texts")]
+        columns = [values.integers_of_texts(texts) for texts in self.read(rows, quoted, "texts")]
         whole = [column for column in columns if column is not None]
         if len(whole) < len(columns):
             raise ValueError("a text that is no integer")
         return whole
 
-    def read(self, rows: bytes, quoted: bool, kind: Kind) -> list[pa.ChunkedArray]:
+    def read(self, rows: bytes, quoted: bool, kind: ColumnKind) -> list[pa.ChunkedArray]:
         """The columns of rows, as numbers or texts."""
         pa, csv = self._pa, self._csv
         types = {"integers": pa.int64(), "texts": pa.large_string()}
@@ -334,7 +334,9 @@ class Parser:
             for i in np.flatnonzero((np.abs(numbers) >= arrays.EXACT) & integers):
                 if not np.isfinite(small[i]) or int(texts[int(i)].as_py()) != int(small[i]):
                     place = f"{self._file.path}: line {self.line_of(text, int(i), lines_before)}"
-                    raise values.rounded(f"{place}, {self._file.titles[number]}", texts[int(i)].as_py(), small[i])
+                    raise values.rounding_error(
+                        f"{place}, {self._file.titles[number]}", texts[int(i)].as_py(), small[i]
+                    )
 
     def line_of(self, text: bytes, row: int, lines_before: int) -> int:
         """The line in the file of a row of a block."""

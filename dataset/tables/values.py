@@ -13,7 +13,7 @@ from cohort_gnn.dataset import arrays
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from cohort_gnn.dataset.tables.table import Kind, Table
+    from cohort_gnn.dataset.tables.table import ColumnKind, TableFile
 
 BLANKS = " \t"  # around a number in a text
 DECIMALS_HINT = "decimals have a point: 0.5, not 0,5"
@@ -25,7 +25,9 @@ ROUNDED_HINT = (
 )
 
 
-def numbers(table: Table, column: int, array: pa.Array | pa.ChunkedArray, kind: Kind, first_row: int) -> np.ndarray:
+def numbers(
+    table: TableFile, column: int, array: pa.Array | pa.ChunkedArray, kind: ColumnKind, first_row: int
+) -> np.ndarray:
     """Numbers [n], or [n, k] of lists: int64, float32, or as the column has them; NaN in the place of nulls."""
     import pyarrow as pa
 
@@ -49,13 +51,13 @@ def numbers(table: Table, column: int, array: pa.Array | pa.ChunkedArray, kind: 
     bad = arrays.rounded(out, rows)
     if len(bad):
         row = int(bad[0, 0])
-        raise rounded(f"{place}, row {first_row + row}", str(int(out[row])), rows[row])
+        raise rounding_error(f"{place}, row {first_row + row}", str(int(out[row])), rows[row])
     if missing is not None:
         rows[np.asarray(missing)] = np.nan
     return rows
 
 
-def type_fault(array: pa.Array | pa.ChunkedArray, name: str, kind: Kind) -> tuple[str, str, str] | None:
+def type_fault(array: pa.Array | pa.ChunkedArray, name: str, kind: ColumnKind) -> tuple[str, str, str] | None:
     """What is expected of a column's type, what it is, and the cure; None: it has numbers, or integers."""
     import pyarrow as pa
 
@@ -70,7 +72,9 @@ def type_fault(array: pa.Array | pa.ChunkedArray, name: str, kind: Kind) -> tupl
     return "numbers", str(type_), _hint(type_, name, kind)
 
 
-def demand_types(table: Table, columns: Sequence[int], each: Sequence[pa.Array | pa.ChunkedArray], kind: Kind) -> None:
+def demand_types(
+    table: TableFile, columns: Sequence[int], each: Sequence[pa.Array | pa.ChunkedArray], kind: ColumnKind
+) -> None:
     """Raises CohortError for columns that have no numbers; it names all of them."""
     names = [table.titles[column] if column < len(table.titles) else str(column) for column in columns]
     found = {name: type_fault(array, name, kind) for name, array in zip(names, each, strict=True)}
@@ -88,7 +92,7 @@ def demand_types(table: Table, columns: Sequence[int], each: Sequence[pa.Array |
     raise CohortError(f"{table.path}: {len(faults)} columns", expected, told, "; ".join(dict.fromkeys(cures.values())))
 
 
-def rounded(place: str, text: str, number: np.floating) -> CohortError:
+def rounding_error(place: str, text: str, number: np.floating) -> CohortError:
     """An integer that float32 does not hold."""
     return CohortError(place, "an integer that float32 holds", f"{text}, rounded to {int(number)}", ROUNDED_HINT)
 
@@ -147,7 +151,7 @@ def not_finite(array: pa.Array | pa.ChunkedArray) -> int:
     return len(array) - array.null_count - (pc.sum(pc.is_finite(array)).as_py() or 0)
 
 
-def integers(texts: pa.ChunkedArray) -> pa.ChunkedArray | None:
+def integers_of_texts(texts: pa.ChunkedArray) -> pa.ChunkedArray | None:
     """int64 of texts, all of which are decimal integers with a sign or without, and blanks around them or not; null of
     an empty one. None: one of them is something else, which may be an integer to Arrow, such as 0x10."""
     import pyarrow as pa
@@ -169,13 +173,13 @@ def _bare(texts: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.if_else(pc.equal(texts, ""), None, pc.utf8_trim(texts, BLANKS))
 
 
-def first_bad(array: pa.ChunkedArray, kind: Kind) -> int | None:
+def first_bad(array: pa.ChunkedArray, kind: ColumnKind) -> int | None:
     """The first of some texts that is no integer, or no number; None: there is none."""
     import pyarrow as pa
 
     def fits(part: pa.ChunkedArray) -> bool:
         if kind == "integers":
-            return integers(part) is not None
+            return integers_of_texts(part) is not None
         try:
             _bare(part).cast(pa.float64())
         except pa.ArrowInvalid:
@@ -229,7 +233,7 @@ def _plain(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     return array
 
 
-def _hint(type_: pa.DataType, name: str, kind: Kind) -> str:
+def _hint(type_: pa.DataType, name: str, kind: ColumnKind) -> str:
     """What to do with a column of another type."""
     import pyarrow as pa
 

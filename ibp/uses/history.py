@@ -131,7 +131,7 @@ class History:
                 raise CohortError("History.pull: out", f"a tensor, {self.dtype} {list(shape)}", type(out).__name__)
             arrays.check_out("History.pull: out", out, shape, "", ("torch", self.dtype), out.device.type)
         if self._table is None:
-            flat, _ = arrays.ids_of(ids.detach().cpu(), "History.pull: ids")
+            flat, _ = arrays.host_ids(ids.detach().cpu(), "History.pull: ids")
             wrong = flat[(flat < 0) | (flat >= self.shape[0])]
             if len(wrong):
                 raise CohortError("History.pull: ids", f"0 to {self.shape[0] - 1}", str(wrong[0]))
@@ -164,14 +164,14 @@ class History:
         room, longer = room_for(rows[:SAMPLE_ROWS].cpu(), profile, step)
         num_rows = self.shape[0]
         spare = min(num_rows, math.ceil(num_rows * (longer + self._spare)))
-        kind = arrays.kind_of(rows)
+        kind = arrays.output_kind(rows)
         return Table.of_zeros(profile, num_rows, room, kind, self.place, device=self._device.index, spare_rows=spare)
 
 
 def _as_tensor(ids, place: str) -> Tensor:
     if isinstance(ids, Tensor):
         return ids
-    numbers, shape = arrays.ids_of(ids, place)
+    numbers, shape = arrays.host_ids(ids, place)
     return torch.from_numpy(numbers).view(shape)
 
 

@@ -8,7 +8,7 @@ import argparse
 from pathlib import Path
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.base.tables import Table, print_tables
+from cohort_gnn.base.tables import TextTable, print_tables
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.cache.plan.disk import measured_rates
 from cohort_gnn.launch.options.parser import add_dataset, kind
@@ -32,7 +32,7 @@ def bench(args: argparse.Namespace) -> int:
     if not files:
         hint = f"encode them with: cohort dataset prepare {args.dataset}"
         raise CohortError(str(args.dataset), "a data set with encoded rows", "none", hint)
-    shown = Table("Random reads", ["file", "size", "blocks/s", "row reads/s", "share %", "rows/s"])
+    shown = TextTable("Random reads", ["file", "size", "blocks/s", "row reads/s", "share %", "rows/s"])
     for file in files:
         rates = measured_rates(file, args.seconds)
         blocks, reads = rates["blocks_per_second"], rates["row_reads_per_second"]

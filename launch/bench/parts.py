@@ -18,7 +18,7 @@ from dataclasses import dataclass, make_dataclass
 from pathlib import Path
 
 from cohort_gnn.base.files import demand_writable
-from cohort_gnn.base.tables import Table, print_tables
+from cohort_gnn.base.tables import TextTable, print_tables
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.launch.options.parser import add_dataset, add_options, spec_of
 from cohort_gnn.launch.run.job import check_sampler_sms, demand_train_nodes, open_to_train, sampler_members
@@ -190,7 +190,7 @@ def _print_fetches(out: Path, lines: list[dict]) -> None:
     print_tables(table)
 
 
-def _table(line: dict, columns: list[str], note: str) -> Table:
+def _table(line: dict, columns: list[str], note: str) -> TextTable:
     fanout = ",".join(map(str, line["fanout"]))
     batches = f"{line['batches']} batches of {line['seeds']:,.0f} seeds"
-    return Table(f"{line['dataset']}, {line['device']}: {batches}, fanout {fanout}", columns, note=note)
+    return TextTable(f"{line['dataset']}, {line['device']}: {batches}, fanout {fanout}", columns, note=note)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.base.tables import Table, print_tables
+from cohort_gnn.base.tables import TextTable, print_tables
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.launch.bench.parts import appending
@@ -155,7 +155,7 @@ def _print(out: Path, lines: list[dict]) -> None:
     title = f"{first['device']}: a step on {sizes} (mean of {first['batches']} batches)"
     told = "ms: the median; host ms: what the host needs to start a step; peak: memory beside batches, model, optimizer"
     columns = ["model", "layers", "amp", "SMs", "ms", "least ms", "host ms", "peak", "speed", "memory"]
-    table = Table(title, columns, note=f"{told}; speed, memory: against PyG; appended to {out}")
+    table = TextTable(title, columns, note=f"{told}; speed, memory: against PyG; appended to {out}")
     pyg = {(line["model"], line["amp"], line["sms"]): line for line in lines if line["layers"] == "pyg"}
     for line in lines:
         base = pyg.get((line["model"], line["amp"], line["sms"]))

@@ -96,7 +96,9 @@ def prepare(args: argparse.Namespace) -> int:
     with output_folder(out, overwrite=True) as folder, bytes_bar("encoding", num_bytes) as advance:
         order = renumber(args.path, folder.path) if args.reorder == "degree" else None
         for name, profile in profiles.items():
-            line = encode_rows(RowTable(tables[name], order, advance), Path(folder.path), profile, encoded_file(name))
+            line = encode_rows(
+                RowsToEncode(tables[name], order, advance), Path(folder.path), profile, encoded_file(name)
+            )
             print(f"{out / encoded_file(name)}: {line}", file=sys.stderr)
             if RawRows.of(tables[name].file) != raw[name]:
                 hint = "prepare the data set again when it is complete"
@@ -139,7 +141,7 @@ def _profiles(args: argparse.Namespace, tables: dict[Owner, StoredRows], out: Pa
     """
     profiles, mantissa_bits = {}, _mantissa_bits(args)
     for name, rows in tables.items():
-        profile = choose_profile(RowTable(rows), args.codec, args.seed, mantissa_bits)
+        profile = choose_profile(RowsToEncode(rows), args.codec, args.seed, mantissa_bits)
         stays_raw = rows.file.exists() and args.codec == "auto" and args.reorder == "none"
         if not (larger := _larger(profile, rows) if stays_raw else ""):
             profiles[name] = profile
@@ -180,8 +182,8 @@ def encoded_rows_writer(codec: str, sample_seed: int, mantissa_bits: int | None 
         out.mkdir()
         raw: dict[Owner, RawRows] = {}
         for name, rows in tables.items():
-            profile = choose_profile(RowTable(rows), codec, sample_seed, mantissa_bits)
-            print(encode_rows(RowTable(rows), out, profile, encoded_file(name or "")), file=sys.stderr)
+            profile = choose_profile(RowsToEncode(rows), codec, sample_seed, mantissa_bits)
+            print(encode_rows(RowsToEncode(rows), out, profile, encoded_file(name or "")), file=sys.stderr)
             file = "features.npy" if name is None else f"{name}.features.npy"
             raw[name or ""] = RawRows.of(folder / file)
         write_prepared(out, raw)
@@ -189,7 +191,7 @@ def encoded_rows_writer(codec: str, sample_seed: int, mantissa_bits: int | None 
     return write
 
 
-def choose_profile(table: "RowTable", codec: str, sample_seed: int, mantissa_bits: int | None) -> ibp.Profile:
+def choose_profile(table: "RowsToEncode", codec: str, sample_seed: int, mantissa_bits: int | None) -> ibp.Profile:
     """How the rows are to be encoded, by a sample of them. Says why."""
     # One row from each of so many equal parts: 1 % of the rows, 4096 at least, SAMPLE_BYTES at most.
     num_rows, most = len(table), SAMPLE_BYTES // table.rows.row_bytes
@@ -217,7 +219,7 @@ def _saved(encoded: int, raw: int) -> str:
     return f"{percent:.1f} % saved" if percent >= 0 else f"{-percent:.1f} % larger than raw"
 
 
-def encode_rows(table: "RowTable", folder: Path, profile: ibp.Profile, file: str) -> str:
+def encode_rows(table: "RowsToEncode", folder: Path, profile: ibp.Profile, file: str) -> str:
     """Writes a file of encoded rows into a folder; returns what came of it in words."""
     begin = time.monotonic()
     step = max(BATCH_BYTES // table.rows.row_bytes // 64, 1) * 64
@@ -228,7 +230,7 @@ def encode_rows(table: "RowTable", folder: Path, profile: ibp.Profile, file: str
     return f"{format_bytes(raw)} of rows in {format_bytes(written)}, {_saved(written, raw)}; {rate}"
 
 
-class RowTable:
+class RowsToEncode:
     """What ibp reads, some rows at a time: all of them, or those of an order, in the type that ibp knows."""
 
     def __init__(self, rows, order=None, advance=None):
@@ -262,7 +264,7 @@ def _drop_raw(rows: StoredRows, order, file: Path) -> None:
     encoded = ibp.load(file)
     step = max(BATCH_BYTES // rows.row_bytes, 1)
     with bytes_bar("comparing", rows.num_rows * rows.row_bytes) as advance:
-        table = RowTable(rows, order)
+        table = RowsToEncode(rows, order)
         for first in range(0, rows.num_rows, step):
             last = min(first + step, rows.num_rows)
             if not np.array_equal(bytes_of(ibp.fetch(encoded, np.arange(first, last))), table.bytes(first, last)):

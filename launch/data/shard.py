@@ -11,7 +11,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.files import demand_writable
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.dataset import open as open_dataset
-from cohort_gnn.launch.data.prepare import BATCH_BYTES, SHARDS_FOLDER, RowTable, bytes_bar
+from cohort_gnn.launch.data.prepare import BATCH_BYTES, SHARDS_FOLDER, RowsToEncode, bytes_bar
 from cohort_gnn.launch.data.stored_rows import StoredRows
 
 
@@ -39,7 +39,10 @@ def shard(args: argparse.Namespace) -> int:
     ):
         out.mkdir(exist_ok=True)
         for rank, (first, last) in enumerate(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)):
-            part, file = RowTable(stored, np.arange(first, last), advance), out / f"{kind}{rank}-of-{args.parts}.ibp"
+            part, file = (
+                RowsToEncode(stored, np.arange(first, last), advance),
+                out / f"{kind}{rank}-of-{args.parts}.ibp",
+            )
             written += ibp.encode(part, encoded.profile, layout=encoded.layout, out=file, batch_rows=step)
     rows = f"{len(encoded):,} rows in {args.parts} parts, {format_bytes(written)}"
     print(f"{out}: {rows}; rank R holds cohort.ibp.load('{out}/{kind}R-of-{args.parts}.ibp')", file=sys.stderr)

@@ -14,7 +14,7 @@ from cohort_gnn.spec.run import RunSpec
 OPTIONS = ("model", "callbacks")
 
 
-def words_of(options: Mapping[str, Any]) -> list[str]:
+def own_code_words(options: Mapping[str, Any]) -> list[str]:
     """The words of a command line that name the user's classes among these options, {name: value}."""
     named = {flag_of(name): as_text(options.get(name) or "") for name in OPTIONS}
     return [word for flag, text in named.items() if ":" in text for word in (flag, text)]
@@ -32,7 +32,7 @@ def demand_named_here(args: argparse.Namespace, spec: RunSpec, run_json: Path | 
         CohortError: a file alone names one.
     """
     for name in OPTIONS:
-        words = words_of({name: getattr(spec, name)})
+        words = own_code_words({name: getattr(spec, name)})
         if words and name not in vars(args):
             file = args.config if name in given_in(args, RunSpec) else run_json
             expected, found = "a class that the command line names, too", f"{words[1]} in the file alone"

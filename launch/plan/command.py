@@ -44,10 +44,10 @@ def register(commands) -> None:
     group(parser, "Output").add_argument("--json", action="store_true", help="print the plan as JSON")
     text = "repeat the short run even if its counts are stored beside the data set"
     group(parser, "Experts").add_argument("--refresh", action="store_true", help=text)
-    parser.set_defaults(func=plan)
+    parser.set_defaults(func=plan_command)
 
 
-def plan(args: argparse.Namespace) -> int:
+def plan_command(args: argparse.Namespace) -> int:
     """Runs the command: 0 when all fits, 1 when not, with what to change on standard error."""
     spec = spec_of(args, PlanSpec, dataset=args.dataset, refresh=args.refresh, json=args.json)
     _check_machines(args, spec)
@@ -86,7 +86,7 @@ def _plan_one(planning: Planning) -> list[str]:
         several = network.epochs(spec, found.placed, planning.num_batches, of_model, planning.far(found), plan)
     on_disk = planning.on_disk(found)
     if spec.json:
-        told = table.as_json(found.placed, planning.data.types) | found.memory | gain
+        told = table.plan_as_json(found.placed, planning.data.types) | found.memory | gain
         if on_disk:
             told |= on_disk.as_json()
         if several:
@@ -113,7 +113,7 @@ def _plan_ratios(planning: Planning) -> list[str]:
     wrong = found[0.0].wrong
     if planning.spec.json:
         plans = [
-            {"ratio": ratio, "wrong": each.wrong} | table.as_json(each.placed, planning.data.types) | each.memory
+            {"ratio": ratio, "wrong": each.wrong} | table.plan_as_json(each.placed, planning.data.types) | each.memory
             for ratio, each in found.items()
         ]
         print(json.dumps({"ratios": plans, "counts": planning.source, "wrong": wrong}, indent=2))

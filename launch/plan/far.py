@@ -9,14 +9,14 @@ import numpy as np
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.units import format_bytes
-from cohort_gnn.cache import Counts, Rows
+from cohort_gnn.cache import Counts, PlanRows
 from cohort_gnn.cache.plan.budget import available_host_bytes
 from cohort_gnn.cache.plan.disk import DiskRates, disk_reads, expected_reads, remembered_rates
 from cohort_gnn.dataset.stored_graph import FeatureTable
-from cohort_gnn.launch.plan.table import gpus_of
+from cohort_gnn.launch.plan.table import gpu_plans
 
 
-def bytes_in_host(rows: Rows) -> np.ndarray:
+def bytes_in_host(rows: PlanRows) -> np.ndarray:
     """[num_rows], of each row in host memory."""
     stored = rows.row_bytes if rows.host_row_bytes is None else rows.host_row_bytes
     return np.broadcast_to(stored, rows.num_rows)
@@ -37,11 +37,11 @@ class Reads:
         held: the rows that each clique holds, int64 [any] a clique.
     """
 
-    def __init__(self, tables: Sequence[Rows], counts: Sequence[Counts], placed, files: Sequence[Path]):
+    def __init__(self, tables: Sequence[PlanRows], counts: Sequence[Counts], placed, files: Sequence[Path]):
         self.row_bytes = np.concatenate(list(map(bytes_in_host, tables))).astype(np.int64)
         self.reads = np.sum([each.node_reads.astype(np.int64) for each in counts], axis=0)
         self.num_batches = sum(each.num_batches for each in counts)
-        of_gpus = [np.asarray(gpu.features.nodes, np.int64) for gpu in gpus_of(placed)]
+        of_gpus = [np.asarray(gpu.features.nodes, np.int64) for gpu in gpu_plans(placed)]
         cliques = [placed.clique(number).gpus for number in range(placed.num_cliques)]
         self.held = [np.unique(np.concatenate([of_gpus[gpu] for gpu in gpus])) for gpus in cliques]
         self.files = files
@@ -92,7 +92,7 @@ class DiskPlan:
         )
 
 
-def demand_encoded(option: str, tables: Sequence[FeatureTable], are_encoded: bool, folder: Path) -> None:
+def demand_encoded_tables(option: str, tables: Sequence[FeatureTable], are_encoded: bool, folder: Path) -> None:
     """Raises CohortError, as the sampler of a run, if raw rows are in host memory: only encoded rows can be elsewhere.
 
     Args:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.cache.plan.planner import NETWORK_BYTES_PER_SECOND
 from cohort_gnn.launch.plan.far import FarRows
-from cohort_gnn.launch.plan.table import TIERS, gpus_of
+from cohort_gnn.launch.plan.table import TIERS, gpu_plans
 from cohort_gnn.spec.models import models_with
 from cohort_gnn.spec.run import RunSpec
 
@@ -96,7 +96,7 @@ def epochs(
         here, (remote_share, disk_reads) = placed, rows.shares(machines) if rows else (0.0, 0.0)
         if rows and rows.prefers_others(machines):
             here = plan_of(machines=machines)
-        gpus = gpus_of(here)
+        gpus = gpu_plans(here)
         host_bytes, host_seconds, remote_bytes = reads_of(here, remote_share)
         on_disk = len(gpus) * disk_reads / rows.drive if rows and disk_reads else 0.0
         step = Step(host_bytes, host_seconds, train_seconds, sum_bytes, remote_bytes, on_disk)
@@ -112,8 +112,8 @@ def reads_of(placed, remote_share: float) -> tuple[float, float, float]:
         placed: a cache plan.
         remote_share: of the bytes of rows, if the plan does not say which rows other machines have.
     """
-    rows = [[gpu.feature_use[HOST], gpu.feature_use[REMOTE]] for gpu in gpus_of(placed)]
-    lists = [gpu.topology_use[HOST] for gpu in gpus_of(placed)]
+    rows = [[gpu.feature_use[HOST], gpu.feature_use[REMOTE]] for gpu in gpu_plans(placed)]
+    lists = [gpu.topology_use[HOST] for gpu in gpu_plans(placed)]
     row_bytes = sum(use.bytes for of_gpu in rows for use in of_gpu)
     remote_bytes = sum(remote.bytes for _, remote in rows)
     of_network = len(rows) / NETWORK_BYTES_PER_SECOND  # seconds of a byte, as the plan has it

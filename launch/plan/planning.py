@@ -11,7 +11,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.cache.plan import budget
 from cohort_gnn.cache.plan.links import machine_bandwidth
-from cohort_gnn.cache.plan.options import bytes_of_nodes, memory_needs, presample, raw_bytes_of, tables_of
+from cohort_gnn.cache.plan.options import bytes_of_nodes, memory_needs, presample, raw_bytes_of, row_tables
 from cohort_gnn.cache.plan.planner import raw_row_bytes
 from cohort_gnn.dataset.links import link_edges
 from cohort_gnn.launch.options.devices import devices, gpu_memory
@@ -23,17 +23,17 @@ from cohort_gnn.launch.plan.far import (
     Reads,
     are_divided,
     bytes_in_host,
-    demand_encoded,
+    demand_encoded_tables,
     far_rows,
     plan_disk,
 )
 from cohort_gnn.launch.plan.options import PlanSpec
-from cohort_gnn.launch.run.job import open_to_train, seeds_of_links, topology_bytes, with_task
+from cohort_gnn.launch.run.job import open_to_train, planned_seeds, topology_bytes, with_task
 from cohort_gnn.launch.run.train import check_links, check_of_links, models_for
 from cohort_gnn.spec.meta import read_meta
 
 
-class Found(NamedTuple):
+class PlannedCache(NamedTuple):
     """A plan, the arguments of cohort.cache.plan that made it with the counts, memory, and what will not fit."""
 
     placed: object
@@ -99,7 +99,7 @@ class Planning:
         if spec.split != "train":
             raise CohortError("--split", "train, with --task link", spec.split, "leave it out")
         num_batches = -(-link_edges(data, spec.relation).lists.num_edges // spec.batch_size)
-        seeds, batch_size = seeds_of_links(spec, data)
+        seeds, batch_size = planned_seeds(spec, data)
         return replace(spec, batch_size=batch_size), num_batches, seeds
 
     def _cliques(self) -> list[list[int]]:
@@ -135,7 +135,7 @@ class Planning:
             picks = -1 if min(spec.fanout) < 0 else max(spec.fanout)
             first = data.first_node
             edges = [
-                cache.Edges(each.indptr, each.indices, (first[source], first[target]))
+                cache.PlanEdges(each.indptr, each.indices, (first[source], first[target]))
                 for (source, _, target), each in data.edge_types.items()
             ]
             stand_in = cache.Counts.stand_in(spec.cache_policy, edges, data.num_nodes, picks)
@@ -167,12 +167,12 @@ class Planning:
             sizes = None, [0]
         return cache.budgets(self.num_gpus, self.raw_bytes, *sizes, self.needs)
 
-    def place(self, budgets: list[int]) -> Found:
+    def place(self, budgets: list[int]) -> PlannedCache:
         """Plans caches of such sizes, or less, where the topology takes a part of what is left."""
         spec, data, needs = self.spec, self.data, self.needs
         takes_all = spec.cache_ratio in (None, "auto") and spec.cache_bytes is None and spec.cache_policy != "none"
         if takes_all and spec.topology == "auto" and not self.compares_sizes:
-            kept = budget.beside_topology(budgets, self._topology_bytes, tables_of(self._meta))
+            kept = budget.beside_topology(budgets, self._topology_bytes, row_tables(self._meta))
             budgets, in_gpus = kept or budgets, kept is not None
         else:
             sizes = (self._topology_bytes, bytes_of_nodes(self._meta), max(budgets), needs.gpu_bytes)
@@ -200,12 +200,12 @@ class Planning:
             if each > 0 and placed.gpu(i).used_bytes == 0
         ]
         host = memory["host_needed_bytes"], memory["host_present_bytes"]
-        return Found(placed, common, memory, wrong + budget.misfits(budgets, needs, *host))
+        return PlannedCache(placed, common, memory, wrong + budget.misfits(budgets, needs, *host))
 
     def _planned_by(self, budgets: list[int], with_lists: bool) -> dict:
         """The arguments of cohort.cache.plan that data set and machine give."""
         spec = self.spec
-        relations = [cache.Lists(each.indptr, each.indices.itemsize) for each in self.data.edge_types.values()]
+        relations = [cache.PlanLists(each.indptr, each.indices.itemsize) for each in self.data.edge_types.values()]
         bandwidth = spec.bandwidth or machine_bandwidth(self.machine, list(range(len(budgets))))
         (local, peer, host), delays = bandwidth, spec.line_ns
         seconds_per_line = 1e-9 * delays[0], 1e-9 * delays[1], 1e-9 * delays[2]
@@ -215,27 +215,27 @@ class Planning:
             "pool_slots": spec.slots if spec.reuse and spec.cache_policy == "plan" else 0,
             "budget_bytes": budgets,
             "cliques": self.cliques,
-            "links": cache.Links((1e9 * local, 1e9 * peer, 1e9 * host), seconds_per_line),
+            "links": cache.PlanLinks((1e9 * local, 1e9 * peer, 1e9 * host), seconds_per_line),
         }
 
-    def _tables(self, budgets: list[int]) -> list[cache.Rows]:
+    def _tables(self, budgets: list[int]) -> list[cache.PlanRows]:
         """The rows of each node type, as sampler/load.cc has them in slabs and in host memory."""
         spec, tables = self.spec, list(self.data.node_types.values())
         if spec.row_bytes is not None:
             stored = [(spec.row_bytes if table.feature_dim else 0) for table in tables]
-            return [cache.Rows(table.num_nodes, each, each) for table, each in zip(tables, stored, strict=True)]
+            return [cache.PlanRows(table.num_nodes, each, each) for table, each in zip(tables, stored, strict=True)]
         prepared = any(table.encoded_rows is not None for table in tables)
         if spec.compress in ("host", "both") and not prepared:
             hint = f"encode them with: cohort dataset prepare {spec.dataset}"
             raise CohortError(f"--compress {spec.compress}", "a data set with encoded rows", str(spec.dataset), hint)
-        hold_all = all(cache.holds_all_raw_rows(each, tables_of(self._meta)) for each in budgets)
+        hold_all = all(cache.holds_all_raw_rows(each, row_tables(self._meta)) for each in budgets)
         in_host = spec.compress in ("host", "both") or (spec.compress == "auto" and prepared)
         if spec.host_bytes is not None and spec.host_bytes < self.raw_bytes:
             option = f"--host-bytes {format_bytes(spec.host_bytes)}"
-            demand_encoded(option, self.data.feature_tables, in_host, spec.dataset)
+            demand_encoded_tables(option, self.data.feature_tables, in_host, spec.dataset)
         in_slabs = spec.compress in ("cache", "both") or (spec.compress == "auto" and prepared and not hold_all)
         return [
-            cache.Rows(
+            cache.PlanRows(
                 table.num_nodes,
                 cache.stored_row_bytes(table, in_slabs),
                 cache.stored_row_bytes(table, True) if in_host else raw_row_bytes(table),
@@ -243,23 +243,23 @@ class Planning:
             for table in tables
         ]
 
-    def on_disk(self, found: Found) -> DiskPlan | None:
+    def on_disk(self, found: PlannedCache) -> DiskPlan | None:
         """What --host-bytes leaves on the disk; None: nothing, or it is not known what a batch reads."""
         host_bytes = self.spec.host_bytes
         if host_bytes is None or self.source["policy"] in ("degree", "random"):
             return None
         return plan_disk(self._reads(found), host_bytes, self.num_batches)
 
-    def far(self, found: Found) -> FarRows | None:
+    def far(self, found: PlannedCache) -> FarRows | None:
         """Rows of --machines that are not in the memory of each; None: there are none."""
         spec = self.spec
         if spec.feature_placement == "partitioned":
-            demand_encoded(
+            demand_encoded_tables(
                 "--feature-placement partitioned", self.data.feature_tables, bool(self._row_files()), spec.dataset
             )
         return far_rows(self._reads(found), spec.feature_placement, spec.host_bytes, [1, *(spec.machines or [])])
 
-    def _reads(self, found: Found) -> Reads:
+    def _reads(self, found: PlannedCache) -> Reads:
         return Reads(found.common["tables"], self.counts, found.placed, self._row_files())
 
     def _row_files(self) -> list[Path]:
@@ -268,7 +268,7 @@ class Planning:
             return []
         return [table.encoded_rows for table in self.data.node_types.values() if table.encoded_rows is not None]
 
-    def gain(self, found: Found) -> dict:
+    def gain(self, found: PlannedCache) -> dict:
         """Shares of each GPU's row reads that host memory need not serve, with the seeds of parts and without."""
         (counts,), _ = self._counts(None)
         plans = {"with_parts": found.placed, "without": cache.plan(counts=counts, **found.common)}

@@ -5,23 +5,23 @@ from itertools import accumulate
 
 import numpy as np
 
-from cohort_gnn.base.tables import Table, print_tables
+from cohort_gnn.base.tables import TextTable, print_tables
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.spec.graph import GraphTypes
 from cohort_gnn.spec.results import TIERS
 
 
-def gpus_of(plan) -> list:
+def gpu_plans(plan) -> list:
     """The plan of each GPU."""
     return [plan.gpu(i) for i in range(plan.num_gpus)]
 
 
-def as_json(plan, types: GraphTypes) -> dict:
+def plan_as_json(plan, types: GraphTypes) -> dict:
     """{"seconds", "gpus": [...]}: everything that print_plan shows, in bytes and seconds a batch."""
     return {
         "seconds": plan.seconds,
         "cliques": [plan.clique(i).gpus for i in range(plan.num_cliques)],
-        "gpus": [_gpu_json(gpu) | {"types": held_of_types(gpu, types)} for gpu in gpus_of(plan)],
+        "gpus": [_gpu_json(gpu) | {"types": held_of_types(gpu, types)} for gpu in gpu_plans(plan)],
     }
 
 
@@ -72,7 +72,7 @@ def hit_rates(uses) -> list[float]:
 
 def host_bytes(plan) -> float:
     """What a batch reads from the host, the mean over GPUs: rows, and lists where they are the plan's business."""
-    return sum(map(_host_bytes, gpus_of(plan))) / plan.num_gpus
+    return sum(map(_host_bytes, gpu_plans(plan))) / plan.num_gpus
 
 
 def _host_bytes(gpu) -> float:
@@ -81,7 +81,7 @@ def _host_bytes(gpu) -> float:
 
 def shares_in_gpus(plan) -> list[float]:
     """Of the rows that each GPU reads, those that host memory need not serve."""
-    return [1 - hit_rates(gpu.feature_use)[TIERS.index("host")] for gpu in gpus_of(plan)]
+    return [1 - hit_rates(gpu.feature_use)[TIERS.index("host")] for gpu in gpu_plans(plan)]
 
 
 def describe_saving(with_cache: float, without: float) -> str:
@@ -98,10 +98,10 @@ def print_ratios(plans: dict, source: dict, fits: dict) -> None:
     """
     columns = ["ratio", "of each GPU", "rows in GPUs %", "host B per batch", "change %", "ms", *["fits"] * bool(fits)]
     note = "rows in GPUs: in caches, or in pools; host B: rows and lists; ms: sum of all reads"
-    table = Table("Cache sizes", columns, note=note)
+    table = TextTable("Cache sizes", columns, note=note)
     none = host_bytes(plans[min(plans)])
     for ratio, plan in plans.items():
-        gpus = gpus_of(plan)
+        gpus = gpu_plans(plan)
         share = sum(shares_in_gpus(plan)) / len(gpus)
         read = host_bytes(plan)
         change = f"{100 * (read - none) / none:+.1f}" if none else "-"
@@ -119,7 +119,7 @@ def print_epochs(network, epochs: list) -> None:
     columns = ["machines", "steps", "from host", "to others", "host s", "train s", "network s", "epoch s"]
     divided, on_disk = (any(getattr(each, name) for each in epochs) for name in ("remote_bytes", "disk_seconds"))
     columns[-1:-1] = ["rows of others", "rows s"] * divided + ["disk s"] * on_disk
-    table = Table("Epochs on several machines, computed", columns)
+    table = TextTable("Epochs on several machines, computed", columns)
     for each in epochs:
         sizes = (format_bytes(each.host_bytes), format_bytes(each.network_bytes))
         parts = [each.host_seconds, each.train_seconds, each.network_seconds]
@@ -156,13 +156,13 @@ def print_plan(plan, source: dict, memory: dict, types: GraphTypes) -> None:
     Args:
         types: of the graph: a table says what GPUs hold of each, if they hold rows or lists of several.
     """
-    held = Table("Cache", ["GPU", "budget", "index", "rows", "row bytes", "lists", "list bytes", "alpha"])
+    held = TextTable("Cache", ["GPU", "budget", "index", "rows", "row bytes", "lists", "list bytes", "alpha"])
     rates = ("rows local", "recent", "peer", "host", "lists local", "peer", "host")
-    expected = Table("Reads of a batch, %", ["GPU", *rates, "host B", "ms"])
+    expected = TextTable("Reads of a batch, %", ["GPU", *rates, "host B", "ms"])
     expected.note = "rows: feature rows (recent: in the pool); lists: neighbour lists"
     expected.note += "\nalpha: share of the lists in the cache"
     expected.note += "\nms: sum of all reads"
-    for i, gpu in enumerate(gpus_of(plan)):
+    for i, gpu in enumerate(gpu_plans(plan)):
         slabs = [(f"{len(slab.nodes):,}", format_bytes(slab.bytes)) for slab in (gpu.features, gpu.topology)]
         sizes = (format_bytes(gpu.budget_bytes), format_bytes(gpu.index_bytes), *slabs[0], *slabs[1])
         held.rows.append([str(i), *sizes, f"{gpu.alpha:.3f}"])
@@ -179,11 +179,11 @@ def print_plan(plan, source: dict, memory: dict, types: GraphTypes) -> None:
     print_host_memory(memory)
 
 
-def _of_types(plan, types: GraphTypes) -> Table:
-    gpus = [held_of_types(gpu, types) for gpu in gpus_of(plan)]
+def _of_types(plan, types: GraphTypes) -> TextTable:
+    gpus = [held_of_types(gpu, types) for gpu in gpu_plans(plan)]
     sizes = {name: types.counts[name] for name in gpus[0] if name in types.counts}
     sizes |= {" ".join(name): types.counts[name[2]] for name in types.edge_types}
-    shown = Table("Rows and lists by type", ["of", "all", *(f"GPU {i}" for i in range(len(gpus)))])
+    shown = TextTable("Rows and lists by type", ["of", "all", *(f"GPU {i}" for i in range(len(gpus)))])
     shown.note = "rows of node types with features; lists of relations"
     for name, size in sizes.items():
         shown.rows.append([name, f"{size:,}", *(f"{held[name]:,}" for held in gpus)])

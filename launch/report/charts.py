@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.units import format_bytes
-from cohort_gnn.launch.report.results import Kind, Run, TierUse, ranks_of
+from cohort_gnn.launch.report.results import ReadKind, Run, TierUse, ranks_of
 
 DPI = 150
 INCHES = 4.8  # of a chart's width
@@ -68,14 +68,14 @@ def draw_epochs(run: Run) -> bytes:
     return png_of(figure)
 
 
-def draw_bytes(run: Run, kind: Kind) -> bytes:
+def draw_bytes(run: Run, kind: ReadKind) -> bytes:
     """A bar a tier and rank: bytes that a batch read; a mark where the plan expected them."""
     return _draw_tiers(
         run, kind, f"{kind.title.lower()} of a batch", lambda use: (use.bytes, use.planned_bytes), format_bytes
     )
 
 
-def draw_hits(run: Run, kind: Kind) -> bytes:
+def draw_hits(run: Run, kind: ReadKind) -> bytes:
     """A bar a tier and rank: its share of the reads; a mark where the plan expected it."""
 
     def as_text(share: float) -> str:
@@ -150,7 +150,7 @@ def _gapped(values: list[float]) -> list[float]:
 
 
 def _draw_tiers(
-    run: Run, kind: Kind, label: str, pick: Callable[[TierUse], tuple], as_text: Callable[[float], str]
+    run: Run, kind: ReadKind, label: str, pick: Callable[[TierUse], tuple], as_text: Callable[[float], str]
 ) -> bytes:
     """A group of bars a tier that is used or planned, in it one a rank; a black line is what the plan expected."""
     figure, axes = figure_of(INCHES, height=3)

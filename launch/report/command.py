@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from cohort_gnn.base.files import demand_writable, write_whole
-from cohort_gnn.base.tables import Table, print_tables
+from cohort_gnn.base.tables import TextTable, print_tables
 from cohort_gnn.launch.report import charts as report_charts
 from cohort_gnn.launch.report import tables as report_tables
 from cohort_gnn.launch.report.page import Chart, Section, page
@@ -42,7 +42,7 @@ def _report_one(run: Run, out: Path) -> None:
     result = report_tables.result_table(run)
     result.note = ""  # they stand above it
     told = Section("Result", tables=[result], score=report_tables.headline(run), warnings=report_tables.cautions(run))
-    options = Table("Options", ["option", "value"], [[name, one_line(run.options[name])] for name in run.options])
+    options = TextTable("Options", ["option", "value"], [[name, one_line(run.options[name])] for name in run.options])
     time = Section("Time", tables=[report_tables.epoch_table(run), report_tables.course_table(run)])
     reads = Section("Bytes", tables=[report_tables.tier_table(run, kind) for kind in (ROWS, LISTS)])
     reads.tables += [report_tables.held_table(run)] if run.held else []
@@ -88,7 +88,7 @@ def _compare(runs: list[Run], out: Path) -> None:
     differing, results, times = report_tables.compare_tables(runs, names)
     print_tables(differing, results, times)
     commands = [one_line(run.starts[-1]["command"]) if run.starts else "-" for run in runs]
-    about = Table("Commands", ["run", "command"], [list(each) for each in zip(names, commands, strict=True)])
+    about = TextTable("Commands", ["run", "command"], [list(each) for each in zip(names, commands, strict=True)])
     sections = [Section("What ran", tables=[about, differing]), Section("Results", tables=[results])]
     time = Section("Time and bytes", tables=[times])
     if report_charts.can_draw():

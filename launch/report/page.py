@@ -4,7 +4,7 @@ import base64
 import html
 from dataclasses import dataclass, field
 
-from cohort_gnn.base.tables import Table
+from cohort_gnn.base.tables import TextTable
 
 MOST_ROWS = 30  # of a table that is open at first
 
@@ -64,7 +64,7 @@ class Section:
 
     title: str
     charts: list[Chart] = field(default_factory=list)
-    tables: list[Table] = field(default_factory=list)
+    tables: list[TextTable] = field(default_factory=list)
     score: tuple[str, str] | None = None
     warnings: list[str] = field(default_factory=list)
 
@@ -102,7 +102,7 @@ def _chart_html(chart: Chart) -> str:
     return f"<figure>{image}<figcaption>{caption}</figcaption></figure>"
 
 
-def _table_html(table: Table, is_named: bool) -> str:
+def _table_html(table: TextTable, is_named: bool) -> str:
     """Two columns are facts, whose texts wrap; wider tables scroll. Long ones are closed at first."""
     is_facts = len(table.columns) == 2
 

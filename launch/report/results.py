@@ -34,7 +34,7 @@ SETTLED = ("dataset", "device", "num_ranks", "gpus", "topology", "cache_bytes", 
 
 
 @dataclass(frozen=True)
-class Kind:
+class ReadKind:
     """What a batch reads by tier: where the numbers of it stand in summary.json."""
 
     title: str
@@ -44,8 +44,8 @@ class Kind:
     bytes: str
 
 
-ROWS = Kind("Feature rows", "rows", "row_tiers", "hit_rate", "bytes")
-LISTS = Kind("Neighbour lists", "lists", "list_tiers", "list_hit_rate", "list_bytes")
+ROWS = ReadKind("Feature rows", "rows", "row_tiers", "hit_rate", "bytes")
+LISTS = ReadKind("Neighbour lists", "lists", "list_tiers", "list_hit_rate", "list_bytes")
 
 
 class TierUse(NamedTuple):
@@ -104,7 +104,7 @@ class Run:
         """The epochs that shares and rates are taken from: all but the first, where there are others."""
         return self.epochs[1:] or self.epochs
 
-    def uses(self, kind: Kind, rank: int | None = None) -> dict[str, TierUse]:
+    def uses(self, kind: ReadKind, rank: int | None = None) -> dict[str, TierUse]:
         """What a batch of a rank, or of any of them, reads: {tier: TierUse}; planned for several ranks: the mean."""
         ranks = range(len(self.places)) if rank is None else [rank]
         parts = [ranks_of(epoch)[i] for epoch in self.settled for i in ranks]
@@ -129,7 +129,7 @@ class Run:
             for tier, found in sums.items()
         }
 
-    def used_tiers(self, kind: Kind) -> list[str]:
+    def used_tiers(self, kind: ReadKind) -> list[str]:
         """Those from which some rank has read, or is planned to."""
         uses = [self.uses(kind, rank) for rank in range(len(self.places))]
         return [tier for tier in TIERS if any(each[tier].reads or each[tier].planned_share for each in uses)]

@@ -5,10 +5,10 @@ from collections import Counter
 from pathlib import Path
 from statistics import median
 
-from cohort_gnn.base.tables import Table
+from cohort_gnn.base.tables import TextTable
 from cohort_gnn.base.units import format_bytes, format_seconds
 from cohort_gnn.dataset.prepared import has_encoded_rows
-from cohort_gnn.launch.report.results import LISTS, ROWS, Kind, Run, one_line, ranks_of
+from cohort_gnn.launch.report.results import LISTS, ROWS, ReadKind, Run, one_line, ranks_of
 from cohort_gnn.spec.results import CONSTANT, TIERS, TIMES, GraphSizes, hardly_better
 
 LONG_WAIT = 0.1  # of an epoch
@@ -16,14 +16,14 @@ DISPENSABLE = ("sample s", "fetch s", "all-reduce s", "loss")
 TIME_NAMES = ("epoch s", "wait s", "train s", "all-reduce s", "sample s", "fetch s")
 
 
-def short_tables(run: Run) -> list[Table]:
+def short_tables(run: Run) -> list[TextTable]:
     """What a terminal shows of a run."""
     reads = (tier_table(run, kind) for kind in (ROWS, LISTS))
     parts = [parts_table(run)] if run.parts else []
     return [epoch_table(run, is_short=True), *reads, *parts, course_table(run), result_table(run)]
 
 
-def epoch_table(run: Run, is_short: bool = False) -> Table:
+def epoch_table(run: Run, is_short: bool = False) -> TextTable:
     """A row an epoch and rank: where its time went. Short: without most epochs of a long run."""
     epochs = run.epochs if len(run.epochs) <= 8 or not is_short else run.epochs[:3] + run.epochs[-4:]
     scores = list(run.summary["val_metrics"])[:1]  # the one by which epochs are compared
@@ -38,10 +38,10 @@ def epoch_table(run: Run, is_short: bool = False) -> Table:
     if len(epochs) < len(run.epochs):
         note += f"; {len(run.epochs) - len(epochs)} epochs in the middle are left out here"
     columns = ["epoch", "rank", *TIME_NAMES, "loss", *(f"val {name}" for name in scores)]
-    return Table("Time of each epoch", columns, rows, note, DISPENSABLE)
+    return TextTable("Time of each epoch", columns, rows, note, DISPENSABLE)
 
 
-def tier_table(run: Run, kind: Kind) -> Table:
+def tier_table(run: Run, kind: ReadKind) -> TextTable:
     """A row a rank and tier: what a batch of training read from it, beside what the plan expected where it did; without
     tiers from which nothing came, or was to come."""
     uses = [run.uses(kind, rank) for rank in range(len(run.places))]
@@ -63,10 +63,10 @@ def tier_table(run: Run, kind: Kind) -> Table:
         note += "; disk: the file of encoded rows; remote: the memory of another machine"
     if kind is ROWS and is_planned and run.summary["device"] == "cpu":
         note += "; on the CPU, a cache is planned but has no effect"
-    return Table(f"{kind.title} of a batch", columns, rows, note)
+    return TextTable(f"{kind.title} of a batch", columns, rows, note)
 
 
-def held_table(run: Run) -> Table:
+def held_table(run: Run) -> TextTable:
     """A row a rank: what its cache holds, as planned."""
     slabs = (("features", ROWS), ("topology", LISTS))
     rows = [
@@ -76,20 +76,20 @@ def held_table(run: Run) -> Table:
         for place, held in zip(run.places[: len(run.held)], run.held, strict=True)
     ]
     columns = ["rank", "budget", "index", "used", "rows", "row bytes", "lists", "list bytes", "alpha"]
-    return Table("Cache", columns, rows, "alpha: the share of neighbour lists")
+    return TextTable("Cache", columns, rows, "alpha: the share of neighbour lists")
 
 
-def parts_table(run: Run) -> Table:
+def parts_table(run: Run) -> TextTable:
     """A row a node type with features or relation: what the cache of each rank holds of it, as planned."""
     columns = ["of", "all", *run.places[: len(run.held)]]
     rows = [
         [one_line(part.name), f"{part.size:,}", *(f"{count:,} ({format_bytes(size)})" for count, size in part.held)]
         for part in run.parts
     ]
-    return Table("Rows and lists by type", columns, rows, "rows of node types with features; lists of relations")
+    return TextTable("Rows and lists by type", columns, rows, "rows of node types with features; lists of relations")
 
 
-def result_table(run: Run) -> Table:
+def result_table(run: Run) -> TextTable:
     """How far the run came, and how good the model is."""
     wanted, best = run.options.get("epochs"), run.summary["best_epoch"]
     rows = [["epochs", f"{len(run.epochs)} of {one_line(wanted)}" if wanted else str(len(run.epochs))]]
@@ -100,7 +100,7 @@ def result_table(run: Run) -> Table:
         if (baseline := run.summary["baselines"].get(split)) is not None and scores:
             name = next(iter(scores))
             rows.append([f"the same for {CONSTANT.get(name, 'one answer')} alone", _scores({name: baseline})[name]])
-    return Table("Result", ["", "of the run"], rows, "; ".join(cautions(run)))
+    return TextTable("Result", ["", "of the run"], rows, "; ".join(cautions(run)))
 
 
 def cautions(run: Run) -> list[str]:
@@ -125,7 +125,7 @@ def headline(run: Run) -> tuple[str, str]:
     return "-", "no test and no validation"
 
 
-def about_table(run: Run) -> Table:
+def about_table(run: Run) -> TextTable:
     """What ran: the command, the data set, when, where, with what, how long."""
     rows = [["command", one_line(each["command"])] for each in run.starts]
     rows.append(["data set", one_line(run.options.get("dataset"))])
@@ -147,7 +147,7 @@ def about_table(run: Run) -> Table:
         rows.append(["versions", one_line(", ".join(f"{name} {text}" for name, text in each["versions"].items()))])
     rows.append(["ranks", ", ".join(run.places)])
     rows.append(["time", f"{format_seconds(run.summary['seconds'])}, {len(run.epochs)} epochs"])
-    return Table("What ran", ["", "of the run"], rows)
+    return TextTable("What ran", ["", "of the run"], rows)
 
 
 def _described(graph: GraphSizes) -> str:
@@ -161,7 +161,7 @@ def _described(graph: GraphSizes) -> str:
     return one_line("; ".join(parts))
 
 
-def course_table(run: Run) -> Table:
+def course_table(run: Run) -> TextTable:
     """What the time went to besides the epochs' steps, and how fast the last epoch could have been."""
     rows = []
     if run.summary["start"]:
@@ -183,7 +183,7 @@ def course_table(run: Run) -> Table:
     if run.summary["coarse_epochs"]:
         error = f"within {run.summary['coarse_error']:.4g} of each feature's size"
         rows.append(["coarse epochs", f"features of the first {run.summary['coarse_epochs']} epochs: {error}"])
-    return Table("Course", ["", "of the run"], rows, advice(run))
+    return TextTable("Course", ["", "of the run"], rows, advice(run))
 
 
 def describe_start(start: dict) -> str:
@@ -226,10 +226,10 @@ def _last_floor(run: Run) -> dict | None:
     return floor["epochs"][-1] if floor and floor["epochs"] else None
 
 
-def compare_tables(runs: list[Run], names: list[str]) -> list[Table]:
+def compare_tables(runs: list[Run], names: list[str]) -> list[TextTable]:
     """A column a run: what differs; how good the models are; times and reads."""
     columns = ["", *names]
-    differing = Table("What differs", columns, _differing_rows(runs))
+    differing = TextTable("What differs", columns, _differing_rows(runs))
     rows = []
     for title, part in (("test", "test"), ("validation", "val")):
         scores = [_scores(run.summary[f"{part}_metrics"]) for run in runs]
@@ -240,7 +240,11 @@ def compare_tables(runs: list[Run], names: list[str]) -> list[Table]:
     note = "medians of the first rank's epochs, without the first epoch; rows, lists and bytes are per training batch"
     if any(len(run.epochs) == 1 for run in runs):
         note += "; for a run of one epoch, of this epoch, which includes the start-up"
-    return [differing, Table("Results", columns, rows), Table("Time and bytes", columns, _time_rows(runs), note)]
+    return [
+        differing,
+        TextTable("Results", columns, rows),
+        TextTable("Time and bytes", columns, _time_rows(runs), note),
+    ]
 
 
 def _differing_rows(runs: list[Run]) -> list[list[str]]:
@@ -290,7 +294,7 @@ def median_times(run: Run) -> dict[str, float]:
     return {name: median(epoch[name] for epoch in epochs) for name in TIMES}
 
 
-def _tier_rows(runs: list[Run], kind: Kind) -> list[list[str]]:
+def _tier_rows(runs: list[Run], kind: ReadKind) -> list[list[str]]:
     """Rows of the tiers that some run reads from, or plans to."""
     uses = [run.uses(kind) for run in runs]
     rows = []

@@ -18,7 +18,7 @@ OWNER_SECONDS = 1.0  # for a command that was killed a moment ago
 LOCK_SECONDS = 60.0  # for processes of a run that was killed: memory that was pinned takes seconds to be given back
 
 
-def writable_folder(out: Path) -> Path:
+def made_writable(out: Path) -> Path:
     """The folder, which is made if need be.
 
     Raises:
@@ -30,7 +30,7 @@ def writable_folder(out: Path) -> Path:
     return out
 
 
-def new_folder(path: Path) -> Path:
+def new_run_folder(path: Path) -> Path:
     """Makes a folder of that name; of NAME-2 and so on where there is one already.
 
     Raises:

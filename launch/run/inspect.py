@@ -12,7 +12,7 @@ from rich.live import Live
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.programs import describe_channel
-from cohort_gnn.base.tables import Table
+from cohort_gnn.base.tables import TextTable
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.launch.options.parser import kind
 from cohort_gnn.spec import files
@@ -104,7 +104,7 @@ def _parties(channel: dict, which: str) -> Iterator[str]:
 
 def _slots(channel: dict, which: str):
     columns = ["slot", "state", "age s", "batch", "step", "nodes", "edges", "memory"]
-    table = Table(f"{which}slots on {channel['device']}", columns)
+    table = TextTable(f"{which}slots on {channel['device']}", columns)
     for i, slot in enumerate(channel["slots"]):
         numbers = [str(slot.get(key, "-")) for key in ("batch", "step", "num_nodes", "num_edges")]
         age, size = f"{slot.get('state_seconds', 0):.1f}", format_bytes(slot["bytes"])

@@ -124,10 +124,10 @@ def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = N
     if spec.cache_ratio == "auto":
         planned = replace(planned, gpu_memory=gpu_memory(spec))
     if isinstance(spec, RunSpec) and spec.task == "link":
-        endpoints, batch_size = seeds_of_links(spec, data)
+        endpoints, batch_size = planned_seeds(spec, data)
         own_seeds = [(list(range(num_ranks)), endpoints)]
         planned = replace(planned, batch_size=batch_size)
-    cache = cache_plan.sampler_members(planned, dataset, num_ranks, device == "cuda", own_seeds, gpus_of(spec))
+    cache = cache_plan.cache_members(planned, dataset, num_ranks, device == "cuda", own_seeds, gpus_of(spec))
     topology = cache_plan.topology_of(spec, device)
     if topology != spec.topology:
         in_gpu = topology_bytes(data, spec.weight_attr)
@@ -174,7 +174,7 @@ def disk_rate(spec: RunSpec, data: StoredGraph) -> dict[str, float]:
     return {"disk_rows_per_second": min(remembered_rates(file)["rows_per_second"] for file in files)}
 
 
-def seeds_of_links(spec: RunSpec, data: StoredGraph) -> tuple[np.ndarray, int]:
+def planned_seeds(spec: RunSpec, data: StoredGraph) -> tuple[np.ndarray, int]:
     """What the cache of a run that learns links is planned for: (int64 [n], ascending: the nodes that may be endpoints
     of an edge or a negative, of several node types numbered through; how many of them a batch has)."""
     size = (2 + (0 if spec.negatives_from == "batch" else spec.negatives)) * spec.batch_size

@@ -89,7 +89,7 @@ def this_machine(environment: Mapping[str, str]) -> Machine | None:
     return Machine(rank, size, host, port, rank == 0 and not by_agent, agent)
 
 
-def folder_of(out: Path, machine: Machine | None) -> Path:
+def folder_of_machine(out: Path, machine: Machine | None) -> Path:
     """Where a machine writes; on a disk that they share, each has a folder of its own."""
     return out / f"machine-{machine.rank}" if machine and machine.rank else out
 

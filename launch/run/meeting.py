@@ -42,7 +42,7 @@ class Late(Exception):
     """The store or a machine is not there within the limit; its text says which."""
 
 
-class Trial(Future):
+class CallInThread(Future):
     """What a call returns, in a thread that nobody waits for."""
 
     def __init__(self, call: Callable[[], Any]):
@@ -117,7 +117,7 @@ def join_store(host: str, port: int, keeps_store: bool, limit_seconds: float) ->
     while (left := deadline - time.monotonic()) > 0:
         seconds = min(TRY_SECONDS, left)
         how = {"is_master": keeps_store, "wait_for_workers": False, "timeout": timedelta(seconds=seconds)}
-        trial = Trial(functools.partial(TCPStore, host, port, **how))
+        trial = CallInThread(functools.partial(TCPStore, host, port, **how))
         try:
             store = trial.result(2 * seconds + SLACK_SECONDS)
         except TimeoutError:
@@ -213,7 +213,7 @@ class Watch:
             with self._lock:
                 channels = self._channels
             if channels:
-                words = words_of(channels)
+                words = last_words(channels)
                 with self._lock:
                     self._own["words"] = words
             time.sleep(LOOK_SECONDS)
@@ -279,7 +279,7 @@ class Watch:
         return f"machine {other} ({self._hosts[other]})"
 
 
-def words_of(channels: list[Path]) -> str:
+def last_words(channels: list[Path]) -> str:
     """The last stage and batch of each process of a machine."""
     try:
         said = [describe_channel(folder) for folder in channels]

@@ -13,7 +13,7 @@ from cohort_gnn.base.log import RunLog
 from cohort_gnn.base.programs import program, python
 from cohort_gnn.channel.run_folder import RunFolder, rank_folders
 from cohort_gnn.launch.options.devices import visible_by_uuid
-from cohort_gnn.launch.options.own_code import words_of
+from cohort_gnn.launch.options.own_code import own_code_words
 from cohort_gnn.launch.run.machines import Meeting
 from cohort_gnn.launch.run.mps import Mps
 from cohort_gnn.launch.run.supervise import (
@@ -67,7 +67,7 @@ def run_programs(
     if code and (out / files.CHECKPOINT).exists():
         folder = out.parent if meeting and meeting.machine.rank else out
         everywhere = ", on every machine" if meeting else ""
-        words = shlex.join(["cohort", "train", "--resume", str(folder), *words_of(run["trainer"])])
+        words = shlex.join(["cohort", "train", "--resume", str(folder), *own_code_words(run["trainer"])])
         LOG.info(f"to continue: {words}{everywhere}")
     return code
 

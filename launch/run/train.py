@@ -27,7 +27,7 @@ from cohort_gnn.launch.options.surroundings import sizes_of, started
 from cohort_gnn.launch.report.results import read_run
 from cohort_gnn.launch.report.tables import short_tables
 from cohort_gnn.launch.run.calibrate import trainer_bytes
-from cohort_gnn.launch.run.folder import new_folder, sole_use, writable_folder
+from cohort_gnn.launch.run.folder import made_writable, new_run_folder, sole_use
 from cohort_gnn.launch.run.job import (
     demand_train_nodes,
     disk_rate,
@@ -38,7 +38,14 @@ from cohort_gnn.launch.run.job import (
     trainer_spec,
     with_task,
 )
-from cohort_gnn.launch.run.machines import Machine, Meeting, folder_of, join_machines, meeting_if_any, this_machine
+from cohort_gnn.launch.run.machines import (
+    Machine,
+    Meeting,
+    folder_of_machine,
+    join_machines,
+    meeting_if_any,
+    this_machine,
+)
 from cohort_gnn.launch.run.programs import run_programs
 from cohort_gnn.launch.run.resume import bring_back, demand_new, remove_parts, resumed, set_aside
 from cohort_gnn.launch.run.row_owners import row_listener
@@ -75,10 +82,10 @@ def register(commands) -> None:
         action="store_true",
         help="replace the run in the folder --out, including its weights and checkpoint",
     )
-    parser.set_defaults(func=train, parser=parser)
+    parser.set_defaults(func=train_command, parser=parser)
 
 
-def train(args: argparse.Namespace) -> int:
+def train_command(args: argparse.Namespace) -> int:
     """Runs the command; see run_programs for the exit code."""
     notes = RunLog()
     with handled(notes):
@@ -89,7 +96,7 @@ def _train(args: argparse.Namespace, notes: RunLog) -> int:
     machine = this_machine(os.environ)
     if args.resume is None and machine and machine.agent and (out := spec_of(args, RunSpec).out):
         with contextlib.suppress(CohortError):  # no run of several machines: what it is, is said later
-            if read_run_json(folder_of(out, machine), "machines")["machines"].get("agent") == machine.agent:
+            if read_run_json(folder_of_machine(out, machine), "machines")["machines"].get("agent") == machine.agent:
                 args.resume, args.overwrite = out, False  # an earlier attempt of this torchrun has begun the run
     if args.resume:
         return _go_on(args, machine, notes)
@@ -109,7 +116,7 @@ def _train(args: argparse.Namespace, notes: RunLog) -> int:
 def _begin(args: argparse.Namespace, spec: RunSpec, meeting: Meeting | None, notes: RunLog) -> int:
     """A new run."""
     if spec.out:
-        spec = replace(spec, out=folder_of(spec.out, meeting.machine if meeting else None))
+        spec = replace(spec, out=folder_of_machine(spec.out, meeting.machine if meeting else None))
     _demand_tensorboard(spec)
     data = open_to_train(args.dataset)
     spec = with_task(spec, data)
@@ -121,9 +128,9 @@ def _begin(args: argparse.Namespace, spec: RunSpec, meeting: Meeting | None, not
         demand_new(spec.out, args.overwrite)
     run = _run_of(spec, data) | _about(args, data, spec)
     run["data"] = digests(data.path, run["trainer"]["parts"])
-    shown = spec.out or new_folder(Path("runs") / f"{args.dataset.resolve().name}-{time.strftime('%Y%m%d-%H%M%S')}")
+    shown = spec.out or new_run_folder(Path("runs") / f"{args.dataset.resolve().name}-{time.strftime('%Y%m%d-%H%M%S')}")
     out = shown.absolute()
-    with sole_use(writable_folder(out)) as inherited:
+    with sole_use(made_writable(out)) as inherited:
         bring_back(out)
         demand_new(shown, args.overwrite)
         with set_aside(out, is_said=not args.overwrite):
@@ -303,7 +310,7 @@ def _run(out: Path, run: dict, shown: Path, inherited: tuple[int, ...], meeting:
 
 def _go_on(args: argparse.Namespace, machine: Machine | None, notes: RunLog) -> int:
     """--resume."""
-    folder = folder_of(args.resume, machine)
+    folder = folder_of_machine(args.resume, machine)
     out = folder.absolute()
     if args.overwrite:
         raise CohortError("--resume, --overwrite", "one of the two", "both")

@@ -14,10 +14,10 @@ from cohort_gnn.base.files import demand_writable
 from cohort_gnn.launch.options.devices import resolve_device
 from cohort_gnn.launch.options.own_code import demand_named_here
 from cohort_gnn.launch.options.parser import add_dataset, add_options, kind, spec_of
-from cohort_gnn.launch.run.folder import new_folder, sole_use, writable_folder
+from cohort_gnn.launch.run.folder import made_writable, new_run_folder, sole_use
 from cohort_gnn.launch.run.job import open_to_train
 from cohort_gnn.launch.run.supervise import Stopped, ignore_stop_signals, stop_on_signals
-from cohort_gnn.launch.tune.output import Results, Screen, conclude, write
+from cohort_gnn.launch.tune.output import Screen, TuneResults, conclude, write
 from cohort_gnn.launch.tune.search import Point, Space, TimeBound, explore
 from cohort_gnn.launch.tune.space import CACHE_RATIOS, Room, axes_of, options_at, same_as, start_of
 from cohort_gnn.launch.tune.trial import OPTIONS_FILE, Trial
@@ -69,7 +69,7 @@ def tune(args: argparse.Namespace) -> int:
     results, out = tuning.results, getattr(args, "out", None)
     if out:
         _earlier_trials(out, args.overwrite)  # refused without waiting for whom it is of
-    results.out = (writable_folder(out) if out else new_folder(results.out)).absolute()
+    results.out = (made_writable(out) if out else new_run_folder(results.out)).absolute()
     with sole_use(results.out):
         _make_fresh(results.out, args.overwrite)
         stop_on_signals()
@@ -129,7 +129,7 @@ class Tuning:
         self._axes, fixed = axes_of(args, device, data)
         out = Path(f"tune-{args.dataset.resolve().name}-{time.strftime('%Y%m%d-%H%M%S')}")
         epochs = getattr(args, "epochs", TRIAL_EPOCHS)
-        self.results = Results(out, data.path, device, epochs, start, fixed, [])
+        self.results = TuneResults(out, data.path, device, epochs, start, fixed, [])
         self._options_at = options_at(args, start)
         self._room = Room(spec, self._meta, data) if device == "cuda" else None
 

@@ -11,9 +11,9 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
 from cohort_gnn.base.files import demand_writable, write_whole
-from cohort_gnn.base.tables import Table, print_tables
+from cohort_gnn.base.tables import TextTable, print_tables
 from cohort_gnn.base.units import format_bytes
-from cohort_gnn.launch.options.own_code import words_of
+from cohort_gnn.launch.options.own_code import own_code_words
 from cohort_gnn.launch.options.parser import as_text
 from cohort_gnn.launch.report.results import one_line
 from cohort_gnn.launch.tune.search import CLEAR_GAIN, Point, TimeBound, best
@@ -32,7 +32,7 @@ SHOWN_TIMES = {"seconds": "epoch s", "wait_seconds": "wait s", "train_seconds": 
 
 
 @dataclass
-class Results:
+class TuneResults:
     """What tuning has found.
 
     Attributes:
@@ -104,7 +104,7 @@ class Screen:
     def __exit__(self, *_):
         self._bar.stop()
 
-    def begins(self, trial: Trial, results: Results) -> None:
+    def begins(self, trial: Trial, results: TuneResults) -> None:
         so_far = ""
         if results.trials:
             so_far = f"; best so far {results.best.cost:.4f} s: {changes(results.best.point, results.start)}"
@@ -115,17 +115,17 @@ class Screen:
         left = max(0.0, self._bound.left)
         self._bar.update(self._task, completed=self._bound.seconds - left, left=f"{left // 60:.0f}:{int(left) % 60:02}")
 
-    def ended(self, trial: Trial, results: Results) -> None:
+    def ended(self, trial: Trial, results: TuneResults) -> None:
         result = f"failed: {one_line(trial.failure)}" if trial.failure else f"epoch {trial.cost:.4f} s"
         self._bar.console.print(Text(f"trial {trial.number}: {changes(trial.point, results.start)}: {result}"))
 
 
-def conclude(results: Results, quiet: bool) -> None:
+def conclude(results: TuneResults, quiet: bool) -> None:
     """Writes all results; unless quiet, prints the table and where they are."""
     write(results)
     if quiet:
         return
-    print_tables(table_of(results))
+    print_tables(trial_table(results))
     number = results.best.number
     print(f"best: trial {number}, {changes(results.best.point, results.start)}: epoch {results.best.cost:.4f} s")
     given, fastest = results.trials[0], min(results.trials, key=lambda each: each.cost)
@@ -140,7 +140,7 @@ def conclude(results: Results, quiet: bool) -> None:
         noise = f"within the difference of {noise_of(fastest, given):.4f} s between epochs with the same options"
         print(f"{told}, took {given.cost - fastest.cost:.4f} s less: {noise}")
     data, options, trial = map(_quoted, (results.dataset, results.out / "run.toml", results.best.folder))
-    named = "".join(f" {word}" for word in words_of(results.best.options))
+    named = "".join(f" {word}" for word in own_code_words(results.best.options))
     print(f"use it:     cohort train {data} --config {options}{named}")
     print(f"report:     cohort report {trial} (name several trials to compare them)")
     print(f"trials: {results.out / 'tune.json'}")
@@ -151,7 +151,7 @@ def _quoted(path: Path) -> str:
     return shlex.quote(str(path))
 
 
-def write(results: Results) -> None:
+def write(results: TuneResults) -> None:
     """Writes tune.json, and run.toml with the best options.
 
     Raises:
@@ -167,7 +167,7 @@ def write(results: Results) -> None:
         write_whole(results.out / "run.toml", one_line(line.rstrip()) + "\n" + as_toml(chosen.options))
 
 
-def _as_json(results: Results) -> dict:
+def _as_json(results: TuneResults) -> dict:
     """All that was tried, in seconds and bytes."""
     return {
         "dataset": str(results.dataset),
@@ -191,7 +191,7 @@ def _as_json(results: Results) -> dict:
     }
 
 
-def table_of(results: Results) -> Table:
+def trial_table(results: TuneResults) -> TextTable:
     """A row a trial: the options in which trials differ, times, bytes, and what came of it."""
     points = [trial.point for trial in results.trials]
     differing = [name for name in results.start if len({str(point[name]) for point in points}) > 1]
@@ -212,4 +212,4 @@ def table_of(results: Results) -> Table:
     note = "medians of the epochs after the first; host bytes: of a batch of training; hit: rows not from the host"
     if results.fixed:
         note += f"\nnot varied: {', '.join(f'{_option(name)} ({why})' for name, why in results.fixed.items())}"
-    return Table("Trials", columns, rows, note)
+    return TextTable("Trials", columns, rows, note)

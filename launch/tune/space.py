@@ -85,7 +85,9 @@ def same_as(point: Point, device: str, meta: dict) -> Point:
     ratio, compress = point["cache_ratio"], point["compress"]
     if compress == "auto" and isinstance(ratio, float | list):
         caches = [int(each * raw_bytes_of(meta)) for each in (ratio if isinstance(ratio, list) else [ratio])]
-        compress = "host" if all(holds_all_raw_rows(each, cache_options.tables_of(meta)) for each in caches) else "both"
+        compress = (
+            "host" if all(holds_all_raw_rows(each, cache_options.row_tables(meta)) for each in caches) else "both"
+        )
     if device == "cpu" or ratio == 0:
         compress = {"both": "host", "cache": "none"}.get(compress, compress)
     return point | {"compress": compress}

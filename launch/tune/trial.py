@@ -9,7 +9,7 @@ from pathlib import Path
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.files import demand_writable
 from cohort_gnn.base.programs import end_processes, end_with_parent, python, start_logged
-from cohort_gnn.launch.options.own_code import words_of
+from cohort_gnn.launch.options.own_code import own_code_words
 from cohort_gnn.launch.report.results import LISTS, ROWS, ranks_of, read_run
 from cohort_gnn.launch.report.tables import median_times
 from cohort_gnn.launch.run.supervise import POLL_SECONDS
@@ -77,7 +77,7 @@ class Trial:
             options = self.folder / OPTIONS_FILE
             options.write_text(as_toml(self.options))
             command = python("-m", "cohort_gnn", "train", str(dataset), "--config", str(options))
-            command += words_of(self.options)
+            command += own_code_words(self.options)
             command += ["--epochs", str(epochs), "--out", str(self.folder), "--overwrite", "--quiet"]
             process = start_logged(command, self.folder / LOG_FILE, preexec_fn=end_with_parent)
         try:

@@ -1,8 +1,8 @@
 """Tables for a terminal: columns that have no room are left out whole, the least important ones first."""
 
-from cohort_gnn.base.tables import Table
+from cohort_gnn.base.tables import TextTable
 
-TABLE = Table(
+TABLE = TextTable(
     "t", ["epoch", "wait s", "fetch s", "loss"], [["1", "0.5000", "0.2500", ""]], "a note", ("fetch s", "loss")
 )
 WIDTHS = [7, 8, 9, 6]

@@ -10,7 +10,7 @@ import pytest
 from cohort_gnn import CohortError
 from cohort_gnn.base.files import user_cache
 from cohort_gnn.cache import load_counts
-from cohort_gnn.cache.plan.options import presample, sampler_members
+from cohort_gnn.cache.plan.options import cache_members, presample
 from cohort_gnn.spec.run import SamplerSpec
 
 
@@ -42,4 +42,4 @@ def test_a_cache_needs_features(tmp_path):
     meta = {"version": 3, "nodes": [{"type": "user", "count": 3}], "edges": [], "target": {"num_classes": 2}}
     (tmp_path / "meta.json").write_text(json.dumps(meta))
     with pytest.raises(CohortError, match="expected features to cache, found none in"):
-        sampler_members(SamplerSpec(cache_ratio=[0.5]), tmp_path, 1, on_gpu=False)
+        cache_members(SamplerSpec(cache_ratio=[0.5]), tmp_path, 1, on_gpu=False)

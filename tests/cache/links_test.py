@@ -13,7 +13,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.programs import ask_sampler, program
 from cohort_gnn.cache.plan import links
 from cohort_gnn.cache.plan.links import MEASURED_BANDWIDTH, links_file, machine_bandwidth, slowest
-from cohort_gnn.cache.plan.options import sampler_members
+from cohort_gnn.cache.plan.options import cache_members
 from cohort_gnn.launch.main import main
 from cohort_gnn.spec.run import SamplerSpec
 
@@ -193,14 +193,14 @@ def test_a_run_measures_on_a_gpu_alone(machine, cora):
     spec = SamplerSpec(cache_ratio=[0.1], cache_policy="degree")
 
     def rates(spec: SamplerSpec, on_gpu: bool) -> list[float]:
-        return sampler_members(spec, cora, 1, on_gpu)["bytes_per_second"]
+        return cache_members(spec, cora, 1, on_gpu)["bytes_per_second"]
 
     assert rates(spec, on_gpu=False) == [1e9 * rate for rate in MEASURED_BANDWIDTH] and machine.num_probes == 0
     assert rates(spec, on_gpu=True) == pytest.approx([340e9, 300e9, 48e9]) and machine.num_probes == 1
-    members = sampler_members(spec, cora, 1, True, gpus=[1])
+    members = cache_members(spec, cora, 1, True, gpus=[1])
     assert members["bytes_per_second"] == pytest.approx([350e9, 310e9, 48e9])
     assert rates(replace(spec, bandwidth=(3.0, 2.0, 1.0)), on_gpu=True) == [3e9, 2e9, 1e9]
-    assert sampler_members(SamplerSpec(), cora, 1, True) == {}
+    assert cache_members(SamplerSpec(), cora, 1, True) == {}
 
 
 def test_a_program_that_fails_says_why():

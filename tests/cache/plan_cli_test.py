@@ -9,7 +9,18 @@ import pytest
 from cohort_gnn import NeighborLoader, from_tensors
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.units import parse_bytes
-from cohort_gnn.cache import Counts, Edges, Links, Lists, MemoryNeeds, Rows, budgets, cliques_named, load_counts, plan
+from cohort_gnn.cache import (
+    Counts,
+    MemoryNeeds,
+    PlanEdges,
+    PlanLinks,
+    PlanLists,
+    PlanRows,
+    budgets,
+    cliques_named,
+    load_counts,
+    plan,
+)
 from cohort_gnn.cache.plan.budget import beside_topology, misfits
 from cohort_gnn.cache.plan.options import memory_needs
 from cohort_gnn.dataset import open as open_dataset
@@ -20,7 +31,7 @@ from cohort_gnn.spec.meta import read_meta
 from cohort_gnn.spec.run import SamplerSpec
 
 SMALL = ["--fanout", "4,3", "--batch-size", "100", "--cliques", "all"]
-MEASURED = Links((1500e9, 360e9, 51e9))
+MEASURED = PlanLinks((1500e9, 360e9, 51e9))
 
 
 @pytest.fixture(autouse=True)
@@ -182,30 +193,30 @@ def test_a_gpu_that_is_there_holds_the_lists_if_its_memory_does(data, capsys, mo
 def test_stand_ins_are_those_of_the_graph(data):
     indptr, indices = np.load(data / "indptr.npy"), np.load(data / "indices.npy")
     for dtype in (np.int32, np.int64):
-        counts = Counts.stand_in("degree", [Edges(indptr, indices.astype(dtype))], 2708, 3)
+        counts = Counts.stand_in("degree", [PlanEdges(indptr, indices.astype(dtype))], 2708, 3)
         out_degrees = np.bincount(indices, minlength=2708)
         np.testing.assert_array_equal(counts.node_reads, out_degrees)
         np.testing.assert_array_equal(counts.expansions, out_degrees)
         np.testing.assert_array_equal(counts.edges_read, out_degrees * np.minimum(np.diff(indptr), 3))
-    first, again = (Counts.stand_in("random", [Edges(indptr, indices)], 2708, 3).node_reads for _ in range(2))
+    first, again = (Counts.stand_in("random", [PlanEdges(indptr, indices)], 2708, 3).node_reads for _ in range(2))
     np.testing.assert_array_equal(first, again)
     assert abs(np.corrcoef(first, out_degrees)[0, 1]) < 0.1
     with pytest.raises(CohortError, match="degree or random"):
-        Counts.stand_in("lru", [Edges(indptr, indices)], 2708, 3)
+        Counts.stand_in("lru", [PlanEdges(indptr, indices)], 2708, 3)
     with pytest.raises(CohortError, match="indices: expected 10556, found 10555"):
-        Counts.stand_in("degree", [Edges(indptr, indices[:-1])], 2708, 3)
+        Counts.stand_in("degree", [PlanEdges(indptr, indices[:-1])], 2708, 3)
 
 
 def test_rows_that_take_other_bytes_in_host_memory_and_lists_read_elsewhere(data):
     indptr, indices = np.load(data / "indptr.npy"), np.load(data / "indices.npy")
-    counts = Counts.stand_in("degree", [Edges(indptr, indices)], 2708, 3)
+    counts = Counts.stand_in("degree", [PlanEdges(indptr, indices)], 2708, 3)
     common = {"cliques": [[0]], "budget_bytes": [100_000], "links": MEASURED}
-    placed = plan([Rows(2708, 64, 256)], [], counts, **common).gpu(0)
+    placed = plan([PlanRows(2708, 64, 256)], [], counts, **common).gpu(0)
     local, _, host, *_ = placed.feature_use
     assert local.bytes == 64 * local.reads and host.bytes == 256 * host.reads > 0
     assert len(placed.topology.nodes) == 0 and all(use.reads == 0 for use in placed.topology_use)
     each = np.full(2708, 256, np.uint32)
-    assert plan([Rows(2708, 64, each)], [Lists(indptr, 4)], counts, **common).gpu(0).feature_use[2].bytes > 0
+    assert plan([PlanRows(2708, 64, each)], [PlanLists(indptr, 4)], counts, **common).gpu(0).feature_use[2].bytes > 0
 
 
 def test_what_does_not_fit_exits_with_1_and_says_what_to_change(data, capsys, monkeypatch):
@@ -334,7 +345,7 @@ def test_rows_of_different_length():
     reads = np.array([9, 30, 0, 0], np.uint32)
     zeros = np.zeros_like(reads)
     placed = plan(
-        [Rows(4, np.array([64, 128, 64, 128], np.uint32))],
+        [PlanRows(4, np.array([64, 128, 64, 128], np.uint32))],
         [],
         Counts(10, reads, zeros, zeros.astype(np.uint64)),
         cliques=cliques_named("all", 2),
@@ -370,7 +381,7 @@ def test_predicted_hits_come_true_in_other_batches(tmp_path, capsys, train_share
             reads[batch.n_id.numpy()] += 1
             batches.append(batch.n_id.numpy().copy())
     common = {"cliques": [[0]], "links": MEASURED, "budget_bytes": [few["gpus"][0]["budget_bytes"]]}
-    items = [Rows(60000, 64)], [Lists(np.load(data / "indptr.npy"), 4)]
+    items = [PlanRows(60000, 64)], [PlanLists(np.load(data / "indptr.npy"), 4)]
     placed = plan(*items, chosen_by, **common)
     rows = placed.gpu(0).features.nodes
     assert len(rows) == few["gpus"][0]["features"]["rows"]

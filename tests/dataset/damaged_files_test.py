@@ -19,7 +19,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import import_graph
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.array_file import NamedArrays
-from cohort_gnn.dataset.layouts.inert_pickle import load_inert
+from cohort_gnn.dataset.layouts.inert_pickle import load_inert_pickle
 
 
 def npy(header: str, data: bytes = b"") -> bytes:
@@ -94,14 +94,14 @@ def test_a_matrix_wider_than_memory_is_refused(tmp_path):
 def test_a_pickle_that_numbers_many_objects_costs_no_memory(tmp_path):
     """LONG_BINPUT with a large number: the unpickler in C makes an array of that length."""
     (tmp_path / "p").write_bytes(b"\x80\x02]r" + (2**31 - 1).to_bytes(4, "little") + b".")
-    assert load_inert(tmp_path / "p") == []
+    assert load_inert_pickle(tmp_path / "p") == []
 
 
 @pytest.mark.parametrize("protocol", [0, 1, 2, 3, 4])
 def test_pickles_are_read_as_ever(tmp_path, protocol):
     graph = planetoid_sample()
     write_planetoid(tmp_path / "raw", graph, protocol)
-    matrix = load_inert(tmp_path / "raw/ind.small.allx")
+    matrix = load_inert_pickle(tmp_path / "raw/ind.small.allx")
     np.testing.assert_array_equal(matrix.toarray(), graph.x[:40])
     assert isinstance(matrix, scipy.sparse.csr_matrix)
 

@@ -30,7 +30,7 @@ from cohort_gnn.spec.run import RunSpec, TrainerSpec, as_json
 from cohort_gnn.trainer.loop import checkpoint
 from cohort_gnn.trainer.models.sampled import SampledGNN
 from cohort_gnn.trainer.models.weights import load_weights
-from cohort_gnn.trainer.predict.program import model_of
+from cohort_gnn.trainer.predict.program import model_of_run
 
 MEMORY_BYTES = 32_000_000  # for sorting
 
@@ -258,7 +258,7 @@ READERS = {
     "dgl": Reader(_typed(typed.write_chunked, "csv"), _import("source", format="dgl")),
     "checkpoint": Reader(_checkpoint, lambda folder: checkpoint.load(folder / "checkpoint.pt")),
     "model": Reader(_model, lambda folder: load_weights(folder, torch.nn.Linear(3, 2))),
-    "run_to_predict": Reader(_run_to_predict, lambda folder: model_of(folder, open_dataset(folder / "data"))),
+    "run_to_predict": Reader(_run_to_predict, lambda folder: model_of_run(folder, open_dataset(folder / "data"))),
     "config": Reader(lambda folder: (folder / "run.toml").write_text(CONFIG), _read_config),
     "run_json": Reader(lambda folder: (folder / "run.json").write_text(json.dumps(RUN)), _read_run_json),
     "results": Reader(_results, _read_results),

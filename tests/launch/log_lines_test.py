@@ -16,7 +16,7 @@ from cohort_gnn.base import progress_lines
 from cohort_gnn.base.units import format_seconds
 from cohort_gnn.launch.main import main
 from cohort_gnn.spec.results import hardly_better
-from cohort_gnn.trainer.models.targets import Classes, Labels, Numbers
+from cohort_gnn.trainer.models.targets import Classes, MultiLabel, Numbers
 from cohort_gnn.trainer.report.start import StartBar
 
 TRAIN = ["--device", "cpu", "--fanout", "4,3", "--batch-size", 200, "--hidden", 8, "--epochs", 2]
@@ -101,7 +101,7 @@ def test_one_answer_for_all_is_measured_by_each_metric():
     assert Classes().constant(torch.tensor([-1])) is None
     assert Numbers().constant(torch.tensor([1.0, 3.0, float("nan")])) == 1.0
     y = torch.tensor([[1, 0], [1, 255], [1, 1]], dtype=torch.uint8)
-    assert Labels().constant(y) == pytest.approx(max(2 * 3 / (3 + 4), 2 * 4 / (5 + 4)))
+    assert MultiLabel().constant(y) == pytest.approx(max(2 * 3 / (3 + 4), 2 * 4 / (5 + 4)))
     assert hardly_better("accuracy", 0.992, 0.99) == "" and hardly_better("accuracy", 0.9901, 0.99)
     assert hardly_better("rmse", 0.5, 1.0) == "" and "naming the mean" in hardly_better("rmse", 0.99, 1.0)
     assert hardly_better("mrr", 0.1, None) == "" and hardly_better("accuracy", 0.5, 0.9)

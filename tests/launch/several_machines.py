@@ -6,7 +6,7 @@ from pathlib import Path
 from processes import enter_network, free_port, hear_hangups, processes_of, wait_until
 from resumable import OPTIONS, Launch
 
-from cohort_gnn.launch.run.machines import Machine, folder_of
+from cohort_gnn.launch.run.machines import Machine, folder_of_machine
 
 SECONDS_OF_SILENCE = 4
 SECONDS_TO_HEAR = 12.0  # what a silent machine, the last words and the end of processes may take together
@@ -34,7 +34,7 @@ class Machines:
             log = out.with_name(f"{out.name}-{rank}")
             before = functools.partial(enter_network, networks[rank]) if networks else hear_hangups
             launch = Launch(log, folder, *OPTIONS, *arguments, "--out", out, before=before)
-            launch.out = folder_of(out, Machine(rank, len(graphs), "", 0, False, ""))
+            launch.out = folder_of_machine(out, Machine(rank, len(graphs), "", 0, False, ""))
             self.launches.append(launch)
 
     def wait(self) -> list[int]:

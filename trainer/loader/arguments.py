@@ -65,7 +65,7 @@ def is_set(name: str, value) -> bool:
     raise CohortError(name, "True or False", repr(value)[:80])
 
 
-def folder_of(data) -> Path:
+def data_folder(data) -> Path:
     """The argument ``data``: a data set's folder, or what cohort.dataset.open() has returned."""
     if isinstance(data, StoredGraph):
         return data.path

@@ -10,7 +10,14 @@ from torch_geometric.data.data import BaseData
 from torch_geometric.data.storage import BaseStorage
 
 from cohort_gnn.spec.graph import EdgeType, GraphTypes
-from cohort_gnn.trainer.loader.source import AllRows, check_stream, edges_by_type, offsets_of, record_stream, tables_of
+from cohort_gnn.trainer.loader.source import (
+    AllRows,
+    check_stream,
+    edges_by_type,
+    record_stream,
+    slot_offsets,
+    tables_of,
+)
 
 
 class OfSlot(BaseData):
@@ -166,7 +173,7 @@ def batch_of(form: type[OfSlot], types: GraphTypes, slot, input_type: str | Edge
         if (edge_attr := slot.edge_table(number)) is not None:
             store["edge_attr"] = edge_attr
         if form is Batch:
-            store["indptr"] = offsets_of(slot, number)
+            store["indptr"] = slot_offsets(slot, number)
     if rows is not None:
         slot.leave_rows()
     hold(batch, slot)

@@ -20,8 +20,8 @@ from cohort_gnn.spec.types import checked
 from cohort_gnn.trainer.loader.arguments import (
     EdgeArrays,
     cache_options,
+    data_folder,
     demand_draws_possible,
-    folder_of,
     input_id_of,
     is_set,
     sampler_options,
@@ -31,7 +31,7 @@ from cohort_gnn.trainer.loader.batch import Batch, HeteroBatch, OfSlot, batch_of
 from cohort_gnn.trainer.loader.hetero import fanout_of, hops_of, seeds_of
 from cohort_gnn.trainer.loader.lightning import keeps_order
 from cohort_gnn.trainer.loader.memory_graph import MemoryGraph
-from cohort_gnn.trainer.loader.node_tensors import checked_tensors, rows_of
+from cohort_gnn.trainer.loader.node_tensors import checked_tensors, rows_by_name
 from cohort_gnn.trainer.loader.sampler_process import SamplerProcess
 from cohort_gnn.trainer.loader.source import OfPairs
 from cohort_gnn.trainer.loader.state import Stateful, digest_of
@@ -207,7 +207,7 @@ class NeighborLoader(Stateful):
                 self.data, folder = data, self._graph.folder
                 weight_attr = weight_attr and "edge_weight"  # as the data set calls them
             else:
-                folder = folder_of(data)
+                folder = data_folder(data)
                 self.data = open_dataset(folder) if isinstance(data, str | os.PathLike) else data
             opened = None if sampler else open_dataset(folder)
             self._types = sampler.types if opened is None else opened.types
@@ -343,10 +343,10 @@ class NeighborLoader(Stateful):
         if self._graph is not None:
             self._graph.fill(batch, of_pairs=self._ids.ndim == 2)
         seeds = batch.store_of(self._input_type)
-        seeds.update(rows_of(self._input_id, seeds.input_id))
+        seeds.update(rows_by_name(self._input_id, seeds.input_id))
         for type_, tensors in self._node_tensors.items():
             store = batch.store_of(type_)
-            store.update(rows_of(tensors, store.n_id))
+            store.update(rows_by_name(tensors, store.n_id))
         meter.step_begins(slot)
         return batch if self._transform is None else self._transform(batch)
 

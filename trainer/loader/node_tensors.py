@@ -53,7 +53,7 @@ def _checked(argument: str, tensors: Mapping[str, Tensor], num_nodes: int) -> di
     return dict(tensors)
 
 
-def rows_of(tensors: Mapping[str, Tensor], n_id: Tensor) -> dict[str, Tensor]:
+def rows_by_name(tensors: Mapping[str, Tensor], n_id: Tensor) -> dict[str, Tensor]:
     """Copies of the batch's rows, on the device of ``n_id``. Where a tensor is elsewhere, the ids go there and the rows
     come back."""
     return {name: tensor[n_id.to(tensor.device)].to(n_id.device) for name, tensor in tensors.items()}

@@ -14,7 +14,7 @@ from cohort_gnn.base.cuda_files import remove_cuda_files
 from cohort_gnn.base.errors import CohortError, warn_user
 from cohort_gnn.base.files import write_whole
 from cohort_gnn.base.programs import end_processes, log_tail, program, start_logged
-from cohort_gnn.cache.plan.options import sampler_members, topology_of, wants_auto_cache
+from cohort_gnn.cache.plan.options import cache_members, topology_of, wants_auto_cache
 from cohort_gnn.channel.run_folder import RunFolder, meeting_point, rank_folders
 from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.spec.run import SamplerSpec
@@ -65,7 +65,7 @@ class SamplerProcess:
                     spec = replace(spec, gpu_memory=smallest_gpu(gpus))
                 options["topology"] = topology_of(spec, kind)
                 how = {"gpus": gpus, "edge_ids": options["edge_ids"]}
-                options |= sampler_members(spec, self.data, self.place.local_size, kind == "cuda", **how)
+                options |= cache_members(spec, self.data, self.place.local_size, kind == "cuda", **how)
                 self.run_folder = self._start(options, meeting)
             else:
                 hint = f"{SAME_LOADERS}; without torch.distributed those of a machine have one parent process"

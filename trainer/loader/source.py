@@ -243,11 +243,11 @@ def edges_by_type(slot, types: GraphTypes) -> dict[EdgeType, torch.Tensor]:
     """The slot's edges of each edge type, int64 [2, edges], which know their offsets (see cohort.nn.block)."""
     edges = {name: slot.edges(number) for number, name in enumerate(types.edge_types)}
     for number, edge_index in enumerate(edges.values()):
-        keep_offsets(edge_index, offsets_of(slot, number))
+        keep_offsets(edge_index, slot_offsets(slot, number))
     return edges
 
 
-def offsets_of(slot, relation: int = 0) -> torch.Tensor:
+def slot_offsets(slot, relation: int = 0) -> torch.Tensor:
     """The relation's part of the slot's ``indptr``, of no edges where it has no seeds."""
     return slot.offsets(relation) if slot.num_seeds else torch.zeros(1, dtype=torch.int64, device=slot.n_id.device)
 

@@ -17,7 +17,7 @@ from cohort_gnn.trainer.loader.reverse_types import names_no_edges, reverse_type
 from cohort_gnn.trainer.loader.trees import TreeOptions, demand_shared
 from cohort_gnn.trainer.offsets import keep_offsets
 
-Kind = Literal["directional", "bidirectional", "induced"]
+SubgraphKind = Literal["directional", "bidirectional", "induced"]
 OF_EDGES = ("e_id", "edge_weight", "edge_attr")
 MOST_EDGES = 1 << 22  # that are read at once
 
@@ -28,7 +28,7 @@ def checked_kind(subgraph_type) -> str:
     Raises:
         CohortError: it is neither.
     """
-    return checked("subgraph_type", getattr(subgraph_type, "value", subgraph_type), Kind)
+    return checked("subgraph_type", getattr(subgraph_type, "value", subgraph_type), SubgraphKind)
 
 
 class Subgraph:

@@ -12,7 +12,7 @@ from cohort_gnn.nn.block import Block
 from cohort_gnn.nn.inputs import PlacedRows
 from cohort_gnn.spec.graph import EdgeType, GraphTypes
 from cohort_gnn.trainer.loader import _native
-from cohort_gnn.trainer.loader.source import offsets_of
+from cohort_gnn.trainer.loader.source import slot_offsets
 
 Blocks = list[dict[EdgeType, Block]]  # of each layer; the first layer takes the edges of all hops
 
@@ -88,7 +88,7 @@ def blocks_by_layer(
 def blocks_of(slot, types: GraphTypes) -> Blocks:
     """The edges of the batch in a slot for each layer."""
     numbers, sizes = range(len(types.edge_types)), Sizes.of(slot)
-    offsets = [[offsets_of(slot, number)] * len(sizes.edges[0]) for number in numbers]
+    offsets = [[slot_offsets(slot, number)] * len(sizes.edges[0]) for number in numbers]
     layers = blocks_by_layer(types, sizes, offsets, [slot.edges(number)[0] for number in numbers])
     if slot.last_hop_global:
         _read_globally(layers, slot.source_node, slot.places(0))

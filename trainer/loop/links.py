@@ -10,7 +10,7 @@ from cohort_gnn.spec.run import TrainerSpec
 from cohort_gnn.trainer.loader.node_weights import degree_weights, weight_sums
 from cohort_gnn.trainer.loop.ranks import Ranks
 from cohort_gnn.trainer.models.links import scores_of_links
-from cohort_gnn.trainer.models.targets import Links
+from cohort_gnn.trainer.models.targets import LinkTargets
 
 SCORES_AT_ONCE = 1 << 20
 POWER_OF_DEGREE = "0.75"  # of word2vec (Mikolov et al., NeurIPS 2013) for words by how often they occur
@@ -37,7 +37,7 @@ class HeldOutLinks:
         self._places = torch.from_numpy(places.reshape(ends.shape))
         self._num_links, self._shared = len(held.pairs), held.shared
 
-    def sums(self, rows: Tensor, decoder: nn.Module, targets: Links, ranks: Ranks) -> Tensor:
+    def sums(self, rows: Tensor, decoder: nn.Module, targets: LinkTargets, ranks: Ranks) -> Tensor:
         """What this rank's share of the links adds to the sums of all, as ``targets`` has them.
 
         Args:

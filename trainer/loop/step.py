@@ -16,7 +16,7 @@ from cohort_gnn.trainer.loop.inputs import blocks_of
 from cohort_gnn.trainer.loop.ranks import Ranks, StepSums
 from cohort_gnn.trainer.models.links import links_of_slot, scores_of_links
 from cohort_gnn.trainer.models.own import callable_of
-from cohort_gnn.trainer.models.sampled import by_type, input_dtypes, model_input
+from cohort_gnn.trainer.models.sampled import called_by_type, input_dtypes, model_input
 from cohort_gnn.trainer.models.targets import CLASSES, Targets, targets_of
 
 
@@ -61,7 +61,7 @@ class Scores:
         self.model, self.all_rows, self.types = model, all_rows, types
         self.spare_tables: Callable[[], Sequence[Tensor | None]] = tuple
         self._amp, self._keep_half = amp, amp and keep_half
-        self._called = model if getattr(model, "takes_types", False) else by_type(model)
+        self._called = model if getattr(model, "takes_types", False) else called_by_type(model)
 
     def is_placed(self, rows: Tensor) -> bool:
         """Whether the model takes rows that batches name as PlacedRows."""

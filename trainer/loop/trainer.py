@@ -25,7 +25,7 @@ from cohort_gnn.trainer.loop.seed_parts import seeds_by_rank
 from cohort_gnn.trainer.loop.step import TrainStep, adam, step_of
 from cohort_gnn.trainer.loop.stop import StopRequest
 from cohort_gnn.trainer.models.own import model_of
-from cohort_gnn.trainer.models.targets import Links, mean_loss, targets_of
+from cohort_gnn.trainer.models.targets import LinkTargets, mean_loss, targets_of
 from cohort_gnn.trainer.report.callback import HOOKS, Callback, name_of
 
 LOG = logging.getLogger(__name__)
@@ -215,7 +215,7 @@ class Trainer:
                 sums[-1] += 1  # ranks that stop
                 break
         if links:
-            assert isinstance(self.targets, Links)
+            assert isinstance(self.targets, LinkTargets)
             sums[:-1] = links.sums(rows, self.model.link_decoder, self.targets, self.ranks)
         if self.ranks.sum(sums)[-1] > 0:
             self._stop()

@@ -10,7 +10,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.spec.graph import ONE_OF_EACH, GraphTypes
 
 
-class Decoder(nn.Module):
+class LinkDecoder(nn.Module):
     """The score of a source and a target, by the rows of both.
 
     Args:

@@ -13,7 +13,7 @@ from cohort_gnn.base.importing import imported
 from cohort_gnn.spec import files
 from cohort_gnn.spec.run import TrainerSpec, from_json
 from cohort_gnn.spec.run_file import read_run_json
-from cohort_gnn.trainer.models.links import Decoder
+from cohort_gnn.trainer.models.links import LinkDecoder
 from cohort_gnn.trainer.models.sampled import SampledGNN
 from cohort_gnn.trainer.models.targets import Targets, targets_of
 from cohort_gnn.trainer.models.weights import load_weights
@@ -30,7 +30,7 @@ def model_of(options: TrainerSpec) -> nn.Module:
     """
     model = _model_of_rows(options)
     if options.task == "link":
-        model.link_decoder = Decoder(options.decoder, options.num_classes)
+        model.link_decoder = LinkDecoder(options.decoder, options.num_classes)
     return model
 
 

@@ -191,7 +191,7 @@ class SampledGNN(nn.Module):
         return F.dropout(getattr(F, self.activation)(x), self.dropout, self.training)
 
 
-def by_type(model: Callable) -> Callable:
+def called_by_type(model: Callable) -> Callable:
     """A SampledGNN, or what is called as it is, to be called as a TypedGNN is, with a batch of a graph of one node
     type; weights of edges come last."""
 

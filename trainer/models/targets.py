@@ -81,7 +81,7 @@ class Numbers:
         return (scores[:, 0] - torch.where(known, y, 0)) * known
 
 
-class Labels:
+class MultiLabel:
     """Any of several labels: binary cross entropy of each; F1 over the answers for all nodes and labels (micro)."""
 
     metric, title, is_share, less_is_better = "micro_f1", "F1", True, False
@@ -116,7 +116,7 @@ class Labels:
         return (scores > 0).to(torch.uint8)
 
 
-class Links:
+class LinkTargets:
     """Which of some targets a source has an edge to: scores float32 [n, 1 + K] have the edge first, then K negatives.
     Here ``y`` [n, ...] says how many links there are.
 
@@ -216,10 +216,10 @@ def mean_loss(loss_sum: Tensor, num_labelled: Tensor, max_batches: int | None = 
     return (loss_sum / num_labelled.clamp(min=1)).item()
 
 
-Targets = Classes | Numbers | Labels | Links
+Targets = Classes | Numbers | MultiLabel | LinkTargets
 CLASSES = Classes()
-_OF_TASK: dict[str, Targets] = {"classification": CLASSES, "regression": Numbers(), "multilabel": Labels()}
-_OF_TASK |= {"link": Links()}
+_OF_TASK: dict[str, Targets] = {"classification": CLASSES, "regression": Numbers(), "multilabel": MultiLabel()}
+_OF_TASK |= {"link": LinkTargets()}
 
 
 def targets_of(task: str, loss: str = "bce") -> Targets:
@@ -230,4 +230,4 @@ def targets_of(task: str, loss: str = "bce") -> Targets:
     """
     if task not in _OF_TASK:
         raise CohortError("task", ", ".join(_OF_TASK), repr(task))
-    return Links(loss) if task == "link" else _OF_TASK[task]
+    return LinkTargets(loss) if task == "link" else _OF_TASK[task]

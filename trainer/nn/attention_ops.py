@@ -7,14 +7,16 @@ from torch import Tensor
 
 from cohort_gnn.nn import _native, head_kernels, kernels
 from cohort_gnn.nn.activation import ACTIVATIONS
-from cohort_gnn.nn.head_kernels import Scores
-from cohort_gnn.nn.kernels import Edges
+from cohort_gnn.nn.head_kernels import EdgeScores
+from cohort_gnn.nn.kernels import GroupedEdges
 from cohort_gnn.nn.operators import operator
 
 _NOTHING = ACTIVATIONS["relu"]  # of weights, which are never negative
 
 
-def attention_weights(edges: Edges, ends: Scores, p: float, keys: list[int]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def attention_weights(
+    edges: GroupedEdges, ends: EdgeScores, p: float, keys: list[int]
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Those of edges and of edges to themselves, and the same after dropout (without: [0])."""
     weights = head_kernels.attention(edges, ends)
     dropped = [
@@ -36,9 +38,9 @@ def fake_attention_weights(scores: Tensor, source: Tensor, heads: int, loops: in
 
 
 def scores_grads(
-    edges: Edges,
-    columns: Edges,
-    ends: Scores,
+    edges: GroupedEdges,
+    columns: GroupedEdges,
+    ends: EdgeScores,
     scores: Tensor,
     weights: Sequence[Tensor],
     dots: tuple[Tensor, Tensor],
@@ -74,7 +76,7 @@ def fake_scores_grads(scores: Tensor, weights: Sequence[Tensor], num_targets: in
     return [grad_scores, scores.new_empty(num_targets, weights[0].shape[1]), *of_edges]
 
 
-def scores_of(
+def scores_of_edges(
     scores: Tensor,
     target_scores: Tensor | None,
     edge_scores: Tensor | None,
@@ -83,15 +85,15 @@ def scores_of(
     heads: int,
     loops: int,
     slope: float,
-) -> Scores:
+) -> EdgeScores:
     """As attend() takes them."""
     if target_scores is None and scores.shape[1] == 2 * heads:
         target_scores = scores[:num_targets, heads:]
-    return Scores(scores[:, :heads], target_scores, max(loops, 0), slope, edge_scores, loop_scores)
+    return EdgeScores(scores[:, :heads], target_scores, max(loops, 0), slope, edge_scores, loop_scores)
 
 
 def weighted(
-    edges: Edges,
+    edges: GroupedEdges,
     x: Tensor,
     weights: Tensor,
     own_weights: Tensor,
@@ -121,7 +123,7 @@ def loop_means(scores: Tensor, indptr: Tensor, source: Tensor, loops: int) -> tu
     Returns:
         [loops, heads], and the factors by which sums became means, [loops, 1].
     """
-    edges, ones = Edges(indptr, source, loops, skip_self=True), _ones(scores)
+    edges, ones = GroupedEdges(indptr, source, loops, skip_self=True), _ones(scores)
     inverse = kernels.sum_rows(edges, ones[:, :1]).clamp_(min=1).reciprocal_()
     return weighted(edges, ones, scores, scores[:0]).mul_(inverse), inverse
 

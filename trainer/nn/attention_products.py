@@ -17,12 +17,12 @@ from cohort_gnn.nn.attention_ops import (
     fake_attention_weights,
     fake_scores_grads,
     scores_grads,
-    scores_of,
+    scores_of_edges,
     used_of,
     weighted,
 )
 from cohort_gnn.nn.head_kernels import by_head
-from cohort_gnn.nn.kernels import Edges, sum_dtype
+from cohort_gnn.nn.kernels import GroupedEdges, sum_dtype
 from cohort_gnn.nn.linear import weight_grad
 from cohort_gnn.nn.operators import operator
 
@@ -94,13 +94,13 @@ def attend(
         are kept, else [0]; the edges' weights [edges, heads] and [loops, heads], and the same after dropout (without:
         [0]).
     """
-    edges = Edges(indptr, source, num_targets, skip_self=loops >= 0)
-    ends = scores_of(scores, target_scores, edge_scores, loop_scores, num_targets, heads, loops, slope)
+    edges = GroupedEdges(indptr, source, num_targets, skip_self=loops >= 0)
+    ends = scores_of_edges(scores, target_scores, edge_scores, loop_scores, num_targets, heads, loops, slope)
     of_edges = attention_weights(edges, ends, p, keys)
     used = used_of(of_edges, p)
     if weight is None:
         return weighted(edges, x, *used, out_dtype), x.new_empty(0), *of_edges
-    of_rows = edges if row is None else Edges(indptr, row, num_targets)
+    of_rows = edges if row is None else GroupedEdges(indptr, row, num_targets)
     out = weight.new_empty(num_targets, *weight.shape[:2])
     kept = weight.new_empty(0 if piece_rows else (heads, num_targets, weight.shape[2]))
     for first, end in _pieces(num_targets, piece_rows):
@@ -153,8 +153,8 @@ def attend_grad(
         kept, of_edges: attend's other results.
     """
     heads, used = of_edges[0].shape[1], used_of(of_edges, p)
-    edges = Edges(indptr, source, num_targets, skip_self=loops >= 0)
-    ends = scores_of(scores, target_scores, edge_scores, loop_scores, num_targets, heads, loops, slope)
+    edges = GroupedEdges(indptr, source, num_targets, skip_self=loops >= 0)
+    ends = scores_of_edges(scores, target_scores, edge_scores, loop_scores, num_targets, heads, loops, slope)
     grad_x = grad_sums = x.new_empty(0)
     grad_weight, dots = x.new_empty(0), (grad_x, grad_x)
     if needs_scores:
@@ -163,7 +163,7 @@ def attend_grad(
     if weight is None and needs_scores:
         head_kernels.dot_rows(edges, by_head(grad, heads), by_head(x, heads), ends.num_own, dots)
     if weight is not None:
-        of_rows = edges if row is None else Edges(indptr, row, num_targets)
+        of_rows = edges if row is None else GroupedEdges(indptr, row, num_targets)
         grad_sums = x.new_empty(heads, num_targets if needs_x and piece_rows else 0, x.shape[1])
         if needs_weight:
             grad_weight = torch.zeros_like(weight, dtype=sum_dtype(weight.dtype))

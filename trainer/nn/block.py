@@ -51,7 +51,7 @@ class Block:
         return replace(self, **moved)
 
 
-def ends_of(x: Tensor | tuple[Tensor, Tensor | None], edge_index: Tensor | Block) -> tuple[Tensor, Tensor | None]:
+def rows_of_ends(x: Tensor | tuple[Tensor, Tensor | None], edge_index: Tensor | Block) -> tuple[Tensor, Tensor | None]:
     """The rows of sources and of targets; of a single tensor, a Block's targets are the first rows."""
     if not isinstance(x, Tensor):
         return x

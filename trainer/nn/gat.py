@@ -7,9 +7,9 @@ from torch import Tensor, nn
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.nn.attention_ops import loop_means
 from cohort_gnn.nn.attention_products import attend, kept_bytes, piece_rows_of
-from cohort_gnn.nn.block import Block, block_of, ends_of
+from cohort_gnn.nn.block import Block, block_of, rows_of_ends
 from cohort_gnn.nn.inputs import ELEMENT_COST, PlacedRows, amp_dtype, is_prefix, materialize
-from cohort_gnn.nn.kernels import rows_of, sum_dtype
+from cohort_gnn.nn.kernels import matrix_of, sum_dtype
 from cohort_gnn.nn.linear import end_scores
 
 
@@ -53,12 +53,12 @@ class GATRules:
             size: (sources, targets), needed only without rows of targets.
             edge_attr: [edges, edge_dim] or [edges], in the order of ``edge_index``, or in that of the Block.
         """
-        source, target = ends_of(x, edge_index)
+        source, target = rows_of_ends(x, edge_index)
         num_targets = target.shape[0] if target is not None else (size or source.shape)[1 if size else 0]
         block = block_of(edge_index, source.shape[0], num_targets)
         num_shared = min(size) if size else min(source.shape[0], num_targets)
         of_edges = self._edge_scores(edge_attr, block, num_shared, sum_dtype(source.dtype))
-        rows = rows_of(source)
+        rows = matrix_of(source)
         scores = self._scores(rows, target)
         keeps = self.sum_bytes(rows, block) <= kept_bytes(rows.device)
         out = self._attended(rows, scores, block, num_shared, of_edges, keeps)

@@ -34,10 +34,10 @@ class GCNRules:
         loop = 1.0 if self.add_self_loops else 0.0  # also where `improved`: PyG makes it 2 only beside weights
         if is_placed(edge_index):
             require_placed_rows(self, x, edge_index.place is not None, activation)
-            return self._of_sums(kernels.rows_of(x), edge_index, loop, None)
+            return self._of_sums(kernels.matrix_of(x), edge_index, loop, None)
         num_targets = edge_index.num_targets if isinstance(edge_index, Block) else x.shape[0]
         block = block_of(edge_index, x.shape[0], num_targets)
-        x = kernels.rows_of(x)
+        x = kernels.matrix_of(x)
         sums_first = self._sums_first(block, x.shape[1])
         if activation is not None and not (sums_first and activation.fuses(x)):
             x, activation = activation(x), None
@@ -87,7 +87,7 @@ def norm_of_degrees(
 
     One step in a compiled model: where a graph breaks, torch keeps the batch until garbage is collected.
     """
-    edges = kernels.Edges(indptr, source, num_targets, skip_self=loop != 0)
+    edges = kernels.GroupedEdges(indptr, source, num_targets, skip_self=loop != 0)
     one = torch.ones(1, 1, dtype=dtype, device=indptr.device)
     norm = one.new_full((num_sources,), loop)
     norm[:num_targets] += kernels.sum_rows(edges, one.expand(num_sources, 1)).view(-1)

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from cohort_gnn.nn import _native
-from cohort_gnn.nn.kernels import Edges, _address, _scratch, run, sum_dtype
+from cohort_gnn.nn.kernels import GroupedEdges, _address, _scratch, run, sum_dtype
 
 
 @dataclass(frozen=True)
-class Scores:
+class EdgeScores:
     """Of edges, the sum of what their ends and they themselves score, before leaky_relu.
 
     Attributes:
@@ -42,7 +42,7 @@ class Scores:
         )
 
 
-def attention(edges: Edges, scores: Scores) -> tuple[Tensor, Tensor]:
+def attention(edges: GroupedEdges, scores: EdgeScores) -> tuple[Tensor, Tensor]:
     """Softmaxes over the edges of each row, [num_edges, heads] and, of edges to themselves, [num_own, heads]."""
     source, heads = scores.source, scores.source.shape[1]
     weights, own_weights = source.new_empty(edges.num_edges, heads), source.new_empty(scores.num_own, heads)
@@ -55,8 +55,8 @@ def attention(edges: Edges, scores: Scores) -> tuple[Tensor, Tensor]:
 
 
 def attention_grad(
-    edges: Edges,
-    scores: Scores,
+    edges: GroupedEdges,
+    scores: EdgeScores,
     weights: Tensor,
     own_weights: Tensor,
     grads: Tensor,
@@ -74,7 +74,7 @@ def attention_grad(
 
 
 def spread_rows(
-    edges: Edges,
+    edges: GroupedEdges,
     x: Tensor,
     weights: Tensor,
     own_weights: Tensor,
@@ -96,7 +96,7 @@ def spread_rows(
     return out
 
 
-def fold_rows(edges: Edges, x: Tensor, weights: Tensor, own_weights: Tensor) -> Tensor:
+def fold_rows(edges: GroupedEdges, x: Tensor, weights: Tensor, own_weights: Tensor) -> Tensor:
     """[num_rows, dim], sums over heads of ``x`` [heads, rows, dim], contiguous; edges are transposed."""
     heads, num_rows, dim = x.shape
     out = x.new_empty((edges.num_rows, dim))
@@ -107,7 +107,9 @@ def fold_rows(edges: Edges, x: Tensor, weights: Tensor, own_weights: Tensor) -> 
     return out
 
 
-def new_dots(edges: Edges, x: Tensor, heads: int, num_own: int, zero_rest: bool = False) -> tuple[Tensor, Tensor]:
+def new_dots(
+    edges: GroupedEdges, x: Tensor, heads: int, num_own: int, zero_rest: bool = False
+) -> tuple[Tensor, Tensor]:
     """Memory for the products of edges' rows, [num_edges, heads], and of rows with themselves, [num_own, heads].
 
     Args:
@@ -119,7 +121,7 @@ def new_dots(edges: Edges, x: Tensor, heads: int, num_own: int, zero_rest: bool 
 
 
 def dot_rows(
-    edges: Edges, grad: Tensor, x: Tensor, num_own: int, out: tuple[Tensor, Tensor] | None = None
+    edges: GroupedEdges, grad: Tensor, x: Tensor, num_own: int, out: tuple[Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
     """Products of each edge's two rows and of a row's with its own, as new_dots() has them.
 
@@ -142,7 +144,7 @@ def by_head(rows: Tensor, heads: int) -> Tensor:
     return rows.unflatten(1, (heads, -1)).transpose(0, 1)
 
 
-def _sizes(edges: Edges, x: Tensor, dim: int) -> dict[str, Any]:
+def _sizes(edges: GroupedEdges, x: Tensor, dim: int) -> dict[str, Any]:
     return {"block": edges.ref, "dtype": x.dtype, "dim": dim}
 
 

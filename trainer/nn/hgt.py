@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from cohort_gnn.nn import head_kernels, kernels
 from cohort_gnn.nn.block import Block, block_of
-from cohort_gnn.nn.head_kernels import Scores, by_head
-from cohort_gnn.nn.kernels import Edges
+from cohort_gnn.nn.head_kernels import EdgeScores, by_head
+from cohort_gnn.nn.kernels import GroupedEdges
 from cohort_gnn.nn.linear import head_linear
 from cohort_gnn.spec.graph import EdgeType
 
@@ -129,7 +129,7 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, sources, queries, indptr, source, heads):
         keys, values = sources.chunk(2, dim=1)
-        edges = Edges(indptr, source, queries.shape[0])
+        edges = GroupedEdges(indptr, source, queries.shape[0])
         scores = head_kernels.dot_rows(edges, by_head(queries, heads), by_head(keys, heads), 0)[0]
         weights, _ = head_kernels.attention(_edges_alone(indptr, scores, queries), _scores(scores))
         ctx.save_for_backward(sources, queries, indptr, source, scores, weights)
@@ -140,7 +140,7 @@ class _Attention(torch.autograd.Function):
     def backward(ctx, grad):
         sources, queries, indptr, source, scores, weights = ctx.saved_tensors
         (keys, values), heads, none = sources.chunk(2, dim=1), weights.shape[1], scores.new_empty(0, weights.shape[1])
-        grad, edges = grad.contiguous(), Edges(indptr, source, queries.shape[0])
+        grad, edges = grad.contiguous(), GroupedEdges(indptr, source, queries.shape[0])
         columns = kernels.transposed(edges, sources.shape[0])
         grads = head_kernels.dot_rows(edges, by_head(grad, heads), by_head(values, heads), 0)[0]
         of_targets = scores.new_empty(queries.shape[0], heads)  # sums that nobody needs
@@ -153,11 +153,11 @@ class _Attention(torch.autograd.Function):
         return of_sources, kernels.sum_rows(edges, keys, heads=heads, edge_factor=grads), None, None, None
 
 
-def _edges_alone(indptr: Tensor, scores: Tensor, queries: Tensor) -> Edges:
+def _edges_alone(indptr: Tensor, scores: Tensor, queries: Tensor) -> GroupedEdges:
     """Edges that bring the scores of edges instead of rows: each is its own source."""
     numbers = torch.arange(scores.shape[0], device=scores.device)
-    return Edges(indptr, numbers, queries.shape[0])
+    return GroupedEdges(indptr, numbers, queries.shape[0])
 
 
-def _scores(scores: Tensor) -> Scores:
-    return Scores(scores, None, 0, 1.0)  # leaky_relu of slope 1 leaves them as they are
+def _scores(scores: Tensor) -> EdgeScores:
+    return EdgeScores(scores, None, 0, 1.0)  # leaky_relu of slope 1 leaves them as they are

@@ -19,7 +19,7 @@ _NO_DROP = _native.RowDrop(use=_native.NO_DROP, p=0.0, key=0, key_at=0, kept=0)
 MAX_PRODUCT_DEPTH = getattr(_native, "max_product_depth", 0)  # 0: a build without CUDA
 
 
-class Edges:
+class GroupedEdges:
     """Edges grouped by row, as the native bodies take them.
 
     Args:
@@ -52,10 +52,10 @@ class Edges:
             skip_self=skip_self,
         )
 
-    def rows(self, first: int, end: int) -> "Edges":
+    def rows(self, first: int, end: int) -> "GroupedEdges":
         """Those of rows [first, end)."""
         indptr, index, edge = self._kept
-        return Edges(indptr[first:], index, end - first, edge, self.skip_self, self.first_row + first)
+        return GroupedEdges(indptr[first:], index, end - first, edge, self.skip_self, self.first_row + first)
 
 
 def run(body, device_of: Tensor, **fields) -> None:
@@ -80,7 +80,7 @@ def sum_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
-def rows_of(x: Tensor) -> Tensor:
+def matrix_of(x: Tensor) -> Tensor:
     """The matrix, with elements of a row side by side.
 
     Raises:
@@ -107,7 +107,7 @@ _PLAIN_SUM |= dict.fromkeys(("edge_factor", "index_factor", "own_factor", "row_f
 
 
 def sum_rows(
-    edges: Edges,
+    edges: GroupedEdges,
     x: Tensor,
     out_dtype: torch.dtype | None = None,
     out: Tensor | None = None,
@@ -231,7 +231,7 @@ def _packed(x: Tensor) -> Tensor:
     return x if _is_packed(x) else x.clone(memory_format=torch.contiguous_format)
 
 
-def transposed(edges: Edges, num_columns: int) -> Edges:
+def transposed(edges: GroupedEdges, num_columns: int) -> GroupedEdges:
     """The same edges grouped by what they bring, in their order."""
     device, num_edges = edges._kept[1].device, edges.num_edges
     if num_edges >= 2**31:
@@ -243,7 +243,7 @@ def transposed(edges: Edges, num_columns: int) -> Edges:
     scratch = torch.empty(num_bytes, dtype=torch.uint8, device=device)
     arrays = {"offsets": offsets, "index": index, "edge": edge, "scratch": scratch, "scratch_bytes": num_bytes}
     run(_native.transpose, index, block=edges.ref, num_columns=num_columns, **arrays)
-    return Edges(offsets, index, num_columns, edge, edges.skip_self)
+    return GroupedEdges(offsets, index, num_columns, edge, edges.skip_self)
 
 
 def copy_arrays(parts: list[tuple[Tensor, Tensor, int]]) -> None:
@@ -257,7 +257,7 @@ def copy_arrays(parts: list[tuple[Tensor, Tensor, int]]) -> None:
         _native.copy_arrays(_stream(parts[0][0]), copies)
 
 
-def _scratch(edges: Edges, x: Tensor, dtype: torch.dtype, dim: int | None = None) -> Tensor | None:
+def _scratch(edges: GroupedEdges, x: Tensor, dtype: torch.dtype, dim: int | None = None) -> Tensor | None:
     """Room for pieces of long rows [pieces, dim, x's if None]; the CPU needs none."""
     pieces = _native.max_pieces(edges.num_edges) if x.is_cuda else 0
     return x.new_empty((pieces, x.shape[1] if dim is None else dim), dtype=dtype) if pieces else None

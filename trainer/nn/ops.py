@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from cohort_gnn.nn import _native, kernels
-from cohort_gnn.nn.kernels import Drop, Edges
+from cohort_gnn.nn.kernels import Drop, GroupedEdges
 from cohort_gnn.nn.operators import operator
 
 BESIDE_NONE, BESIDE_PREFIX, BESIDE_OWN = 0, 1, 2
@@ -58,7 +58,7 @@ def gather_sum(
     elif beside:
         fields |= {"own_use": _native.OWN_BESIDE, "own": own if beside == BESIDE_OWN else x, "num_own": num_targets}
     drop = Drop(_native.DROP_IN, kept, p, key, key_at) if relu else None
-    edges = Edges(indptr, source, num_targets, skip_self=loop != 0)
+    edges = GroupedEdges(indptr, source, num_targets, skip_self=loop != 0)
     return kernels.sum_rows(edges, x, out_dtype, drop=drop, **fields), inverse_count, kept
 
 
@@ -96,7 +96,7 @@ def gather_sum_grad(
     """The gradient of gather_sum's ``x`` [num_sources, dim], in the dtype of ``grad`` [targets, dim or 2 dim]."""
     grad = grad[: kernels.used_rows(grad)]
     num_targets = grad.shape[0]
-    edges = Edges(indptr, source, num_targets, skip_self=loop != 0)
+    edges = GroupedEdges(indptr, source, num_targets, skip_self=loop != 0)
     columns = kernels.transposed(edges, num_sources)
     fields = {"index_factor": inverse_count if inverse_count.numel() else None}
     if norm is not None:

@@ -14,7 +14,7 @@ from cohort_gnn.nn.attention_products import kept_bytes
 from cohort_gnn.nn.block import Block
 from cohort_gnn.nn.gat import GATRules
 from cohort_gnn.nn.inputs import PlacedRows
-from cohort_gnn.nn.kernels import Drop, Edges, sum_dtype
+from cohort_gnn.nn.kernels import Drop, GroupedEdges, sum_dtype
 from cohort_gnn.nn.linear import end_scores, product_of, weight_and_bias_grads
 from cohort_gnn.spec.graph import EdgeType
 
@@ -57,7 +57,7 @@ def sum_relations(
         activation: activation that all rows go through before they are used; None: no activation.
     """
     places = [each.place if isinstance(each, PlacedRows) else None for each in rows]
-    given = [kernels.rows_of(each.rows if isinstance(each, PlacedRows) else each) for each in rows]
+    given = [kernels.matrix_of(each.rows if isinstance(each, PlacedRows) else each) for each in rows]
     reads: list[tuple | None] = [None] * len(
         given
     )  # what ReLU and dropout of rows take when they are read: kernels.Drop
@@ -125,7 +125,7 @@ def _read_rows(
 ) -> Tensor | PlacedRows:
     """The rows of a node type as sum_attentions() reads them."""
     if not isinstance(rows, PlacedRows):
-        return kernels.rows_of(rows)
+        return kernels.matrix_of(rows)
     of_kind = (name for name in convs if name[0] == kind)
     if all(convs[name].sums_first(blocks[name], rows.shape[1]) for name in of_kind):
         return rows
@@ -206,7 +206,7 @@ def _means_beside(
     for number, block, to in zip(into.sources, into.blocks, out.split(widths, dim=1), strict=True):
         inverse_counts.append(to.new_empty(num_targets, dtype=sum_dtype(rows[number].dtype)))
         place = places[number]
-        edges = Edges(block.indptr, block.source if place is None else place[block.source], num_targets)
+        edges = GroupedEdges(block.indptr, block.source if place is None else place[block.source], num_targets)
         given = {"out": to, "drop": drops[number]}
         kernels.sum_rows(edges, rows[number], dtype, **given, mean=True, inverse_count=inverse_counts[-1])
     return out, inverse_counts
@@ -248,7 +248,7 @@ class _RowGrads:
         if not self._needed[number]:
             return
         before = self._sums[number]
-        edges = kernels.transposed(Edges(block.indptr, block.source, block.num_targets), block.num_sources)
+        edges = kernels.transposed(GroupedEdges(block.indptr, block.source, block.num_targets), block.num_sources)
         self._sums[number] = kernels.sum_rows(
             edges,
             grad.to(self._shapes[number][2]),

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.nn import _native, kernels
-from cohort_gnn.nn.kernels import Edges
+from cohort_gnn.nn.kernels import GroupedEdges
 from cohort_gnn.nn.node_embedding import NodeEmbedding, Read, RowTable, versions_of
 
 
@@ -295,7 +295,7 @@ def _added_up(ids: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
     ordered = torch.sort(ids, stable=True)
     unique, counts = torch.unique_consecutive(ordered.values, return_counts=True)
     indptr = torch.nn.functional.pad(counts.cumsum(0), (1, 0))
-    return unique, kernels.sum_rows(Edges(indptr, ordered.indices, unique.numel()), rows)
+    return unique, kernels.sum_rows(GroupedEdges(indptr, ordered.indices, unique.numel()), rows)
 
 
 def gather_rows(values: Tensor, group: dist.ProcessGroup | None = None) -> Tensor:

@@ -6,9 +6,9 @@ from torch import Tensor, nn
 
 from cohort_gnn.nn import ops
 from cohort_gnn.nn.activation import Activation, apply_to_ends
-from cohort_gnn.nn.block import Block, block_of, ends_of
+from cohort_gnn.nn.block import Block, block_of, rows_of_ends
 from cohort_gnn.nn.inputs import amp_dtype, is_placed, is_prefix, materialize, require_placed_rows
-from cohort_gnn.nn.kernels import rows_of
+from cohort_gnn.nn.kernels import matrix_of
 from cohort_gnn.nn.linear import linear
 
 SUMS = {"mean": True, "sum": False, "add": False}  # whether to divide
@@ -43,16 +43,16 @@ class SAGERules:
         """
         if is_placed(edge_index):
             require_placed_rows(self, x, not self.project, activation)
-            return self._normalized(self._of_sum(rows_of(x), x, edge_index, True, None))
+            return self._normalized(self._of_sum(matrix_of(x), x, edge_index, True, None))
         if activation is not None and not self._fuses(activation, x):
             x, activation = apply_to_ends(activation, x), None
-        source, target = ends_of(x, edge_index)
+        source, target = rows_of_ends(x, edge_index)
         num_targets = target.shape[0] if target is not None else (size or source.shape)[1 if size else 0]
         block = block_of(edge_index, source.shape[0], num_targets)
         shared = target is not None and not self.project and is_prefix(target, source)
         if self.project:
             source = self.lin(source).relu()
-        source = rows_of(source)
+        source = matrix_of(source)
         return self._normalized(self._of_sum(source, target, block, shared, activation))
 
     def _normalized(self, out: Tensor) -> Tensor:
@@ -73,7 +73,7 @@ class SAGERules:
         beside = ops.BESIDE_NONE
         if target is not None and (shared or (target.shape[1], target.dtype) == (source.shape[1], source.dtype)):
             beside = ops.BESIDE_PREFIX if shared else ops.BESIDE_OWN
-        own = rows_of(target) if beside == ops.BESIDE_OWN else None
+        own = matrix_of(target) if beside == ops.BESIDE_OWN else None
         dtype = amp_dtype(source)
         mean = SUMS[self.aggr]
         drawn = activation.drawn() if activation is not None else ()

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset.links import LinkEdges
-from cohort_gnn.trainer.models.links import Decoder
+from cohort_gnn.trainer.models.links import LinkDecoder
 
 SOURCES, TARGETS = 4096, 1 << 14  # that are compared at a time; 256 MiB of scores
 
@@ -42,7 +42,7 @@ class Known:
         return torch.from_numpy(source), torch.from_numpy(self.target[self.first[begin] : self.first[end]])
 
 
-def queries_of(decoder: Decoder, rows: Tensor) -> Tensor:
+def queries_of(decoder: LinkDecoder, rows: Tensor) -> Tensor:
     """Rows whose dot products with the rows of targets are the decoder's scores.
 
     Raises:
@@ -55,7 +55,7 @@ def queries_of(decoder: Decoder, rows: Tensor) -> Tensor:
 
 
 def find_best_targets(
-    decoder: Decoder,
+    decoder: LinkDecoder,
     sources: np.ndarray,
     targets: np.ndarray,
     edges: LinkEdges,

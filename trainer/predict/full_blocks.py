@@ -103,8 +103,8 @@ class FullBlocks:
         """(the first edge of each target, int64 [targets + 1]; the nodes of the sources, int64 [edges])"""
         lists = self.edges[relation]
         begin, end = int(lists.indptr[first]), int(lists.indptr[last])
-        indptr = read_ids(lists.indptr, first, last + 1, self.device)
-        return indptr - begin, read_ids(lists.indices, begin, end, self.device)
+        indptr = ids_on(lists.indptr, first, last + 1, self.device)
+        return indptr - begin, ids_on(lists.indices, begin, end, self.device)
 
     def _others(self, name: str, sources: list[Tensor], first: int, last: int) -> Tensor:
         """The nodes of a type that are sources but [first, last), ascending, each once."""
@@ -140,7 +140,7 @@ def pieces_below(limit: int, count: int, cost: Callable[[int, int], int]) -> Ite
         first = last
 
 
-def read_ids(array: np.ndarray, first: int, last: int, device: torch.device) -> Tensor:
+def ids_on(array: np.ndarray, first: int, last: int, device: torch.device) -> Tensor:
     """array[first:last] as int64, by pieces, so that a GPU's takes little host memory."""
     out = torch.empty(last - first, dtype=torch.int64, device=device)
     for place in range(first, last, READ_AT_ONCE):

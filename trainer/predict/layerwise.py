@@ -19,18 +19,18 @@ from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.nn.block import Block
 from cohort_gnn.spec.graph import EdgeType
 from cohort_gnn.trainer.predict.full_blocks import FullBlocks, position_dtype
-from cohort_gnn.trainer.predict.node_rows import EncodedRows, StoredRows, features_of, new_rows, taken
+from cohort_gnn.trainer.predict.node_rows import ArrayRows, PreparedRows, features_of, new_rows, taken
 
 LEAST_WORK_BYTES = 16 << 20
 MOST_WORK_BYTES = 2 << 30
 MOST_KEPT_BYTES = 100 << 20  # of arrays of up to 32 MiB, by malloc from piece to piece
 BYTES_OF_EDGE = 64  # ids while a block is made, and what attention keeps of an edge; beside its row
 
-RowsOfType: TypeAlias = Tensor | StoredRows | EncodedRows  # of all nodes; a tensor: in the memory of the device
-Rows = dict[str, RowsOfType]  # by node type
+RowsOfType: TypeAlias = Tensor | ArrayRows | PreparedRows  # of all nodes; a tensor: in the memory of the device
+RowsByType = dict[str, RowsOfType]  # by node type
 
 
-class Place(StrEnum):
+class KeptIn(StrEnum):
     """Where the rows of all nodes lie that a layer reads."""
 
     WHOLE = "memory"  # of the device: the layer reads them where they are
@@ -49,7 +49,7 @@ class MemoryPlan:
     """
 
     work_bytes: int
-    places: list[Place]
+    places: list[KeptIn]
     file_bytes: int = 0
 
 
@@ -77,19 +77,19 @@ def plan_memory(
         places = _places(tables, gpu_bytes * 2 // 3 - fixed, host_room)
     else:
         places = _places(tables, host_room, 0)
-        if Place.FILES in places[1:]:
+        if KeptIn.FILES in places[1:]:
             work = min(max(LEAST_WORK_BYTES, (bound_bytes - host_fixed) // 2), MOST_WORK_BYTES)
-            places = [Place.FILES] * len(tables)
-    in_files = [size * (place == Place.FILES) for size, place in zip(tables[1:], places[1:], strict=True)]
+            places = [KeptIn.FILES] * len(tables)
+    in_files = [size * (place == KeptIn.FILES) for size, place in zip(tables[1:], places[1:], strict=True)]
     return MemoryPlan(work, places, max((sum(pair) for pair in pairwise([0, *in_files])), default=0))
 
 
-def _places(tables: list[int], room: int, host_room: int) -> list[Place]:
+def _places(tables: list[int], room: int, host_room: int) -> list[KeptIn]:
     """Where tables of so many bytes lie, of which one is read while the next is written."""
-    places = [Place.FILES] * len(tables)
-    for place, space in ((Place.WHOLE, room), (Place.HOST, host_room)):
+    places = [KeptIn.FILES] * len(tables)
+    for place, space in ((KeptIn.WHOLE, room), (KeptIn.HOST, host_room)):
         for i in reversed(range(len(tables))):
-            is_free = places[i] == Place.FILES and (i > 0 or place == Place.WHOLE)  # features are in a file already
+            is_free = places[i] == KeptIn.FILES and (i > 0 or place == KeptIn.WHOLE)  # features are in a file already
             beside = [tables[j] for j in (i - 1, i + 1) if 0 <= j < len(tables) and places[j] == place]
             if is_free and tables[i] + max(beside, default=0) <= space:
                 places[i] = place
@@ -131,20 +131,20 @@ class Layerwise:
             OSError: the disk has no room for the hidden layers.
         """
         rows, places = self._features(), self.memory.places[1:]
-        with temporary_folder(self.out) if Place.FILES in places else contextlib.nullcontext() as folder:
+        with temporary_folder(self.out) if KeptIn.FILES in places else contextlib.nullcontext() as folder:
             for number, place in enumerate([*places, None]):
-                made: Rows = {}
+                made: RowsByType = {}
                 for name in self._gives[number]:
                     take = take_scores
                     if place is not None:
                         shape = self._tables[name].num_nodes, self._width(number + 1, name)
-                        file = folder / f"hidden-{number}-{len(made)}.npy" if folder and place == Place.FILES else None
-                        whole = torch.empty(shape, device=self.device) if place == Place.WHOLE else None
+                        file = folder / f"hidden-{number}-{len(made)}.npy" if folder and place == KeptIn.FILES else None
+                        whole = torch.empty(shape, device=self.device) if place == KeptIn.WHOLE else None
                         out = torch.from_numpy(new_rows(shape, file)) if whole is None else whole
-                        made[name] = StoredRows(out.numpy()) if whole is None else whole
+                        made[name] = ArrayRows(out.numpy()) if whole is None else whole
                         take = keep_scores(out)
                     self._run_layer(number, rows, name, take, advance)
-                if folder and number > 0 and places[number - 1] == Place.FILES:
+                if folder and number > 0 and places[number - 1] == KeptIn.FILES:
                     for file in folder.glob(f"hidden-{number - 1}-*.npy"):
                         file.unlink()
                 rows = made
@@ -156,17 +156,19 @@ class Layerwise:
         outputs = ((number, name) for number, names in layers for name in names)
         return sum(self._work_of(number, name, 0, self._tables[name].num_nodes) for number, name in outputs)
 
-    def _run_layer(self, number: int, rows: Rows, name: str, take: Callable, advance: Callable[[int], None]) -> None:
+    def _run_layer(
+        self, number: int, rows: RowsByType, name: str, take: Callable, advance: Callable[[int], None]
+    ) -> None:
         """Computes what a layer gives the nodes of a type."""
         for first, last in self._pieces(number, rows, name):
             take(first, self._output(number, rows, name, first, last).float())
             advance(self._work_of(number, name, first, last))
 
-    def _features(self) -> Rows:
+    def _features(self) -> RowsByType:
         """What the first layer reads."""
         tables = {name: table for name, table in self._tables.items() if table.feature_dim}
         rows = {name: features_of(table) for name, table in tables.items()}
-        if self.memory.places[0] != Place.WHOLE:
+        if self.memory.places[0] != KeptIn.WHOLE:
             return dict(rows)
         return {name: self._taken(rows[name], range(each.num_nodes), each.feature_dim) for name, each in tables.items()}
 
@@ -187,14 +189,14 @@ class Layerwise:
         """Edges and nodes of a layer's targets [first, last) of a type."""
         return last - first + self._blocks.num_edges(self._into(number, name), first, last)
 
-    def _output(self, number: int, rows: Rows, name: str, first: int, last: int) -> Tensor:
+    def _output(self, number: int, rows: RowsByType, name: str, first: int, last: int) -> Tensor:
         """What a layer gives the targets [first, last) of a type."""
         x, blocks = self._input(number, rows, name, first, last)
         num_targets = {each: last - first if each == name else 0 for each in self._tables}
         return self.model.layer_on(number, x, blocks, num_targets, self._edge_attr(number, name, first, last))[name]
 
     def _input(
-        self, number: int, rows: Rows, name: str, first: int, last: int
+        self, number: int, rows: RowsByType, name: str, first: int, last: int
     ) -> tuple[dict[str, Any], dict[EdgeType, Block]]:
         """What a layer reads for the targets [first, last) of a type: rows, of their type targets first, and edges."""
         relations, in_place = self._into(number, name), self._reads_in_place(number, rows)
@@ -210,12 +212,12 @@ class Layerwise:
                 blocks[relation] = Block(none, none[:0], len(ids[relation[0]]), 0)
         return {each: self._rows_of(number, rows, each, ids[each]) for each in self._reads[number]}, blocks
 
-    def _reads_in_place(self, number: int, rows: Rows) -> bool:
+    def _reads_in_place(self, number: int, rows: RowsByType) -> bool:
         """Whether a layer reads rows where those of all nodes lie, which is in the memory of the device."""
         lie_there = (isinstance(rows.get(name), Tensor) for name in self._reads[number])
         return self.model.takes_placed_blocks and all(lie_there)
 
-    def _rows_of(self, number: int, rows: Rows, name: str, ids: Tensor) -> Tensor:
+    def _rows_of(self, number: int, rows: RowsByType, name: str, ids: Tensor) -> Tensor:
         """The rows of nodes of a type that a layer reads; of learned rows the ids."""
         if number == 0 and name not in rows:
             return ids
@@ -231,7 +233,7 @@ class Layerwise:
                 attributes[relation] = self._taken(self._edge_rows[relation], edges, dim)
         return attributes
 
-    def _pieces(self, number: int, rows: Rows, name: str) -> Iterator[tuple[int, int]]:
+    def _pieces(self, number: int, rows: RowsByType, name: str) -> Iterator[tuple[int, int]]:
         """[first, last) of targets, so many that what a layer makes of them stays within the memory for work."""
         relations = self._into(number, name)
         width = max(self._width(number, each) for each in self._reads[number])
@@ -251,7 +253,7 @@ class Layerwise:
         torch.cuda.empty_cache()
         return torch.cuda.mem_get_info(self.device)[0] // 2
 
-    def _taken(self, rows: StoredRows | EncodedRows, ids: Tensor | range, dim: int) -> Tensor:
+    def _taken(self, rows: ArrayRows | PreparedRows, ids: Tensor | range, dim: int) -> Tensor:
         """Rows that lie elsewhere: float32 [n, dim] on the device."""
         return taken(rows, ids, dim, self.device, self.memory.work_bytes)
 

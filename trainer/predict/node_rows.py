@@ -16,7 +16,7 @@ MOST_BYTES_TO_GPU = 64 << 20  # of rows on their way
 MOST_BYTES_TO_FLOAT = 4 << 20  # the same; arrays of up to 32 MiB are kept by malloc when they are freed
 
 
-class StoredRows:
+class ArrayRows:
     """Rows of an array, in memory or mapped; `array` is [V, dim] (uint16: the bits of bfloat16)."""
 
     def __init__(self, array: np.ndarray, dtype: torch.dtype = torch.float32):
@@ -31,7 +31,7 @@ class StoredRows:
         return out.view(self.dtype)
 
 
-class EncodedRows:
+class PreparedRows:
     """Rows of a prepared data set's encoded file."""
 
     def __init__(self, path: Path):
@@ -45,16 +45,16 @@ class EncodedRows:
         return ibp.fetch(self._rows, ids, out=out)
 
 
-def features_of(table: FeatureTable) -> StoredRows | EncodedRows:
+def features_of(table: FeatureTable) -> ArrayRows | PreparedRows:
     """The feature rows of nodes or edges of a type: raw where the data set has them, else encoded."""
     if table.x is not None and table.feature_dtype is not None:
-        return StoredRows(table.x, getattr(torch, table.feature_dtype))
+        return ArrayRows(table.x, getattr(torch, table.feature_dtype))
     assert table.encoded_rows is not None  # without features nobody asks
-    return EncodedRows(table.encoded_rows)
+    return PreparedRows(table.encoded_rows)
 
 
 def taken(
-    rows: StoredRows | EncodedRows, ids: Tensor | range, dim: int, device: torch.device, work_bytes: int
+    rows: ArrayRows | PreparedRows, ids: Tensor | range, dim: int, device: torch.device, work_bytes: int
 ) -> Tensor:
     """The rows of nodes, or of edges, int64 [n]: float32 [n, dim] on a device.
 

@@ -35,13 +35,13 @@ from cohort_gnn.spec.run import TrainerSpec, from_json
 from cohort_gnn.spec.run_file import read_run_json
 from cohort_gnn.trainer.loader import _native
 from cohort_gnn.trainer.models.own import model_described
-from cohort_gnn.trainer.models.targets import Links, Targets
+from cohort_gnn.trainer.models.targets import LinkTargets, Targets
 from cohort_gnn.trainer.models.weights import load_weights
 from cohort_gnn.trainer.predict.best_targets import find_best_targets, queries_of
 from cohort_gnn.trainer.predict.layerwise import (
+    KeptIn,
     Layerwise,
     MemoryPlan,
-    Place,
     keep_scores,
     plan_memory,
     table_bytes,
@@ -51,7 +51,7 @@ from cohort_gnn.trainer.predict.node_rows import new_rows
 LOG = logging.getLogger("cohort_gnn.trainer.predict")  # __name__ is that of the program
 
 
-def model_of(run: Path, data: StoredGraph) -> tuple[nn.Module, Targets]:
+def model_of_run(run: Path, data: StoredGraph) -> tuple[nn.Module, Targets]:
     """The model of a run, with its weights, and what it learned.
 
     Its layers are Cohort's, whoever's the run had: their weights are the same.
@@ -118,23 +118,23 @@ def layers_of(model: nn.Module, data: StoredGraph, job: dict, device: torch.devi
     return Layerwise(model, data, memory, Path(job["out"]), device, name)
 
 
-def predict(job: dict) -> None:
+def predict_nodes(job: dict) -> None:
     """Writes the output file whole or not at all.
 
     Raises:
-        CohortError: see `model_of` and `plan_memory`; a disk that is full; an output folder that is not there.
+        CohortError: see `model_of_run` and `plan_memory`; a disk that is full; an output folder that is not there.
     """
     data, out = open_dataset(job["dataset"]), Path(job["out"])
     demand_in_range(job["dataset"])
-    model, targets = model_of(Path(job["run"]), data)
+    model, targets = model_of_run(Path(job["run"]), data)
     start = time.monotonic()
     with replacing_explained(job) as temporary:
         write = write_scores if job["top_k"] is None else write_best_targets
         told, memory = write(job, data, model, targets, temporary)
     if not job["quiet"]:
-        places = dict.fromkeys(memory.places[1:] or [Place.WHOLE])
+        places = dict.fromkeys(memory.places[1:] or [KeptIn.WHOLE])
         on_gpu = job["device"] != "cpu"
-        where = " and ".join("the GPU's memory" if on_gpu and place == Place.WHOLE else place for place in places)
+        where = " and ".join("the GPU's memory" if on_gpu and place == KeptIn.WHOLE else place for place in places)
         LOG.info(f"{out}: {told} in {time.monotonic() - start:.1f} s, hidden layers in {where}")
 
 
@@ -154,7 +154,7 @@ def write_best_targets(
     job: dict, data: StoredGraph, model: nn.Module, targets: Targets, file: Path
 ) -> tuple[str, MemoryPlan]:
     """Writes the best targets of each source, of a model that predicts links; returns what write_scores() does."""
-    if not isinstance(targets, Links):
+    if not isinstance(targets, LinkTargets):
         raise CohortError("--top-k", "a run that learned to predict links", "a run that learned labels")
     device, decoder = torch.device(job["device"]), model.link_decoder
     queries_of(decoder, torch.zeros(1, model.num_classes))  # or its error, before the work
@@ -239,7 +239,7 @@ def main(job_file: Path) -> int:
     signal.signal(signal.SIGTERM, stop)
     try:
         with shown("stdout"):
-            predict(job)
+            predict_nodes(job)
     except CohortError as error:
         print(f"cohort: {error}", file=sys.stderr)
         return 1

@@ -23,7 +23,7 @@ LINK_TIERS = ("host", "disk", "remote")  # whose rows reach a GPU from host memo
 PARTS = ("trainer", "sampler", "pcie", "nvlink", "disk", "network")
 
 
-class Floor(Callback):
+class LowerBound(Callback):
     """What bounds the epochs of a run from below.
 
     An epoch takes at least: its steps, each as long as one on a batch that lies ready while nothing else runs; its

@@ -29,7 +29,7 @@ def _rounded(block: torch.Tensor) -> torch.Tensor:
     return rounded
 
 
-def blocks_of(rows: EncodedRows, block_rows: int) -> Iterator[tuple[int, torch.Tensor]]:
+def row_blocks(rows: EncodedRows, block_rows: int) -> Iterator[tuple[int, torch.Tensor]]:
     """(number of the first row, rows bfloat16 [n, d]) of each block, in order; only elements that are 0 become 0.
 
     On a GPU, the next two blocks are fetched on two other streams while the current stream works, and a block is valid

@@ -106,7 +106,7 @@ class KernelScores:
         self._given = _native.RowsAndQueries(block.data_ptr(), len(block), *queries, block.shape[1])
         with torch.cuda.device(block.device):
             _native.score_groups(self._given, self._native, self._scores, self._stream())
-        self._found = None if least is None else Found(self, least, _ROOM)
+        self._found = None if least is None else FoundPairs(self, least, _ROOM)
 
     @property
     def top(self) -> torch.Tensor:
@@ -120,9 +120,9 @@ class KernelScores:
 
     def found_with(self, least: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """See AllScores.found_with()."""
-        found = Found(self, least, _ROOM)
+        found = FoundPairs(self, least, _ROOM)
         while (needed := found.room_needed()) > found.room:
-            found = Found(self, least, needed)
+            found = FoundPairs(self, least, needed)
         return found.rows()
 
     def start(self, least: torch.Tensor, pairs: torch.Tensor, rows: list[torch.Tensor], counts: torch.Tensor) -> None:
@@ -142,7 +142,7 @@ class KernelScores:
         return handle_of(torch.cuda.current_stream(self._block.device))
 
 
-class Found:
+class FoundPairs:
     """What kernels find of a block, with room for `room` pairs of a query and a group, and for as many rows."""
 
     def __init__(self, scores: KernelScores, least: torch.Tensor, room: int):

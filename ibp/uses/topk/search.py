@@ -11,7 +11,7 @@ from cohort_gnn.ibp import _native
 from cohort_gnn.ibp.rows import EncodedRows, fetch
 from cohort_gnn.ibp.table import Table
 from cohort_gnn.ibp.uses.topk import group_scores
-from cohort_gnn.ibp.uses.topk.blocks import BEGUN, blocks_of
+from cohort_gnn.ibp.uses.topk.blocks import BEGUN, row_blocks
 
 METRICS = ("dot", "cosine", "l2")
 _HOST_BYTES, _GPU_BYTES = 32 << 20, 512 << 20  # most bytes of a block's rows, and of its scores
@@ -141,7 +141,7 @@ class _Search:
         self._pairs = min(max(self._block_bytes // (16 * rows.shape[1]), _LEAST_PAIRS), _MOST_PAIRS)
         if rows._gpu is not None:
             rows.reserve(min(self._pairs, len(rows)))  # now, for all calls of exact_scores()
-        self._blocks = blocks_of(
+        self._blocks = row_blocks(
             rows, block_rows or self._default_block_rows()
         )  # a GPU fetches the first ones meanwhile
         self._bounds = ScoreBounds(queries, rows.profile.error_bound, metric)
@@ -240,7 +240,7 @@ class _Search:
             part = torch.cat([part, part[-1:].expand(max(_LEAST_PAIRS - len(part), 0))])  # filled with the last pair
             wanted, place = torch.unique_consecutive(ids[part], return_inverse=True)
             rows = fetch(self._rows, wanted)[place]
-            scores[part] = scores_of(rows, self._queries[of_query[part]], self._metric)
+            scores[part] = pair_scores(rows, self._queries[of_query[part]], self._metric)
         return scores
 
 
@@ -346,7 +346,7 @@ class ScoreBounds:
         return self.unit.float() @ rows.float().T
 
 
-def scores_of(rows: torch.Tensor, queries: torch.Tensor, metric: str) -> torch.Tensor:
+def pair_scores(rows: torch.Tensor, queries: torch.Tensor, metric: str) -> torch.Tensor:
     """float64 [n]: the score of each row with its query; larger is better, and NaN becomes -inf, the worst.
 
     Args:

@@ -15,7 +15,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import import_graph
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.importing.beside import SourceOptions
-from cohort_gnn.dataset.tables.column_names import ends_of, is_id_name
+from cohort_gnn.dataset.tables.column_names import end_columns, is_id_name
 
 ANY_NAME = "movie,label\n2,0\n0,2\n1,1\n"
 
@@ -129,12 +129,12 @@ def test_names_say_the_direction(tmp_path):
     ],
 )
 def test_ends_of_edges_are_known_by_their_names(names, ends):
-    assert ends_of(names) == [ends]
+    assert end_columns(names) == [ends]
 
 
 def test_types_say_the_direction():
-    assert ends_of(["product_id", "customer_id"], ("customer", "product")) == [(1, 0)]
-    assert ends_of(["product_id", "customer_id"]) == []
+    assert end_columns(["product_id", "customer_id"], ("customer", "product")) == [(1, 0)]
+    assert end_columns(["product_id", "customer_id"]) == []
 
 
 def test_ids_are_known_by_their_names():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from processes import ran
 
-from cohort_gnn.cache import Counts, Links, Lists, Rows, load_counts, plan
+from cohort_gnn.cache import Counts, PlanLinks, PlanLists, PlanRows, load_counts, plan
 from cohort_gnn.dataset import from_tensors
 from cohort_gnn.dataset.partitioning.partition import parts_file
 from cohort_gnn.launch.main import main
@@ -88,9 +88,9 @@ def test_counts_of_cliques_come_with_promises_of_their_own():
     common = {
         "cliques": [[0], [1]],
         "budget_bytes": [24 + 72, 24 + 72],
-        "links": Links((1500e9, 360e9, 51e9)),
+        "links": PlanLinks((1500e9, 360e9, 51e9)),
     }
-    items = [Rows(4, 64)], [Lists(np.arange(5), 4)]
+    items = [PlanRows(4, 64)], [PlanLists(np.arange(5), 4)]
     placed = plan(*items, [counts, lucky], **common)
     of_one = [plan(*items, each, **common) for each in (counts, lucky)]
     assert [placed.gpu(i).seconds for i in (0, 1)] == [of_one[i].gpu(i).seconds for i in (0, 1)]

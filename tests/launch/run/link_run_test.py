@@ -18,7 +18,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import held_out, split_links, write_links
 from cohort_gnn.dataset.links import link_edges
 from cohort_gnn.launch.main import main
-from cohort_gnn.trainer.models.links import Decoder
+from cohort_gnn.trainer.models.links import LinkDecoder
 from cohort_gnn.trainer.predict import best_targets, program
 
 pytestmark = pytest.mark.usefixtures("shm")
@@ -88,7 +88,7 @@ def test_the_best_targets_of_each_node_are_no_neighbours_yet(graph, run, tmp_pat
         monkeypatch.setattr(best_targets, "TARGETS", pieces[1])
     job = {"run": str(run), "dataset": str(graph), "classes": False, "node_type": None, "device": device}
     job |= {"memory_bytes": 1 << 30, "quiet": True, "out": str(tmp_path / "best.npy"), "top_k": 390}
-    program.predict(job)
+    program.predict_nodes(job)
     ran("predict", run, graph, *how, "--out", tmp_path / "rows.npy")
     rows, found = np.load(tmp_path / "rows.npy"), np.load(tmp_path / "best.npy")
     left_out, data = np.eye(400, dtype=bool), package.dataset.open(graph)
@@ -123,7 +123,7 @@ def test_what_top_k_does_not_go_with(graph, run, tmp_path):
     done = cohort("predict", run, graph, "--device", "cpu", "--out", tmp_path / "best.npy", "--top-k", 401)
     assert done.returncode == 1 and "--top-k: expected at most 400, the number of targets, found 401" in done.stderr
     with pytest.raises(CohortError, match="expected a run with --decoder dot or distmult, found --decoder mlp"):
-        best_targets.queries_of(Decoder("mlp", 4), torch.zeros(1, 4))
+        best_targets.queries_of(LinkDecoder("mlp", 4), torch.zeros(1, 4))
     assert not (tmp_path / "best.npy").exists()
 
 

@@ -12,14 +12,14 @@ from cohort_gnn.launch.run import folder as run_folder
 
 
 def test_names_that_are_not_given_are_not_shared(tmp_path):
-    folders = [run_folder.new_folder(tmp_path / "runs" / "cora-1200") for _ in range(3)]
+    folders = [run_folder.new_run_folder(tmp_path / "runs" / "cora-1200") for _ in range(3)]
     assert [folder.name for folder in folders] == ["cora-1200", "cora-1200-2", "cora-1200-3"]
     (tmp_path / "file").touch()
     with pytest.raises(CohortError, match="file/run: expected a folder that can be written"):
-        run_folder.new_folder(tmp_path / "file" / "run")
+        run_folder.new_run_folder(tmp_path / "file" / "run")
     (tmp_path / "disk").symlink_to(tmp_path / "not-mounted")
     with pytest.raises(CohortError, match="disk/run: expected a folder that can be written"):
-        run_folder.new_folder(tmp_path / "disk" / "run")
+        run_folder.new_run_folder(tmp_path / "disk" / "run")
 
 
 def test_a_folder_that_a_tuning_works_in_is_left_alone(cora, tmp_path, monkeypatch, capfd):

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from cohort_gnn.launch.tune import command
-from cohort_gnn.launch.tune.output import Results, conclude
+from cohort_gnn.launch.tune.output import TuneResults, conclude
 from cohort_gnn.launch.tune.trial import Trial
 from cohort_gnn.spec.results import TIMES
 
@@ -26,7 +26,7 @@ def test_a_gain_counts_where_it_shows_twice(tmp_path, capsys, again, is_kept, to
     """Slots 6 was "best" once, by 0.25 s of which 0.22 s were of training: trial 1 had run on a busy machine."""
     trials = [trial_of(tmp_path, 1, 1.5), trial_of(tmp_path, 2, 1.25, slots=6)]
     trials[0].again, trials[1].again = again
-    results = Results(tmp_path, tmp_path / "data", "cpu", 3, START, {}, trials, False)
+    results = TuneResults(tmp_path, tmp_path / "data", "cpu", 3, START, {}, trials, False)
     conclude(results, quiet=False)
     assert results.best is trials[is_kept]
     assert told in capsys.readouterr().out
@@ -45,7 +45,7 @@ def test_both_run_again_where_there_is_time(tmp_path, monkeypatch, left, num_run
     monkeypatch.setattr(Trial, "run", run)
     trials = [trial_of(tmp_path, 1, 1.5), trial_of(tmp_path, 2, 1.25, slots=6)]
     tuning = command.Tuning.__new__(command.Tuning)
-    tuning.results = Results(tmp_path, tmp_path / "data", "cpu", 3, START, {}, trials, False)
+    tuning.results = TuneResults(tmp_path, tmp_path / "data", "cpu", 3, START, {}, trials, False)
     bound = SimpleNamespace(allows_another=lambda count: count <= left, left=left)
     screen = SimpleNamespace(begins=lambda *_: None, ended=lambda *_: None, tick=None)
     tuning._confirm(bound, screen)

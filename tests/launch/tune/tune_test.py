@@ -19,7 +19,7 @@ from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.launch import main
 from cohort_gnn.launch.options.parser import spec_of
 from cohort_gnn.launch.tune.command import _make_fresh
-from cohort_gnn.launch.tune.output import Results, conclude, table_of
+from cohort_gnn.launch.tune.output import TuneResults, conclude, trial_table
 from cohort_gnn.launch.tune.search import Axis
 from cohort_gnn.launch.tune.space import Room, as_toml, axes_of, options_at, same_as, start_of, train_options
 from cohort_gnn.launch.tune.trial import STOP_SECONDS, Trial
@@ -342,9 +342,9 @@ def test_the_table_has_a_row_trial_of(tmp_path):
     trials = [trial_of(tmp_path, 1, 0.5), trial_of(tmp_path, 2, 0.3, cache_ratio=1.1)]
     trials += [trial_of(tmp_path, 3, 0.4, cache_ratio=0.1), trial_of(tmp_path, 4, 0.35, cache_ratio=0.1, sampler_sms=8)]
     trials += [trial_of(tmp_path, 5, None, cache_ratio=0.5)]
-    results = Results(tmp_path, tmp_path / "data", "cuda", 3, START, {"slots": "given"}, trials, False)
+    results = TuneResults(tmp_path, tmp_path / "data", "cuda", 3, START, {"slots": "given"}, trials, False)
     conclude(results, quiet=False)
-    table = table_of(results)
+    table = trial_table(results)
     assert table.columns[:4] == ["trial", "cache-ratio", "sampler-sms", "epoch s"], "the options that differ"
     assert [row[-1][:8] for row in table.rows] == ["as given", "best", "", "", "failed: "]
     assert table.rows[1][1:3] == ["1.1", "0"] and table.rows[1][-4:-1] == ["1.00 MB", "50.00", "25.00"]
@@ -370,7 +370,7 @@ def test_options_that_gain_less_than_epochs_differ_are_not_taken(tmp_path, capsy
     trials = [trial_of(tmp_path, 1, 1.0), trial_of(tmp_path, 2, cost, slots=6)]
     trials[1].spread = spread
     fixed = {"cache_ratio": "given"}
-    conclude(Results(tmp_path, tmp_path / "data", "cuda", 3, START, fixed, trials, False), quiet=False)
+    conclude(TuneResults(tmp_path, tmp_path / "data", "cuda", 3, START, fixed, trials, False), quiet=False)
     said = capsys.readouterr()
     assert ("best: trial 1, the options as given" in said.out) == is_kept
     noise = min(max(0.02 * cost, spread), 0.04 * cost)

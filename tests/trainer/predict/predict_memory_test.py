@@ -3,14 +3,14 @@
 import pytest
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.trainer.predict.layerwise import LEAST_WORK_BYTES, MemoryPlan, Place, plan_memory
+from cohort_gnn.trainer.predict.layerwise import LEAST_WORK_BYTES, KeptIn, MemoryPlan, plan_memory
 
 
 def test_memory_is_shared_out():
     fixed, column = 1000 * 5, 1000 * 4
     tables = [100 * column, 64 * column, 64 * column]
     least = fixed + LEAST_WORK_BYTES
-    whole, files = Place.WHOLE, Place.FILES
+    whole, files = KeptIn.WHOLE, KeptIn.FILES
     plan = plan_memory(10**9, 1000, tables, with_degrees=False)
     assert plan == MemoryPlan((10**9 - fixed) // 4, [whole] * 3)
     plan = plan_memory(least + 164 * column, 1000, tables, with_degrees=False)
@@ -34,8 +34,8 @@ def test_a_gpus_memory_is_shared_out():
         tables = [width * column for width in (100, 64, 32)]
         return plan_memory(host_bytes, 10**6, tables, with_degrees=False, gpu_bytes=gpu_bytes).places
 
-    assert places(164) == [Place.WHOLE] * 3
-    assert places(163) == [Place.FILES, Place.WHOLE, Place.WHOLE]
-    assert places(95) == [Place.FILES, Place.HOST, Place.WHOLE]
-    assert places(31) == [Place.FILES, Place.HOST, Place.HOST]
-    assert places(31, LEAST_WORK_BYTES) == [Place.FILES] * 3
+    assert places(164) == [KeptIn.WHOLE] * 3
+    assert places(163) == [KeptIn.FILES, KeptIn.WHOLE, KeptIn.WHOLE]
+    assert places(95) == [KeptIn.FILES, KeptIn.HOST, KeptIn.WHOLE]
+    assert places(31) == [KeptIn.FILES, KeptIn.HOST, KeptIn.HOST]
+    assert places(31, LEAST_WORK_BYTES) == [KeptIn.FILES] * 3

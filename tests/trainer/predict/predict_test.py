@@ -26,7 +26,7 @@ from cohort_gnn.trainer.models.weights import load_weights, save_model
 from cohort_gnn.trainer.predict import layerwise
 from cohort_gnn.trainer.predict import program as predict
 from cohort_gnn.trainer.predict.full_blocks import FullBlocks
-from cohort_gnn.trainer.predict.layerwise import LEAST_WORK_BYTES, Layerwise, MemoryPlan, Place, keep_scores
+from cohort_gnn.trainer.predict.layerwise import LEAST_WORK_BYTES, KeptIn, Layerwise, MemoryPlan, keep_scores
 
 NUM_NODES, NUM_EDGES, DIM, EDGE_DIM, HIDDEN, CLASSES = 700, 6000, 12, 3, 16, 5
 FEW_NODES = 105  # where each is a piece of its own
@@ -77,7 +77,7 @@ def pyg_scores(kind: str, weights: dict, folder: Path, num_layers: int = 2, **sh
 
 
 def layerwise_scores(
-    kind: str, folder: Path, work_bytes: int, places: list[Place], scratch: Path, device: str = "cpu", **shape
+    kind: str, folder: Path, work_bytes: int, places: list[KeptIn], scratch: Path, device: str = "cpu", **shape
 ) -> tuple[torch.Tensor, dict, int]:
     """(scores, weights of a new model with a layer a place, pieces that were made)"""
     torch.manual_seed(8)
@@ -92,11 +92,11 @@ def layerwise_scores(
 
 
 PLACES = [
-    [Place.FILES],
-    [Place.WHOLE],
-    [Place.FILES, Place.FILES, Place.FILES],
-    [Place.WHOLE, Place.WHOLE, Place.WHOLE],
-    [Place.FILES, Place.HOST, Place.WHOLE],
+    [KeptIn.FILES],
+    [KeptIn.WHOLE],
+    [KeptIn.FILES, KeptIn.FILES, KeptIn.FILES],
+    [KeptIn.WHOLE, KeptIn.WHOLE, KeptIn.WHOLE],
+    [KeptIn.FILES, KeptIn.HOST, KeptIn.WHOLE],
 ]
 
 
@@ -160,7 +160,7 @@ def test_blocks_hold_every_edge_once(data, monkeypatch, few):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.uint8])
 @pytest.mark.parametrize("drop_raw", [False, True])
-@pytest.mark.parametrize("place", [Place.FILES, Place.WHOLE])
+@pytest.mark.parametrize("place", [KeptIn.FILES, KeptIn.WHOLE])
 @pytest.mark.parametrize("device", DEVICES)
 def test_rows_of_every_form(tmp_path, data, dtype, drop_raw, place, device):
     graph = cohort.dataset.open(data)
@@ -174,7 +174,7 @@ def test_rows_of_every_form(tmp_path, data, dtype, drop_raw, place, device):
         val_ids=torch.empty(0, dtype=torch.int64),
         test_ids=torch.empty(0, dtype=torch.int64),
     )
-    places = [place, Place.WHOLE]
+    places = [place, KeptIn.WHOLE]
     expected = pyg_scores("sage", layerwise_scores("sage", folder, 40_000, places, tmp_path)[1], folder)
     if drop_raw:
         assert main(["dataset", "prepare", str(folder), "--drop-raw"]) == 0
@@ -252,7 +252,7 @@ def test_bad_input_says_what_is_wrong(data, cora, run, tmp_path, case, words):
         torch.save(SampledGNN("sage", DIM, HIDDEN + 1, CLASSES, 2, 0.0).state_dict(), model)
     folder = cora if case == "other data" else data
     with pytest.raises(CohortError, match=words):
-        predict.predict(job_of(tmp_path, folder, tmp_path / "pred.npy"))
+        predict.predict_nodes(job_of(tmp_path, folder, tmp_path / "pred.npy"))
     assert not list(tmp_path.glob("pred*"))
 
 
@@ -273,10 +273,10 @@ def test_memory_that_cannot_be_had_is_told(data, run, tmp_path, monkeypatch, err
     monkeypatch.setattr(Layerwise, "run", fail)
     place = "--device cuda: expected memory" if error.args == ("CUDA",) else "--memory: expected 1.00 GB that"
     with pytest.raises(CohortError, match=f"{place}.* found {(error.args or ('too',))[0][:4]}"):
-        predict.predict(job_of(run, data, tmp_path / "pred.npy"))
+        predict.predict_nodes(job_of(run, data, tmp_path / "pred.npy"))
     error = RuntimeError("another")
     with pytest.raises(RuntimeError, match="another"):
-        predict.predict(job_of(run, data, tmp_path / "pred.npy"))
+        predict.predict_nodes(job_of(run, data, tmp_path / "pred.npy"))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -289,10 +289,10 @@ def test_a_full_disk_is_reported_and_leaves_nothing(data, run, tmp_path, monkeyp
 
     monkeypatch.setattr(layerwise, "new_rows", full)
     monkeypatch.setattr(predict, "new_rows", full)
-    places = [Place.FILES, Place.FILES if mapped else Place.HOST]
+    places = [KeptIn.FILES, KeptIn.FILES if mapped else KeptIn.HOST]
     monkeypatch.setattr(predict, "plan_memory", lambda *_: MemoryPlan(1 << 20, places))
     with pytest.raises(CohortError, match="No space left on device"):
-        predict.predict(job_of(run, data, tmp_path / "pred.npy"))
+        predict.predict_nodes(job_of(run, data, tmp_path / "pred.npy"))
     assert list(tmp_path.iterdir()) == []
 
 

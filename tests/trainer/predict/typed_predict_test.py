@@ -13,7 +13,7 @@ from torch_geometric.data import HeteroData
 
 import cohort_gnn as cohort
 from cohort_gnn.trainer.models.typed import TypedGNN
-from cohort_gnn.trainer.predict.layerwise import Layerwise, MemoryPlan, Place
+from cohort_gnn.trainer.predict.layerwise import KeptIn, Layerwise, MemoryPlan
 
 CPU = torch.device("cpu")
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -75,7 +75,7 @@ def test_scores_are_those_of_the_model(graph, tmp_path, kind, options, device):
     options = {name: value for name, value in options.items() if name != "edge features"}
     model = TypedGNN(kind, types, 16, 3, 3, 0.5, **options)
     expected = whole_scores(model, data)
-    places = [[Place.WHOLE] * 3, [Place.FILES] * 3, [Place.WHOLE, Place.HOST, Place.FILES]]
+    places = [[KeptIn.WHOLE] * 3, [KeptIn.FILES] * 3, [KeptIn.WHOLE, KeptIn.HOST, KeptIn.FILES]]
     for work_bytes, place in zip((1 << 30, 40_000, 100_000), places, strict=True):
         layers = Layerwise(
             model, data, MemoryPlan(work_bytes, place), tmp_path / "out.npy", torch.device(device), "paper"

@@ -9,7 +9,7 @@ import torch
 
 from cohort_gnn.spec.results import TIERS, EpochReport
 from cohort_gnn.trainer.report import floor as floor_module
-from cohort_gnn.trainer.report.floor import Floor
+from cohort_gnn.trainer.report.floor import LowerBound
 
 LINKS = [1000e9, 400e9, 50e9]
 
@@ -29,8 +29,8 @@ def epoch_of(edges: int, seeds: int, host_bytes: int = 0, peer_bytes: int = 0, l
 
 
 @pytest.fixture
-def on_gpu() -> Floor:
-    floor = Floor(torch.device("cuda"), LINKS)
+def on_gpu() -> LowerBound:
+    floor = LowerBound(torch.device("cuda"), LINKS)
     for each in (slot(1000, 500.0), slot(2000, 800.0), slot(0, 3.0)):  # the second is the fastest an edge
         floor.add(each)
     floor.step_seconds = 0.010
@@ -59,7 +59,7 @@ def test_ranks_share_the_work_and_have_links_of_their_own(on_gpu):
 
 
 def test_a_rank_without_edges_takes_what_the_others_have_seen():
-    idle, busy = Floor(torch.device("cpu"), None), Floor(torch.device("cpu"), None)
+    idle, busy = LowerBound(torch.device("cpu"), None), LowerBound(torch.device("cpu"), None)
     busy.add(slot(1000, 500.0))
     busy.step_seconds = 0.5
     epoch = epoch_of(2000, 10)
@@ -69,7 +69,7 @@ def test_a_rank_without_edges_takes_what_the_others_have_seen():
 
 
 def test_on_the_cpu_fetching_is_the_samplers_work_and_there_are_no_links():
-    floor = Floor(torch.device("cpu"), LINKS)
+    floor = LowerBound(torch.device("cpu"), LINKS)
     floor.add(slot(1000, 500.0, 500.0))
     found = floor.of(epoch_of(2000, 10, host_bytes=int(1e12)), batch_size=10, num_ranks=1)
     assert found["sampler"] == pytest.approx(0.002) and found["pcie"] == found["nvlink"] == 0
@@ -77,7 +77,7 @@ def test_on_the_cpu_fetching_is_the_samplers_work_and_there_are_no_links():
 
 
 def test_rows_from_a_disk_come_at_the_rate_of_the_drive_that_ranks_share():
-    floor = Floor(torch.device("cpu"), None, disk_rows_per_second=500.0)
+    floor = LowerBound(torch.device("cpu"), None, disk_rows_per_second=500.0)
     floor.add(slot(1000, 500.0, fetch_us=9e6, disk=(10, 4480, 9.0)))  # other batches' rows were read meanwhile
     epoch = epoch_of(2000, 10)
     epoch.row_tiers["disk"]["rows"] = 3000
@@ -117,7 +117,7 @@ def test_the_fastest_steps_count(clock):
         next(calls)
         clock[0] += next(took)
 
-    assert Floor(torch.device("cpu"), None).time_step(step) == pytest.approx(0.004)
+    assert LowerBound(torch.device("cpu"), None).time_step(step) == pytest.approx(0.004)
     of_groups = [1, 2, 5, 5, 5]  # of 0.02 seconds, if all are as fast as the fastest before
     assert next(calls) == floor_module.WARM_UP_STEPS + sum(of_groups) and len(of_groups) == floor_module.GROUPS
 
@@ -126,7 +126,7 @@ def test_slow_steps_are_timed_fewer_times(clock):
     def step() -> None:
         clock[0] += floor_module.LIMIT_SECONDS
 
-    assert Floor(torch.device("cpu"), None).time_step(step) == floor_module.LIMIT_SECONDS
+    assert LowerBound(torch.device("cpu"), None).time_step(step) == floor_module.LIMIT_SECONDS
     assert clock[0] == floor_module.LIMIT_SECONDS * floor_module.WARM_UP_STEPS
 
 
@@ -137,5 +137,5 @@ def test_fast_steps_are_timed_so_often_that_what_is_around_them_does_not_count(c
         next(calls)
         clock[0] += 1e-6
 
-    Floor(torch.device("cpu"), None).time_step(step)
+    LowerBound(torch.device("cpu"), None).time_step(step)
     assert next(calls) == floor_module.WARM_UP_STEPS + floor_module.GROUPS * floor_module.MOST_STEPS

@@ -59,11 +59,11 @@ def test_planes_give_the_ids_of_brute_force(kind, mantissa_bits, metric):
 
 
 def by_scores(rows: torch.Tensor, queries: torch.Tensor, k: int, metric: str) -> torch.Tensor:
-    """int64 [q, k]: by scores_of() of all rows: the same sums, where brute_force() may differ in the last bit."""
+    """int64 [q, k]: by pair_scores() of all rows: the same sums, where brute_force() may differ in the last bit."""
     wide = queries.double()
     if metric == "cosine":
         wide = search.of_length_one(wide)
-    scores = torch.stack([search.scores_of(rows, query.expand(len(rows), -1), metric) for query in wide])
+    scores = torch.stack([search.pair_scores(rows, query.expand(len(rows), -1), metric) for query in wide])
     return scores.sort(dim=1, descending=True, stable=True).indices[:, :k]
 
 
@@ -139,7 +139,7 @@ def test_bounds_contain_the_scores():
         for metric in METRICS:
             bounds = ScoreBounds(queries, table.profile.error_bound, metric)
             score, radius = bounds.of_block(block, torch.zeros(512, dtype=torch.bool) if metric == "cosine" else None)
-            exact = torch.stack([search.scores_of(rows, query.expand(512, -1), metric) for query in queries])
+            exact = torch.stack([search.pair_scores(rows, query.expand(512, -1), metric) for query in queries])
             off = (exact / bounds.scale[:, None] - score).abs() / (radius + bounds.slack[:, None])
             assert 0.01 < off.max() <= 1, (codec, metric)  # and not much wider than they need to be
 
@@ -195,7 +195,7 @@ class LateScores:
 def test_blocks_stay_until_they_have_been_looked_at(monkeypatch, k):
     rows = torch.randn(4000, 24, generator=torch.Generator().manual_seed(14))
     queries = rows[:5] + 0.1
-    table, given, real = encoded_as(rows, "planes"), [], search.blocks_of
+    table, given, real = encoded_as(rows, "planes"), [], search.row_blocks
 
     def given_back(*arguments):
         for first, block in real(*arguments):
@@ -204,7 +204,7 @@ def test_blocks_stay_until_they_have_been_looked_at(monkeypatch, k):
             if len(given) > search.BEGUN:
                 given[-1 - search.BEGUN].fill_(torch.nan)  # the memory of the block after the next is needed
 
-    monkeypatch.setattr(search, "blocks_of", given_back)
+    monkeypatch.setattr(search, "row_blocks", given_back)
     monkeypatch.setattr(group_scores, "of_block", LateScores)
     ids = ibp.top_k(table, queries, k, block_rows=320)[1]
     assert len(given) == 13 and torch.equal(ids, by_scores(rows, queries.double(), k, "dot"))

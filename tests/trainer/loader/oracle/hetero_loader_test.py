@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from batches import expect_same
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from processes import ALL_TESTS
@@ -91,15 +92,7 @@ def test_batches_are_the_same_on_a_gpu(papers, topology, reuse):
             for _ in range(2):
                 for expected, batch in zip(host, gpu, strict=True):
                     assert batch["paper"].x.is_cuda
-                    expect_equal(batch.clone().to("cpu"), expected)
-
-
-def expect_equal(batch: HeteroData, expected: HeteroData) -> None:
-    assert batch.node_types == expected.node_types and batch.edge_types == expected.edge_types
-    for store, wanted in zip(batch.stores, expected.stores, strict=True):
-        assert list(store.keys()) == list(wanted.keys())
-        for name, value in wanted.items():
-            assert torch.equal(store[name], value) if isinstance(value, torch.Tensor) else store[name] == value
+                    expect_same(batch, expected)
 
 
 def test_pygs_modules_take_the_batches(papers):

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from batches import expect_same
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from link_oracle import forbidden_edges, neg_sampling_of, sample, weighted_ends, weights_of
@@ -253,14 +254,6 @@ def test_a_gpu_makes_the_same_batches(graph, places):
             expect_same(resumed, last)
             assert count == len(gpu)
         expect_same(next(iter(on_gpu.with_nodes([7, 5]))), next(iter(on_cpu.with_nodes([7, 5]))))
-
-
-def expect_same(found, expected):
-    found, expected = found.to_dict(), expected.to_dict()
-    assert found.keys() == expected.keys()
-    for name, value in expected.items():
-        is_tensor = isinstance(value, torch.Tensor)
-        assert torch.equal(found[name].cpu(), value) if is_tensor else found[name] == value, name
 
 
 def test_a_pyg_graph_with_a_link_split(graph):

@@ -1,12 +1,12 @@
 """LinkNeighborLoader over graphs of several types: equal to a slow sampler in Python, and to PyG's meaning."""
 
-import copy
 import itertools
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from batches import expect_same
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from link_oracle import neg_sampling_of, weighted_ends, weights_of, with_negatives
@@ -229,15 +229,6 @@ def test_a_gpu_makes_the_same_batches(shop, places):
             for expected, found in zip(cpu, gpu, strict=True):
                 assert found["item"].x.is_cuda
                 expect_same(found, expected)
-
-
-def expect_same(found: HeteroData, expected: HeteroData) -> None:
-    found, expected = copy.deepcopy(found).cpu().to_dict(), expected.to_dict()
-    assert found.keys() == expected.keys()
-    for name, store in expected.items():
-        for attribute, value in store.items():
-            other = found[name][attribute]
-            assert torch.equal(other, value) if isinstance(value, torch.Tensor) else other == value, (name, attribute)
 
 
 def test_refusals(shop):

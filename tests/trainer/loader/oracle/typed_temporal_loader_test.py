@@ -1,12 +1,12 @@
 """Disjoint and temporal batches of graphs of several types: equal to a slow sampler in Python, on the CPU and a GPU."""
 
-import copy
 import itertools
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from batches import expect_same_passes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from processes import ALL_TESTS, cohort, ran
@@ -240,7 +240,7 @@ def test_a_gpu_makes_the_same_batches(events, strategy, places):
             NeighborLoader(events, fanout, ("paper", seeds), device="cuda", **how | places) as on_gpu,
         ):
             for _ in range(2):
-                expect_same_batches(on_cpu, on_gpu)
+                expect_same_passes(on_gpu, on_cpu)
 
 
 @pytest.mark.gpu
@@ -252,18 +252,4 @@ def test_a_gpu_makes_the_same_batches_of_pairs(events, relation, negatives, stra
         links_of(events, relation, negatives, strategy, device, "reverse") for device in ("cpu", "cuda")
     )
     with on_cpu, on_gpu:
-        expect_same_batches(on_cpu, on_gpu)
-
-
-def expect_same_batches(on_cpu, on_gpu) -> None:
-    for expected, found in zip(on_cpu, on_gpu, strict=True):
-        expected, found = expected.to_dict(), copy.deepcopy(found).to("cpu").to_dict()
-        assert expected.keys() == found.keys()
-        for name, store in expected.items():
-            if not isinstance(store, dict):
-                assert store == found[name], name
-                continue
-            assert store.keys() == found[name].keys()
-            for key, value in store.items():
-                other = found[name][key]
-                assert torch.equal(value, other) if isinstance(value, torch.Tensor) else value == other, (name, key)
+        expect_same_passes(on_gpu, on_cpu)

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from batches import expect_same, expect_same_passes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from processes import ALL_TESTS, two_ranks
@@ -45,13 +46,6 @@ def events(tmp_path_factory):
 
 def loader_of(data, fanout, nodes=None, **options) -> NeighborLoader:
     return NeighborLoader(data, list(fanout), nodes, **{"device": "cpu", "edge_ids": True, "batch_size": 20} | options)
-
-
-def expect_same(batch, other) -> None:
-    assert batch.keys() == other.keys()
-    for name, value in batch.to_dict().items():
-        other_value = other[name].cpu() if isinstance(other[name], torch.Tensor) else other[name]
-        assert torch.equal(value, other_value) if isinstance(value, torch.Tensor) else value == other_value, name
 
 
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -351,8 +345,7 @@ def test_a_gpu_makes_the_same_batches_of_pairs(events, negatives, strategy, how)
         links_of(events, negatives, strategy, device=device, exclude="reverse", **how) for device in ("cpu", "cuda")
     )
     with on_cpu, on_gpu:
-        for expected, found in zip(on_cpu, on_gpu, strict=True):
-            expect_same(expected, found)
+        expect_same_passes(on_gpu, on_cpu)
 
 
 @pytest.mark.gpu
@@ -368,5 +361,4 @@ def test_a_gpu_makes_the_same_batches(events, strategy, places):
             loader_of(events, fanout, seeds, **how | places | {"device": "cuda"}) as on_gpu,
         ):
             for _ in range(2):
-                for expected, found in zip(on_cpu, on_gpu, strict=True):
-                    expect_same(expected, found)
+                expect_same_passes(on_gpu, on_cpu)

@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch.multiprocessing
+from processes import ALL_TESTS
 from sharded_ranks import run
 
 from cohort_gnn import CohortError, ShardedRows, ibp
@@ -24,7 +25,9 @@ def answers(folder, what: str, size: int, device: str = "cpu") -> list[dict]:
     return found
 
 
-@pytest.mark.parametrize(("size", "device"), [(2, "cpu"), (4, "cpu"), pytest.param(2, "cuda", marks=TWO_GPUS)])
+@pytest.mark.parametrize(
+    ("size", "device"), [(2, "cpu"), *[(4, "cpu")] * ALL_TESTS, pytest.param(2, "cuda", marks=TWO_GPUS)]
+)
 def test_rows_of_every_form_come_as_they_are(tmp_path, size, device):
     assert all(each["checked"] == each["expected"] > 0 for each in answers(tmp_path, "every_form", size, device))
 

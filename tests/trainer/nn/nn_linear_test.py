@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from blocks import DEVICES, assert_as_close
+from processes import ALL_TESTS
 
 import cohort_gnn.nn.linear as layer
 from cohort_gnn.nn import kernels
@@ -20,9 +21,12 @@ def test_column_sums(device, rows, dtype):
     assert torch.equal(column_sums(x), column_sums(x))
 
 
+SHAPES = [((1500, 7, 5), True), ((1500, 7, 5), False), ((40000, 100, 128), True), ((33000, 300, 64), False)]
+SHAPES += [((40000, 100, 128), False), ((33000, 300, 64), True)] * ALL_TESTS
+
+
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("shape", [(1500, 7, 5), (40000, 100, 128), (33000, 300, 64)])
+@pytest.mark.parametrize(("shape", "bias"), SHAPES)
 def test_product_and_gradients_are_those_of_f_linear(device, bias, shape):
     torch.manual_seed(2)
     rows, depth, width = shape

@@ -4,6 +4,7 @@ import importlib.util
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -227,6 +228,20 @@ def test_the_site_builds_without_a_warning(tmp_path):
     assert " at 0x" not in python and "_sampler" not in python
 
 
+@pytest.mark.skipif(not ALL_TESTS, reason="tests/run.sh --all runs it, as it builds what is installed")
+def test_the_reference_of_the_headers_builds_without_a_warning(tmp_path):
+    if not shutil.which("doxygen"):
+        pytest.skip("doxygen is not installed: apt-get install doxygen")
+    install = ["cmake", "--install", os.environ.get("COHORT_BUILD", ROOT / "build"), "--component", "cpp"]
+    subprocess.run([*install, "--prefix", tmp_path / "cpp"], check=True, capture_output=True)
+    settings = (ROOT / "docs/Doxyfile").read_text()
+    (tmp_path / "Doxyfile").write_text(settings.replace("build/", f"{tmp_path}/"))
+    result = subprocess.run(["doxygen", tmp_path / "Doxyfile"], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    page = (tmp_path / "cpp-reference/html/ibp_8h.html").read_text()
+    assert "Lossless, random-access compression" in page and "The memory stays the caller's." in page
+
+
 def messages() -> list[str]:
     """The error messages that the page about trouble explains."""
     page = ROOT / "docs/troubleshooting.md"
@@ -252,6 +267,17 @@ def test_an_explained_message_is_one_that_the_code_has(message, sources):
     assert sum(map(len, pieces)) > 6
     for piece in pieces:
         assert piece in sources, f"{piece!r} of {message!r}"
+
+
+def test_a_release_has_one_version():
+    places = {
+        "CMakeLists.txt": r"project\(cohort VERSION ([\d.]+)",
+        "launch/package/__init__.py": r'__version__ = "([\d.]+)"',
+        "CITATION.cff": r"^version: ([\d.]+)",
+        "CHANGELOG.md": r"^## ([\d.]+)",
+    }
+    found = {path: re.search(pattern, (ROOT / path).read_text(), re.M)[1] for path, pattern in places.items()}
+    assert len(set(found.values())) == 1, found
 
 
 def test_an_image_is_built_without_what_git_leaves_out():

@@ -178,7 +178,7 @@ def measure(trials: Trials) -> list[dict]:
     Raises:
         CohortError: a run failed, or memory was not pinned.
     """
-    reads_weights = trials.spec.edge_weights or trials.spec.weight_attr is not None
+    reads_weights = trials.spec.use_edge_weights or trials.spec.weight_attr is not None
     files = Files.of(trials.dataset, trials.spec.compress, reads_weights)
     files.forget()
     kept = files.cached_share()

@@ -134,8 +134,8 @@ def detect(source: Path) -> str:
         for kind, (looks_so, _) in FOLDERS.items():
             if looks_so(source):
                 return kind
-        if (kind := tables.kind_of(source)) is not None:
-            return kind
+        if (of_tables := tables.kind_of(source)) is not None:
+            return of_tables
         raise CohortError(str(source), "a folder in a known format", "none", hint)
     if source.suffix in (".yaml", ".yml"):
         return "graphbolt" if source.name == METADATA else "yaml"

@@ -155,7 +155,7 @@ def test_a_folder_of_another_format_is_refused(tmp_path, form):
 def test_an_unknown_source_is_refused(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "a.doc").write_text("")
-    assert "--format npz|csv" in refusal(tmp_path / "empty", tmp_path / "out").hint
+    assert "--format csv|parquet" in refusal(tmp_path / "empty", tmp_path / "out").hint
     assert "a.doc" in refusal(tmp_path / "a.doc", tmp_path / "out").found
     assert "no such file" in refusal(tmp_path / "none", tmp_path / "out").found
     assert "auto or npz" in refusal(tmp_path / "a.doc", tmp_path / "out", format="hdf5").expected

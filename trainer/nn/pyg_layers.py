@@ -90,7 +90,7 @@ class GraphConv(_Checked, GraphConvRules, pyg.GraphConv):
     aggregations = tuple(SUMS)
     propagate_type = {"x": OptPairTensor, "edge_weight": OptTensor}  # PyG reads this from sources, which are not here
 
-    def forward(
+    def forward(  # type: ignore[override]  # arguments in the order of PyG
         self,
         x: Tensor | tuple[Tensor, Tensor | None],
         edge_index: Tensor | Block,

@@ -5,19 +5,18 @@ import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, NamedTuple, TypedDict
+from typing import NamedTuple, TypedDict
 
 import msgspec
 import numpy as np
-from msgspec import Meta
 
 from cohort_gnn.base.files import remembered, user_cache
 from cohort_gnn.base.programs import ask_sampler
+from cohort_gnn.cache.plan.links import Rate
 
 LOG = logging.getLogger(__name__)
 LARGE_COUNT, MANY_ROWS = 8, 100  # see expected_reads
 SECONDS = 1.0  # of each kind of reads, in a measurement that plans use
-Rate = Annotated[float, Meta(gt=0)]
 
 
 class DiskRates(TypedDict):

@@ -19,7 +19,7 @@ LOG = logging.getLogger(__name__)
 MEASURED_BANDWIDTH = (1500.0, 360.0, 51.0)
 
 
-Rate = Annotated[float, Meta(gt=0)]  # bytes a second
+Rate = Annotated[float, Meta(gt=0)]  # bytes, or reads, a second
 
 
 class _Gpu(TypedDict):

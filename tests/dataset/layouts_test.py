@@ -158,4 +158,4 @@ def test_an_unknown_source_is_refused(tmp_path):
     assert "--format csv|parquet" in refusal(tmp_path / "empty", tmp_path / "out").hint
     assert "a.doc" in refusal(tmp_path / "a.doc", tmp_path / "out").found
     assert "no such file" in refusal(tmp_path / "none", tmp_path / "out").found
-    assert "auto or npz" in refusal(tmp_path / "a.doc", tmp_path / "out", format="hdf5").expected
+    assert "auto or csv" in refusal(tmp_path / "a.doc", tmp_path / "out", format="hdf5").expected

@@ -256,7 +256,7 @@ READERS = {
     "igbh": Reader(_typed(typed.write_igbh, features=tuple(typed.COUNTS), dim=1024), _import("source", format="igbh")),
     "graphbolt_types": Reader(_typed(typed.write_graphbolt), _import("source", format="graphbolt"), "yaml"),
     "dgl": Reader(_typed(typed.write_chunked, "csv"), _import("source", format="dgl")),
-    "checkpoint": Reader(_checkpoint, lambda folder: checkpoint.load(folder / "checkpoint.pt")),
+    "checkpoint": Reader(_checkpoint, lambda folder: checkpoint.load_checkpoint(folder / "checkpoint.pt")),
     "model": Reader(_model, lambda folder: load_weights(folder, torch.nn.Linear(3, 2))),
     "run_to_predict": Reader(_run_to_predict, lambda folder: model_of_run(folder, open_dataset(folder / "data"))),
     "config": Reader(lambda folder: (folder / "run.toml").write_text(CONFIG), _read_config),

@@ -251,7 +251,7 @@ def input_id_of(given, input_nodes, ids: np.ndarray) -> dict[str, torch.Tensor]:
     return {"input_id": torch.from_numpy(ids)} if ids.ndim == 1 and is_mask(of_type) else {}
 
 
-def resolve_device(device, place: Place) -> tuple[str, int]:
+def device_of_rank(device, place: Place) -> tuple[str, int]:
     """("cpu" or "cuda", ordinal) for what the user asked for. Ranks of one machine have the GPUs 0, 1, ... in turn."""
     is_auto, asked = str(device) == "auto", None
     try:

@@ -19,7 +19,7 @@ from cohort_gnn.channel.run_folder import RunFolder, meeting_point, rank_folders
 from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.spec.run import SamplerSpec
 from cohort_gnn.spec.types import Positive, checked
-from cohort_gnn.trainer.loader.arguments import resolve_device, smallest_gpu
+from cohort_gnn.trainer.loader.arguments import device_of_rank, smallest_gpu
 from cohort_gnn.trainer.loader.cores import share_cores
 from cohort_gnn.trainer.loader.machine import SAME_LOADERS, demand_same_place, ranks_here, wait_for_rank
 from cohort_gnn.trainer.loader.sm_partition import divide_gpu
@@ -48,7 +48,7 @@ class SamplerProcess:
         self.place = self._ranks.place
         self.process: subprocess.Popen | None = None
         self.seed, self.weight_attr = options["seed"], spec.weight_attr
-        kind, gpu = resolve_device(device, self.place)
+        kind, gpu = device_of_rank(device, self.place)
         if kind == "cpu":
             share_cores()
         self._cleanup = cleanup

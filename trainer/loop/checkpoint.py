@@ -74,7 +74,7 @@ class CheckpointFile:
         """
         if not self.path.exists():
             return None
-        state = load(self.path)
+        state = load_checkpoint(self.path)
         for name in sorted(self.identity.keys() | state["identity"].keys()):
             expected, found = self.identity.get(name), state["identity"].get(name)
             if expected != found:
@@ -82,7 +82,7 @@ class CheckpointFile:
         return state
 
 
-def load(path: Path) -> dict:
+def load_checkpoint(path: Path) -> dict:
     """MEMBERS of a checkpoint, on the CPU. Nothing in the file is executed.
 
     Raises:

@@ -14,7 +14,7 @@ from cohort_gnn import CohortError, NeighborLoader
 from cohort_gnn.base.machine import STARTERS
 from cohort_gnn.trainer.bench.digest import digest
 from cohort_gnn.trainer.loader import _native, machine
-from cohort_gnn.trainer.loader.arguments import resolve_device
+from cohort_gnn.trainer.loader.arguments import device_of_rank
 from cohort_gnn.trainer.loader.machine import Place
 
 pytestmark = pytest.mark.usefixtures("shm")
@@ -227,7 +227,7 @@ def test_a_rank_that_sees_its_own_gpu_alone_is_told(monkeypatch, device):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(_native, "with_cuda", lambda: True)
     with pytest.raises(CohortError) as error:
-        resolve_device(device, Place(1, 2, 1, 2))
+        device_of_rank(device, Place(1, 2, 1, 2))
     assert (error.value.place, error.value.found) == ("CUDA_VISIBLE_DEVICES", "1")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert resolve_device(device, Place(1, 2, 1, 2)) == ("cuda", 1)
+    assert device_of_rank(device, Place(1, 2, 1, 2)) == ("cuda", 1)

@@ -12,7 +12,7 @@ import torch
 from cohort_gnn import CohortError
 from cohort_gnn.spec.results import EpochReport
 from cohort_gnn.spec.run import TrainerSpec, as_json
-from cohort_gnn.trainer.loop.checkpoint import CheckpointFile, identity_of, load
+from cohort_gnn.trainer.loop.checkpoint import CheckpointFile, identity_of, load_checkpoint
 from cohort_gnn.trainer.loop.resume import Checkpoints
 
 IDENTITY = {"model": "sage", "fanout": [5, 3], "lr": 0.01, "num_ranks": 1, "data": "abc"}
@@ -137,7 +137,7 @@ def test_a_folder_in_its_place_is_refused(file):
 def test_the_checkpoint_of_another_run_is_refused(file, name, value):
     other = CheckpointFile(file.path, IDENTITY | {name: value})
     refused(other, f"{name}: expected {value!r}, found {IDENTITY[name]!r}", "another run")
-    assert load(file.path)["identity"] == IDENTITY
+    assert load_checkpoint(file.path)["identity"] == IDENTITY
 
 
 def test_the_identity_follows_what_the_losses_follow(tmp_path):

@@ -54,7 +54,7 @@ def test_a_run_has_files_in_the_form_of_torch_save_alone(tmp_path, no_reader, fo
     with pytest.raises(CohortError, match="model.pt: expected the weights of a run, .* found no file of torch.save"):
         load_weights(tmp_path, torch.nn.Linear(3, 2))
     with pytest.raises(CohortError, match="checkpoint.pt: expected a checkpoint of cohort train"):
-        checkpoint.load(tmp_path / files.CHECKPOINT)
+        checkpoint.load_checkpoint(tmp_path / files.CHECKPOINT)
 
 
 @pytest.mark.parametrize("form", FORMS.keys() - {"old", "behind a pickle"})
@@ -88,7 +88,7 @@ def test_a_pytorch_with_known_holes_reads_nothing(tmp_path, no_reader, monkeypat
         (tmp_path / name).write_bytes(saved())
     reads = (
         lambda: load_weights(tmp_path, torch.nn.Linear(3, 2)),
-        lambda: checkpoint.load(tmp_path / files.CHECKPOINT),
+        lambda: checkpoint.load_checkpoint(tmp_path / files.CHECKPOINT),
         lambda: load_tensors(tmp_path / files.MODEL, ""),
     )
     for read in reads:

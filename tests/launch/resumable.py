@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from processes import SECONDS_TO_START, hear_hangups, processes_of, wait_until
+from processes import SECONDS_TO_START, hear_hangups, processes_of, ran, wait_until
 
 import cohort_gnn as cohort
 from cohort_gnn.dataset.partitioning.partition import parts_file
@@ -142,6 +142,26 @@ def learned(out: Path) -> tuple:
     summary = results_of(out)["summary"]
     names = ("loss", "val_accuracy", "num_seeds", "num_nodes", "num_edges")
     return summary["test_accuracy"], [[epoch[name] for name in names] for epoch in summary["epochs"]]
+
+
+def demand_going_on(graph: Path, folder: Path, *options, stops: int = 1) -> list[int]:
+    """A run that is stopped at checkpoints and taken up again ends with the results and weights of one that is not.
+
+    Returns:
+        at which step of its epoch it was stopped, each time.
+    """
+    undisturbed, out, steps = folder / "undisturbed", folder / "run", []
+    ran("train", graph, *options, "--quiet", "--out", undisturbed)
+    for stop in range(stops):
+        begun = Launch(out, "--resume", out) if stop else Launch(out, graph, *options, "--out", out)
+        begun.await_checkpoint()
+        begun.stop(signal.SIGTERM)
+        steps.append(torch.load(out / "checkpoint.pt", weights_only=True)["step"])
+    ran("train", "--resume", out, "--quiet")
+    assert results_of(out) == results_of(undisturbed)
+    first, second = (torch.load(run / "model.pt", weights_only=True) for run in (out, undisturbed))
+    assert first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+    return steps
 
 
 def record_batches(folder: Path) -> list:

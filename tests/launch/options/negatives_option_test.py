@@ -1,6 +1,5 @@
 """Where `cohort train` of models that predict links takes negatives from."""
 
-import signal
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +7,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from link_runs import CHANCE, OPTIONS, losses, train
-from processes import ALL_TESTS, cohort, ran
-from resumable import Launch, results_of
+from processes import ALL_TESTS, cohort, refused
+from resumable import demand_going_on
 from torch_geometric.data import HeteroData
 from torch_geometric.sampler import NegativeSampling
 
@@ -110,18 +109,9 @@ def test_links_are_learned_and_ranks_share_the_batches(graph, tmp_path, kind):
 @pytest.mark.skipif(not ALL_TESTS, reason="like that of link_run_test: tests/run.sh --all runs it")
 @pytest.mark.parametrize("more", [["degree", "--ranks", 2], ["batch"]], ids=lambda more: more[0])
 def test_a_run_that_is_told_to_stop_goes_on_in_the_middle_of_an_epoch(graph, tmp_path, more):
-    options = [*OPTIONS, "--epochs", 6, "--checkpoint-every", 7, "--negatives-from", *more]
-    undisturbed, out = tmp_path / "undisturbed", tmp_path / "run"
-    ran("train", graph, *options, "--quiet", "--out", undisturbed)
-    begun = Launch(out, graph, *options, "--out", out)
-    begun.await_checkpoint()
-    begun.stop(signal.SIGTERM)
-    refused = cohort("train", "--resume", out, "--negatives-from", "uniform")
-    assert refused.returncode == 1 and f"--negatives-from: expected {more[0]}, as" in refused.stderr
-    ran("train", "--resume", out, "--quiet")
-    assert results_of(out) == results_of(undisturbed)
-    first, second = (torch.load(folder / "model.pt", weights_only=True) for folder in (out, undisturbed))
-    assert first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+    demand_going_on(graph, tmp_path, *OPTIONS, "--epochs", 6, "--checkpoint-every", 7, "--negatives-from", *more)
+    again = cohort("train", "--resume", tmp_path / "run", "--negatives-from", "uniform")
+    refused(again, 1, f"--negatives-from: expected {more[0]}, as")
 
 
 def test_weights_of_degrees():

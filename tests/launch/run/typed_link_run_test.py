@@ -1,7 +1,6 @@
 """`cohort train` of models that predict the links of one relation of a typed graph."""
 
 import json
-import signal
 from pathlib import Path
 
 import link_runs
@@ -11,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from link_runs import ALL_NEIGHBOURS, CHANCE, losses, metrics_of
 from processes import ALL_TESTS, cohort, ran
-from resumable import Launch, results_of
+from resumable import demand_going_on
 from torch_geometric.data import HeteroData
 
 import cohort_gnn as package
@@ -158,16 +157,7 @@ def test_a_gpu_trains_the_same(shop, tmp_path, model):
 @pytest.mark.skipif(not ALL_TESTS, reason="like that of link_run_test: tests/run.sh --all runs it")
 @pytest.mark.parametrize("more", [[], ["--ranks", 2]], ids=["one", "two"])
 def test_a_run_that_is_told_to_stop_goes_on_in_the_middle_of_an_epoch(shop, tmp_path, more):
-    options = [*OPTIONS, "--epochs", 6, "--checkpoint-every", 7, *more]
-    undisturbed, out = tmp_path / "undisturbed", tmp_path / "run"
-    ran("train", shop, *options, "--quiet", "--out", undisturbed)
-    begun = Launch(out, shop, *options, "--out", out)
-    begun.await_checkpoint()
-    begun.stop(signal.SIGTERM)
-    ran("train", "--resume", out, "--quiet")
-    assert results_of(out) == results_of(undisturbed)
-    first, second = (torch.load(folder / "model.pt", weights_only=True) for folder in (out, undisturbed))
-    assert first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+    demand_going_on(shop, tmp_path, *OPTIONS, "--epochs", 6, "--checkpoint-every", 7, *more)
 
 
 @pytest.mark.parametrize(

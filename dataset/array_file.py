@@ -30,6 +30,7 @@ UNREADABLE = (
 )  # fmt: skip
 DAMAGED = "damaged bytes"
 MAGIC = b"\x93NUMPY"
+LONGEST_TEXT = 1024  # bytes of an array of one text, with its header
 MOST_DEFLATED = 1032  # bytes of which deflate makes one: 258 for two bits
 SAVE_AGAIN = "write it again with numpy.savez or numpy.save; pickled objects are never loaded"
 COMPLEX_HINT = "numpy.stack([array.real, array.imag], axis=-1)"
@@ -153,9 +154,28 @@ class NamedArrays:
             found = ", ".join(sorted(self._sizes)) or "no arrays"
             raise CohortError(str(self.path), f"an array {key}", found, self._hint)
         self._opened.add(key)
+        return _parse(self.place(key), self._opener(key), self._sizes[key])
+
+    def _opener(self, key: str) -> Callable[[], BufferedIOBase]:
         name = f"{key}.npy"
-        open_file = (lambda: _open(self.path / name)) if self._is_folder else (lambda: _member(self.path, name))
-        return _parse(self.place(key), open_file, self._sizes[key])
+        return (lambda: _open(self.path / name)) if self._is_folder else (lambda: _member(self.path, name))
+
+    def text(self, key: str) -> str:
+        """The text in an array without a shape, such as SciPy's ``format``."""
+        place, size = self.place(key), self._sizes[key]
+        self._opened.add(key)
+        array = np.empty(0)
+        if size <= LONGEST_TEXT:
+            with contextlib.closing(self._opener(key)()) as file:
+                try:
+                    array = np.lib.format.read_array(file, allow_pickle=False)
+                except UNREADABLE as error:
+                    raise CohortError(place, "a short text", why(error, DAMAGED), SAVE_AGAIN) from error
+        if array.shape or array.dtype.kind not in "SU":
+            found = f"{size} bytes" if size > LONGEST_TEXT else f"{array.dtype} of shape {list(array.shape)}"
+            raise CohortError(place, "a short text", found, SAVE_AGAIN)
+        text = array.item()
+        return text.decode("latin1") if isinstance(text, bytes) else text
 
     @property
     def names(self) -> list[str]:

@@ -12,6 +12,7 @@ from cohort_gnn.base.errors import CohortError
 
 TASKS = ("classification", "regression", "multilabel")
 MASKS = ("train_mask", "val_mask", "test_mask")  # of PyG's Data
+FEW_NODES, NODES_AN_EDGE = 1 << 20, 64  # of a matrix that says more, one of its numbers is damaged
 EXACT = 1 << 24  # integers up to here are float32
 KEPT_FEATURE_DTYPES = (np.uint8, np.float16, np.float32)
 TIMES_HINT = "times are integers, such as seconds; of dates: array.astype('datetime64[s]').astype(numpy.int64)"
@@ -265,6 +266,13 @@ def demand_offsets(place: str, offsets: np.ndarray, count: int) -> None:
     if offsets[0] != 0 or offsets[-1] != count or (offsets[1:] < offsets[:-1]).any():
         found = f"{offsets[0]} .. {offsets[-1]}, or a step down"
         raise CohortError(place, f"values that ascend from 0 to {count}", found)
+
+
+def demand_plausible(place: str, num_nodes: int, num_edges: int) -> None:
+    """Raises CohortError for a matrix that says it has far more rows than entries; files would be made for them."""
+    if not 0 < num_nodes <= FEW_NODES + NODES_AN_EDGE * num_edges:
+        hint = "so many nodes without edges are possible in an edge list (.csv), with --nodes"
+        raise CohortError(place, f"nodes for {num_edges} entries", f"{num_nodes} rows", hint)
 
 
 def csr_matrix(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.layouts.graph import Graph
 from cohort_gnn.dataset.layouts.streams import EdgeChunk, Edges, Weights
 from cohort_gnn.dataset.tables.known_files import known_file
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 BANNER = "%%MatrixMarket matrix coordinate FIELD SYMMETRY"
 FIELDS = {"pattern": None, "integer": np.int64, "unsigned-integer": np.int64, "real": np.float32, "double": np.float32}
 SYMMETRIES = ("general", "symmetric", "skew-symmetric")
-FEW_NODES, NODES_AN_ENTRY = 1 << 20, 64  # a matrix with more rows than these is damaged
 AS_COORDINATES = "scipy.io.mmwrite('coordinates.mtx', scipy.sparse.coo_array(scipy.io.mmread('{}')))"
 AS_REAL = "keep one number of each value: scipy.io.mmwrite('real.mtx', scipy.io.mmread('{}').real)"
 NO_BANNER_HINT = "scipy.io.mmwrite writes such a file; an edge list has a name that ends in .txt or .csv"
@@ -86,9 +86,7 @@ class MatrixFile(TextFile):
             hint = "edges between two node types are tables of a graph.yaml; feature rows are a .npy file"
             found = f"{rows} rows, {columns} columns"
             raise CohortError(str(self.path), "a row and a column for each node", found, hint)
-        if not 0 < rows <= FEW_NODES + NODES_AN_ENTRY * self.entries:
-            hint = "so many nodes without edges are possible in an edge list (.csv), with --nodes"
-            raise CohortError(str(self.path), f"nodes for {self.entries} entries", f"{rows} rows", hint)
+        arrays.demand_plausible(str(self.path), rows, self.entries)
         self.num_nodes = rows
 
     def _cure(self, text: str) -> str:

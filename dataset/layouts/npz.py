@@ -1,4 +1,5 @@
-"""`.npz` files and folders of `.npy` files: CSR matrices (adj_*, attr_*), plain src, dst and x, or PyG's names."""
+"""`.npz` files and folders of `.npy` files: CSR matrices (adj_*, attr_*), plain src, dst and x, PyG's names, or a
+sparse adjacency matrix as SciPy saves it."""
 
 from __future__ import annotations
 
@@ -20,8 +21,10 @@ from cohort_gnn.spec.graph import NODE_TYPE
 
 HINT = (
     "names are src, dst, x, labels, edge_weights and edge_attr; or PyG's: x, edge_index, y, edge_weight and edge_attr; "
-    "or adj_*, attr_* and labels of CSR matrices; of splits train_ids or train_mask, val_ids ..."
+    "or adj_*, attr_* and labels of CSR matrices; or those of scipy.sparse.save_npz; "
+    "of splits train_ids or train_mask, val_ids ..."
 )
+IS_ARRAY = "_is_array"  # of scipy.sparse.save_npz: whether it was an array, not a matrix
 LABELS, WEIGHTS = ("labels", "y"), ("edge_weights", "edge_weight")
 
 
@@ -30,6 +33,8 @@ def read_npz(source: Path) -> Graph:
     inputs = NamedArrays(source, HINT)
     if "adj_indptr" in inputs:
         graph = _of_matrices(inputs)
+    elif "format" in inputs and "src" not in inputs:
+        graph = _of_sparse(inputs)
     elif "edge_index" in inputs and "src" not in inputs:
         arrays.demand_shape(inputs.place("edge_index"), inputs["edge_index"], (2, None))
         graph = _of_arrays(inputs, Edges.of_pairs(inputs["edge_index"]))
@@ -45,7 +50,7 @@ def read_npz(source: Path) -> Graph:
         hint = f"pass --features FILE; {HINT}"
         problem = CohortError(str(source), "an array x", ", ".join(sorted(inputs.names)) or "no arrays", hint)
         graph.missing["features"] = problem
-    if unused := [name for name in inputs.unread() if name not in there]:
+    if unused := [name for name in inputs.unread() if name not in (*there, IS_ARRAY)]:
         graph.notes.append(f"{source.name}: not used: {', '.join(unused)}")
     return graph
 
@@ -108,6 +113,31 @@ def _of_matrices(inputs: NamedArrays) -> Graph:
         num_nodes=num_nodes,
         any_task=True,
     )
+
+
+def _of_sparse(inputs: NamedArrays) -> Graph:
+    """What scipy.sparse.save_npz wrote: entry (i, j) is the edge i -> j, its value the weight unless it is a bool."""
+    kind = inputs.text("format")
+    if kind not in ("csr", "csc", "coo"):
+        hint = f"scipy.sparse.save_npz('csr.npz', scipy.sparse.load_npz('{inputs.path.name}').tocsr())"
+        raise CohortError(inputs.place("format"), "csr, csc or coo", repr(kind), hint)
+    data, place = inputs["data"], str(inputs.path)
+    shape = arrays.integers(inputs.place("shape"), inputs["shape"].read(), (2,))
+    if shape[0] != shape[1]:
+        expected, hint = "a row and a column for each node", "feature rows are a .npy file: matrix.toarray()"
+        raise CohortError(inputs.place("shape"), expected, str(shape.tolist()), hint)
+    num_nodes = int(shape[0])
+    arrays.demand_plausible(place, num_nodes, len(data))
+    if kind == "coo":
+        edges = Edges.of_arrays(place, inputs["row"], inputs["col"])
+    else:
+        indptr = arrays.integers(inputs.place("indptr"), inputs["indptr"].read(), (num_nodes + 1,))
+        edges = Edges.of_columns(place, indptr, inputs["indices"])
+        edges = edges.transposed() if kind == "csc" else edges
+    told = f"{inputs.path.name}: {len(data):,} entries"
+    if data.dtype.kind != "b":
+        edges, told = edges.with_column(Weights.of_array(data)), f"{told}; their values are edge weights"
+    return Graph.of_one_type(edges, num_nodes=num_nodes, name=inputs.path.resolve().stem, notes=[told])
 
 
 def _matrix(inputs: NamedArrays, name: str) -> scipy.sparse.csr_matrix:

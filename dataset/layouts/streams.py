@@ -123,6 +123,10 @@ class Edges:
 
         return Edges._of(place, len(columns), pieces)
 
+    def transposed(self) -> Edges:
+        """The same edges in the other direction."""
+        return replace(self, chunks=lambda size: ((dst, src, done) for src, dst, done in self.chunks(size)))
+
     @staticmethod
     def of_parts(place: str, parts: Sequence[Edges]) -> Edges:
         """The edges of several files, one after the other."""

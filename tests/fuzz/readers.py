@@ -82,6 +82,15 @@ def _csr_npz(folder: Path) -> None:
     np.savez(folder / "csr.npz", labels=graph.y, **parts)
 
 
+def _sparse_npz(folder: Path) -> None:
+    import scipy.sparse
+
+    graph = layouts.sample()
+    values, size = np.arange(graph.edge_index.shape[1]) / 4, (graph.num_nodes, graph.num_nodes)
+    matrix = scipy.sparse.coo_array((values, tuple(graph.edge_index)), size)
+    scipy.sparse.save_npz(folder / "sparse.npz", matrix.tocsc(), compressed=False)
+
+
 def _npy_folder(folder: Path) -> None:
     graph = layouts.sample()
     (folder / "source").mkdir()
@@ -234,6 +243,7 @@ READERS = {
     "data_set": Reader(_data_set, _read_data_set),
     "npz": Reader(_npz, _import("plain.npz")),
     "csr_npz": Reader(_csr_npz, _import("csr.npz")),
+    "sparse_npz": Reader(_sparse_npz, _import("sparse.npz", inputs=SourceOptions(features="ones"))),
     "npy_folder": Reader(_npy_folder, _import("source")),
     "edge_list": Reader(_edge_list, _import("edges.csv", inputs=SourceOptions(features="ones"))),
     "mtx": Reader(_matrix_market, _import("edges.mtx", inputs=SourceOptions(features="ones"))),

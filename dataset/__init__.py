@@ -3,6 +3,7 @@
 from cohort_gnn.dataset.check import Problem, check
 from cohort_gnn.dataset.generating.typed import generate_typed
 from cohort_gnn.dataset.importing.from_pyg import from_pyg
+from cohort_gnn.dataset.importing.from_tables import from_tables
 from cohort_gnn.dataset.importing.importer import import_graph, import_npz
 from cohort_gnn.dataset.importing.tensors import from_tensors
 from cohort_gnn.dataset.link_split import split_links
@@ -21,6 +22,7 @@ __all__ = [
     "StoredGraph",
     "check",
     "from_pyg",
+    "from_tables",
     "from_tensors",
     "generate",
     "generate_typed",

@@ -76,7 +76,31 @@ def import_graph(
     demand_files(inputs)
     kind = detect(path) if format == "auto" else format
     _demand_ids_elsewhere(kind, inputs, options)
+    labels, by_hand = (inputs.labels or path).name, kind in (*EDGE_LISTS, "npz")
     graph = _read(path, kind, inputs)
+    write_source(graph, out, kind, inputs, labels=labels, by_hand=by_hand, progress=progress, note=note, **options)
+
+
+def write_source(
+    graph: Graph,
+    out: str | os.PathLike,
+    kind: str,
+    inputs: SourceOptions = AS_IT_IS,
+    *,
+    labels: str = "label",
+    by_hand: bool = False,
+    progress: ProgressCall = lambda what, fraction: None,
+    note: Callable[[str], None] = lambda text: None,
+    **options: Any,
+) -> None:
+    """Writes a graph that has been read, with what the options put in its place, as a data set.
+
+    Args:
+        kind: its format.
+        labels: what messages call its labels.
+        by_hand: somebody numbered the nodes of an edge list; it is no published data set.
+        options: fields of ConvertOptions.
+    """
     graph.choose_target(inputs.target)
     graph.demand_types()
     graph = graph.without_names()
@@ -94,7 +118,6 @@ def import_graph(
         note(text)
     _demand_task(graph, converted.task, kind)
     write_graph(graph, out, converted, progress)
-    labels, by_hand = (inputs.labels or path).name, kind in (*EDGE_LISTS, "npz")
     for text in outcome(graph, Path(out), converted, labels=labels, numbered_by_hand=by_hand):
         note(text)
 

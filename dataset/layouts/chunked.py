@@ -16,7 +16,7 @@ from cohort_gnn.dataset.arrays import MASKS
 from cohort_gnn.dataset.layouts.graph import Graph, Nodes, Target, by_relation, relation_of, splits_in
 from cohort_gnn.dataset.layouts.streams import Edges, Labels, Rows
 from cohort_gnn.dataset.structured import file_beside, read_structured
-from cohort_gnn.dataset.tables.parquet_file import ParquetFile
+from cohort_gnn.dataset.tables.arrow_table import ParquetFile
 from cohort_gnn.dataset.tables.table import TableFile
 from cohort_gnn.dataset.tables.text_file import TextFile
 from cohort_gnn.dataset.tables.text_options import TextOptions

@@ -41,7 +41,7 @@ class Text(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         separator = self.separator if self.separator is None else SEPARATORS.get(self.separator, self.separator)
         header = self.header if isinstance(self.header, str) else "yes" if self.header else "no"
         for key, value, fits, expected in (
-            ("format", self.format, self.format in (None, "csv", "parquet", "npy"), "csv, parquet or npy"),
+            ("format", self.format, self.format in (None, "npy", *tables.TABLES), "csv, parquet, arrow or npy"),
             ("separator", separator, separator is None or len(separator) == 1, "one character, or its name"),
             ("header", header, header in ("auto", "yes", "no"), "yes or no"),
         ):
@@ -112,7 +112,11 @@ class Description(msgspec.Struct, forbid_unknown_fields=True):
 def read_described(source: Path) -> Graph:
     """The graph that a YAML file, or graph.yaml in a folder, describes."""
     path = source / DESCRIPTION if source.is_dir() else source
-    found = read_structured(path, "YAML", Description, "nodes and edges of a graph", HINT)
+    return described_graph(path, read_structured(path, "YAML", Description, "nodes and edges of a graph", HINT))
+
+
+def described_graph(path: Path, found: Description) -> Graph:
+    """The graph of a description, whose files are in the folder of ``path``."""
     nodes = {type_: _NodeFiles(path, type_, of) for type_, of in found.nodes.items()}
     ids = {type_: files.ids for type_, files in nodes.items() if files.ids is not None}
     return Graph(

@@ -12,18 +12,18 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.array_file import ArrayFile, open_npy, open_raw
 from cohort_gnn.dataset.layouts.streams import Edges, Rows, Weights
+from cohort_gnn.dataset.tables.arrow_table import ArrowFile, ParquetFile
 from cohort_gnn.dataset.tables.column_names import edge_columns, end_columns
 from cohort_gnn.dataset.tables.first_line import EDGE_LISTS, kind_suffix
 from cohort_gnn.dataset.tables.ids import demand_no_ids, integers_of, named_ids
 from cohort_gnn.dataset.tables.known_files import demand_unknown
-from cohort_gnn.dataset.tables.parquet_file import ParquetFile
 from cohort_gnn.dataset.tables.parts import Parts, is_pattern, part_files
 from cohort_gnn.dataset.tables.table import TableFile, shortened
 from cohort_gnn.dataset.tables.text_file import TextFile
 from cohort_gnn.dataset.tables.text_options import ALL, GUESSED, NONE, TextOptions, Wanted
 
 TEXT_SUFFIXES = (".csv", ".tsv", ".txt", *EDGE_LISTS)
-TABLES = ("csv", "parquet")
+TABLES = ("csv", "parquet", "arrow")
 KNOWN = "a .npy, .csv or .parquet file"
 RAW_DTYPES = ("float32", "float16", "bfloat16", "uint8")
 COLUMNS_CURE = "--columns SRC,DST, as names or numbers from 0"
@@ -38,14 +38,23 @@ class RawLayout:
 
 
 def kind_of(path: Path) -> str | None:
-    """ "npy", "npz", "csv", "parquet" or "pt" by the name of the file, or of all parts in a folder; else None."""
+    """ "npy", "npz", "csv", "parquet", "arrow" or "pt", by the name of the file or of all parts; else None."""
     if path.is_dir() or is_pattern(path):
         kinds = {kind_of(file) for file in part_files(path)}
         return kinds.pop() if len(kinds) == 1 and kinds <= set(TABLES) else None
     last = kind_suffix(path)
     if last in TEXT_SUFFIXES:
         return "csv"
-    return {".npy": "npy", ".mtx": "mtx", ".npz": "npz", ".parquet": "parquet", ".pq": "parquet", ".pt": "pt"}.get(last)
+    return {
+        ".npy": "npy",
+        ".mtx": "mtx",
+        ".npz": "npz",
+        ".parquet": "parquet",
+        ".pq": "parquet",
+        ".arrow": "arrow",
+        ".feather": "arrow",
+        ".pt": "pt",
+    }.get(last)
 
 
 def open_table(path: Path, options: TextOptions = GUESSED, wanted: Wanted = ALL, kind: str | None = None) -> TableFile:
@@ -60,7 +69,9 @@ def open_table(path: Path, options: TextOptions = GUESSED, wanted: Wanted = ALL,
     if kind not in TABLES:
         demand_unknown(path, KNOWN)
         raise CohortError(str(path), KNOWN, f"a file {path.name}", "give it one of these names")
-    return TextFile(path, options, wanted) if kind == "csv" else ParquetFile(path)
+    if kind == "csv":
+        return TextFile(path, options, wanted)
+    return ParquetFile(path) if kind == "parquet" else ArrowFile(path)
 
 
 def _parts_of(source: Path, kind: str | None) -> list[Path]:

@@ -1,8 +1,8 @@
 """Cohort: GNN training on graphs larger than GPU memory.
 
 ``cohort.NeighborLoader`` and ``cohort.LinkNeighborLoader`` load minibatches for a script of your own.
-``cohort.from_pyg`` and ``cohort.from_tensors`` write data sets, and ``cohort.dataset.open`` reads them.
-``cohort.train`` trains a model, and ``cohort.load_model`` returns the model of a run. ``cohort.nn`` has layers,
+``cohort.from_pyg``, ``cohort.from_tensors`` and ``cohort.from_tables`` write data sets, which ``cohort.dataset.open``
+reads. ``cohort.train`` trains a model, and ``cohort.load_model`` returns the model of a run. ``cohort.nn`` has layers,
 ``cohort.ibp`` has codecs of feature rows.
 For everything else there is the command ``cohort``: see ``cohort --help``.
 """
@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names below
     from cohort_gnn import nn as nn
     from cohort_gnn.base.errors import CohortError as CohortError
     from cohort_gnn.dataset import from_pyg as from_pyg
+    from cohort_gnn.dataset import from_tables as from_tables
     from cohort_gnn.dataset import from_tensors as from_tensors
     from cohort_gnn.ibp.uses.sharded.rows import ShardedRows as ShardedRows
     from cohort_gnn.launch.run.api import train as train
@@ -33,6 +34,7 @@ _HOMES = {
     "NeighborLoader": "cohort_gnn.trainer.loader.neighbor",
     "ShardedRows": "cohort_gnn.ibp.uses.sharded.rows",
     "from_pyg": "cohort_gnn.dataset",
+    "from_tables": "cohort_gnn.dataset",
     "from_tensors": "cohort_gnn.dataset",
     "CohortError": "cohort_gnn.base.errors",
     "load_model": "cohort_gnn.trainer.models.own",

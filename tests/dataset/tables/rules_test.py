@@ -279,7 +279,7 @@ OTHERS = {
     "safetensors": (b"\x10\0\0\0\0\0\0\0" + b'{"x":{}}' + b" " * 64, "safetensors.numpy"),
     "h5": (b"\x89HDF\r\n\x1a\n" + bytes(64), "h5py"),
     "xz": (b"\xfd7zXZ\x00" + bytes(66), "unxz"),
-    "feather": (b"ARROW1\0\0" + bytes(64), "read_feather"),
+    "feather1": (b"FEA1" + bytes(68), "read_feather"),
     "data": (b"0.5,1.25\n" * 8, ".csv"),
     "market": (b"%%MatrixMarket matrix\n2 2 1\n1 2\n" + b" " * 39, "mmread"),
 }

@@ -1,0 +1,142 @@
+"""Data sets from tables of other libraries: pandas, polars, DuckDB, pyarrow, and whatever gives Arrow's streams."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from cohort_gnn.base.errors import CohortError, why
+from cohort_gnn.base.files import temporary_folder
+from cohort_gnn.base.structures import misfit
+from cohort_gnn.dataset.importing.beside import AS_IT_IS
+from cohort_gnn.dataset.importing.importer import write_source
+from cohort_gnn.dataset.layouts.described import Description, described_graph
+from cohort_gnn.spec.graph import EdgeType
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PLACE = "from_tables"
+STREAM_HINT = "pandas, polars, pyarrow and DuckDB give one; of a polars LazyFrame, take frame.collect()"
+KEYS_HINT = "the keys are those of graph.yaml (dataset/FORMAT.md), with table in place of file"
+
+
+def from_tables(
+    out: str | os.PathLike,
+    *,
+    nodes: Mapping[str, Mapping[str, Any]],
+    edges: Mapping[EdgeType, Mapping[str, Any]],
+    target: str | None = None,
+    name: str | None = None,
+    note: Callable[[str], None] = lambda text: None,
+    **options: Any,
+) -> Path:
+    """Writes tables as a data set. Each table is read once, some rows at a time, into a file beside ``out`` that is
+    removed in the end; the rules are those of tables in files (dataset/FORMAT.md).
+
+    A table is a pandas or polars DataFrame, a pyarrow Table, RecordBatchReader or Dataset, a DuckDB relation, or any
+    other object with ``__arrow_c_stream__``, as the libraries of Iceberg, Delta Lake and ADBC return.
+
+    Args:
+        nodes: {node type: its table and what its columns mean}, by the keys of a node type in ``graph.yaml``, with
+            ``table`` in place of ``file``: ``id`` (column of the ids that edges use, integers or texts; without it,
+            row i is node i), ``features`` (list of columns), ``label`` (a column, or a list of them), ``split`` (a
+            column with train, val, test or nothing), ``count`` (of nodes, without a table).
+        edges: {(source type, name, target type): its table and what its columns mean}: ``source`` and ``target``
+            (columns; by default those whose names say it, such as src and dst), ``weight``, ``time``, ``features``
+            (columns), ``reverse_of``.
+        target: the node type to learn; by default the only one that has labels.
+        name: of the data set; by default the name of the folder.
+        note: function that gets messages for the user.
+        options: fields of ``ConvertOptions``: ``task``, ``split`` (shares of the nodes), ``seed``, ``memory`` (bytes),
+            ``reverse``, ``overwrite`` and others, as of `cohort dataset import`.
+
+    Returns:
+        The folder of the data set.
+
+    Raises:
+        CohortError: a table is missing, is no table, ends early or has values that are refused. Nothing is left then.
+
+    Example:
+        >>> import duckdb, cohort_gnn as cohort
+        >>> users = duckdb.sql("SELECT id, age, income, is_fraud::INT AS fraud FROM 'users.parquet'")
+        >>> pays = duckdb.sql("SELECT payer, payee, at FROM 'payments/*.parquet'")
+        >>> cohort.dataset.from_tables(
+        ...     "data/payments",
+        ...     nodes={"user": {"table": users, "id": "id", "features": ["age", "income"], "label": "fraud"}},
+        ...     edges={("user", "pays", "user"): {"table": pays, "source": "payer", "target": "payee", "time": "at"}},
+        ... )
+    """
+    folder = Path(out)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with temporary_folder(folder.with_name(f"{folder.name}.tables")) as kept:
+        described = {
+            "nodes": {type_: _kept(keys, kept, f"nodes.{type_}") for type_, keys in nodes.items()},
+            "edges": [
+                {"type": list(type_)} | _kept(keys, kept, f"edges.{'.'.join(type_)}") for type_, keys in edges.items()
+            ],
+            "target": target,
+            "name": name or folder.resolve().name,
+        }
+        try:
+            description = msgspec.convert(described, Description)
+        except msgspec.ValidationError as error:
+            member, expected, actual = misfit(error)
+            raise CohortError(f"{PLACE}: {member}".removesuffix(": "), expected, actual, KEYS_HINT) from None
+        try:
+            graph = described_graph(kept / PLACE, description)
+            write_source(graph, folder, "yaml", AS_IT_IS, note=note, **options)
+        except CohortError as error:
+            place = error.place.replace(f"{kept}{os.sep}", "")
+            raise CohortError(place, error.expected, error.found, error.hint) from error
+    return folder
+
+
+def _kept(keys: Mapping[str, Any], folder: Path, place: str) -> dict[str, Any]:
+    """The keys of a description, whose table is in a file now."""
+    if "file" in keys or "format" in keys:
+        raise CohortError(f"{PLACE}: {place}", "a table in memory", "a file", "tables in files: import_graph()")
+    described = dict(keys)
+    table = described.pop("table", None)
+    if table is not None:
+        path = folder / place.replace(os.sep, "_")
+        _write(_stream_of(table, place), path, place)
+        described |= {"file": path.name, "format": "arrow"}
+    return described
+
+
+def _stream_of(table: Any, place: str) -> pa.RecordBatchReader:
+    """The rows of a table, some at a time."""
+    import pyarrow as pa
+
+    if isinstance(table, pa.RecordBatchReader):
+        return table
+    try:
+        if hasattr(table, "__arrow_c_stream__"):
+            return pa.RecordBatchReader.from_stream(table)
+        if callable(scanner := getattr(table, "scanner", None)):  # a pyarrow Dataset
+            return scanner().to_reader()
+    except (pa.ArrowException, OSError, ValueError, TypeError) as error:
+        raise CohortError(f"{PLACE}: {place}", "a table that Arrow has types for", why(error), STREAM_HINT) from error
+    raise CohortError(f"{PLACE}: {place}", "a table with __arrow_c_stream__", type(table).__name__, STREAM_HINT)
+
+
+def _write(reader: pa.RecordBatchReader, path: Path, place: str) -> None:
+    """Writes all rows of a stream to a file, in Arrow's format."""
+    import pyarrow as pa
+
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, reader.schema) as writer:
+        for batch in _batches(reader, place):
+            writer.write_batch(batch)
+
+
+def _batches(reader: Iterable[pa.RecordBatch], place: str) -> Iterator[pa.RecordBatch]:
+    """What the stream gives; whatever its library raises is the error of an import."""
+    try:
+        yield from reader
+    except Exception as error:
+        raise CohortError(f"{PLACE}: {place}", "rows until the end of the table", f"{error}"[:200]) from error

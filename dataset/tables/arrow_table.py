@@ -1,0 +1,143 @@
+"""Tables whose columns have names and types of Arrow: Parquet files, and files of Arrow's own format (Feather)."""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.files import demand_regular
+from cohort_gnn.dataset.tables.table import ColumnKind, TableFile
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ROW_BYTES = {"texts": 32}  # what a column is taken to have
+LIST_BYTES = 256  # of numbers, which may be lists
+
+
+class ArrowTable(TableFile):
+    """A file whose columns hold numbers, lists of numbers of one length, or texts.
+
+    Attributes:
+        format: what the file is, for messages.
+    """
+
+    format: str
+
+    def __init__(self, path: str | Path):
+        import pyarrow as pa
+
+        self.path = Path(path)
+        self._errors = (pa.ArrowException, OSError)
+        demand_regular(self.path)
+        try:
+            schema = self._open()
+        except self._errors as error:
+            found = "another, or one that is cut off"
+            raise CohortError(str(path), self.format, found, "copy it again, or write it again") from error
+        self.names = self.titles = list(schema.names)
+        twice = next((name for place, name in enumerate(self.names) if name in self.names[:place]), None)
+        if twice is not None:  # Arrow reads columns by name
+            raise CohortError(str(path), "columns of different names", f"several of the name {twice}", "rename them")
+        if not self.names:
+            raise CohortError(str(path), "at least one column", "none", "write the table with its columns")
+        index = _index(schema)
+        self.index = [self.names.index(name) for name in index if isinstance(name, str) and name in self.names]
+        self.row_ids = next((ids for ids in map(_range_of, index) if ids is not None), None)
+
+    def pieces(
+        self, columns: Sequence[int], kind: ColumnKind, block_bytes: int
+    ) -> Iterator[tuple[list[pa.Array | pa.ChunkedArray], float]]:
+        if max(columns, default=-1) >= len(self.names):
+            expected = f"at least {max(columns) + 1} columns"
+            raise CohortError(str(self.path), expected, ", ".join(self.names), "--columns names others")
+        names, done = [self.names[i] for i in columns], 0
+        at_once = max(1, block_bytes // (ROW_BYTES.get(kind, LIST_BYTES) * max(1, len(names))))
+        try:
+            for batch in self._batches(names, at_once):
+                done += len(batch)
+                yield [batch.column(name) for name in names], done / max(1, self.count())
+        except self._errors as error:
+            raise CohortError(
+                str(self.path), f"a whole file, {self.format}", "damaged data", "copy it again"
+            ) from error
+
+    @abstractmethod
+    def _open(self) -> pa.Schema:
+        """Opens the file."""
+
+    @abstractmethod
+    def _batches(self, names: list[str], at_once: int) -> Iterator[pa.RecordBatch]:
+        """These columns, at most so many rows at a time."""
+
+
+class ParquetFile(ArrowTable):
+    """A Parquet file."""
+
+    format = "a Parquet file"
+
+    def _open(self) -> pa.Schema:
+        import pyarrow.parquet as pq
+
+        self._file = pq.ParquetFile(self.path)
+        return self._file.schema_arrow
+
+    def count(self) -> int:
+        return self._file.metadata.num_rows
+
+    def _batches(self, names: list[str], at_once: int) -> Iterator[pa.RecordBatch]:
+        return self._file.iter_batches(at_once, columns=names)
+
+
+class ArrowFile(ArrowTable):
+    """A file of Arrow's own format: Feather (version 2), .arrow of polars and pyarrow."""
+
+    format = "an Arrow (Feather) file"
+    _num_rows: int | None = None
+
+    def _open(self) -> pa.Schema:
+        import pyarrow as pa
+
+        with pa.memory_map(str(self.path)) as file, pa.ipc.open_file(file) as reader:
+            return reader.schema
+
+    def count(self) -> int:
+        if self._num_rows is None:
+            self._num_rows = sum(batch.num_rows for batch in self._read(self.names[:1]))
+        return self._num_rows
+
+    def _batches(self, names: list[str], at_once: int) -> Iterator[pa.RecordBatch]:
+        for batch in self._read(names):
+            for begin in range(0, batch.num_rows, at_once):
+                yield batch.slice(begin, at_once)
+
+    def _read(self, names: list[str]) -> Iterator[pa.RecordBatch]:
+        """These columns; others are not decompressed."""
+        import pyarrow as pa
+
+        columns = pa.ipc.IpcReadOptions(included_fields=sorted(map(self.names.index, names)))
+        with pa.memory_map(str(self.path)) as file, pa.ipc.open_file(file, options=columns) as reader:
+            for number in range(reader.num_record_batches):
+                yield reader.get_batch(number)
+
+
+def _index(schema: pa.Schema) -> list:
+    """What pandas says of the index of its table: names of columns, or a range."""
+    try:
+        columns = json.loads((schema.metadata or {})[b"pandas"])["index_columns"]
+    except (KeyError, TypeError, ValueError):
+        return []
+    return columns if isinstance(columns, list) else []
+
+
+def _range_of(index: Any) -> range | None:
+    """The ids of rows that pandas keeps as a range, where they are not 0, 1, 2, ..."""
+    try:
+        ids = range(int(index["start"]), int(index["stop"]), int(index["step"]))
+    except (KeyError, TypeError, ValueError):
+        return None
+    return None if ids == range(len(ids)) else ids

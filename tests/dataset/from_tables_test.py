@@ -1,0 +1,151 @@
+"""cohort.dataset.from_tables: tables of pandas, polars, DuckDB and pyarrow become the same data set; what fails leaves
+nothing."""
+
+from __future__ import annotations
+
+import filecmp
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as pads
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import from_tables, import_graph
+from cohort_gnn.dataset import open as open_dataset
+
+COUNT, PAIRS = 40, 300
+USERS = pa.table(
+    {
+        "user": [f"u{i * 7 % COUNT}" for i in range(COUNT)],
+        "age": pa.array(np.arange(COUNT) * 0.5, pa.float32()),
+        "visits": pa.array(np.arange(COUNT) % 9, pa.int32()),
+        "fraud": pa.array(np.arange(COUNT) % 2, pa.int64()),
+        "part": ["train", "val", "test", ""] * 10,
+    }
+)
+PAYMENTS = pa.table(
+    {
+        "payer": [f"u{i * 3 % COUNT}" for i in range(PAIRS)],
+        "payee": [f"u{i * i % COUNT}" for i in range(PAIRS)],
+        "amount": pa.array(np.arange(PAIRS) + 1.0, pa.float32()),
+        "at": pa.array(np.arange(PAIRS) // 5, pa.int64()),
+    }
+)
+NODE_KEYS = {"id": "user", "features": ["age", "visits"], "label": "fraud", "split": "part"}
+EDGE_KEYS = {"source": "payer", "target": "payee", "time": "at", "features": ["amount"]}
+PAYS = ("user", "pays", "user")
+
+
+def stream(table: pa.Table) -> pa.RecordBatchReader:
+    return pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=17))
+
+
+KINDS = {
+    "pyarrow": lambda table, folder: table,
+    "reader": lambda table, folder: stream(table),
+    "dataset": lambda table, folder: pads.dataset(table),
+    "pandas": lambda table, folder: table.to_pandas(),
+    "polars": lambda table, folder: pl.from_arrow(table),
+    "duckdb": lambda table, folder: duckdb.from_arrow(table),
+    "categories": lambda table, folder: table.to_pandas().astype({table.column_names[0]: "category"}),
+}
+
+
+@pytest.fixture(scope="module")
+def from_files(tmp_path_factory) -> Path:
+    """The data set that files of the same tables become."""
+    folder = tmp_path_factory.mktemp("files")
+    pq.write_table(USERS, folder / "users.parquet")
+    pq.write_table(PAYMENTS, folder / "payments.parquet")
+    lines = [
+        "nodes: {user: {file: users.parquet, id: user, features: [age, visits], label: fraud, split: part}}",
+        "edges: [{type: [user, pays, user], file: payments.parquet, source: payer, target: payee, features: [amount],"
+        " time: at}]",
+        "name: payments",
+    ]
+    (folder / "graph.yaml").write_text("\n".join(lines))
+    import_graph(folder, folder / "out")
+    return folder / "out"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_table_of_any_library_gives_the_data_set_of_the_files(kind, from_files, tmp_path):
+    users, payments = (KINDS[kind](table, tmp_path) for table in (USERS, PAYMENTS))
+    out = from_tables(
+        tmp_path / "out",
+        nodes={"user": {"table": users, **NODE_KEYS}},
+        edges={PAYS: {"table": payments, **EDGE_KEYS}},
+        name="payments",
+    )
+    names = sorted(path.name for path in from_files.iterdir())
+    assert sorted(path.name for path in out.iterdir()) == names
+    assert filecmp.cmpfiles(from_files, out, names, shallow=False) == (names, [], [])
+    assert [path.name for path in tmp_path.iterdir()] == ["out"], "the tables' files are gone"
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd", "uncompressed"])
+def test_feather_files_are_tables(compression, from_files, tmp_path):
+    pyarrow.feather.write_feather(USERS, str(tmp_path / "users.feather"), compression=compression, chunksize=13)
+    pl.from_arrow(PAYMENTS).write_ipc(tmp_path / "payments.arrow")
+    text = "nodes: {user: {file: users.feather, id: user, features: [age, visits], label: fraud, split: part}}\n"
+    text += "edges: [{type: [user, pays, user], file: payments.arrow, source: payer, target: payee, features: [amount],"
+    (tmp_path / "graph.yaml").write_text(text + " time: at}]\nname: payments")
+    import_graph(tmp_path, tmp_path / "out")
+    names = sorted(path.name for path in from_files.iterdir())
+    assert filecmp.cmpfiles(from_files, tmp_path / "out", names, shallow=False) == (names, [], [])
+
+
+def refused(tmp_path: Path, nodes: dict, edges: dict, **options) -> CohortError:
+    with pytest.raises(CohortError) as error:
+        from_tables(tmp_path / "out", nodes=nodes, edges=edges, **options)
+    assert list(tmp_path.iterdir()) == [], "nothing is left"
+    return error.value
+
+
+def test_a_stream_that_fails_half_way_leaves_nothing(tmp_path):
+    def batches():
+        yield from PAYMENTS.to_batches(max_chunksize=100)[:2]
+        raise RuntimeError("the connection was lost")
+
+    reader = pa.RecordBatchReader.from_batches(PAYMENTS.schema, batches())
+    nodes = {"user": {"table": USERS, **NODE_KEYS}}
+    error = refused(tmp_path, nodes, {PAYS: {"table": reader, **EDGE_KEYS}})
+    assert error.place == "from_tables: edges.user.pays.user" and "connection was lost" in error.found
+
+
+def test_what_is_wrong_is_named(tmp_path):
+    nodes, edges = {"user": {"table": USERS, **NODE_KEYS}}, {PAYS: {"table": PAYMENTS, **EDGE_KEYS}}
+    error = refused(tmp_path, nodes, {PAYS: {"table": pl.from_arrow(PAYMENTS).lazy(), **EDGE_KEYS}})
+    assert error.found == "LazyFrame" and "collect()" in error.hint
+    error = refused(tmp_path, {"user": {"table": USERS, **NODE_KEYS, "features": ["age", "part"]}}, edges)
+    assert error.place == "nodes.user: column part" and error.expected == "numbers"
+    error = refused(tmp_path, nodes, {PAYS: {"table": PAYMENTS, **EDGE_KEYS, "source": "from"}})
+    assert error.place == "edges.user.pays.user" and error.expected == "a column from"
+    error = refused(tmp_path, {"user": {"table": USERS, "ids": "user"}}, edges)
+    assert error.place.startswith("from_tables") and "graph.yaml" in error.hint
+    error = refused(tmp_path, {"user": {"file": "users.parquet"}}, edges)
+    assert "import_graph" in error.hint
+    index = USERS.select(["age"]).to_pandas().iloc[::-1]
+    error = refused(tmp_path, {"user": {"table": index, "features": ["age"]}}, edges)
+    assert error.place == "nodes.user" and "index" in str(error)
+
+
+def test_one_table_of_nodes_and_rows_without_ids(tmp_path):
+    rows = pd.DataFrame({"x": np.arange(5.0), "y": np.arange(5) % 2})
+    pairs = pd.DataFrame({"src": [0, 1, 2, 3], "dst": [1, 2, 3, 4]})
+    out = from_tables(
+        tmp_path / "out",
+        nodes={"a": {"table": rows, "features": ["x"], "label": "y"}},
+        edges={("a", "to", "a"): {"table": pairs}},
+        reverse=True,
+    )
+    data = open_dataset(out)
+    assert data.num_edges == 8
+    np.testing.assert_array_equal(np.asarray(data.x)[:, 0], rows.x.to_numpy(np.float32))

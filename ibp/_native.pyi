@@ -198,3 +198,5 @@ def take_stored(arg0: DeviceTable, arg1: int, arg2: int, arg3: int, arg4: int, a
 def decode_stored_gpu(arg0: DeviceProfile, arg1: int, arg2: int, arg3: int, arg4: int, arg5: int, arg6: int, arg7: int, arg8: int, /) -> None: ...
 
 with_cuda: bool = True
+
+CODECS: tuple = ("raw", "invariant", "exponent", "layers", "sparse", "planes")

@@ -9,6 +9,7 @@ import numpy as np
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.files import demand_output, replacing
 from cohort_gnn.ibp.picture import draw_agreement
+from cohort_gnn.ibp.profile import CODECS
 
 STORED_AS = {"bfloat16": "uint16", "bits32": "uint32", "bits64": "uint64"}  # of types that .npy files have not
 
@@ -61,7 +62,9 @@ def _add_encode(commands) -> None:
     parser = commands.add_parser("encode", help="encode the rows of a .npy file")
     _add_rows_options(parser, "FILE.npy")
     parser.add_argument("out", type=Path, help="file to write")
-    parser.add_argument("--codec", default="auto", help="auto, invariant, exponent, layers, sparse, planes or raw")
+    parser.add_argument(
+        "--codec", default="auto", choices=CODECS, help="default: auto, the codec with the fewest bytes to fetch"
+    )
     parser.add_argument("--mantissa-bits", type=int, help="codec planes: mantissa bits in plane A, 0 to 22 (default 3)")
     parser.add_argument("--layout", default="auto", help="auto, packed or slots")
     parser.add_argument("--profile", type=Path, help="encode with this saved profile")

@@ -36,6 +36,20 @@ __device__ inline void or_field_wide(uint32_t* words, uint32_t bit, uint32_t cou
   if (count > 32) or_field(words, bit + 32, count - 32, static_cast<uint32_t>(value >> 32));
 }
 
+// Element `i` of a row of elements of `size` bytes.
+__device__ inline uint64_t load_element(const std::byte* row, uint32_t size, uint32_t i) {
+  switch (size) {
+    case 1:
+      return reinterpret_cast<const uint8_t*>(row)[i];
+    case 2:
+      return reinterpret_cast<const uint16_t*>(row)[i];
+    case 4:
+      return reinterpret_cast<const uint32_t*>(row)[i];
+    default:
+      return reinterpret_cast<const uint64_t*>(row)[i];
+  }
+}
+
 // Writes the low `bytes` (1..8) of `value` at any address.
 __device__ inline void store_bytes(std::byte* out, uint64_t value, uint32_t bytes) {
   const auto address = reinterpret_cast<uintptr_t>(out);

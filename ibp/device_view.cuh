@@ -9,6 +9,7 @@
 #include "ibp/device_pairs.cuh"
 #include "ibp/device_singles.cuh"
 #include "ibp/encoded_ref.h"
+#include "ibp/forms.h"
 #include "ibp/profile_ref.h"
 #include "ibp/sparse_header.h"
 
@@ -148,55 +149,9 @@ __device__ inline bool decode_sparse_warp(const ProfileRef& profile, const uint3
 
 // ---- any row -------------------------------------------------------------------------------------------------------
 
-// The decoder a profile needs. A kernel that knows it at compile time is smaller and faster. kSingles128: 128 columns
-// of float32, the commonest row. kRounded: plane A as bfloat16; kRounded128: of 128 columns.
-enum class Form : uint8_t {
-  kRaw,
-  kSingles,
-  kSingles128,
-  kPairs,
-  kLayers,
-  kChunks4,
-  kChunks8,
-  kSparse,
-  kPlaneA,
-  kPlanes,
-  kRounded,
-  kRounded128
-};
-
-constexpr bool is_rounded(Form form) { return form == Form::kRounded || form == Form::kRounded128; }
-constexpr bool is_plane_a(Form form) { return form == Form::kPlaneA || is_rounded(form); }
-
-// Codec planes: `plane_a` alone, as it is or `rounded` to bfloat16, or both planes.
-COHORT_HOST_DEVICE inline Form form_of(const ProfileRef& profile, bool plane_a = false, bool rounded = false) {
-  switch (profile.codec) {
-    case Codec::kPlanes:
-      if (plane_a && rounded) return profile.num_columns == 128 ? Form::kRounded128 : Form::kRounded;
-      return plane_a ? Form::kPlaneA : Form::kPlanes;
-    case Codec::kExponent:
-      if (profile.element_bytes != 4) return Form::kPairs;
-      return profile.num_columns == 128 ? Form::kSingles128 : Form::kSingles;
-    case Codec::kLayers:
-      return Form::kLayers;
-    case Codec::kInvariant:
-      return profile.chunk_bytes == 4 ? Form::kChunks4 : Form::kChunks8;
-    case Codec::kSparse:
-      return Form::kSparse;
-    default:
-      return Form::kRaw;
-  }
-}
-
 // Fewer bytes are no coded row, whatever they are.
 COHORT_HOST_DEVICE inline uint32_t least_coded_bytes(const ProfileRef& profile) {
   return has_codes(profile.codec) ? profile.escape_offset_bytes() : 0;
-}
-
-// Whether the decoder reads beyond a row even if that is longer than least_coded_bytes() by kReadAheadBytes or more.
-COHORT_HOST_DEVICE inline bool reads_ahead(Form form) {
-  return form == Form::kPairs || form == Form::kLayers || form == Form::kChunks4 || form == Form::kChunks8 ||
-         form == Form::kSparse;
 }
 
 // The 32-bit words that a lane stores at once: 4, 2 or 1, as the alignment of rows in the output allows, which itself

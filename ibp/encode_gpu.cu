@@ -43,8 +43,8 @@ class Cutter {
 
 using EncodeKernel = void (*)(ProfileRef, EncodeBatch);
 
-EncodeKernel encode_kernel_for(EncodeForm form) {
-  return with_form(form, [](auto known) -> EncodeKernel { return encode_kernel<known()>; });
+EncodeKernel encode_kernel_for(Form form) {
+  return with_form<kEncodeForms>(form, [](auto known) -> EncodeKernel { return encode_kernel<known()>; });
 }
 
 // What a batch uses while it is under way.

@@ -40,7 +40,7 @@ __device__ inline int64_t warp_first() { return (int64_t{blockIdx.x} * blockDim.
 __device__ inline int64_t warp_step() { return int64_t{gridDim.x} * blockDim.x / 32; }
 
 // A warp a row, through shared memory. A slot is filled with zeros behind its row.
-template <EncodeForm form>
+template <Form form>
 __global__ void encode_kernel(ProfileRef profile, EncodeBatch batch) {
   extern __shared__ __align__(16) uint32_t shared_words[];
   uint32_t* words = shared_words + threadIdx.x / 32 * (batch.words_stride / 4);

@@ -5,22 +5,10 @@
 
 #include "ibp/device_bits.cuh"
 #include "ibp/exponent_fields.h"
+#include "ibp/forms.h"
 #include "ibp/sparse_header.h"
 
 namespace cohort::ibp {
-
-__device__ inline uint64_t load_element(const std::byte* row, uint32_t size, uint32_t i) {
-  switch (size) {
-    case 1:
-      return reinterpret_cast<const uint8_t*>(row)[i];
-    case 2:
-      return reinterpret_cast<const uint16_t*>(row)[i];
-    case 4:
-      return reinterpret_cast<const uint32_t*>(row)[i];
-    default:
-      return reinterpret_cast<const uint64_t*>(row)[i];
-  }
-}
 
 // Up to 8 bytes of a row of any alignment.
 __device__ inline uint64_t load_bytes(const std::byte* from, uint32_t count) {
@@ -333,39 +321,8 @@ __device__ uint32_t encode_invariant_warp(const ProfileRef& profile, const Chunk
   return coded_bytes_of(profile, bits);
 }
 
-enum class EncodeForm : uint8_t { kRaw, kChunks4, kChunks8, kSingles, kPairs, kLayers, kSparse };
-
-inline EncodeForm encode_form_of(const ProfileRef& profile) {
-  if (profile.codec == Codec::kExponent) return profile.element_bytes == 4 ? EncodeForm::kSingles : EncodeForm::kPairs;
-  if (profile.codec == Codec::kInvariant) return profile.chunk_bytes == 4 ? EncodeForm::kChunks4 : EncodeForm::kChunks8;
-  if (profile.codec == Codec::kLayers) return EncodeForm::kLayers;
-  return profile.codec == Codec::kSparse ? EncodeForm::kSparse : EncodeForm::kRaw;
-}
-
-// What f(std::integral_constant<EncodeForm, form>{}) returns.
-template <typename F>
-auto with_form(EncodeForm form, F&& f) {
-  using enum EncodeForm;
-  switch (form) {
-    case kChunks4:
-      return f(std::integral_constant<EncodeForm, kChunks4>{});
-    case kChunks8:
-      return f(std::integral_constant<EncodeForm, kChunks8>{});
-    case kSingles:
-      return f(std::integral_constant<EncodeForm, kSingles>{});
-    case kPairs:
-      return f(std::integral_constant<EncodeForm, kPairs>{});
-    case kLayers:
-      return f(std::integral_constant<EncodeForm, kLayers>{});
-    case kSparse:
-      return f(std::integral_constant<EncodeForm, kSparse>{});
-    default:
-      return f(std::integral_constant<EncodeForm, kRaw>{});
-  }
-}
-
 // Encodes rows of one profile, which is not of codec planes.
-template <EncodeForm form>
+template <Form form>
 class RowEncoder {
  public:
   __device__ explicit RowEncoder(const ProfileRef& profile) : profile_(profile), exponent_(profile) {}
@@ -374,9 +331,9 @@ class RowEncoder {
   // Its bytes, a multiple of 4, or 0 when it must stay raw; the words then hold anything.
   __device__ uint32_t encode(const std::byte* row, uint32_t* words) const {
     if constexpr (kHasCodes) return coded_bytes_of(profile_, exponent_.encode(row, words));
-    if constexpr (form == EncodeForm::kChunks4) return encode_invariant_warp(profile_, profile_.codes4, row, words);
-    if constexpr (form == EncodeForm::kChunks8) return encode_invariant_warp(profile_, profile_.codes8, row, words);
-    if constexpr (form == EncodeForm::kSparse) return encode_sparse_warp(profile_, row, words);
+    if constexpr (form == Form::kChunks4) return encode_invariant_warp(profile_, profile_.codes4, row, words);
+    if constexpr (form == Form::kChunks8) return encode_invariant_warp(profile_, profile_.codes8, row, words);
+    if constexpr (form == Form::kSparse) return encode_sparse_warp(profile_, row, words);
     return 0;
   }
   __device__ const ProfileRef& profile() const { return profile_; }
@@ -385,8 +342,8 @@ class RowEncoder {
   struct Nothing {
     __device__ explicit Nothing(const ProfileRef&) {}
   };
-  static constexpr bool kLayers = form == EncodeForm::kLayers, kPairs = form == EncodeForm::kPairs || kLayers;
-  static constexpr bool kHasCodes = form == EncodeForm::kSingles || kPairs;
+  static constexpr bool kLayers = form == Form::kLayers, kPairs = form == Form::kPairs || kLayers;
+  static constexpr bool kHasCodes = form == Form::kSingles || kPairs;
   const ProfileRef& profile_;
   std::conditional_t<kHasCodes, ExponentEncoder<kPairs, kLayers>, Nothing> exponent_;
 };

@@ -6,9 +6,9 @@
 #include "base/format.h"
 #include "base/mapping.h"
 #include "ibp/bits.h"
+#include "ibp/codecs.h"
 #include "ibp/file_format.h"
 #include "ibp/host.h"
-#include "ibp/row_codec.h"
 
 namespace cohort::ibp {
 namespace {
@@ -74,9 +74,9 @@ class Reader {
       throw Error({place_, "a file that begins with IBPROWS1", "other bytes at its beginning",
                    "is it a file of encoded rows?"});
     }
-    if (header_.version < 1 || header_.version > 3) {
-      throw Error(
-          {place_, "version 1, 2 or 3", base::format("version {}", header_.version), "a newer program wrote it"});
+    if (header_.version < 1 || header_.version > kNewestVersion) {
+      throw Error({place_, base::format("version 1 to {}", kNewestVersion), base::format("version {}", header_.version),
+                   "a newer program wrote it"});
     }
     check_crc("a header", base::crc32c(bytes_.first(sizeof(header_) - 4)), header_.header_crc);
     check(header_.version == 2 || (header_.plane_b_bytes == 0 && header_.plane_b_stride_bytes == 0),

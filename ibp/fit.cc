@@ -7,9 +7,8 @@
 #include "base/format.h"
 #include "base/random.h"
 #include "ibp/bits.h"
-#include "ibp/fit.h"
+#include "ibp/codecs.h"
 #include "ibp/packing.h"
-#include "ibp/row_codec.h"
 
 namespace cohort::ibp {
 namespace {
@@ -95,26 +94,29 @@ Candidate measure(const RowTable& sample, Profile profile) {
   return result;
 }
 
-// Whether codec layers, which takes longer to decode, makes up for it where codec exponent could be.
-bool gains(const Candidate& layers, const Candidate& exponent) {
-  return layers.lines_per_row < exponent.lines_per_row - 1e-9 || layers.stored_per_row < exponent.stored_per_row - 1e-9;
+// Whether a codec that takes longer to decode saves lines or memory in return.
+bool gains(const Candidate& slower, const Candidate& faster) {
+  return slower.lines_per_row < faster.lines_per_row - 1e-9 || slower.stored_per_row < faster.stored_per_row - 1e-9;
 }
 
+// One candidate for each codec that options.codec names.
 std::vector<Candidate> measure_codecs(const RowTable& sample, const FitOptions& options) {
   const bool all = options.codec == "auto";
   const Codec named = all ? Codec::kRaw : codec_named(options.codec);
   std::vector<Candidate> candidates;
-  if (all || named == Codec::kRaw) candidates.push_back(measure(sample, blank_profile(sample)));
-  if (all || named == Codec::kInvariant) candidates.push_back(measure(sample, fit_invariant(sample, options)));
-  if (named == Codec::kExponent || (all && exponent_bits(sample.dtype) > 0)) {
-    candidates.push_back(measure(sample, fit_exponent(sample)));
+  const auto try_codec = [&](auto traits) {
+    const std::string unfit = traits.unfit(sample);
+    if (all && (!traits.kIsAutomatic || !unfit.empty())) return;
+    if (!unfit.empty()) {
+      throw Error({base::format("fit: codec {}", traits.kName), traits.kRows, unfit, "take another codec, or auto"});
+    }
+    Candidate candidate = measure(sample, traits.fit(sample, options));
+    if (all && traits.kNeedsGain && !gains(candidate, candidates.back())) return;
+    candidates.push_back(std::move(candidate));
+  };
+  for (const Codec codec : kCodecs) {
+    if (all || codec == named) with_codec(codec, try_codec);
   }
-  if (named == Codec::kLayers || (all && can_have_layers(sample.dtype))) {
-    Candidate layers = measure(sample, fit_layers(sample));
-    if (!all || gains(layers, candidates.back())) candidates.push_back(std::move(layers));
-  }
-  if (all || named == Codec::kSparse) candidates.push_back(measure(sample, fit_sparse(sample)));
-  if (named == Codec::kPlanes) candidates.push_back(measure(sample, fit_planes(sample, options)));
   return candidates;
 }
 

@@ -1,4 +1,4 @@
-// The fitting of each codec to a sample of rows. Internal to ibp/.
+// The sample that a profile is fitted to, and what encoding it costs. Internal to ibp/.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,6 @@ std::vector<int64_t> sample_rows(int64_t num_rows, const FitOptions& options);
 
 // A profile with the table's shape and nothing learnt: codec raw.
 Profile blank_profile(const RowTable& rows);
-
-// The best profile of one codec for these rows; `rows` is the sample.
-Profile fit_invariant(const RowTable& rows, const FitOptions& options);
-Profile fit_exponent(const RowTable& rows);
-Profile fit_layers(const RowTable& rows);
-Profile fit_sparse(const RowTable& rows);
-Profile fit_planes(const RowTable& rows, const FitOptions& options);  // without slot_bytes
 
 // Encoded bytes of every row, of codec planes those of plane A; 0 = raw.
 std::vector<uint32_t> coded_lengths(const RowTable& rows, const Profile& profile);

@@ -8,8 +8,7 @@
 #include "base/check.h"
 #include "base/format.h"
 #include "ibp/bits.h"
-#include "ibp/fit.h"
-#include "ibp/row_codec.h"
+#include "ibp/codecs.h"
 
 namespace cohort::ibp {
 namespace {
@@ -120,7 +119,7 @@ uint64_t commonest_nonzero(const RowTable& rows) {
 
 }  // namespace
 
-Profile fit_invariant(const RowTable& rows, const FitOptions& options) {
+Profile CodecTraits<Codec::kInvariant>::fit(const RowTable& rows, const FitOptions& options) {
   Profile profile = blank_profile(rows);
   profile.codec = Codec::kInvariant;
   profile.chunk_bytes = options.chunk_bytes;
@@ -141,12 +140,8 @@ Profile fit_invariant(const RowTable& rows, const FitOptions& options) {
   return best;
 }
 
-Profile fit_exponent(const RowTable& rows) {
+Profile CodecTraits<Codec::kExponent>::fit(const RowTable& rows, const FitOptions&) {
   const uint32_t exponent_bits = ibp::exponent_bits(rows.dtype);
-  if (exponent_bits == 0) {
-    throw base::Error({"fit: codec exponent", "float32, float16 or bfloat16 rows", name_of(rows.dtype),
-                       "take codec invariant, sparse or auto"});
-  }
   const std::vector<Histogram> counts = count_exponents(rows);
   Profile best;
   uint64_t best_bits = std::numeric_limits<uint64_t>::max();
@@ -167,11 +162,7 @@ Profile fit_exponent(const RowTable& rows) {
   return best;
 }
 
-Profile fit_layers(const RowTable& rows) {
-  if (!can_have_layers(rows.dtype)) {
-    throw base::Error(
-        {"fit: codec layers", "float16 or bfloat16 rows", name_of(rows.dtype), "take another codec, or auto"});
-  }
+Profile CodecTraits<Codec::kLayers>::fit(const RowTable& rows, const FitOptions&) {
   const uint32_t num_exponents = 1u << exponent_bits(rows.dtype), first_codes = (1u << kFirstBits) - 1;
   Profile profile = blank_profile(rows);
   profile.codec = Codec::kLayers;
@@ -191,17 +182,14 @@ Profile fit_layers(const RowTable& rows) {
   return profile;
 }
 
-Profile fit_planes(const RowTable& rows, const FitOptions& options) {
-  if (rows.dtype != Dtype::kFloat32) {
-    throw base::Error({"fit: codec planes", "float32 rows", name_of(rows.dtype), "take another codec, or auto"});
-  }
-  Profile profile = fit_exponent(rows);
+Profile CodecTraits<Codec::kPlanes>::fit(const RowTable& rows, const FitOptions& options) {
+  Profile profile = CodecTraits<Codec::kExponent>::fit(rows, options);
   profile.codec = Codec::kPlanes;
   profile.mantissa_bits = options.mantissa_bits;
   return profile;
 }
 
-Profile fit_sparse(const RowTable& rows) {
+Profile CodecTraits<Codec::kSparse>::fit(const RowTable& rows, const FitOptions&) {
   Profile profile = blank_profile(rows);
   profile.codec = Codec::kSparse;
   profile.constant = commonest_nonzero(rows);

@@ -187,41 +187,19 @@ Geometry choose_geometry(const ProfileRef& profile, Form form, const LocatedRows
 
 using GatherKernel = void (*)(ProfileRef, Job);
 
-template <Form form, typename Staging>
-GatherKernel kernel_for(uint32_t words) {
-  if (words == 4) return gather_kernel<form, 4, Staging>;
-  if (words == 2) return gather_kernel<form, 2, Staging>;
-  return gather_kernel<form, 1, Staging>;
-}
-
 template <typename Staging>
 GatherKernel kernel_for(Form form, uint32_t words) {
-  switch (form) {
-    case Form::kSingles:
-      return kernel_for<Form::kSingles, Staging>(words);
-    case Form::kSingles128:
-      return gather_kernel<Form::kSingles128, 4, Staging>;
-    case Form::kPairs:
-      return kernel_for<Form::kPairs, Staging>(words);
-    case Form::kLayers:
-      return kernel_for<Form::kLayers, Staging>(words);
-    case Form::kPlaneA:  // no kernels for pairs of columns: such rows are rare
-      return words == 4 ? gather_kernel<Form::kPlaneA, 4, Staging> : gather_kernel<Form::kPlaneA, 1, Staging>;
-    case Form::kPlanes:
-      return words == 4 ? gather_kernel<Form::kPlanes, 4, Staging> : gather_kernel<Form::kPlanes, 1, Staging>;
-    case Form::kRounded:
-      return words == 4 ? gather_kernel<Form::kRounded, 4, Staging> : gather_kernel<Form::kRounded, 1, Staging>;
-    case Form::kRounded128:
-      return gather_kernel<Form::kRounded128, 4, Staging>;
-    case Form::kChunks4:
-      return gather_kernel<Form::kChunks4, 1, Staging>;
-    case Form::kChunks8:
-      return gather_kernel<Form::kChunks8, 1, Staging>;
-    case Form::kSparse:
-      return gather_kernel<Form::kSparse, 1, Staging>;
-    default:
-      return gather_kernel<Form::kRaw, 1, Staging>;
-  }
+  return with_form<kDecodeForms>(form, [words](auto known) -> GatherKernel {
+    constexpr Form kForm = known();
+    if constexpr (stores_words(kForm, 4)) {
+      if (words == 4 || !stores_words(kForm, 1)) return gather_kernel<kForm, 4, Staging>;
+    }
+    if constexpr (stores_words(kForm, 2)) {
+      if (words == 2) return gather_kernel<kForm, 2, Staging>;
+    }
+    if constexpr (stores_words(kForm, 1)) return gather_kernel<kForm, 1, Staging>;
+    return nullptr;
+  });
 }
 
 bool has_plane_a_alone(const DeviceTable& table) {  // plane_a_of()

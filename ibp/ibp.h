@@ -94,7 +94,7 @@ void save(const Profile& profile, const std::string& path);
 Profile load_profile(const std::string& path);
 
 struct FitOptions {
-  std::string codec = "auto";      // auto, invariant, exponent, layers, sparse, planes, raw
+  std::string codec = "auto";      // auto, or the name of a codec
   double sample = 0.01;            // share of the rows looked at
   int64_t min_sample = 4096;       // at least so many rows
   uint32_t chunk_bytes = 4;        // invariant: 4 or 8

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/nanobind_errors.h"
+#include "ibp/codecs.h"
 #include "ibp/fit.h"
 #include "ibp/ibp.h"
 #include "ibp/row_codec.h"
@@ -285,4 +286,7 @@ NB_MODULE(_native, module) {
   cohort::ibp::bind_gpu(module);
 #endif
   module.attr("with_cuda") = cohort::base::kWithCuda;
+  nanobind::list codecs;
+  for (const cohort::ibp::Codec codec : cohort::ibp::kCodecs) codecs.append(cohort::ibp::name_of(codec));
+  module.attr("CODECS") = nanobind::tuple(codecs);
 }

@@ -9,7 +9,7 @@
 #include "base/mapping.h"
 #include "base/whole_file.h"
 #include "ibp/bits.h"
-#include "ibp/row_codec.h"
+#include "ibp/codecs.h"
 
 namespace cohort::ibp {
 namespace {
@@ -55,7 +55,35 @@ void require_that(bool condition, const std::string& place, const char* expected
   if (!condition) throw Error({place, expected, found, "the profile is damaged or was not made by fit()"});
 }
 
-void validate_invariant(const Profile& profile) {
+bool known_dtype(uint8_t dtype) { return dtype >= 1 && dtype <= 6; }
+
+template <typename T>
+void append(std::vector<std::byte>& bytes, const T* values, std::size_t count) {
+  const std::size_t before = bytes.size();
+  bytes.resize(before + count * sizeof(T));
+  if (count) std::memcpy(bytes.data() + before, values, count * sizeof(T));
+}
+
+// Makes room for a table that was read.
+template <typename T>
+void resize(std::vector<T>& table, std::size_t length) {
+  table.resize(length);
+}
+template <typename T, std::size_t length>
+void resize(std::array<T, length>&, std::size_t) {}
+
+// Bytes of the tables that follow the header.
+uint64_t table_bytes(const Profile& profile) {
+  uint64_t bytes = 0;
+  with_codec(profile.codec, [&](auto traits) {
+    traits.visit_tables(profile, [&](const auto& table, uint64_t length) { bytes += length * sizeof(table[0]); });
+  });
+  return bytes;
+}
+
+}  // namespace
+
+void CodecTraits<Codec::kInvariant>::validate(const Profile& profile) {
   require_that(profile.chunk_bytes == 4 || profile.chunk_bytes == 8, "profile: chunk_bytes", "4 or 8",
                base::format("{}", profile.chunk_bytes));
   require_that(profile.mask.size() == profile.num_chunks() && profile.value.size() == profile.num_chunks(),
@@ -68,8 +96,7 @@ void validate_invariant(const Profile& profile) {
   }
 }
 
-// Of codecs exponent and planes.
-void validate_exponent(const Profile& profile) {
+void CodecTraits<Codec::kExponent>::validate(const Profile& profile) {
   const uint32_t bits = exponent_bits(profile.dtype);
   require_that(bits > 0, "profile: dtype", "a float for codec exponent", name_of(profile.dtype));
   require_that(profile.code_bits >= 1 && profile.code_bits <= 4, "profile: code_bits", "1 to 4",
@@ -83,10 +110,10 @@ void validate_exponent(const Profile& profile) {
 }
 
 // Ten different steps that no code of the first layer means.
-void validate_layers(const Profile& profile) {
+void CodecTraits<Codec::kLayers>::validate(const Profile& profile) {
   require_that(can_have_layers(profile.dtype), "profile: dtype", "float16 or bfloat16 for codec layers",
                name_of(profile.dtype));
-  validate_exponent(profile);
+  CodecTraits<Codec::kExponent>::validate(profile);
   require_that(profile.code_bits == kFirstBits, "profile: code_bits", "2 for codec layers",
                base::format("{}", profile.code_bits));
   require_that(profile.longest_bytes < profile.row_bytes(), "profile: longest_bytes", "fewer than a raw row's",
@@ -99,15 +126,15 @@ void validate_layers(const Profile& profile) {
   }
 }
 
-void validate_planes(const Profile& profile) {
+void CodecTraits<Codec::kPlanes>::validate(const Profile& profile) {
   require_that(profile.dtype == Dtype::kFloat32, "profile: dtype", "float32 for codec planes", name_of(profile.dtype));
   require_that(profile.mantissa_bits <= kMostMantissaBits, "profile: mantissa_bits", "0 to 22",
                base::format("{}", profile.mantissa_bits));
   require_that(profile.slot_bytes > 0, "profile: slot_bytes", "a stride for codec planes", "0");
-  validate_exponent(profile);
+  CodecTraits<Codec::kExponent>::validate(profile);
 }
 
-void validate_sparse(const Profile& profile) {
+void CodecTraits<Codec::kSparse>::validate(const Profile& profile) {
   const uint32_t bits = element_bytes(profile.dtype) * 8;
   require_that(profile.value_bits >= 1 && profile.value_bits <= bits, "profile: value_bits", "1 to the element's bits",
                base::format("{}", profile.value_bits));
@@ -116,30 +143,6 @@ void validate_sparse(const Profile& profile) {
   require_that((profile.value_prefix & ~low_bits(bits - profile.value_bits)) == 0, "profile: value_prefix",
                "the bits above value_bits", base::format("{:#x}", profile.value_prefix));
 }
-
-bool known_dtype(uint8_t dtype) { return dtype >= 1 && dtype <= 6; }
-
-template <typename T>
-void append(std::vector<std::byte>& bytes, const T* values, std::size_t count) {
-  const std::size_t before = bytes.size();
-  bytes.resize(before + count * sizeof(T));
-  if (count) std::memcpy(bytes.data() + before, values, count * sizeof(T));
-}
-
-std::vector<uint64_t> words_at(const std::byte* bytes, std::size_t count) {
-  std::vector<uint64_t> words(count);
-  if (count) std::memcpy(words.data(), bytes, count * sizeof(uint64_t));
-  return words;
-}
-
-// Bytes of the tables that follow the header.
-uint64_t table_bytes(const Profile& profile) {
-  if (profile.codec == Codec::kInvariant) return uint64_t{16} * profile.num_chunks();
-  const uint64_t steps = profile.codec == Codec::kLayers ? profile.steps.size() : 0;
-  return has_codes(profile.codec) ? profile.num_columns + steps : 0;
-}
-
-}  // namespace
 
 uint32_t element_bytes(Dtype dtype) {
   switch (dtype) {
@@ -171,8 +174,7 @@ std::string name_of(Dtype dtype) {
 }
 
 std::string name_of(Codec codec) {
-  constexpr std::array<const char*, 6> kNames = {"raw", "invariant", "exponent", "sparse", "planes", "layers"};
-  return kNames[std::min<std::size_t>(static_cast<uint8_t>(codec), kNames.size() - 1)];
+  return with_codec(codec, [](auto traits) { return traits.kName; });
 }
 
 std::string name_of(Layout layout) {
@@ -180,14 +182,17 @@ std::string name_of(Layout layout) {
   return kNames[static_cast<uint8_t>(layout) & 3];
 }
 
-uint32_t format_version(Codec codec) { return codec == Codec::kLayers ? 3 : codec == Codec::kPlanes ? 2 : 1; }
+uint32_t format_version(Codec codec) {
+  return with_codec(codec, [](auto traits) { return traits.kVersion; });
+}
 
 Codec codec_named(const std::string& name) {
-  for (const Codec codec :
-       {Codec::kRaw, Codec::kInvariant, Codec::kExponent, Codec::kSparse, Codec::kPlanes, Codec::kLayers}) {
+  std::string names = "auto";
+  for (const Codec codec : kCodecs) {
     if (name == name_of(codec)) return codec;
+    names += (codec == kCodecs.back() ? " or " : ", ") + name_of(codec);
   }
-  throw Error({"codec", "auto, invariant, exponent, layers, sparse, planes or raw", name, ""});
+  throw Error({"codec", names, name, ""});
 }
 
 void check_table(const RowTable& rows, const std::string& place) {
@@ -229,29 +234,19 @@ void validate(const Profile& profile) {
                base::format("{}", row_bytes));
   require_that(profile.slot_bytes % 16 == 0 && profile.slot_bytes <= round_up(row_bytes, 16), "profile: slot_bytes",
                "a multiple of 16 up to the row", base::format("{}", profile.slot_bytes));
-  require_that(profile.codec == Codec::kInvariant || profile.chunk_bytes == 0, "profile: chunk_bytes",
-               "0 unless the codec is invariant", base::format("{}", profile.chunk_bytes));
-  require_that(has_codes(profile.codec) || profile.code_bits == 0, "profile: code_bits",
-               "0 unless the codec is exponent, planes or layers", base::format("{}", profile.code_bits));
-  require_that(profile.codec == Codec::kLayers || profile.longest_bytes == 0, "profile: longest_bytes",
-               "0 unless the codec is layers", base::format("{}", profile.longest_bytes));
-  require_that(profile.codec == Codec::kPlanes || profile.mantissa_bits == 0, "profile: mantissa_bits",
-               "0 unless the codec is planes", base::format("{}", profile.mantissa_bits));
-  switch (profile.codec) {
-    case Codec::kRaw:
-      return;
-    case Codec::kInvariant:
-      return validate_invariant(profile);
-    case Codec::kExponent:
-      return validate_exponent(profile);
-    case Codec::kSparse:
-      return validate_sparse(profile);
-    case Codec::kPlanes:
-      return validate_planes(profile);
-    case Codec::kLayers:
-      return validate_layers(profile);
-  }
-  require_that(false, "profile: codec", "0 to 5", base::format("{}", static_cast<int>(profile.codec)));
+  require_that(is_codec(profile.codec), "profile: codec", "the number of a codec",
+               base::format("{}", static_cast<int>(profile.codec)));
+  with_codec(profile.codec, [&](auto traits) {
+    const auto demand_unused = [&](const char* field, bool has, uint32_t value) {
+      require_that(has || value == 0, base::format("profile: {}", field), "0 for this codec",
+                   base::format("{}", value));
+    };
+    demand_unused("chunk_bytes", traits.kHasChunks, profile.chunk_bytes);
+    demand_unused("code_bits", traits.kHasCodeBits, profile.code_bits);
+    demand_unused("longest_bytes", traits.kHasLongest, profile.longest_bytes);
+    demand_unused("mantissa_bits", traits.kHasMantissaBits, profile.mantissa_bits);
+    traits.validate(profile);
+  });
 }
 
 std::vector<std::byte> to_bytes(const Profile& profile) {
@@ -262,10 +257,9 @@ std::vector<std::byte> to_bytes(const Profile& profile) {
   if (profile.codec == Codec::kLayers) header.threshold_percent = profile.longest_bytes;
   std::vector<std::byte> bytes;
   append(bytes, &header, 1);
-  append(bytes, profile.mask.data(), profile.mask.size());
-  append(bytes, profile.value.data(), profile.value.size());
-  append(bytes, profile.base.data(), profile.base.size());
-  if (profile.codec == Codec::kLayers) append(bytes, profile.steps.data(), profile.steps.size());
+  with_codec(profile.codec, [&](auto traits) {
+    traits.visit_tables(profile, [&](const auto& table, std::size_t) { append(bytes, table.data(), table.size()); });
+  });
   const uint32_t checksum = base::crc32c(bytes);
   append(bytes, &checksum, 1);
   return bytes;
@@ -281,6 +275,7 @@ Profile profile_from(std::span<const std::byte> bytes, const std::string& place)
   if (header.magic != kProfileMagic)
     throw Error({place, "bytes that begin with IBPPROF1", "other bytes at the beginning", kHint});
   const auto codec = static_cast<Codec>(header.codec);
+  if (!is_codec(codec)) throw Error({place, "a known codec", base::format("number {}", header.codec), kHint});
   if (header.version != format_version(codec)) {
     throw Error({place, base::format("profile version {} for codec {}", format_version(codec), name_of(codec)),
                  base::format("version {}", header.version), "a newer program wrote it, or it is damaged"});
@@ -301,14 +296,13 @@ Profile profile_from(std::span<const std::byte> bytes, const std::string& place)
     throw Error({place, base::format("{} bytes of tables", table_bytes(profile)),
                  base::format("{}", body.size() - sizeof(header)), kHint});
   }
-  if (profile.codec == Codec::kInvariant) {
-    profile.mask = words_at(tables, profile.num_chunks());
-    profile.value = words_at(tables + profile.mask.size() * 8, profile.num_chunks());
-  } else if (has_codes(codec)) {
-    const auto* base = reinterpret_cast<const uint8_t*>(tables);
-    profile.base.assign(base, base + profile.num_columns);
-    if (codec == Codec::kLayers) std::copy_n(base + profile.num_columns, profile.steps.size(), profile.steps.begin());
-  }
+  with_codec(codec, [&](auto traits) {
+    traits.visit_tables(profile, [&](auto& table, std::size_t length) {
+      resize(table, length);
+      if (length) std::memcpy(table.data(), tables, length * sizeof(table[0]));
+      tables += length * sizeof(table[0]);
+    });
+  });
   validate(profile);
   return profile;
 }

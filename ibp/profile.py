@@ -8,6 +8,7 @@ import numpy as np
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.ibp import _native, arrays
 
+CODECS = ("auto", *_native.CODECS)  # that fit() takes
 MANTISSA_BITS = 3  # of plane A, unless asked for
 
 
@@ -71,8 +72,8 @@ def fit(
 
     Args:
         rows: [num_rows, num_columns]. Of a CUDA tensor, the sampled rows are copied to the host.
-        codec: auto (fewest 128-byte lines per row, then least memory), invariant, exponent, layers, sparse, planes or
-            raw. layers takes rows of float16 or bfloat16, planes rows of float32, and auto never chooses planes.
+        codec: one of ``CODECS``; auto: the one with the fewest 128-byte lines per row, then the least memory. exponent
+            takes rows of floats, layers rows of float16 or bfloat16, planes rows of float32. auto never chooses planes.
         sample: share of the rows to sample.
         min_sample: minimum number of rows to sample.
         chunk_bytes: 4 or 8 (invariant).

@@ -77,7 +77,7 @@ __device__ inline uint64_t find_place_warp(const PutJob& job, int64_t i, uint64_
 }
 
 // Stores row i, through `words`: room_words() in shared memory.
-template <EncodeForm form>
+template <Form form>
 __device__ void put_row_warp(const RowEncoder<form>& encoder, const PutJob& job, int64_t i, uint32_t* words) {
   const HomesRef& homes = job.homes;
   const int64_t row = job.ids[i];
@@ -111,7 +111,7 @@ __device__ void put_row_warp(const RowEncoder<form>& encoder, const PutJob& job,
 }
 
 // Stores rows first, first + step, ... of a put. If the put is refused, removes the marks of its rows instead.
-template <EncodeForm form>
+template <Form form>
 __device__ void put_rows_warp(const RowEncoder<form>& encoder, const PutJob& job, int64_t first, int64_t step,
                               uint32_t* words) {
   const bool refused = job.status->refused != 0;

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "ibp/bits.h"
+#include "ibp/codecs.h"
 
 namespace cohort::ibp {
 namespace {
@@ -85,26 +86,7 @@ ProfileTables::ProfileTables(const Profile& profile) {
 }
 
 uint32_t encode_row(const ProfileRef& profile, const std::byte* row, std::byte* out) {
-  uint32_t bytes = 0;
-  switch (profile.codec) {
-    case Codec::kRaw:
-      return 0;
-    case Codec::kInvariant:
-      bytes = encode_invariant(profile, row, out);
-      break;
-    case Codec::kExponent:
-      bytes = encode_exponent(profile, row, out);
-      break;
-    case Codec::kSparse:
-      bytes = encode_sparse(profile, row, out);
-      break;
-    case Codec::kPlanes:
-      bytes = encode_plane_a(profile, row, out);
-      break;
-    case Codec::kLayers:
-      bytes = encode_layers(profile, row, out);
-      break;
-  }
+  const uint32_t bytes = with_codec(profile.codec, [&](auto traits) { return traits.encode(profile, row, out); });
   return bytes <= profile.most_coded_bytes ? bytes : 0;
 }
 
@@ -128,26 +110,8 @@ uint32_t coded_bytes(const ProfileRef& profile, const RowSpan& span, std::byte* 
   std::memset(scratch.data() + span.bytes, 0, kReadSlackBytes);
   std::byte* plane_b = span.plane_b ? scratch.data() + span.bytes + kReadSlackBytes : nullptr;
   if (plane_b) std::memcpy(plane_b, span.plane_b, plane_b_bytes);
-  uint32_t used = 0;
-  switch (profile.codec) {
-    case Codec::kRaw:
-      return 0;
-    case Codec::kInvariant:
-      used = decode_invariant(profile, scratch.data(), span.bytes, row);
-      break;
-    case Codec::kExponent:
-      used = decode_exponent(profile, scratch.data(), span.bytes, row);
-      break;
-    case Codec::kSparse:
-      used = decode_sparse(profile, scratch.data(), span.bytes, row);
-      break;
-    case Codec::kPlanes:
-      used = decode_planes(profile, scratch.data(), span.bytes, plane_b, row);
-      break;
-    case Codec::kLayers:
-      used = decode_layers(profile, scratch.data(), span.bytes, row);
-      break;
-  }
+  const CodedRow coded{scratch.data(), span.bytes, plane_b};
+  const uint32_t used = with_codec(profile.codec, [&](auto traits) { return traits.decode(profile, coded, row); });
   return (span.exact ? used == span.bytes : used <= span.bytes) ? used : 0;
 }
 

@@ -27,7 +27,7 @@ __global__ void claim_kernel(PutJob job) {
 }
 
 // A warp a row.
-template <EncodeForm form>
+template <Form form>
 __global__ void __launch_bounds__(kMaxWarps * 32, 1) put_kernel(ProfileRef profile, PutJob job) {
   extern __shared__ __align__(16) uint32_t shared_words[];
   uint32_t* words = shared_words + threadIdx.x / 32 * room_words(profile.row_bytes);
@@ -45,8 +45,8 @@ __global__ void settle_kernel(PutJob job) {
 
 using PutKernel = void (*)(ProfileRef, PutJob);
 
-PutKernel put_kernel_for(EncodeForm form) {
-  return with_form(form, [](auto known) -> PutKernel { return put_kernel<known()>; });
+PutKernel put_kernel_for(Form form) {
+  return with_form<kEncodeForms>(form, [](auto known) -> PutKernel { return put_kernel<known()>; });
 }
 
 int num_sms() {

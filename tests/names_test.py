@@ -7,7 +7,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ["base", "ibp", "dataset", "channel", "cache", "sampler", "trainer"]
 CPP = {".h", ".cuh", ".cc", ".cu"}
-DEFINITION = r"(?:template <.*> )?(?:struct|class|union|enum class) (?:alignas\(\S+\) )?(\w+)\b(?!::)(?![^{]*;)"
+KEYWORDS = r"(?:template <.*> )?(?:struct|class|union|enum class) (?:alignas\(\S+\) )?"
+DEFINITION = KEYWORDS + r"(\w+\b(?:<\S+>)?)(?!::)(?![^{]*;)"
 
 
 def types_of(text: str) -> list[tuple[str, str, int]]:
@@ -40,6 +41,9 @@ struct Outer::Inner {
 template <typename T>
 class Shown final : public Base {
 };
+template <>
+struct Shown<int> : Base {
+};
 namespace {
 struct Hidden {
 };
@@ -47,4 +51,4 @@ struct Hidden {
 enum class Kind : int { kOne };
 }  // namespace a
 """
-    assert types_of(text) == [("a", "Shown", 6), ("a", "Kind", 12)]
+    assert types_of(text) == [("a", "Shown", 6), ("a", "Shown<int>", 9), ("a", "Kind", 15)]

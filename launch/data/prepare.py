@@ -28,13 +28,12 @@ from cohort_gnn.dataset.prepared import (
 )
 from cohort_gnn.dataset.stored_graph import FeatureTable
 from cohort_gnn.dataset.writer import GeneratedRows, output_folder
-from cohort_gnn.ibp.profile import MANTISSA_BITS
+from cohort_gnn.ibp.profile import CODECS, MANTISSA_BITS
 from cohort_gnn.launch.data.stored_rows import StoredRows, bytes_of
 from cohort_gnn.launch.options.parser import kind
 from cohort_gnn.spec.types import Seed
 
 SHARDS_FOLDER = "shards"  # of the parts that `cohort dataset shard` writes
-CODECS = ("auto", "invariant", "exponent", "layers", "sparse", "planes", "raw")
 BATCH_BYTES = 128 << 20  # of rows in memory at a time
 SAMPLE_BYTES = 64 << 20  # of rows looked at to choose a codec, at most
 LARGER_BYTES = 16 << 10  # than the raw rows: encoded ones that take no more are written unasked

@@ -247,7 +247,7 @@ def test_a_larger_fetch_names_the_wrong_id_of_the_one_before(encoded):
     table = encoded.to("cuda")
     torch.cuda._sleep(50_000_000)
     ibp.fetch(table, torch.tensor([200], device="cuda"))
-    with pytest.raises(CohortError, match=r"fetch: index\[0\]: expected a row of the table"):
+    with pytest.raises(CohortError, match=r"fetch: index\[0\]: expected the number of a row of the table"):
         ibp.fetch(table, torch.zeros(1000, dtype=torch.int64, device="cuda"))
 
 

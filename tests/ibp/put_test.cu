@@ -134,7 +134,7 @@ TEST(GpuPutFaults, ChangeNothingAndComeWithTheNextCall) {
     }
     gpu.check();
   };
-  fails({3, kRows, 5, -1}, "put: ids[1]: expected a row of the table");
+  fails({3, kRows, 5, -1}, "put: ids[1]: expected the number of a row of the table");
   fails({3, 4, 5, 3}, "each row once");
   EXPECT_EQ(fetched(gpu), rows.bytes);
   fails({7, 8, 9, 10}, "room for rows");

@@ -42,7 +42,7 @@ TEST_P(PutWarp, EncodesAsTheHost) {
         for (int64_t row = 0; row < rows.table.num_rows; ++row) {
           const uint32_t bytes = encode_row(tables.ref(), rows.table.row(row), expected.data());
           uint32_t found = 1;
-          with_form(encode_form_of(tables.ref()), [&](auto form) {
+          with_form<kEncodeForms>(encode_form_of(tables.ref()), [&](auto form) {
             warp::run([&] {
               const RowEncoder<form.value> encoder(tables.ref());
               const uint32_t mine = encoder.encode(rows.table.row(row), words.data());
@@ -134,7 +134,7 @@ class WarpPut {
                      &status_};
     for (int64_t i = 0; i < job.count; ++i) claim_row(job, i);
     Words words(ref_.row_bytes);
-    with_form(encode_form_of(tables_.ref()), [&](auto form) {
+    with_form<kEncodeForms>(encode_form_of(tables_.ref()), [&](auto form) {
       warp::run([&] {
         const RowEncoder<form.value> encoder(tables_.ref());
         put_rows_warp(encoder, job, 0, 1, words.data());

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "ibp/ibp.h"
+#include "ibp/codecs.h"
 
 namespace cohort::ibp {
 
@@ -111,17 +111,18 @@ inline Rows make_rows(Content content, Dtype dtype, uint32_t num_columns, int64_
   return rows;
 }
 
-// Every codec that accepts rows of this dtype, fitted on `table`; invariant with both chunk sizes.
+// Every codec that can encode these rows, but planes, fitted on `table`; invariant with both chunk sizes.
 inline std::vector<Profile> all_profiles(const RowTable& table) {
   std::vector<Profile> profiles;
   for (const uint32_t chunk_bytes : {4u, 8u}) {
     profiles.push_back(fit(table, {.codec = "invariant", .chunk_bytes = chunk_bytes}).profile);
   }
-  const bool is_float =
-      table.dtype == Dtype::kFloat32 || table.dtype == Dtype::kFloat16 || table.dtype == Dtype::kBfloat16;
-  if (is_float) profiles.push_back(fit(table, {.codec = "exponent"}).profile);
-  if (can_have_layers(table.dtype)) profiles.push_back(fit(table, {.codec = "layers"}).profile);
-  for (const char* codec : {"sparse", "raw", "auto"}) profiles.push_back(fit(table, {.codec = codec}).profile);
+  for (const Codec codec : kCodecs) {
+    const bool fits = with_codec(codec, [&](auto traits) { return traits.unfit(table).empty(); });
+    if (!fits || codec == Codec::kInvariant || codec == Codec::kPlanes) continue;
+    profiles.push_back(fit(table, {.codec = name_of(codec)}).profile);
+  }
+  profiles.push_back(fit(table).profile);
   return profiles;
 }
 

@@ -6,9 +6,9 @@
 
 #include "base/check.h"
 #include "base/checksum.h"
+#include "ibp/codecs.h"
 #include "ibp/file_format.h"
 #include "ibp/ibp.h"
-#include "ibp/row_codec.h"
 #include "tests/dataset/temporary_folder.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -25,7 +25,7 @@ void repair_checksums(std::byte* image, std::size_t size) {
   if (size < sizeof(header)) return;
   std::memcpy(&header, image, sizeof(header));
   header.magic = kFileMagic;
-  header.version = std::clamp<uint32_t>(header.version, 1, 3);
+  header.version = std::clamp<uint32_t>(header.version, 1, kNewestVersion);
   const std::size_t lengths[] = {header.profile_bytes,  header.data_bytes,      header.plane_b_bytes,
                                  header.overflow_bytes, header.directory_bytes, header.checksum_bytes};
   std::size_t at = sizeof(header);
@@ -89,12 +89,12 @@ struct Rows {
 std::vector<Profile> make_profiles() {
   const Rows rows;
   std::vector<Profile> profiles;
-  for (const char* codec : {"invariant", "exponent", "sparse", "planes"}) {
+  for (const Codec codec : kCodecs) {
+    const Dtype dtype = codec == Codec::kLayers ? Dtype::kBfloat16 : Dtype::kFloat32;
     for (const uint32_t chunk_bytes : {4u, 8u}) {
-      profiles.push_back(fit(rows.table(Dtype::kFloat32, 64), {.codec = codec, .chunk_bytes = chunk_bytes}).profile);
+      profiles.push_back(fit(rows.table(dtype, 64), {.codec = name_of(codec), .chunk_bytes = chunk_bytes}).profile);
     }
   }
-  profiles.push_back(fit(rows.table(Dtype::kBfloat16, 64), {.codec = "layers"}).profile);
   return profiles;
 }
 

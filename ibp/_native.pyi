@@ -199,4 +199,4 @@ def decode_stored_gpu(arg0: DeviceProfile, arg1: int, arg2: int, arg3: int, arg4
 
 with_cuda: bool = True
 
-CODECS: tuple = ("raw", "invariant", "exponent", "layers", "sparse", "planes")
+CODECS: tuple = ("raw", "invariant", "exponent", "layers", "sparse", "dictionary", "planes")

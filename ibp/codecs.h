@@ -1,5 +1,5 @@
 // The list of codecs. CodecTraits has what the host code asks of each codec, and with_codec() is the only place that
-// tells codecs apart by their number; forms.h has the same for GPUs.
+// tells codecs apart by their number; forms.h has the same for GPUs. docs/develop/add-a-codec.md: how to add one.
 // Internal to ibp/.
 #pragma once
 
@@ -143,9 +143,26 @@ struct CodecTraits<Codec::kPlanes> : CodecTraits<Codec::kExponent> {
   }
 };
 
+template <>
+struct CodecTraits<Codec::kDictionary> : CodecDefaults {
+  static constexpr const char* kName = "dictionary";
+  static constexpr uint32_t kVersion = 4;
+  static constexpr const char* kRows = "rows with at most 256 different elements";
+  static constexpr bool kHasCodeBits = true;
+  static std::string unfit(const RowTable& rows);
+  static void validate(const Profile& profile);
+  static Profile fit(const RowTable& rows, const FitOptions& options);
+  template <typename P, typename Visit>
+  static void visit_tables(P& profile, Visit&& visit) {
+    visit(profile.elements, std::size_t{1} << profile.code_bits % 32);
+  }
+  static uint32_t encode(const ProfileRef& profile, const std::byte* row, std::byte* out);
+  static uint32_t decode(const ProfileRef& profile, const CodedRow& in, std::byte* row);
+};
+
 // In the order in which fit() tries them and --help names them.
-inline constexpr std::array kCodecs = {Codec::kRaw,    Codec::kInvariant, Codec::kExponent,
-                                       Codec::kLayers, Codec::kSparse,    Codec::kPlanes};
+inline constexpr std::array kCodecs = {Codec::kRaw,    Codec::kInvariant,  Codec::kExponent, Codec::kLayers,
+                                       Codec::kSparse, Codec::kDictionary, Codec::kPlanes};
 
 constexpr bool is_codec(Codec codec) { return std::ranges::find(kCodecs, codec) != kCodecs.end(); }
 

@@ -89,6 +89,7 @@ DeviceProfile::DeviceProfile(const Profile& profile) {
   ref_.codes4 = copied(tables.codes4().data(), tables.codes4().size(), tables_);
   ref_.codes8 = copied(tables.codes8().data(), tables.codes8().size(), tables_);
   ref_.add = copied(tables.add().data(), tables.add().size(), tables_);
+  ref_.elements = copied(ref_.elements, std::size_t{1} << ref_.code_bits, tables_);
 }
 
 void DeviceTable::copy_directory(const EncodedRef& from) {

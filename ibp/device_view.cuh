@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "ibp/device_bits.cuh"
+#include "ibp/device_dictionary.cuh"
 #include "ibp/device_pairs.cuh"
 #include "ibp/device_singles.cuh"
 #include "ibp/encoded_ref.h"
@@ -176,6 +177,7 @@ class RowDecoder {
     if constexpr (form == Form::kChunks4) return decode_chunks_warp(profile_, profile_.codes4, words, bytes, out);
     if constexpr (form == Form::kChunks8) return decode_chunks_warp(profile_, profile_.codes8, words, bytes, out);
     if constexpr (form == Form::kSparse) return decode_sparse_warp(profile_, words, bytes, out);
+    if constexpr (form == Form::kDictionary) return decode_dictionary_warp(profile_, words, bytes, out);
     return false;
   }
 

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "ibp/device_bits.cuh"
+#include "ibp/device_dictionary.cuh"
 #include "ibp/exponent_fields.h"
 #include "ibp/forms.h"
 #include "ibp/sparse_header.h"
@@ -334,6 +335,7 @@ class RowEncoder {
     if constexpr (form == Form::kChunks4) return encode_invariant_warp(profile_, profile_.codes4, row, words);
     if constexpr (form == Form::kChunks8) return encode_invariant_warp(profile_, profile_.codes8, row, words);
     if constexpr (form == Form::kSparse) return encode_sparse_warp(profile_, row, words);
+    if constexpr (form == Form::kDictionary) return encode_dictionary_warp(profile_, row, words);
     return 0;
   }
   __device__ const ProfileRef& profile() const { return profile_; }

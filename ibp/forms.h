@@ -20,17 +20,19 @@ enum class Form : uint8_t {
   kChunks4,
   kChunks8,
   kSparse,
+  kDictionary,
   kPlaneA,
   kPlanes,
   kRounded,
   kRounded128
 };
 
-inline constexpr std::array kDecodeForms = {Form::kRaw,    Form::kSingles, Form::kSingles128, Form::kPairs,
-                                            Form::kLayers, Form::kChunks4, Form::kChunks8,    Form::kSparse,
-                                            Form::kPlaneA, Form::kPlanes,  Form::kRounded,    Form::kRounded128};
-inline constexpr std::array kEncodeForms = {Form::kRaw,     Form::kSingles, Form::kPairs, Form::kLayers,
-                                            Form::kChunks4, Form::kChunks8, Form::kSparse};
+inline constexpr std::array kDecodeForms = {Form::kRaw,        Form::kSingles, Form::kSingles128, Form::kPairs,
+                                            Form::kLayers,     Form::kChunks4, Form::kChunks8,    Form::kSparse,
+                                            Form::kDictionary, Form::kPlaneA,  Form::kPlanes,     Form::kRounded,
+                                            Form::kRounded128};
+inline constexpr std::array kEncodeForms = {Form::kRaw,     Form::kSingles, Form::kPairs,  Form::kLayers,
+                                            Form::kChunks4, Form::kChunks8, Form::kSparse, Form::kDictionary};
 
 constexpr bool is_rounded(Form form) { return form == Form::kRounded || form == Form::kRounded128; }
 constexpr bool is_plane_a(Form form) { return form == Form::kPlaneA || is_rounded(form); }
@@ -50,6 +52,8 @@ COHORT_HOST_DEVICE inline Form form_of(const ProfileRef& profile, bool plane_a =
       return profile.chunk_bytes == 4 ? Form::kChunks4 : Form::kChunks8;
     case Codec::kSparse:
       return Form::kSparse;
+    case Codec::kDictionary:
+      return Form::kDictionary;
     default:
       return Form::kRaw;
   }

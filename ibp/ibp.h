@@ -69,6 +69,8 @@ struct Profile {
   uint32_t longest_bytes = 0;                               // longer rows stay raw; 0: those no shorter than raw ones
   // planes
   uint32_t mantissa_bits = 0;  // 0..22, of plane A; its rows lie in slots of slot_bytes
+  // dictionary; code_bits: 1..8
+  std::vector<uint64_t> elements;  // uint64 [2^code_bits], ascending: the element of each code
   // sparse
   uint64_t constant = 0;      // the commonest non-zero element
   uint32_t value_bits = 0;    // low bits stored of a narrow non-zero

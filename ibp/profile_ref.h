@@ -8,7 +8,15 @@
 namespace cohort::ibp {
 
 enum class Dtype : uint8_t { kUint8 = 1, kFloat16 = 2, kBfloat16 = 3, kFloat32 = 4, kBits32 = 5, kBits64 = 6 };
-enum class Codec : uint8_t { kRaw = 0, kInvariant = 1, kExponent = 2, kSparse = 3, kPlanes = 4, kLayers = 5 };
+enum class Codec : uint8_t {
+  kRaw = 0,
+  kInvariant = 1,
+  kExponent = 2,
+  kSparse = 3,
+  kPlanes = 4,
+  kLayers = 5,
+  kDictionary = 6
+};
 
 // Whether a row begins with a field of mantissa, code and sign for each column.
 COHORT_HOST_DEVICE constexpr bool has_codes(Codec codec) {
@@ -75,6 +83,8 @@ struct ProfileRef {
   uint32_t second = 0;
   uint64_t third = 0;
   const uint8_t* codes_of_steps = nullptr;  // uint8 [256]; host only: CodeOfStep
+  // dictionary
+  const uint64_t* elements = nullptr;  // uint64 [2^code_bits], ascending
   // planes
   uint32_t rest_bits = 0;   // the low mantissa bits, which are in plane B
   uint32_t slot_bytes = 0;  // of plane A of a row
@@ -92,6 +102,19 @@ struct ProfileRef {
   // Planes: what of a normal number stands for the mantissa bits that plane A lacks: the middle of their range.
   COHORT_HOST_DEVICE uint32_t middle() const { return (1u << rest_bits) >> 1; }
 };
+
+// Codec dictionary: the first code whose element is not less; the last code if there is none.
+inline constexpr uint32_t kMostDictionaryBits = 8;
+COHORT_HOST_DEVICE inline uint32_t code_of(const ProfileRef& profile, uint64_t element) {
+  uint32_t code = 0;
+  for (uint32_t step = 1u << profile.code_bits >> 1; step; step >>= 1) {
+    if (profile.elements[code + step - 1] < element) code += step;
+  }
+  return code;
+}
+COHORT_HOST_DEVICE inline uint32_t dictionary_row_bytes(const ProfileRef& profile) {
+  return (profile.num_columns * profile.code_bits + 31) / 32 * 4;
+}
 
 // The bits of a float32 as those of a bfloat16: to the nearest, of two as near to the even one; every NaN becomes
 // 0x7fff. For numbers that are 0 or at least 2^-133, as all numbers of coded rows are.

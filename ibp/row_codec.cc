@@ -77,6 +77,11 @@ ProfileTables::ProfileTables(const Profile& profile) {
     }
     ref_.codes_of_steps = codes_of_steps_.data();
   }
+  if (profile.codec == Codec::kDictionary) {
+    ref_.code_bits = profile.code_bits;
+    elements_ = profile.elements;
+    ref_.elements = elements_.data();
+  }
   if (profile.codec == Codec::kSparse) {
     ref_.index_bits = std::max(1, static_cast<int>(std::bit_width(profile.num_columns - 1)));
     ref_.value_bits = profile.value_bits;

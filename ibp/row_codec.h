@@ -32,6 +32,7 @@ class ProfileTables {
   std::vector<uint8_t> widths_;
   std::array<uint8_t, 256> codes_of_steps_{};
   std::vector<uint32_t> add_;
+  std::vector<uint64_t> elements_;
   ProfileRef ref_;
 };
 

@@ -29,6 +29,7 @@ TEST(Fit, TakesTheCodecForTheContent) {
   EXPECT_EQ(codec_for(Content::kDense, Dtype::kBfloat16, 128), "exponent") << "as few lines, and decoded faster";
   EXPECT_EQ(codec_for(Content::kConstant, Dtype::kFloat32, 2000), "sparse");
   EXPECT_EQ(codec_for(Content::kNoise, Dtype::kFloat32, 256), "raw");
+  EXPECT_EQ(codec_for(Content::kFew, Dtype::kFloat32, 256), "dictionary");
   for (const uint32_t columns : {16, 32, 48}) {
     EXPECT_EQ(codec_for(Content::kDense, Dtype::kFloat32, columns), "raw") << "as many lines, in as much memory";
   }

@@ -65,9 +65,10 @@ SPECIAL = {
 }
 
 
-def codecs_for(dtype):
+def codecs_for(dtype, bits):
     of_halves = ["layers"] if dtype in ("float16", "bfloat16") else []
-    return ["auto", "invariant", "sparse", "raw"] + (["exponent"] if dtype in FLOATS else []) + of_halves
+    of_few = ["dictionary"] if len(np.unique(bits)) <= 256 else []
+    return ["auto", "invariant", "sparse", "raw"] + (["exponent"] if dtype in FLOATS else []) + of_halves + of_few
 
 
 @settings(max_examples=60, deadline=None)
@@ -75,7 +76,7 @@ def codecs_for(dtype):
 def test_rows_come_back_bit_for_bit(table, data):
     dtype, bits = table
     rows = tensor_of(bits, dtype)
-    codec = data.draw(st.sampled_from(codecs_for(dtype)))
+    codec = data.draw(st.sampled_from(codecs_for(dtype, bits)))
     profile = ibp.fit(rows, codec, chunk_bytes=data.draw(st.sampled_from([4, 8])))
     layout = data.draw(st.sampled_from(["auto", "packed", "slots"]))
     encoded = ibp.encode(rows, profile, layout=layout)
@@ -92,7 +93,7 @@ def test_the_slow_decoder_agrees(tmp_path_factory, table, data):
     dtype, bits = table
     rows = tensor_of(bits, dtype)
     profile = ibp.fit(
-        rows, data.draw(st.sampled_from(codecs_for(dtype))), chunk_bytes=data.draw(st.sampled_from([4, 8]))
+        rows, data.draw(st.sampled_from(codecs_for(dtype, bits))), chunk_bytes=data.draw(st.sampled_from([4, 8]))
     )
     path = tmp_path_factory.mktemp("slow") / "rows.ibp"
     in_place = data.draw(st.booleans()) and profile.row_bytes % 4 == 0
@@ -103,7 +104,7 @@ def test_the_slow_decoder_agrees(tmp_path_factory, table, data):
     read, decoded = slow_decoder.decode_file(path.read_bytes())
     assert decoded == [row.tobytes() for row in bits]
     assert (read.codec, read.num_columns) == (
-        ["raw", "invariant", "exponent", "sparse", "planes", "layers"].index(profile.codec),
+        ["raw", "invariant", "exponent", "sparse", "planes", "layers", "dictionary"].index(profile.codec),
         bits.shape[1],
     )
 
@@ -124,7 +125,7 @@ def golden_rows() -> np.ndarray:
     return rows.view(np.float32)
 
 
-@pytest.mark.parametrize("codec", ["invariant", "exponent", "sparse", "raw", "layers"])
+@pytest.mark.parametrize("codec", ["invariant", "exponent", "sparse", "raw", "layers", "dictionary"])
 @pytest.mark.parametrize("layout", ["packed", "slots"])
 def test_golden_files(codec, layout, tmp_path):
     """Files written once stay readable, and the same bytes are still what is written."""
@@ -153,7 +154,7 @@ def test_bad_calls_say_what_is_wrong(tmp_path):
             lambda: ibp.fit(torch.eye(9).to_sparse()),
             r"(?s)a dense tensor, found a tensor of layout torch.sparse_coo.*to_dense",
         ),
-        (lambda: ibp.fit(rows, "zip"), "codec: expected auto, raw, .*sparse or planes, found zip"),
+        (lambda: ibp.fit(rows, "zip"), "codec: expected auto, raw, .*sparse, dictionary or planes, found zip"),
         (lambda: ibp.fit(rows.astype(np.int16)), "found 16 bits"),
         (lambda: ibp.load(tmp_path / "none.ibp"), "No such file"),
         (lambda: ibp.Profile.load(__file__), "IBPPROF1"),

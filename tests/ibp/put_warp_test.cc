@@ -32,12 +32,17 @@ class PutWarp : public testing::TestWithParam<Dtype> {};
 
 TEST_P(PutWarp, EncodesAsTheHost) {
   for (const uint32_t num_columns : {1u, 7u, 33u, 64u, 129u, 300u}) {
-    const Rows seen = make_rows(Content::kMixed, GetParam(), num_columns, 70);
-    for (const Profile& profile : all_profiles(seen.table)) {
+    const Rows mixed = make_rows(Content::kMixed, GetParam(), num_columns, 70);
+    std::vector<Profile> profiles = all_profiles(mixed.table);
+    for (const Content content : {Content::kFew, Content::kOnes}) {
+      const Rows few = make_rows(content, GetParam(), num_columns, 70);
+      profiles.push_back(fit(few.table, {.codec = "dictionary"}).profile);
+    }
+    for (const Profile& profile : profiles) {
       const ProfileTables tables(profile);
       std::vector<std::byte> expected(encode_room(tables.ref()));
       Words words(profile.row_bytes());
-      for (const Content content : {Content::kMixed, Content::kSpecial}) {
+      for (const Content content : {Content::kMixed, Content::kSpecial, Content::kFew}) {
         const Rows rows = make_rows(content, GetParam(), num_columns, 14);
         for (int64_t row = 0; row < rows.table.num_rows; ++row) {
           const uint32_t bytes = encode_row(tables.ref(), rows.table.row(row), expected.data());
@@ -108,6 +113,31 @@ TEST(DecodeWarp, DecodesAsTheHost) {
       for (const char* codec : {"exponent", "layers"}) {
         SCOPED_TRACE(name_of(dtype) + " x " + std::to_string(num_columns) + ", " + codec);
         expect_decodes(rows, fit(rows.table, {.codec = codec}).profile);
+      }
+    }
+  }
+}
+
+TEST(DecodeWarp, Dictionary) {
+  for (const Dtype dtype : kAllDtypes) {
+    for (const uint32_t num_columns : {1u, 7u, 33u, 64u, 301u}) {
+      const Rows rows = make_rows(Content::kOnes, dtype, num_columns, 40);
+      const ProfileTables tables(fit(rows.table, {.codec = "dictionary"}).profile);
+      std::vector<std::byte> coded(encode_room(tables.ref())), row(rows.table.row_bytes());
+      for (int64_t i = 0; i < rows.table.num_rows; ++i) {
+        const uint32_t bytes = encode_row(tables.ref(), rows.table.row(i), coded.data());
+        if (bytes == 0) continue;
+        std::vector<uint32_t> words(bytes / 4);
+        std::memcpy(words.data(), coded.data(), bytes);
+        for (const uint32_t given : {bytes, bytes - 4}) {
+          bool valid = false;
+          warp::run([&] {
+            const bool mine = decode_dictionary_warp(tables.ref(), words.data(), given, row.data());
+            if (lane_id() == 17) valid = mine;
+          });
+          ASSERT_EQ(valid, given == bytes);
+        }
+        ASSERT_EQ(std::memcmp(row.data(), rows.table.row(i), row.size()), 0) << num_columns << " columns, row " << i;
       }
     }
   }

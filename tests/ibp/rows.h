@@ -25,10 +25,10 @@ inline Rows make_rows(Dtype dtype, uint32_t num_columns, int64_t num_rows) {
   return rows;
 }
 
-enum class Content { kZeros, kNoise, kDense, kOnes, kConstant, kPowers, kSpecial, kMixed };
+enum class Content { kZeros, kNoise, kDense, kOnes, kConstant, kPowers, kSpecial, kMixed, kFew };
 
 inline const char* name_of(Content content) {
-  constexpr const char* kNames[] = {"zeros", "noise", "dense", "ones", "constant", "powers", "special", "mixed"};
+  constexpr const char* kNames[] = {"zeros", "noise", "dense", "ones", "constant", "powers", "special", "mixed", "few"};
   return kNames[static_cast<int>(content)];
 }
 
@@ -93,6 +93,8 @@ inline uint64_t element_of(Content content, Dtype dtype, uint64_t row, uint64_t 
       return draw % 7 == 0 ? bits_of(dtype, static_cast<double>(draw % 1000) / 1000 + 0.5) : 0;
     case Content::kSpecial:
       return draw % 3 ? special_bits(dtype, draw >> 8) : bits_of(dtype, bell(row, column));
+    case Content::kFew:
+      return bits_of(dtype, static_cast<double>(draw % 200));
     case Content::kMixed:
       return element_of(static_cast<Content>(row % 7), dtype, row, column);
   }
@@ -126,8 +128,9 @@ inline std::vector<Profile> all_profiles(const RowTable& table) {
   return profiles;
 }
 
-inline constexpr Content kAllContents[] = {Content::kZeros,    Content::kNoise,  Content::kDense,   Content::kOnes,
-                                           Content::kConstant, Content::kPowers, Content::kSpecial, Content::kMixed};
+inline constexpr Content kAllContents[] = {Content::kZeros,   Content::kNoise,    Content::kDense,
+                                           Content::kOnes,    Content::kConstant, Content::kPowers,
+                                           Content::kSpecial, Content::kMixed,    Content::kFew};
 inline constexpr Dtype kAllDtypes[] = {Dtype::kUint8,   Dtype::kFloat16, Dtype::kBfloat16,
                                        Dtype::kFloat32, Dtype::kBits32,  Dtype::kBits64};
 

@@ -3,7 +3,7 @@
 import struct
 
 ELEMENT_BYTES = {1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 8}
-VERSIONS = {4: 2, 5: 3}  # of codecs; the others: 1
+VERSIONS = {4: 2, 5: 3, 6: 4}  # of codecs; the others: 1
 FLOAT_BITS = {2: (5, 10), 3: (8, 7), 4: (8, 23)}  # exponent, mantissa
 HEADER = struct.Struct("<8sII6Q4IQI32xI")
 PROFILE = struct.Struct("<8sI4B4I2Q")
@@ -49,6 +49,9 @@ class Profile:
         elif self.codec in (2, 4, 5):
             self.base, self.steps = list(tables[: self.num_columns]), list(tables[self.num_columns :])
             assert (len(self.base), len(self.steps)) == (self.num_columns, 10 if self.codec == 5 else 0)
+        elif self.codec == 6:
+            self.elements = list(struct.unpack(f"<{1 << self.code_bits}Q", tables))
+            assert self.elements == sorted(self.elements) and self.elements[-1] < 1 << 8 * self.element_bytes
         else:
             assert tables == b""
         if self.codec == 5:
@@ -154,7 +157,19 @@ def decode_sparse(profile: Profile, data: bytes) -> bytes:
     return bytes(row)
 
 
-DECODERS = {1: decode_invariant, 2: decode_exponent, 3: decode_sparse, 5: decode_layers}
+def decode_dictionary(profile: Profile, data: bytes) -> bytes:
+    stream = Bits(data)
+    elements = [profile.elements[stream.take(profile.code_bits)] for _ in range(profile.num_columns)]
+    return b"".join(element.to_bytes(profile.element_bytes, "little") for element in elements)
+
+
+DECODERS = {
+    1: decode_invariant,
+    2: decode_exponent,
+    3: decode_sparse,
+    5: decode_layers,
+    6: decode_dictionary,
+}
 
 
 def find_row(layout, directory, data, overflow, num_rows, stride, profile, i):

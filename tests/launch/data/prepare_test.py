@@ -60,7 +60,7 @@ def test_digests_do_not_depend_on_how_rows_are_kept(tmp_path, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("codec", ["auto", "invariant", "exponent", "sparse", "raw"])
+@pytest.mark.parametrize("codec", ["auto", "invariant", "exponent", "sparse", "dictionary", "raw"])
 def test_rows_come_back_bit_for_bit(tmp_path, dtype, codec, capsys, monkeypatch):
     monkeypatch.setattr(prepare, "BATCH_BYTES", 1 << 14)  # many batches
     folder = tmp_path / "data"
@@ -69,6 +69,11 @@ def test_rows_come_back_bit_for_bit(tmp_path, dtype, codec, capsys, monkeypatch)
         assert command("prepare", folder, "--codec", codec) == 1
         assert "codec exponent: expected float32, float16 or bfloat16" in capsys.readouterr().err
         assert not list(folder.glob("prepared*"))
+        return
+    if codec == "dictionary" and dtype != "uint8":
+        assert command("prepare", folder, "--codec", codec) == 1
+        expected = "fit: codec dictionary: expected rows with at most 256 different elements, found more than 256"
+        assert expected in capsys.readouterr().err
         return
     if (dtype, codec) == ("uint8", "auto"):
         codec = "raw"  # which auto takes, and does not write

@@ -26,11 +26,10 @@ constexpr auto names_of(NegativeMode) {
 enum class Exclude : uint32_t { kNone = 0, kSelf, kReverse };
 constexpr auto names_of(Exclude) { return std::to_array<std::string_view>({"none", "self", "reverse"}); }
 
-// How the seeds of a batch share its nodes: each node is there once; each seed is the root of a tree with nodes of its
-// own (sampler/trees.h), as is each end of each pair. Where the seed set has times, trees have edges up to the time of
-// their seed: any of them, or the latest.
-enum class Sharing : uint32_t { kShared = 0, kDisjoint, kDisjointLatest };
-constexpr auto names_of(Sharing) { return std::to_array<std::string_view>({"shared", "disjoint", "latest"}); }
+// Which edges of a list are drawn (sampler/draw.h): any, each at most once; any, with replacement; of those up to the
+// time of a tree's seed the latest.
+enum class Draw : uint32_t { kUniform = 0, kReplaced, kLast };
+constexpr auto names_of(Draw) { return std::to_array<std::string_view>({"uniform", "replaced", "last"}); }
 
 // The files of seed set N are seeds-N.npy, int64 [n], or pairs-N.npy, int64 [n, 2], in the channel's folder;
 // seeds-N-times.npy, int64 [n], where seeds have times; weights-N-source.npy, -target.npy: NodeWeights
@@ -49,8 +48,8 @@ constexpr auto names_of(Sharing) { return std::to_array<std::string_view>({"shar
   X(bool, labels_of_seeds, "labels of other nodes are not wanted") \
   X(bool, last_hop_global, "where rows are in place, sources of the last hop need no batch-local ids") \
   X(bool, plane_a, "rows of codec planes come as plane A alone tells them (ibp/FORMAT.md 4.5)") \
-  X(bool, replace, "neighbours are drawn with replacement") \
-  X(Sharing, sharing, "how seeds share nodes: shared, disjoint, or latest: disjoint, with the latest edges") \
+  X(Draw, draw, "which edges are drawn: uniform, replaced or last") \
+  X(bool, disjoint, "each seed, or end of a pair, is the root of a tree with nodes of its own (sampler/trees.h)") \
   X(NegativeMode, negative_mode, "pairs: what is drawn besides: none, binary, triplet or in_batch") \
   X(double, negatives, "pairs: how many are drawn for each") \
   X(uint32_t, redraws, "pairs: of a negative that is an edge of the graph, at most so many") \
@@ -67,7 +66,5 @@ struct Request {
   COHORT_REQUEST_FIELDS(COHORT_FIELD)
 #undef COHORT_FIELD
 };
-
-inline bool is_disjoint(const Request& request) { return request.sharing != Sharing::kShared; }
 
 }  // namespace cohort::channel

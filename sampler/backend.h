@@ -21,8 +21,8 @@
 #include "cache/slab_rows.h"
 #include "cache/tiered_rows.h"
 #include "channel/slot_size.h"
+#include "sampler/draw.h"
 #include "sampler/start_log.h"
-#include "sampler/trees.h"
 
 namespace cohort::cache {
 class HostFeatures;
@@ -86,27 +86,19 @@ std::vector<cache::RelationLists> numbered_lists(const GraphView& graph);
 // What batches of the graph have in slots.
 channel::SlotContents slot_contents(const GraphView& graph, bool edge_ids);
 
-// Positions in the lists of one relation that are not drawn: of list i, positions[starts[i] : starts[i + 1]],
-// ascending, each once. List i is that of the i-th seed of the relation's target type, in hop 0; of disjoint batches,
-// that of node nodes[i], in all hops.
-struct Exclusions {
-  int relation = 0;
-  std::span<const int64_t> starts{};  // int64 [lists + 1]
-  std::span<const int64_t> positions{};
-  std::span<const int64_t> nodes{};  // int64 [lists], different nodes, ascending; not of disjoint batches: none
-};
-
 // Which batch.
 struct Query {
-  std::span<const int64_t> seeds;   // int64 [num_seeds], different nodes; they may repeat where they have trees
+  std::span<const int64_t> seeds;   // int64 [num_seeds], different nodes; they may repeat where they are disjoint
   std::span<const int32_t> fanout;  // int32 [num_relations, num_hops], entry 0 of each relation next to the seeds
   base::PhiloxKey key{};            // batch_key(seed, epoch, step)
   bool edge_ids = false;            // remember which edges were drawn, for e_id and edge_weight of SlotArrays
   // Of one relation: sources of the last hop get no batch-local ids; source_node says which they are.
   bool last_hop_global = false;
-  std::span<const Exclusions> exclusions{};  // of different relations; from the lists of others all is drawn
-  Trees trees{};                             // with local ids in all hops
-  bool replace = false;                      // neighbours are drawn with replacement: not by weight, nor the latest
+  DrawSpec spec{};  // disjoint: with local ids in all hops
+
+  // Throws Error where it asks for what there is not, of a graph of so many relations: of one type, with edge times,
+  // with weights that edges are drawn by.
+  void check(std::size_t num_relations, bool is_homogeneous, bool has_times, bool has_weights) const;
 };
 
 // How large the batch came out.

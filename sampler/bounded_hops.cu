@@ -85,13 +85,14 @@ HopCounts CudaNeighborSampler::hop_counts(std::size_t hop) const {
 // takes all neighbours is a multiple of the edges that this hop had in the last batch.
 std::vector<CudaNeighborSampler::Hop> CudaNeighborSampler::bounded_hops(const Query& query) const {
   const std::size_t num_hops = query.fanout.size();
-  if (num_types() > 1 || relations_.size() > 1 || query.trees.disjoint || num_hops > channel::kMaxHops) return {};
+  if (num_types() > 1 || relations_.size() > 1 || query.spec.disjoint || num_hops > channel::kMaxHops) return {};
   int64_t lists = std::ssize(query.seeds), places = lists;
   std::vector<Hop> hops;
   for (std::size_t i = 0; i < num_hops; ++i) {
     Hop hop{.number = static_cast<int>(i),
             .gives_ids = !query.last_hop_global || i + 1 < num_hops,
             .fanout = {query.fanout[i]},
+            .draw = {query.spec.of(query.fanout[i], false)},
             .first_list = {0, lists},
             .exclusions = {ExclusionsRef{}},
             .first_edge = 0,

@@ -14,11 +14,15 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 
 #include "base/random.h"
 #include "base/search.h"
+#include "channel/request.h"
 
 namespace cohort::sampler {
+
+using channel::Draw;
 
 // How many in-neighbours of a node are drawn: of at most `all_up_to` as many as there are, of more `fanout`.
 struct Picks {
@@ -27,13 +31,8 @@ struct Picks {
   COHORT_HOST_DEVICE constexpr int64_t of(int64_t degree) const { return degree <= all_up_to ? degree : fanout; }
 };
 
-COHORT_HOST_DEVICE constexpr Picks picks_of(int64_t fanout, bool replace) {
-  return {fanout, fanout < 0 ? INT64_MAX : replace ? 0 : fanout};
-}
-
-// The same of a node of this degree.
-COHORT_HOST_DEVICE constexpr int64_t num_picks(int64_t degree, int64_t fanout, bool replace = false) {
-  return picks_of(fanout, replace).of(degree);
+COHORT_HOST_DEVICE constexpr Picks picks_of(int64_t fanout, Draw draw = Draw::kUniform) {
+  return {fanout, fanout < 0 ? INT64_MAX : draw == Draw::kReplaced ? 0 : fanout};
 }
 
 // The random bits behind pick j.
@@ -57,10 +56,10 @@ COHORT_HOST_DEVICE constexpr int64_t draw_replaced(base::PhiloxKey batch_key, in
   return draw_candidate(batch_key, node, hop, j, j + 1, degree, relation);
 }
 
-// Writes the drawn positions of one list: int64 [picks]. For the host body. replace: with replacement.
-inline void draw_positions(base::PhiloxKey key, int64_t node, int hop, int relation, int64_t picks, int64_t degree,
-                           bool replace, int64_t* positions) {
-  if (replace) {
+// Writes the drawn positions of one list: int64 [picks]. For the host body.
+inline void draw_positions(Draw draw, base::PhiloxKey key, int64_t node, int hop, int relation, int64_t picks,
+                           int64_t degree, int64_t* positions) {
+  if (draw == Draw::kReplaced) {
     for (int64_t j = 0; j < picks; ++j) positions[j] = draw_replaced(key, node, hop, j, degree, relation);
     return;
   }
@@ -115,6 +114,30 @@ COHORT_HOST_DEVICE constexpr int64_t pass_over(const ExcludedRef& excluded, int6
            return excluded.positions[i] - excluded.first - i <= position;
          });
 }
+
+// Positions in the lists of one relation that are not drawn: of list i, positions[starts[i] : starts[i + 1]],
+// ascending, each once. List i is that of the i-th seed of the relation's target type, in hop 0; of disjoint batches,
+// that of node nodes[i], in all hops.
+struct Exclusions {
+  int relation = 0;
+  std::span<const int64_t> starts{};  // int64 [lists + 1]
+  std::span<const int64_t> positions{};
+  std::span<const int64_t> nodes{};  // int64 [lists], different nodes, ascending; not of disjoint batches: none
+};
+
+// How the neighbours of a batch are drawn. Lists with weights (weighted_draw.h) are drawn from by these, in place of
+// kUniform.
+struct DrawSpec {
+  Draw draw = Draw::kUniform;                // kReplaced, kLast: of no lists with weights
+  bool disjoint = false;                     // each seed is the root of a tree (trees.h)
+  std::span<const int64_t> times{};          // int64 [num_seeds], of trees: they have no later edges; none: any time
+  std::span<const Exclusions> exclusions{};  // of different relations; from the lists of others all is drawn
+
+  // From the lists of one relation: a negative fanout takes all edges, and edges without times have no latest ones.
+  Draw of(int64_t fanout, bool has_times) const {
+    return fanout < 0 || (draw == Draw::kLast && (times.empty() || !has_times)) ? Draw::kUniform : draw;
+  }
+};
 
 // An integer in [0, bound) for an endpoint of a drawn pair of nodes: number `number` of its batch; end 0 is its source,
 // 1 its target.

@@ -1,6 +1,7 @@
-// What a GraphView tells of all its relations.
+// What a GraphView tells of all its relations, and what a Query may ask of them.
 #include <algorithm>
 
+#include "base/check.h"
 #include "sampler/backend.h"
 #include "sampler/draw_weights.h"
 
@@ -20,6 +21,14 @@ bool GraphView::has_draw_weights() const {
 
 bool GraphView::has_edge_rows() const {
   return std::ranges::any_of(relations, [](const Relation& each) { return each.edge_rows.row_bytes > 0; });
+}
+
+void Query::check(std::size_t num_relations, bool is_homogeneous, bool has_times, bool has_weights) const {
+  base::require(fanout.size() % num_relations == 0, "a fanout for each relation and hop");
+  base::require(!last_hop_global || is_homogeneous, "local ids in all hops of several relations");
+  base::require(!last_hop_global || !spec.disjoint, "no trees with global ids");
+  base::require(spec.times.empty() || (spec.disjoint && has_times), "trees, edge times");
+  base::require(!has_weights || (!spec.disjoint && spec.draw == Draw::kUniform), "draws by weight alone");
 }
 
 void GraphView::leave_draw_weights() {

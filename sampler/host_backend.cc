@@ -30,8 +30,8 @@ constexpr std::size_t kNodesAtOnce = 64;  // whose edges a thread draws before i
 
 // What hop `hop` does not draw from the relation's lists, by the local ids of their nodes, or in trees by the nodes.
 ExclusionsRef exclusions_of(const Query& query, int hop, int relation) {
-  const auto found = std::ranges::find(query.exclusions, relation, &Exclusions::relation);
-  if (found == query.exclusions.end() || (hop > 0 && !query.trees.disjoint)) return {};
+  const auto found = std::ranges::find(query.spec.exclusions, relation, &Exclusions::relation);
+  if (found == query.spec.exclusions.end() || (hop > 0 && !query.spec.disjoint)) return {};
   return {found->starts.data(), found->positions.data(), found->nodes.data(), std::ssize(found->nodes)};
 }
 
@@ -55,13 +55,7 @@ class HostBackend final : public Backend {
 
   BatchSizes sample(const Query& query) override {
     const int64_t start_us = base::monotonic_us();
-    base::require(query.fanout.size() % relations_.size() == 0, "a fanout for each relation and hop");
-    base::require(!query.last_hop_global || graph_.is_homogeneous(), "local ids in all hops of several relations");
-    base::require(!query.trees.disjoint || !query.last_hop_global, "no trees with global ids");
-    base::require(query.trees.times.empty() || (query.trees.disjoint && graph_.has_edge_times()), "trees, edge times");
-    base::require(!query.trees.disjoint || !graph_.has_draw_weights(), "no trees of neighbours drawn by weight");
-    base::require(!query.replace || !(query.trees.latest || graph_.has_draw_weights()),
-                  "uniform draws with replacement");
+    query.check(relations_.size(), graph_.is_homogeneous(), graph_.has_edge_times(), graph_.has_draw_weights());
     forget_last_batch();
     place_seeds(query);
     end_hop_of_nodes();
@@ -72,7 +66,7 @@ class HostBackend final : public Backend {
         draw_hop(query, static_cast<int>(hop), static_cast<int>(relation), query.fanout[relation * num_hops + hop]);
         if (query.last_hop_global) source_node_.insert(source_node_.end(), drawn_.begin(), drawn_.end());
         num_drawn_ += std::ssize(drawn_);
-        if (gives_ids) query.trees.disjoint ? relabel_in_trees(relations_[relation]) : relabel(relations_[relation]);
+        if (gives_ids) query.spec.disjoint ? relabel_in_trees(relations_[relation]) : relabel(relations_[relation]);
       }
       end_hop_of_nodes();
     }
@@ -167,11 +161,11 @@ class HostBackend final : public Backend {
   }
 
   void place_seeds(const Query& query) {
-    if (query.trees.disjoint) demand_trees(std::ssize(query.seeds));
+    if (query.spec.disjoint) demand_trees(std::ssize(query.seeds));
     for (std::size_t i = 0; i < query.seeds.size(); ++i) {
       OfType& type = type_of(query.seeds[i]);
       const int64_t node = query.seeds[i] - type.range.first;
-      query.trees.disjoint ? reach_in_tree(type, node, static_cast<int32_t>(i)) : reach(type, node);
+      query.spec.disjoint ? reach_in_tree(type, node, static_cast<int32_t>(i)) : reach(type, node);
     }
   }
 
@@ -190,18 +184,18 @@ class HostBackend final : public Backend {
     const std::size_t begin = targets.before_last_hop();
     const DrawWeightsRef weights = weights_for(edges.relation.draw_weights.get(), fanout);
     const ExclusionsRef exclusions = exclusions_of(query, hop, number);
-    const bool replace = query.replace && fanout >= 0;
-    const Draw draw{query.key, hop, number, fanout, replace, targets, lists, exclusions, weights, begin};
+    const Draw how = query.spec.of(fanout, edges.relation.edge_times);
+    const HopDraw draw{query.key, hop, number, how, picks_of(fanout, how), targets, lists, exclusions, weights, begin};
     find_candidates(query, edges.relation, draw);
     offset_.assign(end - begin + 1, 0);
     for (std::size_t i = begin; i < end; ++i) {
       base::prefetch_ahead(lists.indptr, n_id.data(), i, end);
       if (weights.positive) base::prefetch_ahead(weights.positive, n_id.data(), i, end);
-      const int64_t picks = num_picks(drawable(draw, i), fanout, draw.replace);
+      const int64_t picks = draw.picks.of(drawable(draw, i));
       offset_[i - begin + 1] = offset_[i - begin] + picks;
       num_lists_ += picks > 0 ? 1 : 0;
     }
-    if (query.trees.disjoint) demand_tree_nodes(std::ssize(query.seeds) + num_drawn_ + offset_.back());
+    if (query.spec.disjoint) demand_tree_nodes(std::ssize(query.seeds) + num_drawn_ + offset_.back());
     drawn_.resize(static_cast<std::size_t>(offset_.back()));
     list_bytes_ += offset_.back() * lists.index_bytes;
     edges.per_hop.push_back(offset_.back());
@@ -222,11 +216,11 @@ class HostBackend final : public Backend {
   }
 
   // What is drawn from all lists of one relation in one hop.
-  struct Draw {
+  struct HopDraw {
     base::PhiloxKey key;
     int hop, relation;
-    int64_t fanout;
-    bool replace;
+    Draw how;
+    Picks picks;
     const OfType& targets;
     const base::CscRef& lists;
     ExclusionsRef exclusions;
@@ -235,42 +229,42 @@ class HostBackend final : public Backend {
   };
 
   // What is not drawn from the list of the node with this local id.
-  static ExcludedRef excluded_from(const Draw& draw, std::size_t local_id) {
+  static ExcludedRef excluded_from(const HopDraw& draw, std::size_t local_id) {
     const OfType& targets = draw.targets;
     if (targets.tree.empty()) return draw.exclusions.of_list(static_cast<int64_t>(local_id));
     return draw.exclusions.of_node(targets.range.first + targets.n_id[local_id]);
   }
 
   // Where edges have times, of all lists of the hop: a search in each, by all threads.
-  void find_candidates(const Query& query, const Relation& relation, const Draw& draw) {
+  void find_candidates(const Query& query, const Relation& relation, const HopDraw& draw) {
     candidates_.clear();
-    if (query.trees.times.empty() || !relation.edge_times) return;
+    if (query.spec.times.empty() || !relation.edge_times) return;
     const OfType& targets = draw.targets;
     const std::size_t begin = draw.first, end = targets.ends_of_hops.back();
     candidates_.resize(end - begin);
 #pragma omp parallel for schedule(dynamic, 64) if (end - begin > std::size_t{kFewItems})
     for (std::size_t i = begin; i < end; ++i) {
       const int64_t* ends = relation.lists.indptr + targets.n_id[i];
-      const int64_t time = query.trees.times[static_cast<std::size_t>(targets.tree[i])];
-      candidates_[i - begin] = candidates_until(relation.edge_times, ends[0], ends[1], time, query.trees.latest,
-                                                draw.fanout, excluded_from(draw, i));
+      const int64_t time = query.spec.times[static_cast<std::size_t>(targets.tree[i])];
+      candidates_[i - begin] =
+          candidates_until(relation.edge_times, ends[0], ends[1], time, draw.how, draw.picks, excluded_from(draw, i));
     }
   }
 
   // How many edges of the node with this local id may be drawn.
-  int64_t drawable(const Draw& draw, std::size_t local_id) const {
+  int64_t drawable(const HopDraw& draw, std::size_t local_id) const {
     if (!candidates_.empty()) return candidates_[local_id - draw.first].count;
     const int64_t node = draw.targets.n_id[local_id];
     return num_drawable(draw.weights, node, draw.lists.indptr + node, excluded_from(draw, local_id));
   }
 
   // Draws edges of the node with this local id, from drawn_[drawn_before] on.
-  void draw_of(const Draw& draw, std::size_t local_id, int64_t drawn_before, OfRelation& edges) {
+  void draw_of(const HopDraw& draw, std::size_t local_id, int64_t drawn_before, OfRelation& edges) {
     const ExcludedRef excluded = excluded_from(draw, local_id);
     const OfType& targets = draw.targets;
     const int64_t node = targets.n_id[local_id], begin = draw.lists.indptr[node];
     const int64_t row = candidates_.empty() ? begin : candidates_[local_id - draw.first].first;
-    const int64_t may = drawable(draw, local_id), picks = num_picks(may, draw.fanout, draw.replace);
+    const int64_t may = drawable(draw, local_id), picks = draw.picks.of(may);
     const int64_t numbered = targets.range.first + node;
     const int64_t keyed = targets.tree.empty() ? numbered : node_in_tree(targets.tree[local_id], numbered);
     int64_t* drawn = drawn_.data() + drawn_before;
@@ -279,7 +273,7 @@ class HostBackend final : public Backend {
       draw_weighted({list, excluded, may, draw.key, keyed, draw.hop, draw.relation}, picks, drawn);
       for (int64_t j = 0; j < picks; ++j) drawn[j] += row;
     } else {
-      draw_positions(draw.key, keyed, draw.hop, draw.relation, picks, may, draw.replace, drawn);
+      draw_positions(draw.how, draw.key, keyed, draw.hop, draw.relation, picks, may, drawn);
       const ExcludedRef from_row = excluded.from(row - begin);
       for (int64_t j = 0; j < picks; ++j) drawn[j] = row + pass_over(from_row, drawn[j]);
     }

@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(kBlockThreads, kSmThreads / kBlockThreads)
 struct DrawKey {
   base::PhiloxKey batch;
   int hop, relation;
-  bool replace;  // with replacement
+  Draw draw;
 };
 
 // Floyd's draw by one warp for up to 32 picks: lane j owns pick j.
@@ -258,7 +258,7 @@ struct DrawGraph {
 template <typename Edges>
 __device__ void draw_edges(const Edges& edges, const DrawKey& key, int64_t node, int64_t picks, int lane,
                            int64_t* position) {
-  if (key.replace) {
+  if (key.draw == Draw::kReplaced) {
     draw_replaced_edges(edges, key, node, picks, lane);
   } else if (picks == edges.list.degree) {
     for (int64_t j = lane; j < picks; j += kWarp) edges.put(j, j);

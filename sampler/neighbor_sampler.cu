@@ -56,10 +56,8 @@ CudaNeighborSampler::CudaNeighborSampler(std::vector<GpuRelation> relations, std
 }
 
 BatchSizes CudaNeighborSampler::sample(const Query& query, cudaStream_t stream) {
-  const std::size_t num_hops = query.fanout.size() / relations_.size();
-  base::require(num_hops * relations_.size() == query.fanout.size(), "a fanout for each relation and hop");
-  base::require(!query.last_hop_global || (num_types() == 1 && relations_.size() == 1),
-                "local ids in all hops of several relations");
+  const bool has_times = std::ranges::any_of(relations_, [](const GpuRelation& own) { return own.edge_times; });
+  query.check(relations_.size(), num_types() == 1 && relations_.size() == 1, has_times, has_weights());
   std::vector<Hop> hops = bounded_hops(query);
   const bool tries = !hops.empty();
   const bool is_drawn = tries && sample_within(std::move(hops), query, stream);
@@ -95,8 +93,6 @@ void CudaNeighborSampler::sample_hop_by_hop(const Query& query, cudaStream_t str
 void CudaNeighborSampler::begin_batch(const Query& query, cudaStream_t stream) {
   num_nodes_ = num_edges_ = num_local_edges_ = num_places_ = 0;
   edge_ids_ = query.edge_ids;
-  replace_ = query.replace;
-  base::require(!replace_ || !(query.trees.latest || has_weights()), "uniform draws with replacement");
   begin_generation(stream);
   place_seeds(query, stream);
   copy_exclusions(query, stream);
@@ -118,7 +114,7 @@ void CudaNeighborSampler::place_seeds(const Query& query, cudaStream_t stream) {
   first_edge_ = {0};
   for (const int64_t count : sort_by_type(first_of_type_, seeds)) first_node_.push_back(first_node_.back() + count);
   num_nodes_ = num_places_ = std::ssize(seeds);
-  disjoint_ = query.trees.disjoint;
+  disjoint_ = query.spec.disjoint;
   n_id_.reserve(seeds.size());
   if (disjoint_) {
     cuda_check(cudaMemcpyAsync(n_id_.data(), seeds.data(), seeds.size_bytes(), cudaMemcpyHostToDevice, stream),
@@ -136,7 +132,7 @@ void CudaNeighborSampler::place_seeds(const Query& query, cudaStream_t stream) {
 void CudaNeighborSampler::copy_exclusions(const Query& query, cudaStream_t stream) {
   exclusions_.assign(relations_.size(), {});
   std::size_t size = 0;
-  for (const Exclusions& each : query.exclusions)
+  for (const Exclusions& each : query.spec.exclusions)
     size += each.starts.size() + each.positions.size() + each.nodes.size();
   if (size == 0) return;
   const std::span staged = staged_exclusions_.reserve<int64_t>(size);
@@ -146,7 +142,7 @@ void CudaNeighborSampler::copy_exclusions(const Query& query, cudaStream_t strea
     std::ranges::copy(from, staged.begin() + static_cast<std::ptrdiff_t>(used));
     return to + std::exchange(used, used + from.size());
   };
-  for (const Exclusions& each : query.exclusions) {
+  for (const Exclusions& each : query.spec.exclusions) {
     if (each.positions.empty()) continue;
     const auto relation = static_cast<std::size_t>(each.relation);
     const auto type = static_cast<std::size_t>(relations_[relation].target_type);
@@ -165,6 +161,7 @@ CudaNeighborSampler::Hop CudaNeighborSampler::begin_hop(const Query& query, std:
   Hop begun{.number = static_cast<int>(hop),
             .gives_ids = !query.last_hop_global || hop + 1 < num_hops,
             .fanout = {},
+            .draw = {},
             .first_list = {0},
             .exclusions = hop == 0 || disjoint_ ? exclusions_ : std::vector<ExclusionsRef>(relations_.size()),
             .first_edge = num_edges_,
@@ -174,6 +171,7 @@ CudaNeighborSampler::Hop CudaNeighborSampler::begin_hop(const Query& query, std:
     const auto part = hop * num_types() + static_cast<std::size_t>(relations_[relation].target_type);
     const int64_t lists = fanout == 0 ? 0 : first_node_[part + 1] - first_node_[part];
     begun.fanout.push_back(fanout);
+    begun.draw.push_back(query.spec.of(fanout, relations_[relation].edge_times));
     begun.first_list.push_back(begun.first_list.back() + lists);
   }
   return begun;
@@ -201,15 +199,14 @@ void CudaNeighborSampler::count_edges(const Hop& hop, cudaStream_t stream) {
     const GpuRelation& own = relations_[relation];
     const ExclusionsRef& exclusions = hop.exclusions[relation];
     const int grid = base::grid_for(lists, max_blocks_);
-    const int64_t *nodes = frontier(hop, relation), fanout = hop.fanout[relation];
-    const Picks picks = picks_of(fanout, replace_);
+    const int64_t* nodes = frontier(hop, relation);
+    const Picks picks = picks_of(hop.fanout[relation], hop.draw[relation]);
     if (disjoint_) {
-      count_tree_picks_kernel<<<grid, kBlockThreads, 0, stream>>>(own.topology, nodes, lists, fanout, picks,
-                                                                  offset + first, list + first, use,
-                                                                  tree_lists(hop, relation), exclusions);
+      count_tree_picks_kernel<<<grid, kBlockThreads, 0, stream>>>(
+          own.topology, nodes, lists, picks, offset + first, list + first, use, tree_lists(hop, relation), exclusions);
     } else if (draws_by_weight(hop, relation)) {
       count_weighted_picks_kernel<<<grid, kBlockThreads, 0, stream>>>(
-          own.topology, own.weights, nodes, lists, fanout, offset + first, list + first, use, exclusions, hop.counts);
+          own.topology, own.weights, nodes, lists, picks, offset + first, list + first, use, exclusions, hop.counts);
     } else {
       const auto kernel = exclusions.starts ? count_picks_kernel<true> : count_picks_kernel<false>;
       kernel<<<grid, kBlockThreads, 0, stream>>>(own.topology, nodes, lists, picks, offset + first, list + first, use,
@@ -248,7 +245,7 @@ void CudaNeighborSampler::read_edges(Hop& hop, cudaStream_t stream) {
 std::size_t CudaNeighborSampler::num_excluded(const Hop& hop, const Query& query) {
   std::size_t count = 0;
   if (hop.number > 0) return count;
-  for (const Exclusions& each : query.exclusions) count += each.positions.size();
+  for (const Exclusions& each : query.spec.exclusions) count += each.positions.size();
   return count;
 }
 
@@ -286,8 +283,7 @@ void CudaNeighborSampler::draw(const Hop& hop, const Query& query, cudaStream_t 
                             .counts = hop.counts};
     const int grid = base::grid_for(lists * kWarp, max_blocks_);
     const DrawGraph graph{topology.indptr, topology.index_bytes, topology.first_target, topology.first_source};
-    const bool replace = query.replace && hop.fanout[relation] >= 0;
-    const DrawKey key{query.key, hop.number, static_cast<int>(relation), replace};
+    const DrawKey key{query.key, hop.number, static_cast<int>(relation), hop.draw[relation]};
     if (disjoint_) {
       tree_places_.reserve(num_nodes_ + hop.num_edges, max_blocks_, stream);
       const auto in_trees = query.edge_ids ? draw_tree_kernel<true> : draw_tree_kernel<false>;

@@ -150,6 +150,7 @@ class CudaNeighborSampler {
     int number;
     bool gives_ids;                         // to sources
     std::vector<int32_t> fanout;            // [num_relations]
+    std::vector<Draw> draw;                 // [num_relations]
     std::vector<int64_t> first_list;        // [num_relations + 1]: its lists are those of each relation in turn
     std::vector<ExclusionsRef> exclusions;  // [num_relations], in GPU memory
     int64_t first_edge;
@@ -203,25 +204,25 @@ class CudaNeighborSampler {
   std::vector<ExclusionsRef> exclusions_;  // [num_relations], the same, of hop 0, or of all hops of a disjoint batch
   // Of disjoint batches:
   TreePlaces tree_places_;
-  base::PinnedScratch staged_times_, staged_trees_;         // of seeds, on their way to the GPU
-  base::Scratch<int32_t> tree_;                             // int32 [num_nodes]
-  base::Scratch<int64_t> seed_times_;                       // int64 [num_seeds], where seeds have times
-  base::Scratch<int64_t> first_candidate_;                  // int64 [lists of the hop], see TreeLists
-  bool disjoint_ = false, timed_ = false, latest_ = false;  // of the last sample()
-  base::Scratch<int64_t> n_id_;                             // int64 [num_nodes]
-  base::Scratch<int32_t> source_, target_;                  // int32 [num_local_edges], [num_edges]
-  base::Scratch<int64_t> e_id_;                             // int64 [num_edges], where the query wants them
-  base::Scratch<int64_t> offset_;                           // int64 [lists of the hop + 1]
-  base::Scratch<DrawnList> list_;                           // [lists of the hop]
-  base::Scratch<int64_t> source_node_;                      // int64 [num_edges], global ids
-  base::Scratch<int64_t> position_;                         // int64 [edges of the hop], for what registers do not hold
-  base::Scratch<TakenUnits> taken_;     // [edges of the hop + exclusions], for the same draws by weight
-  base::Scratch<uint32_t> first_;       // uint32 [edges of the hop], the first place of each source
-  base::Scratch<int32_t> id_of_place_;  // int32 [num_places]
-  base::Scratch<std::byte> temporary_;  // CUB
+  base::PinnedScratch staged_times_, staged_trees_;  // of seeds, on their way to the GPU
+  base::Scratch<int32_t> tree_;                      // int32 [num_nodes]
+  base::Scratch<int64_t> seed_times_;                // int64 [num_seeds], where seeds have times
+  base::Scratch<int64_t> first_candidate_;           // int64 [lists of the hop], see TreeLists
+  bool disjoint_ = false, timed_ = false;            // of the last sample()
+  base::Scratch<int64_t> n_id_;                      // int64 [num_nodes]
+  base::Scratch<int32_t> source_, target_;           // int32 [num_local_edges], [num_edges]
+  base::Scratch<int64_t> e_id_;                      // int64 [num_edges], where the query wants them
+  base::Scratch<int64_t> offset_;                    // int64 [lists of the hop + 1]
+  base::Scratch<DrawnList> list_;                    // [lists of the hop]
+  base::Scratch<int64_t> source_node_;               // int64 [num_edges], global ids
+  base::Scratch<int64_t> position_;                  // int64 [edges of the hop], for what registers do not hold
+  base::Scratch<TakenUnits> taken_;                  // [edges of the hop + exclusions], for the same draws by weight
+  base::Scratch<uint32_t> first_;                    // uint32 [edges of the hop], the first place of each source
+  base::Scratch<int32_t> id_of_place_;               // int32 [num_places]
+  base::Scratch<std::byte> temporary_;               // CUB
   int64_t num_nodes_ = 0, num_edges_ = 0, num_local_edges_ = 0, num_places_ = 0;
   std::vector<int64_t> first_node_, first_edge_;  // as SampledRef has them
-  bool edge_ids_ = false, replace_ = false;       // of the last sample()
+  bool edge_ids_ = false;                         // of the last sample()
   int64_t num_bounded_ = 0, num_repeated_ = 0;
 };
 

@@ -23,12 +23,9 @@ std::vector<int32_t> trees_by_type(std::span<const int64_t> first_of_type, std::
 using base::cuda_check;
 
 void CudaNeighborSampler::begin_trees(const Query& query, cudaStream_t stream) {
-  const std::span<const int64_t> times = query.trees.times;
+  const std::span<const int64_t> times = query.spec.times;
   demand_trees(num_nodes_);
-  base::require(!query.last_hop_global, "no trees with global ids");
-  base::require(!has_weights(), "no trees of neighbours drawn by weight");
   timed_ = !times.empty();
-  latest_ = query.trees.latest;
   if (timed_) staged_times_.copy_to(seed_times_.reserve(times.size()), times, stream, "copy the times of seeds");
   const std::vector<int32_t> trees = trees_by_type(first_of_type_, query.seeds);
   int32_t* tree = tree_.reserve(trees.size());
@@ -45,7 +42,7 @@ TreeLists CudaNeighborSampler::tree_lists(const Hop& hop, std::size_t relation) 
       .tree = tree_.data() + (frontier(hop, relation) - n_id_.data()),
       .edge_times = timed_ ? relations_[relation].edge_times : nullptr,
       .times = seed_times_.data(),
-      .latest = latest_,
+      .draw = hop.draw[relation],
       .first = first_candidate_.reserve(static_cast<std::size_t>(hop.first_list.back())) + hop.first_list[relation]};
 }
 

@@ -82,7 +82,7 @@ int64_t most_endpoints(const channel::Request& request) {
 }
 
 int64_t most_seeds_of_pairs(const channel::Request& request) {
-  const bool share_seeds = !is_disjoint(request);
+  const bool share_seeds = !request.disjoint;
   if (request.negative_mode != channel::NegativeMode::kInBatch || !share_seeds) return most_endpoints(request);
   const int64_t of_one_pair = 2 + num_negatives(request, 1);
   return std::max(2 * int64_t{request.batch_size}, of_one_pair);
@@ -104,7 +104,7 @@ void PairSeeds::make(const SeedSet& set, std::span<const int64_t> positions, con
   times_.clear();
   exclusions_.clear();
   input_id_.assign(positions.begin(), positions.end());
-  if (is_disjoint(request)) {
+  if (request.disjoint) {
     seeds_ = sources_;
     seeds_.insert(seeds_.end(), targets_.begin(), targets_.end());
     const int64_t first_target = relation.source_type == relation.target_type ? std::ssize(sources_) : 0;
@@ -114,7 +114,7 @@ void PairSeeds::make(const SeedSet& set, std::span<const int64_t> positions, con
   } else {
     number_endpoints();
   }
-  if (request.exclude != channel::Exclude::kNone) exclude(request.exclude, positions.size(), is_disjoint(request));
+  if (request.exclude != channel::Exclude::kNone) exclude(request.exclude, positions.size(), request.disjoint);
 }
 
 void PairSeeds::find_times(const SeedSet& set, std::span<const int64_t> positions, bool triplets) {

@@ -41,6 +41,7 @@
 #include "dataset/reverses.h"
 #include "sampler/backend.h"
 #include "sampler/schedule.h"
+#include "sampler/trees.h"
 
 namespace cohort::sampler {
 

@@ -60,7 +60,7 @@ channel::Batch describe(const channel::Request& request, const Schedule& schedul
   batch.num_local_edges = counts.num_local_edges;
   batch.num_hops = request.num_hops;
   batch.last_hop_global = last_hop_global ? 1 : 0;
-  batch.disjoint = is_disjoint(request) ? 1 : 0;
+  batch.disjoint = request.disjoint ? 1 : 0;
   for (std::size_t type = 0; type < counts.nodes_of_type.size(); ++type) {
     std::ranges::copy(counts.nodes_of_type[type], batch.nodes[type].per_hop);
     batch.num_seeds += batch.nodes[type].per_hop[0];
@@ -141,7 +141,7 @@ void Pipeline::demand_offered(const SeedSet& set, const channel::Request& reques
     refuse("exact rows, where rows are in a table", "plane A of rows");
   }
   if (set.times.empty()) return;
-  if (!is_disjoint(request)) refuse("disjoint batches, for seeds with times", "shared nodes");
+  if (!request.disjoint) refuse("disjoint batches, for seeds with times", "shared nodes");
   if (!graph_.has_edge_times()) refuse("no times, for edges without times", "times");
 }
 
@@ -153,11 +153,10 @@ Query Pipeline::query(Pass& pass, uint64_t step) {
           .key = key,
           .edge_ids = remembers_edges(),
           .last_hop_global = leaves_last_hop_global(pass.request),
-          .exclusions = pairs ? pairs->exclusions() : std::span<const Exclusions>(),
-          .trees = {.disjoint = is_disjoint(pass.request),
-                    .times = pairs ? pairs->times() : pass.schedule.times(step),
-                    .latest = pass.request.sharing == channel::Sharing::kDisjointLatest},
-          .replace = pass.request.replace};
+          .spec = {.draw = pass.request.draw,
+                   .disjoint = pass.request.disjoint,
+                   .times = pairs ? pairs->times() : pass.schedule.times(step),
+                   .exclusions = pairs ? pairs->exclusions() : std::span<const Exclusions>()}};
 }
 
 std::span<const int32_t> Pipeline::fanout_of(const channel::Request& request) const {
@@ -170,7 +169,7 @@ bool Pipeline::remembers_edges() const {
 
 bool Pipeline::leaves_last_hop_global(const channel::Request& request) const {
   return request.last_hop_global && graph_.rows_in == channel::RowsIn::kTable && !remembers_edges() &&
-         !is_disjoint(request);
+         !request.disjoint;
 }
 
 BatchSizes Pipeline::sample(const Query& query, uint64_t step) {
@@ -316,7 +315,7 @@ channel::BatchBounds Pipeline::bounds_of(const channel::Request& request, bool o
           .num_endpoints = of_pairs ? most_endpoints(request) : 0,
           .labels_of_seeds = request.labels_of_seeds,
           .last_hop_global = leaves_last_hop_global(request),
-          .disjoint = is_disjoint(request)};
+          .disjoint = request.disjoint};
 }
 
 }  // namespace cohort::sampler

@@ -240,7 +240,7 @@ const SeedSet& SeedSets::get(uint32_t number, bool may_repeat) {
 
 const SeedSet* SeedSets::of(const channel::Request& request, const std::function<bool()>& is_wanted) {
   try {
-    return &get(request.seed_set, is_disjoint(request));
+    return &get(request.seed_set, request.disjoint);
   } catch (const base::Error&) {
     if (is_wanted()) throw;
     return nullptr;

@@ -18,8 +18,8 @@ __global__ void place_tree_seeds_kernel(const int64_t* n_id, const int32_t* tree
 // As count_picks_kernel; `lists` become what may be drawn of each.
 __global__ void __launch_bounds__(kBlockThreads, kSmThreads / kBlockThreads)
     count_tree_picks_kernel(const __grid_constant__ TopologyRef topology, const int64_t* frontier, int64_t size,
-                            int64_t fanout, Picks how_many, int64_t* picks, DrawnList* lists, unsigned long long* use,
-                            TreeLists trees, ExclusionsRef exclusions) {
+                            Picks how_many, int64_t* picks, DrawnList* lists, unsigned long long* use, TreeLists trees,
+                            ExclusionsRef exclusions) {
   UseCounter counter;
   for (int64_t i = grid_first(); i < size; i += grid_step()) {
     const cache::ListRef list = topology.list(frontier[i]);
@@ -27,8 +27,8 @@ __global__ void __launch_bounds__(kBlockThreads, kSmThreads / kBlockThreads)
     const ExcludedRef excluded = exclusions.of_node(frontier[i]);
     Candidates from{begin, list.degree - excluded.count};
     if (trees.edge_times) {
-      from = candidates_until(trees.edge_times, begin, begin + list.degree, trees.times[trees.tree[i]], trees.latest,
-                              fanout, excluded);
+      from = candidates_until(trees.edge_times, begin, begin + list.degree, trees.times[trees.tree[i]], trees.draw,
+                              how_many, excluded);
     }
     const int64_t drawn = how_many.of(from.count);
     picks[i] = drawn;

@@ -7,20 +7,12 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "base/host_device.h"
 #include "sampler/draw.h"
 
 namespace cohort::sampler {
-
-// How the seeds of a batch share its nodes.
-struct Trees {
-  bool disjoint = false;                // each is the root of a tree
-  std::span<const int64_t> times = {};  // int64 [num_seeds], of disjoint seeds; none: edges of any time are drawn
-  bool latest = false;                  // the latest edges of each list, rather than any of them
-};
 
 inline constexpr int kNodeBits = 40;                    // of a key
 inline constexpr int64_t kMaxTrees = int64_t{1} << 23;  // of a batch
@@ -44,11 +36,12 @@ struct Candidates {
 
 // times: int64 [E], of all lists; [begin, end): the list; `excluded`: positions in it.
 COHORT_HOST_DEVICE constexpr Candidates candidates_until(const int64_t* times, int64_t begin, int64_t end, int64_t time,
-                                                         bool latest, int64_t fanout, const ExcludedRef& excluded) {
+                                                         Draw draw, Picks picks, const ExcludedRef& excluded) {
+  const bool latest = draw == Draw::kLast;
   const int64_t length = base::first_not_before(begin, end, [&](int64_t edge) { return times[edge] <= time; }) - begin;
   const int64_t left_out =
       base::first_not_before(0, excluded.count, [&](int64_t i) { return excluded.positions[i] < length; });
-  const int64_t count = latest ? num_picks(length - left_out, fanout) : length - left_out;
+  const int64_t count = latest ? picks.of(length - left_out) : length - left_out;
   return {begin + (latest ? pass_over(excluded, length - left_out - count) : 0), count};
 }
 

@@ -10,7 +10,7 @@ namespace {
 // As count_picks_kernel; the degree of a DrawnList is then the number of edges that may be drawn.
 __global__ void __launch_bounds__(kBlockThreads, kSmThreads / kBlockThreads)
     count_weighted_picks_kernel(const __grid_constant__ TopologyRef topology, DrawWeightsRef weights,
-                                const int64_t* frontier, int64_t size, int64_t fanout, int64_t* picks, DrawnList* lists,
+                                const int64_t* frontier, int64_t size, Picks how_many, int64_t* picks, DrawnList* lists,
                                 unsigned long long* use, ExclusionsRef exclusions, HopCounts counts) {
   UseCounter counter;
   const HopStart start = start_count(counts, size);
@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(kBlockThreads, kSmThreads / kBlockThreads)
     int64_t drawable = weights.positive[number];
     const ExcludedRef excluded = exclusions.of_list(i);
     if (excluded.count > 0) drawable -= num_weighted(weights.of_list(topology.indptr + number), excluded);
-    const int64_t drawn = num_picks(drawable, fanout);
+    const int64_t drawn = how_many.of(drawable);
     picks[i] = drawn;
     lists[i] = {list.neighbours, drawable};
     counter.add(list.tier, drawn);

@@ -34,7 +34,7 @@ void expect_same_batches(const TestGraph<Index>& graph, TopologyPlace place, con
     std::iota(seeds.begin(), seeds.end(), static_cast<int64_t>(100 * step));
     const bool knows_edges = !graph.edge_weights.empty() || graph.edge_dim > 0;
     Query query{seeds, fanout, batch_key(5, 1, step), knows_edges || step % 2 == 0};
-    query.replace = replace;
+    if (replace) query.spec.draw = Draw::kReplaced;
     SomeExclusions exclusions(graph, seeds);
     if (excludes && step < 3) exclusions.apply_to(query);
     const HostBatch a = run_host(*host, graph.view(), query), b = run_cuda(*cuda, graph.view(), query);
@@ -57,10 +57,9 @@ void expect_same_trees(TestGraph<Index> graph, TopologyPlace place, const std::v
     for (std::size_t i = 0; i < seeds.size(); ++i) seeds[i] = static_cast<int64_t>(i * i % 301);
     for (std::size_t i = 0; i < times.size(); ++i) times[i] = static_cast<int64_t>(i % 40) - 5;
     Query query{seeds, fanout, batch_key(5, 1, step), graph.edge_dim > 0 || step % 2 == 0};
-    query.trees.disjoint = true;
-    if (step % 4 != 3) query.trees.times = times;
-    query.replace = step > 7;
-    query.trees.latest = step % 4 > 1 && !query.replace;
+    query.spec.disjoint = true;
+    if (step % 4 != 3) query.spec.times = times;
+    query.spec.draw = step > 7 ? Draw::kReplaced : step % 4 > 1 ? Draw::kLast : Draw::kUniform;
     expect_equal(run_host(*host, graph.view(), query), run_cuda(*cuda, graph.view(), query));
     if (::testing::Test::HasFatalFailure()) return;
   }
@@ -182,7 +181,7 @@ TEST(GpuBackendGlobal, SourcesOfTheLastHopAreNodesOfTheGraph) {
       Query query{seeds, fanout, batch_key(5, 1, 0), false, is_global};
       if (excludes) exclusions.apply_to(query);
       for (const bool replace : {false, true}) {
-        query.replace = replace;
+        query.spec.draw = replace ? Draw::kReplaced : Draw::kUniform;
         expect_equal(run_host(*host, graph.view(), query), run_cuda(*cuda, graph.view(), query));
         if (HasFatalFailure()) return;
       }

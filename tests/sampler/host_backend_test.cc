@@ -47,7 +47,7 @@ void expect_sound(const TestGraph<Index>& graph, const HostBatch& batch, const Q
       const auto row = graph.indices.begin() + graph.indptr[static_cast<std::size_t>(node)];
       const int64_t degree =
           graph.indptr[static_cast<std::size_t>(node) + 1] - graph.indptr[static_cast<std::size_t>(node)];
-      const int64_t picks = num_picks(degree, query.fanout[hop]);
+      const int64_t picks = picks_of(query.fanout[hop]).of(degree);
       auto position = row;
       ASSERT_EQ(batch.indptr[static_cast<std::size_t>(target)], static_cast<int64_t>(edge));
       for (int64_t j = 0; j < picks; ++j, ++edge) {

@@ -30,7 +30,7 @@ struct HostBatch {
     input_id.resize(query.seeds.size());
     e_id.resize(query.edge_ids ? static_cast<std::size_t>(counts.num_edges) : 0);
     source_node.resize(query.last_hop_global ? static_cast<std::size_t>(counts.num_edges) : 0);
-    tree.resize(query.trees.disjoint ? n_id.size() : 0);
+    tree.resize(query.spec.disjoint ? n_id.size() : 0);
     edge_weight.resize(graph.has_edge_weights() ? e_id.size() : 0);
     for (const Relation& relation : graph.relations) {
       const std::vector<int64_t>& nodes = counts.nodes_of_type[static_cast<std::size_t>(relation.target_type)];

@@ -124,7 +124,7 @@ class PipelineAhead : public ::testing::Test {
     ASSERT_EQ(pairs.exclusions().size(), 1u);
     ASSERT_FALSE(pairs.exclusions()[0].positions.empty());
     Query query{pairs.seeds(), std::span(asked.fanout).first(2), key};
-    query.exclusions = pairs.exclusions();
+    query.spec.exclusions = pairs.exclusions();
     const auto host = make_host_backend(graph, {});
     expect_nodes(held, run_host(*host, graph, query));
     const auto* input_id = reinterpret_cast<const int64_t*>(held.data + held.batch->input_id_offset);

@@ -96,7 +96,7 @@ struct How {
   uint32_t batch_size;
   std::vector<int32_t> fanout;  // of each relation
   bool reuse, in_order;
-  channel::Sharing sharing = channel::Sharing::kShared;
+  bool disjoint = false;
   bool changes_kind = false;  // every other epoch has plane A
   int most_held = 1 << 10;    // batches that the trainer holds; one less than there are slots in any case
   double most_pool_bytes = std::numeric_limits<double>::infinity();
@@ -137,7 +137,7 @@ void train(channel::Subscriber& subscriber, const PooledBackend& backend, const 
     asked.step_stride = 1;
     asked.batch_size = how.batch_size;
     asked.num_hops = static_cast<int32_t>(how.fanout.size());
-    asked.sharing = how.sharing;
+    asked.disjoint = how.disjoint;
     asked.plane_a = how.changes_kind && epoch % 2 == 0;
     for (std::size_t relation = 0; relation < num_relations; ++relation) {
       std::ranges::copy(how.fanout, asked.fanout + relation * how.fanout.size());
@@ -194,19 +194,19 @@ bool has_room_for_all(GraphView graph, channel::ChannelOptions channel, int64_t 
   return has_all;
 }
 
-constexpr auto kTrees = channel::Sharing::kDisjoint;
+constexpr bool kTrees = true;
 
 TEST(PooledPipeline, RowsOfBatchesThatTheTrainerHoldsStay) {
   const auto graph = mixed_graph<int32_t>(2000, 3);
   channel::ChannelOptions channel;
   channel.tables = {{graph.dim, 2 << 8 | 32, 0}};
-  for (const How& how : {How{3, 20, {3, 2}, true, true}, How{4, 20, {3, 2}, false, true}, How{2, 10, {2}, true, true},
-                         How{4, 100, {-1, 5}, true, false}, How{3, 20, {3, 2}, true, true, kTrees},
-                         How{4, 20, {3, 2}, false, true, kTrees}, How{4, 100, {10, 5}, true, false, kTrees},
-                         How{3, 20, {3, 2}, true, true, channel::Sharing::kShared, true},
-                         How{4, 100, {-1, 5}, true, true, channel::Sharing::kShared, true}}) {
+  for (const How& how :
+       {How{3, 20, {3, 2}, true, true}, How{4, 20, {3, 2}, false, true}, How{2, 10, {2}, true, true},
+        How{4, 100, {-1, 5}, true, false}, How{3, 20, {3, 2}, true, true, kTrees},
+        How{4, 20, {3, 2}, false, true, kTrees}, How{4, 100, {10, 5}, true, false, kTrees},
+        How{3, 20, {3, 2}, true, true, !kTrees, true}, How{4, 100, {-1, 5}, true, true, !kTrees, true}}) {
     SCOPED_TRACE(testing::Message() << how.num_slots << ", " << how.batch_size << ", " << how.reuse << ", trees "
-                                    << (how.sharing == kTrees) << ", kinds " << how.changes_kind);
+                                    << how.disjoint << ", kinds " << how.changes_kind);
     const bool has_all = has_room_for_all(graph.view(), channel, 40, how);
     if (testing::Test::HasFatalFailure()) return;
     EXPECT_EQ(has_all, how.batch_size == 100) << "places are given away again, unless there is room for all";

@@ -22,7 +22,7 @@ double chi_square(const std::vector<int64_t>& counts) {
 
 std::vector<int64_t> draw(int64_t node, int64_t picks, int64_t degree) {
   std::vector<int64_t> positions(static_cast<std::size_t>(picks));
-  draw_positions(batch_key(3, 0, 0), node, 1, 2, picks, degree, true, positions.data());
+  draw_positions(Draw::kReplaced, batch_key(3, 0, 0), node, 1, 2, picks, degree, positions.data());
   return positions;
 }
 
@@ -44,8 +44,10 @@ TEST(ReplacedDraw, IsUniformAndIndependent) {
 
 TEST(ReplacedDraw, CountsArePicks) {
   for (const int64_t degree : {0, 1, 7, 300}) {
-    for (const int64_t fanout : {0, 1, 7, 40}) EXPECT_EQ(num_picks(degree, fanout, true), degree > 0 ? fanout : 0);
-    EXPECT_EQ(num_picks(degree, -1, true), degree);
+    for (const int64_t fanout : {0, 1, 7, 40}) {
+      EXPECT_EQ(picks_of(fanout, Draw::kReplaced).of(degree), degree > 0 ? fanout : 0);
+    }
+    EXPECT_EQ(picks_of(-1, Draw::kReplaced).of(degree), degree);
   }
 }
 
@@ -59,7 +61,7 @@ TEST_P(ReplacedFanouts, BatchesHaveTheDraws) {
     std::vector<int64_t> seeds(40);
     std::iota(seeds.begin(), seeds.end(), static_cast<int64_t>(step) * 60);
     Query query{seeds, GetParam(), batch_key(1, 0, step), true};
-    query.replace = true;
+    query.spec.draw = Draw::kReplaced;
     SomeExclusions exclusions(graph, seeds);
     if (step % 2 == 1) exclusions.apply_to(query);
     const HostBatch batch = run_host(*backend, graph.view(), query);
@@ -97,7 +99,7 @@ TEST(ReplacedDraw, ASeedKeepsItsMeaning) {
   const std::vector<int64_t> seeds = {1, 2, 3, 4, 5, 6, 7, 8};
   const std::vector<int32_t> fanout = {3, 2};
   Query query{seeds, fanout, batch_key(1, 0, 0), true};
-  query.replace = true;
+  query.spec.draw = Draw::kReplaced;
   const HostBatch batch = run_host(*make_host_backend(graph.view(), {}), graph.view(), query);
   uint64_t hash = 1469598103934665603ull;  // FNV-1a over the ids of edges
   for (int64_t id : batch.e_id) hash = (hash ^ static_cast<uint64_t>(id)) * 1099511628211ull;
@@ -110,12 +112,11 @@ TEST(ReplacedDraw, IsUniformAlone) {
   const std::vector<int64_t> seeds = {1, 2}, times = {0, 0};
   const std::vector<int32_t> fanout = {3};
   Query query{seeds, fanout, batch_key(1, 0, 0)};
-  query.replace = true;
-  query.trees = {.disjoint = true, .times = times};
+  query.spec.draw = Draw::kReplaced;
+  query.spec.disjoint = true;
+  query.spec.times = times;
   make_host_backend(graph.view(), {})->sample(query);
-  query.trees.latest = true;
-  EXPECT_ANY_THROW(make_host_backend(graph.view(), {})->sample(query));
-  query.trees = {};
+  query.spec = {.draw = Draw::kReplaced};
   graph.draw_by_weight();
   EXPECT_ANY_THROW(make_host_backend(graph.view(), {})->sample(query));
 }

@@ -142,7 +142,7 @@ struct SomeExclusions {
   }
   void apply_to(Query& query) {
     ref = {0, starts, positions};
-    query.exclusions = {&ref, 1};
+    query.spec.exclusions = {&ref, 1};
   }
 };
 

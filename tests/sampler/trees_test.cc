@@ -16,11 +16,11 @@ TEST(Candidates, AreNoLaterThanTheTime) {
     int64_t allowed = 0;
     for (std::size_t i = 1; i < 7; ++i) allowed += times[i] <= time ? 1 : 0;
     for (const int64_t fanout : {-1, 0, 1, 3, 40}) {
-      const auto any = candidates_until(times.data(), 1, 7, time, false, fanout, {});
+      const auto any = candidates_until(times.data(), 1, 7, time, Draw::kUniform, picks_of(fanout), {});
       EXPECT_EQ(any.first, 1);
       EXPECT_EQ(any.count, allowed);
-      const auto latest = candidates_until(times.data(), 1, 7, time, true, fanout, {});
-      EXPECT_EQ(latest.count, num_picks(allowed, fanout));
+      const auto latest = candidates_until(times.data(), 1, 7, time, Draw::kLast, picks_of(fanout), {});
+      EXPECT_EQ(latest.count, picks_of(fanout).of(allowed));
       EXPECT_EQ(latest.first + latest.count, 1 + allowed);
     }
   }
@@ -41,8 +41,9 @@ TEST(Candidates, PassOverWhatIsExcluded) {
       }
       for (const int64_t fanout : {-1, 0, 1, 3, 40}) {
         for (const bool latest : {false, true}) {
-          const auto [first, count] = candidates_until(times.data(), 1, 7, time, latest, fanout, excluded);
-          const int64_t left = latest ? num_picks(std::ssize(allowed), fanout) : std::ssize(allowed);
+          const Draw draw = latest ? Draw::kLast : Draw::kUniform;
+          const auto [first, count] = candidates_until(times.data(), 1, 7, time, draw, picks_of(fanout), excluded);
+          const int64_t left = latest ? picks_of(fanout).of(std::ssize(allowed)) : std::ssize(allowed);
           std::vector<int64_t> found;
           for (int64_t i = 0; i < count; ++i) found.push_back(first + pass_over(excluded.from(first - 1), i));
           EXPECT_EQ(found, std::vector<int64_t>(allowed.end() - left, allowed.end())) << subset << " at " << time;
@@ -74,11 +75,11 @@ TEST(Trees, ArePartOfNoOtherQuery) {
   const std::vector<int64_t> seeds = {1, 2}, times = {0, 0};
   const std::vector<int32_t> fanout = {3};
   Query query{seeds, fanout, batch_key(1, 0, 0)};
-  query.trees.disjoint = true;
+  query.spec.disjoint = true;
   backend->sample(query);
-  query.trees.times = times;
+  query.spec.times = times;
   EXPECT_ANY_THROW(backend->sample(query)) << "edges have no times";
-  query.trees.times = {};
+  query.spec.times = {};
   query.last_hop_global = true;
   EXPECT_ANY_THROW(backend->sample(query));
 }

@@ -105,8 +105,8 @@ void expect_same_bits(const TypedGraph& types, uint64_t seed) {
     for (std::size_t i = 0; i < fanout.size(); ++i) fanout[i] = kFanouts[base::random_below(6, key, step, i)];
     Query query{seeds, fanout, batch_key(seed, 0, step), step != 4};
     const TypedExclusions exclusions(types, graph, seeds, seed + step);
-    if (step % 3 != 0) query.exclusions = exclusions.of_relations;
-    query.replace = step % 2 == 1 && !graph.has_draw_weights();
+    if (step % 3 != 0) query.spec.exclusions = exclusions.of_relations;
+    if (step % 2 == 1 && !graph.has_draw_weights()) query.spec.draw = Draw::kReplaced;
     expect_equal(run_host(*host, graph, query), run_cuda(*gpu[0], graph, query));
     if (::testing::Test::HasFatalFailure()) FAIL() << "graph " << seed << ", step " << step;
   }
@@ -146,9 +146,12 @@ TEST_P(GpuTypes, SameBitsInTrees) {
       fanout[i] = kFanouts[base::random_below(4, base::key_of(seed + 9), step, i)];
     }
     const bool timed = graph.has_edge_times() && step % 3 > 0;
-    const Trees trees{.disjoint = true, .times = timed ? times : std::span<const int64_t>(), .latest = step % 3 == 2};
-    const bool replace = step % 2 == 1 && !trees.latest;
-    const Query query{seeds, fanout, batch_key(seed, 0, step), step != 4, false, {}, trees, replace};
+    const DrawSpec spec{.draw = step % 3 == 2   ? Draw::kLast
+                                : step % 2 == 1 ? Draw::kReplaced
+                                                : Draw::kUniform,
+                        .disjoint = true,
+                        .times = timed ? times : std::span<const int64_t>()};
+    const Query query{seeds, fanout, batch_key(seed, 0, step), step != 4, false, spec};
     expect_equal(run_host(*host, graph, query), run_cuda(*gpu[0], graph, query));
     if (HasFatalFailure()) FAIL() << "graph " << seed << ", step " << step;
   }

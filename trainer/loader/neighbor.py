@@ -321,9 +321,8 @@ class NeighborLoader(Stateful):
         meter = self._meter = EpochMeter(epoch, self.device)
         try:
             shuffle = self.shuffle and not keeps_order()
-            of_draws = {"sharing": self._trees.sharing, "replace": self._replace}
             how = (self.batch_size, epoch, shuffle, done, self._of_pairs)
-            which = source.request(self._seed_set, self._fanout, *how, **of_draws)
+            which = source.request(self._seed_set, self._fanout, *how, **self._trees.fields(self._replace))
             # No local name for slot or batch: the slot would be held.
             batches = map(functools.partial(self._counted, position, meter), source.slots(which, num_steps))
             for _ in range(num_steps):

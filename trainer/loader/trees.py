@@ -29,10 +29,10 @@ class TreeOptions:
     time_attr: str | None = None
     latest: bool = False
 
-    @property
-    def sharing(self) -> str:
-        """As the channel has it."""
-        return "latest" if self.latest else "disjoint" if self.disjoint else "shared"
+    def fields(self, replace: bool) -> dict:
+        """Of requests (channel/request.h). ``replace``: edges are drawn with replacement."""
+        draw = "last" if self.latest else "replaced" if replace else "uniform"
+        return {"disjoint": self.disjoint, "draw": draw}
 
     def arguments(self) -> dict:
         """Of a loader with these options."""
@@ -44,7 +44,7 @@ class TreeOptions:
         if not self.disjoint:
             return {}
         digest = None if times is None else digest_of(times)
-        return {"sharing": self.sharing, "input_time": digest}
+        return {"sharing": "latest" if self.latest else "disjoint", "input_time": digest}
 
     def checked_times(self, input_time, num_seeds: int, place: str = "input_time") -> np.ndarray | None:
         """The argument of this name, int64 [num_seeds].

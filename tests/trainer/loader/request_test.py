@@ -9,8 +9,8 @@ pytestmark = pytest.mark.usefixtures("shm")
 REFUSED = {
     "negative_mode": ("some", "none, binary, triplet or in_batch"),
     "exclude": ("both", "none, self or reverse"),
-    "sharing": (0, "a value that fits the field"),
-    "replace": ("yes", "a value that fits the field"),
+    "draw": ("sampled", "uniform, replaced or last"),
+    "disjoint": (0, "a value that fits the field"),
     "redraws": (2**32, "a value that fits the field"),
     "negatives": ("1", "a value that fits the field"),
     "replaces": (True, "fields of channel/request.h alone"),
@@ -32,9 +32,9 @@ def test_what_a_request_has_not_is_refused(loader, field):
 
 
 def test_fields_that_are_left_out_have_the_first_word(loader):
-    source, how = loader._sampler.source, {"replace": False, "sharing": "shared", "plane_a": False}
+    source, how = loader._sampler.source, {"draw": "uniform", "disjoint": False, "plane_a": False}
     found = []
-    for fields in ({}, how, how | {"replace": True}):
+    for fields in ({}, how, how | {"draw": "replaced"}):
         (slot,) = (slot for slot in source.slots(source.request(loader._seed_set, [4], 5000, **fields)))
         found.append(slot.edges_of_relations[0][0])
         del slot

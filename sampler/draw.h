@@ -81,6 +81,10 @@ struct ExcludedRef {
   int64_t count = 0;
   int64_t first = 0;  // the position of the list that draws call 0
 
+  COHORT_HOST_DEVICE constexpr bool has(int64_t position) const {
+    const int64_t before = base::first_not_before(0, count, [&](int64_t i) { return positions[i] < position; });
+    return before < count && positions[before] == position;
+  }
   // Of those from `position` on, which draws call 0.
   COHORT_HOST_DEVICE constexpr ExcludedRef from(int64_t position) const {
     const int64_t before = base::first_not_before(0, count, [&](int64_t i) { return positions[i] < position; });

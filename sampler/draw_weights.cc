@@ -66,12 +66,8 @@ int64_t position_with(const ListMass& list, uint32_t unit) {
 
 // All edges of positive weight that are not excluded.
 void take_all(const WeightedDraw& draw, int64_t* positions) {
-  const int64_t* excluded = draw.excluded.positions;
-  const int64_t* const excluded_end = excluded + draw.excluded.count;
   for (int64_t position = 0; position < draw.list.degree; ++position) {
-    const bool is_excluded = excluded != excluded_end && *excluded == position;
-    if (is_excluded) ++excluded;
-    if (!is_excluded && draw.list.units(position) > 0) *positions++ = position;
+    if (draw.list.units(position) > 0 && !draw.excluded.has(position)) *positions++ = position;
   }
 }
 
@@ -89,7 +85,7 @@ DrawWeights::DrawWeights(const base::CscRef& lists, const float* weights, const 
   }
   base::demand_bytes(bytes_of(lists), base::available_host_bytes(), "host memory", " to draw edges by weight",
                      "use a machine with more memory, or leave weight_attr out");
-  cumulative_.resize(static_cast<std::size_t>(lists.num_edges));
+  of_edges_.resize(static_cast<std::size_t>(lists.num_edges));
   positive_.resize(static_cast<std::size_t>(lists.num_nodes));
   std::atomic<int64_t> too_long = -1;
 #pragma omp parallel for schedule(dynamic, kListsAtOnce)
@@ -98,7 +94,7 @@ DrawWeights::DrawWeights(const base::CscRef& lists, const float* weights, const 
     if (end - begin > kListMass) {
       too_long = node;
     } else {
-      positive_[static_cast<std::size_t>(node)] = share_mass(weights, begin, end, cumulative_.data());
+      positive_[static_cast<std::size_t>(node)] = share_mass(weights, begin, end, of_edges_.data());
     }
   }
   if (too_long < 0) return;
@@ -107,9 +103,9 @@ DrawWeights::DrawWeights(const base::CscRef& lists, const float* weights, const 
 }
 
 uint64_t DrawWeights::hash(uint64_t before) const {
-  const std::size_t count = std::min(cumulative_.size(), kHashedEdges);
+  const std::size_t count = std::min(of_edges_.size(), kHashedEdges);
   std::vector<int64_t> sample;
-  for (std::size_t i = 0; i < count; ++i) sample.push_back(cumulative_[cumulative_.size() / count * i]);
+  for (std::size_t i = 0; i < count; ++i) sample.push_back(of_edges_[of_edges_.size() / count * i]);
   return cache::hash_words(sample, before);
 }
 

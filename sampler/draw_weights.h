@@ -22,10 +22,10 @@ class DrawWeights {
   DrawWeights(const base::CscRef& lists, const float* weights, const std::string& place);
   // Of what was hashed before and of a part of the weights, for keys.
   uint64_t hash(uint64_t before) const;
-  DrawWeightsRef ref() const { return {cumulative_.data(), positive_.data()}; }
+  DrawWeightsRef ref() const { return {of_edges_.data(), positive_.data()}; }
 
  private:
-  base::UninitializedVector<uint32_t> cumulative_;  // as in DrawWeightsRef
+  base::UninitializedVector<uint32_t> of_edges_;  // as in DrawWeightsRef
   base::UninitializedVector<uint32_t> positive_;
 };
 
@@ -39,18 +39,19 @@ inline DrawWeightsRef weights_for(const DrawWeights* weights, int64_t fanout) {
 inline void prefetch_units(const DrawWeightsRef& weights, const int64_t* indptr, const int64_t* nodes, std::size_t i,
                            std::size_t end) {
   constexpr std::size_t kAhead = base::kPrefetchAhead / 2;
-  if (!weights.cumulative || i + kAhead >= end) return;
+  if (!weights.of_edges || i + kAhead >= end) return;
   const int64_t node = nodes[i + kAhead];
   __builtin_prefetch(weights.positive + node);
-  __builtin_prefetch(weights.cumulative + indptr[node]);
-  __builtin_prefetch(weights.cumulative + indptr[node] + 16);
+  __builtin_prefetch(weights.of_edges + indptr[node]);
+  __builtin_prefetch(weights.of_edges + indptr[node] + 16);
 }
 
 // What is drawn from one list in one hop.
 struct WeightedDraw {
+  const DrawWeightsRef& weights;
   ListMass list;
   ExcludedRef excluded;
-  int64_t drawable;  // edges of positive weight that are not excluded
+  int64_t drawable;  // as num_drawable() has it
   base::PhiloxKey key;
   int64_t node;
   int hop, relation;

@@ -59,7 +59,7 @@ std::array<TopologyArray, 6> arrays_of(const Relation& relation) {
            {lists.indices, edges * static_cast<std::size_t>(lists.index_bytes), "copy indices to the GPU"},
            {relation.edge_weights, edges * sizeof(float), "copy edge weights to the GPU"},
            {relation.edge_times, edges * sizeof(int64_t), "copy edge times to the GPU"},
-           {weights.cumulative, edges * sizeof(uint32_t), kToDraw},
+           {weights.of_edges, edges * sizeof(uint32_t), kToDraw},
            {weights.positive, nodes * sizeof(uint32_t), kToDraw}}};
 }
 
@@ -174,7 +174,7 @@ GraphOnGpu::GraphOnGpu(const GraphView& graph, std::shared_ptr<const HostGraph> 
       at[i] = in_gpu ? topology_.emplace_back(device_copy(data, bytes, what)).data()
                      : on_host_->topology()[relations_.size()][i].data();
     }
-    const auto [indptr, indices, edge_weights, edge_times, cumulative, positive] = at;
+    const auto [indptr, indices, edge_weights, edge_times, draws, positive] = at;
     edge_weights_.push_back(reinterpret_cast<const float*>(edge_weights));
     const cache::RelationLists& own = numbered[relations_.size()];
     relations_.push_back({relation.source_type,
@@ -185,7 +185,7 @@ GraphOnGpu::GraphOnGpu(const GraphView& graph, std::shared_ptr<const HostGraph> 
                            .first_target = own.first_target,
                            .first_source = own.first_source,
                            .first_list = own.first},
-                          {reinterpret_cast<const uint32_t*>(cumulative), reinterpret_cast<const uint32_t*>(positive)},
+                          {reinterpret_cast<const uint32_t*>(draws), reinterpret_cast<const uint32_t*>(positive)},
                           reinterpret_cast<const int64_t*>(edge_times)});
   }
   labels_ = device_copy(graph.labels, label_bytes(graph), "copy labels to the GPU");

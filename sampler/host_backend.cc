@@ -268,9 +268,9 @@ class HostBackend final : public Backend {
     const int64_t numbered = targets.range.first + node;
     const int64_t keyed = targets.tree.empty() ? numbered : node_in_tree(targets.tree[local_id], numbered);
     int64_t* drawn = drawn_.data() + drawn_before;
-    if (draw.weights.cumulative) {
+    if (draw.weights.of_edges) {
       const ListMass list = draw.weights.of_list(draw.lists.indptr + node);
-      draw_weighted({list, excluded, may, draw.key, keyed, draw.hop, draw.relation}, picks, drawn);
+      draw_weighted({draw.weights, list, excluded, may, draw.key, keyed, draw.hop, draw.relation}, picks, drawn);
       for (int64_t j = 0; j < picks; ++j) drawn[j] += row;
     } else {
       draw_positions(draw.how, draw.key, keyed, draw.hop, draw.relation, picks, may, drawn);

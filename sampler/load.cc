@@ -192,7 +192,9 @@ GraphView topology_of(const dataset::Dataset& data) {
   return graph;
 }
 
-void add_draw_weights(const dataset::Dataset& data, GraphView& graph, const StartLog& log) {
+void add_draw_weights(const dataset::Dataset& data, const DrawOptions& options, GraphView& graph,
+                      const StartLog& log) {
+  if (options.weight_attr.empty()) return;
   demand_weights(data);
   log.begin("preparing draws by weight", graph.num_edges * static_cast<int64_t>(sizeof(float)));
   for (int number = 0; number < num_relations(data); ++number) {
@@ -220,7 +222,7 @@ GraphView view_of(const dataset::Dataset& data, const Options& options, const St
     graph.types[type].rows = rows_to_read(rows_of_nodes(data, type), coded, options, graph, log);
   }
   if (options.edge_features) add_edge_rows(data, options, graph, log);
-  if (!options.weight_attr.empty()) add_draw_weights(data, graph, log);
+  add_draw_weights(data, options, graph, log);
   for (std::size_t relation = 0; relation < graph.relations.size(); ++relation) {
     const auto number = static_cast<int>(relation);
     Relation& edges = graph.relations[relation];

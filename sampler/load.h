@@ -30,8 +30,10 @@ channel::RowsIn rows_lie_in(const GraphView& graph, const Options& options);
 // The same without rows: their row_bytes are 0.
 GraphView topology_of(const dataset::Dataset& data);
 
-// Has draws from the graph go by the data set's edge weights. Throws Error where it has none, or bad ones.
-void add_draw_weights(const dataset::Dataset& data, GraphView& graph, const StartLog& log = {});
+// Has draws from the graph go by the data set's edge weights, if the options say so. Throws Error where it has none, or
+// bad ones.
+void add_draw_weights(const dataset::Dataset& data, const DrawOptions& options, GraphView& graph,
+                      const StartLog& log = {});
 
 #ifdef COHORT_WITH_CUDA
 // Whether the whole topology is to lie in the memory of each GPU of the options. Throws as topology_lies_in_gpus().

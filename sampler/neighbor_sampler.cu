@@ -185,7 +185,7 @@ const int64_t* CudaNeighborSampler::frontier(const Hop& hop, std::size_t relatio
 
 // A fanout below 0 takes all edges, whatever their weights.
 bool CudaNeighborSampler::draws_by_weight(const Hop& hop, std::size_t relation) const {
-  return relations_[relation].weights.cumulative && hop.fanout[relation] >= 0;
+  return relations_[relation].weights.of_edges && hop.fanout[relation] >= 0;
 }
 
 void CudaNeighborSampler::count_edges(const Hop& hop, cudaStream_t stream) {

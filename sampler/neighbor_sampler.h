@@ -171,7 +171,7 @@ class CudaNeighborSampler {
   Hop begin_hop(const Query& query, std::size_t hop) const;
   HopCounts hop_counts(std::size_t hop) const;
   bool has_weights() const {
-    return std::ranges::any_of(relations_, [](const GpuRelation& each) { return each.weights.cumulative != nullptr; });
+    return std::ranges::any_of(relations_, [](const GpuRelation& each) { return each.weights.of_edges != nullptr; });
   }
   bool draws_by_weight(const Hop& hop, std::size_t relation) const;
   const int64_t* frontier(const Hop& hop, std::size_t relation) const;

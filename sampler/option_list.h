@@ -8,6 +8,12 @@
 #pragma once
 
 // clang-format off
+// How neighbours are drawn: options of a short run that counts reads (presample.h), too; in spec/run.py for_draws=True.
+#define COHORT_DRAW_OPTIONS(X) \
+  X(std::string, weight_attr, "", one_of({"", "edge_weight"}), \
+    "`edge_weight`: neighbours are drawn with probability proportional to the edge weights, which take 4 bytes per " \
+    "edge and 4 per node beside the topology. Empty, and for relations without weights: draws are uniform")
+
 #define COHORT_SAMPLER_OPTIONS(X) \
   X(std::filesystem::path, dataset, {}, any, "folder of the data set") \
   X(std::filesystem::path, channel, {}, existing_folder, \
@@ -37,9 +43,6 @@
   X(bool, edge_weights, false, any, \
     "batches have `edge_weight`, float32, gathered from a copy beside the topology, in GPU or host memory; 1 for " \
     "relations without weights") \
-  X(std::string, weight_attr, "", one_of({"", "edge_weight"}), \
-    "`edge_weight`: neighbours are drawn with probability proportional to the edge weights, which take 4 bytes per " \
-    "edge and 4 per node beside the topology. Empty, and for relations without weights: draws are uniform") \
   X(bool, edge_features, false, any, "batches have `edge_attr`, the feature rows of their edges, and `e_id`") \
   X(bool, edge_times, false, any, "edge times are kept beside the topology, for seeds with times") \
   X(std::vector<int64_t>, cache_bytes, {}, each_at_least(0, "0 bytes or more"), \

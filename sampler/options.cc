@@ -208,6 +208,9 @@ std::filesystem::path rank_folder(const Options& options, int rank) {
   return rank == 0 ? options.channel : options.channel / base::format("rank-{}", rank);
 }
 
+#define COHORT_READ(type, name, default_value, rule, about) members.read(#name, options.name);
+#define COHORT_CHECK(type, name, default_value, rule, about) (rule)(#name, options.name);
+
 Options read_options(const std::filesystem::path& run_json) {
   const json run = parse(run_json);
   if (!run.is_object() || !run.contains("sampler")) {
@@ -215,15 +218,13 @@ Options read_options(const std::filesystem::path& run_json) {
   }
   Members members(run["sampler"], run_json.string() + ": sampler");
   Options options;
-#define COHORT_READ(type, name, default_value, rule, about) members.read(#name, options.name);
+  COHORT_DRAW_OPTIONS(COHORT_READ)
   COHORT_SAMPLER_OPTIONS(COHORT_READ)
-#undef COHORT_READ
   members.demand("dataset");
   members.demand("channel");
   members.refuse_others();
-#define COHORT_CHECK(type, name, default_value, rule, about) (rule)(#name, options.name);
+  COHORT_DRAW_OPTIONS(COHORT_CHECK)
   COHORT_SAMPLER_OPTIONS(COHORT_CHECK)
-#undef COHORT_CHECK
   check_together(options);
   return options;
 }
@@ -232,6 +233,7 @@ std::string options_table() {
   std::string table = "| sampler | meaning |\n|---|---|\n";
 #define COHORT_ROW(type, name, default_value, rule, about) table += "| `" #name "` | " about " |\n";
   COHORT_SAMPLER_OPTIONS(COHORT_ROW)
+  COHORT_DRAW_OPTIONS(COHORT_ROW)
 #undef COHORT_ROW
   return table;
 }
@@ -247,11 +249,11 @@ PresampleOptions read_presample_options(const std::filesystem::path& path) {
   members.read("seeds", options.seeds);
   members.read("max_batches", options.max_batches);
   members.read("refresh", options.refresh);
-  members.read("weight_attr", options.weight_attr);
+  COHORT_DRAW_OPTIONS(COHORT_READ)
   members.refuse_others();
   refuse_unless(!options.fanout.empty() && std::ranges::all_of(options.fanout, [](int32_t k) { return k >= -1; }),
                 "fanout", "numbers of at least 0, or -1 for all", options.fanout.empty() ? "none" : "another");
-  one_of({"", "edge_weight"})("weight_attr", options.weight_attr);
+  COHORT_DRAW_OPTIONS(COHORT_CHECK)
   refuse_unless(options.batch_size >= 1, "batch_size", "at least 1", "0");
   refuse_unless(options.max_batches >= 1, "max_batches", "at least 1", std::to_string(options.max_batches));
   return options;

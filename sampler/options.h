@@ -27,8 +27,12 @@ struct RowOwners {
 
 using Tiers = std::array<double, 3>;  // local, peer and host memory
 
-struct Options {
 #define COHORT_MEMBER(type, name, default_value, rule, about) type name = default_value;
+struct DrawOptions {
+  COHORT_DRAW_OPTIONS(COHORT_MEMBER)
+};
+
+struct Options : DrawOptions {
   COHORT_SAMPLER_OPTIONS(COHORT_MEMBER)
 #undef COHORT_MEMBER
 

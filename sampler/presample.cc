@@ -234,7 +234,7 @@ cache::Hotness presample(const GraphView& graph, std::span<const int64_t> seeds,
 std::string presample_to_file(const PresampleOptions& options) {
   const dataset::Dataset data = dataset::Dataset::open(options.dataset);
   GraphView graph = topology_of(data);  // counting reads no rows
-  if (!options.weight_attr.empty()) add_draw_weights(data, graph);
+  add_draw_weights(data, options, graph);
   const std::vector<int64_t> seeds =
       options.seeds.empty() ? seeds_of(data, graph, options.split) : read_seeds(options.seeds, graph.num_nodes);
   if (seeds.empty())

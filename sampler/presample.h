@@ -9,11 +9,12 @@
 #include "cache/plan/hotness.h"
 #include "dataset/dataset.h"
 #include "sampler/backend.h"
+#include "sampler/options.h"
 
 namespace cohort::sampler {
 
 // What to count: a JSON file with these members.
-struct PresampleOptions {
+struct PresampleOptions : DrawOptions {
   std::filesystem::path dataset;  // folder; the file of counts goes there
   std::vector<int32_t> fanout;    // int32 [num_relations, num_hops], entry 0 next to the seeds
   uint32_t batch_size = 1024;
@@ -22,7 +23,6 @@ struct PresampleOptions {
       seeds;  // a .npy file of seeds, int64 [n], as the sampler counts nodes, in place of a split's; empty: none
   int64_t max_batches = 200;  // two epochs when that is less
   bool refresh = false;       // count again though there is a file
-  std::string weight_attr;    // as in Options
 };
 
 // Throws Error naming file and member for anything missing, unknown or out of range.

@@ -30,12 +30,12 @@ struct ListMass {
 
 // Weights of the edges of one relation, as draws read them. By default edges have none: draws are uniform.
 struct DrawWeightsRef {
-  const uint32_t* cumulative = nullptr;  // uint32 [E], of each list up to and with the edge; null: uniform draws
-  const uint32_t* positive = nullptr;    // uint32 [V], edges of the node's list that have a positive weight
+  const uint32_t* of_edges = nullptr;  // uint32 [E], units of each list up to and with the edge; null: uniform draws
+  const uint32_t* positive = nullptr;  // uint32 [V], edges of the node's list that have a positive weight
 
   // ends: int64 [2], of the list, as indptr has them.
   COHORT_HOST_DEVICE constexpr ListMass of_list(const int64_t* ends) const {
-    return {cumulative + ends[0], ends[1] - ends[0]};
+    return {of_edges + ends[0], ends[1] - ends[0]};
   }
 };
 
@@ -49,8 +49,9 @@ COHORT_HOST_DEVICE constexpr int64_t num_weighted(const ListMass& list, const Ex
 // How many edges of a node's list may be drawn. ends: as of_list() has them.
 COHORT_HOST_DEVICE constexpr int64_t num_drawable(const DrawWeightsRef& weights, int64_t node, const int64_t* ends,
                                                   const ExcludedRef& excluded) {
-  if (!weights.cumulative) return ends[1] - ends[0] - excluded.count;
-  return weights.positive[node] - num_weighted(weights.of_list(ends), excluded);
+  if (!weights.positive) return ends[1] - ends[0] - excluded.count;
+  const int64_t positive = weights.positive[node];
+  return excluded.count == 0 ? positive : positive - num_weighted(weights.of_list(ends), excluded);
 }
 
 // Which of `left` units that are not taken pick j takes.

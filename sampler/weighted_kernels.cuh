@@ -18,9 +18,7 @@ __global__ void __launch_bounds__(kBlockThreads, kSmThreads / kBlockThreads)
     const int64_t node = frontier[start.node + i];
     const cache::ListRef list = topology.list(node);
     const int64_t number = node - topology.first_target;
-    int64_t drawable = weights.positive[number];
-    const ExcludedRef excluded = exclusions.of_list(i);
-    if (excluded.count > 0) drawable -= num_weighted(weights.of_list(topology.indptr + number), excluded);
+    const int64_t drawable = num_drawable(weights, number, topology.indptr + number, exclusions.of_list(i));
     const int64_t drawn = how_many.of(drawable);
     picks[i] = drawn;
     lists[i] = {list.neighbours, drawable};
@@ -129,27 +127,13 @@ __device__ void draw_many_units(const ListMass& list, const ExcludedRef& exclude
   }
 }
 
-__device__ bool is_excluded(const ExcludedRef& excluded, int64_t position) {
-  int64_t begin = 0, end = excluded.count;
-  while (begin < end) {
-    const int64_t middle = begin + (end - begin) / 2;
-    if (excluded.positions[middle] == position) return true;
-    if (excluded.positions[middle] < position) {
-      begin = middle + 1;
-    } else {
-      end = middle;
-    }
-  }
-  return false;
-}
-
 // Writes all edges of positive weight that are not excluded.
 template <typename Edges>
 __device__ void put_weighted(const Edges& edges, const ListMass& list, const ExcludedRef& excluded, int lane) {
   int64_t at = 0;
   for (int64_t first = 0; first < list.degree; first += kWarp) {
     const int64_t position = first + lane;
-    const bool is_drawn = position < list.degree && list.units(position) > 0 && !is_excluded(excluded, position);
+    const bool is_drawn = position < list.degree && list.units(position) > 0 && !excluded.has(position);
     const unsigned drawn = __ballot_sync(kWholeWarp, is_drawn);
     if (is_drawn) edges.put(at + __popc(drawn & ((1U << lane) - 1)), position);
     at += __popc(drawn);

@@ -27,6 +27,7 @@ class Option(NamedTuple):
         aliases: other flags.
         formerly: its name in the release before, which is still read; "": the same.
         for_sampler: the sampler has it under the same name (sampler/option_list.h).
+        for_draws: its short runs that count reads have it, too.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Option(NamedTuple):
     aliases: tuple[str, ...]
     formerly: str
     for_sampler: bool
+    for_draws: bool
 
     @property
     def flag(self) -> str:
@@ -65,10 +67,11 @@ def option(
     aliases: tuple[str, ...] = (),
     formerly: str = "",
     for_sampler: bool = False,
+    for_draws: bool = False,
 ) -> Any:
     """A field that is an option of commands; without `help` it is not shown."""
     about = {"help": help, "group": group, "affects": affects, "metavar": metavar, "aliases": aliases}
-    about |= {"formerly": formerly, "for_sampler": for_sampler}
+    about |= {"formerly": formerly, "for_sampler": for_sampler or for_draws, "for_draws": for_draws}
     if isinstance(default, list):
         return dataclasses.field(default_factory=lambda: list(default), metadata=about)
     return dataclasses.field(default=default, metadata=about)

@@ -50,7 +50,7 @@ class SamplerSpec:
         "draw neighbours with probability proportional to the edge weights of the data set",
         BATCHES | MEMORY,
         metavar="edge_weight",
-        for_sampler=True,
+        for_draws=True,
     )
     batch_size: types.Positive = _sampling(1024, "seeds per batch of each trainer", BATCHES | MEMORY)
     slots: types.Slots = _sampling(4, "number of batches that the shared buffer holds")
@@ -169,6 +169,11 @@ class SamplerSpec:
         " DIR --parts K makes the parts for K cliques; batches then depend on the cliques",
         BATCHES,
     )
+
+    @property
+    def draws(self) -> dict[str, Any]:
+        """The options that say how neighbours are drawn."""
+        return {each.name: getattr(self, each.name) for each in options_of(SamplerSpec) if each.for_draws}
 
 
 @dataclass(kw_only=True)

@@ -7,6 +7,7 @@ import logging
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -70,7 +71,7 @@ def presample(
     split: str = "train",
     refresh: bool = False,
     seeds: np.ndarray | None = None,
-    weight_attr: str | None = None,
+    draws: dict[str, Any] | None = None,
 ) -> dict:
     """Has the sampler count what it reads, unless the data set has the counts (`refresh`: though it has).
 
@@ -80,7 +81,7 @@ def presample(
 
     Args:
         seeds: int64 [n], in place of those of a split; of several node types numbered through.
-        weight_attr: as `SamplerSpec` has it.
+        draws: how neighbours are drawn, as `SamplerSpec.draws` has it; None: uniformly.
 
     Returns:
         What ``cohort-sampler --presample`` says: {"file", "batches", "reused", "max_batch_nodes", "max_batch_edges"}.
@@ -95,7 +96,7 @@ def presample(
         "split": split,
         "max_batches": max_batches,
         "refresh": refresh,
-    } | ({"weight_attr": weight_attr} if weight_attr else {})
+    } | {name: value for name, value in (draws or {}).items() if value is not None}
     with tempfile.TemporaryDirectory(prefix="cohort-presample-") as folder:
         if seeds is not None:
             options["seeds"] = str(Path(folder) / "seeds.npy")
@@ -176,7 +177,7 @@ def cache_members(
                 spec.batch_size,
                 spec.presample_batches,
                 seeds=seeds,
-                weight_attr=spec.weight_attr,
+                draws=spec.draws,
             )
             counts.append(found)
             if not found["reused"]:

@@ -143,7 +143,7 @@ class Planning:
         fanout = spec.fanout * len(data.edge_types)
         run = (spec.dataset, fanout, spec.batch_size, spec.presample_batches, spec.split, spec.refresh)
         seeds = clique_seeds(spec.dataset, cliques, spec.split) if cliques else [self._seeds]
-        sources = [presample(*run, each, spec.weight_attr) for each in seeds]
+        sources = [presample(*run, each, spec.draws) for each in seeds]
         counts = [cache.load_counts(Path(source["file"])) for source in sources]
         return counts, {"policy": spec.cache_policy} | ({"cliques": sources} if cliques else sources[0])
 

@@ -119,7 +119,7 @@ class Room:
         spec = self._spec
         if not self._counts and spec.cache_policy == "plan":  # the trials with a cache find them there
             run = (self._dataset, self._fanout, spec.batch_size, spec.presample_batches)
-            self._counts = [presample(*run, weight_attr=spec.weight_attr)]
+            self._counts = [presample(*run, draws=spec.draws)]
         memory = {"gpu_memory": self._gpu_bytes, "trainer_bytes": self._trainer_bytes, "slots": point["slots"]}
         needs = memory_needs(replace(spec, **memory), self._meta, self._counts)
         if self._holds_topology(cache_bytes):

@@ -103,13 +103,13 @@ class UploadedWeights {
   explicit UploadedWeights(const TestGraph<Index>& graph) {
     if (!graph.draw_weights) return;
     const DrawWeightsRef host = graph.draw_weights->ref();
-    cumulative_ = base::upload(std::vector(host.cumulative, host.cumulative + graph.indices.size()));
+    of_edges_ = base::upload(std::vector(host.of_edges, host.of_edges + graph.indices.size()));
     positive_ = base::upload(std::vector(host.positive, host.positive + graph.num_nodes()));
   }
-  DrawWeightsRef ref() const { return {cumulative_.data(), positive_.data()}; }
+  DrawWeightsRef ref() const { return {of_edges_.data(), positive_.data()}; }
 
  private:
-  base::DeviceArray<uint32_t> cumulative_, positive_;
+  base::DeviceArray<uint32_t> of_edges_, positive_;
 };
 
 template <typename Index>

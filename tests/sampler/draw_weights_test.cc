@@ -24,7 +24,9 @@ struct OneList {
     const ExcludedRef without{excluded.data(), std::ssize(excluded)};
     const int64_t drawable = made.ref().positive[0] - num_weighted(mass(), without);
     std::vector<int64_t> positions(static_cast<std::size_t>(std::min(picks, drawable)));
-    draw_weighted({mass(), without, drawable, batch_key(3, 0, step), 7, 1, 2}, std::ssize(positions), positions.data());
+    const DrawWeightsRef weights = made.ref();
+    draw_weighted({weights, mass(), without, drawable, batch_key(3, 0, step), 7, 1, 2}, std::ssize(positions),
+                  positions.data());
     return positions;
   }
 

@@ -16,6 +16,8 @@ from cohort_gnn.base.machine import choose_device
 from cohort_gnn.base.spelling import did_you_mean
 from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.spec import types
+from cohort_gnn.spec.options import options_of
+from cohort_gnn.spec.run import SamplerSpec
 from cohort_gnn.spec.types import checked
 from cohort_gnn.trainer.loader import _native
 from cohort_gnn.trainer.loader.machine import Place
@@ -49,8 +51,8 @@ NOT_OFFERED = {
     "collate_fn": (None, "change batches in the loop"),
     "custom_cls": (None, "batches are torch_geometric.data.Data"),
 }
-OF_SAMPLER: dict = {"topology": types.Topology, "compress": types.Compress, "order": types.Order, "reuse": bool}
-OF_SAMPLER |= {"num_slots": types.Slots, "seed": types.Seed, "weight_attr": types.WeightAttr | None}
+OF_SAMPLER: dict = {each.name: each.type for each in options_of(SamplerSpec)} | {"num_slots": types.Slots}
+DRAWS = [each.name for each in options_of(SamplerSpec) if each.for_draws]
 Bytes = Annotated[int, Meta(ge=0, description="bytes, an integer of at least 0")]
 
 

@@ -18,6 +18,7 @@ from cohort_gnn.spec.graph import EdgeType
 from cohort_gnn.spec.run import SamplerSpec
 from cohort_gnn.spec.types import checked
 from cohort_gnn.trainer.loader.arguments import (
+    DRAWS,
     EdgeArrays,
     cache_options,
     data_folder,
@@ -249,7 +250,7 @@ class NeighborLoader(Stateful):
         else:
             options |= self._graph.edge_options(of_edges, kind, data)
         self._subgraph = subgraph_of(kind, data, options, self._trees)
-        of_spec |= {name: options[name] for name in ("weight_attr", "reuse", "topology")}
+        of_spec |= {name: options[name] for name in (*DRAWS, "reuse", "topology")}
         of_spec |= {f"use_{name}": options[name] for name in ("edge_weights", "edge_features")}
         spec = SamplerSpec(fanout=self._fanout, batch_size=self.batch_size, slots=options["num_slots"], **of_spec)
         limit_seconds = checked("limit_seconds", limit_seconds, types.AboveZero)
@@ -369,6 +370,7 @@ class NeighborLoader(Stateful):
         of_trees = self._trees.identity(self._times)
         return (
             of_trees
+            | self._sampler.draws
             | {
                 "seed": int(self._sampler.seed),
                 "num_ranks": self._sampler.place.size,
@@ -377,7 +379,6 @@ class NeighborLoader(Stateful):
                 "shuffle": self.shuffle,
                 "drop_last": self.drop_last,
                 "input_nodes": self._digest,
-                "weight_attr": self._sampler.weight_attr,
                 "replace": self._replace,
                 "subgraph_type": self._subgraph.kind,
             }

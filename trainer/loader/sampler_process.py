@@ -47,7 +47,7 @@ class SamplerProcess:
         self._ranks = ranks_here(limit_seconds)
         self.place = self._ranks.place
         self.process: subprocess.Popen | None = None
-        self.seed, self.weight_attr = options["seed"], spec.weight_attr
+        self.seed, self.draws = options["seed"], spec.draws
         kind, gpu = device_of_rank(device, self.place)
         if kind == "cpu":
             share_cores()

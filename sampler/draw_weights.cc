@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 #include "base/check.h"
@@ -48,6 +49,14 @@ uint32_t share_mass(const float* weights, int64_t begin, int64_t end, uint32_t* 
   return static_cast<uint32_t>(positive);
 }
 
+// Fills by_weight[begin, end) of one list.
+void order_by_weight(const float* weights, int64_t begin, int64_t end, uint32_t* by_weight) {
+  std::iota(by_weight + begin, by_weight + end, 0u);
+  std::sort(by_weight + begin, by_weight + end, [of_list = weights + begin](uint32_t a, uint32_t b) {
+    return of_list[a] > of_list[b] || (of_list[a] == of_list[b] && a < b);
+  });
+}
+
 // The position that has the unit: so many edges end at or before it. A short list is counted, a long one is halved
 // before; neither has branches that depend on the unit.
 int64_t position_with(const ListMass& list, uint32_t unit) {
@@ -77,7 +86,7 @@ int64_t DrawWeights::bytes_of(const base::CscRef& lists) {
   return (lists.num_edges + lists.num_nodes) * static_cast<int64_t>(sizeof(uint32_t));
 }
 
-DrawWeights::DrawWeights(const base::CscRef& lists, const float* weights, const std::string& place) {
+DrawWeights::DrawWeights(const base::CscRef& lists, const float* weights, const std::string& place, bool top) {
   if (const int64_t edge = first_bad(weights, lists.num_edges); edge < lists.num_edges) {
     throw base::Error({place, "weights that are finite and at least 0, to draw edges by them",
                        base::format("{} of edge {}", weights[edge], edge),
@@ -86,13 +95,15 @@ DrawWeights::DrawWeights(const base::CscRef& lists, const float* weights, const 
   base::demand_bytes(bytes_of(lists), base::available_host_bytes(), "host memory", " to draw edges by weight",
                      "use a machine with more memory, or leave weight_attr out");
   of_edges_.resize(static_cast<std::size_t>(lists.num_edges));
-  positive_.resize(static_cast<std::size_t>(lists.num_nodes));
+  if (!top) positive_.resize(static_cast<std::size_t>(lists.num_nodes));
   std::atomic<int64_t> too_long = -1;
 #pragma omp parallel for schedule(dynamic, kListsAtOnce)
   for (int64_t node = 0; node < lists.num_nodes; ++node) {
     const int64_t begin = lists.indptr[node], end = lists.indptr[node + 1];
     if (end - begin > kListMass) {
       too_long = node;
+    } else if (top) {
+      order_by_weight(weights, begin, end, of_edges_.data());
     } else {
       positive_[static_cast<std::size_t>(node)] = share_mass(weights, begin, end, of_edges_.data());
     }
@@ -118,6 +129,10 @@ int64_t position_of(const ListMass& list, uint32_t t, std::span<const TakenRange
 }
 
 void draw_weighted(const WeightedDraw& draw, int64_t picks, int64_t* positions) {
+  if (!draw.weights.positive) {
+    for (int64_t j = 0; j < picks; ++j) positions[j] = draw_top(draw.list.cumulative, draw.excluded, j);
+    return;
+  }
   if (picks == draw.drawable) return take_all(draw, positions);
   thread_local std::vector<TakenRange> taken;
   taken.clear();

@@ -18,15 +18,15 @@ class DrawWeights {
   // Memory that the lists' take.
   static int64_t bytes_of(const base::CscRef& lists);
   // weights: float32 [E], in the order of the lists; `place` is what holds them. Throws Error for a weight that is
-  // negative or not finite, and when the host's memory is too small.
-  DrawWeights(const base::CscRef& lists, const float* weights, const std::string& place);
+  // negative or not finite, and when the host's memory is too small. top: for draws from the top.
+  DrawWeights(const base::CscRef& lists, const float* weights, const std::string& place, bool top = false);
   // Of what was hashed before and of a part of the weights, for keys.
   uint64_t hash(uint64_t before) const;
-  DrawWeightsRef ref() const { return {of_edges_.data(), positive_.data()}; }
+  DrawWeightsRef ref() const { return {of_edges_.data(), positive_.empty() ? nullptr : positive_.data()}; }
 
  private:
   base::UninitializedVector<uint32_t> of_edges_;  // as in DrawWeightsRef
-  base::UninitializedVector<uint32_t> positive_;
+  base::UninitializedVector<uint32_t> positive_;  // none: draws are from the top
 };
 
 // What draws of this fanout read; nothing where `weights` is null.
@@ -41,7 +41,7 @@ inline void prefetch_units(const DrawWeightsRef& weights, const int64_t* indptr,
   constexpr std::size_t kAhead = base::kPrefetchAhead / 2;
   if (!weights.of_edges || i + kAhead >= end) return;
   const int64_t node = nodes[i + kAhead];
-  __builtin_prefetch(weights.positive + node);
+  if (weights.positive) __builtin_prefetch(weights.positive + node);
   __builtin_prefetch(weights.of_edges + indptr[node]);
   __builtin_prefetch(weights.of_edges + indptr[node] + 16);
 }
@@ -65,7 +65,7 @@ struct TakenRange {
 // The position that has the t-th unit (from 0) that is not taken. `taken` ascends.
 int64_t position_of(const ListMass& list, uint32_t t, std::span<const TakenRange> taken);
 
-// Writes the drawn positions, ascending. positions: int64 [picks]; picks <= drawable.
+// Writes the drawn positions, ascending, those from the top by weight. positions: int64 [picks]; picks <= drawable.
 void draw_weighted(const WeightedDraw& draw, int64_t picks, int64_t* positions);
 
 }  // namespace cohort::sampler

@@ -192,8 +192,7 @@ GraphView topology_of(const dataset::Dataset& data) {
   return graph;
 }
 
-void add_draw_weights(const dataset::Dataset& data, const DrawOptions& options, GraphView& graph,
-                      const StartLog& log) {
+void add_draw_weights(const dataset::Dataset& data, const DrawOptions& options, GraphView& graph, const StartLog& log) {
   if (options.weight_attr.empty()) return;
   demand_weights(data);
   log.begin("preparing draws by weight", graph.num_edges * static_cast<int64_t>(sizeof(float)));
@@ -203,7 +202,8 @@ void add_draw_weights(const dataset::Dataset& data, const DrawOptions& options, 
     const auto at = static_cast<std::size_t>(number);
     const std::filesystem::path file = data.folder() / data.meta().edge_types[at].edge_weights;
     Relation& edges = graph.relations[at];
-    edges.draw_weights = std::make_shared<DrawWeights>(edges.lists, weights, file.string());
+    edges.draw_weights =
+        std::make_shared<DrawWeights>(edges.lists, weights, file.string(), options.weight_strategy == "top");
   }
 }
 

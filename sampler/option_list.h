@@ -12,7 +12,10 @@
 #define COHORT_DRAW_OPTIONS(X) \
   X(std::string, weight_attr, "", one_of({"", "edge_weight"}), \
     "`edge_weight`: neighbours are drawn with probability proportional to the edge weights, which take 4 bytes per " \
-    "edge and 4 per node beside the topology. Empty, and for relations without weights: draws are uniform")
+    "edge and 4 per node beside the topology. Empty, and for relations without weights: draws are uniform") \
+  X(std::string, weight_strategy, "random", one_of({"random", "top"}), \
+    "with `weight_attr`: `random`; or `top`: the edges of greatest weight are drawn, of equal weights the first, which " \
+    "takes 4 bytes per edge alone")
 
 #define COHORT_SAMPLER_OPTIONS(X) \
   X(std::filesystem::path, dataset, {}, any, "folder of the data set") \

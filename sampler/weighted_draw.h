@@ -7,6 +7,9 @@
 // Positions come out ascending. All is done in integers, so no result depends on threads, order or device.
 //
 // A fanout of k draws min(k, edges of positive weight), a negative one takes all edges whatever their weights.
+//
+// The top of a list, instead, is the k edges of greatest weight that are not excluded, of equal weights those that come
+// first, in this order. A weight of 0 is then one like the others.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +33,11 @@ struct ListMass {
 
 // Weights of the edges of one relation, as draws read them. By default edges have none: draws are uniform.
 struct DrawWeightsRef {
-  const uint32_t* of_edges = nullptr;  // uint32 [E], units of each list up to and with the edge; null: uniform draws
-  const uint32_t* positive = nullptr;  // uint32 [V], edges of the node's list that have a positive weight
+  // uint32 [E]: units of each list up to and with the edge; of draws from the top, positions in the list by descending
+  // weight. Null: uniform draws.
+  const uint32_t* of_edges = nullptr;
+  // uint32 [V], edges of the node's list that have a positive weight. Null: draws from the top, or uniform ones.
+  const uint32_t* positive = nullptr;
 
   // ends: int64 [2], of the list, as indptr has them.
   COHORT_HOST_DEVICE constexpr ListMass of_list(const int64_t* ends) const {
@@ -52,6 +58,14 @@ COHORT_HOST_DEVICE constexpr int64_t num_drawable(const DrawWeightsRef& weights,
   if (!weights.positive) return ends[1] - ends[0] - excluded.count;
   const int64_t positive = weights.positive[node];
   return excluded.count == 0 ? positive : positive - num_weighted(weights.of_list(ends), excluded);
+}
+
+// The position of pick j of draws from the top. by_weight: uint32 [degree], of the list.
+COHORT_HOST_DEVICE constexpr int64_t draw_top(const uint32_t* by_weight, const ExcludedRef& excluded, int64_t j) {
+  if (excluded.count == 0) return by_weight[j];
+  int64_t rank = 0;
+  for (int64_t left = j; excluded.has(by_weight[rank]) || left-- > 0;) ++rank;
+  return by_weight[rank];
 }
 
 // Which of `left` units that are not taken pick j takes.

@@ -169,7 +169,9 @@ __global__ void __launch_bounds__(kBlockThreads, 4)
                                             .first_id = ends[0],
                                             .e_id = kEdgeIds ? arrays.e_id + edge : nullptr,
                                             .excluded = {}};
-    if (picks == list.degree) {
+    if (!weights.positive) {
+      for (int64_t j = lane; j < picks; j += kWarp) edges.put(j, draw_top(weights.of_edges + ends[0], excluded, j));
+    } else if (picks == list.degree) {
       for (int64_t j = lane; j < picks; j += kWarp) edges.put(j, j);
     } else if (picks == drawn.degree) {
       put_weighted(edges, list, excluded, lane);

@@ -52,6 +52,13 @@ class SamplerSpec:
         metavar="edge_weight",
         for_draws=True,
     )
+    weight_strategy: Literal["random", "top"] = _sampling(
+        "random",
+        "with --weight-attr: random: draw neighbours with probability proportional to the weights; top: take the edges"
+        " of greatest weight",
+        BATCHES | MEMORY,
+        for_draws=True,
+    )
     batch_size: types.Positive = _sampling(1024, "seeds per batch of each trainer", BATCHES | MEMORY)
     slots: types.Slots = _sampling(4, "number of batches that the shared buffer holds")
     seed: types.Seed = _sampling(
@@ -169,6 +176,11 @@ class SamplerSpec:
         " DIR --parts K makes the parts for K cliques; batches then depend on the cliques",
         BATCHES,
     )
+
+    def __post_init__(self):
+        if self.weight_strategy != "random" and self.weight_attr is None:
+            hint = "say which weights: weight_attr='edge_weight', or --weight-attr edge_weight"
+            raise CohortError("weight_strategy", "random, without weight_attr", self.weight_strategy, hint)
 
     @property
     def draws(self) -> dict[str, Any]:

@@ -96,9 +96,11 @@ TEST_P(GpuBackend, DrawsWithReplacement) {
 
 TEST_P(GpuBackend, DrawsByWeight) {
   auto graph = weighed(mixed_graph<int32_t>(2000, 3));
-  graph.draw_by_weight();
-  for (const TopologyPlace place : {TopologyPlace::kGpu, TopologyPlace::kHost}) {
-    for (const bool excludes : {false, true}) expect_same_batches(graph, place, GetParam(), excludes);
+  for (const bool top : {false, true}) {
+    graph.draw_by_weight(top);
+    for (const TopologyPlace place : {TopologyPlace::kGpu, TopologyPlace::kHost}) {
+      for (const bool excludes : {false, true}) expect_same_batches(graph, place, GetParam(), excludes);
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numeric>
 
@@ -189,6 +190,53 @@ TEST(DrawWeights, TheHostBackendDrawsByThem) {
         }
         ASSERT_EQ(batch.indptr[i + 1] - batch.indptr[i], std::min<int64_t>(fanout, drawable)) << "node " << seed;
       }
+    }
+  }
+}
+
+// Positions that may be drawn, by descending weight; of equal weights by position.
+std::vector<int64_t> by_weight(const TestGraph<int32_t>& graph, std::size_t node, const ExcludedRef& excluded) {
+  const int64_t row = graph.indptr[node];
+  std::vector<int64_t> positions;
+  for (int64_t position = 0; position < graph.indptr[node + 1] - row; ++position) {
+    if (!std::binary_search(excluded.positions, excluded.positions + excluded.count, position)) {
+      positions.push_back(position);
+    }
+  }
+  std::ranges::stable_sort(positions, std::greater(), [&](int64_t position) {
+    return graph.edge_weights[static_cast<std::size_t>(row + position)];
+  });
+  return positions;
+}
+
+// Weights of few values, most of which several edges of a list have; 0 among them.
+TEST(DrawWeights, TheTopOfAListIsItsGreatestWeights) {
+  auto graph = weighed(mixed_graph<int32_t>(500, 3));
+  for (float& weight : graph.edge_weights) weight = std::floor(std::fmod(weight, 5.0F));
+  graph.draw_by_weight(true);
+  const auto backend = make_host_backend(graph.view(), {});
+  std::vector<int64_t> seeds(300);
+  std::iota(seeds.begin(), seeds.end(), int64_t{60});
+  const SomeExclusions some(graph, seeds);
+  const ExclusionsRef exclusions{some.starts.data(), some.positions.data()};
+  for (const int32_t fanout : {0, 1, 5, 40, -1}) {
+    for (const bool excludes : {false, true}) {
+      const std::vector<int32_t> hops = {fanout};
+      Query query{seeds, hops, batch_key(1, 0, 0), true};
+      SomeExclusions own(graph, seeds);
+      if (excludes) own.apply_to(query);
+      const HostBatch batch = run_host(*backend, graph.view(), query);
+      std::size_t edge = 0;
+      for (std::size_t i = 0; i < seeds.size(); ++i) {
+        const auto seed = static_cast<std::size_t>(seeds[i]);
+        const ExcludedRef excluded = excludes ? exclusions.of_list(static_cast<int64_t>(i)) : ExcludedRef{};
+        std::vector<int64_t> expected = by_weight(graph, seed, excluded);
+        if (fanout < 0) std::ranges::sort(expected);
+        if (fanout >= 0) expected.resize(std::min<std::size_t>(expected.size(), static_cast<std::size_t>(fanout)));
+        for (const int64_t position : expected) ASSERT_EQ(batch.e_id[edge++], graph.indptr[seed] + position) << seed;
+        ASSERT_EQ(batch.indptr[i + 1], static_cast<int64_t>(edge));
+      }
+      ASSERT_EQ(edge, batch.e_id.size());
     }
   }
 }

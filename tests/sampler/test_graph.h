@@ -38,7 +38,9 @@ struct TestGraph {
   void weigh_edges() {
     for (std::size_t i = 0; i < indices.size(); ++i) edge_weights.push_back(0.5F + static_cast<float>(i));
   }
-  void draw_by_weight() { draw_weights = std::make_shared<DrawWeights>(lists(), edge_weights.data(), "edge_weights"); }
+  void draw_by_weight(bool top = false) {
+    draw_weights = std::make_shared<DrawWeights>(lists(), edge_weights.data(), "edge_weights", top);
+  }
   // From -3 on, in each list ascending, some equal.
   void time_edges() {
     edge_times.resize(indices.size());

@@ -64,8 +64,8 @@ struct TypedGraph {
       for (uint64_t i = 0; i < static_cast<uint64_t>(lists.indptr.back()); ++i) {
         lists.weights.push_back(static_cast<float>(base::random_below(6, base::key_of(number), i, 0)));
       }
-      lists.draw_weights =
-          std::make_shared<DrawWeights>(graph.relations[number].lists, lists.weights.data(), "edge_weights");
+      lists.draw_weights = std::make_shared<DrawWeights>(graph.relations[number].lists, lists.weights.data(),
+                                                         "edge_weights", number > 2);
     }
   }
   // Of two relations of three; several edges of a list have the same time.

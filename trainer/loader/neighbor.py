@@ -96,6 +96,9 @@ class NeighborLoader(Stateful):
             ``torch.multinomial``. Weights must be at least 0.
             An edge of weight 0 is never drawn, so a node can get fewer neighbours; but -1 takes all edges, whatever
             their weights. None, and of edge types without weights: all neighbours are equally likely.
+        weight_strategy: with ``weight_attr``: "random": draw as said there; "top": take the edges of greatest weight,
+            of equal weights those that come first in the data set. In a batch, the in-edges of a node are then in the
+            order of their weights; edges of weight 0 are taken only if there are too few others.
         sampler_sms: reserve this number of SMs of the GPU for the sampler, and switch PyTorch's current stream to one
             that is restricted to the other SMs, so that neither disturbs the other. 0: both share all SMs.
         cliques: GPUs that read each other's memory: "auto" (detected from the machine), "none", "all", "2x4", "3+5".
@@ -177,6 +180,7 @@ class NeighborLoader(Stateful):
         edge_weights: bool | None = None,
         edge_attr: bool = True,
         weight_attr: str | None = None,
+        weight_strategy: str = "random",
         sampler_sms: int = 0,
         cliques: str = "auto",
         transform: Callable[[Batch | HeteroBatch], object] | None = None,
@@ -190,8 +194,7 @@ class NeighborLoader(Stateful):
         limit_seconds: float = 600.0,
         **of_pyg,
     ):
-        # What loaders give each other, and tests: a sampler to share with the edges of its batches, further members of
-        # its run.json, and the graph in memory.
+        # From other loaders and tests: a sampler with its edges, further members of run.json, the graph in memory.
         sampler, self._subgraph = of_pyg.pop("_sampler", None), of_pyg.pop("_subgraph", DRAWN)
         debug, self._graph, input_id = (of_pyg.pop(name, None) for name in ("_debug", "_graph", "input_id"))
         take_pyg_arguments(of_pyg, type(self))
@@ -215,8 +218,8 @@ class NeighborLoader(Stateful):
             self.num_neighbors = hops_of(num_neighbors)
             self._fanout = fanout_of(self._types, num_neighbors)
             if opened is not None:
-                given: dict = {"num_slots": num_slots, "seed": seed, "topology": topology, "compress": compress}
-                given |= {"order": order, "reuse": reuse, "weight_attr": weight_attr}
+                given: dict = {"num_slots": num_slots, "seed": seed, "topology": topology, "weight_attr": weight_attr}
+                given |= {"order": order, "compress": compress, "reuse": reuse, "weight_strategy": weight_strategy}
                 options = sampler_options(given, time_attr) | (debug or {})
                 of_spec = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes, host_bytes)
                 of_edges = EdgeArrays(edge_ids, edge_weights, edge_attr)

@@ -9,7 +9,7 @@ import typed_oracle
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from link_oracle import neighbourhoods, sample
-from processes import ALL_TESTS
+from processes import ALL_TESTS, cohort
 from torch_geometric.data import Data, HeteroData
 from typed_oracle import random_64
 from weighted_oracle import weighted_positions
@@ -198,3 +198,63 @@ def test_a_gpu_makes_the_same_batches_of_several_types(types, places):
             for store in expected.stores:
                 for name in {"n_id", "edge_index", "e_id", "edge_weight"} & set(store.keys()):
                     assert torch.equal(found[store._key][name].cpu(), store[name])
+
+
+def top(graph, node: int, k: int) -> list[int]:
+    """Edges of a node's list by descending weight; of equal weights the first come first."""
+    edges = range(graph.indptr[node], graph.indptr[node + 1])
+    return sorted(edges, key=lambda edge: (-graph.edge_weights[edge], edge))[:k] if k >= 0 else list(edges)
+
+
+@pytest.mark.parametrize("fanout", [[3, 2], [40, 1], [-1, 5], [0, 2]])
+def test_the_top_of_each_list_are_its_greatest_weights(tmp_path, fanout):
+    graph = open_dataset(random_graph(tmp_path / "set", 60, 30, 2))
+    weights = np.round(np.minimum(graph.edge_weights, 5))  # many are equal
+    targets = np.repeat(np.arange(60), np.diff(graph.indptr))
+    graph = open_dataset(write(tmp_path / "ties", 60, np.stack([graph.indices, targets]), weights))
+    with NeighborLoader(graph, fanout, batch_size=20, weight_strategy="top", **BY_WEIGHT) as loader:
+        for batch in loader:
+            nodes, hops = batch.n_id.tolist(), np.cumsum([0, *batch.num_sampled_nodes])
+            expected = [
+                edge
+                for hop, k in enumerate(fanout)
+                for node in nodes[hops[hop] : hops[hop + 1]]
+                for edge in top(graph, node, k)
+            ]
+            assert batch.e_id.tolist() == expected
+            assert batch.n_id[batch.edge_index[0]].tolist() == [graph.indices[edge] for edge in expected]
+        state = loader.state_dict()
+    with NeighborLoader(graph, fanout, batch_size=20, **BY_WEIGHT) as loader:
+        with pytest.raises(CohortError, match="weight_strategy: expected 'random'"):
+            loader.load_state_dict(state)
+
+
+def test_pairs_are_left_out_of_the_top(tmp_path):
+    edges = np.stack([np.arange(1, 6), np.zeros(5, np.int64)])
+    data = write(tmp_path / "set", 6, edges, np.array([4, 9, 2, 9, 0], np.float32))
+    how = {"exclude": "self", "weight_strategy": "top", **BY_WEIGHT}
+    with LinkNeighborLoader(data, [2], torch.tensor([[2, 1], [0, 0]]), batch_size=2, **how) as loader:
+        batch = next(iter(loader))
+        assert batch.n_id[batch.edge_index[0]].tolist() == [4, 3]
+    with LinkNeighborLoader(data, [9], torch.tensor([[4], [0]]), **how) as loader:
+        batch = next(iter(loader))
+        assert batch.n_id[batch.edge_index[0]].tolist() == [2, 1, 3, 5]
+
+
+def test_a_strategy_needs_weights_and_a_word_that_is_one(tmp_path):
+    data = random_graph(tmp_path / "set", 10, 5, 1)
+    with pytest.raises(CohortError, match="weight_strategy: expected random, without weight_attr, found top"):
+        NeighborLoader(data, [1], device="cpu", weight_strategy="top")
+    with pytest.raises(CohortError, match="weight_strategy: expected random or top, found 'topk'"):
+        NeighborLoader(data, [1], **BY_WEIGHT, weight_strategy="topk")
+
+
+def test_commands_draw_the_top(tmp_path):
+    data = random_graph(tmp_path / "set", 50, 20, 3)
+    digest = ("digest", data, "--device", "cpu", "--fanout", "4,3", "--batch-size", 10)
+    found = [cohort(*digest, *how) for how in ([], ["--weight-attr", "edge_weight"])]
+    found.append(cohort(*digest, "--weight-attr", "edge_weight", "--weight-strategy", "top"))
+    assert [each.returncode for each in found] == [0, 0, 0], found[-1].stderr
+    assert len({each.stdout for each in found}) == 3
+    refused = cohort(*digest, "--weight-strategy", "top")
+    assert refused.returncode != 0 and "--weight-attr edge_weight" in refused.stderr

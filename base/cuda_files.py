@@ -24,8 +24,8 @@ def remove_cuda_files(pids: Iterable[int], since: float) -> None:
     """
     ended = {pid for pid in pids if not runs(pid)}
     for path in ROOT.glob("cuda.shm.*") if ended else ():
-        found = NAME.fullmatch(path.name)
-        if not found or int(found[1], 16) not in ended:
+        match = NAME.fullmatch(path.name)
+        if not match or int(match[1], 16) not in ended:
             continue
         try:
             status = path.lstat()

@@ -38,15 +38,15 @@ class CohortError(RuntimeError):
 
 
 def not_a_run(folder: Path, hint: str = "name the folder that cohort train was given as --out") -> CohortError:
-    """That a folder without run.json was named as a run's."""
-    found = "no run.json in it" if folder.is_dir() else "no such folder"
+    """The error for a folder that was named as a run's and has no run.json."""
+    actual = "no run.json in it" if folder.is_dir() else "no such folder"
     if (folder / "meta.json").exists():
-        found = "the folder of a data set"
-    return CohortError(str(folder), "the folder of a run", found, hint)
+        actual = "the folder of a data set"
+    return CohortError(str(folder), "the folder of a run", actual, hint)
 
 
 def why(error: BaseException, otherwise: str = "another error") -> str:
-    """What the system says of an error of it, such as "No such file or directory"; `otherwise`, of another error."""
+    """The system's message of an OSError, such as "No such file or directory"; of another error, `otherwise`."""
     return (isinstance(error, OSError) and error.strerror) or otherwise
 
 
@@ -61,7 +61,7 @@ def why_not_loaded(error: Exception) -> str:
 
 
 def warn_user(text: str) -> None:
-    """Warns of the line of the first caller that is not of this package."""
+    """Warns, and points to the line of the first caller outside this package."""
     level, frame = 1, sys._getframe()
     while frame.f_globals.get("__name__", "").partition(".")[0] == PACKAGE and frame.f_back is not None:
         level, frame = level + 1, frame.f_back

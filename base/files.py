@@ -21,10 +21,10 @@ Value = TypeVar("Value")
 
 
 def demand_regular(path: str | Path) -> None:
-    """Raises CohortError for what waits for another program, or is a folder."""
+    """Raises CohortError for a folder, a pipe or a device."""
     if Path(path).exists() and not Path(path).is_file():
-        found = "a folder" if Path(path).is_dir() else "a pipe or a device"
-        raise CohortError(str(path), "a file", found, "write the content into a file, which is read more than once")
+        actual = "a folder" if Path(path).is_dir() else "a pipe or a device"
+        raise CohortError(str(path), "a file", actual, "write the content into a file, which is read more than once")
 
 
 def read_regular(path: Path, expected: str, hint: str) -> bytes | None:
@@ -78,7 +78,7 @@ def temporary_folder(path: Path) -> Iterator[Path]:
 
 
 def remove_temporaries(path: Path) -> None:
-    """Removes what writers of a file that have ended, or were killed, left of it, where that is possible."""
+    """Removes the temporary files of a file whose writers have ended or were killed, where that is possible."""
     name = re.compile(re.escape(path.name) + r"\.\d+-[0-9a-f]{8}\.tmp")
     with contextlib.suppress(OSError):
         for left in filter(name.fullmatch, os.listdir(path.parent)):
@@ -100,7 +100,7 @@ def _remove(path: Path) -> None:
 
 @contextlib.contextmanager
 def _temporary(path: Path, is_folder: bool = False) -> Iterator[tuple[Path, int]]:
-    """A new name beside a file, and the descriptor of what has it; what has it in the end is removed."""
+    """Makes a temporary file or folder beside a file, and gives its name and its descriptor; removes it at the end."""
     remove_temporaries(path)
     temporary, descriptor = _locked(path, is_folder)
     try:
@@ -112,7 +112,7 @@ def _temporary(path: Path, is_folder: bool = False) -> Iterator[tuple[Path, int]
 
 
 def _locked(path: Path, is_folder: bool) -> tuple[Path, int]:
-    """A new name as base/whole_file.h has them, and the descriptor of what has it; remove_temporaries leaves it."""
+    """Makes and locks a file or folder named as in base/whole_file.h; remove_temporaries leaves locked ones."""
     flags = os.O_RDONLY | os.O_DIRECTORY if is_folder else os.O_RDWR | os.O_CREAT | os.O_EXCL
     while True:
         temporary = path.with_name(f"{path.name}.{os.getpid()}-{os.urandom(4).hex()}.tmp")
@@ -198,18 +198,19 @@ class FileWriter:
 
 
 def user_cache() -> Path:
-    """Where things are remembered that no folder of the user's own has: in XDG_CACHE_HOME or ~/.cache."""
-    given = os.environ.get("XDG_CACHE_HOME", "")
-    folder = Path(given) if os.path.isabs(given) else Path("/", os.path.expanduser("~"), ".cache")
+    """The folder of what Cohort keeps from run to run for this user: in XDG_CACHE_HOME or ~/.cache."""
+    cache_home = os.environ.get("XDG_CACHE_HOME", "")
+    folder = Path(cache_home) if os.path.isabs(cache_home) else Path("/", os.path.expanduser("~"), ".cache")
     return folder / "cohort"
 
 
 def remembered(path: Path, parse: Callable[[str], Value], make: Callable[[], str]) -> Value:
-    """What ``parse`` makes of a file; where there is none, or it is damaged, of the text that ``make`` finds out, which
-    the file then has. That it is damaged is said, and that it cannot be written: it is found out again the next time.
+    """Returns what ``parse`` makes of a file's text. If the file is missing or damaged, ``make`` gives the text, which
+    is then written to the file. A damaged file is logged, and so is one that cannot be written: the next call makes
+    the text again.
 
     Args:
-        parse: raises ValueError, KeyError or TypeError for what nobody has written.
+        parse: raises ValueError, KeyError or TypeError for a damaged text.
     """
     try:
         return parse(path.read_text())

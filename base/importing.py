@@ -11,14 +11,14 @@ from typing import Any
 from cohort_gnn.base.errors import CohortError
 
 
-def _refused(place: str, name: str, found: str) -> CohortError:
+def _refused(place: str, name: str, actual: str) -> CohortError:
     hint = "modules are looked for in this Python's packages, then in the current folder"
-    return CohortError(f"{place} {name}", "package.module:Class", found, hint)
+    return CohortError(f"{place} {name}", "package.module:Class", actual, hint)
 
 
 def imported(place: str, name: str) -> Any:
-    """What "package.module:Name" names. Modules of the current folder are found, now and when they import each other
-    later; as the last ones, so that a file there takes no other module's place.
+    """Imports "package.module:Name". Modules in the current folder are found, too, also when they import each other
+    later. The folder comes last on sys.path, so that a file in it does not hide another module.
 
     Raises:
         CohortError: there is none.
@@ -49,8 +49,8 @@ def demand_named(place: str, name: str) -> None:
     try:
         names = _names_in(ast.parse(Path(spec.origin).read_bytes(), spec.origin))
     except (SyntaxError, ValueError) as error:
-        found = error.msg if isinstance(error, SyntaxError) else error
-        raise _refused(place, name, f"{spec.origin}: {found}") from error
+        message = error.msg if isinstance(error, SyntaxError) else error
+        raise _refused(place, name, f"{spec.origin}: {message}") from error
     if attribute not in names and not names & {"*", "__getattr__"}:  # from which it may come
         raise _refused(place, name, f"no {attribute} in {spec.origin}")
 

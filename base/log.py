@@ -1,7 +1,7 @@
-"""Where lines for the user go that are no result: to the logger ``cohort_gnn`` and its children, one a module.
+"""Messages for the user: they go to the logger ``cohort_gnn`` and its children, one for each module.
 
-A script hears nothing of it unless it asks: ``logging.basicConfig(level=logging.INFO)``. Cohort's programs show it, and
-`cohort train` also keeps it in RUN/trainer.log.
+A script sees none of them unless it calls ``logging.basicConfig(level=logging.INFO)``. Cohort's programs print them,
+and `cohort train` also writes them to RUN/trainer.log.
 """
 
 import contextlib
@@ -22,8 +22,8 @@ def record(log: logging.Logger, text: str) -> None:
 
 
 class _Lines(logging.Handler):
-    """Shows each record as a line of its own, on what ``sys.stdout`` or ``sys.stderr`` is then: a progress bar stands
-    in its place for a while. Where it cannot be written nothing ends."""
+    """Prints each record as a line on the current ``sys.stdout`` or ``sys.stderr``, which a progress bar may have
+    replaced. Errors of writing are ignored."""
 
     def __init__(self, stream: str):
         super().__init__()
@@ -50,8 +50,8 @@ class _StampedLines(logging.Handler):
 
 
 class RunLog(logging.Handler):
-    """Notes of a command that starts programs: the log of the first one begins with those that came before it, and gets
-    those that come later but the reasons of failures, which quote it."""
+    """The records of a command that starts programs. The log of the first program begins with the earlier records and
+    gets the later ones, except errors, which quote this log."""
 
     def __init__(self):
         super().__init__()
@@ -59,7 +59,7 @@ class RunLog(logging.Handler):
         self._lines: list[str] = []
 
     def begin(self, path: Path) -> None:
-        """Makes the log, from now on to be written at its end."""
+        """Creates the log with the earlier records; later ones are appended."""
         path.write_text("".join(self._lines))
         self._path, self._lines = path, []
 
@@ -86,8 +86,8 @@ def shown(stream: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def logged() -> Iterator[None]:
-    """Inside, of a program whose standard error is its log, the lines are there with their times, and shown on standard
-    output unless that is the log, too."""
+    """For a program whose standard error is its log: inside, records are written to the log with their times, and are
+    printed on standard output unless that is the log, too."""
     with contextlib.ExitStack() as opened:
         opened.enter_context(handled(_StampedLines()))
         if not os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno()):
@@ -97,7 +97,7 @@ def logged() -> Iterator[None]:
 
 @contextlib.contextmanager
 def handled(by: logging.Handler) -> Iterator[None]:
-    """Inside, a handler gets the lines."""
+    """Inside, a handler gets the records."""
     level = _LOG.level
     _LOG.addHandler(by)
     _LOG.setLevel(logging.INFO)

@@ -1,4 +1,4 @@
-"""Which machine a process is on, its shared memory, its device, and who has started how many processes."""
+"""The machine of a process: its shared memory, its device, and the launcher that has started the processes."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -32,8 +32,8 @@ def choose_device(place: str, wanted: str, cuda_build: bool, num_gpus: int, cpu:
     if wanted == "cpu" or (wanted == "auto" and not (cuda_build and num_gpus)):
         return "cpu"
     if not cuda_build or not num_gpus:
-        found = "none" if cuda_build else "a build with the CPU backend only"
-        raise CohortError(place, "a GPU", found, f"check nvidia-smi and CUDA_VISIBLE_DEVICES, or use {cpu}")
+        actual = "none" if cuda_build else "a build with the CPU backend only"
+        raise CohortError(place, "a GPU", actual, f"check nvidia-smi and CUDA_VISIBLE_DEVICES, or use {cpu}")
     return "cuda"
 
 

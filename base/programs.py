@@ -1,4 +1,4 @@
-"""Where Cohort's own programs lie, how they end, and what they said last."""
+"""Cohort's own programs: finding, starting and stopping them, and the ends of their logs."""
 
 import contextlib
 import ctypes
@@ -101,7 +101,7 @@ def ask(name: str, *arguments: str) -> dict:
     """The JSON that one of Cohort's own programs prints.
 
     Raises:
-        CohortError: it fails; with what it says.
+        CohortError: the program fails; the error has its message.
     """
     result = subprocess.run([program(name), *arguments], capture_output=True, text=True, preexec_fn=end_with_parent)
     if result.returncode != 0:
@@ -121,8 +121,8 @@ def describe_channel(folder: Path) -> dict:
 
 
 def start_time_of(pid: int) -> str | None:
-    """When a process started, in the kernel's ticks: with its number it is one process, as numbers come again. None:
-    it has ended."""
+    """When a process started, in the kernel's ticks. The pid and this time identify a process, since pids are reused.
+    None: it has ended."""
     fields = _status_of(pid)
     return None if fields[0] in "ZX" else fields[19]
 
@@ -133,7 +133,7 @@ def is_stopped(pid: int) -> bool:
 
 
 def _status_of(pid: int) -> list[str]:
-    """What /proc/PID/stat has behind the name, the state first; X: there is no such process."""
+    """The fields of /proc/PID/stat after the name, the state first; ["X"]: there is no such process."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

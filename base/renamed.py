@@ -20,7 +20,7 @@ class _Renamed(argparse.Action):
 
 
 def rename(parser: argparse.ArgumentParser, old: str, new: str) -> None:
-    """Has the parser, which has the option ``new``, take its flag of the release before, too."""
+    """Makes a parser that has the option ``new`` accept its flag of the release before, too."""
     now = parser._option_string_actions[new]
     flags = [old, f"--no-{old[2:]}"] if f"--no-{new[2:]}" in now.option_strings else [old]
     about: dict[str, Any] = {"dest": now.dest, "default": argparse.SUPPRESS, "help": argparse.SUPPRESS}

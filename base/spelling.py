@@ -42,8 +42,8 @@ def did_you_mean(word: str, names: Iterable[str]) -> str:
 
 def as_known(word: str, names: Iterable[str]) -> str:
     """The name that differs from the word in case at most; the word itself where there is none, or more than one."""
-    found = [name for name in names if name.lower() == word.lower()]
-    return found[0] if len(found) == 1 else word
+    matches = [name for name in names if name.lower() == word.lower()]
+    return matches[0] if len(matches) == 1 else word
 
 
 def _folded(word: str) -> str:

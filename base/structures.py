@@ -1,4 +1,4 @@
-"""What is wrong with a file of JSON, YAML or TOML, or with a member of it: in our words, in place of a parser's."""
+"""Errors in files of JSON, YAML or TOML, in Cohort's words instead of those of the parser."""
 
 import json
 import re
@@ -20,8 +20,8 @@ LIMITS = {">=": "of at least", "<=": "of at most", ">": "above", "<": "below"}
 
 
 def misfit(error: Exception) -> tuple[str, str, str]:
-    """The member, such as ``edges[0].type``, what was expected there, and what was found, of an error of msgspec.
-    "" is the whole file, and an expectation that it does not tell.
+    """The parts of an error of msgspec: the member, such as ``edges[0].type``, what was expected there, what was found.
+    The member "" is the whole file; the expectation is "" where msgspec gives none.
 
     >>> misfit(ValueError("Expected `int | null`, got `str` - at `$.nodes[...].count`"))
     ('nodes[...].count', 'an integer', 'a text')
@@ -29,19 +29,19 @@ def misfit(error: Exception) -> tuple[str, str, str]:
     said, _, at = str(error).partition(" - at ")
     member = at.rpartition("$")[2].strip("`.")
     key = " as key" if at.startswith("`key`") else ""
-    if found := re.fullmatch(r"Expected `(.+?)`, got `(.+?)`", said):
-        kinds = [each for each in found[1].split(" | ") if each != "null"] or ["null"]
-        return member, " or ".join(KINDS.get(each, each) for each in kinds) + key, KINDS.get(found[2], found[2])
-    if found := re.fullmatch(r"Expected `array` of (?:at least )?length (\D*)(\d+), got (\d+)", said):
-        return member, f"a list of {found[2]}", f"one of {found[3]}"
-    if found := re.fullmatch(r"Expected `(\w+)` ([<>]=?) (.+)", said):
-        return member, f"{KINDS.get(found[1], found[1])} {LIMITS[found[2]]} {found[3]}{key}", "another"
-    if found := re.fullmatch(r"Object missing required field `(.+?)`", said):
-        return member, f"the key {found[1]}", "none"
-    if found := re.fullmatch(r"Object contains unknown field `(.+?)`", said):
-        return member, "keys that are known", found[1]
-    if found := re.fullmatch(r"Invalid enum value (.+)", said):
-        return member, "a value that is known", found[1]
+    if match := re.fullmatch(r"Expected `(.+?)`, got `(.+?)`", said):
+        kinds = [name for name in match[1].split(" | ") if name != "null"] or ["null"]
+        return member, " or ".join(KINDS.get(name, name) for name in kinds) + key, KINDS.get(match[2], match[2])
+    if match := re.fullmatch(r"Expected `array` of (?:at least )?length (\D*)(\d+), got (\d+)", said):
+        return member, f"a list of {match[2]}", f"one of {match[3]}"
+    if match := re.fullmatch(r"Expected `(\w+)` ([<>]=?) (.+)", said):
+        return member, f"{KINDS.get(match[1], match[1])} {LIMITS[match[2]]} {match[3]}{key}", "another"
+    if match := re.fullmatch(r"Object missing required field `(.+?)`", said):
+        return member, f"the key {match[1]}", "none"
+    if match := re.fullmatch(r"Object contains unknown field `(.+?)`", said):
+        return member, "keys that are known", match[1]
+    if match := re.fullmatch(r"Invalid enum value (.+)", said):
+        return member, "a value that is known", match[1]
     return member, "", said.replace("`", "")
 
 
@@ -73,8 +73,8 @@ def line_of_json(text: bytes) -> tuple[str, str]:
     try:
         json.loads(text)
     except json.JSONDecodeError as error:
-        line, found = line_of(text, error.lineno)
-        return line if b"\n" in text.strip() else "", found
+        line, excerpt = line_of(text, error.lineno)
+        return line if b"\n" in text.strip() else "", excerpt
     except (ValueError, RecursionError):
         return "", "bytes that are no UTF-8, or JSON that is too deep"
     return "", "other JSON"

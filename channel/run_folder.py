@@ -22,7 +22,7 @@ def rank_folders(run_folder: Path, num_ranks: int) -> list[Path]:
 
 
 def meeting_point(name: str) -> Path:
-    """Where processes that know this name find the run folder that they share: a link to it.
+    """The path of a link to a run folder, by which processes that know this name find the folder that they share.
 
     It leads nowhere once the folder is gone.
 
@@ -36,7 +36,7 @@ def meeting_point(name: str) -> Path:
 
 
 def demand_own(root: Path) -> None:
-    """Others can make folders beside ours in shared memory, also one with our name.
+    """Checks that a folder in shared memory is ours: other users can make folders there, also one with our name.
 
     Raises:
         CohortError: the folder is not this user's alone.
@@ -49,8 +49,8 @@ def demand_own(root: Path) -> None:
     if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077:
         return
     expected = f"a folder that only user {os.getuid()} may enter (drwx------)"
-    found = f"{stat.filemode(status.st_mode)} of user {status.st_uid}"
-    raise CohortError(str(root), expected, found, cure)
+    actual = f"{stat.filemode(status.st_mode)} of user {status.st_uid}"
+    raise CohortError(str(root), expected, actual, cure)
 
 
 class RunFolder:

@@ -151,8 +151,8 @@ class NamedArrays:
 
     def __getitem__(self, key: str) -> ArrayFile:
         if key not in self:
-            found = ", ".join(sorted(self._sizes)) or "no arrays"
-            raise CohortError(str(self.path), f"an array {key}", found, self._hint)
+            present = ", ".join(sorted(self._sizes)) or "no arrays"
+            raise CohortError(str(self.path), f"an array {key}", present, self._hint)
         self._opened.add(key)
         return _parse(self.place(key), self._opener(key), self._sizes[key])
 
@@ -172,8 +172,8 @@ class NamedArrays:
                 except UNREADABLE as error:
                     raise CohortError(place, "a short text", why(error, DAMAGED), SAVE_AGAIN) from error
         if array.shape or array.dtype.kind not in "SU":
-            found = f"{size} bytes" if size > LONGEST_TEXT else f"{array.dtype} of shape {list(array.shape)}"
-            raise CohortError(place, "a short text", found, SAVE_AGAIN)
+            stored = f"{size} bytes" if size > LONGEST_TEXT else f"{array.dtype} of shape {list(array.shape)}"
+            raise CohortError(place, "a short text", stored, SAVE_AGAIN)
         text = array.item()
         return text.decode("latin1") if isinstance(text, bytes) else text
 
@@ -186,7 +186,7 @@ class NamedArrays:
         return f"{self.path}: {key}"
 
     def unread(self) -> list[str]:
-        """The names of arrays that nobody has asked for."""
+        """The names of the arrays that have not been read."""
         return sorted(self._sizes.keys() - self._opened)
 
     def _members(self) -> dict[str, int]:
@@ -196,24 +196,24 @@ class NamedArrays:
             with zipfile.ZipFile(self.path) as archive:
                 members = [info for info in archive.infolist() if info.filename.endswith(".npy")]
         except UNREADABLE as error:
-            found = why(error, "another file, or one that is damaged or cut off")
-            raise CohortError(str(self.path), "arrays in NumPy's .npz or .npy format", found, SAVE_AGAIN) from error
+            actual = why(error, "another file, or one that is damaged or cut off")
+            raise CohortError(str(self.path), "arrays in NumPy's .npz or .npy format", actual, SAVE_AGAIN) from error
         for info in members:
             self._demand_possible(info)
         return {info.filename.removesuffix(".npy"): info.file_size for info in members}
 
     def _demand_possible(self, info: zipfile.ZipInfo) -> None:
-        """Raises CohortError: a member is larger than its bytes in the archive can be; room for it would be made before
-        it is read."""
+        """Raises CohortError for a member that claims to be larger than its bytes in the archive can be: memory for it
+        would be allocated before it is read."""
         place = self.place(info.filename.removesuffix(".npy"))
         most = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: MOST_DEFLATED}.get(info.compress_type, 0)
         if not most:
             method = f"compression method {info.compress_type} of zip"
             raise CohortError(place, "an array as numpy.savez writes it", method, SAVE_AGAIN)
-        there = min(info.compress_size, self.path.stat().st_size)
-        if info.file_size > most * there:
-            found = f"{there} bytes that claim to be {info.file_size}"
-            raise CohortError(place, "a whole array", found, SAVE_AGAIN)
+        stored = min(info.compress_size, self.path.stat().st_size)
+        if info.file_size > most * stored:
+            actual = f"{stored} bytes that claim to be {info.file_size}"
+            raise CohortError(place, "a whole array", actual, SAVE_AGAIN)
 
 
 def open_npy(path: str | Path) -> ArrayFile:
@@ -256,8 +256,8 @@ def _member(path: str | Path, name: str) -> BufferedIOBase:
         with zipfile.ZipFile(path) as archive:  # the member keeps the file open for itself
             return cast(BufferedIOBase, archive.open(name))  # the stub of zipfile says less: IO[bytes]
     except UNREADABLE as error:
-        found = why(error, "one that is encrypted or damaged")
-        raise CohortError(f"{path}: {name}", "a member of an .npz file", found, "copy it again") from error
+        actual = why(error, "one that is encrypted or damaged")
+        raise CohortError(f"{path}: {name}", "a member of an .npz file", actual, "copy it again") from error
 
 
 def _parse(place: str, open_file: Callable[[], BufferedIOBase], size: int) -> ArrayFile:
@@ -269,8 +269,8 @@ def _parse(place: str, open_file: Callable[[], BufferedIOBase], size: int) -> Ar
             shape, fortran, dtype = read(file)
             offset = file.tell()
         except UNREADABLE as error:
-            found = why(error, _begin_of(open_file))
-            raise CohortError(place, "an array in NumPy's .npy format", found, hint) from error
+            actual = why(error, _begin_of(open_file))
+            raise CohortError(place, "an array in NumPy's .npy format", actual, hint) from error
     if shape == ():
         raise CohortError(place, "an array", f"one {dtype}, without a shape", "save the array: numpy.save(file, array)")
     if dtype.kind not in "biuf":
@@ -280,8 +280,8 @@ def _parse(place: str, open_file: Callable[[], BufferedIOBase], size: int) -> Ar
         raise CohortError(place, "an array of numbers", f"dtype {dtype}", hint)
     needed = offset + math.prod(shape) * dtype.itemsize
     if min(shape, default=0) < 0 or size < needed:
-        expected, found = f"{needed} bytes for shape {list(shape)}", f"a file that ends before, after {size} bytes"
-        raise CohortError(place, expected, found, "copy it again")
+        expected, actual = f"{needed} bytes for shape {list(shape)}", f"a file that ends before, after {size} bytes"
+        raise CohortError(place, expected, actual, "copy it again")
     return ArrayFile(place, open_file, dtype, shape, offset, fortran and len(shape) > 1)
 
 
@@ -301,5 +301,5 @@ def map_array(path: Path) -> np.ndarray:
         return np.load(path, mmap_mode="r", allow_pickle=False)
     except UNREADABLE as error:  # NumPy is stricter about headers than the library
         hint = "write it again with numpy.save"
-        found = why(error, "a header that NumPy does not read")
-        raise CohortError(str(path), "an array that NumPy reads", found, hint) from error
+        actual = why(error, "a header that NumPy does not read")
+        raise CohortError(str(path), "an array that NumPy reads", actual, hint) from error

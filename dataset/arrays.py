@@ -1,4 +1,4 @@
-"""Judging arrays from outside before they are written: shape, kind of numbers, range."""
+"""Checks of arrays from outside before they are written: shape, kind of numbers, range."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def mask(place: str, array: np.ndarray, key: str, ids_hint: str = "") -> np.ndar
         return array
     if array.dtype.kind not in "iu" or (len(array) and (array.min() < 0 or array.max() > 1)):
         hint = f"data.{key} = index_to_mask(ids, size=data.num_nodes), of torch_geometric.utils, where it has ids"
-        found = f"dtype {array.dtype}, {array[:3]}"
-        raise CohortError(place, "a mask: True or False for each node", found, ids_hint or hint)
+        actual = f"dtype {array.dtype}, {array[:3]}"
+        raise CohortError(place, "a mask: True or False for each node", actual, ids_hint or hint)
     return array.astype(bool)
 
 
@@ -254,18 +254,18 @@ def edge_times(place: str, array: np.ndarray) -> np.ndarray:
 
 def edges(place: str, src: np.ndarray, dst: np.ndarray, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
     """Both ends of the edges, int64 [E] each, all in [0, V)."""
-    ends = integers(f"{place}src", src), integers(f"{place}dst", dst)
-    demand_shape(f"{place}dst", ends[1], ends[0].shape)
-    for end, ids in zip(("src", "dst"), ends, strict=True):
+    endpoints = integers(f"{place}src", src), integers(f"{place}dst", dst)
+    demand_shape(f"{place}dst", endpoints[1], endpoints[0].shape)
+    for end, ids in zip(("src", "dst"), endpoints, strict=True):
         demand_nodes(f"{place}{end}", ids, num_nodes)
-    return ends
+    return endpoints
 
 
 def demand_offsets(place: str, offsets: np.ndarray, count: int) -> None:
     """Raises CohortError unless the offsets into an array of `count` elements ascend from 0 to its end."""
     if offsets[0] != 0 or offsets[-1] != count or (offsets[1:] < offsets[:-1]).any():
-        found = f"{offsets[0]} .. {offsets[-1]}, or a step down"
-        raise CohortError(place, f"values that ascend from 0 to {count}", found)
+        actual = f"{offsets[0]} .. {offsets[-1]}, or a step down"
+        raise CohortError(place, f"values that ascend from 0 to {count}", actual)
 
 
 def demand_plausible(place: str, num_nodes: int, num_edges: int) -> None:
@@ -291,6 +291,6 @@ def demand_nodes(place: str, ids: np.ndarray, num_nodes: int) -> None:
     """Raises CohortError unless all ids are in [0, V)."""
     bad = np.flatnonzero((ids < 0) | (ids >= num_nodes))
     if len(bad):
-        found = f"{ids[bad[0]]}" + (f" ({len(bad)} such places)" if len(bad) > 1 else "")
+        actual = f"{ids[bad[0]]}" + (f" ({len(bad)} such places)" if len(bad) > 1 else "")
         hint = "nodes are numbered from 0, one per feature row"
-        raise CohortError(f"{place}[{bad[0]}]", f"a node in [0, {num_nodes})", found, hint)
+        raise CohortError(f"{place}[{bad[0]}]", f"a node in [0, {num_nodes})", actual, hint)

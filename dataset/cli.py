@@ -44,7 +44,7 @@ DEFAULTS = {"dim": 64, "dtype": "float32", "classes": 10}  # but for the shapes 
 GENERATED = (*SIZES, *DEFAULTS, "seed", "split", "overwrite")  # arguments of all generators
 UNTYPED = ("sbm", "powerlaw", "rmat")
 ONE_TYPE = ", ".join(UNTYPED)  # as the help says it
-KINDS_OF = {  # the kinds of graph that an option has a meaning for, where not all
+KINDS_OF = {  # the kinds of graph that an option applies to, if not all
     **dict.fromkeys(SIZES, (*UNTYPED, "typed")),
     "scale": tuple(SHAPES),
     **dict.fromkeys(("rows", "undirected", "random_edge_weights", "edge_dim"), UNTYPED),
@@ -126,36 +126,36 @@ def _generate(args: argparse.Namespace) -> int:
     _demand_of_kind(args)
     write_rows = args.rows_writer(args)
     if args.kind in SHAPES:
-        given = {name: getattr(args, name) for name in GENERATED if name not in SIZES}
+        options = {name: getattr(args, name) for name in GENERATED if name not in SIZES}
         scale = 1.0 if args.scale is None else args.scale
         return _write(
             args.out,
             f"generating {args.kind}, {scale:g} of its size",
-            lambda: generate_shape(args.out, kind=args.kind, scale=scale, write_rows=write_rows, **given),
+            lambda: generate_shape(args.out, kind=args.kind, scale=scale, write_rows=write_rows, **options),
         )
-    given = {name: getattr(args, name) for name in GENERATED}
+    options = {name: getattr(args, name) for name in GENERATED}
     for name, value in DEFAULTS.items():
-        given[name] = value if given[name] is None else given[name]
+        options[name] = value if options[name] is None else options[name]
     what = f"generating {args.kind} of {args.nodes:,} nodes and {args.edges:,} edges"
     if args.kind == "typed":
-        return _write(args.out, what, lambda: generate_typed(args.out, all_features=args.all_features, **given))
+        return _write(args.out, what, lambda: generate_typed(args.out, all_features=args.all_features, **options))
     rows = None
     if args.rows:
-        rows, given["dtype"] = rows_to_draw(args.rows)
-        given["dim"] = rows.shape[1]
-    given |= {name: getattr(args, name) for name in OF_ONE_TYPE} | {"edge_weights": args.random_edge_weights}
-    return _write(args.out, what, lambda: generate(args.out, rows=rows, write_rows=write_rows, **given))
+        rows, options["dtype"] = rows_to_draw(args.rows)
+        options["dim"] = rows.shape[1]
+    options |= {name: getattr(args, name) for name in OF_ONE_TYPE} | {"edge_weights": args.random_edge_weights}
+    return _write(args.out, what, lambda: generate(args.out, rows=rows, write_rows=write_rows, **options))
 
 
 def _demand_of_kind(args: argparse.Namespace) -> None:
-    """Raises CohortError for an option that the kind of graph has no meaning for, and without one that it needs."""
+    """Raises CohortError for an option that does not apply to the kind of graph, or for a missing one that it needs."""
     for option, kinds in KINDS_OF.items():
         name = flag_of(option)
         value = getattr(args, option, None)
         if value or (value == 0 and option in (*SIZES, "scale")):
             if args.kind not in kinds:
-                told = f"{', '.join(kinds[:-1])} or {kinds[-1]}" if len(kinds) > 1 else kinds[0]
-                raise CohortError(name, f"--kind {told}", f"--kind {args.kind}", f"leave {name} out")
+                supported = f"{', '.join(kinds[:-1])} or {kinds[-1]}" if len(kinds) > 1 else kinds[0]
+                raise CohortError(name, f"--kind {supported}", f"--kind {args.kind}", f"leave {name} out")
         elif option in SIZES and args.kind in kinds:
             raise CohortError(name, f"a number for --kind {args.kind}", "none", f"pass {name} N")
 
@@ -192,8 +192,8 @@ def _register_split_links(commands: argparse._SubParsersAction) -> None:
 
 def _split_links(args: argparse.Namespace) -> int:
     def work() -> None:
-        given = {name: getattr(args, name) for name in ("relation", "shares", "negatives", "seed", "overwrite")}
-        split_links(args.path, args.out, **given)
+        options = {name: getattr(args, name) for name in ("relation", "shares", "negatives", "seed", "overwrite")}
+        split_links(args.path, args.out, **options)
 
     return _write(args.out, f"splitting the links of {args.path}", work)
 
@@ -225,8 +225,8 @@ def _info(args: argparse.Namespace) -> int:
     data = open_dataset(args.path)
     tables = [] if isinstance(data, Dataset) else tables_of_types(data)
     arrays = [data.y, *(table.x for table in data.node_types.values())]
-    for each in data.edge_types.values():
-        arrays += [each.indptr, each.indices, each.edge_weights, each.edge_times, each.edge_attr]
+    for relation in data.edge_types.values():
+        arrays += [relation.indptr, relation.indices, relation.edge_weights, relation.edge_times, relation.edge_attr]
     rows = {"name": data.name, "nodes": f"{data.num_nodes:,}", "edges": f"{data.num_edges:,}"}
     rows |= {"target": data.target} if tables else _rows_of_types(data)
     num_bytes = sum(array.nbytes for array in arrays if array is not None)
@@ -237,7 +237,7 @@ def _info(args: argparse.Namespace) -> int:
 
 
 def _rows_of_types(data: StoredGraph) -> dict[str, str]:
-    """What is told of the only node type and edge type."""
+    """The rows about a graph of one node type and one edge type."""
     (nodes,), (edges,) = data.node_types.values(), data.edge_types.values()
     degrees, times, table = np.diff(edges.indptr), edges.edge_times, edges.edge_table
     rows = {
@@ -258,24 +258,24 @@ def _rows_of_types(data: StoredGraph) -> dict[str, str]:
 
 def _held_out_links(data: StoredGraph) -> dict[str, dict[str, HeldOut]]:
     """The held-out links, by relation as results call it."""
-    return {":".join(data.key_of(each)): held_out_of(LinkEdges(data, each)) for each in with_held_out(data)}
+    return {":".join(data.key_of(relation)): held_out_of(LinkEdges(data, relation)) for relation in with_held_out(data)}
 
 
 def _link_rows(data: StoredGraph) -> dict[str, str]:
-    """What is told of held-out links."""
-    told = []
+    """The row about held-out links, if there are some."""
+    descriptions = []
     for name, held in _held_out_links(data).items():
         counts = ", ".join(f"{len(links.pairs):,}" for links in held.values())
         shared = all(links.shared for links in held.values())
         counted = (len(links.negatives) if links.shared else links.negatives.shape[1] for links in held.values())
         negatives = ", ".join(f"{count:,}" for count in counted)
-        of_relation = f", of {name}" if name else ""
-        told.append(f"{counts}, with {negatives} {'negative pairs' if shared else 'negatives each'}{of_relation}")
-    return {"val, test links": "; ".join(told)} if told else {}
+        suffix = f", of {name}" if name else ""
+        descriptions.append(f"{counts}, with {negatives} {'negative pairs' if shared else 'negatives each'}{suffix}")
+    return {"val, test links": "; ".join(descriptions)} if descriptions else {}
 
 
 def _target_rows(data: StoredGraph) -> dict[str, str]:
-    """What there is to learn, and of how many nodes."""
+    """The rows about the task and the splits."""
     classes = data.task == "classification"
     return {
         "classes" if classes else "targets": f"{data.num_classes}" if classes else f"{aims(data)} ({data.y.dtype})",

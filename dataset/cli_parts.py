@@ -57,14 +57,14 @@ def summary(data: StoredGraph) -> str:
     features = ", ".join(f"{table.feature_dim} x {table.feature_dtype}" for table in data.feature_tables)
     count = len(data.edge_types)
     types = f"{len(data.node_types)} node types, {count} relation{'' if count == 1 else 's'}"
-    told = types if len(data.node_types) + count > 2 else features or "no features"
-    return f"{data.num_nodes:,} nodes, {data.num_edges:,} edges, {told}, {aims(data)}"
+    contents = types if len(data.node_types) + count > 2 else features or "no features"
+    return f"{data.num_nodes:,} nodes, {data.num_edges:,} edges, {contents}, {aims(data)}"
 
 
 def aims(data: StoredGraph) -> str:
-    """What there is to learn of a node."""
-    told = {"classification": f"{data.num_classes} classes", "multilabel": f"{data.num_classes} labels"}
-    return told.get(data.task, "one number per node")
+    """The task, in words."""
+    by_task = {"classification": f"{data.num_classes} classes", "multilabel": f"{data.num_classes} labels"}
+    return by_task.get(data.task, "one number per node")
 
 
 def tables_of_types(data: StoredGraph) -> list[TextTable]:
@@ -76,13 +76,13 @@ def tables_of_types(data: StoredGraph) -> list[TextTable]:
         nodes.rows.append([name + (" (target)" if name == data.target else ""), f"{table.num_nodes:,}", features])
     edges = TextTable("Relations", ["relation", "edges", "reverse of"])
     for type_, relation in data.edge_types.items():
-        told, rows = f"{relation.num_edges:,}", relation.edge_table
-        told += "" if relation.edge_weights is None else ", with weights"
+        cell, rows = f"{relation.num_edges:,}", relation.edge_table
+        cell += "" if relation.edge_weights is None else ", with weights"
         times = relation.edge_times
-        told += "" if times is None or not len(times) else f", times {times.min():,} to {times.max():,}"
-        told += "" if rows is None else f", features {rows.feature_dim} x {rows.feature_dtype}"
-        told += ", encoded" if rows is not None and rows.encoded_rows else ""
-        edges.rows.append([", ".join(type_), told, ", ".join(relation.reverse_of or ())])
+        cell += "" if times is None or not len(times) else f", times {times.min():,} to {times.max():,}"
+        cell += "" if rows is None else f", features {rows.feature_dim} x {rows.feature_dtype}"
+        cell += ", encoded" if rows is not None and rows.encoded_rows else ""
+        edges.rows.append([", ".join(type_), cell, ", ".join(relation.reverse_of or ())])
     return [nodes, edges]
 
 
@@ -103,6 +103,6 @@ def rows_to_draw(path: Path) -> tuple[np.ndarray, str]:
     except (OSError, ValueError) as error:
         raise CohortError(f"--rows {path}", "a .npy file or a data set", why(error, "another file")) from error
     if rows.ndim != 2 or 0 in rows.shape or rows.dtype.name not in ("float32", "float16", "uint8"):
-        found = f"{list(rows.shape)} of {rows.dtype}"
-        raise CohortError(f"--rows {path}", "rows [R, D] of float32, float16 or uint8, at least one", found)
+        actual = f"{list(rows.shape)} of {rows.dtype}"
+        raise CohortError(f"--rows {path}", "rows [R, D] of float32, float16 or uint8, at least one", actual)
     return rows, rows.dtype.name

@@ -14,8 +14,8 @@ PICKLE = b"\x80\x02"  # those of a file of torch.save before PyTorch 1.6, which 
 
 def is_safe(torch_version: str) -> bool:
     """Whether this version of PyTorch reads a file without running what it says, as far as is known."""
-    found, least = ([int(part) for part in text.split(".")[:2]] for text in (torch_version, LEAST_TORCH))
-    return found >= least
+    version, least = ([int(part) for part in text.split(".")[:2]] for text in (torch_version, LEAST_TORCH))
+    return version >= least
 
 
 def is_zip(path: Path) -> bool:
@@ -51,7 +51,7 @@ def load_inert(source: Path | BinaryIO, forms: Collection[bytes] = (ZIP,), **how
     if first == ZIP:
         with zipfile.ZipFile(source) as archive:
             packed = [info.filename for info in archive.infolist() if info.file_size != info.compress_size]
-        if packed:  # room would be made for as many bytes as it says, and what is mapped is read as it is
+        if packed:  # memory for its claimed size would be allocated, and a mapped file is not decompressed
             raise ValueError(f"a compressed member, {packed[0]}")
     if not isinstance(source, Path):
         source.seek(0)

@@ -65,7 +65,7 @@ def split_links(
         raise CohortError(str(source), "a data set with raw features", "only encoded ones", hint)
     edges, generator = link_edges(data, relation), np.random.default_rng(seed)
     warn_of_opposites(data, edges.relation, "All its edges stay in the graph.", stacklevel=2)
-    sources, targets = edges.ends()
+    sources, targets = edges.endpoints()
     split_of_edge = _split_of_edges(edges, sources, targets, shares, generator)
     keys = edges.keys(sources, targets)
     every = np.unique(keys)
@@ -85,10 +85,10 @@ def split_links(
 
 
 def _demand_shares(shares: Sequence[float], negatives: int, seed: int) -> None:
-    told = ",".join(f"{share:g}" for share in shares)
+    actual = ",".join(f"{share:g}" for share in shares)
     if len(shares) != 2 or not all(share >= 0 for share in shares) or not 0 < sum(shares) < 1:
         expected = "the shares of validation and test, which add up to more than 0 and less than 1"
-        raise CohortError("--shares", expected, told, "for instance 0.05,0.1")
+        raise CohortError("--shares", expected, actual, "for instance 0.05,0.1")
     if not 1 <= negatives <= 10_000:
         raise CohortError("--negatives", "an integer in [1, 10000]", str(negatives))
     if not 0 <= seed < 2**64:
@@ -104,8 +104,8 @@ def _split_of_edges(
     may_go = np.flatnonzero(~is_loop) if edges.is_within_one_type else np.arange(len(links))
     num_val, num_test = (round(share * len(may_go)) for share in shares)
     if num_val + num_test in (0, len(may_go)):
-        found = f"{num_val} and {num_test} of {len(may_go)}"
-        raise CohortError("--shares", "at least one link held out and one left", found, "other shares")
+        actual = f"{num_val} and {num_test} of {len(may_go)}"
+        raise CohortError("--shares", "at least one link held out and one left", actual, "other shares")
     held = generator.permutation(may_go)[: num_val + num_test]
     split_of_link = np.zeros(len(links), np.int8)
     split_of_link[held[:num_val]], split_of_link[held[num_val:]] = 1, 2
@@ -130,7 +130,7 @@ def _negatives(
 
 
 def _kept_elsewhere(edges: LinkEdges, held: np.ndarray) -> dict[EdgeType, np.ndarray]:
-    """Of the other relations that have the links' edges, which edges stay: all but those that are held out.
+    """bool [E] of each other relation that has the links' edges: True for edges that stay, which are not held out.
 
     Args:
         held: int64, the keys of held-out links, ascending.
@@ -138,20 +138,20 @@ def _kept_elsewhere(edges: LinkEdges, held: np.ndarray) -> dict[EdgeType, np.nda
     out: dict[EdgeType, np.ndarray] = {}
     for relation, is_reversed in edges.there:
         if relation != edges.relation and relation not in out:
-            ends = edges.data.edge_types[relation].edge_index()[:: -1 if is_reversed else 1]
-            out[relation] = ~np.isin(edges.link_keys(*ends), held)
+            endpoints = edges.data.edge_types[relation].edge_index()[:: -1 if is_reversed else 1]
+            out[relation] = ~np.isin(edges.link_keys(*endpoints), held)
     return out
 
 
 def _write_rest(data: StoredGraph, folder: Path, name: str, kept: dict[EdgeType, np.ndarray]) -> None:
-    """The data set with those edges alone of some relations, and all of the others."""
+    """Writes the data set with only the kept edges of some relations, and all edges of the others."""
     meta, changed = json.loads((data.path / META).read_text()) | {"name": name}, {}
-    of_edges = dict(zip(data.edge_types, by_type(meta)["edges"], strict=True))
-    for relation, described in of_edges.items():
+    relations = dict(zip(data.edge_types, by_type(meta)["edges"], strict=True))
+    for relation, described in relations.items():
         if (reverse := data.reverses[relation].reverse_of) is not None:
-            described["reverse_of"] = list(of_edges).index(reverse)
+            described["reverse_of"] = list(relations).index(reverse)
     for relation, is_kept in kept.items():
-        described, lists = of_edges[relation], data.edge_types[relation]
+        described, lists = relations[relation], data.edge_types[relation]
         described["count"] = int(is_kept.sum())
         changed[described["indptr"]] = np.concatenate([[0], np.cumsum(is_kept, dtype=np.int64)])[lists.indptr]
         for array in ("indices", "edge_weights", "edge_times"):
@@ -160,7 +160,7 @@ def _write_rest(data: StoredGraph, folder: Path, name: str, kept: dict[EdgeType,
         if (rows := lists.edge_attr) is not None:
             changed[described["features"]["file"]] = rows[is_kept]
     if "num_edges" in meta:  # of versions 1 and 2
-        meta["num_edges"] = sum(described["count"] for described in of_edges.values())
+        meta["num_edges"] = sum(described["count"] for described in relations.values())
     _write_arrays(data.path, folder, array_files(meta), changed)
     (folder / META).write_text(json.dumps(meta, indent=2) + "\n")
 

@@ -48,7 +48,7 @@ class LinkEdges:
 
     @property
     def lists(self) -> Relation:
-        """What has their indptr and indices."""
+        """The relation, with its indptr and indices."""
         return self.data.edge_types[self.relation]
 
     @property
@@ -73,14 +73,14 @@ class LinkEdges:
     def is_within_one_type(self) -> bool:
         return self.relation[0] == self.relation[2]
 
-    def ends(self) -> np.ndarray:
-        """int64 [2, E]: sources and targets."""
+    def endpoints(self) -> np.ndarray:
+        """int64 [2, E]: sources and targets of the edges."""
         return self.lists.edge_index()
 
     def files(self, split: str, shared: bool = False) -> tuple[str, str]:
         """The names of the two arrays of a split; its negatives are those of a link, or ``shared``."""
-        of_split = ".".join((*self.data.key_of(self.relation), split))
-        return f"{of_split}_links.npy", f"{of_split}_{'negative_pairs' if shared else 'negatives'}.npy"
+        prefix = ".".join((*self.data.key_of(self.relation), split))
+        return f"{prefix}_links.npy", f"{prefix}_{'negative_pairs' if shared else 'negatives'}.npy"
 
     def keys(self, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """int64, as its arguments together: each pair as one number."""
@@ -94,7 +94,7 @@ class LinkEdges:
 
 
 def link_edges(data: StoredGraph, relation: str | None = None) -> LinkEdges:
-    """The edges that links of a data set are.
+    """The edges among which the links of a data set are.
 
     Args:
         relation: its name or "source:name:target". None: the only one, or the one that has held-out links, or else the
@@ -104,23 +104,23 @@ def link_edges(data: StoredGraph, relation: str | None = None) -> LinkEdges:
         CohortError: there is none of that name, or more than one.
     """
     if relation is None:
-        found = with_held_out(data) or [
-            each for each, known in data.reverses.items() if known.reverse_of in (None, each)
+        matches = with_held_out(data) or [
+            type_ for type_, known in data.reverses.items() if known.reverse_of in (None, type_)
         ]
     else:
-        found = [each for each in data.edge_types if relation in (each[1], ":".join(each))]
-    if len(found) == 1:
-        return LinkEdges(data, found[0])
-    told = ", ".join(":".join(each) for each in found or data.edge_types)
-    expected = f"the name of one relation, or source:name:target: {told}"
-    names = [":".join(each) for each in data.edge_types] + [each[1] for each in data.edge_types]
-    hint = did_you_mean(relation, names) if relation and not found else ""
+        matches = [type_ for type_ in data.edge_types if relation in (type_[1], ":".join(type_))]
+    if len(matches) == 1:
+        return LinkEdges(data, matches[0])
+    candidates = ", ".join(":".join(type_) for type_ in matches or data.edge_types)
+    expected = f"the name of one relation, or source:name:target: {candidates}"
+    names = [":".join(type_) for type_ in data.edge_types] + [type_[1] for type_ in data.edge_types]
+    hint = did_you_mean(relation, names) if relation and not matches else ""
     raise CohortError("--relation", expected, "none" if relation is None else relation, hint)
 
 
 def with_held_out(data: StoredGraph) -> list[EdgeType]:
     """The relations that have held-out links."""
-    return [each for each in data.edge_types if (data.path / LinkEdges(data, each).files("val")[0]).exists()]
+    return [type_ for type_ in data.edge_types if (data.path / LinkEdges(data, type_).files("val")[0]).exists()]
 
 
 def held_out(folder: str | os.PathLike, relation: str | None = None) -> dict[str, HeldOut]:
@@ -143,7 +143,7 @@ def held_out_of(edges: LinkEdges) -> dict[str, HeldOut]:
     folder = edges.data.path
     if not (folder / edges.files("val")[0]).exists():
         return {}
-    found = {}
+    held_out = {}
     for split in HELD_OUT:
         shared = (folder / edges.files(split, shared=True)[1]).exists()
         places = [folder / name for name in edges.files(split, shared)]
@@ -152,8 +152,8 @@ def held_out_of(edges: LinkEdges) -> dict[str, HeldOut]:
                 hint = "cohort dataset split-links and cohort.dataset.write_links write it"
                 raise CohortError(str(path), "int64 [n, m] node ids", "no such file", hint)
         arrays = [map_array(path) for path in places]
-        found[split] = checked_links([str(path) for path in places], HeldOut(arrays[0], arrays[1], shared), edges)
-    return found
+        held_out[split] = checked_links([str(path) for path in places], HeldOut(arrays[0], arrays[1], shared), edges)
+    return held_out
 
 
 def write_links(
@@ -180,15 +180,15 @@ def write_links(
         CohortError: they do not fit each other or the data set.
     """
     edges, held = link_edges(open_dataset(folder), relation), {}
-    for split, given in (("val", val), ("test", test)):
-        arrays = [np.asarray(each) for each in given]
+    for split, parts in (("val", val), ("test", test)):
+        arrays = [np.asarray(part) for part in parts]
         if not all(np.issubdtype(array.dtype, np.integer) for array in arrays):
-            found = ", ".join(str(array.dtype) for array in arrays)
-            raise CohortError(split, "(pairs, negatives) of integers", found)
+            actual = ", ".join(str(array.dtype) for array in arrays)
+            raise CohortError(split, "(pairs, negatives) of integers", actual)
         names = [f"{split}: {what}" for what in ("pairs", "negatives")]
         pairs, negatives = (array.astype(np.int64) for array in arrays)
         held[split] = checked_links(names, HeldOut(pairs, negatives, shared), edges)
-    keys = np.unique(edges.keys(*edges.ends()))
+    keys = np.unique(edges.keys(*edges.endpoints()))
     for split, links in held.items():
         count = np.isin(edges.keys(*links.pairs.T), keys).sum()
         if count:
@@ -206,7 +206,7 @@ def save_links(folder: Path, split: str, held: HeldOut, edges: LinkEdges) -> Non
 
 
 def checked_links(places: Sequence[str], held: HeldOut, edges: LinkEdges) -> HeldOut:
-    """The links, if they are some among the edges' nodes; the places are what errors call pairs and negatives.
+    """Checks links and returns them; `places`: the names of pairs and negatives in errors.
 
     Raises:
         CohortError: they do not fit each other or the nodes.
@@ -222,9 +222,9 @@ def checked_links(places: Sequence[str], held: HeldOut, edges: LinkEdges) -> Hel
     if not held.shared and (len(negatives) != len(pairs) or negatives.shape[1] < 1):
         expected = f"[{len(pairs)}, K] node ids, with K of at least 1"
         raise CohortError(places[1], expected, f"{list(negatives.shape)}", "write the split again")
-    of_pairs = [(places[0], pairs)] + ([(places[1], negatives)] if held.shared else [])
-    bounded = [(place, ids[:, 0], edges.num_sources) for place, ids in of_pairs]
-    bounded += [(place, ids[:, 1], edges.num_targets) for place, ids in of_pairs]
+    pair_arrays = [(places[0], pairs)] + ([(places[1], negatives)] if held.shared else [])
+    bounded = [(place, ids[:, 0], edges.num_sources) for place, ids in pair_arrays]
+    bounded += [(place, ids[:, 1], edges.num_targets) for place, ids in pair_arrays]
     bounded += [] if held.shared else [(places[1], negatives, edges.num_targets)]
     for place, ids, bound in bounded:
         if ids.size and not 0 <= ids.min() <= ids.max() < bound:

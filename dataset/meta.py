@@ -17,7 +17,7 @@ def array_files(meta: dict[str, Any]) -> list[str]:
     """The files of all arrays that a meta.json names."""
     types = [*meta.get("nodes", []), *meta.get("edges", []), meta.get("target", {})]
     described = [*types, *(type_.get("features", {}) for type_ in types), meta.get("edge_features", {})]
-    files = [value for each in described for value in each.values() if str(value).endswith(".npy")]
+    files = [value for entry in described for value in entry.values() if str(value).endswith(".npy")]
     return [*meta.get("files", {}).values(), *files]
 
 
@@ -47,13 +47,13 @@ def write_meta(
     """
     version, members = 3, {"nodes": nodes, "edges": edges, "target": target}
     if not has_names:
-        version, members = _of_one_type(nodes[0], edges[0], target)
+        version, members = _plain_members(nodes[0], edges[0], target)
     meta = {"format": "cohort-dataset", "version": version, "name": name.encode(errors="replace").decode()} | members
     (folder / META).write_text(json.dumps(meta, indent=2) + "\n")
 
 
-def _of_one_type(nodes: dict[str, Any], edges: dict[str, Any], target: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-    """The version and the other members of a meta.json without names."""
+def _plain_members(nodes: dict[str, Any], edges: dict[str, Any], target: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    """The version and the members of a meta.json without names of types."""
     rows = nodes["features"]
     members = {
         "num_nodes": nodes["count"],

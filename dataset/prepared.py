@@ -37,16 +37,16 @@ def encoded_file(owner: Owner) -> str:
 
 @dataclass(frozen=True)
 class RawRows:
-    """What encoded rows were made from: a file, seen from their folder, and what tells whether it has changed: its size
-    and time; zeros when there is no file."""
+    """The file that encoded rows were made from, relative to their folder, and its size and time, which show whether it
+    has changed; zeros if there is no file."""
 
     raw_file: str
     raw_bytes: int = 0
     raw_mtime_ns: int = 0
 
     @classmethod
-    def of(cls, raw: Path) -> RawRows:
-        """Those of a file in the folder above theirs, as it is now."""
+    def from_file(cls, raw: Path) -> RawRows:
+        """Describes a file in the folder above the encoded rows, as it is now."""
         status = raw.stat() if raw.exists() else None
         return cls(f"../{raw.name}", status.st_size, status.st_mtime_ns) if status else cls(f"../{raw.name}")
 
@@ -62,10 +62,10 @@ def write_prepared(folder: Path, raw: dict[Owner, RawRows], edge_types: Sequence
     if names or () not in edge_types:
         tables = [{"type": name, "file": encoded_file(name)} | asdict(raw[name]) for name in names]
         text = {"version": 2, "tables": tables}
-    of_edges = [(edge_types.index(owner), owner) for owner in raw if isinstance(owner, tuple)]
-    if of_edges:
+    edge_owners = [(edge_types.index(owner), owner) for owner in raw if isinstance(owner, tuple)]
+    if edge_owners:
         text["edge_tables"] = [
-            {"relation": number, "file": encoded_file(owner)} | asdict(raw[owner]) for number, owner in of_edges
+            {"relation": number, "file": encoded_file(owner)} | asdict(raw[owner]) for number, owner in edge_owners
         ]
     (folder / "prepared.json").write_text(json.dumps({"format": "cohort-prepared"} | text, indent=2) + "\n")
 

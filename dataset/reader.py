@@ -121,8 +121,8 @@ class Dataset(StoredGraph):
         places = np.linspace(0, self.num_edges - 1, min(self.num_edges, at_most)).astype(np.int64)
         targets = np.searchsorted(self.indptr, places, side="right") - 1
         pairs = [(source, target) for source, target in zip(self.indices[places], targets, strict=True)]
-        found = [self._has_edge(target, source) for source, target in pairs if source != target]
-        return float(np.mean(found)) if found else 1.0
+        has_reverse = [self._has_edge(target, source) for source, target in pairs if source != target]
+        return float(np.mean(has_reverse)) if has_reverse else 1.0
 
     def _has_edge(self, source: int, target: int) -> bool:
         sources = self.indices[self.indptr[target] : self.indptr[target + 1]]
@@ -209,8 +209,8 @@ def open(path: str | os.PathLike, *, prefer_raw: bool = False) -> Dataset | Hete
         path=folder,
         name=meta["name"],
         node_types={
-            nodes["type"]: feature_table(folder, nodes["count"], nodes.get("features"), found, NodeTable)
-            for nodes, found in zip(meta["nodes"], rows, strict=True)
+            nodes["type"]: feature_table(folder, nodes["count"], nodes.get("features"), row_source, NodeTable)
+            for nodes, row_source in zip(meta["nodes"], rows, strict=True)
         },
         edge_types={
             type_: Relation(
@@ -218,12 +218,12 @@ def open(path: str | os.PathLike, *, prefer_raw: bool = False) -> Dataset | Hete
                 indices=map_array(folder / edges["indices"]),
                 reverse_of=None if edges.get("reverse_of") is None else edge_types[edges["reverse_of"]],
                 **{name: map_array(folder / edges[name]) for name in ("edge_weights", "edge_times") if name in edges},
-                edge_table=feature_table(folder, edges["count"], edges["features"], found, FeatureTable)
+                edge_table=feature_table(folder, edges["count"], edges["features"], row_source, FeatureTable)
                 if "features" in edges
                 else None,
                 has_no_reverse="reverse_of" in edges and edges["reverse_of"] is None,
             )
-            for type_, edges, found in zip(edge_types, meta["edges"], edge_rows, strict=True)
+            for type_, edges, row_source in zip(edge_types, meta["edges"], edge_rows, strict=True)
         },
         target=target["type"],
         task=target["task"],
@@ -243,7 +243,7 @@ def open_one_type(path: str | os.PathLike, *, prefer_raw: bool = False) -> Datas
     if not isinstance(data, Dataset):
         count = len(data.node_types)
         sort = "one of version 3, with 1 node type" if count == 1 else f"{count} node types"
-        found = f"{sort}: {', '.join(data.node_types)}"
+        actual = f"{sort}: {', '.join(data.node_types)}"
         hint = "several node types are not supported here yet"
-        raise CohortError(str(data.path), "a data set of one node type", found, hint)
+        raise CohortError(str(data.path), "a data set of one node type", actual, hint)
     return data

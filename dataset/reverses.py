@@ -20,8 +20,7 @@ NO_REVERSE = "none"  # on the command line and in graph.yaml
 
 
 class EdgesByTarget(NamedTuple):
-    """The edges of a relation by target, and what is said of its reverse: nothing, or a relation, or that it has none
-    (has_none)."""
+    """The edges of a relation by target, and its declared reverse: unknown (None), a relation, or none (has_none)."""
 
     indptr: np.ndarray
     indices: np.ndarray
@@ -30,10 +29,10 @@ class EdgesByTarget(NamedTuple):
 
 
 class KnownRelation(NamedTuple):
-    """What is known of a relation.
+    """The reverse of a relation, and the relations with its edges.
 
     Attributes:
-        reverse_of: the relation that it names as the one it is the reverse of, or is found to be; None: it names none.
+        reverse_of: the relation that it is the reverse of, as declared or as found; None: none.
         there: the relations that have its edges, itself first, and whether they have them in the other direction.
     """
 
@@ -42,7 +41,7 @@ class KnownRelation(NamedTuple):
 
 
 def find_reverses(relations: Mapping[EdgeType, EdgesByTarget]) -> dict[EdgeType, KnownRelation]:
-    """Of each relation, by what is said, and else by comparing edges.
+    """The reverse of each relation, as declared, or else by comparing edges.
 
     Of two relations that are reverses of each other, the one that is called ``rev_...`` names the other; else the later
     one does.
@@ -53,51 +52,51 @@ def find_reverses(relations: Mapping[EdgeType, EdgesByTarget]) -> dict[EdgeType,
     def said(lists: EdgesByTarget) -> int:
         return NONE if lists.has_none else UNKNOWN if lists.reverse_of is None else order.index(lists.reverse_of)
 
-    given = [
+    arguments = [
         (types[name[0]], types[name[2]], lists.indptr, lists.indices, said(lists))
         for name, lists in ((name, relations[name]) for name in order)
     ]
     return {
         name: KnownRelation(
-            None if of < 0 else order[of], [(order[other], bool(reversed_)) for other, reversed_ in there]
+            None if reverse < 0 else order[reverse], [(order[other], bool(reversed_)) for other, reversed_ in there]
         )
-        for name, (of, there) in zip(order, _native.reverses(given), strict=True)
+        for name, (reverse, there) in zip(order, _native.reverses(arguments), strict=True)
     }
 
 
 def checked_reverses(
-    place: str, given: Mapping[Any, Any] | None, relations: Iterable[EdgeType]
+    place: str, reverses: Mapping[Any, Any] | None, relations: Iterable[EdgeType]
 ) -> dict[EdgeType, EdgeType | None]:
-    """What a user says of the reverses of relations: {relation: the one that it reverses; None: it has no reverse}.
+    """Checks the reverses that a user declares: {relation: the one that it reverses; None: it has no reverse}.
 
     Raises:
-        CohortError: it names relations that there are not, or whose types do not fit each other.
+        CohortError: a relation does not exist, or the types of two do not fit each other.
     """
     there, out = list(relations), dict[EdgeType, EdgeType | None]()
-    if given is not None and not isinstance(given, Mapping):
+    if reverses is not None and not isinstance(reverses, Mapping):
         expected = "a dict {relation: the relation that it is the reverse of, or None}"
-        raise CohortError(place, expected, type(given).__name__)
-    for name, of in (given or {}).items():
-        for each in (name, of):
-            if each not in there and not (each is None and each is not name):
-                told = ", ".join(map(str, there))
-                raise CohortError(place, f"(source type, name, target type) of a relation: {told}", repr(each)[:80])
-        if of is not None and (of[0], of[2]) != (name[2], name[0]):
+        raise CohortError(place, expected, type(reverses).__name__)
+    for name, reverse in (reverses or {}).items():
+        for type_ in (name, reverse):
+            if type_ not in there and not (type_ is None and type_ is not name):
+                known = ", ".join(map(str, there))
+                raise CohortError(place, f"(source type, name, target type) of a relation: {known}", repr(type_)[:80])
+        if reverse is not None and (reverse[0], reverse[2]) != (name[2], name[0]):
             expected = f"a relation from {name[2]} to {name[0]}, or None, for {name}"
-            raise CohortError(place, expected, repr(of))
-        out[name] = of
+            raise CohortError(place, expected, repr(reverse))
+        out[name] = reverse
     return out
 
 
 def warn_of_opposites(data: StoredGraph, relation: EdgeType, what: str, stacklevel: int) -> None:
-    """Warns of relations that may have a relation's edges in the other direction, where nobody has said that they do or
-    do not: `what` the consequence is."""
-    if text := opposites_told(data, relation):
+    """Warns of relations that may be the reverse of a relation but are neither recognised nor declared as such; `what`:
+    the consequence."""
+    if text := opposites_text(data, relation):
         warnings.warn(f"{text} {what}", stacklevel=stacklevel + 1)
 
 
-def opposites_told(data: StoredGraph, relation: EdgeType) -> str:
-    """The same as text; empty: there are none."""
+def opposites_text(data: StoredGraph, relation: EdgeType) -> str:
+    """The text of the warning; "" if there are no such relations."""
     own = data.edge_types[relation]
     unclear = [other for other in data.edge_types if _is_unclear(data, relation, other)]
     if own.has_no_reverse or not unclear:

@@ -169,9 +169,9 @@ class StoredGraph:
 
     @functools.cached_property
     def reverses(self) -> dict[EdgeType, KnownRelation]:
-        """Of each edge type, the one that it is the reverse of, and where its edges are: what the data set says, and
-        what is found. The first access compares the edges of opposite types with equally many edges, of which the data
-        set says nothing. The sampler has the same rules (dataset/reverses.h)."""
+        """The reverse of each edge type, and the edge types with the same edges, as declared in the data set or as
+        found. The first access compares the edges of opposite types with equally many edges, if they declare no
+        reverse. The sampler has the same rules (dataset/reverses.h)."""
         return find_reverses(
             {
                 name: EdgesByTarget(edges.indptr, edges.indices, edges.reverse_of, edges.has_no_reverse)
@@ -180,8 +180,8 @@ class StoredGraph:
         )
 
     def same_edges(self, name: EdgeType) -> list[tuple[EdgeType, bool]]:
-        """The edge types that have a type's edges, itself first, and whether in the other direction. A type within one
-        node type of whose reverse nothing is known is its own reverse."""
+        """The edge types that have a type's edges, itself first, and whether in the other direction. An edge type
+        within one node type without a known reverse is its own reverse."""
         return self.reverses[name].there
 
     def reverse_of(self, name: EdgeType) -> EdgeType | None:
@@ -230,16 +230,16 @@ def demand_raw(x: np.ndarray | None, encoded_rows: Path | None) -> np.ndarray:
 
 
 def feature_table(
-    folder: Path, num_rows: int, features: dict[str, Any] | None, found: tuple[str, bool], kind: type[AnyTable]
+    folder: Path, num_rows: int, features: dict[str, Any] | None, row_source: tuple[str, bool], kind: type[AnyTable]
 ) -> AnyTable:
     """The rows that meta.json describes by `features`; None: there are none.
 
     Args:
-        found: the file of encoded rows ("": none), and whether there are raw ones.
+        row_source: the file of encoded rows ("": none), and whether there are raw ones.
     """
     if features is None:
         return kind(num_rows, None, None)
-    encoded_rows, has_raw = found
+    encoded_rows, has_raw = row_source
     file = folder / features["file"]
     return kind(
         num_rows=num_rows,

@@ -17,7 +17,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 def read_structured(path: Path, form: Literal["JSON", "YAML"], kind: type[T], what: str, hint: str) -> T:
-    """The content of a file, of which unknown members are left out.
+    """The content of a file, without unknown members.
 
     Raises:
         CohortError: for a file that is missing, damaged or of another structure.
@@ -27,15 +27,15 @@ def read_structured(path: Path, form: Literal["JSON", "YAML"], kind: type[T], wh
     try:
         demand_regular(path)
         text = path.read_bytes()
-        found = decode(text, type=kind)
+        content = decode(text, type=kind)
         if form == "YAML" and (twice := _key_given_twice(text)):
             cure = "rename or remove one of them"
             raise CohortError(str(path), "each key once in its mapping", f"{twice} again", cure)
-        return found
+        return content
     except ImportError as error:
         raise CohortError(str(path), "the package PyYAML", f"none ({error})", "python -m pip install pyyaml") from error
     except msgspec.ValidationError as error:
-        raise _of_other_kind(path, decode(text), kind, what, hint, error) from error
+        raise _mismatch(path, decode(text), kind, what, hint, error) from error
     except OSError as error:
         raise CohortError(str(path), f"a readable {form} file", error.strerror or "another", hint) from error
     except (ValueError, RecursionError, msgspec.DecodeError) as error:
@@ -58,8 +58,8 @@ def file_beside(place: str, description: Path, file: str) -> Path:
     return description.parent / file
 
 
-def _of_other_kind(path: Path, content: Any, kind: type, what: str, hint: str, error: Exception) -> CohortError:
-    """The error of a member that is none of its type."""
+def _mismatch(path: Path, content: Any, kind: type, what: str, hint: str, error: Exception) -> CohortError:
+    """The error for a member of another type."""
 
     def fits(other: Any) -> Exception | None:
         try:
@@ -68,23 +68,23 @@ def _of_other_kind(path: Path, content: Any, kind: type, what: str, hint: str, e
             return error
         return None
 
-    member, expected, found = misfit(error)
+    member, expected, actual = misfit(error)
     member = named(member, content, fits)
     if expected == "keys that are known":
-        hint = did_you_mean(found, _keys_of(kind)) or hint
+        hint = did_you_mean(actual, _keys_of(kind)) or hint
     if expected.endswith(" as key"):
         hint = "put quotes around it"
     if not member and expected == KINDS["object"]:
         expected = what
-    return CohortError(f"{path}: {member}".removesuffix(": "), expected or what, found, hint)
+    return CohortError(f"{path}: {member}".removesuffix(": "), expected or what, actual, hint)
 
 
 def _no_yaml(path: Path, text: bytes, error: BaseException, hint: str) -> CohortError:
     """The error of a text that is no YAML."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     if mark is None:
-        found = "YAML that is too deep" if isinstance(error, RecursionError) else "bytes or signs that no text has"
-        return CohortError(str(path), "YAML in UTF-8", found, hint)
+        actual = "YAML that is too deep" if isinstance(error, RecursionError) else "bytes or signs that no text has"
+        return CohortError(str(path), "YAML in UTF-8", actual, hint)
     place, line = line_of(text, mark.line + 1)
     cure = "look at the quotes, brackets and the blanks at the beginning of the lines, there and above"
     if tag := re.search(r"for the tag '(?:tag:yaml.org,2002:)?(.+)'", str(getattr(error, "problem", ""))):
@@ -96,14 +96,14 @@ def _no_yaml(path: Path, text: bytes, error: BaseException, hint: str) -> Cohort
 
 def _keys_of(kind) -> set[str]:
     """The keys of a struct, and of those within it."""
-    found: set[str] = set()
-    for each in get_args(kind):
-        found |= _keys_of(each)
+    keys: set[str] = set()
+    for member in get_args(kind):
+        keys |= _keys_of(member)
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        found |= set(kind.__struct_encode_fields__)
-        for each in get_type_hints(kind).values():
-            found |= _keys_of(each)
-    return found
+        keys |= set(kind.__struct_encode_fields__)
+        for member in get_type_hints(kind).values():
+            keys |= _keys_of(member)
+    return keys
 
 
 def _key_given_twice(text: bytes) -> str | None:

@@ -149,8 +149,8 @@ def demand_split(parts: Sequence[float], seed: int) -> None:
         hint = "shares of training, validation and test, such as 0.8,0.1,0.1; they may add up to less than 1"
         raise CohortError("--split-ratio", "three parts", ",".join(str(part) for part in parts), hint)
     if not all(part >= 0 for part in parts) or not sum(parts) <= 1 + 1e-9:
-        found = ",".join(str(part) for part in parts)
-        raise CohortError("--split-ratio", "three parts of at least 0 that add up to at most 1", found, "0.6,0.2,0.2")
+        actual = ",".join(str(part) for part in parts)
+        raise CohortError("--split-ratio", "three parts of at least 0 that add up to at most 1", actual, "0.6,0.2,0.2")
 
 
 @contextlib.contextmanager
@@ -170,7 +170,7 @@ def write_rows(path: Path, chunks: Iterable[np.ndarray], done: Callable[[int], N
     """Writes rows [n, D] of one type, n in each chunk, into a .npy file; returns its shape, [0, 0] without any.
 
     Args:
-        done: told how many rows there are by now.
+        done: called with the number of rows written so far.
     """
     shape, dtype = [0, 0], np.dtype(np.float32)
     with path.open("wb") as file:

@@ -8,7 +8,7 @@ from cohort_gnn.base.errors import CohortError
 
 OF_A_MASK = "of a mask: numpy.where(mask)[0], torch.where(mask)[0]"
 _LARGEST = np.iinfo(np.int64).max
-# Of dtypes of profiles that others call otherwise.
+# Names that numpy and torch have for dtypes of profiles.
 _NUMPY = {"bits32": "uint32", "bits64": "uint64"}
 _TORCH = {"bits32": "int32", "bits64": "int64"}
 
@@ -28,12 +28,12 @@ def is_cuda(array) -> bool:
 
 
 def wants_grad(array) -> bool:
-    """Whether autograd would not notice that others write to it."""
+    """Whether autograd would not notice writes to the array from outside torch."""
     return is_torch(array) and array.requires_grad and sys.modules["torch"].is_grad_enabled()
 
 
 def changed(out):
-    """The array, which others have written to: autograd notices if it needs what was there before."""
+    """The array after a write from outside torch: autograd raises an error if it needs the earlier values."""
     if is_torch(out) and not out.is_inference():
         sys.modules["torch"].autograd.graph.increment_version(out)
     return out
@@ -53,7 +53,7 @@ def output_kind(array):
 
 
 def is_encodable(dtype: np.dtype) -> bool:
-    """Of rows that can be encoded."""
+    """Whether rows of this dtype can be encoded."""
     return dtype.isnative and dtype.kind in "biufc" and dtype.char not in "gG"  # long doubles
 
 
@@ -63,8 +63,8 @@ def demand_rows(rows, place: str) -> None:
         if str(rows.layout) != "torch.strided":
             raise CohortError(place, "a dense tensor", f"a tensor of layout {rows.layout}", "call .to_dense()")
         if rows.is_meta or rows.is_quantized or rows.is_nested:
-            found = "a tensor on the device meta" if rows.is_meta else "a quantized or nested tensor"
-            raise CohortError(place, "a dense tensor", found)
+            actual = "a tensor on the device meta" if rows.is_meta else "a quantized or nested tensor"
+            raise CohortError(place, "a dense tensor", actual)
     elif isinstance(rows, np.ndarray):
         if not is_encodable(rows.dtype):
             hint = "convert them with astype() or view()"
@@ -74,7 +74,7 @@ def demand_rows(rows, place: str) -> None:
 
 
 def computed(rows):
-    """Rows whose memory has their numbers: of tensors, torch may have put off conjugates and signs."""
+    """Rows whose memory has their values: torch may have put off the conjugates and signs of a tensor."""
     return rows.detach().resolve_conj().resolve_neg() if is_torch(rows) else rows
 
 
@@ -197,8 +197,8 @@ def host_ids(index, place: str = "fetch: index") -> tuple[np.ndarray, tuple[int,
 def _integers(index, place: str) -> np.ndarray:
     """Those of a tensor; any dtype where it is empty."""
     if str(index.layout) != "torch.strided" or index.is_meta:
-        found = "a tensor on the device meta" if index.is_meta else f"a tensor of layout {index.layout}"
-        raise CohortError(place, "a dense tensor in host memory", found)
+        actual = "a tensor on the device meta" if index.is_meta else f"a tensor of layout {index.layout}"
+        raise CohortError(place, "a dense tensor in host memory", actual)
     if index.numel() == 0:
         return np.empty(tuple(index.shape), np.bool_ if str(index.dtype) == "torch.bool" else np.int64)
     if index.is_floating_point() or index.is_complex():

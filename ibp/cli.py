@@ -11,7 +11,7 @@ from cohort_gnn.base.files import demand_output, replacing
 from cohort_gnn.ibp.picture import draw_agreement
 from cohort_gnn.ibp.profile import CODECS
 
-STORED_AS = {"bfloat16": "uint16", "bits32": "uint32", "bits64": "uint64"}  # of types that .npy files have not
+STORED_AS = {"bfloat16": "uint16", "bits32": "uint32", "bits64": "uint64"}  # dtypes that .npy files do not have
 
 
 def register(subparsers) -> None:
@@ -77,8 +77,8 @@ def open_rows(path: Path, bfloat16: bool = False):
     try:
         rows = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        found = getattr(error, "strerror", None) or str(error)
-        raise CohortError(str(path), "a readable .npy file without pickles", found) from error
+        reason = getattr(error, "strerror", None) or str(error)
+        raise CohortError(str(path), "a readable .npy file without pickles", reason) from error
     if rows.ndim != 2 or not rows.flags.c_contiguous:
         raise CohortError(str(path), "a C-contiguous array [rows, columns]", f"shape {list(rows.shape)}")
     if not bfloat16:
@@ -95,15 +95,15 @@ def _files_with_rows(path: Path, bfloat16: bool) -> dict:
     """{file: its rows}: of a file, or of those in a folder that have rows; others are named on standard error."""
     if not path.is_dir():
         return {path: open_rows(path, bfloat16)}
-    found = {}
+    files = {}
     for file in sorted(path.glob("*.npy")):
         try:
-            found[file] = open_rows(file, bfloat16)
+            files[file] = open_rows(file, bfloat16)
         except CohortError as error:
             print(f"cohort: left out: {error}", file=sys.stderr)
-    if not found:
+    if not files:
         raise CohortError(str(path), "a folder with .npy files of rows [rows, columns]", "no such file in it")
-    return found
+    return files
 
 
 def run_analyze(arguments) -> int:
@@ -219,8 +219,8 @@ def run_verify(arguments) -> int:
     return 0
 
 
-def _demand_dtype(path: Path, found: np.dtype, dtype: str) -> None:
-    """Raises CohortError unless an array of this type can hold encoded rows of a type of ours."""
+def _demand_dtype(path: Path, actual: np.dtype, dtype: str) -> None:
+    """Raises CohortError unless an array of dtype `actual` can hold rows of a profile's `dtype`."""
     wanted = np.dtype(STORED_AS.get(dtype, dtype))
-    if found != wanted and (dtype not in STORED_AS or found.itemsize != wanted.itemsize):
-        raise CohortError(str(path), dtype if dtype not in STORED_AS else f"{dtype}, as {wanted}", str(found))
+    if actual != wanted and (dtype not in STORED_AS or actual.itemsize != wanted.itemsize):
+        raise CohortError(str(path), dtype if dtype not in STORED_AS else f"{dtype}, as {wanted}", str(actual))

@@ -187,7 +187,7 @@ def encode(rows, profile: Profile, *, layout="auto", slot_bytes=0, in_place=Fals
     Raises:
         CohortError: rows that do not fit the profile, an unknown layout, or a file that cannot be written.
     """
-    if out is None or isinstance(rows, np.ndarray):  # else whatever has slices that are rows: EncodedRows
+    if out is None or isinstance(rows, np.ndarray):  # else any object whose slices are rows: EncodedRows
         arrays.demand_rows(rows, "encode: rows")
     if not isinstance(profile, Profile):
         raise CohortError("encode: profile", "a Profile", type(profile).__name__, "fit(rows) makes one")
@@ -213,11 +213,11 @@ def encode(rows, profile: Profile, *, layout="auto", slot_bytes=0, in_place=Fals
 
 
 def _demand_writable(rows) -> None:
-    """Raises an error unless encode() may change the memory of the rows, and this has their numbers."""
+    """Raises an error unless encode() may change the memory of the rows, and this memory has their values."""
     read_only = isinstance(rows, np.ndarray) and not rows.flags.writeable
     if read_only or (arrays.is_torch(rows) and (rows.is_conj() or rows.is_neg())):
-        found = "a read-only array" if read_only else "a tensor of conjugates or signs that torch has put off"
-        raise CohortError("encode: rows", "with in_place=True, rows that can be changed", found, "pass a copy")
+        actual = "a read-only array" if read_only else "a tensor of conjugates or signs that torch has put off"
+        raise CohortError("encode: rows", "with in_place=True, rows that can be changed", actual, "pass a copy")
 
 
 def _check_cuda_rows(rows, profile):
@@ -281,13 +281,13 @@ def fetch(encoded: EncodedRows, index, out=None, stream=None, max_sms=None, chec
 
 
 def fetch_distinct(encoded: EncodedRows, ids, padding: int | None = None):
-    """The rows of different ids, each decoded once, by the GPU: (rows [n, num_columns] by ascending id, places, place
+    """The rows of the distinct ids, each decoded once by the GPU: (rows [n, num_columns] by ascending id, places, place
     of the padding or -1); None if an id is outside the table. Waits until n is known, not for the rows.
 
     Args:
-        ids: int32 or int64 tensor of any shape on the GPU, with 1 to 2^31 - 1 ids. Of `rows`, places, an int32 tensor
-            of this shape, has the row of each id.
-        padding: an id whose place is asked for.
+        ids: int32 or int64 tensor of any shape on the GPU, with 1 to 2^31 - 1 ids. The result
+            places, int32 of this shape, has the position in rows of each id.
+        padding: an id whose place to return.
     """
     import torch
 
@@ -296,9 +296,9 @@ def fetch_distinct(encoded: EncodedRows, ids, padding: int | None = None):
         assert table is not None
         places = torch.empty(ids.shape, dtype=torch.int32, device=ids.device)
         memory = torch.empty(_native.distinct_bytes(ids.numel()), dtype=torch.uint8, device=ids.device)
-        given = (ids.data_ptr(), ids.dtype == torch.int64, ids.numel(), -1 if padding is None else padding)
+        id_arguments = (ids.data_ptr(), ids.dtype == torch.int64, ids.numel(), -1 if padding is None else padding)
         addresses = (memory.data_ptr(), places.data_ptr(), stream)
-        count, padding_place, is_outside = _native.find_distinct(table, *given, *addresses)
+        count, padding_place, is_outside = _native.find_distinct(table, *id_arguments, *addresses)
         if is_outside:
             return None
         kind = arrays.kind_for(encoded._kind, encoded.profile.dtype, ids)
@@ -322,8 +322,8 @@ def _fetch_to_host(encoded, ids, out, stream, max_sms):
     import torch
 
     fresh = torch.from_numpy(out) if isinstance(out, np.ndarray) else out
-    found = torch.empty(fresh.shape, dtype=fresh.dtype, device=encoded.device)
-    fresh.copy_(fetch(encoded, ids, found, stream, max_sms, check=True))
+    gpu_rows = torch.empty(fresh.shape, dtype=fresh.dtype, device=encoded.device)
+    fresh.copy_(fetch(encoded, ids, gpu_rows, stream, max_sms, check=True))
     return out
 
 

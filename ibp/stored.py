@@ -33,12 +33,12 @@ def take(encoded: EncodedRows, index):
     ids = ids_on_gpu(index, encoded.device, "take: index")
     if ids.dim() != 1:
         raise CohortError("take: index", "integers [n]", f"{list(ids.shape)}")
-    sizes, ends = sizes_on_gpu(encoded, ids)
+    sizes, end_offsets = sizes_on_gpu(encoded, ids)
     if bool((sizes == 0).any()):
         wrong = int((sizes == 0).nonzero()[0])
         expected = f"0 to {encoded.num_rows - 1}"
         raise CohortError(f"take: index[{wrong}]", expected, str(int(ids[wrong])))
-    return take_on_gpu(encoded, ids, ends, int(ends[-1]) if len(ids) else 0)
+    return take_on_gpu(encoded, ids, end_offsets, int(end_offsets[-1]) if len(ids) else 0)
 
 
 def sizes_on_gpu(encoded: EncodedRows, ids):
@@ -57,7 +57,7 @@ def sizes_on_gpu(encoded: EncodedRows, ids):
     return sizes, sizes.cumsum(0)
 
 
-def take_on_gpu(encoded: EncodedRows, ids, ends, num_bytes: int):
+def take_on_gpu(encoded: EncodedRows, ids, end_offsets, num_bytes: int):
     """take() of rows whose sizes are known. Does not wait for the GPU."""
     import torch
 
@@ -65,7 +65,7 @@ def take_on_gpu(encoded: EncodedRows, ids, ends, num_bytes: int):
     data = torch.empty(num_bytes + SLACK_BYTES, dtype=torch.uint8, device=ids.device)[:num_bytes]
     assert encoded._table is not None
     with on_gpu(encoded._gpu):
-        addresses = (ends.data_ptr(), entries.data_ptr(), data.data_ptr())
+        addresses = (end_offsets.data_ptr(), entries.data_ptr(), data.data_ptr())
         _native.take_stored(encoded._table, ids.data_ptr(), len(ids), *addresses, handle_of(None))
     return entries, data
 
@@ -98,12 +98,12 @@ def _decode_on_gpu(profile: Profile, entries, data, out):
     for name, array, dtype in (("entries", entries, torch.int64), ("data", data, torch.uint8), ("out", out, None)):
         right = arrays.is_torch(array) and array.device == entries.device and dtype in (None, array.dtype)
         if not right or (dtype is not None and array.dim() != 1):
-            found = (
+            actual = (
                 f"{array.dtype} {list(array.shape)} on {array.device}"
                 if arrays.is_torch(array)
                 else type(array).__name__
             )
-            raise CohortError(f"decode_stored: {name}", f"{dtype or profile.dtype} on {entries.device}", found)
+            raise CohortError(f"decode_stored: {name}", f"{dtype or profile.dtype} on {entries.device}", actual)
     arrays.check_out("decode_stored: out", out, (len(entries), profile.num_columns), profile.dtype, device="cuda")
     entries = entries.contiguous()
     demand_inside(entries, len(data))

@@ -92,9 +92,9 @@ class Table:
 
     def __reduce__(self):
         if self._loaded is None or self._written is not None:
-            found = "rows in memory" if self._written is None else "rows that were changed"
+            actual = "rows in memory" if self._written is None else "rows that were changed"
             hint = "call save(), and use what Table.load() returns"
-            raise CohortError("pickle of a Table", "rows of a file", found, hint)
+            raise CohortError("pickle of a Table", "rows of a file", actual, hint)
         return _loaded_again, self._loaded
 
     def __deepcopy__(self, memo) -> "Table":
@@ -167,7 +167,7 @@ class Table:
         return Table(copy, place=place, device=device, spare=self._spare)
 
     def _copy(self) -> EncodedRows:
-        """Of rows that were put, in host memory."""
+        """A copy of a table with rows that were put, in host memory."""
         if self.place == "cpu":
             return EncodedRows(_native.WritableRows(self._rows._native).rows, self._rows._kind)
         with on_gpu(self._rows._gpu):
@@ -180,11 +180,11 @@ class Table:
 
     @property
     def dtype(self):
-        """Of the rows, in the library that they came from; numpy's for rows of a file, if numpy has it."""
+        """The dtype of the rows, in the library that they came from; numpy's for rows of a file, if numpy has it."""
         return self.dtype_for(None)
 
     def dtype_for(self, like):
-        """Of the rows that fetch() gives for ids of this array's library."""
+        """The dtype of the rows that fetch() returns for ids of this array's library."""
         return arrays.kind_for(self._rows._kind, self.profile.dtype, like)[1]
 
     @property
@@ -222,26 +222,26 @@ class Table:
             planes: A: of rows of codec planes plane A alone, as for ``cohort.ibp.fetch``.
         """
         encoded = self._rows
-        if self._written is None:  # asked after _rows were taken: these do not change
-            found = fetch(encoded, ids, out, stream, planes=planes)
+        if self._written is None:  # checked after reading _rows: those do not change
+            rows = fetch(encoded, ids, out, stream, planes=planes)
         else:
             with self._lock:
-                found = fetch(self._rows, ids, out, stream, planes=planes)
+                rows = fetch(self._rows, ids, out, stream, planes=planes)
         with self._lock:
-            self._rows_fetched += math.prod(found.shape[:-1])
-        return found
+            self._rows_fetched += math.prod(rows.shape[:-1])
+        return rows
 
     def _fetch_distinct(self, ids, padding: int | None):
-        """What the function fetch_distinct() gives."""
+        """Returns what the function fetch_distinct() returns."""
         encoded = self._rows
         if self._written is None:
-            found = fetch_distinct(encoded, ids, padding)
+            result = fetch_distinct(encoded, ids, padding)
         else:
             with self._lock:
-                found = fetch_distinct(self._rows, ids, padding)
+                result = fetch_distinct(self._rows, ids, padding)
         with self._lock:
-            self._rows_fetched += len(found[0]) if found else 0
-        return found
+            self._rows_fetched += len(result[0]) if result else 0
+        return result
 
     def check(self) -> None:
         """Raises the error of a finished fetch or put on a GPU, if there was one."""
@@ -268,12 +268,12 @@ class Table:
         if self.place != "cpu":
             return self._put_on_gpu(ids, rows, stream)
         flat, shape = arrays.host_ids(ids, "Table.put: ids")
-        given = self._checked(rows, shape)
+        values = self._checked(rows, shape)
         with self._lock:
             if self._written is None:
                 self._written = _native.WritableRows(self._rows._native)
                 self._rows = EncodedRows(self._written.rows, self._rows._kind)
-            self._written.put(flat, given)
+            self._written.put(flat, values)
             self._rows_put += len(flat)
 
     def _put_on_gpu(self, ids, rows, stream) -> None:
@@ -290,7 +290,7 @@ class Table:
                 fresh = fresh.to(self.device)
             with self._lock:
                 if self._written is None:
-                    torch.cuda.synchronize()  # fetches from the rows that go
+                    torch.cuda.synchronize()  # for fetches from the rows that are replaced
                     spare = math.ceil(self._spare * len(self))
                     self._written = _native.DeviceWritableRows(self._rows._native, self.place == "pinned", spare)
                     kind = self._rows._kind
@@ -303,10 +303,10 @@ class Table:
         place, wanted = "Table.put: rows", (*shape, self.shape[1])
         kind = arrays.output_kind(rows)
         if kind is None or (arrays.is_cuda(rows) and self.place == "cpu"):
-            found = "a CUDA tensor" if kind else type(rows).__name__
+            actual = "a CUDA tensor" if kind else type(rows).__name__
             where = "a torch or numpy array" + (" in host memory" if self.place == "cpu" else "")
             hint = "" if kind is None else 'call .cpu(), or make the table with place="cuda" or "pinned"'
-            raise CohortError(place, where, found, hint)
+            raise CohortError(place, where, actual, hint)
         arrays.demand_rows(rows, place)
         if self._rows._kind is None:
             _kind_named(kind[1], self.profile, place)

@@ -53,7 +53,7 @@ TORCH_SAYS = (
 
 @dataclass
 class Finding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     verdict: str
@@ -61,9 +61,9 @@ class Finding:
     cure: str = ""
 
 
-def judged(name: str, is_well: bool, found: str, cure: str, otherwise: str = WORSE) -> Finding:
-    """What was found, and how to fix it where that is needed."""
-    return Finding(name, WELL, found) if is_well else Finding(name, otherwise, found, cure)
+def judged(name: str, is_well: bool, state: str, cure: str, otherwise: str = WORSE) -> Finding:
+    """The result of a check, with how to fix it where that is needed."""
+    return Finding(name, WELL, state) if is_well else Finding(name, otherwise, state, cure)
 
 
 def register(commands) -> None:
@@ -106,7 +106,7 @@ def doctor(args: argparse.Namespace) -> int:
 
 
 def examine(folder: Path) -> Iterator[Finding]:
-    """Looks at everything; a look that fails is a finding."""
+    """Runs all checks; a check that fails is a finding, too."""
     try:
         machine = devices()
     except CohortError as error:
@@ -129,30 +129,30 @@ def examine(folder: Path) -> Iterator[Finding]:
 
 
 def examine_network(machine: Machine, silent_seconds: float) -> Iterator[Finding]:
-    """Looks at what joins this machine and the others; all of them look at the same time, and find the same."""
+    """Checks the network between this machine and the others; all machines check it at the same time, and agree."""
     try:
-        found = rates_between(machine, silent_seconds)
+        rates = rates_between(machine, silent_seconds)
     except CohortError as error:
         yield Finding("machines", BROKEN, str(error), error.hint)
         return
     hosts = [
-        f"{host} ({address or 'no IPv4'})" for host, address in zip(found["hosts"], found["addresses"], strict=True)
+        f"{host} ({address or 'no IPv4'})" for host, address in zip(rates["hosts"], rates["addresses"], strict=True)
     ]
-    interface = f"interface {found['interface']}" if found["interface"] else "the interface that gloo chooses"
+    interface = f"interface {rates['interface']}" if rates["interface"] else "the interface that gloo chooses"
     yield Finding("machines", WELL, f"{len(hosts)}: {', '.join(hosts)}; here over {interface}")
     for backend, members in (("gloo", "CPUs"), ("nccl", "GPUs")):
-        if found[backend] is None:
+        if rates[backend] is None:
             continue
-        for pair in found[backend]["pairs"]:
+        for pair in rates[backend]["pairs"]:
             there, back = (f"{format_bytes(pair[way])}/s" for way in ("to", "from"))
             delay = f"{1e6 * pair['latency_seconds']:.0f} us for a small message"
-            text = f"{found['hosts'][0]} to {found['hosts'][pair['rank']]} {there}, back {back}; {delay}"
+            text = f"{rates['hosts'][0]} to {rates['hosts'][pair['rank']]} {there}, back {back}; {delay}"
             cure = "GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME choose a faster interface"
             cure += "; cohort plan --machines says what it costs"
             is_fast = min(pair["to"], pair["from"]) >= SLOW_NETWORK
             yield judged(f"{backend}, 0 and {pair['rank']}", is_fast, text, cure)
-        small, large = (1e6 * found[backend][name] for name in ("sum_seconds", "large_sum_seconds"))
-        rate = min(min(pair["to"], pair["from"]) for pair in found[backend]["pairs"]) / 1e9
+        small, large = (1e6 * rates[backend][name] for name in ("sum_seconds", "large_sum_seconds"))
+        rate = min(min(pair["to"], pair["from"]) for pair in rates[backend]["pairs"]) / 1e9
         plan = f"cohort plan --machines {len(hosts)} --network {rate:.3g} --network-us {small:.0f}"
         said = f"a sum over all {members} takes {small:.0f} us, of 1 MiB {large:.0f} us; for {plan}"
         yield Finding(f"{backend}, all", WELL, said)
@@ -160,27 +160,27 @@ def examine_network(machine: Machine, silent_seconds: float) -> Iterator[Finding
 
 def _gpus(machine: dict) -> Iterator[Finding]:
     if not (machine["cuda_build"] and machine["gpus"]):
-        found, cure = "this build has the CPU backend only", "build on a machine with nvcc, with COHORT_CUDA=ON"
+        state, cure = "this build has the CPU backend only", "build on a machine with nvcc, with COHORT_CUDA=ON"
         if machine["cuda_build"]:
-            found = "none is visible"
+            state = "none is visible"
             cure = "check nvidia-smi and CUDA_VISIBLE_DEVICES; in a container, use --gpus all"
-        yield Finding("GPUs", WORSE, f"{found}: runs use the CPU", cure)
+        yield Finding("GPUs", WORSE, f"{state}: runs use the CPU", cure)
         return
     for gpu in machine["gpus"]:
-        found, reads = f"{gpu['name']}, {format_bytes(gpu['bytes'])}", gpu["reads_registered"]
-        found += "" if reads else "; it cannot read registered host memory at the host's addresses"
+        state, reads = f"{gpu['name']}, {format_bytes(gpu['bytes'])}", gpu["reads_registered"]
+        state += "" if reads else "; it cannot read registered host memory at the host's addresses"
         cure = (
             "use another GPU (CUDA_VISIBLE_DEVICES), or --device cpu; virtual GPUs: ask for one with unified addressing"
         )
-        yield judged(f"GPU {gpu['ordinal']}", reads, found, cure, BROKEN)
+        yield judged(f"GPU {gpu['ordinal']}", reads, state, cure, BROKEN)
     driver, runtime = machine["versions"]
-    found = f"CUDA {_version(driver)}; this build uses {_version(runtime)}"
+    state = f"CUDA {_version(driver)}; this build uses {_version(runtime)}"
     if driver // 1000 < runtime // 1000:
         cure = f"install a driver for CUDA {runtime // 1000}, or build with an older CUDA"
-        yield Finding("driver", BROKEN, found, cure)
+        yield Finding("driver", BROKEN, state, cure)
     else:
         needed = f"a driver for CUDA {_version(GREEN_CONTEXTS)} or later, for --sampler-sms"
-        yield judged("driver", driver >= GREEN_CONTEXTS, found, needed)
+        yield judged("driver", driver >= GREEN_CONTEXTS, state, needed)
 
 
 def _version(number: int) -> str:
@@ -194,27 +194,27 @@ def _torch(machine: dict) -> Iterator[Finding]:
         yield Finding("PyTorch", BROKEN, f"it cannot be imported: {last[0]}", f"{sys.executable} -m pip install torch")
         return
     version, cuda, sees_gpus, count, nccl = json.loads(said.stdout.strip().splitlines()[-1])
-    found = f"{version}, {f'CUDA {cuda}' if cuda else 'for the CPU'}, {'with' if nccl else 'without'} NCCL"
+    state = f"{version}, {f'CUDA {cuda}' if cuda else 'for the CPU'}, {'with' if nccl else 'without'} NCCL"
     num_gpus = len(machine["gpus"])
     if not is_safe(version):
         cure = f"{sys.executable} -m pip install --upgrade torch: earlier versions may run code in a file of weights"
-        yield Finding("PyTorch", BROKEN, f"{found}; the minimum is {LEAST_TORCH}", cure)
+        yield Finding("PyTorch", BROKEN, f"{state}; the minimum is {LEAST_TORCH}", cure)
     elif num_gpus and (not sees_gpus or count != num_gpus):
         cure = "install a PyTorch for a CUDA version that the driver supports: see pytorch.org"
-        yield Finding("PyTorch", BROKEN, f"{found}; it sees {count} of {num_gpus} GPUs", cure)
+        yield Finding("PyTorch", BROKEN, f"{state}; it sees {count} of {num_gpus} GPUs", cure)
     else:
         cure = "install a PyTorch with NCCL: several GPUs sum gradients with it"
-        yield judged("PyTorch", nccl or num_gpus <= 1, found, cure, BROKEN)
+        yield judged("PyTorch", nccl or num_gpus <= 1, state, cure, BROKEN)
 
 
 def _mps() -> Iterator[Finding]:
     mps = Mps()
     try:
-        found = f"{mps.problem}: sampler and trainer would take turns"
+        state = f"{mps.problem}: sampler and trainer would take turns"
         if mps.active:
-            found = f"a daemon {'starts' if mps.process else 'is running'}: sampler and trainer run at the same time"
+            state = f"a daemon {'starts' if mps.process else 'is running'}: sampler and trainer run at the same time"
         cure = "install nvidia-cuda-mps-control (it comes with the driver), or leave the GPU to runs with --no-mps"
-        yield judged("MPS", mps.active, found, cure)
+        yield judged("MPS", mps.active, state, cure)
     finally:
         mps.stop()
 
@@ -224,20 +224,20 @@ def _peers(machine: dict) -> Iterator[Finding]:
         return
     cliques = ", ".join("{" + ", ".join(map(str, clique)) + "}" for clique in machine["cliques"])
     some_do = any(len(clique) > 1 for clique in machine["cliques"])
-    found = f"GPUs that read each other's memory: {cliques}" if some_do else "no GPU can read another GPU's memory"
+    state = f"GPUs that read each other's memory: {cliques}" if some_do else "no GPU can read another GPU's memory"
     cure = "without NVLink or peer access, each GPU has a cache of its own; see nvidia-smi topo -m"
-    yield judged("peers", some_do, found, cure)
+    yield judged("peers", some_do, state, cure)
 
 
 def _pcie(machine: dict) -> Iterator[Finding]:
     local, peer, host = machine_bandwidth(machine)
     beside = f", {peer:.0f} from a peer" if any(len(clique) > 1 for clique in machine["cliques"]) else ""
-    found = f"a GPU gets {host:.1f} GB/s from host memory, {local:.0f} from its own{beside}"
+    state = f"a GPU gets {host:.1f} GB/s from host memory, {local:.0f} from its own{beside}"
     lanes = _lanes()
     if lanes:
-        found += f"; the link is {lanes[1]}: {lanes[0]:.0f} GB/s"
+        state += f"; the link is {lanes[1]}: {lanes[0]:.0f} GB/s"
     cure = "possible causes: other users of the link, a slot with few lanes, ACS, an IOMMU; nvidia-smi -q -d PCIE"
-    yield judged("PCIe", lanes is None or host >= GOOD_SHARE * lanes[0], found, cure)
+    yield judged("PCIe", lanes is None or host >= GOOD_SHARE * lanes[0], state, cure)
 
 
 def _lanes() -> tuple[float, str] | None:
@@ -263,8 +263,8 @@ def _host_memory() -> Iterator[Finding]:
         yield Finding("locked memory", WELL, f"at most {format_bytes(soft)} by the limit of this shell", cure)
     threads, cores = os.environ.get("OMP_NUM_THREADS", ""), len(os.sched_getaffinity(0))
     limits = threads.isdigit() and int(threads) < cores
-    told = f"; OMP_NUM_THREADS is {threads}: loading, planning, the sampler on the CPU and PyTorch use as many threads"
-    yield Finding("cores", WELL, f"{cores}{told * limits}")
+    note = f"; OMP_NUM_THREADS is {threads}: loading, planning, the sampler on the CPU and PyTorch use as many threads"
+    yield Finding("cores", WELL, f"{cores}{note * limits}")
 
 
 def _shared_memory() -> Iterator[Finding]:
@@ -277,9 +277,9 @@ def _shared_memory() -> Iterator[Finding]:
         return
     free = shutil.disk_usage(root).free
     is_little = free < SHM_BYTES
-    told = f", below {format_bytes(SHM_BYTES)}" if is_little else "; only runs on the CPU keep batches there"
+    note = f", below {format_bytes(SHM_BYTES)}" if is_little else "; only runs on the CPU keep batches there"
     cure = "remove files of dead programs there; in a container: --shm-size=2g or --ipc=host"
-    yield judged("shared memory", not is_little, f"{format_bytes(free)} free in {root}{told}", cure, BROKEN)
+    yield judged("shared memory", not is_little, f"{format_bytes(free)} free in {root}{note}", cure, BROKEN)
 
 
 def _disk(folder: Path) -> Iterator[Finding]:
@@ -288,9 +288,9 @@ def _disk(folder: Path) -> Iterator[Finding]:
     except OSError as error:
         yield Finding("disk", BROKEN, f"{folder}: {why(error)}", "name a folder that exists and can be written")
         return
-    found = f"{folder.resolve()} reads {format_bytes(rate)}/s"
+    state = f"{folder.resolve()} reads {format_bytes(rate)}/s"
     cure = "the first start on a data set reads all of it at this rate; keep it on a local disk"
-    yield judged("disk", rate >= SLOW_DISK, found, cure)
+    yield judged("disk", rate >= SLOW_DISK, state, cure)
 
 
 def read_rate(folder: Path, num_bytes: int) -> float:

@@ -14,10 +14,10 @@ import cohort_gnn as cohort
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.log import shown
 from cohort_gnn.launch.options.parser import CommandParser
-from cohort_gnn.launch.run.supervise import ToldFailure
+from cohort_gnn.launch.run.supervise import ReportedFailure
 
-# Command -> the modules that register it: the first one, and those that add to it.
-ROOMS = {
+# The modules of each command: the first one registers it, the others add to it.
+COMMAND_MODULES = {
     "train": ["launch.run.train"],
     "predict": ["launch.run.predict"],
     "bench": ["launch.bench.command", "launch.bench.parts", "launch.bench.step", "launch.bench.disk"],
@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None) -> int:
     # have handlers of their own for that time; under nohup SIGHUP is ignored.
     handled = []
     if threading.current_thread() is threading.main_thread():
-        handled = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is signal.SIG_DFL]
+        handled = [signum for signum in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(signum) is signal.SIG_DFL]
     for number in handled:
         signal.signal(number, _leave)
     try:
@@ -48,7 +48,7 @@ def main(argv: list[str] | None = None) -> int:
         parser = build_parser(*words[:1])
         with shown("stderr"):
             return _run(parser, words)
-    except ToldFailure as failure:
+    except ReportedFailure as failure:
         return failure.code
     except CohortError as error:
         print(f"cohort: {error}", file=sys.stderr)
@@ -66,21 +66,21 @@ def main(argv: list[str] | None = None) -> int:
         print(f"cohort: {error.filename}: {error.strerror}" if error.filename else f"cohort: {error}", file=sys.stderr)
         return 1
     finally:
-        for number in handled:  # for who calls main() and goes on
+        for number in handled:  # for callers of main() that go on
             if signal.getsignal(number) is _leave:
                 signal.signal(number, signal.SIG_DFL)
 
 
 def _run(parser: argparse.ArgumentParser, words: list[str]) -> int:
     args = parser.parse_args(words)
-    own = words[: words.index("run")] if "run" in words[:1] else words  # those of a script are its own
+    own = words[: words.index("run")] if "run" in words[:1] else words  # the arguments of a script belong to it
     if "" in own:  # as a folder it would be the current one
         before = own[own.index("") - 1] if own.index("") else "cohort"
         raise CohortError(f"what follows {before}", "a value", "an empty argument", "is a variable of the shell unset?")
-    given = os.environ.get("COHORT_HOST_MEMORY_BYTES")  # that is no number, the native libraries would read as 0
-    if given is not None and not (given.isascii() and given.isdecimal() and int(given) < 2**63):
+    limit = os.environ.get("COHORT_HOST_MEMORY_BYTES")  # the native libraries read text as 0
+    if limit is not None and not (limit.isascii() and limit.isdecimal() and int(limit) < 2**63):
         hint = "unset it, or set a number of bytes: 200000000000"
-        raise CohortError("COHORT_HOST_MEMORY_BYTES", "a number of bytes in [0, 2^63)", repr(given), hint)
+        raise CohortError("COHORT_HOST_MEMORY_BYTES", "a number of bytes in [0, 2^63)", repr(limit), hint)
     args.command_line = shlex.join(["cohort", *words])
     code = args.func(args)
     sys.stdout.flush()
@@ -92,14 +92,14 @@ def _leave(number: int, _frame) -> None:
 
 
 def build_parser(only: str = "") -> argparse.ArgumentParser:
-    """The parser of all commands, or of one alone, which takes less time; each room registers its own."""
+    """The parser of all commands, or of one alone, which takes less time; each module registers its command."""
     parser = CommandParser(prog="cohort", description=cohort.__doc__.splitlines()[0])
     parser.add_argument("--version", action="version", version=f"cohort {cohort.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for rooms in [ROOMS[only]] if only in ROOMS else ROOMS.values():
+    for modules in [COMMAND_MODULES[only]] if only in COMMAND_MODULES else COMMAND_MODULES.values():
         into = commands
-        for room in rooms:
-            into = importlib.import_module(f"cohort_gnn.{room}").register(into) or into
+        for module in modules:
+            into = importlib.import_module(f"cohort_gnn.{module}").register(into) or into
     _use_plain_quotes(parser)
     return parser
 

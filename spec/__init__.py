@@ -1,1 +1,1 @@
-"""What a run is made of: its options, their types and what depends on them; names of its files. Without torch."""
+"""The options of a run, their types and what depends on them; the names of its files. Imports no torch."""

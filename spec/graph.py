@@ -38,9 +38,9 @@ class GraphTypes:
 
     @property
     def outputs(self) -> list[str]:
-        """The node types of which a model tells: the target, or the two ends of the relation that is predicted."""
-        ends = {self.target} if self.relation is None else {self.relation[0], self.relation[2]}
-        return [name for name in self.counts if name in ends]
+        """The node types that a model has outputs for: the target, or both node types of the predicted relation."""
+        predicted = {self.target} if self.relation is None else {self.relation[0], self.relation[2]}
+        return [name for name in self.counts if name in predicted]
 
     def edge_types_by_layer(self, num_layers: int) -> list[list[EdgeType]]:
         """For each layer of a model, the first one first, the edge types on which its outputs depend."""
@@ -51,9 +51,9 @@ class GraphTypes:
         return layers[::-1]
 
     def without_features(self, num_layers: int) -> list[str]:
-        """The node types without features whose rows the first layer of a model reads if they have some."""
-        ends = {end for source, _, target in self.edge_types_by_layer(num_layers)[0] for end in (source, target)}
-        return [name for name, dim in self.feature_dims.items() if not dim and name in ends]
+        """The node types that the first layer of a model reads and that have no features."""
+        endpoints = {end for source, _, target in self.edge_types_by_layer(num_layers)[0] for end in (source, target)}
+        return [name for name, dim in self.feature_dims.items() if not dim and name in endpoints]
 
     def numbered(self, ids, fanout: list[int]):
         """Nodes of the target type, int [n], and a fanout of all edge types, as the sampler takes them: ids among the

@@ -88,5 +88,5 @@ def options_of(spec: type) -> Iterator[Option]:
 
 
 def names_that_affect(spec: type, what: Affects) -> set[str]:
-    """Names of the options on which some of it depends."""
-    return {each.name for each in options_of(spec) if each.affects & what}
+    """Names of the options that affect any of `what`."""
+    return {option.name for option in options_of(spec) if option.affects & what}

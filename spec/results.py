@@ -43,24 +43,24 @@ TIERS = tuple(ByTier.__annotations__)
 
 
 CONSTANT = {"accuracy": "the most common class", "micro_f1": "the most common labels", "rmse": "the mean"}
-GAIN = 0.05  # of what a constant answer leaves to gain: a model that gains less has hardly learned to tell nodes apart
+GAIN = 0.05  # share of the possible gain over a constant answer: a model below it has hardly learned anything
 
 
 def hardly_better(name: str, value: float | None, baseline: float | None) -> str:
-    """Says that a metric of a model is hardly better than that of one answer for all nodes; "" where it is not so, or
-    nobody knows."""
+    """A message that a model's metric is hardly better than that of one answer for all nodes; "" if it is better, or
+    unknown."""
     if value is None or baseline is None or name not in CONSTANT:
         return ""
     is_error = name == "rmse"
-    gained, room = (baseline - value, baseline) if is_error else (value - baseline, 1 - baseline)
-    if gained >= GAIN * room and gained > 0 or (is_error and baseline == 0):
+    gained, possible_gain = (baseline - value, baseline) if is_error else (value - baseline, 1 - baseline)
+    if gained >= GAIN * possible_gain and gained > 0 or (is_error and baseline == 0):
         return ""
-    told, constant = (f"{each:.4g}" if is_error else f"{100 * each:.2f} %" for each in (value, baseline))
-    return f"{name} {told} is hardly better than naming {CONSTANT[name]} for every node: {constant}"
+    achieved, constant = (f"{number:.4g}" if is_error else f"{100 * number:.2f} %" for number in (value, baseline))
+    return f"{name} {achieved} is hardly better than naming {CONSTANT[name]} for every node: {constant}"
 
 
-def _no_reads(of: type) -> dict:
-    return {tier: dict.fromkeys(of.__annotations__, 0) for tier in TIERS}
+def _no_reads(counts_type: type) -> dict:
+    return {tier: dict.fromkeys(counts_type.__annotations__, 0) for tier in TIERS}
 
 
 def add_tiers(sums: dict, more: dict) -> None:
@@ -174,9 +174,10 @@ def _number(value: float | None) -> float:
     return math.nan if value is None else value
 
 
-def _named(tiers: list[tuple], of: type) -> dict:
+def _named(tiers: list[tuple], counts_type: type) -> dict:
     """Counts of a slot, a tuple a tier, as {tier: {name: number}}."""
-    return {tier: dict(zip(of.__annotations__, each, strict=True)) for tier, each in zip(TIERS, tiers, strict=True)}
+    names = counts_type.__annotations__
+    return {tier: dict(zip(names, counts, strict=True)) for tier, counts in zip(TIERS, tiers, strict=True)}
 
 
 class StartPart(TypedDict):

@@ -185,7 +185,7 @@ class SamplerSpec:
     @property
     def draws(self) -> dict[str, Any]:
         """The options that say how neighbours are drawn."""
-        return {each.name: getattr(self, each.name) for each in options_of(SamplerSpec) if each.for_draws}
+        return {option.name: getattr(self, option.name) for option in options_of(SamplerSpec) if option.for_draws}
 
 
 @dataclass(kw_only=True)
@@ -362,17 +362,17 @@ class TrainerSpec(RunSpec):
 
     @property
     def graph(self) -> GraphTypes:
-        """The types of the graph. Where they have no names, nobody has written how many nodes there are."""
+        """The types of the graph. Without names of types, the numbers of nodes are not known here."""
         dims, relation = {NODE_TYPE: self.feature_dim}, EDGE_TYPE if self.task == "link" else None
         return self.types or replace(ONE_OF_EACH, feature_dims=dims, relation=relation, edge_dims=[self.edge_dim])
 
 
 def as_json(spec: SamplerSpec) -> dict[str, Any]:
     """A spec as run.json has it; paths are absolute text."""
-    return {field.name: _of_json(getattr(spec, field.name)) for field in fields(spec)}
+    return {field.name: _json_value(getattr(spec, field.name)) for field in fields(spec)}
 
 
-def _of_json(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value.absolute())
     if isinstance(value, GraphTypes):
@@ -382,29 +382,30 @@ def _of_json(value: Any) -> Any:
 
 def with_current_names(members: dict[str, Any]) -> dict[str, Any]:
     """Options of a run.json that an earlier version may have written, under the names that they have now."""
-    current = {each.formerly: each.name for each in options_of(RunSpec) if each.formerly}
+    current = {option.formerly: option.name for option in options_of(RunSpec) if option.formerly}
     return {current.get(name, name): value for name, value in members.items()}
 
 
-def from_json(members: Any, of: type, place: str) -> Any:
-    """The spec that `as_json` has written, of class `of`.
+def from_json(members: Any, spec_type: type, place: str) -> Any:
+    """The spec that `as_json` has written, of class `spec_type`.
 
     Raises:
         CohortError: a member is missing, is no value of its type, or is none that this version knows.
     """
     if not isinstance(members, dict):
         raise CohortError(place, "options by name", repr(members)[:80])
-    hints = get_type_hints(of, include_extras=True)
+    hints = get_type_hints(spec_type, include_extras=True)
     unknown = sorted(members.keys() - hints.keys())
     if unknown:
         hint = "another version wrote it: use that version, or train again"
         raise CohortError(place, "options that this version knows", ", ".join(unknown), hint)
     values = {
         field.name: types.checked(f"{place}: {field.name}", members[field.name], hints[field.name])
-        for field in fields(of)
+        for field in fields(spec_type)
         if field.name in members
     }
     try:
-        return of(**values)
+        return spec_type(**values)
     except TypeError as error:
-        raise CohortError(place, f"the members of {of.__name__}", str(error), "another version wrote it") from None
+        expected = f"the members of {spec_type.__name__}"
+        raise CohortError(place, expected, str(error), "another version wrote it") from None

@@ -26,12 +26,12 @@ def read_run_json(folder: Path, *members: str, expected: str = "the run.json of 
     try:
         run = json.loads(text)
     except (ValueError, RecursionError) as error:
-        line, found = line_of_json(text)
-        raise CohortError(f"{path}: {line}".removesuffix(": "), expected, found, HINT) from error
+        line, actual = line_of_json(text)
+        raise CohortError(f"{path}: {line}".removesuffix(": "), expected, actual, HINT) from error
     missing = [name for name in members if not isinstance(run, dict) or not isinstance(run.get(name), dict)]
     if missing:
-        found = f"no {' and no '.join(missing)} in it: the file of another command or version"
-        raise CohortError(str(path), expected, found, HINT)
+        actual = f"no {' and no '.join(missing)} in it: the file of another command or version"
+        raise CohortError(str(path), expected, actual, HINT)
     if isinstance(run, dict) and isinstance(run.get("trainer"), dict):
         run["trainer"] = with_current_names(run["trainer"])
     return run

@@ -57,92 +57,93 @@ CachePolicy = Literal["plan", "degree", "random", "none"]
 Device = Literal["auto", "cuda", "cpu"]
 
 
-def checked(place: str, value: Any, of: Any) -> Any:
+def checked(place: str, value: Any, type_: Any) -> Any:
     """A value of Python, JSON or TOML as the type: numbers of numpy and sequences become Python's.
 
     Raises:
         CohortError: it is none of the type.
     """
     try:
-        return _unique(msgspec.convert(_cased(_plain(value), of), of, dec_hook=_made), of)
+        return _unique(msgspec.convert(_cased(_plain(value), type_), type_, dec_hook=_made), type_)
     except (msgspec.ValidationError, ValueError):
-        told = (_too_large(repr(_plain(value)), each) for each in _alternatives(of))
-        expected = next(filter(None, told), described(of))
-        raise CohortError(place, expected, repr(value)[:80], meant_by(value, of)) from None
+        limits = (_too_large(repr(_plain(value)), alternative) for alternative in _alternatives(type_))
+        expected = next(filter(None, limits), described(type_))
+        raise CohortError(place, expected, repr(value)[:80], meant_by(value, type_)) from None
 
 
-def parsed(text: str, of: Any) -> Any:
+def parsed(text: str, type_: Any) -> Any:
     """A word of the command line as the type; elements of lists are separated by commas.
 
     Raises:
         ValueError: it is none; the text says what was expected.
     """
-    told = f"expected {described(of)}"
-    for each in _alternatives(of):
+    message = f"expected {described(type_)}"
+    for alternative in _alternatives(type_):
         try:
-            return _unique(msgspec.convert(_cased(_split(text, each), each), each, strict=False, dec_hook=_made), each)
+            value = _cased(_split(text, alternative), alternative)
+            return _unique(msgspec.convert(value, alternative, strict=False, dec_hook=_made), alternative)
         except msgspec.ValidationError:
-            limit = _too_large(text, each)
-            told = f"expected {limit}" if limit else told
+            limit = _too_large(text, alternative)
+            message = f"expected {limit}" if limit else message
         except ValueError as error:
             said = str(error).partition(", found")[0]
-            told = said if said.startswith("expected ") else told
-    raise ValueError(f"{told}, found {text}")
+            message = said if said.startswith("expected ") else message
+    raise ValueError(f"{message}, found {text}")
 
 
-def kind(of: Any):
+def kind(type_: Any):
     """A type as argparse's ``type``."""
 
     def parse(text: str) -> Any:
         try:
-            return parsed(text, of)
+            return parsed(text, type_)
         except ValueError as error:
-            hint = meant_by(text, of)
+            hint = meant_by(text, type_)
             raise argparse.ArgumentTypeError(f"{error}\n  hint: {hint}" if hint else str(error)) from None
 
     return parse
 
 
-def meant_by(value: Any, of: Any) -> str:
-    """The hint which word of the type a value was meant to be; "" where none is near, or the type has none."""
-    words = words_of(of)
-    given = value.split(",") if isinstance(value, str) else value if isinstance(value, list | tuple) else []
-    wrong = (each for each in given if isinstance(each, str) and _cased(each, of) not in words)
-    return next(filter(None, (did_you_mean(each, words) for each in wrong)), "")
+def meant_by(value: Any, type_: Any) -> str:
+    """The hint "did you mean WORD?" for a value; "" if no word of the type is near, or the type has no words."""
+    words = words_of(type_)
+    elements = value.split(",") if isinstance(value, str) else value if isinstance(value, list | tuple) else []
+    wrong = (element for element in elements if isinstance(element, str) and _cased(element, type_) not in words)
+    return next(filter(None, (did_you_mean(element, words) for element in wrong)), "")
 
 
-def words_of(of: Any) -> list[str]:
-    """The words that a type, or an element of it, may be."""
-    found: list[str] = []
-    for each in _alternatives(of):
-        base, meta = _base_of(each)
+def words_of(type_: Any) -> list[str]:
+    """The words that a value of the type, or an element of it, may be."""
+    words: list[str] = []
+    for alternative in _alternatives(type_):
+        base, meta = _base_of(alternative)
         if typing.get_origin(base) is Literal:
-            found += [word for word in typing.get_args(base) if isinstance(word, str)]
+            words += [word for word in typing.get_args(base) if isinstance(word, str)]
         elif typing.get_origin(base) in (list, tuple):
-            found += words_of(typing.get_args(base)[0])
-        found += (meta.extra or {}).get("words", ())
-    return found
+            words += words_of(typing.get_args(base)[0])
+        words += (meta.extra or {}).get("words", ())
+    return words
 
 
-def _cased(value: Any, of: Any) -> Any:
-    """The value, with words of the type as the type has them."""
+def _cased(value: Any, type_: Any) -> Any:
+    """The value, with words in the case in which the type has them."""
     if isinstance(value, list):
-        return [_cased(each, of) for each in value]
-    return as_known(value, words_of(of)) if isinstance(value, str) else value
+        return [_cased(element, type_) for element in value]
+    return as_known(value, words_of(type_)) if isinstance(value, str) else value
 
 
-def _too_large(text: str, of: Any) -> str:
-    """What is expected in place of a number that is above one of LIMITS, which `described` leaves out."""
-    _, meta = _base_of(of)
+def _too_large(text: str, type_: Any) -> str:
+    """The expectation for a number that exceeds one of LIMITS; `described` does not mention these limits."""
+    _, meta = _base_of(type_)
     try:
         return f"at most {int(meta.le):,}" if meta.le in LIMITS and float(text) > meta.le else ""
     except ValueError:
         return ""
 
 
-def described(of: Any) -> str:
+def described(type_: Any) -> str:
     """What a value of the type is, in words."""
-    kinds = [each for each in _alternatives(of) if each is not type(None)]
+    kinds = [alternative for alternative in _alternatives(type_) if alternative is not type(None)]
     if len(kinds) > 1:
         return " or ".join(map(described, kinds))
     base, meta = _base_of(kinds[0])
@@ -159,9 +160,9 @@ def described(of: Any) -> str:
     return names.get(base, str(base)) + _bounds(meta)
 
 
-def choices_of(of: Any) -> list[str] | None:
+def choices_of(type_: Any) -> list[str] | None:
     """The words of a type that is a Literal; None: it is another."""
-    base, _ = _base_of(of)
+    base, _ = _base_of(type_)
     return list(typing.get_args(base)) if typing.get_origin(base) is Literal else None
 
 
@@ -175,51 +176,51 @@ def _bounds(meta: Meta) -> str:
     return f" {' and '.join(words)}" if words else ""
 
 
-def _base_of(of: Any) -> tuple[Any, Meta]:
-    """(the type less its annotations, the annotation)"""
-    if typing.get_origin(of) is Annotated:
-        base, *metas = typing.get_args(of)
+def _base_of(type_: Any) -> tuple[Any, Meta]:
+    """Splits Annotated[type, Meta] into the type and its Meta; other types get an empty Meta."""
+    if typing.get_origin(type_) is Annotated:
+        base, *metas = typing.get_args(type_)
         return base, metas[0]
-    return of, Meta()
+    return type_, Meta()
 
 
-def _alternatives(of: Any) -> list[Any]:
-    return list(typing.get_args(of)) if typing.get_origin(of) in (typing.Union, types.UnionType) else [of]
+def _alternatives(type_: Any) -> list[Any]:
+    return list(typing.get_args(type_)) if typing.get_origin(type_) in (typing.Union, types.UnionType) else [type_]
 
 
-def _split(text: str, of: Any):
-    """Text of the command line as what msgspec converts."""
-    base, meta = _base_of(of)
+def _split(text: str, type_: Any):
+    """Converts text of the command line into values that msgspec converts further."""
+    base, meta = _base_of(type_)
     if base is type(None):
         raise ValueError
     if typing.get_origin(base) is list:
         return [_split(part, typing.get_args(base)[0]) for part in text.split(",")]
     if typing.get_origin(base) is tuple:
-        return tuple(_split(part, of) for part, of in zip(text.split(","), typing.get_args(base), strict=True))
+        return tuple(_split(part, type_) for part, type_ in zip(text.split(","), typing.get_args(base), strict=True))
     if base is bool:
         return {"on": True, "off": False}.get(text, text)
     return parse_bytes(text) if (meta.extra or {}).get("unit") == "bytes" else text
 
 
-def _unique(value: Any, of: Any) -> Any:
-    """The value, of which a list whose type says so has no element twice."""
-    for each in _alternatives(of):
-        if (_base_of(each)[1].extra or {}).get("unique") and value is not None and len(set(value)) < len(value):
-            raise ValueError(f"expected {described(of)}")
+def _unique(value: Any, type_: Any) -> Any:
+    """The value; raises ValueError for a list with equal elements whose type forbids them."""
+    for alternative in _alternatives(type_):
+        if (_base_of(alternative)[1].extra or {}).get("unique") and value is not None and len(set(value)) < len(value):
+            raise ValueError(f"expected {described(type_)}")
     return value
 
 
 def _plain(value: Any) -> Any:
-    """Without types of numpy and torch, and sequences as lists."""
+    """The value with NumPy and torch types as Python's, and sequences as lists."""
     if isinstance(value, np.generic | np.ndarray) or type(value).__module__ == "torch" and hasattr(value, "tolist"):
         return value.tolist()
     if isinstance(value, tuple | list):
-        return [_plain(each) for each in value]
+        return [_plain(element) for element in value]
     return value
 
 
-def _made(of: type, value: Any) -> Any:
+def _made(type_: type, value: Any) -> Any:
     """msgspec's hook for types that it does not know."""
-    if of is Path and isinstance(value, str | Path):
+    if type_ is Path and isinstance(value, str | Path):
         return Path(value)
-    raise ValueError(f"{of} of {value!r}")
+    raise ValueError(f"{type_} of {value!r}")

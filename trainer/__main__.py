@@ -131,15 +131,15 @@ def _train(source, place, run: dict, out: Path, stop: StopRequest, loaded_at: fl
         *([] if only_measured else [checkpoints]),
     ]
     by_machine = ranks.gather(predicted(run["sampler"]) if ranks.local_rank == 0 else [])
-    expected = None if None in by_machine else [each for of_machine in by_machine for each in of_machine]
+    expected = None if None in by_machine else [shares for rank_shares in by_machine for shares in rank_shares]
     about = {
         "baselines": baselines_of(data, targets_of(options.targets)),
         "time_sliced": run.get("time_sliced", False),
         "cache": None if expected is None else {"predicted": expected, "measured": []},
     }
     all_rows = source.all_rows(dataset)
-    given = options, source, ranks, splits, out, callbacks, stop, all_rows
-    trainer = Trainer(*given, links=links, target_weights=target_weights, **about)
+    arguments = options, source, ranks, splits, out, callbacks, stop, all_rows
+    trainer = Trainer(*arguments, links=links, target_weights=target_weights, **about)
     if run.get("resume"):
         checkpoints.resume(trainer, machines["has_checkpoint"])
     trainer.run()

@@ -1,4 +1,4 @@
-"""What loaders tell layers of a batch's edges, so that nobody sorts them again."""
+"""Offsets of a batch's edges, which loaders leave for layers so that these need not sort the edges again."""
 
 from torch import Tensor
 

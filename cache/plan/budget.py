@@ -87,46 +87,46 @@ def _for_each(values: list, num_gpus: int) -> list:
     return values * num_gpus if len(values) == 1 else list(values)
 
 
-def topology_lies_in_gpus(place: str, topology_bytes: int, of_nodes: int, cache_bytes: int, gpu_bytes: int | None):
+def topology_lies_in_gpus(place: str, topology_bytes: int, node_bytes: int, cache_bytes: int, gpu_bytes: int | None):
     """Whether GPUs hold the whole topology, if nothing else is in their `gpu_bytes`.
 
     Args:
         place: what --topology says: "gpu", "host", or "auto", as the sampler decides.
-        of_nodes: bytes of labels and ids of nodes.
+        node_bytes: bytes of labels and ids of nodes.
     """
     if place != "auto" or gpu_bytes is None:
         return place == "gpu"
-    return _native.takes_topology(gpu_bytes - cache_bytes - of_nodes, topology_bytes)
+    return _native.takes_topology(gpu_bytes - cache_bytes - node_bytes, topology_bytes)
 
 
 def beside_topology(budget_bytes: list[int], topology_bytes: int, tables: list[tuple[int, int]]) -> list[int] | None:
-    """Of caches that take all that is left: what each keeps where the topology lies whole in its GPU; None: where that
-    leaves no room for all rows, raw, the cache alone decides what is there.
+    """For caches that take all free memory: bytes of each beside a whole topology in its GPU; None if that leaves no
+    room for all raw rows: then the cache alone decides what it holds.
 
     Args:
         tables: rows, and bytes of a raw row, of each node type.
     """
     kept = [budget - topology_bytes for budget in budget_bytes]
-    return kept if all(holds_all_raw_rows(each, tables) for each in kept) else None
+    return kept if all(holds_all_raw_rows(size, tables) for size in kept) else None
 
 
 def misfits(budget_bytes: list[int], needs: MemoryNeeds, host_needed_bytes: int, host_present_bytes: int) -> list[str]:
     """What will not fit, each with what to change; empty when all is well."""
-    found = []
+    problems = []
     for gpu, budget in enumerate(budget_bytes):
         if needs.gpu_bytes is None or needs.left_bytes is None or budget <= needs.left_bytes:
             continue
         beside = needs.slots_bytes + (needs.trainer_bytes or 0) + needs.graph_bytes
         cure = f"--cache-bytes of at most {format_bytes(needs.left_bytes)}, " if needs.left_bytes > 0 else ""
-        found.append(
+        problems.append(
             f"GPU {gpu}: a cache of {format_bytes(budget)} beside {format_bytes(beside)} for slots, trainer and graph"
             f" is more than its {format_bytes(needs.gpu_bytes)}; use {cure}fewer --slots, or a smaller --batch-size or"
             " --fanout"
         )
     if host_needed_bytes > host_present_bytes:
-        found.append(
+        problems.append(
             f"host: {format_bytes(host_needed_bytes)} are needed for features, topology, and to"
             f" fill the cache, and {format_bytes(host_present_bytes)} are available; use a smaller feature dtype,"
             f" compressed rows (cohort ibp), or a machine with more memory"
         )
-    return found
+    return problems

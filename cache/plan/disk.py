@@ -50,7 +50,7 @@ def measured_rates(file: Path, seconds: float = SECONDS) -> DiskRates:
 
 
 def remembered_rates(file: Path) -> DiskRates:
-    """The same, measured unless a file in the user's cache folder has those of this file's drive.
+    """`measured_rates`, unless a file in the user's cache folder has the rates of this file's drive.
 
     Raises:
         CohortError: as `measured_rates`.
@@ -92,7 +92,7 @@ def disk_reads(
     Args:
         reads: int64 [rows], batches that read each row of all node types, of `num_batches` that were counted.
         row_bytes: int64 [rows], of each in host memory, what finds it included; 0: of a type without features.
-        cached: rows that each clique holds, int64 [any] a clique; the first clique's reads are told.
+        cached: rows that each clique holds, int64 [any] a clique; the reads are those of the first clique.
         room_bytes: of host memory for rows.
     """
     in_all = np.ones(len(reads), bool)
@@ -106,5 +106,5 @@ def disk_reads(
     on_disk = row_bytes > 0
     on_disk[in_memory] = False
     on_disk[np.concatenate(cached[:1]) if len(cached) else []] = False
-    of_batch = float(expected_reads(reads, row_bytes > 0)[on_disk].sum()) / max(1, num_batches)
-    return DiskReads(int(on_disk.sum()), int(row_bytes[on_disk].sum()), of_batch)
+    rows_per_batch = float(expected_reads(reads, row_bytes > 0)[on_disk].sum()) / max(1, num_batches)
+    return DiskReads(int(on_disk.sum()), int(row_bytes[on_disk].sum()), rows_per_batch)

@@ -1,4 +1,4 @@
-"""From what a user asks of the cache to what run.json tells the sampler."""
+"""Turns the user's options for the cache into members of run.json for the sampler."""
 
 import contextlib
 import hashlib
@@ -73,7 +73,7 @@ def presample(
     seeds: np.ndarray | None = None,
     draws: dict[str, Any] | None = None,
 ) -> dict:
-    """Has the sampler count what it reads, unless the data set has the counts (`refresh`: though it has).
+    """Has the sampler count what it reads, unless the data set has the counts (`refresh`: even then).
 
     A list of `fanout` for each relation follows the one before, if there are several.
 
@@ -155,13 +155,13 @@ def cache_members(
     Raises:
         CohortError: as `presample` and `budgets` do; and no node has features.
     """
-    of_host = {} if spec.host_bytes is None else {"host_bytes": spec.host_bytes, "ahead": spec.ahead}
+    host_options = {} if spec.host_bytes is None else {"host_bytes": spec.host_bytes, "ahead": spec.ahead}
     has_cache = spec.cache_ratio is not None or spec.cache_bytes is not None
-    if not has_cache and not of_host:
+    if not has_cache and not host_options:
         return {}
     if spec.cache_policy == "none":
-        return of_host | {"cache_policy": "none"}
-    demand_one_each(num_ranks, spec.cache_ratio, spec.cache_bytes)  # before anything is counted, which takes its time
+        return host_options | {"cache_policy": "none"}
+    demand_one_each(num_ranks, spec.cache_ratio, spec.cache_bytes)  # before counting, which takes time
     meta = read_meta(dataset)
     if raw_bytes_of(meta) == 0:
         options = "--cache-ratio, --cache-bytes" if has_cache else "--host-bytes"
@@ -171,7 +171,7 @@ def cache_members(
     counts = []
     if spec.cache_policy == "plan":
         for seeds in [None] if clique_seeds is None else [seeds for _, seeds in clique_seeds]:
-            found = presample(
+            reads = presample(
                 dataset,
                 spec.fanout,
                 spec.batch_size,
@@ -179,18 +179,20 @@ def cache_members(
                 seeds=seeds,
                 draws=spec.draws,
             )
-            counts.append(found)
-            if not found["reused"]:
+            counts.append(reads)
+            if not reads["reused"]:
                 what = "cache" if has_cache else "host memory"
                 LOG.info(
-                    f"counted what {found['batches']} batches of the sampler read, for the {what}: {found['file']}"
+                    f"counted what {reads['batches']} batches of the sampler read, for the {what}: {reads['file']}"
                 )
     hotness: dict = {"hotness": counts[0]["file"]} if counts else {}
     if counts and clique_seeds is not None:
-        of_rank = {rank: each["file"] for (ranks, _), each in zip(clique_seeds, counts, strict=True) for rank in ranks}
-        hotness = {"rank_hotness": [of_rank[rank] for rank in range(num_ranks)]}
+        rank_file = {
+            rank: relation["file"] for (ranks, _), relation in zip(clique_seeds, counts, strict=True) for rank in ranks
+        }
+        hotness = {"rank_hotness": [rank_file[rank] for rank in range(num_ranks)]}
     if not has_cache:
-        return of_host | hotness
+        return host_options | hotness
     needs = memory_needs(spec, meta, counts, edge_ids)
     cache_bytes = budgets(num_ranks, raw_bytes_of(meta), spec.cache_ratio, spec.cache_bytes, needs)
     bandwidth = spec.bandwidth or (machine_bandwidth(gpus=gpus) if on_gpu else MEASURED_BANDWIDTH)
@@ -203,19 +205,19 @@ def cache_members(
             "seconds_per_line": [1e-9 * nanoseconds for nanoseconds in spec.line_ns],
         }
         | hotness
-        | of_host
+        | host_options
         | ({"pool_share": 1.0} if spec.cache_ratio == "auto" else {})  # this cache leaves room for trainer and pools
     )
 
 
 def memory_needs(spec: SamplerSpec, meta: dict, counts: list[dict], edge_ids: bool = False) -> MemoryNeeds:
-    """What a GPU needs beside the cache; a batch whose size nobody counted is the whole graph at most.
+    """What a GPU needs beside the cache; a batch of unknown size is at most the whole graph.
 
     With several node types, rows count as wide as the widest.
     """
     largest = (num_nodes_of(meta), sum(edges["count"] for edges in meta["edges"]))
     if counts:
-        largest = tuple(max(found[name] for found in counts) for name in ("max_batch_nodes", "max_batch_edges"))
+        largest = tuple(max(count[name] for count in counts) for name in ("max_batch_nodes", "max_batch_edges"))
     is_homogeneous = len(meta["nodes"]) == len(meta["edges"]) == 1
     slot_bytes = _native.slot_bytes(
         num_nodes=num_nodes_of(meta),
@@ -238,5 +240,5 @@ def memory_needs(spec: SamplerSpec, meta: dict, counts: list[dict], edge_ids: bo
     )
     slots_bytes = spec.slots * slot_bytes + pool_bytes
     # They are in the trainer's peak, where that was measured.
-    of_nodes = bytes_of_nodes(meta) if spec.trainer_bytes is None else 0
-    return MemoryNeeds(spec.gpu_memory, slots_bytes, spec.trainer_bytes, of_nodes)
+    node_bytes = bytes_of_nodes(meta) if spec.trainer_bytes is None else 0
+    return MemoryNeeds(spec.gpu_memory, slots_bytes, spec.trainer_bytes, node_bytes)

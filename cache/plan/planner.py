@@ -10,7 +10,7 @@ import numpy as np
 from cohort_gnn.cache import _native
 
 MAX_CLIQUE_GPUS = _native.MAX_CLIQUE_GPUS
-NETWORK_BYTES_PER_SECOND = _native.NETWORK_BYTES_PER_SECOND  # of a machine: assumed, as 100 Gbit/s Ethernet has it
+NETWORK_BYTES_PER_SECOND = _native.NETWORK_BYTES_PER_SECOND  # of a machine: assumed, 100 Gbit/s Ethernet
 # "none" (each alone), "all", "2x4" (two of four) or "3+5", and how many GPUs there are, as lists of GPUs. It raises a
 # CohortError for another text, a clique of more than MAX_CLIQUE_GPUS, or other sizes than GPUs in all.
 cliques_named = _native.cliques_named
@@ -96,7 +96,7 @@ class Counts:
 
     @classmethod
     def stand_in(cls, policy: str, relations: Sequence[PlanEdges], num_nodes: int, picks: int) -> "Counts":
-        """Counts without sampling, to compare with: they order the nodes, and say nothing of a batch.
+        """Counts without sampling, for comparisons: they rank the nodes, and say nothing about a batch.
 
         Args:
             policy: "degree": a node is read as often as it has out-edges, and drawn from each time; "random": by
@@ -105,12 +105,12 @@ class Counts:
             num_nodes: of all types.
             picks: most neighbours drawn from a list; -1: all.
         """
-        given = [
-            (np.ascontiguousarray(each.indptr, np.int64), np.ascontiguousarray(each.indices), *each.first)
-            for each in relations
+        arrays = [
+            (np.ascontiguousarray(relation.indptr, np.int64), np.ascontiguousarray(relation.indices), *relation.first)
+            for relation in relations
         ]
-        found = _native.stand_in(policy, given, num_nodes, picks)
-        return cls(1, found.reads, found.expansions, found.edges_read)
+        counts = _native.stand_in(policy, arrays, num_nodes, picks)
+        return cls(1, counts.reads, counts.expansions, counts.edges_read)
 
 
 def load_counts(path: Path) -> Counts:
@@ -175,7 +175,7 @@ def plan(
 
     Args:
         tables: of each node type.
-        relations: of each relation; none: neighbour lists are read elsewhere, and no business of the plan.
+        relations: of each relation; none: neighbour lists are read elsewhere, and not planned.
         counts: of all GPUs; or one a clique, where cliques have seeds of their own.
         cliques: every GPU 0..G-1 once; a GPU without peers alone.
         budget_bytes: int [G].
@@ -196,9 +196,9 @@ def plan(
         CohortError: input that contradicts itself.
     """
     return _native.plan(
-        tables=[(each.num_rows, _bytes(each.row_bytes), _bytes(each.host_row_bytes)) for each in tables],
-        relations=[(np.ascontiguousarray(each.indptr, np.int64), each.index_bytes) for each in relations],
-        counts=[_native_counts(each) for each in ([counts] if isinstance(counts, Counts) else counts)],
+        tables=[(table.num_rows, _bytes(table.row_bytes), _bytes(table.host_row_bytes)) for table in tables],
+        relations=[(np.ascontiguousarray(lists.indptr, np.int64), lists.index_bytes) for lists in relations],
+        counts=[_native_counts(part) for part in ([counts] if isinstance(counts, Counts) else counts)],
         cliques=[list(clique) for clique in cliques],
         budget_bytes=list(budget_bytes),
         bytes_per_second=list(links.bytes_per_second),
@@ -222,5 +222,5 @@ def _native_counts(counts: Counts) -> tuple:
     )
 
 
-def _bytes(of_rows: int | np.ndarray | None):
-    return of_rows if of_rows is None or isinstance(of_rows, int) else np.ascontiguousarray(of_rows, np.uint32)
+def _bytes(row_bytes: int | np.ndarray | None):
+    return row_bytes if row_bytes is None or isinstance(row_bytes, int) else np.ascontiguousarray(row_bytes, np.uint32)

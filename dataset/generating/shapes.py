@@ -169,11 +169,11 @@ def _raw(rows: GeneratedRows) -> Rows:
 
 def _edges(relation: EdgeType, counts: dict[str, int], num_edges: int, key: list[int]) -> Edges:
     """Both ends as of `powerlaw`: floor(V u^2) of V nodes that are renamed at random."""
-    ends = relation[0], relation[2]
+    endpoint_types = relation[0], relation[2]
 
     def chunks(block_bytes: int) -> Iterator[EdgeChunk]:
         draws = [np.random.Generator(np.random.Philox([*key, 2, end])) for end in range(2)]
-        names = [draw.permutation(counts[end]) for draw, end in zip(draws, ends, strict=True)]
+        names = [draw.permutation(counts[end]) for draw, end in zip(draws, endpoint_types, strict=True)]
         step = max(1, block_bytes // EDGE_BYTES)
         for first in range(0, num_edges, step):
             count = min(step, num_edges - first)

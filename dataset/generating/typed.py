@@ -50,18 +50,18 @@ def generate_typed(
     _demand_sizes(nodes, edges, dim, dtype, classes, num_groups, papers)
     draw = np.random.Generator(np.random.Philox(seed))
     author_group, field_group, labels = _papers(draw, papers, classes)
-    of_side = np.arange(side) % num_groups  # the groups of authors and of fields
+    side_groups = np.arange(side) % num_groups  # the groups of authors and of fields
     writes = _edges(draw, papers, edges - edges // 2, author_group, side, num_groups)
     has = _edges(draw, papers, edges // 2, field_group, side, num_groups)
     signatures = draw.standard_normal((num_groups, dim), dtype=np.float32) / np.float32(np.sqrt(dim))
 
     def nodes_of(signal: np.ndarray, noise: float) -> Nodes:
         x = signal + np.float32(noise) * draw.standard_normal(signal.shape, dtype=np.float32)
-        return Nodes(len(x), Rows.of_matrix("features", x.astype(dtype)))
+        return Nodes(len(x), Rows.from_matrix("features", x.astype(dtype)))
 
     paper = nodes_of(signatures[author_group] + signatures[field_group], PAPER_NOISE)
     # One table for authors and fields: without types nothing tells them apart.
-    other = nodes_of(signatures[of_side], OTHER_NOISE) if all_features else Nodes(side)
+    other = nodes_of(signatures[side_groups], OTHER_NOISE) if all_features else Nodes(side)
     graph = Graph(
         name=Path(out).name,
         place="generated",

@@ -1,4 +1,4 @@
-"""What options name beside a source: it adds to what the source has, or replaces it."""
+"""Files and settings that options add to a source, or that replace what the source has."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TABLE_NAMES = (
     *("edges", "features", "labels", "splits", "node-ids"),
     *("edge-weights", "edge-times", "edge-features"),
 )  # as --header, --separator, --comment and --id-column call them
-# Of SourceOptions and ConvertOptions: what types that have names have no meaning for, and what to do in place of it.
+# Fields of SourceOptions and ConvertOptions that do not apply to named types, and what to do instead.
 OF_FILES = ("features", "edge_weights", "edge_times", "edge_features", "nodes")
 OF_ONE_TYPE = ("transpose", "undirected", "rename", "node_ids", "pca", "row_normalize", *OF_FILES)
 OF_SEVERAL_TYPES = "with several node types, name the table as file of its type, with its id, label and features"
@@ -42,8 +42,8 @@ Each = str | Mapping[str, str] | None  # a value for all tables, or one for each
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What a source does not say itself, or what is to be read in the place of what it says: the options of these names
-    of `cohort dataset import`, whose help describes them.
+    """What a source does not contain, or what is read instead of its own: the options of these names of
+    `cohort dataset import`, whose help describes them.
 
     Attributes:
         raw: columns and type of a `features` of bare numbers.
@@ -76,20 +76,20 @@ class SourceOptions:
 
     def text(self, table: str) -> TextOptions:
         """How the lines of a table are made."""
-        header, separator = _of(self.header, table) or "auto", _of(self.separator, table)
+        header, separator = _for_table(self.header, table) or "auto", _for_table(self.separator, table)
         separator = separator if separator is None else SEPARATORS.get(separator, separator)
-        return TextOptions(separator, header, _of(self.comment, table), table)
+        return TextOptions(separator, header, _for_table(self.comment, table), table)
 
     def ids_of(self, table: str) -> str | None:
         """The column of ids of a table; "none": it has none; None: nobody said."""
-        return _of(self.id_column, table)
+        return _for_table(self.id_column, table)
 
 
 AS_IT_IS = SourceOptions()
 
 
-def _of(given: Each, table: str) -> str | None:
-    return given if given is None or isinstance(given, str) else given.get(table, given.get(""))
+def _for_table(option: Each, table: str) -> str | None:
+    return option if option is None or isinstance(option, str) else option.get(table, option.get(""))
 
 
 def demand_files(inputs: SourceOptions) -> None:
@@ -106,25 +106,25 @@ def demand_files(inputs: SourceOptions) -> None:
 
 
 def node_ids_of(inputs: SourceOptions) -> np.ndarray | None:
-    """int64 [V]: the id of each row of features, where options say it."""
+    """int64 [V]: the id of each row of features; None: no option gives the ids."""
     column = inputs.ids_of("features")
-    of_features = column not in (None, NONE) and inputs.features is not None and _is_table(inputs.features)
+    in_features = column not in (None, NONE) and inputs.features is not None and _is_table(inputs.features)
     if inputs.node_ids is None:
-        if not of_features:
+        if not in_features:
             return None
         assert inputs.features is not None and column is not None
         wanted = Wanted([*(inputs.feature_columns or ()), column])
         table = tables.open_table(inputs.features, inputs.text("features"), wanted)
         number = table.choose([column])[0]
         return arrays.integers(table.place(number), table.read([number], np.int64))
-    if of_features:
+    if in_features:
         raise CohortError("--node-ids, --id-column", "one of the two for the ids of features", "both", "leave one out")
     return arrays.integers(str(inputs.node_ids), tables.read_ids(inputs.node_ids, inputs.text("node-ids")))
 
 
 def demand_options_fit(graph: Graph, inputs: SourceOptions, options: ConvertOptions) -> None:
-    """Raises CohortError for an option that has no meaning for a graph whose types have names, or for one without
-    names, and where rows of renamed nodes do not say whose they are."""
+    """Raises CohortError for an option that does not apply to a graph with named types, or without them; and for
+    --rename with rows of nodes that have no ids."""
     if not graph.has_names:
         if options.reverse_of:
             raise CohortError("--reverse-of", "a graph of several relations", "one of one relation", "leave it out")
@@ -132,9 +132,9 @@ def demand_options_fit(graph: Graph, inputs: SourceOptions, options: ConvertOpti
         return
     if inputs.ids_of("labels") not in (None, NONE):
         raise CohortError("--id-column", "a graph of one node type", "several", OF_SEVERAL_TYPES)
-    given = vars(options) | {name: value for name, value in vars(inputs).items() if value is not None}
+    option_values = vars(options) | {name: value for name, value in vars(inputs).items() if value is not None}
     for name in OF_ONE_TYPE:
-        if given.get(name) is not None and given[name] is not False:
+        if option_values.get(name) is not None and option_values[name] is not False:
             hint = HINTS.get(name, f"leave {flag_of(name)} out")
             raise CohortError(flag_of(name), "a graph of one node type", f"several: {', '.join(graph.nodes)}", hint)
 
@@ -146,9 +146,9 @@ def _demand_no_rows_renamed(graph: Graph, inputs: SourceOptions, options: Conver
     rows = has_features if inputs.features is None else str(inputs.features) != ONES
     labels = inputs.labels or graph.labels
     if rows or labels and inputs.ids_of("labels") in (None, NONE):
-        found = "rows of features" if rows else "labels, one a row"
+        actual = "rows of features" if rows else "labels, one a row"
         hint = "--node-ids FILE says the id of each row; of a table, --id-column NAME says its column of ids"
-        raise CohortError("--rename", "edges alone, as rows do not say whose they are", found, hint)
+        raise CohortError("--rename", "edges alone, as rows do not say whose they are", actual, hint)
 
 
 def replace_task(graph: Graph, inputs: SourceOptions, task: str, ids: np.ndarray | None) -> None:
@@ -167,7 +167,7 @@ def replace_task(graph: Graph, inputs: SourceOptions, task: str, ids: np.ndarray
 
 
 def replace_graph(graph: Graph, inputs: SourceOptions, ids: np.ndarray | None) -> None:
-    """Puts what the options name in the place of what the source has of nodes and edges, without names of types."""
+    """Replaces nodes and edges of a source without named types by what the options name."""
     if graph.has_names:
         return
     (nodes,), (edges,) = graph.nodes.values(), graph.edges.values()
@@ -207,13 +207,13 @@ def _is_table(path: Path) -> bool:
 
 
 def _open_table(
-    path: Path, wanted: Sequence[str] | None, inputs: SourceOptions, of: str
+    path: Path, wanted: Sequence[str] | None, inputs: SourceOptions, table_name: str
 ) -> tuple[TableFile, list[int], int | None]:
-    """A table, the numbers of its columns, all of them but the ids or those that are wanted, and the column of ids."""
-    named = inputs.ids_of(of)
+    """Opens a table; returns it, the numbers of the wanted columns (None: all but the ids), and the column of ids."""
+    named = inputs.ids_of(table_name)
     ids = None if named in (None, NONE) else named
     columns = [*(wanted or ()), *([] if ids is None or ids in (wanted or ()) else [ids])]
-    table = tables.open_table(path, inputs.text(of), Wanted(columns or None))
+    table = tables.open_table(path, inputs.text(table_name), Wanted(columns or None))
     column = None if ids is None else table.choose([ids])[0]
     if column is None:
         tables.demand_part_order(table)
@@ -231,19 +231,19 @@ def _features(path: Path, inputs: SourceOptions, notes: list[str], ids: np.ndarr
     if not inputs.feature_columns:
         is_said = inputs.ids_of("features") is not None
         _demand_features(table, numbers, text, is_said)
-    of = "" if len(names) == len(table.titles) else f" of {len(table.titles)}"
+    total = "" if len(names) == len(table.titles) else f" of {len(table.titles)}"
     if inputs.ids_of("features") is None and inputs.node_ids is None:
         tables.demand_order(table, [i for i in range(len(table.titles)) if i not in numbers], text)
-    told = "" if column is None else f"; ids: {table.titles[column]}"
-    notes.append(f"{path.name}: {len(names)}{of} columns taken as features: {shortened(names)}{told}")
-    return Rows.of_table(table, numbers if inputs.feature_columns or column is not None else None)
+    ids_note = "" if column is None else f"; ids: {table.titles[column]}"
+    notes.append(f"{path.name}: {len(names)}{total} columns taken as features: {shortened(names)}{ids_note}")
+    return Rows.from_table(table, numbers if inputs.feature_columns or column is not None else None)
 
 
 def _demand_features(table: TableFile, numbers: list[int], text: TextOptions, is_said: bool) -> None:
-    """Raises CohortError where one of the columns, which are taken as nobody has chosen others, is no feature.
+    """Raises CohortError if a column that is taken by default is not a feature.
 
     Args:
-        is_said: which column has ids, or that none has.
+        is_said: the user has named the column of ids, or has said that there is none.
     """
     by_name = [i for i in numbers if table.titles[i].lower() in LABELS or not is_said and is_id_name(table.titles[i])]
     odd = by_name or ([] if is_said else [i for i in numbers if i in named_ids(table)])
@@ -255,12 +255,12 @@ def _demand_features(table: TableFile, numbers: list[int], text: TextOptions, is
         return
     names, titles = [table.titles[i] for i in odd], [table.titles[i] for i in numbers]
     hint = f"say which are: --feature-columns {spans(titles, names) or 'A,B,C:F'}; row i is node i, whatever its id"
-    found = f"{' and '.join(names)} among them"
+    actual = f"{' and '.join(names)} among them"
     if by_value:
-        found += ", integers of which none comes twice"
+        actual += ", integers of which none comes twice"
         hint += f"; or {text.says('id-column', names[0])}: they are the nodes' ids; {text.says('id-column', NONE)}: "
         hint += "all are features"
-    raise CohortError(str(table.path), "only columns of features", found, hint)
+    raise CohortError(str(table.path), "only columns of features", actual, hint)
 
 
 def _labels(path: Path, inputs: SourceOptions, task: str, node_ids: np.ndarray | None) -> Labels:
@@ -287,4 +287,4 @@ def _labels(path: Path, inputs: SourceOptions, task: str, node_ids: np.ndarray |
     if column is not None:
         place, number = table.place(column), column
         read_ids = lambda: arrays.integers(place, table.read([number], np.int64))  # noqa: E731
-    return Labels.of_table(table, numbers, task == "multilabel", read_ids)
+    return Labels.from_table(table, numbers, task == "multilabel", read_ids)

@@ -123,7 +123,7 @@ def _add_source_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--edge-feature-columns", type=columns, metavar="A,B|A:Z", help="columns of the edges' features in an edge list"
     )
-    told = "; TABLE=... for one: " + ", ".join(TABLE_NAMES)
+    tables_help = "; TABLE=... for one: " + ", ".join(TABLE_NAMES)
     for name, value, text in (
         ("--separator", separator, f"of text: column separator: a character, or {', '.join(SEPARATORS)}"),
         ("--header", yes_or_no, "of text: yes or no: whether the first line contains column names"),
@@ -135,8 +135,8 @@ def _add_source_options(group: argparse._ArgumentGroup) -> None:
         ("--id-column", str, "column of the ids of nodes in a table of features or labels; none: row i is node i"),
     ):
         metavar = {"--separator": "C", "--header": "yes|no", "--comment": "C", "--id-column": "NAME"}[name]
-        of_table = of_tables(value)
-        group.add_argument(name, type=of_table, action="append", metavar=f"[TABLE=]{metavar}", help=text + told)
+        reader = table_option(value)
+        group.add_argument(name, type=reader, action="append", metavar=f"[TABLE=]{metavar}", help=text + tables_help)
     group.add_argument(
         "--features", type=Path, metavar="FILE|ones", help="feature rows: .npy, .csv, .parquet, or raw binary numbers"
     )
@@ -168,9 +168,9 @@ def _add_source_options(group: argparse._ArgumentGroup) -> None:
 
 def reverse_of(text: str) -> tuple[EdgeType, EdgeType | None]:
     """A relation, and the one that it is the reverse of."""
-    name, _, of = text.partition("=")
+    name, _, other = text.partition("=")
     try:
-        relations = [None if each == NO_REVERSE else relation_of("--reverse-of", each, ":") for each in (name, of)]
+        relations = [None if part == NO_REVERSE else relation_of("--reverse-of", part, ":") for part in (name, other)]
     except CohortError as error:
         raise argparse.ArgumentTypeError(f"expected {error.expected}, found {error.found}") from error
     if relations[0] is None:
@@ -180,11 +180,11 @@ def reverse_of(text: str) -> tuple[EdgeType, EdgeType | None]:
 
 def separator(text: str) -> str:
     """A character, or its name."""
-    found = SEPARATORS.get(text, text)
-    if len(found) != 1:
+    character = SEPARATORS.get(text, text)
+    if len(character) != 1:
         names = ", ".join(SEPARATORS)
         raise argparse.ArgumentTypeError(f"expected one character, or {names}, found {text!r}")
-    return found
+    return character
 
 
 def yes_or_no(text: str) -> str:
@@ -193,38 +193,38 @@ def yes_or_no(text: str) -> str:
     return text
 
 
-def of_tables(value: Callable[[str], str]) -> Callable[[str], dict[str, str]]:
-    """What reads "no", or "edges=no,features=yes": a value for the tables of these names; "" are the others."""
+def table_option(value: Callable[[str], str]) -> Callable[[str], dict[str, str]]:
+    """A parser of "no", or of "edges=no,features=yes": {table: value}, with "" for all other tables."""
 
     def read(text: str) -> dict[str, str]:
         parts = text.split(",") if "=" in text and text.split("=")[0] in TABLE_NAMES else [text]
-        found = {}
+        values = {}
         for part in parts:
             table, equals, rest = part.partition("=")
             named = equals and table in TABLE_NAMES
-            found[table if named else ""] = value(rest if named else part)
-        return found
+            values[table if named else ""] = value(rest if named else part)
+        return values
 
     return read
 
 
 def names(text: str) -> list[str]:
     """ "src,dst" as two names."""
-    found = text.split(",")
-    if len(found) != 2 or not all(found):
+    parts = text.split(",")
+    if len(parts) != 2 or not all(parts):
         raise argparse.ArgumentTypeError(f"expected two columns such as src,dst or 0,1, found {text!r}")
-    return found
+    return parts
 
 
 def columns(text: str) -> list[str]:
     """ "id,f0:f9" as a list."""
-    found = text.split(",")
-    if not all(found):
+    parts = text.split(",")
+    if not all(parts):
         raise argparse.ArgumentTypeError(f"expected columns such as f0,f1 or f0:f9 or 1:20, found {text!r}")
-    return found
+    return parts
 
 
-def _given(args: argparse.Namespace, options: type, without: tuple[str, ...]) -> dict[str, Any]:
+def _field_arguments(args: argparse.Namespace, options: type, without: tuple[str, ...]) -> dict[str, Any]:
     """The arguments that are fields of a dataclass of options."""
     names = (field.name for field in dataclasses.fields(options))
     return {name: getattr(args, name) for name in names if name not in without}
@@ -232,12 +232,12 @@ def _given(args: argparse.Namespace, options: type, without: tuple[str, ...]) ->
 
 def _import(args: argparse.Namespace) -> int:
     raw = RawLayout(args.feature_dim, args.feature_dtype)
-    each: dict[str, Any] = {
-        name: {table: value for given in getattr(args, name) or () for table, value in given.items()} or None
+    by_table: dict[str, Any] = {
+        name: {table: value for option in getattr(args, name) or () for table, value in option.items()} or None
         for name in ("separator", "header", "comment", "id_column")
     }
-    inputs = SourceOptions(**_given(args, SourceOptions, ("raw", *each)), **each, raw=raw)
-    options = _given(args, ConvertOptions, ("node_ids",)) | {"reverse_of": dict(args.reverse_of or ())}
+    inputs = SourceOptions(**_field_arguments(args, SourceOptions, ("raw", *by_table)), **by_table, raw=raw)
+    options = _field_arguments(args, ConvertOptions, ("node_ids",)) | {"reverse_of": dict(args.reverse_of or ())}
     console = lines_on_stderr()
 
     def note(text: str) -> None:

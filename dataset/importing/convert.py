@@ -62,7 +62,7 @@ class Conversion:
         self.graph, self.folder, self.options, self.progress = graph, folder, options, progress
         self.sort_memory = options.memory // 4 * 3
         self.counts: dict[str, int | None] = {}  # nodes of each type, as far as they are known
-        self.rows_told = ""  # the shape of features, where the source's own is known
+        self.rows_note = ""  # the shape of features, where the source's own is known
         self.id_map: _native.IdMap | None = None  # from ids of any kind to nodes of the only type
 
     def run(self) -> None:
@@ -79,7 +79,7 @@ class Conversion:
         }
         self._name_nodes()
         edges = self._write_relations()
-        counts = {type_: count or 0 for type_, count in self.counts.items()}  # edges have told the last one
+        counts = {type_: count or 0 for type_, count in self.counts.items()}  # known once the edges are read
         labels = self._labels(counts[graph.target])
         files = write_targets(self.folder, labels, self._splits(labels), self._prefix(graph.target))
         learned = {
@@ -88,9 +88,9 @@ class Conversion:
             "num_classes": self._num_classes(labels),
         }
         if not graph.has_names and not all(features.values()):
-            ones = Rows.of_matrix("features", np.broadcast_to(np.uint8(1), (counts[graph.target], 1)))
+            ones = Rows.from_matrix("features", np.broadcast_to(np.uint8(1), (counts[graph.target], 1)))
             features = {graph.target: self._write_features(graph.target, counts[graph.target], ones)}
-        nodes = [{"type": type_, "count": counts[type_]} | told for type_, told in features.items()]
+        nodes = [{"type": type_, "count": counts[type_]} | members for type_, members in features.items()]
         target = {"type": graph.target} | learned | files
         write_meta(self.folder, graph.name, nodes, edges, target, graph.has_names)
         if graph.links is not None:
@@ -123,17 +123,17 @@ class Conversion:
         file, what = f"{prefix}features.npy", f"features of {type_}" if prefix else "features"
         num_nodes, dim = self.write_rows(rows, file, count, what)
         if self.options.pca is None:
-            self.rows_told = f"{rows.place} has {num_nodes} rows of {dim} columns: one row per node"
+            self.rows_note = f"{rows.place} has {num_nodes} rows of {dim} columns: one row per node"
         self.counts[type_] = num_nodes
         return {"features": {"file": file, "dim": dim, "dtype": rows.dtype}}
 
     def write_rows(self, rows: Rows, file: str, num_nodes: int | None, what: str) -> list[int]:
         """Writes the feature rows, one for each node; returns their shape."""
 
-        def told(done: int) -> None:
+        def report(done: int) -> None:
             self.progress(what, done / num_nodes if num_nodes else 0)
 
-        shape = write_rows(self.folder / file, rows.chunks(self.options.block_bytes), told)
+        shape = write_rows(self.folder / file, rows.chunks(self.options.block_bytes), report)
         if 0 in shape:
             raise CohortError(rows.place, "at least one row and one column", f"shape {shape}")
         if num_nodes not in (None, shape[0]):
@@ -173,7 +173,7 @@ class Conversion:
         np.save(self.folder / ID_MAP, ids)
 
     def _take_count(self, count: int, what: str) -> None:
-        """The number of nodes of the only type, which must be that of its rows."""
+        """Sets the number of nodes of the only type; it must be that of its rows."""
         before, (edges,) = self.counts[self.graph.target], self.graph.edges.values()
         if before not in (None, count):
             hint = "--node-ids FILE says which id each feature row belongs to, also of nodes without edges"
@@ -194,8 +194,8 @@ class Conversion:
     # --- edges ------------------------------------------------------------------------------------------------------
 
     def _write_relations(self) -> list[dict[str, Any]]:
-        """What meta.json says of the edge types. Writes the edges of each and, where they are wanted, of its reverse,
-        which is read from what is written."""
+        """Writes the edges of each edge type and, if wanted, of its reverse, which is made from the written edges.
+        Returns the entries of meta.json for the edge types."""
         said = self._said_reverses()
         written = {relation: self._write_edges(relation, edges) for relation, edges in self.graph.edges.items()}
         if not self.graph.has_names:
@@ -203,9 +203,9 @@ class Conversion:
         self.progress("comparing edges", 0)
         known = self._find_reverses(written, said)
         reverses = missing_reverses(known) if self._adds_reverses else {}
-        for relation, of in reverses.items():
-            written[relation] = self._write_edges(relation, self._reversed(written[of]))
-        named = {relation: found.reverse_of for relation, found in known.items()} | reverses
+        for relation, original in reverses.items():
+            written[relation] = self._write_edges(relation, self._reversed(written[original]))
+        named = {relation: result.reverse_of for relation, result in known.items()} | reverses
         numbers = {type_: number for number, type_ in enumerate(self.counts)}
         order = sorted(written, key=lambda relation: numbers[relation[0]])
         for relation in order:
@@ -220,7 +220,7 @@ class Conversion:
         return self.graph.reverse if self.options.reverse is None else self.options.reverse
 
     def _said_reverses(self) -> dict[EdgeType, EdgeType | None]:
-        """What the source says of reverses, and the options in place of it."""
+        """The reverses that the options give, or else the source."""
         source = checked_reverses(f"{self.graph.place}: reverse_of", self.graph.reverse_of, self.graph.edges)
         return source | checked_reverses("--reverse-of", self.options.reverse_of, self.graph.edges)
 
@@ -230,27 +230,27 @@ class Conversion:
         lists = {}
         for relation, edges in written.items():
             indptr, indices = (np.load(self.folder / edges[part], mmap_mode="r") for part in ("indptr", "indices"))
-            of = said.get(relation)
-            lists[relation] = EdgesByTarget(indptr, indices, of, relation in said and of is None)
+            reverse = said.get(relation)
+            lists[relation] = EdgesByTarget(indptr, indices, reverse, relation in said and reverse is None)
         return find_reverses(lists)
 
     def _write_edges(self, relation: EdgeType, edges: Edges) -> dict[str, Any]:
-        """Writes the neighbours of each node of the target type, and what the edges have beside; returns what meta.json
-        says of the edge type."""
+        """Writes the neighbours of each node of the target type, with weights, times and features; returns the entry of
+        meta.json for the edge type."""
         graph, options, (source, name, target) = self.graph, self.options, relation
-        told = dict.fromkeys(("reading", "writing"), "edges")
+        stage_names = dict.fromkeys(("reading", "writing"), "edges")
         direction: dict[str, Any] = {
             "transpose": options.transpose,
             "reverse": options.undirected or self._adds_reverses,
         }
         if graph.has_names:
-            told = {"reading": " ".join(relation), "writing": name}
+            stage_names = {"reading": " ".join(relation), "writing": name}
             direction = {"num_sources": self.counts[source], "source_type": source, "target_type": target}
         count = self.counts[target]
         try:
             self.counts[target], described = EdgeData(edges, options.memory).sort(
                 self.folder,
-                lambda what, done: self.progress(f"{what} {told[what]}", done),
+                lambda what, done: self.progress(f"{what} {stage_names[what]}", done),
                 self.id_map,
                 self._prefix(relation),
                 memory_bytes=self.sort_memory,
@@ -266,26 +266,26 @@ class Conversion:
         return {"type": relation} | described
 
     def _blamed_on_rows(self, error: CohortError) -> CohortError:
-        """The error of a node that is too large, with the shape of the rows: they may lie the wrong way round."""
+        """The error for a node that is too large, with the shape of the rows, which may be transposed."""
         too_large = error.expected.startswith("a node in [0, ") and not error.found.startswith("-")
-        if not too_large or not self.rows_told or self.id_map is not None:
+        if not too_large or not self.rows_note or self.id_map is not None:
             return error
-        return CohortError(error.place, error.expected, error.found, f"{error.hint}; {self.rows_told}")
+        return CohortError(error.place, error.expected, error.found, f"{error.hint}; {self.rows_note}")
 
     def _reversed(self, described: dict[str, Any]) -> Edges:
         """target -> source of an edge type that is written, and what its edges have beside; `described`: what meta.json
         says of it."""
         weights, times = (
-            Weights.of_array(open_npy(self.folder / described[array]), are_times) if array in described else None
+            Weights.from_array(open_npy(self.folder / described[array]), are_times) if array in described else None
             for array, are_times in (("edge_weights", False), ("edge_times", True))
         )
         rows = None
         if features := described.get("features"):
             dtype = "bfloat16" if features["dtype"] == "bfloat16" else None
-            rows = Rows.of_file(open_npy(self.folder / features["file"]), dtype)
+            rows = Rows.from_file(open_npy(self.folder / features["file"]), dtype)
         indptr, indices = (self.folder / described[part] for part in ("indptr", "indices"))
         place = f"the reverse of {', '.join(described['type'])}"
-        edges = Edges.of_columns(place, np.load(indptr, mmap_mode="r"), open_npy(indices))
+        edges = Edges.from_columns(place, np.load(indptr, mmap_mode="r"), open_npy(indices))
         return replace(edges, weights=weights, times=times, features=rows)
 
     # --- labels, splits, links --------------------------------------------------------------------------------------
@@ -319,22 +319,22 @@ class Conversion:
         return out
 
     def _num_classes(self, labels: np.ndarray) -> int:
-        found = arrays.num_outputs(labels)
-        if found > max(len(labels), MANY_CLASSES):
+        count = arrays.num_outputs(labels)
+        if count > max(len(labels), MANY_CLASSES):
             hint = "classes are numbered from 0: are these ids? --label-type regression takes numbers as they are"
-            raise CohortError("labels", f"at most {max(len(labels), MANY_CLASSES)} classes", str(found), hint)
-        given = self.graph.num_classes
-        return found if given is None or self.options.task != "classification" else given
+            raise CohortError("labels", f"at most {max(len(labels), MANY_CLASSES)} classes", str(count), hint)
+        declared = self.graph.num_classes
+        return count if declared is None or self.options.task != "classification" else declared
 
     def _splits(self, labels: np.ndarray) -> list[np.ndarray]:
         """Train, val and test ids, int64 [any] each; those of a mask are its nodes with a label."""
         if self.graph.splits is None:
             return random_splits(labels, self.options.split, self.options.seed)
         out = []
-        for name, given in zip(SPLITS, self.graph.splits(), strict=True):
+        for name, ids_or_mask in zip(SPLITS, self.graph.splits(), strict=True):
             place = f"--splits: {name}" if self.graph.splits_from == "--splits" else name
-            ids = arrays.split_ids(place, given, labels)
-            out.append(ids if given.dtype.kind == "b" else self._nodes_of(place, ids))
+            ids = arrays.split_ids(place, ids_or_mask, labels)
+            out.append(ids if ids_or_mask.dtype.kind == "b" else self._nodes_of(place, ids))
             arrays.demand_nodes(place, out[-1], len(labels))
         return out
 
@@ -343,23 +343,23 @@ class Conversion:
         if self.options.transpose:
             raise CohortError("--transpose", "edges in the direction of the held-out links", "--transpose")
         edges = link_edges(open_one_type(self.folder))
-        for split, (place, given) in links.items():
+        for split, (place, held) in links.items():
             names = [f"{place}: {what}" for what in ("links", "negatives")]
             pairs, negatives = (
                 self._nodes_of(name, arrays.integers(name, ids, (None, None)).reshape(-1)).reshape(ids.shape)
-                for name, ids in zip(names, (given.pairs, given.negatives), strict=True)
+                for name, ids in zip(names, (held.pairs, held.negatives), strict=True)
             )
-            save_links(self.folder, split, checked_links(names, HeldOut(pairs, negatives, given.shared), edges), edges)
+            save_links(self.folder, split, checked_links(names, HeldOut(pairs, negatives, held.shared), edges), edges)
 
 
 def missing_reverses(relations: Mapping[EdgeType, KnownRelation]) -> dict[EdgeType, EdgeType]:
-    """The edge types ("b", "rev_NAME", "a") that are missing in the other direction, and which each reverses. None is
-    missing where another edge type is the reverse, or is called so."""
+    """The reverse edge types ("b", "rev_NAME", "a") that are missing, each with the edge type that it reverses. A
+    reverse is not missing if another edge type is the reverse, or has the name of one."""
     out = {}
-    for (source, name, target), found in relations.items():
+    for (source, name, target), result in relations.items():
         relation, reverse = (source, name, target), (target, f"rev_{name}", source)
         is_called_reverse = name.startswith("rev_") and (target, name.removeprefix("rev_"), source) in relations
-        has_reverse = any(is_reversed and other != relation for other, is_reversed in found.there)
+        has_reverse = any(is_reversed and other != relation for other, is_reversed in result.there)
         if not has_reverse and not is_called_reverse and reverse not in relations:
             out[reverse] = relation
     return out

@@ -1,4 +1,4 @@
-"""What edges have beside their ends, on its way into a data set: weights, times, feature rows."""
+"""Weights, times and feature rows of edges, on their way into a data set."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class EdgeData:
 
     Weights and times alone are parts of the sort keys. Rows are not: where edges have rows, the keys have the edges'
     numbers, and all that edges have is put into the new order afterwards. Keys by time then have ranks of the times,
-    one for each edge, which tell the numbers. Edges with equal ends and times keep their order.
+    one for each edge, from which the numbers follow. Edges with equal ends and times keep their order.
 
     Args:
         memory: bytes that weights or times of edges with rows may take.
@@ -54,8 +54,8 @@ class EdgeData:
         self._rank: np.ndarray | None = None
         self._sorter_options: dict[str, Any] = {"weighted": weights is not None, "timed": times is not None}
         if features is None:
-            if given := weights or times:
-                self._reader = WeightReader(given, self._block_bytes)
+            if numbers := weights or times:
+                self._reader = WeightReader(numbers, self._block_bytes)
             return
         self._sorter_options = {"timed": True} if times else {"numbered": True}
         if weights:
@@ -68,12 +68,12 @@ class EdgeData:
 
     def _in_memory(self, numbers: Weights) -> np.ndarray:
         """float32 or int64 [E]"""
-        parts, each = [], BYTES_BESIDE["times" if numbers.are_times else "weights"]
+        parts, bytes_each = [], BYTES_BESIDE["times" if numbers.are_times else "weights"]
         for part in numbers.chunks(self._block_bytes):
             parts.append(numbers.converted(part))
-            if each * sum(map(len, parts)) > self._memory:
+            if bytes_each * sum(map(len, parts)) > self._memory:
                 what = "times" if numbers.are_times else "weights"
-                expected = f"memory for the {what} of all edges, {each} bytes for each edge with features"
+                expected = f"memory for the {what} of all edges, {bytes_each} bytes for each edge with features"
                 raise CohortError("--memory", expected, format_bytes(self._memory), "give more")
         return np.concatenate(parts) if parts else numbers.converted(np.empty(0, np.int64))
 
@@ -85,18 +85,18 @@ class EdgeData:
         prefix: str = "",
         **options: Any,
     ) -> tuple[int, dict[str, Any]]:
-        """Writes the edges, and what they have beside, in order; returns the number of nodes that they lead to, and
-        what meta.json says of the edges: count and files.
+        """Writes the edges with their weights, times and features, in order; returns the number of target nodes, and
+        the entry of meta.json for the edges: count and files.
 
         Args:
-            progress: told of "reading" and "writing".
-            ids: what the ends of edges are ids of, if they are no nodes.
+            progress: called with "reading" and "writing".
+            ids: maps the endpoints of edges to nodes, if they are ids.
             prefix: of the names of the files, such as "author.writes.paper.".
             options: of the sorter.
 
         Raises:
-            CohortError: there is more or less beside the edges than they need; or edges with features would be merged,
-                or edges without be added.
+            CohortError: weights, times or features are not one for each edge; or edges with features would be merged,
+                or edges without features added.
         """
         if self._features is not None and options.get("dedupe"):
             hint = "leave --dedupe out, and in place of --undirected use --reverse-edges"
@@ -131,8 +131,8 @@ class EdgeData:
 
     def _demand_count(self, numbers: np.ndarray | None, what: str, at_least: bool = False) -> None:
         if numbers is not None and (len(numbers) < self._count if at_least else len(numbers) != self._count):
-            found = f"{len(numbers)} for {'more' if at_least else self._count} edges"
-            raise CohortError(f"the {what} of edges", f"one of the {what} for each edge", found)
+            actual = f"{len(numbers)} for {'more' if at_least else self._count} edges"
+            raise CohortError(f"the {what} of edges", f"one of the {what} for each edge", actual)
 
     def _write(self, folder: Path, prefix: str) -> dict[str, Any]:
         """Writes what the sorter did not, gives all files their names, and returns what meta.json says of them."""
@@ -160,19 +160,19 @@ class EdgeData:
         (folder / NUMBERS).unlink(missing_ok=True)
         return dim
 
-    def _write_rows(self, given: Rows, folder: Path, file: str, numbers: np.ndarray) -> int:
+    def _write_rows(self, features: Rows, folder: Path, file: str, numbers: np.ndarray) -> int:
         """Writes the rows of the edges with these numbers; returns how many columns they have."""
-        rows, block_bytes = given.matrix, self._block_bytes
+        rows, block_bytes = features.matrix, self._block_bytes
         if not isinstance(rows, np.ndarray):
-            shape = write_rows(folder / UNSORTED, given.chunks(block_bytes))
+            shape = write_rows(folder / UNSORTED, features.chunks(block_bytes))
             rows = np.load(folder / UNSORTED, mmap_mode="r") if 0 not in shape else np.empty(shape)
         if len(rows) != self._count or 0 in rows.shape:
             expected = f"{self._count} rows of at least one column, one row per edge"
-            raise CohortError(given.place, expected, f"shape {list(rows.shape)}")
-        of_bytes = np.ascontiguousarray(rows).view(np.uint8)
-        at_once = max(1, block_bytes // of_bytes.shape[1])
+            raise CohortError(features.place, expected, f"shape {list(rows.shape)}")
+        row_bytes = np.ascontiguousarray(rows).view(np.uint8)
+        at_once = max(1, block_bytes // row_bytes.shape[1])
         pieces = (
-            take_rows(of_bytes, numbers[first : first + at_once]).view(rows.dtype)
+            take_rows(row_bytes, numbers[first : first + at_once]).view(rows.dtype)
             for first in range(0, len(numbers), at_once)
         )
         write_rows(folder / file, pieces)

@@ -63,13 +63,13 @@ def from_pyg(
     if callable(getattr(data, "metadata", None)):
         return _from_hetero(data, out, target, reverse_edges, reverse_of, overwrite, **options)
     if target is not None or reverse_edges or reverse_of:
-        given = "target" if target is not None else "reverse_edges" if reverse_edges else "reverse_of"
-        raise CohortError("from_pyg", f"a HeteroData with {given}", f"a {type(data).__name__}", f"leave {given} out")
+        option = "target" if target is not None else "reverse_edges" if reverse_edges else "reverse_of"
+        raise CohortError("from_pyg", f"a HeteroData with {option}", f"a {type(data).__name__}", f"leave {option} out")
     for attribute, hint in NEEDED.items():
         if getattr(data, attribute, None) is None:
             has_adj = hasattr(data, "adj_t")
-            found = f"a {type(data).__name__} without" + (", but with adj_t" if has_adj else "")
-            raise CohortError("from_pyg", f"a Data with {attribute}", found, tensors.ADJ_HINT if has_adj else hint)
+            actual = f"a {type(data).__name__} without" + (", but with adj_t" if has_adj else "")
+            raise CohortError("from_pyg", f"a Data with {attribute}", actual, tensors.ADJ_HINT if has_adj else hint)
     splits = {split: mask for split, mask in tensors.masks_of(data).items() if mask is not None}
     members = data.to_dict() if hasattr(data, "to_dict") else {}
     _warn_of_what_is_left_out(
@@ -96,9 +96,9 @@ def _times_of(data: Any) -> Any:
     return tensors.times_of_sources("time", times, "edge_index", data.edge_index, len(data.x))
 
 
-def _warn_of_float32(found: Mapping[str, Any]) -> None:
-    """Says that a data set does not keep the dtype of features, by what they are called."""
-    for place, x in found.items():
+def _warn_of_float32(features: Mapping[str, Any]) -> None:
+    """Warns if a data set does not keep the dtype of features; `features`: by name."""
+    for place, x in features.items():
         dtype = str(getattr(x, "dtype", "")).removeprefix("torch.")
         if x is not None and dtype not in KEPT_DTYPES:
             kept = ", ".join(KEPT_DTYPES)
@@ -107,7 +107,7 @@ def _warn_of_float32(found: Mapping[str, Any]) -> None:
 
 
 def _warn_of_what_is_left_out(names: Sequence[str], kept: str) -> None:
-    """Names in one warning what a graph has beside the members of a data set."""
+    """Warns once of all attributes that a data set does not keep."""
     if names:
         verb = "is" if len(names) == 1 else "are"
         warn_user(f"{'; '.join(names)} {verb} left out: a data set keeps {kept}")
@@ -147,22 +147,22 @@ def _from_hetero(
     if not graph.edges:
         raise CohortError("from_pyg", "a HeteroData with edges", "none", "data['a', 'to', 'b'].edge_index = ...")
     graph.demand_types()
-    stores = {_told(type_): data[type_] for type_ in [*data.node_types, *data.edge_types]}
+    stores = {_type_name(type_): data[type_] for type_ in [*data.node_types, *data.edge_types]}
     left_out = [
-        f"{key} of {told}"
-        for told, store in stores.items()
+        f"{key} of {type_name}"
+        for type_name, store in stores.items()
         for key, value in store.items()
-        if value is not None and key not in (KEPT_OF_TARGET if told == target else KEPT)
+        if value is not None and key not in (KEPT_OF_TARGET if type_name == target else KEPT)
     ]
-    of_relations = "edge_index, edge_weight, times and edge_attr of each relation"
-    _warn_of_what_is_left_out(left_out, f"x and time of each type, {of_relations}, y and the three masks of the target")
+    per_relation = "edge_index, edge_weight, times and edge_attr of each relation"
+    _warn_of_what_is_left_out(left_out, f"x and time of each type, {per_relation}, y and the three masks of the target")
     _warn_of_float32({f"x of {type_}": data[type_].get("x") for type_ in data.node_types})
-    _warn_of_float32({f"edge_attr of {_told(type_)}": data[type_].get("edge_attr") for type_ in data.edge_types})
+    _warn_of_float32({f"edge_attr of {_type_name(type_)}": data[type_].get("edge_attr") for type_ in data.edge_types})
     write_graph(graph, out, ConvertOptions(task=task, split=split, seed=seed, overwrite=overwrite))
     return out
 
 
-def _told(type_: str | EdgeType) -> str:
+def _type_name(type_: str | EdgeType) -> str:
     return type_ if isinstance(type_, str) else ", ".join(type_)
 
 
@@ -175,43 +175,43 @@ def _target_of(data: Any, target: str | None) -> str:
         return target
     if len(labelled) == 1:
         return labelled[0]
-    found = f"y of {', '.join(labelled)}" if labelled else "no y"
+    actual = f"y of {', '.join(labelled)}" if labelled else "no y"
     candidates = labelled or list(data.node_types)
     hint = f"choose one: target={candidates[0]!r}" if candidates else "it has no nodes yet: data['paper'].x = ..."
-    raise CohortError("from_pyg", "a HeteroData in which one node type has y", found, hint)
+    raise CohortError("from_pyg", "a HeteroData in which one node type has y", actual, hint)
 
 
 def _nodes(type_: str, store: Any) -> Nodes:
-    x, given = store.get("x"), store.get("num_nodes")
+    x, count = store.get("x"), store.get("num_nodes")
     if x is not None:
         rows, num_nodes = tensors.rows_of(f"{type_}.x", x)
-        if given is not None and int(given) != num_nodes:
-            raise CohortError(f"{type_}.x", f"num_nodes = {int(given)} rows", f"{num_nodes}")
+        if count is not None and int(count) != num_nodes:
+            raise CohortError(f"{type_}.x", f"num_nodes = {int(count)} rows", f"{num_nodes}")
         return Nodes(num_nodes, rows)
-    if given is None and store.get("y") is not None:
-        given = len(store["y"])
-    if given is None or int(given) < 1:
-        found = "none of them" if given is None else f"num_nodes = {int(given)}"
+    if count is None and store.get("y") is not None:
+        count = len(store["y"])
+    if count is None or int(count) < 1:
+        actual = "none of them" if count is None else f"num_nodes = {int(count)}"
         hint = f"data[{type_!r}].num_nodes = ...; nodes without features need no x"
-        raise CohortError(type_, "x, or a num_nodes of at least 1", found, hint)
-    return Nodes(int(given))
+        raise CohortError(type_, "x, or a num_nodes of at least 1", actual, hint)
+    return Nodes(int(count))
 
 
 def _edges(type_: EdgeType, data: Any) -> Edges:
-    told, store, source = _told(type_), data[type_], data[type_[0]]
-    place = f"edge_index of {told}"
+    type_name, store, source = _type_name(type_), data[type_], data[type_[0]]
+    place = f"edge_index of {type_name}"
     if store.get("edge_index") is None:
         hint = tensors.ADJ_HINT.replace("data.", f"data[{type_}].") if store.get("adj_t") is not None else "fill it in"
         raise CohortError(place, "integers [2, E]", "none", hint)
     src, dst = tensors.ends_of(place, store["edge_index"])
-    ends = (arrays.integers(f"{place}: {end}", ids) for end, ids in (("src", src), ("dst", dst)))
+    endpoints = (arrays.integers(f"{place}: {end}", ids) for end, ids in (("src", src), ("dst", dst)))
     times, attributes = store.get("edge_time", store.get("time")), edge_attr_of(store)
     if times is None and source.get("time") is not None:
         count = _nodes(type_[0], source).num_nodes or 0
         times = tensors.times_of_sources(f"{type_[0]}.time", source["time"], place, store["edge_index"], count)
     return replace(
-        Edges.in_memory(place, *ends),
-        weights=tensors.weights_in(f"edge_weight of {told}", store.get("edge_weight")),
-        times=tensors.weights_in(f"times of {told}", times, are_times=True),
-        features=None if attributes is None else tensors.rows_of(f"edge_attr of {told}", attributes)[0],
+        Edges.in_memory(place, *endpoints),
+        weights=tensors.weights_in(f"edge_weight of {type_name}", store.get("edge_weight")),
+        times=tensors.weights_in(f"times of {type_name}", times, are_times=True),
+        features=None if attributes is None else tensors.rows_of(f"edge_attr of {type_name}", attributes)[0],
     )

@@ -124,10 +124,10 @@ def write_source(
 
 def _demand_ids_elsewhere(kind: str, inputs: SourceOptions, options: dict[str, Any]) -> None:
     """Raises CohortError for an option about ids where a description names their columns."""
-    given = "--rename" if options.get("rename") else "--node-ids" if inputs.node_ids is not None else ""
-    if given and kind == "yaml":
-        hint = f"leave {given} out: the key id of a node type names its column of ids, integers or texts"
-        raise CohortError(given, "a graph without a description of its ids", f"{DESCRIPTION}, which has one", hint)
+    flag = "--rename" if options.get("rename") else "--node-ids" if inputs.node_ids is not None else ""
+    if flag and kind == "yaml":
+        hint = f"leave {flag} out: the key id of a node type names its column of ids, integers or texts"
+        raise CohortError(flag, "a graph without a description of its ids", f"{DESCRIPTION}, which has one", hint)
 
 
 def _demand_task(graph: Graph, task: str, kind: str) -> None:
@@ -157,32 +157,32 @@ def detect(source: Path) -> str:
         for kind, (looks_so, _) in FOLDERS.items():
             if looks_so(source):
                 return kind
-        if (of_tables := tables.kind_of(source)) is not None:
-            return of_tables
+        if (table_option := tables.kind_of(source)) is not None:
+            return table_option
         raise CohortError(str(source), "a folder in a known format", "none", hint)
     if source.suffix in (".yaml", ".yml"):
         return "graphbolt" if source.name == METADATA else "yaml"
-    found = "dgl" if source.suffix == ".json" else tables.kind_of(source)
-    if found is None:
+    format_name = "dgl" if source.suffix == ".json" else tables.kind_of(source)
+    if format_name is None:
         demand_unknown(source, "a source in a known format")
         raise CohortError(str(source), "a source in a known format", f"a file {source.name}", hint)
-    return "pyg" if found == "pt" else found
+    return "pyg" if format_name == "pt" else format_name
 
 
 def _read(path: Path, kind: str, inputs: SourceOptions) -> Graph:
-    given = {what: option for what, option in COLUMNS.items() if getattr(inputs, option) is not None}
+    options = {what: option for what, option in COLUMNS.items() if getattr(inputs, option) is not None}
     if kind in EDGE_LISTS:
         if part_files(path) and (inputs.edge_weights or inputs.edge_times or inputs.edge_features):
             tables.demand_part_order(tables.open_table(path, inputs.text("edges"), kind=kind))
-        text, chosen = inputs.text("edges"), {what: getattr(inputs, option) for what, option in given.items()}
+        text, chosen = inputs.text("edges"), {what: getattr(inputs, option) for what, option in options.items()}
         others = [name for names in chosen.values() for name in ([names] if isinstance(names, str) else names)]
         edges = tables.read_edges(path, inputs.destinations, text, inputs.columns, others, kind)
         wanted = tables.wanted_of_edges(inputs.columns, others)
-        for what, option in given.items():
+        for what, option in options.items():
             column = tables.read_columns(path, what, flag_of(option), chosen[what], text, wanted, kind)
             edges = edges.with_column(column)
-        return Graph.of_one_type(edges, name=path.name.split(".")[0])
-    for option in given.values():
+        return Graph.homogeneous(edges, name=path.name.split(".")[0])
+    for option in options.values():
         raise CohortError(flag_of(option), f"an edge list: {', '.join(EDGE_LISTS)}", f"format {kind}")
     if kind not in FOLDERS:
         raise CohortError("--format", " or ".join(FORMATS), kind)
@@ -198,7 +198,7 @@ def _read_pyg(path: Path) -> Graph:
 
 
 def _pyg_reader(path: Path) -> Callable[[], Graph] | None:
-    """What reads a file of PyG, or a folder of its data sets; None when it is none."""
+    """The reader of a file of PyG, or of a folder of its data sets; None if it is neither."""
     if not path.is_dir():
         return lambda: read_data(path)
     for folder in (path, path / "raw"):

@@ -1,4 +1,4 @@
-"""What an import says at its end: what decides the result, and what looks like a mistake."""
+"""The messages at the end of an import: choices that decide the result, and likely mistakes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def outcome(graph: Graph, out: Path, options: ConvertOptions, *, labels: str, nu
     if numbered_by_hand and not options.rename and options.node_ids is None and _leaves_out_node_0(data, options):
         lines.insert(len(lines) - 1, FROM_ONE)
     (edges,) = graph.edges.values()
-    columns = edges.columns_told() if numbered_by_hand else ""
+    columns = edges.describe_columns() if numbered_by_hand else ""
     return [*lines, f"edges: {columns}{_direction_told(data, options)}"]
 
 

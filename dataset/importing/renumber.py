@@ -47,13 +47,13 @@ def _write_edges(data: Dataset, new_of_old: np.ndarray, out: Path) -> dict[str, 
     says of the edges."""
 
     def numbers(array: np.ndarray | None, are_times: bool) -> Weights | None:
-        return None if array is None else Weights.of_array(MemoryArray(str(data.path), array), are_times)
+        return None if array is None else Weights.from_array(MemoryArray(str(data.path), array), are_times)
 
     table, features = data.edge_table, None
     if table is not None:
-        features = Rows.of_matrix(str(data.path), demand_raw(table.x, table.encoded_rows), table.feature_dtype)
+        features = Rows.from_matrix(str(data.path), demand_raw(table.x, table.encoded_rows), table.feature_dtype)
     beside = numbers(data.edge_weights, False), numbers(data.edge_times, True), features
-    old = Edges.of_columns(str(data.path), data.indptr, MemoryArray(str(data.path), data.indices))
+    old = Edges.from_columns(str(data.path), data.indptr, MemoryArray(str(data.path), data.indices))
 
     def renumbered(block_bytes: int) -> Iterator[EdgeChunk]:
         for targets, sources, fraction in old.chunks(block_bytes):

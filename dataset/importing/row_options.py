@@ -26,7 +26,7 @@ def transformed(rows: Rows | None, options: ConvertOptions) -> Rows | None:
         x = _row_normalize(x)
     if options.pca is not None:
         x = principal_components(x, options.pca, options.seed)
-    return Rows.of_matrix(rows.place, x)
+    return Rows.from_matrix(rows.place, x)
 
 
 def _in_memory(rows: Rows, options: ConvertOptions) -> np.ndarray:

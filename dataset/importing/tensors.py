@@ -73,16 +73,16 @@ def from_tensors(
     if (edge_index is None) == (indptr is None or indices is None):
         raise CohortError("from_tensors", "edge_index, or indptr and indices", "both or neither")
     if edge_index is not None:
-        ends = arrays.edges("edge_index: ", *ends_of("edge_index", edge_index), num_nodes)
+        endpoints = arrays.edges("edge_index: ", *ends_of("edge_index", edge_index), num_nodes)
     else:
-        ends = _expand(indptr, indices, num_nodes)
+        endpoints = _expand(indptr, indices, num_nodes)
     edges = replace(
-        Edges.in_memory("the edges", *ends),
+        Edges.in_memory("the edges", *endpoints),
         weights=weights_in("edge_weight", edge_weight),
         times=weights_in("edge_time", edge_time, are_times=True),
         features=None if edge_attr is None else rows_of("edge_attr", edge_attr)[0],
     )
-    graph = Graph.of_one_type(
+    graph = Graph.homogeneous(
         edges,
         rows,
         name=name or out.name,
@@ -109,7 +109,7 @@ def rows_of(place: str, x: Any) -> tuple[Rows, int]:
     if str(getattr(x, "dtype", "")) == "torch.bfloat16":
         return rows_of_tensor(place, x.cpu()), len(x)
     rows = arrays.features(place, _numpy(place, x))
-    return Rows.of_matrix(place, rows), len(rows)
+    return Rows.from_matrix(place, rows), len(rows)
 
 
 def masks_of(data: Any) -> dict[str, np.ndarray | None]:
@@ -142,10 +142,10 @@ def _numpy(place: str, tensor: Any) -> np.ndarray:
         try:
             tensor = tensor.detach().cpu().numpy()
         except TypeError as error:  # sparse, or of a type that numpy lacks
-            found, hint = f"{tensor.dtype}, {tensor.layout}", "pass tensor.float()"
+            actual, hint = f"{tensor.dtype}, {tensor.layout}", "pass tensor.float()"
             if str(tensor.layout) != "torch.strided":
                 hint = "pass tensor.to_dense()"
-            raise CohortError(place, "a dense tensor of numbers that numpy has", found, hint) from error
+            raise CohortError(place, "a dense tensor of numbers that numpy has", actual, hint) from error
     array = np.asarray(tensor)
     if array.dtype.kind not in "biuf":
         hint = arrays.TIMES_HINT if array.dtype.kind in "mM" else ""
@@ -155,11 +155,11 @@ def _numpy(place: str, tensor: Any) -> np.ndarray:
 
 def ends_of(place: str, edge_index: Any) -> tuple[np.ndarray, np.ndarray]:
     """Sources and targets [E] each."""
-    ends = _numpy(place, edge_index)
-    if ends.ndim == 2 and len(ends) != 2 and ends.shape[1] == 2:
-        raise CohortError(place, "shape [2, any]", f"shape {list(ends.shape)}", "pass edge_index.T")
-    arrays.demand_shape(place, ends, (2, None))
-    return ends[0], ends[1]
+    pairs = _numpy(place, edge_index)
+    if pairs.ndim == 2 and len(pairs) != 2 and pairs.shape[1] == 2:
+        raise CohortError(place, "shape [2, any]", f"shape {list(pairs.shape)}", "pass edge_index.T")
+    arrays.demand_shape(place, pairs, (2, None))
+    return pairs[0], pairs[1]
 
 
 def _expand(indptr: Any, indices: Any, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
@@ -173,7 +173,7 @@ def _expand(indptr: Any, indices: Any, num_nodes: int) -> tuple[np.ndarray, np.n
 
 def weights_in(place: str, weights: Any, are_times: bool = False) -> Weights | None:
     """Weights or times of edges, to be read."""
-    return None if weights is None else Weights.of_array(MemoryArray(place, _numpy(place, weights)), are_times)
+    return None if weights is None else Weights.from_array(MemoryArray(place, _numpy(place, weights)), are_times)
 
 
 def times_of_sources(place: str, times: Any, place_of_edges: str, edge_index: Any, num_nodes: int) -> np.ndarray:
@@ -185,8 +185,8 @@ def times_of_sources(place: str, times: Any, place_of_edges: str, edge_index: An
     return numbers[sources]
 
 
-def splits_of(given: dict[str, Any]) -> Callable[[], list[np.ndarray]] | None:
-    """What gives ids or masks of the three splits, of which some may be None; None: all are."""
-    if all(ids is None for ids in given.values()):
+def splits_of(splits: dict[str, Any]) -> Callable[[], list[np.ndarray]] | None:
+    """A function that gives ids or masks of the three splits, which may be None each; None if all are."""
+    if all(ids is None for ids in splits.values()):
         return None
-    return lambda: [np.empty(0, np.int64) if ids is None else _numpy(place, ids) for place, ids in given.items()]
+    return lambda: [np.empty(0, np.int64) if ids is None else _numpy(place, ids) for place, ids in splits.items()]

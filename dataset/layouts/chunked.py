@@ -74,8 +74,8 @@ def _counts(path: Path, meta: ChunkedMetadata) -> dict[str, int]:
     if counts is None:
         counts, key = [sum(parts) for parts in meta.num_nodes_per_chunk or []], "num_nodes_per_chunk"
     if not len(set(meta.node_type)) == len(meta.node_type) == len(counts):
-        found = f"{len(counts)} for {', '.join(meta.node_type)}"
-        raise CohortError(f"{path}: {key}", "one entry for each node type, of which none comes twice", found, HINT)
+        actual = f"{len(counts)} for {', '.join(meta.node_type)}"
+        raise CohortError(f"{path}: {key}", "one entry for each node type, of which none comes twice", actual, HINT)
     return dict(zip(meta.node_type, counts, strict=True))
 
 
@@ -92,10 +92,10 @@ def _edges(path: Path, key: str, meta: ChunkedMetadata) -> Edges:
         raise CohortError(f"{path}: edges", f"the relation {key}", ", ".join(meta.edges) or "none", HINT)
     chunks, place = meta.edges[key], f"{path}: edges of {key}"
     parts = [
-        Edges.of_pairs(part, rows=True) if isinstance(part, ArrayFile) else Edges.of_table(part, (0, 1))
+        Edges.from_pairs(part, rows=True) if isinstance(part, ArrayFile) else Edges.from_table(part, (0, 1))
         for part in _parts(path, chunks)
     ]
-    return replace(Edges.of_parts(place, parts), features=_features(path, key, "edge_data", meta.edge_data))
+    return replace(Edges.from_parts(place, parts), features=_features(path, key, "edge_data", meta.edge_data))
 
 
 def _parts(path: Path, chunks: Chunks) -> list[ArrayFile | TableFile]:
@@ -120,8 +120,8 @@ def _features(path: Path, type_: str, member: str, data: dict[str, dict[str, Chu
         expected = f"one feature of {type_}, or one of {', '.join(FEATURES)}"
         raise CohortError(f"{path}: {member}", expected, ", ".join(others), HINT)
     parts = _parts(path, there[chosen[0]])
-    rows = [Rows.of_file(part) if isinstance(part, ArrayFile) else Rows.of_table(part) for part in parts]
-    return Rows.of_parts(f"{path}: {chosen[0]} of {type_}", rows)
+    rows = [Rows.from_file(part) if isinstance(part, ArrayFile) else Rows.from_table(part) for part in parts]
+    return Rows.from_parts(f"{path}: {chosen[0]} of {type_}", rows)
 
 
 def _array(path: Path, chunks: Chunks) -> np.ndarray:

@@ -115,22 +115,22 @@ def read_described(source: Path) -> Graph:
     return described_graph(path, read_structured(path, "YAML", Description, "nodes and edges of a graph", HINT))
 
 
-def described_graph(path: Path, found: Description) -> Graph:
+def described_graph(path: Path, description: Description) -> Graph:
     """The graph of a description, whose files are in the folder of ``path``."""
-    nodes = {type_: _NodeFiles(path, type_, of) for type_, of in found.nodes.items()}
+    nodes = {type_: _NodeFiles(path, type_, keys) for type_, keys in description.nodes.items()}
     ids = {type_: files.ids for type_, files in nodes.items() if files.ids is not None}
     return Graph(
-        name=found.name or (path.stem if path.name != DESCRIPTION else path.parent.resolve().name),
+        name=description.name or (path.stem if path.name != DESCRIPTION else path.parent.resolve().name),
         place=str(path),
         nodes={type_: Nodes(files.num_nodes, files.features) for type_, files in nodes.items()},
-        edges=by_relation(str(path), ((edges.type, _edges(path, edges, ids)) for edges in found.edges)),
-        target=found.target or "",
+        edges=by_relation(str(path), ((edges.type, _edges(path, edges, ids)) for edges in description.edges)),
+        target=description.target or "",
         targets={type_: Target(files.labels(), files.splits(), path.name) for type_, files in nodes.items()},
         any_task=True,
-        id_bytes=sum(each.nbytes for each in ids.values()),
+        id_bytes=sum(node_ids.nbytes for node_ids in ids.values()),
         reverse_of={
             edges.type: edges.reverse_of if isinstance(edges.reverse_of, tuple) else None
-            for edges in found.edges
+            for edges in description.edges
             if edges.reverse_of is not None
         },
     )
@@ -139,17 +139,17 @@ def described_graph(path: Path, found: Description) -> Graph:
 class _NodeFiles:
     """What the files of a node type say."""
 
-    def __init__(self, path: Path, type_: str, of: NodesOf):
-        self._place, self._of, self._files = f"{path}: nodes.{type_}", of, _Files(path)
-        self._options = of.options(self._place)
+    def __init__(self, path: Path, type_: str, entry: NodesOf):
+        self._place, self._entry, self._files = f"{path}: nodes.{type_}", entry, _Files(path)
+        self._options = entry.options(self._place)
         self._table = self._open_table()
         self.ids: NodeIds | None = None
-        if of.id not in (None, NONE):
+        if entry.id not in (None, NONE):
             table = self._demand_table("id")
-            self.ids = NodeIds(type_, table, table.choose([of.id])[0])
+            self.ids = NodeIds(type_, table, table.choose([entry.id])[0])
         elif self._table is not None:
             tables.demand_part_order(self._table)
-        if of.id is None and self._table is not None:
+        if entry.id is None and self._table is not None:
             chosen = self._table.choose(self._columns())
             others = [i for i in range(len(self._table.titles)) if i not in chosen]
             tables.demand_order(self._table, others, self._options)
@@ -158,21 +158,21 @@ class _NodeFiles:
 
     def _columns(self) -> list[str]:
         """The columns of features and labels, as far as they are in the table, each once."""
-        of = self._of
-        label = [of.label] if isinstance(of.label, str) and not of.label.endswith(".npy") else of.label
-        split = [of.split] if isinstance(of.split, str) else []
-        lists = [each for each in (of.features, label) if isinstance(each, list)]
+        entry = self._entry
+        label = [entry.label] if isinstance(entry.label, str) and not entry.label.endswith(".npy") else entry.label
+        split = [entry.split] if isinstance(entry.split, str) else []
+        lists = [member for member in (entry.features, label) if isinstance(member, list)]
         return list(dict.fromkeys(name for names in (*lists, split) for name in names))
 
     def _open_table(self) -> TableFile | None:
-        of = self._of
-        if of.file is None:
+        entry = self._entry
+        if entry.file is None:
             return None
-        named = [name for name in (*self._columns(), of.id) if name not in (None, NONE)]
-        texts = (of.id, of.split)  # say nothing about the first line
-        ends = (end for name in named if name not in texts for end in name.split(":", 1))
-        wanted = Wanted(named, [int(end) for end in ends if end.isdecimal()]) if named else Wanted()
-        return tables.open_table(self._files.path_of(self._place, of.file), self._options, wanted, of.format)
+        named = [name for name in (*self._columns(), entry.id) if name not in (None, NONE)]
+        texts = (entry.id, entry.split)  # texts do not decide whether the first line has names
+        bounds = (end for name in named if name not in texts for end in name.split(":", 1))
+        wanted = Wanted(named, [int(end) for end in bounds if end.isdecimal()]) if named else Wanted()
+        return tables.open_table(self._files.path_of(self._place, entry.file), self._options, wanted, entry.format)
 
     def _demand_table(self, member: str) -> TableFile:
         if self._table is None:
@@ -187,15 +187,15 @@ class _NodeFiles:
         return table, table.choose(columns)
 
     def _features(self) -> Rows | None:
-        found = self._of.features
-        if found is None:
+        features = self._entry.features
+        if features is None:
             return None
-        if isinstance(found, list):
-            return Rows.of_table(*self._chosen("features", found))
-        return self._files.rows(f"{self._place}.features", found)
+        if isinstance(features, list):
+            return Rows.from_table(*self._chosen("features", features))
+        return self._files.rows(f"{self._place}.features", features)
 
     def _num_nodes(self) -> int | None:
-        count = self._of.count
+        count = self._entry.count
         if self.ids is not None and count not in (None, self.ids.num_nodes):
             expected = f"{self.ids.num_nodes} nodes, one per id"
             raise CohortError(f"{self._place}.count", expected, str(count), "leave count out where there is a table")
@@ -210,34 +210,34 @@ class _NodeFiles:
         return self._table.count()
 
     def labels(self) -> Labels | None:
-        found = self._of.label
-        if found is None:
+        label = self._entry.label
+        if label is None:
             return None
-        if isinstance(found, str) and found.endswith(".npy"):
-            found = FileOf(file=found)
-        if isinstance(found, FileOf):
-            path = self._files.path_of(f"{self._place}.label", found.file)
-            if tables.kind_of(path) == "npy" or found.format == "npy":
+        if isinstance(label, str) and label.endswith(".npy"):
+            label = FileOf(file=label)
+        if isinstance(label, FileOf):
+            path = self._files.path_of(f"{self._place}.label", label.file)
+            if tables.kind_of(path) == "npy" or label.format == "npy":
                 return Labels(str(path), open_npy(path).read)
-            table, numbers = self._files.table(f"{self._place}.label", found)
+            table, numbers = self._files.table(f"{self._place}.label", label)
         else:
-            table, numbers = self._chosen("label", [found] if isinstance(found, str) else found)
-        return Labels.of_table(table, numbers, several=True)
+            table, numbers = self._chosen("label", [label] if isinstance(label, str) else label)
+        return Labels.from_table(table, numbers, several=True)
 
     def splits(self) -> Callable[[], list[np.ndarray]] | None:
-        found = self._of.split
-        if found is None:
+        split = self._entry.split
+        if split is None:
             return None
-        if isinstance(found, str):
+        if isinstance(split, str):
             table = self._demand_table("split")
-            column = table.choose([found])[0]
+            column = table.choose([split])[0]
             return lambda: _parts(table, column)
-        given = [FileOf(file=each) if isinstance(each, str) else each for each in found]
-        if len(given) != 3:
-            names = ", ".join(each.file for each in given)
+        parts = [FileOf(file=part) if isinstance(part, str) else part for part in split]
+        if len(parts) != 3:
+            names = ", ".join(part.file for part in parts)
             raise CohortError(f"{self._place}.split", "a column, or files of train, val and test", names, HINT)
         place = f"{self._place}.split"
-        return lambda: [tables.read_ids(self._files.path_of(place, each.file), each.options(place)) for each in given]
+        return lambda: [tables.read_ids(self._files.path_of(place, part.file), part.options(place)) for part in parts]
 
 
 class _Files:
@@ -250,49 +250,49 @@ class _Files:
         """Raises CohortError for a file outside the folder."""
         return file_beside(place, self._path, file)
 
-    def table(self, place: str, of: FileOf) -> tuple[TableFile, list[int]]:
+    def table(self, place: str, entry: FileOf) -> tuple[TableFile, list[int]]:
         """A table, and its columns that are read."""
-        options = of.options(place)
-        table = tables.open_table(self.path_of(place, of.file), options, Wanted(of.columns), of.format)
-        numbers = table.choose(of.columns)
+        options = entry.options(place)
+        table = tables.open_table(self.path_of(place, entry.file), options, Wanted(entry.columns), entry.format)
+        numbers = table.choose(entry.columns)
         if not numbers:
             raise CohortError(str(table.path), "at least one column", "none", HINT)
         tables.demand_part_order(table)
-        if of.id is None and of.columns is not None:
+        if entry.id is None and entry.columns is not None:
             tables.demand_order(table, [i for i in range(len(table.titles)) if i not in numbers], options)
         return table, numbers
 
-    def rows(self, place: str, found: str | FileOf) -> Rows:
+    def rows(self, place: str, source: str | FileOf) -> Rows:
         """The rows of a file."""
-        of = FileOf(file=found) if isinstance(found, str) else found
-        path = self.path_of(place, of.file)
-        kind = of.format or tables.kind_of(path)
+        entry = FileOf(file=source) if isinstance(source, str) else source
+        path = self.path_of(place, entry.file)
+        kind = entry.format or tables.kind_of(path)
         if kind not in ("npy", *tables.TABLES):
             demand_unknown(path, "a list of columns, or a .npy, .csv or .parquet file")
             raise CohortError(place, "a list of columns, or a .npy, .csv or .parquet file", path.name, HINT)
         if kind == "npy":
-            return tables.rows_of_npy(open_npy(path), of.dtype, "dtype: ")
-        table, numbers = self.table(place, of)
-        if of.columns is not None:
-            return Rows.of_table(table, numbers)
+            return tables.rows_of_npy(open_npy(path), entry.dtype, "dtype: ")
+        table, numbers = self.table(place, entry)
+        if entry.columns is not None:
+            return Rows.from_table(table, numbers)
         if odd := [name for name in table.titles if is_id_name(name) or name.lower() in LABELS]:
             hint = "name the table as file, and as features the list of its columns that are"
             raise CohortError(
                 f"{place}: {path.name}", "only columns of features", f"{' and '.join(odd)} among them", hint
             )
-        if of.id is None:
-            tables.demand_only_features(table, of.options(place))
-        return Rows.of_table(table)
+        if entry.id is None:
+            tables.demand_only_features(table, entry.options(place))
+        return Rows.from_table(table)
 
-    def numbers(self, place: str, found: str | FileOf, table: TableFile | None, are_times: bool) -> Weights:
+    def numbers(self, place: str, source: str | FileOf, table: TableFile | None, are_times: bool) -> Weights:
         """The weights or times of a relation's edges: a column of its table, or a file."""
-        if isinstance(found, FileOf):
-            return tables.read_weights(self.path_of(place, found.file), are_times, found.options(place))
-        if found.endswith(".npy"):
-            return tables.read_weights(self.path_of(place, found), are_times)
+        if isinstance(source, FileOf):
+            return tables.read_weights(self.path_of(place, source.file), are_times, source.options(place))
+        if source.endswith(".npy"):
+            return tables.read_weights(self.path_of(place, source), are_times)
         if table is None:
-            raise CohortError(place, "a .npy file, for edges without a table", found, HINT)
-        return Weights.of_table(table, table.choose([found])[0], are_times)
+            raise CohortError(place, "a .npy file, for edges without a table", source, HINT)
+        return Weights.from_table(table, table.choose([source])[0], are_times)
 
 
 def _parts(table: TableFile, column: int) -> list[np.ndarray]:
@@ -307,61 +307,61 @@ def _parts(table: TableFile, column: int) -> list[np.ndarray]:
                 numbers.append(PARTS[str(name).lower()])
             indices = names.indices.fill_null(len(numbers)).to_numpy(zero_copy_only=False)
             parts.append(np.array([*numbers, -1])[indices])
-    found = np.concatenate(parts) if parts else np.empty(0, np.int64)
-    return [found == part for part in range(3)]
+    part_of_row = np.concatenate(parts) if parts else np.empty(0, np.int64)
+    return [part_of_row == part for part in range(3)]
 
 
-def _edges(path: Path, found: EdgesOf, ids: dict[str, NodeIds]) -> Edges:
-    files, place = _Files(path), f"{path}: {', '.join(found.type)}"
-    file, options = files.path_of(place, found.file), found.options(place)
-    of = [ids.get(found.type[0]), ids.get(found.type[2])]
-    if (found.source is None) != (found.target is None):
+def _edges(path: Path, entry: EdgesOf, ids: dict[str, NodeIds]) -> Edges:
+    files, place = _Files(path), f"{path}: {', '.join(entry.type)}"
+    file, options = files.path_of(place, entry.file), entry.options(place)
+    node_ids = [ids.get(entry.type[0]), ids.get(entry.type[2])]
+    if (entry.source is None) != (entry.target is None):
         raise CohortError(place, "source and target, or neither", "one of the two", HINT)
     table: TableFile | None = None
-    ends: Sequence[int] = ()
-    if (found.format or tables.kind_of(file)) == "npy":
+    columns: Sequence[int] = ()
+    if (entry.format or tables.kind_of(file)) == "npy":
         edges = tables.read_edges(file, None, options, kind="npy")
     else:
-        table = tables.open_table(file, options, _wanted(found, of), found.format)
-        ends = _ends(table, found)
-        edges = Edges.of_table(table, ends)
-    edges = with_ids(edges, table, ends, of) if any(of) else edges
+        table = tables.open_table(file, options, _wanted(entry, node_ids), entry.format)
+        columns = _endpoint_columns(table, entry)
+        edges = Edges.from_table(table, columns)
+    edges = with_ids(edges, table, columns, node_ids) if any(node_ids) else edges
     weights, times = (
-        None if given is None else files.numbers(place, given, table, are_times)
-        for given, are_times in ((found.weight, False), (found.time, True))
+        None if source is None else files.numbers(place, source, table, are_times)
+        for source, are_times in ((entry.weight, False), (entry.time, True))
     )
-    return replace(edges, weights=weights, times=times, features=_edge_rows(files, place, found, table))
+    return replace(edges, weights=weights, times=times, features=_edge_rows(files, place, entry, table))
 
 
-def _wanted(found: EdgesOf, of: Sequence[NodeIds | None]) -> Wanted:
-    """What is read of a relation's table; ends that are texts do not tell a row from names."""
-    columns = None if found.source is None else [found.source, str(found.target)]
-    beside = [given for given in (found.weight, found.time) if isinstance(given, str) and not given.endswith(".npy")]
-    beside += found.features if isinstance(found.features, list) else []
-    wanted = tables.wanted_of_edges(columns, beside, (found.type[0], found.type[2]))
-    texts = [ids is not None and ids.is_text for ids in of]
+def _wanted(entry: EdgesOf, node_ids: Sequence[NodeIds | None]) -> Wanted:
+    """The columns that are read of a relation's table. Endpoints that are texts do not distinguish a row from names."""
+    columns = None if entry.source is None else [entry.source, str(entry.target)]
+    beside = [name for name in (entry.weight, entry.time) if isinstance(name, str) and not name.endswith(".npy")]
+    beside += entry.features if isinstance(entry.features, list) else []
+    wanted = tables.wanted_of_edges(columns, beside, (entry.type[0], entry.type[2]))
+    texts = [ids is not None and ids.is_text for ids in node_ids]
     numbers = [number for number, is_text in zip(columns or ("0", "1"), texts, strict=True) if not is_text]
     judged = tuple(int(number) for number in numbers if number.isdecimal())
     return replace(wanted, numbers=judged, edges=not any(texts))
 
 
-def _ends(table: TableFile, found: EdgesOf) -> Sequence[int]:
+def _endpoint_columns(table: TableFile, entry: EdgesOf) -> Sequence[int]:
     """The columns of sources and of targets."""
     if len(table.titles) < 2:
         hint = "each line has a source and a target; separator: says what is between them"
         raise CohortError(str(table.path), "lines of at least two fields", f"{len(table.titles)}", hint)
-    if found.source is not None:
-        return table.choose([found.source, str(found.target)])
-    return edge_columns(table, SOURCE_CURE, kind_suffix(table.path) in EDGE_LISTS, (found.type[0], found.type[2]))
+    if entry.source is not None:
+        return table.choose([entry.source, str(entry.target)])
+    return edge_columns(table, SOURCE_CURE, kind_suffix(table.path) in EDGE_LISTS, (entry.type[0], entry.type[2]))
 
 
-def _edge_rows(files: _Files, place: str, found: EdgesOf, table: TableFile | None) -> Rows | None:
-    if found.features is None:
+def _edge_rows(files: _Files, place: str, entry: EdgesOf, table: TableFile | None) -> Rows | None:
+    if entry.features is None:
         return None
-    if not isinstance(found.features, list):
-        return files.rows(f"{place}: features", found.features)
+    if not isinstance(entry.features, list):
+        return files.rows(f"{place}: features", entry.features)
     if table is None:
         raise CohortError(f"{place}: features", "a file, for edges without a table", "columns", HINT)
-    if not found.features:
+    if not entry.features:
         raise CohortError(f"{place}: features", "at least one column", "none", "leave features out")
-    return Rows.of_table(table, table.choose(found.features))
+    return Rows.from_table(table, table.choose(entry.features))

@@ -81,60 +81,60 @@ class Graph:
     notes: list[str] = field(default_factory=list)
 
     @staticmethod
-    def of_one_type(
+    def homogeneous(
         edges: Edges, features: Rows | None = None, *, num_nodes: int | None = None, **members: Any
     ) -> Graph:
         """A graph whose types have no names, with these other attributes."""
         nodes = {NODE_TYPE: Nodes(num_nodes, features)}
-        of_types: dict[str, Any] = {"nodes": nodes, "edges": {EDGE_TYPE: edges}, "target": NODE_TYPE}
-        return Graph(place=edges.place, has_names=False, **of_types, **members)
+        types: dict[str, Any] = {"nodes": nodes, "edges": {EDGE_TYPE: edges}, "target": NODE_TYPE}
+        return Graph(place=edges.place, has_names=False, **types, **members)
 
     def without_names(self) -> Graph:
         """The same graph without the names of its types, where it has one node type and one edge type."""
         if len(self.nodes) != 1 or len(self.edges) != 1 or self.reverse_of:
             return self
         (nodes,), (edges,) = self.nodes.values(), self.edges.values()
-        of_types: dict[str, Any] = {"nodes": {NODE_TYPE: nodes}, "edges": {EDGE_TYPE: edges}, "target": NODE_TYPE}
-        return replace(self, has_names=False, **of_types)
+        types: dict[str, Any] = {"nodes": {NODE_TYPE: nodes}, "edges": {EDGE_TYPE: edges}, "target": NODE_TYPE}
+        return replace(self, has_names=False, **types)
 
     def take_splits(self, path: Path, there: Mapping[str, Callable[[], np.ndarray]], names: Sequence[str]) -> None:
-        """Takes those of three splits, ids or bool masks called `names`, that a file has; the others are empty."""
+        """Takes the three splits, ids or bool masks called `names`, from a file; those that it lacks are empty."""
         if self.splits is None:
             self.splits, self.splits_from = splits_in(path, there, names)
 
-    def choose_target(self, given: str | None) -> None:
+    def choose_target(self, requested: str | None) -> None:
         """Settles the node type of the labels and splits, which --target may have given.
 
         Raises:
-            CohortError: it is open, or none of the graph's.
+            CohortError: more than one is possible, or the graph has no such node type.
         """
-        if given is not None and not self.has_names:
+        if requested is not None and not self.has_names:
             raise CohortError("--target", "a graph of several node types", "one of one node type", "leave it out")
-        if given is not None and given not in self.nodes:
+        if requested is not None and requested not in self.nodes:
             expected = f"one of the node types {', '.join(self.nodes) or '(none)'}"
-            raise CohortError("--target", expected, given, did_you_mean(given, self.nodes))
+            raise CohortError("--target", expected, requested, did_you_mean(requested, self.nodes))
         labelled = [type_ for type_, target in self.targets.items() if target.labels is not None]
-        if given is None and not self.target and len(labelled) != 1 and len(self.nodes) > 1:
+        if requested is None and not self.target and len(labelled) != 1 and len(self.nodes) > 1:
             hint = f"--target {next(iter(labelled or self.nodes))} names the node type to learn"
             hint += "" if labelled else "; --labels FILE has its labels"
             raise CohortError(self.place, "labels of one node type", ", ".join(labelled) or "none", hint)
         before = self.target
-        self.target = given or before or next(iter([*labelled, *self.nodes]), "")
+        self.target = requested or before or next(iter([*labelled, *self.nodes]), "")
         if chosen := self.targets.get(self.target):
             self.labels, self.splits, self.splits_from = chosen.labels, chosen.splits, chosen.splits_from
         elif before not in ("", self.target):
             self.labels = self.splits = self.num_classes = None
 
     def demand_types(self) -> None:
-        """Raises CohortError for an edge type between node types that there are not, and for a target that there is
-        not."""
-        told = f"one of the node types {', '.join(self.nodes) or '(none)'}"
+        """Raises CohortError for an edge type between unknown node types, for an unknown target, and without edge
+        types."""
+        expected = f"one of the node types {', '.join(self.nodes) or '(none)'}"
         for relation in self.edges:
             for end in (relation[0], relation[2]):
                 if end not in self.nodes:
-                    raise CohortError(f"{self.place}: {', '.join(relation)}", told, end)
+                    raise CohortError(f"{self.place}: {', '.join(relation)}", expected, end)
         if self.target not in self.nodes:
-            raise CohortError(f"{self.place}: the type that has labels", told, self.target or "none")
+            raise CohortError(f"{self.place}: the type that has labels", expected, self.target or "none")
         if not self.edges:
             raise CohortError(self.place, "at least one relation", "none")
 
@@ -142,7 +142,7 @@ class Graph:
 def splits_in(
     path: Path, there: Mapping[str, Callable[[], np.ndarray]], names: Sequence[str]
 ) -> tuple[Callable[[], list[np.ndarray]], str]:
-    """Those of three splits, ids or bool masks called `names`, that a file has, and where they are from."""
+    """The three splits, ids or bool masks called `names`, as far as a file has them, and where they are from."""
 
     def read(key: str) -> np.ndarray:
         if key not in there:
@@ -152,14 +152,14 @@ def splits_in(
         return ids if ids.dtype.kind == "b" else arrays.integers(f"{path}: {key}", ids)
 
     missing = [key for key in names if key not in there]
-    told = path.name + (f", which has no {' and no '.join(missing)}" if missing else "")
-    return lambda: [read(key) for key in names], told
+    origin = path.name + (f", which has no {' and no '.join(missing)}" if missing else "")
+    return lambda: [read(key) for key in names], origin
 
 
-def by_relation(place: str, found: Iterable[tuple[EdgeType, Edges]]) -> dict[EdgeType, Edges]:
+def by_relation(place: str, relations: Iterable[tuple[EdgeType, Edges]]) -> dict[EdgeType, Edges]:
     """The edges by their relation, of which none comes twice."""
     out: dict[EdgeType, Edges] = {}
-    for relation, edges in found:
+    for relation, edges in relations:
         if relation in out:
             raise CohortError(place, "each relation once", f"{', '.join(relation)} again")
         out[relation] = edges

@@ -97,17 +97,17 @@ def read_graphbolt(source: Path) -> Graph:
 def _take_tasks(path: Path, graph: Graph, nodes: dict[str, int], tasks: list[Task]) -> None:
     """The first task about nodes, and, in a graph of one node type, the first about links."""
     sets = [[_Set(path, task, name) for name in SETS] for task in tasks]
-    numbers = {kind: [i for i, each in enumerate(sets) if _is_of_links(each) == kind] for kind in (False, True)}
-    of_nodes, of_links = (numbers[kind][:1] for kind in (False, True))
-    for i in of_nodes:
+    numbers = {kind: [i for i, parts in enumerate(sets) if _is_of_links(parts) == kind] for kind in (False, True)}
+    node_tasks, link_tasks = (numbers[kind][:1] for kind in (False, True))
+    for i in node_tasks:
         _take_nodes(path, graph, nodes, sets[i])
         graph.num_classes = tasks[i].num_classes if isinstance(tasks[i].num_classes, int) else None
-    for i in of_links if (len(graph.nodes), len(graph.edges)) == (1, 1) else []:
+    for i in link_tasks if (len(graph.nodes), len(graph.edges)) == (1, 1) else []:
         _take_links(graph, sets[i])
-    if of_links and graph.links is None and (len(graph.nodes), len(graph.edges)) != (1, 1):
+    if link_tasks and graph.links is None and (len(graph.nodes), len(graph.edges)) != (1, 1):
         graph.notes.append("links of several types are not read: cohort.dataset.write_links writes those of a relation")
-    if len(tasks) > len(of_nodes) + len(of_links):
-        taken = ", ".join(str(tasks[i].name) for i in sorted([*of_nodes, *of_links]))
+    if len(tasks) > len(node_tasks) + len(link_tasks):
+        taken = ", ".join(str(tasks[i].name) for i in sorted([*node_tasks, *link_tasks]))
         graph.notes.append(f"of {len(tasks)} tasks, the first of nodes and the first of links: {taken}")
 
 
@@ -126,10 +126,10 @@ def _take_nodes(path: Path, graph: Graph, nodes: dict[str, int], sets: list[_Set
 
 def _take_links(graph: Graph, sets: list[_Set]) -> None:
     """The held-out links of a task about links, where both sets say what they compete with."""
-    found = {split: part for split, name in LINK_SETS.items() for part in sets if part.name == name}
-    if all(part.has_negatives for part in found.values()):
-        graph.links = lambda: {split: part.links() for split, part in found.items()}
-    elif any(part.items for part in found.values()):
+    by_split = {split: part for split, name in LINK_SETS.items() for part in sets if part.name == name}
+    if all(part.has_negatives for part in by_split.values()):
+        graph.links = lambda: {split: part.links() for split, part in by_split.items()}
+    elif any(part.items for part in by_split.values()):
         cure = "cohort dataset split-links holds out others"
         graph.notes.append(
             f"links without negatives: those of {' and '.join(LINK_SETS.values())} are not held out; {cure}"
@@ -147,8 +147,8 @@ def _relation(path: Path, item: File) -> tuple[str, str, str]:
 def _edges(path: Path, item: File, features: Sequence[File]) -> Edges:
     file, relation, form = _file(path, item), _relation(path, item), _format(item)
     _demand(path, form in ("csv", "numpy"), f"edges of format csv or numpy in {item.path}", form)
-    edges = _edges_in_text(file) if form == "csv" else Edges.of_pairs(open_npy(file))
-    own = [each for each in features if each.domain == "edge" and _relation(path, each) == relation]
+    edges = _edges_in_text(file) if form == "csv" else Edges.from_pairs(open_npy(file))
+    own = [feature for feature in features if feature.domain == "edge" and _relation(path, feature) == relation]
     return replace(edges, features=_rows(path, own, ":".join(relation)))
 
 
@@ -156,7 +156,7 @@ def _edges_in_text(file: Path) -> Edges:
     table = TextFile(file, PLAIN)
     if len(table.titles) != 2:  # of three columns, GraphBolt takes the last two
         raise CohortError(str(file), "two columns, source and destination", f"{len(table.titles)} columns", HINT)
-    return Edges.of_table(table, (0, 1))
+    return Edges.from_table(table, (0, 1))
 
 
 def _features(path: Path, items: Sequence[File], type_: str) -> Rows | None:
@@ -175,7 +175,7 @@ def _rows(path: Path, items: Sequence[File], type_: str) -> Rows | None:
     if form == "torch":
         return rows_of_tensor(str(file), _tensor(path, file))
     _demand(path, form == "numpy", "features of format numpy or torch", form)
-    return Rows.of_file(open_npy(file))
+    return Rows.from_file(open_npy(file))
 
 
 def _file(path: Path, item: File) -> Path:
@@ -202,14 +202,14 @@ def _format(item: File) -> str | None:
 
 
 def _tensor(path: Path, file: Path) -> Any:
-    found = load_tensors(file, "save it by numpy.save, and say format: numpy")
-    _demand(path, is_dense(found), f"a dense tensor in {file}", type(found).__name__)
-    return found
+    tensor = load_tensors(file, "save it by numpy.save, and say format: numpy")
+    _demand(path, is_dense(tensor), f"a dense tensor in {file}", type(tensor).__name__)
+    return tensor
 
 
-def _demand(path: Path, fits: bool, expected: str, found: Any) -> None:
+def _demand(path: Path, fits: bool, expected: str, actual: Any) -> None:
     if not fits:
-        raise CohortError(str(path), expected, str(found)[:80], HINT)
+        raise CohortError(str(path), expected, str(actual)[:80], HINT)
 
 
 class _Set:
@@ -220,7 +220,7 @@ class _Set:
         groups = getattr(task, name) or []
         self.type = (groups[0].type if groups else None) or NODE_TYPE
         self.items = {item.name: item for group in groups for item in group.data or []}
-        pairs = next((self.items[each] for each in PAIRS if each in self.items), None)
+        pairs = next((self.items[key] for key in PAIRS if key in self.items), None)
         self.is_of_links = ":" in self.type or pairs is not None and _num_axes(path, pairs) == 2
         _demand(path, self.is_of_links or len(groups) <= 1, f"one {name}, of one type", f"{len(groups)} of them")
 
@@ -237,10 +237,10 @@ class _Set:
         """int64 [n]; none of a set that is left out."""
         if not self.items or self.name in without:
             return np.empty(0, np.int64)
-        found = next((self.items[name] for name in SEEDS if name in self.items), None)
-        if found is None:
+        file = next((self.items[name] for name in SEEDS if name in self.items), None)
+        if file is None:
             raise CohortError(str(self._path), f"seeds in {self.name}", ", ".join(map(str, self.items)), HINT)
-        return arrays.integers(f"{self._path}: {self.name}", _array(self._path, found))
+        return arrays.integers(f"{self._path}: {self.name}", _array(self._path, file))
 
     def labels(self) -> np.ndarray:
         """int64 [n]"""
@@ -248,14 +248,14 @@ class _Set:
         return arrays.class_labels(place, _array(self._path, self.items["labels"]), len(self.seeds()))
 
     def links(self) -> tuple[str, HeldOut]:
-        """The links, each with targets that its source has not; in one list with these, or beside them."""
+        """The links, each with negative targets, which are in the same list or in one of their own."""
         place = f"{self._path}: {self.name}"
-        found = {str(name): _array(self._path, item) for name, item in self.items.items()}
-        pairs = next(found[name] for name in PAIRS if name in found)
-        if "negative_dsts" in found:
-            negatives = found["negative_dsts"]
+        members = {str(name): _array(self._path, item) for name, item in self.items.items()}
+        pairs = next(members[name] for name in PAIRS if name in members)
+        if "negative_dsts" in members:
+            negatives = members["negative_dsts"]
             return place, HeldOut(pairs, negatives.reshape(len(negatives), -1))
-        return place, _grouped(place, pairs, found["labels"], found["indexes"])
+        return place, _grouped(place, pairs, members["labels"], members["indexes"])
 
 
 def _grouped(place: str, seeds: np.ndarray, labels: np.ndarray, indexes: np.ndarray) -> HeldOut:
@@ -269,16 +269,16 @@ def _grouped(place: str, seeds: np.ndarray, labels: np.ndarray, indexes: np.ndar
         arrays.demand_shape(place, array, (len(seeds),))
     order = np.lexsort((labels == 0, indexes))  # a link, its negatives, the next link
     seeds, is_link, indexes = seeds[order], labels[order] != 0, indexes[order]
-    each = len(seeds) // max(1, int(np.count_nonzero(is_link)))
-    fits = each > 1 and len(seeds) % each == 0
+    group_size = len(seeds) // max(1, int(np.count_nonzero(is_link)))
+    fits = group_size > 1 and len(seeds) % group_size == 0
     if fits:
-        groups = [array.reshape(-1, each) for array in (is_link, indexes, seeds[:, 0])]
+        groups = [array.reshape(-1, group_size) for array in (is_link, indexes, seeds[:, 0])]
         fits = all((array[:, 1:] == array[:, 1:2]).all() for array in groups) and not groups[0][:, 1].any()
         fits = fits and bool(groups[0][:, 0].all()) and all((array[:, 0] == array[:, 1]).all() for array in groups[1:])
     if not fits:
         hint = "leave the set out of metadata.yaml, and write its links with cohort.dataset.write_links"
         raise CohortError(place, "as many negatives for each link, with its source and index", "others", hint)
-    return HeldOut(seeds.reshape(-1, each, 2)[:, 0], seeds[:, 1].reshape(-1, each)[:, 1:])
+    return HeldOut(seeds.reshape(-1, group_size, 2)[:, 0], seeds[:, 1].reshape(-1, group_size)[:, 1:])
 
 
 def _labels(sets: list[_Set], num_nodes: int) -> np.ndarray:

@@ -54,11 +54,11 @@ def read_igb(source: Path, has_types: bool = False) -> Graph:
     def read_labels() -> np.ndarray:
         return _labels(labels[0], num_nodes)
 
-    edges = ((relation, Edges.of_pairs(open_npy(path / "edge_index.npy"))) for relation, path in paths.items())
+    edges = ((relation, Edges.from_pairs(open_npy(path / "edge_index.npy"))) for relation, path in paths.items())
     return Graph(
         name=f"igb-{(source.parent if source.name == 'processed' else source).resolve().name}",
         place=str(folder),
-        nodes={type_: Nodes(len(rows), Rows.of_file(rows)) for type_, rows in features.items()},
+        nodes={type_: Nodes(len(rows), Rows.from_file(rows)) for type_, rows in features.items()},
         edges=by_relation(str(folder), edges),
         target=TARGET,
         labels=Labels(str(labels[0]), read_labels) if labels else None,
@@ -77,11 +77,11 @@ def _open(path: Path, dim: int | None) -> ArrayFile:
 
 def _labels(path: Path, num_nodes: int) -> np.ndarray:
     """int64 [V]; nodes after the last label of the file have none."""
-    found = _open(path, None).read().reshape(-1)
-    if len(found) > num_nodes:
-        raise CohortError(str(path), f"at most {num_nodes} labels, one per row", f"{len(found)}")
+    labels = _open(path, None).read().reshape(-1)
+    if len(labels) > num_nodes:
+        raise CohortError(str(path), f"at most {num_nodes} labels, one per row", f"{len(labels)}")
     out = np.full(num_nodes, -1, dtype=np.int64)
-    out[: len(found)] = arrays.class_labels(str(path), found, len(found))
+    out[: len(labels)] = arrays.class_labels(str(path), labels, len(labels))
     return out
 
 

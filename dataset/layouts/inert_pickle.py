@@ -106,7 +106,7 @@ ADMITTED: dict[tuple[str, str], Any] = {
 
 
 class _Unpickler(pickle._Unpickler):
-    """The one in Python: the one in C makes room for as many objects as a damaged file numbers."""
+    """Python's own unpickler: the one in C allocates as many objects as a damaged file claims to have."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in ADMITTED:
@@ -125,13 +125,13 @@ def load_inert_pickle(path: Path) -> Any:
     """
     demand_regular(path)
     try:
-        found = _Unpickler(io.BytesIO(path.read_bytes()), encoding="latin1").load()
-        if isinstance(found, InertArray):
-            return found.array()
-        return found.matrix() if isinstance(found, InertMatrix) else found
+        actual = _Unpickler(io.BytesIO(path.read_bytes()), encoding="latin1").load()
+        if isinstance(actual, InertArray):
+            return actual.array()
+        return actual.matrix() if isinstance(actual, InertMatrix) else actual
     except CohortError as error:
         raise CohortError(f"{path}: {error.place}", error.expected, error.found, error.hint) from error
     except BROKEN as error:
         damaged = "another file, or a pickle that is damaged or cut off"
-        found = str(error) if isinstance(error, _Refused) else why(error, damaged)
-        raise CohortError(str(path), "a pickle of plain arrays, dicts and lists", found, HINT) from error
+        actual = str(error) if isinstance(error, _Refused) else why(error, damaged)
+        raise CohortError(str(path), "a pickle of plain arrays, dicts and lists", actual, HINT) from error

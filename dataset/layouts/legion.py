@@ -27,9 +27,9 @@ def read_legion(source: Path) -> Graph:
     indptr = np.memmap(source / "edge_src", dtype="<i8", mode="r")
     num_nodes = len(indptr) - 1
     labels = source / "labels"
-    graph = Graph.of_one_type(
+    graph = Graph.homogeneous(
         name=source.resolve().name,
-        edges=Edges.of_columns(str(source / "edge_src"), indptr, columns),
+        edges=Edges.from_columns(str(source / "edge_src"), indptr, columns),
         features=_features(source / "features", num_nodes) if (source / "features").exists() else None,
         labels=open_raw(labels, "<i4") if labels.exists() else None,
         num_nodes=num_nodes,
@@ -45,4 +45,4 @@ def _features(path: Path, num_nodes: int) -> Rows:
     if size == 0 or size % (4 * num_nodes):
         expected = f"float32 [{num_nodes}, D]: a multiple of {4 * num_nodes} bytes"
         raise CohortError(str(path), expected, f"{size} bytes", "the files do not belong together")
-    return Rows.of_file(open_raw(path, "<f4", size // (4 * num_nodes)))
+    return Rows.from_file(open_raw(path, "<f4", size // (4 * num_nodes)))

@@ -38,7 +38,7 @@ def read_mag240m(source: Path) -> Graph:
     counts = {key: value for key, value in meta.items() if key != "num_classes"}
     rows = {type_: folder / "processed" / type_ / "node_feat.npy" for type_ in counts}
     relations = (
-        (relation_of(str(path), path.name, "___"), Edges.of_pairs(open_npy(path / "edge_index.npy")))
+        (relation_of(str(path), path.name, "___"), Edges.from_pairs(open_npy(path / "edge_index.npy")))
         for path in sorted(folder.glob("processed/*___*___*"))
     )
     path = folder / "processed" / TARGET / "node_label.npy"
@@ -50,7 +50,7 @@ def read_mag240m(source: Path) -> Graph:
         name="mag240m",
         place=str(folder),
         nodes={
-            type_: Nodes(count, Rows.of_file(open_npy(rows[type_])) if rows[type_].exists() else None)
+            type_: Nodes(count, Rows.from_file(open_npy(rows[type_])) if rows[type_].exists() else None)
             for type_, count in counts.items()
         },
         edges=by_relation(str(folder), relations),
@@ -64,13 +64,13 @@ def read_mag240m(source: Path) -> Graph:
 
 
 def _splits(path: Path, labels: np.ndarray) -> list[np.ndarray]:
-    found = load_arrays(path, HINT)
+    members = load_arrays(path, HINT)
     out = []
     for keys in SPLITS:
-        there = [key for key in keys if key in found]
+        there = [key for key in keys if key in members]
         if not there:
-            raise CohortError(str(path), f"the key {' or '.join(keys)}", ", ".join(map(str, found)) or "none")
-        ids = arrays.integers(f"{path}: {there[0]}", np.asarray(found[there[0]]))
+            raise CohortError(str(path), f"the key {' or '.join(keys)}", ", ".join(map(str, members)) or "none")
+        ids = arrays.integers(f"{path}: {there[0]}", np.asarray(members[there[0]]))
         arrays.demand_nodes(f"{path}: {there[0]}", ids, len(labels))
         out.append(ids)
     return [*out[:2], out[2][labels[out[2]] >= 0]]

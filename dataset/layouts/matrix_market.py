@@ -62,8 +62,8 @@ class MatrixFile(TextFile):
         place, words = f"{self.path}: line 1", line[:200].decode("utf-8", "replace").lower().split()
         if len(words) != 5 or words[0] != "%%matrixmarket" or words[1] != "matrix":
             known = None if line.startswith(b"%") else known_file(self.path, line[:200])
-            found, hint = known or (repr(line[:60])[1:], NO_BANNER_HINT)
-            raise CohortError(place, BANNER, found, hint)
+            actual, hint = known or (repr(line[:60])[1:], NO_BANNER_HINT)
+            raise CohortError(place, BANNER, actual, hint)
         form, self.field, self.symmetry = words[2:]
         if form != "coordinate":
             raise CohortError(place, "coordinate: the entries of a sparse matrix", form, self._cure(AS_COORDINATES))
@@ -71,9 +71,9 @@ class MatrixFile(TextFile):
             hint = self._cure(AS_REAL) if self.field == "complex" else ""
             raise CohortError(place, f"a field {', '.join(FIELDS)}", self.field, hint)
         if self.symmetry not in SYMMETRIES or (self.field, self.symmetry) == ("pattern", "skew-symmetric"):
-            of = SYMMETRIES[:2] if self.field == "pattern" else SYMMETRIES
+            supported = SYMMETRIES[:2] if self.field == "pattern" else SYMMETRIES
             hint = "scipy.io.mmwrite(FILE, MATRIX, symmetry='general') writes every entry"
-            raise CohortError(place, f"a symmetry of {self.field}: {', '.join(of)}", self.symmetry, hint)
+            raise CohortError(place, f"a symmetry of {self.field}: {', '.join(supported)}", self.symmetry, hint)
 
     def _read_size(self, line: bytes) -> None:
         """The line behind the comments: rows, columns, entries."""
@@ -84,8 +84,8 @@ class MatrixFile(TextFile):
         rows, columns, self.entries = map(int, parts)
         if rows != columns:
             hint = "edges between two node types are tables of a graph.yaml; feature rows are a .npy file"
-            found = f"{rows} rows, {columns} columns"
-            raise CohortError(str(self.path), "a row and a column for each node", found, hint)
+            actual = f"{rows} rows, {columns} columns"
+            raise CohortError(str(self.path), "a row and a column for each node", actual, hint)
         arrays.demand_plausible(str(self.path), rows, self.entries)
         self.num_nodes = rows
 
@@ -107,15 +107,15 @@ class MatrixFile(TextFile):
     def edges(self, block_bytes: int) -> Iterator[EdgeChunk]:
         """Entry (i, j) is the edge i -> j; with a symmetry, j -> i comes next unless j is i."""
         done, sides = 0, [False, False]
-        for ends, fraction in self.blocks([0, 1], block_bytes, np.int64):
-            self._demand_nodes(ends, done)
+        for entries, fraction in self.blocks([0, 1], block_bytes, np.int64):
+            self._demand_nodes(entries, done)
             if self.symmetry != "general":
-                self._demand_one_triangle(ends, done, sides)
-            done += len(ends)
-            yield *self._both_directions(ends - 1), fraction
+                self._demand_one_triangle(entries, done, sides)
+            done += len(entries)
+            yield *self._both_directions(entries - 1), fraction
         if done != self.entries:
-            found = f"{done}" if done > self.entries else f"{done}, then the end of the file"
-            raise CohortError(str(self.path), f"{self.entries} entries", found, "copy or write the file again")
+            actual = f"{done}" if done > self.entries else f"{done}, then the end of the file"
+            raise CohortError(str(self.path), f"{self.entries} entries", actual, "copy or write the file again")
 
     def weights(self, block_bytes: int) -> Iterator[np.ndarray]:
         """The values, in the order of the edges; of a mirror in a skew-symmetric matrix the negative."""
@@ -123,49 +123,49 @@ class MatrixFile(TextFile):
         if self.symmetry == "general":
             yield from values
             return
-        all_ends = (ends for ends, _ in self.blocks([0, 1], block_bytes, np.int64))
-        for ends, numbers in zip(all_ends, values, strict=True):
-            copies, mirrored = _copies(ends)
+        all_entries = (entries for entries, _ in self.blocks([0, 1], block_bytes, np.int64))
+        for entries, numbers in zip(all_entries, values, strict=True):
+            copies, mirrored = _copies(entries)
             out = np.repeat(numbers, copies)
             if self.symmetry == "skew-symmetric":
                 out[mirrored] *= -1
             yield out
 
-    def _both_directions(self, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _both_directions(self, entries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Sources and targets of the edges that entries [n, 2] are."""
         if self.symmetry == "general":
-            return ends[:, 0], ends[:, 1]
-        copies, mirrored = _copies(ends)
-        out = np.repeat(ends, copies, axis=0)
+            return entries[:, 0], entries[:, 1]
+        copies, mirrored = _copies(entries)
+        out = np.repeat(entries, copies, axis=0)
         out[mirrored] = out[mirrored, ::-1]
         return out[:, 0], out[:, 1]
 
-    def _demand_nodes(self, ends: np.ndarray, done: int) -> None:
-        bad = np.argwhere((ends < 1) | (ends > self.num_nodes))
+    def _demand_nodes(self, entries: np.ndarray, done: int) -> None:
+        bad = np.argwhere((entries < 1) | (entries > self.num_nodes))
         if len(bad):
             entry, column = bad[0].tolist()
             place, what = f"{self.path}: entry {done + entry + 1}", "a column" if column else "a row"
             hint = "MatrixMarket counts rows and columns from 1"
-            raise CohortError(place, f"{what} in [1, {self.num_nodes}]", str(ends[entry, column]), hint)
+            raise CohortError(place, f"{what} in [1, {self.num_nodes}]", str(entries[entry, column]), hint)
 
-    def _demand_one_triangle(self, ends: np.ndarray, done: int, sides: list[bool]) -> None:
+    def _demand_one_triangle(self, entries: np.ndarray, done: int, sides: list[bool]) -> None:
         """Refuses entries on both sides of the diagonal, of which some might be the mirrors of others, and a diagonal
         that is its own negative."""
         hint = "scipy.io.mmwrite writes a symmetric matrix so; with general in the first line each entry is one edge"
-        for side, there in enumerate((ends[:, 0] > ends[:, 1], ends[:, 0] < ends[:, 1])):
+        for side, there in enumerate((entries[:, 0] > entries[:, 1], entries[:, 0] < entries[:, 1])):
             sides[side] |= bool(there.any())
             if all(sides):
                 place = f"{self.path}: entry {done + int(np.argmax(there)) + 1}"
                 raise CohortError(place, f"one triangle of the {self.symmetry} matrix", "an entry of the other", hint)
-        loops = np.flatnonzero(ends[:, 0] == ends[:, 1])
+        loops = np.flatnonzero(entries[:, 0] == entries[:, 1])
         if self.symmetry == "skew-symmetric" and len(loops):
             place = f"{self.path}: entry {done + loops[0] + 1}"
-            raise CohortError(place, "no diagonal in a skew-symmetric matrix", f"node {ends[loops[0], 0]}", hint)
+            raise CohortError(place, "no diagonal in a skew-symmetric matrix", f"node {entries[loops[0], 0]}", hint)
 
 
-def _copies(ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _copies(entries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """How many edges each entry [n, 2] of a symmetric matrix is, and where among them those are that mirror it."""
-    copies = 1 + (ends[:, 0] != ends[:, 1])
+    copies = 1 + (entries[:, 0] != entries[:, 1])
     return copies, np.cumsum(copies)[copies == 2] - 1
 
 
@@ -173,8 +173,8 @@ def read_matrix_market(path: Path) -> Graph:
     """The graph whose adjacency matrix is in a .mtx file, plain or compressed by gzip; values are edge weights."""
     file = MatrixFile(path)
     edges = Edges(str(path), file.edges)
-    told = f"{path.name}: {file.entries:,} entries, {file.symmetry}"
+    note = f"{path.name}: {file.entries:,} entries, {file.symmetry}"
     if file.field != "pattern":
         edges = edges.with_column(Weights(f"{path}: values", file.weights))
-        told += "; their values are edge weights"
-    return Graph.of_one_type(edges, num_nodes=file.num_nodes, name=path.name.split(".")[0], notes=[told])
+        note += "; their values are edge weights"
+    return Graph.homogeneous(edges, num_nodes=file.num_nodes, name=path.name.split(".")[0], notes=[note])

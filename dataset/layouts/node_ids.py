@@ -62,28 +62,30 @@ class NodeIds:
         import pyarrow.compute as pc
 
         if self._texts is not None:
-            found = pc.index_in(ids, value_set=self._texts).fill_null(-1).to_numpy(zero_copy_only=False)
-            found = found.astype(np.int64)
+            nodes = pc.index_in(ids, value_set=self._texts).fill_null(-1).to_numpy(zero_copy_only=False)
+            nodes = nodes.astype(np.int64)
         else:
             numbers = np.asarray(ids)
-            found = np.empty(len(numbers), np.int64)
-            self._map.find(numbers, found)
-        bad = np.flatnonzero(found < 0)
+            nodes = np.empty(len(numbers), np.int64)
+            self._map.find(numbers, nodes)
+        bad = np.flatnonzero(nodes < 0)
         if len(bad):
             expected = f"an id of type {self.type} ({self.place})"
             raise CohortError(f"{place} of edge {first + bad[0]}", expected, str(ids[int(bad[0])]))
-        return found
+        return nodes
 
 
-def with_ids(edges: Edges, table: TableFile | None, ends: Sequence[int], of: Sequence[NodeIds | None]) -> Edges:
-    """The edges between the nodes that ids name: those of the sources, and those of the targets; None: nodes already.
+def with_ids(
+    edges: Edges, table: TableFile | None, columns: Sequence[int], node_ids: Sequence[NodeIds | None]
+) -> Edges:
+    """The edges with nodes in place of ids. `node_ids`: of the sources, and of the targets; None: they are nodes.
 
     Args:
         edges: the same with integers.
-        table: where they are from, with the columns `ends`.
+        table: the edges' table; `columns`: of sources and targets.
     """
-    names = [edges.place, edges.place] if table is None else [f"{table.path}: {table.titles[i]}" for i in ends]
-    texts = [ids is not None and ids.is_text for ids in of]
+    names = [edges.place, edges.place] if table is None else [f"{table.path}: {table.titles[i]}" for i in columns]
+    texts = [ids is not None and ids.is_text for ids in node_ids]
     if any(texts) and table is None:
         raise CohortError(edges.place, "a table, where ids are texts", "an array of numbers", "use .csv or .parquet")
 
@@ -91,7 +93,7 @@ def with_ids(edges: Edges, table: TableFile | None, ends: Sequence[int], of: Seq
         if table is None or not any(texts) and isinstance(table, TextFile):
             yield from (([src, dst], fraction) for src, dst, fraction in edges.chunks(block_bytes))
             return
-        for batch, fraction in table.texts(ends, block_bytes):
+        for batch, fraction in table.texts(columns, block_bytes):
             yield [_kept(*end) for end in zip(names, batch, texts, strict=True)], fraction
 
     def chunks(block_bytes: int) -> Iterator[EdgeChunk]:
@@ -99,7 +101,7 @@ def with_ids(edges: Edges, table: TableFile | None, ends: Sequence[int], of: Seq
         for both, fraction in both_ends(block_bytes):
             src, dst = (
                 np.asarray(end) if ids is None else ids.nodes(name, end, done)
-                for name, end, ids in zip(names, both, of, strict=True)
+                for name, end, ids in zip(names, both, node_ids, strict=True)
             )
             yield src, dst, fraction
             done += len(src)

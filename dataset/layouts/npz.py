@@ -32,15 +32,15 @@ def read_npz(source: Path) -> Graph:
     """The graph of an .npz file or of a folder of .npy files, with those splits that there are."""
     inputs = NamedArrays(source, HINT)
     if "adj_indptr" in inputs:
-        graph = _of_matrices(inputs)
+        graph = _graph_of_matrices(inputs)
     elif "format" in inputs and "src" not in inputs:
-        graph = _of_sparse(inputs)
+        graph = _graph_of_sparse(inputs)
     elif "edge_index" in inputs and "src" not in inputs:
         arrays.demand_shape(inputs.place("edge_index"), inputs["edge_index"], (2, None))
-        graph = _of_arrays(inputs, Edges.of_pairs(inputs["edge_index"]))
+        graph = _graph_of_arrays(inputs, Edges.from_pairs(inputs["edge_index"]))
     else:
-        edges = Edges.of_arrays(inputs.place("src, dst"), inputs["src"], inputs["dst"])
-        graph = _of_arrays(inputs, edges)
+        edges = Edges.from_arrays(inputs.place("src, dst"), inputs["src"], inputs["dst"])
+        graph = _graph_of_arrays(inputs, edges)
     names = max((SPLITS, MASKS), key=lambda names: sum(name in inputs for name in names))
     read = _mask if names is MASKS else _ids
     there = {key: partial(read, inputs, key) for key in names if key in inputs}
@@ -65,18 +65,18 @@ def _mask(inputs: NamedArrays, key: str) -> np.ndarray:
     return arrays.mask(inputs.place(key), inputs[key].read(), key, hint)
 
 
-def _of_arrays(inputs: NamedArrays, edges: Edges) -> Graph:
+def _graph_of_arrays(inputs: NamedArrays, edges: Edges) -> Graph:
     """These edges, and x, labels and weights by name, as far as present."""
     weights, labels = (_either(inputs, names) for names in (WEIGHTS, LABELS))
-    features = Rows.of_file(inputs["edge_attr"]) if "edge_attr" in inputs else None
+    features = Rows.from_file(inputs["edge_attr"]) if "edge_attr" in inputs else None
     rows = inputs["x"] if "x" in inputs else None
-    of_nodes = labels if rows is None else rows
-    return Graph.of_one_type(
+    node_array = labels if rows is None else rows
+    return Graph.homogeneous(
         name=inputs.path.resolve().stem,
-        edges=replace(edges, weights=None if weights is None else Weights.of_array(weights), features=features),
-        features=None if rows is None else Rows.of_file(rows),
+        edges=replace(edges, weights=None if weights is None else Weights.from_array(weights), features=features),
+        features=None if rows is None else Rows.from_file(rows),
         labels=labels,
-        num_nodes=None if of_nodes is None else len(of_nodes),
+        num_nodes=None if node_array is None else len(node_array),
         any_task=True,
     )
 
@@ -89,7 +89,7 @@ def _either(inputs: NamedArrays, names: tuple[str, str]) -> ArrayFile | None:
     return inputs[there[0]] if there else None
 
 
-def _of_matrices(inputs: NamedArrays) -> Graph:
+def _graph_of_matrices(inputs: NamedArrays) -> Graph:
     """Adjacency and attributes as CSR matrices; row i, column j of the adjacency is the edge i -> j."""
     if (name := next((name for name in ("edge_weights", "edge_attr") if name in inputs), None)) is not None:
         place = inputs.place(name)
@@ -100,14 +100,14 @@ def _of_matrices(inputs: NamedArrays) -> Graph:
     if adjacency.shape != (num_nodes, num_nodes):
         place, expected = inputs.place("adj_shape"), f"[{num_nodes}, {num_nodes}], a row and a column for each node"
         raise CohortError(place, expected, str(list(adjacency.shape)))
-    features = None if attributes is None else Rows.of_matrix(inputs.place("attr"), attributes.astype(np.float32))
+    features = None if attributes is None else Rows.from_matrix(inputs.place("attr"), attributes.astype(np.float32))
     if features is None and "attr_matrix" in inputs:
-        features = Rows.of_file(inputs["attr_matrix"])
+        features = Rows.from_file(inputs["attr_matrix"])
     adjacency.eliminate_zeros()
-    ends = adjacency.tocoo()
-    return Graph.of_one_type(
+    coo = adjacency.tocoo()
+    return Graph.homogeneous(
         name=inputs.path.resolve().stem,
-        edges=Edges.in_memory(inputs.place("adj_indices"), ends.row, ends.col),
+        edges=Edges.in_memory(inputs.place("adj_indices"), coo.row, coo.col),
         features=features,
         labels=inputs["labels"] if "labels" in inputs else None,
         num_nodes=num_nodes,
@@ -115,7 +115,7 @@ def _of_matrices(inputs: NamedArrays) -> Graph:
     )
 
 
-def _of_sparse(inputs: NamedArrays) -> Graph:
+def _graph_of_sparse(inputs: NamedArrays) -> Graph:
     """What scipy.sparse.save_npz wrote: entry (i, j) is the edge i -> j, its value the weight unless it is a bool."""
     kind = inputs.text("format")
     if kind not in ("csr", "csc", "coo"):
@@ -129,15 +129,15 @@ def _of_sparse(inputs: NamedArrays) -> Graph:
     num_nodes = int(shape[0])
     arrays.demand_plausible(place, num_nodes, len(data))
     if kind == "coo":
-        edges = Edges.of_arrays(place, inputs["row"], inputs["col"])
+        edges = Edges.from_arrays(place, inputs["row"], inputs["col"])
     else:
         indptr = arrays.integers(inputs.place("indptr"), inputs["indptr"].read(), (num_nodes + 1,))
-        edges = Edges.of_columns(place, indptr, inputs["indices"])
+        edges = Edges.from_columns(place, indptr, inputs["indices"])
         edges = edges.transposed() if kind == "csc" else edges
-    told = f"{inputs.path.name}: {len(data):,} entries"
+    shape_text = f"{inputs.path.name}: {len(data):,} entries"
     if data.dtype.kind != "b":
-        edges, told = edges.with_column(Weights.of_array(data)), f"{told}; their values are edge weights"
-    return Graph.of_one_type(edges, num_nodes=num_nodes, name=inputs.path.resolve().stem, notes=[told])
+        edges, shape_text = edges.with_column(Weights.from_array(data)), f"{shape_text}; their values are edge weights"
+    return Graph.homogeneous(edges, num_nodes=num_nodes, name=inputs.path.resolve().stem, notes=[shape_text])
 
 
 def _matrix(inputs: NamedArrays, name: str) -> scipy.sparse.csr_matrix:

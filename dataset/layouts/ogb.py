@@ -71,7 +71,7 @@ def read_ogb(source: Path) -> Graph:
 def _read_text(raw: Path, name: str, has_labels: bool) -> Graph:
     edges, features, label = (raw / f"{part}.csv.gz" for part in ("edge", "node-feat", "node-label"))
     counts = TextFile(_demand_file(raw / "num-node-list.csv.gz"), PLAIN).read(dtype=np.int64)
-    return Graph.of_one_type(
+    return Graph.homogeneous(
         name=name,
         edges=_edges_in(raw),
         features=_rows_in(features),
@@ -84,18 +84,18 @@ def _read_text(raw: Path, name: str, has_labels: bool) -> Graph:
 
 def _edges_in(folder: Path) -> Edges:
     """Edges of a folder, with their features where there are some."""
-    edges = Edges.of_table(TextFile(_demand_file(folder / "edge.csv.gz"), PLAIN), (0, 1))
+    edges = Edges.from_table(TextFile(_demand_file(folder / "edge.csv.gz"), PLAIN), (0, 1))
     return replace(edges, features=_rows_in(folder / "edge-feat.csv.gz"))
 
 
-def _unused(name: str, found: Iterable[str], known: Sequence[str]) -> list[str]:
+def _unused(name: str, names: Iterable[str], known: Sequence[str]) -> list[str]:
     """A note about what else lies beside the graph."""
-    others = sorted(set(found) - set(known))
+    others = sorted(set(names) - set(known))
     return [f"{name}: not used: {', '.join(others)}"] if others else []
 
 
 def _missing(label: Path) -> dict[str, CohortError]:
-    """What is to be said unless --labels is given."""
+    """The errors for missing labels unless --labels is given."""
     if label.exists():
         return {}
     hint = f"{DOWNLOAD}, or pass --labels FILE"
@@ -109,11 +109,11 @@ def _read_types(source: Path, name: str) -> Graph:
     counts = table.read(dtype=np.int64).reshape(-1)
     arrays.demand_shape(str(table.path), counts, (len(table.names),))
     nodes = dict(zip(table.names, counts.tolist(), strict=True))
-    found = {type_: raw / "node-label" / type_ / "node-label.csv.gz" for type_ in nodes}
-    labels = {type_: Labels(str(path), TextFile(path, PLAIN).read) for type_, path in found.items() if path.exists()}
+    paths = {type_: raw / "node-label" / type_ / "node-label.csv.gz" for type_ in nodes}
+    labels = {type_: Labels(str(path), TextFile(path, PLAIN).read) for type_, path in paths.items() if path.exists()}
     types = TextFile(raw / TYPES, PLAIN)
     columns = types.texts(types.choose(["0", "1", "2"]), MIN_BLOCK)
-    relations = [relation for ends, _ in columns for relation in zip(*(end.to_pylist() for end in ends), strict=True)]
+    relations = [relation for batch, _ in columns for relation in zip(*(end.to_pylist() for end in batch), strict=True)]
     return Graph(
         name=name,
         place=str(raw),
@@ -134,7 +134,7 @@ def _targets(source: Path, labels: dict[str, Labels]) -> dict[str, Target]:
     def read(type_: str) -> list[np.ndarray]:
         return _splits(source / "split", type_)()
 
-    return {type_: Target(of_type, partial(read, type_)) for type_, of_type in labels.items()}
+    return {type_: Target(type_labels, partial(read, type_)) for type_, type_labels in labels.items()}
 
 
 def _read_binary_types(source: Path, name: str) -> Graph:
@@ -143,15 +143,15 @@ def _read_binary_types(source: Path, name: str) -> Graph:
     edges, counts = (NamedArrays(raw / f"{part}.npz", DOWNLOAD) for part in ("edge_index_dict", "num_nodes_dict"))
     rows_of = {}
     for part in ("node_feat_dict", "edge_feat_dict"):
-        found = NamedArrays(raw / f"{part}.npz", DOWNLOAD) if (raw / f"{part}.npz").exists() else None
-        rows_of[part] = {key: Rows.of_file(found[key]) for key in found.names} if found else {}
+        archive = NamedArrays(raw / f"{part}.npz", DOWNLOAD) if (raw / f"{part}.npz").exists() else None
+        rows_of[part] = {key: Rows.from_file(archive[key]) for key in archive.names} if archive else {}
     label = raw / "node-label.npz"
-    found = NamedArrays(label, DOWNLOAD) if label.exists() else None
-    labels = {type_: Labels(found.place(type_), found[type_].read) for type_ in found.names} if found else {}
+    archive = NamedArrays(label, DOWNLOAD) if label.exists() else None
+    labels = {type_: Labels(archive.place(type_), archive[type_].read) for type_ in archive.names} if archive else {}
     relations = (
         (
             relation_of(edges.place(key), key, "___"),
-            replace(Edges.of_pairs(edges[key]), features=rows_of["edge_feat_dict"].get(key)),
+            replace(Edges.from_pairs(edges[key]), features=rows_of["edge_feat_dict"].get(key)),
         )
         for key in edges.names
     )
@@ -169,16 +169,16 @@ def _read_binary_types(source: Path, name: str) -> Graph:
 
 
 def _rows_in(path: Path) -> Rows | None:
-    return Rows.of_table(TextFile(path, PLAIN)) if path.exists() else None
+    return Rows.from_table(TextFile(path, PLAIN)) if path.exists() else None
 
 
 def _read_binary(raw: Path, name: str, has_labels: bool) -> Graph:
     data = NamedArrays(raw / "data.npz", DOWNLOAD)
     counts, label = data["num_nodes_list"], raw / "node-label.npz"
-    features, of_edges = (Rows.of_file(data[key]) if key in data else None for key in ("node_feat", "edge_feat"))
-    return Graph.of_one_type(
+    features, edge_features = (Rows.from_file(data[key]) if key in data else None for key in ("node_feat", "edge_feat"))
+    return Graph.homogeneous(
         name=name,
-        edges=replace(Edges.of_pairs(data["edge_index"]), features=of_edges),
+        edges=replace(Edges.from_pairs(data["edge_index"]), features=edge_features),
         features=features,
         labels=NamedArrays(label, DOWNLOAD)["node_label"] if has_labels and label.exists() else None,
         missing=_missing(label) if has_labels else {},
@@ -195,14 +195,14 @@ def _one_count(place: str, counts: np.ndarray) -> int:
 
 
 def _splits(folder: Path, type_: str = "") -> Callable[[], list[np.ndarray]]:
-    """The three lists of the one folder in split/, where there are several node types those of one."""
-    found = sorted(path for path in folder.glob("*") if path.is_dir()) if folder.is_dir() else []
-    if len(found) != 1:
-        names = ", ".join(path.name for path in found) or "none"
+    """The three lists in the only folder in split/; with several node types, those of one type."""
+    folders = sorted(path for path in folder.glob("*") if path.is_dir()) if folder.is_dir() else []
+    if len(folders) != 1:
+        names = ", ".join(path.name for path in folders) or "none"
         hint = "keep the one that you want, or pass --splits TRAIN VAL TEST"
         raise CohortError(str(folder), "one folder, named by the kind of split", names, hint)
-    lists = found[0] / type_
-    for together in (lists / TOGETHER, found[0] / TOGETHER):
+    lists = folders[0] / type_
+    for together in (lists / TOGETHER, folders[0] / TOGETHER):
         if together.exists():
             return lambda: _split_dict(together, type_)
     return tables.read_splits([_demand_file(lists / f"{name}.csv.gz") for name in SPLIT_NAMES], PLAIN)
@@ -255,11 +255,11 @@ def _links_of(folder: Path, name: str) -> tuple[str, HeldOut]:
     if {"edge", "edge_neg"} <= parts.keys():
         return place, HeldOut(np.asarray(parts["edge"]), np.asarray(parts["edge_neg"]), True)
     if {"source_node", "target_node", "target_node_neg"} <= parts.keys():
-        ends = [np.asarray(parts[name]).reshape(-1) for name in ("source_node", "target_node")]
-        if len(ends[0]) != len(ends[1]):
-            expected = f"as many targets as sources: {len(ends[0])}"
-            raise CohortError(f"{place}: target_node", expected, str(len(ends[1])), DOWNLOAD)
-        return place, HeldOut(np.stack(ends, axis=1), np.asarray(parts["target_node_neg"]))
+        endpoints = [np.asarray(parts[name]).reshape(-1) for name in ("source_node", "target_node")]
+        if len(endpoints[0]) != len(endpoints[1]):
+            expected = f"as many targets as sources: {len(endpoints[0])}"
+            raise CohortError(f"{place}: target_node", expected, str(len(endpoints[1])), DOWNLOAD)
+        return place, HeldOut(np.stack(endpoints, axis=1), np.asarray(parts["target_node_neg"]))
     expected = "edge and edge_neg, or source_node, target_node and target_node_neg"
     hint = "links of several relations, as in knowledge graphs, are not supported"
     raise CohortError(place, expected, ", ".join(parts) or "none", hint)

@@ -41,10 +41,10 @@ def read_planetoid(folder: Path) -> Graph:
         np.arange(num_train, min(num_train + NUM_VAL, parts.allx.shape[0])),
         np.sort(parts.test_index),
     ]
-    return Graph.of_one_type(
+    return Graph.homogeneous(
         name=names[0],
         edges=Edges.in_memory(str(folder / f"ind.{names[0]}.graph"), src, dst),
-        features=Rows.of_matrix(str(folder), x),
+        features=Rows.from_matrix(str(folder), x),
         labels=MemoryArray(str(folder), labels),
         splits=lambda: ids,
         num_nodes=x.shape[0],
@@ -56,17 +56,17 @@ def read_planetoid(folder: Path) -> Graph:
 def _load(folder: Path, name: str) -> SimpleNamespace:
     """The files of one data set by their names, and test_index: rows of x and y for train, test (t) and all others
     (all)."""
-    found = {part: load_inert_pickle(folder / f"ind.{name}.{part}") for part in PICKLES}
+    contents = {part: load_inert_pickle(folder / f"ind.{name}.{part}") for part in PICKLES}
     for part, kind, text in (
         *((part, scipy.sparse.csr_matrix, "a SciPy CSR matrix") for part in ("tx", "allx")),
         *((part, np.ndarray, "a NumPy array") for part in ("y", "ty", "ally")),
         ("graph", dict, "a dict of lists"),
     ):
-        if not isinstance(found[part], kind):
-            raise CohortError(str(folder / f"ind.{name}.{part}"), text, type(found[part]).__name__, HINT)
+        if not isinstance(contents[part], kind):
+            raise CohortError(str(folder / f"ind.{name}.{part}"), text, type(contents[part]).__name__, HINT)
     index_file = folder / f"ind.{name}.test.index"
     test_index = TextFile(index_file, TextOptions(header="no")).read([0], np.int64)
-    parts = SimpleNamespace(**found, test_index=test_index)
+    parts = SimpleNamespace(**contents, test_index=test_index)
     for rows, targets, part in ((parts.allx, parts.ally, "ally"), (parts.tx, parts.ty, "ty")):
         arrays.demand_shape(str(folder / f"ind.{name}.{part}"), targets, (rows.shape[0], None))
     first = parts.allx.shape[0]

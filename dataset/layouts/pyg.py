@@ -51,18 +51,18 @@ def read_data(source: Path, name: str | None = None) -> Graph:
         (time, tensors.get(time), "times"),
         ("edge_attr", attributes, "features"),
     )
-    notes = [f"{key}: the edges' {what}" for key, found, what in beside if found is not None]
+    notes = [f"{key}: the edges' {what}" for key, tensor, what in beside if tensor is not None]
     if unused := [str(key) for key in data if _is_there(data, key) and key not in (*tensors, "num_nodes")]:
         notes.append(f"{source.name}: not used: {', '.join(unused)}")
     if weights is not None:
-        weights = Weights.of_array(MemoryArray(f"{place}: edge_weight", array_of(weights)))
+        weights = Weights.from_array(MemoryArray(f"{place}: edge_weight", array_of(weights)))
     edges = replace(
         Edges.in_memory(f"{place}: edge_index", edge_index[0], edge_index[1]),
         weights=weights,
         times=_times(f"{place}: ", time, tensors, num_nodes),
         features=None if attributes is None else rows_of_tensor(f"{place}: edge_attr", attributes),
     )
-    graph = Graph.of_one_type(
+    graph = Graph.homogeneous(
         name=name or source.resolve().stem,
         edges=edges,
         features=rows_of_tensor(f"{place}: x", tensors["x"]) if "x" in tensors else None,
@@ -83,21 +83,21 @@ def read_data(source: Path, name: str | None = None) -> Graph:
     return graph
 
 
-def _dict_of(place: str, found: Any) -> dict:
+def _dict_of(place: str, content: Any) -> dict:
     """The tensors of a Data object, of a dict, or of the first of (data, slices, ...) when they are one graph."""
-    if isinstance(found, tuple) and found and len(found) >= 2:
-        if found[1] is not None:
-            if not isinstance(found[1], dict):
-                raise CohortError(place, "a Data object or a dict of tensors", f"a tuple of {len(found)}", HINT)
-            graphs = max((len(ends) - 1 for ends in found[1].values()), default=0)
+    if isinstance(content, tuple) and content and len(content) >= 2:
+        if content[1] is not None:
+            if not isinstance(content[1], dict):
+                raise CohortError(place, "a Data object or a dict of tensors", f"a tuple of {len(content)}", HINT)
+            graphs = max((len(offsets) - 1 for offsets in content[1].values()), default=0)
             if graphs != 1:
                 raise CohortError(place, "one graph", f"{graphs} graphs", "save the one that you want: " + HINT)
-        found = found[0]
-    if hasattr(found, "to_dict"):
-        found = found.to_dict()
-    if not isinstance(found, dict):
-        raise CohortError(place, "a Data object or a dict of tensors", type(found).__name__, HINT)
-    return found
+        content = content[0]
+    if hasattr(content, "to_dict"):
+        content = content.to_dict()
+    if not isinstance(content, dict):
+        raise CohortError(place, "a Data object or a dict of tensors", type(content).__name__, HINT)
+    return content
 
 
 def edge_attr_of(data: Any) -> Any:
@@ -106,12 +106,12 @@ def edge_attr_of(data: Any) -> Any:
     return attributes[:, None] if attributes is not None and len(attributes.shape) == 1 else attributes
 
 
-def _num_nodes(place: str, given: Any, tensors: dict) -> int | None:
+def _num_nodes(place: str, declared: Any, tensors: dict) -> int | None:
     """As the file says, or as the first array of nodes does."""
-    if given is not None:
-        if not isinstance(given, int) or given < 1:
-            raise CohortError(place, "a number of nodes, of at least 1", str(given)[:80])
-        return given
+    if declared is not None:
+        if not isinstance(declared, int) or declared < 1:
+            raise CohortError(place, "a number of nodes, of at least 1", str(declared)[:80])
+        return declared
     return next((len(tensors[key]) for key in ("x", "y", *MASKS) if key in tensors), None)
 
 
@@ -126,7 +126,7 @@ def _times(prefix: str, key: str, tensors: dict, num_nodes: int | None) -> Weigh
         sources = arrays.integers(f"{prefix}edge_index", array_of(tensors["edge_index"])[0])
         arrays.demand_nodes(f"{prefix}edge_index", sources, num_nodes)
         times = times[sources]
-    return Weights.of_array(MemoryArray(prefix + key, times), are_times=True)
+    return Weights.from_array(MemoryArray(prefix + key, times), are_times=True)
 
 
 def _is_there(data: dict, key: str) -> bool:

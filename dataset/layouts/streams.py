@@ -1,4 +1,4 @@
-"""Arrays of a source as streams: edges, what they have beside, rows; labels as arrays when asked for."""
+"""Arrays of a source as streams: edges with weights, times and features, and rows; labels as arrays on demand."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ class Edges:
     times: Weights | None = None
     features: Rows | None = None
 
-    def columns_told(self) -> str:
+    def describe_columns(self) -> str:
         """Which columns of a table are what, in words; "" when there is no table."""
         if self.ends is None:
             return ""
         weight, time = (numbers.column if numbers else "" for numbers in (self.weights, self.times))
         features = self.features.columns if self.features else ()
         unused = [title for title in self.others if title not in (weight, time, *features)]
-        told = " -> ".join(self.ends)
-        told += (f", weights {weight}" if weight else "") + (f", times {time}" if time else "")
-        told += f", features {shortened(features)}" if features else ""
-        return told + (f" ({shortened(unused)} not used)" if unused else "") + "; "
+        text = " -> ".join(self.ends)
+        text += (f", weights {weight}" if weight else "") + (f", times {time}" if time else "")
+        text += f", features {shortened(features)}" if features else ""
+        return text + (f" ({shortened(unused)} not used)" if unused else "") + "; "
 
     def with_column(self, column: Weights | Rows) -> Edges:
         """The edges with these weights, times or features."""
@@ -61,35 +61,35 @@ class Edges:
         return replace(self, times=column) if column.are_times else replace(self, weights=column)
 
     @staticmethod
-    def _of(place: str, count: int, pieces: Callable[[int], Iterator[tuple[np.ndarray, np.ndarray]]]) -> Edges:
+    def _in_pieces(place: str, count: int, pieces: Callable[[int], Iterator[tuple[np.ndarray, np.ndarray]]]) -> Edges:
         """Edges of pieces(edges at once), integers [n] each; `count` in all."""
 
         def chunks(block_bytes: int) -> Iterator[EdgeChunk]:
             done = 0
-            for ends in pieces(max(1, block_bytes // EDGE_BYTES)):
-                done += len(ends[0])
-                src, dst = (arrays.as_int64(place, ids) for ids in ends)
+            for endpoints in pieces(max(1, block_bytes // EDGE_BYTES)):
+                done += len(endpoints[0])
+                src, dst = (arrays.as_int64(place, ids) for ids in endpoints)
                 yield src, dst, done / count
 
         return Edges(place, chunks)
 
     @staticmethod
-    def of_arrays(place: str, src: ArrayFile | MemoryArray, dst: ArrayFile | MemoryArray) -> Edges:
+    def from_arrays(place: str, src: ArrayFile | MemoryArray, dst: ArrayFile | MemoryArray) -> Edges:
         """Edges whose ends are in two arrays, integers [E] each."""
         for end in (src, dst):
             demand_integers(end)
         if src.shape != dst.shape or len(src.shape) != 1:
             expected = f"as many destinations as {src.place} has sources"
             raise CohortError(dst.place, expected, f"{src.shape}, {dst.shape}")
-        return Edges._of(place, len(src), lambda at_once: zip(src.rows(at_once), dst.rows(at_once), strict=True))
+        return Edges._in_pieces(place, len(src), lambda at_once: zip(src.rows(at_once), dst.rows(at_once), strict=True))
 
     @staticmethod
     def in_memory(place: str, src: np.ndarray, dst: np.ndarray) -> Edges:
         """Edges of two arrays in memory, integers [E] each."""
-        return Edges.of_arrays(place, MemoryArray(place, src), MemoryArray(place, dst))
+        return Edges.from_arrays(place, MemoryArray(place, src), MemoryArray(place, dst))
 
     @staticmethod
-    def of_pairs(pairs: ArrayFile, rows: bool = False) -> Edges:
+    def from_pairs(pairs: ArrayFile, rows: bool = False) -> Edges:
         """Edges in one file, integers [2, E] or [E, 2]; 2 x 2 are [2, E], with `rows` [E, 2]."""
         demand_integers(pairs)
         if len(pairs.shape) != 2 or 2 not in pairs.shape:
@@ -97,12 +97,14 @@ class Edges:
         count = pairs.shape[0] * pairs.shape[1] // 2
         sources_first = pairs.shape[0] == 2 and not (rows and pairs.shape[1] == 2)
         if sources_first != pairs.fortran:  # all sources lie before all destinations
-            return Edges.of_arrays(pairs.place, pairs.reshaped(count), pairs.reshaped(count, first=count))
+            return Edges.from_arrays(pairs.place, pairs.reshaped(count), pairs.reshaped(count, first=count))
         pairs = pairs.reshaped(count, 2)
-        return Edges._of(pairs.place, count, lambda at_once: ((ends[:, 0], ends[:, 1]) for ends in pairs.rows(at_once)))
+        return Edges._in_pieces(
+            pairs.place, count, lambda at_once: ((block[:, 0], block[:, 1]) for block in pairs.rows(at_once))
+        )
 
     @staticmethod
-    def of_columns(place: str, indptr: np.ndarray, columns: ArrayFile | MemoryArray) -> Edges:
+    def from_columns(place: str, indptr: np.ndarray, columns: ArrayFile | MemoryArray) -> Edges:
         """Edges of a CSR: row i and columns[indptr[i]:indptr[i + 1]] are the edges i -> column.
 
         Args:
@@ -121,14 +123,14 @@ class Edges:
                 counts = np.diff(np.clip(indptr[row : last_row + 1], first, done))
                 yield np.repeat(np.arange(row, last_row, dtype=np.int64), counts), destinations
 
-        return Edges._of(place, len(columns), pieces)
+        return Edges._in_pieces(place, len(columns), pieces)
 
     def transposed(self) -> Edges:
         """The same edges in the other direction."""
         return replace(self, chunks=lambda size: ((dst, src, done) for src, dst, done in self.chunks(size)))
 
     @staticmethod
-    def of_parts(place: str, parts: Sequence[Edges]) -> Edges:
+    def from_parts(place: str, parts: Sequence[Edges]) -> Edges:
         """The edges of several files, one after the other."""
 
         def chunks(block_bytes: int) -> Iterator[EdgeChunk]:
@@ -139,7 +141,7 @@ class Edges:
         return Edges(place, chunks)
 
     @staticmethod
-    def of_table(table: TableFile, columns: Sequence[int]) -> Edges:
+    def from_table(table: TableFile, columns: Sequence[int]) -> Edges:
         """Edges of two columns, one a row."""
 
         def chunks(block_bytes: int) -> Iterator[EdgeChunk]:
@@ -173,14 +175,14 @@ class Weights:
         return (arrays.edge_times if self.are_times else arrays.edge_weights)(self.place, numbers)
 
     @staticmethod
-    def of_array(array: ArrayFile | MemoryArray, are_times: bool = False) -> Weights:
+    def from_array(array: ArrayFile | MemoryArray, are_times: bool = False) -> Weights:
         """Weights or times in an array: numbers [E] or [E, 1]."""
         return Weights(
             array.place, lambda block_bytes: array.rows(max(1, block_bytes // EDGE_BYTES)), are_times=are_times
         )
 
     @staticmethod
-    def of_table(table: TableFile, column: int, are_times: bool = False) -> Weights:
+    def from_table(table: TableFile, column: int, are_times: bool = False) -> Weights:
         """A column of a table, a weight or a time a row."""
 
         def chunks(block_bytes: int) -> Iterator[np.ndarray]:
@@ -210,8 +212,8 @@ class WeightReader:
         while (missing := count - sum(map(len, parts))) > 0:
             part = next(self._chunks, None)
             if part is None:
-                found = f"only {self._read + count - missing}"
-                raise CohortError(self._place, f"one {self._what} for each edge", found)
+                actual = f"only {self._read + count - missing}"
+                raise CohortError(self._place, f"one {self._what} for each edge", actual)
             parts.append(self._weights.converted(part))
         numbers = np.concatenate(parts)
         self._read, self._left = self._read + count, numbers[count:]
@@ -241,7 +243,7 @@ class Rows:
     columns: tuple[str, ...] = ()
 
     @staticmethod
-    def of_matrix(place: str, x: np.ndarray | scipy.sparse.csr_matrix, dtype: str | None = None) -> Rows:
+    def from_matrix(place: str, x: np.ndarray | scipy.sparse.csr_matrix, dtype: str | None = None) -> Rows:
         """Rows in memory, [V, D]; a sparse matrix is made dense piece by piece."""
 
         def chunks(block_bytes: int) -> Iterator[np.ndarray]:
@@ -252,7 +254,7 @@ class Rows:
         return Rows(place, dtype or x.dtype.name, chunks, x)
 
     @staticmethod
-    def of_file(file: ArrayFile, dtype: str | None = None) -> Rows:
+    def from_file(file: ArrayFile, dtype: str | None = None) -> Rows:
         """Rows of an array [V, D] on disk; `dtype`: where it holds the bits of another type."""
         arrays.demand_shape(file.place, file, (None, None))
         if dtype is None:
@@ -265,7 +267,7 @@ class Rows:
         return Rows(file.place, dtype or arrays.feature_dtype(file.dtype).name, chunks)
 
     @staticmethod
-    def of_parts(place: str, parts: Sequence[Rows]) -> Rows:
+    def from_parts(place: str, parts: Sequence[Rows]) -> Rows:
         """The rows of several files, one after the other."""
         dtypes = {part.dtype for part in parts}
         if len(dtypes) != 1:
@@ -282,7 +284,7 @@ class Rows:
         return Rows(place, parts[0].dtype, chunks)
 
     @staticmethod
-    def of_table(table: TableFile, columns: Sequence[int] | None = None) -> Rows:
+    def from_table(table: TableFile, columns: Sequence[int] | None = None) -> Rows:
         """Rows of a table: all of its columns, or these, as float32."""
 
         def chunks(block_bytes: int) -> Iterator[np.ndarray]:
@@ -306,7 +308,7 @@ class Labels:
     numbers: Callable[[], np.ndarray] | None = None
 
     @staticmethod
-    def of_table(
+    def from_table(
         table: TableFile, columns: Sequence[int], several: bool, ids: Callable[[], np.ndarray] | None = None
     ) -> Labels:
         """Columns of a table, [V], or [V, columns] with `several`, also of one."""

@@ -94,16 +94,16 @@ def _parts_of(source: Path, kind: str | None) -> list[Path]:
 def wanted_of_edges(
     columns: Sequence[str] | None, beside: Sequence[str] = (), types: tuple[str, str] | None = None
 ) -> Wanted:
-    """Of a list of edges between integers: its two ends say whether names come first, or names of columns do.
+    """The columns of an edge list between integers. Its endpoints, or names of columns, say if names come first.
 
     Args:
         columns: of the ends; None: as the names say.
         beside: other columns that are read.
         types: of the nodes at both ends.
     """
-    ends = tuple(int(end) for end in columns or ("0", "1") if end.isdecimal())
-    given = [*(columns or ()), *beside]
-    return Wanted(given or None, ends, edges=True, says_names=lambda fields: bool(end_columns(fields, types)))
+    numbers = tuple(int(end) for end in columns or ("0", "1") if end.isdecimal())
+    chosen = [*(columns or ()), *beside]
+    return Wanted(chosen or None, numbers, edges=True, says_names=lambda fields: bool(end_columns(fields, types)))
 
 
 def read_edges(
@@ -123,19 +123,19 @@ def read_edges(
     """
     kind = kind or kind_of(path)
     if destinations is not None:
-        return Edges.of_arrays(f"{path}, {destinations}", open_npy(path), open_npy(destinations))
+        return Edges.from_arrays(f"{path}, {destinations}", open_npy(path), open_npy(destinations))
     if kind == "npy":
-        return Edges.of_pairs(open_npy(path))
+        return Edges.from_pairs(open_npy(path))
     table = open_table(path, options, wanted_of_edges(columns, beside), kind)
     if len(table.titles) < 2:
         hint = f"each line has a source and a destination; {options.says('separator', 'space')} (comma, tab, ...)"
         raise CohortError(str(path), "lines of at least two fields", f"{len(table.titles)}", hint)
     if columns is None:
-        return Edges.of_table(table, edge_columns(table, COLUMNS_CURE, kind_suffix(path) in EDGE_LISTS))
-    ends = table.choose(columns)
-    if len(ends) != 2:
+        return Edges.from_table(table, edge_columns(table, COLUMNS_CURE, kind_suffix(path) in EDGE_LISTS))
+    numbers = table.choose(columns)
+    if len(numbers) != 2:
         raise CohortError("--columns", "two columns", ",".join(columns))
-    return Edges.of_table(table, ends)
+    return Edges.from_table(table, numbers)
 
 
 def read_columns(
@@ -154,20 +154,22 @@ def read_columns(
         raise CohortError(option, "an edge list of text or Parquet", f"a file {path.name}", hint)
     table = open_table(path, options, wanted, kind)
     numbers = table.choose([chosen] if isinstance(chosen, str) else chosen)
-    return Rows.of_table(table, numbers) if what == "features" else Weights.of_table(table, numbers[0], what == "times")
+    if what == "features":
+        return Rows.from_table(table, numbers)
+    return Weights.from_table(table, numbers[0], what == "times")
 
 
 def read_weights(path: Path, are_times: bool = False, options: TextOptions = GUESSED) -> Weights:
     """The weights or times [E] of a .npy file, or of a text or a Parquet file of one column."""
     if kind_of(path) == "npy":
-        return Weights.of_array(open_npy(path), are_times)
+        return Weights.from_array(open_npy(path), are_times)
     table = open_table(path, options)
     demand_part_order(table)
     if len(table.titles) != 1:
         what, option = ("time", "--time-column") if are_times else ("weight", "--weight-column")
         hint = f"of an edge list, {option} names the column"
         raise CohortError(str(path), f"one column, with one {what} per edge", f"{len(table.titles)} columns", hint)
-    return Weights.of_table(table, 0, are_times)
+    return Weights.from_table(table, 0, are_times)
 
 
 def read_rows(path: Path, raw: RawLayout = RawLayout(), options: TextOptions = GUESSED, ids: str | None = None) -> Rows:
@@ -183,7 +185,7 @@ def read_rows(path: Path, raw: RawLayout = RawLayout(), options: TextOptions = G
         demand_part_order(table)
         if ids != NONE:
             demand_only_features(table, options)
-        return Rows.of_table(table)
+        return Rows.from_table(table)
     demand_unknown(path, f"{KNOWN}, or bare numbers")
     if raw.dim is None:
         hint = "a file of bare numbers needs --feature-dim D (and --feature-dtype)"
@@ -193,7 +195,7 @@ def read_rows(path: Path, raw: RawLayout = RawLayout(), options: TextOptions = G
         raise CohortError("--feature-dtype", " or ".join(RAW_DTYPES), dtype)
     is_bfloat16 = dtype == "bfloat16"
     file = open_raw(path, "uint16" if is_bfloat16 else dtype, raw.dim)
-    return Rows.of_file(file, "bfloat16" if is_bfloat16 else None)
+    return Rows.from_file(file, "bfloat16" if is_bfloat16 else None)
 
 
 def rows_of_npy(file: ArrayFile, dtype: str | None, option: str) -> Rows:
@@ -203,12 +205,12 @@ def rows_of_npy(file: ArrayFile, dtype: str | None, option: str) -> Rows:
         option: how the user says dtype.
     """
     if file.dtype.newbyteorder("=") != np.uint16:
-        return Rows.of_file(file)
+        return Rows.from_file(file)
     if dtype not in ("bfloat16", "float32"):
         cure = f"{option}bfloat16: they are its bits; {option}float32: they are numbers"
         raise CohortError(file.place, "numbers, or the bits of bfloat16", "dtype uint16, which may be either", cure)
     if dtype == "bfloat16":
-        return Rows.of_file(file, "bfloat16")
+        return Rows.from_file(file, "bfloat16")
     arrays.demand_shape(file.place, file, (None, None))
 
     def chunks(block_bytes: int):
@@ -222,9 +224,9 @@ def demand_only_features(table: TableFile, options: TextOptions) -> None:
     named = named_ids(table)
     for column, name in enumerate(table.titles):
         if len(table.titles) > 1 and (column in named or integers_of(table, column, False) is not None):
-            found = f"{name} among them, which looks like ids"
+            actual = f"{name} among them, which looks like ids"
             hint = f"leave it out, or say that it is a feature: {options.says('id-column', NONE)}"
-            raise CohortError(str(table.path), "only columns of features", found, hint)
+            raise CohortError(str(table.path), "only columns of features", actual, hint)
 
 
 def read_array(path: Path, options: TextOptions = GUESSED) -> np.ndarray:
@@ -243,8 +245,8 @@ def read_ids(path: Path, options: TextOptions = GUESSED) -> np.ndarray:
     table = open_table(path, options)
     demand_part_order(table)
     if len(table.titles) > 1:
-        found = f"{len(table.titles)}: {shortened(table.titles)}"
-        raise CohortError(str(path), "one column, of ids", found, "write the column of ids alone: to_csv(index=False)")
+        actual = f"{len(table.titles)}: {shortened(table.titles)}"
+        raise CohortError(str(path), "one column, of ids", actual, "write the column of ids alone: to_csv(index=False)")
     return table.read(dtype=np.int64 if kind_of(path) == "csv" else None)
 
 
@@ -256,14 +258,13 @@ def demand_part_order(table: TableFile) -> None:
     """Raises CohortError for parts of a table whose names leave it open which rows come first, where that matters."""
     if isinstance(table, Parts) and table.has_open_order:
         expected = "parts whose names sort as their numbers do, since row i is node or edge i"
-        found = shortened([file.name for file in table.files])
+        actual = shortened([file.name for file in table.files])
         hint = "give the numbers leading zeros (part-02, part-10); of nodes, --id-column says whose rows are whose"
-        raise CohortError(str(table.path), expected, found, hint)
+        raise CohortError(str(table.path), expected, actual, hint)
 
 
 def demand_order(table: TableFile, others: Sequence[int], options: TextOptions, ids: np.ndarray | None = None) -> None:
-    """Raises CohortError where a column of a table of nodes, which nobody has asked for, has ids in another order than
-    the rows.
+    """Raises CohortError if a column of a table of nodes that is not chosen has ids in another order than the rows.
 
     Args:
         ids: of the nodes, where they are known.
@@ -271,7 +272,7 @@ def demand_order(table: TableFile, others: Sequence[int], options: TextOptions, 
     option = "id" if options.in_yaml else "id-column"
 
     def cure(name: str) -> str:
-        of_ids = f"{options.says(option, name)}: the rows are those of the nodes with these ids"
-        return f"{of_ids}; {options.says(option, NONE)}: row i is node i; or sort the table by {name}"
+        hint = f"{options.says(option, name)}: the rows are those of the nodes with these ids"
+        return f"{hint}; {options.says(option, NONE)}: row i is node i; or sort the table by {name}"
 
     demand_no_ids(table, others, "node", cure, ids)

@@ -34,8 +34,8 @@ def load_tensors(path: Path, hint: str, also: Sequence[Any] = ()) -> Any:
     except CohortError:
         raise
     except Exception as error:  # noqa: BLE001 (bytes from outside: torch raises whatever its parsers meet)
-        found = why_not_loaded(error)
-        raise CohortError(str(path), "only tensors (pickled objects are never loaded)", found, hint) from error
+        actual = why_not_loaded(error)
+        raise CohortError(str(path), "only tensors (pickled objects are never loaded)", actual, hint) from error
 
 
 def load_arrays(path: Path, hint: str) -> dict[str, Any]:
@@ -44,11 +44,11 @@ def load_arrays(path: Path, hint: str) -> dict[str, Any]:
     Raises:
         CohortError: as load_tensors, and for anything but a dict.
     """
-    found = load_tensors(path, hint, _inert_numpy())
-    if not isinstance(found, dict):
-        raise CohortError(str(path), "a dict of arrays", type(found).__name__, hint)
+    content = load_tensors(path, hint, _inert_numpy())
+    if not isinstance(content, dict):
+        raise CohortError(str(path), "a dict of arrays", type(content).__name__, hint)
     try:
-        return {str(key): _plain(value) for key, value in found.items()}
+        return {str(key): _plain(value) for key, value in content.items()}
     except BROKEN as error:
         raise CohortError(str(path), "a dict of arrays", "an array that is damaged", hint) from error
 
@@ -57,7 +57,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, InertArray):
         return value.array()
     if isinstance(value, dict):
-        return {str(key): _plain(each) for key, each in value.items()}
+        return {str(key): _plain(member) for key, member in value.items()}
     if isinstance(value, list):
         return np.asarray(value)
     return array_of(value) if is_dense(value) else value
@@ -81,11 +81,11 @@ def _named(thing: Any, module: str, name: str) -> Any:
     return call
 
 
-def is_dense(found: Any) -> bool:
+def is_dense(value: Any) -> bool:
     """Whether it is a tensor that has all of its elements."""
     import torch
 
-    return isinstance(found, torch.Tensor) and found.layout == torch.strided
+    return isinstance(value, torch.Tensor) and value.layout == torch.strided
 
 
 def array_of(tensor: Any) -> np.ndarray:
@@ -101,9 +101,9 @@ def rows_of_tensor(place: str, tensor: Any) -> Rows:
     import torch
 
     if tensor.dtype != torch.bfloat16:
-        return Rows.of_matrix(place, arrays.features(place, array_of(tensor)))
+        return Rows.from_matrix(place, arrays.features(place, array_of(tensor)))
     arrays.demand_shape(place, tensor, (None, None))
-    return Rows.of_matrix(place, tensor.detach().contiguous().view(torch.int16).numpy().view(np.uint16), "bfloat16")
+    return Rows.from_matrix(place, tensor.detach().contiguous().view(torch.int16).numpy().view(np.uint16), "bfloat16")
 
 
 def _data_classes() -> list[type]:

@@ -40,19 +40,19 @@ def register(commands: argparse._SubParsersAction) -> None:
 def _partition(args: argparse.Namespace) -> int:
     start = time.monotonic()
     with Console(stderr=True).status(escape(f"partitioning {args.path}")):
-        found = partition(args.path, args.parts, args.method, args.seed, args.memory)
-    print_partition(found, time.monotonic() - start, parts_file(args.path, args.parts))
+        result = partition(args.path, args.parts, args.method, args.seed, args.memory)
+    print_partition(result, time.monotonic() - start, parts_file(args.path, args.parts))
     return 0
 
 
-def print_partition(found: Partition, seconds: float, file: Path) -> None:
-    """Edge cut and balance, against what chance gives."""
-    num_parts, num_edges = len(found.nodes), found.num_edges
-    share = 100 * found.cut_edges / num_edges if num_edges else 0.0
-    by_chance = 100 * (1 - sum((count / len(found.parts)) ** 2 for count in found.nodes))
+def print_partition(result: Partition, seconds: float, file: Path) -> None:
+    """Prints edge cut and balance, compared with random parts."""
+    num_parts, num_edges = len(result.nodes), result.num_edges
+    share = 100 * result.cut_edges / num_edges if num_edges else 0.0
+    by_chance = 100 * (1 - sum((count / len(result.parts)) ** 2 for count in result.nodes))
     print(f"edge cut     {share:.2f} % of {num_edges:,} stored edges (random parts: {by_chance:.2f} %)")
-    print(f"nodes        {_balance(found.nodes)}")
-    print(f"train nodes  {_balance(found.train_nodes)}")
+    print(f"nodes        {_balance(result.nodes)}")
+    print(f"train nodes  {_balance(result.train_nodes)}")
     print(f"written      {file}, {num_parts} parts in {seconds:.1f} s")
 
 

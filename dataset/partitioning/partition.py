@@ -23,7 +23,7 @@ METHODS = ("metis", "streaming", "random")
 
 @dataclass(frozen=True)
 class Partition:
-    """Which part each node is in, and what that is worth.
+    """The part of each node, and the quality of the parts.
 
     Attributes:
         parts: int32 [V].
@@ -64,15 +64,15 @@ def partition(
     folder = os.fspath(path)
     with _ended_at_once() if method == "metis" else contextlib.nullcontext():
         parts = _native.partition(folder, method=method, num_parts=num_parts, seed=seed, memory_bytes=memory_bytes)
-    found = _measured(folder, parts, num_parts)
+    result = _measured(folder, parts, num_parts)
     file, hint = parts_file(folder, num_parts), "the data set's folder must be writable, and its disk not full"
     with demand_writable(file, "a file that can be written", hint), replacing(file) as made, made.open("wb") as out:
         np.save(out, parts)
-    return found
+    return result
 
 
 def _measured(folder: str, parts: np.ndarray, num_parts: int) -> Partition:
-    """What parts int32 [V], each in [0, num_parts), are worth."""
+    """Measures the edge cut and the balance of parts int32 [V], each in [0, num_parts)."""
     data, cut = open(folder, prefer_raw=True), 0
     first_node = data.first_node
     for (source, _, target), edges in data.edge_types.items():
@@ -82,7 +82,7 @@ def _measured(folder: str, parts: np.ndarray, num_parts: int) -> Partition:
             own = np.repeat(targets[first : first + len(starts) - 1], np.diff(starts))
             cut += int(np.count_nonzero(sources[edges.indices[starts[0] : starts[-1]]] != own))
     train_parts = parts[data.train_ids + first_node[data.target]]
-    nodes, train = (np.bincount(of, minlength=num_parts).tolist() for of in (parts, train_parts))
+    nodes, train = (np.bincount(numbers, minlength=num_parts).tolist() for numbers in (parts, train_parts))
     return Partition(parts, data.num_edges, cut, nodes, train)
 
 
@@ -102,8 +102,8 @@ def load_parts(path: str | os.PathLike, num_parts: int) -> np.ndarray:
     try:
         parts = np.load(file, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:
-        found = "no such file" if isinstance(error, FileNotFoundError) else why(error, "another file")
-        raise CohortError(str(file), f"the parts of {num_nodes} nodes", found, cure) from error
+        actual = "no such file" if isinstance(error, FileNotFoundError) else why(error, "another file")
+        raise CohortError(str(file), f"the parts of {num_nodes} nodes", actual, cure) from error
     if parts.shape != (num_nodes,) or parts.dtype != np.int32:
         raise CohortError(str(file), f"int32 [{num_nodes}]", f"{parts.dtype} {list(parts.shape)}", cure)
     if parts.min() < 0 or parts.max() >= num_parts:

@@ -37,8 +37,8 @@ class ArrowTable(TableFile):
         try:
             schema = self._open()
         except self._errors as error:
-            found = "another, or one that is cut off"
-            raise CohortError(str(path), self.format, found, "copy it again, or write it again") from error
+            actual = "another, or one that is cut off"
+            raise CohortError(str(path), self.format, actual, "copy it again, or write it again") from error
         self.names = self.titles = list(schema.names)
         twice = next((name for place, name in enumerate(self.names) if name in self.names[:place]), None)
         if twice is not None:  # Arrow reads columns by name

@@ -48,23 +48,23 @@ def refusal(
             if odd := next((fields[i] for i in columns if "\ufffd" in fields[i]), None):
                 cure = f"iconv -f LATIN1 -t UTF-8 {file.path.name} > utf8-{file.path.name}"
                 return CohortError(f"{file.path}: line {lines_before + number}", "text in UTF-8", f'"{odd[:40]}"', cure)
-        found = "other bytes, or a quote that is not closed"
-        return CohortError(f"{file.path}: after line {lines_before}", "lines of text in UTF-8", found, LINES_HINT)
-    bad = {column: values.first_bad(each, kind) for column, each in zip(columns, texts, strict=True)}
+        actual = "other bytes, or a quote that is not closed"
+        return CohortError(f"{file.path}: after line {lines_before}", "lines of text in UTF-8", actual, LINES_HINT)
+    bad = {column: values.first_bad(array, kind) for column, array in zip(columns, texts, strict=True)}
     rows_of = {column: row for column, row in bad.items() if row is not None}
     if not rows_of:
         return CohortError(str(file.path), "rows of numbers", "others", LINES_HINT)
-    column = min(rows_of, key=lambda each: (rows_of[each], each))
+    column = min(rows_of, key=lambda index: (rows_of[index], index))
     cells = texts[list(columns).index(column)]
     cell = cells[rows_of[column]].as_py()
     odd_from_the_start = rows_of[column] == 0 and (len(cells) == 1 or values.first_bad(cells.slice(1, 1), kind) == 0)
-    found = f'"{cell[:40]}"'
-    others = [file.titles[each] for each in rows_of if each != column and each < len(file.titles)]
+    actual = f'"{cell[:40]}"'
+    others = [file.titles[index] for index in rows_of if index != column and index < len(file.titles)]
     if others:
-        found += f" in {file.titles[column]}, and the like in {shortened(others, 20)}"
+        actual += f" in {file.titles[column]}, and the like in {shortened(others, 20)}"
     at = parser.line_of(text, rows_of[column], lines_before)
     expected = "an integer" if kind == "integers" else "a number"
-    return CohortError(f"{file.path}: line {at}", expected, found, _cure(file, cell, kind, odd_from_the_start))
+    return CohortError(f"{file.path}: line {at}", expected, actual, _cure(file, cell, kind, odd_from_the_start))
 
 
 def _cure(file: TextFile, cell: str, kind: ColumnKind, odd_from_the_start: bool) -> str:

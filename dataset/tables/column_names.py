@@ -1,4 +1,4 @@
-"""What names of columns say: which are the ends of edges, and which have ids."""
+"""Recognises columns by their names: endpoints of edges, and ids."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ def edge_columns(
         CohortError: the names leave it open.
     """
     place, names = str(table.path), table.names
-    ends = {word for pair in ENDS for word in pair}
+    known_words = {word for pair in ENDS for word in pair}
     for name in names:
-        if names.count(name) > 1 and word_of(name) in ends:
+        if names.count(name) > 1 and word_of(name) in known_words:
             choose_columns(place, names, [name])
-    found = end_columns(names, types)
-    if len(found) > 1:
+    pairs = end_columns(names, types)
+    if len(pairs) > 1:
         raise CohortError(place, "one pair of columns named as ends of edges", shortened(names), cure)
-    if found:
-        return found[0]
+    if pairs:
+        return pairs[0]
     if len(table.titles) > 2 and not (ends_first and not names):
         expected = "columns named src and dst or alike" if names else "two columns, or names of columns"
         raise CohortError(place, expected, shortened(table.titles), f"say which are the source and the target: {cure}")

@@ -1,4 +1,4 @@
-"""What the first line of a text says: the separator, and whether it has names. What it leaves open, an option says."""
+"""Recognises the separator and names of columns in the first line of a text; options decide what it leaves open."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ def separator_of(path: Path, line: str, options: TextOptions) -> str:
     bare, suffix = re.sub(r'"[^"]*"', "", line), kind_suffix(path)
     if options.separator is not None:
         if options.separator not in ("\t", " ") and "\t" in bare and options.separator not in bare:
-            name = next((name for name, each in SEPARATORS.items() if each == options.separator), options.separator)
+            name = next((name for name, mark in SEPARATORS.items() if mark == options.separator), options.separator)
             cure = options.says("separator", "tab")
             raise CohortError(f"{path}: line 1", f"fields with a {name} between them", "a tab", cure)
         return options.separator
     if suffix == ".tsv":
         return "\t"
-    found = [each for each in ("\t", ",", ";", "|") if each in bare]
-    if len(found) > 1:
-        names = [name for name, each in SEPARATORS.items() if each in found]
+    marks = [mark for mark in ("\t", ",", ";", "|") if mark in bare]
+    if len(marks) > 1:
+        names = [name for name, mark in SEPARATORS.items() if mark in marks]
         cure = " or ".join(options.says("separator", name) for name in names)
         raise CohortError(f"{path}: line 1", "one kind of separator", " and ".join(names), cure)
-    if found == ["\t"] and "\t" not in bare.strip() and " " in bare.strip():
+    if marks == ["\t"] and "\t" not in bare.strip() and " " in bare.strip():
         cure = f"{options.says('separator', 'tab')} or {options.says('separator', 'space')}"
         raise CohortError(f"{path}: line 1", "one kind of separator", "blanks, and a tab at an end", cure)
-    return found[0] if found else "," if suffix == ".csv" else " "
+    return marks[0] if marks else "," if suffix == ".csv" else " "
 
 
 def fields_of(line: str, separator: str) -> list[str]:
@@ -69,21 +69,21 @@ def has_names(
     """
     if options.header != "auto":
         return options.header == "yes"
-    ends = [end for part in wanted.columns or () for end in (part, *part.split(":", 1)) if end]
-    if any(not end.isdecimal() and ":" not in end for end in ends):
+    bounds = [end for part in wanted.columns or () for end in (part, *part.split(":", 1)) if end]
+    if any(not end.isdecimal() and ":" not in end for end in bounds):
         return True
     if wanted.says_names(fields):
         return True
-    judged = wanted.numbers if wanted.numbers is not None else [int(end) for end in ends if end.isdecimal()] or None
+    judged = wanted.numbers if wanted.numbers is not None else [int(end) for end in bounds if end.isdecimal()] or None
     read = fields if judged is None else [fields[i] for i in judged if i < len(fields)]
     if not all(map(_may_be_value, read)):
         return True
     if wanted.edges and (after_comments or kind_suffix(path) in EDGE_LISTS):
         return False
-    found = f'"{", ".join(fields)[:60]}", which may be either'
+    actual = f'"{", ".join(fields)[:60]}", which may be either'
     cure = f"{options.says('header', 'yes')}: it has the names of the columns; "
     cure += f"{options.says('header', 'no')}: it is a row"
-    raise CohortError(f"{path}: line {number}", "names of columns, or a row", found, cure)
+    raise CohortError(f"{path}: line {number}", "names of columns, or a row", actual, cure)
 
 
 def _may_be_value(field: str) -> bool:

@@ -19,23 +19,23 @@ def named_ids(table: TableFile) -> list[int]:
 
 
 def demand_no_ids(
-    table: TableFile, others: Sequence[int], of: str, cure: Callable[[str], str], ids: np.ndarray | None = None
+    table: TableFile, others: Sequence[int], kind: str, cure: Callable[[str], str], ids: np.ndarray | None = None
 ) -> None:
-    """Raises CohortError where one of some columns, which nobody has asked for, has ids in another order than the rows.
+    """Raises CohortError if one of the columns that are not chosen has ids in another order than the rows.
 
     Args:
-        of: "node" or "edge".
+        kind: "node" or "edge".
         cure: what to do about the column of this name.
         ids: of the rows; None: their numbers.
     """
     if table.row_ids is not None and (ids is None or list(ids[:2]) != list(table.row_ids[:2])):
-        found = f"an index of pandas from {table.row_ids[0]} in steps of {table.row_ids.step}"
+        actual = f"an index of pandas from {table.row_ids[0]} in steps of {table.row_ids.step}"
         hint = f"table.reset_index() makes a column of it, reset_index(drop=True) drops it; {cure('index')}"
-        raise CohortError(str(table.path), f"row i to be {of} i", found, hint)
+        raise CohortError(str(table.path), f"row i to be {kind} i", actual, hint)
     if len(table.titles) < 2:
         return
     named = named_ids(table)
-    for i in [each for each in named if each in others] if named else others:
+    for i in [column for column in named if column in others] if named else others:
         numbers = integers_of(table, i, is_named=i in named)
         if numbers is None:
             continue
@@ -45,13 +45,13 @@ def demand_no_ids(
         off = np.flatnonzero(numbers != wanted)
         if len(off):
             name, row = table.titles[i], int(off[0])
-            expected = f"row i to be {of} i: {name} {wanted[row]} in row {row}"
+            expected = f"row i to be {kind} i: {name} {wanted[row]} in row {row}"
             raise CohortError(str(table.path), expected, f"{name} {numbers[row]:.0f}", cure(name))
 
 
 def integers_of(table: TableFile, column: int, is_named: bool) -> np.ndarray | None:
-    """[n] of a column that may have ids: integers, none twice, or whatever numbers a column of such a name has; None
-    for others."""
+    """[n]: the numbers of a column that may have ids: one with distinct integers, or one named like ids; None for other
+    columns."""
     try:
         if not is_named and not _looks_distinct(table, column):
             return None

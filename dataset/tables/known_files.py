@@ -1,4 +1,4 @@
-"""What a file of another kind is, by its first bytes, and what makes a file of it that is read."""
+"""Recognises files of other kinds by their first bytes, and says how to convert them."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ def known_file(path: Path, head: bytes | None = None) -> tuple[str, str] | None:
                 head = file.read(8192)
         except OSError:
             return None
-    found = next(((what, cure) for begin, what, cure in KNOWN if head.startswith(begin)), None)
-    if found is None and head[8:9] == b"{" and int.from_bytes(head[:8], "little") < path.stat().st_size:
-        found = SAFETENSORS
-    if found is None and head.isascii() and NUMBERS_IN_TEXT.match(head):
-        found = TEXT
-    return found and (found[0], found[1].format(path.name))
+    known = next(((what, cure) for begin, what, cure in KNOWN if head.startswith(begin)), None)
+    if known is None and head[8:9] == b"{" and int.from_bytes(head[:8], "little") < path.stat().st_size:
+        known = SAFETENSORS
+    if known is None and head.isascii() and NUMBERS_IN_TEXT.match(head):
+        known = TEXT
+    return known and (known[0], known[1].format(path.name))
 
 
 def demand_unknown(path: Path, expected: str) -> None:
     """Raises CohortError for a file that is known to be no file of bare numbers, or no text."""
-    if found := known_file(path):
-        raise CohortError(str(path), expected, *found)
+    if known := known_file(path):
+        raise CohortError(str(path), expected, *known)

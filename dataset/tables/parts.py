@@ -113,16 +113,16 @@ class Parts(TableFile):
         """Raises CohortError for a part that has other columns than the first one."""
         expected = f"the columns of {first.path.name}: {shortened(first.titles)}"
         if bool(part.names) != bool(first.names):
-            found = "names of columns" if part.names else "no names of columns"
-            raise CohortError(str(part.path), expected, found, "write all parts with names, or none")
+            actual = "names of columns" if part.names else "no names of columns"
+            raise CohortError(str(part.path), expected, actual, "write all parts with names, or none")
         same = sorted(part.titles) == sorted(first.titles) if first.names else len(part.titles) == len(first.titles)
         if same:
             return
         missing = [name for name in first.titles if name not in part.titles]
         more = [name for name in part.titles if name not in first.titles]
-        found = "; ".join(f"{word} {shortened(names)}" for word, names in (("no", missing), ("also", more)) if names)
+        actual = "; ".join(f"{word} {shortened(names)}" for word, names in (("no", missing), ("also", more)) if names)
         hint = "name the parts of one table: a folder of its own, or a pattern such as 'folder/part-*.parquet'"
-        raise CohortError(str(part.path), expected, found or shortened(part.titles), hint)
+        raise CohortError(str(part.path), expected, actual or shortened(part.titles), hint)
 
     def _add_partitions(self, titles: Sequence[str]) -> None:
         """Reads NAME=VALUE of the folders between the source and its files."""
@@ -132,8 +132,8 @@ class Parts(TableFile):
         for file, pairs in zip(self.files, values, strict=True):
             if list(pairs) != names:
                 expected = f"folders {'/'.join(f'{name}=...' for name in names) or 'without NAME=VALUE'}"
-                found = "/".join(f"{name}=..." for name in pairs) or "none"
-                raise CohortError(str(file), expected, found, "all parts of a table have the same folders")
+                actual = "/".join(f"{name}=..." for name in pairs) or "none"
+                raise CohortError(str(file), expected, actual, "all parts of a table have the same folders")
         for name in names:
             if name not in titles:
                 self._partitions[name] = [pairs[name] for pairs in values]

@@ -73,7 +73,7 @@ class TableFile(ABC):
             if any(map(values.null_lists if dtype is None or nulls else values.nulls, arrays)):
                 raise self._without_values(numbers, kind)
             parts = [
-                values.numbers(self, column, each, kind, done) for column, each in zip(numbers, arrays, strict=True)
+                values.numbers(self, column, array, kind, done) for column, array in zip(numbers, arrays, strict=True)
             ]
             rows = np.column_stack(parts) if parts else np.empty((0, 0))
             if dtype is np.float32 and not nulls and not np.isfinite(rows).all():
@@ -96,8 +96,11 @@ class TableFile(ABC):
             nulls: some may be missing.
         """
         for arrays, fraction in self.pieces(columns, "texts", block_bytes):
-            texts = [values.texts(self.place(column), each) for column, each in zip(columns, arrays, strict=True)]
-            if not nulls and any(each.null_count or values.empty(each) for each in texts):
+            texts = [
+                values.texts(self.place(column), column_texts)
+                for column, column_texts in zip(columns, arrays, strict=True)
+            ]
+            if not nulls and any(column_texts.null_count or values.empty(column_texts) for column_texts in texts):
                 raise self._without_values(columns, "texts")
             yield texts, fraction
 
@@ -111,17 +114,17 @@ class TableFile(ABC):
         """What is missing in the whole table, of all columns."""
         nulls, odd = (dict.fromkeys(columns, 0) for _ in range(2))
         for arrays, _ in self.pieces(columns, kind, READ_AT_ONCE):
-            for column, each in zip(columns, arrays, strict=True):
-                nulls[column] += values.nulls(each)
-                odd[column] += values.empty(each) if kind == "texts" else values.not_finite(each)
+            for column, array in zip(columns, arrays, strict=True):
+                nulls[column] += values.nulls(array)
+                odd[column] += values.empty(array) if kind == "texts" else values.not_finite(array)
         what = "empty text" if kind == "texts" else "NaN or infinity"
-        found = [
+        missing = [
             f"{count:,} {word}{'s' * (count > 1 and word != 'NaN or infinity')} in {self.titles[column]}"
             for word, counts in (("null", nulls), (what, odd))
             for column, count in counts.items()
             if count
         ]
-        return CohortError(str(self.path), "a value in each row", shortened(found, 20), FILL_HINT)
+        return CohortError(str(self.path), "a value in each row", shortened(missing, 20), FILL_HINT)
 
 
 def choose_columns(place: str, names: Sequence[str], wanted: Sequence[str]) -> list[int]:
@@ -135,11 +138,11 @@ def choose_columns(place: str, names: Sequence[str], wanted: Sequence[str]) -> l
         if column in names:
             places = [number for number, name in enumerate(names) if name == column]
             if len(places) > 1:
-                found = f"columns {' and '.join(map(str, places))} of this name"
-                raise CohortError(place, f"one column {column}", found, "give the number of the column that is meant")
+                actual = f"columns {' and '.join(map(str, places))} of this name"
+                raise CohortError(place, f"one column {column}", actual, "give the number of the column that is meant")
             if column.isdecimal() and int(column) < len(names) and places[0] != int(column):
-                found = f"column {places[0]} of this name, and column {column} of this number"
-                raise CohortError(place, f"one column {column}", found, "rename the columns: f0 instead of 0")
+                actual = f"column {places[0]} of this name, and column {column} of this number"
+                raise CohortError(place, f"one column {column}", actual, "rename the columns: f0 instead of 0")
             return places[0]
         if column.isdecimal() and int(column) < len(names):
             return int(column)
@@ -148,8 +151,8 @@ def choose_columns(place: str, names: Sequence[str], wanted: Sequence[str]) -> l
 
     chosen: list[int] = []
     for part in wanted:
-        ends = [part] if part in names else part.split(":", 1)
-        first, last = find(ends[0]), find(ends[-1])
+        bounds = [part] if part in names else part.split(":", 1)
+        first, last = find(bounds[0]), find(bounds[-1])
         if first > last or set(chosen) & set(range(first, last + 1)):
             raise CohortError(place, "each column once, FIRST:LAST in their order", ",".join(wanted))
         chosen += range(first, last + 1)

@@ -37,7 +37,7 @@ COUNTED_AT_ONCE = 1 << 24  # bytes
 
 
 class TextFile(TableFile):
-    """A table in text. What its lines leave open is refused, unless the options say it.
+    """A table in text. Lines that can be read in several ways are refused unless the options decide.
 
     Attributes:
         separator: between fields; a blank stands for any number of blanks.
@@ -104,9 +104,9 @@ class TextFile(TableFile):
         if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
             hint = f"iconv -f UTF-16 -t UTF-8 {self.path.name} > utf8-{self.path.name}"
             raise CohortError(str(self.path), "a text in UTF-8", "a text in UTF-16", hint)
-        found = known_file(self.path, head[start:])
-        if found and found != TEXT:
-            raise CohortError(str(self.path), "rows of text", *found)
+        known = known_file(self.path, head[start:])
+        if known and known != TEXT:
+            raise CohortError(str(self.path), "rows of text", *known)
         if b"\0" in head:
             raise CohortError(str(self.path), "a text in UTF-8", "bytes of 0", "is it a text file?")
         if b"\r" in head.rstrip() and b"\n" not in head:
@@ -145,13 +145,13 @@ class TextFile(TableFile):
         line = self._text(first, row_pattern(self.separator)) if has_names else ""
         fields = first_line.fields_of(line, self.separator) if line else []
         if fields and len(fields) != self.width:
-            number, found = self._line(first), f"{len(fields)}: {', '.join(fields)[:60]}"
+            number, actual = self._line(first), f"{len(fields)}: {', '.join(fields)[:60]}"
             hint = f"{self.options.says('separator', 'comma')} (tab, semicolon, ...) says what is between them"
             if len(fields) == 2 * self.width:
                 hint += f"; {values.DECIMALS_HINT}"
             elif len(fields) == self.width + 1:
                 hint += "; the column of row names needs a name, too"
-            raise CohortError(f"{self.path}: line {number}", f"{self.width} fields, as there are names", found, hint)
+            raise CohortError(f"{self.path}: line {number}", f"{self.width} fields, as there are names", actual, hint)
 
     def _demand_no_comment(self, begin: int) -> None:
         """Refuses a line behind the names that may be an edge, or a comment before the first edge."""
@@ -166,8 +166,8 @@ class TextFile(TableFile):
 
     def _text(self, begin: int, pattern: bytes = b"") -> str:
         """The row that begins here; `pattern`: of rows, where it is known."""
-        found = re.compile(pattern).match(self._head, begin) if pattern else None
-        text = self._head[begin : found.end() if found else self._row_end(begin)]
+        match = re.compile(pattern).match(self._head, begin) if pattern else None
+        text = self._head[begin : match.end() if match else self._row_end(begin)]
         return text.decode("utf-8", "replace").strip(" \r\n")
 
     def _line(self, begin: int) -> int:
@@ -185,9 +185,9 @@ class TextFile(TableFile):
                 text = rest + block if rest else block
                 end = _end_of(rows, text) if b'"' in text else text.rfind(b"\n") + 1
                 if len(text) - end > LONGEST_LINE:
-                    found = f"one of {format_bytes(len(text) - end)}"
+                    actual = f"one of {format_bytes(len(text) - end)}"
                     place = f"{self.path}: line {lines + 1 + text.count(LINE_FEED, 0, end)}"
-                    raise CohortError(place, "lines of numbers", found, "is it a text file, and is each quote closed?")
+                    raise CohortError(place, "lines of numbers", actual, "is it a text file, and is each quote closed?")
                 yield text, end, lines, min(1.0, position() / size)
                 lines += text.count(b"\n", 0, end)
                 rest = text[end:]
@@ -200,7 +200,7 @@ class TextFile(TableFile):
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[tuple[BufferedIOBase, Callable[[], int]]]:
-        """The bytes of the text, and a function that says how far in the file on disk they have come."""
+        """The file of the text, decompressed, and a function that gives the position in the file on disk."""
         try:
             raw = open(self.path, "rb")
         except OSError as error:
@@ -309,7 +309,7 @@ class Parser:
         if self._comment is not None and any(bytes([mark]) in rows for mark in self._file.comment):
             rows = rows if rows.endswith(b"\n") else rows + b"\n"
             if quoted and self._row_or_comment is not None:
-                rows = self._row_or_comment.sub(lambda found: found[1] or b"", rows)
+                rows = self._row_or_comment.sub(lambda match: match[1] or b"", rows)
             else:
                 rows = self._comment.sub(b"", b"\n" + rows)[1:]
         if self._file.separator == " ":
@@ -323,8 +323,8 @@ class Parser:
         """Refuses integers that float32 would round."""
         import pyarrow.compute as pc
 
-        ends = (pc.min_max(column).as_py().values() for column in columns)
-        if all(end is None or abs(end) < arrays.EXACT for both in ends for end in both):
+        extremes = (pc.min_max(column).as_py().values() for column in columns)
+        if all(end is None or abs(end) < arrays.EXACT for both in extremes for end in both):
             return
         written = self.read(rows, quoted, "texts")
         for number, column, texts in zip(self._columns, columns, written, strict=True):
@@ -350,8 +350,8 @@ class Parser:
         """The rows of a block: the number of the first line of each, from 1, its text and its fields."""
         pattern, at, number = re.compile(row_pattern(self._file.separator)), 0, 1
         while at < len(text):
-            found = pattern.match(text, at)
-            end = found.end() if found else text.find(b"\n", at) + 1 or len(text)
+            match = pattern.match(text, at)
+            end = match.end() if match else text.find(b"\n", at) + 1 or len(text)
             row = text[at:end]
             is_comment = self._file.comment and row[:1] and row[:1] in self._file.comment
             if not is_comment and (self._width == 1 or row.strip(self._file.blanks)):
@@ -362,8 +362,8 @@ class Parser:
 
 def _end_of(rows: re.Pattern[bytes], text: bytes) -> int:
     """Where the rows at the beginning of a text end."""
-    found = rows.match(text)
-    return found.end() if found else 0
+    match = rows.match(text)
+    return match.end() if match else 0
 
 
 def row_pattern(separator: str) -> bytes:

@@ -34,7 +34,7 @@ def numbers(
     place, name = table.place(column), table.titles[column] if column < len(table.titles) else str(column)
     array = _plain(array)
     if _is_list(array.type):
-        return _of_lists(place, array, lambda flat: numbers(table, column, flat, kind, first_row))
+        return _stacked_lists(place, array, lambda flat: numbers(table, column, flat, kind, first_row))
     if fault := type_fault(array, name, kind):
         raise CohortError(place, *fault)
     if kind == "integers":
@@ -73,23 +73,23 @@ def type_fault(array: pa.Array | pa.ChunkedArray, name: str, kind: ColumnKind) -
 
 
 def demand_types(
-    table: TableFile, columns: Sequence[int], each: Sequence[pa.Array | pa.ChunkedArray], kind: ColumnKind
+    table: TableFile, columns: Sequence[int], arrays: Sequence[pa.Array | pa.ChunkedArray], kind: ColumnKind
 ) -> None:
     """Raises CohortError for columns that have no numbers; it names all of them."""
     names = [table.titles[column] if column < len(table.titles) else str(column) for column in columns]
-    found = {name: type_fault(array, name, kind) for name, array in zip(names, each, strict=True)}
-    faults = {name: fault for name, fault in found.items() if fault is not None}
+    type_faults = {name: type_fault(array, name, kind) for name, array in zip(names, arrays, strict=True)}
+    faults = {name: fault for name, fault in type_faults.items() if fault is not None}
     if not faults:
         return
     expected, first, hint = next(iter(faults.values()))
     if len(faults) == 1:
         raise CohortError(table.place(columns[names.index(next(iter(faults)))]), expected, first, hint)
-    of_type: dict[str, list[str]] = {}
+    names_by_type: dict[str, list[str]] = {}
     for name, (_, type_, _) in faults.items():
-        of_type.setdefault(type_, []).append(name)
-    told = ", ".join(f"{type_} in {' and '.join(names)}" for type_, names in of_type.items())
+        names_by_type.setdefault(type_, []).append(name)
+    types = ", ".join(f"{type_} in {' and '.join(names)}" for type_, names in names_by_type.items())
     cures = {type_: fault[2] for fault in faults.values() for type_ in [fault[1]]}
-    raise CohortError(f"{table.path}: {len(faults)} columns", expected, told, "; ".join(dict.fromkeys(cures.values())))
+    raise CohortError(f"{table.path}: {len(faults)} columns", expected, types, "; ".join(dict.fromkeys(cures.values())))
 
 
 def rounding_error(place: str, text: str, number: np.floating) -> CohortError:
@@ -203,7 +203,7 @@ def _is_list(type_: pa.DataType) -> bool:
     return pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_)
 
 
-def _of_lists(place: str, array: pa.Array | pa.ChunkedArray, read) -> np.ndarray:
+def _stacked_lists(place: str, array: pa.Array | pa.ChunkedArray, read) -> np.ndarray:
     """[n, k] of lists of one length."""
     import pyarrow as pa
 

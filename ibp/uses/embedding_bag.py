@@ -58,24 +58,24 @@ class EmbeddingBag(torch.nn.Module):
             offsets: int32 or int64 [bags]: where each bag begins in `input`.
             per_sample_weights: of the shape of `input`, for mode sum.
         """
-        for name, given in (("input", input), ("offsets", offsets)):
-            if given is None and name == "offsets":
+        for name, argument in (("input", input), ("offsets", offsets)):
+            if argument is None and name == "offsets":
                 continue
-            if not isinstance(given, Tensor) or given.dtype not in (torch.int32, torch.int64):
-                found = str(given.dtype) if isinstance(given, Tensor) else type(given).__name__
-                raise CohortError(f"EmbeddingBag: {name}", "a tensor, int32 or int64", found)
-            if given.layout != torch.strided or given.is_nested or given.is_meta:
-                found = "a nested one" if given.is_nested else f"{given.layout} on {given.device}"
-                raise CohortError(f"EmbeddingBag: {name}", "a dense tensor", found, "pass ids [n], and offsets")
+            if not isinstance(argument, Tensor) or argument.dtype not in (torch.int32, torch.int64):
+                actual = str(argument.dtype) if isinstance(argument, Tensor) else type(argument).__name__
+                raise CohortError(f"EmbeddingBag: {name}", "a tensor, int32 or int64", actual)
+            if argument.layout != torch.strided or argument.is_nested or argument.is_meta:
+                actual = "a nested one" if argument.is_nested else f"{argument.layout} on {argument.device}"
+                raise CohortError(f"EmbeddingBag: {name}", "a dense tensor", actual, "pass ids [n], and offsets")
         self._check_bags(input, offsets)
-        of_gpu = input.is_cuda and 0 < input.numel() < 2**31 and len(self.table) < 2**32
-        distinct = self.table._fetch_distinct(input, self.padding_idx) if of_gpu else self._rows_of(input)
+        uses_gpu = input.is_cuda and 0 < input.numel() < 2**31 and len(self.table) < 2**32
+        distinct = self.table._fetch_distinct(input, self.padding_idx) if uses_gpu else self._rows_of(input)
         if distinct is None:
             least, largest = torch.stack(torch.aminmax(input)).tolist()
             wrong = least if least < 0 else largest
             raise CohortError("EmbeddingBag: input", f"0 to {len(self.table) - 1}", str(wrong))
         rows, places, padding_place = distinct
-        if of_gpu and per_sample_weights is None and rows.dtype != torch.float64 and _is_bags(input, offsets):
+        if uses_gpu and per_sample_weights is None and rows.dtype != torch.float64 and _is_bags(input, offsets):
             return self._reduce(rows, places, padding_place, offsets)
         if offsets is not None and input.dim() == offsets.dim() == 1 and len(offsets) == self.include_last_offset:
             places = places[:0]  # no bags: with ids torch would read and write beyond the results
@@ -91,7 +91,7 @@ class EmbeddingBag(torch.nn.Module):
         )
 
     def _check_bags(self, input: Tensor, offsets: Tensor | None) -> None:
-        """Raises an error for bags about which torch says nothing that helps, or with which it reads beyond the ids."""
+        """Raises an error for bags that torch rejects without a useful message, or for which it reads past the ids."""
         place = "EmbeddingBag: offsets"
         if offsets is None:
             if input.dim() == 2 and input.shape[1] == 0:
@@ -127,10 +127,10 @@ class EmbeddingBag(torch.nn.Module):
             where = (offsets.data_ptr(), offsets.dtype == torch.int64, len(offsets))
         with on_gpu(rows.device.index):
             out = rows.new_empty(num_bags, rows.shape[1])
-            of_places = (places.data_ptr(), places.numel(), padding_place)
+            place_args = (places.data_ptr(), places.numel(), padding_place)
             addresses = (out.data_ptr(), handle_of(None))
             profile = self.table.profile.native
-            _native.reduce_bags(profile, rows.data_ptr(), of_places, where, bag_size, num_bags, self.mode, *addresses)
+            _native.reduce_bags(profile, rows.data_ptr(), place_args, where, bag_size, num_bags, self.mode, *addresses)
         return out
 
     def extra_repr(self) -> str:
@@ -138,7 +138,7 @@ class EmbeddingBag(torch.nn.Module):
 
 
 def _is_bags(input: Tensor, offsets: Tensor | None) -> bool:
-    """Whether torch takes these to be bags; it tells what is wrong with others."""
+    """Whether torch accepts these as bags; torch reports the error of others."""
     if offsets is None:
         return input.dim() == 2
     return input.dim() == 1 and offsets.dim() == 1 and len(offsets) > 0 and offsets.device == input.device

@@ -69,10 +69,10 @@ class History:
         if not isinstance(profile, Profile | None):
             raise CohortError("History: profile", "a Profile, of fit()", type(profile).__name__)
         if profile is not None and (profile.dtype, profile.num_columns) != wanted:
-            expected, found = (
+            expected, actual = (
                 f"{kind} x {columns}" for kind, columns in (wanted, (profile.dtype, profile.num_columns))
             )
-            raise CohortError("History: profile", expected, found)
+            raise CohortError("History: profile", expected, actual)
         if "planes" in (codec, getattr(profile, "codec", None)):
             raise CohortError("History: codec", "a codec whose rows are one plane", "planes")
         self.shape, self.dtype = (num_rows, dim), dtype
@@ -106,8 +106,8 @@ class History:
         """
         ids = _as_tensor(ids, "History.push: ids")
         if not isinstance(rows, Tensor) or rows.dtype != self.dtype or tuple(rows.shape) != (*ids.shape, self.shape[1]):
-            found = f"{rows.dtype} {list(rows.shape)}" if isinstance(rows, Tensor) else type(rows).__name__
-            raise CohortError("History.push: rows", f"{self.dtype} {[*ids.shape, self.shape[1]]}", found)
+            actual = f"{rows.dtype} {list(rows.shape)}" if isinstance(rows, Tensor) else type(rows).__name__
+            raise CohortError("History.push: rows", f"{self.dtype} {[*ids.shape, self.shape[1]]}", actual)
         if ids.numel() == 0:
             return
         arrays.demand_rows(rows, "History.push: rows")
@@ -139,11 +139,11 @@ class History:
         named = ids.detach().to(self._device)
         if out is not None and out.device == self._device:
             return self._table.fetch(named, out)
-        found = self._table.fetch(named)
-        found = found.to(ids.device) if out is None else out.copy_(found)
-        if not found.is_cuda:
+        rows = self._table.fetch(named)
+        rows = rows.to(ids.device) if out is None else out.copy_(rows)
+        if not rows.is_cuda:
             self.check()
-        return found
+        return rows
 
     def check(self) -> None:
         """Raises the error of a finished push or pull on a GPU, if there was one."""

@@ -29,13 +29,13 @@ class _TableStore(FeatureStore):
         return True
 
     def _get_tensor(self, attr: TensorAttr) -> Tensor | None:
-        found = self._tables.get(_key_of(attr))
-        if found is None:
+        rows = self._tables.get(_key_of(attr))
+        if rows is None:
             return None
         index = slice(None) if attr.index is None else attr.index
-        if isinstance(found, Table) and not isinstance(index, slice):
+        if isinstance(rows, Table) and not isinstance(index, slice):
             index = torch.as_tensor(index)  # the rows are a tensor then
-        return torch.as_tensor(found[index])
+        return torch.as_tensor(rows[index])
 
     def _remove_tensor(self, attr: TensorAttr) -> bool:
         if attr.index is not None:  # update_tensor() removes rows, before it puts others in their places
@@ -43,8 +43,8 @@ class _TableStore(FeatureStore):
         return self._tables.pop(_key_of(attr), None) is not None
 
     def _get_tensor_size(self, attr: TensorAttr) -> tuple[int, ...] | None:
-        found = self._tables.get(_key_of(attr))
-        return None if found is None else tuple(found.shape)
+        rows = self._tables.get(_key_of(attr))
+        return None if rows is None else tuple(rows.shape)
 
     def get_all_tensor_attrs(self) -> list[TensorAttr]:
         return [TensorAttr(group, name) for group, name in self._tables]
@@ -72,11 +72,11 @@ def pyg_store(tables: Mapping) -> FeatureStore:
         tables: {(node type, attribute): Table, or a tensor for data that is not encoded, such as labels}. In a graph of
             one node type, the node type is None.
     """
-    found = {key: _checked(key, value) for key, value in dict(tables).items()}
+    checked_tables = {key: _checked(key, value) for key, value in dict(tables).items()}
     lengths: dict = {}
-    for (node_type, name), value in found.items():
+    for (node_type, name), value in checked_tables.items():
         other, length = lengths.setdefault(node_type, (name, len(value)))
         if length != len(value):
             expected = f"{length} rows, one for each node, as {(node_type, other)} has"
             raise CohortError(f"pyg_store: {(node_type, name)}", expected, str(len(value)))
-    return _TableStore(found)
+    return _TableStore(checked_tables)

@@ -120,14 +120,14 @@ class WeightStream:
         self._is_whole = False  # the order is a whole pass: its first layer follows its last layer
         self._decoded = self._waits = 0
         weights = [_placed(layer.weights) for layer in layers]
-        sizes = [max((each[i] for each in weights), default=0) for i in range(2)]
+        sizes = [max((placed[i] for placed in weights), default=0) for i in range(2)]
         num_buffers = min(self._ahead + 1, len(layers)) if layers else 0
         empty = [[torch.empty(size, dtype=torch.uint8, device=device) for size in sizes] for _ in range(num_buffers)]
-        self._buffers = [Buffer(*each) for each in empty]
+        self._buffers = [Buffer(*tensors) for tensors in empty]
         if self._on_gpu and layers:
             self._prepare_gpu()
         for layer in layers:
-            begin, end = (functools.partial(each, layer) for each in (self._begin, self._end))
+            begin, end = (functools.partial(hook, layer) for hook in (self._begin, self._end))
             layer.module.register_forward_pre_hook(begin, prepend=True)  # others may use the weights
             layer.module.register_forward_hook(end, always_call=True)
 
@@ -144,15 +144,15 @@ class WeightStream:
     def stats(self) -> StreamStats:
         """Sizes, and counts since stream_module() made this stream."""
         weights = [weight for layer in self._layers for weight in layer.weights]
-        decoded, stored = (sum(getattr(each, name) for each in weights) for name in ("nbytes", "stored_bytes"))
-        staging = sum(each.decoded.numel() + each.encoded.numel() for each in self._buffers)
+        decoded, stored = (sum(getattr(weight, name) for weight in weights) for name in ("nbytes", "stored_bytes"))
+        staging = sum(buffer.decoded.numel() + buffer.encoded.numel() for buffer in self._buffers)
         return StreamStats(len(self._layers), decoded, stored, self._kept_bytes, staging, self._decoded, self._waits)
 
     def _begin(self, layer: Layer, module: nn.Module, arguments) -> None:
         if module.training or torch.is_grad_enabled():
-            found = "a module in training" if module.training else "gradients"
+            actual = "a module in training" if module.training else "gradients"
             hint = "streamed weights are for inference: call eval(), and the module under torch.no_grad()"
-            raise CohortError("stream_module", "a module in eval mode, without gradients", found, hint)
+            raise CohortError("stream_module", "a module in eval mode, without gradients", actual, hint)
         self._follow(layer)
         if layer.buffer is None:
             self._waits += 1
@@ -198,13 +198,13 @@ class WeightStream:
 
     def _decode_ahead(self, layer: Layer) -> None:
         coming = (self._order[self._position + 1 :] + (self._order if self._is_whole else []))[: self._ahead]
-        for each in coming:
-            if each.buffer is None:
-                self._decode(each, [layer, *coming])
+        for next_layer in coming:
+            if next_layer.buffer is None:
+                self._decode(next_layer, [layer, *coming])
 
     def _decode(self, layer: Layer, wanted: list[Layer]) -> Buffer | None:
         """Decodes to a buffer that is not in use and has no wanted layer, and returns it; None: there is none."""
-        buffers = (each for each in self._buffers if not each.in_use and each.layer not in wanted)
+        buffers = (candidate for candidate in self._buffers if not candidate.in_use and candidate.layer not in wanted)
         buffer = next(buffers, None)
         if buffer is None:
             return None
@@ -270,13 +270,15 @@ def stream_module(
         CohortError: a module in training mode or with streamed weights, layers inside others, or codec planes.
     """
     layers = None if layers is None else list(layers)
-    for each in (module, *(layers or ())):
-        if not isinstance(each, nn.Module):
+    for submodule in (module, *(layers or ())):
+        if not isinstance(submodule, nn.Module):
             hint = 'layers are modules: module.get_submodule("NAME")'
-            raise CohortError("stream_module", "a torch.nn.Module", f"{type(each).__name__} {each!r}"[:80], hint)
+            raise CohortError(
+                "stream_module", "a torch.nn.Module", f"{type(submodule).__name__} {submodule!r}"[:80], hint
+            )
     if module.training:
         raise CohortError("stream_module", "a module in eval mode", "a module in training mode", "call eval() first")
-    if any("weight_stream" in vars(each) for each in module.modules()):
+    if any("weight_stream" in vars(submodule) for submodule in module.modules()):
         raise CohortError("stream_module", "a module with its weights", "a module whose weights are streamed already")
     if codec == "planes":
         raise CohortError("stream_module: codec", "a codec whose rows are one plane", codec)
@@ -289,23 +291,23 @@ def stream_module(
         if not torch.cuda.is_available():
             raise CohortError("stream_module: device", "a GPU that torch can use", "no GPU", 'use device="cpu"')
         where = torch.device("cuda", torch.cuda.current_device() if where.index is None else where.index)
-    found = [Layer(each) for each in (_layers_of(module) if layers is None else layers)]
-    _check_apart(found)
-    streamed_of = _streamed(found, module, min_bytes)
-    if any(each.is_meta for parameters in streamed_of for each in parameters):
+    all_layers = [Layer(submodule) for submodule in (_layers_of(module) if layers is None else layers)]
+    _check_apart(all_layers)
+    streamed_of = _streamed(all_layers, module, min_bytes)
+    if any(parameter.is_meta for parameters in streamed_of for parameter in parameters):
         raise CohortError("stream_module", "weights", "parameters on the device meta", "load the weights first")
-    for layer, parameters in zip(found, streamed_of, strict=True):
+    for layer, parameters in zip(all_layers, streamed_of, strict=True):
         layer.weights = [_encoded(parameter, where, codec) for parameter in parameters]
     module.to(where)
-    kept = sum(each.nbytes for each in (*module.parameters(), *module.buffers()))
-    found = [layer for layer in found if layer.weights]
-    module.weight_stream = WeightStream(found, where, ahead, max_sms, kept)
+    kept = sum(tensor.nbytes for tensor in (*module.parameters(), *module.buffers()))
+    all_layers = [layer for layer in all_layers if layer.weights]
+    module.weight_stream = WeightStream(all_layers, where, ahead, max_sms, kept)
     module.register_forward_pre_hook(module.weight_stream.release_all, prepend=True)
-    streamed = {id(weight.parameter) for layer in found for weight in layer.weights}
-    for each in module.modules():
-        if each is module or any(id(own) in streamed for own in each.parameters(recurse=False)):
-            each.register_state_dict_pre_hook(_refuse_state_dict)
-            each.register_load_state_dict_pre_hook(_refuse_state_dict)
+    streamed = {id(weight.parameter) for layer in all_layers for weight in layer.weights}
+    for submodule in module.modules():
+        if submodule is module or any(id(own) in streamed for own in submodule.parameters(recurse=False)):
+            submodule.register_state_dict_pre_hook(_refuse_state_dict)
+            submodule.register_load_state_dict_pre_hook(_refuse_state_dict)
     return module
 
 
@@ -314,35 +316,35 @@ def _layers_of(module: nn.Module) -> Iterator[nn.Module]:
     children = list(module.children())
     if not children:
         yield module
-    for child in (each for each in children if not isinstance(each, NEVER_CALLED)):
+    for child in (submodule for submodule in children if not isinstance(submodule, NEVER_CALLED)):
         is_member = isinstance(module, CONTAINERS) and not isinstance(child, CONTAINERS)
-        if is_member or not any(isinstance(each, CONTAINERS) for each in child.modules()):
+        if is_member or not any(isinstance(submodule, CONTAINERS) for submodule in child.modules()):
             yield child
         else:
             yield from _layers_of(child)
 
 
 def _check_apart(layers: list[Layer]) -> None:
-    users = Counter(id(each) for layer in layers for each in layer.module.modules())
+    users = Counter(id(submodule) for layer in layers for submodule in layer.module.modules())
     for layer in layers:
-        if any(users[id(each)] > 1 for each in layer.module.modules()):
-            found = f"a {type(layer.module).__name__} that shares modules with another"
-            raise CohortError("stream_module: layers", "modules that have none in common", found, "pass layers=")
+        if any(users[id(submodule)] > 1 for submodule in layer.module.modules()):
+            actual = f"a {type(layer.module).__name__} that shares modules with another"
+            raise CohortError("stream_module: layers", "modules that have none in common", actual, "pass layers=")
 
 
 def _streamed(layers: list[Layer], module: nn.Module, min_bytes: int) -> list[list[nn.Parameter]]:
     """For each layer, the parameters that are encoded."""
-    own = [list({id(each): each for each in layer.module.parameters()}.values()) for layer in layers]
-    users = Counter(id(each) for parameters in own for each in parameters)
-    in_layers = {id(each) for layer in layers for each in layer.module.modules()}
-    for outside in (each for each in module.modules() if id(each) not in in_layers):
-        users.update(id(each) for each in outside.parameters(recurse=False))
+    own = [list({id(parameter): parameter for parameter in layer.module.parameters()}.values()) for layer in layers]
+    users = Counter(id(parameter) for parameters in own for parameter in parameters)
+    in_layers = {id(submodule) for layer in layers for submodule in layer.module.modules()}
+    for outside in (submodule for submodule in module.modules() if id(submodule) not in in_layers):
+        users.update(id(parameter) for parameter in outside.parameters(recurse=False))
 
-    def is_streamed(each: nn.Parameter) -> bool:
-        good = each.dim() >= 2 and each.dtype in DTYPES and each.nbytes >= max(min_bytes, 1)
-        return good and users[id(each)] == 1 and _columns(each) > 1
+    def is_streamed(parameter: nn.Parameter) -> bool:
+        good = parameter.dim() >= 2 and parameter.dtype in DTYPES and parameter.nbytes >= max(min_bytes, 1)
+        return good and users[id(parameter)] == 1 and _columns(parameter) > 1
 
-    return [[each for each in parameters if is_streamed(each)] for parameters in own]
+    return [[parameter for parameter in parameters if is_streamed(parameter)] for parameters in own]
 
 
 def _columns(parameter: Tensor) -> int:
@@ -383,9 +385,9 @@ def _outside(output, buffer: Buffer):
     """What a layer returns; tensors in the buffer, which other weights will overwrite, are copied."""
     memory = buffer.decoded.untyped_storage().data_ptr()
 
-    def copied(each):
-        strided = isinstance(each, Tensor) and each.layout == torch.strided
-        return each.clone() if strided and each.untyped_storage().data_ptr() == memory else each
+    def copied(value):
+        strided = isinstance(value, Tensor) and value.layout == torch.strided
+        return value.clone() if strided and value.untyped_storage().data_ptr() == memory else value
 
     return _pytree.tree_map(copied, output)
 

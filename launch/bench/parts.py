@@ -71,30 +71,35 @@ def register(benches) -> None:
         parser.set_defaults(func=functools.partial(_bench, name, spec, show))
 
 
-def _bench(name: str, of: type, show: Callable[[Path, list[dict]], None], args: argparse.Namespace) -> int:
-    """Runs a command: 0 when the batches of all options to try were taken."""
-    spec, data = spec_of(args, of), open_to_train(args.dataset)
+def _bench(name: str, spec_type: type, show: Callable[[Path, list[dict]], None], args: argparse.Namespace) -> int:
+    """Runs a command; returns 0 when the batches of all options to try were measured."""
+    spec, data = spec_of(args, spec_type), open_to_train(args.dataset)
     demand_train_nodes(data)
-    names = ("compress", "cache_ratio", "fetch_sms", "sampler_sms") if issubclass(of, FetchSpec) else ("sampler_sms",)
-    values = itertools.product(*(getattr(spec, each) or [None] for each in names))
-    tried = [dict(zip(names, each, strict=True)) for each in values]
+    names = (
+        ("compress", "cache_ratio", "fetch_sms", "sampler_sms")
+        if issubclass(spec_type, FetchSpec)
+        else ("sampler_sms",)
+    )
+    values = itertools.product(*(getattr(spec, option) or [None] for option in names))
+    tried = [dict(zip(names, combination, strict=True)) for combination in values]
     lines, code = [], 0
     with appending(spec.out) as append, tempfile.TemporaryDirectory(prefix="cohort-bench-") as root:
         folders = [Path(root) / str(number) for number in range(len(tried))]
         # All counting and planning comes first: between runs, signals are ignored.
-        runs = [_run_of(spec, data.path, *each) for each in zip(tried, folders, strict=True)]
+        runs = [_run_of(spec, data.path, *pair) for pair in zip(tried, folders, strict=True)]
         for options, run, folder in zip(tried, runs, folders, strict=True):
             folder.mkdir()
             num_ranks = run["sampler"]["num_ranks"]
             code = run_programs(folder, run, show_output=True, is_kept=False)
             if code:
                 break
-            told = {"bench": name, "dataset": data.path.name, "device": run["sampler"]["device"], "ranks": num_ranks}
-            told |= {each: getattr(spec, each) for each in ("topology", "cache_ratio", "reuse", "fanout", "batch_size")}
-            told |= {"time": time.strftime("%Y-%m-%dT%H:%M:%S")} | options
-            found = [told | each for each in summarise(folder)]
-            append(found)
-            lines += found
+            common = {"bench": name, "dataset": data.path.name, "device": run["sampler"]["device"], "ranks": num_ranks}
+            shown = ("topology", "cache_ratio", "reuse", "fanout", "batch_size")
+            common |= {option: getattr(spec, option) for option in shown}
+            common |= {"time": time.strftime("%Y-%m-%dT%H:%M:%S")} | options
+            records = [common | summary for summary in summarise(folder)]
+            append(records)
+            lines += records
     if lines:
         show(spec.out, lines)
     return code
@@ -102,7 +107,7 @@ def _bench(name: str, of: type, show: Callable[[Path, list[dict]], None], args: 
 
 @contextlib.contextmanager
 def appending(path: Path) -> Iterator[Callable[[list[dict]], None]]:
-    """Yields what appends lines to a file of results, which is opened before anything is measured.
+    """Yields a function that appends lines to a file of results; the file is opened before anything is measured.
 
     Raises:
         CohortError: the file cannot be written.
@@ -124,10 +129,10 @@ def appending(path: Path) -> Iterator[Callable[[list[dict]], None]]:
 
 
 def _run_of(spec: SampleSpec, dataset: Path, options: dict, folder: Path) -> dict:
-    """What becomes run.json; `options` are those that are tried."""
+    """The content of run.json; `options` are those being tried."""
     ratio = {"cache_ratio": [options["cache_ratio"]]} if "cache_ratio" in options else {}
-    given = {each.name: getattr(spec, each.name) for each in options_of(SamplerSpec)}
-    tried = RunSpec(**given | options | ratio)
+    sampler_options = {option.name: getattr(spec, option.name) for option in options_of(SamplerSpec)}
+    tried = RunSpec(**sampler_options | options | ratio)
     check_sampler_sms(tried)
     trainer = {"task": "batches", "num_batches": spec.batches}
     trainer |= {name: getattr(tried, name) for name in ("fanout", "batch_size", "seed", "sampler_sms")}
@@ -142,15 +147,15 @@ def summarise(folder: Path) -> list[dict]:
     """Medians of times in ms, and else means, of the batches of all ranks; one for each kind of batches."""
     paths = sorted(folder.glob("batches-*.jsonl"))
     batches = [json.loads(line) for path in paths for line in path.read_text().splitlines()]
-    found, names = [], ("seeds", "nodes", "edges", "sample_ms", "fetch_ms")
+    summaries, names = [], ("seeds", "nodes", "edges", "sample_ms", "fetch_ms")
     for beside in dict.fromkeys(batch["beside"] for batch in batches):
         some = [batch for batch in batches if batch["beside"] == beside]
         least = {f"least_{name}": min(batch[name] for batch in some) for name in ("sample_ms", "fetch_ms")}
         rows = {tier: _typical([batch["rows"][tier] for batch in some], ("reads", "bytes", "ms")) for tier in TIERS}
         lists = {tier: _typical([batch["lists"][tier] for batch in some], ("reads", "bytes")) for tier in TIERS}
         typical = _typical(some, names) | least | {"rows": rows, "lists": lists}
-        found.append({"beside": beside, "batches": len(some)} | typical)
-    return found
+        summaries.append({"beside": beside, "batches": len(some)} | typical)
+    return summaries
 
 
 def _typical(records: list[dict], names: tuple[str, ...]) -> dict:
@@ -173,8 +178,8 @@ def _print_samples(out: Path, lines: list[dict]) -> None:
 
 def _print_fetches(out: Path, lines: list[dict]) -> None:
     columns = ["compress", "cache", "SMs", "fetch", "beside", "rows of", "rows %", "bytes", "ms", "GB/s"]
-    told = "ms: the median, of whole fetches and of tiers, which are read side by side"
-    table = _table(lines[0], columns, f"bytes: as stored, a batch; {told}; appended to {out}")
+    ms_note = "ms: the median, of whole fetches and of tiers, which are read side by side"
+    table = _table(lines[0], columns, f"bytes: as stored, a batch; {ms_note}; appended to {out}")
     for line in lines:
         sms = [str(line["sampler_sms"] or "all"), str(line["fetch_sms"] or "-")]
         options = [line["compress"], f"{line['cache_ratio']:g}", *sms, line["beside"]]

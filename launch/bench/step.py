@@ -71,7 +71,7 @@ def register(benches) -> None:
     """Adds the command to those of ``cohort bench``."""
     parser = benches.add_parser("step", help="time a training step, with several kinds of layers", description=__doc__)
     add_dataset(parser)
-    names = {each.name for each in options_of(SamplerSpec)} - {"use_edge_weights", "use_edge_features", "partition"}
+    names = {option.name for option in options_of(SamplerSpec)} - {"use_edge_weights", "use_edge_features", "partition"}
     names |= {"hidden", "dropout", "heads", "featureless", "matmul_precision"}
     names |= {"models", "layers", "amp", "steps", "sms", "out"}
     slots = "number of batches that the shared buffer holds; the steps take them in turn"
@@ -82,7 +82,7 @@ def register(benches) -> None:
 def step(args: argparse.Namespace) -> int:
     """Runs the command: 0 when every number of SMs was measured."""
     data = open_to_train(args.dataset)
-    spec = spec_of(args, OPTIONS, use_edge_features=False)  # of which most of the models read none
+    spec = spec_of(args, OPTIONS, use_edge_features=False)  # most of the models read none
     trainer = {"task": "step", "cases": _cases(spec, data), "steps": spec.steps, "batches": spec.slots}
     trainer["options"] = _options(spec, data)
     run = {"mps": spec.mps, "sampler": sampler_members(spec, data.path), "trainer": trainer}
@@ -99,10 +99,10 @@ def step(args: argparse.Namespace) -> int:
                 code = run_programs(Path(out), json.loads(json.dumps(run)), show_output=True, is_kept=False)
                 if code:
                     return code
-                found = (Path(out) / "steps.jsonl").read_text().splitlines()
+                step_lines = (Path(out) / "steps.jsonl").read_text().splitlines()
             common = {"bench": "step", "dataset": data.path.name, "time": time.strftime("%Y-%m-%dT%H:%M:%S")}
-            lines += [common | json.loads(line) for line in found]
-            append(lines[-len(found) :])
+            lines += [common | json.loads(line) for line in step_lines]
+            append(lines[-len(step_lines) :])
     _print(spec.out, lines)
     return 0
 
@@ -117,18 +117,18 @@ def _cases(spec: StepSpec, data: StoredGraph) -> list[tuple[str, Layers, bool]]:
     all_cases = itertools.product(models, spec.layers, AMP[spec.amp])
     cases = [(kind, layers, amp) for kind, layers, amp in all_cases if layers != "csr" or (kind == "sage" and not amp)]
     if not cases:
-        found = f"--models {','.join(models)} --amp {spec.amp}"
-        raise CohortError("--layers csr", "sage among --models, and --amp off or both", found)
+        actual = f"--models {','.join(models)} --amp {spec.amp}"
+        raise CohortError("--layers csr", "sage among --models, and --amp off or both", actual)
     return cases
 
 
 def _options(spec: StepSpec, data: StoredGraph) -> dict:
-    """Those of a run of ``cohort train``, whatever its model, layers and autocast.
+    """The options of a ``cohort train`` run that do not depend on model, layers and autocast.
 
     Raises:
         CohortError: some of the models cannot be trained with them on this data set.
     """
-    names = {each.name for each in options_of(RunSpec)} - {"model", "layers", "amp", "task", "out"}
+    names = {option.name for option in options_of(RunSpec)} - {"model", "layers", "amp", "task", "out"}
     run = RunSpec(task="node", **{name: getattr(spec, name) for name in names})
     for model in (models := spec.models or models_for(data)):
         check_model(replace(run, model=model), data)
@@ -137,7 +137,7 @@ def _options(spec: StepSpec, data: StoredGraph) -> dict:
 
 @contextlib.contextmanager
 def _share_of_gpu(sms: int | None, all_sms: int | None):
-    """Processes that are started inside get so many of all SMs of the GPU; None: all."""
+    """Processes that are started inside get `sms` of the GPU's `all_sms` SMs; None: all."""
     if sms is None or all_sms is None or sms == all_sms:
         yield
         return
@@ -153,9 +153,9 @@ def _print(out: Path, lines: list[dict]) -> None:
     first = lines[0]
     sizes = f"{first['seeds']:,} seeds, {first['nodes']:,} nodes, {first['edges']:,} edges"
     title = f"{first['device']}: a step on {sizes} (mean of {first['batches']} batches)"
-    told = "ms: the median; host ms: what the host needs to start a step; peak: memory beside batches, model, optimizer"
+    note = "ms: the median; host ms: what the host needs to start a step; peak: memory beside batches, model, optimizer"
     columns = ["model", "layers", "amp", "SMs", "ms", "least ms", "host ms", "peak", "speed", "memory"]
-    table = TextTable(title, columns, note=f"{told}; speed, memory: against PyG; appended to {out}")
+    table = TextTable(title, columns, note=f"{note}; speed, memory: against PyG; appended to {out}")
     pyg = {(line["model"], line["amp"], line["sms"]): line for line in lines if line["layers"] == "pyg"}
     for line in lines:
         base = pyg.get((line["model"], line["amp"], line["sms"]))

@@ -54,10 +54,10 @@ def derive(args: argparse.Namespace) -> int:
     ):
         _, dim = write_rows(temporary, _means(rows, relation, advance))
     dtype = _dtype_of_means(rows)
-    _tell_meta(args.path, args.type, {"file": file.name, "dim": dim, "dtype": dtype})
+    _record_features(args.path, args.type, {"file": file.name, "dim": dim, "dtype": dtype})
     seconds = time.monotonic() - begin
-    told = f"{data.node_types[args.type].num_nodes:,} rows of {dim} x {dtype}, {format_bytes(file.stat().st_size)}"
-    print(f"{file}: {told}, written in {seconds:.1f} s", file=sys.stderr)
+    summary = f"{data.node_types[args.type].num_nodes:,} rows of {dim} x {dtype}, {format_bytes(file.stat().st_size)}"
+    print(f"{file}: {summary}, written in {seconds:.1f} s", file=sys.stderr)
     return 0
 
 
@@ -83,19 +83,19 @@ def _demand(data: StoredGraph, args: argparse.Namespace) -> Relation:
 
 def _relation_named(data: StoredGraph, source: str, name: str, target: str) -> EdgeType:
     """The relation from source to target that has this name, or whose reverse has."""
-    between = [each for each in data.edge_types if (each[0], each[2]) == (source, target)]
-    found = [
-        each
-        for each in between
-        if name == each[1]
+    between = [edge_type for edge_type in data.edge_types if (edge_type[0], edge_type[2]) == (source, target)]
+    matches = [
+        edge_type
+        for edge_type in between
+        if name == edge_type[1]
         or any(
-            of[1] == name and (data.edge_types[each].reverse_of == of or data.edge_types[of].reverse_of == each)
-            for of in data.edge_types
+            other[1] == name and (relation.reverse_of == edge_type or data.edge_types[edge_type].reverse_of == other)
+            for other, relation in data.edge_types.items()
         )
     ]
-    if len(found) == 1:
-        return found[0]
-    there = " and ".join(", ".join(each) for each in found or between) or "none"
+    if len(matches) == 1:
+        return matches[0]
+    there = " and ".join(", ".join(edge_type) for edge_type in matches or between) or "none"
     hint = "import the data set with --reverse-edges" if not between else "name another relation"
     raise CohortError(f"--over {name}", f"one relation from {source} to {target}", there, hint)
 
@@ -134,8 +134,8 @@ def _array_of(rows) -> np.ndarray:
     return rows.view(torch.int16).numpy().view(np.uint16) if rows.dtype == torch.bfloat16 else rows.numpy()
 
 
-def _tell_meta(folder: Path, node_type: str, features: dict) -> None:
-    """Says in meta.json that a node type has these features."""
+def _record_features(folder: Path, node_type: str, features: dict) -> None:
+    """Records in meta.json that a node type has these features."""
     meta = json.loads((folder / META).read_text())
     for nodes in meta["nodes"]:
         if nodes["type"] == node_type:

@@ -36,8 +36,8 @@ from cohort_gnn.spec.types import Seed
 SHARDS_FOLDER = "shards"  # of the parts that `cohort dataset shard` writes
 BATCH_BYTES = 128 << 20  # of rows in memory at a time
 SAMPLE_BYTES = 64 << 20  # of rows looked at to choose a codec, at most
-LARGER_BYTES = 16 << 10  # than the raw rows: encoded ones that take no more are written unasked
-LARGER_TOLD = f"over {LARGER_BYTES >> 10} KiB more"
+LARGER_BYTES = 16 << 10  # encoded rows that exceed the raw rows by no more than this are written without --codec
+LARGER_TEXT = f"over {LARGER_BYTES >> 10} KiB more"
 
 
 def register(dataset_commands) -> None:
@@ -49,7 +49,7 @@ def register(dataset_commands) -> None:
     parser.add_argument(
         "--drop-raw",
         action="store_true",
-        help=f"remove the raw features after comparing all rows; refused if encoded rows need {LARGER_TOLD}",
+        help=f"remove the raw features after comparing all rows; refused if encoded rows need {LARGER_TEXT}",
     )
     parser.add_argument(
         "--reorder",
@@ -63,7 +63,7 @@ def register(dataset_commands) -> None:
         "--codec",
         choices=CODECS,
         default="auto",
-        help=f"auto (default): the codec with the fewest bytes to fetch; if encoded rows need {LARGER_TOLD} than raw"
+        help=f"auto (default): the codec with the fewest bytes to fetch; if encoded rows need {LARGER_TEXT} than raw"
         " rows, nothing is written; with a named codec, encoded rows are written in any case",
     )
     generate.add_argument("--prepared", action="store_true", help="write only encoded feature rows (see prepare)")
@@ -87,7 +87,7 @@ def prepare(args: argparse.Namespace) -> int:
     data = open_dataset(args.path, prefer_raw=True) if with_edges else _to_renumber(args)
     tables = {name: StoredRows(table) for name, table in _tables_of(data, with_edges).items()}
     out = args.path / PREPARED_FOLDER
-    raw = {name: RawRows.of(rows.file) for name, rows in tables.items()}
+    raw = {name: RawRows.from_file(rows.file) for name, rows in tables.items()}
     profiles = _profiles(args, tables, out)
     if not profiles:
         return 0
@@ -99,7 +99,7 @@ def prepare(args: argparse.Namespace) -> int:
                 RowsToEncode(tables[name], order, advance), Path(folder.path), profile, encoded_file(name)
             )
             print(f"{out / encoded_file(name)}: {line}", file=sys.stderr)
-            if RawRows.of(tables[name].file) != raw[name]:
+            if RawRows.from_file(tables[name].file) != raw[name]:
                 hint = "prepare the data set again when it is complete"
                 raise CohortError(str(tables[name].file), "features that do not change", "a file that changes", hint)
         write_prepared(folder.path, {name: raw[name] for name in profiles}, list(map(data.key_of, data.edge_types)))
@@ -107,8 +107,8 @@ def prepare(args: argparse.Namespace) -> int:
         if args.drop_raw and tables[name].file.exists():
             _drop_raw(tables[name], order, out / encoded_file(name))
     if any((args.path / SHARDS_FOLDER).glob("*.ibp")):
-        told = f"holds parts of rows that were encoded before; repeat: cohort dataset shard {args.path} --parts K"
-        print(f"{args.path / SHARDS_FOLDER}: {told}", file=sys.stderr)
+        note = f"holds parts of rows that were encoded before; repeat: cohort dataset shard {args.path} --parts K"
+        print(f"{args.path / SHARDS_FOLDER}: {note}", file=sys.stderr)
     return 0
 
 
@@ -133,7 +133,7 @@ def _tables_of(data: StoredGraph, with_edges: bool) -> dict[Owner, FeatureTable]
 
 
 def _profiles(args: argparse.Namespace, tables: dict[Owner, StoredRows], out: Path) -> dict:
-    """How the rows of each table are to be encoded, but for those that stay raw, which is said.
+    """How to encode the rows of each table; tables whose rows stay raw are left out, with a message.
 
     Raises:
         CohortError: the only rows are to be dropped, and are larger encoded.
@@ -184,14 +184,14 @@ def encoded_rows_writer(codec: str, sample_seed: int, mantissa_bits: int | None 
             profile = choose_profile(RowsToEncode(rows), codec, sample_seed, mantissa_bits)
             print(encode_rows(RowsToEncode(rows), out, profile, encoded_file(name or "")), file=sys.stderr)
             file = "features.npy" if name is None else f"{name}.features.npy"
-            raw[name or ""] = RawRows.of(folder / file)
+            raw[name or ""] = RawRows.from_file(folder / file)
         write_prepared(out, raw)
 
     return write
 
 
 def choose_profile(table: "RowsToEncode", codec: str, sample_seed: int, mantissa_bits: int | None) -> ibp.Profile:
-    """How the rows are to be encoded, by a sample of them. Says why."""
+    """Chooses from a sample of the rows how to encode them, and prints why."""
     # One row from each of so many equal parts: 1 % of the rows, 4096 at least, SAMPLE_BYTES at most.
     num_rows, most = len(table), SAMPLE_BYTES // table.rows.row_bytes
     bounds = np.linspace(0, num_rows, min(num_rows, max(4096, min(num_rows // 100, most))) + 1).astype(np.int64)
@@ -202,7 +202,7 @@ def choose_profile(table: "RowsToEncode", codec: str, sample_seed: int, mantissa
 
 
 def _larger(profile: ibp.Profile, rows) -> str:
-    """By how much encoded rows would be larger than the raw ones, in words; "" when they are not, or hardly."""
+    """How much larger encoded rows would be than raw ones, in words; "" if they are not larger, or hardly."""
     raw = rows.num_rows * rows.row_bytes
     chosen = next(candidate for candidate in profile.candidates if candidate["codec"] == profile.codec)
     directory = rows.num_rows // 4 if profile.slot_bytes else 8 * rows.num_rows  # ibp/FORMAT.md, 2
@@ -219,7 +219,7 @@ def _saved(encoded: int, raw: int) -> str:
 
 
 def encode_rows(table: "RowsToEncode", folder: Path, profile: ibp.Profile, file: str) -> str:
-    """Writes a file of encoded rows into a folder; returns what came of it in words."""
+    """Writes a file of encoded rows into a folder; returns a summary of the result."""
     begin = time.monotonic()
     step = max(BATCH_BYTES // table.rows.row_bytes // 64, 1) * 64
     written = ibp.encode(table, profile, out=folder / file, batch_rows=step)
@@ -230,7 +230,7 @@ def encode_rows(table: "RowsToEncode", folder: Path, profile: ibp.Profile, file:
 
 
 class RowsToEncode:
-    """What ibp reads, some rows at a time: all of them, or those of an order, in the type that ibp knows."""
+    """The rows that ibp reads, some at a time: all of them, or those of an order, in a type that ibp knows."""
 
     def __init__(self, rows, order=None, advance=None):
         self.rows, self._order, self._advance = rows, order, advance or (lambda _: None)
@@ -268,7 +268,7 @@ def _drop_raw(rows: StoredRows, order, file: Path) -> None:
             last = min(first + step, rows.num_rows)
             if not np.array_equal(bytes_of(ibp.fetch(encoded, np.arange(first, last))), table.bytes(first, last)):
                 place = f"{file}: rows {first} to {last - 1}"
-                raise CohortError(place, f"the rows of {rows.file}", "others", "the raw features are kept")
+                raise CohortError(place, f"the rows of {rows.file}", "rows that differ", "the raw features are kept")
             advance((last - first) * rows.row_bytes)
     rows.file.unlink()
     print(f"{rows.file}: removed after comparing all rows", file=sys.stderr)

@@ -50,7 +50,7 @@ def shard(args: argparse.Namespace) -> int:
 
 
 def _encoded_rows(args: argparse.Namespace) -> tuple[str, StoredRows, ibp.EncodedRows]:
-    """What files call the node type whose rows are to be divided, its rows, and these as they are encoded.
+    """(the node type's name in file names, its rows, its encoded rows), of the rows to be divided.
 
     Raises:
         CohortError: there are none, or --type names none of several node types.

@@ -42,8 +42,8 @@ def resolve_device(wanted: str) -> str:
     """
     if wanted == "cpu":  # without a look at the GPUs
         return "cpu"
-    found = devices()
-    return choose_device("--device cuda", wanted, found["cuda_build"], len(found["gpus"]), "--device cpu")
+    machine = devices()
+    return choose_device("--device cuda", wanted, machine["cuda_build"], len(machine["gpus"]), "--device cpu")
 
 
 def gpu_memory(spec: SamplerSpec, machine: dict | None = None) -> int | None:

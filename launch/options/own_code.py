@@ -21,23 +21,23 @@ def own_code_words(options: Mapping[str, Any]) -> list[str]:
 
 
 def demand_named_here(args: argparse.Namespace, spec: RunSpec, run_json: Path | None = None) -> None:
-    """Looks whether the command line names all classes of the user's among the options of a run.
+    """Checks that the command line names all of the user's classes among the options of a run.
 
     Args:
         args: the command line.
         spec: the options, with those of files.
-        run_json: which has those that neither the command line nor a --config file has.
+        run_json: the file with the options that neither the command line nor a --config file has.
 
     Raises:
-        CohortError: a file alone names one.
+        CohortError: only a file names one.
     """
     for name in OPTIONS:
         words = own_code_words({name: getattr(spec, name)})
         if words and name not in vars(args):
             file = args.config if name in given_in(args, RunSpec) else run_json
-            expected, found = "a class that the command line names, too", f"{words[1]} in the file alone"
+            expected, actual = "a class that the command line names, too", f"{words[1]} in the file alone"
             hint = f"its code would run: if you trust it, add {' '.join(words)}"
             hint += f" (of cohort.train: {name}={getattr(spec, name)!r})"
             if name == "callbacks":
                 hint += "; callbacks = [] in a --config file leaves callbacks out"
-            raise CohortError(f"{file}: {name}", expected, found, hint)
+            raise CohortError(f"{file}: {name}", expected, actual, hint)

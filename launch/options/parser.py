@@ -27,8 +27,8 @@ def add_dataset(parser: argparse.ArgumentParser, **about) -> None:
 
 def group(parser: argparse.ArgumentParser, title: str):
     """The group of the parser's help that has this title; a new one where there is none."""
-    found = next((each for each in parser._action_groups if each.title == title), None)
-    return found or parser.add_argument_group(title)
+    match = next((candidate for candidate in parser._action_groups if candidate.title == title), None)
+    return match or parser.add_argument_group(title)
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -48,27 +48,27 @@ class CommandParser(argparse.ArgumentParser):
             option = words[0].partition("=")[0]
             self.error(f"expected a command before {option}, as in: {self.prog} COMMAND ... {option} ...")
         self._words = words
-        found, unknown = super().parse_known_args(words, namespace)
+        parsed_args, unknown = super().parse_known_args(words, namespace)
         if unknown and not has_commands:  # else the parser above would say it, and name itself
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
-        return found, unknown
+        return parsed_args, unknown
 
     def error(self, message):
         """Ends the program. An argument that is missing, or too many, may follow from an option that is misspelled."""
         hints = []
         if message.startswith(("unrecognized", "the following arguments are required")):
             hints = [self._meant(word) for word in self._words]
-        hint = "".join(f"\n  hint: {each}" for each in dict.fromkeys(filter(None, hints)))
+        hint = "".join(f"\n  hint: {text}" for text in dict.fromkeys(filter(None, hints)))
         self.exit(2, f"{self.prog}: error: {message}{hint}\nsee: {self.prog} --help\n")
 
     def _meant(self, word: str) -> str:
-        """Which option of the command a word was meant to be; "" where it is one, or none is near."""
+        """A hint at the option that a misspelled word means; "" if the word is an option, or none is similar."""
         option = word.partition("=")[0]
         if not re.match(r"--?[A-Za-z]", option) or option in self._option_string_actions:
             return ""
         known = self._option_string_actions.items()
-        told = did_you_mean(option, (each for each, action in known if action.help is not argparse.SUPPRESS))
-        return f"{option}: {told}" if told else ""
+        suggestion = did_you_mean(option, (flag for flag, action in known if action.help is not argparse.SUPPRESS))
+        return f"{option}: {suggestion}" if suggestion else ""
 
     def _get_value(self, action, arg_string):
         """Choices are found whatever their case."""
@@ -79,9 +79,9 @@ class CommandParser(argparse.ArgumentParser):
     def _check_value(self, action, value):
         if action.choices is None or value in action.choices:
             return
-        told = f"expected {' or '.join(map(str, action.choices))}, found {value}"
+        problem = f"expected {' or '.join(map(str, action.choices))}, found {value}"
         hint = did_you_mean(str(value), map(str, action.choices))
-        raise argparse.ArgumentError(action, f"{told}\n  hint: {hint}" if hint else told)
+        raise argparse.ArgumentError(action, f"{problem}\n  hint: {hint}" if hint else problem)
 
 
 def add_options(
@@ -89,43 +89,43 @@ def add_options(
 ) -> None:
     """Adds the options that a class of cohort.spec.run declares, in groups.
 
-    What is not on the command line is not in the parsed arguments either: `spec_of` has the defaults.
+    Options that are not on the command line are not in the parsed arguments: `spec_of` adds the defaults.
 
     Args:
         only: names of those to add; None: all.
         texts: help of some in place of their own; None: the option is left out.
     """
-    found = [
-        each
-        for each in options_of(spec)
-        if (only is None or each.name in only) and texts.get(each.name, "") is not None
+    options = [
+        option
+        for option in options_of(spec)
+        if (only is None or option.name in only) and texts.get(option.name, "") is not None
     ]
     for title in GROUPS:
-        if any(each.group == title and not each.is_hidden for each in found):
+        if any(option.group == title and not option.is_hidden for option in options):
             group(parser, title)
     parser._negative_number_matcher = re.compile(r"-\.?\d[\d.,e-]*$")  # "--fanout -1,-1" gives a value, not an option
-    for of in found:
-        about: dict[str, Any] = {"dest": of.name, "default": argparse.SUPPRESS}
-        text = texts.get(of.name) or of.help
-        if "(default" not in text and of.default is not None and of.default is not False:
-            text = f"{text} (default {as_text(of.default)})"
-        about["help"] = argparse.SUPPRESS if of.is_hidden else text.replace("%", "%%")
-        if of.type is bool:
+    for option in options:
+        about: dict[str, Any] = {"dest": option.name, "default": argparse.SUPPRESS}
+        text = texts.get(option.name) or option.help
+        if "(default" not in text and option.default is not None and option.default is not False:
+            text = f"{text} (default {as_text(option.default)})"
+        about["help"] = argparse.SUPPRESS if option.is_hidden else text.replace("%", "%%")
+        if option.type is bool:
             about["action"] = argparse.BooleanOptionalAction
         else:
-            about |= {"type": kind(of.type), "metavar": of.metavar or _metavar(of.type)}
-        group(parser, of.group).add_argument(of.flag, *of.aliases, **about)
-        if of.formerly:
-            rename(parser, flag_of(of.formerly), of.flag)
+            about |= {"type": kind(option.type), "metavar": option.metavar or _metavar(option.type)}
+        group(parser, option.group).add_argument(option.flag, *option.aliases, **about)
+        if option.formerly:
+            rename(parser, flag_of(option.formerly), option.flag)
 
 
-def _metavar(of: Any) -> str | None:
-    words = choices_of(of)
+def _metavar(type_: Any) -> str | None:
+    words = choices_of(type_)
     return "|".join(words) if words else None
 
 
 def as_text(value: Any) -> str:
-    """A value about as on the command line."""
+    """A value, roughly as written on the command line."""
     if isinstance(value, list | tuple):
         return ",".join(map(as_text, value))
     if isinstance(value, bool):
@@ -134,13 +134,13 @@ def as_text(value: Any) -> str:
 
 
 def as_given(value: Any) -> str:
-    """A value as `as_text`, of an option that need not have one."""
+    """`as_text`, also of an option without a value."""
     return "no value" if value is None else as_text(value)
 
 
 def given_in(args: argparse.Namespace, spec: type) -> dict[str, Any]:
     """{option: value} of those on the command line, and below them in the --config file."""
-    known = {each.name: each for each in options_of(spec)}
+    known = {option.name: option for option in options_of(spec)}
     config = read_config(args.config, known) if getattr(args, "config", None) else {}
     return config | {name: value for name, value in vars(args).items() if name in known}
 
@@ -165,16 +165,16 @@ def read_config(path: Path, known: dict[str, Option]) -> dict[str, Any]:
         raise CohortError(str(path), "a TOML file of options", "bytes that are no text in UTF-8", TOML_HINT) from error
     except (ValueError, RecursionError) as error:
         number = re.search(r"at line (\d+)", str(error))
-        line, found = line_of(text, int(number[1]) if number else text.count(b"\n") + 1)
-        raise CohortError(f"{path}: {line}", "an option in TOML, once", found, TOML_HINT) from error
-    flags = {alias[2:]: each for each in known.values() for alias in (each.flag, *each.aliases)}
-    former = {flag_of(each.formerly)[2:]: each for each in known.values() if each.formerly}
+        line, content = line_of(text, int(number[1]) if number else text.count(b"\n") + 1)
+        raise CohortError(f"{path}: {line}", "an option in TOML, once", content, TOML_HINT) from error
+    flags = {alias[2:]: option for option in known.values() for alias in (option.flag, *option.aliases)}
+    former = {flag_of(option.formerly)[2:]: option for option in known.values() if option.formerly}
     options = {}
     for name, value in config.items():
-        of = flags.get(name.replace("_", "-"))
-        if of is None and (of := former.get(name.replace("_", "-"))):
-            note_renamed(str(path), name, of.flag[2:])
-        if of is None:
+        option = flags.get(name.replace("_", "-"))
+        if option is None and (option := former.get(name.replace("_", "-"))):
+            note_renamed(str(path), name, option.flag[2:])
+        if option is None:
             hint = "options have the names of the command's --help, without --"
             if name in NOT_IN_A_FILE:
                 hint = f"pass --{name} on the command line"
@@ -183,32 +183,32 @@ def read_config(path: Path, known: dict[str, Option]) -> dict[str, Any]:
             elif meant := nearest(name, flags):
                 hint = f"did you mean {meant}?"
             raise CohortError(f"{path}: {name}", "an option of the command", "an unknown option", hint)
-        options[of.name] = _of_toml(f"{path}: {name}", value, of)
+        options[option.name] = _from_toml(f"{path}: {name}", value, option)
     return options
 
 
-def _of_toml(place: str, value: Any, of: Option) -> Any:
+def _from_toml(place: str, value: Any, option: Option) -> Any:
     """A value as TOML has it, or as text of the command line; one number stands for a list of one."""
     if isinstance(value, str):
         try:
-            return parsed(value, of.type)
+            return parsed(value, option.type)
         except ValueError:
-            raise CohortError(place, described(of.type), repr(value), meant_by(value, of.type)) from None
+            raise CohortError(place, described(option.type), repr(value), meant_by(value, option.type)) from None
     try:
-        return checked(place, value, of.type)
+        return checked(place, value, option.type)
     except CohortError as error:
         try:
-            return checked(place, [value], of.type)
+            return checked(place, [value], option.type)
         except CohortError:
             raise error from None
 
 
 def changed_from_defaults(options: dict[str, Any], spec: type) -> dict[str, Any]:
-    """Of options by name, those that are not as declared."""
-    defaults = {each.name: each.default for each in options_of(spec)}
+    """The options, by name, whose values differ from the declared defaults."""
+    defaults = {option.name: option.default for option in options_of(spec)}
     return {name: value for name, value in options.items() if value != defaults[name]}
 
 
 def values_of(spec: Any) -> dict[str, Any]:
     """{option: value} of a spec."""
-    return {each.name: getattr(spec, each.name) for each in options_of(type(spec))}
+    return {option.name: getattr(spec, option.name) for option in options_of(type(spec))}

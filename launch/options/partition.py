@@ -22,9 +22,9 @@ def cliques_of_ranks(text: str, gpus: list[int], on_gpu: bool, machine: dict | N
     if text != "auto" or not on_gpu:
         return cliques_named("none" if text == "auto" else text, len(gpus))
     rank_of = {gpu: rank for rank, gpu in enumerate(gpus)}
-    found = [sorted(rank_of[gpu] for gpu in clique if gpu in rank_of) for clique in (machine or devices())["cliques"]]
+    cliques = [sorted(rank_of[gpu] for gpu in clique if gpu in rank_of) for clique in (machine or devices())["cliques"]]
     most = MAX_CLIQUE_GPUS
-    return sorted(clique[at : at + most] for clique in found for at in range(0, len(clique), most))
+    return sorted(clique[at : at + most] for clique in cliques for at in range(0, len(clique), most))
 
 
 def clique_seeds(dataset: Path, cliques: list[list[int]], split: str = "train") -> list[np.ndarray]:

@@ -16,14 +16,14 @@ PACKAGES = ("torch", "torch_geometric", "numpy")
 
 
 def started(command: str, gpus: list[int] | None) -> Started:
-    """Of the moment when a run is started or resumed.
+    """What run.json records when a run is started or resumed.
 
     Args:
-        gpus: that it uses, as numbers of the visible ones; None: the CPU.
+        gpus: numbers, among the visible GPUs, of those that the run uses; None: the CPU.
     """
     machine = devices() if gpus is not None else {"gpus": [], "versions": []}
     names = {gpu["ordinal"]: gpu["name"] for gpu in machine["gpus"]}
-    found: Started = {
+    facts: Started = {
         "command": command,
         "date": time.strftime("%Y-%m-%d %H:%M:%S %z"),
         "host": socket.gethostname(),
@@ -33,20 +33,20 @@ def started(command: str, gpus: list[int] | None) -> Started:
     }
     for package in PACKAGES:
         try:
-            found["versions"][package] = version(package)
+            facts["versions"][package] = version(package)
         except PackageNotFoundError:
             continue
     if machine["versions"]:
-        found["versions"] |= dict(zip(("CUDA driver", "CUDA runtime"), map(str, machine["versions"]), strict=True))
+        facts["versions"] |= dict(zip(("CUDA driver", "CUDA runtime"), map(str, machine["versions"]), strict=True))
     if job := os.environ.get("SLURM_JOB_ID"):
-        found["slurm_job"] = job
-    return found
+        facts["slurm_job"] = job
+    return facts
 
 
 def sizes_of(data: StoredGraph) -> GraphSizes:
-    """Of a run's graph."""
+    """The sizes of a run's graph."""
     keys = {name: data.key_of(name) for name in data.node_types}
-    edges = {" ".join(data.key_of(name)): each.num_edges for name, each in data.edge_types.items()}
+    edges = {" ".join(data.key_of(name)): relation.num_edges for name, relation in data.edge_types.items()}
     return {
         "num_nodes": data.num_nodes,
         "num_edges": data.num_edges,

@@ -16,7 +16,7 @@ from cohort_gnn.launch.plan.planning import Planning
 from cohort_gnn.spec.options import flag_of, options_of
 from cohort_gnn.spec.run import SamplerSpec
 
-RATIOS = (0.0, 0.05, 0.1, 0.5, 1.0)  # where nobody says how large the cache is to be
+RATIOS = (0.0, 0.05, 0.1, 0.5, 1.0)  # where no option sets the size of the cache
 
 
 def register(commands) -> None:
@@ -27,7 +27,7 @@ def register(commands) -> None:
         description=f"{__doc__} Without a GPU: the content of one GPU's cache for several sizes.",
     )
     add_dataset(parser)
-    shown = {each.name for each in options_of(SamplerSpec) if not each.is_hidden} - NO_OPTIONS
+    shown = {option.name for option in options_of(SamplerSpec) if not option.is_hidden} - NO_OPTIONS
     add_options(
         parser,
         PlanSpec,
@@ -69,58 +69,62 @@ def _check_machines(args: argparse.Namespace, spec: PlanSpec) -> None:
         expected = "--cache-policy plan or none, which know the bytes of a batch"
         raise CohortError("--machines", expected, spec.cache_policy)
     names = ("network", "network_us", "step_ms", "parameters", *sorted(SEVERAL_OPTIONS))
-    given = [flag_of(name) for name in names if hasattr(args, name)]
-    if given and not spec.machines:
+    flags = [flag_of(name) for name in names if hasattr(args, name)]
+    if flags and not spec.machines:
         expected = "--machines N: a plan for one machine needs no model, no network and no parts"
-        raise CohortError(", ".join(given), expected, "no --machines")
+        raise CohortError(", ".join(flags), expected, "no --machines")
 
 
 def _plan_one(planning: Planning) -> list[str]:
     """Plans for the caches that options ask for; says what will not fit."""
-    spec, found = planning.spec, planning.place(planning.budgets())
-    plan = partial(cache.plan, counts=planning.counts_to_plan, **found.common)
-    gain = planning.gain(found) if spec.partition else {}
+    spec, placement = planning.spec, planning.place(planning.budgets())
+    plan = partial(cache.plan, counts=planning.counts_to_plan, **placement.common)
+    gain = planning.gain(placement) if spec.partition else {}
     several = None
     if spec.machines:
-        of_model = planning.parameters()
-        several = network.epochs(spec, found.placed, planning.num_batches, of_model, planning.far(found), plan)
-    on_disk = planning.on_disk(found)
+        num_parameters = planning.parameters()
+        several = network.epochs(
+            spec, placement.placed, planning.num_batches, num_parameters, planning.far(placement), plan
+        )
+    on_disk = planning.on_disk(placement)
     if spec.json:
-        told = table.plan_as_json(found.placed, planning.data.types) | found.memory | gain
+        report = table.plan_as_json(placement.placed, planning.data.types) | placement.memory | gain
         if on_disk:
-            told |= on_disk.as_json()
+            report |= on_disk.as_json()
         if several:
-            told |= {"network": several[0]._asdict(), "epochs": list(map(asdict, several[1]))}
-        print(json.dumps(told | {"counts": planning.source, "wrong": found.wrong}, indent=2))
-        return found.wrong
-    table.print_plan(found.placed, planning.source, found.memory, planning.data.types)
+            report |= {"network": several[0]._asdict(), "epochs": list(map(asdict, several[1]))}
+        print(json.dumps(report | {"counts": planning.source, "wrong": placement.wrong}, indent=2))
+        return placement.wrong
+    table.print_plan(placement.placed, planning.source, placement.memory, planning.data.types)
     if gain:
         print(describe_gain(**gain["partition"]))
     if spec.cache_policy in ("plan", "none"):
         without = plan(budget_bytes=[0] * planning.num_gpus)
-        print(table.describe_saving(table.host_bytes(found.placed), table.host_bytes(without)))
+        print(table.describe_saving(table.host_bytes(placement.placed), table.host_bytes(without)))
     if on_disk:
         print(on_disk.line())
     if several:
         table.print_epochs(*several)
-    return found.wrong
+    return placement.wrong
 
 
 def _plan_ratios(planning: Planning) -> list[str]:
     """Plans for caches of several sizes; says what will not fit."""
     ratios = sorted({0.0, *(planning.spec.cache_ratios or RATIOS)})  # others are compared with no cache
-    found = {ratio: planning.place([int(ratio * planning.raw_bytes)] * planning.num_gpus) for ratio in ratios}
-    wrong = found[0.0].wrong
+    placements = {ratio: planning.place([int(ratio * planning.raw_bytes)] * planning.num_gpus) for ratio in ratios}
+    wrong = placements[0.0].wrong
     if planning.spec.json:
         plans = [
-            {"ratio": ratio, "wrong": each.wrong} | table.plan_as_json(each.placed, planning.data.types) | each.memory
-            for ratio, each in found.items()
+            {"ratio": ratio, "wrong": placement.wrong}
+            | table.plan_as_json(placement.placed, planning.data.types)
+            | placement.memory
+            for ratio, placement in placements.items()
         ]
         print(json.dumps({"ratios": plans, "counts": planning.source, "wrong": wrong}, indent=2))
     else:
         knows_gpu = planning.needs.gpu_bytes is not None
-        fits = {ratio: not each.wrong for ratio, each in found.items()} if knows_gpu else {}
-        table.print_ratios({ratio: each.placed for ratio, each in found.items()}, planning.source, fits)
-        table.print_host_memory(found[ratios[-1]].memory)
+        fits = {ratio: not placement.wrong for ratio, placement in placements.items()} if knows_gpu else {}
+        table.print_ratios({ratio: placement.placed for ratio, placement in placements.items()}, planning.source, fits)
+        table.print_host_memory(placements[ratios[-1]].memory)
         print("for details of one size: --cache-ratio R; for all free memory: --gpu-memory 80GB --trainer-bytes 8GB")
     return wrong

@@ -39,15 +39,15 @@ class Reads:
 
     def __init__(self, tables: Sequence[PlanRows], counts: Sequence[Counts], placed, files: Sequence[Path]):
         self.row_bytes = np.concatenate(list(map(bytes_in_host, tables))).astype(np.int64)
-        self.reads = np.sum([each.node_reads.astype(np.int64) for each in counts], axis=0)
-        self.num_batches = sum(each.num_batches for each in counts)
-        of_gpus = [np.asarray(gpu.features.nodes, np.int64) for gpu in gpu_plans(placed)]
+        self.reads = np.sum([count.node_reads.astype(np.int64) for count in counts], axis=0)
+        self.num_batches = sum(count.num_batches for count in counts)
+        gpu_nodes = [np.asarray(gpu.features.nodes, np.int64) for gpu in gpu_plans(placed)]
         cliques = [placed.clique(number).gpus for number in range(placed.num_cliques)]
-        self.held = [np.unique(np.concatenate([of_gpus[gpu] for gpu in gpus])) for gpus in cliques]
+        self.held = [np.unique(np.concatenate([gpu_nodes[gpu] for gpu in gpus])) for gpus in cliques]
         self.files = files
 
     def drive(self) -> DiskRates:
-        """Of the largest file's, measured.
+        """The measured rates of the drive with the largest file.
 
         Raises:
             CohortError: it cannot be measured.
@@ -57,7 +57,7 @@ class Reads:
 
 @dataclass(frozen=True)
 class DiskPlan:
-    """Of an epoch on all GPUs together.
+    """The reads from the disk in an epoch, of all GPUs together.
 
     Attributes:
         rows, bytes: that stay on the disk.
@@ -74,11 +74,11 @@ class DiskPlan:
 
     @property
     def seconds(self) -> float:
-        """Of an epoch's reads, if nothing else takes longer."""
+        """Seconds of an epoch's reads, if nothing else takes longer."""
         return self.num_batches * self.reads_of_batch / self.reads_per_second
 
     def as_json(self) -> dict:
-        """As ``cohort plan --json`` has it."""
+        """The members of ``cohort plan --json``."""
         return {"disk": asdict(self) | {"seconds": self.seconds}}
 
     def line(self) -> str:
@@ -105,7 +105,7 @@ def demand_encoded_tables(option: str, tables: Sequence[FeatureTable], are_encod
         raise CohortError(option, "encoded feature rows in host memory", "raw rows", hint)
 
 
-def plan_disk(of: Reads, host_bytes: int, num_batches: int) -> DiskPlan | None:
+def plan_disk(reads: Reads, host_bytes: int, num_batches: int) -> DiskPlan | None:
     """What stays on the disk where rows take more than ``host_bytes``; None: all rows are in host memory.
 
     Args:
@@ -114,11 +114,11 @@ def plan_disk(of: Reads, host_bytes: int, num_batches: int) -> DiskPlan | None:
     Raises:
         CohortError: the disk cannot be measured.
     """
-    if not of.files or of.row_bytes.sum() <= host_bytes:
+    if not reads.files or reads.row_bytes.sum() <= host_bytes:
         return None
-    found = disk_reads(of.reads, of.num_batches, of.row_bytes, of.held, host_bytes)
-    rates = of.drive()
-    return DiskPlan(*found, num_batches, rates["row_reads_per_second"], rates["is_direct"])
+    on_disk = disk_reads(reads.reads, reads.num_batches, reads.row_bytes, reads.held, host_bytes)
+    rates = reads.drive()
+    return DiskPlan(*on_disk, num_batches, rates["row_reads_per_second"], rates["is_direct"])
 
 
 class FarRows(NamedTuple):
@@ -147,7 +147,7 @@ class FarRows(NamedTuple):
         return self.are_divided and machines > 1 and self.host_bytes is None
 
     def shares(self, machines: int) -> tuple[float, float]:
-        """What a batch of one GPU of so many machines reads, each of which owns the same share of hot and of cold rows.
+        """What a batch of one GPU reads if so many machines each own the same share of hot and of cold rows.
 
         Returns:
             The share of the bytes of rows outside GPU memory that come from other machines; and the rows that are not
@@ -159,18 +159,18 @@ class FarRows(NamedTuple):
         order = order[self.row_bytes[order] > 0]
         own = self.row_bytes[order].sum() / parts
         asked = expected_reads(self.reads, self.row_bytes > 0) * ~self.held
-        of_others = 1 - 1 / parts
+        other_share = 1 - 1 / parts
         room = own if self.host_bytes is None else self.host_bytes
         if room < own:  # own rows alone, those that are read most often; others ask for those that GPUs here hold, too
             kept = order if self.are_divided else order[~self.held[order]]
             cold = kept[int(np.searchsorted(np.cumsum(self.row_bytes[kept]) / parts, room, side="right")) :]
-            return of_others, float(asked[cold].sum()) / max(1, self.num_batches)
+            return other_share, float(asked[cold].sum()) / max(1, self.num_batches)
         rest = order[~self.held[order]]
         size = self.row_bytes[rest]
-        cold = rest[int(np.searchsorted(np.cumsum(size) * of_others, room - own, side="right")) :]
+        cold = rest[int(np.searchsorted(np.cumsum(size) * other_share, room - own, side="right")) :]
         everything = float((asked * self.row_bytes).sum())
         from_others = float((asked[cold] * self.row_bytes[cold]).sum())
-        return of_others * from_others / everything if everything else 0.0, 0.0
+        return other_share * from_others / everything if everything else 0.0, 0.0
 
 
 def are_divided(features: str, row_bytes: int, host_bytes: int | None, files: Sequence[Path]) -> bool:
@@ -179,7 +179,7 @@ def are_divided(features: str, row_bytes: int, host_bytes: int | None, files: Se
     return bool(files) and (features == "partitioned" or (features == "auto" and row_bytes > limit))
 
 
-def far_rows(of: Reads, features: str, host_bytes: int | None, machines: Sequence[int]) -> FarRows | None:
+def far_rows(reads: Reads, features: str, host_bytes: int | None, machines: Sequence[int]) -> FarRows | None:
     """The rows of a run on several machines; None: each machine has them all in memory.
 
     Args:
@@ -189,13 +189,13 @@ def far_rows(of: Reads, features: str, host_bytes: int | None, machines: Sequenc
     Raises:
         CohortError: the drive cannot be measured.
     """
-    total = int(of.row_bytes.sum())
-    divides = are_divided(features, total, host_bytes, of.files)
-    if not of.files or not (divides or (host_bytes is not None and total > host_bytes)):
+    total = int(reads.row_bytes.sum())
+    divides = are_divided(features, total, host_bytes, reads.files)
+    if not reads.files or not (divides or (host_bytes is not None and total > host_bytes)):
         return None
-    held = np.zeros(len(of.row_bytes), bool)
-    held[of.held[0]] = True
+    held = np.zeros(len(reads.row_bytes), bool)
+    held[reads.held[0]] = True
     parts = machines if divides else [1]
-    needs_drive = host_bytes is not None and any(host_bytes < total / each for each in parts)
-    drive = of.drive()["row_reads_per_second"] if needs_drive else 0.0
-    return FarRows(divides, of.reads, of.num_batches, of.row_bytes, held, host_bytes, drive)
+    needs_drive = host_bytes is not None and any(host_bytes < total / num_parts for num_parts in parts)
+    drive = reads.drive()["row_reads_per_second"] if needs_drive else 0.0
+    return FarRows(divides, reads.reads, reads.num_batches, reads.row_bytes, held, host_bytes, drive)

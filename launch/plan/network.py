@@ -15,7 +15,7 @@ from cohort_gnn.spec.run import RunSpec
 FLOAT_BYTES = 4  # of a gradient
 HOST, REMOTE = TIERS.index("host"), TIERS.index("remote")  # of a plan's uses by tier
 OTHER_SUMS = 2  # numbers that travel with the gradients, besides one a tensor: see StepSums in trainer/loop/ranks.py
-GB_PER_S, MICROSECONDS = NETWORK_BYTES_PER_SECOND / 1e9, 50.0  # assumed: nobody has measured them here
+GB_PER_S, MICROSECONDS = NETWORK_BYTES_PER_SECOND / 1e9, 50.0  # assumed, not measured
 
 
 class Network(NamedTuple):
@@ -91,7 +91,7 @@ def epochs(
     network = Network(1e9 * (spec.network or GB_PER_S), microseconds / 1e6)
     sum_bytes = FLOAT_BYTES * (parameters + OTHER_SUMS)
     train_seconds = (spec.step_ms or 0) / 1e3
-    found = []
+    results = []
     for machines in sorted({1, *spec.machines}):
         here, (remote_share, disk_reads) = placed, rows.shares(machines) if rows else (0.0, 0.0)
         if rows and rows.prefers_others(machines):
@@ -100,8 +100,8 @@ def epochs(
         host_bytes, host_seconds, remote_bytes = reads_of(here, remote_share)
         on_disk = len(gpus) * disk_reads / rows.drive if rows and disk_reads else 0.0
         step = Step(host_bytes, host_seconds, train_seconds, sum_bytes, remote_bytes, on_disk)
-        found.append(epoch_on(machines, len(gpus), num_batches, step, network))
-    return network, found
+        results.append(epoch_on(machines, len(gpus), num_batches, step, network))
+    return network, results
 
 
 def reads_of(placed, remote_share: float) -> tuple[float, float, float]:
@@ -114,12 +114,12 @@ def reads_of(placed, remote_share: float) -> tuple[float, float, float]:
     """
     rows = [[gpu.feature_use[HOST], gpu.feature_use[REMOTE]] for gpu in gpu_plans(placed)]
     lists = [gpu.topology_use[HOST] for gpu in gpu_plans(placed)]
-    row_bytes = sum(use.bytes for of_gpu in rows for use in of_gpu)
+    row_bytes = sum(use.bytes for uses in rows for use in uses)
     remote_bytes = sum(remote.bytes for _, remote in rows)
-    of_network = len(rows) / NETWORK_BYTES_PER_SECOND  # seconds of a byte, as the plan has it
+    seconds_per_byte = len(rows) / NETWORK_BYTES_PER_SECOND  # as in the plan
     seconds = [
-        host.seconds + remote.seconds - remote.bytes * of_network + of_lists.seconds
-        for (host, remote), of_lists in zip(rows, lists, strict=True)
+        host.seconds + remote.seconds - remote.bytes * seconds_per_byte + list_use.seconds
+        for (host, remote), list_use in zip(rows, lists, strict=True)
     ]
     host_bytes = row_bytes + sum(use.bytes for use in lists)
     return host_bytes / len(rows), max(seconds), (remote_bytes or remote_share * row_bytes) / len(rows)
@@ -157,19 +157,19 @@ def epoch_on(machines: int, gpus: int, num_batches: int, step: Step, network: Ne
 
 
 def count_parameters(spec: RunSpec, in_dim: int, out_dim: int) -> int:
-    """Of the built-in models: as the layers of trainer/models/sampled.py have them.
+    """The number of parameters of a built-in model, with the layers of trainer/models/sampled.py.
 
     Raises:
-        CohortError: nobody has said how many a layer of the model has.
+        CohortError: the number of parameters of the model's layers is not known.
     """
     kind = spec.model_kind
     if kind.parameters is None:
         expected = models_with("parameters")
         raise CohortError(f"--model {spec.model}", expected, "another model", "--parameters N says how many it has")
     dims = [in_dim] + [spec.hidden] * (len(spec.fanout) - 1) + [out_dim]
-    heads = [1] * (len(dims) - 2) + [spec.heads]  # whose outputs the last layer does not put side by side
+    heads = [1] * (len(dims) - 2) + [spec.heads]  # the last layer does not concatenate the outputs of its heads
     matrices, vectors = kind.parameters
-    of_heads = (count if kind.has_heads else 1 for count in heads)
-    ends = zip(dims[:-1], dims[1:], of_heads, strict=True)
-    layers = sum((matrices * rows + vectors) * columns * count + columns for rows, columns, count in ends)
+    head_counts = (count if kind.has_heads else 1 for count in heads)
+    shapes = zip(dims[:-1], dims[1:], head_counts, strict=True)
+    layers = sum((matrices * rows + vectors) * columns * count + columns for rows, columns, count in shapes)
     return layers + (2 * spec.hidden * (len(dims) - 2) if spec.norm == "layer" else 0)

@@ -26,7 +26,7 @@ SEVERAL_OPTIONS = {"model", "hidden", "heads", "norm", "feature_placement"}  # n
 LINK_OPTIONS = {"task", "relation", "negatives", "negatives_from"}  # they say which nodes batches begin with
 MachineCounts = Annotated[list[types.Positive], Meta(min_length=1, description="numbers of machines: 2,4")]
 
-_of_several = partial(option, None, group="Several machines")
+_several_machines = partial(option, None, group="Several machines")
 
 
 @dataclass(kw_only=True)
@@ -36,22 +36,22 @@ class PlanSpec(RunSpec):
     num_gpus: types.Positive | None = option(
         None, "plan for this number of GPUs, present or not (default: the GPUs of --gpus)", group="Devices"
     )
-    machines: MachineCounts | None = _of_several(
+    machines: MachineCounts | None = _several_machines(
         "also compute epochs for this number of machines like this one", metavar="N[,N...]"
     )
-    network: types.AboveZero | None = _of_several(
+    network: types.AboveZero | None = _several_machines(
         f"rate between two machines, as cohort doctor --machines measures it (default: {GB_PER_S:g} assumed)",
         metavar="GB/S",
     )
-    network_us: types.AtLeastZero | None = _of_several(
+    network_us: types.AtLeastZero | None = _several_machines(
         "microseconds of a small sum over all machines, as cohort doctor --machines measures it"
         f" (default: {MICROSECONDS:g} assumed)",
         metavar="US",
     )
-    step_ms: types.AboveZero | None = _of_several(
+    step_ms: types.AboveZero | None = _several_machines(
         "milliseconds of a training step, as cohort bench step measures it (default: steps are left out)", metavar="MS"
     )
-    parameters: types.Positive | None = _of_several(
+    parameters: types.Positive | None = _several_machines(
         "number of the model's parameters (default: counted from --model, --hidden, --heads and --norm)", metavar="N"
     )
     cache_ratios: types.Ratios | None = option(
@@ -68,4 +68,4 @@ class PlanSpec(RunSpec):
     json: bool
 
 
-OWN_OPTIONS = {each.name for each in fields(PlanSpec)} - {each.name for each in fields(RunSpec)}
+OWN_OPTIONS = {field.name for field in fields(PlanSpec)} - {field.name for field in fields(RunSpec)}

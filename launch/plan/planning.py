@@ -57,8 +57,8 @@ class Planning:
         spec, self.num_batches, self._seeds = self._with_seeds(spec)
         self.spec = spec
         if spec.gpus and spec.num_gpus not in (None, len(spec.gpus)):
-            found = f"{len(spec.gpus)} and {spec.num_gpus} GPUs"
-            raise CohortError("--gpus, --num-gpus", "one of the two", found)
+            actual = f"{len(spec.gpus)} and {spec.num_gpus} GPUs"
+            raise CohortError("--gpus, --num-gpus", "one of the two", actual)
         self.num_gpus = spec.num_gpus or len(spec.gpus or self.machine["gpus"]) or 1
         self.cliques = self._cliques()
         self._gpu_bytes = gpu_memory(spec, self.machine)
@@ -68,7 +68,7 @@ class Planning:
         self.counts, self.source = self._counts(self.cliques if spec.partition else None)
         self._topology_bytes = topology_bytes(self.data, self.spec.weight_attr)
         names = ("max_batch_nodes", "max_batch_edges")
-        seen = [{name: getattr(each, name) for name in names} for each in self.counts if each.max_batch_nodes]
+        seen = [{name: getattr(counts, name) for name in names} for counts in self.counts if counts.max_batch_nodes]
         self.needs = memory_needs(replace(spec, gpu_memory=self._gpu_bytes), self._meta, seen)
 
     def _demand_sizes(self) -> None:
@@ -106,12 +106,12 @@ class Planning:
         text, num_gpus = self.spec.cliques, self.num_gpus
         if text == "auto" and num_gpus > 1 and sum(map(len, self.machine["cliques"])) != num_gpus:
             hint = "say which GPUs read each other's memory: none, all, 2x4, 3+5"
-            found = f"{len(self.machine['gpus'])} here"
-            raise CohortError("--cliques auto", f"{num_gpus} GPUs to ask", found, hint)
+            actual = f"{len(self.machine['gpus'])} here"
+            raise CohortError("--cliques auto", f"{num_gpus} GPUs to ask", actual, hint)
         return cliques_of_ranks(text, list(range(num_gpus)), num_gpus > 1, self.machine)
 
     def parameters(self) -> int:
-        """Of the model: as --parameters says, else counted.
+        """The parameters of the model: as --parameters says, else counted.
 
         Raises:
             CohortError: they cannot be counted.
@@ -135,15 +135,15 @@ class Planning:
             picks = -1 if min(spec.fanout) < 0 else max(spec.fanout)
             first = data.first_node
             edges = [
-                cache.PlanEdges(each.indptr, each.indices, (first[source], first[target]))
-                for (source, _, target), each in data.edge_types.items()
+                cache.PlanEdges(relation.indptr, relation.indices, (first[source], first[target]))
+                for (source, _, target), relation in data.edge_types.items()
             ]
             stand_in = cache.Counts.stand_in(spec.cache_policy, edges, data.num_nodes, picks)
             return [stand_in], {"policy": spec.cache_policy}
         fanout = spec.fanout * len(data.edge_types)
         run = (spec.dataset, fanout, spec.batch_size, spec.presample_batches, spec.split, spec.refresh)
         seeds = clique_seeds(spec.dataset, cliques, spec.split) if cliques else [self._seeds]
-        sources = [presample(*run, each, spec.draws) for each in seeds]
+        sources = [presample(*run, relation, spec.draws) for relation in seeds]
         counts = [cache.load_counts(Path(source["file"])) for source in sources]
         return counts, {"policy": spec.cache_policy} | ({"cliques": sources} if cliques else sources[0])
 
@@ -154,8 +154,8 @@ class Planning:
 
     @property
     def compares_sizes(self) -> bool:
-        """Whether caches of several sizes are planned: as asked for, or since no option sets their size, and what slots
-        and trainer leave is not known either."""
+        """Whether to plan caches of several sizes: on request, or because no option sets their size and the memory that
+        slots and trainer leave is unknown."""
         spec = self.spec
         said = spec.cache_ratio or spec.cache_bytes is not None or spec.cache_policy == "none"
         return spec.cache_ratios is not None or not said and None in (self._gpu_bytes, spec.trainer_bytes)
@@ -195,9 +195,9 @@ class Planning:
             "host_present_bytes": budget.available_host_bytes(),
         }
         wrong = [
-            f"GPU {i}: a cache of {format_bytes(each)} cannot even hold its index; use a larger --cache-ratio or 0"
-            for i, each in enumerate(budgets)
-            if each > 0 and placed.gpu(i).used_bytes == 0
+            f"GPU {i}: a cache of {format_bytes(size)} cannot even hold its index; use a larger --cache-ratio or 0"
+            for i, size in enumerate(budgets)
+            if size > 0 and placed.gpu(i).used_bytes == 0
         ]
         host = memory["host_needed_bytes"], memory["host_present_bytes"]
         return PlannedCache(placed, common, memory, wrong + budget.misfits(budgets, needs, *host))
@@ -205,7 +205,9 @@ class Planning:
     def _planned_by(self, budgets: list[int], with_lists: bool) -> dict:
         """The arguments of cohort.cache.plan that data set and machine give."""
         spec = self.spec
-        relations = [cache.PlanLists(each.indptr, each.indices.itemsize) for each in self.data.edge_types.values()]
+        relations = [
+            cache.PlanLists(relation.indptr, relation.indices.itemsize) for relation in self.data.edge_types.values()
+        ]
         bandwidth = spec.bandwidth or machine_bandwidth(self.machine, list(range(len(budgets))))
         (local, peer, host), delays = bandwidth, spec.line_ns
         seconds_per_line = 1e-9 * delays[0], 1e-9 * delays[1], 1e-9 * delays[2]
@@ -223,12 +225,15 @@ class Planning:
         spec, tables = self.spec, list(self.data.node_types.values())
         if spec.row_bytes is not None:
             stored = [(spec.row_bytes if table.feature_dim else 0) for table in tables]
-            return [cache.PlanRows(table.num_nodes, each, each) for table, each in zip(tables, stored, strict=True)]
+            return [
+                cache.PlanRows(table.num_nodes, row_bytes, row_bytes)
+                for table, row_bytes in zip(tables, stored, strict=True)
+            ]
         prepared = any(table.encoded_rows is not None for table in tables)
         if spec.compress in ("host", "both") and not prepared:
             hint = f"encode them with: cohort dataset prepare {spec.dataset}"
             raise CohortError(f"--compress {spec.compress}", "a data set with encoded rows", str(spec.dataset), hint)
-        hold_all = all(cache.holds_all_raw_rows(each, row_tables(self._meta)) for each in budgets)
+        hold_all = all(cache.holds_all_raw_rows(row_bytes, row_tables(self._meta)) for row_bytes in budgets)
         in_host = spec.compress in ("host", "both") or (spec.compress == "auto" and prepared)
         if spec.host_bytes is not None and spec.host_bytes < self.raw_bytes:
             option = f"--host-bytes {format_bytes(spec.host_bytes)}"
@@ -243,24 +248,24 @@ class Planning:
             for table in tables
         ]
 
-    def on_disk(self, found: PlannedCache) -> DiskPlan | None:
+    def on_disk(self, placement: PlannedCache) -> DiskPlan | None:
         """What --host-bytes leaves on the disk; None: nothing, or it is not known what a batch reads."""
         host_bytes = self.spec.host_bytes
         if host_bytes is None or self.source["policy"] in ("degree", "random"):
             return None
-        return plan_disk(self._reads(found), host_bytes, self.num_batches)
+        return plan_disk(self._reads(placement), host_bytes, self.num_batches)
 
-    def far(self, found: PlannedCache) -> FarRows | None:
+    def far(self, placement: PlannedCache) -> FarRows | None:
         """Rows of --machines that are not in the memory of each; None: there are none."""
         spec = self.spec
         if spec.feature_placement == "partitioned":
             demand_encoded_tables(
                 "--feature-placement partitioned", self.data.feature_tables, bool(self._row_files()), spec.dataset
             )
-        return far_rows(self._reads(found), spec.feature_placement, spec.host_bytes, [1, *(spec.machines or [])])
+        return far_rows(self._reads(placement), spec.feature_placement, spec.host_bytes, [1, *(spec.machines or [])])
 
-    def _reads(self, found: PlannedCache) -> Reads:
-        return Reads(found.common["tables"], self.counts, found.placed, self._row_files())
+    def _reads(self, placement: PlannedCache) -> Reads:
+        return Reads(placement.common["tables"], self.counts, placement.placed, self._row_files())
 
     def _row_files(self) -> list[Path]:
         """The files of encoded rows, where host memory has encoded ones."""
@@ -268,8 +273,8 @@ class Planning:
             return []
         return [table.encoded_rows for table in self.data.node_types.values() if table.encoded_rows is not None]
 
-    def gain(self, found: PlannedCache) -> dict:
+    def gain(self, placement: PlannedCache) -> dict:
         """Shares of each GPU's row reads that host memory need not serve, with the seeds of parts and without."""
         (counts,), _ = self._counts(None)
-        plans = {"with_parts": found.placed, "without": cache.plan(counts=counts, **found.common)}
-        return {"partition": {name: table.shares_in_gpus(each) for name, each in plans.items()}}
+        plans = {"with_parts": placement.placed, "without": cache.plan(counts=counts, **placement.common)}
+        return {"partition": {name: table.shares_in_gpus(plan) for name, plan in plans.items()}}

@@ -35,9 +35,9 @@ def held_of_types(gpu, types: GraphTypes) -> dict[str, int]:
 
 def _counted(items: np.ndarray, sizes: Iterable[int]) -> list[int]:
     """How many of the items are in each of consecutive ranges of these sizes."""
-    ends = np.fromiter(accumulate(sizes), np.int64)
-    parts = np.searchsorted(ends, items, side="right")
-    return np.bincount(parts, minlength=len(ends)).tolist()
+    bounds = np.fromiter(accumulate(sizes), np.int64)
+    parts = np.searchsorted(bounds, items, side="right")
+    return np.bincount(parts, minlength=len(bounds)).tolist()
 
 
 def _gpu_json(gpu) -> dict:
@@ -94,7 +94,7 @@ def print_ratios(plans: dict, source: dict, fits: dict) -> None:
     """A row for each cache ratio: {ratio: plan}, the first without a cache.
 
     Args:
-        fits: {ratio: whether a GPU has room for it}; {}: nobody knows.
+        fits: {ratio: whether a GPU has room for it}; {}: unknown.
     """
     columns = ["ratio", "of each GPU", "rows in GPUs %", "host B per batch", "change %", "ms", *["fits"] * bool(fits)]
     note = "rows in GPUs: in caches, or in pools; host B: rows and lists; ms: sum of all reads"
@@ -117,16 +117,16 @@ def print_ratios(plans: dict, source: dict, fits: dict) -> None:
 def print_epochs(network, epochs: list) -> None:
     """A row for each number of machines: what an epoch reads and sends, and how long that takes."""
     columns = ["machines", "steps", "from host", "to others", "host s", "train s", "network s", "epoch s"]
-    divided, on_disk = (any(getattr(each, name) for each in epochs) for name in ("remote_bytes", "disk_seconds"))
+    divided, on_disk = (any(getattr(epoch, name) for epoch in epochs) for name in ("remote_bytes", "disk_seconds"))
     columns[-1:-1] = ["rows of others", "rows s"] * divided + ["disk s"] * on_disk
     table = TextTable("Epochs on several machines, computed", columns)
-    for each in epochs:
-        sizes = (format_bytes(each.host_bytes), format_bytes(each.network_bytes))
-        parts = [each.host_seconds, each.train_seconds, each.network_seconds]
+    for epoch in epochs:
+        sizes = (format_bytes(epoch.host_bytes), format_bytes(epoch.network_bytes))
+        parts = [epoch.host_seconds, epoch.train_seconds, epoch.network_seconds]
         seconds = [_seconds(part) for part in parts]
-        seconds += [format_bytes(each.remote_bytes), _seconds(each.remote_seconds)] * divided
-        seconds += [_seconds(each.disk_seconds)] * on_disk
-        table.rows.append([str(each.machines), str(each.steps), *sizes, *seconds, _seconds(each.seconds)])
+        seconds += [format_bytes(epoch.remote_bytes), _seconds(epoch.remote_seconds)] * divided
+        seconds += [_seconds(epoch.disk_seconds)] * on_disk
+        table.rows.append([str(epoch.machines), str(epoch.steps), *sizes, *seconds, _seconds(epoch.seconds)])
     rate, delay = network.bytes_per_second / 1e9, 1e6 * network.seconds
     table.note = f"network: {rate:g} GB/s and {delay:g} us for each sum of gradients (--network, --network-us)"
     table.note += "\nbytes: of one machine, which receives as many as it sends"
@@ -144,7 +144,7 @@ def _seconds(seconds: float) -> str:
 
 
 def print_host_memory(memory: dict) -> None:
-    """One line: what a run takes of it."""
+    """Prints one line: how much host memory a run takes."""
     names = [f"host_{which}_bytes" for which in ("needed", "filling", "present")]
     needed, filling, present = (format_bytes(memory[name]) for name in names)
     print(f"host memory: {needed} needed ({filling} of it until the cache is filled), {present} available")
@@ -170,8 +170,8 @@ def print_plan(plan, source: dict, memory: dict, types: GraphTypes) -> None:
         served = [*(rows[tier] for tier in ("local", "recent", "peer", "host")), *(lists[tier] for tier in TIERS[:3])]
         shares = [f"{100 * rate:.1f}" for rate in served]
         expected.rows.append([str(i), *shares, format_bytes(_host_bytes(gpu)), f"{1e3 * gpu.seconds:.3f}"])
-    of_types = _of_types(plan, types)
-    print_tables(held, *[of_types] * (len(of_types.rows) > 2), expected)
+    by_type = _types_table(plan, types)
+    print_tables(held, *[by_type] * (len(by_type.rows) > 2), expected)
     cliques = " ".join("{" + ",".join(map(str, plan.clique(i).gpus)) + "}" for i in range(plan.num_cliques))
     slots, graph = (format_bytes(memory[f"{which}_bytes"]) for which in ("slots", "graph"))
     print(f"cliques {cliques}; in addition to its cache, a GPU holds {slots} of slots and {graph} of the graph")
@@ -179,7 +179,7 @@ def print_plan(plan, source: dict, memory: dict, types: GraphTypes) -> None:
     print_host_memory(memory)
 
 
-def _of_types(plan, types: GraphTypes) -> TextTable:
+def _types_table(plan, types: GraphTypes) -> TextTable:
     gpus = [held_of_types(gpu, types) for gpu in gpu_plans(plan)]
     sizes = {name: types.counts[name] for name in gpus[0] if name in types.counts}
     sizes |= {" ".join(name): types.counts[name[2]] for name in types.edge_types}
@@ -191,13 +191,13 @@ def _of_types(plan, types: GraphTypes) -> TextTable:
 
 
 def _print_counts(source: dict) -> None:
-    for number, of_clique in enumerate(source.get("cliques", [])):
-        print(f"counts of clique {number}: {_told(source | of_clique)}")
+    for number, clique_counts in enumerate(source.get("cliques", [])):
+        print(f"counts of clique {number}: {_describe_counts(source | clique_counts)}")
     if "cliques" not in source:
-        print(f"counts: {_told(source)}")
+        print(f"counts: {_describe_counts(source)}")
 
 
-def _told(source: dict) -> str:
+def _describe_counts(source: dict) -> str:
     stand_in = {"degree": "out-degrees", "random": "chance"}.get(source["policy"])
     if stand_in:
         return f"{stand_in}, a stand-in for counts: ms and bytes are not those of a real batch"

@@ -15,7 +15,7 @@ COLORS = ("#30638e", "#d1495b", "#2a9d5c", "#edae49", "#7b4fa3", "#4fb3bf", "#8c
 
 
 def draw_loss(runs: list[Run], names: list[str]) -> bytes:
-    """A line a run: the loss of training by epoch."""
+    """A line per run: the training loss by epoch."""
     figure, axes = figure_of(INCHES, height=3)
     for i, (run, name) in enumerate(zip(runs, names, strict=True)):
         losses = [math.nan if epoch["loss"] is None else epoch["loss"] for epoch in run.epochs]
@@ -24,12 +24,12 @@ def draw_loss(runs: list[Run], names: list[str]) -> bytes:
 
 
 def draw_validation(runs: list[Run], names: list[str], metric: str) -> bytes:
-    """A line a run: a metric of validation by epoch; a ring marks the epoch whose weights are kept."""
+    """A line per run: a validation metric by epoch; a ring marks the epoch whose weights are kept."""
     figure, axes = figure_of(INCHES, height=3)
     factor, unit = (1, "") if metric in ("rmse", "mae", "mrr") else (100, " %")
     for i, (run, name) in enumerate(zip(runs, names, strict=True)):
-        found = [epoch["val_metrics"].get(metric) for epoch in run.epochs]
-        values = [math.nan if value is None else factor * value for value in found]
+        scores = [epoch["val_metrics"].get(metric) for epoch in run.epochs]
+        values = [math.nan if value is None else factor * value for value in scores]
         color, best = COLORS[i % len(COLORS)], run.summary["best_epoch"]
         _line(axes, run, values, name, color)
         for epoch, value in zip(run.epochs, values, strict=True):
@@ -55,7 +55,7 @@ def _curves(figure, axes, label: str, num_runs: int) -> bytes:
 
 
 def draw_epochs(run: Run) -> bytes:
-    """A stacked bar an epoch and rank: wait, train, all-reduce."""
+    """A stacked bar per epoch and rank: wait, train, all-reduce."""
     num_ranks = len(run.places)
     bars = [times for epoch in run.epochs for times in ranks_of(epoch)]
     width = 0.8 / num_ranks
@@ -69,14 +69,14 @@ def draw_epochs(run: Run) -> bytes:
 
 
 def draw_bytes(run: Run, kind: ReadKind) -> bytes:
-    """A bar a tier and rank: bytes that a batch read; a mark where the plan expected them."""
+    """A bar per tier and rank: bytes that a batch read; a mark where the plan expected them."""
     return _draw_tiers(
         run, kind, f"{kind.title.lower()} of a batch", lambda use: (use.bytes, use.planned_bytes), format_bytes
     )
 
 
 def draw_hits(run: Run, kind: ReadKind) -> bytes:
-    """A bar a tier and rank: its share of the reads; a mark where the plan expected it."""
+    """A bar per tier and rank: its share of the reads; a mark where the plan expected it."""
 
     def as_text(share: float) -> str:
         return f"{100 * share:.3g} %"
@@ -140,32 +140,32 @@ def _stack(axes, lefts: list[float], width: float, bars: list[dict]) -> None:
 def stack_times(axes, times: list[dict]) -> None:
     """A stacked bar for each of `times`, with the epoch's seconds above it."""
     _stack(axes, [i - 0.3 for i in range(len(times))], 0.6, times)
-    for i, each in enumerate(times):
-        axes.text(i, sum(each[part] for part in PARTS), f"{each['seconds']:.4g} s", ha="center", va="bottom", size=9)
+    for i, epoch in enumerate(times):
+        axes.text(i, sum(epoch[part] for part in PARTS), f"{epoch['seconds']:.4g} s", ha="center", va="bottom", size=9)
 
 
 def _gapped(values: list[float]) -> list[float]:
     """[1, 2] -> [1, nan, 2]"""
-    return [each for value in values for each in (value, math.nan)][:-1]
+    return [point for value in values for point in (value, math.nan)][:-1]
 
 
 def _draw_tiers(
     run: Run, kind: ReadKind, label: str, pick: Callable[[TierUse], tuple], as_text: Callable[[float], str]
 ) -> bytes:
-    """A group of bars a tier that is used or planned, in it one a rank; a black line is what the plan expected."""
+    """A group of bars per used or planned tier, with a bar per rank; black lines are what the plan expected."""
     figure, axes = figure_of(INCHES, height=3)
     width, planned, tiers = 0.8 / len(run.places), [], run.used_tiers(kind)
     for rank, place in enumerate(run.places):
         uses = run.uses(kind, rank)
         values = [pick(uses[tier]) for tier in tiers]
         middles = [i - 0.4 + width * (rank + 0.5) for i in range(len(tiers))]
-        bars = axes.bar(middles, [found for found, _ in values], 0.9 * width, label=plain(place))
+        bars = axes.bar(middles, [used for used, _ in values], 0.9 * width, label=plain(place))
         if len(run.places) * len(tiers) <= 4:
-            axes.bar_label(bars, [as_text(found) for found, _ in values], fontsize=9)
+            axes.bar_label(bars, [as_text(used) for used, _ in values], fontsize=9)
         planned += [(middle, plan) for middle, (_, plan) in zip(middles, values, strict=True) if plan is not None]
     if planned:
-        ends = [[middle + side * width / 2 for middle, _ in planned] for side in (-1, 1)]
-        axes.hlines([plan for _, plan in planned], *ends, colors="black", linewidth=2, label="planned")
+        x_limits = [[middle + side * width / 2 for middle, _ in planned] for side in (-1, 1)]
+        axes.hlines([plan for _, plan in planned], *x_limits, colors="black", linewidth=2, label="planned")
     axes.set_xticks(range(len(tiers)), tiers)
     axes.set_xlim(-0.7, len(tiers) - 0.3)
     axes.yaxis.set_major_formatter(lambda y, _: as_text(y))

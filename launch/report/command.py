@@ -40,14 +40,16 @@ def report(args: argparse.Namespace) -> int:
 def _report_one(run: Run, out: Path) -> None:
     print_tables(*report_tables.short_tables(run))
     result = report_tables.result_table(run)
-    result.note = ""  # they stand above it
-    told = Section("Result", tables=[result], score=report_tables.headline(run), warnings=report_tables.cautions(run))
+    result.note = ""  # the section shows its warnings above the table
+    result_section = Section(
+        "Result", tables=[result], score=report_tables.headline(run), warnings=report_tables.cautions(run)
+    )
     options = TextTable("Options", ["option", "value"], [[name, one_line(run.options[name])] for name in run.options])
     time = Section("Time", tables=[report_tables.epoch_table(run), report_tables.course_table(run)])
     reads = Section("Bytes", tables=[report_tables.tier_table(run, kind) for kind in (ROWS, LISTS)])
     reads.tables += [report_tables.held_table(run)] if run.held else []
     reads.tables += [report_tables.parts_table(run)] if run.parts else []
-    sections = [Section("What ran", tables=[report_tables.about_table(run)]), told]
+    sections = [Section("What ran", tables=[report_tables.about_table(run)]), result_section]
     if report_charts.can_draw():
         sections.append(Section("Learning curves", _curves([run], [""])))
         side_by_side = f"; bars of an epoch, from the left: {', '.join(run.places)}" if len(run.places) > 1 else ""
@@ -88,7 +90,7 @@ def _compare(runs: list[Run], out: Path) -> None:
     differing, results, times = report_tables.compare_tables(runs, names)
     print_tables(differing, results, times)
     commands = [one_line(run.starts[-1]["command"]) if run.starts else "-" for run in runs]
-    about = TextTable("Commands", ["run", "command"], [list(each) for each in zip(names, commands, strict=True)])
+    about = TextTable("Commands", ["run", "command"], [list(row) for row in zip(names, commands, strict=True)])
     sections = [Section("What ran", tables=[about, differing]), Section("Results", tables=[results])]
     time = Section("Time and bytes", tables=[times])
     if report_charts.can_draw():

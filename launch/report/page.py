@@ -89,7 +89,7 @@ def _section_html(section: Section) -> list[str]:
     if section.score:
         value, what = map(html.escape, section.score)
         lines.append(f'<p class="score"><strong>{value}</strong> {what}</p>')
-    lines += [f'<p class="warning">{html.escape(each)}</p>' for each in section.warnings]
+    lines += [f'<p class="warning">{html.escape(warning)}</p>' for warning in section.warnings]
     if section.charts:
         lines += ['<div class="charts">', *map(_chart_html, section.charts), "</div>"]
     lines += [_table_html(table, table.title != section.title) for table in section.tables]

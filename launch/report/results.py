@@ -29,13 +29,13 @@ from cohort_gnn.spec.results import (
 )
 from cohort_gnn.spec.run import RunSpec
 
-# As the sampler is told.
+# Options whose values are those of the sampler.
 SETTLED = ("dataset", "device", "num_ranks", "gpus", "topology", "cache_bytes", "cache_policy")
 
 
 @dataclass(frozen=True)
 class ReadKind:
-    """What a batch reads by tier: where the numbers of it stand in summary.json."""
+    """Rows or lists that a batch reads by tier: the names of their numbers in summary.json."""
 
     title: str
     count: str
@@ -119,20 +119,20 @@ class Run:
         planned = [plans[i] for i in ranks] if plans else []
         return {
             tier: TierUse(
-                found[kind.count] / batches,
-                found[kind.count] / reads if reads else 0.0,
-                found["bytes"] / batches,
-                found["bytes"] / found["seconds"] / 1e9 if found.get("seconds") else None,
+                total[kind.count] / batches,
+                total[kind.count] / reads if reads else 0.0,
+                total["bytes"] / batches,
+                total["bytes"] / total["seconds"] / 1e9 if total.get("seconds") else None,
                 _mean([plan[kind.share] and plan[kind.share][tier] for plan in planned]),
                 _mean([plan[kind.bytes] and plan[kind.bytes][tier] for plan in planned]),
             )
-            for tier, found in sums.items()
+            for tier, total in sums.items()
         }
 
     def used_tiers(self, kind: ReadKind) -> list[str]:
-        """Those from which some rank has read, or is planned to."""
+        """The tiers from which some rank has read, or is planned to read."""
         uses = [self.uses(kind, rank) for rank in range(len(self.places))]
-        return [tier for tier in TIERS if any(each[tier].reads or each[tier].planned_share for each in uses)]
+        return [tier for tier in TIERS if any(by_tier[tier].reads or by_tier[tier].planned_share for by_tier in uses)]
 
 
 def ranks_of(epoch: dict) -> list[dict]:
@@ -143,7 +143,7 @@ def ranks_of(epoch: dict) -> list[dict]:
 def one_line(value) -> str:
     """A text, or a member of a JSON file, with escapes for line breaks and all else that does not print."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def _mean(numbers: list[float | None]) -> float | None:
@@ -162,16 +162,18 @@ def read_run(folder: Path) -> Run:
         raise not_a_run(folder)
     summary = _read(folder / files.SUMMARY, _Summary)
     if summary is None or not summary["epochs"]:
-        found = "no summary.json" if summary is None else "none in summary.json"
+        actual = "no summary.json" if summary is None else "none in summary.json"
         hint = f"wait for the first one; if the run has failed, {folder / 'trainer.log'} and sampler.log say why"
-        raise CohortError(str(folder), "a run that has finished an epoch", found, hint)
+        raise CohortError(str(folder), "a run that has finished an epoch", actual, hint)
     summary["epochs"] += _epochs_since(folder / files.METRICS, len(summary["epochs"]))
     plan = _read(folder / files.PLAN, _Plan) if summary["cache"] else None
-    of_machines = run["machines"]["places"] if "machines" in run else None
-    _check_ranks(folder, summary, plan if of_machines is None else None)
-    if plan and of_machines and len(plan["ranks"]) > len(of_machines):
-        raise CohortError(str(folder / files.PLAN), f"at most {len(of_machines)} ranks", str(len(plan["ranks"])))
-    names = [each.name for each in options_of(RunSpec) if not each.is_hidden and each.name not in ("quiet", "mps")]
+    machine_places = run["machines"]["places"] if "machines" in run else None
+    _check_ranks(folder, summary, plan if machine_places is None else None)
+    if plan and machine_places and len(plan["ranks"]) > len(machine_places):
+        raise CohortError(str(folder / files.PLAN), f"at most {len(machine_places)} ranks", str(len(plan["ranks"])))
+    names = [
+        option.name for option in options_of(RunSpec) if not option.is_hidden and option.name not in ("quiet", "mps")
+    ]
     options = {name: run["sampler"].get(name) for name in SETTLED}
     options |= {name: run["trainer"].get(name) for name in names if name not in SETTLED}
     options |= {"mps": run.get("mps"), "time_sliced": run.get("time_sliced")}
@@ -179,7 +181,7 @@ def read_run(folder: Path) -> Run:
         folder,
         summary,
         {name: value for name, value in options.items() if value is not None},
-        _places(run["sampler"].get("gpus"), of_machines, summary),
+        _places(run["sampler"].get("gpus"), machine_places, summary),
         plan["ranks"] if plan else [],
         _parts(folder, plan["ranks"]) if plan else [],
         run.get("starts", []),
@@ -199,28 +201,30 @@ def _parts(folder: Path, held: list[dict]) -> list[HeldPart]:
     rows = [rank["features"].get("types", []) for rank in held]
     lists = [rank["topology"].get("relations", []) for rank in held]  # none: they are read elsewhere
     counts, dims, edge_types = types.counts, types.feature_dims, types.edge_types
-    good = all(len(of_rank) == len(dims) for of_rank in rows) and dims.keys() == counts.keys()
-    good = good and all(len(of_rank) in (0, len(edge_types)) for of_rank in lists)
+    good = all(len(rank_parts) == len(dims) for rank_parts in rows) and dims.keys() == counts.keys()
+    good = good and all(len(rank_parts) in (0, len(edge_types)) for rank_parts in lists)
     if not good or any(target not in counts for _, _, target in edge_types):
         place = f"{folder / files.PLAN}: ranks"
-        raise CohortError(place, "the node types and edge types of run.json", "others", _OTHER_VERSION)
+        raise CohortError(place, "the node types and edge types of run.json", "other types", _OTHER_VERSION)
     parts = [
-        HeldPart(name, counts[name], [(each[i]["rows"], each[i]["bytes"]) for each in rows])
+        HeldPart(name, counts[name], [(rank_parts[i]["rows"], rank_parts[i]["bytes"]) for rank_parts in rows])
         for i, (name, dim) in enumerate(dims.items())
         if dim
     ]
     if not all(lists):
         return parts
     return parts + [
-        HeldPart(" ".join(name), counts[name[2]], [(each[i]["lists"], each[i]["bytes"]) for each in lists])
+        HeldPart(
+            " ".join(name), counts[name[2]], [(rank_parts[i]["lists"], rank_parts[i]["bytes"]) for rank_parts in lists]
+        )
         for i, name in enumerate(edge_types)
     ]
 
 
-def _places(gpus, of_machines: list[str] | None, summary: dict) -> list[str]:
+def _places(gpus, machine_places: list[str] | None, summary: dict) -> list[str]:
     num_ranks = len(ranks_of(summary["epochs"][0]))
-    if of_machines is not None and len(of_machines) == num_ranks:
-        return [one_line(place) for place in of_machines]
+    if machine_places is not None and len(machine_places) == num_ranks:
+        return [one_line(place) for place in machine_places]
     if isinstance(gpus, list) and len(gpus) == num_ranks:
         return [f"GPU {one_line(gpu)}" for gpu in gpus]
     return [one_line(summary["device"]).upper()] if num_ranks == 1 else [f"r{rank}" for rank in range(num_ranks)]
@@ -325,10 +329,10 @@ def _decoded(text: bytes, place: str, shape: type):
     try:
         return msgspec.json.decode(text, type=shape)
     except msgspec.ValidationError as error:
-        member, expected, found = misfit(error)
+        member, expected, actual = misfit(error)
         place = f"{place}: {member}".removesuffix(": ")
-        raise CohortError(place, expected or "the members that cohort train writes", found, _OTHER_VERSION) from None
+        raise CohortError(place, expected or "the members that cohort train writes", actual, _OTHER_VERSION) from None
     except (ValueError, RecursionError) as error:
-        line, found = line_of_json(text)
+        line, actual = line_of_json(text)
         place = f"{place}: {line}".removesuffix(": ")
-        raise CohortError(place, WRITTEN, found, "train again") from error
+        raise CohortError(place, WRITTEN, actual, "train again") from error

@@ -24,16 +24,16 @@ def short_tables(run: Run) -> list[TextTable]:
 
 
 def epoch_table(run: Run, is_short: bool = False) -> TextTable:
-    """A row an epoch and rank: where its time went. Short: without most epochs of a long run."""
+    """A row per epoch and rank: where its time went. Short: without most epochs of a long run."""
     epochs = run.epochs if len(run.epochs) <= 8 or not is_short else run.epochs[:3] + run.epochs[-4:]
     scores = list(run.summary["val_metrics"])[:1]  # the one by which epochs are compared
     rows = []
     for epoch in epochs:
-        of_all = [_or_none(epoch["loss"], lambda loss: f"{loss:.4f}")]
-        of_all += [_scores(epoch["val_metrics"]).get(name, "-") for name in scores]
+        epoch_cells = [_or_none(epoch["loss"], lambda loss: f"{loss:.4f}")]
+        epoch_cells += [_scores(epoch["val_metrics"]).get(name, "-") for name in scores]
         for place, times in zip(run.places, ranks_of(epoch), strict=True):
-            rows.append([str(epoch["epoch"] + 1), place, *(_seconds(times[name]) for name in TIMES), *of_all])
-            of_all = [""] * len(of_all)
+            rows.append([str(epoch["epoch"] + 1), place, *(_seconds(times[name]) for name in TIMES), *epoch_cells])
+            epoch_cells = [""] * len(epoch_cells)
     note = "wait + train + all-reduce is the epoch; sample and fetch run in the sampler, in parallel"
     if len(epochs) < len(run.epochs):
         note += f"; {len(run.epochs) - len(epochs)} epochs in the middle are left out here"
@@ -42,8 +42,8 @@ def epoch_table(run: Run, is_short: bool = False) -> TextTable:
 
 
 def tier_table(run: Run, kind: ReadKind) -> TextTable:
-    """A row a rank and tier: what a batch of training read from it, beside what the plan expected where it did; without
-    tiers from which nothing came, or was to come."""
+    """A row per rank and tier: what a training batch read from it, and what the plan expected, if it did; without tiers
+    from which nothing was read or planned."""
     uses = [run.uses(kind, rank) for rank in range(len(run.places))]
     is_planned = any(use.planned_share is not None for tiers in uses for use in tiers.values())
     rows = []
@@ -67,7 +67,7 @@ def tier_table(run: Run, kind: ReadKind) -> TextTable:
 
 
 def held_table(run: Run) -> TextTable:
-    """A row a rank: what its cache holds, as planned."""
+    """A row per rank: what its cache holds, as planned."""
     slabs = (("features", ROWS), ("topology", LISTS))
     rows = [
         [place, *(format_bytes(held[f"{name}_bytes"]) for name in ("budget", "index", "used"))]
@@ -80,7 +80,7 @@ def held_table(run: Run) -> TextTable:
 
 
 def parts_table(run: Run) -> TextTable:
-    """A row a node type with features or relation: what the cache of each rank holds of it, as planned."""
+    """A row per node type with features and per relation: what the cache of each rank holds of it, as planned."""
     columns = ["of", "all", *run.places[: len(run.held)]]
     rows = [
         [one_line(part.name), f"{part.size:,}", *(f"{count:,} ({format_bytes(size)})" for count, size in part.held)]
@@ -105,14 +105,14 @@ def result_table(run: Run) -> TextTable:
 
 def cautions(run: Run) -> list[str]:
     """What a reader of the result should know: the model has hardly learned anything, or has diverged."""
-    told = []
+    warnings = []
     for split, title in (("test", "test"), ("val", "validation")):
         name, value = next(iter(run.summary[f"{split}_metrics"].items()), ("", None))
-        if found := hardly_better(name, value, run.summary["baselines"].get(split)):
-            told.append(f"{title} {found}")
+        if warning := hardly_better(name, value, run.summary["baselines"].get(split)):
+            warnings.append(f"{title} {warning}")
             break
     diverged = [epoch["epoch"] + 1 for epoch in run.epochs if epoch["loss"] is None]
-    return told + [f"the loss was not finite in epoch {epoch}" for epoch in diverged[:1]]
+    return warnings + [f"the loss was not finite in epoch {epoch}" for epoch in diverged[:1]]
 
 
 def headline(run: Run) -> tuple[str, str]:
@@ -120,14 +120,14 @@ def headline(run: Run) -> tuple[str, str]:
     for split, title in (("test", "in the test"), ("val", "in validation")):
         for name, text in _scores(run.summary[f"{split}_metrics"]).items():
             best = run.summary["best_epoch"]
-            of = f", with the weights of epoch {best + 1} of {len(run.epochs)}" if best is not None else ""
-            return text, f"{name} {title}{of}"
+            suffix = f", with the weights of epoch {best + 1} of {len(run.epochs)}" if best is not None else ""
+            return text, f"{name} {title}{suffix}"
     return "-", "no test and no validation"
 
 
 def about_table(run: Run) -> TextTable:
     """What ran: the command, the data set, when, where, with what, how long."""
-    rows = [["command", one_line(each["command"])] for each in run.starts]
+    rows = [["command", one_line(start["command"])] for start in run.starts]
     rows.append(["data set", one_line(run.options.get("dataset"))])
     rows += [["graph", _described(run.graph)]] if run.graph else []
     model = [
@@ -136,15 +136,15 @@ def about_table(run: Run) -> TextTable:
         if name in run.options
     ]
     rows += [["model", ", ".join(model)]] if model else []
-    for i, each in enumerate(run.starts):
-        rows.append(["resumed" if i else "started", one_line(each["date"])])
-    for each in run.starts[-1:]:
-        gpus = Counter(each["gpus"])
+    for i, start in enumerate(run.starts):
+        rows.append(["resumed" if i else "started", one_line(start["date"])])
+    for start in run.starts[-1:]:
+        gpus = Counter(start["gpus"])
         names = ", ".join(f"{count} x {name}" if count > 1 else name for name, count in gpus.items())
-        job = f", SLURM job {each['slurm_job']}" if "slurm_job" in each else ""
-        rows.append(["host", one_line(f"{each['host']}{job}; {each['cpu']}")])
+        job = f", SLURM job {start['slurm_job']}" if "slurm_job" in start else ""
+        rows.append(["host", one_line(f"{start['host']}{job}; {start['cpu']}")])
         rows.append(["GPUs", one_line(names) or "none: on the CPU"])
-        rows.append(["versions", one_line(", ".join(f"{name} {text}" for name, text in each["versions"].items()))])
+        rows.append(["versions", one_line(", ".join(f"{name} {text}" for name, text in start["versions"].items()))])
     rows.append(["ranks", ", ".join(run.places)])
     rows.append(["time", f"{format_seconds(run.summary['seconds'])}, {len(run.epochs)} epochs"])
     return TextTable("What ran", ["", "of the run"], rows)
@@ -169,8 +169,8 @@ def course_table(run: Run) -> TextTable:
     if len(run.epochs) > 1:
         between = median(epoch["between_seconds"] for epoch in run.epochs[1:])
         validation = median(epoch["validate_seconds"] for epoch in run.epochs[:-1])
-        found = f"{_seconds(between)} s (median), of which validation {_seconds(validation)} s"
-        rows.append(["between two epochs", found])
+        text = f"{_seconds(between)} s (median), of which validation {_seconds(validation)} s"
+        rows.append(["between two epochs", text])
     last, before = run.epochs[-1], " before the last hop" if run.summary["last_hop_global"] else ""
     edges, nodes = (last[name] / max(1, last["num_batches"]) for name in ("num_edges", "num_nodes"))
     rows.append(["a batch of the last epoch", f"{edges:,.0f} edges, {nodes:,.0f} nodes{before}"])
@@ -221,21 +221,21 @@ def advice(run: Run) -> str:
 
 
 def _last_floor(run: Run) -> dict | None:
-    """Of the last epoch, where anybody knows it."""
+    """The time floor of the last epoch, where it is known."""
     floor = run.summary["floor"]
     return floor["epochs"][-1] if floor and floor["epochs"] else None
 
 
 def compare_tables(runs: list[Run], names: list[str]) -> list[TextTable]:
-    """A column a run: what differs; how good the models are; times and reads."""
+    """Tables with a column per run: what differs; how good the models are; times and reads."""
     columns = ["", *names]
     differing = TextTable("What differs", columns, _differing_rows(runs))
     rows = []
     for title, part in (("test", "test"), ("validation", "val")):
         scores = [_scores(run.summary[f"{part}_metrics"]) for run in runs]
-        for name in dict.fromkeys(name for of_run in scores for name in of_run):
-            row = f"{title} %" if name == "accuracy" else f"{title} {name}"  # accuracy is what nobody names
-            rows.append([row, *(of_run.get(name, "-").removesuffix(" %") for of_run in scores)])
+        for name in dict.fromkeys(name for run_scores in scores for name in run_scores):
+            row = f"{title} %" if name == "accuracy" else f"{title} {name}"  # accuracy needs no name
+            rows.append([row, *(run_scores.get(name, "-").removesuffix(" %") for run_scores in scores)])
     rows.append(["epochs", *(str(len(run.epochs)) for run in runs)])
     note = "medians of the first rank's epochs, without the first epoch; rows, lists and bytes are per training batch"
     if any(len(run.epochs) == 1 for run in runs):
@@ -253,7 +253,7 @@ def _differing_rows(runs: list[Run]) -> list[list[str]]:
     rows = [[name, *(_or_none(run.options.get(name), one_line) for run in runs)] for name in options]
     starts = [run.starts[-1] if run.starts else {} for run in runs]
     for name in ("date", "host", "gpus", "cpu", "versions"):
-        rows.append([name, *(_or_none(each.get(name), _joined) for each in starts)])
+        rows.append([name, *(_or_none(start.get(name), _joined) for start in starts)])
     rows.append(["graph", *(_or_none(run.graph, _described) for run in runs)])
     return [row for row in rows if len(set(row[1:])) > 1]
 
@@ -267,12 +267,12 @@ def _joined(value) -> str:
 def _time_rows(runs: list[Run]) -> list[list[str]]:
     rows, times = [], [median_times(run) for run in runs]
     for name, key in zip(TIME_NAMES, TIMES, strict=True):
-        rows.append([f"median {name}", *(_seconds(of_run[key]) for of_run in times)])
+        rows.append([f"median {name}", *(_seconds(run_times[key]) for run_times in times)])
     first = times[0]["seconds"]
     rows.append(["epoch / epoch of the first run", *(f"{t['seconds'] / first:.2f}" if first else "-" for t in times)])
     floors = [_last_floor(run) for run in runs]
-    rows.append(["epoch floor s", *(_or_none(floor, lambda each: _seconds(each["seconds"])) for floor in floors)])
-    rows.append(["floor set by", *(_or_none(floor, lambda each: one_line(each["bottleneck"])) for floor in floors)])
+    rows.append(["epoch floor s", *(_or_none(floor, lambda bound: _seconds(bound["seconds"])) for floor in floors)])
+    rows.append(["floor set by", *(_or_none(floor, lambda bound: one_line(bound["bottleneck"])) for floor in floors)])
     for kind in (ROWS, LISTS):
         rows += _tier_rows(runs, kind)
     rows.append(["whole run", *(format_seconds(run.summary["seconds"]) for run in runs)])
@@ -299,16 +299,16 @@ def _tier_rows(runs: list[Run], kind: ReadKind) -> list[list[str]]:
     uses = [run.uses(kind) for run in runs]
     rows = []
     for tier in TIERS:
-        each = [of_run[tier] for of_run in uses]
-        if not any(use.reads or use.planned_share for use in each):
+        tier_uses = [run_uses[tier] for run_uses in uses]
+        if not any(use.reads or use.planned_share for use in tier_uses):
             continue
-        rows.append([f"{kind.count} % {tier}", *(_percent(use.share) for use in each)])
-        if any(use.planned_share is not None for use in each):
-            planned = (_or_none(use.planned_share, _percent) for use in each)
+        rows.append([f"{kind.count} % {tier}", *(_percent(use.share) for use in tier_uses)])
+        if any(use.planned_share is not None for use in tier_uses):
+            planned = (_or_none(use.planned_share, _percent) for use in tier_uses)
             rows.append([f"{kind.count} % {tier}, planned", *planned])
-        rows.append([f"bytes of {kind.count} {tier}", *(format_bytes(use.bytes) for use in each)])
+        rows.append([f"bytes of {kind.count} {tier}", *(format_bytes(use.bytes) for use in tier_uses)])
         if kind is ROWS:
-            rows.append([f"GB/s {tier}", *(_or_none(use.gb_per_s, lambda rate: f"{rate:.2f}") for use in each)])
+            rows.append([f"GB/s {tier}", *(_or_none(use.gb_per_s, lambda rate: f"{rate:.2f}") for use in tier_uses)])
     return rows
 
 

@@ -52,14 +52,14 @@ def train(
     if not isinstance(data, str | os.PathLike | StoredGraph):
         hint = "cohort.from_pyg(data, FOLDER) writes a PyG graph as a data set"
         raise CohortError("cohort.train: data", "the folder of a data set, or a Dataset", type(data).__name__, hint)
-    known = {each.name: each for each in options_of(RunSpec) if each.name != "out"}
+    known = {option.name: option for option in options_of(RunSpec) if option.name != "out"}
     values = {}
     for name, value in options.items():
         if name not in known:
             meant = nearest(name, known)
             hint = f"did you mean {meant}?" if meant else "options are those of cohort train --help, with underscores"
             raise CohortError(f"cohort.train: {name}", "an option of cohort train", "an unknown one", hint)
-        if name == "callbacks" and (isinstance(value, str) or not all(isinstance(each, str) for each in value or [])):
+        if name == "callbacks" and (isinstance(value, str) or not all(isinstance(entry, str) for entry in value or [])):
             hint = 'callbacks=["package.module:Class"]: they run in the processes of the trainers'
             raise CohortError("cohort.train: callbacks", "names of classes", repr(value)[:80], hint)
         values[name] = checked(f"cohort.train: {name}", value, known[name].type)
@@ -67,11 +67,11 @@ def train(
     run = Path(out).expanduser()
     if resume and overwrite:
         raise CohortError("cohort.train", "resume or overwrite", "both", "leave one out")
-    of_run = {"resume": run} if resume else {"resume": None, "out": run}
-    given = [repr(str(folder)), repr(str(run)), *(f"{name}={value!r}" for name, value in options.items())]
-    told = f"cohort.train({', '.join(given)})"
+    paths = {"resume": run} if resume else {"resume": None, "out": run}
+    arguments = [repr(str(folder)), repr(str(run)), *(f"{name}={value!r}" for name, value in options.items())]
+    call = f"cohort.train({', '.join(arguments)})"
     with handlers_kept(), shown("stderr"):
-        code = command(argparse.Namespace(dataset=folder, overwrite=overwrite, command_line=told, **of_run, **values))
+        code = command(argparse.Namespace(dataset=folder, overwrite=overwrite, command_line=call, **paths, **values))
     if code == 130:
         raise KeyboardInterrupt
     if code:

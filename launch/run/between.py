@@ -56,7 +56,7 @@ def _measured(about: dict[str, Any], interface: str, meeting: Meeting) -> dict[s
         if process.returncode != 0:
             said.seek(0)
             reason = (said.read().strip().splitlines() or [f"exit code {process.returncode}"])[-1]
-            meeting.ends(reason)
+            meeting.announce_end(reason)
             raise CohortError("the network", "messages between all machines", reason, "see the other machines")
     return json.loads(process.communicate()[0])
 
@@ -68,7 +68,7 @@ def _wait(process: subprocess.Popen, meeting: Meeting, seconds: float) -> None:
         if lost := meeting.looks():
             raise _gone(lost)
         if time.monotonic() > deadline:
-            meeting.ends(f"no end of the measurement within {seconds:g} s")
+            meeting.announce_end(f"no end of the measurement within {seconds:g} s")
             raise CohortError("the network", f"a measurement within {seconds:g} s", "none", "see the other machines")
         time.sleep(POLL_SECONDS)
     deadline = time.monotonic() + OTHERS_SECONDS

@@ -19,7 +19,7 @@ from cohort_gnn.base.units import format_bytes
 from cohort_gnn.cache.plan.options import writable_folder
 from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.launch.run.programs import run_programs
-from cohort_gnn.launch.run.supervise import ToldFailure, handlers_kept
+from cohort_gnn.launch.run.supervise import ReportedFailure, handlers_kept
 from cohort_gnn.spec.options import Affects, names_that_affect
 from cohort_gnn.spec.run import RunSpec
 
@@ -47,15 +47,15 @@ def trainer_bytes(data: StoredGraph, run: dict) -> int:
     """
     key = peak_key(data, run)
     folder = data.path
-    with contextlib.suppress(CohortError):  # remembered() says that nothing can be kept
+    with contextlib.suppress(CohortError):  # remembered() reports that nothing can be kept
         folder = writable_folder(data.path)
     path = peak_file(folder, key)
 
     def peak_in(text: str) -> int:
-        found = msgspec.json.decode(text, type=_Peak)
-        if found["key"] != key:
+        stored = msgspec.json.decode(text, type=_Peak)
+        if stored["key"] != key:
             raise ValueError("another key")
-        return found["trainer_peak_bytes"]
+        return stored["trainer_peak_bytes"]
 
     def measured() -> str:
         LOG.info(f"--cache-ratio auto: measuring the trainer's memory by {MAX_BATCHES} batches without a cache")
@@ -93,7 +93,7 @@ def _measure(run: dict) -> int:
     """The run's own peak, in a few batches of each pass.
 
     Raises:
-        ToldFailure: the short run has failed or was stopped.
+        ReportedFailure: the short run has failed or was stopped.
     """
     unwatched = {"quiet": True, "profile": False, "tensorboard": False, "callbacks": None}
     trainer = run["trainer"] | unwatched | {"epochs": 1, "max_batches": MAX_BATCHES}
@@ -102,7 +102,7 @@ def _measure(run: dict) -> int:
         short = run | {"sampler": dict(run["sampler"]), "trainer": trainer}
         code = run_programs(Path(folder), short, show_output=False, is_kept=False)
         if code != 0:
-            raise ToldFailure(code)
+            raise ReportedFailure(code)
         peak = json.loads((Path(folder) / "summary.json").read_text())["trainer_peak_bytes"]
     if peak is None:
         raise CohortError("--cache-ratio auto", "a peak of GPU memory to measure", "a run without a GPU")

@@ -22,7 +22,7 @@ def register(commands) -> None:
 
 
 def digest(args: argparse.Namespace) -> int:
-    """Prints "epoch:step nodes edges digest", a line a batch of shuffled training seeds: the same for any --ranks."""
+    """Prints "epoch:step nodes edges digest", a line per batch of shuffled training seeds: the same for any --ranks."""
     data = open_to_train(args.dataset)
     demand_train_nodes(data)
     spec = spec_of(args, SamplerSpec)

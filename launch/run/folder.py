@@ -62,7 +62,7 @@ def sole_use(out: Path) -> Iterator[tuple[int, ...]]:
 
 
 def _lock(folder: int, out: Path) -> bool:
-    """False on a file system without locks of folders."""
+    """Locks the folder; False on a file system without locks of folders."""
     begin, is_said = time.monotonic(), False
     while True:
         try:
@@ -71,9 +71,9 @@ def _lock(folder: int, out: Path) -> bool:
         except BlockingIOError:
             owner, waited = _owner_of(folder), time.monotonic() - begin
             if waited > (OWNER_SECONDS if owner else LOCK_SECONDS):
-                found = f"one that a run uses (process {owner})" if owner else "one that processes of a run still use"
+                actual = f"one that a run uses (process {owner})" if owner else "one that processes of a run still use"
                 hint = "wait for its end, or choose another --out"
-                raise CohortError(str(out), "a folder that no other run uses", found, hint) from None
+                raise CohortError(str(out), "a folder that no other run uses", actual, hint) from None
             if not is_said and not owner:
                 LOG.info(
                     f"processes of a run that has ended use {out}: waiting up to {LOCK_SECONDS:.0f} s for their end"
@@ -86,7 +86,7 @@ def _lock(folder: int, out: Path) -> bool:
 
 def _owner_of(folder: int) -> int:
     """The process that has locked a folder and still lives: a command at work, for which it makes no sense to wait. 0:
-    it has ended, and processes that it started hold the folder; or nobody knows, as on another machine."""
+    it has ended, and processes that it started hold the folder; or it is not known, as on another machine."""
     inode = str(os.fstat(folder).st_ino)
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in Path("/proc/locks").read_text().splitlines():

@@ -52,8 +52,8 @@ def inspect(args: argparse.Namespace) -> int:
     with contextlib.suppress(KeyboardInterrupt), screen as live:
         for channels in _looks(folder, args.watch):
             if args.json:
-                found = channels if len(channels) > 1 else channels[0]
-                print(json.dumps(found, indent=None if args.watch else 2), flush=True)
+                content = channels if len(channels) > 1 else channels[0]
+                print(json.dumps(content, indent=None if args.watch else 2), flush=True)
             elif live:
                 live.update(_view(channels), refresh=True)
             else:
@@ -66,11 +66,11 @@ def _is_live(folder: Path) -> bool:
 
 
 def _looks(folder: Path, seconds: float | None) -> Iterator[list[dict]]:
-    """What each rank's channel says, rank 0's first: once, or every so many seconds until they are gone."""
+    """The state of each rank's channel, rank 0's first: once, or every so many seconds until they are gone."""
     while _is_live(folder):
         try:
             others = sorted(folder.glob("rank-*"), key=lambda path: int(path.name.removeprefix("rank-")))
-            yield [describe_channel(each) for each in [folder, *others]]
+            yield [describe_channel(channel) for channel in [folder, *others]]
         except CohortError:
             if seconds is None or _is_live(folder):
                 raise

@@ -41,10 +41,10 @@ def demand_train_nodes(data: StoredGraph) -> None:
 
 
 def topology_bytes(data: StoredGraph, weight_attr: str | None) -> int:
-    """Of the neighbour lists of all relations, and of what draws by weight read beside them."""
+    """Bytes of the neighbour lists of all relations, and of what draws by weight read in addition."""
     lists = data.edge_types.values()
-    of_draws = 4 * sum(len(each.indptr) + len(each.indices) for each in lists) if weight_attr else 0
-    return of_draws + sum(each.indptr.nbytes + each.indices.nbytes for each in lists)
+    weight_bytes = 4 * sum(len(relation.indptr) + len(relation.indices) for relation in lists) if weight_attr else 0
+    return weight_bytes + sum(relation.indptr.nbytes + relation.indices.nbytes for relation in lists)
 
 
 def takes_edge_features(spec: SamplerSpec, data: StoredGraph) -> bool:
@@ -61,8 +61,8 @@ def with_task(spec: Spec, data: StoredGraph) -> Spec:
 def trainer_spec(spec: RunSpec, data: StoredGraph) -> TrainerSpec:
     """The options with what follows from the data set."""
     check_sampler_sms(spec)
-    types, of_links, parts = types_of_run(spec, data), spec.task == "link", None
-    tables = [each.edge_table for each in data.edge_types.values()] if takes_edge_features(spec, data) else []
+    types, is_link_task, parts = types_of_run(spec, data), spec.task == "link", None
+    tables = [relation.edge_table for relation in data.edge_types.values()] if takes_edge_features(spec, data) else []
     edge_dims = [0 if table is None else table.feature_dim for table in tables]
     if spec.partition:
         cliques = _rank_cliques(spec)
@@ -70,9 +70,9 @@ def trainer_spec(spec: RunSpec, data: StoredGraph) -> TrainerSpec:
     return TrainerSpec(
         **values_of(spec),
         coarse_error=coarse_error(spec, data),
-        num_classes=spec.hidden if of_links else data.num_classes,
+        num_classes=spec.hidden if is_link_task else data.num_classes,
         feature_dim=types.feature_dims[data.target],
-        targets="link" if of_links else data.task,
+        targets="link" if is_link_task else data.task,
         types=replace(types, edge_dims=edge_dims) if spec.model_kind.several_types else None,
         edge_dim=max(edge_dims, default=0),
         parts=parts,
@@ -131,8 +131,8 @@ def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = N
     topology = cache_plan.topology_of(spec, device)
     if topology != spec.topology:
         in_gpu = topology_bytes(data, spec.weight_attr)
-        weights = [each.edge_weights for each in data.edge_types.values()] if spec.use_edge_weights else []
-        in_gpu += sum(each.nbytes for each in weights if each is not None)
+        weights = [relation.edge_weights for relation in data.edge_types.values()] if spec.use_edge_weights else []
+        in_gpu += sum(array.nbytes for array in weights if array is not None)
         tables = [(table.num_nodes, raw_row_bytes(table)) for table in data.node_types.values()]
         if kept := beside_topology(cache["cache_bytes"], in_gpu, tables):
             topology, cache["cache_bytes"] = "gpu", kept
@@ -151,8 +151,8 @@ def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = N
         "poison_slots": spec.debug_poison_slots,
         "slow_fetch_us": spec.debug_slow_fetch_us,
         "illegal_access_batch": spec.debug_illegal_access_batch,
-    } | {each.name: getattr(spec, each.name) for each in options_of(SamplerSpec) if each.for_sampler}
-    if device == "cuda" and plan_file and "bytes_per_second" not in cache:  # what a run is held against
+    } | {option.name: getattr(spec, option.name) for option in options_of(SamplerSpec) if option.for_sampler}
+    if device == "cuda" and plan_file and "bytes_per_second" not in cache:  # what a run is compared with
         bandwidth = spec.bandwidth or machine_bandwidth(gpus=gpus_of(spec))
         members["bytes_per_second"] = [1e9 * rate for rate in bandwidth]
     return {name: value for name, value in members.items() if value is not None} | cache
@@ -184,7 +184,7 @@ def planned_seeds(spec: RunSpec, data: StoredGraph) -> tuple[np.ndarray, int]:
 
 
 def gpus_of(spec: SamplerSpec) -> list[int]:
-    """Those of --gpus, by default the first one."""
+    """The GPUs of --gpus, by default the first one."""
     return spec.gpus or [0]
 
 

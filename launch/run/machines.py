@@ -21,17 +21,17 @@ from cohort_gnn.base.machine import STARTERS, variables_shown
 from cohort_gnn.base.programs import end_processes, python, start_time_of
 from cohort_gnn.launch.options.parser import as_given
 from cohort_gnn.launch.run.row_owners import features_here, row_owners
-from cohort_gnn.launch.run.supervise import ToldFailure, begin_child
+from cohort_gnn.launch.run.supervise import ReportedFailure, begin_child
 from cohort_gnn.spec.options import Affects, flag_of, names_that_affect
 from cohort_gnn.spec.run import RunSpec
 
 LOG = logging.getLogger(__name__)
 NOTICE_SECONDS = 5.0  # after which a machine that waits for others says so
-START_SECONDS = 600.0  # in which the last machine comes, by default as long as torchrun waits for it
-LAST_WORDS_SECONDS = 2.0  # in which the others hear why this machine ends
+START_SECONDS = 600.0  # in which all machines must join; the default is torchrun's
+LAST_WORDS_SECONDS = 2.0  # in which the others learn why this machine ends
 STORE_SECONDS = 3.0  # at most, for the end of the process that keeps the store; see FAREWELL_SECONDS of meeting.py
 LEAST_SECONDS = 120.0  # that trainers wait for each other in a step
-REFUSED_SECONDS = 30.0  # in which the others come to hear that this machine cannot take part
+REFUSED_SECONDS = 30.0  # in which the others learn that this machine cannot take part
 STOP_SECONDS = 1.0
 SIOCGIFADDR = 0x8915
 SAME_COMMAND = "start every machine with the same command"
@@ -67,13 +67,13 @@ def this_machine(environment: Mapping[str, str]) -> Machine | None:
     rank_name, size_name = next((names for names in STARTERS if names[1] in environment), STARTERS[0])
     if environment.get(size_name, "1") == "1" and (size_name in environment or rank_name not in environment):
         return None
-    of_job = environment.get("PET_NPROC_PER_NODE", "")  # by PyTorchJob; "auto": it counts machines
-    of_machine = environment.get("LOCAL_WORLD_SIZE") or environment.get("SLURM_NTASKS_PER_NODE")
-    of_machine = of_machine or (of_job if of_job.isdecimal() else "1")
-    if of_machine != "1":
+    job_processes = environment.get("PET_NPROC_PER_NODE", "")  # by PyTorchJob; "auto": it counts machines
+    processes = environment.get("LOCAL_WORLD_SIZE") or environment.get("SLURM_NTASKS_PER_NODE")
+    processes = processes or (job_processes if job_processes.isdecimal() else "1")
+    if processes != "1":
         hint = "torchrun --nproc-per-node 1, srun --ntasks-per-node=1, or a PyTorchJob without nprocPerNode: --gpus"
         hint += " says how many trainers it starts; for runs that have nothing to do with each other set WORLD_SIZE=1"
-        raise CohortError("LOCAL_WORLD_SIZE", "1: one cohort train per machine", of_machine, hint)
+        raise CohortError("LOCAL_WORLD_SIZE", "1: one cohort train per machine", processes, hint)
     places = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
     shown = variables_shown(environment, places) or "none of them"
     try:
@@ -95,7 +95,7 @@ def folder_of_machine(out: Path, machine: Machine | None) -> Path:
 
 
 class Meeting:
-    """This machine's word with the others, through a process that speaks to their store.
+    """The messages between this machine and the others, through a process that talks to their store.
 
     Args:
         machine: this one.
@@ -154,12 +154,12 @@ class Meeting:
         return line["round"], line["facts"]
 
     def refuses(self, reason: str) -> None:
-        """Tells machines that come, now or soon, that this one has refused the run."""
+        """Tells machines that join now or soon that this one has refused the run."""
         self._tell(host=socket.gethostname(), refused=reason)
         self._heard(REFUSED_SECONDS)
 
     def begins(self, channels: list[Path]) -> None:
-        """From now on the others hear what the processes of these channels do."""
+        """From now on, reports to the others what the processes of these channels do."""
         self._tell(channels=[str(folder) for folder in channels])
 
     def knows_stopped(self, process: str) -> None:
@@ -176,13 +176,13 @@ class Meeting:
             line = self._heard(seconds)
             self.lost, self._all_done = line.get("lost", ""), "all_done" in line
 
-    def ends(self, reason: str) -> None:
+    def announce_end(self, reason: str) -> None:
         """Tells the others why this machine ends the run."""
         self._tell(ends=reason)
         time.sleep(LAST_WORDS_SECONDS)
 
     def waits_for_all(self) -> str:
-        """Till all machines have done their part: they are watched meanwhile, which bounds it. Returns as `looks`."""
+        """Waits until all machines are done; they are watched meanwhile, which bounds the wait. Returns as `looks`."""
         self._tell(done=True)
         self._hear(None)
         return self.lost
@@ -206,7 +206,7 @@ def meeting_of(machine: Machine, silent_seconds: float, start_seconds: float = S
     """The meeting of the machines (see `Meeting`).
 
     Raises:
-        ToldFailure: for an error before the machines meet, which is said at once; then the others hear of it.
+        ReportedFailure: for an error before the machines meet, which is said at once; then the others hear of it.
     """
     meeting = Meeting(machine, silent_seconds, start_seconds)
     try:
@@ -216,13 +216,13 @@ def meeting_of(machine: Machine, silent_seconds: float, start_seconds: float = S
             raise
         LOG.error(f"{error}\nother machines that start within {REFUSED_SECONDS:g} s hear of this")
         meeting.refuses(str(error))
-        raise ToldFailure(1) from error
+        raise ReportedFailure(1) from error
     finally:
         meeting.close()
 
 
 def join_machines(run: dict, meeting: Meeting, listener: socket.socket) -> None:
-    """Gives ``run`` (what becomes run.json) its member "machines", when all have come and are of one mind.
+    """Gives ``run`` (what becomes run.json) its member "machines", when all have joined and agree.
 
     "rank", "hosts": this machine, and the names of all. "first_rank", "num_ranks": the first of its trainers, and how
     many all have. "places": where each trainer runs, by rank. "store": where trainers meet, see trainer/loop/ranks.py.
@@ -245,17 +245,17 @@ def join_machines(run: dict, meeting: Meeting, listener: socket.socket) -> None:
     for rank, theirs in enumerate(facts):
         place, first = f"machine {rank} ({theirs['host']})", f"machine 0 ({facts[0]['host']})"
         for what, value in facts[0]["same"].items():
-            if (found := theirs["same"].get(what)) != value:
+            if (actual := theirs["same"].get(what)) != value:
                 expected = f"{as_given(value)}, as {first} has it"
-                raise CohortError(f"{place}: {what}", expected, as_given(found), SAME_COMMAND)
+                raise CohortError(f"{place}: {what}", expected, as_given(actual), SAME_COMMAND)
         if others := [what for what, digest in facts[0]["data"].items() if theirs["data"].get(what) != digest]:
-            found = f"one with other {', '.join(others)}"
-            raise CohortError(f"{place}: the data set", f"the data set of {first}", found, SAME_DATA)
+            actual = f"one with other {', '.join(others)}"
+            raise CohortError(f"{place}: the data set", f"the data set of {first}", actual, SAME_DATA)
     sizes = [theirs["num_ranks"] for theirs in facts]
     places = []
     for rank, theirs in enumerate(facts):
         own_places = [f"GPU {gpu}" for gpu in theirs["gpus"] or []]
-        places += [f"m{rank} {place}" for place in own_places or [f"r{each}" for each in range(sizes[rank])]]
+        places += [f"m{rank} {place}" for place in own_places or [f"r{trainer}" for trainer in range(sizes[rank])]]
     run["machines"] = {
         "rank": machine.rank,
         "hosts": [theirs["host"] for theirs in facts],

@@ -43,7 +43,7 @@ class Late(Exception):
 
 
 class CallInThread(Future):
-    """What a call returns, in a thread that nobody waits for."""
+    """The result of a call in a thread that nothing waits for."""
 
     def __init__(self, call: Callable[[], Any]):
         super().__init__()
@@ -87,11 +87,11 @@ class Number:
         store.set(f"come/{rank}", self._word)
 
     def replaced(self) -> str:
-        """What is wrong if another machine has come with this number; it hears the same. "": none has."""
+        """The error if another machine has come with this number, which gets the same error; "": none has."""
         word = _get(self.store, f"come/{self.rank}") or self._word
         if self._is_sole or word == self._word:
             return ""
-        hosts = [json.loads(each)["facts"]["host"] for each in (self._word, word)]
+        hosts = [json.loads(entry)["facts"]["host"] for entry in (self._word, word)]
         twice = f"number {self.rank} twice, at {hosts[0]} and at {hosts[1]}"
         self.store.set("twice", twice)
         return twice
@@ -143,7 +143,7 @@ def meet(number: Number, size: int, limit_seconds: float) -> tuple[str, list[dic
     """(a name new to this meeting, the facts of every machine by rank).
 
     Machine 0 proposes a round of the tokens that it sees, and machines that are there agree. A token of a machine that
-    has gone is agreed by nobody. Machine 0 leaves last, as it may keep the store.
+    has gone gets no agreement. Machine 0 leaves last, as it may keep the store.
 
     Raises:
         Late: not all machines come within the limit.
@@ -286,7 +286,7 @@ def last_words(channels: list[Path]) -> str:
     except CohortError:  # the sampler has not announced them yet
         return "starting"
     parties = {"sampler": said[0]["sampler"]}
-    parties |= {f"trainer {rank}": of_rank["trainer"] for rank, of_rank in enumerate(said)}
+    parties |= {f"trainer {rank}": by_rank["trainer"] for rank, by_rank in enumerate(said)}
     return "; ".join(f"{name} {party['stage']}, batch {party['batch']}" for name, party in parties.items())
 
 
@@ -296,8 +296,8 @@ def _twice(twice: Twice) -> dict[str, Any]:
 
 
 def _port_in_use(about: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
-    """Asks whoever has the port of machine 0's store: it may be another machine 0, which then hears of this one."""
-    with contextlib.suppress(Late, RuntimeError):  # nobody answers, or not as a store does
+    """Asks the program at the port of machine 0's store: it may be another machine 0, which then learns of this one."""
+    with contextlib.suppress(Late, RuntimeError):  # no answer, or not that of a store
         store = join_store(about["host"], about["port"], False, TRY_SECONDS)
         number, deadline = (
             Number(PrefixStore("cohort", store), about["rank"], facts, False),
@@ -314,7 +314,7 @@ def _port_in_use(about: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]
 
 
 def main(about: dict[str, Any], launcher: Connection) -> dict[str, Any]:
-    """Meets, then watches; its last word to the launcher, see the top of this file."""
+    """Meets, then watches; returns the last message to the launcher, see the top of this file."""
     rank, size, limit = about["rank"], about["size"], about["start_seconds"]
     address = f"{about['host']}:{about['port']}"
     facts = launcher.recv()
@@ -334,7 +334,7 @@ def main(about: dict[str, Any], launcher: Connection) -> dict[str, Any]:
     except RuntimeError as error:
         return {"lost": f"no meeting at {address}: {str(error).splitlines()[0]}"}
     launcher.send({"round": name, "facts": all_facts})
-    hosts = [each["host"] for each in all_facts]
+    hosts = [machine_facts["host"] for machine_facts in all_facts]
     watch = Watch(PrefixStore(f"cohort/{name}/watch", store), number, hosts, about["silent_seconds"], address)
     for work in (functools.partial(watch.hear_launcher, launcher), watch.look, watch.beat):
         threading.Thread(target=work, daemon=True).start()

@@ -58,7 +58,7 @@ def run_programs(
             except Stopped as stop:
                 supervisor.stop_trainers()
                 if meeting:
-                    meeting.ends(f"stopped by signal {stop.number}")
+                    meeting.announce_end(f"stopped by signal {stop.number}")
                 raise
     except Stopped as stop:
         kept = f"; what is finished is in {out}" if is_kept else ""

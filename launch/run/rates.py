@@ -22,7 +22,7 @@ MOST_MESSAGES = 1000
 
 
 def measure(device: torch.device) -> dict:
-    """What the default group's machines get: {"pairs": [{"rank", "latency_seconds" (one way), "to", "from" (bytes a
+    """The rates of the default group's network: {"pairs": [{"rank", "latency_seconds" (one way), "to", "from" (bytes a
     second, as seen from machine 0)}], "sum_seconds": of a few bytes over all machines, "large_sum_seconds": of 1 MiB}.
 
     Every machine calls it; the numbers are machine 0's.
@@ -36,9 +36,9 @@ def measure(device: torch.device) -> dict:
             pairs.append({"rank": other, "latency_seconds": latency, "to": rates[0], "from": rates[1]})
         dist.barrier()
     sums = [_sum_seconds(num_bytes, device) for num_bytes in (SMALL_BYTES, SUM_BYTES)]
-    found = [{"pairs": pairs, "sum_seconds": sums[0], "large_sum_seconds": sums[1]}]
-    dist.broadcast_object_list(found, 0)
-    return found[0]
+    results = [{"pairs": pairs, "sum_seconds": sums[0], "large_sum_seconds": sums[1]}]
+    dist.broadcast_object_list(results, 0)
+    return results[0]
 
 
 def _latency(peer: int, device: torch.device) -> float:
@@ -95,7 +95,7 @@ def _wait_for(device: torch.device) -> None:
 
 def main(about: dict) -> None:
     """See the top of this file."""
-    found: dict[str, dict | None] = {"nccl": None}
+    rates: dict[str, dict | None] = {"nccl": None}
     where = about["store"]
     limit = datetime.timedelta(seconds=where["seconds"])
     store = dist.TCPStore(where["host"], where["port"], is_master=False, wait_for_workers=False, timeout=limit)
@@ -105,9 +105,9 @@ def main(about: dict) -> None:
         place = {"rank": about["rank"], "world_size": len(about["hosts"])}
         on = device if backend == "nccl" else None
         dist.init_process_group(backend, store=own, timeout=limit, device_id=on, **place)
-        found[backend] = measure(device)
+        rates[backend] = measure(device)
         dist.destroy_process_group()
-    sys.stdout.write(json.dumps(found) + "\n")
+    sys.stdout.write(json.dumps(rates) + "\n")
     sys.stdout.flush()
 
 

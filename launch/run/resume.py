@@ -24,45 +24,45 @@ ASIDE = ".before"
 RESULTS = (files.SUMMARY, files.METRICS, files.PLAN, files.TIMELINE, files.MODEL, files.REPORT, files.CHECKPOINT)
 
 
-def resumed(folder: Path, given: dict[str, Any]) -> tuple[dict, RunSpec]:
+def resumed(folder: Path, wanted: dict[str, Any]) -> tuple[dict, RunSpec]:
     """(run.json of a run that goes on, its options with those given).
 
     Raises:
-        CohortError: there is no such run, or an option on which batches or losses depend says something else than it
-            was started with; more epochs are none, as no step depends on how many there will be.
+        CohortError: there is no such run, or an option that affects batches or losses differs from that of the run;
+            more epochs are allowed, as no step depends on their number.
     """
     run = read_run_json(folder, "trainer", "data", "sampler")
-    of_run = run["trainer"].get("task") in ("node", "link") and "mps" in run and "device" in run["sampler"]
-    if not (of_run and isinstance(run["sampler"].get("dataset"), str) and type(run["sampler"].get("num_ranks")) is int):
-        found, hint = "the file of another command or version", "pass the folder that was its --out"
-        raise CohortError(str(folder / files.RUN), "the run.json of cohort train", found, hint)
+    trains = run["trainer"].get("task") in ("node", "link") and "mps" in run and "device" in run["sampler"]
+    if not (trains and isinstance(run["sampler"].get("dataset"), str) and type(run["sampler"].get("num_ranks")) is int):
+        actual, hint = "the file of another command or version", "pass the folder that was its --out"
+        raise CohortError(str(folder / files.RUN), "the run.json of cohort train", actual, hint)
     earlier = RunSpec(**values_of(from_json(run["trainer"], TrainerSpec, str(folder / files.RUN))))
     hint = "leave it out, or start another run without --resume"
 
-    def refuse(name: str, expected: str, found: Any) -> CohortError:
+    def refuse(name: str, expected: str, actual: Any) -> CohortError:
         place = flag_of(name)
-        return CohortError(place, f"{expected}, as {folder / files.RUN} has it", as_given(found), hint)
+        return CohortError(place, f"{expected}, as {folder / files.RUN} has it", as_given(actual), hint)
 
-    for name in sorted(names_that_affect(RunSpec, Affects.BATCHES | Affects.LOSS) & set(given)):
-        before, same = getattr(earlier, name), given[name] == getattr(earlier, name)
+    for name in sorted(names_that_affect(RunSpec, Affects.BATCHES | Affects.LOSS) & set(wanted)):
+        before, same = getattr(earlier, name), wanted[name] == getattr(earlier, name)
         if name == "device":
-            before, same = run["sampler"]["device"], resolve_device(given[name]) == run["sampler"]["device"]
+            before, same = run["sampler"]["device"], resolve_device(wanted[name]) == run["sampler"]["device"]
         if not same:
-            raise refuse(name, as_given(before), given[name])
-    if given.get("epochs", earlier.epochs) < earlier.epochs:
-        raise refuse("epochs", f"at least {earlier.epochs}", given["epochs"])
-    if earlier.lr_schedule != "constant" and given.get("epochs", earlier.epochs) != earlier.epochs:
-        raise refuse("epochs", f"{earlier.epochs}, by which --lr-schedule {earlier.lr_schedule} goes", given["epochs"])
-    spec = dataclasses.replace(earlier, **{"quiet": False} | given | {"out": folder})
+            raise refuse(name, as_given(before), wanted[name])
+    if wanted.get("epochs", earlier.epochs) < earlier.epochs:
+        raise refuse("epochs", f"at least {earlier.epochs}", wanted["epochs"])
+    if earlier.lr_schedule != "constant" and wanted.get("epochs", earlier.epochs) != earlier.epochs:
+        raise refuse("epochs", f"{earlier.epochs}, by which --lr-schedule {earlier.lr_schedule} goes", wanted["epochs"])
+    spec = dataclasses.replace(earlier, **{"quiet": False} | wanted | {"out": folder})
     num_ranks = run["sampler"]["num_ranks"]
     for name, count in (("gpus", len(spec.gpus or [0])), ("ranks", spec.ranks or 1)):
-        if name in given and count != num_ranks:
-            raise refuse(name, f"{num_ranks} trainer{'s' * (num_ranks > 1)}", given[name])
+        if name in wanted and count != num_ranks:
+            raise refuse(name, f"{num_ranks} trainer{'s' * (num_ranks > 1)}", wanted[name])
     return run, spec
 
 
 def demand_new(out: Path, overwrite: bool) -> None:
-    """Looks at a folder for a run.
+    """Checks that a folder can be that of a new run.
 
     Args:
         overwrite: the run may replace another one.
@@ -73,26 +73,25 @@ def demand_new(out: Path, overwrite: bool) -> None:
     """
     foreign = [name for name in RESULTS if (out / name).exists()]
     if foreign and not (out / files.RUN).exists() and not (out / ASIDE).exists():
-        found = f"{foreign[0]}, but no run.json beside it"
+        actual = f"{foreign[0]}, but no run.json beside it"
         hint = "choose another --out, or move the file"
-        raise CohortError(str(out), "a new folder or the folder of a run", found, hint)
+        raise CohortError(str(out), "a new folder or the folder of a run", actual, hint)
     try:
         num_epochs = (out / files.METRICS).read_bytes().count(b"\n")
     except OSError:  # no such file; what else is wrong with the folder is said when it is written to
         num_epochs = 0
     if not overwrite and (num_epochs or (out / files.CHECKPOINT).exists()):
-        found = f"a run of {num_epochs} epoch{'s' * (num_epochs > 1)}" if num_epochs else "a run in its first epoch"
+        actual = f"a run of {num_epochs} epoch{'s' * (num_epochs > 1)}" if num_epochs else "a run in its first epoch"
         hint = f"--resume {out} continues it; --overwrite replaces it (of cohort.train: resume=True, overwrite=True)"
-        raise CohortError(str(out), "a new folder", found, hint)
+        raise CohortError(str(out), "a new folder", actual, hint)
 
 
 @contextlib.contextmanager
 def set_aside(out: Path, is_said: bool) -> Iterator[None]:
-    """Inside, what an earlier run has left in a folder is not there; its results come back where the new one gets
-    nowhere.
+    """Moves the results of an earlier run in a folder aside; brings them back at the end if the new run has none.
 
     Args:
-        is_said: tell the user that they go.
+        is_said: log a message about these results.
     """
     remove_parts(out)
     results = [name for name in RESULTS if (out / name).exists()]
@@ -111,7 +110,7 @@ def set_aside(out: Path, is_said: bool) -> Iterator[None]:
 
 
 def bring_back(out: Path) -> None:
-    """Of what lies aside, also since a start was killed: removes it where a newer run has got somewhere."""
+    """Brings results back that were moved aside, also by a killed start; removes them if a newer run has begun."""
     if not (out / ASIDE).is_dir():
         return
     has_begun = (out / files.RUN).exists() and ((out / files.METRICS).exists() or (out / files.CHECKPOINT).exists())
@@ -123,8 +122,8 @@ def bring_back(out: Path) -> None:
 
 
 def _move(names: Iterable[str], source: Path, target: Path) -> None:
-    """Of a run's files those that there are, run.json in order: it is there only with all that belongs to it, wherever
-    this is killed."""
+    """Moves those of a run's files that exist, in this order: if this is killed, run.json exists only where all of its
+    files do."""
     target.mkdir(exist_ok=True)
     for name in names:
         with contextlib.suppress(FileNotFoundError):
@@ -132,7 +131,7 @@ def _move(names: Iterable[str], source: Path, target: Path) -> None:
 
 
 def remove_parts(out: Path) -> None:
-    """Removes files that a run was killed over while it wrote them, and results of one before that lie aside."""
+    """Removes files that a killed run was writing, and results of an earlier run that were moved aside."""
     shutil.rmtree(out / ASIDE, ignore_errors=True)
     for name in (*RESULTS, files.RUN):
         remove_temporaries(out / name)

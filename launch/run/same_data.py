@@ -19,7 +19,7 @@ NUM_ROWS = 64  # of features, evenly spaced
 
 
 def digests(folder: Path, parts: dict | None) -> dict[str, str]:
-    """What tells a data set from another: {what: a digest of it}, the member "data" of run.json.
+    """Identifies a data set: {part: its digest}, the member "data" of run.json.
 
     Feature rows are digested decoded, so that they may be encoded, and the raw ones dropped, meanwhile.
 
@@ -50,7 +50,7 @@ def digests(folder: Path, parts: dict | None) -> dict[str, str]:
 
 
 def _digest_of_rows(tables: Sequence[FeatureTable]) -> str:
-    """Of some rows of each, decoded."""
+    """A digest of some rows of each table, decoded."""
     sha = hashlib.sha256()
     for rows in map(StoredRows, tables):
         if rows.num_rows:
@@ -82,5 +82,5 @@ def demand_same_data(before: dict[str, str], folder: Path, parts: dict | None) -
     others = [name for name, digest in before.items() if now.get(name) != digest]
     if others:
         hint = "name the folder of that data set; if its files were replaced, start a new run without --resume"
-        found = f"one with other {', '.join(others)}"
-        raise CohortError(str(folder), "the data set that the run was started on", found, hint)
+        actual = f"one with other {', '.join(others)}"
+        raise CohortError(str(folder), "the data set that the run was started on", actual, hint)

@@ -105,7 +105,7 @@ def _meeting(num_ranks: int):
 
 
 def _visible(chosen: list[int] | None, env: Mapping[str, str]) -> dict[str, str]:
-    """What makes the chosen ones of the GPUs that are visible in ``env`` the only visible ones, in this order."""
+    """The variables that make the chosen GPUs, of those visible in ``env``, the only visible ones, in this order."""
     if chosen is None:
         return {}
     num_gpus = len(devices()["gpus"])

@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.05
-GRACE_SECONDS = 0.3  # processes that fall together are looked at together
+GRACE_SECONDS = 0.3  # before a report, so that it has all processes that fail together
 STOP_SECONDS = 1.0
-SAVE_SECONDS = 4.0  # for trainers that were told to stop: the step they are in, and a checkpoint
+SAVE_SECONDS = 4.0  # for trainers to finish their step and write a checkpoint
 OTHERS_SECONDS = 6.0  # in which a trainer's error may turn out to be that another machine has ended
-STOPPED_SECONDS = 2.0  # that a process is stopped before somebody hears of it
-ROWS_SECONDS = 3.0  # the same of a sampler's error, where it asks other machines for rows
+STOPPED_SECONDS = 2.0  # after which a stopped process is reported
+ROWS_SECONDS = 3.0  # the same for the error of a sampler that asks other machines for rows
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class ToldFailure(Exception):
+class ReportedFailure(Exception):
     """A run within a command has ended badly and has said why: the command ends with its exit code."""
 
     def __init__(self, code: int):
@@ -174,7 +174,7 @@ class Supervisor:
             return failed_at.get(child.name, 0 if (child.process.returncode or 0) < 0 else math.inf)
 
         # One that says that it has failed may take a while to end.
-        ended = [each for each in self.children if each.process.poll() or each.name in failed_at]
+        ended = [child for child in self.children if child.process.poll() or child.name in failed_at]
         return sorted(ended, key=when), stages
 
     def _report_failure(self) -> None:
@@ -195,12 +195,12 @@ class Supervisor:
             lines.append(f"{what} {child.name} (process {child.process.pid}) {how}")
             lines.append(f"  its last stage: {stage.get('stage', 'not started')} (batch {stage.get('batch', 0)})")
             if stage.get("error"):
-                lines.append(f"  it said: {_own_words(stage['error'], [each.process.pid for each in ended[:i]])}")
+                lines.append(f"  it said: {_own_words(stage['error'], [earlier.process.pid for earlier in ended[:i]])}")
             lines.append(f"  end of its log ({child.log}):\n{log_tail(child.log)}")
         LOG.error("\n".join(lines))
         if self.meeting:
             reason = (re.sub(r"\s*\n\s*", "; ", line.strip()) for line in lines[:3] if "end of its log" not in line)
-            self.meeting.ends("; ".join(reason))
+            self.meeting.announce_end("; ".join(reason))
 
     def _stages(self) -> dict[str, dict]:
         """What each child says of itself in its channel, by its name."""
@@ -208,7 +208,7 @@ class Supervisor:
             said = [describe_channel(folder) for folder in self.channels]
         except CohortError:  # the sampler ended before it had them, or it is of another build: the logs say which
             return {}
-        samplers = [of_rank["sampler"] for of_rank in said]
+        samplers = [rank_channel["sampler"] for rank_channel in said]
         first_failed = min(samplers, key=lambda party: party.get("failed_at_us", math.inf))
         trainers = [child for child in self.children if child.role == "trainer"]
         return {"sampler": first_failed} | {trainer.name: said[trainer.rank]["trainer"] for trainer in trainers}

@@ -19,7 +19,7 @@ from cohort_gnn.cache.plan.budget import available_host_bytes
 from cohort_gnn.cache.plan.options import topology_of, wants_auto_cache
 from cohort_gnn.dataset import HeteroDataset, StoredGraph
 from cohort_gnn.dataset.links import HeldOut, held_out_of, link_edges
-from cohort_gnn.dataset.reverses import opposites_told
+from cohort_gnn.dataset.reverses import opposites_text
 from cohort_gnn.launch.options.devices import gpu_memory, resolve_device
 from cohort_gnn.launch.options.own_code import demand_named_here
 from cohort_gnn.launch.options.parser import add_dataset, add_options, given_in, group, spec_of
@@ -95,7 +95,7 @@ def train_command(args: argparse.Namespace) -> int:
 def _train(args: argparse.Namespace, notes: RunLog) -> int:
     machine = this_machine(os.environ)
     if args.resume is None and machine and machine.agent and (out := spec_of(args, RunSpec).out):
-        with contextlib.suppress(CohortError):  # no run of several machines: what it is, is said later
+        with contextlib.suppress(CohortError):  # not a run of several machines; errors are reported later
             if read_run_json(folder_of_machine(out, machine), "machines")["machines"].get("agent") == machine.agent:
                 args.resume, args.overwrite = out, False  # an earlier attempt of this torchrun has begun the run
     if args.resume:
@@ -114,7 +114,7 @@ def _train(args: argparse.Namespace, notes: RunLog) -> int:
 
 
 def _begin(args: argparse.Namespace, spec: RunSpec, meeting: Meeting | None, notes: RunLog) -> int:
-    """A new run."""
+    """Starts a new run."""
     if spec.out:
         spec = replace(spec, out=folder_of_machine(spec.out, meeting.machine if meeting else None))
     _demand_tensorboard(spec)
@@ -140,11 +140,11 @@ def _begin(args: argparse.Namespace, spec: RunSpec, meeting: Meeting | None, not
 def _say_what_is_unused(spec: RunSpec, data: StoredGraph) -> None:
     """Names what the edges of the data set have and the run does not use."""
     lists = data.edge_types.values()
-    if any(each.edge_times is not None for each in lists):
+    if any(relation.edge_times is not None for relation in lists):
         LOG.info(
             "edge times are not used: neighbours are drawn whatever their time (cohort.NeighborLoader has time_attr)"
         )
-    if any(each.edge_weights is not None for each in lists) and not spec.use_edge_weights:
+    if any(relation.edge_weights is not None for relation in lists) and not spec.use_edge_weights:
         used = "edge weights are used for draws alone" if spec.weight_attr else "edge weights are not used"
         cure = f"--model {spec.model} takes none ({models_with('takes_weights')} can, and models of your own may)"
         if spec.model_kind.takes_weights:
@@ -157,7 +157,7 @@ def _say_what_is_unused(spec: RunSpec, data: StoredGraph) -> None:
 
 
 def _run_of(spec: RunSpec, data: StoredGraph) -> dict:
-    """What becomes run.json, less the digests of the data set."""
+    """The content of run.json without the digests of the data set."""
     trainer = as_json(trainer_spec(replace(spec, out=None), data))
     if spec.trainer_bytes is None and wants_auto_cache(spec) and resolve_device(spec.device) == "cuda":
         uncached = replace(spec, cache_ratio=None, topology=topology_of(spec, "cuda"))
@@ -202,7 +202,7 @@ def check_model(spec: RunSpec, data: StoredGraph) -> None:
         expected = f"--model {models_with('takes_weights')}, which takes weights, or a model of your own"
         raise CohortError("--use-edge-weights", expected, f"--model {spec.model}")
     wanted = [name for name in ("use_edge_weights", "weight_attr") if getattr(spec, name)]
-    if wanted and all(each.edge_weights is None for each in data.edge_types.values()):
+    if wanted and all(relation.edge_weights is None for relation in data.edge_types.values()):
         hint = "cohort dataset import --edge-weights FILE, or --weight-column of an edge list, brings them in"
         raise CohortError(flag_of(wanted[0]), f"weights in {data.path}", "none", hint)
     if kind.has_heads and spec.hidden % spec.heads:
@@ -225,10 +225,10 @@ def check_model(spec: RunSpec, data: StoredGraph) -> None:
 
 def check_of_links(spec: RunSpec) -> None:
     """Raises CohortError for options of --task link with another task."""
-    of_links = [flag_of(name) for name in OF_LINKS if getattr(spec, name) != getattr(RunSpec, name)]
-    if of_links and spec.task != "link":
-        hint = f"leave {'it' if len(of_links) == 1 else 'them'} out, or learn links: --task link"
-        raise CohortError(", ".join(of_links), "--task link", "--task node", hint)
+    link_flags = [flag_of(name) for name in OF_LINKS if getattr(spec, name) != getattr(RunSpec, name)]
+    if link_flags and spec.task != "link":
+        hint = f"leave {'it' if len(link_flags) == 1 else 'them'} out, or learn links: --task link"
+        raise CohortError(", ".join(link_flags), "--task link", "--task node", hint)
 
 
 def check_links(spec: RunSpec, data: StoredGraph) -> dict[str, HeldOut]:
@@ -246,8 +246,8 @@ def check_links(spec: RunSpec, data: StoredGraph) -> dict[str, HeldOut]:
         hint = "cohort dataset import --reverse-edges adds the reverse of each relation"
         expected = f"relations into both ends of {' '.join(edges.relation)}"
         raise CohortError("--task link", expected, f"none into {alone[0]}", hint)
-    if told := opposites_told(data, edges.relation):
-        LOG.warning("%s Until then, batches have all its edges.", told)
+    if warning := opposites_text(data, edges.relation):
+        LOG.warning("%s Until then, batches have all its edges.", warning)
     if spec.partition:
         raise CohortError("--partition", "--task node", "--task link", "leave it out")
     if spec.negatives > 10_000:
@@ -285,11 +285,11 @@ def _check_rows(spec: RunSpec, types: GraphTypes) -> None:
     present = gpu_memory(spec) if resolve_device(spec.device) == "cuda" else available_host_bytes()
     if present is not None and needed > present // 10:
         expected = f"at most {format_bytes(present // 10)} of rows and moments, a tenth of the memory"
-        found = (
+        actual = (
             f"{format_bytes(needed)}: {num_rows:,} nodes ({', '.join(names)}) x {spec.hidden} of --hidden x 12 bytes"
         )
         hint = "a smaller --hidden, --featureless zero, or features of these node types in the data set"
-        raise CohortError("--featureless embed", expected, found, hint)
+        raise CohortError("--featureless embed", expected, actual, hint)
 
 
 def _run(out: Path, run: dict, shown: Path, inherited: tuple[int, ...], meeting: Meeting | None, notes: RunLog) -> int:
@@ -309,20 +309,20 @@ def _run(out: Path, run: dict, shown: Path, inherited: tuple[int, ...], meeting:
 
 
 def _go_on(args: argparse.Namespace, machine: Machine | None, notes: RunLog) -> int:
-    """--resume."""
+    """Continues a run, for --resume."""
     folder = folder_of_machine(args.resume, machine)
     out = folder.absolute()
     if args.overwrite:
         raise CohortError("--resume, --overwrite", "one of the two", "both")
-    given = given_in(args, RunSpec)
-    if "out" in given and given["out"].absolute() != args.resume.absolute():
+    options = given_in(args, RunSpec)
+    if "out" in options and options["out"].absolute() != args.resume.absolute():
         hint = "leave it out, or start another run without --resume"
-        raise CohortError("--out", f"{args.resume}, where the run continues", str(given["out"]), hint)
+        raise CohortError("--out", f"{args.resume}, where the run continues", str(options["out"]), hint)
     if not out.is_dir():
         raise not_a_run(folder)
     with sole_use(out) as inherited:
         bring_back(out)
-        earlier, spec = resumed(folder, given)
+        earlier, spec = resumed(folder, options)
         demand_named_here(args, spec, folder / files.RUN)
         before, now = len(earlier.get("machines", {"hosts": ["this"]})["hosts"]), machine.size if machine else 1
         if before != now:

@@ -53,14 +53,14 @@ def register(commands) -> None:
         type=kind(Ratios),
         metavar="R[,R...]",
         help="candidates for --cache-ratio, each for all GPUs; ratios that do not fit are skipped (default"
-        f" {','.join(f'{each:g}' for each in CACHE_RATIOS)})",
+        f" {','.join(f'{ratio:g}' for ratio in CACHE_RATIOS)})",
     )
     parser.add_argument("--overwrite", action="store_true", help="replace an earlier tuning in the folder --out")
     parser.set_defaults(func=tune)
 
 
 def tune(args: argparse.Namespace) -> int:
-    """Runs the command: 0 when it has a best; 128 + n when signal n stopped it, with what was found till then."""
+    """Runs the command; returns 0 when it has a best trial, 128 + n after signal n, with the results so far."""
     if getattr(args, "epochs", TRIAL_EPOCHS) < 2:
         raise CohortError("--epochs", "at least 2, of which the first is not counted", str(args.epochs))
     if args.cache_ratios and hasattr(args, "cache_ratio"):
@@ -68,7 +68,7 @@ def tune(args: argparse.Namespace) -> int:
     tuning = Tuning(args)
     results, out = tuning.results, getattr(args, "out", None)
     if out:
-        _earlier_trials(out, args.overwrite)  # refused without waiting for whom it is of
+        _earlier_trials(out, args.overwrite)  # refused without waiting for a run in this folder
     results.out = (made_writable(out) if out else new_run_folder(results.out)).absolute()
     with sole_use(results.out):
         _make_fresh(results.out, args.overwrite)
@@ -77,8 +77,8 @@ def tune(args: argparse.Namespace) -> int:
         try:
             tuning.search()
         except Stopped as stop:
-            found = f"what was found is in {results.out}" if results.trials else "no trial had ended"
-            LOG.info(f"stopped by signal {stop.number}; {found}")
+            outcome = f"what was found is in {results.out}" if results.trials else "no trial had ended"
+            LOG.info(f"stopped by signal {stop.number}; {outcome}")
             code = 128 + stop.number
         finally:
             ignore_stop_signals()
@@ -88,13 +88,13 @@ def tune(args: argparse.Namespace) -> int:
 
 
 def _earlier_trials(out: Path, overwrite: bool) -> list[Path]:
-    """Of a tuning that is to be replaced, or that found nothing.
+    """The trials of a tuning that is to be replaced, or that found nothing.
 
     Raises:
         CohortError: the folder has what no tuning has written, or results that are not to be replaced.
     """
-    trials = [each for each in out.glob("trial-*") if each.name[6:].isdigit()]
-    foreign, hint = [each for each in trials if not (each / OPTIONS_FILE).is_file()], "choose another --out"
+    trials = [folder for folder in out.glob("trial-*") if folder.name[6:].isdigit()]
+    foreign, hint = [folder for folder in trials if not (folder / OPTIONS_FILE).is_file()], "choose another --out"
     if (out / "run.json").exists():
         raise CohortError(str(out), "a new folder", "the folder of a run", hint)
     if (out / "tune.json").exists():
@@ -109,12 +109,12 @@ def _earlier_trials(out: Path, overwrite: bool) -> list[Path]:
 
 
 def _make_fresh(out: Path, overwrite: bool) -> None:
-    """Makes the folder of the results one without those of an earlier time; see `_earlier_trials`."""
+    """Removes the results of an earlier tuning from the folder; see `_earlier_trials`."""
     with demand_writable(out):
         for trial in _earlier_trials(out, overwrite):
             shutil.rmtree(trial)
-        for each in RESULTS:
-            (out / each).unlink(missing_ok=True)
+        for name in RESULTS:
+            (out / name).unlink(missing_ok=True)
 
 
 class Tuning:

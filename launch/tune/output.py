@@ -1,4 +1,4 @@
-"""What a person sees of ``cohort tune``, and what it leaves: progress, the table, tune.json and run.toml."""
+"""The output of ``cohort tune``: progress, the table, tune.json and run.toml."""
 
 import json
 import logging
@@ -56,16 +56,16 @@ class TuneResults:
         """The trial to use: the first, with the options as given, unless the trial that search.best takes is faster by
         more than the difference between epochs with the same options, also where both ran again. The first trial must
         not have failed."""
-        found, given = self.promising, self.trials[0]
-        if found.again is not None and given.again is not None:
-            return found if given.again - found.again > noise_of(found, given) else given
-        return found
+        trials, known = self.promising, self.trials[0]
+        if trials.again is not None and known.again is not None:
+            return trials if known.again - trials.again > noise_of(trials, known) else known
+        return trials
 
     @property
     def promising(self) -> Trial:
         """The trial to use by the first run of each."""
-        found, given = best(self.trials), self.trials[0]
-        return found if given.cost - found.cost > noise_of(found, given) else given
+        trials, known = best(self.trials), self.trials[0]
+        return trials if known.cost - trials.cost > noise_of(trials, known) else known
 
 
 def noise_of(*trials: Trial) -> float:
@@ -128,17 +128,17 @@ def conclude(results: TuneResults, quiet: bool) -> None:
     print_tables(trial_table(results))
     number = results.best.number
     print(f"best: trial {number}, {changes(results.best.point, results.start)}: epoch {results.best.cost:.4f} s")
-    given, fastest = results.trials[0], min(results.trials, key=lambda each: each.cost)
+    first, fastest = results.trials[0], min(results.trials, key=lambda candidate: candidate.cost)
     if results.promising.again is not None:
         promising = results.promising
-        told = f"trial {promising.number} took {promising.again:.4f} s, the options as given {given.again:.4f} s"
-        print(f"both ran again, one after the other: {told}")
-    elif results.promising is not given:
+        summary = f"trial {promising.number} took {promising.again:.4f} s, the options as given {first.again:.4f} s"
+        print(f"both ran again, one after the other: {summary}")
+    elif results.promising is not first:
         print("each trial ran once: with more --minutes, the best and the options as given would run again")
-    elif fastest.cost < given.cost:
-        told = f"trial {fastest.number}, {changes(fastest.point, results.start)}"
-        noise = f"within the difference of {noise_of(fastest, given):.4f} s between epochs with the same options"
-        print(f"{told}, took {given.cost - fastest.cost:.4f} s less: {noise}")
+    elif fastest.cost < first.cost:
+        summary = f"trial {fastest.number}, {changes(fastest.point, results.start)}"
+        noise = f"within the difference of {noise_of(fastest, first):.4f} s between epochs with the same options"
+        print(f"{summary}, took {first.cost - fastest.cost:.4f} s less: {noise}")
     data, options, trial = map(_quoted, (results.dataset, results.out / "run.toml", results.best.folder))
     named = "".join(f" {word}" for word in own_code_words(results.best.options))
     print(f"use it:     cohort train {data} --config {options}{named}")
@@ -192,7 +192,7 @@ def _as_json(results: TuneResults) -> dict:
 
 
 def trial_table(results: TuneResults) -> TextTable:
-    """A row a trial: the options in which trials differ, times, bytes, and what came of it."""
+    """A row per trial: the options in which trials differ, times, bytes, and what came of it."""
     points = [trial.point for trial in results.trials]
     differing = [name for name in results.start if len({str(point[name]) for point in points}) > 1]
     columns = ["trial", *map(_option, differing), *SHOWN_TIMES.values()]

@@ -34,7 +34,7 @@ class Space:
     Attributes:
         axes: in the order in which they are looked at.
         fits: False for points that are not worth a trial, since there is no memory for them.
-        same_as: the point that stands for all that mean the same; equal points are tried once.
+        same_as: the representative of all points with the same meaning; equal points are tried once.
     """
 
     axes: list[Axis]
@@ -108,7 +108,7 @@ class _Walk:
 
     @property
     def cheapest(self) -> Tried:
-        return min(self.tried, key=lambda each: each.cost)
+        return min(self.tried, key=lambda trial: trial.cost)
 
     def try_all(self, points: Iterable[Point]) -> None:
         """Measures those points that fit and are new."""
@@ -129,24 +129,24 @@ def _trades(axes: list[Axis], point: Point) -> list[Point]:
     if not {"cache_ratio", "sampler_sms"} <= values.keys():
         return []
     size, sms = size_of_ratio(point["cache_ratio"]), num_sms(point["sampler_sms"])
-    fewer = max((each for each in values["sampler_sms"] if num_sms(each) < sms), key=num_sms, default=None)
-    more = min((each for each in values["sampler_sms"] if num_sms(each) > sms), key=num_sms, default=None)
-    trades = [(each, fewer if size_of_ratio(each) >= size else more) for each in values["cache_ratio"]]
-    return [point | {"cache_ratio": ratio, "sampler_sms": each} for ratio, each in trades if each is not None]
+    fewer = max((count for count in values["sampler_sms"] if num_sms(count) < sms), key=num_sms, default=None)
+    more = min((count for count in values["sampler_sms"] if num_sms(count) > sms), key=num_sms, default=None)
+    trades = [(ratio, fewer if size_of_ratio(ratio) >= size else more) for ratio in values["cache_ratio"]]
+    return [point | {"cache_ratio": ratio, "sampler_sms": count} for ratio, count in trades if count is not None]
 
 
 def best(tried: list) -> Any:
     """The cheapest of what has a `point` and its `cost`, as Tried; of those that are equal, the one that takes the
     least of the GPU. None when all failed."""
-    lowest = min((each.cost for each in tried), default=math.inf)
+    lowest = min((trial.cost for trial in tried), default=math.inf)
     if lowest == math.inf:
         return None
-    near = [each for each in tried if each.cost <= lowest * (1 + CLEAR_GAIN)]
+    near = [trial for trial in tried if trial.cost <= lowest * (1 + CLEAR_GAIN)]
 
-    def taken(point: Point) -> tuple[float, float, float]:  # what the trainer would rather have
+    def taken(point: Point) -> tuple[float, float, float]:  # what the point takes of the GPU
         return num_sms(point.get("sampler_sms")), size_of_ratio(point.get("cache_ratio")), point.get("slots") or 0
 
-    return min(near, key=lambda each: (*taken(each.point), each.cost))
+    return min(near, key=lambda trial: (*taken(trial.point), trial.cost))
 
 
 def num_sms(sampler_sms: int | None) -> float:

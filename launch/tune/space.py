@@ -22,7 +22,7 @@ CACHE_RATIOS = [0.0, 0.01, 0.05, 0.1, 0.2, 0.5, 1.1]  # 1.1: all rows, and the i
 SAMPLER_SMS = (0, 8, 16, 24, 32, 48)  # 0: shared with the trainer
 SLOTS = (3, 4, 6)
 GPU_ONLY = ("cache_ratio", "sampler_sms", "reuse")
-RUNS_OWN = ("epochs", "out", "quiet")  # on the command line they are of the tuning; in a --config file, of runs
+RUNS_OWN = ("epochs", "out", "quiet")  # on the command line, options of the tuning; in a --config file, of its runs
 
 
 def start_of(spec: RunSpec, is_prepared: bool) -> Point:
@@ -47,7 +47,7 @@ def axes_of(args: argparse.Namespace, device: str, data) -> tuple[list[Axis], di
     """
     tables = data.feature_tables
     has_raw = all(table.x is not None for table in tables)
-    forms = ("none", "cache") if has_raw else ()  # that need no rows which the data set has not
+    forms = ("none", "cache") if has_raw else ()  # forms that need only rows that the data set has
     if any(table.encoded_rows is not None for table in tables):
         forms = ("auto", *forms, "host", "both")
     values = {
@@ -55,14 +55,14 @@ def axes_of(args: argparse.Namespace, device: str, data) -> tuple[list[Axis], di
         "sampler_sms": SAMPLER_SMS,
         "slots": SLOTS,
         "reuse": (True, False),
-        "compress": tuple(each for each in forms if device == "cuda" or each in ("auto", "none", "host")),
+        "compress": tuple(form for form in forms if device == "cuda" or form in ("auto", "none", "host")),
     }
     spec = spec_of(args, RunSpec)
     fixed = {name: "given" for name in values if hasattr(args, name)}  # on the command line
     for name in values:
         if why := _why_fixed(name, spec, device, len(values[name])):
             fixed.setdefault(name, why)
-    return [Axis(name, each) for name, each in values.items() if name not in fixed], fixed
+    return [Axis(name, options) for name, options in values.items() if name not in fixed], fixed
 
 
 def _why_fixed(name: str, spec: RunSpec, device: str, num_values: int) -> str:
@@ -80,13 +80,13 @@ def _why_fixed(name: str, spec: RunSpec, device: str, num_values: int) -> str:
 
 
 def same_as(point: Point, device: str, meta: dict) -> Point:
-    """A point with what its compression comes to: "auto" is another one where caches have room for all rows raw, and
-    without a cache rows are encoded in host memory or nowhere."""
+    """A point with its effective compression: "auto" depends on whether caches have room for all raw rows; without a
+    cache, rows are encoded in host memory or nowhere."""
     ratio, compress = point["cache_ratio"], point["compress"]
     if compress == "auto" and isinstance(ratio, float | list):
-        caches = [int(each * raw_bytes_of(meta)) for each in (ratio if isinstance(ratio, list) else [ratio])]
+        caches = [int(share * raw_bytes_of(meta)) for share in (ratio if isinstance(ratio, list) else [ratio])]
         compress = (
-            "host" if all(holds_all_raw_rows(each, cache_options.row_tables(meta)) for each in caches) else "both"
+            "host" if all(holds_all_raw_rows(share, cache_options.row_tables(meta)) for share in caches) else "both"
         )
     if device == "cpu" or ratio == 0:
         compress = {"both": "host", "cache": "none"}.get(compress, compress)
@@ -127,17 +127,17 @@ class Room:
         return not budget.misfits([cache_bytes], needs, 0, 0)
 
     def _holds_topology(self, cache_bytes: int) -> bool:
-        where, of_nodes = self._spec.topology, bytes_of_nodes(self._meta)
-        return budget.topology_lies_in_gpus(where, self._topology_bytes, of_nodes, cache_bytes, self._gpu_bytes)
+        where, node_bytes = self._spec.topology, bytes_of_nodes(self._meta)
+        return budget.topology_lies_in_gpus(where, self._topology_bytes, node_bytes, cache_bytes, self._gpu_bytes)
 
 
 def options_at(args: argparse.Namespace, start: Point) -> Callable[[Point], dict]:
     """A function of a point: the options of ``cohort train`` there that are not its defaults."""
-    given = train_options(args)
+    base_options = train_options(args)
 
     def at(point: Point) -> dict:
         changed = {name: value for name, value in point.items() if value != start[name]}
-        options = given | changed
+        options = base_options | changed
         if changed.get("cache_ratio") == 0:
             del options["cache_ratio"]
         return options

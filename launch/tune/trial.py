@@ -122,9 +122,9 @@ class Trial:
 
 
 def _cause_in(said: str) -> str:
-    """The line of what a run said that tells why it failed: what a program said itself, or how it ended."""
+    """The line of a run's output that says why it failed: a program's own error, or how it ended."""
     lines = [line.strip() for line in said.splitlines() if not line.strip().startswith("hint:")]
     for start in ("it said: ", "cohort: the "):
-        if found := next((line for line in lines if line.startswith(start)), ""):
-            return found.removeprefix("it said: ").removeprefix("cohort: ")
+        if cause := next((line for line in lines if line.startswith(start)), ""):
+            return cause.removeprefix("it said: ").removeprefix("cohort: ")
     return lines[-1].removeprefix("cohort: ") if lines else ""

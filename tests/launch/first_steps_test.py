@@ -10,7 +10,7 @@ import torch
 from processes import cohort, ran, refused
 
 from cohort_gnn.dataset import open as open_dataset
-from cohort_gnn.launch.main import ROOMS, build_parser
+from cohort_gnn.launch.main import COMMAND_MODULES, build_parser
 from cohort_gnn.trainer.loader.arguments import ids_of
 from cohort_gnn.trainer.report.progress import DelayedScalar
 
@@ -39,7 +39,7 @@ def test_a_command_is_parsed_alone_as_among_all():
         return next(action for action in parser._actions if action.choices).choices
 
     among_all = commands_of(build_parser())
-    assert list(among_all) == list(ROOMS)
+    assert list(among_all) == list(COMMAND_MODULES)
     for name, parser in among_all.items():
         alone = commands_of(build_parser(name))
         assert list(alone) == [name] and alone[name].format_help() == parser.format_help()

@@ -1,4 +1,4 @@
-"""Batches that are only taken: the trainer's part of ``cohort bench sample`` and ``bench fetch``."""
+"""Takes batches without training on them: the trainer's part of ``cohort bench sample`` and ``bench fetch``."""
 
 import itertools
 import json
@@ -15,7 +15,7 @@ WARM_UP_BATCHES = 10
 
 
 def take_batches(source: BatchSource, run: dict, out: Path) -> None:
-    """Takes batches and writes what the sampler says of each, a JSON line, to ``out``/batches-RANK.jsonl.
+    """Takes batches, and writes the sampler's figures of each, a JSON line, to ``out``/batches-RANK.jsonl.
 
     Its member "beside" says what else the sampler did: "nothing" when batches were asked for one at a time, "next" when
     it sampled the next one while it fetched this one, as in a run whose trainer takes no time.
@@ -65,7 +65,7 @@ def _in_a_row(source: BatchSource, ids: np.ndarray, options: dict) -> Iterator[d
 
 
 def _numbers(slot) -> dict:
-    """Of a slot, which goes back to the sampler then; times in milliseconds."""
+    """The figures of a slot, which then goes back to the sampler; times in milliseconds."""
     return {
         "seeds": slot.num_seeds,
         "nodes": sum(slot.num_sampled_nodes),

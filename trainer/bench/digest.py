@@ -14,15 +14,15 @@ def digest(batch, all_rows: AllRows = None) -> str:
     order; 32 hex digits of it. The batch has one node type; a slot has x and edge_attr of each type, in their order.
 
     Args:
-        all_rows: those that a slot names, as BatchSource.all_rows has them.
+        all_rows: the rows that a slot names, see BatchSource.all_rows.
     """
     sha = hashlib.sha256()
     if isinstance(batch, _native.HeldSlot):
         tables = tables_of(batch, all_rows)
-        of_edges = [batch.edge_table(number) for number in range(len(batch.edges_of_relations))]
+        edge_tables = [batch.edge_table(number) for number in range(len(batch.edges_of_relations))]
     else:
-        tables, of_edges = [batch.x], [getattr(batch, "edge_attr", None)]
-    there = (table for table in (*tables, batch.y, *of_edges) if table is not None)
+        tables, edge_tables = [batch.x], [getattr(batch, "edge_attr", None)]
+    there = (table for table in (*tables, batch.y, *edge_tables) if table is not None)
     for tensor in (batch.n_id, batch.edge_index, *there):
         sha.update(tensor.contiguous().view(torch.uint8).cpu().numpy().data)
     return sha.hexdigest()[:32]
@@ -57,5 +57,5 @@ def print_digests(sources: list[BatchSource], run: dict) -> None:
         left, epoch = left - steps, epoch + 1
 
 
-def _line(epoch: int, slot, of_batch: str) -> str:
-    return f"{epoch}:{slot.step} {slot.n_id.shape[0]} {slot.edge_index.shape[1]} {of_batch}"
+def _line(epoch: int, slot, hex_digits: str) -> str:
+    return f"{epoch}:{slot.step} {slot.n_id.shape[0]} {slot.edge_index.shape[1]} {hex_digits}"

@@ -1,4 +1,4 @@
-"""The training step alone, on batches that lie ready: the trainer's part of ``cohort bench step``."""
+"""The training step alone, on batches that are there already: the trainer's part of ``cohort bench step``."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""What the arguments of a NeighborLoader come to. Whatever is wrong raises CohortError."""
+"""Checks the arguments of a NeighborLoader. Wrong ones raise CohortError."""
 
 import inspect
 import os
@@ -23,7 +23,7 @@ from cohort_gnn.trainer.loader import _native
 from cohort_gnn.trainer.loader.machine import Place
 from cohort_gnn.trainer.loader.reverse_types import names_no_edges
 
-OF_WORKERS = {  # and what they are where nobody gives them
+OF_WORKERS = {  # arguments of PyG's worker processes, and their defaults
     "num_workers": 0,
     "persistent_workers": False,
     "pin_memory": False,
@@ -36,7 +36,7 @@ OF_WORKERS = {  # and what they are where nobody gives them
     "pin_memory_device": "",
     "is_sorted": False,
 }
-# Of PyG's loader: what they are there when nobody gives them, and what to do here.
+# Arguments of PyG's loader: their defaults there, and what to do here instead.
 NOT_OFFERED = {
     "directed": (True, "subgraph_type='induced' has all edges between the nodes"),
     "transform_sampler_output": (None, "change batches in the loop"),
@@ -51,8 +51,8 @@ NOT_OFFERED = {
     "collate_fn": (None, "change batches in the loop"),
     "custom_cls": (None, "batches are torch_geometric.data.Data"),
 }
-OF_SAMPLER: dict = {each.name: each.type for each in options_of(SamplerSpec)} | {"num_slots": types.Slots}
-DRAWS = [each.name for each in options_of(SamplerSpec) if each.for_draws]
+OF_SAMPLER: dict = {option.name: option.type for option in options_of(SamplerSpec)} | {"num_slots": types.Slots}
+DRAWS = [option.name for option in options_of(SamplerSpec) if option.for_draws]
 Bytes = Annotated[int, Meta(ge=0, description="bytes, an integer of at least 0")]
 
 
@@ -73,15 +73,15 @@ def data_folder(data) -> Path:
         return data.path
     if isinstance(data, str | os.PathLike):
         return Path(data).expanduser()
-    of_pyg = any(base.__module__.startswith("torch_geometric.") for base in type(data).__mro__)
-    hint = "cohort.from_pyg(data, FOLDER) writes one" if of_pyg else "cohort.from_tensors(...) writes one"
-    found = f"a PyG {type(data).__name__}" if of_pyg else type(data).__name__
-    raise CohortError("data", "the folder of a data set, or a PyG Data or HeteroData", found, hint)
+    is_pyg = any(base.__module__.startswith("torch_geometric.") for base in type(data).__mro__)
+    hint = "cohort.from_pyg(data, FOLDER) writes one" if is_pyg else "cohort.from_tensors(...) writes one"
+    actual = f"a PyG {type(data).__name__}" if is_pyg else type(data).__name__
+    raise CohortError("data", "the folder of a data set, or a PyG Data or HeteroData", actual, hint)
 
 
 def take_pyg_arguments(others: dict, loader: type) -> None:
-    """Arguments of PyG's loader: those of its workers are ignored, with a warning where they ask for something; others
-    must be what they are there when nobody gives them.
+    """Takes the arguments that only PyG's loader has. Those of worker processes are ignored, with a warning if they are
+    not the defaults; all others must have PyG's default values.
 
     Raises:
         CohortError: one has a value that is not supported.
@@ -92,33 +92,33 @@ def take_pyg_arguments(others: dict, loader: type) -> None:
             continue
         if name not in NOT_OFFERED:
             makers = [vars(base)["__init__"] for base in loader.__mro__ if "__init__" in vars(base)]
-            known = {each for maker in makers for each in inspect.signature(maker).parameters}
-            hint = did_you_mean(name, sorted(known - {"self", "args", "kwargs", "of_pyg"}))
-            told = f"{loader.__name__}() got an unexpected keyword argument {name!r}"
-            raise TypeError(f"{told}; {hint}" if hint else told)
+            known = {parameter for maker in makers for parameter in inspect.signature(maker).parameters}
+            hint = did_you_mean(name, sorted(known - {"self", "args", "kwargs", "pyg_arguments"}))
+            message = f"{loader.__name__}() got an unexpected keyword argument {name!r}"
+            raise TypeError(f"{message}; {hint}" if hint else message)
         default, hint = NOT_OFFERED[name]
-        found = repr(getattr(value, "value", value))  # of an enumeration, or of the value itself
-        if found != repr(default):
-            raise CohortError(name, f"{default!r}, the only supported value", found[:80], hint)
+        actual = repr(getattr(value, "value", value))  # of an enumeration, or of the value itself
+        if actual != repr(default):
+            raise CohortError(name, f"{default!r}, the only supported value", actual[:80], hint)
     ignored = [name for name, value in others.items() if name in OF_WORKERS and value != OF_WORKERS[name]]
     if ignored:
         why = "the sampler process makes the batches, from lists that are sorted"
         warn_user(f"{', '.join(ignored)}: ignored: {why}")
 
 
-def sampler_options(given: dict, time_attr: str | None) -> dict:
-    """Members of run.json: what was given of OF_SAMPLER, and whether draws depend on times.
+def sampler_options(arguments: dict, time_attr: str | None) -> dict:
+    """Members of run.json: the arguments of OF_SAMPLER, and whether draws depend on times.
 
     Raises:
         CohortError: one is out of range.
     """
-    options = {name: checked(name, value, OF_SAMPLER[name]) for name, value in given.items()}
+    options = {name: checked(name, value, OF_SAMPLER[name]) for name, value in arguments.items()}
     return options | ({} if time_attr is None else {"edge_times": True})
 
 
 @dataclass(frozen=True)
 class EdgeArrays:
-    """The arguments of this name: which arrays of edges batches have. None: see NeighborLoader.
+    """The arguments that say which arrays of edges batches have. None: see NeighborLoader.
 
     Raises:
         CohortError: one is no switch.
@@ -133,13 +133,13 @@ class EdgeArrays:
             if value is not None:
                 is_set(name, value)
 
-    def of(self, data: StoredGraph, subgraph_type: str) -> dict:
+    def members(self, data: StoredGraph, subgraph_type: str) -> dict:
         """Members of run.json, for batches of a data set.
 
         Raises:
             CohortError: the data set has no weights.
         """
-        has_weights = any(each.edge_weights is not None for each in data.edge_types.values())
+        has_weights = any(relation.edge_weights is not None for relation in data.edge_types.values())
         if self.edge_weights and not has_weights:
             raise _without(data, "edge_weights", "weight")
         weights = has_weights if self.edge_weights is None else bool(self.edge_weights)
@@ -152,9 +152,9 @@ class EdgeArrays:
 def demand_draws_possible(data: StoredGraph, weight_attr, time_attr) -> None:
     """Raises CohortError: an argument asks for weights or times of edges that no edge has."""
     lists = data.edge_types.values()
-    if weight_attr is not None and all(each.edge_weights is None for each in lists):
+    if weight_attr is not None and all(relation.edge_weights is None for relation in lists):
         raise _without(data, "weight_attr", "weight")
-    if time_attr is not None and all(each.edge_times is None for each in lists):
+    if time_attr is not None and all(relation.edge_times is None for relation in lists):
         raise _without(data, "time_attr", "time")
 
 
@@ -188,12 +188,12 @@ def cache_options(cache_ratio, cache_bytes, cache_policy: str, cliques: str, tra
     }
 
 
-def _listed(name: str, values, of: type) -> list | None:
-    """One value or one a rank as a list."""
+def _listed(name: str, values, type_: type) -> list | None:
+    """A list, made from a single value or from one value for each rank."""
     if values is None:
         return None
     several = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str)
-    return checked(name, values if several else [values], of)
+    return checked(name, values if several else [values], type_)
 
 
 def smallest_gpu(gpus: Sequence[int]) -> int:
@@ -234,9 +234,9 @@ def ids_of(input_nodes, num_nodes: int, may_repeat: bool = False) -> np.ndarray:
     return ids
 
 
-def input_id_of(given, input_nodes, ids: np.ndarray) -> dict[str, torch.Tensor]:
-    """What ``input_id`` of batches names seeds by, as in PyG: the argument of this name, or the nodes of a mask;
-    without both nothing, for their positions.
+def input_id_of(input_id, input_nodes, ids: np.ndarray) -> dict[str, torch.Tensor]:
+    """{"input_id": the numbers of the seeds in ``input_id`` of batches}, as in PyG: the argument of this name, or the
+    node ids where seeds are a mask. Without both the dict is empty, and batches have the positions of the seeds.
 
     Args:
         ids: of the seeds, [n], or [n, 2] of pairs.
@@ -244,13 +244,13 @@ def input_id_of(given, input_nodes, ids: np.ndarray) -> dict[str, torch.Tensor]:
     Raises:
         CohortError: the argument does not fit the seeds.
     """
-    if given is not None:
-        numbers = torch.as_tensor(given)
+    if input_id is not None:
+        numbers = torch.as_tensor(input_id)
         if numbers.shape != (len(ids),):
             raise CohortError("input_id", f"a tensor [{len(ids)}], one number per seed", f"{list(numbers.shape)}")
         return {"input_id": numbers}
-    of_type = input_nodes[1] if isinstance(input_nodes, tuple | list) and len(input_nodes) == 2 else input_nodes
-    return {"input_id": torch.from_numpy(ids)} if ids.ndim == 1 and is_mask(of_type) else {}
+    nodes = input_nodes[1] if isinstance(input_nodes, tuple | list) and len(input_nodes) == 2 else input_nodes
+    return {"input_id": torch.from_numpy(ids)} if ids.ndim == 1 and is_mask(nodes) else {}
 
 
 def device_of_rank(device, place: Place) -> tuple[str, int]:
@@ -275,7 +275,7 @@ def device_of_rank(device, place: Place) -> tuple[str, int]:
 
 
 def _gpu_of_rank(place: Place) -> int:
-    """Of one of several ranks of a machine: the sampler that they share needs the GPUs of all."""
+    """The GPU of one of several ranks of a machine. The sampler that they share must see the GPUs of all."""
     if (visible := torch.cuda.device_count()) < place.local_size:
         hint = "every rank must see all of them: srun --gpus-per-node=N, without --gpus-per-task and --gpu-bind"
         raise CohortError("CUDA_VISIBLE_DEVICES", f"{place.local_size} GPUs, one per rank", str(visible), hint)

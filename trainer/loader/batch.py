@@ -21,7 +21,7 @@ from cohort_gnn.trainer.loader.source import (
 
 
 class OfSlot(BaseData):
-    """What minibatches of one node type and of several share: their views hold a slot."""
+    """The base of `Batch` and `HeteroBatch`, whose views hold a slot."""
 
     def record_stream(self, stream: torch.cuda.Stream | None, *names: str) -> Self:
         """Declares that another CUDA stream uses the batch. The sampler then fills the memory again only after the work
@@ -48,7 +48,7 @@ class OfSlot(BaseData):
         return self
 
     def store_of(self, name: str | EdgeType) -> BaseStorage:
-        """What has the attributes of the nodes or edges of a type."""
+        """The storage with the attributes of the nodes or edges of a type."""
         raise NotImplementedError
 
     def __reduce__(self):
@@ -60,7 +60,7 @@ class OfSlot(BaseData):
 
 
 def hold(batch: OfSlot, slot) -> None:
-    """Has the batch know its slot: by no attribute of PyG's, and no reference that would hold the slot."""
+    """Gives the batch a weak reference to its slot, which is no attribute of PyG's and does not hold the slot."""
     batch.__dict__["_slot"] = weakref.ref(slot)
 
 

@@ -1,4 +1,4 @@
-"""A script's OpenMP threads leave the cores to whoever computes."""
+"""Makes idle OpenMP threads of a script leave the cores to threads that compute."""
 
 import ctypes
 import os
@@ -13,7 +13,7 @@ _shared: set[str] = set()  # libraries in which an idle team waits
 
 
 def share_cores() -> None:
-    """Has threads of OpenMP that wait for work sleep soon.
+    """Makes OpenMP threads that wait for work go to sleep soon.
 
     By default GCC's library has them spin for milliseconds. Beside a sampler, or any other program that uses a core, a
     spinning thread then keeps the one that it waits for from running: steps take ten times as long. The library spins
@@ -33,7 +33,7 @@ def share_cores() -> None:
 
 
 def _hold_team(path: str, begun: threading.Event) -> None:
-    """In a thread of its own, whose team it is: with that of PyTorch there are two threads more than cores."""
+    """Runs in a thread of its own, and gives it a team that makes two threads more than cores, PyTorch's included."""
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # the main thread's business
     size = max(2, len(os.sched_getaffinity(0)) - torch.get_num_threads() + 2)
     do_nothing = ctypes.cast(ctypes.CDLL(None).getpid, ctypes.c_void_p)

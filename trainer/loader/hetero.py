@@ -12,18 +12,20 @@ from cohort_gnn.trainer.loader.arguments import ids_of
 
 
 def canonical(types: GraphTypes, name) -> EdgeType:
-    """The edge type that PyG takes a name for: (source, name, target); (source, target), which is the only one between
-    these, else the one called "to"; the name alone, which is the only one of this name; or all of it as a text.
+    """The edge type that a name means in PyG.
+
+    A name is (source, name, target), or the same as a text; (source, target), which means the only edge type between
+    these, else the one called "to"; or the name of the only edge type that is called so.
     """
     parts = tuple(name.split("__")) if isinstance(name, str) else tuple(name)
     if len(parts) == 3:
         return parts
-    named = [each for each in types.edge_types if parts in ((each[0], each[2]), (each[1],))]
+    named = [edge_type for edge_type in types.edge_types if parts in ((edge_type[0], edge_type[2]), (edge_type[1],))]
     return named[0] if len(named) == 1 else (parts[0], "to", parts[-1])
 
 
 def hops_of(num_neighbors):
-    """A list for all edge types, checked; or what has a list for each, as it is."""
+    """The argument ``num_neighbors``: one list for all edge types is checked, a dict of lists is returned as it is."""
     by_type = isinstance(num_neighbors, Mapping | NumNeighbors)
     return num_neighbors if by_type else checked("num_neighbors", num_neighbors, Fanout)
 
@@ -39,15 +41,15 @@ def fanout_of(types: GraphTypes, num_neighbors) -> list[int]:
         num_neighbors, default = num_neighbors.values, num_neighbors.default
     if not isinstance(num_neighbors, Mapping):
         return checked("num_neighbors", num_neighbors, Fanout) * len(types.edge_types)
-    given = dict.fromkeys(types.edge_types, default) if default is not None else {}
-    given |= {canonical(types, name): values for name, values in num_neighbors.items()}
-    for expected, found, what in ((types.edge_types, given, "none for"), (given, types.edge_types, "one for")):
-        if unmatched := [name for name in expected if name not in found]:
+    fanouts = dict.fromkeys(types.edge_types, default) if default is not None else {}
+    fanouts |= {canonical(types, name): values for name, values in num_neighbors.items()}
+    for expected, present, what in ((types.edge_types, fanouts, "none for"), (fanouts, types.edge_types, "one for")):
+        if unmatched := [name for name in expected if name not in present]:
             edge_types = ", ".join(map(str, types.edge_types))
             hint = "[0, 0] leaves an edge type out of two hops"
             raise CohortError("num_neighbors", f"a list for each of {edge_types}", f"{what} {unmatched[0]}", hint)
     place = "num_neighbors[{}]"
-    lists = [checked(place.format(name), given[name], Fanout) for name in types.edge_types]
+    lists = [checked(place.format(name), fanouts[name], Fanout) for name in types.edge_types]
     if len({len(fanout) for fanout in lists}) > 1:
         lengths = ", ".join(str(len(fanout)) for fanout in lists)
         raise CohortError("num_neighbors", "as many hops for each edge type", f"lists of {lengths} hops")
@@ -61,8 +63,8 @@ def seeds_of(types: GraphTypes, input_nodes, may_repeat: bool) -> tuple[str, np.
     Raises:
         CohortError: it is neither, or ids are not of the type.
     """
-    of_type = input_nodes if isinstance(input_nodes, tuple | list) and len(input_nodes) == 2 else (input_nodes, None)
-    (name, ids), (first, *others) = of_type, types.counts
+    seeds = input_nodes if isinstance(input_nodes, tuple | list) and len(input_nodes) == 2 else (input_nodes, None)
+    (name, ids), (first, *others) = seeds, types.counts
     if not others and not isinstance(name, str):
         name, ids = first, input_nodes
     if not isinstance(name, str) or name not in (first, *others):
@@ -80,8 +82,8 @@ def pairs_type_of(types: GraphTypes, edge_label_index) -> tuple[EdgeType, object
     Raises:
         CohortError: it is neither.
     """
-    of_type = edge_label_index if isinstance(edge_label_index, tuple | list) else ()
-    name, pairs = of_type if len(of_type) == 2 and not _is_name(of_type) else (edge_label_index, None)
+    parts = edge_label_index if isinstance(edge_label_index, tuple | list) else ()
+    name, pairs = parts if len(parts) == 2 and not _is_name(parts) else (edge_label_index, None)
     first, *others = types.edge_types
     if _is_name(name) or (isinstance(name, str) and pairs is not None):
         name = canonical(types, name)
@@ -95,6 +97,6 @@ def pairs_type_of(types: GraphTypes, edge_label_index) -> tuple[EdgeType, object
     return name, pairs
 
 
-def _is_name(given) -> bool:
-    """Whether it is parts of an edge type's name."""
-    return isinstance(given, tuple | list) and len(given) > 0 and all(isinstance(part, str) for part in given)
+def _is_name(parts) -> bool:
+    """Whether these are the parts of an edge type's name."""
+    return isinstance(parts, tuple | list) and len(parts) > 0 and all(isinstance(part, str) for part in parts)

@@ -1,4 +1,4 @@
-"""What a trainer of PyTorch Lightning wants of a loader that is no DataLoader of PyTorch."""
+"""Support for trainers of PyTorch Lightning by a loader that is not a DataLoader of PyTorch."""
 
 import sys
 
@@ -8,10 +8,10 @@ LOOPS = ("lightning.pytorch.loops", "pytorch_lightning.loops")
 
 
 def keeps_order() -> bool:
-    """Whether the trainer of Lightning that iterates, if there is one, has ``overfit_batches``; warns if it has.
+    """Whether a Lightning trainer iterates and has ``overfit_batches``, which is warned of.
 
-    Each epoch is to have the same batches then. Lightning replaces the sampler of a DataLoader for that; it tells
-    other loaders nothing, so the trainer is looked for among the callers.
+    Each epoch must have the same batches then. For that, Lightning replaces the sampler of a DataLoader. It does not
+    inform other loaders, so this function looks for the trainer among its callers.
     """
     frame = sys._getframe(1) if any(name in sys.modules for name in LOOPS) else None
     while frame is not None:

@@ -31,7 +31,7 @@ Exclude = Literal["reverse", "self", "none"]
 
 
 class _Same:
-    """What an argument is that is not given where None means something."""
+    """The default of an argument for which None has a meaning."""
 
     def __repr__(self) -> str:
         return "SAME"
@@ -128,29 +128,29 @@ class LinkNeighborLoader(NeighborLoader):
             raise TypeError(f"LinkNeighborLoader() got an unexpected keyword argument {wrong[0]!r}")
         self._negatives = negatives_of(neg_sampling, neg_sampling_ratio)
         drawn = (self._negatives.mode, self._negatives.amount, REDRAWS if is_set("reject_edges", reject_edges) else 0)
-        self._of_pairs = OfPairs(*drawn, checked("exclude", exclude, Exclude))
+        self._pair_request = OfPairs(*drawn, checked("exclude", exclude, Exclude))
         self._edge_label = edge_label
         super().__init__(data, num_neighbors, edge_label_index, input_time=edge_label_time, **options)
 
     def _checked_seeds(self, edge_label_index) -> np.ndarray:
         graph = open_dataset(self._sampler.data)
-        name, given = pairs_type_of(self._types, edge_label_index)
+        name, pairs = pairs_type_of(self._types, edge_label_index)
         self._input_type, self._key, self._ends = name, graph.key_of(name), name[::2]
-        self._of_pairs = replace(self._of_pairs, relation=self._types.edge_types.index(name))
+        self._pair_request = replace(self._pair_request, relation=self._types.edge_types.index(name))
         num_nodes = [self._types.counts[end] for end in self._ends]
-        self._ids = _pairs_of(given, graph.edge_types[name], num_nodes, self._key or None, self._graph)
-        self._subgraph.demand_excludes(self._of_pairs.exclude, graph, name)
-        if self._of_pairs.exclude == "reverse":
+        self._ids = _pairs_of(pairs, graph.edge_types[name], num_nodes, self._key or None, self._graph)
+        self._subgraph.demand_excludes(self._pair_request.exclude, graph, name)
+        if self._pair_request.exclude == "reverse":
             warn_of_opposites(graph, name, 'Until then, batches have all its edges, as with exclude="self".', 4)
-        self._edge_label = _checked_labels(self._edge_label, len(self._ids), self._of_pairs)
+        self._edge_label = _checked_labels(self._edge_label, len(self._ids), self._pair_request)
         return self._ids + np.array([self._types.first_node[end] for end in self._ends])
 
-    def _register(self, seeds: np.ndarray, times, **of_negatives: Sequence[np.ndarray | None]) -> None:
+    def _register(self, seeds: np.ndarray, times, **negative_options: Sequence[np.ndarray | None]) -> None:
         node_times = [self._times_of_nodes(end) for end in self._ends]
         counts, keys = [self._types.counts[end] for end in self._ends], list(map(self._sampler.key_of, self._ends))
         weights = self._negatives.sums(counts, keys, times=node_times)
-        drawn_by = [each for each in (weights, node_times) if any(of_end is not None for of_end in each)]
-        self._digests_of_draws = [None if of_end is None else digest_of(of_end) for each in drawn_by for of_end in each]
+        drawn_by = [pair for pair in (weights, node_times) if any(array is not None for array in pair)]
+        self._digests_of_draws = [None if array is None else digest_of(array) for pair in drawn_by for array in pair]
         super()._register(seeds, times, weights=weights, node_times=node_times)
 
     def _times_of_nodes(self, name: str) -> np.ndarray | None:
@@ -187,7 +187,7 @@ class LinkNeighborLoader(NeighborLoader):
         Negatives, ``reject_edges`` and ``exclude`` are this loader's, unless they are given; ``neg_sampling=None``: no
         negatives.
         """
-        own = self._of_pairs
+        own = self._pair_request
         how = {
             "shuffle": shuffle,
             "drop_last": drop_last,
@@ -199,37 +199,37 @@ class LinkNeighborLoader(NeighborLoader):
         return LinkNeighborLoader(self.data, **pairs, **self._shared(num_neighbors, batch_size), **how)
 
     def _batch_of(self, slot) -> OfSlot:
-        batch = self._of_slot(slot)
+        batch = self._batch_from_slot(slot)
         pairs, source, target = (batch.store_of(name) for name in (self._input_type, *self._ends))
         pairs.pop("batch_size", None)  # as in PyG: the number of seeds is no number of pairs
         endpoints, num_pairs = slot.endpoints.clone(), len(pairs.input_id)
         if self._trees.disjoint:
             for store in batch.node_stores:
                 store.batch = self._pair_of(store.batch, num_pairs, len(endpoints))
-        if self._of_pairs.are_triplets:
+        if self._pair_request.are_triplets:
             source.src_index, target.dst_pos_index = endpoints[: 2 * num_pairs].view(2, -1)
-            of_pairs = endpoints[2 * num_pairs :].view(num_pairs, int(self._of_pairs.negatives))
-            target.dst_neg_index = of_pairs.squeeze(-1)
+            negative_targets = endpoints[2 * num_pairs :].view(num_pairs, int(self._pair_request.negatives))
+            target.dst_neg_index = negative_targets.squeeze(-1)
             if self._times is not None:
                 source.seed_time = target.seed_time = self._all_times[pairs.input_id]
             return batch
         pairs.edge_label_index = endpoints.view(2, -1)
         if self._times is not None:  # negative n has the time of pair n modulo the pairs: sampler/pairs.h
-            of_pair = torch.arange(pairs.edge_label_index.size(1), device=self.device) % max(num_pairs, 1)
-            pairs.edge_label_time = self._all_times[pairs.input_id[of_pair]]
+            pair_index = torch.arange(pairs.edge_label_index.size(1), device=self.device) % max(num_pairs, 1)
+            pairs.edge_label_time = self._all_times[pairs.input_id[pair_index]]
         if (labels := self._labels_of(pairs.input_id, pairs.edge_label_index.size(1) - num_pairs)) is not None:
             pairs.edge_label = labels
         return batch
 
     def _pair_of(self, trees: Tensor, num_pairs: int, num_endpoints: int) -> Tensor:
         """The pair of each tree; trees are numbered as their roots, the endpoints."""
-        if not self._of_pairs.are_triplets:
+        if not self._pair_request.are_triplets:
             return trees % max(num_endpoints // 2, 1) % max(num_pairs, 1)
-        of_negatives = (trees - 2 * num_pairs) // int(self._of_pairs.negatives)
-        return torch.where(trees < 2 * num_pairs, trees % max(num_pairs, 1), of_negatives)
+        pairs_of_negatives = (trees - 2 * num_pairs) // int(self._pair_request.negatives)
+        return torch.where(trees < 2 * num_pairs, trees % max(num_pairs, 1), pairs_of_negatives)
 
     def _labels_of(self, input_id: Tensor, num_negatives: int) -> Tensor | None:
-        if self._edge_label is None and self._of_pairs.negative_mode == "none":
+        if self._edge_label is None and self._pair_request.negative_mode == "none":
             return None
         if self._edge_label is None:
             labels = torch.ones(len(input_id), device=input_id.device)
@@ -238,10 +238,10 @@ class LinkNeighborLoader(NeighborLoader):
         return torch.cat([labels, labels.new_zeros(num_negatives, *labels.shape[1:])])
 
     def _identity(self) -> dict:
-        of_types = {"input_type": list(self._key)} if self._key else {}
-        own = self._of_pairs
+        type_members = {"input_type": list(self._key)} if self._key else {}
+        own = self._pair_request
         drawn = [own.negative_mode, float(own.negatives), own.redraws, own.exclude, *self._digests_of_draws]
-        return super()._identity() | {"pairs": drawn} | of_types
+        return super()._identity() | {"pairs": drawn} | type_members
 
 
 def _pairs_of(
@@ -264,26 +264,26 @@ def _pairs_of(
     """
     place, expected = "edge_label_index", "int64 [2, n] node ids, or [n] places of edges in the data set's indices"
     try:
-        given = np.asarray(
+        array = np.asarray(
             np.arange(lists.num_edges) if edge_label_index is None else torch.as_tensor(edge_label_index).cpu()
         )
     except (TypeError, ValueError, RuntimeError) as error:
         raise CohortError(place, expected, repr(edge_label_index)[:80]) from error
-    if not np.issubdtype(given.dtype, np.integer) or not (given.ndim == 1 or (given.ndim == 2 and len(given) == 2)):
-        hint = "of a [n, 2] tensor: its .t()" if given.ndim == 2 and given.shape[1] == 2 else ""
-        raise CohortError(place, expected, f"{given.dtype} {list(given.shape)}", hint)
-    bounds, what = ([lists.num_edges], "edges") if given.ndim == 1 else (num_nodes, "node ids")
-    for ids, bound in zip(given.reshape(len(bounds), -1), bounds, strict=True):
+    if not np.issubdtype(array.dtype, np.integer) or not (array.ndim == 1 or (array.ndim == 2 and len(array) == 2)):
+        hint = "of a [n, 2] tensor: its .t()" if array.ndim == 2 and array.shape[1] == 2 else ""
+        raise CohortError(place, expected, f"{array.dtype} {list(array.shape)}", hint)
+    bounds, what = ([lists.num_edges], "edges") if array.ndim == 1 else (num_nodes, "node ids")
+    for ids, bound in zip(array.reshape(len(bounds), -1), bounds, strict=True):
         if ids.size and (ids.min() < 0 or ids.max() >= bound):
             raise CohortError(place, f"{what} in [0, {bound})", f"{ids.min()} .. {ids.max()}")
-    if given.ndim == 1:
-        given = given if columns is None else columns.of(name).argsort().numpy()[given]
-        target = np.searchsorted(lists.indptr, given, side="right") - 1
-        given = np.stack([lists.indices[given], target])
-    return np.ascontiguousarray(given.T, dtype=np.int64)
+    if array.ndim == 1:
+        array = array if columns is None else columns.columns_of(name).argsort().numpy()[array]
+        target = np.searchsorted(lists.indptr, array, side="right") - 1
+        array = np.stack([lists.indices[array], target])
+    return np.ascontiguousarray(array.T, dtype=np.int64)
 
 
-def _checked_labels(labels, num_pairs: int, of_pairs: OfPairs) -> Tensor | None:
+def _checked_labels(labels, num_pairs: int, pair_draws: OfPairs) -> Tensor | None:
     """The argument ``edge_label``, as batches have it.
 
     Raises:
@@ -291,19 +291,19 @@ def _checked_labels(labels, num_pairs: int, of_pairs: OfPairs) -> Tensor | None:
     """
     if labels is None:
         return None
-    if of_pairs.are_triplets:
+    if pair_draws.are_triplets:
         hint = "dst_pos_index and dst_neg_index of a batch tell positives from negatives"
         raise CohortError("edge_label", "None, with triplets", type(labels).__name__, hint)
     labels = torch.as_tensor(labels)
     if labels.dim() < 1 or len(labels) != num_pairs:
         raise CohortError("edge_label", f"a tensor [{num_pairs}, ...], one label per pair", f"{list(labels.shape)}")
-    if of_pairs.negative_mode == "binary" and num_pairs and labels.min() == 0:
+    if pair_draws.negative_mode == "binary" and num_pairs and labels.min() == 0:
         if (
             not labels.is_floating_point()
             and labels.dtype != torch.bool
             and labels.max() == torch.iinfo(labels.dtype).max
         ):
-            found = f"{labels.max()} in {labels.dtype}"
-            raise CohortError("edge_label", "labels that can be raised by 1", found, "pass edge_label.long()")
+            actual = f"{labels.max()} in {labels.dtype}"
+            raise CohortError("edge_label", "labels that can be raised by 1", actual, "pass edge_label.long()")
         return labels + 1
     return labels

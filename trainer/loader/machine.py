@@ -64,40 +64,40 @@ def ranks_here(limit_seconds: float) -> RanksHere:
     wait here for each other.
 
     Raises:
-        CohortError: there seem to be several ranks, but not who they are; or one does not ask within the limit.
+        CohortError: there seem to be several ranks, but their places are unknown; or one does not ask in time.
     """
-    told = told_place(os.environ)
+    place = launcher_place(os.environ)
     if dist.is_available() and dist.is_initialized():
         rank, size = dist.get_rank(), dist.get_world_size()
         if size == 1:
             return RanksHere()
-        if told is None or (told.rank, told.size) != (rank, size):
+        if place is None or (place.rank, place.size) != (rank, size):
             return _ranks_of_group(rank, size, limit_seconds)
-    elif told is None:
+    elif place is None:
         demand_alone(os.environ)
         return RanksHere()
-    if told.local_size == 1:
-        return RanksHere(told, (told.rank,))
-    first = told.rank - told.local_rank
+    if place.local_size == 1:
+        return RanksHere(place, (place.rank,))
+    first = place.rank - place.local_rank
     parent, restarts = os.getppid(), os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     name = f"{parent}-{start_time_of(parent)}-{restarts}-{next(numbers)}"
-    ranks = tuple(range(first, first + told.local_size))
-    siblings.look(told.local_rank)
-    return RanksHere(told, ranks, name, lambda local_rank: siblings.has_ended(local_rank, told.local_rank))
+    ranks = tuple(range(first, first + place.local_size))
+    siblings.look(place.local_rank)
+    return RanksHere(place, ranks, name, lambda local_rank: siblings.has_ended(local_rank, place.local_rank))
 
 
 def has_other_ranks() -> bool:
-    """Whether this process is one of several ranks, as far as it has been told.
+    """Whether this process is one of several ranks, as far as its environment and torch.distributed say.
 
     Raises:
-        CohortError: as `told_place`.
+        CohortError: as `launcher_place`.
     """
-    told = told_place(os.environ)
+    place = launcher_place(os.environ)
     size = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
-    return max(size, told.size if told else 1) > 1
+    return max(size, place.size if place else 1) > 1
 
 
-def told_place(environment: Mapping[str, str]) -> Place | None:
+def launcher_place(environment: Mapping[str, str]) -> Place | None:
     """The place that torchrun or ``cohort run`` gives to a process; None where they started none.
 
     Raises:
@@ -116,23 +116,23 @@ def told_place(environment: Mapping[str, str]) -> Place | None:
 
 
 def demand_alone(environment: Mapping[str, str]) -> None:
-    """For a process that neither torchrun nor torch.distributed told its place.
+    """Checks that a process without a place from torchrun or torch.distributed trains alone.
 
     Raises:
         CohortError: the environment has a part of a place, or srun or mpirun has started several processes.
     """
     if environment.get("WORLD_SIZE") == "1":
         return
-    found = {name: environment[name] for name in NAMES if name in environment}
-    found |= {name: size for _, name in STARTERS[1:] if (size := environment.get(name, "1")) != "1"}
-    if found:
+    variables = {name: environment[name] for name in NAMES if name in environment}
+    variables |= {name: size for _, name in STARTERS[1:] if (size := environment.get(name, "1")) != "1"}
+    if variables:
         expected = "all of them, or an initialised torch.distributed, which knows the ranks"
         hint = f"{FIRST_THE_GROUP}, or set WORLD_SIZE=1 for a process that trains alone"
-        raise CohortError(", ".join(NAMES), expected, variables_shown(found, found), hint)
+        raise CohortError(", ".join(NAMES), expected, variables_shown(variables, variables), hint)
 
 
 def demand_same_place(place: Place) -> None:
-    """torch.distributed may have been initialised after a loader was made.
+    """Checks that torch.distributed, which may have been initialised after the loader was made, agrees with its place.
 
     Raises:
         CohortError: it knows this process as another rank than the loader does.
@@ -173,26 +173,26 @@ def wait_for_rank(
 
 
 def _ranks_of_group(rank: int, size: int, limit_seconds: float) -> RanksHere:
-    """By the store of torch.distributed, in which every rank says on which machine it is."""
+    """The ranks of this machine, found by the store of torch.distributed, to which every rank writes its machine."""
     store = dist.distributed_c10d._get_default_store()
     own: dict = {"machine": machine_identity(), "pid": os.getpid(), "name": uuid.uuid4().hex}
     own["started"] = start_time_of(own["pid"])
     try:
         number = store.add(f"cohort/{rank}", 1)
         store.set(f"cohort/{number}/{rank}", json.dumps(own))
-        of_ranks = []
+        records = []
         for other in range(size):
             late = CohortError(f"rank {other}", f"its loader within {limit_seconds:.0f} s", "none", SAME_LOADERS)
             there = functools.partial(store.check, [f"cohort/{number}/{other}"])
             wait_for_rank(other, there, lambda: False, lambda: None, limit_seconds, late)
-            of_ranks.append(json.loads(store.get(f"cohort/{number}/{other}")))
+            records.append(json.loads(store.get(f"cohort/{number}/{other}")))
     except CohortError:
         raise
     except RuntimeError as error:
         hint = "the rank that keeps it, rank 0 as a rule, may have ended"
         raise CohortError("the store of torch.distributed", "an answer", str(error), hint) from error
-    ranks = tuple(other for other, word in enumerate(of_ranks) if word["machine"] == own["machine"])
-    here = [of_ranks[other] for other in ranks]
+    ranks = tuple(other for other, record in enumerate(records) if record["machine"] == own["machine"])
+    here = [records[other] for other in ranks]
 
     def has_ended(local_rank: int) -> bool:
         return start_time_of(here[local_rank]["pid"]) != here[local_rank]["started"]
@@ -201,23 +201,23 @@ def _ranks_of_group(rank: int, size: int, limit_seconds: float) -> RanksHere:
 
 
 class Siblings:
-    """This process and others of the same parent, by local rank. One that was never seen may be yet to start."""
+    """The processes of this one's parent, by local rank. A rank that was never seen may not have started yet."""
 
     def __init__(self):
         self._looked = 0.0  # for the first time
         self._seen: set[int] = set()
 
     def look(self, own_local_rank: int) -> set[int]:
-        """The local ranks that are there; none where that cannot be known."""
+        """The local ranks that are running; an empty set if that cannot be known."""
         self._looked = self._looked or time.monotonic()
         there = _local_ranks()
-        if own_local_rank not in there:  # the environment has not told the ranks
+        if own_local_rank not in there:  # the environments do not have the ranks
             return set()
         self._seen |= there
         return there
 
     def has_ended(self, local_rank: int, own_local_rank: int) -> bool:
-        """Whether a local rank is there no more; False where that cannot be known."""
+        """Whether a local rank has ended; False if that cannot be known."""
         there = self.look(own_local_rank)
         is_late = time.monotonic() > self._looked + LATE_SECONDS
         return bool(there) and local_rank not in there and (local_rank in self._seen or is_late)
@@ -227,7 +227,7 @@ siblings = Siblings()
 
 
 def _local_ranks() -> set[int]:
-    """Those that the environments of the parent's children name."""
+    """The local ranks in the environments of the parent's children."""
     variables: set[bytes] = set()
     try:
         tasks = Path(f"/proc/{os.getppid()}/task").glob("*/children")

@@ -61,8 +61,8 @@ class MemoryGraph:
         """
         if has_other_ranks():
             hint = 'write it once, before the ranks start: cohort.from_pyg(data, "data/mine")'
-            found = f"a PyG {type(data).__name__}"
-            raise CohortError("data", "the folder of a data set, which ranks share", found, hint)
+            actual = f"a PyG {type(data).__name__}"
+            raise CohortError("data", "the folder of a data set, which ranks share", actual, hint)
         self.data, self.left_out = data, set[str]()
         self._nodes: dict[Name, BaseStorage] = {store._key: store for store in data.node_stores}
         self._edges: dict[Name, BaseStorage] = {store._key: store for store in data.edge_stores}
@@ -79,10 +79,12 @@ class MemoryGraph:
         cleanup.callback(run_folder.remove)
         self.folder = run_folder.path / "data"
         self._write(times, weights, seeds)
-        self._columns = {name: _order(ends, times.get(name), weights.get(name)) for name, ends in self._ends.items()}
+        self._columns = {
+            name: _order(endpoints, times.get(name), weights.get(name)) for name, endpoints in self._ends.items()
+        }
         del self._ends
 
-    def of(self, name: EdgeType | None) -> Tensor:
+    def columns_of(self, name: EdgeType | None) -> Tensor:
         """int64 [E]: of the edge at each place in the data set's ``indices``, the column in the graph's ``edge_index``.
 
         Args:
@@ -112,31 +114,31 @@ class MemoryGraph:
 
     # --- batches ----------------------------------------------------------------------------------------------------
 
-    def fill(self, batch: OfSlot, of_pairs: bool) -> None:
-        """Gives a batch the rows of its nodes and edges, and what the graph has beside these."""
-        of_loader = LOADERS_OWN | self.left_out | (OF_PAIRS if of_pairs else set())
-        for name, given in (self._nodes | self._edges).items():
-            self._fill(name, batch.store_of(name or NODE_TYPE), given, of_loader)
+    def fill(self, batch: OfSlot, has_pairs: bool) -> None:
+        """Gives a batch the rows of its nodes and edges, and the other attributes of the graph."""
+        loader_keys = LOADERS_OWN | self.left_out | (OF_PAIRS if has_pairs else set())
+        for name, graph_store in (self._nodes | self._edges).items():
+            self._fill(name, batch.store_of(name or NODE_TYPE), graph_store, loader_keys)
         if None not in self._nodes:
             batch.stores[0].update(self.data.stores[0])
 
-    def _fill(self, name: Name, store: BaseStorage, given: BaseStorage, of_loader: set[str]) -> None:
+    def _fill(self, name: Name, store: BaseStorage, graph_store: BaseStorage, loader_keys: set[str]) -> None:
         device = store["edge_index" if "edge_index" in store else "n_id"].device
         if "e_id" in store:
             store["e_id"] = self._columns[name][store["e_id"].cpu()].to(device)
         n_id, e_id = store.get("n_id"), store.get("e_id")
         store.pop("y", None)  # the data set has none
-        if not self._has_rows_of(name, given):
+        if not self._has_rows_of(name, graph_store):
             store.pop("x", None)
-        of_loader = of_loader | (set(store) - {"n_id", "e_id"})
-        for key, value in given.items():
-            if key in of_loader:
+        loader_keys = loader_keys | (set(store) - {"n_id", "e_id"})
+        for key, value in graph_store.items():
+            if key in loader_keys:
                 continue
-            if given.is_node_attr(key):
-                store[key] = _taken(value, n_id, _dim(given, key), device)
-            elif given.is_edge_attr(key):
-                if e_id is not None:  # as in PyG, batches have nothing of edges that are not told apart
-                    store[key] = _taken(value, e_id, _dim(given, key), device)
+            if graph_store.is_node_attr(key):
+                store[key] = _taken(value, n_id, _dim(graph_store, key), device)
+            elif graph_store.is_edge_attr(key):
+                if e_id is not None:  # as in PyG, batches without e_id have no attributes of edges
+                    store[key] = _taken(value, e_id, _dim(graph_store, key), device)
             else:
                 store[key] = value.to(device) if isinstance(value, Tensor) else value
         if "e_id" in self.left_out:
@@ -144,13 +146,13 @@ class MemoryGraph:
         if n_id is not None and "x" not in store:
             store["num_nodes"] = len(n_id)
 
-    def _has_rows_of(self, name: Name, given: BaseStorage) -> bool:
+    def _has_rows_of(self, name: Name, graph_store: BaseStorage) -> bool:
         """Whether the data set's rows of a node type are those that the graph has now."""
         if name not in self._rows:
             return False
         written, version = self._rows[name]
         x = written()
-        return x is not None and given.get("x") is x and not x.requires_grad and x._version == version
+        return x is not None and graph_store.get("x") is x and not x.requires_grad and x._version == version
 
     # --- the data set -----------------------------------------------------------------------------------------------
 
@@ -159,38 +161,38 @@ class MemoryGraph:
         place = _place("edge_index", name)
         if store.get("edge_index") is None:
             has_adj, expected = store.get("adj_t") is not None, f"a {type(self.data).__name__} with edge_index"
-            found, at = "adj_t alone" if has_adj else "none", "" if name is None else f"[{name!r}]"
+            actual, at = "adj_t alone" if has_adj else "none", "" if name is None else f"[{name!r}]"
             hint = ADJ_HINT.replace("data.", f"data{at}.") if has_adj else "fill it in"
-            raise CohortError(place, expected, found, hint)
+            raise CohortError(place, expected, actual, hint)
         return ends_of(place, store["edge_index"])
 
     def _times_of_edges(self, attribute: str | None) -> dict[Name, np.ndarray]:
         """int64 [E] of each edge type that has times: its own, or those of its source nodes."""
         if attribute is None:
             return {}
-        of_nodes = {name: store for name, store in self._nodes.items() if _has(store, attribute, of_nodes=True)}
-        of_edges = {name: store for name, store in self._edges.items() if _has(store, attribute, of_nodes=False)}
-        if not of_nodes and not of_edges:
+        node_stores = {name: store for name, store in self._nodes.items() if _has(store, attribute, for_nodes=True)}
+        edge_stores = {name: store for name, store in self._edges.items() if _has(store, attribute, for_nodes=False)}
+        if not node_stores and not edge_stores:
             at = "data" if None in self._nodes else "data[TYPE]"
             expected = f"the name of a tensor of times, one for each node or edge: {at}.{attribute}"
             raise CohortError("time_attr", expected, "none")
-        if of_nodes and of_edges:
-            names = [str(name) for name in (*of_nodes, *of_edges)]
+        if node_stores and edge_stores:
+            names = [str(name) for name in (*node_stores, *edge_stores)]
             hint = "rename one of them, and give time_attr the name of the other"
             expected = f"{attribute!r} of nodes or of edges"
             raise CohortError("time_attr", expected, f"of both: {', '.join(names)}", hint)
-        for name, store in of_nodes.items():
+        for name, store in node_stores.items():
             self._node_times[name] = self._numbers(name, store, attribute, store.num_nodes, edge_times)
-        if of_edges:
+        if edge_stores:
             return {
                 name: self._numbers(name, store, attribute, len(self._ends[name][0]), edge_times)
-                for name, store in of_edges.items()
+                for name, store in edge_stores.items()
             }
-        of_sources = {name: None if name is None else name[0] for name in self._edges}
+        source_types = {name: None if name is None else name[0] for name in self._edges}
         times = {
             name: self._node_times[source][self._sources(name, len(self._node_times[source]))]
-            for name, source in of_sources.items()
-            if source in of_nodes
+            for name, source in source_types.items()
+            if source in node_stores
         }
         for name, (sources, _) in self._ends.items() if not times else ():  # a data set with times has some
             times[name] = np.full(len(sources), np.iinfo(np.int64).min)
@@ -210,7 +212,7 @@ class MemoryGraph:
         weights = {
             name: self._numbers(name, store, attribute, len(self._ends[name][0]), edge_weights)
             for name, store in self._edges.items()
-            if _has(store, attribute, of_nodes=False)
+            if _has(store, attribute, for_nodes=False)
         }
         if not weights:
             raise CohortError("weight_attr", "the name of a tensor of weights, one for each edge", repr(attribute))
@@ -220,12 +222,12 @@ class MemoryGraph:
         """[count]"""
         place = _place(attribute, name)
         try:
-            given = np.asarray(torch.as_tensor(store[attribute]).detach().cpu())
+            array = np.asarray(torch.as_tensor(store[attribute]).detach().cpu())
         except (TypeError, ValueError, RuntimeError) as error:
             raise CohortError(place, "a tensor of numbers", type(store[attribute]).__name__) from error
-        numbers = convert(place, given)
+        numbers = convert(place, array)
         if len(numbers) != count:
-            raise CohortError(place, f"shape [{count}]", f"shape {list(given.shape)}")
+            raise CohortError(place, f"shape [{count}]", f"shape {list(array.shape)}")
         return numbers
 
     def _write(self, times: dict[Name, np.ndarray], weights: dict[Name, np.ndarray], seeds) -> None:
@@ -250,9 +252,9 @@ class MemoryGraph:
         graph = HeteroData()
         for name, store in self._nodes.items():
             graph[name].update({"x": store["x"]} if name in self._rows else {"num_nodes": _count(name, store)})
-        for name, ends in self._ends.items():
+        for name, endpoints in self._ends.items():
             beside = {"edge_weight": weights.get(name), "edge_time": times.get(name)}
-            graph[name].edge_index = np.stack(ends)
+            graph[name].edge_index = np.stack(endpoints)
             graph[name].update({key: numbers for key, numbers in beside.items() if numbers is not None})
         if target is not None:
             count = _count(target, self._nodes[target])
@@ -266,21 +268,21 @@ def _place(attribute: str, name: Name) -> str:
     return attribute if name is None else f"{attribute} of {name if isinstance(name, str) else ', '.join(name)}"
 
 
-def _has(store: BaseStorage, attribute: str, of_nodes: bool) -> bool:
+def _has(store: BaseStorage, attribute: str, for_nodes: bool) -> bool:
     """Whether nodes, or edges, have an attribute; that of a type is one of this name, whatever its shape."""
     if store.get(attribute) is None:
         return False
     if store._key is not None:
         return True
-    return store.is_node_attr(attribute) if of_nodes else store.is_edge_attr(attribute)
+    return store.is_node_attr(attribute) if for_nodes else store.is_edge_attr(attribute)
 
 
 def _count(name: Name, store: BaseStorage) -> int:
     """How many nodes there are."""
     if not store.num_nodes:
         at = "data" if name is None else f"data[{name!r}]"
-        found = "none of them" if store.num_nodes is None else "num_nodes = 0"
-        raise CohortError(_place("nodes", name), "x, or a num_nodes of at least 1", found, f"{at}.num_nodes = ...")
+        actual = "none of them" if store.num_nodes is None else "num_nodes = 0"
+        raise CohortError(_place("nodes", name), "x, or a num_nodes of at least 1", actual, f"{at}.num_nodes = ...")
     return int(store.num_nodes)
 
 
@@ -318,10 +320,10 @@ def _taken(value: Any, ids: Tensor, dim: int, device: torch.device) -> Any:
     return value[ids.to(value.device)].to(device)  # a TensorFrame
 
 
-def _order(ends: tuple[np.ndarray, np.ndarray], times: np.ndarray | None, weights: np.ndarray | None) -> Tensor:
+def _order(endpoints: tuple[np.ndarray, np.ndarray], times: np.ndarray | None, weights: np.ndarray | None) -> Tensor:
     """int64 [E], the columns of edges in the order in which a data set has them: by target, by time, by source, by the
     bits of weights."""
-    source, target = (torch.from_numpy(np.ascontiguousarray(each)).to(torch.int64) for each in ends)
+    source, target = (torch.from_numpy(np.ascontiguousarray(array)).to(torch.int64) for array in endpoints)
     keys = [target, source] if times is None else [target, torch.from_numpy(times), source]
     if weights is not None:
         keys.append(torch.from_numpy(weights.view(np.uint32).astype(np.int64)))

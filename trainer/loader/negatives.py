@@ -1,4 +1,4 @@
-"""The negatives that a LinkNeighborLoader is asked for."""
+"""The negatives that the arguments of a LinkNeighborLoader ask for."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -54,10 +54,10 @@ class Negatives:
             CohortError: weights that nodes cannot be drawn by.
         """
         weights = {"src_weight": self.src_weight, "dst_weight": self.dst_weight}
-        ends = zip(weights.items(), num_nodes, types, times, strict=True)
+        arguments = zip(weights.items(), num_nodes, types, times, strict=True)
         return [
-            None if given is None else weight_sums(f"neg_sampling: {name}", given, count, of_type, order_of(by_time))
-            for (name, given), count, of_type, by_time in ends
+            None if array is None else weight_sums(f"neg_sampling: {name}", array, count, node_type, order_of(by_time))
+            for (name, array), count, node_type, by_time in arguments
         ]
 
 

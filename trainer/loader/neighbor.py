@@ -123,7 +123,7 @@ class NeighborLoader(Stateful):
             what else differs then.
         limit_seconds: how long the sampler may stay in one stage before it counts as hung, and how long ranks wait for
             each other's loaders.
-        of_pyg: other arguments of PyG.
+        pyg_arguments: other arguments of PyG's loader.
 
     Each batch has ``x, edge_index, indptr, y, batch_size, n_id, input_id, num_sampled_nodes, num_sampled_edges``, with
     nodes in PyG's order (seeds first, then by hop). ``edge_index``, ``indptr`` and, if it is no copy, ``x`` are views
@@ -149,7 +149,7 @@ class NeighborLoader(Stateful):
         TypeError: arguments that PyG's loader does not have either.
     """
 
-    _of_pairs = OfPairs()  # of a loader whose seeds are pairs of nodes
+    _pair_request = OfPairs()  # of a loader whose seeds are pairs of nodes
     _meter: EpochMeter | None = None  # of the epoch begun last
     _times_argument = "input_time"
     _input_type: str | EdgeType  # of the seeds
@@ -192,12 +192,12 @@ class NeighborLoader(Stateful):
         replace: bool = False,
         subgraph_type: str = "directional",
         limit_seconds: float = 600.0,
-        **of_pyg,
+        **pyg_arguments,
     ):
         # From other loaders and tests: a sampler with its edges, further members of run.json, the graph in memory.
-        sampler, self._subgraph = of_pyg.pop("_sampler", None), of_pyg.pop("_subgraph", DRAWN)
-        debug, self._graph, input_id = (of_pyg.pop(name, None) for name in ("_debug", "_graph", "input_id"))
-        take_pyg_arguments(of_pyg, type(self))
+        sampler, self._subgraph = pyg_arguments.pop("_sampler", None), pyg_arguments.pop("_subgraph", DRAWN)
+        debug, self._graph, input_id = (pyg_arguments.pop(name, None) for name in ("_debug", "_graph", "input_id"))
+        take_pyg_arguments(pyg_arguments, type(self))
         self._transform, kind = transform, checked_kind(subgraph_type)
         self._trees = tree_options(disjoint, time_attr, temporal_strategy)
         self._replace = checked("replace", replace, bool)
@@ -218,12 +218,12 @@ class NeighborLoader(Stateful):
             self.num_neighbors = hops_of(num_neighbors)
             self._fanout = fanout_of(self._types, num_neighbors)
             if opened is not None:
-                given: dict = {"num_slots": num_slots, "seed": seed, "topology": topology, "weight_attr": weight_attr}
-                given |= {"order": order, "compress": compress, "reuse": reuse, "weight_strategy": weight_strategy}
-                options = sampler_options(given, time_attr) | (debug or {})
-                of_spec = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes, host_bytes)
-                of_edges = EdgeArrays(edge_ids, edge_weights, edge_attr)
-                own = sampler = self._start(opened, device, kind, of_edges, options, of_spec, limit_seconds, cleanup)
+                draws: dict = {"seed": seed, "weight_attr": weight_attr, "weight_strategy": weight_strategy}
+                memory = {"num_slots": num_slots, "topology": topology, "order": order, "compress": compress}
+                options = sampler_options(draws | memory | {"reuse": reuse}, time_attr) | (debug or {})
+                spec_options = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes, host_bytes)
+                arrays = EdgeArrays(edge_ids, edge_weights, edge_attr)
+                own = sampler = self._start(opened, device, kind, arrays, options, spec_options, limit_seconds, cleanup)
         self._sampler = sampler
         try:
             if own and sampler_sms:
@@ -241,33 +241,33 @@ class NeighborLoader(Stateful):
         data: StoredGraph,
         device,
         kind: str,
-        of_edges: EdgeArrays,
+        arrays: EdgeArrays,
         options: dict,
-        of_spec: dict,
+        spec_options: dict,
         limit_seconds: float,
         cleanup: contextlib.ExitStack,
     ) -> SamplerProcess:
         if self._graph is None:
             demand_draws_possible(data, options["weight_attr"], self._trees.time_attr)
-            options |= of_edges.of(data, kind)
+            options |= arrays.members(data, kind)
         else:
-            options |= self._graph.edge_options(of_edges, kind, data)
+            options |= self._graph.edge_options(arrays, kind, data)
         self._subgraph = subgraph_of(kind, data, options, self._trees)
-        of_spec |= {name: options[name] for name in (*DRAWS, "reuse", "topology")}
-        of_spec |= {f"use_{name}": options[name] for name in ("edge_weights", "edge_features")}
-        spec = SamplerSpec(fanout=self._fanout, batch_size=self.batch_size, slots=options["num_slots"], **of_spec)
+        spec_options |= {name: options[name] for name in (*DRAWS, "reuse", "topology")}
+        spec_options |= {f"use_{name}": options[name] for name in ("edge_weights", "edge_features")}
+        spec = SamplerSpec(fanout=self._fanout, batch_size=self.batch_size, slots=options["num_slots"], **spec_options)
         limit_seconds = checked("limit_seconds", limit_seconds, types.AboveZero)
         return SamplerProcess(data, device, options, spec, limit_seconds, cleanup.pop_all())
 
-    def _register(self, seeds: np.ndarray, times, **of_negatives: Sequence[np.ndarray | None]) -> None:
-        """Tells the sampler of the seeds, and the other ranks of this machine of the loader."""
+    def _register(self, seeds: np.ndarray, times, **negative_options: Sequence[np.ndarray | None]) -> None:
+        """Registers the seeds with the sampler, and checks that all ranks of this machine make the same loader."""
         if times is None and self._graph is not None and self._ids.ndim == 1:
             times = self._graph.times_of(self._key or None, self._ids)
         self._times = self._trees.checked_times(times, len(seeds), self._times_argument)
-        self._seed_set = self._sampler.source.add_seeds(seeds, None, self._times, owner=self, **of_negatives)
+        self._seed_set = self._sampler.source.add_seeds(seeds, None, self._times, owner=self, **negative_options)
         if self._sampler.place.local_size > 1:
-            of_data = {"data": os.path.realpath(self._sampler.data)}
-            self._sampler.demand_same_loader(self._seed_set, of_data | self._identity())
+            identity = {"data": os.path.realpath(self._sampler.data)}
+            self._sampler.demand_same_loader(self._seed_set, identity | self._identity())
 
     def _checked_seeds(self, input_nodes) -> np.ndarray:
         """int64 [n], as the sampler counts nodes; keeps their ids and their node type."""
@@ -325,7 +325,7 @@ class NeighborLoader(Stateful):
         meter = self._meter = EpochMeter(epoch, self.device)
         try:
             shuffle = self.shuffle and not keeps_order()
-            how = (self.batch_size, epoch, shuffle, done, self._of_pairs)
+            how = (self.batch_size, epoch, shuffle, done, self._pair_request)
             which = source.request(self._seed_set, self._fanout, *how, **self._trees.fields(self._replace))
             # No local name for slot or batch: the slot would be held.
             batches = map(functools.partial(self._counted, position, meter), source.slots(which, num_steps))
@@ -344,7 +344,7 @@ class NeighborLoader(Stateful):
         batch = self._batch_of(slot)
         self._subgraph.finish(batch)
         if self._graph is not None:
-            self._graph.fill(batch, of_pairs=self._ids.ndim == 2)
+            self._graph.fill(batch, has_pairs=self._ids.ndim == 2)
         seeds = batch.store_of(self._input_type)
         seeds.update(rows_by_name(self._input_id, seeds.input_id))
         for type_, tensors in self._node_tensors.items():
@@ -353,11 +353,11 @@ class NeighborLoader(Stateful):
         meter.step_begins(slot)
         return batch if self._transform is None else self._transform(batch)
 
-    def _of_slot(self, slot) -> OfSlot:
+    def _batch_from_slot(self, slot) -> OfSlot:
         return batch_of(HeteroBatch if self._key else Batch, self._types, slot, self._input_type, self._sampler.rows)
 
     def _batch_of(self, slot) -> OfSlot:
-        batch = self._of_slot(slot)
+        batch = self._batch_from_slot(slot)
         if self._times is not None:
             seeds = batch.store_of(self._input_type)
             seeds.seed_time = self._all_times[seeds.input_id]
@@ -370,9 +370,9 @@ class NeighborLoader(Stateful):
 
     def _identity(self) -> dict:
         """What the batches follow from, but for the data set itself."""
-        of_trees = self._trees.identity(self._times)
+        tree_members = self._trees.identity(self._times)
         return (
-            of_trees
+            tree_members
             | self._sampler.draws
             | {
                 "seed": int(self._sampler.seed),

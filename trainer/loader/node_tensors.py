@@ -1,4 +1,4 @@
-"""More about nodes than a data set keeps: the argument ``node_tensors`` of a loader."""
+"""Tensors of nodes that a data set does not have: the argument ``node_tensors`` of a loader."""
 
 from collections.abc import Mapping
 
@@ -30,16 +30,16 @@ def checked_tensors(tensors: Mapping | None, counts: Mapping[str, int]) -> NodeT
         CohortError: one is no tensor [num_nodes, ...], or has the name of what batches have anyway; or a node type is
             unknown.
     """
-    tensors, found = tensors or {}, {}
-    if len(counts) == 1 and not any(isinstance(each, Mapping) for each in tensors.values()):
+    tensors, by_type = tensors or {}, {}
+    if len(counts) == 1 and not any(isinstance(value, Mapping) for value in tensors.values()):
         return {name: _checked("node_tensors", tensors, count) for name, count in counts.items()}
-    for type_, of_type in tensors.items():
+    for type_, type_tensors in tensors.items():
         place = f"node_tensors[{type_!r}]"
-        if type_ not in counts or not isinstance(of_type, Mapping):
+        if type_ not in counts or not isinstance(type_tensors, Mapping):
             expected = f"tensors by name, of one of the node types {', '.join(map(str, counts))}"
-            raise CohortError(place, expected, type(of_type).__name__, 'node_tensors={"paper": {"year": year}}')
-        found[type_] = _checked(place, of_type, counts[type_])
-    return found
+            raise CohortError(place, expected, type(type_tensors).__name__, 'node_tensors={"paper": {"year": year}}')
+        by_type[type_] = _checked(place, type_tensors, counts[type_])
+    return by_type
 
 
 def _checked(argument: str, tensors: Mapping[str, Tensor], num_nodes: int) -> dict[str, Tensor]:
@@ -48,8 +48,8 @@ def _checked(argument: str, tensors: Mapping[str, Tensor], num_nodes: int) -> di
         if name in OF_BATCHES:
             raise CohortError(place, f"another name than {', '.join(sorted(OF_BATCHES))}", repr(name))
         if not isinstance(tensor, Tensor) or tensor.dim() < 1 or len(tensor) != num_nodes:
-            found = f"shape {list(tensor.shape)}" if isinstance(tensor, Tensor) else type(tensor).__name__
-            raise CohortError(place, f"a tensor [{num_nodes}, ...], one row per node", found)
+            actual = f"shape {list(tensor.shape)}" if isinstance(tensor, Tensor) else type(tensor).__name__
+            raise CohortError(place, f"a tensor [{num_nodes}, ...], one row per node", actual)
     return dict(tensors)
 
 

@@ -69,8 +69,8 @@ class SamplerProcess:
                 self.run_folder = self._start(options, meeting)
             else:
                 hint = f"{SAME_LOADERS}; without torch.distributed those of a machine have one parent process"
-                found = f"no {meeting} after {limit_seconds:.0f} s"
-                late = CohortError("LOCAL_RANK", "a sampler that local rank 0 starts", found, hint)
+                actual = f"no {meeting} after {limit_seconds:.0f} s"
+                late = CohortError("LOCAL_RANK", "a sampler that local rank 0 starts", actual, hint)
                 has_ended = functools.partial(self._ranks.has_ended, 0)
                 first = self._ranks.ranks[0]
                 wait_for_rank(first, meeting.exists, has_ended, lambda: None, limit_seconds, late)
@@ -116,14 +116,14 @@ class SamplerProcess:
         divide_gpu(self.source, checked("sampler_sms", sampler_sms, Positive))
 
     def demand_same_loader(self, number: int, identity: dict) -> None:
-        """Waits until every rank of this machine has made its ``number``-th loader, and compares them: each says in its
-        channel's folder what its loader is, and reads the others' words.
+        """Waits until every rank of this machine has made its ``number``-th loader, and compares the loaders: each rank
+        writes a description of its own to its channel's folder, and reads those of the others.
 
         Args:
             identity: what the batches follow from, in numbers and text.
 
         Raises:
-            CohortError: the loaders differ (every rank is told the same), or one is missing.
+            CohortError: the loaders differ (every rank raises the same error), or one is missing.
         """
         ranks = self._ranks
         files = [folder / f"loader-{number}.json" for folder in self._folders]
@@ -138,16 +138,16 @@ class SamplerProcess:
         # All ranks have made this loader, so all have read the files of the one before.
         (files[ranks.place.local_rank].parent / f"loader-{number - 1}.json").unlink(missing_ok=True)
         for name, value in identities[0].items():
-            of_ranks = dict(zip(ranks.ranks, (of_rank[name] for of_rank in identities), strict=True))
-            others = {rank: other for rank, other in of_ranks.items() if other != value}
-            if others and name in ("input_nodes", "input_time"):  # digests, which nobody wants to read
+            by_rank = dict(zip(ranks.ranks, (rank_identity[name] for rank_identity in identities), strict=True))
+            others = {rank: other for rank, other in by_rank.items() if other != value}
+            if others and name in ("input_nodes", "input_time"):  # digests, which are not shown
                 hint = "pass all of them on every rank: Cohort divides the batches itself"
-                found = f"other ones on rank {', '.join(map(str, others))}"
-                raise CohortError(name, "the same on every rank", found, hint)
+                actual = f"other ones on rank {', '.join(map(str, others))}"
+                raise CohortError(name, "the same on every rank", actual, hint)
             if others:
                 others = {ranks.ranks[0]: value} | others
-                told = ", ".join(f"{other!r} on rank {rank}" for rank, other in others.items())
-                raise CohortError(name, "the same on every rank", told, SAME_LOADERS)
+                values = ", ".join(f"{other!r} on rank {rank}" for rank, other in others.items())
+                raise CohortError(name, "the same on every rank", values, SAME_LOADERS)
         if self._meeting is not None and self.place.local_rank == 0:
             self._meeting.unlink(missing_ok=True)  # all have found the folder
 
@@ -191,7 +191,7 @@ def _closed() -> CohortError:
 
 
 def _warn_without_mps() -> None:
-    """Says what it costs when this process and its sampler cannot use the GPU at the same time."""
+    """Warns that this process and its sampler cannot use the GPU at the same time, and what that costs."""
     folder = Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"))
     if not (folder / "control").exists():
         warn_user(
@@ -201,7 +201,7 @@ def _warn_without_mps() -> None:
 
 
 def _clean_up(owner: int, cleanup: contextlib.ExitStack) -> None:
-    """A fork of the owner leaves the sampler alone."""
+    """Cleans up in the process that started the sampler; a fork of it does nothing."""
     if os.getpid() == owner:
         cleanup.close()
 

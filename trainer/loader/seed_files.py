@@ -1,4 +1,4 @@
-"""Files of seed sets, by which a trainer tells its sampler of them."""
+"""Files by which a trainer gives seed sets to its sampler."""
 
 import collections
 import weakref
@@ -67,8 +67,8 @@ def _write(file: Path, array: np.ndarray) -> None:
         np.save(file, array)
     except OSError as error:
         expected = f"{format_bytes(array.nbytes)} of space in shared memory"
-        found = error.strerror or str(error)
-        raise CohortError(str(file), expected, found, "enlarge it, or use fewer --slots") from error
+        actual = error.strerror or str(error)
+        raise CohortError(str(file), expected, actual, "enlarge it, or use fewer --slots") from error
 
 
 def _remove(files: list[Path]) -> None:

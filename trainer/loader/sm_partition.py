@@ -1,4 +1,4 @@
-"""Which SMs of a GPU train, and which are the sampler's."""
+"""Divides the SMs of a GPU between the trainer and the sampler."""
 
 import functools
 

@@ -35,7 +35,7 @@ class Pass:
 
 @dataclass(frozen=True)
 class OfPairs:
-    """What is drawn for a batch of pairs of nodes: fields of channel/request.h; see sampler/pairs.h.
+    """The draws for a batch of pairs of nodes: fields of channel/request.h; see sampler/pairs.h.
 
     Attributes:
         negative_mode: "none"; "binary": as many pairs as the batch has, times ``negatives``; "triplet": ``negatives``
@@ -128,10 +128,10 @@ class BatchSource:
         epoch: int = 0,
         shuffle: bool = False,
         done: int = 0,
-        of_pairs: OfPairs = OfPairs(),
+        pair_draws: OfPairs = OfPairs(),
         **fields,
     ) -> Pass:
-        """Asks for a pass, without this trainer's first ``done`` batches, which nobody builds then.
+        """Asks for a pass without this trainer's first ``done`` batches, which are not built.
 
         The sampler starts on it as soon as it is done with earlier ones. ``fields``: others that channel/request.h
         lists; one that is left out is 0, False, or the first word of its enum.
@@ -140,12 +140,12 @@ class BatchSource:
         fields |= {"first_step": self.rank + done * self.num_ranks, "step_stride": self.num_ranks}
         for name in ("labels_of_seeds", "last_hop_global", "sampler_sms"):
             fields[name] = getattr(self, name)
-        number = self._receiver.request(list(fanout), **fields, **vars(of_pairs))
+        number = self._receiver.request(list(fanout), **fields, **vars(pair_draws))
         self._seed_files.requested(seed_set, number)
         return Pass(number, max(0, self.steps_of(seed_set, batch_size) - done))
 
     def steps_of(self, seed_set: int, batch_size: int) -> int:
-        """Of a whole pass: batches that each rank takes, the last of which may be empty."""
+        """The number of batches that each rank takes in a whole pass; the last of them may be empty."""
         groups = self._groups[seed_set]
         return -(-len(groups) * -(-max(groups) // batch_size) // self.num_ranks)
 
@@ -253,16 +253,16 @@ def slot_offsets(slot, relation: int = 0) -> torch.Tensor:
 
 
 def record_stream(slot, stream) -> None:
-    """Says that work on another CUDA stream uses the slot's views: the slot is not filled again before the work is done
-    that ``stream`` has when the last view goes.
+    """Declares that work on another CUDA stream uses the slot's views. The slot is filled again only after the work
+    that ``stream`` has when the last view is released.
 
-    ``Tensor.record_stream`` cannot say it, as the memory is not that of PyTorch's allocator.
+    ``Tensor.record_stream`` has no effect here, since PyTorch's allocator does not own the memory.
 
     Args:
         stream: a torch.cuda.Stream of the slot's GPU. On the CPU it may also be None, and nothing is done.
 
     Raises:
-        CohortError: it is none, or one of another GPU.
+        CohortError: ``stream`` is no stream, or belongs to another GPU.
     """
     check_stream(slot.n_id.device, stream)
     if slot.n_id.is_cuda:
@@ -270,7 +270,7 @@ def record_stream(slot, stream) -> None:
 
 
 def check_stream(device: torch.device, stream) -> None:
-    """Refuses what is no stream of ``device``; on the CPU, None and the streams of all devices are accepted.
+    """Checks that ``stream`` belongs to ``device``; on the CPU, None and the streams of all devices are accepted.
 
     Raises:
         CohortError: ``stream`` is not a stream, or belongs to another GPU.
@@ -280,8 +280,8 @@ def check_stream(device: torch.device, stream) -> None:
     if device.type == "cpu" and (stream is None or isinstance(stream, torch.cuda.Stream | torch.cpu.Stream)):
         return
     expected = f"a torch.cuda.Stream of {device}" if device.type == "cuda" else "a stream of torch, or None"
-    found = f"one of {stream.device}" if isinstance(stream, torch.cuda.Stream) else repr(stream)[:80]
-    raise CohortError("record_stream", expected, found)
+    actual = f"one of {stream.device}" if isinstance(stream, torch.cuda.Stream) else repr(stream)[:80]
+    raise CohortError("record_stream", expected, actual)
 
 
 def wait_for_channel(folder: Path, check: Callable[[], None], limit_seconds: float = 3600.0) -> None:

@@ -8,7 +8,7 @@ from cohort_gnn.base.errors import CohortError
 
 
 def digest_of(numbers: np.ndarray) -> str:
-    """Of an int64 array."""
+    """The SHA-256 of an int64 array, in hex digits."""
     return hashlib.sha256(np.ascontiguousarray(numbers, dtype="<i8").data).hexdigest()
 
 
@@ -20,7 +20,7 @@ def checked_position(state: dict, identity: dict, num_steps: int) -> list[int]:
         num_steps: batches that this loader has in an epoch.
 
     Raises:
-        CohortError: the state is none, or that of a loader of other batches.
+        CohortError: this is no state, or the state of a loader with other batches.
     """
     place = "load_state_dict"
     if not isinstance(state, dict) or not identity.keys() | {"epoch", "step"} <= state.keys():

@@ -34,7 +34,7 @@ class StepClock:
 
     @contextlib.contextmanager
     def all_reduce(self) -> Iterator[None]:
-        """Around it; the work that follows on the stream has the sum."""
+        """A context around an all-reduce; the work that follows on the stream has the sum."""
         self._all_reduces.mark()
         yield
         self._all_reduces.mark()
@@ -52,7 +52,7 @@ class StepClock:
 
 
 def mark(device: torch.device):
-    """Now: an event on the GPU's current stream; on the CPU time.monotonic()."""
+    """Marks the current moment: an event on the GPU's current stream; on the CPU time.monotonic()."""
     if device.type != "cuda":
         return time.monotonic()
     event = torch.cuda.Event(enable_timing=True)
@@ -61,7 +61,7 @@ def mark(device: torch.device):
 
 
 def seconds_between(before, after) -> float:
-    """Of two marks; those of a GPU must have passed."""
+    """Seconds between two marks, both of which a GPU must have passed."""
     return after - before if isinstance(after, float) else before.elapsed_time(after) / 1e3
 
 

@@ -42,7 +42,7 @@ class Subgraph:
     unweighted: Sequence[EdgeType] = ()
 
     def finish(self, batch: OfSlot) -> None:
-        """Gives the batch its other edges, and weights to edges that have some alone."""
+        """Gives the batch its other edges, and removes the weights of edge types without weights."""
         self.complete(batch)
         for name in self.unweighted:
             batch.store_of(name).pop("edge_weight", None)
@@ -159,24 +159,24 @@ def edges_between(lists: Relation, sources: np.ndarray, targets: np.ndarray) -> 
     order = np.argsort(sources)
     ascending = sources[order]
     begins, counts = lists.indptr[targets], lists.indptr[targets + 1] - lists.indptr[targets]
-    ends = np.cumsum(counts)
-    first, found = 0, [(np.zeros(0, np.int64),) * 3]
+    totals = np.cumsum(counts)
+    first, pieces = 0, [(np.zeros(0, np.int64),) * 3]
     while first < len(targets) and len(sources):
-        before = ends[first] - counts[first]
-        last = max(first + 1, int(np.searchsorted(ends, before + MOST_EDGES, side="right")))
+        before = totals[first] - counts[first]
+        last = max(first + 1, int(np.searchsorted(totals, before + MOST_EDGES, side="right")))
         position = np.repeat(np.arange(first, last), counts[first:last])
-        places = np.arange(len(position)) + (begins - (ends - counts) + before)[position]
+        places = np.arange(len(position)) + (begins - (totals - counts) + before)[position]
         neighbours = lists.indices[places]
         at = np.minimum(np.searchsorted(ascending, neighbours), len(ascending) - 1)
         is_there = ascending[at] == neighbours
-        found.append((order[at[is_there]], position[is_there], places[is_there]))
+        pieces.append((order[at[is_there]], position[is_there], places[is_there]))
         first = last
-    source, target, e_id = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    source, target, e_id = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
     return np.stack([source, target]), e_id
 
 
 def subgraph_of(kind: str, data: StoredGraph, options: dict, trees: TreeOptions) -> Subgraph:
-    """Of a loader.
+    """The subgraph that the batches of a loader have.
 
     Args:
         options: of the sampler, which is not asked for arrays of edges that batches do not have from it.
@@ -184,12 +184,12 @@ def subgraph_of(kind: str, data: StoredGraph, options: dict, trees: TreeOptions)
     Raises:
         CohortError: the options ask for arrays of edges that such batches do not have, or for disjoint batches.
     """
-    found = _of_kind(kind, data, options, trees)
-    found.unweighted = [name for name, lists in data.edge_types.items() if lists.edge_weights is None]
-    return found
+    subgraph = _subgraph_for_kind(kind, data, options, trees)
+    subgraph.unweighted = [name for name, lists in data.edge_types.items() if lists.edge_weights is None]
+    return subgraph
 
 
-def _of_kind(kind: str, data: StoredGraph, options: dict, trees: TreeOptions) -> Subgraph:
+def _subgraph_for_kind(kind: str, data: StoredGraph, options: dict, trees: TreeOptions) -> Subgraph:
     if kind == "directional":
         return Subgraph()
     if kind == "induced":
@@ -209,7 +209,7 @@ def _of_kind(kind: str, data: StoredGraph, options: dict, trees: TreeOptions) ->
 
 
 def _induced(data: StoredGraph, options: dict) -> Induced:
-    """The sampler does not fetch what the drawn edges have: they are replaced."""
+    """Also changes the options of the sampler, which then fetches no arrays of the drawn edges: all are replaced."""
     wanted = {"e_id": options["edge_ids"] or options["edge_features"], "edge_weight": options["edge_weights"]}
     wanted["edge_attr"] = options["edge_features"]
     if options["edge_features"] and any(table.x is None for table in data.edge_tables):
@@ -220,7 +220,7 @@ def _induced(data: StoredGraph, options: dict) -> Induced:
 
 
 def _forget_hops(batch: OfSlot) -> None:
-    """Edges that are not in the order of hops have no numbers of them."""
+    """Removes the numbers of nodes and edges by hop, since the edges are no longer in the order of hops."""
     for store in batch.stores:
         for counts in ("num_sampled_nodes", "num_sampled_edges"):
             store.pop(counts, None)

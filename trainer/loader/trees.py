@@ -1,4 +1,4 @@
-"""Disjoint and temporal batches: what the arguments of a loader come to."""
+"""Disjoint and temporal batches: checks the arguments of a loader."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -35,12 +35,12 @@ class TreeOptions:
         return {"disjoint": self.disjoint, "draw": draw}
 
     def arguments(self) -> dict:
-        """Of a loader with these options."""
+        """The arguments of a loader with these options."""
         strategy = "last" if self.latest else "uniform"
         return {"disjoint": self.disjoint, "time_attr": self.time_attr, "temporal_strategy": strategy}
 
     def identity(self, times: np.ndarray | None) -> dict:
-        """What the batches follow from, in text; nothing where seeds share nodes."""
+        """The options and times that determine the batches, as text; empty where seeds share nodes."""
         if not self.disjoint:
             return {}
         digest = None if times is None else digest_of(times)
@@ -52,8 +52,8 @@ class TreeOptions:
         Raises:
             CohortError: there is none, or one that does not fit the seeds.
         """
-        of = "input node" if place == "input_time" else "pair"
-        expected = f"integers [{num_seeds}], the time of each {of}"
+        seed_kind = "input node" if place == "input_time" else "pair"
+        expected = f"integers [{num_seeds}], the time of each {seed_kind}"
         if self.time_attr is None:
             if input_time is not None:
                 raise CohortError(place, "None without time_attr", "times", "say time_attr='edge_time' as well")
@@ -62,13 +62,13 @@ class TreeOptions:
             hint = f"a seed's tree has edges up to its {place} alone"
             raise CohortError(place, f"{expected}, with time_attr={self.time_attr!r}", "None", hint)
         try:
-            given = np.asarray(torch.as_tensor(input_time).cpu())
+            times = np.asarray(torch.as_tensor(input_time).cpu())
         except (TypeError, ValueError, RuntimeError) as error:
             raise CohortError(place, expected, str(error)[:200]) from error
-        if given.shape != (num_seeds,):
+        if times.shape != (num_seeds,):
             hint = "with a mask as input_nodes: input_time[mask]" if place == "input_time" else ""
-            raise CohortError(place, expected, f"shape {list(given.shape)}", hint)
-        return edge_times(place, given)
+            raise CohortError(place, expected, f"shape {list(times.shape)}", hint)
+        return edge_times(place, times)
 
 
 def tree_options(disjoint, time_attr, temporal_strategy) -> TreeOptions:

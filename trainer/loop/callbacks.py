@@ -35,7 +35,7 @@ class LearningRate(Callback):
 
 
 def factor_of(schedule: str, epoch: int, num_epochs: int) -> float:
-    """Of the learning rate: 1 in epoch 0, and, but for "constant", towards 0 after the last one.
+    """The factor of the learning rate: 1 in epoch 0; except for "constant", it falls to 0 after the last epoch.
 
     "cosine": (1 + cos(pi e / E)) / 2 (Loshchilov and Hutter, SGDR, ICLR 2017); "linear": 1 - e / E.
     """
@@ -58,24 +58,24 @@ class EarlyStopping(Callback):
 
 
 def callbacks_of(options: TrainerSpec) -> list[Callback]:
-    """Those that the options ask for.
+    """The callbacks that the options ask for.
 
     Raises:
         CohortError: a class of --callbacks cannot be imported or made, is no Callback, or overrides no hook.
     """
-    found: list[Callback] = []
+    callbacks: list[Callback] = []
     if options.lr_schedule != "constant":
-        found.append(LearningRate())
+        callbacks.append(LearningRate())
     if options.patience is not None:
-        found.append(EarlyStopping())
+        callbacks.append(EarlyStopping())
     if options.tensorboard:
         from cohort_gnn.trainer.loop.tensorboard import TensorBoard
 
-        found.append(TensorBoard())
+        callbacks.append(TensorBoard())
     for name in options.callbacks or ():
-        of = imported("--callbacks", name)
+        class_ = imported("--callbacks", name)
         try:
-            made = of()
+            made = class_()
         except Exception as error:  # noqa: BLE001 (whatever a user's class raises)
             said = f"{type(error).__name__}: {error}"
             raise CohortError(f"--callbacks {name}", "a class that is made without arguments", said) from error
@@ -84,5 +84,5 @@ def callbacks_of(options: TrainerSpec) -> list[Callback]:
         if all(getattr(type(made), hook) is getattr(Callback, hook) for hook in HOOKS):
             hint = f"hooks are {', '.join(HOOKS)}: help(cohort.Callback)"
             raise CohortError(f"--callbacks {name}", "a class with at least one hook", "none", hint)
-        found.append(made)
-    return found
+        callbacks.append(made)
+    return callbacks

@@ -33,7 +33,7 @@ OTHER_RUN = "it belongs to another run: start a new run, without --resume"
 
 
 def identity_of(run: dict) -> dict:
-    """What the batches and losses of a run follow from: options of run.json, and what it says of the data set."""
+    """All that determines the batches and losses of a run: options of run.json, and its members about the data set."""
     names = names_that_affect(RunSpec, Affects.BATCHES | Affects.LOSS) - {"device"}
     options = {name: run["trainer"][name] for name in sorted(names)}
     parts = run["trainer"]["parts"]
@@ -76,9 +76,9 @@ class CheckpointFile:
             return None
         state = load_checkpoint(self.path)
         for name in sorted(self.identity.keys() | state["identity"].keys()):
-            expected, found = self.identity.get(name), state["identity"].get(name)
-            if expected != found:
-                raise CohortError(f"{self.path}: {name}", repr(expected), repr(found), OTHER_RUN)
+            expected, actual = self.identity.get(name), state["identity"].get(name)
+            if expected != actual:
+                raise CohortError(f"{self.path}: {name}", repr(expected), repr(actual), OTHER_RUN)
         return state
 
 

@@ -36,7 +36,7 @@ class RunningEpoch:
         return epoch
 
     def go_on(self) -> StepClock:
-        """Time runs from here, by this clock; one that runs already runs on."""
+        """Starts the clock of the epoch's time, and returns it; a clock that runs already goes on."""
         if self._clock is not None:
             return self._clock
         self._clock = StepClock(self._device)

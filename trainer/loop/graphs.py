@@ -26,7 +26,7 @@ MOST_SIZES = 32  # that have graphs; further ones go without
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Memory of the GPU that is freed during a capture, as that of graphs nobody needs any more, ends it."""
+    """Inside, no garbage is collected: freeing memory of the GPU, such as that of old graphs, would end a capture."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -39,8 +39,8 @@ def _no_garbage_collection() -> Iterator[None]:
 def _captured(work: Callable[[], None], device: torch.device, pool) -> torch.cuda.CUDAGraph:
     """A graph of what ``work`` puts on the current stream."""
     graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream(device)
-    of_its_own = None if stream == torch.cuda.default_stream(device) else stream  # the default cannot capture
-    captured = torch.cuda.graph(graph, pool=pool, stream=of_its_own, capture_error_mode="thread_local")
+    capture_stream = None if stream == torch.cuda.default_stream(device) else stream  # the default cannot capture
+    captured = torch.cuda.graph(graph, pool=pool, stream=capture_stream, capture_error_mode="thread_local")
     with _no_garbage_collection(), captured:
         work()
     return graph
@@ -50,7 +50,7 @@ class ReplayedWork:
     """Work on tensors that stay where they are, as a CUDA graph for each kind of it and stream that it runs on.
 
     Args:
-        work: puts the same on the current stream each time that it gets the same.
+        work: puts the same work on the current stream each time that it gets the same arguments.
         keys: of activated() in the work; None: the work does not call it.
     """
 
@@ -60,17 +60,17 @@ class ReplayedWork:
         self._pool = torch.cuda.graph_pool_handle()
         self._warm_up_steps: Counter[tuple] = Counter()  # by kind and stream
 
-    def __call__(self, *given, kind: Hashable = None, has_room: bool = True) -> bool:
-        """The work on what is given, the same for each kind; whether it ran as a graph, which is made if there is room
-        for it."""
+    def __call__(self, *arguments, kind: Hashable = None, has_room: bool = True) -> bool:
+        """Does the work on the arguments, which must be the same for each kind. Returns whether it ran as a graph,
+        which is made if ``has_room``."""
         key = kind, torch.cuda.current_stream(self._device).cuda_stream
         if key not in self._graphs:
             if self._warm_up_steps[key] < WARM_UP_STEPS or not has_room:
                 self._warm_up_steps[key] += 1
-                self._work(*given)
+                self._work(*arguments)
                 return False
             with self._keys.recorded() if self._keys else nullcontext():
-                self._graphs[key] = _captured(partial(self._work, *given), self._device, self._pool)
+                self._graphs[key] = _captured(partial(self._work, *arguments), self._device, self._pool)
         if self._keys:
             self._keys.draw()
         self._graphs[key].replay()
@@ -91,7 +91,7 @@ class StepGraphs(ABC):
         self._replayed = self._new_work()
 
     def _new_work(self) -> ReplayedWork:
-        # It does not refer to this object: its memory goes as soon as nobody refers to it.
+        # It does not refer to this object, so that its memory is freed with the last reference to it.
         return ReplayedWork(partial(_run, self._step), self._device, GraphKeys(self._device))
 
     def tables(self) -> Sequence[Tensor | None]:
@@ -100,7 +100,7 @@ class StepGraphs(ABC):
 
     @abstractmethod
     def __call__(self, slot) -> None:
-        """The step on the batch in a slot."""
+        """Runs the step on the batch in a slot."""
 
 
 class PaddedGraphs(StepGraphs):
@@ -111,7 +111,7 @@ class PaddedGraphs(StepGraphs):
         self._inputs: dict[Sizes, Inputs] = {}  # of those that have graphs
 
     def __call__(self, slot) -> None:
-        sizes = Sizes.of(slot)
+        sizes = Sizes.from_slot(slot)
         room = sizes.padded()
         inputs = self._inputs.get(room) or self._new_inputs(room, slot)
         inputs.load(slot, sizes)
@@ -133,7 +133,7 @@ class GrowingGraph(StepGraphs):
         return [table if isinstance(table, Tensor) else None for table in tables]
 
     def __call__(self, slot) -> None:
-        sizes, inputs = Sizes.of(slot), self._inputs
+        sizes, inputs = Sizes.from_slot(slot), self._inputs
         if inputs is None or not sizes.fits(inputs.room):
             room = sizes.grown(inputs.room if inputs else None)
             self._inputs = inputs = None  # the old memory goes before the new comes
@@ -150,7 +150,7 @@ def graphs_for(
     all_rows: Sequence[Tensor | None] | None,
     is_placed: Callable[[Tensor], bool],
 ) -> StepGraphs:
-    """Those of steps on batches of a graph; for the arguments see StepGraphs and Inputs."""
+    """The StepGraphs for steps on batches of a graph; for the arguments see StepGraphs and Inputs."""
     kind = PaddedGraphs if len(types.edge_types) == len(types.counts) == 1 else GrowingGraph
     return kind(step, device, partial(Inputs, types=types, all_rows=all_rows, is_placed=is_placed))
 

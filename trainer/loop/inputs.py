@@ -28,21 +28,21 @@ def _room_for(count: int) -> int:
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much a batch has of each node type [hops + 1], seeds first, and of each edge type [hops], with the hops
-    before."""
+    """The numbers of nodes of each node type [hops + 1], seeds first, and of edges of each edge type [hops] in a batch;
+    each number includes the hops before."""
 
     nodes: tuple[tuple[int, ...], ...]
     edges: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def of(cls, slot) -> "Sizes":
-        """Of a batch in a slot."""
+    def from_slot(cls, slot) -> "Sizes":
+        """The sizes of the batch in a slot."""
         return cls(_counts_up_to(slot.nodes_of_types), _counts_up_to(slot.edges_of_relations))
 
     def rounded(self, up: Callable[[int], int]) -> "Sizes":
-        """With other numbers in place of these, but for the seeds."""
-        nodes = tuple((each[0], *map(up, each[1:])) for each in self.nodes)
-        return Sizes(nodes, tuple(tuple(map(up, each)) for each in self.edges))
+        """Sizes with all numbers replaced by ``up`` of them, except those of seeds."""
+        nodes = tuple((per_hop[0], *map(up, per_hop[1:])) for per_hop in self.nodes)
+        return Sizes(nodes, tuple(tuple(map(up, per_hop)) for per_hop in self.edges))
 
     def padded(self) -> "Sizes":
         """Rounded up, so that batches of about one size have the same."""
@@ -52,7 +52,7 @@ class Sizes:
         """Whether a batch of these sizes has room in ``room``, which must have as many seeds."""
         pairs = (*zip(self.nodes, room.nodes, strict=True), *zip(self.edges, room.edges, strict=True))
         has_room = all(all(map(int.__le__, sizes, most)) for sizes, most in pairs)
-        return has_room and [each[0] for each in self.nodes] == [each[0] for each in room.nodes]
+        return has_room and [per_hop[0] for per_hop in self.nodes] == [per_hop[0] for per_hop in room.nodes]
 
     def grown(self, room: "Sizes | None") -> "Sizes":
         """Room for a batch of these sizes and for others like it, and for all that ``room`` has room for."""
@@ -80,14 +80,14 @@ def blocks_by_layer(
     by_type = zip(types.edge_types, offsets, sources, sizes.edges, strict=True)
     for relation, per_hop, source, counts in by_type:
         for hop, (indptr, num_edges) in enumerate(zip(per_hop, counts, strict=True)):
-            ends = nodes[relation[0]][hop + 1], nodes[relation[2]][hop]
-            layers[-1 - hop][relation] = Block(indptr, source[:num_edges], *ends)
+            num_nodes = nodes[relation[0]][hop + 1], nodes[relation[2]][hop]
+            layers[-1 - hop][relation] = Block(indptr, source[:num_edges], *num_nodes)
     return layers
 
 
 def blocks_of(slot, types: GraphTypes) -> Blocks:
     """The edges of the batch in a slot for each layer."""
-    numbers, sizes = range(len(types.edge_types)), Sizes.of(slot)
+    numbers, sizes = range(len(types.edge_types)), Sizes.from_slot(slot)
     offsets = [[slot_offsets(slot, number)] * len(sizes.edges[0]) for number in numbers]
     layers = blocks_by_layer(types, sizes, offsets, [slot.edges(number)[0] for number in numbers])
     if slot.last_hop_global:
@@ -216,6 +216,6 @@ def _gathered(table: PlacedRows) -> Tensor:
 
 
 def _differences(names: Iterable, counts: Iterable[tuple[int, ...]]) -> dict:
-    """The lists by hop whose sums are ``counts``."""
-    per_hop = [[now - before for now, before in zip(each, (0, *each), strict=False)] for each in counts]
+    """The lists by hop whose running sums are ``counts``."""
+    per_hop = [[now - before for now, before in zip(totals, (0, *totals), strict=False)] for totals in counts]
     return dict(zip(names, per_hop, strict=True))

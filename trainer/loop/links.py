@@ -1,4 +1,4 @@
-"""Held-out links in a run of ``--task link``: what is asked of the sampler for them, and how good a model is."""
+"""Held-out links in a run of ``--task link``: the seeds to sample, and how well a model predicts them."""
 
 import numpy as np
 import torch
@@ -29,12 +29,12 @@ class HeldOutLinks:
 
     def __init__(self, held: HeldOut, first: tuple[int, int] = (0, 0)):
         if held.shared:
-            ends = np.concatenate([held.pairs, held.negatives])
+            endpoints = np.concatenate([held.pairs, held.negatives])
         else:
-            ends = np.concatenate([held.pairs, held.negatives], axis=1)
-        ends = ends + np.array([first[0], *[first[1]] * (ends.shape[1] - 1)])
-        self.nodes, places = np.unique(ends, return_inverse=True)
-        self._places = torch.from_numpy(places.reshape(ends.shape))
+            endpoints = np.concatenate([held.pairs, held.negatives], axis=1)
+        endpoints = endpoints + np.array([first[0], *[first[1]] * (endpoints.shape[1] - 1)])
+        self.nodes, places = np.unique(endpoints, return_inverse=True)
+        self._places = torch.from_numpy(places.reshape(endpoints.shape))
         self._num_links, self._shared = len(held.pairs), held.shared
 
     def sums(self, rows: Tensor, decoder: nn.Module, targets: LinkTargets, ranks: Ranks) -> Tensor:
@@ -47,14 +47,14 @@ class HeldOutLinks:
         own = self._places[: self._num_links][ranks.rank :: ranks.size]
         pieces = own.split(max(1, SCORES_AT_ONCE // own.shape[1]))
         if not self._shared:
-            found = torch.zeros(targets.num_sums, dtype=torch.float64, device=rows.device)
+            sums = torch.zeros(targets.num_sums, dtype=torch.float64, device=rows.device)
             for places in pieces:
-                found += targets.sums(scores_of_links(decoder, rows, places.to(rows.device)))
-            return found
+                sums += targets.sums(scores_of_links(decoder, rows, places.to(rows.device)))
+            return sums
         negatives = self._places[self._num_links :].split(SCORES_AT_ONCE)
         scores, others = (
-            torch.cat([scores_of_links(decoder, rows, places.to(rows.device)).flatten() for places in each])
-            for each in (pieces, negatives)
+            torch.cat([scores_of_links(decoder, rows, places.to(rows.device)).flatten() for places in group])
+            for group in (pieces, negatives)
         )
         return targets.sums_among(scores, others)
 
@@ -73,11 +73,11 @@ def seeds_of_links(data: StoredGraph, options: TrainerSpec) -> tuple[dict[str, n
     links = {split: HeldOutLinks(held, first) for split, held in held_out_of(edges).items()}
     none = np.zeros(0, np.int64)
     nodes = {split: links[split].nodes if split in links else none for split in ("val", "test")}
-    return {"train": edges.ends().T + np.array(first)} | nodes, links
+    return {"train": edges.endpoints().T + np.array(first)} | nodes, links
 
 
 def weights_of_targets(data: StoredGraph, options: TrainerSpec) -> np.ndarray | None:
-    """By which targets of negatives are drawn, as `weight_sums` makes them; None: they are not drawn by weight."""
+    """The sums of the weights by which targets of negatives are drawn, see `weight_sums`; None: all weigh the same."""
     kind, _, power = options.negatives_from.partition(":")
     if kind != "degree":
         return None

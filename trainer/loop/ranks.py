@@ -116,12 +116,12 @@ class Ranks:
 
 
 def _joined(store: Path | dict[str, Any], size: int) -> dist.Store:
-    """The store, when all ranks have come to it. Whoever waits for one that has ended is ended by its launcher."""
+    """The store, once all ranks have come to it. If one has ended, the launcher ends the others, which wait."""
     if isinstance(store, Path):
         return dist.FileStore(str(store), size)
     limit = datetime.timedelta(seconds=COME_SECONDS)
-    of_all = dist.TCPStore(store["host"], store["port"], is_master=False, wait_for_workers=False, timeout=limit)
-    own = dist.PrefixStore(store["prefix"], of_all)
+    shared_store = dist.TCPStore(store["host"], store["port"], is_master=False, wait_for_workers=False, timeout=limit)
+    own = dist.PrefixStore(store["prefix"], shared_store)
     if own.add("come", 1) == size:
         own.set("all", "")
     own.wait(["all"], limit)
@@ -136,7 +136,7 @@ class Agreement:
 
     Args:
         device: where the sums are.
-        stop: how this rank is told.
+        stop: the request to stop this rank.
     """
 
     def __init__(self, device: torch.device, stop: StopRequest):

@@ -20,7 +20,7 @@ from cohort_gnn.trainer.models.weights import save_model
 from cohort_gnn.trainer.report.cache_report import ReadsByRank
 from cohort_gnn.trainer.report.callback import Callback
 from cohort_gnn.trainer.report.messages import unless_full, unless_missing
-from cohort_gnn.trainer.report.start import start_told
+from cohort_gnn.trainer.report.start import start_summary
 
 LOG = logging.getLogger(__name__)
 Guard = Callable[[Path], AbstractContextManager[None]]  # what becomes of an error of writing the file
@@ -38,7 +38,7 @@ class Results(Callback):
         self._start = began, loaded_at
 
     def run_begins(self, trainer) -> None:
-        """Of a run that is resumed the files hold the epochs of its checkpoint, and no others."""
+        """In a resumed run, the files get the epochs of its checkpoint, and no others."""
         self._reads, self._lines, self._num_summarized = ReadsByRank(), EpochLines(trainer.out / files.METRICS), 0
         self._has_diverged = not all(math.isfinite(report.loss) for report in trainer.report.epochs)
         self._seconds_before = trainer.report.seconds
@@ -71,13 +71,13 @@ class Results(Callback):
     def run_ended(self, trainer, report: RunReport) -> None:
         targets = trainer.targets
         for split, metrics in {"test": report.test_metrics, "val": report.val_metrics}.items():
-            found = hardly_better(targets.metric, metrics.get(targets.metric), report.baselines.get(split))
-            if found and trainer.ranks.rank == 0 and trainer.options.max_batches is None:
-                told = f"{'test' if split == 'test' else 'validation'} {found}"
-                LOG.warning(told, extra={"is_shown": not trainer.quiet})
+            comparison = hardly_better(targets.metric, metrics.get(targets.metric), report.baselines.get(split))
+            if comparison and trainer.ranks.rank == 0 and trainer.options.max_batches is None:
+                message = f"{'test' if split == 'test' else 'validation'} {comparison}"
+                LOG.warning(message, extra={"is_shown": not trainer.quiet})
                 break
         self._keep_model(trainer, unless_missing)  # a disk may have been full when it was the best
-        # What fails there is raised when the run's last lines are told.
+        # Its errors are raised when the run's last lines are written.
         trainer.writer.write(functools.partial(self._write_summary, trainer, unless_missing, synced=True))
 
     def _tell_seconds(self, trainer) -> None:
@@ -102,7 +102,7 @@ class Results(Callback):
         report, source = trainer.report, trainer.source
         self._tell_seconds(trainer)
         if report.start is None and source.first_batch_at is not None:
-            report.start = start_told(source.folder, *self._start, source.first_batch_at)
+            report.start = start_summary(source.folder, *self._start, source.first_batch_at)
         if trainer.ranks.rank == 0:
             with guard(trainer.out / files.SUMMARY):
                 report.write(trainer.out / files.SUMMARY, synced)

@@ -42,8 +42,8 @@ class Checkpoints(Callback):
         try:
             trainer.load_state(state)
         except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
-            found = f"{type(error).__name__}: {error}"
-            raise CohortError(str(self._file.path), "the state of such a run", found, DAMAGED) from error
+            actual = f"{type(error).__name__}: {error}"
+            raise CohortError(str(self._file.path), "the state of such a run", actual, DAMAGED) from error
         if trainer.running.epoch < trainer.options.epochs:
             trainer.say(f"continues in epoch {trainer.running.epoch + 1}, after step {trainer.running.step}")
 

@@ -68,8 +68,8 @@ class Scores:
         reads_in_place = getattr(self.model, "reads_in_place", None)
         return reads_in_place is not None and rows.dtype in input_dtypes(self._keep_half) and reads_in_place(rows)
 
-    def of_slot(self, slot) -> Tensor:
-        """float32 [seeds, num_classes]; a row of a node's for each seed where links are predicted."""
+    def score_slot(self, slot) -> Tensor:
+        """float32 [seeds, num_classes]; where links are predicted, a row of the seed's node for each seed."""
         x, edges, *others = self.inputs_of(slot)
         return self(x, edges, slot.num_seeds, *others)
 
@@ -84,16 +84,16 @@ class Scores:
         for name, own_ids, table in zip(nodes, ids, tables, strict=True):
             x[name] = own_ids if table is None else table
         edges = dict(zip(types.edge_types, slot.edges_of_relations, strict=True))
-        of_edges = {name: slot.edge_table(number) for number, name in enumerate(types.edge_types) if types.edge_dims}
-        attributes = {name: model_input(table) for name, table in of_edges.items() if table is not None}
+        edge_tables = {name: slot.edge_table(number) for number, name in enumerate(types.edge_types) if types.edge_dims}
+        attributes = {name: model_input(table) for name, table in edge_tables.items() if table is not None}
         weights = getattr(slot, "edge_weight", None)
         takes_blocks = getattr(self.model, "takes_placed_blocks", False) and isinstance(tables[0], PlacedRows)
-        given = blocks_of(slot, types) if takes_blocks else edges_by_type(slot, types)
-        return x, given, nodes, edges, attributes, *(() if weights is None else (weights,))
+        edge_inputs = blocks_of(slot, types) if takes_blocks else edges_by_type(slot, types)
+        return x, edge_inputs, nodes, edges, attributes, *(() if weights is None else (weights,))
 
     def __call__(self, x: dict, edges: dict | list[dict], num_seeds: int | None, *others) -> Tensor:
-        """float32 [num_seeds, num_classes], or of all nodes of which the model tells; for the other arguments see
-        TypedGNN."""
+        """float32 [num_seeds, num_classes], or the scores of all nodes that the model has outputs for. For the other
+        arguments see TypedGNN."""
         device = next(iter(x.values())).device
         x = {name: self._model_input(rows) for name, rows in x.items()}
         with torch.autocast(device.type, torch.bfloat16, enabled=self._amp):
@@ -212,7 +212,7 @@ class TrainStep:
     def _update(self) -> None:
         """The optimizer's step on the gradients that are there."""
         if self._clip_norm is not None:
-            parameters = [each for group in self._optimizer.param_groups for each in group["params"]]
+            parameters = [parameter for group in self._optimizer.param_groups for parameter in group["params"]]
             parameters += self.rows.read_rows() if self.rows else []
             torch.nn.utils.clip_grad_norm_(parameters, self._clip_norm)
         self._optimizer.step()
@@ -221,7 +221,7 @@ class TrainStep:
 
 
 def scores_of(options: TrainerSpec, model: torch.nn.Module, all_rows: AllRows = None) -> Scores:
-    """Those of a model that `model_of` made of these options."""
+    """The Scores of a model that `model_of` made of these options."""
     is_fused = options.layers == "cohort" and not options.has_own_model
     called = callable_of(model, options.num_classes) if options.has_own_model else model
     return Scores(called, options.amp, is_fused, all_rows, options.graph)
@@ -246,8 +246,8 @@ def step_of(
     scores, rows = scores_of(options, model, all_rows), None
     if learned is not None:
         group = optimizer.param_groups[0]
-        of_dense = {name: group[name] for name in ("lr", "betas", "eps", "weight_decay")}
-        rows = RowAdam(learned.values(), **of_dense)
+        dense_options = {name: group[name] for name in ("lr", "betas", "eps", "weight_decay")}
+        rows = RowAdam(learned.values(), **dense_options)
         if ranks:
             rows.gather = ranks.gather_rows
     targets = targets_of(options.targets, options.loss)

@@ -1,4 +1,4 @@
-"""What a trainer does when it is told to stop."""
+"""How a trainer stops on a signal."""
 
 import contextlib
 import signal

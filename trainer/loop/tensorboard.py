@@ -27,8 +27,8 @@ class TensorBoard(Callback):
             done = len(trainer.report.epochs)
             self._events = SummaryWriter(trainer.out / "tensorboard", purge_step=done + 1 if done else None)
             with unless_full(trainer.out / "tensorboard"):
-                for each in hparams_of(trainer):
-                    self._events.file_writer.add_summary(each)
+                for summary in hparams_of(trainer):
+                    self._events.file_writer.add_summary(summary)
                 self._events.flush()
 
     def epoch_ended(self, trainer: "Trainer", report: EpochReport) -> None:
@@ -50,7 +50,9 @@ def hparams_of(trainer: "Trainer"):
     """Summaries of the options that have a value, with what runs are compared by: the metric of validation and test."""
     from torch.utils.tensorboard.summary import hparams
 
-    values = {each.name: getattr(trainer.options, each.name) for each in options_of(TrainerSpec) if not each.is_hidden}
+    values = {
+        option.name: getattr(trainer.options, option.name) for option in options_of(TrainerSpec) if not option.is_hidden
+    }
     plain = {
         name: value if isinstance(value, bool | int | float | str) else json.dumps(value, default=str)
         for name, value in values.items()

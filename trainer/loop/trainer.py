@@ -77,9 +77,9 @@ class Trainer:
         self.device, self.quiet = source.device, options.quiet or ranks.rank > 0
         self.targets, self.links = targets_of(options.targets, options.loss), links or {}
         self._hooks: dict = {name: [] for name in HOOKS}  # of the callbacks that override them
-        for each, name in itertools.product(callbacks, HOOKS):
-            if getattr(type(each), name) is not getattr(Callback, name):
-                self._hooks[name].append(getattr(each, name))
+        for callback, name in itertools.product(callbacks, HOOKS):
+            if getattr(type(callback), name) is not getattr(Callback, name):
+                self._hooks[name].append(getattr(callback, name))
         self._agreement = Agreement(source.device, self.stop)
         source.labels_of_seeds = True
         in_table = source.rows_in == "table"
@@ -136,7 +136,7 @@ class Trainer:
             self._tell("run_ended", self.report)
 
     def _run_epochs(self) -> None:
-        """Those that are left, the one that is under way first."""
+        """Runs the epochs that are left, first the rest of the one that is under way."""
         first, num_epochs = self.running.epoch, self.options.epochs
         if first >= num_epochs:
             return
@@ -205,9 +205,9 @@ class Trainer:
             clock.step_begins()
             self._tell("step_begins")
             if links:
-                rows[slot.input_id] = scores.of_slot(slot)
+                rows[slot.input_id] = scores.score_slot(slot)
             else:
-                sums[:-1] += self.targets.sums(scores.of_slot(slot), slot.y[: slot.num_seeds])
+                sums[:-1] += self.targets.sums(scores.score_slot(slot), slot.y[: slot.num_seeds])
             clock.step_ended()
             self._tell("step_ended", slot)
             read.add(slot)
@@ -229,8 +229,8 @@ class Trainer:
             mode = "in_batch" if self.options.negatives_from == "batch" else "triplet"
             pairs = OfPairs(mode, self.options.negatives, REDRAWS, "reverse", graph.edge_types.index(graph.relation))
         coarse = name == "train" and self._is_coarse(epoch)
-        of_pass = (self.options.batch_size, epoch, shuffle, done, pairs)
-        return self.source.request(self.seed_sets[name], fanout * len(graph.edge_types), *of_pass, plane_a=coarse)
+        arguments = (self.options.batch_size, epoch, shuffle, done, pairs)
+        return self.source.request(self.seed_sets[name], fanout * len(graph.edge_types), *arguments, plane_a=coarse)
 
     def _is_coarse(self, epoch: int) -> bool:
         """Whether training reads features with an error in this epoch."""
@@ -261,11 +261,11 @@ class Trainer:
             "report": asdict(self.running.report),
             "loss_sum": self.step.loss_sum.item(),
             "num_labelled": self.step.num_labelled.item(),
-            "callbacks": {name_of(each): each.state() for each in self.callbacks},
+            "callbacks": {name_of(callback): callback.state() for callback in self.callbacks},
         }
         ranks = self.ranks.gather(own)
-        for each in ranks:
-            each["random"] = {name: torch.from_numpy(values) for name, values in each["random"].items()}
+        for rank_state in ranks:
+            rank_state["random"] = {name: torch.from_numpy(values) for name, values in rank_state["random"].items()}
         return {
             "epoch": self.running.epoch,
             "step": self.running.step,
@@ -278,7 +278,7 @@ class Trainer:
         }
 
     def load_state(self, state: dict) -> None:
-        """Puts a new trainer where that of the state was."""
+        """Restores the state of an earlier trainer in a new one."""
         own, best = state["ranks"][self.ranks.rank], state["best_model"]
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
@@ -288,8 +288,8 @@ class Trainer:
         self.running = RunningEpoch(state["epoch"], self.device, state["step"], own["report"])
         self.step.reset(own["loss_sum"], own["num_labelled"])
         self.report.take_up(state["report"])
-        for each in self.callbacks:
-            each.load_state(own["callbacks"].get(name_of(each), {}))
+        for callback in self.callbacks:
+            callback.load_state(own["callbacks"].get(name_of(callback), {}))
         torch.set_rng_state(own["random"]["cpu"])
         if self.device.type == "cuda":
             torch.cuda.set_rng_state(own["random"]["device"], self.device)

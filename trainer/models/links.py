@@ -44,8 +44,9 @@ def scores_of_links(decoder: nn.Module, rows: Tensor, places: Tensor) -> Tensor:
         rows: float [nodes, width].
         places: int64 [n, 2 + K] among the rows: source, target, and K other targets.
     """
-    ends = F.embedding(places, rows)  # whose gradient is the same each time, unlike that of rows[places] on the CPU
-    return decoder(ends[:, :1], ends[:, 1:])
+    # Its gradient is the same each time, unlike that of rows[places] on the CPU.
+    endpoints = F.embedding(places, rows)
+    return decoder(endpoints[:, :1], endpoints[:, 1:])
 
 
 def links_of_slot(slot, num_negatives: int, types: GraphTypes = ONE_OF_EACH) -> Tensor:

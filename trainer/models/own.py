@@ -36,15 +36,15 @@ def model_of(options: TrainerSpec) -> nn.Module:
 
 def _model_of_rows(options: TrainerSpec) -> nn.Module:
     shape: dict[str, Any] = {"norm": options.norm, "residual": options.residual, "heads": options.heads}
-    given = options.hidden, options.num_classes, len(options.fanout), options.dropout, options.layers
+    arguments = options.hidden, options.num_classes, len(options.fanout), options.dropout, options.layers
     if options.model_kind.several_types:
         from cohort_gnn.trainer.models.typed import TypedGNN  # and PyG, which runs with one node type need not wait for
 
-        return TypedGNN(options.model, options.graph, *given, **shape, featureless=options.featureless)
+        return TypedGNN(options.model, options.graph, *arguments, **shape, featureless=options.featureless)
     if not options.has_own_model:
-        of_edges = options.edge_dim if options.model_kind.takes_edge_features else 0
+        edge_dim = options.edge_dim if options.model_kind.takes_edge_features else 0
         return SampledGNN(
-            options.model, options.feature_dim, *given, options.use_edge_weights, edge_dim=of_edges, **shape
+            options.model, options.feature_dim, *arguments, options.use_edge_weights, edge_dim=edge_dim, **shape
         )
     place = f"--model {options.model}"
     sizes = {
@@ -67,7 +67,7 @@ def _model_of_rows(options: TrainerSpec) -> nn.Module:
 
 
 def callable_of(model: nn.Module, num_columns: int) -> Callable:
-    """What calls a model of the user's, and is called with a batch as SampledGNN is: (x, edge_index, num_sampled_nodes,
+    """A function that calls the user's model, and takes the arguments of SampledGNN: (x, edge_index, num_sampled_nodes,
     num_sampled_edges, edge_weight, edge_attr).
 
     The model gets x and edge_index, and what else its ``forward`` names of PyG's: the sizes by hop, so that layers
@@ -78,13 +78,13 @@ def callable_of(model: nn.Module, num_columns: int) -> Callable:
 
     def call(x, edge_index, *others):
         named = {name: others[place] for name, place in TRIMS.items() if name in takes and len(others) > place}
-        of_edges = zip(("edge_weight", "edge_attr"), others[2:], strict=False)
-        named |= {name: values for name, values in of_edges if values is not None and name in takes}
+        edge_values = zip(("edge_weight", "edge_attr"), others[2:], strict=False)
+        named |= {name: values for name, values in edge_values if values is not None and name in takes}
         scores = model(x, edge_index, **named)
         if not isinstance(scores, Tensor) or scores.ndim != 2 or scores.shape[1] != num_columns:
-            found = f"shape {list(scores.shape)}" if isinstance(scores, Tensor) else type(scores).__name__
+            actual = f"shape {list(scores.shape)}" if isinstance(scores, Tensor) else type(scores).__name__
             hint = "the last layer has out_channels columns"
-            raise CohortError(f"{type(model).__name__}.forward", f"a tensor [nodes, {num_columns}]", found, hint)
+            raise CohortError(f"{type(model).__name__}.forward", f"a tensor [nodes, {num_columns}]", actual, hint)
         num_seeds = others[0][0] if others else 0
         if len(scores) < num_seeds:
             expected, hint = f"a row for each of {num_seeds} seeds", "row i belongs to row i of x; seeds come first"

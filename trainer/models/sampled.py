@@ -72,17 +72,17 @@ class SampledGNN(nn.Module):
         dims = [in_dim] + [hidden] * (num_layers - 1) + [out_dim]
         heads = heads if rules.has_heads else 1
         conv = getattr(_library(layers, edge_weights), rules.layer)
-        of_heads = {"heads": heads, "edge_dim": edge_dim or None} if rules.has_heads else {}
+        head_options = {"heads": heads, "edge_dim": edge_dim or None} if rules.has_heads else {}
         self.convs = nn.ModuleList()
         for i in range(num_layers):
             is_last = i == num_layers - 1
             width = dims[i + 1] if is_last else dims[i + 1] // heads  # heads of the last layer are averaged
-            self.convs.append(conv(dims[i], width, **of_heads | ({"concat": not is_last} if of_heads else {})))
+            self.convs.append(conv(dims[i], width, **head_options | ({"concat": not is_last} if head_options else {})))
         self.norms = nn.ModuleList(nn.LayerNorm(hidden) for _ in range(num_layers - 1)) if norm == "layer" else None
         self.residual = residual
         wide = [dims[i + 1] * (heads if i == num_layers - 1 else 1) for i in range(num_layers)]
         more = 2 + residual + (norm != "none")
-        self.widths = [  # of a layer's output, and of all that it may make of the row of a source, and of a target
+        self.widths = [  # columns of a layer's output, and of all that it may make of a source's row and a target's
             (dims[i + 1], wide[i] + 2 * heads if rules.projects_sources else 0, dims[i] + more * wide[i] + 4 * heads)
             for i in range(num_layers)
         ]
@@ -112,12 +112,12 @@ class SampledGNN(nn.Module):
         """
         if edge_weight is not None and not self.takes_weights:
             expected = f"a model that takes weights: {models_with('takes_weights')}, made with edge_weights"
-            raise CohortError("edge_weight", expected, "another", "leave the weights out")
+            raise CohortError("edge_weight", expected, "a model without them", "leave the weights out")
         if (edge_attr is None) != (self.edge_dim == 0):
             expected = f"features [edges, {self.edge_dim}]" if self.edge_dim else "none: the model was made without"
             raise CohortError("edge_attr", expected, "none" if edge_attr is None else str(list(edge_attr.shape)))
         edges, named = edge_index, (("edge_weight", edge_weight), ("edge_attr", edge_attr))
-        given = of_edges = {name: values for name, values in named if values is not None}
+        inputs = edge_inputs = {name: values for name, values in named if values is not None}
         # Layers that take it do it as they read their input, where nothing comes between.
         is_read = self.fused and self.activation == "relu" and self.norms is None and not self.residual
         between = Activation("relu", self.dropout, self.training) if is_read else None
@@ -135,12 +135,12 @@ class SampledGNN(nn.Module):
                 x = first_rows_of(x, sum(num_sampled_nodes[: hops + 1]))
                 edges = edge_index[:, : sum(num_sampled_edges[:hops])]
                 num_targets = sum(num_sampled_nodes[:hops])  # rows only for the nodes that the next layer reads
-                given = {name: values[: edges.shape[1]] for name, values in of_edges.items()}
+                inputs = {name: values[: edges.shape[1]] for name, values in edge_inputs.items()}
                 if self.two_sided:
                     x = (x, x[:num_targets])
-                elif self.fused and not given:
+                elif self.fused and not inputs:
                     edges = block_of(edges, x.shape[0], num_targets)
-            x = layer(x, edges, activation=between, **given) if between and i > 0 else layer(x, edges, **given)
+            x = layer(x, edges, activation=between, **inputs) if between and i > 0 else layer(x, edges, **inputs)
             x = x if between else self._after(i, x, read)
         return x
 
@@ -156,18 +156,19 @@ class SampledGNN(nn.Module):
         num_targets: dict[str, int],
         edge_attr: dict[EdgeType, Tensor],
     ) -> dict[str, Tensor]:
-        """What layer `number` makes of the rows of a block's sources, targets first, or of all rows that a block with
-        places may name: the targets' rows, activated where another layer follows. Of Cohort's layers alone. All is by
-        type, as of TypedGNN; ``edge_attr``: [edges, edge_dim]."""
+        """The output of layer `number`, one of Cohort's: the targets' rows, activated where another layer follows.
+
+        ``x`` has the rows of a block's sources, targets first, or all rows that a block with places may name. All is by
+        type, as in TypedGNN; ``edge_attr``: [edges, edge_dim]."""
         ((name, rows),), ((relation, block),) = x.items(), blocks.items()
         pair = self.two_sided and not is_placed(block)
         own = rows[block.own_place] if is_placed(block) and self.residual else rows
-        ends = (rows, rows[: block.num_targets]) if pair else rows
-        of_edges = {"edge_attr": edge_attr[relation]} if edge_attr else {}
-        return {name: self._after(number, self.convs[number](ends, block, **of_edges), own)}
+        inputs = (rows, rows[: block.num_targets]) if pair else rows
+        edge_inputs = {"edge_attr": edge_attr[relation]} if edge_attr else {}
+        return {name: self._after(number, self.convs[number](inputs, block, **edge_inputs), own)}
 
     def width_of(self, number: int) -> int:
-        """Columns of what layer `number` puts out."""
+        """Columns of the output of layer `number`."""
         return self.widths[number][0]
 
     def working_widths_of(self, number: int, width: int, num_relations: int) -> tuple[int, int]:
@@ -192,17 +193,17 @@ class SampledGNN(nn.Module):
 
 
 def called_by_type(model: Callable) -> Callable:
-    """A SampledGNN, or what is called as it is, to be called as a TypedGNN is, with a batch of a graph of one node
-    type; weights of edges come last."""
+    """Wraps a SampledGNN, or a model with its arguments, in a function with the arguments of a TypedGNN, for batches of
+    a graph of one node type; weights of edges come last."""
 
     def call(x, edges, nodes=None, counts=None, edge_attr=None, edge_weight=None):
         (rows,) = x.values()
-        layers = [only for each in (edges if isinstance(edges, list) else [edges]) for only in each.values()]
-        given = layers if isinstance(edges, list) else layers[0]
+        layers = [only for blocks in (edges if isinstance(edges, list) else [edges]) for only in blocks.values()]
+        edge_index = layers if isinstance(edges, list) else layers[0]
         if nodes is None or counts is None:
-            return model(rows, given)
-        of_edges = edge_weight, next(iter(edge_attr.values()), None) if edge_attr else None
-        return model(rows, given, *nodes.values(), *counts.values(), *of_edges)
+            return model(rows, edge_index)
+        edge_data = edge_weight, next(iter(edge_attr.values()), None) if edge_attr else None
+        return model(rows, edge_index, *nodes.values(), *counts.values(), *edge_data)
 
     return call
 

@@ -1,4 +1,4 @@
-"""What a model tells of a node, by the data set's task: the loss of its scores, and how good they are.
+"""The targets of a model, by the data set's task: the loss of its scores, and their metrics.
 
 Labels ``y`` are int64 [n] classes, -1 for none; float32 [n] numbers, NaN for none; or [n, labels] of 0 and 1, uint8
 with 255 for unknown or float32 with NaN. All of it stays on the device and has shapes that a CUDA graph can hold.
@@ -32,7 +32,7 @@ class Classes:
         return torch.stack([((scores.argmax(dim=1) == y) & (y >= 0)).sum(), (y >= 0).sum()]).double()
 
     def metrics(self, sums: Tensor) -> dict[str, float]:
-        """By name; none where nothing is labelled."""
+        """The metrics by name; empty where nothing is labelled."""
         right, labelled = sums.tolist()
         return {"accuracy": right / labelled} if labelled else {}
 
@@ -97,22 +97,22 @@ class MultiLabel:
         return F.binary_cross_entropy_with_logits(scores, wanted, weight, reduction="sum")
 
     def sums(self, scores: Tensor, y: Tensor) -> Tensor:
-        told, known = scores > 0, _known(y)
+        predicted, known = scores > 0, _known(y)
         has = y == 1
-        return torch.stack([(told & has).sum(), (told & known).sum(), has.sum(), known.sum()]).double()
+        return torch.stack([(predicted & has).sum(), (predicted & known).sum(), has.sum(), known.sum()]).double()
 
     def metrics(self, sums: Tensor) -> dict[str, float]:
-        right, told, there, known = sums.tolist()
-        return {"micro_f1": 2 * right / max(told + there, 1)} if known else {}
+        right, predicted, there, known = sums.tolist()
+        return {"micro_f1": 2 * right / max(predicted + there, 1)} if known else {}
 
     def constant(self, y: Tensor) -> float | None:
         known, has = _known(y).sum(dim=0).double(), (y == 1).sum(dim=0).double()
         order = (has / known.clamp(min=1)).argsort(descending=True)  # the best answer has the most common labels
-        told, right = known[order].cumsum(0), has[order].cumsum(0)
-        return (2 * right / (told + has.sum()).clamp(min=1)).max().item() if known.sum() else None
+        predicted, right = known[order].cumsum(0), has[order].cumsum(0)
+        return (2 * right / (predicted + has.sum()).clamp(min=1)).max().item() if known.sum() else None
 
     def best(self, scores: Tensor) -> Tensor:
-        """uint8 [n, labels]: 1 for those that are told."""
+        """uint8 [n, labels]: 1 for the predicted labels."""
         return (scores > 0).to(torch.uint8)
 
 
@@ -170,9 +170,9 @@ class LinkTargets:
         return torch.stack([(1 / rank.double()).sum(), *hits, lower.sum(), rank.new_tensor(len(rank))]).double()
 
     def metrics(self, sums: Tensor) -> dict[str, float]:
-        *found, num_links = sums.tolist()
+        *totals, num_links = sums.tolist()
         names = ["mrr", *(f"hits@{k}" for k in self.hits), "auc"]
-        return {name: each / num_links for name, each in zip(names, found, strict=True)} if num_links else {}
+        return {name: total / num_links for name, total in zip(names, totals, strict=True)} if num_links else {}
 
     def constant(self, y: Tensor) -> float | None:
         return None
@@ -193,15 +193,15 @@ def baselines_of(data, targets: "Targets") -> dict[str, float]:
         data: a Dataset or HeteroDataset.
     """
     splits = {name: torch.from_numpy(data.y[getattr(data, f"{name}_ids")]) for name in ("val", "test")}
-    found = {name: targets.constant(y) for name, y in splits.items()}
-    return {name: value for name, value in found.items() if value is not None}
+    metrics = {name: targets.constant(y) for name, y in splits.items()}
+    return {name: value for name, value in metrics.items() if value is not None}
 
 
-def is_better(targets, found: float, best: float) -> bool:
+def is_better(targets, value: float, best: float) -> bool:
     """Whether a metric is better than the best so far; NaN, of weights that diverged, is the worst of all."""
-    if math.isnan(found) or math.isnan(best):
-        return math.isnan(best) and not math.isnan(found)
-    return found < best if targets.less_is_better else found > best
+    if math.isnan(value) or math.isnan(best):
+        return math.isnan(best) and not math.isnan(value)
+    return value < best if targets.less_is_better else value > best
 
 
 def mean_loss(loss_sum: Tensor, num_labelled: Tensor, max_batches: int | None = None) -> float:

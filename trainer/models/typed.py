@@ -100,23 +100,23 @@ class TypedGNN(nn.Module):
             self.edge_types.append(known)
             width = out_dim if is_last and self.lin is None else hidden
             if self.is_transformer and known:
-                ends = {end for source, _, target in known for end in (source, target)}
-                node_types = [name for name in types.counts if name in ends]
+                endpoint_types = {end for source, _, target in known for end in (source, target)}
+                node_types = [name for name in types.counts if name in endpoint_types]
                 self.convs.append(transformer_of(known, node_types, width, heads, layers))
             else:
                 self.convs.append(relations_of(rules, known, dims, width, heads, layers, self.edge_dims))
             dims = {name[2]: width for name in known}
             if norm != "none" and not is_last:
-                of_rows = nn.LayerNorm if norm == "layer" else BatchNorm
-                self.norms.append(ModuleDict({name: of_rows(width) for name in dims}))
+                norm_type = nn.LayerNorm if norm == "layer" else BatchNorm
+                self.norms.append(ModuleDict({name: norm_type(width) for name in dims}))
         if without := [name for name in self.outputs if name not in dims]:
             hint = "more hops in --fanout, features of another node type, or --featureless embed"
-            found = ", ".join(name for name, dim in types.feature_dims.items() if dim) or "none"
-            raise CohortError("--fanout", f"edges that bring features to {without[0]}", f"features of: {found}", hint)
+            actual = ", ".join(name for name, dim in types.feature_dims.items() if dim) or "none"
+            raise CohortError("--fanout", f"edges that bring features to {without[0]}", f"features of: {actual}", hint)
 
     @property
     def rules(self) -> ModelKind:
-        """What the kind of the model says."""
+        """The ModelKind of the model."""
         return MODELS[self.kind]
 
     @property
@@ -155,13 +155,13 @@ class TypedGNN(nn.Module):
         num_rows = {name: rows.shape[0] for name, rows in x.items()}
         for number in range(len(self.convs)):
             hops = len(self.convs) - number
-            given = edge_index[number] if isinstance(edge_index, list) else edge_index
-            edges: dict = {name: given[name] for name in self.edge_types[number]}
+            layer_edges = edge_index[number] if isinstance(edge_index, list) else edge_index
+            edges: dict = {name: layer_edges[name] for name in self.edge_types[number]}
             if num_sampled_nodes is not None and num_sampled_edges is not None:  # those that this layer still needs
                 num_rows = {name: sum(sizes[:hops]) for name, sizes in num_sampled_nodes.items()}
                 x = {name: first_rows_of(rows, sum(num_sampled_nodes[name][: hops + 1])) for name, rows in x.items()}
                 if not isinstance(edge_index, list):
-                    edges = {name: ends[:, : sum(num_sampled_edges[name][:hops])] for name, ends in edges.items()}
+                    edges = {name: pairs[:, : sum(num_sampled_edges[name][:hops])] for name, pairs in edges.items()}
                 attributes = {name: rows[: sum(num_sampled_edges[name][:hops])] for name, rows in attributes.items()}
             x = self.layer_on(number, x, edges, num_rows, attributes)
         return {name: x[name] for name in self.outputs} if self.of_links else x[self.outputs[0]]
@@ -189,8 +189,8 @@ class TypedGNN(nn.Module):
         num_targets: dict[str, int],
         edge_attr: dict[EdgeType, Tensor] | None = None,
     ) -> dict[str, Tensor]:
-        """What the next layer takes, or scores: the output of a layer, with what comes before and after it; edges:
-        int64 [2, edges] or a Block of each edge type; x and edge_attr: by type, as `forward` takes them."""
+        """The output of a layer, with all that comes before and after it: the input of the next layer, or scores. Edges
+        are int64 [2, edges] or a Block of each edge type; x and edge_attr are by type, as `forward` takes them."""
         x = self._first_rows(x) if number == 0 else x
         if self.is_transformer:
             x = self._with_targets(x, self.convs[number], num_targets)

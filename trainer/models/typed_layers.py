@@ -63,8 +63,8 @@ class SummedRelations(HeteroConv):
         for name, conv in self.convs.items():
             source, target, size = x[name[0]], x.get(name[2]), num_targets[name[2]]
             own = None if target is None or not getattr(conv, "root_weight", True) else target[:size]
-            of_edges = {"edge_attr": edge_attr[name]} if edge_attr and name in edge_attr else {}
-            rows = conv((source, own), edge_index[name], size=(source.shape[0], size), **of_edges)
+            edge_options = {"edge_attr": edge_attr[name]} if edge_attr and name in edge_attr else {}
+            rows = conv((source, own), edge_index[name], size=(source.shape[0], size), **edge_options)
             sums[name[2]] = sums[name[2]] + rows if name[2] in sums else rows
         return {
             name: rows + self.root[name](x[name][: num_targets[name]]) if name in self.root else rows
@@ -85,13 +85,15 @@ class SummedRelations(HeteroConv):
         read = {name[0] for name in self.convs.keys()} | (relations.keys() & x.keys())
         numbers = {name: number for number, name in enumerate(name for name in x if name in read)}
         into, weights, own_weights, biases = [], [], [], []
-        for target, given in relations.items():
-            convs = [self.convs[each] for each in given]
+        for target, edge_types in relations.items():
+            convs = [self.convs[relation] for relation in edge_types]
             own_parts = [conv.lin_r for conv in convs if conv.root_weight]
             own_parts += [self.root[target]] if target in self.root else []
             given_biases = [lin.bias for lin in (*(conv.lin_l for conv in convs), *own_parts) if lin.bias is not None]
-            blocks = [block_of(edge_index[each], x[each[0]].shape[0], num_targets[target]) for each in given]
-            sources = [numbers[each[0]] for each in given]
+            blocks = [
+                block_of(edge_index[relation], x[relation[0]].shape[0], num_targets[target]) for relation in edge_types
+            ]
+            sources = [numbers[relation[0]] for relation in edge_types]
             into.append(Into(blocks, sources, numbers[target] if own_parts else None))
             weights.append(torch.cat([conv.lin_l.weight for conv in convs], dim=1))
             own_weights.append(_sum([lin.weight for lin in own_parts]))
@@ -160,8 +162,8 @@ def relations_of(
         source, target = dims[name[0]], dims.get(name[2], 0)
         if rules.has_heads:
             shape = source if target in (0, source) else (source, target)
-            of_edges = {"edge_dim": edge_dims[name]} if name in edge_dims else {}
-            convs[name] = conv(shape, width // heads, heads=heads, add_self_loops=False, **of_edges)
+            edge_options = {"edge_dim": edge_dims[name]} if name in edge_dims else {}
+            convs[name] = conv(shape, width // heads, heads=heads, add_self_loops=False, **edge_options)
             convs[name].att_dst.requires_grad_(target > 0)  # without rows of targets nothing depends on it
         else:
             own = target > 0 and not rules.own_by_type

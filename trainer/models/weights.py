@@ -23,7 +23,7 @@ def save_model(run: Path, weights: dict[str, torch.Tensor]) -> None:
 
 
 def load_weights(run: Path, model: torch.nn.Module) -> None:
-    """Gives a model the weights that a run kept; nothing but tensors is loaded.
+    """Loads the weights that a run kept into a model; only tensors are loaded from the file.
 
     Raises:
         CohortError: there are none, the file is damaged, or they are of another model.
@@ -41,5 +41,5 @@ def load_weights(run: Path, model: torch.nn.Module) -> None:
     try:
         model.load_state_dict(weights)
     except Exception as error:  # noqa: BLE001 (as above)
-        found = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-        raise CohortError(str(path), "weights of the model that run.json describes", found, cure) from error
+        actual = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        raise CohortError(str(path), "weights of the model that run.json describes", actual, cure) from error

@@ -32,7 +32,7 @@ def activated(x: Tensor, activation: str, p: float = 0.0, training: bool = True)
 
 @dataclass(frozen=True)
 class Activation:
-    """activated() with its arguments, for layers that do it to their input as they read it."""
+    """activated() and its arguments, for layers that apply it to their input as they read it."""
 
     name: str
     p: float

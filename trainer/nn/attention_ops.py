@@ -15,13 +15,13 @@ _NOTHING = ACTIVATIONS["relu"]  # of weights, which are never negative
 
 
 def attention_weights(
-    edges: GroupedEdges, ends: EdgeScores, p: float, keys: list[int]
+    edges: GroupedEdges, score_parts: EdgeScores, p: float, keys: list[int]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Those of edges and of edges to themselves, and the same after dropout (without: [0])."""
-    weights = head_kernels.attention(edges, ends)
+    """The weights of edges and of targets' edges to themselves, and the same after dropout (without: [0])."""
+    weights = head_kernels.attention(edges, score_parts)
     dropped = [
-        kernels.drop(each, _NOTHING, p, key) if p else each.new_empty(0)
-        for each, key in zip(weights, keys, strict=True)
+        kernels.drop(tensor, _NOTHING, p, key) if p else tensor.new_empty(0)
+        for tensor, key in zip(weights, keys, strict=True)
     ]
     return *weights, *dropped
 
@@ -40,7 +40,7 @@ def fake_attention_weights(scores: Tensor, source: Tensor, heads: int, loops: in
 def scores_grads(
     edges: GroupedEdges,
     columns: GroupedEdges,
-    ends: EdgeScores,
+    score_parts: EdgeScores,
     scores: Tensor,
     weights: Sequence[Tensor],
     dots: tuple[Tensor, Tensor],
@@ -62,7 +62,7 @@ def scores_grads(
     grad_target = torch.empty(edges.num_rows, heads, dtype=scores.dtype, device=scores.device)
     beside = scores.shape[1] == 2 * heads
     to = grad_scores[: edges.num_rows, heads:] if beside else grad_target
-    head_kernels.attention_grad(edges, ends, weights[0], weights[1], grads, own_grads, to)
+    head_kernels.attention_grad(edges, score_parts, weights[0], weights[1], grads, own_grads, to)
     weighted(columns, _ones(grads), grads, own_grads, out=grad_scores[:, :heads])  # sums by source
     return grad_scores, grad_target, grads, own_grads
 
@@ -72,8 +72,8 @@ def fake_scores_grads(scores: Tensor, weights: Sequence[Tensor], num_targets: in
     if not needs_scores:
         return [scores.new_empty(0) for _ in range(4)]
     grad_scores = torch.empty_like(scores, memory_format=torch.contiguous_format)
-    of_edges = (torch.empty_like(each) for each in weights[:2])
-    return [grad_scores, scores.new_empty(num_targets, weights[0].shape[1]), *of_edges]
+    edge_grads = (torch.empty_like(tensor) for tensor in weights[:2])
+    return [grad_scores, scores.new_empty(num_targets, weights[0].shape[1]), *edge_grads]
 
 
 def scores_of_edges(
@@ -86,7 +86,7 @@ def scores_of_edges(
     loops: int,
     slope: float,
 ) -> EdgeScores:
-    """As attend() takes them."""
+    """The scores of edges, from the arguments of attend()."""
     if target_scores is None and scores.shape[1] == 2 * heads:
         target_scores = scores[:num_targets, heads:]
     return EdgeScores(scores[:, :heads], target_scores, max(loops, 0), slope, edge_scores, loop_scores)
@@ -142,8 +142,8 @@ def _loops_backward(ctx, grad, _):
     indptr, source, inverse = ctx.saved_tensors
     row = torch.searchsorted(indptr, torch.arange(source.numel(), device=source.device), right=True) - 1
     counts = (row < inverse.shape[0]) & (row != source)
-    of_rows = torch.cat((grad * inverse, grad.new_zeros(1, grad.shape[1])))
-    return of_rows[torch.where(counts, row, inverse.shape[0])], None, None, None
+    row_grads = torch.cat((grad * inverse, grad.new_zeros(1, grad.shape[1])))
+    return row_grads[torch.where(counts, row, inverse.shape[0])], None, None, None
 
 
 loop_means.register_autograd(_loops_backward, setup_context=_keep_loops)

@@ -95,20 +95,20 @@ def attend(
         [0]).
     """
     edges = GroupedEdges(indptr, source, num_targets, skip_self=loops >= 0)
-    ends = scores_of_edges(scores, target_scores, edge_scores, loop_scores, num_targets, heads, loops, slope)
-    of_edges = attention_weights(edges, ends, p, keys)
-    used = used_of(of_edges, p)
+    score_parts = scores_of_edges(scores, target_scores, edge_scores, loop_scores, num_targets, heads, loops, slope)
+    edge_weights = attention_weights(edges, score_parts, p, keys)
+    used = used_of(edge_weights, p)
     if weight is None:
-        return weighted(edges, x, *used, out_dtype), x.new_empty(0), *of_edges
-    of_rows = edges if row is None else GroupedEdges(indptr, row, num_targets)
+        return weighted(edges, x, *used, out_dtype), x.new_empty(0), *edge_weights
+    row_edges = edges if row is None else GroupedEdges(indptr, row, num_targets)
     out = weight.new_empty(num_targets, *weight.shape[:2])
     kept = weight.new_empty(0 if piece_rows else (heads, num_targets, weight.shape[2]))
     for first, end in _pieces(num_targets, piece_rows):
         to = None if piece_rows else kept
-        sums = head_kernels.spread_rows(of_rows.rows(first, end), x, *used, weight.dtype, to)
+        sums = head_kernels.spread_rows(row_edges.rows(first, end), x, *used, weight.dtype, to)
         torch.bmm(sums, weight.transpose(1, 2), out=out[first:end].transpose(0, 1))
         del sums  # free them before the next piece
-    return out, kept, *of_edges
+    return out, kept, *edge_weights
 
 
 @attend.register_fake
@@ -116,11 +116,11 @@ def _(
     x, weight, scores, target, edge, loop, indptr, source, row,
     num_targets, heads, loops, slope, p, keys, piece_rows, out_dtype,
 ):  # fmt: skip
-    of_edges = fake_attention_weights(scores, source, heads, loops, p)
+    edge_weights = fake_attention_weights(scores, source, heads, loops, p)
     if weight is None:
-        return x.new_empty((num_targets, x.shape[1]), dtype=out_dtype), x.new_empty(0), *of_edges
+        return x.new_empty((num_targets, x.shape[1]), dtype=out_dtype), x.new_empty(0), *edge_weights
     kept = weight.new_empty(0 if piece_rows else (heads, num_targets, weight.shape[2]))
-    return weight.new_empty(num_targets, *weight.shape[:2]), kept, *of_edges
+    return weight.new_empty(num_targets, *weight.shape[:2]), kept, *edge_weights
 
 
 @operator("attend_grad")
@@ -136,7 +136,7 @@ def attend_grad(
     source: Tensor,
     row: Tensor | None,
     kept: Tensor,
-    of_edges: List[Tensor],  # noqa: UP006
+    edge_weights: List[Tensor],  # noqa: UP006
     num_targets: int,
     loops: int,
     slope: float,
@@ -150,41 +150,41 @@ def attend_grad(
 
     Args:
         grad: of attend's first result; without ``weight`` contiguous, in the dtype of ``x``.
-        kept, of_edges: attend's other results.
+        kept, edge_weights: attend's other results.
     """
-    heads, used = of_edges[0].shape[1], used_of(of_edges, p)
+    heads, used = edge_weights[0].shape[1], used_of(edge_weights, p)
     edges = GroupedEdges(indptr, source, num_targets, skip_self=loops >= 0)
-    ends = scores_of_edges(scores, target_scores, edge_scores, loop_scores, num_targets, heads, loops, slope)
+    score_parts = scores_of_edges(scores, target_scores, edge_scores, loop_scores, num_targets, heads, loops, slope)
     grad_x = grad_sums = x.new_empty(0)
     grad_weight, dots = x.new_empty(0), (grad_x, grad_x)
     if needs_scores:
         # The gradients of edges' scores are read as a whole, so the gradients of padding edges must be zeros.
-        dots = head_kernels.new_dots(edges, x, heads, ends.num_own, zero_rest=edge_scores is not None)
+        dots = head_kernels.new_dots(edges, x, heads, score_parts.num_own, zero_rest=edge_scores is not None)
     if weight is None and needs_scores:
-        head_kernels.dot_rows(edges, by_head(grad, heads), by_head(x, heads), ends.num_own, dots)
+        head_kernels.dot_rows(edges, by_head(grad, heads), by_head(x, heads), score_parts.num_own, dots)
     if weight is not None:
-        of_rows = edges if row is None else GroupedEdges(indptr, row, num_targets)
+        row_edges = edges if row is None else GroupedEdges(indptr, row, num_targets)
         grad_sums = x.new_empty(heads, num_targets if needs_x and piece_rows else 0, x.shape[1])
         if needs_weight:
             grad_weight = torch.zeros_like(weight, dtype=sum_dtype(weight.dtype))
         for first, end in _pieces(num_targets, piece_rows):
-            piece, of_piece = of_rows.rows(first, end), grad[first:end].transpose(0, 1)
+            piece, piece_grad = row_edges.rows(first, end), grad[first:end].transpose(0, 1)
             if needs_weight:
                 sums = head_kernels.spread_rows(piece, x, *used, weight.dtype) if piece_rows else kept
-                for of_head, *rows in zip(grad_weight, of_piece, sums, strict=True):
-                    of_head += weight_grad(*rows)
+                for head_grad, *rows in zip(grad_weight, piece_grad, sums, strict=True):
+                    head_grad += weight_grad(*rows)
                 del sums
             if needs_x or needs_scores:
-                of_piece = torch.bmm(of_piece, weight)
+                piece_grad = torch.bmm(piece_grad, weight)
                 if needs_x:  # fold_rows() below reads the gradients of sums in the dtype of x
-                    of_piece = of_piece.to(x.dtype)
+                    piece_grad = piece_grad.to(x.dtype)
                 if needs_scores:
-                    head_kernels.dot_rows(piece, of_piece, x.expand(heads, *x.shape), ends.num_own, dots)
+                    head_kernels.dot_rows(piece, piece_grad, x.expand(heads, *x.shape), score_parts.num_own, dots)
                 if needs_x and piece_rows:
-                    grad_sums[:, first:end] = of_piece
+                    grad_sums[:, first:end] = piece_grad
                 elif needs_x:
-                    grad_sums = of_piece
-            del of_piece
+                    grad_sums = piece_grad
+            del piece_grad
         if needs_weight:
             grad_weight = grad_weight.to(weight.dtype)
     columns = kernels.transposed(edges, scores.shape[0])
@@ -194,19 +194,19 @@ def attend_grad(
         grad_x = head_kernels.fold_rows(columns, grad_sums, *used)
     if not needs_scores:
         return grad_x, grad_weight, *(scores.new_empty(0) for _ in range(4))
-    return grad_x, grad_weight, *scores_grads(edges, columns, ends, scores, of_edges, dots, p)
+    return grad_x, grad_weight, *scores_grads(edges, columns, score_parts, scores, edge_weights, dots, p)
 
 
 @attend_grad.register_fake
 def _(
-    grad, x, weight, scores, target, edge, loop, indptr, source, row, kept, of_edges,
+    grad, x, weight, scores, target, edge, loop, indptr, source, row, kept, edge_weights,
     num_targets, loops, slope, p, piece_rows, needs_x, needs_weight, needs_scores,
 ):  # fmt: skip
     grads = (
-        torch.empty_like(each, memory_format=torch.contiguous_format) if is_needed else x.new_empty(0)
-        for each, is_needed in ((x, needs_x), (weight, needs_weight))
+        torch.empty_like(tensor, memory_format=torch.contiguous_format) if is_needed else x.new_empty(0)
+        for tensor, is_needed in ((x, needs_x), (weight, needs_weight))
     )
-    return *grads, *fake_scores_grads(scores, of_edges, num_targets, needs_scores)
+    return *grads, *fake_scores_grads(scores, edge_weights, num_targets, needs_scores)
 
 
 def _keep(ctx, inputs, output):
@@ -219,13 +219,13 @@ def _keep(ctx, inputs, output):
 def _backward(ctx, grad, *_):
     if grad is None:
         return (None,) * 17
-    (x, weight, *others, kept), of_edges = ctx.saved_tensors[:10], list(ctx.saved_tensors[10:])
+    (x, weight, *others, kept), edge_weights = ctx.saved_tensors[:10], list(ctx.saved_tensors[10:])
     grad = grad.to(x.dtype).contiguous() if weight is None else grad
     needs = *ctx.needs_input_grad[:2], any(ctx.needs_input_grad[2:6])
     options = ctx.num_targets, ctx.loops, ctx.slope, ctx.p, ctx.piece_rows
-    grads = attend_grad(grad, x, weight, *others, kept, of_edges, *options, *needs)
+    grads = attend_grad(grad, x, weight, *others, kept, edge_weights, *options, *needs)
     wanted = zip(grads, ctx.needs_input_grad[:6], strict=True)
-    return *(each if is_needed else None for each, is_needed in wanted), *[None] * 11
+    return *(tensor if is_needed else None for tensor, is_needed in wanted), *[None] * 11
 
 
 attend.register_autograd(_backward, setup_context=_keep)

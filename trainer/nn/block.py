@@ -74,9 +74,9 @@ def block_of(edge_index: Tensor | Block, num_sources: int, num_targets: int) -> 
     if isinstance(edge_index, Block):
         if edge_index.own_place is not None:
             raise CohortError("block", "one whose sources are the rows of x", "a Block with places")
-        found = (edge_index.num_sources, edge_index.num_targets)
-        if found != (num_sources, num_targets):
-            raise CohortError("block", f"{num_sources} sources and {num_targets} targets, the rows of x", str(found))
+        actual = (edge_index.num_sources, edge_index.num_targets)
+        if actual != (num_sources, num_targets):
+            raise CohortError("block", f"{num_sources} sources and {num_targets} targets, the rows of x", str(actual))
         return edge_index
     if edge_index.dtype != torch.int64:
         raise CohortError("edge_index", "an int64 tensor of shape [2, edges], or a Block", str(edge_index.dtype))
@@ -89,7 +89,7 @@ def block_of(edge_index: Tensor | Block, num_sources: int, num_targets: int) -> 
 
 
 def offsets_of(edge_index: Tensor) -> Tensor | None:
-    """The offsets of the batch whose first edges these are, unless somebody has written into them."""
+    """The offsets of the batch whose first edges these are, unless the edges have been written to."""
     base = edge_index if edge_index._base is None else edge_index._base
     indptr, version = getattr(base, OFFSETS, (None, None))
     is_compiling = torch.compiler.is_compiling()  # and knows no version yet

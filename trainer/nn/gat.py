@@ -57,11 +57,11 @@ class GATRules:
         num_targets = target.shape[0] if target is not None else (size or source.shape)[1 if size else 0]
         block = block_of(edge_index, source.shape[0], num_targets)
         num_shared = min(size) if size else min(source.shape[0], num_targets)
-        of_edges = self._edge_scores(edge_attr, block, num_shared, sum_dtype(source.dtype))
+        edge_scores = self._edge_scores(edge_attr, block, num_shared, sum_dtype(source.dtype))
         rows = matrix_of(source)
         scores = self._scores(rows, target)
         keeps = self.sum_bytes(rows, block) <= kept_bytes(rows.device)
-        out = self._attended(rows, scores, block, num_shared, of_edges, keeps)
+        out = self._attended(rows, scores, block, num_shared, edge_scores, keeps)
         if self.residual and target is not None:
             out = out + self.res(target)
         return out if self.bias is None else out + self.bias.to(out.dtype)
@@ -83,8 +83,8 @@ class GATRules:
             block, edge_attr: as forward() takes them.
             keeps: the sums of sum_bytes() are kept for the gradients.
         """
-        of_edges = self._edge_scores(edge_attr, block, 0, sum_dtype(source.dtype))
-        return self._attended(source, scores, block, 0, of_edges, keeps)
+        edge_scores = self._edge_scores(edge_attr, block, 0, sum_dtype(source.dtype))
+        return self._attended(source, scores, block, 0, edge_scores, keeps)
 
     def sum_bytes(self, source: Tensor | PlacedRows, block: Block) -> int:
         """Bytes of the sums of rows that are multiplied by the weights; 0: rows are multiplied first."""
@@ -93,15 +93,15 @@ class GATRules:
             block.num_targets * self.heads * width * amp_dtype(source).itemsize if self.sums_first(block, width) else 0
         )
 
-    def score_vectors(self, of_targets: bool) -> Tensor:
+    def score_vectors(self, for_targets: bool) -> Tensor:
         """[heads, in_channels], whose products with the rows of sources, or of targets, are the ends' scores."""
-        return self._vectors(self._lin(of_targets), self.att_dst if of_targets else self.att_src)
+        return self._vectors(self._lin(for_targets), self.att_dst if for_targets else self.att_src)
 
-    def _lin(self, of_targets: bool) -> nn.Module:
+    def _lin(self, for_targets: bool) -> nn.Module:
         """What transforms the rows of sources, or of targets."""
         if self.lin is not None:
             return self.lin
-        return self.lin_dst if of_targets else self.lin_src
+        return self.lin_dst if for_targets else self.lin_src
 
     def _edge_scores(
         self, edge_attr: Tensor | None, block: Block, num_shared: int, dtype: torch.dtype
@@ -130,11 +130,11 @@ class GATRules:
         scores: tuple[Tensor, Tensor | None],
         block: Block,
         num_shared: int,
-        of_edges: tuple[Tensor | None, Tensor | None],
+        edge_scores: tuple[Tensor | None, Tensor | None],
         keeps: bool,
     ) -> Tensor:
         """The heads' sums, beside each other or averaged; the first ``num_shared`` targets are sources too."""
-        lin = self._lin(of_targets=False)
+        lin = self._lin(for_targets=False)
         dtype = amp_dtype(source)
         p = self.dropout if self.training else 0.0
         keys = torch.randint(2**62, (2,)).tolist() if p else [0, 0]
@@ -147,27 +147,27 @@ class GATRules:
         else:
             rows = lin(source)
         row = None if place is None else place[block.source]
-        ends = *scores, *of_edges, block.indptr, block.source, row, block.num_targets
-        out = attend(rows, weight, *ends, self.heads, loops, self.negative_slope, p, keys, piece_rows, dtype)[0]
+        inputs = *scores, *edge_scores, block.indptr, block.source, row, block.num_targets
+        out = attend(rows, weight, *inputs, self.heads, loops, self.negative_slope, p, keys, piece_rows, dtype)[0]
         out = out.reshape(block.num_targets, self.heads, self.out_channels)
         return out.flatten(1) if self.concat else out.mean(dim=1)
 
     def _scores(self, source: Tensor, target: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """What the ends of edges score, as attend() takes it: [sources, heads or 2 heads], [targets, heads] or None."""
-        lin = self._lin(of_targets=False)
+        lin = self._lin(for_targets=False)
         materialize(lin, source.shape[1])
         with torch.autocast(source.device.type, enabled=False):
             if target is None:
-                return end_scores(source, self.score_vectors(of_targets=False)), None
-            target_lin = self._lin(of_targets=True)
+                return end_scores(source, self.score_vectors(for_targets=False)), None
+            target_lin = self._lin(for_targets=True)
             materialize(target_lin, target.shape[1])
             if not is_prefix(target, source):
-                scores = end_scores(source, self.score_vectors(of_targets=False))
-                return scores, end_scores(target, self.score_vectors(of_targets=True))
+                scores = end_scores(source, self.score_vectors(for_targets=False))
+                return scores, end_scores(target, self.score_vectors(for_targets=True))
             if target_lin is lin:
                 vectors = self._vectors(lin, self.att_src, self.att_dst)
             else:
-                vectors = torch.cat([self.score_vectors(of_targets) for of_targets in (False, True)])
+                vectors = torch.cat([self.score_vectors(for_targets) for for_targets in (False, True)])
             return end_scores(source, vectors), None
 
     def _vectors(self, lin: nn.Module, *attentions: Tensor) -> Tensor:

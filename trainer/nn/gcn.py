@@ -34,7 +34,7 @@ class GCNRules:
         loop = 1.0 if self.add_self_loops else 0.0  # also where `improved`: PyG makes it 2 only beside weights
         if is_placed(edge_index):
             require_placed_rows(self, x, edge_index.place is not None, activation)
-            return self._of_sums(kernels.matrix_of(x), edge_index, loop, None)
+            return self._linear_of_sums(kernels.matrix_of(x), edge_index, loop, None)
         num_targets = edge_index.num_targets if isinstance(edge_index, Block) else x.shape[0]
         block = block_of(edge_index, x.shape[0], num_targets)
         x = kernels.matrix_of(x)
@@ -42,12 +42,12 @@ class GCNRules:
         if activation is not None and not (sums_first and activation.fuses(x)):
             x, activation = activation(x), None
         if sums_first:
-            return self._of_sums(x, block, loop, activation)
+            return self._linear_of_sums(x, block, loop, activation)
         transformed = self.lin(x)
         out = self._summed(transformed, block, loop, transformed.dtype)
         return out if self.bias is None else out + self.bias
 
-    def _of_sums(self, x: Tensor, block: Block, loop: float, activation: Activation | None) -> Tensor:
+    def _linear_of_sums(self, x: Tensor, block: Block, loop: float, activation: Activation | None) -> Tensor:
         """Rows are summed, then multiplied by the weights."""
         materialize(self.lin, x.shape[1])
         rows = self._summed(x, block, loop, amp_dtype(x), activation)
@@ -62,9 +62,9 @@ class GCNRules:
         self, x: Tensor, block: Block, loop: float, dtype: torch.dtype, activation: Activation | None = None
     ) -> Tensor:
         norm, drawn = self._norm(x, block, loop), activation.drawn() if activation is not None else ()
-        ends, kind = (block.indptr, block.source, block.num_targets), (False, ops.BESIDE_NONE)
-        of_norm = 0.0 if norm is None else loop
-        return ops.gather_sum(x, None, norm, *ends, *kind, of_norm, dtype, *drawn, place=block.place)[0]
+        edges, kind = (block.indptr, block.source, block.num_targets), (False, ops.BESIDE_NONE)
+        loop_norm = 0.0 if norm is None else loop
+        return ops.gather_sum(x, None, norm, *edges, *kind, loop_norm, dtype, *drawn, place=block.place)[0]
 
     def _norm(self, x: Tensor, block: Block, loop: float) -> Tensor | None:
         """1 / sqrt(degree) of each source, 0 without edges; None: the sums are plain."""

@@ -42,12 +42,14 @@ class HGTRules:
             num_targets: how many first nodes of each type get rows; None: all.
         """
         num_targets = num_targets or {name: rows.shape[0] for name, rows in x_dict.items()}
-        given = {name[0] for name in edge_index_dict}
-        keys_and_values = {name: self._projected(name, rows, True) for name, rows in x_dict.items() if name in given}
+        source_types = {name[0] for name in edge_index_dict}
+        keys_and_values = {
+            name: self._projected(name, rows, True) for name, rows in x_dict.items() if name in source_types
+        }
         out = {}
         for name in (name for name in x_dict if name in self.dst_node_types):
             own = x_dict[name][: num_targets[name]]
-            relations = [each for each in edge_index_dict if each[2] == name]
+            relations = [relation for relation in edge_index_dict if relation[2] == name]
             sums = self._attended(own, name, relations, keys_and_values, edge_index_dict)
             rows = self.out_lin.lins[name](F.gelu(sums))
             if rows.shape[1] == own.shape[1]:
@@ -56,11 +58,11 @@ class HGTRules:
             out[name] = rows
         return out
 
-    def _projected(self, name: str, rows: Tensor, of_source: bool) -> Tensor:
+    def _projected(self, name: str, rows: Tensor, for_sources: bool) -> Tensor:
         """Keys and, beside them, values [rows, 2 out_channels] of sources, or queries [rows, out_channels]."""
         lin, width = self.kqv_lin.lins[name], self.out_channels
-        parts = (slice(0, width), slice(2 * width, None)) if of_source else (slice(width, 2 * width),)
-        return F.linear(rows, *(torch.cat([each[part] for part in parts]) for each in (lin.weight, lin.bias)))
+        parts = (slice(0, width), slice(2 * width, None)) if for_sources else (slice(width, 2 * width),)
+        return F.linear(rows, *(torch.cat([array[part] for part in parts]) for array in (lin.weight, lin.bias)))
 
     def _attended(
         self,
@@ -74,13 +76,14 @@ class HGTRules:
         queries = self._projected(name, own, False)
         if not relations:
             return torch.zeros_like(queries)
-        ends = [keys_and_values[each[0]] for each in relations]
+        source_rows = [keys_and_values[relation[0]] for relation in relations]
         blocks = [
-            block_of(edge_index[each], rows.shape[0], own.shape[0]) for each, rows in zip(relations, ends, strict=True)
+            block_of(edge_index[relation], rows.shape[0], own.shape[0])
+            for relation, rows in zip(relations, source_rows, strict=True)
         ]
         by_relation = [
-            head_linear(by_head(rows, 2 * self.heads), self._weights(each)).flatten(1)
-            for each, rows in zip(relations, ends, strict=True)
+            head_linear(by_head(rows, 2 * self.heads), self._weights(relation)).flatten(1)
+            for relation, rows in zip(relations, source_rows, strict=True)
         ]
         indptr, source = merged(blocks)
         return _Attention.apply(torch.cat(by_relation), queries, indptr, source, self.heads)
@@ -91,11 +94,11 @@ class HGTRules:
         Those of keys have what their scores are multiplied by.
         """
         number = self.edge_types_map[relation]
-        of_keys, of_values = (
+        key_weights, value_weights = (
             lin.weight.unflatten(0, (self.heads, -1))[:, number].transpose(1, 2) for lin in (self.k_rel, self.v_rel)
         )
         factor = self.p_rel["__".join(relation)].view(-1, 1, 1) / math.sqrt(self.out_channels // self.heads)
-        return torch.cat((of_keys * factor, of_values))
+        return torch.cat((key_weights * factor, value_weights))
 
 
 def merged(blocks: list[Block]) -> tuple[Tensor, Tensor]:
@@ -143,14 +146,14 @@ class _Attention(torch.autograd.Function):
         grad, edges = grad.contiguous(), GroupedEdges(indptr, source, queries.shape[0])
         columns = kernels.transposed(edges, sources.shape[0])
         grads = head_kernels.dot_rows(edges, by_head(grad, heads), by_head(values, heads), 0)[0]
-        of_targets = scores.new_empty(queries.shape[0], heads)  # sums that nobody needs
+        target_grads = scores.new_empty(queries.shape[0], heads)  # sums that nobody needs
         alone = _edges_alone(indptr, scores, queries)
-        head_kernels.attention_grad(alone, _scores(scores), weights, none, grads, none, of_targets)
-        of_sources = torch.empty_like(sources)
-        of_keys, of_values = of_sources.chunk(2, dim=1)
-        kernels.sum_rows(columns, queries, out=of_keys, heads=heads, edge_factor=grads)
-        kernels.sum_rows(columns, grad, out=of_values, heads=heads, edge_factor=weights)
-        return of_sources, kernels.sum_rows(edges, keys, heads=heads, edge_factor=grads), None, None, None
+        head_kernels.attention_grad(alone, _scores(scores), weights, none, grads, none, target_grads)
+        source_grads = torch.empty_like(sources)
+        key_grads, value_grads = source_grads.chunk(2, dim=1)
+        kernels.sum_rows(columns, queries, out=key_grads, heads=heads, edge_factor=grads)
+        kernels.sum_rows(columns, grad, out=value_grads, heads=heads, edge_factor=weights)
+        return source_grads, kernels.sum_rows(edges, keys, heads=heads, edge_factor=grads), None, None, None
 
 
 def _edges_alone(indptr: Tensor, scores: Tensor, queries: Tensor) -> GroupedEdges:

@@ -1,4 +1,4 @@
-"""What the layers make of their arguments."""
+"""Checks and conversions of the arguments of layers."""
 
 from dataclasses import dataclass
 
@@ -13,8 +13,8 @@ ELEMENT_COST = 32  # of reading or writing an element, in multiplications of a m
 
 @dataclass(frozen=True)
 class PlacedRows:
-    """Rows that are anywhere among others: row i is ``rows[place[i]]``, or zeros where the place is negative; edges may
-    not name such a row. They get no gradient.
+    """Rows at any places of a larger table: row i is ``rows[place[i]]``, or zeros where the place is negative. Edges
+    may not name a row with a negative place. The rows get no gradient.
 
     Attributes:
         rows: [any, columns].
@@ -45,8 +45,8 @@ class PlacedRows:
 
     def gathered(self) -> Tensor:
         """[n, columns]"""
-        found = self.rows.index_select(0, self.place.clamp(min=0))
-        return found.masked_fill_((self.place < 0).unsqueeze(1), 0)
+        rows = self.rows.index_select(0, self.place.clamp(min=0))
+        return rows.masked_fill_((self.place < 0).unsqueeze(1), 0)
 
 
 def amp_dtype(x: Tensor | PlacedRows) -> torch.dtype:

@@ -60,12 +60,12 @@ class GroupedEdges:
 
 def run(body, device_of: Tensor, **fields) -> None:
     """Calls a native body on the current stream of a tensor's device: with tensors as addresses, None as 0."""
-    given = {name: _given(value) for name, value in fields.items()}
+    arguments = {name: _as_native(value) for name, value in fields.items()}
     with torch.cuda.device_of(device_of):
-        body(_stream(device_of), **given)
+        body(_stream(device_of), **arguments)
 
 
-def _given(value):
+def _as_native(value):
     if value is None:
         return 0
     if type(value) is int:  # most are, and isinstance() takes longer

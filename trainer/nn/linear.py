@@ -34,13 +34,13 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         rows, weight = ctx.saved_tensors
-        of_rows, of_weight, of_bias = ctx.needs_input_grad
+        needs_rows, needs_weight, needs_bias = ctx.needs_input_grad
         used = _used_rows(grad)
         grad, rows, unused = grad[:used], rows[:used], rows.shape[0] - used
-        grad_rows = F.pad(grad @ weight, (0, 0, 0, unused)) if of_rows and used else None
-        if of_weight and of_bias:
+        grad_rows = F.pad(grad @ weight, (0, 0, 0, unused)) if needs_rows and used else None
+        if needs_weight and needs_bias:
             return grad_rows, *weight_and_bias_grads(grad, rows)
-        return grad_rows, weight_grad(grad, rows) if of_weight else None, column_sums(grad) if of_bias else None
+        return grad_rows, weight_grad(grad, rows) if needs_weight else None, column_sums(grad) if needs_bias else None
 
 
 def _used_rows(grad: Tensor) -> int:
@@ -88,9 +88,9 @@ class _HeadLinear(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         rows, weight = ctx.saved_tensors
-        by_head, (of_rows, of_weight) = grad.transpose(0, 1), ctx.needs_input_grad
-        grad_rows = torch.bmm(by_head, weight) if of_rows else None
-        return grad_rows, torch.stack(list(map(weight_grad, by_head, rows))) if of_weight else None
+        by_head, (needs_rows, needs_weight) = grad.transpose(0, 1), ctx.needs_input_grad
+        grad_rows = torch.bmm(by_head, weight) if needs_rows else None
+        return grad_rows, torch.stack(list(map(weight_grad, by_head, rows))) if needs_weight else None
 
 
 def weight_grad(grad: Tensor, rows: Tensor) -> Tensor:
@@ -161,11 +161,11 @@ class _Scores(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         rows, vectors = ctx.saved_tensors
-        of_rows, of_vectors = ctx.needs_input_grad
+        needs_rows, needs_vectors = ctx.needs_input_grad
         grad = F.pad(grad, (0, -ctx.count % 8))
-        grad_rows = grad.to(rows.dtype) @ vectors if of_rows else None
-        if not (of_vectors and rows.shape[0]):
-            return grad_rows, vectors.new_zeros(ctx.count, rows.shape[1], dtype=ctx.dtype) if of_vectors else None
+        grad_rows = grad.to(rows.dtype) @ vectors if needs_rows else None
+        if not (needs_vectors and rows.shape[0]):
+            return grad_rows, vectors.new_zeros(ctx.count, rows.shape[1], dtype=ctx.dtype) if needs_vectors else None
         half, exponent = _scaled(grad, rows.dtype)
         return grad_rows, torch.ldexp(_wide_product(half.t(), rows)[: ctx.count], exponent).to(ctx.dtype)
 
@@ -191,7 +191,7 @@ class _PlacedScores(torch.autograd.Function):
 
 
 def _in_eights(vectors: Tensor) -> Tensor:
-    """With zeros behind them, since tensor cores take multiples of eight."""
+    """Adds zeros at the end, since tensor cores take multiples of eight."""
     return F.pad(vectors, (0, 0, 0, -len(vectors) % 8))
 
 

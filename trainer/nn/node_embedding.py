@@ -37,7 +37,7 @@ class Read:
 
 
 def versions_of(*tensors: Tensor) -> tuple[int, ...]:
-    """How often each has changed; torch does not count changes of those made in inference mode."""
+    """The version of each tensor, which counts its changes; torch counts none of tensors made in inference mode."""
     return tuple(-1 if tensor.is_inference() else tensor._version for tensor in tensors)
 
 
@@ -122,7 +122,7 @@ class RowTable:
         return _native.ChangedRows(count=0, ids=0, place=0, rows=0) if self._changed is None else self._changed.ref
 
     def await_rows(self) -> None:
-        """What kernels do from now on, they do after `values` has all rows."""
+        """Makes kernels wait, from now on, until `values` has all rows."""
         if self._changed is not None and self._changed.written is not None:
             torch.cuda.current_stream(self.device).wait_event(self._changed.written)
 
@@ -271,11 +271,11 @@ class NodeEmbedding(nn.Module):
             CohortError: an id out of range. On a GPU its row is zeros, and a later call raises the error.
         """
         if not isinstance(ids, Tensor) or ids.dtype not in (torch.int32, torch.int64):
-            found = str(ids.dtype) if isinstance(ids, Tensor) else type(ids).__name__
-            raise CohortError("NodeEmbedding: ids", "a tensor, int32 or int64", found)
+            actual = str(ids.dtype) if isinstance(ids, Tensor) else type(ids).__name__
+            raise CohortError("NodeEmbedding: ids", "a tensor, int32 or int64", actual)
         if ids.layout != torch.strided or ids.is_nested or (ids.is_meta and self.table.device.type != "meta"):
-            found = f"one of layout {ids.layout} on {ids.device}"
-            raise CohortError("NodeEmbedding: ids", "a dense tensor", found)
+            actual = f"one of layout {ids.layout} on {ids.device}"
+            raise CohortError("NodeEmbedding: ids", "a dense tensor", actual)
         self._raise_bad_id()
         device, place = self.table.device, None
         flat = ids.detach().to(device, torch.int64).reshape(-1).contiguous()
@@ -344,8 +344,8 @@ def _check_hot(hot: Tensor, num_nodes: int, on_host: bool) -> None:
     if not on_host:
         raise CohortError("NodeEmbedding: hot", 'none with place="device"', f"{len(hot)} ids")
     if not isinstance(hot, Tensor) or hot.dtype not in (torch.int32, torch.int64) or hot.dim() != 1:
-        found = f"{hot.dtype} {list(hot.shape)}" if isinstance(hot, Tensor) else type(hot).__name__
-        raise CohortError("NodeEmbedding: hot", "int32 or int64 [any]", found)
+        actual = f"{hot.dtype} {list(hot.shape)}" if isinstance(hot, Tensor) else type(hot).__name__
+        raise CohortError("NodeEmbedding: hot", "int32 or int64 [any]", actual)
     if hot.numel() and not 0 <= int(hot.min()) <= int(hot.max()) < num_nodes:
-        found = f"{int(hot.min())} to {int(hot.max())}"
-        raise CohortError("NodeEmbedding: hot", f"ids of 0 to {num_nodes - 1}", found)
+        actual = f"{int(hot.min())} to {int(hot.max())}"
+        raise CohortError("NodeEmbedding: hot", f"ids of 0 to {num_nodes - 1}", actual)

@@ -56,19 +56,18 @@ def sum_relations(
         biases: [width] for each entry; None: no bias.
         activation: activation that all rows go through before they are used; None: no activation.
     """
-    places = [each.place if isinstance(each, PlacedRows) else None for each in rows]
-    given = [kernels.matrix_of(each.rows if isinstance(each, PlacedRows) else each) for each in rows]
-    reads: list[tuple | None] = [None] * len(
-        given
-    )  # what ReLU and dropout of rows take when they are read: kernels.Drop
+    places = [tensor.place if isinstance(tensor, PlacedRows) else None for tensor in rows]
+    inputs = [kernels.matrix_of(tensor.rows if isinstance(tensor, PlacedRows) else tensor) for tensor in rows]
+    # The arguments of ReLU and dropout that rows go through as they are read: kernels.Drop.
+    reads: list[tuple | None] = [None] * len(inputs)
     if activation is not None:
-        for number, each in enumerate(given):
-            if activation.fuses(each):
+        for number, tensor in enumerate(inputs):
+            if activation.fuses(tensor):
                 reads[number] = activation.drawn()[1:]
             else:
-                given[number] = activation(each)
-    factors = [None if each is None else each.to(dtype) for each in (*weights, *own_weights, *biases)]
-    return _SumRelations.apply(into, dtype, reads, places, *given, *factors)
+                inputs[number] = activation(tensor)
+    factors = [None if tensor is None else tensor.to(dtype) for tensor in (*weights, *own_weights, *biases)]
+    return _SumRelations.apply(into, dtype, reads, places, *inputs, *factors)
 
 
 def sum_attentions(
@@ -89,21 +88,22 @@ def sum_attentions(
         edge_attr: feature rows of edges, for the edge types whose convs take them.
     """
     x = {kind: _read_rows(rows, kind, convs, blocks) for kind, rows in x.items()}
-    ends: dict[str, list[tuple[EdgeType, bool]]] = {}  # for each node type: edge types, and whether it is their target
+    # For each node type: its edge types, and whether it is their target.
+    roles_by_type: dict[str, list[tuple[EdgeType, bool]]] = {}
     for name in convs:
-        ends.setdefault(name[0], []).append((name, False))
+        roles_by_type.setdefault(name[0], []).append((name, False))
         if name[2] in x:
-            ends.setdefault(name[2], []).append((name, True))
+            roles_by_type.setdefault(name[2], []).append((name, True))
     scores: dict[tuple[EdgeType, bool], Tensor] = {}
-    for kind, given in ends.items():
-        num_rows = max(blocks[name].num_targets if is_target else x[kind].shape[0] for name, is_target in given)
+    for kind, roles in roles_by_type.items():
+        num_rows = max(blocks[name].num_targets if is_target else x[kind].shape[0] for name, is_target in roles)
         rows = x[kind]
         if num_rows < rows.shape[0]:
             rows = rows.first(num_rows) if isinstance(rows, PlacedRows) else rows[:num_rows]
         with torch.autocast(rows.device.type, enabled=False):
-            vectors = [convs[name].score_vectors(is_target) for name, is_target in given]
+            vectors = [convs[name].score_vectors(is_target) for name, is_target in roles]
             products = end_scores(rows, torch.cat(vectors))
-        scores |= zip(given, products.split([len(each) for each in vectors], dim=1), strict=True)
+        scores |= zip(roles, products.split([len(vector) for vector in vectors], dim=1), strict=True)
     sums: dict[str, Tensor] = {}
     biases: dict[str, Tensor] = {}
     left = kept_bytes(next(iter(x.values())).device) if x else 0
@@ -111,9 +111,9 @@ def sum_attentions(
         needed = conv.sum_bytes(x[name[0]], blocks[name])
         keeps = needed <= left
         left -= needed if keeps else 0
-        block, of_targets = blocks[name], scores.get((name, True))
-        of_targets = None if of_targets is None else of_targets[: block.num_targets]
-        rows = conv.from_scores(x[name[0]], (scores[name, False], of_targets), block, edge_attr.get(name), keeps)
+        block, target_scores = blocks[name], scores.get((name, True))
+        target_scores = None if target_scores is None else target_scores[: block.num_targets]
+        rows = conv.from_scores(x[name[0]], (scores[name, False], target_scores), block, edge_attr.get(name), keeps)
         sums[name[2]] = sums[name[2]] + rows if name[2] in sums else rows
         if conv.bias is not None:
             biases[name[2]] = biases[name[2]] + conv.bias if name[2] in biases else conv.bias
@@ -126,8 +126,8 @@ def _read_rows(
     """The rows of a node type as sum_attentions() reads them."""
     if not isinstance(rows, PlacedRows):
         return kernels.matrix_of(rows)
-    of_kind = (name for name in convs if name[0] == kind)
-    if all(convs[name].sums_first(blocks[name], rows.shape[1]) for name in of_kind):
+    relations = (name for name in convs if name[0] == kind)
+    if all(convs[name].sums_first(blocks[name], rows.shape[1]) for name in relations):
         return rows
     return rows.gathered()
 
@@ -139,27 +139,27 @@ class _SumRelations(torch.autograd.Function):
     def forward(ctx, into, dtype, reads, places, *tensors):
         rows, factors = tensors[: len(reads)], tensors[len(reads) :]
         kept = [
-            None if read is None else each.new_empty((each.shape[0], each.shape[1] // 4), dtype=torch.uint8)
-            for each, read in zip(rows, reads, strict=True)
+            None if read is None else values.new_empty((values.shape[0], values.shape[1] // 4), dtype=torch.uint8)
+            for values, read in zip(rows, reads, strict=True)
         ]
         drops = [
             None if read is None else Drop(_native.DROP_IN, bits, *read) for bits, read in zip(kept, reads, strict=True)
         ]
         out, saved = [], []
-        for number, each in enumerate(into):
+        for number, entry in enumerate(into):
             weight, own_weight, bias = factors[number :: len(into)]
-            means, inverse_counts = _means_beside(each, rows, places, drops, dtype)
+            means, inverse_counts = _means_beside(entry, rows, places, drops, dtype)
             sums, own = product_of(means, weight, bias), None
-            if each.own is not None:
-                own, place = rows[each.own], places[each.own]
+            if entry.own is not None:
+                own, place = rows[entry.own], places[entry.own]
                 own = own[: len(sums)] if place is None else PlacedRows(own, place[: len(sums)]).gathered()
-                if (read := reads[each.own]) is not None:
+                if (read := reads[entry.own]) is not None:
                     own = kernels.drop(own, _native.RELU, *read)
                 torch.addmm(sums, own.to(dtype), own_weight.t(), out=sums)
             out.append(sums)
             saved += [own, means, *inverse_counts]
         ctx.save_for_backward(*factors, *kept, *saved)
-        ctx.into, ctx.reads, ctx.shapes = into, reads, [(*each.shape, each.dtype) for each in rows]
+        ctx.into, ctx.reads, ctx.shapes = into, reads, [(*values.shape, values.dtype) for values in rows]
         return tuple(out)
 
     @staticmethod
@@ -174,23 +174,23 @@ class _SumRelations(torch.autograd.Function):
             None if read is None else Drop(_native.DROP_BACK, bits, read[0])
             for bits, read in zip(kept, ctx.reads, strict=True)
         ]
-        of_rows, of_factors = _RowGrads(into, ctx.shapes, needed, drops), [None] * len(factors)
-        for number, (each, grad) in enumerate(zip(into, grads, strict=True)):
-            own, means, *inverse_counts = (next(saved) for _ in range(2 + len(each.blocks)))
+        row_grads, factor_grads = _RowGrads(into, ctx.shapes, needed, drops), [None] * len(factors)
+        for number, (entry, grad) in enumerate(zip(into, grads, strict=True)):
+            own, means, *inverse_counts = (next(saved) for _ in range(2 + len(entry.blocks)))
             weight, own_weight, bias = factors[number::count]
             grad = grad.contiguous()
-            of_factors[number], sums = weight_and_bias_grads(grad, means)
+            factor_grads[number], sums = weight_and_bias_grads(grad, means)
             if bias is not None:
-                of_factors[number + 2 * count] = sums
+                factor_grads[number + 2 * count] = sums
             if own is not None:
-                of_factors[number + count] = weight_and_bias_grads(grad, own.to(grad.dtype))[0]
-                if needed[each.own]:
-                    of_rows.add_first(each.own, grad @ own_weight, own)
-            if any(needed[source] for source in each.sources):
-                parts = (grad @ weight).split([ctx.shapes[source][1] for source in each.sources], dim=1)
-                for source, block, *part in zip(each.sources, each.blocks, parts, inverse_counts, strict=True):
-                    of_rows.add(source, block, *part)
-        return None, None, None, None, *of_rows.all(), *of_factors
+                factor_grads[number + count] = weight_and_bias_grads(grad, own.to(grad.dtype))[0]
+                if needed[entry.own]:
+                    row_grads.add_first(entry.own, grad @ own_weight, own)
+            if any(needed[source] for source in entry.sources):
+                parts = (grad @ weight).split([ctx.shapes[source][1] for source in entry.sources], dim=1)
+                for source, block, *part in zip(entry.sources, entry.blocks, parts, inverse_counts, strict=True):
+                    row_grads.add(source, block, *part)
+        return None, None, None, None, *row_grads.all(), *factor_grads
 
 
 def _means_beside(
@@ -207,8 +207,8 @@ def _means_beside(
         inverse_counts.append(to.new_empty(num_targets, dtype=sum_dtype(rows[number].dtype)))
         place = places[number]
         edges = GroupedEdges(block.indptr, block.source if place is None else place[block.source], num_targets)
-        given = {"out": to, "drop": drops[number]}
-        kernels.sum_rows(edges, rows[number], dtype, **given, mean=True, inverse_count=inverse_counts[-1])
+        options = {"out": to, "drop": drops[number]}
+        kernels.sum_rows(edges, rows[number], dtype, **options, mean=True, inverse_count=inverse_counts[-1])
     return out, inverse_counts
 
 
@@ -230,7 +230,7 @@ class _RowGrads:
         drops: Sequence[Drop | None],
     ):
         self._shapes, self._needed, self._drops = shapes, needed, drops
-        self._left = Counter(source for each in into for source in each.sources)  # relations to come
+        self._left = Counter(source for entry in into for source in entry.sources)  # relations to come
         self._sums: list[Tensor | None] = [None] * len(shapes)  # gradients from the means of relations
         self._of_first: list[Tensor | None] = [None] * len(shapes)
 
@@ -262,10 +262,12 @@ class _RowGrads:
 
     def all(self) -> list[Tensor | None]:
         """The gradients of all rows of each node type; None: not needed."""
-        for sums, of_first in zip(self._sums, self._of_first, strict=True):
-            if sums is not None and of_first is not None:
-                sums[: len(of_first)] += of_first
+        for sums, first_grads in zip(self._sums, self._of_first, strict=True):
+            if sums is not None and first_grads is not None:
+                sums[: len(first_grads)] += first_grads
         return [
-            F.pad(of_first, (0, 0, 0, shape[0] - len(of_first))) if sums is None and of_first is not None else sums
-            for sums, of_first, shape in zip(self._sums, self._of_first, self._shapes, strict=True)
+            F.pad(first_grads, (0, 0, 0, shape[0] - len(first_grads)))
+            if sums is None and first_grads is not None
+            else sums
+            for sums, first_grads, shape in zip(self._sums, self._of_first, self._shapes, strict=True)
         ]

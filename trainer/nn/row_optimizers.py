@@ -45,15 +45,15 @@ class RowOptimizer(torch.optim.Optimizer):
         states_on_device: bool,
         group: dist.ProcessGroup | None,
     ):
-        given = [embeddings] if isinstance(embeddings, torch.nn.Module) else list(embeddings)
-        name, others = type(self).__name__, [each for each in given if not isinstance(each, NodeEmbedding)]
-        if others or not given:
-            found = type(others[0]).__name__ if others else "none"
-            raise CohortError(f"{name}: embeddings", "a cohort.nn.NodeEmbedding, or several", found)
+        modules = [embeddings] if isinstance(embeddings, torch.nn.Module) else list(embeddings)
+        name, others = type(self).__name__, [module for module in modules if not isinstance(module, NodeEmbedding)]
+        if others or not modules:
+            actual = type(others[0]).__name__ if others else "none"
+            raise CohortError(f"{name}: embeddings", "a cohort.nn.NodeEmbedding, or several", actual)
         for option in ("lr", "eps", "weight_decay"):
             if not defaults[option] >= 0:
                 raise CohortError(f"{name}: {option}", "a number of at least 0", str(defaults[option]))
-        self.embeddings = given
+        self.embeddings = modules
         self._states_on_device, self._group = states_on_device, group
         self.gather: Callable[[Tensor], Tensor] = functools.partial(gather_rows, group=group)
         self.steps = [0 for _ in self.embeddings]
@@ -70,27 +70,27 @@ class RowOptimizer(torch.optim.Optimizer):
         inspect.unwrap(torch.optim.Optimizer.add_param_group)(self, param_group)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forgets gradients. What forward passes have read since the last call or step, and has none yet, stays: their
-        backward pass may follow."""
-        for each in self.embeddings:
-            each.reads = [read for read in each.reads or [] if read.rows.grad is None and not read.is_kept]
-            for read in each.reads:
+        """Forgets gradients. Rows that forward passes have read since the last call or step are kept if they have no
+        gradient yet: their backward pass may follow."""
+        for embedding in self.embeddings:
+            embedding.reads = [read for read in embedding.reads or [] if read.rows.grad is None and not read.is_kept]
+            for read in embedding.reads:
                 read.is_kept = True
 
     def read_rows(self) -> list[Tensor]:
         """Tensors whose ``grad`` the next step uses, to clip it."""
-        return [read.rows for each in self.embeddings for read in each.reads or []]
+        return [read.rows for embedding in self.embeddings for read in embedding.reads or []]
 
     @torch.no_grad()
     def exchange(self, divisor: Tensor | int) -> None:
         """Makes gradients the sums of those of all ranks, divided by a number. All ranks call it."""
-        for each in self.embeddings:
-            read = _joined(_with_grads(each), each)
+        for embedding in self.embeddings:
+            read = _joined(_with_grads(embedding), embedding)
             ids = read.ids if read.place is None else torch.empty_like(read.ids).scatter_(0, read.place, read.ids)
             ids, grads = _added_up(self.gather(ids), self.gather(read.rows.grad.contiguous()))
             rows = torch.empty_like(grads)
             rows.grad = grads.div_(divisor)
-            each.reads = [Read(ids, None, rows)]
+            embedding.reads = [Read(ids, None, rows)]
 
     @torch.no_grad()
     def step(self, closure: Callable | None = None):
@@ -101,11 +101,11 @@ class RowOptimizer(torch.optim.Optimizer):
                 loss = closure()
         if self._group is not None:
             self.exchange(dist.get_world_size(self._group))
-        for number, each in enumerate(self.embeddings):
-            if reads := _with_grads(each):
+        for number, embedding in enumerate(self.embeddings):
+            if reads := _with_grads(embedding):
                 self.steps[number] += 1
-                self._update(number, _joined(reads, each))
-            each.reads = []
+                self._update(number, _joined(reads, embedding))
+            embedding.reads = []
         return loss
 
     def _update(self, number: int, read: Read) -> None:
@@ -124,8 +124,8 @@ class RowOptimizer(torch.optim.Optimizer):
         if not is_current:
             rows.table.await_rows()
         tables = {"table": rows.table.ref, "first": refs[0], "second": refs[1]}
-        given = {name: self.param_groups[0][name] for name in ("eps", "weight_decay")}
-        factors = {name: float(value) for name, value in (given | self._factors(self.steps[number])).items()}
+        options = {name: self.param_groups[0][name] for name in ("eps", "weight_decay")}
+        factors = {name: float(value) for name, value in (options | self._factors(self.steps[number])).items()}
         kernels.run(_native.update_rows, read.ids, rule=self.RULE, **tables, **sizes, **arrays, **factors)
         if later:
             rows.table.put_later(read.ids, read.place, grads)
@@ -135,12 +135,12 @@ class RowOptimizer(torch.optim.Optimizer):
         raise NotImplementedError
 
     def _states_of(self, number: int) -> list[RowTable]:
-        each = self.embeddings[number]
+        embedding = self.embeddings[number]
         if not self._states[number]:
-            on_host = each.place == "host" and not self._states_on_device
-            self._states[number] = [each.state_like_rows(on_host) for _ in range(self.NUM_STATES)]
+            on_host = embedding.place == "host" and not self._states_on_device
+            self._states[number] = [embedding.state_like_rows(on_host) for _ in range(self.NUM_STATES)]
         for table in self._states[number]:  # the rows may have moved since: kernels take no memory of another device
-            table.move(each.table.device)
+            table.move(embedding.table.device)
         return self._states[number]
 
     def __getstate__(self) -> dict:
@@ -161,23 +161,23 @@ class RowOptimizer(torch.optim.Optimizer):
             CohortError: the state is that of another optimizer, or of other embeddings. Nothing has changed then.
         """
         if missing := {"steps", "states", "param_groups"} - set(state_dict):
-            told = f"none of {', '.join(sorted(missing))}"
-            raise CohortError(f"{type(self).__name__}.load_state_dict", "what state_dict() of one returns", told)
+            actual = f"none of {', '.join(sorted(missing))}"
+            raise CohortError(f"{type(self).__name__}.load_state_dict", "what state_dict() of one returns", actual)
         steps, states = list(state_dict["steps"]), list(state_dict["states"])
-        shapes = [[(each.num_nodes, each.dim)] * self.NUM_STATES for each in self.embeddings]
-        found = [[tuple(of_table.shape) for of_table in values] for values in states]
-        fits = [values in ([], wanted) for values, wanted in zip(found, shapes, strict=False)]
-        if len(steps) != len(shapes) or len(found) != len(shapes) or not all(fits):
+        shapes = [[(embedding.num_nodes, embedding.dim)] * self.NUM_STATES for embedding in self.embeddings]
+        state_shapes = [[tuple(state.shape) for state in values] for values in states]
+        fits = [values in ([], wanted) for values, wanted in zip(state_shapes, shapes, strict=False)]
+        if len(steps) != len(shapes) or len(state_shapes) != len(shapes) or not all(fits):
             place = f"{type(self).__name__}.load_state_dict: states"
-            raise CohortError(place, f"of each embedding none, or {shapes}", str(found))
+            raise CohortError(place, f"of each embedding none, or {shapes}", str(state_shapes))
         for group, options in zip(self.param_groups, state_dict["param_groups"], strict=True):
             group.update(options)
         self.steps = steps
         for number, values in enumerate(states):
             if not values:
                 self._states[number] = []  # zeros again, once there is a step
-            for table, of_table in zip(self._states_of(number) if values else [], values, strict=True):
-                table.assign(of_table)
+            for table, state in zip(self._states_of(number) if values else [], values, strict=True):
+                table.assign(state)
 
 
 class RowAdagrad(RowOptimizer):
@@ -267,7 +267,7 @@ class RowAdam(RowOptimizer):
 
 
 def _with_grads(embedding: NodeEmbedding) -> list[Read]:
-    """What has been read and has gradients."""
+    """The reads whose rows have gradients."""
     return [read for read in embedding.reads or [] if read.rows.grad is not None]
 
 

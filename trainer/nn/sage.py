@@ -43,7 +43,7 @@ class SAGERules:
         """
         if is_placed(edge_index):
             require_placed_rows(self, x, not self.project, activation)
-            return self._normalized(self._of_sum(matrix_of(x), x, edge_index, True, None))
+            return self._normalized(self._linear_of_sums(matrix_of(x), x, edge_index, True, None))
         if activation is not None and not self._fuses(activation, x):
             x, activation = apply_to_ends(activation, x), None
         source, target = rows_of_ends(x, edge_index)
@@ -53,7 +53,7 @@ class SAGERules:
         if self.project:
             source = self.lin(source).relu()
         source = matrix_of(source)
-        return self._normalized(self._of_sum(source, target, block, shared, activation))
+        return self._normalized(self._linear_of_sums(source, target, block, shared, activation))
 
     def _normalized(self, out: Tensor) -> Tensor:
         return F.normalize(out, p=2.0, dim=-1) if self.normalize else out
@@ -65,7 +65,7 @@ class SAGERules:
         own_rows = self.root_weight and target is not None and not is_prefix(target, source)
         return not own_rows and activation.fuses(source)
 
-    def _of_sum(
+    def _linear_of_sums(
         self, source: Tensor, target: Tensor | None, block: Block, shared: bool, activation: Activation | None
     ) -> Tensor:
         """One product for both linear parts where targets have rows as wide as those of sources."""
@@ -78,9 +78,9 @@ class SAGERules:
         mean = SUMS[self.aggr]
         drawn = activation.drawn() if activation is not None else ()
         summed = self._summed_targets(block) if beside == ops.BESIDE_PREFIX and not drawn else block.num_targets
-        ends = block.indptr, block.source, summed
+        edges = block.indptr, block.source, summed
         rows = ops.gather_sum(
-            source, own, None, *ends, mean, beside, 0.0, dtype, *drawn, place=block.place, own_place=block.own_place
+            source, own, None, *edges, mean, beside, 0.0, dtype, *drawn, place=block.place, own_place=block.own_place
         )[0]
         if target is None:
             return self.lin_l(rows)

@@ -27,9 +27,9 @@ class Known:
     target: np.ndarray
 
     @classmethod
-    def of(cls, edges: LinkEdges) -> "Known":
+    def from_edges(cls, edges: LinkEdges) -> "Known":
         """Edges whose links have no directions are there in both."""
-        source, target = edges.ends()
+        source, target = edges.endpoints()
         if not edges.has_directions:
             source, target = np.concatenate([source, target]), np.concatenate([target, source])
         counts = np.bincount(source, minlength=edges.num_sources)
@@ -72,7 +72,7 @@ def find_best_targets(
         best: int64 [num_sources, k], the best target first; -1 where a source has fewer than k others.
         advance: gets the number of sources that are done.
     """
-    known, k = Known.of(edges), best.shape[1]
+    known, k = Known.from_edges(edges), best.shape[1]
     for begin in range(0, len(sources), SOURCES):
         end = min(begin + SOURCES, len(sources))
         query = queries_of(decoder, torch.from_numpy(sources[begin:end]).to(device))
@@ -86,11 +86,11 @@ def find_best_targets(
         ids = torch.full((end - begin, k), -1, device=device)
         for first in range(0, len(targets), TARGETS):
             rows = torch.from_numpy(targets[first : first + TARGETS]).to(device)
-            found = query @ rows.t()
+            products = query @ rows.t()
             bounds = torch.tensor([first, first + len(rows)], device=device)
             in_block = slice(*torch.searchsorted(target, bounds).tolist())
-            found[source[in_block], target[in_block] - first] = -torch.inf
-            block_scores, places = found.topk(min(k, len(rows)), dim=1)
+            products[source[in_block], target[in_block] - first] = -torch.inf
+            block_scores, places = products.topk(min(k, len(rows)), dim=1)
             scores, order = torch.cat([scores, block_scores], 1).topk(k, dim=1)
             ids = torch.cat([ids, places + first], 1).gather(1, order)
         best[begin:end] = ids.masked_fill(scores == -torch.inf, -1).cpu().numpy()

@@ -82,13 +82,13 @@ class FullBlocks:
             ids[kind] = torch.cat((own, self._others(kind, sources, begin, end))) if sources else own
             position = self._position[kind]
             position[ids[kind]] = torch.arange(len(ids[kind]), dtype=position.dtype, device=self.device)
-        found = {}
+        blocks = {}
         for relation, (indptr, nodes) in lists.items():
             own = ids[relation[0]]
             degrees = self._degrees[relation][own] if self._degrees else None
             source = self._position[relation[0]][nodes].long()
-            found[relation] = Block(indptr, source, len(own), last - first, degrees=degrees)
-        return found, ids
+            blocks[relation] = Block(indptr, source, len(own), last - first, degrees=degrees)
+        return blocks, ids
 
     def blocks_of_all(self, relations: Sequence[EdgeType], first: int, last: int) -> dict[EdgeType, Block]:
         """The same edges for a layer that has the rows of all nodes in front of it: sources are nodes, and targets have
@@ -107,10 +107,10 @@ class FullBlocks:
         return indptr - begin, ids_on(lists.indices, begin, end, self.device)
 
     def _others(self, name: str, sources: list[Tensor], first: int, last: int) -> Tensor:
-        """The nodes of a type that are sources but [first, last), ascending, each once."""
+        """The nodes of a type that are sources, except [first, last), ascending, each once."""
         if sum(map(len, sources)) < self.counts[name] // FEW:
-            found = torch.cat(sources).unique()
-            return found[(found < first) | (found >= last)]
+            candidates = torch.cat(sources).unique()
+            return candidates[(candidates < first) | (candidates >= last)]
         wanted = self._wanted[name]
         for nodes in sources:
             wanted[nodes] = True
@@ -131,11 +131,11 @@ class FullBlocks:
 
 
 def pieces_below(limit: int, count: int, cost: Callable[[int, int], int]) -> Iterator[tuple[int, int]]:
-    """[first, last) of so many, one after the other, whose cost stays below a limit; at least one."""
+    """Consecutive ranges [first, last) of ``count`` whose cost stays below a limit; each has at least one element."""
     first = 0
     while first < count:
-        of_piece = functools.partial(cost, first)
-        last = max(bisect.bisect_right(range(count + 1), limit, lo=first + 1, key=of_piece) - 1, first + 1)
+        piece_cost = functools.partial(cost, first)
+        last = max(bisect.bisect_right(range(count + 1), limit, lo=first + 1, key=piece_cost) - 1, first + 1)
         yield first, last
         first = last
 

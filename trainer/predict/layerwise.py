@@ -40,7 +40,7 @@ class KeptIn(StrEnum):
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """What goes where within a bound.
+    """Where tables are kept within a bound of memory.
 
     Attributes:
         work_bytes: of a piece of a layer: what becomes of its rows, and copies of those that it reads.
@@ -113,8 +113,8 @@ class Layerwise:
         self.out, self.device = out, device
         self._tables = data.node_types
         self._gives = outputs_of_layers(model, self._tables, name)
-        self._reads = [[each for each in self._tables if self._has_rows(each)], *self._gives[:-1]]
-        counts = {each: table.num_nodes for each, table in self._tables.items()}
+        self._reads = [[node_type for node_type in self._tables if self._has_rows(node_type)], *self._gives[:-1]]
+        counts = {node_type: table.num_nodes for node_type, table in self._tables.items()}
         self._blocks = FullBlocks(counts, data.edge_types, not model.two_sided, device)
         tables = {relation: data.edge_types[relation].edge_table for relation in model.edge_dims}
         self._edge_rows = {relation: features_of(table) for relation, table in tables.items() if table is not None}
@@ -170,7 +170,10 @@ class Layerwise:
         rows = {name: features_of(table) for name, table in tables.items()}
         if self.memory.places[0] != KeptIn.WHOLE:
             return dict(rows)
-        return {name: self._taken(rows[name], range(each.num_nodes), each.feature_dim) for name, each in tables.items()}
+        return {
+            name: self._taken(rows[name], range(node_table.num_nodes), node_table.feature_dim)
+            for name, node_table in tables.items()
+        }
 
     def _has_rows(self, name: str) -> bool:
         """Whether nodes of a type have features or learned rows."""
@@ -192,7 +195,7 @@ class Layerwise:
     def _output(self, number: int, rows: RowsByType, name: str, first: int, last: int) -> Tensor:
         """What a layer gives the targets [first, last) of a type."""
         x, blocks = self._input(number, rows, name, first, last)
-        num_targets = {each: last - first if each == name else 0 for each in self._tables}
+        num_targets = {node_type: last - first if node_type == name else 0 for node_type in self._tables}
         return self.model.layer_on(number, x, blocks, num_targets, self._edge_attr(number, name, first, last))[name]
 
     def _input(
@@ -205,12 +208,14 @@ class Layerwise:
         blocks, ids = self._blocks.blocks(name, relations, first, last)
         if in_place:
             own = ids[name][: last - first]
-            return rows, {each: replace(block, place=ids[each[0]], own_place=own) for each, block in blocks.items()}
+            placed = {name: replace(block, place=ids[name[0]], own_place=own) for name, block in blocks.items()}
+            return rows, placed
         none = torch.zeros(1, dtype=torch.int64, device=self.device)
         for relation in self.model.edge_types[number]:
             if relation[2] != name:  # whose targets are other nodes
                 blocks[relation] = Block(none, none[:0], len(ids[relation[0]]), 0)
-        return {each: self._rows_of(number, rows, each, ids[each]) for each in self._reads[number]}, blocks
+        x = {node_type: self._rows_of(number, rows, node_type, ids[node_type]) for node_type in self._reads[number]}
+        return x, blocks
 
     def _reads_in_place(self, number: int, rows: RowsByType) -> bool:
         """Whether a layer reads rows where those of all nodes lie, which is in the memory of the device."""
@@ -221,8 +226,8 @@ class Layerwise:
         """The rows of nodes of a type that a layer reads; of learned rows the ids."""
         if number == 0 and name not in rows:
             return ids
-        of_type = rows[name]
-        return of_type[ids] if isinstance(of_type, Tensor) else self._taken(of_type, ids, self._width(number, name))
+        table = rows[name]
+        return table[ids] if isinstance(table, Tensor) else self._taken(table, ids, self._width(number, name))
 
     def _edge_attr(self, number: int, name: str, first: int, last: int) -> dict[EdgeType, Tensor]:
         attributes = {}
@@ -236,14 +241,16 @@ class Layerwise:
     def _pieces(self, number: int, rows: RowsByType, name: str) -> Iterator[tuple[int, int]]:
         """[first, last) of targets, so many that what a layer makes of them stays within the memory for work."""
         relations = self._into(number, name)
-        width = max(self._width(number, each) for each in self._reads[number])
-        of_source, of_target = (
+        width = max(self._width(number, node_type) for node_type in self._reads[number])
+        source_bytes, target_bytes = (
             4 * (width + columns) for columns in self.model.working_widths_of(number, width, len(relations))
         )
         if self._reads_in_place(number, rows):
-            of_source = 0
-        of_edge = BYTES_OF_EDGE + 4 * max(self.model.edge_dims.values(), default=0)
-        return self._blocks.pieces(relations, of_source + of_target, of_edge, self._limit_bytes(), of_source)
+            source_bytes = 0
+        edge_bytes = BYTES_OF_EDGE + 4 * max(self.model.edge_dims.values(), default=0)
+        return self._blocks.pieces(
+            relations, source_bytes + target_bytes, edge_bytes, self._limit_bytes(), source_bytes
+        )
 
     def _limit_bytes(self) -> int:
         """What a piece may take where layers run."""
@@ -259,17 +266,17 @@ class Layerwise:
 
 
 def outputs_of_layers(model: Any, names: Iterable[str], name: str) -> list[list[str]]:
-    """Of each layer, the node types that it gives rows; the last one makes the scores of one."""
+    """The node types for which each layer computes rows; the last layer computes the scores of one type."""
     targets = [{relation[2] for relation in relations} for relations in model.edge_types]
-    return [*([each for each in names if each in some] for some in targets[:-1]), [name]]
+    return [*([node_type for node_type in names if node_type in some] for some in targets[:-1]), [name]]
 
 
 def table_bytes(model: Any, data: StoredGraph, name: str) -> list[int]:
-    """Of the float32 rows of all nodes that each layer reads, to compute the scores of a node type."""
+    """Bytes of the float32 rows of all nodes that each layer reads to compute the scores of a node type."""
     tables = data.node_types
     features = sum(table.num_nodes * table.feature_dim for table in tables.values())
     hidden = [
-        model.width_of(number) * sum(tables[each].num_nodes for each in names)
+        model.width_of(number) * sum(tables[node_type].num_nodes for node_type in names)
         for number, names in enumerate(outputs_of_layers(model, tables, name)[:-1])
     ]
     return [4 * elements for elements in (features, *hidden)]

@@ -71,27 +71,27 @@ def model_of_run(run: Path, data: StoredGraph) -> tuple[nn.Module, Targets]:
 
 def _demand_same_types(trained_on: GraphTypes, data: StoredGraph, run: Path, model: nn.Module) -> None:
     """Raises CohortError: the data set has not the types of the run, or other nodes where their rows were learned."""
-    place, of_data = str(data.path), data.types
+    place, data_types = str(data.path), data.types
     hint = f"the run's data set: {read_run_json(run).get('sampler', {}).get('dataset', 'unknown')}"
     for what, member in (("node types", "counts"), ("edge types", "edge_types"), ("target", "target")):
-        expected, found = (getattr(of, member) for of in (trained_on, of_data))
-        expected, found = (sorted(each) if isinstance(each, dict) else each for each in (expected, found))
-        if expected != found:
-            raise CohortError(place, f"the {what} of the run: {expected}", str(found), hint)
+        expected, actual = (getattr(types, member) for types in (trained_on, data_types))
+        expected, actual = (sorted(value) if isinstance(value, dict) else value for value in (expected, actual))
+        if expected != actual:
+            raise CohortError(place, f"the {what} of the run: {expected}", str(actual), hint)
     for name, dim in trained_on.feature_dims.items():
-        if of_data.feature_dims[name] != dim:
-            of_type = f" of type {name}" if data.key_of(name) else ""
-            expected, found = f"{dim} features per node{of_type}, as the run had", str(of_data.feature_dims[name])
-            raise CohortError(place, expected, found, hint)
+        if data_types.feature_dims[name] != dim:
+            suffix = f" of type {name}" if data.key_of(name) else ""
+            expected, actual = f"{dim} features per node{suffix}, as the run had", str(data_types.feature_dims[name])
+            raise CohortError(place, expected, actual, hint)
     for edge_type, dim in trained_on.edge_dim_of.items():
         table = data.edge_types[edge_type].edge_table
         if table is None or table.feature_dim != dim:
-            of_type = f" of {', '.join(edge_type)}" if data.key_of(edge_type) else ""
-            found = "none" if table is None else str(table.feature_dim)
-            raise CohortError(place, f"{dim} features per edge{of_type}, as the run had", found, hint)
+            suffix = f" of {', '.join(edge_type)}" if data.key_of(edge_type) else ""
+            actual = "none" if table is None else str(table.feature_dim)
+            raise CohortError(place, f"{dim} features per edge{suffix}, as the run had", actual, hint)
     learned = getattr(model, "embeddings", None)
     for name in learned.keys() if learned else ():
-        expected, count = trained_on.counts[name], of_data.counts[name]
+        expected, count = trained_on.counts[name], data_types.counts[name]
         if count != expected:
             hint = "rows of these nodes were learned (--featureless embed), and there are none for others"
             raise CohortError(place, f"{expected:,} nodes of type {name}, as the run had", f"{count:,}", hint)
@@ -130,12 +130,12 @@ def predict_nodes(job: dict) -> None:
     start = time.monotonic()
     with replacing_explained(job) as temporary:
         write = write_scores if job["top_k"] is None else write_best_targets
-        told, memory = write(job, data, model, targets, temporary)
+        summary, memory = write(job, data, model, targets, temporary)
     if not job["quiet"]:
         places = dict.fromkeys(memory.places[1:] or [KeptIn.WHOLE])
         on_gpu = job["device"] != "cpu"
         where = " and ".join("the GPU's memory" if on_gpu and place == KeptIn.WHOLE else place for place in places)
-        LOG.info(f"{out}: {told} in {time.monotonic() - start:.1f} s, hidden layers in {where}")
+        LOG.info(f"{out}: {summary} in {time.monotonic() - start:.1f} s, hidden layers in {where}")
 
 
 def write_scores(
@@ -164,15 +164,15 @@ def write_best_targets(
     edges = LinkEdges(data, relation)
     if job["top_k"] > edges.num_targets:
         raise CohortError("--top-k", f"at most {edges.num_targets:,}, the number of targets", f"{job['top_k']:,}")
-    ends = dict.fromkeys(relation[::2])
+    endpoint_types = dict.fromkeys(relation[::2])
     best = new_rows((edges.num_sources, job["top_k"]), file, np.int64)
     with temporary_folder(Path(job["out"])) as folder:
         rows = {}
-        for number, name in enumerate(ends):
+        for number, name in enumerate(endpoint_types):
             shape = data.node_types[name].num_nodes, model.num_classes
             rows[name] = new_rows(shape, folder / f"rows-{number}.npy")
             memory = run_layers(layers_of(model, data, job, device, name), rows[name], None, job["quiet"])
-        sources, others = rows[next(iter(ends))], rows[list(ends)[-1]]
+        sources, others = rows[next(iter(endpoint_types))], rows[list(endpoint_types)[-1]]
         with progress_of("comparing sources with targets", edges.num_sources, job["quiet"]) as advance:
             find_best_targets(decoder.to(device), sources, others, edges, best, device, advance)
     return f"int64 {list(best.shape)}", memory
@@ -228,7 +228,7 @@ def replacing_explained(job: dict) -> Iterator[Path]:
 
 
 def stop(number: int, _frame) -> None:
-    """Ends the program by an exception, which removes its files; further signals of this number do not disturb that."""
+    """Ends the program by an exception, which removes its files; further signals of this number are ignored."""
     signal.signal(number, signal.SIG_IGN)
     sys.exit(128 + number)
 

@@ -62,5 +62,5 @@ HOOKS = [name for name in vars(Callback) if name.split("_")[-1] in ("begins", "e
 
 
 def name_of(callback: Callback) -> str:
-    """What a checkpoint calls it."""
+    """The name of a callback in a checkpoint."""
     return f"{type(callback).__module__}:{type(callback).__qualname__}"

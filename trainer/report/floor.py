@@ -1,4 +1,4 @@
-"""The least time that an epoch can take, and what sets it: a bound to hold the measured time against."""
+"""The least time that an epoch can take, and its bottleneck: a lower bound to compare the measured time with."""
 
 import functools
 import math
@@ -59,7 +59,7 @@ class LowerBound(Callback):
             self.add(batch)
 
     def run_ended(self, trainer, report: RunReport) -> None:
-        """Times steps of a copy of the model on a batch that lies ready, while the sampler has nothing to do."""
+        """Times steps of a copy of the model on a batch that is there already, while the sampler is idle."""
         batch_size, source = trainer.options.batch_size, trainer.source
         for slot in source.slots(trainer.ask("train", trainer.options.fanout, shuffle=True), 1):
             ready = slot
@@ -69,7 +69,7 @@ class LowerBound(Callback):
         network = trainer.ranks.local_rank, _network_seconds(source.folder)
         self.join(trainer.ranks.gather((self.step_seconds, self.sample_seconds_an_edge, network)))
         shares_sms = self._on_gpu and source.sampler_sms == 0
-        floors = [self.of(epoch, batch_size, trainer.ranks.size, shares_sms) for epoch in report.epochs]
+        floors = [self.bounds(epoch, batch_size, trainer.ranks.size, shares_sms) for epoch in report.epochs]
         report.floor = cast(Floors, {"step_seconds": self.step_seconds, "epochs": floors})  # more than readers need
 
     def add(self, slot) -> None:
@@ -81,7 +81,7 @@ class LowerBound(Callback):
             self.sample_seconds_an_edge = min(self.sample_seconds_an_edge, taken_us / 1e6 / edges)
 
     def join(self, others: list[tuple[float, float, tuple[int, float]]]) -> None:
-        """Of all ranks: takes the slowest steps, the fastest batch, and the networks.
+        """Combines the measurements of all ranks: the slowest steps, the fastest batch, and the networks.
 
         Args:
             others: of each rank: step_seconds, sample_seconds_an_edge, and (its number on its machine, seconds in which
@@ -109,7 +109,7 @@ class LowerBound(Callback):
         self._wait()
         return (time.perf_counter() - begin) / count
 
-    def of(self, epoch: EpochReport, batch_size: int, num_ranks: int, shares_sms: bool = False) -> dict:
+    def bounds(self, epoch: EpochReport, batch_size: int, num_ranks: int, shares_sms: bool = False) -> dict:
         """{each of PARTS: seconds; "seconds": the largest of them; "bottleneck": its name}.
 
         Where steps and sampling share the SMs, "in_turns" is what both take one after the other: no bound, as they run
@@ -131,12 +131,12 @@ class LowerBound(Callback):
                 parts[part] = max(_bytes_of(rank, tiers) for rank in ranks) / rate
         if self._disk:
             parts["disk"] = epoch.row_tiers["disk"]["rows"] / self._disk
-        received, of_machine = 0, 0.0
+        received, seconds_per_byte = 0, 0.0
         for (local_rank, seconds), rank in zip(self.network, ranks, strict=False):
             if local_rank == 0:  # the first of its machine, which alone knows the network
-                received, of_machine = 0, seconds
+                received, seconds_per_byte = 0, seconds
             received += rank["row_tiers"]["remote"]["bytes"]
-            parts["network"] = max(parts["network"], received * of_machine)
+            parts["network"] = max(parts["network"], received * seconds_per_byte)
         bottleneck = max(parts, key=parts.__getitem__)
         turns = {"in_turns": parts["trainer"] + parts["sampler"]} if shares_sms else {}
         return parts | {"seconds": parts[bottleneck], "bottleneck": bottleneck} | turns
@@ -151,6 +151,6 @@ def _bytes_of(rank: dict, tiers: tuple[str, ...]) -> int:
 
 
 def _network_seconds(folder: Path) -> float:
-    """In which this machine got a byte from others at its start; 0.0: there are none whose rows it needs."""
+    """Seconds in which this machine got a byte from others at its start; 0.0: it needs no rows of others."""
     measured = (part for part in start_parts(folder) if part["part"] == NETWORK and part["seconds"])
     return next((part["seconds"] / part["bytes"] for part in measured), 0.0)

@@ -32,7 +32,7 @@ def unless_unheard():
 
 
 def flush_output() -> None:
-    """For a program's end; what a standard output that cannot be written has not taken is lost."""
+    """Flushes standard output at a program's end; if it cannot be written, the rest is lost."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -41,18 +41,18 @@ def flush_output() -> None:
 
 @contextlib.contextmanager
 def with_cure_for_lack_of_memory() -> Iterator[None]:
-    """Inside, a lack of GPU memory becomes a CohortError that tells which options give memory back."""
+    """Inside, a lack of GPU memory becomes a CohortError that names the options that give memory back."""
     import torch  # which the program of `cohort train` imports late
 
     try:
         yield
     except torch.OutOfMemoryError as error:
-        found = str(error).split(" If reserved but unallocated")[0].strip()
+        actual = str(error).split(" If reserved but unallocated")[0].strip()
         hint = (
             "let the cache leave more to the trainer: a smaller --cache-ratio, or --cache-ratio auto, which measures"
             " what the trainer needs; or use --topology host, --amp, or a smaller --batch-size, --fanout or --hidden"
         )
-        raise CohortError("memory of the GPU", "room for the trainer's step", found, hint) from error
+        raise CohortError("memory of the GPU", "room for the trainer's step", actual, hint) from error
 
 
 @contextlib.contextmanager

@@ -118,21 +118,21 @@ def epoch_line(report: EpochReport, num_epochs: int, targets: Targets) -> str:
     parts = [f"loss {report.loss:.4f}", f"{report.seconds:.3f} s, wait {report.wait_seconds:.3f} s", rate]
     if targets.metric in report.val_metrics:
         title = "" if targets.is_share else f"{targets.title} "
-        parts.insert(1, f"validation {title}{_told(report.val_metrics, targets)}")
+        parts.insert(1, f"validation {title}{_metric_text(report.val_metrics, targets)}")
     return f"epoch {report.epoch + 1}/{num_epochs}: {', '.join(parts)}"
 
 
 def test_result(report: RunReport) -> str:
     """How good the model was in the test, and which epoch's it was."""
     targets = targets_of(report.task)
-    found = f"test {targets.title} {_told(report.test_metrics, targets)}"
+    result = f"test {targets.title} {_metric_text(report.test_metrics, targets)}"
     if targets.metric not in report.val_metrics:
-        return f"{found}, after the last epoch (no validation)"
-    return f"{found}, at the best validation {_told(report.val_metrics, targets)}"
+        return f"{result}, after the last epoch (no validation)"
+    return f"{result}, at the best validation {_metric_text(report.val_metrics, targets)}"
 
 
-def _told(metrics: dict[str, float], targets: Targets) -> str:
-    """The metric by which models are compared; "-" where nobody measured it."""
+def _metric_text(metrics: dict[str, float], targets: Targets) -> str:
+    """The metric by which models are compared; "-" where it was not measured."""
     value = metrics.get(targets.metric)
     if value is None:
         return "-"

@@ -82,7 +82,7 @@ class Recorder(Callback):
                 self._stop_profiler()
 
     def epoch_ended(self, trainer, report: EpochReport) -> None:
-        """Writes the file after the last epoch of which it tells."""
+        """Writes the file after the last epoch that it describes."""
         self._end_pass()
         if self._epochs and self._epoch == self._epochs[-1]:
             self._stop_profiler()

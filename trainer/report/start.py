@@ -1,4 +1,4 @@
-"""What comes before a run's first batch: shown while it lasts, and told in the summary."""
+"""The start of a run, until its first batch: shown while it lasts, and recorded in the summary."""
 
 import json
 import logging
@@ -72,7 +72,7 @@ class StartBar:
             LOG.info(line, extra={"is_shown": not self._bar.console.is_terminal})
 
 
-def start_told(folder: Path, began: float, loaded_at: float, first_batch_at: float) -> dict:
+def start_summary(folder: Path, began: float, loaded_at: float, first_batch_at: float) -> dict:
     """The summary's member ``start``: seconds to the first batch, those of the sampler's parts, and beside them those
     in which the trainer loaded its packages.
 

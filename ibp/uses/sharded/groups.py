@@ -33,7 +33,7 @@ class Groups:
     def taken(self, backend: str, timeout_s: float) -> dist.ProcessGroup:
         """A free group, or a new one."""
         key = (_world(), backend, timeout_s, *self._ranks)
-        for old in [each for each in self._free if each[0] != key[0]]:  # ended with their world
+        for old in [other for other in self._free if other[0] != key[0]]:  # ended with their world
             del self._free[old]
         free = self._free.get(key)
         group = (free.pop(0)() if free else None) or self._new(backend, timeout_s)

@@ -72,9 +72,9 @@ class Part:
         assert self._encoded is not None
         first = torch.tensor([0, *counts]).cumsum(0)  # of the rows of each rank
         if self.device.type == "cuda":
-            _, ends = stored.sizes_on_gpu(self._encoded, places)
-            bounds = torch.cat([ends.new_zeros(1), ends])[first.to(self.device)].cpu()
-            entries, data = stored.take_on_gpu(self._encoded, places, ends, int(bounds[-1]))
+            _, end_offsets = stored.sizes_on_gpu(self._encoded, places)
+            bounds = torch.cat([end_offsets.new_zeros(1), end_offsets])[first.to(self.device)].cpu()
+            entries, data = stored.take_on_gpu(self._encoded, places, end_offsets, int(bounds[-1]))
         else:
             taken = ibp.take(self._encoded, places.numpy())
             entries, data = torch.from_numpy(taken[0].view(np.int64)), torch.from_numpy(taken[1])
@@ -116,9 +116,9 @@ class Messages:
             return
         entries = entries - (entries[:1] & OFFSET_MASK)  # the rank's rows for all ranks come one after the other
         if decoder is None:
-            found = torch.empty((len(positions), rows.shape[1]), dtype=rows.dtype)
-            ibp.decode_stored(profile, entries.numpy().view(np.uint64), data.numpy(), found)
-            rows.index_copy_(0, positions, found)
+            decoded = torch.empty((len(positions), rows.shape[1]), dtype=rows.dtype)
+            ibp.decode_stored(profile, entries.numpy().view(np.uint64), data.numpy(), decoded)
+            rows.index_copy_(0, positions, decoded)
             return
         if data.data_ptr() % ALIGNED:  # behind decoded rows
             data = torch.cat([data, data.new_empty(stored.SLACK_BYTES)])[: len(data)]

@@ -20,7 +20,7 @@ from cohort_gnn.ibp import _native
 from cohort_gnn.ibp.rows import handle_of, on_gpu
 
 LOG = logging.getLogger("cohort")
-SECONDS = 10.0  # within which ranks that have just told each other their sockets hand out their descriptors
+SECONDS = 10.0  # in which ranks that have exchanged the names of their sockets exchange descriptors
 
 
 class PeerRows:
@@ -45,28 +45,28 @@ class PeerRows:
         self._num_tables, self._device = len(tables), device
         self._keep = bounds, owner
         ranks, places = owner if owner is not None else (None, None)
-        addresses = tuple(0 if each is None else each.data_ptr() for each in (bounds, ranks, places))
+        addresses = tuple(0 if tensor is None else tensor.data_ptr() for tensor in (bounds, ranks, places))
         with on_gpu(device.index):
             is_wide = places is not None and places.dtype == torch.int64
             self._shards = _native.Shards(tables, num_rows, addresses, is_wide)
 
     def fetch(self, ids: Tensor, out: Tensor) -> Tensor:
-        """Begins with out[i] = the row of ids[i], on the current stream.
+        """Starts out[i] = the row of ids[i], on the current stream.
 
         Returns:
-            int64 [ranks + 1] in host memory, valid when the stream has come so far: how many rows of each rank; and -1,
+            int64 [ranks + 1] in host memory, valid when the stream has come here: how many rows of each rank; and -1,
             or 2 * i for an id without a row, or 2 * i + 1 for a damaged row.
         """
         num_entries = self._num_tables * len(ids)  # of 8 bytes; positions have 4
         num_found = self._num_tables + 1
         num_words = num_entries + (num_entries + 1) // 2
         scratch = torch.empty(num_words + self._num_tables + num_found, dtype=torch.int64, device=self._device)
-        told = torch.empty(num_found, dtype=torch.int64, pin_memory=True)
+        counts = torch.empty(num_found, dtype=torch.int64, pin_memory=True)
         entries = scratch.data_ptr()
         where = (entries, entries + 8 * num_entries, entries + 8 * num_words)
         with on_gpu(self._device.index):
-            self._shards.fetch(ids.data_ptr(), len(ids), out.data_ptr(), where, told.data_ptr(), handle_of(None))
-        return told
+            self._shards.fetch(ids.data_ptr(), len(ids), out.data_ptr(), where, counts.data_ptr(), handle_of(None))
+        return counts
 
 
 def peer_tables(
@@ -86,7 +86,7 @@ def peer_tables(
             stack.callback(os.close, shared)
         listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
         listener.settimeout(SECONDS)
-        name = f"\0cohort-rows-{secrets.token_hex(16)}"  # nobody else knows it
+        name = f"\0cohort-rows-{secrets.token_hex(16)}"  # unknown to other programs
         listener.bind(name)
         listener.listen(size)
         can = shared >= 0 and None not in profiles and os.environ.get("NCCL_P2P_DISABLE", "0") == "0"
@@ -97,9 +97,9 @@ def peer_tables(
             return None
         tables, error = {rank: table}, None
         try:
-            found = _exchanged(listener, shared, rank, [offer[1] for offer in offers], stack)
+            descriptors = _exchanged(listener, shared, rank, [offer[1] for offer in offers], stack)
             with on_gpu(device.index):
-                for peer, descriptor in found.items():
+                for peer, descriptor in descriptors.items():
                     profile = profiles[peer]
                     assert profile is not None
                     tables[peer] = _native.DeviceTable.open(profile.native, offers[peer][2], descriptor)
@@ -107,11 +107,11 @@ def peer_tables(
             error = caught
         errors: list = [None] * size
         dist.all_gather_object(errors, error and str(error), group=group)
-        told = next((each for each in errors if each), None)
-        if told is not None:
-            LOG.info(f"ShardedRows: rows travel by NCCL, because a GPU cannot read another's: {told}")
+        reason = next((message for message in errors if message), None)
+        if reason is not None:
+            LOG.info(f"ShardedRows: rows travel by NCCL, because a GPU cannot read another's: {reason}")
             return None
-    return [tables[each] for each in range(size)]
+    return [tables[peer] for peer in range(size)]
 
 
 def _exchanged(
@@ -123,8 +123,8 @@ def _exchanged(
             peer.settimeout(SECONDS)
             peer.connect(name)
             socket.send_fds(peer, [struct.pack("i", rank)], [shared])
-    found: dict[int, int] = {}
-    while len(found) < len(names) - 1:
+    received: dict[int, int] = {}
+    while len(received) < len(names) - 1:
         peer, _ = listener.accept()
         with peer:
             peer.settimeout(SECONDS)
@@ -133,6 +133,6 @@ def _exchanged(
                 stack.callback(os.close, descriptor)
             if not descriptors:
                 raise OSError("a descriptor that did not come: the limit of open files is reached")
-            (of,) = struct.unpack("i", data)
-            found[of] = descriptors[0]
-    return found
+            (sender,) = struct.unpack("i", data)
+            received[sender] = descriptors[0]
+    return received

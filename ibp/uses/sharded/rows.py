@@ -22,7 +22,7 @@ from cohort_gnn.ibp.uses.sharded.groups import Groups
 from cohort_gnn.ibp.uses.sharded.part import Messages, Part
 from cohort_gnn.ibp.uses.sharded.peers import PeerRows, peer_tables
 
-BAD_IDS = -1  # in place of the number of ids: a rank has asked for rows that there are not
+BAD_IDS = -1  # in place of the number of ids: a rank has asked for rows that do not exist
 POLL_SECONDS = 2e-5  # between looks at whether a GPU's exchange has ended
 BEYOND = 10  # timeouts, until a GPU's collective ends the process: the thread of the exchanges gives up before
 
@@ -98,7 +98,7 @@ class ShardedRows:
 
     Raises:
         CohortError: ranks that are missing for `timeout_s` seconds, rows that differ in D, dtype or kind of device
-            between ranks, rows that the device cannot read, or an `owner` that names rows that there are not.
+            between ranks, rows that the device cannot read, or an `owner` that names rows that do not exist.
     """
 
     def __init__(
@@ -169,8 +169,8 @@ class ShardedRows:
         if self._peers is not None:
             return Pending(self._read(index, out, self._stream))
         back_to = ids.device if isinstance(ids, Tensor) and self._device.type == "cpu" else self._device
-        given = torch.cuda.current_stream(self._device).record_event() if self._stream else None
-        return Pending(self._thread.submit(self._exchange, index, back_to, out, given).result)
+        ids_ready = torch.cuda.current_stream(self._device).record_event() if self._stream else None
+        return Pending(self._thread.submit(self._exchange, index, back_to, out, ids_ready).result)
 
     def stats(self) -> ShardedStats:
         """What this rank has fetched so far."""
@@ -192,25 +192,25 @@ class ShardedRows:
         profile = self._part.profile if wire == "stored" else None
         self.dtype = self._part.dtype
         kind = (int(self._part.shape[1]), str(self.dtype), self._device.type)
-        told: list = [None] * self._size
+        parts: list = [None] * self._size
         try:
-            dist.all_gather_object(told, (len(self._part), kind, profile and profile.native), group=self._group)
+            dist.all_gather_object(parts, (len(self._part), kind, profile and profile.native), group=self._group)
         except RuntimeError as error:
             raise self._gone("the size of its rows", error) from error
-        for rank, (_, found, _) in enumerate(told):
-            if found != told[0][1]:
-                expected = "rows of {} x {} for {}, as rank 0 has".format(*told[0][1])
-                raise CohortError(f"ShardedRows: rank {rank}", expected, "{} x {} for {}".format(*found))
-        self.bounds = np.cumsum([0, *(each[0] for each in told)])
+        for rank, (_, actual, _) in enumerate(parts):
+            if actual != parts[0][1]:
+                expected = "rows of {} x {} for {}, as rank 0 has".format(*parts[0][1])
+                raise CohortError(f"ShardedRows: rank {rank}", expected, "{} x {} for {}".format(*actual))
+        self.bounds = np.cumsum([0, *(part[0] for part in parts)])
         self.shape = (int(self.bounds[-1]), kind[0])
-        return [each[2] and ibp.Profile(each[2]) for each in told]
+        return [part[2] and ibp.Profile(part[2]) for part in parts]
 
     def _checked(self, owner) -> tuple[Tensor, Tensor]:
-        """The rank and the place of each row, on the device, once they are known to be rows that there are."""
-        ranks, places = (np.asarray(each.cpu() if isinstance(each, Tensor) else each) for each in owner)
+        """The rank and the place of each row, on the device, after a check that these rows exist."""
+        ranks, places = (np.asarray(array.cpu() if isinstance(array, Tensor) else array) for array in owner)
         if ranks.shape != places.shape or ranks.ndim != 1 or {ranks.dtype.kind, places.dtype.kind} - {"i", "u"}:
-            found = f"{ranks.dtype} {list(ranks.shape)} and {places.dtype} {list(places.shape)}"
-            raise CohortError("ShardedRows: owner", "two arrays of integers [V]", found)
+            actual = f"{ranks.dtype} {list(ranks.shape)} and {places.dtype} {list(places.shape)}"
+            raise CohortError("ShardedRows: owner", "two arrays of integers [V]", actual)
         sizes = np.diff(self.bounds)
         wrong = (ranks < 0) | (ranks >= self._size)
         wrong |= (places < 0) | (places >= sizes[np.where(wrong, 0, ranks)])
@@ -228,17 +228,17 @@ class ShardedRows:
         return CohortError(f"ShardedRows: rank {self._rank}", expected, str(error).partition("\n")[0], hint)
 
     def _exchange(
-        self, ids: Tensor, back_to: torch.device, out: Tensor | None, given: torch.cuda.Event | None
+        self, ids: Tensor, back_to: torch.device, out: Tensor | None, ids_ready: torch.cuda.Event | None
     ) -> Tensor:
-        """A fetch, in the thread of the exchanges; `given`: the ids are on the GPU."""
+        """A fetch, in the thread of the exchanges; `ids_ready`: when the ids are on the GPU."""
         if self._broken:
             raise self._broken
         start = time.perf_counter()
         try:
             on_stream = torch.cuda.stream(self._stream) if self._stream else contextlib.nullcontext()
             with torch.inference_mode(out is not None and out.is_inference()), torch.no_grad(), on_stream:
-                if self._stream and given:
-                    self._stream.wait_event(given)
+                if self._stream and ids_ready:
+                    self._stream.wait_event(ids_ready)
                 rows = self._fetched(ids, out)
                 self._await()
                 self._messages.check()
@@ -271,17 +271,17 @@ class ShardedRows:
         entries_found = entries[:0]
         if any(self._is_encoded):
             entries_found = self._all_to_all(entries, asked * here, wanted * np.array(self._is_encoded))
-        found = self._all_to_all(data, np.array(sizes), arriving)
+        data_found = self._all_to_all(data, np.array(sizes), arriving)
         rows = self._rows_for(ids, out)
         rows.index_copy_(0, order[own], self._part.fetch(sorted_places[own]))
-        of_entries = entries_found.split((wanted * np.array(self._is_encoded)).tolist())
-        for rank, message in enumerate(zip(of_entries, found.split(arriving.tolist()), strict=True)):
+        rank_entries = entries_found.split((wanted * np.array(self._is_encoded)).tolist())
+        for rank, message in enumerate(zip(rank_entries, data_found.split(arriving.tolist()), strict=True)):
             positions = order[first[rank] :][: wanted[rank]]
             self._messages.write(rank, message, on_device[rank : rank + 1], positions, rows)
         self._stats.own_rows += own.stop - own.start
         self._stats.remote_rows += int(wanted.sum())
         self._stats.sent_bytes += sum(sizes) + entries.nbytes
-        self._stats.received_bytes += found.nbytes + entries_found.nbytes
+        self._stats.received_bytes += data_found.nbytes + entries_found.nbytes
         return rows
 
     def _read(self, ids: Tensor, out: Tensor | None, stream: torch.cuda.Stream | None) -> Callable[[], Tensor]:
@@ -295,20 +295,20 @@ class ShardedRows:
             stream.wait_stream(current)
         with torch.cuda.stream(stream):
             rows = self._rows_for(ids, out)
-            found = self._peers.fetch(ids, rows)
+            outcome = self._peers.fetch(ids, rows)
         ended: torch.cuda.Stream | torch.cuda.Event = current
         if stream is not None:
             ended = stream.record_event()
-            for each in (ids, rows):
-                each.record_stream(stream)
-            # The GPU writes to these, even if nobody waits for the rows.
-            self._under_way = [each for each in self._under_way if not each[0].query()] + [(ended, found)]
-        told = False
+            for tensor in (ids, rows):
+                tensor.record_stream(stream)
+            # The GPU writes to these even if the caller never waits for the rows.
+            self._under_way = [fetch for fetch in self._under_way if not fetch[0].query()] + [(ended, outcome)]
+        is_counted = False
 
         def result() -> Tensor:
-            nonlocal told
+            nonlocal is_counted
             ended.synchronize()
-            *counts, status = found.tolist()
+            *counts, status = outcome.tolist()
             if status >= 0 and status % 2 == 0:
                 self._fail_ids(ids.cpu().numpy(), np.array([self._rank]))
             if status >= 0:
@@ -316,11 +316,11 @@ class ShardedRows:
                 raise CohortError(
                     f"ShardedRows: ids[{status // 2}]", "a valid encoding", "bytes that are not an encoded row", hint
                 )
-            if not told:
+            if not is_counted:
                 self._stats.own_rows += counts[self._rank]
                 self._stats.remote_rows += sum(counts) - counts[self._rank]
                 self._stats.seconds += time.perf_counter() - start
-                told = True
+                is_counted = True
             return rows
 
         return result
@@ -341,8 +341,8 @@ class ShardedRows:
             )
         if out is not None and (out.device.type, tuple(out.shape), out.dtype, out.is_contiguous()) != wanted:
             expected = f"a contiguous {self._device.type.upper()} tensor {self.dtype} [{len(index)}, {self.shape[1]}]"
-            found = f"{out.device} {out.dtype} {list(out.shape)}" + ("" if out.is_contiguous() else ", not contiguous")
-            raise CohortError("ShardedRows: out", expected, found)
+            actual = f"{out.device} {out.dtype} {list(out.shape)}" + ("" if out.is_contiguous() else ", not contiguous")
+            raise CohortError("ShardedRows: out", expected, actual)
         return index
 
     def _rows_for(self, ids: Tensor, out: Tensor | None) -> Tensor:
@@ -351,7 +351,7 @@ class ShardedRows:
         return torch.empty(len(ids), self.shape[1], dtype=self.dtype, device=self._device)
 
     def _located(self, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Rank and place of each id, those of row 0 for one that is out of range, and how many ids are."""
+        """Rank and place of each id (of row 0 for an id out of range), and the number of ids out of range."""
         wrong = (ids < 0) | (ids >= self.shape[0])
         if self.shape[0] == 0:
             return ids * 0, ids * 0, wrong.sum()
@@ -366,8 +366,8 @@ class ShardedRows:
         if self._rank in ranks:
             wrong = ids[(ids < 0) | (ids >= self.shape[0])]
             raise CohortError(f"ShardedRows: rank {self._rank}", expected, str(wrong[0]))
-        told = ", ".join(map(str, ranks))
-        raise CohortError(f"ShardedRows: rank {told}", expected, "one out of range", "see the error of that rank")
+        numbers = ", ".join(map(str, ranks))
+        raise CohortError(f"ShardedRows: rank {numbers}", expected, "one out of range", "see the error of that rank")
 
     def _await(self) -> None:
         """Waits for the GPU, which waits for other ranks, as long as ranks wait for each other."""
@@ -381,24 +381,26 @@ class ShardedRows:
             time.sleep(POLL_SECONDS)
 
     def _all_to_all_counts(self, counts: np.ndarray) -> np.ndarray:
-        """int64 [ranks]: one number from each rank, of those that it has for all."""
-        sent, found = torch.from_numpy(counts.astype(np.int64)), torch.empty(self._size, dtype=torch.int64)
-        dist.all_to_all_single(found, sent, group=self._group)
-        return found.numpy()
+        """int64 [ranks]: from each rank, the number that it has for this rank."""
+        sent, received = torch.from_numpy(counts.astype(np.int64)), torch.empty(self._size, dtype=torch.int64)
+        dist.all_to_all_single(received, sent, group=self._group)
+        return received.numpy()
 
     def _all_to_all(self, values: Tensor, sent: np.ndarray, arriving: np.ndarray) -> Tensor:
         """Values for each rank in turn, `sent` of them; returns those from each rank in turn, with memory behind."""
         total = int(arriving.sum())
-        found = torch.empty(total + SLACK_BYTES, dtype=values.dtype, device=self._device)[:total]
-        dist.all_to_all_single(found, values, arriving.tolist(), sent.tolist(), group=self._bulk)
-        return found
+        received = torch.empty(total + SLACK_BYTES, dtype=values.dtype, device=self._device)[:total]
+        dist.all_to_all_single(received, values, arriving.tolist(), sent.tolist(), group=self._bulk)
+        return received
 
 
 def _device_of(device: str | torch.device) -> torch.device:
     """The CPU, or a GPU by its number."""
-    found = torch.device(device)
-    if found.type == "cuda" and not torch.cuda.is_available():
+    resolved = torch.device(device)
+    if resolved.type == "cuda" and not torch.cuda.is_available():
         raise CohortError("ShardedRows: device", "a GPU that torch can use", "no GPU", 'use device="cpu"')
-    if found.type not in ("cpu", "cuda"):
+    if resolved.type not in ("cpu", "cuda"):
         raise CohortError("ShardedRows: device", "cpu or a GPU", str(device))
-    return torch.device("cuda", torch.cuda.current_device()) if found.type == "cuda" and found.index is None else found
+    if resolved.type == "cuda" and resolved.index is None:
+        return torch.device("cuda", torch.cuda.current_device())
+    return resolved

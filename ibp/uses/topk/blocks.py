@@ -33,7 +33,7 @@ def row_blocks(rows: EncodedRows, block_rows: int) -> Iterator[tuple[int, torch.
     """(number of the first row, rows bfloat16 [n, d]) of each block, in order; only elements that are 0 become 0.
 
     On a GPU, the next two blocks are fetched on two other streams while the current stream works, and a block is valid
-    until BEGUN others after it were given, and the next is asked for. On a CPU it is valid until the next one is.
+    until BEGUN others after it were returned and the next is requested. On a CPU it is valid until the next request.
     """
     coarse = rows.profile.codec == "planes"
     planes, dtype = ("A", torch.bfloat16) if coarse else ("AB", getattr(torch, rows.profile.dtype))
@@ -63,7 +63,7 @@ def row_blocks(rows: EncodedRows, block_rows: int) -> Iterator[tuple[int, torch.
                 fetch(rows, ids, buffers[number % len(buffers)][: len(ids)], max_sms=sms, planes=planes)
                 ready.append(stream.record_event())
 
-    def given() -> Iterator[tuple[int, torch.Tensor]]:
+    def rounded_blocks() -> Iterator[tuple[int, torch.Tensor]]:
         for number, ids in enumerate(ranges):
             ask(number + len(streams))  # the work on the buffer's last block is queued by now
             current.wait_event(ready[number])
@@ -71,7 +71,7 @@ def row_blocks(rows: EncodedRows, block_rows: int) -> Iterator[tuple[int, torch.
 
     for number in range(len(streams)):
         ask(number)
-    return given()
+    return rounded_blocks()
 
 
 @functools.cache

@@ -21,7 +21,7 @@ def takes(on_gpu: bool, dim: int) -> bool:
     return on_gpu and _native.with_cuda and dim % 8 == 0
 
 
-def of_block(bounds, block: torch.Tensor, k: int, least: torch.Tensor | None) -> "KernelScores | AllScores":
+def score_rows(bounds, block: torch.Tensor, k: int, least: torch.Tensor | None) -> "KernelScores | AllScores":
     """The scores of a block.
 
     Args:
@@ -47,8 +47,8 @@ class AllScores:
     """Scores from the products of all rows with all queries. Rows of a group are n / (rows of a group) apart.
 
     Args:
-        least: see of_block().
-        most: number of pairs of a query and a group from which on found() has nothing.
+        least: see score_rows().
+        most: number of pairs of a query and a group above which pairs() returns None.
 
     Attributes:
         top: float32 [q, g]: the best score of each group; NaN: unknown.
@@ -58,14 +58,14 @@ class AllScores:
     def __init__(self, bounds, block: torch.Tensor, group: int, least: torch.Tensor | None, most: int):
         empty = ~block.any(1) if bounds.metric == "cosine" else None
         self._least, self._most = least, most
-        self._score, self._radius = bounds.of_block(block, empty)
+        self._score, self._radius = bounds.score_rows(block, empty)
         self._step = len(block) // group
         self._members = self._step * torch.arange(group, device=block.device)
         self.top = self._score.view(-1, group, self._step).amax(1)
         self.widest = self._radius.view(group, self._step).amax(0)
 
-    def found(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None:
-        """What found_with(least) is; None: `least` is None, or rules out so few pairs that it should rise first."""
+    def pairs(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None:
+        """found_with(least); None if `least` is None or rules out too few pairs, so that it should be raised first."""
         if self._least is None or len(self._pairs(self._least)[0]) > self._most:
             return None
         return self.found_with(self._least)
@@ -75,20 +75,20 @@ class AllScores:
 
         Of pairs of a query and a row whose upper bound is not below the least score of the query.
         """
-        of_query, groups = self._pairs(least)
+        query, groups = self._pairs(least)
         row = groups[:, None] + self._members
-        high = upper_bounds(self._score[of_query[:, None], row], self._radius[row])
-        pair, member = torch.nonzero(high >= least[of_query][:, None], as_tuple=True)
-        return of_query[pair], row[pair, member], high[pair, member]
+        high = upper_bounds(self._score[query[:, None], row], self._radius[row])
+        pair, member = torch.nonzero(high >= least[query][:, None], as_tuple=True)
+        return query[pair], row[pair, member], high[pair, member]
 
     def _pairs(self, least: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return torch.nonzero(~(self.top + self.widest < least[:, None]), as_tuple=True)
 
 
 class KernelScores:
-    """What AllScores is, by kernels: the rows are read once for the groups, and again for the groups not ruled out.
+    """AllScores by kernels: the rows are read once for the groups, and again for the groups not ruled out.
 
-    A group is ROWS consecutive rows. The kernels are on their way when the object is made; found() waits for them.
+    A group is ROWS consecutive rows. The constructor starts the kernels; pairs() waits for them.
 
     Args:
         block: contiguous bfloat16 [n, d] on a GPU; n is a multiple of ROWS, d a multiple of 8. It must not change until
@@ -101,7 +101,7 @@ class KernelScores:
         sizes = {"best": (num_groups, num_queries), "lengths": (len(block),), "widest": (num_groups,)}
         arrays = {name: torch.empty(size, dtype=torch.float32, device=block.device) for name, size in sizes.items()}
         self._best, self._lengths, self.widest = arrays.values()
-        self._scores = _native.GroupScoresRef(*(each.data_ptr() for each in arrays.values()))
+        self._scores = _native.GroupScoresRef(*(array.data_ptr() for array in arrays.values()))
         queries = (bounds.unit.data_ptr(), num_queries)
         self._given = _native.RowsAndQueries(block.data_ptr(), len(block), *queries, block.shape[1])
         with torch.cuda.device(block.device):
@@ -113,26 +113,26 @@ class KernelScores:
         """See AllScores."""
         return self._bounds.distances(self._best.T.clone())
 
-    def found(self) -> tuple[torch.Tensor, ...] | None:
-        """See AllScores.found()."""
-        found = self._found
-        return found.rows() if found is not None and found.room_needed() <= found.room else None
+    def pairs(self) -> tuple[torch.Tensor, ...] | None:
+        """See AllScores.pairs()."""
+        pairs = self._found
+        return pairs.rows() if pairs is not None and pairs.room_needed() <= pairs.room else None
 
     def found_with(self, least: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """See AllScores.found_with()."""
-        found = FoundPairs(self, least, _ROOM)
-        while (needed := found.room_needed()) > found.room:
-            found = FoundPairs(self, least, needed)
-        return found.rows()
+        pairs = FoundPairs(self, least, _ROOM)
+        while (needed := pairs.room_needed()) > pairs.room:
+            pairs = FoundPairs(self, least, needed)
+        return pairs.rows()
 
     def start(self, least: torch.Tensor, pairs: torch.Tensor, rows: list[torch.Tensor], counts: torch.Tensor) -> None:
         """Starts both kernels, which fill `pairs` [room] and `rows` [room] each, and add to counts, int64 [2]."""
-        of_pairs, of_rows = ((each.data_ptr(), len(pairs)) for each in counts)
+        pair_count, row_count = ((tensor.data_ptr(), len(pairs)) for tensor in counts)
         known, stream = (self._given, self._native), self._stream()
-        bound, to = (least.data_ptr(), pairs.data_ptr()), tuple(each.data_ptr() for each in rows)
+        bound, to = (least.data_ptr(), pairs.data_ptr()), tuple(tensor.data_ptr() for tensor in rows)
         with torch.cuda.device(self._block.device):
-            _native.find_pairs(*known, self._scores, *bound, of_pairs, stream)
-            _native.score_pairs(*known, self._lengths.data_ptr(), *bound, of_pairs, to, of_rows, stream)
+            _native.find_pairs(*known, self._scores, *bound, pair_count, stream)
+            _native.score_pairs(*known, self._lengths.data_ptr(), *bound, pair_count, to, row_count, stream)
 
     def new(self, size: int, dtype: torch.dtype) -> torch.Tensor:
         """An array on the device of the block."""
@@ -143,7 +143,7 @@ class KernelScores:
 
 
 class FoundPairs:
-    """What kernels find of a block, with room for `room` pairs of a query and a group, and for as many rows."""
+    """Pairs that kernels find in a block, with room for `room` pairs of a query and a group, and for as many rows."""
 
     def __init__(self, scores: KernelScores, least: torch.Tensor, room: int):
         self.room, self._least = room, least.contiguous()
@@ -156,10 +156,10 @@ class FoundPairs:
         self._ended = torch.cuda.current_stream(counts.device).record_event()
 
     def room_needed(self) -> int:
-        """At least; what is found fits if this is at most `room`. Waits for the kernels."""
+        """A lower bound; the pairs fit if it is at most `room`. Waits for the kernels."""
         self._ended.synchronize()
         return int(self._counts.max())
 
     def rows(self) -> tuple[torch.Tensor, ...]:
         """See AllScores.found_with()."""
-        return tuple(each[: int(self._counts[1])].clone() for each in self._rows)  # without the rest of the room
+        return tuple(part[: int(self._counts[1])].clone() for part in self._rows)  # without the rest of the room

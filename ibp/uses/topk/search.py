@@ -51,23 +51,23 @@ def top_k(encoded, queries, k, *, metric="dot", block_rows=None) -> tuple[torch.
     if not isinstance(rows, EncodedRows):
         hint = "cohort.ibp.encode(rows, cohort.ibp.fit(rows)) encodes them"
         raise CohortError("top_k: encoded", "EncodedRows or a Table", type(encoded).__name__, hint)
-    given = torch.as_tensor(queries).detach()
-    _check(rows, given, k, metric, block_rows)
-    wide = given.to("cpu" if rows._gpu is None else rows.device, torch.float64)
+    query_tensor = torch.as_tensor(queries).detach()
+    _check(rows, query_tensor, k, metric, block_rows)
+    wide = query_tensor.to("cpu" if rows._gpu is None else rows.device, torch.float64)
     if metric == "cosine":
-        wide = of_length_one(wide)
+        wide = unit_length(wide)
     search = _Search(rows, wide, k, metric, block_rows)
     with torch.autocast(wide.device.type, enabled=False):
-        of_query, ids = search.candidates()
-        scores = search.exact_scores(of_query, ids)
+        query, ids = search.candidates()
+        scores = search.exact_scores(query, ids)
     order = torch.argsort(ids, stable=True)
-    of_query, ids, scores = _in_order(of_query[order], ids[order], scores[order])
-    best = _begins(of_query, len(wide))[:, None] + torch.arange(k, device=ids.device)
+    query, ids, scores = _in_order(query[order], ids[order], scores[order])
+    best = _begins(query, len(wide))[:, None] + torch.arange(k, device=ids.device)
     values = -scores[best] if metric == "l2" else scores[best]
-    return values.to(given.device, torch.float32), ids[best].to(given.device)
+    return values.to(query_tensor.device, torch.float32), ids[best].to(query_tensor.device)
 
 
-def of_length_one(queries: torch.Tensor) -> torch.Tensor:
+def unit_length(queries: torch.Tensor) -> torch.Tensor:
     """float64 [q, d]: finite queries, float64, divided by their lengths; zeros stay zeros.
 
     Queries are first divided by a power of two that makes the largest element 1 to 2, because squares of elements above
@@ -104,22 +104,22 @@ def _block_bytes(rows: EncodedRows) -> int:
     return max(min((torch.cuda.mem_get_info(rows._gpu)[0] + unused) // 16, _GPU_BYTES), _HOST_BYTES)
 
 
-def _in_order(of_query: torch.Tensor, ids: torch.Tensor, scores: torch.Tensor):
+def _in_order(query: torch.Tensor, ids: torch.Tensor, scores: torch.Tensor):
     """Sorts pairs by query, then by score, largest first; pairs with equal query and score keep their order."""
     order = torch.argsort(scores, descending=True, stable=True)
-    order = order[torch.argsort(of_query[order], stable=True)]
-    return of_query[order], ids[order], scores[order]
+    order = order[torch.argsort(query[order], stable=True)]
+    return query[order], ids[order], scores[order]
 
 
-def _of_table(found: tuple[torch.Tensor, ...], first: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _as_table_rows(pairs: tuple[torch.Tensor, ...], first: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Pairs of a block as pairs of the table, whose row `first` is the first of the block."""
-    of_query, row, high = found
-    return of_query, row + first, high
+    query, row, high = pairs
+    return query, row + first, high
 
 
-def _begins(of_query: torch.Tensor, num_queries: int) -> torch.Tensor:
+def _begins(query: torch.Tensor, num_queries: int) -> torch.Tensor:
     """int64 [q]: the index of the first pair of each query, if pairs are ordered by query."""
-    counts = torch.bincount(of_query, minlength=num_queries)
+    counts = torch.bincount(query, minlength=num_queries)
     return counts.cumsum(0) - counts
 
 
@@ -157,37 +157,37 @@ class _Search:
 
     def candidates(self) -> tuple[torch.Tensor, torch.Tensor]:
         """(query, row) of all pairs that may be among the best: int64 [n] each."""
-        found: list[tuple] = []
+        pairs: list[tuple] = []
         begun: deque[tuple] = deque()  # blocks that a GPU scores while the host looks at what it found in earlier ones
         for number, (first, block) in enumerate(self._blocks):
             least = self._least if number else None
-            begun.append((number, first, group_scores.of_block(self._bounds, block, self._k, least)))
+            begun.append((number, first, group_scores.score_rows(self._bounds, block, self._k, least)))
             if number == 0 or len(begun) > BEGUN:
-                found = self._with_block(found, *begun.popleft())
-        for each in begun:
-            found = self._with_block(found, *each)
-        of_query, row, _ = self._narrowed(found, self._pairs)
-        return of_query, row
+                pairs = self._with_block(pairs, *begun.popleft())
+        for pending in begun:
+            pairs = self._with_block(pairs, *pending)
+        query, row, _ = self._narrowed(pairs, self._pairs)
+        return query, row
 
-    def _with_block(self, found: list[tuple], number: int, first: int, scores) -> list[tuple]:
-        """`found`, and the pairs of a block, (query int64 [n], row int64 [n], upper bound float32 [n]).
+    def _with_block(self, pairs: list[tuple], number: int, first: int, scores) -> list[tuple]:
+        """`pairs`, and the pairs of a block, (query int64 [n], row int64 [n], upper bound float32 [n]).
 
         Args:
             first: number of the block's first row.
             scores: the block's group_scores.AllScores or KernelScores.
         """
-        of_block = scores.found()
-        if of_block is None:
+        block_pairs = scores.pairs()
+        if block_pairs is None:
             self._raise_least(scores)
             if (
                 number == 0
             ):  # few pairs raise the least scores by exact scores, which rule out most of the block's pairs
-                self._narrowed([_of_table(scores.found_with(self._promising(scores)), first)], 0)
-            of_block = scores.found_with(self._least)
-        found = [*found, _of_table(of_block, first)]
+                self._narrowed([_as_table_rows(scores.found_with(self._promising(scores)), first)], 0)
+            block_pairs = scores.found_with(self._least)
+        pairs = [*pairs, _as_table_rows(block_pairs, first)]
         if number + 1 not in _NARROWED_AFTER:
-            return found
-        return [self._narrowed(found, 4 * len(self._queries) * self._k)]
+            return pairs
+        return [self._narrowed(pairs, 4 * len(self._queries) * self._k)]
 
     def _raise_least(self, scores) -> None:
         """Raises the least scores to the k-th best lower bounds of all groups so far.
@@ -205,34 +205,34 @@ class _Search:
         reached = high.topk(min(4 * self._k, high.shape[1]), dim=1).values[:, -1]
         return torch.maximum(self._least, reached.double())
 
-    def _narrowed(self, found: list[tuple], few: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def _narrowed(self, pairs: list[tuple], few: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """The pairs that are left after the most promising pairs were scored exactly, which raises the least scores.
 
         Args:
             few: up to so many pairs are left as they are.
         """
-        of_query, ids, high = (torch.cat(parts) for parts in zip(*found, strict=True))
-        of_query, ids, high = self._reaching(of_query, ids, high)
+        query, ids, high = (torch.cat(parts) for parts in zip(*pairs, strict=True))
+        query, ids, high = self._reaching(query, ids, high)
         num_queries, some = len(self._queries), 2 * self._k
         if len(ids) <= few:
-            return of_query, ids, high
-        of_query, ids, high = _in_order(of_query, ids, torch.where(high.isinf(), -math.inf, high))  # unknown: last
+            return query, ids, high
+        query, ids, high = _in_order(query, ids, torch.where(high.isinf(), -math.inf, high))  # unknown: last
         high = torch.where(high.isinf(), math.inf, high)
-        rank = torch.arange(len(ids), device=ids.device) - _begins(of_query, num_queries)[of_query]
+        rank = torch.arange(len(ids), device=ids.device) - _begins(query, num_queries)[query]
         promising = torch.nonzero(rank < some).squeeze(1)
         scores = self._queries.new_full((num_queries, some), -math.inf)
-        of_promising = of_query[promising]
-        scores[of_promising, rank[promising]] = self.exact_scores(of_promising, ids[promising])
+        promising_query = query[promising]
+        scores[promising_query, rank[promising]] = self.exact_scores(promising_query, ids[promising])
         least = scores.topk(self._k, dim=1).values[:, -1] / self._bounds.scale - self._bounds.slack
         self._least = torch.maximum(self._least, least)
-        return self._reaching(of_query, ids, high)
+        return self._reaching(query, ids, high)
 
-    def _reaching(self, of_query: torch.Tensor, ids: torch.Tensor, high: torch.Tensor):
+    def _reaching(self, query: torch.Tensor, ids: torch.Tensor, high: torch.Tensor):
         """The pairs whose upper bounds reach the least scores of their queries."""
-        kept = torch.nonzero(high >= self._least[of_query]).squeeze(1)
-        return of_query[kept], ids[kept], high[kept]
+        kept = torch.nonzero(high >= self._least[query]).squeeze(1)
+        return query[kept], ids[kept], high[kept]
 
-    def exact_scores(self, of_query: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+    def exact_scores(self, query: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
         """float64 [n]: the scores of pairs; larger is better. A pair's score does not depend on the other pairs."""
         order = torch.argsort(ids, stable=True)  # the pairs of a row stand together, so it is fetched once
         scores = torch.empty(len(ids), dtype=torch.float64, device=ids.device)
@@ -240,7 +240,7 @@ class _Search:
             part = torch.cat([part, part[-1:].expand(max(_LEAST_PAIRS - len(part), 0))])  # filled with the last pair
             wanted, place = torch.unique_consecutive(ids[part], return_inverse=True)
             rows = fetch(self._rows, wanted)[place]
-            scores[part] = pair_scores(rows, self._queries[of_query[part]], self._metric)
+            scores[part] = pair_scores(rows, self._queries[query[part]], self._metric)
         return scores
 
 
@@ -267,7 +267,7 @@ class ScoreBounds:
         unit: bfloat16 [q, d]: the queries divided by their lengths; NaN: nothing is known of the query's scores.
         factors: float32 [q]: factors of the products.
         scale: float64 [q]: bounds are bounds of the scores divided by this number.
-        slack: float32 [q]: the exact score of a pair, divided by scale, differs from the score of of_block() by at
+        slack: float32 [q]: the exact score of a pair, divided by scale, differs from the score of score_rows() by at
             most slack of the query plus radius of the row.
 
     Args:
@@ -308,7 +308,7 @@ class ScoreBounds:
         numbers = (self._slope, 1 + self._sums, self._least, _SMALLEST, _LARGEST)
         return _native.ScoreBoundsRef(self.metric, self.factors.data_ptr(), self._squares.data_ptr(), *numbers)
 
-    def of_block(self, rows: torch.Tensor, empty: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+    def score_rows(self, rows: torch.Tensor, empty: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
         """(score float32 [q, n], radius float32 [n]): if either is not finite, nothing is known of the pair's score.
 
         Args:

@@ -239,10 +239,10 @@ def test_what_is_rounded_does_not_depend_on_the_blocks_that_are_read(tmp_path, k
     path, table = tmp_path / f"x.{kind}", pa.table({"x": numbers})
     if kind == "npy":
         np.save(path, numbers[:, None])
-        rows = Rows.of_file(open_npy(path))
+        rows = Rows.from_file(open_npy(path))
     else:
         csv.write_csv(table, path) if kind == "csv" else pq.write_table(table, path, row_group_size=100)
-        rows = Rows.of_table(tables.open_table(path))
+        rows = Rows.from_table(tables.open_table(path))
     with pytest.raises(CohortError, match="found 16777217, rounded to 16777216"):
         for _ in rows.chunks(block_bytes):
             pass

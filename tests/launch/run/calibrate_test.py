@@ -19,7 +19,7 @@ from cohort_gnn.launch import main
 from cohort_gnn.launch.run import calibrate
 from cohort_gnn.launch.run.calibrate import HEADROOM, peak_file, peak_key, trainer_bytes
 from cohort_gnn.launch.run.programs import run_programs
-from cohort_gnn.launch.run.supervise import STOP_SIGNALS, ToldFailure
+from cohort_gnn.launch.run.supervise import STOP_SIGNALS, ReportedFailure
 from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE
 from cohort_gnn.spec.meta import read_meta
 from cohort_gnn.spec.run import SamplerSpec, TrainerSpec, as_json
@@ -227,7 +227,7 @@ def test_the_short_run_needs_a_gpu_and_leaves_signals_as_they_were(data, monkeyp
 
 def test_a_short_run_that_fails_ends_the_command_with_its_code(data, monkeypatch):
     monkeypatch.setattr(calibrate, "run_programs", lambda *_, **__: 130)
-    with pytest.raises(ToldFailure) as end:
+    with pytest.raises(ReportedFailure) as end:
         calibrate._measure(run_of(data))
     assert end.value.code == 130
 

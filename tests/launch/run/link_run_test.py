@@ -106,7 +106,7 @@ def test_the_best_targets_of_each_node_are_no_neighbours_yet(graph, run, tmp_pat
 def test_edges_of_one_node_type_link_both_ends(tmp_path):
     edges = torch.tensor([[0, 0, 3], [1, 2, 1]])
     graph = package.from_tensors(tmp_path / "graph", x=torch.ones(4, 2), edge_index=edges)
-    known = best_targets.Known.of(link_edges(package.dataset.open(graph)))
+    known = best_targets.Known.from_edges(link_edges(package.dataset.open(graph)))
     assert [sorted(known.among(node, node + 1)[1].tolist()) for node in range(4)] == [[1, 2], [0, 3], [0], [1]]
     source, target = known.among(1, 3)
     assert source.tolist() == [0, 0, 1] and sorted(target.tolist()) == [0, 0, 3]

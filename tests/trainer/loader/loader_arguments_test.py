@@ -210,6 +210,7 @@ def test_packages_list_what_users_import():
         "__version__",
         "dataset",
         "from_pyg",
+        "from_tables",
         "from_tensors",
         "ibp",
         "load_model",

@@ -121,11 +121,11 @@ def test_a_padded_batch_has_the_same_scores_and_gradients(kind, is_global, hops)
         found = torch.autograd.grad(scores.square().sum(), list(model.parameters()))
         torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
 
-    plain = Scores(model).of_slot(slot)
+    plain = Scores(model).score_slot(slot)
     wanted = torch.autograd.grad(plain.square().sum(), list(model.parameters()))
     rows = all_rows_of(before, slot, global_too=is_global)
-    compare(Scores(model, all_rows=[rows]).of_slot(slot))
-    sizes = Sizes.of(slot)
+    compare(Scores(model, all_rows=[rows]).score_slot(slot))
+    sizes = Sizes.from_slot(slot)
     padded, count = sizes.padded(), sizes.nodes[0][-1]
     assert (is_global or padded.nodes[0][-1] > count) and padded.edges[0][-1] > sizes.edges[0][-1], "nothing is padded"
     inputs = Inputs(padded, slot, ONE_OF_EACH, [rows], Scores(model).is_placed, gathers=True)

@@ -138,16 +138,16 @@ def test_features_of_16_bits_count_in_a_padded_batch_as_in_others(half_graph, sh
     scores, exact = (Scores(model, with_amp, keep_half=True, types=graph.types) for with_amp in (amp, False))
     model.register_forward_pre_hook(lambda _, given: dtypes.update(rows.dtype for rows in given[0].values()))
     slot = next(slots_of(graph))
-    sizes = Sizes.of(slot)
+    sizes = Sizes.from_slot(slot)
     inputs = Inputs(sizes.grown(None), slot, graph.types)
     inputs.load(slot, sizes)
     x, blocks, y, *per_hop = inputs.arguments()
-    plain, padded = scores.of_slot(slot), scores(x, blocks, SEEDS, *per_hop)
+    plain, padded = scores.score_slot(slot), scores(x, blocks, SEEDS, *per_hop)
     assert {each.dtype for each in x.values()} == {torch.float16}
     assert dtypes == {torch.float16 if amp else torch.float32}
     close = {"rtol": 0.05, "atol": 0.05} if amp else {"rtol": 1e-4, "atol": 1e-5}
     torch.testing.assert_close(padded, plain, **close)
-    torch.testing.assert_close(plain, exact.of_slot(slot), **close)
+    torch.testing.assert_close(plain, exact.score_slot(slot), **close)
 
 
 def compare_padded(graph, kind: str, shape: dict, fanout: tuple[int, ...], types=None) -> None:
@@ -156,7 +156,7 @@ def compare_padded(graph, kind: str, shape: dict, fanout: tuple[int, ...], types
     model, inputs, count = model_of(kind, graph, num_layers=len(fanout), types=types, **shape), None, 0
     trained = [each for each in model.parameters() if each.requires_grad]
     for slot in slots_of(graph, fanout):
-        sizes = Sizes.of(slot)
+        sizes = Sizes.from_slot(slot)
         if inputs is None:
             inputs = Inputs(sizes.grown(None), slot, types)
         elif not sizes.fits(inputs.room):
@@ -166,7 +166,7 @@ def compare_padded(graph, kind: str, shape: dict, fanout: tuple[int, ...], types
         for block in (block for of_layer in blocks for block in of_layer.values()):
             demand_in_bounds(block)
         assert len(x["paper"]) > sum(slot.nodes_of_types[0]), "nothing is padded"
-        plain, padded = Scores(model, types=types).of_slot(slot), Scores(model)(x, blocks, SEEDS, *per_hop)
+        plain, padded = Scores(model, types=types).score_slot(slot), Scores(model)(x, blocks, SEEDS, *per_hop)
         torch.testing.assert_close(padded, plain, rtol=1e-4, atol=1e-5)
         wanted, found = (
             torch.autograd.grad(each.square().mean(), trained, allow_unused=True) for each in (plain, padded)
@@ -185,10 +185,10 @@ def test_rows_in_pools_are_those_of_slots(graph, shm, kind):
     model, num_types, count = model_of(kind, graph), len(graph.types.counts), 0
     for slot in slots_of(graph):
         pooled = Pooled(slot, num_types)
-        plain = Scores(model, types=graph.types).of_slot(slot)
+        plain = Scores(model, types=graph.types).score_slot(slot)
         scores = Scores(model, all_rows=pooled.all_rows, types=graph.types)
-        assert torch.equal(scores.of_slot(pooled), plain)
-        sizes = Sizes.of(slot)
+        assert torch.equal(scores.score_slot(pooled), plain)
+        sizes = Sizes.from_slot(slot)
         room = sizes.grown(None)
         inputs = [Inputs(room, slot, graph.types), Inputs(room, pooled, graph.types, pooled.all_rows)]
         for each, of in zip(inputs, (slot, pooled), strict=True):
@@ -215,7 +215,7 @@ def expect_same_where_rows_are(model, slot, pooled, types, room, amp=False) -> N
     found = []
     for of, rows in ((slot, None), (pooled, pooled.all_rows)):
         inputs = Inputs(room, of, types, rows, scores.is_placed)
-        inputs.load(of, Sizes.of(of))
+        inputs.load(of, Sizes.from_slot(of))
         x, blocks, _, *per_hop = inputs.arguments()
         assert any(isinstance(each, PlacedRows) for each in x.values()) == (is_placed and rows is not None)
         out = Scores(model, amp, keep_half=True)(x, blocks, SEEDS, *per_hop)
@@ -236,19 +236,19 @@ def test_rows_of_16_bits_are_read_in_pools_where_a_model_takes_them_as_they_are(
     )
     placed = amp and kind != "hgt"
     assert {isinstance(each, PlacedRows) for each in scores.inputs_of(pooled)[0].values()} == {placed}
-    assert torch.equal(scores.of_slot(pooled), plain.of_slot(slot))
-    expect_same_where_rows_are(model, slot, pooled, graph.types, Sizes.of(slot).grown(None), amp)
+    assert torch.equal(scores.score_slot(pooled), plain.score_slot(slot))
+    expect_same_where_rows_are(model, slot, pooled, graph.types, Sizes.from_slot(slot).grown(None), amp)
 
 
 @pytest.mark.parametrize("room", [1, -1])
 def test_rows_of_a_batch_without_a_graph_may_lie_where_a_graph_reads_them(graph, shm, room):
     slot, scores = next(slots_of(graph)), Scores(model_of("hgt", graph), types=graph.types)
-    pooled, expected = Pooled(slot, len(graph.types.counts)), scores.of_slot(slot)
+    pooled, expected = Pooled(slot, len(graph.types.counts)), scores.score_slot(slot)
     scores.all_rows, memory = pooled.all_rows, []
     for rows, per_hop in zip(pooled.all_rows, slot.nodes_of_types, strict=True):
         memory.append(None if rows is None else rows.new_full((sum(per_hop) + room, rows.shape[1]), 7))
     scores.spare_tables = lambda: memory
-    assert torch.equal(scores.of_slot(pooled), expected)
+    assert torch.equal(scores.score_slot(pooled), expected)
     written = [(each[:-1] != 7).any().item() for each in memory if each is not None]
     assert written and all(each == (room > 0) for each in written), "memory that is too small stays as it is"
 
@@ -311,7 +311,7 @@ def test_a_batch_that_does_not_fit_gets_a_larger_graph(graph, shm, monkeypatch):
             small = graphs._inputs.room
             graphs._inputs.room = Sizes(small.nodes, tuple(tuple(n // 2 for n in each) for each in small.edges))
         graphs(slot)
-        assert Sizes.of(slot).fits(graphs._inputs.room)
+        assert Sizes.from_slot(slot).fits(graphs._inputs.room)
     assert seen[:2] == [2, 3], "room was made anew once the batch did not fit"
 
 

@@ -38,7 +38,7 @@ def on_gpu() -> LowerBound:
 
 
 def test_each_part_and_the_largest_of_them(on_gpu):
-    found = on_gpu.of(epoch_of(10_000_000, 2500, int(90e9), int(100e9), int(10e9)), batch_size=100, num_ranks=1)
+    found = on_gpu.bounds(epoch_of(10_000_000, 2500, int(90e9), int(100e9), int(10e9)), batch_size=100, num_ranks=1)
     assert found["trainer"] == pytest.approx(0.25) and found["sampler"] == pytest.approx(4.0)
     assert found["pcie"] == pytest.approx(2.0) and found["nvlink"] == pytest.approx(0.25)
     assert found["bottleneck"] == "sampler" and found["seconds"] == found["sampler"]
@@ -46,14 +46,14 @@ def test_each_part_and_the_largest_of_them(on_gpu):
 
 def test_those_who_share_sms_are_told_what_they_take_in_turns(on_gpu):
     epoch = epoch_of(10_000_000, 2500)
-    alone, sharing = (on_gpu.of(epoch, 100, 1, shares_sms) for shares_sms in (False, True))
+    alone, sharing = (on_gpu.bounds(epoch, 100, 1, shares_sms) for shares_sms in (False, True))
     assert sharing == alone | {"in_turns": pytest.approx(4.25)}, "no bound: the floor is what it was"
 
 
 def test_ranks_share_the_work_and_have_links_of_their_own(on_gpu):
     epoch = epoch_of(10_000_000, 5000, int(100e9))
     epoch.ranks = [vars(epoch_of(0, 0, int(75e9))), vars(epoch_of(0, 0, int(25e9)))]
-    found = on_gpu.of(epoch, batch_size=100, num_ranks=2)
+    found = on_gpu.bounds(epoch, batch_size=100, num_ranks=2)
     assert found["trainer"] == pytest.approx(0.25) and found["sampler"] == pytest.approx(2.0)
     assert found["pcie"] == pytest.approx(1.5), "of the rank that reads most"
 
@@ -63,15 +63,15 @@ def test_a_rank_without_edges_takes_what_the_others_have_seen():
     busy.add(slot(1000, 500.0))
     busy.step_seconds = 0.5
     epoch = epoch_of(2000, 10)
-    assert idle.of(epoch, 10, 1)["sampler"] == 0, "nobody knows what an edge takes"
+    assert idle.bounds(epoch, 10, 1)["sampler"] == 0, "nobody knows what an edge takes"
     idle.join([(each.step_seconds, each.sample_seconds_an_edge, (0, 0.0)) for each in (idle, busy)])
-    assert idle.of(epoch, 10, 1)["sampler"] == pytest.approx(0.001) and idle.step_seconds == 0.5
+    assert idle.bounds(epoch, 10, 1)["sampler"] == pytest.approx(0.001) and idle.step_seconds == 0.5
 
 
 def test_on_the_cpu_fetching_is_the_samplers_work_and_there_are_no_links():
     floor = LowerBound(torch.device("cpu"), LINKS)
     floor.add(slot(1000, 500.0, 500.0))
-    found = floor.of(epoch_of(2000, 10, host_bytes=int(1e12)), batch_size=10, num_ranks=1)
+    found = floor.bounds(epoch_of(2000, 10, host_bytes=int(1e12)), batch_size=10, num_ranks=1)
     assert found["sampler"] == pytest.approx(0.002) and found["pcie"] == found["nvlink"] == 0
     assert found["bottleneck"] == "sampler"
 
@@ -81,7 +81,7 @@ def test_rows_from_a_disk_come_at_the_rate_of_the_drive_that_ranks_share():
     floor.add(slot(1000, 500.0, fetch_us=9e6, disk=(10, 4480, 9.0)))  # other batches' rows were read meanwhile
     epoch = epoch_of(2000, 10)
     epoch.row_tiers["disk"]["rows"] = 3000
-    found = floor.of(epoch, batch_size=10, num_ranks=2)
+    found = floor.bounds(epoch, batch_size=10, num_ranks=2)
     assert found["disk"] == found["seconds"] == pytest.approx(6.0) and found["bottleneck"] == "disk"
     assert found["sampler"] == pytest.approx(0.0005)
 
@@ -92,13 +92,13 @@ def test_rows_of_other_machines_come_at_the_rate_of_the_network_that_ranks_share
         each.row_tiers["remote"]["bytes"] = received
     epoch = epoch_of(2000, 10)
     epoch.ranks = [vars(each) for each in of_ranks]
-    assert on_gpu.of(epoch, batch_size=10, num_ranks=3)["network"] == 0, "nobody has measured it"
+    assert on_gpu.bounds(epoch, batch_size=10, num_ranks=3)["network"] == 0, "nobody has measured it"
     on_gpu.join([(0.01, 4e-7, machine) for machine in ((0, 1e-9), (1, 0.0), (0, 1.1e-9))])
-    found = on_gpu.of(epoch, batch_size=10, num_ranks=3)
+    found = on_gpu.bounds(epoch, batch_size=10, num_ranks=3)
     assert found["network"] == found["seconds"] == pytest.approx(2.5) and found["bottleneck"] == "network"
     assert found["pcie"] == pytest.approx(0.22), "they come to the GPU over the link, too"
     of_ranks[2].row_tiers["remote"]["bytes"] = int(3e9)
-    assert on_gpu.of(epoch, 10, 3)["network"] == pytest.approx(3.3), "of the machine that takes longest"
+    assert on_gpu.bounds(epoch, 10, 3)["network"] == pytest.approx(3.3), "of the machine that takes longest"
 
 
 @pytest.fixture

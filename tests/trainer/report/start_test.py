@@ -10,7 +10,7 @@ from processes import ALL_TESTS, ran
 
 from cohort_gnn.base.files import write_whole
 from cohort_gnn.launch.report.tables import describe_start
-from cohort_gnn.trainer.report.start import start_parts, start_told
+from cohort_gnn.trainer.report.start import start_parts, start_summary
 
 # As sitecustomize: a trainer writes what it has imported.
 AT_EXIT = """
@@ -42,7 +42,7 @@ def test_a_part_ends_where_the_next_begins(tmp_path):
 
 def test_the_longest_parts_are_told_first(tmp_path):
     written(tmp_path, (EDGES, 2_000_000, 10.0), (ROWS, 0, 10.5), ("planning the cache", 0, 13.0), ("", 0, 13.01))
-    start = start_told(tmp_path, began=8.0, loaded_at=10.0, first_batch_at=14.25)
+    start = start_summary(tmp_path, began=8.0, loaded_at=10.0, first_batch_at=14.25)
     assert start["seconds"] == 6.25 and start["packages_seconds"] == 2
     assert start["parts"][0] == {"part": EDGES, "bytes": 2_000_000, "seconds": 0.5}
     parts = "; in parallel: checking the encoded rows 2.5, checking the edges (2.00 MB) 0.5"

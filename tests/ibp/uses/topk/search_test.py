@@ -72,7 +72,7 @@ def by_scores(rows: torch.Tensor, queries: torch.Tensor, k: int, metric: str) ->
     """int64 [q, k]: by pair_scores() of all rows: the same sums, where brute_force() may differ in the last bit."""
     wide = queries.double()
     if metric == "cosine":
-        wide = search.of_length_one(wide)
+        wide = search.unit_length(wide)
     scores = torch.stack([search.pair_scores(rows, query.expand(len(rows), -1), metric) for query in wide])
     return scores.sort(dim=1, descending=True, stable=True).indices[:, :k]
 
@@ -148,7 +148,7 @@ def test_bounds_contain_the_scores():
         block = ibp.fetch(table, torch.arange(512), planes="A" if codec == "planes" else "AB").to(torch.bfloat16)
         for metric in METRICS:
             bounds = ScoreBounds(queries, table.profile.error_bound, metric)
-            score, radius = bounds.of_block(block, torch.zeros(512, dtype=torch.bool) if metric == "cosine" else None)
+            score, radius = bounds.score_rows(block, torch.zeros(512, dtype=torch.bool) if metric == "cosine" else None)
             exact = torch.stack([search.pair_scores(rows, query.expand(512, -1), metric) for query in queries])
             off = (exact / bounds.scale[:, None] - score).abs() / (radius + bounds.slack[:, None])
             assert 0.01 < off.max() <= 1, (codec, metric)  # and not much wider than they need to be
@@ -177,14 +177,14 @@ def test_pairs_and_rows_are_those_that_bounds_do_not_rule_out(metric):
     block = torch.randn(320, 24, generator=generator).to(torch.bfloat16)
     block[7], block[40, 3] = 0, float("nan")
     bounds = ScoreBounds(torch.nn.functional.normalize(torch.randn(5, 24, generator=generator).double()), 0.1, metric)
-    score, radius = bounds.of_block(block, ~block.any(1) if metric == "cosine" else None)
+    score, radius = bounds.score_rows(block, ~block.any(1) if metric == "cosine" else None)
     high = group_scores.upper_bounds(score, radius)
     assert high[:, 40].isinf().all() and high.isfinite().sum() == 5 * 319
     least = high.double().topk(40, dim=1).values[:, -1]
-    assert group_scores.AllScores(bounds, block, 32, None, 50).found() is None
-    assert group_scores.AllScores(bounds, block, 32, least - 100, 49).found() is None, "5 x 10 pairs are too many"
-    assert len(group_scores.AllScores(bounds, block, 32, least - 100, 50).found()[0]) == 5 * 320
-    of_query, row, of_pair = group_scores.AllScores(bounds, block, 32, least, 50).found()
+    assert group_scores.AllScores(bounds, block, 32, None, 50).pairs() is None
+    assert group_scores.AllScores(bounds, block, 32, least - 100, 49).pairs() is None, "5 x 10 pairs are too many"
+    assert len(group_scores.AllScores(bounds, block, 32, least - 100, 50).pairs()[0]) == 5 * 320
+    of_query, row, of_pair = group_scores.AllScores(bounds, block, 32, least, 50).pairs()
     assert torch.equal(high[of_query, row], of_pair)
     found_pairs = sorted(map(list, zip(of_query.tolist(), row.tolist(), strict=True)))
     assert found_pairs == torch.nonzero(high >= least[:, None]).tolist()
@@ -215,7 +215,7 @@ def test_blocks_stay_until_they_have_been_looked_at(monkeypatch, k):
                 given[-1 - search.BEGUN].fill_(torch.nan)  # the memory of the block after the next is needed
 
     monkeypatch.setattr(search, "row_blocks", given_back)
-    monkeypatch.setattr(group_scores, "of_block", LateScores)
+    monkeypatch.setattr(group_scores, "score_rows", LateScores)
     ids = ibp.top_k(table, queries, k, block_rows=320)[1]
     assert len(given) == 13 and torch.equal(ids, by_scores(rows, queries.double(), k, "dot"))
 
@@ -330,10 +330,10 @@ def test_the_gpu_scores_rows_as_the_cpu_does(dim, metric, monkeypatch):
     block[7], block[40, 3], block[70, 5] = 0, float("nan"), float("inf")
     queries = torch.nn.functional.normalize(torch.randn(70, dim, generator=generator).double())
     host, device = (ScoreBounds(queries.to(place), 0.1, metric) for place in ("cpu", "cuda"))
-    score, radius = host.of_block(block, ~block.any(1) if metric == "cosine" else None)
+    score, radius = host.score_rows(block, ~block.any(1) if metric == "cosine" else None)
     expected = group_scores.upper_bounds(score, radius)
     found = group_scores.KernelScores(device, block.cuda(), None)
-    assert found.found() is None
+    assert found.pairs() is None
     known = torch.ones(129, dtype=torch.bool)
     known[1:3] = False  # the groups of NaN and infinity
     # Distances are compared as squares: a root makes much of small differences.
@@ -351,7 +351,7 @@ def test_the_gpu_scores_rows_as_the_cpu_does(dim, metric, monkeypatch):
         high[of_query, row] = of_pair
         torch.testing.assert_close(high.cpu().abs() ** power, expected.abs() ** power, **near)
         least = high.double().topk(100, dim=1).values[:, -1]
-        begun = group_scores.KernelScores(device, block.cuda(), least).found()
+        begun = group_scores.KernelScores(device, block.cuda(), least).pairs()
         assert (begun is None) == (room == 1000)
         of_query, row, of_pair = found.found_with(least) if begun is None else begun
         assert torch.equal(high[of_query, row], of_pair)

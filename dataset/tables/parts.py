@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -140,7 +141,9 @@ class Parts(TableFile):
 
     def _values_of(self, file: Path) -> dict[str, str | None]:
         pairs = {}
-        for folder in file.parent.parts[0 if is_pattern(self.path) else len(self.path.parts) :]:
+        fixed = itertools.takewhile(lambda part: not glob.has_magic(part), self.path.parts)
+        begin = len(list(fixed)) if is_pattern(self.path) else len(self.path.parts)
+        for folder in file.parent.parts[begin:]:
             name, equals, value = folder.partition("=")
             if equals and name:
                 pairs[unquote(name)] = None if value == NO_VALUE else unquote(value)

@@ -169,6 +169,13 @@ def test_values_of_folders(tmp_path):
     assert table.count() == NUM_NODES
 
 
+def test_folders_that_a_pattern_names_are_no_columns(tmp_path):
+    split(EDGES[["src", "dst"]], tmp_path / "run=3/edges/day=1", [100])
+    assert tables.open_table(tmp_path / "run=3/edges/day=1/*.parquet").titles == ["src", "dst"]
+    assert tables.open_table(tmp_path / "run=3/edges/*/*.parquet").titles == ["src", "dst", "day"]
+    assert tables.open_table(tmp_path / "run=3/edges").titles == ["src", "dst", "day"]
+
+
 def test_a_column_of_the_files_is_taken_where_a_folder_has_its_name(tmp_path):
     split(EDGES, tmp_path / "edges/day=9", [])
     data = imported(tmp_path / "edges", tmp_path / "out", time_column="day")

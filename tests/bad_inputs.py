@@ -1,9 +1,11 @@
-"""The bad inputs of docs/bad-inputs.md (imports: bad_imports.py), each made in a folder of good data sets and a run."""
+"""The bad inputs of docs/bad-inputs.md, each made in a folder of good data sets and a run."""
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import pickle
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -12,19 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-
-BAD: dict[str, Callable[[Path], None]] = {}
-
-
-def bad(name: str):
-    """Gives a way to make a bad input the name that the page has for it."""
-
-    def register(make: Callable[[Path], None]) -> Callable[[Path], None]:
-        assert name not in BAD
-        BAD[name] = make
-        return make
-
-    return register
+from damage import Damage, change, cut, members, poke, remove, save, save_tensors, several, write
 
 
 class Harmful:
@@ -34,298 +24,179 @@ class Harmful:
         return (exec, ("open('it-ran', 'w').close()",))
 
 
-def edit_json(path: Path, **members) -> None:
-    path.write_text(json.dumps(json.loads(path.read_text()) | members))
+PICKLE = pickle.dumps(Harmful(), protocol=2)
 
 
-def poke(path: Path, place: int, value) -> None:
-    """Changes an element of an array on disk."""
-    array = np.load(path)
-    array[place] = value
-    np.save(path, array)
+def change_byte(name: str, at: int) -> Damage:
+    def damage(here: Path) -> None:
+        image = bytearray((here / name).read_bytes())
+        image[at] ^= 0x10
+        (here / name).write_bytes(image)
+
+    return damage
 
 
-def change_byte(path: Path, at: int) -> None:
-    image = bytearray(path.read_bytes())
-    image[at] ^= 0x10
-    path.write_bytes(image)
+def small_disk(size: str) -> Damage:
+    """A disk of its own in the folder `small`; the test unmounts it."""
+
+    def damage(here: Path) -> None:
+        (here / "small").mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "none", str(here / "small")]
+        mounted = subprocess.run(command, capture_output=True, text=True)
+        if mounted.returncode != 0:
+            pytest.skip(f"a small tmpfs cannot be mounted: {mounted.stderr.strip()}")
+
+    return damage
 
 
-def small_disk(folder: Path, size: str = "64k") -> None:
-    """A disk of its own; the test unmounts it."""
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "none", str(folder)]
-    mounted = subprocess.run(command, capture_output=True, text=True)
-    if mounted.returncode != 0:
-        pytest.skip(f"a small tmpfs cannot be mounted: {mounted.stderr.strip()}")
+def file_of(**names: str) -> Damage:
+    """Names of other files in meta.json."""
+
+    def damage(here: Path) -> None:
+        files = json.loads((here / "data/meta.json").read_text())["files"]
+        members("data/meta.json", files=files | names)(here)
+
+    return damage
 
 
-# --- data sets --------------------------------------------------------------------------------------------------------
+def npy(header: bytes, data: bytes) -> bytes:
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + data
 
 
-@bad("no such folder")
-@bad("several node types where one is supported")
-@bad("a ratio below 0")
-@bad("a fraction instead of an integer")
-@bad("text instead of a fanout")
-@bad("a split above 1")
-@bad("an unknown model")
-@bad("negatives from an unknown place")
-@bad("too many slots")
-def _as_it_is(here: Path) -> None:
-    pass
+def nan_offsets(indptr: np.ndarray) -> np.ndarray:
+    floats = indptr.astype(np.float32)
+    floats[3] = np.nan
+    return floats
 
 
-@bad("no meta.json")
-def _no_meta(here: Path) -> None:
-    (here / "data/meta.json").unlink()
-
-
-@bad("meta.json of a newer version")
-def _newer(here: Path) -> None:
-    edit_json(here / "data/meta.json", version=9)
-
-
-@bad("meta.json that is not JSON")
-def _no_json(here: Path) -> None:
-    (here / "data/meta.json").write_text('{"format": "cohort-dataset",')
-
-
-@bad("meta.json nested 100,000 deep")
-def _deep(here: Path) -> None:
-    (here / "data/meta.json").write_text('{"num_nodes": ' + "[" * 100000 + "]" * 100000 + "}")
-
-
-@bad("a file outside the folder")
-def _outside(here: Path) -> None:
-    files = json.loads((here / "data/meta.json").read_text())["files"]
-    edit_json(here / "data/meta.json", files=files | {"labels": "../../etc/passwd"})
-
-
-@bad("a file is missing")
-def _missing(here: Path) -> None:
-    (here / "data/labels.npy").unlink()
-
-
-@bad("a file that ends early")
-def _cut(here: Path) -> None:
-    path = here / "data/features.npy"
-    path.write_bytes(path.read_bytes()[:-200])
-
-
-@bad("an empty file")
-def _empty(here: Path) -> None:
-    (here / "data/indices.npy").write_bytes(b"")
-
-
-@bad("an unsupported dtype")
-def _other_type(here: Path) -> None:
-    np.save(here / "data/features.npy", np.load(here / "data/features.npy").astype(np.float64))
-
-
-@bad("offsets as floats, with NaN")
-def _nan_offsets(here: Path) -> None:
-    indptr = np.load(here / "data/indptr.npy").astype(np.float32)
-    indptr[3] = np.nan
-    np.save(here / "data/indptr.npy", indptr)
-
-
-@bad("big-endian numbers")
-def _big_endian(here: Path) -> None:
-    np.save(here / "data/labels.npy", np.load(here / "data/labels.npy").astype(">i8"))
-
-
-@bad("Fortran order")
-def _fortran(here: Path) -> None:
-    np.save(here / "data/features.npy", np.asfortranarray(np.load(here / "data/features.npy")))
-
-
-@bad("Python objects in an array")
-def _objects(here: Path) -> None:
-    np.save(here / "data/labels.npy", np.array([Harmful()] * 200, dtype=object), allow_pickle=True)
-
-
-@bad("another shape")
-def _other_shape(here: Path) -> None:
-    np.save(here / "data/labels.npy", np.load(here / "data/labels.npy")[:-1])
-
-
-@bad("misaligned data")
-def _odd(here: Path) -> None:
+def misaligned(here: Path) -> None:
     path = here / "data/labels.npy"
-    text = b"{'descr': '<i8', 'fortran_order': False, 'shape': (200,), }\n"
-    data = np.load(path).tobytes()
-    path.write_bytes(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + data)
+    header = b"{'descr': '<i8', 'fortran_order': False, 'shape': (200,), }\n"
+    path.write_bytes(npy(header, np.load(path).tobytes()))
 
 
-@bad("relations out of order")
-def _relations_out_of_order(here: Path) -> None:
+def relations_out_of_order(here: Path) -> None:
     edges = json.loads((here / "typed/meta.json").read_text())["edges"]
     edges[1], edges[2] = edges[2], edges[1]
-    edit_json(here / "typed/meta.json", edges=edges)
+    members("typed/meta.json", edges=edges)(here)
 
 
-@bad("a node out of the range of its type")
-def _node_of_another_type(here: Path) -> None:
-    poke(here / "typed/author.writes.paper.indices.npy", 7, 10)
-
-
-@bad("decreasing offsets")
-def _down(here: Path) -> None:
-    poke(here / "data/indptr.npy", 7, 0)
-
-
-@bad("offsets that do not end at the number of edges")
-def _end(here: Path) -> None:
-    poke(here / "data/indptr.npy", -1, 999)
-
-
-@bad("a node out of range")
-def _node(here: Path) -> None:
-    poke(here / "data/indices.npy", 12, 200)
-
-
-@bad("a seed out of range")
-def _seed(here: Path) -> None:
-    poke(here / "data/train_ids.npy", 0, 12345)
-
-
-@bad("a class out of range")
-def _class(here: Path) -> None:
-    poke(here / "data/labels.npy", 5, 3)
-
-
-@bad("a node in two splits")
-def _twice(here: Path) -> None:
-    poke(here / "data/val_ids.npy", 0, np.load(here / "data/train_ids.npy")[0])
-
-
-@bad("a negative weight, to draw edges by")
-def _negative_weight(here: Path) -> None:
-    files = json.loads((here / "data/meta.json").read_text())["files"]
+def negative_weights(here: Path) -> None:
     np.save(here / "data/edge_weights.npy", np.full(len(np.load(here / "data/indices.npy")), -1, np.float32))
-    edit_json(here / "data/meta.json", files=files | {"edge_weights": "edge_weights.npy"})
+    file_of(edge_weights="edge_weights.npy")(here)
 
 
-@bad("NaN in the features")
-def _nan(here: Path) -> None:
-    poke(here / "data/features.npy", (4, 2), np.nan)
+def node_in_two_splits(here: Path) -> None:
+    poke("data/val_ids.npy", 0, np.load(here / "data/train_ids.npy")[0])(here)
 
 
-@bad("no read permission")
-def _no_right(here: Path) -> None:
-    (here / "data/features.npy").chmod(0)
+def other_checkpoint(edit: Callable[[dict], None]) -> Damage:
+    def damage(here: Path) -> None:
+        state = torch.load(here / "run/checkpoint.pt", weights_only=True)
+        edit(state)
+        torch.save(state, here / "run/checkpoint.pt")
+
+    return damage
 
 
-@bad("a damaged encoded row")
-def _damaged_row(here: Path) -> None:
-    change_byte(here / "encoded/prepared/features.ibp", 600)
-
-
-@bad("encoded rows that end early")
-def _cut_rows(here: Path) -> None:
-    path = here / "encoded/prepared/features.ibp"
-    path.write_bytes(path.read_bytes()[:-100])
-
-
-@bad("features changed after they were encoded")
-def _stale(here: Path) -> None:
-    poke(here / "encoded/features.npy", (0, 0), 1)
-
-
-# --- runs -------------------------------------------------------------------------------------------------------------
-
-
-@bad("an unknown option in run.toml")
-def _unknown_option(here: Path) -> None:
-    (here / "run.toml").write_text("epoch = 3\n")
-
-
-@bad("an unknown layer in run.toml")
-def _unknown_layer(here: Path) -> None:
-    (here / "run.toml").write_text('layers = "dgl"\n')
-
-
-@bad("run.toml that is not TOML")
-def _no_toml(here: Path) -> None:
-    (here / "run.toml").write_text("epochs: 3\n")
-
-
-@bad("a file where the run's folder should be")
-def _file(here: Path) -> None:
-    (here / "results").write_text("")
-
-
-@bad("a run.json without its members")
-def _no_run(here: Path) -> None:
-    (here / "run/run.json").write_text("{}")
-
-
-@bad("a run.json that is not JSON")
-def _cut_run(here: Path) -> None:
-    (here / "run/run.json").write_text('{"trainer": ')
-
-
-@bad("results that end early")
-def _cut_results(here: Path) -> None:
-    (here / "run/summary.json").write_text('{"epochs": [')
-
-
-@bad("a checkpoint of another run")
-def _other_run(here: Path) -> None:
-    state = torch.load(here / "run/checkpoint.pt", weights_only=True)
-    state["identity"]["hidden"] = 77
-    torch.save(state, here / "run/checkpoint.pt")
-
-
-@bad("a checkpoint of another version")
-def _other_version(here: Path) -> None:
-    torch.save(torch.load(here / "run/checkpoint.pt", weights_only=True) | {"version": 9}, here / "run/checkpoint.pt")
-
-
-@bad("a checkpoint that ends early")
-def _cut_checkpoint(here: Path) -> None:
-    path = here / "run/checkpoint.pt"
-    path.write_bytes(path.read_bytes()[:-500])
-
-
-@bad("a pickle instead of a checkpoint")
-def _pickled_checkpoint(here: Path) -> None:
-    torch.save({"format": "cohort checkpoint", "version": 1, "identity": Harmful()}, here / "run/checkpoint.pt")
-
-
-@bad("weights of another model")
-def _other_model(here: Path) -> None:
-    torch.save({"weight": torch.ones(3)}, here / "run/model.pt")
-
-
-@bad("a pickle instead of weights")
-def _pickled_weights(here: Path) -> None:
-    torch.save({"weight": Harmful()}, here / "run/model.pt")
-
-
-@bad("damaged results")
-def _results(here: Path) -> None:
-    edit_json(here / "run/summary.json", epochs="many")
-
-
-@bad("numbers out of range in run.json")
-def _numbers(here: Path) -> None:
-    sampler = {"dataset": "data", "channel": ".", "num_ranks": 4294967298}
-    (here / "numbers.json").write_text(json.dumps({"sampler": sampler}))
-
-
-@bad("too little shared memory")
-def _small_memory(here: Path) -> None:
-    """Room for the channel and the seeds, but for no batch."""
-    small_disk(here / "small", "224k")
-
-
-@bad("shared memory that other users can access")
-def _open_memory(here: Path) -> None:
+def open_memory(here: Path) -> None:
     folder = here / "shm" / f"cohort-{os.getuid()}"
     folder.mkdir(parents=True)
     folder.chmod(0o777)
+
+
+AS_IT_IS = (
+    "no such folder",
+    "several node types where one is supported",
+    "a ratio below 0",
+    "a fraction instead of an integer",
+    "text instead of a fanout",
+    "a split above 1",
+    "an unknown model",
+    "negatives from an unknown place",
+    "too many slots",
+)
+GZIP = gzip.compress(b"0,1\n" * 1000, mtime=0)
+DEEP = '{"num_nodes": ' + "[" * 100000 + "]" * 100000 + "}"
+LARGE = b"{'descr': '<i8', 'fortran_order': False, 'shape': (2, 4000000000000), }"
+PLANETOID = ("x", "tx", "allx", "y", "ty", "ally", "graph")
+GRAPH_YAML = "nodes: {{a: {{count: 3}}, b: {{count: {}}}}}\nedges: [{{type: [a, to, b], file: e.npy{}}}]\n"
+NUMBERS = {"sampler": {"dataset": "data", "channel": ".", "num_ranks": 4294967298}}
+PICKLED_CHECKPOINT = {"format": "cohort checkpoint", "version": 1, "identity": Harmful()}
+
+# What makes each, by the name that the page has for it.
+BAD: dict[str, Damage] = {
+    **dict.fromkeys(AS_IT_IS, lambda here: None),
+    # data sets
+    "no meta.json": remove("data/meta.json"),
+    "meta.json of a newer version": members("data/meta.json", version=9),
+    "meta.json that is not JSON": write("data/meta.json", '{"format": "cohort-dataset",'),
+    "meta.json nested 100,000 deep": write("data/meta.json", DEEP),
+    "a file outside the folder": file_of(labels="../../etc/passwd"),
+    "a file is missing": remove("data/labels.npy"),
+    "a file that ends early": cut("data/features.npy"),
+    "an empty file": write("data/indices.npy", ""),
+    "an unsupported dtype": change("data/features.npy", lambda x: x.astype(np.float64)),
+    "offsets as floats, with NaN": change("data/indptr.npy", nan_offsets),
+    "big-endian numbers": change("data/labels.npy", lambda y: y.astype(">i8")),
+    "Fortran order": change("data/features.npy", np.asfortranarray),
+    "Python objects in an array": save("data/labels.npy", np.array([Harmful()] * 200, dtype=object)),
+    "another shape": change("data/labels.npy", lambda y: y[:-1]),
+    "misaligned data": misaligned,
+    "relations out of order": relations_out_of_order,
+    "a node out of the range of its type": poke("typed/author.writes.paper.indices.npy", 7, 10),
+    "decreasing offsets": poke("data/indptr.npy", 7, 0),
+    "offsets that do not end at the number of edges": poke("data/indptr.npy", -1, 999),
+    "a node out of range": poke("data/indices.npy", 12, 200),
+    "a seed out of range": poke("data/train_ids.npy", 0, 12345),
+    "a class out of range": poke("data/labels.npy", 5, 3),
+    "a node in two splits": node_in_two_splits,
+    "a negative weight, to draw edges by": negative_weights,
+    "NaN in the features": poke("data/features.npy", (4, 2), np.nan),
+    "no read permission": lambda here: (here / "data/features.npy").chmod(0),
+    "a damaged encoded row": change_byte("encoded/prepared/features.ibp", 600),
+    "encoded rows that end early": cut("encoded/prepared/features.ibp", -100),
+    "features changed after they were encoded": poke("encoded/features.npy", (0, 0), 1),
+    # imports
+    "text among numbers": write("edges.csv", "src,dst\n1,2\n2,three\n"),
+    "a line with one field": write("edges.csv", "src,dst\n1\n"),
+    "a negative node id": write("edges.csv", "src,dst\n0,1\n-4,2\n"),
+    "gzip that ends early": write("edges.csv.gz", GZIP[: len(GZIP) // 2]),
+    "a file that is not a zip": write("graph.npz", b"PK\x03\x04 and then nothing"),
+    "an array larger than its file": write("edges.npy", npy(LARGE.ljust(117) + b"\n", bytes(64))),
+    "text in place of an array": write("edges.npy", "0,1\n1,2\n"),
+    "a tab in graph.yaml": write("graph.yaml", "nodes:\n\ta: {count: 3}\n"),
+    "a tag of Python in graph.yaml": write(
+        "graph.yaml", "nodes: !!python/object/apply:os.system ['touch it-ran']\nedges: []\n"
+    ),
+    "a text in place of a number in graph.yaml": write("graph.yaml", GRAPH_YAML.format("three", "")),
+    "an unknown key in graph.yaml": write("graph.yaml", GRAPH_YAML.format("3", ", weigth: w")),
+    "a pickle instead of tensors": write("data.pt", PICKLE),
+    "a pickle in a Planetoid folder": several(
+        *(write(f"raw/ind.small.{part}", PICKLE) for part in PLANETOID), write("raw/ind.small.test.index", "1\n")
+    ),
+    "a folder in an unknown format": write("pictures/cat.jpg", b"\xff\xd8"),
+    "an existing output folder": several(write("edges.csv", "src,dst\n0,1\n1,2\n"), write("out/thesis.txt", "mine")),
+    "a full disk": several(write("edges.csv", "src,dst\n" + "0,1\n" * 20000), small_disk("64k")),
+    # runs
+    "an unknown option in run.toml": write("run.toml", "epoch = 3\n"),
+    "an unknown layer in run.toml": write("run.toml", 'layers = "dgl"\n'),
+    "run.toml that is not TOML": write("run.toml", "epochs: 3\n"),
+    "a file where the run's folder should be": write("results", ""),
+    "a run.json without its members": write("run/run.json", "{}"),
+    "a run.json that is not JSON": write("run/run.json", '{"trainer": '),
+    "results that end early": write("run/summary.json", '{"epochs": ['),
+    "a checkpoint of another run": other_checkpoint(lambda state: state["identity"].update(hidden=77)),
+    "a checkpoint of another version": other_checkpoint(lambda state: state.update(version=9)),
+    "a checkpoint that ends early": cut("run/checkpoint.pt", -500),
+    "a pickle instead of a checkpoint": save_tensors("run/checkpoint.pt", PICKLED_CHECKPOINT),
+    "weights of another model": save_tensors("run/model.pt", {"weight": torch.ones(3)}),
+    "a pickle instead of weights": save_tensors("run/model.pt", {"weight": Harmful()}),
+    "damaged results": members("run/summary.json", epochs="many"),
+    "numbers out of range in run.json": write("numbers.json", json.dumps(NUMBERS)),
+    "too little shared memory": small_disk("224k"),  # room for the channel and the seeds, but for no batch
+    "shared memory that other users can access": open_memory,
+}
 
 
 def make_good(here: Path, cohort: Callable) -> None:

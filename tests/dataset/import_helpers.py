@@ -57,10 +57,6 @@ def refusal(source, out, **options) -> CohortError:
     return error.value
 
 
-def cut(path):
-    path.write_bytes(path.read_bytes()[:-200])
-
-
 class Harmful:
     """What a pickle can do when it is loaded."""
 
@@ -68,5 +64,4 @@ class Harmful:
         return (exec, ("raise SystemExit('it ran')",))
 
 
-def pickled(path):
-    path.write_bytes(pickle.dumps(Harmful()))
+PICKLE = pickle.dumps(Harmful())

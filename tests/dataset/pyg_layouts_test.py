@@ -7,13 +7,9 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from import_helpers import Harmful, cut, refusal
-from layout_writers import (
-    assert_holds,
-    planetoid_sample,
-    sample,
-    write_planetoid,
-)
+from damage import cut, remove, write
+from import_helpers import Harmful, refusal
+from layout_writers import assert_holds, planetoid_sample, sample, write_planetoid
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.io import read_planetoid_data
 
@@ -67,23 +63,24 @@ def read_planetoid_data_without_its_500(raw):
         return read_planetoid_data(str(raw), "citeseer")
 
 
-def replace(part, content):
-    return lambda raw: (raw / f"ind.small.{part}").write_bytes(content)
+def part(name, content):
+    """Another content of a part; what is no bytes is pickled."""
+    return write(f"ind.small.{name}", content if isinstance(content, bytes) else pickle.dumps(content))
 
 
 PLANETOID_BAD = {
-    "harmful": (replace("allx", pickle.dumps(Harmful())), "a pickle of plain arrays", "exec"),
-    "missing": (lambda raw: (raw / "ind.small.ty").unlink(), "a pickle of plain arrays", "No such file"),
-    "cut": (lambda raw: cut(raw / "ind.small.graph"), "a pickle of plain arrays", ""),
-    "objects": (replace("ty", pickle.dumps(np.array([{}, 1], object))), "a pickle of plain arrays", "dtype"),
-    "other_type": (replace("tx", pickle.dumps([1, 2])), "a SciPy CSR matrix", "list"),
-    "rows": (replace("ally", pickle.dumps(np.ones((3, 3)))), "shape [40, any]", "[3, 3]"),
-    "columns": (replace("ty", pickle.dumps(np.ones((9, 4)))), "6 and 3 columns", "6 and 4"),
-    "lists": (replace("graph", pickle.dumps({0: ["a"]})), "lists of nodes", "other things"),
-    "range": (replace("graph", pickle.dumps({0: [50]})), "a node in [0, 50)", "50"),
-    "tests": (replace("test.index", b"40\n41\n"), "9 distinct nodes from 40", "2"),
-    "gap": (replace("test.index", b"40\n41\n42\n43\n44\n45\n46\n47\n99999999\n"), "without large gaps", "99999999"),
-    "two": (lambda raw: (raw / "ind.other.graph").write_bytes(b""), "the files of one data set", "other, small"),
+    "harmful": (part("allx", Harmful()), "a pickle of plain arrays", "exec"),
+    "missing": (remove("ind.small.ty"), "a pickle of plain arrays", "No such file"),
+    "cut": (cut("ind.small.graph"), "a pickle of plain arrays", ""),
+    "objects": (part("ty", np.array([{}, 1], object)), "a pickle of plain arrays", "dtype"),
+    "other_type": (part("tx", [1, 2]), "a SciPy CSR matrix", "list"),
+    "rows": (part("ally", np.ones((3, 3))), "shape [40, any]", "[3, 3]"),
+    "columns": (part("ty", np.ones((9, 4))), "6 and 3 columns", "6 and 4"),
+    "lists": (part("graph", {0: ["a"]}), "lists of nodes", "other things"),
+    "range": (part("graph", {0: [50]}), "a node in [0, 50)", "50"),
+    "tests": (part("test.index", b"40\n41\n"), "9 distinct nodes from 40", "2"),
+    "gap": (part("test.index", b"40\n41\n42\n43\n44\n45\n46\n47\n99999999\n"), "without large gaps", "99999999"),
+    "two": (write("ind.other.graph", b""), "the files of one data set", "other, small"),
 }
 
 

@@ -124,6 +124,7 @@ def test_batches_that_are_done_are_not_sampled(cora):
         ({"num_neighbors": [5, 4]}, "num_neighbors"),
         ({"shuffle": False}, "shuffle"),
         ({"drop_last": True}, "drop_last"),
+        ({"replace": True}, "replace"),
         ({"input_nodes": SEEDS[:-1]}, "input_nodes"),
     ],
 )

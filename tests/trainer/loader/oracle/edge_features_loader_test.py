@@ -8,9 +8,10 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from processes import ALL_TESTS
-from torch_geometric.data import Data, HeteroData
+from sets import write_papers
+from torch_geometric.data import Data
 
-from cohort_gnn import LinkNeighborLoader, NeighborLoader, from_pyg
+from cohort_gnn import LinkNeighborLoader, NeighborLoader
 from cohort_gnn.dataset import Dataset, from_tensors
 from cohort_gnn.dataset import open as open_dataset
 
@@ -61,7 +62,8 @@ def test_rows_are_those_of_the_edges(tmp_path, device, dtype, width):
 @pytest.mark.parametrize("device", DEVICES)
 def test_whatever_a_loader_does(tmp_path, graph, device):
     nodes = np.arange(0, NUM_NODES, 2)
-    for options in ({"edge_ids": True}, {"disjoint": True}, {"cache_ratio": 0.3}, {"order": "asis"}, {"reuse": True}):
+    options_of = [{"edge_ids": True}, {"disjoint": True}, {"cache_ratio": 0.3}, {"order": "asis"}, {"reuse": True}]
+    for options in (*options_of, {"replace": True}):
         with NeighborLoader(graph, [-1, 4], nodes, batch_size=30, device=device, **options) as loader:
             for _ in range(2):
                 for batch in loader:
@@ -135,18 +137,14 @@ def test_a_data_in_memory_keeps_its_rows(width):
 @pytest.fixture(scope="module")
 def types(tmp_path_factory) -> Path:
     """Of three relations, two have rows, of other widths and types."""
-    random, data = np.random.default_rng(8), HeteroData()
-    for name, count in (("author", 60), ("paper", 90)):
-        data[name].x = torch.zeros(count, 2)
-    data["paper"].y = torch.zeros(90, dtype=torch.long)
-    for source, name, target in (("author", "writes", "paper"), ("paper", "of", "author"), ("paper", "cites", "paper")):
-        store, ends = data[source, name, target], (data[source].num_nodes, data[target].num_nodes)
-        store.edge_index = torch.from_numpy(np.stack([random.integers(end, size=800) for end in ends]))
+
+    def add_rows(name: str, store, random) -> None:
         if name == "writes":
             store.edge_attr = torch.from_numpy(random.random((800, 3)).astype(np.float32))
         if name == "cites":
             store.edge_attr = torch.from_numpy(random.integers(0, 255, (800, 7)).astype(np.uint8))
-    return from_pyg(data, tmp_path_factory.mktemp("types") / "set")
+
+    return write_papers(tmp_path_factory.mktemp("types") / "set", add_rows)
 
 
 @pytest.mark.parametrize("device", DEVICES)

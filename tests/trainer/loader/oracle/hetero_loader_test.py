@@ -1,4 +1,4 @@
-"""NeighborLoader over graphs of several types: equal to a slow sampler in Python, and to PyG's meaning."""
+"""NeighborLoader over graphs of one type and of several: equal to a slow sampler in Python, and to PyG's meaning."""
 
 import copy
 import pickle
@@ -7,53 +7,52 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from batches import expect_same
+from batches import expect_same, expect_same_passes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from processes import ALL_TESTS
+from sets import schemas, times_for, write
+from slow_sampler import expect_batch
 from torch_geometric.data import HeteroData
 from torch_geometric.nn import HeteroConv, SAGEConv
-from typed_oracle import sample
-from typed_sets import schemas, write
 
 import cohort_gnn as cohort
 from cohort_gnn import CohortError, NeighborLoader
 from cohort_gnn.dataset import open as open_dataset
 
 pytestmark = pytest.mark.usefixtures("shm")
-EXAMPLES = 200 if ALL_TESTS else 20
+EXAMPLES = 400 if ALL_TESTS else 40
 
 
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(schemas(), st.data())
-def test_batches_are_those_of_a_slow_sampler(tmp_path_factory, schema, data):
+@given(schemas(), st.sampled_from(["none", "disjoint", "uniform", "last"]), st.integers(0, 2**32), st.data())
+def test_batches_are_those_of_a_slow_sampler(tmp_path_factory, schema, trees, seed, data):
     counts, dims, lists, fanouts = schema
-    folder = write(tmp_path_factory.mktemp("typed") / "set", counts, dims, lists)
-    graph = open_dataset(folder)
-    input_type = data.draw(st.sampled_from(list(counts)))
-    seeds = np.random.default_rng(1).permutation(counts[input_type])
-    how = {"batch_size": 7, "device": "cpu", "seed": 5, "edge_ids": True}
-    with NeighborLoader(graph, fanouts, (input_type, seeds), **how) as loader:
-        for step, batch in enumerate(loader):
-            expect_oracle(graph, batch, input_type, seeds[7 * step : 7 * step + 7], fanouts, (5, 0, step))
-    assert step == -(-len(seeds) // 7) - 1
-
-
-def expect_oracle(graph, batch, input_type: str, seeds, fanouts: dict, key: tuple[int, int, int]) -> None:
-    nodes, edges = sample(graph, fanouts, {input_type: seeds}, key)
-    assert batch[input_type].batch_size == len(seeds)
-    for name, (n_id, per_hop) in nodes.items():
-        assert batch[name].n_id.tolist() == n_id.tolist()
-        assert batch[name].num_sampled_nodes == per_hop
-        x = graph.node_types[name].x
-        assert ("x" in batch[name]) == (x is not None)
-        if x is not None:
-            np.testing.assert_array_equal(batch[name].x.numpy(), x[n_id])
-    assert batch[graph.target].y.tolist() == graph.y[nodes[graph.target][0]].tolist()
-    for name, (source, target, e_id, per_hop) in edges.items():
-        assert batch[name].edge_index.tolist() == [source.tolist(), target.tolist()]
-        assert batch[name].e_id.tolist() == e_id.tolist()
-        assert batch[name].num_sampled_edges == per_hop
+    folder = write(tmp_path_factory.mktemp("typed") / "set", counts, dims, lists, times=times_for(lists, seed))
+    graph, random = open_dataset(folder), np.random.default_rng(seed)
+    input_type, replace = data.draw(st.sampled_from(list(counts))), trees != "last" and data.draw(st.booleans())
+    seeds, times = random.permutation(counts[input_type]), None
+    size = int(random.integers(1, 15))
+    how = {"batch_size": size, "shuffle": data.draw(st.booleans()), "replace": replace}
+    if trees != "none":
+        seeds = random.integers(counts[input_type], size=20)  # which repeat
+        how["disjoint"] = True
+    if trees in ("uniform", "last"):
+        times = random.integers(-8, 22, len(seeds))
+        how |= {"time_attr": "time", "temporal_strategy": trees, "input_time": times}
+    with NeighborLoader(graph, fanouts, (input_type, seeds), device="cpu", seed=seed, edge_ids=True, **how) as loader:
+        for epoch in range(2):
+            for step, batch in enumerate(loader):
+                store = batch.store_of(input_type)
+                of_batch = store.input_id.numpy()
+                of_seeds = None if times is None else times[of_batch].tolist()
+                assert store.batch_size == len(of_batch) and (how["shuffle"] or of_batch[0] == step * size)
+                assert (store.seed_time.tolist() if "seed_time" in store else None) == of_seeds
+                drawn = {"times": of_seeds, "latest": trees == "last", "replace": replace}
+                if trees != "none":
+                    drawn["trees"] = {input_type: range(len(of_batch))}
+                expect_batch(graph, batch, fanouts, {input_type: seeds[of_batch]}, (seed, epoch, step), **drawn)
+            assert step == -(-len(seeds) // size) - 1
 
 
 @pytest.fixture(scope="module")
@@ -110,19 +109,15 @@ def test_pygs_modules_take_the_batches(papers):
 
     expected = run(whole)
     seeds = torch.randperm(200)[:50]
-    with loader_of(papers, (-1, -1), ("paper", seeds), batch_size=20) as loader:
-        for batch in loader:
-            batch["author"].x = torch.ones(len(batch["author"].n_id), 2)
-            rows = seeds[batch["paper"].input_id]
-            assert torch.equal(rows, batch["paper"].n_id[: batch["paper"].batch_size])
-            assert torch.allclose(run(batch)[: len(rows)], expected[rows], rtol=1e-4, atol=1e-4)
-    for conv in convs:
-        cohort.nn.accelerate(conv)
-    with loader_of(papers, (-1, -1), ("paper", seeds), batch_size=20) as loader:
-        for batch in loader:
-            batch["author"].x = torch.ones(len(batch["author"].n_id), 2)
-            rows = seeds[batch["paper"].input_id]
-            assert torch.allclose(run(batch)[: len(rows)], expected[rows], rtol=1e-4, atol=1e-4)
+    for accelerated in (False, True):
+        for conv in convs if accelerated else ():
+            cohort.nn.accelerate(conv)
+        with loader_of(papers, (-1, -1), ("paper", seeds), batch_size=20) as loader:
+            for batch in loader:
+                batch["author"].x = torch.ones(len(batch["author"].n_id), 2)
+                rows = seeds[batch["paper"].input_id]
+                assert torch.equal(rows, batch["paper"].n_id[: batch["paper"].batch_size])
+                assert torch.allclose(run(batch)[: len(rows)], expected[rows], rtol=1e-4, atol=1e-4)
 
 
 def test_batches_can_be_kept(papers):
@@ -152,12 +147,7 @@ def test_a_cache_changes_no_batch(papers, device, options):
     fanouts = {name: [3, number] for number, name in enumerate(open_dataset(papers).edge_types)}
     how = {"batch_size": 32, "shuffle": True, "device": device, "topology": "host"}
     with loader_of(papers, fanouts, **how) as plain, loader_of(papers, fanouts, **how, **options) as cached:
-        for one, other in zip(plain, cached, strict=True):
-            for name in one.node_types:
-                assert torch.equal(one[name].n_id, other[name].n_id)
-            assert torch.equal(one["paper"].x, other["paper"].x) and torch.equal(one["field"].x, other["field"].x)
-            for name in one.edge_types:
-                assert torch.equal(one[name].edge_index, other[name].edge_index)
+        expect_same_passes(cached, plain)
 
 
 def test_passes_repeat_and_go_on(papers):
@@ -182,6 +172,10 @@ def test_passes_repeat_and_go_on(papers):
         assert sum(batch["field"].batch_size for batch in loader.with_nodes("field")) == 20
 
 
+ONE_HOP = {("author", "writes", "paper"): [1], ("paper", "rev_writes", "author"): [1], ("paper", "cites", "paper"): [1]}
+ONE_HOP |= {("field", "topic_of", "paper"): [1], ("paper", "rev_topic_of", "field"): [1]}
+
+
 @pytest.mark.parametrize(
     ("options", "place", "found"),
     [
@@ -190,8 +184,11 @@ def test_passes_repeat_and_go_on(papers):
         ({"nodes": ("paper", [200])}, "input_nodes", "200 .. 200"),
         ({"nodes": ("paper", [1, 1])}, "input_nodes", "1 duplicates"),
         ({"fanout": {("author", "writes", "paper"): [1]}}, "num_neighbors", "none for ('field', 'topic_of', 'paper')"),
+        ({"fanout": ONE_HOP | {("a", "b", "c"): [1]}}, "num_neighbors", "one for ('a', 'b', 'c')"),
+        ({"fanout": ONE_HOP | {("paper", "cites", "paper"): [1, 1]}}, "num_neighbors", "lists of 1, 1, 1, 1, 2 hops"),
         ({"edge_weights": True}, "edge_weights", "without"),
         ({"weight_attr": "edge_weight"}, "weight_attr", "without"),
+        ({"time_attr": "time", "input_time": np.zeros(200, int)}, "time_attr", "without"),
         ({"node_tensors": {"year": torch.zeros(200)}}, "node_tensors['year']", "Tensor"),
         ({"node_tensors": {"paper": {"year": torch.zeros(2)}}}, "node_tensors['paper']['year']", "shape [2]"),
         ({"compress": "host"}, "the sampler", "--compress host"),
@@ -203,17 +200,3 @@ def test_what_is_not_offered_is_named(papers, options, place, found):
     with pytest.raises(CohortError) as error, loader_of(papers, **options):
         pass
     assert error.value.place == place and found in error.value.found
-
-
-def test_an_unknown_edge_type_is_named(papers):
-    fanouts = {name: [1] for name in open_dataset(papers).edge_types} | {("a", "b", "c"): [1]}
-    with pytest.raises(CohortError) as error, loader_of(papers, fanouts):
-        pass
-    assert (error.value.place, error.value.found) == ("num_neighbors", "one for ('a', 'b', 'c')")
-
-
-def test_lists_of_different_lengths_are_refused(papers):
-    fanouts = {name: [1] * (1 + (name[0] == "field")) for name in open_dataset(papers).edge_types}
-    with pytest.raises(CohortError) as error, loader_of(papers, fanouts):
-        pass
-    assert error.value.expected == "as many hops for each edge type"

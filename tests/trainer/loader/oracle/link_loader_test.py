@@ -1,4 +1,5 @@
-"""LinkNeighborLoader: equal to a slow sampler in Python, and to PyG's meaning; what it refuses."""
+"""LinkNeighborLoader, over graphs of one type and of several: equal to a slow sampler in Python, and to PyG's meaning;
+what it refuses."""
 
 import copy
 import itertools
@@ -11,8 +12,9 @@ import torch
 from batches import expect_same
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from link_oracle import forbidden_edges, neg_sampling_of, sample, weighted_ends, weights_of
 from processes import ALL_TESTS
+from sets import schemas, write
+from slow_pairs import edges_of, expect_pairs, ids_of, neg_sampling_of, weighted_ends, weights_of
 from torch_geometric.data import Data
 from torch_geometric.sampler import NegativeSampling
 from torch_geometric.transforms import RandomLinkSplit
@@ -21,10 +23,13 @@ from torch_geometric.utils import k_hop_subgraph
 from cohort_gnn import CohortError, LinkNeighborLoader
 from cohort_gnn.dataset import from_tensors
 from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.spec.graph import EDGE_TYPE
 
 pytestmark = pytest.mark.usefixtures("shm")
-EXAMPLES = 150 if ALL_TESTS else 20
-AMOUNTS = (0.5, 1, 2.25)
+EXAMPLES = 300 if ALL_TESTS else 40
+BUYS, REV_BUYS = ("user", "buys", "item"), ("item", "rev_buys", "user")
+VIEWS, LIKE = ("user", "views", "item"), ("item", "like", "item")
+ONE_OR_SEVERAL = pytest.mark.parametrize("relation", [EDGE_TYPE, BUYS], ids=["one type", "several types"])
 
 
 @pytest.fixture(scope="module")
@@ -32,92 +37,79 @@ def graph(cora):
     return open_dataset(cora)
 
 
-def lists_of(graph) -> list[list[int]]:
-    return [part.tolist() for part in np.split(graph.indices, graph.indptr[1:-1])]
+def reversed_lists(lists: list[list[int]], num_sources: int) -> list[list[int]]:
+    found: list[list[int]] = [[] for _ in range(num_sources)]
+    for target, sources in enumerate(lists):
+        for source in sources:
+            found[source].append(target)
+    return found
 
 
-def loader_of(data, fanout=(5, 5), pairs=None, **options) -> LinkNeighborLoader:
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory) -> Path:
+    """Users, who buy and view items (buying has its reverse), and items that are alike."""
+    random = np.random.default_rng(4)
+    counts = {"user": 120, "item": 60}
+    buys = [random.permutation(120)[: random.integers(1, 9)].tolist() for _ in range(60)]
+    lists = {BUYS: buys, REV_BUYS: reversed_lists(buys, 120)}
+    lists |= {VIEWS: [sources[:1] for sources in buys], LIKE: [random.integers(60, size=4).tolist() for _ in range(60)]}
+    return write(tmp_path_factory.mktemp("shop") / "set", counts, {"user": 0, "item": 5}, lists, {REV_BUYS: BUYS})
+
+
+def loader_of(data, pairs=None, fanout=(5, 5), **options) -> LinkNeighborLoader:
     return LinkNeighborLoader(data, list(fanout), pairs, **{"batch_size": 50, "device": "cpu"} | options)
-
-
-def write(folder: Path, lists: list[list[int]]) -> Path:
-    """A data set of these in-neighbours, in this order; row i of the features holds i."""
-    x = np.repeat(np.arange(len(lists), dtype=np.float32)[:, None], 3, axis=1)
-    indptr = np.cumsum([0, *map(len, lists)])
-    indices = np.array([source for each in lists for source in each], np.int64)
-    from_tensors(folder, x=x, y=np.zeros(len(lists), np.int64), indptr=indptr, indices=indices)
-    stored = np.load(folder / "indices.npy")
-    np.save(folder / "indices.npy", indices.astype(stored.dtype))
-    return folder
-
-
-@st.composite
-def graphs(draw):
-    """In-neighbours by node: of ascending or shuffled lists, with parallel edges and self loops."""
-    count = draw(st.integers(2, 40))
-    random = np.random.default_rng(draw(st.integers(0, 2**32)))
-    lists = [random.integers(count, size=random.integers(12)).tolist() for _ in range(count)]
-    lists[0].append(1)
-    return [sorted(each) for each in lists] if draw(st.booleans()) else lists
 
 
 @st.composite
 def questions(draw):
     mode = draw(st.sampled_from(["none", "binary", "triplet", "in_batch"]))
-    amount = {"none": 0, "binary": draw(st.sampled_from(AMOUNTS))}.get(mode, draw(st.integers(1, 3)))
-    redraws = draw(st.sampled_from([0, 8])) if mode != "none" else 0
+    amounts = {"none": st.just(0), "binary": st.sampled_from([0.5, 1, 2.25])}
     return {
         "mode": mode,
-        "amount": amount,
-        "redraws": redraws,
+        "amount": draw(amounts.get(mode, st.integers(1, 3))),
+        "redraws": draw(st.sampled_from([0, 8])) if mode != "none" else 0,
         "exclude": draw(st.sampled_from(["none", "self", "reverse"])),
         "weighted": weighted_ends(draw, mode),
     }
 
 
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(graphs(), questions(), st.lists(st.integers(-1, 5), min_size=1, max_size=3), st.data())
-def test_batches_are_those_of_a_slow_sampler(tmp_path_factory, lists, how, fanout, data):
-    folder = write(tmp_path_factory.mktemp("links") / "set", lists)
-    starts = open_dataset(folder).indptr.tolist()
+@given(schemas(), questions(), st.booleans(), st.booleans(), st.data())
+def test_batches_are_those_of_a_slow_sampler(tmp_path_factory, schema, how, has_reverse, is_backward, data):
+    """Pairs of a relation, or of the one that is marked as its reverse."""
+    counts, dims, lists, fanouts = schema
+    relation = data.draw(st.sampled_from(list(lists)))
+    reverse = (relation[2], "reverse", relation[0])
+    if has_reverse:
+        lists = lists | {reverse: reversed_lists(lists[relation], counts[relation[0]])}
+        fanouts = fanouts | {reverse: fanouts[relation]}
+    marked = {reverse: relation} if has_reverse else {}
+    folder = write(tmp_path_factory.mktemp("links") / "set", counts, dims, lists, marked)
+    relation = reverse if has_reverse and is_backward else relation
     random = np.random.default_rng(data.draw(st.integers(0, 2**32)))
-    edges = [(source, target) for target, each in enumerate(lists) for source in each]
-    of_graph = [edges[i] for i in random.integers(len(edges), size=10)]  # some more than once
-    pairs = np.array([*of_graph, *random.integers(len(lists), size=(5, 2)).tolist()])
-    weights = {name: weights_of(random, len(lists)) for name in how["weighted"]}
+    edges = [(source, target) for target, each in enumerate(lists[relation]) for source in each]
+    of_graph = [edges[i] for i in random.integers(len(edges), size=10)] if edges else []
+    others = random.integers([counts[relation[0]], counts[relation[2]]], size=(5, 2)).tolist()
+    pairs = np.array([*of_graph, *others])
+    weights = {name: weights_of(random, counts[relation[0 if name == "src_weight" else 2]]) for name in how["weighted"]}
     how = how | weights
-    options = {
-        "neg_sampling": neg_sampling_of(how, weights),
-        "reject_edges": how["redraws"] > 0,
-        "exclude": how["exclude"],
-    }
-    with loader_of(folder, fanout, pairs.T, batch_size=7, seed=5, edge_ids=True, **options) as loader:
+    options = {"neg_sampling": neg_sampling_of(how, weights)}
+    options |= {"reject_edges": how["redraws"] > 0, "exclude": how["exclude"], "edge_ids": True}
+    options["replace"] = replace = data.draw(st.booleans())
+    graph = open_dataset(folder)
+    of_pairs = {"edge_label_index": (relation, pairs.T), "batch_size": 7, "device": "cpu"}
+    with LinkNeighborLoader(graph, fanouts, seed=5, **of_pairs, **options) as loader:
         for step, batch in enumerate(loader):
-            of_batch = pairs[7 * step : 7 * step + 7]
-            expected = sample(lists, starts, of_batch, how, fanout, (5, 0, step))
-            assert batch.n_id.tolist() == expected["n_id"]
-            assert batch.edge_index.tolist() == expected["edge_index"]
-            assert batch.e_id.tolist() == expected["e_id"]
-            assert (batch.num_sampled_nodes, batch.num_sampled_edges) == (expected["nodes"], expected["edges"])
-            assert endpoints_of(batch) == expected["endpoints"]
-            assert batch.input_id.tolist() == list(range(7 * step, 7 * step + len(of_batch)))
-            np.testing.assert_array_equal(batch.x[:, 0].numpy(), batch.n_id.numpy())
-            drawn = set(map(tuple, batch.n_id[batch.edge_index].T.tolist()))
-            assert not drawn & forbidden_edges(of_batch, how["exclude"])
-    assert step == 2
-
-
-def endpoints_of(batch) -> list[int]:
-    """Sources, then targets."""
-    if "edge_label_index" in batch:
-        return batch.edge_label_index.flatten().tolist()
-    return torch.cat([batch.src_index, batch.dst_pos_index, batch.dst_neg_index.flatten()]).tolist()
+            of_batch = [tuple(pair) for pair in pairs[7 * step : 7 * step + 7].tolist()]
+            expect_pairs(graph, batch, relation, of_batch, how, fanouts, (5, 0, step), replace=replace)
+            assert batch.store_of(relation).input_id.tolist() == list(range(7 * step, 7 * step + len(of_batch)))
+    assert step == (len(pairs) - 1) // 7
 
 
 def test_whole_neighbourhoods_are_those_of_pyg(graph):
     edge_index = torch.from_numpy(graph.to_pyg().edge_index.numpy())
     pairs = edge_index[:, torch.randperm(edge_index.size(1), generator=torch.Generator().manual_seed(1))[:90]]
-    with loader_of(graph, (-1, -1), pairs, exclude="none") as loader:
+    with loader_of(graph, pairs, (-1, -1), exclude="none") as loader:
         for step, batch in enumerate(loader):
             of_batch = pairs[:, 50 * step : 50 * step + 50]
             assert torch.equal(batch.n_id[batch.edge_label_index], of_batch)
@@ -129,16 +121,35 @@ def test_whole_neighbourhoods_are_those_of_pyg(graph):
             assert "batch_size" not in batch and "edge_label" not in batch
 
 
-def test_edges_of_the_graph_are_named_by_their_place(graph):
-    places = np.array([5, 0, graph.num_edges - 1, 5])
-    target = np.repeat(np.arange(graph.num_nodes), np.diff(graph.indptr))
-    with loader_of(graph, pairs=places) as loader, loader.with_edges(None) as every:
-        batch = next(iter(loader))
-        expected = np.stack([graph.indices[places], target[places]])
-        np.testing.assert_array_equal(batch.n_id[batch.edge_label_index].numpy(), expected)
-        assert len(every) == -(-graph.num_edges // 50)
-        pairs = torch.cat([each.n_id[each.edge_label_index] for each in every], dim=1)
-        np.testing.assert_array_equal(pairs.numpy(), np.stack([graph.indices, target]))
+@ONE_OR_SEVERAL
+def test_every_edge_of_a_relation_is_a_pair(graph, shop, relation):
+    data, every = (graph, None) if relation == EDGE_TYPE else (open_dataset(shop), relation)
+    expected = data.edge_types[relation].edge_index()
+    places = np.array([5, 0, expected.shape[1] - 1, 5])
+    given = places if every is None else (relation, places)
+    with loader_of(data, every, shuffle=True) as loader, loader.with_edges(given, shuffle=False) as some:
+        assert len(loader) == -(-expected.shape[1] // 50)
+        for each, pairs in ((loader, expected), (some, expected[:, places])):
+            for batch in each:
+                of_pairs = batch.store_of(relation)
+                found = ids_of(batch, relation, of_pairs.edge_label_index)
+                np.testing.assert_array_equal(found.numpy(), pairs[:, of_pairs.input_id.numpy()])
+                assert "edge_label" not in of_pairs
+
+
+@pytest.mark.parametrize("exclude", ["none", "self", "reverse"])
+def test_only_the_pairs_own_relations_lose_edges(shop, exclude):
+    """All neighbours of all endpoints: what a relation lacks is what it was to lack."""
+    graph = open_dataset(shop)
+    whole = {name: set(map(tuple, edges.edge_index().T.tolist())) for name, edges in graph.edge_types.items()}
+    with loader_of(shop, BUYS, (-1,), exclude=exclude) as loader:
+        for batch in loader:
+            pairs = set(map(tuple, ids_of(batch, BUYS, batch[BUYS].edge_label_index).T.tolist()))
+            gone = {BUYS: pairs if exclude != "none" else set(), VIEWS: set(), LIKE: set()}
+            gone[REV_BUYS] = {pair[::-1] for pair in pairs} if exclude == "reverse" else set()
+            for name, edges in whole.items():
+                seeds = set(batch[name[2]].n_id[: batch[name[2]].num_sampled_nodes[0]].tolist())
+                assert edges_of(batch, name) == {edge for edge in edges if edge[1] in seeds} - gone[name]
 
 
 def test_labels_are_those_of_pyg(graph):
@@ -169,16 +180,36 @@ def test_labels_are_those_of_pyg(graph):
             loader.with_edges(pairs, torch.arange(120).clamp(max=1).to(torch.uint8) * 255, neg_sampling="binary")
         triplet = next(iter(loader.with_edges(pairs, neg_sampling="triplet")))
         assert triplet.dst_neg_index.shape == triplet.src_index.shape
+        nodes = next(iter(loader.with_nodes([7, 5])))
+        assert nodes.batch_size == 2 and nodes.n_id[:2].tolist() == [7, 5]
+        assert "LinkNeighborLoader" in repr(loader) and "pairs" in repr(loader)
     with loader_of(graph, pairs=pairs, neg_sampling_ratio=2.0) as loader:
         assert next(iter(loader)).edge_label_index.shape == (2, 150)
 
 
+def test_labels_and_negatives_of_both_types(shop):
+    labels = torch.arange(60) % 3
+    pairs = torch.stack([torch.arange(60) * 2, torch.arange(60)])
+    with loader_of(shop, (BUYS, pairs), edge_label=labels, neg_sampling="binary", reject_edges=True) as loader:
+        edges = set(map(tuple, open_dataset(shop).edge_types[BUYS].edge_index().T.tolist()))
+        users = []
+        for batch in loader:
+            count = len(batch[BUYS].input_id)
+            assert batch[BUYS].edge_label.tolist() == (labels[batch[BUYS].input_id] + 1).tolist() + [0] * count
+            drawn = ids_of(batch, BUYS, batch[BUYS].edge_label_index)[:, count:]
+            assert not edges & set(map(tuple, drawn.T.tolist()))
+            users += drawn[0].tolist()
+        assert max(users) >= 60  # more than there are items
+        node_batch = next(iter(loader.with_nodes(("item", [5, 2]))))
+        assert node_batch["item"].n_id[:2].tolist() == [5, 2] and node_batch["item"].batch_size == 2
+
+
 def test_negatives_are_uniform_and_no_edges(graph):
     pairs = torch.zeros(2, 4000, dtype=torch.int64)
-    with loader_of(graph, (1,), pairs, batch_size=400, neg_sampling="binary", reject_edges=True) as loader:
+    with loader_of(graph, pairs, (1,), batch_size=400, neg_sampling="binary", reject_edges=True) as loader:
         drawn = torch.cat([batch.n_id[batch.edge_label_index][:, 400:] for batch in loader], dim=1)
     assert drawn.shape == (2, 4000)
-    edges = {(source, target) for target, each in enumerate(lists_of(graph)) for source in each}
+    edges = set(map(tuple, graph.edge_types[EDGE_TYPE].edge_index().T.tolist()))
     assert not edges & set(map(tuple, drawn.T.tolist()))
     for ends in drawn:
         counts = np.bincount(ends.numpy() * 20 // graph.num_nodes, minlength=20)
@@ -187,18 +218,20 @@ def test_negatives_are_uniform_and_no_edges(graph):
 
 
 def test_a_full_graph_has_no_negatives_left_and_says_nothing(tmp_path):
-    folder = write(tmp_path / "full", [[0, 1, 2]] * 3)
-    with loader_of(folder, (1,), np.zeros((2, 4), int), neg_sampling="binary", reject_edges=True) as loader:
+    edges = torch.cartesian_prod(torch.arange(3), torch.arange(3)).T
+    folder = from_tensors(tmp_path / "full", x=torch.ones(3, 1), edge_index=edges)
+    with loader_of(folder, np.zeros((2, 4), int), (1,), neg_sampling="binary", reject_edges=True) as loader:
         assert next(iter(loader)).edge_label_index.shape == (2, 8)
 
 
 def test_picks_are_uniform_over_what_is_allowed(tmp_path):
     """Node 0 has 6 in-neighbours; 2 and, as a reverse edge, 4 are excluded."""
-    folder = write(tmp_path / "star", [[1, 2, 3, 4, 5, 6], *([[]] * 6)])
+    star = torch.stack([torch.arange(1, 7), torch.zeros(6, dtype=torch.int64)])
+    folder = from_tensors(tmp_path / "star", x=torch.ones(7, 1), edge_index=star)
     pairs = np.array([[2, 0]] * 3000).T
     pairs[:, 1::2] = [[0], [4]]
     counts = np.zeros(7, int)
-    with loader_of(folder, (2,), pairs, batch_size=2, edge_ids=True) as loader:
+    with loader_of(folder, pairs, (2,), batch_size=2, edge_ids=True) as loader:
         for batch in loader:
             assert batch.num_sampled_edges == [2]
             counts[batch.n_id[batch.edge_index[0]].numpy()] += 1
@@ -207,22 +240,21 @@ def test_picks_are_uniform_over_what_is_allowed(tmp_path):
     assert ((counts[[1, 3, 5, 6]] - expected) ** 2 / expected).sum() < 16.3  # 3 degrees of freedom, p = 0.001
 
 
-def test_node_batches_of_the_same_sampler_and_state(graph):
+@ONE_OR_SEVERAL
+def test_a_state_goes_on_and_knows_its_pairs(graph, shop, relation):
+    data, every, others = graph, None, {"edge_label_index": None, "exclude": "none"}
+    if relation == BUYS:
+        data, every, others = shop, BUYS, {"edge_label_index": VIEWS, "neg_sampling": "binary"}
     how = {"neg_sampling": "binary", "shuffle": True, "seed": 3}
-    with loader_of(graph, **how) as loader, loader_of(graph, **how) as again:
-        nodes = next(iter(loader.with_nodes([7, 5])))
-        assert nodes.batch_size == 2 and nodes.n_id[:2].tolist() == [7, 5]
+    with loader_of(data, every, **how) as loader, loader_of(data, every, **how) as again:
         batches = iter(loader)
-        first = next(batches)
-        assert "LinkNeighborLoader" in repr(loader) and "pairs" in repr(loader)
+        next(batches)
         again.load_state_dict(loader.state_dict())
-        second, resumed = next(batches), next(iter(again))
-        for name in ("n_id", "edge_index", "edge_label_index", "input_id", "x"):
-            assert torch.equal(second[name], resumed[name]) and not torch.equal(first.input_id, second.input_id)
-        with pytest.raises(CohortError, match="load_state_dict: pairs"):
-            loader.with_edges(None, shuffle=True, exclude="none").load_state_dict(loader.state_dict())
-        for same in (copy.deepcopy(second), pickle.loads(pickle.dumps(second))):
-            assert torch.equal(same.edge_label_index, second.edge_label_index)
+        second = next(batches)
+        for same in (next(iter(again)), copy.deepcopy(second), pickle.loads(pickle.dumps(second))):
+            expect_same(same, second)
+        with pytest.raises(CohortError, match="load_state_dict: "):
+            loader.with_edges(**others, shuffle=True).load_state_dict(loader.state_dict())
 
 
 QUESTIONS = [
@@ -256,12 +288,28 @@ def test_a_gpu_makes_the_same_batches(graph, places):
         expect_same(next(iter(on_gpu.with_nodes([7, 5]))), next(iter(on_cpu.with_nodes([7, 5]))))
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("places", [{}, {"topology": "host", "cache_ratio": 0.3}], ids=["in the GPU", "host and cache"])
+def test_a_gpu_makes_the_same_batches_of_several_types(shop, places):
+    same = {"seed": 3, "edge_ids": True, "shuffle": True, "batch_size": 40}
+    triplet = NegativeSampling("triplet", 2)
+    with loader_of(shop, BUYS, **same) as on_cpu, loader_of(shop, BUYS, **same | places | {"device": "cuda"}) as on_gpu:
+        for name, fanout, negatives in itertools.product(
+            (BUYS, REV_BUYS, LIKE), [(-1, 3), (2, 1)], [None, "binary", triplet]
+        ):
+            how = {"num_neighbors": list(fanout), "neg_sampling": negatives, "reject_edges": negatives is not None}
+            cpu, gpu = on_cpu.with_edges(name, **how), on_gpu.with_edges(name, **how)
+            for expected, found in zip(cpu, gpu, strict=True):
+                assert found["item"].x.is_cuda
+                expect_same(found, expected)
+
+
 def test_a_pyg_graph_with_a_link_split(graph):
     of_pyg = graph.to_pyg()
     data = Data(x=of_pyg.x, edge_index=of_pyg.edge_index)
     train, _, test = RandomLinkSplit(is_undirected=True, num_val=0.1, num_test=0.1)(data)
     pairs = test.edge_label_index
-    with loader_of(train, pairs=pairs, edge_label=test.edge_label) as loader:
+    with loader_of(train, pairs, edge_label=test.edge_label) as loader:
         batches = list(map(copy.deepcopy, loader))
     assert torch.equal(torch.cat([batch.edge_label for batch in batches]), test.edge_label)
     assert torch.equal(torch.cat([batch.n_id[batch.edge_label_index] for batch in batches], dim=1), pairs)
@@ -273,7 +321,7 @@ def refuse(place: str, data, **options) -> CohortError:
     return caught.value
 
 
-def test_refusals(graph, tmp_path):
+def test_refusals(graph):
     pairs = torch.zeros(2, 5, dtype=torch.int64)
     assert ".t()" in str(refuse("edge_label_index", graph, pairs=pairs.t()))
     refuse("edge_label_index", graph, pairs=pairs.float())
@@ -289,3 +337,17 @@ def test_refusals(graph, tmp_path):
     refuse("edge_label_time", graph, pairs=pairs, edge_label_time=torch.zeros(5))
     with pytest.raises(TypeError, match=r"LinkNeighborLoader\(\) got an unexpected"):
         loader_of(graph, pairs=pairs, negatives=3)
+
+
+def test_pairs_that_are_none_of_a_relation_are_refused(shop):
+    pairs = torch.zeros(2, 5, dtype=torch.int64)
+    for pairs_of, found in (
+        (pairs, "an edge type"),
+        (None, "an edge type"),
+        (("user", "rents", "item"), "rents"),
+        ((BUYS, pairs + 60), r"\[0, 60\)"),
+        ((REV_BUYS, pairs + 60), r"\[0, 60\)"),
+        ((BUYS, [10_000]), "edges in"),
+    ):
+        with pytest.raises(CohortError, match=found):
+            loader_of(shop, pairs_of)

@@ -5,18 +5,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import typed_oracle
+from batches import expect_same, expect_same_passes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from link_oracle import neighbourhoods, sample
 from processes import ALL_TESTS, cohort
-from torch_geometric.data import Data, HeteroData
-from typed_oracle import random_64
-from weighted_oracle import weighted_positions
+from sets import write_papers
+from slow_pairs import expect_pairs
+from slow_sampler import expect_batch, weighted_positions
+from torch_geometric.data import Data
 
-from cohort_gnn import CohortError, LinkNeighborLoader, NeighborLoader, from_pyg
+from cohort_gnn import CohortError, LinkNeighborLoader, NeighborLoader
 from cohort_gnn.dataset import from_tensors
 from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE
 
 pytestmark = pytest.mark.usefixtures("shm")
 EXAMPLES = 100 if ALL_TESTS else 15
@@ -40,19 +41,6 @@ def random_graph(folder: Path, num_nodes: int, most_degree: int, seed: int) -> P
     return write(folder, num_nodes, edges, weights.astype(np.float32))
 
 
-def split(values, graph) -> list[list]:
-    """By list."""
-    return [part.tolist() for part in np.split(values, graph.indptr[1:-1])]
-
-
-def expect(batch, oracle: dict):
-    assert batch.n_id.tolist() == oracle["n_id"]
-    assert batch.edge_index.tolist() == oracle["edge_index"]
-    assert batch.e_id.tolist() == oracle["e_id"]
-    assert batch.num_sampled_nodes == oracle["nodes"]
-    assert batch.num_sampled_edges == oracle["edges"]
-
-
 @st.composite
 def questions(draw):
     fanout = draw(st.lists(st.sampled_from([-1, 0, 1, 2, 5, 40]), min_size=1, max_size=3))
@@ -64,36 +52,30 @@ def questions(draw):
 def test_batches_are_those_of_a_slow_sampler(tmp_path_factory, question):
     num_nodes, most_degree, fanout, seed = question
     graph = open_dataset(random_graph(tmp_path_factory.mktemp("weights") / "set", num_nodes, most_degree, seed))
-    lists, weights, starts = split(graph.indices, graph), split(graph.edge_weights, graph), graph.indptr[:-1].tolist()
+    fanouts, by_weight = {EDGE_TYPE: fanout}, {"by_weight": weighted_positions}
     with NeighborLoader(graph, fanout, batch_size=4, seed=seed, **BY_WEIGHT) as loader:
         for step, batch in enumerate(loader):
-            seeds = range(step * 4, min(step * 4 + 4, num_nodes))
-            expect(batch, neighbourhoods(lists, starts, seeds, fanout, random_64(seed, 0, step), weights=weights))
+            seeds = {NODE_TYPE: range(step * 4, min(step * 4 + 4, num_nodes))}
+            expect_batch(graph, batch, fanouts, seeds, (seed, 0, step), **by_weight)
     if graph.num_edges == 0:
         return
     with LinkNeighborLoader(graph, fanout, batch_size=7, seed=seed, exclude="self", **BY_WEIGHT) as loader:
         how = {"mode": "none", "amount": 0, "redraws": 0, "exclude": "self"}
-        targets = np.searchsorted(graph.indptr, np.arange(graph.num_edges), side="right") - 1
-        pairs = np.stack([graph.indices, targets], axis=1).tolist()
+        pairs = list(map(tuple, graph.edge_types[EDGE_TYPE].edge_index().T.tolist()))
         for step, batch in zip(range(4), loader, strict=False):
-            oracle = sample(lists, starts, pairs[step * 7 : step * 7 + 7], how, fanout, (seed, 0, step), weights)
-            expect(batch, oracle)
-            assert batch.edge_label_index.flatten().tolist() == oracle["endpoints"]
+            of_batch = pairs[step * 7 : step * 7 + 7]
+            expect_pairs(graph, batch, EDGE_TYPE, of_batch, how, fanouts, (seed, 0, step), **by_weight)
 
 
 @pytest.fixture(scope="module")
 def types(tmp_path_factory) -> Path:
     """Of two node types; the edges of two of three relations have weights."""
-    random, data = np.random.default_rng(8), HeteroData()
-    for name, count in (("author", 60), ("paper", 90)):
-        data[name].x = torch.zeros(count, 2)
-    data["paper"].y = torch.zeros(90, dtype=torch.long)
-    for source, name, target in (("author", "writes", "paper"), ("paper", "of", "author"), ("paper", "cites", "paper")):
-        store, ends = data[source, name, target], (data[source].num_nodes, data[target].num_nodes)
-        store.edge_index = torch.from_numpy(np.stack([random.integers(end, size=800) for end in ends]))
+
+    def add_weights(name: str, store, random) -> None:
         if name != "of":
             store.edge_weight = torch.from_numpy(np.maximum(0, random.normal(size=800)).astype(np.float32))
-    return from_pyg(data, tmp_path_factory.mktemp("types") / "set")
+
+    return write_papers(tmp_path_factory.mktemp("types") / "set", add_weights)
 
 
 def test_several_types_have_weights_by_relation(types):
@@ -101,16 +83,10 @@ def test_several_types_have_weights_by_relation(types):
     fanouts = {relation: [3, -1, 2] for relation in graph.edge_types}
     with NeighborLoader(graph, fanouts, "paper", batch_size=7, seed=3, **BY_WEIGHT) as loader:
         for step, batch in enumerate(loader):
-            seeds = range(step * 7, min(step * 7 + 7, 90))
-            nodes, edges = typed_oracle.sample(graph, fanouts, {"paper": seeds}, (3, 0, step), None, weighted_positions)
-            for name, (n_id, _) in nodes.items():
-                assert batch[name].n_id.tolist() == n_id.tolist()
-            for name, (source, target, e_id, _) in edges.items():
-                assert batch[name].edge_index.tolist() == [source.tolist(), target.tolist()]
-                assert batch[name].e_id.tolist() == e_id.tolist()
-                weights = graph.edge_types[name].edge_weights
-                assert ("edge_weight" in batch[name]) == (weights is not None)
-                assert weights is None or batch[name].edge_weight.tolist() == weights[e_id].tolist()
+            seeds = {"paper": range(step * 7, min(step * 7 + 7, 90))}
+            expect_batch(graph, batch, fanouts, seeds, (3, 0, step), by_weight=weighted_positions)
+            for name, relation in graph.edge_types.items():
+                assert ("edge_weight" in batch[name]) == (relation.edge_weights is not None)
 
 
 def test_draws_are_those_of_multinomial(tmp_path):
@@ -184,8 +160,7 @@ def test_a_gpu_makes_the_same_batches(tmp_path, places):
             with on_cpu, on_gpu:
                 for _, expected, found in zip(range(8), on_cpu, on_gpu, strict=False):
                     assert found.n_id.is_cuda
-                    for name in ("n_id", "edge_index", "e_id"):
-                        assert torch.equal(found[name].cpu(), expected[name])
+                    expect_same(found, expected)
 
 
 @pytest.mark.gpu
@@ -194,10 +169,7 @@ def test_a_gpu_makes_the_same_batches_of_several_types(types, places):
     how = BY_WEIGHT | {"batch_size": 20, "edge_weights": True}
     on_cpu = NeighborLoader(types, [4, -1, 40], "paper", **how)
     with on_cpu, NeighborLoader(types, [4, -1, 40], "paper", **how | places | {"device": "cuda"}) as on_gpu:
-        for expected, found in zip(on_cpu, on_gpu, strict=True):
-            for store in expected.stores:
-                for name in {"n_id", "edge_index", "e_id", "edge_weight"} & set(store.keys()):
-                    assert torch.equal(found[store._key][name].cpu(), store[name])
+        expect_same_passes(on_gpu, on_cpu)
 
 
 def top(graph, node: int, k: int) -> list[int]:

@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 import torch
-from link_oracle import units_of
 from scipy.stats import chi2
+from slow_pairs import units_of
 from torch_geometric.sampler import NegativeSampling
 
 from cohort_gnn import CohortError, LinkNeighborLoader, from_tensors

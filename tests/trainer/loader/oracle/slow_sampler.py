@@ -1,10 +1,12 @@
-"""Sampling of a graph of several types, in plain Python: what docs/how-to/types.md says, one edge after the other."""
+"""Sampling in plain Python: what docs/how-to/types.md says, one edge after the other."""
 
-from itertools import pairwise
+from collections.abc import Callable
+from itertools import accumulate, pairwise
 
 import numpy as np
 
 MASK = 0xFFFFFFFF
+MASS = 2**32 - 1  # units of all weights of a list together
 
 
 def philox(counter: list[int], key: list[int]) -> list[int]:
@@ -43,6 +45,37 @@ def drawn_positions(
     return sorted(positions)
 
 
+def cumulative_of(weights) -> list[int]:
+    """Units of the edges of a list, up to and with each; see sampler/weighted_draw.h."""
+    weights = [float(weight) for weight in weights]
+    total, left = sum(weights), sum(weight > 0 for weight in weights)
+    cumulative, before, so_far = [], 0, 0.0
+    for weight in weights:
+        so_far += weight
+        if weight > 0:
+            left -= 1
+            before = min(max(int(MASS * (so_far / total)), before + 1), MASS - left)
+        cumulative.append(before)
+    return cumulative
+
+
+def weighted_positions(
+    key: int, node: int, hop: int, weights, allowed: list[int], fanout: int, relation=0
+) -> list[int]:
+    """Those of the allowed edges of a list that are drawn, as places in `allowed`."""
+    if fanout < 0:
+        return list(range(len(allowed)))
+    units = [end - begin for begin, end in pairwise([0, *cumulative_of(weights)])]
+    free = {place: units[position] for place, position in enumerate(allowed) if units[position]}
+    drawn = []
+    for pick in range(min(fanout, len(free))):
+        unit = random_64(key, node, hop << 48 | relation << 40 | pick) * sum(free.values()) >> 64
+        ends = accumulate(free.values())
+        drawn.append(next(place for place, end in zip(free, ends, strict=True) if unit < end))
+        del free[drawn[-1]]
+    return sorted(drawn)
+
+
 def sample(
     data,
     fanouts: dict,
@@ -59,7 +92,7 @@ def sample(
     {type: (n_id, nodes by hop, tree of each node)}.
 
     Args:
-        data: a HeteroDataset.
+        data: a Dataset or a HeteroDataset.
         fanouts: relation -> picks by hop.
         seeds: node type -> ids.
         key: seed of the loader, epoch, step.
@@ -117,3 +150,31 @@ def sample(
         of_nodes,
         {name: (*(np.array(each, np.int64) for each in edges[name]), per_hop[name]) for name in edges},
     )
+
+
+def expect_batch(
+    graph, batch, fanouts: dict, seeds: dict, key: tuple[int, int, int], named: Callable[[int], int] = int, **how
+) -> None:
+    """The batch is the one that sample() draws, with the rows and labels of the data set.
+
+    Args:
+        named: what the batch calls a tree.
+        how: more arguments of sample().
+    """
+    nodes, edges = sample(graph, fanouts, seeds, key, **how)
+    for name, (n_id, per_hop, *trees) in nodes.items():
+        store, x = batch.store_of(name), graph.node_types[name].x
+        assert store.n_id.tolist() == n_id.tolist() and store.num_sampled_nodes == per_hop
+        assert [store[key].tolist() for key in ["batch"] if key in store] == [list(map(named, each)) for each in trees]
+        assert ("x" in store) == (x is not None)
+        if x is not None:
+            np.testing.assert_array_equal(store.x.cpu().numpy(), x[n_id])
+    assert batch.store_of(graph.target).y.tolist() == graph.y[nodes[graph.target][0]].tolist()
+    for name, (source, target, e_id, per_hop) in edges.items():
+        store, relation = batch.store_of(name), graph.edge_types[name]
+        assert store.edge_index.tolist() == [source.tolist(), target.tolist()]
+        assert store.e_id.tolist() == e_id.tolist() and store.num_sampled_edges == per_hop
+        assert "edge_weight" not in store or store.edge_weight.tolist() == relation.edge_weights[e_id].tolist()
+        times = how.get("times")
+        if times is not None and relation.edge_times is not None:  # no edge is from the future of its seed
+            assert (relation.edge_times[e_id] <= np.array(times)[nodes[name[2]][2][target]]).all()

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 import torch
 from processes import ALL_TESTS
-from tree_oracle import expect_sound
+from slow_sampler import expect_batch
 
 from cohort_gnn import LinkNeighborLoader, NeighborLoader
 from cohort_gnn.dataset import from_tensors
 from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE
 
 NUM_BATCHES = 100_000 if ALL_TESTS else 1000
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -76,10 +77,12 @@ def test_no_batch_has_an_edge_from_the_future(graph, device, strategy):
     how = {"time_attr": "edge_time", "temporal_strategy": strategy, "input_time": times, "edge_ids": True}
     num_edges = 0
     with NeighborLoader(graph, FANOUT, seeds, batch_size=4, shuffle=True, device=device, **how) as loader:
-        for batch in batches_of(loader):
+        for number, batch in enumerate(batches_of(loader)):
             of_batch = batch.input_id.tolist()
             latest = times[of_batch][batch.batch[batch.edge_index[1]].cpu().numpy()]  # that each edge may be
             assert (graph.edge_times[batch.e_id.cpu().numpy()] <= latest).all()
-            expect_sound(graph, batch, FANOUT, seeds[of_batch].tolist(), times[of_batch].tolist(), strategy == "last")
+            drawn = {"times": times[of_batch].tolist(), "latest": strategy == "last", "trees": {NODE_TYPE: range(4)}}
+            key, of_seeds = (0, *divmod(number, len(loader))), {NODE_TYPE: seeds[of_batch]}
+            expect_batch(graph, batch, {EDGE_TYPE: FANOUT}, of_seeds, key, **drawn)
             num_edges += len(latest)
     assert num_edges > NUM_BATCHES, "batches have edges"

@@ -4,11 +4,11 @@ import math
 from fractions import Fraction
 from itertools import accumulate
 
+import numpy as np
 import torch
 from hypothesis import strategies as st
+from slow_sampler import expect_batch, random_64
 from torch_geometric.sampler import NegativeSampling
-from typed_oracle import drawn_positions, random_64
-from weighted_oracle import weighted_positions
 
 
 def endpoint(batch_key: int, number: int, end: int, attempt: int, nodes: int | list[int]) -> int:
@@ -54,7 +54,7 @@ def with_negatives(
     pairs,
     how: dict,
     batch_key: int,
-    num_sources: int | None = None,
+    num_sources: int,
 ) -> tuple[list, list]:
     """(sources, targets), negatives last.
 
@@ -62,11 +62,11 @@ def with_negatives(
         lists: in-neighbours of each node.
         pairs: (source, target) of the batch.
         how: mode, amount, redraws; src_weight and dst_weight, if negatives are drawn by weight.
-        num_sources: nodes that a source may be; None: as many as there are lists.
+        num_sources: nodes that a source may be.
     """
     sources, targets = [list(map(int, ends)) for ends in zip(*pairs, strict=True)]
     mode, amount, redraws = how["mode"], how["amount"], how["redraws"]
-    of_sources, of_targets = num_sources or len(lists), len(lists)
+    of_sources, of_targets = num_sources, len(lists)
     if how.get("src_weight") is not None:
         of_sources = units_of(how["src_weight"])
     if how.get("dst_weight") is not None:
@@ -89,58 +89,68 @@ def with_negatives(
     return sources, targets
 
 
-def forbidden_edges(pairs, exclude: str) -> set[tuple[int, int]]:
-    """(source, target) of edges that the batch must not have."""
-    forward = {(int(source), int(target)) for source, target in pairs if exclude != "none"}
-    return forward | ({(target, source) for source, target in forward} if exclude == "reverse" else set())
+def same_edges(graph, relation) -> set[tuple[tuple, bool]]:
+    """The relations that have the edges of a relation, and whether in the other direction: those that are marked, and
+    those whose edges say so."""
+    of = {name: sorted(map(tuple, edges.edge_index().T.tolist())) for name, edges in graph.edge_types.items()}
+
+    def is_reverse(a, b) -> bool:
+        if graph.edge_types[a].reverse_of == b or graph.edge_types[b].reverse_of == a:
+            return True
+        return (a[0], a[2]) == (b[2], b[0]) and of[a] != [] and of[a] == sorted(pair[::-1] for pair in of[b])
+
+    found, ahead = set(), [(relation, False)]
+    while ahead:
+        one = ahead.pop()
+        if one not in found:
+            found.add(one)
+            ahead += [(other, not one[1]) for other in of if is_reverse(one[0], other)]
+    if len({name for name, _ in found}) == 1 and relation[0] == relation[2]:
+        found.add((relation, True))
+    return found
 
 
-def neighbourhoods(
-    lists, starts, seeds, fanout: list[int], batch_key: int, forbidden=frozenset(), weights=None, replace: bool = False
-) -> dict:
-    """What is drawn for the seeds: n_id, edge_index (two lists), e_id, nodes, edges (by hop).
-
-    Args:
-        starts: of each list, its first edge.
-        forbidden: (source, target) of edges that are not drawn in hop 0.
-        weights: of the edges of each list; None: draws are uniform.
-        replace: uniform draws are with replacement.
-    """
-    n_id = list(seeds)
-    nodes, edges, source, target, e_id = [len(n_id)], [], [], [], []
-    begin = 0
-    for hop, width in enumerate(fanout):
-        end, before = len(n_id), len(source)
-        for local in range(begin, end):
-            node = n_id[local]
-            barred = {each for each in forbidden if each[1] == node} if hop == 0 else set()
-            allowed = [place for place, neighbour in enumerate(lists[node]) if (neighbour, node) not in barred]
-            if weights is None:
-                drawn = drawn_positions(batch_key, node, hop, 0, len(allowed), width, replace)
-            else:
-                drawn = weighted_positions(batch_key, node, hop, weights[node], allowed, width)
-            for position in drawn:
-                neighbour = lists[node][allowed[position]]
-                if neighbour not in n_id:
-                    n_id.append(neighbour)
-                source.append(n_id.index(neighbour))
-                target.append(local)
-                e_id.append(starts[node] + allowed[position])
-        begin = end
-        nodes.append(len(n_id) - end)
-        edges.append(len(source) - before)
-    return {"n_id": n_id, "edge_index": [source, target], "e_id": e_id, "nodes": nodes, "edges": edges}
+def barred_edges(graph, relation, pairs, exclude: str) -> dict[tuple, set[tuple[int, int]]]:
+    """Of each relation, (source, target) of the edges that a batch of pairs of a relation must not have."""
+    barred: dict = {relation: set(pairs)} if exclude != "none" else {}
+    for name, is_reversed in same_edges(graph, relation) if exclude == "reverse" else ():
+        barred[name] = barred.get(name, set()) | {pair[:: -1 if is_reversed else 1] for pair in pairs}
+    return barred
 
 
-def sample(lists, starts, pairs, how: dict, fanout: list[int], key: tuple[int, int, int], weights=None) -> dict:
-    """One batch: its neighbourhoods, and endpoints.
+def expect_pairs(graph, batch, relation, pairs, how: dict, fanouts: dict, key: tuple[int, int, int], **more) -> None:
+    """The batch has the neighbourhoods of these pairs of a relation, (source, target), and of their negatives.
 
     Args:
         how: as with_negatives() takes it, and exclude.
-        key: seed of the loader, epoch, step.
+        more: arguments of sample().
     """
-    batch_key = random_64(*key)
-    endpoints = sum(with_negatives(lists, pairs, how, batch_key), [])
-    forbidden = forbidden_edges(pairs, how["exclude"])  # in hop 0 alone, where every endpoint is expanded
-    batch = neighbourhoods(lists, starts, dict.fromkeys(endpoints), fanout, batch_key, forbidden, weights)
-    return batch | {"endpoints": [batch["n_id"].index(node) for node in endpoints]}
+    counts, edges = {name: table.num_nodes for name, table in graph.node_types.items()}, graph.edge_types[relation]
+    lists = [part.tolist() for part in np.split(edges.indices, edges.indptr[1:-1])]
+    ends = with_negatives(lists, pairs, how, random_64(*key), counts[relation[0]])
+    seeds: dict = {}
+    for name, nodes in zip(relation[::2], ends, strict=True):
+        seeds[name] = list(dict.fromkeys(seeds.get(name, []) + nodes))
+    barred = barred_edges(graph, relation, pairs, how["exclude"])
+    expect_batch(graph, batch, fanouts, seeds, key, barred=barred, **more)
+    for name in graph.edge_types:
+        assert not edges_of(batch, name) & barred.get(name, set())
+    source, of_pairs, target = (batch.store_of(name) for name in (relation[0], relation, relation[2]))
+    assert "batch_size" not in source and "batch_size" not in of_pairs
+    local = [[seeds[name].index(node) for node in of_end] for name, of_end in zip(relation[::2], ends, strict=True)]
+    if how["mode"] not in ("triplet", "in_batch"):
+        assert of_pairs.edge_label_index.tolist() == local
+        return
+    assert source.src_index.tolist() == local[0]
+    assert target.dst_pos_index.tolist() + target.dst_neg_index.flatten().tolist() == local[1]
+
+
+def edges_of(batch, name: tuple[str, str, str]) -> set[tuple[int, int]]:
+    """(source, target) ids."""
+    return set(map(tuple, ids_of(batch, name, batch.store_of(name).edge_index).T.tolist()))
+
+
+def ids_of(batch, relation: tuple[str, str, str], positions: torch.Tensor) -> torch.Tensor:
+    """int64 [2, any], ids in place of the positions of sources and targets."""
+    ends = zip(relation[::2], positions, strict=True)
+    return torch.stack([batch.store_of(name).n_id[local] for name, local in ends])

@@ -1,0 +1,164 @@
+"""Times of nodes and edges, in memory and in data sets, that temporal batches follow; what is refused."""
+
+import numpy as np
+import pytest
+import torch
+from processes import cohort, ran
+from torch_geometric.data import Data, HeteroData
+
+from cohort_gnn import CohortError, LinkNeighborLoader, NeighborLoader
+from cohort_gnn.dataset import check, from_pyg, from_tensors
+from cohort_gnn.dataset import open as open_dataset
+
+pytestmark = pytest.mark.usefixtures("shm")
+WRITES, REV_WRITES = ("author", "writes", "paper"), ("paper", "rev_writes", "author")
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory):
+    edges = {"edge_index": torch.randint(9, (2, 40)), "edge_time": torch.arange(40)}
+    return open_dataset(from_tensors(tmp_path_factory.mktemp("events") / "set", x=torch.ones(9, 1), **edges))
+
+
+def loader_of(data, fanout, nodes=None, **options) -> NeighborLoader:
+    return NeighborLoader(data, list(fanout), nodes, **{"device": "cpu", "edge_ids": True, "batch_size": 20} | options)
+
+
+@pytest.mark.parametrize("of_nodes", [True, False])
+def test_a_data_in_memory_has_times_of_nodes_or_edges(of_nodes):
+    rng = torch.Generator().manual_seed(2)
+    edge_index = torch.randint(30, (2, 200), generator=rng)
+    times = torch.randint(100, (30 if of_nodes else 200,), generator=rng)
+    data = Data(x=torch.arange(30.0)[:, None], y=torch.arange(30) % 3, edge_index=edge_index, when=times)
+    times_of_edges = times[edge_index[0]] if of_nodes else times
+    with loader_of(data, [-1, -1], torch.arange(30), time_attr="when", input_time=torch.full((30,), 50)) as loader:
+        for batch in loader:
+            assert torch.equal(batch.when, times[batch.n_id if of_nodes else batch.e_id])
+            assert (batch.when[batch.batch_size if of_nodes else 0 :] <= 50).all()
+            count = ((edge_index[1] == batch.n_id[0]) & (times_of_edges <= 50)).sum()
+            assert batch.indptr[1] == count
+
+
+@pytest.mark.parametrize("typed", [False, True])
+def test_seeds_have_the_times_of_their_nodes(typed):
+    """As in PyG, where no other times are given."""
+    rng = torch.Generator().manual_seed(3)
+    edge_index, times = torch.randint(30, (2, 300), generator=rng), torch.randint(100, (30,), generator=rng)
+    data = Data(x=torch.ones(30, 1), edge_index=edge_index, when=times)
+    if typed:
+        data = HeteroData({"a": {"x": torch.ones(30, 1), "when": times}, ("a", "to", "a"): {"edge_index": edge_index}})
+    seeds, mask = torch.tensor([4, 2, 17, 25, 9]), times > 30
+    with loader_of(data, [-1, -1], ("a", seeds) if typed else seeds, time_attr="when") as loader:
+        for part, ids in ((loader, seeds), (loader.with_nodes(("a", mask) if typed else mask), mask.nonzero()[:, 0])):
+            found = []
+            for batch in part:
+                store = batch["a"] if typed else batch
+                found += store.seed_time.tolist()
+                assert (store.when <= store.seed_time[store.batch]).all()
+            assert found == times[ids].tolist()
+        (batch,) = loader.with_nodes(("a", [3]) if typed else [3], input_time=[7])
+        assert (batch["a"] if typed else batch).seed_time.tolist() == [7]
+
+
+def test_times_of_nodes_and_edges_are_refused():
+    data = HeteroData({"a": {"x": torch.ones(3, 1), "t": torch.arange(3)}, "b": {"x": torch.ones(3, 1)}})
+    for ends in (("a", "b"), ("b", "a")):
+        data[ends[0], "to", ends[1]].edge_index = torch.tensor([[0, 1], [1, 2]])
+    data["a", "to", "b"].t = torch.arange(2)
+    with pytest.raises(CohortError, match="time_attr: expected 't' of nodes or of edges, found of both: a, "):
+        loader_of(data, [2], "b", time_attr="t", input_time=[1, 2, 3])
+    del data["a"].t
+    with loader_of(data, [-1], "b", time_attr="t", input_time=[0, 0, 0]) as loader:
+        assert sum(batch["a", "to", "b"].num_edges for batch in loader) == 1
+    del data["a", "to", "b"].t
+    data["b"].t = torch.tensor([5, 6, 7])
+    with loader_of(data, [-1], "a", time_attr="t", input_time=[5, 5, 5]) as loader:
+        (batch,) = loader
+        assert batch["b"].t.tolist() == [5] and batch["a"].seed_time.tolist() == [5, 5, 5]
+    with pytest.raises(CohortError, match="input_time: expected integers .*, with time_attr='t', found None"):
+        loader_of(data, [-1], "a", time_attr="t")
+
+
+def test_times_are_kept_with_a_graph(tmp_path):
+    edge_index = torch.tensor([[2, 1, 0, 1], [0, 0, 0, 2]])
+    data = Data(x=torch.ones(3, 1), edge_index=edge_index, edge_time=torch.tensor([5, -7, 5, 2**62]))
+    graph = open_dataset(from_pyg(data, tmp_path / "edges"))
+    assert (graph.indices.tolist(), graph.edge_times.tolist()) == ([1, 0, 2, 1], [-7, 5, 5, 2**62])
+    assert graph.to_pyg().edge_time.tolist() == graph.edge_times.tolist()
+    del data.edge_time
+    data.time = torch.tensor([30, 20, 10])
+    assert open_dataset(from_pyg(data, tmp_path / "nodes")).edge_times.tolist() == [10, 20, 30, 20]
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"time_attr": "time"}, r"input_time: expected integers \[3\], .*, found None"),
+        ({"time_attr": "time", "input_time": [1, 2]}, r"input_time: .*\[3\].*, found shape \[2\]"),
+        ({"time_attr": "time", "input_time": [1.5, 2, 3]}, "input_time: expected integers .*, found dtype float32"),
+        ({"time_attr": "time", "input_time": "now"}, r"input_time: expected integers \[3\]"),
+        ({"input_time": [1, 2, 3]}, "input_time: expected None without time_attr"),
+        ({"temporal_strategy": "last"}, "temporal_strategy: expected 'uniform' without time_attr"),
+        ({"time_attr": "time", "input_time": [1, 2, 3], "temporal_strategy": "first"}, "temporal_strategy: expected"),
+        ({"time_attr": 3}, "time_attr: expected"),
+        ({"disjoint": True, "weight_attr": "edge_weight"}, "disjoint: expected False, for draws by weight_attr"),
+        ({"disjoint": True, "cache_ratio": "auto", "trainer_bytes": 1}, "cache_ratio: expected a number"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(events, how, said):
+    with pytest.raises(CohortError, match=said):
+        loader_of(events, [2], [1, 2, 3], **how)
+
+
+def test_what_has_no_times_or_trees_is_refused(events, cora):
+    with pytest.raises(CohortError, match="time_attr: expected a data set with edge times, found .* without"):
+        next(iter(loader_of(cora, [2], [1], time_attr="time", input_time=[1])))
+    data = Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0], [1]]))
+    with pytest.raises(CohortError, match="time_attr: expected the name of a tensor of times, .*data.when, found none"):
+        loader_of(data, [2], [1], time_attr="when", input_time=[1])
+    pairs = {"edge_label_index": torch.ones(2, 3, dtype=torch.int64), "device": "cpu", "exclude": "none"}
+    with pytest.raises(
+        CohortError, match=r"edge_label_time: expected integers \[3\], the time of each pair, .* found None"
+    ):
+        LinkNeighborLoader(events, [2], time_attr="time", **pairs)
+    with pytest.raises(CohortError, match="edge_label_time: expected None without time_attr"):
+        LinkNeighborLoader(events, [2], edge_label_time=[1, 2, 3], **pairs)
+    with pytest.raises(TypeError, match="input_time"):
+        LinkNeighborLoader(events, [2], time_attr="time", input_time=[1, 2, 3], **pairs)
+    with pytest.raises(CohortError, match="every node once"):
+        loader_of(events, [2], [1, 1])
+
+
+def test_the_times_of_a_hetero_data_are_kept(tmp_path):
+    """Those of edges, or else those of the nodes that they come from; lists ascend by time."""
+    data = HeteroData()
+    data["author"].num_nodes, data["paper"].x = 3, torch.ones(4, 2)
+    data["paper"].y, data["paper"].time = torch.zeros(4, dtype=torch.int64), torch.tensor([40, 30, 20, 10])
+    data[WRITES].edge_index = torch.tensor([[0, 1, 2, 0], [0, 0, 0, 1]])
+    data[WRITES].edge_time = torch.tensor([7, -3, 5, 9])
+    data["paper", "cites", "paper"].edge_index = torch.tensor([[0, 1, 2, 3], [1, 0, 0, 0]])
+    graph = open_dataset(from_pyg(data, tmp_path / "set", reverse_edges=True))
+    assert check(graph.path) == []
+    writes, cites = graph.edge_types[WRITES], graph.edge_types["paper", "cites", "paper"]
+    assert (writes.indices.tolist(), writes.edge_times.tolist()) == ([1, 2, 0, 0], [-3, 5, 7, 9])
+    assert (cites.indices.tolist(), cites.edge_times.tolist()) == ([3, 2, 1, 0], [10, 20, 30, 40])
+    assert graph.edge_types[REV_WRITES].edge_times.tolist() == [7, 9, -3, 5]
+    assert graph.to_pyg()[WRITES].edge_time.tolist() == [-3, 5, 7, 9]
+    told = cohort("dataset", "info", graph.path)
+    assert "times -3 to 9" in told.stdout
+    np.save(graph.path / "author.writes.paper.edge_times.npy", np.array([5, -3, 7, 9]))
+    (problem,) = check(graph.path)
+    assert problem.place.endswith("author.writes.paper.edge_times.npy[1]") and "the time before" in problem.expected
+
+
+def test_times_come_from_described_tables(tmp_path):
+    (tmp_path / "graph.yaml").write_text(
+        "nodes: {user: {count: 3}, item: {count: 2, features: x.npy, label: y.npy}}\n"
+        "edges:\n- {type: [user, buys, item], file: buys.csv, source: user, target: item, time: when}\n"
+    )
+    (tmp_path / "buys.csv").write_text("user,item,when\n0,0,9\n1,0,4\n2,1,6\n")
+    np.save(tmp_path / "x.npy", np.ones((2, 3), np.float32))
+    np.save(tmp_path / "y.npy", np.zeros(2, np.int64))
+    ran("dataset", "import", tmp_path / "graph.yaml", tmp_path / "out")
+    edges = open_dataset(tmp_path / "out").edge_types["user", "buys", "item"]
+    assert (edges.indices.tolist(), edges.edge_times.tolist()) == ([1, 0, 2], [4, 9, 6])

@@ -1,14 +1,21 @@
 """NeighborLoader in scripts that run once a rank, under torchrun and under `cohort run`."""
 
+import inspect
 import json
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from processes import ALL_TESTS, SECONDS_TO_END, free_port, processes_of, two_ranks, wait_until
+from torch_geometric.sampler import NegativeSampling
 
-from cohort_gnn import NeighborLoader
+from cohort_gnn import CohortError, LinkNeighborLoader, NeighborLoader
+from cohort_gnn.dataset import from_tensors
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.spec.graph import EDGE_TYPE
 from cohort_gnn.trainer.bench.digest import digest
 
 pytestmark = pytest.mark.usefixtures("shm")
@@ -29,75 +36,104 @@ def run_on_two_ranks(launcher: str, folder: Path, script: str, *arguments, devic
 
 
 @pytest.fixture(scope="module")
-def of_one_rank(cora):
-    """[batch_size, digest] of each batch of two epochs: 7 batches each, the last of 308 seeds."""
-    with NeighborLoader(cora, [4, 4], batch_size=400, shuffle=True, device="cpu", seed=1) as loader:
-        return [[[batch.batch_size, digest(batch)] for batch in loader] for _ in range(2)]
+def events(cora, tmp_path_factory) -> Path:
+    """Cora with times of edges."""
+    graph = open_dataset(cora)
+    edges = {"edge_index": graph.edge_types[EDGE_TYPE].edge_index(), "edge_time": np.arange(graph.num_edges) % 23}
+    return from_tensors(tmp_path_factory.mktemp("events") / "data", x=graph.x, y=graph.y, **edges)
 
 
-TAKE_TURNS = """
+def loaders_of(data, events, device):
+    """(name, loader) of nodes and of pairs, one after the other."""
+    how = {"num_neighbors": [4, 4], "batch_size": 400, "shuffle": True, "device": device, "seed": 1}
+    pairs = {"edge_label_index": torch.arange(2400).view(2, 1200), "reject_edges": True}
+    by_weight = NegativeSampling("binary", 2, dst_weight=torch.arange(2708.0))
+    for name, make, graph, options in (
+        ("all", NeighborLoader, data, {}),
+        ("full", NeighborLoader, data, {"drop_last": True}),
+        ("temporal", NeighborLoader, events, {"time_attr": "time", "input_time": np.arange(2708) % 20}),
+        ("by weight", LinkNeighborLoader, data, pairs | {"neg_sampling": by_weight}),
+        ("in batch", LinkNeighborLoader, data, pairs | {"neg_sampling": {"mode": "in_batch", "amount": 3}}),
+    ):
+        with make(graph, **how, **options) as loader:
+            yield name, loader
+
+
+@pytest.fixture(scope="module")
+def of_one_rank(cora, events):
+    """By the name of a loader, [size, digest] of each batch of two epochs: of nodes 7 batches each, the last of 308."""
+    found = {}
+    for name, loader in loaders_of(cora, events, "cpu"):
+        found[name] = [[[len(batch.input_id), digest(batch)] for batch in loader] for _ in range(2)]
+    return found
+
+
+TAKE_TURNS = f"""
 import json, sys
+import numpy as np
 import torch
 import torch.distributed as dist
-from cohort_gnn import NeighborLoader
+from torch_geometric.sampler import NegativeSampling
+from cohort_gnn import LinkNeighborLoader, NeighborLoader
 from cohort_gnn.trainer.bench.digest import digest
 
+{inspect.getsource(loaders_of)}
 def describe(batch):
-    if batch.batch_size == 0:
+    if len(batch.input_id) == 0:
         assert (batch.x.shape, batch.edge_index.shape, batch.num_sampled_nodes) == ((0, 1433), (2, 0), [0, 0, 0])
         assert batch.indptr.tolist() == [0]
-    return batch.batch_size, digest(batch)
+    return len(batch.input_id), digest(batch)
 
-data, out, device = sys.argv[1:]
+*data, out, device = sys.argv[1:]
 dist.init_process_group("gloo")
-got = {"rank": dist.get_rank()}
-for name, options in {"all": {}, "full": {"drop_last": True}}.items():
-    with NeighborLoader(data, [4, 4], batch_size=400, shuffle=True, device=device, seed=1, **options) as loader:
-        assert loader.device == torch.device(device, dist.get_rank() if device == "cuda" else None)
-        got[name] = [[describe(batch) for batch in loader] for _ in range(2)]
-        assert [len(epoch) for epoch in got[name]] == [len(loader)] * 2
-        got["owns the sampler"] = loader._sampler.process is not None
-with open(f"{out}/{dist.get_rank()}.json", "w") as file:
+got = {{"rank": dist.get_rank()}}
+for name, loader in loaders_of(*data, device):
+    assert loader.device == torch.device(device, dist.get_rank() if device == "cuda" else None)
+    got[name] = [[describe(batch) for batch in loader] for _ in range(2)]
+    assert [len(epoch) for epoch in got[name]] == [len(loader)] * 2
+    got["owns the sampler"] = loader._sampler.process is not None
+with open(f"{{out}}/{{dist.get_rank()}}.json", "w") as file:
     json.dump(got, file)
 dist.destroy_process_group()
 """
 
 
+def demand_turns(folder: Path, num_ranks: int, of_one_rank: dict) -> list[dict]:
+    """What each rank got, after a look at it: the batches of one rank in turn, and empty ones where none is left."""
+    ranks = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(num_ranks)]
+    for name, epochs in of_one_rank.items():
+        for epoch, batches in enumerate(epochs):
+            steps = len(batches) // num_ranks if name == "full" else -(-len(batches) // num_ranks)
+            for rank, got in enumerate(ranks):
+                own, found = batches[rank::num_ranks][:steps], got[name][epoch]
+                assert found[: len(own)] == own and [size for size, _ in found[len(own) :]] == [0] * (steps - len(own))
+    return ranks
+
+
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_ranks_share_a_sampler_and_take_turns(cora, shm, tmp_path, of_one_rank, launcher, device):
+def test_ranks_share_a_sampler_and_take_turns(cora, events, shm, tmp_path, of_one_rank, launcher, device):
     two_ranks(device)  # skips the test where there are fewer
-    result = run_on_two_ranks(launcher, tmp_path, TAKE_TURNS, cora, tmp_path, device, device=device)
+    result = run_on_two_ranks(launcher, tmp_path, TAKE_TURNS, cora, events, tmp_path, device, device=device)
     assert result.returncode == 0, result.stderr
-    ranks = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2)]
+    ranks = demand_turns(tmp_path, 2, of_one_rank)
     assert [rank["owns the sampler"] for rank in ranks] == [True, False]
-    for epoch, batches in enumerate(of_one_rank):
-        first, second = (rank["all"][epoch] for rank in ranks)
-        assert first == batches[0::2] and second[:3] == batches[1::2]
-        assert [size for size, _ in second[3:]] == [0]  # as many as the other, the last of no seeds
-        assert [rank["full"][epoch] for rank in ranks] == [batches[0:6:2], batches[1:6:2]]
     assert shm.runs() == [] and not list(shm.root.glob("cohort-*/meet-*"))
 
 
-def test_two_torchruns_of_two_ranks_are_two_machines(cora, shm, tmp_path, of_one_rank, monkeypatch):
+def test_two_torchruns_of_two_ranks_are_two_machines(cora, events, shm, tmp_path, of_one_rank, monkeypatch):
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     (tmp_path / "script.py").write_text(TAKE_TURNS)
     meeting = ["--rdzv-id", "job", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{free_port()}"]
     agents = []
     for address in ("127.0.0.1", "127.0.0.2"):  # torchrun numbers agents by address
         command = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "2", *meeting]
-        command += ["--local-addr", address, str(tmp_path / "script.py"), str(cora), str(tmp_path), "cpu"]
+        command += ["--local-addr", address, *map(str, (tmp_path / "script.py", cora, events, tmp_path, "cpu"))]
         agents.append(subprocess.Popen(command, stderr=subprocess.PIPE, text=True))
     said = [agent.communicate(timeout=120)[1] for agent in agents]
     assert [agent.returncode for agent in agents] == [0, 0], "\n".join(said)
-    ranks = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(4)]
+    ranks = demand_turns(tmp_path, 4, of_one_rank)
     assert [rank["owns the sampler"] for rank in ranks] == [True, False, True, False]
-    for epoch, batches in enumerate(of_one_rank):
-        for rank, got in enumerate(ranks):
-            own = batches[rank::4]
-            assert got["all"][epoch][: len(own)] == own and len(got["all"][epoch]) == 2
-            assert got["full"][epoch] == own[:1]
-        assert ranks[3]["all"][epoch][1][0] == 0  # no batch is left for it
     assert shm.runs() == [] and not list(shm.root.glob("cohort-*/meet-*"))
 
 
@@ -172,6 +208,8 @@ def test_every_rank_is_told_that_the_sampler_was_killed(cora, shm, tmp_path):
 DIFFER = """
 import os, sys
 import numpy as np
+import torch
+from torch_geometric.sampler import NegativeSampling
 import cohort_gnn as cohort
 rank = int(os.environ["RANK"])
 options = {"input_nodes": np.arange(600), "batch_size": 64}
@@ -191,6 +229,8 @@ words = "input_nodes: expected the same on every rank, found other ones on rank 
 demand(words, lambda: cohort.NeighborLoader(sys.argv[1], [4], device="cpu", **options | {"input_nodes": halves[rank]}))
 words = "batch_size: expected the same on every rank, found 64 on rank 0, 65 on rank 1"
 demand(words, lambda: cohort.NeighborLoader(sys.argv[1], [4], device="cpu", **other("batch_size", 65)))
+pairs, weights = torch.arange(200).view(2, 100), NegativeSampling("binary", 2, dst_weight=torch.arange(2708.0) + rank)
+demand("pairs", lambda: cohort.LinkNeighborLoader(sys.argv[1], [2], pairs, neg_sampling=weights, device="cpu"))
 with cohort.NeighborLoader(sys.argv[1], [4], device="cpu", **options) as loader:
     demand("input_nodes: ", lambda: loader.with_nodes(halves[rank]))
     demand("num_neighbors: ", lambda: loader.with_nodes(halves[0], num_neighbors=[3 + rank]))
@@ -248,8 +288,6 @@ def test_a_rank_that_makes_a_loader_alone_says_so_and_is_told(cora, shm, tmp_pat
 
 
 def test_a_missing_first_rank_is_named(cora, monkeypatch):
-    from cohort_gnn import CohortError
-
     place = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
     for name, value in place.items():
         monkeypatch.setenv(name, value)

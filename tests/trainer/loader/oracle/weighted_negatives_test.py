@@ -1,9 +1,6 @@
 """Negatives that LinkNeighborLoader draws by the weights of nodes."""
 
-import json
 import math
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -178,49 +175,3 @@ def test_weights_that_cannot_be_drawn_by_are_refused(graph, weights, message):
 def test_a_triplet_has_no_source_to_draw(graph):
     with pytest.raises(CohortError, match="^neg_sampling: src_weight: expected None, with triplets, found weights"):
         loader_of(graph, NegativeSampling("triplet", 1, src_weight=ONES))
-
-
-TAKE_TURNS = """
-import json, sys
-import numpy as np
-import torch
-import torch.distributed as dist
-from torch_geometric.sampler import NegativeSampling
-from cohort_gnn import CohortError, LinkNeighborLoader
-
-data, out = sys.argv[1:]
-dist.init_process_group("gloo")
-rank, weights = dist.get_rank(), torch.arange(400.0)
-pairs = torch.arange(200).view(2, 100)
-how = {"batch_size": 20, "shuffle": True, "reject_edges": True, "device": "cpu"}
-got = []
-for negatives in (NegativeSampling("binary", 2, dst_weight=weights), {"mode": "in_batch", "amount": 3}):
-    with LinkNeighborLoader(data, [2], pairs, neg_sampling=negatives, **how) as loader:
-        got += [batch.n_id.tolist() for batch in loader]
-try:
-    LinkNeighborLoader(data, [2], pairs, neg_sampling=NegativeSampling("binary", 2, dst_weight=weights + rank), **how)
-except CohortError as error:
-    got.append(str(error))
-with open(f"{out}/{rank}.json", "w") as file:
-    json.dump(got, file)
-dist.destroy_process_group()
-"""
-
-
-def test_ranks_have_the_batches_of_one_and_need_the_same_weights(graph, tmp_path):
-    (tmp_path / "script.py").write_text(TAKE_TURNS)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command += map(str, (tmp_path / "script.py", graph, tmp_path))
-    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert result.returncode == 0, result.stderr
-    ranks = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2)]
-    pairs, how = torch.arange(200).view(2, 100), {"batch_size": 20, "shuffle": True, "reject_edges": True}
-    expected: list[list] = [[], []]
-    for negatives in (NegativeSampling("binary", 2, dst_weight=torch.arange(400.0)), {"mode": "in_batch", "amount": 3}):
-        with loader_of(graph, negatives, pairs, num_neighbors=[2], **how) as loader:
-            batches = [batch.n_id.tolist() for batch in loader]
-        expected[0] += batches[0::2]
-        expected[1] += [*batches[1::2], []]  # five batches for two ranks
-    for found, of_rank in zip(ranks, expected, strict=True):
-        assert found[:-1] == of_rank
-    assert all("pairs" in found[-1] for found in ranks)

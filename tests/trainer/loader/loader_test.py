@@ -32,44 +32,12 @@ def loader_of(data, fanout=(5, 5), batch_size=64, seeds=SEEDS, **options) -> Nei
     return NeighborLoader(data, list(fanout), seeds, batch_size=batch_size, device="cpu", **options)
 
 
-def neighbours(graph, node: int) -> np.ndarray:
-    """Sources of the edges into `node`, int [degree]."""
-    return graph.indices[graph.indptr[node] : graph.indptr[node + 1]]
-
-
-def in_order_of_first_occurrence(ids) -> list[int]:
-    return list(dict.fromkeys(int(i) for i in ids))
-
-
-def check_against_twin(graph, batch, fanout):
-    """Reads the batch edge by edge, as dataset/FORMAT.md and PyG's documentation say it must be."""
-    n_id = batch.n_id.numpy()
-    source, target = batch.edge_index.numpy()
-    assert len(batch.num_sampled_nodes) == len(fanout) + 1 and len(batch.num_sampled_edges) == len(fanout)
-    assert sum(batch.num_sampled_nodes) == len(n_id) and sum(batch.num_sampled_edges) == len(source)
-    reached, begin, edge = batch.batch_size, 0, 0
-    for hop, width in enumerate(fanout):
-        for node in range(begin, reached):
-            pool = neighbours(graph, n_id[node]).tolist()
-            picks = len(pool) if width < 0 else min(width, len(pool))
-            drawn = n_id[source[edge : edge + picks]].tolist()
-            assert batch.indptr[node] == edge and (target[edge : edge + picks] == node).all()
-            assert len(set(drawn)) == picks and set(drawn) <= set(pool)  # Cora has no duplicate edges
-            assert [each for each in pool if each in set(drawn)] == drawn  # in the order of the data set
-            edge += picks
-        assert edge == sum(batch.num_sampled_edges[: hop + 1])
-        begin, reached = reached, reached + batch.num_sampled_nodes[hop + 1]
-    assert edge == len(source) == batch.indptr[-1] and len(batch.indptr) == begin + 1
-    walked = np.concatenate([n_id[: batch.batch_size], n_id[source]])
-    assert in_order_of_first_occurrence(walked) == n_id.tolist()
-
-
-@pytest.mark.parametrize("fanout", [(5, 5), (3,), (2, 0, 4), (-1, 2)])
-def test_every_batch_is_what_the_data_set_says(cora, graph, fanout):
-    with loader_of(cora, fanout, shuffle=True) as loader:
+def test_every_batch_is_what_the_data_set_says(cora, graph):
+    """And has the dtypes and shapes of the documentation; oracle/hetero_loader_test.py has what is drawn."""
+    with loader_of(cora, (5, 0, 2), shuffle=True) as loader:
         seen = []
         for batch in loader:
-            assert isinstance(batch, Data) and batch.num_nodes == len(batch.n_id)
+            assert isinstance(batch, Data) and batch.num_nodes == len(batch.n_id) == sum(batch.num_sampled_nodes)
             assert (batch.x.dtype, batch.y.dtype, batch.n_id.dtype) == (torch.float32, torch.int64, torch.int64)
             assert (batch.edge_index.dtype, batch.input_id.dtype) == (torch.int64, torch.int64)
             assert batch.x.shape == (batch.num_nodes, 1433) and batch.y.shape == (batch.num_nodes,)
@@ -78,7 +46,6 @@ def test_every_batch_is_what_the_data_set_says(cora, graph, fanout):
             n_id = batch.n_id.numpy()
             assert np.array_equal(n_id[: batch.batch_size], SEEDS[batch.input_id.numpy()])
             assert np.array_equal(batch.x.numpy(), graph.x[n_id]) and np.array_equal(batch.y.numpy(), graph.y[n_id])
-            check_against_twin(graph, batch, fanout)
             seen += batch.input_id.tolist()
         assert sorted(seen) == list(range(len(SEEDS)))
 

@@ -81,19 +81,6 @@ def test_the_only_pair_of_a_batch_has_negatives_of_triplets(graph):
         assert torch.equal(last.n_id, expected.n_id) and torch.equal(last.dst_neg_index, expected.dst_neg_index)
 
 
-def test_a_state_goes_on_and_is_none_of_triplets(graph):
-    pairs, how = random_pairs(200, 4), {"shuffle": True, "reject_edges": True}
-    with loader_of(graph, pairs, **how) as loader, loader_of(graph, pairs, **how) as again:
-        batches = iter(loader)
-        next(batches)
-        state = loader.state_dict()
-        again.load_state_dict(state)
-        for expected, found in zip(batches, again, strict=True):
-            assert torch.equal(found.n_id, expected.n_id) and torch.equal(found.dst_neg_index, expected.dst_neg_index)
-        with pytest.raises(CohortError, match="load_state_dict: pairs"):
-            loader.with_edges(pairs, neg_sampling=NegativeSampling("triplet", 5), **how).load_state_dict(state)
-
-
 def test_targets_of_a_relation(tmp_path):
     shop = HeteroData()
     shop["user"].x, shop["item"].x = torch.ones(50, 2), torch.ones(30, 3)

@@ -240,12 +240,23 @@ def test_picks_are_uniform_over_what_is_allowed(tmp_path):
     assert ((counts[[1, 3, 5, 6]] - expected) ** 2 / expected).sum() < 16.3  # 3 degrees of freedom, p = 0.001
 
 
-@ONE_OR_SEVERAL
-def test_a_state_goes_on_and_knows_its_pairs(graph, shop, relation):
-    data, every, others = graph, None, {"edge_label_index": None, "exclude": "none"}
-    if relation == BUYS:
-        data, every, others = shop, BUYS, {"edge_label_index": VIEWS, "neg_sampling": "binary"}
-    how = {"neg_sampling": "binary", "shuffle": True, "seed": 3}
+TRIPLET = NegativeSampling("triplet", 5)
+BY_WEIGHT, BY_OTHERS = (NegativeSampling("binary", 2, dst_weight=torch.arange(2708) % count) for count in (50, 40))
+
+
+@pytest.mark.parametrize(
+    ("relation", "negatives", "others"),
+    [
+        (EDGE_TYPE, "binary", [{"edge_label_index": None, "exclude": "none"}]),
+        (EDGE_TYPE, {"mode": "in_batch", "amount": 5}, [{"edge_label_index": None, "neg_sampling": TRIPLET}]),
+        (EDGE_TYPE, BY_WEIGHT, [{"edge_label_index": None, "neg_sampling": each} for each in ("binary", BY_OTHERS)]),
+        (BUYS, "binary", [{"edge_label_index": VIEWS, "neg_sampling": "binary"}]),
+    ],
+    ids=["one type", "in batch", "by weight", "several types"],
+)
+def test_a_state_goes_on_and_knows_its_pairs(graph, shop, relation, negatives, others):
+    data, every = (graph, None) if relation == EDGE_TYPE else (shop, relation)
+    how = {"neg_sampling": negatives, "shuffle": True, "seed": 3, "reject_edges": True}
     with loader_of(data, every, **how) as loader, loader_of(data, every, **how) as again:
         batches = iter(loader)
         next(batches)
@@ -253,8 +264,9 @@ def test_a_state_goes_on_and_knows_its_pairs(graph, shop, relation):
         second = next(batches)
         for same in (next(iter(again)), copy.deepcopy(second), pickle.loads(pickle.dumps(second))):
             expect_same(same, second)
-        with pytest.raises(CohortError, match="load_state_dict: "):
-            loader.with_edges(**others, shuffle=True).load_state_dict(loader.state_dict())
+        for other in others:
+            with pytest.raises(CohortError, match=f"load_state_dict: {'pairs' if every is None else ''}"):
+                loader.with_edges(**other, shuffle=True).load_state_dict(loader.state_dict())
 
 
 QUESTIONS = [

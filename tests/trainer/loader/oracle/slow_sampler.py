@@ -174,6 +174,9 @@ def expect_batch(
         store, relation = batch.store_of(name), graph.edge_types[name]
         assert store.edge_index.tolist() == [source.tolist(), target.tolist()]
         assert store.e_id.tolist() == e_id.tolist() and store.num_sampled_edges == per_hop
+        if "indptr" in store:
+            targets = np.arange(sum(store.num_sampled_nodes[:-1]) + 1)
+            assert store.indptr.tolist() == np.searchsorted(target, targets).tolist()
         assert "edge_weight" not in store or store.edge_weight.tolist() == relation.edge_weights[e_id].tolist()
         times = how.get("times")
         if times is not None and relation.edge_times is not None:  # no edge is from the future of its seed

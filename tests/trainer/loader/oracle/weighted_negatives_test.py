@@ -120,26 +120,6 @@ def test_bfloat16_is_a_number():
     assert weight_sums("weights", weights, 2).tolist() == weight_sums("weights", [1.0, 2.5], 2).tolist()
 
 
-def test_a_state_knows_the_weights(graph):
-    pairs, options = torch.arange(200).view(2, 100), {"batch_size": 20, "shuffle": True, "reject_edges": True}
-    by_weight = NegativeSampling("binary", 2, dst_weight=weights_of(4))
-    with (
-        loader_of(graph, by_weight, pairs, **options) as loader,
-        loader_of(graph, by_weight, pairs, **options) as again,
-    ):
-        batches = iter(loader)
-        next(batches)
-        state = loader.state_dict()
-        again.load_state_dict(state)
-        for expected, found in zip(batches, again, strict=True):
-            assert torch.equal(found.n_id, expected.n_id)
-            assert torch.equal(found.edge_label_index, expected.edge_label_index)
-        how = {"shuffle": True, "reject_edges": True}
-        for negatives in (NegativeSampling("binary", 2), NegativeSampling("binary", 2, dst_weight=weights_of(5))):
-            with pytest.raises(CohortError, match="load_state_dict: pairs"):
-                loader.with_edges(pairs, neg_sampling=negatives, **how).load_state_dict(state)
-
-
 ONES = torch.ones(NODES)
 
 

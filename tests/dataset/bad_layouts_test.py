@@ -211,8 +211,6 @@ BAD = {
 
 @pytest.mark.parametrize(("form", "name"), [(form, name) for form, (_, cases) in BAD.items() for name in cases])
 def test_bad_folders_are_refused(tmp_path, form, name):
-    if form.startswith("graphbolt"):
-        pytest.importorskip("yaml")
     write, cases = BAD[form]
     change, *place, expected, found = cases[name]
     root = write(tmp_path / "source")

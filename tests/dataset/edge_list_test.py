@@ -9,13 +9,10 @@ import pyarrow as pa
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
-from import_helpers import ONES, edge_pairs, refusal, write_tables
+from import_helpers import edge_pairs, imported, refusal, write_tables
 from layout_writers import assert_holds, sample, write_csv_gz
 
-from cohort_gnn.dataset import import_graph
-from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.arrays import TIMES_HINT
-from cohort_gnn.dataset.importing.beside import SourceOptions
 from cohort_gnn.dataset.layouts.tables import RawLayout
 
 # --- arrays -----------------------------------------------------------------------------------------------------------
@@ -35,17 +32,16 @@ NPY_FORMS = {
 def test_npy_edges_come_back(tmp_path, form):
     graph = sample()
     np.save(tmp_path / "e.npy", NPY_FORMS[form](graph.edge_index))
-    import_graph(tmp_path / "e.npy", tmp_path / "out", inputs=write_tables(tmp_path, graph))
-    assert_holds(tmp_path / "out", graph)
-    assert open_dataset(tmp_path / "out").name == "e"
+    data = imported(tmp_path / "e.npy", **write_tables(tmp_path, graph))
+    assert_holds(data, graph)
+    assert data.name == "e"
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize(("shape", "src", "dst"), [((2, 1), [3], [4]), ((1, 2), [3], [4]), ((2, 2), [3, 4], [5, 6])])
 def test_short_npy_edges_are_not_mistaken(tmp_path, order, shape, src, dst):
     np.save(tmp_path / "e.npy", np.asarray(np.array([*src, *dst]).reshape(shape), order=order))
-    import_graph(tmp_path / "e.npy", tmp_path / "out", inputs=ONES)
-    assert edge_pairs(tmp_path / "out") == list(zip(src, dst, strict=True))
+    assert edge_pairs(imported(tmp_path / "e.npy", features="ones")) == list(zip(src, dst, strict=True))
 
 
 def test_two_npy_files_are_sources_and_destinations(tmp_path):
@@ -53,9 +49,7 @@ def test_two_npy_files_are_sources_and_destinations(tmp_path):
     np.save(tmp_path / "src.npy", graph.edge_index[0].astype(np.int32))
     np.save(tmp_path / "dst.npy", graph.edge_index[1])
     tables = write_tables(tmp_path, graph)
-    inputs = SourceOptions(tmp_path / "dst.npy", features=tables.features, labels=tables.labels, splits=tables.splits)
-    import_graph(tmp_path / "src.npy", tmp_path / "out", inputs=inputs)
-    assert_holds(tmp_path / "out", graph)
+    assert_holds(imported(tmp_path / "src.npy", destinations=tmp_path / "dst.npy", **tables), graph)
 
 
 NPY_BAD = {
@@ -74,7 +68,7 @@ NPY_BAD = {
 def test_bad_npy_edges_are_refused(tmp_path, name):
     array, expected, found = NPY_BAD[name]
     np.save(tmp_path / "e.npy", array)
-    error = refusal(tmp_path / "e.npy", tmp_path / "out", inputs=ONES)
+    error = refusal(tmp_path / "e.npy", features="ones")
     assert expected in error.expected and found in error.found
 
 
@@ -83,12 +77,10 @@ def test_what_is_no_time_is_refused_with_what_makes_times_of_it(tmp_path, times)
     write_parquet(tmp_path / "e.parquet", src=[0, 1], dst=[1, 0], time=times)
     csv.write_csv(pq.read_table(tmp_path / "e.parquet"), tmp_path / "e.csv")
     for source in ("e.csv", "e.parquet"):
-        inputs = SourceOptions(features="ones", time_column="time")
-        assert refusal(tmp_path / source, tmp_path / "out", inputs=inputs).hint == TIMES_HINT
+        assert refusal(tmp_path / source, features="ones", time_column="time").hint == TIMES_HINT
     np.save(tmp_path / "e.npy", np.array([[0, 1], [1, 0]]))
     np.save(tmp_path / "t.npy", np.array(times) if times[0] == 0.5 else np.array(times, "datetime64[s]"))
-    inputs = SourceOptions(features="ones", edge_times=tmp_path / "t.npy")
-    assert refusal(tmp_path / "e.npy", tmp_path / "out", inputs=inputs).hint == TIMES_HINT
+    assert refusal(tmp_path / "e.npy", features="ones", edge_times=tmp_path / "t.npy").hint == TIMES_HINT
 
 
 def test_damaged_npy_files_are_refused(tmp_path):
@@ -97,13 +89,13 @@ def test_damaged_npy_files_are_refused(tmp_path):
     header, other = (whole[:40], "a damaged header"), (b"0,1\n", "a file that begins otherwise")
     for content, found in ((whole[:-8], "ends before"), header, (b"", "an empty file"), other):
         (tmp_path / "e.npy").write_bytes(content)
-        assert found in refusal(tmp_path / "e.npy", tmp_path / "out", inputs=ONES).found
+        assert found in refusal(tmp_path / "e.npy", features="ones").found
 
 
 def test_two_files_of_different_length_are_refused(tmp_path):
     np.save(tmp_path / "a.npy", np.zeros(3, int))
     np.save(tmp_path / "b.npy", np.zeros(4, int))
-    error = refusal(tmp_path / "a.npy", tmp_path / "out", inputs=SourceOptions(tmp_path / "b.npy", features="ones"))
+    error = refusal(tmp_path / "a.npy", destinations=tmp_path / "b.npy", features="ones")
     assert "as many destinations" in error.expected
 
 
@@ -137,8 +129,7 @@ def test_texts_of_edges_are_understood(tmp_path, name, packed):
     text, options = TEXTS[name]
     path = tmp_path / ("e.csv.gz" if packed else "e.csv")
     path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
-    import_graph(path, tmp_path / "out", inputs=SourceOptions(**options, features="ones"))
-    assert edge_pairs(tmp_path / "out") == [(0, 1), (2, 3)]
+    assert edge_pairs(imported(path, **options, features="ones")) == [(0, 1), (2, 3)]
 
 
 TEXT_BAD = {
@@ -166,7 +157,7 @@ TEXT_BAD = {
 def test_bad_texts_are_refused(tmp_path, name):
     text, options, place, expected, found = TEXT_BAD[name]
     (tmp_path / "e.csv").write_text(text)
-    error = refusal(tmp_path / "e.csv", tmp_path / "out", inputs=SourceOptions(**options, features="ones"))
+    error = refusal(tmp_path / "e.csv", **options, features="ones")
     assert place in str(error) and expected in str(error) and found in str(error)
 
 
@@ -187,10 +178,9 @@ def test_parquet_tables_come_back(tmp_path, form):
     else:
         write_parquet(tmp_path / "x.parquet", **{f"x{i}": column for i, column in enumerate(graph.x.T)})
     write_parquet(tmp_path / "y.parquet", y=graph.y)
-    tables = write_tables(tmp_path, graph)
-    inputs = SourceOptions(features=tmp_path / "x.parquet", labels=tmp_path / "y.parquet", splits=tables.splits)
-    import_graph(tmp_path / "e.parquet", tmp_path / "out", inputs=inputs, memory=16_000_000)
-    assert_holds(tmp_path / "out", graph)
+    files = {"features": tmp_path / "x.parquet", "labels": tmp_path / "y.parquet"}
+    tables = write_tables(tmp_path, graph) | files
+    assert_holds(imported(tmp_path / "e.parquet", **tables, memory=16_000_000), graph)
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet"])
@@ -206,9 +196,8 @@ def test_a_label_that_is_missing_is_none(tmp_path, form, task, columns, read):
     np.save(tmp_path / "e.npy", [[0, 1], [1, 2]])
     write_parquet(tmp_path / "y.parquet", id=[0, 1, 2], **columns)
     csv.write_csv(pq.read_table(tmp_path / "y.parquet"), tmp_path / "y.csv")
-    inputs = SourceOptions(features="ones", labels=tmp_path / f"y.{form}", label_columns=list(columns))
-    import_graph(tmp_path / "e.npy", tmp_path / "out", inputs=inputs, task=task, split=(1, 0, 0))
-    found = open_dataset(tmp_path / "out")
+    labels = {"labels": tmp_path / f"y.{form}", "label_columns": list(columns), "task": task}
+    found = imported(tmp_path / "e.npy", features="ones", **labels, split=(1, 0, 0))
     np.testing.assert_array_equal(found.y, read)
     assert len(found.train_ids) == (3 if task == "multilabel" else 2)
 
@@ -216,8 +205,8 @@ def test_a_label_that_is_missing_is_none(tmp_path, form, task, columns, read):
 def test_a_missing_list_of_labels_is_refused(tmp_path):
     np.save(tmp_path / "e.npy", [[0, 1], [1, 2]])
     write_parquet(tmp_path / "y.parquet", y=pa.array([[1, 0], None, None, [0, 1]], pa.list_(pa.int8(), 2)))
-    inputs = SourceOptions(features="ones", labels=tmp_path / "y.parquet")
-    assert refusal(tmp_path / "e.npy", tmp_path / "out", inputs=inputs, task="multilabel").found == "2 nulls in y"
+    error = refusal(tmp_path / "e.npy", features="ones", labels=tmp_path / "y.parquet", task="multilabel")
+    assert error.found == "2 nulls in y"
 
 
 def test_parquet_files_hold_ids_and_masks_and_labels_as_they_are(tmp_path):
@@ -229,12 +218,10 @@ def test_parquet_files_hold_ids_and_masks_and_labels_as_they_are(tmp_path):
     np.save(tmp_path / "test.npy", np.array([7]))
     splits = [tmp_path / name for name in ("train.parquet", "val.parquet", "test.npy")]
     files = {"labels": tmp_path / "y.parquet", "node_ids": tmp_path / "ids.parquet", "splits": splits}
-    inputs = SourceOptions(features="ones", **files)
-    import_graph(tmp_path / "e.parquet", tmp_path / "out", inputs=inputs, task="multilabel")
-    found = open_dataset(tmp_path / "out")
+    found = imported(tmp_path / "e.parquet", features="ones", **files, task="multilabel")
     assert found.y.dtype == np.uint8 and found.y.tolist() == [[1, 255], [0, 0], [1, 0]]
     assert [ids.tolist() for ids in (found.train_ids, found.val_ids, found.test_ids)] == [[1], [0], [2]]
-    assert edge_pairs(tmp_path / "out") == [(2, 0), (1, 2)]
+    assert edge_pairs(found) == [(2, 0), (1, 2)]
 
 
 @pytest.mark.parametrize("form", ["npy", "parquet"])
@@ -242,7 +229,7 @@ def test_integers_that_int64_does_not_hold_are_refused(tmp_path, form):
     edges = np.array([[0, 1], [1, 2**63]], np.uint64)
     np.save(tmp_path / "e.npy", edges)
     write_parquet(tmp_path / "e.parquet", src=edges[0], dst=edges[1])
-    error = refusal(tmp_path / f"e.{form}", tmp_path / "out", inputs=ONES, rename=True)
+    error = refusal(tmp_path / f"e.{form}", features="ones", rename=True)
     assert str(2**63) in error.found and "-2^63 to 2^63 - 1" in error.hint
 
 
@@ -254,21 +241,20 @@ def test_bad_parquet_tables_are_refused(tmp_path):
         (["a", "d"], "integers", "double"),
         (["a", "z"], "a column z", "a, b, c, d"),
     ):
-        inputs = SourceOptions(columns=columns, features="ones")
-        error = refusal(tmp_path / "e.parquet", tmp_path / "out", inputs=inputs)
+        error = refusal(tmp_path / "e.parquet", columns=columns, features="ones")
         assert expected in error.expected and found in error.found
         assert {"1 null in c": "fill them in", "string": "graph.yaml"}.get(found, "") in error.hint
     (tmp_path / "e.parquet").write_bytes(b"PAR1")
-    assert "a Parquet file" in refusal(tmp_path / "e.parquet", tmp_path / "out", inputs=ONES).expected
+    assert "a Parquet file" in refusal(tmp_path / "e.parquet", features="ones").expected
 
 
 def test_columns_of_one_name_are_refused(tmp_path):
     ends = [pa.array([0, 1]), pa.array([1, 2]), pa.array([2, 0])]
     pq.write_table(pa.Table.from_arrays(ends, names=["src", "src", "dst"]), tmp_path / "e.parquet")
-    error = refusal(tmp_path / "e.parquet", tmp_path / "out", inputs=ONES)
+    error = refusal(tmp_path / "e.parquet", features="ones")
     assert (error.expected, error.found) == ("columns of different names", "several of the name src")
     (tmp_path / "e.csv").write_text("src,src,dst\n0,1,2\n")
-    error = refusal(tmp_path / "e.csv", tmp_path / "out", inputs=ONES)
+    error = refusal(tmp_path / "e.csv", features="ones")
     assert (error.expected, error.found) == ("one column src", "columns 0 and 1 of this name")
 
 
@@ -277,10 +263,7 @@ def test_columns_of_one_name_are_refused(tmp_path):
 
 def import_with(tmp_path, graph, **changes):
     np.save(tmp_path / "e.npy", graph.edge_index)
-    tables = write_tables(tmp_path, graph)
-    fields = dict(features=tables.features, labels=tables.labels, splits=tables.splits) | changes
-    import_graph(tmp_path / "e.npy", tmp_path / "out", inputs=SourceOptions(**fields))
-    return tmp_path / "out"
+    return imported(tmp_path / "e.npy", **write_tables(tmp_path, graph) | changes)
 
 
 def test_rows_of_text_come_back(tmp_path):
@@ -295,8 +278,7 @@ def test_rows_of_bare_numbers_come_back(tmp_path, dtype):
     graph = sample()
     rows = graph.x.view(np.uint32) >> 16 if dtype == "bfloat16" else graph.x.astype(dtype)
     rows.astype(np.uint16 if dtype == "bfloat16" else dtype).tofile(tmp_path / "x.bin")
-    out = import_with(tmp_path, graph, features=tmp_path / "x.bin", raw=RawLayout(5, dtype))
-    data = open_dataset(out)
+    data = import_with(tmp_path, graph, features=tmp_path / "x.bin", raw=RawLayout(5, dtype))
     assert data.feature_dtype == dtype
     np.testing.assert_array_equal(data.x, rows)
 
@@ -338,38 +320,35 @@ TABLES_BAD = {
 }
 
 
-@pytest.mark.parametrize("name", TABLES_BAD)
-def test_bad_tables_are_refused(tmp_path, name):
-    changes, expected, found = TABLES_BAD[name]
+def refusal_with(tmp_path, **arrays):
+    """Of a good graph where some tables are these arrays."""
     graph = sample()
     inputs = write_tables(tmp_path, graph)
     np.save(tmp_path / "e.npy", graph.edge_index)
-    for key, array in changes.items():
-        np.save(tmp_path / f"{key}.npy", array)
-    error = refusal(tmp_path / "e.npy", tmp_path / "out", inputs=inputs)
+    for name, array in arrays.items():
+        np.save(tmp_path / f"{name}.npy", array)
+    return refusal(tmp_path / "e.npy", **inputs)
+
+
+@pytest.mark.parametrize("name", TABLES_BAD)
+def test_bad_tables_are_refused(tmp_path, name):
+    changes, expected, found = TABLES_BAD[name]
+    error = refusal_with(tmp_path, **changes)
     assert expected in error.expected and found in error.found
 
 
 def test_a_split_that_does_not_fit_is_named_as_the_option_has_it(tmp_path):
-    graph = sample()
-    inputs = write_tables(tmp_path, graph)
-    np.save(tmp_path / "e.npy", graph.edge_index)
-    np.save(tmp_path / "val.npy", np.array([0, 60]))
-    error = refusal(tmp_path / "e.npy", tmp_path / "out", inputs=inputs)
+    error = refusal_with(tmp_path, val=np.array([0, 60]))
     assert error.place == "--splits: val_ids[1]" and "numbered from 0" in error.hint
 
 
 def test_files_of_no_known_kind_are_refused(tmp_path):
     np.save(tmp_path / "e.npy", sample().edge_index)
     (tmp_path / "x.bin").write_bytes(bytes(60))
-    source, out = tmp_path / "e.npy", tmp_path / "out"
-    assert "--feature-dim" in refusal(source, out, inputs=SourceOptions(features=tmp_path / "x.bin")).hint
-    odd = SourceOptions(features=tmp_path / "x.bin", raw=RawLayout(7))
-    assert "rows of 7 x float32 (28 bytes)" in refusal(source, out, inputs=odd).expected
-    labels = SourceOptions(features="ones", labels=tmp_path / "x.bin")
-    assert "a .npy, .csv or .parquet file" in refusal(source, out, inputs=labels).expected
+    source = tmp_path / "e.npy"
+    assert "--feature-dim" in refusal(source, features=tmp_path / "x.bin").hint
+    assert "rows of 7 x float32 (28 bytes)" in refusal(source, features=tmp_path / "x.bin", raw=RawLayout(7)).expected
+    assert "a .npy, .csv or .parquet file" in refusal(source, features="ones", labels=tmp_path / "x.bin").expected
     np.save(tmp_path / "flat.npy", np.ones(60))
-    flat = SourceOptions(features=tmp_path / "flat.npy")
-    assert refusal(source, out, inputs=flat).hint == "for one column: array[:, None]"
-    missing = SourceOptions(features=tmp_path / "none.npy")
-    assert "no such file" in refusal(source, out, inputs=missing).found
+    assert refusal(source, features=tmp_path / "flat.npy").hint == "for one column: array[:, None]"
+    assert "no such file" in refusal(source, features=tmp_path / "none.npy").found

@@ -7,13 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from edge_list_test import write_parquet
-from import_helpers import refusal
+from import_helpers import imported, refusal
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.dataset import import_graph
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.arrays import NUMBERS_HINT
-from cohort_gnn.dataset.importing.beside import SourceOptions
 from cohort_gnn.dataset.tables.table import choose_columns, spans
 
 X = np.arange(12.0).reshape(4, 3)
@@ -39,7 +37,7 @@ def write_nodes(folder: Path, kind: str, header: bool = True, ids=range(4)) -> P
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_ids_and_labels_are_no_features(tmp_path, source, kind):
-    error = refusal(source, tmp_path / "out", inputs=SourceOptions(features=write_nodes(tmp_path, kind)))
+    error = refusal(source, features=write_nodes(tmp_path, kind))
     assert error.found == "id and label among them" and "--feature-columns f0:f2;" in error.hint
 
 
@@ -62,19 +60,19 @@ def test_fields_in_quotes_may_hold_separators(tmp_path, source, title):
     lines = [f'"a, ""b"", {y}",{",".join(map(str, row))},"{y}"' for row, y in zip(X, Y, strict=True)]
     nodes = tmp_path / "nodes.csv"
     nodes.write_text("\n".join([f'"{title}",f0,f1,f2,label', *lines]) + "\n")
-    inputs = SourceOptions(features=nodes, feature_columns=["f0:f2"], labels=nodes, label_columns=["label"])
-    import_graph(source, tmp_path / "out", inputs=inputs)
-    np.testing.assert_array_equal(open_dataset(tmp_path / "out").x, X)
-    np.testing.assert_array_equal(open_dataset(tmp_path / "out").y, Y)
+    inputs = {"features": nodes, "feature_columns": ["f0:f2"], "labels": nodes, "label_columns": ["label"]}
+    data = imported(source, **inputs)
+    np.testing.assert_array_equal(data.x, X)
+    np.testing.assert_array_equal(data.y, Y)
     nodes.write_text(nodes.read_text().replace('"1"', '"one"'))
-    assert refusal(source, tmp_path / "again", inputs=inputs).place.endswith("nodes.csv: line 4")
+    assert refusal(source, **inputs).place.endswith("nodes.csv: line 4")
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_texts_as_features_are_refused_without_a_word_on_ids(tmp_path, source, kind):
     (tmp_path / "nodes.csv").write_text("f0,f1\n" + "1,red\n" * 4)
     write_parquet(tmp_path / "nodes.parquet", f0=[1] * 4, f1=["red"] * 4)
-    error = refusal(source, tmp_path / "out", inputs=SourceOptions(features=tmp_path / f"nodes.{kind}"))
+    error = refusal(source, features=tmp_path / f"nodes.{kind}")
     assert error.hint == NUMBERS_HINT
 
 
@@ -82,16 +80,15 @@ def test_all_columns_are_taken_aloud(tmp_path, source):
     notes = []
     names = ",".join(f"f{i}" for i in range(9))
     np.savetxt(tmp_path / "x.csv", np.ones((4, 9)), delimiter=",", header=names, comments="")
-    import_graph(source, tmp_path / "out", inputs=SourceOptions(features=tmp_path / "x.csv"), note=notes.append)
+    imported(source, features=tmp_path / "x.csv", note=notes.append)
     assert notes[0] == "x.csv: 9 columns taken as features: f0, f1, ..., f8"
 
 
 @pytest.mark.parametrize("wanted", [["1", "3"], ["1:1", "3"]])
 def test_columns_may_be_numbers_and_others_text(tmp_path, source, wanted):
     (tmp_path / "x.csv").write_text("".join(f"user{i},{i},friend,{2 * i}\n" for i in range(4)))
-    inputs = SourceOptions(features=tmp_path / "x.csv", feature_columns=wanted, header="no")
-    import_graph(source, tmp_path / "out", inputs=inputs)
-    np.testing.assert_array_equal(open_dataset(tmp_path / "out").x, np.arange(4)[:, None] * [1, 2])
+    data = imported(source, features=tmp_path / "x.csv", feature_columns=wanted, header="no")
+    np.testing.assert_array_equal(data.x, np.arange(4)[:, None] * [1, 2])
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -100,9 +97,8 @@ def test_a_table_of_labels_with_ids_asks_for_its_column(tmp_path, source, kind):
         (tmp_path / "y.csv").write_text("id,label\n" + "".join(f"{i},{y}\n" for i, y in enumerate(Y)))
     else:
         write_parquet(tmp_path / "y.parquet", id=np.arange(4), label=Y)
-    inputs = SourceOptions(features=Path("ones"), labels=tmp_path / f"y.{kind}")
     for task in ("classification", "multilabel"):
-        error = refusal(source, tmp_path / "out", inputs=inputs, task=task)
+        error = refusal(source, features=Path("ones"), labels=tmp_path / f"y.{kind}", task=task)
         assert error.found == "id, label" and "--label-columns label takes" in error.hint
         assert "multilabel" not in error.hint
 
@@ -115,40 +111,36 @@ def test_rows_in_another_order_than_their_ids_are_refused(tmp_path, source, kind
     if part == "labels":
         np.save(tmp_path / "x.npy", X)
         inputs["features"] = tmp_path / "x.npy"
-    import_graph(source, tmp_path / "out", inputs=SourceOptions(**inputs))
+    imported(source, **inputs)
     write_nodes(tmp_path, kind, ids=[0, 2, 1, 3])
     with pytest.raises(CohortError, match="row i to be node i: id 1 in row 1, found id 2") as error:
-        import_graph(source, tmp_path / "other", inputs=SourceOptions(**inputs))
+        imported(source, **inputs)
     assert "sort the table by id" in error.value.hint
 
 
 def test_labels_that_are_ids_are_refused(tmp_path, source):
     np.save(tmp_path / "y.npy", Y + 2**40)
     np.save(tmp_path / "x.npy", X)
-    inputs = SourceOptions(features=tmp_path / "x.npy", labels=tmp_path / "y.npy")
     with pytest.raises(CohortError, match="labels: expected at most 1000000 classes") as error:
-        import_graph(source, tmp_path / "out", inputs=inputs)
+        imported(source, features=tmp_path / "x.npy", labels=tmp_path / "y.npy")
     assert "are these ids?" in error.value.hint
 
 
 def test_several_labels_need_no_choice(tmp_path, source):
     (tmp_path / "y.csv").write_text("a,b\n" + "0,1\n" * 4)
-    inputs = SourceOptions(features=Path("ones"), labels=tmp_path / "y.csv")
-    import_graph(source, tmp_path / "out", inputs=inputs, task="multilabel")
-    assert open_dataset(tmp_path / "out").y.tolist() == [[0, 1]] * 4
-    error = refusal(source, tmp_path / "other", inputs=inputs)
+    inputs = {"features": "ones", "labels": tmp_path / "y.csv"}
+    assert imported(source, **inputs, task="multilabel").y.tolist() == [[0, 1]] * 4
+    error = refusal(source, **inputs)
     assert "--label-columns b takes" in error.hint and "--label-type multilabel takes all" in error.hint
     (tmp_path / "y.csv").write_text("id,a,b\n0,0,1\n1,0,1\n2,0,1\n3,0,1\n")
-    inputs = SourceOptions(features=Path("ones"), labels=tmp_path / "y.csv", label_columns=["a:b"])
-    import_graph(source, tmp_path / "chosen", inputs=inputs, task="multilabel")
-    assert open_dataset(tmp_path / "chosen").y.tolist() == [[0, 1]] * 4
+    assert imported(source, **inputs, label_columns=["a:b"], task="multilabel").y.tolist() == [[0, 1]] * 4
 
 
 def test_columns_are_of_tables_alone(tmp_path, source):
     np.save(tmp_path / "x.npy", X)
     for field in ("feature", "label"):
-        inputs = SourceOptions(**{"features": tmp_path / "x.npy", f"{field}_columns": ["0"]})
-        assert refusal(source, tmp_path / "out", inputs=inputs).place == f"--{field}-columns"
+        inputs = {"features": tmp_path / "x.npy", f"{field}_columns": ["0"]}
+        assert refusal(source, **inputs).place == f"--{field}-columns"
 
 
 NAMES = ["id", "f0", "f1", "a:b", "y"]

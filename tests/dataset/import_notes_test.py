@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 import torch
 from edge_list_test import write_parquet
-from import_helpers import ONES, edge_pairs, refusal
+from import_helpers import edge_pairs, imported, refusal, write_npz
 from torch_geometric.data import Data
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.dataset import from_tensors, import_graph
-from cohort_gnn.dataset import open as open_dataset
-from cohort_gnn.dataset.importing.beside import SourceOptions
+from cohort_gnn.dataset import StoredGraph, from_tensors
 
 NUM_NODES = 20
 SRC = np.arange(NUM_NODES)
@@ -28,14 +26,18 @@ def mask(part: str) -> np.ndarray:
     return np.isin(np.arange(NUM_NODES), SPLITS[part])
 
 
-def said_by(source: Path, out: Path, **options) -> str:
+def outcome(source: Path, **options) -> tuple[str, StoredGraph]:
+    """What an import says, and its data set."""
     lines = []
-    import_graph(source, out, note=lines.append, **options)
-    return "\n".join(lines)
+    data = imported(source, note=lines.append, **options)
+    return "\n".join(lines), data
 
 
-def splits_of(folder: Path) -> list[list[int]]:
-    data = open_dataset(folder)
+def said_by(source: Path, **options) -> str:
+    return outcome(source, **options)[0]
+
+
+def splits_of(data: StoredGraph) -> list[list[int]]:
     return [data.train_ids.tolist(), data.val_ids.tolist(), data.test_ids.tolist()]
 
 
@@ -61,9 +63,9 @@ def test_splits_that_are_there_are_kept_and_the_others_empty(tmp_path, kind, par
     else:
         ids = {names[part]: np.array(SPLITS[part]) for part in parts}
         np.savez(source, x=X, src=SRC, dst=DST, labels=Y, **(ids if kind == "npz ids" else masks))
-    said = said_by(source, tmp_path / "out")
+    said, data = outcome(source)
     wanted = [SPLITS[part] if part in parts else [] for part in SPLITS]
-    assert splits_of(tmp_path / "out") == wanted
+    assert splits_of(data) == wanted
     missing = [names[part] for part in SPLITS if part not in parts]
     sizes = f"train {len(wanted[0])}, val {len(wanted[1])}, test {len(wanted[2])}"
     origin = source.name + (f", which has no {' and no '.join(missing)}" if missing else "")
@@ -73,20 +75,19 @@ def test_splits_that_are_there_are_kept_and_the_others_empty(tmp_path, kind, par
 def test_the_origin_of_splits_is_said(tmp_path):
     source = edge_list(tmp_path)
     np.save(tmp_path / "y.npy", Y)
-    assert "train 0, val 0, test 0 (no labels)" in said_by(source, tmp_path / "a", inputs=ONES)
-    labelled = SourceOptions(features=Path("ones"), labels=tmp_path / "y.npy")
-    assert "train 12, val 4, test 4 (random, seed 5)" in said_by(source, tmp_path / "b", inputs=labelled, seed=5)
+    assert "train 0, val 0, test 0 (no labels)" in said_by(source, features="ones")
+    labelled = {"features": "ones", "labels": tmp_path / "y.npy"}
+    assert "train 12, val 4, test 4 (random, seed 5)" in said_by(source, **labelled, seed=5)
     for part, ids in SPLITS.items():
         np.save(tmp_path / f"{part}.npy", ids)
     paths = [tmp_path / f"{part}.npy" for part in SPLITS]
-    given = SourceOptions(features=Path("ones"), labels=tmp_path / "y.npy", splits=paths)
-    assert "train 2, val 1, test 3 (from --splits)" in said_by(source, tmp_path / "c", inputs=given)
+    assert "train 2, val 1, test 3 (from --splits)" in said_by(source, **labelled, splits=paths)
 
 
 def test_a_split_of_another_shape_is_refused(tmp_path):
     tensors = dict(x=X, edge_index=np.stack([SRC, DST]), y=Y, train_mask=np.ones((NUM_NODES, 10), bool))
     torch.save({key: torch.from_numpy(array) for key, array in tensors.items()}, tmp_path / "g.pt")
-    error = refusal(tmp_path / "g.pt", tmp_path / "out")
+    error = refusal(tmp_path / "g.pt")
     assert error.place.endswith("train_mask") and "[20, 10]" in error.found
 
 
@@ -96,10 +97,10 @@ def test_masks_of_an_npz_are_masks_whatever_their_type(tmp_path, names, dtype):
     masks = {f"{part}_mask": mask(part).astype(dtype) for part in SPLITS}
     ends = dict(src=SRC, dst=DST, labels=Y) if names == "src" else dict(edge_index=np.stack([SRC, DST]), y=Y)
     np.savez(tmp_path / "g.npz", x=X, **ends, **masks)
-    import_graph(tmp_path / "g.npz", tmp_path / "out")
-    assert splits_of(tmp_path / "out") == list(SPLITS.values())
+    data = imported(tmp_path / "g.npz")
+    assert splits_of(data) == list(SPLITS.values())
     np.savez(tmp_path / "g.npz", x=X, **ends, train_mask=np.array(SPLITS["test"], dtype))
-    error = refusal(tmp_path / "g.npz", tmp_path / "other")
+    error = refusal(tmp_path / "g.npz")
     assert error.place.endswith("train_mask") and error.hint == "ids have the name train_ids"
 
 
@@ -109,15 +110,15 @@ def test_a_mask_of_integers_is_not_taken_for_ids(tmp_path, kind):
     for part, array in integers.items():
         np.save(tmp_path / f"{part}.npy", array)
         np.savetxt(tmp_path / f"{part}.csv", array, fmt="%d")
-    inputs = SourceOptions(features=Path("ones"), splits=[tmp_path / f"{part}.{kind}" for part in SPLITS], header="no")
+    inputs = {"features": "ones", "splits": [tmp_path / f"{part}.{kind}" for part in SPLITS], "header": "no"}
     if kind == "npz":
-        source, inputs = tmp_path / "g.npz", SourceOptions()
+        source, inputs = tmp_path / "g.npz", {}
         np.savez(source, x=X, src=SRC, dst=DST, labels=Y, train_ids=integers["train"])
     if kind == "tensors":
         with pytest.raises(CohortError, match="a mask must be bool"):
             from_tensors(tmp_path / "out", x=X, y=Y, edge_index=np.stack([SRC, DST]), train_ids=integers["train"])
         return
-    error = refusal(source, tmp_path / "out", inputs=inputs)
+    error = refusal(source, **inputs)
     place = "train_ids" if kind == "npz" else "--splits: train_ids"
     assert (error.place, error.found) == (place, "20 integers of 0 and 1")
     assert error.hint == "a mask must be bool: array.astype(bool)"
@@ -129,14 +130,13 @@ def test_two_nodes_may_be_all_there_are(tmp_path):
         np.save(tmp_path / f"{name}.npy", np.array(ids, np.int64))
     np.save(tmp_path / "y.npy", [0, 1])
     paths = [tmp_path / f"{part}.npy" for part in SPLITS]
-    inputs = SourceOptions(features=Path("ones"), labels=tmp_path / "y.npy", splits=paths)
-    import_graph(tmp_path / "e.npy", tmp_path / "out", inputs=inputs)
-    assert splits_of(tmp_path / "out") == [[0, 1], [], []]
+    data = imported(tmp_path / "e.npy", features="ones", labels=tmp_path / "y.npy", splits=paths)
+    assert splits_of(data) == [[0, 1], [], []]
 
 
 @pytest.mark.parametrize("split", [[0.8], [0.8, 0.2]])
 def test_fewer_than_three_shares_are_explained(tmp_path, split):
-    error = refusal(edge_list(tmp_path), tmp_path / "out", inputs=ONES, split=split)
+    error = refusal(edge_list(tmp_path), features="ones", split=split)
     assert (error.place, error.expected) == ("--split-ratio", "three parts") and "less than 1" in error.hint
 
 
@@ -145,12 +145,11 @@ def test_fewer_than_three_shares_are_explained(tmp_path, split):
 
 def test_the_direction_of_edges_is_said(tmp_path):
     np.save(tmp_path / "e.npy", np.array([[0, 1, 2, 3, 3], [1, 0, 3, 0, 3]]))
-    said = said_by(tmp_path / "e.npy", tmp_path / "a", inputs=ONES)
+    said, data = outcome(tmp_path / "e.npy", features="ones")
     assert "edges: directed (50 % have their reverse; --undirected adds it to the others)" in said
-    assert "edges: undirected" in said_by(tmp_path / "e.npy", tmp_path / "b", inputs=ONES, undirected=True)
-    assert open_dataset(tmp_path / "a").reversed_share() == 0.5
-    assert open_dataset(tmp_path / "b").reversed_share() == 1
-    assert 0 <= open_dataset(tmp_path / "a").reversed_share(at_most=2) <= 1
+    assert data.reversed_share() == 0.5 and 0 <= data.reversed_share(at_most=2) <= 1
+    said, data = outcome(tmp_path / "e.npy", features="ones", undirected=True)
+    assert "edges: undirected" in said and data.reversed_share() == 1
 
 
 FROM_ONE = "node 0 has no edges: do ids start at 1? --node-ids takes a file of ids, one per row"
@@ -171,18 +170,16 @@ def test_ids_that_seem_to_start_at_1_are_asked_about(tmp_path, name, options, mo
     np.save(tmp_path / "e.npy", [src, dst])
     np.save(tmp_path / "x.npy", X[:5])
     np.savez(tmp_path / "e.npz", src=src, dst=dst, x=X[:5], labels=Y[:5])
-    inputs = SourceOptions(features=tmp_path / "x.npy")
-    assert (FROM_ONE in said_by(tmp_path / "e.npy", tmp_path / "a", inputs=inputs, **options)) == asked
-    assert (FROM_ONE in said_by(tmp_path / "e.npz", tmp_path / "b", **options)) == asked
+    assert (FROM_ONE in said_by(tmp_path / "e.npy", features=tmp_path / "x.npy", **options)) == asked
+    assert (FROM_ONE in said_by(tmp_path / "e.npz", **options)) == asked
 
 
 def test_ids_that_are_given_are_not_asked_about(tmp_path):
     (tmp_path / "e.csv").write_text("src,dst\n1,2\n2,3\n")
     np.save(tmp_path / "ids.npy", np.arange(1, 5))
     np.save(tmp_path / "x.npy", X[:4])
-    inputs = SourceOptions(features=tmp_path / "x.npy", node_ids=tmp_path / "ids.npy")
-    assert FROM_ONE not in said_by(tmp_path / "e.csv", tmp_path / "out", inputs=inputs)
-    assert edge_pairs(tmp_path / "out") == [(0, 1), (1, 2)]
+    said, data = outcome(tmp_path / "e.csv", features=tmp_path / "x.npy", node_ids=tmp_path / "ids.npy")
+    assert FROM_ONE not in said and edge_pairs(data) == [(0, 1), (1, 2)]
 
 
 COLUMNS = {
@@ -201,14 +198,12 @@ COLUMNS = {
 def test_columns_of_edges_are_said(tmp_path, name):
     text, options, expected = COLUMNS[name]
     (tmp_path / "e.csv").write_text(text)
-    inputs = SourceOptions(features=Path("ones"), **options)
-    assert f"edges: {expected}" in said_by(tmp_path / "e.csv", tmp_path / "out", inputs=inputs)
+    assert f"edges: {expected}" in said_by(tmp_path / "e.csv", features="ones", **options)
 
 
 def test_columns_of_parquet_edges_are_said(tmp_path):
     write_parquet(tmp_path / "e.parquet", ts=SRC, source=SRC, target=DST, w=SRC / 2)
-    inputs = SourceOptions(features=Path("ones"), weight_column="w")
-    said = said_by(tmp_path / "e.parquet", tmp_path / "out", inputs=inputs)
+    said = said_by(tmp_path / "e.parquet", features="ones", weight_column="w")
     assert "edges: source -> target, weights w (ts not used); " in said
 
 
@@ -216,22 +211,22 @@ def test_attributes_that_are_not_read_are_named(tmp_path):
     data = Data(x=torch.from_numpy(X), y=torch.from_numpy(Y), edge_index=torch.from_numpy(np.stack([SRC, DST])))
     data.edge_attr, data.year, data.num_nodes = torch.ones(NUM_NODES, 3), torch.arange(NUM_NODES), NUM_NODES
     torch.save(data, tmp_path / "g.pt")
-    said = said_by(tmp_path / "g.pt", tmp_path / "a")
+    said = said_by(tmp_path / "g.pt")
     assert "g.pt: not used: year" in said and "edge_attr: the edges' features" in said
     data.edge_attr = torch.ones(NUM_NODES)
     torch.save(data, tmp_path / "g.pt")
-    assert "g.pt: not used: year" in said_by(tmp_path / "g.pt", tmp_path / "b")
+    assert "g.pt: not used: year" in said_by(tmp_path / "g.pt")
 
 
 @pytest.mark.parametrize("kind", ["features", "pt"])
 def test_rows_the_wrong_way_round_are_shown(tmp_path, kind):
-    source, inputs = edge_list(tmp_path), SourceOptions(features=tmp_path / "xT.npy")
+    source, inputs = edge_list(tmp_path), {"features": tmp_path / "xT.npy"}
     np.save(tmp_path / "xT.npy", np.ascontiguousarray(X.T))
     if kind == "pt":
-        source, inputs = tmp_path / "g.pt", SourceOptions()
+        source, inputs = tmp_path / "g.pt", {}
         tensors = dict(x=np.ascontiguousarray(X.T), edge_index=np.stack([SRC, DST]))
         torch.save({key: torch.from_numpy(array) for key, array in tensors.items()}, source)
-    error = refusal(source, tmp_path / "out", inputs=inputs)
+    error = refusal(source, **inputs)
     assert error.expected == "a node in [0, 2)"
     place = tmp_path / "xT.npy" if kind == "features" else f"{source}: x"
     assert error.hint.endswith(f"; {place} has 2 rows of 20 columns: one row per node")
@@ -240,25 +235,17 @@ def test_rows_the_wrong_way_round_are_shown(tmp_path, kind):
 def test_rows_are_not_blamed_for_what_they_have_no_part_in(tmp_path):
     np.save(tmp_path / "e.npy", [[0, -1], [1, 0]])
     np.save(tmp_path / "x.npy", X)
-    inputs = SourceOptions(features=tmp_path / "x.npy")
-    assert "one row per node" not in refusal(tmp_path / "e.npy", tmp_path / "out", inputs=inputs).hint
+    assert "one row per node" not in refusal(tmp_path / "e.npy", features=tmp_path / "x.npy").hint
 
 
 # --- names of PyG in an .npz ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["npz", "folder"])
+@pytest.mark.parametrize("kind", ["file", "folder"])
 def test_an_npz_may_have_the_names_of_pyg(tmp_path, kind):
     arrays = dict(x=X, edge_index=np.stack([SRC, DST]), y=Y, edge_weight=SRC / 4)
-    if kind == "npz":
-        np.savez(tmp_path / "g.npz", **arrays)
-    else:
-        (tmp_path / "g.npz").mkdir()
-        for key, array in arrays.items():
-            np.save(tmp_path / "g.npz" / f"{key}.npy", array)
-    import_graph(tmp_path / "g.npz", tmp_path / "out")
-    data = open_dataset(tmp_path / "out")
-    assert data.name == "g" and sorted(edge_pairs(tmp_path / "out")) == sorted(zip(SRC, DST, strict=True))
+    data = imported(write_npz(tmp_path / "g.npz", kind, arrays))
+    assert data.name == "g" and sorted(edge_pairs(data)) == sorted(zip(SRC, DST, strict=True))
     np.testing.assert_array_equal(data.x, X)
     np.testing.assert_array_equal(data.y, Y)
     np.testing.assert_array_equal(data.edge_weights, ((np.arange(NUM_NODES) - 1) % NUM_NODES) / 4)
@@ -266,8 +253,7 @@ def test_an_npz_may_have_the_names_of_pyg(tmp_path, kind):
 
 def test_an_npz_without_labels_has_none(tmp_path):
     np.savez(tmp_path / "g.npz", x=X, edge_index=np.stack([SRC, DST]))
-    import_graph(tmp_path / "g.npz", tmp_path / "out")
-    assert (open_dataset(tmp_path / "out").y == -1).all()
+    assert (imported(tmp_path / "g.npz").y == -1).all()
 
 
 @pytest.mark.parametrize(
@@ -281,7 +267,7 @@ def test_an_npz_without_labels_has_none(tmp_path):
 )
 def test_arrays_of_other_names_are_refused(tmp_path, arrays, expected):
     np.savez(tmp_path / "g.npz", **arrays)
-    error = refusal(tmp_path / "g.npz", tmp_path / "out")
+    error = refusal(tmp_path / "g.npz")
     assert expected in error.expected
     if expected.startswith("an array"):
         assert "src, dst, x, labels" in error.hint and "x, edge_index, y" in error.hint and "train_mask" in error.hint
@@ -289,7 +275,7 @@ def test_arrays_of_other_names_are_refused(tmp_path, arrays, expected):
 
 def test_tensors_of_other_names_are_told_theirs(tmp_path):
     torch.save({"feat": torch.ones(3, 2), "edges": torch.zeros(2, 3).long()}, tmp_path / "g.pt")
-    error = refusal(tmp_path / "g.pt", tmp_path / "out")
+    error = refusal(tmp_path / "g.pt")
     assert (error.expected, error.found) == ("tensors x and edge_index", "feat, edges")
     assert "x, edge_index, y, edge_weight, train_mask" in error.hint
 
@@ -309,8 +295,7 @@ def test_tensors_of_other_names_are_told_theirs(tmp_path):
 )
 def test_classes_that_no_node_has_are_counted(tmp_path, labels, told):
     np.save(tmp_path / "y.npy", labels)
-    inputs = SourceOptions(features=Path("ones"), labels=tmp_path / "y.npy")
-    said = said_by(edge_list(tmp_path), tmp_path / "out", inputs=inputs)
+    said = said_by(edge_list(tmp_path), features="ones", labels=tmp_path / "y.npy")
     assert told in said if told else "classes" not in said
 
 
@@ -325,18 +310,18 @@ NAMED = {
 @pytest.mark.parametrize("name", NAMED)
 def test_text_in_the_place_of_ids_gets_a_cure(tmp_path, name, rename):
     (tmp_path / "e.csv").write_text(NAMED[name])
-    error = refusal(tmp_path / "e.csv", tmp_path / "out", inputs=ONES, rename=rename)
+    error = refusal(tmp_path / "e.csv", features="ones", rename=rename)
     assert "numpy.unique(column, return_inverse=True)" in error.hint and error.expected == "an integer"
 
 
 def test_a_word_among_numbers_is_no_name(tmp_path):
     (tmp_path / "e.csv").write_text("a,b\n0,1\n1,three\n")
-    assert "--separator" in refusal(tmp_path / "e.csv", tmp_path / "out", inputs=ONES).hint
+    assert "--separator" in refusal(tmp_path / "e.csv", features="ones").hint
 
 
 def test_ids_with_a_fraction_get_a_cure(tmp_path):
     (tmp_path / "e.csv").write_text("src,dst\n1.0,2.0\n2.0,0.0\n")
-    error = refusal(tmp_path / "e.csv", tmp_path / "out", inputs=ONES)
+    error = refusal(tmp_path / "e.csv", features="ones")
     assert "without a fraction" in error.hint and error.found == '"1.0" in src, and the like in dst'
 
 
@@ -345,43 +330,39 @@ def test_arrays_of_text_get_a_cure(tmp_path):
     np.save(tmp_path / "names.npy", names)
     source = edge_list(tmp_path)
     for field in ("labels", "node_ids"):
-        inputs = SourceOptions(**{"features": Path("ones"), field: tmp_path / "names.npy"})
-        assert "numpy.unique" in refusal(source, tmp_path / "out", inputs=inputs).hint
+        assert "numpy.unique" in refusal(source, **{"features": "ones", field: tmp_path / "names.npy"}).hint
     np.savez(tmp_path / "g.npz", x=X, src=SRC, dst=DST, labels=names)
-    assert "numpy.unique" in refusal(tmp_path / "g.npz", tmp_path / "out").hint
+    assert "numpy.unique" in refusal(tmp_path / "g.npz").hint
 
 
 @pytest.mark.parametrize("field", ["features", "labels", "splits", "node_ids", "edge_weights", "destinations"])
 def test_a_file_that_is_not_there_is_said_to_be_missing(tmp_path, field):
     missing = tmp_path / "none"
-    inputs = SourceOptions(**{"features": Path("ones"), field: [missing] * 3 if field == "splits" else missing})
-    error = refusal(edge_list(tmp_path), tmp_path / "out", inputs=inputs)
+    inputs = {"features": "ones", field: [missing] * 3 if field == "splits" else missing}
+    error = refusal(edge_list(tmp_path), **inputs)
     assert (error.place, error.found) == (str(missing), "no such file") and field.replace("_", "-") in error.expected
 
 
 def test_a_published_data_set_is_not_downloaded(tmp_path):
-    assert "downloads nothing" in refusal(tmp_path / "Cora", tmp_path / "out").hint
-    assert refusal(tmp_path / "edges.csv", tmp_path / "out").hint == ""
+    assert "downloads nothing" in refusal(tmp_path / "Cora").hint
+    assert refusal(tmp_path / "edges.csv").hint == ""
 
 
 @pytest.mark.parametrize("format", ["auto", "npz"])
 def test_a_data_set_is_not_imported_again(tmp_path, format):
-    import_graph(edge_list(tmp_path), tmp_path / "data", inputs=ONES)
-    error = refusal(tmp_path / "data", tmp_path / "out", format=format)
+    data = imported(edge_list(tmp_path), features="ones")
+    error = refusal(data.path, format=format)
     assert error.found == "a data set of Cohort already" and error.hint == "use it as it is; copy it with cp -a"
 
 
 def test_another_meta_json_makes_no_data_set(tmp_path):
-    (tmp_path / "g").mkdir()
-    for name, array in dict(src=SRC, dst=DST, x=X, labels=Y).items():
-        np.save(tmp_path / "g" / f"{name}.npy", array)
-    (tmp_path / "g" / "meta.json").write_text('{"format": "another"}')
-    import_graph(tmp_path / "g", tmp_path / "out")
-    assert open_dataset(tmp_path / "out").num_nodes == NUM_NODES
+    folder = write_npz(tmp_path / "g", "folder", dict(src=SRC, dst=DST, x=X, labels=Y))
+    (folder / "meta.json").write_text('{"format": "another"}')
+    assert imported(folder).num_nodes == NUM_NODES
 
 
 @pytest.mark.parametrize(("end", "hint"), [("2.0", "3, not 3.0"), ("9" * 20, "from -2^63 to 2^63 - 1")])
 def test_a_number_that_is_no_id_has_a_cure(tmp_path, end, hint):
     (tmp_path / "e.csv").write_text(f"src,dst\n0,{end}\n")
-    error = refusal(tmp_path / "e.csv", tmp_path / "out", inputs=ONES)
+    error = refusal(tmp_path / "e.csv", features="ones")
     assert error.expected == "an integer" and hint in error.hint

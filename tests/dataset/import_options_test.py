@@ -13,14 +13,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow.csv
 import pytest
-from import_helpers import ONES, edge_pairs, refusal
+from import_helpers import edge_pairs, imported, refusal
 from processes import ALL_TESTS
 from pyarrow.csv import write_csv
 
-from cohort_gnn.base.errors import CohortError
-from cohort_gnn.dataset import check, import_graph
+from cohort_gnn.dataset import check
 from cohort_gnn.dataset import open as open_dataset
-from cohort_gnn.dataset.importing.beside import SourceOptions
 from cohort_gnn.dataset.tables.text_file import TextFile
 from cohort_gnn.dataset.tables.text_options import TextOptions
 
@@ -45,13 +43,8 @@ def made(pairs, reverse=False, dedupe=False, transpose=False, loops="keep", num_
 @pytest.mark.parametrize("transpose", [False, True])
 def test_options_change_edges_as_they_say(tmp_path, run, loops, dedupe, reverse, transpose):
     np.save(tmp_path / "e.npy", PAIRS)
-    flags = [
-        "--self-loops",
-        loops,
-        *["--dedupe"] * dedupe,
-        *["--reverse-edges"] * reverse,
-        *["--transpose"] * transpose,
-    ]
+    given = {"--dedupe": dedupe, "--reverse-edges": reverse, "--transpose": transpose}
+    flags = ["--self-loops", loops, *(flag for flag, is_given in given.items() if is_given)]
     assert run("import", tmp_path / "e.npy", tmp_path / "out", "--features", "ones", *flags) == 0
     assert edge_pairs(tmp_path / "out") == made(PAIRS, reverse, dedupe, transpose, loops)
     assert check(tmp_path / "out") == []
@@ -60,25 +53,24 @@ def test_options_change_edges_as_they_say(tmp_path, run, loops, dedupe, reverse,
 @pytest.mark.parametrize("option", ["dedupe", "reverse"])
 def test_undirected_is_not_without_what_it_is(tmp_path, option):
     np.save(tmp_path / "e.npy", np.array([[0, 1], [1, 0]]))
-    with pytest.raises(CohortError, match="--undirected, --no-.*: expected one of the two, found both"):
-        import_graph(tmp_path / "e.npy", tmp_path / "out", inputs=ONES, undirected=True, **{option: False})
-    assert not (tmp_path / "out").exists()
+    error = refusal(tmp_path / "e.npy", features="ones", undirected=True, **{option: False})
+    assert "--undirected, --no-" in error.place and (error.expected, error.found) == ("one of the two", "both")
 
 
 def test_undirected_is_reverse_and_dedupe(tmp_path):
     np.save(tmp_path / "e.npy", PAIRS)
-    import_graph(tmp_path / "e.npy", tmp_path / "out", inputs=ONES, undirected=True)
-    assert edge_pairs(tmp_path / "out") == made(PAIRS, reverse=True, dedupe=True)
+    data = imported(tmp_path / "e.npy", features="ones", undirected=True)
+    assert edge_pairs(data) == made(PAIRS, reverse=True, dedupe=True)
 
 
 def test_nodes_says_how_many_there_are(tmp_path, run):
     np.save(tmp_path / "e.npy", PAIRS)
     assert run("import", tmp_path / "e.npy", tmp_path / "out", "--features", "ones", "--nodes", "9") == 0
     assert open_dataset(tmp_path / "out").num_nodes == 9
-    error = refusal(tmp_path / "e.npy", tmp_path / "more", inputs=SourceOptions(features="ones", nodes=3))
+    error = refusal(tmp_path / "e.npy", features="ones", nodes=3)
     assert "a node in [0, 3)" in error.expected
     np.save(tmp_path / "x.npy", np.ones((5, 2)))
-    error = refusal(tmp_path / "e.npy", tmp_path / "more", inputs=SourceOptions(features=tmp_path / "x.npy", nodes=9))
+    error = refusal(tmp_path / "e.npy", features=tmp_path / "x.npy", nodes=9)
     assert "9 rows" in error.expected
 
 
@@ -120,11 +112,11 @@ def test_node_ids_say_whose_rows_they_are(tmp_path, run):
 
 
 def test_names_that_do_not_fit_are_refused(tmp_path):
-    source, out = tmp_path / "e.npy", tmp_path / "out"
+    source = tmp_path / "e.npy"
     np.save(source, NAMES[PAIRS])
     np.save(tmp_path / "x.npy", np.ones((5, 2)))
     rows = tmp_path / "x.npy"
-    assert "--node-ids FILE" in refusal(source, out, inputs=SourceOptions(features=rows), rename=True).hint
+    assert "--node-ids FILE" in refusal(source, features=rows, rename=True).hint
     for ids, expected in (
         (NAMES, "5 nodes, one per row"),
         ([1, 2, 3, 4, 1], "an id named once"),
@@ -132,22 +124,20 @@ def test_names_that_do_not_fit_are_refused(tmp_path):
         ([1.0, 2, 3, 4, 5], "integers"),
     ):
         np.save(tmp_path / "ids.npy", ids)
-        inputs = SourceOptions(features=rows, node_ids=tmp_path / "ids.npy")
-        assert expected in refusal(source, out, inputs=inputs).expected
+        assert expected in refusal(source, features=rows, node_ids=tmp_path / "ids.npy").expected
     np.save(tmp_path / "split.npy", np.array([6]))
-    inputs = SourceOptions(features="ones", splits=[tmp_path / "split.npy"] * 3)
-    assert "the id of a node" in refusal(source, out, inputs=inputs, rename=True).expected
+    error = refusal(source, features="ones", splits=[tmp_path / "split.npy"] * 3, rename=True)
+    assert "the id of a node" in error.expected
 
 
 def test_too_little_memory_is_refused(tmp_path):
     np.save(tmp_path / "e.npy", PAIRS)
-    assert "at least 16.00 MB" in refusal(tmp_path / "e.npy", tmp_path / "out", inputs=ONES, memory=10**6).expected
+    assert "at least 16.00 MB" in refusal(tmp_path / "e.npy", features="ones", memory=10**6).expected
     np.save(tmp_path / "x.npy", np.ones((2_000_000, 3), np.float32))
-    inputs = SourceOptions(features=tmp_path / "x.npy")
-    error = refusal(tmp_path / "e.npy", tmp_path / "out", inputs=inputs, memory=16 * 10**6, row_normalize=True)
+    error = refusal(tmp_path / "e.npy", features=tmp_path / "x.npy", memory=16 * 10**6, row_normalize=True)
     assert "--memory" in error.hint
     np.save(tmp_path / "e.npy", np.arange(1_600_000).reshape(2, -1) * 7)
-    error = refusal(tmp_path / "e.npy", tmp_path / "out", inputs=ONES, memory=16 * 10**6, rename=True)
+    error = refusal(tmp_path / "e.npy", features="ones", memory=16 * 10**6, rename=True)
     assert "for the ids of all nodes" in error.expected
 
 
@@ -190,7 +180,7 @@ def test_runs_on_disk_give_the_bytes_of_a_sort_in_memory(large, tmp_path, undire
         folder, (src, dst) = tmp_path, np.load(large / "e.npy")[:, : LARGE // 3]
         np.save(folder / "e.npy", [src, dst])
     for name, (source, memory) in imports.items():
-        import_graph(folder / source, tmp_path / name, inputs=ONES, memory=memory, undirected=undirected)
+        imported(folder / source, tmp_path / name, features="ones", memory=memory, undirected=undirected)
     assert len({digest_of(tmp_path / name) for name in imports}) == 1
     keys = np.concatenate([dst * LARGE_NODES + src] + [src * LARGE_NODES + dst] * undirected)
     keys = np.unique(keys) if undirected else np.sort(keys)

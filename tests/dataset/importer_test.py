@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 import torch
+from import_helpers import write_npz
 from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
@@ -111,15 +112,10 @@ def test_pca_refuses_more_components_than_there_are(components):
         principal_components(np.ones((50, 30)), components)
 
 
-@pytest.mark.parametrize("kind", ["npz", "folder"])
+@pytest.mark.parametrize("kind", ["file", "folder"])
 def test_plain_arrays_point_from_src_to_dst(tmp_path, kind, run):
-    if kind == "npz":
-        np.savez(tmp_path / "in.npz", **PLAIN)
-    else:
-        (tmp_path / "in.npz").mkdir()
-        for key, array in PLAIN.items():
-            np.save(tmp_path / "in.npz" / f"{key}.npy", array)
-    assert run("import", tmp_path / "in.npz", tmp_path / "out", "--split-ratio", "1,0,0") == 0
+    source = write_npz(tmp_path / "in.npz", kind, PLAIN)
+    assert run("import", source, tmp_path / "out", "--split-ratio", "1,0,0") == 0
     data = open_dataset(tmp_path / "out")
     np.testing.assert_array_equal(data.indptr, [0, 2, 4, 5, 6])
     np.testing.assert_array_equal(data.indices, [2, 3, 0, 0, 2, 1])

@@ -8,16 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from import_helpers import ONES, refusal
+from import_helpers import imported, refusal
 from layout_writers import sample, write_igb, write_ogb
 
 import cohort_gnn as cohort
 from cohort_gnn import CohortError
 from cohort_gnn.cache.plan.options import label_bytes_of
-from cohort_gnn.dataset import import_graph
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.check import check
-from cohort_gnn.dataset.importing.beside import SourceOptions
 from cohort_gnn.dataset.importing.renumber import renumber
 from cohort_gnn.spec.meta import read_meta
 
@@ -191,9 +189,8 @@ def test_import_of_ogb_takes_several_labels(tmp_path):
     for name, ids in zip(("train", "valid", "test"), splits, strict=True):
         (folder,) = (source / "split").iterdir()
         np.savetxt(folder / f"{name}.csv.gz", ids, fmt="%d")
-    import_graph(source, tmp_path / "out", task="multilabel")
-    np.testing.assert_array_equal(open_dataset(tmp_path / "out").y, as_stored(several("float")))
-    error = refusal(source, tmp_path / "again")
+    np.testing.assert_array_equal(imported(source, task="multilabel").y, as_stored(several("float")))
+    error = refusal(source)
     assert (error.expected, error.found) == ("one class per node", "5 targets per node") and "multilabel" in error.hint
 
 
@@ -202,21 +199,19 @@ def test_import_of_a_pyg_file_takes_numbers(tmp_path):
     y = torch.from_numpy(numbers())
     tensors = {"x": torch.from_numpy(graph.x), "edge_index": torch.from_numpy(graph.edge_index), "y": y}
     torch.save(tensors, tmp_path / "data.pt")
-    import_graph(tmp_path / "data.pt", tmp_path / "out", task="regression")
-    np.testing.assert_array_equal(open_dataset(tmp_path / "out").y, numbers())
+    np.testing.assert_array_equal(imported(tmp_path / "data.pt", task="regression").y, numbers())
 
 
 def test_import_says_which_sources_are_for_which_task(tmp_path):
     igb = write_igb(tmp_path, sample())
-    error = refusal(igb, tmp_path / "out", task="regression")
+    error = refusal(igb, task="regression")
     assert "classification: the labels of format igb" in error.expected and "--labels FILE" in error.hint
-    error = refusal(edge_list(tmp_path), tmp_path / "out", inputs=ONES, task="multilabel")
+    error = refusal(edge_list(tmp_path), features="ones", task="multilabel")
     assert error.place == "--label-type multilabel" and error.found == "none in the source"
-    error = refusal(edge_list(tmp_path), tmp_path / "out", inputs=ONES, task="ranking")
+    error = refusal(edge_list(tmp_path), features="ones", task="ranking")
     assert error.place == "--label-type"
     np.save(tmp_path / "y.npy", numbers())
-    inputs = SourceOptions(features=Path("ones"), labels=tmp_path / "y.npy")
-    error = refusal(edge_list(tmp_path), tmp_path / "out", inputs=inputs)
+    error = refusal(edge_list(tmp_path), features="ones", labels=tmp_path / "y.npy")
     assert "the number of a class" in error.expected and "--label-type regression" in error.hint
 
 

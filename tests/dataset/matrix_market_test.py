@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse
-from import_helpers import ONES, edge_pairs, refusal
+from import_helpers import edge_pairs, imported, refusal
 from layout_writers import sample
 
-from cohort_gnn.dataset import import_graph
 from cohort_gnn.dataset import open as open_dataset
-from cohort_gnn.dataset.importing.beside import SourceOptions
 from cohort_gnn.dataset.layouts.matrix_market import MatrixFile
 
 V = 60
@@ -87,9 +85,9 @@ def test_what_scipy_writes_comes_back(tmp_path, name, suffix):
         with open(tmp_path / "small.mtx", "rb") as file, gzip.open(tmp_path / "small.mtx.gz", "wb") as packed:
             shutil.copyfileobj(file, packed)
     notes = []
-    import_graph(tmp_path / f"small{suffix}", tmp_path / "out", inputs=ONES, note=notes.append)
-    assert edges_of(tmp_path / "out", weighted) == expected
-    assert open_dataset(tmp_path / "out").name == "small"
+    data = imported(tmp_path / f"small{suffix}", features="ones", note=notes.append)
+    assert edges_of(data.path, weighted) == expected
+    assert data.name == "small"
     assert ("their values are edge weights" in notes[0]) == weighted and kind.split()[1] in notes[0]
 
 
@@ -110,8 +108,8 @@ def test_other_valid_files_are_read_as_scipy_reads_them(tmp_path, name):
     weighted = "pattern" not in BY_HAND[name]
     readable = BY_HAND[name].replace("MATRIX Coordinate Double General", "matrix coordinate double general")
     (tmp_path / "scipy.mtx").write_bytes(readable.encode())
-    import_graph(source, tmp_path / "out", inputs=ONES)
-    assert edges_of(tmp_path / "out", weighted) == read_by_scipy(tmp_path / "scipy.mtx", weighted)
+    data = imported(source, features="ones")
+    assert edges_of(data.path, weighted) == read_by_scipy(tmp_path / "scipy.mtx", weighted)
 
 
 @pytest.mark.parametrize("name", ["float64", "symmetric", "skew"])
@@ -132,10 +130,9 @@ def test_features_labels_and_weights_come_from_files_beside(tmp_path):
     np.save(tmp_path / "y.npy", graph.y)
     np.save(tmp_path / "w.npy", np.ones(400, np.float32))
     beside = {"features": tmp_path / "x.npy", "labels": tmp_path / "y.npy", "edge_weights": tmp_path / "w.npy"}
-    import_graph(tmp_path / "small.mtx", tmp_path / "out", inputs=SourceOptions(**beside))
-    data = open_dataset(tmp_path / "out")
+    data = imported(tmp_path / "small.mtx", **beside)
     assert np.array_equal(data.x_float32(), graph.x) and (data.edge_weights == 1).all()
-    assert refusal(tmp_path / "small.mtx", tmp_path / "other").expected == "feature rows"
+    assert refusal(tmp_path / "small.mtx").expected == "feature rows"
 
 
 G = f"{BANNER} real general\n"
@@ -180,7 +177,7 @@ BAD = {
 def test_bad_files_are_refused(tmp_path, name):
     text, place, expected, found = BAD[name]
     (tmp_path / "small.mtx").write_bytes(text.encode("latin1"))
-    error = refusal(tmp_path / "small.mtx", tmp_path / "out", inputs=ONES)
+    error = refusal(tmp_path / "small.mtx", features="ones")
     assert place in error.place and expected in error.expected and found in error.found, error
     assert "--columns" not in error.hint and "--comment" not in error.hint, error
 
@@ -192,15 +189,14 @@ def test_bad_files_are_refused(tmp_path, name):
 )
 def test_the_cures_work(tmp_path, monkeypatch, matrix, cure):
     scipy.io.mmwrite(tmp_path / "small.mtx", matrix)
-    error = refusal(tmp_path / "small.mtx", tmp_path / "out", inputs=ONES)
+    error = refusal(tmp_path / "small.mtx", features="ones")
     monkeypatch.chdir(tmp_path)
     exec(error.hint[error.hint.index(cure) :], {"scipy": scipy})
     (cured,) = {path.name for path in tmp_path.glob("*.mtx")} - {"small.mtx"}
-    import_graph(tmp_path / cured, tmp_path / "out", inputs=ONES)
-    assert open_dataset(tmp_path / "out").num_nodes == matrix.shape[0]
+    assert imported(tmp_path / cured, features="ones").num_nodes == matrix.shape[0]
 
 
 def test_options_of_edge_lists_are_refused(tmp_path):
     scipy.io.mmwrite(tmp_path / "small.mtx", coo(random))
-    error = refusal(tmp_path / "small.mtx", tmp_path / "out", inputs=SourceOptions(features="ones", weight_column="2"))
+    error = refusal(tmp_path / "small.mtx", features="ones", weight_column="2")
     assert error.place == "--weight-column" and "mtx" in error.found

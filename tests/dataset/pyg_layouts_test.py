@@ -8,13 +8,10 @@ import numpy as np
 import pytest
 import torch
 from damage import cut, remove, write
-from import_helpers import Harmful, refusal
+from import_helpers import Harmful, imported, refusal
 from layout_writers import assert_holds, planetoid_sample, sample, write_planetoid
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.io import read_planetoid_data
-
-from cohort_gnn.dataset import import_graph
-from cohort_gnn.dataset import open as open_dataset
 
 # --- PyG ------------------------------------------------------------------------------------------------------------
 
@@ -23,8 +20,7 @@ from cohort_gnn.dataset import open as open_dataset
 def test_planetoid_comes_back(tmp_path, protocol):
     graph = planetoid_sample()
     write_planetoid(tmp_path / "Small" / "raw", graph, protocol)
-    import_graph(tmp_path / "Small", tmp_path / "out")
-    assert_holds(tmp_path / "out", graph)
+    assert_holds(imported(tmp_path / "Small"), graph)
 
 
 def test_a_graph_of_several_node_types_has_another_way(tmp_path):
@@ -32,7 +28,7 @@ def test_a_graph_of_several_node_types_has_another_way(tmp_path):
     graph["a"].x, graph["b"].x = torch.ones(3, 2), torch.ones(4, 2)
     graph["a", "to", "b"].edge_index = torch.zeros(2, 5, dtype=torch.int64)
     torch.save(graph.to_dict(), tmp_path / "hetero.pt")
-    error = refusal(tmp_path / "hetero.pt", tmp_path / "out")
+    error = refusal(tmp_path / "hetero.pt")
     assert error.found == "a HeteroData" and "cohort.from_pyg(data, OUT)" in error.hint
 
 
@@ -41,8 +37,7 @@ def test_planetoid_is_what_pyg_reads(tmp_path):
     for part in ("x", "y", "tx", "ty", "allx", "ally", "graph", "test.index"):
         (raw / f"ind.citeseer.{part}").write_bytes((raw / f"ind.small.{part}").read_bytes())
         (raw / f"ind.small.{part}").unlink()
-    import_graph(raw, tmp_path / "out")  # PyG fills gaps between test nodes for citeseer alone
-    ours = open_dataset(tmp_path / "out").to_pyg()
+    ours = imported(raw).to_pyg()
     train = torch.arange(12)
     theirs = read_planetoid_data_without_its_500(raw)
     assert torch.equal(ours.x, theirs.x)
@@ -88,7 +83,7 @@ PLANETOID_BAD = {
 def test_bad_planetoid_folders_are_refused(tmp_path, name):
     change, expected, found = PLANETOID_BAD[name]
     change(write_planetoid(tmp_path / "raw", planetoid_sample()))
-    error = refusal(tmp_path / "raw", tmp_path / "out")
+    error = refusal(tmp_path / "raw")
     assert expected in error.expected and found in error.found
 
 
@@ -115,28 +110,20 @@ def test_pyg_files_come_back(tmp_path, form):
     graph = sample()
     (tmp_path / "Set" / "processed").mkdir(parents=True)
     torch.save(PYG_FORMS[form](pyg_data(graph)), tmp_path / "Set" / "processed" / "data.pt")
-    import_graph(tmp_path / "Set", tmp_path / "a")
-    import_graph(tmp_path / "Set" / "processed" / "data.pt", tmp_path / "b")
-    assert_holds(tmp_path / "a", graph)
-    assert_holds(tmp_path / "b", graph)
-    assert open_dataset(tmp_path / "a").name == "Set"
+    assert_holds(imported(tmp_path / "Set/processed/data.pt"), graph)
+    data = imported(tmp_path / "Set")
+    assert_holds(data, graph)
+    assert data.name == "Set"
 
 
-def test_pyg_files_of_bfloat16_keep_their_bits(tmp_path):
+def test_bfloat16_keeps_its_bits_and_is_normalized_as_the_numbers_it_is(tmp_path):
     data = pyg_data(sample())
     data.x = data.x.bfloat16()
     torch.save(data, tmp_path / "g.pt")
-    import_graph(tmp_path / "g.pt", tmp_path / "out")
-    assert np.array_equal(open_dataset(tmp_path / "out").x_float32(), data.x.float().numpy())
-
-
-def test_rows_of_bfloat16_are_normalized_as_the_numbers_they_are(tmp_path):
-    data = pyg_data(sample())
-    data.x = data.x.bfloat16()
-    torch.save(data, tmp_path / "g.pt")
-    import_graph(tmp_path / "g.pt", tmp_path / "out", row_normalize=True)
     x = data.x.float().numpy()
-    np.testing.assert_allclose(open_dataset(tmp_path / "out").x * abs(x).sum(axis=1, keepdims=True), x, rtol=1e-5)
+    assert np.array_equal(imported(tmp_path / "g.pt").x_float32(), x)
+    found = imported(tmp_path / "g.pt", row_normalize=True)
+    np.testing.assert_allclose(found.x * abs(x).sum(axis=1, keepdims=True), x, rtol=1e-5)
 
 
 def test_parameters_and_weights_of_16_bits_are_read(tmp_path):
@@ -144,8 +131,7 @@ def test_parameters_and_weights_of_16_bits_are_read(tmp_path):
     data.x.requires_grad_()
     data.edge_weight = torch.arange(data.edge_index.shape[1]).bfloat16()
     torch.save(data, tmp_path / "g.pt")
-    import_graph(tmp_path / "g.pt", tmp_path / "out")
-    read = open_dataset(tmp_path / "out")
+    read = imported(tmp_path / "g.pt")
     assert np.array_equal(read.x, data.x.detach().numpy())
     assert sorted(read.edge_weights) == sorted(data.edge_weight.float().tolist())
 
@@ -187,12 +173,12 @@ PYG_BAD = {
 def test_bad_pyg_files_are_refused(tmp_path, name):
     change, expected, found = PYG_BAD[name]
     torch.save(change(pyg_data(sample())), tmp_path / "g.pt")
-    error = refusal(tmp_path / "g.pt", tmp_path / "out")
+    error = refusal(tmp_path / "g.pt")
     assert expected in error.expected and found in error.found
 
 
 def test_what_is_no_torch_file_is_refused(tmp_path):
     (tmp_path / "g.pt").write_bytes(b"PK no zip")
-    assert "only tensors" in refusal(tmp_path / "g.pt", tmp_path / "out").expected
+    assert "only tensors" in refusal(tmp_path / "g.pt").expected
     (tmp_path / "empty").mkdir()
-    assert "a Data file, or a folder" in refusal(tmp_path / "empty", tmp_path / "out", format="pyg").expected
+    assert "a Data file, or a folder" in refusal(tmp_path / "empty", format="pyg").expected

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse
-from import_helpers import ONES, edge_pairs, refusal
+from import_helpers import edge_pairs, imported, refusal
 from layout_writers import sample
 
-from cohort_gnn.dataset import import_graph
 from cohort_gnn.dataset import open as open_dataset
 
 V = 60
@@ -34,12 +33,12 @@ def test_what_scipy_saves_comes_back(tmp_path, form, dtype):
     matrix = getattr(scipy.sparse, form)(coo(dtype))
     scipy.sparse.save_npz(tmp_path / "small.npz", matrix, compressed=dtype is np.float64)
     notes = []
-    import_graph(tmp_path / "small.npz", tmp_path / "out", inputs=ONES, note=notes.append)
+    data = imported(tmp_path / "small.npz", features="ones", note=notes.append)
     loaded = scipy.sparse.load_npz(tmp_path / "small.npz").tocoo()
     values = np.ones(loaded.nnz) if dtype is bool else loaded.data.astype(np.float32)
     pairs = zip(loaded.row.tolist(), loaded.col.tolist(), strict=True)
-    assert edges_of(tmp_path / "out") == sorted(zip(pairs, values.tolist(), strict=True))
-    assert (open_dataset(tmp_path / "out").edge_weights is None) == (dtype is bool)
+    assert edges_of(data.path) == sorted(zip(pairs, values.tolist(), strict=True))
+    assert (data.edge_weights is None) == (dtype is bool)
     weights = "" if dtype is bool else "; their values are edge weights"
     assert notes[0] == f"small.npz: {loaded.nnz} entries{weights}"
 
@@ -78,15 +77,14 @@ BAD = {
 def test_bad_files_are_refused(tmp_path, name):
     changes, place, expected, found = BAD[name]
     saved(tmp_path / "small.npz", **changes)
-    error = refusal(tmp_path / "small.npz", tmp_path / "out", inputs=ONES)
+    error = refusal(tmp_path / "small.npz", features="ones")
     assert place in error.place and expected in error.expected and found in error.found, error
 
 
 @pytest.mark.parametrize("form", ["bsr", "dia"])
 def test_the_cure_of_other_forms_works(tmp_path, monkeypatch, form):
     scipy.sparse.save_npz(tmp_path / "small.npz", coo().asformat(form))
-    error = refusal(tmp_path / "small.npz", tmp_path / "out", inputs=ONES)
+    error = refusal(tmp_path / "small.npz", features="ones")
     monkeypatch.chdir(tmp_path)
     exec(error.hint, {"scipy": scipy})
-    import_graph(tmp_path / "csr.npz", tmp_path / "out", inputs=ONES)
-    assert open_dataset(tmp_path / "out").num_nodes == V
+    assert imported(tmp_path / "csr.npz", features="ones").num_nodes == V

@@ -11,19 +11,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from import_helpers import ONES, refusal, write_npz
+from import_helpers import imported, refusal, write_npz
 from layout_writers import sample
 from torch_geometric.data import Data, HeteroData
 
 import cohort_gnn as cohort
 from cohort_gnn import CohortError
-from cohort_gnn.dataset import from_pyg, from_tensors, import_graph, split_links
+from cohort_gnn.dataset import from_pyg, from_tensors, split_links
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.check import check
-from cohort_gnn.dataset.importing.beside import SourceOptions
 from cohort_gnn.dataset.importing.renumber import renumber
 
 GRAPH = sample()
+OF_NODES = {"features": "ones", "nodes": GRAPH.num_nodes}
 SRC, DST = GRAPH.edge_index
 RANDOM = np.random.default_rng(9)
 ROWS = RANDOM.integers(-99, 99, (len(SRC), 3)).astype(np.float32)
@@ -78,11 +78,10 @@ def edge_list(folder: Path, kind: str) -> tuple[Path, dict]:
 def test_edge_lists_bring_features(tmp_path, kind, memory):
     source, given = edge_list(tmp_path, kind)
     notes: list[str] = []
-    inputs = SourceOptions(features=ONES.features, nodes=GRAPH.num_nodes, **given)
-    import_graph(source, tmp_path / "out", inputs=inputs, memory=memory, note=notes.append)
-    assert edges_read_by_hand(tmp_path / "out") == EXPECTED
+    data = imported(source, **OF_NODES, **given, memory=memory, note=notes.append)
+    assert edges_read_by_hand(data.path) == EXPECTED
     assert ("features a, b, c" in " ".join(notes)) == ("edge_feature_columns" in given)
-    assert not list((tmp_path / "out").glob("*number*")) and not list((tmp_path / "out").glob("*unsorted*"))
+    assert not list(data.path.glob("*number*")) and not list(data.path.glob("*unsorted*"))
 
 
 def test_the_command_takes_features(tmp_path, run):
@@ -95,17 +94,15 @@ def test_the_command_takes_features(tmp_path, run):
 def test_options_keep_each_row_with_its_edge(tmp_path):
     source, given = edge_list(tmp_path, "npy")
 
-    def imported(name: str, **options) -> list:
-        inputs = SourceOptions(features=ONES.features, nodes=GRAPH.num_nodes, **given)
-        import_graph(source, tmp_path / name, inputs=inputs, **options)
-        return edges_read_by_hand(tmp_path / name)
+    def edges_with(**options) -> list:
+        return edges_read_by_hand(imported(source, **OF_NODES, **given, **options).path)
 
     ends = np.stack([SRC, DST], axis=1).reshape(-1)
     others = np.stack([DST, SRC], axis=1).reshape(-1)
-    assert imported("turned", transpose=True) == listed(DST, SRC, ROWS)
-    assert sorted(imported("both", reverse=True)) == sorted(listed(ends, others, ROWS.repeat(2, axis=0)))
+    assert edges_with(transpose=True) == listed(DST, SRC, ROWS)
+    assert sorted(edges_with(reverse=True)) == sorted(listed(ends, others, ROWS.repeat(2, axis=0)))
     kept = SRC != DST
-    assert imported("loops", self_loops="remove") == listed(SRC[kept], DST[kept], ROWS[kept])
+    assert edges_with(self_loops="remove") == listed(SRC[kept], DST[kept], ROWS[kept])
 
 
 @pytest.mark.parametrize("dtype", ["float16", "uint8", "bfloat16", "float64"])
@@ -141,11 +138,11 @@ def test_files_of_tensors_bring_features(tmp_path, kind):
     if kind == "pyg":
         tensors = {"x": GRAPH.x, "edge_index": GRAPH.edge_index, "edge_attr": ROWS}
         torch.save({name: torch.from_numpy(array) for name, array in tensors.items()}, tmp_path / "data.pt")
-        import_graph(tmp_path / "data.pt", tmp_path / "out")
+        data = imported(tmp_path / "data.pt")
     else:
         arrays = {"src": SRC, "dst": DST, "x": GRAPH.x, "labels": GRAPH.y, "edge_attr": ROWS}
-        import_graph(write_npz(tmp_path / "in.npz", kind, arrays), tmp_path / "out", format="npz")
-    assert edges_read_by_hand(tmp_path / "out") == EXPECTED
+        data = imported(write_npz(tmp_path / "in.npz", kind, arrays), format="npz")
+    assert edges_read_by_hand(data.path) == EXPECTED
 
 
 def test_edge_attr_of_a_data_has_features(tmp_path):
@@ -198,31 +195,27 @@ def test_what_is_damaged_is_found(tmp_path):
 
 def test_what_does_not_fit_is_refused(tmp_path):
     source, given = edge_list(tmp_path, "npy")
-    inputs = SourceOptions(features=ONES.features, nodes=GRAPH.num_nodes, **given)
+    inputs = OF_NODES | given
     for options, words in (
         ({"dedupe": True}, "equal edges side by side"),
         ({"undirected": True}, "equal edges side by side"),
         ({"self_loops": "add"}, "self loops kept or removed"),
     ):
-        error = refusal(source, tmp_path / "out", inputs=inputs, **options)
+        error = refusal(source, **inputs, **options)
         assert words in error.expected and next(iter(options)).replace("_", "-") in error.found
     for rows in (ROWS[1:], np.concatenate([ROWS, ROWS[:1]])):
         np.save(given["edge_features"], rows)
-        assert "400 rows" in refusal(source, tmp_path / "out", inputs=inputs).expected
-    error = refusal(source, tmp_path / "out", inputs=SourceOptions(edge_feature_columns=["a"]))
+        assert "400 rows" in refusal(source, **inputs).expected
+    error = refusal(source, edge_feature_columns=["a"])
     assert "an edge list of text or Parquet" in error.expected
     np.savez(tmp_path / "in.npz", src=SRC, dst=DST, x=GRAPH.x, labels=GRAPH.y)
-    error = refusal(tmp_path / "in.npz", tmp_path / "out", inputs=SourceOptions(edge_feature_columns=["2"]))
+    error = refusal(tmp_path / "in.npz", edge_feature_columns=["2"])
     assert error.place == "--edge-feature-columns" and "format npz" in error.found
-    assert not (tmp_path / "out").exists()
     with pytest.raises(CohortError, match="edge_attr: expected 400 rows"):
         from_tensors(tmp_path / "o", x=GRAPH.x, edge_index=GRAPH.edge_index, edge_attr=ROWS[:3])
-    with pytest.raises(CohortError, match="memory for the times of all edges"):
-        many = {"edge_index": np.zeros((2, 600_000), int), "edge_attr": np.zeros((600_000, 2), np.float32)}
-        tensors = {name: torch.from_numpy(array) for name, array in many.items()}
-        tensors |= {"x": torch.ones(1, 1), "edge_time": torch.zeros(600_000, dtype=torch.int64)}
-        torch.save(tensors, tmp_path / "many.pt")
-        import_graph(tmp_path / "many.pt", tmp_path / "o", memory=16_000_000)
+    many = {"edge_index": torch.zeros(2, 600_000).long(), "edge_time": torch.zeros(600_000).long()}
+    torch.save(many | {"x": torch.ones(1, 1), "edge_attr": torch.zeros(600_000, 2)}, tmp_path / "many.pt")
+    assert "memory for the times of all edges" in refusal(tmp_path / "many.pt", memory=16_000_000).expected
 
 
 def test_renumbering_takes_features_along(tmp_path):
@@ -311,12 +304,11 @@ edges: [{{type: [paper, cites, paper], file: cites.csv, features: ["a:c"]}},
         {{type: [paper, reads, paper], file: edges.npy, features: rows.npy}}]
 """
     (tmp_path / "graph.yaml").write_text(text)
-    import_graph(tmp_path / "graph.yaml", tmp_path / "out")
-    for relation in open_dataset(tmp_path / "out").edge_types.values():
+    for relation in imported(tmp_path / "graph.yaml").edge_types.values():
         found = zip(*relation.edge_index()[::-1].tolist(), *relation.edge_attr.T.tolist(), strict=True)
         assert list(found) == EXPECTED
     (tmp_path / "graph.yaml").write_text(text.replace("file: cites.csv", "file: edges.npy"))
-    assert "a file, for edges without a table" in refusal(tmp_path / "graph.yaml", tmp_path / "o").expected
+    assert "a file, for edges without a table" in refusal(tmp_path / "graph.yaml").expected
 
 
 def test_the_package_opens_what_it_writes(tmp_path):

@@ -10,17 +10,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from import_helpers import refusal
+from import_helpers import imported, refusal
 from layout_writers import sample
 from processes import cohort, ran
 from torch_geometric.data import Data
 
 from cohort_gnn import CohortError
-from cohort_gnn.dataset import from_pyg, from_tensors, import_graph, split_links
+from cohort_gnn.dataset import from_pyg, from_tensors, split_links
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.check import check
-from cohort_gnn.dataset.importing import beside
-from cohort_gnn.dataset.importing.beside import SourceOptions
 from cohort_gnn.dataset.importing.renumber import renumber
 
 GRAPH = sample()
@@ -29,11 +27,11 @@ TIMES = np.random.default_rng(9).integers(-(2**40), 2**40, len(SRC))
 TIMES[::3] = 7
 
 
-def timed_edges(folder: Path) -> list[tuple[int, int, int]]:
-    """(destination, time, source), in the order of the files."""
-    data = open_dataset(folder)
+def timed_edges(data) -> list[tuple[int, int, int]]:
+    """(destination, time, source), in the order of the files, of a data set or its folder."""
+    data = open_dataset(data) if isinstance(data, Path) else data
     target = np.repeat(np.arange(data.num_nodes), np.diff(data.indptr))
-    assert data.edge_times.dtype == np.int64 and check(folder) == []
+    assert data.edge_times.dtype == np.int64 and check(data.path) == []
     return list(zip(target.tolist(), data.edge_times.tolist(), data.indices.tolist(), strict=True))
 
 
@@ -58,9 +56,8 @@ def test_edge_lists_have_times(tmp_path, kind):
         source.write_text("src dst\n" + "\n".join(f"{s} {d}" for s, d in zip(SRC, DST, strict=True)))
         (tmp_path / "times.csv").write_text("t\n" + "\n".join(map(str, TIMES)))
     notes: list[str] = []
-    inputs = SourceOptions(features=Path(beside.ONES), nodes=len(GRAPH.x), **how)
-    import_graph(source, tmp_path / "out", inputs=inputs, note=notes.append)
-    assert timed_edges(tmp_path / "out") == EXPECTED
+    data = imported(source, features="ones", nodes=len(GRAPH.x), **how, note=notes.append)
+    assert timed_edges(data) == EXPECTED
     assert ("times when" in " ".join(notes)) == (kind in ("csv", "parquet"))
 
 
@@ -73,18 +70,21 @@ def test_a_saved_data_has_times(tmp_path, of_nodes):
     else:
         data.edge_time = torch.from_numpy(TIMES)
     torch.save(data.to_dict(), tmp_path / "data.pt")
-    import_graph(tmp_path / "data.pt", tmp_path / "imported")
-    from_pyg(data, tmp_path / "written")
+    written = from_pyg(data, tmp_path / "written")
     expected = sorted((d, s % 4, s) for s, d in GRAPH.edge_index.T.tolist()) if of_nodes else EXPECTED
-    assert timed_edges(tmp_path / "imported") == timed_edges(tmp_path / "written") == expected
+    assert timed_edges(imported(tmp_path / "data.pt")) == timed_edges(written) == expected
 
 
 def test_edges_both_ways_share_their_time(tmp_path):
     np.save(tmp_path / "edges.npy", np.array([[0, 0, 0, 1], [1, 1, 1, 1]]))
     np.save(tmp_path / "times.npy", np.array([3, 3, -3, 9]))
-    inputs = SourceOptions(features=Path(beside.ONES), edge_times=tmp_path / "times.npy")
-    import_graph(tmp_path / "edges.npy", tmp_path / "out", inputs=inputs, undirected=True, self_loops="remove")
-    assert timed_edges(tmp_path / "out") == [(0, -3, 1), (0, 3, 1), (1, -3, 0), (1, 3, 0)]
+    options = {"edge_times": tmp_path / "times.npy", "undirected": True, "self_loops": "remove"}
+    assert timed_edges(imported(tmp_path / "edges.npy", features="ones", **options)) == [
+        (0, -3, 1),
+        (0, 3, 1),
+        (1, -3, 0),
+        (1, 3, 0),
+    ]
 
 
 @pytest.fixture
@@ -158,10 +158,8 @@ def test_what_times_do_not_go_with_is_refused(tmp_path):
         )
     np.save(tmp_path / "edges.npy", GRAPH.edge_index)
     np.save(tmp_path / "times.npy", TIMES)
-    inputs = SourceOptions(features=Path(beside.ONES), edge_times=tmp_path / "times.npy")
-    error = refusal(tmp_path / "edges.npy", tmp_path / "out", inputs=inputs, self_loops="add")
+    times = {"edge_times": tmp_path / "times.npy"}
+    error = refusal(tmp_path / "edges.npy", features="ones", **times, self_loops="add")
     assert error.expected == "self loops kept or removed, for edges with times"
-    error = refusal(
-        tmp_path / "edges.npy", tmp_path / "out", inputs=SourceOptions(features=Path(beside.ONES), time_column="t")
-    )
+    error = refusal(tmp_path / "edges.npy", features="ones", time_column="t")
     assert error.place == "--time-column" and "--edge-times FILE" in error.hint

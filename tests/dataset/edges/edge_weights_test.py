@@ -11,27 +11,26 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from import_helpers import ONES, refusal, write_npz
+from import_helpers import imported, refusal, write_npz
 from layout_writers import sample
 
 import cohort_gnn as cohort
 from cohort_gnn import CohortError
-from cohort_gnn.dataset import import_graph
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.check import check
-from cohort_gnn.dataset.importing.beside import SourceOptions
 from cohort_gnn.dataset.importing.renumber import renumber
 
 GRAPH = sample()
+OF_NODES = {"features": "ones", "nodes": GRAPH.num_nodes}
 SRC, DST = GRAPH.edge_index
 WEIGHTS = (np.random.default_rng(9).integers(-8, 9, len(SRC)) / 4).astype(np.float32)
 
 
-def weighted_edges(folder: Path) -> list[tuple[int, int, float]]:
-    """(destination, source, weight), in the order of the files."""
-    data = open_dataset(folder)
+def weighted_edges(data) -> list[tuple[int, int, float]]:
+    """(destination, source, weight), in the order of the files, of a data set or its folder."""
+    data = open_dataset(data) if isinstance(data, Path) else data
     target = np.repeat(np.arange(data.num_nodes), np.diff(data.indptr))
-    assert data.edge_weights.dtype == np.float32 and check(folder) == []
+    assert data.edge_weights.dtype == np.float32 and check(data.path) == []
     return list(zip(target.tolist(), data.indices.tolist(), data.edge_weights.tolist(), strict=True))
 
 
@@ -49,6 +48,9 @@ def edge_list(folder: Path, kind: str) -> tuple[Path, dict]:
         np.save(folder / "edges.npy", GRAPH.edge_index)
         np.save(folder / "weights.npy", WEIGHTS[:, None])
         return folder / "edges.npy", {"edge_weights": folder / "weights.npy"}
+    if kind == "parquet":
+        pq.write_table(pa.table({"src": SRC, "dst": DST, "cost": WEIGHTS}), folder / "edges.parquet")
+        return folder / "edges.parquet", {"weight_column": "cost"}
     table = np.column_stack([SRC, WEIGHTS.astype(object), DST])
     if kind == "named column":
         rows = "\n".join(",".join(map(str, row)) for row in table)
@@ -61,21 +63,10 @@ def edge_list(folder: Path, kind: str) -> tuple[Path, dict]:
     return folder / "edges.edgelist", {"edge_weights": folder / "weights.csv"}
 
 
-def inputs_of(given: dict) -> SourceOptions:
-    return SourceOptions(features=ONES.features, nodes=GRAPH.num_nodes, **given)
-
-
-@pytest.mark.parametrize("kind", ["npy", "named column", "numbered column", "csv beside text"])
+@pytest.mark.parametrize("kind", ["npy", "named column", "numbered column", "csv beside text", "parquet"])
 def test_an_edge_list_brings_its_weights(tmp_path, kind):
     source, given = edge_list(tmp_path, kind)
-    import_graph(source, tmp_path / "out", inputs=inputs_of(given))
-    assert weighted_edges(tmp_path / "out") == EXPECTED
-
-
-def test_parquet_brings_its_weights(tmp_path):
-    pq.write_table(pa.table({"src": SRC, "dst": DST, "cost": WEIGHTS}), tmp_path / "edges.parquet")
-    import_graph(tmp_path / "edges.parquet", tmp_path / "out", inputs=inputs_of({"weight_column": "cost"}))
-    assert weighted_edges(tmp_path / "out") == EXPECTED
+    assert weighted_edges(imported(source, **OF_NODES, **given)) == EXPECTED
 
 
 def test_the_command_takes_weights(tmp_path, run):
@@ -93,23 +84,22 @@ def test_options_do_to_weights_what_pyg_does(tmp_path, memory):
     source, given = edge_list(tmp_path, "npy")
     ends, weights = torch.from_numpy(GRAPH.edge_index), torch.from_numpy(WEIGHTS)
 
-    def imported(name: str, **options) -> list:
-        import_graph(source, tmp_path / name, inputs=inputs_of(given), memory=memory, **options)
-        return weighted_edges(tmp_path / name)
+    def edges_with(**options) -> list:
+        return weighted_edges(imported(source, **OF_NODES, **given, memory=memory, **options))
 
     def listed(pair) -> list:
         (src, dst), found = pair
         return by_bits(zip(dst.tolist(), src.tolist(), found.tolist(), strict=True))
 
     once = coalesce(ends, weights, num_nodes=GRAPH.num_nodes)  # multiples of 1/4: their sums are exact
-    assert imported("dedupe", dedupe=True) == listed(once)
-    assert imported("both", undirected=True) == listed(to_undirected(ends, weights, GRAPH.num_nodes))
-    assert imported("none", self_loops="remove") == listed(remove_self_loops(ends, weights))
+    assert edges_with(dedupe=True) == listed(once)
+    assert edges_with(undirected=True) == listed(to_undirected(ends, weights, GRAPH.num_nodes))
+    assert edges_with(self_loops="remove") == listed(remove_self_loops(ends, weights))
     added = add_remaining_self_loops(*once, fill_value=1.0, num_nodes=GRAPH.num_nodes)
-    assert imported("one", dedupe=True, self_loops="add") == listed(added)
+    assert edges_with(dedupe=True, self_loops="add") == listed(added)
     turned = by_bits((source, target, weight) for target, source, weight in EXPECTED)
-    assert imported("turned", transpose=True) == turned
-    assert imported("reverse", reverse=True) == by_bits(EXPECTED + turned)
+    assert edges_with(transpose=True) == turned
+    assert edges_with(reverse=True) == by_bits(EXPECTED + turned)
 
 
 @pytest.mark.parametrize("shape", [(-1,), (-1, 1)])
@@ -121,14 +111,12 @@ def test_pyg_files_and_objects_bring_their_weights(tmp_path, shape):
     tensors = {"x": torch.from_numpy(GRAPH.x), "edge_index": torch.from_numpy(GRAPH.edge_index)}
     tensors |= {"y": torch.from_numpy(GRAPH.y), "edge_weight": weights}
     torch.save(tensors, tmp_path / "data.pt")
-    import_graph(tmp_path / "data.pt", tmp_path / "file")
-    cohort.from_pyg(Data(**tensors), tmp_path / "object")
-    for name in ("file", "object"):
-        assert weighted_edges(tmp_path / name) == EXPECTED
+    for found in (imported(tmp_path / "data.pt"), cohort.from_pyg(Data(**tensors), tmp_path / "object")):
+        assert weighted_edges(found) == EXPECTED
     tensors["edge_attr"] = tensors.pop("edge_weight").float()
     torch.save(tensors, tmp_path / "data.pt")
-    import_graph(tmp_path / "data.pt", tmp_path / "file of features")
-    for folder in (tmp_path / "file of features", cohort.from_pyg(Data(**tensors), tmp_path / "features")):
+    data = imported(tmp_path / "data.pt")
+    for folder in (data.path, cohort.from_pyg(Data(**tensors), tmp_path / "features")):
         written = open_dataset(folder)
         assert written.edge_weights is None and written.edge_attr.shape == (len(SRC), 1)
 
@@ -136,8 +124,7 @@ def test_pyg_files_and_objects_bring_their_weights(tmp_path, shape):
 @pytest.mark.parametrize("kind", ["file", "folder"])
 def test_npz_brings_its_weights(tmp_path, kind):
     arrays = {"src": SRC, "dst": DST, "x": GRAPH.x, "labels": GRAPH.y, "edge_weights": WEIGHTS}
-    import_graph(write_npz(tmp_path / "in.npz", kind, arrays), tmp_path / "out", format="npz")
-    assert weighted_edges(tmp_path / "out") == EXPECTED
+    assert weighted_edges(imported(write_npz(tmp_path / "in.npz", kind, arrays), format="npz")) == EXPECTED
 
 
 def test_tensors_of_a_csc_bring_weights_and_to_pyg_gives_them_back(tmp_path):
@@ -186,7 +173,7 @@ def test_weights_that_do_not_fit_are_refused(tmp_path):
 
     def refused(weights) -> CohortError:
         np.save(given["edge_weights"], weights)
-        return refusal(source, tmp_path / "out", inputs=inputs_of(given))
+        return refusal(source, **OF_NODES, **given)
 
     assert "one weight for each edge" in refused(WEIGHTS[:-1]).expected
     assert refused(np.r_[WEIGHTS, 1]).found == "more"
@@ -196,15 +183,15 @@ def test_weights_that_do_not_fit_are_refused(tmp_path):
     assert nan.expected == "a finite number" and "edge_weights.npy" in nan.place and nan.found == "NaN"
     assert "nan_to_num" in nan.hint
     np.save(given["edge_weights"], WEIGHTS)
-    error = refusal(source, tmp_path / "out", inputs=inputs_of({"weight_column": "2"}))
+    error = refusal(source, **OF_NODES, weight_column="2")
     assert "an edge list of text or Parquet" in error.expected
     np.savez(tmp_path / "in.npz", src=SRC, dst=DST, x=GRAPH.x, labels=GRAPH.y)
-    error = refusal(tmp_path / "in.npz", tmp_path / "out", inputs=SourceOptions(weight_column="2"))
+    error = refusal(tmp_path / "in.npz", weight_column="2")
     assert error.place == "--weight-column" and "format npz" in error.found
     text, _ = edge_list(tmp_path, "numbered column")
-    error = refusal(text, tmp_path / "out", inputs=inputs_of(given | {"weight_column": "2"}))
+    error = refusal(text, **OF_NODES, **given, weight_column="2")
     assert (error.expected, error.found) == ("one of the two", "both")
-    error = refusal(text, tmp_path / "out", inputs=inputs_of({"edge_weights": text, "header": "no"}))
+    error = refusal(text, **OF_NODES, edge_weights=text, header="no")
     assert error.found == "3 columns" and "--weight-column" in error.hint
     with pytest.raises(CohortError, match="edge_weight: expected one weight for each edge, found only 3"):
         cohort.from_tensors(tmp_path / "o", x=GRAPH.x, y=GRAPH.y, edge_index=GRAPH.edge_index, edge_weight=np.ones(3))

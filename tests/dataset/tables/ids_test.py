@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 
+import import_helpers
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from import_helpers import edge_pairs
+from import_helpers import edge_pairs, refusal
 from rules_test import edges, imported, refused  # noqa: F401
 
-from cohort_gnn.base.errors import CohortError
-from cohort_gnn.dataset import import_graph
 from cohort_gnn.dataset import open as open_dataset
-from cohort_gnn.dataset.importing.beside import SourceOptions
 from cohort_gnn.dataset.tables.column_names import end_columns, is_id_name
 
 ANY_NAME = "movie,label\n2,0\n0,2\n1,1\n"
@@ -24,11 +22,11 @@ def test_rows_in_the_order_of_ids_are_asked_for(tmp_path, edges):  # noqa: F811
     error = refused(edges, {"labels": ANY_NAME}, label_columns=["label"])
     assert error.expected == "row i to be node i: movie 0 in row 0" and error.found == "movie 2"
     assert "--id-column labels=movie:" in error.hint and "--id-column labels=none" in error.hint
-    of_ids = imported(edges, tmp_path / "ids", {"labels": ANY_NAME}, id_column="movie")
-    of_rows = imported(edges, tmp_path / "rows", {"labels": ANY_NAME}, id_column="none", label_columns=["label"])
+    of_ids = imported(edges, {"labels": ANY_NAME}, id_column="movie")
+    of_rows = imported(edges, {"labels": ANY_NAME}, id_column="none", label_columns=["label"])
     assert of_ids.y.tolist() == [2, 1, 0] and of_rows.y.tolist() == [0, 2, 1]
     sorted_ = "movie,label\n0,2\n1,1\n2,0\n"
-    assert imported(edges, tmp_path / "same", {"labels": sorted_}, label_columns=["label"]).y.tolist() == [2, 1, 0]
+    assert imported(edges, {"labels": sorted_}, label_columns=["label"]).y.tolist() == [2, 1, 0]
 
 
 def test_features_with_ids_say_which_nodes_they_are_of(tmp_path):
@@ -38,9 +36,9 @@ def test_features_with_ids_say_which_nodes_they_are_of(tmp_path):
         "movie among them, integers of which none comes twice" in refused(tmp_path / "e.csv", {"features": text}).found
     )
     files = {"features": text, "labels": "movie,label\n50,1\n60,0\n"}
-    data = imported(tmp_path / "e.csv", tmp_path / "out", files, id_column="movie")
+    data = imported(tmp_path / "e.csv", files, id_column="movie")
     assert data.x[:, 0].tolist() == [0.5, 1.5, 1.5] and data.y.tolist() == [0, -1, 1]
-    assert edge_pairs(tmp_path / "out") == [(2, 0), (1, 2)]
+    assert edge_pairs(data) == [(2, 0), (1, 2)]
     files["labels"] = "movie,label\n50,1\n50,0\n"
     assert "an id named once" in refused(tmp_path / "e.csv", files, id_column="movie").expected
     files["labels"] = "movie,label\n50,1\n80,0\n"
@@ -55,7 +53,7 @@ def test_an_index_of_pandas_is_a_column_of_ids(tmp_path, edges, name):  # noqa: 
     assert f"{name} among them" in refused(edges, features=tmp_path / "x.parquet").found
     chosen = {"features": tmp_path / "x.parquet", "feature_columns": ["f"]}
     assert f"{name} 2" in refused(edges, **chosen).found
-    assert imported(edges, tmp_path / "out", **chosen, id_column="none").x[:, 0].tolist() == [0.5, 0.5, 1.5]
+    assert imported(edges, **chosen, id_column="none").x[:, 0].tolist() == [0.5, 0.5, 1.5]
 
 
 def test_an_index_of_pandas_may_be_a_range(tmp_path, edges):  # noqa: F811
@@ -64,7 +62,7 @@ def test_an_index_of_pandas_may_be_a_range(tmp_path, edges):  # noqa: F811
         table = pa.table({"f": [0.5, 0.5, 1.5]}).replace_schema_metadata({b"pandas": index.encode()})
         pq.write_table(table, tmp_path / "x.parquet")
         if step == 1 and not start:
-            imported(edges, tmp_path / "out", features=tmp_path / "x.parquet")
+            imported(edges, features=tmp_path / "x.parquet")
             continue
         for of in ("features", "labels"):
             error = refused(edges, task="regression", **{of: tmp_path / "x.parquet"})
@@ -73,7 +71,7 @@ def test_an_index_of_pandas_may_be_a_range(tmp_path, edges):  # noqa: F811
 
 def test_other_integers_are_not_asked_about_where_a_name_says_ids(tmp_path, edges):  # noqa: F811
     text = "id,f,label\n0,7,1\n1,9,0\n2,8,1\n"
-    assert imported(edges, tmp_path / "out", {"labels": text}, label_columns=["label"]).y.tolist() == [1, 0, 1]
+    assert imported(edges, {"labels": text}, label_columns=["label"]).y.tolist() == [1, 0, 1]
 
 
 @pytest.mark.parametrize("header", [",f,g", "Unnamed: 0,f,g", "index,f,g", "nodeId,f,g"])
@@ -89,12 +87,13 @@ def test_rows_are_not_given_to_renamed_nodes(tmp_path, run, capsys):
     np.save(tmp_path / "ids.npy", np.array([500, 400, 300]))
     source, out = tmp_path / "e.csv", tmp_path / "out"
     for given in ({"features": tmp_path / "x.npy"}, {"features": "ones", "labels": tmp_path / "ids.npy"}):
-        with pytest.raises(CohortError, match="--rename: expected edges alone") as error:
-            import_graph(source, out, inputs=SourceOptions(**given), rename=True)
-        assert "--node-ids FILE" in error.value.hint
+        error = refused(source, **given, rename=True)
+        assert (error.place, error.expected) == (
+            "--rename",
+            "edges alone, as rows do not say whose they are",
+        ) and "--node-ids FILE" in error.hint
     assert run("import", source, out, "--features", tmp_path / "x.npy") == 1
-    said = capsys.readouterr().err
-    assert "--node-ids FILE" in said
+    assert "--node-ids FILE" in capsys.readouterr().err
     assert run("import", source, out, "--features", tmp_path / "x.npy", "--node-ids", tmp_path / "ids.npy") == 0
     assert edge_pairs(out) == [(0, 1), (1, 2)]
     labels = tmp_path / "y.csv"
@@ -106,8 +105,7 @@ def test_rows_are_not_given_to_renamed_nodes(tmp_path, run, capsys):
 
 def test_names_say_the_direction(tmp_path):
     (tmp_path / "e.csv").write_text("destination_id,source_id\n1,0\n2,1\n")
-    imported(tmp_path / "e.csv", tmp_path / "out")
-    assert edge_pairs(tmp_path / "out") == [(0, 1), (1, 2)]
+    assert edge_pairs(imported(tmp_path / "e.csv")) == [(0, 1), (1, 2)]
     for header in ("target,a", "a,source", "to,a"):
         (tmp_path / "e.csv").write_text(f"{header}\n1,0\n")
         assert "--columns" in refused(tmp_path / "e.csv").hint
@@ -146,108 +144,89 @@ def test_ids_are_known_by_their_names():
 
 
 def described(folder, nodes: str, relation: str, **files: str):
+    pytest.importorskip("yaml")
     for name, text in files.items():
         (folder / f"{name}.csv").write_text(text)
     (folder / "graph.yaml").write_text(f"target: a\nnodes:\n  a: {nodes}\n  b: {{count: 3}}\nedges:\n  - {relation}\n")
     return folder / "graph.yaml"
 
 
-def pairs(out):
-    relation = open_dataset(out).edge_types["a", "to", "b"]
-    target = np.repeat(np.arange(3), np.diff(relation.indptr))
-    return sorted(zip(relation.indices.tolist(), target.tolist(), strict=True))
+BETWEEN = "{type: [a, to, b], file: e.csv}"
+
+
+def pairs(source) -> list[tuple[int, int]]:
+    """The edges of what a description becomes."""
+    relation = import_helpers.imported(source).edge_types["a", "to", "b"]
+    return sorted(map(tuple, relation.edge_index().T.tolist()))
 
 
 def test_a_description_has_the_same_rules(tmp_path):
-    pytest.importorskip("yaml")
-    text, relation = "0,1\n1,2\n2,1\n", "{type: [a, to, b], file: e.csv}"
-    source = described(tmp_path, "{count: 3}", relation, e=text)
-    with pytest.raises(CohortError, match="which may be either") as error:
-        import_graph(source, tmp_path / "out")
-    assert "header: yes" in error.value.hint
+    source = described(tmp_path, "{count: 3}", BETWEEN, e="0,1\n1,2\n2,1\n")
+    error = refusal(source)
+    assert "which may be either" in error.found and "header: yes" in error.hint
     described(tmp_path, "{count: 3}", "{type: [a, to, b], file: e.csv, header: no}")
-    import_graph(source, tmp_path / "out")
-    assert pairs(tmp_path / "out") == [(0, 1), (1, 2), (2, 1)]
-    (tmp_path / "e.csv").write_text("# c\nb;a\n1;0\n# d\n2;1\n")
-    described(tmp_path, "{count: 3}", "{type: [a, to, b], file: e.csv, comment: '#', separator: semicolon}")
-    import_graph(
-        source,
-        tmp_path / "named",
-    )
-    assert pairs(tmp_path / "named") == [(0, 1), (1, 2)]
+    assert pairs(source) == [(0, 1), (1, 2), (2, 1)]
+    relation = "{type: [a, to, b], file: e.csv, comment: '#', separator: semicolon}"
+    described(tmp_path, "{count: 3}", relation, e="# c\nb;a\n1;0\n# d\n2;1\n")
+    assert pairs(source) == [(0, 1), (1, 2)]
 
 
 @pytest.mark.parametrize("nodes", ["{file: n.csv, id: '0'}", "{file: n.csv, id: '0', features: ['1'], split: '2'}"])
 def test_texts_of_a_description_do_not_tell_a_row_from_names(tmp_path, nodes):
-    pytest.importorskip("yaml")
     relation = "{type: [a, to, b], file: e.csv, source: a, target: b}"
     files = {"n": "x 1,5,train\nx 2,6,val\nx 3,6,test\n", "e": "a,b\nx 2,0\nx 3,2\n"}
-    with pytest.raises(CohortError, match="which may be either"):
-        import_graph(described(tmp_path, nodes, relation, **files), tmp_path / "out")
-    import_graph(described(tmp_path, nodes.replace("}", ", header: no}"), relation), tmp_path / "out")
-    assert pairs(tmp_path / "out") == [(1, 0), (2, 2)]
-    (tmp_path / "n.csv").write_text("key,f,part\n" + files["n"])
-    import_graph(described(tmp_path, nodes.replace("}", ", header: yes}"), relation), tmp_path / "named")
-    assert pairs(tmp_path / "named") == [(1, 0), (2, 2)]
+    assert "which may be either" in refusal(described(tmp_path, nodes, relation, **files)).found
+    assert pairs(described(tmp_path, nodes.replace("}", ", header: no}"), relation)) == [(1, 0), (2, 2)]
+    named = described(tmp_path, nodes.replace("}", ", header: yes}"), relation, n="key,f,part\n" + files["n"])
+    assert pairs(named) == [(1, 0), (2, 2)]
 
 
 def test_ids_of_a_description_may_have_blanks_and_marks(tmp_path):
-    pytest.importorskip("yaml")
     relation = "{type: [a, to, b], file: e.csv, source: city, target: shop}"
     files = {"n": "city\nNew York\n#Rome\nBern\n", "e": "city,shop\nNew York,0\n#Rome,2\n"}
-    import_graph(described(tmp_path, "{file: n.csv, id: city}", relation, **files), tmp_path / "out")
-    assert pairs(tmp_path / "out") == [(0, 0), (1, 2)]
+    assert pairs(described(tmp_path, "{file: n.csv, id: city}", relation, **files)) == [(0, 0), (1, 2)]
 
 
 def test_a_description_asks_for_ids(tmp_path):
-    pytest.importorskip("yaml")
-    relation = "{type: [a, to, b], file: e.csv}"
     files = {"n": "movie,f\n2,1\n0,1\n1,1\n", "e": "a,b\n0,0\n1,2\n"}
-    source = described(tmp_path, "{file: n.csv, features: [f]}", relation, **files)
-    with pytest.raises(CohortError, match="row i to be node i") as error:
-        import_graph(source, tmp_path / "out")
-    assert "id: none" in error.value.hint
-    import_graph(described(tmp_path, "{file: n.csv, features: [f], id: none}", relation), tmp_path / "out")
-    assert pairs(tmp_path / "out") == [(0, 0), (1, 2)]
-    import_graph(described(tmp_path, "{file: n.csv, features: [f], id: movie}", relation), tmp_path / "ids")
-    assert pairs(tmp_path / "ids") == [(1, 0), (2, 2)]
+    error = refusal(described(tmp_path, "{file: n.csv, features: [f]}", BETWEEN, **files))
+    assert "row i to be node i" in error.expected and "id: none" in error.hint
+    for ids, wanted in (("none", [(0, 0), (1, 2)]), ("movie", [(1, 0), (2, 2)])):
+        assert pairs(described(tmp_path, f"{{file: n.csv, features: [f], id: {ids}}}", BETWEEN)) == wanted
 
 
 @pytest.mark.parametrize("label", ["is_fraud", "[is_fraud]"])
 def test_one_of_several_labels_may_be_described(tmp_path, label):
-    pytest.importorskip("yaml")
-    nodes = f"{{file: n.csv, features: [f], label: {label}}}"
     files = {"n": "f,is_fraud\n1,1\n2,0\n2,1\n", "e": "a,b\n0,0\n1,2\n"}
-    source = described(tmp_path, nodes, "{type: [a, to, b], file: e.csv}", **files)
-    import_graph(source, tmp_path / "out", task="multilabel")
-    assert open_dataset(tmp_path / "out").y.tolist() == [[1], [0], [1]]
+    source = described(tmp_path, f"{{file: n.csv, features: [f], label: {label}}}", BETWEEN, **files)
+    assert import_helpers.imported(source, task="multilabel").y.tolist() == [[1], [0], [1]]
 
 
 def test_a_description_stays_in_its_folder_and_waits_for_nobody(tmp_path, run, capsys):
-    pytest.importorskip("yaml")
     (tmp_path / "in").mkdir()
     (tmp_path / "e.csv").write_text("a,b\n0,1\n")
     os.mkfifo(tmp_path / "in" / "e.csv")
-    for file, found in (("../e.csv", "in the folder"), (str(tmp_path / "e.csv"), "in the folder"), ("e.csv", "a pipe")):
-        source = described(tmp_path / "in", "{count: 3}", f"{{type: [a, to, b], file: {file}}}")
-        with pytest.raises(CohortError, match=found):
-            import_graph(source, tmp_path / "out")
     (tmp_path / "in/link.csv").symlink_to("e.csv")
-    with pytest.raises(CohortError, match="a pipe"):
-        import_graph(described(tmp_path / "in", "{count: 3}", "{type: [a, to, b], file: link.csv}"), tmp_path / "out")
+    outside = "in the folder"
+    for file, words in (
+        ("../e.csv", outside),
+        (tmp_path / "e.csv", outside),
+        ("e.csv", "a pipe"),
+        ("link.csv", "a pipe"),
+    ):
+        source = described(tmp_path / "in", "{count: 3}", f"{{type: [a, to, b], file: {file}}}")
+        assert words in str(refusal(source))
     assert run("import", source, tmp_path / "out", "--rename") == 1  # before a file is read
     assert "the key id of a node type names its column" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_link_in_the_folder_of_a_description_is_followed(tmp_path):
     """As SECURITY.md says, and the cure of a name that leads out."""
-    pytest.importorskip("yaml")
     (tmp_path / "in").mkdir()
     (tmp_path / "e.csv").write_text("a,b\n0,1\n2,1\n")
     (tmp_path / "in/linked.csv").symlink_to(tmp_path / "e.csv")
     source = described(tmp_path / "in", "{count: 3}", "{type: [a, to, b], file: linked.csv}")
-    import_graph(source, tmp_path / "out")
-    assert pairs(tmp_path / "out") == [(0, 1), (2, 1)]
+    assert pairs(source) == [(0, 1), (2, 1)]
 
 
 @pytest.mark.parametrize(
@@ -259,9 +238,8 @@ def test_a_link_in_the_folder_of_a_description_is_followed(tmp_path):
     ],
 )
 def test_ids_of_other_types_name_their_column_and_a_cure(tmp_path, ids, found):
-    pytest.importorskip("yaml")
-    source = described(tmp_path, "{file: n.parquet, id: key}", "{type: [a, to, b], file: e.csv}", e="a,b\n0,0\n")
+    source = described(tmp_path, "{file: n.parquet, id: key}", BETWEEN, e="a,b\n0,0\n")
     pq.write_table(pa.table({"key": ids}), tmp_path / "n.parquet")
-    with pytest.raises(CohortError, match="column key: expected integers") as error:
-        import_graph(source, tmp_path / "out")
-    assert found in error.value.found and "CAST(key AS VARCHAR)" in error.value.hint
+    error = refusal(source)
+    assert error.place.endswith("column key") and error.expected.startswith("integers")
+    assert found in error.found and "CAST(key AS VARCHAR)" in error.hint

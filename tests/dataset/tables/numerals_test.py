@@ -9,10 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from import_helpers import edge_pairs, refusal
+from import_helpers import edge_pairs, imported, refusal
 
-from cohort_gnn.dataset import import_graph
-from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.importing.beside import SourceOptions
 
 SAME = ("16", "+16", "016", " 16", '" 16 "')
@@ -57,14 +55,13 @@ ROLES = ("edges", "times", "splits", "labels", "node ids")
 @pytest.mark.parametrize("text", SAME)
 def test_an_integer_has_a_sign_zeros_and_blanks_in_every_role(tmp_path, ring, role, text):
     source, options = integers_as(role, text, ring)
-    import_graph(source, tmp_path / "out", inputs=options)
-    data = open_dataset(tmp_path / "out")
+    data = imported(source, inputs=options)
     found = {
-        "edges": lambda: edge_pairs(tmp_path / "out") == [(1, 2), (16, 2)],
+        "edges": lambda: edge_pairs(data) == [(1, 2), (16, 2)],
         "times": lambda: sorted(data.edge_times.tolist()) == [3, 16],
         "splits": lambda: sorted(data.train_ids.tolist()) == [1, 16],
         "labels": lambda: data.y[16] == 1,
-        "node ids": lambda: np.load(tmp_path / "out/id_of_node.npy").tolist() == [1, 16],
+        "node ids": lambda: np.load(data.path / "id_of_node.npy").tolist() == [1, 16],
     }
     assert found[role]()
 
@@ -73,7 +70,7 @@ def test_an_integer_has_a_sign_zeros_and_blanks_in_every_role(tmp_path, ring, ro
 @pytest.mark.parametrize("text", NO_INTEGERS)
 def test_no_other_text_is_an_integer_in_any_role(tmp_path, ring, role, text):
     source, options = integers_as(role, text, ring)
-    error = refusal(source, tmp_path / "out", inputs=options)
+    error = refusal(source, inputs=options)
     assert (error.expected, error.found) == ("an integer", f'"{text}"') and "line 3" in error.place
     if text in ("0x10", "0X1F", "-0x1", "1_000") and role != "times":
         assert "decimal: 16, not 0x10" in error.hint
@@ -83,14 +80,13 @@ def test_no_other_text_is_an_integer_in_any_role(tmp_path, ring, role, text):
 @pytest.mark.parametrize("task", ["classification", "regression"])
 def test_labels_and_features_are_decimal_and_finite(tmp_path, ring, text, task):
     (tmp_path / "t.csv").write_text("f\n0\n" + f'"{text}"\n' * 19)
-    given = SourceOptions(features=Path("ones"), nodes=20, labels=tmp_path / "t.csv")
-    refusal(ring, tmp_path / "y", inputs=given, task=task)
-    refusal(ring, tmp_path / "x", inputs=SourceOptions(features=tmp_path / "t.csv"))
+    refusal(ring, features="ones", nodes=20, labels=tmp_path / "t.csv", task=task)
+    refusal(ring, features=tmp_path / "t.csv")
 
 
 def test_a_first_line_of_hexadecimal_numbers_may_be_a_row(tmp_path):
     (tmp_path / "e.csv").write_text("0x10,0x11\n0x11,0x10\n")
-    error = refusal(tmp_path / "e.csv", tmp_path / "out", inputs=SourceOptions(features=Path("ones")))
+    error = refusal(tmp_path / "e.csv", features="ones")
     assert "may be either" in error.found and "--header edges=no" in error.hint
 
 
@@ -113,25 +109,24 @@ def test_ids_of_nodes_are_one_only_if_they_are_the_same_number(tmp_path, kind):
         (tmp_path / "graph.yaml").write_text(yaml.safe_dump(text))
         return tmp_path / "graph.yaml"
 
-    import_graph(described(["0x10", "16"], [("0x10", "16"), ("16", "16")]), tmp_path / "texts")
-    assert edge_pairs(tmp_path / "texts") == [(0, 1), (1, 1)]
-    import_graph(described(["017", "16", "+18"], [("17", "+16"), (" 18", "16")]), tmp_path / "numbers")
-    assert edge_pairs(tmp_path / "numbers") == [(0, 1), (2, 1)]
-    error = refusal(described(["16", "17"], [("0x10", "17")]), tmp_path / "hex")
+    assert edge_pairs(imported(described(["0x10", "16"], [("0x10", "16"), ("16", "16")]))) == [(0, 1), (1, 1)]
+    data = imported(described(["017", "16", "+18"], [("17", "+16"), (" 18", "16")]))
+    assert edge_pairs(data) == [(0, 1), (2, 1)]
+    error = refusal(described(["16", "17"], [("0x10", "17")]))
     assert error.found == '"0x10"' and error.expected.startswith(("an integer", "integers"))
-    error = refusal(described(["16", "016"], [("16", "16")]), tmp_path / "twice")
+    error = refusal(described(["16", "016"], [("16", "16")]))
     assert error.expected == "an id named once"
-    assert open_dataset(tmp_path / "numbers").num_nodes == 3
+    assert data.num_nodes == 3
 
 
 def test_all_columns_of_a_wrong_type_are_named_at_once(tmp_path, ring):
     days = pa.array([0] * 20, pa.date32())
     table = pa.table({"a": ["x"] * 20, "f": [0.5] * 20, "when": days, "b": ["y"] * 20, "price": days.cast(pa.string())})
     pq.write_table(table, tmp_path / "x.parquet")
-    error = refusal(ring, tmp_path / "out", inputs=SourceOptions(features=tmp_path / "x.parquet"))
+    error = refusal(ring, features=tmp_path / "x.parquet")
     assert error.place.endswith("x.parquet: 4 columns") and error.expected == "numbers"
     assert error.found == "string in a and b and price, date32[day] in when"
     assert "number them" in error.hint and "times are integers" in error.hint
     pq.write_table(table.select(["f", "a"]), tmp_path / "x.parquet")
-    error = refusal(ring, tmp_path / "out", inputs=SourceOptions(features=tmp_path / "x.parquet"))
+    error = refusal(ring, features=tmp_path / "x.parquet")
     assert error.place.endswith("x.parquet: column a") and error.found == "string"

@@ -13,25 +13,18 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
-from import_helpers import edge_pairs, refusal
+from import_helpers import edge_pairs, imported, refusal
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.dataset import import_graph
-from cohort_gnn.dataset import open as open_dataset
-from cohort_gnn.dataset.importing.beside import SourceOptions
 from cohort_gnn.dataset.layouts import tables
 from cohort_gnn.dataset.tables.parts import Parts, part_files
 
 NUM_NODES = 60
+ALONE = {"features": "ones", "nodes": NUM_NODES}  # of edges
 EDGES = pd.DataFrame(
     {"src": np.arange(240) % NUM_NODES, "dst": np.arange(240) * 7 % NUM_NODES, "day": np.arange(240) % 3}
 )
 ROWS = pd.DataFrame({"a": np.arange(NUM_NODES) * 0.5, "b": np.arange(NUM_NODES) * -1.0, "id": np.arange(NUM_NODES)})
-
-
-def imported(source: Path, out: Path, **inputs):
-    import_graph(source, out, inputs=SourceOptions(**{"features": Path("ones"), "nodes": NUM_NODES} | inputs))
-    return open_dataset(out)
 
 
 def split(frame: pd.DataFrame, folder: Path, cuts: list[int], name: str = "part-{:05}.parquet") -> Path:
@@ -43,7 +36,7 @@ def split(frame: pd.DataFrame, folder: Path, cuts: list[int], name: str = "part-
 
 
 def expect_edges(data) -> None:
-    assert sorted(edge_pairs(data.path)) == sorted(zip(EDGES.src, EDGES.dst, strict=True))
+    assert sorted(edge_pairs(data)) == sorted(zip(EDGES.src, EDGES.dst, strict=True))
 
 
 def write_by_pyarrow(folder: Path) -> None:
@@ -68,14 +61,14 @@ def write_by_polars(folder: Path) -> None:
 @pytest.mark.parametrize("write", [write_by_pyarrow, write_by_duckdb, write_by_pandas, write_by_polars])
 def test_partitions_by_folders_are_columns(write, tmp_path):
     write(tmp_path / "edges")
-    data = imported(tmp_path / "edges", tmp_path / "out", time_column="day")
+    data = imported(tmp_path / "edges", **ALONE, time_column="day")
     expect_edges(data)
     times = np.asarray(data.edge_times)
     assert sorted(times.tolist()) == sorted(EDGES.day.tolist())
     order = {(source, target): set() for source, target in zip(EDGES.src, EDGES.dst, strict=True)}
     for source, target, day in EDGES.itertuples(index=False):
         order[source, target].add(day)
-    for (source, target), day in zip(edge_pairs(data.path), times, strict=True):
+    for (source, target), day in zip(edge_pairs(data), times, strict=True):
         assert day in order[source, target]
 
 
@@ -85,18 +78,16 @@ def test_names_that_spark_adds_are_left_out(tmp_path):
         (folder / name).write_bytes(b"")
     (folder / "_temporary").mkdir()
     split(EDGES, folder / "_temporary", [10])
-    expect_edges(imported(folder, tmp_path / "out"))
+    expect_edges(imported(folder, **ALONE))
 
 
 def test_a_pattern_names_parts(tmp_path):
     split(EDGES, tmp_path / "all", [50, 100])
     (tmp_path / "all" / "notes.txt").write_text("nothing")
-    error = refusal(
-        tmp_path / "all", tmp_path / "refused", inputs=SourceOptions(features=Path("ones")), format="parquet"
-    )
+    error = refusal(tmp_path / "all", features="ones", format="parquet")
     assert "a Parquet file" in error.expected or "notes.txt" in str(error)
-    expect_edges(imported(tmp_path / "all" / "part-*.parquet", tmp_path / "out"))
-    error = refusal(tmp_path / "all" / "other-*.parquet", tmp_path / "refused")
+    expect_edges(imported(tmp_path / "all" / "part-*.parquet", **ALONE))
+    error = refusal(tmp_path / "all" / "other-*.parquet")
     assert error.found == "no such file or folder"
 
 
@@ -104,37 +95,37 @@ def test_columns_may_have_another_order_and_width(tmp_path):
     (tmp_path / "edges").mkdir()
     EDGES[["src", "dst"]].iloc[:90].astype("int32").to_parquet(tmp_path / "edges/a.parquet")
     EDGES[["dst", "src"]].iloc[90:].reset_index(drop=True).to_parquet(tmp_path / "edges/b.parquet")
-    expect_edges(imported(tmp_path / "edges", tmp_path / "out"))
+    expect_edges(imported(tmp_path / "edges", **ALONE))
 
 
 def test_parts_of_text(tmp_path):
     (tmp_path / "edges").mkdir()
     EDGES.iloc[:90].to_csv(tmp_path / "edges/1.csv", index=False)
     EDGES.iloc[90:][["dst", "day", "src"]].to_csv(tmp_path / "edges/2.csv.gz", index=False)
-    expect_edges(imported(tmp_path / "edges", tmp_path / "out"))
+    expect_edges(imported(tmp_path / "edges", **ALONE))
     EDGES.iloc[90:].to_csv(tmp_path / "edges/2.csv.gz", index=False, header=False)
-    error = refusal(tmp_path / "edges", tmp_path / "refused", inputs=SourceOptions(features=Path("ones")))
+    error = refusal(tmp_path / "edges", features="ones")
     assert error.place.startswith(str(tmp_path / "edges/2.csv.gz"))
 
 
 def test_other_columns_are_refused(tmp_path):
     folder = split(EDGES, tmp_path / "edges", [100])
     EDGES.rename(columns={"day": "week"}).to_parquet(folder / "part-00002.parquet", index=False)
-    error = refusal(folder, tmp_path / "out", inputs=SourceOptions(features=Path("ones")))
+    error = refusal(folder, features="ones")
     assert error.place == str(folder / "part-00002.parquet") and error.found == "no day; also week"
 
 
 def test_folders_of_parts_agree(tmp_path):
     split(EDGES, tmp_path / "edges/day=1", [100])
     split(EDGES, tmp_path / "edges/week=1", [100])
-    error = refusal(tmp_path / "edges", tmp_path / "out", inputs=SourceOptions(features=Path("ones")))
+    error = refusal(tmp_path / "edges", features="ones")
     assert error.expected == "folders day=..." and error.found == "week=..."
 
 
 def test_rows_of_nodes_keep_their_order(tmp_path):
     edges = split(EDGES[["src", "dst"]], tmp_path / "edges", [100])
     rows = split(ROWS[["a", "b"]], tmp_path / "rows", [7, 7, 31])
-    data = imported(edges, tmp_path / "out", features=rows, nodes=None)
+    data = imported(edges, features=rows)
     np.testing.assert_array_equal(np.asarray(data.x), ROWS[["a", "b"]].to_numpy(np.float32))
 
 
@@ -142,18 +133,16 @@ def test_an_order_that_names_leave_open_is_refused(tmp_path):
     edges = split(EDGES[["src", "dst"]], tmp_path / "edges", [100])
     rows = split(ROWS[["a", "b"]], tmp_path / "rows", list(range(5, 60, 5)), "data_{}.parquet")
     assert [path.name for path in part_files(rows)][:3] == ["data_0.parquet", "data_1.parquet", "data_2.parquet"]
-    error = refusal(edges, tmp_path / "refused", inputs=SourceOptions(features=rows))
+    error = refusal(edges, features=rows)
     assert error.place == str(rows) and "part-02" in error.hint
     by_id = split(ROWS.iloc[::-1], tmp_path / "by-id", list(range(5, 60, 5)), "data_{}.parquet")
-    data = imported(edges, tmp_path / "out", features=by_id, id_column={"features": "id"}, nodes=None)
-    ids = np.load(tmp_path / "out/id_of_node.npy")
+    data = imported(edges, features=by_id, id_column={"features": "id"})
+    ids = np.load(data.path / "id_of_node.npy")
     np.testing.assert_array_equal(np.asarray(data.x), ROWS[["a", "b"]].to_numpy(np.float32)[ids])
     numbers = split(EDGES[["src", "dst"]], tmp_path / "numbers", list(range(20, 240, 20)), "data_{}.parquet")
-    expect_edges(imported(numbers, tmp_path / "numbered"))
+    expect_edges(imported(numbers, **ALONE))
     np.save(tmp_path / "w.npy", np.ones(len(EDGES), np.float32))
-    error = refusal(
-        numbers, tmp_path / "refused", inputs=SourceOptions(features=Path("ones"), edge_weights=tmp_path / "w.npy")
-    )
+    error = refusal(numbers, features="ones", edge_weights=tmp_path / "w.npy")
     assert error.place == str(numbers)
 
 
@@ -178,7 +167,7 @@ def test_folders_that_a_pattern_names_are_no_columns(tmp_path):
 
 def test_a_column_of_the_files_is_taken_where_a_folder_has_its_name(tmp_path):
     split(EDGES, tmp_path / "edges/day=9", [])
-    data = imported(tmp_path / "edges", tmp_path / "out", time_column="day")
+    data = imported(tmp_path / "edges", **ALONE, time_column="day")
     assert sorted(np.asarray(data.edge_times).tolist()) == sorted(EDGES.day.tolist())
 
 
@@ -204,5 +193,5 @@ def test_many_parts_need_few_open_files(tmp_path):
 def test_a_damaged_part_is_named(tmp_path):
     folder = split(EDGES, tmp_path / "edges", [100])
     pq.write_table(pa.table({"src": ["a"], "dst": [1], "day": [2]}), folder / "part-00002.parquet")
-    error = refusal(folder, tmp_path / "out", inputs=SourceOptions(features=Path("ones")))
+    error = refusal(folder, features="ones")
     assert error.place == f"{folder / 'part-00002.parquet'}: column src"

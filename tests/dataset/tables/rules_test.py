@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import import_helpers
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from import_helpers import edge_pairs, refusal
+from import_helpers import edge_pairs
 from pyarrow import csv
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.dataset import import_graph
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.array_file import open_npy
-from cohort_gnn.dataset.importing.beside import SourceOptions
 from cohort_gnn.dataset.layouts import tables
 from cohort_gnn.dataset.layouts.streams import Rows
 
@@ -28,25 +27,21 @@ def edges(tmp_path) -> Path:
     return tmp_path / "e.npy"
 
 
-def write(folder: Path, files: dict[str, str]) -> dict[str, Path]:
-    """Tables with these texts, by the options that name them."""
-    for name, text in files.items():
-        (folder / f"{name}.csv").write_text(text)
-    return {name: folder / f"{name}.csv" for name in files}
+def with_files(source: Path, files: dict[str, str] | None, options: dict) -> dict:
+    """Options of an import, and tables beside its source, which have these texts, by the options that name them."""
+    paths = {name: source.parent / f"{name}.csv" for name in files or {}}
+    for name, path in paths.items():
+        path.write_text(files[name])
+    return {"features": "ones"} | options | paths
 
 
-def imported(source: Path, out: Path, files: dict[str, str] | None = None, task: str = "classification", **inputs):
+def imported(source: Path, files: dict[str, str] | None = None, **options):
     """The data set of a source with tables beside it, which have these texts."""
-    given = {"features": Path("ones")} | inputs
-    given |= write(source.parent, files or {})
-    import_graph(source, out, inputs=SourceOptions(**given), task=task)
-    return open_dataset(out)
+    return import_helpers.imported(source, **with_files(source, files, options))
 
 
-def refused(source: Path, files: dict[str, str] | None = None, task: str = "classification", **inputs):
-    given = {"features": Path("ones")} | inputs
-    given |= write(source.parent, files or {})
-    return refusal(source, source.parent / "refused", inputs=SourceOptions(**given), task=task)
+def refused(source: Path, files: dict[str, str] | None = None, **options):
+    return import_helpers.refusal(source, **with_files(source, files, options))
 
 
 # --- the first line ---------------------------------------------------------------------------------------------------
@@ -58,10 +53,10 @@ def test_a_first_line_of_numbers_may_be_names(tmp_path, edges):
     assert error.found == '"0", which may be either' and "--header labels=yes" in error.hint
     error = refused(edges, {"features": texts["features"]})
     assert error.place.endswith("features.csv: line 1") and "--header features=no" in error.hint
-    data = imported(edges, tmp_path / "yes", texts, header={"": "yes"}, id_column="none")
+    data = imported(edges, texts, header={"": "yes"}, id_column="none")
     assert data.x.tolist() == [[10, 11], [20, 21], [30, 30]] and data.y.tolist() == [1, 0, 1]
     texts["labels"] = "0\n1\n0\n"
-    data = imported(edges, tmp_path / "no", texts | {"features": "0,1\n10,11\n20,21\n"}, header="no", id_column="none")
+    data = imported(edges, texts | {"features": "0,1\n10,11\n20,21\n"}, header="no", id_column="none")
     assert data.x.tolist() == [[0, 1], [10, 11], [20, 21]] and data.y.tolist() == [0, 1, 0]
 
 
@@ -74,23 +69,22 @@ def test_edges_keep_their_first_line(tmp_path):
     (tmp_path / "e.csv").write_text("0,1\n1,2\n2,1\n")
     assert "--header edges=no" in refused(tmp_path / "e.csv").hint
     (tmp_path / "e.edgelist").write_text("0 1\n1 2\n")  # the name says it
-    imported(tmp_path / "e.edgelist", tmp_path / "a")
     (tmp_path / "f.txt").write_text("# a comment says it, too\n0 1\n1 2\n")
-    imported(tmp_path / "f.txt", tmp_path / "b")
-    assert edge_pairs(tmp_path / "a") == edge_pairs(tmp_path / "b") == [(0, 1), (1, 2)]
+    for name in ("e.edgelist", "f.txt"):
+        assert edge_pairs(imported(tmp_path / name)) == [(0, 1), (1, 2)]
 
 
 def test_a_number_may_be_a_name_or_a_place(tmp_path, edges):
     text = "key,0,1,2\nx,10,1,1\ny,20,1,1\nz,20,1,2\n"
     error = refused(edges, {"features": text}, feature_columns=["0:1"])
     assert error.found == "column 1 of this name, and column 0 of this number"
-    data = imported(edges, tmp_path / "out", {"features": text}, feature_columns=["3"], header="yes")
+    data = imported(edges, {"features": text}, feature_columns=["3"], header="yes")
     assert data.x[:, 0].tolist() == [1, 1, 2]
 
 
 def test_columns_come_in_the_order_in_which_they_are_named(tmp_path, edges):
     text = "f0,f2,f1\n1,2,3\n1,2,3\n1,2,3\n"
-    data = imported(edges, tmp_path / "out", {"features": text}, feature_columns=["f0", "f1", "f2"])
+    data = imported(edges, {"features": text}, feature_columns=["f0", "f1", "f2"])
     assert data.x[0].tolist() == [1, 3, 2]
 
 
@@ -114,24 +108,24 @@ def test_a_decimal_comma_is_no_separator(edges):
     assert "point" in refused(edges, {"features": "f\n0,5\n1,25\n2,5\n"}).hint
     assert "point" in refused(edges, {"features": "f;g\n0,5;1,5\n1,25;2\n2;2\n"}).hint
     assert "one column" in refused(edges, {"edge_weights": "0,5\n1,25\n2,5\n"}, header="no").expected
-    assert "one column" in refused(edges, {"labels": "0,5\n1,25\n2,5\n"}, "regression", header="no").expected
+    assert "one column" in refused(edges, {"labels": "0,5\n1,25\n2,5\n"}, task="regression", header="no").expected
     assert refused(edges, {"features": "0,5;1,5\n"}).found == "comma and semicolon"
 
 
 def test_a_csv_of_one_column_may_have_blanks(tmp_path, edges):
-    data = imported(edges, tmp_path / "out", {"features": "the value\n1\n2\n2\n"})
+    data = imported(edges, {"features": "the value\n1\n2\n2\n"})
     assert data.x.tolist() == [[1], [2], [2]]
 
 
 def test_rows_that_begin_like_comments_are_rows(tmp_path, edges):
     text = "t,f\n#a,1\nb,2\n%c,2\n"
-    assert imported(edges, tmp_path / "out", {"features": text}, feature_columns=["f"]).x.tolist() == [[1], [2], [2]]
-    fewer = imported(edges, tmp_path / "new", {"features": text + "d,3\n"}, feature_columns=["f"], comment="#")
+    assert imported(edges, {"features": text}, feature_columns=["f"]).x.tolist() == [[1], [2], [2]]
+    fewer = imported(edges, {"features": text + "d,3\n"}, feature_columns=["f"], comment="#")
     assert fewer.x.tolist() == [[2], [2], [3]]
     error = refused(edges, {"features": "#t,f\na,1\nb,2\nc,2\n"}, feature_columns=["f"])
     assert "a row, or a comment" in error.expected and "--comment features=none" in error.hint
     quoted = 't,f\n"#a\n#b",1\n#c,5\nb,2\n"c",2\n'
-    data = imported(edges, tmp_path / "quoted", {"features": quoted}, feature_columns=["f"], comment="#")
+    data = imported(edges, {"features": quoted}, feature_columns=["f"], comment="#")
     assert data.x.tolist() == [[1], [2], [2]]
 
 
@@ -139,8 +133,7 @@ def test_a_comment_between_edges_is_said_by_an_option(tmp_path):
     (tmp_path / "e.csv").write_text("# top\nsrc,dst\n# more\n0,1\n# here\n1,2\n")
     error = refused(tmp_path / "e.csv")
     assert error.place.endswith("line 5") and "--comment 'edges=#'" in error.hint
-    imported(tmp_path / "e.csv", tmp_path / "new", comment="#")
-    assert edge_pairs(tmp_path / "new") == [(0, 1), (1, 2)]
+    assert edge_pairs(imported(tmp_path / "e.csv", comment="#")) == [(0, 1), (1, 2)]
 
 
 @pytest.mark.parametrize(("mark", "option"), [("#", "'edges=#'"), ("%", "edges=%")])
@@ -148,9 +141,8 @@ def test_a_first_row_that_begins_like_a_comment_is_not_left_out(tmp_path, mark, 
     (tmp_path / "e.csv").write_text(f"note,src,dst\n{mark} of all,0,1\nx,1,2\n")
     error = refused(tmp_path / "e.csv")
     assert error.place.endswith("line 2") and f"--comment {option}" in error.hint
-    imported(tmp_path / "e.csv", tmp_path / "row", comment="none")
-    imported(tmp_path / "e.csv", tmp_path / "comment", comment=mark, nodes=3)
-    assert edge_pairs(tmp_path / "row") == [(0, 1), (1, 2)] and edge_pairs(tmp_path / "comment") == [(1, 2)]
+    assert edge_pairs(imported(tmp_path / "e.csv", comment="none")) == [(0, 1), (1, 2)]
+    assert edge_pairs(imported(tmp_path / "e.csv", comment=mark, nodes=3)) == [(1, 2)]
 
 
 def test_tabs_at_the_ends_of_lines_are_between_fields(edges):
@@ -166,9 +158,9 @@ def test_tabs_at_the_ends_of_lines_are_between_fields(edges):
 def test_an_empty_line_of_one_column_is_a_null(tmp_path, edges):
     error = refused(edges, {"features": "f\n1.0\n\n3.0\n4.0\n"})
     assert error.found == "1 null in f"
-    data = imported(edges, tmp_path / "out", {"labels": "y\n\n1\n\n"}, "regression")
+    data = imported(edges, {"labels": "y\n\n1\n\n"}, task="regression")
     np.testing.assert_array_equal(data.y, np.array([np.nan, 1, np.nan], np.float32))
-    data = imported(edges, tmp_path / "two", {"features": "f,g\n1,1\n\n1,2\n2,2\n"})
+    data = imported(edges, {"features": "f,g\n1,1\n\n1,2\n2,2\n"})
     assert len(data.x) == 3
 
 
@@ -176,9 +168,8 @@ def test_an_empty_line_of_one_column_is_a_null(tmp_path, edges):
 def test_fields_in_quotes_may_have_line_breaks(tmp_path, edges, memory):
     rows = [f'"a\n\n""{"x" * 400}"" b, {i}",{i % 7}\n' for i in range(5000)]
     (tmp_path / "x.csv").write_text('"the\ntext",f\n' + "".join(rows))
-    inputs = SourceOptions(features=tmp_path / "x.csv", feature_columns=["f"])
-    import_graph(edges, tmp_path / "out", inputs=inputs, memory=memory)
-    np.testing.assert_array_equal(open_dataset(tmp_path / "out").x[:, 0], np.arange(5000) % 7)
+    data = imported(edges, features=tmp_path / "x.csv", feature_columns=["f"], memory=memory)
+    np.testing.assert_array_equal(data.x[:, 0], np.arange(5000) % 7)
 
 
 def test_a_quote_that_is_not_closed_takes_no_rows(edges):
@@ -188,7 +179,7 @@ def test_a_quote_that_is_not_closed_takes_no_rows(edges):
 
 def test_a_quote_within_a_field_is_a_sign_like_others(tmp_path, edges):
     text = 'f,t\n1,5" pipe\n2,x\n2,"y"\n'
-    data = imported(edges, tmp_path / "out", {"features": text}, feature_columns=["f"])
+    data = imported(edges, {"features": text}, feature_columns=["f"])
     assert data.x[:, 0].tolist() == [1, 2, 2]
 
 
@@ -228,7 +219,7 @@ def test_integers_that_float32_rounds_are_refused(tmp_path, edges, kind, of):
         pq.write_table(with_nulls, path)
         assert refused(edges, **{of: path}).expected == "an integer that float32 holds"
         pq.write_table(table.set_column(0, "t", table["t"].cast(pa.float32(), safe=False)), path)
-        imported(edges, tmp_path / "out", **{of: path})
+        imported(edges, **{of: path})
 
 
 @pytest.mark.parametrize("block_bytes", [1000, 1_000_000])

@@ -8,31 +8,27 @@ import numpy as np
 import pytest
 import torch
 import typed_layout_writers as typed
-from import_helpers import edge_pairs, refusal
+from damage import members, replaced
+from import_helpers import edge_pairs, imported, refusal, write_tables
 from layout_writers import sample, write_graphbolt, write_igb, write_legion, write_ogb
 from torch_geometric.data import Data
 
-from cohort_gnn.dataset import HeteroDataset, held_out, import_graph
-from cohort_gnn.dataset import open as open_dataset
-from cohort_gnn.dataset.importing.beside import SourceOptions
+from cohort_gnn.dataset import HeteroDataset, held_out
 
 GRAPH = sample()
 PAIRS = [tuple(pair) for pair in GRAPH.edge_index.T.tolist()]
 
 
-def options(folder, **given) -> SourceOptions:
+def files(folder, *names: str) -> dict:
     """Features or labels of the sample in a file, by the names of options."""
     arrays = {"features": GRAPH.x, "labels": GRAPH.y}
-    for name in given:
-        if name in arrays:
-            np.save(folder / f"{name}.npy", arrays[name])
-            given[name] = folder / f"{name}.npy"
-    return SourceOptions(**given)
+    for name in names:
+        np.save(folder / f"{name}.npy", arrays[name])
+    return {name: folder / f"{name}.npy" for name in names}
 
 
-def holds(folder, x: bool = True, y: bool = True) -> None:
-    data = open_dataset(folder)
-    assert sorted(edge_pairs(folder)) == sorted(PAIRS) and data.num_nodes == GRAPH.num_nodes
+def holds(data, x: bool = True, y: bool = True) -> None:
+    assert sorted(edge_pairs(data)) == sorted(PAIRS) and data.num_nodes == GRAPH.num_nodes
     np.testing.assert_array_equal(data.x, GRAPH.x if x else np.ones((GRAPH.num_nodes, 1)))
     np.testing.assert_array_equal(data.y, GRAPH.y if y else np.full(GRAPH.num_nodes, -1))
 
@@ -50,30 +46,27 @@ WITHOUT_X = {
 @pytest.mark.parametrize("form", WITHOUT_X)
 def test_an_npz_without_x_takes_features(tmp_path, form):
     np.savez(tmp_path / "g.npz", **WITHOUT_X[form])
-    error = refusal(tmp_path / "g.npz", tmp_path / "out")
+    error = refusal(tmp_path / "g.npz")
     assert error.expected == "an array x" and "--features FILE" in error.hint
-    import_graph(tmp_path / "g.npz", tmp_path / "out", inputs=options(tmp_path, features=True))
-    holds(tmp_path / "out")
-    import_graph(tmp_path / "g.npz", tmp_path / "ones", inputs=SourceOptions(features="ones"))
-    holds(tmp_path / "ones", x=False)
+    holds(imported(tmp_path / "g.npz", **files(tmp_path, "features")))
+    holds(imported(tmp_path / "g.npz", features="ones"), x=False)
 
 
 def test_a_csr_matrix_needs_neither_attributes_nor_labels(tmp_path):
     indptr = np.array([0, 2, 2, 3])
     adjacency = {"adj_data": np.ones(3), "adj_indices": [1, 2, 0], "adj_indptr": indptr, "adj_shape": [3, 3]}
     np.savez(tmp_path / "g.npz", **adjacency)
-    assert "--features FILE" in refusal(tmp_path / "g.npz", tmp_path / "out").hint
-    import_graph(tmp_path / "g.npz", tmp_path / "ones", inputs=SourceOptions(features="ones"))
-    assert edge_pairs(tmp_path / "ones") == [(2, 0), (0, 1), (0, 2)] and open_dataset(tmp_path / "ones").num_nodes == 3
+    assert "--features FILE" in refusal(tmp_path / "g.npz").hint
+    data = imported(tmp_path / "g.npz", features="ones")
+    assert edge_pairs(data) == [(2, 0), (0, 1), (0, 2)] and data.num_nodes == 3
     np.savez(tmp_path / "dense.npz", attr_matrix=np.eye(3, 2), **adjacency)
-    import_graph(tmp_path / "dense.npz", tmp_path / "dense")
-    np.testing.assert_array_equal(open_dataset(tmp_path / "dense").x, np.eye(3, 2))
+    np.testing.assert_array_equal(imported(tmp_path / "dense.npz").x, np.eye(3, 2))
 
 
 def test_arrays_of_an_npz_that_are_not_read_are_told(tmp_path):
     notes: list[str] = []
     np.savez(tmp_path / "g.npz", x=GRAPH.x, src=SRC, dst=DST, label=GRAPH.y, edge_time=SRC)
-    import_graph(tmp_path / "g.npz", tmp_path / "out", note=notes.append)
+    imported(tmp_path / "g.npz", note=notes.append)
     assert notes[0] == "g.npz: not used: edge_time, label"
 
 
@@ -84,17 +77,15 @@ def test_a_pt_file_without_x_takes_features(tmp_path, with_labels):
         del data.num_nodes
         data.y = torch.from_numpy(GRAPH.y)
     torch.save(data, tmp_path / "g.pt")
-    error = refusal(tmp_path / "g.pt", tmp_path / "out")
+    error = refusal(tmp_path / "g.pt")
     assert error.expected == "a tensor x" and "--features FILE" in error.hint
-    import_graph(tmp_path / "g.pt", tmp_path / "out", inputs=options(tmp_path, features=True))
-    holds(tmp_path / "out", y=with_labels)
-    import_graph(tmp_path / "g.pt", tmp_path / "ones", inputs=SourceOptions(features="ones"))
-    holds(tmp_path / "ones", x=False, y=with_labels)
+    holds(imported(tmp_path / "g.pt", **files(tmp_path, "features")), y=with_labels)
+    holds(imported(tmp_path / "g.pt", features="ones"), x=False, y=with_labels)
 
 
 def test_a_pt_file_with_adj_t_is_told_what_makes_edge_index_of_it(tmp_path):
     torch.save({"x": torch.ones(2, 1), "adj_t": torch.eye(2)}, tmp_path / "g.pt")
-    error = refusal(tmp_path / "g.pt", tmp_path / "out")
+    error = refusal(tmp_path / "g.pt")
     assert error.expected == "a tensor edge_index" and "to_edge_index(data.adj_t)" in error.hint
 
 
@@ -105,17 +96,15 @@ def test_igb_without_labels_takes_some(tmp_path):
     graph = sample(dim=1024)
     root = write_igb(tmp_path / "tiny", graph)
     (root / "processed/paper/node_label_19.npy").unlink()
-    assert "--labels FILE" in refusal(root, tmp_path / "out").hint
-    import_graph(root, tmp_path / "out", inputs=options(tmp_path, labels=True))
-    np.testing.assert_array_equal(open_dataset(tmp_path / "out").y, graph.y)
+    assert "--labels FILE" in refusal(root).hint
+    np.testing.assert_array_equal(imported(root, **files(tmp_path, "labels")).y, graph.y)
 
 
 def test_legion_with_one_set_leaves_the_others_empty(tmp_path):
     root = write_legion(tmp_path / "legion", GRAPH)
     (root / "validationset").unlink()
     (root / "testingset").unlink()
-    import_graph(root, tmp_path / "out")
-    data = open_dataset(tmp_path / "out")
+    data = imported(root)
     np.testing.assert_array_equal(data.train_ids, GRAPH.splits[0])
     assert len(data.val_ids) == len(data.test_ids) == 0
 
@@ -124,18 +113,13 @@ def test_legion_with_one_set_leaves_the_others_empty(tmp_path):
 def test_ogb_without_labels_or_splits_takes_some(tmp_path, binary):
     root = write_ogb(tmp_path / "ogb", GRAPH, binary)
     (root / "raw" / ("node-label.npz" if binary else "node-label.csv.gz")).unlink()
-    assert "--labels FILE" in refusal(root, tmp_path / "out").hint
-    inputs = options(tmp_path, labels=True)
-    import_graph(root, tmp_path / "out", inputs=inputs)
-    holds(tmp_path / "out")
+    assert "--labels FILE" in refusal(root).hint
+    labels = files(tmp_path, "labels")
+    holds(imported(root, **labels))
     (root / "split" / "random").mkdir()
-    assert "--splits TRAIN VAL TEST" in refusal(root, tmp_path / "other", inputs=inputs).hint
-    files = []
-    for name, ids in zip(("train", "val", "test"), GRAPH.splits, strict=True):
-        files.append(tmp_path / f"{name}.npy")
-        np.save(files[-1], ids)
-    import_graph(root, tmp_path / "other", inputs=options(tmp_path, labels=True, splits=files))
-    np.testing.assert_array_equal(open_dataset(tmp_path / "other").val_ids, GRAPH.splits[1])
+    assert "--splits TRAIN VAL TEST" in refusal(root, **labels).hint
+    splits = write_tables(tmp_path, GRAPH)["splits"]
+    np.testing.assert_array_equal(imported(root, **labels, splits=splits).val_ids, GRAPH.splits[1])
 
 
 def write_by_saver(root, split, **raw):
@@ -163,9 +147,9 @@ def test_links_of_ogbs_saver_are_held_out(tmp_path):
         "num_edges_list": np.array([400]),
     }
     root = write_by_saver(tmp_path / "mine", links, data=graph)
-    import_graph(root, tmp_path / "out", note=notes.append)
-    holds(tmp_path / "out", y=False)
-    held = held_out(tmp_path / "out")
+    data = imported(root, note=notes.append)
+    holds(data, y=False)
+    held = held_out(data.path)
     for split, name in (("val", "valid"), ("test", "test")):
         assert held[split].shared and held[split].pairs.tolist() == links[name]["edge"].tolist()
         assert held[split].negatives.tolist() == links[name]["edge_neg"].tolist()
@@ -186,29 +170,19 @@ def test_several_types_of_ogbs_saver_come_back(tmp_path):
         nodelabel={"paper": data["paper"].y.numpy()[:, None]},
     )
     assert (root / "raw" / "node-label.npz").exists()
-    import_graph(root, tmp_path / "out")
-    typed.assert_holds(tmp_path / "out", data)
+    typed.assert_holds(imported(root), data)
 
 
 # --- DGL's chunks -----------------------------------------------------------------------------------------------------
 
 
-def edit_metadata(root, change):
-    metadata = json.loads((root / "metadata.json").read_text())
-    change(metadata)
-    (root / "metadata.json").write_text(json.dumps(metadata))
-    return root
-
-
 def test_chunks_without_labels_take_those_of_a_target(tmp_path):
     data = typed.sample()
     root = typed.write_chunked(tmp_path / "chunks", data)
-    edit_metadata(root, lambda found: found["node_data"]["paper"].pop("label"))
+    members("metadata.json", "node_data", "paper", label=None)(root)
     np.save(tmp_path / "y.npy", data["paper"].y.numpy())
-    labels = SourceOptions(labels=tmp_path / "y.npy")
-    assert "--target author" in refusal(root, tmp_path / "out", inputs=labels).hint
-    import_graph(root, tmp_path / "out", inputs=SourceOptions(labels=tmp_path / "y.npy", target="paper"))
-    found = open_dataset(tmp_path / "out")
+    assert "--target author" in refusal(root, labels=tmp_path / "y.npy").hint
+    found = imported(root, labels=tmp_path / "y.npy", target="paper")
     assert found.target == "paper"
     np.testing.assert_array_equal(found.y, data["paper"].y)
 
@@ -218,65 +192,52 @@ def test_of_several_types_with_labels_a_target_is_chosen(tmp_path):
     root = typed.write_chunked(tmp_path / "chunks", data)
     np.save(root / "of-authors.npy", np.arange(30) % 3)
     entry = {"format": {"name": "numpy"}, "data": ["of-authors.npy"]}
-    edit_metadata(root, lambda found: found["node_data"].setdefault("author", {}).update(label=entry))
-    error = refusal(root, tmp_path / "out")
+    members("metadata.json", "node_data", "author", label=entry)(root)
+    error = refusal(root)
     assert error.found == "author, paper" and "--target author" in error.hint
     for target, y in (("author", np.arange(30) % 3), ("paper", data["paper"].y.numpy())):
-        import_graph(root, tmp_path / target, inputs=SourceOptions(target=target))
-        found = open_dataset(tmp_path / target)
+        found = imported(root, target=target)
         assert isinstance(found, HeteroDataset) and found.target == target
         np.testing.assert_array_equal(found.y, y)
     np.testing.assert_array_equal(found.val_ids, typed.ids_of(data)[1])  # the masks of papers
-    assert "one of the node types" in refusal(root, tmp_path / "no", inputs=SourceOptions(target="venue")).expected
+    assert "one of the node types" in refusal(root, target="venue").expected
 
 
 def test_chunks_may_count_the_nodes_of_a_type_at_once(tmp_path):
-    def change(found):
-        found["num_nodes_per_type"] = [sum(parts) for parts in found.pop("num_nodes_per_chunk")]
-
     data = typed.sample()
-    import_graph(edit_metadata(typed.write_chunked(tmp_path / "chunks", data), change), tmp_path / "out")
-    typed.assert_holds(tmp_path / "out", data)
+    root = typed.write_chunked(tmp_path / "chunks", data)
+    counts = [data[type_].num_nodes for type_ in data.node_types]
+    members("metadata.json", num_nodes_per_chunk=None, num_nodes_per_type=counts)(root)
+    typed.assert_holds(imported(root), data)
 
 
 def test_a_graph_of_one_node_type_has_no_target(tmp_path):
     np.savez(tmp_path / "g.npz", x=GRAPH.x, src=SRC, dst=DST)
-    assert refusal(tmp_path / "g.npz", tmp_path / "out", inputs=SourceOptions(target="a")).place == "--target"
+    assert refusal(tmp_path / "g.npz", target="a").place == "--target"
 
 
 # --- GraphBolt --------------------------------------------------------------------------------------------------------
 
 
-def replace_in(root, **texts):
-    pytest.importorskip("yaml")
-    text = (root / "metadata.yaml").read_text()
-    for old, new in texts.values():
-        assert old in text
-        text = text.replace(old, new)
-    (root / "metadata.yaml").write_text(text)
-    return root
-
-
 @pytest.mark.parametrize("edge_format", ["csv", "numpy"])
 def test_graphbolt_takes_a_format_that_is_missing_from_the_name(tmp_path, edge_format):
     root = write_graphbolt(tmp_path / "set", GRAPH, edge_format)
-    replace_in(root, edges=(f"- format: {edge_format}\n      path", "- path"), sets=("format: numpy, ", ""))
-    import_graph(root, tmp_path / "out")
-    assert sorted(edge_pairs(tmp_path / "out")) == sorted(PAIRS)
+    replaced("metadata.yaml", f"- format: {edge_format}\n      path", "- path")(root)
+    replaced("metadata.yaml", "format: numpy, ", "")(root)
+    assert sorted(edge_pairs(imported(root))) == sorted(PAIRS)
 
 
 def test_graphbolts_csv_has_two_columns(tmp_path):
     root = write_graphbolt(tmp_path / "set", GRAPH)
     np.savetxt(root / "edges/edges.csv", np.ones((3, 3), int), fmt="%d", delimiter=",")
-    error = refusal(replace_in(root), tmp_path / "out")
+    error = refusal(root)
     assert error.expected.startswith("two columns") and error.found == "3 columns"
 
 
 def test_graphbolts_sets_without_labels_are_left_empty(tmp_path):
     root, notes = write_graphbolt(tmp_path / "set", GRAPH), []
-    replace_in(root, labels=(", {name: labels, format: numpy, path: sets/test-labels.npy}", ""))
-    import_graph(root, tmp_path / "out", note=notes.append)
-    data = open_dataset(tmp_path / "out")
+    replaced("metadata.yaml", ", {name: labels, format: numpy, path: sets/test-labels.npy}", "")(root)
+    data = imported(root, note=notes.append)
     np.testing.assert_array_equal(data.train_ids, GRAPH.splits[0])
     assert len(data.test_ids) == 0 and notes[0] == "test_set has no labels, and is left empty"
 
@@ -295,6 +256,7 @@ tasks:
 
 def write_link_task(root, pairs: str, form: str):
     """A GraphBolt data set whose only task is links, in the form of its older or of its newer versions."""
+    pytest.importorskip("yaml")
     root.mkdir()
     rng, links = np.random.default_rng(4), {}
     np.save(root / "edges.npy", GRAPH.edge_index)
@@ -320,11 +282,10 @@ def write_link_task(root, pairs: str, form: str):
 
 @pytest.mark.parametrize(("pairs", "form"), [("node_pairs", "beside"), ("seeds", "in one list"), ("seeds", "none")])
 def test_graphbolts_links_are_held_out(tmp_path, pairs, form):
-    pytest.importorskip("yaml")
     links, notes = write_link_task(tmp_path / "set", pairs, form), []
-    import_graph(tmp_path / "set", tmp_path / "out", note=notes.append)
-    holds(tmp_path / "out", y=False)
-    held = held_out(tmp_path / "out")
+    data = imported(tmp_path / "set", note=notes.append)
+    holds(data, y=False)
+    held = held_out(data.path)
     if form == "none":
         assert held == {} and "links without negatives" in notes[0] and "split-links" in notes[0]
         return
@@ -334,10 +295,9 @@ def test_graphbolts_links_are_held_out(tmp_path, pairs, form):
 
 
 def test_graphbolts_links_with_negatives_of_other_sources_are_refused(tmp_path):
-    pytest.importorskip("yaml")
     write_link_task(tmp_path / "set", "seeds", "in one list")
     seeds = np.load(tmp_path / "set" / "val-seeds.npy")
     seeds[-1, 0] = (seeds[-1, 0] + 1) % 60
     np.save(tmp_path / "set" / "val-seeds.npy", seeds)
-    error = refusal(tmp_path / "set", tmp_path / "out")
+    error = refusal(tmp_path / "set")
     assert "as many negatives" in error.expected and "cohort.dataset.write_links" in error.hint

@@ -11,24 +11,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from import_helpers import refusal
+from damage import members
+from import_helpers import imported, refusal
 from typed_layout_writers import assert_holds, sample, write_described
 
-from cohort_gnn.dataset import Dataset, import_graph
-from cohort_gnn.dataset import open as open_dataset
-from cohort_gnn.dataset.importing.beside import SourceOptions
-
-pytest.importorskip("yaml")
+from cohort_gnn.dataset import Dataset
 
 
 @pytest.mark.parametrize("form", ["parquet", "csv"])
 @pytest.mark.parametrize("ids", ["none", "numbers", "texts"])
 def test_tables_come_back(tmp_path, form, ids):
     data = sample(("paper", "author"))
-    write_described(tmp_path / "mine", data, form, ids)
-    import_graph(tmp_path / "mine", tmp_path / "out", memory=16_000_000)
-    assert_holds(tmp_path / "out", data)
-    assert open_dataset(tmp_path / "out").name == "mine"
+    found = imported(write_described(tmp_path / "mine", data, form, ids), memory=16_000_000)
+    assert_holds(found, data)
+    assert found.name == "mine"
 
 
 @pytest.mark.parametrize("texts", ["author.parquet", "edges-1.parquet"])
@@ -39,8 +35,7 @@ def test_texts_of_digits_name_the_nodes_that_integers_name(tmp_path, texts):
     file = write_described(tmp_path / "mine", data, ids="numbers") / texts
     columns = pq.read_table(file).to_pydict()
     table(file, **{name: list(map(str, of)) if name in ("id", "from_", "to_") else of for name, of in columns.items()})
-    import_graph(tmp_path / "mine", tmp_path / "out")
-    assert_holds(tmp_path / "out", data)
+    assert_holds(imported(tmp_path / "mine"), data)
 
 
 def edit(folder: Path, change) -> Path:
@@ -66,9 +61,9 @@ def test_arrays_may_take_the_place_of_tables(tmp_path):
 
     edit(folder, change)
     (folder / "graph.yaml").rename(folder / "other.yaml")
-    import_graph(folder / "other.yaml", tmp_path / "out")
-    assert_holds(tmp_path / "out", data)
-    assert open_dataset(tmp_path / "out").name == "arrays"
+    read = imported(folder / "other.yaml")
+    assert_holds(read, data)
+    assert read.name == "arrays"
 
 
 @pytest.mark.parametrize("form", ["parquet", "csv"])
@@ -84,8 +79,7 @@ def test_weights_are_a_column_or_a_file(tmp_path, form):
                 np.save(tmp_path / "mine" / "cites.npy", data["paper", "cites", "paper"].edge_index[1].numpy() / 2)
 
     edit(write_described(tmp_path / "mine", data, form), change)
-    import_graph(tmp_path / "mine", tmp_path / "out", reverse=True)
-    found = open_dataset(tmp_path / "out").to_pyg()
+    found = imported(tmp_path / "mine", reverse=True).to_pyg()
     sources = found["author", "writes", "paper"]
     assert sources.edge_weight.tolist() == sources.edge_index[0].tolist()
     reverse = found["paper", "rev_writes", "author"]
@@ -98,10 +92,9 @@ def test_weights_are_a_column_or_a_file(tmp_path, form):
 def test_reverse_edges_add_a_relation_each(tmp_path):
     data, notes = sample(), []
     write_described(tmp_path / "mine", data)
-    import_graph(tmp_path / "mine", tmp_path / "out", reverse=True, note=notes.append)
-    assert_holds(tmp_path / "out", data, reverses=True)
+    assert_holds(imported(tmp_path / "mine", reverse=True, note=notes.append), data, reverses=True)
     assert notes == ["splits: train 20, val 10, test 7 (from graph.yaml)"]
-    import_graph(tmp_path / "mine", tmp_path / "one", note=notes.append)
+    imported(tmp_path / "mine", note=notes.append)
     assert notes[-1] == "author receives no edges; --reverse-edges adds the reverse of each relation"
 
 
@@ -109,13 +102,13 @@ def test_dedupe_and_self_loops(tmp_path):
     data = sample()
     data["author", "writes", "paper"].edge_index[:, :9] = data["author", "writes", "paper"].edge_index[:, 9:18]
     write_described(tmp_path / "mine", data)
-    import_graph(tmp_path / "mine", tmp_path / "out", reverse=True, dedupe=True, self_loops="add")
+    found = imported(tmp_path / "mine", reverse=True, dedupe=True, self_loops="add")
     for relation in data.edge_types:
         data[relation].edge_index = data[relation].edge_index.unique(dim=1)
     cites = data["paper", "cites", "paper"].edge_index
     loops = torch.arange(50).expand(2, 50)
     data["paper", "cites", "paper"].edge_index = torch.cat([cites[:, cites[0] != cites[1]], loops], dim=1)
-    assert_holds(tmp_path / "out", data, reverses=True)
+    assert_holds(found, data, reverses=True)
 
 
 def test_labels_and_splits_may_be_replaced(tmp_path):
@@ -124,9 +117,8 @@ def test_labels_and_splits_may_be_replaced(tmp_path):
     np.save(tmp_path / "y.npy", np.linspace(0, 1, 50, dtype=np.float32))
     for name, ids in (("a", [1]), ("b", [2, 3]), ("c", [])):
         np.save(tmp_path / f"{name}.npy", np.array(ids, np.int64))
-    inputs = SourceOptions(labels=tmp_path / "y.npy", splits=[tmp_path / f"{name}.npy" for name in "abc"])
-    import_graph(tmp_path / "mine", tmp_path / "out", inputs=inputs, task="regression")
-    found = open_dataset(tmp_path / "out")
+    files = {"labels": tmp_path / "y.npy", "splits": [tmp_path / f"{name}.npy" for name in "abc"]}
+    found = imported(tmp_path / "mine", **files, task="regression")
     assert found.task == "regression" and found.y[49] == 1 and found.val_ids.tolist() == [2, 3]
 
 
@@ -138,8 +130,7 @@ def test_a_graph_of_one_type_becomes_one_without_types(tmp_path):
         found["edges"] = found["edges"][2:]
 
     edit(write_described(tmp_path / "mine", data, "csv", "texts"), change)
-    import_graph(tmp_path / "mine", tmp_path / "out", undirected=True)
-    found = open_dataset(tmp_path / "out")
+    found = imported(tmp_path / "mine", undirected=True)
     assert isinstance(found, Dataset) and found.reversed_share() == 1
     np.testing.assert_array_equal(found.x, data["paper"].x)
 
@@ -150,8 +141,7 @@ def test_the_target_may_be_named(tmp_path):
         found["target"] = "author"
 
     edit(write_described(tmp_path / "mine", sample()), change)
-    import_graph(tmp_path / "mine", tmp_path / "out")
-    found = open_dataset(tmp_path / "out")
+    found = imported(tmp_path / "mine")
     assert found.target == "author" and (found.y == -1).all() and len(found.y) == 30
 
 
@@ -165,38 +155,24 @@ def test_the_command_says_what_it_wrote(tmp_path, run, capsys):
 
 
 @pytest.mark.parametrize(
-    ("option", "inputs"),
+    ("option", "value"),
     [
-        ({"transpose": True}, {}),
-        ({"pca": 2}, {}),
-        ({"row_normalize": True}, {}),
-        ({}, {"nodes": 9}),
-        ({}, {"features": Path(__file__)}),
-        ({}, {"edge_weights": Path(__file__)}),
+        *[("transpose", True), ("pca", 2), ("row_normalize", True), ("nodes", 9)],
+        *[("features", Path(__file__)), ("edge_weights", Path(__file__))],
     ],
 )
-def test_options_of_one_type_are_refused(tmp_path, option, inputs):
-    write_described(tmp_path / "mine", sample())
-    error = refusal(tmp_path / "mine", tmp_path / "out", inputs=SourceOptions(**inputs), **option)
+def test_options_of_one_type_are_refused(tmp_path, option, value):
+    error = refusal(write_described(tmp_path / "mine", sample()), **{option: value})
     assert error.expected == "a graph of one node type" and error.found == "several: author, institution, paper"
 
 
 def member(*path, **values):
-    """Changes members of a part of the description; None removes one."""
-
-    def change(found):
-        for key in path:
-            found = found[key]
-        for key, value in values.items():
-            found.update({key: value})
-            if value is None:
-                del found[key]
-
-    return change
+    """Other members of a part of the description."""
+    return members("graph.yaml", *path, **values)
 
 
 REFUSED = {
-    "yaml": (lambda found: found.pop("edges"), "graph.yaml", "the key edges", "none"),
+    "yaml": (member(edges=None), "graph.yaml", "the key edges", "none"),
     "typo": (member("nodes", "paper", labels="y"), "graph.yaml: nodes.paper", "keys that are known", "labels"),
     "no_file": (member("edges", 0, file="no.parquet"), "no.parquet", "a Parquet file", ""),
     "no_table": (
@@ -243,8 +219,8 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_bad_descriptions_are_refused(tmp_path, name):
     change, place, expected, found = REFUSED[name]
-    edit(write_described(tmp_path / "mine", sample()), change)
-    error = refusal(tmp_path / "mine", tmp_path / "out")
+    change(write_described(tmp_path / "mine", sample()))
+    error = refusal(tmp_path / "mine")
     assert place in error.place and expected in error.expected and found in error.found, error
 
 
@@ -263,18 +239,8 @@ WITH_IDS = {
         "a/1",
     ),
     "numbers": ({"from_": [4], "to_": [5]}, "edges-1.parquet: from_ of edge 0", "an id of type author", "4"),
-    "null": (
-        {"from_": [None, "a/3"], "to_": ["p/1"] * 2},
-        "edges-1.parquet",
-        "a value in each",
-        "1 null in from_",
-    ),
-    "empty": (
-        {"from_": ["", "a/3"], "to_": ["p/1"] * 2},
-        "edges-1.parquet",
-        "a value in",
-        "1 empty text in from_",
-    ),
+    "null": ({"from_": [None, "a/3"], "to_": ["p/1"] * 2}, "edges-1.parquet", "a value in each", "1 null in from_"),
+    "empty": ({"from_": ["", "a/3"], "to_": ["p/1"] * 2}, "edges-1.parquet", "a value in", "1 empty text in from_"),
     "no_text": ({"from_": [b"p/\xe3"], "to_": ["p"]}, "edges-1.parquet: column from_", "texts in UTF-8", "other bytes"),
     "floats": ({"from_": [0.5], "to_": ["p"]}, "edges-1.parquet: column from_", "integers or texts", "double"),
 }
@@ -285,44 +251,41 @@ def test_ids_that_name_no_node_are_refused(tmp_path, name):
     columns, place, expected, found = WITH_IDS[name]
     write_described(tmp_path / "mine", sample(), ids="texts")
     table(tmp_path / "mine" / "edges-1.parquet", **columns)
-    error = refusal(tmp_path / "mine", tmp_path / "out")
+    error = refusal(tmp_path / "mine")
     assert place in error.place and expected in error.expected and found in error.found, error
 
 
 def test_a_file_of_rows_has_no_ids_among_the_features(tmp_path):
-    edit(
-        write_described(tmp_path / "mine", sample(), ids="numbers"), member("nodes", "paper", features="paper.parquet")
-    )
-    error = refusal(tmp_path / "mine", tmp_path / "out")
+    member("nodes", "paper", features="paper.parquet")(write_described(tmp_path / "mine", sample(), ids="numbers"))
+    error = refusal(tmp_path / "mine")
     assert error.place.endswith("nodes.paper.features: paper.parquet") and error.found == "id among them"
 
 
 def test_a_count_that_differs_from_the_ids_is_refused(tmp_path):
-    edit(write_described(tmp_path / "mine", sample(), ids="numbers"), member("nodes", "author", count=31))
-    error = refusal(tmp_path / "mine", tmp_path / "out")
+    member("nodes", "author", count=31)(write_described(tmp_path / "mine", sample(), ids="numbers"))
+    error = refusal(tmp_path / "mine")
     assert error.place.endswith("nodes.author.count") and error.expected == "30 nodes, one per id"
 
 
 def test_a_table_without_ids_counts_nodes_whatever_its_columns_are(tmp_path):
     write_described(tmp_path / "mine", sample())
-    edit(tmp_path / "mine", member("nodes", "institution", file="institution.parquet", count=None))
+    member("nodes", "institution", file="institution.parquet", count=None)(tmp_path / "mine")
     table(tmp_path / "mine" / "institution.parquet", rows=[[0.5, 1.5]] * 5)
-    import_graph(tmp_path / "mine", tmp_path / "out")
-    assert_holds(tmp_path / "out", sample())
+    assert_holds(imported(tmp_path / "mine"), sample())
 
 
 @pytest.mark.parametrize("ids", [["x", "y", "x"], [3, 4, 3]])
 def test_an_id_of_two_nodes_is_refused(tmp_path, ids):
     write_described(tmp_path / "mine", sample(), ids="texts")
     table(tmp_path / "mine" / "author.parquet", id=ids)
-    error = refusal(tmp_path / "mine", tmp_path / "out")
+    error = refusal(tmp_path / "mine")
     assert "author.parquet: column id" in error.place and error.found == f"{ids[0]} in 2 rows"
 
 
 def test_ids_need_memory(tmp_path):
     write_described(tmp_path / "mine", sample(), ids="numbers")
     table(tmp_path / "mine" / "author.parquet", id=np.arange(600_000))
-    error = refusal(tmp_path / "mine", tmp_path / "out", memory=16_000_000)
+    error = refusal(tmp_path / "mine", memory=16_000_000)
     assert error.place == "--memory" and "for the ids" in error.expected
 
 
@@ -333,7 +296,7 @@ def test_an_interrupt_leaves_nothing(tmp_path):
 
     write_described(tmp_path / "mine", sample())
     with pytest.raises(KeyboardInterrupt):
-        import_graph(tmp_path / "mine", tmp_path / "out", progress=interrupt)
+        imported(tmp_path / "mine", progress=interrupt)
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
@@ -352,7 +315,7 @@ import_graph(sys.argv[1], sys.argv[2], progress=progress)
     assert subprocess.run(command, capture_output=True).returncode == -signal.SIGKILL
     mine, left = sorted(path.name for path in tmp_path.iterdir())
     assert mine == "mine" and left.startswith("out.") and left.endswith(".tmp")
-    import_graph(tmp_path / "mine", tmp_path / "out")
+    imported(tmp_path / "mine", tmp_path / "out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "out"]
 
 
@@ -365,5 +328,5 @@ def test_a_key_given_twice_is_refused(tmp_path, found):
     (tmp_path / "graph.yaml").write_text(
         "\n".join([*lines[:5][:at], again[found], *lines[:5][at:]]).replace("&same", "")
     )
-    error = refusal(tmp_path, tmp_path / "out", format="yaml")
+    error = refusal(tmp_path, format="yaml")
     assert (error.expected, error.found) == ("each key once in its mapping", f"line {min(at, 5) + 1}: {found} again")

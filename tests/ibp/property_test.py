@@ -194,7 +194,7 @@ def test_fetch_on_the_gpu(place):
     assert torch.cuda.memory_allocated() == before
     stream.synchronize()
     assert torch.equal(out.cpu(), rows[index.cpu()])
-    with pytest.raises(CohortError, match="expected a row of the table"):
+    with pytest.raises(CohortError, match="expected the number of a row of the table"):
         ibp.fetch(encoded, torch.tensor([1, 5000], device="cuda"), check=True)
 
 

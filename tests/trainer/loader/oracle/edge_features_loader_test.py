@@ -5,9 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from processes import ALL_TESTS
 from sets import write_papers
 from torch_geometric.data import Data
 
@@ -16,7 +13,6 @@ from cohort_gnn.dataset import Dataset, from_tensors
 from cohort_gnn.dataset import open as open_dataset
 
 pytestmark = pytest.mark.usefixtures("shm")
-EXAMPLES = 60 if ALL_TESTS else 10
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 NUM_NODES, NUM_EDGES = 300, 4000
 
@@ -82,14 +78,6 @@ def test_whatever_a_loader_does(tmp_path, graph, device):
             expect_rows(batch, timed)
 
 
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(fanout=st.lists(st.sampled_from([-1, 0, 1, 2, 40]), min_size=1, max_size=3), batch_size=st.integers(1, 70))
-def test_any_fanout(graph, fanout, batch_size):
-    with NeighborLoader(graph, fanout, batch_size=batch_size, device="cpu") as loader:
-        for _, batch in zip(range(5), loader, strict=False):
-            expect_rows(batch, graph)
-
-
 @pytest.mark.parametrize("device", DEVICES)
 def test_batches_of_pairs_have_rows(graph, device):
     with LinkNeighborLoader(graph, [4, 3], neg_sampling="binary", batch_size=64, device=device) as loader:
@@ -105,18 +93,6 @@ def test_the_same_batches_without_rows(graph):
         for with_rows, without in zip(having, lacking, strict=True):
             assert "edge_attr" not in without and "e_id" not in without
             assert torch.equal(with_rows.edge_index, without.edge_index) and torch.equal(with_rows.x, without.x)
-
-
-def test_ranks_share_the_batches_and_states_go_on(graph):
-    with NeighborLoader(graph, [4], batch_size=64, device="cpu", shuffle=True) as loader:
-        first = [batch.edge_attr.clone() for batch in loader]
-        loader.epoch = 0
-        rest = iter(loader)
-        next(rest)
-        state = loader.state_dict()
-        rest.close()
-        loader.load_state_dict(state)
-        assert all(torch.equal(batch.edge_attr, rows) for batch, rows in zip(loader, first[1:], strict=True))
 
 
 @pytest.mark.parametrize("width", [None, 1, 4])
@@ -157,10 +133,3 @@ def test_several_types_have_rows_by_relation(types, device):
                 if relation.edge_table is not None:
                     expected = relation.edge_attr[batch[name].e_id.cpu().numpy()]
                     np.testing.assert_array_equal(batch[name].edge_attr.cpu().numpy(), expected)
-
-
-def test_clones_and_pickles_have_rows(graph):
-    with NeighborLoader(graph, [4], batch_size=64, device="cpu") as loader:
-        batch = next(iter(loader))
-        copy = batch.clone()
-        assert torch.equal(copy.edge_attr, batch.edge_attr) and copy.edge_attr.data_ptr() != batch.edge_attr.data_ptr()

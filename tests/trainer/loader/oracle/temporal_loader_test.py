@@ -12,7 +12,6 @@ from processes import ALL_TESTS
 from sets import write
 from slow_pairs import barred_edges
 from slow_sampler import expect_batch
-from torch_geometric.sampler import NegativeSampling
 
 from cohort_gnn import CohortError, LinkNeighborLoader, NeighborLoader
 from cohort_gnn.dataset import from_tensors
@@ -142,10 +141,8 @@ def test_an_epoch_goes_on_where_it_was_broken_off(events, strategy):
 
 
 NUM_PAIRS = 60 if ALL_TESTS else 32  # half of them are edges
-NEGATIVES = [
-    None,
-    *(NegativeSampling(mode, amount) for mode, amount in [("binary", 1.5), ("triplet", 1), ("triplet", 3)]),
-]
+NEGATIVES: list[dict | None] = [None, *({"mode": mode, "amount": 2} for mode in ("triplet", "in_batch"))]
+NEGATIVES.append({"mode": "binary", "amount": 1.5})
 RELATIONS, EXCLUDED = [EDGE_TYPE, WRITES, REV_WRITES, CITES], ["none", "self", "reverse"]
 # By day each two of the values are together once; by night all four are.
 CASES = [
@@ -183,9 +180,9 @@ def test_each_end_of_a_pair_has_a_tree_at_the_time_of_the_pair(graph_of, relatio
         for step, batch in enumerate(loader):
             source, of_pairs, target = (batch.store_of(name) for name in (relation[0], relation, relation[2]))
             count = len(of_pairs.input_id)
-            if negatives is not None and negatives.is_triplet():
+            if negatives is not None and negatives["mode"] != "binary":
                 ends = [source.src_index, torch.cat([target.dst_pos_index, target.dst_neg_index.flatten()])]
-                of_negatives = torch.arange(count).repeat_interleave(int(negatives.amount))
+                of_negatives = torch.arange(count).repeat_interleave(negatives["amount"])
                 pair_of = [torch.arange(count), torch.cat([torch.arange(count), of_negatives])]
             else:
                 ends = list(of_pairs.edge_label_index)
@@ -207,6 +204,8 @@ def test_each_end_of_a_pair_has_a_tree_at_the_time_of_the_pair(graph_of, relatio
                 first += len(ids)
                 own.append(nodes[:count])
             assert own == pairs[:, of_pairs.input_id].tolist()
+            if negatives is not None and negatives["mode"] == "in_batch":
+                assert set(nodes) == set(own[1]), "targets of the other pairs"
             barred = barred_edges(graph, relation, list(zip(*own, strict=True)), exclude)
             how = {"times": of_trees, "latest": strategy == "last", "barred": barred, "named": of_pair.__getitem__}
             fanouts = dict.fromkeys(graph.edge_types, [4, 3])

@@ -139,37 +139,6 @@ def test_several_node_types(mode):
             assert (data["item"].time[item.n_id[local]] <= latest).all()
 
 
-@pytest.mark.parametrize("pair_type", ["one", "two"])
-@pytest.mark.parametrize(("mode", "amount"), [(None, 0), ("binary", 1), ("binary", 1.5), ("binary", 3), ("triplet", 2)])
-def test_batch_numbers_the_pairs_as_pyg_does(pair_type, mode, amount):
-    """Tree i of sources and tree i of targets, negatives behind the pairs, are of pair i modulo the pairs; the trees of
-    a triplet's negatives are of the triplet."""
-    data = HeteroData()
-    data["user"].x, data["item"].x = torch.ones(NODES, 1), torch.ones(NODES, 1)
-    relation = BUYS if pair_type == "two" else ("user", "knows", "user")
-    data[relation].edge_index = torch.randint(NODES, (2, 300), generator=torch.Generator().manual_seed(3))
-    pairs = torch.tensor([[1, 2], [3, 4]])
-    how = {"neg_sampling": None if mode is None else NegativeSampling(mode, amount), "disjoint": True, "device": "cpu"}
-    with LinkNeighborLoader(data, [2], (relation, pairs), batch_size=2, **how) as loader:
-        (batch,) = loader
-    source, target = batch[relation[0]], batch[relation[2]]
-    if mode == "triplet":
-        assert source.batch[source.src_index].tolist() == target.batch[target.dst_pos_index].tolist() == [0, 1]
-        assert target.batch[target.dst_neg_index].tolist() == [[0, 0], [1, 1]]
-        return
-    of_pairs = [number % 2 for number in range(batch[relation].edge_label_index.size(1))]
-    local = batch[relation].edge_label_index
-    assert [source.batch[local[0]].tolist(), target.batch[local[1]].tolist()] == [of_pairs, of_pairs]
-
-
-def test_two_pairs_and_two_negatives():
-    data, pairs = events(), torch.tensor([[1, 2], [3, 4]])
-    how = {"disjoint": True, "neg_sampling": "binary", "device": "cpu"}
-    with LinkNeighborLoader(data, [0], pairs, batch_size=2, **how) as loader:
-        (batch,) = loader
-    assert batch.batch.tolist() == [0, 1, 0, 1, 0, 1, 0, 1]
-
-
 def test_other_pairs_have_the_negatives_of_the_loader(tmp_path):
     data, pairs = events(), torch.tensor([[1, 2, 5], [3, 4, 6]])
     edges = data.edge_index[:, :100]

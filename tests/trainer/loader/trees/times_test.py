@@ -24,21 +24,6 @@ def loader_of(data, fanout, nodes=None, **options) -> NeighborLoader:
     return NeighborLoader(data, list(fanout), nodes, **{"device": "cpu", "edge_ids": True, "batch_size": 20} | options)
 
 
-@pytest.mark.parametrize("of_nodes", [True, False])
-def test_a_data_in_memory_has_times_of_nodes_or_edges(of_nodes):
-    rng = torch.Generator().manual_seed(2)
-    edge_index = torch.randint(30, (2, 200), generator=rng)
-    times = torch.randint(100, (30 if of_nodes else 200,), generator=rng)
-    data = Data(x=torch.arange(30.0)[:, None], y=torch.arange(30) % 3, edge_index=edge_index, when=times)
-    times_of_edges = times[edge_index[0]] if of_nodes else times
-    with loader_of(data, [-1, -1], torch.arange(30), time_attr="when", input_time=torch.full((30,), 50)) as loader:
-        for batch in loader:
-            assert torch.equal(batch.when, times[batch.n_id if of_nodes else batch.e_id])
-            assert (batch.when[batch.batch_size if of_nodes else 0 :] <= 50).all()
-            count = ((edge_index[1] == batch.n_id[0]) & (times_of_edges <= 50)).sum()
-            assert batch.indptr[1] == count
-
-
 @pytest.mark.parametrize("typed", [False, True])
 def test_seeds_have_the_times_of_their_nodes(typed):
     """As in PyG, where no other times are given."""

@@ -1,4 +1,4 @@
-"""Negatives that LinkNeighborLoader draws by the weights of nodes."""
+"""Negatives that LinkNeighborLoader draws by the weights of nodes, or takes from the other pairs of a batch."""
 
 import math
 
@@ -65,22 +65,6 @@ def test_a_million_draws_are_in_proportion_to_the_weights(graph, mode):
     for name, found in counts.items():
         assert found.sum() == 1_000_000
         demand_likely(found, weights[name])
-
-
-def test_edges_are_drawn_again_by_weight(graph):
-    """Of the nodes with a weight, all but a few are targets of node 0."""
-    edges = torch.stack([torch.zeros(300, dtype=torch.int64), torch.arange(300)])
-    star = from_tensors(graph.parent / "star", x=torch.ones(NODES, 1), edge_index=edges)
-    weights = torch.zeros(NODES)
-    weights[200:304] = 1
-    weights[302] = 0
-    with loader_of(star, NegativeSampling("triplet", 100, dst_weight=weights), reject_edges=True) as loader:
-        drawn = torch.cat([batch.n_id[batch.dst_neg_index].flatten() for batch in loader])
-    counts = np.bincount(drawn.numpy(), minlength=NODES)
-    assert (counts[weights.numpy() == 0] == 0).all()
-    few, share = counts[[300, 301, 303]], 1 - (100 / 103) ** 9
-    assert abs(few.sum() - 10_000 * share) < 5 * math.sqrt(10_000 * share)
-    assert (abs(few - few.mean()) < 5 * math.sqrt(few.mean())).all()
 
 
 def test_scaled_weights_draw_the_same_and_others_do_not(graph):
@@ -152,6 +136,46 @@ def test_weights_that_cannot_be_drawn_by_are_refused(graph, weights, message):
             loader_of(graph, {"mode": "binary", name: weights})
 
 
-def test_a_triplet_has_no_source_to_draw(graph):
-    with pytest.raises(CohortError, match="^neg_sampling: src_weight: expected None, with triplets, found weights"):
-        loader_of(graph, NegativeSampling("triplet", 1, src_weight=ONES))
+def test_in_batch_negatives_bring_no_nodes(graph):
+    pairs = torch.randint(NODES, (2, 200), generator=torch.Generator().manual_seed(2))
+    in_batch = {"mode": "in_batch", "amount": 5}
+    with (
+        loader_of(graph, in_batch, pairs, batch_size=40) as loader,
+        loader_of(graph, None, pairs, batch_size=40) as plain,
+    ):
+        for batch, other in zip(loader, plain, strict=True):
+            assert torch.equal(batch.n_id, other.n_id) and torch.equal(batch.edge_index, other.edge_index)
+            assert batch.dst_neg_index.shape == (len(batch.input_id), 5)
+            assert torch.isin(batch.dst_neg_index, batch.dst_pos_index).all()
+            assert "edge_label_index" not in batch and "edge_label" not in batch
+        assert next(iter(loader.with_edges(pairs, neg_sampling="in_batch"))).dst_neg_index.shape == (40,)
+
+
+@pytest.mark.parametrize(
+    ("negatives", "message"),
+    [
+        (
+            {"mode": "in_batch", "amount": 0.5},
+            r"neg_sampling: amount: expected an integer in \[1, 10000\], with in_batch",
+        ),
+        ({"mode": "in_batch", "amount": 10_001}, r"neg_sampling: amount: expected an integer in \[1, 10000\]"),
+        (
+            {"mode": "in_batch", "dst_weight": ONES},
+            "neg_sampling: expected mode and amount, with in_batch, found dst_weight",
+        ),
+        (
+            NegativeSampling("triplet", 1, src_weight=ONES),
+            "neg_sampling: src_weight: expected None, with triplets, found weights",
+        ),
+        ("in-batch", 'neg_sampling: expected "binary", "triplet", "in_batch" or a .* found \'in-batch\''),
+    ],
+    ids=["fraction", "many", "weights", "triplet", "name"],
+)
+def test_what_is_not_offered_is_refused(graph, negatives, message):
+    with pytest.raises(CohortError, match=f"^{message}"):
+        loader_of(graph, negatives)
+
+
+def test_negatives_are_told_apart_without_labels(graph):
+    with pytest.raises(CohortError, match="^edge_label: expected None, with triplets"):
+        loader_of(graph, "in_batch", edge_label=torch.ones(100))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-RUNS = 25  # of each reader; tests/fuzz/read_damaged.py takes other numbers
+RUNS = 15  # of each reader; tests/fuzz/read_damaged.py takes other numbers
 
 
 def test_damaged_inputs_are_refused_or_read(tmp_path):

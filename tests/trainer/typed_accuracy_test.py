@@ -9,6 +9,9 @@ from processes import ALL_TESTS, ran
 
 import cohort_gnn as package
 
+pytestmark = pytest.mark.skipif(
+    not ALL_TESTS, reason="examples_test.py learns such classes: tests/run.sh --all runs it"
+)
 OPTIONS = ["--device", "cpu", "--fanout", "10,1", "--batch-size", 128, "--hidden", 32, "--lr", 0.01, "--dropout", 0.1]
 OPTIONS += ["--epochs", 15, "--quiet"]
 
@@ -26,12 +29,11 @@ def accuracy(graph: Path, out: Path, model: str) -> float:
     return json.loads((out / "summary.json").read_text())["test_accuracy"]
 
 
-@pytest.mark.parametrize("model", ["rsage", *["rgcn"] * ALL_TESTS])
+@pytest.mark.parametrize("model", ["rsage", "rgcn"])
 def test_relations_tell_the_class(graph, tmp_path, model):
     assert accuracy(graph, tmp_path / "run", model) >= 0.95
 
 
-@pytest.mark.skipif(not ALL_TESTS, reason="of the data, not of layers: tests/run.sh --all runs it")
 def test_the_graph_without_types_does_not(graph, tmp_path):
     data = package.dataset.open(graph)
     flat, first = data.to_pyg().to_homogeneous(), data.first_node["paper"]

@@ -10,7 +10,7 @@ import types
 
 import pytest
 import torch
-from processes import cohort, ran, refused
+from processes import ALL_TESTS, cohort, ran, refused
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.importing import imported
@@ -156,8 +156,9 @@ def test_exit_codes_are_those_of_python(code, expected):
     assert code_of(SystemExit(code)) == expected
 
 
-@pytest.mark.fresh  # one that is forked has imported PyG
-def test_a_model_of_pyg_trains_and_is_loaded(data, tmp_path):
+# By night by an interpreter that has not imported PyG, as one that is forked has: it takes 10 s.
+@pytest.mark.parametrize("start", [pytest.param("fresh", marks=pytest.mark.fresh) if ALL_TESTS else "forked"])
+def test_a_model_of_pyg_trains_and_is_loaded(data, tmp_path, start):
     options = [*TINY, "--epochs", 2, "--model", "torch_geometric.nn:GraphSAGE", "--out", tmp_path / "run"]
     ran("train", data, *options)
     log = (tmp_path / "run/trainer.log").read_text().splitlines()

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("shm")
 
 NUM_NODES, NUM_CLASSES, DIM = 900, 5, 12
 NUM_SEEDS = 620  # of training: 7 batches of 100, the last of 20
-EPOCHS = 4
+EPOCHS = 3
 FANOUT = [6, 4]
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 

@@ -46,7 +46,7 @@ def test_results_are_those_of_one_piece(monkeypatch, device, rows, options):
 @pytest.mark.parametrize("loops", [True, False])
 def test_gradients_are_those_of_differences(monkeypatch, loops):
     make_pieces(monkeypatch, 4, 8)
-    layer = GATConv(COLUMNS, 20, heads=HEADS, add_self_loops=loops).double()
+    layer = GATConv(COLUMNS, COLUMNS + 1, heads=HEADS, add_self_loops=loops).double()
     x, edge_index = torch.randn(12, COLUMNS, dtype=torch.float64), with_loops(random_edges(12, 6, 40))
     assert torch.autograd.gradcheck(lambda x: layer((x, x[:6]), edge_index), (x.requires_grad_(),))
 

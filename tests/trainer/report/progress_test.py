@@ -22,7 +22,7 @@ def test_the_last_line_says_which_weights_were_tested(validation, words):
 
 
 def test_the_bar_ends_with_the_numbers_of_the_last_epoch(cora, shm, tmp_path):
-    options = ["--epochs", 3, "--fanout", "3,3", "--hidden", 16, "--batch-size", 20, "--device", "cpu"]
+    options = ["--epochs", 3, "--fanout", "3,3", "--hidden", 16, "--batch-size", 100, "--device", "cpu"]
     result = ran("train", cora, *options, "--out", tmp_path / "run")
     line = re.search(r"epoch 3/3: loss (\S+),.* (\S+) seeds/s", result.stdout)
     bar = re.search(r"epoch 3/3 .*100%\s+loss\s+(\S+)\s+(\S+)\s+seeds/s\s+wait\s+(\S+)\s+%", result.stdout)

@@ -69,7 +69,7 @@ def test_no_negative_is_from_the_future(mode, amount, weighted, reject_edges):
     how = {"neg_sampling": negatives(mode, amount, weighted), "reject_edges": reject_edges}
     seen = torch.zeros(NODES, dtype=torch.int64)
     with loader_of(data, pairs, times, **how) as loader:
-        for _ in range(8):
+        for _ in range(4):
             for batch in loader:
                 nodes, latest = drawn(batch)
                 assert len(nodes) > 0 and (data.time[nodes] <= latest).all()

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/base/fails.h"
+
 namespace cohort::base {
 namespace {
 
@@ -15,13 +17,7 @@ TEST(Error, LeavesOutAnEmptyHint) { EXPECT_STREQ(Error({"a", "b", "c", ""}).what
 
 TEST(Require, NamesItsLine) {
   EXPECT_NO_THROW(require(true, "fine"));
-  try {
-    require(false, "slots in order");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("check_test.cc:"), std::string::npos);
-    EXPECT_NE(std::string(error.what()).find("slots in order"), std::string::npos);
-  }
+  EXPECT_TRUE(fails_with([&] { require(false, "slots in order"); }, {"check_test.cc:", "slots in order"}));
 }
 
 TEST(FormatBytes, UsesDecimalUnits) {

@@ -8,6 +8,7 @@
 #include "base/device.h"
 #include "base/launch.h"
 #include "base/owners.h"
+#include "tests/base/fails.h"
 
 namespace cohort::base {
 namespace {
@@ -89,13 +90,7 @@ TEST(GpuHostTable, IsPageLockedWhereTheGpuHasNoRoomForSoMuchManagedMemory) {
 
 TEST(GpuHostTable, OfAnotherKindIsRefused) {
   const Setting setting("pinned");
-  try {
-    const HostTable table(kBytes);
-    FAIL() << "a table came to be";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.parts().place, "COHORT_HOST_TABLES");
-    EXPECT_EQ(error.parts().found, "pinned");
-  }
+  EXPECT_TRUE(fails_with([&] { const HostTable table(kBytes); }, {"COHORT_HOST_TABLES: expected ", "found pinned"}));
 }
 
 TEST(GpuHostTable, IsReadByAGpuThatItWasNotOpenedTo) {

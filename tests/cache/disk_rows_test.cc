@@ -16,6 +16,7 @@
 
 #include "base/check.h"
 #include "cache/tiered_rows.h"
+#include "tests/base/fails.h"
 #include "tests/ibp/rows.h"
 
 namespace cohort::cache {
@@ -151,13 +152,7 @@ TEST_P(DiskFileOfRows, NamesFileAndOffsetOfAFailedRead) {
                           return -1;
                         }),
                         some_in_memory());
-  try {
-    fetched(rows, random_ids(3000));
-    FAIL();
-  } catch (const base::Error& error) {
-    EXPECT_NE(error.parts().place.find(file_ + ", offset "), std::string::npos);
-    EXPECT_NE(error.parts().found.find("Input/output error"), std::string::npos) << error.what();
-  }
+  EXPECT_TRUE(base::fails_with([&] { fetched(rows, random_ids(3000)); }, {file_ + ", offset ", "Input/output error"}));
   const std::vector<int64_t> ids = random_ids(3000);
   EXPECT_EQ(fetched(rows, ids), expected(ids));  // the threads go on
 }
@@ -165,23 +160,13 @@ TEST_P(DiskFileOfRows, NamesFileAndOffsetOfAFailedRead) {
 TEST_P(DiskFileOfRows, RefusesAFileThatWasCutShort) {
   const TieredRows rows(open(), some_in_memory());
   std::filesystem::resize_file(file_, std::filesystem::file_size(file_) / 2);
-  try {
-    fetched(rows, random_ids(3000));
-    FAIL();
-  } catch (const base::Error& error) {
-    EXPECT_NE(std::string(error.what()).find("with which the run began"), std::string::npos) << error.what();
-  }
+  EXPECT_TRUE(base::fails_with([&] { fetched(rows, random_ids(3000)); }, {"with which the run began"}));
 }
 
 // Bytes that end early although the file's size is as before, as over a network.
 TEST_P(DiskFileOfRows, RefusesAReadThatEndsEarly) {
   const TieredRows rows(open([](int, void*, std::size_t, off_t) -> ssize_t { return 0; }), some_in_memory());
-  try {
-    fetched(rows, {1});
-    FAIL();
-  } catch (const base::Error& error) {
-    EXPECT_NE(std::string(error.what()).find("the end of the file"), std::string::npos) << error.what();
-  }
+  EXPECT_TRUE(base::fails_with([&] { fetched(rows, {1}); }, {"the end of the file"}));
 }
 
 TEST_P(DiskFileOfRows, RefusesAFileThatWasWrittenTo) {
@@ -215,13 +200,7 @@ TEST_P(DiskFileOfRows, DoesNotWaitForeverForADisk) {
     std::vector<std::byte> out(rows_.table.row_bytes());
     TieredFetch fetch = rows.fetch(std::vector<int64_t>{1}, out.data());
     EXPECT_FALSE(fetch.far.done());
-    try {
-      fetch.far.finish();
-      FAIL();
-    } catch (const base::Error& error) {
-      EXPECT_EQ(error.parts().place, file_);
-      EXPECT_NE(std::string(error.what()).find("within 0.05 s"), std::string::npos) << error.what();
-    }
+    EXPECT_TRUE(base::fails_with([&] { fetch.far.finish(); }, {file_ + ": expected ", "within 0.05 s"}));
     stuck.count_down();
     threads_ = std::make_shared<ReadThreads>(1);  // the others have ended
     EXPECT_EQ(out, std::vector<std::byte>(out.size()));

@@ -11,6 +11,7 @@
 #include "base/format.h"
 #include "base/process.h"
 #include "channel/inspect.h"
+#include "tests/base/fails.h"
 #include "tests/channel/channel_folder.h"
 
 namespace cohort::channel {
@@ -59,14 +60,8 @@ TEST_F(Channel, RefusesAnotherVersionNamingBoth) {
   const uint32_t version = 77;
   file.write(reinterpret_cast<const char*>(&version), sizeof version);
   file.close();
-  try {
-    Subscriber subscriber(folder_);
-    FAIL();
-  } catch (const base::Error& error) {
-    EXPECT_NE(std::string(error.what()).find("0x4d"), std::string::npos) << error.what();
-    const std::string expected = base::format("version {:#x}", kVersion);
-    EXPECT_NE(std::string(error.what()).find(expected), std::string::npos) << error.what();
-  }
+  EXPECT_TRUE(
+      base::fails_with([&] { Subscriber subscriber(folder_); }, {"0x4d", base::format("version {:#x}", kVersion)}));
 }
 
 TEST_F(Channel, AStoppedTrainerIsToldWhatTheSamplerSaid) {
@@ -76,12 +71,8 @@ TEST_F(Channel, AStoppedTrainerIsToldWhatTheSamplerSaid) {
   const uint64_t pass = subscriber.request({});
   publisher.leave_error("another rank has failed");
   publisher.stop_flag().store(1);
-  try {
-    subscriber.next(pass, kLimitUs);
-    FAIL();
-  } catch (const PeerLost& error) {
-    EXPECT_NE(std::string(error.what()).find("it said: another rank has failed"), std::string::npos) << error.what();
-  }
+  EXPECT_TRUE(
+      base::fails_with<PeerLost>([&] { subscriber.next(pass, kLimitUs); }, {"it said: another rank has failed"}));
 }
 
 // Overwrites a number in the file of a channel.
@@ -242,12 +233,7 @@ TEST_F(Channel, RefusesATruncatedFile) {
 }
 
 TEST_F(Channel, AFileSystemThatIsTooSmallIsNamed) {
-  try {
-    create_shared_file(folder_ / "huge", std::size_t{1} << 50);
-    FAIL();
-  } catch (const base::Error& error) {
-    EXPECT_NE(std::string(error.what()).find("free"), std::string::npos) << error.what();
-  }
+  EXPECT_TRUE(base::fails_with([&] { create_shared_file(folder_ / "huge", std::size_t{1} << 50); }, {"free"}));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "huge"));
 }
 
@@ -273,12 +259,7 @@ TEST_F(Channel, AKilledSamplerIsNamedWithItsLastStage) {
   usleep(100'000);
   kill(child, SIGKILL);
   const int64_t start = base::monotonic_us();
-  try {
-    subscriber.next(1, kLimitUs);
-    FAIL();
-  } catch (const PeerLost& error) {
-    EXPECT_NE(std::string(error.what()).find("fetching"), std::string::npos) << error.what();
-  }
+  EXPECT_TRUE(base::fails_with<PeerLost>([&] { subscriber.next(1, kLimitUs); }, {"fetching"}));
   EXPECT_LT(base::monotonic_us() - start, 5'000'000);
   waitpid(child, nullptr, 0);
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "channel/wait.h"
+#include "tests/base/fails.h"
 #include "tests/channel/channel_folder.h"
 
 namespace cohort::channel {
@@ -169,12 +170,7 @@ TEST_F(Channel, NamesTheCureWhenAllSlotsAreHeld) {
     ASSERT_TRUE(publish(publisher, pass, 8, i));
     subscriber.next(pass, kLimitUs);
   }
-  try {
-    subscriber.next(pass, kLimitUs);
-    FAIL();
-  } catch (const base::Error& error) {
-    EXPECT_NE(std::string(error.what()).find("batch.clone()"), std::string::npos);
-  }
+  EXPECT_TRUE(base::fails_with([&] { subscriber.next(pass, kLimitUs); }, {"batch.clone()"}));
 }
 
 }  // namespace

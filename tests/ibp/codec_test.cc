@@ -6,6 +6,7 @@
 #include "ibp/bits.h"
 #include "ibp/ibp.h"
 #include "ibp/row_codec.h"
+#include "tests/base/fails.h"
 #include "tests/ibp/rows.h"
 
 namespace cohort::ibp {
@@ -168,36 +169,20 @@ TEST(Errors, NameWhatIsWrong) {
   const Profile profile = fit(rows.table).profile;
   const EncodedRows encoded = encode(rows.table, profile);
   std::vector<std::byte> out(24 * 4);
-  const auto message_of = [](auto&& call) {
-    try {
-      call();
-    } catch (const base::Error& error) {
-      return std::string(error.what());
-    }
-    return std::string("no error");
-  };
-  EXPECT_EQ(message_of([&] {
-              fetch(encoded, std::vector<int64_t>{1, 20}, out.data());
-            }),
-            "fetch: index[1]: expected 0 to 19, found 20");
-  EXPECT_EQ(message_of([&] {
-              fetch(encoded, std::vector<int64_t>{3, 2, -1}, out.data());
-            }),
-            "fetch: index[2]: expected 0 to 19, found -1");
+  const auto fails = [](const auto& call, const char* text) { EXPECT_TRUE(base::fails_with(call, {text})); };
+  const std::vector<int64_t> beyond = {1, 20}, below = {3, 2, -1};
+  fails([&] { fetch(encoded, beyond, out.data()); }, "fetch: index[1]: expected 0 to 19, found 20");
+  fails([&] { fetch(encoded, below, out.data()); }, "fetch: index[2]: expected 0 to 19, found -1");
   const Rows wider = make_rows(Content::kDense, Dtype::kFloat32, 7, 20);
-  EXPECT_NE(message_of([&] { encode(wider.table, profile); }).find("float32 x 6, found float32 x 7"),
-            std::string::npos);
+  fails([&] { encode(wider.table, profile); }, "float32 x 6, found float32 x 7");
   const Rows half = make_rows(Content::kDense, Dtype::kFloat16, 6, 20);
-  EXPECT_NE(message_of([&] { encode(half.table, profile); }).find("found float16 x 6"), std::string::npos);
+  fails([&] { encode(half.table, profile); }, "found float16 x 6");
   const Rows odd = make_rows(Content::kDense, Dtype::kUint8, 6, 20);
-  EXPECT_NE(message_of([&] { encode_in_place(odd.table, fit(odd.table).profile); }).find("multiple of 4"),
-            std::string::npos);
-  EXPECT_NE(message_of([&] { fit(odd.table, {.codec = "exponent"}); }).find("found uint8"), std::string::npos);
-  EXPECT_NE(message_of([&] { fit({nullptr, 0, Dtype::kFloat32, 4}); }).find("at least one row"), std::string::npos);
-  EXPECT_NE(message_of([&] {
-              fit({out.data(), 1, Dtype::kFloat32, 20000});
-            }).find("1 to 65536 bytes"),
-            std::string::npos);
+  fails([&] { encode_in_place(odd.table, fit(odd.table).profile); }, "multiple of 4");
+  fails([&] { fit(odd.table, {.codec = "exponent"}); }, "found uint8");
+  fails([] { fit({nullptr, 0, Dtype::kFloat32, 4}); }, "at least one row");
+  const RowTable wide{out.data(), 1, Dtype::kFloat32, 20000};
+  fails([&] { fit(wide); }, "1 to 65536 bytes");
 }
 
 TEST(Errors, ADamagedRowIsNoRow) {

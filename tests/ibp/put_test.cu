@@ -9,6 +9,7 @@
 #include "base/owners.h"
 #include "ibp/gpu.h"
 #include "ibp/writable.h"
+#include "tests/base/fails.h"
 #include "tests/ibp/rows.h"
 
 namespace cohort::ibp {
@@ -126,12 +127,7 @@ TEST(GpuPutFaults, ChangeNothingAndComeWithTheNextCall) {
   DeviceWritableRows gpu(encoded, Place::kDevice, 2);
   const auto fails = [&](const std::vector<int64_t>& ids, const std::string& text) {
     put(gpu, ids, noise.bytes.data());
-    try {
-      gpu.check();
-      FAIL() << text;
-    } catch (const base::Error& error) {
-      EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
-    }
+    EXPECT_TRUE(base::fails_with([&] { gpu.check(); }, {text}));
     gpu.check();
   };
   fails({3, kRows, 5, -1}, "put: ids[1]: expected the number of a row of the table");

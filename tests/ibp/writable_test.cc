@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "tests/base/fails.h"
 #include "tests/ibp/rows.h"
 
 namespace cohort::ibp {
@@ -132,12 +133,7 @@ TEST(WritableErrors, ChangeNothing) {
   WritableRows written(encode(rows.table, fit(rows.table).profile));
   const Rows other = make_rows(Content::kNoise, Dtype::kFloat32, 16, 3);
   const auto fails = [&](const std::vector<int64_t>& ids, const RowTable& table, const std::string& text) {
-    try {
-      written.put(ids, table);
-      FAIL() << text;
-    } catch (const base::Error& error) {
-      EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
-    }
+    EXPECT_TRUE(base::fails_with([&] { written.put(ids, table); }, {text}));
   };
   fails({0, 1, kRows}, other.table, "put: ids[2]: expected 0 to 299, found 300");
   fails({0, -1, 2}, other.table, "put: ids[1]");

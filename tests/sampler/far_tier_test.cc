@@ -11,6 +11,7 @@
 #include "cache/plan/row_owner.h"
 #include "cache/staged_reader.h"
 #include "sampler/draw.h"
+#include "tests/base/fails.h"
 #include "tests/dataset/temporary_folder.h"
 #include "tests/ibp/rows.h"
 #include "tests/sampler/test_graph.h"
@@ -81,12 +82,7 @@ TEST_F(FarTier, IsNotForGraphsWithoutRows) {
 
 TEST_F(FarTier, RefusesRawRowsAndTooLittleMemory) {
   view_.coded_host_rows = false;
-  try {
-    has_far_tier(options_, view_);
-    FAIL();
-  } catch (const base::Error& error) {
-    EXPECT_NE(std::string(error.what()).find("cohort dataset prepare DIR"), std::string::npos) << error.what();
-  }
+  EXPECT_TRUE(base::fails_with([&] { has_far_tier(options_, view_); }, {"cohort dataset prepare DIR"}));
   view_.coded_host_rows = true;
   options_.host_bytes = 1000;
   EXPECT_THROW(far_tables(options_, view_, nullptr, nullptr), base::Error);

@@ -4,8 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/check.h"
 #include "sampler/presample.h"
+#include "tests/base/fails.h"
 #include "tests/dataset/temporary_folder.h"
 
 namespace cohort::sampler {
@@ -22,14 +22,9 @@ class OptionsFile : public testing::Test {
     dataset::write_bytes(folder_ / "run.json", json{{"sampler", sampler}}.dump());
     return read_options(folder_ / "run.json");
   }
-  // The error that they end in; empty: none.
+  // What reading them ends in.
   std::string refusal(const json& members) {
-    try {
-      read(members);
-      return "";
-    } catch (const base::Error& error) {
-      return error.what();
-    }
+    return base::error_of([&] { read(members); });
   }
 
   dataset::TemporaryFolder folder_;
@@ -104,17 +99,13 @@ TEST_F(OptionsFile, GivesTheOwnersOfRowsAsWritten) {
 
 TEST_F(OptionsFile, RefusesACountWithoutAFanout) {
   dataset::write_bytes(folder_ / "count.json", R"({"dataset": "", "fanout": []})");
-  try {
-    read_presample_options(folder_ / "count.json");
-    FAIL() << "accepted";
-  } catch (const base::Error& error) {
-    EXPECT_STREQ(error.what(), "fanout: expected numbers of at least 0, or -1 for all, found none");
-  }
+  EXPECT_TRUE(base::fails_with([&] { read_presample_options(folder_ / "count.json"); },
+                               {"fanout: expected numbers of at least 0, or -1 for all, found none"}));
 }
 
 TEST_F(OptionsFile, NeedsNoCountsForOtherPolicies) {
   for (const char* policy : {"degree", "random", "none"}) {
-    EXPECT_EQ(refusal({{"cache_bytes", {1, 2}}, {"cache_policy", policy}}), "") << policy;
+    EXPECT_EQ(refusal({{"cache_bytes", {1, 2}}, {"cache_policy", policy}}), "no error") << policy;
   }
 }
 
@@ -158,12 +149,7 @@ TEST_F(OptionsFile, RefusesACacheThatMakesNoSense) {
 TEST_F(OptionsFile, RefusesJsonOfAnyDepth) {
   const std::string nest(100000, '[');
   dataset::write_bytes(folder_ / "run.json", "{\"sampler\": {\"num_ranks\": " + nest + std::string(100000, ']') + "}}");
-  try {
-    read_options(folder_ / "run.json");
-    FAIL();
-  } catch (const base::Error& error) {
-    EXPECT_NE(std::string(error.what()).find("JSON of at most 32 levels"), std::string::npos) << error.what();
-  }
+  EXPECT_TRUE(base::fails_with([&] { read_options(folder_ / "run.json"); }, {"JSON of at most 32 levels"}));
 }
 
 }  // namespace

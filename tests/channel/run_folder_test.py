@@ -11,21 +11,7 @@ from processes import cohort
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.channel.run_folder import RunFolder, meeting_point, shared_memory_root
 
-SMALL = [
-    "--device",
-    "cpu",
-    "--ranks",
-    2,
-    "--fanout",
-    "3,2",
-    "--batch-size",
-    50,
-    "--hidden",
-    8,
-    "--epochs",
-    1,
-    "--quiet",
-]
+SMALL = "--device cpu --ranks 2 --fanout 3,2 --batch-size 50 --hidden 8 --epochs 1 --quiet".split()
 
 
 def mode_of(path: Path) -> int:

@@ -92,7 +92,7 @@ def expect_ordered(batch, indptr, num_targets: int) -> None:
     ids=str,
 )
 def test_bidirectional_is_pygs(graph, fanout, options, device):
-    drawn, both = loaders_of(graph, fanout, "bidirectional", device, edge_ids=True, edge_weights=True, **options)
+    drawn, both = loaders_of(graph, fanout, "bidirectional", device, edge_ids=True, **options)
     sources, targets = graph.indices, np.repeat(np.arange(NUM_NODES), np.diff(graph.indptr))
     with drawn, both:
         for expected, batch in zip(drawn, both, strict=True):
@@ -217,7 +217,7 @@ def test_pairs_that_reverse_edges_would_bring_back_are_refused(graph, shop):
 )
 def test_induced_is_pygs_subgraph(graph, fanout, options, most, device, monkeypatch):
     monkeypatch.setattr(subgraph, "MOST_EDGES", most)
-    drawn, induced = loaders_of(graph, fanout, "induced", device, edge_ids=True, edge_weights=True, **options)
+    drawn, induced = loaders_of(graph, fanout, "induced", device, edge_ids=True, **options)
     edges = torch.from_numpy(graph.edge_types[EDGE_TYPE].edge_index())
     with drawn, induced:
         for expected, batch in zip(drawn, induced, strict=True):

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Batch, Data, HeteroData
-from torch_geometric.nn import GCNConv
 from torch_geometric.sampler import NumNeighbors
 
 from cohort_gnn import CohortError, LinkNeighborLoader, NeighborLoader
@@ -23,6 +22,13 @@ def graph(**members) -> Data:
     edge_index = torch.randint(NUM_NODES - 4, (2, NUM_EDGES), generator=random)
     edge_index[:, :40] = edge_index[:, 40:80]
     return Data(**{"x": torch.randn(NUM_NODES, 3, generator=random), "edge_index": edge_index} | members)
+
+
+def graph_of(typed: bool, **members) -> Data | HeteroData:
+    """The same, or one of a type with a name."""
+    data = graph(**members)
+    of_nodes = {name: value for name, value in data.to_dict().items() if name != "edge_index"}
+    return HeteroData({"node": of_nodes, ("node", "to", "node"): {"edge_index": data.edge_index}}) if typed else data
 
 
 ARRAYS = {
@@ -71,45 +77,6 @@ def test_batches_have_all_arrays_of_a_data_as_they_are(shm, kind):
     assert shm.runs() == []
 
 
-@pytest.mark.parametrize("kind", SUBGRAPHS)
-def test_batches_have_all_arrays_of_a_hetero_data_as_they_are(shm, kind):
-    random, data = torch.Generator().manual_seed(1), HeteroData(name="shop")
-    data["user"].num_nodes, data["item"].x = 30, torch.rand(20, 2, generator=random, dtype=torch.float64)
-    data["user"].age, data["item"].price = torch.arange(30), torch.rand(20)
-    data["item"].y = torch.arange(20)
-    for name in (("user", "buys", "item"), ("item", "rev_buys", "user"), ("user", "knows", "user")):
-        ends = [data[end].num_nodes for end in name[::2]]
-        data[name].edge_index = torch.stack([torch.randint(end, (100,), generator=random) for end in ends])
-        data[name].rating = torch.arange(100)
-    data["user", "buys", "item"].edge_weight = torch.rand(100)
-    data["user", "buys", "item"].edge_attr = torch.rand(100)
-    with NeighborLoader(data, [3, 2], "item", batch_size=6, subgraph_type=kind, device="cpu") as loader:
-        for batch in loader:
-            expect_rows(batch["item"], data["item"], ["x", "price", "y"], [])
-            expect_rows(batch["user"], data["user"], ["age"], [])
-            assert batch.name == "shop" and "x" not in batch["user"]
-            for name in data.edge_types:
-                weighted = ["edge_weight", "edge_attr"] if name[1] == "buys" else []
-                if kind == "bidirectional":  # as in PyG, nothing is known of its edges
-                    assert {"e_id", "rating", "edge_weight", "edge_attr"}.isdisjoint(batch[name].keys())
-                else:
-                    assert ("edge_weight" in batch[name]) == bool(weighted)
-                    expect_rows(batch[name], data[name], [], ["rating", *weighted])
-    assert shm.runs() == []
-
-
-def test_a_layer_reads_the_weights_of_a_batch(shm):
-    """All neighbours: the seeds have the rows that the layer gives them on the whole graph."""
-    data, layer = graph(edge_weight=torch.rand(NUM_EDGES)), GCNConv(3, 4, add_self_loops=False)
-    expected = layer(data.x, data.edge_index, data.edge_weight)
-    with NeighborLoader(data, [-1, -1], batch_size=8, device="cpu") as loader:
-        for batch in loader:
-            found = layer(batch.x, batch.edge_index, batch.edge_weight)
-            # GCNConv divides by the weights of all in-neighbours, which the last hop of a batch has not.
-            inner = slice(0, batch.batch_size)
-            torch.testing.assert_close(found[inner], expected[batch.n_id[inner]], rtol=1e-5, atol=1e-5)
-
-
 def test_batches_of_pairs_have_weights_and_labels_of_their_own(shm):
     data = graph(edge_weight=torch.rand(NUM_EDGES), edge_label=torch.ones(7), edge_label_index=torch.ones(2, 7).long())
     with LinkNeighborLoader(data, [2], torch.arange(20), batch_size=8, device="cpu") as loader:
@@ -150,32 +117,19 @@ ROWS = {
 )
 def test_x_keeps_its_type_and_its_shape(shm, rows, typed):
     x = ROWS[rows]()
-    data = graph(x=x)
-    if typed:
-        data = HeteroData({"node": {"x": x}, ("node", "to", "node"): {"edge_index": data.edge_index}})
-    given = data["node"] if typed else data
+    data = graph_of(typed, x=x)
     with NeighborLoader(data, [3], "node" if typed else None, batch_size=10, device="cpu") as loader:
         for batch in loader:
-            store = batch["node"] if typed else batch
-            expected = given.x.index_select(0, store.n_id)
+            store = batch.store_of("node")
+            expected = x.index_select(0, store.n_id)
             assert store.x.dtype == expected.dtype and store.x.shape == expected.shape
             found, expected = (each.to_dense().float().nan_to_num() for each in (store.x, expected))
             assert torch.equal(found, expected)
 
 
-def test_a_data_without_x_has_batches_without_x(shm):
-    data = Data(edge_index=graph().edge_index, num_nodes=NUM_NODES, pos=torch.rand(NUM_NODES, 2))
-    with NeighborLoader(data, [3], batch_size=10, device="cpu") as loader:
-        for batch in loader:
-            assert "x" not in batch and batch.num_nodes == len(batch.n_id)
-            expect_rows(batch, data, ["pos"], [])
-
-
 @pytest.mark.parametrize("typed", [False, True], ids=["one type", "several types"])
 def test_batches_follow_a_graph_that_changes(shm, typed):
-    data = graph(y=torch.zeros(NUM_NODES))
-    if typed:
-        data = HeteroData({"node": {"x": data.x, "y": data.y}, ("node", "to", "node"): {"edge_index": data.edge_index}})
+    data = graph_of(typed, y=torch.zeros(NUM_NODES))
     given = data["node"] if typed else data
 
     def put(**members):
@@ -192,11 +146,11 @@ def test_batches_follow_a_graph_that_changes(shm, typed):
         for change in changes:
             change()
             for batch in loader:
-                store = batch["node"] if typed else batch
+                store = batch.store_of("node")
                 expect_rows(store, given, ["x", "y", *(["age"] if "age" in given else [])], [])
                 assert store.x.requires_grad == given.x.requires_grad
         del (loader.data["node"] if typed else loader.data).x
-        assert "x" not in (next(iter(loader))["node"] if typed else next(iter(loader)))
+        assert "x" not in next(iter(loader)).store_of("node")
 
 
 def test_gradients_reach_rows_that_are_learned(shm):
@@ -274,15 +228,13 @@ def test_weights_of_the_names_types_have(shm):
 @pytest.mark.parametrize("typed", [False, True], ids=["one type", "several types"])
 def test_input_id_of_a_mask_has_nodes(shm, typed):
     """As in PyG; of ids it has positions."""
-    data, mask = graph(), torch.arange(NUM_NODES) % 3 == 1
-    if typed:
-        data = HeteroData({"a": {"x": data.x}, ("a", "to", "a"): {"edge_index": data.edge_index}})
+    data, mask = graph_of(typed), torch.arange(NUM_NODES) % 3 == 1
 
     def ids_of(loader) -> list[int]:
-        return [number for batch in loader for number in (batch["a"] if typed else batch).input_id.tolist()]
+        return [number for batch in loader for number in batch.store_of("node").input_id.tolist()]
 
     def seeds(given):
-        return ["a", given] if typed else given
+        return ["node", given] if typed else given
 
     nodes = mask.nonzero()[:, 0]
     with NeighborLoader(data, [2], seeds(mask), batch_size=5, device="cpu") as loader:

@@ -9,7 +9,6 @@ import torch
 from torch_geometric.data import HeteroData
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 from torch_geometric.sampler.base import SubgraphType
-from torch_geometric.utils import bipartite_subgraph
 from torch_geometric.utils import subgraph as pyg_subgraph
 
 import cohort_gnn as cohort
@@ -233,26 +232,6 @@ def test_induced_is_pygs_subgraph(graph, fanout, options, most, device, monkeypa
             assert np.array_equal(batch.edge_weight.cpu(), graph.edge_weights[e_id])
             assert np.array_equal(batch.edge_attr.cpu(), graph.edge_attr[e_id])
             assert "num_sampled_nodes" not in batch and "num_sampled_edges" not in batch
-
-
-def test_induced_of_several_types_is_pygs_subgraph(shop):
-    how = {"input_nodes": ("item", torch.arange(40)), "edge_ids": True, "edge_weights": False, "edge_attr": False}
-    drawn, induced = loaders_of(shop, [2, 2], "induced", **how)
-    with drawn, induced:
-        for expected, batch in zip(drawn, induced, strict=True):
-            for name in batch.node_types:
-                expect_same_nodes(expected[name], batch[name])
-            for name, relation in shop.edge_types.items():
-                nodes, edges = (batch[name[0]].n_id, batch[name[2]].n_id), torch.from_numpy(relation.edge_index())
-                size = tuple(shop.node_types[end].num_nodes for end in name[::2])
-                *_, mask = bipartite_subgraph(nodes, edges, size=size, return_edge_mask=True)
-                e_id = batch[name].e_id
-                assert torch.equal(e_id.sort().values, mask.nonzero().squeeze(1))
-                ends = [n_id[i] for n_id, i in zip(nodes, batch[name].edge_index, strict=True)]
-                assert torch.equal(torch.stack(ends), edges[:, e_id])
-                counts = torch.bincount(batch[name].edge_index[1], minlength=len(nodes[1])).cumsum(0)
-                assert indptr_of(batch, name).tolist() == [0, *counts.tolist()]
-                assert set(batch[name]) == {"edge_index", "e_id"}
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "uint8"])

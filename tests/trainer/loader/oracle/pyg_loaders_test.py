@@ -37,10 +37,6 @@ def test_the_page_has_a_row_for_each_difference_that_is_allowed():
 @cases
 @given(draws=st.data())
 def test_nodes(draws, kind, typed):
-    check_nodes(draws, kind, typed)
-
-
-def check_nodes(draws, kind: str, typed: bool) -> None:
     timed = draws.draw(st.sampled_from(TIMED)) if kind == "disjoint" else None
     data = draws.draw(graphs(typed, timed))
     options = draws.draw(node_options(data, kind, timed))
@@ -54,10 +50,6 @@ def check_nodes(draws, kind: str, typed: bool) -> None:
 @cases
 @given(draws=st.data())
 def test_links(draws, kind, typed):
-    check_links(draws, kind, typed)
-
-
-def check_links(draws, kind: str, typed: bool) -> None:
     timed = draws.draw(st.sampled_from(TIMED)) if kind == "disjoint" else None
     data = draws.draw(graphs(typed, timed))
     options = draws.draw(pair_options(data, kind, timed))
@@ -81,13 +73,9 @@ def check_links(draws, kind: str, typed: bool) -> None:
 @cases
 @given(draws=st.data())
 def test_links_without_the_edges_that_they_are(draws, typed):
-    check_default(draws, "directional", typed)
-
-
-def check_default(draws, kind: str, typed: bool) -> None:
     """By default, a batch of pairs is that of PyG's loader on a graph without these edges and their reverses."""
     data = draws.draw(graphs(typed, None))
-    options = draws.draw(pair_options(data, kind, None))
+    options = draws.draw(pair_options(data, "directional", None))
     typed_pairs = options["edge_label_index"] if typed else (None, options["edge_label_index"])
     with (
         LinkNeighborLoader(data, device="cpu", **options) as loader,
@@ -103,7 +91,7 @@ def check_default(draws, kind: str, typed: bool) -> None:
             for store in expected.edge_stores:
                 if "edge_column" in store:
                     store.e_id = store.pop("edge_column")
-            expect_same(batch, expected, data, typed_pairs[0][::2] if typed else (None, None), kind)
+            expect_same(batch, expected, data, typed_pairs[0][::2] if typed else (None, None), "directional")
 
 
 @pytest.mark.parametrize("kind", KINDS[:3])

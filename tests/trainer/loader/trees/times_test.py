@@ -9,6 +9,7 @@ from torch_geometric.data import Data, HeteroData
 from cohort_gnn import CohortError, LinkNeighborLoader, NeighborLoader
 from cohort_gnn.dataset import check, from_pyg, from_tensors
 from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.spec.graph import EDGE_TYPE
 
 pytestmark = pytest.mark.usefixtures("shm")
 WRITES, REV_WRITES = ("author", "writes", "paper"), ("paper", "rev_writes", "author")
@@ -31,18 +32,18 @@ def test_seeds_have_the_times_of_their_nodes(typed):
     edge_index, times = torch.randint(30, (2, 300), generator=rng), torch.randint(100, (30,), generator=rng)
     data = Data(x=torch.ones(30, 1), edge_index=edge_index, when=times)
     if typed:
-        data = HeteroData({"a": {"x": torch.ones(30, 1), "when": times}, ("a", "to", "a"): {"edge_index": edge_index}})
+        data = HeteroData({"node": {"x": data.x, "when": times}, EDGE_TYPE: {"edge_index": edge_index}})
     seeds, mask = torch.tensor([4, 2, 17, 25, 9]), times > 30
-    with loader_of(data, [-1, -1], ("a", seeds) if typed else seeds, time_attr="when") as loader:
-        for part, ids in ((loader, seeds), (loader.with_nodes(("a", mask) if typed else mask), mask.nonzero()[:, 0])):
+    with loader_of(data, [-1, -1], ("node", seeds), time_attr="when") as loader:
+        for part, ids in ((loader, seeds), (loader.with_nodes(("node", mask)), mask.nonzero()[:, 0])):
             found = []
             for batch in part:
-                store = batch["a"] if typed else batch
+                store = batch.store_of("node")
                 found += store.seed_time.tolist()
                 assert (store.when <= store.seed_time[store.batch]).all()
             assert found == times[ids].tolist()
-        (batch,) = loader.with_nodes(("a", [3]) if typed else [3], input_time=[7])
-        assert (batch["a"] if typed else batch).seed_time.tolist() == [7]
+        (batch,) = loader.with_nodes(("node", [3]), input_time=[7])
+        assert batch.store_of("node").seed_time.tolist() == [7]
 
 
 def test_times_of_nodes_and_edges_are_refused():

@@ -5,6 +5,7 @@ from collections import deque
 import numpy as np
 import pytest
 import torch
+from batches import expect_same
 from torch_geometric.data import HeteroData
 
 import cohort_gnn as cohort
@@ -37,104 +38,27 @@ def data(tmp_path_factory):
     )
 
 
-def loader_of(data, device="cuda", debug=POISONED, **options) -> NeighborLoader:
+def loader_of(data, seeds=SEEDS, device="cuda", debug=POISONED, **options) -> NeighborLoader:
     options = {"num_slots": 3, "batch_size": 30, "shuffle": True} | options
-    return NeighborLoader(data, [3, 2], SEEDS, device=device, seed=5, _debug=debug, **options)
+    return NeighborLoader(data, [3, 2], seeds, device=device, seed=5, _debug=debug, **options)
 
 
-def digests(loader, epochs: int = 2) -> list[str]:
-    return [digest(batch) for _ in range(epochs) for batch in loader]
+def tensors_of(batch) -> dict:
+    """Copies in host memory."""
+    of_stores = ((str(store._key), store.items()) for store in batch.stores)
+    tensors = ((key, name, value) for key, items in of_stores for name, value in items if torch.is_tensor(value))
+    return {(key, name): value.cpu().clone() for key, name, value in tensors}
 
 
-@pytest.fixture(scope="module")
-def on_cpu(data):
-    with loader_of(data, "cpu", {}) as loader:
-        return digests(loader)
+def passes(loader, epochs: int = 2) -> list[dict]:
+    return [tensors_of(batch) for _ in range(epochs) for batch in loader]
 
 
-@pytest.mark.parametrize(
-    ("options", "rows_in"),
-    [
-        ({}, "pool"),
-        ({"num_slots": 2}, "pool"),
-        ({"reuse": False}, "pool"),
-        ({"cache_ratio": 0.3}, "pool"),
-        ({"order": "asis"}, "pool"),
-        ({"topology": "host"}, "pool"),
-        (ROOM, "table"),
-    ],
-    ids=str,
-)
-def test_batches_are_those_of_the_cpu(data, on_cpu, options, rows_in):
-    with loader_of(data, debug=POISONED | {"slow_fetch_us": 1000}, **options) as loader:
-        assert loader._sampler.source.rows_in == rows_in
-        assert digests(loader) == on_cpu
-        recent = loader.stats().rows["recent"]
-        assert recent > 0 if rows_in == "pool" and options.get("reuse", True) else recent == 0
-
-
-def test_pairs_are_those_of_the_cpu(data):
-    found = []
-    for device in ("cpu", "cuda"):
-        how = {"batch_size": 40, "shuffle": True, "seed": 2, "neg_sampling": "binary", "edge_ids": True}
-        with LinkNeighborLoader(data, [3, 2], device=device, _debug=POISONED, **how) as loader:
-            found.append([digest(batch) for batch, _ in zip(loader, range(100), strict=False)])
-    assert found[0] == found[1]
-
-
-@pytest.mark.parametrize("num_slots", [2, 4])
-def test_held_batches_keep_their_rows(data, on_cpu, num_slots):
-    """Views hold all slots but one, so the pool's rows are overwritten while batches that named them are in use."""
-    held, seen = deque(maxlen=num_slots - 1), []
-    rows = []  # of all batches, which outlive their slots
-    with loader_of(data, num_slots=num_slots) as loader:
-        for _ in range(2):
-            for batch in loader:
-                held.append((batch, batch.clone()))
-                rows.append((batch.x, held[-1][1].x))
-                seen.append(digest(batch))
-                del batch
-                for view, copy in held:
-                    assert torch.equal(view.x, copy.x) and torch.equal(view.edge_index, copy.edge_index)
-            held.clear()
-        assert all(torch.equal(x, copy) for x, copy in rows)
-    assert seen == on_cpu
-
-
-def test_a_script_may_change_its_rows(data, on_cpu):
-    seen = []
-    with loader_of(data) as loader:
-        for _ in range(2):
-            for batch in loader:
-                seen.append(digest(batch))
-                batch.x.fill_(torch.nan)
-                del batch
-    assert seen == on_cpu
-
-
-def test_rows_stay_until_they_are_copied(data, on_cpu):
-    """The GPU comes to copy a batch's rows long after the loop has dropped the batch."""
-    with loader_of(data, num_slots=2) as loader:
-        kept = []
-        for batch in loader:
-            kept.append((batch.n_id, batch.x, batch.edge_index.clone(), batch.y))
-            del batch
-            torch.cuda._sleep(CYCLES)  # before the rows of the next batch are copied
-        x = torch.from_numpy(np.array(cohort.dataset.open(data).x)).cuda()
-        assert all(torch.equal(rows, x[n_id]) for n_id, rows, *_ in kept)
-    assert len(kept) == len(on_cpu) // 2
-
-
-@pytest.mark.parametrize("options", [{}, {"num_slots": 2}, {"reuse": False}, {"cache_ratio": 0.3}], ids=str)
-def test_disjoint_batches_are_those_of_the_cpu(data, options):
-    """A node of several trees names one row several times."""
-    found = []
-    for device in ("cpu", "cuda"):
-        how = options if device == "cuda" else {}
-        with loader_of(data, device, POISONED | {"slow_fetch_us": 1000}, disjoint=True, **how) as loader:
-            assert loader._sampler.source.rows_in == ("pool" if device == "cuda" else "slots")
-            found.append(digests(loader))
-    assert found[0] == found[1]
+def expect_all(found: list[dict], expected: list[dict]) -> None:
+    for number, (batch, wanted) in enumerate(zip(found, expected, strict=True)):
+        assert batch.keys() == wanted.keys()
+        for key, value in wanted.items():
+            assert batch[key].dtype == value.dtype and torch.equal(batch[key], value), (number, key)
 
 
 TYPES = {
@@ -163,78 +87,115 @@ def typed(tmp_path_factory):
     return cohort.from_pyg(data, tmp_path_factory.mktemp("typed") / "data")
 
 
-def typed_batches(data, device="cuda", epochs=2, debug=POISONED, **options):
-    """Of each batch all tensors, copied to the host."""
-    options = {"num_slots": 3, "batch_size": 30, "shuffle": True, "seed": 5} | options
-    with NeighborLoader(data, [3, 2], ("paper", SEEDS[:1000]), device=device, _debug=debug, **options) as loader:
-        assert loader._sampler.source.rows_in == ("pool" if device == "cuda" else "slots")
-        for _ in range(epochs):
-            for batch in loader:
-                yield {
-                    (str(store._key), name): value.cpu().clone()
-                    for store in batch.stores
-                    for name, value in store.items()
-                    if isinstance(value, torch.Tensor)
-                }
-
-
 @pytest.fixture(scope="module")
-def typed_on_cpu(typed):
-    return list(typed_batches(typed, "cpu", debug={}))
+def graph_of(data, typed):
+    """graph_of(name): (data set, seeds, the batches of two epochs on the CPU), made once."""
+    graphs, found = {"one type": (data, SEEDS), "several types": (typed, ("paper", SEEDS[:1000]))}, {}
+
+    def graph(name: str):
+        if name not in found:
+            with loader_of(*graphs[name], device="cpu", debug={}) as loader:
+                found[name] = passes(loader)
+        return *graphs[name], found[name]
+
+    return graph
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"num_slots": 2},
-        {"reuse": False},
-        {"cache_ratio": 0.3},
-        {"cache_ratio": 1.5},
-        {"order": "asis"},
-        {"topology": "host"},
-    ],
-    ids=str,
-)
-def test_batches_of_several_types_are_those_of_the_cpu(typed, typed_on_cpu, options):
-    count = 0
-    for batch, wanted in zip(
-        typed_batches(typed, debug=POISONED | {"slow_fetch_us": 1000}, **options), typed_on_cpu, strict=True
-    ):
-        assert batch.keys() == wanted.keys()
-        for key, value in wanted.items():
-            assert batch[key].dtype == value.dtype and torch.equal(batch[key], value), (count, key)
-        count += 1
-    assert count == 2 * -(-1000 // 30)
+PLACES = [{}, {"num_slots": 2}, {"reuse": False}, {"cache_ratio": 0.3}, {"order": "asis"}, {"topology": "host"}]
+CASES = [(name, options, "pool") for name in ("one type", "several types") for options in PLACES]
+CASES += [("one type", ROOM, "table"), ("several types", {"cache_ratio": 1.5}, "pool")]
 
 
-def test_held_batches_of_several_types_keep_their_rows(typed):
-    held: deque = deque(maxlen=3)
-    options = {"num_slots": 4, "batch_size": 30, "shuffle": True, "_debug": POISONED}
-    with NeighborLoader(typed, [3, 2], ("paper", SEEDS[:1000]), device="cuda", **options) as loader:
+@pytest.mark.parametrize(("name", "options", "rows_in"), CASES, ids=str)
+def test_batches_are_those_of_the_cpu(graph_of, name, options, rows_in):
+    *graph, on_cpu = graph_of(name)
+    with loader_of(*graph, debug=POISONED | {"slow_fetch_us": 1000}, **options) as loader:
+        assert loader._sampler.source.rows_in == rows_in
+        expect_all(passes(loader), on_cpu)
+        recent = loader.stats().rows["recent"]
+        assert name != "one type" or (recent > 0) == (rows_in == "pool" and options.get("reuse", True))
+
+
+def test_pairs_are_those_of_the_cpu(data):
+    found = []
+    for device in ("cpu", "cuda"):
+        how = {"batch_size": 40, "shuffle": True, "seed": 2, "neg_sampling": "binary", "edge_ids": True}
+        with LinkNeighborLoader(data, [3, 2], device=device, _debug=POISONED, **how) as loader:
+            found.append([digest(batch) for batch, _ in zip(loader, range(100), strict=False)])
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(("name", "num_slots"), [("one type", 2), ("one type", 4), ("several types", 4)])
+def test_held_batches_keep_their_rows(graph_of, name, num_slots):
+    """Views hold all slots but one, so the pool's rows are overwritten while batches that named them are in use."""
+    *graph, on_cpu = graph_of(name)
+    held, seen = deque(maxlen=num_slots - 1), []
+    rows = []  # of all batches, which outlive their slots
+    with loader_of(*graph, num_slots=num_slots) as loader:
+        for _ in range(2):
+            for batch in loader:
+                copy = batch.clone()
+                held.append((batch, copy))
+                rows += [(store.x, of.x) for store, of in zip(batch.stores, copy.stores, strict=True) if "x" in store]
+                seen.append(tensors_of(batch))
+                del batch
+                for view, copy in held:
+                    expect_same(view, copy)
+            held.clear()
+        assert all(torch.equal(x, copy) for x, copy in rows)
+        assert name == "one type" or loader.stats().rows["recent"] > 0
+    expect_all(seen, on_cpu)
+
+
+def test_a_script_may_change_its_rows(graph_of):
+    *graph, on_cpu = graph_of("one type")
+    seen = []
+    with loader_of(*graph) as loader:
+        for _ in range(2):
+            for batch in loader:
+                seen.append(tensors_of(batch))
+                batch.x.fill_(torch.nan)
+                del batch
+    expect_all(seen, on_cpu)
+
+
+def test_rows_stay_until_they_are_copied(data):
+    """The GPU comes to copy a batch's rows long after the loop has dropped the batch."""
+    with loader_of(data, num_slots=2) as loader:
+        kept = []
         for batch in loader:
-            held.append((batch, batch.clone()))
+            kept.append((batch.n_id, batch.x, batch.edge_index.clone(), batch.y))
             del batch
-            for view, copy in held:
-                for name, (_, dim, _) in TYPES.items():
-                    assert not dim or torch.equal(view[name].x, copy[name].x)
-        found = loader.stats().rows["recent"]
-    assert found > 0
+            torch.cuda._sleep(CYCLES)  # before the rows of the next batch are copied
+        x = torch.from_numpy(np.array(cohort.dataset.open(data).x)).cuda()
+        assert all(torch.equal(rows, x[n_id]) for n_id, rows, *_ in kept)
+    assert len(kept) == len(SEEDS) // 30
 
 
-def test_two_loaders_have_pools_of_their_own(data, typed, on_cpu, typed_on_cpu):
+@pytest.mark.parametrize("options", [{}, {"num_slots": 2}, {"reuse": False}, {"cache_ratio": 0.3}], ids=str)
+def test_disjoint_batches_are_those_of_the_cpu(data, options):
+    """A node of several trees names one row several times."""
+    found = []
+    for device in ("cpu", "cuda"):
+        how = options if device == "cuda" else {}
+        how = how | {"device": device, "debug": POISONED | {"slow_fetch_us": 1000}}
+        with loader_of(data, disjoint=True, **how) as loader:
+            assert loader._sampler.source.rows_in == ("pool" if device == "cuda" else "slots")
+            found.append(passes(loader))
+    expect_all(*found)
+
+
+def test_two_loaders_have_pools_of_their_own(graph_of):
     """At once, on streams of their own."""
-    streams = [torch.cuda.Stream(), torch.cuda.Stream()]
-    seen, of_types = [], []
-    with loader_of(data) as loader:
-        batches, typed_ones = iter(loader), typed_batches(typed, epochs=1)
+    graphs = [graph_of(name) for name in ("one type", "several types")]
+    streams, seen = [torch.cuda.Stream(), torch.cuda.Stream()], ([], [])
+    with loader_of(*graphs[0][:2]) as one, loader_of(*graphs[1][:2]) as several:
+        batches = [iter(one), iter(several)]
         for _ in range(30):
-            with torch.cuda.stream(streams[0]):
-                seen.append(digest(next(batches)))
-            with torch.cuda.stream(streams[1]):
-                of_types.append(next(typed_ones))
-        batches.close()
-        typed_ones.close()
-    assert seen == on_cpu[:30]
-    for found, wanted in zip(of_types, typed_on_cpu, strict=False):
-        assert all(torch.equal(found[key], value) for key, value in wanted.items())
+            for which in range(2):
+                with torch.cuda.stream(streams[which]):
+                    seen[which].append(tensors_of(next(batches[which])))
+        for each in batches:
+            each.close()
+    for found, (*_, on_cpu) in zip(seen, graphs, strict=True):
+        expect_all(found, on_cpu[:30])

@@ -7,7 +7,7 @@ import warnings
 import pytest
 import torch
 import torch_geometric.transforms as T
-from torch_geometric.data import Data, HeteroData
+from torch_geometric.data import HeteroData
 
 import cohort_gnn as cohort
 from cohort_gnn.dataset import open as open_dataset
@@ -104,15 +104,6 @@ def test_pairs_within_one_type():
     assert apart.keys() == {FOLLOWS, REV_FOLLOWS} and apart[FOLLOWS][0] == apart[REV_FOLLOWS][1] == 0
     twice = all_left(T.ToUndirected(merge=False)(graph(follows=both, buys=edges(1))), FOLLOWS)
     assert twice == {FOLLOWS: (0, 0), REV_FOLLOWS: (0, 0)}
-
-
-def test_pairs_of_an_undirected_data():
-    data = T.ToUndirected()(Data(x=torch.rand(USERS, 4), edge_index=edges(3, (USERS, USERS))))
-    with cohort.LinkNeighborLoader(data, [-1, -1], batch_size=16, device="cpu") as loader:
-        for batch in loader:
-            pairs = set(map(tuple, batch.n_id[batch.edge_label_index].T.tolist()))
-            there = set(map(tuple, batch.n_id[batch.edge_index].T.tolist()))
-            assert not there & (pairs | {pair[::-1] for pair in pairs})
 
 
 def test_the_split_of_pyg_leaves_no_pair_either():

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from sets import write_papers
-from torch_geometric.data import Data
 
 from cohort_gnn import LinkNeighborLoader, NeighborLoader
 from cohort_gnn.dataset import Dataset, from_tensors
@@ -93,21 +92,6 @@ def test_the_same_batches_without_rows(graph):
         for with_rows, without in zip(having, lacking, strict=True):
             assert "edge_attr" not in without and "e_id" not in without
             assert torch.equal(with_rows.edge_index, without.edge_index) and torch.equal(with_rows.x, without.x)
-
-
-@pytest.mark.parametrize("width", [None, 1, 4])
-def test_a_data_in_memory_keeps_its_rows(width):
-    """Also of one number an edge, in its shape."""
-    random = np.random.default_rng(5)
-    ends = torch.from_numpy(random.integers(50, size=(2, 600)))
-    rows = torch.from_numpy(random.random((600, width or 1)).astype(np.float32))
-    data = Data(x=torch.rand(50, 2), edge_index=ends, edge_attr=rows if width else rows[:, 0])
-    with NeighborLoader(data, [-1], batch_size=50, device="cpu") as loader:
-        (batch,) = loader
-        assert batch.edge_attr.dim() == data.edge_attr.dim() and "edge_weight" not in batch
-        found = batch.edge_attr.view(-1, width or 1).T.tolist()
-        found = zip(*batch.n_id[batch.edge_index].tolist(), *found, strict=True)
-        assert sorted(found) == sorted(zip(*ends.tolist(), *rows.T.tolist(), strict=True))
 
 
 @pytest.fixture(scope="module")

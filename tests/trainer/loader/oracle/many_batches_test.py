@@ -1,12 +1,12 @@
-"""Many random batches: none has an excluded edge or one from the future, and each node has as many edges as it may."""
+"""Many random batches: none has an excluded edge or one from the future; all are those of a slow sampler."""
 
 import itertools
-from collections import Counter
 
 import numpy as np
 import pytest
 import torch
 from processes import ALL_TESTS
+from slow_pairs import expect_pairs
 from slow_sampler import expect_batch
 
 from cohort_gnn import LinkNeighborLoader, NeighborLoader
@@ -42,31 +42,15 @@ def batches_of(loader):
 @pytest.mark.parametrize("exclude", ["self", "reverse"])
 @pytest.mark.parametrize("device", DEVICES)
 def test_no_batch_has_an_excluded_edge(graph, device, exclude):
-    edges = list(zip(graph.indices.tolist(), np.repeat(np.arange(300), np.diff(graph.indptr)).tolist(), strict=True))
-    times_of, degree = Counter(edges), np.diff(graph.indptr).tolist()
-    pairs = torch.tensor(edges).T
-    how = {"batch_size": 4, "shuffle": True, "exclude": exclude, "neg_sampling": "binary", "device": device}
-    num_left_out = 0
-    with LinkNeighborLoader(graph, FANOUT, pairs, **how) as loader:
-        for batch in batches_of(loader):
-            n_id = batch.n_id.tolist()
-            source, target = ([n_id[each] for each in ends] for ends in batch.edge_index.tolist())
-            ends = batch.edge_label_index[:, : len(batch.input_id)].tolist()
-            out = {(n_id[s], n_id[t]) for s, t in zip(*ends, strict=True)}
-            assert out <= set(edges), "positives are edges"
-            if exclude == "reverse":
-                out |= {(t, s) for s, t in out}
-            assert out.isdisjoint(zip(source, target, strict=True))
-            missing = Counter(t for pair in out for t in [pair[1]] * times_of[pair])
-            num_left_out += sum(missing.values())
-            expected, first = [], 0
-            for hop, picks in enumerate(FANOUT):
-                end = first + batch.num_sampled_nodes[hop]
-                expected += [min(picks, degree[node] - missing[node]) for node in n_id[first:end]]
-                first = end
-            found = Counter(batch.edge_index[1].tolist())
-            assert [found[node] for node in range(first)] == expected and sum(expected) == len(source)
-    assert num_left_out > NUM_BATCHES, "batches have edges to leave out"
+    """All pairs are edges."""
+    pairs = torch.from_numpy(graph.edge_types[EDGE_TYPE].edge_index())
+    how = {"mode": "binary", "amount": 1, "redraws": 0, "exclude": exclude}
+    options = {"neg_sampling": "binary", "exclude": exclude, "edge_ids": True}
+    with LinkNeighborLoader(graph, FANOUT, pairs, batch_size=4, shuffle=True, device=device, **options) as loader:
+        for number, batch in enumerate(batches_of(loader)):
+            of_batch = list(map(tuple, pairs[:, batch.input_id.cpu()].T.tolist()))
+            key = 0, *divmod(number, len(loader))
+            expect_pairs(graph, batch, EDGE_TYPE, of_batch, how, {EDGE_TYPE: FANOUT}, key)
 
 
 @pytest.mark.parametrize("strategy", ["uniform", "last"])

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from scipy.stats import chi2
 from slow_pairs import units_of
 from torch_geometric.sampler import NegativeSampling
 
@@ -35,36 +34,6 @@ def weights_of(seed: int) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed)
     weights = 10 ** (4 * torch.rand(NODES, generator=generator) - 2)
     return weights * (torch.rand(NODES, generator=generator) > 0.25)
-
-
-def demand_likely(counts: np.ndarray, weights: torch.Tensor) -> None:
-    """By a chi-square test of all nodes that at least 10 draws are expected of, and of the others together."""
-    expected = weights.double().numpy() / weights.double().sum().item() * counts.sum()
-    assert (counts[expected == 0] == 0).all()
-    rare = expected < 10
-    counts, expected = (np.append(each[~rare], each[rare].sum()) for each in (counts, expected))
-    statistic = ((counts - expected) ** 2 / expected)[expected > 0].sum()
-    assert chi2.sf(statistic, np.count_nonzero(expected) - 1) > 1e-6
-
-
-@pytest.mark.parametrize("mode", ["binary", "triplet"])
-def test_a_million_draws_are_in_proportion_to_the_weights(graph, mode):
-    weights = {"src_weight": weights_of(1), "dst_weight": weights_of(2)}
-    if mode == "triplet":
-        del weights["src_weight"]
-    counts = {name: np.zeros(NODES, np.int64) for name in weights}
-    with loader_of(graph, NegativeSampling(mode, 1000, **weights), torch.zeros(2, 1000, dtype=torch.int64)) as loader:
-        for batch in loader:
-            if mode == "triplet":
-                drawn = {"dst_weight": batch.dst_neg_index.flatten()}
-            else:
-                negatives = batch.edge_label_index[:, batch.edge_label == 0]
-                drawn = dict(zip(weights, negatives, strict=True))
-            for name, nodes in drawn.items():
-                counts[name] += np.bincount(batch.n_id[nodes].numpy(), minlength=NODES)
-    for name, found in counts.items():
-        assert found.sum() == 1_000_000
-        demand_likely(found, weights[name])
 
 
 def test_scaled_weights_draw_the_same_and_others_do_not(graph):

@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from functools import lru_cache
 from itertools import accumulate
 
 import numpy as np
@@ -89,6 +90,7 @@ def with_negatives(
     return sources, targets
 
 
+@lru_cache(maxsize=4)
 def same_edges(graph, relation) -> set[tuple[tuple, bool]]:
     """The relations that have the edges of a relation, and whether in the other direction: those that are marked, and
     those whose edges say so."""
@@ -118,6 +120,13 @@ def barred_edges(graph, relation, pairs, exclude: str) -> dict[tuple, set[tuple[
     return barred
 
 
+@lru_cache(maxsize=4)
+def lists_of(graph, relation) -> list[list[int]]:
+    """In-neighbours of each node."""
+    edges = graph.edge_types[relation]
+    return [part.tolist() for part in np.split(edges.indices, edges.indptr[1:-1])]
+
+
 def expect_pairs(graph, batch, relation, pairs, how: dict, fanouts: dict, key: tuple[int, int, int], **more) -> None:
     """The batch has the neighbourhoods of these pairs of a relation, (source, target), and of their negatives.
 
@@ -125,9 +134,8 @@ def expect_pairs(graph, batch, relation, pairs, how: dict, fanouts: dict, key: t
         how: as with_negatives() takes it, and exclude.
         more: arguments of sample().
     """
-    counts, edges = {name: table.num_nodes for name, table in graph.node_types.items()}, graph.edge_types[relation]
-    lists = [part.tolist() for part in np.split(edges.indices, edges.indptr[1:-1])]
-    ends = with_negatives(lists, pairs, how, random_64(*key), counts[relation[0]])
+    num_sources = graph.node_types[relation[0]].num_nodes
+    ends = with_negatives(lists_of(graph, relation), pairs, how, random_64(*key), num_sources)
     seeds: dict = {}
     for name, nodes in zip(relation[::2], ends, strict=True):
         seeds[name] = list(dict.fromkeys(seeds.get(name, []) + nodes))

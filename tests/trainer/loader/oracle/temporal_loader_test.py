@@ -1,5 +1,5 @@
-"""Disjoint and temporal batches, of one type and of several: all neighbours, uniform draws, pairs, resumed epochs, and
-the same on a GPU. Batches of nodes are compared with a slow sampler in hetero_loader_test.py, too."""
+"""Disjoint and temporal batches, of one type and of several: pairs, resumed epochs, and the same on a GPU.
+hetero_loader_test.py has batches of nodes."""
 
 import copy
 import itertools
@@ -62,65 +62,6 @@ def arguments(strategy: str | None, times: np.ndarray) -> dict:
 
 def loader_of(data, fanout, nodes=None, **options) -> NeighborLoader:
     return NeighborLoader(data, list(fanout), nodes, **{"device": "cpu", "edge_ids": True, "batch_size": 20} | options)
-
-
-def allowed_edges(graph, node: int, time: int | None) -> np.ndarray:
-    """Places in ``indices`` of the edges into a node that are no later than the time, in the order of the list."""
-    places = np.arange(graph.indptr[node], graph.indptr[node + 1])
-    return places if time is None else places[graph.edge_times[places] <= time]
-
-
-def subgraph_of(graph, seed: int, time: int | None, num_hops: int) -> set[int]:
-    """Places of all edges that lead to the seed in so many hops and are no later than the time."""
-    edges, reached, frontier = set(), {seed}, {seed}
-    for _ in range(num_hops):
-        found = {int(place) for node in frontier for place in allowed_edges(graph, node, time)}
-        edges |= found
-        frontier = {int(graph.indices[place]) for place in found} - reached
-        reached |= frontier
-    return edges
-
-
-@pytest.mark.parametrize("time_attr", [None, "time"])
-def test_all_neighbours_are_the_whole_temporal_subgraph(events, time_attr):
-    seeds = torch.randint(500, (60,), generator=torch.Generator().manual_seed(1))
-    times = None if time_attr is None else torch.arange(60) - 20
-    with loader_of(events, [-1, -1], seeds, time_attr=time_attr, input_time=times, disjoint=True) as loader:
-        for batch in loader:
-            found: list[set[int]] = [set() for _ in range(batch.batch_size)]
-            for tree, edge in zip(batch.batch[batch.edge_index[1]].tolist(), batch.e_id.tolist(), strict=True):
-                assert edge not in found[tree]
-                found[tree].add(edge)
-            for tree, position in enumerate(batch.input_id.tolist()):
-                time = None if times is None else int(times[position])
-                assert found[tree] == subgraph_of(events, int(seeds[position]), time, 2)
-
-
-def test_uniform_draws_are_uniform_over_the_allowed_edges(events):
-    may = allowed_edges(events, 0, 2)
-    drawn = np.zeros(events.num_edges)
-    seeds, rounds = np.zeros(400, np.int64), 10
-    with loader_of(events, [7], seeds, time_attr="t", input_time=np.full(400, 2), batch_size=100) as loader:
-        for batch in (batch for _ in range(rounds) for batch in loader):
-            np.add.at(drawn, batch.e_id.numpy(), 1)
-    assert 100 < len(may) < events.indptr[1] and drawn.sum() == drawn[may].sum() == 7 * 400 * rounds
-    from scipy.stats import chisquare  # takes 1 s to import
-
-    assert chisquare(drawn[may]).pvalue > 1e-6
-
-
-def test_a_tree_whose_edges_are_all_allowed_is_drawn_as_without_trees(events):
-    node = int(events.indices[0])
-    with loader_of(events, [5, 5], [node], batch_size=1) as shared:
-        one = next(iter(shared))
-    for how in ({"disjoint": True}, {"time_attr": "time", "input_time": [10**9]}):
-        with loader_of(events, [5, 5], [node], batch_size=1, **how) as loader:
-            batch = next(iter(loader))
-        assert batch.batch.tolist() == [0] * len(batch.n_id)
-        del batch.batch
-        if "time_attr" in how:
-            del batch.seed_time
-        expect_same(batch, one)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

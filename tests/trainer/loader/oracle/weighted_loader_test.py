@@ -1,5 +1,6 @@
 """Loaders that draw neighbours by weight: equal to a slow sampler in Python; what they refuse."""
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -132,20 +133,11 @@ def test_other_names_are_refused(tmp_path):
 def test_a_gpu_makes_the_same_batches(tmp_path, places):
     data = random_graph(tmp_path / "set", 3000, 90, 5)
     how = BY_WEIGHT | {"batch_size": 500, "seed": 4}
-    for fanout in ([25, 10], [40, 3], [-1, 5]):
-        loaders = (
-            NeighborLoader(data, fanout, **how),
-            NeighborLoader(data, fanout, **how | places | {"device": "cuda"}),
-        )
-        links = (
-            LinkNeighborLoader(data, fanout, **how),
-            LinkNeighborLoader(data, fanout, **how | places | {"device": "cuda"}),
-        )
-        for on_cpu, on_gpu in (loaders, links):
-            with on_cpu, on_gpu:
-                for _, expected, found in zip(range(8), on_cpu, on_gpu, strict=False):
-                    assert found.n_id.is_cuda
-                    expect_same(found, expected)
+    for fanout, make in itertools.product(([25, 10], [40, 3], [-1, 5]), (NeighborLoader, LinkNeighborLoader)):
+        with make(data, fanout, **how) as on_cpu, make(data, fanout, **how | places | {"device": "cuda"}) as on_gpu:
+            for _, expected, found in zip(range(8), on_cpu, on_gpu, strict=False):
+                assert found.n_id.is_cuda
+                expect_same(found, expected)
 
 
 @pytest.mark.gpu

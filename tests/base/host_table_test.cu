@@ -4,11 +4,10 @@
 
 #include <cstdlib>
 
-#include "base/check.h"
 #include "base/device.h"
 #include "base/launch.h"
-#include "base/owners.h"
 #include "tests/base/fails.h"
+#include "tests/base/on_gpu.h"
 
 namespace cohort::base {
 namespace {
@@ -33,9 +32,7 @@ unsigned long long count_wrong(const HostTable& table) {
   fill_gpu(wrong.data(), 0, sizeof(unsigned long long));
   count_wrong_kernel<<<1024, kBlockThreads>>>(reinterpret_cast<const uint32_t*>(table.data()),
                                               static_cast<int64_t>(table.bytes() / 4), wrong.data());
-  unsigned long long found = 1;
-  cuda_check(cudaMemcpy(&found, wrong.data(), sizeof found, cudaMemcpyDeviceToHost));
-  return found;
+  return download(wrong)[0];
 }
 
 bool is_managed(const HostTable& table) {

@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/base/on_gpu.h"
+
 namespace cohort::base {
 namespace {
 
@@ -15,9 +17,9 @@ using namespace std::chrono_literals;
 
 TEST(GpuPinnedScratch, CopiesValuesThatChangeBeforeTheStreamComesToThem) {
   constexpr std::size_t kSize = 100'000;
-  std::vector<int64_t> values(kSize), expected(kSize), found(kSize);
+  std::vector<int64_t> values(kSize);
   std::iota(values.begin(), values.end(), 3);
-  expected = values;
+  const std::vector<int64_t> expected = values;
   const DeviceArray<int64_t> on_gpu(kSize);
   PinnedScratch scratch;
   scratch.reserve<int64_t>(kSize);
@@ -31,8 +33,7 @@ TEST(GpuPinnedScratch, CopiesValuesThatChangeBeforeTheStreamComesToThem) {
   std::ranges::fill(values, -1);
   may_go = true;
   stream.synchronize();
-  cuda_check(cudaMemcpy(found.data(), on_gpu.data(), kSize * sizeof(int64_t), cudaMemcpyDeviceToHost), "read back");
-  EXPECT_EQ(found, expected);
+  EXPECT_EQ(download(on_gpu), expected);
 }
 
 TEST(GpuPinnedScratch, Grows) {

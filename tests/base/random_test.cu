@@ -4,9 +4,8 @@
 
 #include <vector>
 
-#include "base/check.h"
 #include "base/launch.h"
-#include "base/owners.h"
+#include "tests/base/on_gpu.h"
 
 namespace cohort::base {
 namespace {
@@ -20,8 +19,7 @@ TEST(GpuRandom, SameBitsAsOnTheHost) {
   DeviceArray<uint64_t> device(kSize);
   draw_kernel<<<grid_for(kSize, 32), kBlockThreads>>>(device.data(), kSize);
   cuda_check(cudaGetLastError());
-  std::vector<uint64_t> host(kSize);
-  cuda_check(cudaMemcpy(host.data(), device.data(), kSize * sizeof(uint64_t), cudaMemcpyDeviceToHost));
+  const std::vector<uint64_t> host = download(device);
   for (int i = 0; i < kSize; ++i) ASSERT_EQ(host[i], random_below(1000003, key_of(42), i, 7)) << i;
 }
 

@@ -4,29 +4,25 @@
 
 #include <vector>
 
-#include "base/check.h"
 #include "base/device.h"
-#include "base/owners.h"
+#include "tests/base/on_gpu.h"
 
 namespace cohort::base {
 namespace {
 
 constexpr std::size_t kBytes = 5'000'001;  // no whole pages
 
-std::vector<unsigned char> download(const SharedGpuBytes& memory) {
-  std::vector<unsigned char> bytes(memory.bytes());
-  cuda_check(cudaMemcpy(bytes.data(), memory.data(), bytes.size(), cudaMemcpyDeviceToHost));
-  return bytes;
-}
+std::vector<std::byte> all_of(const auto& memory) { return download(memory.data(), memory.bytes()); }
 
 TEST(GpuSharedBytes, AreTheSameMemoryWhereTheyAreMappedAgain) {
   SharedGpuBytes memory(kBytes, "allocate");
   const SharedGpuBytes same(memory.share(), kBytes, "open");
   ASSERT_NE(memory.data(), same.data());
   fill_gpu(memory.data(), 0x5A, kBytes);
-  EXPECT_EQ(download(same), std::vector<unsigned char>(kBytes, 0x5A));
+  const std::vector<std::byte> expected(kBytes, std::byte{0x5A});
+  EXPECT_EQ(all_of(same), expected);
   memory = SharedGpuBytes();
-  EXPECT_EQ(download(same), std::vector<unsigned char>(kBytes, 0x5A)) << "they live on where they are mapped";
+  EXPECT_EQ(all_of(same), expected) << "they live on where they are mapped";
 }
 
 TEST(GpuSharedBytes, AreGivenBack) {
@@ -55,14 +51,12 @@ TEST(GpuGrowingBytes, StayWhereTheyAreWhenMoreCome) {
     before += piece.bytes();
     ASSERT_EQ(same.bytes(), before);
   }
-  std::vector<unsigned char> bytes(before);
-  cuda_check(cudaMemcpy(bytes.data(), same.data(), before, cudaMemcpyDeviceToHost));
-  for (std::size_t i = 0; i < before; ++i) ASSERT_EQ(bytes[i], 0x11 * (1 + 3 * i / before)) << i;
+  const std::vector<std::byte> bytes = all_of(same);
+  for (std::size_t i = 0; i < before; ++i) ASSERT_EQ(bytes[i], std::byte(0x11 * (1 + 3 * i / before))) << i;
   EXPECT_EQ(memory.data(), begin);
   EXPECT_THROW(memory.add(40'000'000, "allocate"), Error);
   memory = GrowingGpuBytes();
-  cuda_check(cudaMemcpy(bytes.data(), same.data(), before, cudaMemcpyDeviceToHost));
-  EXPECT_EQ(bytes[0], 0x11) << "they live on where they are mapped";
+  EXPECT_EQ(all_of(same), bytes) << "they live on where they are mapped";
 }
 
 }  // namespace

@@ -5,8 +5,8 @@
 #include <set>
 #include <vector>
 
-#include "base/check.h"
 #include "base/device.h"
+#include "tests/base/on_gpu.h"
 
 namespace cohort::base {
 namespace {
@@ -32,8 +32,7 @@ std::set<int> sms_used(const SmPartition& partition, int num_sms) {
   done.wait_on(other);
   late.record(other);
   late.synchronize();
-  std::vector<int> host(seen.size());
-  cuda_check(cudaMemcpy(host.data(), seen.data(), host.size() * sizeof(int), cudaMemcpyDeviceToHost));
+  const std::vector<int> host = download(seen);
   std::set<int> used;
   for (int sm = 0; sm < num_sms; ++sm) {
     if (host[static_cast<std::size_t>(sm)]) used.insert(sm);

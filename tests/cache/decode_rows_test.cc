@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/owners.h"
 #include "tests/base/fails.h"
+#include "tests/base/on_gpu.h"
 #include "tests/cache/feature_table.h"
 
 namespace cohort::cache {
@@ -33,8 +34,7 @@ std::vector<std::vector<std::byte>> decoded(const Table& table, int64_t piece_by
   decode_rows(SlabRows(table.rows, true), table.rows.shape.num_rows, gpus, piece_bytes);
   std::vector<std::vector<std::byte>> found;
   for (const base::DeviceBytes& each : memory) {
-    found.emplace_back(each.bytes());
-    base::cuda_check(cudaMemcpy(found.back().data(), each.data(), each.bytes(), cudaMemcpyDeviceToHost));
+    found.push_back(base::download(each));
     EXPECT_TRUE(std::all_of(found.back().end() - kGuardBytes, found.back().end(),
                             [](std::byte b) { return b == std::byte{0xEE}; }));
     found.back().resize(bytes);

@@ -61,9 +61,7 @@ class GpuFarFetch : public testing::TestWithParam<Case> {
     stream.synchronize();
     wait_for(rows);
     const TierUses uses = rows.use();
-    std::vector<std::byte> got(out.bytes());
-    base::cuda_check(cudaMemcpy(got.data(), out.data(), got.size(), cudaMemcpyDeviceToHost));
-    expect_rows(table, nodes, got);
+    expect_rows(table, nodes, base::download(out));
     return uses;
   }
 
@@ -117,40 +115,28 @@ TEST_P(GpuFarFetch, FetchesBatchesSideBySideIntoAPool) {
   rows->grow_pool(kNumRows, growing);
   const base::DeviceBytes pool(static_cast<std::size_t>(kNumRows * table_.rows.row_bytes));
   struct Under {
-    std::vector<int64_t> nodes;
-    base::DeviceArray<int64_t> on_gpu, places;
+    PooledBatch batch;
     base::Stream stream;
   };
   std::deque<Under> under;
   int64_t from_disk = 0;
   const auto expect_oldest = [&] {
-    const Under& batch = under.front();
-    batch.stream.synchronize();
+    under.front().stream.synchronize();
     wait_for(*rows);
     from_disk += rows->use()[kDiskTier].rows;
-    std::vector<int64_t> places(batch.nodes.size());
-    base::cuda_check(cudaMemcpy(places.data(), batch.places.data(), places.size() * 8, cudaMemcpyDeviceToHost));
-    const auto row_bytes = static_cast<std::size_t>(table_.rows.row_bytes);
-    std::vector<std::byte> all(pool.bytes()), got(places.size() * row_bytes);
-    base::cuda_check(cudaMemcpy(all.data(), pool.data(), all.size(), cudaMemcpyDeviceToHost));
-    for (std::size_t i = 0; i < places.size(); ++i) {
-      std::memcpy(got.data() + i * row_bytes, all.data() + static_cast<std::size_t>(places[i]) * row_bytes, row_bytes);
-    }
-    expect_rows(table_, batch.nodes, got);
+    expect_rows_in_pool(table_, pool, under.front().batch);
     under.pop_front();
   };
   for (uint32_t number = 0; number < 8; ++number) {
     if (under.size() == 3) expect_oldest();
-    Under& batch = under.emplace_back();
-    batch.nodes = random_nodes(kNumRows, number % 3 == 1 ? 0 : 1500, number);
-    batch.on_gpu = base::upload(batch.nodes);
-    batch.places = base::DeviceArray<int64_t>(batch.nodes.size());
+    under.push_back({PooledBatch(random_nodes(kNumRows, number % 3 == 1 ? 0 : 1500, number)), base::Stream()});
+    const auto& [batch, stream] = under.back();
     rows->fetch(batch.on_gpu.data(), std::ssize(batch.nodes),
                 {.rows = pool.data(),
                  .places = batch.places.data(),
                  .batch = {.number = number, .oldest_in_use = 0},
                  .poison = true},
-                batch.stream);
+                stream);
   }
   while (!under.empty()) expect_oldest();
   EXPECT_LE(from_disk, kNumRows * 3 / 4);  // each at most once

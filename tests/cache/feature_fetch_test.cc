@@ -241,9 +241,7 @@ TEST(GpuFeatureFetch, ABatchWaitsForTheOneBeforeAnEmptyOne) {
     for (const base::Stream& stream : streams) stream.synchronize();
     for (std::size_t i = 0; i < 3; ++i) {
       rows.use();
-      std::vector<std::byte> got(out[i].bytes());
-      base::cuda_check(cudaMemcpy(got.data(), out[i].data(), got.size(), cudaMemcpyDeviceToHost));
-      expect_rows(table, nodes[i], got);
+      expect_rows(table, nodes[i], base::download(out[i]));
       if (HasFatalFailure()) return;
     }
   }

@@ -10,9 +10,9 @@
 #include <random>
 #include <vector>
 
-#include "base/owners.h"
 #include "cache/feature_fetch.h"
 #include "cache/fill_slabs.h"
+#include "tests/base/on_gpu.h"
 #include "tests/cache/feature_table.h"
 
 namespace cohort::cache {
@@ -50,8 +50,7 @@ inline std::vector<std::byte> fetch(FeatureFetch& fetch, const Table& table, con
   const base::Stream stream;
   fetch.fetch(on_gpu.data(), static_cast<int64_t>(nodes.size()), {.rows = out.data(), .plane_a = plane_a}, stream);
   stream.synchronize();
-  std::vector<std::byte> rows(bytes + 256);
-  base::cuda_check(cudaMemcpy(rows.data(), out.data(), rows.size(), cudaMemcpyDeviceToHost));
+  std::vector<std::byte> rows = base::download(out);
   EXPECT_TRUE(std::all_of(rows.end() - 256, rows.end(), [](std::byte b) { return b == std::byte{0xFF}; }));
   rows.resize(bytes);
   return rows;
@@ -83,10 +82,8 @@ struct PooledBatch {
 
 inline void expect_rows_in_pool(const Table& table, const base::DeviceBytes& pool, const PooledBatch& batch) {
   const auto row_bytes = static_cast<std::size_t>(table.rows.row_bytes);
-  std::vector<std::byte> rows(pool.bytes());
-  std::vector<int64_t> places(batch.nodes.size());
-  base::cuda_check(cudaMemcpy(rows.data(), pool.data(), rows.size(), cudaMemcpyDeviceToHost));
-  base::cuda_check(cudaMemcpy(places.data(), batch.places.data(), places.size() * 8, cudaMemcpyDeviceToHost));
+  const std::vector<std::byte> rows = base::download(pool);
+  const std::vector<int64_t> places = base::download(batch.places);
   std::vector<std::byte> got(places.size() * row_bytes);
   for (std::size_t i = 0; i < places.size(); ++i) {
     ASSERT_LT(static_cast<std::size_t>(places[i] + 1) * row_bytes, rows.size() + 1);

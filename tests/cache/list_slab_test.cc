@@ -1,6 +1,5 @@
 #include "cache/list_slab.h"
 
-#include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,10 +7,10 @@
 #include <span>
 #include <vector>
 
-#include "base/check.h"
 #include "base/random.h"
 #include "cache/list_ref.h"
 #include "cache/plan/cost.h"
+#include "tests/base/on_gpu.h"
 
 namespace cohort::cache {
 namespace {
@@ -154,19 +153,13 @@ TYPED_TEST(ListSlabOf, FindsListsOfEverySlab) {
   EXPECT_EQ(CachedListsRef{}.find(7).neighbours, nullptr);
 }
 
-std::vector<std::byte> to_host(const ListSlab& slab) {
-  std::vector<std::byte> bytes(static_cast<std::size_t>(slab.bytes()));
-  base::cuda_check(cudaMemcpy(bytes.data(), slab.data(), bytes.size(), cudaMemcpyDeviceToHost));
-  return bytes;
-}
-
 TYPED_TEST(GpuListSlab, HoldsTheListsOfThePlan) {
   const Lists<TypeParam> lists(1000);
   const Slab slab = lists.slab();
   const ListPacker packer(lists.view(), slab.nodes);
   for (const int64_t piece : {int64_t{24}, int64_t{1000}, int64_t{4096}, slab.bytes, kListPieceBytes}) {
     const ListSlab on_gpu(lists.view(), slab, piece);
-    ASSERT_EQ(to_host(on_gpu), lists.expected(slab.nodes)) << piece;
+    ASSERT_EQ(base::download(on_gpu.data(), on_gpu.bytes()), lists.expected(slab.nodes)) << piece;
     ASSERT_TRUE(
         std::equal(on_gpu.entries().begin(), on_gpu.entries().end(), packer.entries().begin(), packer.entries().end()));
   }

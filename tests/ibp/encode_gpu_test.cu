@@ -1,30 +1,10 @@
 // encode_gpu() batch after batch: what one batch gives is compared in gather_test.cu.
 #include <gtest/gtest.h>
 
-#include <cstring>
-#include <vector>
-
-#include "base/check.h"
-#include "base/owners.h"
-#include "ibp/gpu.h"
-#include "tests/ibp/rows.h"
+#include "tests/ibp/fetched.h"
 
 namespace cohort::ibp {
 namespace {
-
-void expect_same(const EncodedRows& host, const EncodedRows& gpu) {
-  const EncodedRef &a = host.ref, &b = gpu.ref;
-  ASSERT_EQ(a.num_rows, b.num_rows);
-  ASSERT_EQ(a.data_bytes, b.data_bytes);
-  ASSERT_EQ(a.overflow_bytes, b.overflow_bytes);
-  ASSERT_EQ(a.max_coded_bytes, b.max_coded_bytes);
-  ASSERT_EQ(std::memcmp(a.data, b.data, std::size_t(a.data_bytes)), 0);
-  if (a.overflow_bytes) ASSERT_EQ(std::memcmp(a.overflow, b.overflow, std::size_t(a.overflow_bytes)), 0);
-  const auto rows = std::size_t(a.num_rows), words = (rows + 31) / 32;
-  if (a.entries) ASSERT_EQ(std::memcmp(a.entries, b.entries, rows * 8), 0);
-  if (a.flags) ASSERT_EQ(std::memcmp(a.flags, b.flags, words * 4), 0);
-  if (a.ranks) ASSERT_EQ(std::memcmp(a.ranks, b.ranks, words * 4), 0);
-}
 
 // 208 MB: seven batches through four lanes, with rows that do not shrink in each.
 Rows many_rows() {
@@ -48,8 +28,8 @@ TEST(GpuEncode, ManyBatchesAreTheHostsBytes) {
     for (const LayoutChoice layout : {LayoutChoice::kPacked, LayoutChoice::kSlots}) {
       SCOPED_TRACE(std::string(codec) + (layout == LayoutChoice::kSlots ? ", slots" : ", packed"));
       const EncodedRows host = encode(rows.table, profile, {.layout = layout});
-      expect_same(host, encode_gpu(from_pinned, profile, {.layout = layout}));
-      expect_same(host, encode_gpu(rows.table, profile, {.layout = layout}));
+      expect_same_encoding(host, encode_gpu(from_pinned, profile, {.layout = layout}));
+      expect_same_encoding(host, encode_gpu(rows.table, profile, {.layout = layout}));
     }
   }
 }
@@ -60,7 +40,7 @@ TEST(GpuEncode, EveryRowInTheOverflowArea) {
   const EncodeOptions options{.layout = LayoutChoice::kSlots, .slot_bytes = 32};
   const EncodedRows gpu = encode_gpu(rows.table, profile, options);
   EXPECT_EQ(gpu.ref.overflow_bytes, 1300 * 60'000);
-  expect_same(encode(rows.table, profile, options), gpu);
+  expect_same_encoding(encode(rows.table, profile, options), gpu);
 }
 
 TEST(GpuEncode, IntoTheCallersMemory) {
@@ -72,7 +52,7 @@ TEST(GpuEncode, IntoTheCallersMemory) {
     const std::span<std::byte> out(memory.data(), memory.bytes());
     const EncodedRows gpu = encode_gpu(rows.table, profile, options, out);
     EXPECT_EQ(gpu.ref.data, out.data());
-    expect_same(encode(rows.table, profile, options), gpu);
+    expect_same_encoding(encode(rows.table, profile, options), gpu);
     const auto too_few = static_cast<std::size_t>(gpu.ref.data_bytes) - 1;
     EXPECT_THROW(encode_gpu(rows.table, profile, options, out.first(too_few)), base::Error);
     EXPECT_THROW(encode_gpu(rows.table, profile, options, out.subspan(8)), base::Error);
@@ -83,8 +63,7 @@ TEST(GpuEncode, ALargeResultMovesToTheGpu) {
   const Rows rows = make_rows(Content::kNoise, Dtype::kBits64, 2000, 6000);  // 96 MB that do not shrink
   const EncodedRows encoded = encode_gpu(rows.table, fit(rows.table, {.codec = "raw"}).profile);
   const DeviceTable table(encoded, Place::kDevice);
-  std::vector<std::byte> found(static_cast<std::size_t>(encoded.ref.data_bytes));
-  base::cuda_check(cudaMemcpy(found.data(), table.ref().data, found.size(), cudaMemcpyDeviceToHost));
+  const auto found = base::download(table.ref().data, encoded.ref.data_bytes);
   EXPECT_EQ(std::memcmp(found.data(), encoded.ref.data, found.size()), 0);
 }
 

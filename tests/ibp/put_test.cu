@@ -1,16 +1,14 @@
 // put() on the GPU is put() on the host: the same rows, and the same bytes at home.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <memory>
+#include <numeric>
 #include <vector>
 
-#include "base/check.h"
-#include "base/owners.h"
 #include "ibp/gpu.h"
 #include "ibp/writable.h"
 #include "tests/base/fails.h"
-#include "tests/ibp/rows.h"
+#include "tests/base/on_gpu.h"
+#include "tests/ibp/written.h"
 
 namespace cohort::ibp {
 namespace {
@@ -21,14 +19,12 @@ constexpr int64_t kRows = 300;
 std::vector<std::byte> fetched(const DeviceWritableRows& rows) {
   const EncodedRef& ref = rows.table().ref();
   std::vector<int64_t> all(static_cast<std::size_t>(ref.num_rows));
-  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int64_t>(i);
+  std::iota(all.begin(), all.end(), 0);
   const auto index = base::upload(all);
   const base::DeviceBytes out(all.size() * ref.row_bytes);
   Gather gather(ref.num_rows);
   gather.fetch(rows.table(), index.data(), ref.num_rows, out.data(), nullptr, {.check = true});
-  std::vector<std::byte> found(out.bytes());
-  base::cuda_check(cudaMemcpy(found.data(), out.data(), found.size(), cudaMemcpyDeviceToHost));
-  return found;
+  return base::download(out);
 }
 
 // Puts rows that are in host memory, on a stream of its own.
@@ -40,21 +36,6 @@ void put(DeviceWritableRows& to, const std::vector<int64_t>& ids, const std::byt
   base::copy_to_gpu(fresh.data(), rows, fresh.bytes());
   to.put(of_rows.data(), fresh.data(), static_cast<int64_t>(ids.size()), stream, options);
   stream.synchronize();
-}
-
-// The same bytes where rows are at home; raw ones away from home in both.
-void expect_same(const EncodedRows& host, const EncodedRows& gpu, uint64_t overflow_begin) {
-  ASSERT_EQ(decoded(host), decoded(gpu));
-  for (int64_t row = 0; row < host.ref.num_rows; ++row) {
-    const uint64_t a = host.ref.entries[row], b = gpu.ref.entries[row];
-    const bool at_home = entry_offset_bytes(a) < overflow_begin;
-    ASSERT_EQ(entry_bytes(a), entry_bytes(b)) << row;
-    ASSERT_EQ(entry_raw(a), entry_raw(b)) << row;
-    ASSERT_EQ(at_home, entry_offset_bytes(b) < overflow_begin) << row;
-    if (!at_home) continue;
-    ASSERT_EQ(a, b) << row;
-    ASSERT_EQ(std::memcmp(locate(host.ref, row).begin, locate(gpu.ref, row).begin, entry_bytes(a)), 0) << row;
-  }
 }
 
 // A hundred different rows.

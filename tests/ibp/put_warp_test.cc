@@ -10,7 +10,7 @@
 #include "ibp/device_pairs.cuh"
 #include "ibp/put_kernels.cuh"
 #include "ibp/writable.h"
-#include "tests/ibp/rows.h"
+#include "tests/ibp/written.h"
 
 namespace cohort::ibp {
 namespace {
@@ -189,21 +189,6 @@ class WarpPut {
   std::vector<int64_t> list_;
   PutStatus status_;
 };
-
-// The same rows at the same places at home, and raw ones away from home in both.
-void expect_same(const EncodedRows& host, const EncodedRows& gpu, uint64_t overflow_begin) {
-  ASSERT_EQ(decoded(host), decoded(gpu));
-  for (int64_t row = 0; row < host.ref.num_rows; ++row) {
-    const uint64_t a = host.ref.entries[row], b = gpu.ref.entries[row];
-    ASSERT_EQ(entry_raw(a), entry_raw(b)) << row;
-    ASSERT_EQ(entry_bytes(a), entry_bytes(b)) << row;
-    const bool at_home = entry_offset_bytes(a) < overflow_begin;
-    ASSERT_EQ(at_home, entry_offset_bytes(b) < overflow_begin) << row;
-    if (!at_home) continue;
-    ASSERT_EQ(a, b) << row;
-    ASSERT_EQ(std::memcmp(locate(host.ref, row).begin, locate(gpu.ref, row).begin, entry_bytes(a)), 0) << row;
-  }
-}
 
 std::vector<int64_t> every_third(int64_t count, int64_t first) {
   std::vector<int64_t> ids;

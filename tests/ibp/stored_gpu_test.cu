@@ -9,12 +9,7 @@
 #include <tuple>
 #include <vector>
 
-#include "base/check.h"
-#include "base/owners.h"
-#include "base/random.h"
-#include "ibp/gpu.h"
-#include "tests/ibp/download.h"
-#include "tests/ibp/rows.h"
+#include "tests/ibp/fetched.h"
 
 namespace cohort::ibp {
 namespace {
@@ -31,7 +26,7 @@ Taken take_by_gpu(const DeviceTable& table, const std::vector<int64_t>& index) {
   const base::DeviceArray<int64_t> sizes = base::upload(std::vector<int64_t>(index.size(), -1));
   stored_sizes(table, device_index.data(), count, sizes.data(), nullptr);
   Taken taken;
-  taken.sizes = download(sizes.data(), index.size());
+  taken.sizes = base::download(sizes.data(), index.size());
   taken.ends.resize(index.size());
   std::partial_sum(taken.sizes.begin(), taken.sizes.end(), taken.ends.begin());
   const base::DeviceArray<int64_t> ends = base::upload(taken.ends);
@@ -54,8 +49,8 @@ unsigned long long decode(const EncodedRows& encoded, const Taken& taken, std::v
   const DeviceProfile profile(encoded.profile);
   const base::DeviceBytes found(taken.entries.size() * encoded.ref.row_bytes);
   fetch_located(profile, rows, found.data(), status.data(), nullptr);
-  out = download(found.data(), found.bytes());
-  return download(status.data(), 1)[0];
+  out = base::download(found.data(), found.bytes());
+  return base::download(status.data(), 1)[0];
 }
 
 void expect_taken(const Rows& rows, const EncodedRows& encoded, const DeviceTable& table) {
@@ -65,8 +60,8 @@ void expect_taken(const Rows& rows, const EncodedRows& encoded, const DeviceTabl
   }
   const Taken taken = take_by_gpu(table, index);
   const StoredRows by_host = take(encoded, index);
-  const std::vector<uint64_t> entries = download(taken.entries.data(), index.size());
-  const std::vector<std::byte> data = download(taken.data.data(), taken.data.bytes());
+  const std::vector<uint64_t> entries = base::download(taken.entries.data(), index.size());
+  const std::vector<std::byte> data = base::download(taken.data.data(), taken.data.bytes());
   for (std::size_t i = 0; i < index.size(); ++i) {
     const uint32_t bytes = entry_bytes(by_host.entries[i]);
     ASSERT_EQ(entry_bytes(entries[i]), bytes) << i;

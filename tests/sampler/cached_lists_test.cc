@@ -6,18 +6,18 @@
 #include <numeric>
 #include <vector>
 
-#include "base/check.h"
-#include "base/owners.h"
 #include "cache/clique_directory.h"
 #include "cache/list_slab.h"
 #include "sampler/draw.h"
 #include "sampler/neighbor_sampler.h"
+#include "tests/base/on_gpu.h"
 #include "tests/sampler/test_graph.h"
 
 namespace cohort::sampler {
 namespace {
 
 using base::cuda_check;
+using base::download;
 using cache::Tier;
 
 constexpr int64_t kKnownBelow = 1800;  // the directory does not know the peer's lists of nodes from here on
@@ -28,13 +28,6 @@ bool peer_has(int64_t node) { return node % 4 == 1; }
 Tier tier_of(int64_t node) {
   if (own_has(node)) return Tier::kLocal;
   return peer_has(node) && node < kKnownBelow ? Tier::kPeer : Tier::kHost;
-}
-
-template <typename T>
-std::vector<T> download(const T* values, int64_t size) {
-  std::vector<T> copy(static_cast<std::size_t>(size));
-  if (size > 0) cuda_check(cudaMemcpy(copy.data(), values, copy.size() * sizeof(T), cudaMemcpyDeviceToHost));
-  return copy;
 }
 
 // A clique of two, of which the GPU is the second; memory of its own stands for the first one's. What the slabs have

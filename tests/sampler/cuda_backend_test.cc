@@ -1,4 +1,3 @@
-#include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -8,8 +7,6 @@
 #include <numeric>
 #include <thread>
 
-#include "base/check.h"
-#include "base/owners.h"
 #include "base/shared_gpu_bytes.h"
 #include "sampler/draw.h"
 #include "tests/sampler/cuda_batch.h"
@@ -157,8 +154,7 @@ TEST(GpuBackendPool, BatchesNameTheRowsThatOthersHave) {
       batch.start(*cuda, {place.data(), step, step});
       HostBatch got = batch.finish(*cuda);
       found += batch.rows[cache::kRecentTier].rows;
-      std::vector<int64_t> places(place.size());
-      base::cuda_check(cudaMemcpy(places.data(), place.data(), places.size() * 8, cudaMemcpyDeviceToHost));
+      const std::vector<int64_t> places = base::download(place);
       for (std::size_t i = 0; i < places.size(); ++i) {
         base::cuda_check(cudaMemcpy(got.x[0].data() + i * row_bytes, pool + places[i] * view.types[0].rows.row_bytes,
                                     row_bytes, cudaMemcpyDeviceToHost));

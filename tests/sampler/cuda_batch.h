@@ -1,15 +1,12 @@
 // Batches in GPU memory, for the sampler's tests.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <algorithm>
 #include <numeric>
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
-#include "base/owners.h"
+#include "tests/base/on_gpu.h"
 #include "tests/sampler/host_batch.h"
 
 namespace cohort::sampler {
@@ -51,8 +48,7 @@ class CudaBatch {
     rows = backend.fetched().rows;
     const auto arrays = host_.arrays();
     for (std::size_t i = 0; i < arrays.size(); ++i) {
-      std::vector<std::byte> copy(arrays[i].size() + kBehind);
-      base::cuda_check(cudaMemcpy(copy.data(), memory_[i].data(), copy.size(), cudaMemcpyDeviceToHost));
+      const std::vector<std::byte> copy = base::download(memory_[i]);
       const auto end = std::ranges::copy_n(copy.begin(), std::ssize(arrays[i]), arrays[i].begin()).in;
       EXPECT_TRUE(std::all_of(end, copy.end(), [](std::byte byte) { return byte == std::byte{0xFF}; }))
           << "array " << i;

@@ -1,13 +1,10 @@
 // Batches of typed graphs: the same bits on the GPU as on the host.
-#include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <future>
 #include <numeric>
 
-#include "base/check.h"
-#include "base/owners.h"
 #include "base/shared_gpu_bytes.h"
 #include "cache/host_rows.h"
 #include "sampler/cache_plan.h"
@@ -226,10 +223,8 @@ class TypedPools {
     const base::DeviceArray<int64_t> places(static_cast<std::size_t>(batch.counts().num_nodes));
     batch.start(*backend_, {places.data(), number_, number_ == 0 ? 0 : number_ - 1});
     ++number_;
-    PooledTypes pooled{batch.finish(*backend_), std::vector<int64_t>(places.size())};
+    PooledTypes pooled{batch.finish(*backend_), base::download(places)};
     found += batch.rows[cache::kRecentTier].rows;
-    const std::size_t bytes = pooled.places.size() * sizeof(int64_t);
-    base::cuda_check(cudaMemcpy(pooled.places.data(), places.data(), bytes, cudaMemcpyDeviceToHost));
     pooled.gather(graph_, pools_);
     return pooled;
   }

@@ -6,12 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "base/check.h"
-#include "base/owners.h"
-#include "base/random.h"
 #include "ibp/uses/bags.h"
-#include "tests/ibp/download.h"
-#include "tests/ibp/rows.h"
+#include "tests/ibp/fetched.h"
 
 namespace cohort::ibp {
 namespace {
@@ -44,14 +40,14 @@ Found find(const DeviceTable& table, const std::vector<Id>& ids, int64_t padding
   Found found;
   found.distinct =
       find_distinct(table, {device_ids.data(), sizeof(Id) == 8, count, padding}, memory.data(), places.data(), nullptr);
-  found.places = download(places.data(), ids.size());
+  found.places = base::download(places.data(), ids.size());
   if (found.distinct.outside) return found;
   const base::DeviceBytes out(static_cast<std::size_t>(found.distinct.count) * table.ref().row_bytes);
   Gather gather(1);
   gather.fetch_distinct(table, distinct_in(memory.data(), count), out.data(), nullptr);
   cuda_check(cudaDeviceSynchronize());
   gather.check();
-  found.rows = download(out.data(), out.bytes());
+  found.rows = base::download(out.data(), out.bytes());
   return found;
 }
 
@@ -150,7 +146,7 @@ TEST(GpuBags, HaveTheSumsOfTheHost) {
       for (const BagMode mode : {BagMode::kSum, BagMode::kMean, BagMode::kMax}) {
         const base::DeviceArray<float> out = base::upload(std::vector<float>(size, -99));
         reduce_bags(device_rows.data(), Dtype::kFloat32, columns, bags, mode, out.data(), nullptr);
-        const std::vector<float> found = download(out.data(), size);
+        const std::vector<float> found = base::download(out.data(), size);
         for (std::size_t i = 0; i < size; ++i) {
           const std::size_t bag = i / columns;
           float sum = 0, most = 0;

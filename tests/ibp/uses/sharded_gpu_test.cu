@@ -6,11 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "base/owners.h"
-#include "base/random.h"
 #include "ibp/uses/sharded/fetch.h"
-#include "tests/ibp/download.h"
-#include "tests/ibp/rows.h"
+#include "tests/ibp/fetched.h"
 
 namespace cohort::ibp {
 namespace {
@@ -59,10 +56,10 @@ TEST(GpuShardedRows, OfSeveralTablesComeById) {
   const auto fetched = [&](const ShardsRef& shards) {
     const base::DeviceArray<int64_t> index = base::upload(ids);
     fetch_sharded(tables, shards, index.data(), kCount, out.data(), scratch, nullptr);
-    return download(found.data() + 2, 3);
+    return base::download(found.data() + 2, 3);
   };
   const auto expect_rows = [&](bool backwards) {
-    const std::vector<std::byte> got = download(out.data(), out.bytes());
+    const std::vector<std::byte> got = base::download(out.data(), out.bytes());
     for (std::size_t i = 0; i < ids.size(); ++i) {
       if (ids[i] < 0 || ids[i] >= 150) continue;
       ASSERT_EQ(std::memcmp(got.data() + i * 128, rows.table.row(backwards ? 149 - ids[i] : ids[i]), 128), 0) << i;

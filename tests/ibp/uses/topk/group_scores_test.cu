@@ -10,11 +10,10 @@
 #include <tuple>
 #include <vector>
 
-#include "base/check.h"
-#include "base/owners.h"
 #include "base/random.h"
 #include "ibp/profile_ref.h"
 #include "ibp/uses/topk/group_scores.h"
+#include "tests/base/on_gpu.h"
 
 namespace cohort::ibp {
 namespace {
@@ -43,12 +42,7 @@ double product_of(const uint16_t* a, const uint16_t* b, uint32_t columns) {
   return sum;
 }
 
-template <typename Element>
-std::vector<Element> download(const base::DeviceArray<Element>& array, std::size_t count) {
-  std::vector<Element> host(count);
-  base::cuda_check(cudaMemcpy(host.data(), array.data(), count * sizeof(Element), cudaMemcpyDeviceToHost));
-  return host;
-}
+using base::download;
 
 struct Tables {
   Tables(int64_t num_rows, int64_t num_queries, uint32_t num_columns)
@@ -101,7 +95,7 @@ TEST_P(GpuGroupScores, AreThoseOfTheHost) {
   for (const Measure measure : {Measure::kDot, Measure::kCosine, Measure::kL2}) {
     score_groups(tables.given, {.measure = measure, .factors = device_factors.data()}, scores.ref(), nullptr);
     base::cuda_check(cudaDeviceSynchronize());
-    const std::vector<float> found = download(best, best.size()), lengths_found = download(lengths, lengths.size());
+    const std::vector<float> found = download(best), lengths_found = download(lengths);
     std::vector<double> length_of;
     for (int64_t row = 0; row < num_rows; ++row) {
       const double length = std::sqrt(product_of(tables.row(row), tables.row(row), num_columns));
@@ -160,12 +154,12 @@ TEST_P(GpuGroupScores, OfPairsAreThoseOfTheHost) {
                 {of_query.data(), rows.data(), high.data()}, {counts.data() + 1, static_cast<int64_t>(most - missing)},
                 nullptr);
     base::cuda_check(cudaDeviceSynchronize());
-    const std::vector<int64_t> found = download(counts, 2);
+    const std::vector<int64_t> found = download(counts);
     EXPECT_EQ(found[0], static_cast<int64_t>(num_pairs)) << "all pairs are counted";
     EXPECT_EQ(found[1], room * kScoreRows);
   }
-  const std::vector<int64_t> query_of = download(of_query, most), row_of = download(rows, most);
-  const std::vector<float> found = download(high, most);
+  const std::vector<int64_t> query_of = download(of_query), row_of = download(rows);
+  const std::vector<float> found = download(high);
   std::vector<bool> seen(most);
   for (std::size_t i = 0; i < most; ++i) {
     const auto place = static_cast<std::size_t>(query_of[i] * num_rows + row_of[i]);

@@ -1,19 +1,12 @@
 // Activation and dropout: the CUDA body against that of the host.
 #include <gtest/gtest.h>
 
-#include "base/check.h"
-#include "base/owners.h"
+#include "tests/base/on_gpu.h"
 #include "tests/trainer/nn/native/random_block.h"
 #include "trainer/nn/native/activation.h"
 
 namespace cohort::trainer {
 namespace {
-
-std::vector<float> download(const base::DeviceArray<float>& array) {
-  std::vector<float> values(array.size());
-  base::cuda_check(cudaMemcpy(values.data(), array.data(), values.size() * sizeof(float), cudaMemcpyDeviceToHost));
-  return values;
-}
 
 class GpuActivation : public ::testing::TestWithParam<Activation> {};
 
@@ -36,7 +29,7 @@ TEST_P(GpuActivation, DropsWhatTheHostDrops) {
     run_on_gpu(call, stream);
     run_on_gpu(grad_call, stream);
     stream.synchronize();
-    const auto found = download(out), found_back = download(gpu_back);
+    const auto found = base::download(out), found_back = base::download(gpu_back);
     for (std::size_t i = 0; i < x.size(); ++i) {
       ASSERT_EQ(found[i] == 0, y[i] == 0) << "element " << i << " of " << size;
       ASSERT_NEAR(found[i], y[i], 1e-6);  // expm1 is not the same on both

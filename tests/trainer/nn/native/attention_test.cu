@@ -5,32 +5,19 @@
 
 #include <cmath>
 
-#include "base/check.h"
-#include "base/owners.h"
+#include "tests/base/on_gpu.h"
 #include "tests/trainer/nn/native/random_block.h"
 #include "trainer/nn/native/head_rows.h"
 
 namespace cohort::trainer {
 namespace {
 
+using base::download;
+using base::poisoned;
 using base::upload;
 
 constexpr int64_t kRows = 300, kSources = 200, kOwn = 150;
 constexpr int64_t kParts[] = {0, 41, 149, 151, kRows};  // from each to the next, rows in one call
-
-template <typename T>
-std::vector<T> download(const base::DeviceArray<T>& array) {
-  std::vector<T> values(array.size());
-  base::cuda_check(cudaMemcpy(values.data(), array.data(), values.size() * sizeof(T), cudaMemcpyDeviceToHost));
-  return values;
-}
-
-template <typename T>
-base::DeviceArray<T> poisoned(int64_t size) {
-  base::DeviceArray<T> array(static_cast<std::size_t>(size));
-  base::fill_gpu(array.data(), 0xFF, array.size() * sizeof(T));
-  return array;
-}
 
 template <typename T>
 void expect_near(const std::vector<T>& found, const std::vector<T>& expected, double relative) {

@@ -4,8 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "base/check.h"
-#include "base/owners.h"
+#include "tests/base/on_gpu.h"
 #include "trainer/nn/native/copy_arrays.h"
 
 namespace cohort::trainer {
@@ -39,9 +38,7 @@ TEST(GpuCopyArrays, CopiesWhatTheHostCopies) {
   run_on_gpu(on_gpu, stream);
   stream.synchronize();
   for (std::size_t i = 0; i < wanted.size(); ++i) {
-    std::vector<int64_t> values_found(wanted[i].size());
-    base::cuda_check(cudaMemcpy(values_found.data(), found[i].data(), values_found.size() * 8, cudaMemcpyDeviceToHost));
-    ASSERT_EQ(values_found, wanted[i]) << "array " << i;
+    ASSERT_EQ(base::download(found[i]), wanted[i]) << "array " << i;
   }
 }
 

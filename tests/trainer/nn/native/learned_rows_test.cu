@@ -1,9 +1,8 @@
 // Learned rows: the CUDA body against that of the host, bit for bit, on tables in GPU memory and in host memory.
 #include <gtest/gtest.h>
 
-#include "base/check.h"
 #include "base/host_table.h"
-#include "base/owners.h"
+#include "tests/base/on_gpu.h"
 #include "tests/trainer/nn/native/learned_tables.h"
 
 namespace cohort::trainer {
@@ -11,11 +10,7 @@ namespace {
 
 constexpr int64_t kRows = 5'000, kCount = 12'000;
 
-std::vector<float> download(const float* from, std::size_t size) {
-  std::vector<float> values(size);
-  base::cuda_check(cudaMemcpy(values.data(), from, size * sizeof(float), cudaMemcpyDefault));
-  return values;
-}
+using base::download;
 
 // A copy of a table where the GPU reaches it.
 struct TableOnGpu {
@@ -33,7 +28,7 @@ struct TableOnGpu {
   float* rows() const { return host.bytes() ? reinterpret_cast<float*>(host.data()) : device.data(); }
   LearnedRows ref() const { return {rows(), hot.size() ? hot.data() : nullptr, bits.data(), before.data()}; }
   bool equals(const RandomTable& table) const {
-    return same_bits(download(rows(), size), table.rows) && same_bits(download(hot.data(), hot.size()), table.hot);
+    return same_bits(download(rows(), size), table.rows) && same_bits(download(hot), table.hot);
   }
 
   std::size_t size;
@@ -63,8 +58,8 @@ TEST_P(GpuLearnedRows, AreTakenAsByTheHost) {
   const base::Stream stream;
   run_on_gpu(call, stream);
   stream.synchronize();
-  EXPECT_TRUE(same_bits(download(found.data(), out.size()), out));
-  base::cuda_check(cudaMemcpy(&bad, told.data(), sizeof(bad), cudaMemcpyDeviceToHost));
+  EXPECT_TRUE(same_bits(download(found), out));
+  bad = download(told)[0];
   EXPECT_TRUE(bad == -2 || bad == kRows) << bad;
 }
 
@@ -133,7 +128,7 @@ TEST_P(GpuLearnedRows, ReachTheTableLaterAsByTheHost) {
   run_on_host(PutRowsCall{table.ref(index), kRows, dim, changed});
   run_on_gpu(PutRowsCall{gpu_table.ref(), kRows, dim, on_gpu}, stream);
   stream.synchronize();
-  EXPECT_TRUE(same_bits(download(found.data(), out.size()), out));
+  EXPECT_TRUE(same_bits(download(found), out));
   EXPECT_TRUE(gpu_table.equals(table));
 }
 

@@ -5,28 +5,17 @@
 
 #include <cmath>
 
-#include "base/check.h"
-#include "base/owners.h"
+#include "tests/base/on_gpu.h"
 #include "tests/trainer/nn/native/random_block.h"
 
 namespace cohort::trainer {
 namespace {
 
+using base::download;
+using base::poisoned;
 using base::upload;
 
 constexpr int64_t kTable = 500;  // rows, more than there are places
-
-std::vector<float> download(const base::DeviceArray<float>& array) {
-  std::vector<float> values(array.size());
-  base::cuda_check(cudaMemcpy(values.data(), array.data(), values.size() * sizeof(float), cudaMemcpyDeviceToHost));
-  return values;
-}
-
-base::DeviceArray<float> poisoned(int64_t size) {
-  base::DeviceArray<float> array(static_cast<std::size_t>(size));
-  base::fill_gpu(array.data(), 0xFF, array.size() * sizeof(float));
-  return array;
-}
 
 std::vector<int64_t> places_of(int64_t count) {
   std::vector<int64_t> place(static_cast<std::size_t>(count));
@@ -51,7 +40,7 @@ class GpuPlacedScores : public ::testing::Test {
     const auto gpu_rows = upload(rows), gpu_vectors = upload(vectors), gpu_grad = upload(grad);
     const auto gpu_place = upload(place);
     const int64_t room = (count + kScoreRows - 1) / kScoreRows * kScoreRows;
-    const auto out = poisoned(room * width), partial = poisoned(parts * width * dim);
+    const auto out = poisoned<float>(room * width), partial = poisoned<float>(parts * width * dim);
     const base::Stream stream;
     run_on_gpu(PlacedScoresCall{kDtype<T>, count, dim, width, gpu_rows.data(), gpu_place.data(), gpu_vectors.data(),
                                 out.data()},

@@ -3,14 +3,15 @@
 
 #include <cmath>
 
-#include "base/check.h"
-#include "base/owners.h"
 #include "base/random.h"
+#include "tests/base/on_gpu.h"
 #include "trainer/nn/native/product.h"
 
 namespace cohort::trainer {
 namespace {
 
+using base::download;
+using base::poisoned;
 using base::upload;
 
 std::vector<float> random_floats(int64_t count, uint64_t seed) {
@@ -20,19 +21,6 @@ std::vector<float> random_floats(int64_t count, uint64_t seed) {
     values[i] = static_cast<float>(static_cast<double>(bits) / 9.2e18 - 1);
   }
   return values;
-}
-
-std::vector<float> download(const base::DeviceArray<float>& array) {
-  std::vector<float> values(array.size());
-  if (values.empty()) return values;
-  base::cuda_check(cudaMemcpy(values.data(), array.data(), values.size() * sizeof(float), cudaMemcpyDeviceToHost));
-  return values;
-}
-
-base::DeviceArray<float> poisoned(int64_t size) {
-  base::DeviceArray<float> array(static_cast<std::size_t>(size));
-  if (size > 0) base::fill_gpu(array.data(), 0xFF, static_cast<std::size_t>(size) * sizeof(float));
-  return array;
 }
 
 // The largest difference from `sum(i)` of a few elements, all of the last rows among them, by what sqrt(terms) random
@@ -64,7 +52,7 @@ TEST_P(GpuProduct, IsAsAccurateAsFloat32) {
              bias = random_floats(width, 3);
   const auto gpu_x = upload(x), gpu_weight = upload(weight), gpu_bias = upload(bias);
   for (const bool with_bias : {false, true}) {
-    const auto out = poisoned(rows * width);
+    const auto out = poisoned<float>(rows * width);
     const base::Stream stream;
     run_on_gpu(ProductCall{rows, depth, width, gpu_x.data(), gpu_weight.data(), with_bias ? gpu_bias.data() : nullptr,
                            out.data()},
@@ -88,8 +76,8 @@ TEST_P(GpuProduct, SoAreTheGradientsOfMatrixAndBias) {
   const auto gpu_grad = upload(grad), gpu_x = upload(x);
   std::vector<float> first, sums;
   for (int round = 0; round < 2; ++round) {
-    const auto out = poisoned(width * depth), of_columns = poisoned(width),
-               partial = poisoned(num_product_parts(rows, depth, width) * width * (depth + 1));
+    const auto out = poisoned<float>(width * depth), of_columns = poisoned<float>(width),
+               partial = poisoned<float>(num_product_parts(rows, depth, width) * width * (depth + 1));
     const base::Stream stream;
     run_on_gpu(ProductGradCall{rows, depth, width, gpu_grad.data(), gpu_x.data(), out.data(), of_columns.data(),
                                partial.data()},

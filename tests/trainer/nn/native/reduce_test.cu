@@ -4,8 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "base/check.h"
-#include "base/owners.h"
+#include "tests/base/on_gpu.h"
 #include "tests/trainer/nn/native/random_block.h"
 #include "trainer/nn/native/sum_rows.h"
 #include "trainer/nn/native/transpose.h"
@@ -13,17 +12,11 @@
 namespace cohort::trainer {
 namespace {
 
+using base::download;
+using base::poisoned;
 using base::upload;
 
 constexpr int64_t kRows = 300, kSources = 200;
-
-template <typename T>
-std::vector<T> download(const base::DeviceArray<T>& array) {
-  std::vector<T> values(array.size());
-  if (values.empty()) return values;
-  base::cuda_check(cudaMemcpy(values.data(), array.data(), values.size() * sizeof(T), cudaMemcpyDeviceToHost));
-  return values;
-}
 
 // A block in GPU memory.
 struct GpuBlock {
@@ -36,13 +29,6 @@ struct GpuBlock {
     ref.index = index.data();
   }
 };
-
-template <typename T>
-base::DeviceArray<T> poisoned(std::size_t size) {
-  base::DeviceArray<T> array(size);
-  if (size > 0) base::fill_gpu(array.data(), 0xFF, size * sizeof(T));
-  return array;
-}
 
 template <typename T>
 class GpuReduce : public ::testing::Test {};

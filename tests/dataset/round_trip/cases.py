@@ -13,7 +13,6 @@ import pyarrow as pa
 import yaml
 from compare import edges_unlike, float32, matrix, unlike
 from frames import Column, Frame, Kinds
-from numerals import numerals
 from writers import File, write
 
 from cohort_gnn.dataset import HeteroDataset
@@ -81,7 +80,7 @@ def make(seed: int, folder: Path) -> Case:
     """The import of this number, with its files in a folder."""
     draw = random.Random(seed)
     kinds = Kinds(draw, plain=draw.random() < PLAIN)
-    role = draw.choices(ROLES, (34, 14, 24, 8, 16, 4, 10))[0]
+    role = draw.choices(ROLES, (34, 14, 24, 8, 16, 4))[0]
     return role(Making(draw, folder, kinds))
 
 
@@ -327,4 +326,4 @@ def _splits(making: Making) -> Case:
     return making.case(making.ring(count), wrong, *options)
 
 
-ROLES = (_features, _labels, _edges, _node_ids, _described, _splits, numerals)
+ROLES = (_features, _labels, _edges, _node_ids, _described, _splits)

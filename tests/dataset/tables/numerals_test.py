@@ -11,10 +11,37 @@ import pytest
 import yaml
 from import_helpers import edge_pairs, imported, refusal
 
-from cohort_gnn.dataset.importing.beside import SourceOptions
-
-SAME = ("16", "+16", "016", " 16", '" 16 "')
-NO_INTEGERS = ("0x10", "0X1F", "-0x1", "1_000", "1e3", "16.0", "nan", "inf", " ", "++1", "\u0663", "\u00a016")
+NAN, INFINITE = float("nan"), float("inf")
+HEX = ("0x10", "0X1F", "-0x1", "0x0A", "0xFFFFFFFFFFFFFFFF", "1_000")
+OTHERS = "0x|0b1|0o7|1h|1,000|1,5|1 000|\u0663|\uff11|\u00a016|1e|e1|+|- 1|++1|+-1".split("|")
+# What a text is as an integer and as a float; None: it is refused.
+MEANT: dict[str, tuple[int | None, float | None]] = {
+    **{
+        text: (int(text), float(text))
+        for text in ("16", "+16", "016", "-0", "007", "+0", "1", "-1", " 16", "16 ", " +16")
+    },
+    '" 16 "': (16, 16.0),
+    **{text: (None, float(text)) for text in ("1e3", "1E3", "1e+00", "16.0", "2.", ".5", "-.5", "+2.5e-1")},
+    **dict.fromkeys(("nan", "NaN", "NAN", "-nan"), (None, NAN)),
+    **dict.fromkeys(("inf", "Inf", "Infinity", "+inf"), (None, INFINITE)),
+    **dict.fromkeys((*HEX, *OTHERS, "true", "1d0", "1f", "#1", "None", " ", "1e400"), (None, None)),
+}
+NODES, EDGES = ("edges", "splits", "ids of labels"), "src,dst,w\n1,2,3\n3,2,{}\n"
+# Role -> a table with a place for the text in its third line, options, and what of the data set has the number.
+INTEGERS = {
+    "edges": ("src,dst\n3,5\n{},5\n", {}, lambda data: [source for source, _ in edge_pairs(data)]),
+    "times": (EDGES, {"time_column": "w"}, lambda data: data.edge_times),
+    "splits": ("node\n3\n{}\n", {}, lambda data: data.train_ids),
+    "ids of labels": ("node,y\n3,0\n{},0\n", {"label_columns": ["y"]}, lambda data: np.flatnonzero(data.y == 0)),
+    "node ids": ("id\n3\n{}\n", {}, lambda data: np.load(data.path / "id_of_node.npy")),
+}
+FLOATS = {
+    "features": ("f\n3\n{}\n" + "3\n" * 18, {}, lambda data: data.x[:2, 0]),
+    "regression": ("f\n3\n{}\n" + "3\n" * 18, {"task": "regression"}, lambda data: data.y[:2]),
+    "classification": ("f\n3\n{}\n" + "3\n" * 18, {}, lambda data: data.y[:2]),
+    "weights": (EDGES, {"weight_column": "w"}, lambda data: data.edge_weights),
+    "edge features": (EDGES, {"edge_feature_columns": ["w"]}, lambda data: data.edge_attr[:, 0]),
+}
 
 
 @pytest.fixture
@@ -23,65 +50,65 @@ def ring(tmp_path) -> Path:
     return tmp_path / "ring.npy"
 
 
-def integers_as(role: str, text: str, ring: Path) -> tuple[Path, SourceOptions]:
-    """A source, and its options, where this text is an integer of a role, behind others."""
-    folder = ring.parent
-    given: dict = {"features": Path("ones"), "nodes": 20}
-    (folder / "t.csv").write_text(f"src,dst,at\n1,2,3\n{text},2,3\n" if role == "edges" else f"node\n1\n{text}\n")
-    if role == "edges":
-        return folder / "t.csv", SourceOptions(**given)
-    if role == "times":
-        (folder / "e.csv").write_text(f"src,dst,at\n1,2,3\n3,2,{text}\n")
-        return folder / "e.csv", SourceOptions(**given, time_column="at")
+def given(role: str, table: Path, ring: Path) -> tuple[Path, dict]:
+    """The source, and the options that name the table."""
+    if role in ("edges", "times", "weights", "edge features"):
+        return table, {"features": "ones", "nodes": 20}
     if role == "splits":
-        np.save(folder / "y.npy", np.zeros(20, int))
-        np.save(folder / "none.npy", np.array([5]))
-        np.save(folder / "other.npy", np.array([6]))
-        splits = (folder / "t.csv", folder / "none.npy", folder / "other.npy")
-        return ring, SourceOptions(**given, labels=folder / "y.npy", splits=splits)
-    if role == "labels":
-        (folder / "t.csv").write_text(f"node,y\n1,0\n{text},1\n")
-        options = {"id_column": {"labels": "node"}, "label_columns": ["y"]}
-        return ring, SourceOptions(**given, labels=folder / "t.csv", **options)
-    np.save(folder / "e.npy", np.array([[1], [16]]))
-    del given["nodes"]
-    return folder / "e.npy", SourceOptions(**given, node_ids=folder / "t.csv")
+        paths = [ring.parent / f"{name}.npy" for name in ("val", "test", "y")]
+        for path, array in zip(paths, (np.array([5]), np.array([6]), np.zeros(20, int)), strict=True):
+            np.save(path, array)
+        return ring, {"features": "ones", "labels": paths[2], "splits": [table, *paths[:2]]}
+    if role == "node ids":
+        np.save(ring.parent / "e.npy", np.array([[3], [3]]))
+        return ring.parent / "e.npy", {"features": "ones", "node_ids": table}
+    if role == "features":
+        return ring, {"features": table, "id_column": "none"}
+    ids = {"id_column": {"labels": "node" if role == "ids of labels" else "none"}}
+    return ring, {"features": "ones", "nodes": 20, "labels": table, **ids}
 
 
-ROLES = ("edges", "times", "splits", "labels", "node ids")
+def meant(role: str, text: str) -> float | None:
+    """The number of a text in a role; None: it is refused."""
+    integer, number = MEANT[text]
+    if role in INTEGERS:
+        return None if integer is not None and integer < 0 and role in NODES else integer
+    if number is None or abs(number) == INFINITE:
+        return None
+    if role == "classification":
+        number = -1 if number != number else number
+        return number if number == int(number) and number >= -1 else None
+    return number if number == number or role == "regression" else None
 
 
-@pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("text", SAME)
-def test_an_integer_has_a_sign_zeros_and_blanks_in_every_role(tmp_path, ring, role, text):
-    source, options = integers_as(role, text, ring)
-    data = imported(source, inputs=options)
-    found = {
-        "edges": lambda: edge_pairs(data) == [(1, 2), (16, 2)],
-        "times": lambda: sorted(data.edge_times.tolist()) == [3, 16],
-        "splits": lambda: sorted(data.train_ids.tolist()) == [1, 16],
-        "labels": lambda: data.y[16] == 1,
-        "node ids": lambda: np.load(data.path / "id_of_node.npy").tolist() == [1, 16],
-    }
-    assert found[role]()
+@pytest.mark.parametrize("role", INTEGERS | FLOATS)
+def test_a_text_is_one_number_or_refused(tmp_path, ring, role):
+    content, options, numbers = (INTEGERS | FLOATS)[role]
+    for text in MEANT:
+        quoted = text if text.startswith('"') else f'"{text}"' if "," in text else text
+        (tmp_path / "t.csv").write_text(content.format(quoted))
+        source, more = given(role, tmp_path / "t.csv", ring)
+        how = {"separator": ",", "header": {"": "yes"}, "comment": "none"} | more | options
+        wanted = meant(role, text)
+        if wanted is not None:
+            np.testing.assert_array_equal(np.sort(numbers(imported(source, **how))), np.sort([3, wanted]), text)
+            continue
+        error = refusal(source, **how)
+        if role in INTEGERS and MEANT[text][0] is None:
+            assert (error.expected, error.found) == ("an integer", f'"{text}"') and "line 3" in error.place, text
+            assert "decimal: 16, not 0x10" in error.hint or text not in HEX or role == "times"
 
 
-@pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("text", NO_INTEGERS)
-def test_no_other_text_is_an_integer_in_any_role(tmp_path, ring, role, text):
-    source, options = integers_as(role, text, ring)
-    error = refusal(source, inputs=options)
-    assert (error.expected, error.found) == ("an integer", f'"{text}"') and "line 3" in error.place
-    if text in ("0x10", "0X1F", "-0x1", "1_000") and role != "times":
-        assert "decimal: 16, not 0x10" in error.hint
-
-
-@pytest.mark.parametrize("text", ["0x10", "1_000", "1,5", "\u0663", "1e400", "inf"])
-@pytest.mark.parametrize("task", ["classification", "regression"])
-def test_labels_and_features_are_decimal_and_finite(tmp_path, ring, text, task):
-    (tmp_path / "t.csv").write_text("f\n0\n" + f'"{text}"\n' * 19)
-    refusal(ring, features="ones", nodes=20, labels=tmp_path / "t.csv", task=task)
-    refusal(ring, features=tmp_path / "t.csv")
+@pytest.mark.parametrize("role", INTEGERS | FLOATS)
+def test_a_text_of_parquet_is_no_number(tmp_path, ring, role):
+    content, options, _ = (INTEGERS | FLOATS)[role]
+    title, *rows = [line.split(",") for line in content.format("16").splitlines()]
+    columns = dict(zip(title, zip(*rows, strict=True), strict=True))
+    odd = {"edges": "src", "ids of labels": "node"}.get(role, title[-1])
+    table = pa.table({name: texts if name == odd else list(map(int, texts)) for name, texts in columns.items()})
+    pq.write_table(table, tmp_path / "t.parquet")
+    source, more = given(role, tmp_path / "t.parquet", ring)
+    assert refusal(source, **more, **options).found == "string"
 
 
 def test_a_first_line_of_hexadecimal_numbers_may_be_a_row(tmp_path):

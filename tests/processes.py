@@ -33,6 +33,12 @@ def ran(*arguments, **options) -> subprocess.CompletedProcess:
     return done
 
 
+def beginning_with(text: str, folder: Path) -> dict[str, str]:
+    """An environment in which every Python program begins with this text, which is kept in the folder."""
+    (folder / "sitecustomize.py").write_text(text)
+    return os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}
+
+
 def refused(result: subprocess.CompletedProcess, exit_code: int, *words: str) -> None:
     """Checks that a command ended so, with an error of these words and no traceback."""
     assert result.returncode == exit_code, result.stderr

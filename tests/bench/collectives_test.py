@@ -1,24 +1,13 @@
 """bench/ibp/collectives.py: its model and its measures of sizes, against numbers computed by hand."""
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
+from documents import ROOT, module
 
-FILE = Path(__file__).resolve().parents[2] / "bench/ibp/collectives.py"
-
-
-@pytest.fixture(scope="module")
-def bench():
-    spec = importlib.util.spec_from_file_location("collectives", FILE)
-    module = sys.modules["collectives"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+bench = module(ROOT / "bench/ibp/collectives.py")
 
 
-def test_the_slowest_or_the_sum(bench):
+def test_the_slowest_or_the_sum():
     half = bench.Method("half", share=0.5, encode=100, decode=50)
     assert bench.gains(half, "all-to-all", 8, 80) == pytest.approx((0.1 / (0.05 + 0.01 + 0.02), 2))
     assert bench.gains(half, "all-to-all", 8, 800) == pytest.approx((0.01 / (0.005 + 0.03), 0.5))
@@ -28,7 +17,7 @@ def test_the_slowest_or_the_sum(bench):
     assert bench.gains(hook, "all-reduce", 4, 80) == pytest.approx((0.15 / (0.075 + 0.03), 2))
 
 
-def test_sizes(bench):
+def test_sizes():
     steps = np.ones(256, np.int64)
     steps[200] = 3
     share = bench.packed_ids_share(np.concatenate(([0], np.cumsum(steps))))

@@ -5,7 +5,6 @@ larger data sets of COHORT_DATA (default ../shared/data) too, each with the 10 s
 on 2 cores.
 """
 
-import importlib.util
 import json
 import os
 import shutil
@@ -16,9 +15,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from documents import ROOT, module
 from processes import ALL_TESTS
 
-ROOT = Path(__file__).resolve().parents[2]
 DATA = Path(os.environ.get("COHORT_DATA", ROOT / "../shared/data"))
 # A reference below these percents has learned too little to compare with.
 LEAST_REFERENCE = {"cora": 85, "citeseer": 72, "amazon_photo": 92, "coauthor_cs": 91, "coauthor_phy": 94}
@@ -26,15 +25,7 @@ KEPT_REFERENCE = ROOT / "tests/data/cora_reference.jsonl"
 LARGER = sorted(set(LEAST_REFERENCE) - {"cora"})
 
 
-def load_bench():
-    """bench/accuracy.py as a module."""
-    spec = importlib.util.spec_from_file_location("bench_accuracy", ROOT / "bench/accuracy.py")
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-bench = load_bench()
+bench = module(ROOT / "bench/accuracy.py")
 
 
 def demand_no_loss(name: str, data: Path, out: Path, num_seeds: int, amp: bool = False) -> None:

@@ -6,7 +6,6 @@ import json
 import numpy as np
 import pytest
 import torch
-from processes import ran
 
 from cohort_gnn import CohortError, NeighborLoader
 from cohort_gnn.launch.run.supervise import describe_channel
@@ -145,38 +144,3 @@ def test_a_position_that_is_none_is_refused(cora, wrong):
 def test_what_is_no_state_is_refused(cora, foreign):
     with loader_of(cora) as loader, pytest.raises(CohortError, match="expected what state_dict.* has returned"):
         loader.load_state_dict(foreign)
-
-
-GO_ON = """
-import json, sys
-import torch.distributed as dist
-from cohort_gnn import NeighborLoader
-
-data, out = sys.argv[1:]
-dist.init_process_group("gloo")
-state, got = None, []
-for count in (2, None):  # the second loader goes on where the first one was left
-    with NeighborLoader(data, [4, 4], batch_size=400, shuffle=True, device="cpu", seed=1) as loader:
-        if state:
-            loader.load_state_dict(state)
-        for batch in loader:
-            got.append(batch.n_id.tolist())
-            state = loader.state_dict()
-            if len(got) == count:
-                break
-        if count is None:
-            assert len(got) == len(loader)
-with open(f"{out}/{dist.get_rank()}.json", "w") as file:
-    json.dump([state, got], file)
-dist.destroy_process_group()
-"""
-
-
-def test_every_rank_goes_on_with_its_own_batches(cora, tmp_path):
-    with NeighborLoader(cora, [4, 4], batch_size=400, shuffle=True, device="cpu", seed=1) as loader:
-        wanted = [batch.n_id.tolist() for batch in loader]  # 7: the last step has none for rank 1
-    (tmp_path / "script.py").write_text(GO_ON)
-    ran("run", "--device", "cpu", "--ranks", 2, tmp_path / "script.py", cora, tmp_path)
-    (state, first), (other, second) = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2))
-    assert state == other and (state["epoch"], state["step"], state["num_ranks"]) == (0, 4, 2)
-    assert first == wanted[0::2] and second == [*wanted[1::2], []]

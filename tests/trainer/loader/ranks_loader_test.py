@@ -92,6 +92,19 @@ for name, loader in loaders_of(*data, device):
     got[name] = [[describe(batch) for batch in loader] for _ in range(2)]
     assert [len(epoch) for epoch in got[name]] == [len(loader)] * 2
     got["owns the sampler"] = loader._sampler.process is not None
+got["rest"] = []
+for count in (1, None):  # the second loader goes on where the first one was left
+    _, loader = next(loaders := loaders_of(*data, device))
+    if got["rest"]:
+        loader.load_state_dict(state)
+    for batch in loader:
+        got["rest"].append(describe(batch))
+        state = loader.state_dict()
+        if len(got["rest"]) == count:
+            break
+    del batch
+    loaders.close()
+got["state"] = [state[name] for name in ("epoch", "step", "num_ranks")]
 with open(f"{{out}}/{{dist.get_rank()}}.json", "w") as file:
     json.dump(got, file)
 dist.destroy_process_group()
@@ -107,6 +120,8 @@ def demand_turns(folder: Path, num_ranks: int, of_one_rank: dict) -> list[dict]:
             for rank, got in enumerate(ranks):
                 own, found = batches[rank::num_ranks][:steps], got[name][epoch]
                 assert found[: len(own)] == own and [size for size, _ in found[len(own) :]] == [0] * (steps - len(own))
+    for got in ranks:
+        assert got["rest"] == got["all"][0] and got["state"] == [0, len(got["rest"]), num_ranks]
     return ranks
 
 

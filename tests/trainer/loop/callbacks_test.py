@@ -176,25 +176,22 @@ def test_sizes_by_hop_reach_a_model_that_takes_them():
     assert trimmed.shape[0] < 6
 
 
-@pytest.mark.parametrize(("width", "found"), [(3, r"shape \[6, 3\]"), (None, "tuple")])
-def test_what_a_model_returns_has_a_column_for_each_class(width, found):
+@pytest.mark.parametrize(
+    ("returned", "classes", "expected"),
+    [
+        (lambda x: x[:, :3], 4, r"a tensor \[nodes, 4\], found shape \[6, 3\]"),
+        (lambda x: (x, x), 4, r"a tensor \[nodes, 4\], found tuple"),
+        # Which a loss of numbers would compare with every seed.
+        (lambda x: x[:1].mean(1, keepdim=True), 1, r"a row for each of 2 seeds, found shape \[1, 1\]"),
+    ],
+)
+def test_what_a_model_returns_has_a_column_for_each_class_and_a_row_for_each_seed(returned, classes, expected):
     class Net(torch.nn.Module):
         def forward(self, x, edge_index):
-            return x[:, :width] if width else (x, edge_index)
+            return returned(x)
 
-    expected = rf"Net.forward: expected a tensor \[nodes, 4\], found {found}"
-    with pytest.raises(CohortError, match=expected):
-        callable_of(Net(), 4)(torch.ones(6, 6), torch.zeros(2, 0, dtype=torch.int64))
-
-
-def test_what_a_model_returns_has_a_row_for_each_seed():
-    class Net(torch.nn.Module):
-        def forward(self, x, edge_index):
-            return x[:1].mean(1, keepdim=True)  # which a loss of numbers would compare with every seed
-
-    expected = r"Net.forward: expected a row for each of 2 seeds, found shape \[1, 1\]"
-    with pytest.raises(CohortError, match=expected):
-        callable_of(Net(), 1)(torch.ones(6, 6), torch.zeros(2, 0, dtype=torch.int64), [2, 4], [0])
+    with pytest.raises(CohortError, match=f"Net.forward: expected {expected}"):
+        callable_of(Net(), classes)(torch.ones(6, 6), torch.zeros(2, 0, dtype=torch.int64), [2, 4], [0])
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from processes import cohort
+from processes import cohort, ran
 
 from cohort_gnn import ibp
 from cohort_gnn.dataset import open as open_dataset
@@ -12,12 +12,6 @@ from cohort_gnn.dataset import open as open_dataset
 pytestmark = pytest.mark.usefixtures("shm")
 
 TRAIN = ["--device", "cpu", "--fanout", "6,4", "--batch-size", 256, "--hidden", 16, "--seed", 4, "--quiet"]
-
-
-def ran(*arguments):
-    result = cohort(*arguments)
-    assert result.returncode == 0, result.stderr
-    return result.stdout
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +40,7 @@ def test_training_reads_plane_a_and_then_exact_rows(graph, tmp_path):
     run = json.loads((tmp_path / "run" / "run.json").read_text())
     assert (run["trainer"]["coarse_epochs"], run["trainer"]["coarse_error"]) == (2, 1 / 8)
     assert run["sampler"]["compress"] == "both"
-    shown = ran("report", tmp_path / "run")
+    shown = ran("report", tmp_path / "run").stdout
     assert "features of the first 2 epochs: within 0.125 of each feature's size" in " ".join(shown.split())
     by_epoch = [epoch["host_bytes"] / epoch["num_nodes"] for epoch in found["epochs"]]
     assert by_epoch[0] < 0.4 * by_epoch[2]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from processes import SECONDS_TO_END, SECONDS_TO_START, ran, two_ranks
+from processes import SECONDS_TO_END, SECONDS_TO_START, beginning_with, ran, two_ranks
 
 import cohort_gnn as cohort
 from cohort_gnn import NeighborLoader
@@ -241,13 +241,12 @@ def test_every_rank_reports_its_times_and_they_make_up_its_epoch(two_runs):
 
 def test_a_trainer_that_is_done_skips_the_last_steps_of_its_interpreter(data, tmp_path):
     # There a thread of gloo that still has a tensor makes C++ abort: seen once in some hundred ends on a busy machine.
-    (tmp_path / "sitecustomize.py").write_text(
+    text = (
         "import atexit, os, sys\n"
         "if 'cohort_gnn.trainer' in sys.orig_argv:\n"
         "    open(os.path.join(os.path.dirname(__file__), f'trainer-{os.getpid()}'), 'w')\n"
         "    atexit.register(os.abort)\n"
     )
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
     arguments = ["--device", "cpu", "--ranks", "2", "--epochs", 1, "--fanout", "6,4", "--out", tmp_path / "run"]
-    ran("train", data, *arguments, env=environment)
+    ran("train", data, *arguments, env=beginning_with(text, tmp_path))
     assert len(list(tmp_path.glob("trainer-*"))) == 2

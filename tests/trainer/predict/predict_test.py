@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from processes import ALL_TESTS, SECONDS_TO_START, hear_hangups, ran, wait_until
+from processes import ALL_TESTS, SECONDS_TO_START, beginning_with, hear_hangups, ran, wait_until
 from processes import cohort as run_cohort
 
 import cohort_gnn as cohort
@@ -307,6 +307,19 @@ def test_a_full_disk_is_reported_and_leaves_nothing(data, run, tmp_path, monkeyp
     assert list(tmp_path.iterdir()) == []
 
 
+def with_layers_that(first: str, call: str, folder: Path) -> dict[str, str]:
+    """An environment in which a prediction begins with a statement, and each layer is a call."""
+    folder.mkdir()
+    return beginning_with(
+        "import sys, time\n"
+        "if 'cohort_gnn.trainer.predict.program' in sys.orig_argv:\n"
+        f"    {first}\n"
+        "    import cohort_gnn.trainer.predict.layerwise as layerwise\n"
+        f"    layerwise.Layerwise._run_layer = lambda *_: {call}\n",
+        folder,
+    )
+
+
 STOPS = [(signal.SIGTERM, False), (signal.SIGHUP, False), (signal.SIGINT, True), (signal.SIGHUP, True)]
 
 
@@ -315,20 +328,11 @@ STOPS = [(signal.SIGTERM, False), (signal.SIGHUP, False), (signal.SIGINT, True),
 def test_a_stopped_prediction_leaves_nothing(data, run, tmp_path, number, to_all, moment):
     """The command, or all of its terminal's processes, get a signal as its program starts or its first layer waits."""
     slow = tmp_path / "slow"
-    slow.mkdir()
     wait = "time.sleep(60)" if moment == "its first second" else "None"
-    (slow / "sitecustomize.py").write_text(
-        "import sys, time\n"
-        "if 'cohort_gnn.trainer.predict.program' in sys.orig_argv:\n"
-        f"    open({str(slow / 'started')!r}, 'w').close()\n"
-        f"    {wait}\n"
-        "    import cohort_gnn.trainer.predict.layerwise as layerwise\n"
-        "    layerwise.Layerwise._run_layer = lambda *_: time.sleep(60)\n"
-    )
+    env = with_layers_that(f"open({str(slow / 'started')!r}, 'w').close(); {wait}", "time.sleep(60)", slow)
     out = tmp_path / "pred.npy"
     least = NUM_NODES * 9 + LEAST_WORK_BYTES
     command = [sys.executable, "-m", "cohort_gnn", "predict", run, data, "--out", out, "--memory", least]
-    env = os.environ | {"PYTHONPATH": f"{slow}:{os.environ.get('PYTHONPATH', '')}"}
     command = [*map(str, command), "--device", "cpu"]
     told = {"stderr": subprocess.PIPE, "text": True, "preexec_fn": hear_hangups}
     process = subprocess.Popen(command, env=env, start_new_session=True, **told)
@@ -341,16 +345,9 @@ def test_a_stopped_prediction_leaves_nothing(data, run, tmp_path, number, to_all
 
 
 def test_a_killed_prediction_is_told_and_leaves_nothing(data, run, tmp_path):
-    out, folder = tmp_path / "pred.npy", tmp_path / "slow"
-    folder.mkdir()
-    (folder / "sitecustomize.py").write_text(
-        "import os, signal, sys\n"
-        "if 'cohort_gnn.trainer.predict.program' in sys.orig_argv:\n"
-        "    import cohort_gnn.trainer.predict.layerwise as layerwise\n"
-        "    layerwise.Layerwise._run_layer = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
-    )
+    out = tmp_path / "pred.npy"
+    env = with_layers_that("import os, signal", "os.kill(os.getpid(), signal.SIGKILL)", tmp_path / "killed")
     (tmp_path / "pred.npy.1-01234567.tmp").mkdir()  # of a process that was killed
-    env = os.environ | {"PYTHONPATH": f"{folder}:{os.environ.get('PYTHONPATH', '')}"}
     with replacing(out) as of_another:
         result = run_cohort("predict", run, data, "--out", out, "--device", "cpu", env=env)
         assert [*tmp_path.glob("pred*")] == [of_another]

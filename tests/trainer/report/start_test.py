@@ -1,12 +1,11 @@
 """What comes before the first batch: the sampler's parts, as it writes them down and as a summary tells them."""
 
 import json
-import os
 import shutil
 
 import numpy as np
 import pytest
-from processes import ALL_TESTS, ran
+from processes import ALL_TESTS, beginning_with, ran
 
 from cohort_gnn.base.files import write_whole
 from cohort_gnn.launch.report.tables import describe_start
@@ -78,10 +77,8 @@ def test_a_run_imports_neither_pyg_nor_torchs_compiler(cora, tmp_path, kind, dev
     """They take longer than all else that comes before a small data set's first batch."""
     site, listed = tmp_path / "site", tmp_path / "imported"
     site.mkdir()
-    (site / "sitecustomize.py").write_text(AT_EXIT)
-    paths = f"{site}:{os.environ.get('PYTHONPATH', '')}"
     arguments = ["--device", device, "--fanout", "4,3", "--hidden", 8, "--epochs", 2, "--model", kind]
-    environment = os.environ | {"PYTHONPATH": paths, "IMPORTED": str(listed)}
+    environment = beginning_with(AT_EXIT, site) | {"IMPORTED": str(listed)}
     ran("train", cora, *arguments, "--out", tmp_path / "run", env=environment)
     imported = set(listed.read_text().split())
     assert "torch" in imported

@@ -12,7 +12,6 @@ import pytest
 import torch
 from processes import SECONDS_TO_END, wait_until
 from torch_geometric.data import Data
-from torch_geometric.utils import k_hop_subgraph
 
 import cohort_gnn as cohort
 from cohort_gnn import CohortError, NeighborLoader
@@ -48,33 +47,6 @@ def test_every_batch_is_what_the_data_set_says(cora, graph):
             assert np.array_equal(batch.x.numpy(), graph.x[n_id]) and np.array_equal(batch.y.numpy(), graph.y[n_id])
             seen += batch.input_id.tolist()
         assert sorted(seen) == list(range(len(SEEDS)))
-
-
-def test_all_neighbours_are_pygs_neighbourhood(cora, graph):
-    everything = graph.to_pyg().edge_index
-    with loader_of(cora, (-1, -1), batch_size=50, edge_ids=True) as loader:
-        for batch in loader:
-            seeds = batch.n_id[: batch.batch_size]
-            nodes, *_ = k_hop_subgraph(seeds, 2, everything, num_nodes=graph.num_nodes)
-            inner, *_ = k_hop_subgraph(seeds, 1, everything, num_nodes=graph.num_nodes)
-            assert torch.equal(batch.n_id.sort().values, nodes)
-            taken = torch.isin(everything[1], inner)
-            wanted = everything[:, taken]
-            assert torch.equal(batch.e_id.sort().values, taken.nonzero()[:, 0])
-            drawn = batch.n_id[batch.edge_index]
-            assert sorted(map(tuple, drawn.T.tolist())) == sorted(map(tuple, wanted.T.tolist()))
-
-
-@pytest.mark.parametrize("fanout", [(5, 5), (-1, 2)])
-def test_edge_ids_name_the_columns_of_pygs_edge_index(cora, graph, fanout):
-    everything = graph.to_pyg().edge_index
-    with loader_of(cora, fanout, shuffle=True, edge_ids=True) as loader, loader_of(cora, fanout, shuffle=True) as plain:
-        for batch, same in zip(loader, plain, strict=True):
-            assert batch.e_id.dtype == torch.int64 and batch.e_id.shape == (batch.edge_index.shape[1],)
-            assert torch.equal(everything[:, batch.e_id], batch.n_id[batch.edge_index])
-            assert torch.equal(batch.edge_index, same.edge_index) and torch.equal(batch.n_id, same.n_id)
-            assert "e_id" not in same
-        assert len(next(iter(loader.with_nodes([3], batch_size=1))).e_id) > 0
 
 
 def orders(loader, epochs: int) -> list[list[int]]:

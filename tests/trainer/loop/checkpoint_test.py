@@ -161,9 +161,6 @@ def test_the_identity_follows_what_the_losses_follow(tmp_path):
     assert identity_of(run | {"data": {"labels": "a1"}}) != identity
 
 
-# --- files on a full disk ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("seconds", "options", "saved"),
     [

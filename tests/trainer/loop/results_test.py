@@ -1,7 +1,9 @@
-"""What a run writes as its epochs end: whole lines, and no more for the thousandth epoch than for the first."""
+"""What a run writes as its epochs end: whole lines, no more for the thousandth epoch than for the first; whose weights
+it keeps."""
 
 import json
 import resource
+from math import nan
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,7 +14,9 @@ from cohort_gnn.base.files import FileWriter
 from cohort_gnn.spec import results as reports
 from cohort_gnn.spec.results import EpochReport, RunReport
 from cohort_gnn.trainer.loop import results
-from cohort_gnn.trainer.loop.results import SUMMARY_GROWTH, EpochLines, Results
+from cohort_gnn.trainer.loop.epoch import RunningEpoch
+from cohort_gnn.trainer.loop.results import SUMMARY_GROWTH, EpochLines, Results, is_best
+from cohort_gnn.trainer.models.targets import targets_of
 
 
 def lines_of(path: Path) -> list[int]:
@@ -111,3 +115,35 @@ def test_a_file_that_somebody_has_changed_is_written_again(tmp_path, change):
     change(path)
     lines.add(epochs)
     assert lines_of(path) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("task", "validations", "best"),
+    [
+        ("regression", [nan, 3.0, 2.0, nan, 2.0], 2),
+        ("regression", [3.0, nan, 4.0], 0),
+        ("regression", [nan, nan, nan], 0),
+        ("classification", [0.5, 0.7, 0.6, 0.7], 1),
+        ("multilabel", [nan, 0.0], 1),
+    ],
+)
+def test_an_epoch_that_is_no_number_is_the_worst(task, validations, best):
+    targets = targets_of(task)
+    run = RunReport(task=task)
+    for epoch, value in enumerate(validations):
+        is_best(EpochReport(epoch, val_metrics={targets.metric: value}), run, targets)
+    assert run.best_epoch == best
+
+
+def test_the_last_epoch_is_kept_without_validation():
+    run, targets = RunReport(task="regression"), targets_of("regression")
+    assert [is_best(EpochReport(epoch), run, targets) for epoch in range(3)] == [True] * 3
+    assert run.best_epoch == 2
+
+
+def test_an_epoch_without_a_pause_keeps_its_clock():
+    running = RunningEpoch(0, torch.device("cpu"))
+    clock = running.go_on()
+    assert running.go_on() is clock  # as after a step that is due for a checkpoint where none is written
+    running.pause()
+    assert running.go_on() is not clock

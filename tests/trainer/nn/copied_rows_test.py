@@ -1,4 +1,4 @@
-"""Copies of a NodeEmbedding and of its optimizer."""
+"""Copies of a NodeEmbedding and of its optimizer; rows that a script changes between the forward pass and the step."""
 
 import copy
 import pickle
@@ -50,3 +50,25 @@ def test_what_is_no_tensor_of_ids_is_named():
         NodeEmbedding(60, 12, place="host", hot=[3])
     with pytest.raises(CohortError, match=r"betas: expected two numbers .*, found \(0.9,\)"):
         RowAdam(rows, betas=(0.9,))
+
+
+@pytest.mark.parametrize("place", ["device", "host"])
+def test_rows_that_change_between_forward_and_step_are_the_changed_ones(place):
+    first = NodeEmbedding(60, 12, seed=1).weight.clone()
+    other = NodeEmbedding(60, 12, seed=2).weight.clone()
+    ids = torch.tensor([3, 5, 3])
+    changes = {
+        "weight": lambda rows, read: rows.weight.mul_(0.5),
+        "state": lambda rows, read: rows.load_state_dict({"weight": other}),
+        "read": lambda rows, read: read.detach().zero_(),
+    }
+    for name, change in changes.items():
+        rows = NodeEmbedding(60, 12, place=place, device="cpu", seed=1)
+        optimizer = RowAdagrad(rows, lr=0.1, eps=0)
+        read = rows(ids)
+        read.sum().backward()
+        change(rows, read)
+        wanted = {"weight": first * 0.5, "state": other, "read": first}[name].clone()
+        wanted[ids] -= 0.1  # the first step of Adagrad
+        optimizer.step()
+        torch.testing.assert_close(rows.weight, wanted, msg=name)

@@ -21,6 +21,15 @@ def test_column_sums(device, rows, dtype):
     assert torch.equal(column_sums(x), column_sums(x))
 
 
+def assert_same_gradients(out, wanted, ours: list[torch.Tensor], theirs: list[torch.Tensor]) -> None:
+    assert_as_close(out, wanted)
+    weight = torch.randn_like(wanted)
+    out.backward(weight)
+    wanted.backward(weight)
+    for one, other in zip(ours, theirs, strict=True):
+        assert_as_close(one.grad, other.grad)
+
+
 SHAPES = [((1500, 7, 5), True), ((1500, 7, 5), False), ((40000, 100, 128), True), ((33000, 300, 64), False)]
 SHAPES += [((40000, 100, 128), False), ((33000, 300, 64), True)] * ALL_TESTS
 
@@ -35,12 +44,7 @@ def test_product_and_gradients_are_those_of_f_linear(device, bias, shape):
     theirs = [each.detach().clone().requires_grad_() for each in ours]
     out = linear(*ours, *[None] * (not bias))
     wanted = F.linear(*theirs)
-    assert_as_close(out, wanted)
-    weight = torch.randn_like(wanted)
-    out.backward(weight)
-    wanted.backward(weight)
-    for one, other in zip(ours, theirs, strict=True):
-        assert_as_close(one.grad, other.grad)
+    assert_same_gradients(out, wanted, ours, theirs)
 
 
 @pytest.mark.gpu
@@ -70,12 +74,7 @@ def test_products_of_heads_and_their_gradients_are_those_of_bmm(device, shape):
     ]
     theirs = [each.detach().clone().requires_grad_() for each in ours]
     out, wanted = head_linear(*ours), torch.bmm(theirs[0], theirs[1].transpose(1, 2)).transpose(0, 1)
-    assert_as_close(out, wanted)
-    weight = torch.randn(rows, heads, width, device=device)
-    out.backward(weight)
-    wanted.backward(weight)
-    for one, other in zip(ours, theirs, strict=True):
-        assert_as_close(one.grad, other.grad)
+    assert_same_gradients(out, wanted, ours, theirs)
 
 
 def test_gradients_are_those_of_differences():

@@ -1,9 +1,10 @@
-"""What the trainer says when its GPU has no memory left."""
+"""What a run takes of a GPU beside its slots, and what the trainer says when no memory is left."""
 
 import pytest
 import torch
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.trainer.report.gpu_memory import peak_beside_slots
 from cohort_gnn.trainer.report.messages import with_cure_for_lack_of_memory
 
 TORCHS = (
@@ -25,3 +26,11 @@ def test_a_lack_of_gpu_memory_names_what_gives_memory_back():
 def test_other_errors_stay_what_they_are():
     with pytest.raises(RuntimeError, match="another"), with_cure_for_lack_of_memory():
         raise RuntimeError("another")
+
+
+def test_what_pytorch_has_given_back_counts_and_slots_do_not(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (60, 100))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 20)
+    monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda device: 25)
+    assert peak_beside_slots(torch.device("cuda"), slots_bytes=10) == 35

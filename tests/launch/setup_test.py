@@ -15,11 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def run(*command: str | Path, **environment: str) -> subprocess.CompletedProcess:
     return subprocess.run(
-        [str(part) for part in command],
-        capture_output=True,
-        text=True,
-        cwd="/",
-        env={**os.environ, **environment},
+        [str(part) for part in command], capture_output=True, text=True, cwd="/", env={**os.environ, **environment}
     )
 
 

@@ -85,8 +85,7 @@ only_all = [pytest.mark.skipif(not ALL_TESTS, reason=BUILDS), pytest.mark.timeou
 
 
 @pytest.fixture(
-    scope="module",
-    params=["cmake", pytest.param("wheel", marks=only_all), pytest.param("checkout", marks=only_all)],
+    scope="module", params=["cmake", pytest.param("wheel", marks=only_all), pytest.param("checkout", marks=only_all)]
 )
 def installed(request, tmp_path_factory, shm) -> Installed:
     folder = tmp_path_factory.mktemp("installed") / "environment"

@@ -59,35 +59,11 @@ def test_cliques_train_on_the_papers_of_their_parts(typed):
 
 def test_a_run_on_parts_learns(typed, tmp_path):
     partition(typed, 2, "streaming")
-    options = [
-        "--model",
-        "rsage",
-        "--device",
-        "cpu",
-        "--fanout",
-        "6,3",
-        "--batch-size",
-        100,
-        "--hidden",
-        32,
-        "--lr",
-        0.01,
-    ]
-    ran("train", typed, *options, "--ranks", 2, "--partition", "--epochs", 6, "--out", tmp_path / "run")
+    shape = ["--fanout", "6,3"]
+    options = ["--model", "rsage", "--device", "cpu", "--batch-size", 100, "--hidden", 32, "--lr", 0.01, "--epochs", 6]
+    ran("train", typed, *shape, *options, "--ranks", 2, "--partition", "--out", tmp_path / "run")
     losses = [epoch["loss"] for epoch in json.loads((tmp_path / "run" / "summary.json").read_text())["epochs"]]
     assert len(losses) == 6 and losses[-1] < losses[0]
-    planned = ran(
-        "plan",
-        typed,
-        "--fanout",
-        "6,3",
-        "--num-gpus",
-        2,
-        "--cliques",
-        "none",
-        "--partition",
-        "--cache-ratio",
-        0.2,
-        "--json",
-    )
+    options = ["--num-gpus", 2, "--cliques", "none", "--partition", "--cache-ratio", 0.2, "--json"]
+    planned = ran("plan", typed, *shape, *options)
     assert len(json.loads(planned.stdout)["partition"]["with_parts"]) == 2

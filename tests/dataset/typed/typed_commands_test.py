@@ -85,10 +85,7 @@ def test_generate_writes_what_info_reads(tmp_path, run, capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (
-            ["--kind", "typed", "--undirected"],
-            "--undirected: expected --kind sbm, powerlaw or rmat, found --kind t",
-        ),
+        (["--kind", "typed", "--undirected"], "--undirected: expected --kind sbm, powerlaw or rmat, found --kind t"),
         (["--kind", "typed", "--random-edge-weights"], "--random-edge-weights: expected --kind sbm, powerlaw or rmat"),
         (["--kind", "typed", "--rows", "x.npy"], "--rows: expected --kind sbm, powerlaw or rmat"),
         (["--kind", "typed", "--prepared"], "--prepared: expected --kind sbm, powerlaw, rmat, mag, mag240m or igbh"),

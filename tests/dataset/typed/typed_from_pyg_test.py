@@ -204,22 +204,14 @@ def without_sizes() -> HeteroData:
             {},
             "author, writes, paper: destination of edge 0: expected a node of type paper",
         ),
-        (
-            with_edges(torch.rand(2, 3)),
-            {},
-            "edge_index of author, writes, paper: src: expected integers, found dtype",
-        ),
+        (with_edges(torch.rand(2, 3)), {}, "edge_index of author, writes, paper: src: expected integers, found dtype"),
         (
             with_times(torch.tensor([[0, 3], [0, 0]])),
             {},
             r"edge_index of author, writes, paper: src\[1\]: expected a node in \[0, 3\), found 3",
         ),
         (with_edges(torch.zeros(5, 2).long()), {}, "edge_index of author, writes, paper: .*\n.*pass edge_index.T"),
-        (
-            with_adj_t(),
-            {},
-            r"of author, writes, paper: .*none\n.*to_edge_index\(.*flip\(0\)",
-        ),
+        (with_adj_t(), {}, r"of author, writes, paper: .*none\n.*to_edge_index\(.*flip\(0\)"),
         (renamed("reviewed by"), {}, "expected names of 1 to 64 letters, digits, _ and -, found 'reviewed by'"),
         (renamed("../x"), {}, "expected names of 1 to 64 letters, digits, _ and -, found '../x'"),
         (without_sizes(), {}, r"author: expected x, or a num_nodes of at least 1.*\n.*data\['author'\].num_nodes = "),
@@ -235,11 +227,7 @@ def without_sizes() -> HeteroData:
         (graph_of(train_mask=torch.ones(4, 2).bool()), {}, r"train_mask: expected a mask \[V\]"),
         (graph_of(), {"target": "venue"}, "target: expected one of the node types paper, author, found 'venue'"),
         (graph_of(), {"split": (2, 0, 0)}, "--split-ratio: expected three parts"),
-        (
-            HeteroData(paper={"x": torch.rand(2, 2), "y": torch.zeros(2).long()}),
-            {},
-            "with edges, found none",
-        ),
+        (HeteroData(paper={"x": torch.rand(2, 2), "y": torch.zeros(2).long()}), {}, "with edges, found none"),
         (Data(x=torch.rand(2, 2), edge_index=torch.zeros(2, 1).long()), {"target": "x"}, "a HeteroData with target"),
     ],
 )

@@ -85,11 +85,7 @@ def test_counts_of_cliques_come_with_promises_of_their_own():
     reads = np.array([4, 1, 0, 0], np.uint32)
     counts = Counts(10, reads, 0 * reads, (0 * reads).astype(np.uint64))
     lucky = Counts(10, reads, 0 * reads, (0 * reads).astype(np.uint64), promised=([1, 1, 1, 1, 1], ()))
-    common = {
-        "cliques": [[0], [1]],
-        "budget_bytes": [24 + 72, 24 + 72],
-        "links": PlanLinks((1500e9, 360e9, 51e9)),
-    }
+    common = {"cliques": [[0], [1]], "budget_bytes": [24 + 72, 24 + 72], "links": PlanLinks((1500e9, 360e9, 51e9))}
     items = [PlanRows(4, 64)], [PlanLists(np.arange(5), 4)]
     placed = plan(*items, [counts, lucky], **common)
     of_one = [plan(*items, each, **common) for each in (counts, lucky)]

@@ -119,16 +119,6 @@ def test_machines_that_divide_the_rows_need_memory_for_parts(graph, monkeypatch,
     """1.1 MB of encoded rows."""
     for module in (planning.budget, far):
         monkeypatch.setattr(module, "available_host_bytes", lambda: 1_000_000)
-    options = [
-        *SMALL,
-        "--cache-policy",
-        "none",
-        "--machines",
-        "2",
-        "--topology",
-        "gpu",
-        "--feature-placement",
-        features,
-    ]
-    assert main(["plan", str(graph), *options]) == code
+    machines = ["--cache-policy", "none", "--machines", "2", "--topology", "gpu", "--feature-placement", features]
+    assert main(["plan", str(graph), *SMALL, *machines]) == code
     assert ("will not fit" in capsys.readouterr().err) == bool(code)

@@ -49,11 +49,7 @@ def run_of(data, **trainer) -> dict:
     sizes = {"num_classes": 7, "feature_dim": 1433}
     spec = TrainerSpec(fanout=[4, 3], batch_size=100, hidden=8, epochs=2, lr=0.01, quiet=True, **sizes)
     sampler = {"dataset": str(data), "device": "cpu", "num_ranks": 1, "topology": "auto", "compress": "auto"}
-    return {
-        "mps": False,
-        "sampler": sampler | {"reuse": True},
-        "trainer": {"task": "train"} | as_json(spec) | trainer,
-    }
+    return {"mps": False, "sampler": sampler | {"reuse": True}, "trainer": {"task": "train"} | as_json(spec) | trainer}
 
 
 class Measurements:

@@ -31,10 +31,7 @@ SLOW_TRAINER = "import sys, time\nif 'cohort_gnn.trainer' in sys.orig_argv:\n   
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 TRAIN = ["--fanout", "5,5", "--batch-size", "64", "--hidden", "16", "--slots", "3"]
 
-pytestmark = [
-    pytest.mark.usefixtures("shm"),
-    pytest.mark.parametrize("repeat", range(REPEATS)),
-]
+pytestmark = [pytest.mark.usefixtures("shm"), pytest.mark.parametrize("repeat", range(REPEATS))]
 
 
 class Run:

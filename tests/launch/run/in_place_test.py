@@ -15,21 +15,8 @@ ROOM = ["--cache-ratio", "1.2", "--topology", "gpu", "--compress", "none"]  # fo
 def graph(tmp_path_factory):
     """3000 nodes whose rows of 31 floats are no multiple of 16 bytes."""
     folder = tmp_path_factory.mktemp("in-place") / "graph"
-    ran(
-        "dataset",
-        "generate",
-        folder,
-        "--nodes",
-        "3000",
-        "--edges",
-        "30000",
-        "--dim",
-        "31",
-        "--classes",
-        "5",
-        "--seed",
-        2,
-    )
+    sizes = ["--nodes", "3000", "--edges", "30000", "--dim", "31", "--classes", "5", "--seed", 2]
+    ran("dataset", "generate", folder, *sizes)
     return folder
 
 

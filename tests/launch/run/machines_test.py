@@ -224,10 +224,7 @@ def test_a_stopped_run_goes_on_where_it_was(graph, tmp_path, monkeypatch):
     assert 0 < len((several.out / "metrics.jsonl").read_text().splitlines()) < 8
     (several.out / "checkpoint.pt").unlink()  # that of the other machine is as good
     again = Machines(
-        monkeypatch,
-        tmp_path / "run",
-        [graph, graph],
-        own={rank: ["--resume", several.out] for rank in range(2)},
+        monkeypatch, tmp_path / "run", [graph, graph], own={rank: ["--resume", several.out] for rank in range(2)}
     )
     assert again.wait() == [0, 0], again.said(0) + again.said(1)
     assert learned(again.out) == learned(alone.out)

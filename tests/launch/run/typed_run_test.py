@@ -251,10 +251,7 @@ def test_what_is_not_offered_is_named(graph, tmp_path, options, said):
     ("options", "said"),
     [
         ([], "--model: expected sage, gcn, gat or graphconv, for the types of"),
-        (
-            ["--model", "sage", "--featureless", "embed"],
-            "--featureless: expected --model rsage, rgcn, rgat",
-        ),
+        (["--model", "sage", "--featureless", "embed"], "--featureless: expected --model rsage, rgcn, rgat"),
         (["--model", "sage", "--norm", "batch"], "--norm: expected none or layer, for --model sage"),
     ],
 )

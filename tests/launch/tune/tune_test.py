@@ -234,15 +234,8 @@ def test_train_takes_the_file(tuned, cora, tmp_path):
 )
 def test_it_is_told_to_stop(cora, shm, tmp_path, number, moment):
     out = tmp_path / "out"
-    command = [
-        "tune",
-        str(cora),
-        *map(str, TINY),
-        "--out",
-        str(out),
-        "--epochs",
-        "2" if moment == "second" else "1000000",
-    ]
+    epochs = 2 if moment == "second" else 1_000_000
+    command = ["tune", *map(str, [cora, *TINY, "--out", out, "--epochs", epochs])]
     with open(tmp_path / "said", "w") as said:
         tuning = subprocess.Popen([sys.executable, "-m", "cohort_gnn", *command], stdout=said, stderr=said)
     trial = out / ("trial-02" if moment == "second" else "trial-01")

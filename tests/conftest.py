@@ -45,7 +45,7 @@ gc.disable()  # what is collected stays: looking through it again and again take
 
 # Files that take longest: they begin first, so that no worker has one of them left when the others are done.
 LONGEST = """docs partitioned round_trip machines resume disk typed_graphs predict link_run
-temporal_loader cores examples typed_link_run machine fault edge_features_option import_options strangers pyg_loaders
+temporal_loader cores examples machine fault edge_features_option import_options strangers pyg_loaders
 callbacks typed_run targets batch_weights command report typed_predict negatives_option wheel tune sharded_rows
 moved_run kill golden ranks_loader cache torchrun stop style bench_step search browser readers nn_compile accuracy
 typed_accuracy""".split()

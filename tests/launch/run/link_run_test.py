@@ -1,74 +1,166 @@
-"""`cohort train` of models that predict links."""
+"""`cohort train` of models that predict links, of one node type and of one relation of several."""
 
 import json
 import shutil
 from pathlib import Path
+from typing import NamedTuple
 
+import link_runs
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from link_runs import ALL_NEIGHBOURS, CHANCE, OPTIONS, losses, metrics_of, train
-from processes import ALL_TESTS, cohort, ran
+from link_runs import ALL_NEIGHBOURS, CHANCE, OPTIONS, losses, metrics_of
+from processes import ALL_TESTS, cohort, ran, refused
 from resumable import demand_going_on
+from torch_geometric.data import HeteroData
 
 import cohort_gnn as package
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import held_out, split_links, write_links
 from cohort_gnn.dataset.links import link_edges
 from cohort_gnn.launch.main import main
+from cohort_gnn.spec.graph import EDGE_TYPE
 from cohort_gnn.trainer.models.links import LinkDecoder
 from cohort_gnn.trainer.predict import best_targets, program
 
 pytestmark = pytest.mark.usefixtures("shm")
 
+TYPED = ["--model", "rsage", "--featureless", "embed"]
+USERS, ITEMS, GROUPS = 300, 200, 10
+BUYS = ("user", "buys", "item")
 
-@pytest.fixture(scope="module")
-def graph(tmp_path_factory) -> Path:
-    """Ten groups of 40 nodes with links inside the groups, which features hint at; a tenth of the links is held out
-    for each of validation and test."""
-    folder = tmp_path_factory.mktemp("links")
+
+class Links(NamedTuple):
+    """A graph whose links are to be predicted.
+
+    Attributes:
+        whole, data: the data set, and that in which a tenth of the links is held out for each of validation and test.
+        options: of its runs.
+        relation: of the links.
+        counts: of its nodes, by type.
+    """
+
+    whole: Path
+    data: Path
+    options: list[str]
+    relation: tuple[str, str, str]
+    counts: dict[str, int]
+
+    def train(self, out: Path, *options) -> dict:
+        """The summary of a run."""
+        return link_runs.train(self.data, out, *self.options, *options)
+
+    def rows(self, run: Path, folder: Path) -> dict[str, np.ndarray]:
+        """float64 [nodes, D] by type: what predict writes."""
+        found = {}
+        for name in self.counts:
+            of_type = ["--node-type", name] if len(self.counts) > 1 else []
+            ran("predict", run, self.data, *of_type, "--device", "cpu", "--out", folder / "rows.npy", "--quiet")
+            found[name] = np.load(folder / "rows.npy").astype(np.float64)
+        return found
+
+
+def one_type(folder: Path) -> Links:
+    """Ten groups of 40 nodes with links inside the groups, which features hint at."""
     generator = torch.Generator().manual_seed(7)
     group = torch.arange(400) % 10
     source = torch.randint(400, (1600,), generator=generator)
     target = (source + 10 * torch.randint(1, 40, (1600,), generator=generator)) % 400
     edges = torch.stack([torch.cat([source, target]), torch.cat([target, source])])
     x = F.one_hot(group, 10) + 0.8 * torch.randn(400, 10, generator=generator)
-    return split_links(
-        package.from_tensors(folder / "whole", x=x, edge_index=edges), folder / "data", shares=(0.1, 0.1)
-    )
+    whole = package.from_tensors(folder / "whole", x=x, edge_index=edges)
+    data = split_links(whole, folder / "data", shares=(0.1, 0.1))
+    return Links(whole, data, [], EDGE_TYPE, {EDGE_TYPE[0]: 400})
+
+
+def several_types(folder: Path) -> Links:
+    """Users buy items of their group, which features of items hint at; items are alike within a group. Users have no
+    features, and nothing else tells their group than what they buy."""
+    generator = torch.Generator().manual_seed(7)
+
+    def within_groups(num_sources: int, num_targets: int, count: int) -> torch.Tensor:
+        source = torch.randint(num_sources, (count,), generator=generator)
+        place = torch.randint(num_targets // GROUPS, (count,), generator=generator)
+        return torch.stack([source, place * GROUPS + source % GROUPS])
+
+    data = HeteroData()
+    data["user"].num_nodes = USERS
+    noise = 0.8 * torch.randn(ITEMS, GROUPS, generator=generator)
+    data["item"].x = F.one_hot(torch.arange(ITEMS) % GROUPS, GROUPS) + noise
+    data[BUYS].edge_index = within_groups(USERS, ITEMS, 2400)
+    data["item", "like", "item"].edge_index = within_groups(ITEMS, ITEMS, 800)
+    whole = package.from_pyg(data, folder / "whole", reverse_edges=True, target="item")
+    split = split_links(whole, folder / "data", relation="buys", shares=(0.1, 0.1))
+    return Links(whole, split, TYPED, BUYS, {"user": USERS, "item": ITEMS})
+
+
+@pytest.fixture(scope="module", params=["one", "several"])
+def links(request, tmp_path_factory) -> Links:
+    make = {"one": one_type, "several": several_types}[request.param]
+    return make(tmp_path_factory.mktemp(request.param))
+
+
+only_one, only_several = (pytest.mark.parametrize("links", [name], indirect=True) for name in ("one", "several"))
+
+
+def of_each(name: str, one: list, several: list):
+    """A test of cases of either graph."""
+    cases = [*(("one", case) for case in one), *(("several", case) for case in several)]
+    return pytest.mark.parametrize(("links", name), cases, indirect=["links"], ids=str)
 
 
 @pytest.fixture(scope="module")
-def run(graph, tmp_path_factory) -> Path:
+def run(links, tmp_path_factory) -> Path:
     """A run whose validation and test read all neighbours."""
     out = tmp_path_factory.mktemp("runs") / "run"
-    train(graph, out, *ALL_NEIGHBOURS)
+    links.train(out, *ALL_NEIGHBOURS)
     return out
 
 
-def test_links_are_learned(graph, run):
+def test_links_are_learned(links, run):
     summary = json.loads((run / "summary.json").read_text())
     assert summary["task"] == "link" and losses(summary)[-1] < losses(summary)[0]
-    assert summary["test_metrics"]["mrr"] > 2 * CHANCE
+    assert summary["test_metrics"]["mrr"] > (2 if len(links.counts) == 1 else 3) * CHANCE
     assert summary["val_metrics"] == summary["epochs"][summary["best_epoch"]]["val_metrics"]
     best = max(epoch["val_metrics"]["mrr"] for epoch in summary["epochs"])
     assert summary["val_metrics"]["mrr"] == best
-    num_edges = package.dataset.open(graph).num_edges
+    num_edges = package.dataset.open(links.data).edge_types[links.relation].num_edges
     assert all(epoch["num_seeds"] == num_edges for epoch in summary["epochs"]), "pairs, not their endpoints"
 
 
-def test_metrics_are_those_of_the_rows_that_predict_writes(graph, run, tmp_path):
-    ran("predict", run, graph, "--device", "cpu", "--out", tmp_path / "rows.npy", "--quiet")
-    rows = np.load(tmp_path / "rows.npy").astype(np.float64)
-    assert rows.shape == (400, 16)
-    done = cohort("predict", run, graph, "--device", "cpu", "--out", tmp_path / "classes.npy", "--classes")
-    assert done.returncode == 1 and "--classes: expected a run that learned classes" in done.stderr
+def test_metrics_are_those_of_the_rows_that_predict_writes(links, run, tmp_path):
+    rows = links.rows(run, tmp_path)
+    assert {name: found.shape for name, found in rows.items()} == {name: (n, 16) for name, n in links.counts.items()}
+    more, words = ["--classes"], "--classes: expected a run that learned classes"
+    if len(rows) > 1:
+        more, words = [], "--node-type: expected user or item, found none"
+    refused(cohort("predict", run, links.data, "--device", "cpu", "--out", tmp_path / "no.npy", *more), 1, words)
     summary = json.loads((run / "summary.json").read_text())
-    for split, links in held_out(graph).items():
-        own = (rows[links.pairs[:, 0]] * rows[links.pairs[:, 1]]).sum(1)
-        others = np.einsum("nd,nkd->nk", rows[links.pairs[:, 0]], rows[links.negatives])
+    source, _, target = links.relation
+    for split, held in held_out(links.data).items():
+        sources = rows[source][held.pairs[:, 0]]
+        own = (sources * rows[target][held.pairs[:, 1]]).sum(1)
+        others = np.einsum("nd,nkd->nk", sources, rows[target][held.negatives])
         assert summary[f"{split}_metrics"] == pytest.approx(metrics_of(own, others), rel=2e-3)
+
+
+@only_several
+def test_a_loaded_model_and_the_best_targets_of_a_relation_follow_from_the_rows(links, run, tmp_path):
+    rows, graph = links.rows(run, tmp_path), package.dataset.open(links.data)
+    ran("predict", run, links.data, "--device", "cpu", "--out", tmp_path / "best.npy", "--top-k", ITEMS, "--quiet")
+    best, bought = np.load(tmp_path / "best.npy"), graph.edge_types[BUYS]
+    scores = rows["user"] @ rows["item"].T
+    scores[bought.indices, np.repeat(np.arange(ITEMS), np.diff(bought.indptr))] = -np.inf
+    assert best.shape == (USERS, ITEMS) and ((best == -1).sum(1) == np.isinf(scores).sum(1)).all()
+    of_best = np.where(best == -1, -np.inf, np.take_along_axis(scores, best, 1))
+    np.testing.assert_allclose(of_best, -np.sort(-scores, 1), rtol=1e-4, atol=1e-4)
+    model, data = package.load_model(run), graph.to_pyg()
+    with torch.no_grad():
+        found = model({"user": torch.arange(USERS), "item": data["item"].x}, data.edge_index_dict)
+        assert model.link_decoder(found["user"][:5], found["item"][:5]).shape == (5,)
+    for name, expected in rows.items():
+        np.testing.assert_allclose(found[name].numpy(), expected, rtol=1e-3, atol=1e-4)
 
 
 def best_of(rows: np.ndarray, others: np.ndarray, left_out: np.ndarray, k: int) -> np.ndarray:
@@ -78,19 +170,20 @@ def best_of(rows: np.ndarray, others: np.ndarray, left_out: np.ndarray, k: int) 
     return np.where(np.isinf(np.take_along_axis(scores, order, 1)), -1, order)
 
 
+@only_one
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("pieces", [None, (64, 48)])
-def test_the_best_targets_of_each_node_are_no_neighbours_yet(graph, run, tmp_path, monkeypatch, device, pieces):
+def test_the_best_targets_of_each_node_are_no_neighbours_yet(links, run, tmp_path, monkeypatch, device, pieces):
     how = ["--device", device, "--quiet"]
     if pieces:
         monkeypatch.setattr(best_targets, "SOURCES", pieces[0])
         monkeypatch.setattr(best_targets, "TARGETS", pieces[1])
-    job = {"run": str(run), "dataset": str(graph), "classes": False, "node_type": None, "device": device}
+    job = {"run": str(run), "dataset": str(links.data), "classes": False, "node_type": None, "device": device}
     job |= {"memory_bytes": 1 << 30, "quiet": True, "out": str(tmp_path / "best.npy"), "top_k": 390}
     program.predict_nodes(job)
-    ran("predict", run, graph, *how, "--out", tmp_path / "rows.npy")
+    ran("predict", run, links.data, *how, "--out", tmp_path / "rows.npy")
     rows, found = np.load(tmp_path / "rows.npy"), np.load(tmp_path / "best.npy")
-    left_out, data = np.eye(400, dtype=bool), package.dataset.open(graph)
+    left_out, data = np.eye(400, dtype=bool), package.dataset.open(links.data)
     left_out[np.asarray(data.indices), np.repeat(np.arange(400), np.diff(data.indptr))] = True
     expected = best_of(rows.astype(np.float64), rows.astype(np.float64), left_out, 390)
     assert found.dtype == np.int64 and (found[:, -1] == -1).any(), "some have so many neighbours"
@@ -99,7 +192,7 @@ def test_the_best_targets_of_each_node_are_no_neighbours_yet(graph, run, tmp_pat
     of_found, of_expected = (np.einsum("nd,nkd->nk", rows, rows[each]) for each in (found, expected))
     np.testing.assert_allclose(of_found, of_expected, rtol=1e-4, atol=1e-4)
     if not pieces:
-        ran("predict", run, graph, *how, "--out", tmp_path / "few.npy", "--top-k", 5)
+        ran("predict", run, links.data, *how, "--out", tmp_path / "few.npy", "--top-k", 5)
         assert np.array_equal(np.load(tmp_path / "few.npy"), found[:, :5])
 
 
@@ -112,56 +205,63 @@ def test_edges_of_one_node_type_link_both_ends(tmp_path):
     assert source.tolist() == [0, 0, 1] and sorted(target.tolist()) == [0, 0, 3]
 
 
-def test_what_top_k_does_not_go_with(graph, run, tmp_path):
-    for options, text in (
-        (["--classes"], "--top-k: expected no --classes and no --node-type beside it"),
-        (["--node-type", "x"], "--top-k: expected no --classes and no --node-type beside it"),
+@only_one
+def test_what_top_k_does_not_go_with(links, run, tmp_path):
+    for k, options, words in (
+        (3, ["--classes"], "--top-k: expected no --classes and no --node-type beside it"),
+        (3, ["--node-type", "x"], "--top-k: expected no --classes and no --node-type beside it"),
+        (401, ["--device", "cpu"], "--top-k: expected at most 400, the number of targets, found 401"),
     ):
-        done = cohort("predict", run, graph, "--out", tmp_path / "best.npy", "--top-k", 3, *options)
-        assert done.returncode == 1 and text in done.stderr
-    done = cohort("predict", run, graph, "--device", "cpu", "--out", tmp_path / "best.npy", "--top-k", 401)
-    assert done.returncode == 1 and "--top-k: expected at most 400, the number of targets, found 401" in done.stderr
+        done = cohort("predict", run, links.data, "--out", tmp_path / "best.npy", "--top-k", k, *options)
+        refused(done, 1, words)
     with pytest.raises(CohortError, match="expected a run with --decoder dot or distmult, found --decoder mlp"):
         best_targets.queries_of(LinkDecoder("mlp", 4), torch.zeros(1, 4))
     assert not (tmp_path / "best.npy").exists()
 
 
-@pytest.mark.gpu
-def test_a_gpu_learns_the_same(graph, tmp_path):
-    options = ["--epochs", 4, "--negatives", 3]
-    host, gpu = (train(graph, tmp_path / device, *options, "--device", device) for device in ("cpu", "cuda"))
-    assert losses(gpu) == pytest.approx(losses(host), rel=1e-2)
-    assert gpu["test_metrics"]["mrr"] == pytest.approx(host["test_metrics"]["mrr"], abs=0.02)
-
-
-def test_a_loaded_model_has_its_decoder(graph, tmp_path):
-    train(graph, tmp_path / "run", "--epochs", 1, "--decoder", "mlp")
-    model, whole = package.load_model(tmp_path / "run"), package.dataset.open(graph).to_pyg()
+@only_one
+def test_a_loaded_model_has_its_decoder(links, tmp_path):
+    links.train(tmp_path / "run", "--epochs", 1, "--decoder", "mlp")
+    model, whole = package.load_model(tmp_path / "run"), package.dataset.open(links.data).to_pyg()
     with torch.no_grad():
         rows = model(whole.x, whole.edge_index)
         assert model.link_decoder(rows[:5], rows[5:10]).shape == (5,)
     assert any(parameter.abs().sum() > 0 for parameter in model.link_decoder.parameters())
 
 
+@only_one
 @pytest.mark.parametrize(
     "more", [["--decoder", "distmult", "--loss", "margin"], ["--decoder", "mlp", "--model", "gat"]]
 )
-def test_other_decoders_losses_and_models_learn(graph, tmp_path, more):
-    summary = train(graph, tmp_path / "run", "--epochs", 4, *more)
+def test_other_decoders_losses_and_models_learn(links, tmp_path, more):
+    summary = links.train(tmp_path / "run", "--epochs", 4, *more)
     assert losses(summary)[-1] < losses(summary)[0] and summary["test_metrics"]["mrr"] > 1.2 * CHANCE
 
 
-def test_links_may_compete_with_the_same_pairs(graph, tmp_path):
+@only_several
+@pytest.mark.parametrize("relation", ["item:rev_buys:user", "like"])
+def test_other_relations_learn_also_within_one_type(links, tmp_path, relation):
+    graph = split_links(links.whole, tmp_path / "data", relation=relation, shares=(0.1, 0.1))
+    summary = link_runs.train(graph, tmp_path / "run", *TYPED, "--epochs", 5)
+    assert losses(summary)[-1] < losses(summary)[0] and summary["test_metrics"]["mrr"] > 2 * CHANCE
+    if relation == "like":
+        out = tmp_path / "rows.npy"
+        ran("predict", tmp_path / "run", graph, "--device", "cpu", "--out", out, "--quiet")
+        assert np.load(out).shape == (ITEMS, 16)
+
+
+@only_one
+def test_links_may_compete_with_the_same_pairs(links, tmp_path):
     """As those of OGB do; two ranks share the links."""
-    mine = shutil.copytree(graph, tmp_path / "data")
-    held = held_out(graph)
+    mine = shutil.copytree(links.data, tmp_path / "data")
     pairs = {
-        split: (links.pairs, np.stack([links.pairs[:, 0], links.negatives[:, 0]], 1)) for split, links in held.items()
+        split: (held.pairs, np.stack([held.pairs[:, 0], held.negatives[:, 0]], 1))
+        for split, held in held_out(links.data).items()
     }
     write_links(mine, **pairs, shared=True)
     options = ["--epochs", 3, "--eval-fanout=-1,-1"]
-    one = train(mine, tmp_path / "one", *options)
-    two = train(mine, tmp_path / "two", *options, "--ranks", 2, "--batch-size", 32)
+    one = link_runs.train(mine, tmp_path / "one", *options)
+    two = link_runs.train(mine, tmp_path / "two", *options, "--ranks", 2, "--batch-size", 32)
     ran("predict", tmp_path / "one", mine, "--device", "cpu", "--out", tmp_path / "rows.npy", "--quiet")
     rows = np.load(tmp_path / "rows.npy").astype(np.float64)
     own, others = ((rows[ends[:, 0]] * rows[ends[:, 1]]).sum(1) for ends in pairs["test"])
@@ -171,89 +271,126 @@ def test_links_may_compete_with_the_same_pairs(graph, tmp_path):
     assert one["test_metrics"]["mrr"] > CHANCE
 
 
-def test_cohorts_and_pygs_layers_learn_the_same(graph, tmp_path):
-    own, pyg = (train(graph, tmp_path / layers, "--epochs", 2, "--layers", layers) for layers in ("cohort", "pyg"))
-    assert losses(own) == pytest.approx(losses(pyg), rel=1e-3)
-    assert own["test_metrics"]["mrr"] == pytest.approx(pyg["test_metrics"]["mrr"], rel=0.05)
+OTHER_MODELS = [["--model", "rgcn", "--loss", "margin"], ["--model", "hgt"]] * ALL_TESTS
 
 
-def test_a_cache_is_planned_for_all_nodes(graph, tmp_path):
-    options = ["--epochs", 2, "--layers", "pyg", "--ranks", 2]
-    without = train(graph, tmp_path / "without", *options)
-    summary = train(graph, tmp_path / "with", *options, "--cache-ratio", 0.5)
+@of_each("more", [[]], [["--model", "rgat", "--decoder", "distmult"], *OTHER_MODELS])
+def test_models_learn_the_same_with_both_kinds_of_layers(links, tmp_path, more):
+    epochs = {"cohort": 4, "pyg": 4 if ALL_TESTS else 1} if more else {"cohort": 2, "pyg": 2}
+    own, pyg = (
+        links.train(tmp_path / layers, "--epochs", count, "--layers", layers, *more) for layers, count in epochs.items()
+    )
+    assert losses(own)[: epochs["pyg"]] == pytest.approx(losses(pyg), rel=1e-3)
+    if more:
+        assert losses(own)[-1] < losses(own)[0] and own["test_metrics"]["mrr"] > 2 * CHANCE
+    else:
+        assert own["test_metrics"]["mrr"] == pytest.approx(pyg["test_metrics"]["mrr"], rel=0.05)
+
+
+@of_each("more", [["--layers", "pyg"]], [[]])
+def test_a_cache_is_planned_for_all_endpoints_and_ranks_agree(links, tmp_path, more):
+    options = ["--epochs", 2, "--ranks", 2, *more]
+    without = links.train(tmp_path / "without", *options)
+    summary = links.train(tmp_path / "with", *options, "--cache-ratio", 0.5)
     assert losses(summary) == losses(without)
-    planned = json.loads((tmp_path / "with" / "plan.json").read_text())
-    assert 0 < planned["ranks"][0]["topology"]["lists"] < 400, "lists, which are shorter than rows here"
-    assert all(0.3 < rank["list_hit_rate"]["local"] < 1 for rank in summary["cache"]["predicted"])
+    planned = json.loads((tmp_path / "with" / "plan.json").read_text())["ranks"][0]["topology"]
+    assert 0 < planned["lists"] < sum(links.counts.values()), "lists, which are shorter than rows here"
+    least = 0.3 if len(links.counts) == 1 else 0.1
+    assert all(least < rank["list_hit_rate"]["local"] < 1 for rank in summary["cache"]["predicted"])
 
 
 @pytest.mark.gpu
+@only_one
 @pytest.mark.parametrize("ratio", [0.3, 1.1, pytest.param("auto", marks=pytest.mark.alone)])
-def test_a_cache_on_a_gpu_changes_no_loss(graph, tmp_path, ratio):
+def test_a_cache_on_a_gpu_changes_no_loss(links, tmp_path, ratio):
     options = ["--epochs", 3, "--device", "cuda", "--topology", "host"]
-    without = train(graph, tmp_path / "without", *options)
-    summary = train(graph, tmp_path / "with", *options, "--cache-ratio", ratio)
+    without = links.train(tmp_path / "without", *options)
+    summary = links.train(tmp_path / "with", *options, "--cache-ratio", ratio)
     assert losses(summary) == losses(without)
     for rank in summary["cache"]["measured"]:
         assert max(rank["hit_rate"]["local"], rank["list_hit_rate"]["local"]) > 0
 
 
+OF_ONE = [[], ["--no-reuse"], ["--layers", "pyg"], ["--decoder", "mlp", "--model", "gcn"], ["--loss", "softmax"]]
+OF_ONE += [["--negatives", 3]]
+OF_SEVERAL = [["--model", model] for model in ("rsage", "rgcn", "rgat", "hgt")]
+
+
 @pytest.mark.gpu
-@pytest.mark.parametrize(
-    "more",
-    [[], ["--no-reuse"], ["--layers", "pyg"], ["--decoder", "mlp", "--model", "gcn"], ["--loss", "softmax"]],
-    ids=lambda more: " ".join(more)[2:],
-)
-def test_a_gpu_trains_the_same(graph, tmp_path, more):
-    cpu, gpu = (train(graph, tmp_path / device, "--epochs", 3, "--device", device, *more) for device in ("cpu", "cuda"))
+@of_each("more", OF_ONE, OF_SEVERAL)
+def test_a_gpu_trains_the_same(links, tmp_path, more):
+    cpu, gpu = (links.train(tmp_path / device, "--epochs", 3, *more, "--device", device) for device in ("cpu", "cuda"))
     assert losses(gpu) == pytest.approx(losses(cpu), rel=2e-3)
     assert gpu["test_metrics"]["mrr"] == pytest.approx(cpu["test_metrics"]["mrr"], rel=0.1)
     sizes = [[[epoch[f"num_{what}"] for what in ("seeds", "edges")] for epoch in run["epochs"]] for run in (cpu, gpu)]
     assert sizes[0] == sizes[1], "the same batches"
 
 
-def test_without_held_out_links_the_task_is_to_be_named(graph, tmp_path):
-    whole = graph.parent / "whole"
-    summary = train(whole, tmp_path / "run", "--epochs", 1, "--task", "link")
+@only_one
+def test_without_held_out_links_the_task_is_to_be_named(links, tmp_path):
+    summary = link_runs.train(links.whole, tmp_path / "run", "--epochs", 1, "--task", "link")
     assert summary["val_metrics"] == summary["test_metrics"] == {} and losses(summary)[0] > 0
-    done = cohort("train", whole, *OPTIONS, "--out", tmp_path / "other")
-    assert done.returncode == 1 and "at least one node to train on" in done.stderr
+    done = cohort("train", links.whole, *OPTIONS, "--out", tmp_path / "other")
+    refused(done, 1, "at least one node to train on")
 
 
 @pytest.mark.skipif(not ALL_TESTS, reason="like that of resume_test: tests/run.sh --all runs it")
 @pytest.mark.parametrize("more", [["--ranks", 2], []], ids=["two", "one"])
-def test_a_run_that_is_told_to_stop_goes_on_in_the_middle_of_an_epoch(graph, tmp_path, more):
-    options = [*OPTIONS, "--decoder", "mlp", "--epochs", 8, "--checkpoint-every", 7, *more]
-    assert any(demand_going_on(graph, tmp_path, *options, stops=2)), "in the middle of an epoch"
+def test_a_run_that_is_told_to_stop_goes_on_in_the_middle_of_an_epoch(links, tmp_path, more):
+    decoder = ["--decoder", "mlp"] if len(links.counts) == 1 else []
+    options = [*OPTIONS, *links.options, *decoder, "--epochs", 8, "--checkpoint-every", 7, *more]
+    assert any(demand_going_on(links.data, tmp_path, *options, stops=2)), "in the middle of an epoch"
 
 
-def test_a_run_does_not_go_on_with_other_links(graph, tmp_path):
+@only_one
+def test_a_run_does_not_go_on_with_other_links(links, tmp_path):
     options = {"device": "cpu", "fanout": [3], "hidden": 4, "epochs": 1, "batch_size": 512, "quiet": True}
-    mine = split_links(graph.parent / "whole", tmp_path / "data", seed=3)
+    mine = split_links(links.whole, tmp_path / "data", seed=3)
     package.train(mine, tmp_path / "run", **options)
     np.save(mine / "val_negatives.npy", np.array(held_out(mine)["val"].negatives)[:, ::-1])
-    done = cohort("train", "--resume", tmp_path / "run", "--epochs", 2)
-    assert done.returncode == 1 and "found one with other links" in done.stderr
-    done = cohort("train", "--resume", tmp_path / "run", "--task", "node")
-    assert done.returncode == 1 and "--task: expected link, as" in done.stderr
+    refused(cohort("train", "--resume", tmp_path / "run", "--epochs", 2), 1, "found one with other links")
+    refused(cohort("train", "--resume", tmp_path / "run", "--task", "node"), 1, "--task: expected link, as")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
+NO_MODEL_OF_ONE = "--model: expected sage, gcn, gat or graphconv, for the types of"
+
+
+@of_each(
+    "case",
     [
         (["--task", "node", "--decoder", "mlp", "--loss", "margin"], "--decoder, --loss: expected --task link"),
         (["--task", "node", "--negatives-from", "batch"], "--negatives-from: expected --task link"),
         (["--partition"], "--partition: expected --task node, found --task link"),
         (["--negatives", "10001"], "--negatives: expected at most 10000, found 10001"),
-        (["--model", "rsage"], "--model: expected sage, gcn, gat or graphconv, for the types of"),
+        (["--model", "rsage"], NO_MODEL_OF_ONE),
+    ],
+    [
+        (["--relation", "rents"], "--relation: expected the name of one relation, or source:name:target"),
+        (["--task", "node", "--relation", "buys"], "--relation: expected --task link"),
+        (["--partition"], "--partition: expected --task node"),
+        (["--model", "sage"], "--model: expected rsage, rgcn, rgat or hgt"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(graph, tmp_path, capsys, arguments, words):
-    given = [*map(str, OPTIONS), *arguments, "--out", str(tmp_path / "run")]
-    if "--task" in arguments:  # a graph whose nodes have labels
-        labels = torch.arange(400) % 10
-        whole = package.dataset.open(graph).to_pyg()
-        graph = package.from_tensors(tmp_path / "data", x=whole.x, y=labels, edge_index=whole.edge_index)
+def test_options_that_do_not_fit_are_refused(links, tmp_path, capsys, case):
+    (arguments, words), graph = case, links.data
+    if "node" in arguments:  # a graph whose nodes have labels
+        kind = "sbm" if len(links.counts) == 1 else "typed"
+        sizes = ["--nodes", "300", "--edges", "900", "--dim", "8", "--classes", "3", "--kind", kind]
+        graph = tmp_path / "labelled"
+        assert main(["dataset", "generate", str(graph), *sizes]) == 0
+    given = [*map(str, [*OPTIONS, *links.options]), *arguments, "--out", str(tmp_path / "run")]
     assert main(["train", str(graph), *given]) == 1
     assert words in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "run").exists()
+
+
+def test_an_end_that_no_relation_leads_to_is_told(tmp_path, capsys):
+    data = HeteroData()
+    data["user"].x, data["item"].x = torch.rand(9, 2), torch.rand(8, 2)
+    data[BUYS].edge_index = torch.randint(8, (2, 30))
+    graph = package.from_pyg(data, tmp_path / "shop", target="item")
+    given = ["--task", "link", *map(str, [*OPTIONS, *TYPED]), "--out", str(tmp_path / "run")]
+    assert main(["train", str(graph), *given]) == 1
+    told = " ".join(capsys.readouterr().err.split())
+    assert "--task link: expected relations into both ends of user buys item, found none into user" in told
+    assert "--reverse-edges" in told

@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 
-from cohort_gnn.cache import Counts, PlanLinks, PlanLists, PlanRows, cliques_named, plan
+from cohort_gnn.cache.planner import Counts, PlanLinks, PlanLists, PlanRows, cliques_named, plan
 
 
 def main() -> None:

@@ -90,7 +90,7 @@ RelationLists& add_relation(const Vector<int64_t>& indptr, std::vector<RelationL
   return relation;
 }
 
-// Arguments as cohort.cache.plan gives them.
+// Arguments as plan() of cache/planner.py gives them.
 Plan plan(const std::vector<TableTuple>& tables, const std::vector<std::pair<Vector<int64_t>, int>>& relations,
           const std::vector<CountTuple>& counts, std::vector<std::vector<int>> cliques,
           std::vector<int64_t> budget_bytes, const std::array<double, kNumPlaces>& bytes_per_second,
@@ -127,7 +127,7 @@ SizeOrSizes as_object(const RowSizes& sizes) {
   return view(std::span<const uint32_t>(copy->each), owner);
 }
 
-// Arguments as cohort.cache.stored_row_bytes gives them.
+// Arguments as stored_row_bytes() of cache/planner.py gives them.
 SizeOrSizes stored_row_bytes(const std::optional<Matrix<uint8_t>>& raw, const std::string& encoded, int64_t num_rows,
                              int64_t num_columns, const std::string& dtype, int64_t row_bytes, bool coded) {
   FeatureRows rows{{num_rows, num_columns, dtype}, row_bytes, nullptr, nullptr};

@@ -25,8 +25,8 @@ from cohort_gnn.base.errors import CohortError, why
 from cohort_gnn.base.machine import shared_memory_root
 from cohort_gnn.base.programs import python
 from cohort_gnn.base.units import format_bytes
-from cohort_gnn.cache.plan import budget
-from cohort_gnn.cache.plan.links import machine_bandwidth
+from cohort_gnn.cache import budget
+from cohort_gnn.cache.interconnect import machine_bandwidth
 from cohort_gnn.channel.run_folder import demand_own
 from cohort_gnn.dataset.inert_torch import LEAST_TORCH, is_safe
 from cohort_gnn.launch.options.devices import devices

@@ -10,9 +10,9 @@ import sys
 import threading
 import warnings
 
-import cohort_gnn as cohort
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.log import shown
+from cohort_gnn.base.version import __version__
 from cohort_gnn.launch.options.parser import CommandParser
 from cohort_gnn.launch.run.supervise import ReportedFailure
 
@@ -93,8 +93,8 @@ def _leave(number: int, _frame) -> None:
 
 def build_parser(only: str = "") -> argparse.ArgumentParser:
     """The parser of all commands, or of one alone, which takes less time; each module registers its command."""
-    parser = CommandParser(prog="cohort", description=cohort.__doc__.splitlines()[0])
-    parser.add_argument("--version", action="version", version=f"cohort {cohort.__version__}")
+    parser = CommandParser(prog="cohort", description="Cohort: GNN training on graphs larger than GPU memory.")
+    parser.add_argument("--version", action="version", version=f"cohort {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for modules in [COMMAND_MODULES[only]] if only in COMMAND_MODULES else COMMAND_MODULES.values():
         into = commands

@@ -272,7 +272,7 @@ def test_an_explained_message_is_one_that_the_code_has(message, sources):
 def test_a_release_has_one_version():
     places = {
         "CMakeLists.txt": r"project\(cohort VERSION ([\d.]+)",
-        "launch/package/__init__.py": r'__version__ = "([\d.]+)"',
+        "base/version.py": r'__version__ = "([\d.]+)"',
         "CITATION.cff": r"^version: ([\d.]+)",
         "CHANGELOG.md": r"^## ([\d.]+)",
     }

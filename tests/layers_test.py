@@ -1,9 +1,10 @@
-"""Who may use whom: every include, link and import is an arrow that the table of docs/architecture.md lists, and every
-arrow listed there is used."""
+"""Who may use whom: every include, link and import is an arrow that the table of docs/architecture.md lists, every
+arrow listed there is used, and no arrows form a circle."""
 
 import ast
 import re
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -167,6 +168,26 @@ def test_every_listed_arrow_is_used():
         for other in each.uses[language]
     }
     assert sorted(listed - used) == []
+
+
+def circle(table: dict[str, Component]) -> list[str]:
+    """Components that use each other in a circle, the first one again at the end; []: there is none."""
+    uses = {
+        component.name: {table[used].name for language in LANGUAGES for used in component.uses[language]}
+        for component in table.values()
+    }
+    try:
+        TopologicalSorter(uses).prepare()
+    except CycleError as error:
+        return error.args[1][::-1]
+    return []
+
+
+def test_components_do_not_use_each_other_in_a_circle():
+    assert circle(TABLE) == []
+    table = {"a": ({"b"}, set()), "b": (set(), {"c"}), "c": ({"a"}, set()), "d": ({"a"}, set())}
+    components = {name: Component(name, dict(zip(LANGUAGES, uses, strict=True))) for name, uses in table.items()}
+    assert set(circle(components)) == {"a", "b", "c"} and len(circle(components)) == 4
 
 
 def test_every_folder_with_sources_is_a_component():

@@ -10,7 +10,7 @@ from pathlib import Path
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.tables import TextTable, print_tables
 from cohort_gnn.base.units import format_bytes
-from cohort_gnn.cache.plan.disk import measured_rates
+from cohort_gnn.cache.disk import measured_rates
 from cohort_gnn.launch.options.parser import add_dataset, kind
 from cohort_gnn.launch.run.job import open_to_train
 from cohort_gnn.spec.types import AboveZero

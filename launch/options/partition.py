@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.cache.plan.planner import MAX_CLIQUE_GPUS, cliques_named
+from cohort_gnn.cache.planner import MAX_CLIQUE_GPUS, cliques_named
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.partitioning.partition import load_parts, parts_file
 from cohort_gnn.launch.options.devices import devices

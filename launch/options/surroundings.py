@@ -7,7 +7,7 @@ import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-import cohort_gnn
+from cohort_gnn.base.version import __version__
 from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.launch.options.devices import devices
 from cohort_gnn.spec.results import GraphSizes, Started
@@ -29,7 +29,7 @@ def started(command: str, gpus: list[int] | None) -> Started:
         "host": socket.gethostname(),
         "cpu": f"{len(os.sched_getaffinity(0))} cores, {_cpu_model()}",
         "gpus": [names.get(gpu, str(gpu)) for gpu in gpus or []],
-        "versions": {"cohort": cohort_gnn.__version__, "python": platform.python_version()},
+        "versions": {"cohort": __version__, "python": platform.python_version()},
     }
     for package in PACKAGES:
         try:

@@ -10,6 +10,8 @@ For everything else there is the command ``cohort``: see ``cohort --help``.
 import importlib
 from typing import TYPE_CHECKING
 
+from cohort_gnn.base.version import __version__ as __version__
+
 if TYPE_CHECKING:  # what type checkers and editors see of the names below
     from cohort_gnn import dataset as dataset
     from cohort_gnn import ibp as ibp
@@ -24,8 +26,6 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names below
     from cohort_gnn.trainer.loader.neighbor import NeighborLoader as NeighborLoader
     from cohort_gnn.trainer.models.own import load_model as load_model
     from cohort_gnn.trainer.report.callback import Callback as Callback
-
-__version__ = "0.1.0"
 
 # Loaded on first use, so that `cohort --help` need not import torch.
 _HOMES = {

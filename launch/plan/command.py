@@ -6,8 +6,8 @@ import sys
 from dataclasses import asdict
 from functools import partial
 
-from cohort_gnn import cache
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.cache import planner
 from cohort_gnn.launch.options.parser import add_dataset, add_options, group, spec_of
 from cohort_gnn.launch.options.partition import describe_gain
 from cohort_gnn.launch.plan import network, table
@@ -78,7 +78,7 @@ def _check_machines(args: argparse.Namespace, spec: PlanSpec) -> None:
 def _plan_one(planning: Planning) -> list[str]:
     """Plans for the caches that options ask for; says what will not fit."""
     spec, placement = planning.spec, planning.place(planning.budgets())
-    plan = partial(cache.plan, counts=planning.counts_to_plan, **placement.common)
+    plan = partial(planner.plan, counts=planning.counts_to_plan, **placement.common)
     gain = planning.gain(placement) if spec.partition else {}
     several = None
     if spec.machines:

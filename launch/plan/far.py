@@ -9,9 +9,9 @@ import numpy as np
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.units import format_bytes
-from cohort_gnn.cache import Counts, PlanRows
-from cohort_gnn.cache.plan.budget import available_host_bytes
-from cohort_gnn.cache.plan.disk import DiskRates, disk_reads, expected_reads, remembered_rates
+from cohort_gnn.cache.budget import available_host_bytes
+from cohort_gnn.cache.disk import DiskRates, disk_reads, expected_reads, remembered_rates
+from cohort_gnn.cache.planner import Counts, PlanRows
 from cohort_gnn.dataset.stored_graph import FeatureTable
 from cohort_gnn.launch.plan.table import gpu_plans
 

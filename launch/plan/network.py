@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.cache.plan.planner import NETWORK_BYTES_PER_SECOND
+from cohort_gnn.cache.planner import NETWORK_BYTES_PER_SECOND
 from cohort_gnn.launch.plan.far import FarRows
 from cohort_gnn.launch.plan.table import TIERS, gpu_plans
 from cohort_gnn.spec.models import models_with
@@ -85,7 +85,7 @@ def epochs(
         num_batches: of an epoch.
         parameters: of the model.
         rows: that are not in the memory of each machine; None: there are none.
-        plan_of: cohort.cache.plan with all arguments but ``machines``.
+        plan_of: planner.plan() with all arguments but ``machines``.
     """
     microseconds = MICROSECONDS if spec.network_us is None else spec.network_us
     network = Network(1e9 * (spec.network or GB_PER_S), microseconds / 1e6)

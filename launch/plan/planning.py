@@ -6,13 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cohort_gnn import cache
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.units import format_bytes
-from cohort_gnn.cache.plan import budget
-from cohort_gnn.cache.plan.links import machine_bandwidth
-from cohort_gnn.cache.plan.options import bytes_of_nodes, memory_needs, presample, raw_bytes_of, row_tables
-from cohort_gnn.cache.plan.planner import raw_row_bytes
+from cohort_gnn.cache import budget, planner
+from cohort_gnn.cache.interconnect import machine_bandwidth
+from cohort_gnn.cache.options import bytes_of_nodes, memory_needs, presample, raw_bytes_of, row_tables
 from cohort_gnn.dataset.links import link_edges
 from cohort_gnn.launch.options.devices import devices, gpu_memory
 from cohort_gnn.launch.options.partition import clique_seeds, cliques_of_ranks
@@ -34,7 +32,7 @@ from cohort_gnn.spec.meta import read_meta
 
 
 class PlannedCache(NamedTuple):
-    """A plan, the arguments of cohort.cache.plan that made it with the counts, memory, and what will not fit."""
+    """A plan, the arguments of planner.plan() that made it with the counts, memory, and what will not fit."""
 
     placed: object
     common: dict
@@ -125,7 +123,7 @@ class Planning:
         hint = "--parameters N says how many the model has"
         raise CohortError("--machines", f"--parameters, for the types of {data.path}", f"--model {spec.model}", hint)
 
-    def _counts(self, cliques: list[list[int]] | None) -> tuple[list[cache.Counts], dict]:
+    def _counts(self, cliques: list[list[int]] | None) -> tuple[list[planner.Counts], dict]:
         """(counts, where they come from): of all GPUs, or of each of the cliques."""
         spec, data = self.spec, self.data
         if spec.cache_policy in ("degree", "random"):
@@ -135,21 +133,21 @@ class Planning:
             picks = -1 if min(spec.fanout) < 0 else max(spec.fanout)
             first = data.first_node
             edges = [
-                cache.PlanEdges(relation.indptr, relation.indices, (first[source], first[target]))
+                planner.PlanEdges(relation.indptr, relation.indices, (first[source], first[target]))
                 for (source, _, target), relation in data.edge_types.items()
             ]
-            stand_in = cache.Counts.stand_in(spec.cache_policy, edges, data.num_nodes, picks)
+            stand_in = planner.Counts.stand_in(spec.cache_policy, edges, data.num_nodes, picks)
             return [stand_in], {"policy": spec.cache_policy}
         fanout = spec.fanout * len(data.edge_types)
         run = (spec.dataset, fanout, spec.batch_size, spec.presample_batches, spec.split, spec.refresh)
         seeds = clique_seeds(spec.dataset, cliques, spec.split) if cliques else [self._seeds]
         sources = [presample(*run, relation, spec.draws) for relation in seeds]
-        counts = [cache.load_counts(Path(source["file"])) for source in sources]
+        counts = [planner.load_counts(Path(source["file"])) for source in sources]
         return counts, {"policy": spec.cache_policy} | ({"cliques": sources} if cliques else sources[0])
 
     @property
     def counts_to_plan(self):
-        """As cohort.cache.plan takes them: those of all GPUs, or of each clique."""
+        """As planner.plan() takes them: those of all GPUs, or of each clique."""
         return self.counts if self.spec.partition else self.counts[0]
 
     @property
@@ -165,7 +163,7 @@ class Planning:
         sizes = self.spec.cache_ratio, self.spec.cache_bytes
         if self.spec.cache_policy == "none":
             sizes = None, [0]
-        return cache.budgets(self.num_gpus, self.raw_bytes, *sizes, self.needs)
+        return budget.budgets(self.num_gpus, self.raw_bytes, *sizes, self.needs)
 
     def place(self, budgets: list[int]) -> PlannedCache:
         """Plans caches of such sizes, or less, where the topology takes a part of what is left."""
@@ -180,7 +178,7 @@ class Planning:
         if in_gpus:
             needs = replace(needs, graph_bytes=needs.graph_bytes + self._topology_bytes)
         common = self._planned_by(budgets, not in_gpus)
-        placed = cache.plan(counts=self.counts_to_plan, **common)
+        placed = planner.plan(counts=self.counts_to_plan, **common)
         host_filling = placed.filling_bytes(data.num_nodes)
         host_rows = sum(int(bytes_in_host(rows).sum(dtype=np.int64)) for rows in common["tables"])
         if spec.machines and are_divided(spec.feature_placement, host_rows, spec.host_bytes, self._row_files()):
@@ -203,10 +201,10 @@ class Planning:
         return PlannedCache(placed, common, memory, wrong + budget.misfits(budgets, needs, *host))
 
     def _planned_by(self, budgets: list[int], with_lists: bool) -> dict:
-        """The arguments of cohort.cache.plan that data set and machine give."""
+        """The arguments of planner.plan() that data set and machine give."""
         spec = self.spec
         relations = [
-            cache.PlanLists(relation.indptr, relation.indices.itemsize) for relation in self.data.edge_types.values()
+            planner.PlanLists(relation.indptr, relation.indices.itemsize) for relation in self.data.edge_types.values()
         ]
         bandwidth = spec.bandwidth or machine_bandwidth(self.machine, list(range(len(budgets))))
         (local, peer, host), delays = bandwidth, spec.line_ns
@@ -217,33 +215,33 @@ class Planning:
             "pool_slots": spec.slots if spec.reuse and spec.cache_policy == "plan" else 0,
             "budget_bytes": budgets,
             "cliques": self.cliques,
-            "links": cache.PlanLinks((1e9 * local, 1e9 * peer, 1e9 * host), seconds_per_line),
+            "links": planner.PlanLinks((1e9 * local, 1e9 * peer, 1e9 * host), seconds_per_line),
         }
 
-    def _tables(self, budgets: list[int]) -> list[cache.PlanRows]:
+    def _tables(self, budgets: list[int]) -> list[planner.PlanRows]:
         """The rows of each node type, as sampler/load.cc has them in slabs and in host memory."""
         spec, tables = self.spec, list(self.data.node_types.values())
         if spec.row_bytes is not None:
             stored = [(spec.row_bytes if table.feature_dim else 0) for table in tables]
             return [
-                cache.PlanRows(table.num_nodes, row_bytes, row_bytes)
+                planner.PlanRows(table.num_nodes, row_bytes, row_bytes)
                 for table, row_bytes in zip(tables, stored, strict=True)
             ]
         prepared = any(table.encoded_rows is not None for table in tables)
         if spec.compress in ("host", "both") and not prepared:
             hint = f"encode them with: cohort dataset prepare {spec.dataset}"
             raise CohortError(f"--compress {spec.compress}", "a data set with encoded rows", str(spec.dataset), hint)
-        hold_all = all(cache.holds_all_raw_rows(row_bytes, row_tables(self._meta)) for row_bytes in budgets)
+        hold_all = all(planner.holds_all_raw_rows(row_bytes, row_tables(self._meta)) for row_bytes in budgets)
         in_host = spec.compress in ("host", "both") or (spec.compress == "auto" and prepared)
         if spec.host_bytes is not None and spec.host_bytes < self.raw_bytes:
             option = f"--host-bytes {format_bytes(spec.host_bytes)}"
             demand_encoded_tables(option, self.data.feature_tables, in_host, spec.dataset)
         in_slabs = spec.compress in ("cache", "both") or (spec.compress == "auto" and prepared and not hold_all)
         return [
-            cache.PlanRows(
+            planner.PlanRows(
                 table.num_nodes,
-                cache.stored_row_bytes(table, in_slabs),
-                cache.stored_row_bytes(table, True) if in_host else raw_row_bytes(table),
+                planner.stored_row_bytes(table, in_slabs),
+                planner.stored_row_bytes(table, True) if in_host else planner.raw_row_bytes(table),
             )
             for table in tables
         ]
@@ -276,5 +274,5 @@ class Planning:
     def gain(self, placement: PlannedCache) -> dict:
         """Shares of each GPU's row reads that host memory need not serve, with the seeds of parts and without."""
         (counts,), _ = self._counts(None)
-        plans = {"with_parts": placement.placed, "without": cache.plan(counts=counts, **placement.common)}
+        plans = {"with_parts": placement.placed, "without": planner.plan(counts=counts, **placement.common)}
         return {"partition": {name: table.shares_in_gpus(plan) for name, plan in plans.items()}}

@@ -16,7 +16,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.files import remembered
 from cohort_gnn.base.programs import ask_sampler
 from cohort_gnn.base.units import format_bytes
-from cohort_gnn.cache.plan.options import writable_folder
+from cohort_gnn.cache.options import writable_folder
 from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.launch.run.programs import run_programs
 from cohort_gnn.launch.run.supervise import ReportedFailure, handlers_kept

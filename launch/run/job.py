@@ -8,11 +8,11 @@ import numpy as np
 
 from cohort_gnn import ibp
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.cache.plan import options as cache_plan
-from cohort_gnn.cache.plan.budget import beside_topology
-from cohort_gnn.cache.plan.disk import remembered_rates
-from cohort_gnn.cache.plan.links import machine_bandwidth
-from cohort_gnn.cache.plan.planner import raw_row_bytes
+from cohort_gnn.cache import options as cache_plan
+from cohort_gnn.cache.budget import beside_topology
+from cohort_gnn.cache.disk import remembered_rates
+from cohort_gnn.cache.interconnect import machine_bandwidth
+from cohort_gnn.cache.planner import raw_row_bytes
 from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.dataset import open as open_folder
 from cohort_gnn.dataset.links import link_edges, with_held_out

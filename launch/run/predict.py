@@ -13,7 +13,7 @@ from pathlib import Path
 from cohort_gnn.base.errors import CohortError, not_a_run
 from cohort_gnn.base.files import demand_output, demand_regular, remove_temporaries
 from cohort_gnn.base.programs import end_processes, python
-from cohort_gnn.cache.plan.budget import available_host_bytes
+from cohort_gnn.cache.budget import available_host_bytes
 from cohort_gnn.dataset.meta import array_files
 from cohort_gnn.launch.options.devices import resolve_device
 from cohort_gnn.launch.options.parser import add_options, kind, spec_of

@@ -4,7 +4,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from cohort_gnn.cache.plan.budget import available_host_bytes
+from cohort_gnn.cache.budget import available_host_bytes
 from cohort_gnn.dataset import open as open_folder
 
 BACKLOG = 1024  # connections of other machines that come before the sampler is ready for them

@@ -15,8 +15,8 @@ from cohort_gnn.base.importing import demand_named
 from cohort_gnn.base.log import RunLog, handled
 from cohort_gnn.base.tables import print_tables
 from cohort_gnn.base.units import format_bytes
-from cohort_gnn.cache.plan.budget import available_host_bytes
-from cohort_gnn.cache.plan.options import topology_of, wants_auto_cache
+from cohort_gnn.cache.budget import available_host_bytes
+from cohort_gnn.cache.options import topology_of, wants_auto_cache
 from cohort_gnn.dataset import HeteroDataset, StoredGraph
 from cohort_gnn.dataset.links import HeldOut, held_out_of, link_edges
 from cohort_gnn.dataset.reverses import opposites_text

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from cohort_gnn.cache.plan import budget
-from cohort_gnn.cache.plan import options as cache_options
-from cohort_gnn.cache.plan.options import bytes_of_nodes, memory_needs, presample, raw_bytes_of
-from cohort_gnn.cache.plan.planner import holds_all_raw_rows
+from cohort_gnn.cache import budget
+from cohort_gnn.cache import options as cache_options
+from cohort_gnn.cache.options import bytes_of_nodes, memory_needs, presample, raw_bytes_of
+from cohort_gnn.cache.planner import holds_all_raw_rows
 from cohort_gnn.launch.options.devices import gpu_memory
 from cohort_gnn.launch.options.parser import changed_from_defaults, given_in, spec_of
 from cohort_gnn.launch.run.calibrate import HEADROOM

@@ -29,7 +29,7 @@ def test_a_script_is_told_what_it_asks_for(cora, shm, tmp_path, asks):
     result = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert (result.returncode, result.stdout) == (0, ""), result.stderr
     assert (result.stderr == "") == (not asks)
-    assert ("cohort_gnn.cache.plan.options: counted what" in result.stderr) == asks
+    assert ("cohort_gnn.cache.options: counted what" in result.stderr) == asks
 
 
 def test_a_program_shows_lines_on_the_stream_that_is_there_then(capsys, monkeypatch):

@@ -9,8 +9,8 @@ import pytest
 
 from cohort_gnn import CohortError
 from cohort_gnn.base.files import user_cache
-from cohort_gnn.cache import load_counts
-from cohort_gnn.cache.plan.options import cache_members, presample
+from cohort_gnn.cache.options import cache_members, presample
+from cohort_gnn.cache.planner import load_counts
 from cohort_gnn.spec.run import SamplerSpec
 
 

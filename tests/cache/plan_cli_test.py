@@ -9,20 +9,18 @@ import pytest
 from cohort_gnn import NeighborLoader, from_tensors
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.units import parse_bytes
-from cohort_gnn.cache import (
+from cohort_gnn.cache.budget import MemoryNeeds, beside_topology, budgets, misfits
+from cohort_gnn.cache.options import memory_needs
+from cohort_gnn.cache.planner import (
     Counts,
-    MemoryNeeds,
     PlanEdges,
     PlanLinks,
     PlanLists,
     PlanRows,
-    budgets,
     cliques_named,
     load_counts,
     plan,
 )
-from cohort_gnn.cache.plan.budget import beside_topology, misfits
-from cohort_gnn.cache.plan.options import memory_needs
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.launch.main import main
 from cohort_gnn.launch.plan import planning

@@ -13,7 +13,7 @@ from layout_writers import sample, write_igb, write_ogb
 
 import cohort_gnn as cohort
 from cohort_gnn import CohortError
-from cohort_gnn.cache.plan.options import label_bytes_of
+from cohort_gnn.cache.options import label_bytes_of
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.check import check
 from cohort_gnn.dataset.importing.renumber import renumber

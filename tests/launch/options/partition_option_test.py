@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from processes import ran
 
-from cohort_gnn.cache import Counts, PlanLinks, PlanLists, PlanRows, load_counts, plan
+from cohort_gnn.cache.planner import Counts, PlanLinks, PlanLists, PlanRows, load_counts, plan
 from cohort_gnn.dataset import from_tensors
 from cohort_gnn.dataset.partitioning.partition import parts_file
 from cohort_gnn.launch.main import main

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.cache.plan import disk
+from cohort_gnn.cache import disk
 from cohort_gnn.launch.main import main
 from cohort_gnn.launch.plan import far, planning
 from cohort_gnn.launch.plan.far import DiskPlan

@@ -13,7 +13,7 @@ from processes import ran
 from cohort_gnn.base import files
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.log import shown
-from cohort_gnn.cache.plan.options import memory_needs
+from cohort_gnn.cache.options import memory_needs
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.launch import main
 from cohort_gnn.launch.run import calibrate

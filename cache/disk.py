@@ -12,7 +12,7 @@ import numpy as np
 
 from cohort_gnn.base.files import remembered, user_cache
 from cohort_gnn.base.programs import ask_sampler
-from cohort_gnn.cache.plan.links import Rate
+from cohort_gnn.cache.interconnect import Rate
 
 LOG = logging.getLogger(__name__)
 LARGE_COUNT, MANY_ROWS = 8, 100  # see expected_reads

@@ -11,9 +11,9 @@ import pytest
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.programs import ask_sampler, program
-from cohort_gnn.cache.plan import links
-from cohort_gnn.cache.plan.links import MEASURED_BANDWIDTH, links_file, machine_bandwidth, slowest
-from cohort_gnn.cache.plan.options import cache_members
+from cohort_gnn.cache import interconnect
+from cohort_gnn.cache.interconnect import MEASURED_BANDWIDTH, links_file, machine_bandwidth, slowest
+from cohort_gnn.cache.options import cache_members
 from cohort_gnn.launch.main import main
 from cohort_gnn.spec.run import SamplerSpec
 
@@ -56,7 +56,7 @@ class Machine:
 def machine(monkeypatch, tmp_path, caplog):
     """The machine, and an empty cache folder of the user."""
     machine = Machine(caplog)
-    monkeypatch.setattr(links, "ask_sampler", machine.ask)
+    monkeypatch.setattr(interconnect, "ask_sampler", machine.ask)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     return machine
 

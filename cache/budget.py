@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.cache import _native
-from cohort_gnn.cache.plan.planner import holds_all_raw_rows
+from cohort_gnn.cache.planner import holds_all_raw_rows
 
 available_host_bytes = _native.available_host_bytes  # that can be allocated now
 

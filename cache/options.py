@@ -15,9 +15,9 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.files import demand_writable, user_cache
 from cohort_gnn.base.programs import ask_sampler
 from cohort_gnn.cache import _native
-from cohort_gnn.cache.plan.budget import MemoryNeeds, budgets, demand_one_each
-from cohort_gnn.cache.plan.links import MEASURED_BANDWIDTH, machine_bandwidth
-from cohort_gnn.cache.plan.planner import ELEMENT_BYTES
+from cohort_gnn.cache.budget import MemoryNeeds, budgets, demand_one_each
+from cohort_gnn.cache.interconnect import MEASURED_BANDWIDTH, machine_bandwidth
+from cohort_gnn.cache.planner import ELEMENT_BYTES
 from cohort_gnn.spec.meta import read_meta
 from cohort_gnn.spec.run import SamplerSpec
 from cohort_gnn.spec.types import Topology

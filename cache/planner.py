@@ -188,7 +188,7 @@ def plan(
         network_bytes_per_second: that a machine gets from the others; its GPUs share it.
 
     Returns:
-        cohort.cache._native.Plan: `gpu(i)` with slabs and expected use a batch by tier (local, peer, host, recent,
+        _native.Plan: `gpu(i)` with slabs and expected use a batch by tier (local, peer, host, recent,
         disk: 0, remote),
         `clique(i)` with every row of a clique and its owner, `seconds` a batch summed over GPUs.
 

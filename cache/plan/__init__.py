@@ -1,1 +1,0 @@
-"""The plan: which rows and lists lie where."""

@@ -8,6 +8,7 @@ from cohort_gnn.dataset.importing.importer import import_graph, import_npz
 from cohort_gnn.dataset.importing.tensors import from_tensors
 from cohort_gnn.dataset.link_split import split_links
 from cohort_gnn.dataset.links import HeldOut, held_out, write_links
+from cohort_gnn.dataset.original_ids import original_ids
 from cohort_gnn.dataset.reader import Dataset, HeteroDataset, open, open_one_type
 from cohort_gnn.dataset.stored_graph import NodeTable, Relation, StoredGraph
 from cohort_gnn.dataset.writer import generate
@@ -31,6 +32,7 @@ __all__ = [
     "import_npz",
     "open",
     "open_one_type",
+    "original_ids",
     "split_links",
     "write_links",
 ]

@@ -11,8 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset.columns import FILE as COLUMNS
 from cohort_gnn.dataset.links import HELD_OUT, HeldOut, LinkEdges, link_edges, save_links
 from cohort_gnn.dataset.meta import META, array_files
+from cohort_gnn.dataset.original_ids import FILE as IDS
+from cohort_gnn.dataset.original_ids import RENAMED
 from cohort_gnn.dataset.reader import open as open_dataset
 from cohort_gnn.dataset.reverses import warn_of_opposites
 from cohort_gnn.dataset.stored_graph import StoredGraph
@@ -21,7 +24,8 @@ from cohort_gnn.spec.graph import EdgeType
 from cohort_gnn.spec.meta import by_type
 
 REDRAWS = 8  # of a negative that is an edge
-OTHER_FILES = ("id_of_node.npy",)  # of a data set, beside those of its meta.json
+# Of a data set, beside those of its meta.json: the ids of nodes, and what its columns and classes are.
+OTHER_FILES = (f"*{RENAMED}", f"*{IDS}", COLUMNS)
 
 
 def split_links(
@@ -167,7 +171,7 @@ def _write_rest(data: StoredGraph, folder: Path, name: str, kept: dict[EdgeType,
 
 def _write_arrays(source: Path, folder: Path, files: Iterable[str], changed: dict[str, np.ndarray]) -> None:
     """The arrays of a data set, some with other contents."""
-    for file in (*files, *(other for other in OTHER_FILES if (source / other).exists())):
+    for file in (*files, *(path.name for pattern in OTHER_FILES for path in source.glob(pattern))):
         if file in changed:
             np.save(folder / file, changed[file])
         else:

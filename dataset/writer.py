@@ -141,6 +141,25 @@ def random_splits(labels: np.ndarray, parts: Sequence[float], seed: int) -> list
     return [np.sort(ids) for ids in np.split(shuffled, bounds)[:3]]
 
 
+def splits_by_time(labels: np.ndarray, times: np.ndarray, parts: Sequence[float]) -> list[np.ndarray]:
+    """Train, val and test ids: the labelled nodes with the earliest, the next and the latest times, each ascending.
+    Nodes of equal times are in one part: the one in which the first of them would be.
+
+    Args:
+        labels: of all nodes, [V].
+        times: int64 [V].
+        parts: shares of the labelled nodes.
+    """
+    labelled = np.flatnonzero(arrays.labelled(labels))
+    ordered = labelled[np.argsort(times[labelled], kind="stable")]
+    ascending = times[ordered]
+    bounds = np.rint(np.minimum(np.cumsum(parts), 1.0) * len(ordered)).astype(np.int64)
+    bounds_by_time = [
+        int(np.searchsorted(ascending, ascending[bound - 1], side="right")) if bound else 0 for bound in bounds
+    ]
+    return [np.sort(ids) for ids in np.split(ordered, bounds_by_time)[:3]]
+
+
 def demand_split(parts: Sequence[float], seed: int) -> None:
     """Raises CohortError unless there are three parts that fit into one whole, and a seed that is not negative."""
     if not 0 <= seed < 2**64:

@@ -19,6 +19,7 @@ from cohort_gnn.dataset.tables.ids import integers_of, named_ids
 from cohort_gnn.dataset.tables.parts import part_files
 from cohort_gnn.dataset.tables.table import TableFile, shortened, spans
 from cohort_gnn.dataset.tables.text_options import NONE, SEPARATORS, TextOptions, Wanted
+from cohort_gnn.dataset.tables.timestamps import Clock
 from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE
 from cohort_gnn.spec.options import flag_of
 
@@ -67,6 +68,8 @@ class SourceOptions:
     weight_column: str | None = None
     edge_times: Path | None = None
     time_column: str | None = None
+    time_unit: str | None = None
+    time_zone: str | None = None
     edge_features: Path | None = None
     edge_feature_columns: Sequence[str] | None = None
     splits: Sequence[Path] | None = None
@@ -79,6 +82,16 @@ class SourceOptions:
         header, separator = _for_table(self.header, table) or "auto", _for_table(self.separator, table)
         separator = separator if separator is None else SEPARATORS.get(separator, separator)
         return TextOptions(separator, header, _for_table(self.comment, table), table)
+
+    @property
+    def clock(self) -> Clock | None:
+        """How timestamps become times of edges; None: times are integers."""
+        clock = Clock.named(
+            "--time-unit", self.time_unit, self.time_zone, lambda option, value: f"{flag_of(option)} {value}"
+        )
+        if clock is not None and self.time_column is None and self.edge_times is None:
+            raise CohortError("--time-unit", "times of edges", "none", "--time-column names their column")
+        return clock
 
     def ids_of(self, table: str) -> str | None:
         """The column of ids of a table; "none": it has none; None: nobody said."""
@@ -194,7 +207,8 @@ def replace_graph(graph: Graph, inputs: SourceOptions, ids: np.ndarray | None) -
             rows = tables.read_rows(file, options=text, ids=inputs.ids_of("edge-features"))
             edges = edges.with_column(rows)
         else:
-            edges = edges.with_column(tables.read_weights(file, what == "times", text))
+            clock = inputs.clock if what == "times" else None
+            edges = edges.with_column(tables.read_weights(file, what == "times", text, clock))
     if inputs.nodes is not None:
         if nodes.num_nodes not in (None, inputs.nodes):
             raise CohortError("--nodes", f"{nodes.num_nodes}, as the source says", str(inputs.nodes))

@@ -27,6 +27,7 @@ from cohort_gnn.dataset.layouts.tables import RAW_DTYPES, RawLayout
 from cohort_gnn.dataset.reader import open as open_dataset
 from cohort_gnn.dataset.reverses import NO_REVERSE
 from cohort_gnn.dataset.tables.text_options import SEPARATORS
+from cohort_gnn.dataset.tables.timestamps import UNITS
 from cohort_gnn.spec.graph import EdgeType
 from cohort_gnn.spec.types import Bytes, kind
 
@@ -54,6 +55,12 @@ def register(commands: argparse._SubParsersAction) -> None:
     features = command.add_argument_group("features")
     features.add_argument("--pca", type=number, metavar="K", help="use K principal components as float32 features")
     features.add_argument("--row-normalize", action="store_true", help="scale each feature row to the sum 1")
+    features.add_argument(
+        "--columns-from",
+        type=Path,
+        metavar="DATASET",
+        help="declared columns of a graph.yaml: encode them with the means, categories and classes of this data set",
+    )
     add_common(command)
     command.set_defaults(func=_import)
 
@@ -95,6 +102,12 @@ def _add_edge_options(group: argparse._ArgumentGroup) -> None:
         "--node-ids", type=Path, metavar="FILE", help="id of each feature row, for arbitrary integer ids"
     )
     group.add_argument(
+        "--ids",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="--no-ids: the data set has no file with the ids that nodes have in SOURCE",
+    )
+    group.add_argument(
         "--nodes", type=number, metavar="V", help="number of nodes; default: number of rows, or the largest id + 1"
     )
 
@@ -117,6 +130,12 @@ def _add_source_options(group: argparse._ArgumentGroup) -> None:
         "--edge-times", type=Path, metavar="FILE", help="one time per edge, an integer: .npy [E], .csv or .parquet"
     )
     group.add_argument("--time-column", metavar="NAME", help="column of the times in an edge list: name or number")
+    group.add_argument(
+        "--time-unit", choices=UNITS, help="times are timestamps or dates, kept as integers since 1970 in this unit"
+    )
+    group.add_argument(
+        "--time-zone", metavar="ZONE", help="of timestamps without a zone, such as Europe/Berlin; default: UTC"
+    )
     group.add_argument(
         "--edge-features", type=Path, metavar="FILE", help="feature rows of the edges: .npy [E, D], .csv or .parquet"
     )

@@ -16,19 +16,28 @@ from cohort_gnn.base.units import format_bytes
 from cohort_gnn.dataset import _native, arrays
 from cohort_gnn.dataset.array_file import open_npy
 from cohort_gnn.dataset.importing.edge_data import EdgeData, ProgressCall
+from cohort_gnn.dataset.importing.fitting import Fitting
 from cohort_gnn.dataset.importing.options import ConvertOptions
 from cohort_gnn.dataset.importing.row_options import transformed
-from cohort_gnn.dataset.layouts.graph import Graph
+from cohort_gnn.dataset.layouts.graph import Graph, Nodes
+from cohort_gnn.dataset.layouts.node_ids import known_edges
 from cohort_gnn.dataset.layouts.streams import Edges, Labels, Rows, Weights
 from cohort_gnn.dataset.links import HeldOut, checked_links, link_edges, save_links
 from cohort_gnn.dataset.meta import SPLITS, write_meta, write_targets
+from cohort_gnn.dataset.original_ids import FILE, RENAMED, write_ids
 from cohort_gnn.dataset.reader import open_one_type
 from cohort_gnn.dataset.reverses import EdgesByTarget, KnownRelation, checked_reverses, find_reverses
-from cohort_gnn.dataset.writer import demand_no_problem, demand_split, output_folder, random_splits, write_rows
+from cohort_gnn.dataset.writer import (
+    demand_no_problem,
+    demand_split,
+    output_folder,
+    random_splits,
+    splits_by_time,
+    write_rows,
+)
 from cohort_gnn.spec.graph import EdgeType
 
 MIN_MEMORY = 16_000_000  # bytes
-ID_MAP = "id_of_node.npy"
 MANY_CLASSES = 1_000_000  # more than there are nodes are none
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # of types
 
@@ -64,6 +73,8 @@ class Conversion:
         self.counts: dict[str, int | None] = {}  # nodes of each type, as far as they are known
         self.rows_note = ""  # the shape of features, where the source's own is known
         self.id_map: _native.IdMap | None = None  # from ids of any kind to nodes of the only type
+        self._fitting = Fitting(options.columns_from)
+        self._targets: tuple[np.ndarray, list[np.ndarray]] | None = None  # once they are read
 
     def run(self) -> None:
         """Writes all files of the data set."""
@@ -74,14 +85,14 @@ class Conversion:
                 raise CohortError("node and edge types", expected, repr(name), "rename it")
         self._take_memory(graph.id_bytes)
         features = {
-            type_: self._write_features(type_, nodes.num_nodes, transformed(nodes.features, self.options))
+            type_: self._write_features(type_, nodes.num_nodes, transformed(self._rows(type_, nodes), self.options))
             for type_, nodes in graph.nodes.items()
         }
         self._name_nodes()
         edges = self._write_relations()
         counts = {type_: count or 0 for type_, count in self.counts.items()}  # known once the edges are read
-        labels = self._labels(counts[graph.target])
-        files = write_targets(self.folder, labels, self._splits(labels), self._prefix(graph.target))
+        labels, splits = self._learned(counts[graph.target])
+        files = write_targets(self.folder, labels, splits, self._prefix(graph.target))
         learned = {
             "task": self.options.task,
             "label_dtype": labels.dtype.name,
@@ -93,6 +104,8 @@ class Conversion:
         nodes = [{"type": type_, "count": counts[type_]} | members for type_, members in features.items()]
         target = {"type": graph.target} | learned | files
         write_meta(self.folder, graph.name, nodes, edges, target, graph.has_names)
+        self._fitting.write(self.folder)
+        self._keep_ids()
         if graph.links is not None:
             self._write_links(graph.links())
 
@@ -110,6 +123,29 @@ class Conversion:
         self.sort_memory -= map_bytes
 
     # --- nodes ------------------------------------------------------------------------------------------------------
+
+    def _keep_ids(self) -> None:
+        """Writes the ids of nodes that come from tables; --no-ids: those of others go, too."""
+        if not self.options.ids:
+            (self.folder / RENAMED).unlink(missing_ok=True)
+            return
+        for type_, blocks in self.graph.ids.items():
+            write_ids(self.folder / f"{self._prefix(type_)}{FILE}", blocks())
+
+    def _rows(self, type_: str, nodes: Nodes) -> Rows | None:
+        """The feature rows of a node type; columns of unlike types are encoded as the training rows say."""
+
+        def training() -> np.ndarray | None:
+            if type_ != self.graph.target or nodes.num_nodes is None:
+                return None
+            _, (train, *others) = self._learned(nodes.num_nodes)
+            if not len(train) + sum(map(len, others)):
+                return None  # nodes without labels have no splits
+            rows = np.zeros(nodes.num_nodes, bool)
+            rows[train] = True
+            return rows
+
+        return self._fitting.node_rows(type_, nodes.features, training)
 
     def _write_features(self, type_: str, count: int | None, rows: Rows | None) -> dict[str, Any]:
         """Writes the features of a node type, if it has some; returns them as meta.json does. The number of nodes is
@@ -143,7 +179,7 @@ class Conversion:
 
     def _name_nodes(self) -> None:
         """With ids of any kind: id_of_node.npy, and the map from ids to nodes."""
-        options, path = self.options, self.folder / ID_MAP
+        options, path = self.options, self.folder / RENAMED
         if options.node_ids is not None:
             self._take_node_ids(options.node_ids)
         elif options.rename:
@@ -170,7 +206,7 @@ class Conversion:
         self._take_count(len(ids), "ids in --node-ids")
         self._take_memory(24 * len(ids))
         self.id_map = _native.IdMap(ascending, order)
-        np.save(self.folder / ID_MAP, ids)
+        np.save(self.folder / RENAMED, ids)
 
     def _take_count(self, count: int, what: str) -> None:
         """Sets the number of nodes of the only type; it must be that of its rows."""
@@ -238,6 +274,9 @@ class Conversion:
         """Writes the neighbours of each node of the target type, with weights, times and features; returns the entry of
         meta.json for the edge type."""
         graph, options, (source, name, target) = self.graph, self.options, relation
+        kept = self._known(edges) if edges.has_unknown else None
+        edges = replace(edges, features=self._fitting.edge_rows(relation, edges.features, kept))
+        edges = edges if kept is None else edges.only(kept)
         stage_names = dict.fromkeys(("reading", "writing"), "edges")
         direction: dict[str, Any] = {
             "transpose": options.transpose,
@@ -265,6 +304,16 @@ class Conversion:
             raise CohortError(edges.place, "at least one node", "no edges", "--nodes says how many there are")
         return {"type": relation} | described
 
+    def _known(self, edges: Edges) -> np.ndarray:
+        """bool [E]: the edges between nodes; the others, which have ids of none, are left out."""
+        kept = known_edges(edges)
+        self._take_memory(len(kept))
+        if skipped := len(kept) - int(np.count_nonzero(kept)):
+            self.graph.notes.append(
+                f"{edges.place}: {skipped:,} of {len(kept):,} edges left out, with ids that no node has"
+            )
+        return kept
+
     def _blamed_on_rows(self, error: CohortError) -> CohortError:
         """The error for a node that is too large, with the shape of the rows, which may be transposed."""
         too_large = error.expected.startswith("a node in [0, ") and not error.found.startswith("-")
@@ -290,6 +339,13 @@ class Conversion:
 
     # --- labels, splits, links --------------------------------------------------------------------------------------
 
+    def _learned(self, num_nodes: int) -> tuple[np.ndarray, list[np.ndarray]]:
+        """The labels, and the ids of the splits; they are read once."""
+        if self._targets is None:
+            labels = self._labels(num_nodes)
+            self._targets = labels, self._splits(labels)
+        return self._targets
+
     def _labels(self, num_nodes: int) -> np.ndarray:
         """int64 [V], or as arrays.targets has them for another task."""
         task, labels = self.options.task, self.graph.labels
@@ -299,7 +355,12 @@ class Conversion:
             return np.full(num_nodes, -1, dtype=np.int64)
         if not isinstance(labels, Labels):
             return arrays.targets(labels.place, labels.read(), num_nodes, task)
-        values = labels.numbers() if task == "regression" and labels.numbers else labels.read()
+        named = labels.classes() if task == "classification" else None
+        if named is not None:
+            values = self._fitting.classes(labels.place, *named)
+        else:
+            values = labels.numbers() if task == "regression" and labels.numbers else labels.read()
+            self._fitting.name_outputs(list(labels.outputs) if task == "multilabel" else [])
         if labels.ids is not None:
             values = self._by_ids(labels.place, labels.ids(), values, num_nodes)
         return arrays.targets(labels.place, values, num_nodes, task)
@@ -323,11 +384,13 @@ class Conversion:
         if count > max(len(labels), MANY_CLASSES):
             hint = "classes are numbered from 0: are these ids? --label-type regression takes numbers as they are"
             raise CohortError("labels", f"at most {max(len(labels), MANY_CLASSES)} classes", str(count), hint)
-        declared = self.graph.num_classes
+        declared = self._fitting.num_classes or self.graph.num_classes
         return count if declared is None or self.options.task != "classification" else declared
 
     def _splits(self, labels: np.ndarray) -> list[np.ndarray]:
         """Train, val and test ids, int64 [any] each; those of a mask are its nodes with a label."""
+        if self.graph.split_times is not None and self.graph.splits is None:
+            return splits_by_time(labels, self.graph.split_times(), self.options.split)
         if self.graph.splits is None:
             return random_splits(labels, self.options.split, self.options.seed)
         out = []

@@ -117,8 +117,9 @@ def write_source(
     for text in graph.notes:
         note(text)
     _demand_task(graph, converted.task, kind)
+    said = len(graph.notes)
     write_graph(graph, out, converted, progress)
-    for text in outcome(graph, Path(out), converted, labels=labels, numbered_by_hand=by_hand):
+    for text in graph.notes[said:] + outcome(graph, Path(out), converted, labels=labels, numbered_by_hand=by_hand):
         note(text)
 
 
@@ -179,7 +180,8 @@ def _read(path: Path, kind: str, inputs: SourceOptions) -> Graph:
         edges = tables.read_edges(path, inputs.destinations, text, inputs.columns, others, kind)
         wanted = tables.wanted_of_edges(inputs.columns, others)
         for what, option in options.items():
-            column = tables.read_columns(path, what, flag_of(option), chosen[what], text, wanted, kind)
+            clock = inputs.clock if what == "times" else None
+            column = tables.read_columns(path, what, flag_of(option), chosen[what], text, wanted, kind, clock)
             edges = edges.with_column(column)
         return Graph.homogeneous(edges, name=path.name.split(".")[0])
     for option in options.values():

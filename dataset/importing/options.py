@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,9 @@ class ConvertOptions:
         reverse_of: of several types, {relation: the one that it is the reverse of; None: none}.
         node_ids: int64 [V], the id of each row, when ids are any integers.
         row_normalize: before `pca`.
+        ids: keep the ids that nodes have in the source, in a file of the data set.
+        columns_from: a data set whose columns were declared likewise: its means, deviations, categories and classes are
+            taken.
         split: parts of the labelled nodes; unused when the source has splits.
     """
 
@@ -36,6 +40,8 @@ class ConvertOptions:
     node_ids: np.ndarray | None = None
     pca: int | None = None
     row_normalize: bool = False
+    ids: bool = True
+    columns_from: str | os.PathLike | None = None
     task: str = "classification"
     split: Sequence[float] = (0.6, 0.2, 0.2)
     seed: int = 0

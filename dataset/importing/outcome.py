@@ -45,6 +45,7 @@ def _labels_and_splits_told(graph: Graph, data: Any, options: ConvertOptions, la
         cure = f"renumber with numpy.unique(y{some}, return_inverse=True)"
         lines.append(f"{labels}: {data.num_classes:,} classes, {used:,} of them used; {cure}")
     origin = f"from {graph.splits_from}" if graph.splits else f"random, seed {options.seed}"
+    origin = "by time" if graph.split_times and not graph.splits else origin
     if not graph.labels:
         origin = "no labels"
     sizes = ((name, len(getattr(data, f"{name}_ids"))) for name in ("train", "val", "test"))

@@ -12,16 +12,19 @@ import numpy as np
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset.array_file import open_npy
+from cohort_gnn.dataset.columns import Column
 from cohort_gnn.dataset.layouts import tables
 from cohort_gnn.dataset.layouts.graph import Graph, Nodes, Target, by_relation
 from cohort_gnn.dataset.layouts.node_ids import MIN_BLOCK, NodeIds, with_ids
 from cohort_gnn.dataset.layouts.streams import Edges, Labels, Rows, Weights
 from cohort_gnn.dataset.structured import file_beside, read_structured
 from cohort_gnn.dataset.tables.column_names import LABELS, edge_columns, is_id_name
+from cohort_gnn.dataset.tables.encoding import DeclaredColumns
 from cohort_gnn.dataset.tables.first_line import EDGE_LISTS, kind_suffix
 from cohort_gnn.dataset.tables.known_files import demand_unknown
 from cohort_gnn.dataset.tables.table import TableFile
 from cohort_gnn.dataset.tables.text_options import NONE, SEPARATORS, TextOptions, Wanted
+from cohort_gnn.dataset.tables.timestamps import Clock, as_order
 
 DESCRIPTION = "graph.yaml"
 HINT = "dataset/FORMAT.md lists the keys, under graph.yaml; docs/how-to/types.md has an example"
@@ -65,6 +68,13 @@ class FileOf(Text, forbid_unknown_fields=True, kw_only=True):
     id: str | None = None
 
 
+class ByTime(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Splits by a column of integers, timestamps or dates: the earliest labelled rows are for training, the latest for
+    the test, by the shares of --split-ratio. Rows of equal times are in one split."""
+
+    by_time: str
+
+
 class NodesOf(Text, forbid_unknown_fields=True, kw_only=True):
     """A node type.
 
@@ -72,23 +82,30 @@ class NodesOf(Text, forbid_unknown_fields=True, kw_only=True):
         file: table with a row for each node.
         id: its column of ids, integers or texts; without it, or with "none", row i is node i.
         count: the number of nodes, where neither a table nor features say it.
-        features: columns of the table, or a file of rows.
+        features: columns of the table, by name or with what features are made of them; or a file of rows.
+        fit: the rows that decide means, deviations and categories: "train" (those of the training split; of a node type
+            without a split, all) or "all".
         label: column (or columns) of the table, or a file.
-        split: column of the table with train, val, test or nothing; or three files of ids.
+        classes: the texts of the label column, in the order of the classes.
+        split: column of the table with train, val, test or nothing; or three files of ids; or a column of times, by
+            which the rows are divided.
     """
 
     file: str | None = None
     id: str | None = None
     count: Annotated[int, msgspec.Meta(ge=1, le=2**32)] | None = None
-    features: str | list[str] | FileOf | None = None
+    features: str | list[str | Column] | FileOf | None = None
+    fit: Literal["train", "all"] = "train"
     label: str | list[str] | FileOf | None = None
-    split: str | list[str | FileOf] | None = None
+    classes: list[str] | None = None
+    split: str | list[str | FileOf] | ByTime | None = None
 
 
 class EdgesOf(Text, forbid_unknown_fields=True, kw_only=True):
     """A relation: its type, its table or .npy file, the columns of sources and targets, its weights or times: a column
-    of the table, or a file; the features of its edges: columns of the table, or a file of rows; and the type of the
-    relation that it is the reverse of, or "none"."""
+    of the table, or a file; the features of its edges: columns of the table, or a file of rows; the type of the
+    relation that it is the reverse of, or "none"; of times that are timestamps, the unit that they are kept in, and the
+    zone of clocks without one; and what becomes of edges whose ids no node has."""
 
     type: tuple[str, str, str]
     file: str
@@ -96,8 +113,11 @@ class EdgesOf(Text, forbid_unknown_fields=True, kw_only=True):
     target: str | None = None
     weight: str | FileOf | None = None
     time: str | FileOf | None = None
-    features: str | list[str] | FileOf | None = None
+    features: str | list[str | Column] | FileOf | None = None
     reverse_of: tuple[str, str, str] | Literal["none"] | None = None
+    time_unit: str | None = None
+    time_zone: str | None = None
+    unknown_ids: Literal["refuse", "skip"] = "refuse"
 
 
 class Description(msgspec.Struct, forbid_unknown_fields=True):
@@ -125,8 +145,9 @@ def described_graph(path: Path, description: Description) -> Graph:
         nodes={type_: Nodes(files.num_nodes, files.features) for type_, files in nodes.items()},
         edges=by_relation(str(path), ((edges.type, _edges(path, edges, ids)) for edges in description.edges)),
         target=description.target or "",
-        targets={type_: Target(files.labels(), files.splits(), path.name) for type_, files in nodes.items()},
+        targets={type_: files.target() for type_, files in nodes.items()},
         any_task=True,
+        ids={type_: node_ids.blocks for type_, node_ids in ids.items()},
         id_bytes=sum(node_ids.nbytes for node_ids in ids.values()),
         reverse_of={
             edges.type: edges.reverse_of if isinstance(edges.reverse_of, tuple) else None
@@ -161,15 +182,24 @@ class _NodeFiles:
         entry = self._entry
         label = [entry.label] if isinstance(entry.label, str) and not entry.label.endswith(".npy") else entry.label
         split = [entry.split] if isinstance(entry.split, str) else []
-        lists = [member for member in (entry.features, label) if isinstance(member, list)]
-        return list(dict.fromkeys(name for names in (*lists, split) for name in names))
+        split += [entry.split.by_time] if isinstance(entry.split, ByTime) else []
+        features = column_names(entry.features) if isinstance(entry.features, list) else []
+        lists = [features, label if isinstance(label, list) else [], split]
+        return list(dict.fromkeys(name for names in lists for name in names))
+
+    def _texts(self) -> list[str]:
+        """The columns that may be texts."""
+        entry = self._entry
+        split = [entry.split.by_time] if isinstance(entry.split, ByTime) else [entry.split]
+        texts = [name for name in (entry.label, *split) if isinstance(name, str)]
+        return [*texts, *text_names(entry.features)]
 
     def _open_table(self) -> TableFile | None:
         entry = self._entry
         if entry.file is None:
             return None
         named = [name for name in (*self._columns(), entry.id) if name not in (None, NONE)]
-        texts = (entry.id, entry.split)  # texts do not decide whether the first line has names
+        texts = {entry.id, *self._texts()}  # texts do not decide whether the first line has names
         bounds = (end for name in named if name not in texts for end in name.split(":", 1))
         wanted = Wanted(named, [int(end) for end in bounds if end.isdecimal()]) if named else Wanted()
         return tables.open_table(self._files.path_of(self._place, entry.file), self._options, wanted, entry.format)
@@ -191,7 +221,8 @@ class _NodeFiles:
         if features is None:
             return None
         if isinstance(features, list):
-            return Rows.from_table(*self._chosen("features", features))
+            chosen = self._chosen("features", column_names(features))
+            return rows_of_columns(chosen, features, f"{self._place}.features", self._entry.fit == "all")
         return self._files.rows(f"{self._place}.features", features)
 
     def _num_nodes(self) -> int | None:
@@ -203,11 +234,15 @@ class _NodeFiles:
             return self.ids.num_nodes
         if count is not None:
             return count
-        if self.features is not None:
+        if self.features is not None and self.features.declared is None:
             return None
         if self._table is None:
             raise CohortError(self._place, "a file, features or a count", "none of them", HINT)
         return self._table.count()
+
+    def target(self) -> Target:
+        """What may be learned of the type."""
+        return Target(self.labels(), self.splits(), self._files.name, self.split_times())
 
     def labels(self) -> Labels | None:
         label = self._entry.label
@@ -222,11 +257,11 @@ class _NodeFiles:
             table, numbers = self._files.table(f"{self._place}.label", label)
         else:
             table, numbers = self._chosen("label", [label] if isinstance(label, str) else label)
-        return Labels.from_table(table, numbers, several=True)
+        return Labels.from_table(table, numbers, several=True, classes=self._entry.classes)
 
     def splits(self) -> Callable[[], list[np.ndarray]] | None:
         split = self._entry.split
-        if split is None:
+        if split is None or isinstance(split, ByTime):
             return None
         if isinstance(split, str):
             table = self._demand_table("split")
@@ -239,12 +274,20 @@ class _NodeFiles:
         place = f"{self._place}.split"
         return lambda: [tables.read_ids(self._files.path_of(place, part.file), part.options(place)) for part in parts]
 
+    def split_times(self) -> Callable[[], np.ndarray] | None:
+        """int64 [V]: the time of each node, where the splits are by time."""
+        split = self._entry.split
+        if not isinstance(split, ByTime):
+            return None
+        table, numbers = self._chosen("split", [split.by_time])
+        return lambda: times_of(table, numbers[0])
+
 
 class _Files:
     """The files that a description names, in its folder."""
 
     def __init__(self, path: Path):
-        self._path = path
+        self._path, self.name = path, path.name
 
     def path_of(self, place: str, file: str) -> Path:
         """Raises CohortError for a file outside the folder."""
@@ -284,15 +327,47 @@ class _Files:
             tables.demand_only_features(table, entry.options(place))
         return Rows.from_table(table)
 
-    def numbers(self, place: str, source: str | FileOf, table: TableFile | None, are_times: bool) -> Weights:
+    def numbers(
+        self, place: str, source: str | FileOf, table: TableFile | None, are_times: bool, clock: Clock | None
+    ) -> Weights:
         """The weights or times of a relation's edges: a column of its table, or a file."""
         if isinstance(source, FileOf):
-            return tables.read_weights(self.path_of(place, source.file), are_times, source.options(place))
+            return tables.read_weights(self.path_of(place, source.file), are_times, source.options(place), clock)
         if source.endswith(".npy"):
             return tables.read_weights(self.path_of(place, source), are_times)
         if table is None:
             raise CohortError(place, "a .npy file, for edges without a table", source, HINT)
-        return Weights.from_table(table, table.choose([source])[0], are_times)
+        return Weights.from_table(table, table.choose([source])[0], are_times, clock)
+
+
+def column_names(entries: Sequence[str | Column]) -> list[str]:
+    """The columns that a list of features names."""
+    return [entry if isinstance(entry, str) else entry.column for entry in entries]
+
+
+def text_names(entries: object) -> list[str]:
+    """Those of them that are texts."""
+    listed = entries if isinstance(entries, list) else []
+    return [entry.column for entry in listed if isinstance(entry, Column) and entry.kind != "number"]
+
+
+def rows_of_columns(
+    chosen: tuple[TableFile, list[int]], entries: Sequence[str | Column], place: str, fit_all: bool
+) -> Rows:
+    """Rows of a table's columns, of unlike types if one of them says so."""
+    table, numbers = chosen
+    if any(isinstance(entry, Column) for entry in entries):
+        return Rows.from_declared(DeclaredColumns.from_entries(table, entries, place, fit_all))
+    return Rows.from_table(table, numbers)
+
+
+def times_of(table: TableFile, column: int) -> np.ndarray:
+    """int64 [n]: a column of integers, timestamps or dates as numbers that ascend with the time."""
+    parts, done = [], 0
+    for (array,), _ in table.pieces([column], "texts", MIN_BLOCK):
+        parts.append(as_order(table.place(column), array, done))
+        done += len(array)
+    return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
 
 def _parts(table: TableFile, column: int) -> list[np.ndarray]:
@@ -325,9 +400,13 @@ def _edges(path: Path, entry: EdgesOf, ids: dict[str, NodeIds]) -> Edges:
         table = tables.open_table(file, options, _wanted(entry, node_ids), entry.format)
         columns = _endpoint_columns(table, entry)
         edges = Edges.from_table(table, columns)
-    edges = with_ids(edges, table, columns, node_ids) if any(node_ids) else edges
+    if any(node_ids):
+        edges = with_ids(edges, table, columns, node_ids, entry.unknown_ids == "skip")
+    clock = Clock.named(f"{place}: time_unit", entry.time_unit, entry.time_zone, options.says)
+    if clock is not None and entry.time is None:
+        raise CohortError(f"{place}: time_unit", "times of edges", "none", "time: COLUMN names their column")
     weights, times = (
-        None if source is None else files.numbers(place, source, table, are_times)
+        None if source is None else files.numbers(place, source, table, are_times, clock if are_times else None)
         for source, are_times in ((entry.weight, False), (entry.time, True))
     )
     return replace(edges, weights=weights, times=times, features=_edge_rows(files, place, entry, table))
@@ -337,7 +416,7 @@ def _wanted(entry: EdgesOf, node_ids: Sequence[NodeIds | None]) -> Wanted:
     """The columns that are read of a relation's table. Endpoints that are texts do not distinguish a row from names."""
     columns = None if entry.source is None else [entry.source, str(entry.target)]
     beside = [name for name in (entry.weight, entry.time) if isinstance(name, str) and not name.endswith(".npy")]
-    beside += entry.features if isinstance(entry.features, list) else []
+    beside += column_names(entry.features) if isinstance(entry.features, list) else []
     wanted = tables.wanted_of_edges(columns, beside, (entry.type[0], entry.type[2]))
     texts = [ids is not None and ids.is_text for ids in node_ids]
     numbers = [number for number, is_text in zip(columns or ("0", "1"), texts, strict=True) if not is_text]
@@ -364,4 +443,5 @@ def _edge_rows(files: _Files, place: str, entry: EdgesOf, table: TableFile | Non
         raise CohortError(f"{place}: features", "a file, for edges without a table", "columns", HINT)
     if not entry.features:
         raise CohortError(f"{place}: features", "at least one column", "none", "leave features out")
-    return Rows.from_table(table, table.choose(entry.features))
+    chosen = table, table.choose(column_names(entry.features))
+    return rows_of_columns(chosen, entry.features, f"{place}: features", fit_all=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ class Target:
     labels: Labels | None
     splits: Callable[[], list[np.ndarray]] | None = None
     splits_from: str = "the source"
+    split_times: Callable[[], np.ndarray] | None = None
 
 
 @dataclass(kw_only=True)
@@ -50,9 +51,12 @@ class Graph:
         any_task: the labels are as the source has them; else the reader made classes of them.
         splits: gives train, val and test ids, or bool masks [V].
         splits_from: where they are from, for messages.
+        split_times: gives the time of each node of the target type, int64 [V], where the splits are by time.
         reverse: the other library adds the reverse of each edge when it loads them.
         reverse_of: {edge type: the one that it is the reverse of; None: none}, as far as the source says it.
         dedupe, self_loops: what the other library does to the edges when it loads them.
+        ids: gives the ids of the nodes of a type in their order, as arrays of Arrow of int64 or texts, where the source
+            has some of its own.
         id_bytes: memory that the ids of nodes need while edges are read.
         links: of a graph without names, gives those that are held out: "val" and "test", each with a place for
             messages.
@@ -69,12 +73,14 @@ class Graph:
     labels: Labels | ArrayFile | MemoryArray | None = None
     splits: Callable[[], list[np.ndarray]] | None = None
     splits_from: str = "the source"
+    split_times: Callable[[], np.ndarray] | None = None
     num_classes: int | None = None
     any_task: bool = False
     reverse: bool = False
     reverse_of: Mapping[EdgeType, EdgeType | None] | None = None
     dedupe: bool = False
     self_loops: str = "keep"
+    ids: dict[str, Callable[[], Iterator[Any]]] = field(default_factory=dict)
     id_bytes: int = 0
     links: Callable[[], dict[str, tuple[str, HeldOut]]] | None = None
     missing: dict[str, CohortError] = field(default_factory=dict)
@@ -95,6 +101,7 @@ class Graph:
             return self
         (nodes,), (edges,) = self.nodes.values(), self.edges.values()
         types: dict[str, Any] = {"nodes": {NODE_TYPE: nodes}, "edges": {EDGE_TYPE: edges}, "target": NODE_TYPE}
+        types["ids"] = dict.fromkeys([NODE_TYPE], *self.ids.values()) if self.ids else {}
         return replace(self, has_names=False, **types)
 
     def take_splits(self, path: Path, there: Mapping[str, Callable[[], np.ndarray]], names: Sequence[str]) -> None:
@@ -122,8 +129,9 @@ class Graph:
         self.target = requested or before or next(iter([*labelled, *self.nodes]), "")
         if chosen := self.targets.get(self.target):
             self.labels, self.splits, self.splits_from = chosen.labels, chosen.splits, chosen.splits_from
+            self.split_times = chosen.split_times
         elif before not in ("", self.target):
-            self.labels = self.splits = self.num_classes = None
+            self.labels = self.splits = self.split_times = self.num_classes = None
 
     def demand_types(self) -> None:
         """Raises CohortError for an edge type between unknown node types, for an unknown target, and without edge

@@ -25,6 +25,7 @@ class NodeIds:
 
     Attributes:
         type: of the nodes, for messages.
+        table, column: which have them.
         is_text: they are texts, else integers.
         nbytes: of memory that they need.
     """
@@ -32,7 +33,7 @@ class NodeIds:
     def __init__(self, type_: str, table: TableFile, column: int):
         import pyarrow as pa
 
-        self.type, self.place = type_, table.place(column)
+        self.type, self.place, self.table, self.column = type_, table.place(column), table, column
         parts = [chunk for (ids,), _ in table.texts([column], MIN_BLOCK) for chunk in ids.chunks]
         ids = pa.chunked_array(parts or [pa.array([], pa.int64())])
         if ids.type != pa.int64() and (whole := values.integers_of_texts(ids)) is not None:
@@ -57,8 +58,20 @@ class NodeIds:
             again = pc.index(pc.greater(counts, 1), True).as_py()
             raise CohortError(self.place, "an id named once", f"{values[again]} in {counts[again]} rows")
 
-    def nodes(self, place: str, ids: pa.Array | np.ndarray, first: int) -> np.ndarray:
-        """int64 [n]: the nodes of ids, which are those of the edges from the number `first` on."""
+    def blocks(self) -> Iterator[pa.Array]:
+        """The ids in the order of the nodes, some at a time: int64 or large_string."""
+        import pyarrow as pa
+
+        for (ids,), _ in self.table.texts([self.column], MIN_BLOCK):
+            kept = _kept(self.place, ids, self.is_text)
+            yield pa.concat_arrays(kept.chunks) if isinstance(kept, pa.ChunkedArray) else pa.array(kept)
+
+    def nodes(self, place: str, ids: pa.Array | np.ndarray, first: int, skip_unknown: bool = False) -> np.ndarray:
+        """int64 [n]: the nodes of ids, which are those of the edges from the number `first` on.
+
+        Args:
+            skip_unknown: the node of other ids is -1; else they are refused.
+        """
         import pyarrow.compute as pc
 
         if self._texts is not None:
@@ -69,20 +82,25 @@ class NodeIds:
             nodes = np.empty(len(numbers), np.int64)
             self._map.find(numbers, nodes)
         bad = np.flatnonzero(nodes < 0)
-        if len(bad):
-            expected = f"an id of type {self.type} ({self.place})"
-            raise CohortError(f"{place} of edge {first + bad[0]}", expected, str(ids[int(bad[0])]))
+        if len(bad) and not skip_unknown:
+            expected, hint = f"an id of type {self.type} ({self.place})", "unknown_ids: skip leaves such edges out"
+            raise CohortError(f"{place} of edge {first + bad[0]}", expected, str(ids[int(bad[0])]), hint)
         return nodes
 
 
 def with_ids(
-    edges: Edges, table: TableFile | None, columns: Sequence[int], node_ids: Sequence[NodeIds | None]
+    edges: Edges,
+    table: TableFile | None,
+    columns: Sequence[int],
+    node_ids: Sequence[NodeIds | None],
+    skip_unknown: bool = False,
 ) -> Edges:
     """The edges with nodes in place of ids. `node_ids`: of the sources, and of the targets; None: they are nodes.
 
     Args:
         edges: the same with integers.
         table: the edges' table; `columns`: of sources and targets.
+        skip_unknown: ids that no node has are node -1.
     """
     names = [edges.place, edges.place] if table is None else [f"{table.path}: {table.titles[i]}" for i in columns]
     texts = [ids is not None and ids.is_text for ids in node_ids]
@@ -100,13 +118,19 @@ def with_ids(
         done = 0
         for both, fraction in both_ends(block_bytes):
             src, dst = (
-                np.asarray(end) if ids is None else ids.nodes(name, end, done)
+                np.asarray(end) if ids is None else ids.nodes(name, end, done, skip_unknown)
                 for name, end, ids in zip(names, both, node_ids, strict=True)
             )
             yield src, dst, fraction
             done += len(src)
 
-    return Edges(edges.place, chunks)
+    return Edges(edges.place, chunks, has_unknown=skip_unknown)
+
+
+def known_edges(edges: Edges) -> np.ndarray:
+    """bool [E]: the edges of which no end is -1, an id that no node has."""
+    parts = [(src >= 0) & (dst >= 0) for src, dst, _ in edges.chunks(MIN_BLOCK)]
+    return np.concatenate(parts) if parts else np.empty(0, bool)
 
 
 def _kept(place: str, column: pa.ChunkedArray, as_text: bool) -> pa.ChunkedArray | np.ndarray:

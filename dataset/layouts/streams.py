@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy  # its packages load on first use
@@ -11,7 +12,11 @@ import scipy  # its packages load on first use
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.array_file import ArrayFile, MemoryArray
+from cohort_gnn.dataset.columns import FittedColumn
+from cohort_gnn.dataset.tables.classes import named_classes
+from cohort_gnn.dataset.tables.encoding import DeclaredColumns
 from cohort_gnn.dataset.tables.table import TableFile, shortened
+from cohort_gnn.dataset.tables.timestamps import Clock
 
 ROWS_AT_ONCE = 4096  # of a sparse matrix
 EDGE_BYTES = 16
@@ -32,6 +37,7 @@ class Edges:
         weights: of edges that have them.
         times: of edges that have them, and no weights.
         features: rows in the order of the edges, where they have some.
+        has_unknown: ends may be -1, for ids that no node has; such edges are to be left out.
     """
 
     place: str
@@ -41,6 +47,25 @@ class Edges:
     weights: Weights | None = None
     times: Weights | None = None
     features: Rows | None = None
+    has_unknown: bool = False
+
+    def only(self, kept: np.ndarray) -> Edges:
+        """These edges, bool [E], with what they have beside."""
+
+        def chunks(block_bytes: int) -> Iterator[EdgeChunk]:
+            done = 0
+            for src, dst, fraction in self.chunks(block_bytes):
+                keep = kept[done : done + len(src)]
+                done += len(src)
+                yield src[keep], dst[keep], fraction
+
+        beside: dict[str, Any] = {name: getattr(self, name) for name in ("weights", "times", "features")}
+        for name, stream in beside.items():
+            if stream is not None:
+                beside[name] = replace(stream, chunks=_only(stream, kept))
+        if beside["features"] is not None:
+            beside["features"] = replace(beside["features"], matrix=None)
+        return replace(self, chunks=chunks, has_unknown=False, **beside)
 
     def describe_columns(self) -> str:
         """Which columns of a table are what, in words; "" when there is no table."""
@@ -182,8 +207,12 @@ class Weights:
         )
 
     @staticmethod
-    def from_table(table: TableFile, column: int, are_times: bool = False) -> Weights:
-        """A column of a table, a weight or a time a row."""
+    def from_table(table: TableFile, column: int, are_times: bool = False, clock: Clock | None = None) -> Weights:
+        """A column of a table, a weight or a time a row; `clock`: the times are timestamps or dates."""
+        if clock is not None:
+            return Weights(
+                table.place(column), lambda size: clock.read(table, column, size), table.titles[column], are_times
+            )
 
         def chunks(block_bytes: int) -> Iterator[np.ndarray]:
             try:
@@ -234,6 +263,8 @@ class Rows:
         chunks: chunks(block_bytes) gives [n, D] at a time.
         matrix: all of them, where they are in memory anyway.
         columns: names of those of a table that they are made of, where not all are.
+        declared: columns of unlike types, whose encoding is fitted to training rows before the rows can be read.
+        fitted: how the columns were encoded.
     """
 
     place: str
@@ -241,6 +272,28 @@ class Rows:
     chunks: Callable[[int], Iterator[np.ndarray]]
     matrix: np.ndarray | scipy.sparse.csr_matrix | None = None
     columns: tuple[str, ...] = ()
+    declared: DeclaredColumns | None = None
+    fitted: tuple[FittedColumn, ...] = ()
+
+    @staticmethod
+    def from_declared(declared: DeclaredColumns) -> Rows:
+        """Rows that are encoded once `fit` has been called."""
+        names = tuple(declared.table.titles[number] for number, _ in declared.columns)
+        return Rows(str(declared.table.path), "float32", lambda size: iter(()), columns=names, declared=declared)
+
+    def fit(self, rows: np.ndarray | None, before: Sequence[FittedColumn] | None = None, where: str = "") -> Rows:
+        """The rows that declared columns become.
+
+        Args:
+            rows: bool [V], those that the encoding is fitted to; None: all.
+            before: how the columns of the data set `where` were encoded, which is done again.
+        """
+        declared = self.declared
+        assert declared is not None
+        if before is not None:
+            declared.demand_same(before, where)
+        fitted = tuple(declared.fit(rows) if before is None else before)
+        return replace(self, chunks=lambda size: declared.encoded(fitted, size), fitted=fitted, declared=None)
 
     @staticmethod
     def from_matrix(place: str, x: np.ndarray | scipy.sparse.csr_matrix, dtype: str | None = None) -> Rows:
@@ -300,18 +353,26 @@ class Labels:
     Attributes:
         ids: gives the id of the node of each row; None: row i is node i.
         numbers: reads them as numbers to regress, of which no integer is rounded; None: as `read` does.
+        classes: reads the classes, and their names, where they have some: float64 [V], NaN for none.
+        outputs: the names of several labels.
     """
 
     place: str
     read: Callable[[], np.ndarray]
     ids: Callable[[], np.ndarray] | None = None
     numbers: Callable[[], np.ndarray] | None = None
+    classes: Callable[[], tuple[np.ndarray, list[str]] | None] = lambda: None
+    outputs: tuple[str, ...] = ()
 
     @staticmethod
     def from_table(
-        table: TableFile, columns: Sequence[int], several: bool, ids: Callable[[], np.ndarray] | None = None
+        table: TableFile,
+        columns: Sequence[int],
+        several: bool,
+        ids: Callable[[], np.ndarray] | None = None,
+        classes: Sequence[str] | None = None,
     ) -> Labels:
-        """Columns of a table, [V], or [V, columns] with `several`, also of one."""
+        """Columns of a table, [V], or [V, columns] with `several`, also of one; `classes`: their names in order."""
 
         def shaped(labels: np.ndarray) -> np.ndarray:
             return labels.reshape(len(labels), -1) if several else labels
@@ -322,7 +383,26 @@ class Labels:
             lambda: shaped(table.read(columns)),
             ids,
             lambda: shaped(table.read(columns, np.float32, nulls=True)),
+            lambda: named_classes(table, columns[0], classes) if len(columns) == 1 else None,
+            tuple(table.titles[i] for i in columns) if len(columns) > 1 else (),
         )
+
+
+def _only(stream: Weights | Rows, kept: np.ndarray) -> Callable[[int], Iterator[np.ndarray]]:
+    """The chunks of a stream with one entry for each edge, without those of other edges than these."""
+
+    def chunks(block_bytes: int) -> Iterator[np.ndarray]:
+        done = 0
+        for entries in stream.chunks(block_bytes):
+            done += len(entries)
+            if done > len(kept):
+                break
+            yield entries[kept[done - len(entries) : done]]
+        if done != len(kept):
+            actual = "more" if done > len(kept) else str(done)
+            raise CohortError(stream.place, f"{len(kept)} rows, one for each edge", actual)
+
+    return chunks
 
 
 def _dense(place: str, rows: scipy.sparse.csr_matrix) -> np.ndarray:

@@ -21,6 +21,7 @@ from cohort_gnn.dataset.tables.parts import Parts, is_pattern, part_files
 from cohort_gnn.dataset.tables.table import TableFile, shortened
 from cohort_gnn.dataset.tables.text_file import TextFile
 from cohort_gnn.dataset.tables.text_options import ALL, GUESSED, NONE, TextOptions, Wanted
+from cohort_gnn.dataset.tables.timestamps import Clock
 
 TEXT_SUFFIXES = (".csv", ".tsv", ".txt", *EDGE_LISTS)
 TABLES = ("csv", "parquet", "arrow")
@@ -139,7 +140,14 @@ def read_edges(
 
 
 def read_columns(
-    path: Path, what: str, option: str, chosen: str | Sequence[str], options: TextOptions, wanted: Wanted, kind: str
+    path: Path,
+    what: str,
+    option: str,
+    chosen: str | Sequence[str],
+    options: TextOptions,
+    wanted: Wanted,
+    kind: str,
+    clock: Clock | None = None,
 ) -> Weights | Rows:
     """What edges have beside their ends, in columns of an edge list in a text or a Parquet file.
 
@@ -148,6 +156,7 @@ def read_columns(
         option: that names the columns, for messages.
         chosen: names or numbers from 0; of weights and times, one.
         wanted: of the edges.
+        clock: of times that are timestamps or dates.
     """
     if kind not in TABLES:
         hint = f"pass a file of them with --edge-{what} FILE"
@@ -156,11 +165,17 @@ def read_columns(
     numbers = table.choose([chosen] if isinstance(chosen, str) else chosen)
     if what == "features":
         return Rows.from_table(table, numbers)
-    return Weights.from_table(table, numbers[0], what == "times")
+    return Weights.from_table(table, numbers[0], what == "times", clock)
 
 
-def read_weights(path: Path, are_times: bool = False, options: TextOptions = GUESSED) -> Weights:
-    """The weights or times [E] of a .npy file, or of a text or a Parquet file of one column."""
+def read_weights(
+    path: Path, are_times: bool = False, options: TextOptions = GUESSED, clock: Clock | None = None
+) -> Weights:
+    """The weights or times [E] of a .npy file, or of a text or a Parquet file of one column.
+
+    Args:
+        clock: of times that are timestamps or dates.
+    """
     if kind_of(path) == "npy":
         return Weights.from_array(open_npy(path), are_times)
     table = open_table(path, options)
@@ -169,7 +184,7 @@ def read_weights(path: Path, are_times: bool = False, options: TextOptions = GUE
         what, option = ("time", "--time-column") if are_times else ("weight", "--weight-column")
         hint = f"of an edge list, {option} names the column"
         raise CohortError(str(path), f"one column, with one {what} per edge", f"{len(table.titles)} columns", hint)
-    return Weights.from_table(table, 0, are_times)
+    return Weights.from_table(table, 0, are_times, clock)
 
 
 def read_rows(path: Path, raw: RawLayout = RawLayout(), options: TextOptions = GUESSED, ids: str | None = None) -> Rows:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 READ_AT_ONCE = 1 << 24  # bytes, where all rows are read into memory
-FILL_HINT = "fill them in, or leave out the columns that have them"
+FILL_HINT = "fill them in, leave out the columns that have them, or say nulls: mean of a feature in a graph.yaml"
 
 # How columns are read: as int64, as float64, as float64 that become float32 (no integer is rounded then), or as texts
 # and integers.

@@ -20,6 +20,8 @@ DECIMALS_HINT = "decimals have a point: 0.5, not 0,5"
 WHOLE_HINT = "write ids without a fraction: 3, not 3.0; of a table: table['{}'].astype('int64')"
 FLOAT_HINT = "convert the column: CAST({} AS DOUBLE) in SQL, astype('float64') in pandas"
 ID_HINT = "ids are integers or texts: CAST({} AS VARCHAR) in SQL, astype(str) in pandas"
+CATEGORY_HINT = f"{arrays.NUMBERS_HINT}; or make categories of it in a graph.yaml: {{{{column: {{}}, kind: category}}}}"
+TIME_HINT = f"{arrays.TIMES_HINT}; of a graph.yaml, kind: time makes features of weekday, hour and so on"
 ROUNDED_HINT = (
     "divide it into columns of smaller numbers, or leave it out; to have it rounded, write it as float32 to Parquet"
 )
@@ -33,7 +35,7 @@ def numbers(
 
     place, name = table.place(column), table.titles[column] if column < len(table.titles) else str(column)
     array = _plain(array)
-    if _is_list(array.type):
+    if is_list(array.type):
         return _stacked_lists(place, array, lambda flat: numbers(table, column, flat, kind, first_row))
     if fault := type_fault(array, name, kind):
         raise CohortError(place, *fault)
@@ -62,7 +64,7 @@ def type_fault(array: pa.Array | pa.ChunkedArray, name: str, kind: ColumnKind) -
     import pyarrow as pa
 
     type_ = _plain(array).type
-    while _is_list(type_) or pa.types.is_dictionary(type_):
+    while is_list(type_) or pa.types.is_dictionary(type_):
         type_ = type_.value_type
     integers, floats = pa.types.is_integer(type_), pa.types.is_floating(type_)
     if kind == "integers" and not integers:
@@ -103,9 +105,7 @@ def texts(place: str, array: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
 
     array = _plain(array)
     name = place.rpartition("column ")[2]
-    text_types = (pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary())
-    is_text = array.type in text_types
-    if not (is_text or pa.types.is_integer(array.type) or pa.types.is_null(array.type)):
+    if not (is_text(array.type) or pa.types.is_integer(array.type) or pa.types.is_null(array.type)):
         raise CohortError(place, "integers or texts", str(array.type), _hint(array.type, name, "texts"))
     try:
         array.validate(full=True)  # Parquet may say of any bytes that they are a text
@@ -117,18 +117,33 @@ def texts(place: str, array: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
     return out if isinstance(out, pa.ChunkedArray) else pa.chunked_array([out])
 
 
+def categories(place: str, name: str, array: pa.ChunkedArray) -> pa.ChunkedArray:
+    """large_string of texts, integers and bools, also in a dictionary."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(array.type):
+        array = array.cast(array.type.value_type)
+    if pa.types.is_boolean(array.type):
+        return pc.if_else(array, pa.scalar("true", pa.large_string()), pa.scalar("false", pa.large_string()))
+    if not (pa.types.is_integer(array.type) or is_text(array.type) or pa.types.is_null(array.type)):
+        hint = f"convert it to texts: CAST({name} AS VARCHAR) in SQL, astype(str) in pandas"
+        raise CohortError(place, "texts, integers or bools as categories", str(array.type), hint)
+    return texts(place, array).cast(pa.large_string())
+
+
 def nulls(array: pa.Array | pa.ChunkedArray) -> int:
     """How many values are missing, also in lists."""
     import pyarrow.compute as pc
 
     array = _plain(array)
-    return array.null_count + (nulls(pc.list_flatten(array)) if _is_list(array.type) else 0)
+    return array.null_count + (nulls(pc.list_flatten(array)) if is_list(array.type) else 0)
 
 
 def null_lists(array: pa.Array | pa.ChunkedArray) -> int:
     """How many lists are missing: unlike a number, a list has no NaN."""
     array = _plain(array)
-    return array.null_count if _is_list(array.type) else 0
+    return array.null_count if is_list(array.type) else 0
 
 
 def empty(array: pa.Array | pa.ChunkedArray) -> int:
@@ -197,7 +212,15 @@ def first_bad(array: pa.ChunkedArray, kind: ColumnKind) -> int | None:
     return first
 
 
-def _is_list(type_: pa.DataType) -> bool:
+def is_text(type_: pa.DataType) -> bool:
+    """Whether a type is of texts, or of bytes, which may be texts."""
+    import pyarrow as pa
+
+    return type_ in (pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary())
+
+
+def is_list(type_: pa.DataType) -> bool:
+    """Whether a type is of lists."""
     import pyarrow as pa
 
     return pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_)
@@ -240,9 +263,13 @@ def _hint(type_: pa.DataType, name: str, kind: ColumnKind) -> str:
     if kind == "texts":
         return ID_HINT.format(name)
     if pa.types.is_temporal(type_):
-        return arrays.TIMES_HINT
+        return (
+            f"{arrays.TIMES_HINT}; or name their unit: --time-unit s (time_unit: s)"
+            if kind == "integers"
+            else TIME_HINT
+        )
     if pa.types.is_string(type_) or pa.types.is_large_string(type_) or type_ == pa.string_view():
-        return f"{arrays.IDS_HINT}; --columns chooses others" if kind == "integers" else arrays.NUMBERS_HINT
+        return f"{arrays.IDS_HINT}; --columns chooses others" if kind == "integers" else CATEGORY_HINT.format(name)
     if pa.types.is_decimal(type_):
         return f"convert the column: CAST({name} AS BIGINT) in SQL" if kind == "integers" else FLOAT_HINT.format(name)
     if kind == "integers":

@@ -212,7 +212,6 @@ REFUSED = {
     "text_features": (member("nodes", "paper", features=["part"]), "column part", "numbers", "string"),
     "split": (member("nodes", "paper", split="class"), "column class", "train, val, test or nothing", "0"),
     "splits": (member("nodes", "paper", split=["a.npy"]), "nodes.paper.split", "files of train, val and test", "a.npy"),
-    "label_type": (member("nodes", "paper", label="part"), "column part", "numbers", "string"),
 }
 
 

@@ -1,0 +1,98 @@
+"""Feature columns of unlike types on their way into a data set: fitted to the training rows, or encoded as before."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset.columns import Columns, RelationColumns, read_columns, write_columns
+from cohort_gnn.dataset.layouts.streams import Rows
+from cohort_gnn.dataset.reader import is_dataset
+from cohort_gnn.spec.graph import EdgeType
+
+
+class Fitting:
+    """The columns of a data set that is being written.
+
+    Args:
+        before: a data set whose means, deviations, categories and classes are taken; None: they are found.
+    """
+
+    def __init__(self, before: str | os.PathLike | None):
+        self._where, self._new = str(before), Columns(nodes={}, edges=[])
+        self._before: Columns | None = None
+        if before is not None:
+            if not is_dataset(Path(before)):
+                raise CohortError("--columns-from", "a data set of Cohort", str(before), "check the path")
+            self._before = read_columns(before)
+
+    def node_rows(self, type_: str, rows: Rows | None, training: Callable[[], np.ndarray | None]) -> Rows | None:
+        """The feature rows of a node type.
+
+        Args:
+            training: gives the rows of the training split, bool [V]; None: all count.
+        """
+        if rows is None or rows.declared is None:
+            return rows
+        before = None
+        if self._before is not None:
+            before = self._before.nodes.get(type_)
+            self._demand_there(before, rows, type_)
+        fitted = rows.fit(None if rows.declared.fit_all or before is not None else training(), before, self._where)
+        self._new.nodes[type_] = list(fitted.fitted)
+        return fitted
+
+    def edge_rows(self, relation: EdgeType, rows: Rows | None, kept: np.ndarray | None) -> Rows | None:
+        """The feature rows of a relation's edges, which have no splits.
+
+        Args:
+            kept: bool [E], those that are not left out; None: all.
+        """
+        if rows is None or rows.declared is None:
+            return rows
+        before = None
+        if self._before is not None:
+            before = next((edges.columns for edges in self._before.edges if edges.type == relation), None)
+            self._demand_there(before, rows, ", ".join(relation))
+        fitted = rows.fit(kept, before, self._where)
+        self._new.edges.append(RelationColumns(type=relation, columns=list(fitted.fitted)))
+        return fitted
+
+    def classes(self, place: str, codes: np.ndarray, names: list[str]) -> np.ndarray:
+        """The classes of labels with names, float64 [V], NaN for none, in the order of the data set before."""
+        known = names if self._before is None else self._before.classes
+        if unknown := [name for name in names if name not in known]:
+            hint = "its model has no output for others: leave those rows without a label"
+            raise CohortError(place, f"the classes of {self._where}: {', '.join(known) or 'none'}", unknown[0], hint)
+        self.name_outputs(known)
+        number_of = np.array([known.index(name) for name in names] or [0], np.float64)
+        there = ~np.isnan(codes)
+        out = np.full(len(codes), np.nan)
+        out[there] = number_of[codes[there].astype(np.int64)]
+        return out
+
+    def name_outputs(self, names: list[str]) -> None:
+        """Keeps the names of classes, or of several labels."""
+        self._new.classes = list(names)
+
+    @property
+    def num_classes(self) -> int | None:
+        """The number of classes with names."""
+        return len(self._new.classes) or None
+
+    def write(self, folder: Path) -> None:
+        """Writes columns.json, where columns or classes are known."""
+        new = self._new
+        if self._before is not None and not (new.nodes or new.edges or new.classes):
+            hint = "leave it out: features that are taken as they are need nothing of another data set"
+            raise CohortError("--columns-from", "declared columns, or classes with names", "none", hint)
+        write_columns(folder, self._new)
+
+    def _demand_there(self, before: object, rows: Rows, what: str) -> None:
+        if before is None:
+            hint = "import both from tables with the same columns"
+            raise CohortError(rows.place, f"columns of {what} in {self._where}", "none there", hint)

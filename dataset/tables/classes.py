@@ -1,0 +1,85 @@
+"""Labels that are texts or bools: classes with names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.spelling import did_you_mean
+from cohort_gnn.dataset.tables import values
+from cohort_gnn.dataset.tables.table import READ_AT_ONCE, TableFile, shortened
+from cohort_gnn.dataset.tables.text_file import TextFile
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MOST_CLASSES = 1_000_000
+
+
+def named_classes(table: TableFile, column: int, classes: Sequence[str] | None) -> tuple[np.ndarray, list[str]] | None:
+    """float64 [n]: the class of each row, NaN for none, and the names of the classes; None: the column has numbers.
+
+    Args:
+        classes: their names in order; None: the texts of the column, ascending, or false and true.
+
+    Raises:
+        CohortError: the texts are numbers, which may be meant as such; or a text is not among the names.
+    """
+    import pyarrow as pa
+
+    parts = [array for (array,), _ in table.pieces([column], "texts", READ_AT_ONCE)]
+    chunks = [chunk for part in parts for chunk in (part.chunks if isinstance(part, pa.ChunkedArray) else [part])]
+    column_array = pa.chunked_array(chunks or [pa.array([], pa.large_string())])
+    if pa.types.is_dictionary(column_array.type):
+        column_array = column_array.cast(column_array.type.value_type)
+    if pa.types.is_boolean(column_array.type) and classes is None:
+        classes = ["false", "true"]
+    if not values.is_text(column_array.type) and classes is None:
+        return None
+    texts = values.categories(table.place(column), table.titles[column], column_array)
+    if classes is None:
+        if not _are_names(table, column, texts):
+            return None
+        classes = sorted(text for text in texts.unique().to_pylist() if text is not None)
+    return _codes(table.place(column), texts, classes), list(classes)
+
+
+def _are_names(table: TableFile, column: int, texts: pa.ChunkedArray) -> bool:
+    """Whether texts name classes, not numbers. In a text file a number among them decides for numbers, and what is none
+    is refused where they are read."""
+    present = texts.drop_null()
+    if isinstance(table, TextFile):
+        return len(present) > 0 and not any(values.first_bad(text, "numbers") is None for text in _distinct(present))
+    if len(present) and values.first_bad(present, "numbers") is None:
+        hint = "classes: [a, b] names them in order; or convert the column to integers"
+        raise CohortError(table.place(column), "names of classes, or numbers", "texts of numbers", hint)
+    return True
+
+
+def _distinct(texts: pa.ChunkedArray) -> list[pa.ChunkedArray]:
+    """Each text once, in an array of its own."""
+    import pyarrow as pa
+
+    unique = texts.unique()
+    if len(unique) > MOST_CLASSES:
+        return []
+    return [pa.chunked_array([unique.slice(i, 1)]) for i in range(len(unique))]
+
+
+def _codes(place: str, texts: pa.ChunkedArray, classes: Sequence[str]) -> np.ndarray:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    codes = pc.index_in(texts, value_set=pa.array(classes, pa.large_string()))
+    unknown = np.asarray(codes.is_null()) & ~np.asarray(texts.is_null())
+    if unknown.any():
+        row = int(unknown.argmax())
+        text = texts[row].as_py()
+        hint = did_you_mean(text, classes) or "classes: names all classes"
+        raise CohortError(
+            f"{place}, row {row}", f"one of the classes {shortened(list(classes))}", f'"{text[:40]}"', hint
+        )
+    return codes.cast(pa.float64()).fill_null(float("nan")).to_numpy()

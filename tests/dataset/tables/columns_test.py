@@ -1,0 +1,310 @@
+"""Declared columns: numbers with nulls, categories, timestamps and named classes become features, labels and times."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import yaml
+
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import from_tables, import_graph, original_ids, split_links
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.columns import read_columns
+
+V, E = 60, 200
+ROWS = np.arange(V)
+PARTS = np.array(["train", "val", "test"])[ROWS % 3]
+USERS = pd.DataFrame(
+    {
+        "user": [f"u{i}" for i in ROWS],
+        "income": pd.array([None if i % 7 == 0 else i * 0.5 for i in ROWS], "Float64"),
+        "age": ROWS % 11 + 20,
+        "country": [None if i % 13 == 0 else ["it", "de", "fr"][i % 3] for i in ROWS],
+        "active": ROWS % 2 == 0,
+        "joined": pd.date_range("2024-01-30 22:30:00", periods=V, freq="9h"),
+        "part": PARTS,
+        "fraud": np.where(ROWS % 10 == 1, "yes", "no"),
+    }
+)
+PAYS = ("user", "pays", "user")
+PAYMENTS = pd.DataFrame(
+    {
+        "payer": [f"u{i * 3 % V}" for i in range(E)],
+        "payee": [f"u{i * 7 % V}" for i in range(E)],
+        "amount": np.arange(E) + 0.5,
+        "at": pd.date_range("2024-03-01", periods=E, freq="1h"),
+    }
+)
+KEYS = {"id": "user", "label": "fraud", "split": "part"}
+ENDS = {"source": "payer", "target": "payee"}
+
+
+def made(out: Path, features: list, users: pd.DataFrame = USERS, edges: dict | None = None, options=None, **keys):
+    """The data set of users with these features."""
+    node = {"table": users, "features": features} | KEYS | keys
+    pays = {"table": PAYMENTS} | ENDS | (edges or {})
+    from_tables(out, nodes={"user": node}, edges={PAYS: pays}, **(options or {}))
+    return open_dataset(out)
+
+
+TRAIN = PARTS == "train"
+
+
+def test_numbers_with_nulls_are_filled_and_standardized_by_the_training_rows(tmp_path):
+    income = USERS["income"].to_numpy(float, na_value=np.nan)
+    mean, deviation = np.nanmean(income[TRAIN]), np.nanstd(income[TRAIN])
+    missing = np.isnan(income)
+    for nulls, fill in (("zero", 0.0), ("mean", mean)):
+        for standardize in (False, True):
+            column = {"column": "income", "nulls": nulls, "standardize": standardize}
+            x = made(tmp_path / f"{nulls}-{standardize}", [column, "age"]).x
+            expected = np.where(missing, fill, income)
+            expected = (expected - mean) / deviation if standardize else expected
+            np.testing.assert_allclose(x[:, 0], expected, rtol=1e-6, atol=1e-6)
+            assert np.array_equal(x[:, 1], missing)
+            assert np.array_equal(x[:, 2], USERS["age"])
+    names = [name for column in read_columns(tmp_path / "mean-True").nodes["node"] for name in column.names]
+    assert names == ["income", "income is null", "age"]
+
+
+def test_categories_are_those_of_the_training_rows(tmp_path):
+    users = USERS.assign(country=np.where(TRAIN, USERS["country"].fillna("de"), "xx"))
+    data = made(tmp_path / "out", [{"column": "country", "kind": "category"}], users)
+    (column,) = read_columns(data.path).nodes["node"]
+    assert column.vocabulary == sorted(set(users["country"][TRAIN]))
+    assert column.names == ["country=unknown", *(f"country={text}" for text in column.vocabulary)]
+    expected = np.array(
+        [[text not in column.vocabulary, *(text == name for name in column.vocabulary)] for text in users["country"]]
+    )
+    assert np.array_equal(data.x, expected)
+    codes = made(tmp_path / "codes", [{"column": "country", "kind": "code"}], users).x
+    assert np.array_equal(codes[:, 0], expected.argmax(axis=1))
+
+
+@pytest.mark.parametrize("fit", ["train", "all"])
+def test_rows_of_validation_and_test_say_nothing_unless_asked_for(fit, tmp_path):
+    features = [
+        {"column": "income", "nulls": "mean", "standardize": True},
+        {"column": "country", "kind": "category", "nulls": "unknown"},
+        {"column": "age", "standardize": True},
+    ]
+    others = USERS.assign(
+        income=USERS["income"].where(TRAIN, 1e6),
+        country=USERS["country"].where(TRAIN, "elsewhere"),
+        age=USERS["age"].where(TRAIN, 999),
+    )
+    before, after = (made(tmp_path / name, features, users, fit=fit) for name, users in (("a", USERS), ("b", others)))
+    same = (before.path / "columns.json").read_bytes() == (after.path / "columns.json").read_bytes()
+    assert same == (fit == "train")
+    if fit == "train":
+        assert np.array_equal(before.x[TRAIN], after.x[TRAIN])
+
+
+def test_next_month_is_encoded_by_the_columns_of_this_one(tmp_path):
+    features = [
+        {"column": "income", "nulls": "mean", "standardize": True},
+        {"column": "country", "kind": "category", "nulls": "unknown"},
+    ]
+    before = made(tmp_path / "may", features)
+    later = USERS.assign(income=USERS["income"] * 3, country="atlantis", fraud="yes")
+    after = made(tmp_path / "june", features, later, options={"columns_from": before.path})
+    assert (after.path / "columns.json").read_bytes() == (before.path / "columns.json").read_bytes()
+    assert after.num_classes == 2 and (after.y == 1).all()
+    mean, deviation = (getattr(read_columns(before.path).nodes["node"][0], name)[0] for name in ("mean", "deviation"))
+    income = later["income"].to_numpy(float, na_value=mean)
+    np.testing.assert_allclose(after.x[:, 0], (income - mean) / deviation, rtol=1e-5)
+    assert (after.x[:, 2] == 1).all() and (after.x[:, 3:] == 0).all()
+
+
+@pytest.mark.parametrize("zone", [None, "America/New_York"])
+def test_parts_of_timestamps_are_those_of_pandas(zone, tmp_path):
+    parts = ["year", "month", "day", "weekday", "hour", "minute", "second"]
+    joined = USERS["joined"] if zone is None else USERS["joined"].dt.tz_localize("UTC")
+    column = {"column": "joined", "kind": "time", "parts": parts} | ({} if zone is None else {"zone": zone})
+    data = made(tmp_path / "out", [column], USERS.assign(joined=joined))
+    clock = joined if zone is None else joined.dt.tz_convert(zone)
+    clock_parts = [getattr(clock.dt, part if part != "weekday" else "day_of_week") for part in parts]
+    assert np.array_equal(data.x, np.stack(clock_parts, axis=1))
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_a_description_of_files_says_the_same(kind, tmp_path):
+    users = USERS.assign(active=USERS["active"].map({True: "true", False: "false"}))
+    features = [
+        {"column": "income", "nulls": "zero"},
+        {"column": "active", "kind": "category"},
+        {"column": "joined", "kind": "time", "parts": ["weekday", "hour"]},
+        "age",
+    ]
+    for name, table in (("users", users), ("payments", PAYMENTS)):
+        getattr(table, f"to_{kind}")(tmp_path / f"{name}.{kind}", index=False)
+    described = {
+        "nodes": {"user": {"file": f"users.{kind}", "features": features} | KEYS},
+        "edges": [{"type": list(PAYS), "file": f"payments.{kind}", "time": "at", "time_unit": "s"} | ENDS],
+    }
+    (tmp_path / "graph.yaml").write_text(yaml.safe_dump(described))
+    import_graph(tmp_path, tmp_path / "out")
+    data = open_dataset(tmp_path / "out")
+    expected = made(tmp_path / "same", features, users, {"time": "at", "time_unit": "s"})
+    for array in ("x", "y", "train_ids", "val_ids", "test_ids", "indptr", "indices", "edge_times"):
+        assert np.array_equal(getattr(data, array), getattr(expected, array)), array
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+def test_timestamps_of_edges_are_kept_in_the_unit_that_is_named(unit, zone, tmp_path):
+    keys = {"time": "at", "time_unit": unit} | ({} if zone is None else {"time_zone": zone})
+    data = made(tmp_path / "out", ["age"], edges=keys)
+    stamps = PAYMENTS["at"].dt.tz_localize(zone or "UTC").dt.tz_convert("UTC").dt.tz_localize(None)
+    expected = np.sort(stamps.to_numpy().astype(f"datetime64[{unit}]").astype(np.int64))
+    assert np.array_equal(np.sort(data.edge_times), expected)
+
+
+def test_dates_of_edges_are_days(tmp_path):
+    payments = pa.Table.from_pandas(PAYMENTS.assign(at=PAYMENTS["at"].dt.date))
+    node = {"table": USERS, "features": ["age"]} | KEYS
+    pays = {"table": payments, "time": "at", "time_unit": "days"} | ENDS
+    from_tables(tmp_path / "out", nodes={"user": node}, edges={PAYS: pays})
+    times = open_dataset(tmp_path / "out").edge_times
+    assert sorted(set(times)) == sorted({(stamp - pd.Timestamp(0)).days for stamp in PAYMENTS["at"]})
+
+
+@pytest.mark.parametrize(
+    ("labels", "names", "classes"),
+    [
+        (np.where(ROWS % 10 == 1, "yes", "no"), ["no", "yes"], None),
+        (ROWS % 10 == 1, ["false", "true"], None),
+        (pd.Categorical(np.where(ROWS % 10 == 1, "bad", "good"), ["good", "bad"]), ["bad", "good"], None),
+        (np.where(ROWS % 10 == 1, "yes", "no"), ["yes", "no", "maybe"], ["yes", "no", "maybe"]),
+        (pd.array([None if i % 4 == 0 else "ab"[i % 2] for i in ROWS], "string"), ["a", "b"], None),
+        (ROWS % 10 // 9, [], None),
+    ],
+)
+def test_classes_keep_their_names(labels, names, classes, tmp_path):
+    keys = {} if classes is None else {"classes": classes}
+    data = made(tmp_path / "out", ["age"], USERS.assign(fraud=labels, part=""), **keys)
+    texts = pd.Series(labels).map(lambda value: value if isinstance(value, str) else str(value).lower())
+    assert read_columns(data.path).classes == names
+    if names:
+        assert data.num_classes == len(names)
+        expected = [names.index(text) if text in names else -1 for text in texts]
+        assert np.array_equal(data.y, expected)
+    else:
+        assert np.array_equal(data.y, labels)
+
+
+def test_a_split_by_time_takes_the_earliest_rows_for_training(tmp_path):
+    joined = USERS["joined"].sample(frac=1, random_state=0).reset_index(drop=True).dt.floor("2D")
+    users = USERS.assign(joined=joined).drop(columns="part")
+    data = made(tmp_path / "out", ["age"], users, split={"by_time": "joined"}, options={"split": (0.5, 0.25, 0.25)})
+    times = [set(joined.iloc[ids]) for ids in (data.train_ids, data.val_ids, data.test_ids)]
+    assert max(times[0]) < min(times[1]) and max(times[1]) < min(times[2])
+    assert sum(len(ids) for ids in (data.train_ids, data.val_ids, data.test_ids)) == V
+    assert len(data.train_ids) >= V // 2
+
+
+@pytest.mark.parametrize("features", [None, ["amount"], [{"column": "amount", "standardize": True}]])
+def test_edges_of_unknown_ids_are_left_out_with_all_that_they_have(features, tmp_path):
+    known = PAYMENTS["payer"].isin(USERS["user"][:40]) & PAYMENTS["payee"].isin(USERS["user"][:40])
+    keys = {"time": "at", "time_unit": "s"} | ({} if features is None else {"features": features})
+    users, notes = USERS[:40], []
+    skipped = made(tmp_path / "a", ["age"], users, keys | {"unknown_ids": "skip"}, {"note": notes.append})
+    pays = {"table": PAYMENTS[known]} | ENDS | keys
+    node = {"table": users, "features": ["age"]} | KEYS
+    from_tables(tmp_path / "b", nodes={"user": node}, edges={PAYS: pays})
+    expected = open_dataset(tmp_path / "b")
+    for array in ("indptr", "indices", "edge_times", "edge_attr"):
+        assert np.array_equal(getattr(skipped, array), getattr(expected, array)), array
+    assert any(f"{E - known.sum()} of {E} edges left out" in note for note in notes)
+    with pytest.raises(CohortError, match="unknown_ids: skip"):
+        made(tmp_path / "c", ["age"], users, keys)
+
+
+@pytest.mark.parametrize("ids", [USERS["user"], ROWS * 7 - 100])
+def test_original_ids_are_kept_unless_they_are_unwanted(ids, tmp_path):
+    ends = [pd.Series(ids).iloc[np.arange(E) * factor % V].to_numpy() for factor in (3, 7)]
+    pays = {"table": pd.DataFrame(dict(zip(("payer", "payee"), ends, strict=True)))} | ENDS
+    node = {"table": USERS.assign(user=ids), "features": ["age"]} | KEYS
+    for keep in (True, False):
+        from_tables(tmp_path / f"{keep}", nodes={"user": node}, edges={PAYS: pays}, ids=keep)
+    assert original_ids(tmp_path / "True").to_pylist() == list(ids)
+    assert original_ids(tmp_path / "False") is None
+    split_links(tmp_path / "True", tmp_path / "links", negatives=2)
+    assert original_ids(tmp_path / "links").to_pylist() == list(ids)
+
+
+WRONG = {
+    "text as number": ({"features": ["country"]}, "column country: expected numbers", "kind: category"),
+    "null": ({"features": [{"column": "income"}]}, "column income, row 0: expected a value", "nulls: zero or mean"),
+    "null category": ({"features": [{"column": "country", "kind": "category"}]}, "a category", "nulls: unknown"),
+    "float category": ({"features": [{"column": "income", "kind": "category"}]}, "texts, integers or bools", "astype"),
+    "zero category": ({"features": [{"column": "country", "kind": "category", "nulls": "zero"}]}, "nulls", "FORMAT"),
+    "no parts": ({"features": [{"column": "joined", "kind": "time"}]}, "parts", "FORMAT"),
+    "odd part": ({"features": [{"column": "joined", "kind": "time", "parts": ["week"]}]}, "each once of", "FORMAT"),
+    "number as time": ({"features": [{"column": "age", "kind": "time", "parts": ["day"]}]}, "timestamps", "ISO 8601"),
+    "text as time": ({"features": [{"column": "user", "kind": "time", "parts": ["day"]}]}, '"u0"', "ISO 8601"),
+    "odd kind": ({"features": [{"column": "age", "kind": "numeric"}]}, "kind", ""),
+    "odd key": ({"features": [{"column": "age", "scale": True}]}, "keys that are known", ""),
+    "twice": ({"features": ["age", {"column": "age", "standardize": True}]}, "each column once", ""),
+    "no column": ({"features": [{"column": "incme", "nulls": "zero"}]}, "a column incme", "income"),
+    "too many": ({"features": [{"column": "user", "kind": "category", "at_most": 5}]}, "at most 5", "kind: code"),
+    "no zone": ({"features": [{"column": "joined", "kind": "time", "parts": ["day"], "zone": "X"}]}, "zone", "IANA"),
+    "classes": ({"features": ["age"], "classes": ["no", "maybe"]}, 'of the classes no, maybe, found "yes"', "classes"),
+    "numbers as texts": ({"features": ["age"], "label": "digits"}, "names of classes, or numbers", "classes:"),
+    "null time of a split": ({"features": ["age"], "split": {"by_time": "late"}}, "a time", "fill it in"),
+    "text time of a split": ({"features": ["age"], "split": {"by_time": "user"}}, "a timestamp", "ISO 8601"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_cannot_be_meant_is_refused_with_a_cure(case, tmp_path):
+    keys, message, cure = WRONG[case]
+    users = USERS.assign(digits=(ROWS % 2).astype(str), late=USERS["joined"].where(ROWS != 5))
+    if "zone" in str(keys):
+        users["joined"] = users["joined"].dt.tz_localize("UTC")
+    with pytest.raises(CohortError) as error:
+        made(tmp_path / "out", users=users, **keys)
+    assert message in str(error.value) and cure in str(error.value)
+    assert not list(tmp_path.iterdir())
+
+
+WRONG_TIMES = {
+    "no unit": ({"time": "at"}, "integers"),
+    "days of hours": ({"time": "at", "time_unit": "days"}, "a whole number of days"),
+    "odd unit": ({"time": "at", "time_unit": "hours"}, "one of the units"),
+    "zone alone": ({"time": "at", "time_zone": "UTC"}, "the unit of the times"),
+    "unit alone": ({"time_unit": "s"}, "times of edges"),
+    "twice": ({"time": "autumn", "time_unit": "s", "time_zone": "Europe/Berlin"}, "clocks of Europe/Berlin show once"),
+    "zone of instants": ({"time": "instants", "time_unit": "s", "time_zone": "UTC"}, "timestamps without a zone"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_TIMES)
+def test_times_that_may_be_read_in_two_ways_are_refused(case, tmp_path):
+    keys, message = WRONG_TIMES[case]
+    payments = PAYMENTS.assign(
+        autumn=pd.date_range("2024-10-27 02:30", periods=E, freq="1h"), instants=PAYMENTS["at"].dt.tz_localize("UTC")
+    )
+    node = {"table": USERS, "features": ["age"]} | KEYS
+    with pytest.raises(CohortError, match=message):
+        from_tables(tmp_path / "out", nodes={"user": node}, edges={PAYS: {"table": payments} | ENDS | keys})
+    assert not list(tmp_path.iterdir())
+
+
+def test_columns_of_another_data_set_are_the_same_ones(tmp_path):
+    before = made(tmp_path / "may", [{"column": "age", "standardize": True}])
+    plain = made(tmp_path / "plain", ["age"], USERS.assign(fraud=ROWS % 2))
+    cases = [
+        ([{"column": "age"}], USERS, before.path, "the columns of .*may"),
+        ([{"column": "age", "standardize": True}], USERS.assign(fraud="perhaps"), before.path, "the classes of .*may"),
+        (["age"], USERS.assign(fraud=ROWS % 2), before.path, "declared columns, or classes"),
+        ([{"column": "age", "standardize": True}], USERS, plain.path, "columns of node in .*plain"),
+        ([{"column": "age", "standardize": True}], USERS, tmp_path, "a data set of Cohort"),
+    ]
+    for number, (features, users, folder, message) in enumerate(cases):
+        with pytest.raises(CohortError, match=message):
+            made(tmp_path / f"out{number}", features, users, options={"columns_from": folder})

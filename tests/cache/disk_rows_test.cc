@@ -11,61 +11,28 @@
 #include <filesystem>
 #include <fstream>
 #include <latch>
-#include <numeric>
-#include <random>
 
 #include "base/check.h"
-#include "cache/tiered_rows.h"
 #include "tests/base/fails.h"
-#include "tests/ibp/rows.h"
+#include "tests/cache/file_of_rows.h"
 
 namespace cohort::cache {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int64_t kNumRows = 5000;
-constexpr uint32_t kNumColumns = 96;
-
 struct Case {
   const char* codec;
   ibp::LayoutChoice layout;
 };
 
-class DiskFileOfRows : public testing::TestWithParam<Case> {
+class DiskFileOfRows : public FileOfRows, public testing::WithParamInterface<Case> {
  protected:
-  void SetUp() override {
-    rows_ = ibp::make_rows(ibp::Content::kMixed, ibp::Dtype::kFloat32, kNumColumns, kNumRows);
-    const ibp::Profile profile = ibp::fit(rows_.table, {.codec = GetParam().codec}).profile;
-    ibp::save(ibp::encode(rows_.table, profile, {.layout = GetParam().layout}), file_);
-  }
-  void TearDown() override { std::filesystem::remove(file_); }
+  DiskFileOfRows() : FileOfRows(GetParam().codec, GetParam().layout) {}
 
   std::shared_ptr<const DiskRows> open(ReadFunction read = ::pread, std::chrono::milliseconds patience = 60s) {
-    const RowShape shape{kNumRows, kNumColumns, "float32"};
-    const auto rows = std::make_shared<const HostRows>(HostRows::open(file_, shape, false));
-    return std::make_shared<const DiskRows>(std::make_shared<const RowFile>(rows), threads_, std::move(read), patience);
-  }
-  // A copy of all rows by the fetch, one after the other.
-  std::vector<std::byte> fetched(const TieredRows& rows, const std::vector<int64_t>& ids, bool plane_a = false) {
-    std::vector<std::byte> out(ids.size() * rows_.table.row_bytes());
-    TieredFetch fetch = rows.fetch(ids, out.data(), plane_a);
-    use_ = fetch.far.finish();
-    host_ = fetch.host;
-    return out;
-  }
-  std::vector<std::byte> expected(const std::vector<int64_t>& ids) const {
-    std::vector<std::byte> out;
-    for (const int64_t id : ids)
-      out.insert(out.end(), rows_.table.row(id), rows_.table.row(id) + rows_.table.row_bytes());
-    return out;
-  }
-  static std::vector<int64_t> random_ids(std::size_t count) {
-    std::vector<int64_t> ids(kNumRows);
-    std::iota(ids.begin(), ids.end(), 0);
-    std::ranges::shuffle(ids, std::mt19937_64(3));
-    ids.resize(count);
-    return ids;
+    return std::make_shared<const DiskRows>(std::make_shared<const RowFile>(map()), threads_, std::move(read),
+                                            patience);
   }
   // Every third row is in memory.
   static RowBits some_in_memory() {
@@ -75,11 +42,7 @@ class DiskFileOfRows : public testing::TestWithParam<Case> {
     return bits;
   }
 
-  ibp::Rows rows_;
-  std::string file_ = testing::TempDir() + "disk_rows.ibp";
   std::shared_ptr<ReadThreads> threads_ = std::make_shared<ReadThreads>(8);
-  FarUse use_;
-  base::TierUse host_;
 };
 
 TEST_P(DiskFileOfRows, GivesTheRowsBackBitForBit) {
@@ -99,15 +62,15 @@ TEST_P(DiskFileOfRows, CountsBytesAsHostRowsDo) {
   RowBits none(kNumRows);
   none.count();
   const TieredRows rows(open(), none);
-  const HostRows mapped = HostRows::open(file_, {kNumRows, kNumColumns, "float32"});
+  const auto mapped = map(true);
   const std::vector<int64_t> ids = random_ids(300);
   fetched(rows, ids);
-  EXPECT_EQ(use_.tiers[kDiskTier].bytes, mapped.stored_bytes(ids));
+  EXPECT_EQ(use_.tiers[kDiskTier].bytes, mapped->stored_bytes(ids));
   EXPECT_EQ(host_.bytes, 0);
   fetched(rows, ids, true);
-  EXPECT_EQ(use_.tiers[kDiskTier].bytes, mapped.stored_bytes(ids, true));
+  EXPECT_EQ(use_.tiers[kDiskTier].bytes, mapped->stored_bytes(ids, true));
   fetched(TieredRows(open(), some_in_memory()), ids);
-  EXPECT_EQ(use_.tiers[kDiskTier].bytes + host_.bytes, mapped.stored_bytes(ids));
+  EXPECT_EQ(use_.tiers[kDiskTier].bytes + host_.bytes, mapped->stored_bytes(ids));
 }
 
 // All rows in order: neighbours come together, in blocks of which each is read once or twice.
@@ -115,8 +78,8 @@ TEST_P(DiskFileOfRows, ReadsNeighboursTogether) {
   RowBits none(kNumRows);
   none.count();
   const TieredRows rows(open(), none);
-  std::vector<int64_t> ids(kNumRows);
-  std::iota(ids.begin(), ids.end(), 0);
+  std::vector<int64_t> ids = random_ids(kNumRows);
+  std::ranges::sort(ids);
   EXPECT_EQ(fetched(rows, ids), expected(ids));
   const auto file_bytes = static_cast<int64_t>(std::filesystem::file_size(file_));
   EXPECT_LE(use_.read_bytes, file_bytes + file_bytes / 4);
@@ -125,17 +88,17 @@ TEST_P(DiskFileOfRows, ReadsNeighboursTogether) {
 
 TEST_P(DiskFileOfRows, ReadsPlaneAAloneWhereThatIsAskedFor) {
   const TieredRows rows(open(), some_in_memory());
-  const HostRows mapped = HostRows::open(file_, {kNumRows, kNumColumns, "float32"});
+  const auto mapped = map(true);
   const std::vector<int64_t> ids = random_ids(900);
-  std::vector<std::byte> coarse(ids.size() * rows_.table.row_bytes());
-  mapped.fetch(ids, coarse.data(), true);
+  std::vector<std::byte> coarse = room_for(ids);
+  mapped->fetch(ids, coarse.data(), true);
   EXPECT_EQ(fetched(rows, ids, true), coarse);
 }
 
 TEST_P(DiskFileOfRows, FetchesSideBySide) {
   const TieredRows rows(open(), some_in_memory());
   const std::vector<int64_t> first = random_ids(2000), second = random_ids(4000);
-  std::vector<std::byte> a(first.size() * rows_.table.row_bytes()), b(second.size() * rows_.table.row_bytes());
+  std::vector<std::byte> a = room_for(first), b = room_for(second);
   TieredFetch fetch_a = rows.fetch(first, a.data()), fetch_b = rows.fetch(second, b.data());
   fetch_b.far.finish();
   EXPECT_TRUE(fetch_b.far.done());
@@ -178,8 +141,7 @@ TEST_P(DiskFileOfRows, RefusesAFileThatWasWrittenTo) {
 
 // Of the same size: its rows would be taken for those that the mapped file describes.
 TEST_P(DiskFileOfRows, RefusesAFileThatWasReplacedAfterItWasMapped) {
-  const auto mapped =
-      std::make_shared<const HostRows>(HostRows::open(file_, {kNumRows, kNumColumns, "float32"}, false));
+  const auto mapped = map();
   std::filesystem::copy_file(file_, file_ + ".new");
   std::filesystem::last_write_time(file_ + ".new", std::filesystem::last_write_time(file_) + 1s);
   std::filesystem::rename(file_ + ".new", file_);

@@ -4,23 +4,16 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <numeric>
-#include <random>
 
 #include "base/check.h"
 #include "cache/disk_rows.h"
 #include "tests/base/fails.h"
-#include "tests/ibp/rows.h"
+#include "tests/cache/file_of_rows.h"
 
 namespace cohort::cache {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr int64_t kNumRows = 3000;
-constexpr uint32_t kNumColumns = 64;
 
 constexpr int64_t kRowsOfBuffer = 40;
 
@@ -46,14 +39,14 @@ struct Case {
   std::size_t num_buffers;
 };
 
-class Staged : public testing::TestWithParam<Case> {
+class Staged : public FileOfRows, public testing::WithParamInterface<Case> {
  protected:
   // Rows as the batch wants them, decoded from the buffers.
   class Batch final : public StagedBatch {
    public:
     Batch(Staged& test, std::vector<uint32_t> rows, bool plane_a = false, bool known = true)
         : StagedBatch(plane_a), test_(test), rows_(std::move(rows)), known_(known) {
-      out.resize(rows_.size() * test.rows_.table.row_bytes());
+      out = test.room_for(rows_);
     }
     void tell() { known_ = true; }
     const std::vector<uint32_t>& wanted() const { return rows_; }
@@ -70,7 +63,7 @@ class Staged : public testing::TestWithParam<Case> {
       next_ += staged.count;
       num_decoded += staged.count;
       const StageBuffer& buffer = test_.buffers_[staged.buffer];
-      ibp::decode_stored(test_.stored_profile_, std::span(buffer.entries, static_cast<std::size_t>(staged.count)),
+      ibp::decode_stored(test_.profile_, std::span(buffer.entries, static_cast<std::size_t>(staged.count)),
                          {buffer.rows, static_cast<std::size_t>(buffer.row_bytes)},
                          out.data() + static_cast<std::size_t>(staged.first) * test_.rows_.table.row_bytes());
       test_.decoder_.looks_left[staged.buffer] = 3;
@@ -87,10 +80,7 @@ class Staged : public testing::TestWithParam<Case> {
     int64_t next_ = 0;
   };
 
-  void SetUp() override {
-    rows_ = ibp::make_rows(ibp::Content::kMixed, ibp::Dtype::kFloat32, kNumColumns, kNumRows);
-    stored_profile_ = ibp::fit(rows_.table, {.codec = GetParam().codec}).profile;
-    ibp::save(ibp::encode(rows_.table, stored_profile_), file_);
+  Staged() : FileOfRows(GetParam().codec, ibp::LayoutChoice::kAuto) {
     decoder_.looks_left.resize(GetParam().num_buffers);
     for (std::size_t i = 0; i < GetParam().num_buffers; ++i) {
       memory_.emplace_back(16 << 10);
@@ -99,35 +89,20 @@ class Staged : public testing::TestWithParam<Case> {
       buffers_.push_back({begin, std::ssize(memory_[i]) * 8, entries_[i].data(), kRowsOfBuffer});
     }
   }
-  void TearDown() override { std::filesystem::remove(file_); }
 
   std::shared_ptr<const DiskRows> open(ReadFunction read = ::pread) {
-    const RowShape shape{kNumRows, kNumColumns, "float32"};
-    const auto rows = std::make_shared<const HostRows>(HostRows::open(file_, shape, false));
-    return std::make_shared<const DiskRows>(std::make_shared<const RowFile>(rows), threads_, std::move(read));
+    return std::make_shared<const DiskRows>(std::make_shared<const RowFile>(map()), threads_, std::move(read));
   }
-  std::vector<uint32_t> some_rows(std::size_t count, uint64_t seed) const {
-    std::vector<uint32_t> rows(kNumRows);
-    std::iota(rows.begin(), rows.end(), 0u);
-    std::ranges::shuffle(rows, std::mt19937_64(seed));
-    rows.resize(count);
-    return rows;
-  }
+  static std::vector<uint32_t> some_rows(std::size_t count, uint64_t seed) { return random_ids<uint32_t>(count, seed); }
   void check(const Batch& batch) const {
     ASSERT_EQ(batch.use().rows(), std::ssize(batch.wanted()));
-    const std::size_t bytes = rows_.table.row_bytes();
-    for (std::size_t i = 0; i < batch.wanted().size(); ++i) {
-      ASSERT_EQ(std::memcmp(batch.out.data() + i * bytes, rows_.table.row(batch.wanted()[i]), bytes), 0) << i;
-    }
+    EXPECT_EQ(batch.out, expected(batch.wanted()));
     EXPECT_EQ(batch.num_ends, 1);
   }
   static void wait_for(const StagedBatch& batch) {
     while (!batch.ended()) std::this_thread::sleep_for(1ms);
   }
 
-  ibp::Rows rows_;
-  ibp::Profile stored_profile_;
-  std::string file_ = testing::TempDir() + "staged_reader.ibp";
   std::shared_ptr<ReadThreads> threads_ = std::make_shared<ReadThreads>(4);
   std::vector<std::vector<uint64_t>> memory_, entries_;
   std::vector<StageBuffer> buffers_;

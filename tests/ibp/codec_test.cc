@@ -46,7 +46,7 @@ class RoundTrip : public testing::TestWithParam<std::tuple<Dtype, Content>> {};
 TEST_P(RoundTrip, EveryCodecLayoutAndWidth) {
   const auto [dtype, content] = GetParam();
   for (const uint32_t num_columns : {1u, 2u, 3u, 31u, 32u, 33u, 100u, 128u, 257u}) {
-    const Rows rows = make_rows(content, dtype, num_columns, 130);
+    const Rows rows = make_rows(content, dtype, num_columns, 70);
     for (const Profile& profile : all_profiles(rows.table)) {
       SCOPED_TRACE(name_of(profile.codec) + " x " + std::to_string(num_columns));
       expect_every_layout(rows, profile);
@@ -62,8 +62,8 @@ INSTANTIATE_TEST_SUITE_P(Codecs, RoundTrip,
 
 TEST(RoundTripLimits, WidestRows) {
   for (const Dtype dtype : kAllDtypes) {
-    for (const Content content : {Content::kDense, Content::kConstant, Content::kSpecial, Content::kNoise}) {
-      const Rows rows = make_rows(content, dtype, kMaxRowBytes / element_bytes(dtype), 3);
+    for (const Content content : {Content::kMixed, Content::kConstant}) {
+      const Rows rows = make_rows(content, dtype, kMaxRowBytes / element_bytes(dtype), 7);
       for (const Profile& profile : all_profiles(rows.table)) expect_every_layout(rows, profile);
     }
   }

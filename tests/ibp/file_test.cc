@@ -108,7 +108,7 @@ std::size_t bytes_in_use() {
 
 // Slots in which no row finds room: all are in the overflow area, whose section comes last in the file.
 TEST(File, OverflowRowsAreNotKeptInMemory) {
-  constexpr int64_t kRows = 12'000, kPiece = 1'000, kColumns = 1024;  // 49 MB
+  constexpr int64_t kRows = 8'000, kPiece = 1'000, kColumns = 1024;  // 33 MB
   const std::string whole = temporary("overflow_whole.ibp"), pieces = temporary("overflow_pieces.ibp");
   const Rows rows = make_rows(Content::kNoise, Dtype::kFloat32, kColumns, kRows);
   const Profile profile = fit(rows.table, {.codec = "exponent"}).profile;
@@ -119,7 +119,7 @@ TEST(File, OverflowRowsAreNotKeptInMemory) {
     if (first == kPiece) before = bytes_in_use();
     writer.append({rows.table.row(first), std::min(kPiece, kRows - first), Dtype::kFloat32, kColumns});
   }
-  EXPECT_LE(bytes_in_use(), before + (20u << 20));
+  EXPECT_LE(bytes_in_use(), before + (14u << 20));
   writer.finish();
   const EncodedRows encoded = encode(rows.table, profile, options);
   ASSERT_EQ(encoded.ref.overflow_bytes, kRows * kColumns * 4);
@@ -214,7 +214,7 @@ TEST(File, NoFlippedBitGivesAWrongRow) {
     save(encode(rows.table, profile), path);
     Image image = read_image(path);
     int found = 0;
-    for (std::size_t bit = 0; bit < image.size * 8; bit += 3) {
+    for (std::size_t bit = 0; bit < image.size * 8; bit += 5) {
       image.data()[bit / 8] ^= static_cast<std::byte>(1 << (bit % 8));
       try {
         EXPECT_EQ(decode_all(load(image.span(image.size), nullptr, "flipped")), rows.bytes) << bit;
@@ -223,7 +223,7 @@ TEST(File, NoFlippedBitGivesAWrongRow) {
       }
       image.data()[bit / 8] ^= static_cast<std::byte>(1 << (bit % 8));
     }
-    EXPECT_GT(found, static_cast<int>(image.size));
+    EXPECT_GT(found, static_cast<int>(image.size / 2));
   }
   std::filesystem::remove(path);
 }

@@ -21,7 +21,7 @@ double saved_percent(const RowTable& rows, const Profile& profile) {
 
 TEST(Fit, TakesTheCodecForTheContent) {
   const auto codec_for = [](Content content, Dtype dtype, uint32_t num_columns) {
-    return name_of(fit(make_rows(content, dtype, num_columns, 500).table).profile.codec);
+    return name_of(fit(make_rows(content, dtype, num_columns, 250).table).profile.codec);
   };
   EXPECT_EQ(codec_for(Content::kDense, Dtype::kFloat32, 256), "exponent");
   EXPECT_EQ(codec_for(Content::kDense, Dtype::kBfloat16, 1024), "layers");
@@ -53,14 +53,14 @@ TEST(Fit, GaussianRowsSaveWhatTheFormatPromises) {
   } kCases[] = {
       {Dtype::kFloat32, 256, 14.7, 12.0}, {Dtype::kBfloat16, 512, 29.5, 24.0}, {Dtype::kFloat16, 512, 11.1, 9.5}};
   for (const auto& expected : kCases) {
-    const Rows rows = make_rows(Content::kDense, expected.dtype, expected.num_columns, 2000);
+    const Rows rows = make_rows(Content::kDense, expected.dtype, expected.num_columns, 1000);
     EXPECT_GE(saved_percent(rows.table, fit(rows.table, {.codec = "exponent"}).profile), expected.exponent);
     EXPECT_GE(saved_percent(rows.table, fit(rows.table, {.codec = "invariant"}).profile), expected.invariant);
   }
 }
 
 TEST(Fit, HeldOutRowsSaveAsMuch) {
-  const Rows rows = make_rows(Content::kDense, Dtype::kFloat32, 128, 20000);
+  const Rows rows = make_rows(Content::kDense, Dtype::kFloat32, 128, 10000);
   for (const char* codec : {"exponent", "invariant"}) {
     const Profile whole = fit(rows.table, {.codec = codec, .sample = 1.0}).profile;
     const Profile tenth = fit(rows.table, {.codec = codec, .sample = 0.1, .min_sample = 1}).profile;

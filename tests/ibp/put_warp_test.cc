@@ -43,7 +43,7 @@ TEST_P(PutWarp, EncodesAsTheHost) {
       std::vector<std::byte> expected(encode_room(tables.ref()));
       Words words(profile.row_bytes());
       for (const Content content : {Content::kMixed, Content::kSpecial, Content::kFew}) {
-        const Rows rows = make_rows(content, GetParam(), num_columns, 14);
+        const Rows rows = make_rows(content, GetParam(), num_columns, 7);
         for (int64_t row = 0; row < rows.table.num_rows; ++row) {
           const uint32_t bytes = encode_row(tables.ref(), rows.table.row(row), expected.data());
           uint32_t found = 1;
@@ -109,7 +109,7 @@ void expect_decodes(const Rows& rows, const Profile& profile) {
 TEST(DecodeWarp, DecodesAsTheHost) {
   for (const Dtype dtype : {Dtype::kFloat16, Dtype::kBfloat16}) {
     for (const uint32_t num_columns : {1u, 2u, 7u, 8u, 33u, 64u, 100u, 256u, 258u, 301u, 520u, 776u}) {
-      const Rows rows = make_rows(Content::kMixed, dtype, num_columns, 70);
+      const Rows rows = make_rows(Content::kMixed, dtype, num_columns, 28);
       for (const char* codec : {"exponent", "layers"}) {
         SCOPED_TRACE(name_of(dtype) + " x " + std::to_string(num_columns) + ", " + codec);
         expect_decodes(rows, fit(rows.table, {.codec = codec}).profile);
@@ -121,7 +121,7 @@ TEST(DecodeWarp, DecodesAsTheHost) {
 TEST(DecodeWarp, Dictionary) {
   for (const Dtype dtype : kAllDtypes) {
     for (const uint32_t num_columns : {1u, 7u, 33u, 64u, 301u}) {
-      const Rows rows = make_rows(Content::kOnes, dtype, num_columns, 40);
+      const Rows rows = make_rows(Content::kOnes, dtype, num_columns, 14);
       const ProfileTables tables(fit(rows.table, {.codec = "dictionary"}).profile);
       std::vector<std::byte> coded(encode_room(tables.ref())), row(rows.table.row_bytes());
       for (int64_t i = 0; i < rows.table.num_rows; ++i) {

@@ -35,8 +35,9 @@ inline const char* name_of(Content content) {
 // A bell-shaped value of standard deviation 1, from sums of uniform ones.
 inline double bell(uint64_t row, uint64_t column) {
   double sum = 0;
-  for (uint64_t i = 0; i < 12; ++i) {
-    sum += static_cast<double>(base::random_64(base::key_of(7), row, column * 16 + i) >> 11) / 9007199254740992.0;
+  for (uint64_t i = 0; i < 6; ++i) {
+    const uint64_t two = base::random_64(base::key_of(7), row, column * 16 + i);
+    sum += static_cast<double>((two >> 32) + (two & 0xffffffff)) / 4294967296.0;
   }
   return sum - 6;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <random>
 
 #include "base/check.h"
 #include "tests/base/fails.h"
@@ -33,10 +34,7 @@ std::vector<EncodedRows> in_every_layout(Rows& rows, Rows& in_place, const Profi
 std::vector<int64_t> draw_ids(int64_t count, uint64_t step) {
   std::vector<int64_t> ids(kRows);
   std::iota(ids.begin(), ids.end(), 0);
-  std::sort(ids.begin(), ids.end(), [&](int64_t a, int64_t b) {
-    return base::random_64(base::key_of(3), step, static_cast<uint64_t>(a)) <
-           base::random_64(base::key_of(3), step, static_cast<uint64_t>(b));
-  });
+  std::shuffle(ids.begin(), ids.end(), std::mt19937_64(step));
   ids.resize(static_cast<std::size_t>(count));
   return ids;
 }

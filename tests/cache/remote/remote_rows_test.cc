@@ -6,22 +6,18 @@
 
 #include <atomic>
 #include <cerrno>
-#include <filesystem>
-#include <numeric>
 #include <random>
 #include <thread>
 
 #include "tests/base/fails.h"
+#include "tests/cache/file_of_rows.h"
 #include "tests/cache/remote/machines.h"
-#include "tests/ibp/rows.h"
 
 namespace cohort::cache {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int64_t kNumRows = 5000;
-constexpr uint32_t kNumColumns = 96;
 constexpr auto kPatience = 20s;
 constexpr int64_t kRowsOfBuffer = 3000;
 
@@ -31,26 +27,13 @@ struct Case {
   bool on_disk = false;  // most of each machine's part
 };
 
-class Remote : public testing::TestWithParam<Case> {
+class Remote : public FileOfRows, public testing::WithParamInterface<Case> {
  protected:
-  void SetUp() override {
-    rows_ = ibp::make_rows(ibp::Content::kMixed, ibp::Dtype::kFloat32, kNumColumns, kNumRows);
-    profile_ = ibp::fit(rows_.table, {.codec = GetParam().codec}).profile;
-    ibp::save(ibp::encode(rows_.table, profile_, {.layout = GetParam().layout}), path_);
-    file_ = std::make_shared<const HostRows>(HostRows::open(path_, {kNumRows, kNumColumns, "float32"}, false));
-  }
-  void TearDown() override { std::filesystem::remove(path_); }
+  Remote() : FileOfRows(GetParam().codec, GetParam().layout) {}
 
-  std::vector<std::byte> fetched(const TieredRows& rows, const std::vector<int64_t>& ids, bool plane_a = false) {
-    std::vector<std::byte> out(ids.size() * rows_.table.row_bytes());
-    TieredFetch fetch = rows.fetch(ids, out.data(), plane_a);
-    use_ = fetch.far.finish();
-    host_ = fetch.host;
-    return out;
-  }
   // By way of a buffer, which is filled as often as it takes.
   std::vector<std::byte> staged(const FarRows& far, std::span<const uint32_t> ids, int64_t buffer_bytes) {
-    std::vector<std::byte> out(ids.size() * rows_.table.row_bytes());
+    std::vector<std::byte> out = room_for(ids);
     std::vector<uint64_t> memory(static_cast<std::size_t>(buffer_bytes) / sizeof(uint64_t)), entries(kRowsOfBuffer);
     const StageBuffer buffer{reinterpret_cast<std::byte*>(memory.data()), buffer_bytes, entries.data(), kRowsOfBuffer};
     use_ = {};
@@ -74,30 +57,12 @@ class Remote : public testing::TestWithParam<Case> {
     std::erase_if(ids, [&](int64_t id) { return !GetParam().on_disk && owner_of(id, num_machines) == machine; });
     return ids;
   }
-  std::vector<std::byte> expected(const std::vector<int64_t>& ids) const {
-    std::vector<std::byte> out;
-    for (const int64_t id : ids)
-      out.insert(out.end(), rows_.table.row(id), rows_.table.row(id) + rows_.table.row_bytes());
-    return out;
-  }
-  static std::vector<int64_t> random_ids(std::size_t count, uint64_t seed = 3) {
-    std::vector<int64_t> ids(kNumRows);
-    std::iota(ids.begin(), ids.end(), 0);
-    std::ranges::shuffle(ids, std::mt19937_64(seed));
-    ids.resize(count);
-    return ids;
-  }
 
-  ibp::Rows rows_;
-  ibp::Profile profile_;
-  std::string path_ = testing::TempDir() + "remote_rows.ibp";
-  std::shared_ptr<const HostRows> file_;
-  FarUse use_;
-  base::TierUse host_;
+  std::shared_ptr<const HostRows> mapped_ = map();
 };
 
 TEST_P(Remote, GivesTheRowsBackBitForBit) {
-  const Machines machines(file_, 3, kPatience, GetParam().on_disk);
+  const Machines machines(mapped_, 3, kPatience, GetParam().on_disk);
   for (const std::size_t count : {std::size_t{1}, std::size_t{700}, std::size_t{kNumRows}}) {
     const std::vector<int64_t> ids = random_ids(count);
     for (int machine = 0; machine < 3; ++machine) {
@@ -110,7 +75,7 @@ TEST_P(Remote, GivesTheRowsBackBitForBit) {
                     ? std::ranges::count_if(ids, [&](int64_t id) { return owner_of(id, 3) == machine && id % 3 != 0; })
                     : 0);
       EXPECT_EQ(use_.rows() + host_.rows, std::ssize(ids));
-      EXPECT_EQ(remote.bytes + disk.bytes + host_.bytes, file_->stored_bytes(ids));
+      EXPECT_EQ(remote.bytes + disk.bytes + host_.bytes, mapped_->stored_bytes(ids));
       EXPECT_GE(use_.read_bytes, remote.bytes + disk.bytes);
     }
   }
@@ -118,10 +83,10 @@ TEST_P(Remote, GivesTheRowsBackBitForBit) {
 }
 
 TEST_P(Remote, GivesPlaneAAloneWhereThatIsAskedFor) {
-  const Machines machines(file_, 2, kPatience, GetParam().on_disk);
+  const Machines machines(mapped_, 2, kPatience, GetParam().on_disk);
   const std::vector<int64_t> ids = random_ids(900);
-  std::vector<std::byte> coarse(ids.size() * rows_.table.row_bytes());
-  file_->fetch(ids, coarse.data(), true);
+  std::vector<std::byte> coarse = room_for(ids);
+  mapped_->fetch(ids, coarse.data(), true);
   for (const bool plane_a : {true, false, true}) {
     EXPECT_EQ(fetched(*machines.all[1].rows, ids, plane_a), plane_a ? coarse : expected(ids));
   }
@@ -129,26 +94,26 @@ TEST_P(Remote, GivesPlaneAAloneWhereThatIsAskedFor) {
 
 // Buffers of one request and less of each machine, and of several.
 TEST_P(Remote, PutsRowsIntoBuffers) {
-  for (const int count : {2, 7}) {
-    const Machines machines(file_, count, kPatience, GetParam().on_disk);
-    for (const int64_t buffer_bytes : {4 << 10, 64 << 10, 1 << 20}) {
-      const std::vector<int64_t> ids = far_ids(kNumRows, 1, count);
+  for (const int count : {2, 4}) {
+    const Machines machines(mapped_, count, kPatience, GetParam().on_disk);
+    for (const auto& [buffer_bytes, num_ids] : {std::pair{4 << 10, 400}, {64 << 10, 3000}, {1 << 20, 5000}}) {
+      const std::vector<int64_t> ids = far_ids(static_cast<std::size_t>(num_ids), 1, count);
       const std::vector<uint32_t> list(ids.begin(), ids.end());
       EXPECT_EQ(staged(*machines.all[1].far, list, buffer_bytes), expected(ids));
       EXPECT_EQ(use_.rows(), std::ssize(ids));
       const base::TierUse &remote = use_.tiers[kRemoteTier], &disk = use_.tiers[kDiskTier];
       EXPECT_EQ(remote.rows, std::ranges::count_if(ids, [&](int64_t id) { return owner_of(id, count) != 1; }));
-      EXPECT_EQ(remote.bytes + disk.bytes, file_->stored_bytes(ids));
+      EXPECT_EQ(remote.bytes + disk.bytes, mapped_->stored_bytes(ids));
     }
   }
 }
 
 // Nothing is written to the buffer any more.
 TEST_P(Remote, GivesUpAFetchIntoABuffer) {
-  const Machines machines(file_, 3, kPatience, GetParam().on_disk);
+  const Machines machines(mapped_, 3, kPatience, GetParam().on_disk);
   const std::vector<int64_t> ids = far_ids(kNumRows, 0, 3);
   const std::vector<uint32_t> list(ids.begin(), ids.end());
-  for (int i = 0; i < 20; ++i) {
+  for (int i = 0; i < 10; ++i) {
     std::vector<uint64_t> memory(1 << 17), entries(kRowsOfBuffer);
     const StageBuffer buffer{reinterpret_cast<std::byte*>(memory.data()), 1 << 20, entries.data(), kRowsOfBuffer};
     machines.all[0].far->stage(list, false, buffer);
@@ -159,7 +124,7 @@ TEST_P(Remote, GivesUpAFetchIntoABuffer) {
 }
 
 TEST_P(Remote, NamesTheMachineOfRowsForABuffer) {
-  Machines machines(file_, 3, kPatience, GetParam().on_disk);
+  Machines machines(mapped_, 3, kPatience, GetParam().on_disk);
   const std::vector<int64_t> ids = far_ids(2000, 0, 3);
   const std::vector<uint32_t> list(ids.begin(), ids.end());
   machines.all[2].server.reset();
@@ -168,7 +133,7 @@ TEST_P(Remote, NamesTheMachineOfRowsForABuffer) {
 
 // Any number of fetches of any machine, in no order.
 TEST_P(Remote, FetchesSideBySide) {
-  const Machines machines(file_, 3, kPatience, GetParam().on_disk);
+  const Machines machines(mapped_, 3, kPatience, GetParam().on_disk);
   std::vector<std::thread> threads;
   std::atomic<int> num_good = 0;
   for (uint64_t thread = 0; thread < 6; ++thread) {
@@ -178,7 +143,7 @@ TEST_P(Remote, FetchesSideBySide) {
         std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
         const std::vector<int64_t> first = random_ids(1 + random() % 1500, random()),
                                    second = random_ids(200, random());
-        std::vector<std::byte> a(first.size() * rows_.table.row_bytes()), b(second.size() * rows_.table.row_bytes());
+        std::vector<std::byte> a = room_for(first), b = room_for(second);
         const TieredRows& rows = *machines.all[thread % 3].rows;
         TieredFetch fetch_a = rows.fetch(first, a.data()), fetch_b = rows.fetch(second, b.data());
         fetch_b.far.finish();
@@ -193,17 +158,17 @@ TEST_P(Remote, FetchesSideBySide) {
 
 // A fetch that is given up leaves the connections in order.
 TEST_P(Remote, GivesUpAFetch) {
-  const Machines machines(file_, 2, kPatience, GetParam().on_disk);
+  const Machines machines(mapped_, 2, kPatience, GetParam().on_disk);
   const std::vector<int64_t> ids = random_ids(kNumRows);
-  for (int i = 0; i < 20; ++i) {
-    std::vector<std::byte> out(ids.size() * rows_.table.row_bytes());
+  for (int i = 0; i < 10; ++i) {
+    std::vector<std::byte> out = room_for(ids);
     const TieredFetch given_up = machines.all[0].rows->fetch(ids, out.data());
   }
   EXPECT_EQ(fetched(*machines.all[0].rows, ids), expected(ids));
 }
 
 TEST_P(Remote, NamesTheMachineThatHasEnded) {
-  Machines machines(file_, 3, kPatience, GetParam().on_disk);
+  Machines machines(mapped_, 3, kPatience, GetParam().on_disk);
   const std::vector<int64_t> ids = random_ids(2000);
   EXPECT_EQ(fetched(*machines.all[0].rows, ids), expected(ids));
   machines.all[2].server.reset();
@@ -215,8 +180,8 @@ TEST_P(Remote, NamesTheMachineThatHasEnded) {
 
 TEST_P(Remote, EndsWhileRowsAreAskedFor) {
   const std::vector<int64_t> ids = random_ids(kNumRows);
-  std::vector<std::vector<std::byte>> out(20, std::vector<std::byte>(ids.size() * rows_.table.row_bytes()));
-  Machines machines(file_, 3, kPatience, GetParam().on_disk);
+  std::vector<std::vector<std::byte>> out(20, room_for(ids));
+  Machines machines(mapped_, 3, kPatience, GetParam().on_disk);
   std::vector<TieredFetch> fetches;
   for (std::vector<std::byte>& to : out) fetches.push_back(machines.all[1].rows->fetch(ids, to.data()));
   machines.all[1].peers->close();
@@ -229,7 +194,7 @@ TEST_P(Remote, EndsWhileRowsAreAskedFor) {
 }
 
 TEST_P(Remote, WaitsForOthersThatAskForMore) {
-  Machines machines(file_, 3, kPatience, GetParam().on_disk);
+  Machines machines(mapped_, 3, kPatience, GetParam().on_disk);
   machines.all[0].peers->close();
   std::atomic<bool> has_ended = false;
   std::thread waiting([&] {
@@ -253,11 +218,11 @@ TEST_P(Remote, SaysWhichDiskFailed) {
     errno = EIO;
     return -1;
   };
-  const Machines machines(file_, 3, kPatience, true, read);
+  const Machines machines(mapped_, 3, kPatience, true, read);
   const std::vector<int64_t> ids = random_ids(2000);
   for (const std::size_t machine : {0u, 2u}) {
     EXPECT_TRUE(base::fails_with([&] { fetched(*machines.all[machine].rows, ids); },
-                                 {"machine 1 at 127.0.0.1:", path_, "Input/output error"}));
+                                 {"machine 1 at 127.0.0.1:", file_, "Input/output error"}));
   }
 }
 
@@ -269,13 +234,13 @@ TEST_P(Remote, DoesNotWaitForWhatTheOtherReadsForItself) {
     return ::pread(file, to, bytes, offset);
   };
   const std::vector<int64_t> ids = random_ids(kNumRows);
-  std::vector<std::vector<std::byte>> out(50, std::vector<std::byte>(ids.size() * rows_.table.row_bytes()));
-  const Machines machines(file_, 2, kPatience, true, read);
+  std::vector<std::vector<std::byte>> out(50, room_for(ids));
+  const Machines machines(mapped_, 2, kPatience, true, read);
   std::vector<TieredFetch> own;
   for (std::vector<std::byte>& to : out) own.push_back(machines.all[1].rows->fetch(ids, to.data()));
   int64_t asked = 1;
   while (owner_of(asked, 2) != 1 || asked % 3 == 0) ++asked;
-  EXPECT_EQ(fetched(*machines.all[0].rows, {asked}), expected({asked}));
+  EXPECT_EQ(fetched(*machines.all[0].rows, {asked}), expected(std::vector{asked}));
   EXPECT_FALSE(own.back().far.done());
 }
 

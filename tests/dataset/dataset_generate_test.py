@@ -10,6 +10,7 @@ import time
 
 import numpy as np
 import pytest
+from processes import here, refused
 
 from cohort_gnn import ibp
 from cohort_gnn.base.errors import CohortError
@@ -76,7 +77,7 @@ def test_rows_are_drawn_from_a_table(tmp_path):
     assert (data.x != make(tmp_path / "other", dim=7, dtype="float16", rows=table, seed=6).x).any()
 
 
-def test_rows_of_a_file_or_a_data_set_come_raw_and_prepared_alike(tmp_path, capsys):
+def test_rows_of_a_file_or_a_data_set_come_raw_and_prepared_alike(tmp_path):
     table = np.random.default_rng(0).integers(256, size=(50, 9), dtype=np.uint8)
     np.save(tmp_path / "rows.npy", table)
     common = ["--nodes", "3000", "--edges", "9000", "--seed", "3"]
@@ -101,12 +102,12 @@ def test_rows_of_a_file_or_a_data_set_come_raw_and_prepared_alike(tmp_path, caps
         (None, "a .npy file or a data set"),
     ],
 )
-def test_rows_that_cannot_be_drawn_from(tmp_path, capsys, rows, words):
+def test_rows_that_cannot_be_drawn_from(tmp_path, rows, words):
     path = tmp_path / "rows.npy"
     path.write_bytes(b"no array") if rows is None else np.save(path, rows)
     command = ["dataset", "generate", str(tmp_path / "out"), "--nodes", "10", "--edges", "20", "--rows", str(path)]
-    assert main(command) == 1
-    assert words in capsys.readouterr().err and not (tmp_path / "out").exists()
+    refused(here(*command), 1, words)
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_name_that_is_too_long_is_an_error_like_others(tmp_path):

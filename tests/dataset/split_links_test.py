@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from processes import here, refused
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import from_tensors, held_out, open_one_type, split_links, write_links
@@ -103,10 +104,10 @@ def test_the_command_tells_of_held_out_links(graph, tmp_path, capsys):
         (["--negatives", "0"], "--negatives: expected an integer in [1, 10000], found 0"),
     ],
 )
-def test_what_cannot_be_split_is_refused(graph, tmp_path, capsys, arguments, words):
+def test_what_cannot_be_split_is_refused(graph, tmp_path, arguments, words):
     out = tmp_path / "out"
-    assert main(["dataset", "split-links", str(graph), str(out), *arguments]) == 1
-    assert words in " ".join(capsys.readouterr().err.split()) and not out.exists()
+    refused(here("dataset", "split-links", graph, out, *arguments), 1, words)
+    assert not out.exists()
 
 
 def test_links_of_ones_own(graph, tmp_path):
@@ -153,7 +154,7 @@ def test_links_that_do_not_fit_are_refused(graph, val, words):
     assert held_out(graph) == {}
 
 
-def test_damaged_arrays_are_told(graph, tmp_path, capsys):
+def test_damaged_arrays_are_told(graph, tmp_path):
     out = split_links(graph, tmp_path / "out")
     pairs = np.array(held_out(out)["test"].pairs)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from processes import SECONDS_TO_START, cohort, ran, refused
+from processes import SECONDS_TO_START, cohort, here, ran, refused
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.launch.run import script as run_script
@@ -74,7 +74,7 @@ def test_rows_and_lists_are_counted_by_tier(cora, tmp_path):
 
 def test_a_data_set_without_training_nodes_is_refused(tmp_path):
     ran("dataset", "generate", tmp_path / "data", "--nodes", 50, "--edges", 90, "--split-ratio", "0,0.5,0.5")
-    result = cohort("train", tmp_path / "data", *SMALL, "--out", tmp_path / "run")
+    result = here("train", tmp_path / "data", *SMALL, "--out", tmp_path / "run")
     refused(result, 1, "train_ids.npy: expected at least one node to train on, found none", "--split-ratio")
     assert not (tmp_path / "run").exists()
 
@@ -253,31 +253,31 @@ def test_every_option_has_a_group_and_a_sentence():
 
 
 def test_arguments_that_do_not_fit_together(cora, tmp_path):
-    empty = cohort("train", cora, "--device", "cpu", "--out", "")
+    empty = here("train", cora, "--device", "cpu", "--out", "")
     refused(empty, 1, "what follows --out: expected a value, found an empty argument", "a variable of the shell")
     (tmp_path / "file").write_text("")
-    refused(cohort("train", cora, "--fanout", "5,5", "--eval-fanout", "5"), 1, "--eval-fanout", "2 hops")
-    refused(cohort("train", cora, "--device", "cpu", "--out", tmp_path / "file"), 1, str(tmp_path / "file"), "--out")
-    refused(cohort("digest", cora, "--device", "cpu", "--slots", "1"), 2, "expected an integer from 2 to 64, found 1")
-    refused(cohort("train", cora, "--device", "cpu", "--gpus", "0,1"), 1, "--gpus: expected GPUs", "--ranks N")
-    refused(cohort("train", cora, "--device", "cpu", "--gpus", "2"), 1, "--gpus: expected GPUs, found only the CPU")
-    refused(cohort("run", "--device", "cpu", "--gpus", "0", __file__), 1, "--gpus: expected GPUs")
+    refused(here("train", cora, "--fanout", "5,5", "--eval-fanout", "5"), 1, "--eval-fanout", "2 hops")
+    refused(here("train", cora, "--device", "cpu", "--out", tmp_path / "file"), 1, str(tmp_path / "file"), "--out")
+    refused(here("digest", cora, "--device", "cpu", "--slots", "1"), 2, "expected an integer from 2 to 64, found 1")
+    refused(here("train", cora, "--device", "cpu", "--gpus", "0,1"), 1, "--gpus: expected GPUs", "--ranks N")
+    refused(here("train", cora, "--device", "cpu", "--gpus", "2"), 1, "--gpus: expected GPUs, found only the CPU")
+    refused(here("run", "--device", "cpu", "--gpus", "0", __file__), 1, "--gpus: expected GPUs")
     (tmp_path / "run.toml").write_text("cliques = 2\ncache-ratio = 0.1\n")
-    refused(cohort("train", cora, "--device", "cpu", "--config", tmp_path / "run.toml"), 1, "cliques: expected", "2")
+    refused(here("train", cora, "--device", "cpu", "--config", tmp_path / "run.toml"), 1, "cliques: expected", "2")
     heads = ["--model", "gat", "--hidden", "30", "--out", tmp_path / "run"]
-    failed = cohort("train", cora, "--device", "cpu", *heads)
+    failed = here("train", cora, "--device", "cpu", *heads)
     refused(failed, 1, "--hidden: expected a multiple of 4")
     assert failed.stderr.startswith("cohort: --hidden") and not (tmp_path / "run").exists()  # before anything is made
 
 
 def test_data_that_is_missing_or_damaged(cora, tmp_path):
-    refused(cohort("train", tmp_path / "nowhere", "--device", "cpu"), 1, "nowhere", "expected")
+    refused(here("train", tmp_path / "nowhere", "--device", "cpu"), 1, "nowhere", "expected")
     damaged = tmp_path / "damaged"
     damaged.mkdir()
     for file in cora.iterdir():
         (damaged / file.name).write_bytes(file.read_bytes())
     os.truncate(damaged / "features.npy", 4096)
-    train, check = cohort("train", damaged, "--device", "cpu"), cohort("dataset", "check", damaged)
+    train, check = here("train", damaged, "--device", "cpu"), here("dataset", "check", damaged)
     refused(train, 1, "features.npy")
     words = train.stderr.removeprefix("cohort: ").splitlines()[0]
     assert check.returncode == 1 and " ".join(words.split()) in " ".join((check.stdout + check.stderr).split())
@@ -285,7 +285,7 @@ def test_data_that_is_missing_or_damaged(cora, tmp_path):
 
 @pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="there is a GPU")
 def test_a_gpu_that_is_not_there(cora, tmp_path):
-    result = cohort("train", cora, "--device", "cuda", "--out", tmp_path / "run")
+    result = here("train", cora, "--device", "cuda", "--out", tmp_path / "run")
     refused(result, 1, "--device cuda: expected a GPU", "use --device cpu")
     assert not (tmp_path / "run").exists()
 
@@ -316,7 +316,7 @@ def test_digest_of_a_data_set_without_training_seeds(tmp_path):
     nodes = torch.arange(5)
     data = from_tensors(tmp_path / "data", x=torch.zeros(5, 2), y=nodes, edge_index=torch.stack([nodes, nodes]),
                         train_ids=nodes[:0], val_ids=nodes[:2], test_ids=nodes[2:])  # fmt: skip
-    refused(cohort("digest", data, "--device", "cpu"), 1, f"{data}/train_ids.npy: expected at least one node")
+    refused(here("digest", data, "--device", "cpu"), 1, f"{data}/train_ids.npy: expected at least one node")
 
 
 @pytest.mark.parametrize(

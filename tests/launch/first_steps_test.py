@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 import torch
-from processes import cohort, ran, refused
+from processes import cohort, here, ran, refused
 
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.launch.main import COMMAND_MODULES, build_parser
@@ -62,15 +62,13 @@ def test_splits_of_a_data_set_are_seeds_without_a_warning(cora):
 
 @pytest.mark.parametrize("command", ["train", "plan", "digest"])
 def test_too_few_slots_are_refused_by_the_command_line(cora, command):
-    result = cohort(command, cora, "--slots", 1)
-    assert result.returncode == 2 and "--slots: expected an integer from 2 to 64, found 1" in result.stderr
+    refused(here(command, cora, "--slots", 1), 2, "--slots: expected an integer from 2 to 64, found 1")
 
 
 def test_a_source_or_run_that_is_not_there_is_named(tmp_path):
-    result = cohort("dataset", "import", tmp_path / "none", tmp_path / "out")
+    result = here("dataset", "import", tmp_path / "none", tmp_path / "out")
     assert result.returncode == 1 and "none: expected a file or folder to import, found no such file" in result.stderr
-    result = cohort("train", "--resume", tmp_path / "none")
-    assert result.returncode == 1 and "expected the folder of a run, found no such folder" in result.stderr
+    refused(here("train", "--resume", tmp_path / "none"), 1, "expected the folder of a run, found no such folder")
 
 
 def test_the_bar_of_a_run_that_is_done_is_full(cora, tmp_path, shm):
@@ -119,18 +117,18 @@ def test_the_bar_shows_the_loss_of_the_first_step_on_the_cpu():
     ],
 )
 def test_an_argument_that_is_none_says_what_one_looks_like(arguments, words):
-    refused(cohort(*arguments), 2, words)
+    refused(here(*arguments), 2, words)
 
 
 def test_folders_that_are_no_runs_are_named(tmp_path):
-    refused(cohort("inspect", tmp_path / "none"), 1, "none: expected the folder of a run, found no such folder")
+    refused(here("inspect", tmp_path / "none"), 1, "none: expected the folder of a run, found no such folder")
     for command, *rest in (["report"], ["predict", tmp_path, "--out", tmp_path / "a.npy"]):
         for folder, found in ((tmp_path, "no run.json in it"), (tmp_path / "none", "no such folder")):
-            refused(cohort(command, folder, *rest), 1, f"{folder}: expected the folder of a run, found {found}")
+            refused(here(command, folder, *rest), 1, f"{folder}: expected the folder of a run, found {found}")
     for name in ("data/meta.json", "run/run.json"):
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).write_text("{}")
-    swapped = cohort("predict", tmp_path / "data", tmp_path / "run", "--out", tmp_path / "a.npy")
+    swapped = here("predict", tmp_path / "data", tmp_path / "run", "--out", tmp_path / "a.npy")
     found = "expected the folder of a run, found the folder of a data set"
     refused(swapped, 1, f"{tmp_path / 'data'}: {found}", f"cohort predict {tmp_path / 'run'} {tmp_path / 'data'}")
 
@@ -138,9 +136,9 @@ def test_folders_that_are_no_runs_are_named(tmp_path):
 def test_a_graph_without_labels_says_where_labels_come_from(tmp_path):
     (tmp_path / "edges.csv").write_text("src,dst\n0,1\n1,2\n2,0\n")
     ran("dataset", "import", tmp_path / "edges.csv", tmp_path / "data", "--features", "ones")
-    refused(cohort("train", tmp_path / "data"), 1, "at least one node to train on", "dataset import --labels FILE")
+    refused(here("train", tmp_path / "data"), 1, "at least one node to train on", "dataset import --labels FILE")
     refused(
-        cohort("plan", tmp_path / "data", "--num-gpus", 2, "--cliques", "none", "--partition"), 1, "found no such file"
+        here("plan", tmp_path / "data", "--num-gpus", 2, "--cliques", "none", "--partition"), 1, "found no such file"
     )
-    info = cohort("dataset", "info", tmp_path / "data")
+    info = here("dataset", "info", tmp_path / "data")
     assert "size              71 B\n" in info.stdout, info.stdout

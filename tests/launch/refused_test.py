@@ -1,11 +1,10 @@
 """Arguments that no program could take are refused as arguments, before anything is removed or counted."""
 
 import logging
-import os
 import subprocess
 
 import pytest
-from processes import cohort, refused
+from processes import here, refused
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.launch import main
@@ -55,13 +54,13 @@ def test_what_a_model_cannot_have_is_said_before_results_go(cora, tmp_path):
         ("--residual", "--residual: expected at least three hops in --fanout, one per layer, found 2"),
         ("--model package.module:Net --norm layer", "--norm: expected a built-in model"),
     ):
-        refused(cohort(*overwriting, *shape.split()), 1, words)
+        refused(here(*overwriting, *shape.split()), 1, words)
     assert (out / "summary.json").exists()
 
 
 def test_a_data_set_is_no_folder_for_results(cora, tmp_path):
     before = sorted(path.name for path in cora.iterdir())
-    result = cohort("train", cora, "--device", "cpu", "--out", f"{cora}/.")
+    result = here("train", cora, "--device", "cpu", "--out", f"{cora}/.")
     refused(result, 1, "--out: expected another folder than the data set's")
     assert sorted(path.name for path in cora.iterdir()) == before
 
@@ -84,9 +83,8 @@ def test_memory_that_is_no_number(cora, monkeypatch, capsys, command, value):
     assert said.startswith("cohort: COHORT_HOST_MEMORY_BYTES: expected a number of bytes") and repr(value) in said
 
 
-def test_a_gpu_without_memory_has_no_room(cora, capsys):
-    assert main.main(["plan", str(cora), "--gpu-memory", "0", "--cache-ratio", "0.1"]) == 1
-    assert "will not fit: GPU 0" in capsys.readouterr().err
+def test_a_gpu_without_memory_has_no_room(cora):
+    refused(here("plan", cora, "--gpu-memory", "0", "--cache-ratio", "0.1"), 1, "will not fit: GPU 0")
 
 
 def test_a_folder_that_does_not_stay_is_not_named(monkeypatch, caplog, tmp_path):
@@ -136,5 +134,4 @@ def test_paths_are_as_a_shell_takes_them(tmp_path):
 
 def test_errors_of_data_sets_say_whose_they_are(tmp_path):
     for command in (["info", tmp_path], ["partition", tmp_path, "--parts", 2]):
-        result = cohort("dataset", *command, env=os.environ)
-        refused(result, 1, f"cohort: {tmp_path}")
+        refused(here("dataset", *command), 1, f"cohort: {tmp_path}")

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from processes import here, refused
 
 from cohort_gnn import ibp
 from cohort_gnn.dataset import generate, generate_typed
@@ -53,8 +54,7 @@ def test_refuses_parts_that_there_cannot_be(prepared, capsys, words, told):
 
 def test_refuses_rows_that_are_not_encoded(tmp_path, capsys):
     generate(tmp_path / "data", kind="sbm", nodes=50, edges=100, dim=4)
-    assert main(["dataset", "shard", str(tmp_path / "data"), "--parts", "2"]) == 1
-    assert "expected encoded feature rows, found none" in capsys.readouterr().err
+    refused(here("dataset", "shard", tmp_path / "data", "--parts", "2"), 1, "expected encoded feature rows, found none")
     generate_typed(tmp_path / "typed", nodes=600, edges=3000, dim=4)
     assert main(["dataset", "shard", str(tmp_path / "typed"), "--parts", "2"]) == 1
     assert "--type: expected one of the node types paper, author, field, found none" in capsys.readouterr().err

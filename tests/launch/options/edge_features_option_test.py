@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from processes import cohort, ran
+from processes import cohort, ran, refused
 from torch_geometric.data import HeteroData
 
 from cohort_gnn import from_pyg
@@ -62,8 +62,7 @@ def test_encoded_rows_are_the_same(packed):
         assert raw == lines_of(packed, "--device", "cpu", "--compress", compress)
     assert "encoded" in cohort("dataset", "info", packed).stdout.split("edge features")[1].splitlines()[0]
     (packed / "edge_features.npy").touch()
-    done = cohort("dataset", "info", packed)
-    assert done.returncode == 1 and "a file that has changed since" in done.stderr
+    refused(cohort("dataset", "info", packed), 1, "a file that has changed since")
     ran("dataset", "prepare", packed, "--codec", "auto")
     ran("dataset", "prepare", packed, "--codec", "sparse", "--drop-raw")
     assert not (packed / "edge_features.npy").exists() and not (packed / "features.npy").exists()
@@ -75,8 +74,7 @@ def test_encoded_rows_are_the_same(packed):
     content = bytearray(damaged.read_bytes())
     content[len(content) // 2] ^= 1
     damaged.write_bytes(content)
-    done = cohort("digest", packed, "--device", "cpu", "--batches", 1)
-    assert done.returncode == 1 and "edge_features.ibp" in done.stderr
+    refused(cohort("digest", packed, "--device", "cpu", "--batches", 1), 1, "edge_features.ibp")
 
 
 @pytest.mark.gpu
@@ -137,8 +135,7 @@ def test_ranks_and_resumed_runs_learn_the_same(data, tmp_path):
     rows = np.load(data / "edge_features.npy")
     np.save(data / "edge_features.npy", -rows)
     try:
-        run = cohort("train", "--resume", tmp_path / "part", "--epochs", 3)
-        assert run.returncode == 1 and "one with other edge features" in run.stderr
+        refused(cohort("train", "--resume", tmp_path / "part", "--epochs", 3), 1, "one with other edge features")
     finally:
         np.save(data / "edge_features.npy", rows)
 

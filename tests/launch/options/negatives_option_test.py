@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from link_runs import CHANCE, OPTIONS, losses, train
-from processes import ALL_TESTS, cohort, refused
+from processes import ALL_TESTS, cohort, here, refused
 from resumable import demand_going_on
 from torch_geometric.data import HeteroData
 from torch_geometric.sampler import NegativeSampling
@@ -125,6 +125,6 @@ def test_weights_of_degrees():
 
 @pytest.mark.parametrize("value", ["degree:", "degree:-1", "degree:10", "degree:.5", "batch:1", "in_batch"])
 def test_other_places_are_refused(graph, tmp_path, value):
-    done = cohort("train", graph, *OPTIONS, "--negatives-from", value, "--out", tmp_path / "run")
+    done = here("train", graph, *OPTIONS, "--negatives-from", value, "--out", tmp_path / "run")
     expected = "uniform, degree, degree:P (0 <= P < 10) or batch"
     assert done.returncode == 2 and f"--negatives-from: expected {expected}, found {value}" in done.stderr

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from processes import ran
+from processes import here, ran, refused
 
 from cohort_gnn.cache.planner import Counts, PlanLinks, PlanLists, PlanRows, load_counts, plan
 from cohort_gnn.dataset import from_tensors
@@ -101,16 +101,14 @@ def test_counts_of_cliques_come_with_promises_of_their_own():
         (["--num-gpus", "2", "--cliques", "none", "--cache-policy", "degree"], "--cache-policy plan"),
     ],
 )
-def test_what_cannot_be_planned_says_why(data, capsys, arguments, text):
-    assert main(["plan", str(data), *map(str, PLAN), "--partition", *arguments]) == 1
-    assert text in capsys.readouterr().err
+def test_what_cannot_be_planned_says_why(data, arguments, text):
+    refused(here("plan", data, *PLAN, "--partition", *arguments), 1, text)
 
 
-def test_a_part_without_seeds_is_refused(data, capsys):
+def test_a_part_without_seeds_is_refused(data):
     np.save(parts_file(data, 4), np.zeros(NUM_NODES, np.int32))
     arguments = ["--num-gpus", "4", "--cliques", "none", "--partition"]
-    assert main(["plan", str(data), *map(str, PLAN), *arguments]) == 1
-    assert "found none in part 1" in capsys.readouterr().err
+    refused(here("plan", data, *PLAN, *arguments), 1, "found none in part 1")
 
 
 def test_ranks_get_the_seeds_of_their_cliques_part_each_once(data):

@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from processes import here, refused
 
 import cohort_gnn as cohort
 from cohort_gnn.base.errors import CohortError
@@ -99,13 +100,12 @@ def test_toml_and_python_are_told_the_same(tmp_path, cora):
         ("{paper: {count: 3}, author: {count: 3}}", ["--target", "papr"], "paper"),
     ],
 )
-def test_names_in_files_are_told_what_may_be_meant(tmp_path, capsys, nodes, options, meant):
+def test_names_in_files_are_told_what_may_be_meant(tmp_path, nodes, options, meant):
     np.save(tmp_path / "e.npy", np.array([[0, 1], [1, 2]]))
     np.save(tmp_path / "y.npy", np.array([0, 1, 0]))
     edges = "[{type: [paper, cites, paper], file: e.npy}]"
     (tmp_path / "graph.yaml").write_text(f"nodes: {nodes}\nedges: {edges}\n")
-    assert main(["dataset", "import", str(tmp_path / "graph.yaml"), str(tmp_path / "out"), *options]) == 1
-    assert f"did you mean {meant}?" in capsys.readouterr().err
+    refused(here("dataset", "import", tmp_path / "graph.yaml", tmp_path / "out", *options), 1, f"did you mean {meant}?")
     with pytest.raises(CohortError, match="did you mean year?"):
         choose_columns("table.csv", ["id", "year"], ["yaer"])
 

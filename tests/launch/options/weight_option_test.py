@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from processes import cohort, ran
+from processes import cohort, here, ran, refused
 from torch_geometric.data import HeteroData
 
 from cohort_gnn import from_pyg
@@ -87,5 +87,4 @@ def test_a_run(data, cora, tmp_path):
 
 
 def test_other_attributes_are_refused(data):
-    done = cohort("digest", data, "--weight-attr", "edge_attr")
-    assert done.returncode == 2 and "edge_weight" in done.stderr
+    refused(here("digest", data, "--weight-attr", "edge_attr"), 2, "edge_weight")

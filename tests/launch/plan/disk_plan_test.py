@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from processes import here, refused
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.cache import disk
@@ -109,9 +110,8 @@ def test_rates_are_those_of_the_file(graph, capsys):
     assert file.name in capsys.readouterr().out
 
 
-def test_bench_disk_wants_encoded_rows(cora, capsys):
-    assert main(["bench", "disk", str(cora)]) == 1
-    assert f"cohort dataset prepare {cora}" in capsys.readouterr().err
+def test_bench_disk_wants_encoded_rows(cora):
+    refused(here("bench", "disk", cora), 1, f"cohort dataset prepare {cora}")
 
 
 @pytest.mark.parametrize(("features", "code"), [("auto", 0), ("partitioned", 0), ("replicated", 1)])

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from processes import cohort
+from processes import cohort, here, refused
 
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.launch.main import main
@@ -54,6 +54,5 @@ def test_a_plan_is_for_the_batches_of_a_run(links, capsys, tmp_path):
         (["--relation", "a:b:c"], "--relation: expected the name of one relation, or source:name:target: node:to:node"),
     ],
 )
-def test_what_does_not_go_with_links_is_refused(links, capsys, options, words):
-    assert main(["plan", str(links), *SMALL, "--num-gpus", "1", *options]) == 1
-    assert words in capsys.readouterr().err
+def test_what_does_not_go_with_links_is_refused(links, options, words):
+    refused(here("plan", links, *SMALL, "--num-gpus", "1", *options), 1, words)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from processes import cohort
+from processes import cohort, here, refused
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.launch.main import main
@@ -141,15 +141,13 @@ def test_caches_have_rows_of_other_machines_first(tmp_path, capsys):
         ),
     ],
 )
-def test_what_does_not_go_together_is_refused(cora, capsys, options, words):
-    assert main(["plan", str(cora), *SMALL, *options]) == 1
-    assert words in capsys.readouterr().err
+def test_what_does_not_go_together_is_refused(cora, options, words):
+    refused(here("plan", cora, *SMALL, *options), 1, words)
 
 
-def test_what_nobody_can_count_is_refused_before_the_sampler_runs(cora, capsys, monkeypatch):
+def test_what_nobody_can_count_is_refused_before_the_sampler_runs(cora, monkeypatch):
     monkeypatch.setattr(planning, "presample", None)
-    assert main(["plan", str(cora), *SMALL, "--machines", "2", "--model", "a.b:C"]) == 1
-    assert "--parameters N" in capsys.readouterr().err
+    refused(here("plan", cora, *SMALL, "--machines", "2", "--model", "a.b:C"), 1, "--parameters N")
 
 
 def test_several_machines_need_the_size_of_a_cache(cora):

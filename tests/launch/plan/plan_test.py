@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+from processes import here, refused
 
 from cohort_gnn.launch.main import main
 from cohort_gnn.launch.plan import planning as plans
@@ -34,10 +35,9 @@ def test_without_a_size_there_is_a_table_of_sizes(cora, capsys, no_gpu):
     assert main(one) == 0 and json.loads(capsys.readouterr().out)["gpus"] == found[2]["gpus"]
 
 
-def test_host_memory_that_is_too_small_is_told_there_too(cora, capsys, no_gpu, monkeypatch):
+def test_host_memory_that_is_too_small_is_told_there_too(cora, no_gpu, monkeypatch):
     monkeypatch.setenv("COHORT_HOST_MEMORY_BYTES", "1000000")
-    assert main(["plan", str(cora), *SMALL]) == 1
-    assert "will not fit: host: " in capsys.readouterr().err
+    refused(here("plan", cora, *SMALL), 1, "will not fit: host: ")
 
 
 def test_auto_needs_to_know_the_gpu(cora, capsys, no_gpu):
@@ -49,8 +49,7 @@ def test_auto_needs_to_know_the_gpu(cora, capsys, no_gpu):
 def test_gpus_are_counted_or_named_as_train_has_them(cora, capsys, option):
     assert main(["plan", str(cora), *SMALL, *option, "--cliques", "all", "--cache-ratio", "0.1", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["gpus"]) == 2
-    assert main(["plan", str(cora), "--num-gpus", "3", "--gpus", "0,1"]) == 1
-    assert "--gpus, --num-gpus: expected one of the two" in capsys.readouterr().err
+    refused(here("plan", cora, "--num-gpus", "3", "--gpus", "0,1"), 1, "--gpus, --num-gpus: expected one of the two")
 
 
 def test_gpus_that_all_read_each_other_are_divided_where_entries_cannot_name_them(cora, capsys, monkeypatch):
@@ -58,8 +57,7 @@ def test_gpus_that_all_read_each_other_are_divided_where_entries_cannot_name_the
     monkeypatch.setattr(plans, "devices", lambda: machine)
     ten = ["plan", str(cora), *SMALL, "--num-gpus", "10", "--cache-ratio", "0.1", "--json"]
     assert main(ten) == 0 and json.loads(capsys.readouterr().out)["cliques"] == [list(range(8)), [8, 9]]
-    assert main([*ten, "--cliques", "all"]) == 1
-    assert "cliques: expected at most 8 GPUs in each, found 10" in capsys.readouterr().err
+    refused(here(*ten, "--cliques", "all"), 1, "cliques: expected at most 8 GPUs in each, found 10")
 
 
 def test_the_last_line_says_what_the_cache_saves(cora, capsys):

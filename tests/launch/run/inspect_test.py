@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from processes import SECONDS_TO_END, SECONDS_TO_START, cohort, ran, refused, wait_until
+from processes import SECONDS_TO_END, SECONDS_TO_START, cohort, here, ran, refused, wait_until
 
 pytestmark = pytest.mark.usefixtures("shm")
 
@@ -122,4 +122,4 @@ def test_a_channel_of_another_version_is_refused(live, tmp_path):
 
 def test_inspect_refuses_a_bad_run_json(tmp_path):
     (tmp_path / "run.json").write_text("{")
-    refused(cohort("inspect", tmp_path), 1, "run.json", "the run.json of cohort train")
+    refused(here("inspect", tmp_path), 1, "run.json", "the run.json of cohort train")

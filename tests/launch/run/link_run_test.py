@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from link_runs import ALL_NEIGHBOURS, CHANCE, OPTIONS, losses, metrics_of
-from processes import ALL_TESTS, cohort, ran, refused
+from processes import ALL_TESTS, cohort, here, ran, refused
 from resumable import demand_going_on
 from torch_geometric.data import HeteroData
 
@@ -371,7 +371,7 @@ NO_MODEL_OF_ONE = "--model: expected sage, gcn, gat or graphconv, for the types 
         (["--model", "sage"], "--model: expected rsage, rgcn, rgat or hgt"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(links, tmp_path, capsys, case):
+def test_options_that_do_not_fit_are_refused(links, tmp_path, case):
     (arguments, words), graph = case, links.data
     if "node" in arguments:  # a graph whose nodes have labels
         kind = "sbm" if len(links.counts) == 1 else "typed"
@@ -379,8 +379,7 @@ def test_options_that_do_not_fit_are_refused(links, tmp_path, capsys, case):
         graph = tmp_path / "labelled"
         assert main(["dataset", "generate", str(graph), *sizes]) == 0
     given = [*map(str, [*OPTIONS, *links.options]), *arguments, "--out", str(tmp_path / "run")]
-    assert main(["train", str(graph), *given]) == 1
-    assert words in " ".join(capsys.readouterr().err.split())
+    refused(here("train", graph, *given), 1, words)
     assert not (tmp_path / "run").exists()
 
 

@@ -7,7 +7,7 @@ import shutil
 
 import numpy as np
 import pytest
-from processes import cohort, ran, refused
+from processes import here, ran, refused
 from resumable import OPTIONS
 
 from cohort_gnn.launch.run import same_data
@@ -59,7 +59,7 @@ def test_a_data_set_that_has_changed_is_refused_and_the_run_still_goes_on(run, g
     shutil.copytree(graph, data, ignore=shutil.ignore_patterns("hotness-*"))  # counts are missing, too
     file = data / {"splits": "val_ids.npy", "edges": "indices.npy"}.get(what, f"{what}.npy")
     np.save(file, np.load(file)[::-1])
-    again = cohort("train", "--resume", copy, data, "--quiet")
+    again = here("train", "--resume", copy, data, "--quiet")
     words = f"{data}: expected the data set that the run was started on, found one with other {what}"
     refused(again, 1, words, "hint: name the folder of that data set; if its files were replaced, start a new run")
     assert "to continue" not in again.stderr
@@ -79,7 +79,7 @@ def test_parts_that_were_not_copied_are_missed(graph, tmp_path):
     options = ["--ranks", 2, "--partition", "--cliques", "none"]
     ran("train", graph, *OPTIONS, *options, "--epochs", 1, "--quiet", "--out", out)
     shutil.copytree(graph, data, ignore=shutil.ignore_patterns("partition*"))
-    again = cohort("train", "--resume", out, data, "--quiet")
+    again = here("train", "--resume", out, data, "--quiet")
     refused(again, 1, "partition-2.npy: expected the parts that the run was started with, found no such file")
 
 
@@ -102,7 +102,7 @@ def test_options_of_another_version_are_named(run, tmp_path):
     run_json = json.loads((run / "run.json").read_text())
     run_json["trainer"]["colour"] = "red"
     (copy / "run.json").write_text(json.dumps(run_json))
-    again = cohort("train", "--resume", copy, "--quiet")
+    again = here("train", "--resume", copy, "--quiet")
     refused(again, 1, "run.json: expected options that this version knows, found colour")
 
 

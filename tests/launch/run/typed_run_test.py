@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from processes import ALL_TESTS, cohort, ran
+from processes import ALL_TESTS, cohort, here, ran
 from torch_geometric.data import HeteroData
 
 import cohort_gnn as package
@@ -242,7 +242,7 @@ def test_results_are_read(run):
     ids=lambda value: str(value)[:20],
 )
 def test_what_is_not_offered_is_named(graph, tmp_path, options, said):
-    run = cohort("train", graph, *OPTIONS, *options, "--out", tmp_path / "run")
+    run = here("train", graph, *OPTIONS, *options, "--out", tmp_path / "run")
     assert run.returncode == 1 and said in run.stderr, run.stderr
     assert not (tmp_path / "run" / "run.json").exists()
 
@@ -256,5 +256,5 @@ def test_what_is_not_offered_is_named(graph, tmp_path, options, said):
     ],
 )
 def test_some_options_need_several_types(cora, tmp_path, options, said):
-    run = cohort("train", cora, *OPTIONS, *options, "--out", tmp_path / "run")
+    run = here("train", cora, *OPTIONS, *options, "--out", tmp_path / "run")
     assert run.returncode == 1 and said in run.stderr, run.stderr

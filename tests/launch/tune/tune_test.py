@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from processes import ALL_TESTS, SECONDS_TO_START, cohort, processes_of, ran, refused, wait_until
+from processes import ALL_TESTS, SECONDS_TO_START, cohort, here, processes_of, ran, refused, wait_until
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import open as open_dataset
@@ -290,7 +290,7 @@ def test_what_is_refused_before_any_trial(cora, tmp_path):
         ([tmp_path / "nowhere", "--out", tmp_path / "out"], "nowhere"),
         ([cora, "--device", "cpu", "--out", tmp_path / "file"], "expected a folder that can be written"),
     ):
-        result = cohort("tune", *arguments)
+        result = here("tune", *arguments)
         assert (result.returncode, result.stdout) == (1, "") and words in result.stderr, result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
@@ -310,7 +310,7 @@ def trial_of(folder, number: int, cost: float | None, **changed) -> Trial:
 @pytest.mark.parametrize(("file", "overwrite"), [("run.json", True), ("tune.json", False), ("run.toml", True)])
 def test_a_folder_of_results_is_left_alone(cora, tmp_path, file, overwrite):
     (tmp_path / file).write_text("{}")
-    result = cohort("tune", cora, *TINY, "--out", tmp_path, *["--overwrite"] * overwrite)
+    result = here("tune", cora, *TINY, "--out", tmp_path, *["--overwrite"] * overwrite)
     found = "run.toml, which no tuning has written" if file == "run.toml" else "the folder of"
     refused(result, 1, f"{tmp_path}: expected a new folder, found {found}")
     assert [path.name for path in tmp_path.iterdir()] == [file]

@@ -145,11 +145,8 @@ def test_a_run_is_made_once(measured):
     for number, line in enumerate(lines, 1):
         epoch = json.loads((out / f"run-{number:02}" / "summary.json").read_text())["epochs"][1]
         assert line["seconds"] == (epoch["ranks"][0] if epoch["ranks"] else epoch)["seconds"]
-        assert (line["edges"], line["seeds"], line["batches"]) == (
-            epoch["num_edges"],
-            epoch["num_seeds"],
-            epoch["num_batches"],
-        )
+        for size in ("edges", "seeds", "batches"):
+            assert line[size] == epoch[f"num_{size}"]
         assert line["rows"] == epoch["row_tiers"]["host"]["rows"] > epoch["num_nodes"], "all are read from the host"
         assert line["options"]["hidden"] == 8 and line["device"] == "cpu"
 

@@ -252,8 +252,7 @@ READERS = {
     "ogb_binary": Reader(_layout(layouts.write_ogb, True), _import("source", format="ogb")),
     "ogb_split_dict": Reader(_split_dict, _import("source", format="ogb")),
     "planetoid": Reader(
-        lambda folder: layouts.write_planetoid(folder / "raw", layouts.planetoid_sample()),
-        _import("raw", format="pyg"),
+        lambda folder: layouts.write_planetoid(folder / "raw", layouts.planetoid_sample()), _import("raw", format="pyg")
     ),
     "pyg": Reader(_pyg, _import("data.pt")),
     "igb": Reader(_layout(layouts.write_igb), _import("source", format="igb")),

@@ -12,11 +12,7 @@ import cohort_gnn as cohort
 from cohort_gnn import LinkNeighborLoader, NeighborLoader
 from cohort_gnn.trainer.bench.digest import digest
 
-pytestmark = [
-    pytest.mark.usefixtures("shm"),
-    pytest.mark.gpu,
-    pytest.mark.filterwarnings("ignore:no MPS daemon"),
-]
+pytestmark = [pytest.mark.usefixtures("shm"), pytest.mark.gpu, pytest.mark.filterwarnings("ignore:no MPS daemon")]
 
 NUM_NODES = 6000
 SEEDS = np.arange(0, NUM_NODES, 2)

@@ -203,10 +203,7 @@ def test_what_a_model_returns_has_a_column_for_each_class_and_a_row_for_each_see
             ["--callbacks", "own:Needy"],
             ["--callbacks own:Needy", "expected a class that is made without arguments, found TypeError"],
         ),
-        (
-            ["--callbacks", "own:Other"],
-            ["--callbacks own:Other", "expected a subclass of cohort.Callback"],
-        ),
+        (["--callbacks", "own:Other"], ["--callbacks own:Other", "expected a subclass of cohort.Callback"]),
         (
             ["--callbacks", "own:Misnamed"],
             [

@@ -184,8 +184,7 @@ def steps_in(out) -> list[tuple]:
 
 
 @pytest.mark.parametrize(
-    ("num_epochs", "limit", "sizes"),
-    [(3, 100, [7, 4, 7, 4]), (3, 16, [7, 4, 5]), (3, 9, [7, 2]), (1, 100, [7, 4])],
+    ("num_epochs", "limit", "sizes"), [(3, 100, [7, 4, 7, 4]), (3, 16, [7, 4, 5]), (3, 9, [7, 2]), (1, 100, [7, 4])]
 )
 def test_a_profile_has_a_limit(tmp_path, monkeypatch, num_epochs, limit, sizes):
     monkeypatch.setattr(recorders, "PROFILED_STEPS", limit)

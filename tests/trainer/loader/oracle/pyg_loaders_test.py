@@ -77,11 +77,7 @@ def test_links_without_the_edges_that_they_are(draws, typed):
     data = draws.draw(graphs(typed, None))
     options = draws.draw(pair_options(data, "directional", None))
     typed_pairs = options["edge_label_index"] if typed else (None, options["edge_label_index"])
-    with (
-        LinkNeighborLoader(data, device="cpu", **options) as loader,
-        pygs_sampler(),
-        same_negatives() as negatives,
-    ):
+    with LinkNeighborLoader(data, device="cpu", **options) as loader, pygs_sampler(), same_negatives() as negatives:
         for batch in loader:
             negatives |= negatives_of(batch, options)
             rest, one_batch = without_pairs(data, options, batch)

@@ -50,13 +50,7 @@ def weights_of(random, num_nodes: int) -> torch.Tensor:
     return weights
 
 
-def with_negatives(
-    lists,
-    pairs,
-    how: dict,
-    batch_key: int,
-    num_sources: int,
-) -> tuple[list, list]:
+def with_negatives(lists, pairs, how: dict, batch_key: int, num_sources: int) -> tuple[list, list]:
     """(sources, targets), negatives last.
 
     Args:

@@ -146,10 +146,7 @@ def sample(
     for name, pairs in nodes.items():
         of_trees, ids = (np.array(each, np.int64) for each in (zip(*pairs, strict=True) if pairs else ((), ())))
         of_nodes[name] = (ids, counted[name]) + ((of_trees,) if trees else ())
-    return (
-        of_nodes,
-        {name: (*(np.array(each, np.int64) for each in edges[name]), per_hop[name]) for name in edges},
-    )
+    return (of_nodes, {name: (*(np.array(each, np.int64) for each in edges[name]), per_hop[name]) for name in edges})
 
 
 def expect_batch(

@@ -26,9 +26,10 @@ CITES = ("paper", "cites", "paper")
 
 @pytest.fixture(scope="module")
 def events(tmp_path_factory):
-    """500 nodes, the first of which is a hub, and 8000 edges; row i of the features holds i, classes are i mod 3."""
+    """8000 edges among 500 nodes: a hub, and 30 nodes that no edge leads to; row i of the features holds i."""
     random = np.random.default_rng(3)
     ends, time = random.integers(500, size=(2, 8000)), random.integers(-5, 20, size=8000)
+    ends[1] %= 470
     ends[1, :2000] = 0
     x = np.repeat(np.arange(500, dtype=np.float32)[:, None], 3, axis=1)
     folder = tmp_path_factory.mktemp("events") / "set"
@@ -193,5 +194,19 @@ def test_a_gpu_makes_the_same_batches(events, papers, name, strategy, places):
             loader_of(graph, fanout, (name, seeds), **how) as on_cpu,
             loader_of(graph, fanout, (name, seeds), **how | places | {"device": "cuda"}) as on_gpu,
         ):
+            for _ in range(2):
+                expect_same_passes(on_gpu, on_cpu)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"topology": "host"}, {"disjoint": True}, {"cache_ratio": 0.4}, {"subgraph_type": "bidirectional"}],
+    ids=str,
+)
+def test_a_gpu_draws_the_same_with_replacement(events, options):
+    how = {"replace": True, "shuffle": True} | options
+    for fanout in ([3, 2], [40, 33], [-1, 4]):
+        with loader_of(events, fanout, **how) as on_cpu, loader_of(events, fanout, device="cuda", **how) as on_gpu:
             for _ in range(2):
                 expect_same_passes(on_gpu, on_cpu)

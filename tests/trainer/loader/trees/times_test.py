@@ -76,6 +76,9 @@ def test_times_are_kept_with_a_graph(tmp_path):
     assert open_dataset(from_pyg(data, tmp_path / "nodes")).edge_times.tolist() == [10, 20, 30, 20]
 
 
+TIMES = {"time_attr": "time", "input_time": [1, 2, 3]}
+
+
 @pytest.mark.parametrize(
     ("how", "said"),
     [
@@ -85,8 +88,15 @@ def test_times_are_kept_with_a_graph(tmp_path):
         ({"time_attr": "time", "input_time": "now"}, r"input_time: expected integers \[3\]"),
         ({"input_time": [1, 2, 3]}, "input_time: expected None without time_attr"),
         ({"temporal_strategy": "last"}, "temporal_strategy: expected 'uniform' without time_attr"),
-        ({"time_attr": "time", "input_time": [1, 2, 3], "temporal_strategy": "first"}, "temporal_strategy: expected"),
+        ({"temporal_strategy": "first"} | TIMES, "temporal_strategy: expected"),
         ({"time_attr": 3}, "time_attr: expected"),
+        ({"replace": "yes"}, "replace: expected true or false"),
+        (
+            {"replace": True, "temporal_strategy": "last"} | TIMES,
+            'replace: expected False, with temporal_strategy="last"',
+        ),
+        ({"replace": True, "weight_attr": "edge_weight"}, 'replace: expected False, with weight_attr="edge_weight"'),
+        ({"replace": True, "cache_ratio": "auto"}, "cache_ratio: expected a number, for draws with replacement"),
         ({"disjoint": True, "weight_attr": "edge_weight"}, "disjoint: expected False, for draws by weight_attr"),
         ({"disjoint": True, "cache_ratio": "auto", "trainer_bytes": 1}, "cache_ratio: expected a number"),
     ],

@@ -77,13 +77,9 @@ def slurm(job: int) -> dict[str, str]:
     return {"SLURM_JOB_ID": str(job), "SLURM_JOB_NODELIST": "localhost"}
 
 
-def test_spawned_ranks_train_on_each_seed_once(data, environment):
-    found = printed("python", "examples/spawn.py", data, env=environment)
-    assert re.fullmatch("".join(EPOCH_OF_TWO.format(epoch) for epoch in range(2)), found), found
-
-
-def test_tasks_of_srun_train_on_each_seed_once(data, environment):
-    found = printed("bash", "examples/srun.sh", data, env=environment | slurm(os.getpid()))
+@pytest.mark.parametrize("command", [("python", "examples/spawn.py"), ("bash", "examples/srun.sh")], ids=" ".join)
+def test_ranks_train_on_each_seed_once(data, environment, command):
+    found = printed(*command, data, env=environment | (slurm(os.getpid()) if command[0] == "bash" else {}))
     assert re.fullmatch("".join(EPOCH_OF_TWO.format(epoch) for epoch in range(2)), found), found
 
 

@@ -13,7 +13,7 @@ import torch_geometric.loader as pyg
 from torch.utils.data import DataLoader
 from torch_geometric.data import HeteroData, TemporalData
 from torch_geometric.loader import LinkLoader, NodeLoader
-from torch_geometric.sampler.base import SubgraphType
+from torch_geometric.sampler.base import NumNeighbors, SubgraphType
 
 import cohort_gnn as cohort
 from cohort_gnn import CohortError, LinkNeighborLoader, NeighborLoader
@@ -210,6 +210,8 @@ def test_packages_list_what_users_import():
 def test_numbers_of_neighbours_may_be_a_tensor_and_seeds_an_empty_list(cora):
     with NeighborLoader(cora, torch.tensor([3, 2]), [], device="cpu") as loader:
         assert loader.num_neighbors == [3, 2] and list(loader) == []
+    with NeighborLoader(cora, NumNeighbors([2, 1]), [5], device="cpu") as loader:
+        assert len(next(iter(loader)).num_sampled_edges) == 2
     with pytest.raises(CohortError, match="num_neighbors: expected one integer a hop"):
         NeighborLoader(cora, torch.tensor([3.0, 2.0]), device="cpu")
 

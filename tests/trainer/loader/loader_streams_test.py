@@ -35,14 +35,24 @@ def test_on_the_cpu_nothing_is_done(cora):
             record_stream(slot, None)
 
 
-@pytest.mark.parametrize("stream", ["cuda:0", 0, 140_000_000, torch.cuda.Stream], ids=repr)
-def test_what_is_no_stream_is_refused(cora, stream):
-    with loader_of(cora) as loader:
+OF_TORCH, OF_ITS_GPU = "a stream of torch, or None", "a torch.cuda.Stream of cuda:0"
+
+
+@pytest.mark.parametrize(
+    ("device", "stream", "expected"),
+    [
+        *(("cpu", stream, OF_TORCH) for stream in ("cuda:0", 0, 140_000_000, torch.cuda.Stream)),
+        *(pytest.param("cuda", stream, OF_ITS_GPU, marks=pytest.mark.gpu) for stream in (None, 0, torch.cpu.Stream())),
+    ],
+    ids=str,
+)
+def test_what_is_no_stream_is_refused(cora, device, stream, expected):
+    with loader_of(cora, device) as loader:
         batch = next(iter(loader))
         with pytest.raises(CohortError) as refused:
             batch.record_stream(stream)
-        assert (refused.value.place, refused.value.expected) == ("record_stream", "a stream of torch, or None")
-        assert refused.value.found == repr(stream)
+        assert (refused.value.place, refused.value.expected) == ("record_stream", expected)
+        assert device == "cuda" or refused.value.found == repr(stream)
 
 
 def test_the_slot_is_told_of_views_and_not_of_copies(cora, monkeypatch):
@@ -91,16 +101,6 @@ def test_a_slow_stream_reads_the_batch_that_it_was_given(cora):
         for (n_id, rows, edges), again in zip(seen, loader, strict=True):
             assert torch.equal(n_id, again.n_id) and torch.equal(edges, again.edge_index)
             assert np.array_equal(rows.cpu().numpy(), x[n_id.cpu().numpy()])
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("stream", [None, 0, torch.cpu.Stream()], ids=["None", "0", "cpu"])
-def test_a_gpu_wants_a_stream_of_its_own(cora, stream):
-    with loader_of(cora, "cuda") as loader:
-        batch = next(iter(loader))
-        with pytest.raises(CohortError) as refused:
-            batch.record_stream(stream)
-        assert (refused.value.place, refused.value.expected) == ("record_stream", "a torch.cuda.Stream of cuda:0")
 
 
 @pytest.mark.gpu

@@ -276,11 +276,6 @@ def test_edge_types_are_named_as_in_pyg(shm, fanout):
         LinkNeighborLoader(shop(), fanout, ("item", "item"), device="cpu")  # two of these
 
 
-def test_a_list_of_numbers_of_neighbours(shm):
-    with NeighborLoader(graph(), NumNeighbors([2, 1]), batch_size=9, device="cpu") as loader:
-        assert len(next(iter(loader)).num_sampled_edges) == 2
-
-
 @pytest.mark.parametrize("kind", [NeighborLoader, LinkNeighborLoader])
 def test_warnings_name_the_users_line(shm, kind):
     with pytest.warns(UserWarning, match="num_workers: ignored") as said:

@@ -12,7 +12,7 @@ from cohort_gnn.trainer.bench.digest import digest
 pytestmark = pytest.mark.usefixtures("shm")
 
 NUM_NODES = 3000
-EPOCHS = 4
+EPOCHS = 3
 DISTURBED = {"slow_fetch_us": 3000, "poison_slots": True}
 
 

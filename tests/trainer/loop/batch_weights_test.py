@@ -104,11 +104,6 @@ def test_models_that_take_no_weights_say_so(data, shm):
             model(batch.x, batch.edge_index, batch.num_sampled_nodes, batch.num_sampled_edges, batch.edge_weight)
 
 
-def test_a_data_set_without_weights_is_refused(cora, shm):
-    with pytest.raises(CohortError, match="edge_weights: expected a data set with edge weights, found .* without"):
-        NeighborLoader(cora, [3], device="cpu", edge_weights=True)
-
-
 def train(data: Path, out: Path, *arguments):
     options = "--device cpu --model gcn --fanout 10,5 --batch-size 50 --hidden 16 --epochs 2 --out".split()
     return run_cohort("train", data, *options, out, *arguments)

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from processes import ALL_TESTS, ran, refused
 from processes import cohort as run_cohort
-from processes import ran, refused
 from torch.nn import functional as F
 
 import cohort_gnn as cohort
@@ -41,6 +41,12 @@ def data(request, tmp_path_factory) -> Path:
     x, y, edge_index = graph_of_task(task, torch.float32 if floats else torch.uint8)
     out = tmp_path_factory.mktemp("targets") / "data"
     return cohort.from_tensors(out, x=x, y=y, edge_index=edge_index, task=task, split=(0.6, 0.2, 0.2))
+
+
+# By day, runs have the labels of several classes as integers alone.
+OF_DATA = pytest.mark.parametrize(
+    "data", ["regression", "multilabel", *["multilabel, floats"] * ALL_TESTS], indirect=True
+)
 
 
 def test_regression_leaves_nan_out():
@@ -136,6 +142,7 @@ def train(data: Path, out: Path, *arguments, device: str = "cpu") -> dict:
     return json.loads((out / "summary.json").read_text()) | {"said": result.stdout}
 
 
+@OF_DATA
 def test_a_run_learns_and_predicts(data, tmp_path, shm):
     graph = cohort.dataset.open(data)
     summary = train(data, tmp_path / "run", "--epochs", 12)
@@ -182,6 +189,7 @@ def test_a_gpu_learns_the_same(data, tmp_path, shm, graphs):
     assert gpu["test_metrics"] == pytest.approx(host["test_metrics"], rel=0.05)
 
 
+@OF_DATA
 def test_ranks_share_loss_and_metrics(data, tmp_path, shm):
     """With batches of half the size, two ranks make the steps of one."""
     one = train(data, tmp_path / "one", "--epochs", 2)

@@ -121,7 +121,7 @@ def test_pygs_way_for_edges_of_others(hidden):
 
 
 def test_a_compiled_model_goes_pygs_way():
-    (x, edges), (_, ours) = batch_of(), pair_of(GraphSAGE)
+    (x, edges), (_, ours) = batch_of(), pair_of(GraphSAGE, 2)
     torch.compiler.reset()
     fast = torch.compile(ours, backend="eager")
     torch.testing.assert_close(fast(x.double(), edges, **SIZES), ours(x.double(), edges, **SIZES))

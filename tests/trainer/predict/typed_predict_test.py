@@ -63,8 +63,8 @@ MODELS = [
 ]
 MEMORY = [
     (1 << 30, [KeptIn.WHOLE] * 3),
-    (40_000, [KeptIn.FILES] * 3),
-    (100_000, [KeptIn.WHOLE, KeptIn.HOST, KeptIn.FILES]),
+    (120_000, [KeptIn.FILES] * 3),
+    (250_000, [KeptIn.WHOLE, KeptIn.HOST, KeptIn.FILES]),
 ]
 # By day each model has all the memory and, in turn, one of the others.
 CASES = [

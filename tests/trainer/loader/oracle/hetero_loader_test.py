@@ -21,7 +21,7 @@ from cohort_gnn import CohortError, NeighborLoader
 from cohort_gnn.dataset import open as open_dataset
 
 pytestmark = pytest.mark.usefixtures("shm")
-EXAMPLES = 400 if ALL_TESTS else 40
+EXAMPLES = 400 if ALL_TESTS else 30
 
 
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -26,7 +26,7 @@ from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.spec.graph import EDGE_TYPE
 
 pytestmark = pytest.mark.usefixtures("shm")
-EXAMPLES = 300 if ALL_TESTS else 40
+EXAMPLES = 300 if ALL_TESTS else 30
 BUYS, REV_BUYS = ("user", "buys", "item"), ("item", "rev_buys", "user")
 VIEWS, LIKE = ("user", "views", "item"), ("item", "like", "item")
 ONE_OR_SEVERAL = pytest.mark.parametrize("relation", [EDGE_TYPE, BUYS], ids=["one type", "several types"])

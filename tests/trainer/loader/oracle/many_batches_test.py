@@ -14,7 +14,7 @@ from cohort_gnn.dataset import from_tensors
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE
 
-NUM_BATCHES = 100_000 if ALL_TESTS else 400
+NUM_BATCHES = 100_000 if ALL_TESTS else 150
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 FANOUT = [3, 2]
 

@@ -22,7 +22,7 @@ from cohort_gnn import LinkNeighborLoader, NeighborLoader
 from cohort_gnn.dataset import open as open_dataset
 
 pytestmark = [pytest.mark.usefixtures("shm"), pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(3000)]
-EXAMPLES = 560 if ALL_TESTS else 12
+EXAMPLES = 560 if ALL_TESTS else 8
 KINDS = ["directional", "bidirectional", "induced", "disjoint"]
 TIMED = [None, "time", "edge_time"]
 cases = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))

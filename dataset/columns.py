@@ -108,7 +108,8 @@ class Columns(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_def
 
 
 def write_columns(folder: Path, columns: Columns) -> None:
-    """Writes columns.json, if there is something to say."""
+    """Writes columns.json, if there is something to say; one that is there goes."""
+    (folder / FILE).unlink(missing_ok=True)
     if columns.nodes or columns.edges or columns.classes:
         text = {"format": columns.format, "version": columns.version} | msgspec.to_builtins(columns)
         (folder / FILE).write_bytes(msgspec.json.format(msgspec.json.encode(text), indent=1) + b"\n")

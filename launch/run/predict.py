@@ -20,7 +20,7 @@ from cohort_gnn.launch.options.parser import add_options, kind, spec_of
 from cohort_gnn.launch.run.supervise import Stopped, begin_child, handlers_kept, stop_on_signals, stopped_later
 from cohort_gnn.spec import files
 from cohort_gnn.spec.run import SamplerSpec
-from cohort_gnn.spec.types import Bytes, Positive
+from cohort_gnn.spec.types import Bytes, Positive, Probability
 
 LOG = logging.getLogger(__name__)
 
@@ -36,15 +36,30 @@ def register(commands) -> None:
         "--out",
         type=Path,
         required=True,
-        metavar="PRED.npy",
-        help="file to write, in NumPy's format: float32 scores [V, classes]; a model that predicts links: float32 rows"
-        " [V, hidden]",
+        metavar="FILE",
+        help=".npy: float32 scores [V, classes]; a model that predicts links: float32 rows [V, hidden]. .parquet or"
+        " .csv: a table with the ids that nodes had in the source, the predicted class by its name, and the"
+        " probability of each class",
     )
     parser.add_argument(
         "--classes",
         action="store_true",
         help="write predictions instead of scores: class index (int64 [V]); multi-label: 0/1 matrix (uint8 [V, L]);"
-        " regression: value (float32 [V])",
+        " regression: value (float32 [V]); in a table: no probabilities of other classes",
+    )
+    parser.add_argument(
+        "--nodes",
+        type=Path,
+        metavar="IDS",
+        help="write only these nodes (with --top-k: sources), in this order: .npy, .csv or .parquet file of one column"
+        " with their ids in the source, or their numbers if they had none",
+    )
+    parser.add_argument(
+        "--threshold",
+        type=kind(Probability),
+        metavar="P",
+        help="a table of two classes or of several labels: predict the second class, or a label, from this probability"
+        " on (default: 0.5)",
     )
     parser.add_argument(
         "--node-type",
@@ -56,8 +71,14 @@ def register(commands) -> None:
         type=kind(Positive),
         metavar="K",
         help="a model that predicts links: write the K targets with the best scores for each source instead, best"
-        " first: int64 [sources, K]. Targets that the source is linked to, and the source itself, are left out; -1:"
-        " there are fewer",
+        " first: int64 [sources, K]; -1: there are fewer. In a table: a row for each, with the ids of both, the rank"
+        " and the score",
+    )
+    parser.add_argument(
+        "--exclude-seen",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="--top-k leaves out targets that the source is linked to (default); the source itself always",
     )
     add_options(parser, SamplerSpec, only=("device",))
     parser.add_argument(
@@ -80,9 +101,13 @@ def predict(args: argparse.Namespace) -> int:
         meta = json.loads((args.dataset / "meta.json").read_text())
         inputs += [args.dataset / name for name in array_files(meta)]
     demand_output(out, inputs)  # none of the run's files and of the data set's
-    if out.suffix != ".npy":
+    if out.suffix not in (".npy", ".parquet", ".csv"):
         hint = f"--out {args.out.with_suffix('.npy')}"
-        raise CohortError("--out", "a name that ends in .npy, as NumPy's files do", str(args.out), hint)
+        raise CohortError("--out", "a name that ends in .npy, .parquet or .csv", str(args.out), hint)
+    if args.threshold is not None and out.suffix == ".npy":
+        raise CohortError("--threshold", "a table as --out", args.out.name, "--out NAME.parquet")
+    if args.nodes is not None:
+        demand_regular(args.nodes)
     if args.top_k is not None and (args.classes or args.node_type):
         raise CohortError("--top-k", "no --classes and no --node-type beside it", "one of them", "leave it out")
     if not (args.run / "run.json").is_file():
@@ -96,6 +121,9 @@ def predict(args: argparse.Namespace) -> int:
         "classes": args.classes,
         "node_type": args.node_type,
         "top_k": args.top_k,
+        "exclude_seen": args.exclude_seen,
+        "nodes": None if args.nodes is None else str(args.nodes.absolute()),
+        "threshold": args.threshold,
         "device": resolve_device(spec_of(args, SamplerSpec).device),
         "memory_bytes": available_host_bytes() // 2 if args.memory is None else args.memory,
         "quiet": args.quiet,

@@ -62,21 +62,24 @@ def find_best_targets(
     best: np.ndarray,
     device: torch.device,
     advance: Callable[[int], None],
+    best_scores: np.ndarray | None = None,
+    exclude_seen: bool = True,
 ) -> None:
-    """Fills `best`.
+    """Fills `best`, and the scores of these targets.
 
     Args:
         sources, targets: rows that the model makes, float32 [num_sources, width] and [num_targets, width].
-        edges: those of the relation; targets that a source is linked to by them, and the source itself within one node
-            type, are left out.
+        edges: those of the relation; with `exclude_seen`, targets that a source is linked to by them are left out. The
+            source itself is, within one node type.
         best: int64 [num_sources, k], the best target first; -1 where a source has fewer than k others.
         advance: gets the number of sources that are done.
+        best_scores: float32 [num_sources, k].
     """
     known, k = Known.from_edges(edges), best.shape[1]
     for begin in range(0, len(sources), SOURCES):
         end = min(begin + SOURCES, len(sources))
         query = queries_of(decoder, torch.from_numpy(sources[begin:end]).to(device))
-        source, target = known.among(begin, end)
+        source, target = known.among(begin, end if exclude_seen else begin)
         if edges.is_within_one_type:
             own = torch.arange(begin, end)
             source, target = torch.cat([source, own - begin]), torch.cat([target, own])
@@ -93,5 +96,7 @@ def find_best_targets(
             block_scores, places = products.topk(min(k, len(rows)), dim=1)
             scores, order = torch.cat([scores, block_scores], 1).topk(k, dim=1)
             ids = torch.cat([ids, places + first], 1).gather(1, order)
+        if best_scores is not None:
+            best_scores[begin:end] = scores.cpu().numpy()
         best[begin:end] = ids.masked_fill(scores == -torch.inf, -1).cpu().numpy()
         advance(end - begin)

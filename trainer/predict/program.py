@@ -1,7 +1,8 @@
 """``python -m cohort_gnn.trainer.predict.program job.json``: the program of ``cohort predict``.
 
 The job: ``run`` and ``dataset`` (folders), ``out`` (file), ``classes``, ``node_type`` (or null), ``top_k`` (or null),
-``memory_bytes``, ``device``, ``quiet``, ``owner_pid`` (who waits for it).
+``exclude_seen``, ``nodes`` (file, or null), ``threshold`` (or null), ``memory_bytes``, ``device``, ``quiet``,
+``owner_pid`` (who waits for it).
 """
 
 import contextlib
@@ -25,9 +26,11 @@ from cohort_gnn.base.log import shown
 from cohort_gnn.base.progress_lines import ProgressLines
 from cohort_gnn.base.spelling import did_you_mean
 from cohort_gnn.base.units import format_bytes
-from cohort_gnn.dataset import StoredGraph
+from cohort_gnn.dataset import StoredGraph, original_ids
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.check import demand_in_range
+from cohort_gnn.dataset.columns import FILE as COLUMNS
+from cohort_gnn.dataset.columns import read_columns
 from cohort_gnn.dataset.links import LinkEdges
 from cohort_gnn.spec.graph import NODE_TYPE, GraphTypes
 from cohort_gnn.spec.options import flag_of
@@ -35,7 +38,7 @@ from cohort_gnn.spec.run import TrainerSpec, from_json
 from cohort_gnn.spec.run_file import read_run_json
 from cohort_gnn.trainer.loader import _native
 from cohort_gnn.trainer.models.own import model_described
-from cohort_gnn.trainer.models.targets import LinkTargets, Targets
+from cohort_gnn.trainer.models.targets import Classes, LinkTargets, MultiLabel, Targets
 from cohort_gnn.trainer.models.weights import load_weights
 from cohort_gnn.trainer.predict.best_targets import find_best_targets, queries_of
 from cohort_gnn.trainer.predict.layerwise import (
@@ -47,6 +50,15 @@ from cohort_gnn.trainer.predict.layerwise import (
     table_bytes,
 )
 from cohort_gnn.trainer.predict.node_rows import new_rows
+from cohort_gnn.trainer.predict.score_tables import (
+    NamedNodes,
+    columns_of_scores,
+    is_table,
+    score_blocks,
+    target_blocks,
+    wanted_nodes,
+    write_table,
+)
 
 LOG = logging.getLogger("cohort_gnn.trainer.predict")  # __name__ is that of the program
 
@@ -65,6 +77,7 @@ def model_of_run(run: Path, data: StoredGraph) -> tuple[nn.Module, Targets]:
             hint = f"score nodes in batches: NeighborLoader(DIR, fanout, {argument}), and cohort.load_model(RUN)"
             raise CohortError(str(run / "run.json"), f"a run without {flag_of(name)}", "one with", hint)
     _demand_same_types(from_json(options, TrainerSpec, str(run / "run.json")).graph, data, run, model)
+    _demand_same_columns(run, data)
     load_weights(run, model)
     return model, targets
 
@@ -95,6 +108,17 @@ def _demand_same_types(trained_on: GraphTypes, data: StoredGraph, run: Path, mod
         if count != expected:
             hint = "rows of these nodes were learned (--featureless embed), and there are none for others"
             raise CohortError(place, f"{expected:,} nodes of type {name}, as the run had", f"{count:,}", hint)
+
+
+def _demand_same_columns(run: Path, data: StoredGraph) -> None:
+    """Raises CohortError: features of the data set were encoded with other means or categories than those of the run,
+    or its classes have other names."""
+    before, after = read_columns(run), read_columns(data.path)
+    for what, member in (("features", "nodes"), ("features of edges", "edges"), ("classes", "classes")):
+        if getattr(before, member) != getattr(after, member) and (member != "classes" or after.classes):
+            hint = "import its tables with --columns-from and the data set of the run"
+            expected = f"{what} as {run / COLUMNS} has them: the same means, categories and names"
+            raise CohortError(str(data.path), expected, "others", hint)
 
 
 def output_of(model: nn.Module, node_type: str | None) -> str:
@@ -141,13 +165,49 @@ def predict_nodes(job: dict) -> None:
 def write_scores(
     job: dict, data: StoredGraph, model: nn.Module, targets: Targets, file: Path
 ) -> tuple[str, MemoryPlan]:
-    """Writes the scores, or the classes, of all nodes; returns what is in the file, and where hidden layers were."""
-    name, device = output_of(model, job["node_type"]), torch.device(job["device"])
-    best, one = targets.best if job["classes"] else None, torch.zeros(1, model.num_classes)
+    """Writes the scores, or the classes, of all nodes, or of those that are wanted; returns what is in the file, and
+    where hidden layers were."""
+    name, device, out = output_of(model, job["node_type"]), torch.device(job["device"]), Path(job["out"])
+    nodes = named_nodes(job, data, name, job["nodes"])
+    best, one = targets.best if job["classes"] and not is_table(out) else None, torch.zeros(1, model.num_classes)
+    if is_table(out):
+        names = read_columns(job["dataset"]).classes
+        columns = columns_of_scores(targets, names, job["classes"], threshold_of(job, targets, model.num_classes))
     kept = (best(one) if best else one).numpy()
-    scores = new_rows((data.node_types[name].num_nodes, *kept.shape[1:]), file, kept.dtype)
-    memory = run_layers(layers_of(model, data, job, device, name), scores, best, job["quiet"])
-    return f"{kept.dtype.name} {list(scores.shape)}", memory
+    shape = nodes.count, *kept.shape[1:]
+    layers = layers_of(model, data, job, device, name)
+    if not is_table(out) and nodes.nodes is None:
+        memory = run_layers(layers, scores := new_rows(shape, file, kept.dtype), best, job["quiet"])
+        return f"{kept.dtype.name} {list(scores.shape)}", memory
+    with temporary_folder(out) as folder:
+        scores = new_rows(shape, folder / "rows.npy", kept.dtype)
+        memory = run_layers(layers, scores, best, job["quiet"])
+        if is_table(out):
+            write_table(file, out.suffix, score_blocks(scores, nodes, columns))
+            return f"{nodes.num_rows:,} rows", memory
+        chosen = new_rows((nodes.num_rows, *kept.shape[1:]), file, kept.dtype)
+        np.take(scores, nodes.nodes, axis=0, out=chosen)
+    return f"{kept.dtype.name} {list(chosen.shape)}", memory
+
+
+def named_nodes(job: dict, data: StoredGraph, node_type: str, wanted: str | None) -> NamedNodes:
+    """The nodes of a type, with the ids that they had in the source, and which of them are wanted."""
+    ids, count = original_ids(job["dataset"], node_type), data.node_types[node_type].num_nodes
+    return NamedNodes(ids, wanted_nodes(None if wanted is None else Path(wanted), ids, count), count)
+
+
+def threshold_of(job: dict, targets: Targets, num_classes: int) -> float | None:
+    """The probability from which a label is predicted, if one is given.
+
+    Raises:
+        CohortError: the run has not two classes, or labels.
+    """
+    if job["threshold"] is not None and not (
+        isinstance(targets, MultiLabel) or isinstance(targets, Classes) and num_classes == 2
+    ):
+        hint = "leave it out: the class of the highest probability is predicted"
+        raise CohortError("--threshold", "a run with two classes, or with several labels", "another", hint)
+    return job["threshold"]
 
 
 def write_best_targets(
@@ -164,17 +224,31 @@ def write_best_targets(
     edges = LinkEdges(data, relation)
     if job["top_k"] > edges.num_targets:
         raise CohortError("--top-k", f"at most {edges.num_targets:,}, the number of targets", f"{job['top_k']:,}")
-    endpoint_types = dict.fromkeys(relation[::2])
-    best = new_rows((edges.num_sources, job["top_k"]), file, np.int64)
-    with temporary_folder(Path(job["out"])) as folder:
+    endpoint_types, out = dict.fromkeys(relation[::2]), Path(job["out"])
+    named_sources, named_targets = (
+        named_nodes(job, data, name, wanted) for name, wanted in ((relation[0], job["nodes"]), (relation[2], None))
+    )
+    if not is_table(out) and named_sources.nodes is not None:
+        raise CohortError("--nodes", "a table as --out beside --top-k", out.name, "--out NAME.parquet")
+    shape = edges.num_sources, job["top_k"]
+    with temporary_folder(out) as folder:
+        best = new_rows(shape, folder / "best.npy" if is_table(out) else file, np.int64)
+        best_scores = new_rows(shape, folder / "scores.npy") if is_table(out) else None
         rows = {}
         for number, name in enumerate(endpoint_types):
-            shape = data.node_types[name].num_nodes, model.num_classes
-            rows[name] = new_rows(shape, folder / f"rows-{number}.npy")
+            row_shape = data.node_types[name].num_nodes, model.num_classes
+            rows[name] = new_rows(row_shape, folder / f"rows-{number}.npy")
             memory = run_layers(layers_of(model, data, job, device, name), rows[name], None, job["quiet"])
         sources, others = rows[next(iter(endpoint_types))], rows[list(endpoint_types)[-1]]
         with progress_of("comparing sources with targets", edges.num_sources, job["quiet"]) as advance:
-            find_best_targets(decoder.to(device), sources, others, edges, best, device, advance)
+            find_best_targets(
+                *(decoder.to(device), sources, others, edges, best, device, advance),
+                best_scores=best_scores,
+                exclude_seen=job["exclude_seen"],
+            )
+        if best_scores is not None:
+            write_table(file, out.suffix, target_blocks(best, best_scores, named_sources, named_targets))
+            return f"the best {job['top_k']} targets of {named_sources.num_rows:,} sources", memory
     return f"int64 {list(best.shape)}", memory
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import link_runs
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 import torch.nn.functional as F
@@ -180,6 +181,7 @@ def test_the_best_targets_of_each_node_are_no_neighbours_yet(links, run, tmp_pat
         monkeypatch.setattr(best_targets, "TARGETS", pieces[1])
     job = {"run": str(run), "dataset": str(links.data), "classes": False, "node_type": None, "device": device}
     job |= {"memory_bytes": 1 << 30, "quiet": True, "out": str(tmp_path / "best.npy"), "top_k": 390}
+    job |= {"exclude_seen": True, "nodes": None, "threshold": None}
     program.predict_nodes(job)
     ran("predict", run, links.data, *how, "--out", tmp_path / "rows.npy")
     rows, found = np.load(tmp_path / "rows.npy"), np.load(tmp_path / "best.npy")
@@ -194,6 +196,15 @@ def test_the_best_targets_of_each_node_are_no_neighbours_yet(links, run, tmp_pat
     if not pieces:
         ran("predict", run, links.data, *how, "--out", tmp_path / "few.npy", "--top-k", 5)
         assert np.array_equal(np.load(tmp_path / "few.npy"), found[:, :5])
+        ran("predict", run, links.data, *how, "--out", tmp_path / "few.parquet", "--top-k", 5, "--no-exclude-seen")
+        table = pd.read_parquet(tmp_path / "few.parquet")
+        assert (
+            np.array_equal(table["source"], np.repeat(np.arange(400), 5)) and (table["rank"][:5] == range(1, 6)).all()
+        )
+        expected = best_of(rows.astype(np.float64), rows.astype(np.float64), np.eye(400, dtype=bool), 5)
+        assert (np.sort(table["target"].to_numpy().reshape(400, 5), 1) == np.sort(expected, 1)).mean() > 0.99
+        scores = np.einsum("nd,nd->n", rows[table["source"]], rows[table["target"]])
+        np.testing.assert_allclose(table["score"], scores, rtol=1e-4, atol=1e-4)
 
 
 def test_edges_of_one_node_type_link_both_ends(tmp_path):

@@ -269,8 +269,13 @@ def test_bad_input_says_what_is_wrong(data, cora, run, tmp_path, case, words):
 
 def job_of(run: Path, data: Path, out: Path) -> dict:
     paths = {"run": str(run), "dataset": str(data), "out": str(out)}
-    of_rows = {"classes": False, "node_type": None, "top_k": None}
-    return paths | of_rows | {"memory_bytes": 10**9, "device": "cpu", "quiet": True}
+    no_options = dict.fromkeys(["node_type", "top_k", "nodes", "threshold"])
+    return (
+        paths
+        | no_options
+        | {"classes": False, "exclude_seen": True}
+        | {"memory_bytes": 10**9, "device": "cpu", "quiet": True}
+    )
 
 
 NO_MEMORY = [RuntimeError("can't allocate memory\nmore"), torch.OutOfMemoryError("CUDA"), MemoryError()]
@@ -407,7 +412,7 @@ def test_a_model_that_is_none_is_not_loaded(tmp_path):
 
 
 def test_scores_go_into_a_file_of_numpy(data, run, tmp_path, capfd):
-    assert main(["predict", str(run), str(data), "--device", "cpu", "--out", str(tmp_path / "scores.csv")]) == 1
+    assert main(["predict", str(run), str(data), "--device", "cpu", "--out", str(tmp_path / "scores.tsv")]) == 1
     said = capfd.readouterr().err
     assert "--out: expected a name that ends in .npy" in said and f"hint: --out {tmp_path / 'scores.npy'}" in said
     assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,155 @@
+"""`cohort predict --out scores.parquet`: tables of predictions with the source's ids and the names of classes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.special
+from processes import cohort as run_cohort
+from processes import ran
+
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import from_tables
+from cohort_gnn.dataset.columns import read_columns
+from cohort_gnn.trainer.models.targets import LinkTargets, MultiLabel, Numbers
+from cohort_gnn.trainer.predict.score_tables import (
+    NamedNodes,
+    columns_of_scores,
+    score_blocks,
+    target_blocks,
+    wanted_nodes,
+    write_table,
+)
+
+V = 90
+IDS = np.array([f"u{i * 37 % V:02d}" for i in range(V)])
+FEATURES = [{"column": "income", "nulls": "mean"}, {"column": "country", "kind": "category"}]
+
+
+def payments(out: Path, countries: list[str], **options) -> Path:
+    rng = np.random.default_rng(1)
+    fraud = np.where(np.arange(V) % 3 == 0, "yes", "no")
+    users = pd.DataFrame({"id": IDS, "income": rng.normal(size=V), "country": rng.choice(countries, V), "fraud": fraud})
+    pays = pd.DataFrame({"a": rng.choice(IDS, 400), "b": rng.choice(IDS, 400)})
+    node = {"table": users, "id": "id", "features": FEATURES, "label": "fraud"}
+    edges = {("user", "pays", "user"): {"table": pays, "source": "a", "target": "b"}}
+    return from_tables(out, nodes={"user": node}, edges=edges, **options)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> tuple[Path, Path, np.ndarray]:
+    """A data set, a run on it, and the scores of its model, float32 [V, 2]."""
+    folder = tmp_path_factory.mktemp("trained")
+    data = payments(folder / "data", ["de", "fr"])
+    ran("train", data, "--epochs", 1, "--batch-size", 32, "--out", folder / "run", "--device", "cpu", "--quiet")
+    ran("predict", folder / "run", data, "--out", folder / "scores.npy", "--device", "cpu", "--quiet")
+    return data, folder / "run", np.load(folder / "scores.npy")
+
+
+def predicted(trained, out: Path, *options) -> pd.DataFrame:
+    ran("predict", trained[1], trained[0], "--out", out, "--device", "cpu", "--quiet", *options)
+    return pd.read_csv(out) if out.suffix == ".csv" else pd.read_parquet(out)
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+def test_a_table_has_ids_names_and_probabilities(trained, tmp_path, suffix):
+    probabilities = scipy.special.softmax(trained[2], axis=1)
+    table = predicted(trained, tmp_path / f"scores{suffix}")
+    assert list(table.columns) == ["id", "prediction", "p_no", "p_yes"]
+    assert (table["id"] == IDS).all()
+    assert (table["prediction"] == np.array(["no", "yes"])[probabilities.argmax(axis=1)]).all()
+    np.testing.assert_allclose(table[["p_no", "p_yes"]], probabilities, rtol=1e-5)
+
+
+def test_chosen_nodes_are_written_in_the_order_of_the_file(trained, tmp_path):
+    chosen = [7, 80, 3]
+    pd.DataFrame({"who": IDS[chosen]}).to_csv(tmp_path / "ids.csv", index=False)
+    threshold = float(np.median(scipy.special.softmax(trained[2], axis=1)[chosen, 1]))
+    options = ["--nodes", tmp_path / "ids.csv"]
+    table = predicted(trained, tmp_path / "s.parquet", *options, "--classes", "--threshold", threshold - 1e-6)
+    probability = scipy.special.softmax(trained[2], axis=1)[chosen, 1]
+    assert list(table.columns) == ["id", "prediction", "probability"]
+    assert (table["id"] == IDS[chosen]).all()
+    assert (table["prediction"] == np.where(probability >= threshold - 1e-6, "yes", "no")).all()
+    assert {"yes", "no"} == set(table["prediction"])
+    scores = tmp_path / "scores.npy"
+    ran("predict", trained[1], trained[0], "--out", scores, *options, "--device", "cpu", "--quiet")
+    assert np.array_equal(np.load(scores), trained[2][chosen])
+
+
+def test_a_data_set_that_was_encoded_otherwise_is_refused(trained, tmp_path):
+    assert read_columns(trained[1]) == read_columns(trained[0])
+    other = payments(tmp_path / "other", ["de", "it"])
+    problem = run_cohort("predict", trained[1], other, "--out", tmp_path / "s.csv", "--device", "cpu", "--quiet")
+    assert problem.returncode == 1 and "--columns-from" in problem.stderr
+    same = payments(tmp_path / "same", ["de", "it"], columns_from=trained[0])
+    ran("predict", trained[1], same, "--out", tmp_path / "s.csv", "--device", "cpu", "--quiet")
+
+
+def written(tmp_path, suffix, blocks) -> pd.DataFrame:
+    path = tmp_path / f"table{suffix}"
+    write_table(path, suffix, blocks)
+    return pd.read_csv(path) if suffix == ".csv" else pd.read_parquet(path)
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+def test_other_tasks_have_columns_of_their_own(tmp_path, suffix):
+    scores = np.random.default_rng(0).normal(size=(70_000, 3)).astype(np.float32)
+    nodes = NamedNodes(None, None, len(scores))
+    labels = columns_of_scores(MultiLabel(), ["a", "b", "c"], False, None)
+    table = written(tmp_path, suffix, score_blocks(scores, nodes, labels))
+    assert list(table.columns) == ["id", "p_a", "p_b", "p_c"] and (table["id"] == np.arange(len(scores))).all()
+    np.testing.assert_allclose(table[["p_a", "p_b", "p_c"]], scipy.special.expit(scores), rtol=1e-5)
+    chosen = columns_of_scores(MultiLabel(), [], True, 0.75)
+    table = written(tmp_path, suffix, score_blocks(scores, nodes, chosen))
+    assert np.array_equal(table[["0", "1", "2"]], scipy.special.expit(scores) >= 0.75)
+    values = columns_of_scores(Numbers(), [], False, None)
+    table = written(tmp_path, suffix, score_blocks(scores[:, :1], nodes, values))
+    np.testing.assert_allclose(table["prediction"], scores[:, 0], rtol=1e-6)
+
+
+def test_rows_of_links_are_lists_and_best_targets_have_both_ids(tmp_path):
+    import pyarrow as pa
+
+    rows = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
+    vectors = columns_of_scores(LinkTargets(), [], False, None)
+    table = written(tmp_path, ".parquet", score_blocks(rows, NamedNodes(None, None, 4), vectors))
+    assert np.array_equal(np.stack(table["row"]), rows)
+    best, scores = np.array([[2, 0], [1, -1], [-1, -1]]), np.array([[3.0, 2.0], [1.0, 0.0], [0.0, 0.0]], np.float32)
+    sources = NamedNodes(pa.array(["x", "y", "z"]), np.array([1, 0, 2]), 3)
+    targets = NamedNodes(pa.array([10, 11, 12]), None, 3)
+    table = written(tmp_path, ".parquet", target_blocks(best, scores, sources, targets))
+    assert table.to_dict("list") == {
+        "source": ["y", "x", "x"],
+        "target": [11, 12, 10],
+        "rank": [1, 1, 2],
+        "score": [1.0, 3.0, 2.0],
+    }
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("id\nu01\nnobody\n", "the id of a node, found nobody"),
+        ("id\nu01\nu01\n", "each node once, found u01"),
+        ("id,name\nu01,a\n", "a table of one column"),
+        ("id\n", ""),
+    ],
+)
+def test_files_of_ids_are_checked(tmp_path, lines, message):
+    import pyarrow as pa
+
+    (tmp_path / "ids.csv").write_text(lines)
+    if message:
+        with pytest.raises(CohortError, match=message):
+            wanted_nodes(tmp_path / "ids.csv", pa.array(IDS), V)
+    else:
+        assert len(wanted_nodes(tmp_path / "ids.csv", pa.array(IDS), V)) == 0
+
+
+def test_a_threshold_needs_two_classes_and_a_table(trained, tmp_path):
+    problem = run_cohort("predict", trained[1], trained[0], "--out", tmp_path / "s.npy", "--threshold", 0.3)
+    assert problem.returncode != 0 and "--out NAME.parquet" in problem.stderr

@@ -1,0 +1,198 @@
+"""Predictions as tables with the ids that nodes had in the source, and names of classes: Parquet or CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset.layouts.tables import kind_of, open_table
+from cohort_gnn.trainer.models.targets import Classes, MultiLabel, Numbers, Targets
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SUFFIXES = (".parquet", ".csv")
+ROWS_AT_ONCE = 1 << 16
+
+
+def is_table(path: Path) -> bool:
+    """Whether a file of this name is a table, not an array."""
+    return path.suffix in SUFFIXES
+
+
+@dataclass(frozen=True)
+class NamedNodes:
+    """The nodes whose predictions are wanted, and what they are called.
+
+    Attributes:
+        ids: of all nodes, int64 or texts; None: they are called by their numbers.
+        nodes: int64 [n]; None: all, in order.
+        count: of all nodes.
+    """
+
+    ids: pa.Array | None
+    nodes: np.ndarray | None
+    count: int
+
+    @property
+    def num_rows(self) -> int:
+        return self.count if self.nodes is None else len(self.nodes)
+
+    def slice(self, begin: int, end: int) -> tuple[np.ndarray | slice, pa.Array]:
+        """Which nodes the rows from begin to end are, and their ids."""
+        import pyarrow as pa
+
+        if self.nodes is None:
+            chosen: np.ndarray | slice = slice(begin, end)
+            return chosen, pa.array(np.arange(begin, end)) if self.ids is None else self.ids[begin:end]
+        chosen = self.nodes[begin:end]
+        return chosen, pa.array(chosen) if self.ids is None else self.ids.take(pa.array(chosen))
+
+    def named(self, nodes: np.ndarray) -> pa.Array:
+        """The ids of nodes, int64 [n]."""
+        import pyarrow as pa
+
+        return pa.array(nodes) if self.ids is None else self.ids.take(pa.array(nodes))
+
+
+def wanted_nodes(file: Path | None, ids: pa.Array | None, count: int) -> np.ndarray | None:
+    """int64 [n]: the nodes that a file names by their ids, in its order; by their numbers where nodes have no ids. None
+    without a file.
+
+    Raises:
+        CohortError: the file has several columns, an id that no node has, or an id twice.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if file is None:
+        return None
+    if kind_of(file) == "npy":
+        named = pa.array(np.load(file, allow_pickle=False).reshape(-1))
+    else:
+        table = open_table(file)
+        if len(table.titles) != 1:
+            raise CohortError(f"--nodes {file}", "a table of one column, of ids", f"{len(table.titles)} columns")
+        chunks = [chunk for (column,), _ in table.texts([0], 1 << 24) for chunk in column.chunks]
+        named = pa.concat_arrays(chunks) if chunks else pa.array([], pa.int64())
+    known = pa.array(np.arange(count)) if ids is None else ids
+    if named.type != known.type:
+        try:
+            named = named.cast(known.type)
+        except pa.ArrowInvalid as error:
+            actual = f"{named.type} in {file.name}"
+            raise CohortError(f"--nodes {file}", f"ids like those of the nodes, {known.type}", actual) from error
+    nodes = pc.index_in(named, value_set=known)
+    if nodes.null_count:
+        row = int(np.asarray(nodes.is_null()).argmax())
+        what = "the id of a node" if ids is not None else f"a node below {count:,}"
+        raise CohortError(f"--nodes {file}: row {row}", what, str(named[row].as_py())[:60])
+    numbers = nodes.to_numpy().astype(np.int64)
+    if len(np.unique(numbers)) < len(numbers):
+        again = named[int(np.flatnonzero(np.bincount(numbers)[numbers] > 1)[0])].as_py()
+        raise CohortError(f"--nodes {file}", "each node once", f"{again} again")
+    return numbers
+
+
+def columns_of_scores(
+    targets: Targets, names: Sequence[str], only_best: bool, threshold: float | None
+) -> Callable[[np.ndarray], dict[str, Any]]:
+    """What makes named columns of scores, float32 [n, outputs].
+
+    Args:
+        names: of classes or labels; empty: they are called by their numbers.
+        only_best: the predictions without the probabilities of all classes.
+        threshold: probability from which a label, or the second of two classes, is predicted; None: 0.5, or the class
+            of the highest probability.
+    """
+
+    def class_columns(scores: np.ndarray) -> dict[str, Any]:
+        called = list(names) or [str(i) for i in range(scores.shape[1])]
+        probabilities = torch.softmax(torch.from_numpy(scores), 1).numpy()
+        best = scores.argmax(1) if threshold is None else (probabilities[:, 1] >= threshold).astype(np.int64)
+        chosen: Any = np.array(called, object)[best] if names else best
+        beside = {"probability": np.take_along_axis(probabilities, best[:, None], 1)[:, 0]}
+        all_of_them = {f"p_{name}": probabilities[:, i] for i, name in enumerate(called)}
+        return {"prediction": chosen} | (beside if only_best else all_of_them)
+
+    def label_columns(scores: np.ndarray) -> dict[str, Any]:
+        called = list(names) or [str(i) for i in range(scores.shape[1])]
+        probabilities = torch.sigmoid(torch.from_numpy(scores)).numpy()
+        if only_best:
+            return {
+                f"{name}": probabilities[:, i] >= (0.5 if threshold is None else threshold)
+                for i, name in enumerate(called)
+            }
+        return {f"p_{name}": probabilities[:, i] for i, name in enumerate(called)}
+
+    if isinstance(targets, Classes):
+        return class_columns
+    if isinstance(targets, MultiLabel):
+        return label_columns
+    if isinstance(targets, Numbers):
+        return lambda scores: {"prediction": scores[:, 0]}
+    return lambda rows: {"row": list(rows)}
+
+
+def write_table(path: Path, suffix: str, blocks: Iterator[dict[str, Any]]) -> None:
+    """Writes columns, some rows at a time, as a Parquet or a CSV file.
+
+    Args:
+        suffix: of the file that `path` is going to be.
+    """
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet as pq
+
+    writer: Any = None
+    for columns in blocks:
+        batch = pa.RecordBatch.from_pydict({name: _array(values) for name, values in columns.items()})
+        if writer is None and suffix == ".csv":
+            writer = pyarrow.csv.CSVWriter(str(path), batch.schema)
+        elif writer is None:
+            writer = pq.ParquetWriter(path, batch.schema)
+        writer.write_batch(batch)
+    writer.close()
+
+
+def _array(values: Any) -> pa.Array:
+    import pyarrow as pa
+
+    if isinstance(values, list):  # rows of numbers
+        stacked = np.stack(values) if values else np.empty((0, 1), np.float32)
+        return pa.FixedSizeListArray.from_arrays(pa.array(stacked.reshape(-1)), stacked.shape[1])
+    return values if isinstance(values, pa.Array) else pa.array(values)
+
+
+def score_blocks(
+    scores: np.ndarray, nodes: NamedNodes, columns: Callable[[np.ndarray], dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    """Ids and columns of the wanted nodes."""
+    for begin in range(0, max(1, nodes.num_rows), ROWS_AT_ONCE):
+        chosen, ids = nodes.slice(begin, min(begin + ROWS_AT_ONCE, nodes.num_rows))
+        yield {"id": ids} | columns(np.ascontiguousarray(scores[chosen]))
+
+
+def target_blocks(
+    best: np.ndarray, scores: np.ndarray, sources: NamedNodes, targets: NamedNodes
+) -> Iterator[dict[str, Any]]:
+    """A row for each of the best targets of each wanted source: both ids, the rank from 1, and the score."""
+    import pyarrow as pa
+
+    step = max(1, ROWS_AT_ONCE // best.shape[1])
+    for begin in range(0, max(1, sources.num_rows), step):
+        chosen, ids = sources.slice(begin, min(begin + step, sources.num_rows))
+        targets_of_block = best[chosen]
+        row, rank = np.nonzero(targets_of_block >= 0)
+        yield {
+            "source": ids.take(pa.array(row)),
+            "target": targets.named(targets_of_block[row, rank]),
+            "rank": rank + 1,
+            "score": scores[chosen][row, rank],
+        }

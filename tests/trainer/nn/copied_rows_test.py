@@ -35,9 +35,7 @@ def test_an_optimizer_is_that_of_its_embeddings_alone(optimizer):
             copied(own)
     with pytest.raises(CohortError, match="add_param_group: expected one group of options, found another"):
         own.add_param_group({"params": [torch.ones(1)], "lr": 1.0})
-    with pytest.raises(
-        CohortError, match=r"load_state_dict: expected what state_dict\(\) .*, found none of states, steps"
-    ):
+    with pytest.raises(CohortError, match=r"load_state_dict: .* state_dict\(\) .*, found none of states, steps"):
         own.load_state_dict(torch.optim.Adam([torch.ones(1)]).state_dict())
 
 

@@ -56,9 +56,3 @@ def test_gradients_are_those_of_differences(dims, options):
     layer = GCNConv(*dims, **options).double()
     x, edge_index = torch.randn(12, dims[0], dtype=torch.float64), with_loops(random_edges(12, 12, 40))
     assert torch.autograd.gradcheck(lambda x: layer(x, edge_index), (x.requires_grad_(),))
-
-
-def test_weights_of_edges_take_pygs_way():
-    theirs, ours = pair_of(GCNConv, 6, 4)
-    x, edge_index = torch.randn(50, 6).requires_grad_(), random_edges(50, 50, 300)
-    assert_same(theirs, ours, x, edge_index, torch.rand(300))

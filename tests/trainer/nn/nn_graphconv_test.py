@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch_geometric.nn as pyg
-from blocks import DEVICES, assert_as_close, assert_same, by_target, pair_of, random_edges, run_layer
+from blocks import DEVICES, assert_same, by_target, pair_of, random_edges
 from torch import nn
 
 import cohort_gnn as cohort
@@ -20,16 +20,6 @@ def test_outputs_and_gradients_are_pygs(device, aggr, dim):
     assert_same(theirs, ours, (x, x[:40]), edges)
     other = torch.randn(40, dim, device=device).requires_grad_()
     assert_same(theirs, ours, (x, other), edges)
-
-
-def test_weights_of_edges_count_as_in_pygs():
-    theirs, ours = pair_of(GraphConv, 7, 4)
-    x, edges, weight = torch.randn(50, 7).requires_grad_(), random_edges(50, 20, 300), torch.randn(300)
-    expected, found = (run_layer(layer, (x, x[:20]), (edges, weight)) for layer in (theirs, ours))
-    for name, value in expected.items():
-        assert_as_close(found[name], value)
-    unweighted = run_layer(ours, (x, x[:20]), (edges,))
-    assert not torch.allclose(unweighted["out"], found["out"], atol=1e-3)
 
 
 def test_weights_beside_a_block_are_refused():

@@ -122,6 +122,14 @@ def test_matrices_take_pygs_way(kind, options):
     assert_same(*pair_of(kind, 6, 4, **options), torch.randn(50, 6).requires_grad_(), matrix)
 
 
+@pytest.mark.parametrize("kind", [GCNConv, GraphConv])
+def test_weights_of_edges_count_as_in_pygs_layer(kind):
+    theirs, ours = pair_of(kind, 7, 4)
+    x, edge_index, weight = torch.randn(50, 7).requires_grad_(), random_edges(50, 50, 300), torch.rand(300)
+    assert_same(theirs, ours, x, edge_index, weight)
+    assert not torch.allclose(ours(x, edge_index), ours(x, edge_index, weight), atol=1e-3)
+
+
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(
     ("kind", "dims"),

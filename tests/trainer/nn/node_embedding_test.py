@@ -308,9 +308,7 @@ def test_the_state_of_another_optimizer_is_refused(sizes, optimizer):
         each(torch.arange(3)).sum().backward()
         with_optimizer.step()
     before = copy.deepcopy(own.state_dict())
-    with pytest.raises(
-        CohortError, match=r"RowAdam.load_state_dict: states: expected .*\[\[\(60, 12\), \(60, 12\)\]\]"
-    ):
+    with pytest.raises(CohortError, match=r"RowAdam.load_state_dict: states: .*\[\[\(60, 12\), \(60, 12\)\]\]"):
         own.load_state_dict(other.state_dict())
     after = own.state_dict()
     assert after["steps"] == before["steps"] and after["param_groups"] == before["param_groups"]

@@ -111,9 +111,7 @@ def test_what_has_no_times_is_refused(events):
     with pytest.raises(CohortError, match="time_attr: expected the name of a tensor of times, .*data.when, found none"):
         loader_of(data, [2], [1], time_attr="when", input_time=[1])
     pairs = {"edge_label_index": torch.ones(2, 3, dtype=torch.int64), "device": "cpu", "exclude": "none"}
-    with pytest.raises(
-        CohortError, match=r"edge_label_time: expected integers \[3\], the time of each pair, .* found None"
-    ):
+    with pytest.raises(CohortError, match=r"edge_label_time: expected integers \[3\], the time of each pair, .* None"):
         LinkNeighborLoader(events, [2], time_attr="time", **pairs)
     with pytest.raises(CohortError, match="edge_label_time: expected None without time_attr"):
         LinkNeighborLoader(events, [2], edge_label_time=[1, 2, 3], **pairs)

@@ -14,6 +14,7 @@ from msgspec import Meta
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.spec import types
 from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE, ONE_OF_EACH, GraphTypes
+from cohort_gnn.spec.metrics import MetricName, MetricNames
 from cohort_gnn.spec.models import MODELS, ONE_TYPE, OWN_MODEL, SEVERAL_TYPES, ModelKind, listed, models_with
 from cohort_gnn.spec.options import Affects, option, options_of
 
@@ -268,6 +269,20 @@ class RunSpec(SamplerSpec):
     )
     patience: types.Positive | None = _training(
         None, "end the run after this number of epochs without a better validation score", COURSE, metavar="EPOCHS"
+    )
+    metrics: MetricNames | None = _training(
+        None,
+        "what validation and test measure besides the loss's own metric: classes: auroc, average_precision, f1; several"
+        " labels a node: the same, each label by itself; numbers: mae, r2; the mean over several classes or labels",
+        COURSE,
+        metavar="NAME[,NAME...]",
+    )
+    monitor: MetricName | None = _training(
+        None,
+        "the metric of validation that says which epoch is the best, for the weights that are kept and for --patience"
+        " (default: accuracy of classes, rmse of numbers, micro_f1 of several labels, mrr of links)",
+        LOSS | COURSE,
+        metavar="NAME",
     )
     amp: bool = _training(False, "train and evaluate in bfloat16 where bfloat16 is safe (autocast)", LOSS | MEMORY)
     eval_fanout: types.Fanout | None = _sampling(

@@ -9,6 +9,7 @@ from cohort_gnn.base.tables import TextTable
 from cohort_gnn.base.units import format_bytes, format_seconds
 from cohort_gnn.dataset.prepared import has_encoded_rows
 from cohort_gnn.launch.report.results import LISTS, ROWS, ReadKind, Run, one_line, ranks_of
+from cohort_gnn.spec.metrics import metric_text
 from cohort_gnn.spec.results import CONSTANT, TIERS, TIMES, GraphSizes, hardly_better
 
 LONG_WAIT = 0.1  # of an epoch
@@ -97,9 +98,9 @@ def result_table(run: Run) -> TextTable:
     for split, title in (("val", "validation"), ("test", "the test")):
         scores = _scores(run.summary[f"{split}_metrics"])
         rows += [[f"{name} in {title}", text] for name, text in scores.items()]
-        if (baseline := run.summary["baselines"].get(split)) is not None and scores:
-            name = next(iter(scores))
-            rows.append([f"the same for {CONSTANT.get(name, 'one answer')} alone", _scores({name: baseline})[name]])
+        baseline, name = run.summary["baselines"].get(split), next((name for name in scores if name in CONSTANT), None)
+        if baseline is not None and name:
+            rows.append([f"{name} for {CONSTANT[name]} alone", metric_text(name, baseline)])
     return TextTable("Result", ["", "of the run"], rows, "; ".join(cautions(run)))
 
 
@@ -107,9 +108,10 @@ def cautions(run: Run) -> list[str]:
     """What a reader of the result should know: the model has hardly learned anything, or has diverged."""
     warnings = []
     for split, title in (("test", "test"), ("val", "validation")):
-        name, value = next(iter(run.summary[f"{split}_metrics"].items()), ("", None))
-        if warning := hardly_better(name, value, run.summary["baselines"].get(split)):
-            warnings.append(f"{title} {warning}")
+        scores, baseline = run.summary[f"{split}_metrics"], run.summary["baselines"].get(split)
+        comparisons = [hardly_better(name, value, baseline) for name, value in scores.items() if name in CONSTANT]
+        if any(comparisons):
+            warnings += [f"{title} {comparison}" for comparison in comparisons if comparison]
             break
     diverged = [epoch["epoch"] + 1 for epoch in run.epochs if epoch["loss"] is None]
     return warnings + [f"the loss was not finite in epoch {epoch}" for epoch in diverged[:1]]
@@ -280,12 +282,8 @@ def _time_rows(runs: list[Run]) -> list[list[str]]:
 
 
 def _scores(metrics: dict[str, float | None]) -> dict[str, str]:
-    """How good the model was, by name; errors are no shares."""
-
-    def text_of(name: str, value: float) -> str:
-        return f"{value:.4g}" if name in ("rmse", "mae", "mrr") else f"{100 * value:.2f} %"
-
-    return {name: "-" if value is None else text_of(name, value) for name, value in metrics.items()}
+    """How good the model was, by name."""
+    return {name: metric_text(name, value) for name, value in metrics.items()}
 
 
 def median_times(run: Run) -> dict[str, float]:

@@ -46,6 +46,7 @@ from cohort_gnn.launch.run.machines import (
     meeting_if_any,
     this_machine,
 )
+from cohort_gnn.launch.run.metrics import check_metrics
 from cohort_gnn.launch.run.programs import run_programs
 from cohort_gnn.launch.run.resume import bring_back, demand_new, remove_parts, resumed, set_aside
 from cohort_gnn.launch.run.row_owners import row_listener
@@ -193,9 +194,12 @@ def check_model(spec: RunSpec, data: StoredGraph) -> None:
     else:
         demand_train_nodes(data)
         num_validated = len(data.val_ids)
-    if spec.patience is not None and num_validated == 0:
-        what = "links" if spec.task == "link" else "nodes"
-        raise CohortError("--patience", f"validation {what} in {data.path}", "none", "leave it out, or set --epochs")
+    for name in ("patience", "monitor"):
+        if getattr(spec, name) is not None and num_validated == 0:
+            what = "links" if spec.task == "link" else "nodes"
+            hint = "leave it out, or set --epochs" if name == "patience" else "leave it out: the last epoch is kept"
+            raise CohortError(f"--{name}", f"validation {what} in {data.path}", "none", hint)
+    check_metrics(spec, data)
     check_of_links(spec)
     _check_types(spec, data)
     if spec.use_edge_weights and not kind.takes_weights:

@@ -15,7 +15,7 @@ from cohort_gnn.base.files import write_whole
 from cohort_gnn.spec import files
 from cohort_gnn.spec.results import EpochReport, RunReport, hardly_better
 from cohort_gnn.trainer.loop.checkpoint import on_cpu
-from cohort_gnn.trainer.models.targets import Targets, is_better
+from cohort_gnn.trainer.models.targets import is_better
 from cohort_gnn.trainer.models.weights import save_model
 from cohort_gnn.trainer.report.cache_report import ReadsByRank
 from cohort_gnn.trainer.report.callback import Callback
@@ -52,7 +52,7 @@ class Results(Callback):
         self._tell_seconds(trainer)  # for the checkpoint, too
         trainer.report.add_bytes(report.row_tiers)
         self._count(trainer, report)
-        if is_best(report, trainer.report, trainer.targets):
+        if is_best(report, trainer.report, trainer.monitor):
             trainer.best_model = copy.deepcopy(trainer.model.state_dict())
             self._keep_model(trainer, unless_full)
         if not math.isfinite(report.loss) and not self._has_diverged:
@@ -114,11 +114,11 @@ def _save(run: Path, weights: dict[str, Tensor], guard: Guard) -> None:
         save_model(run, weights)
 
 
-def is_best(epoch: EpochReport, run: RunReport, targets: Targets) -> bool:
-    """Whether to keep the epoch's weights, as the run then says: best in validation, or the last without it."""
-    metric = targets.metric
+def is_best(epoch: EpochReport, run: RunReport, metric: str) -> bool:
+    """Whether to keep the epoch's weights, as the run then says: best in validation by this
+    metric, or the last without it."""
     if metric in epoch.val_metrics and metric in run.val_metrics:
-        if not is_better(targets, epoch.val_metrics[metric], run.val_metrics[metric]):
+        if not is_better(metric, epoch.val_metrics[metric], run.val_metrics[metric]):
             return False
     run.val_accuracy, run.val_metrics, run.best_epoch = epoch.val_accuracy, epoch.val_metrics, epoch.epoch
     return True

@@ -58,7 +58,7 @@ def hparams_of(trainer: "Trainer"):
         for name, value in values.items()
         if value is not None
     }
-    metric = trainer.targets.metric
+    metric = trainer.monitor
     return hparams(plain, dict.fromkeys(("loss/train", f"{metric}/val", f"{metric}/test"), 0.0))
 
 

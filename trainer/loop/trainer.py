@@ -24,6 +24,7 @@ from cohort_gnn.trainer.loop.ranks import Agreement, Ranks, StepSums
 from cohort_gnn.trainer.loop.seed_parts import seeds_by_rank
 from cohort_gnn.trainer.loop.step import TrainStep, adam, step_of
 from cohort_gnn.trainer.loop.stop import StopRequest
+from cohort_gnn.trainer.models.metrics import WholeSplit
 from cohort_gnn.trainer.models.own import model_of
 from cohort_gnn.trainer.models.targets import LinkTargets, mean_loss, targets_of
 from cohort_gnn.trainer.report.callback import HOOKS, Callback, name_of
@@ -49,6 +50,7 @@ class Trainer:
 
     Attributes:
         report: of the run so far.
+        monitor: the metric by which epochs are compared.
         running: the epoch that is under way.
         best_model: parameters of the epoch that did best in validation.
         task: "train" or "validate", of the pass that runs; "": none has begun.
@@ -76,6 +78,9 @@ class Trainer:
         self.callbacks, self.stop, self.all_rows = callbacks, stop or StopRequest(), all_rows
         self.device, self.quiet = source.device, options.quiet or ranks.rank > 0
         self.targets, self.links = targets_of(options.targets, options.loss), links or {}
+        self.monitor = options.monitor or self.targets.metric
+        others = dict.fromkeys([*(options.metrics or ()), self.monitor])
+        self.whole_split = WholeSplit([name for name in others if name not in self.targets.summed], options.targets)
         self._hooks: dict = {name: [] for name in HOOKS}  # of the callbacks that override them
         for callback, name in itertools.product(callbacks, HOOKS):
             if getattr(type(callback), name) is not getattr(Callback, name):
@@ -192,7 +197,7 @@ class Trainer:
     @torch.no_grad()
     def evaluate(self, which: Pass, split: str) -> tuple[dict[str, float], dict]:
         """How good the model is on the labelled seeds or the links of a split, by a pass over its seeds, those of all
-        ranks: a number by name; and what this rank read for that, as EpochReport.row_tiers."""
+        ranks: a number by name, first that of ``monitor``; and what this rank read, as EpochReport.row_tiers."""
         self.model.eval()
         self.ranks.spread_buffers(self.model)
         sums = torch.zeros(self.targets.num_sums + 1, dtype=torch.float64, device=self.device)
@@ -207,7 +212,9 @@ class Trainer:
             if links:
                 rows[slot.input_id] = scores.score_slot(slot)
             else:
-                sums[:-1] += self.targets.sums(scores.score_slot(slot), slot.y[: slot.num_seeds])
+                batch_scores, y = scores.score_slot(slot), slot.y[: slot.num_seeds]
+                sums[:-1] += self.targets.sums(batch_scores, y)
+                self.whole_split.add(batch_scores, y)
             clock.step_ended()
             self._tell("step_ended", slot)
             read.add(slot)
@@ -219,7 +226,9 @@ class Trainer:
             sums[:-1] = links.sums(rows, self.model.link_decoder, self.targets, self.ranks)
         if self.ranks.sum(sums)[-1] > 0:
             self._stop()
-        return self.targets.metrics(sums[:-1]), read.row_tiers
+        metrics = self.targets.metrics(sums[:-1]) | self.whole_split.metrics(self.ranks.gather_rows)
+        compared = {self.monitor: metrics[self.monitor]} if self.monitor in metrics else {}
+        return compared | metrics, read.row_tiers
 
     def ask(self, name: str, fanout: list[int], epoch: int = 0, shuffle: bool = False, done: int = 0) -> Pass:
         """Has the sampler make a pass over a split's seeds, less the ``done`` first steps."""

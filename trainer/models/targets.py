@@ -11,12 +11,18 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.spec.metrics import ERRORS, HITS
 
 
 class Classes:
-    """One of several classes: cross entropy, accuracy."""
+    """One of several classes: cross entropy, accuracy.
 
-    metric, title, is_share, less_is_better = "accuracy", "accuracy", True, False
+    Attributes:
+        metric: by which epochs are compared without --monitor.
+        summed: the metrics that ``metrics`` makes of sums; for others see metrics.py.
+    """
+
+    metric, summed = "accuracy", ("accuracy",)
     num_sums = 2
 
     def count(self, y: Tensor) -> Tensor:
@@ -50,7 +56,7 @@ class Classes:
 class Numbers:
     """A number: mean squared error; RMSE and MAE."""
 
-    metric, title, is_share, less_is_better = "rmse", "RMSE", False, True
+    metric, summed = "rmse", ("rmse", "mae")
     num_sums = 3
 
     def count(self, y: Tensor) -> Tensor:
@@ -84,7 +90,7 @@ class Numbers:
 class MultiLabel:
     """Any of several labels: binary cross entropy of each; F1 over the answers for all nodes and labels (micro)."""
 
-    metric, title, is_share, less_is_better = "micro_f1", "F1", True, False
+    metric, summed = "micro_f1", ("micro_f1",)
     num_sums = 4
 
     def count(self, y: Tensor) -> Tensor:
@@ -129,9 +135,8 @@ class LinkTargets:
             among all; "margin", how much the edge's score is less than 1 above a negative's, the mean.
     """
 
-    metric, title, is_share, less_is_better = "mrr", "MRR", False, False
-    hits = (1, 10, 20, 50, 100)
-    num_sums = 3 + len(hits)
+    metric, summed = "mrr", ("mrr", *(f"hits@{k}" for k in HITS), "auc")
+    num_sums = 1 + len(summed)
 
     def __init__(self, loss: str = "bce"):
         self.loss = loss
@@ -165,14 +170,13 @@ class LinkTargets:
         return self._sums_of(rank, len(others))
 
     def _sums_of(self, rank: Tensor, num_negatives: int) -> Tensor:
-        hits = [(rank <= k).sum() for k in self.hits]
+        hits = [(rank <= k).sum() for k in HITS]
         lower = (1 + num_negatives - rank.double()) / num_negatives
         return torch.stack([(1 / rank.double()).sum(), *hits, lower.sum(), rank.new_tensor(len(rank))]).double()
 
     def metrics(self, sums: Tensor) -> dict[str, float]:
         *totals, num_links = sums.tolist()
-        names = ["mrr", *(f"hits@{k}" for k in self.hits), "auc"]
-        return {name: total / num_links for name, total in zip(names, totals, strict=True)} if num_links else {}
+        return {name: total / num_links for name, total in zip(self.summed, totals, strict=True)} if num_links else {}
 
     def constant(self, y: Tensor) -> float | None:
         return None
@@ -197,11 +201,11 @@ def baselines_of(data, targets: "Targets") -> dict[str, float]:
     return {name: value for name, value in metrics.items() if value is not None}
 
 
-def is_better(targets, value: float, best: float) -> bool:
+def is_better(metric: str, value: float, best: float) -> bool:
     """Whether a metric is better than the best so far; NaN, of weights that diverged, is the worst of all."""
     if math.isnan(value) or math.isnan(best):
         return math.isnan(best) and not math.isnan(value)
-    return value < best if targets.less_is_better else value > best
+    return value < best if metric in ERRORS else value > best
 
 
 def mean_loss(loss_sum: Tensor, num_labelled: Tensor, max_batches: int | None = None) -> float:

@@ -57,7 +57,7 @@ class LogLines(Callback):
 
     def epoch_ended(self, trainer, report: EpochReport) -> None:
         if not self._is_mute:
-            record(LOG, epoch_line(report, self._num_epochs, trainer.targets))
+            record(LOG, epoch_line(report, self._num_epochs, trainer.monitor))
 
     def run_ended(self, trainer, report: RunReport) -> None:
         if not (self._is_mute or self._was_done):

@@ -6,8 +6,8 @@ import torch
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
+from cohort_gnn.spec.metrics import OF_TASK, metric_text, title_of
 from cohort_gnn.spec.results import EpochReport, RunReport
-from cohort_gnn.trainer.models.targets import Targets, targets_of
 from cohort_gnn.trainer.report.callback import Callback
 from cohort_gnn.trainer.report.messages import Console, unless_unheard
 
@@ -65,7 +65,7 @@ class Progress(Callback):
         """A line of the epoch, on a terminal above the bar; also on a pipe. The bar has the epoch's numbers then."""
         seconds = max(report.seconds, 1e-9)
         with unless_unheard():
-            line = epoch_line(report, self._num_epochs, trainer.targets)
+            line = epoch_line(report, self._num_epochs, trainer.monitor)
             self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
             numbers = {"loss": f"{report.loss:.4f}", "rate": f"{report.num_seeds / seconds:,.0f}"}
             share = f"{100 * report.wait_seconds / seconds:.0f} %"
@@ -112,28 +112,20 @@ class DelayedScalar:
         return self.text
 
 
-def epoch_line(report: EpochReport, num_epochs: int, targets: Targets) -> str:
-    """What an epoch came to."""
+def epoch_line(report: EpochReport, num_epochs: int, metric: str) -> str:
+    """What an epoch came to; ``metric`` is the one by which epochs are compared."""
     rate = f"{report.num_seeds / max(report.seconds, 1e-9):,.0f} seeds/s"
     parts = [f"loss {report.loss:.4f}", f"{report.seconds:.3f} s, wait {report.wait_seconds:.3f} s", rate]
-    if targets.metric in report.val_metrics:
-        title = "" if targets.is_share else f"{targets.title} "
-        parts.insert(1, f"validation {title}{_metric_text(report.val_metrics, targets)}")
+    if metric in report.val_metrics:
+        title = "" if metric in ("accuracy", "micro_f1") else f"{title_of(metric)} "
+        parts.insert(1, f"validation {title}{metric_text(metric, report.val_metrics[metric])}")
     return f"epoch {report.epoch + 1}/{num_epochs}: {', '.join(parts)}"
 
 
 def test_result(report: RunReport) -> str:
     """How good the model was in the test, and which epoch's it was."""
-    targets = targets_of(report.task)
-    result = f"test {targets.title} {_metric_text(report.test_metrics, targets)}"
-    if targets.metric not in report.val_metrics:
+    metric = next(iter(report.val_metrics or report.test_metrics), OF_TASK[report.task][0])
+    result = f"test {title_of(metric)} {metric_text(metric, report.test_metrics.get(metric))}"
+    if metric not in report.val_metrics:
         return f"{result}, after the last epoch (no validation)"
-    return f"{result}, at the best validation {_metric_text(report.val_metrics, targets)}"
-
-
-def _metric_text(metrics: dict[str, float], targets: Targets) -> str:
-    """The metric by which models are compared; "-" where it was not measured."""
-    value = metrics.get(targets.metric)
-    if value is None:
-        return "-"
-    return f"{100 * value:.2f} %" if targets.is_share else f"{value:.4g}"
+    return f"{result}, at the best validation {metric_text(metric, report.val_metrics[metric])}"

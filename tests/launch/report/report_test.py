@@ -113,7 +113,7 @@ def test_what_ran_is_told(runs, drawn):
     assert datetime.strptime(told["started"], "%Y-%m-%d %H:%M:%S %z") and told["time"].endswith("3 epochs")
     share, what = headline(run)
     assert share == f"{100 * run.summary['test_accuracy']:.2f} %" and what.startswith("accuracy in the test, ")
-    assert result_table(run).rows[-1][0] == "the same for the most common class alone"
+    assert result_table(run).rows[-1][0] == "accuracy for the most common class alone"
 
 
 def test_a_model_that_has_learned_nothing_is_told(runs, tmp_path):

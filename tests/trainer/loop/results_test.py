@@ -12,11 +12,11 @@ import torch
 
 from cohort_gnn.base.files import FileWriter
 from cohort_gnn.spec import results as reports
+from cohort_gnn.spec.metrics import OF_TASK
 from cohort_gnn.spec.results import EpochReport, RunReport
 from cohort_gnn.trainer.loop import results
 from cohort_gnn.trainer.loop.epoch import RunningEpoch
 from cohort_gnn.trainer.loop.results import SUMMARY_GROWTH, EpochLines, Results, is_best
-from cohort_gnn.trainer.models.targets import targets_of
 
 
 def lines_of(path: Path) -> list[int]:
@@ -37,6 +37,7 @@ def trainer(tmp_path):
             ranks=SimpleNamespace(rank=0),
             options=SimpleNamespace(epochs=10**6, max_batches=1),
             targets=SimpleNamespace(metric="accuracy"),
+            monitor="accuracy",
             source=SimpleNamespace(first_batch_at=None),
             model=torch.nn.Linear(1, 1),
             writer=writer,
@@ -128,16 +129,15 @@ def test_a_file_that_somebody_has_changed_is_written_again(tmp_path, change):
     ],
 )
 def test_an_epoch_that_is_no_number_is_the_worst(task, validations, best):
-    targets = targets_of(task)
-    run = RunReport(task=task)
+    run, metric = RunReport(task=task), OF_TASK[task][0]
     for epoch, value in enumerate(validations):
-        is_best(EpochReport(epoch, val_metrics={targets.metric: value}), run, targets)
+        is_best(EpochReport(epoch, val_metrics={metric: value}), run, metric)
     assert run.best_epoch == best
 
 
 def test_the_last_epoch_is_kept_without_validation():
-    run, targets = RunReport(task="regression"), targets_of("regression")
-    assert [is_best(EpochReport(epoch), run, targets) for epoch in range(3)] == [True] * 3
+    run = RunReport(task="regression")
+    assert [is_best(EpochReport(epoch), run, "rmse") for epoch in range(3)] == [True] * 3
     assert run.best_epoch == 2
 
 

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 import cohort_gnn as cohort
 from cohort_gnn import CohortError, NeighborLoader
+from cohort_gnn.spec.metrics import title_of
 from cohort_gnn.trainer.loop.step import Scores, TrainStep
 from cohort_gnn.trainer.models.targets import mean_loss, targets_of
 
@@ -224,7 +225,7 @@ def test_without_labels_to_validate_on_the_last_epoch_counts(tmp_path, shm, task
     summary = train(data, tmp_path / "run", "--epochs", 3)
     assert summary["val_metrics"] == summary["test_metrics"] == {} and summary["test_accuracy"] is None
     assert summary["best_epoch"] == 2
-    assert f"test {targets_of(task).title} -" in summary["said"]
+    assert f"test {title_of(targets_of(task).metric)} -" in summary["said"]
     report = ran("report", tmp_path / "run", "--out", tmp_path / "report")
     assert "0.00 %" not in report.stdout, report.stderr
 

@@ -9,7 +9,6 @@ from processes import ran
 from cohort_gnn.spec.results import EpochReport, RunReport
 from cohort_gnn.spec.run import TrainerSpec
 from cohort_gnn.trainer.loop.tensorboard import TensorBoard, scalars_of
-from cohort_gnn.trainer.models.targets import CLASSES
 
 
 def a_report(epoch: int) -> EpochReport:
@@ -25,7 +24,7 @@ def a_run(out, *epochs: int, before: int = 0) -> TensorBoard:
     report = RunReport(test_metrics={"accuracy": 0.5}, epochs=[a_report(epoch) for epoch in range(before)])
     options = TrainerSpec(num_classes=3, feature_dim=4, fanout=[5, 3], lr=0.25)
     optimizer = SimpleNamespace(param_groups=[{"lr": 0.125}])
-    of_run = {"options": options, "optimizer": optimizer, "targets": CLASSES, "report": report}
+    of_run = {"options": options, "optimizer": optimizer, "monitor": "accuracy", "report": report}
     trainer = SimpleNamespace(ranks=SimpleNamespace(rank=0), out=out, **of_run)
     board = TensorBoard()
     board.run_begins(trainer)

@@ -179,6 +179,9 @@ def _register_split_links(commands: argparse._SubParsersAction) -> None:
         help="shares of the links to hold out for validation and for test; default: 0.05,0.1",
     )
     command.add_argument(
+        "--by-time", action="store_true", help="hold out the latest links, by the times of their edges, not random ones"
+    )
+    command.add_argument(
         "--negatives",
         type=number,
         default=100,
@@ -192,7 +195,9 @@ def _register_split_links(commands: argparse._SubParsersAction) -> None:
 
 def _split_links(args: argparse.Namespace) -> int:
     def work() -> None:
-        options = {name: getattr(args, name) for name in ("relation", "shares", "negatives", "seed", "overwrite")}
+        options = {
+            name: getattr(args, name) for name in ("relation", "shares", "negatives", "by_time", "seed", "overwrite")
+        }
         split_links(args.path, args.out, **options)
 
     return _write(args.out, f"splitting the links of {args.path}", work)

@@ -35,6 +35,7 @@ def split_links(
     relation: str | None = None,
     shares: Sequence[float] = (0.05, 0.1),
     negatives: int = 100,
+    by_time: bool = False,
     seed: int = 0,
     overwrite: bool = False,
 ) -> Path:
@@ -56,6 +57,8 @@ def split_links(
         shares: of the links, for validation and for the test.
         negatives: K, the number of random targets that each held-out link competes with. They are drawn uniformly. A
             target to which the source has an edge is drawn again, at most 8 times.
+        by_time: hold out the latest links, by the time of the last edge of each: the test has the latest ones, and all
+            of equal times are in one part. Otherwise links are held out at random.
         seed: of all random numbers.
         overwrite: replace an existing data set `out`.
 
@@ -70,7 +73,8 @@ def split_links(
     edges, generator = link_edges(data, relation), np.random.default_rng(seed)
     warn_of_opposites(data, edges.relation, "All its edges stay in the graph.", stacklevel=2)
     sources, targets = edges.endpoints()
-    split_of_edge = _split_of_edges(edges, sources, targets, shares, generator)
+    times = _times(edges) if by_time else None
+    split_of_edge = _split_of_edges(edges, sources, targets, shares, generator, times)
     keys = edges.keys(sources, targets)
     every = np.unique(keys)
     with output_folder(out, overwrite) as folder:
@@ -99,10 +103,29 @@ def _demand_shares(shares: Sequence[float], negatives: int, seed: int) -> None:
         raise CohortError("--seed", "an integer in [0, 2^64)", str(seed))
 
 
+def _times(edges: LinkEdges) -> np.ndarray:
+    """int64 [E]: the time of each edge of the relation."""
+    times = edges.data.edge_types[edges.relation].edge_times
+    if times is None:
+        raise CohortError(
+            "--by-time", "edges with times", "edges without", "leave it out: links are held out at random"
+        )
+    return times
+
+
 def _split_of_edges(
-    edges: LinkEdges, sources: np.ndarray, targets: np.ndarray, shares: Sequence[float], generator: np.random.Generator
+    edges: LinkEdges,
+    sources: np.ndarray,
+    targets: np.ndarray,
+    shares: Sequence[float],
+    generator: np.random.Generator,
+    times: np.ndarray | None,
 ) -> np.ndarray:
-    """int8 [E]: 0 for an edge that stays, 1 for one of validation, 2 for one of the test."""
+    """int8 [E]: 0 for an edge that stays, 1 for one of validation, 2 for one of the test.
+
+    Args:
+        times: int64 [E], by which the latest links are held out; None: they are drawn.
+    """
     links, link_of_edge = np.unique(edges.link_keys(sources, targets), return_inverse=True)
     is_loop = links // edges.num_targets == links % edges.num_targets
     may_go = np.flatnonzero(~is_loop) if edges.is_within_one_type else np.arange(len(links))
@@ -110,9 +133,21 @@ def _split_of_edges(
     if num_val + num_test in (0, len(may_go)):
         actual = f"{num_val} and {num_test} of {len(may_go)}"
         raise CohortError("--shares", "at least one link held out and one left", actual, "other shares")
-    held = generator.permutation(may_go)[: num_val + num_test]
     split_of_link = np.zeros(len(links), np.int8)
-    split_of_link[held[:num_val]], split_of_link[held[num_val:]] = 1, 2
+    if times is None:
+        held = generator.permutation(may_go)[: num_val + num_test]
+        split_of_link[held[:num_val]], split_of_link[held[num_val:]] = 1, 2
+    else:
+        last = np.full(len(links), np.iinfo(np.int64).min)
+        np.maximum.at(last, link_of_edge, times)
+        ascending = np.sort(last[may_go])
+        begin_of_val, begin_of_test = (ascending[len(may_go) - count :] for count in (num_val + num_test, num_test))
+        split_of_link[may_go[last[may_go] >= begin_of_val[0]]] = 1
+        if num_test:
+            split_of_link[may_go[last[may_go] >= begin_of_test[0]]] = 2
+        if not np.any(split_of_link[may_go] == 0) or num_val and not np.any(split_of_link == 1):
+            actual = "links of equal times, which are in one part"
+            raise CohortError("--by-time", "times that divide the links into the parts", actual, "other shares")
     return split_of_link[link_of_edge]
 
 

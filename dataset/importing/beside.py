@@ -195,7 +195,7 @@ def replace_graph(graph: Graph, inputs: SourceOptions, ids: np.ndarray | None) -
     elif inputs.features is not None:
         nodes = replace(nodes, features=None)
     elif nodes.features is None:
-        hint = f"pass --features FILE, or --features {ONES} for one column of ones"
+        hint = f"pass --features FILE, or --features {ONES} for one column of ones; of tables, features: [COLUMN]"
         raise CohortError(edges.place, "feature rows", "only edges", hint)
     for what, option in COLUMNS.items():
         if (file := getattr(inputs, f"edge_{what}")) is None:

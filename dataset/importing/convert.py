@@ -274,7 +274,7 @@ class Conversion:
         """Writes the neighbours of each node of the target type, with weights, times and features; returns the entry of
         meta.json for the edge type."""
         graph, options, (source, name, target) = self.graph, self.options, relation
-        kept = self._known(edges) if edges.has_unknown else None
+        kept = self._kept(edges)
         edges = replace(edges, features=self._fitting.edge_rows(relation, edges.features, kept))
         edges = edges if kept is None else edges.only(kept)
         stage_names = dict.fromkeys(("reading", "writing"), "edges")
@@ -304,13 +304,17 @@ class Conversion:
             raise CohortError(edges.place, "at least one node", "no edges", "--nodes says how many there are")
         return {"type": relation} | described
 
-    def _known(self, edges: Edges) -> np.ndarray:
-        """bool [E]: the edges between nodes; the others, which have ids of none, are left out."""
+    def _kept(self, edges: Edges) -> np.ndarray | None:
+        """bool [E]: the edges of a source that are meant, less those with ids of no node; None: all."""
+        if not edges.has_unknown:
+            return None if edges.selected is None else edges.selected[:]
         kept = known_edges(edges)
         self._take_memory(len(kept))
-        if skipped := len(kept) - int(np.count_nonzero(kept)):
+        meant = np.ones(len(kept), bool) if edges.selected is None else edges.selected[:]
+        kept &= meant
+        if skipped := (total := int(np.count_nonzero(meant))) - int(np.count_nonzero(kept)):
             self.graph.notes.append(
-                f"{edges.place}: {skipped:,} of {len(kept):,} edges left out, with ids that no node has"
+                f"{edges.place}: {skipped:,} of {total:,} edges left out, with ids that no node has"
             )
         return kept
 

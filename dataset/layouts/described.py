@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -18,6 +18,7 @@ from cohort_gnn.dataset.layouts.graph import Graph, Nodes, Target, by_relation
 from cohort_gnn.dataset.layouts.node_ids import MIN_BLOCK, NodeIds, with_ids
 from cohort_gnn.dataset.layouts.streams import Edges, Labels, Rows, Weights
 from cohort_gnn.dataset.structured import file_beside, read_structured
+from cohort_gnn.dataset.tables.classes import EqualTo, relation_codes
 from cohort_gnn.dataset.tables.column_names import LABELS, edge_columns, is_id_name
 from cohort_gnn.dataset.tables.encoding import DeclaredColumns
 from cohort_gnn.dataset.tables.first_line import EDGE_LISTS, kind_suffix
@@ -25,10 +26,12 @@ from cohort_gnn.dataset.tables.known_files import demand_unknown
 from cohort_gnn.dataset.tables.table import TableFile
 from cohort_gnn.dataset.tables.text_options import NONE, SEPARATORS, TextOptions, Wanted
 from cohort_gnn.dataset.tables.timestamps import Clock, as_order
+from cohort_gnn.spec.graph import EdgeType
 
 DESCRIPTION = "graph.yaml"
 HINT = "dataset/FORMAT.md lists the keys, under graph.yaml; docs/how-to/types.md has an example"
 PARTS = {"train": 0, "val": 1, "valid": 1, "validation": 1, "test": 2, "": -1, "none": -1}
+ANY_RELATION = 'a name "*" in type and a column as relation'
 SOURCE_CURE = "source: A, target: B"
 
 
@@ -105,7 +108,8 @@ class EdgesOf(Text, forbid_unknown_fields=True, kw_only=True):
     """A relation: its type, its table or .npy file, the columns of sources and targets, its weights or times: a column
     of the table, or a file; the features of its edges: columns of the table, or a file of rows; the type of the
     relation that it is the reverse of, or "none"; of times that are timestamps, the unit that they are kept in, and the
-    zone of clocks without one; and what becomes of edges whose ids no node has."""
+    zone of clocks without one; what becomes of edges whose ids no node has; and, of a table that has the edges of
+    several relations, the column of their names: the name in ``type`` is then ``*``."""
 
     type: tuple[str, str, str]
     file: str
@@ -115,6 +119,7 @@ class EdgesOf(Text, forbid_unknown_fields=True, kw_only=True):
     time: str | FileOf | None = None
     features: str | list[str | Column] | FileOf | None = None
     reverse_of: tuple[str, str, str] | Literal["none"] | None = None
+    relation: str | None = None
     time_unit: str | None = None
     time_zone: str | None = None
     unknown_ids: Literal["refuse", "skip"] = "refuse"
@@ -143,7 +148,10 @@ def described_graph(path: Path, description: Description) -> Graph:
         name=description.name or (path.stem if path.name != DESCRIPTION else path.parent.resolve().name),
         place=str(path),
         nodes={type_: Nodes(files.num_nodes, files.features) for type_, files in nodes.items()},
-        edges=by_relation(str(path), ((edges.type, _edges(path, edges, ids)) for edges in description.edges)),
+        edges=by_relation(
+            str(path),
+            (pair for edges in description.edges for pair in _relations(path, edges, _edges(path, edges, ids))),
+        ),
         target=description.target or "",
         targets={type_: files.target() for type_, files in nodes.items()},
         any_task=True,
@@ -412,10 +420,27 @@ def _edges(path: Path, entry: EdgesOf, ids: dict[str, NodeIds]) -> Edges:
     return replace(edges, weights=weights, times=times, features=_edge_rows(files, place, entry, table))
 
 
+def _relations(path: Path, entry: EdgesOf, edges: Edges) -> Iterator[tuple[EdgeType, Edges]]:
+    """The edge types of a table: one, or those that its column of relations names."""
+    source, name, target = entry.type
+    place = f"{path}: {', '.join(entry.type)}"
+    if (entry.relation is None) != (name != "*"):
+        raise CohortError(place, f"{ANY_RELATION} together", f"relation: {entry.relation}, name {name}", HINT)
+    if entry.relation is None:
+        yield entry.type, edges
+        return
+    file = _Files(path).path_of(place, entry.file)
+    table = tables.open_table(file, entry.options(place), _wanted(entry, (None, None)), entry.format)
+    names, codes = relation_codes(table, table.choose([entry.relation])[0])
+    for number, relation in enumerate(names):
+        yield (source, relation, target), replace(edges, selected=EqualTo(codes, number))
+
+
 def _wanted(entry: EdgesOf, node_ids: Sequence[NodeIds | None]) -> Wanted:
     """The columns that are read of a relation's table. Endpoints that are texts do not distinguish a row from names."""
     columns = None if entry.source is None else [entry.source, str(entry.target)]
     beside = [name for name in (entry.weight, entry.time) if isinstance(name, str) and not name.endswith(".npy")]
+    beside += [] if entry.relation is None else [entry.relation]
     beside += column_names(entry.features) if isinstance(entry.features, list) else []
     wanted = tables.wanted_of_edges(columns, beside, (entry.type[0], entry.type[2]))
     texts = [ids is not None and ids.is_text for ids in node_ids]

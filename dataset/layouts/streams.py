@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import scipy  # its packages load on first use
@@ -20,6 +20,15 @@ from cohort_gnn.dataset.tables.timestamps import Clock
 
 ROWS_AT_ONCE = 4096  # of a sparse matrix
 EDGE_BYTES = 16
+
+
+class Selection(Protocol):
+    """bool [n], of which slices are taken."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: slice) -> np.ndarray: ...
+
 
 # Both ends of some edges, int64 [n] each, and how much of the source is read, in [0, 1].
 EdgeChunk = tuple[np.ndarray, np.ndarray, float]
@@ -38,6 +47,7 @@ class Edges:
         times: of edges that have them, and no weights.
         features: rows in the order of the edges, where they have some.
         has_unknown: ends may be -1, for ids that no node has; such edges are to be left out.
+        selected: which of them are meant; None: all.
     """
 
     place: str
@@ -48,6 +58,7 @@ class Edges:
     times: Weights | None = None
     features: Rows | None = None
     has_unknown: bool = False
+    selected: Selection | None = None
 
     def only(self, kept: np.ndarray) -> Edges:
         """These edges, bool [E], with what they have beside."""
@@ -65,7 +76,7 @@ class Edges:
                 beside[name] = replace(stream, chunks=_only(stream, kept))
         if beside["features"] is not None:
             beside["features"] = replace(beside["features"], matrix=None)
-        return replace(self, chunks=chunks, has_unknown=False, **beside)
+        return replace(self, chunks=chunks, has_unknown=False, selected=None, **beside)
 
     def describe_columns(self) -> str:
         """Which columns of a table are what, in words; "" when there is no table."""

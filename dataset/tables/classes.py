@@ -1,8 +1,9 @@
-"""Labels that are texts or bools: classes with names."""
+"""Texts that name something: the classes of labels, the relations of edges."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MOST_CLASSES = 1_000_000
+MOST_RELATIONS = 128
 
 
 def named_classes(table: TableFile, column: int, classes: Sequence[str] | None) -> tuple[np.ndarray, list[str]] | None:
@@ -83,3 +85,46 @@ def _codes(place: str, texts: pa.ChunkedArray, classes: Sequence[str]) -> np.nda
             f"{place}, row {row}", f"one of the classes {shortened(list(classes))}", f'"{text[:40]}"', hint
         )
     return codes.cast(pa.float64()).fill_null(float("nan")).to_numpy()
+
+
+@dataclass(frozen=True)
+class EqualTo:
+    """bool [n], made when it is read: where codes, integers [n], have a value."""
+
+    codes: np.ndarray
+    value: int
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        return self.codes[rows] == self.value
+
+
+def relation_codes(table: TableFile, column: int) -> tuple[list[str], np.ndarray]:
+    """The names of the relations in a column, ascending, and uint8 [n]: the number of each row's name.
+
+    Raises:
+        CohortError: there are too many, or a row has none.
+    """
+    import pyarrow.compute as pc
+
+    numbers: dict[str, int] = {}
+    parts = []
+    for (texts,), _ in table.texts([column], READ_AT_ONCE):
+        texts = values.categories(table.place(column), table.titles[column], texts)
+        for name in texts.unique().to_pylist():
+            numbers.setdefault(name, len(numbers))
+        if len(numbers) > MOST_RELATIONS:
+            expected = f"at most {MOST_RELATIONS} relations"
+            raise CohortError(table.place(column), expected, f"more: {shortened(list(numbers))}", "merge some")
+        parts.append(pc.index_in(texts, value_set=_texts_of(list(numbers))).to_numpy().astype(np.uint8))
+    names = sorted(numbers)
+    order = np.array([names.index(name) for name in numbers], np.uint8)
+    return names, order[np.concatenate(parts)] if parts else np.empty(0, np.uint8)
+
+
+def _texts_of(names: list[str]) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.array(names, pa.large_string())

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset.tables.compressed import PROGRAMS
 from cohort_gnn.dataset.tables.text_options import SEPARATORS, TextOptions, Wanted
 
 EDGE_LISTS = (".edges", ".el", ".edgelist")  # names of files that begin with an edge
@@ -18,7 +19,7 @@ NO_VALUE = ("", "na", "n/a", "#n/a", "null", "none", "-", "?")  # what a field h
 
 def kind_suffix(path: Path) -> str:
     """The suffix that says what is in a file, in small letters: ".csv" of edges.csv.gz."""
-    suffixes = [suffix for suffix in path.suffixes if suffix.lower() != ".gz"]
+    suffixes = [suffix for suffix in path.suffixes if suffix.lower() not in PROGRAMS]
     return suffixes[-1].lower() if suffixes else ""
 
 

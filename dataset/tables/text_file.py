@@ -1,15 +1,12 @@
-"""Tables in text: CSV and its relatives, plain or compressed by gzip, parsed a block at a time by Arrow."""
+"""Tables in text: CSV and its relatives, plain or compressed, parsed a block at a time by Arrow."""
 
 from __future__ import annotations
 
 import contextlib
-import gzip
 import re
-import zlib
 from collections.abc import Callable, Iterator, Sequence
-from io import BufferedIOBase
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +16,7 @@ from cohort_gnn.base.units import format_bytes
 from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.tables import first_line, values
 from cohort_gnn.dataset.tables.bad_rows import refusal
+from cohort_gnn.dataset.tables.compressed import guarded, opened
 from cohort_gnn.dataset.tables.known_files import TEXT, known_file
 from cohort_gnn.dataset.tables.table import ColumnKind, TableFile
 from cohort_gnn.dataset.tables.text_options import ALL, GUESSED, NONE, TextOptions, Wanted
@@ -199,29 +197,26 @@ class TextFile(TableFile):
                 yield rest, len(rest), lines, 1.0
 
     @contextlib.contextmanager
-    def _open(self) -> Iterator[tuple[BufferedIOBase, Callable[[], int]]]:
-        """The file of the text, decompressed, and a function that gives the position in the file on disk."""
-        try:
-            raw = open(self.path, "rb")
-        except OSError as error:
-            raise CohortError(str(self.path), "a readable file", error.strerror or str(error)) from error
-        with raw, gzip.GzipFile(fileobj=raw) if self.path.suffix == ".gz" else contextlib.nullcontext(raw) as file:
-            if self._guarded(lambda: file.read(len(BOM))) != BOM:
-                file.seek(0)
-            yield file, raw.tell
+    def _open(self) -> Iterator[tuple[_Behind, Callable[[], int]]]:
+        """The bytes of the text from its start, and a function that gives the position in the file on disk."""
+        with opened(self.path) as (file, position):
+            first = self._guarded(lambda: file.read(len(BOM)))
+            yield _Behind(file, b"" if first == BOM else first), position
 
     def _guarded(self, read: Callable[[], bytes]) -> bytes:
-        hint = "copy or download it again"
-        try:
-            return read()
-        except EOFError as error:
-            raise CohortError(str(self.path), "a whole text file", "gzip data that end early", hint) from error
-        except gzip.BadGzipFile as error:
-            raise CohortError(str(self.path), "a whole text file", "no gzip data, or damaged ones", hint) from error
-        except zlib.error as error:
-            raise CohortError(str(self.path), "a whole text file", "damaged gzip data", hint) from error
-        except OSError as error:
-            raise CohortError(str(self.path), "a readable file", error.strerror or type(error).__name__) from error
+        return guarded(self.path, read)
+
+
+class _Behind:
+    """A file of which the first bytes have been read."""
+
+    def __init__(self, file: Any, first: bytes):
+        self._file, self._first = file, first
+
+    def read(self, count: int) -> bytes:
+        """At most so many bytes; none at the end only."""
+        first, self._first = self._first[:count], self._first[count:]
+        return first + self._file.read(count - len(first)) if count > len(first) else first
 
 
 class Parser:

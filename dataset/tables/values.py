@@ -40,7 +40,7 @@ def numbers(
     if fault := type_fault(array, name, kind):
         raise CohortError(place, *fault)
     if kind == "integers":
-        return arrays.as_int64(place, array.to_numpy())
+        return arrays.as_int64(place, _whole(place, array).to_numpy())
     integers = pa.types.is_integer(array.type)
     if pa.types.is_null(array.type) or pa.types.is_boolean(array.type) and array.null_count:
         array = array.cast(pa.float64() if pa.types.is_null(array.type) else pa.uint8())
@@ -67,6 +67,8 @@ def type_fault(array: pa.Array | pa.ChunkedArray, name: str, kind: ColumnKind) -
     while is_list(type_) or pa.types.is_dictionary(type_):
         type_ = type_.value_type
     integers, floats = pa.types.is_integer(type_), pa.types.is_floating(type_)
+    if kind == "integers" and pa.types.is_decimal(type_):
+        return None  # if they are whole
     if kind == "integers" and not integers:
         return "integers", str(type_), WHOLE_HINT.format(name) if floats else _hint(type_, name, kind)
     if integers or floats or pa.types.is_boolean(type_) or pa.types.is_null(type_):
@@ -100,10 +102,15 @@ def rounding_error(place: str, text: str, number: np.floating) -> CohortError:
 
 
 def texts(place: str, array: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
-    """int64 of integers, else large_string."""
+    """int64 of integers, else large_string. Unsigned and decimal integers, which int64 may not hold, and UUIDs become
+    texts."""
     import pyarrow as pa
 
     array = _plain(array)
+    if isinstance(array.type, pa.UuidType):
+        return _uuid_texts(array)
+    if pa.types.is_decimal(array.type) or array.type == pa.uint64():
+        return _digits(place, array)
     name = place.rpartition("column ")[2]
     if not (is_text(array.type) or pa.types.is_integer(array.type) or pa.types.is_null(array.type)):
         raise CohortError(place, "integers or texts", str(array.type), _hint(array.type, name, "texts"))
@@ -115,6 +122,59 @@ def texts(place: str, array: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
             raise CohortError(place, "integers below 2^63", f"{array.type}", ID_HINT.format(name)) from error
         raise CohortError(place, "texts in UTF-8", "other bytes", "convert the text to UTF-8") from error
     return out if isinstance(out, pa.ChunkedArray) else pa.chunked_array([out])
+
+
+def _digits(place: str, array: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
+    """large_string of whole numbers, without a point."""
+    import pyarrow as pa
+
+    out = (_rescaled(place, array) if pa.types.is_decimal(array.type) else array).cast(pa.large_string())
+    return out if isinstance(out, pa.ChunkedArray) else pa.chunked_array([out])
+
+
+def _rescaled(place: str, array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Decimals without a fraction."""
+    import pyarrow as pa
+
+    wide = pa.types.is_decimal256(array.type)
+    try:
+        return array.cast(pa.decimal256(76, 0) if wide else pa.decimal128(38, 0))
+    except pa.ArrowInvalid as error:
+        hint = "CAST it AS BIGINT in SQL, if its fractions mean nothing"
+        raise CohortError(place, "whole numbers", f"{array.type} with a fraction", hint) from error
+
+
+def _whole(place: str, array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Integers, also of decimals."""
+    import pyarrow as pa
+
+    if not pa.types.is_decimal(array.type):
+        return array
+    try:
+        return _rescaled(place, array).cast(pa.int64())
+    except pa.ArrowInvalid as error:
+        raise CohortError(place, "integers that int64 holds", "larger decimals", arrays.RANGE_HINT) from error
+
+
+def _uuid_texts(array: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
+    """large_string of UUIDs: 36 characters, in small letters."""
+    import pyarrow as pa
+
+    return pa.chunked_array([_uuids_of(chunk) for chunk in getattr(array, "chunks", [array])], pa.large_string())
+
+
+def _uuids_of(chunk: pa.Array) -> pa.Array:
+    import pyarrow as pa
+
+    storage = chunk.storage.fill_null(bytes(16))
+    taken = slice(16 * storage.offset, 16 * (storage.offset + len(storage)))
+    digits = np.frombuffer(bytes(storage.buffers()[1])[taken].hex().encode(), np.uint8).reshape(-1, 32)
+    texts = np.full((len(storage), 36), ord("-"), np.uint8)
+    for begin, end, at in ((0, 8, 0), (8, 12, 9), (12, 16, 14), (16, 20, 19), (20, 32, 24)):
+        texts[:, at : at + end - begin] = digits[:, begin:end]
+    offsets = np.arange(0, 36 * len(storage) + 1, 36, dtype=np.int64)
+    out = pa.LargeStringArray.from_buffers(len(storage), pa.py_buffer(offsets), pa.py_buffer(texts.tobytes()))
+    return pa.compute.if_else(chunk.is_null(), pa.scalar(None, pa.large_string()), out) if chunk.null_count else out
 
 
 def categories(place: str, name: str, array: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -94,7 +94,7 @@ def callable_of(model: nn.Module, num_columns: int) -> Callable:
     return call
 
 
-def load_model(run: str | Path, *, model: str | None = None) -> nn.Module:
+def load_model(run: str | Path, *, model: str | None = None, layers: str = "cohort") -> nn.Module:
     """The model of a run of ``cohort train``, with the weights of the best epoch, on the CPU and in eval mode.
 
     ``model(x, edge_index)`` maps float32 features to scores, float32 [rows of x, classes]. For a ``Batch``, the first
@@ -103,6 +103,7 @@ def load_model(run: str | Path, *, model: str | None = None) -> nn.Module:
 
     Args:
         run: folder of the run.
+        layers: "cohort", or "pyg" for PyG's own layers, which need nothing of Cohort; the weights are the same.
         model: of a run with a class of your own, its name again: "package.module:Class". What a folder names does not
             run by itself.
 
@@ -113,12 +114,12 @@ def load_model(run: str | Path, *, model: str | None = None) -> nn.Module:
     Raises:
         CohortError: the folder is not a run, has no model, or has one of another class than ``model``.
     """
-    made, _, _ = model_described(Path(run), model)
+    made, _, _ = model_described(Path(run), model, layers)
     load_weights(Path(run), made)
     return made.eval()
 
 
-def model_described(run: Path, own: str | None = None) -> tuple[nn.Module, Targets, dict]:
+def model_described(run: Path, own: str | None = None, layers: str = "cohort") -> tuple[nn.Module, Targets, dict]:
     """A model as a run's, without its weights; what it learned; the member "trainer" of run.json.
 
     Args:
@@ -134,7 +135,7 @@ def model_described(run: Path, own: str | None = None) -> tuple[nn.Module, Targe
         hint = cure if options.has_own_model else "leave model out"
         raise CohortError(f"{run / files.RUN}: model", own or "a built-in model", options.model, hint)
     try:
-        return model_of(replace(options, layers="cohort", dropout=0.0)), targets_of(options.targets), members
+        return model_of(replace(options, layers=layers, dropout=0.0)), targets_of(options.targets), members
     except CohortError:
         raise
     except Exception as error:  # noqa: BLE001 (torch raises whatever it meets where a size is none)

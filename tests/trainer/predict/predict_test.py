@@ -392,6 +392,9 @@ def test_a_loaded_model_scores_the_whole_graph_and_batches(data, tmp_path, kind)
     scores = torch.full((NUM_NODES, CLASSES), float("nan"))
     with torch.no_grad():
         torch.testing.assert_close(model(graph.x, graph.edge_index), expected, rtol=1e-4, atol=1e-5)
+        of_pyg = cohort.load_model(tmp_path, layers="pyg")
+        assert any(layer.__module__.startswith("torch_geometric") for layer in of_pyg.modules())
+        torch.testing.assert_close(of_pyg(graph.x, graph.edge_index), expected, rtol=1e-5, atol=1e-6)
         for batch in cohort.NeighborLoader(data, [-1, -1], batch_size=100, device="cpu"):
             rows = batch.n_id[: batch.batch_size]
             scores[rows] = model(batch.x, batch.edge_index)[: batch.batch_size]

@@ -108,6 +108,8 @@ def run(graph, tmp_path_factory) -> Path:
 def test_a_run_scores_all_nodes_of_the_target_type(graph, run, tmp_path, device):
     data = cohort.dataset.open(graph)
     expected = whole_scores(cohort.load_model(run), data).numpy()
+    of_pyg = whole_scores(cohort.load_model(run, layers="pyg"), data).numpy()
+    np.testing.assert_allclose(of_pyg, expected, rtol=1e-4, atol=1e-5)
     for name, options in (("scores", []), ("classes", ["--classes", "--memory", "20MB"])):
         told = ran("predict", run, graph, "--out", tmp_path / f"{name}.npy", "--device", device, *options)
         assert f"[200{', 3' if name == 'scores' else ''}]" in told.stdout

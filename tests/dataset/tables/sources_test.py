@@ -1,0 +1,188 @@
+"""Sources of other forms: compressed texts, ids that are UUIDs, unsigned or decimal, triples, links by time."""
+
+from __future__ import annotations
+
+import bz2
+import decimal
+import gzip
+import lzma
+import uuid
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import from_tables, held_out, import_graph, original_ids, split_links
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.importing.beside import SourceOptions
+
+E, V = 500, 40
+RNG = np.random.default_rng(3)
+ENDS = RNG.integers(V, size=(2, E))
+ONES = {"table": pa.table({"x": np.ones(V, np.float32)}), "features": ["x"]}  # nodes without ids
+COMPRESS = {
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    ".zst": lambda text: bytes(pa.compress(text, "zstd")),
+}
+
+
+def lines(begin: int, end: int) -> bytes:
+    return "".join(f"{source},{target}\n" for source, target in ENDS[:, begin:end].T).encode()
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+@pytest.mark.parametrize("parts", [1, 2])
+def test_compressed_texts_are_read_as_plain_ones(suffix, parts, tmp_path):
+    (tmp_path / "edges.csv").write_bytes(b"src,dst\n" + lines(0, E))
+    bounds = [0, E] if parts == 1 else [0, E // 3, E]
+    heads = [b"src,dst\n", b""]
+    pairs = zip(bounds, bounds[1:], strict=False)
+    packed = [COMPRESS[suffix](head + lines(*pair)) for head, pair in zip(heads, pairs, strict=False)]
+    (tmp_path / f"edges2.csv{suffix}").write_bytes(b"".join(packed))
+    features = tmp_path / "x.npy"
+    np.save(features, np.ones((V, 1), np.float32))
+    for name in ("edges.csv", f"edges2.csv{suffix}"):
+        import_graph(tmp_path / name, tmp_path / f"{name}.out", inputs=SourceOptions(features=features))
+    plain, unpacked = (open_dataset(tmp_path / f"{name}.out") for name in ("edges.csv", f"edges2.csv{suffix}"))
+    assert np.array_equal(plain.indptr, unpacked.indptr) and np.array_equal(plain.indices, unpacked.indices)
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+@pytest.mark.parametrize("damage", ["cut", "flipped"])
+def test_damaged_compressed_texts_are_refused(suffix, damage, tmp_path):
+    data = COMPRESS[suffix](b"src,dst\n" + lines(0, E))
+    middle = len(data) // 2
+    data = data[:middle] if damage == "cut" else data[:middle] + bytes(255 - byte for byte in data[middle:])
+    path = tmp_path / f"edges.csv{suffix}"
+    path.write_bytes(data)
+    with pytest.raises(CohortError) as error:
+        import_graph(path, tmp_path / "out")
+    assert str(path) in error.value.place and "whole text file" in error.value.expected
+
+
+UUIDS = [uuid.UUID(int=int(RNG.integers(2**62)) << 64 | i) for i in range(V)]
+IDS = {
+    "uuid": pa.array([text.bytes for text in UUIDS], pa.binary(16)).cast(pa.uuid()),
+    "uint64": pa.array([2**63 + 7 * i for i in range(V)], pa.uint64()),
+    "small uint64": pa.array([7 * i for i in range(V)], pa.uint64()),
+    "decimal": pa.array([decimal.Decimal(10**25 + i) for i in range(V)], pa.decimal128(38, 0)),
+    "decimal with a scale": pa.array([decimal.Decimal(3 * i) for i in range(V)], pa.decimal128(20, 4)),
+}
+EXPECTED = {
+    "uuid": [str(text) for text in UUIDS],
+    "uint64": [str(2**63 + 7 * i) for i in range(V)],
+    "small uint64": [7 * i for i in range(V)],
+    "decimal": [str(10**25 + i) for i in range(V)],
+    "decimal with a scale": [3 * i for i in range(V)],
+}
+
+
+@pytest.mark.parametrize("kind", IDS)
+def test_ids_of_other_types_name_nodes(kind, tmp_path):
+    ids = IDS[kind]
+    nodes = pa.table({"key": ids, "x": pa.array(np.arange(V), pa.float32()), "y": pa.array(np.arange(V) % 2)})
+    source, target = (ids.take(pa.array(end)) for end in ENDS)
+    edges = pa.table({"a": source, "b": target})
+    from_tables(
+        tmp_path / "out",
+        nodes={"user": {"table": nodes, "id": "key", "features": ["x"], "label": "y"}},
+        edges={("user", "to", "user"): {"table": edges, "source": "a", "target": "b"}},
+    )
+    data = open_dataset(tmp_path / "out")
+    order = np.lexsort(ENDS)
+    assert np.array_equal(data.edge_types[("node", "to", "node")].edge_index(), ENDS[:, order])
+    assert original_ids(tmp_path / "out").to_pylist() == EXPECTED[kind]
+
+
+def test_decimals_are_ends_of_edges_if_they_are_whole(tmp_path):
+    nodes = {"user": ONES}
+    for numbers, fits in ((ENDS, True), (ENDS + 0.5, False)):
+        ends = [pa.array([decimal.Decimal(str(number)) for number in end], pa.decimal128(12, 2)) for end in numbers]
+        edges = {("user", "to", "user"): {"table": pa.table({"src": ends[0], "dst": ends[1]})}}
+        if fits:
+            from_tables(tmp_path / "out", nodes=nodes, edges=edges)
+            assert open_dataset(tmp_path / "out").num_edges == E
+        else:
+            with pytest.raises(CohortError, match="whole numbers"):
+                from_tables(tmp_path / "no", nodes=nodes, edges=edges)
+
+
+def triples() -> pd.DataFrame:
+    frame = pd.DataFrame(ENDS.T, columns=["head", "tail"]).drop_duplicates()
+    return frame.assign(
+        relation=np.array(["likes", "knows", "blocks"])[np.arange(len(frame)) ** 2 % 3], at=np.arange(len(frame))
+    )
+
+
+@pytest.mark.parametrize("skip", [False, True])
+def test_a_column_of_relations_makes_edge_types(skip, tmp_path):
+    frame = triples()
+    people = pd.DataFrame({"id": np.arange(V // 2 if skip else V)})
+    keys = {"source": "head", "target": "tail", "relation": "relation", "time": "at", "features": ["at"]}
+    keys |= {"unknown_ids": "skip"} if skip else {}
+    from_tables(
+        tmp_path / "out",
+        nodes={"person": {"table": people, "id": "id"}},
+        edges={("person", "*", "person"): {"table": frame} | keys},
+    )
+    data = open_dataset(tmp_path / "out")
+    assert {name for _, name, _ in data.edge_types} == set(frame["relation"])
+    for name, rows in frame.groupby("relation"):
+        rows = rows[(rows["head"] < len(people)) & (rows["tail"] < len(people))]
+        edges = data.edge_types[("person", name, "person")]
+        assert set(map(tuple, edges.edge_index().T)) == set(zip(rows["head"], rows["tail"], strict=True))
+        time_of = {(head, tail): at for head, tail, at in zip(rows["head"], rows["tail"], rows["at"], strict=True)}
+        expected = [time_of[pair] for pair in map(tuple, edges.edge_index().T)]
+        assert np.array_equal(edges.edge_times, expected) and np.array_equal(edges.edge_attr[:, 0], expected)
+
+
+@pytest.mark.parametrize(
+    ("type_", "keys", "message"),
+    [
+        (("person", "*", "person"), {}, 'a name "\\*"'),
+        (("person", "knows", "person"), {"relation": "relation"}, 'a name "\\*"'),
+        (("person", "*", "person"), {"relation": "none"}, "a column none"),
+        (("person", "*", "person"), {"relation": "at"}, "at most 128 relations"),
+    ],
+)
+def test_relations_that_are_not_named_rightly_are_refused(type_, keys, message, tmp_path):
+    edges = {type_: {"table": triples(), "source": "head", "target": "tail"} | keys}
+    with pytest.raises(CohortError, match=message):
+        from_tables(tmp_path / "out", nodes={"person": {"count": V}}, edges=edges)
+
+
+def timed(out: Path, times: np.ndarray) -> Path:
+    edges = pa.table({"src": ENDS[0], "dst": ENDS[1], "at": times})
+    return from_tables(out, nodes={"user": ONES}, edges={("user", "to", "user"): {"table": edges, "time": "at"}})
+
+
+def test_links_by_time_are_the_latest(tmp_path):
+    times = RNG.permutation(E) // 2
+    split_links(timed(tmp_path / "data", times), tmp_path / "split", shares=(0.1, 0.2), negatives=3, by_time=True)
+    pairs = {tuple(sorted(pair)): -1 for pair in ENDS.T if pair[0] != pair[1]}
+    for (source, target), time in zip(ENDS.T, times, strict=True):
+        if source != target:
+            pairs[tuple(sorted((source, target)))] = max(pairs[tuple(sorted((source, target)))], time)
+    held = held_out(tmp_path / "split")
+    parts = {name: {tuple(sorted(pair)) for pair in links.pairs} for name, links in held.items()}
+    kept = open_dataset(tmp_path / "split").edge_types[("node", "to", "node")].edge_index()
+    parts["train"] = {tuple(sorted(pair)) for pair in kept.T if pair[0] != pair[1]}
+    assert set().union(*parts.values()) == set(pairs)
+    spans = [[pairs[link] for link in parts[name]] for name in ("train", "val", "test")]
+    assert max(spans[0]) < min(spans[1]) and max(spans[1]) < min(spans[2])
+    assert len(parts["test"]) >= round(0.2 * len(pairs))
+
+
+def test_times_that_divide_nothing_are_refused(tmp_path):
+    data = timed(tmp_path / "data", np.zeros(E, np.int64))
+    with pytest.raises(CohortError, match="times that divide the links"):
+        split_links(data, tmp_path / "split", by_time=True)
+    plain = {("user", "to", "user"): {"table": pa.table({"src": ENDS[0], "dst": ENDS[1]})}}
+    from_tables(tmp_path / "plain", nodes={"user": ONES}, edges=plain)
+    with pytest.raises(CohortError, match="edges with times"):
+        split_links(tmp_path / "plain", tmp_path / "split", by_time=True)

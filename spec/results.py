@@ -219,6 +219,7 @@ class RunReport:
 
     Attributes:
         task: the data set's.
+        loss_name: which loss that of the epochs is, in words.
         val_metrics: as an epoch's, at the best of them.
         rows_in_place: batches named rows of a table of all rows.
         last_hop_global: num_nodes of epochs is without nodes that only the last hop reached.
@@ -235,6 +236,7 @@ class RunReport:
     val_accuracy: float | None = None
     best_epoch: int | None = None
     task: str = "classification"
+    loss_name: str = ""
     val_metrics: dict[str, float] = field(default_factory=dict)
     test_metrics: dict[str, float] = field(default_factory=dict)
     device: str = ""

@@ -235,11 +235,23 @@ class RunSpec(SamplerSpec):
         "link: how the rows of two nodes give a score: dot: dot product; distmult: dot product with a learned weight"
         " for each column; mlp: two layers on the elementwise product",
     )
-    loss: Literal["bce", "softmax", "margin"] = _training(
+    loss: Literal["bce", "softmax", "margin", "focal"] = _training(
         "bce",
         "link: bce: binary cross entropy of edges and negatives; softmax: cross entropy of the edge among its"
-        " negatives; margin: hinge loss, with a margin of 1 between the edge and each negative",
+        " negatives; margin: hinge loss, with a margin of 1 between the edge and each negative; node: cross entropy of"
+        " classes and labels and the squared error of numbers; focal: of classes and labels, labels that the model"
+        " already gives a high probability count less",
         LOSS | MEMORY,
+    )
+    focal_gamma: types.AtLeastZero | None = _training(
+        None, "with --loss focal: how much less: each loss times (1 - p)^GAMMA (default 2)", LOSS, metavar="GAMMA"
+    )
+    class_weights: types.ClassWeights | None = _training(
+        None,
+        "how much the loss of a node of each class counts; balanced: n / (C x n_c) for the n_c of the n training labels"
+        " that are of class c, one of C; FILE: a .npy or .csv file with a number for each class",
+        LOSS,
+        metavar="balanced|FILE",
     )
     negatives: types.Positive = _training(
         1, "link: number of negatives for each edge of a batch", BATCHES | LOSS | MEMORY
@@ -364,6 +376,7 @@ class TrainerSpec(RunSpec):
         parts: ranks train on seeds of parts of their own: {"parts": a file, "cliques": ranks of each}.
         max_batches: of each pass; for a run that is only to be measured, and makes no checkpoints.
         coarse_error: the relative error bound of features in coarse epochs; 0: there are none.
+        weights_of_classes: what --class-weights gives each class.
     """
 
     num_classes: int
@@ -374,6 +387,7 @@ class TrainerSpec(RunSpec):
     parts: dict | None = None
     max_batches: int | None = None
     coarse_error: float = 0.0
+    weights_of_classes: list[float] | None = None
 
     @property
     def graph(self) -> GraphTypes:

@@ -49,6 +49,14 @@ NegativesFrom = Annotated[
         extra={"words": ("uniform", "degree", "batch")},
     ),
 ]
+ClassWeights = Annotated[
+    str,
+    Meta(
+        pattern=r"(?s)^(balanced|.*\.(npy|csv))$",
+        description="balanced, or a .npy or .csv file with a number for each class",
+        extra={"words": ("balanced",)},
+    ),
+]
 Topology = Literal["auto", "gpu", "host"]
 Compress = Literal["auto", "none", "cache", "host", "both"]
 Order = Literal["address", "asis"]

@@ -260,6 +260,7 @@ _EPOCH |= {"row_tiers": ByTier[RowReads], "list_tiers": ByTier[ListReads]}
 _Part = _dict_of("_Part", {name: _EPOCH[name] for name in OF_RANK})
 _Epoch = _dict_of("_Epoch", _EPOCH | {"ranks": GenericAlias(list, _Part)})
 _RUN = get_type_hints(RunReport) | {"val_metrics": _METRICS, "test_metrics": _METRICS}
+_RUN |= {"loss_name": NotRequired[str]}
 _Summary = _dict_of("_Summary", _RUN | {"epochs": GenericAlias(list, _Epoch)})
 
 

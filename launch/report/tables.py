@@ -94,6 +94,7 @@ def result_table(run: Run) -> TextTable:
     """How far the run came, and how good the model is."""
     wanted, best = run.options.get("epochs"), run.summary["best_epoch"]
     rows = [["epochs", f"{len(run.epochs)} of {one_line(wanted)}" if wanted else str(len(run.epochs))]]
+    rows += [["loss", one_line(run.summary["loss_name"])]] if run.summary.get("loss_name") else []
     rows += [["best epoch", str(best + 1)]] if best is not None and run.summary["val_metrics"] else []
     for split, title in (("val", "validation"), ("test", "the test")):
         scores = _scores(run.summary[f"{split}_metrics"])

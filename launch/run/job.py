@@ -19,6 +19,7 @@ from cohort_gnn.dataset.links import link_edges, with_held_out
 from cohort_gnn.launch.options.devices import gpu_memory, resolve_device
 from cohort_gnn.launch.options.parser import values_of
 from cohort_gnn.launch.options.partition import clique_seeds, cliques_of_ranks, parts_file
+from cohort_gnn.launch.run.losses import weights_of_classes, with_whole_path
 from cohort_gnn.spec.graph import GraphTypes
 from cohort_gnn.spec.options import options_of
 from cohort_gnn.spec.run import RunSpec, SamplerSpec, TrainerSpec
@@ -68,8 +69,9 @@ def trainer_spec(spec: RunSpec, data: StoredGraph) -> TrainerSpec:
         cliques = _rank_cliques(spec)
         parts = {"parts": str(parts_file(data.path, len(cliques))), "cliques": cliques}
     return TrainerSpec(
-        **values_of(spec),
+        **values_of(with_whole_path(spec)),
         coarse_error=coarse_error(spec, data),
+        weights_of_classes=weights_of_classes(spec, data),
         num_classes=spec.hidden if is_link_task else data.num_classes,
         feature_dim=types.feature_dims[data.target],
         targets="link" if is_link_task else data.task,

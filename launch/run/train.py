@@ -38,6 +38,7 @@ from cohort_gnn.launch.run.job import (
     trainer_spec,
     with_task,
 )
+from cohort_gnn.launch.run.losses import check_loss, warn_of_majority
 from cohort_gnn.launch.run.machines import (
     Machine,
     Meeting,
@@ -123,6 +124,7 @@ def _begin(args: argparse.Namespace, spec: RunSpec, meeting: Meeting | None, not
     spec = with_task(spec, data)
     check_model(spec, data)
     _say_what_is_unused(spec, data)
+    warn_of_majority(spec, data)
     if spec.out and spec.out.is_dir() and spec.out.samefile(data.path):
         raise CohortError("--out", "another folder than the data set's", str(spec.out), "choose another --out")
     if spec.out:
@@ -200,6 +202,7 @@ def check_model(spec: RunSpec, data: StoredGraph) -> None:
             hint = "leave it out, or set --epochs" if name == "patience" else "leave it out: the last epoch is kept"
             raise CohortError(f"--{name}", f"validation {what} in {data.path}", "none", hint)
     check_metrics(spec, data)
+    check_loss(spec, data)
     check_of_links(spec)
     _check_types(spec, data)
     if spec.use_edge_weights and not kind.takes_weights:
@@ -230,6 +233,7 @@ def check_model(spec: RunSpec, data: StoredGraph) -> None:
 def check_of_links(spec: RunSpec) -> None:
     """Raises CohortError for options of --task link with another task."""
     link_flags = [flag_of(name) for name in OF_LINKS if getattr(spec, name) != getattr(RunSpec, name)]
+    link_flags = [flag for flag in link_flags if (flag, spec.loss) != ("--loss", "focal")]
     if link_flags and spec.task != "link":
         hint = f"leave {'it' if len(link_flags) == 1 else 'them'} out, or learn links: --task link"
         raise CohortError(", ".join(link_flags), "--task link", "--task node", hint)

@@ -39,7 +39,8 @@ def identity_of(run: dict) -> dict:
     parts = run["trainer"]["parts"]
     ranks = run.get("machines", run["sampler"])["num_ranks"]
     sampler = {"device": run["sampler"]["device"], "num_ranks": ranks}
-    return options | sampler | {"cliques": parts and parts["cliques"], "data": run.get("data")}
+    weights = {"weights_of_classes": run["trainer"].get("weights_of_classes")}
+    return options | sampler | weights | {"cliques": parts and parts["cliques"], "data": run.get("data")}
 
 
 class CheckpointFile:

@@ -17,7 +17,7 @@ from cohort_gnn.trainer.loop.ranks import Ranks, StepSums
 from cohort_gnn.trainer.models.links import links_of_slot, scores_of_links
 from cohort_gnn.trainer.models.own import callable_of
 from cohort_gnn.trainer.models.sampled import called_by_type, input_dtypes, model_input
-from cohort_gnn.trainer.models.targets import CLASSES, Targets, targets_of
+from cohort_gnn.trainer.models.targets import CLASSES, Targets, targets_for
 
 
 class Adam(torch.optim.Adam):
@@ -250,7 +250,7 @@ def step_of(
         rows = RowAdam(learned.values(), **dense_options)
         if ranks:
             rows.gather = ranks.gather_rows
-    targets = targets_of(options.targets, options.loss)
+    targets = targets_for(options, device)
     links = (model.link_decoder, options.negatives) if options.task == "link" else None
     seeds = options.batch_size if has_graphs else None
     return TrainStep(scores, optimizer, device, seeds, targets, sums, options.clip_norm, rows, links)

@@ -13,6 +13,7 @@ import torch
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.files import FileWriter
+from cohort_gnn.spec.losses import loss_name
 from cohort_gnn.spec.results import EpochReport, RunReport
 from cohort_gnn.spec.run import TrainerSpec
 from cohort_gnn.trainer.loader.sm_partition import divide_gpu
@@ -26,7 +27,7 @@ from cohort_gnn.trainer.loop.step import TrainStep, adam, step_of
 from cohort_gnn.trainer.loop.stop import StopRequest
 from cohort_gnn.trainer.models.metrics import WholeSplit
 from cohort_gnn.trainer.models.own import model_of
-from cohort_gnn.trainer.models.targets import LinkTargets, mean_loss, targets_of
+from cohort_gnn.trainer.models.targets import LinkTargets, mean_loss, targets_for
 from cohort_gnn.trainer.report.callback import HOOKS, Callback, name_of
 
 LOG = logging.getLogger(__name__)
@@ -77,7 +78,7 @@ class Trainer:
         self.options, self.source, self.ranks, self.out = options, source, ranks, out
         self.callbacks, self.stop, self.all_rows = callbacks, stop or StopRequest(), all_rows
         self.device, self.quiet = source.device, options.quiet or ranks.rank > 0
-        self.targets, self.links = targets_of(options.targets, options.loss), links or {}
+        self.targets, self.links = targets_for(options, source.device), links or {}
         self.monitor = options.monitor or self.targets.metric
         others = dict.fromkeys([*(options.metrics or ()), self.monitor])
         self.whole_split = WholeSplit([name for name in others if name not in self.targets.summed], options.targets)
@@ -108,6 +109,7 @@ class Trainer:
         self.step = self._step_of(self.model, self.optimizer, sums)
         self.report = RunReport(
             task=options.targets,
+            loss_name=loss_name(options),
             device=str(self.device),
             num_ranks=ranks.size,
             rows_in_place=in_table,

@@ -11,13 +11,18 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.spec.losses import gamma_of
 from cohort_gnn.spec.metrics import ERRORS, HITS
+from cohort_gnn.spec.run import TrainerSpec
 
 
 class Classes:
-    """One of several classes: cross entropy, accuracy.
+    """One of several classes: cross entropy or focal loss, accuracy.
 
     Attributes:
+        gamma: of the focal loss, see `focal`; None: cross entropy.
+        weights: float32 [classes], by which the loss of a node of the class counts; None: by 1. The loss of a run is
+            the sum of these losses over the number of labels; torch divides by the sum of the weights.
         metric: by which epochs are compared without --monitor.
         summed: the metrics that ``metrics`` makes of sums; for others see metrics.py.
     """
@@ -25,13 +30,19 @@ class Classes:
     metric, summed = "accuracy", ("accuracy",)
     num_sums = 2
 
+    def __init__(self, gamma: float | None = None, weights: Tensor | None = None):
+        self.gamma, self.weights = gamma, weights
+
     def count(self, y: Tensor) -> Tensor:
         """int64 []: how many labels there are, over which the loss is a mean."""
         return (y >= 0).sum()
 
     def loss_sum(self, scores: Tensor, y: Tensor) -> Tensor:
         """float32 []: of scores float32 [n, outputs], over the labels that there are."""
-        return F.cross_entropy(scores, y, ignore_index=-1, reduction="sum")
+        if self.gamma is None:
+            return F.cross_entropy(scores, y, self.weights, ignore_index=-1, reduction="sum")
+        losses = focal(F.cross_entropy(scores, y, ignore_index=-1, reduction="none"), self.gamma)
+        return (losses if self.weights is None else losses * self.weights[y.clamp(min=0)]).sum()
 
     def sums(self, scores: Tensor, y: Tensor) -> Tensor:
         """float64 [num_sums]: what adds up over batches and ranks to what ``metrics`` takes."""
@@ -93,6 +104,9 @@ class MultiLabel:
     metric, summed = "micro_f1", ("micro_f1",)
     num_sums = 4
 
+    def __init__(self, gamma: float | None = None):
+        self.gamma = gamma
+
     def count(self, y: Tensor) -> Tensor:
         return _known(y).sum()
 
@@ -100,7 +114,10 @@ class MultiLabel:
         known = _known(y)
         wanted = torch.where(known, y, 0).to(scores.dtype)
         weight = known.to(scores.dtype)
-        return F.binary_cross_entropy_with_logits(scores, wanted, weight, reduction="sum")
+        if self.gamma is None:
+            return F.binary_cross_entropy_with_logits(scores, wanted, weight, reduction="sum")
+        losses = F.binary_cross_entropy_with_logits(scores, wanted, reduction="none")
+        return (focal(losses, self.gamma) * weight).sum()
 
     def sums(self, scores: Tensor, y: Tensor) -> Tensor:
         predicted, known = scores > 0, _known(y)
@@ -185,6 +202,12 @@ class LinkTargets:
         raise CohortError("--classes", "a run that learned classes", "one of --task link", "leave it out")
 
 
+def focal(losses: Tensor, gamma: float) -> Tensor:
+    """(1 - p)^gamma (-log p), of the cross entropies -log p: those of nodes whose class has a high probability p count
+    less (Lin et al., Focal Loss for Dense Object Detection, ICCV 2017, equation 4). gamma 0 leaves them as they are."""
+    return (-torch.expm1(-losses)).clamp(min=1e-12) ** gamma * losses  # of 0, a root has no gradient
+
+
 def _known(y: Tensor) -> Tensor:
     """bool, as ``y``."""
     return ~y.isnan() if y.dtype.is_floating_point else y != 255
@@ -235,3 +258,11 @@ def targets_of(task: str, loss: str = "bce") -> Targets:
     if task not in _OF_TASK:
         raise CohortError("task", ", ".join(_OF_TASK), repr(task))
     return LinkTargets(loss) if task == "link" else _OF_TASK[task]
+
+
+def targets_for(options: TrainerSpec, device: torch.device) -> Targets:
+    """What a run learns with these options; its weights of classes are on the device."""
+    gamma, weights = gamma_of(options), options.weights_of_classes
+    if options.targets == "classification":
+        return Classes(gamma, None if weights is None else torch.tensor(weights, dtype=torch.float32, device=device))
+    return MultiLabel(gamma) if options.targets == "multilabel" else targets_of(options.targets, options.loss)

@@ -1,0 +1,93 @@
+"""The loss that options name: whether it fits the data set, and the weights of its classes."""
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import StoredGraph
+from cohort_gnn.spec.run import RunSpec
+
+LOG = logging.getLogger(__name__)
+MAJORITY = 0.95  # of the training labels: accuracy hardly says anything of a class with more
+Spec = TypeVar("Spec", bound=RunSpec)
+
+
+def check_loss(spec: RunSpec, data: StoredGraph) -> None:
+    """Raises CohortError for options of the loss that do not fit the task of a run, or each other."""
+    task = "link" if spec.task == "link" else data.task
+    if spec.loss == "focal" and task not in ("classification", "multilabel"):
+        hint = "bce, softmax and margin are the losses of links" if task == "link" else "leave it out"
+        raise CohortError("--loss focal", "classes or several labels to learn", task, hint)
+    if spec.focal_gamma is not None and spec.loss != "focal":
+        raise CohortError("--focal-gamma", "--loss focal", f"--loss {spec.loss}", "leave it out, or add --loss focal")
+    if spec.class_weights is not None and task != "classification":
+        hint = "leave it out; --loss focal is for several labels, too" if task == "multilabel" else "leave it out"
+        raise CohortError("--class-weights", "classes to learn", task, hint)
+
+
+def weights_of_classes(spec: RunSpec, data: StoredGraph) -> list[float] | None:
+    """What --class-weights gives each class; None: the option is not there.
+
+    "balanced": n / (C x n_c) of the training labels alone, as in scikit-learn: n labels of C classes, n_c of class c; 0
+    for classes without a training label.
+
+    Raises:
+        CohortError: the file has no such numbers.
+    """
+    if spec.class_weights is None or spec.task == "link" or data.task != "classification":
+        return None
+    if spec.class_weights != "balanced":
+        return _read(Path(spec.class_weights), data.num_classes)
+    counts = _label_counts(data)
+    return [float(counts.sum() / ((counts > 0).sum() * count)) if count else 0.0 for count in counts]
+
+
+def with_whole_path(spec: Spec) -> Spec:
+    """The options with a file of weights by its absolute path: a run that is resumed elsewhere finds it."""
+    if spec.class_weights in (None, "balanced"):
+        return spec
+    return replace(spec, class_weights=str(Path(spec.class_weights).expanduser().absolute()))
+
+
+def warn_of_majority(spec: RunSpec, data: StoredGraph) -> None:
+    """Warns where nearly all training labels are of one class, and names the options that help and are not there."""
+    if spec.task == "link" or data.task != "classification":
+        return
+    counts, cures = _label_counts(data), []
+    share = counts.max(initial=0) / max(1, counts.sum())
+    if share <= MAJORITY:
+        return
+    if spec.class_weights is None:
+        cures.append("--class-weights balanced lets all classes count the same")
+    if not {"average_precision", "auroc", "f1"} & {*(spec.metrics or ()), spec.monitor}:
+        cures.append("--metrics average_precision tells models apart that accuracy does not")
+    if cures:
+        LOG.warning(f"{100 * share:.1f} % of the training labels are of class {counts.argmax()}: {'; '.join(cures)}")
+
+
+def _label_counts(data: StoredGraph) -> np.ndarray:
+    """int64 [classes]: how many training nodes have each as their label."""
+    y = np.asarray(data.y[data.train_ids])
+    return np.bincount(y[y >= 0], minlength=data.num_classes)
+
+
+def _read(file: Path, num_classes: int) -> list[float]:
+    place, expected = f"--class-weights {file}", f"{num_classes} numbers of at least 0, one for each class"
+    try:
+        path = file.expanduser()
+        values = (
+            np.load(path, allow_pickle=False) if file.suffix == ".npy" else np.loadtxt(path, delimiter=",", ndmin=1)
+        )
+        values = np.asarray(values, np.float64)
+    except (OSError, ValueError) as error:
+        raise CohortError(place, expected, str(error)[:200]) from error
+    if values.size != num_classes or max(values.shape) != num_classes:
+        raise CohortError(place, expected, f"shape {list(values.shape)}")
+    values = values.reshape(-1)
+    if not (np.isfinite(values) & (values >= 0)).all() or not values.any():
+        raise CohortError(place, expected, f"{values.tolist()}"[:80], "a class of weight 0 is not learned")
+    return values.tolist()

@@ -28,7 +28,7 @@ COLUMNS = {"weights": "weight_column", "times": "time_column", "features": "edge
 TABLE_NAMES = (
     *("edges", "features", "labels", "splits", "node-ids"),
     *("edge-weights", "edge-times", "edge-features"),
-)  # as --header, --separator, --comment and --id-column call them
+)  # as --header, --separator, --comment, --null and --id-column call them
 # Fields of SourceOptions and ConvertOptions that do not apply to named types, and what to do instead.
 OF_FILES = ("features", "edge_weights", "edge_times", "edge_features", "nodes")
 OF_ONE_TYPE = ("transpose", "undirected", "rename", "node_ids", "pca", "row_normalize", *OF_FILES)
@@ -48,7 +48,7 @@ class SourceOptions:
 
     Attributes:
         raw: columns and type of a `features` of bare numbers.
-        separator, header, comment: of texts: one value, or one for each of TABLE_NAMES.
+        separator, header, comment, null: of texts: one value, or one for each of TABLE_NAMES.
         id_column: of tables of nodes, likewise.
         target: of several node types, the one of the labels and splits.
     """
@@ -58,6 +58,7 @@ class SourceOptions:
     separator: Each = None
     header: Each = None
     comment: Each = None
+    null: Each = None
     id_column: Each = None
     features: Path | None = None
     raw: tables.RawLayout = tables.RawLayout()
@@ -81,7 +82,7 @@ class SourceOptions:
         """How the lines of a table are made."""
         header, separator = _for_table(self.header, table) or "auto", _for_table(self.separator, table)
         separator = separator if separator is None else SEPARATORS.get(separator, separator)
-        return TextOptions(separator, header, _for_table(self.comment, table), table)
+        return TextOptions(separator, header, _for_table(self.comment, table), _for_table(self.null, table), table)
 
     @property
     def clock(self) -> Clock | None:

@@ -151,9 +151,10 @@ def _add_source_options(group: argparse._ArgumentGroup) -> None:
             str,
             "of text: characters, such as '#': lines that begin so are left out; none: no line is",
         ),
+        ("--null", str, "of text: a text that stands for a missing value, beside empty fields; none: there is none"),
         ("--id-column", str, "column of the ids of nodes in a table of features or labels; none: row i is node i"),
     ):
-        metavar = {"--separator": "C", "--header": "yes|no", "--comment": "C", "--id-column": "NAME"}[name]
+        metavar = {"--separator": "C", "--header": "yes|no", "--null": "NA", "--id-column": "NAME"}.get(name, "C")
         reader = table_option(value)
         group.add_argument(name, type=reader, action="append", metavar=f"[TABLE=]{metavar}", help=text + tables_help)
     group.add_argument(
@@ -253,7 +254,7 @@ def _import(args: argparse.Namespace) -> int:
     raw = RawLayout(args.feature_dim, args.feature_dtype)
     by_table: dict[str, Any] = {
         name: {table: value for option in getattr(args, name) or () for table, value in option.items()} or None
-        for name in ("separator", "header", "comment", "id_column")
+        for name in ("separator", "header", "comment", "null", "id_column")
     }
     inputs = SourceOptions(**_field_arguments(args, SourceOptions, ("raw", *by_table)), **by_table, raw=raw)
     options = _field_arguments(args, ConvertOptions, ("node_ids",)) | {"reverse_of": dict(args.reverse_of or ())}

@@ -42,6 +42,7 @@ class Text(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     separator: str | None = None
     header: bool | str = "auto"
     comment: str | None = None
+    null: str | None = None
 
     def options(self, place: str) -> TextOptions:
         separator = self.separator if self.separator is None else SEPARATORS.get(self.separator, self.separator)
@@ -53,7 +54,7 @@ class Text(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         ):
             if not fits:
                 raise CohortError(f"{place}.{key}", expected, repr(value), HINT)
-        return TextOptions(separator, header, self.comment, in_yaml=True)
+        return TextOptions(separator, header, self.comment, self.null, in_yaml=True)
 
 
 class FileOf(Text, forbid_unknown_fields=True, kw_only=True):

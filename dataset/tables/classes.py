@@ -11,12 +11,14 @@ import numpy as np
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.spelling import did_you_mean
 from cohort_gnn.dataset.tables import values
+from cohort_gnn.dataset.tables.first_line import NO_VALUE
 from cohort_gnn.dataset.tables.table import READ_AT_ONCE, TableFile, shortened
-from cohort_gnn.dataset.tables.text_file import TextFile
+from cohort_gnn.dataset.tables.text_options import NONE
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+NULL_WORDS = (*NO_VALUE, "nan", "<na>", "nil")
 MOST_CLASSES = 1_000_000
 MOST_RELATIONS = 128
 
@@ -33,27 +35,37 @@ def named_classes(table: TableFile, column: int, classes: Sequence[str] | None) 
     import pyarrow as pa
 
     parts = [array for (array,), _ in table.pieces([column], "texts", READ_AT_ONCE)]
-    chunks = [chunk for part in parts for chunk in (part.chunks if isinstance(part, pa.ChunkedArray) else [part])]
-    column_array = pa.chunked_array(chunks or [pa.array([], pa.large_string())])
-    if pa.types.is_dictionary(column_array.type):
-        column_array = column_array.cast(column_array.type.value_type)
-    if pa.types.is_boolean(column_array.type) and classes is None:
+    types = {values.type_of_values(part.type) for part in parts} - {pa.null()}  # of several files, they may differ
+    if types == {pa.bool_()} and classes is None:
         classes = ["false", "true"]
-    if not values.is_text(column_array.type) and classes is None:
+    if classes is None and not (types and all(map(values.is_text, types))):
         return None
-    texts = values.categories(table.place(column), table.titles[column], column_array)
+    named = [values.categories(table.place(column), table.titles[column], part) for part in parts]
+    texts = pa.chunked_array([chunk for part in named for chunk in part.chunks], pa.large_string())
     if classes is None:
         if not _are_names(table, column, texts):
             return None
+        demand_no_null_word(table, table.place(column), texts)
         classes = sorted(text for text in texts.unique().to_pylist() if text is not None)
     return _codes(table.place(column), texts, classes), list(classes)
+
+
+def demand_no_null_word(table: TableFile, place: str, texts: pa.ChunkedArray) -> None:
+    """Raises CohortError for a text in a text file that may be a null, such as NA, unless an option settles it."""
+    options = table.options
+    if options is None or options.null is not None:
+        return
+    for text in texts.unique().to_pylist():
+        if text is not None and text.strip().lower() in NULL_WORDS:
+            cure = f"{options.says('null', text)}: it is a null; {options.says('null', NONE)}: it is a text like others"
+            raise CohortError(place, "texts, or nulls", f'"{text}", which may be either', cure)
 
 
 def _are_names(table: TableFile, column: int, texts: pa.ChunkedArray) -> bool:
     """Whether texts name classes, not numbers. In a text file a number among them decides for numbers, and what is none
     is refused where they are read."""
     present = texts.drop_null()
-    if isinstance(table, TextFile):
+    if table.options is not None:
         return len(present) > 0 and not any(values.first_bad(text, "numbers") is None for text in _distinct(present))
     if len(present) and values.first_bad(present, "numbers") is None:
         hint = "classes: [a, b] names them in order; or convert the column to integers"

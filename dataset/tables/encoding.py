@@ -16,6 +16,7 @@ import numpy as np
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset.columns import KEYS_HINT, Column, FittedColumn
 from cohort_gnn.dataset.tables import values
+from cohort_gnn.dataset.tables.classes import demand_no_null_word
 from cohort_gnn.dataset.tables.moments import Moments
 from cohort_gnn.dataset.tables.table import READ_AT_ONCE, ColumnKind, TableFile, shortened
 from cohort_gnn.dataset.tables.timestamps import part_of, timestamps
@@ -154,6 +155,7 @@ class _Statistics:
             timestamps(self._place, array, how.zone, first)
         else:
             texts = values.categories(self._place, self._name, array)
+            demand_no_null_word(self._table, self._place, texts)
             kept = texts if rows is None else texts.filter(_as_mask(rows))
             self._vocabulary.update(text for text in kept.unique().to_pylist() if text is not None)
             if len(self._vocabulary) > how.at_most:

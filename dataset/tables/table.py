@@ -13,6 +13,7 @@ import numpy as np
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.spelling import did_you_mean
 from cohort_gnn.dataset.tables import values
+from cohort_gnn.dataset.tables.text_options import TextOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,6 +34,7 @@ class TableFile(ABC):
         names: the titles where they come from the file, else none.
         index: the numbers of columns that the program that wrote the file calls its index.
         row_ids: an index that the file has without a column, other than 0, 1, 2, ...
+        options: of a text, what the user says of it; None: the file's columns have types.
     """
 
     path: Path
@@ -40,6 +42,7 @@ class TableFile(ABC):
     names: list[str]
     index: list[int]
     row_ids: range | None = None
+    options: TextOptions | None = None
 
     @abstractmethod
     def pieces(

@@ -228,6 +228,7 @@ class Parser:
 
         self._file, self._kind, self._pa, self._csv = file, kind, pa, pyarrow.csv
         self._columns = list(columns)
+        self._null = [] if file.options.null in (None, NONE) else [file.options.null]
         self._width = max(file.width, max(columns, default=-1) + 1)
         marks = re.escape(file.comment)
         self._comment = re.compile(b"\n[%b][^\n]*(?=\n)" % marks) if marks else None
@@ -272,9 +273,9 @@ class Parser:
         convert = csv.ConvertOptions(
             include_columns=wanted,
             column_types=dict.fromkeys(wanted, types.get(kind, pa.float64())),
-            null_values=[""],
+            null_values=["", *self._null],
             strings_can_be_null=True,
-            quoted_strings_can_be_null=kind != "texts",
+            quoted_strings_can_be_null=kind != "texts" or bool(self._null),
         )
         parse = csv.ParseOptions(
             delimiter=self._file.separator, newlines_in_values=quoted, ignore_empty_lines=self._width > 1

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 SEPARATORS = {"comma": ",", "tab": "\t", "semicolon": ";", "space": " ", "bar": "|"}
-NONE = "none"  # of --comment: no line is a comment; of --id-column: no column has ids
+NONE = "none"  # of --comment: no line is a comment; of --null: no text is a null; of --id-column: no column has ids
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,7 @@ class TextOptions:
             one way only.
         comment: characters; a line that begins with one of them is no row; "none": each line is one; None: lines before
             the first edge that begin with # or % are none.
+        null: a text that is a null, beside empty fields; "none": there is none; None: nobody said.
         table: what the options call the table, such as "features"; "" where they mean all tables.
         in_yaml: the options are keys of graph.yaml.
     """
@@ -27,6 +28,7 @@ class TextOptions:
     separator: str | None = None
     header: str = "auto"
     comment: str | None = None
+    null: str | None = None
     table: str = ""
     in_yaml: bool = False
 

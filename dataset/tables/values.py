@@ -177,7 +177,14 @@ def _uuids_of(chunk: pa.Array) -> pa.Array:
     return pa.compute.if_else(chunk.is_null(), pa.scalar(None, pa.large_string()), out) if chunk.null_count else out
 
 
-def categories(place: str, name: str, array: pa.ChunkedArray) -> pa.ChunkedArray:
+def type_of_values(type_: pa.DataType) -> pa.DataType:
+    """The type, or that of a dictionary's values."""
+    import pyarrow as pa
+
+    return type_.value_type if pa.types.is_dictionary(type_) else type_
+
+
+def categories(place: str, name: str, array: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
     """large_string of texts, integers and bools, also in a dictionary."""
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import yaml
 from compare import edges_unlike, float32, matrix, unlike
+from declared import declared
 from frames import Column, Frame, Kinds
 from writers import File, write
 
@@ -80,7 +81,7 @@ def make(seed: int, folder: Path) -> Case:
     """The import of this number, with its files in a folder."""
     draw = random.Random(seed)
     kinds = Kinds(draw, plain=draw.random() < PLAIN)
-    role = draw.choices(ROLES, (34, 14, 24, 8, 16, 4))[0]
+    role = draw.choices(ROLES, (30, 12, 20, 8, 14, 4, 12))[0]
     return role(Making(draw, folder, kinds))
 
 
@@ -326,4 +327,4 @@ def _splits(making: Making) -> Case:
     return making.case(making.ring(count), wrong, *options)
 
 
-ROLES = (_features, _labels, _edges, _node_ids, _described, _splits)
+ROLES = (_features, _labels, _edges, _node_ids, _described, _splits, declared)

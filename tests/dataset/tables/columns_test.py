@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import numpy as np
@@ -152,6 +153,32 @@ def test_a_description_of_files_says_the_same(kind, tmp_path):
     expected = made(tmp_path / "same", features, users, {"time": "at", "time_unit": "s"})
     for array in ("x", "y", "train_ids", "val_ids", "test_ids", "indptr", "indices", "edge_times"):
         assert np.array_equal(getattr(data, array), getattr(expected, array)), array
+
+
+@pytest.mark.parametrize("null", [None, "none", "NA"])
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
+def test_a_text_that_may_be_a_null_is_settled_by_an_option(null, quoting, tmp_path):
+    countries = np.where(ROWS % 4 == 0, "NA", USERS["country"].fillna("de"))
+    income = USERS["income"].astype(object).where(ROWS % 7 > 0, "NA" if null == "NA" else "")
+    users = USERS.assign(country=countries, income=income)
+    users.to_csv(tmp_path / "users.csv", index=False, quoting=quoting)
+    PAYMENTS.to_csv(tmp_path / "payments.csv", index=False)
+    features = [{"column": "country", "kind": "category", "nulls": "unknown"}, {"column": "income", "nulls": "zero"}]
+    described = {
+        "nodes": {"user": {"file": "users.csv", "features": features} | KEYS | ({"null": null} if null else {})},
+        "edges": [{"type": list(PAYS), "file": "payments.csv"} | ENDS],
+    }
+    (tmp_path / "graph.yaml").write_text(yaml.safe_dump(described))
+    if null is None:
+        with pytest.raises(CohortError, match='"NA", which may be either\n  hint: null: NA: it is a null; null: none'):
+            import_graph(tmp_path, tmp_path / "out")
+        return
+    import_graph(tmp_path, tmp_path / "out")
+    names = [name for column in read_columns(tmp_path / "out").nodes["node"] for name in column.names]
+    x = open_dataset(tmp_path / "out").x
+    assert ("country=NA" in names) == (null == "none")
+    assert np.array_equal(x[:, names.index("country=NA" if null == "none" else "country=unknown")], ROWS % 4 == 0)
+    assert np.array_equal(x[:, names.index("income is null")], ROWS % 7 == 0)
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])

@@ -1,0 +1,146 @@
+"""Imports of frames with declared columns: nulls, categories, timestamps, classes with names, unknown ids."""
+
+from __future__ import annotations
+
+import datetime
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import yaml
+from compare import edges_unlike, float32, unlike
+from frames import Column, Frame, Kinds
+
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.columns import read_columns
+
+WORDS = ("Rome", "New York", "x,y", 'say "hi"', "#1", "é", "true", "NA", "null", "-", "0.5", "007", "yes", "no")
+PARTS = ("year", "month", "day", "hour", "minute", "second")
+EPOCH = datetime.datetime(1970, 1, 1)
+
+
+def declared(making: Any) -> Any:
+    """graph.yaml: users with declared features, a label and a split, and payments between them with timestamps."""
+    draw, kinds = making.draw, making.kinds
+    count = max(2, kinds.count(3000))
+    part = Column("part", ["train", *(draw.choice(("train", "val", "test")) for _ in range(count - 1))], pa.string())
+    training = np.array(part.values) == "train"
+    columns, entries, expected = [], [], []
+    for number in range(draw.randint(1, 3)):
+        column, entry, wanted = draw.choice((_number, _category, _moment))(draw, kinds, f"f{number}", count, training)
+        columns.append(column)
+        entries.append(entry)
+        expected.append(wanted)
+    label, classes = _label(draw, kinds, count)
+    key = Column("key", [f"u{i}" for i in range(count)], pa.string())
+    users = Frame([key, *columns, label, part])
+    has_nulls = any(column.has_nulls for column in columns)
+    null = None if kinds.plain or has_nulls else draw.choice((None, "none"))
+    options = {} if null is None else {"null": null}
+    file = making.write(users if kinds.plain else users.shuffled(draw), "users")
+    called = dict(zip(users.names, file.names(users, users.columns), strict=True))
+    kinds.traps += ["numbers of columns"] if not file.header else []
+    node = {"file": file.path.name, "id": called["key"], "label": called["label"], "split": called["part"]} | options
+    node["features"] = [entry | {"column": called[entry["column"]]} for entry in entries]
+    edge, ends, times = _payments(making, draw, kinds, count)
+    description = {"nodes": {"user": node}, "edges": [edge]}
+    (making.folder / "graph.yaml").write_text(yaml.safe_dump(description, sort_keys=False))
+
+    def wrong(folder: Path) -> str:
+        data, said = open_dataset(folder), ""
+        if any(wanted is None for wanted in expected):
+            return "a column was taken that has no value, or no finite one, in some rows\n"
+        said += unlike("x", data.x, np.concatenate([wanted for wanted in expected if wanted is not None], axis=1))
+        names = read_columns(folder).classes
+        codes = [-1 if value is None else names.index(value) for value in classes]
+        said += unlike("y", np.asarray(data.y), np.array(codes, np.int64))
+        return said + edges_unlike(data, *ends, times, data.edge_times)
+
+    return making.case(making.folder / "graph.yaml", wrong)
+
+
+def _number(draw: random.Random, kinds: Kinds, name: str, count: int, training: np.ndarray) -> tuple:
+    column = kinds.numbers(name, count)
+    entry = {"column": name, "nulls": draw.choice(("refuse", "zero", "mean")), "standardize": draw.random() < 0.4}
+    values = float32(column)
+    if values is None:
+        return column, entry, None
+    missing = np.isnan(values)  # pandas writes NaN as null; else it is refused
+    fits = np.isfinite(values[~missing]).all() and not (entry["nulls"] == "refuse" and missing.any())
+    known = values[training & ~missing].astype(np.float64)
+    needs_some = entry["standardize"] or entry["nulls"] == "mean"
+    if not fits or needs_some and not len(known):
+        kinds.traps.append("no values to fit")
+        return column, entry, None
+    kinds.traps += ["fitted to large numbers"] if needs_some and np.abs(known).max() > 1e15 else []
+    exact = np.where(missing, (known.mean() if entry["nulls"] == "mean" else 0), values.astype(np.float64))
+    if entry["standardize"]:
+        exact = (exact - known.mean()) / (known.std() or 1)
+    parts = [exact.astype(np.float32)] + ([] if entry["nulls"] == "refuse" else [missing.astype(np.float32)])
+    return column, entry, np.stack(parts, axis=1)
+
+
+def _words(draw: random.Random, kinds: Kinds, count: int) -> list:
+    words = ("red", "green", "blue") if kinds.plain else draw.sample(WORDS, draw.randint(1, 6))
+    return [draw.choice(words) for _ in range(count)]
+
+
+def _category(draw: random.Random, kinds: Kinds, name: str, count: int, training: np.ndarray) -> tuple:
+    column = Column(name, _words(draw, kinds, count), pa.string())
+    kinds.traps += [] if kinds.plain else ["text"]
+    column = kinds.with_nulls(column, 0.3)
+    entry = {"column": name, "kind": draw.choice(("category", "code")), "nulls": draw.choice(("refuse", "unknown"))}
+    if column.has_nulls and entry["nulls"] == "refuse":
+        return column, entry, None
+    values = column.values
+    known = sorted({value for value, counts in zip(values, training, strict=True) if counts and value is not None})
+    codes = np.array([known.index(value) + 1 if value in known else 0 for value in values])
+    rows = codes[:, None] if entry["kind"] == "code" else np.eye(len(known) + 1)[codes]
+    return column, entry, rows.astype(np.float32)
+
+
+def _moments(draw: random.Random, count: int) -> list[datetime.datetime]:
+    return [EPOCH + datetime.timedelta(seconds=draw.randint(-(10**9), 4 * 10**9)) for _ in range(count)]
+
+
+def _moment(draw: random.Random, kinds: Kinds, name: str, count: int, training: np.ndarray) -> tuple:
+    column = Column(name, _moments(draw, count), pa.timestamp(draw.choice(("us", "ms"))))
+    parts = draw.sample(PARTS, draw.randint(1, len(PARTS)))
+    column = kinds.with_nulls(column, 0.1)
+    entry = {"column": name, "kind": "time", "parts": parts}
+    if column.has_nulls:
+        return column, entry, None
+    return column, entry, np.float32([[getattr(value, part) for part in parts] for value in column.values])
+
+
+def _label(draw: random.Random, kinds: Kinds, count: int) -> tuple[Column, Sequence]:
+    """A column of texts, and the name of each row's class."""
+    names = [word for word in WORDS if word not in ("0.5", "007")]  # of a text file, these alone are numbers
+    words = ("good", "bad", "ugly") if kinds.plain else draw.sample(names, 3)
+    kinds.traps += [] if kinds.plain else ["text"]
+    values = [draw.choice(words) for _ in range(count)]
+    return Column("label", values, pa.string()), values
+
+
+def _payments(making: Any, draw: random.Random, kinds: Kinds, count: int) -> tuple[dict, tuple, np.ndarray]:
+    src, dst = ([draw.randrange(count) for _ in range(draw.randint(1, 60))] for _ in range(2))
+    src, dst = src[: len(dst)], dst[: len(src)]
+    moments = _moments(draw, len(src))
+    strangers = [draw.random() < 0.2 for _ in src] if draw.random() < 0.4 else [False] * len(src)
+    columns = [
+        Column("payer", [f"v{i}" if odd else f"u{i}" for i, odd in zip(src, strangers, strict=True)], pa.string()),
+        Column("payee", [f"u{i}" for i in dst], pa.string()),
+        Column("at", moments, pa.timestamp("us")),
+    ]
+    file = making.write(frame := Frame(columns), "payments")
+    payer, payee, at = file.names(frame, columns)
+    unit, per_second = draw.choice((("s", 1), ("ms", 10**3), ("us", 10**6)))
+    edge = {"type": ["user", "pays", "user"], "file": file.path.name, "source": payer, "target": payee, "time": at}
+    edge |= {"time_unit": unit} | ({"unknown_ids": "skip"} if any(strangers) else {})
+    times = [int((moment - EPOCH).total_seconds()) * per_second for moment in moments]
+    kept = [i for i, odd in enumerate(strangers) if not odd]
+    ends = [src[i] for i in kept], [dst[i] for i in kept]
+    return edge, ends, np.array([times[i] for i in kept], np.int64)

@@ -158,7 +158,7 @@ def test_a_description_of_files_says_the_same(kind, tmp_path):
 @pytest.mark.parametrize("null", [None, "none", "NA"])
 @pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
 def test_a_text_that_may_be_a_null_is_settled_by_an_option(null, quoting, tmp_path):
-    countries = np.where(ROWS % 4 == 0, "NA", USERS["country"].fillna("de"))
+    countries = np.where(ROWS % 4 == 0, "NA", np.array(["de", "fr", "it"])[ROWS % 5 % 3])
     income = USERS["income"].astype(object).where(ROWS % 7 > 0, "NA" if null == "NA" else "")
     users = USERS.assign(country=countries, income=income)
     users.to_csv(tmp_path / "users.csv", index=False, quoting=quoting)

@@ -189,6 +189,7 @@ def categories(place: str, name: str, array: pa.Array | pa.ChunkedArray) -> pa.C
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    array = array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
     if pa.types.is_dictionary(array.type):
         array = array.cast(array.type.value_type)
     if pa.types.is_boolean(array.type):

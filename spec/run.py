@@ -285,7 +285,8 @@ class RunSpec(SamplerSpec):
     metrics: MetricNames | None = _training(
         None,
         "what validation and test measure besides the loss's own metric: classes: auroc, average_precision, f1; several"
-        " labels a node: the same, each label by itself; numbers: mae, r2; the mean over several classes or labels",
+        " labels a node: the same, each label by itself; numbers: mae, r2; the mean over several classes or labels;"
+        " links: recall@K, ndcg@K, map@K of the K best of all targets that a source has no edge to",
         COURSE,
         metavar="NAME[,NAME...]",
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.units import format_bytes
 from cohort_gnn.launch.report.results import ReadKind, Run, TierUse, ranks_of
-from cohort_gnn.spec.metrics import NO_SHARES
+from cohort_gnn.spec.metrics import is_share
 
 DPI = 150
 INCHES = 4.8  # of a chart's width
@@ -27,7 +27,7 @@ def draw_loss(runs: list[Run], names: list[str]) -> bytes:
 def draw_validation(runs: list[Run], names: list[str], metric: str) -> bytes:
     """A line per run: a validation metric by epoch; a ring marks the epoch whose weights are kept."""
     figure, axes = figure_of(INCHES, height=3)
-    factor, unit = (1, "") if metric in NO_SHARES else (100, " %")
+    factor, unit = (100, " %") if is_share(metric) else (1, "")
     for i, (run, name) in enumerate(zip(runs, names, strict=True)):
         scores = [epoch["val_metrics"].get(metric) for epoch in run.epochs]
         values = [math.nan if value is None else factor * value for value in scores]

@@ -5,7 +5,7 @@ import numpy as np
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.spelling import did_you_mean
 from cohort_gnn.dataset import StoredGraph
-from cohort_gnn.spec.metrics import OF_TASK
+from cohort_gnn.spec.metrics import OF_TASK, is_of, names_of, ranked
 from cohort_gnn.spec.run import RunSpec
 
 NEED_BOTH = ("auroc", "average_precision")  # nodes that have a class and nodes that have it not
@@ -17,10 +17,13 @@ def check_metrics(spec: RunSpec, data: StoredGraph) -> None:
     task = "link" if spec.task == "link" else data.task
     for flag, names in {"--metrics": spec.metrics or [], "--monitor": [spec.monitor] if spec.monitor else []}.items():
         for name in names:
-            if name not in OF_TASK[task]:
-                tasks = [other for other, known in OF_TASK.items() if name in known]
+            if not is_of(task, name):
+                tasks = [other for other in OF_TASK if is_of(other, name)]
                 hint = did_you_mean(name, OF_TASK[task]) or f"{name} is a metric of {' and '.join(tasks)}"
-                raise CohortError(flag, f"metrics of {task}: {', '.join(OF_TASK[task])}", name, hint)
+                raise CohortError(flag, f"metrics of {task}: {', '.join(names_of(task))}", name, hint)
+            if ranked(name) and spec.decoder == "mlp":
+                hint = "mrr and hits@k rank among the negatives of split-links, with any decoder"
+                raise CohortError(f"{flag} {name}", "--decoder dot or distmult", "--decoder mlp", hint)
     if spec.monitor in NEED_BOTH and not _has_both(data):
         hint = f"--split-ratio of the import makes another split; or leave --monitor {spec.monitor} out"
         expected = "validation nodes that have a class or label and others that have it not"

@@ -8,9 +8,11 @@ from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.dataset.links import HeldOut, LinkEdges, held_out_of
 from cohort_gnn.spec.run import TrainerSpec
 from cohort_gnn.trainer.loader.node_weights import degree_weights, weight_sums
+from cohort_gnn.trainer.loop.ranked_links import RankedLinks
 from cohort_gnn.trainer.loop.ranks import Ranks
+from cohort_gnn.trainer.models.best_targets import Known
 from cohort_gnn.trainer.models.links import scores_of_links
-from cohort_gnn.trainer.models.targets import LinkTargets
+from cohort_gnn.trainer.models.targets import LinkTargets, ranked_metrics
 
 SCORES_AT_ONCE = 1 << 20
 POWER_OF_DEGREE = "0.75"  # of word2vec (Mikolov et al., NeurIPS 2013) for words by how often they occur
@@ -25,29 +27,44 @@ class HeldOutLinks:
     Args:
         first: what is added to the ids of sources, and to those of targets and negatives: nodes of several types are
             numbered through.
+        ranked: what ranks all targets, which then are among the nodes, too; None: nothing does.
     """
 
-    def __init__(self, held: HeldOut, first: tuple[int, int] = (0, 0)):
+    def __init__(self, held: HeldOut, first: tuple[int, int] = (0, 0), ranked: RankedLinks | None = None):
         if held.shared:
             endpoints = np.concatenate([held.pairs, held.negatives])
         else:
             endpoints = np.concatenate([held.pairs, held.negatives], axis=1)
         endpoints = endpoints + np.array([first[0], *[first[1]] * (endpoints.shape[1] - 1)])
-        self.nodes, places = np.unique(endpoints, return_inverse=True)
-        self._places = torch.from_numpy(places.reshape(endpoints.shape))
+        self._ranked = ranked if len(held.pairs) else None
+        targets = first[1] + np.arange(ranked.num_targets if self._ranked else 0)
+        self.nodes = np.union1d(endpoints, targets)
+        self._places = torch.from_numpy(np.searchsorted(self.nodes, endpoints))
+        if self._ranked:
+            self._first_target = int(np.searchsorted(self.nodes, first[1]))
+            self._sources = torch.from_numpy(np.searchsorted(self.nodes, first[0] + ranked.sources))
         self._num_links, self._shared = len(held.pairs), held.shared
 
     def sums(self, rows: Tensor, decoder: nn.Module, targets: LinkTargets, ranks: Ranks) -> Tensor:
-        """What this rank's share of the links adds to the sums of all, as ``targets`` has them.
+        """What this rank's share of the links, and of their sources, adds to the sums of all, as ``targets`` has them.
 
         Args:
             rows: float32 [m, width], of those nodes whose rows this rank has made; zeros for others.
         """
         rows = ranks.sum(rows)
+        if self._ranked is None:
+            sums = rows.new_zeros(targets.num_sums - targets.num_link_sums, dtype=torch.float64)
+        else:
+            own_sources, end = slice(ranks.rank, None, ranks.size), self._first_target + self._ranked.num_targets
+            sources = rows[self._sources[own_sources].to(rows.device)]
+            sums = self._ranked.sums(sources, rows[self._first_target : end], decoder, own_sources)
+        return torch.cat([self._sums_of_links(rows, decoder, targets, ranks), sums])
+
+    def _sums_of_links(self, rows: Tensor, decoder: nn.Module, targets: LinkTargets, ranks: Ranks) -> Tensor:
         own = self._places[: self._num_links][ranks.rank :: ranks.size]
         pieces = own.split(max(1, SCORES_AT_ONCE // own.shape[1]))
         if not self._shared:
-            sums = torch.zeros(targets.num_sums, dtype=torch.float64, device=rows.device)
+            sums = torch.zeros(targets.num_link_sums, dtype=torch.float64, device=rows.device)
             for places in pieces:
                 sums += targets.sums(scores_of_links(decoder, rows, places.to(rows.device)))
             return sums
@@ -70,7 +87,13 @@ def seeds_of_links(data: StoredGraph, options: TrainerSpec) -> tuple[dict[str, n
     of the relation that is predicted; for the others nodes. Nodes of all types are numbered through."""
     edges = edges_to_learn(data, options)
     first = (data.first_node[edges.relation[0]], data.first_node[edges.relation[2]])
-    links = {split: HeldOutLinks(held, first) for split, held in held_out_of(edges).items()}
+    held_out, names, seen = held_out_of(edges), ranked_metrics(options), None
+    if held_out and names:
+        seen = Known.from_edges(edges)
+    links = {
+        split: HeldOutLinks(held, first, None if seen is None else RankedLinks(held, edges, seen, names))
+        for split, held in held_out.items()
+    }
     none = np.zeros(0, np.int64)
     nodes = {split: links[split].nodes if split in links else none for split in ("val", "test")}
     return {"train": edges.endpoints().T + np.array(first)} | nodes, links

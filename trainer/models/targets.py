@@ -5,6 +5,7 @@ with 255 for unknown or float32 with NaN. All of it stays on the device and has 
 """
 
 import math
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.spec.losses import gamma_of
-from cohort_gnn.spec.metrics import ERRORS, HITS
+from cohort_gnn.spec.metrics import ERRORS, HITS, OF_TASK, ranked
 from cohort_gnn.spec.run import TrainerSpec
 
 
@@ -150,13 +151,16 @@ class LinkTargets:
     Args:
         loss: of a link: "bce", binary cross entropy of the 1 + K scores, the mean; "softmax", cross entropy of the edge
             among all; "margin", how much the edge's score is less than 1 above a negative's, the mean.
+        ranked: names of metrics among all targets, whose sums, and the number of sources, come after those of links
+            (see loop/ranked_links.py).
     """
 
-    metric, summed = "mrr", ("mrr", *(f"hits@{k}" for k in HITS), "auc")
-    num_sums = 1 + len(summed)
+    metric, num_link_sums = "mrr", 1 + len(OF_TASK["link"])
 
-    def __init__(self, loss: str = "bce"):
-        self.loss = loss
+    def __init__(self, loss: str = "bce", ranked: Sequence[str] = ()):
+        self.loss, self.ranked = loss, ranked
+        self.summed = (*OF_TASK["link"], *ranked)
+        self.num_sums = self.num_link_sums + (len(ranked) + 1 if ranked else 0)
 
     def count(self, y: Tensor) -> Tensor:
         return y.new_tensor(y.shape[0])
@@ -192,8 +196,12 @@ class LinkTargets:
         return torch.stack([(1 / rank.double()).sum(), *hits, lower.sum(), rank.new_tensor(len(rank))]).double()
 
     def metrics(self, sums: Tensor) -> dict[str, float]:
-        *totals, num_links = sums.tolist()
-        return {name: total / num_links for name, total in zip(self.summed, totals, strict=True)} if num_links else {}
+        *totals, num_links = sums[: self.num_link_sums].tolist()
+        if not num_links:
+            return {}
+        metrics = {name: total / num_links for name, total in zip(OF_TASK["link"], totals, strict=True)}
+        *totals, num_sources = [*sums[self.num_link_sums :].tolist(), 0][: len(self.ranked) + 1]
+        return metrics | {name: total / num_sources for name, total in zip(self.ranked, totals, strict=True)}
 
     def constant(self, y: Tensor) -> float | None:
         return None
@@ -249,15 +257,15 @@ _OF_TASK: dict[str, Targets] = {"classification": CLASSES, "regression": Numbers
 _OF_TASK |= {"link": LinkTargets()}
 
 
-def targets_of(task: str, loss: str = "bce") -> Targets:
-    """What is learned for a data set's task, or for "link", with this loss.
+def targets_of(task: str) -> Targets:
+    """What is learned for a data set's task, or for "link", with the task's own loss.
 
     Raises:
         CohortError: there is no such task.
     """
     if task not in _OF_TASK:
         raise CohortError("task", ", ".join(_OF_TASK), repr(task))
-    return LinkTargets(loss) if task == "link" else _OF_TASK[task]
+    return _OF_TASK[task]
 
 
 def targets_for(options: TrainerSpec, device: torch.device) -> Targets:
@@ -265,4 +273,12 @@ def targets_for(options: TrainerSpec, device: torch.device) -> Targets:
     gamma, weights = gamma_of(options), options.weights_of_classes
     if options.targets == "classification":
         return Classes(gamma, None if weights is None else torch.tensor(weights, dtype=torch.float32, device=device))
-    return MultiLabel(gamma) if options.targets == "multilabel" else targets_of(options.targets, options.loss)
+    if options.targets == "link":
+        return LinkTargets(options.loss, ranked_metrics(options))
+    return MultiLabel(gamma) if options.targets == "multilabel" else targets_of(options.targets)
+
+
+def ranked_metrics(options: TrainerSpec) -> list[str]:
+    """The metrics among all targets that a run measures."""
+    names = [*(options.metrics or ()), *([options.monitor] if options.monitor else [])]
+    return [name for name in dict.fromkeys(names) if ranked(name)]

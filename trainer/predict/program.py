@@ -37,10 +37,10 @@ from cohort_gnn.spec.options import flag_of
 from cohort_gnn.spec.run import TrainerSpec, from_json
 from cohort_gnn.spec.run_file import read_run_json
 from cohort_gnn.trainer.loader import _native
+from cohort_gnn.trainer.models.best_targets import find_best_targets, queries_of
 from cohort_gnn.trainer.models.own import model_described
 from cohort_gnn.trainer.models.targets import Classes, LinkTargets, MultiLabel, Targets
 from cohort_gnn.trainer.models.weights import load_weights
-from cohort_gnn.trainer.predict.best_targets import find_best_targets, queries_of
 from cohort_gnn.trainer.predict.layerwise import (
     KeptIn,
     Layerwise,

@@ -14,7 +14,9 @@ import torch.nn.functional as F
 from link_runs import ALL_NEIGHBOURS, CHANCE, OPTIONS, losses, metrics_of
 from processes import ALL_TESTS, cohort, here, ran, refused
 from resumable import demand_going_on
+from sklearn.metrics import ndcg_score
 from torch_geometric.data import HeteroData
+from torch_geometric.metrics import LinkPredMAP, LinkPredNDCG, LinkPredRecall
 
 import cohort_gnn as package
 from cohort_gnn.base.errors import CohortError
@@ -22,8 +24,9 @@ from cohort_gnn.dataset import held_out, split_links, write_links
 from cohort_gnn.dataset.links import link_edges
 from cohort_gnn.launch.main import main
 from cohort_gnn.spec.graph import EDGE_TYPE
+from cohort_gnn.trainer.models import best_targets
 from cohort_gnn.trainer.models.links import LinkDecoder
-from cohort_gnn.trainer.predict import best_targets, program
+from cohort_gnn.trainer.predict import program
 
 pytestmark = pytest.mark.usefixtures("shm")
 
@@ -146,6 +149,42 @@ def test_metrics_are_those_of_the_rows_that_predict_writes(links, run, tmp_path)
         assert summary[f"{split}_metrics"] == pytest.approx(metrics_of(own, others), rel=2e-3)
 
 
+def test_ranks_among_all_targets_are_those_of_pyg_on_the_rows(links, tmp_path):
+    """With two ranks, which share the sources; scikit-learn has NDCG, too."""
+    how = [*ALL_NEIGHBOURS, "--epochs", 2, "--metrics", "recall@20,map@5", "--monitor", "ndcg@5"]
+    summary = links.train(tmp_path / "run", *how, "--ranks", 2)
+    rows, data = links.rows(tmp_path / "run", tmp_path), package.dataset.open(links.data)
+    source, _, target = links.relation
+    edges = link_edges(data)
+    seen = np.eye(links.counts[source], dtype=bool) if edges.is_within_one_type else np.zeros((USERS, ITEMS), bool)
+    seen[tuple(edges.endpoints())] = True
+    scores = np.where(seen, -np.inf, rows[source] @ rows[target].T)
+    for split, held in held_out(links.data).items():
+        sources, place = np.unique(held.pairs[:, 0], return_inverse=True)
+        is_held = np.zeros((len(sources), links.counts[target]), bool)
+        is_held[place, held.pairs[:, 1]] = True
+        best = torch.from_numpy(np.argsort(-scores[sources], axis=1)[:, :20].copy())
+        pyg = {"ndcg@5": LinkPredNDCG(5), "recall@20": LinkPredRecall(20), "map@5": LinkPredMAP(5)}
+        for metric in pyg.values():
+            metric.update(best, torch.from_numpy(np.array(is_held.nonzero())))
+        expected = {name: metric.compute().item() for name, metric in pyg.items()}
+        measured = summary[f"{split}_metrics"]
+        assert {name: measured[name] for name in pyg} == pytest.approx(expected, abs=1e-6)
+        finite = np.where(np.isinf(scores[sources]), -1e9, scores[sources])
+        assert measured["ndcg@5"] == pytest.approx(ndcg_score(is_held, finite, k=5), abs=1e-6)
+    values = [epoch["val_metrics"]["ndcg@5"] for epoch in summary["epochs"]]
+    assert summary["best_epoch"] == np.argmax(values) and next(iter(summary["val_metrics"])) == "ndcg@5"
+    assert "ndcg@5 in the test" in ran("report", tmp_path / "run").stdout
+
+
+@only_one
+def test_ranks_among_all_targets_need_scores_that_are_products(links, tmp_path):
+    how = [*OPTIONS, "--decoder", "mlp", "--metrics", "mrr,recall@20", "--out", tmp_path / "run"]
+    refused(cohort("train", links.data, *how), 1, "--metrics recall@20: expected --decoder dot or distmult, found")
+    refused(cohort("train", links.data, "--metrics", "recal@20"), 2, "did you mean recall@20?")
+    refused(cohort("train", links.data, "--metrics", "recall@0"), 2, "recall@K")
+
+
 @only_several
 def test_a_loaded_model_and_the_best_targets_of_a_relation_follow_from_the_rows(links, run, tmp_path):
     rows, graph = links.rows(run, tmp_path), package.dataset.open(links.data)
@@ -211,9 +250,9 @@ def test_edges_of_one_node_type_link_both_ends(tmp_path):
     edges = torch.tensor([[0, 0, 3], [1, 2, 1]])
     graph = package.from_tensors(tmp_path / "graph", x=torch.ones(4, 2), edge_index=edges)
     known = best_targets.Known.from_edges(link_edges(package.dataset.open(graph)))
-    assert [sorted(known.among(node, node + 1)[1].tolist()) for node in range(4)] == [[1, 2], [0, 3], [0], [1]]
-    source, target = known.among(1, 3)
-    assert source.tolist() == [0, 0, 1] and sorted(target.tolist()) == [0, 0, 3]
+    assert [sorted(known.among(np.array([node]))[1].tolist()) for node in range(4)] == [[1, 2], [0, 3], [0], [1]]
+    source, target = known.among(np.array([2, 1]))
+    assert source.tolist() == [0, 1, 1] and target[0] == 0 and sorted(target[1:].tolist()) == [0, 3]
 
 
 @only_one

@@ -35,11 +35,50 @@ class Known:
         counts = np.bincount(source, minlength=edges.num_sources)
         return cls(np.concatenate([[0], np.cumsum(counts)]), target[np.argsort(source, kind="stable")])
 
-    def among(self, begin: int, end: int) -> tuple[Tensor, Tensor]:
-        """(source counted from `begin`, target), int64 [n] each, of the edges of sources from `begin` to `end`."""
-        counts = np.diff(self.first[begin : end + 1])
-        source = np.repeat(np.arange(end - begin), counts)
-        return torch.from_numpy(source), torch.from_numpy(self.target[self.first[begin] : self.first[end]])
+    def among(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(place among `ids`, target), int64 [n] each, of the links of these sources."""
+        first = self.first[ids]
+        counts = self.first[ids + 1] - first
+        begins = np.cumsum(counts) - counts
+        links = np.repeat(first - begins, counts) + np.arange(counts.sum())
+        return np.repeat(np.arange(len(ids)), counts), self.target[links]
+
+
+def best_of(
+    query: Tensor, targets: np.ndarray | Tensor, k: int, left_out: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor]:
+    """The targets whose rows have the largest dot products with each query: ids int64 [n, k], the best first, -1 where
+    a query has fewer than k targets; and the products, float32 [n, k].
+
+    Args:
+        query: float32 [n, width], on the device that computes.
+        targets: float32 [num_targets, width].
+        left_out: (query, target), int64 [any] each: pairs that do not count.
+    """
+    by_target = torch.argsort(left_out[1], stable=True)
+    source, target = (ids[by_target].to(query.device) for ids in left_out)
+    scores = torch.full((len(query), k), -torch.inf, device=query.device)
+    ids = torch.full((len(query), k), -1, device=query.device)
+    for first in range(0, len(targets), TARGETS):
+        rows = torch.as_tensor(targets[first : first + TARGETS]).to(query.device)
+        products = query @ rows.t()
+        bounds = torch.tensor([first, first + len(rows)], device=query.device)
+        in_block = slice(*torch.searchsorted(target, bounds).tolist())
+        products[source[in_block], target[in_block] - first] = -torch.inf
+        block_scores, places = products.topk(min(k, len(rows)), dim=1)
+        scores, order = torch.cat([scores, block_scores], 1).topk(k, dim=1)
+        ids = torch.cat([ids, places + first], 1).gather(1, order)
+    return ids.masked_fill(scores == -torch.inf, -1), scores
+
+
+def pairs_left_out(known: "Known | None", edges: LinkEdges, ids: np.ndarray) -> tuple[Tensor, Tensor]:
+    """(place among `ids`, target), int64 [n] each, of what no link of these sources is: what is known, and, within one
+    node type, the source itself."""
+    none = np.zeros(0, np.int64)
+    place, target = known.among(ids) if known else (none, none)
+    if edges.is_within_one_type:
+        place, target = np.concatenate([place, np.arange(len(ids))]), np.concatenate([target, ids])
+    return torch.from_numpy(place), torch.from_numpy(target)
 
 
 def queries_of(decoder: LinkDecoder, rows: Tensor) -> Tensor:
@@ -75,28 +114,13 @@ def find_best_targets(
         advance: gets the number of sources that are done.
         best_scores: float32 [num_sources, k].
     """
-    known, k = Known.from_edges(edges), best.shape[1]
+    known = Known.from_edges(edges) if exclude_seen else None
     for begin in range(0, len(sources), SOURCES):
         end = min(begin + SOURCES, len(sources))
         query = queries_of(decoder, torch.from_numpy(sources[begin:end]).to(device))
-        source, target = known.among(begin, end if exclude_seen else begin)
-        if edges.is_within_one_type:
-            own = torch.arange(begin, end)
-            source, target = torch.cat([source, own - begin]), torch.cat([target, own])
-        by_target = torch.argsort(target, stable=True)
-        source, target = source[by_target].to(device), target[by_target].to(device)
-        scores = torch.full((end - begin, k), -torch.inf, device=device)
-        ids = torch.full((end - begin, k), -1, device=device)
-        for first in range(0, len(targets), TARGETS):
-            rows = torch.from_numpy(targets[first : first + TARGETS]).to(device)
-            products = query @ rows.t()
-            bounds = torch.tensor([first, first + len(rows)], device=device)
-            in_block = slice(*torch.searchsorted(target, bounds).tolist())
-            products[source[in_block], target[in_block] - first] = -torch.inf
-            block_scores, places = products.topk(min(k, len(rows)), dim=1)
-            scores, order = torch.cat([scores, block_scores], 1).topk(k, dim=1)
-            ids = torch.cat([ids, places + first], 1).gather(1, order)
+        left_out = pairs_left_out(known, edges, np.arange(begin, end))
+        best_ids, scores = best_of(query, targets, best.shape[1], left_out)
         if best_scores is not None:
             best_scores[begin:end] = scores.cpu().numpy()
-        best[begin:end] = ids.masked_fill(scores == -torch.inf, -1).cpu().numpy()
+        best[begin:end] = best_ids.cpu().numpy()
         advance(end - begin)

@@ -134,7 +134,7 @@ class OneProcess {
     const auto int64 = nb::dtype<int64_t>();
     nb::dict found;
     if (!own.names_rows()) found["x"] = view(batch.nodes[0].x_offset, {nodes, dim}, own.feature_type());
-    found["place"] = view(batch.place_offset, {nodes}, int64);
+    found["place"] = view(batch.row_index_offset, {nodes}, int64);
     found["y"] = view(batch.y_offset, {nodes}, int64);
     found["edge_index"] = view(batch.edge_index_offset, {2, count(batch.num_edges)}, int64);
     found["indptr"] = view(batch.indptr_offset, {count(channel::num_targets(batch, 0)) + 1}, int64);
@@ -202,7 +202,7 @@ class OneProcess {
     arrays.x = {slot.data + batch.nodes[0].x_offset};
     arrays.indptr = reinterpret_cast<int64_t*>(slot.data + batch.indptr_offset);
     arrays.num_labels = batch.num_labels;
-    arrays.place = reinterpret_cast<int64_t*>(slot.data + batch.place_offset);
+    arrays.row_index = reinterpret_cast<int64_t*>(slot.data + batch.row_index_offset);
     return arrays;
   }
 

@@ -21,7 +21,7 @@ constexpr int kMostBinBits = 15;  // order rows well enough for address translat
 // Counted on the GPU while a batch is fetched.
 struct Counters {
   unsigned long long rows[kNumLists];
-  unsigned long long bytes[kNumPlaces];
+  unsigned long long bytes[kNumLinks];
   PoolCounters pool;
   unsigned long long damaged;  // what fetch_located() reports
   uint32_t next_host_row;      // that no warp has taken
@@ -49,15 +49,15 @@ struct HostKeys {
 };
 
 struct Split {
-  const int64_t* nodes;    // int64 [count]
-  int64_t count;           // at most, where the pool lacks them
-  const uint32_t* places;  // uint32 [count], rows of the pool to be written; null: row i goes to position i
+  const int64_t* nodes;       // int64 [count]
+  int64_t count;              // at most, where the pool lacks them
+  const uint32_t* pool_rows;  // uint32 [count], rows of the pool to be written; null: row i goes to position i
   DirectoryRef directory;
   RowBitsRef in_host_memory;  // the others are far; no words: all are
   uint32_t* far_rows;         // uint32 [far rows]
   uint32_t own_region;
   HostKeys host_keys;
-  uint64_t* entries[kNumPlaces];  // uint64 [rows of the tier]
+  uint64_t* entries[kNumLinks];   // uint64 [rows of the tier]
   int32_t* positions[kNumLists];  // int32 [rows of the tier]
   Counters* counters;
   uint32_t most_bytes;  // that are read of a coded row: plane A alone
@@ -67,10 +67,10 @@ struct Split {
   }
 };
 
-// Places at the ends of the tiers' lists, for the rows of a block at once: one atomic addition a tier.
-class Places {
+// Takes entries at the ends of the tiers' lists, for the rows of a block at once: one atomic addition a tier.
+class ListEnds {
  public:
-  // To be called by all threads of the block. A row's place in the list of its tier; a list of kNumLists: no row.
+  // To be called by all threads of the block. A row's position in the list of its tier; a list of kNumLists: no row.
   __device__ int64_t take(int tier, Counters* counters) {
     const uint32_t warp = threadIdx.x / 32, below = (1u << threadIdx.x % 32) - 1;
     uint32_t before = 0;  // rows of this tier in this warp's lanes before
@@ -86,9 +86,9 @@ class Places {
       first_[threadIdx.x] = total > 0 ? atomicAdd(&counters->rows[threadIdx.x], total) : 0;
     }
     __syncthreads();
-    const int64_t place = tier < kNumLists ? first_[tier] + counts_[warp][tier] + before : 0;
+    const int64_t position = tier < kNumLists ? first_[tier] + counts_[warp][tier] + before : 0;
     __syncthreads();  // everybody has read
-    return place;
+    return position;
   }
 
  private:
@@ -102,7 +102,7 @@ __device__ void add_up(unsigned long long* sum, unsigned long long value) {
   if (threadIdx.x % 32 == 0 && value) atomicAdd(sum, value);
 }
 
-// The nearest tier that has the node's row, and there its place; of host rows the place is found later.
+// The nearest tier that has the node's row, and there its entry; that of host rows is found later.
 __device__ Tier find_row(const Split& job, int64_t node, uint64_t& entry) {
   entry = job.directory.find(node);
   if (entry == kNoEntry) return Tier::kHost;
@@ -110,14 +110,14 @@ __device__ Tier find_row(const Split& job, int64_t node, uint64_t& entry) {
 }
 
 __global__ void split_kernel(const __grid_constant__ Split job) {
-  __shared__ Places places;
-  const int64_t count = job.places ? static_cast<int64_t>(job.counters->pool.missing) : job.count;
-  unsigned long long bytes[kNumPlaces] = {};
+  __shared__ ListEnds list_ends;
+  const int64_t count = job.pool_rows ? static_cast<int64_t>(job.counters->pool.missing) : job.count;
+  unsigned long long bytes[kNumLinks] = {};
   for (int64_t first = base::grid_first() - threadIdx.x; first < count; first += base::grid_step()) {
     const int64_t i = first + threadIdx.x;
     const bool active = i < count;
     const int64_t node = active ? job.nodes[i] : 0;
-    const auto position = static_cast<int32_t>(active && job.places ? job.places[i] : i);
+    const auto position = static_cast<int32_t>(active && job.pool_rows ? job.pool_rows[i] : i);
     uint64_t entry = kNoEntry;
     int from = active ? index_of(find_row(job, node, entry)) : kNumLists;
     int64_t host_row = node;
@@ -125,7 +125,7 @@ __global__ void split_kernel(const __grid_constant__ Split job) {
       host_row = job.in_host_memory.find(node);
       if (host_row < 0) from = kFarList;
     }
-    const int64_t at = places.take(from, job.counters);
+    const int64_t at = list_ends.take(from, job.counters);
     if (!active) continue;
     if (from == index_of(Tier::kHost)) {
       const HostKeys& keys = job.host_keys;
@@ -138,10 +138,10 @@ __global__ void split_kernel(const __grid_constant__ Split job) {
     } else {
       job.entries[from][at] = entry;
       job.positions[from][at] = position;
-      for (int tier = 0; tier < kNumPlaces; ++tier) bytes[tier] += tier == from ? job.bytes_of(entry) : 0;
+      for (int tier = 0; tier < kNumLinks; ++tier) bytes[tier] += tier == from ? job.bytes_of(entry) : 0;
     }
   }
-  for (int tier = 0; tier < kNumPlaces; ++tier) add_up(&job.counters->bytes[tier], bytes[tier]);
+  for (int tier = 0; tier < kNumLinks; ++tier) add_up(&job.counters->bytes[tier], bytes[tier]);
 }
 
 // Where the host rows lie and where they go, in the order in which they are read.
@@ -184,7 +184,7 @@ void FeatureFetch::reserve(InFlight& flight, int64_t count) {
   const auto rows = static_cast<std::size_t>(count);
   host_rows_.reserve(rows);
   host_positions_.reserve(rows);
-  for (int tier = 0; tier < kNumPlaces; ++tier) {
+  for (int tier = 0; tier < kNumLinks; ++tier) {
     if (!has(static_cast<Tier>(tier))) continue;
     flight.entries[tier].reserve(rows);
     flight.positions[tier].reserve(rows);
@@ -211,7 +211,7 @@ void FeatureFetch::fetch(const int64_t* nodes, int64_t count, const FetchTarget&
     MissingRows missing;
     if (pool_) {
       if (std::exchange(plane_a_, flight.plane_a) != flight.plane_a) pool_->forget(stream);  // rows of the other kind
-      missing = pool_->place(nodes, count, target.batch, &counters->pool, target.places, stream);
+      missing = pool_->assign(nodes, count, target.batch, &counters->pool, target.row_index, stream);
       if (target.poison) fill_missing(missing, count, target.rows, row_bytes_, 0xff, stream);
     }
     split(flight, pool_ ? missing.nodes : nodes, count, missing, stream);
@@ -250,7 +250,7 @@ void FeatureFetch::split(InFlight& flight, const int64_t* nodes, int64_t count, 
   const std::size_t num_bins = orders_host_rows() ? (last_row >> bin_bits) + 1 : 0;
   Split job{.nodes = nodes,
             .count = count,
-            .places = missing.places,
+            .pool_rows = missing.rows,
             .directory = slabs_.directory.ref(),
             .in_host_memory = far_ ? far_->in_memory() : RowBitsRef{},
             .far_rows = flight.far_rows,
@@ -263,7 +263,7 @@ void FeatureFetch::split(InFlight& flight, const int64_t* nodes, int64_t count, 
             .positions = {},
             .counters = counters,
             .most_bytes = flight.plane_a ? host_->encoded().profile.slot_bytes : UINT32_MAX};
-  for (int tier = 0; tier < kNumPlaces; ++tier) {
+  for (int tier = 0; tier < kNumLinks; ++tier) {
     job.entries[tier] = flight.entries[tier].data();
     job.positions[tier] = flight.positions[tier].data();
   }
@@ -341,8 +341,8 @@ TierUses FeatureFetch::use() {
                        "a valid encoding", "bytes that are not an encoded row",
                        "the data is damaged: run cohort dataset check"});
   }
-  base::require(seen.pool.given >= seen.pool.missing, "places of the pool for all missing rows");
-  for (int tier = 0; tier < kNumPlaces; ++tier) {
+  base::require(seen.pool.given >= seen.pool.missing, "rows of the pool for all missing rows");
+  for (int tier = 0; tier < kNumLinks; ++tier) {
     TierUse& use = uses[static_cast<std::size_t>(tier)];
     use.rows = static_cast<int64_t>(seen.rows[tier]);
     use.bytes = static_cast<int64_t>(seen.bytes[tier]);

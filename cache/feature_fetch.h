@@ -1,4 +1,4 @@
-// Feature rows of a batch into GPU memory, each from the nearest place that has it: this GPU's slab, a peer's slab, or
+// Feature rows of a batch into GPU memory, each from the nearest memory that has it: this GPU's slab, a peer's slab, or
 // host memory. They go to a pool (row_pool.h), which lacks but few of them, or, those of edges, one after the other.
 //
 // One pass over the batch looks every node up and splits the rows by tier. Host rows are ordered by address (3 % faster
@@ -41,8 +41,8 @@ struct SlabView {
 
 // Rows of a batch are listed by where they come from: the memories that a link leads to, and behind them where far rows
 // are (far_rows.h).
-inline constexpr int kFarList = kNumPlaces;
-inline constexpr int kNumLists = kNumPlaces + 1;
+inline constexpr int kFarList = kNumLinks;
+inline constexpr int kNumLists = kNumLinks + 1;
 
 struct FetchSettings {
   int num_sms = 0;  // that may read rows; 0: kDefaultFetchSms
@@ -54,10 +54,10 @@ inline constexpr int kDefaultFetchSms = 32;
 
 // Where the rows of a batch go.
 struct FetchTarget {
-  std::byte* rows = nullptr;  // [count, row_bytes], 16-byte aligned; or the pool, [num_places, row_bytes]
-  int64_t* places = nullptr;  // int64 [count], of the rows in the pool, where there is one
-  PoolBatch batch{};          // which one, where there is a pool
-  bool poison = false;        // missing rows of the pool are filled with 0xFF first
+  std::byte* rows = nullptr;     // [count, row_bytes], 16-byte aligned; or the pool, [num_rows, row_bytes]
+  int64_t* row_index = nullptr;  // int64 [count], rows of the pool, where there is one
+  PoolBatch batch{};             // which one, where there is a pool
+  bool poison = false;           // missing rows of the pool are filled with 0xFF first
   // Rows of codec planes, if all are stored so: as plane A alone tells them. Such rows of a pool are not found by
   // fetches of exact ones, nor the other way round.
   bool plane_a = false;
@@ -74,15 +74,15 @@ class FeatureFetch {
   // From the next fetch on rows go to a pool, which is empty until it grows; `reuse`: they are found there again.
   void use_pool(int64_t num_nodes, bool reuse) { pool_.emplace(num_nodes, reuse); }
   // Not while a fetch runs; the next one follows what `stream` has.
-  void grow_pool(int64_t num_places, cudaStream_t stream) { pool_->grow(num_places, stream); }
-  int64_t pool_places() const { return pool_ ? pool_->num_places() : 0; }
+  void grow_pool(int64_t num_rows, cudaStream_t stream) { pool_->grow(num_rows, stream); }
+  int64_t pool_rows() const { return pool_ ? pool_->num_rows() : 0; }
 
   // From the next fetch on, rows that are not in host memory are far (far_rows.h); `host` has the others.
   void set_far(const FarPart& part);
 
-  // target.rows[i], or [places[i]], = row nodes[i]; nodes: int64 [count], all different where there are slots; all in
-  // GPU memory. Asynchronous: begins and ends on `stream`, but for far rows (far_ended); allocates only for a
-  // batch larger than all before. Several may be under way, on streams of their own; use() comes after each.
+  // target.rows[i], or [row_index[i]], = row nodes[i]; nodes: int64 [count], all different where there are slots; all
+  // in GPU memory. Asynchronous: begins and ends on `stream`, but for far rows (far_ended); allocates only for a batch
+  // larger than all before. Several may be under way, on streams of their own; use() comes after each.
   void fetch(const int64_t* nodes, int64_t count, const FetchTarget& target, cudaStream_t stream);
   // Whether the oldest fetch that use() has not told of has its far rows.
   bool far_ended() const { return !far_ || far_->ended(num_told_ % in_flight_.size()); }
@@ -93,14 +93,14 @@ class FeatureFetch {
   // What a fetch has for itself while it is under way.
   struct InFlight {
     int64_t count = 0;
-    uint32_t* far_rows = nullptr;                             // uint32 [count], for those that are far
-    std::array<base::Scratch<uint64_t>, kNumPlaces> entries;  // uint64 [rows of the tier]
+    uint32_t* far_rows = nullptr;                            // uint32 [count], for those that are far
+    std::array<base::Scratch<uint64_t>, kNumLinks> entries;  // uint64 [rows of the tier]
     std::array<base::Scratch<int32_t>, kNumLists> positions;
     base::DeviceBytes tallies;
     base::PinnedBytes seen;
     base::Event split;
-    std::array<base::Event, kNumPlaces> begun, ended;
-    std::array<int, kNumPlaces> sms{};
+    std::array<base::Event, kNumLinks> begun, ended;
+    std::array<int, kNumLinks> sms{};
     bool plane_a = false;
   };
 
@@ -120,13 +120,13 @@ class FeatureFetch {
   FetchSettings settings_;
   SlabView slabs_;
   std::unique_ptr<ibp::DeviceTable> host_table_;  // finds coded host rows
-  std::array<std::unique_ptr<ibp::DeviceProfile>, kNumPlaces> profiles_;
+  std::array<std::unique_ptr<ibp::DeviceProfile>, kNumLinks> profiles_;
   std::optional<RowPool> pool_;
   base::Scratch<uint32_t> host_rows_;      // uint32 [batch]
   base::Scratch<int32_t> host_positions_;  // int32 [batch]
   base::Scratch<uint32_t> bins_;           // of host rows
   base::Scratch<std::byte> scan_space_;
-  std::array<base::Stream, kNumPlaces> streams_;
+  std::array<base::Stream, kNumLinks> streams_;
   std::vector<InFlight> in_flight_;  // in turn
   std::unique_ptr<FarGather> far_;
   bool plane_a_ = false;  // of the last fetch

@@ -30,8 +30,8 @@ void FeatureFetch::run_on(const std::function<base::Stream(base::Priority)>& mak
 }
 
 void FeatureFetch::share_anew() {
-  std::array<bool, kNumPlaces> present{};
-  for (int tier = 0; tier < kNumPlaces; ++tier) present[tier] = has(static_cast<Tier>(tier));
+  std::array<bool, kNumLinks> present{};
+  for (int tier = 0; tier < kNumLinks; ++tier) present[tier] = has(static_cast<Tier>(tier));
   share_ = SmShare(settings_.num_sms, row_bytes_, settings_.host_bytes_per_second, present);
 }
 

@@ -93,8 +93,8 @@ RelationLists& add_relation(const Vector<int64_t>& indptr, std::vector<RelationL
 // Arguments as plan() of cache/planner.py gives them.
 Plan plan(const std::vector<TableTuple>& tables, const std::vector<std::pair<Vector<int64_t>, int>>& relations,
           const std::vector<CountTuple>& counts, std::vector<std::vector<int>> cliques,
-          std::vector<int64_t> budget_bytes, const std::array<double, kNumPlaces>& bytes_per_second,
-          const std::array<double, kNumPlaces>& seconds_per_line, int64_t entry_bytes, int64_t scratch_bytes,
+          std::vector<int64_t> budget_bytes, const std::array<double, kNumLinks>& bytes_per_second,
+          const std::array<double, kNumLinks>& seconds_per_line, int64_t entry_bytes, int64_t scratch_bytes,
           int pool_slots, int machines, double network_bytes_per_second) {
   PlanInput input;
   input.sizes.parts.count = machines;
@@ -110,7 +110,7 @@ Plan plan(const std::vector<TableTuple>& tables, const std::vector<std::pair<Vec
   for (const CountTuple& of_gpu : counts) input.counts.push_back(counts_of(of_gpu, input.sizes));
   input.cliques = std::move(cliques);
   input.budget_bytes = std::move(budget_bytes);
-  for (std::size_t tier = 0; tier < kNumPlaces; ++tier)
+  for (std::size_t tier = 0; tier < kNumLinks; ++tier)
     input.links[tier] = {bytes_per_second[tier], seconds_per_line[tier]};
   input.index = index_cost(input.sizes, entry_bytes, scratch_bytes);
   const nb::gil_scoped_release release;
@@ -143,7 +143,7 @@ std::size_t slot_bytes(int64_t num_nodes, int64_t num_relations, int64_t batch_s
   channel::SlotContents contents{.label_bytes = label_bytes,
                                  .with_e_id = edge_ids || edge_row_bytes > 0,
                                  .with_edge_weight = edge_weights,
-                                 .with_place = true};
+                                 .with_row_index = true};
   contents.target_types.assign(static_cast<std::size_t>(num_relations), 0);
   contents.edge_row_bytes = {edge_row_bytes};  // of all relations together
   channel::Batch largest{};
@@ -156,10 +156,10 @@ std::size_t slot_bytes(int64_t num_nodes, int64_t num_relations, int64_t batch_s
   return most > 0 ? most : channel::slot_bytes(most, channel::lay_out(contents, largest));
 }
 
-// Of a pool of rows for batches of which the largest seen had so many nodes, and of what is known of its places.
+// Of a pool of rows for batches of which the largest seen had so many nodes, and of what is known of its rows.
 int64_t pool_bytes(int64_t num_slots, int64_t num_nodes, int64_t most_nodes, bool reuse, int64_t row_bytes) {
   const int64_t batch_nodes = channel::pool_batch_nodes(most_nodes, num_nodes);
-  return channel::pool_rows(num_slots, batch_nodes, num_nodes, reuse) * (row_bytes + kBytesOfPlace);
+  return channel::pool_rows(num_slots, batch_nodes, num_nodes, reuse) * (row_bytes + kBytesOfPoolRow);
 }
 
 void bind_sizes(nb::module_& module) {

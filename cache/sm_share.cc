@@ -23,8 +23,8 @@ double seconds(const TierLoad& load, int sms) {
 
 }  // namespace
 
-std::array<int, kNumPlaces> share_sms(int num_sms, const std::array<TierLoad, kNumPlaces>& loads) {
-  std::array<int, kNumPlaces> sms;
+std::array<int, kNumLinks> share_sms(int num_sms, const std::array<TierLoad, kNumLinks>& loads) {
+  std::array<int, kNumLinks> sms;
   std::ranges::transform(loads, sms.begin(), [](const TierLoad& load) { return load.present ? 1 : 0; });
   const auto need = [&](std::size_t tier) { return loads[tier].present ? seconds(loads[tier], sms[tier]) : 0; };
   for (int used = std::accumulate(sms.begin(), sms.end(), 0); used > 0 && used < num_sms; ++used) {
@@ -40,7 +40,7 @@ std::array<int, kNumPlaces> share_sms(int num_sms, const std::array<TierLoad, kN
 }
 
 SmShare::SmShare(int num_sms, int64_t row_bytes, double host_bytes_per_second,
-                 const std::array<bool, kNumPlaces>& present)
+                 const std::array<bool, kNumLinks>& present)
     : num_sms_(num_sms), host_bytes_per_second_(host_bytes_per_second) {
   for (std::size_t tier = 0; tier < loads_.size(); ++tier) {
     loads_[tier] = {1, static_cast<double>(row_bytes) / kSmBytesPerSecond, 0, present[tier]};
@@ -73,7 +73,7 @@ double SmShare::host_cost(double measured, int sms, bool link_bound) {
   return std::max(less, 1.01 * load.least_seconds * too_few_ / load.rows);  // one more than those is asked for
 }
 
-void SmShare::learn(const TierUses& uses, const std::array<int, kNumPlaces>& sms) {
+void SmShare::learn(const TierUses& uses, const std::array<int, kNumLinks>& sms) {
   for (std::size_t tier = 0; tier < loads_.size(); ++tier) {
     TierLoad& load = loads_[tier];
     const TierUse& use = uses[tier];

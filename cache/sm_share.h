@@ -19,17 +19,17 @@ struct TierLoad {
 };
 
 // SMs of each tier that is present: at least 1, at most `num_sms` in all where that is possible, and no more than help.
-std::array<int, kNumPlaces> share_sms(int num_sms, const std::array<TierLoad, kNumPlaces>& loads);
+std::array<int, kNumLinks> share_sms(int num_sms, const std::array<TierLoad, kNumLinks>& loads);
 
 class SmShare {
  public:
   // `present`: the tiers that rows may come from.
-  SmShare(int num_sms, int64_t row_bytes, double host_bytes_per_second, const std::array<bool, kNumPlaces>& present);
+  SmShare(int num_sms, int64_t row_bytes, double host_bytes_per_second, const std::array<bool, kNumLinks>& present);
   void set_num_sms(int num_sms) { num_sms_ = num_sms; }
   // For the next batch, expected to be like the last.
-  std::array<int, kNumPlaces> next() const { return share_sms(num_sms_, loads_); }
+  std::array<int, kNumLinks> next() const { return share_sms(num_sms_, loads_); }
   // What a batch read with these SMs, and in what time.
-  void learn(const TierUses& uses, const std::array<int, kNumPlaces>& sms);
+  void learn(const TierUses& uses, const std::array<int, kNumLinks>& sms);
 
  private:
   double link_seconds(double bytes, double seconds);
@@ -37,7 +37,7 @@ class SmShare {
 
   int num_sms_;
   double host_bytes_per_second_;
-  std::array<TierLoad, kNumPlaces> loads_;
+  std::array<TierLoad, kNumLinks> loads_;
   double best_seconds_a_byte_ = 0;  // that the host's link has shown; 0: nothing near its rate yet
   int enough_ = 0;                  // SMs of the last batch that was bound by the host's link
   int too_few_ = 0;                 // SMs with which a batch was not, after that

@@ -122,17 +122,17 @@ DescriptorReceiver::DescriptorReceiver(const std::filesystem::path& folder) : sa
 
 base::FileDescriptor DescriptorReceiver::receive(DescriptorTag tag) {
   const int64_t until = base::monotonic_us() + kLimitUs;
-  while (arrived_[tag.place].generation != tag.generation) {
+  while (arrived_[tag.number].generation != tag.generation) {
     pollfd readable{sampler_.get(), POLLIN, 0};
     const int64_t left_us = until - base::monotonic_us();
     if (left_us <= 0) {
-      throw base::Error({base::format("memory {} of the sampler, generation {}", tag.place, tag.generation),
+      throw base::Error({base::format("memory {} of the sampler, generation {}", tag.number, tag.generation),
                          "to be handed over", base::format("nothing for {} s", kLimitUs / 1'000'000),
                          "end the run and start it again"});
     }
     if (poll(&readable, 1, static_cast<int>(left_us / 1000 + 1)) > 0) receive_one();
   }
-  return std::move(arrived_[tag.place].descriptor);
+  return std::move(arrived_[tag.number].descriptor);
 }
 
 void DescriptorReceiver::receive_one() {
@@ -142,7 +142,7 @@ void DescriptorReceiver::receive_one() {
   if (bytes < 0 && errno != ECONNRESET) base::fail_errno("the sampler's socket", "a message", errno);
   if (bytes <= 0) throw PeerLost({"the sampler", "to hand over memory", "it has ended", "see sampler.log"});
   base::FileDescriptor descriptor = packet.take(bytes);
-  arrived_[packet.tag.place] = {packet.tag.generation, std::move(descriptor)};
+  arrived_[packet.tag.number] = {packet.tag.generation, std::move(descriptor)};
 }
 
 }  // namespace cohort::channel

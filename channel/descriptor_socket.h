@@ -10,9 +10,9 @@
 
 namespace cohort::channel {
 
-// What a descriptor is for: the memory of a place that has had others before.
+// What a descriptor is for: one of the sampler's memories by its number, which has had other files before.
 struct DescriptorTag {
-  uint64_t place = 0;
+  uint64_t number = 0;
   uint64_t generation = 0;
 };
 
@@ -48,7 +48,7 @@ class DescriptorReceiver {
     uint64_t generation = 0;
     base::FileDescriptor descriptor;
   };
-  std::map<uint64_t, Arrived> arrived_;  // by place, the newest of each
+  std::map<uint64_t, Arrived> arrived_;  // by number, the newest of each
 };
 
 }  // namespace cohort::channel

@@ -98,17 +98,17 @@ struct Batch {
   int64_t num_endpoints;  // of pairs: sources, then targets
   int64_t num_labels;     // of y: all nodes of the header's label_type, or the seeds among them
   int32_t num_hops;
-  uint32_t last_hop_global;  // 1: nodes that only the last hop reaches are none of the batch's; there is one relation
-  uint32_t disjoint;         // 1: it has trees
-  uint64_t n_id_offset;      // int64 [num_nodes]
-  uint64_t place_offset;     // int64 [num_nodes], the row of each node in the table or the pool of its type
+  uint32_t last_hop_global;   // 1: nodes that only the last hop reaches are none of the batch's; there is one relation
+  uint32_t disjoint;          // 1: it has trees
+  uint64_t n_id_offset;       // int64 [num_nodes]
+  uint64_t row_index_offset;  // int64 [num_nodes], the row of each node in the table or the pool of its type
   // int64 [num_inputs() + num_endpoints], positions in the seed set, then the batch-local ids of endpoints.
   uint64_t input_id_offset;
   uint64_t y_offset;            // label_dtype [num_labels], or [num_labels, label_width]
   uint64_t edge_index_offset;   // int64 [2, num_local_edges], row 0 source, row 1 target, batch-local
   uint64_t source_node_offset;  // int64 [num_edges], the node of each edge's source, where last_hop_global
   uint64_t indptr_offset;       // int64 [num_targets() + 1] for each relation: the first edge of each target
-  // Where the header has with_e_id, int64 [num_edges]: place of each edge in the data set's indices.
+  // Where the header has with_e_id, int64 [num_edges]: position of each edge in the data set's indices.
   uint64_t e_id_offset;
   uint64_t edge_weight_offset;  // float32 [num_edges], where the header has with_edge_weight
   uint64_t tree_offset;         // int64 [num_nodes], the tree of each node, where disjoint: number of its seed

@@ -17,22 +17,22 @@ std::size_t append(int64_t bytes, std::size_t& end) {
 
 std::size_t lay_out(const SlotContents& contents, Batch& batch) {
   std::size_t end = 0;
-  const auto place = [&end](int64_t bytes) { return append(bytes, end); };
+  const auto add = [&end](int64_t bytes) { return append(bytes, end); };
   for (std::size_t type = 0; type < contents.row_bytes.size(); ++type) {
-    batch.nodes[type].x_offset = place(contents.row_bytes[type] * nodes_of(batch, type));
+    batch.nodes[type].x_offset = add(contents.row_bytes[type] * nodes_of(batch, type));
   }
-  batch.n_id_offset = place(8 * batch.num_nodes);
-  batch.place_offset = contents.with_place ? place(8 * batch.num_nodes) : batch.n_id_offset;
-  batch.input_id_offset = place(8 * (num_inputs(batch) + batch.num_endpoints));
-  batch.y_offset = place(contents.label_bytes * batch.num_labels);
-  batch.edge_index_offset = place(16 * batch.num_local_edges);
-  batch.source_node_offset = batch.last_hop_global ? place(8 * batch.num_edges) : 0;
-  batch.indptr_offset = place(8 * num_offsets(batch, contents.target_types));
-  batch.e_id_offset = contents.with_e_id ? place(8 * batch.num_edges) : 0;
-  batch.edge_weight_offset = contents.with_edge_weight ? place(4 * batch.num_edges) : 0;
-  batch.tree_offset = batch.disjoint ? place(8 * batch.num_nodes) : 0;
+  batch.n_id_offset = add(8 * batch.num_nodes);
+  batch.row_index_offset = contents.with_row_index ? add(8 * batch.num_nodes) : batch.n_id_offset;
+  batch.input_id_offset = add(8 * (num_inputs(batch) + batch.num_endpoints));
+  batch.y_offset = add(contents.label_bytes * batch.num_labels);
+  batch.edge_index_offset = add(16 * batch.num_local_edges);
+  batch.source_node_offset = batch.last_hop_global ? add(8 * batch.num_edges) : 0;
+  batch.indptr_offset = add(8 * num_offsets(batch, contents.target_types));
+  batch.e_id_offset = contents.with_e_id ? add(8 * batch.num_edges) : 0;
+  batch.edge_weight_offset = contents.with_edge_weight ? add(4 * batch.num_edges) : 0;
+  batch.tree_offset = batch.disjoint ? add(8 * batch.num_nodes) : 0;
   for (std::size_t relation = 0; relation < contents.edge_row_bytes.size(); ++relation) {
-    batch.edges[relation].edge_attr_offset = place(contents.edge_row_bytes[relation] * edges_of(batch, relation));
+    batch.edges[relation].edge_attr_offset = add(contents.edge_row_bytes[relation] * edges_of(batch, relation));
   }
   return end;
 }

@@ -17,7 +17,7 @@ struct SlotContents {
   int64_t label_bytes = 8;                    // of a node
   bool with_e_id = false;
   bool with_edge_weight = false;
-  bool with_place = false;
+  bool with_row_index = false;
 };
 
 // Sets the offsets of a batch that has counts; returns the slot bytes needed.

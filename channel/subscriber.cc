@@ -62,7 +62,7 @@ bool lies_in_slot(const ChannelHeader& header, const Slot& slot) {
   // A batch without seeds has no offsets.
   const int64_t offsets = batch.num_nodes > 0 ? num_offsets(batch, target_types_of(header)) : 0;
   return fits(batch.indptr_offset, offsets, 8) && fits(batch.n_id_offset, batch.num_nodes, 8) &&
-         fits(batch.place_offset, batch.num_nodes, 8) &&
+         fits(batch.row_index_offset, batch.num_nodes, 8) &&
          fits(batch.y_offset, batch.num_labels, labels * bytes_of(header.label_dtype)) && batch.num_pairs >= 0 &&
          batch.num_endpoints >= 0 && fits(batch.input_id_offset, num_inputs(batch), 8) &&
          fits(batch.input_id_offset + 8 * static_cast<uint64_t>(num_inputs(batch)), batch.num_endpoints, 8) &&

@@ -31,7 +31,7 @@ Homes::Homes(const EncodedRows& rows) : entries_(static_cast<std::size_t>(rows.r
   ref_.stride_bytes = rows.ref.layout == Layout::kPacked ? 0 : rows.ref.stride_bytes;
   ref_.overflow_begin = round_up(static_cast<uint64_t>(rows.ref.data_bytes), kLineBytes);
   ref_.longest_bytes = std::max(longest_coded_bytes(rows.ref), ref_.stride_bytes);
-  num_places_ = rows.ref.overflow_bytes / ref_.whole_bytes();
+  num_cells_ = rows.ref.overflow_bytes / ref_.whole_bytes();
   check(rows.profile);
   find_rows(rows);
   ref_.entries = entries_.data();
@@ -46,7 +46,7 @@ Homes::Homes(const Profile& profile, int64_t num_rows, uint32_t slot_bytes) {
   ref_.row_bytes = profile.row_bytes();
   ref_.stride_bytes = ref_.longest_bytes = slot_bytes;
   ref_.has_zeros = true;
-  num_places_ = 1;
+  num_cells_ = 1;
   if (num_rows < 0 || std::cmp_greater(num_rows, kEntryOffsetMask)) {
     throw Error({"table of zeros: rows", "0 to 2^40 - 1", base::format("{}", num_rows), "split the table"});
   }
@@ -56,7 +56,7 @@ Homes::Homes(const Profile& profile, int64_t num_rows, uint32_t slot_bytes) {
   }
   ref_.overflow_begin = round_up(static_cast<uint64_t>(num_rows) * slot_bytes, kLineBytes);
   check(profile);
-  entries_.assign(static_cast<std::size_t>(num_rows), ref_.entry_of_place(0));
+  entries_.assign(static_cast<std::size_t>(num_rows), ref_.entry_of_cell(0));
   ref_.entries = entries_.data();
 }
 
@@ -65,14 +65,14 @@ void Homes::check(const Profile& profile) const {
     throw Error({"put: table", "a codec that stores each row in one piece", "codec planes",
                  "use another codec for rows that change"});
   }
-  const uint64_t most = bytes_with(num_places_ + ref_.num_rows);
+  const uint64_t most = bytes_with(num_cells_ + ref_.num_rows);
   if (most / 4 > kEntryOffsetMask) {
     throw Error({"put: table", "at most 4 TiB, raw", base::format("{} bytes", most), "split the table"});
   }
 }
 
-uint64_t Homes::bytes_with(int64_t num_places) const {
-  return ref_.overflow_begin + static_cast<uint64_t>(num_places) * ref_.whole_bytes();
+uint64_t Homes::bytes_with(int64_t num_cells) const {
+  return ref_.overflow_begin + static_cast<uint64_t>(num_cells) * ref_.whole_bytes();
 }
 
 // Gives each row the entry that it has in the packed layout.
@@ -108,12 +108,12 @@ void Homes::fill(const EncodedRows* rows, std::span<std::byte> to) const {
   if (rows) copy(*rows, to.data());
 }
 
-EncodedRef Homes::packed_ref(const HomesRef& at, int64_t num_places) {
+EncodedRef Homes::packed_ref(const HomesRef& at, int64_t num_cells) {
   EncodedRef ref;
   ref.data = at.data;
   ref.entries = at.entries;
   ref.num_rows = at.num_rows;
-  ref.data_bytes = static_cast<int64_t>(at.overflow_begin) + num_places * at.whole_bytes();
+  ref.data_bytes = static_cast<int64_t>(at.overflow_begin) + num_cells * at.whole_bytes();
   ref.row_bytes = at.row_bytes;
   ref.overflow_stride_bytes = at.whole_bytes();
   ref.max_coded_bytes = at.longest_bytes;

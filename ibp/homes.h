@@ -14,7 +14,7 @@ struct Home {
   uint32_t bytes;
 };
 
-// Rows in their homes and, behind these, places for raw rows that do not fit theirs: the overflow area.
+// Rows in their homes and, behind these, cells for raw rows that do not fit theirs: the overflow area.
 struct HomesRef {
   std::byte* data = nullptr;
   uint64_t* entries = nullptr;      // uint64 [num_rows]: where each row is now
@@ -24,33 +24,33 @@ struct HomesRef {
   uint32_t stride_bytes = 0;    // of slots
   uint32_t row_bytes = 0;
   uint32_t longest_bytes = 0;  // of an encoded row: longer ones stay raw
-  bool has_zeros = false;      // the first place is that of all rows which were never put
+  bool has_zeros = false;      // the first cell is that of all rows which were never put
 
   COHORT_HOST_DEVICE uint32_t raw_bytes() const { return (row_bytes + 3) / 4 * 4; }       // of a raw row's entry
-  COHORT_HOST_DEVICE uint32_t whole_bytes() const { return (row_bytes + 15) / 16 * 16; }  // of a place
+  COHORT_HOST_DEVICE uint32_t whole_bytes() const { return (row_bytes + 15) / 16 * 16; }  // of a cell
 
   COHORT_HOST_DEVICE Home home_of(int64_t row) const {
     if (homes == nullptr) return {static_cast<uint64_t>(row) * stride_bytes, stride_bytes};
     return {entry_offset_bytes(homes[row]), entry_bytes(homes[row])};
   }
-  // Whether the row of this entry has a place of its own.
+  // Whether the row of this entry has a cell of its own.
   COHORT_HOST_DEVICE bool is_away(uint64_t entry) const {
     return entry_offset_bytes(entry) >= overflow_begin + (has_zeros ? whole_bytes() : 0);
   }
-  COHORT_HOST_DEVICE int64_t place_of(uint64_t entry) const {
+  COHORT_HOST_DEVICE int64_t cell_of(uint64_t entry) const {
     return static_cast<int64_t>((entry_offset_bytes(entry) - overflow_begin) / whole_bytes());
   }
-  COHORT_HOST_DEVICE uint64_t entry_of_place(int64_t place) const {
-    return make_entry(overflow_begin + static_cast<uint64_t>(place) * whole_bytes(), raw_bytes(), true);
+  COHORT_HOST_DEVICE uint64_t entry_of_cell(int64_t cell) const {
+    return make_entry(overflow_begin + static_cast<uint64_t>(cell) * whole_bytes(), raw_bytes(), true);
   }
 };
 
-// The places of the overflow area. In a put(), rows take the last free ones and then new ones, and those that rows
+// The cells of the overflow area. In a put(), rows take the last free ones and then new ones, and those that rows
 // leave are collected behind the free ones: settle() makes them free. So the rows of a put() may take turns in any
 // order.
-struct Places {
-  unsigned long long used = 0;   // all places below, free ones too
-  unsigned long long free = 0;   // places in `list`
+struct OverflowCells {
+  unsigned long long used = 0;   // all cells below, free ones too
+  unsigned long long free = 0;   // cells in `list`
   unsigned long long taken = 0;  // by rows of this put()
   unsigned long long left = 0;   // in `list` behind the free ones
 
@@ -60,13 +60,13 @@ struct Places {
   }
 
   COHORT_HOST_DEVICE unsigned long long taken_of_free() const { return taken < free ? taken : free; }
-  // The first half of settle(), by `step` threads of which this is thread `first`: the last places that were left fill
+  // The first half of settle(), by `step` threads of which this is thread `first`: the last cells that were left fill
   // the gap where others were taken.
   COHORT_HOST_DEVICE void close_gap(int64_t* list, unsigned long long first, unsigned long long step) const {
     const unsigned long long gap = taken_of_free(), count = left < gap ? left : gap;
     for (unsigned long long i = first; i < count; i += step) list[free - gap + i] = list[free + left - 1 - i];
   }
-  // The second half, by one thread. `capacity`: places that there is memory for.
+  // The second half, by one thread. `capacity`: cells that there is memory for.
   COHORT_HOST_DEVICE void count_again(unsigned long long capacity) {
     const unsigned long long gap = taken_of_free(), wanted = used + (taken - gap);
     used = wanted < capacity ? wanted : capacity;

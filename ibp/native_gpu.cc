@@ -111,14 +111,16 @@ void bind_cuda(nb::module_& module) {
         self.fetch_distinct(table, distinct_in(reinterpret_cast<void*>(memory), num_ids), reinterpret_cast<void*>(out),
                             stream_at(stream));
       });
-  const auto place_of = [](bool pinned) { return pinned ? Place::kPinned : Place::kDevice; };
+  const auto place_named = [](bool pinned) { return pinned ? Place::kPinned : Place::kDevice; };
   nb::class_<DeviceWritableRows>(module, "DeviceWritableRows")
-      .def("__init__", [place_of](DeviceWritableRows* self, const EncodedRows& rows, bool pinned,
-                                  int64_t spare) { new (self) DeviceWritableRows(rows, place_of(pinned), spare); })
       .def("__init__",
-           [place_of](DeviceWritableRows* self, const Profile& profile, int64_t num_rows, uint32_t slot_bytes,
-                      bool pinned, int64_t spare) {
-             new (self) DeviceWritableRows(profile, num_rows, slot_bytes, place_of(pinned), spare);
+           [place_named](DeviceWritableRows* self, const EncodedRows& rows, bool pinned, int64_t spare) {
+             new (self) DeviceWritableRows(rows, place_named(pinned), spare);
+           })
+      .def("__init__",
+           [place_named](DeviceWritableRows* self, const Profile& profile, int64_t num_rows, uint32_t slot_bytes,
+                         bool pinned, int64_t spare) {
+             new (self) DeviceWritableRows(profile, num_rows, slot_bytes, place_named(pinned), spare);
            })
       .def_prop_ro("table", &DeviceWritableRows::table, nb::rv_policy::reference_internal)
       .def_prop_ro("profile", &DeviceWritableRows::profile, nb::rv_policy::reference_internal)
@@ -154,23 +156,23 @@ void bind_cuda(nb::module_& module) {
 // Different ids, and bags of their rows.
 void bind_bags(nb::module_& module) {
   module.def("distinct_bytes", &distinct_bytes);
-  // (how many, the place of the padding or -1, whether an id is outside the table)
+  // (how many, the row of the padding or -1, whether an id is outside the table)
   module.def("find_distinct", [](const DeviceTable& table, uintptr_t ids, bool wide, int64_t count, int64_t padding,
-                                 uintptr_t memory, uintptr_t places, uintptr_t stream) {
+                                 uintptr_t memory, uintptr_t row_index, uintptr_t stream) {
     const nb::gil_scoped_release release;
     const Distinct found =
         find_distinct(table, {reinterpret_cast<const void*>(ids), wide, count, padding},
-                      reinterpret_cast<void*>(memory), reinterpret_cast<int32_t*>(places), stream_at(stream));
-    return std::make_tuple(found.count, found.padding_place, found.outside);
+                      reinterpret_cast<void*>(memory), reinterpret_cast<int32_t*>(row_index), stream_at(stream));
+    return std::make_tuple(found.count, found.padding_row, found.outside);
   });
-  using Places = std::tuple<uintptr_t, int64_t, int64_t>;  // the address, how many, the place of the padding or -1
-  using Offsets = std::tuple<uintptr_t, bool, int64_t>;    // the address or 0, whether int64, how many
+  using RowIndex = std::tuple<uintptr_t, int64_t, int64_t>;  // the address, how many, the row of the padding or -1
+  using Offsets = std::tuple<uintptr_t, bool, int64_t>;      // the address or 0, whether int64, how many
   module.def("reduce_bags",
-             [](const Profile& profile, uintptr_t rows, const Places& places, const Offsets& offsets, int64_t bag_size,
-                int64_t num_bags, const std::string& mode, uintptr_t out, uintptr_t stream) {
-               const BagsRef bags{.places = reinterpret_cast<const int32_t*>(std::get<0>(places)),
-                                  .count = std::get<1>(places),
-                                  .padding_place = std::get<2>(places),
+             [](const Profile& profile, uintptr_t rows, const RowIndex& row_index, const Offsets& offsets,
+                int64_t bag_size, int64_t num_bags, const std::string& mode, uintptr_t out, uintptr_t stream) {
+               const BagsRef bags{.row_index = reinterpret_cast<const int32_t*>(std::get<0>(row_index)),
+                                  .count = std::get<1>(row_index),
+                                  .padding_row = std::get<2>(row_index),
                                   .offsets = reinterpret_cast<const void*>(std::get<0>(offsets)),
                                   .wide = std::get<1>(offsets),
                                   .num_offsets = std::get<2>(offsets),
@@ -185,7 +187,7 @@ void bind_bags(nb::module_& module) {
 // The rows of tables that this GPU reads, by ids of all of them.
 class Shards {
  public:
-  // Keeps the addresses: `where` is (bounds, owners, places) of ShardsRef, 0 for null.
+  // Keeps the addresses: `where` is (bounds, owners, positions) of ShardsRef, 0 for null.
   Shards(std::vector<const DeviceTable*> tables, int64_t num_rows, std::array<uintptr_t, 3> where, bool wide)
       : tables_(std::move(tables)) {
     std::vector<EncodedRef> refs;
@@ -196,8 +198,8 @@ class Shards {
             .num_rows = num_rows,
             .bounds = integers_at(where[0]),
             .owners = reinterpret_cast<const int32_t*>(where[1]),
-            .places = wide ? nullptr : reinterpret_cast<const int32_t*>(where[2]),
-            .wide_places = wide ? integers_at(where[2]) : nullptr};
+            .positions = wide ? nullptr : reinterpret_cast<const int32_t*>(where[2]),
+            .wide_positions = wide ? integers_at(where[2]) : nullptr};
   }
 
   // `told`: int64 [tables + 1] in host memory, for the counts and the status.

@@ -1,4 +1,4 @@
-// The kernels of DeviceWritableRows::put(): claim the rows, encode and store them, make places free. Internal to ibp/.
+// The kernels of DeviceWritableRows::put(): claim the rows, encode and store them, make cells free. Internal to ibp/.
 #pragma once
 
 #include "ibp/encode_view.cuh"
@@ -13,7 +13,7 @@ enum class PutFault : uint32_t { kNoSuchRow = 0, kTwice = 1, kNoRoom = 2 };
 struct PutStatus {
   unsigned long long fault = ~0ull;  // the smallest of all puts since it was last cleared; all ones: no fault
   unsigned long long refused = 0;    // number of wrong ids in this put; if it is not 0, the put changes no row
-  Places places;
+  OverflowCells cells;
 };
 
 // One put.
@@ -22,8 +22,8 @@ struct PutJob {
   const std::byte* rows = nullptr;  // [count, row_bytes]
   int64_t count = 0;
   HomesRef homes;
-  int64_t* list = nullptr;          // int64 [capacity]: of PutStatus::places
-  unsigned long long capacity = 0;  // places in the overflow area
+  int64_t* list = nullptr;          // int64 [capacity]: of PutStatus::cells
+  unsigned long long capacity = 0;  // cells in the overflow area
   PutStatus* status = nullptr;
 };
 
@@ -64,14 +64,14 @@ __device__ inline void store_raw_warp(std::byte* to, const std::byte* row, uint3
   }
 }
 
-// Returns the entry of a place in the overflow area for a row that does not fit its home, or `entry` if none is free.
-__device__ inline uint64_t find_place_warp(const PutJob& job, int64_t i, uint64_t entry) {
+// Returns the entry of a cell in the overflow area for a row that does not fit its home, or `entry` if none is free.
+__device__ inline uint64_t find_cell_warp(const PutJob& job, int64_t i, uint64_t entry) {
   unsigned long long found = 0;
   if (lane_id() == 0) {
-    const int64_t place = job.status->places.take(job.list, atomicAdd(&job.status->places.taken, 1ull));
-    const bool exists = static_cast<unsigned long long>(place) < job.capacity;
+    const int64_t cell = job.status->cells.take(job.list, atomicAdd(&job.status->cells.taken, 1ull));
+    const bool exists = static_cast<unsigned long long>(cell) < job.capacity;
     if (!exists) report_put(job, i, PutFault::kNoRoom);
-    found = exists ? job.homes.entry_of_place(place) : entry;
+    found = exists ? job.homes.entry_of_cell(cell) : entry;
   }
   return __shfl_sync(kAllLanes, found, 0);
 }
@@ -93,11 +93,11 @@ __device__ void put_row_warp(const RowEncoder<form>& encoder, const PutJob& job,
   if (used <= home.bytes) {
     entry = make_entry(home.offset, used, coded == 0);
     if (was_away && lane_id() == 0) {
-      Places& places = job.status->places;
-      job.list[places.free + atomicAdd(&places.left, 1ull)] = homes.place_of(before);
+      OverflowCells& cells = job.status->cells;
+      job.list[cells.free + atomicAdd(&cells.left, 1ull)] = homes.cell_of(before);
     }
   } else if (!was_away) {
-    entry = find_place_warp(job, i, before);
+    entry = find_cell_warp(job, i, before);
     has_room = entry != before;
   }
   std::byte* to = homes.data + entry_offset_bytes(entry);

@@ -198,7 +198,7 @@ def encode(rows, profile: Profile, *, layout="auto", slot_bytes=0, in_place=Fals
     rows = rows if in_place else arrays.computed(rows)
     if out is not None:
         if in_place:
-            raise CohortError("encode", "in_place or out", "both", "rows in a file have places of their own")
+            raise CohortError("encode", "in_place or out", "both", "rows in a file have row_index of their own")
         return _encode_to_file(rows, profile, os.fsdecode(out), layout, slot_bytes, batch_rows)
     if in_place:
         return EncodedRows(_native.encode_in_place(rows, profile.native), arrays.output_kind(rows), keep=rows)
@@ -281,31 +281,31 @@ def fetch(encoded: EncodedRows, index, out=None, stream=None, max_sms=None, chec
 
 
 def fetch_distinct(encoded: EncodedRows, ids, padding: int | None = None):
-    """The rows of the distinct ids, each decoded once by the GPU: (rows [n, num_columns] by ascending id, places, place
-    of the padding or -1); None if an id is outside the table. Waits until n is known, not for the rows.
+    """The rows of the distinct ids, each decoded once by the GPU: (rows [n, num_columns] by ascending id, row_index,
+    row of the padding or -1); None if an id is outside the table. Waits until n is known, not for the rows.
 
     Args:
         ids: int32 or int64 tensor of any shape on the GPU, with 1 to 2^31 - 1 ids. The result
-            places, int32 of this shape, has the position in rows of each id.
-        padding: an id whose place to return.
+            row_index, int32 of this shape, has the row of each id.
+        padding: an id whose row to return.
     """
     import torch
 
     with _on_gpu_of(encoded, ids, None):
         table, stream, ids = encoded._table, handle_of(None), ids.contiguous()
         assert table is not None
-        places = torch.empty(ids.shape, dtype=torch.int32, device=ids.device)
+        row_index = torch.empty(ids.shape, dtype=torch.int32, device=ids.device)
         memory = torch.empty(_native.distinct_bytes(ids.numel()), dtype=torch.uint8, device=ids.device)
         id_arguments = (ids.data_ptr(), ids.dtype == torch.int64, ids.numel(), -1 if padding is None else padding)
-        addresses = (memory.data_ptr(), places.data_ptr(), stream)
-        count, padding_place, is_outside = _native.find_distinct(table, *id_arguments, *addresses)
+        addresses = (memory.data_ptr(), row_index.data_ptr(), stream)
+        count, padding_row, is_outside = _native.find_distinct(table, *id_arguments, *addresses)
         if is_outside:
             return None
         kind = arrays.kind_for(encoded._kind, encoded.profile.dtype, ids)
         rows = arrays.new_array((count, encoded.shape[1]), kind, ids.device)
         gather = encoded._gather_of(stream, 1)
         gather.fetch_distinct(table, memory.data_ptr(), ids.numel(), rows.data_ptr(), stream)
-    return rows, places, padding_place
+    return rows, row_index, padding_row
 
 
 def _rounds(encoded, out, planes: str) -> bool:

@@ -29,11 +29,11 @@ WritableRows::WritableRows(const Profile& profile, int64_t num_rows, uint32_t sl
 
 // Addresses for every row in the overflow area; only what is written takes memory.
 void WritableRows::reserve_addresses() {
-  const uint64_t most = homes_.bytes_with(homes_.num_places() + ref_.num_rows);
+  const uint64_t most = homes_.bytes_with(homes_.num_cells() + ref_.num_rows);
   memory_ = base::Mapping::zeros(std::max<uint64_t>(most, 1), "put: host memory", " of addresses for rows");
   ref_.data = memory_.data();
-  places_.used = static_cast<unsigned long long>(homes_.num_places());
-  rows_.ref = Homes::packed_ref(ref_, homes_.num_places());
+  cells_.used = static_cast<unsigned long long>(homes_.num_cells());
+  rows_.ref = Homes::packed_ref(ref_, homes_.num_cells());
 }
 
 void WritableRows::check_ids(std::span<const int64_t> ids) const {
@@ -56,11 +56,11 @@ void WritableRows::store(int64_t row, uint32_t coded, const std::byte* raw) {
   const bool was_away = ref_.is_away(entry);
   const uint32_t used = coded ? coded : ref_.raw_bytes();
   if (used <= home.bytes) {
-    if (was_away) list_[places_.free + places_.left++] = ref_.place_of(entry);
+    if (was_away) list_[cells_.free + cells_.left++] = ref_.cell_of(entry);
     entry = make_entry(home.offset, used, coded == 0);
     return;
   }
-  if (!was_away) entry = ref_.entry_of_place(places_.take(list_.data(), places_.taken++));
+  if (!was_away) entry = ref_.entry_of_cell(cells_.take(list_.data(), cells_.taken++));
   std::memcpy(ref_.data + entry_offset_bytes(entry), raw, ref_.row_bytes);
 }
 
@@ -71,7 +71,7 @@ void WritableRows::put(std::span<const int64_t> ids, const RowTable& rows) {
   }
   check_ids(ids);
   std::vector<uint32_t> bytes(ids.size());
-  list_.resize(std::max<std::size_t>(list_.size(), places_.free + ids.size()));  // from here on nothing can fail
+  list_.resize(std::max<std::size_t>(list_.size(), cells_.free + ids.size()));  // from here on nothing can fail
   encode_each(tables_.ref(), rows, [&](int64_t i, uint32_t coded, const std::byte* from) {
     const Home home = ref_.home_of(ids[static_cast<std::size_t>(i)]);
     if (coded > std::min(home.bytes, ref_.longest_bytes)) coded = 0;
@@ -85,9 +85,9 @@ void WritableRows::put(std::span<const int64_t> ids, const RowTable& rows) {
     }
   });
   for (std::size_t i = 0; i < ids.size(); ++i) store(ids[i], bytes[i], rows.row(static_cast<int64_t>(i)));
-  places_.close_gap(list_.data(), 0, 1);
-  places_.count_again(~0ull);
-  rows_.ref.data_bytes = Homes::packed_ref(ref_, static_cast<int64_t>(places_.used)).data_bytes;
+  cells_.close_gap(list_.data(), 0, 1);
+  cells_.count_again(~0ull);
+  rows_.ref.data_bytes = Homes::packed_ref(ref_, static_cast<int64_t>(cells_.used)).data_bytes;
 }
 
 }  // namespace cohort::ibp

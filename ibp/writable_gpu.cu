@@ -37,10 +37,10 @@ __global__ void __launch_bounds__(kMaxWarps * 32, 1) put_kernel(ProfileRef profi
 
 // One block.
 __global__ void settle_kernel(PutJob job) {
-  Places& places = job.status->places;
-  places.close_gap(job.list, threadIdx.x, blockDim.x);
+  OverflowCells& cells = job.status->cells;
+  cells.close_gap(job.list, threadIdx.x, blockDim.x);
   __syncthreads();
-  if (threadIdx.x == 0) places.count_again(job.capacity);
+  if (threadIdx.x == 0) cells.count_again(job.capacity);
 }
 
 using PutKernel = void (*)(ProfileRef, PutJob);
@@ -76,23 +76,23 @@ struct DeviceWritableRows::State {
   State(const Profile& rows_profile, const Homes& plan, const EncodedRows* rows, Place place, int64_t spare_rows)
       : profile(rows_profile),
         ref(plan.ref()),
-        capacity(plan.num_places() + std::clamp<int64_t>(spare_rows, 0, ref.num_rows)),
+        capacity(plan.num_cells() + std::clamp<int64_t>(spare_rows, 0, ref.num_rows)),
         bytes(plan.bytes_with(capacity)),
         entries(static_cast<std::size_t>(ref.num_rows), "allocate the directory of rows"),
-        list(static_cast<std::size_t>(capacity), "allocate the list of free places"),
+        list(static_cast<std::size_t>(capacity), "allocate the list of free cells"),
         status(1),
         host_status(sizeof(PutStatus)) {
     const auto num_rows = static_cast<std::size_t>(ref.num_rows);
     base::copy_to_gpu(entries.data(), ref.entries, num_rows * sizeof(uint64_t));
     if (ref.homes) {
-      homes = base::DeviceArray<uint64_t>(num_rows, "allocate the places of rows");
+      homes = base::DeviceArray<uint64_t>(num_rows, "allocate the homes of rows");
       base::copy_to_gpu(homes.data(), ref.homes, num_rows * sizeof(uint64_t));
       ref.homes = homes.data();
     }
     ref.entries = entries.data();
     ref.data = place == Place::kPinned ? fill_host(plan, rows) : fill_gpu(rows);
     PutStatus first;
-    first.places.used = static_cast<unsigned long long>(plan.num_places());
+    first.cells.used = static_cast<unsigned long long>(plan.num_cells());
     base::copy_to_gpu(status.data(), &first, sizeof(first));
     std::memcpy(host_status.data(), &first, sizeof(first));
     table.emplace(profile, Homes::packed_ref(ref, capacity), place == Place::kPinned);
@@ -132,7 +132,7 @@ struct DeviceWritableRows::State {
 
   Profile profile;
   HomesRef ref;
-  int64_t capacity;  // places
+  int64_t capacity;  // cells
   std::size_t bytes;
   base::DeviceArray<uint64_t> entries, homes;
   base::DeviceArray<int64_t> list;
@@ -161,8 +161,8 @@ const Profile& DeviceWritableRows::profile() const { return state_->profile; }
 int64_t DeviceWritableRows::stored_bytes() const { return static_cast<int64_t>(state_->bytes); }
 
 int64_t DeviceWritableRows::room_left() const {
-  const volatile Places& places = state_->seen()->places;
-  return state_->capacity - static_cast<int64_t>(places.used - places.free);
+  const volatile OverflowCells& cells = state_->seen()->cells;
+  return state_->capacity - static_cast<int64_t>(cells.used - cells.free);
 }
 
 void DeviceWritableRows::check() {
@@ -205,7 +205,7 @@ void DeviceWritableRows::put(const int64_t* ids, const void* rows, int64_t count
 EncodedRows DeviceWritableRows::to_host() const {
   const State& state = *state_;
   cuda_check(cudaDeviceSynchronize(), "wait for puts");
-  const auto used = static_cast<int64_t>(state.seen()->places.used);
+  const auto used = static_cast<int64_t>(state.seen()->cells.used);
   const auto entries = std::make_shared<std::vector<uint64_t>>(static_cast<std::size_t>(state.ref.num_rows));
   cuda_check(cudaMemcpy(entries->data(), state.entries.data(), entries->size() * sizeof(uint64_t), cudaMemcpyDefault),
              "copy the directory of rows");

@@ -128,17 +128,17 @@ struct SlotArrays {
   int64_t* input_id = nullptr;     // int64, as many as fetch() is given
   std::vector<std::byte*> x{};     // [nodes of the type, row_bytes] for each type; empty: slots have no rows
   int64_t* indptr = nullptr;       // int64, first edge of each target; null: not wanted
-  int64_t* e_id = nullptr;         // int64 [num_edges], place in the graph's indices; null: not wanted
+  int64_t* e_id = nullptr;         // int64 [num_edges], position in the graph's indices; null: not wanted
   float* edge_weight = nullptr;    // float32 [num_edges], 1 where the relation has no weights; null: not wanted
   int64_t num_labels = 0;          // all nodes, or the seeds alone
   int64_t* source_node = nullptr;  // int64 [num_edges], the node of each edge's source; null: not wanted
   int64_t* tree = nullptr;         // int64 [num_nodes], of a disjoint batch: the tree that each node is in; else null
   std::vector<std::byte*> edge_attr{};  // [edges of the relation, row_bytes] for each relation; empty: not wanted
   // Where rows are in pools:
-  int64_t* place = nullptr;    // int64 [num_nodes], of each node's row in the pool of its type
-  uint64_t number = 0;         // of the batch, in the order of batches of this backend
-  uint64_t oldest_in_use = 0;  // of the batches before: rows of this one and later ones stay
-  bool poison = false;         // rows are filled with 0xFF before they are written
+  int64_t* row_index = nullptr;  // int64 [num_nodes], of each node's row in the pool of its type
+  uint64_t number = 0;           // of the batch, in the order of batches of this backend
+  uint64_t oldest_in_use = 0;    // of the batches before: rows of this one and later ones stay
+  bool poison = false;           // rows are filled with 0xFF before they are written
 
   bool plane_a = false;  // rows of codec planes come as plane A alone tells them; not where they are in a table
 
@@ -228,11 +228,13 @@ struct TieredTables {
 std::unique_ptr<Backend> make_host_backend(const GraphView& graph, const Faults& faults, TieredTables tiered = {});
 
 #ifdef COHORT_WITH_CUDA
-enum class TopologyPlace { kAuto, kGpu, kHost };
+enum class TopologyMemory { kAuto, kGpu, kHost };
 
-// Whether the whole topology is to lie in the memory of each of `gpus` (CUDA ordinals): as `place` says, or, for kAuto,
-// when it takes at most half of what `cache_bytes` leave free on each. Throws Error when it must and does not fit.
-bool topology_lies_in_gpus(const GraphView& graph, std::span<const int> gpus, TopologyPlace place, int64_t cache_bytes);
+// Whether the whole topology is to lie in the memory of each of `gpus` (CUDA ordinals): as `memory` says, or, for
+// kAuto, when it takes at most half of what `cache_bytes` leave free on each. Throws Error when it must and does not
+// fit.
+bool topology_lies_in_gpus(const GraphView& graph, std::span<const int> gpus, TopologyMemory memory,
+                           int64_t cache_bytes);
 
 // How GPUs read what they do not have.
 struct CudaSettings {

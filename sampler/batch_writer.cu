@@ -81,7 +81,7 @@ __global__ void write_nodes_kernel(Parts<NodePart> parts, NodeArrays nodes, Part
   for (int64_t i = grid_first(); i < max(nodes.num_nodes, labels.count * width); i += grid_step()) {
     const int64_t row = width == 1 ? i : i / width;
     if (row < labels.count) {
-      const int64_t node = nodes.n_id[row + label_parts.of(row).to_place] - labels.first_labelled;
+      const int64_t node = nodes.n_id[row + label_parts.of(row).to_position] - labels.first_labelled;
       labels.y[i] = labels.labels[node * width + (i - row * width)];
     }
     if (i < nodes.num_nodes) {
@@ -94,7 +94,7 @@ __global__ void write_nodes_kernel(Parts<NodePart> parts, NodeArrays nodes, Part
 }
 
 struct EdgeArrays {
-  const int32_t* source;       // int32 [num_local_edges], places
+  const int32_t* source;       // int32 [num_local_edges], positions
   const int32_t* target;       // int32 [num_edges]
   const int64_t* e_id;         // int64 [num_edges]
   const int64_t* source_node;  // the same
@@ -125,9 +125,9 @@ __global__ void write_indptr_kernel(Parts<OffsetPart> parts, const int32_t* targ
                                     int64_t* indptr) {
   for (int64_t i = grid_first(); i < num_offsets; i += grid_step()) {
     const OffsetPart part = parts.of(i);
-    const int64_t place = i + part.to_place;
+    const int64_t position = i + part.to_position;
     indptr[i] = part.to_offset +
-                base::first_not_before(part.begin, part.end, [=](int64_t edge) { return target[edge] < place; });
+                base::first_not_before(part.begin, part.end, [=](int64_t edge) { return target[edge] < position; });
   }
 }
 
@@ -168,7 +168,7 @@ void BatchWriter::divide_nodes(const SampledRef& batch) {
   const std::size_t num_types = first_of_type_.size();
   nodes_.clear();
   labels_.clear();
-  to_place_.clear();
+  to_position_.clear();
   std::vector<int64_t> in_slot{0}, local_id(num_types, 0);  // of the next node of each type
   for (std::size_t type = 0; type < num_types; ++type) {
     in_slot.push_back(in_slot.back() + batch.num_nodes_of(type, num_types));
@@ -177,7 +177,7 @@ void BatchWriter::divide_nodes(const SampledRef& batch) {
     const std::size_t type = part % num_types;
     const int64_t first = batch.first_node[part], count = batch.first_node[part + 1] - first;
     const int64_t to_local = local_id[type] - first;
-    to_place_.push_back(-to_local);
+    to_position_.push_back(-to_local);
     if (count == 0) continue;
     append(nodes_, {first, in_slot[type] + to_local, to_local, first_of_type_[type]});
     if (type == label_type_) append(labels_, {local_id[type], -to_local});
@@ -199,7 +199,7 @@ void BatchWriter::divide_edges(const SampledRef& batch, std::span<const float* c
     for (std::size_t hop = 0; hop < num_hops; ++hop) {
       const std::size_t reached = hop * num_types + target_type_[relation], drawn = hop * num_relations + relation;
       const int64_t begin = batch.first_edge[drawn], end = batch.first_edge[drawn + 1];
-      const OffsetPart part{num_offsets_ + targets, to_place_[reached] - num_offsets_, begin, end, offset - begin};
+      const OffsetPart part{num_offsets_ + targets, to_position_[reached] - num_offsets_, begin, end, offset - begin};
       if (hop > 0 && part.goes_on(offsets_.back())) {
         offsets_.back().end = end;
       } else {
@@ -214,8 +214,8 @@ void BatchWriter::divide_edges(const SampledRef& batch, std::span<const float* c
   for (std::size_t part = 0; part + 1 < batch.first_edge.size(); ++part) {
     const std::size_t relation = part % num_relations;
     const int64_t first = batch.first_edge[part], count = batch.first_edge[part + 1] - first;
-    const int64_t to_place = to_place_[part / num_relations * num_types + target_type_[relation]];
-    if (count > 0) append(edges_, {first, in_slot[relation] - first, -to_place, edge_weights[relation]});
+    const int64_t to_position = to_position_[part / num_relations * num_types + target_type_[relation]];
+    if (count > 0) append(edges_, {first, in_slot[relation] - first, -to_position, edge_weights[relation]});
     in_slot[relation] += count;
   }
 }

@@ -15,10 +15,10 @@
 
 namespace cohort::sampler {
 
-// Nodes that stand side by side among the sampled ones and in the slot. A node's place is that in SampledRef::n_id.
+// Nodes that stand side by side among the sampled ones and in the slot. A node's position is that in SampledRef::n_id.
 struct NodePart {
-  int64_t first;          // place
-  int64_t to_slot;        // added to a place: that in the slot's n_id
+  int64_t first;          // position
+  int64_t to_slot;        // added to a position: that in the slot's n_id
   int64_t to_local;       // the same: the local id
   int64_t first_of_type;  // the id that the type's first node has among all nodes
   bool goes_on(const NodePart& before) const {
@@ -28,16 +28,16 @@ struct NodePart {
 
 // Rows of y whose nodes stand side by side.
 struct LabelPart {
-  int64_t first;     // row
-  int64_t to_place;  // added to a row: the place of its node
-  bool goes_on(const LabelPart& before) const { return to_place == before.to_place; }
+  int64_t first;        // row
+  int64_t to_position;  // added to a row: the position of its node
+  bool goes_on(const LabelPart& before) const { return to_position == before.to_position; }
 };
 
 // Edges that stand side by side among the sampled ones and in the slot.
 struct EdgePart {
   int64_t first;         // in SampledRef::source
-  int64_t to_slot;       // added to that: place in the slot's edge_index
-  int64_t to_local;      // added to a target's place: its local id
+  int64_t to_slot;       // added to that: position in the slot's edge_index
+  int64_t to_local;      // added to a target's position: its local id
   const float* weights;  // float32 [edges of the relation]; null: it has none
   bool goes_on(const EdgePart& before) const {
     return to_slot == before.to_slot && to_local == before.to_local && weights == before.weights;
@@ -46,12 +46,12 @@ struct EdgePart {
 
 // Offsets of targets whose edges stand side by side.
 struct OffsetPart {
-  int64_t first;       // in the slot's indptr
-  int64_t to_place;    // added to that: the target's place
-  int64_t begin, end;  // the edges, in SampledRef::target
-  int64_t to_offset;   // added to an edge's number there: the offset
+  int64_t first;        // in the slot's indptr
+  int64_t to_position;  // added to that: the target's position
+  int64_t begin, end;   // the edges, in SampledRef::target
+  int64_t to_offset;    // added to an edge's number there: the offset
   bool goes_on(const OffsetPart& before) const {
-    return to_place == before.to_place && to_offset == before.to_offset && begin == before.end;
+    return to_position == before.to_position && to_offset == before.to_offset && begin == before.end;
   }
 };
 
@@ -79,7 +79,7 @@ class BatchWriter {
   std::vector<LabelPart> labels_;
   std::vector<EdgePart> edges_;
   std::vector<OffsetPart> offsets_;
-  std::vector<int64_t> to_place_;  // [num_hops + 1, num_types], added to a local id: the place
+  std::vector<int64_t> to_position_;  // [num_hops + 1, num_types], added to a local id: the position
   int64_t num_offsets_ = 0;
   base::PinnedScratch staging_;
   base::Scratch<std::byte> on_gpu_;

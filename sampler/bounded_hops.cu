@@ -86,7 +86,7 @@ HopCounts CudaNeighborSampler::hop_counts(std::size_t hop) const {
 std::vector<CudaNeighborSampler::Hop> CudaNeighborSampler::bounded_hops(const Query& query) const {
   const std::size_t num_hops = query.fanout.size();
   if (num_types() > 1 || relations_.size() > 1 || query.spec.disjoint || num_hops > channel::kMaxHops) return {};
-  int64_t lists = std::ssize(query.seeds), places = lists;
+  int64_t lists = std::ssize(query.seeds), visits = lists;
   std::vector<Hop> hops;
   for (std::size_t i = 0; i < num_hops; ++i) {
     Hop hop{.number = static_cast<int>(i),
@@ -113,8 +113,8 @@ std::vector<CudaNeighborSampler::Hop> CudaNeighborSampler::bounded_hops(const Qu
     most = std::min(most, static_cast<std::size_t>(likely));
     hop.counts.end_edge = static_cast<int64_t>(end);
     hop.num_edges = hop.counts.most_edges = static_cast<int64_t>(most);
-    places += hop.num_edges;
-    if (lists == 0 || hop.num_edges == 0 || places > kMaxPlaces) return {};
+    visits += hop.num_edges;
+    if (lists == 0 || hop.num_edges == 0 || visits > kMaxVisits) return {};
     const auto most_lists = static_cast<int64_t>(std::min(list_.size(), offset_.size() - 1));
     lists = std::min({hop.num_edges, graph_nodes_ - std::ssize(query.seeds), most_lists});
     hops.push_back(std::move(hop));

@@ -82,7 +82,7 @@ class CudaBackend final : public Backend {
     }
   }
 
-  int64_t pool_rows(std::size_t type) const override { return rows_[type]->pool_places(); }
+  int64_t pool_rows(std::size_t type) const override { return rows_[type]->pool_rows(); }
   int64_t most_pool_rows(std::size_t type) const override { return pools_[type].most_rows; }
 
   double most_pool_bytes() override {
@@ -221,7 +221,7 @@ class CudaBackend final : public Backend {
       rows_[type]->set_num_sms(pace_.sms());
       rows_[type]->fetch(slot.n_id + first, count,
                          {.rows = pool ? pool : slot.x_of(type),
-                          .places = pool ? slot.place + first : nullptr,
+                          .row_index = pool ? slot.row_index + first : nullptr,
                           .batch = number,
                           .poison = slot.poison,
                           .plane_a = slot.plane_a},
@@ -313,7 +313,7 @@ void fill_caches(const GraphView& graph, const HostGraph& host, std::span<const 
   for (std::size_t rank = 0; rank < gpus.size(); ++rank) backends[rank]->set_lists(std::move(lists[rank]));
 }
 
-// Places of rows are sorted as 31 bits and one that says that there is none.
+// Entries of rows are sorted as 31 bits and one that says that there is none.
 void demand_edge_rows(const cache::FeatureRows& rows) {
   constexpr int64_t kMost = int64_t{1} << 31;
   cache::demand_row_of_gpu(rows.row_bytes);

@@ -95,7 +95,7 @@ void refuse_more(int64_t needed, int64_t free, const char* hint) {
 
 }  // namespace
 
-bool topology_lies_in_gpus(const GraphView& graph, std::span<const int> gpus, TopologyPlace place,
+bool topology_lies_in_gpus(const GraphView& graph, std::span<const int> gpus, TopologyMemory memory,
                            int64_t cache_bytes) {
   const int64_t topology = topology_bytes(graph);
   const int64_t others = cache::bytes_of_nodes(graph.num_nodes, graph.label_bytes) + cache_bytes;
@@ -104,10 +104,10 @@ bool topology_lies_in_gpus(const GraphView& graph, std::span<const int> gpus, To
     base::choose_gpu(gpu);
     const int64_t free = base::free_device_bytes();
     refuse_more(others, free, cache_bytes > 0 ? "use a smaller cache" : "use a GPU with more memory, or --device cpu");
-    if (place == TopologyPlace::kGpu) refuse_more(topology + others, free, "use --topology host, or a smaller cache");
+    if (memory == TopologyMemory::kGpu) refuse_more(topology + others, free, "use --topology host, or a smaller cache");
     fits = fits && cache::takes_topology(free - others, topology);
   }
-  return place == TopologyPlace::kGpu || (place == TopologyPlace::kAuto && fits);
+  return memory == TopologyMemory::kGpu || (memory == TopologyMemory::kAuto && fits);
 }
 
 int64_t HostGraph::bytes_of(const GraphView& graph, bool with_topology, std::span<const FarTable> far_tables) {

@@ -47,7 +47,7 @@ channel::SlotContents slot_contents(const GraphView& graph, bool edge_ids) {
   contents.label_bytes = graph.label_bytes;
   contents.with_e_id = edge_ids || graph.has_edge_rows();
   contents.with_edge_weight = graph.has_edge_weights();
-  contents.with_place = graph.rows_in == channel::RowsIn::kPool;
+  contents.with_row_index = graph.rows_in == channel::RowsIn::kPool;
   return contents;
 }
 

@@ -12,9 +12,9 @@ namespace cohort::sampler {
 namespace {
 
 #ifdef COHORT_WITH_CUDA
-TopologyPlace place_of(const std::string& name) {
-  if (name == "gpu") return TopologyPlace::kGpu;
-  return name == "host" ? TopologyPlace::kHost : TopologyPlace::kAuto;
+TopologyMemory place_of(const std::string& name) {
+  if (name == "gpu") return TopologyMemory::kGpu;
+  return name == "host" ? TopologyMemory::kHost : TopologyMemory::kAuto;
 }
 #endif
 

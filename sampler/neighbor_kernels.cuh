@@ -12,9 +12,9 @@ using base::grid_first;
 using base::grid_step;
 using base::kBlockThreads;
 
-// A batch's places number its seeds, then its edges as they are drawn, with gaps between hops where the host only knows
-// bounds of their sizes. A node is known by the first place that reaches
-// it, so ids follow first occurrence. An entry of first_place is that place with the batch's generation above it: later
+// Each seed and each drawn edge visits a node. A batch's visits are numbered, seeds first, then edges as they are
+// drawn, with gaps between hops where the host only knows bounds of their sizes. A node is known by its first visit, so
+// ids follow first occurrence. An entry of first_visit is that visit with the batch's generation above it: later
 // generations are smaller, and entries of earlier batches, larger than any of this one, need not be cleared.
 constexpr uint32_t kGenerations = UINT32_MAX;  // below a cleared entry's
 
@@ -25,9 +25,9 @@ constexpr int kNumUses = 2 * cache::kNumTiers;
 static_assert(sizeof(cache::ListUses) == kNumUses * sizeof(unsigned long long));
 
 // seeds: int64 [num_seeds], in host memory. The batch's counts begin with its seeds.
-__global__ void place_seeds_kernel(const int64_t* seeds, int64_t num_seeds, uint64_t generation,
-                                   unsigned long long* first_place, int32_t* id_of_place, int64_t* n_id,
-                                   BatchCounts* counts) {
+__global__ void number_seeds_kernel(const int64_t* seeds, int64_t num_seeds, uint64_t generation,
+                                    unsigned long long* first_visit, int32_t* id_of_visit, int64_t* n_id,
+                                    BatchCounts* counts) {
   if (blockIdx.x == 0 && threadIdx.x < kNumUses) counts->list_use[threadIdx.x] = 0;
   if (grid_first() == 0) {
     counts->too_small = counts->first_node[0] = counts->first_edge[0] = 0;
@@ -37,13 +37,13 @@ __global__ void place_seeds_kernel(const int64_t* seeds, int64_t num_seeds, uint
   for (int64_t i = grid_first(); i < num_seeds; i += grid_step()) {
     const int64_t seed = seeds[i];
     n_id[i] = seed;
-    first_place[seed] = generation + static_cast<uint64_t>(i);
-    id_of_place[i] = static_cast<int32_t>(i);
+    first_visit[seed] = generation + static_cast<uint64_t>(i);
+    id_of_visit[i] = static_cast<int32_t>(i);
   }
 }
 
 // Where a hop's lists and edges begin in the arrays that the host gives, and how many lists it has: fewer than
-// kMaxPlaces each, and kernels are short of registers.
+// kMaxVisits each, and kernels are short of registers.
 struct HopStart {
   uint32_t node, edge, lists;
 };
@@ -75,7 +75,7 @@ __device__ HopStart start_draw(const HopCounts& counts, int64_t most_lists, cons
   return {static_cast<uint32_t>(node), static_cast<uint32_t>(edge), fits ? static_cast<uint32_t>(lists) : 0};
 }
 
-// What one thread counts of each tier, in registers: lists, and neighbours drawn (fewer than kMaxPlaces in a batch).
+// What one thread counts of each tier, in registers: lists, and neighbours drawn (fewer than kMaxVisits in a batch).
 struct UseCounter {
   uint32_t count[kNumUses] = {};
 
@@ -165,8 +165,8 @@ struct DrawnEdges {
   const DrawnList& list;
   int index_bytes;
   int64_t first_source;             // the node that the list calls 0
-  unsigned long long* first_place;  // uint64 [V], or null: sources get no local ids
-  uint64_t place;                   // of the first edge, with the generation
+  unsigned long long* first_visit;  // uint64 [V], or null: sources get no local ids
+  uint64_t visit;                   // of the first edge, with the generation
   int64_t* neighbour;               // int64 [picks]
   int64_t first_id;                 // where the list lies in the graph's indices
   int64_t* e_id;                    // int64 [picks]
@@ -177,9 +177,9 @@ struct DrawnEdges {
     const int64_t source = first_source + neighbour_at(list, position, index_bytes);
     neighbour[at] = source;
     if constexpr (kEdgeIds) e_id[at] = first_id + position;
-    if (!first_place) return;
-    const unsigned long long mine = place + static_cast<uint64_t>(at);
-    unsigned long long* entry = first_place + source;
+    if (!first_visit) return;
+    const unsigned long long mine = visit + static_cast<uint64_t>(at);
+    unsigned long long* entry = first_visit + source;
     if (*static_cast<volatile unsigned long long*>(entry) > mine) atomicMin(entry, mine);
   }
 };
@@ -241,8 +241,8 @@ struct DrawArrays {
   int64_t* e_id;                    // int64 [edges], or null when nobody wants them
   int32_t* target;                  // int32 [edges]
   int32_t first_target;             // id in the batch of frontier[0]
-  uint64_t place;                   // of the first edge, with the generation
-  unsigned long long* first_place;  // uint64 [V], or null: sources get no local ids
+  uint64_t visit;                   // of the first edge, with the generation
+  unsigned long long* first_visit;  // uint64 [V], or null: sources get no local ids
   ExclusionsRef exclusions;
   HopCounts counts;
 };
@@ -284,8 +284,8 @@ __global__ void draw_kernel(DrawGraph graph, DrawArrays arrays, int64_t size, Dr
     DrawnEdges<kEdgeIds, kExcludes> edges{.list = list,
                                           .index_bytes = graph.index_bytes,
                                           .first_source = graph.first_source,
-                                          .first_place = arrays.first_place,
-                                          .place = arrays.place + static_cast<uint64_t>(first),
+                                          .first_visit = arrays.first_visit,
+                                          .visit = arrays.visit + static_cast<uint64_t>(first),
                                           .neighbour = arrays.neighbour + edge,
                                           .first_id = 0,
                                           .e_id = nullptr,
@@ -308,21 +308,21 @@ __device__ DrawnRange drawn_edges(const HopCounts& counts, int64_t most) {
   return {counts.first_edge[0], counts.first_edge[1] - counts.first_edge[0]};
 }
 
-// first: uint32 [num_edges], the first place of each edge's source; behind the hop's last edge a place of no edge.
-__global__ void find_first_kernel(const int64_t* neighbour, int64_t num_edges, const unsigned long long* first_place,
+// first: uint32 [num_edges], the first visit of each edge's source; behind the hop's last edge a visit of no edge.
+__global__ void find_first_kernel(const int64_t* neighbour, int64_t num_edges, const unsigned long long* first_visit,
                                   uint32_t* first, HopCounts counts) {
   const DrawnRange drawn = drawn_edges(counts, num_edges);
   for (int64_t e = grid_first(); e < num_edges; e += grid_step()) {
-    first[e] = e < drawn.size ? static_cast<uint32_t>(first_place[neighbour[drawn.first + e]]) : 0;
+    first[e] = e < drawn.size ? static_cast<uint32_t>(first_visit[neighbour[drawn.first + e]]) : 0;
   }
 }
 
 // 1 for an edge that reaches its source first.
 struct ReachesFirst {
   const uint32_t* first;
-  uint32_t place;  // of the first edge
+  uint32_t visit;  // of the first edge
   __host__ __device__ int32_t operator()(int64_t edge) const {
-    return first[edge] == place + static_cast<uint32_t>(edge) ? 1 : 0;
+    return first[edge] == visit + static_cast<uint32_t>(edge) ? 1 : 0;
   }
 };
 
@@ -330,7 +330,7 @@ struct HopSources {
   const int64_t* neighbour;  // int64 [num_edges]
   int64_t num_edges;
   ReachesFirst reaches_first;
-  const int32_t* id_of_place;  // int32 [places]: of an edge that reaches its source first, the source's local id
+  const int32_t* id_of_visit;  // int32 [visits]: of an edge that reaches its source first, the source's local id
   int32_t* source;             // int32 [num_edges]
   int64_t* n_id;               // int64 [num_nodes]
   int64_t* num_nodes;          // int64 [1], after the hop
@@ -341,28 +341,28 @@ __global__ void name_sources_kernel(const __grid_constant__ HopSources hop) {
   const DrawnRange drawn = drawn_edges(hop.counts, hop.num_edges);
   if (drawn.size == 0 && grid_first() == 0) *hop.num_nodes = hop.counts.first_node[1];
   for (int64_t e = grid_first(); e < drawn.size; e += grid_step()) {
-    const int32_t id = hop.id_of_place[hop.reaches_first.first[e]];
+    const int32_t id = hop.id_of_visit[hop.reaches_first.first[e]];
     const int32_t is_new = hop.reaches_first(e);
     hop.source[drawn.first + e] = id;
     if (is_new) hop.n_id[id] = hop.neighbour[drawn.first + e];
     if (e + 1 == drawn.size) {
-      const int32_t end = hop.id_of_place[hop.reaches_first.place + e] + is_new;
+      const int32_t end = hop.id_of_visit[hop.reaches_first.visit + e] + is_new;
       *hop.num_nodes = end;
       if (hop.counts.next_id) *hop.counts.next_id = end;
     }
   }
 }
 
-// Places of an array.
-struct Places {
+// Positions in an array.
+struct Positions {
   int64_t at[kMostParts];
   int size;
 };
 
-// out: int64 [places.size]. One block.
+// out: int64 [positions.size]. One block.
 template <typename T>
-__global__ void gather_kernel(const T* values, const __grid_constant__ Places places, int64_t* out) {
-  for (int i = threadIdx.x; i < places.size; i += blockDim.x) out[i] = values[places.at[i]];
+__global__ void gather_kernel(const T* values, const __grid_constant__ Positions positions, int64_t* out) {
+  for (int i = threadIdx.x; i < positions.size; i += blockDim.x) out[i] = values[positions.at[i]];
 }
 
 }  // namespace

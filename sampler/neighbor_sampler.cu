@@ -46,7 +46,7 @@ CudaNeighborSampler::CudaNeighborSampler(std::vector<GpuRelation> relations, std
       first_of_type_(std::move(first_of_type)),
       graph_nodes_(num_nodes),
       max_blocks_(max_blocks),
-      first_place_(static_cast<std::size_t>(num_nodes), "allocate what relabels each node"),
+      first_visit_(static_cast<std::size_t>(num_nodes), "allocate what relabels each node"),
       read_back_(kMostParts * sizeof(int64_t)),
       batch_counts_(1, "allocate counters of a batch"),
       batch_counts_read_(sizeof(BatchCounts)),
@@ -91,29 +91,29 @@ void CudaNeighborSampler::sample_hop_by_hop(const Query& query, cudaStream_t str
 }
 
 void CudaNeighborSampler::begin_batch(const Query& query, cudaStream_t stream) {
-  num_nodes_ = num_edges_ = num_local_edges_ = num_places_ = 0;
+  num_nodes_ = num_edges_ = num_local_edges_ = num_visits_ = 0;
   edge_ids_ = query.edge_ids;
   begin_generation(stream);
-  place_seeds(query, stream);
+  number_seeds(query, stream);
   copy_exclusions(query, stream);
 }
 
 void CudaNeighborSampler::begin_generation(cudaStream_t stream) {
   if (generation_ == 0) {
-    const std::size_t bytes = first_place_.size() * sizeof(unsigned long long);
-    cuda_check(cudaMemsetAsync(first_place_.data(), 0xFF, bytes, stream), "clear first places");
+    const std::size_t bytes = first_visit_.size() * sizeof(unsigned long long);
+    cuda_check(cudaMemsetAsync(first_visit_.data(), 0xFF, bytes, stream), "clear first visits");
     generation_ = kGenerations;
   }
   --generation_;
 }
 
-void CudaNeighborSampler::place_seeds(const Query& query, cudaStream_t stream) {
+void CudaNeighborSampler::number_seeds(const Query& query, cudaStream_t stream) {
   const std::span seeds = seeds_.reserve<int64_t>(query.seeds.size());
   std::ranges::copy(query.seeds, seeds.begin());
   first_node_ = {0};
   first_edge_ = {0};
   for (const int64_t count : sort_by_type(first_of_type_, seeds)) first_node_.push_back(first_node_.back() + count);
-  num_nodes_ = num_places_ = std::ssize(seeds);
+  num_nodes_ = num_visits_ = std::ssize(seeds);
   disjoint_ = query.spec.disjoint;
   n_id_.reserve(seeds.size());
   if (disjoint_) {
@@ -122,8 +122,8 @@ void CudaNeighborSampler::place_seeds(const Query& query, cudaStream_t stream) {
     cuda_check(cudaMemsetAsync(batch_counts_.data(), 0, sizeof(BatchCounts), stream), "clear the counts of lists");
     return begin_trees(query, stream);
   }
-  place_seeds_kernel<<<base::grid_for(num_nodes_, max_blocks_), kBlockThreads, 0, stream>>>(
-      seeds.data(), num_nodes_, generation(), first_place_.data(), id_of_place_.reserve(seeds.size()), n_id_.data(),
+  number_seeds_kernel<<<base::grid_for(num_nodes_, max_blocks_), kBlockThreads, 0, stream>>>(
+      seeds.data(), num_nodes_, generation(), first_visit_.data(), id_of_visit_.reserve(seeds.size()), n_id_.data(),
       batch_counts_.data());
   check_launch();
 }
@@ -224,9 +224,9 @@ void CudaNeighborSampler::read_edges(Hop& hop, cudaStream_t stream) {
   const int64_t* offset = offset_.data();
   const int64_t* ends = offset + hop.first_list.back();
   if (relations_.size() > 1) {
-    Places places{.at = {}, .size = static_cast<int>(relations_.size())};
-    std::copy(hop.first_list.begin() + 1, hop.first_list.end(), places.at);
-    gather_kernel<<<1, kMostParts, 0, stream>>>(offset, places, counts_.data());
+    Positions positions{.at = {}, .size = static_cast<int>(relations_.size())};
+    std::copy(hop.first_list.begin() + 1, hop.first_list.end(), positions.at);
+    gather_kernel<<<1, kMostParts, 0, stream>>>(offset, positions, counts_.data());
     check_launch();
     ends = counts_.data();
   }
@@ -235,10 +235,10 @@ void CudaNeighborSampler::read_edges(Hop& hop, cudaStream_t stream) {
     first_edge_.push_back(num_edges_ + read[relation]);
   }
   hop.num_edges = read[relations_.size() - 1];
-  if (disjoint_) demand_tree_nodes(num_places_ + hop.num_edges);
-  if (num_places_ + hop.num_edges > kMaxPlaces) {
-    throw base::Error({"a batch", "at most " + std::to_string(kMaxPlaces) + " seeds and edges",
-                       std::to_string(num_places_ + hop.num_edges), "use a smaller --batch-size or --fanout"});
+  if (disjoint_) demand_tree_nodes(num_visits_ + hop.num_edges);
+  if (num_visits_ + hop.num_edges > kMaxVisits) {
+    throw base::Error({"a batch", "at most " + std::to_string(kMaxVisits) + " seeds and edges",
+                       std::to_string(num_visits_ + hop.num_edges), "use a smaller --batch-size or --fanout"});
   }
 }
 
@@ -277,18 +277,18 @@ void CudaNeighborSampler::draw(const Hop& hop, const Query& query, cudaStream_t 
                             .e_id = query.edge_ids ? e_id_.data() + before : nullptr,
                             .target = target_.data() + before,
                             .first_target = static_cast<int32_t>(nodes - n_id_.data()),
-                            .place = (disjoint_ ? 0 : generation()) + static_cast<uint64_t>(num_places_),
-                            .first_place = hop.gives_ids ? first_place_.data() : nullptr,
+                            .visit = (disjoint_ ? 0 : generation()) + static_cast<uint64_t>(num_visits_),
+                            .first_visit = hop.gives_ids ? first_visit_.data() : nullptr,
                             .exclusions = hop.exclusions[relation],
                             .counts = hop.counts};
     const int grid = base::grid_for(lists * kWarp, max_blocks_);
     const DrawGraph graph{topology.indptr, topology.index_bytes, topology.first_target, topology.first_source};
     const DrawKey key{query.key, hop.number, static_cast<int>(relation), hop.draw[relation]};
     if (disjoint_) {
-      tree_places_.reserve(num_nodes_ + hop.num_edges, max_blocks_, stream);
+      tree_visits_.reserve(num_nodes_ + hop.num_edges, max_blocks_, stream);
       const auto in_trees = query.edge_ids ? draw_tree_kernel<true> : draw_tree_kernel<false>;
       in_trees<<<grid, kBlockThreads, 0, stream>>>(graph, arrays, lists, key, tree_lists(hop, relation),
-                                                   tree_places_.ref());
+                                                   tree_visits_.ref());
     } else if (draws_by_weight(hop, relation)) {
       const auto kernel = query.edge_ids ? draw_weighted_kernel<true> : draw_weighted_kernel<false>;
       kernel<<<grid, kBlockThreads, 0, stream>>>(graph, relations_[relation].weights, arrays, taken_.data(), lists,
@@ -306,7 +306,7 @@ int64_t CudaNeighborSampler::most_new_nodes(const Hop& hop) const {
 }
 
 void CudaNeighborSampler::relabel(const Hop& hop, cudaStream_t stream) {
-  const auto edges = static_cast<std::size_t>(hop.num_edges), places = static_cast<std::size_t>(num_places_);
+  const auto edges = static_cast<std::size_t>(hop.num_edges), visits = static_cast<std::size_t>(num_visits_);
   const auto nodes = static_cast<std::size_t>(num_nodes_);
   const int grid = base::grid_for(hop.num_edges, max_blocks_);
   uint32_t* first = first_.reserve(edges);
@@ -314,18 +314,18 @@ void CudaNeighborSampler::relabel(const Hop& hop, cudaStream_t stream) {
   const int32_t* target = target_.data() + hop.first_edge;
   if (disjoint_) {
     find_tree_first_kernel<<<grid, kBlockThreads, 0, stream>>>(neighbour, target, tree_.data(), hop.num_edges,
-                                                               tree_places_.ref(), first);
+                                                               tree_visits_.ref(), first);
   } else {
-    find_first_kernel<<<grid, kBlockThreads, 0, stream>>>(neighbour, hop.num_edges, first_place_.data(), first,
+    find_first_kernel<<<grid, kBlockThreads, 0, stream>>>(neighbour, hop.num_edges, first_visit_.data(), first,
                                                           hop.counts);
   }
   check_launch();
-  int32_t* ids = id_of_place_.extend(places + edges, places, stream);
-  const ReachesFirst reaches_first{first, static_cast<uint32_t>(num_places_)};
+  int32_t* ids = id_of_visit_.extend(visits + edges, visits, stream);
+  const ReachesFirst reaches_first{first, static_cast<uint32_t>(num_visits_)};
   const auto is_new = thrust::make_transform_iterator(thrust::counting_iterator<int64_t>(0), reaches_first);
   const auto number_from = [&](auto first_id) {
     const auto number = [&](std::byte* space, std::size_t& bytes) {
-      cuda_check(cub::DeviceScan::ExclusiveScan(space, bytes, is_new, ids + places, cuda::std::plus<>{}, first_id,
+      cuda_check(cub::DeviceScan::ExclusiveScan(space, bytes, is_new, ids + visits, cuda::std::plus<>{}, first_id,
                                                 hop.num_edges, stream),
                  "number new nodes");
     };
@@ -354,28 +354,29 @@ void CudaNeighborSampler::relabel(const Hop& hop, cudaStream_t stream) {
     name_trees_kernel<<<grid, kBlockThreads, 0, stream>>>(sources, target, tree);
     check_launch();
   }
-  num_places_ += hop.num_edges;
+  num_visits_ += hop.num_edges;
 }
 
 // The edges stand by their sources' type, so new nodes do too.
 void CudaNeighborSampler::end_hop(const Hop& hop, cudaStream_t stream) {
-  const int32_t* ids = id_of_place_.data() + num_places_ - hop.num_edges;  // how many nodes there were before each edge
-  Places places{.at = {}, .size = 0};  // first edge of each type but the first, where there are edges from there on
+  const int32_t* ids = id_of_visit_.data() + num_visits_ - hop.num_edges;  // how many nodes there were before each edge
+  Positions positions{.at = {},
+                      .size = 0};  // first edge of each type but the first, where there are edges from there on
   for (std::size_t type = 1; type < num_types(); ++type) {
     const auto relation = std::ranges::lower_bound(relations_, static_cast<int>(type), {}, &GpuRelation::source_type);
     const auto part = static_cast<std::size_t>(hop.number) * relations_.size() +
                       static_cast<std::size_t>(relation - relations_.begin());
     const int64_t edge = first_edge_[part] - hop.first_edge;
-    if (edge < hop.num_edges) places.at[places.size++] = edge;
+    if (edge < hop.num_edges) positions.at[positions.size++] = edge;
   }
-  if (places.size > 0) {
-    gather_kernel<<<1, kMostParts, 0, stream>>>(ids, places, counts_.data());
+  if (positions.size > 0) {
+    gather_kernel<<<1, kMostParts, 0, stream>>>(ids, positions, counts_.data());
     check_launch();
   }
   const int64_t* read = read_back(counts_.data(), num_types(), stream);
   const int64_t end = read[num_types() - 1];
   for (std::size_t type = 1; type < num_types(); ++type) {
-    first_node_.push_back(static_cast<int>(type) <= places.size ? read[type - 1] : end);
+    first_node_.push_back(static_cast<int>(type) <= positions.size ? read[type - 1] : end);
   }
   first_node_.push_back(num_nodes_ = end);
 }

@@ -17,7 +17,7 @@
 #include "channel/layout.h"
 #include "sampler/backend.h"
 #include "sampler/draw.h"
-#include "sampler/tree_places.h"
+#include "sampler/tree_visits.h"
 #include "sampler/weighted_draw.h"
 
 namespace cohort::sampler {
@@ -57,8 +57,8 @@ struct alignas(16) DrawnList {
   int64_t degree;               // what may be drawn: without those that are excluded, or weigh nothing
 };
 
-// A batch's seeds and edges are numbered through as places, of 32 bits.
-constexpr int64_t kMaxPlaces = int64_t{1} << 32;
+// A batch's seeds and edges are numbered through as visits of nodes, in 32 bits.
+constexpr int64_t kMaxVisits = int64_t{1} << 32;
 
 // Sizes of a batch, in GPU memory: the GPU counts them while the host, which knows only bounds, has put all of the
 // batch's kernels on the stream already (bounded_hops.cu).
@@ -94,12 +94,12 @@ struct TakenUnits {
 // type, and first occurrence among the drawn edges, which are ordered by hop and relation.
 struct SampledRef {
   const int64_t* n_id = nullptr;    // int64 [num_nodes]
-  const int32_t* source = nullptr;  // int32 [num_local_edges], places in n_id
-  const int32_t* target = nullptr;  // int32 [num_edges], places in n_id
+  const int32_t* source = nullptr;  // int32 [num_local_edges], positions in n_id
+  const int32_t* target = nullptr;  // int32 [num_edges], positions in n_id
   int64_t num_nodes = 0;
   int64_t num_edges = 0;
   int64_t num_local_edges = 0;
-  const int64_t* e_id = nullptr;         // int64 [num_edges], place in the relation's indices; null: not wanted
+  const int64_t* e_id = nullptr;         // int64 [num_edges], position in the relation's indices; null: not wanted
   const int64_t* source_node = nullptr;  // int64 [num_edges], global ids
   const int32_t* tree = nullptr;         // int32 [num_nodes], where the batch is disjoint
   // In host memory: first node of each hop (0: the seeds) and type, [num_hops + 1, num_types], then num_nodes; first
@@ -161,7 +161,7 @@ class CudaNeighborSampler {
   uint64_t generation() const { return uint64_t{generation_} << 32; }
   void begin_batch(const Query& query, cudaStream_t stream);
   void begin_generation(cudaStream_t stream);
-  void place_seeds(const Query& query, cudaStream_t stream);
+  void number_seeds(const Query& query, cudaStream_t stream);
   void begin_trees(const Query& query, cudaStream_t stream);
   void copy_exclusions(const Query& query, cudaStream_t stream);
   std::vector<Hop> bounded_hops(const Query& query) const;
@@ -191,8 +191,8 @@ class CudaNeighborSampler {
   std::vector<int64_t> first_of_type_;
   int64_t graph_nodes_;
   int max_blocks_;
-  base::DeviceArray<unsigned long long> first_place_;  // uint64 [V]: generation, place
-  uint32_t generation_ = 0;                            // 0: first_place_ must be cleared
+  base::DeviceArray<unsigned long long> first_visit_;  // uint64 [V]: generation, visit
+  uint32_t generation_ = 0;                            // 0: first_visit_ must be cleared
   base::PinnedBytes read_back_;                        // int64 [types or relations]
   base::PinnedScratch seeds_;                          // int64 [seeds], by type
   base::DeviceArray<BatchCounts> batch_counts_;        // [1]; hop by hop, only list_use
@@ -203,7 +203,7 @@ class CudaNeighborSampler {
   base::Scratch<int64_t> excluded_;        // the same
   std::vector<ExclusionsRef> exclusions_;  // [num_relations], the same, of hop 0, or of all hops of a disjoint batch
   // Of disjoint batches:
-  TreePlaces tree_places_;
+  TreeVisits tree_visits_;
   base::PinnedScratch staged_times_, staged_trees_;  // of seeds, on their way to the GPU
   base::Scratch<int32_t> tree_;                      // int32 [num_nodes]
   base::Scratch<int64_t> seed_times_;                // int64 [num_seeds], where seeds have times
@@ -217,10 +217,10 @@ class CudaNeighborSampler {
   base::Scratch<int64_t> source_node_;               // int64 [num_edges], global ids
   base::Scratch<int64_t> position_;                  // int64 [edges of the hop], for what registers do not hold
   base::Scratch<TakenUnits> taken_;                  // [edges of the hop + exclusions], for the same draws by weight
-  base::Scratch<uint32_t> first_;                    // uint32 [edges of the hop], the first place of each source
-  base::Scratch<int32_t> id_of_place_;               // int32 [num_places]
+  base::Scratch<uint32_t> first_;                    // uint32 [edges of the hop], the first visit of each source
+  base::Scratch<int32_t> id_of_visit_;               // int32 [num_visits]
   base::Scratch<std::byte> temporary_;               // CUB
-  int64_t num_nodes_ = 0, num_edges_ = 0, num_local_edges_ = 0, num_places_ = 0;
+  int64_t num_nodes_ = 0, num_edges_ = 0, num_local_edges_ = 0, num_visits_ = 0;
   std::vector<int64_t> first_node_, first_edge_;  // as SampledRef has them
   bool edge_ids_ = false;                         // of the last sample()
   int64_t num_bounded_ = 0, num_repeated_ = 0;

@@ -8,7 +8,7 @@
 namespace cohort::sampler {
 namespace {
 
-// The trees of seeds that stand by type: each is called by its place in the batch.
+// The trees of seeds that stand by type: each is called by its position in the batch.
 std::vector<int32_t> trees_by_type(std::span<const int64_t> first_of_type, std::span<const int64_t> seeds) {
   std::vector<int32_t> trees(seeds.size());
   std::iota(trees.begin(), trees.end(), 0);
@@ -30,10 +30,10 @@ void CudaNeighborSampler::begin_trees(const Query& query, cudaStream_t stream) {
   const std::vector<int32_t> trees = trees_by_type(first_of_type_, query.seeds);
   int32_t* tree = tree_.reserve(trees.size());
   staged_trees_.copy_to(tree, std::span(trees), stream, "copy the trees of seeds");
-  tree_places_.clear(stream);
-  tree_places_.reserve(num_nodes_, max_blocks_, stream);
-  place_tree_seeds_kernel<<<base::grid_for(num_nodes_, max_blocks_), kBlockThreads, 0, stream>>>(
-      n_id_.data(), tree, num_nodes_, tree_places_.ref(), id_of_place_.reserve(trees.size()));
+  tree_visits_.clear(stream);
+  tree_visits_.reserve(num_nodes_, max_blocks_, stream);
+  number_tree_seeds_kernel<<<base::grid_for(num_nodes_, max_blocks_), kBlockThreads, 0, stream>>>(
+      n_id_.data(), tree, num_nodes_, tree_visits_.ref(), id_of_visit_.reserve(trees.size()));
   cuda_check(cudaGetLastError(), "launch a sampler kernel");
 }
 

@@ -45,7 +45,7 @@ SlotArrays arrays_of(std::byte* data, const channel::Batch& batch, const GraphVi
           .source_node = batch.last_hop_global ? ids(batch.source_node_offset) : nullptr,
           .tree = batch.disjoint ? ids(batch.tree_offset) : nullptr,
           .edge_attr = std::move(edge_attr),
-          .place = ids(batch.place_offset)};
+          .row_index = ids(batch.row_index_offset)};
 }
 
 // All but what is known once it is written.
@@ -255,7 +255,7 @@ void Pipeline::make_room_in_pools(int slot, const Pooled& batch) {
   grow_pools(batch, backend_.most_pool_bytes());
   if (is_over_) return;
   const auto fits = [&](std::size_t type) {
-    // Where there is room for all rows, each has a place, unless rows of another kind are in use.
+    // Where there is room for all rows, each stays, unless rows of another kind are in use.
     const auto is_same = [&](const Pooled& other) { return other.kind == batch.kind; };
     const bool finds_all = options_.reuse && std::ranges::all_of(pooled_, is_same);
     int64_t rows = batch.rows[type];

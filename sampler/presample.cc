@@ -91,11 +91,11 @@ class BatchMemory {
   // From ids of each type to global ones.
   void number_nodes(const BatchSizes& sizes) {
     first_of_type_.clear();
-    std::size_t place = 0;
+    std::size_t at = 0;
     for (std::size_t type = 0; type < types_.size(); ++type) {
-      first_of_type_.push_back(place);
+      first_of_type_.push_back(at);
       for (const int64_t count : sizes.nodes_of_type[type]) {
-        for (int64_t i = 0; i < count; ++i) n_id_[place++] += types_[type].first;
+        for (int64_t i = 0; i < count; ++i) n_id_[at++] += types_[type].first;
       }
     }
   }

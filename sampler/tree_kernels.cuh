@@ -2,16 +2,16 @@
 #pragma once
 
 #include "sampler/neighbor_kernels.cuh"
-#include "sampler/tree_places.h"
+#include "sampler/tree_visits.h"
 
 namespace cohort::sampler {
 namespace {
 
-__global__ void place_tree_seeds_kernel(const int64_t* n_id, const int32_t* tree, int64_t num_seeds,
-                                        TreePlacesRef places, int32_t* id_of_place) {
+__global__ void number_tree_seeds_kernel(const int64_t* n_id, const int32_t* tree, int64_t num_seeds,
+                                         TreeVisitsRef visits, int32_t* id_of_visit) {
   for (int64_t i = grid_first(); i < num_seeds; i += grid_step()) {
-    places.put(static_cast<uint64_t>(node_in_tree(tree[i], n_id[i])), static_cast<uint64_t>(i));
-    id_of_place[i] = static_cast<int32_t>(i);
+    visits.put(static_cast<uint64_t>(node_in_tree(tree[i], n_id[i])), static_cast<uint64_t>(i));
+    id_of_visit[i] = static_cast<int32_t>(i);
   }
 }
 
@@ -47,8 +47,8 @@ struct TreeEdges {
   int index_bytes;
   int64_t first_source;
   int64_t tree;
-  TreePlacesRef places;
-  uint64_t place;      // of the first edge
+  TreeVisitsRef visits;
+  uint64_t visit;      // of the first edge
   int64_t* neighbour;  // int64 [picks]
   int64_t first_id;    // of the list's first edge in the graph's indices
   int64_t* e_id;       // int64 [picks]
@@ -59,14 +59,14 @@ struct TreeEdges {
     const int64_t source = first_source + neighbour_at(list, position, index_bytes);
     neighbour[at] = source;
     if constexpr (kEdgeIds) e_id[at] = first_id + position;
-    places.put(static_cast<uint64_t>(node_in_tree(tree, source)), place + static_cast<uint64_t>(at));
+    visits.put(static_cast<uint64_t>(node_in_tree(tree, source)), visit + static_cast<uint64_t>(at));
   }
 };
 
-// As draw_kernel; `arrays` without first_place, `place` without a generation.
+// As draw_kernel; `arrays` without first_visit, `visit` without a generation.
 template <bool kEdgeIds>
 __global__ void draw_tree_kernel(DrawGraph graph, DrawArrays arrays, int64_t size, DrawKey key, TreeLists trees,
-                                 TreePlacesRef places) {
+                                 TreeVisitsRef visits) {
   const int lane = threadIdx.x % kWarp;
   for (int64_t i = grid_first() / kWarp; i < size; i += grid_step() / kWarp) {
     const int64_t tree = trees.tree[i], node = node_in_tree(tree, arrays.frontier[i]);
@@ -83,8 +83,8 @@ __global__ void draw_tree_kernel(DrawGraph graph, DrawArrays arrays, int64_t siz
                                     .index_bytes = graph.index_bytes,
                                     .first_source = graph.first_source,
                                     .tree = tree,
-                                    .places = places,
-                                    .place = arrays.place + static_cast<uint64_t>(first),
+                                    .visits = visits,
+                                    .visit = arrays.visit + static_cast<uint64_t>(first),
                                     .neighbour = arrays.neighbour + first,
                                     .first_id = trees.first[i],
                                     .e_id = kEdgeIds ? arrays.e_id + first : nullptr,
@@ -93,11 +93,11 @@ __global__ void draw_tree_kernel(DrawGraph graph, DrawArrays arrays, int64_t siz
   }
 }
 
-// As find_first_kernel. tree: int32 [num_nodes]; target: int32 [num_edges], places in it.
+// As find_first_kernel. tree: int32 [num_nodes]; target: int32 [num_edges], visits in it.
 __global__ void find_tree_first_kernel(const int64_t* neighbour, const int32_t* target, const int32_t* tree,
-                                       int64_t num_edges, TreePlacesRef places, uint32_t* first) {
+                                       int64_t num_edges, TreeVisitsRef visits, uint32_t* first) {
   for (int64_t e = grid_first(); e < num_edges; e += grid_step()) {
-    first[e] = static_cast<uint32_t>(places.find(static_cast<uint64_t>(node_in_tree(tree[target[e]], neighbour[e]))));
+    first[e] = static_cast<uint32_t>(visits.find(static_cast<uint64_t>(node_in_tree(tree[target[e]], neighbour[e]))));
   }
 }
 

@@ -44,9 +44,10 @@ void TreeIds::grow() {
 
 // That of the key, or where it is to be put.
 TreeIds::Entry& TreeIds::entry_for(uint64_t key) {
-  std::size_t place = place_of_key(key, bits_);
-  while (entries_[place].key != key && entries_[place].key != kNoTreeNode) place = (place + 1) & (entries_.size() - 1);
-  return entries_[place];
+  std::size_t bucket = bucket_of_key(key, bits_);
+  while (entries_[bucket].key != key && entries_[bucket].key != kNoTreeNode)
+    bucket = (bucket + 1) & (entries_.size() - 1);
+  return entries_[bucket];
 }
 
 }  // namespace cohort::sampler

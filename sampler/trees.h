@@ -24,11 +24,11 @@ inline constexpr uint64_t kNoTreeNode = ~uint64_t{0};   // no key
 COHORT_HOST_DEVICE constexpr int64_t node_in_tree(int64_t tree, int64_t node) { return tree << kNodeBits | node; }
 
 // Where a map of 2^bits entries begins to look for a key.
-COHORT_HOST_DEVICE constexpr uint64_t place_of_key(uint64_t key, int bits) {
+COHORT_HOST_DEVICE constexpr uint64_t bucket_of_key(uint64_t key, int bits) {
   return key * 0x9E3779B97F4A7C15ull >> (64 - bits);
 }
 
-// Edges of a list that a draw chooses from: so many that are not excluded, from a place in the graph's indices on.
+// Edges of a list that a draw chooses from: so many that are not excluded, from a position in the graph's indices on.
 struct Candidates {
   int64_t first;
   int64_t count;

@@ -31,7 +31,7 @@ def main(run_json: Path) -> int:
     signal.signal(signal.SIGTERM, stop.on_signal)
     import torch
 
-    from cohort_gnn.trainer.loader.machine import Place
+    from cohort_gnn.trainer.loader.machine import ProcessRank
     from cohort_gnn.trainer.loader.source import BatchSource, wait_for_channel
     from cohort_gnn.trainer.report.start import StartBar
 
@@ -67,9 +67,9 @@ def main(run_json: Path) -> int:
 
             take_batches(sources[0], run, run_json.parent)
         else:
-            place = Place(first + own_rank, num_all, own_rank, num_ranks)
+            process_rank = ProcessRank(first + own_rank, num_all, own_rank, num_ranks)
             with with_cure_for_lack_of_memory():
-                _train(sources[0], place, run, run_json.parent, stop, loaded_at)
+                _train(sources[0], process_rank, run, run_json.parent, stop, loaded_at)
         for source in sources:
             source.leave()
     except BaseException as error:
@@ -79,7 +79,7 @@ def main(run_json: Path) -> int:
     return 0
 
 
-def _train(source, place, run: dict, out: Path, stop: StopRequest, loaded_at: float) -> None:
+def _train(source, process_rank, run: dict, out: Path, stop: StopRequest, loaded_at: float) -> None:
     import torch
 
     from cohort_gnn.dataset import open as open_dataset
@@ -104,8 +104,6 @@ def _train(source, place, run: dict, out: Path, stop: StopRequest, loaded_at: fl
     if run.get("time_sliced") and options.sampler_sms:
         LOG.info("--sampler-sms has no effect: without MPS the two programs take turns")
         options.sampler_sms = 0
-    if run.get("resume") and (out / files.CHECKPOINT).exists():
-        options.init = None  # the checkpoint has the weights
     dataset = Path(run["sampler"]["dataset"])
     data = open_dataset(dataset)
     links = target_weights = None
@@ -118,7 +116,7 @@ def _train(source, place, run: dict, out: Path, stop: StopRequest, loaded_at: fl
     if source.device.type == "cuda":
         torch.cuda.set_device(source.device)
     machines = run.get("machines", {"store": Path(run["sampler"]["channel"]) / "store", "has_checkpoint": True})
-    ranks = Ranks(place, source.device, machines["store"])
+    ranks = Ranks(process_rank, source.device, machines["store"])
     checkpoints = Checkpoints(CheckpointFile(out / files.CHECKPOINT, identity_of(run)))
     only_measured = options.max_batches is not None
     floor = LowerBound(source.device, run["sampler"].get("bytes_per_second"), run.get("disk_rows_per_second"))

@@ -56,7 +56,7 @@ std::vector<int64_t> rows_by_count(const uint32_t* counts, int64_t num_rows) {
   return sums;
 }
 
-// After how many batches the hand of a pool comes back to a place.
+// After how many batches the hand of a pool comes back to a row.
 double turn_of_pool(const Counts& counts, int64_t first_row, int64_t num_rows, int num_slots) {
   const std::vector<int64_t> rows = rows_by_count(counts.node_reads + first_row, num_rows);
   std::vector<double> reads;
@@ -69,15 +69,15 @@ double turn_of_pool(const Counts& counts, int64_t first_row, int64_t num_rows, i
     return total;
   };
   const auto batch_rows = static_cast<int64_t>(sum([](double p) { return std::min(1.0, p); }));
-  const auto places = static_cast<double>(
+  const auto room = static_cast<double>(
       channel::pool_rows(num_slots, channel::pool_batch_nodes(batch_rows, num_rows), num_rows, true));
-  if (places >= sum([](double p) { return p > 0 ? 1 : 0; })) return std::numeric_limits<double>::infinity();
+  if (room >= sum([](double p) { return p > 0 ? 1 : 0; })) return std::numeric_limits<double>::infinity();
   const auto rows_there = [&](double batches) { return sum([&](double p) { return share_found(p, batches); }); };
   double less = 0, more = 1;
-  while (rows_there(more) < places) more *= 2;
+  while (rows_there(more) < room) more *= 2;
   for (int i = 0; i < 50; ++i) {
     const double middle = (less + more) / 2;
-    (rows_there(middle) < places ? less : more) = middle;
+    (rows_there(middle) < room ? less : more) = middle;
   }
   return less;
 }

@@ -1,4 +1,4 @@
-// What reading one item once costs, from each place it can be: the unit of account of the planner.
+// What reading one item once costs, from each memory it can be in: the unit of account of the planner.
 //
 // An item is a feature row, or a node's list of in-neighbours. A link moves whole lines of 128 bytes, so a read costs
 // lines x (128 / bandwidth + fixed cost of a line). After Legion (Sun et al., USENIX ATC 2023, section 4.3), which
@@ -25,7 +25,7 @@ inline constexpr int64_t kFewItems = 4096;  // for a loop over items: not worth 
 enum class Tier : int { kLocal = 0, kPeer = 1, kHost = 2, kRecent = 3, kDisk = 4, kRemote = 5 };
 using base::kNumTiers;
 constexpr int index_of(Tier tier) { return static_cast<int>(tier); }
-inline constexpr int kNumPlaces = 3;  // memories that a link leads to; kRecent is on the GPU itself
+inline constexpr int kNumLinks = 3;  // memories that a link leads to; kRecent is on the GPU itself
 inline constexpr std::size_t kLocalTier = static_cast<std::size_t>(Tier::kLocal);
 inline constexpr std::size_t kHostTier = static_cast<std::size_t>(Tier::kHost);
 inline constexpr std::size_t kRecentTier = static_cast<std::size_t>(Tier::kRecent);
@@ -47,7 +47,7 @@ struct Link {
 };
 
 // Indexed by Tier, without kRecent. A line from a nearer tier must not cost more than one from a farther.
-using Links = std::array<Link, kNumPlaces>;
+using Links = std::array<Link, kNumLinks>;
 
 // Parts of the rows, each in the host memory of one machine (row_owner.h): the rows of others cross a network before
 // they cross the link from host memory.
@@ -113,13 +113,13 @@ double mean_reads(Kind kind, const Counts& counts, int64_t item);
 double mean_picks(const Counts& counts, int64_t num_lists);
 
 // Of the reads of a row, which a batch makes with probability `reads`, how many find it in a pool (cache/row_pool.h)
-// whose hand comes back to a place after `turn` batches T, and leaves the place as it is if a batch in use, one
+// whose hand comes back to a row after `turn` batches T, and leaves the row as it is if a batch in use, one
 // of B, has read its row. The row then stays for T / (1 - reads)^B batches and is away for 1 / reads, if batches are
 // independent: a share of reads T / ((1 - reads)^B + reads T) finds it.
 double share_found(double reads, double turn);
 
-// T of each table's pool: as many rows are there as it has places. After the characteristic time of Che et al. (IEEE
-// JSAC 20(7), 2002). Infinite where there is room for all rows that are read.
+// T of each table's pool: as many nodes' rows are there as it has rows. After the characteristic time of Che et al.
+// (IEEE JSAC 20(7), 2002). Infinite where there is room for all rows that are read.
 std::vector<double> pool_batches(const GraphSizes& sizes, const Counts& counts);
 
 // A read of `bytes` bytes that begins at any multiple of `align_bytes` (which divides 128), all equally likely, touches
@@ -201,7 +201,7 @@ class Costs {
   std::vector<RelationLists> relations_;
   RowParts parts_;
   double network_bytes_per_second_;
-  std::array<double, kNumPlaces> line_seconds_;
+  std::array<double, kNumLinks> line_seconds_;
   std::array<int64_t, kNumKinds> num_items_, least_bytes_;
 };
 

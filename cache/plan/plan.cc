@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/format.h"
-#include "cache/plan/place.h"
+#include "cache/plan/placement.h"
 
 namespace cohort::cache {
 namespace {
@@ -148,7 +148,7 @@ Plan make_plan(const PlanInput& input) {
     std::vector<int64_t> budget_bytes;
     for (const int gpu : input.cliques[i]) budget_bytes.push_back(input.budget_bytes[static_cast<std::size_t>(gpu)]);
     if (counts.size() > 1 || budget_bytes != planned_bytes) {
-      placement = place(costs, input.index, counts[counts.size() > 1 ? i : 0], budget_bytes);
+      placement = place_items(costs, input.index, counts[counts.size() > 1 ? i : 0], budget_bytes);
       planned_bytes = budget_bytes;
     }
     for (std::size_t member = 0; member < input.cliques[i].size(); ++member) {

@@ -6,10 +6,10 @@
 //
 // The sum, not the maximum, over tiers and GPUs: links do work side by side, but a host line costs 7 to 30 times a peer
 // or local one (measured), so the host term decides either way. With a sum, what one item saves does not depend on the
-// others, so a greedy walk suffices (place.cc): items in descending order of seconds saved per byte, until the budgets
-// are spent. The one order holds rows and lists, first copies and further ones. It determines the split alpha between
-// topology and features (any value in [0, 1]) and the number of replicas, which Legion searches on a grid (USENIX ATC
-// 2023, section 4.3).
+// others, so a greedy walk suffices (placement.cc): items in descending order of seconds saved per byte, until the
+// budgets are spent. The one order holds rows and lists, first copies and further ones. It determines the split alpha
+// between topology and features (any value in [0, 1]) and the number of replicas, which Legion searches on a grid
+// (USENIX ATC 2023, section 4.3).
 //
 // In a clique (GPUs that read each other's memory) the first copy of an item goes to the GPU with most room. Further
 // copies save the difference between a peer's and local memory; they go to all other GPUs with room, where that saves

@@ -14,30 +14,32 @@ struct IdsRef {
   const void* ids = nullptr;  // int32 or int64 [count] in GPU memory
   bool wide = true;           // int64
   int64_t count = 0;          // 1 to 2^31 - 1
-  int64_t padding = -1;       // an id whose place is asked for; -1: none
+  int64_t padding = -1;       // an id whose row is asked for; -1: none
 };
 
 struct Distinct {
-  int64_t count = 0;           // of different ids
-  int64_t padding_place = -1;  // of the padding among them; -1: it is none of them
-  bool outside = false;        // an id is not a row of the table: there is nothing to fetch
+  int64_t count = 0;         // of different ids
+  int64_t padding_row = -1;  // of the padding among them; -1: it is none of them
+  bool outside = false;      // an id is not a row of the table: there is nothing to fetch
 };
 
 // Bytes of GPU memory that find_distinct() takes for `count` ids, and what of them fetch_distinct() reads.
 std::size_t distinct_bytes(int64_t count);
 DistinctRef distinct_in(void* memory, int64_t count);
-// Finds the different ids. places: int32 [count] in GPU memory, which of them each id is. `memory` is at a multiple of
-// 256 bytes. The table has fewer than 2^32 rows. Waits for the GPU, allocates nothing.
-Distinct find_distinct(const DeviceTable& table, const IdsRef& ids, void* memory, int32_t* places, cudaStream_t stream);
+// Finds the different ids. row_index: int32 [count] in GPU memory, which of them each id is. `memory` is at a multiple
+// of 256 bytes. The table has fewer than 2^32 rows. Waits for the GPU, allocates nothing.
+Distinct find_distinct(const DeviceTable& table, const IdsRef& ids, void* memory, int32_t* row_index,
+                       cudaStream_t stream);
 
 enum class BagMode : uint8_t { kSum, kMean, kMax };
 
-// Bags of rows. Bag i has the rows of places[offsets[i]] to places[offsets[i + 1] - 1], the last one all that are left.
+// Bags of rows. Bag i has the rows of row_index[offsets[i]] to row_index[offsets[i + 1] - 1], the last one all that are
+// left.
 struct BagsRef {
-  const int32_t* places = nullptr;  // int32 [count] in GPU memory
+  const int32_t* row_index = nullptr;  // int32 [count] in GPU memory
   int64_t count = 0;
-  int64_t padding_place = -1;     // rows that are in no bag
-  const void* offsets = nullptr;  // int32 or int64 [num_offsets] in GPU memory; null: every bag_size places are a bag
+  int64_t padding_row = -1;       // rows that are in no bag
+  const void* offsets = nullptr;  // int32 or int64 [num_offsets] in GPU memory; null: every bag_size ids are a bag
   bool wide = true;               // int64
   int64_t num_offsets = 0;
   int64_t bag_size = 0;

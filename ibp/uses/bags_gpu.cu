@@ -53,9 +53,9 @@ __global__ void __launch_bounds__(base::kBlockThreads)
       bool is_member[kAhead];
 #pragma unroll
       for (int k = 0; k < kAhead; ++k) {
-        const int64_t place = first + k < span.end ? bags.places[first + k] : bags.padding_place;
-        is_member[k] = first + k < span.end && place != bags.padding_place;
-        if (is_member[k]) ahead[k] = __ldg(rows + place * words_of_row + word);
+        const int64_t number = first + k < span.end ? bags.row_index[first + k] : bags.padding_row;
+        is_member[k] = first + k < span.end && number != bags.padding_row;
+        if (is_member[k]) ahead[k] = __ldg(rows + number * words_of_row + word);
       }
 #pragma unroll
       for (int k = 0; k < kAhead; ++k) {

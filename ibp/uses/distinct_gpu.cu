@@ -22,7 +22,7 @@ constexpr unsigned long long kNowhere = ~0ull;
 // What the kernels tell the host.
 struct Words {
   unsigned long long count;
-  unsigned long long padding_place;
+  unsigned long long padding_row;
   uint32_t next;
   uint32_t outside;  // an id is not a row of the table
 };
@@ -90,19 +90,19 @@ __global__ void begins_kernel(Memory memory, int64_t count) {
 }
 
 // With keys[i] the number of different ids up to here.
-__global__ void places_kernel(EncodedRef rows, Memory memory, int64_t count, int64_t padding, int32_t* places) {
+__global__ void index_kernel(EncodedRef rows, Memory memory, int64_t count, int64_t padding, int32_t* row_index) {
   for (int64_t i = base::grid_first(); i < count; i += base::grid_step()) {
-    const uint32_t place = memory.keys[i] - 1;
+    const uint32_t number = memory.keys[i] - 1;
     const int64_t row = memory.keys_sorted[i];
-    places[memory.positions_sorted[i]] = static_cast<int32_t>(place);
-    if (i == count - 1) memory.words->count = place + 1;
+    row_index[memory.positions_sorted[i]] = static_cast<int32_t>(number);
+    if (i == count - 1) memory.words->count = number + 1;
     if (i > 0 && memory.keys_sorted[i - 1] == row) continue;
     if (row == rows.num_rows) {
       memory.words->outside = 1;
       continue;
     }
-    memory.entries[place] = entry_of(rows, row);
-    if (row == padding) memory.words->padding_place = place;
+    memory.entries[number] = entry_of(rows, row);
+    if (row == padding) memory.words->padding_row = number;
   }
 }
 
@@ -115,7 +115,7 @@ DistinctRef distinct_in(void* memory, int64_t count) {
   return {parts.entries, &parts.words->count, &parts.words->next};
 }
 
-Distinct find_distinct(const DeviceTable& table, const IdsRef& ids, void* memory, int32_t* places,
+Distinct find_distinct(const DeviceTable& table, const IdsRef& ids, void* memory, int32_t* row_index,
                        cudaStream_t stream) {
   const int64_t num_rows = table.ref().num_rows;
   if (ids.count < 1 || ids.count > INT32_MAX || num_rows > int64_t{UINT32_MAX}) {
@@ -136,12 +136,12 @@ Distinct find_distinct(const DeviceTable& table, const IdsRef& ids, void* memory
   begins_kernel<<<blocks, base::kBlockThreads, 0, stream>>>(parts, ids.count);
   bytes = parts.cub_bytes;
   cuda_check(add_up(parts, bytes, ids.count, stream), "number ids");
-  places_kernel<<<blocks, base::kBlockThreads, 0, stream>>>(table.ref(), parts, ids.count, ids.padding, places);
+  index_kernel<<<blocks, base::kBlockThreads, 0, stream>>>(table.ref(), parts, ids.count, ids.padding, row_index);
   cuda_check(cudaGetLastError(), "launch the search for different ids");
   Words words{};
   cuda_check(cudaMemcpyAsync(&words, parts.words, sizeof(words), cudaMemcpyDeviceToHost, stream), "count ids");
   cuda_check(cudaStreamSynchronize(stream), "find different ids");
-  return {static_cast<int64_t>(words.count), static_cast<int64_t>(words.padding_place), words.outside != 0};
+  return {static_cast<int64_t>(words.count), static_cast<int64_t>(words.padding_row), words.outside != 0};
 }
 
 }  // namespace cohort::ibp

@@ -74,20 +74,20 @@ class EmbeddingBag(torch.nn.Module):
             least, largest = torch.stack(torch.aminmax(input)).tolist()
             wrong = least if least < 0 else largest
             raise CohortError("EmbeddingBag: input", f"0 to {len(self.table) - 1}", str(wrong))
-        rows, places, padding_place = distinct
+        rows, row_index, padding_row = distinct
         if uses_gpu and per_sample_weights is None and rows.dtype != torch.float64 and _is_bags(input, offsets):
-            return self._reduce(rows, places, padding_place, offsets)
+            return self._reduce(rows, row_index, padding_row, offsets)
         if offsets is not None and input.dim() == offsets.dim() == 1 and len(offsets) == self.include_last_offset:
-            places = places[:0]  # no bags: with ids torch would read and write beyond the results
+            row_index = row_index[:0]  # no bags: with ids torch would read and write beyond the results
             per_sample_weights = None if per_sample_weights is None else per_sample_weights[:0]
         return functional.embedding_bag(
-            places,
+            row_index,
             rows,
-            None if offsets is None else offsets.to(places.dtype),
+            None if offsets is None else offsets.to(row_index.dtype),
             mode=self.mode,
             per_sample_weights=per_sample_weights,
             include_last_offset=self.include_last_offset,
-            padding_idx=None if padding_place < 0 else padding_place,
+            padding_idx=None if padding_row < 0 else padding_row,
         )
 
     def _check_bags(self, input: Tensor, offsets: Tensor | None) -> None:
@@ -105,21 +105,21 @@ class EmbeddingBag(torch.nn.Module):
             raise CohortError(place, "ascending numbers", f"{int(offsets[wrong])} before {int(offsets[wrong + 1])}")
 
     def _rows_of(self, input: Tensor) -> tuple[Tensor, Tensor, int] | None:
-        """(the row of each different id, the place of each id among them, that of the padding or -1); None: an id is
+        """(the row of each different id, the row index of each id, the row of the padding or -1); None: an id is
         outside the table."""
-        ids, places = torch.unique(input, return_inverse=True)
+        ids, row_index = torch.unique(input, return_inverse=True)
         if len(ids) and not 0 <= int(ids[0]) <= int(ids[-1]) < len(self.table):
             return None
         rows = self.table.fetch(ids)
         if self.padding_idx is None:
-            return rows, places, -1
-        place = int(torch.searchsorted(ids, self.padding_idx))
-        return rows, places, place if place < len(ids) and ids[place] == self.padding_idx else -1
+            return rows, row_index, -1
+        row = int(torch.searchsorted(ids, self.padding_idx))
+        return rows, row_index, row if row < len(ids) and ids[row] == self.padding_idx else -1
 
-    def _reduce(self, rows: Tensor, places: Tensor, padding_place: int, offsets: Tensor | None) -> Tensor:
+    def _reduce(self, rows: Tensor, row_index: Tensor, padding_row: int, offsets: Tensor | None) -> Tensor:
         """Bags of float16, bfloat16 or float32 rows, by the GPU."""
         if offsets is None:
-            num_bags, bag_size = places.shape
+            num_bags, bag_size = row_index.shape
             where = (0, True, 0)
         else:
             offsets = offsets.contiguous()
@@ -127,10 +127,10 @@ class EmbeddingBag(torch.nn.Module):
             where = (offsets.data_ptr(), offsets.dtype == torch.int64, len(offsets))
         with on_gpu(rows.device.index):
             out = rows.new_empty(num_bags, rows.shape[1])
-            place_args = (places.data_ptr(), places.numel(), padding_place)
+            index = (row_index.data_ptr(), row_index.numel(), padding_row)
             addresses = (out.data_ptr(), handle_of(None))
             profile = self.table.profile.native
-            _native.reduce_bags(profile, rows.data_ptr(), place_args, where, bag_size, num_bags, self.mode, *addresses)
+            _native.reduce_bags(profile, rows.data_ptr(), index, where, bag_size, num_bags, self.mode, *addresses)
         return out
 
     def extra_repr(self) -> str:

@@ -218,12 +218,12 @@ TEST(Cost, APoolFindsAsManyRowsAsItsTurnSays) {
       if (random() % 1000 < reads[static_cast<std::size_t>(row)]) batch.push_back(row);
     }
     const int64_t before = pool.num_missing;
-    pool.place(batch, {number, number == 0 ? 0 : number - 1});
+    pool.assign(batch, {number, number == 0 ? 0 : number - 1});
     if (number < 500) continue;  // until the pool is full
     read += std::ssize(batch);
     missing += pool.num_missing - before;
   }
-  EXPECT_EQ(pool.num_without_place, 0);
+  EXPECT_EQ(pool.num_without_row, 0);
   EXPECT_NEAR(1 - static_cast<double>(missing) / static_cast<double>(read), expected / rows, 0.01);
 }
 

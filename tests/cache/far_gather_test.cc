@@ -133,7 +133,7 @@ TEST_P(GpuFarFetch, FetchesBatchesSideBySideIntoAPool) {
     const auto& [batch, stream] = under.back();
     rows->fetch(batch.on_gpu.data(), std::ssize(batch.nodes),
                 {.rows = pool.data(),
-                 .places = batch.places.data(),
+                 .row_index = batch.row_index.data(),
                  .batch = {.number = number, .oldest_in_use = 0},
                  .poison = true},
                 stream);

@@ -141,23 +141,23 @@ TEST(GpuFeatureFetch, OrdersRowsOfALargeTableByRanges) {
 }
 
 // Random batches, so many of them on their way at once and up to three in use, the rows of all of which stay. The pool
-// has `num_places`, the first half of them from the beginning. Returns how many rows of earlier batches were found.
-int64_t expect_rows_of_pooled_batches(const Table& table, FeatureFetch& rows, int64_t num_places, std::size_t at_once) {
+// has `num_rows`, the first half of them from the beginning. Returns how many rows of earlier batches were found.
+int64_t expect_rows_of_pooled_batches(const Table& table, FeatureFetch& rows, int64_t num_rows, std::size_t at_once) {
   std::mt19937_64 random(7);
   const base::Stream streams[2];
-  const base::DeviceBytes pool(static_cast<std::size_t>(num_places * table.rows.row_bytes));
+  const base::DeviceBytes pool(static_cast<std::size_t>(num_rows * table.rows.row_bytes));
   base::fill_gpu(pool.data(), 0xFF, pool.bytes());
-  rows.grow_pool(num_places / 2, streams[0]);
+  rows.grow_pool(num_rows / 2, streams[0]);
   std::deque<PooledBatch> in_use;
   std::size_t under_way = 0;  // the last ones
   int64_t found = 0;
   for (uint32_t number = 0; number < 40; ++number) {
     if (number == 20) {
       for (const base::Stream& stream : streams) stream.synchronize();
-      rows.grow_pool(num_places, streams[number % 2]);
+      rows.grow_pool(num_rows, streams[number % 2]);
     }
     if (in_use.size() == 3) in_use.pop_front();
-    const int64_t most = std::min(num_places / 6, table.rows.shape.num_rows);
+    const int64_t most = std::min(num_rows / 6, table.rows.shape.num_rows);
     const auto count = static_cast<int64_t>(1 + random() % static_cast<uint64_t>(most));
     std::vector<int64_t> nodes = random_nodes(table.rows.shape.num_rows, count, random());
     // Every third batch, as those of trees, has most of its nodes several times.
@@ -167,7 +167,7 @@ int64_t expect_rows_of_pooled_batches(const Table& table, FeatureFetch& rows, in
     const PooledBatch& batch = in_use.back();
     rows.fetch(batch.on_gpu.data(), std::ssize(batch.nodes),
                {.rows = pool.data(),
-                .places = batch.places.data(),
+                .row_index = batch.row_index.data(),
                 .batch = {number, number + 1 - static_cast<uint32_t>(in_use.size())},
                 .poison = true},
                streams[number % 2]);
@@ -191,16 +191,16 @@ int64_t expect_rows_of_pooled_batches(const Table& table, FeatureFetch& rows, in
 TEST(GpuFeatureFetch, KeepsTheRowsOfBatchesInUseInThePool) {
   for (const int64_t columns : {1, 25, 128}) {
     Table table("float32", 700, columns, 4);
-    for (const int64_t num_places : {240, 700}) {
+    for (const int64_t num_rows : {240, 700}) {
       for (const std::size_t at_once : {1u, 2u}) {
         for (const bool reuse : {false, true}) {
-          SCOPED_TRACE(testing::Message() << columns << ", " << num_places << ", " << at_once << reuse);
+          SCOPED_TRACE(testing::Message() << columns << ", " << num_rows << ", " << at_once << reuse);
           FeatureFetch rows(std::make_shared<const HostFeatures>(table.rows, false), table.rows.row_bytes, {});
           SlabRows slab_rows(table.rows, false);
           const std::vector<int> gpus = {0};
           rows.set_slabs(std::move(fill_row_slabs(plan_of(table, slab_rows, 1, 40), gpus, slab_rows, 700)[0]));
           rows.use_pool(700, reuse);
-          EXPECT_EQ(expect_rows_of_pooled_batches(table, rows, num_places, at_once) > 0, reuse);
+          EXPECT_EQ(expect_rows_of_pooled_batches(table, rows, num_rows, at_once) > 0, reuse);
           if (HasFatalFailure()) return;
         }
       }

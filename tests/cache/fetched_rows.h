@@ -75,19 +75,19 @@ inline void expect_rows(const Table& table, const std::vector<int64_t>& nodes, c
 // A batch that names rows of a pool.
 struct PooledBatch {
   explicit PooledBatch(std::vector<int64_t> of)
-      : nodes(std::move(of)), on_gpu(base::upload(nodes)), places(nodes.size()) {}
+      : nodes(std::move(of)), on_gpu(base::upload(nodes)), row_index(nodes.size()) {}
   std::vector<int64_t> nodes;
-  base::DeviceArray<int64_t> on_gpu, places;
+  base::DeviceArray<int64_t> on_gpu, row_index;
 };
 
 inline void expect_rows_in_pool(const Table& table, const base::DeviceBytes& pool, const PooledBatch& batch) {
   const auto row_bytes = static_cast<std::size_t>(table.rows.row_bytes);
   const std::vector<std::byte> rows = base::download(pool);
-  const std::vector<int64_t> places = base::download(batch.places);
-  std::vector<std::byte> got(places.size() * row_bytes);
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    ASSERT_LT(static_cast<std::size_t>(places[i] + 1) * row_bytes, rows.size() + 1);
-    std::memcpy(got.data() + i * row_bytes, rows.data() + places[i] * table.rows.row_bytes, row_bytes);
+  const std::vector<int64_t> row_index = base::download(batch.row_index);
+  std::vector<std::byte> got(row_index.size() * row_bytes);
+  for (std::size_t i = 0; i < row_index.size(); ++i) {
+    ASSERT_LT(static_cast<std::size_t>(row_index[i] + 1) * row_bytes, rows.size() + 1);
+    std::memcpy(got.data() + i * row_bytes, rows.data() + row_index[i] * table.rows.row_bytes, row_bytes);
   }
   expect_rows(table, batch.nodes, got);
 }

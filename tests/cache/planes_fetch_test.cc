@@ -38,7 +38,7 @@ TEST(GpuFeatureFetch, PlaneAIsTheSameFromEveryTierAndIsNeverFoundAsExact) {
     const auto number = static_cast<uint32_t>(i);
     rows.fetch(batch.on_gpu.data(), 1500,
                {.rows = pool.data(),
-                .places = batch.places.data(),
+                .row_index = batch.row_index.data(),
                 .batch = {number, number == 0 ? 0 : number - 1},
                 .plane_a = kinds[i]},
                stream);

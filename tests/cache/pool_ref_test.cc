@@ -16,7 +16,7 @@ namespace {
 struct Held {
   uint32_t number;
   std::vector<int64_t> nodes;
-  std::vector<uint32_t> places;
+  std::vector<uint32_t> row_index;
 };
 
 struct Sizes {
@@ -31,9 +31,9 @@ void expect_rows_of_batches_in_use(const Sizes& sizes, uint32_t stride, uint64_t
   std::mt19937_64 random(seed);
   const int64_t of_slots = static_cast<int64_t>(sizes.slots) * sizes.most_in_batch;
   const bool has_all = sizes.reuse && !sizes.forgets;
-  const int64_t num_places = has_all ? std::min(of_slots, sizes.num_nodes) : of_slots;
-  const bool in_order = !has_all || num_places < sizes.num_nodes;
-  HostPool pool(sizes.num_nodes, num_places, sizes.reuse);
+  const int64_t num_rows = has_all ? std::min(of_slots, sizes.num_nodes) : of_slots;
+  const bool in_order = !has_all || num_rows < sizes.num_nodes;
+  HostPool pool(sizes.num_nodes, num_rows, sizes.reuse);
   std::deque<Held> held;
   std::vector<int64_t> nodes(static_cast<std::size_t>(sizes.num_nodes));
   std::iota(nodes.begin(), nodes.end(), 0);
@@ -52,12 +52,12 @@ void expect_rows_of_batches_in_use(const Sizes& sizes, uint32_t stride, uint64_t
     for (const Held& other : held) {
       if (static_cast<int32_t>(other.number - oldest) < 0) oldest = other.number;
     }
-    batch.places = pool.place(batch.nodes, {batch.number, oldest});
-    ASSERT_EQ(pool.num_without_place, 0) << "step " << step;
+    batch.row_index = pool.assign(batch.nodes, {batch.number, oldest});
+    ASSERT_EQ(pool.num_without_row, 0) << "step " << step;
     held.push_back(std::move(batch));
     for (const Held& each : held) {
       for (std::size_t i = 0; i < each.nodes.size(); ++i) {
-        ASSERT_EQ(pool.row(each.places[i]), each.nodes[i]) << "batch " << each.number << " at step " << step;
+        ASSERT_EQ(pool.row(each.row_index[i]), each.nodes[i]) << "batch " << each.number << " at step " << step;
       }
     }
   }
@@ -92,25 +92,25 @@ TEST(Pool, WithRoomForAllNodesFetchesEachOnce) {
   std::iota(nodes.begin(), nodes.end(), 0);
   for (uint32_t number = 0; number < 50; ++number) {
     std::shuffle(nodes.begin(), nodes.end(), random);
-    pool.place({nodes.begin(), nodes.begin() + 60}, {number, number});
+    pool.assign({nodes.begin(), nodes.begin() + 60}, {number, number});
   }
   EXPECT_EQ(pool.num_missing, 100);
 }
 
 TEST(Pool, WithoutReuseFetchesAllRowsOfEachBatch) {
   HostPool pool(10, 20, false);
-  for (uint32_t number = 0; number < 5; ++number) pool.place({3, 4, 5, 3}, {number, number});
+  for (uint32_t number = 0; number < 5; ++number) pool.assign({3, 4, 5, 3}, {number, number});
   EXPECT_EQ(pool.num_missing, 15);
 }
 
-TEST(Pool, GivesOnePlaceToANodeThatABatchHasSeveralTimes) {
+TEST(Pool, GivesOneRowToANodeThatABatchHasSeveralTimes) {
   for (const bool reuse : {false, true}) {
     HostPool pool(10, 6, reuse);
     for (uint32_t number = 0; number < 3; ++number) {
-      const std::vector<uint32_t> places = pool.place({7, 2, 7, 7, 2, 9}, {number, number});
-      EXPECT_EQ(places[0], places[2]);
-      EXPECT_EQ(places[0], places[3]);
-      EXPECT_EQ(places[1], places[4]);
+      const std::vector<uint32_t> row_index = pool.assign({7, 2, 7, 7, 2, 9}, {number, number});
+      EXPECT_EQ(row_index[0], row_index[2]);
+      EXPECT_EQ(row_index[0], row_index[3]);
+      EXPECT_EQ(row_index[1], row_index[4]);
       EXPECT_EQ(pool.num_missing, reuse ? 3 : 3 * (number + 1));
     }
   }
@@ -118,13 +118,13 @@ TEST(Pool, GivesOnePlaceToANodeThatABatchHasSeveralTimes) {
 
 TEST(Pool, FindsNothingOfWhatItForgot) {
   HostPool pool(10, 9, true);
-  const std::vector<uint32_t> before = pool.place({1, 2, 3}, {0, 0});
+  const std::vector<uint32_t> before = pool.assign({1, 2, 3}, {0, 0});
   pool.forget();
-  const std::vector<uint32_t> places = pool.place({1, 2, 3}, {1, 0}, 100);
+  const std::vector<uint32_t> row_index = pool.assign({1, 2, 3}, {1, 0}, 100);
   EXPECT_EQ(pool.num_missing, 6);
   for (std::size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(pool.row(before[i]), static_cast<int64_t>(i) + 1);
-    EXPECT_EQ(pool.row(places[i]), static_cast<int64_t>(i) + 101);
+    EXPECT_EQ(pool.row(row_index[i]), static_cast<int64_t>(i) + 101);
   }
 }
 

@@ -7,8 +7,8 @@
 namespace cohort::cache {
 namespace {
 
-using Loads = std::array<TierLoad, kNumPlaces>;
-using Sms = std::array<int, kNumPlaces>;
+using Loads = std::array<TierLoad, kNumLinks>;
+using Sms = std::array<int, kNumLinks>;
 
 const TierLoad kAbsent{0, 0, 0, false};
 

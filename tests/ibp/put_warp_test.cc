@@ -147,14 +147,14 @@ TEST(DecodeWarp, Dictionary) {
 class WarpPut {
  public:
   WarpPut(const Profile& profile, const Homes& homes, const EncodedRows* rows, int64_t spare)
-      : tables_(profile), profile_(profile), ref_(homes.ref()), capacity_(homes.num_places() + spare) {
+      : tables_(profile), profile_(profile), ref_(homes.ref()), capacity_(homes.num_cells() + spare) {
     entries_.assign(ref_.entries, ref_.entries + ref_.num_rows);
     ref_.entries = entries_.data();
     memory_.resize(homes.bytes_with(capacity_) + 16);
     homes.fill(rows, {begin(), homes.bytes_with(capacity_)});
     ref_.data = begin();
     list_.resize(static_cast<std::size_t>(capacity_));
-    status_.places.used = static_cast<unsigned long long>(homes.num_places());
+    status_.cells.used = static_cast<unsigned long long>(homes.num_cells());
   }
 
   void put(const std::vector<int64_t>& ids, const std::byte* rows) {
@@ -171,8 +171,8 @@ class WarpPut {
       });
     });
     ASSERT_TRUE(words.ends_untouched());
-    status_.places.close_gap(list_.data(), 0, 1);
-    status_.places.count_again(job.capacity);
+    status_.cells.close_gap(list_.data(), 0, 1);
+    status_.cells.count_again(job.capacity);
   }
 
   EncodedRows rows() const { return {profile_, Homes::packed_ref(ref_, capacity_), {}}; }
@@ -217,7 +217,7 @@ TEST_P(PutWarp, StoresAsTheHost) {
           gpu.put(ids, fresh.bytes.data());
           expect_same(host->rows(), gpu.rows(), homes.ref().overflow_begin);
           ASSERT_EQ(gpu.status().fault, ~0ull);
-          ASSERT_EQ(gpu.status().places.used,
+          ASSERT_EQ(gpu.status().cells.used,
                     static_cast<unsigned long long>(
                         (host->rows().ref.data_bytes - static_cast<int64_t>(homes.ref().overflow_begin)) /
                         homes.ref().whole_bytes()));
@@ -259,24 +259,24 @@ TEST(PutWarpFaults, RowsWithoutRoomKeepTheirValues) {
   std::copy_n(noise.bytes.begin(), 2 * 256, expected.begin() + 7 * 256);
   EXPECT_EQ(decoded(gpu.rows()), expected);
   gpu.put({7}, rows.bytes.data() + 7 * 256);  // goes home
-  gpu.put({9}, noise.bytes.data());           // to the place that it has left
+  gpu.put({9}, noise.bytes.data());           // to the cell that it has left
   std::copy_n(rows.bytes.begin() + 7 * 256, 256, expected.begin() + 7 * 256);
   std::copy_n(noise.bytes.begin(), 256, expected.begin() + 9 * 256);
   EXPECT_EQ(decoded(gpu.rows()), expected);
 }
 
-TEST(PutPlaces, AreUsedAgainInAnyNumber) {
+TEST(PutCells, AreUsedAgainInAnyNumber) {
   for (const unsigned long long taken : {0ull, 2ull, 3ull, 5ull}) {
     for (const unsigned long long left : {0ull, 1ull, 3ull, 4ull}) {
       std::vector<int64_t> list = {4, 1, 6, 100, 101, 102, 103, -1};
-      Places places{.used = 20, .free = 3, .taken = taken, .left = left};
+      OverflowCells cells{.used = 20, .free = 3, .taken = taken, .left = left};
       std::vector<int64_t> expected = {100, 101, 102, 103};
       expected.resize(left);
       for (int64_t i = 0; i + int64_t(taken) < 3; ++i) expected.push_back(list[std::size_t(i)]);
-      for (unsigned long long thread = 0; thread < 2; ++thread) places.close_gap(list.data(), thread, 2);
-      places.count_again(21);
-      EXPECT_EQ(places.used, taken > 3 ? 21 : 20);
-      ASSERT_EQ(places.free, expected.size());
+      for (unsigned long long thread = 0; thread < 2; ++thread) cells.close_gap(list.data(), thread, 2);
+      cells.count_again(21);
+      EXPECT_EQ(cells.used, taken > 3 ? 21 : 20);
+      ASSERT_EQ(cells.free, expected.size());
       list.resize(expected.size());
       std::sort(list.begin(), list.end());
       std::sort(expected.begin(), expected.end());

@@ -103,7 +103,7 @@ TEST(WritableZeros, NeedRoomForRows) {
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, Writable, testing::ValuesIn(kAllDtypes));
 
-TEST(WritablePlaces, AreUsedAgain) {
+TEST(WritableCells, AreUsedAgain) {
   const Rows fits = make_rows(Content::kDense, Dtype::kFloat32, 64, kRows);
   const Rows noise = make_rows(Content::kNoise, Dtype::kFloat32, 64, kRows);
   const Profile profile = fit(fits.table, {.codec = "exponent"}).profile;

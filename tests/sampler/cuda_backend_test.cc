@@ -19,12 +19,12 @@ using namespace std::chrono_literals;
 
 // excludes: from all batches but the last. replace: the draws are with replacement.
 template <typename Index>
-void expect_same_batches(const TestGraph<Index>& graph, TopologyPlace place, const std::vector<int32_t>& fanout,
+void expect_same_batches(const TestGraph<Index>& graph, TopologyMemory memory, const std::vector<int32_t>& fanout,
                          bool excludes = false, bool replace = false) {
   const auto host = make_host_backend(graph.view(), {});
   const int gpu = 0;
   CudaSettings settings;
-  settings.topology_in_gpus = topology_lies_in_gpus(graph.view(), {&gpu, 1}, place, 0);
+  settings.topology_in_gpus = topology_lies_in_gpus(graph.view(), {&gpu, 1}, memory, 0);
   const auto cuda = std::move(make_cuda_backends(graph.view(), {&gpu, 1}, settings, {}, {}).front());
   for (uint64_t step = 0; step < 4; ++step) {
     std::vector<int64_t> seeds(50 + 30 * step);
@@ -42,12 +42,12 @@ void expect_same_batches(const TestGraph<Index>& graph, TopologyPlace place, con
 
 // Trees with and without times, of seeds that repeat, some drawn with replacement; then a batch without trees.
 template <typename Index>
-void expect_same_trees(TestGraph<Index> graph, TopologyPlace place, const std::vector<int32_t>& fanout) {
+void expect_same_trees(TestGraph<Index> graph, TopologyMemory memory, const std::vector<int32_t>& fanout) {
   graph.time_edges();
   const auto host = make_host_backend(graph.view(), {});
   const int gpu = 0;
   CudaSettings settings;
-  settings.topology_in_gpus = topology_lies_in_gpus(graph.view(), {&gpu, 1}, place, 0);
+  settings.topology_in_gpus = topology_lies_in_gpus(graph.view(), {&gpu, 1}, memory, 0);
   const auto cuda = std::move(make_cuda_backends(graph.view(), {&gpu, 1}, settings, {}, {}).front());
   for (uint64_t step = 0; step < 12; ++step) {
     std::vector<int64_t> seeds(20 + 40 * step), times(seeds.size());
@@ -69,25 +69,25 @@ void expect_same_trees(TestGraph<Index> graph, TopologyPlace place, const std::v
 class GpuBackend : public ::testing::TestWithParam<std::vector<int32_t>> {};
 
 TEST_P(GpuBackend, SameBitsAsTheHost) {
-  expect_same_batches(mixed_graph<int32_t>(2000, 3), TopologyPlace::kGpu, GetParam());
+  expect_same_batches(mixed_graph<int32_t>(2000, 3), TopologyMemory::kGpu, GetParam());
 }
 
 TEST_P(GpuBackend, SameBitsWithTopologyInHostMemory) {
-  expect_same_batches(mixed_graph<int64_t>(2000, 4), TopologyPlace::kHost, GetParam());
+  expect_same_batches(mixed_graph<int64_t>(2000, 4), TopologyMemory::kHost, GetParam());
 }
 
 TEST_P(GpuBackend, PassesOverWhatIsExcluded) {
-  expect_same_batches(mixed_graph<int32_t>(2000, 3), TopologyPlace::kGpu, GetParam(), true);
+  expect_same_batches(mixed_graph<int32_t>(2000, 3), TopologyMemory::kGpu, GetParam(), true);
 }
 
 TEST_P(GpuBackend, PassesOverWhatIsExcludedOfTopologyInHostMemory) {
-  expect_same_batches(mixed_graph<int64_t>(2000, 4), TopologyPlace::kHost, GetParam(), true);
+  expect_same_batches(mixed_graph<int64_t>(2000, 4), TopologyMemory::kHost, GetParam(), true);
 }
 
 TEST_P(GpuBackend, DrawsWithReplacement) {
   for (const bool excludes : {false, true}) {
-    expect_same_batches(mixed_graph<int32_t>(2000, 3), TopologyPlace::kGpu, GetParam(), excludes, true);
-    expect_same_batches(mixed_graph<int64_t>(2000, 4), TopologyPlace::kHost, GetParam(), excludes, true);
+    expect_same_batches(mixed_graph<int32_t>(2000, 3), TopologyMemory::kGpu, GetParam(), excludes, true);
+    expect_same_batches(mixed_graph<int64_t>(2000, 4), TopologyMemory::kHost, GetParam(), excludes, true);
   }
 }
 
@@ -95,18 +95,18 @@ TEST_P(GpuBackend, DrawsByWeight) {
   auto graph = weighed(mixed_graph<int32_t>(2000, 3));
   for (const bool top : {false, true}) {
     graph.draw_by_weight(top);
-    for (const TopologyPlace place : {TopologyPlace::kGpu, TopologyPlace::kHost}) {
-      for (const bool excludes : {false, true}) expect_same_batches(graph, place, GetParam(), excludes);
+    for (const TopologyMemory memory : {TopologyMemory::kGpu, TopologyMemory::kHost}) {
+      for (const bool excludes : {false, true}) expect_same_batches(graph, memory, GetParam(), excludes);
     }
   }
 }
 
 TEST_P(GpuBackend, SameTreesAsTheHost) {
-  expect_same_trees(mixed_graph<int32_t>(2000, 3), TopologyPlace::kGpu, GetParam());
+  expect_same_trees(mixed_graph<int32_t>(2000, 3), TopologyMemory::kGpu, GetParam());
 }
 
 TEST_P(GpuBackend, SameTreesWithTopologyInHostMemory) {
-  expect_same_trees(mixed_graph<int64_t>(2000, 4), TopologyPlace::kHost, GetParam());
+  expect_same_trees(mixed_graph<int64_t>(2000, 4), TopologyMemory::kHost, GetParam());
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GpuBackend,
@@ -117,7 +117,7 @@ INSTANTIATE_TEST_SUITE_P(All, GpuBackend,
 
 TEST(GpuBackendRows, AnyRowSize) {
   for (int64_t dim : {1, 3, 4, 32, 100, 257}) {
-    expect_same_batches(mixed_graph<int32_t>(1000, 6, dim), TopologyPlace::kAuto, {5, 5});
+    expect_same_batches(mixed_graph<int32_t>(1000, 6, dim), TopologyMemory::kAuto, {5, 5});
   }
 }
 
@@ -150,13 +150,13 @@ TEST(GpuBackendPool, BatchesNameTheRowsThatOthersHave) {
       }
       ASSERT_GE(cuda->pool_rows(0), nodes);
       ASSERT_LE(static_cast<std::size_t>(cuda->pool_rows(0)) * row_bytes, bytes);
-      const base::DeviceArray<int64_t> place(static_cast<std::size_t>(nodes));
-      batch.start(*cuda, {place.data(), step, step});
+      const base::DeviceArray<int64_t> row_index(static_cast<std::size_t>(nodes));
+      batch.start(*cuda, {row_index.data(), step, step});
       HostBatch got = batch.finish(*cuda);
       found += batch.rows[cache::kRecentTier].rows;
-      const std::vector<int64_t> places = base::download(place);
-      for (std::size_t i = 0; i < places.size(); ++i) {
-        base::cuda_check(cudaMemcpy(got.x[0].data() + i * row_bytes, pool + places[i] * view.types[0].rows.row_bytes,
+      const std::vector<int64_t> rows = base::download(row_index);
+      for (std::size_t i = 0; i < rows.size(); ++i) {
+        base::cuda_check(cudaMemcpy(got.x[0].data() + i * row_bytes, pool + rows[i] * view.types[0].rows.row_bytes,
                                     row_bytes, cudaMemcpyDeviceToHost));
       }
       expect_equal(expected, got);
@@ -188,11 +188,11 @@ TEST(GpuBackendGlobal, SourcesOfTheLastHopAreNodesOfTheGraph) {
 }
 
 TEST(GpuBackendWeights, OfEachEdge) {
-  for (const TopologyPlace place : {TopologyPlace::kGpu, TopologyPlace::kHost}) {
+  for (const TopologyMemory memory : {TopologyMemory::kGpu, TopologyMemory::kHost}) {
     auto graph = mixed_graph<int32_t>(1500, 8);
     graph.weigh_edges();
     for (const auto& fanout : {std::vector<int32_t>{25, 10}, {-1, 3}, {100, 40}}) {
-      expect_same_batches(graph, place, fanout);
+      expect_same_batches(graph, memory, fanout);
     }
   }
 }
@@ -204,10 +204,10 @@ TEST(GpuBackendEdgeRows, OfAnySize) {
     graph.describe_edges(dim);
     for (const auto& fanout : {std::vector<int32_t>{25, 10}, {-1, 3}, {0}}) {
       for (const bool replace : {false, true}) {
-        expect_same_batches(graph, TopologyPlace::kAuto, fanout, false, replace);
+        expect_same_batches(graph, TopologyMemory::kAuto, fanout, false, replace);
       }
     }
-    expect_same_trees(graph, TopologyPlace::kHost, {5, 3});
+    expect_same_trees(graph, TopologyMemory::kHost, {5, 3});
   }
 }
 
@@ -216,7 +216,7 @@ TEST(GpuBackendLabels, OfAnyWidth) {
   for (const int64_t label_bytes : {1, 4, 7, 12, 16, 121}) {
     auto graph = mixed_graph<int32_t>(500, 8);
     graph.wide_labels = labels_of_bytes(graph.num_nodes(), label_bytes);
-    expect_same_batches(graph, TopologyPlace::kAuto, {5, 5});
+    expect_same_batches(graph, TopologyMemory::kAuto, {5, 5});
   }
 }
 

@@ -11,9 +11,9 @@
 
 namespace cohort::sampler {
 
-// Where rows are in pools: the place of each node's row, and the batch's number.
+// Where rows are in pools: the row of each node, and the batch's number.
 struct Pooled {
-  int64_t* place = nullptr;
+  int64_t* row_index = nullptr;
   uint64_t number = 0, oldest_in_use = 0;
 };
 
@@ -33,7 +33,7 @@ class CudaBatch {
     std::vector<std::byte*> memory;
     for (const base::DeviceBytes& array : memory_) memory.push_back(array.data());
     SlotArrays slot = host_.slot(memory);
-    slot.place = pooled.place;
+    slot.row_index = pooled.row_index;
     slot.number = pooled.number;
     slot.oldest_in_use = pooled.oldest_in_use;
     slot.poison = true;

@@ -56,7 +56,7 @@ class PooledBackend final : public Backend {
     for (std::size_t type = 0; type < pools_.size(); ++type) {
       const std::vector<int64_t> nodes(slot.n_id + first, slot.n_id + first + num_nodes_[type]);
       if (has_rows_[type]) {
-        std::ranges::copy(pools_[type].place(nodes, batch, plane_a_ ? kPlaneA : 0), slot.place + first);
+        std::ranges::copy(pools_[type].assign(nodes, batch, plane_a_ ? kPlaneA : 0), slot.row_index + first);
       }
       first += num_nodes_[type];
     }
@@ -67,7 +67,7 @@ class PooledBackend final : public Backend {
     due_.pop_front();
     return host_->fetched();
   }
-  int64_t pool_rows(std::size_t type) const override { return pools_[type].num_places(); }
+  int64_t pool_rows(std::size_t type) const override { return pools_[type].num_rows(); }
   double most_pool_bytes() override { return most_pool_bytes_; }
   const base::SharedGpuBytes* grow_pool(std::size_t type, int64_t, int64_t preferred) override {
     EXPECT_TRUE(due_.empty()) << "a batch is under way";
@@ -110,13 +110,13 @@ struct Held : channel::HeldBatch {
 
 void expect_rows(const PooledBackend& backend, const Held& held) {
   const auto* n_id = reinterpret_cast<const int64_t*>(held.data + held.batch->n_id_offset);
-  const auto* place = reinterpret_cast<const int64_t*>(held.data + held.batch->place_offset);
-  ASSERT_NE(n_id, place);
+  const auto* row_index = reinterpret_cast<const int64_t*>(held.data + held.batch->row_index_offset);
+  ASSERT_NE(n_id, row_index);
   int64_t first = 0;
   for (std::size_t type = 0; type < backend.has_rows().size(); ++type) {
     const int64_t count = channel::nodes_of(*held.batch, type);
     for (int64_t i = first; backend.has_rows()[type] && i < first + count; ++i) {
-      ASSERT_EQ(backend.pool(type).row(static_cast<uint32_t>(place[i])), n_id[i] + held.more) << "type " << type;
+      ASSERT_EQ(backend.pool(type).row(static_cast<uint32_t>(row_index[i])), n_id[i] + held.more) << "type " << type;
     }
     first += count;
   }
@@ -188,7 +188,7 @@ bool has_room_for_all(GraphView graph, channel::ChannelOptions channel, int64_t 
   EXPECT_GT(backend.num_grown, 0);
   bool has_all = true;
   for (std::size_t type = 0; type < backend.has_rows().size(); ++type) {
-    EXPECT_EQ(backend.pool(type).num_without_place, 0);
+    EXPECT_EQ(backend.pool(type).num_without_row, 0);
     if (backend.has_rows()[type]) has_all = has_all && backend.pool_rows(type) >= graph.types[type].count;
   }
   return has_all;
@@ -209,11 +209,11 @@ TEST(PooledPipeline, RowsOfBatchesThatTheTrainerHoldsStay) {
                                     << how.disjoint << ", kinds " << how.changes_kind);
     const bool has_all = has_room_for_all(graph.view(), channel, 40, how);
     if (testing::Test::HasFatalFailure()) return;
-    EXPECT_EQ(has_all, how.batch_size == 100) << "places are given away again, unless there is room for all";
+    EXPECT_EQ(has_all, how.batch_size == 100) << "rows are assigned again, unless there is room for all";
   }
 }
 
-// Places for two batches, which are as large as pools may be here, make the sampler wait for the trainer.
+// Rows for two batches, which are as large as pools may be here, make the sampler wait for the trainer.
 TEST(PooledPipeline, PoolsWithLittleMemoryHaveRoomForTwoBatches) {
   const auto graph = mixed_graph<int32_t>(2000, 3);
   channel::ChannelOptions channel;
@@ -254,7 +254,7 @@ TEST(PooledPipeline, EachNodeTypeHasAPool) {
     SCOPED_TRACE(testing::Message() << how.num_slots << ", " << how.batch_size << ", " << how.reuse);
     const bool has_all = has_room_for_all(view, channel, 40, how);
     if (testing::Test::HasFatalFailure()) return;
-    EXPECT_EQ(has_all, !how.in_order) << "places are given away again, unless there is room for all";
+    EXPECT_EQ(has_all, !how.in_order) << "rows are assigned again, unless there is room for all";
   }
 }
 

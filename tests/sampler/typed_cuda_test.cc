@@ -65,7 +65,7 @@ std::vector<std::unique_ptr<Backend>> cached_on_gpu(const GraphView& graph, int6
 
 // From the lists of about half of the relations: of each seed all positions, some, or none.
 struct TypedExclusions {
-  std::vector<std::vector<int64_t>> arrays;  // keep their places
+  std::vector<std::vector<int64_t>> arrays;  // keep their addresses
   std::vector<Exclusions> of_relations;
 
   TypedExclusions(const TypedGraph& types, const GraphView& graph, const std::vector<int64_t>& seeds, uint64_t seed) {
@@ -188,7 +188,7 @@ TEST_P(GpuTypes, SameBitsWhateverIsCached) {
 // What a trainer has of a batch whose rows are in pools.
 struct PooledTypes {
   HostBatch batch;
-  std::vector<int64_t> places;  // int64 [num_nodes]
+  std::vector<int64_t> row_index;  // int64 [num_nodes]
 
   // Gathers the rows that the batch names.
   void gather(const GraphView& graph, const std::vector<const std::byte*>& pools) {
@@ -198,8 +198,8 @@ struct PooledTypes {
       const auto& nodes = batch.counts.nodes_of_type[type];
       const int64_t count = std::accumulate(nodes.begin(), nodes.end(), int64_t{0});
       for (int64_t i = 0; row_bytes > 0 && i < count; ++i) {
-        const int64_t place = places[static_cast<std::size_t>(first + i)];
-        base::cuda_check(cudaMemcpy(batch.x[type].data() + i * row_bytes, pools[type] + place * row_bytes,
+        const int64_t row = row_index[static_cast<std::size_t>(first + i)];
+        base::cuda_check(cudaMemcpy(batch.x[type].data() + i * row_bytes, pools[type] + row * row_bytes,
                                     static_cast<std::size_t>(row_bytes), cudaMemcpyDeviceToHost));
       }
       first += count;
@@ -220,10 +220,10 @@ class TypedPools {
   PooledTypes run(const Query& query) {
     CudaBatch batch(graph_, query, backend_->sample(query));
     make_room(batch.counts());
-    const base::DeviceArray<int64_t> places(static_cast<std::size_t>(batch.counts().num_nodes));
-    batch.start(*backend_, {places.data(), number_, number_ == 0 ? 0 : number_ - 1});
+    const base::DeviceArray<int64_t> row_index(static_cast<std::size_t>(batch.counts().num_nodes));
+    batch.start(*backend_, {row_index.data(), number_, number_ == 0 ? 0 : number_ - 1});
     ++number_;
-    PooledTypes pooled{batch.finish(*backend_), base::download(places)};
+    PooledTypes pooled{batch.finish(*backend_), base::download(row_index)};
     found += batch.rows[cache::kRecentTier].rows;
     pooled.gather(graph_, pools_);
     return pooled;
@@ -273,7 +273,7 @@ TEST_P(GpuTypes, SameBitsThroughPools) {
       expect_equal(run_host(*host, raw, query), batches.back().batch);
       if (HasFatalFailure()) FAIL() << "graph " << seed << ", reuse " << reuse << ", step " << step;
       if (step == 0) continue;
-      PooledTypes again = {batches[step - 1].batch, batches[step - 1].places};  // which is still in use
+      PooledTypes again = {batches[step - 1].batch, batches[step - 1].row_index};  // which is still in use
       again.gather(graph, pools.pools());
       EXPECT_EQ(again.batch.x, batches[step - 1].batch.x) << "the batch before step " << step;
     }

@@ -43,7 +43,7 @@ class HeldSlot:
     def n_id(self) -> object: ...
 
     @property
-    def place(self) -> object:
+    def row_index(self) -> object:
         """
         int64 [num_nodes], the row of each node in the table or the pool of its type, unless slots have rows.
         """
@@ -81,8 +81,8 @@ class HeldSlot:
     def table(self, type: int) -> object:
         """Feature rows of the nodes of a type; None where the type has none."""
 
-    def places(self, type: int) -> object:
-        """The part of place that is the type's, int64 [nodes]."""
+    def row_index_of(self, type: int) -> object:
+        """The part of row_index that is the type's, int64 [nodes]."""
 
     def edge_table(self, relation: int) -> object:
         """Feature rows of the edges of a relation; None where batches have none."""
@@ -193,7 +193,7 @@ class Receiver:
     @property
     def rows_in(self) -> str:
         """
-        Where rows are: "slots", where x has them; "table" of all rows, or "pool" of rows of recent batches, one a node type, of which a batch has rows `place`.
+        Where rows are: "slots", where x has them; "table" of all rows, or "pool" of rows of recent batches, one a node type, of which a batch has rows `row_index`.
         """
 
     @property

@@ -20,7 +20,7 @@ from cohort_gnn.spec.options import options_of
 from cohort_gnn.spec.run import SamplerSpec
 from cohort_gnn.spec.types import checked
 from cohort_gnn.trainer.loader import _native
-from cohort_gnn.trainer.loader.machine import Place
+from cohort_gnn.trainer.loader.machine import ProcessRank
 from cohort_gnn.trainer.loader.reverse_types import names_no_edges
 
 OF_WORKERS = {  # arguments of PyG's worker processes, and their defaults
@@ -253,7 +253,7 @@ def input_id_of(input_id, input_nodes, ids: np.ndarray) -> dict[str, torch.Tenso
     return {"input_id": torch.from_numpy(ids)} if ids.ndim == 1 and is_mask(nodes) else {}
 
 
-def device_of_rank(device, place: Place) -> tuple[str, int]:
+def device_of_rank(device, process_rank: ProcessRank) -> tuple[str, int]:
     """("cpu" or "cuda", ordinal) for what the user asked for. Ranks of one machine have the GPUs 0, 1, ... in turn."""
     is_auto, asked = str(device) == "auto", None
     try:
@@ -265,18 +265,18 @@ def device_of_rank(device, place: Place) -> tuple[str, int]:
     wanted, num_gpus = asked.type if asked else "auto", torch.cuda.device_count() if torch.cuda.is_available() else 0
     if choose_device("device", wanted, _native.with_cuda(), num_gpus, "device='cpu'") == "cpu":
         return "cpu", 0
-    if place.local_size > 1:
-        ours = place.local_rank
+    if process_rank.local_size > 1:
+        ours = process_rank.local_rank
         if asked is not None and asked.index not in (None, ours):
             hint = "choose GPUs with CUDA_VISIBLE_DEVICES"
             raise CohortError("device", f"cuda:{ours} on local rank {ours}", str(asked), hint)
-        return "cuda", _gpu_of_rank(place)
+        return "cuda", _gpu_of_rank(process_rank)
     return "cuda", torch.cuda.current_device() if asked is None else asked.index or 0
 
 
-def _gpu_of_rank(place: Place) -> int:
+def _gpu_of_rank(process_rank: ProcessRank) -> int:
     """The GPU of one of several ranks of a machine. The sampler that they share must see the GPUs of all."""
-    if (visible := torch.cuda.device_count()) < place.local_size:
+    if (visible := torch.cuda.device_count()) < process_rank.local_size:
         hint = "every rank must see all of them: srun --gpus-per-node=N, without --gpus-per-task and --gpu-bind"
-        raise CohortError("CUDA_VISIBLE_DEVICES", f"{place.local_size} GPUs, one per rank", str(visible), hint)
-    return place.local_rank
+        raise CohortError("CUDA_VISIBLE_DEVICES", f"{process_rank.local_size} GPUs, one per rank", str(visible), hint)
+    return process_rank.local_rank

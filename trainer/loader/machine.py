@@ -28,7 +28,7 @@ numbers = itertools.count()  # of what the ranks of this process's parent share
 
 
 @dataclass(frozen=True)
-class Place:
+class ProcessRank:
     """Which of the run's trainers this process is, as torchrun counts them.
 
     Attributes:
@@ -47,13 +47,13 @@ class RanksHere:
     """The ranks of this machine, which share a sampler.
 
     Attributes:
-        place: that of this process.
+        process_rank: that of this process.
         ranks: their numbers among all ranks, by local rank.
         name: known to them alone.
         has_ended: whether the process of a local rank is known to have ended.
     """
 
-    place: Place = Place()
+    process_rank: ProcessRank = ProcessRank()
     ranks: tuple[int, ...] = (0,)
     name: str = ""
     has_ended: Callable[[int], bool] = lambda local_rank: False
@@ -64,41 +64,43 @@ def ranks_here(limit_seconds: float) -> RanksHere:
     wait here for each other.
 
     Raises:
-        CohortError: there seem to be several ranks, but their places are unknown; or one does not ask in time.
+        CohortError: there seem to be several ranks, but which one this is is unknown; or one does not ask in time.
     """
-    place = launcher_place(os.environ)
+    process_rank = launcher_rank(os.environ)
     if dist.is_available() and dist.is_initialized():
         rank, size = dist.get_rank(), dist.get_world_size()
         if size == 1:
             return RanksHere()
-        if place is None or (place.rank, place.size) != (rank, size):
+        if process_rank is None or (process_rank.rank, process_rank.size) != (rank, size):
             return _ranks_of_group(rank, size, limit_seconds)
-    elif place is None:
+    elif process_rank is None:
         demand_alone(os.environ)
         return RanksHere()
-    if place.local_size == 1:
-        return RanksHere(place, (place.rank,))
-    first = place.rank - place.local_rank
+    if process_rank.local_size == 1:
+        return RanksHere(process_rank, (process_rank.rank,))
+    first = process_rank.rank - process_rank.local_rank
     parent, restarts = os.getppid(), os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     name = f"{parent}-{start_time_of(parent)}-{restarts}-{next(numbers)}"
-    ranks = tuple(range(first, first + place.local_size))
-    siblings.look(place.local_rank)
-    return RanksHere(place, ranks, name, lambda local_rank: siblings.has_ended(local_rank, place.local_rank))
+    ranks = tuple(range(first, first + process_rank.local_size))
+    siblings.look(process_rank.local_rank)
+    return RanksHere(
+        process_rank, ranks, name, lambda local_rank: siblings.has_ended(local_rank, process_rank.local_rank)
+    )
 
 
 def has_other_ranks() -> bool:
     """Whether this process is one of several ranks, as far as its environment and torch.distributed say.
 
     Raises:
-        CohortError: as `launcher_place`.
+        CohortError: as `launcher_rank`.
     """
-    place = launcher_place(os.environ)
+    process_rank = launcher_rank(os.environ)
     size = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
-    return max(size, place.size if place else 1) > 1
+    return max(size, process_rank.size if process_rank else 1) > 1
 
 
-def launcher_place(environment: Mapping[str, str]) -> Place | None:
-    """The place that torchrun or ``cohort run`` gives to a process; None where they started none.
+def launcher_rank(environment: Mapping[str, str]) -> ProcessRank | None:
+    """The rank that torchrun or ``cohort run`` gives to a process; None where they started none.
 
     Raises:
         CohortError: a variable is no number, or they contradict each other.
@@ -107,19 +109,20 @@ def launcher_place(environment: Mapping[str, str]) -> Place | None:
         return None
     shown = variables_shown(environment, NAMES)
     try:
-        place = Place(*(int(environment[name]) for name in NAMES))
+        process_rank = ProcessRank(*(int(environment[name]) for name in NAMES))
     except ValueError as error:
         raise CohortError(", ".join(NAMES), "integers, as torchrun sets them", shown) from error
-    if not (0 <= place.local_rank <= place.rank < place.size and place.local_rank < place.local_size <= place.size):
+    rank, size, local_rank, local_size = (number for number in vars(process_rank).values())
+    if not (0 <= local_rank <= rank < size and local_rank < local_size <= size):
         raise CohortError(", ".join(NAMES), "ranks below the sizes, as torchrun sets them", shown)
-    return place
+    return process_rank
 
 
 def demand_alone(environment: Mapping[str, str]) -> None:
-    """Checks that a process without a place from torchrun or torch.distributed trains alone.
+    """Checks that a process without a rank from torchrun or torch.distributed trains alone.
 
     Raises:
-        CohortError: the environment has a part of a place, or srun or mpirun has started several processes.
+        CohortError: the environment has some of these variables alone, or srun or mpirun has started several processes.
     """
     if environment.get("WORLD_SIZE") == "1":
         return
@@ -131,8 +134,8 @@ def demand_alone(environment: Mapping[str, str]) -> None:
         raise CohortError(", ".join(NAMES), expected, variables_shown(variables, variables), hint)
 
 
-def demand_same_place(place: Place) -> None:
-    """Checks that torch.distributed, which may have been initialised after the loader was made, agrees with its place.
+def demand_same_rank(process_rank: ProcessRank) -> None:
+    """Checks that torch.distributed, which may have been initialised after the loader was made, agrees with its rank.
 
     Raises:
         CohortError: it knows this process as another rank than the loader does.
@@ -140,9 +143,11 @@ def demand_same_place(place: Place) -> None:
     if not (dist.is_available() and dist.is_initialized()):
         return
     rank, size = dist.get_rank(), dist.get_world_size()
-    if (rank, size) != (place.rank, place.size):
+    if (rank, size) != (process_rank.rank, process_rank.size):
         expected = f"one of rank {rank} of {size}, as torch.distributed has it"
-        raise CohortError("the loader", expected, f"one of rank {place.rank} of {place.size}", FIRST_THE_GROUP)
+        raise CohortError(
+            "the loader", expected, f"one of rank {process_rank.rank} of {process_rank.size}", FIRST_THE_GROUP
+        )
 
 
 def wait_for_rank(
@@ -197,7 +202,7 @@ def _ranks_of_group(rank: int, size: int, limit_seconds: float) -> RanksHere:
     def has_ended(local_rank: int) -> bool:
         return start_time_of(here[local_rank]["pid"]) != here[local_rank]["started"]
 
-    return RanksHere(Place(rank, size, ranks.index(rank), len(ranks)), ranks, here[0]["name"], has_ended)
+    return RanksHere(ProcessRank(rank, size, ranks.index(rank), len(ranks)), ranks, here[0]["name"], has_ended)
 
 
 class Siblings:

@@ -265,7 +265,7 @@ class NeighborLoader(Stateful):
             times = self._graph.times_of(self._key or None, self._ids)
         self._times = self._trees.checked_times(times, len(seeds), self._times_argument)
         self._seed_set = self._sampler.source.add_seeds(seeds, None, self._times, owner=self, **negative_options)
-        if self._sampler.place.local_size > 1:
+        if self._sampler.process_rank.local_size > 1:
             identity = {"data": os.path.realpath(self._sampler.data)}
             self._sampler.demand_same_loader(self._seed_set, identity | self._identity())
 
@@ -312,7 +312,7 @@ class NeighborLoader(Stateful):
 
     def __len__(self) -> int:
         full, rest = divmod(len(self._ids), self.batch_size)
-        num_ranks = self._sampler.place.size
+        num_ranks = self._sampler.process_rank.size
         return full // num_ranks if self.drop_last else -(-(full + (rest > 0)) // num_ranks)
 
     def __iter__(self) -> Iterator[Batch | HeteroBatch]:
@@ -376,7 +376,7 @@ class NeighborLoader(Stateful):
             | self._sampler.draws
             | {
                 "seed": int(self._sampler.seed),
-                "num_ranks": self._sampler.place.size,
+                "num_ranks": self._sampler.process_rank.size,
                 "num_neighbors": self._fanout,
                 "batch_size": self.batch_size,
                 "shuffle": self.shuffle,

@@ -21,7 +21,7 @@ from cohort_gnn.spec.run import SamplerSpec
 from cohort_gnn.spec.types import Positive, checked
 from cohort_gnn.trainer.loader.arguments import device_of_rank, smallest_gpu
 from cohort_gnn.trainer.loader.cores import share_cores
-from cohort_gnn.trainer.loader.machine import SAME_LOADERS, demand_same_place, ranks_here, wait_for_rank
+from cohort_gnn.trainer.loader.machine import SAME_LOADERS, demand_same_rank, ranks_here, wait_for_rank
 from cohort_gnn.trainer.loader.sm_partition import divide_gpu
 from cohort_gnn.trainer.loader.source import BatchSource, wait_for_channel
 
@@ -45,27 +45,27 @@ class SamplerProcess:
     ):
         self.data, self.types, self.key_of = data.path.absolute(), data.types, data.key_of
         self._ranks = ranks_here(limit_seconds)
-        self.place = self._ranks.place
+        self.process_rank = self._ranks.process_rank
         self.process: subprocess.Popen | None = None
         self.seed, self.draws = options["seed"], spec.draws
-        kind, gpu = device_of_rank(device, self.place)
+        kind, gpu = device_of_rank(device, self.process_rank)
         if kind == "cpu":
             share_cores()
         self._cleanup = cleanup
         self._finalizer = weakref.finalize(self, _clean_up, os.getpid(), self._cleanup)
         self._limit_seconds = limit_seconds
-        self._meeting = meeting = meeting_point(self._ranks.name) if self.place.local_size > 1 else None
+        self._meeting = meeting = meeting_point(self._ranks.name) if self.process_rank.local_size > 1 else None
         try:
-            if meeting is None or self.place.local_rank == 0:
+            if meeting is None or self.process_rank.local_rank == 0:
                 if kind == "cuda":
                     _warn_without_mps()
-                gpus = [gpu] if meeting is None else list(range(self.place.local_size))
+                gpus = [gpu] if meeting is None else list(range(self.process_rank.local_size))
                 options = {"device": kind, "gpus": gpus} | options
                 if kind == "cuda" and wants_auto_cache(spec):
                     spec = replace(spec, gpu_memory=smallest_gpu(gpus))
                 options["topology"] = topology_of(spec, kind)
                 how = {"gpus": gpus, "edge_ids": options["edge_ids"]}
-                options |= cache_members(spec, self.data, self.place.local_size, kind == "cuda", **how)
+                options |= cache_members(spec, self.data, self.process_rank.local_size, kind == "cuda", **how)
                 self.run_folder = self._start(options, meeting)
             else:
                 hint = f"{SAME_LOADERS}; without torch.distributed those of a machine have one parent process"
@@ -75,10 +75,10 @@ class SamplerProcess:
                 first = self._ranks.ranks[0]
                 wait_for_rank(first, meeting.exists, has_ended, lambda: None, limit_seconds, late)
                 self.run_folder = meeting.resolve()
-            self._folders = rank_folders(self.run_folder, self.place.local_size)
-            folder = self._folders[self.place.local_rank]
+            self._folders = rank_folders(self.run_folder, self.process_rank.local_size)
+            folder = self._folders[self.process_rank.local_rank]
             wait_for_channel(folder, self.check)
-            self.source = BatchSource(folder, limit_seconds, self.place.rank, self.place.size)
+            self.source = BatchSource(folder, limit_seconds, self.process_rank.rank, self.process_rank.size)
             self.rows = self.source.all_rows(self.data)  # which batches name; None: slots have rows
             if meeting is not None:
                 self._cleanup.callback(self.source.leave)
@@ -94,7 +94,7 @@ class SamplerProcess:
         run = {
             "dataset": str(self.data),
             "channel": str(folder.path),
-            "num_ranks": self.place.local_size,
+            "num_ranks": self.process_rank.local_size,
             "owner_pid": os.getpid(),
         }
         run_json = folder.path / "run.json"
@@ -127,7 +127,7 @@ class SamplerProcess:
         """
         ranks = self._ranks
         files = [folder / f"loader-{number}.json" for folder in self._folders]
-        write_whole(files[ranks.place.local_rank], json.dumps(identity))
+        write_whole(files[ranks.process_rank.local_rank], json.dumps(identity))
         for local_rank, file in enumerate(files):
             what = f"its loader within {self._limit_seconds:.0f} s"
             late = CohortError(f"local rank {local_rank}", what, "none", SAME_LOADERS)
@@ -136,7 +136,7 @@ class SamplerProcess:
             wait_for_rank(rank, file.exists, has_ended, self.check, self._limit_seconds, late)
         identities = [json.loads(file.read_text()) for file in files]
         # All ranks have made this loader, so all have read the files of the one before.
-        (files[ranks.place.local_rank].parent / f"loader-{number - 1}.json").unlink(missing_ok=True)
+        (files[ranks.process_rank.local_rank].parent / f"loader-{number - 1}.json").unlink(missing_ok=True)
         for name, value in identities[0].items():
             by_rank = dict(zip(ranks.ranks, (rank_identity[name] for rank_identity in identities), strict=True))
             others = {rank: other for rank, other in by_rank.items() if other != value}
@@ -148,7 +148,7 @@ class SamplerProcess:
                 others = {ranks.ranks[0]: value} | others
                 values = ", ".join(f"{other!r} on rank {rank}" for rank, other in others.items())
                 raise CohortError(name, "the same on every rank", values, SAME_LOADERS)
-        if self._meeting is not None and self.place.local_rank == 0:
+        if self._meeting is not None and self.process_rank.local_rank == 0:
             self._meeting.unlink(missing_ok=True)  # all have found the folder
 
     def check(self) -> None:
@@ -166,7 +166,7 @@ class SamplerProcess:
 
     def require_usable(self) -> None:
         """Raises when close() was called, or this process has become another rank."""
-        demand_same_place(self.place)
+        demand_same_rank(self.process_rank)
         if not self._finalizer.alive:
             raise _closed()
 

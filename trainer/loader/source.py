@@ -180,7 +180,7 @@ class BatchSource:
         return slot
 
     def all_rows(self, dataset: Path) -> AllRows:
-        """Feature rows [any, dim] of each node type that batches name by ``place``, None where the type has none: a
+        """Feature rows [any, dim] of each node type that batches name by ``row_index``, None where the type has none: a
         table of all rows of the data set, in the memory of the GPU or mapped from the data set's file; or the pool, of
         which only rows that a batch names may be read. None instead of the list: slots have rows."""
         if self.rows_in == "slots":
@@ -220,8 +220,8 @@ def tables_of(
     """The slot's features of each node type: a view, or a copy of the rows that it names; None: the type has none.
 
     Args:
-        where_they_are: for rows that batches name, whether they are not gathered, but come as (rows, places); None: all
-            are gathered.
+        where_they_are: for rows that batches name, whether they are not gathered, but come as (rows, row_index); None:
+            all are gathered.
         memory: of each node type, for its rows, if there are no more of them; empty: they get memory of their own.
     """
     if all_rows is None:
@@ -231,11 +231,11 @@ def tables_of(
         if rows is None:
             tables.append(None)
         elif where_they_are and where_they_are(rows):
-            tables.append((rows, slot.places(number)))
+            tables.append((rows, slot.row_index_of(number)))
         else:
-            place, to = slot.places(number), memory[number] if memory else None
-            to = None if to is None or len(to) < len(place) else to[: len(place)]
-            tables.append(torch.index_select(rows, 0, place, out=to))
+            row_index, to = slot.row_index_of(number), memory[number] if memory else None
+            to = None if to is None or len(to) < len(row_index) else to[: len(row_index)]
+            tables.append(torch.index_select(rows, 0, row_index, out=to))
     return tables
 
 

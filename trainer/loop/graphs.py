@@ -148,11 +148,11 @@ def graphs_for(
     device: torch.device,
     types: GraphTypes,
     all_rows: Sequence[Tensor | None] | None,
-    is_placed: Callable[[Tensor], bool],
+    is_indexed: Callable[[Tensor], bool],
 ) -> StepGraphs:
     """The StepGraphs for steps on batches of a graph; for the arguments see StepGraphs and Inputs."""
     kind = PaddedGraphs if len(types.edge_types) == len(types.counts) == 1 else GrowingGraph
-    return kind(step, device, partial(Inputs, types=types, all_rows=all_rows, is_placed=is_placed))
+    return kind(step, device, partial(Inputs, types=types, all_rows=all_rows, is_indexed=is_indexed))
 
 
 def _run(step: Callable[..., None], inputs: Inputs) -> None:

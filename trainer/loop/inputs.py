@@ -9,7 +9,7 @@ from torch import Tensor
 
 from cohort_gnn.nn import kernels
 from cohort_gnn.nn.block import Block
-from cohort_gnn.nn.inputs import PlacedRows
+from cohort_gnn.nn.inputs import IndexedRows
 from cohort_gnn.spec.graph import EdgeType, GraphTypes
 from cohort_gnn.trainer.loader import _native
 from cohort_gnn.trainer.loader.source import slot_offsets
@@ -91,15 +91,15 @@ def blocks_of(slot, types: GraphTypes) -> Blocks:
     offsets = [[slot_offsets(slot, number)] * len(sizes.edges[0]) for number in numbers]
     layers = blocks_by_layer(types, sizes, offsets, [slot.edges(number)[0] for number in numbers])
     if slot.last_hop_global:
-        _read_globally(layers, slot.source_node, slot.places(0))
+        _read_globally(layers, slot.source_node, slot.row_index_of(0))
     return layers
 
 
-def _read_globally(layers: Blocks, source_node: Tensor, place: Tensor) -> None:
+def _read_globally(layers: Blocks, source_node: Tensor, row_index: Tensor) -> None:
     """Has the first layer read the row ``source_node`` of all rows for each edge, int64 [edges], of a graph of one node
-    type; targets have places int64 [nodes]."""
+    type; targets have indices int64 [nodes]."""
     ((relation, block),) = layers[0].items()
-    layers[0][relation] = replace(block, source=source_node, own_place=place[: block.num_targets])
+    layers[0][relation] = replace(block, source=source_node, own_row_index=row_index[: block.num_targets])
 
 
 class Inputs:
@@ -112,12 +112,12 @@ class Inputs:
         slot: with a batch, whose dtypes and columns the arrays have.
         types: of the graph.
         all_rows: those that batches name, of each node type; None: slots have rows.
-        is_placed: whether the step takes rows that batches name as PlacedRows; None: it takes none.
+        is_indexed: whether the step takes rows that batches name as IndexedRows; None: it takes none.
         gathers: rows that batches name are gathered by the step, in memory that all graphs share; otherwise by load(),
             in memory of their own.
 
     Attributes:
-        tables: of each node type the rows that load() writes, [nodes, columns], or PlacedRows; None: it has none.
+        tables: of each node type the rows that load() writes, [nodes, columns], or IndexedRows; None: it has none.
     """
 
     def __init__(
@@ -126,12 +126,12 @@ class Inputs:
         slot,
         types: GraphTypes,
         all_rows: Sequence[Tensor | None] | None = None,
-        is_placed: Callable[[Tensor], bool] | None = None,
+        is_indexed: Callable[[Tensor], bool] | None = None,
         gathers: bool = False,
     ):
         self._device = slot.y.device
         self.room, self._types, self._all_rows = room, types, all_rows
-        self._is_placed = is_placed or (lambda rows: False)
+        self._is_indexed = is_indexed or (lambda rows: False)
         self.tables = [self._table_of(slot, number, gathers) for number in range(len(types.counts))]
         self._edge_tables = {
             name: (number, slot.edge_table(number).new_zeros(room.edges[number][-1], dim))
@@ -148,26 +148,26 @@ class Inputs:
         self._source_node = None
         if slot.last_hop_global:
             (table,), self._source_node = self.tables, self._empty(room.edges[0][-1])
-            assert isinstance(table, PlacedRows)
-            _read_globally(self._blocks, self._source_node, table.place)
+            assert isinstance(table, IndexedRows)
+            _read_globally(self._blocks, self._source_node, table.row_index)
 
     def _empty(self, count: int) -> Tensor:
         return torch.zeros(count, dtype=torch.int64, device=self._device)
 
-    def _table_of(self, slot, number: int, gathers: bool) -> Tensor | PlacedRows | None:
+    def _table_of(self, slot, number: int, gathers: bool) -> Tensor | IndexedRows | None:
         rows = slot.table(number) if self._all_rows is None else self._all_rows[number]
         if rows is None:
             return None
         count = self.room.nodes[number][-1]
-        if self._all_rows is not None and (gathers or self._is_placed(rows)):
-            return PlacedRows(rows, self._empty(count))
+        if self._all_rows is not None and (gathers or self._is_indexed(rows)):
+            return IndexedRows(rows, self._empty(count))
         return rows.new_zeros(count, rows.shape[1])
 
     def arguments(self) -> tuple:
         """Those of TrainStep's step. Called by the step, whose graph gathers rows then."""
-        x: dict[str, Tensor | PlacedRows] = {}
+        x: dict[str, Tensor | IndexedRows] = {}
         for name, table in zip(self._types.counts, self.tables, strict=True):
-            if isinstance(table, PlacedRows) and not self._is_placed(table.rows):
+            if isinstance(table, IndexedRows) and not self._is_indexed(table.rows):
                 table = _gathered(table)
             x[name] = self._source[0][:0] if table is None else table
         nodes = _differences(self._types.counts, self.room.nodes)
@@ -183,8 +183,12 @@ class Inputs:
             # Up to each hop's own targets: the offsets go on with those of the next hop.
             hops = zip(per_hop, sizes.nodes[self._target_of[number]][:-1], sizes.edges[number], strict=True)
             parts += [(to, offsets[: targets + 1], edges) for to, targets, edges in hops]
-        places = ((table.place, number) for number, table in enumerate(self.tables) if isinstance(table, PlacedRows))
-        parts += [(place, slot.places(number)[: sizes.nodes[number][-1]], -1) for place, number in places]
+        row_indices = (
+            (table.row_index, number) for number, table in enumerate(self.tables) if isinstance(table, IndexedRows)
+        )
+        parts += [
+            (row_index, slot.row_index_of(number)[: sizes.nodes[number][-1]], -1) for row_index, number in row_indices
+        ]
         if self._source_node is not None:
             parts.append((self._source_node, slot.source_node, 0))
         if self._y.dtype == torch.int64:
@@ -198,7 +202,7 @@ class Inputs:
         for number, (table, nodes) in enumerate(zip(self.tables, sizes.nodes, strict=True)):
             rows = None if self._all_rows is None else self._all_rows[number]
             if isinstance(table, Tensor) and rows is not None:
-                torch.index_select(rows, 0, slot.places(number), out=table[: nodes[-1]])
+                torch.index_select(rows, 0, slot.row_index_of(number), out=table[: nodes[-1]])
             elif isinstance(table, Tensor):
                 table[: nodes[-1]].copy_(slot.table(number))
         for number, table in self._edge_tables.values():
@@ -206,12 +210,12 @@ class Inputs:
             table[: len(rows)].copy_(rows)
 
 
-def _gathered(table: PlacedRows) -> Tensor:
-    """``table.gathered()``, where at most the last of 32 rows have no place."""
-    rows = table.rows.index_select(0, table.place.clamp(min=0))
+def _gathered(table: IndexedRows) -> Tensor:
+    """``table.gathered()``, where at most the last of 32 have index -1."""
+    rows = table.rows.index_select(0, table.row_index.clamp(min=0))
     lacks = (1 << (len(rows).bit_length() - 1)) // 32
     if lacks:
-        rows[-lacks:].masked_fill_((table.place[-lacks:] < 0).unsqueeze(1), 0)
+        rows[-lacks:].masked_fill_((table.row_index[-lacks:] < 0).unsqueeze(1), 0)
     return rows
 
 

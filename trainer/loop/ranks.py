@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from cohort_gnn.nn.row_optimizers import gather_rows
-from cohort_gnn.trainer.loader.machine import Place
+from cohort_gnn.trainer.loader.machine import ProcessRank
 from cohort_gnn.trainer.loader.step_clock import StepClock
 from cohort_gnn.trainer.loop.stop import StopRequest
 from cohort_gnn.trainer.report.messages import OtherRanksError
@@ -35,7 +35,7 @@ class Ranks:
     """What the trainers of a run do together. With one trainer every method returns its argument.
 
     Args:
-        place: which of them this is.
+        process_rank: which of them this is.
         device: where its tensors are: NCCL joins GPUs, gloo CPUs.
         store: by which they find each other: a file in a folder that is new to the run, or, of several machines, the
             "host" and "port" of a store of torch.distributed, a "prefix" of keys that is new to the run, and the
@@ -45,8 +45,8 @@ class Ranks:
         clock: gets the times of the all-reduces, where there is one.
     """
 
-    def __init__(self, place: Place, device: torch.device, store: Path | dict[str, Any]):
-        self.rank, self.size, self.local_rank = place.rank, place.size, place.local_rank
+    def __init__(self, process_rank: ProcessRank, device: torch.device, store: Path | dict[str, Any]):
+        self.rank, self.size, self.local_rank = process_rank.rank, process_rank.size, process_rank.local_rank
         self.clock: StepClock | None = None
         if self.size > 1:
             on_gpu = device.type == "cuda"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from cohort_gnn.nn.inputs import PlacedRows
+from cohort_gnn.nn.inputs import IndexedRows
 from cohort_gnn.nn.row_optimizers import RowAdam
 from cohort_gnn.spec.graph import ONE_OF_EACH, GraphTypes
 from cohort_gnn.spec.run import TrainerSpec
@@ -43,7 +43,7 @@ class Scores:
         model: a TypedGNN; or, of a graph of one node type, a SampledGNN or what is called as it is.
         amp: under autocast to bfloat16.
         keep_half: features of 16 bits go in as they are under autocast.
-        all_rows: [any, dim] of each node type, of which slots name rows (``place``); None: slots have rows.
+        all_rows: [any, dim] of each node type, of which slots name rows (``row_index``); None: slots have rows.
         types: of the graph.
 
     Attributes:
@@ -63,8 +63,8 @@ class Scores:
         self._amp, self._keep_half = amp, amp and keep_half
         self._called = model if getattr(model, "takes_types", False) else called_by_type(model)
 
-    def is_placed(self, rows: Tensor) -> bool:
-        """Whether the model takes rows that batches name as PlacedRows."""
+    def is_indexed(self, rows: Tensor) -> bool:
+        """Whether the model takes rows that batches name as IndexedRows."""
         reads_in_place = getattr(self.model, "reads_in_place", None)
         return reads_in_place is not None and rows.dtype in input_dtypes(self._keep_half) and reads_in_place(rows)
 
@@ -77,8 +77,8 @@ class Scores:
         """What the model takes of the batch in a slot, by type: features or else ids, edges, sizes by hop of nodes and
         of edges, and features of edges; of a graph of one edge type also weights of edges, where batches have some."""
         types, x = self.types, {}
-        tables = tables_of(slot, self.all_rows, self.is_placed, self.spare_tables())
-        tables = [PlacedRows(*table) if isinstance(table, tuple) else table for table in tables]
+        tables = tables_of(slot, self.all_rows, self.is_indexed, self.spare_tables())
+        tables = [IndexedRows(*table) if isinstance(table, tuple) else table for table in tables]
         nodes = dict(zip(types.counts, slot.nodes_of_types, strict=True))
         ids = slot.n_id.split([sum(per_hop) for per_hop in nodes.values()])
         for name, own_ids, table in zip(nodes, ids, tables, strict=True):
@@ -87,7 +87,7 @@ class Scores:
         edge_tables = {name: slot.edge_table(number) for number, name in enumerate(types.edge_types) if types.edge_dims}
         attributes = {name: model_input(table) for name, table in edge_tables.items() if table is not None}
         weights = getattr(slot, "edge_weight", None)
-        takes_blocks = getattr(self.model, "takes_placed_blocks", False) and isinstance(tables[0], PlacedRows)
+        takes_blocks = getattr(self.model, "takes_indexed_blocks", False) and isinstance(tables[0], IndexedRows)
         edge_inputs = blocks_of(slot, types) if takes_blocks else edges_by_type(slot, types)
         return x, edge_inputs, nodes, edges, attributes, *(() if weights is None else (weights,))
 
@@ -102,10 +102,10 @@ class Scores:
                 scores = torch.cat(list(scores.values()))
         return scores[:num_seeds].float()
 
-    def _model_input(self, rows: Tensor | PlacedRows) -> Tensor | PlacedRows:
-        """model_input() of features; ids and PlacedRows stay."""
-        is_placed = isinstance(rows, PlacedRows)
-        return rows if is_placed or rows.dtype == torch.int64 else model_input(rows, self._keep_half)
+    def _model_input(self, rows: Tensor | IndexedRows) -> Tensor | IndexedRows:
+        """model_input() of features; ids and IndexedRows stay."""
+        is_indexed = isinstance(rows, IndexedRows)
+        return rows if is_indexed or rows.dtype == torch.int64 else model_input(rows, self._keep_half)
 
 
 class TrainStep:
@@ -152,7 +152,7 @@ class TrainStep:
 
     def _graphs_on(self, device: torch.device) -> StepGraphs:
         scores = self.scores
-        graphs = graphs_for(self._run, device, scores.types, scores.all_rows, scores.is_placed)
+        graphs = graphs_for(self._run, device, scores.types, scores.all_rows, scores.is_indexed)
         scores.spare_tables = graphs.tables
         return graphs
 
@@ -187,7 +187,7 @@ class TrainStep:
         if self.rows:
             self.rows.zero_grad()
         labelled = self._targets.count(y)
-        if self._links:  # of which y says the places of their nodes among the seeds
+        if self._links:  # of which y says the positions of their nodes among the seeds
             scores = scores_of_links(self._links[0], self.scores(x, edges, None, *sizes), y)
         else:
             scores = self.scores(x, edges, y.shape[0], *sizes)

@@ -12,7 +12,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.nn import own_layers
 from cohort_gnn.nn.activation import Activation, activated
 from cohort_gnn.nn.block import Block, block_of
-from cohort_gnn.nn.inputs import PlacedRows, is_placed
+from cohort_gnn.nn.inputs import IndexedRows, is_indexed
 from cohort_gnn.spec.graph import EDGE_TYPE, EdgeType
 from cohort_gnn.spec.models import MODELS, ONE_TYPE, listed, models_with
 
@@ -91,12 +91,12 @@ class SampledGNN(nn.Module):
         self.activation = rules.activation
         self.dropout = dropout
         self.two_sided = rules.two_sided
-        self.takes_placed_blocks = layers == "cohort" and rules.reads_in_place and not edge_weights
+        self.takes_indexed_blocks = layers == "cohort" and rules.reads_in_place and not edge_weights
         self.fused = layers == "cohort"
 
     def forward(
         self,
-        x: Tensor | PlacedRows,
+        x: Tensor | IndexedRows,
         edge_index: Tensor | list[Block],
         num_sampled_nodes: list[int] | None = None,
         num_sampled_edges: list[int] | None = None,
@@ -105,10 +105,10 @@ class SampledGNN(nn.Module):
     ) -> Tensor:
         """Scores float [rows, out_dim]; the seeds are the first rows.
 
-        Edges are one tensor for all layers, or a Block for each, of Cohort's layers; with Blocks rows may be PlacedRows
-        where the model ``reads_in_place``. With the two lists of a sampled batch, each layer leaves out the nodes and
-        edges that no seed needs any more. ``edge_weight`` [edges], for edges that are a tensor, is for models that take
-        weights; ``edge_attr`` [edges, edge_dim], likewise, for models made with an ``edge_dim``.
+        Edges are one tensor for all layers, or a Block for each, of Cohort's layers; with Blocks rows may be
+        IndexedRows where the model ``reads_in_place``. With the two lists of a sampled batch, each layer leaves out the
+        nodes and edges that no seed needs any more. ``edge_weight`` [edges], for edges that are a tensor, is for models
+        that take weights; ``edge_attr`` [edges, edge_dim], likewise, for models made with an ``edge_dim``.
         """
         if edge_weight is not None and not self.takes_weights:
             expected = f"a model that takes weights: {models_with('takes_weights')}, made with edge_weights"
@@ -125,9 +125,9 @@ class SampledGNN(nn.Module):
             read = x
             if isinstance(edge_index, list):
                 edges = edge_index[i]
-                if isinstance(x, PlacedRows):
-                    x, edges = x.rows, _placed(edges, x.place)
-                if not is_placed(edges):  # where they are, x has rows of others, too
+                if isinstance(x, IndexedRows):
+                    x, edges = x.rows, _indexed(edges, x.row_index)
+                if not is_indexed(edges):  # where they are, x has rows of others, too
                     x = first_rows_of(x, edges.num_sources)
                     x = (x, x[: edges.num_targets]) if self.two_sided else x
             elif num_sampled_nodes is not None and num_sampled_edges is not None:
@@ -145,8 +145,8 @@ class SampledGNN(nn.Module):
         return x
 
     def reads_in_place(self, rows: Tensor) -> bool:
-        """Whether the model, given PlacedRows of a table and Blocks, makes no copy of them."""
-        return self.takes_placed_blocks and rows.dtype == torch.float32
+        """Whether the model, given IndexedRows of a table and Blocks, makes no copy of them."""
+        return self.takes_indexed_blocks and rows.dtype == torch.float32
 
     def layer_on(
         self,
@@ -158,11 +158,11 @@ class SampledGNN(nn.Module):
     ) -> dict[str, Tensor]:
         """The output of layer `number`, one of Cohort's: the targets' rows, activated where another layer follows.
 
-        ``x`` has the rows of a block's sources, targets first, or all rows that a block with places may name. All is by
-        type, as in TypedGNN; ``edge_attr``: [edges, edge_dim]."""
+        ``x`` has the rows of a block's sources, targets first, or all rows that a block with own_row_index may
+        name. All is by type, as in TypedGNN; ``edge_attr``: [edges, edge_dim]."""
         ((name, rows),), ((relation, block),) = x.items(), blocks.items()
-        pair = self.two_sided and not is_placed(block)
-        own = rows[block.own_place] if is_placed(block) and self.residual else rows
+        pair = self.two_sided and not is_indexed(block)
+        own = rows[block.own_row_index] if is_indexed(block) and self.residual else rows
         inputs = (rows, rows[: block.num_targets]) if pair else rows
         edge_inputs = {"edge_attr": edge_attr[relation]} if edge_attr else {}
         return {name: self._after(number, self.convs[number](inputs, block, **edge_inputs), own)}
@@ -208,16 +208,20 @@ def called_by_type(model: Callable) -> Callable:
     return call
 
 
-def _placed(block: Block, place: Tensor) -> Block:
-    """A block of the rows of ``place``, int64 [nodes], in place of sources, unless its sources are rows already."""
-    return block if is_placed(block) else replace(block, place=place, own_place=place[: block.num_targets])
+def _indexed(block: Block, row_index: Tensor) -> Block:
+    """A block whose sources are rows ``row_index``, int64 [nodes], unless its sources are rows already."""
+    return (
+        block
+        if is_indexed(block)
+        else replace(block, row_index=row_index, own_row_index=row_index[: block.num_targets])
+    )
 
 
 def first_rows_of(x, count: int):
-    """``x[:count]`` of a tensor or of PlacedRows, without a step of its own on the way back where that is all."""
+    """``x[:count]`` of a tensor or of IndexedRows, without a step of its own on the way back where that is all."""
     if count == x.shape[0]:
         return x
-    return x.first(count) if isinstance(x, PlacedRows) else x[:count]
+    return x.first(count) if isinstance(x, IndexedRows) else x[:count]
 
 
 def _library(layers: str, edge_weights: bool):

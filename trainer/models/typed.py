@@ -9,7 +9,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.nn import kernels
 from cohort_gnn.nn.activation import Activation, activated
 from cohort_gnn.nn.block import Block
-from cohort_gnn.nn.inputs import PlacedRows
+from cohort_gnn.nn.inputs import IndexedRows
 from cohort_gnn.nn.node_embedding import NodeEmbedding
 from cohort_gnn.spec.graph import EdgeType, GraphTypes
 from cohort_gnn.spec.models import MODELS, ModelKind
@@ -57,7 +57,7 @@ class TypedGNN(nn.Module):
         CohortError: no features reach the target type within the hops.
     """
 
-    takes_types, two_sided, takes_placed_blocks = True, True, False
+    takes_types, two_sided, takes_indexed_blocks = True, True, False
 
     def __init__(
         self,
@@ -79,7 +79,9 @@ class TypedGNN(nn.Module):
         self.of_links, rules = types.relation is not None, self.rules
         self.residual, self.fused = residual, layers == "cohort"
         self.edge_dims = types.edge_dim_of if rules.takes_edge_features else {}
-        self.takes_places = self.fused and rules.reads_in_place  # rows of x may be PlacedRows, see reads_in_place()
+        self.takes_indexed_rows = (
+            self.fused and rules.reads_in_place
+        )  # rows of x may be IndexedRows, see reads_in_place()
         dims = {name: dim for name, dim in types.feature_dims.items() if dim}
         self.embeddings = None
         if featureless == "embed" and (names := types.without_features(num_layers)):
@@ -126,7 +128,7 @@ class TypedGNN(nn.Module):
 
     def forward(
         self,
-        x: dict[str, Tensor | PlacedRows],
+        x: dict[str, Tensor | IndexedRows],
         edge_index: dict[EdgeType, Tensor] | list[dict[EdgeType, Block]],
         num_sampled_nodes: dict[str, list[int]] | None = None,
         num_sampled_edges: dict[EdgeType, list[int]] | None = None,
@@ -139,8 +141,8 @@ class TypedGNN(nn.Module):
         any more.
 
         Args:
-            x: float [nodes, features] of each node type, or, for a model that ``takes_places``, PlacedRows; of one
-                without features int64 [nodes], ids of the type.
+            x: float [nodes, features] of each node type, or, for a model that ``takes_indexed_rows``, IndexedRows; of
+                one without features int64 [nodes], ids of the type.
             edge_index: int64 [2, edges] of each edge type; or a dict of Blocks for each layer, of Cohort's layers,
                 with the two lists.
             edge_attr: float [edges, edge_dim] of each edge type with features, of "rgat" made with some alone.
@@ -176,10 +178,10 @@ class TypedGNN(nn.Module):
         return x
 
     def reads_in_place(self, rows: Tensor) -> bool:
-        """Whether the first layer, given PlacedRows of a table, makes no copy of most of them."""
+        """Whether the first layer, given IndexedRows of a table, makes no copy of most of them."""
         # A GPU has no kernel for attention's scores of other rows. A CPU has no pools, and so no copies to save.
-        has_kernel = not (self.rules.has_heads and rows.is_cuda) or kernels.takes_placed_scores(rows)
-        return self.takes_places and has_kernel
+        has_kernel = not (self.rules.has_heads and rows.is_cuda) or kernels.takes_indexed_scores(rows)
+        return self.takes_indexed_rows and has_kernel
 
     def layer_on(
         self,

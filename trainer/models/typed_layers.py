@@ -12,7 +12,7 @@ from torch_geometric.nn.module_dict import ModuleDict
 from cohort_gnn.nn.activation import Activation
 from cohort_gnn.nn.block import block_of
 from cohort_gnn.nn.gat import GATRules
-from cohort_gnn.nn.inputs import PlacedRows, amp_dtype
+from cohort_gnn.nn.inputs import IndexedRows, amp_dtype
 from cohort_gnn.nn.relations import Into, sum_attentions, sum_relations
 from cohort_gnn.spec.graph import EdgeType
 from cohort_gnn.spec.models import ModelKind
@@ -46,7 +46,7 @@ class SummedRelations(HeteroConv):
 
         Args:
             x: float [nodes, features] of the node types that have rows; targets are the first of their type. Those of a
-                ``fused`` layer may be PlacedRows.
+                ``fused`` layer may be IndexedRows.
             edge_index: int64 [2, edges] of each edge type.
             activation: what x goes through first; where SAGEConv is ``fused``.
             edge_attr: [edges, edge_dim] of the edge types whose convs take them; of GATConv.
@@ -73,7 +73,7 @@ class SummedRelations(HeteroConv):
 
     def _products(
         self,
-        x: dict[str, Tensor | PlacedRows],
+        x: dict[str, Tensor | IndexedRows],
         edge_index: dict[EdgeType, Tensor],
         num_targets: dict[str, int],
         activation: Activation | None,

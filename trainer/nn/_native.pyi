@@ -43,7 +43,7 @@ class RowDrop:
 
     def __init__(self, *, use: int, p: float, key: int, key_at: int, kept: int) -> None: ...
 
-def sum_rows(stream: int | None, *, block: BlockRef, dtype: int, out_dtype: int, dim: int, x: int, x_stride: int, own_use: int, own: int, own_stride: int, num_own: int, heads: int, edge_factor: int, index_factor: int, own_factor: int, row_factor: int, mean: bool, out: int, out_stride: int, inverse_count: int, partial: int, drop: RowDrop, place: int, own_place: int) -> None:
+def sum_rows(stream: int | None, *, block: BlockRef, dtype: int, out_dtype: int, dim: int, x: int, x_stride: int, own_use: int, own: int, own_stride: int, num_own: int, heads: int, edge_factor: int, index_factor: int, own_factor: int, row_factor: int, mean: bool, out: int, out_stride: int, inverse_count: int, partial: int, drop: RowDrop, row_index: int, own_row_index: int) -> None:
     """
     Gathers and sums rows; see trainer/nn/native/sum_rows.h. `stream`: torch's, None on the CPU; arrays: addresses.
     """
@@ -82,12 +82,12 @@ def attention(stream: int | None, *, block: BlockRef, dtype: int, dim: int, scor
 def attention_grad(stream: int | None, *, block: BlockRef, dtype: int, dim: int, scores: EdgeScores, num_own: int, weights: int, own_weights: int, grads: int, own_grads: int, target_grads: int, target_grads_stride: int, sums: int, partial: int) -> None:
     """Their gradient."""
 
-def placed_scores(stream: int | None, *, dtype: int, count: int, dim: int, width: int, rows: int, place: int, vectors: int, out: int) -> None:
+def indexed_scores(stream: int | None, *, dtype: int, count: int, dim: int, width: int, rows: int, row_index: int, vectors: int, out: int) -> None:
     """
-    Rows of 16 bits times a few vectors; see trainer/nn/native/placed_scores.h.
+    Rows of 16 bits times a few vectors; see trainer/nn/native/indexed_scores.h.
     """
 
-def placed_scores_grad(stream: int | None, *, dtype: int, count: int, dim: int, width: int, parts: int, rows: int, place: int, grad: int, partial: int) -> None:
+def indexed_scores_grad(stream: int | None, *, dtype: int, count: int, dim: int, width: int, parts: int, rows: int, row_index: int, grad: int, partial: int) -> None:
     """The gradient of the vectors."""
 
 most_scores: int = 64
@@ -97,7 +97,7 @@ score_rows: int = 128
 score_columns: int = 32
 
 def num_score_parts(count: int, dim: int) -> int:
-    """Parts in `partial` of placed_scores_grad()."""
+    """Parts in `partial` of indexed_scores_grad()."""
 
 def has_products() -> bool:
     """Whether the current GPU has what product() and product_grad() need."""
@@ -121,12 +121,12 @@ class LearnedRows:
 class ChangedRows:
     """Rows on their way to a table."""
 
-    def __init__(self, *, count: int, ids: int, place: int, rows: int) -> None: ...
+    def __init__(self, *, count: int, ids: int, row_index: int, rows: int) -> None: ...
 
-def take_rows(stream: int | None, *, table: LearnedRows, changed: ChangedRows, num_rows: int, dim: int, count: int, ids: int, place: int, out: int, bad: int) -> None:
+def take_rows(stream: int | None, *, table: LearnedRows, changed: ChangedRows, num_rows: int, dim: int, count: int, ids: int, row_index: int, out: int, bad: int) -> None:
     """Rows of a table by id."""
 
-def update_rows(stream: int | None, *, rule: int, table: LearnedRows, first: LearnedRows, second: LearnedRows, num_rows: int, dim: int, count: int, ids: int, place: int, grads: int, before: int, changed: int, rate: float, eps: float, weight_decay: float, share1: float, share2: float) -> None:
+def update_rows(stream: int | None, *, rule: int, table: LearnedRows, first: LearnedRows, second: LearnedRows, num_rows: int, dim: int, count: int, ids: int, row_index: int, grads: int, before: int, changed: int, rate: float, eps: float, weight_decay: float, share1: float, share2: float) -> None:
     """A step of an optimizer on rows of a table."""
 
 def put_rows(stream: int | None, *, table: LearnedRows, num_rows: int, dim: int, changed: ChangedRows) -> None:

@@ -23,10 +23,10 @@ class Block:
         indptr: int64 [any], the first edge of each target. Targets from the last entry on have no edges, and offsets
             beyond the number of edges count as that number, so one array of a batch serves every layer.
         source: int64 [num_edges], the row of x that each edge sends.
-        num_sources, num_targets: rows of x (without ``own_place``), and rows of the layer's output.
+        num_sources, num_targets: rows of x (without ``own_row_index``), and rows of the layer's output.
         order: int64 [num_edges], the position of each edge in the unsorted ``edge_index``; None: the same position.
-        place: int64 [num_sources], the row of each source in a larger ``x``; None: source i has row i.
-        own_place: int64 [num_targets], the row of each target in the larger ``x``; a negative place means zeros. Only
+        row_index: int64 [num_sources], the row of each source in a larger ``x``; None: source i has row i.
+        own_row_index: int64 [num_targets], the row of each target in the larger ``x``; a negative one means zeros. Only
             for SAGEConv and GCNConv, float32 rows and rows without gradients. None: targets are the first sources.
         degrees: int32 [num_sources], the in-degree of each source in a larger graph, by which GCNConv normalises
             (without self-loops if the layer adds its own); None: the in-degrees in the block.
@@ -38,14 +38,14 @@ class Block:
     num_targets: int
     order: Tensor | None = None
     degrees: Tensor | None = None
-    place: Tensor | None = None
-    own_place: Tensor | None = None
+    row_index: Tensor | None = None
+    own_row_index: Tensor | None = None
 
     def to(self, device: torch.device) -> "Block":
         """The same block on a device."""
         moved = {
             name: value.to(device)
-            for name in ("indptr", "source", "order", "degrees", "place", "own_place")
+            for name in ("indptr", "source", "order", "degrees", "row_index", "own_row_index")
             if (value := getattr(self, name)) is not None
         }
         return replace(self, **moved)
@@ -72,8 +72,8 @@ def block_of(edge_index: Tensor | Block, num_sources: int, num_targets: int) -> 
         CohortError: no such edges.
     """
     if isinstance(edge_index, Block):
-        if edge_index.own_place is not None:
-            raise CohortError("block", "one whose sources are the rows of x", "a Block with places")
+        if edge_index.own_row_index is not None:
+            raise CohortError("block", "one whose sources are the rows of x", "a Block with own_row_index")
         actual = (edge_index.num_sources, edge_index.num_targets)
         if actual != (num_sources, num_targets):
             raise CohortError("block", f"{num_sources} sources and {num_targets} targets, the rows of x", str(actual))

@@ -8,7 +8,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.nn.attention_ops import loop_means
 from cohort_gnn.nn.attention_products import attend, kept_bytes, piece_rows_of
 from cohort_gnn.nn.block import Block, block_of, rows_of_ends
-from cohort_gnn.nn.inputs import ELEMENT_COST, PlacedRows, amp_dtype, is_prefix, materialize
+from cohort_gnn.nn.inputs import ELEMENT_COST, IndexedRows, amp_dtype, is_prefix, materialize
 from cohort_gnn.nn.kernels import matrix_of, sum_dtype
 from cohort_gnn.nn.linear import end_scores
 
@@ -68,7 +68,7 @@ class GATRules:
 
     def from_scores(
         self,
-        source: Tensor | PlacedRows,
+        source: Tensor | IndexedRows,
         scores: tuple[Tensor, Tensor | None],
         block: Block,
         edge_attr: Tensor | None = None,
@@ -78,7 +78,7 @@ class GATRules:
         to themselves.
 
         Args:
-            source: [sources, in_channels]; PlacedRows only where sums_first() says True.
+            source: [sources, in_channels]; IndexedRows only where sums_first() says True.
             scores: float [sources, heads] and [targets, heads], products with score_vectors(); None: zeros.
             block, edge_attr: as forward() takes them.
             keeps: the sums of sum_bytes() are kept for the gradients.
@@ -86,7 +86,7 @@ class GATRules:
         edge_scores = self._edge_scores(edge_attr, block, 0, sum_dtype(source.dtype))
         return self._attended(source, scores, block, 0, edge_scores, keeps)
 
-    def sum_bytes(self, source: Tensor | PlacedRows, block: Block) -> int:
+    def sum_bytes(self, source: Tensor | IndexedRows, block: Block) -> int:
         """Bytes of the sums of rows that are multiplied by the weights; 0: rows are multiplied first."""
         width = source.shape[1]
         return (
@@ -126,7 +126,7 @@ class GATRules:
 
     def _attended(
         self,
-        source: Tensor | PlacedRows,
+        source: Tensor | IndexedRows,
         scores: tuple[Tensor, Tensor | None],
         block: Block,
         num_shared: int,
@@ -139,14 +139,14 @@ class GATRules:
         p = self.dropout if self.training else 0.0
         keys = torch.randint(2**62, (2,)).tolist() if p else [0, 0]
         loops = num_shared if self.add_self_loops else -1
-        weight, place, piece_rows = None, None, 0
+        weight, row_index, piece_rows = None, None, 0
         if self.sums_first(block, source.shape[1]):
             weight = lin.weight.to(dtype).view(self.heads, self.out_channels, -1)
-            rows, place = (source.rows, source.place) if isinstance(source, PlacedRows) else (source, None)
+            rows, row_index = (source.rows, source.row_index) if isinstance(source, IndexedRows) else (source, None)
             piece_rows = piece_rows_of(weight, keeps)
         else:
             rows = lin(source)
-        row = None if place is None else place[block.source]
+        row = None if row_index is None else row_index[block.source]
         inputs = *scores, *edge_scores, block.indptr, block.source, row, block.num_targets
         out = attend(rows, weight, *inputs, self.heads, loops, self.negative_slope, p, keys, piece_rows, dtype)[0]
         out = out.reshape(block.num_targets, self.heads, self.out_channels)

@@ -7,7 +7,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.nn import kernels, ops
 from cohort_gnn.nn.activation import Activation
 from cohort_gnn.nn.block import Block, block_of
-from cohort_gnn.nn.inputs import ELEMENT_COST, amp_dtype, is_placed, materialize, require_placed_rows
+from cohort_gnn.nn.inputs import ELEMENT_COST, amp_dtype, is_indexed, materialize, require_indexed_rows
 from cohort_gnn.nn.linear import linear
 from cohort_gnn.nn.operators import operator
 
@@ -25,15 +25,15 @@ class GCNRules:
         """[targets, out_channels].
 
         Args:
-            x: [nodes, in_channels]; for a Block with places all rows that it may name.
+            x: [nodes, in_channels]; for a Block with own_row_index all rows that it may name.
             edge_index: int64 [2, edges] of sources and targets, both nodes; or a Block.
             activation: what becomes of ``x`` first, as part of the same pass over memory where that is possible.
         """
         if not isinstance(x, Tensor):
             raise CohortError("GCNConv: x", "a tensor", type(x).__name__, "use SAGEConv for pairs")
         loop = 1.0 if self.add_self_loops else 0.0  # also where `improved`: PyG makes it 2 only beside weights
-        if is_placed(edge_index):
-            require_placed_rows(self, x, edge_index.place is not None, activation)
+        if is_indexed(edge_index):
+            require_indexed_rows(self, x, edge_index.row_index is not None, activation)
             return self._linear_of_sums(kernels.matrix_of(x), edge_index, loop, None)
         num_targets = edge_index.num_targets if isinstance(edge_index, Block) else x.shape[0]
         block = block_of(edge_index, x.shape[0], num_targets)
@@ -64,7 +64,7 @@ class GCNRules:
         norm, drawn = self._norm(x, block, loop), activation.drawn() if activation is not None else ()
         edges, kind = (block.indptr, block.source, block.num_targets), (False, ops.BESIDE_NONE)
         loop_norm = 0.0 if norm is None else loop
-        return ops.gather_sum(x, None, norm, *edges, *kind, loop_norm, dtype, *drawn, place=block.place)[0]
+        return ops.gather_sum(x, None, norm, *edges, *kind, loop_norm, dtype, *drawn, row_index=block.row_index)[0]
 
     def _norm(self, x: Tensor, block: Block, loop: float) -> Tensor | None:
         """1 / sqrt(degree) of each source, 0 without edges; None: the sums are plain."""

@@ -12,22 +12,22 @@ ELEMENT_COST = 32  # of reading or writing an element, in multiplications of a m
 
 
 @dataclass(frozen=True)
-class PlacedRows:
-    """Rows at any places of a larger table: row i is ``rows[place[i]]``, or zeros where the place is negative. Edges
-    may not name a row with a negative place. The rows get no gradient.
+class IndexedRows:
+    """Rows of a larger table, by index: row i is ``rows[row_index[i]]``, or zeros where that is negative. Edges may
+    not name a row with a negative index. The rows get no gradient.
 
     Attributes:
         rows: [any, columns].
-        place: int64 [n].
+        row_index: int64 [n].
     """
 
     rows: Tensor
-    place: Tensor
+    row_index: Tensor
 
     @property
     def shape(self) -> torch.Size:
         """(n, columns)"""
-        return torch.Size((self.place.shape[0], self.rows.shape[1]))
+        return torch.Size((self.row_index.shape[0], self.rows.shape[1]))
 
     @property
     def device(self) -> torch.device:
@@ -39,17 +39,17 @@ class PlacedRows:
         """Of their elements."""
         return self.rows.dtype
 
-    def first(self, count: int) -> "PlacedRows":
+    def first(self, count: int) -> "IndexedRows":
         """The first ones."""
-        return PlacedRows(self.rows, self.place[:count])
+        return IndexedRows(self.rows, self.row_index[:count])
 
     def gathered(self) -> Tensor:
         """[n, columns]"""
-        rows = self.rows.index_select(0, self.place.clamp(min=0))
-        return rows.masked_fill_((self.place < 0).unsqueeze(1), 0)
+        rows = self.rows.index_select(0, self.row_index.clamp(min=0))
+        return rows.masked_fill_((self.row_index < 0).unsqueeze(1), 0)
 
 
-def amp_dtype(x: Tensor | PlacedRows) -> torch.dtype:
+def amp_dtype(x: Tensor | IndexedRows) -> torch.dtype:
     """The dtype in which a layer hands rows to its linear parts: autocast's, else that of ``x``."""
     kind = x.device.type
     if torch.is_autocast_enabled(kind) and x.dtype != torch.float64:
@@ -57,19 +57,19 @@ def amp_dtype(x: Tensor | PlacedRows) -> torch.dtype:
     return x.dtype
 
 
-def is_placed(edge_index) -> bool:
+def is_indexed(edge_index) -> bool:
     """True for a Block whose targets have their rows anywhere in ``x``."""
-    return isinstance(edge_index, Block) and edge_index.own_place is not None
+    return isinstance(edge_index, Block) and edge_index.own_row_index is not None
 
 
-def require_placed_rows(layer: nn.Module, x: Tensor, takes: bool, activation) -> None:
-    """Raises CohortError unless the layer can read rows ``x`` at places; ``takes``: whether its arguments allow it."""
+def require_indexed_rows(layer: nn.Module, x: Tensor, takes: bool, activation) -> None:
+    """Raises CohortError unless the layer can read rows of ``x`` by index; ``takes``: its arguments allow it."""
     good = isinstance(x, Tensor) and x.dtype == torch.float32 and x.dim() == 2 and not x.requires_grad
     if takes and good and activation is None:
         return
     expected = "float32 rows [any, columns] without gradients or activation, and sums or means of them"
     raise CohortError(
-        f"{type(layer).__name__} on a Block with places", expected, "another use", "gather the rows first"
+        f"{type(layer).__name__} on a Block with own_row_index", expected, "another use", "gather the rows first"
     )
 
 

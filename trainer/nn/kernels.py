@@ -103,7 +103,7 @@ def used_rows(grad: Tensor) -> int:
 
 
 _PLAIN_SUM = {"own_use": _native.NO_OWN, "own": None, "num_own": 0, "heads": 1, "mean": False, "inverse_count": None}
-_PLAIN_SUM |= dict.fromkeys(("edge_factor", "index_factor", "own_factor", "row_factor", "place", "own_place"))
+_PLAIN_SUM |= dict.fromkeys(("edge_factor", "index_factor", "own_factor", "row_factor", "row_index", "own_row_index"))
 
 
 def sum_rows(
@@ -187,41 +187,41 @@ def product_grad(grad: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
     return out, sums
 
 
-def takes_placed_scores(rows: Tensor) -> bool:
-    """Whether placed_scores() and placed_scores_grad() take rows [any, dim], on this GPU."""
+def takes_indexed_scores(rows: Tensor) -> bool:
+    """Whether indexed_scores() and indexed_scores_grad() take rows [any, dim], on this GPU."""
     is_half = rows.dtype in (torch.float16, torch.bfloat16)
     return rows.is_cuda and is_half and rows.shape[1] % _native.score_columns == 0 and _is_packed(rows)
 
 
-def placed_scores(rows: Tensor, place: Tensor, vectors: Tensor) -> Tensor:
-    """float32 [places, vectors], the products of rows at places, which takes_placed_scores() tells of, and vectors.
+def indexed_scores(rows: Tensor, row_index: Tensor, vectors: Tensor) -> Tensor:
+    """float32 [n, vectors], the products of rows, by index, which takes_indexed_scores() tells of, and vectors.
 
     Args:
         vectors: [a multiple of 8, dim], in the dtype of ``rows``.
     """
-    count, dim = len(place), rows.shape[1]
+    count, dim = len(row_index), rows.shape[1]
     room = -count % _native.score_rows + count
     parts = []
     for some in map(_packed, vectors.split(_native.most_scores)):
         parts.append(rows.new_empty(room, len(some), dtype=torch.float32))
         sizes = {"dtype": rows.dtype, "count": count, "dim": dim, "width": len(some)}
-        run(_native.placed_scores, rows, **sizes, rows=rows, place=place, vectors=some, out=parts[-1])
+        run(_native.indexed_scores, rows, **sizes, rows=rows, row_index=row_index, vectors=some, out=parts[-1])
     return (parts[0] if len(parts) == 1 else torch.cat(parts, dim=1))[:count]
 
 
-def placed_scores_grad(grad: Tensor, rows: Tensor, place: Tensor) -> Tensor:
-    """float32 [vectors, dim], ``grad.t()`` times rows at places; for the arguments see placed_scores().
+def indexed_scores_grad(grad: Tensor, rows: Tensor, row_index: Tensor) -> Tensor:
+    """float32 [vectors, dim], ``grad.t()`` times rows by index; for the arguments see indexed_scores().
 
     Args:
-        grad: [places, a multiple of 8], in the dtype of ``rows``.
+        grad: [n, a multiple of 8], in the dtype of ``rows``.
     """
-    count, dim = len(place), rows.shape[1]
+    count, dim = len(row_index), rows.shape[1]
     num_parts, sums = _native.num_score_parts(count, dim), []
     for some in map(_packed, grad.split(_native.most_scores, dim=1)):
         width = some.shape[1]
         partial = rows.new_empty(num_parts, width, dim, dtype=torch.float32)
         sizes = {"dtype": rows.dtype, "count": count, "dim": dim, "width": width, "parts": num_parts}
-        run(_native.placed_scores_grad, rows, **sizes, rows=rows, place=place, grad=some, partial=partial)
+        run(_native.indexed_scores_grad, rows, **sizes, rows=rows, row_index=row_index, grad=some, partial=partial)
         sums.append(partial.sum(dim=0))
     return torch.cat(sums)
 

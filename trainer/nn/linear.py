@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from cohort_gnn.nn import kernels
-from cohort_gnn.nn.inputs import PlacedRows
+from cohort_gnn.nn.inputs import IndexedRows
 from cohort_gnn.nn.operators import Operator
 
 PARTS = 512  # into which column_sums() divides many rows; the parts are summed in parallel
@@ -135,15 +135,15 @@ def column_sums(x: Tensor) -> Tensor:
     return (sums + x[whole:].sum(dim=0, dtype=wide)).to(x.dtype)
 
 
-def end_scores(rows: Tensor | PlacedRows, vectors: Tensor) -> Tensor:
+def end_scores(rows: Tensor | IndexedRows, vectors: Tensor) -> Tensor:
     """``rows @ vectors.t()`` for a few vectors: [rows, vectors], float64 for float64 rows, otherwise float32.
 
     16-bit rows are multiplied without conversion. The gradient of the vectors, a sum over all rows, also counts
-    gradients that are too small for float16. PlacedRows are gathered unless a GPU has a kernel for them.
+    gradients that are too small for float16. IndexedRows are gathered unless a GPU has a kernel for them.
     """
-    if isinstance(rows, PlacedRows):
-        if kernels.takes_placed_scores(rows.rows):
-            return _PlacedScores.apply(rows, vectors)
+    if isinstance(rows, IndexedRows):
+        if kernels.takes_indexed_scores(rows.rows):
+            return _IndexedScores.apply(rows, vectors)
         rows = rows.gathered()
     if rows.element_size() > 2:
         return F.linear(rows, vectors.to(rows.dtype))
@@ -170,14 +170,14 @@ class _Scores(torch.autograd.Function):
         return grad_rows, torch.ldexp(_wide_product(half.t(), rows)[: ctx.count], exponent).to(ctx.dtype)
 
 
-class _PlacedScores(torch.autograd.Function):
-    """Of PlacedRows that kernels.takes_placed_scores() tells of."""
+class _IndexedScores(torch.autograd.Function):
+    """Of IndexedRows that kernels.takes_indexed_scores() tells of."""
 
     @staticmethod
     def forward(ctx, rows, vectors):
         ctx.rows, ctx.count, ctx.dtype = rows, len(vectors), vectors.dtype
         vectors = _in_eights(vectors.to(rows.dtype))
-        return kernels.placed_scores(rows.rows, rows.place, vectors)[:, : ctx.count]
+        return kernels.indexed_scores(rows.rows, rows.row_index, vectors)[:, : ctx.count]
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -186,7 +186,7 @@ class _PlacedScores(torch.autograd.Function):
         if not len(grad):
             return None, grad.new_zeros(ctx.count, rows.shape[1], dtype=ctx.dtype)
         half, exponent = _scaled(F.pad(grad, (0, -ctx.count % 8)), rows.dtype)
-        sums = kernels.placed_scores_grad(half, rows.rows, rows.place)[: ctx.count]
+        sums = kernels.indexed_scores_grad(half, rows.rows, rows.row_index)[: ctx.count]
         return None, torch.ldexp(sums, exponent).to(ctx.dtype)
 
 

@@ -19,14 +19,14 @@ class Read:
 
     Attributes:
         ids: int64 [n], ascending.
-        place: int64 [n], which of `rows` each id has, ascending for equal ids; None: they are in order.
+        row_index: int64 [n], which of `rows` each id has, ascending for equal ids; None: they are in order.
         rows: float32 [n, dim], a leaf, which gets the gradient.
         versions: of `rows` and of the table's values, by which torch counts changes; None: `rows` are others.
         is_kept: an optimizer's zero_grad() has kept it once.
     """
 
     ids: Tensor
-    place: Tensor | None
+    row_index: Tensor | None
     rows: Tensor
     versions: tuple[int, ...] | None = None
     is_kept: bool = False
@@ -61,17 +61,17 @@ class HotRows:
 
 @dataclass
 class _ChangedRows:
-    """Rows on the device that a step has changed: rows[place[i]] is row ids[i]. After `written` the host has them."""
+    """Rows on the device that a step changed: rows[row_index[i]] is row ids[i]. After `written` the host has them."""
 
     ids: Tensor
-    place: Tensor | None
+    row_index: Tensor | None
     rows: Tensor
     written: torch.cuda.Event | None = None
 
     @property
     def ref(self):
-        place = 0 if self.place is None else self.place.data_ptr()
-        addresses = {"ids": self.ids.data_ptr(), "place": place, "rows": self.rows.data_ptr()}
+        row_index = 0 if self.row_index is None else self.row_index.data_ptr()
+        addresses = {"ids": self.ids.data_ptr(), "row_index": row_index, "rows": self.rows.data_ptr()}
         return _native.ChangedRows(count=len(self.ids), **addresses)
 
 
@@ -119,16 +119,16 @@ class RowTable:
         """What the next kernel takes as the rows that `values` does not have yet."""
         if self._before_last is not None:
             torch.cuda.current_stream(self.device).wait_event(self._before_last)
-        return _native.ChangedRows(count=0, ids=0, place=0, rows=0) if self._changed is None else self._changed.ref
+        return _native.ChangedRows(count=0, ids=0, row_index=0, rows=0) if self._changed is None else self._changed.ref
 
     def await_rows(self) -> None:
         """Makes kernels wait, from now on, until `values` has all rows."""
         if self._changed is not None and self._changed.written is not None:
             torch.cuda.current_stream(self.device).wait_event(self._changed.written)
 
-    def put_later(self, ids: Tensor, place: Tensor | None, rows: Tensor) -> None:
-        """Writes changed rows to `values`: rows[place[i]] is the new row ids[i]. Until then kernels take these."""
-        last, self._changed = self._changed, _ChangedRows(ids, place, rows)
+    def put_later(self, ids: Tensor, row_index: Tensor | None, rows: Tensor) -> None:
+        """Writes changed rows to `values`: rows[row_index[i]] is the new row ids[i]. Until then kernels take these."""
+        last, self._changed = self._changed, _ChangedRows(ids, row_index, rows)
         num_rows, dim = self.values.shape
         fields = {"table": self.ref, "num_rows": num_rows, "dim": dim, "changed": self._changed.ref}
         if self.device.type != "cuda":
@@ -140,7 +140,7 @@ class RowTable:
         with torch.cuda.stream(self._beside):
             kernels.run(_native.put_rows, rows, **fields)
             self._changed.written = self._beside.record_event()
-        for tensor in (ids, place, rows):
+        for tensor in (ids, row_index, rows):
             if tensor is not None:
                 tensor.record_stream(self._beside)
         self._before_last = None if last is None else last.written
@@ -277,23 +277,23 @@ class NodeEmbedding(nn.Module):
             actual = f"one of layout {ids.layout} on {ids.device}"
             raise CohortError("NodeEmbedding: ids", "a dense tensor", actual)
         self._raise_bad_id()
-        device, place = self.table.device, None
+        device, row_index = self.table.device, None
         flat = ids.detach().to(device, torch.int64).reshape(-1).contiguous()
         reads = self.reads if self.training and torch.is_grad_enabled() else None
         if reads is not None or (self.place == "host" and device.type == "cuda"):
             # The link reads host memory fastest in the order of addresses. A GPU sorts 32 bits in half the time of 64.
-            place = torch.argsort(flat.to(torch.int32) if self.num_nodes < 2**31 else flat, stable=True)
-            flat = flat[place]
-        rows = self._take(flat, place)
+            row_index = torch.argsort(flat.to(torch.int32) if self.num_nodes < 2**31 else flat, stable=True)
+            flat = flat[row_index]
+        rows = self._take(flat, row_index)
         if reads is not None:
-            reads.append(Read(flat, place, rows.requires_grad_(), versions_of(rows, self.table.values)))
+            reads.append(Read(flat, row_index, rows.requires_grad_(), versions_of(rows, self.table.values)))
         return rows if ids.dim() == 1 else rows.view(*ids.shape, self.dim)
 
-    def _take(self, ids: Tensor, place: Tensor | None) -> Tensor:
+    def _take(self, ids: Tensor, row_index: Tensor | None) -> Tensor:
         if self._bad is None or self._bad.device != ids.device:
             self._bad = _BadId(ids.device)
         rows = torch.empty(len(ids), self.dim, dtype=torch.float32, device=ids.device)
-        arrays = {"ids": ids, "place": place, "out": rows, "bad": self._bad.at}
+        arrays = {"ids": ids, "row_index": row_index, "out": rows, "bad": self._bad.at}
         sizes = {"num_rows": self.num_nodes, "dim": self.dim, "count": len(ids)}
         kernels.run(_native.take_rows, ids, table=self.table.ref, changed=self.table.changed_rows(), **sizes, **arrays)
         if ids.device.type == "cpu":

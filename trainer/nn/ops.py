@@ -26,8 +26,8 @@ def gather_sum(
     p: float = 0.0,
     key: int = 0,
     key_at: Tensor | None = None,
-    place: Tensor | None = None,
-    own_place: Tensor | None = None,
+    row_index: Tensor | None = None,
+    own_row_index: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Sums (or means) of the rows of ``x`` that a target's edges bring.
 
@@ -43,8 +43,8 @@ def gather_sum(
             as others.
         relu: rows of ``x`` go through ReLU and dropout first, see Activation.fuses(); not with BESIDE_OWN.
         p, key, key_at: of dropout.
-        place, own_place: int64 [sources], [num_targets], rows of ``x`` that stand for sources and targets, see Block;
-            then ``x`` gets no gradient.
+        row_index, own_row_index: int64 [sources], [num_targets], rows of ``x`` that stand for sources and targets, see
+            Block; then ``x`` gets no gradient.
 
     Returns:
         out_dtype [num_targets, dim or 2 dim]; with ``mean`` 1 / (number of edges, at least 1) [num_targets], else [0];
@@ -52,9 +52,14 @@ def gather_sum(
     """
     kept = _kept(x, relu)
     inverse_count = x.new_empty(num_targets if mean else 0, dtype=kernels.sum_dtype(x.dtype))
-    fields = {"mean": mean, "inverse_count": inverse_count if mean else None, "place": place, "own_place": own_place}
+    fields = {
+        "mean": mean,
+        "inverse_count": inverse_count if mean else None,
+        "row_index": row_index,
+        "own_row_index": own_row_index,
+    }
     if norm is not None:
-        fields |= _normalized(x, norm, num_targets, loop) | {"own_place": place}
+        fields |= _normalized(x, norm, num_targets, loop) | {"own_row_index": row_index}
     elif beside:
         fields |= {"own_use": _native.OWN_BESIDE, "own": own if beside == BESIDE_OWN else x, "num_own": num_targets}
     drop = Drop(_native.DROP_IN, kept, p, key, key_at) if relu else None

@@ -18,7 +18,7 @@ from cohort_gnn.nn.gat import GATRules
 from cohort_gnn.nn.gcn import GCNRules
 from cohort_gnn.nn.graphconv import GraphConvRules
 from cohort_gnn.nn.hgt import HGTRules
-from cohort_gnn.nn.inputs import is_placed, require_placed_rows
+from cohort_gnn.nn.inputs import is_indexed, require_indexed_rows
 from cohort_gnn.nn.sage import SUMS, SAGERules
 from cohort_gnn.nn.trim import has_message_hooks, trim_by_hops
 
@@ -134,8 +134,8 @@ class GCNConv(_Checked, GCNRules, pyg.GCNConv):
         activation: Activation | None = None,
     ) -> Tensor:
         """Like GCNRules.forward; PyG's code runs with edge weights, and for sparse matrices."""
-        if is_placed(edge_index) and edge_weight is not None:
-            require_placed_rows(self, x, False, activation)
+        if is_indexed(edge_index) and edge_weight is not None:
+            require_indexed_rows(self, x, False, activation)
         if isinstance(x, Tensor) and (edge_weight is not None or takes_pygs_way(self, edge_index)):
             x = x if activation is None else activation(x)
             return pyg.GCNConv.forward(self, x, edge_index, edge_weight)

@@ -13,7 +13,7 @@ from cohort_gnn.nn.activation import Activation
 from cohort_gnn.nn.attention_products import kept_bytes
 from cohort_gnn.nn.block import Block
 from cohort_gnn.nn.gat import GATRules
-from cohort_gnn.nn.inputs import PlacedRows
+from cohort_gnn.nn.inputs import IndexedRows
 from cohort_gnn.nn.kernels import Drop, GroupedEdges, sum_dtype
 from cohort_gnn.nn.linear import end_scores, product_of, weight_and_bias_grads
 from cohort_gnn.spec.graph import EdgeType
@@ -36,7 +36,7 @@ class Into:
 
 def sum_relations(
     into: Sequence[Into],
-    rows: Sequence[Tensor | PlacedRows],
+    rows: Sequence[Tensor | IndexedRows],
     dtype: torch.dtype,
     weights: Sequence[Tensor],
     own_weights: Sequence[Tensor | None],
@@ -49,15 +49,15 @@ def sum_relations(
 
     Args:
         into: the node types that relations lead to.
-        rows: [nodes, any] of each node type. PlacedRows are read at their places; they cannot have an activation.
+        rows: [nodes, any] of each node type. IndexedRows are read by their index; they cannot have an activation.
         dtype: dtype of the results; weights and biases are converted to it.
         weights: [width, columns of all sources] for each entry of ``into``.
         own_weights: [width, columns of own rows] for each entry; None: the targets have no own rows.
         biases: [width] for each entry; None: no bias.
         activation: activation that all rows go through before they are used; None: no activation.
     """
-    places = [tensor.place if isinstance(tensor, PlacedRows) else None for tensor in rows]
-    inputs = [kernels.matrix_of(tensor.rows if isinstance(tensor, PlacedRows) else tensor) for tensor in rows]
+    row_indices = [tensor.row_index if isinstance(tensor, IndexedRows) else None for tensor in rows]
+    inputs = [kernels.matrix_of(tensor.rows if isinstance(tensor, IndexedRows) else tensor) for tensor in rows]
     # The arguments of ReLU and dropout that rows go through as they are read: kernels.Drop.
     reads: list[tuple | None] = [None] * len(inputs)
     if activation is not None:
@@ -67,12 +67,12 @@ def sum_relations(
             else:
                 inputs[number] = activation(tensor)
     factors = [None if tensor is None else tensor.to(dtype) for tensor in (*weights, *own_weights, *biases)]
-    return _SumRelations.apply(into, dtype, reads, places, *inputs, *factors)
+    return _SumRelations.apply(into, dtype, reads, row_indices, *inputs, *factors)
 
 
 def sum_attentions(
     convs: Mapping[EdgeType, GATRules],
-    x: Mapping[str, Tensor | PlacedRows],
+    x: Mapping[str, Tensor | IndexedRows],
     blocks: Mapping[EdgeType, Block],
     edge_attr: Mapping[EdgeType, Tensor],
 ) -> dict[str, Tensor]:
@@ -82,8 +82,8 @@ def sum_attentions(
 
     Args:
         convs: a GATConv for each edge type; it concatenates its heads, and adds no edges from targets to themselves.
-        x: [nodes, any] for each node type with rows; the targets are the first nodes of their type. PlacedRows are read
-            at their places, unless a GATConv multiplies rows of their type by its weights first: it gathers them.
+        x: [nodes, any] for each node type with rows; the targets are the first nodes of their type. IndexedRows are
+            read by their index, unless a GATConv multiplies rows of their type by its weights first: it gathers them.
         blocks: a block for each edge type.
         edge_attr: feature rows of edges, for the edge types whose convs take them.
     """
@@ -99,7 +99,7 @@ def sum_attentions(
         num_rows = max(blocks[name].num_targets if is_target else x[kind].shape[0] for name, is_target in roles)
         rows = x[kind]
         if num_rows < rows.shape[0]:
-            rows = rows.first(num_rows) if isinstance(rows, PlacedRows) else rows[:num_rows]
+            rows = rows.first(num_rows) if isinstance(rows, IndexedRows) else rows[:num_rows]
         with torch.autocast(rows.device.type, enabled=False):
             vectors = [convs[name].score_vectors(is_target) for name, is_target in roles]
             products = end_scores(rows, torch.cat(vectors))
@@ -121,10 +121,10 @@ def sum_attentions(
 
 
 def _read_rows(
-    rows: Tensor | PlacedRows, kind: str, convs: Mapping[EdgeType, GATRules], blocks: Mapping[EdgeType, Block]
-) -> Tensor | PlacedRows:
+    rows: Tensor | IndexedRows, kind: str, convs: Mapping[EdgeType, GATRules], blocks: Mapping[EdgeType, Block]
+) -> Tensor | IndexedRows:
     """The rows of a node type as sum_attentions() reads them."""
-    if not isinstance(rows, PlacedRows):
+    if not isinstance(rows, IndexedRows):
         return kernels.matrix_of(rows)
     relations = (name for name in convs if name[0] == kind)
     if all(convs[name].sums_first(blocks[name], rows.shape[1]) for name in relations):
@@ -136,7 +136,7 @@ class _SumRelations(torch.autograd.Function):
     """sum_relations() with gradients: those of a node type's rows are added up in one matrix, relation by relation."""
 
     @staticmethod
-    def forward(ctx, into, dtype, reads, places, *tensors):
+    def forward(ctx, into, dtype, reads, row_indices, *tensors):
         rows, factors = tensors[: len(reads)], tensors[len(reads) :]
         kept = [
             None if read is None else values.new_empty((values.shape[0], values.shape[1] // 4), dtype=torch.uint8)
@@ -148,11 +148,11 @@ class _SumRelations(torch.autograd.Function):
         out, saved = [], []
         for number, entry in enumerate(into):
             weight, own_weight, bias = factors[number :: len(into)]
-            means, inverse_counts = _means_beside(entry, rows, places, drops, dtype)
+            means, inverse_counts = _means_beside(entry, rows, row_indices, drops, dtype)
             sums, own = product_of(means, weight, bias), None
             if entry.own is not None:
-                own, place = rows[entry.own], places[entry.own]
-                own = own[: len(sums)] if place is None else PlacedRows(own, place[: len(sums)]).gathered()
+                own, row_index = rows[entry.own], row_indices[entry.own]
+                own = own[: len(sums)] if row_index is None else IndexedRows(own, row_index[: len(sums)]).gathered()
                 if (read := reads[entry.own]) is not None:
                     own = kernels.drop(own, _native.RELU, *read)
                 torch.addmm(sums, own.to(dtype), own_weight.t(), out=sums)
@@ -196,7 +196,7 @@ class _SumRelations(torch.autograd.Function):
 def _means_beside(
     into: Into,
     rows: Sequence[Tensor],
-    places: Sequence[Tensor | None],
+    row_indices: Sequence[Tensor | None],
     drops: Sequence[Drop | None],
     dtype: torch.dtype,
 ) -> tuple[Tensor, list[Tensor]]:
@@ -205,8 +205,8 @@ def _means_beside(
     out, inverse_counts = rows[0].new_empty(num_targets, sum(widths), dtype=dtype), []
     for number, block, to in zip(into.sources, into.blocks, out.split(widths, dim=1), strict=True):
         inverse_counts.append(to.new_empty(num_targets, dtype=sum_dtype(rows[number].dtype)))
-        place = places[number]
-        edges = GroupedEdges(block.indptr, block.source if place is None else place[block.source], num_targets)
+        row_index = row_indices[number]
+        edges = GroupedEdges(block.indptr, block.source if row_index is None else row_index[block.source], num_targets)
         options = {"out": to, "drop": drops[number]}
         kernels.sum_rows(edges, rows[number], dtype, **options, mean=True, inverse_count=inverse_counts[-1])
     return out, inverse_counts

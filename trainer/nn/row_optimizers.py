@@ -86,7 +86,9 @@ class RowOptimizer(torch.optim.Optimizer):
         """Makes gradients the sums of those of all ranks, divided by a number. All ranks call it."""
         for embedding in self.embeddings:
             read = _joined(_with_grads(embedding), embedding)
-            ids = read.ids if read.place is None else torch.empty_like(read.ids).scatter_(0, read.place, read.ids)
+            ids = (
+                read.ids if read.row_index is None else torch.empty_like(read.ids).scatter_(0, read.row_index, read.ids)
+            )
             ids, grads = _added_up(self.gather(ids), self.gather(read.rows.grad.contiguous()))
             rows = torch.empty_like(grads)
             rows.grad = grads.div_(divisor)
@@ -116,7 +118,7 @@ class RowOptimizer(torch.optim.Optimizer):
         sizes = {"num_rows": rows.num_nodes, "dim": rows.dim, "count": len(read.ids)}
         arrays = {
             "ids": read.ids,
-            "place": read.place,
+            "row_index": read.row_index,
             "grads": grads,
             "before": read.rows if is_current else None,
             "changed": grads if later else None,
@@ -128,7 +130,7 @@ class RowOptimizer(torch.optim.Optimizer):
         factors = {name: float(value) for name, value in (options | self._factors(self.steps[number])).items()}
         kernels.run(_native.update_rows, read.ids, rule=self.RULE, **tables, **sizes, **arrays, **factors)
         if later:
-            rows.table.put_later(read.ids, read.place, grads)
+            rows.table.put_later(read.ids, read.row_index, grads)
 
     def _factors(self, steps: int) -> dict[str, float]:
         """rate, share1 and share2 of UpdateRowsCall in trainer/nn/native/learned_rows.h."""
@@ -277,9 +279,11 @@ def _joined(reads: list[Read], embedding: NodeEmbedding) -> Read:
         return reads[0]
     device = embedding.table.device
     none = torch.empty(0, dtype=torch.int64, device=device)
-    first, places = 0, [none]
+    first, row_indices = 0, [none]
     for read in reads:
-        places.append(first + (torch.arange(len(read.ids), device=device) if read.place is None else read.place))
+        row_indices.append(
+            first + (torch.arange(len(read.ids), device=device) if read.row_index is None else read.row_index)
+        )
         first += len(read.ids)
     ids, order = torch.sort(torch.cat([none, *(read.ids for read in reads)]), stable=True)
     no_rows = torch.empty(0, embedding.dim, dtype=torch.float32, device=device)
@@ -287,7 +291,7 @@ def _joined(reads: list[Read], embedding: NodeEmbedding) -> Read:
     rows.grad = torch.cat([no_rows, *(read.rows.grad for read in reads)])
     table = embedding.table
     versions = versions_of(rows, table.values) if all(read.is_current(table) for read in reads) else None
-    return Read(ids, torch.cat(places)[order], rows, versions)
+    return Read(ids, torch.cat(row_indices)[order], rows, versions)
 
 
 def _added_up(ids: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from cohort_gnn.nn import ops
 from cohort_gnn.nn.activation import Activation, apply_to_ends
 from cohort_gnn.nn.block import Block, block_of, rows_of_ends
-from cohort_gnn.nn.inputs import amp_dtype, is_placed, is_prefix, materialize, require_placed_rows
+from cohort_gnn.nn.inputs import amp_dtype, is_indexed, is_prefix, materialize, require_indexed_rows
 from cohort_gnn.nn.kernels import matrix_of
 from cohort_gnn.nn.linear import linear
 
@@ -36,13 +36,13 @@ class SAGERules:
 
         Args:
             x: [nodes, in_channels], of which a Block's targets are the first; or a pair for sources and targets; None
-                for targets: they have no rows. For a Block with places all rows that it may name.
+                for targets: they have no rows. For a Block with own_row_index all rows that it may name.
             edge_index: int64 [2, edges] of sources and targets, or a Block.
             size: (sources, targets), needed only without rows of targets.
             activation: what becomes of ``x`` first, as part of the same pass over memory where that is possible.
         """
-        if is_placed(edge_index):
-            require_placed_rows(self, x, not self.project, activation)
+        if is_indexed(edge_index):
+            require_indexed_rows(self, x, not self.project, activation)
             return self._normalized(self._linear_of_sums(matrix_of(x), x, edge_index, True, None))
         if activation is not None and not self._fuses(activation, x):
             x, activation = apply_to_ends(activation, x), None
@@ -80,7 +80,17 @@ class SAGERules:
         summed = self._summed_targets(block) if beside == ops.BESIDE_PREFIX and not drawn else block.num_targets
         edges = block.indptr, block.source, summed
         rows = ops.gather_sum(
-            source, own, None, *edges, mean, beside, 0.0, dtype, *drawn, place=block.place, own_place=block.own_place
+            source,
+            own,
+            None,
+            *edges,
+            mean,
+            beside,
+            0.0,
+            dtype,
+            *drawn,
+            row_index=block.row_index,
+            own_row_index=block.own_row_index,
         )[0]
         if target is None:
             return self.lin_l(rows)
@@ -99,4 +109,6 @@ class SAGERules:
         """Targets from this number on have no edges, and on a CPU no sums: those would take as long as others."""
         in_batch = block.indptr.shape[0] - 1
         is_open = block.indptr.device.type == "cpu" and not torch.compiler.is_compiling()
-        return max(0, min(in_batch, block.num_targets)) if is_open and block.own_place is None else block.num_targets
+        return (
+            max(0, min(in_batch, block.num_targets)) if is_open and block.own_row_index is None else block.num_targets
+        )

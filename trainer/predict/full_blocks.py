@@ -95,7 +95,9 @@ class FullBlocks:
         places. Without degrees."""
         own = torch.arange(first, last, device=self.device)
         return {
-            relation: Block(*self._edges(relation, first, last), self.counts[relation[0]], last - first, own_place=own)
+            relation: Block(
+                *self._edges(relation, first, last), self.counts[relation[0]], last - first, own_row_index=own
+            )
             for relation in relations
         }
 
@@ -143,9 +145,9 @@ def pieces_below(limit: int, count: int, cost: Callable[[int, int], int]) -> Ite
 def ids_on(array: np.ndarray, first: int, last: int, device: torch.device) -> Tensor:
     """array[first:last] as int64, by pieces, so that a GPU's takes little host memory."""
     out = torch.empty(last - first, dtype=torch.int64, device=device)
-    for place in range(first, last, READ_AT_ONCE):
-        some = torch.from_numpy(np.array(array[place : min(place + READ_AT_ONCE, last)]))
-        out[place - first :][: len(some)] = some.to(device)
+    for begin in range(first, last, READ_AT_ONCE):
+        some = torch.from_numpy(np.array(array[begin : min(begin + READ_AT_ONCE, last)]))
+        out[begin - first :][: len(some)] = some.to(device)
     return out
 
 

@@ -44,12 +44,12 @@ class MemoryPlan:
 
     Attributes:
         work_bytes: of a piece of a layer: what becomes of its rows, and copies of those that it reads.
-        places: of the rows that each layer reads: the features first, then hidden layers.
+        kept_in: of the rows that each layer reads: the features first, then hidden layers.
         file_bytes: of hidden layers that lie in files at once.
     """
 
     work_bytes: int
-    places: list[KeptIn]
+    kept_in: list[KeptIn]
     file_bytes: int = 0
 
 
@@ -74,26 +74,28 @@ def plan_memory(
     work = min(max(LEAST_WORK_BYTES, (bound_bytes - host_fixed) // 4), MOST_WORK_BYTES)
     host_room = bound_bytes - host_fixed - work
     if gpu_bytes is not None:
-        places = _places(tables, gpu_bytes * 2 // 3 - fixed, host_room)
+        memories = _choose_memories(tables, gpu_bytes * 2 // 3 - fixed, host_room)
     else:
-        places = _places(tables, host_room, 0)
-        if KeptIn.FILES in places[1:]:
+        memories = _choose_memories(tables, host_room, 0)
+        if KeptIn.FILES in memories[1:]:
             work = min(max(LEAST_WORK_BYTES, (bound_bytes - host_fixed) // 2), MOST_WORK_BYTES)
-            places = [KeptIn.FILES] * len(tables)
-    in_files = [size * (place == KeptIn.FILES) for size, place in zip(tables[1:], places[1:], strict=True)]
-    return MemoryPlan(work, places, max((sum(pair) for pair in pairwise([0, *in_files])), default=0))
+            memories = [KeptIn.FILES] * len(tables)
+    in_files = [size * (memory == KeptIn.FILES) for size, memory in zip(tables[1:], memories[1:], strict=True)]
+    return MemoryPlan(work, memories, max((sum(pair) for pair in pairwise([0, *in_files])), default=0))
 
 
-def _places(tables: list[int], room: int, host_room: int) -> list[KeptIn]:
+def _choose_memories(tables: list[int], room: int, host_room: int) -> list[KeptIn]:
     """Where tables of so many bytes lie, of which one is read while the next is written."""
-    places = [KeptIn.FILES] * len(tables)
-    for place, space in ((KeptIn.WHOLE, room), (KeptIn.HOST, host_room)):
+    memories = [KeptIn.FILES] * len(tables)
+    for memory, space in ((KeptIn.WHOLE, room), (KeptIn.HOST, host_room)):
         for i in reversed(range(len(tables))):
-            is_free = places[i] == KeptIn.FILES and (i > 0 or place == KeptIn.WHOLE)  # features are in a file already
-            beside = [tables[j] for j in (i - 1, i + 1) if 0 <= j < len(tables) and places[j] == place]
+            is_free = memories[i] == KeptIn.FILES and (
+                i > 0 or memory == KeptIn.WHOLE
+            )  # features are in a file already
+            beside = [tables[j] for j in (i - 1, i + 1) if 0 <= j < len(tables) and memories[j] == memory]
             if is_free and tables[i] + max(beside, default=0) <= space:
-                places[i] = place
-    return places
+                memories[i] = memory
+    return memories
 
 
 class Layerwise:
@@ -130,21 +132,23 @@ class Layerwise:
         Raises:
             OSError: the disk has no room for the hidden layers.
         """
-        rows, places = self._features(), self.memory.places[1:]
-        with temporary_folder(self.out) if KeptIn.FILES in places else contextlib.nullcontext() as folder:
-            for number, place in enumerate([*places, None]):
+        rows, memories = self._features(), self.memory.kept_in[1:]
+        with temporary_folder(self.out) if KeptIn.FILES in memories else contextlib.nullcontext() as folder:
+            for number, memory in enumerate([*memories, None]):
                 made: RowsByType = {}
                 for name in self._gives[number]:
                     take = take_scores
-                    if place is not None:
+                    if memory is not None:
                         shape = self._tables[name].num_nodes, self._width(number + 1, name)
-                        file = folder / f"hidden-{number}-{len(made)}.npy" if folder and place == KeptIn.FILES else None
-                        whole = torch.empty(shape, device=self.device) if place == KeptIn.WHOLE else None
+                        file = (
+                            folder / f"hidden-{number}-{len(made)}.npy" if folder and memory == KeptIn.FILES else None
+                        )
+                        whole = torch.empty(shape, device=self.device) if memory == KeptIn.WHOLE else None
                         out = torch.from_numpy(new_rows(shape, file)) if whole is None else whole
                         made[name] = ArrayRows(out.numpy()) if whole is None else whole
                         take = keep_scores(out)
                     self._run_layer(number, rows, name, take, advance)
-                if folder and number > 0 and places[number - 1] == KeptIn.FILES:
+                if folder and number > 0 and memories[number - 1] == KeptIn.FILES:
                     for file in folder.glob(f"hidden-{number - 1}-*.npy"):
                         file.unlink()
                 rows = made
@@ -168,7 +172,7 @@ class Layerwise:
         """What the first layer reads."""
         tables = {name: table for name, table in self._tables.items() if table.feature_dim}
         rows = {name: features_of(table) for name, table in tables.items()}
-        if self.memory.places[0] != KeptIn.WHOLE:
+        if self.memory.kept_in[0] != KeptIn.WHOLE:
             return dict(rows)
         return {
             name: self._taken(rows[name], range(node_table.num_nodes), node_table.feature_dim)
@@ -208,7 +212,7 @@ class Layerwise:
         blocks, ids = self._blocks.blocks(name, relations, first, last)
         if in_place:
             own = ids[name][: last - first]
-            placed = {name: replace(block, place=ids[name[0]], own_place=own) for name, block in blocks.items()}
+            placed = {name: replace(block, row_index=ids[name[0]], own_row_index=own) for name, block in blocks.items()}
             return rows, placed
         none = torch.zeros(1, dtype=torch.int64, device=self.device)
         for relation in self.model.edge_types[number]:
@@ -220,7 +224,7 @@ class Layerwise:
     def _reads_in_place(self, number: int, rows: RowsByType) -> bool:
         """Whether a layer reads rows where those of all nodes lie, which is in the memory of the device."""
         lie_there = (isinstance(rows.get(name), Tensor) for name in self._reads[number])
-        return self.model.takes_placed_blocks and all(lie_there)
+        return self.model.takes_indexed_blocks and all(lie_there)
 
     def _rows_of(self, number: int, rows: RowsByType, name: str, ids: Tensor) -> Tensor:
         """The rows of nodes of a type that a layer reads; of learned rows the ids."""

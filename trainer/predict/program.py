@@ -156,9 +156,9 @@ def predict_nodes(job: dict) -> None:
         write = write_scores if job["top_k"] is None else write_best_targets
         summary, memory = write(job, data, model, targets, temporary)
     if not job["quiet"]:
-        places = dict.fromkeys(memory.places[1:] or [KeptIn.WHOLE])
+        memories = dict.fromkeys(memory.kept_in[1:] or [KeptIn.WHOLE])
         on_gpu = job["device"] != "cpu"
-        where = " and ".join("the GPU's memory" if on_gpu and place == KeptIn.WHOLE else place for place in places)
+        where = " and ".join("the GPU's memory" if on_gpu and kept == KeptIn.WHOLE else kept for kept in memories)
         LOG.info(f"{out}: {summary} in {time.monotonic() - start:.1f} s, hidden layers in {where}")
 
 

@@ -31,9 +31,9 @@ __device__ int table_of(const ShardsRef& shards, int num_tables, int64_t id) {
   return table;
 }
 
-__device__ int64_t place_of(const ShardsRef& shards, int table, int64_t id) {
+__device__ int64_t position_of(const ShardsRef& shards, int table, int64_t id) {
   if (!shards.owners) return id - shards.bounds[table];
-  return shards.places ? shards.places[id] : shards.wide_places[id];
+  return shards.positions ? shards.positions[id] : shards.wide_positions[id];
 }
 
 // Lists, for each table, entries and positions of its rows, in any order.
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(base::kBlockThreads)
     __syncthreads();
     if (exists) {
       const int64_t at = table * located.count + firsts[table] + nth;
-      located.entries[at] = entry_of(shards.refs[table], place_of(shards, table, id));
+      located.entries[at] = entry_of(shards.refs[table], position_of(shards, table, id));
       located.positions[at] = static_cast<int32_t>(position);
     }
   }

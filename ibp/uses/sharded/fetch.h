@@ -14,12 +14,12 @@ inline constexpr int kMostShards = 64;
 
 // Which table has the row of an id, and where. All arrays lie in GPU memory.
 struct ShardsRef {
-  const EncodedRef* refs = nullptr;      // EncodedRef [tables]: ref() of each
-  int64_t num_rows = 0;                  // of all ids
-  const int64_t* bounds = nullptr;       // int64 [tables + 1]: the first id of each table, and the end
-  const int32_t* owners = nullptr;       // int32 [num_rows], the table of each id; null: `bounds` says so
-  const int32_t* places = nullptr;       // int32 [num_rows], with `owners`: its row there; null: wide_places
-  const int64_t* wide_places = nullptr;  // int64 [num_rows]
+  const EncodedRef* refs = nullptr;         // EncodedRef [tables]: ref() of each
+  int64_t num_rows = 0;                     // of all ids
+  const int64_t* bounds = nullptr;          // int64 [tables + 1]: the first id of each table, and the end
+  const int32_t* owners = nullptr;          // int32 [num_rows], the table of each id; null: `bounds` says so
+  const int32_t* positions = nullptr;       // int32 [num_rows], with `owners`: its row there; null: wide_positions
+  const int64_t* wide_positions = nullptr;  // int64 [num_rows]
 };
 
 // Memory of one call, in GPU memory.

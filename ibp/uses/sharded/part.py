@@ -53,13 +53,13 @@ class Part:
         here = self._encoded is not None and self.device.type == "cuda" and self._encoded.place == "cuda"
         return self._encoded._table if here and self._encoded is not None else None
 
-    def fetch(self, places: Tensor) -> Tensor:
-        """Rows at these places int64 [n], decoded: [n, D]."""
+    def fetch(self, positions: Tensor) -> Tensor:
+        """Rows at these positions int64 [n], decoded: [n, D]."""
         if self._encoded is None:
-            return self._plain[places]
-        return torch.as_tensor(ibp.fetch(self._encoded, self._ids(places)))
+            return self._plain[positions]
+        return torch.as_tensor(ibp.fetch(self._encoded, self._ids(positions)))
 
-    def take(self, places: Tensor, counts: list[int], encoded: bool) -> tuple[Tensor, Tensor, list[int]]:
+    def take(self, positions: Tensor, counts: list[int], encoded: bool) -> tuple[Tensor, Tensor, list[int]]:
         """Rows to be sent, `counts` of them to each rank in turn.
 
         Returns:
@@ -67,23 +67,23 @@ class Part:
             sent encoded; and the bytes of `data` for each rank.
         """
         if not encoded:
-            rows = self.fetch(places).reshape(-1).contiguous().view(torch.uint8)
-            return places[:0], rows, [count * self.row_bytes for count in counts]
+            rows = self.fetch(positions).reshape(-1).contiguous().view(torch.uint8)
+            return positions[:0], rows, [count * self.row_bytes for count in counts]
         assert self._encoded is not None
         first = torch.tensor([0, *counts]).cumsum(0)  # of the rows of each rank
         if self.device.type == "cuda":
-            _, end_offsets = stored.sizes_on_gpu(self._encoded, places)
+            _, end_offsets = stored.sizes_on_gpu(self._encoded, positions)
             bounds = torch.cat([end_offsets.new_zeros(1), end_offsets])[first.to(self.device)].cpu()
-            entries, data = stored.take_on_gpu(self._encoded, places, end_offsets, int(bounds[-1]))
+            entries, data = stored.take_on_gpu(self._encoded, positions, end_offsets, int(bounds[-1]))
         else:
-            taken = ibp.take(self._encoded, places.numpy())
+            taken = ibp.take(self._encoded, positions.numpy())
             entries, data = torch.from_numpy(taken[0].view(np.int64)), torch.from_numpy(taken[1])
             begins = torch.cat([4 * (entries & OFFSET_MASK), torch.tensor([len(data)])])
             bounds = begins[first]
         return entries, data, bounds.diff().tolist()
 
-    def _ids(self, places: Tensor):
-        return places.to(self.device) if self.device.type == "cuda" else places.numpy()
+    def _ids(self, positions: Tensor):
+        return positions.to(self.device) if self.device.type == "cuda" else positions.numpy()
 
 
 class Messages:

@@ -44,10 +44,10 @@ class PeerRows:
     ):
         self._num_tables, self._device = len(tables), device
         self._keep = bounds, owner
-        ranks, places = owner if owner is not None else (None, None)
-        addresses = tuple(0 if tensor is None else tensor.data_ptr() for tensor in (bounds, ranks, places))
+        ranks, positions = owner if owner is not None else (None, None)
+        addresses = tuple(0 if tensor is None else tensor.data_ptr() for tensor in (bounds, ranks, positions))
         with on_gpu(device.index):
-            is_wide = places is not None and places.dtype == torch.int64
+            is_wide = positions is not None and positions.dtype == torch.int64
             self._shards = _native.Shards(tables, num_rows, addresses, is_wide)
 
     def fetch(self, ids: Tensor, out: Tensor) -> Tensor:

@@ -82,7 +82,7 @@ class ShardedRows:
         rows: this rank's rows: cohort.ibp.EncodedRows or a tensor or array [v, D], of the same D and dtype on all
             ranks. With device="cpu" in host memory; with a GPU a tensor in its memory, or encoded rows that it reads:
             those of EncodedRows.to("pinned") or to("cuda").
-        owner: (ranks, places), the same on all ranks: for each id, the rank that has its row, integers [V], and the
+        owner: (ranks, positions), the same on all ranks: for each id, the rank that has its row, integers [V], and the
             position of the row among the rows of that rank, integers [V]. None: ids continue from rank to rank, and
             rank 0 has the first ids.
         group: the process group whose ranks take part; None: all ranks.
@@ -206,20 +206,20 @@ class ShardedRows:
         return [part[2] and ibp.Profile(part[2]) for part in parts]
 
     def _checked(self, owner) -> tuple[Tensor, Tensor]:
-        """The rank and the place of each row, on the device, after a check that these rows exist."""
-        ranks, places = (np.asarray(array.cpu() if isinstance(array, Tensor) else array) for array in owner)
-        if ranks.shape != places.shape or ranks.ndim != 1 or {ranks.dtype.kind, places.dtype.kind} - {"i", "u"}:
-            actual = f"{ranks.dtype} {list(ranks.shape)} and {places.dtype} {list(places.shape)}"
+        """The rank and the position of each row, on the device, after a check that these rows exist."""
+        ranks, positions = (np.asarray(array.cpu() if isinstance(array, Tensor) else array) for array in owner)
+        if ranks.shape != positions.shape or ranks.ndim != 1 or {ranks.dtype.kind, positions.dtype.kind} - {"i", "u"}:
+            actual = f"{ranks.dtype} {list(ranks.shape)} and {positions.dtype} {list(positions.shape)}"
             raise CohortError("ShardedRows: owner", "two arrays of integers [V]", actual)
         sizes = np.diff(self.bounds)
         wrong = (ranks < 0) | (ranks >= self._size)
-        wrong |= (places < 0) | (places >= sizes[np.where(wrong, 0, ranks)])
+        wrong |= (positions < 0) | (positions >= sizes[np.where(wrong, 0, ranks)])
         if wrong.any():
             at = int(np.flatnonzero(wrong)[0])
-            expected = f"a rank below {self._size} and a place among its rows ({', '.join(map(str, sizes))})"
-            raise CohortError(f"ShardedRows: owner of id {at}", expected, f"rank {ranks[at]}, place {places[at]}")
+            expected = f"a rank below {self._size} and a position among its rows ({', '.join(map(str, sizes))})"
+            raise CohortError(f"ShardedRows: owner of id {at}", expected, f"rank {ranks[at]}, position {positions[at]}")
         self.shape = (len(ranks), self.shape[1])
-        narrow = ranks.astype(np.int32), places.astype(np.int64 if sizes.max() > 2**31 - 1 else np.int32)
+        narrow = ranks.astype(np.int32), positions.astype(np.int64 if sizes.max() > 2**31 - 1 else np.int32)
         return torch.from_numpy(narrow[0]).to(self._device), torch.from_numpy(narrow[1]).to(self._device)
 
     def _gone(self, what: str, error: Exception) -> CohortError:
@@ -251,7 +251,7 @@ class ShardedRows:
         return rows if out is not None else rows.to(back_to)
 
     def _fetched(self, ids: Tensor, out: Tensor | None) -> Tensor:
-        ranks, places, num_wrong = self._located(ids)
+        ranks, positions, num_wrong = self._located(ids)
         order = torch.argsort(ranks, stable=True)
         bounds = torch.searchsorted(ranks[order], torch.arange(self._size + 1, device=self._device, dtype=ranks.dtype))
         on_device = bounds.diff()
@@ -262,8 +262,8 @@ class ShardedRows:
             self._fail_ids(ids.cpu().numpy(), np.flatnonzero(asked == BAD_IDS))
         own = slice(first[self._rank], first[self._rank + 1])
         wanted[self._rank] = asked[self._rank] = 0  # own rows do not travel
-        sorted_places = places[order]
-        to_others = torch.cat([sorted_places[: own.start], sorted_places[own.stop :]])
+        sorted_positions = positions[order]
+        to_others = torch.cat([sorted_positions[: own.start], sorted_positions[own.stop :]])
         theirs = self._all_to_all(to_others, wanted, asked)
         here = self._is_encoded[self._rank]
         entries, data, sizes = self._part.take(theirs, asked.tolist(), here)
@@ -273,7 +273,7 @@ class ShardedRows:
             entries_found = self._all_to_all(entries, asked * here, wanted * np.array(self._is_encoded))
         data_found = self._all_to_all(data, np.array(sizes), arriving)
         rows = self._rows_for(ids, out)
-        rows.index_copy_(0, order[own], self._part.fetch(sorted_places[own]))
+        rows.index_copy_(0, order[own], self._part.fetch(sorted_positions[own]))
         rank_entries = entries_found.split((wanted * np.array(self._is_encoded)).tolist())
         for rank, message in enumerate(zip(rank_entries, data_found.split(arriving.tolist()), strict=True)):
             positions = order[first[rank] :][: wanted[rank]]
@@ -351,7 +351,7 @@ class ShardedRows:
         return torch.empty(len(ids), self.shape[1], dtype=self.dtype, device=self._device)
 
     def _located(self, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Rank and place of each id (of row 0 for an id out of range), and the number of ids out of range."""
+        """Rank and position of each id (of row 0 for an id out of range), and the number of ids out of range."""
         wrong = (ids < 0) | (ids >= self.shape[0])
         if self.shape[0] == 0:
             return ids * 0, ids * 0, wrong.sum()

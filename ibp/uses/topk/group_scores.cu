@@ -39,7 +39,7 @@ struct ScoreJob {
 };
 
 // Where unit `unit` of line `line` of a stage is: units of eight lines next to each other lie in different banks.
-__device__ inline uint32_t place_of(uint32_t line, uint32_t unit) {
+__device__ inline uint32_t offset_of(uint32_t line, uint32_t unit) {
   return line * kStageLineBytes + ((unit ^ (line % kUnits)) * 16);
 }
 
@@ -98,7 +98,7 @@ __device__ inline void ask(const ScoreJob& job, const Step& step, uint32_t stage
         const int64_t row = first + line;
         const bool exists = inside && row < count;
         const uint16_t* from = exists ? table + row * job.given.num_columns + column : table;
-        copy_unit(to + place_of(line, unit), from, exists);
+        copy_unit(to + offset_of(line, unit), from, exists);
       }
     };
     copy(job.given.rows, step.first_row(job), job.given.num_rows, kTileRows, stage);
@@ -115,25 +115,25 @@ struct Sums {
   uint32_t bits[kRowTiles / 2] = {};  // which are set in any of them, without the signs
 };
 
-struct WarpPlace {
+struct WarpPosition {
   uint32_t lane = threadIdx.x % 32;
   uint32_t rows_part = threadIdx.x / 32 / 2, queries_part = threadIdx.x / 32 % 2;
 };
 
-__device__ inline void multiply_stage(uint32_t stage, const WarpPlace& at, Sums& sums) {
+__device__ inline void multiply_stage(uint32_t stage, const WarpPosition& at, Sums& sums) {
 #pragma unroll
   for (uint32_t part = 0; part < kChunkColumns / 16; ++part) {
     uint32_t queries[kQueryTiles][4];
 #pragma unroll
     for (uint32_t i = 0; i < kQueryTiles; ++i) {
       const uint32_t line = at.queries_part * kWarpQueries + i * 16 + at.lane % 16;
-      load_matrices(stage + kRowsBytes + place_of(line, part * 2 + at.lane / 16), queries[i]);
+      load_matrices(stage + kRowsBytes + offset_of(line, part * 2 + at.lane / 16), queries[i]);
     }
 #pragma unroll
     for (uint32_t j = 0; j < kRowTiles; j += 2) {
       uint32_t rows[4];  // of tiles j and j + 1, two each
       const uint32_t line = at.rows_part * kWarpRows + j * 8 + at.lane % 8 + at.lane / 16 * 8;
-      load_matrices(stage + place_of(line, part * 2 + at.lane / 8 % 2), rows);
+      load_matrices(stage + offset_of(line, part * 2 + at.lane / 8 % 2), rows);
 #pragma unroll
       for (uint32_t i = 0; i < kQueryTiles; ++i) {
         multiply(sums.products[i][j], queries[i], rows[0], rows[1]);
@@ -153,7 +153,7 @@ __device__ inline void multiply_stage(uint32_t stage, const WarpPlace& at, Sums&
 
 // The lengths of the warp's half of its rows, and into `scales` what their products are multiplied by and what is
 // added.
-__device__ inline void finish_rows(const ScoreJob& job, const Step& step, const WarpPlace& at, Sums& sums,
+__device__ inline void finish_rows(const ScoreJob& job, const Step& step, const WarpPosition& at, Sums& sums,
                                    float2* scales) {
 #pragma unroll
   for (uint32_t i = 0; i < kRowTiles / 2; ++i) {
@@ -175,7 +175,7 @@ __device__ inline void finish_rows(const ScoreJob& job, const Step& step, const 
 }
 
 // The best of each of the warp's groups with each of its queries.
-__device__ inline void finish_groups(const ScoreJob& job, const Step& step, const WarpPlace& at, const Sums& sums,
+__device__ inline void finish_groups(const ScoreJob& job, const Step& step, const WarpPosition& at, const Sums& sums,
                                      const float2* scales) {
   const int64_t num_groups = job.given.num_rows / kScoreRows;
 #pragma unroll
@@ -211,7 +211,7 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocksAnSm) score_groups_kernel(
   extern __shared__ __align__(128) std::byte shared[];
   const auto stages = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
   auto* scales = reinterpret_cast<float2*>(shared + kStages * kStageBytes);  // [kTileRows]
-  const WarpPlace at;
+  const WarpPosition at;
   Step asked{blockIdx.x}, step{blockIdx.x};
   uint32_t stage = 0, next = 0;
   for (uint32_t i = 0; i + 1 < kStages; ++i, ++next, asked.advance(job)) ask(job, asked, stages + next * kStageBytes);
@@ -258,7 +258,7 @@ __global__ void find_widest_kernel(ScoreBoundsRef bounds, GroupScoresRef scores,
 }
 
 // For all lanes of a warp: where a lane that keeps something puts it.
-__device__ inline int64_t place_of_kept(bool keeps, int64_t* count) {
+__device__ inline int64_t position_of_kept(bool keeps, int64_t* count) {
   const uint32_t lane = threadIdx.x % 32, kept = __ballot_sync(kAllLanes, keeps);
   unsigned long long first = 0;
   if (lane == 0 && kept != 0) {
@@ -273,8 +273,8 @@ __global__ void find_pairs_kernel(RowsAndQueries given, ScoreBoundsRef bounds, G
   for (int64_t i = base::grid_first(); i - threadIdx.x % 32 < size; i += base::grid_step()) {
     const int64_t group = i / given.num_queries, query = i - group * given.num_queries;
     const bool keeps = i < size && !(distance_of(bounds, scores.best[i], query) + scores.widest[group] < least[query]);
-    const int64_t place = place_of_kept(keeps, found.count);
-    if (keeps && place < found.room) pairs[place] = query * num_groups + group;
+    const int64_t position = position_of_kept(keeps, found.count);
+    if (keeps && position < found.room) pairs[position] = query * num_groups + group;
   }
 }
 
@@ -332,11 +332,11 @@ __global__ void score_pairs_kernel(RowsAndQueries given, ScoreBoundsRef bounds, 
     const float sum = distance_of(bounds, score, query) + radius_of(bounds, length);
     const float high = isfinite(sum) ? sum : INFINITY;
     const bool keeps = high >= least[query];
-    const int64_t place = place_of_kept(keeps, found.count);
-    if (!keeps || place >= found.room) continue;
-    to.of_query[place] = query;
-    to.row[place] = row;
-    to.high[place] = high;
+    const int64_t position = position_of_kept(keeps, found.count);
+    if (!keeps || position >= found.room) continue;
+    to.of_query[position] = query;
+    to.row[position] = row;
+    to.high[position] = high;
   }
 }
 

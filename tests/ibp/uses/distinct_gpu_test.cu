@@ -26,7 +26,7 @@ std::vector<Id> draw(int64_t count, int64_t bound, uint64_t seed) {
 // What the GPU finds among ids, and the rows that it gives for them.
 struct Found {
   Distinct distinct;
-  std::vector<int32_t> places;
+  std::vector<int32_t> row_index;
   std::vector<std::byte> rows;
 };
 
@@ -36,11 +36,11 @@ Found find(const DeviceTable& table, const std::vector<Id>& ids, int64_t padding
   const base::DeviceArray<Id> device_ids = base::upload(ids);
   const base::DeviceBytes memory(distinct_bytes(count));
   base::fill_gpu(memory.data(), 0xa5, memory.bytes());
-  const base::DeviceArray<int32_t> places = base::upload(std::vector<int32_t>(ids.size(), -7));
+  const base::DeviceArray<int32_t> row_index = base::upload(std::vector<int32_t>(ids.size(), -7));
   Found found;
-  found.distinct =
-      find_distinct(table, {device_ids.data(), sizeof(Id) == 8, count, padding}, memory.data(), places.data(), nullptr);
-  found.places = base::download(places.data(), ids.size());
+  found.distinct = find_distinct(table, {device_ids.data(), sizeof(Id) == 8, count, padding}, memory.data(),
+                                 row_index.data(), nullptr);
+  found.row_index = base::download(row_index.data(), ids.size());
   if (found.distinct.outside) return found;
   const base::DeviceBytes out(static_cast<std::size_t>(found.distinct.count) * table.ref().row_bytes);
   Gather gather(1);
@@ -59,11 +59,11 @@ void expect_distinct(const Rows& rows, const DeviceTable& table, const std::vect
   const Found found = find(table, ids, ids[ids.size() / 2]);
   ASSERT_FALSE(found.distinct.outside);
   ASSERT_EQ(found.distinct.count, static_cast<int64_t>(different.size()));
-  const auto place_of = [&](Id id) {
+  const auto number_of = [&](Id id) {
     return std::lower_bound(different.begin(), different.end(), id) - different.begin();
   };
-  EXPECT_EQ(found.distinct.padding_place, place_of(ids[ids.size() / 2]));
-  for (std::size_t i = 0; i < ids.size(); ++i) ASSERT_EQ(found.places[i], place_of(ids[i])) << i;
+  EXPECT_EQ(found.distinct.padding_row, number_of(ids[ids.size() / 2]));
+  for (std::size_t i = 0; i < ids.size(); ++i) ASSERT_EQ(found.row_index[i], number_of(ids[i])) << i;
   const std::size_t row_bytes = rows.table.row_bytes();
   for (std::size_t i = 0; i < different.size(); ++i) {
     ASSERT_EQ(std::memcmp(found.rows.data() + i * row_bytes, rows.table.row(different[i]), row_bytes), 0) << i;
@@ -104,8 +104,8 @@ TEST(GpuDistinct, SaysWhatIsNotThere) {
   EXPECT_TRUE(find<int64_t>(table, {3, 64, 1}).distinct.outside);
   EXPECT_TRUE(find<int64_t>(table, {3, (int64_t{1} << 32) + 3}).distinct.outside);
   EXPECT_TRUE(find<int32_t>(table, {-1}).distinct.outside);
-  EXPECT_EQ(find<int64_t>(table, {3, 63, 1}, 2).distinct.padding_place, -1);
-  EXPECT_EQ(find<int64_t>(table, {3, 63, 1}).distinct.padding_place, -1);
+  EXPECT_EQ(find<int64_t>(table, {3, 63, 1}, 2).distinct.padding_row, -1);
+  EXPECT_EQ(find<int64_t>(table, {3, 63, 1}).distinct.padding_row, -1);
   EXPECT_THROW(find_distinct(table, {nullptr, true, 0}, nullptr, nullptr, nullptr), base::Error);
 }
 
@@ -124,20 +124,20 @@ TEST(GpuDistinct, ADamagedRowIsToldOnce) {
 
 // Rows of integers up to 8 in float32, whose sums are exact.
 TEST(GpuBags, HaveTheSumsOfTheHost) {
-  constexpr int64_t kRows = 50, kPlaces = 400;
+  constexpr int64_t kRows = 50, kIds = 400;
   for (const uint32_t columns : {1u, 3u, 4u, 33u, 128u}) {
     std::vector<float> rows(kRows * columns);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       rows[i] = static_cast<float>(base::random_below(17, base::key_of(4), i, 0)) - 8;
     }
-    const std::vector<int32_t> places = draw<int32_t>(kPlaces, kRows, columns);
+    const std::vector<int32_t> row_index = draw<int32_t>(kIds, kRows, columns);
     const std::vector<int32_t> offsets = {0, 0, 1, 9, 9, 100, 399, 400};
     const base::DeviceArray<float> device_rows = base::upload(rows);
-    const base::DeviceArray<int32_t> device_places = base::upload(places), device_offsets = base::upload(offsets);
+    const base::DeviceArray<int32_t> device_index = base::upload(row_index), device_offsets = base::upload(offsets);
     for (const bool last_is_end : {false, true}) {
-      BagsRef bags{.places = device_places.data(),
-                   .count = kPlaces,
-                   .padding_place = 3,
+      BagsRef bags{.row_index = device_index.data(),
+                   .count = kIds,
+                   .padding_row = 3,
                    .offsets = device_offsets.data(),
                    .wide = false,
                    .num_offsets = 8,
@@ -151,10 +151,10 @@ TEST(GpuBags, HaveTheSumsOfTheHost) {
           const std::size_t bag = i / columns;
           float sum = 0, most = 0;
           int members = 0;
-          const auto end = bag + 1 < offsets.size() ? offsets[bag + 1] : kPlaces;
+          const auto end = bag + 1 < offsets.size() ? offsets[bag + 1] : kIds;
           for (int64_t at = offsets[bag]; at < end; ++at) {
-            if (places[std::size_t(at)] == 3) continue;
-            const float value = rows[std::size_t(places[std::size_t(at)]) * columns + i % columns];
+            if (row_index[std::size_t(at)] == 3) continue;
+            const float value = rows[std::size_t(row_index[std::size_t(at)]) * columns + i % columns];
             most = members++ == 0 ? value : std::max(most, value);
             sum += value;
           }

@@ -29,18 +29,18 @@ TEST(GpuShardedRows, OfSeveralTablesComeById) {
   const base::DeviceArray<EncodedRef> refs = base::upload(std::vector<EncodedRef>{opened.ref(), own.ref()});
   const base::DeviceArray<int64_t> bounds = base::upload(std::vector<int64_t>{0, 100, 150});
   // By owners, row i of all is id 149 - i.
-  std::vector<int32_t> owners, places;
+  std::vector<int32_t> owners, rows_there;
   for (int32_t id = 0; id < 150; ++id) {
     owners.push_back(149 - id >= 100);
-    places.push_back(149 - id - 100 * owners.back());
+    rows_there.push_back(149 - id - 100 * owners.back());
   }
-  const base::DeviceArray<int32_t> owner = base::upload(owners), place = base::upload(places);
-  const base::DeviceArray<int64_t> wide = base::upload(std::vector<int64_t>(places.begin(), places.end()));
+  const base::DeviceArray<int32_t> owner = base::upload(owners), position = base::upload(rows_there);
+  const base::DeviceArray<int64_t> wide = base::upload(std::vector<int64_t>(rows_there.begin(), rows_there.end()));
   const ShardsRef by_bounds{.refs = refs.data(), .num_rows = 150, .bounds = bounds.data()};
   ShardsRef by_owners = by_bounds, by_wide = by_bounds;
   by_owners.owners = by_wide.owners = owner.data();
-  by_owners.places = place.data();
-  by_wide.wide_places = wide.data();
+  by_owners.positions = position.data();
+  by_wide.wide_positions = wide.data();
 
   constexpr int64_t kCount = 3000;
   std::vector<int64_t> ids;

@@ -54,7 +54,7 @@ def test_all_ranks_are_told_what_one_did_wrong(tmp_path):
             "rank 1: expected rows of 36 x torch.float32 for cpu, as rank 0 has, found 35 x torch.float32 for cpu"
             in told["dim"]
         )
-        assert "owner of id 4: expected a rank below 2 and a place among its rows" in told["owner"]
+        assert "owner of id 4: expected a rank below 2 and a position among its rows" in told["owner"]
         *shapes, of_numpy, with_grad = told["out"]
         assert "out: expected a tensor on cpu, found ndarray" in of_numpy
         assert "out: expected a tensor without gradients, found one with gradients" in with_grad

@@ -15,7 +15,7 @@ from cohort_gnn.base.machine import STARTERS
 from cohort_gnn.trainer.bench.digest import digest
 from cohort_gnn.trainer.loader import _native, machine
 from cohort_gnn.trainer.loader.arguments import device_of_rank
-from cohort_gnn.trainer.loader.machine import Place
+from cohort_gnn.trainer.loader.machine import ProcessRank
 
 pytestmark = pytest.mark.usefixtures("shm")
 
@@ -83,7 +83,7 @@ def on_ranks(tmp_path, work, size: int, *arguments, environment=STARTED_BY["mp.s
 
 
 def batches_of(rank, size, store, data, machine_of=None) -> dict:
-    """The batches of an epoch, and the place that the loader found."""
+    """The batches of an epoch, and the rank that the loader has."""
     if machine_of:
         machine.machine_identity = lambda: machine_of[rank]
     join(rank, size, store)
@@ -94,14 +94,14 @@ def batches_of(rank, size, store, data, machine_of=None) -> dict:
     dist.barrier()
     dist.destroy_process_group()
     assert found[0] == found[1]
-    return {"batches": found[0], "place": loader._sampler.place, "owns": loader._sampler.process is not None}
+    return {"batches": found[0], "rank": loader._sampler.process_rank, "owns": loader._sampler.process is not None}
 
 
 @pytest.mark.parametrize("environment", STARTED_BY.values(), ids=STARTED_BY)
 def test_an_initialised_group_knows_the_ranks(cora, tmp_path, of_one_rank, environment):
     first, second = on_ranks(tmp_path, batches_of, 2, cora, environment=environment)
     assert first["batches"] == of_one_rank[0::2] and second["batches"][:3] == of_one_rank[1::2]
-    assert (first["place"], second["place"]) == (Place(0, 2, 0, 2), Place(1, 2, 1, 2))
+    assert (first["rank"], second["rank"]) == (ProcessRank(0, 2, 0, 2), ProcessRank(1, 2, 1, 2))
     assert (first["owns"], second["owns"]) == (True, False)
 
 
@@ -112,7 +112,7 @@ def test_each_machine_has_a_sampler_for_its_ranks(cora, tmp_path, of_one_rank, m
         batches = of_one_rank[rank::4]
         assert answer["batches"][: len(batches)] == batches and len(answer["batches"]) == 2
         local_rank, local_size = machine_of[:rank].count(machine_of[rank]), machine_of.count(machine_of[rank])
-        assert answer["place"] == Place(rank, 4, local_rank, local_size)
+        assert answer["rank"] == ProcessRank(rank, 4, local_rank, local_size)
         assert answer["owns"] == (local_rank == 0)
 
 
@@ -189,14 +189,14 @@ def test_a_part_of_a_place_is_refused_at_once(cora, alone, environment):
 def test_a_process_that_is_alone(alone, environment):
     for name, value in environment.items():
         alone.setenv(name, value)
-    assert machine.ranks_here(1).place == Place()
+    assert machine.ranks_here(1).process_rank == ProcessRank()
 
 
 def test_several_machines_under_torchrun(alone):
     for name, value in TORCHRUN.items():
         alone.setenv(name, value)
     found = machine.ranks_here(1)
-    assert (found.place, found.ranks) == (Place(2, 4, 0, 2), (2, 3))
+    assert (found.process_rank, found.ranks) == (ProcessRank(2, 4, 0, 2), (2, 3))
     assert machine.ranks_here(1).name != found.name
     alone.setenv("LOCAL_WORLD_SIZE", "1")
     assert machine.ranks_here(1).ranks == (2,)
@@ -227,7 +227,7 @@ def test_a_rank_that_sees_its_own_gpu_alone_is_told(monkeypatch, device):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(_native, "with_cuda", lambda: True)
     with pytest.raises(CohortError) as error:
-        device_of_rank(device, Place(1, 2, 1, 2))
+        device_of_rank(device, ProcessRank(1, 2, 1, 2))
     assert (error.value.place, error.value.found) == ("CUDA_VISIBLE_DEVICES", "1")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert device_of_rank(device, Place(1, 2, 1, 2)) == ("cuda", 1)
+    assert device_of_rank(device, ProcessRank(1, 2, 1, 2)) == ("cuda", 1)

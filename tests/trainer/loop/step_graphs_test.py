@@ -11,7 +11,7 @@ import torch
 
 from cohort_gnn.nn import activated
 from cohort_gnn.nn.activation import GraphKeys
-from cohort_gnn.nn.inputs import PlacedRows
+from cohort_gnn.nn.inputs import IndexedRows
 from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE, ONE_OF_EACH
 from cohort_gnn.trainer.loader import _native
 from cohort_gnn.trainer.loop.graphs import ReplayedWork, StepGraphs, graphs_for
@@ -49,8 +49,8 @@ class Batch(SimpleNamespace):
     def table(self, number: int) -> torch.Tensor:
         return self.x
 
-    def places(self, number: int) -> torch.Tensor:
-        return self.place
+    def row_index_of(self, number: int) -> torch.Tensor:
+        return self.row_index
 
     def edges(self, number: int) -> torch.Tensor:
         return self.edge_index
@@ -88,9 +88,9 @@ def slot_of(hops: int, device: torch.device, seed: int = 0) -> Batch:
 
 def leave_last_hop_global(slot: Batch) -> None:
     """The batch as the sampler leaves it where sources of the last hop get no ids."""
-    slot.last_hop_global, slot.source_node = True, slot.place[slot.edge_index[0]]
+    slot.last_hop_global, slot.source_node = True, slot.row_index[slot.edge_index[0]]
     slot.edge_index = slot.edge_index[:, : sum(slot.num_sampled_edges[:-1])].clone()
-    slot.place = slot.place[: sum(slot.num_sampled_nodes[:-1])].clone()
+    slot.row_index = slot.row_index[: sum(slot.num_sampled_nodes[:-1])].clone()
     slot.num_sampled_nodes = [*slot.num_sampled_nodes[:-1], 0]
 
 
@@ -99,7 +99,7 @@ def all_rows_of(*slots: Batch, global_too: bool = False) -> torch.Tensor:
     rows = torch.cat([slot.x for slot in slots])
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0)).to(rows.device)
     for slot, ids in zip(slots, order.split([len(slot.x) for slot in slots]), strict=True):
-        slot.place = ids
+        slot.row_index = ids
         if global_too:
             leave_last_hop_global(slot)
     return torch.empty_like(rows).index_copy_(0, order, rows)
@@ -128,13 +128,13 @@ def test_a_padded_batch_has_the_same_scores_and_gradients(kind, is_global, hops)
     sizes = Sizes.from_slot(slot)
     padded, count = sizes.padded(), sizes.nodes[0][-1]
     assert (is_global or padded.nodes[0][-1] > count) and padded.edges[0][-1] > sizes.edges[0][-1], "nothing is padded"
-    inputs = Inputs(padded, slot, ONE_OF_EACH, [rows], Scores(model).is_placed, gathers=True)
+    inputs = Inputs(padded, slot, ONE_OF_EACH, [rows], Scores(model).is_indexed, gathers=True)
     for other in (before, slot):  # what an earlier batch left does not matter
         inputs.load(other, sizes)
     x, blocks, y, *per_hop = inputs.arguments()
     compare(Scores(model)(x, blocks, SEEDS, *per_hop))
     assert torch.equal(y, slot.y[:SEEDS])
-    assert isinstance(x[NODE_TYPE], PlacedRows) == (kind != "gat")
+    assert isinstance(x[NODE_TYPE], IndexedRows) == (kind != "gat")
     if kind == "gat":
         x = x[NODE_TYPE]
         assert torch.equal(x[:count], slot.x) and not x[count:].any() and len(x) > count
@@ -151,8 +151,8 @@ def test_inputs_forget_the_batch_before():
         count = sizes.edges[0][0]
         indptr = torch.linspace(0, count, 65).long()
         edge_index = torch.ones(2, count, dtype=torch.int64)
-        place = torch.arange(count)
-        inputs.load(Batch(y=y, edge_index=edge_index, indptr=indptr, place=place), sizes)
+        row_index = torch.arange(count)
+        inputs.load(Batch(y=y, edge_index=edge_index, indptr=indptr, row_index=row_index), sizes)
         x, blocks, found, *_ = inputs.arguments()
         is_there = torch.arange(large.padded().nodes[0][1]) < count
         assert torch.equal(x[NODE_TYPE].flatten(), is_there.float())

@@ -12,7 +12,7 @@ from processes import ran
 
 import cohort_gnn as package
 from cohort_gnn.nn.block import Block
-from cohort_gnn.nn.inputs import PlacedRows
+from cohort_gnn.nn.inputs import IndexedRows
 from cohort_gnn.trainer.loader.batch import HeteroBatch, batch_of
 from cohort_gnn.trainer.loop import graphs as step_graphs
 from cohort_gnn.trainer.loop.graphs import graphs_for
@@ -61,14 +61,16 @@ class Pooled:
     """A slot on the CPU as if its rows were in pools, `all_rows`, among rows of no batch."""
 
     def __init__(self, slot, num_types: int):
-        self._slot, self.all_rows, self._places, self.has_left = slot, [], [], False
+        self._slot, self.all_rows, self._row_indices, self.has_left = slot, [], [], False
         for number in range(num_types):
             table = slot.table(number)
             count = 0 if table is None else len(table)
-            self._places.append(torch.randperm(2 * count + 3, generator=torch.Generator().manual_seed(number))[:count])
+            self._row_indices.append(
+                torch.randperm(2 * count + 3, generator=torch.Generator().manual_seed(number))[:count]
+            )
             if table is not None:
                 table = table.new_full((2 * count + 3, table.shape[1]), torch.nan).index_copy(
-                    0, self._places[-1], table
+                    0, self._row_indices[-1], table
                 )
             self.all_rows.append(table)
 
@@ -78,8 +80,8 @@ class Pooled:
     def table(self, number: int):
         raise AssertionError("slots have no rows")
 
-    def places(self, number: int) -> torch.Tensor:
-        return self._places[number]
+    def row_index_of(self, number: int) -> torch.Tensor:
+        return self._row_indices[number]
 
     def leave_rows(self) -> None:
         self.has_left = True
@@ -210,14 +212,14 @@ def test_rows_in_pools_are_those_of_slots(graph, shm, kind):
 def expect_same_where_rows_are(model, slot, pooled, types, room, amp=False) -> None:
     """Scores and gradients of a padded batch whose rows are read in the pools, if the model can."""
     scores = Scores(model, amp, keep_half=True, all_rows=pooled.all_rows, types=types)
-    is_placed = any(rows is not None and scores.is_placed(rows) for rows in pooled.all_rows)
-    assert is_placed == (model.kind != "hgt" and (amp or pooled.all_rows[0].dtype == torch.float32))
+    is_indexed = any(rows is not None and scores.is_indexed(rows) for rows in pooled.all_rows)
+    assert is_indexed == (model.kind != "hgt" and (amp or pooled.all_rows[0].dtype == torch.float32))
     found = []
     for of, rows in ((slot, None), (pooled, pooled.all_rows)):
-        inputs = Inputs(room, of, types, rows, scores.is_placed)
+        inputs = Inputs(room, of, types, rows, scores.is_indexed)
         inputs.load(of, Sizes.from_slot(of))
         x, blocks, _, *per_hop = inputs.arguments()
-        assert any(isinstance(each, PlacedRows) for each in x.values()) == (is_placed and rows is not None)
+        assert any(isinstance(each, IndexedRows) for each in x.values()) == (is_indexed and rows is not None)
         out = Scores(model, amp, keep_half=True)(x, blocks, SEEDS, *per_hop)
         trained = [each for each in model.parameters() if each.requires_grad]
         found.append((out, *torch.autograd.grad(out.square().mean(), trained, allow_unused=True)))
@@ -234,8 +236,8 @@ def test_rows_of_16_bits_are_read_in_pools_where_a_model_takes_them_as_they_are(
     plain, scores = (
         Scores(model, amp, keep_half=True, all_rows=rows, types=graph.types) for rows in (None, pooled.all_rows)
     )
-    placed = amp and kind != "hgt"
-    assert {isinstance(each, PlacedRows) for each in scores.inputs_of(pooled)[0].values()} == {placed}
+    indexed = amp and kind != "hgt"
+    assert {isinstance(each, IndexedRows) for each in scores.inputs_of(pooled)[0].values()} == {indexed}
     assert torch.equal(scores.score_slot(pooled), plain.score_slot(slot))
     expect_same_where_rows_are(model, slot, pooled, graph.types, Sizes.from_slot(slot).grown(None), amp)
 
@@ -316,14 +318,14 @@ def test_a_batch_that_does_not_fit_gets_a_larger_graph(graph, shm, monkeypatch):
 
 
 def losses_of_steps(
-    kind: str, graph, graphs_of: int | None, types=None, amp=False, placed=True, **shape
+    kind: str, graph, graphs_of: int | None, types=None, amp=False, indexed=True, **shape
 ) -> list[float]:
     device, types = torch.device("cuda"), types or graph.types
     model, losses = model_of(kind, graph, dropout=0.4, types=types, **shape).to(device), []
     with opened(graph, "cuda") as (rows, slots):
         scores = Scores(model, amp, keep_half=True, all_rows=rows, types=types)
-        if not placed:
-            model.takes_places = False
+        if not indexed:
+            model.takes_indexed_rows = False
         step = TrainStep(scores, adam(model, device, 0.01), device, graphs_of)
         torch.manual_seed(3)
         for slot in slots:
@@ -355,7 +357,7 @@ def test_replayed_steps_read_the_features_of_edges(graph, shm, tmp_path):
 @pytest.mark.parametrize("kind", ["rsage", "rgcn", "rgat"])
 def test_steps_on_rows_of_16_bits_in_pools_train_as_on_gathered_ones(half_graph, shm, kind, graphs_of):
     there, gathered = (
-        losses_of_steps(kind, half_graph, graphs_of, amp=True, placed=placed, hidden=128) for placed in (True, False)
+        losses_of_steps(kind, half_graph, graphs_of, amp=True, indexed=indexed, hidden=128) for indexed in (True, False)
     )
     assert len(there) > 6 and there[0] != there[-1]
     assert there == pytest.approx(gathered, rel=1e-2)

@@ -79,11 +79,13 @@ def assert_same(theirs, ours, x, *edges, relative: float = 1e-5) -> None:
         assert_as_close(found[name], value, relative)
 
 
-def placed(block: Block, x: torch.Tensor, seed: int = 0) -> tuple[Block, torch.Tensor]:
-    """The block with places, and the rows there: those of ``x`` among as many others, and apart from each other."""
+def indexed(block: Block, x: torch.Tensor, seed: int = 0) -> tuple[Block, torch.Tensor]:
+    """The block by index of larger rows, and these: those of ``x`` among as many others, and apart from each other."""
     generator = torch.Generator().manual_seed(seed)
     rows = torch.full((2 * len(x), x.shape[1] + 4), torch.nan)
-    place = torch.randperm(len(rows), generator=generator)[: len(x)]
-    rows[place, : x.shape[1]] = x.cpu()
-    place = place.to(x.device)
-    return replace(block, place=place, own_place=place[: block.num_targets]), rows.to(x.device)[:, : x.shape[1]]
+    row_index = torch.randperm(len(rows), generator=generator)[: len(x)]
+    rows[row_index, : x.shape[1]] = x.cpu()
+    row_index = row_index.to(x.device)
+    return replace(block, row_index=row_index, own_row_index=row_index[: block.num_targets]), rows.to(x.device)[
+        :, : x.shape[1]
+    ]

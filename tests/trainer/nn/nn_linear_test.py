@@ -8,7 +8,7 @@ from processes import ALL_TESTS
 
 import cohort_gnn.nn.linear as layer
 from cohort_gnn.nn import kernels
-from cohort_gnn.nn.inputs import PlacedRows
+from cohort_gnn.nn.inputs import IndexedRows
 from cohort_gnn.nn.linear import MANY_ROWS, PARTS, column_sums, head_linear, linear
 
 
@@ -119,14 +119,14 @@ def test_scores_of_halves_and_their_gradients(device, dtype, count):
 @pytest.mark.parametrize("columns", [6, 32, 288])
 @pytest.mark.parametrize("count", [1, 8, 20, 64, 90])
 @pytest.mark.parametrize("num_rows", [0, 1, 700])
-def test_scores_of_rows_at_places(device, dtype, columns, count, num_rows):
-    """The last places are none: such a row is zeros."""
+def test_scores_of_rows_by_index(device, dtype, columns, count, num_rows):
+    """The last indices are -1: such a row is zeros."""
     torch.manual_seed(3)
     table = torch.randn(1000, columns, device=device).to(dtype)
-    place = torch.randperm(1000, device=device)[:num_rows]
-    table[torch.ones(1000, dtype=torch.bool, device=device).index_fill(0, place, False)] = torch.nan
-    place[num_rows * 9 // 10 :] = -1
-    rows, vectors = PlacedRows(table, place), torch.randn(count, columns, device=device).requires_grad_()
+    row_index = torch.randperm(1000, device=device)[:num_rows]
+    table[torch.ones(1000, dtype=torch.bool, device=device).index_fill(0, row_index, False)] = torch.nan
+    row_index[num_rows * 9 // 10 :] = -1
+    rows, vectors = IndexedRows(table, row_index), torch.randn(count, columns, device=device).requires_grad_()
     grad, found = 1e-9 * torch.randn(num_rows, count, device=device), []
     for each in (rows, rows.gathered()):
         scores = layer.end_scores(each, vectors)

@@ -155,7 +155,7 @@ def test_blocks_hold_every_edge_once(data, monkeypatch, few):
         targets = torch.repeat_interleave(ids[: last - first], block.indptr.diff())
         (of_all,) = blocks.blocks_of_all([EDGE_TYPE], first, last).values()
         assert torch.equal(of_all.source, ids[block.source]) and torch.equal(of_all.indptr, block.indptr)
-        assert torch.equal(of_all.own_place, ids[: last - first])
+        assert torch.equal(of_all.own_row_index, ids[: last - first])
         edges.append(torch.stack((ids[block.source], targets)))
     edges = torch.cat(edges, dim=1)
     assert torch.equal(edges, graph.to_pyg().edge_index)

@@ -39,7 +39,7 @@ void HeldSlot::record_stream(base::GpuStream stream) {
 
 void HeldSlot::require_rows() const {
   if (subscriber_->header().rows_in == channel::RowsIn::kSlots) return;
-  throw base::Error({"x of a batch", "rows in its slot", "rows in a table or a pool", "use place and rows"});
+  throw base::Error({"x of a batch", "rows in its slot", "rows in a table or a pool", "use row_index and rows"});
 }
 
 std::pair<int32_t, int32_t> HeldSlot::dlpack_device() const { return device_of(*subscriber_); }

@@ -214,7 +214,7 @@ void bind_receiver(nb::module_& m) {
             return rows_in == channel::RowsIn::kSlots ? "slots" : rows_in == channel::RowsIn::kTable ? "table" : "pool";
           },
           "Where rows are: \"slots\", where x has them; \"table\" of all rows, or \"pool\" of rows of recent batches, "
-          "one a node type, of which a batch has rows `place`.")
+          "one a node type, of which a batch has rows `row_index`.")
       .def_prop_ro(
           "num_types", [](const Receiver& receiver) { return receiver.header().num_types; },
           "Node types of the graph, at least 1.")

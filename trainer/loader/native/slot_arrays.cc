@@ -80,9 +80,9 @@ void bind_node_arrays(nb::class_<HeldSlot>& slot_class) {
     return Array{batch.n_id_offset, {batch.num_nodes}};
   });
   bind_array(
-      slot_class, "place",
+      slot_class, "row_index",
       [](const HeldSlot&, const Batch& batch) {
-        return Array{batch.place_offset, {batch.num_nodes}};
+        return Array{batch.row_index_offset, {batch.num_nodes}};
       },
       "int64 [num_nodes], the row of each node in the table or the pool of its type, unless slots have rows.");
   bind_array(
@@ -146,12 +146,12 @@ nb::object table_of(nb::handle self, int type) {
   return view(self, {slot.batch().nodes[at].x_offset, {count, table.feature_dim}, dlpack_type(table.feature_dtype)});
 }
 
-// The part of place.
-nb::object places_of(nb::handle self, int type) {
+// The part of row_index.
+nb::object row_index_of(nb::handle self, int type) {
   const auto& slot = nb::cast<const HeldSlot&>(self);
   const std::size_t at = checked_type(slot, type);
   const auto count = [&](std::size_t which) { return channel::nodes_of(slot.batch(), which); };
-  return view(self, {slot.batch().place_offset + bytes_before(at, count), {count(at)}});
+  return view(self, {slot.batch().row_index_offset + bytes_before(at, count), {count(at)}});
 }
 
 // The part of indptr.
@@ -202,7 +202,7 @@ void bind_parts(nb::class_<HeldSlot>& slot_class) {
           },
           "Edges by hop of each relation. edge_index, indptr and e_id have the edges of one relation after the other.")
       .def("table", &table_of, nb::arg("type"), "Feature rows of the nodes of a type; None where the type has none.")
-      .def("places", &places_of, nb::arg("type"), "The part of place that is the type's, int64 [nodes].")
+      .def("row_index_of", &row_index_of, nb::arg("type"), "The part of row_index that is the type's, int64 [nodes].")
       .def("edge_table", &edge_table_of, nb::arg("relation"),
            "Feature rows of the edges of a relation; None where batches have none.")
       .def("offsets", &offsets_of, nb::arg("relation"),

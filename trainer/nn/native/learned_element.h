@@ -48,7 +48,7 @@ COHORT_HOST_DEVICE inline const float* current_row(const TakeRowsCall& call, int
 // Where the new row of ids[i] goes.
 COHORT_HOST_DEVICE inline float* new_row(const UpdateRowsCall& call, int64_t i) {
   if (call.changed == nullptr || call.table.is_hot(call.ids[i])) return call.table.row(call.ids[i], call.dim);
-  return call.changed + (call.place ? call.place[i] : i) * call.dim;
+  return call.changed + (call.row_index ? call.row_index[i] : i) * call.dim;
 }
 
 // Whether ids[i], one of [0, num_rows), begins the part of equal ids that it belongs to.

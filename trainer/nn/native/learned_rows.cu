@@ -32,7 +32,7 @@ __global__ void take_rows_kernel(const __grid_constant__ TakeRowsCall call) {
     } else {
       *call.bad = id;
     }
-    store_pack(call.out + (call.place ? call.place[i] : i) * call.dim + column, pack);
+    store_pack(call.out + (call.row_index ? call.row_index[i] : i) * call.dim + column, pack);
   }
 }
 
@@ -44,19 +44,19 @@ __global__ void update_rows_kernel(const __grid_constant__ UpdateRowsCall call) 
   for (int64_t at = grid_first(); at < call.count * packs; at += grid_step()) {
     const int64_t i = at / packs, column = at % packs * kVec;
     if (!begins_row(call.ids, i, call.num_rows)) continue;
-    const int64_t id = call.ids[i], end = end_of_row(call, i), place = call.place ? call.place[i] : i;
+    const int64_t id = call.ids[i], end = end_of_row(call, i), index = call.row_index ? call.row_index[i] : i;
     float* const to = new_row(call, i) + column;
     float* const to_first = call.first.row(id, call.dim) + column;
     float* const to_second = kHasSecond ? call.second.row(id, call.dim) + column : nullptr;
     // What comes over the link, asked for before the gradients are added up.
     Pack<float, kVec> row =
-        load_pack<kVec>((call.before ? call.before + place * call.dim : call.table.row(id, call.dim)) + column);
+        load_pack<kVec>((call.before ? call.before + index * call.dim : call.table.row(id, call.dim)) + column);
     Pack<float, kVec> first = load_pack<kVec>(to_first), second{};
     if constexpr (kHasSecond) second = load_pack<kVec>(to_second);
     Pack<float, kVec> sum{};
 #pragma unroll 4
     for (int64_t k = i; k < end; ++k) {
-      const auto grad = load_pack<kVec>(call.grads + (call.place ? call.place[k] : k) * call.dim + column);
+      const auto grad = load_pack<kVec>(call.grads + (call.row_index ? call.row_index[k] : k) * call.dim + column);
 #pragma unroll
       for (int v = 0; v < kVec; ++v) sum.value[v] = row_sum(sum.value[v], grad.value[v]);
     }
@@ -77,7 +77,7 @@ __global__ void put_rows_kernel(const __grid_constant__ PutRowsCall call) {
   for (int64_t at = grid_first(); at < changed.count * packs; at += grid_step()) {
     const int64_t i = at / packs, column = at % packs * kVec;
     if (!is_put(call, i)) continue;
-    const float* const from = changed.rows + (changed.place ? changed.place[i] : i) * call.dim;
+    const float* const from = changed.rows + (changed.row_index ? changed.row_index[i] : i) * call.dim;
     store_pack(call.table.rows + changed.ids[i] * call.dim + column, load_pack<kVec>(from + column));
   }
 }

@@ -35,28 +35,28 @@ struct LearnedRows {
 // Rows that a step has changed and that are not in the table yet, except for hot rows, which are.
 struct ChangedRows {
   int64_t count = 0;
-  const int64_t* ids = nullptr;    // int64 [count], ascending
-  const int64_t* place = nullptr;  // int64 [count]: which of `rows` each id has, the first one if it repeats; null: i
-  const float* rows = nullptr;     // float32 [count, dim]
+  const int64_t* ids = nullptr;        // int64 [count], ascending
+  const int64_t* row_index = nullptr;  // int64 [count]: which of `rows` each id has, the first if it repeats; null: i
+  const float* rows = nullptr;         // float32 [count, dim]
 
   // Row `id`, or null.
   COHORT_HOST_DEVICE const float* find(int64_t id, int64_t dim) const {
     const int64_t first = base::first_not_before(0, count, [&](int64_t i) { return ids[i] < id; });
     if (first == count || ids[first] != id) return nullptr;
-    return rows + (place ? place[first] : first) * dim;
+    return rows + (row_index ? row_index[first] : first) * dim;
   }
 };
 
-// out[place[i]] = row ids[i]. Of an id out of range, the row is zeros, and *bad becomes the id.
+// out[row_index[i]] = row ids[i]. Of an id out of range, the row is zeros, and *bad becomes the id.
 struct TakeRowsCall {
   LearnedRows table;
   int64_t num_rows = 0;
   int64_t dim = 0;
   int64_t count = 0;
-  const int64_t* ids = nullptr;    // int64 [count]; ascending ids read host memory in the order of its addresses
-  const int64_t* place = nullptr;  // int64 [count]; null: i
-  float* out = nullptr;            // float32 [count, dim]
-  int64_t* bad = nullptr;          // int64 [1], where the host reads it too
+  const int64_t* ids = nullptr;        // int64 [count]; ascending ids read host memory in the order of its addresses
+  const int64_t* row_index = nullptr;  // int64 [count]; null: i
+  float* out = nullptr;                // float32 [count, dim]
+  int64_t* bad = nullptr;              // int64 [1], where the host reads it too
   ChangedRows changed;
 };
 
@@ -77,12 +77,12 @@ struct UpdateRowsCall {
   int64_t num_rows = 0;
   int64_t dim = 0;
   int64_t count = 0;
-  const int64_t* ids = nullptr;    // int64 [count], ascending; ids out of range are left out
-  const int64_t* place = nullptr;  // int64 [count]: which gradient an id has, ascending for equal ids; null: i
-  const float* grads = nullptr;    // float32 [count, dim]
-  const float* before = nullptr;   // float32 [count, dim], the rows, placed as `grads`; null: those of `table`
-  float* changed = nullptr;  // [count, dim], may be `grads`: new rows that are not hot, as ChangedRows; null: they
-                             // go to `table`
+  const int64_t* ids = nullptr;        // int64 [count], ascending; ids out of range are left out
+  const int64_t* row_index = nullptr;  // int64 [count]: which gradient an id has, ascending for equal ids; null: i
+  const float* grads = nullptr;        // float32 [count, dim]
+  const float* before = nullptr;  // float32 [count, dim], the rows, in the order of `grads`; null: those of `table`
+  float* changed = nullptr;       // [count, dim], may be `grads`: new rows that are not hot, as ChangedRows; null: they
+                                  // go to `table`
   float rate = 0;
   float eps = 0;
   float weight_decay = 0;

@@ -19,11 +19,11 @@ void update_rows(const UpdateRowsCall& call) {
       const int64_t id = call.ids[i], end = end_of_row(call, i);
       std::fill(sum.begin(), sum.end(), 0.0f);
       for (int64_t k = i; k < end; ++k) {
-        const float* grad = call.grads + (call.place ? call.place[k] : k) * call.dim;
+        const float* grad = call.grads + (call.row_index ? call.row_index[k] : k) * call.dim;
         for (int64_t c = 0; c < call.dim; ++c) sum[static_cast<std::size_t>(c)] += grad[c];
       }
-      const float* const before =
-          call.before ? call.before + (call.place ? call.place[i] : i) * call.dim : call.table.row(id, call.dim);
+      const float* const before = call.before ? call.before + (call.row_index ? call.row_index[i] : i) * call.dim
+                                              : call.table.row(id, call.dim);
       float* const row = new_row(call, i);
       float* const first = call.first.row(id, call.dim);
       float* const second = kHasSecond ? call.second.row(id, call.dim) : nullptr;
@@ -43,7 +43,7 @@ void run_on_host(const TakeRowsCall& call) {
 #pragma omp parallel for schedule(static)
   for (int64_t i = 0; i < call.count; ++i) {
     const int64_t id = call.ids[i];
-    float* const to = call.out + (call.place ? call.place[i] : i) * call.dim;
+    float* const to = call.out + (call.row_index ? call.row_index[i] : i) * call.dim;
     if (id >= 0 && id < call.num_rows) {
       std::copy_n(current_row(call, id), call.dim, to);
     } else {
@@ -64,7 +64,7 @@ void run_on_host(const PutRowsCall& call) {
 #pragma omp parallel for schedule(static)
   for (int64_t i = 0; i < changed.count; ++i) {
     if (!is_put(call, i)) continue;
-    std::copy_n(changed.rows + (changed.place ? changed.place[i] : i) * call.dim, call.dim,
+    std::copy_n(changed.rows + (changed.row_index ? changed.row_index[i] : i) * call.dim, call.dim,
                 call.table.rows + changed.ids[i] * call.dim);
   }
 }

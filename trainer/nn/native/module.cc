@@ -22,8 +22,8 @@
 #include "trainer/nn/native/attention.h"
 #include "trainer/nn/native/copy_arrays.h"
 #include "trainer/nn/native/head_rows.h"
+#include "trainer/nn/native/indexed_scores.h"
 #include "trainer/nn/native/learned_rows.h"
-#include "trainer/nn/native/placed_scores.h"
 #include "trainer/nn/native/product.h"
 #include "trainer/nn/native/sum_rows.h"
 #include "trainer/nn/native/transpose.h"
@@ -147,15 +147,15 @@ void bind_heads(nb::module_& m) {
                    target_grads, target_grads_stride, sums, partial));
 }
 
-void bind_placed_scores(nb::module_& m) {
-  bind_call(m, "placed_scores", "Rows of 16 bits times a few vectors; see trainer/nn/native/placed_scores.h.",
-            FIELDS(PlacedScoresCall, dtype, count, dim, width, rows, place, vectors, out));
-  bind_call(m, "placed_scores_grad", "The gradient of the vectors.",
-            FIELDS(PlacedScoresGradCall, dtype, count, dim, width, parts, rows, place, grad, partial));
+void bind_indexed_scores(nb::module_& m) {
+  bind_call(m, "indexed_scores", "Rows of 16 bits times a few vectors; see trainer/nn/native/indexed_scores.h.",
+            FIELDS(IndexedScoresCall, dtype, count, dim, width, rows, row_index, vectors, out));
+  bind_call(m, "indexed_scores_grad", "The gradient of the vectors.",
+            FIELDS(IndexedScoresGradCall, dtype, count, dim, width, parts, rows, row_index, grad, partial));
   m.attr("most_scores") = kMostScores;
   m.attr("score_rows") = kScoreRows;
   m.attr("score_columns") = kScoreColumns;
-  m.def("num_score_parts", &num_score_parts, "count"_a, "dim"_a, "Parts in `partial` of placed_scores_grad().");
+  m.def("num_score_parts", &num_score_parts, "count"_a, "dim"_a, "Parts in `partial` of indexed_scores_grad().");
 }
 
 void bind_products(nb::module_& m) {
@@ -204,8 +204,8 @@ void bind_rows(nb::module_& m) {
       m, "sum_rows",
       "Gathers and sums rows; see trainer/nn/native/sum_rows.h. `stream`: torch's, None on the CPU; arrays: addresses.",
       FIELDS(SumCall, block, dtype, out_dtype, dim, x, x_stride, own_use, own, own_stride, num_own, heads, edge_factor,
-             index_factor, own_factor, row_factor, mean, out, out_stride, inverse_count, partial, drop, place,
-             own_place));
+             index_factor, own_factor, row_factor, mean, out, out_stride, inverse_count, partial, drop, row_index,
+             own_row_index));
   bind_call(m, "transpose", "Exchanges rows and columns; see trainer/nn/native/transpose.h.",
             FIELDS(TransposeCall, block, num_columns, offsets, index, edge, scratch, scratch_bytes));
   bind_call(m, "drop", "Activation and dropout; see trainer/nn/native/activation.h.",
@@ -216,12 +216,12 @@ void bind_rows(nb::module_& m) {
 void bind_learned(nb::module_& m) {
   bind_struct(m, "LearnedRows", "A table of learned rows; see trainer/nn/native/learned_rows.h.",
               FIELDS(LearnedRows, rows, hot, hot_bits, hot_before));
-  bind_struct(m, "ChangedRows", "Rows on their way to a table.", FIELDS(ChangedRows, count, ids, place, rows));
+  bind_struct(m, "ChangedRows", "Rows on their way to a table.", FIELDS(ChangedRows, count, ids, row_index, rows));
   bind_call(m, "take_rows", "Rows of a table by id.",
-            FIELDS(TakeRowsCall, table, changed, num_rows, dim, count, ids, place, out, bad));
+            FIELDS(TakeRowsCall, table, changed, num_rows, dim, count, ids, row_index, out, bad));
   bind_call(m, "update_rows", "A step of an optimizer on rows of a table.",
-            FIELDS(UpdateRowsCall, rule, table, first, second, num_rows, dim, count, ids, place, grads, before, changed,
-                   rate, eps, weight_decay, share1, share2));
+            FIELDS(UpdateRowsCall, rule, table, first, second, num_rows, dim, count, ids, row_index, grads, before,
+                   changed, rate, eps, weight_decay, share1, share2));
   bind_call(m, "put_rows", "Changed rows go to a table.", FIELDS(PutRowsCall, table, num_rows, dim, changed));
 #ifdef COHORT_WITH_CUDA
   nb::class_<base::HostTable>(m, "HostTable", "Host memory that GPUs read and write in place; see base/host_table.h.")
@@ -264,7 +264,7 @@ NB_MODULE(_native, m) {
   bind_enums(m);
   bind_rows(m);
   bind_heads(m);
-  bind_placed_scores(m);
+  bind_indexed_scores(m);
   bind_products(m);
   bind_learned(m);
   m.def("copy_arrays", &copy_arrays, "stream"_a.none(), "copies"_a,

@@ -9,7 +9,7 @@ namespace {
 // that after ReLU and dropout.
 enum class Way { kPlain, kScaled, kDropIn };
 
-template <typename T, int kVec, Way kWay, bool kPlaced = false>
+template <typename T, int kVec, Way kWay, bool kIndexed = false>
 class RowSum {
  public:
   using Call = SumCall;
@@ -37,7 +37,8 @@ class RowSum {
   }
 
   __device__ Loaded load(int64_t e, int64_t index) const {
-    const auto x = load_pack<kVec>(static_cast<const T*>(call_.x) + at(call_.place, index) * call_.x_stride + column_);
+    const auto x =
+        load_pack<kVec>(static_cast<const T*>(call_.x) + at(call_.row_index, index) * call_.x_stride + column_);
     if constexpr (kWay == Way::kPlain) {
       return x;
     } else {
@@ -73,9 +74,9 @@ class RowSum {
     const bool has_own = row_ < call_.num_own;
     Pack<T, kVec> own{};
     if (has_own) {
-      const int64_t place = at(call_.own_place, row_);
-      if (!kPlaced || place >= 0)
-        own = load_pack<kVec>(static_cast<const T*>(call_.own) + place * call_.own_stride + column_);
+      const int64_t own_row = at(call_.own_row_index, row_);
+      if (!kIndexed || own_row >= 0)
+        own = load_pack<kVec>(static_cast<const T*>(call_.own) + own_row * call_.own_stride + column_);
       own = taken_in(row_, own);
     }
     if (call_.own_use == Own::kAdd && has_own) {
@@ -93,8 +94,8 @@ class RowSum {
   }
 
  private:
-  __device__ static int64_t at(const int64_t* place, int64_t row) {
-    if constexpr (kPlaced) return place ? place[row] : row;
+  __device__ static int64_t at(const int64_t* row_index, int64_t row) {
+    if constexpr (kIndexed) return row_index ? row_index[row] : row;
     return row;
   }
 
@@ -161,8 +162,8 @@ bool can_pack(const SumCall& call, int vec) {
          packs_fit(call.own, call.own_stride, in_bytes, vec) && packs_fit(call.out, call.out_stride, out_bytes, vec);
 }
 
-// Of rows that have places.
-void sum_placed(const SumCall& call, bool is_plain, cudaStream_t stream) {
+// Of rows by index.
+void sum_indexed(const SumCall& call, bool is_plain, cudaStream_t stream) {
   constexpr int kWide = 4;
   base::require(call.dtype == Dtype::kFloat32 && call.drop.use != DropUse::kIn, "float32 rows in place, without drop");
   if (!can_pack(call, kWide)) return launch_reduction<RowSum<float, 1, Way::kScaled, true>>(call, stream);
@@ -174,7 +175,7 @@ void sum_placed(const SumCall& call, bool is_plain, cudaStream_t stream) {
 
 void run_on_gpu(const SumCall& call, cudaStream_t stream) {
   const bool is_plain = !call.block.skip_self && !call.edge_factor && !call.index_factor;
-  if (call.place || call.own_place) return sum_placed(call, is_plain, stream);
+  if (call.row_index || call.own_row_index) return sum_indexed(call, is_plain, stream);
   with_type(call.dtype, [&]<typename T>(std::type_identity<T>) {
     if constexpr (sizeof(T) < 8) {
       constexpr int kWide = 16 / sizeof(T), kHalf = kWide / 2;

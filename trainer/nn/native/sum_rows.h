@@ -55,11 +55,11 @@ struct SumCall {
   void* inverse_count = nullptr;  // Sum<dtype> [num_rows], 1 / max(1, number of edges) goes here; null: not wanted
   void* partial = nullptr;        // CUDA body: Sum<dtype> [max_pieces(num_edges), dim], scratch
   RowDrop drop{};
-  // int64 [rows that edges name], int64 [num_own]: row i stands for row place[i] of x, own row i for row own_place[i]
-  // of own; zeros where that is below 0, which no edge may name. float32 alone, and not with DropUse::kIn. Null: row i
-  // is row i.
-  const int64_t* place = nullptr;
-  const int64_t* own_place = nullptr;
+  // int64 [rows that edges name], int64 [num_own]: row i stands for row row_index[i] of x, own row i for row
+  // own_row_index[i] of own; zeros where that is below 0, which no edge may name. float32 alone, and not with
+  // DropUse::kIn. Null: row i is row i.
+  const int64_t* row_index = nullptr;
+  const int64_t* own_row_index = nullptr;
 };
 
 void run_on_host(const SumCall& call);

@@ -20,7 +20,7 @@ class RowSummer {
         sum_(static_cast<std::size_t>(call.dim)),
         piece_(static_cast<std::size_t>(call.dim)),
         taken_(static_cast<std::size_t>(call.dim)),
-        zeros_(call.own_place || call.place ? static_cast<std::size_t>(call.dim) : 0) {}
+        zeros_(call.own_row_index || call.row_index ? static_cast<std::size_t>(call.dim) : 0) {}
 
   void sum(int64_t row) {
     const EdgeRange range = range_of(call_.block, row);
@@ -42,14 +42,14 @@ class RowSummer {
 
   static const A* factors(const void* array, int64_t at) { return static_cast<const A*>(array) + at; }
 
-  const T* row_at(const void* rows, int64_t stride, const int64_t* place, int64_t row) const {
-    const int64_t at = place ? place[row] : row;
+  const T* row_at(const void* rows, int64_t stride, const int64_t* row_index, int64_t row) const {
+    const int64_t at = row_index ? row_index[row] : row;
     return at < 0 ? zeros_.data() : static_cast<const T*>(rows) + at * stride;
   }
 
   void fetch(int64_t edge) const {
     if (edge >= call_.block.num_edges) return;
-    const void* row = row_at(call_.x, call_.x_stride, call_.place, call_.block.index[edge]);
+    const void* row = row_at(call_.x, call_.x_stride, call_.row_index, call_.block.index[edge]);
     const int64_t row_bytes = call_.dim * static_cast<int64_t>(sizeof(T));
     for (int64_t at = 0; at < row_bytes; at += kLineBytes) __builtin_prefetch(static_cast<const char*>(row) + at);
   }
@@ -70,14 +70,14 @@ class RowSummer {
       if (call_.block.skip_self && index == row) continue;
       const A factor = call_.index_factor ? *factors(call_.index_factor, index) : A{1};
       const A* of_heads = call_.edge_factor ? factors(call_.edge_factor, call_.block.number(e) * call_.heads) : nullptr;
-      add_row(taken_in(index, row_at(call_.x, call_.x_stride, call_.place, index)), factor, of_heads, to);
+      add_row(taken_in(index, row_at(call_.x, call_.x_stride, call_.row_index, index)), factor, of_heads, to);
     }
   }
 
   void finish(int64_t row, EdgeRange range) {
     const int64_t count = range.end > range.begin ? range.end - range.begin : 1;
     const bool has_own = row < call_.num_own;
-    const T* own = has_own ? taken_in(row, row_at(call_.own, call_.own_stride, call_.own_place, row)) : nullptr;
+    const T* own = has_own ? taken_in(row, row_at(call_.own, call_.own_stride, call_.own_row_index, row)) : nullptr;
     if (call_.own_use == Own::kAdd && has_own) {
       add_row(own, A{1}, call_.own_factor ? factors(call_.own_factor, row * call_.heads) : nullptr, sum_.data());
     }

@@ -14,15 +14,15 @@ TEST(LearnedRows, HotRowsAndOthersAreTaken) {
   const HotIndex index(kRows, 3);
   RandomTable table(kRows, kDim, index, 1);
   const auto wanted = random_elements<float>(kRows * kDim, 1);
-  std::vector<int64_t> ids(kRows), place(kRows);
-  for (int64_t i = 0; i < kRows; ++i) ids[i] = i, place[i] = kRows - 1 - i;
+  std::vector<int64_t> ids(kRows), row_index(kRows);
+  for (int64_t i = 0; i < kRows; ++i) ids[i] = i, row_index[i] = kRows - 1 - i;
   std::vector<float> out(kRows * kDim);
   int64_t bad = 0;
   run_on_host(TakeRowsCall{table.ref(index), kRows, kDim, kRows, ids.data(), nullptr, out.data(), &bad, {}});
   EXPECT_TRUE(same_bits(out, wanted));
-  run_on_host(TakeRowsCall{table.ref(index), kRows, kDim, kRows, ids.data(), place.data(), out.data(), &bad, {}});
+  run_on_host(TakeRowsCall{table.ref(index), kRows, kDim, kRows, ids.data(), row_index.data(), out.data(), &bad, {}});
   for (int64_t i = 0; i < kRows; ++i) {
-    for (int64_t c = 0; c < kDim; ++c) ASSERT_EQ(out[place[i] * kDim + c], wanted[i * kDim + c]);
+    for (int64_t c = 0; c < kDim; ++c) ASSERT_EQ(out[row_index[i] * kDim + c], wanted[i * kDim + c]);
   }
   EXPECT_EQ(bad, 0);
 }
@@ -63,7 +63,7 @@ TEST_P(UpdateRows, EachIdOnceByTheSumOfItsGradients) {
   RandomTable table(kRows, kDim, index, 1), first(kRows, kDim, index, 2, true), second(kRows, kDim, index, 3, true);
   std::vector<float> before(kCount * kDim);
   for (int64_t i = 1; i + 1 < kCount; ++i) {
-    std::copy_n(plain.rows.data() + lookups.ids[i] * kDim, kDim, before.data() + lookups.place[i] * kDim);
+    std::copy_n(plain.rows.data() + lookups.ids[i] * kDim, kDim, before.data() + lookups.row_index[i] * kDim);
   }
   UpdateRowsCall call = update_call(rule, kRows, kDim, lookups);
   call.grads = grads.data();
@@ -74,7 +74,7 @@ TEST_P(UpdateRows, EachIdOnceByTheSumOfItsGradients) {
   std::map<int64_t, std::vector<double>> sums;
   for (int64_t i = 1; i + 1 < kCount; ++i) {
     auto& sum = sums.try_emplace(lookups.ids[i], kDim).first->second;
-    for (int64_t c = 0; c < kDim; ++c) sum[c] += grads[lookups.place[i] * kDim + c];
+    for (int64_t c = 0; c < kDim; ++c) sum[c] += grads[lookups.row_index[i] * kDim + c];
   }
   ASSERT_LT(sums.size(), kRows) << "some rows are not read";
   for (int64_t id = 0; id < kRows; ++id) {
@@ -100,8 +100,8 @@ TEST_P(UpdateRows, RowsMayReachTheTableLater) {
   RandomTable table(kRows, kDim, index, 1), first(kRows, kDim, index, 2, true), second(kRows, kDim, index, 3, true);
   RandomTable wanted = table, same_first = first, same_second = second;
   int64_t bad = 0;
-  TakeRowsCall take{table.ref(index),     kRows,         kDim, kCount, lookups.ids.data(),
-                    lookups.place.data(), before.data(), &bad, {}};
+  TakeRowsCall take{table.ref(index),         kRows,         kDim, kCount, lookups.ids.data(),
+                    lookups.row_index.data(), before.data(), &bad, {}};
   run_on_host(take);
   UpdateRowsCall call = update_call(rule, kRows, kDim, lookups);
   call.grads = grads.data(), call.before = has_before ? before.data() : nullptr;
@@ -122,7 +122,7 @@ TEST_P(UpdateRows, RowsMayReachTheTableLater) {
     run_on_host(TakeRowsCall{of, kRows, kDim, kRows, all.data(), nullptr, out.data(), &bad, changed});
     return out;
   };
-  const ChangedRows changed{kCount, lookups.ids.data(), lookups.place.data(), grads.data()};
+  const ChangedRows changed{kCount, lookups.ids.data(), lookups.row_index.data(), grads.data()};
   EXPECT_FALSE(same_bits(taken(table.ref(index), {}), taken(wanted.ref(index), {})));
   EXPECT_TRUE(same_bits(taken(table.ref(index), changed), taken(wanted.ref(index), {})));
   run_on_host(PutRowsCall{table.ref(index), kRows, kDim, changed});

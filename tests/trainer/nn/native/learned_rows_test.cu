@@ -47,13 +47,14 @@ TEST_P(GpuLearnedRows, AreTakenAsByTheHost) {
   const RandomLookups lookups(kCount, kRows);
   std::vector<float> out(kCount * dim);
   int64_t bad = 0;
-  TakeRowsCall call{table.ref(index),     kRows,      dim,  kCount, lookups.ids.data(),
-                    lookups.place.data(), out.data(), &bad, {}};
+  TakeRowsCall call{table.ref(index),         kRows,      dim,  kCount, lookups.ids.data(),
+                    lookups.row_index.data(), out.data(), &bad, {}};
   run_on_host(call);
   const TableOnGpu on_gpu(table, index, on_host);
-  const auto ids = base::upload(lookups.ids), place = base::upload(lookups.place), told = base::upload<int64_t>({0});
+  const auto ids = base::upload(lookups.ids), row_index = base::upload(lookups.row_index),
+             told = base::upload<int64_t>({0});
   const base::DeviceArray<float> found(out.size());
-  call.table = on_gpu.ref(), call.ids = ids.data(), call.place = place.data();
+  call.table = on_gpu.ref(), call.ids = ids.data(), call.row_index = row_index.data();
   call.out = found.data(), call.bad = told.data();
   const base::Stream stream;
   run_on_gpu(call, stream);
@@ -69,7 +70,7 @@ TEST_P(GpuLearnedRows, AreUpdatedAsByTheHost) {
   const RandomLookups lookups(kCount, kRows);
   const auto grads = random_elements<float>(kCount * dim, 4), before = random_elements<float>(kCount * dim, 5);
   const auto gpu_grads = base::upload(grads), gpu_before = base::upload(before);
-  const auto ids = base::upload(lookups.ids), place = base::upload(lookups.place);
+  const auto ids = base::upload(lookups.ids), row_index = base::upload(lookups.row_index);
   for (const RowRule rule : {RowRule::kAdagrad, RowRule::kAdam}) {
     RandomTable table(kRows, dim, index, 1), first(kRows, dim, index, 2, true), second(kRows, dim, index, 3, true);
     const TableOnGpu gpu_table(table, index, on_host), gpu_first(first, index, on_host),
@@ -81,7 +82,7 @@ TEST_P(GpuLearnedRows, AreUpdatedAsByTheHost) {
       call.grads = grads.data(), call.before = step == 1 ? before.data() : nullptr;
       run_on_host(call);
       call.table = gpu_table.ref(), call.first = gpu_first.ref(), call.second = gpu_second.ref();
-      call.ids = ids.data(), call.place = place.data();
+      call.ids = ids.data(), call.row_index = row_index.data();
       call.grads = gpu_grads.data(), call.before = step == 1 ? gpu_before.data() : nullptr;
       run_on_gpu(call, stream);
     }
@@ -98,7 +99,8 @@ TEST_P(GpuLearnedRows, ReachTheTableLaterAsByTheHost) {
   const RandomLookups lookups(kCount, kRows);
   auto grads = random_elements<float>(kCount * dim, 4);
   const auto gpu_grads = base::upload(grads);
-  const auto ids = base::upload(lookups.ids), place = base::upload(lookups.place), told = base::upload<int64_t>({0});
+  const auto ids = base::upload(lookups.ids), row_index = base::upload(lookups.row_index),
+             told = base::upload<int64_t>({0});
   RandomTable table(kRows, dim, index, 1), first(kRows, dim, index, 2, true), second(kRows, dim, index, 3, true);
   const TableOnGpu gpu_table(table, index, on_host), gpu_first(first, index, on_host),
       gpu_second(second, index, on_host);
@@ -108,13 +110,14 @@ TEST_P(GpuLearnedRows, ReachTheTableLaterAsByTheHost) {
   call.grads = grads.data(), call.changed = grads.data();
   run_on_host(call);
   call.table = gpu_table.ref(), call.first = gpu_first.ref(), call.second = gpu_second.ref();
-  call.ids = ids.data(), call.place = place.data(), call.grads = gpu_grads.data(), call.changed = gpu_grads.data();
+  call.ids = ids.data(), call.row_index = row_index.data(), call.grads = gpu_grads.data(),
+  call.changed = gpu_grads.data();
   run_on_gpu(call, stream);
   stream.synchronize();
   EXPECT_TRUE(gpu_table.equals(table));
 
-  const ChangedRows changed{kCount, lookups.ids.data(), lookups.place.data(), grads.data()};
-  const ChangedRows on_gpu{kCount, ids.data(), place.data(), gpu_grads.data()};
+  const ChangedRows changed{kCount, lookups.ids.data(), lookups.row_index.data(), grads.data()};
+  const ChangedRows on_gpu{kCount, ids.data(), row_index.data(), gpu_grads.data()};
   std::vector<int64_t> all(kRows);
   std::iota(all.begin(), all.end(), int64_t{0});
   const auto gpu_all = base::upload(all);

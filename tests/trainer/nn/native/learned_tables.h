@@ -43,12 +43,12 @@ struct RandomTable {
   }
 };
 
-// Ids of a batch, ascending, many of them several times, with the places of their gradients; the first and the last are
-// out of range.
+// Ids of a batch, ascending, many of them several times, with the indices of their gradients; the first and the last
+// are out of range.
 struct RandomLookups {
-  std::vector<int64_t> ids, place;
+  std::vector<int64_t> ids, row_index;
 
-  RandomLookups(int64_t count, int64_t num_rows) : ids(count), place(count) {
+  RandomLookups(int64_t count, int64_t num_rows) : ids(count), row_index(count) {
     for (int64_t i = 0; i < count; ++i) {
       const auto at = static_cast<uint64_t>(i);
       ids[i] = static_cast<int64_t>(base::random_below(static_cast<uint64_t>(num_rows), base::key_of(5), at, 0));
@@ -56,8 +56,8 @@ struct RandomLookups {
     }
     ids[0] = -2;
     ids[count - 1] = num_rows;
-    std::iota(place.begin(), place.end(), int64_t{0});
-    std::ranges::stable_sort(place, [&](int64_t a, int64_t b) { return ids[a] < ids[b]; });
+    std::iota(row_index.begin(), row_index.end(), int64_t{0});
+    std::ranges::stable_sort(row_index, [&](int64_t a, int64_t b) { return ids[a] < ids[b]; });
     std::ranges::sort(ids);
   }
 };
@@ -69,7 +69,7 @@ inline UpdateRowsCall update_call(RowRule rule, int64_t num_rows, int64_t dim, c
   call.dim = dim;
   call.count = static_cast<int64_t>(lookups.ids.size());
   call.ids = lookups.ids.data();
-  call.place = lookups.place.data();
+  call.row_index = lookups.row_index.data();
   call.rate = 0.1f;
   call.eps = 1e-6f;
   call.weight_decay = 0.01f;

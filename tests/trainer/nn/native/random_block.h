@@ -47,14 +47,14 @@ inline BlockRef part_of(BlockRef block, int64_t first, int64_t end) {
 }
 
 // Where each source has its row among `num_rows`; nowhere, -1, every 5th that no edge brings.
-inline std::vector<int64_t> random_places(const RandomBlock& block, int64_t num_sources, int64_t num_rows) {
-  std::vector<int64_t> place(static_cast<std::size_t>(num_sources));
-  for (std::size_t i = 0; i < place.size(); ++i) {
+inline std::vector<int64_t> random_row_index(const RandomBlock& block, int64_t num_sources, int64_t num_rows) {
+  std::vector<int64_t> row_index(static_cast<std::size_t>(num_sources));
+  for (std::size_t i = 0; i < row_index.size(); ++i) {
     const auto row = base::random_below(static_cast<uint64_t>(num_rows), base::key_of(7), i, 0);
     const bool is_brought = std::ranges::find(block.index, static_cast<int64_t>(i)) != block.index.end();
-    place[i] = i % 5 == 0 && !is_brought ? -1 : static_cast<int64_t>(row);
+    row_index[i] = i % 5 == 0 && !is_brought ? -1 : static_cast<int64_t>(row);
   }
-  return place;
+  return row_index;
 }
 
 // Small numbers, each as an element; every 7th is 0.

@@ -92,15 +92,15 @@ TYPED_TEST(GpuReduce, SumsOfFewEdgesAreTheHostsBits) {
   compare_sums<TypeParam>(64, 4, Own::kAdd, DropUse::kBack, true);
 }
 
-// Rows at places, plain sums and scaled ones.
+// Rows by index, plain sums and scaled ones.
 TEST(GpuRowsAtPlaces, SumsAreTheHostsBits) {
   constexpr int64_t kMany = 20'000, kAllRows = 30'000;
   const RandomBlock block(kRows, kMany, 11);
   const GpuBlock on_gpu(block);
-  const auto place = random_places(block, kMany, kAllRows);
-  ASSERT_TRUE(std::ranges::count(place, -1) > 0);
+  const auto row_index = random_row_index(block, kMany, kAllRows);
+  ASSERT_TRUE(std::ranges::count(row_index, -1) > 0);
   const auto factor = random_elements<float>(kMany, 2);
-  const auto gpu_place = upload(place);
+  const auto gpu_row_index = upload(row_index);
   const auto gpu_factor = upload(factor);
   for (const int64_t dim : {1, 3, 4, 47, 100, 128, 260}) {
     const auto x = random_elements<float>(kAllRows * dim, 1);
@@ -111,13 +111,13 @@ TEST(GpuRowsAtPlaces, SumsAreTheHostsBits) {
         std::vector<float> expected(static_cast<std::size_t>(kRows * width));
         SumCall call{block.ref(), Dtype::kFloat32, Dtype::kFloat32, dim, x.data(), dim, own_use, x.data(), dim, kRows};
         call.index_factor = scaled ? factor.data() : nullptr, call.mean = true,
-        call.place = call.own_place = place.data();
+        call.row_index = call.own_row_index = row_index.data();
         call.block.skip_self = scaled, call.out = expected.data(), call.out_stride = width;
         run_on_host(call);
         const auto out = poisoned<float>(expected.size()),
                    partial = poisoned<float>(static_cast<std::size_t>(max_pieces(block.num_edges()) * dim));
         call.block.offsets = on_gpu.ref.offsets, call.block.index = on_gpu.ref.index,
-        call.place = call.own_place = gpu_place.data();
+        call.row_index = call.own_row_index = gpu_row_index.data();
         call.x = call.own = gpu_x.data(), call.index_factor = scaled ? gpu_factor.data() : nullptr;
         call.out = out.data(), call.partial = partial.data();
         const base::Stream stream;

@@ -1,4 +1,4 @@
-#include "cache/plan/place.h"
+#include "cache/plan/placement.h"
 
 #include <algorithm>
 
@@ -226,8 +226,8 @@ class Walk {
 
 }  // namespace
 
-Placement place(const Costs& costs, const IndexCost& index, const Counts& counts,
-                const std::vector<int64_t>& budget_bytes) {
+Placement place_items(const Costs& costs, const IndexCost& index, const Counts& counts,
+                      const std::vector<int64_t>& budget_bytes) {
   return Walk(costs, index, counts, budget_bytes).run();
 }
 

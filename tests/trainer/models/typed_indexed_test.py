@@ -8,7 +8,7 @@ from processes import ALL_TESTS
 from torch import Tensor
 
 from cohort_gnn.nn import attention_products, gat
-from cohort_gnn.nn.inputs import PlacedRows
+from cohort_gnn.nn.inputs import IndexedRows
 from cohort_gnn.nn.row_optimizers import RowAdam
 from cohort_gnn.spec.graph import GraphTypes
 from cohort_gnn.trainer.models.typed import TypedGNN
@@ -26,18 +26,18 @@ EDGE_TYPES = [
 DTYPES = [(torch.float32, False), (torch.float32, True), (torch.float16, True), (torch.bfloat16, True)]
 
 
-def placed_rows(count: int, dim: int, dtype: torch.dtype, device: str) -> PlacedRows:
-    """Random rows among NaNs; nodes 1 and 3 have no place."""
+def indexed_rows(count: int, dim: int, dtype: torch.dtype, device: str) -> IndexedRows:
+    """Random rows among NaNs; nodes 1 and 3 have no row_index."""
     generator = torch.Generator().manual_seed(dim)
     rows = torch.full((2 * count + 3, dim), torch.nan)
-    place = torch.randperm(len(rows), generator=generator)[:count]
-    rows[place] = torch.randn(count, dim, generator=generator)
-    place[[1, 3]] = -1
-    return PlacedRows(rows.to(device, dtype), place.to(device))
+    row_index = torch.randperm(len(rows), generator=generator)[:count]
+    rows[row_index] = torch.randn(count, dim, generator=generator)
+    row_index[[1, 3]] = -1
+    return IndexedRows(rows.to(device, dtype), row_index.to(device))
 
 
 def edges_on(device: str) -> dict:
-    """Random ones, none of which begins at a node without a place."""
+    """Random ones, none of which begins at a node without a row_index."""
     generator, edges = torch.Generator().manual_seed(5), {}
     for name in EDGE_TYPES:
         source, target = (torch.randint(COUNTS[end], (400,), generator=generator) for end in (name[0], name[2]))
@@ -70,7 +70,7 @@ def model_on(device: str, kind: str, dims: dict[str, int], hidden: int = 16, **o
 
 
 def compare(model: TypedGNN, x: dict, edges: dict, amp: bool, exact: bool) -> None:
-    gathered = {name: rows.gathered() if isinstance(rows, PlacedRows) else rows for name, rows in x.items()}
+    gathered = {name: rows.gathered() if isinstance(rows, IndexedRows) else rows for name, rows in x.items()}
     expected, found = trained(model, gathered, edges, amp), trained(model, x, edges, amp)
     assert len(found) == len(expected) > 6
     for one, other in zip(found, expected, strict=True):
@@ -98,18 +98,18 @@ def test_losses_and_gradients_are_those_of_gathered_rows(device, dtype, amp, hea
     dims = {name: dim for name, dim in zip(COUNTS, widths, strict=True) if name not in without}
     # So wide that the first layer sums rows before it multiplies them.
     model, edges = model_on(device, kind, dims, hidden=4 * max(widths), heads=heads), edges_on(device)
-    assert model.takes_places
-    x: dict = {name: placed_rows(COUNTS[name], dim, dtype, device) for name, dim in dims.items()}
+    assert model.takes_indexed_rows
+    x: dict = {name: indexed_rows(COUNTS[name], dim, dtype, device) for name, dim in dims.items()}
     x |= {name: torch.arange(COUNTS[name], device=device) for name in without}
     compare(model, x, edges, amp, exact=device == "cpu")
 
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("dtype", "amp"), DTYPES, ids=str)
-def test_sums_of_rows_at_places_that_are_made_piece_by_piece(device, dtype, amp, monkeypatch):
+def test_sums_of_rows_by_index_that_are_made_piece_by_piece(device, dtype, amp, monkeypatch):
     model, edges = model_on(device, "rgat", {"paper": 32}, hidden=128), edges_on(device)
     x: dict = {name: torch.arange(count, device=device) for name, count in COUNTS.items()}
-    x["paper"] = placed_rows(COUNTS["paper"], 32, dtype, device)
+    x["paper"] = indexed_rows(COUNTS["paper"], 32, dtype, device)
     monkeypatch.setattr(attention_products, "KEPT_BYTES", 0)
     monkeypatch.setattr(attention_products, "KEPT_SHARE", 0)
     monkeypatch.setattr(attention_products, "PIECE_BYTES", 7 * 4 * 32 * 4)
@@ -120,7 +120,7 @@ def test_sums_of_rows_at_places_that_are_made_piece_by_piece(device, dtype, amp,
 def test_attention_sums_rows_where_they_are(dtype, amp, monkeypatch):
     model, edges, tables = model_on("cpu", "rgat", {"paper": 32}, hidden=128), edges_on("cpu"), []
     x: dict = {name: torch.arange(count) for name, count in COUNTS.items()}
-    x["paper"] = placed_rows(COUNTS["paper"], 32, dtype, "cpu")
+    x["paper"] = indexed_rows(COUNTS["paper"], 32, dtype, "cpu")
 
     def spy(rows, *others):
         tables.append(rows.data_ptr())
@@ -152,11 +152,11 @@ def test_a_type_whose_rows_are_multiplied_first_is_gathered_once(device, monkeyp
     """So many columns that the first layer multiplies the rows of papers by its weights before it sums them."""
     dims = {"author": 3, "paper": 400}
     model, edges, times = model_on(device, "rgat", dims), edges_on(device), []
-    x: dict = {name: placed_rows(COUNTS[name], dim, torch.float32, device) for name, dim in dims.items()}
+    x: dict = {name: indexed_rows(COUNTS[name], dim, torch.float32, device) for name, dim in dims.items()}
     x["field"] = torch.arange(COUNTS["field"], device=device)
     compare(model, x, edges, False, exact=device == "cpu")
-    gathered = PlacedRows.gathered
-    monkeypatch.setattr(PlacedRows, "gathered", lambda rows: times.append(rows.shape) or gathered(rows))
+    gathered = IndexedRows.gathered
+    monkeypatch.setattr(IndexedRows, "gathered", lambda rows: times.append(rows.shape) or gathered(rows))
     trained(model, x, edges, False)
     assert times.count((COUNTS["paper"], 400)) == 1
 
@@ -166,5 +166,5 @@ def test_learned_rows_beside_placed_ones_get_their_gradients(device):
     model, edges = model_on(device, "rgat", {"paper": 6}, featureless="embed"), edges_on(device)
     RowAdam(model.embeddings.values())  # asks for the gradients of the rows that are read
     x: dict = {name: torch.arange(count, device=device) for name, count in COUNTS.items()}
-    x["paper"] = placed_rows(COUNTS["paper"], 6, torch.float32, device)
+    x["paper"] = indexed_rows(COUNTS["paper"], 6, torch.float32, device)
     compare(model, x, edges, False, exact=device == "cpu")

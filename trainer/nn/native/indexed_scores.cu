@@ -1,4 +1,4 @@
-#include "trainer/nn/native/placed_scores.h"
+#include "trainer/nn/native/indexed_scores.h"
 
 #include <cuda_pipeline_primitives.h>
 #include <mma.h>
@@ -36,17 +36,17 @@ struct Products {
   static_assert(kThreads / kWarp * kWarpRows == kScoreRows && kThreads % kPacks == 0);
   using Sums = wmma::fragment<wmma::accumulator, kWarpRows, kTile, kDepth, float>;
 
-  const PlacedScoresCall& call;
+  const IndexedScoresCall& call;
   T* shared;
   const T* rows[kTurns];  // those that this thread copies; null: zeros
   Sums sums[kTiles];
 
-  __device__ Products(const PlacedScoresCall& of, T* memory) : call(of), shared(memory) {
+  __device__ Products(const IndexedScoresCall& of, T* memory) : call(of), shared(memory) {
 #pragma unroll
     for (int turn = 0; turn < kTurns; ++turn) {
       const int64_t i = static_cast<int64_t>(blockIdx.x) * kScoreRows + (turn * kThreads + threadIdx.x) / kPacks;
-      const int64_t place = i < call.count ? call.place[i] : -1;
-      rows[turn] = place < 0 ? nullptr : static_cast<const T*>(call.rows) + place * call.dim;
+      const int64_t row = i < call.count ? call.row_index[i] : -1;
+      rows[turn] = row < 0 ? nullptr : static_cast<const T*>(call.rows) + row * call.dim;
     }
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) wmma::fill_fragment(sums[t], 0.0f);
@@ -112,14 +112,14 @@ struct Gradients {
   static_assert(kWarp * kPack == kColumns && kWarps * kWarpColumns == kColumns && kChunk * kTiles <= kThreads);
   using Sums = wmma::fragment<wmma::accumulator, kTile, kWarpColumns, kDepth, float>;
 
-  const PlacedScoresGradCall& call;
+  const IndexedScoresGradCall& call;
   T* shared;
   const int64_t first_column, begin, end;  // rows that are summed
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
-  int64_t next[kTurns];  // places of the rows that this warp copies next
+  int64_t next[kTurns];  // indices of the rows that this warp copies next
   Sums sums[kTiles];
 
-  __device__ Gradients(const PlacedScoresGradCall& of, T* memory, int64_t column, int64_t first, int64_t last)
+  __device__ Gradients(const IndexedScoresGradCall& of, T* memory, int64_t column, int64_t first, int64_t last)
       : call(of), shared(memory), first_column(column), begin(first), end(last) {
     look_up(0);
 #pragma unroll
@@ -133,11 +133,11 @@ struct Gradients {
 #pragma unroll
     for (int turn = 0; turn < kTurns; ++turn) {
       const int64_t i = begin + chunk * kChunk + turn * kWarps + warp;
-      next[turn] = i < end ? call.place[i] : -1;
+      next[turn] = i < end ? call.row_index[i] : -1;
     }
   }
 
-  // Copies a chunk, whose places are `next`.
+  // Copies a chunk, whose rows are `next`.
   __device__ void copy(int64_t chunk) {
     if (chunk < num_chunks()) {
       const auto* rows = static_cast<const T*>(call.rows);
@@ -207,7 +207,7 @@ __device__ void run(Work& work, int64_t num_chunks) {
 
 template <typename T, int kTiles>
 __global__ void __launch_bounds__(Products<T, kTiles>::kThreads)
-    products_kernel(const __grid_constant__ PlacedScoresCall call) {
+    products_kernel(const __grid_constant__ IndexedScoresCall call) {
   extern __shared__ __align__(128) uint8_t shared[];
   using Work = Products<T, kTiles>;
   Work work(call, reinterpret_cast<T*>(shared));
@@ -217,7 +217,8 @@ __global__ void __launch_bounds__(Products<T, kTiles>::kThreads)
 
 template <typename T, int kTiles>
 __global__ void __launch_bounds__(Gradients<T, kTiles>::kThreads, 2)
-    gradients_kernel(const __grid_constant__ PlacedScoresGradCall call, const int64_t slices, const int64_t part_rows) {
+    gradients_kernel(const __grid_constant__ IndexedScoresGradCall call, const int64_t slices,
+                     const int64_t part_rows) {
   extern __shared__ __align__(128) uint8_t shared[];
   using Work = Gradients<T, kTiles>;
   const int64_t part = blockIdx.x / slices, begin = part * part_rows;
@@ -252,7 +253,7 @@ void allow_shared(Kernel* kernel, int bytes) {
 
 }  // namespace
 
-void run_on_gpu(const PlacedScoresCall& call, cudaStream_t stream) {
+void run_on_gpu(const IndexedScoresCall& call, cudaStream_t stream) {
   if (call.count == 0) return;
   with_kernel(call, [&]<typename T, int kTiles>(std::type_identity<T>, std::integral_constant<int, kTiles>) {
     using Work = Products<T, kTiles>;
@@ -263,7 +264,7 @@ void run_on_gpu(const PlacedScoresCall& call, cudaStream_t stream) {
   });
 }
 
-void run_on_gpu(const PlacedScoresGradCall& call, cudaStream_t stream) {
+void run_on_gpu(const IndexedScoresGradCall& call, cudaStream_t stream) {
   base::require(call.parts > 0 && call.parts <= kMostScoreParts, "1 to 264 parts of rows");
   with_kernel(call, [&]<typename T, int kTiles>(std::type_identity<T>, std::integral_constant<int, kTiles>) {
     using Work = Gradients<T, kTiles>;

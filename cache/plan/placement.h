@@ -15,7 +15,7 @@ struct Placement {
 };
 
 // For a clique whose GPUs have these budgets, and all read what `counts` say.
-Placement place(const Costs& costs, const IndexCost& index, const Counts& counts,
-                const std::vector<int64_t>& budget_bytes);
+Placement place_items(const Costs& costs, const IndexCost& index, const Counts& counts,
+                      const std::vector<int64_t>& budget_bytes);
 
 }  // namespace cohort::cache

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from blocks import DEVICES, assert_as_close, by_target, placed, random_edges
+from blocks import DEVICES, assert_as_close, by_target, indexed, random_edges
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.nn import Block, GATConv, GCNConv, GraphConv, SAGEConv
@@ -36,14 +36,14 @@ def run(layer, x, block) -> list[torch.Tensor]:
         lambda dim: GCNConv(dim, 300, normalize=False),
     ],
 )
-def test_rows_at_places_are_those_rows_gathered(device, dim, make):
+def test_rows_by_index_are_those_rows_gathered(device, dim, make):
     layer, block, x = make(dim).to(device), block_on(device), torch.randn(600, dim, device=device)
-    there, rows = placed(block, x)
+    there, rows = indexed(block, x)
     source = x if isinstance(layer, GCNConv) else (x, x[:40])
     for found, expected in zip(run(layer, rows, there), run(layer, source, block), strict=True):
         if isinstance(layer, SAGEConv | GraphConv):
             assert torch.equal(found, expected)
-        else:  # which without places multiplies first where that is less work
+        else:  # which without an index multiplies first where that is less work
             assert_as_close(found, expected)
 
 
@@ -56,17 +56,17 @@ def test_a_place_below_zero_has_zeros(device, make):
     unread = torch.arange(500, device=device)  # has no edge, unlike the targets before it
     indptr = torch.cat([block.indptr, block.indptr[-1:].expand(460)])
     block = Block(indptr, block.source % 40, 600, 500)
-    there, rows = placed(block, x)
-    there.place[unread[40:]] = -1
+    there, rows = indexed(block, x)
+    there.row_index[unread[40:]] = -1
     x[unread[40:]] = 0
     source = x if make is GCNConv else (x, x[:500])
     for found, expected in zip(run(layer, rows, there), run(layer, source, block), strict=True):
         assert_as_close(found, expected)
 
 
-def test_autocast_reads_float32_at_places():
+def test_autocast_reads_float32_by_index():
     layer, block, x = SAGEConv(6, 7), block_on("cpu"), torch.randn(600, 6)
-    there, rows = placed(block, x)
+    there, rows = indexed(block, x)
     with torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(layer(rows, there), layer((x, x[:40]), block))
 
@@ -83,13 +83,13 @@ def test_autocast_reads_float32_at_places():
     ],
 )
 def test_other_uses_of_places_are_refused(layer, change):
-    there, rows = placed(block_on("cpu"), torch.randn(600, 6))
-    with pytest.raises(CohortError, match="a Block with places"):
+    there, rows = indexed(block_on("cpu"), torch.randn(600, 6))
+    with pytest.raises(CohortError, match="a Block with own_row_index"):
         layer(change(rows), there)
 
 
 def test_edge_weights_beside_places_are_refused():
-    there, rows = placed(block_on("cpu"), torch.randn(600, 6))
-    with pytest.raises(CohortError, match="a Block with places"):
+    there, rows = indexed(block_on("cpu"), torch.randn(600, 6))
+    with pytest.raises(CohortError, match="a Block with own_row_index"):
         GCNConv(6, 7)(rows, there, torch.ones(len(there.source)))
     assert GCNConv(6, 7)(rows, there).shape == (40, 7)

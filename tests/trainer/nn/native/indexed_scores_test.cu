@@ -1,5 +1,5 @@
-// Scores of rows at places, and their gradient, against sums in double.
-#include "trainer/nn/native/placed_scores.h"
+// Scores of rows by index, and their gradient, against sums in double.
+#include "trainer/nn/native/indexed_scores.h"
 
 #include <gtest/gtest.h>
 
@@ -15,18 +15,18 @@ using base::download;
 using base::poisoned;
 using base::upload;
 
-constexpr int64_t kTable = 500;  // rows, more than there are places
+constexpr int64_t kTable = 500;  // rows, more than are multiplied
 
-std::vector<int64_t> places_of(int64_t count) {
-  std::vector<int64_t> place(static_cast<std::size_t>(count));
-  for (std::size_t i = 0; i < place.size(); ++i) {
-    place[i] = i % 7 == 3 ? -1 : static_cast<int64_t>(base::random_below(kTable, base::key_of(5), i, 0));
+std::vector<int64_t> row_index_of(int64_t count) {
+  std::vector<int64_t> row_index(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < row_index.size(); ++i) {
+    row_index[i] = i % 7 == 3 ? -1 : static_cast<int64_t>(base::random_below(kTable, base::key_of(5), i, 0));
   }
-  return place;
+  return row_index;
 }
 
 template <typename T>
-class GpuPlacedScores : public ::testing::Test {
+class GpuIndexedScores : public ::testing::Test {
  protected:
   static double at(const std::vector<T>& values, int64_t i) {
     return static_cast<double>(widen(values[static_cast<std::size_t>(i)]));
@@ -36,24 +36,24 @@ class GpuPlacedScores : public ::testing::Test {
   void compare(int64_t count, int64_t dim, int64_t width, int64_t parts) {
     const auto rows = random_elements<T>(kTable * dim, 1), vectors = random_elements<T>(width * dim, 2),
                grad = random_elements<T>(count * width, 3);
-    const auto place = places_of(count);
+    const auto row_index = row_index_of(count);
     const auto gpu_rows = upload(rows), gpu_vectors = upload(vectors), gpu_grad = upload(grad);
-    const auto gpu_place = upload(place);
+    const auto gpu_row_index = upload(row_index);
     const int64_t room = (count + kScoreRows - 1) / kScoreRows * kScoreRows;
     const auto out = poisoned<float>(room * width), partial = poisoned<float>(parts * width * dim);
     const base::Stream stream;
-    run_on_gpu(PlacedScoresCall{kDtype<T>, count, dim, width, gpu_rows.data(), gpu_place.data(), gpu_vectors.data(),
-                                out.data()},
+    run_on_gpu(IndexedScoresCall{kDtype<T>, count, dim, width, gpu_rows.data(), gpu_row_index.data(),
+                                 gpu_vectors.data(), out.data()},
                stream);
-    run_on_gpu(PlacedScoresGradCall{kDtype<T>, count, dim, width, parts, gpu_rows.data(), gpu_place.data(),
-                                    gpu_grad.data(), partial.data()},
+    run_on_gpu(IndexedScoresGradCall{kDtype<T>, count, dim, width, parts, gpu_rows.data(), gpu_row_index.data(),
+                                     gpu_grad.data(), partial.data()},
                stream);
     stream.synchronize();
     const auto found = download(out), sums = download(partial);
     for (int64_t i = 0; i < room; ++i) {
       for (int64_t v = 0; v < width; ++v) {
         double expected = 0, magnitude = 0;
-        const int64_t from = i < count ? place[static_cast<std::size_t>(i)] : -1;
+        const int64_t from = i < count ? row_index[static_cast<std::size_t>(i)] : -1;
         for (int64_t k = 0; from >= 0 && k < dim; ++k) {
           const double product = at(rows, from * dim + k) * at(vectors, v * dim + k);
           expected += product, magnitude += std::abs(product);
@@ -65,7 +65,7 @@ class GpuPlacedScores : public ::testing::Test {
       for (int64_t k = 0; k < dim; ++k) {
         double expected = 0, magnitude = 0, sum = 0;
         for (int64_t i = 0; i < count; ++i) {
-          const int64_t from = place[static_cast<std::size_t>(i)];
+          const int64_t from = row_index[static_cast<std::size_t>(i)];
           const double product = from < 0 ? 0 : at(grad, i * width + v) * at(rows, from * dim + k);
           expected += product, magnitude += std::abs(product);
         }
@@ -77,9 +77,9 @@ class GpuPlacedScores : public ::testing::Test {
 };
 
 using Halves = ::testing::Types<Float16, Bfloat16>;
-TYPED_TEST_SUITE(GpuPlacedScores, Halves);
+TYPED_TEST_SUITE(GpuIndexedScores, Halves);
 
-TYPED_TEST(GpuPlacedScores, AreThoseOfSumsInDouble) {
+TYPED_TEST(GpuIndexedScores, AreThoseOfSumsInDouble) {
   for (const int64_t count : {1, 31, 128, 300, 1000}) {
     for (const int64_t dim : {32, 96, 288}) {
       for (const int64_t width : {8, 16, 24, 40, 64}) this->compare(count, dim, width, 1 + count % 5);
@@ -87,13 +87,13 @@ TYPED_TEST(GpuPlacedScores, AreThoseOfSumsInDouble) {
   }
 }
 
-TYPED_TEST(GpuPlacedScores, HaveMorePartsThanRows) { this->compare(3, 64, 8, 4); }
+TYPED_TEST(GpuIndexedScores, HaveMorePartsThanRows) { this->compare(3, 64, 8, 4); }
 
-TYPED_TEST(GpuPlacedScores, RefuseOtherSizes) {
+TYPED_TEST(GpuIndexedScores, RefuseOtherSizes) {
   const base::Stream stream;
-  EXPECT_THROW(run_on_gpu(PlacedScoresCall{.dtype = kDtype<TypeParam>, .count = 1, .dim = 40, .width = 8}, stream),
+  EXPECT_THROW(run_on_gpu(IndexedScoresCall{.dtype = kDtype<TypeParam>, .count = 1, .dim = 40, .width = 8}, stream),
                std::exception);
-  EXPECT_THROW(run_on_gpu(PlacedScoresCall{.dtype = kDtype<TypeParam>, .count = 1, .dim = 32, .width = 72}, stream),
+  EXPECT_THROW(run_on_gpu(IndexedScoresCall{.dtype = kDtype<TypeParam>, .count = 1, .dim = 32, .width = 72}, stream),
                std::exception);
 }
 

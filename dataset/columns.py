@@ -32,7 +32,8 @@ class Column(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defa
         nulls: "refuse"; of numbers "zero" or "mean" (of the training rows), with one more feature that is 1 where the
             value is missing; of categories and codes "unknown": the category of texts that no training row has.
         nan: what NaN is among numbers: "refuse", or "null".
-        standardize: subtract the mean and divide by the standard deviation of the training rows; nulls do not count.
+        standardize: of numbers and parts of times, subtract the mean and divide by the standard deviation of the
+            training rows; nulls do not count.
         parts: of a timestamp: year, month, day, weekday (0: Monday), hour, minute, second.
         zone: of timestamps that are instants: the time zone whose clocks show the parts, such as Europe/Berlin.
         at_most: categories that a column may have.
@@ -55,7 +56,7 @@ class Column(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defa
              "refuse or unknown" if texts else "refuse, zero or mean" if numbers else "refuse"),
             ("nan", numbers or self.nan == "refuse", "nothing, but for numbers"),
             ("nan", self.nan == "refuse" or self.nulls != "refuse", "nulls: zero or mean beside nan: null"),
-            ("standardize", numbers or not self.standardize, "nothing, but for numbers"),
+            ("standardize", not texts or not self.standardize, "nothing, but for numbers and times"),
             ("parts", bool(self.parts) == (self.kind == "time"), "of a time, at least one; of others none"),
             ("parts", set(self.parts) <= set(PARTS) and len(set(self.parts)) == len(self.parts),
              f"each once of {', '.join(PARTS)}"),

@@ -152,7 +152,9 @@ class _Statistics:
             if how.standardize or how.nulls == "mean":
                 self._moments.add(numbers[~missing if rows is None else ~missing & rows])
         elif how.kind == "time":
-            timestamps(self._place, array, how.zone, first)
+            parts = _parts(self._place, how, array, first)
+            if how.standardize:
+                self._moments.add(parts if rows is None else parts[rows])
         else:
             texts = values.categories(self._place, self._name, array)
             demand_no_null_word(self._table, self._place, texts)
@@ -167,13 +169,13 @@ class _Statistics:
     def fitted(self) -> FittedColumn:
         how, name = self._how, self._name
         mean = deviation = vocabulary = None
+        if how.standardize or how.nulls == "mean":
+            if not self._moments.count:
+                hint = "nulls: zero needs none; leave standardize out"
+                raise CohortError(self._place, "a value in a row of the training split", "none", hint)
+            mean, deviation = self._moments.mean.tolist(), self._moments.deviation.tolist()
         if how.kind == "number":
             names = [name] if self._width == 1 else [f"{name}[{i}]" for i in range(self._width)]
-            if how.standardize or how.nulls == "mean":
-                if not self._moments.count:
-                    hint = "nulls: zero needs none; leave standardize out"
-                    raise CohortError(self._place, "a value in a row of the training split", "none", hint)
-                mean, deviation = self._moments.mean.tolist(), self._moments.deviation.tolist()
             names += [f"{name} is null"] if how.nulls != "refuse" else []
         elif how.kind == "time":
             names = [f"{name}.{part}" for part in how.parts]
@@ -189,8 +191,7 @@ def _encoded(table: TableFile, number: int, column: FittedColumn, array: pa.Chun
     if how.kind == "number":
         return _encoded_numbers(table, number, column, array, first)
     if how.kind == "time":
-        stamps = timestamps(table.place(number), array, how.zone, first)
-        return np.column_stack([part_of(stamps, part) for part in how.parts]).astype(np.float32)
+        return _standardized(_parts(table.place(number), how, array, first), column)
     codes = _codes(table.place(number), column, values.categories(table.place(number), column.column, array), first)
     if how.kind == "code":
         return codes.astype(np.float32)[:, None]
@@ -209,11 +210,22 @@ def _encoded_numbers(
         raise CohortError(table.place(number), f"values of {width} numbers", f"{numbers.shape[1]}", KEYS_HINT)
     exact = numbers.astype(np.float64)
     exact[missing] = column.mean if how.nulls == "mean" else 0
-    if how.standardize:
-        deviation = np.asarray(column.deviation)
-        exact = (exact - np.asarray(column.mean)) / np.where(deviation > 0, deviation, 1)
-    numbers = exact.astype(np.float32)
+    numbers = _standardized(exact, column)
     return numbers if how.nulls == "refuse" else np.column_stack([numbers, missing.astype(np.float32)])
+
+
+def _parts(place: str, how: Column, array: pa.ChunkedArray, first: int) -> np.ndarray:
+    """float64 [n, parts] of timestamps."""
+    stamps = timestamps(place, array, how.zone, first)
+    return np.column_stack([part_of(stamps, part) for part in how.parts]).astype(np.float64)
+
+
+def _standardized(numbers: np.ndarray, column: FittedColumn) -> np.ndarray:
+    """float32 of float64 [n, k], whose columns have the mean 0 and the deviation 1 if that was declared."""
+    if column.how.standardize:
+        deviation = np.asarray(column.deviation)
+        numbers = (numbers - np.asarray(column.mean)) / np.where(deviation > 0, deviation, 1)
+    return numbers.astype(np.float32)
 
 
 def _numbers(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 BOM = b"\xef\xbb\xbf"  # what some programs put before UTF-8
 HEAD_BYTES = 1 << 18
+LINE_BYTES = 4096
 LONGEST_LINE = 64 << 20
 PARSED_AT_ONCE = 1 << 20  # bytes, by one thread
 LINE_FEED = b"\n"
@@ -42,6 +43,8 @@ class TextFile(TableFile):
         blanks: a line of these alone is empty.
         width: how many fields a row has.
     """
+
+    options: TextOptions
 
     def __init__(self, path: str | Path, options: TextOptions = GUESSED, wanted: Wanted = ALL):
         self.path, self.options = Path(path), options
@@ -217,6 +220,17 @@ class _Behind:
         """At most so many bytes; none at the end only."""
         first, self._first = self._first[:count], self._first[count:]
         return first + self._file.read(count - len(first)) if count > len(first) else first
+
+    def readline(self, most: int) -> bytes:
+        """The next line with its line feed, or its first bytes; the last line may have none."""
+        while (end := self._first.find(b"\n") + 1) == 0 and len(self._first) < most:
+            more = self._file.read(LINE_BYTES)
+            if not more:
+                break
+            self._first += more
+        end = min(end or len(self._first), most)
+        line, self._first = self._first[:end], self._first[end:]
+        return line
 
 
 class Parser:

@@ -185,6 +185,7 @@ def write_scores(
         if is_table(out):
             write_table(file, out.suffix, score_blocks(scores, nodes, columns))
             return f"{nodes.num_rows:,} rows", memory
+        assert nodes.nodes is not None
         chosen = new_rows((nodes.num_rows, *kept.shape[1:]), file, kept.dtype)
         np.take(scores, nodes.nodes, axis=0, out=chosen)
     return f"{kept.dtype.name} {list(chosen.shape)}", memory

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import documents
+import journeys
 import pytest
 import warm
 from documents import ROOT, Block
@@ -122,6 +123,12 @@ def walk(page: Path, folder: Path, environment: dict[str, str]) -> None:
 @pytest.mark.parametrize("page", sorted(PAGES), ids=name_of)
 def test_the_blocks_of_a_page_run_in_order(page, tmp_path, environment):
     walk(page, tmp_path, environment)
+    if check := journeys.AT_THE_END.get(name_of(page)):
+        check(tmp_path)
+
+
+def test_each_journey_is_checked():
+    assert set(journeys.AT_THE_END) == {name_of(page) for page in PAGES if page.parent.name == "journeys"}
 
 
 def test_sizes_are_made_smaller_where_pages_name_them():

@@ -294,3 +294,14 @@ def demand_nodes(place: str, ids: np.ndarray, num_nodes: int) -> None:
         actual = f"{ids[bad[0]]}" + (f" ({len(bad)} such places)" if len(bad) > 1 else "")
         hint = "nodes are numbered from 0, one per feature row"
         raise CohortError(f"{place}[{bad[0]}]", f"a node in [0, {num_nodes})", actual, hint)
+
+
+def times_of_sources(place: str, sources: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """int64 [E]: an edge is as old as its source. `sources`: [E], of nodes with `times` int64 [nodes].
+
+    Raises:
+        CohortError: sources that are no such nodes.
+    """
+    sources = integers(place, sources)
+    demand_nodes(place, sources, len(times))
+    return times[sources]

@@ -180,9 +180,7 @@ def times_of_sources(place: str, times: Any, place_of_edges: str, edge_index: An
     """int64 [E] of times [num_nodes] of source nodes: an edge is as old as its source."""
     numbers = arrays.edge_times(place, _numpy(place, times))
     arrays.demand_shape(place, numbers, (num_nodes,))
-    sources = arrays.integers(f"{place_of_edges}: src", ends_of(place_of_edges, edge_index)[0])
-    arrays.demand_nodes(f"{place_of_edges}: src", sources, num_nodes)
-    return numbers[sources]
+    return arrays.times_of_sources(f"{place_of_edges}: src", ends_of(place_of_edges, edge_index)[0], numbers)
 
 
 def splits_of(splits: dict[str, Any]) -> Callable[[], list[np.ndarray]] | None:

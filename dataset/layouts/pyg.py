@@ -123,9 +123,7 @@ def _times(prefix: str, key: str, tensors: dict, num_nodes: int | None) -> Weigh
     if num_nodes is None and len(times) != tensors["edge_index"].shape[1]:
         num_nodes = len(times)
     if key == "time" and len(times) == num_nodes:
-        sources = arrays.integers(f"{prefix}edge_index", array_of(tensors["edge_index"])[0])
-        arrays.demand_nodes(f"{prefix}edge_index", sources, num_nodes)
-        times = times[sources]
+        times = arrays.times_of_sources(f"{prefix}edge_index", array_of(tensors["edge_index"])[0], times)
     return Weights.from_array(MemoryArray(prefix + key, times), are_times=True)
 
 

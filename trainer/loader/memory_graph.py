@@ -15,7 +15,7 @@ from torch_geometric.data.storage import BaseStorage
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.channel.run_folder import RunFolder
 from cohort_gnn.dataset import StoredGraph, from_pyg, from_tensors
-from cohort_gnn.dataset.arrays import demand_nodes, edge_times, edge_weights, integers
+from cohort_gnn.dataset.arrays import edge_times, edge_weights, times_of_sources
 from cohort_gnn.dataset.importing.tensors import ADJ_HINT, ends_of
 from cohort_gnn.spec.graph import NODE_TYPE, EdgeType
 from cohort_gnn.trainer.loader.arguments import EdgeArrays
@@ -190,20 +190,13 @@ class MemoryGraph:
             }
         source_types = {name: None if name is None else name[0] for name in self._edges}
         times = {
-            name: self._node_times[source][self._sources(name, len(self._node_times[source]))]
+            name: times_of_sources(f"{_place('edge_index', name)}: src", self._ends[name][0], self._node_times[source])
             for name, source in source_types.items()
             if source in node_stores
         }
         for name, (sources, _) in self._ends.items() if not times else ():  # a data set with times has some
             times[name] = np.full(len(sources), np.iinfo(np.int64).min)
         return times
-
-    def _sources(self, name: Name, num_nodes: int) -> np.ndarray:
-        """int64 [E], nodes that there are."""
-        place = f"{_place('edge_index', name)}: src"
-        sources = integers(place, self._ends[name][0])
-        demand_nodes(place, sources, num_nodes)
-        return sources
 
     def _weights_of_edges(self, attribute: str | None) -> dict[Name, np.ndarray]:
         """float32 [E] of each edge type that has weights."""

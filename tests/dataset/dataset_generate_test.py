@@ -58,15 +58,6 @@ def test_the_other_dtypes_are_roundings_of_float32(tmp_path):
     np.testing.assert_array_equal(coarse, np.floor(np.clip(128.5 + 32 * exact.astype(np.float64), 0, 255)))
 
 
-def test_undirected_stores_every_edge_in_both_directions(tmp_path):
-    data = make(tmp_path, kind="rmat", undirected=True)
-    assert data.num_edges == 2 * 30000
-    destinations = np.repeat(np.arange(data.num_nodes), np.diff(data.indptr))
-    there = np.sort(data.indices * np.int64(data.num_nodes) + destinations)
-    back = np.sort(destinations * np.int64(data.num_nodes) + data.indices)
-    np.testing.assert_array_equal(there, back)
-
-
 def test_rows_are_drawn_from_a_table(tmp_path):
     table = np.random.default_rng(0).normal(size=(300, 7)).astype(np.float16)
     data = make(tmp_path, dim=7, dtype="float16", rows=table)

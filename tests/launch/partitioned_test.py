@@ -88,40 +88,37 @@ def large(tmp_path_factory) -> Path:
     return prepared(folder, "exponent")
 
 
-def reads_within(sizes: list[str], graph: Path, folder: Path, monkeypatch) -> list[dict[str, int]]:
-    """The reads of two machines for each `--host-bytes`, with all of which they learn the same."""
+def test_host_bytes_hold_own_rows_and_then_the_hottest_of_others(large, tmp_path, monkeypatch):
+    """What memory does not hold stays on the disk or with the other machine, and all learn the same."""
     found, results = [], []
-    for host_bytes in sizes:
+    for host_bytes in ["1.5MB", "2MB", "3.2MB", "3.6MB", "1GB"]:
         options = ["--epochs", 1, "--host-bytes", host_bytes, *PARTITIONED]
-        several = Machines(monkeypatch, folder / host_bytes, [graph] * 2, *options)
+        several = Machines(monkeypatch, tmp_path / host_bytes, [large] * 2, *options)
         assert several.wait() == [0, 0], several.said(0)
         results.append(learned(several.out))
         found.append(reads(several.out))
     assert all(result == results[0] for result in results)
-    return found
+    disk, remote = ([each[tier] for each in found] for tier in ("disk", "remote"))
+    assert disk[0] > disk[1] > disk[2] == 0 == disk[4]
+    assert remote[0] == remote[1] and remote[2] > remote[3] > remote[4] == 0 < remote[1]
 
 
-def test_host_bytes_hold_the_hottest_rows_of_others(large, tmp_path, monkeypatch):
-    little, more, enough = reads_within(["3.2MB", "3.6MB", "1GB"], large, tmp_path, monkeypatch)
-    assert little["remote"] > more["remote"] > enough["remote"] == 0 == little["disk"]
-
-
-def test_own_rows_that_memory_does_not_hold_stay_on_the_disk(large, tmp_path, monkeypatch):
-    little, more, enough = reads_within(["1.5MB", "2MB", "1GB"], large, tmp_path, monkeypatch)
-    assert little["disk"] > more["disk"] > enough["disk"] == 0
-    assert little["remote"] == more["remote"] > enough["remote"] == 0
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory) -> Path:
+    """100000 nodes with 45 MB of rows, encoded."""
+    folder = tmp_path_factory.mktemp("partitioned") / "wide"
+    sizes = ["--nodes", "100K", "--edges", "1M", "--dim", "128", "--classes", "7", "--split-ratio", "0.02,0.01,0.01"]
+    ran("dataset", "generate", folder, "--kind", "powerlaw", *sizes)
+    return prepared(folder, "exponent")
 
 
 @pytest.mark.parametrize("host_bytes", [[], ["--host-bytes", "26MB"]], ids=str)
-def test_the_plan_knows_what_machines_read_from_each_other(tmp_path, monkeypatch, host_bytes):
-    """45 MB of rows on the CPU, where nothing stays from batch to batch; the plan leaves out about 1 MB of buffers."""
-    sizes = ["--nodes", "100K", "--edges", "1M", "--dim", "128", "--classes", "7", "--split-ratio", "0.02,0.01,0.01"]
-    ran("dataset", "generate", tmp_path / "graph", "--kind", "powerlaw", *sizes)
-    graph = prepared(tmp_path / "graph", "exponent")
-    several = Machines(monkeypatch, tmp_path / "run", [graph] * 2, "--epochs", 1, *host_bytes, *PARTITIONED)
+def test_the_plan_knows_what_machines_read_from_each_other(wide, tmp_path, monkeypatch, host_bytes):
+    """On the CPU, where nothing stays from batch to batch; the plan leaves out about 1 MB of buffers."""
+    several = Machines(monkeypatch, tmp_path / "run", [wide] * 2, "--epochs", 1, *host_bytes, *PARTITIONED)
     assert several.wait() == [0, 0], several.said(0)
     options = ["--fanout", "5,3", "--batch-size", 32, "--cache-policy", "none", "--no-reuse", "--num-gpus", 1]
-    planned = ran("plan", graph, *options, "--machines", 2, "--json", *PARTITIONED, *host_bytes)
+    planned = ran("plan", wide, *options, "--machines", 2, "--json", *PARTITIONED, *host_bytes)
     tiers = json.loads((several.out / "summary.json").read_text())["epochs"][0]["row_tiers"]
     expected = json.loads(planned.stdout)["epochs"][1]["remote_bytes"]  # of one machine
     assert tiers["remote"]["bytes"] / 2 == pytest.approx(expected, rel=0.15)

@@ -21,13 +21,14 @@ LIKE, REV_LIKE = ("item", "like", "item"), ("item", "rev_like", "item")
 
 @pytest.fixture
 def shop(tmp_path) -> Path:
-    """Users who buy items, some twice, and items that are alike."""
+    """Users who buy items, some twice, and items that are alike; of a purchase the weight is what it is."""
     generator = torch.Generator().manual_seed(3)
     data = HeteroData()
     data["user"].num_nodes = USERS
     data["item"].x, data["item"].y = torch.rand(ITEMS, 3, generator=generator), torch.arange(ITEMS) % 2
     buys = torch.stack([torch.randint(size, (120,), generator=generator) for size in (USERS, ITEMS)])
     data[BUYS].edge_index = torch.cat([buys, buys[:, :20]], dim=1)
+    data[BUYS].edge_weight = data[BUYS].edge_index[0] * 100.0 + data[BUYS].edge_index[1]
     data[LIKE].edge_index = torch.randint(ITEMS, (2, 90), generator=generator)
     return cohort.from_pyg(data, tmp_path / "shop", reverse_edges=True)
 
@@ -51,26 +52,15 @@ def test_held_out_edges_and_their_reverse_leave_the_graph(shop, tmp_path, name, 
     assert edges_of(after, reverse) == backward and len(backward) == len(edges_of(after, relation))
     for other in before.edge_types.keys() - {relation, reverse}:
         assert edges_of(after, other) == edges_of(before, other)
+    for bought, (users, items) in ((BUYS, (0, 1)), (REV_BUYS, (1, 0))):
+        left = after.to_pyg()[bought]
+        assert left.edge_weight.tolist() == (100 * left.edge_index[users] + left.edge_index[items]).tolist()
     np.testing.assert_array_equal(after.node_types["item"].x, before.node_types["item"].x)
     assert after.y.tolist() == before.y.tolist() and after.name == "out"
     for links_of in held.values():
         assert links_of.negatives.shape == (len(links_of.pairs), 8)
         sources = links_of.pairs[:, :1].repeat(8, axis=1)
         assert not every & set(zip(sources.ravel().tolist(), links_of.negatives.ravel().tolist(), strict=True))
-
-
-def test_the_edges_that_are_left_keep_their_weights(tmp_path):
-    data = HeteroData()
-    data["user"].num_nodes = USERS
-    data["item"].x, data["item"].y = torch.rand(ITEMS, 3), torch.arange(ITEMS) % 2
-    data[BUYS].edge_index = torch.cartesian_prod(torch.arange(USERS), torch.arange(ITEMS)).T
-    data[BUYS].edge_weight = (100 * data[BUYS].edge_index[0] + data[BUYS].edge_index[1]).float()
-    folder = cohort.from_pyg(data, tmp_path / "set", reverse_edges=True)
-    left = open_dataset(split_links(folder, tmp_path / "out", relation="buys")).to_pyg()
-    for relation, (users, items) in ((BUYS, (0, 1)), (REV_BUYS, (1, 0))):
-        ends, weights = left[relation].edge_index, left[relation].edge_weight
-        assert 0 < len(weights) < USERS * ITEMS
-        assert weights.tolist() == (100 * ends[users] + ends[items]).tolist()
 
 
 def test_a_relation_without_a_reverse_is_its_own_within_one_type(shop, tmp_path):

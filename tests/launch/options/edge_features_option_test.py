@@ -1,5 +1,6 @@
 """`--use-edge-features`: batches of `cohort digest` with rows of edges, raw and encoded, and GAT, which reads them."""
 
+import functools
 import json
 import shutil
 from pathlib import Path
@@ -42,10 +43,10 @@ def test_digests_tell_of_the_rows(data, tmp_path):
     assert without == lines_of(tmp_path / "plain", "--device", "cpu")
 
 
-@pytest.fixture(scope="module")
-def packed(tmp_path_factory) -> Path:
-    """Rows of edges that codecs make smaller: a data set as it is, and the same with encoded rows alone."""
-    folder = tmp_path_factory.mktemp("edges") / "packed"
+@pytest.fixture
+def packed(tmp_path) -> Path:
+    """Rows of edges that codecs make smaller."""
+    folder = tmp_path / "packed"
     rows = np.random.default_rng(1).integers(0, 2, (60_000, 40)).astype(np.float32)
     ran("dataset", "generate", folder, *SIZES, "--edge-dim", 40)
     np.save(folder / "edge_features.npy", rows)
@@ -86,22 +87,19 @@ def test_a_gpu_has_the_same_rows(data, options):
 
 
 @pytest.mark.gpu
-def test_a_gpu_decodes_the_same_rows(tmp_path):
-    rows = np.random.default_rng(1).integers(0, 2, (60_000, 40)).astype(np.float32)
-    ran("dataset", "generate", tmp_path / "set", *SIZES, "--edge-dim", 40)
-    np.save(tmp_path / "set/edge_features.npy", rows)
-    ran("dataset", "prepare", tmp_path / "set")
-    expected = lines_of(tmp_path / "set", "--device", "cpu", "--compress", "none")
+def test_a_gpu_decodes_the_same_rows(packed):
+    ran("dataset", "prepare", packed)
+    expected = lines_of(packed, "--device", "cpu", "--compress", "none")
     for compress in ("none", "host", "both"):
-        assert expected == lines_of(tmp_path / "set", "--device", "cuda", "--compress", compress)
+        assert expected == lines_of(packed, "--device", "cuda", "--compress", compress)
 
 
 OPTIONS = ["--model", "gat", "--device", "cpu", "--fanout", "10,5", "--batch-size", 256, "--hidden", 32, "--quiet"]
 OPTIONS += ["--lr", 0.01, "--dropout", 0]
 
 
-def trained(data: Path, out: Path, *options) -> dict:
-    ran("train", data, *OPTIONS, "--out", out, *options)
+def trained(data: Path, out: Path, *options, model=OPTIONS) -> dict:
+    ran("train", data, *model, "--out", out, *options)
     return json.loads((out / "summary.json").read_text())
 
 
@@ -181,9 +179,7 @@ TYPED = ["--model", "rgat", "--fanout", "5,5", "--batch-size", 64, "--hidden", 1
 TYPED += ["--lr", 0.01, "--dropout", 0]
 
 
-def trained_on_types(data: Path, out: Path, *options) -> dict:
-    ran("train", data, *TYPED, "--out", out, *options)
-    return json.loads((out / "summary.json").read_text())
+trained_on_types = functools.partial(trained, model=TYPED)
 
 
 def test_several_types_learn_from_the_rows(typed, tmp_path):

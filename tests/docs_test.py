@@ -22,7 +22,13 @@ SECONDS_OF_A_BLOCK = 120
 # Sizes that pages name -> smaller ones, with which they run unless tests/run.sh --all runs them as they stand.
 SMALLER = {
     "cohort train data/cora": "cohort train data/cora --hidden 16 --fanout 5,3",
+    "cohort train data/small --epochs 3": "cohort train data/small --hidden 16 --fanout 5,3 --epochs 2",
+    "cohort train data/small --fanout 10,5": "cohort train data/small --hidden 16 --fanout 5,3",
+    "cohort train data/small --ranks 2": "cohort train data/small --hidden 16 --fanout 5,3 --ranks 2",
+    "--fanout 10,5 --batch-size 512 --hidden 64": "--fanout 5,3 --batch-size 512 --hidden 16",
     "--fanout 15,10 --batch-size 256 --hidden 64": "--fanout 5,3 --batch-size 64 --hidden 16",
+    "--layers pyg,cohort": "--layers pyg,cohort --steps 1",
+    "--nodes 20K --edges 200K": "--nodes 2K --edges 20K",
     "--nodes 50K --edges 500K": "--nodes 5K --edges 50K",
     "--nodes 12K --edges 150K": "--nodes 2K --edges 25K",
     "--nodes 12K --edges 60K": "--nodes 2K --edges 10K",

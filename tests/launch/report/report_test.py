@@ -11,7 +11,7 @@ from statistics import median
 
 import pytest
 import torch
-from processes import ran
+from processes import here, ran
 from report_reader import columns_of, page_of
 
 from cohort_gnn.base.errors import CohortError
@@ -104,7 +104,7 @@ def test_a_run_with_a_cache(runs, tmp_path, drawn):
 
 
 def test_what_ran_is_told(runs, drawn):
-    ran("report", runs / "cached")
+    assert here("report", runs / "cached").returncode == 0
     told, run = dict(page_of(runs / "cached").tables["What ran"][1:]), read_run(runs / "cached")
     assert told["command"].startswith("cohort train ") and "--cache-ratio 0.1" in told["command"]
     assert "2,708 nodes, 10,556 edges; features 1433; 7 classes" in told["graph"] and "train 1,625" in told["graph"]
@@ -129,7 +129,7 @@ def test_a_model_that_has_learned_nothing_is_told(runs, tmp_path):
 
 
 def test_each_rank_has_its_rows_and_the_charts_are_in_the_page(runs, drawn):
-    ran("report", runs / "two")
+    assert here("report", runs / "two").returncode == 0
     page, summary = page_of(runs / "two"), summary_of(runs / "two")
     times = []
     for epoch in summary["epochs"]:

@@ -57,7 +57,7 @@ def _curves(figure, axes, label: str, num_runs: int) -> bytes:
 
 def draw_epochs(run: Run) -> bytes:
     """A stacked bar per epoch and rank: wait, train, all-reduce."""
-    num_ranks = len(run.places)
+    num_ranks = len(run.rank_names)
     bars = [times for epoch in run.epochs for times in ranks_of(epoch)]
     width = 0.8 / num_ranks
     lefts = [epoch["epoch"] + 0.6 + width * rank for epoch in run.epochs for rank in range(num_ranks)]
@@ -155,13 +155,13 @@ def _draw_tiers(
 ) -> bytes:
     """A group of bars per used or planned tier, with a bar per rank; black lines are what the plan expected."""
     figure, axes = figure_of(INCHES, height=3)
-    width, planned, tiers = 0.8 / len(run.places), [], run.used_tiers(kind)
-    for rank, place in enumerate(run.places):
+    width, planned, tiers = 0.8 / len(run.rank_names), [], run.used_tiers(kind)
+    for rank, rank_name in enumerate(run.rank_names):
         uses = run.uses(kind, rank)
         values = [pick(uses[tier]) for tier in tiers]
         middles = [i - 0.4 + width * (rank + 0.5) for i in range(len(tiers))]
-        bars = axes.bar(middles, [used for used, _ in values], 0.9 * width, label=plain(place))
-        if len(run.places) * len(tiers) <= 4:
+        bars = axes.bar(middles, [used for used, _ in values], 0.9 * width, label=plain(rank_name))
+        if len(run.rank_names) * len(tiers) <= 4:
             axes.bar_label(bars, [as_text(used) for used, _ in values], fontsize=9)
         planned += [(middle, plan) for middle, (_, plan) in zip(middles, values, strict=True) if plan is not None]
     if planned:
@@ -172,7 +172,7 @@ def _draw_tiers(
     axes.yaxis.set_major_formatter(lambda y, _: as_text(y))
     axes.margins(y=0.15)
     axes.set_ylabel(label)
-    if planned or len(run.places) > 1:
+    if planned or len(run.rank_names) > 1:
         _legend(figure, axes, 4)
     return png_of(figure)
 

@@ -52,7 +52,9 @@ def _report_one(run: Run, out: Path) -> None:
     sections = [Section("What ran", tables=[report_tables.about_table(run)]), result_section]
     if report_charts.can_draw():
         sections.append(Section("Learning curves", _curves([run], [""])))
-        side_by_side = f"; bars of an epoch, from the left: {', '.join(run.places)}" if len(run.places) > 1 else ""
+        side_by_side = (
+            f"; bars of an epoch, from the left: {', '.join(run.rank_names)}" if len(run.rank_names) > 1 else ""
+        )
         caption = f"Seconds of each epoch: waiting for batches, training on them{side_by_side}."
         time.charts.append(Chart("epochs", caption, report_charts.draw_epochs(run)))
         reads.charts = [chart for kind in (ROWS, LISTS) for chart in _reads(run, kind)]

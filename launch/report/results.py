@@ -80,7 +80,7 @@ class Run:
     Attributes:
         summary: summary.json, checked.
         options: the members of run.json that say what was asked for, by name.
-        places: where each rank ran: "GPU 3", or "r1" on the CPU; of several machines "m0 GPU 3".
+        rank_names: where each rank ran: "GPU 3", or "r1" on the CPU; of several machines "m0 GPU 3".
         held: of plan.json the member "ranks", checked; empty without one. Of several machines the first one's.
         parts: what caches hold of each node type with features and of each relation, where there are several.
         starts, graph: what was started, on what: as run.json has it; empty in one of an earlier version.
@@ -89,7 +89,7 @@ class Run:
     folder: Path
     summary: dict
     options: dict
-    places: list[str]
+    rank_names: list[str]
     held: list[dict]
     parts: list["HeldPart"]
     starts: list[Started]
@@ -106,7 +106,7 @@ class Run:
 
     def uses(self, kind: ReadKind, rank: int | None = None) -> dict[str, TierUse]:
         """What a batch of a rank, or of any of them, reads: {tier: TierUse}; planned for several ranks: the mean."""
-        ranks = range(len(self.places)) if rank is None else [rank]
+        ranks = range(len(self.rank_names)) if rank is None else [rank]
         parts = [ranks_of(epoch)[i] for epoch in self.settled for i in ranks]
         batches = max(1, sum(part["num_batches"] for part in parts))
         sums: dict[str, Counter[str]] = {tier: Counter() for tier in TIERS}
@@ -131,7 +131,7 @@ class Run:
 
     def used_tiers(self, kind: ReadKind) -> list[str]:
         """The tiers from which some rank has read, or is planned to read."""
-        uses = [self.uses(kind, rank) for rank in range(len(self.places))]
+        uses = [self.uses(kind, rank) for rank in range(len(self.rank_names))]
         return [tier for tier in TIERS if any(by_tier[tier].reads or by_tier[tier].planned_share for by_tier in uses)]
 
 
@@ -167,10 +167,10 @@ def read_run(folder: Path) -> Run:
         raise CohortError(str(folder), "a run that has finished an epoch", actual, hint)
     summary["epochs"] += _epochs_since(folder / files.METRICS, len(summary["epochs"]))
     plan = _read(folder / files.PLAN, _Plan) if summary["cache"] else None
-    machine_places = run["machines"]["places"] if "machines" in run else None
-    _check_ranks(folder, summary, plan if machine_places is None else None)
-    if plan and machine_places and len(plan["ranks"]) > len(machine_places):
-        raise CohortError(str(folder / files.PLAN), f"at most {len(machine_places)} ranks", str(len(plan["ranks"])))
+    machine_ranks = run["machines"]["places"] if "machines" in run else None
+    _check_ranks(folder, summary, plan if machine_ranks is None else None)
+    if plan and machine_ranks and len(plan["ranks"]) > len(machine_ranks):
+        raise CohortError(str(folder / files.PLAN), f"at most {len(machine_ranks)} ranks", str(len(plan["ranks"])))
     names = [
         option.name for option in options_of(RunSpec) if not option.is_hidden and option.name not in ("quiet", "mps")
     ]
@@ -181,7 +181,7 @@ def read_run(folder: Path) -> Run:
         folder,
         summary,
         {name: value for name, value in options.items() if value is not None},
-        _places(run["sampler"].get("gpus"), machine_places, summary),
+        _rank_names(run["sampler"].get("gpus"), machine_ranks, summary),
         plan["ranks"] if plan else [],
         _parts(folder, plan["ranks"]) if plan else [],
         run.get("starts", []),
@@ -221,10 +221,10 @@ def _parts(folder: Path, held: list[dict]) -> list[HeldPart]:
     ]
 
 
-def _places(gpus, machine_places: list[str] | None, summary: dict) -> list[str]:
+def _rank_names(gpus, machine_ranks: list[str] | None, summary: dict) -> list[str]:
     num_ranks = len(ranks_of(summary["epochs"][0]))
-    if machine_places is not None and len(machine_places) == num_ranks:
-        return [one_line(place) for place in machine_places]
+    if machine_ranks is not None and len(machine_ranks) == num_ranks:
+        return [one_line(name) for name in machine_ranks]
     if isinstance(gpus, list) and len(gpus) == num_ranks:
         return [f"GPU {one_line(gpu)}" for gpu in gpus]
     return [one_line(summary["device"]).upper()] if num_ranks == 1 else [f"r{rank}" for rank in range(num_ranks)]

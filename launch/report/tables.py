@@ -32,8 +32,8 @@ def epoch_table(run: Run, is_short: bool = False) -> TextTable:
     for epoch in epochs:
         epoch_cells = [_or_none(epoch["loss"], lambda loss: f"{loss:.4f}")]
         epoch_cells += [_scores(epoch["val_metrics"]).get(name, "-") for name in scores]
-        for place, times in zip(run.places, ranks_of(epoch), strict=True):
-            rows.append([str(epoch["epoch"] + 1), place, *(_seconds(times[name]) for name in TIMES), *epoch_cells])
+        for rank_name, times in zip(run.rank_names, ranks_of(epoch), strict=True):
+            rows.append([str(epoch["epoch"] + 1), rank_name, *(_seconds(times[name]) for name in TIMES), *epoch_cells])
             epoch_cells = [""] * len(epoch_cells)
     note = "wait + train + all-reduce is the epoch; sample and fetch run in the sampler, in parallel"
     if len(epochs) < len(run.epochs):
@@ -45,14 +45,14 @@ def epoch_table(run: Run, is_short: bool = False) -> TextTable:
 def tier_table(run: Run, kind: ReadKind) -> TextTable:
     """A row per rank and tier: what a training batch read from it, and what the plan expected, if it did; without tiers
     from which nothing was read or planned."""
-    uses = [run.uses(kind, rank) for rank in range(len(run.places))]
+    uses = [run.uses(kind, rank) for rank in range(len(run.rank_names))]
     is_planned = any(use.planned_share is not None for tiers in uses for use in tiers.values())
     rows = []
-    for place, tiers in zip(run.places, uses, strict=True):
+    for rank_name, tiers in zip(run.rank_names, uses, strict=True):
         for tier, use in tiers.items():
             if not (use.reads or use.planned_share):
                 continue
-            row = [place, tier, f"{use.reads:,.1f}", _percent(use.share), format_bytes(use.bytes)]
+            row = [rank_name, tier, f"{use.reads:,.1f}", _percent(use.share), format_bytes(use.bytes)]
             row += [_or_none(use.gb_per_s, lambda rate: f"{rate:.2f}")] * (kind is ROWS)
             row += [_or_none(use.planned_share, _percent), _or_none(use.planned_bytes, format_bytes)] * is_planned
             rows.append(row)
@@ -71,10 +71,10 @@ def held_table(run: Run) -> TextTable:
     """A row per rank: what its cache holds, as planned."""
     slabs = (("features", ROWS), ("topology", LISTS))
     rows = [
-        [place, *(format_bytes(held[f"{name}_bytes"]) for name in ("budget", "index", "used"))]
+        [rank_name, *(format_bytes(held[f"{name}_bytes"]) for name in ("budget", "index", "used"))]
         + [text for slab, kind in slabs for text in (f"{held[slab][kind.count]:,}", format_bytes(held[slab]["bytes"]))]
         + [f"{held['alpha']:.3f}"]
-        for place, held in zip(run.places[: len(run.held)], run.held, strict=True)
+        for rank_name, held in zip(run.rank_names[: len(run.held)], run.held, strict=True)
     ]
     columns = ["rank", "budget", "index", "used", "rows", "row bytes", "lists", "list bytes", "alpha"]
     return TextTable("Cache", columns, rows, "alpha: the share of neighbour lists")
@@ -82,7 +82,7 @@ def held_table(run: Run) -> TextTable:
 
 def parts_table(run: Run) -> TextTable:
     """A row per node type with features and per relation: what the cache of each rank holds of it, as planned."""
-    columns = ["of", "all", *run.places[: len(run.held)]]
+    columns = ["of", "all", *run.rank_names[: len(run.held)]]
     rows = [
         [one_line(part.name), f"{part.size:,}", *(f"{count:,} ({format_bytes(size)})" for count, size in part.held)]
         for part in run.parts
@@ -148,7 +148,7 @@ def about_table(run: Run) -> TextTable:
         rows.append(["host", one_line(f"{start['host']}{job}; {start['cpu']}")])
         rows.append(["GPUs", one_line(names) or "none: on the CPU"])
         rows.append(["versions", one_line(", ".join(f"{name} {text}" for name, text in start["versions"].items()))])
-    rows.append(["ranks", ", ".join(run.places)])
+    rows.append(["ranks", ", ".join(run.rank_names)])
     rows.append(["time", f"{format_seconds(run.summary['seconds'])}, {len(run.epochs)} epochs"])
     return TextTable("What ran", ["", "of the run"], rows)
 

@@ -263,6 +263,13 @@ class RunSpec(SamplerSpec):
         BATCHES | LOSS | MEMORY,
         metavar="uniform|degree[:P]|batch",
     )
+    init: Path | None = _training(
+        None,
+        "start with the weights of the run in this folder, of the same or another data set: those of the same name and"
+        " shape are loaded, others are named and start anew",
+        LOSS,
+        metavar="RUN",
+    )
     epochs: types.Positive = _training(10, "passes over the training nodes or edges", COURSE)
     coarse_epochs: types.NotNegative = _training(
         0,

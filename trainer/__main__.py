@@ -104,6 +104,8 @@ def _train(source, process_rank, run: dict, out: Path, stop: StopRequest, loaded
     if run.get("time_sliced") and options.sampler_sms:
         LOG.info("--sampler-sms has no effect: without MPS the two programs take turns")
         options.sampler_sms = 0
+    if run.get("resume") and (out / files.CHECKPOINT).exists():
+        options.init = None  # the checkpoint has the weights
     dataset = Path(run["sampler"]["dataset"])
     data = open_dataset(dataset)
     links = target_weights = None

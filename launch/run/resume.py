@@ -86,6 +86,21 @@ def demand_new(out: Path, overwrite: bool) -> None:
         raise CohortError(str(out), "a new folder", actual, hint)
 
 
+def demand_weights(init: Path, out: Path | None) -> None:
+    """Checks that a run may start with the weights of the run in the folder `init`.
+
+    Raises:
+        CohortError: the folder has no weights, or is that of the run that would replace them.
+    """
+    place = f"--init {init}"
+    if not (init / files.MODEL).is_file():
+        hint = "pass the folder that was the --out of cohort train"
+        raise CohortError(place, f"the folder of a run with {files.MODEL}", "none", hint)
+    if out and out.is_dir() and out.samefile(init):
+        hint = f"--resume {init} continues that run; otherwise choose another --out"
+        raise CohortError(place, "another folder than --out", str(out), hint)
+
+
 @contextlib.contextmanager
 def set_aside(out: Path, is_said: bool) -> Iterator[None]:
     """Moves the results of an earlier run in a folder aside; brings them back at the end if the new run has none.

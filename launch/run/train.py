@@ -49,7 +49,14 @@ from cohort_gnn.launch.run.machines import (
 )
 from cohort_gnn.launch.run.metrics import check_metrics
 from cohort_gnn.launch.run.programs import run_programs
-from cohort_gnn.launch.run.resume import bring_back, demand_new, remove_parts, resumed, set_aside
+from cohort_gnn.launch.run.resume import (
+    bring_back,
+    demand_new,
+    demand_weights,
+    remove_parts,
+    resumed,
+    set_aside,
+)
 from cohort_gnn.launch.run.row_owners import row_listener
 from cohort_gnn.launch.run.same_data import demand_same_data, digests
 from cohort_gnn.spec import files
@@ -127,6 +134,8 @@ def _begin(args: argparse.Namespace, spec: RunSpec, meeting: Meeting | None, not
     warn_of_majority(spec, data)
     if spec.out and spec.out.is_dir() and spec.out.samefile(data.path):
         raise CohortError("--out", "another folder than the data set's", str(spec.out), "choose another --out")
+    if spec.init and (not meeting or meeting.machine.rank == 0):  # the first trainer gives them to all
+        demand_weights(spec.init, spec.out)
     if spec.out:
         demand_new(spec.out, args.overwrite)
     run = _run_of(spec, data) | _about(args, data, spec)

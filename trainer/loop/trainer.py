@@ -28,6 +28,7 @@ from cohort_gnn.trainer.loop.stop import StopRequest
 from cohort_gnn.trainer.models.metrics import WholeSplit
 from cohort_gnn.trainer.models.own import model_of
 from cohort_gnn.trainer.models.targets import LinkTargets, mean_loss, targets_for
+from cohort_gnn.trainer.models.weights import start_from
 from cohort_gnn.trainer.report.callback import HOOKS, Callback, name_of
 
 LOG = logging.getLogger(__name__)
@@ -101,6 +102,9 @@ class Trainer:
         torch.set_float32_matmul_precision(options.matmul_precision)
         torch.manual_seed(options.seed)
         self.model = model_of(options).to(self.device)
+        if options.init and ranks.rank == 0:
+            text, is_whole = start_from(options.init, self.model)
+            LOG.log(logging.INFO if is_whole else logging.WARNING, text, extra={"is_shown": not self.quiet})
         ranks.spread(self.model)
         if ranks.rank > 0:  # the same weights everywhere, but a dropout of its own
             torch.manual_seed(options.seed + ranks.rank)

@@ -16,6 +16,8 @@ def gamma_of(options: TrainerSpec) -> float | None:
 
 def loss_name(options: TrainerSpec) -> str:
     """Which loss is reported, in words."""
+    if ":" in options.loss:
+        return options.loss
     gamma = gamma_of(options)
     name = OF_LINKS[options.loss] if options.targets == "link" else OF_TASK[options.targets]
     name = name if gamma is None else f"focal loss, gamma {gamma:g}"

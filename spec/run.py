@@ -235,13 +235,15 @@ class RunSpec(SamplerSpec):
         "link: how the rows of two nodes give a score: dot: dot product; distmult: dot product with a learned weight"
         " for each column; mlp: two layers on the elementwise product",
     )
-    loss: Literal["bce", "softmax", "margin", "focal"] = _training(
+    loss: types.Loss = _training(
         "bce",
         "link: bce: binary cross entropy of edges and negatives; softmax: cross entropy of the edge among its"
         " negatives; margin: hinge loss, with a margin of 1 between the edge and each negative; node: cross entropy of"
         " classes and labels and the squared error of numbers; focal: of classes and labels, labels that the model"
-        " already gives a high probability count less",
+        " already gives a high probability count less; or a function of your own, which gets scores and labels and"
+        " returns the loss of each node or link",
         LOSS | MEMORY,
+        metavar="bce|softmax|margin|focal|package.module:function",
     )
     focal_gamma: types.AtLeastZero | None = _training(
         None, "with --loss focal: how much less: each loss times (1 - p)^GAMMA (default 2)", LOSS, metavar="GAMMA"

@@ -49,6 +49,14 @@ NegativesFrom = Annotated[
         extra={"words": ("uniform", "degree", "batch")},
     ),
 ]
+Loss = Annotated[
+    str,
+    Meta(
+        pattern=r"^(bce|softmax|margin|focal|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$",
+        description="bce or softmax or margin or focal or package.module:function",
+        extra={"words": ("bce", "softmax", "margin", "focal")},
+    ),
+]
 ClassWeights = Annotated[
     str,
     Meta(

@@ -11,7 +11,7 @@ from cohort_gnn.launch.options.parser import as_text, given_in
 from cohort_gnn.spec.options import flag_of
 from cohort_gnn.spec.run import RunSpec
 
-OPTIONS = ("model", "callbacks")
+OPTIONS = ("model", "loss", "callbacks")
 
 
 def own_code_words(options: Mapping[str, Any]) -> list[str]:

@@ -24,6 +24,9 @@ def check_loss(spec: RunSpec, data: StoredGraph) -> None:
         raise CohortError("--loss focal", "classes or several labels to learn", task, hint)
     if spec.focal_gamma is not None and spec.loss != "focal":
         raise CohortError("--focal-gamma", "--loss focal", f"--loss {spec.loss}", "leave it out, or add --loss focal")
+    if spec.class_weights is not None and ":" in spec.loss:
+        hint = f"{spec.loss} may have weights of its own"
+        raise CohortError("--class-weights", "cross entropy or focal loss", f"--loss {spec.loss}", hint)
     if spec.class_weights is not None and task != "classification":
         hint = "leave it out; --loss focal is for several labels, too" if task == "multilabel" else "leave it out"
         raise CohortError("--class-weights", "classes to learn", task, hint)

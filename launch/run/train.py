@@ -235,6 +235,8 @@ def check_model(spec: RunSpec, data: StoredGraph) -> None:
         raise CohortError(", ".join(shape), "a built-in model", f"--model {spec.model}", hint)
     if spec.has_own_model:
         demand_named("--model", spec.model)
+    if ":" in spec.loss:
+        demand_named("--loss", spec.loss)
     for name in spec.callbacks or ():
         demand_named("--callbacks", name)
 
@@ -242,7 +244,7 @@ def check_model(spec: RunSpec, data: StoredGraph) -> None:
 def check_of_links(spec: RunSpec) -> None:
     """Raises CohortError for options of --task link with another task."""
     link_flags = [flag_of(name) for name in OF_LINKS if getattr(spec, name) != getattr(RunSpec, name)]
-    link_flags = [flag for flag in link_flags if (flag, spec.loss) != ("--loss", "focal")]
+    link_flags = [flag for flag in link_flags if flag != "--loss" or spec.loss in ("softmax", "margin")]
     if link_flags and spec.task != "link":
         hint = f"leave {'it' if len(link_flags) == 1 else 'them'} out, or learn links: --task link"
         raise CohortError(", ".join(link_flags), "--task link", "--task node", hint)

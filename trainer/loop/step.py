@@ -16,8 +16,9 @@ from cohort_gnn.trainer.loop.inputs import blocks_of
 from cohort_gnn.trainer.loop.ranks import Ranks, StepSums
 from cohort_gnn.trainer.models.links import links_of_slot, scores_of_links
 from cohort_gnn.trainer.models.own import callable_of
+from cohort_gnn.trainer.models.own_loss import OwnLoss, loss_for
 from cohort_gnn.trainer.models.sampled import called_by_type, input_dtypes, model_input
-from cohort_gnn.trainer.models.targets import CLASSES, Targets, targets_for
+from cohort_gnn.trainer.models.targets import CLASSES, Targets
 
 
 class Adam(torch.optim.Adam):
@@ -116,7 +117,7 @@ class TrainStep:
         optimizer: from adam().
         device: the trainer's.
         graphs_of: seeds of batches that are run as CUDA graphs (see graphs.py); None: none are.
-        targets: what the model learns.
+        targets: what the model learns, or what makes the loss of it.
         sums: with the other ranks; None: this one is alone.
         clip_norm: of all gradients; larger ones are scaled down to it.
         rows: the optimizer of learnable rows; None: the model has none.
@@ -133,7 +134,7 @@ class TrainStep:
         optimizer: torch.optim.Optimizer,
         device: torch.device,
         graphs_of: int | None = None,
-        targets: Targets = CLASSES,
+        targets: Targets | OwnLoss = CLASSES,
         sums: StepSums | None = None,
         clip_norm: float | None = None,
         rows: RowAdam | None = None,
@@ -238,7 +239,7 @@ def step_of(
 ) -> TrainStep:
     """Steps of a model that `model_of` made of these options; without ``ranks`` and ``sums`` without other ranks."""
     reads_edges = options.use_edge_weights or (options.edge_dim and not options.model_kind.several_types)
-    takes_tensors = options.layers == "pyg" or reads_edges or options.has_own_model
+    takes_tensors = options.layers == "pyg" or reads_edges or options.has_own_model or ":" in options.loss
     learned = getattr(model, "embeddings", None)
     # Means of rows would count those that a batch lacks; learned rows and seeds of links differ in number.
     is_otherwise = takes_tensors or options.norm == "batch" or learned is not None or options.task == "link"
@@ -250,7 +251,7 @@ def step_of(
         rows = RowAdam(learned.values(), **dense_options)
         if ranks:
             rows.gather = ranks.gather_rows
-    targets = targets_for(options, device)
+    targets = loss_for(options, device)
     links = (model.link_decoder, options.negatives) if options.task == "link" else None
     seeds = options.batch_size if has_graphs else None
     return TrainStep(scores, optimizer, device, seeds, targets, sums, options.clip_norm, rows, links)

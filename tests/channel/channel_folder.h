@@ -15,6 +15,21 @@ namespace cohort::channel {
 
 inline constexpr int64_t kLimitUs = 10'000'000;
 
+struct Announced : Publisher {
+  Announced(const std::filesystem::path& folder, const ChannelOptions& options) : Publisher(folder, options) {
+    announce();
+  }
+};
+
+// A sampler, and a trainer that has asked for a pass.
+struct Both {
+  Both(const std::filesystem::path& folder, const ChannelOptions& options)
+      : publisher(folder, options), subscriber(folder), pass(subscriber.request({})) {}
+  Announced publisher;
+  Subscriber subscriber;
+  uint64_t pass;
+};
+
 class Channel : public ::testing::Test {
  protected:
   void SetUp() override {

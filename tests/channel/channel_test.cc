@@ -25,10 +25,8 @@ TEST_F(Channel, IsVisibleOnlyOnceAnnounced) {
 }
 
 TEST_F(Channel, HandsBatchesOverInOrderAndGrowsSlots) {
-  Publisher publisher(folder_, options());
-  publisher.announce();
-  Subscriber subscriber(folder_);
-  const uint64_t pass = subscriber.request({});
+  Both both(folder_, options());
+  auto& [publisher, subscriber, pass] = both;
   EXPECT_EQ(publisher.next_request()->pass, pass);
   for (int64_t i = 0; i < 20; ++i) {
     ASSERT_TRUE(publish(publisher, pass, 100 * (i + 1), i));
@@ -40,8 +38,7 @@ TEST_F(Channel, HandsBatchesOverInOrderAndGrowsSlots) {
 }
 
 TEST_F(Channel, BatchesOfACancelledPassAreDropped) {
-  Publisher publisher(folder_, options());
-  publisher.announce();
+  Announced publisher(folder_, options());
   Subscriber subscriber(folder_);
   const uint64_t first = subscriber.request({});
   ASSERT_TRUE(publish(publisher, first, 8, 1));
@@ -53,8 +50,7 @@ TEST_F(Channel, BatchesOfACancelledPassAreDropped) {
 }
 
 TEST_F(Channel, RefusesAnotherVersionNamingBoth) {
-  Publisher publisher(folder_, options());
-  publisher.announce();
+  Announced publisher(folder_, options());
   std::fstream file(folder_ / "channel", std::ios::in | std::ios::out | std::ios::binary);
   file.seekp(offsetof(ChannelHeader, version));
   const uint32_t version = 77;
@@ -65,14 +61,12 @@ TEST_F(Channel, RefusesAnotherVersionNamingBoth) {
 }
 
 TEST_F(Channel, AStoppedTrainerIsToldWhatTheSamplerSaid) {
-  Publisher publisher(folder_, options());
-  publisher.announce();
-  Subscriber subscriber(folder_);
-  const uint64_t pass = subscriber.request({});
+  Both both(folder_, options());
+  auto& [publisher, subscriber, pass] = both;
   publisher.leave_error("another rank has failed");
   publisher.stop_flag().store(1);
-  EXPECT_TRUE(
-      base::fails_with<PeerLost>([&] { subscriber.next(pass, kLimitUs); }, {"it said: another rank has failed"}));
+  EXPECT_TRUE(base::fails_with<PeerLost>([&] { both.subscriber.next(both.pass, kLimitUs); },
+                                         {"it said: another rank has failed"}));
 }
 
 // Overwrites a number in the file of a channel.
@@ -84,8 +78,7 @@ void poke(const std::filesystem::path& folder, std::size_t offset, T value) {
 }
 
 TEST_F(Channel, RefusesMoreSlotsThanThereAre) {
-  Publisher publisher(folder_, options());
-  publisher.announce();
+  Announced publisher(folder_, options());
   for (const int32_t slots : {-1, 0, 1, 65}) {
     poke(folder_, offsetof(ChannelHeader, num_slots), slots);
     EXPECT_THROW(Subscriber{folder_}, base::Error) << slots;
@@ -103,10 +96,8 @@ TEST_F(Channel, RefusesABatchThatDoesNotLieInItsSlot) {
   for (const std::size_t field : fields) {
     const std::filesystem::path folder = folder_ / std::to_string(field);
     std::filesystem::create_directory(folder);
-    Publisher publisher(folder, options());
-    publisher.announce();
-    Subscriber subscriber(folder);
-    const uint64_t pass = subscriber.request({});
+    Both both(folder, options());
+    auto& [publisher, subscriber, pass] = both;
     ASSERT_TRUE(publish(publisher, pass, 8, 1));
     poke(folder, field, int64_t{1} << 60);
     EXPECT_THROW(subscriber.next(pass, kLimitUs), base::Error) << field;
@@ -145,10 +136,8 @@ void publish_types(
 }
 
 TEST_F(Channel, ShowsWhatABatchHasOfEachType) {
-  Publisher publisher(folder_, typed_options(options()));
-  publisher.announce();
-  Subscriber subscriber(folder_);
-  const uint64_t pass = subscriber.request({});
+  Both both(folder_, typed_options(options()));
+  auto& [publisher, subscriber, pass] = both;
   publish_types(publisher, pass);
   const Batch& batch = *subscriber.next(pass, kLimitUs).batch;
   EXPECT_EQ(nodes_of(batch, 0), 3);
@@ -176,18 +165,15 @@ TEST_F(Channel, RefusesTypesThatDoNotAddUpOrLieInTheSlot) {
   for (std::size_t i = 0; i < damages.size(); ++i) {
     const std::filesystem::path folder = folder_ / std::to_string(i);
     std::filesystem::create_directory(folder);
-    Publisher publisher(folder, typed_options(options()));
-    publisher.announce();
-    Subscriber subscriber(folder);
-    const uint64_t pass = subscriber.request({});
+    Both both(folder, typed_options(options()));
+    auto& [publisher, subscriber, pass] = both;
     publish_types(publisher, pass, damages[i]);
     EXPECT_THROW(subscriber.next(pass, kLimitUs), base::Error) << i;
   }
 }
 
 TEST_F(Channel, RefusesMoreTypesThanThereAre) {
-  Publisher publisher(folder_, typed_options(options()));
-  publisher.announce();
+  Announced publisher(folder_, typed_options(options()));
   for (const int32_t types : {-1, 0, 1, 33}) {
     poke(folder_, offsetof(ChannelHeader, num_types), types);
     EXPECT_THROW(Subscriber{folder_}, base::Error) << types;
@@ -198,10 +184,8 @@ TEST_F(Channel, RefusesMoreTypesThanThereAre) {
 }
 
 TEST_F(Channel, RefusesASlotOfAnotherSize) {
-  Publisher publisher(folder_, options());
-  publisher.announce();
-  Subscriber subscriber(folder_);
-  const uint64_t pass = subscriber.request({});
+  Both both(folder_, options());
+  auto& [publisher, subscriber, pass] = both;
   ASSERT_TRUE(publish(publisher, pass, 8, 1));
   for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
     if (entry.path().filename().string().starts_with("slot-")) std::filesystem::resize_file(entry.path(), 256);
@@ -210,8 +194,7 @@ TEST_F(Channel, RefusesASlotOfAnotherSize) {
 }
 
 TEST_F(Channel, DescribesAnErrorThatIsNoText) {
-  Publisher publisher(folder_, options());
-  publisher.announce();
+  Announced publisher(folder_, options());
   const std::string bytes(kErrorBytes, '\xFF');  // without an end
   std::fstream file(folder_ / "channel", std::ios::in | std::ios::out | std::ios::binary);
   file.seekp(offsetof(ChannelHeader, sampler) + offsetof(Party, error));
@@ -226,8 +209,7 @@ TEST_F(Channel, DescribesAnErrorThatIsNoText) {
 }
 
 TEST_F(Channel, RefusesATruncatedFile) {
-  Publisher publisher(folder_, options());
-  publisher.announce();
+  Announced publisher(folder_, options());
   std::filesystem::resize_file(folder_ / "channel", 100);
   EXPECT_THROW(Subscriber{folder_}, base::Error);
 }
@@ -265,8 +247,7 @@ TEST_F(Channel, AKilledSamplerIsNamedWithItsLastStage) {
 }
 
 TEST_F(Channel, AKilledTrainerEndsTheWaitForASlot) {
-  Publisher publisher(folder_, options(2));
-  publisher.announce();
+  Announced publisher(folder_, options(2));
   const pid_t child = start_child([this] {
     static Subscriber subscriber(folder_);
     subscriber.request({});
@@ -292,8 +273,7 @@ int status_of_child(const std::function<void()>& act) {
 }
 
 TEST_F(Channel, AChildOfTheTrainerHasNoPartInIt) {
-  Publisher publisher(folder_, options());
-  publisher.announce();
+  Announced publisher(folder_, options());
   auto subscriber = std::make_unique<Subscriber>(folder_);
   const uint64_t pass = subscriber->request({});
   ASSERT_TRUE(publish(publisher, pass, 8, 5));
@@ -317,8 +297,7 @@ TEST_F(Channel, AChildOfTheTrainerHasNoPartInIt) {
 }
 
 TEST_F(Channel, ASamplerThatReadsSeedsIsNotIdle) {
-  Publisher publisher(folder_, options());
-  publisher.announce();
+  Announced publisher(folder_, options());
   Subscriber subscriber(folder_);
   const int64_t before = subscriber.header().sampler.stage_since_us.load();
   subscriber.request({});
@@ -328,15 +307,13 @@ TEST_F(Channel, ASamplerThatReadsSeedsIsNotIdle) {
 }
 
 TEST_F(Channel, ASilentSamplerIsReportedAfterTheLimit) {
-  Publisher publisher(folder_, options());
-  publisher.announce();
+  Announced publisher(folder_, options());
   Subscriber subscriber(folder_);
   EXPECT_THROW(subscriber.next(1, 300'000), PeerLost);
 }
 
 TEST_F(Channel, TimeInWhichNobodyWaitedIsNoSilence) {
-  Publisher publisher(folder_, options());
-  publisher.announce();
+  Announced publisher(folder_, options());
   Subscriber subscriber(folder_);
   poke(folder_, offsetof(ChannelHeader, sampler) + offsetof(Party, stage_since_us), int64_t{1});  // no pass for long
   int rounds = 0;
@@ -349,8 +326,7 @@ TEST_F(Channel, TimeInWhichNobodyWaitedIsNoSilence) {
 }
 
 TEST_F(Channel, AStageThatChangesIsNoSilence) {
-  Publisher publisher(folder_, options());
-  publisher.announce();
+  Announced publisher(folder_, options());
   Subscriber subscriber(folder_);
   int rounds = 0;
   const auto interrupted = [&] {
@@ -361,8 +337,7 @@ TEST_F(Channel, AStageThatChangesIsNoSilence) {
 }
 
 TEST_F(Channel, DescribesItself) {
-  Publisher publisher(folder_, options());
-  publisher.announce();
+  Announced publisher(folder_, options());
   Subscriber subscriber(folder_);
   ASSERT_TRUE(publish(publisher, 1, 8, 0));
   const std::string text = describe(subscriber.header());

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "channel/slot_size.h"
 #include "channel/wait.h"
 #include "tests/base/fails.h"
 #include "tests/channel/channel_folder.h"
@@ -18,10 +19,8 @@ namespace cohort::channel {
 namespace {
 
 TEST_F(Channel, SlotsGivenBackOutOfOrderAreUsedAgain) {
-  Publisher publisher(folder_, options());
-  publisher.announce();
-  Subscriber subscriber(folder_);
-  const uint64_t pass = subscriber.request({});
+  Both both(folder_, options());
+  auto& [publisher, subscriber, pass] = both;
   for (int64_t i = 0; i < 3; ++i) ASSERT_TRUE(publish(publisher, pass, 8, i));
   const HeldBatch kept = subscriber.next(pass, kLimitUs);
   for (int64_t i = 1; i < 10; ++i) {
@@ -34,10 +33,8 @@ TEST_F(Channel, SlotsGivenBackOutOfOrderAreUsedAgain) {
 }
 
 TEST_F(Channel, ASlotGivenBackAfterTheTrainerHasLeftIsNotFilledAgain) {
-  Publisher publisher(folder_, options(2));
-  publisher.announce();
-  Subscriber subscriber(folder_);
-  const uint64_t pass = subscriber.request({});
+  Both both(folder_, options(2));
+  auto& [publisher, subscriber, pass] = both;
   for (int64_t i = 0; i < 2; ++i) ASSERT_TRUE(publish(publisher, pass, 8, i));
   const HeldBatch held = subscriber.next(pass, kLimitUs);
   subscriber.leave();
@@ -54,10 +51,8 @@ TEST_F(Channel, WhatASamplerThatHasEndedLeftReadyIsTakenToTheLast) {
   for (const auto& end : ends) {
     const std::filesystem::path folder = folder_ / std::to_string(&end - ends);
     std::filesystem::create_directory(folder);
-    Publisher publisher(folder, options(2));
-    publisher.announce();
-    Subscriber subscriber(folder);
-    const uint64_t pass = subscriber.request({});
+    Both both(folder, options(2));
+    auto& [publisher, subscriber, pass] = both;
     for (int64_t i = 0; i < 2; ++i) ASSERT_TRUE(publish(publisher, pass, 8, i));
     end(publisher);
     for (int64_t i = 0; i < 2; ++i) {
@@ -70,10 +65,8 @@ TEST_F(Channel, WhatASamplerThatHasEndedLeftReadyIsTakenToTheLast) {
 }
 
 TEST_F(Channel, TheSlotOfTheOldestBatchIsTakenFirst) {
-  Publisher publisher(folder_, options());
-  publisher.announce();
-  Subscriber subscriber(folder_);
-  const uint64_t pass = subscriber.request({});
+  Both both(folder_, options());
+  auto& [publisher, subscriber, pass] = both;
   std::vector<int> slots;
   for (int64_t i = 0; i < 3; ++i) {
     ASSERT_TRUE(publish(publisher, pass, 8, i));
@@ -85,10 +78,8 @@ TEST_F(Channel, TheSlotOfTheOldestBatchIsTakenFirst) {
 
 // Batches up to the oldest one that is not back, in whatever order others come back.
 TEST_F(Channel, KnowsTheOldestBatchInUse) {
-  Publisher publisher(folder_, options(4));
-  publisher.announce();
-  Subscriber subscriber(folder_);
-  const uint64_t pass = subscriber.request({});
+  Both both(folder_, options(4));
+  auto& [publisher, subscriber, pass] = both;
   EXPECT_EQ(publisher.oldest_in_use(0), 0u);
   std::deque<HeldBatch> held;
   std::mt19937 random(3);
@@ -162,15 +153,83 @@ TEST(SlotLayout, RowsOfEdgesFollowThoseOfNodes) {
 }
 
 TEST_F(Channel, NamesTheCureWhenAllSlotsAreHeld) {
-  Publisher publisher(folder_, options(2));
-  publisher.announce();
-  Subscriber subscriber(folder_);
-  const uint64_t pass = subscriber.request({});
+  Both both(folder_, options(2));
+  auto& [publisher, subscriber, pass] = both;
   for (int64_t i = 0; i < 2; ++i) {
     ASSERT_TRUE(publish(publisher, pass, 8, i));
     subscriber.next(pass, kLimitUs);
   }
-  EXPECT_TRUE(base::fails_with([&] { subscriber.next(pass, kLimitUs); }, {"batch.clone()"}));
+  EXPECT_TRUE(base::fails_with([&] { both.subscriber.next(both.pass, kLimitUs); }, {"batch.clone()"}));
+}
+
+// --- sizes -----------------------------------------------------------------------------------------------------------
+
+TEST(WorstCase, MultipliesFanouts) {
+  const WorstCase bound = worst_case(10, std::vector{5, 3}, 1'000'000);
+  EXPECT_EQ(bound.num_nodes, 10 + 50 + 150);
+  EXPECT_EQ(bound.num_edges, 50 + 150);
+  EXPECT_EQ(bound.num_targets, 10 + 50);
+}
+
+TEST(WorstCase, StopsAtTheGraph) {
+  const WorstCase bound = worst_case(10, std::vector{5, 3}, 40);
+  EXPECT_EQ(bound.num_nodes, 40);
+  EXPECT_EQ(bound.num_edges, 50 + 30 * 3);
+  EXPECT_EQ(bound.num_targets, 40);
+}
+
+TEST(WorstCase, AllNeighboursHaveNoBoundOnEdges) {
+  const WorstCase bound = worst_case(10, std::vector{5, -1}, 40);
+  EXPECT_EQ(bound.num_nodes, 40);
+  EXPECT_EQ(bound.num_edges, -1);
+}
+
+TEST(WorstCase, OfTreesIsThatOfOneForEachSeed) {
+  const WorstCase bound = worst_case(10, std::vector{5, 3}, 8, true);
+  EXPECT_EQ(bound.num_nodes, 10 * 8);
+  EXPECT_EQ(bound.num_edges, 10 * (5 + 5 * 3));
+  EXPECT_EQ(bound.num_targets, 10 * 6);
+  EXPECT_EQ(worst_case(10, std::vector{5, -1}, 40, true).num_edges, -1);
+  EXPECT_EQ(worst_case(1 << 20, std::vector{1 << 30, 1 << 30}, int64_t{1} << 31, true).num_edges, -1);
+}
+
+TEST(SlotBytes, AreOfTheWorstCaseUpToTwoGibibytes) {
+  Batch worst{};
+  worst.num_hops = 2;
+  worst.num_nodes = worst.num_labels = 10 + 20 + 60;
+  worst.num_edges = worst.num_local_edges = 20 + 60;
+  worst.num_seeds = worst.nodes[0].per_hop[0] = 10;
+  worst.nodes[0].per_hop[1] = worst.edges[0].per_hop[0] = 20;
+  worst.nodes[0].per_hop[2] = worst.edges[0].per_hop[1] = 60;
+  const std::vector<int32_t> fanout = {2, 3}, all = {-1};
+  const BatchBounds bounds{.num_nodes = 1000, .fanout = fanout, .num_seeds = 10};
+  const std::size_t bytes = lay_out({.row_bytes = {100}, .edge_row_bytes = {8}}, worst);
+  EXPECT_EQ(most_slot_bytes({.row_bytes = {100}, .edge_row_bytes = {8}}, bounds), bytes);
+  EXPECT_EQ(most_slot_bytes({.row_bytes = {int64_t{1} << 26}}, bounds), 0u);
+  EXPECT_EQ(most_slot_bytes({.row_bytes = {100}}, {.num_nodes = 1000, .fanout = all, .num_seeds = 10}), 0u);
+  EXPECT_EQ(most_slot_bytes({.row_bytes = {100, 100}}, bounds), 0u) << "of several types";
+  EXPECT_EQ(most_slot_bytes({.row_bytes = {100}, .target_types = {0, 0}}, bounds), 0u) << "of several relations";
+  EXPECT_EQ(slot_bytes(bytes, 1000), bytes);
+  EXPECT_EQ(slot_bytes(bytes, 2 * bytes), 2 * bytes);
+  EXPECT_EQ(slot_bytes(0, 1000), 1250u);
+}
+
+TEST(PoolSizes, HaveRoomForTheBatchesOfAllSlotsWhereThereIsMemory) {
+  using Sizes = std::pair<int64_t, int64_t>;
+  constexpr double kAny = 1e9;
+  const auto sizes = [](int64_t slots, int64_t nodes, double most_batches, bool reuse = true) {
+    const PoolSizes found = pool_sizes(slots, nodes, 1600, reuse, most_batches);
+    return Sizes(found.needed, found.preferred);
+  };
+  EXPECT_EQ(sizes(4, 160, kAny), Sizes(640, 800));
+  EXPECT_EQ(sizes(4, 800, kAny), Sizes(1600, 1600));
+  EXPECT_EQ(sizes(4, 800, kAny, false), Sizes(3200, 4000));
+  EXPECT_EQ(sizes(4, 160, 4.5), Sizes(630, 720));
+  EXPECT_EQ(sizes(4, 160, 3), Sizes(420, 480));
+  EXPECT_EQ(sizes(4, 160, 1), Sizes(320, 340)) << "of a batch and the next";
+  EXPECT_EQ(sizes(4, 1600, 0), Sizes(1600, 1600));
+  EXPECT_EQ(sizes(1, 160, 0), Sizes(160, 170));
+  EXPECT_EQ(sizes(4, 0, kAny), Sizes(0, 0));
 }
 
 }  // namespace

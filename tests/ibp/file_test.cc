@@ -35,10 +35,27 @@ Image read_image(const std::string& path) {
   return image;
 }
 
-std::vector<std::byte> decode_all(const EncodedRows& encoded) {
-  std::vector<std::byte> out(static_cast<std::size_t>(encoded.ref.num_rows) * encoded.ref.row_bytes);
-  decode(encoded, out.data());
-  return out;
+std::vector<Profile> all_profiles_and_planes(const RowTable& table) {
+  std::vector<Profile> profiles = all_profiles(table);
+  profiles.push_back(fit(table, {.codec = "planes"}).profile);
+  return profiles;
+}
+
+// A file of the rows, so many of them at once. Returns its bytes.
+int64_t write_in_pieces(const RowTable& rows, const Profile& profile, int64_t piece_rows, const std::string& path) {
+  FileWriter writer(path, profile, {.num_rows = rows.num_rows});
+  for (int64_t first = 0; first < rows.num_rows; first += piece_rows) {
+    writer.append({rows.row(first), std::min(piece_rows, rows.num_rows - first), rows.dtype, rows.num_columns});
+  }
+  return writer.finish();
+}
+
+void expect_same_bytes(const std::string& whole, const std::string& pieces) {
+  Image a = read_image(whole), b = read_image(pieces);
+  ASSERT_EQ(a.size, b.size);
+  EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size), 0);
+  std::filesystem::remove(whole);
+  std::filesystem::remove(pieces);
 }
 
 TEST(File, EveryLayoutComesBack) {
@@ -48,13 +65,13 @@ TEST(File, EveryLayoutComesBack) {
     for (const Profile& profile : all_profiles(rows.table)) {
       for (const LayoutChoice layout : {LayoutChoice::kPacked, LayoutChoice::kSlots}) {
         save(encode(rows.table, profile, {.layout = layout}), path);
-        EXPECT_EQ(decode_all(load(path)), rows.bytes);
+        EXPECT_EQ(decoded(load(path)), rows.bytes);
         EXPECT_EQ(load(path).profile, profile);
       }
       Rows copy = rows;
       copy.table.data = copy.bytes.data();
       save(encode_in_place(copy.table, profile), path);
-      EXPECT_EQ(decode_all(load(path)), rows.bytes);
+      EXPECT_EQ(decoded(load(path)), rows.bytes);
     }
   }
   std::filesystem::remove(path);
@@ -62,42 +79,26 @@ TEST(File, EveryLayoutComesBack) {
 
 TEST(File, WrittenPieceByPieceIsTheSameFile) {
   const std::string whole = temporary("whole.ibp"), pieces = temporary("pieces.ibp");
-  const Rows rows = make_rows(Content::kMixed, Dtype::kFloat32, 40, 1000);
-  for (const Profile& profile : all_profiles(rows.table)) {
-    save(encode(rows.table, profile), whole);
-    FileWriter writer(pieces, profile);
-    for (int64_t first = 0; first < 1000; first += 128) {
-      writer.append({rows.table.row(first), std::min<int64_t>(128, 1000 - first), Dtype::kFloat32, 40});
+  // Of many pages: the space of a piece is reserved while the one before it is filled. Planes B are longer than a block
+  // of checksums.
+  for (const auto& [num_rows, piece_rows] : {std::pair{1000, 128}, {40000, 6400}}) {
+    const Rows rows = make_rows(Content::kMixed, Dtype::kFloat32, 40, num_rows);
+    for (const Profile& profile : all_profiles_and_planes(rows.table)) {
+      SCOPED_TRACE(name_of(profile.codec));
+      save(encode(rows.table, profile), whole);
+      const int64_t bytes = write_in_pieces(rows.table, profile, piece_rows, pieces);
+      EXPECT_EQ(bytes, static_cast<int64_t>(std::filesystem::file_size(pieces)));
+      expect_same_bytes(whole, pieces);
     }
-    const int64_t bytes = writer.finish();
-    EXPECT_EQ(bytes, static_cast<int64_t>(std::filesystem::file_size(pieces)));
-    Image a = read_image(whole), b = read_image(pieces);
-    ASSERT_EQ(a.size, b.size);
-    EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size), 0);
   }
-  std::filesystem::remove(whole);
-  std::filesystem::remove(pieces);
 }
 
-// Pieces of many pages: the space of one is reserved while the one before it is filled.
-TEST(File, LargePiecesAreTheSameFile) {
-  const std::string whole = temporary("large_whole.ibp"), pieces = temporary("large_pieces.ibp");
-  constexpr int64_t kRows = 40000, kPiece = 6400;
-  const Rows rows = make_rows(Content::kMixed, Dtype::kFloat32, 40, kRows);
-  for (const char* codec : {"exponent", "sparse", "raw"}) {
-    const Profile profile = fit(rows.table, {.codec = codec}).profile;
-    save(encode(rows.table, profile), whole);
-    FileWriter writer(pieces, profile);
-    for (int64_t first = 0; first < kRows; first += kPiece) {
-      writer.append({rows.table.row(first), std::min(kPiece, kRows - first), Dtype::kFloat32, 40});
-    }
-    writer.finish();
-    Image a = read_image(whole), b = read_image(pieces);
-    ASSERT_EQ(a.size, b.size) << codec;
-    EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size), 0) << codec;
-  }
-  std::filesystem::remove(whole);
-  std::filesystem::remove(pieces);
+TEST(File, HasAsManyRowsOfPlanesAsWereNamed) {
+  const Rows rows = make_rows(Content::kMixed, Dtype::kFloat32, 40, 100);
+  FileWriter writer(temporary("few.ibp"), fit(rows.table, {.codec = "planes"}).profile, {.num_rows = 100});
+  writer.append(rows.table);
+  writer.append({rows.table.row(0), 1, Dtype::kFloat32, 40});
+  EXPECT_THROW(writer.finish(), base::Error);
 }
 
 // Bytes of malloc() in use.
@@ -124,23 +125,15 @@ TEST(File, OverflowRowsAreNotKeptInMemory) {
   const EncodedRows encoded = encode(rows.table, profile, options);
   ASSERT_EQ(encoded.ref.overflow_bytes, kRows * kColumns * 4);
   save(encoded, whole);
-  Image a = read_image(whole), b = read_image(pieces);
-  ASSERT_EQ(a.size, b.size);
-  EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size), 0);
-  std::filesystem::remove(whole);
-  std::filesystem::remove(pieces);
+  expect_same_bytes(whole, pieces);
 }
 
 TEST(File, PiecesOfAnySizeDecode) {
   const std::string path = temporary("odd_pieces.ibp");
   const Rows rows = make_rows(Content::kMixed, Dtype::kFloat32, 40, 500);
-  for (const Profile& profile : all_profiles(rows.table)) {
-    FileWriter writer(path, profile);
-    for (int64_t first = 0; first < 500; first += 37) {
-      writer.append({rows.table.row(first), std::min<int64_t>(37, 500 - first), Dtype::kFloat32, 40});
-    }
-    writer.finish();
-    EXPECT_EQ(decode_all(load(path)), rows.bytes);
+  for (const Profile& profile : all_profiles_and_planes(rows.table)) {
+    write_in_pieces(rows.table, profile, 37, path);
+    EXPECT_EQ(decoded(load(path)), rows.bytes);
   }
   std::filesystem::remove(path);
 }
@@ -175,8 +168,10 @@ TEST(File, ASecondWriterLeavesTheFirstOneItsFile) {
 TEST(File, EveryCutIsAnError) {
   const std::string path = temporary("cut.ibp");
   const Rows rows = make_rows(Content::kMixed, Dtype::kFloat32, 12, 40);
-  for (const LayoutChoice layout : {LayoutChoice::kPacked, LayoutChoice::kSlots}) {
-    save(encode(rows.table, fit(rows.table, {.codec = "sparse"}).profile, {.layout = layout}), path);
+  for (const auto& [codec, layout] : {std::pair{"sparse", LayoutChoice::kPacked},
+                                      {"sparse", LayoutChoice::kSlots},
+                                      {"planes", LayoutChoice::kSlots}}) {
+    save(encode(rows.table, fit(rows.table, {.codec = codec}).profile, {.layout = layout}), path);
     Image image = read_image(path);
     for (std::size_t size = 0; size < image.size; ++size) {
       EXPECT_THROW(load(image.span(size), nullptr, "cut"), base::Error) << size;
@@ -210,14 +205,14 @@ TEST(File, IsVerifiedPieceByPiece) {
 TEST(File, NoFlippedBitGivesAWrongRow) {
   const std::string path = temporary("flip.ibp");
   const Rows rows = make_rows(Content::kMixed, Dtype::kFloat32, 12, 40);
-  for (const Profile& profile : all_profiles(rows.table)) {
+  for (const Profile& profile : all_profiles_and_planes(rows.table)) {
     save(encode(rows.table, profile), path);
     Image image = read_image(path);
     int found = 0;
     for (std::size_t bit = 0; bit < image.size * 8; bit += 5) {
       image.data()[bit / 8] ^= static_cast<std::byte>(1 << (bit % 8));
       try {
-        EXPECT_EQ(decode_all(load(image.span(image.size), nullptr, "flipped")), rows.bytes) << bit;
+        EXPECT_EQ(decoded(load(image.span(image.size), nullptr, "flipped")), rows.bytes) << bit;
       } catch (const base::Error&) {
         ++found;
       }

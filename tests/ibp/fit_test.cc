@@ -147,7 +147,9 @@ TEST(Profile, SurvivesBytesAndFiles) {
 
 TEST(Profile, EveryFlippedBitAndEveryCutIsAnError) {
   const Rows rows = make_rows(Content::kDense, Dtype::kFloat32, 5, 50);
-  for (const Profile& profile : all_profiles(rows.table)) {
+  std::vector<Profile> profiles = all_profiles(rows.table);
+  profiles.push_back(fit(rows.table, {.codec = "planes"}).profile);
+  for (const Profile& profile : profiles) {
     const std::vector<std::byte> good = to_bytes(profile);
     for (std::size_t bit = 0; bit < good.size() * 8; ++bit) {
       std::vector<std::byte> bad = good;

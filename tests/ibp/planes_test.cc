@@ -3,8 +3,6 @@
 
 #include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <numeric>
 
 #include "base/check.h"
 #include "base/random.h"
@@ -18,12 +16,6 @@ namespace {
 
 Profile planes_of(const RowTable& rows, uint32_t mantissa_bits) {
   return fit(rows, {.codec = "planes", .mantissa_bits = mantissa_bits}).profile;
-}
-
-std::vector<std::byte> decode_all(const EncodedRows& encoded) {
-  std::vector<std::byte> out(static_cast<std::size_t>(encoded.ref.num_rows) * encoded.ref.row_bytes, std::byte{0xee});
-  decode(encoded, out.data());
-  return out;
 }
 
 uint32_t exponent_of(uint32_t bits) { return bits >> 23 & 0xff; }
@@ -45,9 +37,9 @@ bool within_bound(uint32_t bits, uint32_t found, double bound) {
 
 void expect_planes(const Rows& rows, const Profile& profile) {
   const EncodedRows encoded = encode(rows.table, profile);
-  ASSERT_EQ(decode_all(encoded), rows.bytes);
+  ASSERT_EQ(decoded(encoded), rows.bytes);
   EXPECT_LE(encoded.stored_bytes(), bound(profile, rows.table.num_rows));
-  const std::vector<std::byte> coarse = decode_all(plane_a_of(encoded));
+  const std::vector<std::byte> coarse = decoded(plane_a_of(encoded));
   for (std::size_t i = 0; i < rows.bytes.size(); i += 4) {
     const auto bits = load_as<uint32_t>(rows.bytes.data() + i), found = load_as<uint32_t>(coarse.data() + i);
     ASSERT_TRUE(within_bound(bits, found, profile.error_bound())) << std::hex << bits << " became " << found;
@@ -99,10 +91,10 @@ TEST(Planes, ABoundIsTold) {
 TEST(Planes, ReadingADoesNotTouchB) {
   const Rows rows = make_rows(Content::kDense, Dtype::kFloat32, 128, 300);
   const EncodedRows encoded = encode(rows.table, planes_of(rows.table, 3));
-  const std::vector<std::byte> before = decode_all(plane_a_of(encoded));
+  const std::vector<std::byte> before = decoded(plane_a_of(encoded));
   std::memset(const_cast<std::byte*>(encoded.ref.plane_b), 0x5a, static_cast<std::size_t>(encoded.ref.plane_b_bytes()));
-  EXPECT_EQ(decode_all(plane_a_of(encoded)), before);
-  EXPECT_NE(decode_all(encoded), rows.bytes);
+  EXPECT_EQ(decoded(plane_a_of(encoded)), before);
+  EXPECT_NE(decoded(encoded), rows.bytes);
 }
 
 // Slots of one line for A of 128 columns, and no more memory than codec exponent takes but for 4 %.
@@ -143,68 +135,6 @@ TEST(Planes, ImpossibleProfilesAreErrors) {
     change(bad);
     EXPECT_THROW(validate(bad), base::Error);
   }
-  std::vector<std::byte> bytes = to_bytes(good);
-  for (std::size_t bit = 0; bit < bytes.size() * 8; ++bit) {
-    bytes[bit / 8] ^= static_cast<std::byte>(1 << (bit % 8));
-    EXPECT_THROW(profile_from(bytes, "bytes"), base::Error) << bit;
-    bytes[bit / 8] ^= static_cast<std::byte>(1 << (bit % 8));
-  }
-}
-
-struct alignas(16) Piece {
-  std::byte bytes[16];
-};
-
-std::vector<Piece> read_image(const std::string& path) {
-  std::vector<Piece> image((std::filesystem::file_size(path) + 15) / 16);
-  std::ifstream(path, std::ios::binary)
-      .read(reinterpret_cast<char*>(image.data()), static_cast<std::streamsize>(std::filesystem::file_size(path)));
-  return image;
-}
-
-TEST(PlanesFile, WrittenPieceByPieceIsTheSameFile) {
-  const std::string whole = testing::TempDir() + "planes_whole.ibp", pieces = testing::TempDir() + "planes_pieces.ibp";
-  const Rows rows = make_rows(Content::kMixed, Dtype::kFloat32, 40, 20000);  // B is longer than a block of checksums
-  const Profile profile = planes_of(rows.table, 3);
-  save(encode(rows.table, profile), whole);
-  FileWriter writer(pieces, profile, {.num_rows = 20000});
-  for (int64_t first = 0; first < 20000; first += 128) {
-    writer.append({rows.table.row(first), std::min<int64_t>(128, 20000 - first), Dtype::kFloat32, 40});
-  }
-  const int64_t bytes = writer.finish();
-  EXPECT_EQ(bytes, static_cast<int64_t>(std::filesystem::file_size(pieces)));
-  const std::vector<Piece> a = read_image(whole), b = read_image(pieces);
-  ASSERT_EQ(a.size(), b.size());
-  EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * 16), 0);
-  EXPECT_EQ(decode_all(load(pieces)), rows.bytes);
-  FileWriter short_of_rows(pieces, profile, {.num_rows = 20000});
-  short_of_rows.append(rows.table);
-  short_of_rows.append({rows.table.row(0), 1, Dtype::kFloat32, 40});
-  EXPECT_THROW(short_of_rows.finish(), base::Error);
-  std::filesystem::remove(whole);
-  std::filesystem::remove(pieces);
-}
-
-TEST(PlanesFile, NoCutAndNoFlippedBitGivesAWrongRow) {
-  const std::string path = testing::TempDir() + "planes_damage.ibp";
-  const Rows rows = make_rows(Content::kMixed, Dtype::kFloat32, 12, 40);
-  save(encode(rows.table, planes_of(rows.table, 3)), path);
-  std::vector<Piece> image = read_image(path);
-  const std::size_t size = std::filesystem::file_size(path);
-  const std::span<std::byte> bytes(image.data()->bytes, size);
-  for (std::size_t cut = 0; cut < size; ++cut) EXPECT_THROW(load(bytes.first(cut), nullptr, "cut"), base::Error) << cut;
-  int found = 0;
-  for (std::size_t bit = 0; bit < size * 8; bit += 7) {
-    bytes[bit / 8] ^= static_cast<std::byte>(1 << (bit % 8));
-    try {
-      EXPECT_EQ(decode_all(load(bytes, nullptr, "flipped")), rows.bytes) << bit;
-    } catch (const base::Error&) {
-      ++found;
-    }
-    bytes[bit / 8] ^= static_cast<std::byte>(1 << (bit % 8));
-  }
-  EXPECT_GT(found, static_cast<int>(size / 2));
-  std::filesystem::remove(path);
 }
 
 }  // namespace

@@ -39,28 +39,33 @@ std::vector<int64_t> draw_ids(int64_t count, uint64_t step) {
   return ids;
 }
 
+// A hundred rows of each kind are put, of which `expected` is told.
+void expect_puts(WritableRows& written, std::vector<std::byte>& expected, const RowTable& like) {
+  const uint32_t row_bytes = like.row_bytes();
+  uint64_t step = 0;
+  for (const Content content : kAllContents) {
+    const Rows fresh = make_rows(content, like.dtype, like.num_columns, 100);
+    const std::vector<int64_t> ids = draw_ids(100, ++step);
+    written.put(ids, fresh.table);
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      std::memcpy(expected.data() + ids[i] * row_bytes, fresh.table.row(static_cast<int64_t>(i)), row_bytes);
+    }
+    ASSERT_EQ(decoded(written.rows()), expected) << name_of(written.rows().profile.codec) << " " << name_of(content);
+  }
+}
+
 class Writable : public testing::TestWithParam<Dtype> {};
 
 // Rows of every kind replace rows of every kind, in a table that was made for rows of one kind.
 TEST_P(Writable, IsTheTableThatWasWritten) {
   for (const uint32_t num_columns : {1u, 50u}) {
     Rows rows = make_rows(Content::kConstant, GetParam(), num_columns, kRows), in_place;
-    const uint32_t row_bytes = rows.table.row_bytes();
     for (const Profile& profile : all_profiles(rows.table)) {
       for (const EncodedRows& encoded : in_every_layout(rows, in_place, profile)) {
         WritableRows written(encoded);
         std::vector<std::byte> expected = rows.bytes;
         ASSERT_EQ(decoded(written.rows()), expected);
-        uint64_t step = 0;
-        for (const Content content : kAllContents) {
-          const Rows fresh = make_rows(content, GetParam(), num_columns, 100);
-          const std::vector<int64_t> ids = draw_ids(100, ++step);
-          written.put(ids, fresh.table);
-          for (std::size_t i = 0; i < ids.size(); ++i) {
-            std::memcpy(expected.data() + ids[i] * row_bytes, fresh.table.row(static_cast<int64_t>(i)), row_bytes);
-          }
-          ASSERT_EQ(decoded(written.rows()), expected) << name_of(profile.codec) << " " << name_of(content);
-        }
+        expect_puts(written, expected, rows.table);
         ASSERT_EQ(decoded(encoded), rows.bytes) << "the rows that it was made from have changed";
       }
     }
@@ -77,16 +82,7 @@ TEST_P(Writable, BeginsWithZerosWhereNothingWasPut) {
         std::vector<std::byte> expected(kRows * row_bytes);
         ASSERT_EQ(decoded(written.rows()), expected);
         const int64_t empty = written.rows().stored_bytes();
-        uint64_t step = 0;
-        for (const Content content : kAllContents) {  // a hundred rows each time
-          const Rows fresh = make_rows(content, GetParam(), num_columns, 100);
-          const std::vector<int64_t> ids = draw_ids(100, ++step);
-          written.put(ids, fresh.table);
-          for (std::size_t i = 0; i < ids.size(); ++i) {
-            std::memcpy(expected.data() + ids[i] * row_bytes, fresh.table.row(static_cast<int64_t>(i)), row_bytes);
-          }
-          ASSERT_EQ(decoded(written.rows()), expected) << name_of(profile.codec) << " " << name_of(content);
-        }
+        expect_puts(written, expected, rows.table);
         ASSERT_LE(written.rows().stored_bytes(), empty + kRows * whole);
       }
     }

@@ -41,6 +41,14 @@ SeedSet seed_set(int64_t size) {
   return seeds;
 }
 
+struct FolderOfSets : dataset::TemporaryFolder {
+  void write(const char* name, const std::vector<int64_t>& numbers, std::vector<int64_t> shape = {}) const {
+    if (shape.empty()) shape = {std::ssize(numbers)};
+    auto file = dataset::create_npy(path() / name, dataset::DType::int64, std::move(shape));
+    std::ranges::copy(numbers, file.as<int64_t>().begin());
+  }
+};
+
 TEST(Schedule, KeepsThePartialLastBatch) {
   const auto set = seed_set(10);
   Schedule schedule = schedule_of(set, request(4, false));
@@ -55,10 +63,9 @@ TEST(Schedule, AnExactMultipleHasNoEmptyBatch) {
 }
 
 TEST(Schedule, OfPairsHasAPositionForEachPair) {
-  const dataset::TemporaryFolder folder;
-  auto file = dataset::create_npy(folder / "pairs-3.npy", dataset::DType::int64, {5, 2});
+  const FolderOfSets folder;
   const std::vector<int64_t> ids{7, 7, 1, 2, 1, 2, 3, 4, 9, 0};
-  std::ranges::copy(ids, file.as<int64_t>().begin());
+  folder.write("pairs-3.npy", ids, {5, 2});
   SeedSets sets(folder.path(), 10);
   const SeedSet& set = sets.get(3);
   EXPECT_TRUE(set.are_pairs);
@@ -127,29 +134,21 @@ TEST(Schedule, ShufflesEachGroupByItself) {
 }
 
 TEST(SeedSets, ReadGroupsAndRefuseStartsThatAreNone) {
-  const dataset::TemporaryFolder folder;
-  const auto write = [&](const char* name, const std::vector<int64_t>& numbers) {
-    auto file = dataset::create_npy(folder / name, dataset::DType::int64, {std::ssize(numbers)});
-    std::ranges::copy(numbers, file.as<int64_t>().begin());
-  };
-  write("seeds-0.npy", {4, 2, 7});
+  const FolderOfSets folder;
+  folder.write("seeds-0.npy", {4, 2, 7});
   EXPECT_EQ(SeedSets(folder / "", 10).get(0).starts, (std::vector<int64_t>{0, 3}));
-  write("seeds-0-starts.npy", {0, 1, 3});
+  folder.write("seeds-0-starts.npy", {0, 1, 3});
   EXPECT_EQ(SeedSets(folder / "", 10).get(0).starts, (std::vector<int64_t>{0, 1, 3}));
   for (const std::vector<int64_t>& bad : std::vector<std::vector<int64_t>>{{0, 2}, {1, 3}, {3}, {0, 3, 2, 3}}) {
-    write("seeds-0-starts.npy", bad);
+    folder.write("seeds-0-starts.npy", bad);
     EXPECT_THROW(SeedSets(folder / "", 10).get(0), base::Error);
   }
 }
 
 TEST(SeedSets, ForgetSetsWhoseFilesAreRemoved) {
-  const dataset::TemporaryFolder folder;
-  const auto write = [&](const char* name, const std::vector<int64_t>& numbers, std::vector<int64_t> shape) {
-    auto file = dataset::create_npy(folder / name, dataset::DType::int64, std::move(shape));
-    std::ranges::copy(numbers, file.as<int64_t>().begin());
-  };
-  write("seeds-0.npy", {4, 2}, {2});
-  write("pairs-1.npy", {5, 6}, {1, 2});
+  const FolderOfSets folder;
+  folder.write("seeds-0.npy", {4, 2});
+  folder.write("pairs-1.npy", {5, 6}, {1, 2});
   SeedSets sets(folder / "", 10);
   const SeedSet& kept = sets.get(0);
   EXPECT_TRUE(sets.get(1).are_pairs);
@@ -158,21 +157,17 @@ TEST(SeedSets, ForgetSetsWhoseFilesAreRemoved) {
   EXPECT_EQ(kept.seeds, (std::vector<int64_t>{4, 2}));
   EXPECT_THROW(sets.get(1), base::Error);
   std::filesystem::remove(folder / "seeds-0.npy");
-  write("seeds-1.npy", {7}, {1});
+  folder.write("seeds-1.npy", {7});
   EXPECT_EQ(sets.get(1).seeds, (std::vector<int64_t>{7}));
   EXPECT_THROW(sets.get(0), base::Error);
 }
 
 TEST(SeedSets, ReadTimesOfSeedsThatMayRepeat) {
-  const dataset::TemporaryFolder folder;
-  const auto write = [&](const char* name, const std::vector<int64_t>& numbers) {
-    auto file = dataset::create_npy(folder / name, dataset::DType::int64, {std::ssize(numbers)});
-    std::ranges::copy(numbers, file.as<int64_t>().begin());
-  };
-  write("seeds-0.npy", {4, 2, 4});
+  const FolderOfSets folder;
+  folder.write("seeds-0.npy", {4, 2, 4});
   EXPECT_THROW(SeedSets(folder / "", 10).get(0), base::Error);
   EXPECT_TRUE(SeedSets(folder / "", 10).get(0, true).times.empty());
-  write("seeds-0-times.npy", {30, 10, -20});
+  folder.write("seeds-0-times.npy", {30, 10, -20});
   SeedSets sets(folder / "", 10);
   const SeedSet& set = sets.get(0, true);
   Schedule schedule = schedule_of(set, request(2, true));
@@ -183,7 +178,7 @@ TEST(SeedSets, ReadTimesOfSeedsThatMayRepeat) {
     }
     EXPECT_EQ(times.size(), positions.size());
   }
-  write("seeds-0-times.npy", {30, 10});
+  folder.write("seeds-0-times.npy", {30, 10});
   EXPECT_THROW(SeedSets(folder / "", 10).get(0, true), base::Error);
 }
 
@@ -217,20 +212,16 @@ TEST(NodeTimes, CountTheNodesThatExist) {
 }
 
 TEST(SeedSets, ReadWeightsOfNegativesOfPairs) {
-  const dataset::TemporaryFolder folder;
-  const auto write = [&](const char* name, const std::vector<int64_t>& numbers, std::vector<int64_t> shape) {
-    auto file = dataset::create_npy(folder / name, dataset::DType::int64, std::move(shape));
-    std::ranges::copy(numbers, file.as<int64_t>().begin());
-  };
-  write("pairs-0.npy", {4, 2, 4, 5}, {2, 2});
+  const FolderOfSets folder;
+  folder.write("pairs-0.npy", {4, 2, 4, 5}, {2, 2});
   EXPECT_TRUE(SeedSets(folder / "", 10).get(0).source_weights.empty());
-  write("weights-0-target.npy", {0, 7, 9}, {3});
+  folder.write("weights-0-target.npy", {0, 7, 9});
   SeedSets sets(folder / "", 10);
   const SeedSet& set = sets.get(0);
   EXPECT_TRUE(set.source_weights.empty());
   EXPECT_EQ(set.target_weights.size(), 3);
   EXPECT_EQ(set.target_weights.node_of(8), 2);
-  write("weights-0-source.npy", {3, 2}, {2});
+  folder.write("weights-0-source.npy", {3, 2});
   EXPECT_THROW(SeedSets(folder / "", 10).get(0), base::Error);
 }
 

@@ -107,25 +107,6 @@ struct TypedGraph {
   }
 };
 
-inline constexpr int64_t kNodesOfThree = 40;
-
-// Three types of 40 nodes; the lists have the same ids in each relation.
-inline TypedGraph three_types(const std::vector<std::pair<int, int>>& relations) {
-  TypedGraph graph;
-  for (const int64_t dim : {2, 0, 2}) graph.add_type(kNodesOfThree, dim);
-  graph.label(2);
-  for (const auto& [source, target] : relations) {
-    TypedGraph::Lists& lists = graph.add_relation(source, target);
-    for (int64_t node = 0; node < kNodesOfThree; ++node) {
-      for (int64_t j = 0; j < node % 7; ++j) {
-        lists.indices.push_back(static_cast<int32_t>((node * 3 + j * 5) % kNodesOfThree));
-      }
-      lists.indptr.push_back(std::ssize(lists.indices));
-    }
-  }
-  return graph;
-}
-
 // 1 to 5 types, 1 to 8 relations with 4- or 8-byte indices, lists of no node to more than a warp draws.
 inline TypedGraph random_types(uint64_t seed) {
   const base::PhiloxKey key = base::key_of(seed);
@@ -156,13 +137,6 @@ inline TypedGraph random_types(uint64_t seed) {
     lists.indices.assign(lists.wide_indices.begin(), lists.wide_indices.end());
   }
   return graph;
-}
-
-template <typename Number>
-Number number_at(const std::vector<std::byte>& bytes, std::size_t i) {
-  Number number;
-  std::memcpy(&number, bytes.data() + i * sizeof(Number), sizeof(Number));
-  return number;
 }
 
 }  // namespace cohort::sampler

@@ -1,3 +1,4 @@
+// What is drawn: by weight, with replacement, in trees.
 #include "sampler/draw_weights.h"
 
 #include <gtest/gtest.h>
@@ -6,8 +7,11 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <map>
 #include <numeric>
 
+#include "sampler/draw.h"
+#include "sampler/trees.h"
 #include "tests/base/fails.h"
 #include "tests/sampler/test_graph.h"
 
@@ -151,43 +155,6 @@ TEST(DrawWeights, WhatIsExcludedCountsForNothing) {
   expect_successive_draws({1, 5, 0.25F, 7, 0, 3, 0.5F, 90, 2}, {1, 4, 7});
 }
 
-// A batch by weights of a graph of mixed degrees: edges of each list against its weights.
-TEST(DrawWeights, TheHostBackendDrawsByThem) {
-  auto graph = weighed(mixed_graph<int32_t>(500, 3));
-  const GraphView view = graph.view();
-  const auto uniform = make_host_backend(view, {});
-  graph.draw_by_weight();
-  const auto backend = make_host_backend(graph.view(), {});
-  std::vector<int64_t> seeds(300);
-  std::iota(seeds.begin(), seeds.end(), int64_t{60});
-  SomeExclusions exclusions(graph, seeds);
-  for (const int32_t fanout : {5, 40, -1}) {
-    const std::vector<int32_t> hops = {fanout};
-    Query query{seeds, hops, batch_key(1, 0, 0), true};
-    for (const bool excludes : {false, true}) {
-      if (excludes) exclusions.apply_to(query);
-      const HostBatch batch = run_host(*backend, view, query);
-      if (fanout < 0) {
-        ASSERT_EQ(batch.e_id, run_host(*uniform, view, query).e_id) << "a fanout of -1 takes all edges";
-        continue;
-      }
-      ASSERT_TRUE(std::ranges::all_of(
-          batch.e_id, [&](int64_t edge) { return graph.edge_weights[static_cast<std::size_t>(edge)] > 0; }));
-      for (std::size_t i = 0; i < seeds.size(); ++i) {
-        const auto seed = static_cast<std::size_t>(seeds[i]);
-        int64_t drawable = 0;
-        for (int64_t edge = graph.indptr[seed]; edge < graph.indptr[seed + 1]; ++edge) {
-          const bool excluded = excludes && std::binary_search(exclusions.positions.begin() + exclusions.starts[i],
-                                                               exclusions.positions.begin() + exclusions.starts[i + 1],
-                                                               edge - graph.indptr[seed]);
-          drawable += !excluded && graph.edge_weights[static_cast<std::size_t>(edge)] > 0 ? 1 : 0;
-        }
-        ASSERT_EQ(batch.indptr[i + 1] - batch.indptr[i], std::min<int64_t>(fanout, drawable)) << "node " << seed;
-      }
-    }
-  }
-}
-
 // Positions that may be drawn, by descending weight; of equal weights by position.
 std::vector<int64_t> by_weight(const TestGraph<int32_t>& graph, std::size_t node, const ExcludedRef& excluded) {
   const int64_t row = graph.indptr[node];
@@ -233,6 +200,160 @@ TEST(DrawWeights, TheTopOfAListIsItsGreatestWeights) {
       ASSERT_EQ(edge, batch.e_id.size());
     }
   }
+}
+
+// --- with replacement -----------------------------------------------------------------------------------------------
+
+double chi_square(const std::vector<int64_t>& counts) {
+  const auto total = static_cast<double>(std::accumulate(counts.begin(), counts.end(), int64_t{0}));
+  const double expected = total / static_cast<double>(counts.size());
+  double sum = 0;
+  for (const int64_t count : counts) {
+    sum += (static_cast<double>(count) - expected) * (static_cast<double>(count) - expected) / expected;
+  }
+  return sum;
+}
+
+std::vector<int64_t> draw(int64_t node, int64_t picks, int64_t degree) {
+  std::vector<int64_t> positions(static_cast<std::size_t>(picks));
+  draw_positions(Draw::kReplaced, batch_key(3, 0, 0), node, 1, 2, picks, degree, positions.data());
+  return positions;
+}
+
+// 10^6 draws each; p = 1e-6.
+TEST(ReplacedDraw, IsUniformAndIndependent) {
+  constexpr int64_t kNodes = 1000, kPicks = 1000;
+  std::vector<int64_t> positions(37), pairs(11 * 11);
+  for (int64_t node = 0; node < kNodes; ++node) {
+    for (const int64_t position : draw(node, kPicks, 37)) ++positions.at(static_cast<std::size_t>(position));
+    const std::vector<int64_t> drawn = draw(node, kPicks, 11);
+    for (std::size_t j = 0; j < drawn.size(); j += 2) {
+      ++pairs.at(static_cast<std::size_t>(drawn[j] * 11 + drawn[j + 1]));
+    }
+  }
+  EXPECT_LT(chi_square(positions), 91.5);  // 36 degrees of freedom
+  EXPECT_LT(chi_square(pairs), 208.5);     // 120 degrees of freedom
+  EXPECT_EQ(draw(5, 4, 1), (std::vector<int64_t>(4, 0)));
+}
+
+TEST(ReplacedDraw, CountsArePicks) {
+  for (const int64_t degree : {0, 1, 7, 300}) {
+    for (const int64_t fanout : {0, 1, 7, 40}) {
+      EXPECT_EQ(picks_of(fanout, Draw::kReplaced).of(degree), degree > 0 ? fanout : 0);
+    }
+    EXPECT_EQ(picks_of(-1, Draw::kReplaced).of(degree), degree);
+  }
+}
+
+// As HostBackend.ASeedKeepsItsMeaning.
+TEST(ReplacedDraw, ASeedKeepsItsMeaning) {
+  const auto graph = mixed_graph<int32_t>(100, 9);
+  const std::vector<int64_t> seeds = {1, 2, 3, 4, 5, 6, 7, 8};
+  const std::vector<int32_t> fanout = {3, 2};
+  Query query{seeds, fanout, batch_key(1, 0, 0), true};
+  query.spec.draw = Draw::kReplaced;
+  const HostBatch batch = run_host(*make_host_backend(graph.view(), {}), graph.view(), query);
+  uint64_t hash = 1469598103934665603ull;  // FNV-1a over the ids of edges
+  for (int64_t id : batch.e_id) hash = (hash ^ static_cast<uint64_t>(id)) * 1099511628211ull;
+  EXPECT_EQ(hash, 15056752504421337275ull);
+}
+
+TEST(ReplacedDraw, IsUniformAlone) {
+  auto graph = weighed(mixed_graph<int32_t>(100, 3));
+  graph.time_edges();
+  const std::vector<int64_t> seeds = {1, 2}, times = {0, 0};
+  const std::vector<int32_t> fanout = {3};
+  Query query{seeds, fanout, batch_key(1, 0, 0)};
+  query.spec.draw = Draw::kReplaced;
+  query.spec.disjoint = true;
+  query.spec.times = times;
+  make_host_backend(graph.view(), {})->sample(query);
+  query.spec = {.draw = Draw::kReplaced};
+  graph.draw_by_weight();
+  EXPECT_ANY_THROW(make_host_backend(graph.view(), {})->sample(query));
+}
+
+// --- trees -----------------------------------------------------------------------------------------------------------
+
+TEST(Candidates, AreNoLaterThanTheTime) {
+  const std::vector<int64_t> times = {9, -4, -4, 0, 0, 0, 7, 8};  // the list: all but the first and the last
+  for (int64_t time = -6; time < 10; ++time) {
+    int64_t allowed = 0;
+    for (std::size_t i = 1; i < 7; ++i) allowed += times[i] <= time ? 1 : 0;
+    for (const int64_t fanout : {-1, 0, 1, 3, 40}) {
+      const auto any = candidates_until(times.data(), 1, 7, time, Draw::kUniform, picks_of(fanout), {});
+      EXPECT_EQ(any.first, 1);
+      EXPECT_EQ(any.count, allowed);
+      const auto latest = candidates_until(times.data(), 1, 7, time, Draw::kLast, picks_of(fanout), {});
+      EXPECT_EQ(latest.count, picks_of(fanout).of(allowed));
+      EXPECT_EQ(latest.first + latest.count, 1 + allowed);
+    }
+  }
+}
+
+TEST(Candidates, PassOverWhatIsExcluded) {
+  const std::vector<int64_t> times = {9, -4, -4, 0, 0, 0, 7, 8};
+  for (unsigned subset = 0; subset < 64; ++subset) {
+    std::vector<int64_t> out;  // positions in the list, edges 1 to 6
+    for (int64_t position = 0; position < 6; ++position) {
+      if (subset >> position & 1) out.push_back(position);
+    }
+    const ExcludedRef excluded{out.data(), std::ssize(out)};
+    for (const int64_t time : {-5, -4, 0, 7}) {
+      std::vector<int64_t> allowed;
+      for (int64_t edge = 1; edge < 7; ++edge) {
+        if (times[static_cast<std::size_t>(edge)] <= time && !(subset >> (edge - 1) & 1)) allowed.push_back(edge);
+      }
+      for (const int64_t fanout : {-1, 0, 1, 3, 40}) {
+        for (const bool latest : {false, true}) {
+          const Draw draw = latest ? Draw::kLast : Draw::kUniform;
+          const auto [first, count] = candidates_until(times.data(), 1, 7, time, draw, picks_of(fanout), excluded);
+          const int64_t left = latest ? picks_of(fanout).of(std::ssize(allowed)) : std::ssize(allowed);
+          std::vector<int64_t> found;
+          for (int64_t i = 0; i < count; ++i) found.push_back(first + pass_over(excluded.from(first - 1), i));
+          EXPECT_EQ(found, std::vector<int64_t>(allowed.end() - left, allowed.end())) << subset << " at " << time;
+        }
+      }
+    }
+  }
+}
+
+TEST(TreeIds, AreThoseOfAMap) {
+  TreeIds ids;
+  for (int round = 0; round < 3; ++round) {
+    std::map<int64_t, int32_t> expected;
+    for (uint64_t i = 0; i < 20000; ++i) {
+      const auto tree = static_cast<int64_t>(base::random_below(50, base::key_of(1), i, 0));
+      const auto node = static_cast<int64_t>(base::random_below(300, base::key_of(1), i, 1)) << (round * 10);
+      const auto next = static_cast<int32_t>(expected.size());
+      const int64_t key = node_in_tree(tree, node);
+      ASSERT_EQ(ids.find_or_add(static_cast<uint64_t>(key), next), expected.try_emplace(key, next).first->second);
+    }
+    EXPECT_GT(expected.size(), 10000u);
+    ids.clear();
+  }
+}
+
+TEST(Trees, ArePartOfNoOtherQuery) {
+  auto graph = mixed_graph<int32_t>(100, 3);
+  const auto backend = make_host_backend(graph.view(), {});
+  const std::vector<int64_t> seeds = {1, 2}, times = {0, 0};
+  const std::vector<int32_t> fanout = {3};
+  Query query{seeds, fanout, batch_key(1, 0, 0)};
+  query.spec.disjoint = true;
+  backend->sample(query);
+  query.spec.times = times;
+  EXPECT_ANY_THROW(backend->sample(query)) << "edges have no times";
+  query.spec.times = {};
+  query.last_hop_global = true;
+  EXPECT_ANY_THROW(backend->sample(query));
+}
+
+TEST(Trees, HaveBounds) {
+  demand_trees(kMaxTrees);
+  EXPECT_THROW(demand_trees(kMaxTrees + 1), base::Error);
+  demand_tree_nodes(kMaxTreeNodes);
+  EXPECT_THROW(demand_tree_nodes(kMaxTreeNodes + 1), base::Error);
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ from cohort_gnn.dataset.tables.table import ColumnKind, TableFile
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ROW_BYTES = {"texts": 32}  # what a column is taken to have
+ROW_BYTES = {"texts": 32, "integers": 16}  # what a column is taken to have
 LIST_BYTES = 256  # of numbers, which may be lists
 
 

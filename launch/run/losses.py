@@ -73,9 +73,10 @@ def warn_of_majority(spec: RunSpec, data: StoredGraph) -> None:
 
 
 def _label_counts(data: StoredGraph) -> np.ndarray:
-    """int64 [classes]: how many training nodes have each as their label."""
-    y = np.asarray(data.y[data.train_ids])
-    return np.bincount(y[y >= 0], minlength=data.num_classes)
+    """int64 [classes]: how many training nodes have each as their label. The sampler refuses ids of no nodes."""
+    ids = data.train_ids
+    y = np.asarray(data.y[ids[(ids >= 0) & (ids < len(data.y))]])
+    return np.bincount(y[(y >= 0) & (y < data.num_classes)], minlength=data.num_classes)
 
 
 def _read(file: Path, num_classes: int) -> list[float]:

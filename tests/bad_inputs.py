@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from damage import Damage, change, cut, members, poke, remove, save, save_tensors, several, write
+from damages import Damage, change, cut, members, poke, remove, save, save_tensors, several, write
 
 
 class Harmful:

@@ -6,7 +6,7 @@ import layout_writers as of_one
 import numpy as np
 import pytest
 import typed_layout_writers as of_several
-from damage import cut, members, remove, replaced, save, save_tensors, several, write
+from damages import cut, members, remove, replaced, save, save_tensors, several, write
 from import_helpers import PICKLE, refusal
 from layout_writers import write_csv_gz
 

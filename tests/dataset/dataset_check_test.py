@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from damage import change, cut, members, remove
+from damages import change, cut, members, remove
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import check, generate

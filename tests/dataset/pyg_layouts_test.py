@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from damage import cut, remove, write
+from damages import cut, remove, write
 from import_helpers import Harmful, imported, refusal
 from layout_writers import assert_holds, planetoid_sample, sample, write_planetoid
 from torch_geometric.data import Data, HeteroData

@@ -37,12 +37,12 @@ class HeldOutLinks:
             endpoints = np.concatenate([held.pairs, held.negatives], axis=1)
         endpoints = endpoints + np.array([first[0], *[first[1]] * (endpoints.shape[1] - 1)])
         self._ranked = ranked if len(held.pairs) else None
-        targets = first[1] + np.arange(ranked.num_targets if self._ranked else 0)
+        targets = first[1] + np.arange(0 if self._ranked is None else self._ranked.num_targets)
         self.nodes = np.union1d(endpoints, targets)
         self._places = torch.from_numpy(np.searchsorted(self.nodes, endpoints))
-        if self._ranked:
+        if self._ranked is not None:
             self._first_target = int(np.searchsorted(self.nodes, first[1]))
-            self._sources = torch.from_numpy(np.searchsorted(self.nodes, first[0] + ranked.sources))
+            self._sources = torch.from_numpy(np.searchsorted(self.nodes, first[0] + self._ranked.sources))
         self._num_links, self._shared = len(held.pairs), held.shared
 
     def sums(self, rows: Tensor, decoder: nn.Module, targets: LinkTargets, ranks: Ranks) -> Tensor:

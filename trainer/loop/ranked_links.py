@@ -33,7 +33,8 @@ class RankedLinks:
     """
 
     def __init__(self, held: HeldOut, edges: LinkEdges, seen: Known, names: Sequence[str]):
-        self._edges, self._seen, self._ranks = edges, seen, [ranked(name) for name in names]
+        self._edges, self._seen = edges, seen
+        self._ranks = [kind_and_k for name in names if (kind_and_k := ranked(name)) is not None]
         self.num_targets = edges.num_targets
         keys = np.unique(edges.keys(*held.pairs.T))
         self.sources, place, counts = np.unique(keys // edges.num_targets, return_inverse=True, return_counts=True)

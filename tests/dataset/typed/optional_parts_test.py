@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 import typed_layout_writers as typed
-from damage import members, replaced
+from damages import members, replaced
 from import_helpers import edge_pairs, imported, refusal, write_tables
 from layout_writers import sample, write_graphbolt, write_igb, write_legion, write_ogb
 from torch_geometric.data import Data

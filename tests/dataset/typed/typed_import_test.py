@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from damage import members
+from damages import members
 from import_helpers import imported, refusal
 from typed_layout_writers import assert_holds, sample, write_described
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import typed_layout_writers as writers
-from damage import members
+from damages import members
 from import_helpers import imported
 from typed_layout_writers import assert_holds, sample
 

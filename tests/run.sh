@@ -64,7 +64,7 @@ say "C++ tests beside the Python tests, which wait for much"
 "${cpp_tests[@]}" -L '^cpu$' --output-junit "$results/ctest_cpu.xml" >"$logs/ctest_cpu.log" 2>&1 &
 cpp=$!
 trap 'kill $cpp 2>/dev/null || true; rm -rf "$results"' EXIT
-run_pytest cpu -n "$(($(nproc) < 8 ? $(nproc) + 3 : 8))" --dist loadfile \
+run_pytest cpu -n "$(($(nproc) < 8 ? $(nproc) + 4 : 8))" --dist loadfile \
   --no-loadscope-reorder -m "not gpu" "$@"
 wait $cpp || failed+=("ctest cpu")
 trap 'rm -rf "$results"' EXIT

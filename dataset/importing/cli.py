@@ -133,9 +133,7 @@ def _add_source_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--time-unit", choices=UNITS, help="times are timestamps or dates, kept as integers since 1970 in this unit"
     )
-    group.add_argument(
-        "--time-zone", metavar="ZONE", help="of timestamps without a zone, such as Europe/Berlin; default: UTC"
-    )
+    group.add_argument("--time-zone", metavar="ZONE", help="of timestamps without a zone, such as UTC or Europe/Berlin")
     group.add_argument(
         "--edge-features", type=Path, metavar="FILE", help="feature rows of the edges: .npy [E, D], .csv or .parquet"
     )

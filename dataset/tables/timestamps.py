@@ -29,7 +29,7 @@ class Clock:
 
     Attributes:
         unit: "days", "s", "ms", "us" or "ns" since 1970-01-01 UTC.
-        zone: of timestamps that are no instants; None: UTC.
+        zone: of timestamps that are no instants; None: there are none.
     """
 
     unit: str
@@ -93,7 +93,7 @@ def as_integers(
 
     Args:
         exact: refuse what is no whole number of units; else it is rounded down.
-        zone: of timestamps that are no instants; None: they are taken as UTC.
+        zone: of timestamps that are no instants; None: there are none, unless they are only put into order.
         first: number of the first row.
 
     Raises:
@@ -106,6 +106,9 @@ def as_integers(
     stamps = _parsed(place, array, first)
     if pa.types.is_date(stamps.type):
         stamps = stamps.cast(pa.timestamp("ms"))
+    elif exact and zone is None and stamps.type.tz is None:
+        hint = "time_zone: UTC, or time_zone: Europe/Berlin (--time-zone), says whose clocks they show"
+        raise CohortError(place, "timestamps whose time zone is known", f"{stamps.type}, without a zone", hint)
     if zone is not None and stamps.type.tz is not None:
         raise CohortError(
             place, "timestamps without a zone, where one is named", f"{stamps.type}", "leave the zone out"

@@ -171,7 +171,7 @@ def write_scores(
     nodes = named_nodes(job, data, name, job["nodes"])
     best, one = targets.best if job["classes"] and not is_table(out) else None, torch.zeros(1, model.num_classes)
     if is_table(out):
-        names = read_columns(job["dataset"]).classes
+        names = read_columns(job["run"]).classes or read_columns(job["dataset"]).classes
         columns = columns_of_scores(targets, names, job["classes"], threshold_of(job, targets, model.num_classes))
     kept = (best(one) if best else one).numpy()
     shape = nodes.count, *kept.shape[1:]

@@ -139,7 +139,7 @@ def _payments(making: Any, draw: random.Random, kinds: Kinds, count: int) -> tup
     payer, payee, at = file.names(frame, columns)
     unit, per_second = draw.choice((("s", 1), ("ms", 10**3), ("us", 10**6)))
     edge = {"type": ["user", "pays", "user"], "file": file.path.name, "source": payer, "target": payee, "time": at}
-    edge |= {"time_unit": unit} | ({"unknown_ids": "skip"} if any(strangers) else {})
+    edge |= {"time_unit": unit, "time_zone": "UTC"} | ({"unknown_ids": "skip"} if any(strangers) else {})
     times = [int((moment - EPOCH).total_seconds()) * per_second for moment in moments]
     kept = [i for i, odd in enumerate(strangers) if not odd]
     ends = [src[i] for i in kept], [dst[i] for i in kept]

@@ -145,12 +145,14 @@ def test_a_description_of_files_says_the_same(kind, tmp_path):
         getattr(table, f"to_{kind}")(tmp_path / f"{name}.{kind}", index=False)
     described = {
         "nodes": {"user": {"file": f"users.{kind}", "features": features} | KEYS},
-        "edges": [{"type": list(PAYS), "file": f"payments.{kind}", "time": "at", "time_unit": "s"} | ENDS],
+        "edges": [
+            {"type": list(PAYS), "file": f"payments.{kind}", "time": "at", "time_unit": "s", "time_zone": "UTC"} | ENDS
+        ],
     }
     (tmp_path / "graph.yaml").write_text(yaml.safe_dump(described))
     import_graph(tmp_path, tmp_path / "out")
     data = open_dataset(tmp_path / "out")
-    expected = made(tmp_path / "same", features, users, {"time": "at", "time_unit": "s"})
+    expected = made(tmp_path / "same", features, users, {"time": "at", "time_unit": "s", "time_zone": "UTC"})
     for array in ("x", "y", "train_ids", "val_ids", "test_ids", "indptr", "indices", "edge_times"):
         assert np.array_equal(getattr(data, array), getattr(expected, array)), array
 
@@ -182,11 +184,11 @@ def test_a_text_that_may_be_a_null_is_settled_by_an_option(null, quoting, tmp_pa
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
-@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
 def test_timestamps_of_edges_are_kept_in_the_unit_that_is_named(unit, zone, tmp_path):
-    keys = {"time": "at", "time_unit": unit} | ({} if zone is None else {"time_zone": zone})
+    keys = {"time": "at", "time_unit": unit, "time_zone": zone}
     data = made(tmp_path / "out", ["age"], edges=keys)
-    stamps = PAYMENTS["at"].dt.tz_localize(zone or "UTC").dt.tz_convert("UTC").dt.tz_localize(None)
+    stamps = PAYMENTS["at"].dt.tz_localize(zone).dt.tz_convert("UTC").dt.tz_localize(None)
     expected = np.sort(stamps.to_numpy().astype(f"datetime64[{unit}]").astype(np.int64))
     assert np.array_equal(np.sort(data.edge_times), expected)
 
@@ -237,7 +239,7 @@ def test_a_split_by_time_takes_the_earliest_rows_for_training(tmp_path):
 @pytest.mark.parametrize("features", [None, ["amount"], [{"column": "amount", "standardize": True}]])
 def test_edges_of_unknown_ids_are_left_out_with_all_that_they_have(features, tmp_path):
     known = PAYMENTS["payer"].isin(USERS["user"][:40]) & PAYMENTS["payee"].isin(USERS["user"][:40])
-    keys = {"time": "at", "time_unit": "s"} | ({} if features is None else {"features": features})
+    keys = {"time": "at", "time_unit": "s", "time_zone": "UTC"} | ({} if features is None else {"features": features})
     users, notes = USERS[:40], []
     skipped = made(tmp_path / "a", ["age"], users, keys | {"unknown_ids": "skip"}, {"note": notes.append})
     pays = {"table": PAYMENTS[known]} | ENDS | keys
@@ -301,7 +303,8 @@ def test_what_cannot_be_meant_is_refused_with_a_cure(case, tmp_path):
 
 WRONG_TIMES = {
     "no unit": ({"time": "at"}, "integers"),
-    "days of hours": ({"time": "at", "time_unit": "days"}, "a whole number of days"),
+    "no zone": ({"time": "at", "time_unit": "s"}, "timestamps whose time zone is known"),
+    "days of hours": ({"time": "at", "time_unit": "days", "time_zone": "UTC"}, "a whole number of days"),
     "odd unit": ({"time": "at", "time_unit": "hours"}, "one of the units"),
     "zone alone": ({"time": "at", "time_zone": "UTC"}, "the unit of the times"),
     "unit alone": ({"time_unit": "s"}, "times of edges"),

@@ -29,12 +29,12 @@ IDS = np.array([f"u{i * 37 % V:02d}" for i in range(V)])
 FEATURES = [{"column": "income", "nulls": "mean"}, {"column": "country", "kind": "category"}]
 
 
-def payments(out: Path, countries: list[str], **options) -> Path:
+def payments(out: Path, countries: list[str], label: str | None = "fraud", **options) -> Path:
     rng = np.random.default_rng(1)
     fraud = np.where(np.arange(V) % 3 == 0, "yes", "no")
     users = pd.DataFrame({"id": IDS, "income": rng.normal(size=V), "country": rng.choice(countries, V), "fraud": fraud})
     pays = pd.DataFrame({"a": rng.choice(IDS, 400), "b": rng.choice(IDS, 400)})
-    node = {"table": users, "id": "id", "features": FEATURES, "label": "fraud"}
+    node = {"table": users, "id": "id", "features": FEATURES, "label": label}
     edges = {("user", "pays", "user"): {"table": pays, "source": "a", "target": "b"}}
     return from_tables(out, nodes={"user": node}, edges=edges, **options)
 
@@ -85,8 +85,9 @@ def test_a_data_set_that_was_encoded_otherwise_is_refused(trained, tmp_path):
     other = payments(tmp_path / "other", ["de", "it"])
     problem = run_cohort("predict", trained[1], other, "--out", tmp_path / "s.csv", "--device", "cpu", "--quiet")
     assert problem.returncode == 1 and "--columns-from" in problem.stderr
-    same = payments(tmp_path / "same", ["de", "it"], columns_from=trained[0])
+    same = payments(tmp_path / "same", ["de", "it"], columns_from=trained[0], label=None)
     ran("predict", trained[1], same, "--out", tmp_path / "s.csv", "--device", "cpu", "--quiet")
+    assert list(pd.read_csv(tmp_path / "s.csv").columns) == ["id", "prediction", "p_no", "p_yes"]
 
 
 def written(tmp_path, suffix, blocks) -> pd.DataFrame:

@@ -44,7 +44,7 @@ OF_TORCH, OF_ITS_GPU = "a stream of torch, or None", "a torch.cuda.Stream of cud
         *(("cpu", stream, OF_TORCH) for stream in ("cuda:0", 0, 140_000_000, torch.cuda.Stream)),
         *(pytest.param("cuda", stream, OF_ITS_GPU, marks=pytest.mark.gpu) for stream in (None, 0, torch.cpu.Stream())),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_what_is_no_stream_is_refused(cora, device, stream, expected):
     with loader_of(cora, device) as loader:

@@ -62,6 +62,10 @@ struct Request {
   int32_t num_hops;
   // [num_relations, num_hops], entry 0 of each relation next to the seeds; -1: all in-neighbours.
   int32_t fanout[kMaxRelations * kMaxHops];
+  // [num_relations], of seeds with times: edges are at most so much older than their seed; -1: of any age, as without
+  // windows.
+  int64_t time_window[kMaxRelations];
+  bool has_windows;
 #define COHORT_FIELD(type, name, about) type name;
   COHORT_REQUEST_FIELDS(COHORT_FIELD)
 #undef COHORT_FIELD

@@ -93,6 +93,7 @@ std::vector<CudaNeighborSampler::Hop> CudaNeighborSampler::bounded_hops(const Qu
             .gives_ids = !query.last_hop_global || i + 1 < num_hops,
             .fanout = {query.fanout[i]},
             .draw = {query.spec.of(query.fanout[i], false)},
+            .window = {},
             .first_list = {0, lists},
             .exclusions = {ExclusionsRef{}},
             .first_edge = 0,

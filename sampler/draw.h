@@ -135,7 +135,10 @@ struct DrawSpec {
   Draw draw = Draw::kUniform;                // kReplaced, kLast: of no lists with weights
   bool disjoint = false;                     // each seed is the root of a tree (trees.h)
   std::span<const int64_t> times{};          // int64 [num_seeds], of trees: they have no later edges; none: any time
+  std::span<const int64_t> windows{};        // int64 [num_relations], with times; below 0, or none: edges of any age
   std::span<const Exclusions> exclusions{};  // of different relations; from the lists of others all is drawn
+
+  int64_t window_of(std::size_t relation) const { return windows.empty() ? -1 : windows[relation]; }
 
   // From the lists of one relation: a negative fanout takes all edges, and edges without times have no latest ones.
   Draw of(int64_t fanout, bool has_times) const {

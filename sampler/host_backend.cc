@@ -240,14 +240,15 @@ class HostBackend final : public Backend {
     candidates_.clear();
     if (query.spec.times.empty() || !relation.edge_times) return;
     const OfType& targets = draw.targets;
+    const int64_t window = query.spec.window_of(static_cast<std::size_t>(draw.relation));
     const std::size_t begin = draw.first, end = targets.ends_of_hops.back();
     candidates_.resize(end - begin);
 #pragma omp parallel for schedule(dynamic, 64) if (end - begin > std::size_t{kFewItems})
     for (std::size_t i = begin; i < end; ++i) {
       const int64_t* ends = relation.lists.indptr + targets.n_id[i];
-      const int64_t time = query.spec.times[static_cast<std::size_t>(targets.tree[i])];
+      const TimeSpan span = span_until(query.spec.times[static_cast<std::size_t>(targets.tree[i])], window);
       candidates_[i - begin] =
-          candidates_until(relation.edge_times, ends[0], ends[1], time, draw.how, draw.picks, excluded_from(draw, i));
+          candidates_in(relation.edge_times, ends[0], ends[1], span, draw.how, draw.picks, excluded_from(draw, i));
     }
   }
 

@@ -162,6 +162,7 @@ CudaNeighborSampler::Hop CudaNeighborSampler::begin_hop(const Query& query, std:
             .gives_ids = !query.last_hop_global || hop + 1 < num_hops,
             .fanout = {},
             .draw = {},
+            .window = {},
             .first_list = {0},
             .exclusions = hop == 0 || disjoint_ ? exclusions_ : std::vector<ExclusionsRef>(relations_.size()),
             .first_edge = num_edges_,
@@ -172,6 +173,7 @@ CudaNeighborSampler::Hop CudaNeighborSampler::begin_hop(const Query& query, std:
     const int64_t lists = fanout == 0 ? 0 : first_node_[part + 1] - first_node_[part];
     begun.fanout.push_back(fanout);
     begun.draw.push_back(query.spec.of(fanout, relations_[relation].edge_times));
+    begun.window.push_back(query.spec.window_of(relation));
     begun.first_list.push_back(begun.first_list.back() + lists);
   }
   return begun;

@@ -151,6 +151,7 @@ class CudaNeighborSampler {
     bool gives_ids;                         // to sources
     std::vector<int32_t> fanout;            // [num_relations]
     std::vector<Draw> draw;                 // [num_relations]
+    std::vector<int64_t> window;            // of each relation, see span_until()
     std::vector<int64_t> first_list;        // [num_relations + 1]: its lists are those of each relation in turn
     std::vector<ExclusionsRef> exclusions;  // [num_relations], in GPU memory
     int64_t first_edge;

@@ -42,6 +42,7 @@ TreeLists CudaNeighborSampler::tree_lists(const Hop& hop, std::size_t relation) 
       .tree = tree_.data() + (frontier(hop, relation) - n_id_.data()),
       .edge_times = timed_ ? relations_[relation].edge_times : nullptr,
       .times = seed_times_.data(),
+      .window = hop.window[relation],
       .draw = hop.draw[relation],
       .first = first_candidate_.reserve(static_cast<std::size_t>(hop.first_list.back())) + hop.first_list[relation]};
 }

@@ -156,6 +156,7 @@ Query Pipeline::query(Pass& pass, uint64_t step) {
           .spec = {.draw = pass.request.draw,
                    .disjoint = pass.request.disjoint,
                    .times = pairs ? pairs->times() : pass.schedule.times(step),
+                   .windows = windows_of(pass.request),
                    .exclusions = pairs ? pairs->exclusions() : std::span<const Exclusions>()}};
 }
 
@@ -305,6 +306,10 @@ void Pipeline::publish_empty(int slot, const Pass& pass, uint64_t step) {
   publisher_.memory(slot, 1, channel::slot_bytes(pass.most_slot_bytes, 1));
   backend_.before_fetch([&](base::GpuStream stream) { publisher_.wait_drained(slot, stream); });
   publisher_.publish(slot, describe(request, pass.schedule, step, graph_, {}, leaves_last_hop_global(request)));
+}
+
+std::span<const int64_t> Pipeline::windows_of(const channel::Request& request) const {
+  return std::span(request.time_window).first(request.has_windows ? graph_.relations.size() : 0);
 }
 
 channel::BatchBounds Pipeline::bounds_of(const channel::Request& request, bool of_pairs) const {

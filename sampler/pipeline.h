@@ -59,6 +59,7 @@ class Pipeline {
   // Whether batches of such a pass have no ids for what only the last hop reaches.
   bool leaves_last_hop_global(const channel::Request& request) const;
   std::span<const int32_t> fanout_of(const channel::Request& request) const;
+  std::span<const int64_t> windows_of(const channel::Request& request) const;
   // Of the batch's nodes of each type, how many rows the pools get at most.
   std::vector<int64_t> pooled_rows(const channel::Batch& batch) const;
   // Grows pools that have less room than they should, beside the rows of batches like this one; all together may take

@@ -27,8 +27,8 @@ __global__ void __launch_bounds__(kBlockThreads, kSmThreads / kBlockThreads)
     const ExcludedRef excluded = exclusions.of_node(frontier[i]);
     Candidates from{begin, list.degree - excluded.count};
     if (trees.edge_times) {
-      from = candidates_until(trees.edge_times, begin, begin + list.degree, trees.times[trees.tree[i]], trees.draw,
-                              how_many, excluded);
+      const TimeSpan span = span_until(trees.times[trees.tree[i]], trees.window);
+      from = candidates_in(trees.edge_times, begin, begin + list.degree, span, trees.draw, how_many, excluded);
     }
     const int64_t drawn = how_many.of(from.count);
     picks[i] = drawn;

@@ -48,6 +48,7 @@ struct TreeLists {
   const int32_t* tree;        // int32 [lists], of each frontier node
   const int64_t* edge_times;  // int64 [E], of the relation; null: edges of any time
   const int64_t* times;       // int64 [trees], likewise
+  int64_t window;             // see span_until()
   Draw draw;
   int64_t* first;  // int64 [lists], where the edges that may be drawn begin in the graph's indices
 };

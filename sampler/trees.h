@@ -1,9 +1,9 @@
 // Disjoint batches: each seed is the root of a tree of its own, and a node that several trees reach is another node in
 // each of them. Trees are numbered as the batch's query has their seeds.
 //
-// Of edges with times, a tree has those alone that are no later than the time of its seed. Lists ascend by time, so
-// these are the first of each list: uniform draws are those of draw.h from a list that ends there, the latest are its
-// last.
+// Of edges with times, a tree has those alone whose time is in the span of its seed: no later than the seed, and no
+// older than the window of their relation allows. Lists ascend by time, so these stand side by side in each list:
+// uniform draws are those of draw.h from a list that begins and ends there, the latest are its last.
 #pragma once
 
 #include <cstdint>
@@ -34,15 +34,32 @@ struct Candidates {
   int64_t count;
 };
 
+// The times of edges that a tree may have, both ends included.
+struct TimeSpan {
+  int64_t first;
+  int64_t last;
+};
+
+// Edges up to the time of a seed, at most `window` older; a window below 0: of any age.
+COHORT_HOST_DEVICE constexpr TimeSpan span_until(int64_t time, int64_t window) {
+  return {window < 0 || time < INT64_MIN + window ? INT64_MIN : time - window, time};
+}
+
 // times: int64 [E], of all lists; [begin, end): the list; `excluded`: positions in it.
-COHORT_HOST_DEVICE constexpr Candidates candidates_until(const int64_t* times, int64_t begin, int64_t end, int64_t time,
-                                                         Draw draw, Picks picks, const ExcludedRef& excluded) {
-  const bool latest = draw == Draw::kLast;
-  const int64_t length = base::first_not_before(begin, end, [&](int64_t edge) { return times[edge] <= time; }) - begin;
-  const int64_t left_out =
-      base::first_not_before(0, excluded.count, [&](int64_t i) { return excluded.positions[i] < length; });
-  const int64_t count = latest ? picks.of(length - left_out) : length - left_out;
-  return {begin + (latest ? pass_over(excluded, length - left_out - count) : 0), count};
+COHORT_HOST_DEVICE constexpr Candidates candidates_in(const int64_t* times, int64_t begin, int64_t end, TimeSpan span,
+                                                      Draw draw, Picks picks, const ExcludedRef& excluded) {
+  const int64_t first = span.first == INT64_MIN ? begin : base::first_not_before(begin, end, [&](int64_t edge) {
+    return times[edge] < span.first;
+  });
+  const int64_t last = base::first_not_before(first, end, [&](int64_t edge) { return times[edge] <= span.last; });
+  const auto left_out = [&](int64_t edge) {  // of those before
+    return base::first_not_before(0, excluded.count, [&](int64_t i) { return excluded.positions[i] < edge - begin; });
+  };
+  const int64_t left_in = last - begin - left_out(last);  // from the list's begin on
+  const int64_t count = left_in - (first - begin - left_out(first));
+  if (draw != Draw::kLast) return {first, count};
+  const int64_t drawn = picks.of(count);
+  return {begin + pass_over(excluded, left_in - drawn), drawn};
 }
 
 // Throws Error for a batch of more nodes or trees than there may be.

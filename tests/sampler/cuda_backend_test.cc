@@ -55,7 +55,9 @@ void expect_same_trees(TestGraph<Index> graph, TopologyMemory memory, const std:
     for (std::size_t i = 0; i < times.size(); ++i) times[i] = static_cast<int64_t>(i % 40) - 5;
     Query query{seeds, fanout, batch_key(5, 1, step), graph.edge_dim > 0 || step % 2 == 0};
     query.spec.disjoint = true;
+    const std::vector<int64_t> window = {static_cast<int64_t>(step)};
     if (step % 4 != 3) query.spec.times = times;
+    if (step % 3 > 0) query.spec.windows = window;
     query.spec.draw = step > 7 ? Draw::kReplaced : step % 4 > 1 ? Draw::kLast : Draw::kUniform;
     expect_equal(run_host(*host, graph.view(), query), run_cuda(*cuda, graph.view(), query));
     if (::testing::Test::HasFatalFailure()) return;

@@ -275,43 +275,47 @@ TEST(ReplacedDraw, IsUniformAlone) {
 
 // --- trees -----------------------------------------------------------------------------------------------------------
 
-TEST(Candidates, AreNoLaterThanTheTime) {
-  const std::vector<int64_t> times = {9, -4, -4, 0, 0, 0, 7, 8};  // the list: all but the first and the last
-  for (int64_t time = -6; time < 10; ++time) {
-    int64_t allowed = 0;
-    for (std::size_t i = 1; i < 7; ++i) allowed += times[i] <= time ? 1 : 0;
-    for (const int64_t fanout : {-1, 0, 1, 3, 40}) {
-      const auto any = candidates_until(times.data(), 1, 7, time, Draw::kUniform, picks_of(fanout), {});
-      EXPECT_EQ(any.first, 1);
-      EXPECT_EQ(any.count, allowed);
-      const auto latest = candidates_until(times.data(), 1, 7, time, Draw::kLast, picks_of(fanout), {});
-      EXPECT_EQ(latest.count, picks_of(fanout).of(allowed));
-      EXPECT_EQ(latest.first + latest.count, 1 + allowed);
-    }
-  }
+TEST(TimeSpan, EndsAtTheSeed) {
+  const auto expect = [](int64_t time, int64_t window, int64_t first) {
+    const TimeSpan span = span_until(time, window);
+    EXPECT_EQ(span.first, first) << time << " " << window;
+    EXPECT_EQ(span.last, time);
+  };
+  expect(5, -1, INT64_MIN);
+  expect(5, 0, 5);
+  expect(5, 7, -2);
+  expect(-5, INT64_MAX, INT64_MIN);
+  expect(INT64_MIN + 3, 3, INT64_MIN);
+  expect(INT64_MIN + 3, 4, INT64_MIN);
+  expect(INT64_MAX, INT64_MAX, 0);
 }
 
-TEST(Candidates, PassOverWhatIsExcluded) {
-  const std::vector<int64_t> times = {9, -4, -4, 0, 0, 0, 7, 8};
+// All edges in the span, less those that are excluded; of draws of the latest, the last of these.
+TEST(Candidates, AreInTheSpanAndPassOverWhatIsExcluded) {
+  const std::vector<int64_t> times = {9, -4, -4, 0, 0, 0, 7, 8};  // the list: all but the first and the last
   for (unsigned subset = 0; subset < 64; ++subset) {
     std::vector<int64_t> out;  // positions in the list, edges 1 to 6
     for (int64_t position = 0; position < 6; ++position) {
       if (subset >> position & 1) out.push_back(position);
     }
     const ExcludedRef excluded{out.data(), std::ssize(out)};
-    for (const int64_t time : {-5, -4, 0, 7}) {
-      std::vector<int64_t> allowed;
-      for (int64_t edge = 1; edge < 7; ++edge) {
-        if (times[static_cast<std::size_t>(edge)] <= time && !(subset >> (edge - 1) & 1)) allowed.push_back(edge);
-      }
-      for (const int64_t fanout : {-1, 0, 1, 3, 40}) {
-        for (const bool latest : {false, true}) {
-          const Draw draw = latest ? Draw::kLast : Draw::kUniform;
-          const auto [first, count] = candidates_until(times.data(), 1, 7, time, draw, picks_of(fanout), excluded);
-          const int64_t left = latest ? picks_of(fanout).of(std::ssize(allowed)) : std::ssize(allowed);
-          std::vector<int64_t> found;
-          for (int64_t i = 0; i < count; ++i) found.push_back(first + pass_over(excluded.from(first - 1), i));
-          EXPECT_EQ(found, std::vector<int64_t>(allowed.end() - left, allowed.end())) << subset << " at " << time;
+    for (const int64_t time : {-6, -5, -4, 0, 3, 7, 9}) {
+      for (const int64_t window : {-1, 0, 4, 5, 40}) {
+        const TimeSpan span = span_until(time, window);
+        std::vector<int64_t> allowed;
+        for (int64_t edge = 1; edge < 7; ++edge) {
+          const int64_t at = times[static_cast<std::size_t>(edge)];
+          if (at <= time && (window < 0 || at >= time - window) && !(subset >> (edge - 1) & 1)) allowed.push_back(edge);
+        }
+        for (const int64_t fanout : {-1, 0, 1, 3, 40}) {
+          for (const bool latest : {false, true}) {
+            const Draw draw = latest ? Draw::kLast : Draw::kUniform;
+            const auto [first, count] = candidates_in(times.data(), 1, 7, span, draw, picks_of(fanout), excluded);
+            const int64_t left = latest ? picks_of(fanout).of(std::ssize(allowed)) : std::ssize(allowed);
+            std::vector<int64_t> found;
+            for (int64_t i = 0; i < count; ++i) found.push_back(first + pass_over(excluded.from(first - 1), i));
+            EXPECT_EQ(found, std::vector<int64_t>(allowed.end() - left, allowed.end())) << subset << " at " << time;
+          }
         }
       }
     }

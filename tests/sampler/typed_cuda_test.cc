@@ -143,11 +143,14 @@ TEST_P(GpuTypes, SameBitsInTrees) {
       fanout[i] = kFanouts[base::random_below(4, base::key_of(seed + 9), step, i)];
     }
     const bool timed = graph.has_edge_times() && step % 3 > 0;
+    std::vector<int64_t> windows(graph.relations.size());
+    for (std::size_t i = 0; i < windows.size(); ++i) windows[i] = static_cast<int64_t>((i + step) % 9) - 1;
     const DrawSpec spec{.draw = step % 3 == 2   ? Draw::kLast
                                 : step % 2 == 1 ? Draw::kReplaced
                                                 : Draw::kUniform,
                         .disjoint = true,
-                        .times = timed ? times : std::span<const int64_t>()};
+                        .times = timed ? times : std::span<const int64_t>(),
+                        .windows = step > 2 ? windows : std::span<const int64_t>()};
     const Query query{seeds, fanout, batch_key(seed, 0, step), step != 4, false, spec};
     expect_equal(run_host(*host, graph, query), run_cuda(*gpu[0], graph, query));
     if (HasFatalFailure()) FAIL() << "graph " << seed << ", step " << step;

@@ -167,7 +167,7 @@ class MemoryGraph:
         return ends_of(place, store["edge_index"])
 
     def _times_of_edges(self, attribute: str | None) -> dict[Name, np.ndarray]:
-        """int64 [E] of each edge type that has times: its own, or those of its source nodes."""
+        """int64 [E] of each edge type that has times: since when an edge and its source are there."""
         if attribute is None:
             return {}
         node_stores = {name: store for name, store in self._nodes.items() if _has(store, attribute, for_nodes=True)}
@@ -176,24 +176,17 @@ class MemoryGraph:
             at = "data" if None in self._nodes else "data[TYPE]"
             expected = f"the name of a tensor of times, one for each node or edge: {at}.{attribute}"
             raise CohortError("time_attr", expected, "none")
-        if node_stores and edge_stores:
-            names = [str(name) for name in (*node_stores, *edge_stores)]
-            hint = "rename one of them, and give time_attr the name of the other"
-            expected = f"{attribute!r} of nodes or of edges"
-            raise CohortError("time_attr", expected, f"of both: {', '.join(names)}", hint)
         for name, store in node_stores.items():
             self._node_times[name] = self._numbers(name, store, attribute, store.num_nodes, edge_times)
-        if edge_stores:
-            return {
-                name: self._numbers(name, store, attribute, len(self._ends[name][0]), edge_times)
-                for name, store in edge_stores.items()
-            }
         source_types = {name: None if name is None else name[0] for name in self._edges}
         times = {
             name: times_of_sources(f"{_place('edge_index', name)}: src", self._ends[name][0], self._node_times[source])
             for name, source in source_types.items()
             if source in node_stores
         }
+        for name, store in edge_stores.items():
+            own = self._numbers(name, store, attribute, len(self._ends[name][0]), edge_times)
+            times[name] = np.maximum(own, times[name]) if name in times else own
         for name, (sources, _) in self._ends.items() if not times else ():  # a data set with times has some
             times[name] = np.full(len(sources), np.iinfo(np.int64).min)
         return times

@@ -38,7 +38,7 @@ from cohort_gnn.trainer.loader.source import OfPairs
 from cohort_gnn.trainer.loader.state import Stateful, digest_of
 from cohort_gnn.trainer.loader.stats import EpochMeter, LoaderStats
 from cohort_gnn.trainer.loader.subgraph import DRAWN, checked_kind, subgraph_of
-from cohort_gnn.trainer.loader.trees import demand_draws_offered, tree_options
+from cohort_gnn.trainer.loader.trees import demand_draws_offered, demand_times, tree_options, windows_of
 
 
 class NeighborLoader(Stateful):
@@ -110,12 +110,17 @@ class NeighborLoader(Stateful):
         disjoint: each seed is the root of a separate tree. A node of several trees occurs several times in the batch,
             each time with its row; ``batch.batch`` int64 [num_nodes] is the number of each node's seed in the batch.
         time_attr: draw only edges whose time is at most the time of the seed; batches are then disjoint. For a PyG
-            ``Data`` or ``HeteroData``, the name of the attribute that contains the times, of edges or of nodes (each
-            edge then has the time of its source). A data set has only one array of edge times, so any name is accepted.
+            ``Data`` or ``HeteroData``, the name of the attribute that contains the times, of edges or of nodes (an edge
+            then exists from the time of its source on; if it has a time of its own, from the later of both on). A data
+            set has only one array of edge times, so any name is accepted.
         input_time: int64 times of the seeds, in the order of ``input_nodes``; required with ``time_attr``, unless
             this names times of nodes of a PyG ``Data`` or ``HeteroData``, which are then those of the seeds. Batches
             have ``seed_time`` int64 [batch_size]; of several node types, the type of the seeds has it.
         temporal_strategy: "uniform": draw at random from the edges up to the seed's time; "last": take the latest ones.
+        time_window: with ``time_attr``: draw only edges whose time is at most so much before that of the seed,
+            ``seed_time - time_window <= time <= seed_time``, in the unit of the times. Several edge types: one number
+            for all that have times, or a dict with a number for some, such as ``{("user", "buys", "item"): 86_400}``;
+            edges of the others may be of any age. None: so may all.
         replace: draw with replacement: a node with in-neighbours gets exactly as many edges as ``num_neighbors`` says,
             some of them several times; -1: each edge once. Only uniform draws have replacement, at any time.
         subgraph_type: "directional": batches have the drawn edges; "bidirectional": also their reverses, as PyG's, each
@@ -189,17 +194,18 @@ class NeighborLoader(Stateful):
         time_attr: str | None = None,
         input_time=None,
         temporal_strategy: str = "uniform",
+        time_window: int | Mapping[EdgeType, int] | None = None,
         replace: bool = False,
         subgraph_type: str = "directional",
         limit_seconds: float = 600.0,
         **pyg_arguments,
     ):
         # From other loaders and tests: a sampler with its edges, further members of run.json, the graph in memory.
-        sampler, self._subgraph = pyg_arguments.pop("_sampler", None), pyg_arguments.pop("_subgraph", DRAWN)
+        self._sampler, self._subgraph = pyg_arguments.pop("_sampler", None), pyg_arguments.pop("_subgraph", DRAWN)
         debug, self._graph, input_id = (pyg_arguments.pop(name, None) for name in ("_debug", "_graph", "input_id"))
         take_pyg_arguments(pyg_arguments, type(self))
         self._transform, kind = transform, checked_kind(subgraph_type)
-        self._trees = tree_options(disjoint, time_attr, temporal_strategy)
+        self._trees = tree_options(disjoint, time_attr, temporal_strategy, time_window)
         self._replace = checked("replace", replace, bool)
         self._demand_offered(cache_ratio, weight_attr)
         self.batch_size = checked("batch_size", batch_size, types.Positive)
@@ -213,8 +219,8 @@ class NeighborLoader(Stateful):
             else:
                 folder = data_folder(data)
                 self.data = open_dataset(folder) if isinstance(data, str | os.PathLike) else data
-            opened = None if sampler else open_dataset(folder)
-            self._types = sampler.types if opened is None else opened.types
+            opened = None if self._sampler else open_dataset(folder)
+            self._types = self._sampler.types if opened is None else opened.types
             self.num_neighbors = hops_of(num_neighbors)
             self._fanout = fanout_of(self._types, num_neighbors)
             if opened is not None:
@@ -223,8 +229,7 @@ class NeighborLoader(Stateful):
                 options = sampler_options(draws | memory | {"reuse": reuse}, time_attr) | (debug or {})
                 spec_options = cache_options(cache_ratio, cache_bytes, cache_policy, cliques, trainer_bytes, host_bytes)
                 arrays = EdgeArrays(edge_ids, edge_weights, edge_attr)
-                own = sampler = self._start(opened, device, kind, arrays, options, spec_options, limit_seconds, cleanup)
-        self._sampler = sampler
+                own = self._start(opened, device, kind, arrays, options, spec_options, limit_seconds, cleanup)
         try:
             if own and sampler_sms:
                 own.divide_gpu(sampler_sms)
@@ -252,12 +257,14 @@ class NeighborLoader(Stateful):
             options |= arrays.members(data, kind)
         else:
             options |= self._graph.edge_options(arrays, kind, data)
+        demand_times(data, self._trees, self._windows)
         self._subgraph = subgraph_of(kind, data, options, self._trees)
         spec_options |= {name: options[name] for name in (*DRAWS, "reuse", "topology")}
         spec_options |= {f"use_{name}": options[name] for name in ("edge_weights", "edge_features")}
         spec = SamplerSpec(fanout=self._fanout, batch_size=self.batch_size, slots=options["num_slots"], **spec_options)
         limit_seconds = checked("limit_seconds", limit_seconds, types.AboveZero)
-        return SamplerProcess(data, device, options, spec, limit_seconds, cleanup.pop_all())
+        self._sampler = SamplerProcess(data, device, options, spec, limit_seconds, cleanup.pop_all())
+        return self._sampler
 
     def _register(self, seeds: np.ndarray, times, **negative_options: Sequence[np.ndarray | None]) -> None:
         """Registers the seeds with the sampler, and checks that all ranks of this machine make the same loader."""
@@ -326,7 +333,8 @@ class NeighborLoader(Stateful):
         try:
             shuffle = self.shuffle and not keeps_order()
             how = (self.batch_size, epoch, shuffle, done, self._pair_request)
-            which = source.request(self._seed_set, self._fanout, *how, **self._trees.fields(self._replace))
+            draws = self._trees.fields(self._replace) | {"time_window": self._windows}
+            which = source.request(self._seed_set, self._fanout, *how, **draws)
             # No local name for slot or batch: the slot would be held.
             batches = map(functools.partial(self._counted, position, meter), source.slots(which, num_steps))
             for _ in range(num_steps):
@@ -364,13 +372,18 @@ class NeighborLoader(Stateful):
         return batch
 
     @functools.cached_property
+    def _windows(self) -> list[int]:
+        """As requests have them; see `windows_of`."""
+        return windows_of(self._types, self._trees.time_window)
+
+    @functools.cached_property
     def _all_times(self) -> torch.Tensor:
         """int64 [seeds], of a loader with times, on the device of the batches."""
         return torch.tensor(self._times, device=self.device)
 
     def _identity(self) -> dict:
         """What the batches follow from, but for the data set itself."""
-        tree_members = self._trees.identity(self._times)
+        tree_members = self._trees.identity(self._times) | ({"time_window": self._windows} if self._windows else {})
         return (
             tree_members
             | self._sampler.draws

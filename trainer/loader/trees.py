@@ -1,5 +1,6 @@
 """Disjoint and temporal batches: checks the arguments of a loader."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -7,9 +8,12 @@ import numpy as np
 import torch
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.dataset.arrays import edge_times
-from cohort_gnn.spec.types import checked
+from cohort_gnn.spec.graph import GraphTypes
+from cohort_gnn.spec.types import NotNegative, checked
 from cohort_gnn.trainer.loader.arguments import is_set
+from cohort_gnn.trainer.loader.hetero import canonical
 from cohort_gnn.trainer.loader.state import digest_of
 
 Strategy = Literal["uniform", "last"]
@@ -23,11 +27,14 @@ class TreeOptions:
         disjoint: each seed is the root of a tree with nodes of its own.
         time_attr: what the times of edges are called; None: edges of any time are drawn.
         latest: of edges up to a seed's time, the latest are drawn.
+        time_window: how much older than its seed an edge may be, in the unit of the times: one number, or one for some
+            edge types by name; None: edges of any age are drawn.
     """
 
     disjoint: bool = False
     time_attr: str | None = None
     latest: bool = False
+    time_window: int | Mapping | None = None
 
     def fields(self, replace: bool) -> dict:
         """Of requests (channel/request.h). ``replace``: edges are drawn with replacement."""
@@ -37,7 +44,12 @@ class TreeOptions:
     def arguments(self) -> dict:
         """The arguments of a loader with these options."""
         strategy = "last" if self.latest else "uniform"
-        return {"disjoint": self.disjoint, "time_attr": self.time_attr, "temporal_strategy": strategy}
+        return {
+            "disjoint": self.disjoint,
+            "time_attr": self.time_attr,
+            "temporal_strategy": strategy,
+            "time_window": self.time_window,
+        }
 
     def identity(self, times: np.ndarray | None) -> dict:
         """The options and times that determine the batches, as text; empty where seeds share nodes."""
@@ -71,7 +83,37 @@ class TreeOptions:
         return edge_times(place, times)
 
 
-def tree_options(disjoint, time_attr, temporal_strategy) -> TreeOptions:
+def windows_of(types: GraphTypes, time_window) -> list[int]:
+    """[edge types]: the window of each, as requests have them (channel/request.h); empty: none has one.
+
+    Raises:
+        CohortError: a window is no integer of at least 0, or that of an edge type that there is not.
+    """
+    if time_window is None:
+        return []
+    if not isinstance(time_window, Mapping):
+        return [checked("time_window", time_window, NotNegative)] * len(types.edge_types)
+    windows = dict.fromkeys(types.edge_types, -1)
+    for name, window in time_window.items():
+        edge_type = canonical(types, name)
+        if edge_type not in windows:
+            expected = f"windows of {', '.join(map(str, types.edge_types))}"
+            raise CohortError("time_window", expected, f"one of {name}")
+        windows[edge_type] = checked(f"time_window[{name!r}]", window, NotNegative)
+    return list(windows.values())
+
+
+def demand_times(data: StoredGraph, trees: TreeOptions, windows: list[int]) -> None:
+    """Raises CohortError: an edge type that is named with a window has no times. ``windows``: see `windows_of`."""
+    if not isinstance(trees.time_window, Mapping):
+        return
+    for (name, relation), window in zip(data.edge_types.items(), windows, strict=True):
+        if window >= 0 and relation.edge_times is None:
+            hint = "leave it out: edges without times are always there"
+            raise CohortError(f"time_window[{name!r}]", "edges with times", "none", hint)
+
+
+def tree_options(disjoint, time_attr, temporal_strategy, time_window=None) -> TreeOptions:
     """Of the arguments of a loader; times make batches disjoint, as in PyG.
 
     Raises:
@@ -84,7 +126,10 @@ def tree_options(disjoint, time_attr, temporal_strategy) -> TreeOptions:
         raise CohortError(
             "temporal_strategy", "'uniform' without time_attr", repr(strategy), "say time_attr='edge_time'"
         )
-    return TreeOptions(is_set("disjoint", disjoint) or time_attr is not None, time_attr, strategy == "last")
+    if time_window is not None and time_attr is None:
+        raise CohortError("time_window", "None without time_attr", repr(time_window), "say time_attr='edge_time'")
+    disjoint = is_set("disjoint", disjoint) or time_attr is not None
+    return TreeOptions(disjoint, time_attr, strategy == "last", time_window)
 
 
 def demand_draws_offered(trees: TreeOptions, replace: bool, cache_ratio, weight_attr) -> None:

@@ -145,6 +145,10 @@ uint64_t request(Receiver& receiver, const std::vector<int32_t>& fanout, nb::kwa
   channel::Request request{};
   request.num_hops = static_cast<int32_t>(num_hops);
   std::copy(fanout.begin(), fanout.end(), request.fanout);
+  const auto windows = nb::cast<std::vector<int64_t>>(fields.attr("pop")("time_window", nb::list()));
+  base::require(windows.empty() || windows.size() == num_relations, "a time window for each relation, or none");
+  std::copy(windows.begin(), windows.end(), request.time_window);
+  request.has_windows = !windows.empty();
 #define COHORT_TAKE(type, name, about) take(fields, #name, about, request.name);
   COHORT_REQUEST_FIELDS(COHORT_TAKE)
 #undef COHORT_TAKE

@@ -39,7 +39,10 @@ def test_batches_are_those_of_a_slow_sampler(tmp_path_factory, schema, trees, se
         how["disjoint"] = True
     if trees in ("uniform", "last"):
         times = random.integers(-8, 22, len(seeds))
-        how |= {"time_attr": "time", "temporal_strategy": trees, "input_time": times}
+        window = data.draw(st.sampled_from([None, 0, 3, 12]))  # one for all edge types, or for some of them
+        some = dict.fromkeys([name for name in lists if random.integers(2)], window)
+        window = some if window is not None and data.draw(st.booleans()) else window
+        how |= {"time_attr": "time", "temporal_strategy": trees, "input_time": times, "time_window": window}
     with NeighborLoader(graph, fanouts, (input_type, seeds), device="cpu", seed=seed, edge_ids=True, **how) as loader:
         for epoch in range(2):
             for step, batch in enumerate(loader):
@@ -49,6 +52,8 @@ def test_batches_are_those_of_a_slow_sampler(tmp_path_factory, schema, trees, se
                 assert store.batch_size == len(of_batch) and (how["shuffle"] or of_batch[0] == step * size)
                 assert (store.seed_time.tolist() if "seed_time" in store else None) == of_seeds
                 drawn = {"times": of_seeds, "latest": trees == "last", "replace": replace}
+                if times is not None:
+                    drawn["windows"] = dict.fromkeys(lists, window) if isinstance(window, int) else window
                 if trees != "none":
                     drawn["trees"] = {input_type: range(len(of_batch))}
                 expect_batch(graph, batch, fanouts, {input_type: seeds[of_batch]}, (seed, epoch, step), **drawn)

@@ -14,7 +14,7 @@ from cohort_gnn.dataset import from_tensors
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE
 
-NUM_BATCHES = 100_000 if ALL_TESTS else 150
+NUM_BATCHES = 100_000 if ALL_TESTS else 100
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 FANOUT = [3, 2]
 
@@ -53,12 +53,14 @@ def test_no_batch_has_an_excluded_edge(graph, device, exclude):
             expect_pairs(graph, batch, EDGE_TYPE, of_batch, how, {EDGE_TYPE: FANOUT}, key)
 
 
+@pytest.mark.parametrize("window", [None, 6])
 @pytest.mark.parametrize("strategy", ["uniform", "last"])
 @pytest.mark.parametrize("device", DEVICES)
-def test_no_batch_has_an_edge_from_the_future(graph, device, strategy):
+def test_no_batch_has_an_edge_outside_its_span_of_time(graph, device, strategy, window):
     rng = np.random.default_rng(9)
     seeds, times = rng.integers(300, size=2000), rng.integers(-8, 22, 2000)
     how = {"time_attr": "edge_time", "temporal_strategy": strategy, "input_time": times, "edge_ids": True}
+    how["time_window"] = window
     num_edges = 0
     with NeighborLoader(graph, FANOUT, seeds, batch_size=4, shuffle=True, device=device, **how) as loader:
         for number, batch in enumerate(batches_of(loader)):
@@ -66,6 +68,7 @@ def test_no_batch_has_an_edge_from_the_future(graph, device, strategy):
             latest = times[of_batch][batch.batch[batch.edge_index[1]].cpu().numpy()]  # that each edge may be
             assert (graph.edge_times[batch.e_id.cpu().numpy()] <= latest).all()
             drawn = {"times": times[of_batch].tolist(), "latest": strategy == "last", "trees": {NODE_TYPE: range(4)}}
+            drawn["windows"] = {} if window is None else {EDGE_TYPE: window}
             key, of_seeds = (0, *divmod(number, len(loader))), {NODE_TYPE: seeds[of_batch]}
             expect_batch(graph, batch, {EDGE_TYPE: FANOUT}, of_seeds, key, **drawn)
             num_edges += len(latest)

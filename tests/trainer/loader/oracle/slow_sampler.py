@@ -87,6 +87,7 @@ def sample(
     times: list[int] | None = None,
     latest: bool = False,
     replace: bool = False,
+    windows: dict | None = None,
 ) -> tuple[dict, dict]:
     """({type: (n_id, nodes by hop)}, {relation: (source, target, e_id, edges by hop)}) of one batch; with ``trees``,
     {type: (n_id, nodes by hop, tree of each node)}.
@@ -102,6 +103,7 @@ def sample(
         times: of each tree; None: edges of any time are drawn.
         latest: the last of the allowed edges are taken.
         replace: uniform draws are with replacement.
+        windows: relation -> how much earlier than its tree an edge may be; None, and of others: at any time before.
     """
     batch_key = random_64(*key)
     nodes: dict = {}  # (tree, id)
@@ -124,7 +126,8 @@ def sample(
                 node += data.first_node[name[2]] + (tree << 40)
                 width = fanouts[name][hop]
                 if times is not None and relation.edge_times is not None:
-                    allowed = [place for place in allowed if relation.edge_times[place] <= times[tree]]
+                    oldest = times[tree] - windows[name] if windows and name in windows else -(2**63)
+                    allowed = [place for place in allowed if oldest <= relation.edge_times[place] <= times[tree]]
                     allowed = allowed[-width or len(allowed) :] if latest and width >= 0 else allowed
                 if by_weight and relation.edge_weights is not None:
                     places = [place - row for place in allowed]
@@ -176,5 +179,6 @@ def expect_batch(
             assert store.indptr.tolist() == np.searchsorted(target, targets).tolist()
         assert "edge_weight" not in store or store.edge_weight.tolist() == relation.edge_weights[e_id].tolist()
         times = how.get("times")
-        if times is not None and relation.edge_times is not None:  # no edge is from the future of its seed
-            assert (relation.edge_times[e_id] <= np.array(times)[nodes[name[2]][2][target]]).all()
+        if times is not None and relation.edge_times is not None:  # no edge is outside its seed's span of time
+            age = np.array(times)[nodes[name[2]][2][target]] - relation.edge_times[e_id]
+            assert (age >= 0).all() and (age <= (how.get("windows") or {}).get(name, age.max(initial=0))).all()

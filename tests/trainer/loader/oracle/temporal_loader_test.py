@@ -99,8 +99,11 @@ def graph_of(events, papers):
     return lambda relation: events if relation == EDGE_TYPE else papers
 
 
+WINDOW = {EDGE_TYPE: 9, WRITES: 40}  # of these relations; edges of others may be of any age
+
+
 def links_of(graph, relation, negatives, strategy, exclude="none", fanout=(4, 3), **options):
-    """A loader, its pairs [2, NUM_PAIRS], and their times."""
+    """A loader, its pairs [2, NUM_PAIRS], and their times; batches in time have windows."""
     random = np.random.default_rng(4)
     pairs = random.integers([graph.node_types[end].num_nodes for end in relation[::2]], size=(NUM_PAIRS, 2)).T
     edges = graph.edge_types[relation].edge_index()
@@ -109,6 +112,7 @@ def links_of(graph, relation, negatives, strategy, exclude="none", fanout=(4, 3)
     how = {"neg_sampling": negatives, "exclude": exclude, "edge_ids": True} | arguments(strategy, times)
     if strategy is not None:
         how["edge_label_time"] = how.pop("input_time")
+        how["time_window"] = {name: window for name, window in WINDOW.items() if name in graph.edge_types}
     how |= {"batch_size": 16, "seed": 2, "shuffle": True, "device": "cpu"} | options
     return LinkNeighborLoader(graph, list(fanout), (relation, pairs), **how), pairs, times
 
@@ -150,6 +154,7 @@ def test_each_end_of_a_pair_has_a_tree_at_the_time_of_the_pair(graph_of, relatio
                 assert set(nodes) == set(own[1]), "targets of the other pairs"
             barred = barred_edges(graph, relation, list(zip(*own, strict=True)), exclude)
             how = {"times": of_trees, "latest": strategy == "last", "barred": barred, "named": of_pair.__getitem__}
+            how["windows"] = None if strategy is None else WINDOW
             fanouts = dict.fromkeys(graph.edge_types, [4, 3])
             expect_batch(graph, batch, fanouts, roots, (2, 0, step), trees=trees, **how)
             num_barred += len(barred.get(relation, set()) & edges)
@@ -163,7 +168,7 @@ def test_other_pairs_have_times_of_their_own(events):
         (batch,) = other
         assert batch.batch[:4].tolist() == [0, 1, 0, 1]
         nodes = next(iter(loader.with_nodes([5, 5], input_time=[3, 8])))
-        how = {"trees": {NODE_TYPE: range(2)}, "times": [3, 8], "latest": True}
+        how = {"trees": {NODE_TYPE: range(2)}, "times": [3, 8], "latest": True, "windows": WINDOW}
         expect_batch(events, nodes, {EDGE_TYPE: [4, 3]}, {NODE_TYPE: [5, 5]}, (2, 0, 0), **how)
 
 
@@ -189,7 +194,9 @@ def test_a_gpu_makes_the_same_batches(events, papers, name, strategy, places):
     graph = events if name == NODE_TYPE else papers
     seeds = np.arange(1000) % graph.node_types[name].num_nodes
     how = {"shuffle": True, "batch_size": 150} | arguments(strategy, np.arange(1000) % 23 * len(graph.edge_types) - 5)
-    for fanout in ([10, 5], [40, 3, 2], [-1, -1]):
+    for number, fanout in enumerate(([10, 5], [40, 3, 2], [-1, -1])):
+        if strategy is not None:
+            how["time_window"] = None if number == 0 else 7 * number
         with (
             loader_of(graph, fanout, (name, seeds), **how) as on_cpu,
             loader_of(graph, fanout, (name, seeds), **how | places | {"device": "cuda"}) as on_gpu,

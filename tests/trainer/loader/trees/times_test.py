@@ -46,16 +46,19 @@ def test_seeds_have_the_times_of_their_nodes(typed):
         assert batch.store_of("node").seed_time.tolist() == [7]
 
 
-def test_times_of_nodes_and_edges_are_refused():
+def test_an_edge_exists_once_it_and_its_source_do():
     data = HeteroData({"a": {"x": torch.ones(3, 1), "t": torch.arange(3)}, "b": {"x": torch.ones(3, 1)}})
     for ends in (("a", "b"), ("b", "a")):
-        data[ends[0], "to", ends[1]].edge_index = torch.tensor([[0, 1], [1, 2]])
-    data["a", "to", "b"].t = torch.arange(2)
-    with pytest.raises(CohortError, match="time_attr: expected 't' of nodes or of edges, found of both: a, "):
-        loader_of(data, [2], "b", time_attr="t", input_time=[1, 2, 3])
+        data[ends[0], "to", ends[1]].edge_index = torch.tensor([[0, 1, 2], [1, 1, 1]])
+    data["a", "to", "b"].t = torch.tensor([2, 0, 0])
+    with loader_of(data, [-1], "b", time_attr="t", input_time=[0, 1, 0]) as loader:
+        for time, sources in ((0, []), (1, [1]), (2, [0, 1, 2]), (3, [0, 1, 2])):
+            (batch,) = loader.with_nodes(("b", [1]), input_time=[time])
+            assert sorted(batch["a"].n_id.tolist()) == sources
+            assert batch["b", "to", "a"].num_edges == 0, "the other type has no times, but no seed either"
     del data["a"].t
     with loader_of(data, [-1], "b", time_attr="t", input_time=[0, 0, 0]) as loader:
-        assert sum(batch["a", "to", "b"].num_edges for batch in loader) == 1
+        assert sum(batch["a", "to", "b"].num_edges for batch in loader) == 2
     del data["a", "to", "b"].t
     data["b"].t = torch.tensor([5, 6, 7])
     with loader_of(data, [-1], "a", time_attr="t", input_time=[5, 5, 5]) as loader:
@@ -90,6 +93,13 @@ TIMES = {"time_attr": "time", "input_time": [1, 2, 3]}
         ({"temporal_strategy": "last"}, "temporal_strategy: expected 'uniform' without time_attr"),
         ({"temporal_strategy": "first"} | TIMES, "temporal_strategy: expected"),
         ({"time_attr": 3}, "time_attr: expected"),
+        ({"time_window": 3}, "time_window: expected None without time_attr, found 3\n  hint: say time_attr"),
+        ({"time_window": -1} | TIMES, "time_window: expected an integer of at least 0, found -1"),
+        ({"time_window": 1.5} | TIMES, "time_window: expected an integer of at least 0, found 1.5"),
+        (
+            {"time_window": {("a", "b"): 1}} | TIMES,
+            r"time_window: expected windows of .*node.*, found one of \('a', 'b'\)",
+        ),
         ({"replace": "yes"}, "replace: expected true or false"),
         (
             {"replace": True, "temporal_strategy": "last"} | TIMES,
@@ -110,6 +120,11 @@ def test_what_has_no_times_is_refused(events):
     data = Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0], [1]]))
     with pytest.raises(CohortError, match="time_attr: expected the name of a tensor of times, .*data.when, found none"):
         loader_of(data, [2], [1], time_attr="when", input_time=[1])
+    data = HeteroData({"a": {"x": torch.ones(3, 1), "t": torch.arange(3)}, "b": {"x": torch.ones(3, 1)}})
+    for ends in (("a", "b"), ("b", "a")):
+        data[ends[0], "to", ends[1]].edge_index = torch.tensor([[0, 1], [1, 2]])
+    with pytest.raises(CohortError, match=r"time_window\[\('b', 'to', 'a'\)\]: expected edges with times, found none"):
+        loader_of(data, [-1], "a", time_attr="t", time_window={("a", "to", "b"): 1, ("b", "to", "a"): 1})
     pairs = {"edge_label_index": torch.ones(2, 3, dtype=torch.int64), "device": "cpu", "exclude": "none"}
     with pytest.raises(CohortError, match=r"edge_label_time: expected integers \[3\], the time of each pair, .* None"):
         LinkNeighborLoader(events, [2], time_attr="time", **pairs)

@@ -15,7 +15,7 @@ from cohort_gnn.trainer.report.start import start_parts
 
 WARM_UP_STEPS = 3
 GROUPS = 5  # of steps one after the other; the fastest counts
-GROUP_SECONDS, MOST_STEPS = 0.02, 20  # of a group: so that what begins and ends it is little of it
+GROUP_SECONDS, MOST_STEPS = 0.02, 20  # of a group on a GPU, whose begin and end take time: little of it
 LIMIT_SECONDS = 5.0  # after which no group begins
 FAR = [TIERS.index(tier) for tier in ("disk", "remote")]
 NETWORK = "measuring the network"  # the sampler, as it starts
@@ -97,7 +97,7 @@ class LowerBound(Callback):
         least = self._seconds(step, WARM_UP_STEPS)
         for _ in range(GROUPS):
             if time.perf_counter() < end:
-                num_steps = max(1, min(MOST_STEPS, round(GROUP_SECONDS / least)))
+                num_steps = max(1, min(MOST_STEPS, round(GROUP_SECONDS / least))) if self._on_gpu else 1
                 least = min(least, self._seconds(step, num_steps))
         return least
 

@@ -106,10 +106,11 @@ def clock(monkeypatch):
     """The time, which only steps move: clock[0]."""
     now = [0.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     return now
 
 
-def test_the_fastest_steps_count(clock):
+def test_the_fastest_steps_count(on_gpu, clock):
     took = iter([0.36, 0.012, 0.012] + [0.008] + [0.004] * 2 + [0.012] * 5 + [0.016] * 100)
     calls = itertools.count()
 
@@ -117,7 +118,7 @@ def test_the_fastest_steps_count(clock):
         next(calls)
         clock[0] += next(took)
 
-    assert LowerBound(torch.device("cpu"), None).time_step(step) == pytest.approx(0.004)
+    assert on_gpu.time_step(step) == pytest.approx(0.004)
     of_groups = [1, 2, 5, 5, 5]  # of 0.02 seconds, if all are as fast as the fastest before
     assert next(calls) == floor_module.WARM_UP_STEPS + sum(of_groups) and len(of_groups) == floor_module.GROUPS
 
@@ -130,12 +131,13 @@ def test_slow_steps_are_timed_fewer_times(clock):
     assert clock[0] == floor_module.LIMIT_SECONDS * floor_module.WARM_UP_STEPS
 
 
-def test_fast_steps_are_timed_so_often_that_what_is_around_them_does_not_count(clock):
+@pytest.mark.parametrize(("device", "steps"), [("cpu", 1), ("cuda", floor_module.MOST_STEPS)])
+def test_fast_steps_are_timed_so_often_that_what_is_around_them_does_not_count(clock, device, steps):
     calls = itertools.count()
 
     def step() -> None:
         next(calls)
         clock[0] += 1e-6
 
-    LowerBound(torch.device("cpu"), None).time_step(step)
-    assert next(calls) == floor_module.WARM_UP_STEPS + floor_module.GROUPS * floor_module.MOST_STEPS
+    LowerBound(torch.device(device), None).time_step(step)
+    assert next(calls) == floor_module.WARM_UP_STEPS + floor_module.GROUPS * steps

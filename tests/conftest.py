@@ -1,5 +1,6 @@
 """What tests of several rooms share: a data set, and shared memory of their own."""
 
+import fcntl
 import gc
 import os
 import shutil
@@ -49,6 +50,20 @@ temporal_loader cores examples machine fault edge_features_option import_options
 callbacks typed_run targets batch_weights command report typed_predict negatives_option wheel tune sharded_rows
 moved_run kill golden ranks_loader cache torchrun stop style bench_step search browser readers nn_compile accuracy
 typed_accuracy""".split()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """The first worker to collect compiles the modules, whose asserts pytest rewrites; the others wait to read that."""
+    tests = os.open(Path(__file__).parent, os.O_RDONLY)
+    try:
+        fcntl.flock(tests, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        fcntl.flock(tests, fcntl.LOCK_SH)  # side by side
+    try:
+        return (yield)
+    finally:
+        os.close(tests)
 
 
 def pytest_collection_finish():

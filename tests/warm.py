@@ -71,12 +71,12 @@ class Start(NamedTuple):
 
 
 def use(server: "Server | None" = None) -> None:
-    """From now on; without a server the first program starts one."""
+    """From now on; without a server, now or before, the first program starts one."""
     global _formed_by, _server
     if subprocess.Popen is not Popen:
         _formed_by, subprocess.Popen = forming(dict(os.environ)), Popen
         multiprocessing.util.spawnv_passfds = _spawn
-    _server = server
+    _server = server or _server
 
 
 def is_for_us(args: list[str], env: dict[str, str]) -> bool:
@@ -191,17 +191,15 @@ class Server:
         address: abstract, where warm_client.py reaches it.
     """
 
-    def __init__(self, requests: socket.socket, address: str = ""):
+    def __init__(self, requests: socket.socket, address: str):
         self._socket, self.address, self._turn = requests, address, threading.Lock()
 
     @classmethod
     def begin(cls) -> "Server":
         """Starts one, in an interpreter of its own."""
         ours, theirs = socket.socketpair()
-        address = f"cohort-tests-{os.getpid()}"
-        with theirs, socket.socket(socket.AF_UNIX) as shells:
-            shells.bind("\0" + address)
-            shells.listen()
+        address, shells = listening()
+        with theirs, shells:
             fds = [theirs.fileno(), shells.fileno()]
             # Room for the arguments and the environment of what is forked, which /proc shows.
             command = [sys.executable, str(HERE / "warm_server.py"), *map(str, fds), "-" * SHOWN_BYTES]
@@ -221,6 +219,14 @@ class Server:
         if pid is None:
             raise RuntimeError("the process that programs of tests are forked from has ended")
         return pid
+
+
+def listening() -> tuple[str, socket.socket]:
+    """(abstract address, where warm_client.py reaches a server; the server's end)"""
+    shells = socket.socket(socket.AF_UNIX)
+    shells.bind("")  # the kernel finds a free one
+    shells.listen()
+    return shells.getsockname()[1:].decode(), shells
 
 
 def send(to: socket.socket, message) -> None:

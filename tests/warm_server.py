@@ -43,19 +43,20 @@ def main(requests: socket.socket, shells: socket.socket) -> None:
 def _begin_own() -> warm.Server:
     """A server forked from this process, which has everything imported and has done nothing else."""
     ours, theirs = socket.socketpair()
+    address, shells = warm.listening()
     if os.fork() == 0:
-        _leave_all_but(theirs)
-        _serve(theirs)
+        _leave_all_but(theirs, shells)
+        _serve(theirs, shells)
     theirs.close()
-    return warm.Server(ours)
+    shells.close()
+    return warm.Server(ours, address)
 
 
-def _serve(requests: socket.socket, shells: socket.socket | None = None) -> None:
+def _serve(requests: socket.socket, shells: socket.socket) -> None:
     """Forks what is asked for, until nobody can ask any more. No OpenMP region has run in this process."""
     gc.freeze()
-    heard = [requests, shells] if shells else [requests]
     while True:
-        ready = select.select(heard, [], [])[0]
+        ready = select.select([requests, shells], [], [])[0]
         if requests in ready:
             start, fds = receive(requests)
             if start is None:
@@ -114,9 +115,9 @@ def _keep_for_shell(client: socket.socket) -> None:
     os._exit(0)
 
 
-def _leave_all_but(requests: socket.socket) -> None:
+def _leave_all_but(*sockets: socket.socket) -> None:
     """What a process has open, its pipes above all, ends with it, not with the one that serves it."""
-    _close_all_but({0, 1, 2, requests.fileno()})
+    _close_all_but({0, 1, 2, *(one.fileno() for one in sockets)})
     null = os.open(os.devnull, os.O_RDWR)
     for fd in range(3):
         os.dup2(null, fd)
@@ -167,7 +168,8 @@ def _become(start: Start) -> None:
             time.sleep(0.0005)
         _place(start)
         program = program_of(start.args)
-        warm.use(None if program.name == "cohort_gnn.trainer" else _begin_own())
+        if not (program.kind == "-m" and program.name.startswith("cohort_gnn.")):  # those of a launcher start none
+            warm.use(_begin_own())
         _settle(start, program)
         _show(start)
         _customize(start)

@@ -117,6 +117,12 @@ def test_descriptors_are_those_that_are_passed():
     assert process.stdout == b"False b'\\x00'\n", process.stderr
 
 
+def test_a_worker_of_pytest_uses_the_server_that_it_was_forked_with():
+    text = "import warm; first = warm._server; warm.use(); print(first is warm._server, first is None)"
+    told = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
+    assert told.stdout == "True False\n", told.stderr
+
+
 SPAWN = """
 import multiprocessing, os, sys
 queue_of = multiprocessing.get_context("spawn")

@@ -20,7 +20,7 @@ import numpy as np
 
 from cohort_gnn.base.errors import CohortError, why
 from cohort_gnn.base.files import demand_regular
-from cohort_gnn.dataset.arrays import IDS_HINT, TIMES_HINT
+from cohort_gnn.dataset.arrays import IDS_HINT, TIMES_HINT, as_float32
 
 # What NumPy and zipfile raise for files that are none of theirs: their parsers raise whatever they meet.
 UNREADABLE = (
@@ -83,7 +83,7 @@ class ArrayFile:
 
     def read(self) -> np.ndarray:
         """The whole array."""
-        return next(self.rows(max(1, len(self))), np.empty(self.shape, self.dtype))
+        return next(self.rows(len(self))) if len(self) else self._room(0)
 
     def reshaped(self, *shape: int, first: int = 0) -> ArrayFile:
         """The same numbers, in the order in which they lie in the file, from the number `first` on."""
@@ -114,6 +114,7 @@ class ArrayFile:
                 expected = f"{self.dtype} of shape {list(self.shape)}"
                 raise CohortError(self.place, expected, "a file that ends before", "copy it again")
             done += count
+        demand_bools(self.place, out)
 
 
 class MemoryArray:
@@ -121,9 +122,15 @@ class MemoryArray:
 
     def __init__(self, place: str, array: np.ndarray):
         self.place, self.shape, self.dtype, self._array = place, array.shape, array.dtype, array
+        self.fortran = array.flags.f_contiguous and not array.flags.c_contiguous
 
     def __len__(self) -> int:
         return self.shape[0]
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one element along the first axis."""
+        return int(np.prod(self.shape[1:], dtype=np.int64)) * self.dtype.itemsize
 
     def rows(self, at_once: int) -> Iterator[np.ndarray]:
         """So many elements along the first axis at a time."""
@@ -132,6 +139,38 @@ class MemoryArray:
     def read(self) -> np.ndarray:
         """The whole array."""
         return self._array
+
+    def reshaped(self, *shape: int, first: int = 0) -> MemoryArray:
+        """The same numbers, in the order in which they lie in memory, from the number `first` on."""
+        numbers = self._array.ravel(order="A")[first : first + math.prod(shape)]
+        return MemoryArray(self.place, numbers.reshape(shape))
+
+
+class Bfloat16Array:
+    """Numbers of bfloat16, read as float32, which holds them all.
+
+    Attributes:
+        bits: the same array as uint16.
+    """
+
+    dtype, fortran = np.dtype(np.float32), False
+
+    def __init__(self, bits: ArrayFile | MemoryArray):
+        self.place, self.shape, self.bits = bits.place, bits.shape, bits
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def rows(self, at_once: int) -> Iterator[np.ndarray]:
+        """So many elements along the first axis at a time."""
+        return (as_float32(bits, "bfloat16") for bits in self.bits.rows(at_once))
+
+    def read(self) -> np.ndarray:
+        """The whole array."""
+        return as_float32(self.bits.read(), "bfloat16")
+
+
+Array = ArrayFile | MemoryArray | Bfloat16Array
 
 
 class NamedArrays:
@@ -158,7 +197,7 @@ class NamedArrays:
 
     def _opener(self, key: str) -> Callable[[], BufferedIOBase]:
         name = f"{key}.npy"
-        return (lambda: _open(self.path / name)) if self._is_folder else (lambda: _member(self.path, name))
+        return (lambda: open_bytes(self.path / name)) if self._is_folder else (lambda: _member(self.path, name))
 
     def text(self, key: str) -> str:
         """The text in an array without a shape, such as SciPy's ``format``."""
@@ -216,11 +255,17 @@ class NamedArrays:
             raise CohortError(place, "a whole array", actual, SAVE_AGAIN)
 
 
+def demand_bools(place: str, array: np.ndarray) -> None:
+    """Raises CohortError for bools that are neither 0 nor 1, of which "and" would make other ones."""
+    if array.dtype == bool and array.size and (most := array.view(np.uint8).max()) > 1:
+        raise CohortError(place, "bools, bytes of 0 or 1", f"a byte of {most}", "copy the file again")
+
+
 def open_npy(path: str | Path) -> ArrayFile:
     """The array of a .npy file."""
-    with contextlib.closing(_open(path)) as file:
+    with contextlib.closing(open_bytes(path)) as file:
         size = os.fstat(file.fileno()).st_size
-    return _parse(str(path), lambda: _open(path), size)
+    return _parse(str(path), lambda: open_bytes(path), size)
 
 
 def open_raw(path: str | Path, dtype: str, columns: int | None = None) -> ArrayFile:
@@ -233,16 +278,17 @@ def open_raw(path: str | Path, dtype: str, columns: int | None = None) -> ArrayF
         expected = f"rows of {columns or 1} x {kind} ({row_bytes} bytes)"
         raise CohortError(str(path), expected, f"{size} bytes", "look at the type and the number of columns")
     shape = (size // row_bytes,) if columns is None else (size // row_bytes, columns)
-    return ArrayFile(str(path), lambda: _open(path), kind, shape, 0)
+    return ArrayFile(str(path), lambda: open_bytes(path), kind, shape, 0)
 
 
 def is_npy(path: str | Path) -> bool:
     """True when the file starts as a .npy file does."""
-    with _open(path) as file:
+    with open_bytes(path) as file:
         return file.read(len(MAGIC)) == MAGIC
 
 
-def _open(path: str | Path) -> BufferedIOBase:
+def open_bytes(path: str | Path) -> BufferedIOBase:
+    """A file for reading."""
     demand_regular(path)
     try:
         return open(path, "rb")

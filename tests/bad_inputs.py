@@ -175,6 +175,17 @@ BAD: dict[str, Damage] = {
     "a pickle in a Planetoid folder": several(
         *(write(f"raw/ind.small.{part}", PICKLE) for part in PLANETOID), write("raw/ind.small.test.index", "1\n")
     ),
+    "several tensors without a name": several(
+        write("few.csv", "src,dst\n0,1\n1,2\n"),
+        save_tensors("all.pt", {"x": torch.ones(3, 2), "y": torch.zeros(3)}),
+    ),
+    "a safetensors file that is cut off": several(
+        write("few.csv", "src,dst\n0,1\n1,2\n"),
+        write(
+            "x.safetensors",
+            b"\x3a" + bytes(7) + b'{"x":{"dtype":"F32","shape":[3,2],"data_offsets":[0,24]}} ' + bytes(8),
+        ),
+    ),
     "a folder in an unknown format": write("pictures/cat.jpg", b"\xff\xd8"),
     "an existing output folder": several(write("edges.csv", "src,dst\n0,1\n1,2\n"), write("out/thesis.txt", "mine")),
     "a full disk": several(write("edges.csv", "src,dst\n" + "0,1\n" * 20000), small_disk("64k")),

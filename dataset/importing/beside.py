@@ -113,7 +113,7 @@ def demand_files(inputs: SourceOptions) -> None:
             if (
                 isinstance(path, Path)
                 and (name, str(path)) != ("features", ONES)
-                and not path.exists()
+                and not tables.file_of(path).exists()
                 and not part_files(path)
             ):
                 raise CohortError(str(path), f"the file that {flag_of(name)} names", "no such file", "check the path")

@@ -32,6 +32,7 @@ from cohort_gnn.spec.graph import EdgeType
 from cohort_gnn.spec.types import Bytes, kind
 
 EPILOG = "dataset/FORMAT.md describes the content that is read from each format."
+TENSORS_HELP = "In the place of a .npy file: a tensor, FILE.safetensors:NAME or FILE.pt:NAME."
 
 
 def register(commands: argparse._SubParsersAction) -> None:
@@ -50,7 +51,8 @@ def register(commands: argparse._SubParsersAction) -> None:
         help="memory for sorting and reading; default: 4GB",
     )
     _add_edge_options(command.add_argument_group("edges"))
-    _add_source_options(command.add_argument_group("input that SOURCE lacks, or that replaces input from SOURCE"))
+    group = command.add_argument_group("input that SOURCE lacks, or that replaces input from SOURCE", TENSORS_HELP)
+    _add_source_options(group)
     rename(command, "--task", "--label-type")
     features = command.add_argument_group("features")
     features.add_argument("--pca", type=number, metavar="K", help="use K principal components as float32 features")
@@ -116,7 +118,7 @@ def _add_source_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--destinations",
         type=Path,
-        metavar="FILE.npy",
+        metavar="FILE",
         help="destinations of the edges; SOURCE then contains only the sources",
     )
     group.add_argument(

@@ -36,13 +36,15 @@ from cohort_gnn.dataset.layouts.matrix_market import read_matrix_market
 from cohort_gnn.dataset.layouts.npz import read_npz
 from cohort_gnn.dataset.layouts.ogb import is_ogb, read_ogb
 from cohort_gnn.dataset.layouts.planetoid import is_planetoid, read_planetoid
+from cohort_gnn.dataset.layouts.pyg import HINT as PYG_HINT
 from cohort_gnn.dataset.layouts.pyg import read_data
+from cohort_gnn.dataset.layouts.tensor_files import ARRAYS, file_of, is_tensor_file
 from cohort_gnn.dataset.reader import is_dataset
 from cohort_gnn.dataset.tables.known_files import demand_unknown
 from cohort_gnn.dataset.tables.parts import part_files
 from cohort_gnn.spec.options import flag_of
 
-EDGE_LISTS = (*tables.TABLES, "npy")
+EDGE_LISTS = (*tables.TABLES, *ARRAYS)
 FETCH_HINT = "Cohort downloads nothing: fetch a published data set with its own library, then name the folder it made"
 
 
@@ -67,7 +69,7 @@ def import_graph(
         CohortError: for input that is missing, damaged or out of range.
     """
     path = Path(source)
-    if not path.exists() and not part_files(path):
+    if not file_of(path).exists() and not part_files(path):
         hint = "" if path.suffix else FETCH_HINT
         raise CohortError(str(path), "a file or folder to import", "no such file or folder", hint)
     if is_dataset(path):
@@ -167,7 +169,7 @@ def detect(source: Path) -> str:
     if format_name is None:
         demand_unknown(source, "a source in a known format")
         raise CohortError(str(source), "a source in a known format", f"a file {source.name}", hint)
-    return "pyg" if format_name == "pt" else format_name
+    return "pyg" if format_name == "pt" and not is_tensor_file(source, PYG_HINT) else format_name
 
 
 def _read(path: Path, kind: str, inputs: SourceOptions) -> Graph:
@@ -183,7 +185,7 @@ def _read(path: Path, kind: str, inputs: SourceOptions) -> Graph:
             clock = inputs.clock if what == "times" else None
             column = tables.read_columns(path, what, flag_of(option), chosen[what], text, wanted, kind, clock)
             edges = edges.with_column(column)
-        return Graph.homogeneous(edges, name=path.name.split(".")[0])
+        return Graph.homogeneous(edges, name=file_of(path).name.split(".")[0])
     for option in options.values():
         raise CohortError(flag_of(option), f"an edge list: {', '.join(EDGE_LISTS)}", f"format {kind}")
     if kind not in FOLDERS:

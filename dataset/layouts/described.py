@@ -11,12 +11,12 @@ import msgspec
 import numpy as np
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.dataset.array_file import open_npy
 from cohort_gnn.dataset.columns import Column
 from cohort_gnn.dataset.layouts import tables
 from cohort_gnn.dataset.layouts.graph import Graph, Nodes, Target, by_relation
 from cohort_gnn.dataset.layouts.node_ids import MIN_BLOCK, NodeIds, with_ids
 from cohort_gnn.dataset.layouts.streams import Edges, Labels, Rows, Weights
+from cohort_gnn.dataset.layouts.tensor_files import ARRAYS, names_array, open_array
 from cohort_gnn.dataset.structured import file_beside, read_structured
 from cohort_gnn.dataset.tables.classes import EqualTo, relation_codes
 from cohort_gnn.dataset.tables.column_names import LABELS, edge_columns, is_id_name
@@ -48,7 +48,12 @@ class Text(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         separator = self.separator if self.separator is None else SEPARATORS.get(self.separator, self.separator)
         header = self.header if isinstance(self.header, str) else "yes" if self.header else "no"
         for key, value, fits, expected in (
-            ("format", self.format, self.format in (None, "npy", *tables.TABLES), "csv, parquet, arrow or npy"),
+            (
+                "format",
+                self.format,
+                self.format in (None, *ARRAYS, *tables.TABLES),
+                "csv, parquet, arrow, npy, safetensors or pt",
+            ),
             ("separator", separator, separator is None or len(separator) == 1, "one character, or its name"),
             ("header", header, header in ("auto", "yes", "no"), "yes or no"),
         ):
@@ -189,7 +194,7 @@ class _NodeFiles:
     def _columns(self) -> list[str]:
         """The columns of features and labels, as far as they are in the table, each once."""
         entry = self._entry
-        label = [entry.label] if isinstance(entry.label, str) and not entry.label.endswith(".npy") else entry.label
+        label = [entry.label] if isinstance(entry.label, str) and not names_array(entry.label) else entry.label
         split = [entry.split] if isinstance(entry.split, str) else []
         split += [entry.split.by_time] if isinstance(entry.split, ByTime) else []
         features = column_names(entry.features) if isinstance(entry.features, list) else []
@@ -257,12 +262,12 @@ class _NodeFiles:
         label = self._entry.label
         if label is None:
             return None
-        if isinstance(label, str) and label.endswith(".npy"):
+        if isinstance(label, str) and names_array(label):
             label = FileOf(file=label)
         if isinstance(label, FileOf):
             path = self._files.path_of(f"{self._place}.label", label.file)
-            if tables.kind_of(path) == "npy" or label.format == "npy":
-                return Labels(str(path), open_npy(path).read)
+            if (kind := label.format or tables.kind_of(path)) in ARRAYS:
+                return Labels(str(path), open_array(path, kind).read)
             table, numbers = self._files.table(f"{self._place}.label", label)
         else:
             table, numbers = self._chosen("label", [label] if isinstance(label, str) else label)
@@ -319,11 +324,11 @@ class _Files:
         entry = FileOf(file=source) if isinstance(source, str) else source
         path = self.path_of(place, entry.file)
         kind = entry.format or tables.kind_of(path)
-        if kind not in ("npy", *tables.TABLES):
-            demand_unknown(path, "a list of columns, or a .npy, .csv or .parquet file")
-            raise CohortError(place, "a list of columns, or a .npy, .csv or .parquet file", path.name, HINT)
-        if kind == "npy":
-            return tables.rows_of_npy(open_npy(path), entry.dtype, "dtype: ")
+        if kind not in (*ARRAYS, *tables.TABLES):
+            demand_unknown(path, f"a list of columns, or {tables.KNOWN}")
+            raise CohortError(place, f"a list of columns, or {tables.KNOWN}", path.name, HINT)
+        if kind in ARRAYS:
+            return tables.rows_of_array(open_array(path, kind), entry.dtype, "dtype: ")
         table, numbers = self.table(place, entry)
         if entry.columns is not None:
             return Rows.from_table(table, numbers)
@@ -342,10 +347,10 @@ class _Files:
         """The weights or times of a relation's edges: a column of its table, or a file."""
         if isinstance(source, FileOf):
             return tables.read_weights(self.path_of(place, source.file), are_times, source.options(place), clock)
-        if source.endswith(".npy"):
+        if names_array(source):
             return tables.read_weights(self.path_of(place, source), are_times)
         if table is None:
-            raise CohortError(place, "a .npy file, for edges without a table", source, HINT)
+            raise CohortError(place, "a file of them, for edges without a table", source, HINT)
         return Weights.from_table(table, table.choose([source])[0], are_times, clock)
 
 
@@ -403,8 +408,8 @@ def _edges(path: Path, entry: EdgesOf, ids: dict[str, NodeIds]) -> Edges:
         raise CohortError(place, "source and target, or neither", "one of the two", HINT)
     table: TableFile | None = None
     columns: Sequence[int] = ()
-    if (entry.format or tables.kind_of(file)) == "npy":
-        edges = tables.read_edges(file, None, options, kind="npy")
+    if (kind := entry.format or tables.kind_of(file)) in ARRAYS:
+        edges = tables.read_edges(file, None, options, kind=kind)
     else:
         table = tables.open_table(file, options, _wanted(entry, node_ids), entry.format)
         columns = _endpoint_columns(table, entry)
@@ -440,7 +445,7 @@ def _relations(path: Path, entry: EdgesOf, edges: Edges) -> Iterator[tuple[EdgeT
 def _wanted(entry: EdgesOf, node_ids: Sequence[NodeIds | None]) -> Wanted:
     """The columns that are read of a relation's table. Endpoints that are texts do not distinguish a row from names."""
     columns = None if entry.source is None else [entry.source, str(entry.target)]
-    beside = [name for name in (entry.weight, entry.time) if isinstance(name, str) and not name.endswith(".npy")]
+    beside = [name for name in (entry.weight, entry.time) if isinstance(name, str) and not names_array(name)]
     beside += [] if entry.relation is None else [entry.relation]
     beside += column_names(entry.features) if isinstance(entry.features, list) else []
     wanted = tables.wanted_of_edges(columns, beside, (entry.type[0], entry.type[2]))

@@ -12,7 +12,7 @@ import numpy as np
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.spelling import did_you_mean
 from cohort_gnn.dataset import arrays
-from cohort_gnn.dataset.array_file import ArrayFile, MemoryArray
+from cohort_gnn.dataset.array_file import Array
 from cohort_gnn.dataset.layouts.streams import Edges, Labels, Rows
 from cohort_gnn.dataset.links import HeldOut
 from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE, EdgeType
@@ -70,7 +70,7 @@ class Graph:
     has_names: bool = True
     target: str = ""
     targets: dict[str, Target] = field(default_factory=dict)
-    labels: Labels | ArrayFile | MemoryArray | None = None
+    labels: Labels | Array | None = None
     splits: Callable[[], list[np.ndarray]] | None = None
     splits_from: str = "the source"
     split_times: Callable[[], np.ndarray] | None = None

@@ -36,7 +36,7 @@ def read_data(source: Path, name: str | None = None) -> Graph:
         hint = "several node types: cohort.from_pyg(data, OUT) writes them"
         raise CohortError(place, "a Data object or a dict of its tensors", "a HeteroData", hint)
     if data.get("edge_index") is None:
-        hint = ADJ_HINT if data.get("adj_t") is not None else NAMES_HINT
+        hint = ADJ_HINT if data.get("adj_t") is not None else f"{NAMES_HINT}; {source}:NAME is a tensor of edges alone"
         expected = "a tensor edge_index" if data.get("x") is not None else "tensors x and edge_index"
         raise CohortError(place, expected, ", ".join(map(str, data)) or "none", hint)
     time = "edge_time" if _is_there(data, "edge_time") else "time"

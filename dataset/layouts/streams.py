@@ -11,7 +11,7 @@ import scipy  # its packages load on first use
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import arrays
-from cohort_gnn.dataset.array_file import ArrayFile, MemoryArray
+from cohort_gnn.dataset.array_file import Array, ArrayFile, Bfloat16Array, MemoryArray
 from cohort_gnn.dataset.columns import FittedColumn
 from cohort_gnn.dataset.tables.classes import named_classes
 from cohort_gnn.dataset.tables.encoding import DeclaredColumns
@@ -110,7 +110,7 @@ class Edges:
         return Edges(place, chunks)
 
     @staticmethod
-    def from_arrays(place: str, src: ArrayFile | MemoryArray, dst: ArrayFile | MemoryArray) -> Edges:
+    def from_arrays(place: str, src: Array, dst: Array) -> Edges:
         """Edges whose ends are in two arrays, integers [E] each."""
         for end in (src, dst):
             demand_integers(end)
@@ -125,9 +125,9 @@ class Edges:
         return Edges.from_arrays(place, MemoryArray(place, src), MemoryArray(place, dst))
 
     @staticmethod
-    def from_pairs(pairs: ArrayFile, rows: bool = False) -> Edges:
+    def from_pairs(pairs: Array, rows: bool = False) -> Edges:
         """Edges in one file, integers [2, E] or [E, 2]; 2 x 2 are [2, E], with `rows` [E, 2]."""
-        demand_integers(pairs)
+        pairs = demand_integers(pairs)
         if len(pairs.shape) != 2 or 2 not in pairs.shape:
             raise CohortError(pairs.place, "shape [2, E] or [E, 2]", f"shape {list(pairs.shape)}")
         count = pairs.shape[0] * pairs.shape[1] // 2
@@ -140,7 +140,7 @@ class Edges:
         )
 
     @staticmethod
-    def from_columns(place: str, indptr: np.ndarray, columns: ArrayFile | MemoryArray) -> Edges:
+    def from_columns(place: str, indptr: np.ndarray, columns: Array) -> Edges:
         """Edges of a CSR: row i and columns[indptr[i]:indptr[i + 1]] are the edges i -> column.
 
         Args:
@@ -211,7 +211,7 @@ class Weights:
         return (arrays.edge_times if self.are_times else arrays.edge_weights)(self.place, numbers)
 
     @staticmethod
-    def from_array(array: ArrayFile | MemoryArray, are_times: bool = False) -> Weights:
+    def from_array(array: Array, are_times: bool = False) -> Weights:
         """Weights or times in an array: numbers [E] or [E, 1]."""
         return Weights(
             array.place, lambda block_bytes: array.rows(max(1, block_bytes // EDGE_BYTES)), are_times=are_times
@@ -318,8 +318,8 @@ class Rows:
         return Rows(place, dtype or x.dtype.name, chunks, x)
 
     @staticmethod
-    def from_file(file: ArrayFile, dtype: str | None = None) -> Rows:
-        """Rows of an array [V, D] on disk; `dtype`: where it holds the bits of another type."""
+    def from_file(file: ArrayFile | MemoryArray, dtype: str | None = None) -> Rows:
+        """Rows of an array [V, D] on disk or mapped from it; `dtype`: where it holds the bits of another type."""
         arrays.demand_shape(file.place, file, (None, None))
         if dtype is None:
             arrays.demand_no_bits(file.place, file.dtype)
@@ -425,7 +425,8 @@ def _dense(place: str, rows: scipy.sparse.csr_matrix) -> np.ndarray:
         ) from error
 
 
-def demand_integers(array: ArrayFile | MemoryArray) -> None:
-    """Raises CohortError unless the array holds integers."""
-    if array.dtype.kind not in "iu":
+def demand_integers(array: Array) -> ArrayFile | MemoryArray:
+    """The array; raises CohortError unless it holds integers."""
+    if isinstance(array, Bfloat16Array) or array.dtype.kind not in "iu":
         raise CohortError(array.place, "integers", f"dtype {array.dtype}", "convert it with array.astype(numpy.int64)")
+    return array

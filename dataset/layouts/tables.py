@@ -10,8 +10,9 @@ import numpy as np
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import arrays
-from cohort_gnn.dataset.array_file import ArrayFile, open_npy, open_raw
+from cohort_gnn.dataset.array_file import Array, Bfloat16Array, open_raw
 from cohort_gnn.dataset.layouts.streams import Edges, Rows, Weights
+from cohort_gnn.dataset.layouts.tensor_files import ARRAYS, file_of, open_array
 from cohort_gnn.dataset.tables.arrow_table import ArrowFile, ParquetFile
 from cohort_gnn.dataset.tables.column_names import edge_columns, end_columns
 from cohort_gnn.dataset.tables.first_line import EDGE_LISTS, kind_suffix
@@ -25,7 +26,7 @@ from cohort_gnn.dataset.tables.timestamps import Clock
 
 TEXT_SUFFIXES = (".csv", ".tsv", ".txt", *EDGE_LISTS)
 TABLES = ("csv", "parquet", "arrow")
-KNOWN = "a .npy, .csv or .parquet file"
+KNOWN = "a .npy, .pt, .safetensors, .csv or .parquet file"
 RAW_DTYPES = ("float32", "float16", "bfloat16", "uint8")
 COLUMNS_CURE = "--columns SRC,DST, as names or numbers from 0"
 
@@ -39,7 +40,9 @@ class RawLayout:
 
 
 def kind_of(path: Path) -> str | None:
-    """ "npy", "npz", "csv", "parquet", "arrow" or "pt", by the name of the file or of all parts; else None."""
+    """ "npy", "npz", "csv", "parquet", "arrow", "pt" or "safetensors", by the name of the file or of all parts; else
+    None."""
+    path = file_of(path)
     if path.is_dir() or is_pattern(path):
         kinds = {kind_of(file) for file in part_files(path)}
         return kinds.pop() if len(kinds) == 1 and kinds <= set(TABLES) else None
@@ -55,6 +58,7 @@ def kind_of(path: Path) -> str | None:
         ".arrow": "arrow",
         ".feather": "arrow",
         ".pt": "pt",
+        ".safetensors": "safetensors",
     }.get(last)
 
 
@@ -115,18 +119,19 @@ def read_edges(
     beside: Sequence[str] = (),
     kind: str | None = None,
 ) -> Edges:
-    """The edges of a .npy file ([2, E] or [E, 2]), of two ([E] each), of a text or of a Parquet file.
+    """The edges of an array ([2, E] or [E, 2]), of two ([E] each), of a text or of a Parquet file.
 
     Args:
         columns: of a table, names or numbers of the two ends.
         beside: its other columns that are read.
-        kind: "npy", "csv" or "parquet"; None: as the file's name says.
+        kind: one of ARRAYS or TABLES; None: as the file's name says.
     """
     kind = kind or kind_of(path)
     if destinations is not None:
-        return Edges.from_arrays(f"{path}, {destinations}", open_npy(path), open_npy(destinations))
-    if kind == "npy":
-        return Edges.from_pairs(open_npy(path))
+        sources, targets = open_array(path, kind), open_array(destinations, kind_of(destinations))
+        return Edges.from_arrays(f"{path}, {destinations}", sources, targets)
+    if kind in ARRAYS:
+        return Edges.from_pairs(open_array(path, kind))
     table = open_table(path, options, wanted_of_edges(columns, beside), kind)
     if len(table.titles) < 2:
         hint = f"each line has a source and a destination; {options.says('separator', 'space')} (comma, tab, ...)"
@@ -171,13 +176,13 @@ def read_columns(
 def read_weights(
     path: Path, are_times: bool = False, options: TextOptions = GUESSED, clock: Clock | None = None
 ) -> Weights:
-    """The weights or times [E] of a .npy file, or of a text or a Parquet file of one column.
+    """The weights or times [E] of an array, or of a text or a Parquet file of one column.
 
     Args:
         clock: of times that are timestamps or dates.
     """
-    if kind_of(path) == "npy":
-        return Weights.from_array(open_npy(path), are_times)
+    if (kind := kind_of(path)) in ARRAYS:
+        return Weights.from_array(open_array(path, kind), are_times)
     table = open_table(path, options)
     demand_part_order(table)
     if len(table.titles) != 1:
@@ -188,14 +193,14 @@ def read_weights(
 
 
 def read_rows(path: Path, raw: RawLayout = RawLayout(), options: TextOptions = GUESSED, ids: str | None = None) -> Rows:
-    """Rows of a .npy file, of a file of bare numbers, or of edges in all columns of a text or a Parquet file.
+    """Rows of an array, of a file of bare numbers, or of edges in all columns of a text or a Parquet file.
 
     Args:
         ids: "none": none of the table's columns has ids.
     """
-    if kind_of(path) == "npy":
-        return rows_of_npy(open_npy(path), raw.dtype, "--feature-dtype ")
-    if kind_of(path) in TABLES:
+    if (kind := kind_of(path)) in ARRAYS:
+        return rows_of_array(open_array(path, kind), raw.dtype, "--feature-dtype ")
+    if kind in TABLES:
         table = open_table(path, options)
         demand_part_order(table)
         if ids != NONE:
@@ -213,12 +218,14 @@ def read_rows(path: Path, raw: RawLayout = RawLayout(), options: TextOptions = G
     return Rows.from_file(file, "bfloat16" if is_bfloat16 else None)
 
 
-def rows_of_npy(file: ArrayFile, dtype: str | None, option: str) -> Rows:
-    """Rows of a .npy file; uint16 may be the bits of bfloat16, or numbers, as `dtype` says.
+def rows_of_array(file: Array, dtype: str | None, option: str) -> Rows:
+    """Rows of an array; uint16 may be the bits of bfloat16, or numbers, as `dtype` says.
 
     Args:
         option: how the user says dtype.
     """
+    if isinstance(file, Bfloat16Array):
+        return Rows.from_file(file.bits, "bfloat16")
     if file.dtype.newbyteorder("=") != np.uint16:
         return Rows.from_file(file)
     if dtype not in ("bfloat16", "float32"):
@@ -245,9 +252,9 @@ def demand_only_features(table: TableFile, options: TextOptions) -> None:
 
 
 def read_array(path: Path, options: TextOptions = GUESSED) -> np.ndarray:
-    """A small array: labels, ids or a mask; the table's columns, or the .npy file."""
-    if kind_of(path) == "npy":
-        return open_npy(path).read()
+    """A small array: labels, ids or a mask; the table's columns, or the file's array."""
+    if (kind := kind_of(path)) in ARRAYS:
+        return open_array(path, kind).read()
     table = open_table(path, options)
     demand_part_order(table)
     return table.read()
@@ -255,14 +262,14 @@ def read_array(path: Path, options: TextOptions = GUESSED) -> np.ndarray:
 
 def read_ids(path: Path, options: TextOptions = GUESSED) -> np.ndarray:
     """Integers, or a bool mask [V]."""
-    if kind_of(path) not in TABLES:
-        return open_npy(path).read() if kind_of(path) == "npy" else open_table(path, options).read()
+    if (kind := kind_of(path)) in ARRAYS:
+        return open_array(path, kind).read()
     table = open_table(path, options)
     demand_part_order(table)
     if len(table.titles) > 1:
         actual = f"{len(table.titles)}: {shortened(table.titles)}"
         raise CohortError(str(path), "one column, of ids", actual, "write the column of ids alone: to_csv(index=False)")
-    return table.read(dtype=np.int64 if kind_of(path) == "csv" else None)
+    return table.read(dtype=np.int64 if kind == "csv" else None)
 
 
 def read_splits(paths: Sequence[Path], options: TextOptions = GUESSED) -> Callable[[], list[np.ndarray]]:

@@ -12,11 +12,12 @@ MATRIX_CURE = (
     "of edges: give it a name that ends in .mtx; of feature rows: "
     "numpy.save('x.npy', scipy.sparse.coo_array(scipy.io.mmread('{}')).toarray())"
 )
+ZIP_CURE = "write an array with numpy.save, or a table as .csv; a file of torch.save: give it a name that ends in .pt"
 # First bytes, what the file is, and the cure; {} is its name.
 KNOWN = [
     (b"\x93NUMPY", "an array of NumPy", "give it a name that ends in .npy"),
     (b"PAR1", "a Parquet file", "give it a name that ends in .parquet"),
-    (b"PK\x03\x04", "a zip archive (.npz, .pt, .xlsx)", "write an array with numpy.save, or a table as .csv"),
+    (b"PK\x03\x04", "a zip archive (.npz, .pt, .xlsx)", ZIP_CURE),
     (b"\x89HDF\r\n", "an HDF5 file", "numpy.save('x.npy', h5py.File('{}')[NAME][:])"),
     (b"ARROW1", "an Arrow (Feather) file", "give it a name that ends in .feather"),
     (b"FEA1", "a Feather file", "pandas.read_feather('{}').to_parquet('table.parquet')"),
@@ -32,7 +33,7 @@ KNOWN = [
     (b"\x80\x05", "a pickle", "write its array with numpy.save"),
     (b"SQLite format 3\x00", "a database of SQLite", "write its tables as .parquet or .csv"),
 ]
-SAFETENSORS = ("a safetensors file", "numpy.save('x.npy', safetensors.numpy.load_file('{}')[NAME])")
+SAFETENSORS = ("a safetensors file", "give it a name that ends in .safetensors")
 TEXT = ("a text", "give it a name that ends in .csv, .tsv or .txt")
 NUMBERS_IN_TEXT = re.compile(rb"[-+.\w \t,;|\"]{1,4096}\r?\n[-+.\w \t,;|\"]")
 

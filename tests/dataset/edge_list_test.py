@@ -348,7 +348,10 @@ def test_files_of_no_known_kind_are_refused(tmp_path):
     source = tmp_path / "e.npy"
     assert "--feature-dim" in refusal(source, features=tmp_path / "x.bin").hint
     assert "rows of 7 x float32 (28 bytes)" in refusal(source, features=tmp_path / "x.bin", raw=RawLayout(7)).expected
-    assert "a .npy, .csv or .parquet file" in refusal(source, features="ones", labels=tmp_path / "x.bin").expected
+    assert (
+        "a .npy, .pt, .safetensors, .csv or .parquet file"
+        in refusal(source, features="ones", labels=tmp_path / "x.bin").expected
+    )
     np.save(tmp_path / "flat.npy", np.ones(60))
     assert refusal(source, features=tmp_path / "flat.npy").hint == "for one column: array[:, None]"
     assert "no such file" in refusal(source, features=tmp_path / "none.npy").found

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import collections
 import gzip
+import json
 import pickle
 import shutil
+import struct
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,6 +48,23 @@ def sample(num_nodes: int = 60, num_edges: int = 400, dim: int = 5, classes: int
     splits = [np.sort(ids) for ids in np.split(labelled[:-2], [20, 30])]
     x = rng.normal(size=(num_nodes, dim)).astype(np.float32)
     return Sample(edge_index, x, y, splits)
+
+
+def write_safetensors(path: Path, tensors: dict[str, torch.Tensor | np.ndarray]) -> Path:
+    """A file of safetensors as its library writes it."""
+    header, data = {"__metadata__": {"format": "pt"}}, b""
+    for name, tensor in tensors.items():
+        tensor = torch.as_tensor(tensor).contiguous()
+        kind = "BOOL" if tensor.dtype == torch.bool else str(tensor.dtype).removeprefix("torch.").upper()
+        for word, letter in (("BFLOAT", "BF"), ("FLOAT", "F"), ("UINT", "U"), ("INT", "I"), ("COMPLEX", "C")):
+            kind = kind.replace(word, letter)
+        raw = tensor.reshape(-1).view(torch.uint8).numpy().tobytes()
+        header[name] = {"dtype": kind, "shape": list(tensor.shape), "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+    return path
 
 
 def assert_holds(data, graph: Sample, edges: np.ndarray | None = None) -> None:

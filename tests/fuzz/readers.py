@@ -137,6 +137,22 @@ def _pyg(folder: Path) -> None:
     torch.save(tensors | {"y": torch.from_numpy(graph.y)} | masks, folder / "data.pt")
 
 
+def _tensors(folder: Path, name: str) -> None:
+    """Edges, labels, and rows of bfloat16 in one file."""
+    graph, path = layouts.sample(), folder / name
+    tensors = {"edges": torch.from_numpy(graph.edge_index), "y": torch.from_numpy(graph.y)}
+    tensors["x"] = torch.from_numpy(graph.x).bfloat16()
+    layouts.write_safetensors(path, tensors) if path.suffix == ".safetensors" else torch.save(tensors, path)
+
+
+def _read_tensors(name: str) -> Callable[[Path], None]:
+    def read(folder: Path) -> None:
+        inputs = SourceOptions(features=folder / f"{name}:x", labels=folder / f"{name}:y")
+        _import(f"{name}:edges", inputs=inputs)(folder)
+
+    return read
+
+
 def _split_dict(folder: Path) -> None:
     graph = layouts.sample()
     split = layouts.write_ogb(folder / "source", graph, True) / "split" / "time"
@@ -255,6 +271,8 @@ READERS = {
         lambda folder: layouts.write_planetoid(folder / "raw", layouts.planetoid_sample()), _import("raw", format="pyg")
     ),
     "pyg": Reader(_pyg, _import("data.pt")),
+    "safetensors": Reader(lambda folder: _tensors(folder, "all.safetensors"), _read_tensors("all.safetensors")),
+    "pt_tensors": Reader(lambda folder: _tensors(folder, "all.pt"), _read_tensors("all.pt")),
     "igb": Reader(_layout(layouts.write_igb), _import("source", format="igb")),
     "graphbolt": Reader(_layout(layouts.write_graphbolt, "numpy"), _import("source", format="graphbolt"), "yaml"),
     "legion": Reader(_layout(layouts.write_legion), _import("source", format="legion")),

@@ -267,7 +267,7 @@ def test_labels_of_a_table_are_not_rounded(tmp_path, edges, kind, number):
 # --- other files ------------------------------------------------------------------------------------------------------
 
 OTHERS = {
-    "safetensors": (b"\x10\0\0\0\0\0\0\0" + b'{"x":{}}' + b" " * 64, "safetensors.numpy"),
+    "tensors": (b"\x10\0\0\0\0\0\0\0" + b'{"x":{}}' + b" " * 64, "ends in .safetensors"),
     "h5": (b"\x89HDF\r\n\x1a\n" + bytes(64), "h5py"),
     "xz": (b"\xfd7zXZ\x00" + bytes(66), "unxz"),
     "feather1": (b"FEA1" + bytes(68), "read_feather"),

@@ -11,16 +11,20 @@ from cohort_gnn.dataset.links import HeldOut, held_out, write_links
 from cohort_gnn.dataset.original_ids import original_ids
 from cohort_gnn.dataset.reader import Dataset, HeteroDataset, open, open_one_type
 from cohort_gnn.dataset.stored_graph import NodeTable, Relation, StoredGraph
+from cohort_gnn.dataset.tasks import LinkRows, Task, TaskRows, open_task, tasks_of, write_task
 from cohort_gnn.dataset.writer import generate
 
 __all__ = [
     "Dataset",
     "HeldOut",
     "HeteroDataset",
+    "LinkRows",
     "NodeTable",
     "Problem",
     "Relation",
     "StoredGraph",
+    "Task",
+    "TaskRows",
     "check",
     "from_pyg",
     "from_tables",
@@ -32,7 +36,10 @@ __all__ = [
     "import_npz",
     "open",
     "open_one_type",
+    "open_task",
     "original_ids",
     "split_links",
+    "tasks_of",
     "write_links",
+    "write_task",
 ]

@@ -22,6 +22,7 @@ from cohort_gnn.dataset.cli_parts import (
     number,
     parts,
     rows_to_draw,
+    span_of,
     summary,
     tables_of_types,
 )
@@ -34,6 +35,7 @@ from cohort_gnn.dataset.partitioning import cli as partition_cli
 from cohort_gnn.dataset.reader import Dataset
 from cohort_gnn.dataset.reader import open as open_dataset
 from cohort_gnn.dataset.stored_graph import StoredGraph
+from cohort_gnn.dataset.tasks import open_task, tasks_of
 from cohort_gnn.dataset.writer import generate
 from cohort_gnn.spec.options import flag_of
 
@@ -222,6 +224,8 @@ def _check(args: argparse.Namespace) -> int:
     if problems:
         return 1
     _held_out_links(open_dataset(args.path))
+    for task in tasks_of(args.path):
+        open_task(args.path, task)
     console.print(escape(f"{args.path}: {summary(open_dataset(args.path))}: no problem found"))
     return 0
 
@@ -229,13 +233,14 @@ def _check(args: argparse.Namespace) -> int:
 def _info(args: argparse.Namespace) -> int:
     data = open_dataset(args.path)
     tables = [] if isinstance(data, Dataset) else tables_of_types(data)
-    arrays = [data.y, *(table.x for table in data.node_types.values())]
+    arrays = [data.y, *(array for table in data.node_types.values() for array in (table.x, table.node_times))]
     for relation in data.edge_types.values():
         arrays += [relation.indptr, relation.indices, relation.edge_weights, relation.edge_times, relation.edge_attr]
     rows = {"name": data.name, "nodes": f"{data.num_nodes:,}", "edges": f"{data.num_edges:,}"}
     rows |= {"target": data.target} if tables else _rows_of_types(data)
     num_bytes = sum(array.nbytes for array in arrays if array is not None)
-    for key, value in {**rows, **_target_rows(data), "size": format_bytes(num_bytes), **_link_rows(data)}.items():
+    rows |= {**_target_rows(data), "size": format_bytes(num_bytes), **_link_rows(data), **_task_rows(args.path)}
+    for key, value in rows.items():
         print(f"{key:18}{value}")
     print_tables(*tables)
     return 0
@@ -249,13 +254,15 @@ def _rows_of_types(data: StoredGraph) -> dict[str, str]:
         "edges": f"{edges.num_edges:,} ({edges.indices.dtype})",
         "edge weights": "none" if edges.edge_weights is None else "float32",
     }
-    if times is not None and len(times):
-        rows["edge times"] = f"{times.min():,} to {times.max():,}"
+    if times is not None:
+        rows["edge times"] = span_of(times)
     if table is not None:
         encoded = f", encoded in {table.encoded_rows}" if table.encoded_rows else ""
         rows["edge features"] = f"{table.feature_dim} x {table.feature_dtype}{encoded}"
     rows["in-degree"] = f"mean {edges.num_edges / nodes.num_nodes:.1f}, largest {int(degrees.max()):,}"
     rows["features"] = f"{nodes.feature_dim} x {nodes.feature_dtype}"
+    if nodes.node_times is not None:
+        rows["node times"] = span_of(nodes.node_times)
     if nodes.encoded_rows:
         rows["encoded rows"] = f"{format_bytes(nodes.encoded_rows.stat().st_size)} in {nodes.encoded_rows}"
     return rows
@@ -277,6 +284,17 @@ def _link_rows(data: StoredGraph) -> dict[str, str]:
         suffix = f", of {name}" if name else ""
         descriptions.append(f"{counts}, with {negatives} {'negative pairs' if shared else 'negatives each'}{suffix}")
     return {"val, test links": "; ".join(descriptions)} if descriptions else {}
+
+
+def _task_rows(path: Path) -> dict[str, str]:
+    """The row about tasks, if there are some."""
+    described = []
+    for task in (open_task(path, name) for name in tasks_of(path)):
+        is_link = task.kind == "link"
+        what = f"{task.node_type} to {task.target_type}" if is_link else f"{task.targets} of {task.node_type}"
+        counts = ", ".join(f"{rows.num_rows:,}" for rows in task.splits.values())
+        described.append(f"{task.name} ({what}: {counts})")
+    return {"tasks": "; ".join(described)} if described else {}
 
 
 def _target_rows(data: StoredGraph) -> dict[str, str]:

@@ -14,6 +14,7 @@ from cohort_gnn.base.renamed import rename
 from cohort_gnn.base.tables import TextTable
 from cohort_gnn.dataset.reader import open_one_type
 from cohort_gnn.dataset.stored_graph import StoredGraph
+from cohort_gnn.spec.graph import NO_TIME
 
 SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
 
@@ -73,17 +74,24 @@ def tables_of_types(data: StoredGraph) -> list[TextTable]:
     for name, table in data.node_types.items():
         features = f"{table.feature_dim} x {table.feature_dtype}" if table.feature_dtype else "none"
         features += ", encoded" if table.encoded_rows else ""
+        features += "" if table.node_times is None else f", times {span_of(table.node_times)}"
         nodes.rows.append([name + (" (target)" if name == data.target else ""), f"{table.num_nodes:,}", features])
     edges = TextTable("Relations", ["relation", "edges", "reverse of"])
     for type_, relation in data.edge_types.items():
         cell, rows = f"{relation.num_edges:,}", relation.edge_table
         cell += "" if relation.edge_weights is None else ", with weights"
         times = relation.edge_times
-        cell += "" if times is None or not len(times) else f", times {times.min():,} to {times.max():,}"
+        cell += "" if times is None else f", times {span_of(times)}"
         cell += "" if rows is None else f", features {rows.feature_dim} x {rows.feature_dtype}"
         cell += ", encoded" if rows is not None and rows.encoded_rows else ""
         edges.rows.append([", ".join(type_), cell, ", ".join(relation.reverse_of or ())])
     return [nodes, edges]
+
+
+def span_of(times: np.ndarray) -> str:
+    """The first and the last of times, in words; those of nodes and edges that are always there are left out."""
+    known = times[times != NO_TIME]
+    return f"{known.min():,} to {known.max():,}" if len(known) else "none"
 
 
 def lines_on_stderr() -> Console:

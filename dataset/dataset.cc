@@ -81,6 +81,7 @@ void Dataset::find_rows(Rows rows) {
 void Dataset::map_types(std::vector<Problem>& problems) {
   edges_.resize(meta_.edge_types.size());
   features_.resize(meta_.node_types.size());
+  node_times_.resize(meta_.node_types.size());
   for (std::size_t i = 0; i < meta_.edge_types.size(); ++i) {
     const EdgeType& type = meta_.edge_types[i];
     EdgeArrays& edges = edges_[i];
@@ -103,6 +104,8 @@ void Dataset::map_types(std::vector<Problem>& problems) {
   for (std::size_t i = 0; i < meta_.node_types.size(); ++i) {
     const NodeType& type = meta_.node_types[i];
     attempt(problems, [&] { features_[i] = map_features(folder_, type, type.num_nodes, encoded_rows_.of_nodes[i]); });
+    if (type.node_times.empty()) continue;
+    attempt(problems, [&] { node_times_[i] = map_npy(folder_ / type.node_times, {{DType::int64}, {type.num_nodes}}); });
   }
 }
 

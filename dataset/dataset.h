@@ -42,7 +42,8 @@ struct NodeType {
   int64_t num_nodes = 0;
   int64_t feature_dim = 0;  // 0: no features
   DType feature_dtype = DType::float32;
-  std::string features;  // the file, empty without features
+  std::string features;         // the file, empty without features
+  std::string node_times = {};  // the same: since when each node exists
 };
 
 // The edges of one relation: from nodes of the source type to nodes of the target type.
@@ -121,6 +122,7 @@ class Dataset {
   // sets of one type have type 0 and relation 0.
   bool is_typed() const noexcept { return meta_.typed; }
   const MappedArray& features_of(int type) const { return features_.at(index_of(type)); }  // unmapped: none, or encoded
+  const MappedArray& node_times_of(int type) const { return node_times_.at(index_of(type)); }  // int64; unmapped: none
   // The file of encoded rows (cohort dataset prepare); empty: none. features_of() may be unmapped when there is one, as
   // the raw copy may have been dropped.
   const std::filesystem::path& encoded_rows_of(int type) const { return encoded_rows_.of_nodes.at(index_of(type)); }
@@ -163,6 +165,7 @@ class Dataset {
   };
   std::vector<EdgeArrays> edges_ = std::vector<EdgeArrays>(1);       // of each relation
   std::vector<MappedArray> features_ = std::vector<MappedArray>(1);  // of each node type
+  std::vector<MappedArray> node_times_ = std::vector<MappedArray>(1);
   EncodedFiles encoded_rows_;
   MappedArray labels_;
   std::array<MappedArray, 3> splits_;  // train, val, test

@@ -19,6 +19,7 @@ from cohort_gnn.dataset.original_ids import RENAMED
 from cohort_gnn.dataset.reader import open as open_dataset
 from cohort_gnn.dataset.reverses import warn_of_opposites
 from cohort_gnn.dataset.stored_graph import StoredGraph
+from cohort_gnn.dataset.tasks import FOLDER as TASKS
 from cohort_gnn.dataset.writer import demand_no_problem, output_folder
 from cohort_gnn.spec.graph import EdgeType
 from cohort_gnn.spec.meta import by_type
@@ -211,3 +212,5 @@ def _write_arrays(source: Path, folder: Path, files: Iterable[str], changed: dic
             np.save(folder / file, changed[file])
         else:
             shutil.copyfile(source / file, folder / file)
+    if (source / TASKS).is_dir():
+        shutil.copytree(source / TASKS, folder / TASKS)

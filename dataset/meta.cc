@@ -159,6 +159,7 @@ Meta read_of_one_type(const Object& object) {
   const Object files{object.at("files"), object.place};
   read_edge_files(files, meta.edge_types[0]);
   meta.node_types[0].features = files.file("features");
+  if (files.json.contains("node_times")) meta.node_types[0].node_times = files.file("node_times");
   read_target_files(files, meta);
   if (object.integer("version") > 1) read_labels(object, meta);
   read_features(object, "edge_features", meta.edge_types[0]);
@@ -176,6 +177,7 @@ void read_node_types(const Object& object, Meta& meta) {
     of_type.demand_name(type.name);
     type.num_nodes = of_type.count("count", 1);
     read_features(of_type, "features", type);
+    if (of_type.json.contains("node_times")) type.node_times = of_type.file("node_times");
     for (const NodeType& before : meta.node_types) {
       if (before.name == type.name) refuse(of_type.place, "a type that is named once", type.name + " again");
     }

@@ -41,7 +41,8 @@ def write_meta(
     version 1, or, for labels that are no classes, version 2.
 
     Args:
-        nodes: of each node type, type, count and features (file, dim and dtype; missing: it has none).
+        nodes: of each node type, type, count, features (file, dim and dtype; missing: it has none) and node_times (a
+            file, if it has some).
         edges: of each edge type, type, count and what `EdgeData.sort` returns of its files.
         target: type, task, label_dtype and num_classes of the labels, and what `write_targets` returns.
     """
@@ -62,6 +63,7 @@ def _plain_members(nodes: dict[str, Any], edges: dict[str, Any], target: dict[st
         "feature_dtype": rows["dtype"],
         "num_classes": target["num_classes"],
         "files": {"indptr": edges["indptr"], "indices": edges["indices"], "features": rows["file"]}
+        | {array: nodes[array] for array in ("node_times",) if array in nodes}
         | {array: edges[array] for array in ("edge_weights", "edge_times") if array in edges}
         | {array: target[array] for array in ("labels", *SPLITS)},
     }

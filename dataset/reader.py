@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE
 from cohort_gnn.spec.meta import read_meta
 
 FORMAT_NAME = b'"cohort-dataset"'
-OF_NODES = ("feature_dim", "feature_dtype", "x", "encoded_rows", "file")
+OF_NODES = ("feature_dim", "feature_dtype", "x", "encoded_rows", "file", "node_times")
 OF_EDGES = ("indptr", "indices", "edge_weights", "edge_times", "edge_table", "edge_attr")
 OF_PYG = {f"{part}_mask": f"{part}_ids" for part in ("train", "val", "test")}
 OF_PYG |= {"edge_index": "indptr and indices", "edge_weight": "edge_weights", "edge_time": "edge_times"}
@@ -59,6 +60,7 @@ class Dataset(StoredGraph):
         train_ids, val_ids, test_ids: int64 [any].
         encoded_rows: the file of encoded rows, or None (see `cohort dataset prepare`).
         file: of the raw features, which may not exist where encoded ones do.
+        node_times: int64 [V], since when each node exists, or None; NO_TIME (-2^63): always.
     """
 
     feature_dim: int = field(init=False)
@@ -66,6 +68,7 @@ class Dataset(StoredGraph):
     x: np.ndarray | None = field(init=False)
     encoded_rows: Path | None = field(init=False)
     file: Path = field(init=False)
+    node_times: np.ndarray | None = field(init=False)
     indptr: np.ndarray = field(init=False)
     indices: np.ndarray = field(init=False)
     edge_weights: np.ndarray | None = field(init=False)
@@ -133,8 +136,8 @@ class Dataset(StoredGraph):
 
     def to_pyg(self):
         """The whole graph as torch_geometric Data: float32 x, y, edge_index int64 [2, E], edge_weight float32 [E] or
-        edge_time int64 [E] if the edges have weights or times, edge_attr float32 [E, D] if they have features, and
-        three bool masks [V]."""
+        edge_time int64 [E] if the edges have weights or times, edge_attr float32 [E, D] if they have features, time
+        int64 [V] if the nodes have times, and three bool masks [V]."""
         from torch_geometric.data import Data
 
         data = Data()
@@ -168,9 +171,10 @@ class HeteroDataset(StoredGraph):
         return f"HeteroDataset({str(self.path)!r}, {sizes}{len(self.edge_types)} relations, target {self.target!r})"
 
     def to_pyg(self):
-        """The whole graph as torch_geometric HeteroData: float32 x or num_nodes of each type, edge_index int64 [2, E]
-        of each relation, edge_weight float32 [E] where it has weights, edge_time int64 [E] where it has times,
-        edge_attr float32 [E, D] where its edges have features, y and three bool masks of the target type."""
+        """The whole graph as torch_geometric HeteroData: float32 x or num_nodes of each type, time int64 [V] where its
+        nodes have times, edge_index int64 [2, E] of each relation, edge_weight float32 [E] where it has weights,
+        edge_time int64 [E] where it has times, edge_attr float32 [E, D] where its edges have features, y and three bool
+        masks of the target type."""
         from torch_geometric.data import HeteroData
 
         data = HeteroData()
@@ -209,7 +213,7 @@ def open(path: str | os.PathLike, *, prefer_raw: bool = False) -> Dataset | Hete
         path=folder,
         name=meta["name"],
         node_types={
-            nodes["type"]: feature_table(folder, nodes["count"], nodes.get("features"), row_source, NodeTable)
+            nodes["type"]: _node_table(folder, nodes, row_source)
             for nodes, row_source in zip(meta["nodes"], rows, strict=True)
         },
         edge_types={
@@ -231,6 +235,11 @@ def open(path: str | os.PathLike, *, prefer_raw: bool = False) -> Dataset | Hete
         y=map_array(folder / target["labels"]),
         **{name: map_array(folder / target[name]) for name in SPLITS},
     )
+
+
+def _node_table(folder: Path, nodes: dict[str, Any], row_source: tuple[str, bool]) -> NodeTable:
+    table = feature_table(folder, nodes["count"], nodes.get("features"), row_source, NodeTable)
+    return replace(table, node_times=map_array(folder / nodes["node_times"])) if "node_times" in nodes else table
 
 
 def open_one_type(path: str | os.PathLike, *, prefer_raw: bool = False) -> Dataset:

@@ -57,8 +57,15 @@ class FeatureTable:
         return as_float32(demand_raw(self.x, self.encoded_rows), self.feature_dtype)
 
 
+@dataclass(frozen=True, eq=False)
 class NodeTable(FeatureTable):
-    """The nodes of one type, and their features, if they have some."""
+    """The nodes of one type, and their features, if they have some.
+
+    Attributes:
+        node_times: int64 [num_nodes], since when each node exists, mapped from disk, or None; NO_TIME (-2^63): always.
+    """
+
+    node_times: np.ndarray | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -197,7 +204,7 @@ class StoredGraph:
     def fill(self, store_of: Callable[[Any], Any]) -> None:
         """Gives PyG's stores of the types copies of all arrays, as tensors."""
         for name, table in self.node_types.items():
-            _fill(store_of(name), x=table.x_float32())
+            _fill(store_of(name), x=table.x_float32(), time=table.node_times)
         for type_, edges in self.edge_types.items():
             attributes = None if edges.edge_table is None else edges.edge_table.x_float32()
             beside = {"edge_weight": edges.edge_weights, "edge_time": edges.edge_times, "edge_attr": attributes}

@@ -9,6 +9,7 @@ EdgeType = tuple[str, str, str]
 # `Data`, and of meta.json of versions 1 and 2. Files, results and messages leave these names out.
 NODE_TYPE = "node"
 EDGE_TYPE = (NODE_TYPE, "to", NODE_TYPE)
+NO_TIME = -(2**63)  # of a node that is always there
 
 
 @dataclass(frozen=True)

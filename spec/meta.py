@@ -22,6 +22,7 @@ def by_type(meta: dict[str, Any]) -> dict[str, Any]:
         return meta
     files, features = meta["files"], {"dim": meta["feature_dim"], "dtype": meta["feature_dtype"]}
     nodes = {"type": NODE_TYPE, "count": meta["num_nodes"], "features": {"file": files["features"]} | features}
+    nodes |= {"node_times": files["node_times"]} if "node_times" in files else {}
     edges = {"type": [*EDGE_TYPE], "count": meta["num_edges"]}
     edges |= {name: files[name] for name in OF_EDGES if name in files}
     edges |= {"features": meta["edge_features"]} if "edge_features" in meta else {}

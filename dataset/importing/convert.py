@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,13 @@ from cohort_gnn.dataset.importing.options import ConvertOptions
 from cohort_gnn.dataset.importing.row_options import transformed
 from cohort_gnn.dataset.layouts.graph import Graph, Nodes
 from cohort_gnn.dataset.layouts.node_ids import known_edges
-from cohort_gnn.dataset.layouts.streams import Edges, Labels, Rows, Weights
+from cohort_gnn.dataset.layouts.streams import EdgeChunk, Edges, Labels, Rows, Weights
 from cohort_gnn.dataset.links import HeldOut, checked_links, link_edges, save_links
 from cohort_gnn.dataset.meta import SPLITS, write_meta, write_targets
 from cohort_gnn.dataset.original_ids import FILE, RENAMED, write_ids
 from cohort_gnn.dataset.reader import open_one_type
 from cohort_gnn.dataset.reverses import EdgesByTarget, KnownRelation, checked_reverses, find_reverses
+from cohort_gnn.dataset.tasks import write_task
 from cohort_gnn.dataset.writer import (
     demand_no_problem,
     demand_split,
@@ -73,6 +74,8 @@ class Conversion:
         self.counts: dict[str, int | None] = {}  # nodes of each type, as far as they are known
         self.rows_note = ""  # the shape of features, where the source's own is known
         self.id_map: _native.IdMap | None = None  # from ids of any kind to nodes of the only type
+        self._node_times: dict[str, np.ndarray] = {}  # int64 [V] of the types that have some, mapped
+        self._read: dict[EdgeType, Edges] = {}  # the edges of relations, as they were read
         self._fitting = Fitting(options.columns_from)
         self._targets: tuple[np.ndarray, list[np.ndarray]] | None = None  # once they are read
 
@@ -88,6 +91,7 @@ class Conversion:
             type_: self._write_features(type_, nodes.num_nodes, transformed(self._rows(type_, nodes), self.options))
             for type_, nodes in graph.nodes.items()
         }
+        times = {type_: self._write_node_times(type_, nodes.times) for type_, nodes in graph.nodes.items()}
         self._name_nodes()
         edges = self._write_relations()
         counts = {type_: count or 0 for type_, count in self.counts.items()}  # known once the edges are read
@@ -101,9 +105,13 @@ class Conversion:
         if not graph.has_names and not all(features.values()):
             ones = Rows.from_matrix("features", np.broadcast_to(np.uint8(1), (counts[graph.target], 1)))
             features = {graph.target: self._write_features(graph.target, counts[graph.target], ones)}
-        nodes = [{"type": type_, "count": counts[type_]} | members for type_, members in features.items()]
+        nodes = [
+            {"type": type_, "count": counts[type_]} | members | times[type_] for type_, members in features.items()
+        ]
         target = {"type": graph.target} | learned | files
         write_meta(self.folder, graph.name, nodes, edges, target, graph.has_names)
+        for read_task in graph.tasks.values():
+            write_task(self.folder, read_task())
         self._fitting.write(self.folder)
         self._keep_ids()
         if graph.links is not None:
@@ -162,6 +170,19 @@ class Conversion:
             self.rows_note = f"{rows.place} has {num_nodes} rows of {dim} columns: one row per node"
         self.counts[type_] = num_nodes
         return {"features": {"file": file, "dim": dim, "dtype": rows.dtype}}
+
+    def _write_node_times(self, type_: str, times: Weights | None) -> dict[str, Any]:
+        """Writes since when each node of a type exists, if that is known; returns it as meta.json does."""
+        if times is None:
+            return {}
+        parts = [times.converted(part) for part in times.chunks(self.options.block_bytes)]
+        numbers, count = np.concatenate(parts) if parts else np.empty(0, np.int64), self.counts[type_]
+        if count not in (None, len(numbers)):
+            raise CohortError(times.place, f"{count} times, one per node", f"{len(numbers)}")
+        file = f"{self._prefix(type_)}node_times.npy"
+        np.save(self.folder / file, numbers)
+        self.counts[type_], self._node_times[type_] = len(numbers), np.load(self.folder / file, mmap_mode="r")
+        return {"node_times": file}
 
     def write_rows(self, rows: Rows, file: str, num_nodes: int | None, what: str) -> list[int]:
         """Writes the feature rows, one for each node; returns their shape."""
@@ -240,7 +261,7 @@ class Conversion:
         known = self._find_reverses(written, said)
         reverses = missing_reverses(known) if self._adds_reverses else {}
         for relation, original in reverses.items():
-            written[relation] = self._write_edges(relation, self._reversed(written[original]))
+            written[relation] = self._write_edges(relation, self._reversed(original, written[original]))
         named = {relation: result.reverse_of for relation, result in known.items()} | reverses
         numbers = {type_: number for number, type_ in enumerate(self.counts)}
         order = sorted(written, key=lambda relation: numbers[relation[0]])
@@ -276,7 +297,7 @@ class Conversion:
         graph, options, (source, name, target) = self.graph, self.options, relation
         kept = self._kept(edges)
         edges = replace(edges, features=self._fitting.edge_rows(relation, edges.features, kept))
-        edges = edges if kept is None else edges.only(kept)
+        edges = self._read[relation] = edges if kept is None else edges.only(kept)
         stage_names = dict.fromkeys(("reading", "writing"), "edges")
         direction: dict[str, Any] = {
             "transpose": options.transpose,
@@ -285,12 +306,16 @@ class Conversion:
         if graph.has_names:
             stage_names = {"reading": " ".join(relation), "writing": name}
             direction = {"num_sources": self.counts[source], "source_type": source, "target_type": target}
+        id_map, source_times = self.id_map, self._node_times.get(source)
+        if source_times is not None and not graph.has_names:  # the two directions have times of their own
+            edges, id_map = self._in_directions(edges, **direction), None
+            direction = {}
         count = self.counts[target]
         try:
-            self.counts[target], described = EdgeData(edges, options.memory).sort(
+            self.counts[target], described = EdgeData(edges, options.memory, source_times).sort(
                 self.folder,
                 lambda what, done: self.progress(f"{what} {stage_names[what]}", done),
-                self.id_map,
+                id_map,
                 self._prefix(relation),
                 memory_bytes=self.sort_memory,
                 num_nodes=-1 if count is None else count,
@@ -303,6 +328,18 @@ class Conversion:
         if self.counts[target] == 0:
             raise CohortError(edges.place, "at least one node", "no edges", "--nodes says how many there are")
         return {"type": relation} | described
+
+    def _in_directions(self, edges: Edges, transpose: bool, reverse: bool) -> Edges:
+        """Edges between nodes, in the directions that the options say."""
+
+        def chunks(block_bytes: int) -> Iterator[EdgeChunk]:
+            for src, dst, fraction in by_id.chunks(block_bytes):
+                yield self._nodes_of(by_id.place, src), self._nodes_of(by_id.place, dst), fraction
+
+        by_id = edges
+        edges = replace(by_id, chunks=chunks)
+        edges = edges.transposed() if transpose else edges
+        return edges.both_ways() if reverse else edges
 
     def _kept(self, edges: Edges) -> np.ndarray | None:
         """bool [E]: the edges of a source that are meant, less those with ids of no node; None: all."""
@@ -325,13 +362,17 @@ class Conversion:
             return error
         return CohortError(error.place, error.expected, error.found, f"{error.hint}; {self.rows_note}")
 
-    def _reversed(self, described: dict[str, Any]) -> Edges:
-        """target -> source of an edge type that is written, and what its edges have beside; `described`: what meta.json
-        says of it."""
+    def _reversed(self, relation: EdgeType, described: dict[str, Any]) -> Edges:
+        """target -> source of an edge type that is written, and what its edges have beside, without the times of its
+        sources; `described`: what meta.json says of it."""
+        has_source_times = relation[0] in self._node_times
+        if has_source_times and self._read[relation].times is not None:  # their own times are not written
+            return self._read[relation].transposed()
         weights, times = (
             Weights.from_array(open_npy(self.folder / described[array]), are_times) if array in described else None
             for array, are_times in (("edge_weights", False), ("edge_times", True))
         )
+        times = None if has_source_times else times
         rows = None
         if features := described.get("features"):
             dtype = "bfloat16" if features["dtype"] == "bfloat16" else None

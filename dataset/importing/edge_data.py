@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,29 +40,35 @@ class EdgeData:
 
     Args:
         memory: bytes that weights or times of edges with rows may take.
+        source_times: int64 [sources], since when each source exists; None: always. An edge exists from the later of its
+            own time and its source's.
     """
 
-    def __init__(self, edges: Edges, memory: int):
+    def __init__(self, edges: Edges, memory: int, source_times: np.ndarray | None = None):
         weights, times, features = edges.weights, edges.times, edges.features
-        if weights and times:
-            raise CohortError(times.place, "weights or times of edges", "both", "leave one of the two out")
+        self._is_timed = times is not None or source_times is not None
+        if weights and self._is_timed:
+            place = times.place if times else f"{edges.place}: weights, and times of the source's nodes"
+            raise CohortError(place, "weights or times of edges", "both", "leave one of the two out")
         self._edges, self._features, self._memory, self._count = edges, features, memory, 0
+        self._source_times = source_times
         self._block_bytes = block_bytes_of(memory)
         self._reader: WeightReader | None = None
         self._weights: np.ndarray | None = None
         self._times: np.ndarray | None = None
         self._order: np.ndarray | None = None
         self._rank: np.ndarray | None = None
-        self._sorter_options: dict[str, Any] = {"weighted": weights is not None, "timed": times is not None}
+        self._sorter_options: dict[str, Any] = {"weighted": weights is not None, "timed": self._is_timed}
         if features is None:
             if numbers := weights or times:
                 self._reader = WeightReader(numbers, self._block_bytes)
             return
-        self._sorter_options = {"timed": True} if times else {"numbered": True}
+        self._sorter_options = {"timed": True} if self._is_timed else {"numbered": True}
         if weights:
             self._weights = self._in_memory(weights)
-        if times:
-            self._times = self._in_memory(times)
+        if self._is_timed:
+            own = times or Weights(edges.place, lambda size: iter(()), are_times=True)
+            self._times = self._in_memory(own if source_times is None else replace(own, chunks=self._all_times))
             self._order = np.argsort(self._times, kind="stable")
             self._rank = np.empty_like(self._order)
             self._rank[self._order] = np.arange(len(self._order))
@@ -76,6 +83,23 @@ class EdgeData:
                 expected = f"memory for the {what} of all edges, {bytes_each} bytes for each edge with features"
                 raise CohortError("--memory", expected, format_bytes(self._memory), "give more")
         return np.concatenate(parts) if parts else numbers.converted(np.empty(0, np.int64))
+
+    def _all_times(self, block_bytes: int) -> Iterator[np.ndarray]:
+        """int64 [n] at a time: since when each edge exists."""
+        own = None if self._edges.times is None else WeightReader(self._edges.times, block_bytes)
+        for src, _, _ in self._edges.chunks(block_bytes):
+            yield self._since(src, None if own is None else own.take(len(src)))
+        if own is not None:
+            own.finish()
+
+    def _since(self, src: np.ndarray, own: np.ndarray | None) -> np.ndarray:
+        """int64 [n]: since when edges from these nodes exist, which have times of their `own`, or not. The sorter
+        refuses nodes that there are not."""
+        if self._source_times is None:
+            assert own is not None
+            return own
+        source_times = self._source_times[src.clip(0, len(self._source_times) - 1)]
+        return source_times if own is None else np.maximum(own, source_times)
 
     def sort(
         self,
@@ -107,7 +131,7 @@ class EdgeData:
             raise CohortError(self._features.place, "self loops kept or removed", "--self-loops add", hint)
         sorter = _native.EdgeSorter(folder=folder, place=self._edges.place, **options, **self._sorter_options)
         for src, dst, fraction in self._edges.chunks(self._block_bytes):
-            sorter.add(src, dst, ids, *self._take(len(src)))
+            sorter.add(src, dst, ids, *self._take(src))
             progress("reading", fraction)
         if self._reader is not None:
             self._reader.finish()
@@ -118,14 +142,12 @@ class EdgeData:
         described = {"count": sorter.edges_written} | self._write(folder, prefix)
         return sorter.num_nodes, described
 
-    def _take(self, count: int) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Weights and times of the next edges, as the sorter takes them."""
-        first, self._count = self._count, self._count + count
-        if self._reader is not None:
-            numbers = self._reader.take(count)
-            return (None, numbers) if self._sorter_options["timed"] else (numbers, None)
+    def _take(self, src: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Weights and times of the next edges, from these nodes, as the sorter takes them."""
+        first, self._count = self._count, self._count + len(src)
         if self._rank is None:
-            return None, None
+            numbers = None if self._reader is None else self._reader.take(len(src))
+            return (None, self._since(src, numbers)) if self._is_timed else (numbers, None)
         self._demand_count(self._times, "times", at_least=True)
         return None, self._rank[first : self._count]
 
@@ -141,8 +163,8 @@ class EdgeData:
             file = f"{prefix}features.npy" if prefix else FEATURES
             dim = self._write_beside(self._features, folder, file)
             described["features"] = {"file": file, "dim": dim, "dtype": self._features.dtype}
-        beside = {"edge_weights": self._edges.weights, "edge_times": self._edges.times}
-        names = ("indptr", "indices", *(name for name, numbers in beside.items() if numbers))
+        beside = {"edge_weights": self._edges.weights is not None, "edge_times": self._is_timed}
+        names = ("indptr", "indices", *(name for name, is_there in beside.items() if is_there))
         for name in names:
             (folder / f"{name}.npy").rename(folder / f"{prefix}{name}.npy")
         return {name: f"{prefix}{name}.npy" for name in names} | described

@@ -15,7 +15,7 @@ from cohort_gnn.dataset.importing.convert import write_graph
 from cohort_gnn.dataset.importing.options import ConvertOptions
 from cohort_gnn.dataset.layouts.graph import Graph, Nodes
 from cohort_gnn.dataset.layouts.pyg import edge_attr_of
-from cohort_gnn.dataset.layouts.streams import Edges
+from cohort_gnn.dataset.layouts.streams import Edges, Weights
 from cohort_gnn.spec.graph import EdgeType
 
 NEEDED = {  # of a Data, and what to do where it is not there
@@ -39,12 +39,11 @@ def from_pyg(
 ) -> Path:
     """Writes a torch_geometric Data or HeteroData as a data set.
 
-    Of a Data: x, edge_index, optional y, train/val/test masks, weights or times, and features of edges. Weights are
-    `edge_weight`, features `edge_attr`, of which [E] becomes [E, 1]. Times are `edge_time` [E], or `time`, integers [E]
-    or [V]: times of nodes become those of the edges from them. Of a HeteroData: x of each node type that has one (the
-    others need num_nodes), edge_index, weights, times and features of each edge type, y and masks of one node type. The
-    times of an edge type without any are those of its source nodes, `time` [N] of their type. Other attributes are left
-    out with a warning.
+    Of a Data: x, edge_index, optional y, train/val/test masks, weights or times, times of nodes, and features of edges.
+    Weights are `edge_weight`, features `edge_attr`, of which [E] becomes [E, 1]. Times are `edge_time` [E], or `time`,
+    integers [E] or [V]. Of a HeteroData: x and `time` of each node type that has them (without x it needs num_nodes),
+    edge_index, weights, times and features of each edge type, y and masks of one node type. Where nodes have times, an
+    edge exists from the later of its own time and its source's. Other attributes are left out with a warning.
 
     Args:
         target: of a HeteroData, the node type whose y and masks are kept; default: the only one that has y.
@@ -78,22 +77,20 @@ def from_pyg(
             for key, value in members.items()
             if key not in KEPT_OF_TARGET | {"adj_t"} and value is not None
         ],
-        "x, y, edge_index, edge_weight, edge_time, edge_attr and the three masks",
+        "x, y, time, edge_index, edge_weight, edge_time, edge_attr and the three masks",
     )
     _warn_of_float32({f"Data.{name}": getattr(data, name, None) for name in ("x", "edge_attr")})
     kept = {name: getattr(data, name, None) for name in ("x", "y", "edge_index", "edge_weight")}
-    kept |= {"edge_time": _times_of(data), "edge_attr": edge_attr_of(data)}
+    kept |= _times_of(data) | {"edge_attr": edge_attr_of(data)}
     return tensors.from_tensors(out, overwrite=overwrite, **{**kept, **splits, **options})
 
 
-def _times_of(data: Any) -> Any:
-    """A Data object's edge_time, or its time as that of edges: an edge is as old as its source."""
-    if getattr(data, "edge_time", None) is not None:
-        return data.edge_time
-    times = getattr(data, "time", None)
-    if times is None or len(times) != len(data.x):
-        return times
-    return tensors.times_of_sources("time", times, "edge_index", data.edge_index, len(data.x))
+def _times_of(data: Any) -> dict[str, Any]:
+    """A Data object's times of edges and of nodes; `time` may be either."""
+    edge_times, times = getattr(data, "edge_time", None), getattr(data, "time", None)
+    if times is not None and len(times) == len(data.x):
+        return {"edge_time": edge_times, "node_time": times}
+    return {"edge_time": times if edge_times is None else edge_times}
 
 
 def _warn_of_float32(features: Mapping[str, Any]) -> None:
@@ -135,7 +132,7 @@ def _from_hetero(
     graph = Graph(
         name=name or out.name,
         place="from_pyg",
-        nodes={type_: _nodes(type_, data[type_]) for type_ in data.node_types},
+        nodes={type_: replace(_nodes(type_, data[type_]), times=_node_times(type_, data)) for type_ in data.node_types},
         edges={type_: _edges(type_, data) for type_ in data.edge_types},
         target=target,
         labels=tensors.labels_of(data[target].get("y"), task),
@@ -197,8 +194,12 @@ def _nodes(type_: str, store: Any) -> Nodes:
     return Nodes(int(count))
 
 
+def _node_times(type_: str, data: Any) -> Weights | None:
+    return tensors.weights_in(f"{type_}.time", data[type_].get("time"), are_times=True)
+
+
 def _edges(type_: EdgeType, data: Any) -> Edges:
-    type_name, store, source = _type_name(type_), data[type_], data[type_[0]]
+    type_name, store = _type_name(type_), data[type_]
     place = f"edge_index of {type_name}"
     if store.get("edge_index") is None:
         hint = tensors.ADJ_HINT.replace("data.", f"data[{type_}].") if store.get("adj_t") is not None else "fill it in"
@@ -206,9 +207,6 @@ def _edges(type_: EdgeType, data: Any) -> Edges:
     src, dst = tensors.ends_of(place, store["edge_index"])
     endpoints = (arrays.integers(f"{place}: {end}", ids) for end, ids in (("src", src), ("dst", dst)))
     times, attributes = store.get("edge_time", store.get("time")), edge_attr_of(store)
-    if times is None and source.get("time") is not None:
-        count = _nodes(type_[0], source).num_nodes or 0
-        times = tensors.times_of_sources(f"{type_[0]}.time", source["time"], place, store["edge_index"], count)
     return replace(
         Edges.in_memory(place, *endpoints),
         weights=tensors.weights_in(f"edge_weight of {type_name}", store.get("edge_weight")),

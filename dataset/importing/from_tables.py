@@ -14,7 +14,9 @@ from cohort_gnn.base.files import temporary_folder
 from cohort_gnn.base.structures import misfit
 from cohort_gnn.dataset.importing.beside import AS_IT_IS
 from cohort_gnn.dataset.importing.importer import write_source
-from cohort_gnn.dataset.layouts.described import Description, described_graph
+from cohort_gnn.dataset.layouts.described import described_graph
+from cohort_gnn.dataset.layouts.description import Description
+from cohort_gnn.dataset.tasks import SPLITS
 from cohort_gnn.spec.graph import EdgeType
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ def from_tables(
     *,
     nodes: Mapping[str, Mapping[str, Any]],
     edges: Mapping[EdgeType, Mapping[str, Any]],
+    tasks: Mapping[str, Mapping[str, Any]] | None = None,
     target: str | None = None,
     name: str | None = None,
     note: Callable[[str], None] = lambda text: None,
@@ -45,10 +48,12 @@ def from_tables(
         nodes: {node type: its table and what its columns mean}, by the keys of a node type in ``graph.yaml``, with
             ``table`` in place of ``file``: ``id`` (column of the ids that edges use, integers or texts; without it,
             row i is node i), ``features`` (list of columns), ``label`` (a column, or a list of them), ``split`` (a
-            column with train, val, test or nothing), ``count`` (of nodes, without a table).
+            column with train, val, test or nothing), ``time`` (column: since when a node exists), ``count`` (of nodes,
+            without a table).
         edges: {(source type, name, target type): its table and what its columns mean}: ``source`` and ``target``
             (columns; by default those whose names say it, such as src and dst), ``weight``, ``time``, ``features``
             (columns), ``reverse_of``.
+        tasks: {name of a task: what its keys are in ``graph.yaml``}, with tables as ``train``, ``val`` and ``test``.
         target: the node type to learn; by default the only one that has labels.
         name: of the data set; by default the name of the folder.
         note: function that gets messages for the user.
@@ -79,6 +84,7 @@ def from_tables(
             "edges": [
                 {"type": list(type_)} | _kept(keys, kept, f"edges.{'.'.join(type_)}") for type_, keys in edges.items()
             ],
+            "tasks": {task: _kept_splits(keys, kept, f"tasks.{task}") for task, keys in (tasks or {}).items()},
             "target": target,
             "name": name or folder.resolve().name,
         }
@@ -107,6 +113,13 @@ def _kept(keys: Mapping[str, Any], folder: Path, place: str) -> dict[str, Any]:
         _write(_stream_of(table, place), path, place)
         described |= {"file": path.name, "format": "arrow"}
     return described
+
+
+def _kept_splits(keys: Mapping[str, Any], folder: Path, place: str) -> dict[str, Any]:
+    """The keys of a task, whose tables are in files now."""
+    splits = {split: keys[split] for split in SPLITS if keys.get(split) is not None}
+    files = {split: _kept({"table": table}, folder, f"{place}.{split}")["file"] for split, table in splits.items()}
+    return dict(keys) | files | {"format": "arrow"}
 
 
 def _stream_of(table: Any, place: str) -> pa.RecordBatchReader:

@@ -26,7 +26,8 @@ from cohort_gnn.dataset.importing.outcome import outcome
 from cohort_gnn.dataset.layouts import tables
 from cohort_gnn.dataset.layouts.chunked import METADATA as CHUNKED
 from cohort_gnn.dataset.layouts.chunked import read_chunked
-from cohort_gnn.dataset.layouts.described import DESCRIPTION, read_described
+from cohort_gnn.dataset.layouts.described import read_described
+from cohort_gnn.dataset.layouts.description import DESCRIPTION
 from cohort_gnn.dataset.layouts.graph import Graph
 from cohort_gnn.dataset.layouts.graphbolt import METADATA, read_graphbolt
 from cohort_gnn.dataset.layouts.igb import find_igb, is_igbh, read_igb

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from cohort_gnn.dataset.layouts.streams import EdgeChunk, Edges, Rows, Weights
 from cohort_gnn.dataset.meta import SPLITS, write_meta, write_targets
 from cohort_gnn.dataset.reader import Dataset, open_one_type
 from cohort_gnn.dataset.stored_graph import demand_raw
+from cohort_gnn.dataset.tasks import Task, open_task, tasks_of, write_task
 
 SORT_BYTES = 4_000_000_000  # of memory for edges; others go through a file
 
@@ -38,8 +40,23 @@ def renumber(folder: Path, out: str | os.PathLike) -> np.ndarray:
     features = {"file": "features.npy", "dim": data.feature_dim, "dtype": data.feature_dtype}
     target = {"task": data.task, "label_dtype": data.y.dtype.name, "num_classes": data.num_classes} | files
     nodes = {"count": data.num_nodes, "features": features}
+    if data.node_times is not None:
+        np.save(out / "node_times.npy", data.node_times[old_of_new])
+        nodes["node_times"] = "node_times.npy"
     write_meta(out, data.name, [nodes], [edges], target, has_names=False)
+    for name in tasks_of(folder):
+        write_task(out, _renumbered(open_task(folder, name), new_of_old))
     return np.load(out / "old_of_new.npy", mmap_mode="r")
+
+
+def _renumbered(task: Task, new_of_old: np.ndarray) -> Task:
+    """The task with the new numbers of its nodes."""
+
+    def renumber_rows(rows: Any) -> Any:
+        nodes = {part: getattr(rows, part, None) for part in ("nodes", "sources", "targets")}
+        return replace(rows, **{part: new_of_old[ids] for part, ids in nodes.items() if ids is not None})
+
+    return replace(task, splits={split: renumber_rows(rows) for split, rows in task.splits.items()})
 
 
 def _write_edges(data: Dataset, new_of_old: np.ndarray, out: Path) -> dict[str, Any]:

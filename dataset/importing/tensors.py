@@ -34,6 +34,7 @@ def from_tensors(
     indices: Any = None,
     edge_weight: Any = None,
     edge_time: Any = None,
+    node_time: Any = None,
     edge_attr: Any = None,
     train_ids: Any = None,
     val_ids: Any = None,
@@ -58,6 +59,8 @@ def from_tensors(
         edge_weight: numbers [E] or [E, 1], in the order of the edges; stored as float32.
         edge_time: integers [E], the time of each edge, in the order of the edges; not together with edge_weight. The
             in-neighbours of each node are then stored in the order of time.
+        node_time: integers [V], since when each node exists; -2^63: always. An edge exists from the later of its own
+            time and its source's. Not together with edge_weight.
         edge_attr: [E, D] features of edges, in the order of the edges; types as of x.
         train_ids: integers [any] or a bool mask [V]; unlabelled nodes of a mask are left out. Without this and the next
             two arguments, the labelled nodes are divided at random by `split`.
@@ -89,6 +92,7 @@ def from_tensors(
         labels=labels_of(y, task),
         splits=splits_of(dict(zip(SPLITS, (train_ids, val_ids, test_ids), strict=True))),
         num_nodes=num_nodes,
+        node_times=weights_in("node_time", node_time, are_times=True),
         num_classes=num_classes,
     )
     write_graph(graph, out, ConvertOptions(task=task, split=split, seed=seed, overwrite=overwrite))
@@ -174,13 +178,6 @@ def _expand(indptr: Any, indices: Any, num_nodes: int) -> tuple[np.ndarray, np.n
 def weights_in(place: str, weights: Any, are_times: bool = False) -> Weights | None:
     """Weights or times of edges, to be read."""
     return None if weights is None else Weights.from_array(MemoryArray(place, _numpy(place, weights)), are_times)
-
-
-def times_of_sources(place: str, times: Any, place_of_edges: str, edge_index: Any, num_nodes: int) -> np.ndarray:
-    """int64 [E] of times [num_nodes] of source nodes: an edge is as old as its source."""
-    numbers = arrays.edge_times(place, _numpy(place, times))
-    arrays.demand_shape(place, numbers, (num_nodes,))
-    return arrays.times_of_sources(f"{place_of_edges}: src", ends_of(place_of_edges, edge_index)[0], numbers)
 
 
 def splits_of(splits: dict[str, Any]) -> Callable[[], list[np.ndarray]] | None:

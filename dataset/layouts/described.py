@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
-from typing import Annotated, Literal
 
-import msgspec
 import numpy as np
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset.columns import Column
 from cohort_gnn.dataset.layouts import tables
+from cohort_gnn.dataset.layouts.description import DESCRIPTION, HINT, ByTime, Description, EdgesOf, FileOf, NodesOf
 from cohort_gnn.dataset.layouts.graph import Graph, Nodes, Target, by_relation
 from cohort_gnn.dataset.layouts.node_ids import MIN_BLOCK, NodeIds, with_ids
 from cohort_gnn.dataset.layouts.streams import Edges, Labels, Rows, Weights
+from cohort_gnn.dataset.layouts.task_tables import read_task
 from cohort_gnn.dataset.layouts.tensor_files import ARRAYS, names_array, open_array
 from cohort_gnn.dataset.structured import file_beside, read_structured
 from cohort_gnn.dataset.tables.classes import EqualTo, relation_codes
@@ -24,120 +25,13 @@ from cohort_gnn.dataset.tables.encoding import DeclaredColumns
 from cohort_gnn.dataset.tables.first_line import EDGE_LISTS, kind_suffix
 from cohort_gnn.dataset.tables.known_files import demand_unknown
 from cohort_gnn.dataset.tables.table import TableFile
-from cohort_gnn.dataset.tables.text_options import NONE, SEPARATORS, TextOptions, Wanted
+from cohort_gnn.dataset.tables.text_options import NONE, Wanted
 from cohort_gnn.dataset.tables.timestamps import Clock, as_order
-from cohort_gnn.spec.graph import EdgeType
+from cohort_gnn.spec.graph import NO_TIME, EdgeType
 
-DESCRIPTION = "graph.yaml"
-HINT = "dataset/FORMAT.md lists the keys, under graph.yaml; docs/how-to/types.md has an example"
 PARTS = {"train": 0, "val": 1, "valid": 1, "validation": 1, "test": 2, "": -1, "none": -1}
 ANY_RELATION = 'a name "*" in type and a column as relation'
 SOURCE_CURE = "source: A, target: B"
-
-
-class Text(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """How a file is read, where its name and its first line leave it open: as the options of these names."""
-
-    format: str | None = None
-    separator: str | None = None
-    header: bool | str = "auto"
-    comment: str | None = None
-    null: str | None = None
-
-    def options(self, place: str) -> TextOptions:
-        separator = self.separator if self.separator is None else SEPARATORS.get(self.separator, self.separator)
-        header = self.header if isinstance(self.header, str) else "yes" if self.header else "no"
-        for key, value, fits, expected in (
-            (
-                "format",
-                self.format,
-                self.format in (None, *ARRAYS, *tables.TABLES),
-                "csv, parquet, arrow, npy, safetensors or pt",
-            ),
-            ("separator", separator, separator is None or len(separator) == 1, "one character, or its name"),
-            ("header", header, header in ("auto", "yes", "no"), "yes or no"),
-        ):
-            if not fits:
-                raise CohortError(f"{place}.{key}", expected, repr(value), HINT)
-        return TextOptions(separator, header, self.comment, self.null, in_yaml=True)
-
-
-class FileOf(Text, forbid_unknown_fields=True, kw_only=True):
-    """A file of rows, of labels, of ids or of numbers of edges, and how it is read.
-
-    Attributes:
-        columns: of a table, those that are read; default: all.
-        dtype: of a .npy file of uint16: "bfloat16" or "float32".
-        id: "none": no column of the table has ids.
-    """
-
-    file: str
-    columns: list[str] | None = None
-    dtype: str | None = None
-    id: str | None = None
-
-
-class ByTime(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Splits by a column of integers, timestamps or dates: the earliest labelled rows are for training, the latest for
-    the test, by the shares of --split-ratio. Rows of equal times are in one split."""
-
-    by_time: str
-
-
-class NodesOf(Text, forbid_unknown_fields=True, kw_only=True):
-    """A node type.
-
-    Attributes:
-        file: table with a row for each node.
-        id: its column of ids, integers or texts; without it, or with "none", row i is node i.
-        count: the number of nodes, where neither a table nor features say it.
-        features: columns of the table, by name or with what features are made of them; or a file of rows.
-        fit: the rows that decide means, deviations and categories: "train" (those of the training split; of a node type
-            without a split, all) or "all".
-        label: column (or columns) of the table, or a file.
-        classes: the texts of the label column, in the order of the classes.
-        split: column of the table with train, val, test or nothing; or three files of ids; or a column of times, by
-            which the rows are divided.
-    """
-
-    file: str | None = None
-    id: str | None = None
-    count: Annotated[int, msgspec.Meta(ge=1, le=2**32)] | None = None
-    features: str | list[str | Column] | FileOf | None = None
-    fit: Literal["train", "all"] = "train"
-    label: str | list[str] | FileOf | None = None
-    classes: list[str] | None = None
-    split: str | list[str | FileOf] | ByTime | None = None
-
-
-class EdgesOf(Text, forbid_unknown_fields=True, kw_only=True):
-    """A relation: its type, its table or .npy file, the columns of sources and targets, its weights or times: a column
-    of the table, or a file; the features of its edges: columns of the table, or a file of rows; the type of the
-    relation that it is the reverse of, or "none"; of times that are timestamps, the unit that they are kept in, and the
-    zone of clocks without one; what becomes of edges whose ids no node has; and, of a table that has the edges of
-    several relations, the column of their names: the name in ``type`` is then ``*``."""
-
-    type: tuple[str, str, str]
-    file: str
-    source: str | None = None
-    target: str | None = None
-    weight: str | FileOf | None = None
-    time: str | FileOf | None = None
-    features: str | list[str | Column] | FileOf | None = None
-    reverse_of: tuple[str, str, str] | Literal["none"] | None = None
-    relation: str | None = None
-    time_unit: str | None = None
-    time_zone: str | None = None
-    unknown_ids: Literal["refuse", "skip"] = "refuse"
-
-
-class Description(msgspec.Struct, forbid_unknown_fields=True):
-    """The file; `target` is the node type to learn, where none or more than one has labels."""
-
-    nodes: dict[str, NodesOf]
-    edges: list[EdgesOf]
-    name: str | None = None
-    target: str | None = None
 
 
 def read_described(source: Path) -> Graph:
@@ -149,17 +43,20 @@ def read_described(source: Path) -> Graph:
 def described_graph(path: Path, description: Description) -> Graph:
     """The graph of a description, whose files are in the folder of ``path``."""
     nodes = {type_: _NodeFiles(path, type_, keys) for type_, keys in description.nodes.items()}
-    ids = {type_: files.ids for type_, files in nodes.items() if files.ids is not None}
+    all_ids = {type_: files.ids for type_, files in nodes.items()}
+    ids = {type_: node_ids for type_, node_ids in all_ids.items() if node_ids is not None}
+    _demand_one_unit(path, description)
     return Graph(
         name=description.name or (path.stem if path.name != DESCRIPTION else path.parent.resolve().name),
         place=str(path),
-        nodes={type_: Nodes(files.num_nodes, files.features) for type_, files in nodes.items()},
+        nodes={type_: Nodes(files.num_nodes, files.features, files.times()) for type_, files in nodes.items()},
         edges=by_relation(
             str(path),
             (pair for edges in description.edges for pair in _relations(path, edges, _edges(path, edges, ids))),
         ),
         target=description.target or "",
         targets={type_: files.target() for type_, files in nodes.items()},
+        tasks={name: cache(partial(read_task, path, name, task, all_ids)) for name, task in description.tasks.items()},
         any_task=True,
         ids={type_: node_ids.blocks for type_, node_ids in ids.items()},
         id_bytes=sum(node_ids.nbytes for node_ids in ids.values()),
@@ -169,6 +66,17 @@ def described_graph(path: Path, description: Description) -> Graph:
             if edges.reverse_of is not None
         },
     )
+
+
+def _demand_one_unit(path: Path, description: Description) -> None:
+    """Raises CohortError for times in several units, which are compared as integers."""
+    units = {entry.time_unit: name for name, entry in description.nodes.items()}
+    units |= {edges.time_unit: ", ".join(edges.type) for edges in description.edges}
+    units |= {entry.time_unit: name for name, entry in description.tasks.items()}
+    units.pop(None, None)
+    if len(units) > 1:
+        actual = ", ".join(f"{unit} ({name})" for unit, name in units.items())
+        raise CohortError(f"{path}: time_unit", "one unit of all times", actual, "choose the shortest")
 
 
 class _NodeFiles:
@@ -197,6 +105,7 @@ class _NodeFiles:
         label = [entry.label] if isinstance(entry.label, str) and not names_array(entry.label) else entry.label
         split = [entry.split] if isinstance(entry.split, str) else []
         split += [entry.split.by_time] if isinstance(entry.split, ByTime) else []
+        split += [str(entry.time)] if _is_column(entry.time) else []
         features = column_names(entry.features) if isinstance(entry.features, list) else []
         lists = [features, label if isinstance(label, list) else [], split]
         return list(dict.fromkeys(name for names in lists for name in names))
@@ -204,8 +113,9 @@ class _NodeFiles:
     def _texts(self) -> list[str]:
         """The columns that may be texts."""
         entry = self._entry
-        split = [entry.split.by_time] if isinstance(entry.split, ByTime) else [entry.split]
-        texts = [name for name in (entry.label, *split) if isinstance(name, str)]
+        split = entry.split.by_time if isinstance(entry.split, ByTime) else entry.split
+        time = None if entry.time_unit is None else entry.time
+        texts = [name for name in (entry.label, split, time) if isinstance(name, str)]
         return [*texts, *text_names(entry.features)]
 
     def _open_table(self) -> TableFile | None:
@@ -253,6 +163,21 @@ class _NodeFiles:
         if self._table is None:
             raise CohortError(self._place, "a file, features or a count", "none of them", HINT)
         return self._table.count()
+
+    def times(self) -> Weights | None:
+        """Since when each node exists."""
+        entry, place = self._entry, self._place
+        clock = Clock.named(f"{place}.time_unit", entry.time_unit, entry.time_zone, self._options.says)
+        none = NO_TIME if entry.null_time == "always" else None
+        if (clock or none) is not None and entry.time is None:
+            raise CohortError(f"{place}.time", "times of the nodes", "none", "time: COLUMN names their column")
+        if none is not None and not _is_column(entry.time):
+            raise CohortError(f"{place}.null_time", "times in a column of the table", "a file", HINT)
+        if entry.time is None:
+            return None
+        if _is_column(entry.time):
+            self._demand_table("time")
+        return self._files.numbers(f"{place}.time", entry.time, self._table, True, clock, none)
 
     def target(self) -> Target:
         """What may be learned of the type."""
@@ -342,16 +267,28 @@ class _Files:
         return Rows.from_table(table)
 
     def numbers(
-        self, place: str, source: str | FileOf, table: TableFile | None, are_times: bool, clock: Clock | None
+        self,
+        place: str,
+        source: str | FileOf,
+        table: TableFile | None,
+        are_times: bool,
+        clock: Clock | None,
+        none: int | None = None,
     ) -> Weights:
-        """The weights or times of a relation's edges: a column of its table, or a file."""
+        """The weights or times of a relation's edges, or of nodes: a column of their table, or a file; `none`: the
+        time of a null in the column."""
         if isinstance(source, FileOf):
             return tables.read_weights(self.path_of(place, source.file), are_times, source.options(place), clock)
-        if names_array(source):
+        if not _is_column(source):
             return tables.read_weights(self.path_of(place, source), are_times)
         if table is None:
             raise CohortError(place, "a file of them, for edges without a table", source, HINT)
-        return Weights.from_table(table, table.choose([source])[0], are_times, clock)
+        return Weights.from_table(table, table.choose([source])[0], are_times, clock, none)
+
+
+def _is_column(source: object) -> bool:
+    """Whether weights or times are in a column of the table, not in a file."""
+    return isinstance(source, str) and not names_array(source)
 
 
 def column_names(entries: Sequence[str | Column]) -> list[str]:
@@ -445,7 +382,7 @@ def _relations(path: Path, entry: EdgesOf, edges: Edges) -> Iterator[tuple[EdgeT
 def _wanted(entry: EdgesOf, node_ids: Sequence[NodeIds | None]) -> Wanted:
     """The columns that are read of a relation's table. Endpoints that are texts do not distinguish a row from names."""
     columns = None if entry.source is None else [entry.source, str(entry.target)]
-    beside = [name for name in (entry.weight, entry.time) if isinstance(name, str) and not names_array(name)]
+    beside = [str(name) for name in (entry.weight, entry.time) if _is_column(name)]
     beside += [] if entry.relation is None else [entry.relation]
     beside += column_names(entry.features) if isinstance(entry.features, list) else []
     wanted = tables.wanted_of_edges(columns, beside, (entry.type[0], entry.type[2]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +14,20 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.base.spelling import did_you_mean
 from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.array_file import Array
-from cohort_gnn.dataset.layouts.streams import Edges, Labels, Rows
+from cohort_gnn.dataset.layouts.streams import Edges, Labels, Rows, Weights
 from cohort_gnn.dataset.links import HeldOut
+from cohort_gnn.dataset.tasks import Task
 from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE, EdgeType
 
 
 @dataclass(frozen=True)
 class Nodes:
-    """The nodes of one type; `num_nodes` where the source says it, else the rows do, or the edges."""
+    """The nodes of one type; `num_nodes` where the source says it, else the rows do, or the edges; `times`: since when
+    each exists."""
 
     num_nodes: int | None
     features: Rows | None = None
+    times: Weights | None = None
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,7 @@ class Graph:
         ids: gives the ids of the nodes of a type in their order, as arrays of Arrow of int64 or texts, where the source
             has some of its own.
         id_bytes: memory that the ids of nodes need while edges are read.
+        tasks: gives the tasks that the source has, by name.
         links: of a graph without names, gives those that are held out: "val" and "test", each with a place for
             messages.
         missing: what the format has and this source lacks, by the option that can stand in for it, such as "labels".
@@ -82,16 +87,22 @@ class Graph:
     self_loops: str = "keep"
     ids: dict[str, Callable[[], Iterator[Any]]] = field(default_factory=dict)
     id_bytes: int = 0
+    tasks: dict[str, Callable[[], Task]] = field(default_factory=dict)
     links: Callable[[], dict[str, tuple[str, HeldOut]]] | None = None
     missing: dict[str, CohortError] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     @staticmethod
     def homogeneous(
-        edges: Edges, features: Rows | None = None, *, num_nodes: int | None = None, **members: Any
+        edges: Edges,
+        features: Rows | None = None,
+        *,
+        num_nodes: int | None = None,
+        node_times: Weights | None = None,
+        **members: Any,
     ) -> Graph:
         """A graph whose types have no names, with these other attributes."""
-        nodes = {NODE_TYPE: Nodes(num_nodes, features)}
+        nodes = {NODE_TYPE: Nodes(num_nodes, features, node_times)}
         types: dict[str, Any] = {"nodes": nodes, "edges": {EDGE_TYPE: edges}, "target": NODE_TYPE}
         return Graph(place=edges.place, has_names=False, **types, **members)
 
@@ -101,6 +112,7 @@ class Graph:
             return self
         (nodes,), (edges,) = self.nodes.values(), self.edges.values()
         types: dict[str, Any] = {"nodes": {NODE_TYPE: nodes}, "edges": {EDGE_TYPE: edges}, "target": NODE_TYPE}
+        types["tasks"] = {name: partial(_without_name, read) for name, read in self.tasks.items()}
         types["ids"] = dict.fromkeys([NODE_TYPE], *self.ids.values()) if self.ids else {}
         return replace(self, has_names=False, **types)
 
@@ -121,6 +133,8 @@ class Graph:
             expected = f"one of the node types {', '.join(self.nodes) or '(none)'}"
             raise CohortError("--target", expected, requested, did_you_mean(requested, self.nodes))
         labelled = [type_ for type_, target in self.targets.items() if target.labels is not None]
+        if not labelled and self.tasks and not self.target:
+            self.target = next(iter(self.tasks.values()))().node_type
         if requested is None and not self.target and len(labelled) != 1 and len(self.nodes) > 1:
             hint = f"--target {next(iter(labelled or self.nodes))} names the node type to learn"
             hint += "" if labelled else "; --labels FILE has its labels"
@@ -145,6 +159,12 @@ class Graph:
             raise CohortError(f"{self.place}: the type that has labels", expected, self.target or "none")
         if not self.edges:
             raise CohortError(self.place, "at least one relation", "none")
+
+
+def _without_name(read: Callable[[], Task]) -> Task:
+    """The task of a graph without names."""
+    task = read()
+    return replace(task, node_type=NODE_TYPE, target_type=None if task.target_type is None else NODE_TYPE)
 
 
 def splits_in(

@@ -66,11 +66,25 @@ class NodeIds:
             kept = _kept(self.place, ids, self.is_text)
             yield pa.concat_arrays(kept.chunks) if isinstance(kept, pa.ChunkedArray) else pa.array(kept)
 
-    def nodes(self, place: str, ids: pa.Array | np.ndarray, first: int, skip_unknown: bool = False) -> np.ndarray:
+    def read(self, table: TableFile, column: int) -> np.ndarray:
+        """int64 [rows]: the nodes whose ids are in a column, each of which is known."""
+        parts: list[np.ndarray] = []
+        for (ids,), _ in table.texts([column], MIN_BLOCK):
+            parts.append(self.nodes_of_rows(table.place(column), ids, sum(map(len, parts))))
+        return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+    def nodes_of_rows(self, place: str, ids: pa.ChunkedArray, first: int) -> np.ndarray:
+        """int64 [n]: the nodes whose ids are in a block of a column, integers or texts, from row `first` on."""
+        return self.nodes(place, _kept(place, ids, self.is_text), first, what="row")
+
+    def nodes(
+        self, place: str, ids: pa.Array | np.ndarray, first: int, skip_unknown: bool = False, what: str = "edge"
+    ) -> np.ndarray:
         """int64 [n]: the nodes of ids, which are those of the edges from the number `first` on.
 
         Args:
             skip_unknown: the node of other ids is -1; else they are refused.
+            what: has the ids: "edge" or "row".
         """
         import pyarrow.compute as pc
 
@@ -83,8 +97,9 @@ class NodeIds:
             self._map.find(numbers, nodes)
         bad = np.flatnonzero(nodes < 0)
         if len(bad) and not skip_unknown:
-            expected, hint = f"an id of type {self.type} ({self.place})", "unknown_ids: skip leaves such edges out"
-            raise CohortError(f"{place} of edge {first + bad[0]}", expected, str(ids[int(bad[0])]), hint)
+            expected = f"an id of type {self.type} ({self.place})"
+            hint = "unknown_ids: skip leaves such edges out" if what == "edge" else "leave such rows out"
+            raise CohortError(f"{place} of {what} {first + bad[0]}", expected, str(ids[int(bad[0])]), hint)
         return nodes
 
 

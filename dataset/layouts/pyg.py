@@ -23,6 +23,7 @@ HINT = (
     "cohort.from_pyg(data, OUT)"
 )
 ADJ_HINT = "data.edge_index = torch_geometric.utils.to_edge_index(data.adj_t)[0].flip(0), before it is saved"
+TIMES = ("edge_time", "time")
 NAMES_HINT = (
     "use the names of a Data: x, edge_index, y, edge_weight, train_mask, val_mask, test_mask; or pass the tensors to "
     "cohort.from_tensors(OUT, x=..., edge_index=..., y=...)"
@@ -39,19 +40,25 @@ def read_data(source: Path, name: str | None = None) -> Graph:
         hint = ADJ_HINT if data.get("adj_t") is not None else f"{NAMES_HINT}; {source}:NAME is a tensor of edges alone"
         expected = "a tensor edge_index" if data.get("x") is not None else "tensors x and edge_index"
         raise CohortError(place, expected, ", ".join(map(str, data)) or "none", hint)
-    time = "edge_time" if _is_there(data, "edge_time") else "time"
-    keys = ("x", "edge_index", "y", "edge_weight", "edge_attr", time, *MASKS)
+    keys = ("x", "edge_index", "y", "edge_weight", "edge_attr", "edge_time", "time", *MASKS)
     tensors = {key: _tensor(place, key, data[key]) for key in keys if _is_there(data, key)}
     edge_index = array_of(tensors["edge_index"])
     arrays.demand_shape(f"{place}: edge_index", edge_index, (2, None))
     num_nodes = _num_nodes(f"{place}: num_nodes", data.get("num_nodes"), tensors)
     weights, attributes = tensors.get("edge_weight"), edge_attr_of(SimpleNamespace(**tensors))
+    times = {key: arrays.edge_times(f"{place}: {key}", array_of(tensors[key])) for key in TIMES if key in tensors}
+    have_nodes = "time" in times and is_of_nodes(len(times["time"]), num_nodes, edge_index.shape[1])
+    node_times = times.pop("time") if have_nodes else None
+    time, edge_times = next(iter(times.items()), ("", None))
+    if len(times) == 2:
+        del tensors["time"]  # not used
     beside = (
-        ("edge_weight", weights, "weights"),
-        (time, tensors.get(time), "times"),
-        ("edge_attr", attributes, "features"),
+        ("edge_weight", weights, "the edges' weights"),
+        (time, edge_times, "the edges' times"),
+        ("time", node_times, "the nodes' times"),
+        ("edge_attr", attributes, "the edges' features"),
     )
-    notes = [f"{key}: the edges' {what}" for key, tensor, what in beside if tensor is not None]
+    notes = [f"{key}: {what}" for key, numbers, what in beside if numbers is not None]
     if unused := [str(key) for key in data if _is_there(data, key) and key not in (*tensors, "num_nodes")]:
         notes.append(f"{source.name}: not used: {', '.join(unused)}")
     if weights is not None:
@@ -59,7 +66,7 @@ def read_data(source: Path, name: str | None = None) -> Graph:
     edges = replace(
         Edges.in_memory(f"{place}: edge_index", edge_index[0], edge_index[1]),
         weights=weights,
-        times=_times(f"{place}: ", time, tensors, num_nodes),
+        times=_weights_of(f"{place}: {time}", edge_times),
         features=None if attributes is None else rows_of_tensor(f"{place}: edge_attr", attributes),
     )
     graph = Graph.homogeneous(
@@ -69,6 +76,7 @@ def read_data(source: Path, name: str | None = None) -> Graph:
         labels=MemoryArray(f"{place}: y", array_of(tensors["y"])) if "y" in tensors else None,
         notes=notes,
         num_nodes=num_nodes,
+        node_times=_weights_of(f"{place}: time", node_times),
         any_task=True,
     )
     if "x" not in tensors:
@@ -115,16 +123,13 @@ def _num_nodes(place: str, declared: Any, tensors: dict) -> int | None:
     return next((len(tensors[key]) for key in ("x", "y", *MASKS) if key in tensors), None)
 
 
-def _times(prefix: str, key: str, tensors: dict, num_nodes: int | None) -> Weights | None:
-    """edge_time, or time, of nodes where it has one for each: those of the edges from them."""
-    if key not in tensors:
-        return None
-    times = arrays.edge_times(prefix + key, array_of(tensors[key]))
-    if num_nodes is None and len(times) != tensors["edge_index"].shape[1]:
-        num_nodes = len(times)
-    if key == "time" and len(times) == num_nodes:
-        times = arrays.times_of_sources(f"{prefix}edge_index", array_of(tensors["edge_index"])[0], times)
-    return Weights.from_array(MemoryArray(prefix + key, times), are_times=True)
+def is_of_nodes(num_times: int, num_nodes: int | None, num_edges: int) -> bool:
+    """Whether ``time`` has a time for each node; else it has one for each edge. `num_nodes` None: unknown."""
+    return num_times == num_nodes if num_nodes is not None else num_times != num_edges
+
+
+def _weights_of(place: str, times: np.ndarray | None) -> Weights | None:
+    return None if times is None else Weights.from_array(MemoryArray(place, times), are_times=True)
 
 
 def _is_there(data: dict, key: str) -> bool:

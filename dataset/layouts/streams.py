@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -16,7 +17,7 @@ from cohort_gnn.dataset.columns import FittedColumn
 from cohort_gnn.dataset.tables.classes import named_classes
 from cohort_gnn.dataset.tables.encoding import DeclaredColumns
 from cohort_gnn.dataset.tables.table import TableFile, shortened
-from cohort_gnn.dataset.tables.timestamps import Clock
+from cohort_gnn.dataset.tables.timestamps import Clock, times_or
 
 ROWS_AT_ONCE = 4096  # of a sparse matrix
 EDGE_BYTES = 16
@@ -165,6 +166,18 @@ class Edges:
         """The same edges in the other direction."""
         return replace(self, chunks=lambda size: ((dst, src, done) for src, dst, done in self.chunks(size)))
 
+    def both_ways(self) -> Edges:
+        """These edges, and behind them their reverses, with what they have beside."""
+
+        def twice(chunks: Callable[[int], Iterator[np.ndarray]]) -> Callable[[int], Iterator[np.ndarray]]:
+            return lambda size: itertools.chain(chunks(size), chunks(size))
+
+        beside: dict[str, Any] = {name: getattr(self, name) for name in ("weights", "times", "features")}
+        beside = {name: numbers and replace(numbers, chunks=twice(numbers.chunks)) for name, numbers in beside.items()}
+        if beside["features"] is not None:
+            beside["features"] = replace(beside["features"], matrix=None)
+        return replace(Edges.from_parts(self.place, [self, self.transposed()]), **beside)
+
     @staticmethod
     def from_parts(place: str, parts: Sequence[Edges]) -> Edges:
         """The edges of several files, one after the other."""
@@ -192,7 +205,7 @@ class Edges:
 
 @dataclass(frozen=True)
 class Weights:
-    """A weight for each edge, or a time, in the order of the edges, as a stream.
+    """A weight for each edge, or a time, in the order of the edges, as a stream; or a time for each node.
 
     Attributes:
         place: for messages.
@@ -218,8 +231,18 @@ class Weights:
         )
 
     @staticmethod
-    def from_table(table: TableFile, column: int, are_times: bool = False, clock: Clock | None = None) -> Weights:
-        """A column of a table, a weight or a time a row; `clock`: the times are timestamps or dates."""
+    def from_table(
+        table: TableFile, column: int, are_times: bool = False, clock: Clock | None = None, none: int | None = None
+    ) -> Weights:
+        """A column of a table, a weight or a time a row.
+
+        Args:
+            clock: the times are timestamps or dates.
+            none: the time of a null; None: nulls are refused.
+        """
+        if none is not None:
+            stream = lambda size: times_or(none, table, column, clock, size)  # noqa: E731
+            return Weights(table.place(column), stream, table.titles[column], are_times)
         if clock is not None:
             return Weights(
                 table.place(column), lambda size: clock.read(table, column, size), table.titles[column], are_times

@@ -59,6 +59,25 @@ class Clock:
             done += len(array)
 
 
+def times_or(none: int, table: TableFile, column: int, clock: Clock | None, block_bytes: int) -> Iterator[np.ndarray]:
+    """int64 [n] at a time: a column of integers, or of timestamps by a clock; `none` in place of nulls."""
+    done = 0
+    for (array,), _ in table.pieces([column], "integers" if clock is None else "texts", block_bytes):
+        array = _chunked(array)
+        known = array.drop_null()
+        filled = array.fill_null(known[0]) if len(known) else array.slice(0, 0)
+        place = table.place(column)
+        if clock is not None:
+            numbers = as_integers(place, filled, clock.unit, clock.zone, done)
+        else:
+            numbers = values.numbers(table, column, filled, "integers", done)
+        out = np.full(len(array), none, np.int64)
+        out[: len(numbers)] = numbers
+        out[np.asarray(array.is_null())] = none
+        yield out
+        done += len(array)
+
+
 def timestamps(place: str, array: pa.ChunkedArray, zone: str | None, first: int) -> pa.ChunkedArray:
     """Timestamps without a zone, which show the clocks of `zone`; dates are midnights.
 

@@ -83,7 +83,7 @@ def test_what_is_left_out_is_said_in_one_warning(tmp_path):
         from_pyg(data_of(**more), tmp_path / "g")
     assert [str(each.message) for each in said] == [
         "Data.degree [30, 3]; Data.year [9]; Data.source (str) are left out: "
-        "a data set keeps x, y, edge_index, edge_weight, edge_time, edge_attr and the three masks"
+        "a data set keeps x, y, time, edge_index, edge_weight, edge_time, edge_attr and the three masks"
     ]
     assert said[0].filename == __file__
 

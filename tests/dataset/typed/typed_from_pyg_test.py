@@ -208,7 +208,7 @@ def without_sizes() -> HeteroData:
         (
             with_times(torch.tensor([[0, 3], [0, 0]])),
             {},
-            r"edge_index of author, writes, paper: src\[1\]: expected a node in \[0, 3\), found 3",
+            r"of author, writes, paper: source of edge 1: expected a node of type author in \[0, 3\), found 3",
         ),
         (with_edges(torch.zeros(5, 2).long()), {}, "edge_index of author, writes, paper: .*\n.*pass edge_index.T"),
         (with_adj_t(), {}, r"of author, writes, paper: .*none\n.*to_edge_index\(.*flip\(0\)"),

@@ -87,11 +87,11 @@ class Conversion:
                 expected = "names of 1 to 64 letters, digits, _ and -"
                 raise CohortError("node and edge types", expected, repr(name), "rename it")
         self._take_memory(graph.id_bytes)
+        times = {type_: self._write_node_times(type_, nodes) for type_, nodes in graph.nodes.items()}
         features = {
             type_: self._write_features(type_, nodes.num_nodes, transformed(self._rows(type_, nodes), self.options))
             for type_, nodes in graph.nodes.items()
         }
-        times = {type_: self._write_node_times(type_, nodes.times) for type_, nodes in graph.nodes.items()}
         self._name_nodes()
         edges = self._write_relations()
         counts = {type_: count or 0 for type_, count in self.counts.items()}  # known once the edges are read
@@ -141,9 +141,12 @@ class Conversion:
             write_ids(self.folder / f"{self._prefix(type_)}{FILE}", blocks())
 
     def _rows(self, type_: str, nodes: Nodes) -> Rows | None:
-        """The feature rows of a node type; columns of unlike types are encoded as the training rows say."""
+        """The feature rows of a node type; columns of unlike types are encoded as the training rows say: those of the
+        training split, or, with tasks, those that exist when the first of them ends to train."""
 
         def training() -> np.ndarray | None:
+            if (end := self._training_end()) is not None and type_ in self._node_times:
+                return self._node_times[type_] <= end
             if type_ != self.graph.target or nodes.num_nodes is None:
                 return None
             _, (train, *others) = self._learned(nodes.num_nodes)
@@ -155,9 +158,16 @@ class Conversion:
 
         return self._fitting.node_rows(type_, nodes.features, training)
 
+    def _training_end(self) -> int | None:
+        """The last time of the training rows of the task whose training ends first; None: no task has times."""
+        times = [task().splits["train"].times for task in self.graph.tasks.values()]
+        return min((int(array.max()) for array in times if array is not None and len(array)), default=None)
+
     def _write_features(self, type_: str, count: int | None, rows: Rows | None) -> dict[str, Any]:
         """Writes the features of a node type, if it has some; returns them as meta.json does. The number of nodes is
         known then."""
+        if type_ in self._node_times:
+            count = len(self._node_times[type_])
         self.counts[type_] = count
         if rows is None:
             if count == 0:
@@ -171,17 +181,18 @@ class Conversion:
         self.counts[type_] = num_nodes
         return {"features": {"file": file, "dim": dim, "dtype": rows.dtype}}
 
-    def _write_node_times(self, type_: str, times: Weights | None) -> dict[str, Any]:
+    def _write_node_times(self, type_: str, nodes: Nodes) -> dict[str, Any]:
         """Writes since when each node of a type exists, if that is known; returns it as meta.json does."""
+        times = nodes.times
         if times is None:
             return {}
         parts = [times.converted(part) for part in times.chunks(self.options.block_bytes)]
-        numbers, count = np.concatenate(parts) if parts else np.empty(0, np.int64), self.counts[type_]
+        numbers, count = np.concatenate(parts) if parts else np.empty(0, np.int64), nodes.num_nodes
         if count not in (None, len(numbers)):
             raise CohortError(times.place, f"{count} times, one per node", f"{len(numbers)}")
         file = f"{self._prefix(type_)}node_times.npy"
         np.save(self.folder / file, numbers)
-        self.counts[type_], self._node_times[type_] = len(numbers), np.load(self.folder / file, mmap_mode="r")
+        self._node_times[type_] = np.load(self.folder / file, mmap_mode="r")
         return {"node_times": file}
 
     def write_rows(self, rows: Rows, file: str, num_nodes: int | None, what: str) -> list[int]:
@@ -325,6 +336,8 @@ class Conversion:
             )
         except CohortError as error:
             raise self._blamed_on_rows(error) from error
+        if skipped := edges.left_out():
+            self.graph.notes.append(f"{', '.join(relation)}: no edges of {skipped}")
         if self.counts[target] == 0:
             raise CohortError(edges.place, "at least one node", "no edges", "--nodes says how many there are")
         return {"type": relation} | described

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -10,11 +11,12 @@ from pathlib import Path
 import numpy as np
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.spelling import did_you_mean
 from cohort_gnn.dataset.columns import Column
 from cohort_gnn.dataset.layouts import tables
 from cohort_gnn.dataset.layouts.description import DESCRIPTION, HINT, ByTime, Description, EdgesOf, FileOf, NodesOf
 from cohort_gnn.dataset.layouts.graph import Graph, Nodes, Target, by_relation
-from cohort_gnn.dataset.layouts.node_ids import MIN_BLOCK, NodeIds, with_ids
+from cohort_gnn.dataset.layouts.node_ids import MIN_BLOCK, NodeIds, RowEdges, with_ids
 from cohort_gnn.dataset.layouts.streams import Edges, Labels, Rows, Weights
 from cohort_gnn.dataset.layouts.task_tables import read_task
 from cohort_gnn.dataset.layouts.tensor_files import ARRAYS, names_array, open_array
@@ -24,7 +26,7 @@ from cohort_gnn.dataset.tables.column_names import LABELS, edge_columns, is_id_n
 from cohort_gnn.dataset.tables.encoding import DeclaredColumns
 from cohort_gnn.dataset.tables.first_line import EDGE_LISTS, kind_suffix
 from cohort_gnn.dataset.tables.known_files import demand_unknown
-from cohort_gnn.dataset.tables.table import TableFile
+from cohort_gnn.dataset.tables.table import TableFile, shortened
 from cohort_gnn.dataset.tables.text_options import NONE, Wanted
 from cohort_gnn.dataset.tables.timestamps import Clock, as_order
 from cohort_gnn.spec.graph import NO_TIME, EdgeType
@@ -52,8 +54,14 @@ def described_graph(path: Path, description: Description) -> Graph:
         nodes={type_: Nodes(files.num_nodes, files.features, files.times()) for type_, files in nodes.items()},
         edges=by_relation(
             str(path),
-            (pair for edges in description.edges for pair in _relations(path, edges, _edges(path, edges, ids))),
+            itertools.chain(
+                (pair for edges in description.edges for pair in _relations(path, edges, _edges(path, edges, ids))),
+                (pair for files in nodes.values() for pair in files.keys(all_ids)),
+            ),
         ),
+        reverse=any(entry.keys for entry in description.nodes.values()),
+        keeps_names=any(entry.keys for entry in description.nodes.values()),
+        notes=[note for files in nodes.values() for note in files.unused()],
         target=description.target or "",
         targets={type_: files.target() for type_, files in nodes.items()},
         tasks={name: cache(partial(read_task, path, name, task, all_ids)) for name, task in description.tasks.items()},
@@ -83,13 +91,13 @@ class _NodeFiles:
     """What the files of a node type say."""
 
     def __init__(self, path: Path, type_: str, entry: NodesOf):
-        self._place, self._entry, self._files = f"{path}: nodes.{type_}", entry, _Files(path)
+        self._place, self._type, self._entry, self._files = f"{path}: nodes.{type_}", type_, entry, _Files(path)
         self._options = entry.options(self._place)
         self._table = self._open_table()
         self.ids: NodeIds | None = None
         if entry.id not in (None, NONE):
             table = self._demand_table("id")
-            self.ids = NodeIds(type_, table, table.choose([entry.id])[0])
+            self.ids = NodeIds(type_, table, table.choose(_id_columns(entry)))
         elif self._table is not None:
             tables.demand_part_order(self._table)
         if entry.id is None and self._table is not None:
@@ -107,7 +115,8 @@ class _NodeFiles:
         split += [entry.split.by_time] if isinstance(entry.split, ByTime) else []
         split += [str(entry.time)] if _is_column(entry.time) else []
         features = column_names(entry.features) if isinstance(entry.features, list) else []
-        lists = [features, label if isinstance(label, list) else [], split]
+        keys = [column for key in entry.keys for column in key.columns]
+        lists = [features, label if isinstance(label, list) else [], split, keys]
         return list(dict.fromkeys(name for names in lists for name in names))
 
     def _texts(self) -> list[str]:
@@ -115,15 +124,17 @@ class _NodeFiles:
         entry = self._entry
         split = entry.split.by_time if isinstance(entry.split, ByTime) else entry.split
         time = None if entry.time_unit is None else entry.time
-        texts = [name for name in (entry.label, split, time) if isinstance(name, str)]
+        keys = [column for key in entry.keys for column in key.columns]
+        texts = [name for name in (entry.label, split, time, *keys) if isinstance(name, str)]
         return [*texts, *text_names(entry.features)]
 
     def _open_table(self) -> TableFile | None:
         entry = self._entry
         if entry.file is None:
             return None
-        named = [name for name in (*self._columns(), entry.id) if name not in (None, NONE)]
-        texts = {entry.id, *self._texts()}  # texts do not decide whether the first line has names
+        ids = _id_columns(entry)
+        named = [*self._columns(), *ids]
+        texts = {*ids, *self._texts()}  # texts do not decide whether the first line has names
         bounds = (end for name in named if name not in texts for end in name.split(":", 1))
         wanted = Wanted(named, [int(end) for end in bounds if end.isdecimal()]) if named else Wanted()
         return tables.open_table(self._files.path_of(self._place, entry.file), self._options, wanted, entry.format)
@@ -146,8 +157,36 @@ class _NodeFiles:
             return None
         if isinstance(features, list):
             chosen = self._chosen("features", column_names(features))
+            self._demand_no_keys(*chosen)
             return rows_of_columns(chosen, features, f"{self._place}.features", self._entry.fit == "all")
         return self._files.rows(f"{self._place}.features", features)
+
+    def _demand_no_keys(self, table: TableFile, features: list[int]) -> None:
+        """Raises CohortError for ids among features: what a model learns of an id means nothing for others."""
+        keys = [*_id_columns(self._entry), *(column for key in self._entry.keys for column in key.columns)]
+        if odd := [table.titles[number] for number in table.choose(list(dict.fromkeys(keys))) if number in features]:
+            hint = "leave it out: what is learned of an id means nothing for others"
+            raise CohortError(
+                f"{self._place}.features", "columns that are no ids", f"{' and '.join(odd)} among them", hint
+            )
+
+    def keys(self, ids: Mapping[str, NodeIds | None]) -> Iterator[tuple[EdgeType, Edges]]:
+        """The relations of the foreign keys."""
+        for key in self._entry.keys:
+            if key.to not in ids:
+                expected = f"one of the node types {', '.join(ids)}"
+                raise CohortError(f"{self._place}.keys", expected, key.to, did_you_mean(key.to, ids))
+            table = self._demand_table("keys")
+            skip = {what for what in ("nulls", "unknown_ids") if getattr(key, what) == "skip"}
+            rows = RowEdges(table, table.choose(key.columns), ids[key.to], skip)
+            yield key.relation(self._type), Edges(str(table.path), rows.chunks, left_out=rows.left_out)
+
+    def unused(self) -> Iterator[str]:
+        """A line about columns of a table with keys that nothing is made of."""
+        if self._table is not None and self._entry.keys:
+            taken = self._table.choose(list(dict.fromkeys([*self._columns(), *_id_columns(self._entry)])))
+            if names := [name for number, name in enumerate(self._table.titles) if number not in taken]:
+                yield f"{self._table.path.name}: not used: {shortened(names)}"
 
     def _num_nodes(self) -> int | None:
         count = self._entry.count
@@ -220,6 +259,13 @@ class _NodeFiles:
             return None
         table, numbers = self._chosen("split", [split.by_time])
         return lambda: times_of(table, numbers[0])
+
+
+def _id_columns(entry: NodesOf) -> list[str]:
+    """The columns of the ids of nodes, if they have some."""
+    if entry.id in (None, NONE):
+        return []
+    return entry.id if isinstance(entry.id, list) else [str(entry.id)]
 
 
 class _Files:

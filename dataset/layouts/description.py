@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 import msgspec
@@ -11,6 +12,7 @@ from cohort_gnn.dataset.columns import Column
 from cohort_gnn.dataset.layouts import tables
 from cohort_gnn.dataset.layouts.tensor_files import ARRAYS
 from cohort_gnn.dataset.tables.text_options import SEPARATORS, TextOptions
+from cohort_gnn.spec.graph import EdgeType
 from cohort_gnn.spec.metrics import MetricName
 
 DESCRIPTION = "graph.yaml"
@@ -66,12 +68,39 @@ class ByTime(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     by_time: str
 
 
+class KeyOf(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A foreign key of a table: a relation from each row to the node that the key names.
+
+    Attributes:
+        column: the column, or several that make one key.
+        to: the node type whose ids it has.
+        name: of the relation; default: that of the columns.
+        nulls: of rows without a key: "skip": they have no edge.
+        unknown_ids: of keys that no node has: "skip": the row has no edge.
+    """
+
+    column: str | list[str]
+    to: str
+    name: str | None = None
+    nulls: Literal["refuse", "skip"] = "skip"
+    unknown_ids: Literal["refuse", "skip"] = "refuse"
+
+    @property
+    def columns(self) -> list[str]:
+        return [self.column] if isinstance(self.column, str) else self.column
+
+    def relation(self, type_: str) -> EdgeType:
+        """The relation of a key of this node type; signs that names may not have become "_"."""
+        return type_, self.name or re.sub(r"[^A-Za-z0-9_-]", "_", "_".join(self.columns)), self.to
+
+
 class NodesOf(Text, forbid_unknown_fields=True, kw_only=True):
     """A node type.
 
     Attributes:
         file: table with a row for each node.
-        id: its column of ids, integers or texts; without it, or with "none", row i is node i.
+        id: its column of ids, integers or texts, or several that make one; without it, or with "none", row i is node i.
+        keys: foreign keys of the table.
         count: the number of nodes, where neither a table nor features say it.
         features: columns of the table, by name or with what features are made of them; or a file of rows.
         fit: the rows that decide means, deviations and categories: "train" (those of the training split; of a node type
@@ -86,7 +115,8 @@ class NodesOf(Text, forbid_unknown_fields=True, kw_only=True):
     """
 
     file: str | None = None
-    id: str | None = None
+    id: str | list[str] | None = None
+    keys: list[KeyOf] = []
     count: Annotated[int, msgspec.Meta(ge=1, le=2**32)] | None = None
     features: str | list[str | Column] | FileOf | None = None
     fit: Literal["train", "all"] = "train"
@@ -141,7 +171,7 @@ class TaskOf(Text, forbid_unknown_fields=True, kw_only=True):
     train: str
     val: str | None = None
     test: str | None = None
-    id: str
+    id: str | list[str]
     time: str | None = None
     label: str | list[str]
     targets: Literal["classification", "regression", "multilabel"] | None = None
@@ -157,7 +187,7 @@ class Description(msgspec.Struct, forbid_unknown_fields=True):
     """The file; `target` is the node type to learn, where none or more than one has labels."""
 
     nodes: dict[str, NodesOf]
-    edges: list[EdgesOf]
+    edges: list[EdgesOf] = []
     tasks: dict[str, TaskOf] = {}
     name: str | None = None
     target: str | None = None

@@ -50,6 +50,7 @@ class Graph:
         edges: by (source type, name, target type).
         has_names: the data set keeps the names of the types. Without, they are one node type and one edge type, called
             NODE_TYPE and EDGE_TYPE; then alone edges may say how many nodes there are.
+        keeps_names: also with one node type and one edge type.
         target: the node type of the labels and splits; "" before it is chosen.
         targets: labels and splits by node type, where the source may have those of several.
         any_task: the labels are as the source has them; else the reader made classes of them.
@@ -73,6 +74,7 @@ class Graph:
     nodes: dict[str, Nodes]
     edges: dict[EdgeType, Edges]
     has_names: bool = True
+    keeps_names: bool = False
     target: str = ""
     targets: dict[str, Target] = field(default_factory=dict)
     labels: Labels | Array | None = None
@@ -108,7 +110,7 @@ class Graph:
 
     def without_names(self) -> Graph:
         """The same graph without the names of its types, where it has one node type and one edge type."""
-        if len(self.nodes) != 1 or len(self.edges) != 1 or self.reverse_of:
+        if len(self.nodes) != 1 or len(self.edges) != 1 or self.reverse_of or self.keeps_names:
             return self
         (nodes,), (edges,) = self.nodes.values(), self.edges.values()
         types: dict[str, Any] = {"nodes": {NODE_TYPE: nodes}, "edges": {EDGE_TYPE: edges}, "target": NODE_TYPE}

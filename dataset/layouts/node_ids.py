@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MIN_BLOCK = 1 << 20
+SKIP_HINT = "to leave such rows without an edge"
+SEPARATOR = "\x1f"  # between the parts of a key of several columns
 
 
 class NodeIds:
@@ -25,16 +27,16 @@ class NodeIds:
 
     Attributes:
         type: of the nodes, for messages.
-        table, column: which have them.
+        table, columns: which have them; several columns make texts, with SEPARATOR between them.
         is_text: they are texts, else integers.
         nbytes: of memory that they need.
     """
 
-    def __init__(self, type_: str, table: TableFile, column: int):
+    def __init__(self, type_: str, table: TableFile, columns: Sequence[int]):
         import pyarrow as pa
 
-        self.type, self.place, self.table, self.column = type_, table.place(column), table, column
-        parts = [chunk for (ids,), _ in table.texts([column], MIN_BLOCK) for chunk in ids.chunks]
+        self.type, self.place, self.table, self.columns = type_, table.place(columns[0]), table, columns
+        parts = [chunk for ids, _ in key_blocks(table, columns, MIN_BLOCK) for chunk in ids.chunks]
         ids = pa.chunked_array(parts or [pa.array([], pa.int64())])
         if ids.type != pa.int64() and (whole := values.integers_of_texts(ids)) is not None:
             ids = whole
@@ -62,15 +64,15 @@ class NodeIds:
         """The ids in the order of the nodes, some at a time: int64 or large_string."""
         import pyarrow as pa
 
-        for (ids,), _ in self.table.texts([self.column], MIN_BLOCK):
+        for ids, _ in key_blocks(self.table, self.columns, MIN_BLOCK):
             kept = _kept(self.place, ids, self.is_text)
             yield pa.concat_arrays(kept.chunks) if isinstance(kept, pa.ChunkedArray) else pa.array(kept)
 
-    def read(self, table: TableFile, column: int) -> np.ndarray:
-        """int64 [rows]: the nodes whose ids are in a column, each of which is known."""
+    def read(self, table: TableFile, columns: Sequence[int]) -> np.ndarray:
+        """int64 [rows]: the nodes whose ids are in columns, each of which is known."""
         parts: list[np.ndarray] = []
-        for (ids,), _ in table.texts([column], MIN_BLOCK):
-            parts.append(self.nodes_of_rows(table.place(column), ids, sum(map(len, parts))))
+        for ids, _ in key_blocks(table, columns, MIN_BLOCK):
+            parts.append(self.nodes_of_rows(table.place(columns[0]), ids, sum(map(len, parts))))
         return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
     def nodes_of_rows(self, place: str, ids: pa.ChunkedArray, first: int) -> np.ndarray:
@@ -101,6 +103,94 @@ class NodeIds:
             hint = "unknown_ids: skip leaves such edges out" if what == "edge" else "leave such rows out"
             raise CohortError(f"{place} of {what} {first + bad[0]}", expected, str(ids[int(bad[0])]), hint)
         return nodes
+
+
+def key_blocks(
+    table: TableFile, columns: Sequence[int], block_bytes: int, nulls: bool = False
+) -> Iterator[tuple[pa.ChunkedArray, float]]:
+    """The ids in a column, or in several that make one, some rows at a time, and how much is read, in [0, 1].
+
+    Args:
+        nulls: ids may be missing; whole numbers of a column that has nulls may be floats, as pandas writes them.
+    """
+    blocks = table.pieces(columns, "texts", block_bytes) if nulls else table.texts(columns, block_bytes)
+    for arrays, fraction in blocks:
+        if nulls:
+            arrays = [_or_null(table, column, array) for column, array in zip(columns, arrays, strict=True)]
+        yield arrays[0] if len(arrays) == 1 else _joined(table, columns, arrays), fraction
+
+
+def _or_null(table: TableFile, column: int, array: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
+    """int64 or texts, some of which are missing."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    place = table.place(column)
+    if pa.types.is_floating(array.type):
+        array = pc.if_else(pc.is_nan(array), None, array)
+        whole = pc.and_(pc.equal(array, pc.floor(array)), pc.less(pc.abs(array), 2.0**53))
+        if not pc.all(whole, min_count=0).as_py():
+            raise CohortError(place, "whole numbers below 2^53 as keys", "others", "convert the column to integers")
+        array = array.cast(pa.int64())
+    texts = values.texts(place, array)
+    return texts if table.options is None else pc.if_else(pc.equal(texts, ""), None, texts)
+
+
+def _joined(table: TableFile, columns: Sequence[int], keys: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
+    """The parts of keys, each as one text; null where a part is."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts = [part.cast(pa.large_string()) for part in keys]
+    for column, text in zip(columns, texts, strict=True):
+        if pc.any(pc.match_substring(text, SEPARATOR), min_count=0).as_py():
+            raise CohortError(table.place(column), "texts without U+001F", "one with it", "replace it")
+    return pc.binary_join_element_wise(*texts, pa.scalar(SEPARATOR, pa.large_string()))
+
+
+class RowEdges:
+    """The edges from each row of a table to the node that its key names, and what was left out of them.
+
+    Args:
+        table: row i is source i.
+        columns: of the key.
+        ids: of the targets; None: the key is a row number.
+        skip: rows without a key ("nulls"), and rows whose key no node has ("unknown_ids"), have no edge; where skip has
+            them not, they are refused.
+    """
+
+    def __init__(self, table: TableFile, columns: Sequence[int], ids: NodeIds | None, skip: Collection[str]):
+        self._table, self._columns, self._ids, self._skip = table, columns, ids, skip
+        self._nulls = self._unknown = self._rows = 0
+
+    def chunks(self, block_bytes: int) -> Iterator[EdgeChunk]:
+        """The edges, some at a time."""
+        place = f"{self._table.path}: {', '.join(self._table.titles[column] for column in self._columns)}"
+        self._nulls = self._unknown = self._rows = 0
+        for keys, fraction in key_blocks(self._table, self._columns, block_bytes, nulls="nulls" in self._skip):
+            there = np.asarray(keys.is_valid())
+            sources = self._rows + np.flatnonzero(there)
+            keys = keys.drop_null() if keys.null_count else keys
+            self._rows, self._nulls = self._rows + len(there), self._nulls + len(there) - len(sources)
+            if not len(keys):
+                continue
+            if self._ids is None:
+                yield sources, np.asarray(_kept(place, keys, as_text=False)), fraction
+                continue
+            targets = self._ids.nodes(place, _kept(place, keys, self._ids.is_text), 0, skip_unknown=True)
+            unknown = np.flatnonzero(targets < 0)
+            if len(unknown) and "unknown_ids" not in self._skip:
+                expected = f"an id of type {self._ids.type} ({self._ids.place})"
+                hint = f"{SKIP_HINT}: unknown_ids: skip"
+                raise CohortError(f"{place} of row {sources[unknown[0]]}", expected, str(keys[int(unknown[0])]), hint)
+            self._unknown += len(unknown)
+            yield np.delete(sources, unknown), np.delete(targets, unknown), fraction
+
+    def left_out(self) -> str:
+        """What the last reading left out, in words; "" where all rows have edges."""
+        counts = {"without a key": self._nulls, "with keys that no row has": self._unknown}
+        parts = [f"{count:,} {what}" for what, count in counts.items() if count]
+        return f"{' and '.join(parts)}, of {self._rows:,} rows" if parts else ""
 
 
 def with_ids(

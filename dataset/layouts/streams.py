@@ -49,6 +49,7 @@ class Edges:
         features: rows in the order of the edges, where they have some.
         has_unknown: ends may be -1, for ids that no node has; such edges are to be left out.
         selected: which of them are meant; None: all.
+        left_out: says, once all were read, what of the source is no edge; "" where all is.
     """
 
     place: str
@@ -60,6 +61,7 @@ class Edges:
     features: Rows | None = None
     has_unknown: bool = False
     selected: Selection | None = None
+    left_out: Callable[[], str] = str
 
     def only(self, kept: np.ndarray) -> Edges:
         """These edges, bool [E], with what they have beside."""

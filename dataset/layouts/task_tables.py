@@ -38,7 +38,8 @@ def read_task(path: Path, name: str, entry: TaskOf, ids: Mapping[str, NodeIds | 
     demand_types(place, entry.nodes, entry.to, ids)
     _demand_keys(place, entry, labels)
     options = entry.options(place)
-    wanted = Wanted([entry.id, *([entry.time] if entry.time else []), *labels], numbers=())
+    id_columns = [entry.id] if isinstance(entry.id, str) else entry.id
+    wanted = Wanted([*id_columns, *([entry.time] if entry.time else []), *labels], numbers=())
     opened = {
         split: tables.open_table(file_beside(f"{place}.{split}", path, file), options, wanted, entry.format)
         for split in SPLITS
@@ -49,14 +50,14 @@ def read_task(path: Path, name: str, entry: TaskOf, ids: Mapping[str, NodeIds | 
         "node_type": entry.nodes,
         "metric": entry.metric,
         "time_unit": entry.time_unit,
-        "id_column": entry.id,
+        "id_column": ", ".join(id_columns),
         "time_column": entry.time,
         "label_column": ", ".join(labels),
         "overlapping_times": entry.overlapping_times == "allow",
     }
     clock = Clock.named(f"{place}.time_unit", entry.time_unit, entry.time_zone, options.says)
     rows = {
-        split: (_ids(table, entry.id, ids[entry.nodes]), _times(table, entry.time, clock))
+        split: (_ids(table, id_columns, ids[entry.nodes]), _times(table, entry.time, clock))
         for split, table in opened.items()
     }
     if entry.to is not None:
@@ -94,10 +95,10 @@ def _with_empty(rows: dict[str, Any]) -> dict[str, Any]:
     return {split: rows[split] if split in rows else type(train)(**empty) for split in SPLITS}
 
 
-def _ids(table: TableFile, column: str, ids: NodeIds | None) -> np.ndarray:
-    """int64 [n]: the nodes in a column of ids, or of row numbers."""
-    (number,) = table.choose([column])
-    return table.read([number], np.int64) if ids is None else ids.read(table, number)
+def _ids(table: TableFile, columns: list[str], ids: NodeIds | None) -> np.ndarray:
+    """int64 [n]: the nodes in columns of ids, or in one of row numbers."""
+    numbers = table.choose(columns)
+    return table.read(numbers, np.int64) if ids is None else ids.read(table, numbers)
 
 
 def _times(table: TableFile, column: str | None, clock: Clock | None) -> np.ndarray | None:

@@ -172,7 +172,7 @@ def member(*path, **values):
 
 
 REFUSED = {
-    "yaml": (member(edges=None), "graph.yaml", "the key edges", "none"),
+    "yaml": (member(edges=None), "graph.yaml", "at least one relation", "none"),
     "typo": (member("nodes", "paper", labels="y"), "graph.yaml: nodes.paper", "keys that are known", "labels"),
     "no_file": (member("edges", 0, file="no.parquet"), "no.parquet", "a Parquet file", ""),
     "no_table": (

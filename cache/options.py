@@ -72,6 +72,7 @@ def presample(
     refresh: bool = False,
     seeds: np.ndarray | None = None,
     draws: dict[str, Any] | None = None,
+    trees: dict[str, Any] | None = None,
 ) -> dict:
     """Has the sampler count what it reads, unless the data set has the counts (`refresh`: even then).
 
@@ -82,6 +83,7 @@ def presample(
     Args:
         seeds: int64 [n], in place of those of a split; of several node types numbered through.
         draws: how neighbours are drawn, as `SamplerSpec.draws` has it; None: uniformly.
+        trees: of disjoint batches, fields of requests (`TrainerSpec.trees`), and "times", int64 [n] of `seeds`.
 
     Returns:
         What ``cohort-sampler --presample`` says: {"file", "batches", "reused", "max_batch_nodes", "max_batch_edges"}.
@@ -101,6 +103,10 @@ def presample(
         if seeds is not None:
             options["seeds"] = str(Path(folder) / "seeds.npy")
             np.save(options["seeds"], np.ascontiguousarray(seeds, np.int64))
+        options |= trees or {}
+        if "times" in options:
+            options["times"] = str(Path(folder) / "times.npy")
+            np.save(options["times"], np.ascontiguousarray((trees or {})["times"], np.int64))
         file = Path(folder) / "options.json"
         file.write_text(json.dumps(options))
         return ask_sampler("--presample", str(file))
@@ -141,6 +147,7 @@ def cache_members(
     clique_seeds: list[tuple[list[int], np.ndarray]] | None = None,
     gpus: list[int] | None = None,
     edge_ids: bool = False,
+    trees: dict[str, Any] | None = None,
 ) -> dict:
     """The members of run.json's "sampler" that make the cache, and leave rows on the disk; empty without both.
 
@@ -151,6 +158,7 @@ def cache_members(
         clique_seeds: (ranks, seeds int64 [n]) of each clique, where cliques train on seeds of their own.
         gpus: ordinals of those whose links are measured; None: all that are visible.
         edge_ids: whether batches have them.
+        trees: of disjoint batches, as `presample` takes them, for the seeds of the one clique.
 
     Raises:
         CohortError: as `presample` and `budgets` do; and no node has features.
@@ -178,6 +186,7 @@ def cache_members(
                 spec.presample_batches,
                 seeds=seeds,
                 draws=spec.draws,
+                trees=trees,
             )
             counts.append(reads)
             if not reads["reused"]:
@@ -193,7 +202,7 @@ def cache_members(
         hotness = {"rank_hotness": [rank_file[rank] for rank in range(num_ranks)]}
     if not has_cache:
         return host_options | hotness
-    needs = memory_needs(spec, meta, counts, edge_ids)
+    needs = memory_needs(spec, meta, counts, edge_ids, disjoint=trees is not None)
     cache_bytes = budgets(num_ranks, raw_bytes_of(meta), spec.cache_ratio, spec.cache_bytes, needs)
     bandwidth = spec.bandwidth or (machine_bandwidth(gpus=gpus) if on_gpu else MEASURED_BANDWIDTH)
     return (
@@ -210,7 +219,9 @@ def cache_members(
     )
 
 
-def memory_needs(spec: SamplerSpec, meta: dict, counts: list[dict], edge_ids: bool = False) -> MemoryNeeds:
+def memory_needs(
+    spec: SamplerSpec, meta: dict, counts: list[dict], edge_ids: bool = False, disjoint: bool = False
+) -> MemoryNeeds:
     """What a GPU needs beside the cache; a batch of unknown size is at most the whole graph.
 
     With several node types, rows count as wide as the widest.
@@ -223,7 +234,8 @@ def memory_needs(spec: SamplerSpec, meta: dict, counts: list[dict], edge_ids: bo
         num_nodes=num_nodes_of(meta),
         num_relations=len(meta["edges"]),
         batch_size=spec.batch_size,
-        fanout=spec.fanout if is_homogeneous else [-1],  # the sampler knows no worst case of other graphs
+        # The sampler knows no worst case of other graphs, and none of trees that is near.
+        fanout=spec.fanout if is_homogeneous and not disjoint else [-1],
         most_nodes=largest[0],
         most_edges=largest[1],
         label_bytes=label_bytes_of(meta),

@@ -108,14 +108,30 @@ def link_edges(data: StoredGraph, relation: str | None = None) -> LinkEdges:
             type_ for type_, known in data.reverses.items() if known.reverse_of in (None, type_)
         ]
     else:
-        matches = [type_ for type_ in data.edge_types if relation in (type_[1], ":".join(type_))]
+        matches = [edge_type_named(data, relation)]
     if len(matches) == 1:
         return LinkEdges(data, matches[0])
+    raise _not_one("--relation", data, None, matches)
+
+
+def edge_type_named(data: StoredGraph, relation: str, place: str = "--relation") -> EdgeType:
+    """The edge type of this name, or "source:name:target".
+
+    Raises:
+        CohortError: there is none, or more than one.
+    """
+    matches = [type_ for type_ in data.edge_types if relation in (type_[1], ":".join(type_))]
+    if len(matches) != 1:
+        raise _not_one(place, data, relation, matches)
+    return matches[0]
+
+
+def _not_one(place: str, data: StoredGraph, relation: str | None, matches: list[EdgeType]) -> CohortError:
     candidates = ", ".join(":".join(type_) for type_ in matches or data.edge_types)
     expected = f"the name of one relation, or source:name:target: {candidates}"
     names = [":".join(type_) for type_ in data.edge_types] + [type_[1] for type_ in data.edge_types]
     hint = did_you_mean(relation, names) if relation and not matches else ""
-    raise CohortError("--relation", expected, "none" if relation is None else relation, hint)
+    return CohortError(place, expected, "none" if relation is None else relation, hint)
 
 
 def with_held_out(data: StoredGraph) -> list[EdgeType]:

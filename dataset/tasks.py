@@ -25,7 +25,7 @@ from cohort_gnn.spec.metrics import is_of, names_of
 FOLDER, FILE = "tasks", "task.json"
 SPLITS = ("train", "val", "test")
 AGAIN = "import the data set again"
-OVERLAP_HINT = "a model that saw later rows knows the future; overlapping_times: allow takes them nevertheless"
+OVERLAP_CURE = "overlapping_times: allow"  # of a graph.yaml
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,7 +245,7 @@ def demand_sound(task: Task, place: str, counts: Mapping[str, int]) -> None:
     for split, rows in task.splits.items():
         _demand_rows(task, f"{place}: {split}", rows, split == "test", counts)
     if not task.overlapping_times:
-        _demand_later(task, place)
+        demand_later(task, place)
 
 
 def demand_types(place: str, node_type: str, target_type: str | None, known: Iterable[str]) -> None:
@@ -308,8 +308,8 @@ def _demand_array(place: str, array: np.ndarray, dtypes: tuple[str, ...], shape:
     arrays.demand_shape(place, array, shape)
 
 
-def _demand_later(task: Task, place: str) -> None:
-    """Raises CohortError unless each split is strictly later than those before it."""
+def demand_later(task: Task, place: str, cure: str = OVERLAP_CURE) -> None:
+    """Raises CohortError unless each split is strictly later than those before it. ``cure``: what allows others."""
     before: tuple[str, int] | None = None
     for split, rows in task.splits.items():
         if rows.times is None or not len(rows.times):
@@ -317,5 +317,6 @@ def _demand_later(task: Task, place: str) -> None:
         if before is not None and rows.times.min() <= before[1]:
             expected = f"times after {before[1]}, the last of {before[0]}"
             at = f"{place}: {split}, times[{rows.times.argmin()}]"
-            raise CohortError(at, expected, str(rows.times.min()), OVERLAP_HINT)
+            hint = f"a model that saw later rows knows the future; {cure} takes them nevertheless"
+            raise CohortError(at, expected, str(rows.times.min()), hint)
         before = split, int(rows.times.max())

@@ -207,12 +207,16 @@ void add_draw_weights(const dataset::Dataset& data, const DrawOptions& options, 
   }
 }
 
+void add_edge_times(const dataset::Dataset& data, GraphView& graph) {
+  demand_some(data, &dataset::Dataset::edge_times_of, "edge times",
+              "write the data set with edge_time=..., or leave time_attr and input_time out");
+  for (std::size_t relation = 0; relation < graph.relations.size(); ++relation) {
+    graph.relations[relation].edge_times = values_of<int64_t>(data.edge_times_of(static_cast<int>(relation)));
+  }
+}
+
 GraphView view_of(const dataset::Dataset& data, const Options& options, const StartLog& log) {
   if (options.edge_weights) demand_weights(data);
-  if (options.edge_times) {
-    demand_some(data, &dataset::Dataset::edge_times_of, "edge times",
-                "write the data set with edge_time=..., or leave time_attr and input_time out");
-  }
   GraphView graph = topology_of(data);
   const Encoded encoded = encoded_where(data, options);
   graph.coded_host_rows = encoded.in_host;
@@ -227,8 +231,8 @@ GraphView view_of(const dataset::Dataset& data, const Options& options, const St
     const auto number = static_cast<int>(relation);
     Relation& edges = graph.relations[relation];
     if (options.edge_weights) edges.edge_weights = values_of<float>(data.edge_weights_of(number));
-    if (options.edge_times) edges.edge_times = values_of<int64_t>(data.edge_times_of(number));
   }
+  if (options.edge_times) add_edge_times(data, graph);
   return graph;
 }
 

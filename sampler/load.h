@@ -30,6 +30,8 @@ channel::RowsIn rows_lie_in(const GraphView& graph, const Options& options);
 // The same without rows: their row_bytes are 0.
 GraphView topology_of(const dataset::Dataset& data);
 
+// Gives relations the times of their edges. Throws Error where the data set has none.
+void add_edge_times(const dataset::Dataset& data, GraphView& graph);
 // Has draws from the graph go by the data set's edge weights, if the options say so. Throws Error where it has none, or
 // bad ones.
 void add_draw_weights(const dataset::Dataset& data, const DrawOptions& options, GraphView& graph,

@@ -249,6 +249,10 @@ PresampleOptions read_presample_options(const std::filesystem::path& path) {
   members.read("seeds", options.seeds);
   members.read("max_batches", options.max_batches);
   members.read("refresh", options.refresh);
+  members.read("draw", options.draw);
+  members.read("disjoint", options.disjoint);
+  members.read("times", options.times);
+  members.read("time_window", options.time_window);
   COHORT_DRAW_OPTIONS(COHORT_READ)
   members.refuse_others();
   refuse_unless(!options.fanout.empty() && std::ranges::all_of(options.fanout, [](int32_t k) { return k >= -1; }),

@@ -51,6 +51,14 @@ uint64_t hash_lists(const base::CscRef& lists, uint64_t before) {
   return cache::hash_words(sample, hash);
 }
 
+// Of some of them: that they are as they were is for the data set to say.
+uint64_t hash_times(std::span<const int64_t> times, uint64_t before) {
+  const int64_t count = std::min(std::ssize(times), kHashedIndices);
+  std::vector<int64_t> sample;
+  for (int64_t i = 0; i < count; ++i) sample.push_back(times[static_cast<std::size_t>(std::ssize(times) / count * i)]);
+  return cache::hash_words(sample, before);
+}
+
 uint64_t hash_graph(const GraphView& graph) {
   uint64_t hash = 0;
   if (!graph.is_homogeneous()) {
@@ -134,13 +142,14 @@ class BatchMemory {
 // get their local ids one after the other.
 class Counter {
  public:
-  Counter(const GraphView& graph, std::span<const int32_t> fanout, uint64_t max_batches, cache::Hotness& hotness)
-      : fanout_(fanout), hotness_(hotness) {
+  Counter(const GraphView& graph, std::span<const int32_t> fanout, const CountedDraws& how, uint64_t max_batches,
+          cache::Hotness& hotness)
+      : fanout_(fanout), how_(how), hotness_(hotness) {
     const auto threads = static_cast<uint64_t>(omp_get_max_threads());
     const auto fitting = static_cast<uint64_t>(base::available_host_bytes() / kShareOfMemory /
                                                std::max<int64_t>(1, kBytesPerNode * graph.num_nodes));
     const uint64_t count = std::max<uint64_t>(1, std::min({threads, fitting, max_batches, kMostWorkers}));
-    for (uint64_t i = 0; i < count; ++i) workers_.push_back({make_host_backend(graph, {}), BatchMemory(graph), {}});
+    for (uint64_t i = 0; i < count; ++i) workers_.push_back({make_host_backend(graph, {}), BatchMemory(graph), {}, {}});
   }
 
   // Adds the first batches of an epoch, in any order.
@@ -151,8 +160,13 @@ class Counter {
       for (uint64_t step = next++; step < num_batches; step = next++) {
         const std::span<const int64_t> positions = schedule.positions(step);
         worker.seeds.clear();
+        worker.times.clear();
         for (const int64_t at : positions) worker.seeds.push_back(schedule.set().seeds[static_cast<std::size_t>(at)]);
-        const Query query{worker.seeds, fanout_, batch_key(kSeed, epoch, step)};
+        if (!how_.times.empty()) {
+          for (const int64_t at : positions) worker.times.push_back(how_.times[static_cast<std::size_t>(at)]);
+        }
+        Query query{worker.seeds, fanout_, batch_key(kSeed, epoch, step)};
+        query.spec = {.draw = how_.draw, .disjoint = how_.disjoint, .times = worker.times, .windows = how_.time_window};
         const BatchSizes sizes = worker.backend->sample(query);
         const cache::SampledBatch batch = worker.memory.fetch(*worker.backend, sizes, query, positions);
         const std::lock_guard lock(adding_);
@@ -169,14 +183,30 @@ class Counter {
   struct Worker {
     std::unique_ptr<Backend> backend;  // on the CPU
     BatchMemory memory;
-    std::vector<int64_t> seeds;
+    std::vector<int64_t> seeds, times;
   };
 
   std::span<const int32_t> fanout_;
+  const CountedDraws& how_;
   cache::Hotness& hotness_;
   std::vector<Worker> workers_;
   std::mutex adding_;
 };
+
+// What the options say of draws; gives the graph times of edges where seeds have some.
+CountedDraws draws_of(const dataset::Dataset& data, const PresampleOptions& options, int64_t num_seeds,
+                      GraphView& graph) {
+  CountedDraws how{.disjoint = options.disjoint, .time_window = options.time_window};
+  how.draw = static_cast<channel::Draw>(base::number_of(options.draw, names_of(channel::Draw{}), "draw"));
+  if (!how.time_window.empty() && how.time_window.size() != graph.relations.size()) {
+    throw base::Error({"time_window", base::format("a number for each of {} relations", graph.relations.size()),
+                       std::to_string(how.time_window.size()), ""});
+  }
+  if (options.times.empty()) return how;
+  how.times = read_times(options.times, num_seeds);
+  add_edge_times(data, graph);
+  return how;
+}
 
 std::string describe(const std::filesystem::path& file, const cache::HotnessTotals& totals, bool reused) {
   const nlohmann::json json = {{"file", file.string()},
@@ -189,7 +219,8 @@ std::string describe(const std::filesystem::path& file, const cache::HotnessTota
 
 }  // namespace
 
-cache::HotnessKey hotness_key(const GraphView& graph, std::span<const int64_t> seeds, const PresampleOptions& options) {
+cache::HotnessKey hotness_key(const GraphView& graph, std::span<const int64_t> seeds, const PresampleOptions& options,
+                              const CountedDraws& how) {
   const std::size_t num_relations = graph.relations.size(), num_hops = options.fanout.size() / num_relations;
   if (num_hops * num_relations != options.fanout.size() || num_hops == 0 || num_hops > channel::kMaxHops) {
     throw base::Error({"fanout",
@@ -204,12 +235,20 @@ cache::HotnessKey hotness_key(const GraphView& graph, std::span<const int64_t> s
   for (const Relation& relation : graph.relations) {
     if (relation.draw_weights) split = relation.draw_weights->hash(split);
   }
+  if (how.disjoint) {
+    split = cache::hash_words(std::vector<int64_t>{static_cast<int64_t>(how.draw)}, split);
+    split = cache::hash_words(how.time_window, cache::hash_words(how.times, split));
+    for (const Relation& relation : graph.relations) {
+      if (relation.edge_times)
+        split = hash_times({relation.edge_times, static_cast<std::size_t>(relation.lists.num_edges)}, split);
+    }
+  }
   const auto first_end = options.fanout.begin() + static_cast<std::ptrdiff_t>(num_hops);
   return {hash_graph(graph), split, {options.fanout.begin(), first_end}, options.batch_size};
 }
 
 cache::Hotness presample(const GraphView& graph, std::span<const int64_t> seeds, const cache::HotnessKey& key,
-                         std::span<const int32_t> fanout, int64_t max_batches) {
+                         std::span<const int32_t> fanout, int64_t max_batches, const CountedDraws& how) {
   const SeedSet set({seeds.begin(), seeds.end()});
   EpochOrders orders(kSeed);
   channel::Request request{};
@@ -217,7 +256,7 @@ cache::Hotness presample(const GraphView& graph, std::span<const int64_t> seeds,
   request.shuffle = true;
   cache::Hotness hotness(key, graph.num_nodes, cache::end_of(numbered_lists(graph)), kSeed);
   auto num_batches = static_cast<uint64_t>(std::max<int64_t>(1, max_batches / 2));  // of an epoch
-  Counter counter(graph, fanout, num_batches, hotness);
+  Counter counter(graph, fanout, how, num_batches, hotness);
   const uint64_t num_epochs = max_batches > 1 ? kCountedEpochs : 1;
   for (request.epoch = 0; request.epoch < num_epochs; ++request.epoch) {
     const Schedule schedule(set, request.batch_size, orders.of(set, request));
@@ -235,18 +274,20 @@ std::string presample_to_file(const PresampleOptions& options) {
   const dataset::Dataset data = dataset::Dataset::open(options.dataset);
   GraphView graph = topology_of(data);  // counting reads no rows
   add_draw_weights(data, options, graph);
-  const std::vector<int64_t> seeds =
-      options.seeds.empty() ? seeds_of(data, graph, options.split) : read_seeds(options.seeds, graph.num_nodes);
+  const std::vector<int64_t> seeds = options.seeds.empty()
+                                         ? seeds_of(data, graph, options.split)
+                                         : read_seeds(options.seeds, graph.num_nodes, options.disjoint);
+  const CountedDraws how = draws_of(data, options, std::ssize(seeds), graph);
   if (seeds.empty())
     throw base::Error({options.split, "at least one seed", "none",
                        "choose another split; without labels all are empty, and nothing plans for links"});
-  const cache::HotnessKey key = hotness_key(graph, seeds, options);
+  const cache::HotnessKey key = hotness_key(graph, seeds, options, how);
   const std::filesystem::path file = cache::hotness_path(options.dataset, key);
   if (!options.refresh && std::filesystem::exists(file)) {
     return describe(file, cache::Hotness::load_totals(file, &key), true);  // who reads the counts checks them
   }
   dataset::demand_in_range(data);
-  const cache::Hotness hotness = presample(graph, seeds, key, options.fanout, options.max_batches);
+  const cache::Hotness hotness = presample(graph, seeds, key, options.fanout, options.max_batches, how);
   hotness.save(file);
   return describe(file, hotness.totals(), false);
 }

@@ -13,6 +13,14 @@
 
 namespace cohort::sampler {
 
+// How a run asks for the batches that are counted (channel/request.h).
+struct CountedDraws {
+  channel::Draw draw = channel::Draw::kUniform;
+  bool disjoint = false;
+  std::vector<int64_t> times{};        // int64 [n], of the seeds; none: edges of any time
+  std::vector<int64_t> time_window{};  // int64 [num_relations]; none: edges of any age
+};
+
 // What to count: a JSON file with these members.
 struct PresampleOptions : DrawOptions {
   std::filesystem::path dataset;  // folder; the file of counts goes there
@@ -21,21 +29,26 @@ struct PresampleOptions : DrawOptions {
   std::string split = "train";  // whose seeds: "train", "val" or "test"
   std::filesystem::path
       seeds;  // a .npy file of seeds, int64 [n], as the sampler counts nodes, in place of a split's; empty: none
-  int64_t max_batches = 200;  // two epochs when that is less
-  bool refresh = false;       // count again though there is a file
+  int64_t max_batches = 200;     // two epochs when that is less
+  bool refresh = false;          // count again though there is a file
+  std::string draw = "uniform";  // and what follows: see CountedDraws
+  bool disjoint = false;
+  std::filesystem::path times;  // a .npy file, of `seeds`
+  std::vector<int64_t> time_window;
 };
 
 // Throws Error naming file and member for anything missing, unknown or out of range.
 PresampleOptions read_presample_options(const std::filesystem::path& json);
 
 // Of counts of these seeds, int64 [n], as Query has them. Throws Error for a fanout that does not fit the graph.
-cache::HotnessKey hotness_key(const GraphView& graph, std::span<const int64_t> seeds, const PresampleOptions& options);
+cache::HotnessKey hotness_key(const GraphView& graph, std::span<const int64_t> seeds, const PresampleOptions& options,
+                              const CountedDraws& how = {});
 
 // Samples as many shuffled batches of one epoch as of another on the CPU, keyed apart from every training epoch, until
 // `max_batches` or the epochs' end; then a quarter as many of a third epoch, which tell what these counts promise.
 // Feature rows are not read. `seeds`: as Query has them; `fanout`: of each relation.
 cache::Hotness presample(const GraphView& graph, std::span<const int64_t> seeds, const cache::HotnessKey& key,
-                         std::span<const int32_t> fanout, int64_t max_batches);
+                         std::span<const int32_t> fanout, int64_t max_batches, const CountedDraws& how = {});
 
 // Makes the file of counts unless a good one is there. Returns JSON {"file", "batches", "reused", "max_batch_nodes",
 // "max_batch_edges"}.

@@ -196,6 +196,10 @@ std::vector<int64_t> read_seeds(const std::filesystem::path& path, int64_t num_n
   return seeds;
 }
 
+std::vector<int64_t> read_times(const std::filesystem::path& path, int64_t num_seeds) {
+  return read_numbers(path, {num_seeds});
+}
+
 std::vector<int64_t> read_pairs(const std::filesystem::path& path, int64_t num_nodes) {
   std::vector<int64_t> ids = read_numbers(path, {-1, 2});
   for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -217,7 +221,7 @@ const SeedSet& SeedSets::get(uint32_t number, bool may_repeat) {
   SeedSet set = std::filesystem::exists(pairs) ? SeedSet::of_pairs(read_pairs(pairs, num_nodes_))
                                                : read_seeds(file_of(number, false), num_nodes_, may_repeat);
   const std::filesystem::path times = folder_ / base::format("seeds-{}-times.npy", number);
-  if (std::filesystem::exists(times)) set.times = read_numbers(times, {set.size()});
+  if (std::filesystem::exists(times)) set.times = read_times(times, set.size());
   const auto read_weights = [&](const char* end, NodeWeights& weights) {
     const std::filesystem::path path = folder_ / base::format("weights-{}-{}.npy", number, end);
     if (std::filesystem::exists(path)) weights = NodeWeights(path);

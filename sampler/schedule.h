@@ -133,6 +133,9 @@ class EpochOrders {
 // twice, unless seeds may repeat.
 std::vector<int64_t> read_seeds(const std::filesystem::path& path, int64_t num_nodes, bool may_repeat = false);
 
+// Times of `num_seeds` seeds, of a .npy file. Throws Error when it is missing or malformed.
+std::vector<int64_t> read_times(const std::filesystem::path& path, int64_t num_seeds);
+
 // Pairs of a .npy file, int64 [n, 2]. Throws Error when it is missing or malformed, or an id is out of range.
 std::vector<int64_t> read_pairs(const std::filesystem::path& path, int64_t num_nodes);
 

@@ -5,6 +5,7 @@ SUMMARY = "summary.json"
 METRICS = "metrics.jsonl"  # a line an epoch
 CHECKPOINT = "checkpoint.pt"
 MODEL = "model.pt"
+TEST_SCORES = "test.parquet"  # of a task of the data set: a row for each of its test
 PLAN = "plan.json"
 TIMELINE = "timeline.json"  # trace events
 REPORT = "report.html"

@@ -216,12 +216,39 @@ class RunSpec(SamplerSpec):
         " rows of --hidden columns",
     )
     layers: Literal["cohort", "pyg"] = _model("cohort", "implementation of the layers: Cohort's fused ones or PyG's")
-    task: Literal["node", "link"] | None = _training(
+    task: types.TaskName | None = _training(
         None,
         "node: learn the labels of nodes; link: learn which pairs of nodes have an edge (default: link for a data set"
-        " with held-out links, see cohort dataset split-links; otherwise node)",
+        " with held-out links, see cohort dataset split-links; otherwise node); NAME: a task of the data set, with"
+        " nodes, times and labels of its own",
         BATCHES | LOSS | MEMORY,
-        metavar="node|link",
+        metavar="node|link|NAME",
+    )
+    time_attr: Literal["edge_time", "none"] | None = _sampling(
+        None,
+        "edge_time: draw only edges that exist at the time of their seed, each seed in a tree of its own; none: draw"
+        " edges whatever their time (default: edge_time if edges and seeds have times; otherwise none)",
+        BATCHES | MEMORY,
+        metavar="edge_time|none",
+    )
+    temporal_strategy: Literal["uniform", "last"] = _sampling(
+        "uniform",
+        "with --time-attr edge_time: uniform: draw at random from the edges up to the seed's time; last: take the"
+        " latest of them",
+        BATCHES | MEMORY,
+    )
+    time_window: types.TimeWindow | None = _sampling(
+        None,
+        "with --time-attr edge_time: draw only edges whose time is at most N before that of the seed, in the unit of"
+        " the times; for all relations that have times, or for some by name",
+        BATCHES | MEMORY,
+        metavar="N|RELATION=N[,...]",
+    )
+    overlapping_times: Literal["refuse", "allow"] = _training(
+        "refuse",
+        "with --time-attr edge_time: allow: validation and test need not be strictly later than training, which tells"
+        " a model of the time that it is tested on",
+        metavar="refuse|allow",
     )
     relation: str | None = _training(
         None,
@@ -387,6 +414,11 @@ class TrainerSpec(RunSpec):
         max_batches: of each pass; for a run that is only to be measured, and makes no checkpoints.
         coarse_error: the relative error bound of features in coarse epochs; 0: there are none.
         weights_of_classes: what --class-weights gives each class.
+        task_name: of the data set's task that is learned; None: its splits and labels, or links.
+        class_names: of the classes or labels of that task; None: they have none, or columns.json has them.
+        in_time: seeds have times, and edges up to these are drawn.
+        trees: fields of requests (channel/request.h) for batches in which each seed has a tree of its own; None: seeds
+            share nodes.
     """
 
     num_classes: int
@@ -398,6 +430,10 @@ class TrainerSpec(RunSpec):
     max_batches: int | None = None
     coarse_error: float = 0.0
     weights_of_classes: list[float] | None = None
+    task_name: str | None = None
+    class_names: list[str] | None = None
+    in_time: bool = False
+    trees: dict[str, Any] | None = None
 
     @property
     def graph(self) -> GraphTypes:

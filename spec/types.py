@@ -65,6 +65,22 @@ ClassWeights = Annotated[
         extra={"words": ("balanced",)},
     ),
 ]
+TaskName = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9_][\w.-]*$",
+        description="node or link or the name of a task of the data set",
+        extra={"words": ("node", "link")},
+    ),
+]
+TimeWindow = Annotated[
+    str,
+    Meta(
+        pattern=r"^(\d{1,18}|[^=,]+=\d{1,18}(,[^=,]+=\d{1,18})*)$",
+        description="a whole number, or RELATION=NUMBER[,...] with some relations of the data set",
+    ),
+]
+Time = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Topology = Literal["auto", "gpu", "host"]
 Compress = Literal["auto", "none", "cache", "host", "both"]
 Order = Literal["address", "asis"]

@@ -83,6 +83,7 @@ def _train(source, process_rank, run: dict, out: Path, stop: StopRequest, loaded
     import torch
 
     from cohort_gnn.dataset import open as open_dataset
+    from cohort_gnn.dataset.learned import learned
     from cohort_gnn.spec import files
     from cohort_gnn.spec.run import TrainerSpec, from_json
     from cohort_gnn.trainer.loop.callbacks import callbacks_of
@@ -91,6 +92,7 @@ def _train(source, process_rank, run: dict, out: Path, stop: StopRequest, loaded
     from cohort_gnn.trainer.loop.ranks import Ranks
     from cohort_gnn.trainer.loop.results import Results
     from cohort_gnn.trainer.loop.resume import Checkpoints
+    from cohort_gnn.trainer.loop.seeds import Seeds, labels_of, seeds_of_task
     from cohort_gnn.trainer.loop.trainer import Trainer
     from cohort_gnn.trainer.models.targets import baselines_of, targets_of
     from cohort_gnn.trainer.report.cache_report import predicted
@@ -109,12 +111,13 @@ def _train(source, process_rank, run: dict, out: Path, stop: StopRequest, loaded
     dataset = Path(run["sampler"]["dataset"])
     data = open_dataset(dataset)
     links = target_weights = None
+    task = learned(data, options.task_name)
     if options.task == "link":
-        splits, links = seeds_of_links(data, options)
+        pairs, links = seeds_of_links(data, options)
+        seeds = {name: Seeds(ids) for name, ids in pairs.items()}
         target_weights = weights_of_targets(data, options)
     else:
-        first = data.first_node[data.target]
-        splits = {name: getattr(data, f"{name}_ids") + first for name in ("train", "val", "test")}
+        seeds = seeds_of_task(task, data.first_node[task.node_type], options.in_time)
     if source.device.type == "cuda":
         torch.cuda.set_device(source.device)
     machines = run.get("machines", {"store": Path(run["sampler"]["channel"]) / "store", "has_checkpoint": True})
@@ -135,16 +138,21 @@ def _train(source, process_rank, run: dict, out: Path, stop: StopRequest, loaded
     by_machine = ranks.gather(predicted(run["sampler"]) if ranks.local_rank == 0 else [])
     expected = None if None in by_machine else [shares for rank_shares in by_machine for shares in rank_shares]
     about = {
-        "baselines": baselines_of(data, targets_of(options.targets)),
+        "baselines": baselines_of(labels_of(task), targets_of(options.targets)),
         "time_sliced": run.get("time_sliced", False),
         "cache": None if expected is None else {"predicted": expected, "measured": []},
     }
     all_rows = source.all_rows(dataset)
-    arguments = options, source, ranks, splits, out, callbacks, stop, all_rows
+    arguments = options, source, ranks, seeds, out, callbacks, stop, all_rows
     trainer = Trainer(*arguments, links=links, target_weights=target_weights, **about)
     if run.get("resume"):
         checkpoints.resume(trainer, machines["has_checkpoint"])
     trainer.run()
+    if ranks.rank == 0 and trainer.scores_of_test is not None and options.max_batches is None:
+        from cohort_gnn.trainer.predict.task_scores import write_task_scores
+
+        scores = trainer.scores_of_test.cpu().numpy()
+        write_task_scores(out / files.TEST_SCORES, data, task, "test", scores, trainer.targets)
     ranks.leave()
 
 

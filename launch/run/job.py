@@ -16,10 +16,12 @@ from cohort_gnn.cache.planner import raw_row_bytes
 from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.dataset import open as open_folder
 from cohort_gnn.dataset.links import link_edges, with_held_out
+from cohort_gnn.dataset.tasks import tasks_of
 from cohort_gnn.launch.options.devices import gpu_memory, resolve_device
 from cohort_gnn.launch.options.parser import values_of
 from cohort_gnn.launch.options.partition import clique_seeds, cliques_of_ranks, parts_file
 from cohort_gnn.launch.run.losses import weights_of_classes, with_whole_path
+from cohort_gnn.launch.run.times import counted_seeds, is_in_time, task_name, task_of, trees_of
 from cohort_gnn.spec.graph import GraphTypes
 from cohort_gnn.spec.options import options_of
 from cohort_gnn.spec.run import RunSpec, SamplerSpec, TrainerSpec
@@ -36,7 +38,9 @@ def demand_train_nodes(data: StoredGraph) -> None:
     """Raises CohortError for a data set whose training split is empty."""
     if len(data.train_ids) == 0:
         hint = "write the data set with another --split-ratio"
-        if data.num_classes == 0:
+        if tasks := tasks_of(data.path):
+            hint = f"--task {tasks[0]} learns a task of the data set (it has {', '.join(tasks)})"
+        elif data.num_classes == 0:
             hint = "no node has a label: cohort dataset import --labels FILE gives them some"
         raise CohortError(str(data.path / "train_ids.npy"), "at least one node to train on", "none", hint)
 
@@ -55,14 +59,22 @@ def takes_edge_features(spec: SamplerSpec, data: StoredGraph) -> bool:
 
 
 def with_task(spec: Spec, data: StoredGraph) -> Spec:
-    """The options with the task that they name, or else that of the data set."""
-    return replace(spec, task=spec.task or ("link" if with_held_out(data) else "node"))
+    """The options with the task that they name, or else that of the data set; with its metric to monitor.
+
+    Raises:
+        CohortError: the data set has no task of that name.
+    """
+    spec = replace(spec, task=spec.task or ("link" if with_held_out(data) else "node"))
+    if spec.monitor is None and task_name(spec):
+        return replace(spec, monitor=task_of(spec, data).metric)
+    return spec
 
 
 def trainer_spec(spec: RunSpec, data: StoredGraph) -> TrainerSpec:
     """The options with what follows from the data set."""
     check_sampler_sms(spec)
     types, is_link_task, parts = types_of_run(spec, data), spec.task == "link", None
+    task = None if is_link_task else task_of(spec, data)
     tables = [relation.edge_table for relation in data.edge_types.values()] if takes_edge_features(spec, data) else []
     edge_dims = [0 if table is None else table.feature_dim for table in tables]
     if spec.partition:
@@ -72,19 +84,24 @@ def trainer_spec(spec: RunSpec, data: StoredGraph) -> TrainerSpec:
         **values_of(with_whole_path(spec)),
         coarse_error=coarse_error(spec, data),
         weights_of_classes=weights_of_classes(spec, data),
-        num_classes=spec.hidden if is_link_task else data.num_classes,
-        feature_dim=types.feature_dims[data.target],
-        targets="link" if is_link_task else data.task,
+        num_classes=spec.hidden if task is None else task.num_classes,
+        feature_dim=types.feature_dims[types.target],
+        targets="link" if task is None else str(task.targets),
         types=replace(types, edge_dims=edge_dims) if spec.model_kind.several_types else None,
         edge_dim=max(edge_dims, default=0),
         parts=parts,
+        task_name=task_name(spec),
+        class_names=None if task is None else task.class_names,
+        in_time=is_in_time(spec, data, task),
+        trees=None if task is None else trees_of(spec, data, task),
     )
 
 
 def types_of_run(spec: RunSpec, data: StoredGraph) -> GraphTypes:
-    """The types of the data set, with the relation that the run predicts."""
-    relation = link_edges(data, spec.relation).relation if spec.task == "link" else None
-    return replace(data.types, relation=relation)
+    """The types of the data set, with the relation or the node type that the run predicts."""
+    if spec.task == "link":
+        return replace(data.types, relation=link_edges(data, spec.relation).relation)
+    return replace(data.types, target=task_of(spec, data).node_type)
 
 
 def coarse_error(spec: RunSpec, data: StoredGraph) -> float:
@@ -129,7 +146,13 @@ def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = N
         endpoints, batch_size = planned_seeds(spec, data)
         own_seeds = [(list(range(num_ranks)), endpoints)]
         planned = replace(planned, batch_size=batch_size)
-    cache = cache_plan.cache_members(planned, dataset, num_ranks, device == "cuda", own_seeds, gpus_of(spec))
+    trees, learns = None, spec if isinstance(spec, RunSpec) and spec.task not in (None, "link") else None
+    if learns and (task_name(learns) or is_in_time(learns, data, task_of(learns, data))):
+        seeds, trees = counted_seeds(learns, data)
+        own_seeds = [(list(range(num_ranks)), seeds)]
+    cache = cache_plan.cache_members(
+        planned, dataset, num_ranks, device == "cuda", own_seeds, gpus_of(spec), trees=trees
+    )
     topology = cache_plan.topology_of(spec, device)
     if topology != spec.topology:
         in_gpu = topology_bytes(data, spec.weight_attr)
@@ -149,6 +172,7 @@ def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = N
         "edge_weights": spec.use_edge_weights or None,
         "edge_features": spec.use_edge_features or None,
         "in_place": in_place or None,
+        "edge_times": True if trees and "times" in trees else None,
         "plan_file": str(plan_file) if plan_file and "cache_bytes" in cache else None,
         "poison_slots": spec.debug_poison_slots,
         "slow_fetch_us": spec.debug_slow_fetch_us,

@@ -9,6 +9,9 @@ import numpy as np
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import StoredGraph
+from cohort_gnn.dataset.learned import labels_or_unknown
+from cohort_gnn.dataset.tasks import Task
+from cohort_gnn.launch.run.times import task_of
 from cohort_gnn.spec.run import RunSpec
 
 LOG = logging.getLogger(__name__)
@@ -18,7 +21,7 @@ Spec = TypeVar("Spec", bound=RunSpec)
 
 def check_loss(spec: RunSpec, data: StoredGraph) -> None:
     """Raises CohortError for options of the loss that do not fit the task of a run, or each other."""
-    task = "link" if spec.task == "link" else data.task
+    task = "link" if spec.task == "link" else str(task_of(spec, data).targets)
     if spec.loss == "focal" and task not in ("classification", "multilabel"):
         hint = "bce, softmax and margin are the losses of links" if task == "link" else "leave it out"
         raise CohortError("--loss focal", "classes or several labels to learn", task, hint)
@@ -41,11 +44,11 @@ def weights_of_classes(spec: RunSpec, data: StoredGraph) -> list[float] | None:
     Raises:
         CohortError: the file has no such numbers.
     """
-    if spec.class_weights is None or spec.task == "link" or data.task != "classification":
+    if spec.class_weights is None or spec.task == "link" or task_of(spec, data).targets != "classification":
         return None
     if spec.class_weights != "balanced":
-        return _read(Path(spec.class_weights), data.num_classes)
-    counts = _label_counts(data)
+        return _read(Path(spec.class_weights), task_of(spec, data).num_classes)
+    counts = _label_counts(task_of(spec, data))
     return [float(counts.sum() / ((counts > 0).sum() * count)) if count else 0.0 for count in counts]
 
 
@@ -58,9 +61,9 @@ def with_whole_path(spec: Spec) -> Spec:
 
 def warn_of_majority(spec: RunSpec, data: StoredGraph) -> None:
     """Warns where nearly all training labels are of one class, and names the options that help and are not there."""
-    if spec.task == "link" or data.task != "classification":
+    if spec.task == "link" or task_of(spec, data).targets != "classification":
         return
-    counts, cures = _label_counts(data), []
+    counts, cures = _label_counts(task_of(spec, data)), []
     share = counts.max(initial=0) / max(1, counts.sum())
     if share <= MAJORITY:
         return
@@ -72,11 +75,10 @@ def warn_of_majority(spec: RunSpec, data: StoredGraph) -> None:
         LOG.warning(f"{100 * share:.1f} % of the training labels are of class {counts.argmax()}: {'; '.join(cures)}")
 
 
-def _label_counts(data: StoredGraph) -> np.ndarray:
-    """int64 [classes]: how many training nodes have each as their label. The sampler refuses ids of no nodes."""
-    ids = data.train_ids
-    y = np.asarray(data.y[ids[(ids >= 0) & (ids < len(data.y))]])
-    return np.bincount(y[(y >= 0) & (y < data.num_classes)], minlength=data.num_classes)
+def _label_counts(task: Task) -> np.ndarray:
+    """int64 [classes]: how many training rows have each as their label."""
+    y = labels_or_unknown(task, "train")
+    return np.bincount(y[(y >= 0) & (y < task.num_classes)], minlength=task.num_classes)
 
 
 def _read(file: Path, num_classes: int) -> list[float]:

@@ -20,7 +20,7 @@ from cohort_gnn.launch.options.parser import add_options, kind, spec_of
 from cohort_gnn.launch.run.supervise import Stopped, begin_child, handlers_kept, stop_on_signals, stopped_later
 from cohort_gnn.spec import files
 from cohort_gnn.spec.run import SamplerSpec
-from cohort_gnn.spec.types import Bytes, Positive, Probability
+from cohort_gnn.spec.types import Bytes, Positive, Probability, Time
 
 LOG = logging.getLogger(__name__)
 
@@ -53,6 +53,13 @@ def register(commands) -> None:
         metavar="IDS",
         help="write only these nodes (with --top-k: sources), in this order: .npy, .csv or .parquet file of one column"
         " with their ids in the source, or their numbers if they had none",
+    )
+    parser.add_argument(
+        "--at-time",
+        type=kind(Time),
+        metavar="T",
+        help="a run that used times of edges: predict from the edges that exist at this time, in the unit of the data"
+        " set's times",
     )
     parser.add_argument(
         "--threshold",
@@ -124,6 +131,7 @@ def predict(args: argparse.Namespace) -> int:
         "exclude_seen": args.exclude_seen,
         "nodes": None if args.nodes is None else str(args.nodes.absolute()),
         "threshold": args.threshold,
+        "at_time": args.at_time,
         "device": resolve_device(spec_of(args, SamplerSpec).device),
         "memory_bytes": available_host_bytes() // 2 if args.memory is None else args.memory,
         "quiet": args.quiet,

@@ -21,7 +21,16 @@ from cohort_gnn.spec.run_file import read_run_json
 LOG = logging.getLogger(__name__)
 
 ASIDE = ".before"
-RESULTS = (files.SUMMARY, files.METRICS, files.PLAN, files.TIMELINE, files.MODEL, files.REPORT, files.CHECKPOINT)
+RESULTS = (
+    files.SUMMARY,
+    files.METRICS,
+    files.PLAN,
+    files.TIMELINE,
+    files.MODEL,
+    files.REPORT,
+    files.CHECKPOINT,
+    files.TEST_SCORES,
+)
 
 
 def resumed(folder: Path, wanted: dict[str, Any]) -> tuple[dict, RunSpec]:
@@ -32,7 +41,8 @@ def resumed(folder: Path, wanted: dict[str, Any]) -> tuple[dict, RunSpec]:
             more epochs are allowed, as no step depends on their number.
     """
     run = read_run_json(folder, "trainer", "data", "sampler")
-    trains = run["trainer"].get("task") in ("node", "link") and "mps" in run and "device" in run["sampler"]
+    has_task = run["trainer"].get("task") in ("node", "link") or run["trainer"].get("task_name")
+    trains = has_task and "mps" in run and "device" in run["sampler"]
     if not (trains and isinstance(run["sampler"].get("dataset"), str) and type(run["sampler"].get("num_ranks")) is int):
         actual, hint = "the file of another command or version", "pass the folder that was its --out"
         raise CohortError(str(folder / files.RUN), "the run.json of cohort train", actual, hint)

@@ -10,6 +10,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import open as open_folder
 from cohort_gnn.dataset.links import HELD_OUT, LinkEdges, with_held_out
 from cohort_gnn.dataset.stored_graph import FeatureTable
+from cohort_gnn.dataset.tasks import FOLDER as TASKS
 from cohort_gnn.launch.data.stored_rows import StoredRows
 from cohort_gnn.spec.meta import OF_EDGES, read_meta
 
@@ -18,13 +19,14 @@ NUM_PIECES, PIECE_BYTES = 64, 64 << 10  # of larger ones, evenly spaced
 NUM_ROWS = 64  # of features, evenly spaced
 
 
-def digests(folder: Path, parts: dict | None) -> dict[str, str]:
+def digests(folder: Path, parts: dict | None, task_name: str | None = None) -> dict[str, str]:
     """Identifies a data set: {part: its digest}, the member "data" of run.json.
 
     Feature rows are digested decoded, so that they may be encoded, and the raw ones dropped, meanwhile.
 
     Args:
         parts: those that ranks train on, if they do, as TrainerSpec has them.
+        task_name: of the task that is learned; None: splits and labels, or links, are.
     """
     data, meta = open_folder(folder), read_meta(folder)
     members = {
@@ -42,6 +44,8 @@ def digests(folder: Path, parts: dict | None) -> dict[str, str]:
             if (folder / name).exists()
         ],
     }
+    if task_name is not None:
+        members["task"] = sorted(str(file) for file in (folder / TASKS / task_name).iterdir())
     digests = {name: _digest([folder / file for file in files]) for name, files in members.items()}
     digests["features"] = _digest_of_rows(data.feature_tables)
     if data.edge_tables:
@@ -73,12 +77,12 @@ def _digest(files: list[Path]) -> str:
     return sha.hexdigest()[:32]
 
 
-def demand_same_data(before: dict[str, str], folder: Path, parts: dict | None) -> None:
+def demand_same_data(before: dict[str, str], folder: Path, parts: dict | None, task_name: str | None = None) -> None:
     """Raises CohortError where the data set is not the one whose digests a run has from before."""
     if parts and not Path(parts["parts"]).exists():
         hint = f"copy it along with the data set, or: cohort dataset partition DIR --parts {len(parts['cliques'])}"
         raise CohortError(parts["parts"], "the parts that the run was started with", "no such file", hint)
-    now = digests(folder, parts)
+    now = digests(folder, parts, task_name)
     others = [name for name, digest in before.items() if now.get(name) != digest]
     if others:
         hint = "name the folder of that data set; if its files were replaced, start a new run without --resume"

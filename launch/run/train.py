@@ -59,6 +59,7 @@ from cohort_gnn.launch.run.resume import (
 )
 from cohort_gnn.launch.run.row_owners import row_listener
 from cohort_gnn.launch.run.same_data import demand_same_data, digests
+from cohort_gnn.launch.run.times import check_times, rows_of_run, say_whether_times_are_used, task_name
 from cohort_gnn.spec import files
 from cohort_gnn.spec.graph import GraphTypes
 from cohort_gnn.spec.models import MODELS, ONE_TYPE, SEVERAL_TYPES, listed, models_with
@@ -139,7 +140,7 @@ def _begin(args: argparse.Namespace, spec: RunSpec, meeting: Meeting | None, not
     if spec.out:
         demand_new(spec.out, args.overwrite)
     run = _run_of(spec, data) | _about(args, data, spec)
-    run["data"] = digests(data.path, run["trainer"]["parts"])
+    run["data"] = digests(data.path, run["trainer"]["parts"], run["trainer"]["task_name"])
     shown = spec.out or new_run_folder(Path("runs") / f"{args.dataset.resolve().name}-{time.strftime('%Y%m%d-%H%M%S')}")
     out = shown.absolute()
     with sole_use(made_writable(out)) as inherited:
@@ -152,10 +153,7 @@ def _begin(args: argparse.Namespace, spec: RunSpec, meeting: Meeting | None, not
 def _say_what_is_unused(spec: RunSpec, data: StoredGraph) -> None:
     """Names what the edges of the data set have and the run does not use."""
     lists = data.edge_types.values()
-    if any(relation.edge_times is not None for relation in lists):
-        LOG.info(
-            "edge times are not used: neighbours are drawn whatever their time (cohort.NeighborLoader has time_attr)"
-        )
+    say_whether_times_are_used(spec, data)
     if any(relation.edge_weights is not None for relation in lists) and not spec.use_edge_weights:
         used = "edge weights are used for draws alone" if spec.weight_attr else "edge weights are not used"
         cure = f"--model {spec.model} takes none ({models_with('takes_weights')} can, and models of your own may)"
@@ -203,8 +201,10 @@ def check_model(spec: RunSpec, data: StoredGraph) -> None:
         held_out = check_links(spec, data)
         num_validated = len(held_out["val"].pairs) if held_out else 0
     else:
-        demand_train_nodes(data)
-        num_validated = len(data.val_ids)
+        if task_name(spec) is None:
+            demand_train_nodes(data)
+        num_validated = rows_of_run(spec, data)["val"].num_rows
+    check_times(spec, data)
     for name in ("patience", "monitor"):
         if getattr(spec, name) is not None and num_validated == 0:
             what = "links" if spec.task == "link" else "nodes"
@@ -355,7 +355,8 @@ def _go_on(args: argparse.Namespace, machine: Machine | None, notes: RunLog) -> 
                 hint = f"if it was moved: cohort train --resume {args.resume} DIR"
                 raise CohortError(str(dataset), "the data set of the run", "no such folder", hint)
             data = open_to_train(dataset)
-            demand_same_data(earlier["data"], data.path, trainer_spec(spec, data).parts)
+            trainer = trainer_spec(spec, data)
+            demand_same_data(earlier["data"], data.path, trainer.parts, trainer.task_name)
             check_model(spec, data)
             run = _run_of(spec, data) | _about(args, data, spec, earlier.get("starts"))
             run |= {"data": earlier["data"], "resume": True}

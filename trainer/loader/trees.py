@@ -74,7 +74,7 @@ class TreeOptions:
             hint = f"a seed's tree has edges up to its {place} alone"
             raise CohortError(place, f"{expected}, with time_attr={self.time_attr!r}", "None", hint)
         try:
-            times = np.asarray(torch.as_tensor(input_time).cpu())
+            times = input_time if isinstance(input_time, np.ndarray) else torch.as_tensor(input_time).cpu().numpy()
         except (TypeError, ValueError, RuntimeError) as error:
             raise CohortError(place, expected, str(error)[:200]) from error
         if times.shape != (num_seeds,):

@@ -1,6 +1,7 @@
 """The training loop of ``cohort train``."""
 
 import copy
+import functools
 import itertools
 import logging
 import time
@@ -23,6 +24,7 @@ from cohort_gnn.trainer.loop.epoch import RunningEpoch
 from cohort_gnn.trainer.loop.links import HeldOutLinks
 from cohort_gnn.trainer.loop.ranks import Agreement, Ranks, StepSums
 from cohort_gnn.trainer.loop.seed_parts import seeds_by_rank
+from cohort_gnn.trainer.loop.seeds import LabelledSlot, Seeds
 from cohort_gnn.trainer.loop.step import TrainStep, adam, step_of
 from cohort_gnn.trainer.loop.stop import StopRequest
 from cohort_gnn.trainer.models.metrics import WholeSplit
@@ -41,7 +43,7 @@ class Trainer:
         options: what to train.
         source: where this trainer's batches come from.
         ranks: the trainers of the run; a step's loss is the mean over the labelled seeds of all their batches.
-        splits: int64 ids of "train", "val" and "test"; to predict links, pairs to train on, int64 [n, 2].
+        splits: seeds of "train", "val" and "test".
         out: the run's folder.
         callbacks: who is told of the run, in this order.
         stop: how the trainer hears that it is to end.
@@ -60,6 +62,7 @@ class Trainer:
         clock: of that pass.
         writer: of files that take long.
         stops_early: whether the epoch that is under way is the last.
+        scores_of_test: float32 [rows, outputs], of a task of the data set, once they are there.
     """
 
     def __init__(
@@ -67,7 +70,7 @@ class Trainer:
         options: TrainerSpec,
         source: BatchSource,
         ranks: Ranks,
-        splits: dict[str, np.ndarray],
+        splits: dict[str, Seeds],
         out: Path,
         callbacks: Sequence[Callback],
         stop: StopRequest | None = None,
@@ -90,14 +93,20 @@ class Trainer:
         self._agreement = Agreement(source.device, self.stop)
         source.labels_of_seeds = True
         in_table = source.rows_in == "table"
-        source.last_hop_global = in_table and options.model_kind.skips_last_ids
+        source.last_hop_global = in_table and options.model_kind.skips_last_ids and not options.trees
         self.seed_sets: dict[str, int] = {}
-        for name, ids in splits.items():
-            is_train, sizes = name == "train", None
+        for name, seeds in splits.items():
+            is_train, ids, sizes = name == "train", seeds.ids, None
             if is_train and options.parts:
                 ids, sizes = seeds_by_rank(ids, **options.parts)
-            self.seed_sets[name] = source.add_seeds(ids, sizes, weights=(None, target_weights if is_train else None))
-        self.sizes = {name: len(ids) for name, ids in splits.items()}
+            weights = (None, target_weights if is_train else None)
+            self.seed_sets[name] = source.add_seeds(ids, sizes, seeds.times, weights)
+        self.sizes = {name: len(seeds) for name, seeds in splits.items()}
+        self._labels = {
+            name: torch.tensor(seeds.labels, device=source.device)
+            for name, seeds in splits.items()
+            if seeds.labels is not None
+        }
         divide_gpu(source, options.sampler_sms)
         torch.set_float32_matmul_precision(options.matmul_precision)
         torch.manual_seed(options.seed)
@@ -127,6 +136,7 @@ class Trainer:
         self.writer = FileWriter()
         self.clock: StepClock | None = None
         self.task, self.num_steps, self.stops_early = "", 0, False
+        self.scores_of_test: torch.Tensor | None = None
 
     def run(self) -> None:
         """All epochs, validation after each, the test with the weights that did best in validation."""
@@ -182,7 +192,7 @@ class Trainer:
         clock = running.go_on()
         self._begin_pass("train", clock)
         self.ranks.clock = clock
-        for slot in self._slots(which):
+        for slot in self._slots(which, "train"):
             clock.step_begins()
             self._tell("step_begins")
             step(slot)
@@ -211,14 +221,18 @@ class Trainer:
         clock = StepClock(self.device)
         self._begin_pass("validate", clock)
         scores, links = self.step.scores, self.links.get(split)
-        rows = torch.zeros(self.sizes[split] if links else 0, self.options.num_classes, device=self.device)
-        for slot in self._slots(which):
+        keeps_scores = split == "test" and self.options.task_name is not None
+        num_rows = self.sizes[split] if links or keeps_scores else 0
+        rows = torch.zeros(num_rows, self.options.num_classes, device=self.device)
+        for slot in self._slots(which, split):
             clock.step_begins()
             self._tell("step_begins")
             if links:
                 rows[slot.input_id] = scores.score_slot(slot)
             else:
                 batch_scores, y = scores.score_slot(slot), slot.y[: slot.num_seeds]
+                if keeps_scores:
+                    rows[slot.input_id] = batch_scores
                 sums[:-1] += self.targets.sums(batch_scores, y)
                 self.whole_split.add(batch_scores, y)
             clock.step_ended()
@@ -232,6 +246,8 @@ class Trainer:
             sums[:-1] = links.sums(rows, self.model.link_decoder, self.targets, self.ranks)
         if self.ranks.sum(sums)[-1] > 0:
             self._stop()
+        if keeps_scores:
+            self.scores_of_test = self.ranks.sum(rows)
         metrics = self.targets.metrics(sums[:-1]) | self.whole_split.metrics(self.ranks.gather_rows)
         compared = {self.monitor: metrics[self.monitor]} if self.monitor in metrics else {}
         return compared | metrics, read.row_tiers
@@ -245,7 +261,8 @@ class Trainer:
             pairs = OfPairs(mode, self.options.negatives, REDRAWS, "reverse", graph.edge_types.index(graph.relation))
         coarse = name == "train" and self._is_coarse(epoch)
         arguments = (self.options.batch_size, epoch, shuffle, done, pairs)
-        return self.source.request(self.seed_sets[name], fanout * len(graph.edge_types), *arguments, plane_a=coarse)
+        fields = {"plane_a": coarse} | (self.options.trees or {})
+        return self.source.request(self.seed_sets[name], fanout * len(graph.edge_types), *arguments, **fields)
 
     def _is_coarse(self, epoch: int) -> bool:
         """Whether training reads features with an error in this epoch."""
@@ -321,12 +338,13 @@ class Trainer:
         self._tell("run_stops")
         self.stop.leave()
 
-    def _slots(self, which: Pass):
-        """The slots of the pass, or of its first `max_batches` steps; where they fail, the run stops first."""
+    def _slots(self, which: Pass, split: str):
+        """The slots of a pass over a split, or of its first `max_batches` steps; if they fail, the run stops first."""
         num_steps = min(which.num_steps, self.options.max_batches or which.num_steps)
         self.num_steps = num_steps + (self.running.step if self.task == "train" else 0)
+        slots, labels = self.source.slots(which, num_steps), self._labels.get(split)
         try:
-            yield from self.source.slots(which, num_steps)
+            yield from slots if labels is None else map(functools.partial(LabelledSlot, labels), slots)
         except CohortError:
             if self.ranks.size == 1 and self.running.epoch < self.options.epochs:
                 self._tell("run_stops")

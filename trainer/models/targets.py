@@ -5,8 +5,9 @@ with 255 for unknown or float32 with NaN. All of it stays on the device and has 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -221,14 +222,13 @@ def _known(y: Tensor) -> Tensor:
     return ~y.isnan() if y.dtype.is_floating_point else y != 255
 
 
-def baselines_of(data, targets: "Targets") -> dict[str, float]:
+def baselines_of(labels: Mapping[str, np.ndarray], targets: "Targets") -> dict[str, float]:
     """{"val", "test": the metric of one answer for all nodes of the split}, of those that have labels.
 
     Args:
-        data: a Dataset or HeteroDataset.
+        labels: of the rows of each split.
     """
-    splits = {name: torch.from_numpy(data.y[getattr(data, f"{name}_ids")]) for name in ("val", "test")}
-    metrics = {name: targets.constant(y) for name, y in splits.items()}
+    metrics = {name: targets.constant(torch.from_numpy(labels[name])) for name in ("val", "test")}
     return {name: value for name, value in metrics.items() if value is not None}
 
 

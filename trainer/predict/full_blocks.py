@@ -29,12 +29,19 @@ class FullBlocks:
         with_degrees: blocks come with the in-degrees of their sources, self-loops left out; edges then lead from a node
             type to itself.
         device: where blocks are made.
+        spans: the first and the last time that edges of an edge type may have, whose ``edge_times``, int64 [E], then
+            say which are in blocks; of others, all are.
     """
 
     def __init__(
-        self, counts: Mapping[str, int], edges: Mapping[EdgeType, Any], with_degrees: bool, device: torch.device
+        self,
+        counts: Mapping[str, int],
+        edges: Mapping[EdgeType, Any],
+        with_degrees: bool,
+        device: torch.device,
+        spans: Mapping[EdgeType, tuple[int, int]] | None = None,
     ):
-        self.counts, self.edges, self.device = counts, edges, device
+        self.counts, self.edges, self.device, self._spans = counts, edges, device, spans or {}
         self._wanted = {name: torch.zeros(count, dtype=torch.bool, device=device) for name, count in counts.items()}
         self._position = {
             name: torch.empty(count, dtype=position_dtype(count), device=device) for name, count in counts.items()
@@ -42,7 +49,7 @@ class FullBlocks:
         self._degrees = {relation: self._count_degrees(relation) for relation in edges} if with_degrees else {}
 
     def num_edges(self, relations: Sequence[EdgeType], first: int, last: int) -> int:
-        """Of edge types into one node type: those into its nodes [first, last)."""
+        """Of edge types into one node type: those into its nodes [first, last), at any time."""
         lists = (self.edges[relation].indptr for relation in relations)
         return sum(int(indptr[last] - indptr[first]) for indptr in lists)
 
@@ -105,8 +112,21 @@ class FullBlocks:
         """(the first edge of each target, int64 [targets + 1]; the nodes of the sources, int64 [edges])"""
         lists = self.edges[relation]
         begin, end = int(lists.indptr[first]), int(lists.indptr[last])
-        indptr = ids_on(lists.indptr, first, last + 1, self.device)
-        return indptr - begin, ids_on(lists.indices, begin, end, self.device)
+        indptr = ids_on(lists.indptr, first, last + 1, self.device) - begin
+        sources = ids_on(lists.indices, begin, end, self.device)
+        are_in_time = self.in_time(relation, first, last)
+        if are_in_time is None:
+            return indptr, sources
+        before = torch.cat((are_in_time.new_zeros(1, dtype=torch.int64), are_in_time.cumsum(0)))
+        return before[indptr], sources[are_in_time]
+
+    def in_time(self, relation: EdgeType, first: int, last: int) -> Tensor | None:
+        """bool [edges]: which edges into the nodes [first, last) blocks have; None: all."""
+        if relation not in self._spans:
+            return None
+        lists, (oldest, latest) = self.edges[relation], self._spans[relation]
+        times = ids_on(lists.edge_times, int(lists.indptr[first]), int(lists.indptr[last]), self.device)
+        return (times >= oldest) & (times <= latest)
 
     def _others(self, name: str, sources: list[Tensor], first: int, last: int) -> Tensor:
         """The nodes of a type that are sources, except [first, last), ascending, each once."""

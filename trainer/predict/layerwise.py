@@ -1,7 +1,7 @@
 """A model's output for all nodes of a graph, layer by layer, each over full neighbourhoods."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
@@ -108,16 +108,26 @@ class Layerwise:
         out: hidden layers that lie in files lie in a temporary folder beside it.
         device: where layers run.
         name: the node type whose scores are computed, one of the model's outputs.
+        spans: of edges in time, as `FullBlocks` takes them.
     """
 
-    def __init__(self, model: Any, data: StoredGraph, memory: MemoryPlan, out: Path, device: torch.device, name: str):
+    def __init__(
+        self,
+        model: Any,
+        data: StoredGraph,
+        memory: MemoryPlan,
+        out: Path,
+        device: torch.device,
+        name: str,
+        spans: Mapping[EdgeType, tuple[int, int]] | None = None,
+    ):
         self.model, self.memory = model.to(device).eval(), memory
         self.out, self.device = out, device
         self._tables = data.node_types
         self._gives = outputs_of_layers(model, self._tables, name)
         self._reads = [[node_type for node_type in self._tables if self._has_rows(node_type)], *self._gives[:-1]]
         counts = {node_type: table.num_nodes for node_type, table in self._tables.items()}
-        self._blocks = FullBlocks(counts, data.edge_types, not model.two_sided, device)
+        self._blocks = FullBlocks(counts, data.edge_types, not model.two_sided, device, spans)
         tables = {relation: data.edge_types[relation].edge_table for relation in model.edge_dims}
         self._edge_rows = {relation: features_of(table) for relation, table in tables.items() if table is not None}
 
@@ -239,7 +249,9 @@ class Layerwise:
             if relation in self._edge_rows:
                 indptr, dim = self._blocks.edges[relation].indptr, self.model.edge_dims[relation]
                 edges = range(int(indptr[first]), int(indptr[last])) if relation[2] == name else range(0)
-                attributes[relation] = self._taken(self._edge_rows[relation], edges, dim)
+                rows = self._taken(self._edge_rows[relation], edges, dim)
+                are_in_time = self._blocks.in_time(relation, first, last) if len(edges) else None
+                attributes[relation] = rows if are_in_time is None else rows[are_in_time]
         return attributes
 
     def _pieces(self, number: int, rows: RowsByType, name: str) -> Iterator[tuple[int, int]]:

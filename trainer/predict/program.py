@@ -32,7 +32,7 @@ from cohort_gnn.dataset.check import demand_in_range
 from cohort_gnn.dataset.columns import FILE as COLUMNS
 from cohort_gnn.dataset.columns import read_columns
 from cohort_gnn.dataset.links import LinkEdges
-from cohort_gnn.spec.graph import NODE_TYPE, GraphTypes
+from cohort_gnn.spec.graph import NODE_TYPE, EdgeType, GraphTypes
 from cohort_gnn.spec.options import flag_of
 from cohort_gnn.spec.run import TrainerSpec, from_json
 from cohort_gnn.spec.run_file import read_run_json
@@ -139,7 +139,32 @@ def layers_of(model: nn.Module, data: StoredGraph, job: dict, device: torch.devi
     gpu_bytes = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else None
     tables = table_bytes(model, data, name)
     memory = plan_memory(job["memory_bytes"], data.num_nodes, tables, not model.two_sided, gpu_bytes)
-    return Layerwise(model, data, memory, Path(job["out"]), device, name)
+    return Layerwise(model, data, memory, Path(job["out"]), device, name, spans_of(job, data))
+
+
+def spans_of(job: dict, data: StoredGraph) -> dict[EdgeType, tuple[int, int]]:
+    """The first and the last time that edges of each edge type with times may have, for --at-time; empty: the run did
+    not use times.
+
+    Raises:
+        CohortError: --at-time is missing, or has no meaning.
+    """
+    run = Path(job["run"])
+    options = from_json(read_run_json(run)["trainer"], TrainerSpec, str(run / "run.json"))
+    timed = [name for name, relation in data.edge_types.items() if relation.edge_times is not None]
+    if not options.in_time:
+        if job["at_time"] is not None:
+            raise CohortError("--at-time", "a run that used times", f"{run}, which did not", "leave it out")
+        return {}
+    if job["at_time"] is None:
+        hint = "--at-time T predicts from the edges that exist then, in the unit of the data set's times"
+        raise CohortError("--at-time", "a time, for a run that used times", "none", hint)
+    if not timed:
+        raise CohortError("--at-time", f"times of edges in {data.path}", "none", "import the data set with times")
+    windows = (options.trees or {}).get("time_window") or [-1] * len(data.edge_types)
+    window_of, at_time = dict(zip(data.edge_types, windows, strict=True)), job["at_time"]
+    ages = {name: window_of[name] for name in timed}
+    return {name: (-(2**63) if age < 0 else max(-(2**63), at_time - age), at_time) for name, age in ages.items()}
 
 
 def predict_nodes(job: dict) -> None:
@@ -171,7 +196,7 @@ def write_scores(
     nodes = named_nodes(job, data, name, job["nodes"])
     best, one = targets.best if job["classes"] and not is_table(out) else None, torch.zeros(1, model.num_classes)
     if is_table(out):
-        names = read_columns(job["run"]).classes or read_columns(job["dataset"]).classes
+        names = class_names(job)
         columns = columns_of_scores(targets, names, job["classes"], threshold_of(job, targets, model.num_classes))
     kept = (best(one) if best else one).numpy()
     shape = nodes.count, *kept.shape[1:]
@@ -189,6 +214,15 @@ def write_scores(
         chosen = new_rows((nodes.num_rows, *kept.shape[1:]), file, kept.dtype)
         np.take(scores, nodes.nodes, axis=0, out=chosen)
     return f"{kept.dtype.name} {list(chosen.shape)}", memory
+
+
+def class_names(job: dict) -> list[str]:
+    """What classes or labels are called: as in the run's task, else as in its data set, or else in that predicted."""
+    run = Path(job["run"])
+    options = from_json(read_run_json(run)["trainer"], TrainerSpec, str(run / "run.json"))
+    if options.task_name is not None:
+        return options.class_names or []
+    return read_columns(job["run"]).classes or read_columns(job["dataset"]).classes
 
 
 def named_nodes(job: dict, data: StoredGraph, node_type: str, wanted: str | None) -> NamedNodes:

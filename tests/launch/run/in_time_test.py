@@ -1,0 +1,216 @@
+"""`cohort train` in time: seeds get edges up to their own times, and what they learn from these."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from processes import cohort, ran, refused
+from sklearn.metrics import roc_auc_score
+from torch_geometric.data import Data, HeteroData
+
+import cohort_gnn as package
+from cohort_gnn import NeighborLoader
+from cohort_gnn.dataset import LinkRows, Task, TaskRows, from_pyg, from_tensors, write_task
+from cohort_gnn.dataset import open as open_dataset
+
+pytestmark = pytest.mark.usefixtures("shm")
+NODES, EDGES, WINDOW, PERIOD = 800, 16_000, 100, 1000
+SPANS = {"train": (100, 700, 2000), "val": (700, 800, 400), "test": (800, PERIOD, 500)}
+OPTIONS = ["--fanout", "12", "--hidden", "16", "--batch-size", "128", "--device", "cpu", "--quiet", "--seed", "3"]
+IN_TIME = ["--task", "signal", "--time-window", str(WINDOW)]
+
+
+def graph(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sources and targets, times, and features of which the first says what an event is worth."""
+    rng = np.random.default_rng(seed)
+    return rng.integers(NODES, size=(2, EDGES)), rng.integers(PERIOD, size=EDGES), rng.standard_normal((NODES, 4))
+
+
+def task_of(ends: np.ndarray, time: np.ndarray, x: np.ndarray, node_type: str = "node", **about) -> Task:
+    """Whether the events of the last WINDOW before a row's time are worth more than nothing; nodes come repeatedly."""
+    rng = np.random.default_rng(1)
+    splits = {}
+    for split, (first, last, count) in SPANS.items():
+        nodes, times = rng.integers(NODES, size=count), rng.integers(first, last, count)
+        worth = [
+            x[ends[0, (ends[1] == node) & (time <= now) & (time >= now - WINDOW)], 0].sum()
+            for node, now in zip(nodes, times, strict=True)
+        ]
+        splits[split] = TaskRows(nodes, times, (np.array(worth) > 0).astype(np.int64))
+    how = {"targets": "classification", "num_classes": 2, "class_names": ["loss", "gain"], "metric": "auroc"}
+    how |= {"id_column": "shop", "time_column": "day", "time_unit": "days"}
+    return Task(name="signal", kind="node", node_type=node_type, splits=splits, **how | about)
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory) -> Path:
+    ends, time, x = graph()
+    folder = tmp_path_factory.mktemp("in-time") / "set"
+    from_tensors(folder, x=x.astype(np.float32), edge_index=ends, edge_time=time)
+    write_task(folder, task_of(ends, time, x))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(events, tmp_path_factory, shm) -> Path:
+    out = tmp_path_factory.mktemp("in-time") / "run"
+    ran("train", events, *OPTIONS, *IN_TIME, "--epochs", "10", "--out", out)
+    return out
+
+
+def summary_of(out: Path) -> dict:
+    return json.loads((out / "summary.json").read_text())
+
+
+def test_only_a_run_in_time_learns_what_the_past_says(events, run, tmp_path):
+    in_time = summary_of(run)
+    assert in_time["test_metrics"]["auroc"] > 0.93
+    result = ran(
+        "train", events, *OPTIONS, "--task", "signal", "--time-attr", "none", "--epochs", "4", "--out", tmp_path / "run"
+    )
+    assert "edge times are not used" in result.stdout + result.stderr
+    assert summary_of(tmp_path / "run")["test_metrics"]["auroc"] < 0.75
+
+
+def test_the_table_of_the_test_has_its_rows_and_metric(events, run):
+    table = pq.read_table(run / "test.parquet").to_pandas()
+    rows = package.dataset.open_task(events, "signal").splits["test"]
+    assert list(table.columns) == ["shop", "day", "prediction", "p_loss", "p_gain"]
+    assert table["shop"].tolist() == rows.nodes.tolist()
+    assert (table["day"].astype("datetime64[s]").astype(np.int64) // 86_400).tolist() == rows.times.tolist()
+    assert roc_auc_score(rows.labels, table["p_gain"]) == pytest.approx(
+        summary_of(run)["test_metrics"]["auroc"], abs=1e-6
+    )
+    assert (table["prediction"] == np.where(table["p_gain"] > table["p_loss"], "gain", "loss")).all()
+
+
+def scores_in_batches(folder: Path, run: Path, nodes, times, fanout: list[int], **how) -> torch.Tensor:
+    """What the run's model says of these nodes at these times, from the loader's batches."""
+    model = package.load_model(run).eval()
+    options = {"batch_size": 128, "seed": 3, "device": "cpu", "time_attr": "edge_time", "time_window": WINDOW} | how
+    with NeighborLoader(folder, fanout, nodes, input_time=times, **options) as loader, torch.no_grad():
+        return torch.cat([model(batch.x, batch.edge_index)[: batch.batch_size].softmax(1)[:, 1] for batch in loader])
+
+
+def test_its_batches_are_those_of_the_loader(events, run):
+    rows = package.dataset.open_task(events, "signal").splits["test"]
+    expected = pq.read_table(run / "test.parquet")["p_gain"].to_numpy()
+    found = scores_in_batches(events, run, rows.nodes, rows.times, [12])
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_predict_takes_the_edges_of_a_time(events, run, tmp_path):
+    ran("predict", run, events, "--at-time", 620, "--out", tmp_path / "scores.parquet", "--device", "cpu", "--quiet")
+    found = pq.read_table(tmp_path / "scores.parquet")["p_gain"].to_numpy()
+    expected = scores_in_batches(events, run, np.arange(NODES), np.full(NODES, 620), [-1])
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    refused(cohort("predict", run, events, "--out", tmp_path / "s.npy"), 1, "--at-time: expected a time", "found none")
+
+
+def test_a_run_goes_on_as_it_would_have(events, run, tmp_path):
+    short = ["train", events, *OPTIONS, *IN_TIME, "--out", tmp_path / "run"]
+    ran(*short, "--epochs", "2")
+    ran("train", "--resume", tmp_path / "run", "--epochs", "10")
+    assert summary_of(tmp_path / "run")["test_metrics"] == summary_of(run)["test_metrics"]
+    shutil.copytree(events, tmp_path / "set")
+    labels = np.load(tmp_path / "set/tasks/signal/train-labels.npy")
+    np.save(tmp_path / "set/tasks/signal/train-labels.npy", labels[::-1])
+    refused(cohort("train", "--resume", tmp_path / "run", tmp_path / "set"), 1, "one with other task")
+
+
+def test_several_ranks_fill_one_table(events, tmp_path):
+    ran("train", events, *OPTIONS, *IN_TIME, "--epochs", "2", "--ranks", "2", "--out", tmp_path / "run")
+    table = pq.read_table(tmp_path / "run/test.parquet").to_pandas()
+    np.testing.assert_allclose(table["p_gain"] + table["p_loss"], 1, atol=1e-5)
+    rows = package.dataset.open_task(events, "signal").splits["test"]
+    assert roc_auc_score(rows.labels, table["p_gain"]) == pytest.approx(
+        summary_of(tmp_path / "run")["test_metrics"]["auroc"], abs=1e-6
+    )
+
+
+@pytest.fixture(scope="module")
+def shops(tmp_path_factory) -> Path:
+    """Shops and customers of a graph whose labels are of shops at times; shops have no features."""
+    ends, time, x = graph(2)
+    data = HeteroData()
+    data["customer"].x = torch.from_numpy(x).float()
+    data["shop"].num_nodes = NODES
+    data["customer", "buys_at", "shop"].edge_index = torch.from_numpy(ends)
+    data["customer", "buys_at", "shop"].edge_time = torch.from_numpy(time)
+    data["shop", "near", "shop"].edge_index = torch.from_numpy(ends[::-1].copy())
+    folder = tmp_path_factory.mktemp("in-time") / "typed"
+    from_pyg(data, folder, target="customer")
+    write_task(folder, task_of(ends, time, x, "shop"))
+    return folder
+
+
+def test_a_task_of_one_of_several_node_types(shops, tmp_path):
+    options = [*OPTIONS, "--model", "rsage", "--task", "signal", "--epochs", "10", "--out"]
+    ran("train", shops, *options, tmp_path / "run", "--time-window", f"buys_at={WINDOW}")
+    assert summary_of(tmp_path / "run")["test_metrics"]["auroc"] > 0.9
+    assert len(pq.read_table(tmp_path / "run/test.parquet")) == SPANS["test"][2]
+
+
+WRONG = [
+    (["--task", "signals"], "task: expected one of signal, found signals"),
+    (["--task", "node"], "train_ids.npy: expected at least one node to train on", "--task signal"),
+    (["--task", "signal", "--time-window", "near=3"], "--time-window: expected the name of one relation", "near"),
+    (["--task", "signal", "--time-window", "-3"], "--time-window", "a whole number"),
+    (["--task", "signal", "--weight-attr", "edge_weight"], "--weight-attr"),
+    (
+        ["--task", "signal", "--time-attr", "none", "--time-window", "3"],
+        "--time-window: expected --time-attr edge_time",
+    ),
+    (["--task", "signal", "--cache-ratio", "auto"], "--cache-ratio: expected a number, for draws in time"),
+    (["--task", "signal", "--metrics", "mae"], "--metrics: expected metrics of classification"),
+    (["--task", "link", "--time-attr", "edge_time"], "--time-attr edge_time: expected --task node"),
+]
+
+
+@pytest.mark.parametrize(("options", "words"), [(options, words) for options, *words in WRONG])
+def test_what_does_not_fit_is_refused(events, tmp_path, options, words):
+    result = cohort("train", events, *OPTIONS, *options, "--out", tmp_path / "run")
+    assert result.returncode != 0
+    for word in words:
+        assert word in result.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_validation_that_is_not_later_is_refused_until_allowed(tmp_path):
+    """Splits of nodes with times, without a task."""
+    ends, time, x = graph()
+    folder, ids = tmp_path / "set", np.arange(NODES)
+    splits = {"train_mask": ids < 500, "val_mask": (ids >= 500) & (ids < 600), "test_mask": ids >= 600}
+    of_nodes = torch.from_numpy(np.where(ids < 500, ids, 1000 + ids)).long()
+    graph_data = Data(
+        x=torch.from_numpy(x).float(),
+        y=torch.from_numpy((x[:, 0] > 0).astype(np.int64)),
+        edge_index=torch.from_numpy(ends),
+        time=of_nodes,
+        **{name: torch.from_numpy(mask) for name, mask in splits.items()},
+    )
+    from_pyg(graph_data, folder)
+    assert open_dataset(folder).node_times.tolist() == of_nodes.tolist()
+    ran("train", folder, *OPTIONS, "--epochs", "1", "--out", tmp_path / "run")
+    trainer = json.loads((tmp_path / "run/run.json").read_text())["trainer"]
+    assert trainer["in_time"] and trainer["trees"]["disjoint"]
+    graph_data.time[550] = 3
+    from_pyg(graph_data, tmp_path / "overlapping")
+    again = ["train", tmp_path / "overlapping", *OPTIONS, "--epochs", "1", "--out", tmp_path / "again"]
+    refused(cohort(*again), 1, "val, times", "expected times after 499", "found 3", "--overlapping-times allow")
+    ran(*again, "--overlapping-times", "allow")
+
+
+def test_a_task_of_links_is_not_learned(events, tmp_path):
+    shutil.copytree(events, tmp_path / "set")
+    splits = {
+        split: LinkRows(np.arange(3), np.full(3, number), np.arange(3))
+        for number, split in enumerate(("train", "val", "test"))
+    }
+    write_task(tmp_path / "set", Task(name="next", kind="link", node_type="node", target_type="node", splits=splits))
+    result = cohort("train", tmp_path / "set", *OPTIONS, "--task", "next", "--out", tmp_path / "run")
+    refused(result, 1, "--task next: expected a task with labels of nodes, found one of links")

@@ -89,6 +89,25 @@ class IdMap:
         nodes[i] = the node of ids[i], or -1: int64 [n] -> int64 [n], filled in place.
         """
 
+class TextMap:
+    """Finds the nodes of ids that are texts."""
+
+    def __init__(self, offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], bytes: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None:
+        """
+        Of text i, which is node i, the bytes are bytes[offsets[i]:offsets[i + 1]]: int64 [V + 1], uint8 [any]; of equal texts, the first is found.
+        """
+
+    def find(self, offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], bytes: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], nodes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')]) -> None:
+        """
+        nodes[i] = the node of text i, or -1: int64 [n + 1], uint8 [any] -> int64 [n], filled in place.
+        """
+
+    @property
+    def distinct(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
 class IdSorter:
     """Collects the distinct ids of a graph, more than memory holds."""
 
@@ -114,6 +133,9 @@ class EdgeSorter:
         """
         int64 [n] each, weights float32 [n] or times int64 [n] where edges have them; with `ids` ends are ids, else nodes.
         """
+
+    def stop(self) -> None:
+        """Ends add() in another thread with RuntimeError."""
 
     def write(self, folder: str | os.PathLike, progress: Callable) -> None:
         """

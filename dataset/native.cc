@@ -25,6 +25,7 @@
 #include "dataset/reverses.h"
 #include "dataset/sorting/edge_sorter.h"
 #include "dataset/sorting/id_map.h"
+#include "dataset/sorting/text_map.h"
 #include "dataset/take_rows.h"
 
 namespace nb = nanobind;
@@ -180,6 +181,7 @@ nb::ndarray<nb::numpy, int32_t, nb::ndim<1>> partition_folder(const std::filesys
 using Strided = nb::ndarray<const int64_t, nb::ndim<1>, nb::device::cpu>;  // int64 [any], maybe a column
 using WritableIds = nb::ndarray<int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Times = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using TextBytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Weights = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 Ends ends_of(const Strided& ids) { return {ids.data(), ids.stride(0)}; }
@@ -218,15 +220,39 @@ void find_nodes(const OwningIdMap& self, const Strided& ids, const WritableIds& 
   });
 }
 
+// Texts of Arrow's type large_string.
+Texts texts_of(const Ids& offsets, const TextBytes& bytes) {
+  const auto ends = span_of(offsets);
+  base::require(!ends.empty() && ends.front() >= 0 && std::is_sorted(ends.begin(), ends.end()) &&
+                    ends.back() <= static_cast<int64_t>(bytes.shape(0)),
+                "ascending offsets into the bytes");
+  return {ends, reinterpret_cast<const char*>(bytes.data())};
+}
+
+void make_text_map(TextMap* self, const Ids& offsets, const TextBytes& bytes) {
+  run_interruptibly([&](const std::stop_token& stop) { new (self) TextMap(texts_of(offsets, bytes), stop); });
+}
+
+// int64 [n]: -1 for texts that there are not. The result fills `nodes`.
+void find_texts(const TextMap& self, const Ids& offsets, const TextBytes& bytes, const WritableIds& nodes) {
+  run_interruptibly([&](const std::stop_token& stop) {
+    self.find(texts_of(offsets, bytes), {nodes.data(), nodes.shape(0)}, stop);
+  });
+}
+
 void add_edges(EdgeSorter& self, const Strided& src, const Strided& dst, const OwningIdMap* ids,
                const std::optional<Weights>& weights, const std::optional<Times>& times) {
   base::require(src.shape(0) == dst.shape(0), "as many sources as destinations");
   base::require(!weights || weights->shape(0) == src.shape(0), "as many weights as edges");
   base::require(!times || times->shape(0) == src.shape(0), "as many times as edges");
-  run_interruptibly([&](const std::stop_token& stop) {
-    self.add(ends_of(src), ends_of(dst), static_cast<int64_t>(src.shape(0)), ids ? &ids->map : nullptr, stop,
-             weights ? weights->data() : nullptr, times ? times->data() : nullptr);
-  });
+  run_interruptibly(
+      [&](const std::stop_token& stop) {
+        self.add(ends_of(src), ends_of(dst), static_cast<int64_t>(src.shape(0)), ids ? &ids->map : nullptr, stop,
+                 weights ? weights->data() : nullptr, times ? times->data() : nullptr);
+      },
+      [&] {
+        if (self.stopped()) throw Interrupted();
+      });
 }
 
 // progress(edges written so far) is called now and then.
@@ -287,6 +313,14 @@ NB_MODULE(_native, m) {
            "ids int64 [V], strictly ascending; nodes int64 [V], or [0] when id i is node i.")
       .def("find", &find_nodes, "ids"_a, "nodes"_a,
            "nodes[i] = the node of ids[i], or -1: int64 [n] -> int64 [n], filled in place.");
+  nb::class_<TextMap>(m, "TextMap", "Finds the nodes of ids that are texts.")
+      .def("__init__", &make_text_map, "offsets"_a, "bytes"_a,
+           "Of text i, which is node i, the bytes are bytes[offsets[i]:offsets[i + 1]]: int64 [V + 1], uint8 [any]; of "
+           "equal texts, the first is found.")
+      .def("find", &find_texts, "offsets"_a, "bytes"_a, "nodes"_a,
+           "nodes[i] = the node of text i, or -1: int64 [n + 1], uint8 [any] -> int64 [n], filled in place.")
+      .def_prop_ro("distinct", &TextMap::distinct)
+      .def_prop_ro("nbytes", &TextMap::bytes);
   nb::class_<IdSorter>(m, "IdSorter", "Collects the distinct ids of a graph, more than memory holds.")
       .def(nb::init<const std::filesystem::path&, std::size_t>(), "folder"_a, "memory_bytes"_a)
       .def("add", &add_ids, "ids"_a, "int64 [any]")
@@ -304,6 +338,7 @@ NB_MODULE(_native, m) {
            "times"_a.none() = nb::none(),
            "int64 [n] each, weights float32 [n] or times int64 [n] where edges have them; with `ids` ends are ids, "
            "else nodes.")
+      .def("stop", &EdgeSorter::stop, "Ends add() in another thread with RuntimeError.")
       .def("write", &write_graph, "folder"_a, "progress"_a,
            "Writes indptr.npy, indices.npy and, with weights, times or numbers, edge_weights.npy, edge_times.npy or "
            "edge_numbers.npy.")

@@ -25,7 +25,7 @@ void for_chunks(int64_t count, const std::stop_token& stop, Body body, int64_t c
   std::exception_ptr failure;
   std::atomic<bool> failed{false};
   const int64_t num_chunks = (count + chunk - 1) / chunk;
-#pragma omp parallel for schedule(dynamic)
+#pragma omp parallel for schedule(dynamic) if (num_chunks > 1)
   for (int64_t i = 0; i < num_chunks; ++i) {
     if (failed.load(std::memory_order_relaxed) || stop.stop_requested()) continue;
     try {

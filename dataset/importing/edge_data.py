@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -130,9 +131,7 @@ class EdgeData:
             hint = "a loop that is added has no features"
             raise CohortError(self._features.place, "self loops kept or removed", "--self-loops add", hint)
         sorter = _native.EdgeSorter(folder=folder, place=self._edges.place, **options, **self._sorter_options)
-        for src, dst, fraction in self._edges.chunks(self._block_bytes):
-            sorter.add(src, dst, ids, *self._take(src))
-            progress("reading", fraction)
+        self._add_all(sorter, ids, progress)
         if self._reader is not None:
             self._reader.finish()
         self._demand_count(self._weights, "weights")
@@ -141,6 +140,24 @@ class EdgeData:
         sorter.write(folder, lambda written: progress("writing", min(1.0, written / expected_edges)))
         described = {"count": sorter.edges_written} | self._write(folder, prefix)
         return sorter.num_nodes, described
+
+    def _add_all(self, sorter: _native.EdgeSorter, ids: _native.IdMap | None, progress: ProgressCall) -> None:
+        """Hands all edges to the sorter, which takes some in a thread of its own while the next ones are read."""
+        with ThreadPoolExecutor(1) as thread:
+            added: Future[None] = thread.submit(lambda: None)
+            try:
+                for src, dst, fraction in self._edges.chunks(self._block_bytes):
+                    beside = self._take(src)
+                    added.result()
+                    added = thread.submit(sorter.add, src, dst, ids, *beside)
+                    progress("reading", fraction)
+                added.result()
+            except CohortError:
+                added.result()  # raises what is wrong with the edges before
+                raise
+            except BaseException:
+                sorter.stop()
+                raise
 
     def _take(self, src: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Weights and times of the next edges, from these nodes, as the sorter takes them."""

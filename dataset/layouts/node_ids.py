@@ -40,13 +40,13 @@ class NodeIds:
         ids = pa.chunked_array(parts or [pa.array([], pa.int64())])
         if ids.type != pa.int64() and (whole := values.integers_of_texts(ids)) is not None:
             ids = whole
-        self.is_text, self._texts = ids.type != pa.int64(), ids
-        self.num_nodes = len(ids)
-        self.nbytes = ids.nbytes
+        self.is_text, self.num_nodes = ids.type != pa.int64(), len(ids)
         if self.is_text:
-            self._demand_once(ids, len(ids.unique()))
+            self._texts = _native.TextMap(*_buffers(pa.concat_arrays(ids.chunks)))
+            self.nbytes = self._texts.nbytes
+            self._demand_once(ids, self._texts.distinct)
             return
-        self._texts, numbers = None, ids.to_numpy()
+        numbers = ids.to_numpy()
         order = np.argsort(numbers, kind="stable")
         ascending = numbers[order]
         self._demand_once(ids, int(np.count_nonzero(np.diff(ascending))) + min(1, len(ids)))
@@ -80,7 +80,7 @@ class NodeIds:
         return self.nodes(place, _kept(place, ids, self.is_text), first, what="row")
 
     def nodes(
-        self, place: str, ids: pa.Array | np.ndarray, first: int, skip_unknown: bool = False, what: str = "edge"
+        self, place: str, ids: pa.ChunkedArray | np.ndarray, first: int, skip_unknown: bool = False, what: str = "edge"
     ) -> np.ndarray:
         """int64 [n]: the nodes of ids, which are those of the edges from the number `first` on.
 
@@ -88,15 +88,14 @@ class NodeIds:
             skip_unknown: the node of other ids is -1; else they are refused.
             what: has the ids: "edge" or "row".
         """
-        import pyarrow.compute as pc
-
-        if self._texts is not None:
-            nodes = pc.index_in(ids, value_set=self._texts).fill_null(-1).to_numpy(zero_copy_only=False)
-            nodes = nodes.astype(np.int64)
+        nodes = np.empty(len(ids), np.int64)
+        if isinstance(ids, np.ndarray):
+            self._map.find(ids, nodes)
         else:
-            numbers = np.asarray(ids)
-            nodes = np.empty(len(numbers), np.int64)
-            self._map.find(numbers, nodes)
+            done = 0
+            for chunk in ids.chunks:
+                self._texts.find(*_buffers(chunk), nodes[done : done + len(chunk)])
+                done += len(chunk)
         bad = np.flatnonzero(nodes < 0)
         if len(bad) and not skip_unknown:
             expected = f"an id of type {self.type} ({self.place})"
@@ -236,6 +235,13 @@ def known_edges(edges: Edges) -> np.ndarray:
     """bool [E]: the edges of which no end is -1, an id that no node has."""
     parts = [(src >= 0) & (dst >= 0) for src, dst, _ in edges.chunks(MIN_BLOCK)]
     return np.concatenate(parts) if parts else np.empty(0, bool)
+
+
+def _buffers(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Offsets, int64 [n + 1], and bytes, uint8 [any], of a large_string without nulls."""
+    _, offsets, content = texts.buffers()
+    begins = np.frombuffer(offsets, np.int64, len(texts) + 1, 8 * texts.offset) if len(texts) else np.zeros(1, np.int64)
+    return begins, np.frombuffer(content or b"", np.uint8)
 
 
 def _kept(place: str, column: pa.ChunkedArray, as_text: bool) -> pa.ChunkedArray | np.ndarray:

@@ -196,8 +196,9 @@ class Edges:
         """Edges of two columns, one a row."""
 
         def chunks(block_bytes: int) -> Iterator[EdgeChunk]:
-            for rows, fraction in table.blocks(columns, block_bytes, np.int64):
-                yield rows[:, 0], rows[:, 1], fraction
+            for parts, fraction in table.columns(columns, block_bytes, np.int64):
+                src, dst, *_ = (column for part in parts for column in np.atleast_2d(part.T))
+                yield src, dst, fraction
 
         titles = table.titles
         src, dst = (titles[i] if i < len(titles) else f"column {i}" for i in columns)  # reading refuses these

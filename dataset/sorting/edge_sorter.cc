@@ -25,6 +25,7 @@ WideKey key_of(int64_t source, int64_t destination, float weight) {
   return static_cast<WideKey>(key_of(source, destination)) << 32 | std::bit_cast<uint32_t>(weight);
 }
 
+constexpr int64_t kPackedAtOnce = 1 << 17;        // edges: fewer are not worth a second thread
 constexpr uint64_t kSignBit = uint64_t{1} << 63;  // flipped, bits of times ascend as times do
 
 // Of both ends and a time between them.
@@ -257,7 +258,7 @@ int64_t EdgeSorter::pack(const Piece& edges, std::span<Key> keys, const std::sto
   const std::size_t copies = options_.reverse ? 2 : 1;
   const auto count = static_cast<int64_t>(keys.size() / copies);
   std::atomic<int64_t> first_bad{count}, largest{largest_};
-  for_chunks(count, stop, [&](int64_t begin, int64_t end) {
+  const auto pack_some = [&](int64_t begin, int64_t end) {
     int64_t most = -1;
     for (int64_t i = begin; i < end; ++i) {
       const int64_t source = ids ? ids->node(edges.sources[i]) : edges.sources[i];
@@ -271,7 +272,8 @@ int64_t EdgeSorter::pack(const Piece& edges, std::span<Key> keys, const std::sto
       if (copies == 2) keys[2 * static_cast<std::size_t>(i) + 1] = edges.template key<Key>(destination, source, i);
     }
     raise_or_lower(largest, most, std::greater<>());
-  });
+  };
+  for_chunks(count, stop, pack_some, kPackedAtOnce);
   largest_ = largest;
   return first_bad < count ? first_bad.load() : -1;
 }

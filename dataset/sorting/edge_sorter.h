@@ -63,6 +63,10 @@ class EdgeSorter {
   // <folder>/edge_times.npy or <folder>/edge_numbers.npy. The nodes' number is known then.
   void write(const std::filesystem::path& folder, const std::stop_token& stop);
 
+  // Asks whoever waits for add() in another thread to end it.
+  void stop() noexcept { stopped_ = true; }
+  bool stopped() const noexcept { return stopped_; }
+
   int64_t num_nodes() const noexcept { return options_.num_nodes; }
   int64_t edges_read() const noexcept { return edges_read_; }        // edges that add() took
   int64_t edges_written() const noexcept { return edges_written_; }  // grows while write() runs, from any thread
@@ -95,6 +99,7 @@ class EdgeSorter {
   int64_t edges_read_ = 0;
   int64_t largest_ = -1;  // node
   std::atomic<int64_t> edges_written_{0};
+  std::atomic<bool> stopped_{false};
 };
 
 }  // namespace cohort::dataset

@@ -18,6 +18,9 @@ from cohort_gnn.dataset.tables.text_options import TextOptions
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    Arrays = list[pa.Array | pa.ChunkedArray]
+    Pieces = Iterator[tuple[Arrays, float]]
+
 READ_AT_ONCE = 1 << 24  # bytes, where all rows are read into memory
 FILL_HINT = "fill them in, leave out the columns that have them, or say nulls: mean of a feature in a graph.yaml"
 
@@ -45,9 +48,7 @@ class TableFile(ABC):
     options: TextOptions | None = None
 
     @abstractmethod
-    def pieces(
-        self, columns: Sequence[int], kind: ColumnKind, block_bytes: int
-    ) -> Iterator[tuple[list[pa.Array | pa.ChunkedArray], float]]:
+    def pieces(self, columns: Sequence[int], kind: ColumnKind, block_bytes: int) -> Pieces:
         """Columns as Arrow has them, some rows at a time, and how much of the file is read, in [0, 1]."""
 
     @abstractmethod
@@ -68,21 +69,29 @@ class TableFile(ABC):
                 has them, NaN for none.
             nulls: float32 may be missing, too.
         """
+        for parts, fraction in self.columns(columns, block_bytes, dtype, nulls):
+            yield np.column_stack(parts) if parts else np.empty((0, 0)), fraction
+
+    def columns(
+        self, columns: Sequence[int] | None, block_bytes: int, dtype: Any = None, nulls: bool = False
+    ) -> Iterator[tuple[list[np.ndarray], float]]:
+        """What `blocks` has side by side: each column [n], or [n, k] of lists, without a copy where Arrow has such an
+        array."""
         numbers = list(range(len(self.titles)) if columns is None else columns)
         kinds: dict[Any, ColumnKind] = {np.int64: "integers", np.float32: "features"}
-        kind, done = kinds.get(dtype, "numbers"), 0
-        for arrays, fraction in self.pieces(numbers, kind, block_bytes):
+        kind, done, lists_only = kinds.get(dtype, "numbers"), 0, dtype is None or nulls
+        pieces = self.pieces(numbers, kind, block_bytes)
+        for arrays, fraction in pieces:
             values.demand_types(self, numbers, arrays, kind)
-            if any(map(values.null_lists if dtype is None or nulls else values.nulls, arrays)):
-                raise self._without_values(numbers, kind)
+            if any(map(values.null_lists if lists_only else values.nulls, arrays)):
+                raise self._without_values(numbers, kind, arrays, pieces, lists_only)
             parts = [
                 values.numbers(self, column, array, kind, done) for column, array in zip(numbers, arrays, strict=True)
             ]
-            rows = np.column_stack(parts) if parts else np.empty((0, 0))
-            if dtype is np.float32 and not nulls and not np.isfinite(rows).all():
-                raise self._without_values(numbers, kind)
-            done += len(rows)
-            yield rows, fraction
+            if dtype is np.float32 and not nulls and not all(np.isfinite(part).all() for part in parts):
+                raise self._without_values(numbers, kind, arrays, pieces)
+            done += len(parts[0]) if parts else 0
+            yield parts, fraction
 
     def read(self, columns: Sequence[int] | None = None, dtype: Any = None, nulls: bool = False) -> np.ndarray:
         """All rows, as `blocks` has them: [n, columns], of one column [n]."""
@@ -98,13 +107,14 @@ class TableFile(ABC):
         Args:
             nulls: some may be missing.
         """
-        for arrays, fraction in self.pieces(columns, "texts", block_bytes):
+        pieces = self.pieces(columns, "texts", block_bytes)
+        for arrays, fraction in pieces:
             texts = [
                 values.texts(self.place(column), column_texts)
                 for column, column_texts in zip(columns, arrays, strict=True)
             ]
             if not nulls and any(column_texts.null_count or values.empty(column_texts) for column_texts in texts):
-                raise self._without_values(columns, "texts")
+                raise self._without_values(columns, "texts", arrays, pieces)
             yield texts, fraction
 
     def choose(self, wanted: Sequence[str] | None) -> list[int]:
@@ -113,13 +123,16 @@ class TableFile(ABC):
             return list(range(len(self.titles)))
         return choose_columns(str(self.path), self.titles, wanted)
 
-    def _without_values(self, columns: Sequence[int], kind: ColumnKind) -> CohortError:
-        """What is missing in the whole table, of all columns."""
+    def _without_values(
+        self, columns: Sequence[int], kind: ColumnKind, arrays: Arrays, rest: Pieces, lists_only: bool = False
+    ) -> CohortError:
+        """What is missing in the whole table, of all columns: in these arrays and in the rest; before, nothing is."""
         nulls, odd = (dict.fromkeys(columns, 0) for _ in range(2))
-        for arrays, _ in self.pieces(columns, kind, READ_AT_ONCE):
-            for column, array in zip(columns, arrays, strict=True):
-                nulls[column] += values.nulls(array)
-                odd[column] += values.empty(array) if kind == "texts" else values.not_finite(array)
+        for arrays_here, _ in itertools.chain([(arrays, 0.0)], rest):
+            for column, array in zip(columns, arrays_here, strict=True):
+                nulls[column] += (values.null_lists if lists_only else values.nulls)(array)
+                if not lists_only:
+                    odd[column] += values.empty(array) if kind == "texts" else values.not_finite(array)
         what = "empty text" if kind == "texts" else "NaN or infinity"
         missing = [
             f"{count:,} {word}{'s' * (count > 1 and word != 'NaN or infinity')} in {self.titles[column]}"

@@ -16,6 +16,7 @@ from cohort_gnn.dataset.importing.beside import AS_IT_IS
 from cohort_gnn.dataset.importing.importer import write_source
 from cohort_gnn.dataset.layouts.described import described_graph
 from cohort_gnn.dataset.layouts.description import Description
+from cohort_gnn.dataset.tables.arrow_table import ArrowStream
 from cohort_gnn.dataset.tasks import SPLITS
 from cohort_gnn.spec.graph import EdgeType
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 PLACE = "from_tables"
 STREAM_HINT = "pandas, polars, pyarrow and DuckDB give one; of a polars LazyFrame, take frame.collect()"
+READ_ONCE = {"source", "target", "reverse_of"}  # keys of edges that are read with their ends, in one pass
 KEYS_HINT = "the keys are those of graph.yaml (dataset/FORMAT.md), with table in place of file"
 
 
@@ -39,7 +41,8 @@ def from_tables(
     **options: Any,
 ) -> Path:
     """Writes tables as a data set. Each table is read once, some rows at a time, into a file beside ``out`` that is
-    removed in the end; the rules are those of tables in files (dataset/FORMAT.md).
+    removed in the end; the last one of edges, if it has nothing but their ends, goes straight into the data set. The
+    rules are those of tables in files (dataset/FORMAT.md).
 
     A table is a pandas or polars DataFrame, a pyarrow Table, RecordBatchReader or Dataset, a DuckDB relation, or any
     other object with ``__arrow_c_stream__``, as the libraries of Iceberg, Delta Lake and ADBC return.
@@ -78,13 +81,17 @@ def from_tables(
     """
     folder = Path(out)
     folder.parent.mkdir(parents=True, exist_ok=True)
+    streams: dict[str, ArrowStream] = {}
+    last = list(edges)[-1:]  # what opens another table may end a stream that is open, as a connection of DuckDB does
     with temporary_folder(folder.with_name(f"{folder.name}.tables")) as kept:
         described = {
             "nodes": {type_: _kept(keys, kept, f"nodes.{type_}") for type_, keys in nodes.items()},
-            "edges": [
-                {"type": list(type_)} | _kept(keys, kept, f"edges.{'.'.join(type_)}") for type_, keys in edges.items()
-            ],
             "tasks": {task: _kept_splits(keys, kept, f"tasks.{task}") for task, keys in (tasks or {}).items()},
+            "edges": [
+                {"type": list(type_)}
+                | _kept(keys, kept, f"edges.{'.'.join(type_)}", streams if [type_] == last else None)
+                for type_, keys in edges.items()
+            ],
             "target": target,
             "name": name or folder.resolve().name,
         }
@@ -94,7 +101,7 @@ def from_tables(
             member, expected, actual = misfit(error)
             raise CohortError(f"{PLACE}: {member}".removesuffix(": "), expected, actual, KEYS_HINT) from None
         try:
-            graph = described_graph(kept / PLACE, description)
+            graph = described_graph(kept / PLACE, description, streams)
             write_source(graph, folder, "yaml", AS_IT_IS, note=note, **options)
         except CohortError as error:
             place = error.place.replace(f"{kept}{os.sep}", "")
@@ -102,15 +109,20 @@ def from_tables(
     return folder
 
 
-def _kept(keys: Mapping[str, Any], folder: Path, place: str) -> dict[str, Any]:
-    """The keys of a description, whose table is in a file now."""
+def _kept(
+    keys: Mapping[str, Any], folder: Path, place: str, streams: dict[str, ArrowStream] | None = None
+) -> dict[str, Any]:
+    """The keys of a description, whose table is in a file now, or among the streams if its rows are read once."""
     if "file" in keys or "format" in keys:
         raise CohortError(f"{PLACE}: {place}", "a table in memory", "a file", "tables in files: import_graph()")
     described = dict(keys)
     table = described.pop("table", None)
     if table is not None:
-        path = folder / place.replace(os.sep, "_")
-        _write(_stream_of(table, place), path, place)
+        path, reader = folder / place.replace(os.sep, "_"), _stream_of(table, place)
+        if streams is not None and described.keys() <= READ_ONCE:
+            streams[path.name] = ArrowStream(path, reader.schema, _batches(reader, place))
+        else:
+            _write(reader, path, place)
         described |= {"file": path.name, "format": "arrow"}
     return described
 

@@ -33,6 +33,7 @@ from cohort_gnn.spec.graph import NO_TIME, EdgeType
 
 PARTS = {"train": 0, "val": 1, "valid": 1, "validation": 1, "test": 2, "": -1, "none": -1}
 ANY_RELATION = 'a name "*" in type and a column as relation'
+NO_STREAMS: Mapping[str, TableFile] = {}
 SOURCE_CURE = "source: A, target: B"
 
 
@@ -42,8 +43,12 @@ def read_described(source: Path) -> Graph:
     return described_graph(path, read_structured(path, "YAML", Description, "nodes and edges of a graph", HINT))
 
 
-def described_graph(path: Path, description: Description) -> Graph:
-    """The graph of a description, whose files are in the folder of ``path``."""
+def described_graph(path: Path, description: Description, streams: Mapping[str, TableFile] = NO_STREAMS) -> Graph:
+    """The graph of a description, whose files are in the folder of ``path``.
+
+    Args:
+        streams: tables of edges that are no files, by the names that the description has for them.
+    """
     nodes = {type_: _NodeFiles(path, type_, keys) for type_, keys in description.nodes.items()}
     all_ids = {type_: files.ids for type_, files in nodes.items()}
     ids = {type_: node_ids for type_, node_ids in all_ids.items() if node_ids is not None}
@@ -55,7 +60,11 @@ def described_graph(path: Path, description: Description) -> Graph:
         edges=by_relation(
             str(path),
             itertools.chain(
-                (pair for edges in description.edges for pair in _relations(path, edges, _edges(path, edges, ids))),
+                (
+                    pair
+                    for edges in description.edges
+                    for pair in _relations(path, edges, _edges(path, edges, ids, streams))
+                ),
                 (pair for files in nodes.values() for pair in files.keys(all_ids)),
             ),
         ),
@@ -383,7 +392,7 @@ def _parts(table: TableFile, column: int) -> list[np.ndarray]:
     return [part_of_row == part for part in range(3)]
 
 
-def _edges(path: Path, entry: EdgesOf, ids: dict[str, NodeIds]) -> Edges:
+def _edges(path: Path, entry: EdgesOf, ids: dict[str, NodeIds], streams: Mapping[str, TableFile]) -> Edges:
     files, place = _Files(path), f"{path}: {', '.join(entry.type)}"
     file, options = files.path_of(place, entry.file), entry.options(place)
     node_ids = [ids.get(entry.type[0]), ids.get(entry.type[2])]
@@ -394,7 +403,7 @@ def _edges(path: Path, entry: EdgesOf, ids: dict[str, NodeIds]) -> Edges:
     if (kind := entry.format or tables.kind_of(file)) in ARRAYS:
         edges = tables.read_edges(file, None, options, kind=kind)
     else:
-        table = tables.open_table(file, options, _wanted(entry, node_ids), entry.format)
+        table = streams.get(entry.file) or tables.open_table(file, options, _wanted(entry, node_ids), entry.format)
         columns = _endpoint_columns(table, entry)
         edges = Edges.from_table(table, columns)
     if any(node_ids):

@@ -125,6 +125,37 @@ class ArrowFile(ArrowTable):
                 yield reader.get_batch(number)
 
 
+class ArrowStream(ArrowFile):
+    """Rows that are read once, as they come from another library.
+
+    Args:
+        path: what messages call the table.
+        batches: the rows; they are taken by the first one who reads.
+    """
+
+    format = "an Arrow stream"
+
+    def __init__(self, path: str | Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch]):
+        self._schema, self._rows_read = schema, 0
+        self._unread: Iterator[pa.RecordBatch] | None = batches
+        super().__init__(path)
+
+    def _open(self) -> pa.Schema:
+        return self._schema
+
+    def count(self) -> int:
+        """The number of rows that have been read."""
+        return self._rows_read
+
+    def _read(self, names: list[str]) -> Iterator[pa.RecordBatch]:
+        batches, self._unread = self._unread, None
+        if batches is None:
+            raise CohortError(str(self.path), "rows that are read once", "a second reader")
+        for batch in batches:
+            self._rows_read += batch.num_rows
+            yield batch
+
+
 def _index(schema: pa.Schema) -> list:
     """What pandas says of the index of its table: names of columns, or a range."""
     try:

@@ -19,6 +19,7 @@ import pytest
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import from_tables, import_graph
 from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.tables.arrow_table import ArrowStream
 
 COUNT, PAIRS = 40, 300
 USERS = pa.table(
@@ -90,6 +91,59 @@ def test_a_table_of_any_library_gives_the_data_set_of_the_files(kind, from_files
     assert [path.name for path in tmp_path.iterdir()] == ["out"], "the tables' files are gone"
 
 
+ENDS = {"source": "payer", "target": "payee"}  # of edges that have nothing beside: their table is not kept in a file
+
+
+@pytest.fixture(scope="module")
+def ends_from_files(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("ends")
+    pq.write_table(USERS, folder / "users.parquet")
+    pq.write_table(PAYMENTS, folder / "payments.parquet")
+    lines = [
+        "nodes: {user: {file: users.parquet, id: user, features: [age]}}",
+        "edges:",
+        "- {type: [user, asks, user], file: payments.parquet, source: payee, target: payer}",
+        "- {type: [user, pays, user], file: payments.parquet, source: payer, target: payee}",
+    ]
+    (folder / "graph.yaml").write_text("\n".join([*lines, "name: payments"]))
+    import_graph(folder, folder / "out")
+    return folder / "out"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_edges_without_more_go_from_their_table_into_the_data_set(kind, ends_from_files, tmp_path):
+    out = from_tables(
+        tmp_path / "out",
+        nodes={"user": {"table": KINDS[kind](USERS, tmp_path), "id": "user", "features": ["age"]}},
+        edges={
+            ("user", "asks", "user"): {
+                "table": KINDS[kind](PAYMENTS, tmp_path),
+                "source": "payee",
+                "target": "payer",
+            },
+            PAYS: {"table": KINDS[kind](PAYMENTS, tmp_path), **ENDS},
+        },
+        name="payments",
+    )
+    names = sorted(path.name for path in ends_from_files.iterdir())
+    assert filecmp.cmpfiles(ends_from_files, out, names, shallow=False) == (names, [], [])
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_relations_of_one_connection_do_not_end_each_other(tmp_path):
+    """A connection of DuckDB has one open stream: the last one that was opened."""
+    with duckdb.connect() as connection:
+        pairs = [
+            connection.sql(f"SELECT range AS src, (range + {i}) % 9999 AS dst FROM range(9999)") for i in (1, 2, 3)
+        ]
+        out = from_tables(
+            tmp_path / "out",
+            nodes={"a": {"table": connection.sql("SELECT range::FLOAT AS x FROM range(9999)"), "features": ["x"]}},
+            edges={("a", f"to{i}", "a"): {"table": relation} for i, relation in enumerate(pairs)},
+        )
+    assert open_dataset(out).num_edges == 3 * 9999
+
+
 @pytest.mark.parametrize("compression", ["lz4", "zstd", "uncompressed"])
 def test_feather_files_are_tables(compression, from_files, tmp_path):
     pyarrow.feather.write_feather(USERS, str(tmp_path / "users.feather"), compression=compression, chunksize=13)
@@ -109,15 +163,42 @@ def refused(tmp_path: Path, nodes: dict, edges: dict, **options) -> CohortError:
     return error.value
 
 
-def test_a_stream_that_fails_half_way_leaves_nothing(tmp_path):
+@pytest.mark.parametrize("keys", [EDGE_KEYS, ENDS])
+def test_a_stream_that_fails_half_way_leaves_nothing(keys, tmp_path):
     def batches():
         yield from PAYMENTS.to_batches(max_chunksize=100)[:2]
         raise RuntimeError("the connection was lost")
 
     reader = pa.RecordBatchReader.from_batches(PAYMENTS.schema, batches())
     nodes = {"user": {"table": USERS, **NODE_KEYS}}
-    error = refused(tmp_path, nodes, {PAYS: {"table": reader, **EDGE_KEYS}})
+    error = refused(tmp_path, nodes, {PAYS: {"table": reader, **keys}})
     assert error.place == "from_tables: edges.user.pays.user" and "connection was lost" in error.found
+
+
+@pytest.mark.parametrize("keys", [EDGE_KEYS, ENDS])
+def test_what_a_table_lacks_is_counted_to_its_end(keys, tmp_path):
+    payers = [None if i in (50, 200, 299) else payer for i, payer in enumerate(PAYMENTS["payer"].to_pylist())]
+    table = PAYMENTS.set_column(0, "payer", pa.array(payers))
+    error = refused(tmp_path, {"user": {"table": USERS, **NODE_KEYS}}, {PAYS: {"table": stream(table), **keys}})
+    assert (error.place, error.found) == ("edges.user.pays.user", "3 nulls in payer")
+
+
+def test_what_is_wrong_before_a_stream_fails_is_named_first(tmp_path):
+    def batches():
+        yield pa.record_batch({"src": [0, 1], "dst": [1, 7]})
+        raise RuntimeError("the connection was lost")
+
+    reader = pa.RecordBatchReader.from_batches(pa.schema({"src": pa.int64(), "dst": pa.int64()}), batches())
+    rows = {"table": pa.table({"x": np.ones(5, np.float32)}), "features": ["x"]}
+    error = refused(tmp_path, {"a": rows}, {("a", "to", "a"): {"table": reader}})
+    assert error.place.endswith("destination of edge 1") and error.found == "7"
+
+
+def test_a_stream_is_read_once():
+    table = ArrowStream("edges", PAYMENTS.schema, iter(PAYMENTS.to_batches()))
+    assert sum(len(array) for (array,), _ in table.pieces([0], "texts", 1000)) == table.count() == PAIRS
+    with pytest.raises(CohortError, match="rows that are read once"):
+        next(table.pieces([0], "texts", 1000))
 
 
 def test_what_is_wrong_is_named(tmp_path):

@@ -45,11 +45,11 @@ warm.use()
 gc.disable()  # what is collected stays: looking through it again and again takes a quarter of the time
 
 # Files that take longest: they begin first, so that no worker has one of them left when the others are done.
-LONGEST = """docs partitioned round_trip machines resume disk typed_graphs predict link_run
-temporal_loader cores examples machine fault edge_features_option import_options strangers pyg_loaders
-callbacks typed_run targets batch_weights command report typed_predict negatives_option wheel tune sharded_rows
-moved_run kill golden ranks_loader cache torchrun stop style bench_step search browser readers nn_compile accuracy
-typed_accuracy""".split()
+LONGEST = """docs link_run partitioned round_trip machines resume examples fault edge_features_option predict disk
+metrics types losses machine typed_run report own_loss ranks_loader cache targets command typed_graphs tune strangers
+pyg_loaders stop negatives_option callbacks import_options nn_gat numerals search bad_inputs bench_step golden
+torchrun wheel nn_linear prepare cores readers warm typed batch_weights moved_run kill style layers browser nn_compile
+nn_trim sharded_rows typed_predict accuracy""".split()
 
 
 @pytest.hookimpl(wrapper=True)

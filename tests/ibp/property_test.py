@@ -137,34 +137,6 @@ def test_golden_files(codec, layout, tmp_path):
     assert hashlib.sha256((tmp_path / "new.ibp").read_bytes()).digest() == hashlib.sha256(golden.read_bytes()).digest()
 
 
-def test_bad_calls_say_what_is_wrong(tmp_path):
-    rows = np.random.default_rng(0).standard_normal((50, 12)).astype(np.float32)
-    profile = ibp.fit(rows)
-    encoded = ibp.encode(rows, profile)
-    for call, text in [
-        (lambda: ibp.fetch(encoded, [0, 50]), r"fetch: index\[1\]: expected 0 to 49, found 50"),
-        (lambda: ibp.fetch(encoded, [0.5]), "expected integers"),
-        (lambda: ibp.fetch(encoded, [1], out=np.empty((2, 12), np.float32)), r"found float32 \[2, 12\]"),
-        (lambda: ibp.fetch(encoded, [1], out=np.empty((1, 6), np.float64)), r"found float64 \[1, 6\]"),
-        (lambda: ibp.encode(rows.astype(np.float16), profile), "found float16 x 12"),
-        (lambda: ibp.encode(rows[:, :6], profile), "C-contiguous"),
-        (lambda: ibp.encode(rows.ravel(), profile), "1 dimensions"),
-        (lambda: ibp.fit(rows, "planes", mantissa_bits=2.5), "fit: mantissa_bits: expected 0 to 22, found 2.5"),
-        (
-            lambda: ibp.fit(torch.eye(9).to_sparse()),
-            r"(?s)a dense tensor, found a tensor of layout torch.sparse_coo.*to_dense",
-        ),
-        (lambda: ibp.fit(rows, "zip"), "codec: expected auto, raw, .*sparse, dictionary or planes, found zip"),
-        (lambda: ibp.fit(rows.astype(np.int16)), "found 16 bits"),
-        (lambda: ibp.load(tmp_path / "none.ibp"), "No such file"),
-        (lambda: ibp.Profile.load(__file__), "IBPPROF1"),
-        (lambda: ibp.load(__file__), "IBPROWS1"),
-        (lambda: encoded.to("moon"), "expected cpu, pinned or cuda"),
-    ]:
-        with pytest.raises(CohortError, match=text):
-            call()
-
-
 def test_profiles_and_rows_are_kept(tmp_path):
     rows = np.random.default_rng(0).standard_normal((500, 20)).astype(np.float32)
     profile = ibp.fit(rows)

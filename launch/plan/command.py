@@ -11,7 +11,7 @@ from cohort_gnn.cache import planner
 from cohort_gnn.launch.options.parser import add_dataset, add_options, group, spec_of
 from cohort_gnn.launch.options.partition import describe_gain
 from cohort_gnn.launch.plan import network, table
-from cohort_gnn.launch.plan.options import LINK_OPTIONS, NO_OPTIONS, OWN_OPTIONS, SEVERAL_OPTIONS, PlanSpec
+from cohort_gnn.launch.plan.options import NO_OPTIONS, OWN_OPTIONS, SEED_OPTIONS, SEVERAL_OPTIONS, PlanSpec
 from cohort_gnn.launch.plan.planning import Planning
 from cohort_gnn.spec.options import flag_of, options_of
 from cohort_gnn.spec.run import SamplerSpec
@@ -31,7 +31,7 @@ def register(commands) -> None:
     add_options(
         parser,
         PlanSpec,
-        shown | SEVERAL_OPTIONS | LINK_OPTIONS | OWN_OPTIONS,
+        shown | SEVERAL_OPTIONS | SEED_OPTIONS | OWN_OPTIONS,
         cache_ratio="cache of each GPU as a share of all raw feature bytes, index included; auto: all memory that"
         " slots and trainer leave free (default: auto; without a GPU a table of ratios)",
         partition="plan for cliques that each train on the seeds of their own part",

@@ -23,7 +23,8 @@ NO_OPTIONS = {
     "ahead",
 }  # no plan depends on them
 SEVERAL_OPTIONS = {"model", "hidden", "heads", "norm", "feature_placement"}  # needed with --machines
-LINK_OPTIONS = {"task", "relation", "negatives", "negatives_from"}  # they say which nodes batches begin with
+SEED_OPTIONS = {"task", "relation", "negatives", "negatives_from"}  # they say which nodes batches begin with
+SEED_OPTIONS |= {"time_attr", "temporal_strategy", "time_window", "overlapping_times"}  # and at which times
 MachineCounts = Annotated[list[types.Positive], Meta(min_length=1, description="numbers of machines: 2,4")]
 
 _several_machines = partial(option, None, group="Several machines")

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from cohort_gnn.launch.plan.far import (
 )
 from cohort_gnn.launch.plan.options import PlanSpec
 from cohort_gnn.launch.run.job import open_to_train, planned_seeds, topology_bytes, with_task
+from cohort_gnn.launch.run.times import check_times, counted_seeds, rows_of_run, task_name, task_of
 from cohort_gnn.launch.run.train import check_links, check_of_links, models_for
 from cohort_gnn.spec.meta import read_meta
 
@@ -52,6 +53,7 @@ class Planning:
 
     def __init__(self, spec: PlanSpec):
         self.data, self.machine = open_to_train(spec.dataset), devices()
+        self._trees: dict[str, Any] | None = None  # of disjoint batches, as presample() takes them
         spec, self.num_batches, self._seeds = self._with_seeds(spec)
         self.spec = spec
         if spec.gpus and spec.num_gpus not in (None, len(spec.gpus)):
@@ -67,7 +69,8 @@ class Planning:
         self._topology_bytes = topology_bytes(self.data, self.spec.weight_attr)
         names = ("max_batch_nodes", "max_batch_edges")
         seen = [{name: getattr(counts, name) for name in names} for counts in self.counts if counts.max_batch_nodes]
-        self.needs = memory_needs(replace(spec, gpu_memory=self._gpu_bytes), self._meta, seen)
+        spec = replace(spec, gpu_memory=self._gpu_bytes)
+        self.needs = memory_needs(spec, self._meta, seen, disjoint=self._trees is not None)
 
     def _demand_sizes(self) -> None:
         """Raises CohortError for options that fit neither each other nor the data set: before a short run, which takes
@@ -90,9 +93,12 @@ class Planning:
         together; the nodes that batches begin with, None: those of the split)."""
         data, spec = self.data, with_task(spec, self.data)
         check_of_links(spec)
-        if spec.task == "node":
-            seeds = {"train": data.train_ids, "val": data.val_ids, "test": data.test_ids}[spec.split]
-            return spec, -(-len(seeds) // spec.batch_size), None
+        if spec.task != "link":
+            check_times(spec, data)
+            rows = rows_of_run(spec, data)[spec.split]
+            seeds, self._trees = counted_seeds(spec, data, spec.split)
+            is_own = task_name(spec) is not None or self._trees is not None
+            return spec, -(-rows.num_rows // spec.batch_size), seeds if is_own else None
         check_links(spec, data)
         if spec.split != "train":
             raise CohortError("--split", "train, with --task link", spec.split, "leave it out")
@@ -117,7 +123,7 @@ class Planning:
         spec, data = self.spec, self.data
         if spec.parameters is not None:
             return spec.parameters
-        out_dim = spec.hidden if spec.task == "link" else data.num_classes
+        out_dim = spec.hidden if spec.task == "link" else task_of(spec, data).num_classes
         if spec.model in models_for(data):
             return network.count_parameters(spec, data.node_types[data.target].feature_dim, out_dim)
         hint = "--parameters N says how many the model has"
@@ -141,7 +147,7 @@ class Planning:
         fanout = spec.fanout * len(data.edge_types)
         run = (spec.dataset, fanout, spec.batch_size, spec.presample_batches, spec.split, spec.refresh)
         seeds = clique_seeds(spec.dataset, cliques, spec.split) if cliques else [self._seeds]
-        sources = [presample(*run, relation, spec.draws) for relation in seeds]
+        sources = [presample(*run, relation, spec.draws, self._trees) for relation in seeds]
         counts = [planner.load_counts(Path(source["file"])) for source in sources]
         return counts, {"policy": spec.cache_policy} | ({"cliques": sources} if cliques else sources[0])
 

@@ -56,6 +56,36 @@ TEST(Presample, CountsAddUpToTheBatches) {
   EXPECT_EQ(sum(hotness.edges_read()), static_cast<uint64_t>(hotness.max_batch_edges()));
 }
 
+// Trees of one batch, against the batch that the backend draws for the same query.
+TEST(Presample, CountsTheTreesOfARunInTime) {
+  CountingRun run;
+  run.graph.time_edges();
+  run.presample(1);
+  GraphView graph = run.graph.view();
+  graph.types[0].rows.row_bytes = 0;
+  CountedDraws how{.draw = channel::Draw::kLast, .disjoint = true, .times = {}, .time_window = {7}};
+  for (std::size_t i = 0; i < run.seeds.size(); ++i) {
+    run.seeds[i] = static_cast<int64_t>(i % 90);  // they repeat
+    how.times.push_back(static_cast<int64_t>(i % 40) - 5);
+  }
+  const cache::HotnessKey key{1, 2, {4, 3}, 1000};
+  const auto edges_of = [&](const CountedDraws& draws) {
+    const cache::Hotness counts = presample(graph, run.seeds, key, key.fanout, 1, draws);
+    EXPECT_EQ(sum(counts.node_reads()), static_cast<uint64_t>(counts.max_batch_nodes()));
+    EXPECT_EQ(sum(counts.edges_read()), static_cast<uint64_t>(counts.max_batch_edges()));
+    return counts.max_batch_edges();
+  };
+  Query query{run.seeds, key.fanout, batch_key(5, 0, 0)};
+  query.spec = {.draw = how.draw, .disjoint = true, .times = how.times, .windows = how.time_window};
+  const int64_t expected = make_host_backend(graph, {})->sample(query).num_edges;
+  EXPECT_EQ(edges_of(how), expected) << "the latest edges do not depend on the key, nor on the order of seeds";
+  how.time_window = {};
+  const int64_t of_any_age = edges_of(how);
+  how.times = {};
+  EXPECT_LT(expected, of_any_age);
+  EXPECT_LT(of_any_age, edges_of(how));
+}
+
 // One batch of all nodes of a type: rows and lists against the edges of the batch, which a relation without picks and
 // lists of other types have not.
 TEST(Presample, CountsTheListsOfEachRelation) {

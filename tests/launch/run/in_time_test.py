@@ -214,3 +214,41 @@ def test_a_task_of_links_is_not_learned(events, tmp_path):
     write_task(tmp_path / "set", Task(name="next", kind="link", node_type="node", target_type="node", splits=splits))
     result = cohort("train", tmp_path / "set", *OPTIONS, "--task", "next", "--out", tmp_path / "run")
     refused(result, 1, "--task next: expected a task with labels of nodes, found one of links")
+
+
+def test_a_cache_is_planned_for_the_batches_of_the_run(events):
+    """Rows of trees count once in each: a batch reads more than one whose seeds share nodes."""
+    how = ["plan", events, "--fanout", "12", "--batch-size", "128", "--num-gpus", "1", "--cache-ratio", "0.2", "--json"]
+    reads = {}
+    for name, options in {"in time": IN_TIME, "at any time": ["--task", "signal", "--time-attr", "none"]}.items():
+        counted = json.loads(ran(*how, *options).stdout)["counts"]
+        reads[name] = counted["max_batch_edges"]
+        assert counted["batches"] == 2 * -(-SPANS["train"][2] // 128) and not counted["reused"]
+    assert json.loads(ran(*how, *IN_TIME).stdout)["counts"]["reused"]
+    assert 0 < reads["in time"] < 0.3 * reads["at any time"], (
+        "a window of a tenth of the time has few of a node's edges"
+    )
+
+
+GPU = ["--device", "cuda", "--gpus", "0"]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "how", [[], ["--cache-ratio", "0.2", "--topology", "host"], ["--no-cuda-graphs", "--no-reuse"]], ids=str
+)
+def test_a_gpu_learns_the_same(events, run, tmp_path, how):
+    options = [*OPTIONS[: OPTIONS.index("--device")], *GPU, "--quiet", "--seed", "3", *IN_TIME, "--epochs", "10"]
+    ran("train", events, *options, *how, "--out", tmp_path / "run")
+    assert summary_of(tmp_path / "run")["test_metrics"]["auroc"] == pytest.approx(
+        summary_of(run)["test_metrics"]["auroc"], abs=0.02
+    )
+    on_cpu, on_gpu = (pq.read_table(out / "test.parquet").to_pandas() for out in (run, tmp_path / "run"))
+    assert on_cpu[["shop", "day"]].equals(on_gpu[["shop", "day"]])
+
+
+@pytest.mark.gpu
+def test_a_gpu_trains_on_one_of_several_node_types(shops, tmp_path):
+    options = [*OPTIONS[: OPTIONS.index("--device")], *GPU, "--quiet", "--model", "rsage", "--task", "signal"]
+    ran("train", shops, *options, "--epochs", "10", "--time-window", f"buys_at={WINDOW}", "--out", tmp_path / "run")
+    assert summary_of(tmp_path / "run")["test_metrics"]["auroc"] > 0.9

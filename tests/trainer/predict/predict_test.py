@@ -269,7 +269,7 @@ def test_bad_input_says_what_is_wrong(data, cora, run, tmp_path, case, words):
 
 def job_of(run: Path, data: Path, out: Path) -> dict:
     paths = {"run": str(run), "dataset": str(data), "out": str(out)}
-    no_options = dict.fromkeys(["node_type", "top_k", "nodes", "threshold"])
+    no_options = dict.fromkeys(["node_type", "top_k", "nodes", "threshold", "at_time"])
     return (
         paths
         | no_options

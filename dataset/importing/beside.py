@@ -205,7 +205,8 @@ def replace_graph(graph: Graph, inputs: SourceOptions, ids: np.ndarray | None) -
             raise CohortError(f"--edge-{what}, {flag_of(option)}", "one of the two", "both")
         text = inputs.text(f"edge-{what}")
         if what == "features":
-            rows = tables.read_rows(file, options=text, ids=inputs.ids_of("edge-features"))
+            raw = tables.RawLayout(dtype=inputs.raw.dtype)
+            rows = tables.read_rows(file, raw, text, inputs.ids_of("edge-features"))
             edges = edges.with_column(rows)
         else:
             clock = inputs.clock if what == "times" else None

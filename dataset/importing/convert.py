@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from cohort_gnn.dataset.importing.edge_data import EdgeData, ProgressCall
 from cohort_gnn.dataset.importing.fitting import Fitting
 from cohort_gnn.dataset.importing.options import ConvertOptions
 from cohort_gnn.dataset.importing.row_options import transformed
-from cohort_gnn.dataset.layouts.graph import Graph, Nodes
+from cohort_gnn.dataset.layouts.graph import Graph, Nodes, demand_type_name
 from cohort_gnn.dataset.layouts.node_ids import known_edges
 from cohort_gnn.dataset.layouts.streams import EdgeChunk, Edges, Labels, Rows, Weights
 from cohort_gnn.dataset.links import HeldOut, checked_links, link_edges, save_links
@@ -40,7 +39,6 @@ from cohort_gnn.spec.graph import EdgeType
 
 MIN_MEMORY = 16_000_000  # bytes
 MANY_CLASSES = 1_000_000  # more than there are nodes are none
-NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # of types
 
 
 def write_graph(
@@ -83,9 +81,7 @@ class Conversion:
         """Writes all files of the data set."""
         graph = self.graph
         for name in [*graph.nodes, *(name for _, name, _ in graph.edges)]:
-            if not NAME.fullmatch(name):  # it becomes a part of file names
-                expected = "names of 1 to 64 letters, digits, _ and -"
-                raise CohortError("node and edge types", expected, repr(name), "rename it")
+            demand_type_name("node and edge types", name)
         self._take_memory(graph.id_bytes)
         times = {type_: self._write_node_times(type_, nodes) for type_, nodes in graph.nodes.items()}
         features = {

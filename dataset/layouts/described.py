@@ -15,7 +15,7 @@ from cohort_gnn.base.spelling import did_you_mean
 from cohort_gnn.dataset.columns import Column
 from cohort_gnn.dataset.layouts import tables
 from cohort_gnn.dataset.layouts.description import DESCRIPTION, HINT, ByTime, Description, EdgesOf, FileOf, NodesOf
-from cohort_gnn.dataset.layouts.graph import Graph, Nodes, Target, by_relation
+from cohort_gnn.dataset.layouts.graph import Graph, Nodes, Target, by_relation, demand_type_name
 from cohort_gnn.dataset.layouts.node_ids import MIN_BLOCK, NodeIds, RowEdges, with_ids
 from cohort_gnn.dataset.layouts.streams import Edges, Labels, Rows, Weights
 from cohort_gnn.dataset.layouts.task_tables import read_task
@@ -429,8 +429,10 @@ def _relations(path: Path, entry: EdgesOf, edges: Edges) -> Iterator[tuple[EdgeT
         return
     file = _Files(path).path_of(place, entry.file)
     table = tables.open_table(file, entry.options(place), _wanted(entry, (None, None)), entry.format)
-    names, codes = relation_codes(table, table.choose([entry.relation])[0])
+    column = table.choose([entry.relation])[0]
+    names, codes = relation_codes(table, column)
     for number, relation in enumerate(names):
+        demand_type_name(table.place(column), relation)
         yield (source, relation, target), replace(edges, selected=EqualTo(codes, number))
 
 

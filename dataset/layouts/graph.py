@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,6 +19,8 @@ from cohort_gnn.dataset.layouts.streams import Edges, Labels, Rows, Weights
 from cohort_gnn.dataset.links import HeldOut
 from cohort_gnn.dataset.tasks import Task
 from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE, EdgeType
+
+TYPE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 @dataclass(frozen=True)
@@ -184,6 +187,12 @@ def splits_in(
     missing = [key for key in names if key not in there]
     origin = path.name + (f", which has no {' and no '.join(missing)}" if missing else "")
     return lambda: [read(key) for key in names], origin
+
+
+def demand_type_name(place: str, name: str) -> None:
+    """Raises CohortError for a name that no node type or edge type can have: it becomes a part of file names."""
+    if not TYPE_NAME.fullmatch(name):
+        raise CohortError(place, "names of 1 to 64 letters, digits, _ and -", repr(name), "rename it")
 
 
 def by_relation(place: str, relations: Iterable[tuple[EdgeType, Edges]]) -> dict[EdgeType, Edges]:

@@ -54,11 +54,11 @@ def write_safetensors(path: Path, tensors: dict[str, torch.Tensor | np.ndarray])
     """A file of safetensors as its library writes it."""
     header, data = {"__metadata__": {"format": "pt"}}, b""
     for name, tensor in tensors.items():
-        tensor = torch.as_tensor(tensor).contiguous()
+        tensor = torch.as_tensor(tensor)
         kind = "BOOL" if tensor.dtype == torch.bool else str(tensor.dtype).removeprefix("torch.").upper()
         for word, letter in (("BFLOAT", "BF"), ("FLOAT", "F"), ("UINT", "U"), ("INT", "I"), ("COMPLEX", "C")):
             kind = kind.replace(word, letter)
-        raw = tensor.reshape(-1).view(torch.uint8).numpy().tobytes()
+        raw = (tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor).numpy().tobytes()
         header[name] = {"dtype": kind, "shape": list(tensor.shape), "data_offsets": [len(data), len(data) + len(raw)]}
         data += raw
     text = json.dumps(header, separators=(",", ":")).encode()

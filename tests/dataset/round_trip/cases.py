@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import yaml
-from compare import edges_unlike, float32, matrix, unlike
-from declared import declared
+from compare import edges_unlike, float32, ids_unlike, matrix, unlike
+from declared import declared, triples
 from frames import Column, Frame, Kinds
+from tensors import tensors
 from writers import File, write
 
-from cohort_gnn.dataset import HeteroDataset
+from cohort_gnn.dataset import HeteroDataset, original_ids
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE
 
@@ -31,6 +32,7 @@ ODD_ENDS = (
 )
 OTHER_ENDS = (("a", "b"), ("0", "1"), ("x", "y"), ("first one", "second one"))
 PLAIN = 0.2  # the part of frames without anything that is hard to read; an import refuses none of these
+ID_KINDS = ("text", "text", "text", "integer", "integer", "uuid", "uint64", "decimal")
 ID_NAMES = ("id", "node_id", "nodeId", "node", "ID", "nid", "index")
 
 
@@ -81,7 +83,7 @@ def make(seed: int, folder: Path) -> Case:
     """The import of this number, with its files in a folder."""
     draw = random.Random(seed)
     kinds = Kinds(draw, plain=draw.random() < PLAIN)
-    role = draw.choices(ROLES, (30, 12, 20, 8, 14, 4, 12))[0]
+    role = draw.choices(ROLES, (25, 10, 18, 7, 16, 4, 10, 4, 6))[0]
     return role(Making(draw, folder, kinds))
 
 
@@ -261,12 +263,12 @@ def _described(making: Making) -> Case:
     """graph.yaml: nodes with ids, numbers or texts, and relations between them."""
     draw, kinds = making.draw, making.kinds
     counts = {type_: kinds.count(3000) for type_ in draw.choice((("a",), ("a", "b")))}
-    as_text = draw.random() < 0.6
+    kind = draw.choice(ID_KINDS)
     ids, nodes, wanted = {}, {}, {}
     for type_, count in counts.items():
-        ids[type_] = kinds.unique_texts(count) if as_text else kinds.unique_integers(count)
+        ids[type_] = kinds.unique_ids(kind, count)
         columns = [kinds.numbers(name, count) for name in kinds.names(draw.randint(1, 3))]
-        key = Column("key", ids[type_], _type_of_ids(ids[type_]))
+        key = ids[type_].named("key")
         frame = Frame([key, *columns, *([kinds.texts("note", count)] if draw.random() < 0.3 else [])])
         frame = frame if kinds.plain else frame.shuffled(draw)
         file = making.write(frame, f"nodes_{type_}")
@@ -279,8 +281,8 @@ def _described(making: Making) -> Case:
         src, dst = ([draw.randrange(counts[type_]) for _ in range(draw.randint(1, 40))] for type_ in (source, target))
         src, dst = src[: len(dst)], dst[: len(src)]
         columns = [
-            Column("from", [ids[source][i] for i in src], _type_of_ids(ids[source])),
-            Column("to", [ids[target][i] for i in dst], _type_of_ids(ids[target])),
+            ids[source].take(src).named("from"),
+            ids[target].take(dst).named("to"),
         ]
         file = making.write(Frame(columns), f"edges_{len(edges)}")
         relation, names = [source, f"r{len(edges)}", target], file.names(Frame(columns), columns)
@@ -296,15 +298,11 @@ def _described(making: Making) -> Case:
             found += unlike(f"x of {type_}", data.node_types[type_ if has_names else NODE_TYPE].x_float32(), rows)
         for relation, src, dst in ends:
             found += edges_unlike(data.edge_types[relation if has_names else EDGE_TYPE], src, dst, None, None)
+        for type_, column in ids.items():
+            found += ids_unlike(original_ids(folder, type_ if has_names else None), column)
         return found
 
     return making.case(making.folder / "graph.yaml", wrong)
-
-
-def _type_of_ids(ids: Sequence) -> pa.DataType:
-    if isinstance(ids[0], str):
-        return pa.string()
-    return pa.int64() if all(-(2**63) <= value < 2**63 for value in ids) else pa.uint64()
 
 
 def _splits(making: Making) -> Case:
@@ -327,4 +325,4 @@ def _splits(making: Making) -> Case:
     return making.case(making.ring(count), wrong, *options)
 
 
-ROLES = (_features, _labels, _edges, _node_ids, _described, _splits, declared)
+ROLES = (_features, _labels, _edges, _node_ids, _described, _splits, declared, triples, tensors)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import decimal
+import uuid
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,6 +41,25 @@ def unlike(what: str, found: np.ndarray | None, wanted: np.ndarray | None) -> st
     return f"{what}{list(at)}: {found[at]!r}, not {wanted[at]!r} ({int((~same).sum())} differ)\n"
 
 
+def ids_unlike(found: Any, wanted: Column) -> str:
+    """What is different between the ids that a data set keeps and those of a column.
+
+    Numbers may be written in other ways, such as 7 and 7.00.
+    """
+    kept = [] if found is None else found.to_pylist()
+    if len(kept) != len(wanted.values):
+        return f"ids: {len(kept)}, not {len(wanted.values)}\n"
+    for node, (one, other) in enumerate(zip(kept, wanted.values, strict=True)):
+        same = str(one) == str(other)
+        if not same and not isinstance(other, str | uuid.UUID):
+            same = decimal.Decimal(one) == decimal.Decimal(other)
+        if not same and isinstance(one, int) and isinstance(other, str):  # all ids are integers in texts
+            same = one == int(other)
+        if not same:
+            return f"id of node {node}: {one!r}, not {other!r}\n"
+    return ""
+
+
 def edges_unlike(lists: Any, src: Sequence[int], dst: Sequence[int], beside: np.ndarray | None, kept: Any) -> str:
     """Edges with what they have beside, [E] or [E, F], in whatever order.
 
@@ -57,7 +78,9 @@ def edges_unlike(lists: Any, src: Sequence[int], dst: Sequence[int], beside: np.
 def _sorted(ends: np.ndarray, beside: np.ndarray | None = None) -> np.ndarray:
     """Rows of the ends and of what lies beside, as bits."""
     if beside is not None:
-        bits = np.ascontiguousarray(beside.reshape(len(ends), -1) + 0)  # no negative zeros
+        bits = np.ascontiguousarray(
+            beside.reshape(len(ends), beside.size // max(1, len(ends))) + 0
+        )  # no negative zeros
         if bits.dtype == np.float32:
             bits = np.where(bits != bits, np.float32(np.nan), bits).view(np.int32)
         ends = np.concatenate([ends.astype(np.int64), bits.astype(np.int64)], axis=1)

@@ -62,6 +62,68 @@ def declared(making: Any) -> Any:
     return making.case(making.folder / "graph.yaml", wrong)
 
 
+def triples(making: Any) -> Any:
+    """graph.yaml: a table of the edges of several relations, whose names are in a column."""
+    draw, kinds = making.draw, making.kinds
+    count = max(2, kinds.count(300))
+    people = Frame([kinds.unique_ids("text" if draw.random() < 0.7 else "integer", count).named("key")])
+    file = making.write(people, "people")
+    node = {"file": file.path.name, "id": file.names(people, people.columns)[0]}
+    src, dst = ([draw.randrange(count) for _ in range(3 * count)] for _ in range(2))
+    names = [_name_of_relation(draw, kinds) for _ in range(draw.choice((1, 2, 5)))]
+    relations = [draw.choice(names) for _ in src]
+    strangers = [draw.random() < 0.2 for _ in src] if draw.random() < 0.3 else [False] * len(src)
+    key = people.columns[0]
+    heads = key.take(src).named("head")
+    odd = (
+        "nobody knows"
+        if isinstance(heads.values[0], str)
+        else next(i for i in range(count + 1) if i not in set(key.values))
+    )
+    heads.values = [odd if is_odd else value for value, is_odd in zip(heads.values, strangers, strict=True)]
+    columns = [heads, Column("relation", relations, pa.string()), key.take(dst).named("tail")]
+    what = draw.choice(("", "weight", "time"))
+    beside = (
+        kinds.integers("t", len(src)) if what == "time" else Column("w", [draw.random() for _ in src], pa.float64())
+    )
+    columns += [beside] if what else []
+    frame = Frame(columns)
+    file = making.write(frame, "triples")
+    source, relation, target, *more = file.names(frame, columns)
+    edge = {"type": ["person", "*", "person"], "file": file.path.name, "source": source, "target": target}
+    edge |= (
+        {"relation": relation} | ({what: more[0]} if what else {}) | ({"unknown_ids": "skip"} if any(strangers) else {})
+    )
+    node["features"] = "x.npy"
+    np.save(making.folder / "x.npy", np.ones((count, 1), np.float32))
+    description = {"target": "person", "nodes": {"person": node}, "edges": [edge]}
+    (making.folder / "graph.yaml").write_text(yaml.safe_dump(description, sort_keys=False))
+
+    def wrong(folder: Path) -> str:
+        data, said = open_dataset(folder), ""
+        found = {name for _, name, _ in data.edge_types}
+        several = len(set(relations)) > 1
+        if several and found != set(relations):
+            return f"relations {sorted(found)}, not {sorted(set(relations))}\n"
+        for name in found:
+            rows = [i for i, one in enumerate(relations) if (one == name or not several) and not strangers[i]]
+            lists = next(lists for (_, one, _), lists in data.edge_types.items() if one == name)
+            kept = {"weight": lists.edge_weights, "time": lists.edge_times}.get(what)
+            values = np.array([beside.values[i] for i in rows], np.int64 if what == "time" else np.float32)
+            ends = [src[i] for i in rows], [dst[i] for i in rows]
+            said += edges_unlike(lists, *ends, values if what else None, kept)
+        return said
+
+    return making.case(making.folder / "graph.yaml", wrong)
+
+
+def _name_of_relation(draw: random.Random, kinds: Kinds) -> str:
+    if kinds.plain or draw.random() < 0.5:
+        return draw.choice(("likes", "knows", "has_met"))
+    kinds.traps.append("names of relations")
+    return draw.choice((*WORDS, "a/b", "..", "a.b", "a:b", "", " left", "*"))
+
+
 def _number(draw: random.Random, kinds: Kinds, name: str, count: int, training: np.ndarray) -> tuple:
     column = kinds.numbers(name, count)
     entry = {"column": name, "nulls": draw.choice(("refuse", "zero", "mean")), "standardize": draw.random() < 0.4}

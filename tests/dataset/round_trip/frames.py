@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import decimal
 import random
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +18,7 @@ TEXTS = (
     *("0x10", "16", "true", "\\"),
 )
 NUMERALS = ("0x10", "0X1f", "16", "+17", "018", "019", " 20", "21 ", "1e3", "2.0", "nan", "1_000", "-0", "-5", "+3")
+UUID = pa.uuid()
 SEPARATORS = (",", ",", ",", ";", "\t", "|")
 
 
@@ -30,6 +33,17 @@ class Column:
     @property
     def has_nulls(self) -> bool:
         return any(value is None for value in self.values)
+
+    def named(self, name: str) -> Column:
+        return Column(name, self.values, self.type)
+
+    def take(self, rows: Sequence[int]) -> Column:
+        return Column(self.name, [self.values[i] for i in rows], self.type)
+
+    def array(self) -> pa.Array:
+        if self.type == UUID:
+            return pa.array([value.bytes for value in self.values], pa.binary(16)).cast(UUID)
+        return pa.array(self.values, self.type)
 
 
 @dataclass
@@ -51,13 +65,21 @@ class Frame:
         return [column.name for column in self.columns]
 
     def table(self) -> pa.Table:
-        arrays = [pa.array(column.values, column.type) for column in self.columns]
+        arrays = [column.array() for column in self.columns]
         return pa.table(arrays, pa.schema([(column.name, column.type) for column in self.columns]))
 
     def rows(self, begin: int, end: int) -> Frame:
         """The same columns, some rows of them."""
         columns = [Column(column.name, column.values[begin:end], column.type) for column in self.columns]
         return Frame(columns, None if self.index is None else self.index[begin:end])
+
+    def with_texts_of_uuids(self) -> Frame:
+        """As files have them that have no type of UUIDs."""
+        columns = [
+            Column(c.name, [str(value) for value in c.values], pa.string()) if c.type == UUID else c
+            for c in self.columns
+        ]
+        return Frame(columns, self.index)
 
     def shuffled(self, draw: random.Random) -> Frame:
         """The same columns in another order."""
@@ -160,6 +182,21 @@ class Kinds:
         while len(found) < count:
             found.add(self.draw.randint(low, high))
         return self.draw.sample(sorted(found), count)
+
+    def unique_ids(self, kind: str, count: int) -> Column:
+        """A column of ids, all different: texts, integers, UUIDs, unsigned integers or decimals."""
+        if kind == "text":
+            return Column("key", self.unique_texts(count), pa.string())
+        if kind == "uuid":
+            return Column("key", [uuid.UUID(int=self.draw.getrandbits(128)) for _ in range(count)], UUID)
+        ids = self.unique_integers(count)
+        if kind == "decimal":
+            scale = self.draw.choice((2, 10)) if self.some(0.5, "decimals with a scale") else 0
+            if self.some(0.2, "long decimals"):
+                ids, scale = [10**25 + value for value in ids], 0
+            return Column("key", [decimal.Decimal(value) for value in ids], pa.decimal128(38, scale))
+        unsigned = kind == "uint64" and min(ids) >= 0 or max(ids) >= 2**63
+        return Column("key", ids, pa.uint64() if unsigned else pa.int64())
 
     def unique_texts(self, count: int) -> list[str]:
         base = [f"id{i}" for i in range(count)] if self.plain else [*TEXTS, *(f"id {i}" for i in range(count))]

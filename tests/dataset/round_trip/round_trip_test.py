@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[2]))
+sys.path += [str(folder) for folder in Path(__file__).parents[1:3]]
 
 pytest.importorskip("pandas")
 pytest.importorskip("polars")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import csv
+import gzip
+import lzma
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -15,10 +18,17 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.feather
 import pyarrow.parquet as pq
 from frames import SEPARATORS, Column, Frame
 
 PARTS = 0.15  # of the tables are written in several files
+PACK: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    ".zst": lambda text: bytes(pa.compress(text, "zstd")),
+}
 
 
 @dataclass(frozen=True)
@@ -47,12 +57,15 @@ def write(frame: Frame, stem: Path, draw: random.Random, plain: bool) -> File:
     """Writes the frame beside others; a plain one as a table with names, separated by commas."""
     tool = draw.choice(("pandas",) if frame.index is not None else ("pandas", "polars", "duckdb", "pyarrow"))
     is_parquet = draw.random() < 0.35
+    frame = frame if is_parquet and tool in ("duckdb", "pyarrow") else frame.with_texts_of_uuids()
     options = _Csv(",", True, "") if plain or is_parquet else _Csv.drawn(draw)
-    suffix = ".parquet" if is_parquet else ".csv.gz" if options.gzip and tool in ("pandas", "duckdb") else ".csv"
+    is_arrow = is_parquet and tool in ARROW and draw.random() < 0.3
+    suffix, write_csv = ".parquet" if is_parquet else f".csv{options.packed}", _packed(CSV[tool])
+    suffix, write_columns = (draw.choice((".arrow", ".feather")), ARROW[tool]) if is_arrow else (suffix, PARQUET[tool])
     written = File(stem, "", options.separator, options.header, not is_parquet)
     if draw.random() >= PARTS or len(frame) < 2:
         path = stem.with_suffix(suffix)
-        call = PARQUET[tool](frame, path, draw) if is_parquet else CSV[tool](frame, path, draw, options)
+        call = write_columns(frame, path, draw) if is_parquet else write_csv(frame, path, draw, options)
         return replace(written, path=path, told=f"{tool}: {call}")
     folder = stem.with_name(f"{stem.name}.parts")
     folder.mkdir()
@@ -62,7 +75,7 @@ def write(frame: Frame, stem: Path, draw: random.Random, plain: bool) -> File:
     for number, (begin, end) in enumerate(zip([0, *cuts], [*cuts, len(frame)], strict=True)):
         path, rows = folder / (pattern.format(number) + suffix), frame.rows(begin, end)
         rows = rows.shuffled(draw) if number and options.header and draw.random() < 0.5 else rows
-        calls.append(PARQUET[tool](rows, path, draw) if is_parquet else CSV[tool](rows, path, draw, options))
+        calls.append(write_columns(rows, path, draw) if is_parquet else write_csv(rows, path, draw, options))
     if draw.random() < 0.3:
         (folder / "_SUCCESS").touch()
     return replace(written, path=folder, told=f"{tool}, {len(calls)} parts of {cuts}: {calls[0]}")
@@ -77,7 +90,7 @@ class _Csv:
     decimal_comma: bool = False
     windows: bool = False
     bom: bool = False
-    gzip: bool = False
+    packed: str = ""
 
     @staticmethod
     def drawn(draw: random.Random) -> _Csv:
@@ -90,8 +103,26 @@ class _Csv:
             decimal_comma=separator == ";" and draw.random() < 0.4,
             windows=draw.random() < 0.1,
             bom=draw.random() < 0.1,
-            gzip=draw.random() < 0.1,
+            packed=draw.choice(("", *PACK)) if draw.random() < 0.25 else "",
         )
+
+
+def _packed(write_csv: Callable[..., str]) -> Callable[..., str]:
+    """Writes a CSV and compresses it, as one stream or as two, which some programs append to each other."""
+
+    def write_and_pack(frame: Frame, path: Path, draw: random.Random, options: _Csv) -> str:
+        if not options.packed:
+            return write_csv(frame, path, draw, options)
+        plain = path.with_suffix("")
+        call = write_csv(frame, plain, draw, options)
+        text = plain.read_bytes()
+        cut = draw.randint(0, len(text)) if draw.random() < 0.2 else 0
+        pack = PACK[options.packed]
+        path.write_bytes((pack(text[:cut]) if cut else b"") + pack(text[cut:]))
+        plain.unlink()
+        return f"{call}, {options.packed} of {2 if cut else 1}"
+
+    return write_and_pack
 
 
 def to_pandas(frame: Frame, draw: random.Random) -> pd.DataFrame:
@@ -159,8 +190,6 @@ def _duckdb_csv(frame: Frame, path: Path, draw: random.Random, options: _Csv) ->
     given: dict[str, Any] = {"sep": options.separator, "header": options.header, "na_rep": options.null}
     if options.quote_all:
         given["quoting"] = csv.QUOTE_ALL
-    if path.suffix == ".gz":
-        given["compression"] = "gzip"
     duckdb.from_arrow(frame.table()).write_csv(str(path), **given)
     return f"write_csv({given})"
 
@@ -207,6 +236,18 @@ def _pyarrow_parquet(frame: Frame, path: Path, draw: random.Random) -> str:
     return f"write_table({given})"
 
 
+def _polars_arrow(frame: Frame, path: Path, draw: random.Random) -> str:
+    given: dict[str, Any] = {"compression": draw.choice(("zstd", "lz4", "uncompressed"))}
+    pl.from_arrow(frame.table()).write_ipc(path, **given)
+    return f"write_ipc({given})"
+
+
+def _pyarrow_arrow(frame: Frame, path: Path, draw: random.Random) -> str:
+    given = {"compression": draw.choice(("zstd", "lz4", "uncompressed")), "chunksize": draw.choice((None, 7))}
+    pyarrow.feather.write_feather(frame.table(), path, **given)
+    return f"write_feather({given})"
+
+
 CSV: dict[str, Callable[[Frame, Path, random.Random, _Csv], str]] = {
     "pandas": _pandas_csv,
     "polars": _polars_csv,
@@ -219,3 +260,4 @@ PARQUET: dict[str, Callable[[Frame, Path, random.Random], str]] = {
     "duckdb": _duckdb_parquet,
     "pyarrow": _pyarrow_parquet,
 }
+ARROW: dict[str, Callable[[Frame, Path, random.Random], str]] = {"polars": _polars_arrow, "pyarrow": _pyarrow_arrow}

@@ -255,6 +255,15 @@ def test_uint16_may_be_bfloat16(tmp_path, edges, run):
         assert open_dataset(tmp_path / "out").x_float32()[0, 0] == value
 
 
+@pytest.mark.parametrize(("dtype", "value"), [("bfloat16", 1), ("float32", 0x3F80)])
+def test_uint16_of_edges_may_be_bfloat16(tmp_path, edges, run, dtype, value):
+    np.save(tmp_path / "rows.npy", np.full((RING.shape[1], 2), 0x3F80, np.uint16))
+    assert "--feature-dtype bfloat16" in refused(edges, features="ones", edge_features=tmp_path / "rows.npy").hint
+    command = ["--features", "ones", "--edge-features", tmp_path / "rows.npy", "--feature-dtype", dtype]
+    assert run("import", edges, tmp_path / "out", *command) == 0
+    assert open_dataset(tmp_path / "out").edge_table.x_float32()[0, 0] == value
+
+
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 @pytest.mark.parametrize("number", [2**24 + 1, 2**53 + 1])
 def test_labels_of_a_table_are_not_rounded(tmp_path, edges, kind, number):

@@ -115,7 +115,9 @@ def test_decimals_are_ends_of_edges_if_they_are_whole(tmp_path):
 def triples() -> pd.DataFrame:
     frame = pd.DataFrame(ENDS.T, columns=["head", "tail"]).drop_duplicates()
     return frame.assign(
-        relation=np.array(["likes", "knows", "blocks"])[np.arange(len(frame)) ** 2 % 3], at=np.arange(len(frame))
+        long="/people/person/place_of_birth",
+        relation=np.array(["likes", "knows", "blocks"])[np.arange(len(frame)) ** 2 % 3],
+        at=np.arange(len(frame)),
     )
 
 
@@ -148,6 +150,11 @@ def test_a_column_of_relations_makes_edge_types(skip, tmp_path):
         (("person", "knows", "person"), {"relation": "relation"}, 'a name "\\*"'),
         (("person", "*", "person"), {"relation": "none"}, "a column none"),
         (("person", "*", "person"), {"relation": "at"}, "at most 128 relations"),
+        (
+            ("person", "*", "person"),
+            {"relation": "long"},
+            r"edges.person.\*.person: column long: expected names of 1 to 64",
+        ),
     ],
 )
 def test_relations_that_are_not_named_rightly_are_refused(type_, keys, message, tmp_path):

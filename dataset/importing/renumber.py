@@ -12,9 +12,11 @@ import numpy as np
 
 from cohort_gnn.dataset.array_file import MemoryArray
 from cohort_gnn.dataset.check import demand_in_range
+from cohort_gnn.dataset.columns import read_columns, write_columns
 from cohort_gnn.dataset.importing.edge_data import EdgeData
 from cohort_gnn.dataset.layouts.streams import EdgeChunk, Edges, Rows, Weights
 from cohort_gnn.dataset.meta import SPLITS, write_meta, write_targets
+from cohort_gnn.dataset.original_ids import FILE, RENAMED, original_ids, write_ids
 from cohort_gnn.dataset.reader import Dataset, open_one_type
 from cohort_gnn.dataset.stored_graph import demand_raw
 from cohort_gnn.dataset.tasks import Task, open_task, tasks_of, write_task
@@ -24,7 +26,7 @@ SORT_BYTES = 4_000_000_000  # of memory for edges; others go through a file
 
 def renumber(folder: Path, out: str | os.PathLike) -> np.ndarray:
     """Writes the data set of `folder`, nodes numbered by in-degree, without features of nodes, into the existing folder
-    `out`.
+    `out`: with the ids that nodes had in their source, and what columns and classes are called.
 
     Returns:
         old_of_new: int64 [V], largest in-degree first, ties by number; also kept in old_of_new.npy.
@@ -46,6 +48,8 @@ def renumber(folder: Path, out: str | os.PathLike) -> np.ndarray:
     write_meta(out, data.name, [nodes], [edges], target, has_names=False)
     for name in tasks_of(folder):
         write_task(out, _renumbered(open_task(folder, name), new_of_old))
+    _write_ids(folder, out, old_of_new)
+    write_columns(out, read_columns(folder))
     return np.load(out / "old_of_new.npy", mmap_mode="r")
 
 
@@ -57,6 +61,15 @@ def _renumbered(task: Task, new_of_old: np.ndarray) -> Task:
         return replace(rows, **{part: new_of_old[ids] for part, ids in nodes.items() if ids is not None})
 
     return replace(task, splits={split: renumber_rows(rows) for split, rows in task.splits.items()})
+
+
+def _write_ids(folder: Path, out: Path, old_of_new: np.ndarray) -> None:
+    """Writes the original ids of the nodes in their new order, if there are some."""
+    ids = original_ids(folder)
+    if ids is not None and (folder / RENAMED).exists():
+        np.save(out / RENAMED, ids.to_numpy()[old_of_new])
+    elif ids is not None:
+        write_ids(out / FILE, iter([ids.take(old_of_new)]))
 
 
 def _write_edges(data: Dataset, new_of_old: np.ndarray, out: Path) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,10 @@ from processes import cohort as run_cohort
 from processes import ran
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.dataset import from_tables
+from cohort_gnn.dataset import from_tables, import_graph
 from cohort_gnn.dataset.columns import read_columns
+from cohort_gnn.dataset.importing.beside import SourceOptions
+from cohort_gnn.dataset.importing.renumber import renumber
 from cohort_gnn.trainer.models.targets import LinkTargets, MultiLabel, Numbers
 from cohort_gnn.trainer.predict.score_tables import (
     NamedNodes,
@@ -88,6 +91,34 @@ def test_a_data_set_that_was_encoded_otherwise_is_refused(trained, tmp_path):
     same = payments(tmp_path / "same", ["de", "it"], columns_from=trained[0], label=None)
     ran("predict", trained[1], same, "--out", tmp_path / "s.csv", "--device", "cpu", "--quiet")
     assert list(pd.read_csv(tmp_path / "s.csv").columns) == ["id", "prediction", "p_no", "p_yes"]
+
+
+def test_a_renumbered_data_set_keeps_ids_and_names(trained, tmp_path):
+    data = Path(shutil.copytree(trained[0], tmp_path / "data"))
+    ran("dataset", "prepare", data, "--reorder", "degree", "--codec", "planes")
+    old_of_new = np.load(data / "prepared" / "old_of_new.npy")
+    assert not np.array_equal(old_of_new, np.arange(V))
+    assert read_columns(data / "prepared") == read_columns(data)
+    before = predicted(trained, tmp_path / "before.csv").set_index("id")
+    after = predicted((data / "prepared", trained[1]), tmp_path / "after.csv")
+    assert (after["id"] == IDS[old_of_new]).all()
+    before = before.loc[after["id"]].reset_index()
+    assert (after["prediction"] == before["prediction"]).all()
+    np.testing.assert_allclose(after[["p_no", "p_yes"]], before[["p_no", "p_yes"]], rtol=1e-4)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_renumbering_takes_integer_ids_along(tmp_path, kept):
+    edges = np.array([[10, 500, -3, -3], [500, -3, 10, 500]])
+    np.save(tmp_path / "edges.npy", edges)
+    inputs = SourceOptions(features=Path("ones"))
+    import_graph(tmp_path / "edges.npy", tmp_path / "data", inputs=inputs, rename=True, ids=kept)
+    (tmp_path / "new").mkdir()
+    old_of_new = renumber(tmp_path / "data", tmp_path / "new")
+    assert old_of_new.tolist() == [2, 0, 1]
+    assert (tmp_path / "new" / "id_of_node.npy").exists() == kept
+    if kept:
+        assert np.load(tmp_path / "new" / "id_of_node.npy").tolist() == [500, -3, 10]
 
 
 def written(tmp_path, suffix, blocks) -> pd.DataFrame:

@@ -13,7 +13,7 @@ from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.importing.options import ConvertOptions
 from cohort_gnn.dataset.layouts import tables
 from cohort_gnn.dataset.layouts.graph import Graph
-from cohort_gnn.dataset.layouts.streams import Labels, Rows
+from cohort_gnn.dataset.layouts.streams import ONES, Labels, Rows
 from cohort_gnn.dataset.tables.column_names import LABELS, is_id_name
 from cohort_gnn.dataset.tables.ids import integers_of, named_ids
 from cohort_gnn.dataset.tables.parts import part_files
@@ -23,7 +23,6 @@ from cohort_gnn.dataset.tables.timestamps import Clock
 from cohort_gnn.spec.graph import EDGE_TYPE, NODE_TYPE
 from cohort_gnn.spec.options import flag_of
 
-ONES = "ones"
 COLUMNS = {"weights": "weight_column", "times": "time_column", "features": "edge_feature_columns"}  # of an edge list
 TABLE_NAMES = (
     *("edges", "features", "labels", "splits", "node-ids"),
@@ -196,7 +195,8 @@ def replace_graph(graph: Graph, inputs: SourceOptions, ids: np.ndarray | None) -
     elif inputs.features is not None:
         nodes = replace(nodes, features=None)
     elif nodes.features is None:
-        hint = f"pass --features FILE, or --features {ONES} for one column of ones; of tables, features: [COLUMN]"
+        hint = f"pass --features FILE, or --features {ONES} for one column of ones"
+        hint += f"; of tables, features: [COLUMN] or {ONES}"
         raise CohortError(edges.place, "feature rows", "only edges", hint)
     for what, option in COLUMNS.items():
         if (file := getattr(inputs, f"edge_{what}")) is None:

@@ -99,7 +99,7 @@ class Conversion:
             "num_classes": self._num_classes(labels),
         }
         if not graph.has_names and not all(features.values()):
-            ones = Rows.from_matrix("features", np.broadcast_to(np.uint8(1), (counts[graph.target], 1)))
+            ones = Rows.ones("features", counts[graph.target])
             features = {graph.target: self._write_features(graph.target, counts[graph.target], ones)}
         nodes = [
             {"type": type_, "count": counts[type_]} | members | times[type_] for type_, members in features.items()

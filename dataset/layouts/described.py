@@ -17,7 +17,7 @@ from cohort_gnn.dataset.layouts import tables
 from cohort_gnn.dataset.layouts.description import DESCRIPTION, HINT, ByTime, Description, EdgesOf, FileOf, NodesOf
 from cohort_gnn.dataset.layouts.graph import Graph, Nodes, Target, by_relation, demand_type_name
 from cohort_gnn.dataset.layouts.node_ids import MIN_BLOCK, NodeIds, RowEdges, with_ids
-from cohort_gnn.dataset.layouts.streams import Edges, Labels, Rows, Weights
+from cohort_gnn.dataset.layouts.streams import ONES, Edges, Labels, Rows, Weights
 from cohort_gnn.dataset.layouts.task_tables import read_task
 from cohort_gnn.dataset.layouts.tensor_files import ARRAYS, names_array, open_array
 from cohort_gnn.dataset.structured import file_beside, read_structured
@@ -115,6 +115,8 @@ class _NodeFiles:
             tables.demand_order(self._table, others, self._options)
         self.features = self._features()
         self.num_nodes = self._num_nodes()
+        if entry.features == ONES:
+            self.features = Rows.ones(f"{self._place}.features", self.num_nodes or 0)
 
     def _columns(self) -> list[str]:
         """The columns of features and labels, as far as they are in the table, each once."""
@@ -162,7 +164,7 @@ class _NodeFiles:
 
     def _features(self) -> Rows | None:
         features = self._entry.features
-        if features is None:
+        if features in (None, ONES):
             return None
         if isinstance(features, list):
             chosen = self._chosen("features", column_names(features))

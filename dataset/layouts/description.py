@@ -102,7 +102,8 @@ class NodesOf(Text, forbid_unknown_fields=True, kw_only=True):
         id: its column of ids, integers or texts, or several that make one; without it, or with "none", row i is node i.
         keys: foreign keys of the table.
         count: the number of nodes, where neither a table nor features say it.
-        features: columns of the table, by name or with what features are made of them; or a file of rows.
+        features: columns of the table, by name or with what features are made of them; or a file of rows; or "ones":
+            one column of ones.
         fit: the rows that decide means, deviations and categories: "train" (those of the training split; of a node type
             without a split, all) or "all".
         label: column (or columns) of the table, or a file.

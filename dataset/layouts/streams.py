@@ -21,6 +21,7 @@ from cohort_gnn.dataset.tables.timestamps import Clock, times_or
 
 ROWS_AT_ONCE = 4096  # of a sparse matrix
 EDGE_BYTES = 16
+ONES = "ones"  # in the place of a file of rows: one column of ones
 
 
 class Selection(Protocol):
@@ -331,6 +332,11 @@ class Rows:
             declared.demand_same(before, where)
         fitted = tuple(declared.fit(rows) if before is None else before)
         return replace(self, chunks=lambda size: declared.encoded(fitted, size), fitted=fitted, declared=None)
+
+    @staticmethod
+    def ones(place: str, count: int) -> Rows:
+        """One column of ones, uint8 [count, 1], for nodes without features."""
+        return Rows.from_matrix(place, np.broadcast_to(np.uint8(1), (count, 1)))
 
     @staticmethod
     def from_matrix(place: str, x: np.ndarray | scipy.sparse.csr_matrix, dtype: str | None = None) -> Rows:

@@ -66,6 +66,25 @@ def test_arrays_may_take_the_place_of_tables(tmp_path):
     assert read.name == "arrays"
 
 
+@pytest.mark.parametrize("others", [{}, {"b": {"count": 3}}])
+def test_nodes_may_have_a_column_of_ones(tmp_path, others):
+    np.save(tmp_path / "edges.npy", np.array([[0, 1, 4], [1, 2, 0]]))
+    np.save(tmp_path / "y.npy", np.arange(5) % 2)
+    described = {
+        "nodes": {"a": {"count": 5, "label": "y.npy"}, **others},
+        "edges": [{"type": ["a", "to", "a"], "file": "edges.npy"}],
+    }
+    (tmp_path / "graph.yaml").write_text(json.dumps(described))
+    if not others:
+        assert "features: [COLUMN] or ones" in refusal(tmp_path / "graph.yaml").hint
+    described["nodes"]["a"]["features"] = "ones"
+    (tmp_path / "graph.yaml").write_text(json.dumps(described))
+    data = imported(tmp_path / "graph.yaml")
+    nodes = data.node_types["a" if others else "node"]
+    assert nodes.x.dtype == np.uint8 and nodes.x.tolist() == [[1]] * 5
+    assert all(data.node_types[name].x is None for name in others)
+
+
 @pytest.mark.parametrize("form", ["parquet", "csv"])
 def test_weights_are_a_column_or_a_file(tmp_path, form):
     data = sample()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ def load_tensors(path: Path, hint: str, also: Sequence[Any] = ()) -> Any:
 
     demand_regular(path)
     try:
-        with torch.serialization.safe_globals([*_data_classes(), *also]):
+        with torch.serialization.safe_globals([*(_data_classes() if _may_name_pyg(path) else ()), *also]):
             return load_inert(path, (ZIP, PICKLE), mmap=is_zip(path))
     except CohortError:
         raise
@@ -104,6 +105,16 @@ def rows_of_tensor(place: str, tensor: Any) -> Rows:
         return Rows.from_matrix(place, arrays.features(place, array_of(tensor)))
     arrays.demand_shape(place, tensor, (None, None))
     return Rows.from_matrix(place, tensor.detach().contiguous().view(torch.int16).numpy().view(np.uint16), "bfloat16")
+
+
+def _may_name_pyg(path: Path) -> bool:
+    """Whether a file may have a Data in it; PyG takes seconds to import."""
+    if not is_zip(path):
+        return True
+    with zipfile.ZipFile(path) as archive:
+        pickles = [info for info in archive.infolist() if info.filename.endswith("data.pkl")]
+        is_packed = any(info.file_size != info.compress_size for info in pickles)  # such a file is refused
+        return not is_packed and any(b"torch_geometric" in archive.read(info) for info in pickles)
 
 
 def _data_classes() -> list[type]:

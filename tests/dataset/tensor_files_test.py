@@ -146,6 +146,12 @@ def test_other_forms_of_pt_files_are_read(tmp_path, form):
     assert sorted(edge_pairs(imported(Path(f"{path}{name}"), features="ones"))) == sorted(map(tuple, edges.T.tolist()))
 
 
+def test_tensors_are_read_without_pyg(tmp_path, monkeypatch):
+    monkeypatch.setattr("cohort_gnn.dataset.layouts.torch_files._data_classes", lambda: pytest.fail("PyG is imported"))
+    path = write(tmp_path / "all.pt", {"edges": torch.from_numpy(GRAPH.edge_index), "x": torch.from_numpy(GRAPH.x)})
+    assert np.array_equal(imported(Path(f"{path}:edges"), features=Path(f"{path}:x")).x, GRAPH.x)
+
+
 DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "uint32", "uint64", "float16", "float32", "float64")
 
 

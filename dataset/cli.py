@@ -1,4 +1,4 @@
-"""`cohort dataset import | generate | partition | split-links | check | info`."""
+"""`cohort dataset import | describe | generate | partition | split-links | check | info`."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from cohort_gnn.dataset.cli_parts import (
 from cohort_gnn.dataset.generating.shapes import SHAPES, generate_shape
 from cohort_gnn.dataset.generating.typed import generate_typed
 from cohort_gnn.dataset.importing import cli as import_cli
+from cohort_gnn.dataset.importing.describe import describe
 from cohort_gnn.dataset.link_split import split_links
 from cohort_gnn.dataset.links import HeldOut, LinkEdges, held_out_of, with_held_out
 from cohort_gnn.dataset.partitioning import cli as partition_cli
@@ -61,6 +62,7 @@ def register(subparsers: argparse._SubParsersAction) -> argparse._SubParsersActi
     parser = subparsers.add_parser("dataset", help="make, check and describe data sets")
     commands = parser.add_subparsers(dest="dataset_command", required=True, metavar="COMMAND")
     import_cli.register(commands)
+    _register_describe(commands)
     _register_generate(commands)
     partition_cli.register(commands)
     _register_split_links(commands)
@@ -72,6 +74,23 @@ def register(subparsers: argparse._SubParsersAction) -> argparse._SubParsersActi
         command.add_argument("path", metavar="DIR", type=Path, help="folder of a data set")
         command.set_defaults(func=func)
     return commands
+
+
+def _register_describe(commands: argparse._SubParsersAction) -> None:
+    text = "propose a graph.yaml for the tables of a database, which cohort dataset import reads"
+    command = commands.add_parser("describe", help=text, description=text)
+    command.add_argument(
+        "source",
+        metavar="SOURCE",
+        type=Path,
+        help="folder of .parquet or .arrow files, folder of RelBench, or .duckdb file",
+    )
+    command.set_defaults(func=_describe)
+
+
+def _describe(args: argparse.Namespace) -> int:
+    print(describe(args.source), end="")
+    return 0
 
 
 def _register_generate(commands: argparse._SubParsersAction) -> None:

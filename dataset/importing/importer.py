@@ -20,6 +20,7 @@ from cohort_gnn.dataset.importing.beside import (
     replace_task,
 )
 from cohort_gnn.dataset.importing.convert import write_graph
+from cohort_gnn.dataset.importing.databases import is_relbench
 from cohort_gnn.dataset.importing.edge_data import ProgressCall
 from cohort_gnn.dataset.importing.options import ConvertOptions
 from cohort_gnn.dataset.importing.outcome import outcome
@@ -45,7 +46,7 @@ from cohort_gnn.dataset.tables.known_files import demand_unknown
 from cohort_gnn.dataset.tables.parts import part_files
 from cohort_gnn.spec.options import flag_of
 
-EDGE_LISTS = (*tables.TABLES, *ARRAYS)
+EDGE_LISTS = ("csv", "parquet", "arrow", *ARRAYS)
 FETCH_HINT = "Cohort downloads nothing: fetch a published data set with its own library, then name the folder it made"
 
 
@@ -158,6 +159,9 @@ def detect(source: Path) -> str:
     """
     hint = f"--format {'|'.join(FORMATS[1:])}"
     if source.is_dir():
+        if is_relbench(source) and not (source / DESCRIPTION).exists():
+            cure = f"cohort dataset describe {source} > {source}/{DESCRIPTION} proposes one"
+            raise CohortError(str(source), f"{DESCRIPTION}, which says what its columns are", "tables alone", cure)
         for kind, (looks_so, _) in FOLDERS.items():
             if looks_so(source):
                 return kind

@@ -15,6 +15,7 @@ from cohort_gnn.dataset.layouts.streams import Edges, Rows, Weights
 from cohort_gnn.dataset.layouts.tensor_files import ARRAYS, file_of, open_array
 from cohort_gnn.dataset.tables.arrow_table import ArrowFile, ParquetFile
 from cohort_gnn.dataset.tables.column_names import edge_columns, end_columns
+from cohort_gnn.dataset.tables.duck_table import NAMED, DuckTable
 from cohort_gnn.dataset.tables.first_line import EDGE_LISTS, kind_suffix
 from cohort_gnn.dataset.tables.ids import demand_no_ids, integers_of, named_ids
 from cohort_gnn.dataset.tables.known_files import demand_unknown
@@ -25,7 +26,7 @@ from cohort_gnn.dataset.tables.text_options import ALL, GUESSED, NONE, TextOptio
 from cohort_gnn.dataset.tables.timestamps import Clock
 
 TEXT_SUFFIXES = (".csv", ".tsv", ".txt", *EDGE_LISTS)
-TABLES = ("csv", "parquet", "arrow")
+TABLES = ("csv", "parquet", "arrow", "duckdb")
 KNOWN = "a .npy, .pt, .safetensors, .csv or .parquet file"
 RAW_DTYPES = ("float32", "float16", "bfloat16", "uint8")
 COLUMNS_CURE = "--columns SRC,DST, as names or numbers from 0"
@@ -40,8 +41,10 @@ class RawLayout:
 
 
 def kind_of(path: Path) -> str | None:
-    """ "npy", "npz", "csv", "parquet", "arrow", "pt" or "safetensors", by the name of the file or of all parts; else
-    None."""
+    """ "npy", "npz", "csv", "parquet", "arrow", "duckdb", "pt" or "safetensors", by the name of the file or of all
+    parts; else None."""
+    if NAMED.fullmatch(str(path)):
+        return "duckdb"
     path = file_of(path)
     if path.is_dir() or is_pattern(path):
         kinds = {kind_of(file) for file in part_files(path)}
@@ -76,6 +79,8 @@ def open_table(path: Path, options: TextOptions = GUESSED, wanted: Wanted = ALL,
         raise CohortError(str(path), KNOWN, f"a file {path.name}", "give it one of these names")
     if kind == "csv":
         return TextFile(path, options, wanted)
+    if kind == "duckdb":
+        return DuckTable(path)
     return ParquetFile(path) if kind == "parquet" else ArrowFile(path)
 
 

@@ -34,6 +34,7 @@ KNOWN = [
     (b"SQLite format 3\x00", "a database of SQLite", "write its tables as .parquet or .csv"),
 ]
 SAFETENSORS = ("a safetensors file", "give it a name that ends in .safetensors")
+DUCKDB = ("a database of DuckDB", "cohort dataset describe {} > graph.yaml proposes a description of its tables")
 TEXT = ("a text", "give it a name that ends in .csv, .tsv or .txt")
 NUMBERS_IN_TEXT = re.compile(rb"[-+.\w \t,;|\"]{1,4096}\r?\n[-+.\w \t,;|\"]")
 
@@ -50,6 +51,8 @@ def known_file(path: Path, head: bytes | None = None) -> tuple[str, str] | None:
     known = next(((what, cure) for begin, what, cure in KNOWN if head.startswith(begin)), None)
     if known is None and head[8:9] == b"{" and int.from_bytes(head[:8], "little") < path.stat().st_size:
         known = SAFETENSORS
+    if known is None and head[8:12] == b"DUCK":
+        known = DUCKDB
     if known is None and head.isascii() and NUMBERS_IN_TEXT.match(head):
         known = TEXT
     return known and (known[0], known[1].format(path.name))

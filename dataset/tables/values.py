@@ -34,7 +34,7 @@ def numbers(
     import pyarrow as pa
 
     place, name = table.place(column), table.titles[column] if column < len(table.titles) else str(column)
-    array = _plain(array)
+    array = plain(array)
     if is_list(array.type):
         return _stacked_lists(place, array, lambda flat: numbers(table, column, flat, kind, first_row))
     if fault := type_fault(array, name, kind):
@@ -63,7 +63,7 @@ def type_fault(array: pa.Array | pa.ChunkedArray, name: str, kind: ColumnKind) -
     """What is expected of a column's type, what it is, and the cure; None: it has numbers, or integers."""
     import pyarrow as pa
 
-    type_ = _plain(array).type
+    type_ = plain(array).type
     while is_list(type_) or pa.types.is_dictionary(type_):
         type_ = type_.value_type
     integers, floats = pa.types.is_integer(type_), pa.types.is_floating(type_)
@@ -106,7 +106,7 @@ def texts(place: str, array: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
     texts."""
     import pyarrow as pa
 
-    array = _plain(array)
+    array = plain(array)
     if isinstance(array.type, pa.UuidType):
         return _uuid_texts(array)
     if pa.types.is_decimal(array.type) or array.type == pa.uint64():
@@ -204,13 +204,13 @@ def nulls(array: pa.Array | pa.ChunkedArray) -> int:
     """How many values are missing, also in lists."""
     import pyarrow.compute as pc
 
-    array = _plain(array)
+    array = plain(array)
     return array.null_count + (nulls(pc.list_flatten(array)) if is_list(array.type) else 0)
 
 
 def null_lists(array: pa.Array | pa.ChunkedArray) -> int:
     """How many lists are missing: unlike a number, a list has no NaN."""
-    array = _plain(array)
+    array = plain(array)
     return array.null_count if is_list(array.type) else 0
 
 
@@ -312,7 +312,7 @@ def _stacked_lists(place: str, array: pa.Array | pa.ChunkedArray, read) -> np.nd
     return np.concatenate(out) if out else np.empty((0, 1), np.float32)
 
 
-def _plain(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+def plain(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """The values of a dictionary, and what an extension type holds where it is a tensor."""
     import pyarrow as pa
 

@@ -1,0 +1,207 @@
+"""The tables of a database and what is known of their keys: RelBench's manifests, DuckDB's constraints, or names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset.layouts import tables
+from cohort_gnn.dataset.structured import read_structured
+from cohort_gnn.dataset.tables.duck_table import connected, tables_of
+
+MANIFEST = "manifest.yaml"
+RELBENCH_HINT = "a folder of RelBench has manifest.yaml and db/*.parquet, and tasks/NAME/manifest.yaml for each task"
+TYPED = ("parquet", "arrow")  # kinds of files whose columns have types
+SPLITS = ("train", "val", "test")
+TARGETS: dict[str, dict[str, str]] = {  # of RelBench's task types
+    "binary_classification": {"targets": "classification", "metric": "auroc"},
+    "multiclass_classification": {"targets": "classification", "metric": "accuracy"},
+    "multilabel_classification": {"targets": "multilabel"},
+    "regression": {"targets": "regression", "metric": "mae"},
+}
+M = TypeVar("M", bound=msgspec.Struct)
+
+
+@dataclass
+class TableKeys:
+    """A table of a database.
+
+    Attributes:
+        file: relative to the folder of the description.
+        id: columns of the primary key.
+        time: column.
+        keys: foreign keys, as in graph.yaml.
+        hidden: columns that tasks hide, and which tasks.
+        keys_are_open, time_is_open: the source does not say them.
+    """
+
+    file: str
+    id: list[str] = field(default_factory=list)
+    time: str | None = None
+    keys: list[dict[str, Any]] = field(default_factory=list)
+    hidden: dict[str, str] = field(default_factory=dict)
+    keys_are_open: bool = False
+    time_is_open: bool = False
+
+    @property
+    def key_columns(self) -> list[str]:
+        """The columns of foreign keys."""
+        columns = [key["column"] for key in self.keys]
+        return [name for column in columns for name in ([column] if isinstance(column, str) else column)]
+
+
+@dataclass
+class Database:
+    """A database.
+
+    Attributes:
+        folder: to which files are relative.
+        tables: by name.
+        tasks: entries of graph.yaml by name.
+        notes: what was left out.
+    """
+
+    folder: Path
+    tables: dict[str, TableKeys]
+    tasks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def find_database(source: Path) -> Database:
+    """The tables of a folder, of a folder of RelBench, or of a file of DuckDB.
+
+    Raises:
+        CohortError: there are none, or a manifest is damaged.
+    """
+    if not source.exists():
+        raise CohortError(str(source), "a folder of tables, or a file of DuckDB", "no such file or folder")
+    if not source.is_dir():
+        return _duckdb_database(source)
+    if is_relbench(source):
+        return _relbench_database(source)
+    files = sorted(path for path in source.iterdir() if tables.kind_of(path) in TYPED and path.name[0] not in "_.")
+    if not files:
+        hint = "of text files, DuckDB makes Parquet: COPY (FROM 'x.csv') TO 'x.parquet'"
+        raise CohortError(str(source), "tables whose columns have types: .parquet or .arrow files", "none", hint)
+    return Database(
+        source, {path.name.split(".")[0]: TableKeys(path.name, keys_are_open=True, time_is_open=True) for path in files}
+    )
+
+
+def is_relbench(source: Path) -> bool:
+    """Whether a folder looks like one of RelBench."""
+    return (source / MANIFEST).exists() and (source / "db").is_dir()
+
+
+def _duckdb_database(source: Path) -> Database:
+    """The tables of a file of DuckDB, with its constraints."""
+    by_name = {name: TableKeys(f"{source.name}:{name}", time_is_open=True) for name in tables_of(source)}
+    columns = "table_name, constraint_type, constraint_column_names, referenced_table, referenced_column_names"
+    with connected(source) as connection:
+        rows = connection.sql(f"SELECT {columns} FROM duckdb_constraints() ORDER BY ALL").fetchall()
+    has_keys = any(kind in ("PRIMARY KEY", "FOREIGN KEY") for _, kind, *_ in rows)
+    for name in by_name:
+        by_name[name].keys_are_open = not has_keys
+    for name, kind, own, _, _ in rows:
+        if kind == "PRIMARY KEY":
+            by_name[name].id = list(own)
+    for name, kind, own, to, ids in rows:
+        if kind == "FOREIGN KEY" and list(ids) == by_name[to].id:
+            by_name[name].keys.append({"column": own[0] if len(own) == 1 else list(own), "to": to})
+    return Database(source.parent, by_name)
+
+
+class _TableOf(msgspec.Struct, kw_only=True):
+    """A table of RelBench."""
+
+    pkey: str | None = None
+    time_col: str | None = None
+    fkeys: dict[str, str] = {}
+
+
+class _Manifest(msgspec.Struct, kw_only=True):
+    """manifest.yaml of RelBench, as far as it is read."""
+
+    tables: dict[str, _TableOf]
+
+
+class _TaskManifest(msgspec.Struct, kw_only=True):
+    """manifest.yaml of a task of RelBench, as far as it is read."""
+
+    task_type: str
+    kind: str = ""
+    entity_table: str | None = None
+    entity_col: str | None = None
+    target_col: str | None = None
+    time_col: str | None = None
+    src_entity_table: str | None = None
+    src_entity_col: str | None = None
+    dst_entity_table: str | None = None
+    dst_entity_col: str | None = None
+    eval_k: int | None = None
+    remove_columns: list[tuple[str, str]] = []
+
+
+def _relbench_database(source: Path) -> Database:
+    """The tables and tasks of a folder of RelBench."""
+    manifest = _read(source / MANIFEST, _Manifest)
+    by_name = {
+        name: TableKeys(
+            f"db/{name}.parquet",
+            id=[table.pkey] if table.pkey else [],
+            time=table.time_col,
+            keys=[{"column": column, "to": to} for column, to in table.fkeys.items()],
+        )
+        for name, table in manifest.tables.items()
+    }
+    database = Database(source, by_name)
+    for path in sorted((source / "tasks").glob(f"*/{MANIFEST}")):
+        task, name = _read(path, _TaskManifest), path.parent.name
+        files = {split: f"tasks/{name}/{split}.parquet" for split in SPLITS}
+        files = {split: file for split, file in files.items() if (source / file).exists()}
+        entry = _task_of(task, manifest)
+        if entry is None or "train" not in files:
+            reason = f"task type {task.task_type}" if entry is None else "no train.parquet"
+            database.notes.append(f"task {name} is left out: {reason}")
+            continue
+        database.tasks[name] = entry | files
+        autocompleted = [(task.entity_table, task.target_col)] if task.kind == "autocomplete" else []
+        for table_name, column in (*task.remove_columns, *autocompleted):
+            if table_name in by_name and column:
+                before = by_name[table_name].hidden.get(column)
+                by_name[table_name].hidden[column] = f"{before}, {name}" if before else name
+    return database
+
+
+def _task_of(task: _TaskManifest, manifest: _Manifest) -> dict[str, Any] | None:
+    """The entry of graph.yaml; None: the manifest lacks something."""
+    link = task.task_type == "recommendation"
+    table = task.src_entity_table if link else task.entity_table
+    if table not in manifest.tables:
+        return None
+    id_column = (task.src_entity_col if link else task.entity_col) or manifest.tables[table].pkey
+    label = task.dst_entity_col if link else task.target_col
+    if not id_column or not label or not link and task.task_type not in TARGETS:
+        return None
+    time = task.time_col or (manifest.tables[table].time_col if task.kind == "autocomplete" else None)
+    entry: dict[str, Any] = {"nodes": table, "id": id_column, "label": label} | ({"time": time} if time else {})
+    if not link:
+        return entry | TARGETS[task.task_type]
+    return entry | {"to": task.dst_entity_table} | ({"metric": f"map@{task.eval_k}"} if task.eval_k else {})
+
+
+def _read(path: Path, kind: type[M]) -> M:
+    return read_structured(path, "YAML", kind, "a manifest of RelBench", RELBENCH_HINT)
+
+
+def names_of_ids(table: str) -> Iterator[str]:
+    """How a column of the ids of a table may be called, in small letters: customer, customer_id of customers."""
+    name = table.lower()
+    for word in dict.fromkeys([name, re.sub(r"ies$", "y", name), name.removesuffix("s")]):
+        yield from (word, f"{word}_id", f"{word}id", f"id_{word}")

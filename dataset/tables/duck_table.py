@@ -1,0 +1,84 @@
+"""Tables in a file of DuckDB, by the names that users give: FILE.duckdb:TABLE."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cohort_gnn.base.errors import CohortError, why
+from cohort_gnn.base.spelling import did_you_mean
+from cohort_gnn.dataset.tables.arrow_table import ArrowTable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+NAMED = re.compile(r"(.+?\.duckdb):(.+)", re.IGNORECASE | re.DOTALL)
+PACKAGE_HINT = "python -m pip install duckdb"
+
+
+@contextlib.contextmanager
+def connected(file: Path) -> Iterator[Any]:
+    """A connection that only reads the file.
+
+    Raises:
+        CohortError: DuckDB is missing, or cannot read the file.
+    """
+    try:
+        import duckdb
+    except ImportError as error:
+        raise CohortError(str(file), "the package duckdb", f"none ({error})", PACKAGE_HINT) from error
+    if not file.exists():
+        raise CohortError(str(file), "a file of DuckDB", "no such file", "check the path")
+    try:
+        with duckdb.connect(str(file), read_only=True) as connection:
+            yield connection
+    except duckdb.Error as error:
+        hint = "close the program that writes it; a file of a newer DuckDB needs that version"
+        raise CohortError(str(file), "a file that DuckDB reads", why(error)[:200], hint) from error
+
+
+def tables_of(file: Path) -> list[str]:
+    """The names of the tables and views in a file, ascending."""
+    with connected(file) as connection:
+        rows = connection.sql("SELECT table_name FROM information_schema.tables WHERE table_schema = 'main'").fetchall()
+    return sorted(name for (name,) in rows)
+
+
+class DuckTable(ArrowTable):
+    """A table, or a view, in a file of DuckDB, whose rows come in the order in which they were written."""
+
+    format = "a table of DuckDB"
+
+    def _open(self) -> pa.Schema:
+        named = NAMED.fullmatch(str(self.path))
+        assert named is not None
+        self._file, self._table = Path(named[1]), named[2]
+        if self._table not in (known := tables_of(self._file)):
+            hint = did_you_mean(self._table, known)
+            raise CohortError(str(self._file), f"one of the tables {', '.join(known) or '(none)'}", self._table, hint)
+        with connected(self._file) as connection:
+            self._num_rows = connection.sql(f"SELECT count(*) FROM {_quoted(self._table)}").fetchall()[0][0]
+            return _reader(connection, f"SELECT * FROM {_quoted(self._table)} LIMIT 0", 1).schema
+
+    def count(self) -> int:
+        return self._num_rows
+
+    def _batches(self, names: list[str], at_once: int) -> Iterator[pa.RecordBatch]:
+        columns = ", ".join(map(_quoted, dict.fromkeys(names)))
+        with connected(self._file) as connection:
+            connection.execute("SET preserve_insertion_order = true")
+            yield from _reader(connection, f"SELECT {columns} FROM {_quoted(self._table)}", at_once)
+
+
+def _reader(connection: Any, query: str, at_once: int) -> pa.RecordBatchReader:
+    """The rows of a query, at most so many at a time; before 2.0 DuckDB called its function otherwise."""
+    relation = connection.sql(query)
+    name = "to_arrow_reader" if hasattr(relation, "to_arrow_reader") else "fetch_arrow_reader"
+    return getattr(relation, name)(at_once)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

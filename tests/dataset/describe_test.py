@@ -1,0 +1,262 @@
+"""`cohort dataset describe` proposes what `cohort dataset import` reads: of folders, of DuckDB, and of RelBench."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import msgspec
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from database_test import DESCRIPTION, TABLES, write_database
+from import_helpers import refusal
+from processes import cohort
+
+from cohort_gnn.base.errors import CohortError
+from cohort_gnn.dataset import import_graph
+from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.dataset.importing.beside import SourceOptions
+from cohort_gnn.dataset.importing.describe import describe
+from cohort_gnn.dataset.tasks import open_task, tasks_of
+
+RNG = np.random.default_rng(8)
+CREATE = [
+    'CREATE TABLE store (store INTEGER PRIMARY KEY, size DOUBLE)',
+    'CREATE TABLE customer (name VARCHAR PRIMARY KEY, "brought by" VARCHAR, age DOUBLE, city VARCHAR, since TIMESTAMP)',
+    'CREATE TABLE line ("order" INTEGER, number VARCHAR, customer VARCHAR REFERENCES customer (name),'
+    ' store INTEGER REFERENCES store (store), price FLOAT, "at" TIMESTAMP, PRIMARY KEY ("order", number))',
+    'CREATE TABLE note ("order" INTEGER, line VARCHAR, stars INTEGER, "at" TIMESTAMP)',
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def duck(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("duck") / "shop.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        for statement, (name, frame) in zip(CREATE, TABLES.items(), strict=True):
+            connection.execute(statement)
+            connection.register("frame", frame)
+            connection.execute(f"INSERT INTO {name} SELECT * FROM frame")
+    return path
+
+
+def test_duckdb_says_its_keys(duck):
+    proposed = msgspec.yaml.decode(describe(duck))["nodes"]
+    assert {name: keys["id"] for name, keys in proposed.items()} == {
+        "customer": "name", "line": ["order", "number"], "note": "none", "store": "store"
+    }  # fmt: skip
+    assert proposed["line"]["keys"] == [{"column": "customer", "to": "customer"}, {"column": "store", "to": "store"}]
+    assert proposed["line"]["file"] == "shop.duckdb:line" and proposed["line"]["time_zone"] == "UTC"
+
+
+def test_tables_of_duckdb_are_those_of_parquet(duck, tmp_path):
+    write_database(tmp_path / "parquet")
+    nodes = {name: keys | {"file": f"shop.duckdb:{name}"} for name, keys in DESCRIPTION["nodes"].items()}
+    (duck.parent / "graph.yaml").write_bytes(msgspec.yaml.encode(DESCRIPTION | {"nodes": nodes}))
+    for source, out in ((tmp_path / "parquet", "a"), (duck.parent / "graph.yaml", "b")):
+        import_graph(source, tmp_path / out, inputs=SourceOptions(target="customer"))
+    names = sorted(path.name for path in (tmp_path / "a").glob("*.npy"))
+    assert names == sorted(path.name for path in (tmp_path / "b").glob("*.npy")) and len(names) > 30
+    for name in names:
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), name
+
+
+def test_a_file_of_duckdb_is_refused_in_words(duck, tmp_path):
+    assert "cohort dataset describe shop.duckdb" in str(refusal(duck, tmp_path / "out"))
+    nodes = {"store": {"file": "shop.duckdb:shops", "id": "store"}}
+    (duck.parent / "no.yaml").write_bytes(msgspec.yaml.encode({"nodes": nodes}))
+    said = refusal(duck.parent / "no.yaml", tmp_path / "out")
+    assert said.expected == "one of the tables customer, line, note, store" and said.found == "shops"
+    (tmp_path / "broken.duckdb").write_bytes(b"0" * 4096)
+    with pytest.raises(CohortError, match="expected a file that DuckDB reads"):
+        describe(tmp_path / "broken.duckdb")
+    with pytest.raises(CohortError, match="found no such file"):
+        describe(tmp_path / "none.duckdb")
+
+
+VALUES = {
+    "plain": ([1.0, 2.0, 3.0], {"column": "plain", "standardize": True}),
+    "missing": ([1, None, 3], {"column": "missing", "nulls": "mean", "standardize": True}),
+    "odd": ([1.0, float("nan"), 3.0], {"column": "odd", "nulls": "mean", "nan": "null", "standardize": True}),
+    "yes no": ([True, False, None], {"column": "yes no", "nulls": "mean", "standardize": True}),
+    "kind": (["a", "b", "a"], {"column": "kind", "kind": "category", "nulls": "unknown"}),
+    "vector": ([[1.0, 2], [3, 4], [5, 6]], {"column": "vector"}),
+    "no": (["x", "y", "z"], "no (texts, each of which comes once)"),
+    "large": ([1, 2, 2**40], "large (integers that float32 rounds)"),
+    "inf": ([1.0, 2.0, float("inf")], "inf (infinite values)"),
+    "empty": (pa.nulls(3), "empty (no values)"),
+    "ragged": ([[1.0], [2.0, 3.0], [4.0]], "ragged (list<element: double>)"),
+    "gone": (pa.array([1, None, 3], pa.timestamp("s")), "gone (times, 1 of which are missing)"),
+    "due": (
+        pa.array([1, 2, 3], pa.timestamp("ms", "UTC")),
+        {"column": "due", "kind": "time", "parts": ["year", "month", "day", "weekday", "hour"], "zone": "UTC"},
+    ),
+}
+
+
+def test_columns_are_proposed_by_their_values_and_read(tmp_path):
+    columns = {name: values for name, (values, _) in VALUES.items()}
+    pq.write_table(pa.table(columns | {"thing_id": [7, 8, 9]}), tmp_path / "things.parquet")
+    pq.write_table(
+        pa.table({"thing_id": [7, 7, 9], "at": pa.array([0, 1, 5], pa.timestamp("us"))}), tmp_path / "uses.parquet"
+    )
+    text = describe(tmp_path)
+    things = msgspec.yaml.decode(text)["nodes"]["things"]
+    assert things["features"] == [entry for _, entry in VALUES.values() if isinstance(entry, dict)]
+    for _, entry in VALUES.values():
+        assert isinstance(entry, dict) or f"# no feature: {entry}" in text
+    assert things["id"] == "thing_id" and "time" not in things
+    uses = msgspec.yaml.decode(text)["nodes"]["uses"]
+    assert uses["keys"] == [{"column": "thing_id", "to": "things"}]
+    assert (uses["id"], uses["time"], uses["time_unit"], uses["time_zone"]) == ("none", "at", "us", "UTC")
+    (tmp_path / "graph.yaml").write_text(text)
+    import_graph(tmp_path, tmp_path / "out", inputs=SourceOptions(target="things"))
+    assert open_dataset(tmp_path / "out").node_types["things"].feature_dim == 1 + 3 * 2 + 3 + 2 + 5
+    printed = cohort("dataset", "describe", tmp_path)
+    assert printed.returncode == 0 and printed.stdout == text
+
+
+def test_folders_without_tables_are_refused(tmp_path):
+    (tmp_path / "a.csv").write_text("x\n1\n")
+    with pytest.raises(CohortError, match="expected tables whose columns have types"):
+        describe(tmp_path)
+
+
+# --- RelBench -------------------------------------------------------------------------------------------------------
+
+COUNT, PRODUCTS, PURCHASES = 30, 8, 200
+START = pd.Timestamp("2024-01-01")
+AT = START + pd.to_timedelta(np.sort(RNG.integers(0, 300, PURCHASES)), unit="D")
+DB = {
+    "customers": pd.DataFrame({"customer_id": np.arange(COUNT), "age": RNG.integers(18, 90, COUNT)}),
+    "products": pd.DataFrame({"product_id": np.arange(PRODUCTS), "price": RNG.random(PRODUCTS)}),
+    "purchases": pd.DataFrame(
+        {
+            "customer_id": RNG.integers(0, COUNT, PURCHASES),
+            "product_id": np.where(RNG.random(PURCHASES) < 0.1, np.nan, RNG.integers(0, PRODUCTS, PURCHASES)),
+            "amount": RNG.random(PURCHASES),
+            "when": AT,
+        }
+    ),
+}
+MANIFEST = {
+    "name": "shop",
+    "manifest_version": 1,
+    "val_timestamp": "2024-05-01",
+    "test_timestamp": "2024-07-01",
+    "tables": {
+        "customers": {"pkey": "customer_id", "time_col": None, "fkeys": {}},
+        "products": {"pkey": "product_id", "time_col": None, "fkeys": {}},
+        "purchases": {
+            "pkey": None,
+            "time_col": "when",
+            "fkeys": {"customer_id": "customers", "product_id": "products"},
+        },
+    },
+}
+ENTITY = {"entity_table": "customers", "entity_col": "customer_id", "time_col": "timestamp", "kind": "external"}
+LABELS = {
+    "churn": lambda count: RNG.integers(0, 2, count),
+    "spent": lambda count: RNG.random(count),
+    "next": lambda count: [sorted(set(RNG.integers(0, PRODUCTS, 3).tolist())) for _ in range(count)],
+}
+TASKS = {
+    "churn": ENTITY | {"task_type": "binary_classification", "target_col": "churn", "timedelta": "20 days"},
+    "spent": ENTITY | {"task_type": "regression", "target_col": "spent", "timedelta": "20 days",
+                       "remove_columns": [["purchases", "amount"]]},
+    "next": {"task_type": "recommendation", "kind": "external", "src_entity_table": "customers",
+             "src_entity_col": "customer_id", "dst_entity_table": "products", "dst_entity_col": "product_id",
+             "time_col": "timestamp", "eval_k": 5, "timedelta": "20 days"},
+}  # fmt: skip
+SEEDS = {"train": ("2024-02-01", "2024-03-01"), "val": ("2024-05-01",), "test": ("2024-07-01",)}
+
+
+@pytest.fixture(scope="module")
+def relbench_folder(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("relbench") / "shop"
+    (folder / "db").mkdir(parents=True)
+    (folder / "manifest.yaml").write_bytes(msgspec.yaml.encode(MANIFEST))
+    for name, frame in DB.items():
+        frame.to_parquet(folder / "db" / f"{name}.parquet")
+    for name, task in TASKS.items():
+        path = folder / "tasks" / name
+        path.mkdir(parents=True)
+        (path / "manifest.yaml").write_bytes(msgspec.yaml.encode({"name": name} | task))
+        label = task.get("target_col", "product_id")
+        for split, days in SEEDS.items():
+            frame = pd.concat(
+                pd.DataFrame({"timestamp": pd.Timestamp(day), "customer_id": np.arange(COUNT)}) for day in days
+            )
+            frame[label] = LABELS[name](len(frame))
+            frame.to_parquet(path / f"{split}.parquet", index=False)
+    (folder / "tasks" / "later").mkdir()
+    (folder / "tasks" / "later" / "manifest.yaml").write_bytes(msgspec.yaml.encode(TASKS["churn"] | {"name": "later"}))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def relbench_data(relbench_folder) -> Path:
+    (relbench_folder / "graph.yaml").write_text(describe(relbench_folder))
+    import_graph(relbench_folder, relbench_folder.parent / "out")
+    (relbench_folder / "graph.yaml").unlink()
+    return relbench_folder.parent / "out"
+
+
+def test_a_folder_of_relbench_needs_a_description(relbench_folder, tmp_path):
+    said = refusal(relbench_folder, tmp_path / "out")
+    assert "cohort dataset describe" in said.hint and said.expected.startswith("graph.yaml")
+    text = describe(relbench_folder)
+    assert "# task later is left out: no train.parquet." in text
+    assert "# no feature: amount (hidden from tasks: spent)" in text
+    (relbench_folder.parent / "damaged" / "db").mkdir(parents=True)
+    (relbench_folder.parent / "damaged" / "manifest.yaml").write_text("tables: 3")
+    with pytest.raises(CohortError, match="manifest.yaml: tables: expected"):
+        describe(relbench_folder.parent / "damaged")
+
+
+def test_tasks_of_relbench_are_read(relbench_data, relbench_folder):
+    assert tasks_of(relbench_data) == ["churn", "next", "spent"]
+    found = {name: open_task(relbench_data, name) for name in TASKS}
+    assert {name: task.metric for name, task in found.items()} == {"churn": "auroc", "spent": "mae", "next": "map@5"}
+    assert {task.time_unit for task in found.values()} == {"s"}
+    for name, task in found.items():
+        for split in SEEDS:
+            frame = pd.read_parquet(relbench_folder / "tasks" / name / f"{split}.parquet")
+            seconds = frame["timestamp"].to_numpy().astype("datetime64[s]").astype(np.int64)
+            rows = task.splits[split]
+            if name == "next":
+                lengths = frame["product_id"].map(len)
+                assert rows.sources.tolist() == np.repeat(frame["customer_id"], lengths).tolist()
+                assert rows.targets.tolist() == np.concatenate(frame["product_id"]).tolist()
+                assert rows.times.tolist() == np.repeat(seconds, lengths).tolist()
+            else:
+                assert rows.nodes.tolist() == frame["customer_id"].tolist()
+                assert rows.labels.tolist() == pytest.approx(frame[name].tolist())
+                assert rows.times.tolist() == seconds.tolist()
+
+
+def test_the_graph_is_that_of_relbench_itself(relbench_data, relbench_folder):
+    load = pytest.importorskip("relbench.load")
+    source = load.RelBenchDataset(relbench_folder)
+    data, database = open_dataset(relbench_data), source.get_db(upto_test_timestamp=False)
+    count = 0
+    for name, table in database.table_dict.items():
+        assert data.node_types[name].num_nodes == len(table)
+        times = data.node_types[name].node_times
+        assert (times is None) == (table.time_col is None)
+        if times is not None:
+            assert times.tolist() == table.df[table.time_col].to_numpy().astype("datetime64[s]").astype(int).tolist()
+        for column, to in table.fkey_col_to_pkey_table.items():
+            keys = table.df[column]
+            expected = {(row, int(key)) for row, key in enumerate(keys) if not pd.isna(key)}
+            assert set(map(tuple, data.edge_types[name, column, to].edge_index().T.tolist())) == expected
+            count += len(expected)
+    assert count > 300
+    for name in ("churn", "spent"):
+        task, rows = source.load_task(name), open_task(relbench_data, name).splits["test"]
+        frame = task.get_table("test", mask_input_cols=False).df
+        assert rows.nodes.tolist() == frame["customer_id"].tolist()
+        assert rows.labels.tolist() == pytest.approx(frame[name].tolist())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import itertools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # what Hive calls the folder of rows whose column is null
 DIGITS = re.compile(r"(\d+)")
+
+
+def are_integers(values: Iterable[str | None]) -> bool:
+    """Whether the values of a folder's name are integers, as far as there are some."""
+    return all(value is None or re.fullmatch(r"[+-]?\d{1,18}", value) for value in values)
 
 
 def is_pattern(path: Path) -> bool:
@@ -139,6 +144,20 @@ class Parts(TableFile):
         for name in names:
             if name not in titles:
                 self._partitions[name] = [pairs[name] for pairs in values]
+                self._demand_distinct(name)
+
+    def _demand_distinct(self, name: str) -> None:
+        """Raises CohortError for folders that are different, but one integer, such as day=1 and day=01."""
+        texts = dict.fromkeys(value for value in self._partitions[name] if value is not None)
+        if not are_integers(texts):
+            return
+        first: dict[int, str] = {}
+        for text in texts:
+            other = first.setdefault(int(text), text)
+            if other != text:
+                actual = f"{name}={other} and {name}={text}, which are one integer"
+                hint = "rename one of the folders, or move its files into the other"
+                raise CohortError(str(self.path), f"a folder for each value of {name}", actual, hint)
 
     def _values_of(self, file: Path) -> dict[str, str | None]:
         pairs = {}
@@ -155,7 +174,7 @@ class Parts(TableFile):
         import pyarrow as pa
 
         values = self._partitions[self.titles[column]]
-        integers = all(value is None or re.fullmatch(r"[+-]?\d{1,18}", value) for value in values)
+        integers = are_integers(values)
         type_ = pa.int64() if integers else pa.string()
         value = values[number]
         return pa.nulls(rows, type_) if value is None else pa.repeat(int(value) if integers else value, rows)

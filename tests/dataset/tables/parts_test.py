@@ -122,6 +122,18 @@ def test_folders_of_parts_agree(tmp_path):
     assert error.expected == "folders day=..." and error.found == "week=..."
 
 
+@pytest.mark.parametrize(("one", "other"), [("1", "01"), ("+7", "7"), ("0", "-0")])
+def test_folders_that_are_one_integer_are_refused(tmp_path, one, other):
+    split(EDGES[["src", "dst"]], tmp_path / f"edges/day={one}", [100])
+    split(EDGES[["src", "dst"]], tmp_path / f"edges/day={other}", [100])
+    error = refusal(tmp_path / "edges", time_column="day", **ALONE)
+    assert error.expected == "a folder for each value of day" and f"day={one}" in error.found and error.hint
+    split(EDGES[["src", "dst"]], tmp_path / "edges/day=unknown", [100])  # they are texts, then
+    table = tables.open_table(tmp_path / "edges")
+    blocks = [texts.to_pylist() for (texts,), _ in table.texts([table.titles.index("day")], 1 << 20)]
+    assert set(sum(blocks, [])) == {one, other, "unknown"}
+
+
 def test_rows_of_nodes_keep_their_order(tmp_path):
     edges = split(EDGES[["src", "dst"]], tmp_path / "edges", [100])
     rows = split(ROWS[["a", "b"]], tmp_path / "rows", [7, 7, 31])

@@ -30,7 +30,9 @@ def declared(making: Any) -> Any:
     training = np.array(part.values) == "train"
     columns, entries, expected = [], [], []
     for number in range(draw.randint(1, 3)):
-        column, entry, wanted = draw.choice((_number, _category, _moment))(draw, kinds, f"f{number}", count, training)
+        column, entry, wanted = draw.choice((_number, _number, _category, _category, _moment, _moment, _vector))(
+            draw, kinds, f"f{number}", count, training
+        )
         columns.append(column)
         entries.append(entry)
         expected.append(wanted)
@@ -170,12 +172,27 @@ def _moments(draw: random.Random, count: int) -> list[datetime.datetime]:
 
 def _moment(draw: random.Random, kinds: Kinds, name: str, count: int, training: np.ndarray) -> tuple:
     column = Column(name, _moments(draw, count), pa.timestamp(draw.choice(("us", "ms"))))
+    if draw.random() < 0.3:
+        column = Column(name, [value.date() for value in column.values], pa.date32())
     parts = draw.sample(PARTS, draw.randint(1, len(PARTS)))
     column = kinds.with_nulls(column, 0.1)
     entry = {"column": name, "kind": "time", "parts": parts}
     if column.has_nulls:
         return column, entry, None
-    return column, entry, np.float32([[getattr(value, part) for part in parts] for value in column.values])
+    return column, entry, np.float32([[getattr(value, part, 0) for part in parts] for value in column.values])
+
+
+def _vector(draw: random.Random, kinds: Kinds, name: str, count: int, training: np.ndarray) -> tuple:
+    """Lists of numbers, which only files with types have."""
+    width = draw.choice((1, 2, 5))
+    values = [[draw.randint(-64, 64) / 8 for _ in range(width)] for _ in range(count)]
+    wanted = np.float32(values)
+    type_ = draw.choice((pa.list_(pa.float32(), width), pa.list_(pa.float64()), pa.large_list(pa.float32())))
+    if not pa.types.is_fixed_size_list(type_) and kinds.some(0.2, "lists of other lengths"):
+        values[draw.randrange(count)] += [0.5]
+        wanted = None if count > 1 else np.float32(values)
+    column = kinds.with_nulls(Column(name, values, type_), 0.1)
+    return column, {"column": name}, None if column.has_nulls else wanted
 
 
 def _label(draw: random.Random, kinds: Kinds, count: int) -> tuple[Column, Sequence]:

@@ -56,7 +56,7 @@ class File:
 def write(frame: Frame, stem: Path, draw: random.Random, plain: bool) -> File:
     """Writes the frame beside others; a plain one as a table with names, separated by commas."""
     tool = draw.choice(("pandas",) if frame.index is not None else ("pandas", "polars", "duckdb", "pyarrow"))
-    is_parquet = draw.random() < 0.35
+    is_parquet = draw.random() < 0.35 or any(pa.types.is_nested(column.type) for column in frame.columns)
     frame = frame if is_parquet and tool in ("duckdb", "pyarrow") else frame.with_texts_of_uuids()
     options = _Csv(",", True, "") if plain or is_parquet else _Csv.drawn(draw)
     is_arrow = is_parquet and tool in ARROW and draw.random() < 0.3

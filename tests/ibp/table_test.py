@@ -369,7 +369,7 @@ def test_bad_puts_on_a_gpu_are_named_later_and_change_nothing():
     for ids, text in [
         ([0, 300, 1, 2], r"put: ids\[1\]: expected the number of a row of the table"),
         ([0, 1, 2, 0], "each row once, found a row twice"),
-        ([0, 1, 2, 3], "room for rows that do not get shorter"),
+        ([0, 1, 2, 3], "room for rows that encoding does not make shorter"),
     ]:
         table.put(ids, noise)
         torch.cuda.synchronize()

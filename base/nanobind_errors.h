@@ -17,10 +17,12 @@ inline constexpr bool kWithCuda = true;
 inline constexpr bool kWithCuda = false;
 #endif
 
+// A part of an error as Python's str; it may quote a damaged file.
+inline nanobind::object text(const std::string& part) {
+  return nanobind::steal(PyUnicode_DecodeUTF8(part.c_str(), static_cast<Py_ssize_t>(part.size()), "replace"));
+}
+
 inline void raise(const Error::Parts& parts) {
-  const auto text = [](const std::string& part) {  // which may quote a damaged file
-    return nanobind::steal(PyUnicode_DecodeUTF8(part.c_str(), static_cast<Py_ssize_t>(part.size()), "replace"));
-  };
   const nanobind::object type = nanobind::module_::import_("cohort_gnn.base.errors").attr("CohortError");
   PyErr_SetObject(type.ptr(), type(text(parts.place), text(parts.expected), text(parts.found), text(parts.hint)).ptr());
 }

@@ -82,7 +82,9 @@ void demand_nodes(const Ids& ids, const char* place, int64_t num_nodes, const st
 nb::list check_folder(const std::filesystem::path& folder) {
   const auto problems = run_interruptibly([&](const std::stop_token& stop) { return check(folder, stop); });
   nb::list out;
-  for (const Problem& p : problems) out.append(nb::make_tuple(p.place, p.expected, p.found, p.hint));
+  for (const Problem& p : problems) {
+    out.append(nb::make_tuple(base::text(p.place), base::text(p.expected), base::text(p.found), base::text(p.hint)));
+  }
   return out;
 }
 

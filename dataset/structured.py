@@ -35,14 +35,16 @@ def read_structured(path: Path, form: Literal["JSON", "YAML"], kind: type[T], wh
     except ImportError as error:
         raise CohortError(str(path), "the package PyYAML", f"none ({error})", "python -m pip install pyyaml") from error
     except msgspec.ValidationError as error:
-        raise _mismatch(path, decode(text), kind, what, hint, error) from error
+        try:
+            content = decode(text)
+        except msgspec.DecodeError as broken:  # behind the member that does not fit
+            raise _no_json(path, text) from broken
+        raise _mismatch(path, content, kind, what, hint, error) from error
     except OSError as error:
         raise CohortError(str(path), f"a readable {form} file", error.strerror or "another", hint) from error
     except (ValueError, RecursionError, msgspec.DecodeError) as error:
         if form == "JSON":
-            line, problem = line_of_json(text)
-            place = f"{path}: {line}".removesuffix(": ")
-            raise CohortError(place, "JSON", problem, "write the file again, or copy it again") from error
+            raise _no_json(path, text) from error
         raise _no_yaml(path, text, error.__context__ or error, hint) from error
 
 
@@ -77,6 +79,13 @@ def _mismatch(path: Path, content: Any, kind: type, what: str, hint: str, error:
     if not member and expected == KINDS["object"]:
         expected = what
     return CohortError(f"{path}: {member}".removesuffix(": "), expected or what, actual, hint)
+
+
+def _no_json(path: Path, text: bytes) -> CohortError:
+    """The error of a text that is no JSON."""
+    line, problem = line_of_json(text)
+    place = f"{path}: {line}".removesuffix(": ")
+    return CohortError(place, "JSON", problem, "write the file again, or copy it again")
 
 
 def _no_yaml(path: Path, text: bytes, error: BaseException, hint: str) -> CohortError:

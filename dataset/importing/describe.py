@@ -129,6 +129,8 @@ def describe(source: Path) -> str:
     """
     database = find_database(source)
     opened = {name: tables.open_table(database.folder / table.file) for name, table in database.tables.items()}
+    for name, table in database.tables.items():  # which the source may say wrongly
+        opened[name].choose(list(dict.fromkeys([*table.id, *table.key_columns, *([table.time] if table.time else [])])))
     columns = {name: _values(table) for name, table in opened.items()}
     for name, table in database.tables.items():
         if table.keys_are_open:

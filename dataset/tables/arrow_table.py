@@ -32,7 +32,7 @@ class ArrowTable(TableFile):
         import pyarrow as pa
 
         self.path = Path(path)
-        self._errors = (pa.ArrowException, OSError)
+        self._errors = (pa.ArrowException, OSError, UnicodeDecodeError)
         demand_regular(self.path)
         try:
             schema = self._open()

@@ -152,6 +152,14 @@ def test_a_folder_that_is_not_there(tmp_path):
     assert problem.found == "a file"
 
 
+def test_bytes_that_are_no_text_are_a_problem(tmp_path):
+    generate(tmp_path / "g", kind="sbm", nodes=9, edges=20, dim=4)
+    meta = tmp_path / "g" / "meta.json"
+    meta.write_bytes(meta.read_bytes().replace(b"cohort-dataset", b"cohort-\xffdataset"))
+    (problem,) = check(tmp_path / "g")
+    assert problem.place.endswith("meta.json") and "\ufffd" in problem.found
+
+
 @pytest.mark.parametrize("command", ["info", "check"])
 def test_a_folder_that_is_not_there_is_not_to_be_imported_again(run, tmp_path, command, capsys):
     assert run(command, tmp_path / "nope") == 1

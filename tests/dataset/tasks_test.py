@@ -238,6 +238,25 @@ def test_damaged_tasks_are_refused(tmp_path, name):
         open_task(tmp_path / "out", "chrun")
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ((b'"kind"', b'"kin"'), "expected the key kind"),
+        ((b'"node_type": "user"', b'"node_type": 3'), "node_type: expected a text"),
+        ((b"}", b"}}"), "expected JSON"),
+        ((b'"num_classes": 2', b'"num_classes": "x'), "expected JSON"),
+    ],
+)
+def test_a_damaged_description_of_a_task_is_refused(tmp_path, change, said):
+    import_graph(write_yaml(tmp_path, {"churn": (keys_of("churn"), splits_of("churn"))}), tmp_path / "out")
+    file = tmp_path / "out" / "tasks" / "churn" / "task.json"
+    assert change[0] in file.read_bytes()
+    file.write_bytes(file.read_bytes().replace(*change))
+    with pytest.raises(CohortError) as error:
+        open_task(tmp_path / "out", "churn")
+    assert said in str(error.value)
+
+
 def test_tasks_move_with_their_nodes(tmp_path):
     nodes = {"user": {"table": USERS.append_column("age", [[1, 2, 3]]), "id": "id", "features": ["age"]}}
     edges = {("user", "knows", "user"): {"table": pa.table({"src": ["a", "a", "b"], "dst": ["b", "c", "c"]})}}

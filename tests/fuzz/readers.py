@@ -12,13 +12,17 @@ from typing import NamedTuple
 
 import layout_writers as layouts
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 import typed_layout_writers as typed
 
 from cohort_gnn.base.errors import CohortError
-from cohort_gnn.dataset import import_graph
+from cohort_gnn.dataset import check, import_graph, open_task
 from cohort_gnn.dataset import open as open_dataset
 from cohort_gnn.dataset.importing.beside import SourceOptions
+from cohort_gnn.dataset.importing.describe import describe
+from cohort_gnn.dataset.tasks import SPLITS
 from cohort_gnn.launch.options.parser import read_config
 from cohort_gnn.launch.report.results import LISTS, ROWS, read_run
 from cohort_gnn.launch.run import resume
@@ -255,6 +259,60 @@ def _read_results(folder: Path) -> None:
         run.uses(kind, 0)
 
 
+def _task(folder: Path) -> None:
+    _database(folder)
+    import_graph(folder, folder.parent / "written", overwrite=True, memory=MEMORY_BYTES)
+    shutil.copytree(folder.parent / "written", folder, dirs_exist_ok=True)
+    for path in folder.iterdir():
+        if path.suffix == ".parquet" or path.name == "graph.yaml":
+            path.unlink()
+
+
+def _read_task(folder: Path) -> None:
+    check(folder)
+    open_dataset(folder)
+    open_task(folder, "churn")
+
+
+def _database(folder: Path) -> None:
+    """A database of two tables with a key and times, and a task."""
+    days = np.array([0, 86_400, 5 * 86_400], "datetime64[s]")
+    parts = {"a": ["x", "x", "y"], "b": np.arange(3)}
+    for name, table in {
+        "customer": parts | {"since": days, "age": [1.0, 2.0, 4.0]},
+        "order": {"a": ["x", "y", None], "b": [1, 2, 0], "at": days},
+        **{split: {**parts, "day": days + i * 10**7, "label": [0, 1, 1]} for i, split in enumerate(SPLITS)},
+    }.items():
+        pq.write_table(pa.table(table), folder / f"{name}.parquet", compression="none")
+    times = {"time_unit": "s", "time_zone": "UTC"}
+    key = {"column": ["a", "b"], "to": "customer", "unknown_ids": "skip"}
+    features = [{"column": "age", "standardize": True}]
+    described = {
+        "nodes": {
+            "customer": {"file": "customer.parquet", "id": ["a", "b"], "time": "since", "features": features} | times,
+            "order": {"file": "order.parquet", "id": "none", "keys": [key], "time": "at"} | times,
+        },
+        "tasks": {
+            "churn": {"nodes": "customer", "id": ["a", "b"], "time": "day", "label": "label", "metric": "auroc"}
+            | times
+            | {split: f"{split}.parquet" for split in SPLITS}
+        },
+    }
+    (folder / "graph.yaml").write_text(json.dumps(described))
+
+
+def _relbench(folder: Path) -> None:
+    for part in ("db", "tasks/churn"):
+        (folder / part).mkdir(parents=True)
+    days = np.array([0, 86_400], "datetime64[s]")
+    pq.write_table(pa.table({"id": [0, 1], "key": [1.0, None], "at": days}), folder / "db/thing.parquet")
+    table = {"pkey": "id", "time_col": "at", "fkeys": {"key": "thing"}}
+    (folder / "manifest.yaml").write_text(json.dumps({"name": "x", "tables": {"thing": table}}))
+    task = {"task_type": "regression", "entity_table": "thing", "entity_col": "id", "target_col": "y", "time_col": "at"}
+    (folder / "tasks/churn/manifest.yaml").write_text(json.dumps(task))
+    pq.write_table(pa.table({"id": [0, 1], "at": days, "y": [0.5, 1.5]}), folder / "tasks/churn/train.parquet")
+
+
 READERS = {
     "data_set": Reader(_data_set, _read_data_set),
     "npz": Reader(_npz, _import("plain.npz")),
@@ -278,6 +336,9 @@ READERS = {
     "legion": Reader(_layout(layouts.write_legion), _import("source", format="legion")),
     "yaml_parquet": Reader(_typed(typed.write_described, "parquet", "texts"), _import("source"), "yaml"),
     "yaml_csv": Reader(_typed(typed.write_described, "csv", "numbers"), _import("source"), "yaml"),
+    "database": Reader(_database, _import("."), "yaml"),
+    "task": Reader(_task, _read_task, "yaml"),
+    "relbench": Reader(_relbench, describe, "yaml"),
     "ogb_types": Reader(_typed(typed.write_ogb), _import("source", format="ogb")),
     "mag240m": Reader(_typed(typed.write_mag240m), _import("source", format="mag240m")),
     "igbh": Reader(_typed(typed.write_igbh, features=tuple(typed.COUNTS), dim=1024), _import("source", format="igbh")),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 ROW_BYTES = {"texts": 32, "integers": 16}  # what a column is taken to have
 LIST_BYTES = 256  # of numbers, which may be lists
+MOST_INTEGERS = 1 << 17  # rows at once: on their way to the sorter they stay in a cache of the processor
 
 
 class ArrowTable(TableFile):
@@ -57,6 +58,7 @@ class ArrowTable(TableFile):
             raise CohortError(str(self.path), expected, ", ".join(self.names), "--columns names others")
         names, done = [self.names[i] for i in columns], 0
         at_once = max(1, block_bytes // (ROW_BYTES.get(kind, LIST_BYTES) * max(1, len(names))))
+        at_once = min(at_once, MOST_INTEGERS) if kind == "integers" else at_once
         try:
             for batch in self._batches(names, at_once):
                 done += len(batch)

@@ -84,7 +84,8 @@ def split_links(
             is_held = split_of_edge == number
             pairs = np.unique(np.stack([sources[is_held], targets[is_held]], axis=1), axis=0)
             others = _negatives(edges, pairs[:, 0], every, negatives, generator)
-            save_links(path, split, HeldOut(pairs, others), edges)
+            last = None if times is None else _last_times(edges, pairs, keys[is_held], times[is_held])
+            save_links(path, split, HeldOut(pairs, others, times=last), edges)
         is_held = split_of_edge > 0
         kept = _kept_elsewhere(edges, np.unique(edges.link_keys(sources[is_held], targets[is_held])))
         kept[edges.relation] = ~is_held
@@ -112,6 +113,13 @@ def _times(edges: LinkEdges) -> np.ndarray:
             "--by-time", "edges with times", "edges without", "leave it out: links are held out at random"
         )
     return times
+
+
+def _last_times(edges: LinkEdges, pairs: np.ndarray, keys: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """int64 [n]: when each of the pairs had its last edge. ``keys``, ``times``: of the edges that are held out."""
+    last = np.full(len(pairs), np.iinfo(np.int64).min)
+    np.maximum.at(last, np.searchsorted(edges.keys(*pairs.T), keys), times)  # pairs ascend, and so do their keys
+    return last
 
 
 def _split_of_edges(

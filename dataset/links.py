@@ -32,11 +32,13 @@ class HeldOut:
         negatives: int64 [n, K], nodes that are no targets of the link's source; if ``shared``, int64 [m, 2], pairs with
             which each link competes.
         shared: all links compete with the same pairs.
+        times: int64 [n], of each link, in the unit of the edges' times; None: not known.
     """
 
     pairs: np.ndarray
     negatives: np.ndarray
     shared: bool = False
+    times: np.ndarray | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +83,10 @@ class LinkEdges:
         """The names of the two arrays of a split; its negatives are those of a link, or ``shared``."""
         prefix = ".".join((*self.data.key_of(self.relation), split))
         return f"{prefix}_links.npy", f"{prefix}_{'negative_pairs' if shared else 'negatives'}.npy"
+
+    def times_file(self, split: str) -> str:
+        """The name of the array of the times of a split's links."""
+        return f"{'.'.join((*self.data.key_of(self.relation), split))}_link_times.npy"
 
     def keys(self, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """int64, as its arguments together: each pair as one number."""
@@ -168,7 +174,9 @@ def held_out_of(edges: LinkEdges) -> dict[str, HeldOut]:
                 hint = "cohort dataset split-links and cohort.dataset.write_links write it"
                 raise CohortError(str(path), "int64 [n, m] node ids", "no such file", hint)
         arrays = [map_array(path) for path in places]
-        held_out[split] = checked_links([str(path) for path in places], HeldOut(arrays[0], arrays[1], shared), edges)
+        times_file = folder / edges.times_file(split)
+        held = HeldOut(arrays[0], arrays[1], shared, map_array(times_file) if times_file.exists() else None)
+        held_out[split] = checked_links([str(path) for path in (*places, times_file)], held, edges)
     return held_out
 
 
@@ -214,21 +222,29 @@ def write_links(
 
 
 def save_links(folder: Path, split: str, held: HeldOut, edges: LinkEdges) -> None:
-    """Writes the two arrays of a split of links among the edges, in the place of earlier ones."""
-    for name, array in zip(edges.files(split, held.shared), (held.pairs, held.negatives), strict=True):
+    """Writes the arrays of a split of links among the edges, in the place of earlier ones."""
+    arrays = dict(zip(edges.files(split, held.shared), (held.pairs, held.negatives), strict=True))
+    arrays |= {} if held.times is None else {edges.times_file(split): held.times}
+    for name, array in arrays.items():
         with replacing(folder / name) as temporary, open(temporary, "wb") as file:
             np.save(file, array)
-    (folder / edges.files(split, not held.shared)[1]).unlink(missing_ok=True)
+    for name in {edges.files(split, not held.shared)[1], edges.times_file(split)} - arrays.keys():
+        (folder / name).unlink(missing_ok=True)
 
 
 def checked_links(places: Sequence[str], held: HeldOut, edges: LinkEdges) -> HeldOut:
-    """Checks links and returns them; `places`: the names of pairs and negatives in errors.
+    """Checks links and returns them; `places`: the names of pairs, negatives and, if there are any, times in errors.
 
     Raises:
         CohortError: they do not fit each other or the nodes.
     """
     pairs, negatives = held.pairs, held.negatives
-    for place, ids in zip(places, (pairs, negatives), strict=True):
+    times = held.times
+    if times is not None and (times.dtype != np.int64 or times.shape != (len(pairs),)):
+        raise CohortError(
+            places[2], f"int64 [{len(pairs)}], the time of each link", f"{times.dtype} {list(times.shape)}"
+        )
+    for place, ids in zip(places[:2], (pairs, negatives), strict=True):
         if ids.dtype != np.int64 or ids.ndim != 2:
             raise CohortError(place, "int64 [n, m] node ids", f"{ids.dtype} {list(ids.shape)}")
     if pairs.shape[1] != 2:

@@ -245,7 +245,7 @@ def demand_sound(task: Task, place: str, counts: Mapping[str, int]) -> None:
     for split, rows in task.splits.items():
         _demand_rows(task, f"{place}: {split}", rows, split == "test", counts)
     if not task.overlapping_times:
-        demand_later(task, place)
+        demand_later({split: rows.times for split, rows in task.splits.items()}, place)
 
 
 def demand_types(place: str, node_type: str, target_type: str | None, known: Iterable[str]) -> None:
@@ -308,15 +308,19 @@ def _demand_array(place: str, array: np.ndarray, dtypes: tuple[str, ...], shape:
     arrays.demand_shape(place, array, shape)
 
 
-def demand_later(task: Task, place: str, cure: str = OVERLAP_CURE) -> None:
-    """Raises CohortError unless each split is strictly later than those before it. ``cure``: what allows others."""
+def demand_later(times: Mapping[str, np.ndarray | None], place: str, cure: str = OVERLAP_CURE) -> None:
+    """Raises CohortError unless each split is strictly later than those before it.
+
+    Args:
+        times: int64 [n] of each split, in their order.
+        cure: what allows others.
+    """
     before: tuple[str, int] | None = None
-    for split, rows in task.splits.items():
-        if rows.times is None or not len(rows.times):
+    for split, own in times.items():
+        if own is None or not len(own):
             continue
-        if before is not None and rows.times.min() <= before[1]:
+        if before is not None and own.min() <= before[1]:
             expected = f"times after {before[1]}, the last of {before[0]}"
-            at = f"{place}: {split}, times[{rows.times.argmin()}]"
             hint = f"a model that saw later rows knows the future; {cure} takes them nevertheless"
-            raise CohortError(at, expected, str(rows.times.min()), hint)
-        before = split, int(rows.times.max())
+            raise CohortError(f"{place}: {split}, times[{own.argmin()}]", expected, str(own.min()), hint)
+        before = split, int(own.max())

@@ -88,11 +88,11 @@ def _train(source, process_rank, run: dict, out: Path, stop: StopRequest, loaded
     from cohort_gnn.spec.run import TrainerSpec, from_json
     from cohort_gnn.trainer.loop.callbacks import callbacks_of
     from cohort_gnn.trainer.loop.checkpoint import CheckpointFile, identity_of
-    from cohort_gnn.trainer.loop.links import seeds_of_links, weights_of_targets
+    from cohort_gnn.trainer.loop.links import seeds_of_links, times_of_targets, weights_of_targets
     from cohort_gnn.trainer.loop.ranks import Ranks
     from cohort_gnn.trainer.loop.results import Results
     from cohort_gnn.trainer.loop.resume import Checkpoints
-    from cohort_gnn.trainer.loop.seeds import Seeds, labels_of, seeds_of_task
+    from cohort_gnn.trainer.loop.seeds import labels_of, seeds_of_task
     from cohort_gnn.trainer.loop.trainer import Trainer
     from cohort_gnn.trainer.models.targets import baselines_of, targets_of
     from cohort_gnn.trainer.report.cache_report import predicted
@@ -110,12 +110,11 @@ def _train(source, process_rank, run: dict, out: Path, stop: StopRequest, loaded
         options.init = None  # the checkpoint has the weights
     dataset = Path(run["sampler"]["dataset"])
     data = open_dataset(dataset)
-    links = target_weights = None
+    links = target_weights = target_times = None
     task = learned(data, options.task_name)
     if options.task == "link":
-        pairs, links = seeds_of_links(data, options)
-        seeds = {name: Seeds(ids) for name, ids in pairs.items()}
-        target_weights = weights_of_targets(data, options)
+        seeds, links = seeds_of_links(data, options)
+        target_weights, target_times = weights_of_targets(data, options), times_of_targets(data, options)
     else:
         seeds = seeds_of_task(task, data.first_node[task.node_type], options.in_time)
     if source.device.type == "cuda":
@@ -144,7 +143,8 @@ def _train(source, process_rank, run: dict, out: Path, stop: StopRequest, loaded
     }
     all_rows = source.all_rows(dataset)
     arguments = options, source, ranks, seeds, out, callbacks, stop, all_rows
-    trainer = Trainer(*arguments, links=links, target_weights=target_weights, **about)
+    of_targets = {"target_weights": target_weights, "target_times": target_times}
+    trainer = Trainer(*arguments, links=links, **of_targets, **about)
     if run.get("resume"):
         checkpoints.resume(trainer, machines["has_checkpoint"])
     trainer.run()

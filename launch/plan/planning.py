@@ -27,7 +27,7 @@ from cohort_gnn.launch.plan.far import (
 )
 from cohort_gnn.launch.plan.options import PlanSpec
 from cohort_gnn.launch.run.job import open_to_train, planned_seeds, topology_bytes, with_task
-from cohort_gnn.launch.run.times import check_times, counted_seeds, rows_of_run, task_name, task_of
+from cohort_gnn.launch.run.times import check_times, rows_of_run, task_of
 from cohort_gnn.launch.run.train import check_links, check_of_links, models_for
 from cohort_gnn.spec.meta import read_meta
 
@@ -93,18 +93,16 @@ class Planning:
         together; the nodes that batches begin with, None: those of the split)."""
         data, spec = self.data, with_task(spec, self.data)
         check_of_links(spec)
-        if spec.task != "link":
-            check_times(spec, data)
-            rows = rows_of_run(spec, data)[spec.split]
-            seeds, self._trees = counted_seeds(spec, data, spec.split)
-            is_own = task_name(spec) is not None or self._trees is not None
-            return spec, -(-rows.num_rows // spec.batch_size), seeds if is_own else None
-        check_links(spec, data)
-        if spec.split != "train":
-            raise CohortError("--split", "train, with --task link", spec.split, "leave it out")
-        num_batches = -(-link_edges(data, spec.relation).lists.num_edges // spec.batch_size)
-        seeds, batch_size = planned_seeds(spec, data)
-        return replace(spec, batch_size=batch_size), num_batches, seeds
+        check_times(spec, data)
+        if spec.task == "link":
+            check_links(spec, data)
+            if spec.split != "train":
+                raise CohortError("--split", "train, with --task link", spec.split, "leave it out")
+            num_seeds = link_edges(data, spec.relation).lists.num_edges
+        else:
+            num_seeds = rows_of_run(spec, data)[spec.split].num_rows
+        seeds, batch_size, self._trees = planned_seeds(spec, data, spec.split)
+        return replace(spec, batch_size=batch_size), -(-num_seeds // spec.batch_size), seeds
 
     def _cliques(self) -> list[list[int]]:
         text, num_gpus = self.spec.cliques, self.num_gpus

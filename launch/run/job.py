@@ -21,7 +21,7 @@ from cohort_gnn.launch.options.devices import gpu_memory, resolve_device
 from cohort_gnn.launch.options.parser import values_of
 from cohort_gnn.launch.options.partition import clique_seeds, cliques_of_ranks, parts_file
 from cohort_gnn.launch.run.losses import weights_of_classes, with_whole_path
-from cohort_gnn.launch.run.times import counted_seeds, is_in_time, task_name, task_of, trees_of
+from cohort_gnn.launch.run.times import counted_pairs, counted_seeds, is_in_time, task_name, task_of, trees_of
 from cohort_gnn.spec.graph import GraphTypes
 from cohort_gnn.spec.options import options_of
 from cohort_gnn.spec.run import RunSpec, SamplerSpec, TrainerSpec
@@ -92,8 +92,8 @@ def trainer_spec(spec: RunSpec, data: StoredGraph) -> TrainerSpec:
         parts=parts,
         task_name=task_name(spec),
         class_names=None if task is None else task.class_names,
-        in_time=is_in_time(spec, data, task),
-        trees=None if task is None else trees_of(spec, data, task),
+        in_time=is_in_time(spec, data),
+        trees=trees_of(spec, data),
     )
 
 
@@ -142,14 +142,12 @@ def sampler_members(spec: SamplerSpec, dataset: Path, plan_file: Path | None = N
     planned = replace(spec, fanout=spec.fanout * len(data.edge_types))
     if spec.cache_ratio == "auto":
         planned = replace(planned, gpu_memory=gpu_memory(spec))
-    if isinstance(spec, RunSpec) and spec.task == "link":
-        endpoints, batch_size = planned_seeds(spec, data)
-        own_seeds = [(list(range(num_ranks)), endpoints)]
+    trees = None
+    if isinstance(spec, RunSpec) and spec.task is not None:
+        seeds, batch_size, trees = planned_seeds(spec, data)
+        if seeds is not None:
+            own_seeds = [(list(range(num_ranks)), seeds)]
         planned = replace(planned, batch_size=batch_size)
-    trees, learns = None, spec if isinstance(spec, RunSpec) and spec.task not in (None, "link") else None
-    if learns and (task_name(learns) or is_in_time(learns, data, task_of(learns, data))):
-        seeds, trees = counted_seeds(learns, data)
-        own_seeds = [(list(range(num_ranks)), seeds)]
     cache = cache_plan.cache_members(
         planned, dataset, num_ranks, device == "cuda", own_seeds, gpus_of(spec), trees=trees
     )
@@ -200,13 +198,20 @@ def disk_rate(spec: RunSpec, data: StoredGraph) -> dict[str, float]:
     return {"disk_rows_per_second": min(remembered_rates(file)["rows_per_second"] for file in files)}
 
 
-def planned_seeds(spec: RunSpec, data: StoredGraph) -> tuple[np.ndarray, int]:
-    """What the cache of a run that learns links is planned for: (int64 [n], ascending: the nodes that may be endpoints
-    of an edge or a negative, of several node types numbered through; how many of them a batch has)."""
+def planned_seeds(spec: RunSpec, data: StoredGraph, split: str = "train") -> tuple[np.ndarray | None, int, dict | None]:
+    """What the cache of a run is planned for: (int64 [n], the nodes that batches begin with, of several node types
+    numbered through, None: those of the split; how many of them a batch has; as `presample` takes them, their trees).
+    Of links, these are the nodes that may be endpoints of an edge or a negative."""
+    if spec.task != "link":
+        seeds, trees = counted_seeds(spec, data, split)
+        return seeds, spec.batch_size, trees
     size = (2 + (0 if spec.negatives_from == "batch" else spec.negatives)) * spec.batch_size
+    if is_in_time(spec, data):
+        pairs, trees = counted_pairs(spec, data)
+        return pairs, size, trees
     types = types_of_run(spec, data)
     firsts = types.first_node
-    return np.concatenate([firsts[name] + np.arange(types.counts[name]) for name in types.outputs]), size
+    return np.concatenate([firsts[name] + np.arange(types.counts[name]) for name in types.outputs]), size, None
 
 
 def gpus_of(spec: SamplerSpec) -> list[int]:

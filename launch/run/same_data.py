@@ -44,6 +44,8 @@ def digests(folder: Path, parts: dict | None, task_name: str | None = None) -> d
             if (folder / name).exists()
         ],
     }
+    times = [LinkEdges(data, relation).times_file(split) for relation in with_held_out(data) for split in HELD_OUT]
+    members["links"] += [name for name in times if (folder / name).exists()]
     if task_name is not None:
         members["task"] = sorted(str(file) for file in (folder / TASKS / task_name).iterdir())
     digests = {name: _digest([folder / file for file in files]) for name, files in members.items()}

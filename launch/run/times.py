@@ -9,8 +9,9 @@ import numpy as np
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.dataset.learned import learned, rows_of
-from cohort_gnn.dataset.links import edge_type_named
+from cohort_gnn.dataset.links import edge_type_named, held_out_of, link_edges
 from cohort_gnn.dataset.tasks import Task, TaskRows, demand_later
+from cohort_gnn.spec.metrics import ranked
 from cohort_gnn.spec.options import flag_of
 from cohort_gnn.spec.run import RunSpec
 
@@ -45,46 +46,65 @@ def task_name(spec: RunSpec) -> str | None:
     return None if spec.task in (None, "node", "link") else spec.task
 
 
-def is_in_time(spec: RunSpec, data: StoredGraph, task: Task | None) -> bool:
-    """Whether seeds get edges up to their times alone. ``task``: that of `task_of`; None: links are learned.
+def seed_times(spec: RunSpec, data: StoredGraph) -> dict[str, np.ndarray] | None:
+    """int64 [n], the times of the seeds of each split; None: they have none. Links have the times of their edges;
+    held-out ones those that `cohort dataset split-links --by-time` keeps."""
+    if spec.task == "link":
+        edges = link_edges(data, spec.relation)
+        times = {"train": edges.lists.edge_times} | {name: held.times for name, held in held_out_of(edges).items()}
+    else:
+        times = {split: rows.times for split, rows in rows_of_run(spec, data).items()}
+    known = {split: own for split, own in times.items() if own is not None}
+    return known if len(known) == len(times) else None
+
+
+def is_in_time(spec: RunSpec, data: StoredGraph) -> bool:
+    """Whether seeds get edges up to their times alone.
 
     Raises:
         CohortError: --time-attr asks for times that edges or seeds do not have.
     """
     if spec.time_attr == "none":
         return False
-    has_times = any(relation.edge_times is not None for relation in data.edge_types.values())
-    seeds_have = task is not None and rows_of(task)["train"].times is not None
-    if spec.time_attr == "edge_time":
-        if task is None:
-            hint = "leave it out; cohort.LinkNeighborLoader has time_attr and edge_label_time"
-            raise CohortError("--time-attr edge_time", "--task node, or a task of the data set", "--task link", hint)
-        if not has_times:
-            raise CohortError("--time-attr edge_time", f"times of edges in {data.path}", "none", IMPORT_HINT)
-        if not seeds_have:
-            expected = f"times of the seeds: of the nodes of {task.node_type}, or of a task that --task names"
-            raise CohortError("--time-attr edge_time", expected, "none", IMPORT_HINT)
-    return has_times and seeds_have
+    edges_have = any(relation.edge_times is not None for relation in data.edge_types.values())
+    has_times = edges_have and seed_times(spec, data) is not None
+    if spec.time_attr == "edge_time" and not has_times:
+        expected, hint = f"times of edges in {data.path}", IMPORT_HINT
+        if edges_have and spec.task == "link":
+            expected = "times of the links to learn, and of those that are held out"
+            hint = "cohort dataset split-links --by-time keeps those of the links that it holds out"
+        elif edges_have:
+            expected = (
+                f"times of the seeds: of the nodes of {task_of(spec, data).node_type}, or of a task (--task NAME)"
+            )
+        raise CohortError("--time-attr edge_time", expected, "none", hint)
+    return has_times
 
 
 def check_times(spec: RunSpec, data: StoredGraph) -> None:
     """Raises CohortError for options of draws in time that do not fit the data set, or each other."""
-    task = None if spec.task == "link" else task_of(spec, data)
-    if not is_in_time(spec, data, task):
+    if not is_in_time(spec, data):
         for name in ("temporal_strategy", "time_window", "overlapping_times"):
             if getattr(spec, name) != getattr(RunSpec, name):
                 actual = "--time-attr none" if spec.time_attr == "none" else "a run that does not use times"
                 raise CohortError(flag_of(name), "--time-attr edge_time", actual, "leave it out")
         return
-    assert task is not None
     time_windows(spec, data)
-    if not task.overlapping_times and spec.overlapping_times == "refuse":
-        demand_later(task, f"--task {task.name}" if task.name else str(data.path), "--overlapping-times allow")
-    refused = {"weight_attr": spec.weight_attr is not None, "partition": spec.partition}
-    for name, is_set in refused.items():
+    times, name = seed_times(spec, data), task_name(spec)
+    assert times is not None
+    may_overlap = spec.overlapping_times == "allow" or (name and task_of(spec, data).overlapping_times)
+    if not may_overlap:
+        demand_later(times, f"--task {name}" if name else str(data.path), "--overlapping-times allow")
+    ranks_all = [metric for metric in (*(spec.metrics or ()), spec.monitor) if metric and ranked(metric)]
+    refused = {
+        "--weight-attr": spec.weight_attr is not None,
+        "--partition": spec.partition,
+        f"--metrics {','.join(ranks_all)}": bool(ranks_all),
+    }
+    for flag, is_set in refused.items():
         if is_set:
             hint = "leave it out, or say --time-attr none"
-            raise CohortError(flag_of(name), "a run that does not use times", "--time-attr edge_time", hint)
+            raise CohortError(flag, "a run that does not use times", "--time-attr edge_time", hint)
     if spec.cache_ratio == "auto":
         hint = "slots take more memory for trees: say --cache-bytes or a number"
         raise CohortError("--cache-ratio", "a number, for draws in time", "auto", hint)
@@ -111,32 +131,56 @@ def time_windows(spec: RunSpec, data: StoredGraph) -> list[int] | None:
     return list(windows.values())
 
 
-def trees_of(spec: RunSpec, data: StoredGraph, task: Task) -> dict[str, Any] | None:
+def trees_of(spec: RunSpec, data: StoredGraph) -> dict[str, Any] | None:
     """Fields of requests (channel/request.h) for a run in which each seed has a tree of its own: one in time, and one
     whose task has a node in several rows; None: seeds share nodes."""
-    if is_in_time(spec, data, task):
+    if is_in_time(spec, data):
         draw = "last" if spec.temporal_strategy == "last" else "uniform"
         return {"disjoint": True, "draw": draw, "time_window": time_windows(spec, data) or []}
-    repeats = task.name and any(len(np.unique(rows.nodes)) < rows.num_rows for rows in rows_of(task).values())
+    if task_name(spec) is None:
+        return None
+    repeats = any(len(np.unique(rows.nodes)) < rows.num_rows for rows in rows_of_run(spec, data).values())
     return {"disjoint": True} if repeats else None
 
 
-def counted_seeds(spec: RunSpec, data: StoredGraph, split: str = "train") -> tuple[np.ndarray, dict[str, Any] | None]:
-    """What the short run that counts reads for a cache is to draw, of a run that learns a task or draws in time: seeds
-    int64 [n], of all node types numbered through; and as `presample` takes them, the trees of these."""
-    task = task_of(spec, data)
-    rows, trees = rows_of(task)[split], trees_of(spec, data, task)
-    if trees is not None and is_in_time(spec, data, task):
+def counted_seeds(
+    spec: RunSpec, data: StoredGraph, split: str = "train"
+) -> tuple[np.ndarray | None, dict[str, Any] | None]:
+    """What the short run that counts reads for a cache is to draw, of a run that learns labels of nodes: seeds int64
+    [n], of all node types numbered through, None: those of the split; and as `presample` takes them, their trees."""
+    task, trees = task_of(spec, data), trees_of(spec, data)
+    rows = rows_of(task)[split]
+    if trees is not None and is_in_time(spec, data):
         trees["times"] = rows.times
-    return rows.nodes + data.first_node[task.node_type], trees
+    is_own = bool(task.name) or trees is not None
+    return rows.nodes + data.first_node[task.node_type] if is_own else None, trees
+
+
+def counted_pairs(spec: RunSpec, data: StoredGraph) -> tuple[np.ndarray, dict[str, Any]]:
+    """The same of a run that learns links in time: both ends of some edges, and as many negatives as each has, in trees
+    at the times of the edges."""
+    edges, trees = link_edges(data, spec.relation), trees_of(spec, data)
+    assert trees is not None and edges.lists.edge_times is not None
+    generator = np.random.default_rng(0)
+    most = min(edges.lists.num_edges, spec.presample_batches * spec.batch_size)
+    chosen = np.sort(generator.choice(edges.lists.num_edges, most, replace=False))
+    sources, targets = edges.endpoints()[:, chosen] + np.array(
+        [[data.first_node[edges.relation[0]]], [data.first_node[edges.relation[2]]]]
+    )
+    times = np.asarray(edges.lists.edge_times[chosen])
+    count = 0 if spec.negatives_from == "batch" else spec.negatives
+    negatives = generator.integers(edges.num_targets, size=(most, count)) + data.first_node[edges.relation[2]]
+    seeds = np.concatenate([sources[:, None], targets[:, None], negatives], axis=1).reshape(-1)
+    return seeds, trees | {"times": np.repeat(times, 2 + count)}
 
 
 def say_whether_times_are_used(spec: RunSpec, data: StoredGraph) -> None:
     """Names times of edges that a run does not use, and how it would."""
-    task = None if spec.task == "link" else task_of(spec, data)
-    if all(relation.edge_times is None for relation in data.edge_types.values()) or is_in_time(spec, data, task):
+    if all(relation.edge_times is None for relation in data.edge_types.values()) or is_in_time(spec, data):
         return
-    why = "as --time-attr none says" if spec.time_attr == "none" else "seeds have no times"
-    if task is None:
-        why = "--task link does not (cohort.LinkNeighborLoader has time_attr)"
+    why = "seeds have no times"
+    if spec.time_attr == "none":
+        why = "as --time-attr none says"
+    elif spec.task == "link":
+        why = "links have no times: cohort dataset split-links --by-time keeps them"
     LOG.info(f"edge times are not used: neighbours are drawn whatever their time ({why})")

@@ -7,9 +7,11 @@ from torch import Tensor, nn
 from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.dataset.links import HeldOut, LinkEdges, held_out_of
 from cohort_gnn.spec.run import TrainerSpec
+from cohort_gnn.trainer.loader.negatives import nodes_by_time, order_of
 from cohort_gnn.trainer.loader.node_weights import degree_weights, weight_sums
 from cohort_gnn.trainer.loop.ranked_links import RankedLinks
 from cohort_gnn.trainer.loop.ranks import Ranks
+from cohort_gnn.trainer.loop.seeds import Seeds
 from cohort_gnn.trainer.models.best_targets import Known
 from cohort_gnn.trainer.models.links import scores_of_links
 from cohort_gnn.trainer.models.targets import LinkTargets, ranked_metrics
@@ -22,15 +24,22 @@ class HeldOutLinks:
     """The links of a split, scored by the rows of nodes, each of which is made once however many links need it.
 
     Attributes:
-        nodes: int64 [m], the different nodes of links and negatives, ascending.
+        seeds: the different nodes of links and negatives, ascending; in time, these at the times of the links.
 
     Args:
+        in_time: a link is scored by the rows that its nodes have at its time.
         first: what is added to the ids of sources, and to those of targets and negatives: nodes of several types are
             numbered through.
         ranked: what ranks all targets, which then are among the nodes, too; None: nothing does.
     """
 
-    def __init__(self, held: HeldOut, first: tuple[int, int] = (0, 0), ranked: RankedLinks | None = None):
+    def __init__(
+        self,
+        held: HeldOut,
+        first: tuple[int, int] = (0, 0),
+        ranked: RankedLinks | None = None,
+        in_time: bool = False,
+    ):
         if held.shared:
             endpoints = np.concatenate([held.pairs, held.negatives])
         else:
@@ -38,11 +47,19 @@ class HeldOutLinks:
         endpoints = endpoints + np.array([first[0], *[first[1]] * (endpoints.shape[1] - 1)])
         self._ranked = ranked if len(held.pairs) else None
         targets = first[1] + np.arange(0 if self._ranked is None else self._ranked.num_targets)
-        self.nodes = np.union1d(endpoints, targets)
-        self._places = torch.from_numpy(np.searchsorted(self.nodes, endpoints))
+        if in_time:
+            assert held.times is not None
+            times = np.broadcast_to(held.times[:, None], endpoints.shape)
+            pairs, places = np.unique(np.stack([endpoints, times], axis=-1).reshape(-1, 2), axis=0, return_inverse=True)
+            self.seeds = Seeds(np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1]))
+            self._places = torch.from_numpy(places.reshape(endpoints.shape))
+        else:
+            nodes = np.union1d(endpoints, targets)
+            self.seeds = Seeds(nodes)
+            self._places = torch.from_numpy(np.searchsorted(nodes, endpoints))
         if self._ranked is not None:
-            self._first_target = int(np.searchsorted(self.nodes, first[1]))
-            self._sources = torch.from_numpy(np.searchsorted(self.nodes, first[0] + self._ranked.sources))
+            self._first_target = int(np.searchsorted(self.seeds.ids, first[1]))
+            self._sources = torch.from_numpy(np.searchsorted(self.seeds.ids, first[0] + self._ranked.sources))
         self._num_links, self._shared = len(held.pairs), held.shared
 
     def sums(self, rows: Tensor, decoder: nn.Module, targets: LinkTargets, ranks: Ranks) -> Tensor:
@@ -82,21 +99,25 @@ def edges_to_learn(data: StoredGraph, options: TrainerSpec) -> LinkEdges:
     return LinkEdges(data, options.graph.relation)
 
 
-def seeds_of_links(data: StoredGraph, options: TrainerSpec) -> tuple[dict[str, np.ndarray], dict[str, HeldOutLinks]]:
+def seeds_of_links(data: StoredGraph, options: TrainerSpec) -> tuple[dict[str, Seeds], dict[str, HeldOutLinks]]:
     """Seeds of each split, and the held-out links of "val" and "test". To train there are pairs int64 [n, 2], all edges
-    of the relation that is predicted; for the others nodes. Nodes of all types are numbered through."""
+    of the relation that is predicted, in time at their own times; for the others nodes. Nodes of all types are numbered
+    through."""
     edges = edges_to_learn(data, options)
     first = (data.first_node[edges.relation[0]], data.first_node[edges.relation[2]])
     held_out, names, seen = held_out_of(edges), ranked_metrics(options), None
     if held_out and names:
         seen = Known.from_edges(edges)
     links = {
-        split: HeldOutLinks(held, first, None if seen is None else RankedLinks(held, edges, seen, names))
+        split: HeldOutLinks(
+            held, first, None if seen is None else RankedLinks(held, edges, seen, names), options.in_time
+        )
         for split, held in held_out.items()
     }
     none = np.zeros(0, np.int64)
-    nodes = {split: links[split].nodes if split in links else none for split in ("val", "test")}
-    return {"train": edges.endpoints().T + np.array(first)} | nodes, links
+    seeds = {split: links[split].seeds if split in links else Seeds(none) for split in ("val", "test")}
+    times = edges.lists.edge_times if options.in_time else None
+    return {"train": Seeds(edges.endpoints().T + np.array(first), times)} | seeds, links
 
 
 def weights_of_targets(data: StoredGraph, options: TrainerSpec) -> np.ndarray | None:
@@ -106,4 +127,12 @@ def weights_of_targets(data: StoredGraph, options: TrainerSpec) -> np.ndarray | 
         return None
     edges = edges_to_learn(data, options)
     weights = degree_weights(edges.lists.indptr, power or POWER_OF_DEGREE)
-    return weight_sums("--negatives-from", weights, edges.num_targets)
+    return weight_sums("--negatives-from", weights, edges.num_targets, order=order_of(times_of_targets(data, options)))
+
+
+def times_of_targets(data: StoredGraph, options: TrainerSpec) -> np.ndarray | None:
+    """int64 [2, targets], as `nodes_by_time` makes them, of the nodes that negatives are drawn from; None: they are
+    drawn from all."""
+    assert options.graph.relation is not None
+    times = data.node_types[options.graph.relation[2]].node_times
+    return None if times is None or not options.in_time else nodes_by_time(np.asarray(times))

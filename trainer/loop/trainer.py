@@ -50,6 +50,7 @@ class Trainer:
         all_rows: the rows that batches name, where they have none (see BatchSource.all_rows).
         links: of "val" and "test", the links that the rows of the split's nodes score; None: links are not predicted.
         target_weights: by which targets of negatives are drawn, as `weight_sums` makes them; None: in another way.
+        target_times: of the targets of negatives, as `nodes_by_time` makes them; None: all are there at any time.
         about: members of the run's report that are known before.
 
     Attributes:
@@ -77,6 +78,7 @@ class Trainer:
         all_rows: AllRows = None,
         links: dict[str, HeldOutLinks] | None = None,
         target_weights: np.ndarray | None = None,
+        target_times: np.ndarray | None = None,
         **about,
     ):
         self.options, self.source, self.ranks, self.out = options, source, ranks, out
@@ -99,8 +101,8 @@ class Trainer:
             is_train, ids, sizes = name == "train", seeds.ids, None
             if is_train and options.parts:
                 ids, sizes = seeds_by_rank(ids, **options.parts)
-            weights = (None, target_weights if is_train else None)
-            self.seed_sets[name] = source.add_seeds(ids, sizes, seeds.times, weights)
+            weights, times = ((None, of_targets if is_train else None) for of_targets in (target_weights, target_times))
+            self.seed_sets[name] = source.add_seeds(ids, sizes, seeds.times, weights, times)
         self.sizes = {name: len(seeds) for name, seeds in splits.items()}
         self._labels = {
             name: torch.tensor(seeds.labels, device=source.device)

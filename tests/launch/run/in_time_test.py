@@ -14,7 +14,7 @@ from torch_geometric.data import Data, HeteroData
 
 import cohort_gnn as package
 from cohort_gnn import NeighborLoader
-from cohort_gnn.dataset import LinkRows, Task, TaskRows, from_pyg, from_tensors, write_task
+from cohort_gnn.dataset import LinkRows, Task, TaskRows, from_pyg, from_tensors, held_out, split_links, write_task
 from cohort_gnn.dataset import open as open_dataset
 
 pytestmark = pytest.mark.usefixtures("shm")
@@ -167,7 +167,6 @@ WRONG = [
     ),
     (["--task", "signal", "--cache-ratio", "auto"], "--cache-ratio: expected a number, for draws in time"),
     (["--task", "signal", "--metrics", "mae"], "--metrics: expected metrics of classification"),
-    (["--task", "link", "--time-attr", "edge_time"], "--time-attr edge_time: expected --task node"),
 ]
 
 
@@ -252,3 +251,50 @@ def test_a_gpu_trains_on_one_of_several_node_types(shops, tmp_path):
     options = [*OPTIONS[: OPTIONS.index("--device")], *GPU, "--quiet", "--model", "rsage", "--task", "signal"]
     ran("train", shops, *options, "--epochs", "10", "--time-window", f"buys_at={WINDOW}", "--out", tmp_path / "run")
     assert summary_of(tmp_path / "run")["test_metrics"]["auroc"] > 0.9
+
+
+@pytest.fixture(scope="module")
+def follows(tmp_path_factory) -> Path:
+    """Whoever follows a node of a group goes on with nodes of the same group for a while, then with another group's."""
+    rng = np.random.default_rng(5)
+    count, groups, steps = 400, 8, 20
+    sources, targets, times = [], [], []
+    for step in range(steps):
+        group_of = (np.arange(count) + step // 5) % groups  # whom a source follows
+        for _ in range(6):
+            sources.append(np.arange(count))
+            targets.append(group_of + groups * rng.integers(count // groups, size=count))
+            times.append(step * 100 + rng.integers(100, size=count))
+    data = Data(x=torch.eye(groups).repeat(count // groups, 1))
+    one_way = torch.from_numpy(np.stack([np.concatenate(sources), np.concatenate(targets)]))
+    data.edge_index = torch.cat([one_way, one_way.flip(0)], 1)
+    data.edge_time = torch.from_numpy(np.concatenate(times)).repeat(2)
+    folder = tmp_path_factory.mktemp("in-time") / "follows"
+    from_pyg(data, folder / "all")
+    split_links(folder / "all", folder / "set", shares=(0.05, 0.1), negatives=20, by_time=True)
+    return folder / "set"
+
+
+def test_links_are_learned_in_time(follows, tmp_path):
+    held = held_out(follows)
+    assert held["val"].times.max() < held["test"].times.min()
+    options = [*OPTIONS, "--batch-size", "512", "--fanout", "8", "--epochs", "3", "--decoder", "mlp", "--out"]
+    ran("train", follows, *options, tmp_path / "run", "--temporal-strategy", "last")
+    in_time = summary_of(tmp_path / "run")["test_metrics"]["mrr"]
+    members = json.loads((tmp_path / "run/run.json").read_text())["trainer"]
+    assert members["in_time"] and members["trees"]["draw"] == "last"
+    ran("train", follows, *options, tmp_path / "other", "--time-attr", "none")
+    assert in_time > summary_of(tmp_path / "other")["test_metrics"]["mrr"] + 0.05
+    result = cohort("train", follows, *options, tmp_path / "third", "--metrics", "recall@10")
+    refused(result, 1, "--metrics recall@10: expected a run that does not use times")
+
+
+def test_times_of_held_out_links_are_checked(follows, tmp_path):
+    shutil.copytree(follows, tmp_path / "set")
+    np.save(tmp_path / "set/val_link_times.npy", np.zeros(3, np.int64))
+    result = cohort("train", tmp_path / "set", *OPTIONS, "--out", tmp_path / "run")
+    refused(result, 1, "val_link_times.npy: expected int64 [", "the time of each link, found int64 [3]")
+    for split in ("val", "test"):
+        (tmp_path / f"set/{split}_link_times.npy").unlink()
+    result = cohort("train", tmp_path / "set", *OPTIONS, "--time-attr", "edge_time", "--out", tmp_path / "run")
+    refused(result, 1, "expected times of the links to learn", "split-links --by-time")

@@ -88,7 +88,7 @@ def _train(source, process_rank, run: dict, out: Path, stop: StopRequest, loaded
     from cohort_gnn.spec.run import TrainerSpec, from_json
     from cohort_gnn.trainer.loop.callbacks import callbacks_of
     from cohort_gnn.trainer.loop.checkpoint import CheckpointFile, identity_of
-    from cohort_gnn.trainer.loop.links import seeds_of_links, times_of_targets, weights_of_targets
+    from cohort_gnn.trainer.loop.links import seeds_of_links
     from cohort_gnn.trainer.loop.ranks import Ranks
     from cohort_gnn.trainer.loop.results import Results
     from cohort_gnn.trainer.loop.resume import Checkpoints
@@ -110,11 +110,10 @@ def _train(source, process_rank, run: dict, out: Path, stop: StopRequest, loaded
         options.init = None  # the checkpoint has the weights
     dataset = Path(run["sampler"]["dataset"])
     data = open_dataset(dataset)
-    links = target_weights = target_times = None
+    links = None
     task = learned(data, options.task_name)
     if options.task == "link":
         seeds, links = seeds_of_links(data, options)
-        target_weights, target_times = weights_of_targets(data, options), times_of_targets(data, options)
     else:
         seeds = seeds_of_task(task, data.first_node[task.node_type], options.in_time)
     if source.device.type == "cuda":
@@ -143,8 +142,7 @@ def _train(source, process_rank, run: dict, out: Path, stop: StopRequest, loaded
     }
     all_rows = source.all_rows(dataset)
     arguments = options, source, ranks, seeds, out, callbacks, stop, all_rows
-    of_targets = {"target_weights": target_weights, "target_times": target_times}
-    trainer = Trainer(*arguments, links=links, **of_targets, **about)
+    trainer = Trainer(*arguments, links=links, **about)
     if run.get("resume"):
         checkpoints.resume(trainer, machines["has_checkpoint"])
     trainer.run()

@@ -84,10 +84,10 @@ def is_in_time(spec: RunSpec, data: StoredGraph) -> bool:
 def check_times(spec: RunSpec, data: StoredGraph) -> None:
     """Raises CohortError for options of draws in time that do not fit the data set, or each other."""
     if not is_in_time(spec, data):
-        for name in ("temporal_strategy", "time_window", "overlapping_times"):
-            if getattr(spec, name) != getattr(RunSpec, name):
+        for option in ("temporal_strategy", "time_window", "overlapping_times"):
+            if getattr(spec, option) != getattr(RunSpec, option):
                 actual = "--time-attr none" if spec.time_attr == "none" else "a run that does not use times"
-                raise CohortError(flag_of(name), "--time-attr edge_time", actual, "leave it out")
+                raise CohortError(flag_of(option), "--time-attr edge_time", actual, "leave it out")
         return
     time_windows(spec, data)
     times, name = seed_times(spec, data), task_name(spec)

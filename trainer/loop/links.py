@@ -117,7 +117,9 @@ def seeds_of_links(data: StoredGraph, options: TrainerSpec) -> tuple[dict[str, S
     none = np.zeros(0, np.int64)
     seeds = {split: links[split].seeds if split in links else Seeds(none) for split in ("val", "test")}
     times = edges.lists.edge_times if options.in_time else None
-    return {"train": Seeds(edges.endpoints().T + np.array(first), times)} | seeds, links
+    pairs, weights = edges.endpoints().T + np.array(first), weights_of_targets(data, options)
+    train = Seeds(pairs, times, target_weights=weights, target_times=times_of_targets(data, options))
+    return {"train": train} | seeds, links
 
 
 def weights_of_targets(data: StoredGraph, options: TrainerSpec) -> np.ndarray | None:

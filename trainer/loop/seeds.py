@@ -18,11 +18,16 @@ class Seeds:
         ids: int64 [n], nodes of all types numbered through; to learn links, pairs int64 [n, 2].
         times: int64 [n]: edges up to these are drawn; None: edges of any time.
         labels: of each seed, as of a task (dataset/tasks.py); None: those of nodes, which batches have.
+        target_weights: of pairs, by which targets of negatives are drawn, as `weight_sums` makes them; None: all weigh
+            the same.
+        target_times: since when targets are there, as `nodes_by_time` makes them; None: at any time.
     """
 
     ids: np.ndarray
     times: np.ndarray | None = None
     labels: np.ndarray | None = None
+    target_weights: np.ndarray | None = None
+    target_times: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from cohort_gnn.base.errors import CohortError
@@ -49,8 +48,6 @@ class Trainer:
         stop: how the trainer hears that it is to end.
         all_rows: the rows that batches name, where they have none (see BatchSource.all_rows).
         links: of "val" and "test", the links that the rows of the split's nodes score; None: links are not predicted.
-        target_weights: by which targets of negatives are drawn, as `weight_sums` makes them; None: in another way.
-        target_times: of the targets of negatives, as `nodes_by_time` makes them; None: all are there at any time.
         about: members of the run's report that are known before.
 
     Attributes:
@@ -77,8 +74,6 @@ class Trainer:
         stop: StopRequest | None = None,
         all_rows: AllRows = None,
         links: dict[str, HeldOutLinks] | None = None,
-        target_weights: np.ndarray | None = None,
-        target_times: np.ndarray | None = None,
         **about,
     ):
         self.options, self.source, self.ranks, self.out = options, source, ranks, out
@@ -98,10 +93,10 @@ class Trainer:
         source.last_hop_global = in_table and options.model_kind.skips_last_ids and not options.trees
         self.seed_sets: dict[str, int] = {}
         for name, seeds in splits.items():
-            is_train, ids, sizes = name == "train", seeds.ids, None
-            if is_train and options.parts:
+            ids, sizes = seeds.ids, None
+            if name == "train" and options.parts:
                 ids, sizes = seeds_by_rank(ids, **options.parts)
-            weights, times = ((None, of_targets if is_train else None) for of_targets in (target_weights, target_times))
+            weights, times = (None, seeds.target_weights), (None, seeds.target_times)
             self.seed_sets[name] = source.add_seeds(ids, sizes, seeds.times, weights, times)
         self.sizes = {name: len(seeds) for name, seeds in splits.items()}
         self._labels = {

@@ -227,7 +227,8 @@ class RunSpec(SamplerSpec):
     time_attr: Literal["edge_time", "none"] | None = _sampling(
         None,
         "edge_time: draw only edges that exist at the time of their seed, each seed in a tree of its own; none: draw"
-        " edges whatever their time (default: edge_time if edges and seeds have times; otherwise none)",
+        " edges whatever their time (default: edge_time if edges have times and so have the nodes to learn; otherwise"
+        " none)",
         BATCHES | MEMORY,
         metavar="edge_time|none",
     )

@@ -64,7 +64,7 @@ def is_in_time(spec: RunSpec, data: StoredGraph) -> bool:
     Raises:
         CohortError: --time-attr asks for times that edges or seeds do not have.
     """
-    if spec.time_attr == "none":
+    if spec.time_attr == "none" or (spec.task == "link" and spec.time_attr is None):
         return False
     edges_have = any(relation.edge_times is not None for relation in data.edge_types.values())
     has_times = edges_have and seed_times(spec, data) is not None
@@ -182,5 +182,5 @@ def say_whether_times_are_used(spec: RunSpec, data: StoredGraph) -> None:
     if spec.time_attr == "none":
         why = "as --time-attr none says"
     elif spec.task == "link":
-        why = "links have no times: cohort dataset split-links --by-time keeps them"
+        why = "--time-attr edge_time learns links at their times"
     LOG.info(f"edge times are not used: neighbours are drawn whatever their time ({why})")

@@ -22,8 +22,9 @@ from cohort_gnn.trainer.loader.arguments import is_set
 from cohort_gnn.trainer.loader.batch import OfSlot
 from cohort_gnn.trainer.loader.hetero import pairs_type_of
 from cohort_gnn.trainer.loader.memory_graph import MemoryGraph
-from cohort_gnn.trainer.loader.negatives import negatives_of, nodes_by_time
+from cohort_gnn.trainer.loader.negatives import negatives_of
 from cohort_gnn.trainer.loader.neighbor import NeighborLoader
+from cohort_gnn.trainer.loader.node_weights import nodes_by_time
 from cohort_gnn.trainer.loader.source import REDRAWS, OfPairs
 from cohort_gnn.trainer.loader.state import digest_of
 

@@ -10,7 +10,7 @@ from torch_geometric.sampler import NegativeSampling
 
 from cohort_gnn.base.errors import CohortError
 from cohort_gnn.spec.types import checked
-from cohort_gnn.trainer.loader.node_weights import weight_sums
+from cohort_gnn.trainer.loader.node_weights import order_of, weight_sums
 
 MOST_NEGATIVES = 10_000  # for a pair
 IN_BATCH = "in_batch"  # a mode that PyG has not
@@ -59,16 +59,6 @@ class Negatives:
             None if array is None else weight_sums(f"neg_sampling: {name}", array, count, node_type, order_of(by_time))
             for (name, array), count, node_type, by_time in arguments
         ]
-
-
-def nodes_by_time(times: np.ndarray) -> np.ndarray:
-    """int64 [2, nodes]: the nodes in the order of their times, and the time of each node; NodeTimes in the sampler."""
-    return np.stack([np.argsort(times, kind="stable"), times])
-
-
-def order_of(by_time: np.ndarray | None) -> np.ndarray | None:
-    """int64 [nodes] of what `nodes_by_time` makes."""
-    return None if by_time is None else by_time[0]
 
 
 def negatives_of(neg_sampling, ratio: float | None) -> Negatives:

@@ -85,3 +85,13 @@ def _checked(place: str, weights, num_nodes: int, node_type: str) -> np.ndarray:
     if not array.any():
         raise CohortError(place, "at least one weight above 0", "none", "leave the weights out to draw uniformly")
     return array
+
+
+def nodes_by_time(times: np.ndarray) -> np.ndarray:
+    """int64 [2, nodes]: the nodes in the order of their times, and the time of each node; NodeTimes in the sampler."""
+    return np.stack([np.argsort(times, kind="stable"), times])
+
+
+def order_of(by_time: np.ndarray | None) -> np.ndarray | None:
+    """int64 [nodes] of what `nodes_by_time` makes."""
+    return None if by_time is None else by_time[0]

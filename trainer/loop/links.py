@@ -7,8 +7,7 @@ from torch import Tensor, nn
 from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.dataset.links import HeldOut, LinkEdges, held_out_of
 from cohort_gnn.spec.run import TrainerSpec
-from cohort_gnn.trainer.loader.negatives import nodes_by_time, order_of
-from cohort_gnn.trainer.loader.node_weights import degree_weights, weight_sums
+from cohort_gnn.trainer.loader.node_weights import degree_weights, nodes_by_time, order_of, weight_sums
 from cohort_gnn.trainer.loop.ranked_links import RankedLinks
 from cohort_gnn.trainer.loop.ranks import Ranks
 from cohort_gnn.trainer.loop.seeds import Seeds

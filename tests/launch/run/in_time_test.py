@@ -279,13 +279,15 @@ def test_links_are_learned_in_time(follows, tmp_path):
     held = held_out(follows)
     assert held["val"].times.max() < held["test"].times.min()
     options = [*OPTIONS, "--batch-size", "512", "--fanout", "8", "--epochs", "3", "--decoder", "mlp", "--out"]
-    ran("train", follows, *options, tmp_path / "run", "--temporal-strategy", "last")
+    in_time_options = ["--time-attr", "edge_time", "--temporal-strategy", "last"]
+    ran("train", follows, *options, tmp_path / "run", *in_time_options)
     in_time = summary_of(tmp_path / "run")["test_metrics"]["mrr"]
     members = json.loads((tmp_path / "run/run.json").read_text())["trainer"]
     assert members["in_time"] and members["trees"]["draw"] == "last"
-    ran("train", follows, *options, tmp_path / "other", "--time-attr", "none")
+    result = ran("train", follows, *options, tmp_path / "other")
+    assert "--time-attr edge_time learns links at their times" in result.stdout + result.stderr
     assert in_time > summary_of(tmp_path / "other")["test_metrics"]["mrr"] + 0.05
-    result = cohort("train", follows, *options, tmp_path / "third", "--metrics", "recall@10")
+    result = cohort("train", follows, *options, tmp_path / "third", *in_time_options, "--metrics", "recall@10")
     refused(result, 1, "--metrics recall@10: expected a run that does not use times")
 
 

@@ -40,7 +40,8 @@ def test_batches_are_those_of_a_slow_sampler(tmp_path_factory, schema, trees, se
     if trees in ("uniform", "last"):
         times = random.integers(-8, 22, len(seeds))
         window = data.draw(st.sampled_from([None, 0, 3, 12]))  # one for all edge types, or for some of them
-        some = dict.fromkeys([name for name in lists if random.integers(2)], window)
+        timed = [name for name, relation in graph.edge_types.items() if relation.edge_times is not None]
+        some = dict.fromkeys([name for name in timed if random.integers(2)], window)
         window = some if window is not None and data.draw(st.booleans()) else window
         how |= {"time_attr": "time", "temporal_strategy": trees, "input_time": times, "time_window": window}
     with NeighborLoader(graph, fanouts, (input_type, seeds), device="cpu", seed=seed, edge_ids=True, **how) as loader:

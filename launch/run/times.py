@@ -16,6 +16,7 @@ from cohort_gnn.spec.options import flag_of
 from cohort_gnn.spec.run import RunSpec
 
 LOG = logging.getLogger(__name__)
+OVERLAP_CURE = "--overlapping-times allow, or --time-attr none, which ignores times,"
 OTHER_TASKS = ("digest", "step", "batches")  # of the trainer's program, which run.json has in the same place
 IMPORT_HINT = "cohort dataset import reads times of nodes and edges: `time` in graph.yaml, --edge-times, --time-column"
 
@@ -94,7 +95,7 @@ def check_times(spec: RunSpec, data: StoredGraph) -> None:
     assert times is not None
     may_overlap = spec.overlapping_times == "allow" or (name and task_of(spec, data).overlapping_times)
     if not may_overlap:
-        demand_later(times, f"--task {name}" if name else str(data.path), "--overlapping-times allow")
+        demand_later(times, f"--task {name}" if name else str(data.path), OVERLAP_CURE)
     ranks_all = [metric for metric in (*(spec.metrics or ()), spec.monitor) if metric and ranked(metric)]
     refused = {
         "--weight-attr": spec.weight_attr is not None,

@@ -11,6 +11,7 @@ from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.dataset.learned import learned, rows_of
 from cohort_gnn.dataset.links import edge_type_named, held_out_of, link_edges
 from cohort_gnn.dataset.tasks import Task, TaskRows, demand_later
+from cohort_gnn.spec.graph import NO_TIME
 from cohort_gnn.spec.metrics import ranked
 from cohort_gnn.spec.options import flag_of
 from cohort_gnn.spec.run import RunSpec
@@ -93,6 +94,10 @@ def check_times(spec: RunSpec, data: StoredGraph) -> None:
     time_windows(spec, data)
     times, name = seed_times(spec, data), task_name(spec)
     assert times is not None
+    for split, own in times.items():
+        if len(own) and own.min() == NO_TIME:
+            hint = "leave such nodes out of the splits, or say --time-attr none"
+            raise CohortError(f"{data.path}: {split}, times[{own.argmin()}]", "a time", "a node without one", hint)
     may_overlap = spec.overlapping_times == "allow" or (name and task_of(spec, data).overlapping_times)
     if not may_overlap:
         demand_later(times, f"--task {name}" if name else str(data.path), OVERLAP_CURE)

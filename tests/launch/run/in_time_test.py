@@ -202,6 +202,10 @@ def test_validation_that_is_not_later_is_refused_until_allowed(tmp_path):
     again = ["train", tmp_path / "overlapping", *OPTIONS, "--epochs", "1", "--out", tmp_path / "again"]
     refused(cohort(*again), 1, "val, times", "expected times after 499", "found 3", "--overlapping-times allow")
     ran(*again, "--overlapping-times", "allow")
+    graph_data.time[7] = -(2**63)  # always there: no time at which it could be a seed
+    from_pyg(graph_data, tmp_path / "timeless")
+    result = cohort("train", tmp_path / "timeless", *OPTIONS, "--epochs", "1", "--out", tmp_path / "none")
+    refused(result, 1, "train, times[7]: expected a time, found a node without one", "--time-attr none")
 
 
 def test_a_task_of_links_is_not_learned(events, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +61,7 @@ class ArrowTable(TableFile):
         at_once = max(1, block_bytes // (ROW_BYTES.get(kind, LIST_BYTES) * max(1, len(names))))
         at_once = min(at_once, MOST_INTEGERS) if kind == "integers" else at_once
         try:
-            for batch in self._batches(names, at_once):
+            for batch in _one_ahead(self._batches(names, at_once)):
                 done += len(batch)
                 yield [batch.column(name) for name in names], done / max(1, self.count())
         except self._errors as error:
@@ -155,6 +156,15 @@ class ArrowStream(ArrowFile):
             raise CohortError(str(self.path), "rows that are read once", "a second reader")
         for batch in batches:
             self._rows_read += batch.num_rows
+            yield batch
+
+
+def _one_ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same; the next one is decoded while one is used."""
+    with ThreadPoolExecutor(1) as thread:
+        following = thread.submit(next, batches, None)
+        while (batch := following.result()) is not None:
+            following = thread.submit(next, batches, None)
             yield batch
 
 

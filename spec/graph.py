@@ -23,6 +23,7 @@ class GraphTypes:
         target: the node type that has labels.
         relation: whose edges are predicted; None: labels are.
         edge_dims: features of each edge that batches have, by edge type, in the same order; empty: they have none.
+        age_spans: of the node types of which a model reads how old nodes are: the greatest age in training, at least 1.
     """
 
     counts: dict[str, int]
@@ -31,6 +32,7 @@ class GraphTypes:
     target: str
     relation: EdgeType | None = None
     edge_dims: list[int] = field(default_factory=list)
+    age_spans: dict[str, int] = field(default_factory=dict)
 
     @property
     def edge_dim_of(self) -> dict[EdgeType, int]:

@@ -215,6 +215,12 @@ class RunSpec(SamplerSpec):
         "several node types: what a type without features sends in the first layer; zero: nothing; embed: learned"
         " rows of --hidden columns",
     )
+    time_encoding: Literal["relative", "none"] | None = _model(
+        None,
+        "several node types, with --time-attr edge_time: relative: the model reads how much older each node is than the"
+        " time of its seed, as sines and cosines; none: it reads no times (default: relative if nodes have times)",
+        metavar="relative|none",
+    )
     layers: Literal["cohort", "pyg"] = _model("cohort", "implementation of the layers: Cohort's fused ones or PyG's")
     task: types.TaskName | None = _training(
         None,

@@ -92,7 +92,7 @@ def _train(source, process_rank, run: dict, out: Path, stop: StopRequest, loaded
     from cohort_gnn.trainer.loop.ranks import Ranks
     from cohort_gnn.trainer.loop.results import Results
     from cohort_gnn.trainer.loop.resume import Checkpoints
-    from cohort_gnn.trainer.loop.seeds import labels_of, seeds_of_task
+    from cohort_gnn.trainer.loop.seeds import NodeAges, labels_of, seeds_of_task
     from cohort_gnn.trainer.loop.trainer import Trainer
     from cohort_gnn.trainer.models.targets import baselines_of, targets_of
     from cohort_gnn.trainer.report.cache_report import predicted
@@ -142,7 +142,9 @@ def _train(source, process_rank, run: dict, out: Path, stop: StopRequest, loaded
     }
     all_rows = source.all_rows(dataset)
     arguments = options, source, ranks, seeds, out, callbacks, stop, all_rows
-    trainer = Trainer(*arguments, links=links, **about)
+    spans = options.graph.age_spans
+    ages = NodeAges(data, spans, source.device) if spans else None
+    trainer = Trainer(*arguments, links=links, ages=ages, **about)
     if run.get("resume"):
         checkpoints.resume(trainer, machines["has_checkpoint"])
     trainer.run()

@@ -128,8 +128,8 @@ def _options(spec: StepSpec, data: StoredGraph) -> dict:
     Raises:
         CohortError: some of the models cannot be trained with them on this data set.
     """
-    names = {option.name for option in options_of(RunSpec)} - {"model", "layers", "amp", "task", "out"}
-    run = RunSpec(task="node", **{name: getattr(spec, name) for name in names})
+    names = {option.name for option in options_of(RunSpec)} - {"model", "layers", "amp", "task", "time_attr", "out"}
+    run = RunSpec(task="node", time_attr="none", **{name: getattr(spec, name) for name in names})
     for model in (models := spec.models or models_for(data)):
         check_model(replace(run, model=model), data)
     return as_json(trainer_spec(replace(run, model=models[0]), data))

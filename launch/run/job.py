@@ -21,7 +21,15 @@ from cohort_gnn.launch.options.devices import gpu_memory, resolve_device
 from cohort_gnn.launch.options.parser import values_of
 from cohort_gnn.launch.options.partition import clique_seeds, cliques_of_ranks, parts_file
 from cohort_gnn.launch.run.losses import weights_of_classes, with_whole_path
-from cohort_gnn.launch.run.times import counted_pairs, counted_seeds, is_in_time, task_name, task_of, trees_of
+from cohort_gnn.launch.run.times import (
+    age_spans,
+    counted_pairs,
+    counted_seeds,
+    is_in_time,
+    task_name,
+    task_of,
+    trees_of,
+)
 from cohort_gnn.spec.graph import GraphTypes
 from cohort_gnn.spec.options import options_of
 from cohort_gnn.spec.run import RunSpec, SamplerSpec, TrainerSpec
@@ -77,6 +85,8 @@ def trainer_spec(spec: RunSpec, data: StoredGraph) -> TrainerSpec:
     task = None if is_link_task else task_of(spec, data)
     tables = [relation.edge_table for relation in data.edge_types.values()] if takes_edge_features(spec, data) else []
     edge_dims = [0 if table is None else table.feature_dim for table in tables]
+    spans = age_spans(spec, data, types)
+    spec = replace(spec, time_encoding="relative" if spans else None)  # as a run has it that began before the option
     if spec.partition:
         cliques = _rank_cliques(spec)
         parts = {"parts": str(parts_file(data.path, len(cliques))), "cliques": cliques}
@@ -87,7 +97,7 @@ def trainer_spec(spec: RunSpec, data: StoredGraph) -> TrainerSpec:
         num_classes=spec.hidden if task is None else task.num_classes,
         feature_dim=types.feature_dims[types.target],
         targets="link" if task is None else str(task.targets),
-        types=replace(types, edge_dims=edge_dims) if spec.model_kind.several_types else None,
+        types=replace(types, edge_dims=edge_dims, age_spans=spans) if spec.model_kind.several_types else None,
         edge_dim=max(edge_dims, default=0),
         parts=parts,
         task_name=task_name(spec),

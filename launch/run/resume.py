@@ -47,6 +47,7 @@ def resumed(folder: Path, wanted: dict[str, Any]) -> tuple[dict, RunSpec]:
         actual, hint = "the file of another command or version", "pass the folder that was its --out"
         raise CohortError(str(folder / files.RUN), "the run.json of cohort train", actual, hint)
     earlier = RunSpec(**values_of(from_json(run["trainer"], TrainerSpec, str(folder / files.RUN))))
+    earlier = dataclasses.replace(earlier, time_encoding=earlier.time_encoding or "none")
     hint = "leave it out, or start another run without --resume"
 
     def refuse(name: str, expected: str, actual: Any) -> CohortError:

@@ -11,8 +11,9 @@ from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.dataset.learned import learned, rows_of
 from cohort_gnn.dataset.links import edge_type_named, held_out_of, link_edges
 from cohort_gnn.dataset.tasks import Task, TaskRows, demand_later
-from cohort_gnn.spec.graph import NO_TIME
+from cohort_gnn.spec.graph import NO_TIME, GraphTypes
 from cohort_gnn.spec.metrics import ranked
+from cohort_gnn.spec.models import SEVERAL_TYPES, listed
 from cohort_gnn.spec.options import flag_of
 from cohort_gnn.spec.run import RunSpec
 
@@ -86,8 +87,8 @@ def is_in_time(spec: RunSpec, data: StoredGraph) -> bool:
 def check_times(spec: RunSpec, data: StoredGraph) -> None:
     """Raises CohortError for options of draws in time that do not fit the data set, or each other."""
     if not is_in_time(spec, data):
-        for option in ("temporal_strategy", "time_window", "overlapping_times"):
-            if getattr(spec, option) != getattr(RunSpec, option):
+        for option in ("temporal_strategy", "time_window", "overlapping_times", "time_encoding"):
+            if getattr(spec, option) not in (getattr(RunSpec, option), "none"):
                 actual = "--time-attr none" if spec.time_attr == "none" else "a run that does not use times"
                 raise CohortError(flag_of(option), "--time-attr edge_time", actual, "leave it out")
         return
@@ -111,9 +112,30 @@ def check_times(spec: RunSpec, data: StoredGraph) -> None:
         if is_set:
             hint = "leave it out, or say --time-attr none"
             raise CohortError(flag, "a run that does not use times", "--time-attr edge_time", hint)
+    if spec.time_encoding == "relative":
+        place = "--time-encoding relative"
+        if not spec.model_kind.several_types:
+            raise CohortError(place, f"--model {listed(SEVERAL_TYPES)}", f"--model {spec.model}", "leave it out")
+        if all(table.node_times is None for table in data.node_types.values()):
+            raise CohortError(place, f"times of nodes in {data.path}", "none", IMPORT_HINT)
     if spec.cache_ratio == "auto":
         hint = "slots take more memory for trees: say --cache-bytes or a number"
         raise CohortError("--cache-ratio", "a number, for draws in time", "auto", hint)
+
+
+def age_spans(spec: RunSpec, data: StoredGraph, types: GraphTypes) -> dict[str, int]:
+    """What GraphTypes.age_spans is for a run: of each node type with times that the model reads, the greatest age at a
+    seed of the training. Empty: the model reads no times."""
+    times = seed_times(spec, data) if is_in_time(spec, data) and spec.time_encoding != "none" else None
+    if times is None or not spec.model_kind.several_types or not len(times["train"]):
+        return {}
+    last, spans = int(times["train"].max()), {}
+    read = {end for source, _, target in types.edge_types_by_layer(len(spec.fanout))[0] for end in (source, target)}
+    for name, table in data.node_types.items():
+        if name in read and table.node_times is not None:
+            known = table.node_times[table.node_times != NO_TIME]
+            spans[name] = max(1, last - int(known.min())) if len(known) else 1
+    return spans
 
 
 def time_windows(spec: RunSpec, data: StoredGraph) -> list[int] | None:

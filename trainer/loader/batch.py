@@ -77,8 +77,8 @@ class Batch(OfSlot, Data):
     With ``edge_ids=True`` the loader adds ``e_id`` int64 [num_edges], a view: the position of each edge in the data
     set's ``indices``; of a graph in memory its column in ``edge_index``, a copy, as in PyG's loader. A disjoint loader
     adds ``batch`` int64 [num_nodes], a copy: the number of the seed whose tree each node is in; if seeds have times,
-    also ``seed_time`` int64 [batch_size]. If the data set has edge weights, batches have ``edge_weight``
-    float32 [num_edges].
+    also ``seed_time`` int64 [batch_size], and ``time`` int64 [num_nodes] if the data set has times of nodes. If the
+    data set has edge weights, batches have ``edge_weight`` float32 [num_edges].
 
     If the data set has features of edges, ``edge_attr`` [num_edges, dim] (in their type), a view, has the row of each
     edge in the order of ``edge_index``, and batches have ``e_id``, too.
@@ -112,7 +112,8 @@ class HeteroBatch(OfSlot, HeteroData):
     type), ``num_sampled_edges`` (a number for each hop) and, where the loader was asked for it, ``e_id`` int64
     [edges], the place of each edge in the ``indices`` of its type. Edge types with weights have ``edge_weight`` float32
     [edges]. In disjoint batches, each node type has ``batch`` int64 [nodes], a copy: the number of
-    the seed, or of the pair, whose tree each node is in. Edge types whose edges have features in the data set have
+    the seed, or of the pair, whose tree each node is in; if seeds have times, node types with times in the data set
+    have ``time`` int64 [nodes]. Edge types whose edges have features in the data set have
     ``edge_attr`` [edges, dim];
     all edge types then have ``e_id``. Edges are ordered by hop, then by target.
 

@@ -206,7 +206,7 @@ class LinkNeighborLoader(NeighborLoader):
         endpoints, num_pairs = slot.endpoints.clone(), len(pairs.input_id)
         if self._trees.disjoint:
             for store in batch.node_stores:
-                store.batch = self._pair_of(store.batch, num_pairs, len(endpoints))
+                store.batch = self._pair_request.pairs_of(store.batch, num_pairs, len(endpoints))
         if self._pair_request.are_triplets:
             source.src_index, target.dst_pos_index = endpoints[: 2 * num_pairs].view(2, -1)
             negative_targets = endpoints[2 * num_pairs :].view(num_pairs, int(self._pair_request.negatives))
@@ -221,13 +221,6 @@ class LinkNeighborLoader(NeighborLoader):
         if (labels := self._labels_of(pairs.input_id, pairs.edge_label_index.size(1) - num_pairs)) is not None:
             pairs.edge_label = labels
         return batch
-
-    def _pair_of(self, trees: Tensor, num_pairs: int, num_endpoints: int) -> Tensor:
-        """The pair of each tree; trees are numbered as their roots, the endpoints."""
-        if not self._pair_request.are_triplets:
-            return trees % max(num_endpoints // 2, 1) % max(num_pairs, 1)
-        pairs_of_negatives = (trees - 2 * num_pairs) // int(self._pair_request.negatives)
-        return torch.where(trees < 2 * num_pairs, trees % max(num_pairs, 1), pairs_of_negatives)
 
     def _labels_of(self, input_id: Tensor, num_negatives: int) -> Tensor | None:
         if self._edge_label is None and self._pair_request.negative_mode == "none":

@@ -115,7 +115,8 @@ class NeighborLoader(Stateful):
             set has only one array of edge times, so any name is accepted.
         input_time: int64 times of the seeds, in the order of ``input_nodes``; required with ``time_attr``, unless
             this names times of nodes of a PyG ``Data`` or ``HeteroData``, which are then those of the seeds. Batches
-            have ``seed_time`` int64 [batch_size]; of several node types, the type of the seeds has it.
+            have ``seed_time`` int64 [batch_size]; of several node types, the type of the seeds has it; and for nodes
+            with times in the data set ``time`` int64 [num_nodes].
         temporal_strategy: "uniform": draw at random from the edges up to the seed's time; "last": take the latest ones.
         time_window: with ``time_attr``: draw only edges whose time is at most so much before that of the seed,
             ``seed_time - time_window <= time <= seed_time``, in the unit of the times. Several edge types: one number
@@ -355,6 +356,10 @@ class NeighborLoader(Stateful):
             self._graph.fill(batch, has_pairs=self._ids.ndim == 2)
         seeds = batch.store_of(self._input_type)
         seeds.update(rows_by_name(self._input_id, seeds.input_id))
+        node_times = self._sampler.node_times if self._times is not None and self._graph is None else {}
+        for type_, times in node_times.items():
+            store = batch.store_of(type_)
+            store.time = times[store.n_id]
         for type_, tensors in self._node_tensors.items():
             store = batch.store_of(type_)
             store.update(rows_by_name(tensors, store.n_id))

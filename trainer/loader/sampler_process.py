@@ -10,6 +10,8 @@ import weakref
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+
 from cohort_gnn.base.cuda_files import remove_cuda_files
 from cohort_gnn.base.errors import CohortError, warn_user
 from cohort_gnn.base.files import write_whole
@@ -44,6 +46,7 @@ class SamplerProcess:
         cleanup: contextlib.ExitStack,
     ):
         self.data, self.types, self.key_of = data.path.absolute(), data.types, data.key_of
+        self._node_types = data.node_types
         self._ranks = ranks_here(limit_seconds)
         self.process_rank = self._ranks.process_rank
         self.process: subprocess.Popen | None = None
@@ -85,6 +88,13 @@ class SamplerProcess:
         except BaseException:
             self.close()
             raise
+
+    @functools.cached_property
+    def node_times(self) -> dict[str, torch.Tensor]:
+        """int64 [nodes] of each node type whose nodes have times in the data set, on the device of the batches."""
+        times = {name: table.node_times for name, table in self._node_types.items()}
+        device = self.source.device
+        return {name: torch.tensor(own, device=device) for name, own in times.items() if own is not None}
 
     def _start(self, options: dict, meeting: Path | None) -> Path:
         """Starts the process; returns the run's folder."""

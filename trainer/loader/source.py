@@ -57,6 +57,13 @@ class OfPairs:
         """Whether negatives are targets for the sources of the pairs."""
         return self.negative_mode in ("triplet", "in_batch")
 
+    def pairs_of(self, trees: torch.Tensor, num_pairs: int, num_endpoints: int) -> torch.Tensor:
+        """The pair of each tree of a batch, int64 [n]; trees are numbered as their roots, the endpoints."""
+        if not self.are_triplets:
+            return trees % max(num_endpoints // 2, 1) % max(num_pairs, 1)
+        pairs_of_negatives = (trees - 2 * num_pairs) // int(self.negatives)
+        return torch.where(trees < 2 * num_pairs, trees % max(num_pairs, 1), pairs_of_negatives)
+
 
 class BatchSource:
     """The trainer's end of a channel: asks for passes and yields the slots that hold their batches.

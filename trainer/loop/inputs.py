@@ -138,6 +138,11 @@ class Inputs:
             for number, (name, dim) in enumerate(zip(types.edge_types, types.edge_dims, strict=False))
             if dim
         }
+        self._ages = {
+            name: self._empty(sizes[-1])
+            for name, sizes in zip(types.counts, room.nodes, strict=True)
+            if name in types.age_spans
+        }
         self._y = slot.y.new_zeros((slot.num_seeds, *slot.y.shape[1:]))
         self._source = [self._empty(sizes[-1]) for sizes in room.edges]
         names = list(types.counts)
@@ -172,7 +177,8 @@ class Inputs:
             x[name] = self._source[0][:0] if table is None else table
         nodes = _differences(self._types.counts, self.room.nodes)
         edges = _differences(self._types.edge_types, self.room.edges)
-        return x, self._blocks, self._y, nodes, edges, {name: table for name, (_, table) in self._edge_tables.items()}
+        attributes = {name: table for name, (_, table) in self._edge_tables.items()}
+        return x, self._blocks, self._y, nodes, edges, attributes, *([self._ages] if self._ages else [])
 
     def load(self, slot, sizes: Sizes) -> None:
         """Copies the batch of a slot, which has ``sizes``."""
@@ -189,6 +195,7 @@ class Inputs:
         parts += [
             (row_index, slot.row_index_of(number)[: sizes.nodes[number][-1]], -1) for row_index, number in row_indices
         ]
+        parts += [(ages, slot.ages[name], -1) for name, ages in self._ages.items()]
         if self._source_node is not None:
             parts.append((self._source_node, slot.source_node, 0))
         if self._y.dtype == torch.int64:

@@ -1,13 +1,17 @@
-"""The seeds of a run's splits, with the times and labels that they have of their own."""
+"""The seeds of a run's splits, with the times and labels that they have of their own, and what batches get of these."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
+from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.dataset.learned import labels_or_unknown, rows_of
 from cohort_gnn.dataset.tasks import SPLITS, Task
+from cohort_gnn.trainer.loader.source import OfPairs
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,12 +57,46 @@ def labels_of(task: Task) -> dict[str, np.ndarray]:
     return {split: labels_or_unknown(task, split) for split in SPLITS}
 
 
-class LabelledSlot:
-    """A slot whose ``y`` are labels that its seeds have of their own; all else is the slot's."""
+class NodeAges:
+    """How old the nodes of batches are at the time of their seed.
 
-    def __init__(self, labels: Tensor, slot: Any):
-        self._slot = slot
-        self.y = labels[slot.input_id]
+    Args:
+        names: of the node types whose ages are wanted; nodes of these types have times.
+        device: that of the batches, where the times lie, of 8 bytes each.
+    """
+
+    def __init__(self, data: StoredGraph, names: Iterable[str], device: torch.device):
+        self._node_types = list(data.types.counts)
+        self._times = {name: torch.tensor(data.node_types[name].node_times, device=device) for name in names}
+
+    def nodes_of(self, slot: Any, seed_times: Tensor, pairs: OfPairs) -> dict[str, Tensor]:
+        """int64 [nodes] of each of the types, with negative ones where nodes have no time.
+
+        Args:
+            slot: with a batch of trees.
+            seed_times: int64 [any], of all seeds that the pass is over, or of all pairs.
+            pairs: what the pass draws for pairs.
+        """
+        now, trees = seed_times[slot.input_id], slot.tree
+        if pairs.negative_mode != "none":
+            trees = pairs.pairs_of(trees, slot.num_inputs, len(slot.endpoints))
+        sizes = [sum(per_hop) for per_hop in slot.nodes_of_types]
+        parts = zip(self._node_types, slot.n_id.split(sizes), trees.split(sizes), strict=True)
+        return {name: now[tree] - self._times[name][ids] for name, ids, tree in parts if name in self._times}
+
+
+class SeedSlot:
+    """A slot with what its seeds have of their own; all else is the slot's.
+
+    Args:
+        labels: of all seeds of the pass; ``y`` are those of the batch. None: the slot has them.
+        ages: of its nodes by type, which become ``ages``; empty: nobody reads them.
+    """
+
+    def __init__(self, slot: Any, labels: Tensor | None, ages: dict[str, Tensor]):
+        self._slot, self.ages = slot, ages
+        if labels is not None:
+            self.y = labels[slot.input_id]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._slot, name)

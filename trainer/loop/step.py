@@ -76,7 +76,8 @@ class Scores:
 
     def inputs_of(self, slot) -> tuple:
         """What the model takes of the batch in a slot, by type: features or else ids, edges, sizes by hop of nodes and
-        of edges, and features of edges; of a graph of one edge type also weights of edges, where batches have some."""
+        of edges, and features of edges; then ages of nodes, where the model reads some, or of a graph of one edge type
+        weights of edges, where batches have some."""
         types, x = self.types, {}
         tables = tables_of(slot, self.all_rows, self.is_indexed, self.spare_tables())
         tables = [IndexedRows(*table) if isinstance(table, tuple) else table for table in tables]
@@ -87,10 +88,10 @@ class Scores:
         edges = dict(zip(types.edge_types, slot.edges_of_relations, strict=True))
         edge_tables = {name: slot.edge_table(number) for number, name in enumerate(types.edge_types) if types.edge_dims}
         attributes = {name: model_input(table) for name, table in edge_tables.items() if table is not None}
-        weights = getattr(slot, "edge_weight", None)
+        last = slot.ages if types.age_spans else getattr(slot, "edge_weight", None)
         takes_blocks = getattr(self.model, "takes_indexed_blocks", False) and isinstance(tables[0], IndexedRows)
         edge_inputs = blocks_of(slot, types) if takes_blocks else edges_by_type(slot, types)
-        return x, edge_inputs, nodes, edges, attributes, *(() if weights is None else (weights,))
+        return x, edge_inputs, nodes, edges, attributes, *(() if last is None else (last,))
 
     def __call__(self, x: dict, edges: dict | list[dict], num_seeds: int | None, *others) -> Tensor:
         """float32 [num_seeds, num_classes], or the scores of all nodes that the model has outputs for. For the other

@@ -1,13 +1,13 @@
 """The training loop of ``cohort train``."""
 
 import copy
-import functools
 import itertools
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -23,7 +23,7 @@ from cohort_gnn.trainer.loop.epoch import RunningEpoch
 from cohort_gnn.trainer.loop.links import HeldOutLinks
 from cohort_gnn.trainer.loop.ranks import Agreement, Ranks, StepSums
 from cohort_gnn.trainer.loop.seed_parts import seeds_by_rank
-from cohort_gnn.trainer.loop.seeds import LabelledSlot, Seeds
+from cohort_gnn.trainer.loop.seeds import NodeAges, Seeds, SeedSlot
 from cohort_gnn.trainer.loop.step import TrainStep, adam, step_of
 from cohort_gnn.trainer.loop.stop import StopRequest
 from cohort_gnn.trainer.models.metrics import WholeSplit
@@ -48,6 +48,7 @@ class Trainer:
         stop: how the trainer hears that it is to end.
         all_rows: the rows that batches name, where they have none (see BatchSource.all_rows).
         links: of "val" and "test", the links that the rows of the split's nodes score; None: links are not predicted.
+        ages: of nodes, where the model reads some; None: it reads none.
         about: members of the run's report that are known before.
 
     Attributes:
@@ -74,6 +75,7 @@ class Trainer:
         stop: StopRequest | None = None,
         all_rows: AllRows = None,
         links: dict[str, HeldOutLinks] | None = None,
+        ages: NodeAges | None = None,
         **about,
     ):
         self.options, self.source, self.ranks, self.out = options, source, ranks, out
@@ -104,6 +106,9 @@ class Trainer:
             for name, seeds in splits.items()
             if seeds.labels is not None
         }
+        self._ages, self._seed_times = ages, {}
+        if ages:
+            self._seed_times = {name: torch.tensor(seeds.times, device=source.device) for name, seeds in splits.items()}
         divide_gpu(source, options.sampler_sms)
         torch.set_float32_matmul_precision(options.matmul_precision)
         torch.manual_seed(options.seed)
@@ -251,15 +256,19 @@ class Trainer:
 
     def ask(self, name: str, fanout: list[int], epoch: int = 0, shuffle: bool = False, done: int = 0) -> Pass:
         """Has the sampler make a pass over a split's seeds, less the ``done`` first steps."""
-        graph, pairs = self.options.graph, OfPairs()
-        if self.options.task == "link" and name == "train":
-            assert graph.relation is not None
-            mode = "in_batch" if self.options.negatives_from == "batch" else "triplet"
-            pairs = OfPairs(mode, self.options.negatives, REDRAWS, "reverse", graph.edge_types.index(graph.relation))
-        coarse = name == "train" and self._is_coarse(epoch)
-        arguments = (self.options.batch_size, epoch, shuffle, done, pairs)
+        graph, coarse = self.options.graph, name == "train" and self._is_coarse(epoch)
+        arguments = (self.options.batch_size, epoch, shuffle, done, self._pairs_of(name))
         fields = {"plane_a": coarse} | (self.options.trees or {})
         return self.source.request(self.seed_sets[name], fanout * len(graph.edge_types), *arguments, **fields)
+
+    def _pairs_of(self, split: str) -> OfPairs:
+        """What a pass over a split draws for pairs."""
+        graph = self.options.graph
+        if self.options.task != "link" or split != "train":
+            return OfPairs()
+        assert graph.relation is not None
+        mode = "in_batch" if self.options.negatives_from == "batch" else "triplet"
+        return OfPairs(mode, self.options.negatives, REDRAWS, "reverse", graph.edge_types.index(graph.relation))
 
     def _is_coarse(self, epoch: int) -> bool:
         """Whether training reads features with an error in this epoch."""
@@ -327,6 +336,17 @@ class Trainer:
         for tell in self._hooks[hook]:
             tell(self, *what)
 
+    def slots(self, which: Pass, split: str, num_steps: int) -> Iterator[Any]:
+        """The slots of the first steps of a pass over a split, with what its seeds have of their own."""
+        slots, labels, pairs = self.source.slots(which, num_steps), self._labels.get(split), self._pairs_of(split)
+
+        def own(slot) -> SeedSlot:
+            return SeedSlot(
+                slot, labels, self._ages.nodes_of(slot, self._seed_times[split], pairs) if self._ages else {}
+            )
+
+        return slots if labels is None and not self._ages else map(own, slots)
+
     def _begin_pass(self, task: str, clock: StepClock) -> None:
         self.task, self.clock = task, clock
         self._tell("pass_begins")
@@ -339,9 +359,8 @@ class Trainer:
         """The slots of a pass over a split, or of its first `max_batches` steps; if they fail, the run stops first."""
         num_steps = min(which.num_steps, self.options.max_batches or which.num_steps)
         self.num_steps = num_steps + (self.running.step if self.task == "train" else 0)
-        slots, labels = self.source.slots(which, num_steps), self._labels.get(split)
         try:
-            yield from slots if labels is None else map(functools.partial(LabelledSlot, labels), slots)
+            yield from self.slots(which, split, num_steps)
         except CohortError:
             if self.ranks.size == 1 and self.running.epoch < self.options.epochs:
                 self._tell("run_stops")

@@ -41,7 +41,7 @@ class SampledGNN(nn.Module):
         CohortError: sizes that do not fit each other.
     """
 
-    embeddings = None  # of nodes without features
+    embeddings = ages = None  # of nodes without features, and of nodes with times, of TypedGNN
 
     def __init__(
         self,

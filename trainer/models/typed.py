@@ -13,6 +13,7 @@ from cohort_gnn.nn.inputs import IndexedRows
 from cohort_gnn.nn.node_embedding import NodeEmbedding
 from cohort_gnn.spec.graph import EdgeType, GraphTypes
 from cohort_gnn.spec.models import MODELS, ModelKind
+from cohort_gnn.trainer.models.ages import AgeRows
 from cohort_gnn.trainer.models.sampled import first_rows_of
 from cohort_gnn.trainer.models.typed_layers import BatchNorm, relations_of, transformer_of
 
@@ -34,9 +35,13 @@ class TypedGNN(nn.Module):
       with ReLU for each node type and, unless links are predicted, one that makes the scores. Targets without features
       have rows of zeros.
 
+    Where the model reads ages of nodes (``types.age_spans``), all kinds begin as "hgt" does: a linear part of each node
+    type's features, to which AgeRows adds those of its nodes' ages, then ReLU. A node type that has ages and no
+    features has the rows of its ages.
+
     Parameters have the names of a ``ModuleList`` ``convs`` of PyG's ``HeteroConv`` with ``aggr="sum"``, of ``SAGEConv``
     or ``GATConv``, or of ``HGTConv``; those of R-GCN's nodes are ``convs.*.root``, those of the last part of R-GAT and
-    HGT ``lin``, those of the first part of HGT ``lin_dict``.
+    HGT ``lin``, those of the first part ``lin_dict``, and those of ages ``ages.lins``.
 
     Args:
         kind: "rsage", "rgcn", "rgat" or "hgt".
@@ -80,7 +85,7 @@ class TypedGNN(nn.Module):
         self.residual, self.fused = residual, layers == "cohort"
         self.edge_dims = types.edge_dim_of if rules.takes_edge_features else {}
         self.takes_indexed_rows = (
-            self.fused and rules.reads_in_place
+            self.fused and rules.reads_in_place and not types.age_spans
         )  # rows of x may be IndexedRows, see reads_in_place()
         dims = {name: dim for name, dim in types.feature_dims.items() if dim}
         self.embeddings = None
@@ -92,10 +97,11 @@ class TypedGNN(nn.Module):
         self.hidden = hidden
         self.lin = nn.Linear(hidden, out_dim) if rules.has_linear_end and not self.of_links else None
         self.lin_dict = ModuleDict()
-        if self.is_transformer:
+        self.ages = AgeRows(types.age_spans, hidden) if types.age_spans else None
+        if self.begins_linear:
             read = {end for source, _, target in types.edge_types_by_layer(num_layers)[0] for end in (source, target)}
             self.lin_dict.update({name: nn.Linear(dim, hidden) for name, dim in dims.items() if name in read})
-            dims = dict.fromkeys(self.lin_dict.keys(), hidden)
+            dims = dict.fromkeys((*self.lin_dict.keys(), *types.age_spans), hidden)
         for edge_types in types.edge_types_by_layer(num_layers):
             is_last = len(self.convs) + 1 == num_layers
             known = [name for name in edge_types if name[0] in dims]
@@ -126,6 +132,11 @@ class TypedGNN(nn.Module):
         """Whether its layers are those of the heterogeneous graph transformer."""
         return self.rules.layer == "HGTConv"
 
+    @property
+    def begins_linear(self) -> bool:
+        """Whether the first layer reads what a linear part of each node type makes of features and ages."""
+        return self.is_transformer or self.ages is not None
+
     def forward(
         self,
         x: dict[str, Tensor | IndexedRows],
@@ -133,6 +144,7 @@ class TypedGNN(nn.Module):
         num_sampled_nodes: dict[str, list[int]] | None = None,
         num_sampled_edges: dict[EdgeType, list[int]] | None = None,
         edge_attr: dict[EdgeType, Tensor] | None = None,
+        ages: dict[str, Tensor] | None = None,
     ) -> Tensor | dict[str, Tensor]:
         """Scores float [nodes of the target type, out_dim]; those of seeds are the first. To predict links, rows float
         [nodes, out_dim] of the node type of each end of the relation.
@@ -146,9 +158,11 @@ class TypedGNN(nn.Module):
             edge_index: int64 [2, edges] of each edge type; or a dict of Blocks for each layer, of Cohort's layers,
                 with the two lists.
             edge_attr: float [edges, edge_dim] of each edge type with features, of "rgat" made with some alone.
+            ages: int64 [nodes] of each node type of ``types.age_spans``: the time of a node's seed less the time of the
+                node, in the unit of the data set's times; negative: it has none.
 
         Raises:
-            CohortError: ``edge_attr`` lacks an edge type whose features the model reads.
+            CohortError: ``edge_attr`` lacks an edge type whose features the model reads, or ``ages`` a node type.
         """
         attributes = {name: rows for name, rows in (edge_attr or {}).items() if name in self.edge_dims}
         if lacking := [name for name in self.edge_dims if name not in attributes]:
@@ -165,16 +179,19 @@ class TypedGNN(nn.Module):
                 if not isinstance(edge_index, list):
                     edges = {name: pairs[:, : sum(num_sampled_edges[name][:hops])] for name, pairs in edges.items()}
                 attributes = {name: rows[: sum(num_sampled_edges[name][:hops])] for name, rows in attributes.items()}
-            x = self.layer_on(number, x, edges, num_rows, attributes)
+            x = self.layer_on(number, x, edges, num_rows, attributes, ages)
         return {name: x[name] for name in self.outputs} if self.of_links else x[self.outputs[0]]
 
-    def _first_rows(self, x: dict) -> dict:
-        """What the first layer reads, from rows and ids as `forward` takes them."""
+    def _first_rows(self, x: dict, ages: dict[str, Tensor] | None) -> dict:
+        """What the first layer reads, from rows and ids, and ages, as `forward` takes them."""
         ids, x = x, {name: rows for name, rows in x.items() if len(rows.shape) == 2 and rows.shape[1]}
         if self.embeddings is not None:
             x |= {name: rows(ids[name]) for name, rows in self.embeddings.items()}
-        if self.is_transformer:
-            x = {name: lin(x[name]).relu() for name, lin in self.lin_dict.items()}
+        if self.begins_linear:
+            x = {name: lin(x[name]) for name, lin in self.lin_dict.items()}
+            for name, rows in {} if self.ages is None else self.ages(ages).items():
+                x[name] = x[name] + rows if name in x else rows
+            x = {name: rows.relu() for name, rows in x.items()}
         return x
 
     def reads_in_place(self, rows: Tensor) -> bool:
@@ -190,10 +207,11 @@ class TypedGNN(nn.Module):
         edges: dict,
         num_targets: dict[str, int],
         edge_attr: dict[EdgeType, Tensor] | None = None,
+        ages: dict[str, Tensor] | None = None,
     ) -> dict[str, Tensor]:
         """The output of a layer, with all that comes before and after it: the input of the next layer, or scores. Edges
-        are int64 [2, edges] or a Block of each edge type; x and edge_attr are by type, as `forward` takes them."""
-        x = self._first_rows(x) if number == 0 else x
+        are int64 [2, edges] or a Block of each edge type; x, edge_attr and ages are as `forward` takes them."""
+        x = self._first_rows(x, ages) if number == 0 else x
         if self.is_transformer:
             x = self._with_targets(x, self.convs[number], num_targets)
         reads = self._activates_as_it_reads()

@@ -109,6 +109,7 @@ class Layerwise:
         device: where layers run.
         name: the node type whose scores are computed, one of the model's outputs.
         spans: of edges in time, as `FullBlocks` takes them.
+        at_time: of all scores, where the model reads ages of nodes.
     """
 
     def __init__(
@@ -120,7 +121,9 @@ class Layerwise:
         device: torch.device,
         name: str,
         spans: Mapping[EdgeType, tuple[int, int]] | None = None,
+        at_time: int | None = None,
     ):
+        self._at_time, self._aged = at_time, list(model.ages.spans) if model.ages else []  # node types
         self.model, self.memory = model.to(device).eval(), memory
         self.out, self.device = out, device
         self._tables = data.node_types
@@ -190,9 +193,10 @@ class Layerwise:
         }
 
     def _has_rows(self, name: str) -> bool:
-        """Whether nodes of a type have features or learned rows."""
+        """Whether nodes of a type have features, learned rows or ages."""
         learned = self.model.embeddings
-        return self._tables[name].feature_dim > 0 or (learned is not None and name in learned.keys())
+        has_learned = learned is not None and name in learned.keys()
+        return self._tables[name].feature_dim > 0 or has_learned or name in self._aged
 
     def _width(self, number: int, name: str) -> int:
         """Columns of the rows of a node type that layer `number` reads."""
@@ -208,28 +212,30 @@ class Layerwise:
 
     def _output(self, number: int, rows: RowsByType, name: str, first: int, last: int) -> Tensor:
         """What a layer gives the targets [first, last) of a type."""
-        x, blocks = self._input(number, rows, name, first, last)
+        x, blocks, ages = self._input(number, rows, name, first, last)
         num_targets = {node_type: last - first if node_type == name else 0 for node_type in self._tables}
-        return self.model.layer_on(number, x, blocks, num_targets, self._edge_attr(number, name, first, last))[name]
+        edge_attr, others = self._edge_attr(number, name, first, last), {"ages": ages} if ages else {}
+        return self.model.layer_on(number, x, blocks, num_targets, edge_attr, **others)[name]
 
     def _input(
         self, number: int, rows: RowsByType, name: str, first: int, last: int
-    ) -> tuple[dict[str, Any], dict[EdgeType, Block]]:
-        """What a layer reads for the targets [first, last) of a type: rows, of their type targets first, and edges."""
+    ) -> tuple[dict[str, Any], dict[EdgeType, Block], dict[str, Tensor]]:
+        """What a layer reads for the targets [first, last) of a type: rows, of their type targets first, edges, and the
+        first layer ages of nodes."""
         relations, in_place = self._into(number, name), self._reads_in_place(number, rows)
         if in_place and self.model.two_sided:
-            return rows, self._blocks.blocks_of_all(relations, first, last)
+            return rows, self._blocks.blocks_of_all(relations, first, last), {}
         blocks, ids = self._blocks.blocks(name, relations, first, last)
         if in_place:
             own = ids[name][: last - first]
             placed = {name: replace(block, row_index=ids[name[0]], own_row_index=own) for name, block in blocks.items()}
-            return rows, placed
+            return rows, placed, {}
         none = torch.zeros(1, dtype=torch.int64, device=self.device)
         for relation in self.model.edge_types[number]:
             if relation[2] != name:  # whose targets are other nodes
                 blocks[relation] = Block(none, none[:0], len(ids[relation[0]]), 0)
         x = {node_type: self._rows_of(number, rows, node_type, ids[node_type]) for node_type in self._reads[number]}
-        return x, blocks
+        return x, blocks, {aged: self._ages_of(aged, ids[aged]) for aged in self._aged if number == 0}
 
     def _reads_in_place(self, number: int, rows: RowsByType) -> bool:
         """Whether a layer reads rows where those of all nodes lie, which is in the memory of the device."""
@@ -242,6 +248,12 @@ class Layerwise:
             return ids
         table = rows[name]
         return table[ids] if isinstance(table, Tensor) else self._taken(table, ids, self._width(number, name))
+
+    def _ages_of(self, name: str, ids: Tensor) -> Tensor:
+        """int64 [n], of nodes of a type at the time of the scores."""
+        times = self._tables[name].node_times
+        assert times is not None and self._at_time is not None
+        return self._at_time - torch.from_numpy(times[ids.cpu().numpy()]).to(ids.device)
 
     def _edge_attr(self, number: int, name: str, first: int, last: int) -> dict[EdgeType, Tensor]:
         attributes = {}

@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -76,7 +77,9 @@ def model_of_run(run: Path, data: StoredGraph) -> tuple[nn.Module, Targets]:
         if options.get(name):
             hint = f"score nodes in batches: NeighborLoader(DIR, fanout, {argument}), and cohort.load_model(RUN)"
             raise CohortError(str(run / "run.json"), f"a run without {flag_of(name)}", "one with", hint)
-    _demand_same_types(from_json(options, TrainerSpec, str(run / "run.json")).graph, data, run, model)
+    spec = from_json(options, TrainerSpec, str(run / "run.json"))
+    own_target = {} if spec.task_name is None else {"target": data.target}  # a task names a node type of its own
+    _demand_same_types(replace(spec.graph, **own_target), data, run, model)
     _demand_same_columns(run, data)
     load_weights(run, model)
     return model, targets
@@ -102,6 +105,9 @@ def _demand_same_types(trained_on: GraphTypes, data: StoredGraph, run: Path, mod
             suffix = f" of {', '.join(edge_type)}" if data.key_of(edge_type) else ""
             actual = "none" if table is None else str(table.feature_dim)
             raise CohortError(place, f"{dim} features per edge{suffix}, as the run had", actual, hint)
+    for name in trained_on.age_spans:
+        if data.node_types[name].node_times is None:
+            raise CohortError(place, f"times of nodes of type {name}, as the run had", "none", hint)
     learned = getattr(model, "embeddings", None)
     for name in learned.keys() if learned else ():
         expected, count = trained_on.counts[name], data_types.counts[name]
@@ -139,7 +145,7 @@ def layers_of(model: nn.Module, data: StoredGraph, job: dict, device: torch.devi
     gpu_bytes = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else None
     tables = table_bytes(model, data, name)
     memory = plan_memory(job["memory_bytes"], data.num_nodes, tables, not model.two_sided, gpu_bytes)
-    return Layerwise(model, data, memory, Path(job["out"]), device, name, spans_of(job, data))
+    return Layerwise(model, data, memory, Path(job["out"]), device, name, spans_of(job, data), job["at_time"])
 
 
 def spans_of(job: dict, data: StoredGraph) -> dict[EdgeType, tuple[int, int]]:

@@ -16,6 +16,8 @@ import cohort_gnn as package
 from cohort_gnn import NeighborLoader
 from cohort_gnn.dataset import LinkRows, Task, TaskRows, from_pyg, from_tensors, held_out, split_links, write_task
 from cohort_gnn.dataset import open as open_dataset
+from cohort_gnn.launch.run.resume import resumed
+from cohort_gnn.trainer.models.own import model_described
 
 pytestmark = pytest.mark.usefixtures("shm")
 NODES, EDGES, WINDOW, PERIOD = 800, 16_000, 100, 1000
@@ -134,10 +136,11 @@ def test_several_ranks_fill_one_table(events, tmp_path):
 
 @pytest.fixture(scope="module")
 def shops(tmp_path_factory) -> Path:
-    """Shops and customers of a graph whose labels are of shops at times; shops have no features."""
+    """Shops and customers of a graph whose labels are of shops at times; shops have no features, customers times."""
     ends, time, x = graph(2)
     data = HeteroData()
     data["customer"].x = torch.from_numpy(x).float()
+    data["customer"].time = torch.arange(-NODES, 0)
     data["shop"].num_nodes = NODES
     data["customer", "buys_at", "shop"].edge_index = torch.from_numpy(ends)
     data["customer", "buys_at", "shop"].edge_time = torch.from_numpy(time)
@@ -148,11 +151,59 @@ def shops(tmp_path_factory) -> Path:
     return folder
 
 
-def test_a_task_of_one_of_several_node_types(shops, tmp_path):
+@pytest.fixture(scope="module")
+def typed_run(shops, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("in-time") / "typed-run"
     options = [*OPTIONS, "--model", "rsage", "--task", "signal", "--epochs", "10", "--out"]
-    ran("train", shops, *options, tmp_path / "run", "--time-window", f"buys_at={WINDOW}")
-    assert summary_of(tmp_path / "run")["test_metrics"]["auroc"] > 0.9
-    assert len(pq.read_table(tmp_path / "run/test.parquet")) == SPANS["test"][2]
+    ran("train", shops, *options, out, "--time-window", f"buys_at={WINDOW}")
+    return out
+
+
+def test_a_task_of_one_of_several_node_types(typed_run):
+    assert summary_of(typed_run)["test_metrics"]["auroc"] > 0.9
+    assert len(pq.read_table(typed_run / "test.parquet")) == SPANS["test"][2]
+
+
+def typed_scores(folder: Path, run: Path, nodes, times, fanout: list[int]) -> torch.Tensor:
+    """As `scores_in_batches`, of shops, of a model that reads how old customers are."""
+    model, window = package.load_model(run), {("customer", "buys_at", "shop"): WINDOW}
+    options = {"batch_size": 128, "seed": 3, "device": "cpu", "time_attr": "edge_time", "time_window": window}
+    rows = []
+    with NeighborLoader(folder, fanout, ("shop", nodes), input_time=times, **options) as loader, torch.no_grad():
+        for batch in loader:
+            customers, shops = batch["customer"], batch["shop"]
+            assert torch.equal(customers.time, customers.n_id - NODES)
+            x = {"customer": customers.x, "shop": shops.n_id}
+            with pytest.raises(package.CohortError, match="ages: expected ages of nodes, of customer, found none"):
+                model(x, batch.edge_index_dict)
+            ages = {"customer": shops.seed_time[customers.batch] - customers.time}
+            scores = model(x, batch.edge_index_dict, ages=ages)
+            rows.append(scores[: shops.batch_size].softmax(1)[:, 1])
+    return torch.cat(rows)
+
+
+def test_a_model_reads_how_old_nodes_are(shops, typed_run, tmp_path):
+    """In training, in the loader's batches and in `cohort predict`."""
+    task = package.dataset.open_task(shops, "signal")
+    run = json.loads((typed_run / "run.json").read_text())
+    assert run["trainer"]["types"]["age_spans"] == {"customer": task.splits["train"].times.max() + NODES}
+    rows = task.splits["test"]
+    expected = pq.read_table(typed_run / "test.parquet")["p_gain"].to_numpy()
+    np.testing.assert_allclose(typed_scores(shops, typed_run, rows.nodes, rows.times, [12]), expected, atol=1e-5)
+    where = ["--out", tmp_path / "scores.parquet", "--device", "cpu", "--quiet"]
+    ran("predict", typed_run, shops, "--at-time", 620, *where)
+    found = pq.read_table(tmp_path / "scores.parquet")["p_gain"].to_numpy()
+    expected = typed_scores(shops, typed_run, np.arange(NODES), np.full(NODES, 620), [-1])
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert resumed(typed_run, {})[1].time_encoding == "relative"
+
+
+def test_a_run_from_before_models_read_times_goes_on_without(typed_run, tmp_path):
+    run = json.loads((typed_run / "run.json").read_text())
+    del run["trainer"]["time_encoding"], run["trainer"]["types"]["age_spans"]
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    assert resumed(tmp_path, {})[1].time_encoding == "none"
+    assert model_described(tmp_path)[0].ages is None
 
 
 WRONG = [
@@ -165,6 +216,7 @@ WRONG = [
         ["--task", "signal", "--time-attr", "none", "--time-window", "3"],
         "--time-window: expected --time-attr edge_time",
     ),
+    (["--task", "signal", "--time-encoding", "relative"], "--time-encoding relative: expected --model rsage, rgcn,"),
     (["--task", "signal", "--cache-ratio", "auto"], "--cache-ratio: expected a number, for draws in time"),
     (["--task", "signal", "--metrics", "mae"], "--metrics: expected metrics of classification"),
 ]

@@ -17,6 +17,7 @@ from cohort_gnn.trainer.loader.batch import HeteroBatch, batch_of
 from cohort_gnn.trainer.loop import graphs as step_graphs
 from cohort_gnn.trainer.loop.graphs import graphs_for
 from cohort_gnn.trainer.loop.inputs import Inputs, Sizes
+from cohort_gnn.trainer.loop.seeds import SeedSlot
 from cohort_gnn.trainer.loop.step import Scores, TrainStep, adam
 from cohort_gnn.trainer.models.typed import TypedGNN
 
@@ -152,13 +153,25 @@ def test_features_of_16_bits_count_in_a_padded_batch_as_in_others(half_graph, sh
     torch.testing.assert_close(plain, exact.score_slot(slot), **close)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_padded_batch_has_room_for_the_ages_of_nodes(graph, shm, kind):
+    compare_padded(graph, kind, {}, (4, 3), replace(graph.types, age_spans={"author": 40, "paper": 90}))
+
+
+def ages_of(types, slot) -> dict[str, torch.Tensor]:
+    """Ages of a slot's nodes, some of which have none."""
+    sizes = [sum(per_hop) for per_hop in slot.nodes_of_types]
+    ids = dict(zip(types.counts, slot.n_id.split(sizes), strict=True))
+    return {name: ids[name] % span - 9 for name, span in types.age_spans.items()}
+
+
 def compare_padded(graph, kind: str, shape: dict, fanout: tuple[int, ...], types=None) -> None:
     """Batches with room against batches as they are: scores, gradients, and the bounds of what kernels read."""
     types = types or graph.types
     model, inputs, count = model_of(kind, graph, num_layers=len(fanout), types=types, **shape), None, 0
     trained = [each for each in model.parameters() if each.requires_grad]
     for slot in slots_of(graph, fanout):
-        sizes = Sizes.from_slot(slot)
+        slot, sizes = SeedSlot(slot, None, ages_of(types, slot)), Sizes.from_slot(slot)
         if inputs is None:
             inputs = Inputs(sizes.grown(None), slot, types)
         elif not sizes.fits(inputs.room):

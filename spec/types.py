@@ -25,6 +25,7 @@ LIMITS = (INT32_MAX, MOST_NUMBER, 2**63 - 1)  # which `described` leaves out
 
 Positive = Annotated[int, Meta(ge=1, le=INT32_MAX)]
 NotNegative = Annotated[int, Meta(ge=0, le=INT32_MAX)]
+Span = Annotated[int, Meta(ge=0, le=2**63 - 1)]  # of time, in nanoseconds, too
 AboveZero = Annotated[float, Meta(gt=0, le=MOST_NUMBER)]
 AtLeastZero = Annotated[float, Meta(ge=0, le=MOST_NUMBER)]
 Probability = Annotated[float, Meta(ge=0, lt=1)]

@@ -11,7 +11,7 @@ from cohort_gnn.base.errors import CohortError
 from cohort_gnn.dataset import StoredGraph
 from cohort_gnn.dataset.arrays import edge_times
 from cohort_gnn.spec.graph import GraphTypes
-from cohort_gnn.spec.types import NotNegative, checked
+from cohort_gnn.spec.types import Span, checked
 from cohort_gnn.trainer.loader.arguments import is_set
 from cohort_gnn.trainer.loader.hetero import canonical
 from cohort_gnn.trainer.loader.state import digest_of
@@ -92,14 +92,14 @@ def windows_of(types: GraphTypes, time_window) -> list[int]:
     if time_window is None:
         return []
     if not isinstance(time_window, Mapping):
-        return [checked("time_window", time_window, NotNegative)] * len(types.edge_types)
+        return [checked("time_window", time_window, Span)] * len(types.edge_types)
     windows = dict.fromkeys(types.edge_types, -1)
     for name, window in time_window.items():
         edge_type = canonical(types, name)
         if edge_type not in windows:
             expected = f"windows of {', '.join(map(str, types.edge_types))}"
             raise CohortError("time_window", expected, f"one of {name}")
-        windows[edge_type] = checked(f"time_window[{name!r}]", window, NotNegative)
+        windows[edge_type] = checked(f"time_window[{name!r}]", window, Span)
     return list(windows.values())
 
 

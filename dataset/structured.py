@@ -16,17 +16,23 @@ from cohort_gnn.base.structures import KINDS, line_of, line_of_json, misfit, nam
 T = TypeVar("T", bound=msgspec.Struct)
 
 
-def read_structured(path: Path, form: Literal["JSON", "YAML"], kind: type[T], what: str, hint: str) -> T:
+def read_structured(
+    path: Path, form: Literal["JSON", "YAML"], kind: type[T], what: str, hint: str, text: bytes | None = None
+) -> T:
     """The content of a file, without unknown members.
+
+    Args:
+        text: of the file, which need not be there; None: it is read.
 
     Raises:
         CohortError: for a file that is missing, damaged or of another structure.
     """
     decode = msgspec.json.decode if form == "JSON" else msgspec.yaml.decode
-    text = b""
+    is_read, text = text is None, text or b""
     try:
-        demand_regular(path)
-        text = path.read_bytes()
+        if is_read:
+            demand_regular(path)
+            text = path.read_bytes()
         content = decode(text, type=kind)
         if form == "YAML" and (twice := _key_given_twice(text)):
             cure = "rename or remove one of them"

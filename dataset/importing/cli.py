@@ -44,6 +44,12 @@ def register(commands: argparse._SubParsersAction) -> None:
         "--format", choices=FORMATS, default="auto", help="format of SOURCE; default: guessed from the file names"
     )
     command.add_argument(
+        "--as-proposed",
+        action="store_true",
+        help="a folder of tables or of RelBench, or a .duckdb file, without graph.yaml: import it as cohort dataset"
+        " describe proposes; OUT/graph.yaml keeps the proposal",
+    )
+    command.add_argument(
         "--memory",
         type=kind(Bytes),
         default=4_000_000_000,
@@ -265,7 +271,8 @@ def _import(args: argparse.Namespace) -> int:
 
     start = time.monotonic()
     with _stages(console) as progress:
-        import_graph(args.source, args.out, format=args.format, inputs=inputs, progress=progress, note=note, **options)
+        how: dict[str, Any] = {"format": args.format, "as_proposed": args.as_proposed, "inputs": inputs}
+        import_graph(args.source, args.out, **how, progress=progress, note=note, **options)
     note(f"{args.out}: {summary(open_dataset(args.out))}, written in {time.monotonic() - start:.1f} s")
     return 0
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cohort_gnn.base.errors import CohortError
+from cohort_gnn.base.files import write_whole
 from cohort_gnn.dataset import arrays
 from cohort_gnn.dataset.importing.beside import (
     AS_IT_IS,
@@ -21,6 +22,7 @@ from cohort_gnn.dataset.importing.beside import (
 )
 from cohort_gnn.dataset.importing.convert import write_graph
 from cohort_gnn.dataset.importing.databases import is_relbench
+from cohort_gnn.dataset.importing.describe import describe
 from cohort_gnn.dataset.importing.edge_data import ProgressCall
 from cohort_gnn.dataset.importing.options import ConvertOptions
 from cohort_gnn.dataset.importing.outcome import outcome
@@ -55,6 +57,7 @@ def import_graph(
     out: str | os.PathLike,
     *,
     format: str = "auto",
+    as_proposed: bool = False,
     inputs: SourceOptions = AS_IT_IS,
     progress: ProgressCall = lambda what, fraction: None,
     note: Callable[[str], None] = lambda text: None,
@@ -64,6 +67,8 @@ def import_graph(
 
     Args:
         format: one of FORMATS; "auto": guessed from the names of files.
+        as_proposed: tables of a database are described by what `cohort dataset describe` proposes, which the data set
+            keeps as graph.yaml.
         note: function that gets messages for the user about the source, and at the end about the result.
         options: fields of ConvertOptions.
 
@@ -78,11 +83,31 @@ def import_graph(
         hint = "use it as it is; copy it with cp -a"
         raise CohortError(str(path), "a graph of another format", "a data set of Cohort already", hint)
     demand_files(inputs)
-    kind = detect(path) if format == "auto" else format
+    proposal = _proposal(path, format) if as_proposed else None
+    kind = "yaml" if proposal is not None else detect(path) if format == "auto" else format
     _demand_ids_elsewhere(kind, inputs, options)
     labels, by_hand = (inputs.labels or path).name, kind in (*EDGE_LISTS, "npz")
-    graph = _read(path, kind, inputs)
+    if proposal is None:
+        graph = _read(path, kind, inputs)
+    else:
+        graph = read_described(path if path.is_dir() else path.parent / DESCRIPTION, proposal.encode())
     write_source(graph, out, kind, inputs, labels=labels, by_hand=by_hand, progress=progress, note=note, **options)
+    if proposal is not None:
+        write_whole(Path(out) / DESCRIPTION, proposal)
+        note(f"columns are what was proposed: {Path(out) / DESCRIPTION}")
+
+
+def _proposal(source: Path, format: str) -> str:
+    """The graph.yaml that is proposed for tables of a database.
+
+    Raises:
+        CohortError: there is one already, or the format is another.
+    """
+    if format != "auto":
+        raise CohortError("--as-proposed", "no --format", format, "leave one of the two out")
+    if source.is_dir() and (source / DESCRIPTION).exists():
+        raise CohortError("--as-proposed", f"tables without {DESCRIPTION}", f"{source / DESCRIPTION}", "leave it out")
+    return describe(source)
 
 
 def write_source(
@@ -160,7 +185,7 @@ def detect(source: Path) -> str:
     hint = f"--format {'|'.join(FORMATS[1:])}"
     if source.is_dir():
         if is_relbench(source) and not (source / DESCRIPTION).exists():
-            cure = f"cohort dataset describe {source} > {source}/{DESCRIPTION} proposes one"
+            cure = f"cohort dataset describe {source} > {source}/{DESCRIPTION} proposes one, --as-proposed takes it"
             raise CohortError(str(source), f"{DESCRIPTION}, which says what its columns are", "tables alone", cure)
         for kind, (looks_so, _) in FOLDERS.items():
             if looks_so(source):

@@ -37,10 +37,14 @@ NO_STREAMS: Mapping[str, TableFile] = {}
 SOURCE_CURE = "source: A, target: B"
 
 
-def read_described(source: Path) -> Graph:
-    """The graph that a YAML file, or graph.yaml in a folder, describes."""
+def read_described(source: Path, text: bytes | None = None) -> Graph:
+    """The graph that a YAML file, or graph.yaml in a folder, describes.
+
+    Args:
+        text: of the file, which need not be there.
+    """
     path = source / DESCRIPTION if source.is_dir() else source
-    return described_graph(path, read_structured(path, "YAML", Description, "nodes and edges of a graph", HINT))
+    return described_graph(path, read_structured(path, "YAML", Description, "nodes and edges of a graph", HINT, text))
 
 
 def described_graph(path: Path, description: Description, streams: Mapping[str, TableFile] = NO_STREAMS) -> Graph:

@@ -199,10 +199,19 @@ def relbench_folder(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def relbench_data(relbench_folder) -> Path:
-    (relbench_folder / "graph.yaml").write_text(describe(relbench_folder))
-    import_graph(relbench_folder, relbench_folder.parent / "out")
-    (relbench_folder / "graph.yaml").unlink()
+    import_graph(relbench_folder, relbench_folder.parent / "out", as_proposed=True)
     return relbench_folder.parent / "out"
+
+
+def test_a_proposal_is_taken_when_asked_for(relbench_folder, relbench_data, duck, tmp_path):
+    assert (relbench_data / "graph.yaml").read_text() == describe(relbench_folder)
+    assert not (relbench_folder / "graph.yaml").exists()
+    result = cohort("dataset", "import", duck, tmp_path / "out", "--as-proposed", "--target", "customer")
+    assert result.returncode == 0 and "columns are what was proposed" in result.stderr, result.stderr
+    assert set(open_dataset(tmp_path / "out").node_types) == set(TABLES)
+    (tmp_path / "graph.yaml").write_text("nodes: {}")
+    said = refusal(tmp_path, tmp_path / "none", as_proposed=True)
+    assert str(said).startswith("--as-proposed: expected tables without graph.yaml")
 
 
 def test_a_folder_of_relbench_needs_a_description(relbench_folder, tmp_path):
